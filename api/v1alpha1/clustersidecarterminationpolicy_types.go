@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// ClusterSidecarTerminationPolicy ends the sidecars of the Job-type pods that it selects in the namespaces that it
+// selects, once the pods' main containers are done. A SidecarTerminationPolicy of the pod's own namespace that names the
+// same container wins over it.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=cstp,categories=sidecar-termination
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.status.mode`,description="How sidecars are ended"
+// +kubebuilder:printcolumn:name="Enforcement",type=string,JSONPath=`.spec.enforcement`,description="Enforce or DryRun"
+// +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.matchedPods`,description="Unfinished pods that the policy matches"
+// +kubebuilder:printcolumn:name="Terminating",type=integer,JSONPath=`.status.terminatingPods`,description="Pods whose sidecars are being ended"
+// +kubebuilder:printcolumn:name="Terminated",type=integer,JSONPath=`.status.terminatedPods`,description="Pods that finished after their sidecars were ended"
+// +kubebuilder:printcolumn:name="Stuck",type=integer,JSONPath=`.status.stuckPods`,description="Pods whose sidecars could not be ended"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the policy is in force"
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why the policy is or is not ready"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type ClusterSidecarTerminationPolicy struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what the user wants.
+	// +required
+	Spec ClusterSidecarTerminationPolicySpec `json:"spec"`
+
+	// status is what the operator reports.
+	// +optional
+	Status PolicyStatus `json:"status,omitempty"`
+}
+
+// ClusterSidecarTerminationPolicySpec declares which pods of which namespaces are selected and which of their
+// containers are sidecars.
+type ClusterSidecarTerminationPolicySpec struct {
+	PolicySpec `json:",inline"`
+
+	// namespaceSelector selects the namespaces by label. Unset or {} selects every namespace.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || size(self.matchLabels) <= 64) && (!has(self.matchExpressions) || size(self.matchExpressions) <= 64)",message="namespaceSelector may hold at most 64 matchLabels and 64 matchExpressions"
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+}
+
+// ClusterSidecarTerminationPolicyList is a list of ClusterSidecarTerminationPolicy.
+//
+// +kubebuilder:object:root=true
+type ClusterSidecarTerminationPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ClusterSidecarTerminationPolicy `json:"items"`
+}

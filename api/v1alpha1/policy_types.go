@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Mode names the mechanism that ends a sidecar.
+// +kubebuilder:validation:Enum=Auto;CRR;Image;PodPhase
+type Mode string
+
+const (
+	// ModeAuto lets the operator choose by the pod's node and by what the cluster offers.
+	ModeAuto Mode = "Auto"
+	// ModeCRR asks OpenKruise's daemon, by a ContainerRecreateRequest, to stop the container: preStop, SIGTERM, grace
+	// period, SIGKILL. It needs Kruise and a real node.
+	ModeCRR Mode = "CRR"
+	// ModeImage swaps the container's image in place for a quick-exit image.
+	ModeImage Mode = "Image"
+	// ModePodPhase writes the pod's terminal phase, upon which the kubelet tears the pod down. It needs a real node.
+	ModePodPhase Mode = "PodPhase"
+)
+
+// ExitCodes says whether a sidecar's exit code counts for the pod's outcome.
+// +kubebuilder:validation:Enum=Ignore;Respect
+type ExitCodes string
+
+const (
+	// ExitCodesIgnore makes the pod's outcome that of its main containers alone.
+	ExitCodesIgnore ExitCodes = "Ignore"
+	// ExitCodesRespect leaves the pod's outcome to Kubernetes, where a sidecar that exits non-zero fails the pod.
+	ExitCodesRespect ExitCodes = "Respect"
+)
+
+// Fallback says what follows an attempt that did not end a sidecar.
+// +kubebuilder:validation:Enum=Enabled;Disabled
+type Fallback string
+
+const (
+	// FallbackEnabled lets the next usable mode follow a mode that failed or cannot be used.
+	FallbackEnabled Fallback = "Enabled"
+	// FallbackDisabled uses the declared mode only.
+	FallbackDisabled Fallback = "Disabled"
+)
+
+// Enforcement says whether a policy acts.
+// +kubebuilder:validation:Enum=Enforce;DryRun
+type Enforcement string
+
+const (
+	// EnforcementEnforce terminates sidecars.
+	EnforcementEnforce Enforcement = "Enforce"
+	// EnforcementDryRun writes nothing to pods, and reports what would have been done.
+	EnforcementDryRun Enforcement = "DryRun"
+)
+
+// TerminationSettings say how a sidecar is ended. A field that is unset is taken from the next place: the policy's
+// spec, the container's environment variables, the operator's default.
+type TerminationSettings struct {
+	// mode is the mechanism that ends the sidecar: Auto, CRR, Image or PodPhase. Defaults to Auto, which uses CRR on
+	// real nodes where OpenKruise is installed, PodPhase on real nodes without it, and Image on virtual nodes.
+	// +optional
+	Mode Mode `json:"mode,omitempty"`
+
+	// image is the quick-exit image of mode Image, a whole reference: repository with tag or digest. It must exit 0
+	// when started with the sidecar's own command. Defaults to the operator's --quick-exit-image.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[A-Za-z0-9][A-Za-z0-9._:/@-]*$')",message="image must be an image reference such as registry.example/quick-exit:v1"
+	Image string `json:"image,omitempty"`
+
+	// exitCodes says whether the sidecar's exit code counts. Ignore (the default): the pod's outcome is that of its
+	// main containers. Respect: a sidecar that exits non-zero counts as Kubernetes counts it.
+	// +optional
+	ExitCodes ExitCodes `json:"exitCodes,omitempty"`
+
+	// drainSeconds is how long after the end of the last main container the sidecar is left running, so that it can
+	// flush what it holds. Defaults to 0.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=86400
+	DrainSeconds *int32 `json:"drainSeconds,omitempty"`
+
+	// terminationDeadlineSeconds is how long, beyond the pod's own grace period, an attempt may take before it counts
+	// as failed. Defaults to 30.
+	// +optional
+	// +kubebuilder:validation:Minimum=3
+	// +kubebuilder:validation:Maximum=3600
+	TerminationDeadlineSeconds *int32 `json:"terminationDeadlineSeconds,omitempty"`
+
+	// fallback says what follows a mode that failed or cannot be used. Enabled (the default): the next usable mode.
+	// Disabled: nothing; the pod is reported as stuck.
+	// +optional
+	Fallback Fallback `json:"fallback,omitempty"`
+}
+
+// Sidecar declares one container as a sidecar.
+// +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'PodPhase' && has(self.exitCodes) && self.exitCodes == 'Respect')",message="exitCodes Respect cannot be had with mode PodPhase, which sets the pod's outcome from its main containers alone",fieldPath=".exitCodes"
+type Sidecar struct {
+	// name is the name of a regular container of the pod.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	Name string `json:"name"`
+
+	TerminationSettings `json:",inline"`
+}
+
+// ContainerName is the name of a regular container.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+type ContainerName string
+
+// PolicySpec is what both policy kinds declare.
+// +kubebuilder:validation:XValidation:rule="has(self.sidecars) != has(self.mainContainers)",message="exactly one of sidecars and mainContainers must be set: sidecars names the containers to end, mainContainers those to wait for"
+// +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'PodPhase' && has(self.exitCodes) && self.exitCodes == 'Respect')",message="exitCodes Respect cannot be had with mode PodPhase, which sets the pod's outcome from its main containers alone",fieldPath=".exitCodes"
+type PolicySpec struct {
+	// podSelector selects the pods by label. The empty selector {} selects every pod. Only pods with restartPolicy
+	// Never or OnFailure are ever acted on.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || size(self.matchLabels) <= 64) && (!has(self.matchExpressions) || size(self.matchExpressions) <= 64)",message="podSelector may hold at most 64 matchLabels and 64 matchExpressions"
+	PodSelector metav1.LabelSelector `json:"podSelector"`
+
+	// sidecars are the containers to end once every other regular container is done. Names that a pod does not have
+	// are passed over. Their order has no meaning. Exactly one of sidecars and mainContainers must be set.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	Sidecars []Sidecar `json:"sidecars,omitempty"`
+
+	// mainContainers are the containers to wait for; every other regular container is a sidecar. Exactly one of
+	// sidecars and mainContainers must be set.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=32
+	MainContainers []ContainerName `json:"mainContainers,omitempty"`
+
+	TerminationSettings `json:",inline"`
+
+	// enforcement says whether the policy acts. Enforce: it does. DryRun: nothing is written to pods, and events,
+	// status and metrics say what would have been done.
+	// +optional
+	// +kubebuilder:default=Enforce
+	Enforcement Enforcement `json:"enforcement,omitempty"`
+
+	// priority decides between policies of one kind that name the same container: the higher one wins, then the older,
+	// then the one whose name comes first. A namespaced policy always wins over a cluster one.
+	// +optional
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=-1000000
+	// +kubebuilder:validation:Maximum=1000000
+	Priority int32 `json:"priority,omitempty"`
+}
+
+// PolicyStatus is what the operator reports of a policy. Counts without a time are of pods that exist and are not
+// finished.
+type PolicyStatus struct {
+	// observedGeneration is the generation of the policy that this status was computed from.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+
+	// mode is the mode that the policy's sidecars have unless they set their own: spec.mode, or Auto.
+	// +optional
+	Mode Mode `json:"mode,omitempty"`
+
+	// matchedPods is the number of unfinished pods with restartPolicy Never or OnFailure that the policy selects and
+	// of which it names a container.
+	// +optional
+	MatchedPods int32 `json:"matchedPods"`
+
+	// waitingPods is the number of matched pods whose main containers are not done.
+	// +optional
+	WaitingPods int32 `json:"waitingPods"`
+
+	// terminatingPods is the number of matched pods whose sidecars are being ended.
+	// +optional
+	TerminatingPods int32 `json:"terminatingPods"`
+
+	// stuckPods is the number of matched pods whose sidecars no usable mode could end, or that no mode can serve.
+	// +optional
+	StuckPods int32 `json:"stuckPods"`
+
+	// dryRunPods is the number of matched pods whose sidecars would be ended now if enforcement were Enforce.
+	// +optional
+	DryRunPods int32 `json:"dryRunPods"`
+
+	// terminatedPods counts the pods that finished after their sidecars were ended for this policy, since the policy
+	// was created. Terminations during the seconds of a crash of the operator may be missing.
+	// +optional
+	TerminatedPods int64 `json:"terminatedPods"`
+
+	// failedPods counts the attempts, since the policy was created, after which a sidecar was still running.
+	// +optional
+	FailedPods int64 `json:"failedPods"`
+
+	// lastTerminationTime is when a pod last finished after its sidecars were ended for this policy.
+	// +optional
+	LastTerminationTime *metav1.Time `json:"lastTerminationTime,omitempty"`
+
+	// recent holds the newest results, newest first.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=10
+	Recent []RecentTermination `json:"recent,omitempty"`
+
+	// conditions: Ready is always present. Overridden, Degraded and Stalled are present only while they are true.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// TerminationOutcome is how the termination of a pod's sidecars ended.
+// +kubebuilder:validation:Enum=Terminated;Failed;WouldTerminate
+type TerminationOutcome string
+
+const (
+	// OutcomeTerminated means that the sidecars ended and the pod finished.
+	OutcomeTerminated TerminationOutcome = "Terminated"
+	// OutcomeFailed means that a sidecar was still running when its attempt's deadline had passed, or came back.
+	OutcomeFailed TerminationOutcome = "Failed"
+	// OutcomeWouldTerminate means that a DryRun policy would have ended the sidecars.
+	OutcomeWouldTerminate TerminationOutcome = "WouldTerminate"
+)
+
+// RecentTermination is one result.
+type RecentTermination struct {
+	// namespace is the pod's namespace. Only set by the cluster kind.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+
+	// pod is the pod's name.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Pod string `json:"pod"`
+
+	// mode is the mode that was used.
+	// +optional
+	Mode Mode `json:"mode,omitempty"`
+
+	// outcome is how it ended.
+	// +required
+	Outcome TerminationOutcome `json:"outcome"`
+
+	// milliseconds is the time from the end of the last main container to the end of the pod.
+	// +optional
+	Milliseconds int64 `json:"milliseconds,omitempty"`
+}

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+// Condition types of a policy.
+const (
+	// ConditionReady is true while the policy is in force and no pod of it is stuck.
+	ConditionReady = "Ready"
+	// ConditionOverridden is present and true while another policy decides over a container that this one names.
+	ConditionOverridden = "Overridden"
+	// ConditionDegraded is present and true while a declared mode cannot be used and another one, or none, takes its place.
+	ConditionDegraded = "Degraded"
+	// ConditionStalled is present and true while the policy cannot be acted on until its author changes it.
+	ConditionStalled = "Stalled"
+)
+
+// Reason is why something was done or not done. Events, conditions, metrics, logs and the command line share this list.
+type Reason string
+
+// Reasons for leaving a pod alone.
+const (
+	// ReasonRestartPolicyAlways means that the pod is no Job-type pod.
+	ReasonRestartPolicyAlways Reason = "RestartPolicyAlways"
+	// ReasonPodDeleted means that the pod is being deleted.
+	ReasonPodDeleted Reason = "PodDeleted"
+	// ReasonPodFinished means that the pod has finished without the operator.
+	ReasonPodFinished Reason = "PodFinished"
+	// ReasonNoSidecar means that no enforced policy and no environment variable makes a container a sidecar.
+	ReasonNoSidecar Reason = "NoSidecar"
+	// ReasonNoMainContainer means that every regular container is a sidecar, so that nothing says when the pod is done.
+	ReasonNoMainContainer Reason = "NoMainContainer"
+	// ReasonNativeSidecar means that a policy names a native sidecar, which Kubernetes ends itself.
+	ReasonNativeSidecar Reason = "NativeSidecar"
+	// ReasonUnreadableEnv means that one of the variables has no literal value.
+	ReasonUnreadableEnv Reason = "UnreadableEnv"
+	// ReasonInvalidEnv means that one of the variables has a value that is not understood.
+	ReasonInvalidEnv Reason = "InvalidEnv"
+)
+
+// Reasons for waiting.
+const (
+	// ReasonPodNotScheduled means that the pod has no node yet.
+	ReasonPodNotScheduled Reason = "PodNotScheduled"
+	// ReasonMainContainersRunning means that a main container runs or may run again.
+	ReasonMainContainersRunning Reason = "MainContainersRunning"
+	// ReasonDraining means that drainSeconds have not passed.
+	ReasonDraining Reason = "Draining"
+	// ReasonNodeUnknown means that the pod's node is not known yet, so that no mode can be chosen.
+	ReasonNodeUnknown Reason = "NodeUnknown"
+	// ReasonSidecarStarting means that a sidecar is being created by the kubelet.
+	ReasonSidecarStarting Reason = "SidecarStarting"
+	// ReasonSettling means that the pod's status changed too recently for its phase to be written.
+	ReasonSettling Reason = "Settling"
+	// ReasonAttemptInProgress means that an attempt is under way and its deadline has not passed.
+	ReasonAttemptInProgress Reason = "AttemptInProgress"
+)
+
+// Reasons for acting, and results.
+const (
+	// ReasonTerminating means that sidecars were told to stop.
+	ReasonTerminating Reason = "Terminating"
+	// ReasonFallback means that sidecars were told to stop by another mode than the declared one.
+	ReasonFallback Reason = "Fallback"
+	// ReasonWouldTerminate means that a DryRun policy would have told sidecars to stop.
+	ReasonWouldTerminate Reason = "WouldTerminate"
+	// ReasonTerminated means that every sidecar has ended.
+	ReasonTerminated Reason = "Terminated"
+	// ReasonAttemptFailed means that a sidecar did not end within the deadline of an attempt, or came back.
+	ReasonAttemptFailed Reason = "AttemptFailed"
+	// ReasonStuck means that every usable mode has failed.
+	ReasonStuck Reason = "Stuck"
+	// ReasonBackoffLimitRisk means that mode Image is about to restart a container of a pod with restartPolicy
+	// OnFailure, which counts towards its Job's backoffLimit.
+	ReasonBackoffLimitRisk Reason = "BackoffLimitRisk"
+)
+
+// Reasons why a mode cannot be used.
+const (
+	// ReasonNoUsableMode means that no mode can end the sidecar on this node of this cluster.
+	ReasonNoUsableMode Reason = "NoUsableMode"
+	// ReasonNoQuickExitImage means that mode Image is wanted and that no image is set at any level.
+	ReasonNoQuickExitImage Reason = "NoQuickExitImage"
+	// ReasonCRRUnavailable means that the cluster does not serve ContainerRecreateRequests, or not safely.
+	ReasonCRRUnavailable Reason = "CRRUnavailable"
+	// ReasonVirtualNode means that the mode needs a real node.
+	ReasonVirtualNode Reason = "VirtualNode"
+	// ReasonSidecarNotStarted means that mode CRR cannot end a container that has never started.
+	ReasonSidecarNotStarted Reason = "SidecarNotStarted"
+	// ReasonExitCodesRespected means that mode PodPhase would override an exit code that is to be respected.
+	ReasonExitCodesRespected Reason = "ExitCodesRespected"
+	// ReasonPodPhaseDisabled means that the operator runs without mode PodPhase.
+	ReasonPodPhaseDisabled Reason = "PodPhaseDisabled"
+)
+
+// Reasons of policy conditions.
+const (
+	// ReasonInForce means that the policy is acted on.
+	ReasonInForce Reason = "InForce"
+	// ReasonNoPodsMatched means that the policy is in force and no unfinished pod matches it.
+	ReasonNoPodsMatched Reason = "NoPodsMatched"
+	// ReasonDryRun means that the policy is evaluated and not acted on.
+	ReasonDryRun Reason = "DryRun"
+	// ReasonInvalidSelector means that a selector of the policy cannot be parsed.
+	ReasonInvalidSelector Reason = "InvalidSelector"
+	// ReasonOverridden means that another policy decides over a container.
+	ReasonOverridden Reason = "Overridden"
+)

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// SidecarTerminationPolicy ends the sidecars of the Job-type pods that it selects in its own namespace, once the pods'
+// main containers are done.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:shortName=stp,categories=sidecar-termination
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.status.mode`,description="How sidecars are ended"
+// +kubebuilder:printcolumn:name="Enforcement",type=string,JSONPath=`.spec.enforcement`,description="Enforce or DryRun"
+// +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.matchedPods`,description="Unfinished pods that the policy matches"
+// +kubebuilder:printcolumn:name="Terminating",type=integer,JSONPath=`.status.terminatingPods`,description="Pods whose sidecars are being ended"
+// +kubebuilder:printcolumn:name="Terminated",type=integer,JSONPath=`.status.terminatedPods`,description="Pods that finished after their sidecars were ended"
+// +kubebuilder:printcolumn:name="Stuck",type=integer,JSONPath=`.status.stuckPods`,description="Pods whose sidecars could not be ended"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the policy is in force"
+// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why the policy is or is not ready"
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type SidecarTerminationPolicy struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what the user wants.
+	// +required
+	Spec SidecarTerminationPolicySpec `json:"spec"`
+
+	// status is what the operator reports.
+	// +optional
+	Status PolicyStatus `json:"status,omitempty"`
+}
+
+// SidecarTerminationPolicySpec declares which pods are selected and which of their containers are sidecars.
+type SidecarTerminationPolicySpec struct {
+	PolicySpec `json:",inline"`
+}
+
+// SidecarTerminationPolicyList is a list of SidecarTerminationPolicy.
+//
+// +kubebuilder:object:root=true
+type SidecarTerminationPolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []SidecarTerminationPolicy `json:"items"`
+}
