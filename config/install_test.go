@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// clusterScoped are the kinds of the installation that have no namespace.
+var clusterScoped = []string{"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
+
+var installations = []string{"default", "overlays/local"}
+
+func TestEveryNamespacedObjectLivesInTheOperatorsNamespace(t *testing.T) {
+	for _, directory := range installations {
+		rendered := render(t, directory)
+		if got := only[corev1.Namespace](t, rendered, "Namespace").Name; got != namespace {
+			t.Errorf("%s: Namespace %s, want %s", directory, got, namespace)
+		}
+		for _, object := range rendered {
+			want := namespace
+			if slices.Contains(clusterScoped, object.GetKind()) {
+				want = ""
+			}
+			if got := object.GetNamespace(); got != want {
+				t.Errorf("%s: %s %s has namespace %q, want %q", directory, object.GetKind(), object.GetName(), got, want)
+			}
+		}
+	}
+}
+
+func TestEveryObjectOfTheClusterIsNamedAfterTheProject(t *testing.T) {
+	for _, object := range render(t, "default") {
+		name := object.GetName()
+		if !strings.HasPrefix(name, "sidecar-termination-") && !strings.HasSuffix(name, ".sidecartermination.dev") {
+			t.Errorf("%s %s: another project may use this name", object.GetKind(), name)
+		}
+		if got := object.GetLabels()["app.kubernetes.io/name"]; got != "sidecar-termination-operator" {
+			t.Errorf("%s %s: label app.kubernetes.io/name is %q", object.GetKind(), name, got)
+		}
+	}
+}
+
+func TestTheOperatorRunsWithoutPrivileges(t *testing.T) {
+	for _, directory := range installations {
+		spec := only[appsv1.Deployment](t, render(t, directory), "Deployment").Spec.Template.Spec
+		pod, container := spec.SecurityContext, spec.Containers[0].SecurityContext
+		for what, holds := range map[string]bool{
+			"runs as a user that is not root":     *pod.RunAsNonRoot && *pod.RunAsUser > 0,
+			"has the runtime's seccomp profile":   pod.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
+			"cannot gain privileges":              !*container.AllowPrivilegeEscalation,
+			"has no capabilities":                 slices.Equal(container.Capabilities.Drop, []corev1.Capability{"ALL"}) && container.Capabilities.Add == nil,
+			"cannot write to its root filesystem": *container.ReadOnlyRootFilesystem,
+			"mounts nothing of its node":          len(spec.Volumes) == 0,
+		} {
+			if !holds {
+				t.Errorf("%s: not so: the operator %s", directory, what)
+			}
+		}
+	}
+}
+
+func TestOnlyTheOperatorsPodGetsATokenOfItsServiceAccount(t *testing.T) {
+	rendered := render(t, "default")
+	account := only[corev1.ServiceAccount](t, rendered, "ServiceAccount")
+	pod := only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template.Spec
+	if pod.ServiceAccountName != account.Name {
+		t.Errorf("the Deployment uses ServiceAccount %s, and %s is installed", pod.ServiceAccountName, account.Name)
+	}
+	if account.AutomountServiceAccountToken == nil || *account.AutomountServiceAccountToken {
+		t.Error("every pod with the ServiceAccount gets a token, want none")
+	}
+	if pod.AutomountServiceAccountToken == nil || !*pod.AutomountServiceAccountToken {
+		t.Error("the operator's pod gets no token")
+	}
+}
+
+func TestSelectorsMatchTheOperatorsPods(t *testing.T) {
+	rendered := render(t, "default")
+	operator := only[appsv1.Deployment](t, rendered, "Deployment")
+	budget := only[policyv1.PodDisruptionBudget](t, rendered, "PodDisruptionBudget")
+	spread := operator.Spec.Template.Spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0]
+	for what, selector := range map[string]*metav1.LabelSelector{
+		"the Deployment":          operator.Spec.Selector,
+		"the PodDisruptionBudget": budget.Spec.Selector,
+		"the pod anti-affinity":   spread.PodAffinityTerm.LabelSelector,
+	} {
+		compiled, err := metav1.LabelSelectorAsSelector(selector)
+		if err != nil {
+			t.Fatalf("selector of %s: %v", what, err)
+		}
+		if compiled.Empty() || !compiled.Matches(labels.Set(operator.Spec.Template.Labels)) {
+			t.Errorf("the selector of %s (%s) does not match the operator's pods", what, compiled)
+		}
+	}
+	if replicas := *operator.Spec.Replicas; int(replicas) <= budget.Spec.MinAvailable.IntValue() {
+		t.Errorf("%d replicas with minAvailable %s: no node with a copy could be drained", replicas, budget.Spec.MinAvailable)
+	}
+}
+
+func TestProbesReachNamedPorts(t *testing.T) {
+	for _, directory := range installations {
+		container := only[appsv1.Deployment](t, render(t, directory), "Deployment").Spec.Template.Spec.Containers[0]
+		ports := map[string]int32{}
+		for _, port := range container.Ports {
+			ports[port.Name] = port.ContainerPort
+		}
+		if ports["health"] != 8081 || ports["metrics"] != 8080 {
+			t.Errorf("%s: ports are %v, want health 8081 and metrics 8080", directory, ports)
+		}
+		for path, probe := range map[string]*corev1.Probe{"/healthz": container.LivenessProbe, "/readyz": container.ReadinessProbe} {
+			if get := probe.HTTPGet; get.Path != path || get.Port.StrVal != "health" {
+				t.Errorf("%s: a probe asks %s on port %s, want %s on port health", directory, get.Path, get.Port.String(), path)
+			}
+		}
+	}
+}
+
+func TestTheGarbageCollectorActsBeforeTheKernelKills(t *testing.T) {
+	container := only[appsv1.Deployment](t, render(t, "default"), "Deployment").Spec.Template.Spec.Containers[0]
+	// Go's MiB is Kubernetes' Mi.
+	soft := resource.MustParse(strings.TrimSuffix(environment(container)["GOMEMLIMIT"], "B"))
+	hard := container.Resources.Limits.Memory()
+	if ratio := soft.AsApproximateFloat64() / hard.AsApproximateFloat64(); ratio < 0.8 || ratio > 0.95 {
+		t.Errorf("GOMEMLIMIT %s is %.2f of the memory limit %s, want 0.8 to 0.95", &soft, ratio, hard)
+	}
+	if _, limited := container.Resources.Limits[corev1.ResourceCPU]; limited {
+		t.Error("the operator has a CPU limit")
+	}
+}
+
+func TestImagesAreThoseOfTheInstallation(t *testing.T) {
+	for directory, want := range map[string][2]string{
+		"default": {
+			"ghcr.io/sidecar-termination/sidecar-termination-operator:v0.1.0",
+			"ghcr.io/sidecar-termination/quick-exit:v0.1.0",
+		},
+		"overlays/local": {"localhost/sidecar-termination-operator:dev", "localhost/quick-exit:1"},
+	} {
+		container := only[appsv1.Deployment](t, render(t, directory), "Deployment").Spec.Template.Spec.Containers[0]
+		if got := [2]string{container.Image, environment(container)["QUICK_EXIT_IMAGE"]}; got != want {
+			t.Errorf("%s: images are %v, want %v", directory, got, want)
+		}
+		if !slices.Contains(container.Args, "--quick-exit-image=$(QUICK_EXIT_IMAGE)") {
+			t.Errorf("%s: the operator is not told of the quick-exit image: %v", directory, container.Args)
+		}
+	}
+}
+
+func TestTheLocalOverlayStaysOnTheLoopbackAddress(t *testing.T) {
+	rendered := render(t, "overlays/local")
+	operator := only[appsv1.Deployment](t, rendered, "Deployment").Spec
+	pod, container := operator.Template.Spec, operator.Template.Spec.Containers[0]
+	for what, holds := range map[string]bool{
+		"one copy":                        *operator.Replicas == 1,
+		"no two copies on the same ports": operator.Strategy.Type == appsv1.RecreateDeploymentStrategyType && operator.Strategy.RollingUpdate == nil,
+		"the node's network":              pod.HostNetwork && pod.DNSPolicy == corev1.DNSDefault,
+		"no pull":                         container.ImagePullPolicy == corev1.PullNever,
+		"metrics on loopback":             slices.Contains(container.Args, "--metrics-bind-address=127.0.0.1:8080"),
+		"probes on loopback":              slices.Contains(container.Args, "--health-probe-bind-address=127.0.0.1:8081"),
+		"liveness asked on loopback":      container.LivenessProbe.HTTPGet.Host == "127.0.0.1",
+		"readiness asked on loopback":     container.ReadinessProbe.HTTPGet.Host == "127.0.0.1",
+		"the API server's address":        environment(container)["KUBERNETES_SERVICE_HOST"] == "127.0.0.1",
+		"the API server's port":           environment(container)["KUBERNETES_SERVICE_PORT"] == "6443",
+		"no disruption budget":            len(ofKind[policyv1.PodDisruptionBudget](t, rendered, "PodDisruptionBudget")) == 0,
+	} {
+		if !holds {
+			t.Errorf("the local overlay does not have: %s", what)
+		}
+	}
+}
+
+func TestOnlyTheLocalOverlayRelaxesPodSecurity(t *testing.T) {
+	for directory, want := range map[string]string{"default": "restricted", "overlays/local": "privileged"} {
+		got := only[corev1.Namespace](t, render(t, directory), "Namespace").Labels["pod-security.kubernetes.io/enforce"]
+		if got != want {
+			t.Errorf("%s: pod security level %q, want %q", directory, got, want)
+		}
+	}
+}
+
+func TestAnOverlayCanTakeEveryImageFromAMirror(t *testing.T) {
+	rendered := render(t, writeOverlay(t, `
+resources: [CONFIG/default, CONFIG/samples]
+components: [CONFIG/kustomize]
+images:
+  - {name: ghcr.io/sidecar-termination/sidecar-termination-operator, newName: mirror.example/operator}
+  - {name: ghcr.io/sidecar-termination/quick-exit, newName: mirror.example/quick-exit, newTag: v9}
+  - {name: registry.example/quick-exit, newName: mirror.example/sidecars}
+`))
+	container := only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template.Spec.Containers[0]
+	if want := "mirror.example/operator:v0.1.0"; container.Image != want {
+		t.Errorf("the operator's image is %s, want %s", container.Image, want)
+	}
+	if got, want := environment(container)["QUICK_EXIT_IMAGE"], "mirror.example/quick-exit:v9"; got != want {
+		t.Errorf("the quick-exit image is %s, want %s", got, want)
+	}
+	if got := environment(container)["GOMEMLIMIT"]; got != "460MiB" {
+		t.Errorf("GOMEMLIMIT was taken for an image: %s", got)
+	}
+	if got, want := policy(t, rendered, "per-sidecar").Spec.Sidecars[2].Image, "mirror.example/sidecars:v1"; got != want {
+		t.Errorf("the image in the policy is %s, want %s", got, want)
+	}
+}
+
+// writeOverlay writes a user's kustomization, in which CONFIG stands for this directory.
+func writeOverlay(t *testing.T, kustomization string) string {
+	t.Helper()
+	directory, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := filepath.Rel(directory, here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := strings.ReplaceAll(kustomization, "CONFIG", config)
+	if err := os.WriteFile(filepath.Join(directory, "kustomization.yaml"), []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return directory
+}
+
+// environment returns the variables of a container that have a literal value.
+func environment(container corev1.Container) map[string]string {
+	variables := map[string]string{}
+	for _, variable := range container.Env {
+		variables[variable.Name] = variable.Value
+	}
+	return variables
+}
