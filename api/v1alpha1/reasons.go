@@ -88,6 +88,8 @@ const (
 	ReasonSidecarNotStarted Reason = "SidecarNotStarted"
 	// ReasonExitCodesRespected means that mode PodPhase would override an exit code that is to be respected.
 	ReasonExitCodesRespected Reason = "ExitCodesRespected"
+	// ReasonRestartsAllContainers means that an exit of the sidecar may run the main containers again.
+	ReasonRestartsAllContainers Reason = "RestartsAllContainers"
 	// ReasonPodPhaseDisabled means that the operator runs without mode PodPhase.
 	ReasonPodPhaseDisabled Reason = "PodPhaseDisabled"
 )

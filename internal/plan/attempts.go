@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+const (
+	// maxPhaseWrites bounds how often the phase is written again after it came back.
+	maxPhaseWrites = 3
+	// statusLag is how long a pod's status may take to show what the mechanism has already reported.
+	statusLag = 5 * time.Second
+	// retryInterval is the time from the failure of the last usable mode to its first repetition; it doubles up to
+	// maxRetryInterval.
+	retryInterval    = 30 * time.Second
+	maxRetryInterval = 10 * time.Minute
+)
+
+// history is what has been tried on one container.
+type history struct {
+	live     []*Attempt
+	deadline time.Time // the earliest of the live attempts
+	failures []Failure
+	failed   map[v1alpha1.Mode]bool
+	// retryAt is when the last failure may be followed by a repetition.
+	retryAt time.Time
+}
+
+// history judges every attempt on the target by the pod's status.
+func (s *situation) history(target resolve.Target) history {
+	h := history{failed: map[v1alpha1.Mode]bool{}}
+	requests := 0
+	for i := range s.Attempts {
+		attempt := &s.Attempts[i]
+		if !attempt.covers(target.Container) {
+			continue
+		}
+		if attempt.Mode == v1alpha1.ModeCRR {
+			requests++
+		}
+		deadline := attempt.Started.Add(s.allowance(*attempt, target))
+		message := s.verdict(*attempt, target, deadline)
+		if message == "" {
+			if h.live = append(h.live, attempt); h.deadline.IsZero() || deadline.Before(h.deadline) {
+				h.deadline = deadline
+			}
+			continue
+		}
+		h.failed[attempt.Mode] = true
+		h.failures = append(h.failures, Failure{
+			Container: target.Container, Mode: attempt.Mode, Attempt: attempt.Number, Message: message,
+		})
+		if h.retryAt.Before(deadline) {
+			h.retryAt = deadline
+		}
+	}
+	h.retryAt = h.retryAt.Add(backoff(requests))
+	return h
+}
+
+// covers reports whether the attempt is to end the container.
+func (a Attempt) covers(container string) bool {
+	if a.Mode == v1alpha1.ModePodPhase {
+		return true
+	}
+	_, covered := a.RestartCounts[container]
+	return covered
+}
+
+// allowance is how long the attempt may take. Kruise's daemon stops the containers of a request one after the other,
+// each with its full grace period.
+func (s *situation) allowance(attempt Attempt, target resolve.Target) time.Duration {
+	grace := gracePeriod(s.Pod)
+	if attempt.Mode == v1alpha1.ModeCRR {
+		grace *= time.Duration(max(len(attempt.RestartCounts), 1))
+	}
+	return grace + target.Deadline
+}
+
+// verdict returns why the attempt has failed to end the target, or nothing while it may still succeed.
+func (s *situation) verdict(attempt Attempt, target resolve.Target, deadline time.Time) string {
+	switch {
+	case !s.now.Before(deadline):
+		return fmt.Sprintf("container %s had not ended %s after mode %s was used%s",
+			target.Container, deadline.Sub(attempt.Started), attempt.Mode, quoted(attempt.Message))
+	case attempt.Mode == v1alpha1.ModePodPhase && !isTerminal(s.Pod) && attempt.Number >= maxPhaseWrites-1:
+		return fmt.Sprintf("the phase was written %d times and came back as %s", maxPhaseWrites, s.Pod.Status.Phase)
+	case attempt.Mode == v1alpha1.ModeCRR && s.cameBack(attempt, target.Container):
+		return fmt.Sprintf("container %s was stopped and the kubelet started it again", target.Container)
+	case !attempt.Finished.IsZero() && !s.now.Before(attempt.Finished.Add(statusLag)):
+		return fmt.Sprintf("mode %s was finished without ending container %s%s", attempt.Mode, target.Container, quoted(attempt.Message))
+	}
+	return ""
+}
+
+// cameBack reports whether the container was started again after the attempt began.
+func (s *situation) cameBack(attempt Attempt, container string) bool {
+	status := statusOf(s.Pod, container)
+	return status != nil && status.RestartCount > attempt.RestartCounts[container]
+}
+
+// phaseCameBack reports whether the phase was written, is no longer there, and may be written again.
+func (s *situation) phaseCameBack(h history) bool {
+	return !isTerminal(s.Pod) && slices.ContainsFunc(h.live, func(a *Attempt) bool { return a.Mode == v1alpha1.ModePodPhase })
+}
+
+// nextNumber returns the number of the mode's next attempt.
+func (s *situation) nextNumber(mode v1alpha1.Mode) int {
+	if newest := s.attempt(mode); newest != nil {
+		return newest.Number + 1
+	}
+	return 0
+}
+
+// spentRequests lists the unfinished requests whose containers have all ended. Kruise works on one request of a pod at
+// a time, and one whose containers stay dead stays in its way.
+func (s *situation) spentRequests() []int {
+	var spent []int
+	for _, attempt := range s.Attempts {
+		if attempt.Mode == v1alpha1.ModeCRR && attempt.Finished.IsZero() && s.allEnded(attempt) {
+			spent = append(spent, attempt.Number)
+		}
+	}
+	return spent
+}
+
+func (s *situation) allEnded(attempt Attempt) bool {
+	for name := range attempt.RestartCounts {
+		if !s.ended(name) {
+			return false
+		}
+	}
+	return true
+}
+
+// backoff returns the wait before the repetition that follows the given number of requests.
+func backoff(requests int) time.Duration {
+	wait := retryInterval
+	for range requests {
+		if wait >= maxRetryInterval/2 {
+			return maxRetryInterval
+		}
+		wait *= 2
+	}
+	return wait
+}
+
+func quoted(message string) string {
+	if message == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (%q)", message)
+}

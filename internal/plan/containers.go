@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// defaultGracePeriod is Kubernetes' default of terminationGracePeriodSeconds.
+const defaultGracePeriod = 30 * time.Second
+
+// statusOf returns the status of a regular container, or nil.
+func statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
+	i := slices.IndexFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &pod.Status.ContainerStatuses[i]
+}
+
+// containerOf returns the spec of a regular container, or nil.
+func containerOf(pod *corev1.Pod, name string) *corev1.Container {
+	i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &pod.Spec.Containers[i]
+}
+
+// terminatedForGood returns the container's end if the kubelet will not start it again, or nil.
+func terminatedForGood(pod *corev1.Pod, name string) *corev1.ContainerStateTerminated {
+	container, status := containerOf(pod, name), statusOf(pod, name)
+	if container == nil || status == nil || status.State.Terminated == nil {
+		return nil
+	}
+	if shouldRestart(container, pod.Spec.RestartPolicy, status.State.Terminated.ExitCode) {
+		return nil
+	}
+	return status.State.Terminated
+}
+
+// shouldRestart follows the kubelet's ContainerShouldRestart (pkg/api/v1/pod/util.go, KEP-5307 and KEP-5532): the first
+// matching rule, then the container's own restartPolicy, then the pod's. Rules count only beside a restartPolicy.
+func shouldRestart(container *corev1.Container, podPolicy corev1.RestartPolicy, exitCode int32) bool {
+	policy := podPolicy
+	if container.RestartPolicy != nil {
+		if slices.ContainsFunc(container.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool { return ruleMatches(r, exitCode) }) {
+			return true
+		}
+		policy = corev1.RestartPolicy(*container.RestartPolicy)
+	}
+	switch policy {
+	case corev1.RestartPolicyNever:
+		return false
+	case corev1.RestartPolicyOnFailure:
+		return exitCode != 0
+	default:
+		return true
+	}
+}
+
+// ruleMatches reports whether the rule restarts the container, or every container, after this exit. Both actions mean
+// that the container runs again. A cluster that does not know an action treats it as no match; taking it for a restart
+// errs on the side of waiting.
+func ruleMatches(rule corev1.ContainerRestartRule, exitCode int32) bool {
+	if rule.ExitCodes == nil {
+		return false
+	}
+	listed := slices.Contains(rule.ExitCodes.Values, exitCode)
+	switch rule.ExitCodes.Operator {
+	case corev1.ContainerRestartRuleOnExitCodesOpIn:
+		return listed
+	case corev1.ContainerRestartRuleOnExitCodesOpNotIn:
+		return !listed
+	default:
+		return false
+	}
+}
+
+// restartsAllContainers reports whether an exit of the container may restart the whole pod, main containers included.
+func restartsAllContainers(container *corev1.Container) bool {
+	return slices.ContainsFunc(container.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
+		return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
+	})
+}
+
+// allContainersRestarting reports whether the kubelet is about to run every container again (KEP-5532).
+func allContainersRestarting(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.AllContainersRestarting && c.Status == corev1.ConditionTrue
+	})
+}
+
+// hasStarted reports whether the container has run at least once.
+func hasStarted(status *corev1.ContainerStatus) bool {
+	return status != nil && status.ContainerID != ""
+}
+
+// isStarting reports whether the kubelet is creating the container for the first time.
+func isStarting(status *corev1.ContainerStatus) bool {
+	if status == nil {
+		return true
+	}
+	waiting := status.State.Waiting
+	switch {
+	case hasStarted(status), status.State.Running != nil, status.State.Terminated != nil:
+		return false
+	case waiting == nil:
+		return true
+	}
+	return waiting.Reason == "" || waiting.Reason == "ContainerCreating" || waiting.Reason == "PodInitializing"
+}
+
+// isTerminal reports whether the pod's phase is one that Kubernetes does not leave.
+func isTerminal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// gracePeriod is the time that the pod gives its containers to end, at least the one second that the kubelet grants.
+func gracePeriod(pod *corev1.Pod) time.Duration {
+	if pod.Spec.TerminationGracePeriodSeconds == nil {
+		return defaultGracePeriod
+	}
+	return max(time.Duration(*pod.Spec.TerminationGracePeriodSeconds)*time.Second, time.Second)
+}

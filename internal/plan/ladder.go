@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// obstacle is why a mode cannot be used; the zero value means that it can.
+type obstacle struct {
+	reason  v1alpha1.Reason
+	message string
+}
+
+// rung is one mode of a sidecar's ladder.
+type rung struct {
+	mode v1alpha1.Mode
+	obstacle
+}
+
+func (r rung) usable() bool { return r.reason == "" }
+
+// ladder lists the modes for the target in the order in which they are tried, usable or not: the declared one, then,
+// with fallback, those that Auto would use.
+func (s *situation) ladder(target resolve.Target) []rung {
+	var modes []v1alpha1.Mode
+	if target.Mode != v1alpha1.ModeAuto {
+		modes = append(modes, target.Mode)
+	}
+	if target.Mode == v1alpha1.ModeAuto || target.Fallback != v1alpha1.FallbackDisabled {
+		for _, mode := range s.autoOrder() {
+			if !slices.Contains(modes, mode) {
+				modes = append(modes, mode)
+			}
+		}
+	}
+	rungs := make([]rung, 0, len(modes))
+	for _, mode := range modes {
+		rungs = append(rungs, rung{mode, s.obstacle(mode, target)})
+	}
+	return rungs
+}
+
+// autoOrder is the order of Auto. CRR ends a container most gently. PodPhase needs nothing in the container and no
+// restart. Image is last on a real node, for there its restart counts towards the Job's backoffLimit, but goes before
+// PodPhase once a main container has failed: a Failed phase that is written early starts the Job's replacement pod
+// while sidecars still run.
+func (s *situation) autoOrder() []v1alpha1.Mode {
+	if s.outcome() == corev1.PodFailed {
+		return []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase}
+	}
+	return []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModePodPhase, v1alpha1.ModeImage}
+}
+
+// obstacle returns why the mode cannot end the target.
+func (s *situation) obstacle(mode v1alpha1.Mode, target resolve.Target) obstacle {
+	switch mode {
+	case v1alpha1.ModeCRR:
+		return s.obstacleToCRR(target)
+	case v1alpha1.ModePodPhase:
+		return s.obstacleToPodPhase(target)
+	default:
+		return s.obstacleToImage(target)
+	}
+}
+
+func (s *situation) obstacleToCRR(target resolve.Target) obstacle {
+	switch {
+	case s.Node == NodeVirtual:
+		return obstacle{v1alpha1.ReasonVirtualNode, fmt.Sprintf("node %s is virtual and has no Kruise daemon", s.Pod.Spec.NodeName)}
+	case !s.Capabilities.CRR:
+		return obstacle{v1alpha1.ReasonCRRUnavailable, "OpenKruise does not serve ContainerRecreateRequests behind its webhook; install it or declare another mode"}
+	case !hasStarted(statusOf(s.Pod, target.Container)):
+		return obstacle{v1alpha1.ReasonSidecarNotStarted, fmt.Sprintf("container %s has never started, and Kruise only stops containers that have", target.Container)}
+	case restartsAllContainers(containerOf(s.Pod, target.Container)):
+		return restartsAllObstacle(target)
+	}
+	return obstacle{}
+}
+
+func (s *situation) obstacleToPodPhase(target resolve.Target) obstacle {
+	switch {
+	case s.Node == NodeVirtual:
+		return obstacle{v1alpha1.ReasonVirtualNode, fmt.Sprintf("node %s is virtual and has no kubelet to tear the pod down", s.Pod.Spec.NodeName)}
+	case !s.Capabilities.PodPhase:
+		return obstacle{v1alpha1.ReasonPodPhaseDisabled, "the operator runs with --pod-phase=Disabled"}
+	case target.ExitCodes == v1alpha1.ExitCodesRespect:
+		return obstacle{v1alpha1.ReasonExitCodesRespected, fmt.Sprintf("the exit code of container %s is to be respected, and the phase would override it", target.Container)}
+	}
+	return obstacle{}
+}
+
+func (s *situation) obstacleToImage(target resolve.Target) obstacle {
+	switch {
+	case target.Image == "":
+		return obstacle{v1alpha1.ReasonNoQuickExitImage, "no quick-exit image is set; set image in the policy, the container's " +
+			v1alpha1.EnvTerminateWithImage + ", or the operator's --quick-exit-image"}
+	case isTerminal(s.Pod):
+		return obstacle{v1alpha1.ReasonPodFinished, "the kubelet starts no container in a pod with a terminal phase"}
+	case restartsAllContainers(containerOf(s.Pod, target.Container)):
+		return restartsAllObstacle(target)
+	}
+	return obstacle{}
+}
+
+func restartsAllObstacle(target resolve.Target) obstacle {
+	return obstacle{v1alpha1.ReasonRestartsAllContainers, fmt.Sprintf(
+		"an exit of container %s may restart all containers of the pod by its restartPolicyRules", target.Container)}
+}
+
+// unusable describes a ladder without a usable rung. A declared mode without fallback gives its own reason.
+func unusable(target resolve.Target, rungs []rung) (v1alpha1.Reason, string) {
+	if len(rungs) == 1 {
+		return rungs[0].reason, fmt.Sprintf("mode %s cannot end container %s: %s", rungs[0].mode, target.Container, rungs[0].message)
+	}
+	var parts []string
+	for _, r := range rungs {
+		parts = append(parts, fmt.Sprintf("%s: %s", r.mode, r.message))
+	}
+	return v1alpha1.ReasonNoUsableMode, fmt.Sprintf("no mode can end container %s (%s)", target.Container, strings.Join(parts, "; "))
+}
+
+// outcome is the pod's phase by the exit codes that count: those of the main containers, and of sidecars that are to be
+// respected and have ended.
+func (s *situation) outcome() corev1.PodPhase {
+	counted := slices.Clone(s.View.Mains)
+	for _, target := range s.View.Targets {
+		if target.ExitCodes == v1alpha1.ExitCodesRespect {
+			counted = append(counted, target.Container)
+		}
+	}
+	for _, name := range counted {
+		if end := terminatedForGood(s.Pod, name); end != nil && end.ExitCode != 0 {
+			return corev1.PodFailed
+		}
+	}
+	return corev1.PodSucceeded
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// Next decides what to do about the pod of the snapshot at the given time. The same input gives the same decision.
+func Next(snapshot Snapshot, now time.Time) Decision {
+	s := observe(snapshot, now)
+	for _, rule := range rules {
+		if decision := rule(s); decision != nil {
+			decision.MainsDone = s.mainsDone
+			return *decision
+		}
+	}
+	panic("plan: no rule has a verdict; the last one always must")
+}
+
+// rules are tried in this order. A rule returns nil when it does not apply.
+var rules = []func(*situation) *Decision{
+	podDeleted,
+	restartPolicyAlways,
+	noSidecar,
+	podFinished,
+	noMainContainer,
+	podNotScheduled,
+	mainContainersRunning,
+	sidecarsTerminated,
+	draining,
+	nodeUnknown,
+	terminate,
+}
+
+// situation is a snapshot with the facts that more than one rule needs.
+type situation struct {
+	Snapshot
+	now       time.Time
+	mainsDone time.Time
+	open      []resolve.Target // sidecars that have not ended
+	due       []resolve.Target // open ones that have drained
+}
+
+func observe(snapshot Snapshot, now time.Time) *situation {
+	s := &situation{Snapshot: snapshot, now: now}
+	s.mainsDone = s.whenMainsDone()
+	for _, target := range s.View.Targets {
+		if s.ended(target.Container) {
+			continue
+		}
+		s.open = append(s.open, target)
+		if !now.Before(s.mainsDone.Add(target.Drain)) {
+			s.due = append(s.due, target)
+		}
+	}
+	return s
+}
+
+// whenMainsDone returns when the last main container ended, or zero while one runs or may run again.
+func (s *situation) whenMainsDone() time.Time {
+	var last time.Time
+	if allContainersRestarting(s.Pod) {
+		return last
+	}
+	for _, name := range s.View.Mains {
+		end := terminatedForGood(s.Pod, name)
+		if end == nil {
+			return time.Time{}
+		}
+		if finished := end.FinishedAt.Time; last.Before(finished) {
+			last = finished
+		}
+	}
+	if len(s.View.Mains) > 0 && last.IsZero() {
+		// A virtual kubelet may leave finishedAt out. Any past time says "done"; this one starts no drain anew.
+		last = s.Pod.CreationTimestamp.Time
+	}
+	return last
+}
+
+// ended reports whether the sidecar has ended for good.
+func (s *situation) ended(name string) bool {
+	status := statusOf(s.Pod, name)
+	if isTerminal(s.Pod) {
+		// The kubelet starts nothing in a pod with a terminal phase.
+		return status == nil || status.State.Running == nil
+	}
+	end := terminatedForGood(s.Pod, name)
+	if end == nil {
+		return false
+	}
+	for _, attempt := range s.Attempts {
+		before, swapped := attempt.RestartCounts[name]
+		if attempt.Mode != v1alpha1.ModeImage || !swapped {
+			continue
+		}
+		// The kubelet stops the old container and then starts the new one, whatever the restartPolicy. The end of the
+		// old one is not yet the end.
+		if status.RestartCount <= before && end.FinishedAt.After(attempt.Started) {
+			return false
+		}
+	}
+	return true
+}
+
+func podDeleted(s *situation) *Decision {
+	if s.Pod.DeletionTimestamp == nil {
+		return nil
+	}
+	return ignored(v1alpha1.ReasonPodDeleted, "the pod is being deleted")
+}
+
+func restartPolicyAlways(s *situation) *Decision {
+	if s.Pod.Spec.RestartPolicy == corev1.RestartPolicyNever || s.Pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure {
+		return nil
+	}
+	return ignored(v1alpha1.ReasonRestartPolicyAlways, "the pod's restartPolicy is Always; only pods with Never or OnFailure are acted on")
+}
+
+func noSidecar(s *situation) *Decision {
+	if len(s.View.Targets) > 0 {
+		return nil
+	}
+	return ignored(v1alpha1.ReasonNoSidecar, "no policy in force and no environment variable makes a container of the pod a sidecar")
+}
+
+func podFinished(s *situation) *Decision {
+	if !isTerminal(s.Pod) || s.attempt(v1alpha1.ModePodPhase) != nil {
+		return nil
+	}
+	return ignored(v1alpha1.ReasonPodFinished, "the pod has finished")
+}
+
+func noMainContainer(s *situation) *Decision {
+	if len(s.View.Mains) > 0 {
+		return nil
+	}
+	return &Decision{
+		Stage:  StageStuck,
+		Reason: v1alpha1.ReasonNoMainContainer,
+		Message: fmt.Sprintf("every container (%s) is declared a sidecar, so nothing says when the pod is done; leave at least one container undeclared",
+			strings.Join(containers(s.View.Targets), ", ")),
+	}
+}
+
+func podNotScheduled(s *situation) *Decision {
+	if s.Pod.Spec.NodeName != "" {
+		return nil
+	}
+	return &Decision{Stage: StageWaiting, Reason: v1alpha1.ReasonPodNotScheduled, Message: "the pod has no node yet"}
+}
+
+func mainContainersRunning(s *situation) *Decision {
+	if !s.mainsDone.IsZero() {
+		return nil
+	}
+	return &Decision{
+		Stage:   StageWaiting,
+		Reason:  v1alpha1.ReasonMainContainersRunning,
+		Message: fmt.Sprintf("waiting for main containers to be done: %s", strings.Join(s.mainsNotDone(), ", ")),
+	}
+}
+
+func (s *situation) mainsNotDone() []string {
+	if allContainersRestarting(s.Pod) {
+		return s.View.Mains
+	}
+	return slices.DeleteFunc(slices.Clone(s.View.Mains), func(name string) bool { return terminatedForGood(s.Pod, name) != nil })
+}
+
+func sidecarsTerminated(s *situation) *Decision {
+	if len(s.open) > 0 {
+		return nil
+	}
+	return &Decision{Stage: StageTerminated, Reason: v1alpha1.ReasonTerminated, Message: "every sidecar has ended"}
+}
+
+func draining(s *situation) *Decision {
+	if len(s.due) > 0 {
+		return nil
+	}
+	return &Decision{
+		Stage:        StageWaiting,
+		Reason:       v1alpha1.ReasonDraining,
+		Message:      fmt.Sprintf("main containers are done; giving sidecars time to drain: %s", strings.Join(containers(s.open), ", ")),
+		RequeueAfter: s.untilNextDue(),
+	}
+}
+
+// untilNextDue returns the time until the next open sidecar has drained, or zero when all have.
+func (s *situation) untilNextDue() time.Duration {
+	var next time.Duration
+	for _, target := range s.open {
+		if wait := s.mainsDone.Add(target.Drain).Sub(s.now); wait > 0 {
+			next = soonest(next, wait)
+		}
+	}
+	return next
+}
+
+func nodeUnknown(s *situation) *Decision {
+	if s.Node != NodeUnknown {
+		return nil
+	}
+	return &Decision{
+		Stage:   StageTerminating,
+		Reason:  v1alpha1.ReasonNodeUnknown,
+		Message: fmt.Sprintf("main containers are done; node %s is not known yet", s.Pod.Spec.NodeName),
+	}
+}
+
+// attempt returns the newest attempt of the mode, or nil.
+func (s *situation) attempt(mode v1alpha1.Mode) *Attempt {
+	var newest *Attempt
+	for i := range s.Attempts {
+		if a := &s.Attempts[i]; a.Mode == mode && (newest == nil || a.Number > newest.Number) {
+			newest = a
+		}
+	}
+	return newest
+}
+
+func ignored(reason v1alpha1.Reason, message string) *Decision {
+	return &Decision{Stage: StageIgnored, Reason: reason, Message: message}
+}
+
+// containers returns the names of the targets, in their order.
+func containers(targets []resolve.Target) []string {
+	names := make([]string, 0, len(targets))
+	for _, target := range targets {
+		names = append(names, target.Container)
+	}
+	return names
+}
+
+// soonest returns the shorter of two waits, where zero means none.
+func soonest(a, b time.Duration) time.Duration {
+	switch {
+	case a == 0:
+		return b
+	case b == 0:
+		return a
+	}
+	return min(a, b)
+}

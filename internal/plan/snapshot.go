@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// NodeKind says what can be done on a pod's node.
+type NodeKind string
+
+const (
+	// NodeUnknown is the zero value: the node has not been seen.
+	NodeUnknown NodeKind = ""
+	// NodeReal has a kubelet, and Kruise's daemon where Kruise is installed.
+	NodeReal NodeKind = "Real"
+	// NodeVirtual is served by a virtual kubelet: it has neither.
+	NodeVirtual NodeKind = "Virtual"
+)
+
+// Capabilities are what the cluster and the operator's flags allow.
+type Capabilities struct {
+	// CRR is true while Kruise serves ContainerRecreateRequests behind its webhook.
+	CRR bool
+	// PodPhase is true unless the operator runs without that mode.
+	PodPhase bool
+}
+
+// Attempt is one try to end sidecars of the pod, as found in the world.
+type Attempt struct {
+	Mode v1alpha1.Mode
+	// Number tells the attempts of one mode apart; the first is 0.
+	Number int
+	// RestartCounts holds, for each container that the attempt is to end, its restart count when the attempt began.
+	// A container that had never started has -1. PodPhase ends every container and has none here.
+	RestartCounts map[string]int32
+	Started       time.Time
+	// Finished is when the mechanism said that it was through, zero while it has not. It proves nothing about the
+	// containers.
+	Finished time.Time
+	// Message is what the mechanism said of itself.
+	Message string
+}
+
+// Snapshot is all that a decision depends on, but for the time.
+type Snapshot struct {
+	Pod          *corev1.Pod
+	View         resolve.View
+	Node         NodeKind
+	Capabilities Capabilities
+	Attempts     []Attempt
+	// QuietSince is since when the pod's resourceVersion has been seen unchanged.
+	QuietSince time.Time
+	// SettlePeriod is how long the pod must have been quiet before its phase is written.
+	SettlePeriod time.Duration
+}
+
+// Stage is how far a pod has come.
+type Stage string
+
+const (
+	// StageIgnored pods are none of the operator's business.
+	StageIgnored Stage = "Ignored"
+	// StageWaiting pods have main containers that are not done, or sidecars that drain.
+	StageWaiting Stage = "Waiting"
+	// StageTerminating pods have sidecars that are being ended.
+	StageTerminating Stage = "Terminating"
+	// StageStuck pods have a sidecar that no usable mode has ended or could end.
+	StageStuck Stage = "Stuck"
+	// StageTerminated pods have no sidecar left.
+	StageTerminated Stage = "Terminated"
+)
+
+// Action is one write. Repeating it is safe.
+type Action struct {
+	// Mode is the mechanism that carries it out.
+	Mode v1alpha1.Mode
+	// For is the mode that the action belongs to. It differs from Mode for the phase patch that goes before a
+	// ContainerRecreateRequest.
+	For v1alpha1.Mode
+	// Attempt is the number of the attempt that the action starts.
+	Attempt int
+	// Containers are the sidecars to end, sorted by name. Images holds the quick-exit image of each in mode Image.
+	Containers []string
+	Images     map[string]string
+	// Phase is the phase to write in mode PodPhase.
+	Phase corev1.PodPhase
+	// Deadline is the time after which the attempt has failed.
+	Deadline time.Duration
+	// Supersedes are the numbers of earlier attempts of the mode that have done their work and would be in the way.
+	Supersedes []int
+}
+
+// Failure is an attempt after which a container had not ended.
+type Failure struct {
+	Container string
+	Mode      v1alpha1.Mode
+	Attempt   int
+	Message   string
+}
+
+// Substitution says that a container's declared mode cannot be used as declared.
+type Substitution struct {
+	Container string
+	Wanted    v1alpha1.Mode
+	// Used is the mode that takes its place; empty when none does.
+	Used    v1alpha1.Mode
+	Reason  v1alpha1.Reason
+	Message string
+}
+
+// Decision is what to do about a pod now.
+type Decision struct {
+	Stage   Stage
+	Reason  v1alpha1.Reason
+	Message string
+	// Actions are to be carried out in this order; a failed one ends the list.
+	Actions []Action
+	// RequeueAfter is when to look again even if nothing changes; zero means that a change will bring the pod back.
+	RequeueAfter time.Duration
+	// MainsDone is when the last main container ended; zero while one may run again.
+	MainsDone time.Time
+	// Failures and Substitutions are sorted by container.
+	Failures      []Failure
+	Substitutions []Substitution
+	// BackoffLimitRisk is true when mode Image adds a restart that counts towards the Job's backoffLimit.
+	BackoffLimitRisk bool
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// choice is what is next for one sidecar. Exactly one of mode, live, wait and stuck says so.
+type choice struct {
+	target resolve.Target
+	// mode is to be used now.
+	mode v1alpha1.Mode
+	// live is an attempt to wait for, until the deadline.
+	live     bool
+	deadline time.Time
+	// starting means that the kubelet is creating the container.
+	starting bool
+	// stuck means that nothing usable is left, for now or for good.
+	stuck   v1alpha1.Reason
+	retryAt time.Time
+
+	message      string
+	failures     []Failure
+	substitution *Substitution
+}
+
+// terminate is the last rule: the mains are done and at least one sidecar is due.
+func terminate(s *situation) *Decision {
+	round := round{situation: s}
+	for _, target := range s.due {
+		round.choices = append(round.choices, s.choose(target))
+	}
+	return round.decide()
+}
+
+// choose picks what is next for one target.
+func (s *situation) choose(target resolve.Target) choice {
+	history := s.history(target)
+	rungs := s.ladder(target)
+	c := choice{target: target, failures: history.failures}
+
+	usable := slices.DeleteFunc(slices.Clone(rungs), func(r rung) bool { return !r.usable() })
+	left := slices.DeleteFunc(slices.Clone(usable), func(r rung) bool { return history.failed[r.mode] })
+	exhausted := len(left) == 0 && len(history.failures) > 0
+	if exhausted {
+		c.stuck, c.message = v1alpha1.ReasonStuck, "every usable mode has failed: "+history.failures[len(history.failures)-1].Message
+	}
+	c.substitution = substitution(target, rungs, history)
+
+	switch {
+	case s.phaseCameBack(history):
+		c.mode = v1alpha1.ModePodPhase
+	case len(history.live) > 0:
+		c.live, c.deadline = true, history.deadline
+	case isStarting(statusOf(s.Pod, target.Container)):
+		c.starting = true
+	case len(left) > 0:
+		c.mode = left[0].mode
+	case exhausted && slices.ContainsFunc(usable, func(r rung) bool { return r.mode == v1alpha1.ModeCRR }):
+		// Only a request can be repeated to any effect: its daemon may be back.
+		if c.retryAt = history.retryAt; !s.now.Before(c.retryAt) {
+			c.mode = v1alpha1.ModeCRR
+		}
+	case !exhausted:
+		c.stuck, c.message = unusable(target, rungs)
+	}
+	return c
+}
+
+// substitution reports a declared mode that cannot be used; failures of usable modes are no substitution.
+func substitution(target resolve.Target, rungs []rung, history history) *Substitution {
+	if target.Mode == v1alpha1.ModeAuto || rungs[0].usable() || history.failed[target.Mode] {
+		return nil
+	}
+	var used v1alpha1.Mode
+	if i := slices.IndexFunc(rungs, rung.usable); i >= 0 {
+		used = rungs[i].mode
+	}
+	return &Substitution{
+		Container: target.Container, Wanted: target.Mode, Used: used, Reason: rungs[0].reason,
+		Message: fmt.Sprintf("mode %s cannot be used for container %s: %s", target.Mode, target.Container, rungs[0].message),
+	}
+}
+
+// round is one decision over all due sidecars of a pod.
+type round struct {
+	*situation
+	choices []choice
+}
+
+func (r round) decide() *Decision {
+	decision := r.summarise()
+	direct, viaPhase := r.split()
+	decision.Actions = append(decision.Actions, r.imageAction(direct)...)
+	decision.Actions = append(decision.Actions, r.requestAction(direct)...)
+	if len(viaPhase) > 0 {
+		if wait := r.waitBeforePhase(direct); wait != nil {
+			decision.postpone(wait)
+		} else {
+			decision.Actions = append(decision.Actions, r.phaseActions(viaPhase)...)
+		}
+	}
+	r.announce(decision)
+	return decision
+}
+
+// postpone adds the wait of a part of the sidecars to the decision.
+func (d *Decision) postpone(wait *Decision) {
+	d.RequeueAfter = soonest(d.RequeueAfter, wait.RequeueAfter)
+	if len(d.Actions) == 0 && d.Stage != StageStuck {
+		d.Reason, d.Message = wait.Reason, wait.Message
+	}
+}
+
+// split tells the chosen sidecars apart by whether the phase has to be written to end them.
+func (r round) split() (direct, viaPhase []choice) {
+	for _, c := range r.choices {
+		switch {
+		case c.mode == "":
+		case c.mode == v1alpha1.ModePodPhase, r.phaseGoesFirst(c):
+			viaPhase = append(viaPhase, c)
+		default:
+			direct = append(direct, c)
+		}
+	}
+	return direct, viaPhase
+}
+
+// phaseGoesFirst reports whether the phase is to be written before a request, so that the exit code of a sidecar that
+// is to be ignored does not count. A pod that has failed already has nothing to lose by that exit code.
+func (r round) phaseGoesFirst(c choice) bool {
+	return c.mode == v1alpha1.ModeCRR &&
+		c.target.ExitCodes != v1alpha1.ExitCodesRespect &&
+		r.Capabilities.PodPhase &&
+		!isTerminal(r.Pod) &&
+		r.attempt(v1alpha1.ModePodPhase) == nil &&
+		r.outcome() == corev1.PodSucceeded
+}
+
+// waitBeforePhase returns why the phase cannot be written yet, or nil. Writing it ends every container of the pod, so
+// each other sidecar must have ended or have been given up on, and a kubelet that has a status write in flight would
+// put the old phase back for a moment.
+func (r round) waitBeforePhase(direct []choice) *Decision {
+	if len(direct) > 0 {
+		return &Decision{Reason: v1alpha1.ReasonAttemptInProgress,
+			Message: "other sidecars are ended first: " + strings.Join(names(direct), ", ")}
+	}
+	if wait := r.untilNextDue(); wait > 0 {
+		return &Decision{Reason: v1alpha1.ReasonDraining, Message: "another sidecar drains, and writing the phase would end it", RequeueAfter: wait}
+	}
+	for _, c := range r.choices {
+		name := c.target.Container
+		switch {
+		case c.starting:
+			return &Decision{Reason: v1alpha1.ReasonSidecarStarting, Message: fmt.Sprintf("container %s is being created", name)}
+		case c.live:
+			return &Decision{Reason: v1alpha1.ReasonAttemptInProgress, Message: fmt.Sprintf("container %s is ended first", name)}
+		case c.target.ExitCodes == v1alpha1.ExitCodesRespect:
+			return &Decision{Reason: v1alpha1.ReasonExitCodesRespected,
+				Message: fmt.Sprintf("container %s has not ended, and its exit code is to be respected", name)}
+		}
+	}
+	if wait := r.QuietSince.Add(r.SettlePeriod).Sub(r.now); wait > 0 {
+		return &Decision{Reason: v1alpha1.ReasonSettling, Message: "the pod's status changed a moment ago; its phase is written once it is quiet", RequeueAfter: wait}
+	}
+	return nil
+}
+
+// summarise turns the choices into a decision without actions.
+func (r round) summarise() *Decision {
+	d := &Decision{
+		Stage: StageTerminating, Reason: v1alpha1.ReasonAttemptInProgress,
+		Message:      "waiting for sidecars to end: " + strings.Join(containers(r.open), ", "),
+		RequeueAfter: r.untilNextDue(),
+	}
+	for _, c := range r.choices {
+		d.Failures = append(d.Failures, c.failures...)
+		if c.substitution != nil {
+			d.Substitutions = append(d.Substitutions, *c.substitution)
+		}
+		switch {
+		case c.stuck != "" && d.Stage != StageStuck:
+			d.Stage, d.Reason, d.Message = StageStuck, c.stuck, c.message
+		case c.starting && d.Stage != StageStuck:
+			d.Reason, d.Message = v1alpha1.ReasonSidecarStarting, fmt.Sprintf("container %s is being created", c.target.Container)
+		}
+		switch {
+		case c.live:
+			d.RequeueAfter = soonest(d.RequeueAfter, c.deadline.Sub(r.now))
+		case c.mode == "" && !c.retryAt.IsZero():
+			d.RequeueAfter = soonest(d.RequeueAfter, c.retryAt.Sub(r.now))
+		}
+	}
+	return d
+}
+
+// imageAction swaps the images of the sidecars chosen for it, in one write.
+func (r round) imageAction(chosen []choice) []Action {
+	chosen = ofMode(chosen, v1alpha1.ModeImage)
+	if len(chosen) == 0 {
+		return nil
+	}
+	images := make(map[string]string, len(chosen))
+	for _, c := range chosen {
+		images[c.target.Container] = c.target.Image
+	}
+	return []Action{{
+		Mode: v1alpha1.ModeImage, For: v1alpha1.ModeImage, Attempt: r.nextNumber(v1alpha1.ModeImage),
+		Containers: names(chosen), Images: images, Deadline: r.deadline(chosen, 1),
+	}}
+}
+
+// requestAction asks Kruise to stop the sidecars chosen for it, in one request.
+func (r round) requestAction(chosen []choice) []Action {
+	chosen = ofMode(chosen, v1alpha1.ModeCRR)
+	if len(chosen) == 0 {
+		return nil
+	}
+	return []Action{{
+		Mode: v1alpha1.ModeCRR, For: v1alpha1.ModeCRR, Attempt: r.nextNumber(v1alpha1.ModeCRR),
+		Containers: names(chosen), Deadline: r.deadline(chosen, len(chosen)), Supersedes: r.spentRequests(),
+	}}
+}
+
+// phaseActions write the phase, and then ask Kruise as well for the sidecars whose mode is CRR.
+func (r round) phaseActions(chosen []choice) []Action {
+	requested := ofMode(chosen, v1alpha1.ModeCRR)
+	purpose := v1alpha1.ModePodPhase
+	if len(requested) > 0 {
+		purpose = v1alpha1.ModeCRR
+	}
+	phase := Action{
+		Mode: v1alpha1.ModePodPhase, For: purpose, Attempt: r.nextNumber(v1alpha1.ModePodPhase),
+		Containers: names(chosen), Phase: r.outcome(), Deadline: r.deadline(chosen, 1),
+	}
+	return append([]Action{phase}, r.requestAction(requested)...)
+}
+
+// deadline is the longest time that one of the chosen sidecars is given, when so many are stopped one after the other.
+func (r round) deadline(chosen []choice, serial int) time.Duration {
+	var longest time.Duration
+	for _, c := range chosen {
+		longest = max(longest, c.target.Deadline)
+	}
+	return gracePeriod(r.Pod)*time.Duration(serial) + longest
+}
+
+// announce gives a decision with actions its reason and message.
+func (r round) announce(d *Decision) {
+	if len(d.Actions) == 0 {
+		return
+	}
+	d.BackoffLimitRisk = r.Pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure &&
+		slices.ContainsFunc(d.Actions, func(a Action) bool { return a.Mode == v1alpha1.ModeImage })
+	if d.Stage == StageStuck {
+		return
+	}
+	d.Reason = v1alpha1.ReasonTerminating
+	if len(d.Failures)+len(d.Substitutions) > 0 {
+		d.Reason = v1alpha1.ReasonFallback
+	}
+	byMode := map[v1alpha1.Mode][]string{}
+	for _, action := range d.Actions {
+		if action.Mode == action.For {
+			byMode[action.Mode] = action.Containers
+		}
+	}
+	var parts []string
+	for _, mode := range slices.Sorted(maps.Keys(byMode)) {
+		parts = append(parts, fmt.Sprintf("%s by mode %s", strings.Join(byMode[mode], ", "), mode))
+	}
+	d.Message = "main containers are done; ending " + strings.Join(parts, " and ")
+}
+
+func ofMode(chosen []choice, mode v1alpha1.Mode) []choice {
+	return slices.DeleteFunc(slices.Clone(chosen), func(c choice) bool { return c.mode != mode })
+}
+
+// names returns the sorted names of the chosen containers.
+func names(chosen []choice) []string {
+	result := make([]string, 0, len(chosen))
+	for _, c := range chosen {
+		result = append(result, c.target.Container)
+	}
+	slices.SortFunc(result, cmp.Compare)
+	return result
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+)
+
+// envDeclaration is what a container's environment variables say.
+type envDeclaration struct {
+	sidecar  bool
+	settings v1alpha1.TerminationSettings
+	warnings []Warning
+}
+
+// readEnv reads OpenKruise's convention. As in a container's process, the last of several variables of one name counts.
+func readEnv(container *corev1.Container) envDeclaration {
+	var d envDeclaration
+	terminate, image := false, ""
+	for i := range container.Env {
+		variable := &container.Env[i]
+		if !IsConventionVariable(variable.Name) {
+			continue
+		}
+		if variable.ValueFrom != nil {
+			d.warn(container.Name, v1alpha1.ReasonUnreadableEnv, fmt.Sprintf(
+				"container %s: environment variable %s has no literal value; the operator cannot read valueFrom, set value instead",
+				container.Name, variable.Name))
+			continue
+		}
+		switch variable.Name {
+		case v1alpha1.EnvTerminate:
+			terminate = d.readTerminate(container.Name, variable)
+		case v1alpha1.EnvTerminateWithImage:
+			image = variable.Value
+		case v1alpha1.EnvIgnoreExitCode:
+			d.readIgnoreExitCode(container.Name, variable)
+		}
+	}
+	d.sidecar = terminate || image != ""
+	d.settings.Image = image
+	switch {
+	case terminate && image != "":
+		d.settings.Mode = v1alpha1.ModeAuto
+	case terminate:
+		d.settings.Mode = v1alpha1.ModeCRR
+	case image != "":
+		d.settings.Mode = v1alpha1.ModeImage
+	}
+	return d
+}
+
+// IsConventionVariable reports whether name is one of the variables that the operator reads.
+func IsConventionVariable(name string) bool {
+	switch name {
+	case v1alpha1.EnvTerminate, v1alpha1.EnvTerminateWithImage, v1alpha1.EnvIgnoreExitCode:
+		return true
+	}
+	return false
+}
+
+func (d *envDeclaration) readIgnoreExitCode(container string, variable *corev1.EnvVar) {
+	switch {
+	case strings.EqualFold(variable.Value, "true"):
+		d.settings.ExitCodes = v1alpha1.ExitCodesIgnore
+	case strings.EqualFold(variable.Value, "false"):
+		d.settings.ExitCodes = v1alpha1.ExitCodesRespect
+	case variable.Value != "":
+		d.warnNotBool(container, variable)
+	}
+}
+
+func (d *envDeclaration) readTerminate(container string, variable *corev1.EnvVar) bool {
+	if variable.Value != "" && !strings.EqualFold(variable.Value, "true") && !strings.EqualFold(variable.Value, "false") {
+		d.warnNotBool(container, variable)
+	}
+	return strings.EqualFold(variable.Value, "true")
+}
+
+func (d *envDeclaration) warnNotBool(container string, variable *corev1.EnvVar) {
+	d.warn(container, v1alpha1.ReasonInvalidEnv, fmt.Sprintf(
+		"container %s: environment variable %s is %q; it must be \"true\" or \"false\"",
+		container, variable.Name, variable.Value))
+}
+
+func (d *envDeclaration) warn(container string, reason v1alpha1.Reason, message string) {
+	d.warnings = append(d.warnings, Warning{Container: container, Reason: reason, Message: message})
+}

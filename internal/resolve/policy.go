@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+)
+
+// PolicyKind is the kind of a policy.
+type PolicyKind string
+
+// The policy kinds.
+const (
+	KindNamespaced PolicyKind = "SidecarTerminationPolicy"
+	KindCluster    PolicyKind = "ClusterSidecarTerminationPolicy"
+)
+
+// PolicyRef identifies a policy.
+type PolicyRef struct {
+	Kind      PolicyKind
+	Namespace string // empty for the cluster kind
+	Name      string
+}
+
+// String returns the policy as users write it on a command line: kind/name.
+func (r PolicyRef) String() string {
+	return string(r.Kind) + "/" + r.Name
+}
+
+// Policy is a policy of either kind with its selectors parsed.
+type Policy struct {
+	Ref     PolicyRef
+	Created time.Time
+	Spec    *v1alpha1.PolicySpec
+
+	pods       labels.Selector
+	namespaces labels.Selector // nil for the namespaced kind
+}
+
+// FromNamespaced parses a namespaced policy. It fails when podSelector cannot be parsed; the error names the field.
+func FromNamespaced(policy *v1alpha1.SidecarTerminationPolicy) (Policy, error) {
+	pods, err := parseSelector("spec.podSelector", &policy.Spec.PodSelector)
+	if err != nil {
+		return Policy{}, err
+	}
+	return Policy{
+		Ref:     PolicyRef{Kind: KindNamespaced, Namespace: policy.Namespace, Name: policy.Name},
+		Created: policy.CreationTimestamp.Time,
+		Spec:    &policy.Spec.PolicySpec,
+		pods:    pods,
+	}, nil
+}
+
+// FromCluster parses a cluster policy. It fails when one of its selectors cannot be parsed; the error names the field.
+func FromCluster(policy *v1alpha1.ClusterSidecarTerminationPolicy) (Policy, error) {
+	pods, err := parseSelector("spec.podSelector", &policy.Spec.PodSelector)
+	if err != nil {
+		return Policy{}, err
+	}
+	namespaceSelector := policy.Spec.NamespaceSelector
+	if namespaceSelector == nil {
+		namespaceSelector = &metav1.LabelSelector{}
+	}
+	namespaces, err := parseSelector("spec.namespaceSelector", namespaceSelector)
+	if err != nil {
+		return Policy{}, err
+	}
+	return Policy{
+		Ref:        PolicyRef{Kind: KindCluster, Name: policy.Name},
+		Created:    policy.CreationTimestamp.Time,
+		Spec:       &policy.Spec.PolicySpec,
+		pods:       pods,
+		namespaces: namespaces,
+	}, nil
+}
+
+func parseSelector(field string, selector *metav1.LabelSelector) (labels.Selector, error) {
+	parsed, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return nil, fmt.Errorf("parse %s: %w", field, err)
+	}
+	return parsed, nil
+}
+
+// Selects reports whether the policy selects the pod, given the labels of the pod's namespace. It says nothing about
+// the pod's containers.
+func (p Policy) Selects(pod *corev1.Pod, namespaceLabels map[string]string) bool {
+	if p.namespaces == nil && p.Ref.Namespace != pod.Namespace {
+		return false
+	}
+	if p.namespaces != nil && !p.namespaces.Matches(labels.Set(namespaceLabels)) {
+		return false
+	}
+	return p.pods.Matches(labels.Set(pod.Labels))
+}
+
+// SelectsNamespaces reports whether the policy may select pods of other namespaces than its own.
+func (p Policy) SelectsNamespaces() bool {
+	return p.namespaces != nil
+}
+
+// Names reports whether the policy makes the container a sidecar of the pods that it selects.
+func (p Policy) Names(container string) bool {
+	if len(p.Spec.MainContainers) > 0 {
+		return !slices.Contains(p.Spec.MainContainers, v1alpha1.ContainerName(container))
+	}
+	return p.entry(container) != nil
+}
+
+// entry returns the policy's own entry for the container, or nil.
+func (p Policy) entry(container string) *v1alpha1.Sidecar {
+	for i := range p.Spec.Sidecars {
+		if p.Spec.Sidecars[i].Name == container {
+			return &p.Spec.Sidecars[i]
+		}
+	}
+	return nil
+}
+
+func (p Policy) dryRun() bool {
+	return p.Spec.Enforcement == v1alpha1.EnforcementDryRun
+}
+
+// byPrecedence orders policies so that the winner comes first.
+func byPrecedence(a, b Policy) int {
+	return cmp.Or(
+		compareBool(a.Ref.Kind == KindNamespaced, b.Ref.Kind == KindNamespaced),
+		cmp.Compare(b.Spec.Priority, a.Spec.Priority),
+		a.Created.Compare(b.Created),
+		strings.Compare(a.Ref.Name, b.Ref.Name),
+	)
+}
+
+// compareBool orders true before false.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
+	default:
+		return 1
+	}
+}

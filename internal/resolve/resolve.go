@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+)
+
+// The operator's defaults for settings that no policy and no environment variable has.
+const (
+	DefaultMode                = v1alpha1.ModeAuto
+	DefaultTerminationDeadline = 30 * time.Second
+	DefaultFallback            = v1alpha1.FallbackEnabled
+)
+
+// Options are the operator's settings that bear on resolution.
+type Options struct {
+	// IgnoreEnv turns the environment variables off.
+	IgnoreEnv bool
+	// ExitCodes is the default of exitCodes. Empty means Ignore.
+	ExitCodes v1alpha1.ExitCodes
+	// Image is the default quick-exit image. It may be empty.
+	Image string
+}
+
+// Target is a sidecar with its effective settings.
+type Target struct {
+	Container string
+	Mode      v1alpha1.Mode
+	Image     string // empty when no level has one
+	ExitCodes v1alpha1.ExitCodes
+	Drain     time.Duration
+	Deadline  time.Duration
+	Fallback  v1alpha1.Fallback
+	// Policy is the policy that governs the container, or nil when only its environment variables do.
+	Policy *PolicyRef
+}
+
+// View is a pod's regular containers, told apart.
+type View struct {
+	Targets []Target // sorted by container
+	Mains   []string // in the pod's order
+}
+
+// Loss says that Loser names a container over which Winner decides.
+type Loss struct {
+	Container     string
+	Loser, Winner PolicyRef
+}
+
+// Warning is a declaration that has no effect and that its author should know of.
+type Warning struct {
+	Container string
+	Reason    v1alpha1.Reason
+	Message   string
+	Policy    *PolicyRef // nil when the pod's own declaration is meant
+}
+
+// Resolution is what the declarations mean for one pod.
+type Resolution struct {
+	// Enforced is what counts for acting on the pod.
+	Enforced View
+	// DryRun is what would count if every DryRun policy were enforced; nil when none names a container of the pod.
+	DryRun *View
+	// Losses are the containers over which a selecting policy does not decide although it names them.
+	Losses []Loss
+	// Warnings are in the pod's container order.
+	Warnings []Warning
+}
+
+// Resolve tells a pod's main containers from its sidecars. Policies must all select the pod; their order is of no
+// account. Only the pod's labels, namespace and spec are read.
+func Resolve(pod *corev1.Pod, selecting []Policy, options Options) Resolution {
+	ordered := slices.Clone(selecting)
+	slices.SortFunc(ordered, byPrecedence)
+	enforced := slices.DeleteFunc(slices.Clone(ordered), Policy.dryRun)
+
+	env := make([]envDeclaration, len(pod.Spec.Containers))
+	var r Resolution
+	for i := range pod.Spec.Containers {
+		if !options.IgnoreEnv {
+			env[i] = readEnv(&pod.Spec.Containers[i])
+			r.Warnings = append(r.Warnings, env[i].warnings...)
+		}
+	}
+	r.Warnings = append(r.Warnings, nativeSidecarWarnings(pod, ordered)...)
+	r.Enforced = view(pod, enforced, env, options)
+	r.Losses = losses(pod, enforced, false)
+	if len(enforced) < len(ordered) {
+		r.Losses = append(r.Losses, losses(pod, ordered, true)...)
+		if dryRun := view(pod, ordered, env, options); anyDryRun(dryRun.Targets, ordered) {
+			r.DryRun = &dryRun
+		}
+	}
+	return r
+}
+
+// view applies policies, winner first, and environment variables to every regular container.
+func view(pod *corev1.Pod, ordered []Policy, env []envDeclaration, options Options) View {
+	var v View
+	for i := range pod.Spec.Containers {
+		name := pod.Spec.Containers[i].Name
+		winner := slices.IndexFunc(ordered, func(p Policy) bool { return p.Names(name) })
+		switch {
+		case winner >= 0:
+			v.Targets = append(v.Targets, target(name, &ordered[winner], env[i].settings, options))
+		case env[i].sidecar:
+			v.Targets = append(v.Targets, target(name, nil, env[i].settings, options))
+		default:
+			v.Mains = append(v.Mains, name)
+		}
+	}
+	slices.SortFunc(v.Targets, func(a, b Target) int { return cmp.Compare(a.Container, b.Container) })
+	return v
+}
+
+// target merges the settings of one sidecar, first place first.
+func target(container string, policy *Policy, env v1alpha1.TerminationSettings, options Options) Target {
+	var layers []v1alpha1.TerminationSettings
+	var ref *PolicyRef
+	if policy != nil {
+		if entry := policy.entry(container); entry != nil {
+			layers = append(layers, entry.TerminationSettings)
+		}
+		layers = append(layers, policy.Spec.TerminationSettings)
+		ref = &policy.Ref
+	}
+	layers = append(layers, env, v1alpha1.TerminationSettings{
+		Mode: DefaultMode, Image: options.Image, ExitCodes: options.ExitCodes, Fallback: DefaultFallback,
+	}, v1alpha1.TerminationSettings{ExitCodes: v1alpha1.ExitCodesIgnore})
+
+	t := Target{Container: container, Policy: ref, Deadline: DefaultTerminationDeadline}
+	var drain, deadline *int32
+	for _, layer := range layers {
+		t.Mode = cmp.Or(t.Mode, layer.Mode)
+		t.Image = cmp.Or(t.Image, layer.Image)
+		t.ExitCodes = cmp.Or(t.ExitCodes, layer.ExitCodes)
+		t.Fallback = cmp.Or(t.Fallback, layer.Fallback)
+		drain = cmp.Or(drain, layer.DrainSeconds)
+		deadline = cmp.Or(deadline, layer.TerminationDeadlineSeconds)
+	}
+	if drain != nil {
+		t.Drain = time.Duration(*drain) * time.Second
+	}
+	if deadline != nil {
+		t.Deadline = time.Duration(*deadline) * time.Second
+	}
+	return t
+}
+
+// losses lists the containers that a policy names without winning. With onlyDryRun it lists the losses of DryRun
+// policies only: an enforced policy loses nothing to one that is not enforced.
+func losses(pod *corev1.Pod, ordered []Policy, onlyDryRun bool) []Loss {
+	var lost []Loss
+	for i := range pod.Spec.Containers {
+		name := pod.Spec.Containers[i].Name
+		var winner *Policy
+		for j := range ordered {
+			switch {
+			case !ordered[j].Names(name):
+			case winner == nil:
+				winner = &ordered[j]
+			case !onlyDryRun || ordered[j].dryRun():
+				lost = append(lost, Loss{Container: name, Loser: ordered[j].Ref, Winner: winner.Ref})
+			}
+		}
+	}
+	return lost
+}
+
+// anyDryRun reports whether a DryRun policy governs one of the targets.
+func anyDryRun(targets []Target, policies []Policy) bool {
+	return slices.ContainsFunc(policies, func(p Policy) bool {
+		return p.dryRun() && slices.ContainsFunc(targets, func(t Target) bool { return t.Policy != nil && *t.Policy == p.Ref })
+	})
+}
+
+// nativeSidecarWarnings finds init containers with restartPolicy Always that a policy names by hand.
+func nativeSidecarWarnings(pod *corev1.Pod, policies []Policy) []Warning {
+	var warnings []Warning
+	for i := range pod.Spec.InitContainers {
+		container := &pod.Spec.InitContainers[i]
+		if container.RestartPolicy == nil || *container.RestartPolicy != corev1.ContainerRestartPolicyAlways {
+			continue
+		}
+		for j := range policies {
+			if policies[j].entry(container.Name) == nil {
+				continue
+			}
+			warnings = append(warnings, Warning{
+				Container: container.Name,
+				Reason:    v1alpha1.ReasonNativeSidecar,
+				Message: fmt.Sprintf("%s names container %s, which is a native sidecar (an init container with restartPolicy Always): Kubernetes ends it itself",
+					policies[j].Ref, container.Name),
+				Policy: &policies[j].Ref,
+			})
+		}
+	}
+	return warnings
+}
