@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cluster runs a real Kubernetes cluster on a bare machine: plain processes on
+// the loopback interface, whose files are all below one directory. It changes the machine
+// outside that directory in few places, all of which Down restores: an address on the
+// loopback interface for each node, a bridge, a control group, and a symbolic link at
+// which Kruise's daemon looks for the container runtime.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/components"
+	"github.com/sidecar-termination/operator/hack/localcluster/layout"
+	"github.com/sidecar-termination/operator/hack/localcluster/progress"
+	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
+)
+
+// FeatureGatesVariable is the environment variable that replaces the feature gates of Kruise.
+const FeatureGatesVariable = "KRUISE_FEATURE_GATES"
+
+// Cluster is the local cluster of one repository.
+type Cluster struct {
+	layout   layout.Layout
+	builder  toolchain.Builder
+	progress *progress.Reporter
+}
+
+// New returns the cluster of the layout's repository, which may be running or not.
+func New(directories layout.Layout, reporter *progress.Reporter) (*Cluster, error) {
+	cache, err := layout.Cache()
+	if err != nil {
+		return nil, err
+	}
+	return &Cluster{
+		layout:   directories,
+		progress: reporter,
+		builder: toolchain.Builder{
+			Modules:  filepath.Join(directories.Repository, "hack", "tools"),
+			Cache:    cache,
+			Progress: reporter,
+		},
+	}, nil
+}
+
+// Builder returns what builds the cluster's programs.
+func (c *Cluster) Builder() toolchain.Builder { return c.builder }
+
+// description returns the components of the cluster at a version of Kubernetes.
+func (c *Cluster) description(version string) components.Cluster {
+	gates := components.DefaultKruiseFeatureGates
+	if own := os.Getenv(FeatureGatesVariable); own != "" {
+		gates = own
+	}
+	return components.Cluster{
+		Layout:             c.layout,
+		Version:            version,
+		KruiseVersion:      toolchain.Kruise().Version(),
+		EtcdVersion:        toolchain.Etcd().Version(),
+		KubernetesBinaries: c.builder.Directory(toolchain.Kubernetes(version)),
+		EtcdBinaries:       c.builder.Directory(toolchain.Etcd()),
+		KruiseBinaries:     c.builder.Directory(toolchain.Kruise()),
+		KruiseFeatureGates: gates,
+		Nodes:              components.DefaultNodes(),
+	}
+}
+
+// current returns the description of the cluster that was brought up last.
+func (c *Cluster) current() (components.Cluster, state, error) {
+	state, err := c.loadState()
+	if err != nil {
+		return components.Cluster{}, state, err
+	}
+	if state.Kubernetes == "" {
+		return components.Cluster{}, state, errors.New("there is no cluster: run localcluster up")
+	}
+	return c.description(state.Kubernetes), state, nil
+}
+
+// poll calls the condition until it holds, and returns the condition's last error when
+// it does not within the timeout.
+func poll(ctx context.Context, timeout time.Duration, condition func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	ticker := time.NewTicker(200 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := condition(ctx)
+		if err == nil {
+			return nil
+		}
+		if final := (finalError{}); errors.As(err, &final) {
+			return final.error
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("not within %s: %w", timeout, err)
+		case <-ticker.C:
+		}
+	}
+}
+
+// finalError ends a poll at once.
+type finalError struct{ error }

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"os"
+	"path/filepath"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/components"
+	"github.com/sidecar-termination/operator/hack/localcluster/pki"
+)
+
+// writeCredentials makes new certificates and kubeconfigs for everything in the cluster.
+func (c *Cluster) writeCredentials(description components.Cluster) error {
+	authority, authorityPair, err := pki.NewAuthority("local-cluster")
+	if err != nil {
+		return err
+	}
+	if err := authorityPair.Save(c.layout.Certificate("ca"), c.layout.Key("ca")); err != nil {
+		return err
+	}
+	for name, subject := range description.Certificates() {
+		pair, err := authority.Issue(subject)
+		if err != nil {
+			return err
+		}
+		if err := pair.Save(c.layout.Certificate(name), c.layout.Key(name)); err != nil {
+			return err
+		}
+	}
+	kubeconfigs := map[string]pki.Subject{c.layout.AdminKubeconfig(): components.Administrator()}
+	for name, subject := range description.Users() {
+		kubeconfigs[c.layout.Kubeconfig(name)] = subject
+	}
+	for file, subject := range kubeconfigs {
+		pair, err := authority.Issue(subject)
+		if err != nil {
+			return err
+		}
+		if err := pki.SaveKubeconfig(file, components.Server(), authorityPair.Certificate, subject.Name, pair); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeConfiguration writes the files that the components read.
+func (c *Cluster) writeConfiguration(description components.Cluster) error {
+	files, err := description.Files()
+	if err != nil {
+		return err
+	}
+	for file, content := range files {
+		if err := writeFile(file, []byte(content)); err != nil {
+			return err
+		}
+	}
+	return c.linkKubectl(description)
+}
+
+// linkKubectl makes kubectl reachable at a path that does not depend on the version.
+func (c *Cluster) linkKubectl(description components.Cluster) error {
+	link := c.layout.Path("bin", "kubectl")
+	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(link); err != nil {
+		return err
+	}
+	return os.Symlink(filepath.Join(description.KubernetesBinaries, "kubectl"), link)
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
+)
+
+// Down removes the cluster, running or not, and restores the machine. Logs stay until
+// the next Up.
+func (c *Cluster) Down(ctx context.Context) error {
+	if err := requireRoot(); err != nil {
+		return err
+	}
+	unlock, err := c.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := c.tearDown(ctx); err != nil {
+		return err
+	}
+	c.progress.Say("the cluster is down")
+	return nil
+}
+
+// tearDown does the same whatever state the cluster is in: everything that it looks for
+// may be missing.
+func (c *Cluster) tearDown(ctx context.Context) error {
+	if err := c.stopAll(ctx); err != nil {
+		return err
+	}
+	steps := []func() error{
+		func() error { return killPods(ctx) },
+		func() error { return c.killShims(ctx) },
+		func() error { return unmountBelow(c.layout.Root) },
+		func() error { return removeNetwork(ctx) },
+		func() error { return removeCgroups(ctx) },
+		c.unlinkSocket,
+		c.removeFiles,
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			return fmt.Errorf("tear the cluster down: %w", err)
+		}
+	}
+	return nil
+}
+
+// stopAll stops the components, those started last first.
+func (c *Cluster) stopAll(ctx context.Context) error {
+	for _, component := range slices.Backward(c.description(toolchain.DefaultKubernetes).All()) {
+		if err := c.stop(ctx, component); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) removeFiles() error {
+	if err := requireNoMounts(c.layout.Root); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(c.layout.Root)
+	if err != nil {
+		return fmt.Errorf("list the cluster directory: %w", err)
+	}
+	for _, entry := range entries {
+		if entry.Name() == lockName || entry.Name() == "logs" {
+			continue
+		}
+		if err := os.RemoveAll(c.layout.Path(entry.Name())); err != nil {
+			return fmt.Errorf("empty the cluster directory: %w", err)
+		}
+	}
+	return nil
+}

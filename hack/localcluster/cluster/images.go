@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/images"
+	"github.com/sidecar-termination/operator/internal/quickexit"
+)
+
+// platform is that of the machine's images.
+func platform() v1.Platform { return v1.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH} }
+
+// buildImages makes the images that every cluster has and returns their archives, that
+// of the pod sandbox first.
+func (c *Cluster) buildImages(ctx context.Context) ([]string, error) {
+	builders := []struct {
+		reference string
+		build     func(context.Context) (v1.Image, error)
+	}{
+		{images.PauseReference, c.pauseImage},
+		{images.BusyboxReference, busyboxImage},
+		{images.QuickExitReference, c.quickExitImage},
+	}
+	var archives []string
+	for _, builder := range builders {
+		image, err := builder.build(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("build the image %s: %w", builder.reference, err)
+		}
+		archive, err := c.saveImage(builder.reference, image)
+		if err != nil {
+			return nil, err
+		}
+		archives = append(archives, archive)
+	}
+	return archives, nil
+}
+
+func (c *Cluster) saveImage(reference string, image v1.Image) (string, error) {
+	archive := c.layout.Path("images", strings.NewReplacer("/", "_", ":", "_").Replace(reference)+".tar")
+	return archive, images.Save(archive, reference, image)
+}
+
+func (c *Cluster) pauseImage(ctx context.Context) (v1.Image, error) {
+	program, err := c.compile(ctx, "./hack/localcluster/images/pause")
+	if err != nil {
+		return nil, err
+	}
+	return images.Pause(program, platform())
+}
+
+func (c *Cluster) quickExitImage(ctx context.Context) (v1.Image, error) {
+	program, err := c.compile(ctx, "./internal/quickexit/program")
+	if err != nil {
+		return nil, err
+	}
+	return quickexit.Build(program, quickexit.DefaultPaths(), platform())
+}
+
+func busyboxImage(ctx context.Context) (v1.Image, error) {
+	program, err := os.ReadFile(busyboxProgram)
+	if err != nil {
+		return nil, fmt.Errorf("read busybox: %w", err)
+	}
+	applets, err := exec.CommandContext(ctx, busyboxProgram, "--list").Output()
+	if err != nil {
+		return nil, fmt.Errorf("list the applets of busybox: %w", err)
+	}
+	return images.Busybox(program, strings.Fields(string(applets)), platform())
+}
+
+// compile builds a static program of the operator's module and returns it.
+func (c *Cluster) compile(ctx context.Context, path string) (program []byte, err error) {
+	directory, err := os.MkdirTemp("", "localcluster-")
+	if err != nil {
+		return nil, fmt.Errorf("create a build directory: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
+	file := filepath.Join(directory, "program")
+	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", file, path)
+	command.Dir = c.layout.Repository
+	command.Env = append(os.Environ(), "CGO_ENABLED=0")
+	output := &bytes.Buffer{}
+	command.Stdout, command.Stderr = output, output
+	if err := command.Run(); err != nil {
+		return nil, fmt.Errorf("build %s: %w\n%s", path, err, output)
+	}
+	program, err = os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the built program: %w", err)
+	}
+	return program, nil
+}
+
+// importImage makes the image of an archive known to a node's kubelet.
+func importImage(ctx context.Context, socket, archive string) error {
+	command := exec.CommandContext(ctx, "ctr", "--address", socket, "--namespace", "k8s.io", "images", "import", archive)
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("import %s: %w: %s", filepath.Base(archive), err, output)
+	}
+	return nil
+}

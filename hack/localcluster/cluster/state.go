@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// state is what a cluster was brought up with. The zero state stands for no cluster.
+type state struct {
+	Kubernetes string `json:"kubernetes"`
+	Kruise     bool   `json:"kruise"`
+}
+
+func (c *Cluster) stateFile() string { return c.layout.Path("state.json") }
+
+func (c *Cluster) loadState() (state, error) {
+	content, err := os.ReadFile(c.stateFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return state{}, nil
+	}
+	if err != nil {
+		return state{}, fmt.Errorf("read the cluster's state: %w", err)
+	}
+	var loaded state
+	if json.Unmarshal(content, &loaded) != nil {
+		return state{}, nil
+	}
+	return loaded, nil
+}
+
+func (c *Cluster) saveState(saved state) error {
+	content, err := json.Marshal(saved)
+	if err != nil {
+		return fmt.Errorf("encode the cluster's state: %w", err)
+	}
+	return writeFile(c.stateFile(), content)
+}
+
+func writeFile(file string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return fmt.Errorf("create the directory of %s: %w", filepath.Base(file), err)
+	}
+	if err := os.WriteFile(file, content, 0o644); err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Base(file), err)
+	}
+	return nil
+}
+
+// lockName is a file that stays when the cluster is removed: who waits for the lock holds it open.
+const lockName = "lock"
+
+// lock keeps commands that change the cluster apart.
+func (c *Cluster) lock() (func(), error) {
+	if err := os.MkdirAll(c.layout.Root, 0o755); err != nil {
+		return nil, fmt.Errorf("create the cluster directory: %w", err)
+	}
+	file, err := os.OpenFile(c.layout.Path(lockName), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("open the cluster's lock: %w", err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock the cluster: %w", err), file.Close())
+	}
+	return func() { _ = file.Close() }, nil
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package components says what a local cluster consists of: each process with its
+// arguments, ports and health check, and the configuration files that they read. It
+// describes only; it starts nothing and writes nothing.
+package components
+
+import (
+	"time"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/layout"
+)
+
+// Names of the components that exist once in a cluster.
+const (
+	Etcd              = "etcd"
+	APIServer         = "kube-apiserver"
+	ControllerManager = "kube-controller-manager"
+	Scheduler         = "kube-scheduler"
+	KruiseManager     = "kruise-manager"
+)
+
+// Names of the components that exist once on each node.
+const (
+	Containerd   = "containerd"
+	Kubelet      = "kubelet"
+	KruiseDaemon = "kruise-daemon"
+)
+
+// Component is one process of the cluster.
+type Component struct {
+	Name        string
+	Version     string
+	Path        string
+	Arguments   []string
+	Environment []string
+	// Listens are the addresses, host:port, that must be free before it starts.
+	Listens []string
+	Health  Probe
+	// StartTimeout bounds the time until it is healthy, and StopTimeout the time from
+	// SIGTERM to SIGKILL.
+	StartTimeout time.Duration
+	StopTimeout  time.Duration
+	// Kruise is set for those that a cluster without Kruise does not have.
+	Kruise bool
+}
+
+// Probe says how to find out whether a component is healthy: exactly one field is set.
+type Probe struct {
+	// URL answers with status 200. Its certificate is one of the cluster's authority.
+	URL string
+	// Command ends with exit code 0.
+	Command []string
+}
+
+// Node is one node with a kubelet on a containerd of its own.
+type Node struct {
+	Name string
+	// Address is the node's address, which no other machine can reach.
+	Address string
+	// HealthPort is where the kubelet answers health checks on the loopback interface,
+	// and DaemonPort where Kruise's daemon does.
+	HealthPort int
+	DaemonPort int
+}
+
+// Cluster holds what the descriptions depend on.
+type Cluster struct {
+	layout.Layout
+	// Version is that of Kubernetes.
+	Version string
+	// KruiseVersion and EtcdVersion are those of the other programs.
+	KruiseVersion string
+	EtcdVersion   string
+	// KubernetesBinaries, EtcdBinaries and KruiseBinaries are directories.
+	KubernetesBinaries string
+	EtcdBinaries       string
+	KruiseBinaries     string
+	// KruiseFeatureGates are given to Kruise's manager and daemon.
+	KruiseFeatureGates string
+	Nodes              []Node
+}
+
+// DefaultNodes are the nodes of a cluster: one.
+func DefaultNodes() []Node {
+	return []Node{{Name: "node-1", Address: "198.51.100.1", HealthPort: 21248, DaemonPort: 21221}}
+}
+
+// All returns every component in the order in which they start.
+func (c Cluster) All() []Component {
+	all := []Component{c.etcd(), c.apiServer(), c.controllerManager(), c.scheduler()}
+	for _, node := range c.Nodes {
+		all = append(all, c.containerd(node), c.kubelet(node))
+	}
+	all = append(all, c.kruiseManager())
+	for _, node := range c.Nodes {
+		all = append(all, c.kruiseDaemon(node))
+	}
+	return all
+}
+
+// Named returns the component with the name.
+func (c Cluster) Named(name string) (Component, bool) {
+	for _, component := range c.All() {
+		if component.Name == name {
+			return component, true
+		}
+	}
+	return Component{}, false
+}
+
+// onNode returns the name of a component on a node: the bare name on the first node.
+func (c Cluster) onNode(component string, node Node) string {
+	if len(c.Nodes) > 0 && c.Nodes[0].Name == node.Name {
+		return component
+	}
+	return component + "-" + node.Name
+}
+
+// environment is what every process gets besides its own variables.
+func environment(own ...string) []string {
+	return append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}, own...)
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package components
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/images"
+)
+
+// Files returns the configuration files that the components read, by path.
+func (c Cluster) Files() (map[string]string, error) {
+	files := map[string]string{}
+	scheduler, err := yaml.Marshal(c.schedulerSettings())
+	if err != nil {
+		return nil, fmt.Errorf("render the scheduler's configuration: %w", err)
+	}
+	files[c.schedulerConfiguration()] = string(scheduler)
+	for _, node := range c.Nodes {
+		kubelet, err := yaml.Marshal(c.kubeletSettings(node))
+		if err != nil {
+			return nil, fmt.Errorf("render the kubelet's configuration: %w", err)
+		}
+		network, err := json.MarshalIndent(c.networkSettings(node), "", "  ")
+		if err != nil {
+			return nil, fmt.Errorf("render the network's configuration: %w", err)
+		}
+		files[c.kubeletConfiguration(node)] = string(kubelet)
+		files[c.networkConfiguration(node)] = string(network) + "\n"
+		files[c.containerdConfiguration(node)] = c.containerdSettings(node)
+		files[c.resolverConfiguration(node)] = "nameserver 127.0.0.1\n"
+	}
+	return files, nil
+}
+
+type settings map[string]any
+
+func (c Cluster) schedulerSettings() settings {
+	return settings{
+		"apiVersion":     "kubescheduler.config.k8s.io/v1",
+		"kind":           "KubeSchedulerConfiguration",
+		"leaderElection": settings{"leaderElect": false},
+		"clientConnection": settings{
+			"kubeconfig": c.Kubeconfig(Scheduler),
+			"qps":        200,
+			"burst":      400,
+		},
+	}
+}
+
+func (c Cluster) kubeletSettings(node Node) settings {
+	return settings{
+		"apiVersion":                  "kubelet.config.k8s.io/v1beta1",
+		"kind":                        "KubeletConfiguration",
+		"address":                     node.Address,
+		"port":                        kubeletPort,
+		"healthzBindAddress":          "127.0.0.1",
+		"healthzPort":                 node.HealthPort,
+		"tlsCertFile":                 c.Certificate(kubeletUser(node) + "-serving"),
+		"tlsPrivateKeyFile":           c.Key(kubeletUser(node) + "-serving"),
+		"authentication":              settings{"anonymous": settings{"enabled": false}, "webhook": settings{"enabled": true}, "x509": settings{"clientCAFile": c.Certificate("ca")}},
+		"authorization":               settings{"mode": "Webhook"},
+		"containerRuntimeEndpoint":    "unix://" + c.ContainerdSocket(node),
+		"cgroupDriver":                "cgroupfs",
+		"cgroupRoot":                  node.Cgroup(),
+		"failSwapOn":                  false,
+		"failCgroupV1":                false,
+		"makeIPTablesUtilChains":      false,
+		"clusterDomain":               "cluster.local",
+		"clusterDNS":                  []string{dnsAddress},
+		"resolvConf":                  c.resolverConfiguration(node),
+		"podLogsDir":                  c.Node(node.Name, "pod-logs"),
+		"volumePluginDir":             c.Node(node.Name, "volume-plugins"),
+		"maxPods":                     250,
+		"serializeImagePulls":         false,
+		"registryPullQPS":             0,
+		"eventRecordQPS":              0,
+		"kubeAPIQPS":                  200,
+		"kubeAPIBurst":                400,
+		"imageGCHighThresholdPercent": 100,
+		"evictionHard": settings{
+			"memory.available":  "50Mi",
+			"nodefs.available":  "1%",
+			"nodefs.inodesFree": "1%",
+			"imagefs.available": "1%",
+		},
+	}
+}
+
+func (c Cluster) resolverConfiguration(node Node) string {
+	return c.Node(node.Name, "config", "resolv.conf")
+}
+
+func (c Cluster) networkSettings(node Node) settings {
+	return settings{
+		"cniVersion": "0.4.0",
+		"name":       "local",
+		"plugins": []settings{{
+			"type":      "bridge",
+			"bridge":    Bridge,
+			"isGateway": true,
+			"ipMasq":    false,
+			"ipam": settings{
+				"type":    "host-local",
+				"dataDir": c.Path("addresses"),
+				"ranges":  [][]settings{{{"subnet": podRange}}},
+			},
+		}},
+	}
+}
+
+func (c Cluster) containerdSettings(node Node) string {
+	path := func(elements ...string) string {
+		return c.Node(node.Name, append([]string{"containerd"}, elements...)...)
+	}
+	return strings.NewReplacer(
+		"{root}", path("root"),
+		"{state}", path("state"),
+		"{socket}", c.ContainerdSocket(node),
+		"{optional}", path("optional"),
+		"{network}", c.Node(node.Name, "cni"),
+		"{pause}", images.PauseReference,
+	).Replace(containerdTemplate)
+}
+
+// Scores of the out-of-memory killer are restricted since a container may otherwise need
+// a capability that the machine does not give.
+const containerdTemplate = `version = 2
+root = "{root}"
+state = "{state}"
+disabled_plugins = [
+  "io.containerd.snapshotter.v1.aufs",
+  "io.containerd.snapshotter.v1.btrfs",
+  "io.containerd.snapshotter.v1.devmapper",
+  "io.containerd.snapshotter.v1.zfs",
+]
+
+[grpc]
+  address = "{socket}"
+
+[plugins."io.containerd.internal.v1.opt"]
+  path = "{optional}"
+
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{pause}"
+  restrict_oom_score_adj = true
+  netns_mounts_under_state_dir = true
+  stream_server_address = "127.0.0.1"
+  stream_server_port = "0"
+
+[plugins."io.containerd.grpc.v1.cri".cni]
+  bin_dir = "/usr/lib/cni"
+  conf_dir = "{network}"
+
+[plugins."io.containerd.grpc.v1.cri".containerd]
+  snapshotter = "overlayfs"
+  default_runtime_name = "runc"
+
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+  runtime_type = "io.containerd.runc.v2"
+
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+  SystemdCgroup = false
+`

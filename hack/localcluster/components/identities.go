@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package components
+
+import (
+	"github.com/sidecar-termination/operator/hack/localcluster/pki"
+)
+
+// Certificates returns the certificates that the components need as files, by the name
+// of the file.
+func (c Cluster) Certificates() map[string]pki.Subject {
+	subjects := map[string]pki.Subject{
+		APIServer: {Name: APIServer, Hosts: []string{
+			"127.0.0.1", ServiceAddress, "localhost", "kubernetes", "kubernetes.default",
+			"kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+		}},
+		ControllerManager:          {Name: ControllerManager, Hosts: []string{"127.0.0.1", "localhost"}},
+		Scheduler:                  {Name: Scheduler, Hosts: []string{"127.0.0.1", "localhost"}},
+		"apiserver-kubelet-client": {Name: "apiserver-kubelet-client", Groups: []string{"system:masters"}},
+		"service-accounts":         {Name: "service-accounts"},
+	}
+	for _, node := range c.Nodes {
+		subjects[kubeletUser(node)+"-serving"] = pki.Subject{Name: node.Name, Hosts: []string{node.Address, node.Name}}
+	}
+	return subjects
+}
+
+// Users returns the clients of the API server that have a kubeconfig, by the name of
+// the kubeconfig. Kruise's processes act as its service accounts, with their rights.
+func (c Cluster) Users() map[string]pki.Subject {
+	users := map[string]pki.Subject{
+		ControllerManager: {Name: "system:kube-controller-manager"},
+		Scheduler:         {Name: "system:kube-scheduler"},
+		KruiseManager:     serviceAccount(KruiseNamespace, "kruise-manager"),
+		KruiseDaemon:      serviceAccount(KruiseNamespace, "kruise-daemon"),
+	}
+	for _, node := range c.Nodes {
+		users[kubeletUser(node)] = pki.Subject{Name: "system:node:" + node.Name, Groups: []string{"system:nodes"}}
+	}
+	return users
+}
+
+// Administrator is the user of the kubeconfig that people use.
+func Administrator() pki.Subject {
+	return pki.Subject{Name: "admin", Groups: []string{"system:masters"}}
+}
+
+func serviceAccount(namespace, name string) pki.Subject {
+	return pki.Subject{
+		Name:   "system:serviceaccount:" + namespace + ":" + name,
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace},
+	}
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package components
+
+import (
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+const (
+	// KruiseNamespace is where Kruise's own objects live.
+	KruiseNamespace = "kruise-system"
+	// DefaultKruiseFeatureGates leave out the alpha features and Kruise's own
+	// terminator of sidecars.
+	DefaultKruiseFeatureGates = "AllAlpha=false,SidecarTerminator=false"
+
+	kruiseStartTimeout = 120 * time.Second
+)
+
+func (c Cluster) kruiseManager() Component {
+	return Component{
+		Name:    KruiseManager,
+		Version: c.KruiseVersion,
+		Path:    filepath.Join(c.KruiseBinaries, KruiseManager),
+		Arguments: []string{
+			"--kubeconfig=" + c.Kubeconfig(KruiseManager),
+			"--enable-leader-election=false",
+			"--enable-pprof=false",
+			"--metrics-addr=" + loopback(kruiseMetricsPort),
+			"--health-probe-addr=" + loopback(kruiseHealthPort),
+			"--feature-gates=" + c.KruiseFeatureGates,
+		},
+		Environment: environment(
+			"POD_NAMESPACE="+KruiseNamespace,
+			"WEBHOOK_HOST=127.0.0.1",
+			"WEBHOOK_PORT="+strconv.Itoa(kruiseWebhookPort),
+			"WEBHOOK_CERT_DIR="+c.Path("kruise", "certificates"),
+		),
+		Listens:      []string{loopback(kruiseWebhookPort), loopback(kruiseHealthPort), loopback(kruiseMetricsPort)},
+		Health:       Probe{URL: "http://" + loopback(kruiseHealthPort) + "/readyz"},
+		StartTimeout: kruiseStartTimeout,
+		StopTimeout:  10 * time.Second,
+		Kruise:       true,
+	}
+}
+
+func (c Cluster) kruiseDaemon(node Node) Component {
+	return Component{
+		Name:    c.onNode(KruiseDaemon, node),
+		Version: c.KruiseVersion,
+		Path:    filepath.Join(c.KruiseBinaries, KruiseDaemon),
+		Arguments: []string{
+			"--kubeconfig=" + c.Kubeconfig(KruiseDaemon),
+			"--addr=" + loopback(node.DaemonPort),
+			"--enable-pprof=false",
+			"--feature-gates=" + c.KruiseFeatureGates,
+		},
+		Environment:  environment("NODE_NAME=" + node.Name),
+		Listens:      []string{loopback(node.DaemonPort)},
+		Health:       Probe{URL: "http://" + loopback(node.DaemonPort) + "/healthz"},
+		StartTimeout: kruiseStartTimeout,
+		StopTimeout:  10 * time.Second,
+		Kruise:       true,
+	}
+}

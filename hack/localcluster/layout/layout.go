@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package layout says where the local cluster keeps its files.
+package layout
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// maximumRoot is the longest cluster directory for which the paths of all unix
+// sockets below it stay within the kernel's limit of 107 bytes.
+const maximumRoot = 60
+
+// Layout holds the two directories that everything else lies in.
+// All paths that it returns are absolute.
+type Layout struct {
+	// Repository is the root of the operator's repository.
+	Repository string
+	// Root is the cluster directory. Nothing that it holds outlives the cluster,
+	// except the logs and the lock file.
+	Root string
+}
+
+// Find returns the layout of the repository that holds the working directory:
+// the nearest directory upwards that has hack/localcluster.
+func Find() (Layout, error) {
+	directory, err := os.Getwd()
+	if err != nil {
+		return Layout{}, fmt.Errorf("find the working directory: %w", err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(directory, "hack", "localcluster")); err == nil {
+			return New(directory)
+		}
+		parent := filepath.Dir(directory)
+		if parent == directory {
+			return Layout{}, fmt.Errorf("not inside the operator's repository: no hack/localcluster in any parent directory")
+		}
+		directory = parent
+	}
+}
+
+// New returns the layout of the repository at the given absolute path. It fails
+// when the path is too long for unix sockets.
+func New(repository string) (Layout, error) {
+	root := filepath.Join(repository, ".cluster")
+	if len(root) > maximumRoot {
+		return Layout{}, fmt.Errorf("%s is too long for unix sockets (%d bytes, at most %d): move the repository", root, len(root), maximumRoot)
+	}
+	return Layout{Repository: repository, Root: root}, nil
+}
+
+// Path returns a path below the cluster directory.
+func (l Layout) Path(elements ...string) string {
+	return filepath.Join(append([]string{l.Root}, elements...)...)
+}
+
+// Node returns a path below the directory of one node.
+func (l Layout) Node(node string, elements ...string) string {
+	return l.Path(append([]string{"nodes", node}, elements...)...)
+}
+
+// Log returns the log file of a component.
+func (l Layout) Log(component string) string { return l.Path("logs", component+".log") }
+
+// Record returns the file that identifies the running process of a component.
+func (l Layout) Record(component string) string { return l.Path("run", component+".json") }
+
+// Certificate returns the file of a certificate.
+func (l Layout) Certificate(name string) string { return l.Path("pki", name+".crt") }
+
+// Key returns the file of a private key.
+func (l Layout) Key(name string) string { return l.Path("pki", name+".key") }
+
+// Kubeconfig returns the kubeconfig of one user of the cluster.
+func (l Layout) Kubeconfig(user string) string { return l.Path("kubeconfigs", user) }
+
+// AdminKubeconfig returns the kubeconfig that people use.
+func (l Layout) AdminKubeconfig() string { return l.Path("kubeconfig") }
+
+// Cache returns the directory of built binaries, shared by all clusters of a user.
+func Cache() (string, error) {
+	if directory := os.Getenv("SIDECAR_TERMINATION_CACHE"); directory != "" {
+		return filepath.Join(directory, "bin"), nil
+	}
+	directory, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("find the cache directory: %w", err)
+	}
+	return filepath.Join(directory, "sidecar-termination-operator", "bin"), nil
+}

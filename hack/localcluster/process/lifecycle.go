@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+const pollInterval = 50 * time.Millisecond
+
+// Command is what Start runs.
+type Command struct {
+	Path        string
+	Arguments   []string
+	Environment []string
+	Directory   string
+	// Log receives standard output and standard error, behind what it held.
+	Log string
+}
+
+// Start runs the command in a session of its own, so that it outlives the caller.
+func Start(command Command) (Identity, error) {
+	if err := os.MkdirAll(filepath.Dir(command.Log), 0o755); err != nil {
+		return Identity{}, fmt.Errorf("create the log directory: %w", err)
+	}
+	log, err := os.OpenFile(command.Log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return Identity{}, fmt.Errorf("open the log: %w", err)
+	}
+	run := exec.Command(command.Path, command.Arguments...)
+	run.Dir = command.Directory
+	run.Env = command.Environment
+	run.Stdout, run.Stderr = log, log
+	run.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := errors.Join(run.Start(), log.Close()); err != nil {
+		return Identity{}, fmt.Errorf("start %s: %w", command.Path, err)
+	}
+	// Reaps the process if it ends while the caller still runs. Its exit status is of
+	// no interest: who waits for it to be healthy sees that it is gone.
+	go func() { _ = run.Wait() }()
+	return Identify(run.Process.Pid)
+}
+
+// Stop ends the process: SIGTERM, and SIGKILL after the grace period. It returns once
+// the process is gone, and does nothing when it is not alive.
+func Stop(ctx context.Context, identity Identity, grace time.Duration) error {
+	for _, step := range []struct {
+		signal  syscall.Signal
+		timeout time.Duration
+	}{{syscall.SIGTERM, grace}, {syscall.SIGKILL, 10 * time.Second}} {
+		if !identity.Alive() {
+			return nil
+		}
+		if err := syscall.Kill(identity.PID, step.signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("send %s to process %d: %w", step.signal, identity.PID, err)
+		}
+		if waitGone(ctx, identity, step.timeout) {
+			return nil
+		}
+	}
+	return fmt.Errorf("process %d is still there after SIGKILL", identity.PID)
+}
+
+func waitGone(ctx context.Context, identity Identity, timeout time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
+	for identity.Alive() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-ticker.C:
+		}
+	}
+	return true
+}

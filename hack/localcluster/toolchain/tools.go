@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package toolchain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// DefaultKubernetes is the version that a cluster runs when none is asked for.
+const DefaultKubernetes = "v1.36.3"
+
+var kubernetesVersions = []string{DefaultKubernetes, "v1.34.4"}
+
+// Tool is a set of programs built from one tool module, a directory below hack/tools.
+type Tool struct {
+	// Name is the program's name and version, and both the directory of the tool
+	// module and that of the cached binaries.
+	Name string
+	// Duration says how long a first build takes, for people who wait for it.
+	Duration string
+	// Packages maps the names of the binaries to the packages that they are built from.
+	Packages map[string]string
+	// LinkerFlags are given to the linker.
+	LinkerFlags string
+}
+
+// ParseKubernetes returns the supported version that the text names, with or without
+// a leading v. The empty text names the default.
+func ParseKubernetes(text string) (string, error) {
+	if text == "" {
+		return DefaultKubernetes, nil
+	}
+	version := "v" + strings.TrimPrefix(text, "v")
+	if !slices.Contains(kubernetesVersions, version) {
+		return "", fmt.Errorf("kubernetes %s is not supported here: choose one of %s", text, strings.Join(kubernetesVersions, ", "))
+	}
+	return version, nil
+}
+
+// Kubernetes returns the tool that builds a supported version of Kubernetes.
+func Kubernetes(version string) Tool {
+	packages := map[string]string{}
+	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet"} {
+		packages[name] = "k8s.io/kubernetes/cmd/" + name
+	}
+	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
+	const variable = "k8s.io/component-base/version."
+	return Tool{
+		Name:     "kubernetes-" + version,
+		Duration: "5 minutes",
+		Packages: packages,
+		LinkerFlags: fmt.Sprintf("-s -w -X %[1]sgitVersion=%[2]s -X %[1]sgitMajor=%[3]s -X %[1]sgitMinor=%[4]s",
+			variable, version, parts[0], parts[1]),
+	}
+}
+
+// Etcd returns the tool that builds etcd.
+func Etcd() Tool {
+	return Tool{
+		Name:        "etcd-v3.6.5",
+		Duration:    "30 seconds",
+		Packages:    map[string]string{"etcd": "go.etcd.io/etcd/server/v3"},
+		LinkerFlags: "-s -w",
+	}
+}
+
+// Kruise returns the tool that builds OpenKruise's manager and daemon.
+func Kruise() Tool {
+	return Tool{
+		Name:     "kruise-v1.8.3",
+		Duration: "3 minutes",
+		Packages: map[string]string{
+			"kruise-manager": "github.com/openkruise/kruise",
+			"kruise-daemon":  "github.com/openkruise/kruise/cmd/daemon",
+		},
+		LinkerFlags: "-s -w",
+	}
+}
+
+// Version returns the part of the name behind the program's.
+func (t Tool) Version() string {
+	_, version, _ := strings.Cut(t.Name, "-")
+	return version
+}
+
+// Binaries returns the names of all binaries, sorted.
+func (t Tool) Binaries() []string {
+	names := make([]string, 0, len(t.Packages))
+	for name := range t.Packages {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
