@@ -118,7 +118,11 @@ func renderOverlay(overlay, tag string) (objects []*unstructured.Unstructured, e
 	kustomization, err := yaml.Marshal(types.Kustomization{
 		TypeMeta:  types.TypeMeta{APIVersion: types.KustomizationVersion, Kind: types.KustomizationKind},
 		Resources: []string{base},
-		Images:    []types.Image{{Name: operatorImage, NewName: images.OperatorRepository, NewTag: tag}},
+		// The overlay may have renamed the image already.
+		Images: []types.Image{
+			{Name: operatorImage, NewName: images.OperatorRepository, NewTag: tag},
+			{Name: images.OperatorRepository, NewTag: tag},
+		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make the kustomization: %w", err)

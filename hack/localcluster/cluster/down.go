@@ -42,6 +42,7 @@ func (c *Cluster) tearDown(ctx context.Context) error {
 		func() error { return removeNetwork(ctx) },
 		func() error { return removeCgroups(ctx) },
 		c.unlinkSocket,
+		c.removeTraces,
 		c.removeFiles,
 	}
 	for _, step := range steps {

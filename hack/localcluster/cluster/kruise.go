@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -16,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/components"
 )
@@ -84,25 +81,6 @@ func (c *Cluster) installKruise(ctx context.Context, description components.Clus
 		return fmt.Errorf("the webhooks of kruise do not serve: %w\n%s", err, tail(c.layout.Log(components.KruiseManager), logLines))
 	}
 	return nil
-}
-
-// renderKruise returns Kruise's objects without its workloads, which run as processes.
-func (c *Cluster) renderKruise(ctx context.Context) ([]*unstructured.Unstructured, error) {
-	source, err := c.builder.KruiseSource(ctx)
-	if err != nil {
-		return nil, err
-	}
-	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), filepath.Join(source, "config", "default"))
-	if err != nil {
-		return nil, fmt.Errorf("render the manifests of kruise: %w", err)
-	}
-	objects, err := objectsOf(rendered)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
-		return object.GetKind() == "Deployment" || object.GetKind() == "DaemonSet"
-	}), nil
 }
 
 // kruiseServes fails unless an object that Kruise's webhooks look at can be created.

@@ -98,7 +98,7 @@ func (c Cluster) resolverConfiguration(node Node) string {
 func (c Cluster) networkSettings(node Node) settings {
 	return settings{
 		"cniVersion": "0.4.0",
-		"name":       "local",
+		"name":       Network,
 		"plugins": []settings{{
 			"type":      "bridge",
 			"bridge":    Bridge,
@@ -123,6 +123,7 @@ func (c Cluster) containerdSettings(node Node) string {
 		"{socket}", c.ContainerdSocket(node),
 		"{optional}", path("optional"),
 		"{network}", c.Node(node.Name, "cni"),
+		"{runc}", path("runc"),
 		"{pause}", images.PauseReference,
 	).Replace(containerdTemplate)
 }
@@ -165,4 +166,5 @@ disabled_plugins = [
 
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
   SystemdCgroup = false
+  Root = "{runc}"
 `

@@ -1,0 +1,24 @@
+# A real Kubernetes cluster on this machine. K8S_VERSION chooses the version of Kubernetes.
+
+LOCALCLUSTER := bin/localcluster
+
+.PHONY: cluster-up
+cluster-up: $(LOCALCLUSTER) ## Bring up a real Kubernetes cluster on this machine (K8S_VERSION=1.36.3 or 1.34.4).
+	$(LOCALCLUSTER) up
+
+.PHONY: cluster-down
+cluster-down: $(LOCALCLUSTER) ## Remove the local cluster and restore the machine.
+	$(LOCALCLUSTER) down
+
+.PHONY: cluster-status
+cluster-status: $(LOCALCLUSTER) ## Show the components of the local cluster; fail when one is down.
+	$(LOCALCLUSTER) status
+
+.PHONY: deploy
+deploy: $(LOCALCLUSTER) ## Build the operator and deploy it to the local cluster.
+	$(LOCALCLUSTER) deploy
+
+# The go command knows whether it is up to date.
+.PHONY: $(LOCALCLUSTER)
+$(LOCALCLUSTER):
+	go build -o $@ ./hack/localcluster
