@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package v1alpha1_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// valid is a spec that the cases below add one mistake to.
+const valid = "podSelector: {}\nsidecars: [{name: proxy}]\n"
+
+func TestTheAPIServerRefusesWhatAPolicyMustNotSay(t *testing.T) {
+	const (
+		exactlyOne  = "exactly one of sidecars and mainContainers must be set"
+		noRespect   = "exitCodes Respect cannot be had with mode PodPhase"
+		noReference = "image must be an image reference"
+	)
+	long := strings.Repeat("a", 64)
+	for name, refused := range map[string]struct {
+		spec, field, message string
+	}{
+		"neither sidecars nor main containers are named":     {"podSelector: {}", "spec", exactlyOne},
+		"both sidecars and main containers are named":        {valid + "mainContainers: [main]", "spec", exactlyOne},
+		"the list of sidecars is empty":                      {"podSelector: {}\nsidecars: []", "spec.sidecars", "at least 1 item"},
+		"the list of main containers is empty":               {"podSelector: {}\nmainContainers: []", "spec.mainContainers", "at least 1 item"},
+		"there are more than 32 sidecars":                    {"podSelector: {}\nsidecars: " + sidecars(33), "spec.sidecars", "at most 32 items"},
+		"there are more than 32 main containers":             {"podSelector: {}\nmainContainers: " + names(33), "spec.mainContainers", "at most 32 items"},
+		"a sidecar is named twice":                           {"podSelector: {}\nsidecars: [{name: a}, {name: a}]", "spec.sidecars[1]", "Duplicate value"},
+		"a main container is named twice":                    {"podSelector: {}\nmainContainers: [a, a]", "spec.mainContainers[1]", "Duplicate value"},
+		"a sidecar has no name":                              {"podSelector: {}\nsidecars: [{mode: CRR}]", "spec.sidecars[0].name", "Required value"},
+		"a sidecar's name is empty":                          {"podSelector: {}\nsidecars: [{name: ''}]", "spec.sidecars[0].name", "at least 1 char"},
+		"a sidecar's name is longer than a container's":      {"podSelector: {}\nsidecars: [{name: " + long + "}]", "spec.sidecars[0].name", "Too long"},
+		"a sidecar's name is none of a container":            {"podSelector: {}\nsidecars: [{name: Proxy_1}]", "spec.sidecars[0].name", "should match"},
+		"a main container's name is empty":                   {"podSelector: {}\nmainContainers: ['']", "spec.mainContainers[0]", "at least 1 char"},
+		"a main container's name is longer than a container": {"podSelector: {}\nmainContainers: [" + long + "]", "spec.mainContainers[0]", "Too long"},
+		"a main container's name is none of a container":     {"podSelector: {}\nmainContainers: [main-]", "spec.mainContainers[0]", "should match"},
+
+		"there is no pod selector":                      {"sidecars: [{name: proxy}]", "spec.podSelector", "Required value"},
+		"the pod selector has more than 64 labels":      {"sidecars: [{name: proxy}]\npodSelector: {matchLabels: " + labels(65) + "}", "spec.podSelector", "podSelector may hold at most 64"},
+		"the pod selector has more than 64 expressions": {"sidecars: [{name: proxy}]\npodSelector: {matchExpressions: " + expressions(65) + "}", "spec.podSelector", "podSelector may hold at most 64"},
+
+		"the mode is unknown":                     {valid + "mode: Kill", "spec.mode", "Unsupported value"},
+		"the mode of a sidecar is unknown":        {"podSelector: {}\nsidecars: [{name: a, mode: crr}]", "spec.sidecars[0].mode", "Unsupported value"},
+		"exitCodes is unknown":                    {valid + "exitCodes: Sometimes", "spec.exitCodes", "Unsupported value"},
+		"exitCodes of a sidecar is unknown":       {"podSelector: {}\nsidecars: [{name: a, exitCodes: 'true'}]", "spec.sidecars[0].exitCodes", "Unsupported value"},
+		"fallback is unknown":                     {valid + "fallback: Never", "spec.fallback", "Unsupported value"},
+		"fallback of a sidecar is unknown":        {"podSelector: {}\nsidecars: [{name: a, fallback: Never}]", "spec.sidecars[0].fallback", "Unsupported value"},
+		"enforcement is unknown":                  {valid + "enforcement: Audit", "spec.enforcement", "Unsupported value"},
+		"the image is no reference":               {valid + "image: 'quick exit:v1'", "spec.image", noReference},
+		"the image of a sidecar is no reference":  {"podSelector: {}\nsidecars: [{name: a, image: '-x'}]", "spec.sidecars[0].image", noReference},
+		"the image is longer than 512 characters": {valid + "image: " + strings.Repeat("a", 513), "spec.image", "Too long"},
+
+		"drainSeconds is negative":                           {valid + "drainSeconds: -1", "spec.drainSeconds", "greater than or equal to 0"},
+		"drainSeconds is more than a day":                    {valid + "drainSeconds: 86401", "spec.drainSeconds", "less than or equal to 86400"},
+		"drainSeconds of a sidecar is negative":              {"podSelector: {}\nsidecars: [{name: a, drainSeconds: -1}]", "spec.sidecars[0].drainSeconds", "greater than or equal to 0"},
+		"terminationDeadlineSeconds is less than 3":          {valid + "terminationDeadlineSeconds: 2", "spec.terminationDeadlineSeconds", "greater than or equal to 3"},
+		"terminationDeadlineSeconds is more than an hour":    {valid + "terminationDeadlineSeconds: 3601", "spec.terminationDeadlineSeconds", "less than or equal to 3600"},
+		"terminationDeadlineSeconds of a sidecar is 0":       {"podSelector: {}\nsidecars: [{name: a, terminationDeadlineSeconds: 0}]", "spec.sidecars[0].terminationDeadlineSeconds", "greater than or equal to 3"},
+		"the priority is beyond the upper bound":             {valid + "priority: 1000001", "spec.priority", "less than or equal to"},
+		"the priority is beyond the lower bound":             {valid + "priority: -1000001", "spec.priority", "greater than or equal to"},
+		"mode PodPhase is to respect exit codes":             {valid + "mode: PodPhase\nexitCodes: Respect", "spec.exitCodes", noRespect},
+		"a sidecar's mode PodPhase is to respect exit codes": {"podSelector: {}\nsidecars: [{name: a}, {name: b, mode: PodPhase, exitCodes: Respect}]", "spec.sidecars[1].exitCodes", noRespect},
+	} {
+		for _, kind := range kinds {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				wantRefused(t, newClient(t).Create(t.Context(), object(t, kind, refused.spec)), refused.field, refused.message)
+			})
+		}
+	}
+}
+
+func TestTheAPIServerBoundsTheNamespaceSelector(t *testing.T) {
+	const message = "namespaceSelector may hold at most 64"
+	for name, selector := range map[string]string{
+		"labels":      "{matchLabels: " + labels(65) + "}",
+		"expressions": "{matchExpressions: " + expressions(65) + "}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy := object(t, "ClusterSidecarTerminationPolicy", valid+"namespaceSelector: "+selector)
+			wantRefused(t, newClient(t).Create(t.Context(), policy), "spec.namespaceSelector", message)
+		})
+	}
+}
+
+func TestTheNamespacedKindKnowsNoNamespaces(t *testing.T) {
+	for _, field := range []string{"namespaceSelector: {}", "namespace: other", "namespaces: [other]"} {
+		err := newClient(t).Create(t.Context(), object(t, "SidecarTerminationPolicy", valid+field))
+		unknown := fmt.Sprintf("unknown field %q", "spec."+strings.SplitN(field, ":", 2)[0])
+		if !apierrors.IsBadRequest(err) || !strings.Contains(err.Error(), unknown) {
+			t.Errorf("%s: got %v, want %s", field, err, unknown)
+		}
+	}
+}
+
+func TestAnUpdateIsHeldToTheSameRulesAsACreation(t *testing.T) {
+	c := newClient(t)
+	policy := object(t, "SidecarTerminationPolicy", valid)
+	if err := c.Create(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	policy.Object["spec"].(map[string]any)["mainContainers"] = []any{"main"}
+	wantRefused(t, c.Update(t.Context(), policy), "spec", "exactly one of sidecars and mainContainers")
+}
+
+func TestTheAPIServerAcceptsWhatAPolicyMaySay(t *testing.T) {
+	for name, spec := range map[string]string{
+		"the least":                   valid,
+		"main containers":             "podSelector: {}\nmainContainers: [main, load]",
+		"every mode":                  "podSelector: {}\nsidecars: [{name: a, mode: Auto}, {name: b, mode: CRR}, {name: c, mode: Image}, {name: d, mode: PodPhase}]",
+		"every setting of a policy":   valid + "mode: Image\nimage: registry.example:5000/team/quick-exit@sha256:" + strings.Repeat("0", 64) + "\nexitCodes: Respect\ndrainSeconds: 86400\nterminationDeadlineSeconds: 3600\nfallback: Disabled\nenforcement: DryRun\npriority: -1000000",
+		"every setting of a sidecar":  "podSelector: {}\nsidecars: [{name: a, mode: Image, image: 'quick-exit:v1', exitCodes: Respect, drainSeconds: 0, terminationDeadlineSeconds: 3, fallback: Disabled}]",
+		"an empty image":              valid + "image: ''",
+		"mode PodPhase with Ignore":   valid + "mode: PodPhase\nexitCodes: Ignore",
+		"the most sidecars":           "podSelector: {}\nsidecars: " + sidecars(32),
+		"the most main containers":    "podSelector: {}\nmainContainers: " + names(32),
+		"the largest pod selector":    "sidecars: [{name: a}]\npodSelector: {matchLabels: " + labels(64) + ", matchExpressions: " + expressions(64) + "}",
+		"the longest container name":  "podSelector: {}\nsidecars: [{name: " + strings.Repeat("a", 63) + "}]",
+		"the highest priority":        valid + "priority: 1000000",
+		"the longest image reference": valid + "image: " + strings.Repeat("a", 512),
+	} {
+		for _, kind := range kinds {
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				if err := newClient(t).Create(t.Context(), object(t, kind, spec)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+// wantRefused checks that the server found fault with one field, and said why.
+func wantRefused(t *testing.T, err error, field, message string) {
+	t.Helper()
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || !apierrors.IsInvalid(err) {
+		t.Fatalf("got %v, want it refused as invalid", err)
+	}
+	var causes []metav1.StatusCause
+	if details := status.Status().Details; details != nil {
+		causes = details.Causes
+	}
+	for _, cause := range causes {
+		if cause.Field == field && strings.Contains(cause.Message, message) {
+			return
+		}
+	}
+	t.Errorf("no cause has field %q and message %q: %+v", field, message, causes)
+}
+
+func sidecars(n int) string    { return list(n, "{name: c%d}") }
+func names(n int) string       { return list(n, "c%d") }
+func expressions(n int) string { return list(n, "{key: k%d, operator: Exists}") }
+
+func labels(n int) string {
+	return "{" + strings.Trim(list(n, "k%d: v"), "[]") + "}"
+}
+
+// list returns a YAML list of n different elements.
+func list(n int, element string) string {
+	var elements []string
+	for i := range n {
+		elements = append(elements, fmt.Sprintf(element, i))
+	}
+	return "[" + strings.Join(elements, ", ") + "]"
+}
