@@ -30,22 +30,32 @@ func (c *Cluster) Down(ctx context.Context) error {
 }
 
 // tearDown does the same whatever state the cluster is in: everything that it looks for
-// may be missing.
+// may be missing. What several clusters would share is left alone when it is another's.
 func (c *Cluster) tearDown(ctx context.Context) error {
-	if err := c.stopAll(ctx); err != nil {
+	other, err := c.claimant()
+	if err != nil {
 		return err
 	}
-	steps := []func() error{
+	shared := []func() error{
 		func() error { return killPods(ctx) },
+		func() error { return removeCgroups(ctx) },
+		func() error { return removeNetwork(ctx) },
+		releaseClaim,
+	}
+	if other != "" {
+		shared = nil
+	}
+	own := []func() error{
 		func() error { return c.killShims(ctx) },
 		func() error { return unmountBelow(c.layout.Root) },
-		func() error { return removeNetwork(ctx) },
-		func() error { return removeCgroups(ctx) },
 		c.unlinkSocket,
 		c.removeTraces,
 		c.removeFiles,
 	}
-	for _, step := range steps {
+	if err := c.stopAll(ctx); err != nil {
+		return err
+	}
+	for _, step := range append(shared, own...) {
 		if err := step(); err != nil {
 			return fmt.Errorf("tear the cluster down: %w", err)
 		}

@@ -18,7 +18,9 @@ type state struct {
 	Kruise     bool   `json:"kruise"`
 }
 
-func (c *Cluster) stateFile() string { return c.layout.Path("state.json") }
+const stateName = "state.json"
+
+func (c *Cluster) stateFile() string { return c.layout.Path(stateName) }
 
 func (c *Cluster) loadState() (state, error) {
 	content, err := os.ReadFile(c.stateFile())

@@ -7,8 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/sidecar-termination/operator/hack/localcluster/components"
 )
 
 // Directories outside the cluster's own in which other programs note each container, at
@@ -34,11 +32,16 @@ func (c *Cluster) removeTraces() error {
 			return fmt.Errorf("remove a link to a log: %w", err)
 		}
 	}
-	results, err := filepath.Glob(filepath.Join(networkResults, components.Network+"-*"))
+	results, err := filepath.Glob(filepath.Join(networkResults, "*"))
 	if err != nil {
 		return fmt.Errorf("list the results of network plugins: %w", err)
 	}
 	for _, result := range results {
+		// A result names the network namespace, which is a file below the cluster directory.
+		content, err := os.ReadFile(result)
+		if err != nil || !strings.Contains(string(content), c.layout.Root+string(filepath.Separator)) {
+			continue
+		}
 		if err := os.RemoveAll(result); err != nil {
 			return fmt.Errorf("remove the result of a network plugin: %w", err)
 		}

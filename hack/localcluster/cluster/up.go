@@ -150,6 +150,9 @@ func (c *Cluster) prepareMachine(ctx context.Context, wanted state) error {
 	if err := os.RemoveAll(c.layout.Path("logs")); err != nil {
 		return fmt.Errorf("remove old logs: %w", err)
 	}
+	if err := c.claim(); err != nil {
+		return err
+	}
 	description := c.description(wanted.Kubernetes)
 	for _, component := range description.All() {
 		if component.Kruise && !wanted.Kruise {

@@ -26,9 +26,6 @@ const (
 	podRange       = "127.250.0.0/16"
 )
 
-// Network is the name of the pods' network. No other network of the machine has it.
-const Network = "sidecar-termination-cluster"
-
 // Bridge is the network interface that connects the pods.
 const Bridge = "sidecar-br0"
 

@@ -98,7 +98,7 @@ func (c Cluster) resolverConfiguration(node Node) string {
 func (c Cluster) networkSettings(node Node) settings {
 	return settings{
 		"cniVersion": "0.4.0",
-		"name":       Network,
+		"name":       "local",
 		"plugins": []settings{{
 			"type":      "bridge",
 			"bridge":    Bridge,
