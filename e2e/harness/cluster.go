@@ -1,0 +1,123 @@
+//go:build e2e
+
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+)
+
+// Images that the cluster's nodes hold.
+const (
+	BusyboxImage   = "localhost/busybox:1"
+	QuickExitImage = "localhost/quick-exit:1"
+)
+
+// Cluster is the connection to the cluster under test.
+type Cluster struct {
+	// Config is the connection as an administrator.
+	Config *rest.Config
+	// Client reads and writes API objects, never from a cache.
+	Client client.WithWatch
+	// Clientset serves what Client does not: the logs of pods.
+	Clientset kubernetes.Interface
+	// Repository is the root of the operator's repository.
+	Repository string
+}
+
+// Connect returns the connection to the cluster, which all tests share.
+var Connect = sync.OnceValues(connect)
+
+func connect() (*Cluster, error) {
+	log.SetLogger(logr.Discard())
+	repository, err := findRepository()
+	if err != nil {
+		return nil, err
+	}
+	kubeconfig := os.Getenv("KUBECONFIG")
+	if kubeconfig == "" {
+		kubeconfig = filepath.Join(repository, ".cluster", "kubeconfig")
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig %s (bring up a cluster with `make cluster-up`): %w", kubeconfig, err)
+	}
+	config.QPS, config.Burst = 500, 1000
+	config.UserAgent = "sidecar-termination-e2e"
+
+	types := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(types), v1alpha1.AddToScheme(types)); err != nil {
+		return nil, fmt.Errorf("register the types: %w", err)
+	}
+	direct, err := client.NewWithWatch(config, client.Options{Scheme: types})
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
+	}
+	clientset, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
+	}
+	return &Cluster{Config: config, Client: direct, Clientset: clientset, Repository: repository}, nil
+}
+
+// Ready returns an error that says what is missing when the cluster cannot serve the tests.
+func Ready() error {
+	cluster, err := Connect()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+
+	nodes := &corev1.NodeList{}
+	if err := cluster.Client.List(ctx, nodes); err != nil {
+		return fmt.Errorf("list the nodes: %w", err)
+	}
+	if len(nodes.Items) == 0 {
+		return errors.New("the cluster has no node")
+	}
+	if err := cluster.Client.List(ctx, &v1alpha1.SidecarTerminationPolicyList{}); err != nil {
+		return fmt.Errorf("list the policies (deploy the operator with `make deploy`): %w", err)
+	}
+	return poll(ctx, func(ctx context.Context) error {
+		_, err := cluster.operatorPod(ctx)
+		return err
+	})
+}
+
+// findRepository returns the nearest directory upwards that holds go.mod.
+func findRepository() (string, error) {
+	directory, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find the working directory: %w", err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(directory, "go.mod")); err == nil {
+			return directory, nil
+		}
+		parent := filepath.Dir(directory)
+		if parent == directory {
+			return "", errors.New("no go.mod in any parent directory")
+		}
+		directory = parent
+	}
+}

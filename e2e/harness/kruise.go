@@ -1,0 +1,55 @@
+//go:build e2e
+
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"encoding/json"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// KruiseGroupVersion is the version of OpenKruise's workloads that the tests use.
+var KruiseGroupVersion = schema.GroupVersion{Group: "apps.kruise.io", Version: "v1alpha1"}
+
+// Kruise returns an object of one of OpenKruise's kinds.
+func Kruise(kind, name string, spec map[string]any) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	object.SetGroupVersionKind(KruiseGroupVersion.WithKind(kind))
+	object.SetName(name)
+	if spec != nil {
+		object.Object["spec"] = spec
+	}
+	return object
+}
+
+// BroadcastJob returns a BroadcastJob that completes when its pod on every node has finished.
+func BroadcastJob(name string, template corev1.PodTemplateSpec) *unstructured.Unstructured {
+	return Kruise("BroadcastJob", name, map[string]any{
+		"template":         toMap(template),
+		"completionPolicy": map[string]any{"type": "Always"},
+	})
+}
+
+// toMap returns the object as the API server reads it.
+func toMap(object any) map[string]any {
+	data, err := json.Marshal(object)
+	if err != nil {
+		panic(err)
+	}
+	fields := map[string]any{}
+	if err := json.Unmarshal(data, &fields); err != nil {
+		panic(err)
+	}
+	return fields
+}
+
+func newRequestList() client.ObjectList {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(KruiseGroupVersion.WithKind("ContainerRecreateRequestList"))
+	return list
+}

@@ -1,0 +1,117 @@
+//go:build e2e
+
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// retryWatch is the pause before a watch that could not be had is tried again.
+const retryWatch = 500 * time.Millisecond
+
+// Recorder sees every state of the pods, Jobs and ContainerRecreateRequests of a namespace.
+type Recorder struct {
+	client    client.WithWatch
+	namespace string
+	started   time.Time
+
+	mutex   sync.Mutex
+	changed chan struct{}
+	seen    Seen
+}
+
+// startRecorder records until the test ends.
+func startRecorder(t *testing.T, from client.WithWatch, namespace string) *Recorder {
+	recorder := &Recorder{
+		client: from, namespace: namespace, started: time.Now(), changed: make(chan struct{}),
+		seen: Seen{
+			jobs:     map[string]*batchv1.Job{},
+			pods:     map[types.UID]*PodRecord{},
+			requests: map[types.UID]*Request{},
+		},
+	}
+	ctx := t.Context()
+	go recorder.follow(ctx, func() client.ObjectList { return &corev1.PodList{} }, func(event watch.EventType, object client.Object) {
+		recorder.seen.observePod(event, object.(*corev1.Pod), time.Now())
+	})
+	go recorder.follow(ctx, func() client.ObjectList { return &batchv1.JobList{} }, func(_ watch.EventType, object client.Object) {
+		recorder.seen.jobs[object.GetName()] = object.(*batchv1.Job)
+	})
+	go recorder.follow(ctx, newRequestList, func(event watch.EventType, object client.Object) {
+		recorder.seen.observeRequest(event, object.(*unstructured.Unstructured), time.Now())
+	})
+	return recorder
+}
+
+// follow lists and then watches one kind until the context ends. A kind that the cluster does not serve is tried again.
+func (r *Recorder) follow(ctx context.Context, newList func() client.ObjectList, observe func(watch.EventType, client.Object)) {
+	for ctx.Err() == nil {
+		if err := r.listAndWatch(ctx, newList(), observe); err != nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(retryWatch):
+			}
+		}
+	}
+}
+
+func (r *Recorder) listAndWatch(ctx context.Context, list client.ObjectList, observe func(watch.EventType, client.Object)) error {
+	// Without a resource version the watch begins with an event for each object that exists.
+	watcher, err := r.client.Watch(ctx, list, client.InNamespace(r.namespace))
+	if err != nil {
+		return err
+	}
+	defer watcher.Stop()
+	for event := range watcher.ResultChan() {
+		object, ok := event.Object.(client.Object)
+		if event.Type == watch.Error || !ok {
+			return fmt.Errorf("the watch of %T failed: %v", list, event.Object)
+		}
+		if event.Type == watch.Bookmark {
+			continue
+		}
+		r.mutex.Lock()
+		observe(event.Type, object)
+		close(r.changed)
+		r.changed = make(chan struct{})
+		r.mutex.Unlock()
+	}
+	return nil
+}
+
+// wait calls the check after each change until it returns nil or the context ends, and then returns its last error.
+func (r *Recorder) wait(ctx context.Context, check func(Seen) error) error {
+	for {
+		r.mutex.Lock()
+		err, changed := check(r.seen), r.changed
+		r.mutex.Unlock()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		case <-changed:
+		}
+	}
+}
+
+// Look calls the function with what has been seen so far. It must not keep it.
+func (r *Recorder) Look(look func(Seen)) {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	look(r.seen)
+}

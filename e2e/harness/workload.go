@@ -1,0 +1,122 @@
+//go:build e2e
+
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+)
+
+// Names of the containers that most tests have.
+const (
+	MainName    = "main"
+	SidecarName = "sidecar"
+)
+
+// GracePeriodSeconds is the grace period of pods unless a test sets its own.
+const GracePeriodSeconds = 3
+
+// Scripts of sidecars, named for how they end.
+const (
+	// ExitsZeroOnTerm runs until it is told to stop.
+	ExitsZeroOnTerm = `trap 'exit 0' TERM; sleep 3600 & wait`
+	// ExitsSevenOnTerm runs until it is told to stop, and then fails.
+	ExitsSevenOnTerm = `trap 'exit 7' TERM; sleep 3600 & wait`
+	// IgnoresTerm runs until it is killed.
+	IgnoresTerm = `trap '' TERM; while :; do sleep 1; done`
+)
+
+// Container returns a container that runs a shell script.
+func Container(name, script string) corev1.Container {
+	return corev1.Container{
+		Name:            name,
+		Image:           BusyboxImage,
+		ImagePullPolicy: corev1.PullIfNotPresent,
+		Command:         []string{"/bin/sh", "-c", script},
+		Resources: corev1.ResourceRequirements{Requests: corev1.ResourceList{
+			corev1.ResourceCPU: resource.MustParse("1m"), corev1.ResourceMemory: resource.MustParse("1Mi"),
+		}},
+	}
+}
+
+// Main returns the main container, which succeeds after the given seconds.
+func Main(seconds int) corev1.Container { return Container(MainName, fmt.Sprintf("sleep %d", seconds)) }
+
+// Sidecar returns the container that the operator is to end.
+func Sidecar(script string) corev1.Container { return Container(SidecarName, script) }
+
+// WithEnv returns the container with environment variables, given as name and value in turn.
+func WithEnv(container corev1.Container, namesAndValues ...string) corev1.Container {
+	for i := 0; i+1 < len(namesAndValues); i += 2 {
+		container.Env = append(container.Env, corev1.EnvVar{Name: namesAndValues[i], Value: namesAndValues[i+1]})
+	}
+	return container
+}
+
+// PodTemplate returns a template of a pod whose sidecars start before its main container, if given in that order.
+func PodTemplate(restartPolicy corev1.RestartPolicy, containers ...corev1.Container) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		RestartPolicy:                 restartPolicy,
+		Containers:                    containers,
+		TerminationGracePeriodSeconds: ptr.To[int64](GracePeriodSeconds),
+		AutomountServiceAccountToken:  ptr.To(false),
+	}}
+}
+
+// Job returns a Job of one pod with backoffLimit 3.
+func Job(name string, restartPolicy corev1.RestartPolicy, containers ...corev1.Container) *batchv1.Job {
+	return &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       batchv1.JobSpec{BackoffLimit: ptr.To[int32](3), Template: PodTemplate(restartPolicy, containers...)},
+	}
+}
+
+// CronJob returns a CronJob that runs every minute and never two Jobs at once.
+func CronJob(name string, template corev1.PodTemplateSpec) *batchv1.CronJob {
+	return &batchv1.CronJob{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: batchv1.CronJobSpec{
+			Schedule:          "* * * * *",
+			ConcurrencyPolicy: batchv1.ForbidConcurrent,
+			JobTemplate:       batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{BackoffLimit: ptr.To[int32](3), Template: template}},
+		},
+	}
+}
+
+// Pod returns a pod of its own.
+func Pod(name string, labels map[string]string, template corev1.PodTemplateSpec) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: template.Spec}
+}
+
+// Policy returns a policy for every pod of its namespace that names the containers as sidecars, by default the one
+// that Sidecar returns.
+func Policy(mode v1alpha1.Mode, sidecars ...string) *v1alpha1.SidecarTerminationPolicy {
+	return &v1alpha1.SidecarTerminationPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: "policy"},
+		Spec:       v1alpha1.SidecarTerminationPolicySpec{PolicySpec: PolicySpec(mode, sidecars...)},
+	}
+}
+
+// PolicySpec returns what Policy declares.
+func PolicySpec(mode v1alpha1.Mode, sidecars ...string) v1alpha1.PolicySpec {
+	if len(sidecars) == 0 {
+		sidecars = []string{SidecarName}
+	}
+	spec := v1alpha1.PolicySpec{TerminationSettings: v1alpha1.TerminationSettings{Mode: mode}}
+	for _, name := range sidecars {
+		spec.Sidecars = append(spec.Sidecars, v1alpha1.Sidecar{Name: name})
+	}
+	if mode == v1alpha1.ModeImage {
+		spec.Image = QuickExitImage
+	}
+	return spec
+}

@@ -1,0 +1,89 @@
+//go:build e2e
+
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/e2e/harness"
+)
+
+// A pod with restartPolicy Always is no Job-type pod. The Job beside it shows that the operator had the time to act.
+func TestPodThatRestartsAlwaysIsLeftAlone(t *testing.T) {
+	harness.Shared(t)
+	test := harness.New(t)
+	template := harness.PodTemplate(corev1.RestartPolicyAlways, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(1))
+	service := harness.Pod("service", nil, template)
+	test.Create(harness.Policy(v1alpha1.ModeAuto), service)
+	test.WaitForMain("service")
+
+	test.Create(harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2)))
+	test.WaitForComplete("job")
+	test.RequireSucceeded("job")
+
+	requireUntouched(test, "service")
+	test.Recorder.Look(func(seen harness.Seen) {
+		sidecar := seen.Pods("service")[0].Container(harness.SidecarName)
+		if sidecar.State.Running == nil || sidecar.RestartCount != 0 {
+			test.Errorf("The sidecar of the service was to go on running: %+v", sidecar)
+		}
+	})
+}
+
+// What nobody declares as a sidecar is left alone: the Job hangs, as it does without the operator.
+func TestUndeclaredSidecarIsLeftAlone(t *testing.T) {
+	harness.Shared(t)
+	test := harness.New(t)
+	policy := harness.Policy(v1alpha1.ModeAuto)
+	policy.Spec.PodSelector.MatchLabels = map[string]string{"app": "selected"}
+	selected := harness.Job("selected", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2))
+	selected.Spec.Template.Labels = map[string]string{"app": "selected"}
+	test.Create(policy, harness.Job("other", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(1)))
+	test.WaitForMain("other")
+
+	test.Create(selected)
+	test.WaitForComplete("selected")
+	test.RequireSucceeded("selected")
+
+	requireUntouched(test, "other")
+	test.Recorder.Look(func(seen harness.Seen) {
+		if running := strings.Join(seen.Pods("other")[0].Running(), ","); running != harness.SidecarName {
+			test.Errorf("The sidecar of the other Job was to go on running, and what runs is %q", running)
+		}
+	})
+}
+
+// requireUntouched requires that the operator has written nothing to the only pod of the controller and has said
+// nothing about it.
+func requireUntouched(test *harness.Test, owner string) {
+	test.Helper()
+	var record harness.PodRecord
+	test.Recorder.Look(func(seen harness.Seen) { record = *seen.Pods(owner)[0] })
+	test.RequireRequests(&record, 0)
+	for _, container := range record.Pod.Spec.Containers {
+		test.RequireImage(&record, container.Name, harness.BusyboxImage)
+	}
+	for _, keys := range []map[string]string{record.Pod.Labels, record.Pod.Annotations} {
+		for key := range keys {
+			if strings.HasPrefix(key, v1alpha1.GroupName+"/") {
+				test.Errorf("Pod %s has %s", record.Pod.Name, key)
+			}
+		}
+	}
+	for _, condition := range record.Pod.Status.Conditions {
+		if condition.Type == v1alpha1.PodConditionSidecarTerminated {
+			test.Errorf("Pod %s has the condition %s", record.Pod.Name, condition.Type)
+		}
+	}
+	for _, manager := range record.Pod.ManagedFields {
+		if strings.Contains(manager.Manager, "sidecar-termination") && !strings.Contains(manager.Manager, "e2e") {
+			test.Errorf("Pod %s was written by %s", record.Pod.Name, manager.Manager)
+		}
+	}
+}
