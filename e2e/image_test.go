@@ -24,7 +24,7 @@ func TestImageEndsSidecarNamedByPolicy(t *testing.T) {
 				harness.Policy(v1alpha1.ModeImage),
 				harness.Job("job", restartPolicy, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2)),
 			)
-			requireEndedByImage(test, "job")
+			requireEndedByImage(test)
 		})
 	}
 }
@@ -37,7 +37,7 @@ func TestImageEndsSidecarNamedByEnv(t *testing.T) {
 			t.Parallel()
 			test := harness.New(t)
 			test.Create(jobWithEnv(restartPolicy, v1alpha1.EnvTerminateWithImage, harness.QuickExitImage))
-			requireEndedByImage(test, "job")
+			requireEndedByImage(test)
 		})
 	}
 }
@@ -47,7 +47,7 @@ func TestImageOfPolicyWinsOverEnv(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
 	test.Create(harness.Policy(v1alpha1.ModeImage), jobWithEnv(corev1.RestartPolicyNever, v1alpha1.EnvTerminateWithImage, "registry.invalid/never-pulled:1"))
-	requireEndedByImage(test, "job")
+	requireEndedByImage(test)
 }
 
 // jobWithEnv returns a Job whose sidecar has the environment variables.
@@ -56,12 +56,12 @@ func jobWithEnv(restartPolicy corev1.RestartPolicy, namesAndValues ...string) *b
 	return harness.Job("job", restartPolicy, sidecar, harness.Main(2))
 }
 
-// requireEndedByImage waits for the Job to be Complete and requires that the quick-exit image ended the sidecar, and
+// requireEndedByImage waits for the Job named job to be Complete and requires that the quick-exit image ended the sidecar, and
 // that no ContainerRecreateRequest was made.
-func requireEndedByImage(test *harness.Test, job string) {
+func requireEndedByImage(test *harness.Test) {
 	test.Helper()
-	test.WaitForComplete(job)
-	record := test.RequireSucceeded(job)
+	test.WaitForComplete("job")
+	record := test.RequireSucceeded("job")
 	test.RequireRequests(record, 0)
 	test.RequireImage(record, harness.SidecarName, harness.QuickExitImage)
 	if record.Pod.Annotations[v1alpha1.AnnotationImageSwap] == "" {

@@ -38,14 +38,14 @@ func TestVirtualNode(t *testing.T) {
 	t.Run("both variables", func(t *testing.T) {
 		test := harness.New(t)
 		test.Create(jobWithEnv(corev1.RestartPolicyNever, bothVariables...))
-		requireEndedByImage(test, "job")
+		requireEndedByImage(test)
 	})
 	t.Run("policy with mode Auto", func(t *testing.T) {
 		test := harness.New(t)
 		policy := harness.Policy(v1alpha1.ModeAuto)
 		policy.Spec.Image = harness.QuickExitImage
 		test.Create(policy, harness.Job("job", corev1.RestartPolicyOnFailure, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2)))
-		requireEndedByImage(test, "job")
+		requireEndedByImage(test)
 	})
 }
 

@@ -35,6 +35,7 @@ type Recorder struct {
 
 // startRecorder records until the test ends.
 func startRecorder(t *testing.T, from client.WithWatch, namespace string) *Recorder {
+	t.Helper()
 	recorder := &Recorder{
 		client: from, namespace: namespace, started: time.Now(), changed: make(chan struct{}),
 		seen: Seen{

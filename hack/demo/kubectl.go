@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,11 +26,11 @@ func findKubectl(kubeconfig string) kubectl {
 }
 
 // showPolicies prints the policies of the demonstration as people see them.
-func (k kubectl) showPolicies(ctx context.Context, out io.Writer) error {
-	fmt.Fprintf(out, "\n$ kubectl get stp -n %s\n", namespace)
+func (k kubectl) showPolicies(ctx context.Context) error {
+	fmt.Printf("\n$ kubectl get stp -n %s\n", namespace)
 	command := exec.CommandContext(ctx, k.path, "get", "stp", "-n", namespace)
 	command.Env = append(os.Environ(), "KUBECONFIG="+k.kubeconfig)
-	command.Stdout, command.Stderr = out, out
+	command.Stdout, command.Stderr = os.Stdout, os.Stderr
 	if err := command.Run(); err != nil {
 		return fmt.Errorf("run %s: %w", k.path, err)
 	}
@@ -39,9 +38,9 @@ func (k kubectl) showPolicies(ctx context.Context, out io.Writer) error {
 }
 
 // showNextSteps prints commands that may be pasted as they are.
-func (k kubectl) showNextSteps(out io.Writer) {
+func (k kubectl) showNextSteps() {
 	inNamespace := k.path + " -n " + namespace
-	fmt.Fprintf(out, `
+	fmt.Printf(`
 Try next:
   export KUBECONFIG=%s
   # see what became of the pods, and what the operator said

@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -37,13 +36,13 @@ const (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, os.Stdout); err != nil {
+	if err := run(ctx); err != nil {
 		fmt.Fprintf(os.Stderr, "\nThe demonstration failed: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, out io.Writer) error {
+func run(ctx context.Context) error {
 	kubeconfig, err := findKubeconfig()
 	if err != nil {
 		return err
@@ -52,7 +51,7 @@ func run(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := removeLast(ctx, cluster, out); err != nil {
+	if err := removeLast(ctx, cluster); err != nil {
 		return err
 	}
 
@@ -61,15 +60,15 @@ func run(ctx context.Context, out io.Writer) error {
 	if err := create(ctx, cluster); err != nil {
 		return err
 	}
-	introduce(out)
-	if err := newTimeline(cluster, out).run(ctx); err != nil {
+	introduce()
+	if err := newTimeline(cluster).run(ctx); err != nil {
 		return err
 	}
 	kubectl := findKubectl(kubeconfig)
-	if err := kubectl.showPolicies(ctx, out); err != nil {
+	if err := kubectl.showPolicies(ctx); err != nil {
 		return err
 	}
-	kubectl.showNextSteps(out)
+	kubectl.showNextSteps()
 	return nil
 }
 

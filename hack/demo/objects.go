@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -36,14 +35,14 @@ const (
 )
 
 // removeLast deletes what the last demonstration has left for people to look at.
-func removeLast(ctx context.Context, cluster client.Client, out io.Writer) error {
+func removeLast(ctx context.Context, cluster client.Client) error {
 	last := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	if err := cluster.Delete(ctx, last); apierrors.IsNotFound(err) {
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("delete the namespace %s of the last demonstration: %w", namespace, err)
 	}
-	fmt.Fprintf(out, "Removing the last demonstration...\n\n")
+	fmt.Printf("Removing the last demonstration...\n\n")
 	err := wait.PollUntilContextTimeout(ctx, 200*time.Millisecond, removalLimit, true, func(ctx context.Context) (bool, error) {
 		err := cluster.Get(ctx, client.ObjectKeyFromObject(last), last)
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
@@ -102,8 +101,8 @@ func container(name, script string) corev1.Container {
 }
 
 // introduce says what is about to be seen.
-func introduce(out io.Writer) {
-	fmt.Fprintf(out, "Two Jobs with the same pod: container %q works for %d seconds, its sidecar %q never ends by itself.\n", mainName, mainSeconds, sidecarName)
-	fmt.Fprintf(out, "  %-14s  is selected by SidecarTerminationPolicy %q\n", selectedJob, policyName)
-	fmt.Fprintf(out, "  %-14s  is not\n\n", otherJob)
+func introduce() {
+	fmt.Printf("Two Jobs with the same pod: container %q works for %d seconds, its sidecar %q never ends by itself.\n", mainName, mainSeconds, sidecarName)
+	fmt.Printf("  %-14s  is selected by SidecarTerminationPolicy %q\n", selectedJob, policyName)
+	fmt.Printf("  %-14s  is not\n\n", otherJob)
 }

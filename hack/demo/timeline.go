@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -22,7 +21,6 @@ const lookEvery = 100 * time.Millisecond
 // timeline prints what happens to the two Jobs, with the seconds since their creation.
 type timeline struct {
 	cluster client.Client
-	out     io.Writer
 	start   time.Time
 	// seen holds when each state was seen first, and what there is to say of it.
 	seen map[state]sighting
@@ -51,8 +49,8 @@ type sighting struct {
 	detail string
 }
 
-func newTimeline(cluster client.Client, out io.Writer) *timeline {
-	return &timeline{cluster: cluster, out: out, start: time.Now(), seen: map[state]sighting{}}
+func newTimeline(cluster client.Client) *timeline {
+	return &timeline{cluster: cluster, start: time.Now(), seen: map[state]sighting{}}
 }
 
 // run prints the states in their order, each as soon as it and those before it have been seen.
@@ -91,7 +89,7 @@ func (t *timeline) run(ctx context.Context) error {
 }
 
 func (t *timeline) print(elapsed time.Duration, job, what string) {
-	fmt.Fprintf(t.out, "%6.1f s  %-14s  %s\n", elapsed.Seconds(), job, what)
+	fmt.Printf("%6.1f s  %-14s  %s\n", elapsed.Seconds(), job, what)
 }
 
 // note records a state when it is seen for the first time.
