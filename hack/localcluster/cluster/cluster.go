@@ -89,6 +89,7 @@ func poll(ctx context.Context, timeout time.Duration, condition func(context.Con
 	defer cancel()
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
+	var last error
 	for {
 		err := condition(ctx)
 		if err == nil {
@@ -97,9 +98,13 @@ func poll(ctx context.Context, timeout time.Duration, condition func(context.Con
 		if final := (finalError{}); errors.As(err, &final) {
 			return final.error
 		}
+		// A condition that was cut short says nothing about why it does not hold.
+		if last == nil || ctx.Err() == nil {
+			last = err
+		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("not within %s: %w", timeout, err)
+			return fmt.Errorf("not within %s: %w", timeout, last)
 		case <-ticker.C:
 		}
 	}

@@ -53,6 +53,12 @@ func (c Cluster) apiServer() Component {
 			"--enable-admission-plugins=NodeRestriction",
 			"--allow-privileged=true",
 			"--client-ca-file=" + c.Certificate("ca"),
+			// Nothing has a certificate with this name; components complain without the setting.
+			"--requestheader-client-ca-file=" + c.Certificate("ca"),
+			"--requestheader-allowed-names=front-proxy",
+			"--requestheader-username-headers=X-Remote-User",
+			"--requestheader-group-headers=X-Remote-Group",
+			"--requestheader-extra-headers-prefix=X-Remote-Extra-",
 			"--tls-cert-file=" + c.Certificate(APIServer),
 			"--tls-private-key-file=" + c.Key(APIServer),
 			"--kubelet-certificate-authority=" + c.Certificate("ca"),

@@ -11,9 +11,9 @@ import (
 const (
 	// KruiseNamespace is where Kruise's own objects live.
 	KruiseNamespace = "kruise-system"
-	// DefaultKruiseFeatureGates leave out the alpha features and Kruise's own
-	// terminator of sidecars.
-	DefaultKruiseFeatureGates = "AllAlpha=false,SidecarTerminator=false"
+	// DefaultKruiseFeatureGates leave out Kruise's own terminator of sidecars and all
+	// alpha features but jobs that pull images.
+	DefaultKruiseFeatureGates = "AllAlpha=false,ImagePullJobGate=true,SidecarTerminator=false"
 
 	kruiseStartTimeout = 120 * time.Second
 )

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package components_test
+
+import (
+	"net"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/components"
+	"github.com/sidecar-termination/operator/hack/localcluster/layout"
+)
+
+func example(nodes ...components.Node) components.Cluster {
+	return components.Cluster{
+		Layout:             layout.Layout{Repository: "/repository", Root: "/repository/.cluster"},
+		Version:            "v1.36.3",
+		KubernetesBinaries: "/cache/kubernetes",
+		EtcdBinaries:       "/cache/etcd",
+		KruiseBinaries:     "/cache/kruise",
+		KruiseFeatureGates: components.DefaultKruiseFeatureGates,
+		Nodes:              nodes,
+	}
+}
+
+var second = components.Node{Name: "node-2", Address: "198.51.100.2", HealthPort: 21348, DaemonPort: 21321}
+
+func TestAllStartsInOrder(t *testing.T) {
+	var names []string
+	for _, component := range example(components.DefaultNodes()...).All() {
+		names = append(names, component.Name)
+	}
+	want := []string{
+		"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler",
+		"containerd", "kubelet", "kruise-manager", "kruise-daemon",
+	}
+	if !slices.Equal(names, want) {
+		t.Errorf("components are %v, want %v", names, want)
+	}
+}
+
+func TestComponentsAreComplete(t *testing.T) {
+	for _, component := range example(append(components.DefaultNodes(), second)...).All() {
+		if !strings.HasPrefix(component.Path, "/") {
+			t.Errorf("%s has the path %q", component.Name, component.Path)
+		}
+		if (component.Health.URL == "") == (len(component.Health.Command) == 0) {
+			t.Errorf("%s has not exactly one health check", component.Name)
+		}
+		if component.StartTimeout <= 0 || component.StopTimeout <= 0 {
+			t.Errorf("%s has no timeouts", component.Name)
+		}
+	}
+}
+
+func TestNamesAndAddressesAreUnique(t *testing.T) {
+	names, addresses := map[string]bool{}, map[string]string{}
+	for _, component := range example(append(components.DefaultNodes(), second)...).All() {
+		if names[component.Name] {
+			t.Errorf("two components are named %s", component.Name)
+		}
+		names[component.Name] = true
+		for _, address := range component.Listens {
+			if other := addresses[address]; other != "" {
+				t.Errorf("%s and %s both listen on %s", other, component.Name, address)
+			}
+			addresses[address] = component.Name
+		}
+	}
+	if !names["kubelet"] || !names["kubelet-node-2"] {
+		t.Errorf("components are %v, want those of both nodes", names)
+	}
+}
+
+func TestNothingListensForOtherMachines(t *testing.T) {
+	documentation := net.IPNet{IP: net.IPv4(198, 51, 100, 0), Mask: net.CIDRMask(24, 32)}
+	for _, component := range example(components.DefaultNodes()...).All() {
+		for _, listen := range component.Listens {
+			host, _, err := net.SplitHostPort(listen)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if address := net.ParseIP(host); !address.IsLoopback() && !documentation.Contains(address) {
+				t.Errorf("%s listens on %s", component.Name, listen)
+			}
+		}
+	}
+}
+
+func TestFilesStayInTheCluster(t *testing.T) {
+	files, err := example(components.DefaultNodes()...).Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for file, content := range files {
+		if !strings.HasPrefix(file, "/repository/.cluster/") {
+			t.Errorf("%s is outside the cluster directory", file)
+		}
+		if content == "" || strings.Contains(content, "{root}") {
+			t.Errorf("%s is not rendered", file)
+		}
+	}
+}
+
+func TestFilesOfNodesDiffer(t *testing.T) {
+	files, err := example(append(components.DefaultNodes(), second)...).Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"config/kubelet.yaml", "config/containerd.toml"} {
+		first, other := files["/repository/.cluster/nodes/node-1/"+name], files["/repository/.cluster/nodes/node-2/"+name]
+		if first == "" || other == "" || first == other {
+			t.Errorf("%s does not exist for each node, or is the same for both", name)
+		}
+	}
+}
+
+func TestContainerdKeepsEverythingInTheCluster(t *testing.T) {
+	files, err := example(components.DefaultNodes()...).Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	content := files["/repository/.cluster/nodes/node-1/config/containerd.toml"]
+	for _, want := range []string{
+		`root = "/repository/.cluster/nodes/node-1/containerd/root"`,
+		`state = "/repository/.cluster/nodes/node-1/containerd/state"`,
+		`address = "/repository/.cluster/nodes/node-1/containerd/containerd.sock"`,
+		`Root = "/repository/.cluster/nodes/node-1/containerd/runc"`,
+		`restrict_oom_score_adj = true`,
+		`sandbox_image = "localhost/pause:1"`,
+	} {
+		if !strings.Contains(content, want) {
+			t.Errorf("the configuration lacks %s:\n%s", want, content)
+		}
+	}
+}
+
+func TestEveryKubeconfigOfAComponentHasAUser(t *testing.T) {
+	cluster := example(components.DefaultNodes()...)
+	users := cluster.Users()
+	for _, component := range cluster.All() {
+		for _, argument := range component.Arguments {
+			file, found := strings.CutPrefix(argument, "--kubeconfig=/repository/.cluster/kubeconfigs/")
+			if _, known := users[file]; found && !known {
+				t.Errorf("%s uses the kubeconfig %s, which nobody has", component.Name, file)
+			}
+		}
+	}
+}

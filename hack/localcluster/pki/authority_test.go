@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pki
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"slices"
+	"testing"
+)
+
+func TestIssue(t *testing.T) {
+	authority, pair, err := NewAuthority("authority")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pair.Certificate) {
+		t.Fatal("the authority's certificate cannot be read")
+	}
+	for name, test := range map[string]struct {
+		subject Subject
+		usage   x509.ExtKeyUsage
+	}{
+		"client": {Subject{Name: "admin", Groups: []string{"system:masters"}}, x509.ExtKeyUsageClientAuth},
+		"server": {Subject{Name: "server", Hosts: []string{"127.0.0.1", "localhost"}}, x509.ExtKeyUsageServerAuth},
+	} {
+		t.Run(name, func(t *testing.T) {
+			issued, err := authority.Issue(test.subject)
+			if err != nil {
+				t.Fatal(err)
+			}
+			loaded, err := tls.X509KeyPair(issued.Certificate, issued.Key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := loaded.Leaf.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{test.usage}}); err != nil {
+				t.Error(err)
+			}
+			if loaded.Leaf.Subject.CommonName != test.subject.Name || !slices.Equal(loaded.Leaf.Subject.Organization, test.subject.Groups) {
+				t.Errorf("subject is %s", loaded.Leaf.Subject)
+			}
+			for _, host := range test.subject.Hosts {
+				if err := loaded.Leaf.VerifyHostname(host); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package toolchain
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestParseKubernetes(t *testing.T) {
+	for text, want := range map[string]string{
+		"":        DefaultKubernetes,
+		"1.36.3":  "v1.36.3",
+		"v1.36.3": "v1.36.3",
+		"1.34.4":  "v1.34.4",
+		"1.2.3":   "",
+		"latest":  "",
+	} {
+		got, err := ParseKubernetes(text)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%q is parsed as %q, %v, want %q", text, got, err, want)
+		}
+	}
+}
+
+func TestKubernetesReportsItsVersion(t *testing.T) {
+	flags := Kubernetes("v1.34.4").LinkerFlags
+	for _, want := range []string{".gitVersion=v1.34.4", ".gitMajor=1", ".gitMinor=34"} {
+		if !strings.Contains(flags, want) {
+			t.Errorf("the linker flags %q lack %s", flags, want)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	if got := (Tool{Name: "kruise-v1.8.3"}).Version(); got != "v1.8.3" {
+		t.Errorf("version is %q", got)
+	}
+}
+
+func TestBuiltName(t *testing.T) {
+	for path, want := range map[string]string{
+		"go.etcd.io/etcd/server/v3":              "server",
+		"github.com/openkruise/kruise":           "kruise",
+		"k8s.io/kubernetes/cmd/kubelet":          "kubelet",
+		"github.com/openkruise/kruise/cmd/vault": "vault",
+	} {
+		if got := builtName(path); got != want {
+			t.Errorf("%s is built as %q, want %q", path, got, want)
+		}
+	}
+}
