@@ -84,8 +84,8 @@ func (c *Cluster) current() (components.Cluster, state, error) {
 
 // poll calls the condition until it holds, and returns the condition's last error when
 // it does not within the timeout.
-func poll(ctx context.Context, timeout time.Duration, condition func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+func poll(parent context.Context, timeout time.Duration, condition func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(parent, timeout)
 	defer cancel()
 	ticker := time.NewTicker(200 * time.Millisecond)
 	defer ticker.Stop()
@@ -104,6 +104,9 @@ func poll(ctx context.Context, timeout time.Duration, condition func(context.Con
 		}
 		select {
 		case <-ctx.Done():
+			if parent.Err() != nil {
+				return parent.Err()
+			}
 			return fmt.Errorf("not within %s: %w", timeout, last)
 		case <-ticker.C:
 		}

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/components"
+	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
 var broadcastJobs = schema.GroupVersionResource{Group: "apps.kruise.io", Version: "v1alpha1", Resource: "broadcastjobs"}
@@ -34,19 +35,23 @@ func (c *Cluster) InstallKruise(ctx context.Context) error {
 		return err
 	}
 	defer unlock()
-	description, state, err := c.current()
+	description, previous, err := c.current()
 	if err != nil {
 		return err
 	}
-	if err := c.buildTools(ctx, withKruise(state)); err != nil {
+	return c.addKruise(ctx, description, previous)
+}
+
+// addKruise installs Kruise on a running cluster that may never have had it.
+func (c *Cluster) addKruise(ctx context.Context, description components.Cluster, previous state) error {
+	if _, err := c.builder.Ensure(ctx, toolchain.Kruise()); err != nil {
+		return err
+	}
+	previous.Kruise = true
+	if err := c.saveState(previous); err != nil {
 		return err
 	}
 	return c.installKruise(ctx, description)
-}
-
-func withKruise(previous state) state {
-	previous.Kruise = true
-	return previous
 }
 
 func (c *Cluster) installKruise(ctx context.Context, description components.Cluster) error {
@@ -62,9 +67,6 @@ func (c *Cluster) installKruise(ctx context.Context, description components.Clus
 	if err := clients.writeAll(ctx, objects, createObject); err != nil {
 		return fmt.Errorf("install kruise: %w", err)
 	}
-	if err := c.saveState(state{Kubernetes: description.Version, Kruise: true}); err != nil {
-		return err
-	}
 	// Kruise's daemon finds its one container runtime at a fixed path.
 	if err := c.linkSocket(description, description.Nodes[0]); err != nil {
 		return err
@@ -78,7 +80,7 @@ func (c *Cluster) installKruise(ctx context.Context, description components.Clus
 		}
 	}
 	if err := poll(ctx, 60*time.Second, clients.kruiseServes); err != nil {
-		return fmt.Errorf("the webhooks of kruise do not serve: %w\n%s", err, tail(c.layout.Log(components.KruiseManager), logLines))
+		return fmt.Errorf("the webhooks of kruise do not serve: %w\n%s", err, tail(c.layout.Log(components.KruiseManager)))
 	}
 	return nil
 }

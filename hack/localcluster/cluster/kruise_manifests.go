@@ -12,7 +12,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 )
@@ -42,6 +41,7 @@ func (c *Cluster) renderKruise(ctx context.Context) ([]*unstructured.Unstructure
 
 // copyKustomizations copies a directory into memory. In the copy the kustomizations do
 // without deprecated fields, about which kustomize would warn people who cannot change them.
+// Variables, which Kruise has none of, are not carried over.
 func copyKustomizations(from, to string) (filesys.FileSystem, error) {
 	files := filesys.MakeFsInMemory()
 	err := filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
@@ -67,14 +67,20 @@ func copyKustomizations(from, to string) (filesys.FileSystem, error) {
 }
 
 func modernize(content []byte) ([]byte, error) {
-	var kustomization types.Kustomization
-	if err := kustomization.Unmarshal(content); err != nil {
+	kustomization := map[string]any{}
+	if err := yaml.Unmarshal(content, &kustomization); err != nil {
 		return nil, err
 	}
-	kustomization.FixKustomization()
-	for _, patch := range kustomization.PatchesStrategicMerge {
-		kustomization.Patches = append(kustomization.Patches, types.Patch{Path: string(patch)})
+	resources, _ := kustomization["resources"].([]any)
+	bases, _ := kustomization["bases"].([]any)
+	patches, _ := kustomization["patches"].([]any)
+	files, _ := kustomization["patchesStrategicMerge"].([]any)
+	for _, file := range files {
+		patches = append(patches, map[string]any{"path": file})
 	}
-	kustomization.PatchesStrategicMerge = nil
+	kustomization["resources"], kustomization["patches"] = append(resources, bases...), patches
+	for _, deprecated := range []string{"bases", "patchesStrategicMerge", "vars"} {
+		delete(kustomization, deprecated)
+	}
 	return yaml.Marshal(kustomization)
 }

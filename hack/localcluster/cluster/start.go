@@ -54,7 +54,7 @@ func (c *Cluster) await(ctx context.Context, component components.Component) err
 		return c.probe(ctx, component.Health)
 	})
 	if err != nil {
-		return fmt.Errorf("%s did not become healthy: %w\n%s", component.Name, err, tail(c.layout.Log(component.Name), logLines))
+		return fmt.Errorf("%s did not become healthy: %w\n%s", component.Name, err, tail(c.layout.Log(component.Name)))
 	}
 	c.progress.Say("%s is healthy (%.1f s)", component.Name, time.Since(begin).Seconds())
 	return nil
@@ -83,15 +83,15 @@ func (c *Cluster) stop(ctx context.Context, component components.Component) erro
 	return nil
 }
 
-// tail returns the last lines of a file, under a line that names it.
-func tail(file string, count int) string {
+// tail returns the last lines of a log, under a line that names it.
+func tail(file string) string {
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return fmt.Sprintf("(no log: %v)", err)
 	}
 	lines := strings.Split(strings.TrimRight(string(content), "\n"), "\n")
-	if len(lines) > count {
-		lines = lines[len(lines)-count:]
+	if len(lines) > logLines {
+		lines = lines[len(lines)-logLines:]
 	}
 	return fmt.Sprintf("the end of %s:\n%s", file, strings.Join(lines, "\n"))
 }

@@ -16,6 +16,8 @@ import (
 type state struct {
 	Kubernetes string `json:"kubernetes"`
 	Kruise     bool   `json:"kruise"`
+	// Complete is set once everything was up: what ended half way is of no use.
+	Complete bool `json:"complete"`
 }
 
 const stateName = "state.json"

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 // Up brings the cluster up at a version of Kubernetes and returns when it is usable. A
 // running cluster of the same version is completed where a process is missing and is
 // otherwise left alone; one of another version is refused. Whatever is left of a cluster
-// that no longer runs is removed first.
+// that no longer runs, or that never came up, is removed first.
 func (c *Cluster) Up(ctx context.Context, version string, kruise bool) error {
 	if err := requireRoot(); err != nil {
 		return err
@@ -30,7 +31,7 @@ func (c *Cluster) Up(ctx context.Context, version string, kruise bool) error {
 	if err != nil {
 		return err
 	}
-	if running := c.running(previous); len(running) > 0 {
+	if previous.Complete && c.running(previous) {
 		if previous.Kubernetes != version {
 			return fmt.Errorf("a cluster of Kubernetes %s is running: run localcluster down first", previous.Kubernetes)
 		}
@@ -39,23 +40,17 @@ func (c *Cluster) Up(ctx context.Context, version string, kruise bool) error {
 	return c.fresh(ctx, state{Kubernetes: version, Kruise: kruise})
 }
 
-// running returns the names of the components that run.
-func (c *Cluster) running(previous state) []string {
-	if previous.Kubernetes == "" {
-		return nil
-	}
-	var names []string
-	for _, component := range c.description(previous.Kubernetes).All() {
-		if c.alive(component) {
-			names = append(names, component.Name)
-		}
-	}
-	return names
+// running reports whether any component runs.
+func (c *Cluster) running(previous state) bool {
+	return slices.ContainsFunc(c.description(previous.Kubernetes).All(), c.alive)
 }
 
 // complete starts what is missing of a running cluster.
 func (c *Cluster) complete(ctx context.Context, previous state, kruise bool) error {
 	description := c.description(previous.Kubernetes)
+	if err := prepareNodes(ctx, description); err != nil {
+		return err
+	}
 	missing := 0
 	for _, component := range description.All() {
 		if component.Kruise && !previous.Kruise {
@@ -71,7 +66,7 @@ func (c *Cluster) complete(ctx context.Context, previous state, kruise bool) err
 	}
 	if kruise && !previous.Kruise {
 		missing++
-		if err := c.installKruise(ctx, description); err != nil {
+		if err := c.addKruise(ctx, description, previous); err != nil {
 			return err
 		}
 	}
@@ -96,7 +91,7 @@ func (c *Cluster) fresh(ctx context.Context, wanted state) error {
 		return err
 	}
 	description := c.description(wanted.Kubernetes)
-	if err := c.saveState(state{Kubernetes: wanted.Kubernetes}); err != nil {
+	if err := c.saveState(wanted); err != nil {
 		return err
 	}
 	if err := c.writeCredentials(description); err != nil {
@@ -131,6 +126,10 @@ func (c *Cluster) fresh(ctx context.Context, wanted state) error {
 	if err := c.awaitNodes(ctx, description); err != nil {
 		return err
 	}
+	wanted.Complete = true
+	if err := c.saveState(wanted); err != nil {
+		return err
+	}
 	c.sayReady(wanted.Kubernetes)
 	return nil
 }
@@ -162,6 +161,11 @@ func (c *Cluster) prepareMachine(ctx context.Context, wanted state) error {
 			return err
 		}
 	}
+	return prepareNodes(ctx, description)
+}
+
+// prepareNodes gives the machine what the nodes need outside the cluster directory.
+func prepareNodes(ctx context.Context, description components.Cluster) error {
 	if err := addAddresses(ctx, description.Nodes); err != nil {
 		return err
 	}
@@ -221,12 +225,12 @@ func (c *Cluster) awaitNodes(ctx context.Context, description components.Cluster
 	for _, node := range description.Nodes {
 		if err := poll(ctx, 60*time.Second, func(ctx context.Context) error { return clients.nodeReady(ctx, node.Name) }); err != nil {
 			return fmt.Errorf("node %s did not become ready: %w\n%s", node.Name, err,
-				tail(c.layout.Log(description.On(node).Kubelet.Name), logLines))
+				tail(c.layout.Log(description.On(node).Kubelet.Name)))
 		}
 	}
 	if err := poll(ctx, 30*time.Second, clients.defaultAccountExists); err != nil {
 		return fmt.Errorf("the default service account did not appear: %w\n%s", err,
-			tail(c.layout.Log(components.ControllerManager), logLines))
+			tail(c.layout.Log(components.ControllerManager)))
 	}
 	return nil
 }

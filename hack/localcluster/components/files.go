@@ -25,7 +25,7 @@ func (c Cluster) Files() (map[string]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("render the kubelet's configuration: %w", err)
 		}
-		network, err := json.MarshalIndent(c.networkSettings(node), "", "  ")
+		network, err := json.MarshalIndent(c.networkSettings(), "", "  ")
 		if err != nil {
 			return nil, fmt.Errorf("render the network's configuration: %w", err)
 		}
@@ -95,7 +95,7 @@ func (c Cluster) resolverConfiguration(node Node) string {
 	return c.Node(node.Name, "config", "resolv.conf")
 }
 
-func (c Cluster) networkSettings(node Node) settings {
+func (c Cluster) networkSettings() settings {
 	return settings{
 		"cniVersion": "0.4.0",
 		"name":       "local",
