@@ -3,11 +3,18 @@
 package config_test
 
 import (
+	"cmp"
+	"flag"
+	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 )
+
+var update = flag.Bool("update", false, "write what is rendered to testdata instead of comparing")
 
 // role is a Role or a ClusterRole.
 type role struct {
@@ -85,6 +92,44 @@ func TestBindingsBindInstalledRolesToTheOperator(t *testing.T) {
 	}
 	binding := only[rbacv1.RoleBinding](t, rendered, "RoleBinding")
 	check(binding.Name, binding.RoleRef, binding.Subjects)
+	clusterBinding := only[rbacv1.ClusterRoleBinding](t, rendered, "ClusterRoleBinding")
+	check(clusterBinding.Name, clusterBinding.RoleRef, clusterBinding.Subjects)
+}
+
+// The rights of the operator are reviewed line by line. After a wanted change: go test ./config -update.
+func TestTheOperatorHasTheRightsThatWereReviewed(t *testing.T) {
+	const golden = "testdata/operator_rights.txt"
+	all := roles(t, render(t, "default"))
+	got := "In the whole cluster:\n" + rights(named(t, all, "sidecar-termination-manager-role")) +
+		"\nIn its own namespace:\n" + rights(named(t, all, "sidecar-termination-leader-election-role"))
+	if *update {
+		if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got != string(want) {
+		t.Errorf("the operator's rights are not those of %s:\n%s", golden, got)
+	}
+}
+
+// rights returns one line for each resource that a role grants something on.
+func rights(r role) string {
+	var lines []string
+	for _, rule := range r.rules {
+		for _, resource := range rule.Resources {
+			line := fmt.Sprintf("  %s/%s: %s", cmp.Or(rule.APIGroups[0], "core"), resource, strings.Join(rule.Verbs, " "))
+			if len(rule.ResourceNames) > 0 {
+				line += ", only " + strings.Join(rule.ResourceNames, " ")
+			}
+			lines = append(lines, line+"\n")
+		}
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "")
 }
 
 func TestOnlyOneLeaseMayBeRead(t *testing.T) {

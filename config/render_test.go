@@ -33,11 +33,15 @@ func render(t *testing.T, directory string) resources {
 	}
 	var rendered resources
 	for _, resource := range built.Resources() {
-		content, err := resource.Map()
+		content, err := resource.MarshalJSON()
 		if err != nil {
 			t.Fatalf("read %s of %s: %v", resource.CurId(), directory, err)
 		}
-		rendered = append(rendered, unstructured.Unstructured{Object: content})
+		var object unstructured.Unstructured
+		if err := object.UnmarshalJSON(content); err != nil {
+			t.Fatalf("read %s of %s: %v", resource.CurId(), directory, err)
+		}
+		rendered = append(rendered, object)
 	}
 	return rendered
 }

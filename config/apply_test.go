@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package config_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/internal/testenv"
+)
+
+// server is the configuration by which the tests reach the API server.
+var server *rest.Config
+
+func TestMain(m *testing.M) {
+	os.Exit(testenv.Run(m, "crd/bases", func(config *rest.Config) { server = config }))
+}
+
+// warnings records what the server warns of. Only deprecations and the like are warned of; errors are returned.
+type warnings struct {
+	mutex sync.Mutex
+	texts []string
+}
+
+func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _, text string) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.texts = append(w.texts, text)
+}
+
+// newClient returns a client for which unknown fields are errors, and the warnings that it gets.
+func newClient(t *testing.T) (client.Client, *warnings) {
+	t.Helper()
+	got := &warnings{}
+	config := rest.CopyConfig(server)
+	config.WarningHandlerWithContext = got
+	plain, err := client.New(config, client.Options{Scheme: scheme.Scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client.WithFieldValidation(plain, "Strict"), got
+}
+
+// apply does what kubectl apply --server-side -k does, in the order in which the objects are rendered. It leaves no
+// Deployment behind, because that of one overlay cannot be changed into that of another.
+func apply(t *testing.T, directory string) resources {
+	t.Helper()
+	c, got := newClient(t)
+	rendered := render(t, directory)
+	for _, object := range rendered {
+		if namespaced, err := c.IsObjectNamespaced(&object); err != nil {
+			t.Fatal(err)
+		} else if namespaced && object.GetNamespace() == "" {
+			object.SetNamespace("default")
+		}
+		configuration := client.ApplyConfigurationFromUnstructured(object.DeepCopy())
+		if err := c.Apply(t.Context(), configuration, client.ForceOwnership, client.FieldOwner("kubectl")); err != nil {
+			t.Errorf("apply %s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+		if object.GetKind() == "Deployment" {
+			defer func() {
+				if err := c.Delete(t.Context(), &object); err != nil {
+					t.Errorf("remove the Deployment: %v", err)
+				}
+			}()
+		}
+	}
+	if len(got.texts) > 0 {
+		t.Errorf("applying %s: the server warns of %q", directory, got.texts)
+	}
+	return rendered
+}
+
+func TestTheAPIServerAcceptsEveryKustomization(t *testing.T) {
+	for _, directory := range []string{"crd", "default", "overlays/local", "samples"} {
+		apply(t, directory)
+	}
+}
+
+func TestPodSecurityAdmitsTheOperator(t *testing.T) {
+	for _, directory := range installations {
+		rendered := apply(t, directory)
+		if err := createPod(t, rendered, func(*corev1.PodSpec) {}); err != nil {
+			t.Errorf("%s: %v", directory, err)
+		}
+	}
+}
+
+func TestPodSecurityKeepsTheOperatorRestricted(t *testing.T) {
+	rendered := apply(t, "default")
+	for name, loosen := range map[string]func(*corev1.PodSpec){
+		"the node's network": func(spec *corev1.PodSpec) { spec.HostNetwork = true },
+		"root":               func(spec *corev1.PodSpec) { *spec.SecurityContext.RunAsUser = 0 },
+		"capabilities":       func(spec *corev1.PodSpec) { spec.Containers[0].SecurityContext.Capabilities = nil },
+	} {
+		if err := createPod(t, rendered, loosen); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "violates PodSecurity") {
+			t.Errorf("a pod with %s: got %v, want it refused", name, err)
+		}
+	}
+}
+
+// createPod tries to create the operator's pod, changed in some way.
+func createPod(t *testing.T, rendered resources, change func(*corev1.PodSpec)) error {
+	t.Helper()
+	c, _ := newClient(t)
+	template := only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template
+	pod := &corev1.Pod{ObjectMeta: template.ObjectMeta, Spec: template.Spec}
+	pod.Namespace, pod.GenerateName = namespace, "operator-"
+	change(&pod.Spec)
+	return c.Create(t.Context(), pod, client.DryRunAll)
+}
+
+func TestWhatTheOperatorMayDo(t *testing.T) {
+	apply(t, "default")
+	const lease = "sidecar-termination-operator.sidecartermination.dev"
+	leases := func(verb, namespace, name string) authorizationv1.ResourceAttributes {
+		return authorizationv1.ResourceAttributes{
+			Group: "coordination.k8s.io", Resource: "leases", Verb: verb, Namespace: namespace, Name: name,
+		}
+	}
+	for name, access := range map[string]struct {
+		what    authorizationv1.ResourceAttributes
+		allowed bool
+	}{
+		"take part in the election":         {leases("update", namespace, lease), true},
+		"start the election":                {leases("create", namespace, ""), true},
+		"take over another election":        {leases("update", namespace, "another"), false},
+		"take part in another's election":   {leases("update", "kube-system", lease), false},
+		"announce a new leader":             {authorizationv1.ResourceAttributes{Resource: "events", Verb: "create", Namespace: namespace}, true},
+		"watch pods of every namespace":     {authorizationv1.ResourceAttributes{Resource: "pods", Verb: "watch"}, true},
+		"swap a sidecar's image":            {authorizationv1.ResourceAttributes{Resource: "pods", Verb: "patch", Namespace: "default"}, true},
+		"write a pod's phase":               {authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "status", Verb: "patch", Namespace: "default"}, true},
+		"report on a policy":                {authorizationv1.ResourceAttributes{Group: "sidecartermination.dev", Resource: "sidecarterminationpolicies", Subresource: "status", Verb: "patch", Namespace: "default"}, true},
+		"ask OpenKruise to stop a sidecar":  {authorizationv1.ResourceAttributes{Group: "apps.kruise.io", Resource: "containerrecreaterequests", Verb: "create", Namespace: "default"}, true},
+		"report on a pod":                   {authorizationv1.ResourceAttributes{Group: "events.k8s.io", Resource: "events", Verb: "create", Namespace: "default"}, true},
+		"read a Secret":                     {authorizationv1.ResourceAttributes{Resource: "secrets", Verb: "get", Namespace: namespace}, false},
+		"create a pod":                      {authorizationv1.ResourceAttributes{Resource: "pods", Verb: "create", Namespace: "default"}, false},
+		"delete a pod":                      {authorizationv1.ResourceAttributes{Resource: "pods", Verb: "delete", Namespace: "default"}, false},
+		"run a command in a pod":            {authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "exec", Verb: "create", Namespace: "default"}, false},
+		"change a node":                     {authorizationv1.ResourceAttributes{Resource: "nodes", Verb: "patch"}, false},
+		"change what a policy says":         {authorizationv1.ResourceAttributes{Group: "sidecartermination.dev", Resource: "sidecarterminationpolicies", Verb: "update", Namespace: "default"}, false},
+		"give rights to itself":             {authorizationv1.ResourceAttributes{Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Verb: "update"}, false},
+		"act for somebody else":             {authorizationv1.ResourceAttributes{Resource: "users", Verb: "impersonate"}, false},
+		"get tokens of its service account": {authorizationv1.ResourceAttributes{Resource: "serviceaccounts", Subresource: "token", Verb: "create", Namespace: namespace}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _ := newClient(t)
+			review := &authorizationv1.SubjectAccessReview{
+				Spec: authorizationv1.SubjectAccessReviewSpec{
+					User:               "system:serviceaccount:" + namespace + ":" + deployment,
+					ResourceAttributes: &access.what,
+				},
+			}
+			if err := c.Create(t.Context(), review); err != nil {
+				t.Fatal(err)
+			}
+			if review.Status.Allowed != access.allowed {
+				t.Errorf("allowed: %t, want %t (%s)", review.Status.Allowed, access.allowed, review.Status.Reason)
+			}
+		})
+	}
+}
