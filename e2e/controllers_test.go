@@ -66,6 +66,19 @@ func requireBroadcastJobCompletes(test *harness.Test, sidecar corev1.Container) 
 	test.Helper()
 	job := harness.BroadcastJob("broadcast", harness.PodTemplate(corev1.RestartPolicyNever, sidecar, harness.Main(2)))
 	test.Create(job)
+	waitForBroadcastJob(test, job)
+	desired, _, _ := unstructured.NestedInt64(job.Object, "status", "desired")
+	succeeded, _, _ := unstructured.NestedInt64(job.Object, "status", "succeeded")
+	if succeeded != desired || desired == 0 {
+		test.Errorf("%d of %d pods of the BroadcastJob succeeded", succeeded, desired)
+	}
+	if desired == 1 {
+		test.RequireSucceeded("broadcast")
+	}
+}
+
+func waitForBroadcastJob(test *harness.Test, job *unstructured.Unstructured) {
+	test.Helper()
 	test.Eventually("the BroadcastJob to complete", harness.FinishTimeout, func(ctx context.Context) error {
 		if err := test.Client.Get(ctx, client.ObjectKeyFromObject(job), job); err != nil {
 			return err
@@ -76,12 +89,4 @@ func requireBroadcastJobCompletes(test *harness.Test, sidecar corev1.Container) 
 		}
 		return nil
 	})
-	desired, _, _ := unstructured.NestedInt64(job.Object, "status", "desired")
-	succeeded, _, _ := unstructured.NestedInt64(job.Object, "status", "succeeded")
-	if succeeded != desired || desired == 0 {
-		test.Errorf("%d of %d pods of the BroadcastJob succeeded", succeeded, desired)
-	}
-	if desired == 1 {
-		test.RequireSucceeded("broadcast")
-	}
 }

@@ -30,13 +30,13 @@ func Kruise(kind, name string, spec map[string]any) *unstructured.Unstructured {
 // BroadcastJob returns a BroadcastJob that completes when its pod on every node has finished.
 func BroadcastJob(name string, template corev1.PodTemplateSpec) *unstructured.Unstructured {
 	return Kruise("BroadcastJob", name, map[string]any{
-		"template":         toMap(template),
+		"template":         ToMap(template),
 		"completionPolicy": map[string]any{"type": "Always"},
 	})
 }
 
-// toMap returns the object as the API server reads it.
-func toMap(object any) map[string]any {
+// ToMap returns the object as the API server reads it.
+func ToMap(object any) map[string]any {
 	data, err := json.Marshal(object)
 	if err != nil {
 		panic(err)

@@ -26,19 +26,25 @@ const (
 // WaitForComplete waits until the Job is Complete, and fails the test at once when it is Failed.
 func (t *Test) WaitForComplete(job string) {
 	t.Helper()
-	t.waitForCondition(job, batchv1.JobComplete, batchv1.JobFailed)
+	t.WaitForCompleteWithin(job, FinishTimeout)
+}
+
+// WaitForCompleteWithin is WaitForComplete with a timeout of the caller's.
+func (t *Test) WaitForCompleteWithin(job string, timeout time.Duration) {
+	t.Helper()
+	t.waitForCondition(job, timeout, batchv1.JobComplete, batchv1.JobFailed)
 }
 
 // WaitForFailed waits until the Job is Failed, and fails the test at once when it is Complete.
 func (t *Test) WaitForFailed(job string) {
 	t.Helper()
-	t.waitForCondition(job, batchv1.JobFailed, batchv1.JobComplete)
+	t.waitForCondition(job, FinishTimeout, batchv1.JobFailed, batchv1.JobComplete)
 }
 
-func (t *Test) waitForCondition(name string, wanted, opposite batchv1.JobConditionType) {
+func (t *Test) waitForCondition(name string, timeout time.Duration, wanted, opposite batchv1.JobConditionType) {
 	t.Helper()
 	contradiction := ""
-	t.EventuallySeen(fmt.Sprintf("Job %s to be %s", name, wanted), FinishTimeout, func(seen Seen) error {
+	t.EventuallySeen(fmt.Sprintf("Job %s to be %s", name, wanted), timeout, func(seen Seen) error {
 		job := seen.Job(name)
 		if message, ok := JobCondition(job, opposite); ok {
 			contradiction = fmt.Sprintf("%s: %s", opposite, message)
@@ -190,3 +196,6 @@ func describeState(state corev1.ContainerState) string {
 		return "unknown"
 	}
 }
+
+// Describe shows the state of the pods of a controller.
+func (s Seen) Describe(owner string) string { return describePods(s.Pods(owner)) }

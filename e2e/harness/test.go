@@ -130,3 +130,9 @@ func (t *Test) Get(object client.Object) {
 		t.Fatalf("Get %T %s: %v", object, object.GetName(), err)
 	}
 }
+
+// Sub returns the same namespace and recorder for a subtest.
+func (t *Test) Sub(sub *testing.T) *Test {
+	sub.Helper()
+	return &Test{T: sub, Cluster: t.Cluster, Namespace: t.Namespace, Recorder: t.Recorder}
+}

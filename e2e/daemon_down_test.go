@@ -1,0 +1,100 @@
+//go:build e2e
+
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/e2e/harness"
+)
+
+const (
+	kruiseDaemon    = "kruise-daemon"
+	shortDeadline   = 5
+	fallbackSlack   = 20 * time.Second
+	recoveryTimeout = 5 * time.Minute
+)
+
+// A mode that does nothing is followed by the next one, within the grace period plus the deadline.
+func TestDaemonIsDown(t *testing.T) {
+	harness.Exclusive(t)
+	stopDaemon(t)
+
+	t.Run("another mode follows", func(t *testing.T) {
+		for _, exitCodes := range []v1alpha1.ExitCodes{v1alpha1.ExitCodesIgnore, v1alpha1.ExitCodesRespect} {
+			t.Run(string(exitCodes), func(t *testing.T) {
+				test := harness.New(t)
+				policy := policyForDaemon(v1alpha1.FallbackEnabled, exitCodes)
+				test.Create(policy, harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2)))
+				test.WaitForMain("job")
+				began := time.Now()
+				test.WaitForComplete("job")
+				bound := (harness.GracePeriodSeconds+shortDeadline)*time.Second + fallbackSlack
+				if took := time.Since(began); took > bound {
+					test.Errorf("The Job was to be Complete within %s after its main container and took %s", bound, took)
+				}
+				record := test.RequireSucceeded("job")
+				if exitCodes == v1alpha1.ExitCodesRespect {
+					test.RequireImage(record, harness.SidecarName, harness.QuickExitImage)
+					test.WaitForEvent(record.Pod, v1alpha1.ReasonFallback)
+				}
+			})
+		}
+	})
+
+	t.Run("without fallback the pod is stuck until the daemon is back", func(t *testing.T) {
+		test := harness.New(t)
+		policy := policyForDaemon(v1alpha1.FallbackDisabled, v1alpha1.ExitCodesRespect)
+		test.Create(policy, harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2)))
+		test.WaitForMain("job")
+		var pod *corev1.Pod
+		test.Recorder.Look(func(seen harness.Seen) { pod = seen.Pods("job")[0].Pod })
+		stuck := test.WaitForEvent(pod, v1alpha1.ReasonStuck)
+		if stuck.Type != corev1.EventTypeWarning {
+			test.Errorf("Event %s is of type %s", stuck.Reason, stuck.Type)
+		}
+		test.EventuallyStatus(policy, "the pod to be stuck", func(status v1alpha1.PolicyStatus) error {
+			ready := harness.Condition(status, v1alpha1.ConditionReady)
+			if status.StuckPods != 1 || ready.Status != metav1.ConditionFalse || ready.Reason != string(v1alpha1.ReasonStuck) {
+				return fmt.Errorf("stuckPods is %d, Ready is %s because of %s", status.StuckPods, ready.Status, ready.Reason)
+			}
+			return nil
+		})
+
+		test.LocalCluster("component", "start", kruiseDaemon)
+		test.WaitForCompleteWithin("job", recoveryTimeout)
+		test.RequireSucceeded("job")
+		test.EventuallyStatus(policy, "no pod to be stuck", func(status v1alpha1.PolicyStatus) error {
+			ready := harness.Condition(status, v1alpha1.ConditionReady)
+			if status.StuckPods != 0 || status.TerminatedPods != 1 || ready.Status != metav1.ConditionTrue {
+				return fmt.Errorf("stuckPods is %d, terminatedPods is %d, Ready is %s", status.StuckPods, status.TerminatedPods, ready.Status)
+			}
+			return nil
+		})
+	})
+}
+
+// stopDaemon stops Kruise's daemon until the test ends.
+func stopDaemon(t *testing.T) {
+	t.Helper()
+	test := harness.New(t)
+	test.RestoreWith("component", "start", kruiseDaemon)
+	test.LocalCluster("component", "stop", kruiseDaemon)
+}
+
+func policyForDaemon(fallback v1alpha1.Fallback, exitCodes v1alpha1.ExitCodes) *v1alpha1.SidecarTerminationPolicy {
+	policy := harness.Policy(v1alpha1.ModeCRR)
+	policy.Spec.Image = harness.QuickExitImage
+	policy.Spec.Fallback, policy.Spec.ExitCodes = fallback, exitCodes
+	policy.Spec.TerminationDeadlineSeconds = ptr.To[int32](shortDeadline)
+	return policy
+}

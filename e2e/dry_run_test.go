@@ -1,0 +1,58 @@
+//go:build e2e
+
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/e2e/harness"
+)
+
+// A DryRun policy says what it would do, and does it once it is enforced.
+func TestDryRunWritesNothing(t *testing.T) {
+	harness.Shared(t)
+	for _, mode := range modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			test := harness.New(t)
+			policy := harness.Policy(mode)
+			policy.Spec.Enforcement = v1alpha1.EnforcementDryRun
+			test.Create(policy, harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2)))
+			test.WaitForMain("job")
+			var pod *corev1.Pod
+			test.Recorder.Look(func(seen harness.Seen) { pod = seen.Pods("job")[0].Pod })
+			requireEventOfPolicy(test, test.WaitForEvent(pod, v1alpha1.ReasonWouldTerminate), policy)
+			test.EventuallyStatus(policy, "the status to say what would be done", func(status v1alpha1.PolicyStatus) error {
+				return requireDryRun(status, pod.Name)
+			})
+			requireUntouched(test, "job")
+
+			test.Get(policy)
+			policy.Spec.Enforcement = v1alpha1.EnforcementEnforce
+			if err := test.Client.Update(test.Context(), policy); err != nil {
+				test.Fatal(err)
+			}
+			test.WaitForComplete("job")
+			test.RequireSucceeded("job")
+		})
+	}
+}
+
+func requireDryRun(status v1alpha1.PolicyStatus, pod string) error {
+	ready := harness.Condition(status, v1alpha1.ConditionReady)
+	switch {
+	case status.DryRunPods != 1 || status.TerminatingPods != 0 || status.TerminatedPods != 0:
+		return fmt.Errorf("the counts are %+v", status)
+	case ready.Reason != string(v1alpha1.ReasonDryRun):
+		return fmt.Errorf("ready is %s because of %s", ready.Status, ready.Reason)
+	case len(status.Recent) != 1 || status.Recent[0].Pod != pod || status.Recent[0].Outcome != v1alpha1.OutcomeWouldTerminate:
+		return fmt.Errorf("recent is %+v", status.Recent)
+	}
+	return nil
+}
