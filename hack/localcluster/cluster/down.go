@@ -65,12 +65,13 @@ func (c *Cluster) tearDown(ctx context.Context) error {
 
 // stopAll stops the components, those started last first.
 func (c *Cluster) stopAll(ctx context.Context) error {
-	for _, component := range slices.Backward(c.description(toolchain.DefaultKubernetes).All()) {
+	all := c.description(toolchain.DefaultKubernetes).All()
+	for _, component := range slices.Backward(all) {
 		if err := c.stop(ctx, component); err != nil {
 			return err
 		}
 	}
-	return nil
+	return c.stopStrays(ctx, all)
 }
 
 func (c *Cluster) removeFiles() error {
