@@ -44,7 +44,7 @@ func TestOutcomeMatrix(t *testing.T) {
 				t.Parallel()
 				slots <- struct{}{}
 				defer func() { <-slots }()
-				results[i] = runCell(test.Sub(t), c, fmt.Sprintf("cell-%03d", i))
+				results[i] = runCell(harness.Within(t, test), c, fmt.Sprintf("cell-%03d", i))
 			})
 		}
 	})

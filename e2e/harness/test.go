@@ -131,8 +131,8 @@ func (t *Test) Get(object client.Object) {
 	}
 }
 
-// Sub returns the same namespace and recorder for a subtest.
-func (t *Test) Sub(sub *testing.T) *Test {
-	sub.Helper()
-	return &Test{T: sub, Cluster: t.Cluster, Namespace: t.Namespace, Recorder: t.Recorder}
+// Within returns the namespace and recorder of another test for one of its subtests.
+func Within(t *testing.T, parent *Test) *Test {
+	t.Helper()
+	return &Test{T: t, Cluster: parent.Cluster, Namespace: parent.Namespace, Recorder: parent.Recorder}
 }
