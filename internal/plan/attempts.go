@@ -89,7 +89,7 @@ func (s *situation) verdict(attempt Attempt, target resolve.Target, deadline tim
 	case !s.now.Before(deadline):
 		return fmt.Sprintf("container %s had not ended %s after mode %s was used%s",
 			target.Container, deadline.Sub(attempt.Started), attempt.Mode, quoted(attempt.Message))
-	case attempt.Mode == v1alpha1.ModePodPhase && !isTerminal(s.Pod) && attempt.Number >= maxPhaseWrites-1:
+	case attempt.Mode == v1alpha1.ModePodPhase && !HasTerminalPhase(s.Pod) && attempt.Number >= maxPhaseWrites-1:
 		return fmt.Sprintf("the phase was written %d times and came back as %s", maxPhaseWrites, s.Pod.Status.Phase)
 	case attempt.Mode == v1alpha1.ModeCRR && s.cameBack(attempt, target.Container):
 		return fmt.Sprintf("container %s was stopped and the kubelet started it again", target.Container)
@@ -107,7 +107,7 @@ func (s *situation) cameBack(attempt Attempt, container string) bool {
 
 // phaseCameBack reports whether the phase was written, is no longer there, and may be written again.
 func (s *situation) phaseCameBack(h history) bool {
-	return !isTerminal(s.Pod) && slices.ContainsFunc(h.live, func(a *Attempt) bool { return a.Mode == v1alpha1.ModePodPhase })
+	return !HasTerminalPhase(s.Pod) && slices.ContainsFunc(h.live, func(a *Attempt) bool { return a.Mode == v1alpha1.ModePodPhase })
 }
 
 // nextNumber returns the number of the mode's next attempt.

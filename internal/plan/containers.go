@@ -114,8 +114,8 @@ func isStarting(status *corev1.ContainerStatus) bool {
 	return waiting.Reason == "" || waiting.Reason == "ContainerCreating" || waiting.Reason == "PodInitializing"
 }
 
-// isTerminal reports whether the pod's phase is one that Kubernetes does not leave.
-func isTerminal(pod *corev1.Pod) bool {
+// HasTerminalPhase reports whether the pod's phase is one that Kubernetes does not leave.
+func HasTerminalPhase(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 

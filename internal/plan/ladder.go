@@ -102,7 +102,7 @@ func (s *situation) obstacleToImage(target resolve.Target) obstacle {
 	case target.Image == "":
 		return obstacle{v1alpha1.ReasonNoQuickExitImage, "no quick-exit image is set; set image in the policy, the container's " +
 			v1alpha1.EnvTerminateWithImage + ", or the operator's --quick-exit-image"}
-	case isTerminal(s.Pod):
+	case HasTerminalPhase(s.Pod):
 		return obstacle{v1alpha1.ReasonPodFinished, "the kubelet starts no container in a pod with a terminal phase"}
 	case restartsAllContainers(containerOf(s.Pod, target.Container)):
 		return restartsAllObstacle(target)

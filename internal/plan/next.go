@@ -19,7 +19,7 @@ func Next(snapshot Snapshot, now time.Time) Decision {
 	s := observe(snapshot, now)
 	for _, rule := range rules {
 		if decision := rule(s); decision != nil {
-			decision.MainsDone = s.mainsDone
+			decision.MainsDone, decision.Tried = s.mainsDone, s.tried()
 			return *decision
 		}
 	}
@@ -90,7 +90,7 @@ func (s *situation) whenMainsDone() time.Time {
 // ended reports whether the sidecar has ended for good.
 func (s *situation) ended(name string) bool {
 	status := statusOf(s.Pod, name)
-	if isTerminal(s.Pod) {
+	if HasTerminalPhase(s.Pod) {
 		// The kubelet starts nothing in a pod with a terminal phase.
 		return status == nil || status.State.Running == nil
 	}
@@ -105,7 +105,7 @@ func (s *situation) ended(name string) bool {
 		}
 		// The kubelet stops the old container and then starts the new one, whatever the restartPolicy. The end of the
 		// old one is not yet the end.
-		if status.RestartCount <= before && end.FinishedAt.After(attempt.Started) {
+		if status.RestartCount <= before && !end.FinishedAt.Time.Before(attempt.Started) {
 			return false
 		}
 	}
@@ -134,7 +134,7 @@ func noSidecar(s *situation) *Decision {
 }
 
 func podFinished(s *situation) *Decision {
-	if !isTerminal(s.Pod) || s.attempt(v1alpha1.ModePodPhase) != nil {
+	if !HasTerminalPhase(s.Pod) || s.attempt(v1alpha1.ModePodPhase) != nil {
 		return nil
 	}
 	return ignored(v1alpha1.ReasonPodFinished, "the pod has finished")
@@ -227,6 +227,17 @@ func (s *situation) attempt(mode v1alpha1.Mode) *Attempt {
 		}
 	}
 	return newest
+}
+
+// tried returns the mode that the newest attempt belongs to.
+func (s *situation) tried() v1alpha1.Mode {
+	var newest Attempt
+	for _, a := range s.Attempts {
+		if newest.Mode == "" || a.Started.After(newest.Started) {
+			newest = a
+		}
+	}
+	return newest.For
 }
 
 func ignored(reason v1alpha1.Reason, message string) *Decision {

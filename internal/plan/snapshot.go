@@ -34,6 +34,9 @@ type Capabilities struct {
 // Attempt is one try to end sidecars of the pod, as found in the world.
 type Attempt struct {
 	Mode v1alpha1.Mode
+	// For is the mode that the attempt belongs to. It differs from Mode for the phase patch that goes before a
+	// ContainerRecreateRequest.
+	For v1alpha1.Mode
 	// Number tells the attempts of one mode apart; the first is 0.
 	Number int
 	// RestartCounts holds, for each container that the attempt is to end, its restart count when the attempt began.
@@ -125,6 +128,8 @@ type Decision struct {
 	RequeueAfter time.Duration
 	// MainsDone is when the last main container ended; zero while one may run again.
 	MainsDone time.Time
+	// Tried is the mode that the newest attempt found in the world belongs to; empty when there is none.
+	Tried v1alpha1.Mode
 	// Failures and Substitutions are sorted by container.
 	Failures      []Failure
 	Substitutions []Substitution

@@ -143,7 +143,7 @@ func (r round) phaseGoesFirst(c choice) bool {
 	return c.mode == v1alpha1.ModeCRR &&
 		c.target.ExitCodes != v1alpha1.ExitCodesRespect &&
 		r.Capabilities.PodPhase &&
-		!isTerminal(r.Pod) &&
+		!HasTerminalPhase(r.Pod) &&
 		r.attempt(v1alpha1.ModePodPhase) == nil &&
 		r.outcome() == corev1.PodSucceeded
 }

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/tools/events"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// actionTerminate is the action of every event: what the operator was about.
+const actionTerminate = "TerminateSidecars"
+
+// maxNote is the bound that events.k8s.io sets to a note.
+const maxNote = 1024
+
+// podEvent is one event on a pod.
+type podEvent struct {
+	kind    string // corev1.EventTypeNormal or Warning
+	reason  v1alpha1.Reason
+	note    string
+	related *resolve.PolicyRef
+}
+
+// emit sends the event with the policy as related object.
+func (e podEvent) emit(recorder events.EventRecorder, pod *corev1.Pod) {
+	var related runtime.Object
+	if e.related != nil {
+		reference := &corev1.ObjectReference{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: string(e.related.Kind),
+			Namespace: e.related.Namespace, Name: e.related.Name,
+		}
+		related = reference
+	}
+	note := e.note
+	if len(note) > maxNote {
+		note = note[:maxNote-3] + "..."
+	}
+	reference := &corev1.ObjectReference{
+		APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
+	}
+	recorder.Eventf(reference, related, e.kind, string(e.reason), actionTerminate, "%s", note)
+}
+
+// decisionEvents are the events that a decision calls for: of what was done, and, when the pod has just come to it, that
+// it is stuck.
+func decisionEvents(decision plan.Decision, moved bool, policy *resolve.PolicyRef) []podEvent {
+	var list []podEvent
+	if len(decision.Actions) > 0 {
+		acted := podEvent{corev1.EventTypeNormal, decision.Reason, decision.Message, policy}
+		if len(decision.Failures) > 0 {
+			last := decision.Failures[len(decision.Failures)-1]
+			acted.kind, acted.note = corev1.EventTypeWarning, fmt.Sprintf("%s (%s)", decision.Message, last.Message)
+		}
+		list = append(list, acted)
+		if decision.BackoffLimitRisk {
+			list = append(list, podEvent{corev1.EventTypeWarning, v1alpha1.ReasonBackoffLimitRisk,
+				"mode Image restarts a container, and under restartPolicy OnFailure each restart counts towards the Job's backoffLimit", policy})
+		}
+	}
+	if decision.Stage == plan.StageStuck && moved {
+		list = append(list, podEvent{corev1.EventTypeWarning, decision.Reason, decision.Message, policy})
+	}
+	return list
+}
+
+// dryRunEvent says what a DryRun policy would have done.
+func dryRunEvent(decision plan.Decision, policy *resolve.PolicyRef) podEvent {
+	return podEvent{corev1.EventTypeNormal, v1alpha1.ReasonWouldTerminate,
+		"nothing was done, for the policy's enforcement is DryRun; Enforce would mean: " + decision.Message, policy}
+}
+
+// warningEvents are the events for declarations without effect.
+func warningEvents(warnings []resolve.Warning) []podEvent {
+	var list []podEvent
+	for _, w := range warnings {
+		list = append(list, podEvent{corev1.EventTypeWarning, w.Reason, w.Message, w.Policy})
+	}
+	return list
+}

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// podsOfPolicy asks for the unfinished pods that a namespaced policy selects. An update asks for those of the old and
+// of the new selector.
+func podsOfPolicy(c client.Reader) handler.TypedEventHandler[*v1alpha1.SidecarTerminationPolicy, reconcile.Request] {
+	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, policy *v1alpha1.SidecarTerminationPolicy) []reconcile.Request {
+		return podsSelectedBy(ctx, c, policy.Namespace, &policy.Spec.PodSelector)
+	})
+}
+
+// podsOfClusterPolicy asks for the unfinished pods that a cluster policy selects by their own labels, in every namespace.
+func podsOfClusterPolicy(c client.Reader) handler.TypedEventHandler[*v1alpha1.ClusterSidecarTerminationPolicy, reconcile.Request] {
+	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, policy *v1alpha1.ClusterSidecarTerminationPolicy) []reconcile.Request {
+		return podsSelectedBy(ctx, c, metav1.NamespaceAll, &policy.Spec.PodSelector)
+	})
+}
+
+// podsOfNode asks for the unfinished pods on a node.
+func podsOfNode(c client.Reader) handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
+	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, node *corev1.Node) []reconcile.Request {
+		return listPods(ctx, c, client.MatchingFields{indexNodeName: node.Name})
+	})
+}
+
+// podsOfNamespace asks for the unfinished pods of a namespace.
+func podsOfNamespace(c client.Reader) handler.TypedEventHandler[*metav1.PartialObjectMetadata, reconcile.Request] {
+	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, namespace *metav1.PartialObjectMetadata) []reconcile.Request {
+		return listPods(ctx, c, client.InNamespace(namespace.Name))
+	})
+}
+
+func podsSelectedBy(ctx context.Context, c client.Reader, namespace string, selector *metav1.LabelSelector) []reconcile.Request {
+	parsed, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		parsed = labels.Nothing()
+	}
+	return listPods(ctx, c, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: parsed})
+}
+
+// listPods reads the cache, which fails only before it has started or after it has stopped; nothing is lost then.
+func listPods(ctx context.Context, c client.Reader, options ...client.ListOption) []reconcile.Request {
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
+		return nil
+	}
+	requests := make([]reconcile.Request, 0, len(pods.Items))
+	for i := range pods.Items {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pods.Items[i])})
+	}
+	return requests
+}
+
+// nodeKindChanged passes new nodes and nodes that became virtual or real.
+func nodeKindChanged(virtual plan.VirtualNodes) predicate.TypedPredicate[*corev1.Node] {
+	return predicate.TypedFuncs[*corev1.Node]{
+		UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
+			return virtual.Classify(e.ObjectOld) != virtual.Classify(e.ObjectNew)
+		},
+		DeleteFunc: func(event.TypedDeleteEvent[*corev1.Node]) bool { return false },
+	}
+}
+
+// namespaceLabelsChanged passes namespaces whose labels changed. A new one has no pods yet.
+func namespaceLabelsChanged() predicate.TypedPredicate[*metav1.PartialObjectMetadata] {
+	return predicate.And(predicate.TypedLabelChangedPredicate[*metav1.PartialObjectMetadata]{},
+		predicate.TypedFuncs[*metav1.PartialObjectMetadata]{
+			CreateFunc: func(event.TypedCreateEvent[*metav1.PartialObjectMetadata]) bool { return false },
+			DeleteFunc: func(event.TypedDeleteEvent[*metav1.PartialObjectMetadata]) bool { return false },
+		})
+}
+
+// tearingDown passes pods whose phase was written and that are not at their end; retained ones need no look.
+func tearingDown() predicate.TypedPredicate[*corev1.Pod] {
+	return predicate.TypedFuncs[*corev1.Pod]{
+		CreateFunc: func(e event.TypedCreateEvent[*corev1.Pod]) bool {
+			return !e.IsInInitialList || !plan.HasTerminalPhase(e.Object) || anyContainerRunning(e.Object)
+		},
+	}
+}
+
+// specChanged passes new, deleted and re-specified policies, but not those of which only the status changed.
+func specChanged[policy client.Object]() predicate.TypedPredicate[policy] {
+	return predicate.TypedGenerationChangedPredicate[policy]{}
+}
+
+// toPolicy asks for the policy itself.
+func toPolicy[policy client.Object](kind resolve.PolicyKind) handler.TypedEventHandler[policy, resolve.PolicyRef] {
+	return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, p policy) []resolve.PolicyRef {
+		return []resolve.PolicyRef{{Kind: kind, Namespace: p.GetNamespace(), Name: p.GetName()}}
+	})
+}

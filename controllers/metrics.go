@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+)
+
+// No metric has a label with a pod's, namespace's or policy's name: their number must not grow with the cluster.
+var (
+	attemptsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sidecar_termination_attempts_total",
+		Help: "Attempts to end the sidecars of a pod, by mode and by outcome: Started, Failed, or WouldTerminate for a DryRun policy.",
+	}, []string{"mode", "outcome"})
+
+	podsTerminatedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sidecar_termination_pods_terminated_total",
+		Help: "Pods whose sidecars have ended, by the mode that was used last.",
+	}, []string{"mode"})
+
+	terminationSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "sidecar_termination_duration_seconds",
+		Help:    "Time from the end of a pod's last main container to the end of its sidecars, by the mode that was used last.",
+		Buckets: []float64{0.5, 1, 2, 3, 5, 8, 13, 21, 34, 60, 120, 300, 600},
+	}, []string{"mode"})
+
+	stuckPods = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "sidecar_termination_stuck_pods",
+		Help: "Pods with a sidecar that no usable mode has ended or could end.",
+	})
+)
+
+func init() {
+	metrics.Registry.MustRegister(attemptsTotal, podsTerminatedTotal, terminationSeconds, stuckPods)
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/clock"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// Options are the settings of the operator that the reconcilers need.
+type Options struct {
+	// Resolve holds the defaults of policies and whether the environment variables count.
+	Resolve resolve.Options
+	// PodPhase allows mode PodPhase.
+	PodPhase bool
+	// SettlePeriod is how long a pod must have been unchanged before its phase is written.
+	SettlePeriod time.Duration
+	// VirtualNodes says which nodes have no kubelet.
+	VirtualNodes plan.VirtualNodes
+	// StatusPeriod is the shortest time between two writes of one policy's status.
+	StatusPeriod time.Duration
+	// MaxConcurrentReconciles bounds how many pods are worked on at once.
+	MaxConcurrentReconciles int
+	// Clock tells the time.
+	Clock clock.PassiveClock
+}
+
+// Terminator ends containers of one pod by one mechanism.
+type Terminator interface {
+	// Mode names the mechanism.
+	Mode() v1alpha1.Mode
+	// Observe returns the operator's past attempts on the pod. It reads the cache at most.
+	Observe(ctx context.Context, pod *corev1.Pod) ([]plan.Attempt, error)
+	// Terminate starts the action's attempt. Repeating it is safe; changed is false when there was nothing left to do.
+	Terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) (changed bool, err error)
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/terminator/crr"
+)
+
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;patch
+// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch
+// +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch
+// +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
+// +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
+
+// conflictRetry is when a pod is looked at again after a write met a newer version of it. Usually the watch is faster.
+const conflictRetry = time.Second
+
+// PodReconciler ends the sidecars of one pod. It is the only writer of pods and ContainerRecreateRequests.
+type PodReconciler struct {
+	world       *world
+	terminators map[v1alpha1.Mode]Terminator
+	journal     *journal
+	options     Options
+}
+
+// Reconcile observes one pod, decides, acts and reports. Repeating it is safe.
+func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	pod, err := r.world.pod(ctx, request.NamespacedName)
+	if apierrors.IsNotFound(err) {
+		r.world.quiet.forget(request.NamespacedName)
+		return ctrl.Result{RequeueAfter: r.journal.gone(request.NamespacedName)}, nil
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("get pod: %w", err)
+	}
+	subject, err := r.world.subject(ctx, pod)
+	if err != nil || !subject.concerns() {
+		r.journal.dismiss(request.NamespacedName)
+		return ctrl.Result{}, err
+	}
+	snapshot, err := r.world.snapshot(ctx, pod, subject.resolution.Enforced)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	decision := plan.Next(snapshot, r.options.Clock.Now())
+	decision, err = r.act(ctx, snapshot, decision)
+	ctrl.LoggerFrom(ctx).V(1).Info("Decided", "stage", decision.Stage, "reason", decision.Reason,
+		"message", decision.Message, "actions", len(decision.Actions), "requeueAfter", decision.RequeueAfter)
+	r.journal.record(subject, decision)
+	requeue := decision.RequeueAfter
+	if subject.resolution.DryRun != nil {
+		dryRun := r.dryRun(snapshot, subject)
+		r.journal.recordDryRun(subject, dryRun)
+		requeue = soonest(requeue, dryRun.RequeueAfter)
+	}
+	return ctrl.Result{RequeueAfter: requeue}, err
+}
+
+// act carries the decision out and returns it with the actions that changed something. When Kruise refuses a request it
+// decides once more without Kruise.
+func (r *PodReconciler) act(ctx context.Context, snapshot plan.Snapshot, decision plan.Decision) (plan.Decision, error) {
+	err := r.terminate(ctx, snapshot.Pod, &decision)
+	if errors.Is(err, crr.ErrRefused) {
+		ctrl.LoggerFrom(ctx).Info("OpenKruise refused a request; trying without it", "cause", err.Error())
+		snapshot.Capabilities.CRR = false
+		decision = plan.Next(snapshot, r.options.Clock.Now())
+		// Kruise may take the next request, so that the pod is looked at again although nothing changed.
+		decision.RequeueAfter = soonest(decision.RequeueAfter, refusalRetry)
+		err = r.terminate(ctx, snapshot.Pod, &decision)
+	}
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		// The pod has changed or gone since it was read. What to do about that is decided when it is read again.
+		decision.RequeueAfter = soonest(decision.RequeueAfter, conflictRetry)
+		err = nil
+	}
+	return decision, err
+}
+
+// terminate carries the actions out in order and keeps those that changed something. It stops at the first error.
+func (r *PodReconciler) terminate(ctx context.Context, pod *corev1.Pod, decision *plan.Decision) error {
+	planned := decision.Actions
+	decision.Actions = nil
+	for _, action := range planned {
+		changed, err := r.terminators[action.Mode].Terminate(ctx, pod, action)
+		if err != nil {
+			return fmt.Errorf("end sidecars by mode %s: %w", action.Mode, err)
+		}
+		if changed {
+			decision.Actions = append(decision.Actions, action)
+		}
+	}
+	return nil
+}
+
+// dryRun decides as if every DryRun policy were enforced. Nothing of it is carried out.
+func (r *PodReconciler) dryRun(snapshot plan.Snapshot, subject subject) plan.Decision {
+	snapshot.View = *subject.resolution.DryRun
+	return plan.Next(snapshot, r.options.Clock.Now())
+}
+
+// refusalRetry is when a pod is looked at again after Kruise refused a request for it.
+const refusalRetry = 15 * time.Second
+
+// soonest returns the shorter of two waits, where zero means none.
+func soonest(a, b time.Duration) time.Duration {
+	if a == 0 || (b != 0 && b < a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// trimPod keeps what internal/resolve, internal/plan and the terminators read of a pod: identity, labels, the operator's
+// own annotations, scheduling and restart fields, the convention's environment variables, container states and two
+// kinds of conditions. It returns anything but a pod as it is.
+func trimPod(object any) (any, error) {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object, nil
+	}
+	trimmed := &corev1.Pod{
+		TypeMeta:   pod.TypeMeta,
+		ObjectMeta: trimMeta(pod.ObjectMeta),
+		Spec: corev1.PodSpec{
+			NodeName:                      pod.Spec.NodeName,
+			RestartPolicy:                 pod.Spec.RestartPolicy,
+			TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
+			Containers:                    make([]corev1.Container, 0, len(pod.Spec.Containers)),
+		},
+		Status: corev1.PodStatus{Phase: pod.Status.Phase},
+	}
+	for i := range pod.Spec.Containers {
+		trimmed.Spec.Containers = append(trimmed.Spec.Containers, trimContainer(&pod.Spec.Containers[i]))
+	}
+	for i := range pod.Spec.InitContainers {
+		if container := &pod.Spec.InitContainers[i]; container.RestartPolicy != nil {
+			trimmed.Spec.InitContainers = append(trimmed.Spec.InitContainers,
+				corev1.Container{Name: container.Name, RestartPolicy: container.RestartPolicy})
+		}
+	}
+	for i := range pod.Status.ContainerStatuses {
+		trimmed.Status.ContainerStatuses = append(trimmed.Status.ContainerStatuses, trimContainerStatus(&pod.Status.ContainerStatuses[i]))
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.AllContainersRestarting || condition.Type == v1alpha1.PodConditionSidecarTerminated {
+			trimmed.Status.Conditions = append(trimmed.Status.Conditions, corev1.PodCondition{Type: condition.Type, Status: condition.Status})
+		}
+	}
+	return trimmed, nil
+}
+
+func trimMeta(meta metav1.ObjectMeta) metav1.ObjectMeta {
+	trimmed := metav1.ObjectMeta{
+		Name:              meta.Name,
+		Namespace:         meta.Namespace,
+		UID:               meta.UID,
+		ResourceVersion:   meta.ResourceVersion,
+		CreationTimestamp: meta.CreationTimestamp,
+		DeletionTimestamp: meta.DeletionTimestamp,
+		Labels:            meta.Labels,
+	}
+	for _, key := range []string{v1alpha1.AnnotationImageSwap, v1alpha1.AnnotationPodPhase} {
+		if value, ok := meta.Annotations[key]; ok {
+			if trimmed.Annotations == nil {
+				trimmed.Annotations = map[string]string{}
+			}
+			trimmed.Annotations[key] = value
+		}
+	}
+	return trimmed
+}
+
+func trimContainer(container *corev1.Container) corev1.Container {
+	trimmed := corev1.Container{
+		Name:               container.Name,
+		Image:              container.Image,
+		RestartPolicy:      container.RestartPolicy,
+		RestartPolicyRules: container.RestartPolicyRules,
+	}
+	for i := range container.Env {
+		if resolve.IsConventionVariable(container.Env[i].Name) {
+			trimmed.Env = append(trimmed.Env, container.Env[i])
+		}
+	}
+	return trimmed
+}
+
+func trimContainerStatus(status *corev1.ContainerStatus) corev1.ContainerStatus {
+	trimmed := corev1.ContainerStatus{
+		Name:         status.Name,
+		RestartCount: status.RestartCount,
+		ContainerID:  status.ContainerID,
+	}
+	switch {
+	case status.State.Running != nil:
+		trimmed.State.Running = &corev1.ContainerStateRunning{StartedAt: status.State.Running.StartedAt}
+	case status.State.Terminated != nil:
+		end := status.State.Terminated
+		trimmed.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: end.ExitCode, FinishedAt: end.FinishedAt}
+	case status.State.Waiting != nil:
+		trimmed.State.Waiting = &corev1.ContainerStateWaiting{Reason: status.State.Waiting.Reason}
+	}
+	return trimmed
+}
+
+// trimNode keeps what tells a virtual node from a real one.
+func trimNode(object any) (any, error) {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return object, nil
+	}
+	return &corev1.Node{
+		TypeMeta: node.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{
+			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels,
+		},
+		Spec: corev1.NodeSpec{Taints: slices.Clone(node.Spec.Taints)},
+	}, nil
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// world reads what decisions depend on. It writes nothing.
+type world struct {
+	cache       client.Reader
+	teardown    client.Reader // pods whose phase was written
+	terminators []Terminator
+	available   func() bool // whether Kruise can be used
+	options     Options
+	quiet       quietTimes
+}
+
+// subject is a pod with the declarations that bear on it.
+type subject struct {
+	pod        *corev1.Pod
+	policies   []resolve.Policy // all that select the pod
+	resolution resolve.Resolution
+}
+
+// concerns reports whether anything declares a container of the pod a sidecar, or tries to.
+func (s subject) concerns() bool {
+	return len(s.resolution.Enforced.Targets) > 0 || s.resolution.DryRun != nil || len(s.resolution.Warnings) > 0
+}
+
+// pod returns the pod from the cache of unfinished pods, or from that of pods whose phase was written. The error is
+// NotFound when it is in neither.
+func (w *world) pod(ctx context.Context, key types.NamespacedName) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	err := w.cache.Get(ctx, key, pod)
+	if apierrors.IsNotFound(err) {
+		err = w.teardown.Get(ctx, key, pod)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return pod, nil
+}
+
+// subject resolves the declarations for the pod.
+func (w *world) subject(ctx context.Context, pod *corev1.Pod) (subject, error) {
+	policies, err := w.selecting(ctx, pod)
+	if err != nil {
+		return subject{}, err
+	}
+	return subject{pod: pod, policies: policies, resolution: resolve.Resolve(pod, policies, w.options.Resolve)}, nil
+}
+
+// selecting returns the policies that select the pod. A policy whose selector cannot be parsed selects nothing; its
+// status says so.
+func (w *world) selecting(ctx context.Context, pod *corev1.Pod) ([]resolve.Policy, error) {
+	var namespaced v1alpha1.SidecarTerminationPolicyList
+	if err := w.cache.List(ctx, &namespaced, client.InNamespace(pod.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list policies: %w", err)
+	}
+	var selecting []resolve.Policy
+	for i := range namespaced.Items {
+		if policy, err := resolve.FromNamespaced(&namespaced.Items[i]); err == nil && policy.Selects(pod, nil) {
+			selecting = append(selecting, policy)
+		}
+	}
+	var cluster v1alpha1.ClusterSidecarTerminationPolicyList
+	if err := w.cache.List(ctx, &cluster, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list cluster policies: %w", err)
+	}
+	if len(cluster.Items) == 0 {
+		return selecting, nil
+	}
+	namespace := namespaceMetadata()
+	if err := w.cache.Get(ctx, types.NamespacedName{Name: pod.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("get namespace of pod: %w", err)
+	}
+	for i := range cluster.Items {
+		if policy, err := resolve.FromCluster(&cluster.Items[i]); err == nil && policy.Selects(pod, namespace.Labels) {
+			selecting = append(selecting, policy)
+		}
+	}
+	return selecting, nil
+}
+
+// snapshot gathers what a decision about the pod depends on, for one view of its containers.
+func (w *world) snapshot(ctx context.Context, pod *corev1.Pod, view resolve.View) (plan.Snapshot, error) {
+	node, err := w.node(ctx, pod)
+	if err != nil {
+		return plan.Snapshot{}, err
+	}
+	var attempts []plan.Attempt
+	for _, terminator := range w.terminators {
+		past, err := terminator.Observe(ctx, pod)
+		if err != nil {
+			return plan.Snapshot{}, err
+		}
+		attempts = append(attempts, past...)
+	}
+	return plan.Snapshot{
+		Pod:          pod,
+		View:         view,
+		Node:         w.options.VirtualNodes.Classify(node),
+		Capabilities: plan.Capabilities{CRR: w.available(), PodPhase: w.options.PodPhase},
+		Attempts:     attempts,
+		QuietSince:   w.quiet.since(pod, w.options.Clock.Now()),
+		SettlePeriod: w.options.SettlePeriod,
+	}, nil
+}
+
+// node returns the pod's node, or nil while it has none or the node is not known.
+func (w *world) node(ctx context.Context, pod *corev1.Pod) (*corev1.Node, error) {
+	if pod.Spec.NodeName == "" {
+		return nil, nil
+	}
+	node := &corev1.Node{}
+	switch err := w.cache.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node); {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("get node of pod: %w", err)
+	}
+	return node, nil
+}
+
+// governs reports whether the policy decides over a container of the view.
+func governs(view resolve.View, policy resolve.PolicyRef) bool {
+	return slices.ContainsFunc(view.Targets, func(t resolve.Target) bool { return t.Policy != nil && *t.Policy == policy })
+}
+
+// quietTimes notes since when each pod has been seen at its resourceVersion. A pod that is not noted is quiet from now
+// on, so that losing the notes delays a write and no more.
+type quietTimes struct {
+	mu   sync.Mutex
+	pods map[types.NamespacedName]quietTime
+}
+
+type quietTime struct {
+	resourceVersion string
+	since           time.Time
+}
+
+func (q *quietTimes) since(pod *corev1.Pod, now time.Time) time.Time {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	key := client.ObjectKeyFromObject(pod)
+	noted, ok := q.pods[key]
+	if !ok || noted.resourceVersion != pod.ResourceVersion {
+		noted = quietTime{pod.ResourceVersion, now}
+		if q.pods == nil {
+			q.pods = map[types.NamespacedName]quietTime{}
+		}
+		q.pods[key] = noted
+	}
+	return noted.since
+}
+
+func (q *quietTimes) forget(key types.NamespacedName) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.pods, key)
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package crr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=containerrecreaterequests.apps.kruise.io,verbs=get;list;watch
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=kruise-mutating-webhook-configuration,verbs=get;list;watch
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=containerrecreaterequests,verbs=get;list;watch;create;delete
+
+const (
+	// definitionName and webhookConfigurationName are the objects by which Kruise's presence is told.
+	definitionName           = "containerrecreaterequests.apps.kruise.io"
+	webhookConfigurationName = "kruise-mutating-webhook-configuration"
+
+	resource = "containerrecreaterequests"
+
+	// indexPodUID is the field index of requests by the uid of the pod that owns them.
+	indexPodUID = "ownerPodUID"
+
+	openRetryInterval = 2 * time.Second
+	openTimeout       = 30 * time.Second
+)
+
+// AddToScheme registers Kruise's types.
+func AddToScheme(scheme *runtime.Scheme) error {
+	return kruise.AddToScheme(scheme)
+}
+
+// CacheOptions restrict the manager's cache to the objects that this package reads: the operator's own requests, and
+// the two by which Kruise's presence is told.
+func CacheOptions() map[client.Object]cache.ByObject {
+	return map[client.Object]cache.ByObject{
+		&kruise.ContainerRecreateRequest{}: {
+			Label:     labels.SelectorFromSet(labels.Set{labelManagedBy: managedBy}),
+			Transform: cache.TransformStripManagedFields(),
+		},
+		&apiextensionsv1.CustomResourceDefinition{}: {
+			Field:     fields.OneTermEqualSelector("metadata.name", definitionName),
+			Transform: keepConditions,
+		},
+		&admissionv1.MutatingWebhookConfiguration{}: {
+			Field:     fields.OneTermEqualSelector("metadata.name", webhookConfigurationName),
+			Transform: cache.TransformStripManagedFields(),
+		},
+	}
+}
+
+// keepConditions drops the schema of the definition, which is large and not read.
+func keepConditions(object any) (any, error) {
+	if definition, ok := object.(*apiextensionsv1.CustomResourceDefinition); ok {
+		definition.ManagedFields = nil
+		definition.Spec = apiextensionsv1.CustomResourceDefinitionSpec{}
+	}
+	return object, nil
+}
+
+// Availability tells whether ContainerRecreateRequests can be used: Kruise serves them, and its mutating webhook, which
+// binds a request to its pod, cannot be bypassed. It follows Kruise being installed, upgraded and removed.
+type Availability struct {
+	cache     cache.Cache
+	available atomic.Bool
+	signal    chan struct{}
+	announced bool // what onChange was last told
+
+	// onChange is called, never concurrently, after Kruise has become available (with an index and an informer for
+	// requests in place) or unavailable. An error has it called again later.
+	onChange func(ctx context.Context, available bool) error
+}
+
+// NewAvailability returns an Availability that reads from the cache and calls onChange at each change. It is a Runnable
+// and must be added to the manager.
+func NewAvailability(c cache.Cache, onChange func(ctx context.Context, available bool) error) *Availability {
+	return &Availability{cache: c, onChange: onChange, signal: make(chan struct{}, 1)}
+}
+
+// Available reports whether requests can be created and read now.
+func (a *Availability) Available() bool {
+	return a.available.Load()
+}
+
+// NeedLeaderElection is false: every replica knows, so that a new leader need not find out first.
+func (a *Availability) NeedLeaderElection() bool { return false }
+
+// Start follows Kruise until the context ends.
+func (a *Availability) Start(ctx context.Context) error {
+	for _, object := range []client.Object{&apiextensionsv1.CustomResourceDefinition{}, &admissionv1.MutatingWebhookConfiguration{}} {
+		informer, err := a.cache.GetInformer(ctx, object)
+		if err != nil {
+			return fmt.Errorf("watch for OpenKruise: %w", err)
+		}
+		if _, err := informer.AddEventHandler(a.signaller()); err != nil {
+			return fmt.Errorf("watch for OpenKruise: %w", err)
+		}
+	}
+	a.notify()
+	log := ctrl.LoggerFrom(ctx).WithName("kruise")
+	var retry <-chan time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-a.signal:
+		case <-retry:
+		}
+		retry = nil
+		if err := a.update(ctx, log); err != nil {
+			log.V(1).Info("OpenKruise is not usable yet", "cause", err.Error())
+			retry = time.After(openRetryInterval)
+		}
+	}
+}
+
+func (a *Availability) signaller() toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) { a.notify() },
+		UpdateFunc: func(any, any) { a.notify() },
+		DeleteFunc: func(any) { a.notify() },
+	}
+}
+
+func (a *Availability) notify() {
+	select {
+	case a.signal <- struct{}{}:
+	default:
+	}
+}
+
+// update compares what is with what was announced and carries the change out. After an error it may be called again.
+func (a *Availability) update(ctx context.Context, log logr.Logger) error {
+	present, err := a.present(ctx)
+	if err != nil || present == a.announced {
+		return err
+	}
+	if present {
+		err = a.open(ctx)
+	} else {
+		err = a.close(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	a.announced = present
+	log.Info("OpenKruise was looked for", "available", present)
+	return nil
+}
+
+// open starts the informer for requests, waits until it has synced, and announces Kruise. A failure leaves nothing
+// behind.
+func (a *Availability) open(ctx context.Context) (err error) {
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, a.cache.RemoveInformer(ctx, &kruise.ContainerRecreateRequest{}))
+		}
+	}()
+	limited, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	if err := a.cache.IndexField(limited, &kruise.ContainerRecreateRequest{}, indexPodUID, ownerPodUID); err != nil {
+		return fmt.Errorf("index ContainerRecreateRequests: %w", err)
+	}
+	if _, err := a.cache.GetInformer(limited, &kruise.ContainerRecreateRequest{}); err != nil {
+		return fmt.Errorf("watch ContainerRecreateRequests: %w", err)
+	}
+	a.available.Store(true)
+	if err := a.onChange(ctx, true); err != nil {
+		a.available.Store(false)
+		return err
+	}
+	return nil
+}
+
+// close announces that Kruise has gone and stops the informer, which could only fail from now on.
+func (a *Availability) close(ctx context.Context) error {
+	a.available.Store(false)
+	if err := a.cache.RemoveInformer(ctx, &kruise.ContainerRecreateRequest{}); err != nil {
+		return fmt.Errorf("stop watching ContainerRecreateRequests: %w", err)
+	}
+	return a.onChange(ctx, false)
+}
+
+func ownerPodUID(object client.Object) []string {
+	for _, owner := range object.GetOwnerReferences() {
+		if owner.Kind == "Pod" {
+			return []string{string(owner.UID)}
+		}
+	}
+	return nil
+}
+
+// present reads the two objects from the cache.
+func (a *Availability) present(ctx context.Context) (bool, error) {
+	var definitions apiextensionsv1.CustomResourceDefinitionList
+	if err := a.cache.List(ctx, &definitions); err != nil {
+		return false, fmt.Errorf("list definitions: %w", err)
+	}
+	var configurations admissionv1.MutatingWebhookConfigurationList
+	if err := a.cache.List(ctx, &configurations); err != nil {
+		return false, fmt.Errorf("list webhook configurations: %w", err)
+	}
+	return slices.ContainsFunc(definitions.Items, isEstablished) && slices.ContainsFunc(configurations.Items, guardsRequests), nil
+}
+
+func isEstablished(definition apiextensionsv1.CustomResourceDefinition) bool {
+	return definition.DeletionTimestamp == nil &&
+		slices.ContainsFunc(definition.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+			return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
+		})
+}
+
+// guardsRequests reports whether the configuration sends requests to Kruise's webhook and fails without it. A request
+// that has not passed the webhook can name containers of any pod of the node and run commands in them.
+func guardsRequests(configuration admissionv1.MutatingWebhookConfiguration) bool {
+	return slices.ContainsFunc(configuration.Webhooks, func(webhook admissionv1.MutatingWebhook) bool {
+		return webhook.FailurePolicy != nil && *webhook.FailurePolicy == admissionv1.Fail &&
+			slices.ContainsFunc(webhook.Rules, func(rule admissionv1.RuleWithOperations) bool {
+				return slices.Contains(rule.APIGroups, kruise.GroupVersion.Group) && slices.Contains(rule.Resources, resource) &&
+					slices.Contains(rule.Operations, admissionv1.Create)
+			})
+	})
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package crr ends sidecars through OpenKruise (mode CRR): a ContainerRecreateRequest makes Kruise's daemon on the pod's
+// node run preStop and stop the container. It is the only package that knows Kruise's types, and it writes to
+// ContainerRecreateRequests only. Availability tells whether Kruise can be used at all.
+package crr
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+)
+
+const (
+	// labelManagedBy marks the requests that this operator created.
+	labelManagedBy = "app.kubernetes.io/managed-by"
+	managedBy      = "sidecar-termination-operator"
+
+	namePrefix = "sidecar-termination-"
+
+	// minActiveDeadline is the shortest deadline that Kruise's webhook accepts.
+	minActiveDeadline = 3 * time.Second
+	// ttlAfterFinished keeps finished requests longer than the longest wait between two attempts, so that a pod's
+	// attempts can be counted.
+	ttlAfterFinished = 30 * time.Minute
+)
+
+// ErrRefused means that Kruise's webhook did not accept a request, or did not answer. Another mode may be used.
+var ErrRefused = errors.New("OpenKruise refused the ContainerRecreateRequest")
+
+// Terminator carries out mode CRR.
+type Terminator struct {
+	Client       client.Client
+	Availability *Availability
+}
+
+// Mode returns CRR.
+func (t *Terminator) Mode() v1alpha1.Mode { return v1alpha1.ModeCRR }
+
+// Observe returns the operator's requests for the pod, oldest first, from the cache. While Kruise is not available it
+// returns none.
+func (t *Terminator) Observe(ctx context.Context, pod *corev1.Pod) ([]plan.Attempt, error) {
+	if !t.Availability.Available() {
+		return nil, nil
+	}
+	var list kruise.ContainerRecreateRequestList
+	err := t.Client.List(ctx, &list, client.InNamespace(pod.Namespace), client.MatchingFields{indexPodUID: string(pod.UID)})
+	if err != nil {
+		return nil, fmt.Errorf("list ContainerRecreateRequests of pod: %w", err)
+	}
+	var attempts []plan.Attempt
+	for i := range list.Items {
+		if number, ok := attemptNumber(list.Items[i].Name, pod.UID); ok {
+			attempts = append(attempts, toAttempt(&list.Items[i], number))
+		}
+	}
+	slices.SortFunc(attempts, func(a, b plan.Attempt) int { return a.Number - b.Number })
+	return attempts, nil
+}
+
+// Terminate removes the requests that the action supersedes and creates one for its containers. It returns false when
+// the request exists already, and ErrRefused when Kruise does not take it.
+func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) (bool, error) {
+	for _, number := range action.Supersedes {
+		if err := t.delete(ctx, pod.Namespace, requestName(pod.UID, number)); err != nil {
+			return false, err
+		}
+	}
+	request := newRequest(pod, action)
+	switch err := t.Client.Create(ctx, request); {
+	case apierrors.IsAlreadyExists(err):
+		return false, nil
+	case isRefusal(err):
+		return false, fmt.Errorf("%w: %w", ErrRefused, err)
+	case err != nil:
+		return false, fmt.Errorf("create ContainerRecreateRequest: %w", err)
+	}
+	// Kruise looks the pod up by name. Should another pod have taken the name, its containers must not be stopped.
+	if uid := request.Labels[kruise.ContainerRecreateRequestPodUIDKey]; uid != string(pod.UID) {
+		if err := t.delete(ctx, request.Namespace, request.Name); err != nil {
+			return false, err
+		}
+		return false, fmt.Errorf("%w: it was made for the pod with uid %q, not %q", ErrRefused, uid, pod.UID)
+	}
+	return true, nil
+}
+
+func (t *Terminator) delete(ctx context.Context, namespace, name string) error {
+	request := &kruise.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	if err := client.IgnoreNotFound(t.Client.Delete(ctx, request)); err != nil {
+		return fmt.Errorf("delete ContainerRecreateRequest %s: %w", name, err)
+	}
+	return nil
+}
+
+// isRefusal reports whether Kruise's webhook, and not the API server's own state, stood in the way.
+func isRefusal(err error) bool {
+	if apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) {
+		return true
+	}
+	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "webhook")
+}
+
+// newRequest builds the request. orderedRecreate stays off: it waits for a restart that never comes in a Job's pod.
+func newRequest(pod *corev1.Pod, action plan.Action) *kruise.ContainerRecreateRequest {
+	request := &kruise.ContainerRecreateRequest{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: pod.Namespace,
+			Name:      requestName(pod.UID, action.Attempt),
+			Labels:    map[string]string{labelManagedBy: managedBy},
+			OwnerReferences: []metav1.OwnerReference{{
+				APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Pod", Name: pod.Name, UID: pod.UID,
+			}},
+		},
+		Spec: kruise.ContainerRecreateRequestSpec{
+			PodName: pod.Name,
+			Strategy: &kruise.ContainerRecreateRequestStrategy{
+				FailurePolicy: kruise.ContainerRecreateRequestFailurePolicyIgnore,
+				ForceRecreate: true,
+			},
+			ActiveDeadlineSeconds:   ptr.To(int64(max(action.Deadline, minActiveDeadline).Seconds())),
+			TTLSecondsAfterFinished: ptr.To(int32(ttlAfterFinished.Seconds())),
+		},
+	}
+	for _, name := range action.Containers {
+		request.Spec.Containers = append(request.Spec.Containers, kruise.ContainerRecreateRequestContainer{Name: name})
+	}
+	return request
+}
+
+func toAttempt(request *kruise.ContainerRecreateRequest, number int) plan.Attempt {
+	attempt := plan.Attempt{
+		Mode: v1alpha1.ModeCRR, For: v1alpha1.ModeCRR, Number: number, RestartCounts: map[string]int32{},
+		Started: request.CreationTimestamp.Time, Message: request.Status.Message,
+	}
+	for i := range request.Spec.Containers {
+		container := &request.Spec.Containers[i]
+		attempt.RestartCounts[container.Name] = 0
+		if container.StatusContext != nil {
+			attempt.RestartCounts[container.Name] = container.StatusContext.RestartCount
+		}
+	}
+	if request.Status.CompletionTime != nil {
+		attempt.Finished = request.Status.CompletionTime.Time
+	}
+	for _, state := range request.Status.ContainerRecreateStates {
+		if attempt.Message == "" && state.Phase == kruise.ContainerRecreateRequestFailed {
+			attempt.Message = state.Message
+		}
+	}
+	return attempt
+}
+
+// requestName is deterministic, so that a repeated creation meets the first one.
+func requestName(uid types.UID, attempt int) string {
+	return namePrefix + string(uid) + "-" + strconv.Itoa(attempt)
+}
+
+// attemptNumber reads the number back from a name; it returns false for a name of another origin.
+func attemptNumber(name string, uid types.UID) (int, bool) {
+	suffix, ok := strings.CutPrefix(name, namePrefix+string(uid)+"-")
+	if !ok {
+		return 0, false
+	}
+	number, err := strconv.Atoi(suffix)
+	return number, err == nil && number >= 0
+}

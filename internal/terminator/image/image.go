@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package image ends sidecars by swapping their images in place for one that exits 0 (mode Image). The kubelet restarts
+// a container whose image changed whatever the pod's restartPolicy (computePodActions in kuberuntime_manager.go); a
+// virtual kubelet's provider is told of the update. It writes to pods only, one patch for all sidecars of an attempt.
+package image
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/terminator"
+)
+
+// Swap records one container's swap in AnnotationImageSwap, by container name.
+type Swap struct {
+	// Image is the image that the container had before.
+	Image string `json:"image"`
+	// RestartCount is the container's restart count before the swap, -1 if it had never started.
+	RestartCount int32 `json:"restartCount"`
+	// Attempt and SwappedAt tell when.
+	Attempt   int         `json:"attempt"`
+	SwappedAt metav1.Time `json:"swappedAt"`
+}
+
+// Terminator carries out mode Image.
+type Terminator struct {
+	Client client.Client
+	Clock  clock.PassiveClock
+}
+
+// Mode returns Image.
+func (t *Terminator) Mode() v1alpha1.Mode { return v1alpha1.ModeImage }
+
+// Observe returns the swaps that the pod's annotation records, by attempt. It reads nothing but the pod. An annotation
+// that cannot be read is an error: acting without it could lose the original images.
+func (t *Terminator) Observe(_ context.Context, pod *corev1.Pod) ([]plan.Attempt, error) {
+	swaps, err := readSwaps(pod)
+	if err != nil {
+		return nil, err
+	}
+	byNumber := map[int]*plan.Attempt{}
+	for name, swap := range swaps {
+		attempt := byNumber[swap.Attempt]
+		if attempt == nil {
+			attempt = &plan.Attempt{
+				Mode: v1alpha1.ModeImage, For: v1alpha1.ModeImage, Number: swap.Attempt,
+				Started: swap.SwappedAt.Time, RestartCounts: map[string]int32{},
+			}
+			byNumber[swap.Attempt] = attempt
+		}
+		attempt.RestartCounts[name] = swap.RestartCount
+	}
+	var attempts []plan.Attempt
+	for _, number := range slices.Sorted(maps.Keys(byNumber)) {
+		attempts = append(attempts, *byNumber[number])
+	}
+	return attempts, nil
+}
+
+// Terminate swaps the images of the action's containers. It returns false when all of them are swapped already.
+func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) (bool, error) {
+	swaps, err := readSwaps(pod)
+	if err != nil {
+		return false, err
+	}
+	patch := terminator.NewPodPatch(pod)
+	patch.Spec = &terminator.PodPatchSpec{}
+	now := metav1.NewTime(t.Clock.Now().UTC().Truncate(time.Second))
+	for i := range pod.Spec.Containers {
+		container := &pod.Spec.Containers[i]
+		image, wanted := action.Images[container.Name]
+		if _, swapped := swaps[container.Name]; !wanted || swapped {
+			continue
+		}
+		swaps[container.Name] = Swap{
+			Image: container.Image, RestartCount: restartCount(pod, container.Name), Attempt: action.Attempt, SwappedAt: now,
+		}
+		patch.Spec.Containers = append(patch.Spec.Containers, terminator.PodPatchContainer{Name: container.Name, Image: image})
+	}
+	if len(patch.Spec.Containers) == 0 {
+		return false, nil
+	}
+	value, err := json.Marshal(swaps)
+	if err != nil {
+		return false, fmt.Errorf("encode annotation %s: %w", v1alpha1.AnnotationImageSwap, err)
+	}
+	patch.Metadata.Annotations = map[string]string{v1alpha1.AnnotationImageSwap: string(value)}
+	raw, err := patch.Raw()
+	if err != nil {
+		return false, err
+	}
+	if err := t.Client.Patch(ctx, terminator.PatchTarget(pod), raw); err != nil {
+		return false, fmt.Errorf("swap images of pod: %w", err)
+	}
+	return true, nil
+}
+
+func readSwaps(pod *corev1.Pod) (map[string]Swap, error) {
+	swaps := map[string]Swap{}
+	value := pod.Annotations[v1alpha1.AnnotationImageSwap]
+	if value == "" {
+		return swaps, nil
+	}
+	if err := json.Unmarshal([]byte(value), &swaps); err != nil {
+		return nil, fmt.Errorf("decode annotation %s of pod: %w", v1alpha1.AnnotationImageSwap, err)
+	}
+	return swaps, nil
+}
+
+func restartCount(pod *corev1.Pod, name string) int32 {
+	for i := range pod.Status.ContainerStatuses {
+		if status := &pod.Status.ContainerStatuses[i]; status.Name == name && status.ContainerID != "" {
+			return status.RestartCount
+		}
+	}
+	return -1
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package terminator
+
+import (
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// PodPatch is a strategic merge patch of a pod. The API server refuses it unless the pod is the one that was read, at
+// the version that was read.
+type PodPatch struct {
+	Metadata PodPatchMetadata `json:"metadata"`
+	Spec     *PodPatchSpec    `json:"spec,omitempty"`
+	Status   *PodPatchStatus  `json:"status,omitempty"`
+}
+
+// PodPatchMetadata holds the preconditions, and the labels and annotations to merge.
+type PodPatchMetadata struct {
+	UID             types.UID         `json:"uid"`
+	ResourceVersion string            `json:"resourceVersion"`
+	Labels          map[string]string `json:"labels,omitempty"`
+	Annotations     map[string]string `json:"annotations,omitempty"`
+}
+
+// PodPatchSpec merges containers by name.
+type PodPatchSpec struct {
+	Containers []PodPatchContainer `json:"containers"`
+}
+
+// PodPatchContainer changes the image of one container.
+type PodPatchContainer struct {
+	Name  string `json:"name"`
+	Image string `json:"image"`
+}
+
+// PodPatchStatus sets the phase and merges conditions by type.
+type PodPatchStatus struct {
+	Phase      corev1.PodPhase       `json:"phase"`
+	Conditions []corev1.PodCondition `json:"conditions"`
+}
+
+// NewPodPatch returns a patch with the pod's uid and resourceVersion as preconditions.
+func NewPodPatch(pod *corev1.Pod) PodPatch {
+	return PodPatch{Metadata: PodPatchMetadata{UID: pod.UID, ResourceVersion: pod.ResourceVersion}}
+}
+
+// Raw returns the patch as the client sends it.
+func (p PodPatch) Raw() (client.Patch, error) {
+	data, err := json.Marshal(p)
+	if err != nil {
+		return nil, fmt.Errorf("encode pod patch: %w", err)
+	}
+	return client.RawPatch(types.StrategicMergePatchType, data), nil
+}
+
+// PatchTarget returns an object that names the pod and takes the server's answer, so that the pod that was read, which
+// may be shared with a cache, stays as it is.
+func PatchTarget(pod *corev1.Pod) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package podphase ends sidecars by writing the pod's terminal phase (mode PodPhase). The patch carries an annotation
+// too: the kubelet takes a pod whose annotations changed for updated and tears a terminal one down with its full grace
+// period, while it reverts a mere change of status (podsDifferSemantically in pkg/kubelet/config/config.go, UpdatePod in
+// pod_workers.go). It writes to pods/status only, one patch an attempt.
+package podphase
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/terminator"
+)
+
+// Record is the value of AnnotationPodPhase.
+type Record struct {
+	Phase corev1.PodPhase `json:"phase"`
+	// Mode is the mode that the phase was written for: PodPhase, or CRR.
+	Mode      v1alpha1.Mode `json:"mode"`
+	Attempt   int           `json:"attempt"`
+	WrittenAt metav1.Time   `json:"writtenAt"`
+}
+
+// Terminator carries out mode PodPhase.
+type Terminator struct {
+	Client client.Client
+	Clock  clock.PassiveClock
+}
+
+// Mode returns PodPhase.
+func (t *Terminator) Mode() v1alpha1.Mode { return v1alpha1.ModePodPhase }
+
+// Observe returns the newest write of the phase that the pod's annotation records, or nothing. It reads nothing but the
+// pod. An annotation that cannot be read is an error.
+func (t *Terminator) Observe(_ context.Context, pod *corev1.Pod) ([]plan.Attempt, error) {
+	value := pod.Annotations[v1alpha1.AnnotationPodPhase]
+	if value == "" {
+		return nil, nil
+	}
+	var record Record
+	if err := json.Unmarshal([]byte(value), &record); err != nil {
+		return nil, fmt.Errorf("decode annotation %s of pod: %w", v1alpha1.AnnotationPodPhase, err)
+	}
+	return []plan.Attempt{{
+		Mode: v1alpha1.ModePodPhase, For: record.Mode, Number: record.Attempt, Started: record.WrittenAt.Time,
+	}}, nil
+}
+
+// Terminate writes phase, condition, annotation and label in one patch. It fails with a conflict when the pod has
+// changed since it was read.
+func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) (bool, error) {
+	now := metav1.NewTime(t.Clock.Now().UTC().Truncate(time.Second))
+	record, err := json.Marshal(Record{Phase: action.Phase, Mode: action.For, Attempt: action.Attempt, WrittenAt: now})
+	if err != nil {
+		return false, fmt.Errorf("encode annotation %s: %w", v1alpha1.AnnotationPodPhase, err)
+	}
+	patch := terminator.NewPodPatch(pod)
+	patch.Metadata.Annotations = map[string]string{v1alpha1.AnnotationPodPhase: string(record)}
+	patch.Metadata.Labels = map[string]string{v1alpha1.LabelTerminatedBy: string(action.For)}
+	patch.Status = &terminator.PodPatchStatus{
+		Phase: action.Phase,
+		Conditions: []corev1.PodCondition{{
+			Type:               v1alpha1.PodConditionSidecarTerminated,
+			Status:             corev1.ConditionTrue,
+			Reason:             string(v1alpha1.ReasonTerminating),
+			Message:            "main containers are done; the phase is that of the main containers",
+			LastTransitionTime: now,
+		}},
+	}
+	raw, err := patch.Raw()
+	if err != nil {
+		return false, err
+	}
+	if err := t.Client.Status().Patch(ctx, terminator.PatchTarget(pod), raw); err != nil {
+		return false, fmt.Errorf("write phase of pod: %w", err)
+	}
+	return true, nil
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command sidecar-termination-operator ends sidecar containers once the main containers of a Job-type pod are done.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+func main() {
+	if err := newCommand().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
+	options := defaultOptions()
+	command := &cobra.Command{
+		Use:   "sidecar-termination-operator",
+		Short: "Ends sidecar containers once the main containers of a Job-type pod are done",
+		Long: `Runs the operator: it watches pods with restartPolicy Never or OnFailure, and ends the containers that a
+SidecarTerminationPolicy or OpenKruise's environment variables declare as sidecars once every other regular
+container is done, so that the pod, and the Job that waits for it, completes.`,
+		Args:          cobra.NoArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return run(cmd.Context(), options)
+		},
+	}
+	options.bind(command.Flags())
+	return command
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/controllers"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// The values of flags that turn a feature on or off.
+const (
+	enabled  = "Enabled"
+	disabled = "Disabled"
+)
+
+// options are the operator's flags.
+type options struct {
+	metricsAddress          string
+	probeAddress            string
+	leaderElect             bool
+	leaderElectionNamespace string
+	quickExitImage          string
+	envConvention           string
+	defaultExitCodes        string
+	podPhase                string
+	settlePeriod            time.Duration
+	statusPeriod            time.Duration
+	virtualNodeLabels       []string
+	virtualNodeTaints       []string
+	maxConcurrentReconciles int
+	shutdownTimeout         time.Duration
+	zap                     zap.Options
+}
+
+func defaultOptions() *options {
+	return &options{
+		metricsAddress:          ":8080",
+		probeAddress:            ":8081",
+		leaderElect:             true,
+		envConvention:           enabled,
+		defaultExitCodes:        string(v1alpha1.ExitCodesIgnore),
+		podPhase:                enabled,
+		settlePeriod:            1500 * time.Millisecond,
+		statusPeriod:            5 * time.Second,
+		maxConcurrentReconciles: 16,
+		shutdownTimeout:         15 * time.Second,
+	}
+}
+
+func (o *options) bind(flags *pflag.FlagSet) {
+	flags.StringVar(&o.metricsAddress, "metrics-bind-address", o.metricsAddress, "address that serves metrics; 0 turns them off")
+	flags.StringVar(&o.probeAddress, "health-probe-bind-address", o.probeAddress, "address that serves /healthz and /readyz")
+	flags.BoolVar(&o.leaderElect, "leader-elect", o.leaderElect, "have only one of several replicas act; the lease is released on shutdown")
+	flags.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease; the pod's own by default")
+	flags.StringVar(&o.quickExitImage, "quick-exit-image", "", "image of mode Image where neither policy nor environment variable has one")
+	flags.StringVar(&o.envConvention, "env-convention", o.envConvention,
+		"Enabled or Disabled: whether "+v1alpha1.EnvTerminate+" and its kin count; disable it where OpenKruise's own SidecarTerminator runs")
+	flags.StringVar(&o.defaultExitCodes, "default-exit-codes", o.defaultExitCodes,
+		"Ignore or Respect: whether a sidecar's exit code counts where neither policy nor environment variable says")
+	flags.StringVar(&o.podPhase, "pod-phase", o.podPhase, "Enabled or Disabled: whether the operator may write pods' phases")
+	flags.DurationVar(&o.settlePeriod, "settle-period", o.settlePeriod, "how long a pod must have been unchanged before its phase is written")
+	flags.DurationVar(&o.statusPeriod, "status-period", o.statusPeriod, "shortest time between two writes of one policy's status")
+	flags.StringSliceVar(&o.virtualNodeLabels, "virtual-node-label", nil,
+		"further label, key or key=value, of nodes without a kubelet; may be repeated")
+	flags.StringSliceVar(&o.virtualNodeTaints, "virtual-node-taint", nil, "key of a further taint of nodes without a kubelet; may be repeated")
+	flags.IntVar(&o.maxConcurrentReconciles, "max-concurrent-reconciles", o.maxConcurrentReconciles, "how many pods are worked on at once")
+	flags.DurationVar(&o.shutdownTimeout, "graceful-shutdown-timeout", o.shutdownTimeout, "how long running work may take on shutdown")
+
+	goFlags := flag.NewFlagSet("zap", flag.ContinueOnError)
+	o.zap.BindFlags(goFlags)
+	flags.AddGoFlagSet(goFlags)
+}
+
+// controllerOptions checks the flags and returns what the reconcilers need of them. An error names the flag.
+func (o *options) controllerOptions() (controllers.Options, error) {
+	for _, check := range []struct {
+		flag, value string
+		allowed     []string
+	}{
+		{"env-convention", o.envConvention, []string{enabled, disabled}},
+		{"pod-phase", o.podPhase, []string{enabled, disabled}},
+		{"default-exit-codes", o.defaultExitCodes, []string{string(v1alpha1.ExitCodesIgnore), string(v1alpha1.ExitCodesRespect)}},
+	} {
+		if !slices.Contains(check.allowed, check.value) {
+			return controllers.Options{}, fmt.Errorf("--%s is %q; it must be %s", check.flag, check.value, strings.Join(check.allowed, " or "))
+		}
+	}
+	if o.maxConcurrentReconciles < 1 {
+		return controllers.Options{}, fmt.Errorf("--max-concurrent-reconciles is %d; it must be at least 1", o.maxConcurrentReconciles)
+	}
+	if o.settlePeriod < 0 || o.statusPeriod < 0 {
+		return controllers.Options{}, fmt.Errorf("--settle-period and --status-period must not be negative")
+	}
+	virtual := plan.DefaultVirtualNodes()
+	for _, label := range o.virtualNodeLabels {
+		key, value, _ := strings.Cut(label, "=")
+		if key == "" {
+			return controllers.Options{}, fmt.Errorf("--virtual-node-label is %q; it must be key or key=value", label)
+		}
+		virtual.Labels = append(virtual.Labels, plan.LabelMatch{Key: key, Value: value})
+	}
+	virtual.Taints = append(virtual.Taints, o.virtualNodeTaints...)
+	return controllers.Options{
+		Resolve: resolve.Options{
+			IgnoreEnv: o.envConvention == disabled,
+			ExitCodes: v1alpha1.ExitCodes(o.defaultExitCodes),
+			Image:     o.quickExitImage,
+		},
+		PodPhase:                o.podPhase == enabled,
+		SettlePeriod:            o.settlePeriod,
+		VirtualNodes:            virtual,
+		StatusPeriod:            o.statusPeriod,
+		MaxConcurrentReconciles: o.maxConcurrentReconciles,
+		Clock:                   clock.RealClock{},
+	}, nil
+}
