@@ -32,13 +32,14 @@ type PodReconciler struct {
 	terminators map[v1alpha1.Mode]Terminator
 	journal     *journal
 	options     Options
+	quiet       quietTimes
 }
 
 // Reconcile observes one pod, decides, acts and reports. Repeating it is safe.
 func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	pod, err := r.world.pod(ctx, request.NamespacedName)
 	if apierrors.IsNotFound(err) {
-		r.world.quiet.forget(request.NamespacedName)
+		r.quiet.forget(request.NamespacedName)
 		return ctrl.Result{RequeueAfter: r.journal.gone(request.NamespacedName)}, nil
 	}
 	if err != nil {
@@ -53,8 +54,8 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ct
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	decision := plan.Next(snapshot, r.options.Clock.Now())
-	decision, err = r.act(ctx, snapshot, decision)
+	snapshot.QuietSince = r.quiet.since(pod, r.options.Clock.Now())
+	decision, err := r.act(ctx, snapshot)
 	ctrl.LoggerFrom(ctx).V(1).Info("Decided", "stage", decision.Stage, "reason", decision.Reason,
 		"message", decision.Message, "actions", len(decision.Actions), "requeueAfter", decision.RequeueAfter)
 	r.journal.record(subject, decision)
@@ -67,9 +68,10 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ct
 	return ctrl.Result{RequeueAfter: requeue}, err
 }
 
-// act carries the decision out and returns it with the actions that changed something. When Kruise refuses a request it
-// decides once more without Kruise.
-func (r *PodReconciler) act(ctx context.Context, snapshot plan.Snapshot, decision plan.Decision) (plan.Decision, error) {
+// act decides, carries the decision out, and returns it with the actions that changed something. When Kruise refuses a
+// request it decides once more without Kruise.
+func (r *PodReconciler) act(ctx context.Context, snapshot plan.Snapshot) (plan.Decision, error) {
+	decision := plan.Next(snapshot, r.options.Clock.Now())
 	err := r.terminate(ctx, snapshot.Pod, &decision)
 	if errors.Is(err, crr.ErrRefused) {
 		ctrl.LoggerFrom(ctx).Info("OpenKruise refused a request; trying without it", "cause", err.Error())

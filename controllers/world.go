@@ -26,7 +26,6 @@ type world struct {
 	terminators []Terminator
 	available   func() bool // whether Kruise can be used
 	options     Options
-	quiet       quietTimes
 }
 
 // subject is a pod with the declarations that bear on it.
@@ -96,7 +95,8 @@ func (w *world) selecting(ctx context.Context, pod *corev1.Pod) ([]resolve.Polic
 	return selecting, nil
 }
 
-// snapshot gathers what a decision about the pod depends on, for one view of its containers.
+// snapshot gathers what a decision about the pod depends on, for one view of its containers. QuietSince is left for the
+// caller that is about to act.
 func (w *world) snapshot(ctx context.Context, pod *corev1.Pod, view resolve.View) (plan.Snapshot, error) {
 	node, err := w.node(ctx, pod)
 	if err != nil {
@@ -116,7 +116,6 @@ func (w *world) snapshot(ctx context.Context, pod *corev1.Pod, view resolve.View
 		Node:         w.options.VirtualNodes.Classify(node),
 		Capabilities: plan.Capabilities{CRR: w.available(), PodPhase: w.options.PodPhase},
 		Attempts:     attempts,
-		QuietSince:   w.quiet.since(pod, w.options.Clock.Now()),
 		SettlePeriod: w.options.SettlePeriod,
 	}, nil
 }
