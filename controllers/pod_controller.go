@@ -46,9 +46,12 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ct
 		return ctrl.Result{}, fmt.Errorf("get pod: %w", err)
 	}
 	subject, err := r.world.subject(ctx, pod)
-	if err != nil || !subject.concerns() {
-		r.journal.dismiss(request.NamespacedName)
+	if err != nil {
 		return ctrl.Result{}, err
+	}
+	if !subject.concerns() {
+		r.journal.dismiss(request.NamespacedName)
+		return ctrl.Result{}, nil
 	}
 	snapshot, err := r.world.snapshot(ctx, pod, subject.resolution.Enforced)
 	if err != nil {
@@ -74,12 +77,16 @@ func (r *PodReconciler) act(ctx context.Context, snapshot plan.Snapshot) (plan.D
 	decision := plan.Next(snapshot, r.options.Clock.Now())
 	err := r.terminate(ctx, snapshot.Pod, &decision)
 	if errors.Is(err, crr.ErrRefused) {
-		ctrl.LoggerFrom(ctx).Info("OpenKruise refused a request; trying without it", "cause", err.Error())
-		snapshot.Capabilities.CRR = false
-		decision = plan.Next(snapshot, r.options.Clock.Now())
+		ctrl.LoggerFrom(ctx).Info("OpenKruise refused a request; going on without it", "cause", err.Error())
+		err = nil
+		// What was done before the refusal, the write of the phase, may be all that is needed.
+		if len(decision.Actions) == 0 {
+			snapshot.Capabilities.CRR = false
+			decision = plan.Next(snapshot, r.options.Clock.Now())
+			err = r.terminate(ctx, snapshot.Pod, &decision)
+		}
 		// Kruise may take the next request, so that the pod is looked at again although nothing changed.
 		decision.RequeueAfter = soonest(decision.RequeueAfter, refusalRetry)
-		err = r.terminate(ctx, snapshot.Pod, &decision)
 	}
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		// The pod has changed or gone since it was read. What to do about that is decided when it is read again.
