@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
@@ -63,10 +64,14 @@ func (c *Cluster) tearDown(ctx context.Context) error {
 	return nil
 }
 
+// tearDownGrace is enough for components whose data is removed anyway.
+const tearDownGrace = 3 * time.Second
+
 // stopAll stops the components, those started last first.
 func (c *Cluster) stopAll(ctx context.Context) error {
 	all := c.description(toolchain.DefaultKubernetes).All()
 	for _, component := range slices.Backward(all) {
+		component.StopTimeout = min(component.StopTimeout, tearDownGrace)
 		if err := c.stop(ctx, component); err != nil {
 			return err
 		}
