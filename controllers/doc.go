@@ -4,7 +4,7 @@
 //
 //	watches ──> PodReconciler:    observe ──> resolve.Resolve ──> plan.Next ──> terminators ──> journal
 //	                                                                                             │
-//	policies ─> PolicyReconciler: observe ──> rollup.Summarize ──> one status patch <────────────┘
+//	policies ─> PolicyReconciler: observe ──> rollup.Summarize ──> one status write <────────────┘
 //
 // PodReconciler is the only one that acts on pods, PolicyReconciler the only one that writes policies' status. Both
 // derive what they do from the world at every call. The journal remembers only what has been reported, so that events

@@ -23,7 +23,7 @@ import (
 )
 
 // +kubebuilder:rbac:groups=sidecartermination.dev,resources=sidecarterminationpolicies;clustersidecarterminationpolicies,verbs=get;list;watch
-// +kubebuilder:rbac:groups=sidecartermination.dev,resources=sidecarterminationpolicies/status;clustersidecarterminationpolicies/status,verbs=patch
+// +kubebuilder:rbac:groups=sidecartermination.dev,resources=sidecarterminationpolicies/status;clustersidecarterminationpolicies/status,verbs=update
 
 // PolicyReconciler writes the status of one policy. It acts on nothing else.
 type PolicyReconciler struct {
@@ -34,7 +34,7 @@ type PolicyReconciler struct {
 	written writeTimes
 }
 
-// Reconcile summarises one policy's pods into its status: one patch at most, and none when nothing changed or when the
+// Reconcile summarises one policy's pods into its status: one write at most, and none when nothing changed or when the
 // status was written less than StatusPeriod ago. Repeating it is safe.
 func (r *PolicyReconciler) Reconcile(ctx context.Context, ref resolve.PolicyRef) (ctrl.Result, error) {
 	object, err := r.get(ctx, ref)
@@ -68,14 +68,14 @@ func (r *PolicyReconciler) Reconcile(ctx context.Context, ref resolve.PolicyRef)
 	return ctrl.Result{}, nil
 }
 
-// write patches the status if it changed. The resourceVersion goes with it, for the totals build on the old ones.
+// write replaces the status if it changed; counts of zero are written too, for users read them in columns. It fails with
+// a conflict when the policy was read from a cache that lags behind, whose totals would be too low.
 func (r *PolicyReconciler) write(ctx context.Context, object *policyObject, status v1alpha1.PolicyStatus) error {
 	if equality.Semantic.DeepEqual(*object.status, status) {
 		return nil
 	}
-	before := object.DeepCopyObject().(client.Object)
 	*object.status = status
-	if err := r.client.Status().Patch(ctx, object.Object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
+	if err := r.client.Status().Update(ctx, object.Object); err != nil {
 		return fmt.Errorf("write status of policy: %w", err)
 	}
 	r.written.set(object.ref, r.options.Clock.Now())
