@@ -15,10 +15,12 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
@@ -47,7 +49,13 @@ func newClient(t *testing.T) (client.Client, *warnings) {
 	got := &warnings{}
 	config := rest.CopyConfig(server)
 	config.WarningHandlerWithContext = got
-	plain, err := client.New(config, client.Options{Scheme: scheme.Scheme})
+	kinds := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(kinds); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plain, err := client.New(config, client.Options{Scheme: kinds})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +151,7 @@ func TestWhatTheOperatorMayDo(t *testing.T) {
 		"watch pods of every namespace":     {authorizationv1.ResourceAttributes{Resource: "pods", Verb: "watch"}, true},
 		"swap a sidecar's image":            {authorizationv1.ResourceAttributes{Resource: "pods", Verb: "patch", Namespace: "default"}, true},
 		"write a pod's phase":               {authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "status", Verb: "patch", Namespace: "default"}, true},
-		"report on a policy":                {authorizationv1.ResourceAttributes{Group: "sidecartermination.dev", Resource: "sidecarterminationpolicies", Subresource: "status", Verb: "patch", Namespace: "default"}, true},
+		"report on a policy":                {authorizationv1.ResourceAttributes{Group: "sidecartermination.dev", Resource: "sidecarterminationpolicies", Subresource: "status", Verb: "update", Namespace: "default"}, true},
 		"ask OpenKruise to stop a sidecar":  {authorizationv1.ResourceAttributes{Group: "apps.kruise.io", Resource: "containerrecreaterequests", Verb: "create", Namespace: "default"}, true},
 		"report on a pod":                   {authorizationv1.ResourceAttributes{Group: "events.k8s.io", Resource: "events", Verb: "create", Namespace: "default"}, true},
 		"read a Secret":                     {authorizationv1.ResourceAttributes{Resource: "secrets", Verb: "get", Namespace: namespace}, false},
