@@ -38,13 +38,13 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	var pods queue[reconcile.Request]
 	var policies queue[resolve.PolicyRef]
 	kruise := &kruiseWatch{cache: mgr.GetCache(), pods: &pods}
-	availability := crr.NewAvailability(mgr.GetCache(), kruise.changed)
-	if err := mgr.Add(availability); err != nil {
+	kruise.availability = crr.NewAvailability(mgr, kruise.changed)
+	if err := mgr.Add(kruise.availability); err != nil {
 		return fmt.Errorf("watch for OpenKruise: %w", err)
 	}
 
 	journal := newJournal(mgr.GetEventRecorder(eventSource), options.Clock, policies.add)
-	podReconciler, policyReconciler := newReconcilers(mgr.GetClient(), teardown, availability, journal, options)
+	podReconciler, policyReconciler := newReconcilers(mgr.GetClient(), teardown, kruise.availability, journal, options)
 	if kruise.controller, err = watchPods(mgr, podReconciler, teardown, &pods); err != nil {
 		return fmt.Errorf("set up pod controller: %w", err)
 	}
@@ -120,15 +120,16 @@ func nodeName(object client.Object) []string {
 
 // kruiseWatch has the pod controller watch Kruise's requests while there are any to watch.
 type kruiseWatch struct {
-	cache      cache.Cache
-	controller controller.Controller
-	pods       *queue[reconcile.Request]
+	availability *crr.Availability
+	cache        cache.Cache
+	controller   controller.Controller
+	pods         *queue[reconcile.Request]
 }
 
 // changed follows Kruise's coming and going, either of which may change what is to be done about any pod.
 func (k *kruiseWatch) changed(ctx context.Context, available bool) error {
 	if available {
-		if err := k.controller.Watch(crr.Source(k.cache)); err != nil {
+		if err := k.controller.Watch(k.availability.Source()); err != nil {
 			return fmt.Errorf("watch ContainerRecreateRequests: %w", err)
 		}
 	}

@@ -20,6 +20,7 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
 	ctrl "sigs.k8s.io/controller-runtime"
 )
@@ -47,14 +48,10 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	return kruise.AddToScheme(scheme)
 }
 
-// CacheOptions restrict the manager's cache to the objects that this package reads: the operator's own requests, and
-// the two by which Kruise's presence is told.
+// CacheOptions restrict the manager's cache to the two objects by which Kruise's presence is told. Requests are not in
+// it: a cache cannot be made for a kind that the cluster does not serve.
 func CacheOptions() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
-		&kruise.ContainerRecreateRequest{}: {
-			Label:     labels.SelectorFromSet(labels.Set{labelManagedBy: managedBy}),
-			Transform: cache.TransformStripManagedFields(),
-		},
 		&apiextensionsv1.CustomResourceDefinition{}: {
 			Field:     fields.OneTermEqualSelector("metadata.name", definitionName),
 			Transform: keepConditions,
@@ -76,27 +73,34 @@ func keepConditions(object any) (any, error) {
 }
 
 // Availability tells whether ContainerRecreateRequests can be used: Kruise serves them, and its mutating webhook, which
-// binds a request to its pod, cannot be bypassed. It follows Kruise being installed, upgraded and removed.
+// binds a request to its pod, cannot be bypassed. It follows Kruise being installed, upgraded and removed, and keeps a
+// cache of the operator's own requests while there are any to keep.
 type Availability struct {
-	cache     cache.Cache
-	available atomic.Bool
+	cluster   cluster.Cluster
+	requests  atomic.Pointer[requestCache]
 	signal    chan struct{}
 	announced bool // what onChange was last told
 
-	// onChange is called, never concurrently, after Kruise has become available (with an index and an informer for
-	// requests in place) or unavailable. An error has it called again later.
+	// onChange is called, never concurrently, after Kruise has become available or has gone. An error has it called
+	// again later.
 	onChange func(ctx context.Context, available bool) error
 }
 
-// NewAvailability returns an Availability that reads from the cache and calls onChange at each change. It is a Runnable
-// and must be added to the manager.
-func NewAvailability(c cache.Cache, onChange func(ctx context.Context, available bool) error) *Availability {
-	return &Availability{cache: c, onChange: onChange, signal: make(chan struct{}, 1)}
+// requestCache is a running cache of requests.
+type requestCache struct {
+	cache.Cache
+	stop context.CancelFunc
+}
+
+// NewAvailability returns an Availability that calls onChange at each change. It is a Runnable and must be added to the
+// manager, whose cache must have been made with CacheOptions.
+func NewAvailability(c cluster.Cluster, onChange func(ctx context.Context, available bool) error) *Availability {
+	return &Availability{cluster: c, onChange: onChange, signal: make(chan struct{}, 1)}
 }
 
 // Available reports whether requests can be created and read now.
 func (a *Availability) Available() bool {
-	return a.available.Load()
+	return a.requests.Load() != nil
 }
 
 // NeedLeaderElection is false: every replica knows, so that a new leader need not find out first.
@@ -105,7 +109,7 @@ func (a *Availability) NeedLeaderElection() bool { return false }
 // Start follows Kruise until the context ends.
 func (a *Availability) Start(ctx context.Context) error {
 	for _, object := range []client.Object{&apiextensionsv1.CustomResourceDefinition{}, &admissionv1.MutatingWebhookConfiguration{}} {
-		informer, err := a.cache.GetInformer(ctx, object)
+		informer, err := a.cluster.GetCache().GetInformer(ctx, object)
 		if err != nil {
 			return fmt.Errorf("watch for OpenKruise: %w", err)
 		}
@@ -165,37 +169,61 @@ func (a *Availability) update(ctx context.Context, log logr.Logger) error {
 	return nil
 }
 
-// open starts the informer for requests, waits until it has synced, and announces Kruise. A failure leaves nothing
-// behind.
-func (a *Availability) open(ctx context.Context) (err error) {
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, a.cache.RemoveInformer(ctx, &kruise.ContainerRecreateRequest{}))
-		}
-	}()
-	limited, cancel := context.WithTimeout(ctx, openTimeout)
-	defer cancel()
-	if err := a.cache.IndexField(limited, &kruise.ContainerRecreateRequest{}, indexPodUID, ownerPodUID); err != nil {
-		return fmt.Errorf("index ContainerRecreateRequests: %w", err)
+// open starts a cache of requests, waits until it is filled, and announces Kruise. A failure leaves nothing behind.
+func (a *Availability) open(ctx context.Context) error {
+	requests, err := a.startCache(ctx)
+	if err != nil {
+		return err
 	}
-	if _, err := a.cache.GetInformer(limited, &kruise.ContainerRecreateRequest{}); err != nil {
-		return fmt.Errorf("watch ContainerRecreateRequests: %w", err)
-	}
-	a.available.Store(true)
+	a.requests.Store(requests)
 	if err := a.onChange(ctx, true); err != nil {
-		a.available.Store(false)
+		a.requests.Store(nil)
+		requests.stop()
 		return err
 	}
 	return nil
 }
 
-// close announces that Kruise has gone and stops the informer, which could only fail from now on.
+// close announces that Kruise has gone and stops the cache, whose watch could only fail from now on.
 func (a *Availability) close(ctx context.Context) error {
-	a.available.Store(false)
-	if err := a.cache.RemoveInformer(ctx, &kruise.ContainerRecreateRequest{}); err != nil {
-		return fmt.Errorf("stop watching ContainerRecreateRequests: %w", err)
+	if requests := a.requests.Swap(nil); requests != nil {
+		requests.stop()
 	}
 	return a.onChange(ctx, false)
+}
+
+func (a *Availability) startCache(ctx context.Context) (*requestCache, error) {
+	requests, err := cache.New(a.cluster.GetConfig(), cache.Options{
+		Scheme:     a.cluster.GetScheme(),
+		Mapper:     a.cluster.GetRESTMapper(),
+		HTTPClient: a.cluster.GetHTTPClient(),
+		ByObject: map[client.Object]cache.ByObject{
+			&kruise.ContainerRecreateRequest{}: {
+				Label:     labels.SelectorFromSet(labels.Set{labelManagedBy: managedBy}),
+				Transform: cache.TransformStripManagedFields(),
+			},
+		},
+		ReaderFailOnMissingInformer: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make cache of ContainerRecreateRequests: %w", err)
+	}
+	if err := requests.IndexField(ctx, &kruise.ContainerRecreateRequest{}, indexPodUID, ownerPodUID); err != nil {
+		return nil, fmt.Errorf("index ContainerRecreateRequests: %w", err)
+	}
+	running, stop := context.WithCancel(ctx)
+	go func() {
+		if err := requests.Start(running); err != nil {
+			ctrl.LoggerFrom(ctx).Error(err, "Cache of ContainerRecreateRequests failed")
+		}
+	}()
+	filled, cancel := context.WithTimeout(ctx, openTimeout)
+	defer cancel()
+	if !requests.WaitForCacheSync(filled) {
+		stop()
+		return nil, errors.New("fill cache of ContainerRecreateRequests: timed out")
+	}
+	return &requestCache{requests, stop}, nil
 }
 
 func ownerPodUID(object client.Object) []string {
@@ -210,11 +238,11 @@ func ownerPodUID(object client.Object) []string {
 // present reads the two objects from the cache.
 func (a *Availability) present(ctx context.Context) (bool, error) {
 	var definitions apiextensionsv1.CustomResourceDefinitionList
-	if err := a.cache.List(ctx, &definitions); err != nil {
+	if err := a.cluster.GetCache().List(ctx, &definitions); err != nil {
 		return false, fmt.Errorf("list definitions: %w", err)
 	}
 	var configurations admissionv1.MutatingWebhookConfigurationList
-	if err := a.cache.List(ctx, &configurations); err != nil {
+	if err := a.cluster.GetCache().List(ctx, &configurations); err != nil {
 		return false, fmt.Errorf("list webhook configurations: %w", err)
 	}
 	return slices.ContainsFunc(definitions.Items, isEstablished) && slices.ContainsFunc(configurations.Items, guardsRequests), nil

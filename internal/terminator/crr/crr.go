@@ -55,11 +55,12 @@ func (t *Terminator) Mode() v1alpha1.Mode { return v1alpha1.ModeCRR }
 // Observe returns the operator's requests for the pod, oldest first, from the cache. While Kruise is not available it
 // returns none.
 func (t *Terminator) Observe(ctx context.Context, pod *corev1.Pod) ([]plan.Attempt, error) {
-	if !t.Availability.Available() {
+	requests := t.Availability.requests.Load()
+	if requests == nil {
 		return nil, nil
 	}
 	var list kruise.ContainerRecreateRequestList
-	err := t.Client.List(ctx, &list, client.InNamespace(pod.Namespace), client.MatchingFields{indexPodUID: string(pod.UID)})
+	err := requests.List(ctx, &list, client.InNamespace(pod.Namespace), client.MatchingFields{indexPodUID: string(pod.UID)})
 	if err != nil {
 		return nil, fmt.Errorf("list ContainerRecreateRequests of pod: %w", err)
 	}
