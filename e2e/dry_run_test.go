@@ -31,7 +31,7 @@ func TestDryRunWritesNothing(t *testing.T) {
 			test.EventuallyStatus(policy, "the status to say what would be done", func(status v1alpha1.PolicyStatus) error {
 				return requireDryRun(status, pod.Name)
 			})
-			requireUntouched(test, "job")
+			requireUntouched(test, "job", string(v1alpha1.ReasonWouldTerminate))
 
 			test.Get(policy)
 			policy.Spec.Enforcement = v1alpha1.EnforcementEnforce

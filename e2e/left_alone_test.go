@@ -5,6 +5,7 @@
 package e2e
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,9 +60,9 @@ func TestUndeclaredSidecarIsLeftAlone(t *testing.T) {
 	})
 }
 
-// requireUntouched requires that the operator has written nothing to the only pod of the controller and has said
-// nothing about it.
-func requireUntouched(test *harness.Test, owner string) {
+// requireUntouched requires that the operator has written nothing to the only pod of the controller, and has said nothing
+// about it but the events that are allowed.
+func requireUntouched(test *harness.Test, owner string, allowedEvents ...string) {
 	test.Helper()
 	var record harness.PodRecord
 	test.Recorder.Look(func(seen harness.Seen) { record = *seen.Pods(owner)[0] })
@@ -80,6 +81,9 @@ func requireUntouched(test *harness.Test, owner string) {
 		if condition.Type == v1alpha1.PodConditionSidecarTerminated {
 			test.Errorf("Pod %s has the condition %s", record.Pod.Name, condition.Type)
 		}
+	}
+	if events := eventsOfOperator(test, record.Pod); len(events) > 0 && !slices.Equal(events, allowedEvents) {
+		test.Errorf("Pod %s has the events %v of the operator", record.Pod.Name, events)
 	}
 	for _, manager := range record.Pod.ManagedFields {
 		if strings.Contains(manager.Manager, "sidecar-termination") && !strings.Contains(manager.Manager, "e2e") {

@@ -119,9 +119,8 @@ func (c cell) sidecarContainer() corev1.Container {
 	case exitedSeven:
 		return harness.Sidecar("exit 7")
 	case crashLoops:
-		// Under Never, only a restartPolicy of its own makes a container crash more than once.
 		container := harness.Sidecar("exit 1")
-		if c.restartPolicy == corev1.RestartPolicyNever {
+		if c.needsOwnRestartPolicy() {
 			container.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyOnFailure)
 		}
 		return container
@@ -130,4 +129,9 @@ func (c cell) sidecarContainer() corev1.Container {
 		container.Image, container.ImagePullPolicy = "localhost/not-there:1", corev1.PullNever
 		return container
 	}
+}
+
+// needsOwnRestartPolicy reports whether only a restartPolicy of its own makes the sidecar crash more than once.
+func (c cell) needsOwnRestartPolicy() bool {
+	return c.sidecar == crashLoops && c.restartPolicy == corev1.RestartPolicyNever
 }
