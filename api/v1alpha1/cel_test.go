@@ -68,6 +68,10 @@ func TestTheAPIServerRefusesWhatAPolicyMustNotSay(t *testing.T) {
 		"the priority is beyond the lower bound":             {valid + "priority: -1000001", "spec.priority", "greater than or equal to"},
 		"mode PodPhase is to respect exit codes":             {valid + "mode: PodPhase\nexitCodes: Respect", "spec.exitCodes", noRespect},
 		"a sidecar's mode PodPhase is to respect exit codes": {"podSelector: {}\nsidecars: [{name: a}, {name: b, mode: PodPhase, exitCodes: Respect}]", "spec.sidecars[1].exitCodes", noRespect},
+		"a sidecar's mode PodPhase is to respect the policy's exit codes": {
+			"podSelector: {}\nsidecars: [{name: a, mode: PodPhase}]\nexitCodes: Respect", "spec.sidecars", "must set exitCodes Ignore where the policy sets Respect"},
+		"a sidecar's exit code is to be respected in the policy's mode PodPhase": {
+			"podSelector: {}\nsidecars: [{name: a, exitCodes: Respect}]\nmode: PodPhase", "spec.sidecars", "must set another mode where the policy sets PodPhase"},
 	} {
 		for _, kind := range kinds {
 			t.Run(name+"/"+kind, func(t *testing.T) {
@@ -112,19 +116,20 @@ func TestAnUpdateIsHeldToTheSameRulesAsACreation(t *testing.T) {
 
 func TestTheAPIServerAcceptsWhatAPolicyMaySay(t *testing.T) {
 	for name, spec := range map[string]string{
-		"the least":                   valid,
-		"main containers":             "podSelector: {}\nmainContainers: [main, load]",
-		"every mode":                  "podSelector: {}\nsidecars: [{name: a, mode: Auto}, {name: b, mode: CRR}, {name: c, mode: Image}, {name: d, mode: PodPhase}]",
-		"every setting of a policy":   valid + "mode: Image\nimage: registry.example:5000/team/quick-exit@sha256:" + strings.Repeat("0", 64) + "\nexitCodes: Respect\ndrainSeconds: 86400\nterminationDeadlineSeconds: 3600\nfallback: Disabled\nenforcement: DryRun\npriority: -1000000",
-		"every setting of a sidecar":  "podSelector: {}\nsidecars: [{name: a, mode: Image, image: 'quick-exit:v1', exitCodes: Respect, drainSeconds: 0, terminationDeadlineSeconds: 3, fallback: Disabled}]",
-		"an empty image":              valid + "image: ''",
-		"mode PodPhase with Ignore":   valid + "mode: PodPhase\nexitCodes: Ignore",
-		"the most sidecars":           "podSelector: {}\nsidecars: " + sidecars(32),
-		"the most main containers":    "podSelector: {}\nmainContainers: " + names(32),
-		"the largest pod selector":    "sidecars: [{name: a}]\npodSelector: {matchLabels: " + labels(64) + ", matchExpressions: " + expressions(64) + "}",
-		"the longest container name":  "podSelector: {}\nsidecars: [{name: " + strings.Repeat("a", 63) + "}]",
-		"the highest priority":        valid + "priority: 1000000",
-		"the longest image reference": valid + "image: " + strings.Repeat("a", 512),
+		"the least":                                valid,
+		"main containers":                          "podSelector: {}\nmainContainers: [main, load]",
+		"every mode":                               "podSelector: {}\nsidecars: [{name: a, mode: Auto}, {name: b, mode: CRR}, {name: c, mode: Image}, {name: d, mode: PodPhase}]",
+		"every setting of a policy":                valid + "mode: Image\nimage: registry.example:5000/team/quick-exit@sha256:" + strings.Repeat("0", 64) + "\nexitCodes: Respect\ndrainSeconds: 86400\nterminationDeadlineSeconds: 3600\nfallback: Disabled\nenforcement: DryRun\npriority: -1000000",
+		"every setting of a sidecar":               "podSelector: {}\nsidecars: [{name: a, mode: Image, image: 'quick-exit:v1', exitCodes: Respect, drainSeconds: 0, terminationDeadlineSeconds: 3, fallback: Disabled}]",
+		"an empty image":                           valid + "image: ''",
+		"mode PodPhase with Ignore":                valid + "mode: PodPhase\nexitCodes: Ignore",
+		"mode PodPhase with Ignore beside Respect": "podSelector: {}\nsidecars: [{name: a, mode: PodPhase, exitCodes: Ignore}]\nexitCodes: Respect",
+		"the most sidecars":                        "podSelector: {}\nsidecars: " + sidecars(32),
+		"the most main containers":                 "podSelector: {}\nmainContainers: " + names(32),
+		"the largest pod selector":                 "sidecars: [{name: a}]\npodSelector: {matchLabels: " + labels(64) + ", matchExpressions: " + expressions(64) + "}",
+		"the longest container name":               "podSelector: {}\nsidecars: [{name: " + strings.Repeat("a", 63) + "}]",
+		"the highest priority":                     valid + "priority: 1000000",
+		"the longest image reference":              valid + "image: " + strings.Repeat("a", 512),
 	} {
 		for _, kind := range kinds {
 			t.Run(name+"/"+kind, func(t *testing.T) {

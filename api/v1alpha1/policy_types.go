@@ -117,6 +117,8 @@ type ContainerName string
 // PolicySpec is what both policy kinds declare.
 // +kubebuilder:validation:XValidation:rule="has(self.sidecars) != has(self.mainContainers)",message="exactly one of sidecars and mainContainers must be set: sidecars names the containers to end, mainContainers those to wait for"
 // +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'PodPhase' && has(self.exitCodes) && self.exitCodes == 'Respect')",message="exitCodes Respect cannot be had with mode PodPhase, which sets the pod's outcome from its main containers alone",fieldPath=".exitCodes"
+// +kubebuilder:validation:XValidation:rule="!has(self.sidecars) || !has(self.exitCodes) || self.exitCodes != 'Respect' || self.sidecars.all(s, !has(s.mode) || s.mode != 'PodPhase' || has(s.exitCodes))",message="a sidecar with mode PodPhase must set exitCodes Ignore where the policy sets Respect: the mode sets the pod's outcome from its main containers alone",fieldPath=".sidecars"
+// +kubebuilder:validation:XValidation:rule="!has(self.sidecars) || !has(self.mode) || self.mode != 'PodPhase' || self.sidecars.all(s, !has(s.exitCodes) || s.exitCodes != 'Respect' || has(s.mode))",message="a sidecar with exitCodes Respect must set another mode where the policy sets PodPhase, which sets the pod's outcome from its main containers alone",fieldPath=".sidecars"
 type PolicySpec struct {
 	// podSelector selects the pods by label. The empty selector {} selects every pod. Only pods with restartPolicy
 	// Never or OnFailure are ever acted on.
