@@ -14,6 +14,8 @@ import (
 const (
 	// maxPhaseWrites bounds how often the phase is written again after it came back.
 	maxPhaseWrites = 3
+	// maxSettlePeriods bounds the wait for a quiet pod, in settle periods: a pod may be written to for ever.
+	maxSettlePeriods = 20
 	// statusLag is how long a pod's status may take to show what the mechanism has already reported.
 	statusLag = 5 * time.Second
 	// retryInterval is the time from the failure of the last usable mode to its first repetition; it doubles up to
@@ -25,11 +27,14 @@ const (
 // history is what has been tried on one container.
 type history struct {
 	live     []*Attempt
-	deadline time.Time // the earliest of the live attempts
+	wakeAt   time.Time // when the first of the live attempts may be judged anew
 	failures []Failure
 	failed   map[v1alpha1.Mode]bool
 	// retryAt is when the last failure may be followed by a repetition.
 	retryAt time.Time
+	// cameBack is true when the kubelet started the container again after a request. Repeating that adds restarts,
+	// which count towards the Job's backoffLimit, and ends nothing.
+	cameBack bool
 }
 
 // history judges every attempt on the target by the pod's status.
@@ -47,12 +52,16 @@ func (s *situation) history(target resolve.Target) history {
 		deadline := attempt.Started.Add(s.allowance(*attempt, target))
 		message := s.verdict(*attempt, target, deadline)
 		if message == "" {
-			if h.live = append(h.live, attempt); h.deadline.IsZero() || deadline.Before(h.deadline) {
-				h.deadline = deadline
+			if h.live = append(h.live, attempt); !attempt.Finished.IsZero() {
+				deadline = earlier(deadline, attempt.Finished.Add(statusLag))
+			}
+			if h.wakeAt.IsZero() || deadline.Before(h.wakeAt) {
+				h.wakeAt = deadline
 			}
 			continue
 		}
 		h.failed[attempt.Mode] = true
+		h.cameBack = h.cameBack || attempt.Mode == v1alpha1.ModeCRR && s.cameBack(*attempt, target.Container)
 		h.failures = append(h.failures, Failure{
 			Container: target.Container, Mode: attempt.Mode, Attempt: attempt.Number, Message: message,
 		})
@@ -74,13 +83,10 @@ func (a Attempt) covers(container string) bool {
 }
 
 // allowance is how long the attempt may take. Kruise's daemon stops the containers of a request one after the other,
-// each with its full grace period.
+// each with its full grace period, and so does the kubelet with containers whose images changed. It tears a pod down
+// all at once.
 func (s *situation) allowance(attempt Attempt, target resolve.Target) time.Duration {
-	grace := gracePeriod(s.Pod)
-	if attempt.Mode == v1alpha1.ModeCRR {
-		grace *= time.Duration(max(len(attempt.RestartCounts), 1))
-	}
-	return grace + target.Deadline
+	return gracePeriod(s.Pod)*time.Duration(max(len(attempt.RestartCounts), 1)) + target.Deadline
 }
 
 // verdict returns why the attempt has failed to end the target, or nothing while it may still succeed.
@@ -106,8 +112,14 @@ func (s *situation) cameBack(attempt Attempt, container string) bool {
 }
 
 // phaseCameBack reports whether the phase was written, is no longer there, and may be written again.
-func (s *situation) phaseCameBack(h history) bool {
-	return !HasTerminalPhase(s.Pod) && slices.ContainsFunc(h.live, func(a *Attempt) bool { return a.Mode == v1alpha1.ModePodPhase })
+func (s *situation) phaseCameBack(h history, target resolve.Target) bool {
+	return !HasTerminalPhase(s.Pod) && h.has(v1alpha1.ModePodPhase) &&
+		s.obstacleToPodPhase(target) == (obstacle{}) && !isStarting(statusOf(s.Pod, target.Container))
+}
+
+// has reports whether an attempt of the mode is live.
+func (h history) has(mode v1alpha1.Mode) bool {
+	return slices.ContainsFunc(h.live, func(a *Attempt) bool { return a.Mode == mode })
 }
 
 // nextNumber returns the number of the mode's next attempt.
@@ -142,13 +154,20 @@ func (s *situation) allEnded(attempt Attempt) bool {
 // backoff returns the wait before the repetition that follows the given number of requests.
 func backoff(requests int) time.Duration {
 	wait := retryInterval
-	for range requests {
+	for range requests - 1 {
 		if wait >= maxRetryInterval/2 {
 			return maxRetryInterval
 		}
 		wait *= 2
 	}
 	return wait
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 func quoted(message string) string {

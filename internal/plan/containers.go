@@ -9,8 +9,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// defaultGracePeriod is Kubernetes' default of terminationGracePeriodSeconds.
-const defaultGracePeriod = 30 * time.Second
+const (
+	// defaultGracePeriod is Kubernetes' default of terminationGracePeriodSeconds.
+	defaultGracePeriod = 30 * time.Second
+	// maxGracePeriod bounds what is made of it: Kubernetes does not, and a sum of larger ones would overflow.
+	maxGracePeriod = 365 * 24 * time.Hour
+)
 
 // statusOf returns the status of a regular container, or nil.
 func statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
@@ -30,13 +34,14 @@ func containerOf(pod *corev1.Pod, name string) *corev1.Container {
 	return &pod.Spec.Containers[i]
 }
 
-// terminatedForGood returns the container's end if the kubelet will not start it again, or nil.
+// terminatedForGood returns the container's end if the kubelet will not start it again, or nil. It starts nothing in a
+// pod with a terminal phase, where a container that was lost may read as one that failed.
 func terminatedForGood(pod *corev1.Pod, name string) *corev1.ContainerStateTerminated {
 	container, status := containerOf(pod, name), statusOf(pod, name)
 	if container == nil || status == nil || status.State.Terminated == nil {
 		return nil
 	}
-	if shouldRestart(container, pod.Spec.RestartPolicy, status.State.Terminated.ExitCode) {
+	if !HasTerminalPhase(pod) && shouldRestart(container, pod.Spec.RestartPolicy, status.State.Terminated.ExitCode) {
 		return nil
 	}
 	return status.State.Terminated
@@ -124,5 +129,6 @@ func gracePeriod(pod *corev1.Pod) time.Duration {
 	if pod.Spec.TerminationGracePeriodSeconds == nil {
 		return defaultGracePeriod
 	}
-	return max(time.Duration(*pod.Spec.TerminationGracePeriodSeconds)*time.Second, time.Second)
+	seconds := min(*pod.Spec.TerminationGracePeriodSeconds, int64(maxGracePeriod/time.Second))
+	return max(time.Duration(seconds)*time.Second, time.Second)
 }

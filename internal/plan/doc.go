@@ -9,8 +9,8 @@
 // Attempts are read from the world, never remembered: a ContainerRecreateRequest, an annotation beside a swapped image,
 // an annotation beside a written phase. An attempt is judged by the pod's status. It fails when its deadline has passed
 // and the container is not ended, when the container came back, or when the mechanism gave up. After a failed attempt
-// the next usable mode of the container's ladder follows, once each; when none is left the pod is stuck, and the modes
-// that can be repeated are tried again at growing intervals.
+// the next usable mode of the container's ladder follows, once each; when none is left the pod is stuck. A request that
+// Kruise did not carry out is then repeated at growing intervals, but not one after which the container came back.
 //
 // Invariants, each with a test:
 //   - nothing is done while a main container may run again, and no action names a main container;

@@ -240,6 +240,33 @@ func (s *situation) tried() v1alpha1.Mode {
 	return newest.For
 }
 
+// lastEvent returns the newest time at which something is known to have happened that changes the pod's status: a
+// sidecar was due, an attempt began or failed, a container started or ended.
+func (s *situation) lastEvent() time.Time {
+	last := s.mainsDone
+	see := func(t time.Time) {
+		if t.After(last) && !t.After(s.now) {
+			last = t
+		}
+	}
+	for _, target := range s.due {
+		see(s.mainsDone.Add(target.Drain))
+		for _, attempt := range s.Attempts {
+			see(attempt.Started)
+			see(attempt.Finished)
+			see(attempt.Started.Add(s.allowance(attempt, target)))
+		}
+	}
+	for _, status := range s.Pod.Status.ContainerStatuses {
+		if state := status.State; state.Running != nil {
+			see(state.Running.StartedAt.Time)
+		} else if state.Terminated != nil {
+			see(state.Terminated.FinishedAt.Time)
+		}
+	}
+	return last
+}
+
 func ignored(reason v1alpha1.Reason, message string) *Decision {
 	return &Decision{Stage: StageIgnored, Reason: reason, Message: message}
 }

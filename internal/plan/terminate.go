@@ -21,9 +21,10 @@ type choice struct {
 	target resolve.Target
 	// mode is to be used now.
 	mode v1alpha1.Mode
-	// live is an attempt to wait for, until the deadline.
-	live     bool
-	deadline time.Time
+	// live is an attempt to wait for, until it may be judged anew. requested means that a request is under way.
+	live      bool
+	wakeAt    time.Time
+	requested bool
 	// starting means that the kubelet is creating the container.
 	starting bool
 	// stuck means that nothing usable is left, for now or for good.
@@ -48,7 +49,7 @@ func terminate(s *situation) *Decision {
 func (s *situation) choose(target resolve.Target) choice {
 	history := s.history(target)
 	rungs := s.ladder(target)
-	c := choice{target: target, failures: history.failures}
+	c := choice{target: target, failures: history.failures, requested: history.has(v1alpha1.ModeCRR)}
 
 	usable := slices.DeleteFunc(slices.Clone(rungs), func(r rung) bool { return !r.usable() })
 	left := slices.DeleteFunc(slices.Clone(usable), func(r rung) bool { return history.failed[r.mode] })
@@ -56,18 +57,19 @@ func (s *situation) choose(target resolve.Target) choice {
 	if exhausted {
 		c.stuck, c.message = v1alpha1.ReasonStuck, "every usable mode has failed: "+history.failures[len(history.failures)-1].Message
 	}
-	c.substitution = substitution(target, rungs, history)
 
 	switch {
-	case s.phaseCameBack(history):
+	case s.phaseCameBack(history, target):
 		c.mode = v1alpha1.ModePodPhase
 	case len(history.live) > 0:
-		c.live, c.deadline = true, history.deadline
+		c.live, c.wakeAt = true, history.wakeAt
 	case isStarting(statusOf(s.Pod, target.Container)):
+		// What can be used is known once the container has started or has not.
 		c.starting = true
+		return c
 	case len(left) > 0:
 		c.mode = left[0].mode
-	case exhausted && slices.ContainsFunc(usable, func(r rung) bool { return r.mode == v1alpha1.ModeCRR }):
+	case exhausted && !history.cameBack && slices.ContainsFunc(usable, func(r rung) bool { return r.mode == v1alpha1.ModeCRR }):
 		// Only a request can be repeated to any effect: its daemon may be back.
 		if c.retryAt = history.retryAt; !s.now.Before(c.retryAt) {
 			c.mode = v1alpha1.ModeCRR
@@ -75,6 +77,7 @@ func (s *situation) choose(target resolve.Target) choice {
 	case !exhausted:
 		c.stuck, c.message = unusable(target, rungs)
 	}
+	c.substitution = substitution(target, rungs, history)
 	return c
 }
 
@@ -103,7 +106,11 @@ func (r round) decide() *Decision {
 	decision := r.summarise()
 	direct, viaPhase := r.split()
 	decision.Actions = append(decision.Actions, r.imageAction(direct)...)
-	decision.Actions = append(decision.Actions, r.requestAction(direct)...)
+	if wait := r.waitBeforeRequest(direct); wait != nil {
+		decision.postpone(wait)
+	} else {
+		decision.Actions = append(decision.Actions, r.requestAction(direct)...)
+	}
 	if len(viaPhase) > 0 {
 		if wait := r.waitBeforePhase(direct); wait != nil {
 			decision.postpone(wait)
@@ -148,6 +155,18 @@ func (r round) phaseGoesFirst(c choice) bool {
 		r.outcome() == corev1.PodSucceeded
 }
 
+// waitBeforeRequest returns why Kruise cannot be asked yet, or nil. It works on one request of a pod at a time, so that
+// a second one would use up its deadline behind the first.
+func (r round) waitBeforeRequest(direct []choice) *Decision {
+	waiting := ofMode(direct, v1alpha1.ModeCRR)
+	underWay := slices.IndexFunc(r.choices, func(c choice) bool { return c.requested })
+	if len(waiting) == 0 || underWay < 0 {
+		return nil
+	}
+	return &Decision{Reason: v1alpha1.ReasonAttemptInProgress, Message: fmt.Sprintf("container %s is ended first, and then: %s",
+		r.choices[underWay].target.Container, strings.Join(names(waiting), ", "))}
+}
+
 // waitBeforePhase returns why the phase cannot be written yet, or nil. Writing it ends every container of the pod, so
 // each other sidecar must have ended or have been given up on, and a kubelet that has a status write in flight would
 // put the old phase back for a moment.
@@ -171,7 +190,7 @@ func (r round) waitBeforePhase(direct []choice) *Decision {
 				Message: fmt.Sprintf("container %s has not ended, and its exit code is to be respected", name)}
 		}
 	}
-	if wait := r.QuietSince.Add(r.SettlePeriod).Sub(r.now); wait > 0 {
+	if wait := earlier(r.QuietSince.Add(r.SettlePeriod), r.lastEvent().Add(maxSettlePeriods*r.SettlePeriod)).Sub(r.now); wait > 0 {
 		return &Decision{Reason: v1alpha1.ReasonSettling, Message: "the pod's status changed a moment ago; its phase is written once it is quiet", RequeueAfter: wait}
 	}
 	return nil
@@ -197,7 +216,7 @@ func (r round) summarise() *Decision {
 		}
 		switch {
 		case c.live:
-			d.RequeueAfter = soonest(d.RequeueAfter, c.deadline.Sub(r.now))
+			d.RequeueAfter = soonest(d.RequeueAfter, c.wakeAt.Sub(r.now))
 		case c.mode == "" && !c.retryAt.IsZero():
 			d.RequeueAfter = soonest(d.RequeueAfter, c.retryAt.Sub(r.now))
 		}
@@ -217,7 +236,7 @@ func (r round) imageAction(chosen []choice) []Action {
 	}
 	return []Action{{
 		Mode: v1alpha1.ModeImage, For: v1alpha1.ModeImage, Attempt: r.nextNumber(v1alpha1.ModeImage),
-		Containers: names(chosen), Images: images, Deadline: r.deadline(chosen, 1),
+		Containers: names(chosen), Images: images, Deadline: r.deadline(chosen, len(chosen)),
 	}}
 }
 
@@ -270,11 +289,15 @@ func (r round) announce(d *Decision) {
 	if len(d.Failures)+len(d.Substitutions) > 0 {
 		d.Reason = v1alpha1.ReasonFallback
 	}
-	byMode := map[v1alpha1.Mode][]string{}
+	modes := map[string]v1alpha1.Mode{}
 	for _, action := range d.Actions {
-		if action.Mode == action.For {
-			byMode[action.Mode] = action.Containers
+		for _, name := range action.Containers {
+			modes[name] = action.Mode // a request comes after the phase that goes before it
 		}
+	}
+	byMode := map[v1alpha1.Mode][]string{}
+	for _, name := range slices.Sorted(maps.Keys(modes)) {
+		byMode[modes[name]] = append(byMode[modes[name]], name)
 	}
 	var parts []string
 	for _, mode := range slices.Sorted(maps.Keys(byMode)) {

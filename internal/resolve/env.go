@@ -4,6 +4,8 @@ package resolve
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,13 +20,17 @@ type envDeclaration struct {
 	warnings []Warning
 }
 
+// imageReference is what the API takes for an image. The rest, such as $(VARIABLE), is not one.
+var imageReference = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]*$`)
+
 // readEnv reads OpenKruise's convention. As in a container's process, the last of several variables of one name counts.
+// A variable that cannot be read or understood counts as unset.
 func readEnv(container *corev1.Container) envDeclaration {
 	var d envDeclaration
 	terminate, image := false, ""
 	for i := range container.Env {
 		variable := &container.Env[i]
-		if !IsConventionVariable(variable.Name) {
+		if !IsConventionVariable(variable.Name) || isRepeated(variable.Name, container.Env[i+1:]) {
 			continue
 		}
 		if variable.ValueFrom != nil {
@@ -37,7 +43,7 @@ func readEnv(container *corev1.Container) envDeclaration {
 		case v1alpha1.EnvTerminate:
 			terminate = d.readTerminate(container.Name, variable)
 		case v1alpha1.EnvTerminateWithImage:
-			image = variable.Value
+			image = d.readImage(container.Name, variable)
 		case v1alpha1.EnvIgnoreExitCode:
 			d.readIgnoreExitCode(container.Name, variable)
 		}
@@ -62,6 +68,20 @@ func IsConventionVariable(name string) bool {
 		return true
 	}
 	return false
+}
+
+func isRepeated(name string, later []corev1.EnvVar) bool {
+	return slices.ContainsFunc(later, func(v corev1.EnvVar) bool { return v.Name == name })
+}
+
+func (d *envDeclaration) readImage(container string, variable *corev1.EnvVar) string {
+	if variable.Value != "" && !imageReference.MatchString(variable.Value) {
+		d.warn(container, v1alpha1.ReasonInvalidEnv, fmt.Sprintf(
+			"container %s: environment variable %s is %q; it must be an image reference such as registry.example/quick-exit:v1",
+			container, variable.Name, variable.Value))
+		return ""
+	}
+	return variable.Value
 }
 
 func (d *envDeclaration) readIgnoreExitCode(container string, variable *corev1.EnvVar) {

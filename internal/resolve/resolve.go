@@ -67,11 +67,12 @@ type Warning struct {
 type Resolution struct {
 	// Enforced is what counts for acting on the pod.
 	Enforced View
-	// DryRun is what would count if every DryRun policy were enforced; nil when none names a container of the pod.
+	// DryRun is what would count if every DryRun policy were enforced; nil when none of them would decide over a
+	// container of the pod.
 	DryRun *View
 	// Losses are the containers over which a selecting policy does not decide although it names them.
 	Losses []Loss
-	// Warnings are in the pod's container order.
+	// Warnings are in the pod's container order, regular containers first.
 	Warnings []Warning
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -94,7 +95,7 @@ func Summarize(policy Policy, old v1alpha1.PolicyStatus, observations []Observat
 		Recent:              newest(tally.Recent, old.Recent),
 		Conditions:          slices.Clone(old.Conditions),
 	}
-	if !tally.Last.IsZero() {
+	if last := status.LastTerminationTime; !tally.Last.IsZero() && (last == nil || last.Time.Before(tally.Last)) {
 		status.LastTerminationTime = &metav1.Time{Time: tally.Last.UTC().Truncate(time.Second)}
 	}
 	dryRun := policy.Spec.Enforcement == v1alpha1.EnforcementDryRun
@@ -233,9 +234,14 @@ func errorText(err error) string {
 	return err.Error()
 }
 
+// bounded cuts a message that is too long, between two characters.
 func bounded(message string) string {
-	if len(message) > maxMessage {
-		return message[:maxMessage-3] + "..."
+	if len(message) <= maxMessage {
+		return message
 	}
-	return message
+	end := maxMessage - len("...")
+	for end > 0 && !utf8.RuneStart(message[end]) {
+		end--
+	}
+	return message[:end] + "..."
 }
