@@ -3,6 +3,7 @@
 package controllers
 
 import (
+	"context"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -50,7 +51,7 @@ func unfinishedPods() fields.Selector {
 
 // newTeardownCache adds a second cache of pods to the manager: those whose phase the operator has written. They have
 // left the manager's cache by that very write, and are followed here to the end of their sidecars.
-func newTeardownCache(mgr manager.Manager) (cache.Cache, error) {
+func newTeardownCache(ctx context.Context, mgr manager.Manager) (cache.Cache, error) {
 	written, err := labels.NewRequirement(v1alpha1.LabelTerminatedBy, selection.Exists, nil)
 	if err != nil {
 		return nil, fmt.Errorf("select pods whose phase was written: %w", err)
@@ -67,10 +68,33 @@ func newTeardownCache(mgr manager.Manager) (cache.Cache, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make cache of pods whose phase was written: %w", err)
 	}
-	if err := mgr.Add(teardown); err != nil {
+	if _, err := teardown.GetInformer(ctx, &corev1.Pod{}, cache.BlockUntilSynced(false)); err != nil {
+		return nil, fmt.Errorf("watch pods whose phase was written: %w", err)
+	}
+	if err := mgr.Add(startedFirst{teardown}); err != nil {
 		return nil, fmt.Errorf("add cache of pods whose phase was written: %w", err)
 	}
 	return teardown, nil
+}
+
+// startedFirst is a cache that the manager starts, and waits for, before any controller.
+type startedFirst struct{ cache.Cache }
+
+// GetCache is how the manager tells a cache.
+func (c startedFirst) GetCache() cache.Cache { return c.Cache }
+
+// startInformers has the cache filled with all that the reconcilers read before they run, on a replica that waits to lead
+// as well. It fails when the cluster does not know the operator's kinds.
+func startInformers(ctx context.Context, c cache.Cache) error {
+	for _, object := range []client.Object{
+		&corev1.Pod{}, &corev1.Node{}, namespaceMetadata(),
+		&v1alpha1.SidecarTerminationPolicy{}, &v1alpha1.ClusterSidecarTerminationPolicy{},
+	} {
+		if _, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watch %T: %w", object, err)
+		}
+	}
+	return nil
 }
 
 // namespaceMetadata is a namespace of which only the metadata is watched.

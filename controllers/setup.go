@@ -5,8 +5,11 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,13 +26,23 @@ import (
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 )
 
+// errorRetry is the wait after the first error about a pod. It doubles up to maxErrorRetry, so that pods are not kept
+// waiting long after the API server has been down long.
+const (
+	errorRetry    = 5 * time.Millisecond
+	maxErrorRetry = time.Minute
+)
+
 // eventSource is the name under which the operator reports events.
 const eventSource = "sidecar-termination-operator"
 
 // Setup adds both reconcilers, and what they need, to the manager, whose cache must have been made with CacheOptions.
 func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
-	teardown, err := newTeardownCache(mgr)
+	teardown, err := newTeardownCache(ctx, mgr)
 	if err != nil {
+		return err
+	}
+	if err := startInformers(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, indexNodeName, nodeName); err != nil {
@@ -37,15 +50,16 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	}
 	var pods queue[reconcile.Request]
 	var policies queue[resolve.PolicyRef]
-	kruise := &kruiseWatch{cache: mgr.GetCache(), pods: &pods}
-	kruise.availability = crr.NewAvailability(mgr, kruise.changed)
-	if err := mgr.Add(kruise.availability); err != nil {
+	availability := crr.NewAvailability(mgr, kruiseChanged(mgr.GetCache(), &pods), func(pod types.NamespacedName) {
+		pods.add(reconcile.Request{NamespacedName: pod})
+	})
+	if err := mgr.Add(availability); err != nil {
 		return fmt.Errorf("watch for OpenKruise: %w", err)
 	}
 
 	journal := newJournal(mgr.GetEventRecorder(eventSource), options.Clock, policies.add)
-	podReconciler, policyReconciler := newReconcilers(mgr.GetClient(), teardown, kruise.availability, journal, options)
-	if kruise.controller, err = watchPods(mgr, podReconciler, teardown, &pods); err != nil {
+	podReconciler, policyReconciler := newReconcilers(mgr.GetClient(), teardown, availability, journal, options)
+	if err := watchPods(mgr, podReconciler, teardown, &pods); err != nil {
 		return fmt.Errorf("set up pod controller: %w", err)
 	}
 	if err := watchPolicies(mgr, policyReconciler, &policies); err != nil {
@@ -72,10 +86,14 @@ func newReconcilers(
 }
 
 // watchPods adds the pod controller: pods of both caches, and all that may change what is to be done about a pod.
-func watchPods(mgr manager.Manager, r *PodReconciler, teardown cache.Cache, queue *queue[reconcile.Request]) (controller.Controller, error) {
-	c, err := controller.New("pod", mgr, controller.Options{Reconciler: r, MaxConcurrentReconciles: r.options.MaxConcurrentReconciles})
+func watchPods(mgr manager.Manager, r *PodReconciler, teardown cache.Cache, queue *queue[reconcile.Request]) error {
+	c, err := controller.New("pod", mgr, controller.Options{
+		Reconciler:              r,
+		MaxConcurrentReconciles: r.options.MaxConcurrentReconciles,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](errorRetry, maxErrorRetry),
+	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	own := mgr.GetCache()
 	for _, watch := range []source.Source{
@@ -88,10 +106,10 @@ func watchPods(mgr manager.Manager, r *PodReconciler, teardown cache.Cache, queu
 		queue.source(),
 	} {
 		if err := c.Watch(watch); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return c, nil
+	return nil
 }
 
 // watchPolicies adds the policy controller: policies, and what the journal says of their pods.
@@ -118,24 +136,13 @@ func nodeName(object client.Object) []string {
 	return []string{object.(*corev1.Pod).Spec.NodeName}
 }
 
-// kruiseWatch has the pod controller watch Kruise's requests while there are any to watch.
-type kruiseWatch struct {
-	availability *crr.Availability
-	cache        cache.Cache
-	controller   controller.Controller
-	pods         *queue[reconcile.Request]
-}
-
-// changed follows Kruise's coming and going, either of which may change what is to be done about any pod.
-func (k *kruiseWatch) changed(ctx context.Context, available bool) error {
-	if available {
-		if err := k.controller.Watch(k.availability.Source()); err != nil {
-			return fmt.Errorf("watch ContainerRecreateRequests: %w", err)
+// kruiseChanged returns what is to be done when Kruise comes or goes, either of which may change what is to be done about
+// any pod.
+func kruiseChanged(c client.Reader, pods *queue[reconcile.Request]) func(ctx context.Context, available bool) {
+	return func(ctx context.Context, available bool) {
+		for _, request := range listPods(ctx, c) {
+			pods.add(request)
 		}
+		ctrl.LoggerFrom(ctx).V(1).Info("Looking at every pod again", "kruiseAvailable", available)
 	}
-	for _, request := range listPods(ctx, k.cache) {
-		k.pods.add(request)
-	}
-	ctrl.LoggerFrom(ctx).V(1).Info("Looking at every pod again", "kruiseAvailable", available)
-	return nil
 }

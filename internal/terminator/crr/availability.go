@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -81,9 +82,10 @@ type Availability struct {
 	signal    chan struct{}
 	announced bool // what onChange was last told
 
-	// onChange is called, never concurrently, after Kruise has become available or has gone. An error has it called
-	// again later.
-	onChange func(ctx context.Context, available bool) error
+	// onChange is called, never concurrently, after Kruise has become available or has gone.
+	onChange func(ctx context.Context, available bool)
+	// onFinished is called with the pod of a request when Kruise is through with the request.
+	onFinished func(pod types.NamespacedName)
 }
 
 // requestCache is a running cache of requests.
@@ -92,10 +94,12 @@ type requestCache struct {
 	stop context.CancelFunc
 }
 
-// NewAvailability returns an Availability that calls onChange at each change. It is a Runnable and must be added to the
-// manager, whose cache must have been made with CacheOptions.
-func NewAvailability(c cluster.Cluster, onChange func(ctx context.Context, available bool) error) *Availability {
-	return &Availability{cluster: c, onChange: onChange, signal: make(chan struct{}, 1)}
+// NewAvailability returns an Availability that calls onChange at each change, and onFinished when Kruise is through with
+// a request. It is a Runnable and must be added to the manager, whose cache must have been made with CacheOptions.
+func NewAvailability(
+	c cluster.Cluster, onChange func(ctx context.Context, available bool), onFinished func(pod types.NamespacedName),
+) *Availability {
+	return &Availability{cluster: c, onChange: onChange, onFinished: onFinished, signal: make(chan struct{}, 1)}
 }
 
 // Available reports whether requests can be created and read now.
@@ -157,39 +161,33 @@ func (a *Availability) update(ctx context.Context, log logr.Logger) error {
 		return err
 	}
 	if present {
-		err = a.open(ctx)
+		if err := a.open(ctx); err != nil {
+			return err
+		}
 	} else {
-		err = a.close(ctx)
-	}
-	if err != nil {
-		return err
+		a.close()
 	}
 	a.announced = present
+	a.onChange(ctx, present)
 	log.Info("OpenKruise was looked for", "available", present)
 	return nil
 }
 
-// open starts a cache of requests, waits until it is filled, and announces Kruise. A failure leaves nothing behind.
+// open starts a cache of requests and waits until it is filled. A failure leaves nothing behind.
 func (a *Availability) open(ctx context.Context) error {
 	requests, err := a.startCache(ctx)
 	if err != nil {
 		return err
 	}
 	a.requests.Store(requests)
-	if err := a.onChange(ctx, true); err != nil {
-		a.requests.Store(nil)
-		requests.stop()
-		return err
-	}
 	return nil
 }
 
-// close announces that Kruise has gone and stops the cache, whose watch could only fail from now on.
-func (a *Availability) close(ctx context.Context) error {
+// close stops the cache, whose watch could only fail from now on.
+func (a *Availability) close() {
 	if requests := a.requests.Swap(nil); requests != nil {
 		requests.stop()
 	}
-	return a.onChange(ctx, false)
 }
 
 func (a *Availability) startCache(ctx context.Context) (*requestCache, error) {
@@ -210,6 +208,13 @@ func (a *Availability) startCache(ctx context.Context) (*requestCache, error) {
 	}
 	if err := requests.IndexField(ctx, &kruise.ContainerRecreateRequest{}, indexPodUID, ownerPodUID); err != nil {
 		return nil, fmt.Errorf("index ContainerRecreateRequests: %w", err)
+	}
+	informer, err := requests.GetInformer(ctx, &kruise.ContainerRecreateRequest{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("watch ContainerRecreateRequests: %w", err)
+	}
+	if _, err := informer.AddEventHandler(whenFinished(a.onFinished)); err != nil {
+		return nil, fmt.Errorf("watch ContainerRecreateRequests: %w", err)
 	}
 	running, stop := context.WithCancel(ctx)
 	go func() {
