@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -20,6 +21,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/rollup"
+	"github.com/sidecar-termination/operator/internal/terminator"
 )
 
 // +kubebuilder:rbac:groups=sidecartermination.dev,resources=sidecarterminationpolicies;clustersidecarterminationpolicies,verbs=get;list;watch
@@ -136,12 +138,17 @@ func (r *PolicyReconciler) observation(ctx context.Context, policy resolve.Polic
 	if policy.Spec.Enforcement == v1alpha1.EnforcementDryRun && subject.resolution.DryRun != nil {
 		view = *subject.resolution.DryRun
 	}
-	snapshot, err := r.world.snapshot(ctx, subject.pod, view)
-	if err != nil {
-		return o, err
-	}
 	o.Governs = governs(view, policy.Ref)
-	o.Decision = plan.Next(snapshot, r.options.Clock.Now())
+	snapshot, err := r.world.snapshot(ctx, subject.pod, view)
+	switch {
+	case errors.Is(err, terminator.ErrUnreadable):
+		// One pod that somebody has spoilt must not keep the status of the others from being written.
+		o.Decision = plan.Decision{Stage: plan.StageStuck, Reason: v1alpha1.ReasonStuck, Message: err.Error()}
+	case err != nil:
+		return o, err
+	default:
+		o.Decision = plan.Next(snapshot, r.options.Clock.Now())
+	}
 	for _, loss := range subject.resolution.Losses {
 		if loss.Loser == policy.Ref {
 			o.Losses = append(o.Losses, loss)

@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -13,10 +14,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/terminator"
 )
 
 // world reads what decisions depend on. It writes nothing.
@@ -103,10 +106,10 @@ func (w *world) snapshot(ctx context.Context, pod *corev1.Pod, view resolve.View
 		return plan.Snapshot{}, err
 	}
 	var attempts []plan.Attempt
-	for _, terminator := range w.terminators {
-		past, err := terminator.Observe(ctx, pod)
+	for _, t := range w.terminators {
+		past, err := t.Observe(ctx, pod)
 		if err != nil {
-			return plan.Snapshot{}, err
+			return plan.Snapshot{}, permanent(err)
 		}
 		attempts = append(attempts, past...)
 	}
@@ -118,6 +121,14 @@ func (w *world) snapshot(ctx context.Context, pod *corev1.Pod, view resolve.View
 		Attempts:     attempts,
 		SettlePeriod: w.options.SettlePeriod,
 	}, nil
+}
+
+// permanent marks an error that no repetition mends, so that none is tried.
+func permanent(err error) error {
+	if errors.Is(err, terminator.ErrUnreadable) {
+		return reconcile.TerminalError(err)
+	}
+	return err
 }
 
 // node returns the pod's node, or nil while it has none or the node is not known.

@@ -43,8 +43,8 @@ type Terminator struct {
 // Mode returns Image.
 func (t *Terminator) Mode() v1alpha1.Mode { return v1alpha1.ModeImage }
 
-// Observe returns the swaps that the pod's annotation records, by attempt. It reads nothing but the pod. An annotation
-// that cannot be read is an error: acting without it could lose the original images.
+// Observe returns the swaps that the pod's annotation records, by attempt. It reads nothing but the pod. The error
+// is terminator.ErrUnreadable: acting without the record could lose the original images.
 func (t *Terminator) Observe(_ context.Context, pod *corev1.Pod) ([]plan.Attempt, error) {
 	swaps, err := readSwaps(pod)
 	if err != nil {
@@ -109,12 +109,11 @@ func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan
 
 func readSwaps(pod *corev1.Pod) (map[string]Swap, error) {
 	swaps := map[string]Swap{}
-	value := pod.Annotations[v1alpha1.AnnotationImageSwap]
-	if value == "" {
-		return swaps, nil
+	if err := terminator.ReadRecord(pod, v1alpha1.AnnotationImageSwap, &swaps); err != nil {
+		return nil, err
 	}
-	if err := json.Unmarshal([]byte(value), &swaps); err != nil {
-		return nil, fmt.Errorf("decode annotation %s of pod: %w", v1alpha1.AnnotationImageSwap, err)
+	if swaps == nil {
+		return nil, fmt.Errorf("%w: annotation %s is null", terminator.ErrUnreadable, v1alpha1.AnnotationImageSwap)
 	}
 	return swaps, nil
 }

@@ -41,15 +41,15 @@ type Terminator struct {
 func (t *Terminator) Mode() v1alpha1.Mode { return v1alpha1.ModePodPhase }
 
 // Observe returns the newest write of the phase that the pod's annotation records, or nothing. It reads nothing but the
-// pod. An annotation that cannot be read is an error.
+// pod. The error is terminator.ErrUnreadable.
 func (t *Terminator) Observe(_ context.Context, pod *corev1.Pod) ([]plan.Attempt, error) {
-	value := pod.Annotations[v1alpha1.AnnotationPodPhase]
-	if value == "" {
-		return nil, nil
-	}
 	var record Record
-	if err := json.Unmarshal([]byte(value), &record); err != nil {
-		return nil, fmt.Errorf("decode annotation %s of pod: %w", v1alpha1.AnnotationPodPhase, err)
+	if err := terminator.ReadRecord(pod, v1alpha1.AnnotationPodPhase, &record); err != nil || record == (Record{}) {
+		return nil, err
+	}
+	// The mode becomes the label of a metric, of which users must not make up values.
+	if record.Mode != v1alpha1.ModePodPhase && record.Mode != v1alpha1.ModeCRR {
+		return nil, fmt.Errorf("%w: annotation %s: mode %q", terminator.ErrUnreadable, v1alpha1.AnnotationPodPhase, record.Mode)
 	}
 	return []plan.Attempt{{
 		Mode: v1alpha1.ModePodPhase, For: record.Mode, Number: record.Attempt, Started: record.WrittenAt.Time,
