@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -40,7 +41,7 @@ func (e podEvent) emit(recorder events.EventRecorder, pod *corev1.Pod) {
 	}
 	note := e.note
 	if len(note) > maxNote {
-		note = note[:maxNote-3] + "..."
+		note = strings.ToValidUTF8(note[:maxNote-3], "") + "..."
 	}
 	reference := &corev1.ObjectReference{
 		APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
@@ -48,24 +49,23 @@ func (e podEvent) emit(recorder events.EventRecorder, pod *corev1.Pod) {
 	recorder.Eventf(reference, related, e.kind, string(e.reason), actionTerminate, "%s", note)
 }
 
-// decisionEvents are the events that a decision calls for: of what was done, and, when the pod has just come to it, that
+// decisionEvents are the events that a decision calls for: of what was done or, when the pod has just come to it, that
 // it is stuck.
 func decisionEvents(decision plan.Decision, moved bool, policy *resolve.PolicyRef) []podEvent {
+	acted, stuck := len(decision.Actions) > 0, decision.Stage == plan.StageStuck
 	var list []podEvent
-	if len(decision.Actions) > 0 {
-		acted := podEvent{corev1.EventTypeNormal, decision.Reason, decision.Message, policy}
-		if len(decision.Failures) > 0 {
-			last := decision.Failures[len(decision.Failures)-1]
-			acted.kind, acted.note = corev1.EventTypeWarning, fmt.Sprintf("%s (%s)", decision.Message, last.Message)
-		}
-		list = append(list, acted)
-		if decision.BackoffLimitRisk {
-			list = append(list, podEvent{corev1.EventTypeWarning, v1alpha1.ReasonBackoffLimitRisk,
-				"mode Image restarts a container, and under restartPolicy OnFailure each restart counts towards the Job's backoffLimit", policy})
-		}
-	}
-	if decision.Stage == plan.StageStuck && moved {
+	switch {
+	case stuck && (acted || moved):
 		list = append(list, podEvent{corev1.EventTypeWarning, decision.Reason, decision.Message, policy})
+	case acted && len(decision.Failures) > 0:
+		last := decision.Failures[len(decision.Failures)-1]
+		list = append(list, podEvent{corev1.EventTypeWarning, decision.Reason, fmt.Sprintf("%s (%s)", decision.Message, last.Message), policy})
+	case acted:
+		list = append(list, podEvent{corev1.EventTypeNormal, decision.Reason, decision.Message, policy})
+	}
+	if acted && decision.BackoffLimitRisk {
+		list = append(list, podEvent{corev1.EventTypeWarning, v1alpha1.ReasonBackoffLimitRisk,
+			"mode Image restarts a container, and under restartPolicy OnFailure each restart counts towards the Job's backoffLimit", policy})
 	}
 	return list
 }

@@ -46,10 +46,11 @@ type entry struct {
 	uid       types.UID
 	stage     plan.Stage
 	reason    v1alpha1.Reason
-	policies  []resolve.PolicyRef // all that select the pod
-	governing []resolve.PolicyRef // those that decide over one of its containers
+	policies  []resolve.PolicyRef // all that select the pod, sorted
+	governing []resolve.PolicyRef // those that decide over one of its containers, in the order of the containers
+	losses    []resolve.Loss
 	warned    map[string]bool
-	failures  map[plan.Failure]bool
+	failed    map[attempt]bool
 	dryRun    plan.Stage
 	// dryRunSaid is true once it has been reported what DryRun policies would have done.
 	dryRunSaid bool
@@ -59,6 +60,15 @@ type entry struct {
 	phaseWritten time.Time // zero again once the pod has been seen with its terminal phase
 	deleted      bool
 	finished     bool
+
+	// known is true once the pod has been recorded. What had come about before is not counted: it was when it happened.
+	known bool
+}
+
+// attempt identifies one attempt on a pod.
+type attempt struct {
+	mode   v1alpha1.Mode
+	number int
 }
 
 func newJournal(recorder events.EventRecorder, clock clock.PassiveClock, notify func(resolve.PolicyRef)) *journal {
@@ -99,6 +109,7 @@ func (j *journal) record(subject subject, decision plan.Decision) {
 	if moved || len(decision.Actions) > 0 || len(decision.Failures) > 0 {
 		j.notifyAll(e)
 	}
+	e.known = true
 }
 
 // recordDryRun reports what would have been done if the pod's DryRun policies were enforced, once for each pod.
@@ -125,6 +136,7 @@ func (j *journal) recordDryRun(subject subject, decision plan.Decision) {
 			recent(policy.Ref, client.ObjectKeyFromObject(subject.pod), mode, v1alpha1.OutcomeWouldTerminate, 0),
 		}})
 	}
+	j.notifyAll(e)
 }
 
 // gone reports that the pod is in no cache any more: it has finished, or was deleted. It returns when to ask again if
@@ -181,17 +193,33 @@ func (j *journal) entry(subject subject) *entry {
 		e = nil
 	}
 	if e == nil {
-		e = &entry{uid: subject.pod.UID, warned: map[string]bool{}, failures: map[plan.Failure]bool{}}
+		e = &entry{uid: subject.pod.UID, warned: map[string]bool{}, failed: map[attempt]bool{}}
 		j.pods[key] = e
 	}
-	e.policies, e.governing = e.policies[:0], e.governing[:0]
+	j.follow(e, subject)
+	return e
+}
+
+// follow brings the entry's policies up to date. When they changed it asks for the statuses of the old and of the new
+// ones: a policy that has lost the pod, or a container of it, has to say so.
+func (j *journal) follow(e *entry, subject subject) {
+	var policies, governing []resolve.PolicyRef
 	for _, policy := range subject.policies {
-		e.policies = append(e.policies, policy.Ref)
-		if governs(subject.resolution.Enforced, policy.Ref) {
-			e.governing = append(e.governing, policy.Ref)
+		policies = append(policies, policy.Ref)
+	}
+	slices.SortFunc(policies, comparePolicies)
+	for _, target := range subject.resolution.Enforced.Targets {
+		if target.Policy != nil && !slices.Contains(governing, *target.Policy) {
+			governing = append(governing, *target.Policy)
 		}
 	}
-	return e
+	losses := subject.resolution.Losses
+	if slices.Equal(policies, e.policies) && slices.Equal(governing, e.governing) && slices.Equal(losses, e.losses) {
+		return
+	}
+	j.notifyAll(e)
+	e.policies, e.governing, e.losses = policies, governing, losses
+	j.notifyAll(e)
 }
 
 func (j *journal) drop(key types.NamespacedName, e *entry) {
@@ -218,21 +246,21 @@ func (j *journal) countStarted(e *entry, actions []plan.Action) {
 	}
 }
 
-// countFailed counts each failed attempt once, however many containers it left.
+// countFailed counts each failed attempt once, however many containers it left and however its message changes.
 func (j *journal) countFailed(e *entry, subject subject, failures []plan.Failure) {
-	var modes []v1alpha1.Mode
 	for _, failure := range failures {
-		if !e.failures[failure] {
-			e.failures[failure] = true
-			modes = append(modes, failure.Mode)
+		failed := attempt{failure.Mode, failure.Attempt}
+		if e.failed[failed] {
+			continue
 		}
-	}
-	slices.Sort(modes)
-	for _, mode := range slices.Compact(modes) {
-		attemptsTotal.WithLabelValues(string(mode), string(v1alpha1.OutcomeFailed)).Inc()
+		e.failed[failed] = true
+		if !e.known {
+			continue
+		}
+		attemptsTotal.WithLabelValues(string(failure.Mode), string(v1alpha1.OutcomeFailed)).Inc()
 		for _, policy := range e.governing {
 			j.add(policy, rollup.Tally{Failed: 1, Recent: []v1alpha1.RecentTermination{
-				recent(policy, client.ObjectKeyFromObject(subject.pod), mode, v1alpha1.OutcomeFailed, 0),
+				recent(policy, client.ObjectKeyFromObject(subject.pod), failure.Mode, v1alpha1.OutcomeFailed, 0),
 			}})
 		}
 	}
@@ -244,6 +272,9 @@ func (j *journal) finish(key types.NamespacedName, e *entry) {
 		return
 	}
 	e.finished = true
+	if !e.known {
+		return
+	}
 	now := j.clock.Now()
 	took := max(now.Sub(e.mainsDone), 0)
 	podsTerminatedTotal.WithLabelValues(string(e.mode)).Inc()
@@ -265,6 +296,10 @@ func recent(policy resolve.PolicyRef, pod types.NamespacedName, mode v1alpha1.Mo
 		result.Namespace = pod.Namespace
 	}
 	return result
+}
+
+func comparePolicies(a, b resolve.PolicyRef) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
 func stuckness(stage plan.Stage) float64 {

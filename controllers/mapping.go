@@ -79,22 +79,28 @@ func nodeKindChanged(virtual plan.VirtualNodes) predicate.TypedPredicate[*corev1
 	}
 }
 
-// namespaceLabelsChanged passes namespaces whose labels changed. A new one has no pods yet.
+// namespaceLabelsChanged passes namespaces whose labels changed, and new ones, which may be seen after their first pods.
 func namespaceLabelsChanged() predicate.TypedPredicate[*metav1.PartialObjectMetadata] {
 	return predicate.And(predicate.TypedLabelChangedPredicate[*metav1.PartialObjectMetadata]{},
 		predicate.TypedFuncs[*metav1.PartialObjectMetadata]{
-			CreateFunc: func(event.TypedCreateEvent[*metav1.PartialObjectMetadata]) bool { return false },
+			CreateFunc: func(e event.TypedCreateEvent[*metav1.PartialObjectMetadata]) bool { return !e.IsInInitialList },
 			DeleteFunc: func(event.TypedDeleteEvent[*metav1.PartialObjectMetadata]) bool { return false },
 		})
 }
 
-// tearingDown passes pods whose phase was written and that are not at their end; retained ones need no look.
+// tearingDown passes pods whose phase was written and that are not at their end; retained ones need no look, whoever
+// touches them and however often the cache repeats itself.
 func tearingDown() predicate.TypedPredicate[*corev1.Pod] {
 	return predicate.TypedFuncs[*corev1.Pod]{
-		CreateFunc: func(e event.TypedCreateEvent[*corev1.Pod]) bool {
-			return !e.IsInInitialList || !plan.HasTerminalPhase(e.Object) || anyContainerRunning(e.Object)
+		CreateFunc: func(e event.TypedCreateEvent[*corev1.Pod]) bool { return !e.IsInInitialList || !isTornDown(e.Object) },
+		UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Pod]) bool {
+			return !isTornDown(e.ObjectOld) || !isTornDown(e.ObjectNew)
 		},
 	}
+}
+
+func isTornDown(pod *corev1.Pod) bool {
+	return plan.HasTerminalPhase(pod) && !anyContainerRunning(pod)
 }
 
 // specChanged passes new, deleted and re-specified policies, but not those of which only the status changed.

@@ -68,7 +68,10 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ct
 		r.journal.recordDryRun(subject, dryRun)
 		requeue = soonest(requeue, dryRun.RequeueAfter)
 	}
-	return ctrl.Result{RequeueAfter: requeue}, err
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	return ctrl.Result{RequeueAfter: requeue}, nil
 }
 
 // act decides, carries the decision out, and returns it with the actions that changed something. When Kruise refuses a
@@ -96,7 +99,8 @@ func (r *PodReconciler) act(ctx context.Context, snapshot plan.Snapshot) (plan.D
 	return decision, err
 }
 
-// terminate carries the actions out in order and keeps those that changed something. It stops at the first error.
+// terminate carries the actions out in order and keeps those that changed something. It stops at the first error. An
+// attempt of which nothing is heard brings the pod back at its deadline; a request leaves no trace on the pod itself.
 func (r *PodReconciler) terminate(ctx context.Context, pod *corev1.Pod, decision *plan.Decision) error {
 	planned := decision.Actions
 	decision.Actions = nil
@@ -105,6 +109,7 @@ func (r *PodReconciler) terminate(ctx context.Context, pod *corev1.Pod, decision
 		if err != nil {
 			return fmt.Errorf("end sidecars by mode %s: %w", action.Mode, err)
 		}
+		decision.RequeueAfter = soonest(decision.RequeueAfter, action.Deadline)
 		if changed {
 			decision.Actions = append(decision.Actions, action)
 		}
