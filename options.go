@@ -5,11 +5,12 @@ package main
 import (
 	"flag"
 	"fmt"
-	"slices"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
@@ -85,33 +86,13 @@ func (o *options) bind(flags *pflag.FlagSet) {
 
 // controllerOptions checks the flags and returns what the reconcilers need of them. An error names the flag.
 func (o *options) controllerOptions() (controllers.Options, error) {
-	for _, check := range []struct {
-		flag, value string
-		allowed     []string
-	}{
-		{"env-convention", o.envConvention, []string{enabled, disabled}},
-		{"pod-phase", o.podPhase, []string{enabled, disabled}},
-		{"default-exit-codes", o.defaultExitCodes, []string{string(v1alpha1.ExitCodesIgnore), string(v1alpha1.ExitCodesRespect)}},
-	} {
-		if !slices.Contains(check.allowed, check.value) {
-			return controllers.Options{}, fmt.Errorf("--%s is %q; it must be %s", check.flag, check.value, strings.Join(check.allowed, " or "))
-		}
+	if err := o.check(); err != nil {
+		return controllers.Options{}, err
 	}
-	if o.maxConcurrentReconciles < 1 {
-		return controllers.Options{}, fmt.Errorf("--max-concurrent-reconciles is %d; it must be at least 1", o.maxConcurrentReconciles)
+	virtual, err := o.virtualNodes()
+	if err != nil {
+		return controllers.Options{}, err
 	}
-	if o.settlePeriod < 0 || o.statusPeriod < 0 {
-		return controllers.Options{}, fmt.Errorf("--settle-period and --status-period must not be negative")
-	}
-	virtual := plan.DefaultVirtualNodes()
-	for _, label := range o.virtualNodeLabels {
-		key, value, _ := strings.Cut(label, "=")
-		if key == "" {
-			return controllers.Options{}, fmt.Errorf("--virtual-node-label is %q; it must be key or key=value", label)
-		}
-		virtual.Labels = append(virtual.Labels, plan.LabelMatch{Key: key, Value: value})
-	}
-	virtual.Taints = append(virtual.Taints, o.virtualNodeTaints...)
 	return controllers.Options{
 		Resolve: resolve.Options{
 			IgnoreEnv: o.envConvention == disabled,
@@ -125,4 +106,49 @@ func (o *options) controllerOptions() (controllers.Options, error) {
 		MaxConcurrentReconciles: o.maxConcurrentReconciles,
 		Clock:                   clock.RealClock{},
 	}, nil
+}
+
+// imageReference is what the API accepts as a policy's image.
+var imageReference = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]*$`)
+
+func (o *options) check() error {
+	either := func(value, a, b string) bool { return value == a || value == b }
+	for _, flag := range []struct {
+		name  string
+		value any
+		ok    bool
+		must  string
+	}{
+		{"env-convention", o.envConvention, either(o.envConvention, enabled, disabled), "be Enabled or Disabled"},
+		{"pod-phase", o.podPhase, either(o.podPhase, enabled, disabled), "be Enabled or Disabled"},
+		{"default-exit-codes", o.defaultExitCodes, either(o.defaultExitCodes, string(v1alpha1.ExitCodesIgnore), string(v1alpha1.ExitCodesRespect)), "be Ignore or Respect"},
+		{"quick-exit-image", o.quickExitImage, o.quickExitImage == "" || imageReference.MatchString(o.quickExitImage), "be an image reference such as registry.example/quick-exit:v1"},
+		{"settle-period", o.settlePeriod, o.settlePeriod >= 0, "not be negative"},
+		{"status-period", o.statusPeriod, o.statusPeriod >= 0, "not be negative"},
+		{"graceful-shutdown-timeout", o.shutdownTimeout, o.shutdownTimeout >= 0, "not be negative"},
+		{"max-concurrent-reconciles", o.maxConcurrentReconciles, o.maxConcurrentReconciles >= 1, "be at least 1"},
+	} {
+		if !flag.ok {
+			return fmt.Errorf("--%s is %q; it must %s", flag.name, fmt.Sprint(flag.value), flag.must)
+		}
+	}
+	return nil
+}
+
+func (o *options) virtualNodes() (plan.VirtualNodes, error) {
+	virtual := plan.DefaultVirtualNodes()
+	for _, label := range o.virtualNodeLabels {
+		key, value, _ := strings.Cut(label, "=")
+		if len(content.IsLabelKey(key)) > 0 || len(content.IsLabelValue(value)) > 0 {
+			return virtual, fmt.Errorf("--virtual-node-label is %q; it must be key or key=value of a label", label)
+		}
+		virtual.Labels = append(virtual.Labels, plan.LabelMatch{Key: key, Value: value})
+	}
+	for _, taint := range o.virtualNodeTaints {
+		if len(content.IsLabelKey(taint)) > 0 {
+			return virtual, fmt.Errorf("--virtual-node-taint is %q; it must be the key of a taint", taint)
+		}
+		virtual.Taints = append(virtual.Taints, taint)
+	}
+	return virtual, nil
 }

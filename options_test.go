@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/spf13/pflag"
+	"k8s.io/utils/clock"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/controllers"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// parse returns what the flags mean for the reconcilers.
+func parse(t *testing.T, arguments ...string) (controllers.Options, error) {
+	t.Helper()
+	options := defaultOptions()
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	options.bind(flags)
+	if err := flags.Parse(arguments); err != nil {
+		return controllers.Options{}, err
+	}
+	return options.controllerOptions()
+}
+
+// byDefault is what the operator does when it is started without flags.
+func byDefault() controllers.Options {
+	return controllers.Options{
+		Resolve:                 resolve.Options{ExitCodes: v1alpha1.ExitCodesIgnore},
+		PodPhase:                true,
+		SettlePeriod:            1500 * time.Millisecond,
+		StatusPeriod:            5 * time.Second,
+		VirtualNodes:            plan.DefaultVirtualNodes(),
+		MaxConcurrentReconciles: 16,
+		Clock:                   clock.RealClock{},
+	}
+}
+
+func TestFlagsReachTheReconcilers(t *testing.T) {
+	for name, tc := range map[string]struct {
+		arguments []string
+		change    func(*controllers.Options)
+	}{
+		"no flag": {nil, func(*controllers.Options) {}},
+		"the environment variables can be left unread": {
+			[]string{"--env-convention=Disabled"}, func(o *controllers.Options) { o.Resolve.IgnoreEnv = true },
+		},
+		"exit codes can count by default": {
+			[]string{"--default-exit-codes=Respect"}, func(o *controllers.Options) { o.Resolve.ExitCodes = v1alpha1.ExitCodesRespect },
+		},
+		"an image can be given": {
+			[]string{"--quick-exit-image=registry.example:5000/quick-exit@sha256:0123"},
+			func(o *controllers.Options) { o.Resolve.Image = "registry.example:5000/quick-exit@sha256:0123" },
+		},
+		"phases can be left alone": {
+			[]string{"--pod-phase=Disabled"}, func(o *controllers.Options) { o.PodPhase = false },
+		},
+		"periods can be zero": {
+			[]string{"--settle-period=0", "--status-period=0s"},
+			func(o *controllers.Options) { o.SettlePeriod, o.StatusPeriod = 0, 0 },
+		},
+		"further virtual nodes can be told": {
+			[]string{"--virtual-node-label=example.com/virtual", "--virtual-node-label=kind=eci,arm", "--virtual-node-taint=example.com/no-kubelet"},
+			func(o *controllers.Options) {
+				o.VirtualNodes.Labels = append(o.VirtualNodes.Labels,
+					plan.LabelMatch{Key: "example.com/virtual"}, plan.LabelMatch{Key: "kind", Value: "eci"}, plan.LabelMatch{Key: "arm"})
+				o.VirtualNodes.Taints = append(o.VirtualNodes.Taints, "example.com/no-kubelet")
+			},
+		},
+		"the number of workers can be set": {
+			[]string{"--max-concurrent-reconciles=1"}, func(o *controllers.Options) { o.MaxConcurrentReconciles = 1 },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := byDefault()
+			tc.change(&want)
+			got, err := parse(t, tc.arguments...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got, cmpopts.EquateComparable(clock.RealClock{})); diff != "" {
+				t.Errorf("options (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAFlagWithABadValueIsNamed(t *testing.T) {
+	for _, argument := range []string{
+		"--env-convention=enabled",
+		"--env-convention=",
+		"--pod-phase=Off",
+		"--default-exit-codes=ignore",
+		"--quick-exit-image=quick exit",
+		"--quick-exit-image=-v1",
+		"--settle-period=-1s",
+		"--settle-period=fast",
+		"--status-period=-1ns",
+		"--graceful-shutdown-timeout=-1s",
+		"--max-concurrent-reconciles=0",
+		"--max-concurrent-reconciles=many",
+		"--virtual-node-label==fargate",
+		"--virtual-node-label=a,,b",
+		"--virtual-node-label=type=virtual=kubelet",
+		"--virtual-node-label=no spaces",
+		"--virtual-node-taint=example.com/a,",
+		"--virtual-node-taint=example.com/virtual:NoSchedule",
+		"--virtual-node-taint=example.com/virtual=true",
+		"--leader-elect=perhaps",
+		"--zap-log-level=chatty",
+	} {
+		t.Run(argument, func(t *testing.T) {
+			name, _, _ := strings.Cut(argument, "=")
+			switch _, err := parse(t, argument); {
+			case err == nil:
+				t.Error("accepted")
+			case !strings.Contains(err.Error(), name):
+				t.Errorf("the error does not name %s: %v", name, err)
+			}
+		})
+	}
+}
+
+func TestABadFlagEndsTheProgramBeforeItLooksForACluster(t *testing.T) {
+	t.Setenv("KUBECONFIG", "/does/not/exist")
+	command := newCommand()
+	command.SetArgs([]string{"--pod-phase=no"})
+	err := command.ExecuteContext(t.Context())
+	if want := `--pod-phase is "no"; it must be Enabled or Disabled`; err == nil || err.Error() != want {
+		t.Errorf("got error %v, want %s", err, want)
+	}
+}
+
+func TestEveryFlagIsExplained(t *testing.T) {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	defaultOptions().bind(flags)
+	flags.VisitAll(func(flag *pflag.Flag) {
+		if flag.Usage == "" {
+			t.Errorf("--%s has no usage", flag.Name)
+		}
+	})
+	var output bytes.Buffer
+	command := newCommand()
+	command.SetOut(&output)
+	command.SetArgs([]string{"--help"})
+	if err := command.ExecuteContext(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(output.String(), "--quick-exit-image") {
+		t.Errorf("the help does not list the flags:\n%s", &output)
+	}
+}
+
+func TestTheSchemeKnowsWhatTheCacheSelects(t *testing.T) {
+	scheme, err := newScheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for object := range controllers.CacheOptions(scheme).ByObject {
+		if _, _, err := scheme.ObjectKinds(object); err != nil {
+			t.Error(err)
+		}
+	}
+}
