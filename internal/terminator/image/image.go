@@ -23,6 +23,8 @@ import (
 	"github.com/sidecar-termination/operator/internal/terminator"
 )
 
+// +kubebuilder:rbac:groups="",resources=pods,verbs=patch,roleName=sidecar-termination-manager-image-role
+
 // Swap records one container's swap in AnnotationImageSwap, by container name.
 type Swap struct {
 	// Image is the image that the container had before.

@@ -22,6 +22,8 @@ import (
 	"github.com/sidecar-termination/operator/internal/terminator"
 )
 
+// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch,roleName=sidecar-termination-manager-pod-phase-role
+
 // Record is the value of AnnotationPodPhase.
 type Record struct {
 	Phase corev1.PodPhase `json:"phase"`

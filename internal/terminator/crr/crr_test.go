@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package crr
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+)
+
+var pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "job-1", UID: "4a1b"}}
+
+// server is a client that creates and deletes requests as Kruise's webhook has it.
+type server struct {
+	client.Client
+	uid     string // of the pod that the webhook finds by its name
+	err     error
+	created *kruise.ContainerRecreateRequest
+	deleted []string
+}
+
+func (s *server) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
+	if s.err != nil {
+		return s.err
+	}
+	s.created = object.DeepCopyObject().(*kruise.ContainerRecreateRequest)
+	if s.uid != "" {
+		object.GetLabels()[kruise.ContainerRecreateRequestPodUIDKey] = s.uid
+	}
+	return nil
+}
+
+func (s *server) Delete(_ context.Context, object client.Object, _ ...client.DeleteOption) error {
+	s.deleted = append(s.deleted, object.GetNamespace()+"/"+object.GetName())
+	return apierrors.NewNotFound(schema.GroupResource{}, object.GetName())
+}
+
+func TestTheRequest(t *testing.T) {
+	s := &server{uid: "4a1b"}
+	action := plan.Action{Attempt: 3, Containers: []string{"logger", "proxy"}, Deadline: 40 * time.Second}
+	changed, err := (&Terminator{Client: s}).Terminate(t.Context(), pod, action)
+	if err != nil || !changed {
+		t.Fatalf("got changed %t, error %v", changed, err)
+	}
+	want := &kruise.ContainerRecreateRequest{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:       "batch",
+			Name:            "sidecar-termination-4a1b-3",
+			Labels:          map[string]string{"app.kubernetes.io/managed-by": "sidecar-termination-operator"},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "job-1", UID: "4a1b"}},
+		},
+		Spec: kruise.ContainerRecreateRequestSpec{
+			PodName:                 "job-1",
+			Containers:              []kruise.ContainerRecreateRequestContainer{{Name: "logger"}, {Name: "proxy"}},
+			Strategy:                &kruise.ContainerRecreateRequestStrategy{FailurePolicy: "Ignore", ForceRecreate: true},
+			ActiveDeadlineSeconds:   ptr.To[int64](40),
+			TTLSecondsAfterFinished: ptr.To[int32](1800),
+		},
+	}
+	if diff := cmp.Diff(want, s.created); diff != "" {
+		t.Errorf("request (-want +got):\n%s", diff)
+	}
+	if len(s.deleted) > 0 {
+		t.Errorf("deleted %v", s.deleted)
+	}
+}
+
+func TestADeadlineThatKruiseWouldRefuseIsLengthened(t *testing.T) {
+	if got := *newRequest(pod, plan.Action{Deadline: time.Second}).Spec.ActiveDeadlineSeconds; got != 3 {
+		t.Errorf("got %d seconds", got)
+	}
+}
+
+func TestSupersededRequestsAreRemovedFirst(t *testing.T) {
+	s := &server{uid: "4a1b", err: errors.New("broken")}
+	_, err := (&Terminator{Client: s}).Terminate(t.Context(), pod, plan.Action{Attempt: 2, Supersedes: []int{0, 1}})
+	if !errors.Is(err, s.err) {
+		t.Errorf("got error %v", err)
+	}
+	if diff := cmp.Diff([]string{"batch/sidecar-termination-4a1b-0", "batch/sidecar-termination-4a1b-1"}, s.deleted); diff != "" {
+		t.Errorf("deleted (-want +got):\n%s", diff)
+	}
+}
+
+func TestARequestThatWasMadeForAnotherPodIsTakenBack(t *testing.T) {
+	for name, uid := range map[string]string{"another pod has the name": "9c2d", "the webhook was passed by": ""} {
+		t.Run(name, func(t *testing.T) {
+			s := &server{uid: uid}
+			changed, err := (&Terminator{Client: s}).Terminate(t.Context(), pod, plan.Action{})
+			if changed || !errors.Is(err, ErrRefused) {
+				t.Errorf("got changed %t, error %v", changed, err)
+			}
+			if diff := cmp.Diff([]string{"batch/sidecar-termination-4a1b-0"}, s.deleted); diff != "" {
+				t.Errorf("deleted (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWhatTheServerAnswersToARequest(t *testing.T) {
+	resource := schema.GroupResource{Group: "apps.kruise.io", Resource: "containerrecreaterequests"}
+	denied := func(code int32) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: code, Message: `admission webhook "mcontainerrecreaterequest.kb.io" denied the request: why`,
+		}}
+	}
+	for name, tc := range map[string]struct {
+		err             error
+		refused, failed bool
+	}{
+		"the request is there already":        {err: apierrors.NewAlreadyExists(resource, "x")},
+		"the webhook says 400":                {err: denied(http.StatusBadRequest), refused: true},
+		"the webhook says 403":                {err: denied(http.StatusForbidden), refused: true},
+		"the webhook says 500":                {err: denied(http.StatusInternalServerError), refused: true},
+		"the webhook does not answer":         {err: apierrors.NewInternalError(errors.New("failed calling webhook")), refused: true},
+		"the definition has gone":             {err: apierrors.NewNotFound(resource, ""), refused: true},
+		"the namespace is going":              {err: apierrors.NewForbidden(resource, "x", errors.New("being terminated")), refused: true},
+		"the server has a trouble of its own": {err: apierrors.NewInternalError(errors.New("etcd")), failed: true},
+		"the server is busy":                  {err: apierrors.NewTooManyRequests("later", 1), failed: true},
+		"the server is down":                  {err: errors.New("connection refused"), failed: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			changed, err := (&Terminator{Client: &server{err: tc.err}}).Terminate(t.Context(), pod, plan.Action{})
+			if changed || errors.Is(err, ErrRefused) != tc.refused || (err != nil) != (tc.refused || tc.failed) {
+				t.Errorf("got changed %t, error %v", changed, err)
+			}
+			if err != nil && !errors.Is(err, tc.err) {
+				t.Errorf("the cause is lost: %v", err)
+			}
+		})
+	}
+}
+
+func TestAttemptNumbersAreReadFromNames(t *testing.T) {
+	const uid = types.UID("4a1b")
+	for name, want := range map[string]int{
+		requestName(uid, 0):            0,
+		requestName(uid, 12):           12,
+		requestName("9c2d", 0):         -1,
+		"sidecar-termination-4a1b-":    -1,
+		"sidecar-termination-4a1b--1":  -1,
+		"sidecar-termination-4a1b-two": -1,
+		"sidecar-termination-4a1b":     -1,
+		"other-4a1b-0":                 -1,
+	} {
+		t.Run(name, func(t *testing.T) {
+			number, ok := attemptNumber(name, uid)
+			if ok != (want >= 0) || ok && number != want {
+				t.Errorf("got %d, %t", number, ok)
+			}
+		})
+	}
+}
+
+func TestAttemptsAreReadFromRequests(t *testing.T) {
+	created := metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	completed := metav1.NewTime(created.Add(time.Minute))
+	for name, tc := range map[string]struct {
+		change func(*kruise.ContainerRecreateRequest)
+		want   plan.Attempt
+	}{
+		"a request that Kruise has not seen": {
+			func(*kruise.ContainerRecreateRequest) {},
+			plan.Attempt{RestartCounts: map[string]int32{"proxy": 0}},
+		},
+		"a request with the counts that the webhook found": {
+			func(r *kruise.ContainerRecreateRequest) {
+				r.Spec.Containers[0].StatusContext = &kruise.ContainerRecreateRequestContainerContext{RestartCount: 4}
+			},
+			plan.Attempt{RestartCounts: map[string]int32{"proxy": 4}},
+		},
+		"a request that Kruise has given up": {
+			func(r *kruise.ContainerRecreateRequest) {
+				r.Status.CompletionTime, r.Status.Message = &completed, "daemon has not responded for a long time"
+			},
+			plan.Attempt{RestartCounts: map[string]int32{"proxy": 0}, Finished: completed.Time, Message: "daemon has not responded for a long time"},
+		},
+		"the first failed container speaks for a request without a message": {
+			func(r *kruise.ContainerRecreateRequest) {
+				r.Status.ContainerRecreateStates = []kruise.ContainerRecreateRequestContainerRecreateState{
+					{Phase: kruise.ContainerRecreateRequestSucceeded, Message: "fine"},
+					{Phase: kruise.ContainerRecreateRequestFailed, Message: "cannot stop"},
+					{Phase: kruise.ContainerRecreateRequestFailed, Message: "neither"},
+				}
+			},
+			plan.Attempt{RestartCounts: map[string]int32{"proxy": 0}, Message: "cannot stop"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := newRequest(pod, plan.Action{Containers: []string{"proxy"}})
+			request.CreationTimestamp = created
+			tc.change(request)
+			tc.want.Mode, tc.want.For, tc.want.Number, tc.want.Started = v1alpha1.ModeCRR, v1alpha1.ModeCRR, 7, created.Time
+			if diff := cmp.Diff(tc.want, toAttempt(request, 7)); diff != "" {
+				t.Errorf("attempt (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package image_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/terminator"
+	"github.com/sidecar-termination/operator/internal/terminator/image"
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
+
+// patches is a client that takes patches of pods and nothing else.
+type patches struct {
+	client.Client
+	kind types.PatchType
+	body []byte
+	err  error
+}
+
+func (p *patches) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	p.kind = patch.Type()
+	p.body, _ = patch.Data(object)
+	return p.err
+}
+
+// newPod has a main container that is done and two sidecars, of which tunnel has never started.
+func newPod() *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "job-1", UID: "4a1b", ResourceVersion: "17"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{
+			{Name: "main", Image: "main:v1"}, {Name: "proxy", Image: "proxy:v1"}, {Name: "tunnel", Image: "tunnel:v1"},
+		}},
+		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{
+			{Name: "main", ContainerID: "containerd://1", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}},
+			{Name: "proxy", ContainerID: "containerd://2", RestartCount: 2, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}},
+			{Name: "tunnel", RestartCount: 0, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}},
+		}},
+	}
+}
+
+func withSwaps(record string) *corev1.Pod {
+	pod := newPod()
+	pod.Annotations = map[string]string{v1alpha1.AnnotationImageSwap: record}
+	return pod
+}
+
+func newTerminator(c client.Client) *image.Terminator {
+	return &image.Terminator{Client: c, Clock: clocktesting.NewFakePassiveClock(now)}
+}
+
+func TestTheSwapIsOnePatchOfTheSidecarsAndTheirRecord(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pod    *corev1.Pod
+		images map[string]string
+		want   string
+	}{
+		"two sidecars": {
+			pod:    newPod(),
+			images: map[string]string{"proxy": "quick-exit:v1", "tunnel": "quick-exit:v2"},
+			want: `{
+  "metadata": {
+    "uid": "4a1b",
+    "resourceVersion": "17",
+    "annotations": {
+      "sidecartermination.dev/image-swap": "{\"proxy\":{\"image\":\"proxy:v1\",\"restartCount\":2,\"attempt\":1,\"swappedAt\":\"2026-03-01T12:00:00Z\"},\"tunnel\":{\"image\":\"tunnel:v1\",\"restartCount\":-1,\"attempt\":1,\"swappedAt\":\"2026-03-01T12:00:00Z\"}}"
+    }
+  },
+  "spec": {
+    "containers": [
+      {
+        "name": "proxy",
+        "image": "quick-exit:v1"
+      },
+      {
+        "name": "tunnel",
+        "image": "quick-exit:v2"
+      }
+    ]
+  }
+}`,
+		},
+		"an earlier swap stays in the record and is not repeated": {
+			pod:    withSwaps(`{"proxy":{"image":"proxy:v1","restartCount":2,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"}}`),
+			images: map[string]string{"proxy": "quick-exit:v1", "tunnel": "quick-exit:v2"},
+			want: `{
+  "metadata": {
+    "uid": "4a1b",
+    "resourceVersion": "17",
+    "annotations": {
+      "sidecartermination.dev/image-swap": "{\"proxy\":{\"image\":\"proxy:v1\",\"restartCount\":2,\"attempt\":0,\"swappedAt\":\"2026-03-01T11:00:00Z\"},\"tunnel\":{\"image\":\"tunnel:v1\",\"restartCount\":-1,\"attempt\":1,\"swappedAt\":\"2026-03-01T12:00:00Z\"}}"
+    }
+  },
+  "spec": {
+    "containers": [
+      {
+        "name": "tunnel",
+        "image": "quick-exit:v2"
+      }
+    ]
+  }
+}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var sent patches
+			before := tc.pod.DeepCopy()
+			changed, err := newTerminator(&sent).Terminate(t.Context(), tc.pod, plan.Action{Attempt: 1, Images: tc.images})
+			if err != nil || !changed {
+				t.Fatalf("got changed %t, error %v", changed, err)
+			}
+			var indented bytes.Buffer
+			if err := json.Indent(&indented, sent.body, "", "  "); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, indented.String()); diff != "" {
+				t.Errorf("patch (-want +got):\n%s", diff)
+			}
+			if sent.kind != types.StrategicMergePatchType {
+				t.Errorf("the patch is of type %s, and only a strategic merge leaves the other containers alone", sent.kind)
+			}
+			if diff := cmp.Diff(before, tc.pod); diff != "" {
+				t.Errorf("the pod that was read may be shared with a cache, and was changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestNothingIsSentWhenEverySidecarIsSwapped(t *testing.T) {
+	pod := withSwaps(`{"proxy":{"image":"proxy:v1","restartCount":2,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"}}`)
+	changed, err := newTerminator(nil).Terminate(t.Context(), pod, plan.Action{Attempt: 1, Images: map[string]string{"proxy": "quick-exit:v1"}})
+	if changed || err != nil {
+		t.Errorf("got changed %t, error %v", changed, err)
+	}
+}
+
+func TestAnErrorOfTheServerIsPassedOn(t *testing.T) {
+	broken := errors.New("broken")
+	changed, err := newTerminator(&patches{err: broken}).Terminate(t.Context(), newPod(), plan.Action{Images: map[string]string{"proxy": "x"}})
+	if changed || !errors.Is(err, broken) {
+		t.Errorf("got changed %t, error %v", changed, err)
+	}
+}
+
+func TestAttemptsAreReadFromTheRecord(t *testing.T) {
+	eleven := time.Date(2026, 3, 1, 11, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		pod  *corev1.Pod
+		want []plan.Attempt
+	}{
+		"no record":       {newPod(), nil},
+		"an empty record": {withSwaps(`{}`), nil},
+		"swaps are grouped by attempt, the oldest first": {
+			withSwaps(`{
+				"tunnel":{"image":"t","restartCount":-1,"attempt":1,"swappedAt":"2026-03-01T11:00:30Z"},
+				"logger":{"image":"l","restartCount":0,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"},
+				"proxy":{"image":"p","restartCount":2,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"}}`),
+			[]plan.Attempt{
+				{Mode: v1alpha1.ModeImage, For: v1alpha1.ModeImage, Number: 0, Started: eleven, RestartCounts: map[string]int32{"logger": 0, "proxy": 2}},
+				{Mode: v1alpha1.ModeImage, For: v1alpha1.ModeImage, Number: 1, Started: eleven.Add(30 * time.Second), RestartCounts: map[string]int32{"tunnel": -1}},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := newTerminator(nil).Observe(t.Context(), tc.pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("attempts (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestARecordThatSomebodyHasSpoiltStopsTheMode(t *testing.T) {
+	for _, record := range []string{`null`, `[]`, `{`, `"x"`, `{"proxy":7}`, `{"proxy":{"swappedAt":"noon"}}`} {
+		t.Run(record, func(t *testing.T) {
+			pod := withSwaps(record)
+			if _, err := newTerminator(nil).Observe(t.Context(), pod); !errors.Is(err, terminator.ErrUnreadable) {
+				t.Errorf("Observe: got error %v, want ErrUnreadable", err)
+			}
+			action := plan.Action{Images: map[string]string{"proxy": "quick-exit:v1"}}
+			if _, err := newTerminator(nil).Terminate(t.Context(), pod, action); !errors.Is(err, terminator.ErrUnreadable) {
+				t.Errorf("Terminate: got error %v, want ErrUnreadable", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podphase_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/terminator"
+	"github.com/sidecar-termination/operator/internal/terminator/podphase"
+)
+
+var now = time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
+
+// patches takes patches of statuses and nothing else.
+type patches struct {
+	client.SubResourceWriter
+	kind types.PatchType
+	body []byte
+	err  error
+}
+
+func (p *patches) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	p.kind = patch.Type()
+	p.body, _ = patch.Data(object)
+	return p.err
+}
+
+// statusOnly is a client that writes statuses and nothing else.
+type statusOnly struct {
+	client.Client
+	status *patches
+}
+
+func (s statusOnly) Status() client.SubResourceWriter { return s.status }
+
+func newPod(record string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "job-1", UID: "4a1b", ResourceVersion: "17"}}
+	if record != "" {
+		pod.Annotations = map[string]string{v1alpha1.AnnotationPodPhase: record}
+	}
+	return pod
+}
+
+func newTerminator(status *patches) *podphase.Terminator {
+	return &podphase.Terminator{Client: statusOnly{status: status}, Clock: clocktesting.NewFakePassiveClock(now)}
+}
+
+func TestPhaseConditionAnnotationAndLabelAreOnePatch(t *testing.T) {
+	const want = `{
+  "metadata": {
+    "uid": "4a1b",
+    "resourceVersion": "17",
+    "labels": {
+      "sidecartermination.dev/terminated-by": "CRR"
+    },
+    "annotations": {
+      "sidecartermination.dev/pod-phase": "{\"phase\":\"Succeeded\",\"mode\":\"CRR\",\"attempt\":2,\"writtenAt\":\"2026-03-01T12:00:00Z\"}"
+    }
+  },
+  "status": {
+    "phase": "Succeeded",
+    "conditions": [
+      {
+        "type": "SidecarTerminated",
+        "status": "True",
+        "lastProbeTime": null,
+        "lastTransitionTime": "2026-03-01T12:00:00Z",
+        "reason": "Terminating",
+        "message": "main containers are done; the phase is that of the main containers"
+      }
+    ]
+  }
+}`
+	var sent patches
+	pod := newPod("")
+	action := plan.Action{Mode: v1alpha1.ModePodPhase, For: v1alpha1.ModeCRR, Attempt: 2, Phase: corev1.PodSucceeded}
+	changed, err := newTerminator(&sent).Terminate(t.Context(), pod, action)
+	if err != nil || !changed {
+		t.Fatalf("got changed %t, error %v", changed, err)
+	}
+	var indented bytes.Buffer
+	if err := json.Indent(&indented, sent.body, "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, indented.String()); diff != "" {
+		t.Errorf("patch (-want +got):\n%s", diff)
+	}
+	if sent.kind != types.StrategicMergePatchType {
+		t.Errorf("the patch is of type %s, and only a strategic merge leaves the other conditions alone", sent.kind)
+	}
+	if diff := cmp.Diff(newPod(""), pod); diff != "" {
+		t.Errorf("the pod that was read was changed (-before +after):\n%s", diff)
+	}
+}
+
+func TestAnErrorOfTheServerIsPassedOn(t *testing.T) {
+	broken := errors.New("broken")
+	changed, err := newTerminator(&patches{err: broken}).Terminate(t.Context(), newPod(""), plan.Action{Phase: corev1.PodFailed})
+	if changed || !errors.Is(err, broken) {
+		t.Errorf("got changed %t, error %v", changed, err)
+	}
+}
+
+func TestTheNewestWriteIsReadFromTheRecord(t *testing.T) {
+	for name, tc := range map[string]struct {
+		record string
+		want   []plan.Attempt
+	}{
+		"no record":       {"", nil},
+		"an empty record": {`{}`, nil},
+		"a write for another mode": {
+			`{"phase":"Succeeded","mode":"CRR","attempt":1,"writtenAt":"2026-03-01T11:00:00Z"}`,
+			[]plan.Attempt{{
+				Mode: v1alpha1.ModePodPhase, For: v1alpha1.ModeCRR, Number: 1, Started: time.Date(2026, 3, 1, 11, 0, 0, 0, time.UTC),
+			}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := newTerminator(nil).Observe(t.Context(), newPod(tc.record))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("attempts (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestARecordThatSomebodyHasSpoiltStopsTheMode(t *testing.T) {
+	for _, record := range []string{`[]`, `{`, `{"mode":7}`, `{"mode":"Invented","attempt":1}`, `{"mode":"CRR","writtenAt":"noon"}`} {
+		t.Run(record, func(t *testing.T) {
+			if _, err := newTerminator(nil).Observe(t.Context(), newPod(record)); !errors.Is(err, terminator.ErrUnreadable) {
+				t.Errorf("got error %v, want ErrUnreadable", err)
+			}
+		})
+	}
+}
