@@ -17,6 +17,7 @@ import (
 
 	"github.com/sidecar-termination/operator/hack/localcluster/images"
 	"github.com/sidecar-termination/operator/internal/quickexit"
+	quickexitimage "github.com/sidecar-termination/operator/internal/quickexit/image"
 )
 
 // platform is that of the machine's images.
@@ -31,7 +32,7 @@ func (c *Cluster) buildImages(ctx context.Context) ([]string, error) {
 	}{
 		{images.PauseReference, c.pauseImage},
 		{images.BusyboxReference, busyboxImage},
-		{images.QuickExitReference, c.quickExitImage},
+		{images.QuickExitReference, quickExitImage},
 	}
 	var archives []string
 	for _, builder := range builders {
@@ -61,12 +62,8 @@ func (c *Cluster) pauseImage(ctx context.Context) (v1.Image, error) {
 	return images.Pause(program, platform())
 }
 
-func (c *Cluster) quickExitImage(ctx context.Context) (v1.Image, error) {
-	program, err := c.compile(ctx, "./internal/quickexit/program")
-	if err != nil {
-		return nil, err
-	}
-	return quickexit.Build(program, quickexit.DefaultPaths(), platform())
+func quickExitImage(context.Context) (v1.Image, error) {
+	return quickexitimage.Build(quickexit.DefaultPaths(), platform())
 }
 
 func busyboxImage(ctx context.Context) (v1.Image, error) {

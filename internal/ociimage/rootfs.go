@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package images makes the container images of the local cluster without a container
-// engine.
-package images
+// Package ociimage makes container images out of a few files, without a container engine
+// and without a base image, and writes them where engines and registries take them. Equal
+// inputs give equal digests.
+package ociimage
 
 import (
 	"archive/tar"
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"slices"
 	"time"
@@ -17,34 +19,39 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 // epoch is the time of everything in an image, so that equal inputs give equal digests.
 var epoch = time.Unix(0, 0).UTC()
 
-// rootfs is the content of an image with one layer. Paths have no leading slash.
-type rootfs struct {
-	// directories maps the paths to their modes, besides those that files need.
-	directories map[string]int64
-	files       map[string][]byte
-	// links maps the paths of hard links to that of a file.
-	links map[string]string
-	// texts are files that are not executable.
-	texts map[string]string
+// Rootfs is the content of an image with one layer. Paths have no leading slash, and the
+// directories above them need not be named. Everything belongs to root.
+type Rootfs struct {
+	// Directories maps paths to modes.
+	Directories map[string]int64
+	// Programs are files that all may execute.
+	Programs map[string][]byte
+	// Links maps the paths of hard links to that of a program.
+	Links map[string]string
+	// Texts are files that all may read.
+	Texts map[string]string
 }
 
-func (r rootfs) image(platform v1.Platform, configuration v1.Config) (v1.Image, error) {
+// Image returns an OCI image with the content for a platform.
+func (r Rootfs) Image(platform v1.Platform, configuration v1.Config) (v1.Image, error) {
 	content, err := r.archive()
 	if err != nil {
 		return nil, err
 	}
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(content)), nil
-	})
+	}, tarball.WithMediaType(types.OCILayer))
 	if err != nil {
 		return nil, fmt.Errorf("make the layer: %w", err)
 	}
-	image, err := mutate.Append(empty.Image, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: epoch}}})
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err := mutate.Append(base, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: epoch}}})
 	if err != nil {
 		return nil, fmt.Errorf("append the layer: %w", err)
 	}
@@ -63,7 +70,7 @@ func (r rootfs) image(platform v1.Platform, configuration v1.Config) (v1.Image, 
 	return image, nil
 }
 
-func (r rootfs) archive() ([]byte, error) {
+func (r Rootfs) archive() ([]byte, error) {
 	buffer := &bytes.Buffer{}
 	writer := tar.NewWriter(buffer)
 	for _, entry := range r.entries() {
@@ -89,52 +96,47 @@ type entry struct {
 
 // entries returns everything in the order in which an archive must have it: parents
 // before children, files before links to them.
-func (r rootfs) entries() []entry {
+func (r Rootfs) entries() []entry {
 	var entries []entry
 	directories := r.allDirectories()
 	for _, name := range sortedKeys(directories) {
 		entries = append(entries, entry{header: tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: directories[name]}})
 	}
-	for _, name := range sortedKeys(r.files) {
-		entries = append(entries, entry{header: tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755}, content: r.files[name]})
+	for _, name := range sortedKeys(r.Programs) {
+		entries = append(entries, entry{header: tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755}, content: r.Programs[name]})
 	}
-	for _, name := range sortedKeys(r.texts) {
-		entries = append(entries, entry{header: tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644}, content: []byte(r.texts[name])})
+	for _, name := range sortedKeys(r.Texts) {
+		entries = append(entries, entry{header: tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644}, content: []byte(r.Texts[name])})
 	}
-	for _, name := range sortedKeys(r.links) {
-		entries = append(entries, entry{header: tar.Header{Typeflag: tar.TypeLink, Name: name, Mode: 0o755, Linkname: r.links[name]}})
+	for _, name := range sortedKeys(r.Links) {
+		entries = append(entries, entry{header: tar.Header{Typeflag: tar.TypeLink, Name: name, Mode: 0o755, Linkname: r.Links[name]}})
 	}
 	return entries
 }
 
-func (r rootfs) allDirectories() map[string]int64 {
+func (r Rootfs) allDirectories() map[string]int64 {
 	all := map[string]int64{}
 	add := func(name string) {
 		for directory := path.Dir(name); directory != "."; directory = path.Dir(directory) {
 			all[directory] = 0o755
 		}
 	}
-	for name := range r.files {
+	for name := range r.Programs {
 		add(name)
 	}
-	for name := range r.links {
+	for name := range r.Links {
 		add(name)
 	}
-	for name := range r.texts {
+	for name := range r.Texts {
 		add(name)
 	}
-	for name, mode := range r.directories {
+	for name := range r.Directories {
 		add(name)
-		all[name] = mode
 	}
+	maps.Copy(all, r.Directories)
 	return all
 }
 
 func sortedKeys[Value any](values map[string]Value) []string {
-	keys := make([]string, 0, len(values))
-	for key := range values {
-		keys = append(keys, key)
-	}
-	slices.Sort(keys)
-	return keys
+	return slices.Sorted(maps.Keys(values))
 }

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package program assembles what the quick-exit image runs: a program of a few machine
+// instructions that ends with exit code 0 at once, whatever its arguments, environment,
+// user and file system are. It needs no compiler, no C library and no interpreter, so
+// that the image can be built wherever the operator runs.
+package program
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Architectures returns the architectures that a program exists for, in Go's names.
+func Architectures() []string { return slices.Sorted(maps.Keys(targets)) }
+
+// For returns the program for an architecture: a static ELF executable for Linux. The
+// same architecture always gives the same bytes.
+func For(architecture string) ([]byte, error) {
+	target, ok := targets[architecture]
+	if !ok {
+		return nil, fmt.Errorf("assemble the program for architecture %q: only %v are known", architecture, Architectures())
+	}
+	return executable(target.machine, target.code), nil
+}
