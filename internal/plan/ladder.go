@@ -75,6 +75,8 @@ func (s *situation) obstacleToCRR(target resolve.Target) obstacle {
 	switch {
 	case s.Node == NodeVirtual:
 		return obstacle{v1alpha1.ReasonVirtualNode, fmt.Sprintf("node %s is virtual and has no Kruise daemon", s.Pod.Spec.NodeName)}
+	case s.Capabilities.CRRDisabled:
+		return obstacle{v1alpha1.ReasonCRRDisabled, "the operator runs with --crr=Disabled"}
 	case !s.Capabilities.CRR:
 		return obstacle{v1alpha1.ReasonCRRUnavailable, "OpenKruise does not serve ContainerRecreateRequests behind its webhook; install it or declare another mode"}
 	case !hasStarted(statusOf(s.Pod, target.Container)):
@@ -99,6 +101,8 @@ func (s *situation) obstacleToPodPhase(target resolve.Target) obstacle {
 
 func (s *situation) obstacleToImage(target resolve.Target) obstacle {
 	switch {
+	case s.Capabilities.ImageDisabled:
+		return obstacle{v1alpha1.ReasonImageDisabled, "the operator runs with --image-swap=Disabled"}
 	case target.Image == "":
 		return obstacle{v1alpha1.ReasonNoQuickExitImage, "no quick-exit image is set; set image in the policy, the container's " +
 			v1alpha1.EnvTerminateWithImage + ", or the operator's --quick-exit-image"}

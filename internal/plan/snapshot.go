@@ -29,6 +29,9 @@ type Capabilities struct {
 	CRR bool
 	// PodPhase is true unless the operator runs without that mode.
 	PodPhase bool
+	// CRRDisabled and ImageDisabled are true where the operator runs without that mode.
+	CRRDisabled   bool
+	ImageDisabled bool
 }
 
 // Attempt is one try to end sidecars of the pod, as found in the world.
