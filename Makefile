@@ -20,7 +20,8 @@ CRD_REF_DOCS := bin/crd-ref-docs
 GOLANGCI_LINT := bin/golangci-lint
 
 # What make generate writes.
-GENERATED := api/v1alpha1/zz_generated.deepcopy.go config/crd/bases config/rbac/role.yaml docs/api-reference.md
+GENERATED := api/v1alpha1/zz_generated.deepcopy.go config/crd/bases config/rbac/role.yaml \
+	config/kustomize/component/schema.json config/kustomize/component/policies.json docs/api-reference.md
 # Packages whose tests need an API server.
 INTEGRATION = $(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' api config controllers internal)))
 # Modules that are kept tidy. OpenKruise's keeps the go.mod and go.sum of its release.
@@ -51,10 +52,11 @@ generate: manifests $(CRD_REF_DOCS) ## Generate code, manifests and the API refe
 	@sed -i -e '$$a\' docs/api-reference.md
 
 .PHONY: manifests
-manifests: $(CONTROLLER_GEN) ## Generate the CRDs and the operator's role.
+manifests: $(CONTROLLER_GEN) ## Generate the CRDs, the operator's roles and the schemas for kustomize.
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:artifacts:config=config/crd/bases
 	$(CONTROLLER_GEN) rbac:roleName=sidecar-termination-manager-role paths=./controllers/... paths=./internal/... \
 		output:rbac:artifacts:config=config/rbac
+	go run ./hack/kustomize-schema
 
 .PHONY: fmt
 fmt: $(GOLANGCI_LINT) ## Format the code.

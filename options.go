@@ -35,6 +35,8 @@ type options struct {
 	quickExitImage          string
 	envConvention           string
 	defaultExitCodes        string
+	crr                     string
+	imageSwap               string
 	podPhase                string
 	settlePeriod            time.Duration
 	statusPeriod            time.Duration
@@ -52,6 +54,8 @@ func defaultOptions() *options {
 		leaderElect:             true,
 		envConvention:           enabled,
 		defaultExitCodes:        string(v1alpha1.ExitCodesIgnore),
+		crr:                     enabled,
+		imageSwap:               enabled,
 		podPhase:                enabled,
 		settlePeriod:            1500 * time.Millisecond,
 		statusPeriod:            5 * time.Second,
@@ -70,6 +74,8 @@ func (o *options) bind(flags *pflag.FlagSet) {
 		"Enabled or Disabled: whether "+v1alpha1.EnvTerminate+" and its kin count; disable it where OpenKruise's own SidecarTerminator runs")
 	flags.StringVar(&o.defaultExitCodes, "default-exit-codes", o.defaultExitCodes,
 		"Ignore or Respect: whether a sidecar's exit code counts where neither policy nor environment variable says")
+	flags.StringVar(&o.crr, "crr", o.crr, "Enabled or Disabled: whether the operator may look for OpenKruise and use it")
+	flags.StringVar(&o.imageSwap, "image-swap", o.imageSwap, "Enabled or Disabled: whether the operator may swap containers' images")
 	flags.StringVar(&o.podPhase, "pod-phase", o.podPhase, "Enabled or Disabled: whether the operator may write pods' phases")
 	flags.DurationVar(&o.settlePeriod, "settle-period", o.settlePeriod, "how long a pod must have been unchanged before its phase is written")
 	flags.DurationVar(&o.statusPeriod, "status-period", o.statusPeriod, "shortest time between two writes of one policy's status")
@@ -100,6 +106,8 @@ func (o *options) controllerOptions() (controllers.Options, error) {
 			Image:     o.quickExitImage,
 		},
 		PodPhase:                o.podPhase == enabled,
+		CRRDisabled:             o.crr == disabled,
+		ImageDisabled:           o.imageSwap == disabled,
 		SettlePeriod:            o.settlePeriod,
 		VirtualNodes:            virtual,
 		StatusPeriod:            o.statusPeriod,
@@ -120,6 +128,8 @@ func (o *options) check() error {
 		must  string
 	}{
 		{"env-convention", o.envConvention, either(o.envConvention, enabled, disabled), "be Enabled or Disabled"},
+		{"crr", o.crr, either(o.crr, enabled, disabled), "be Enabled or Disabled"},
+		{"image-swap", o.imageSwap, either(o.imageSwap, enabled, disabled), "be Enabled or Disabled"},
 		{"pod-phase", o.podPhase, either(o.podPhase, enabled, disabled), "be Enabled or Disabled"},
 		{"default-exit-codes", o.defaultExitCodes, either(o.defaultExitCodes, string(v1alpha1.ExitCodesIgnore), string(v1alpha1.ExitCodesRespect)), "be Ignore or Respect"},
 		{"quick-exit-image", o.quickExitImage, o.quickExitImage == "" || imageReference.MatchString(o.quickExitImage), "be an image reference such as registry.example/quick-exit:v1"},

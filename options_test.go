@@ -63,6 +63,12 @@ func TestFlagsReachTheReconcilers(t *testing.T) {
 		"phases can be left alone": {
 			[]string{"--pod-phase=Disabled"}, func(o *controllers.Options) { o.PodPhase = false },
 		},
+		"OpenKruise can be left alone": {
+			[]string{"--crr=Disabled"}, func(o *controllers.Options) { o.CRRDisabled = true },
+		},
+		"images can be left alone": {
+			[]string{"--image-swap=Disabled"}, func(o *controllers.Options) { o.ImageDisabled = true },
+		},
 		"periods can be zero": {
 			[]string{"--settle-period=0", "--status-period=0s"},
 			func(o *controllers.Options) { o.SettlePeriod, o.StatusPeriod = 0, 0 },
@@ -97,6 +103,8 @@ func TestAFlagWithABadValueIsNamed(t *testing.T) {
 	for _, argument := range []string{
 		"--env-convention=enabled",
 		"--env-convention=",
+		"--crr=false",
+		"--image-swap=disabled",
 		"--pod-phase=Off",
 		"--default-exit-codes=ignore",
 		"--quick-exit-image=quick exit",

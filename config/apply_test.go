@@ -99,7 +99,7 @@ func TestTheAPIServerAcceptsEveryKustomization(t *testing.T) {
 }
 
 func TestPodSecurityAdmitsTheOperator(t *testing.T) {
-	for _, directory := range installations {
+	for _, directory := range installations() {
 		rendered := apply(t, directory)
 		if err := createPod(t, rendered, func(*corev1.PodSpec) {}); err != nil {
 			t.Errorf("%s: %v", directory, err)

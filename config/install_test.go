@@ -20,10 +20,17 @@ import (
 // clusterScoped are the kinds of the installation that have no namespace.
 var clusterScoped = []string{"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
 
-var installations = []string{"default", "overlays/local"}
+// installations returns the kustomizations that install the operator.
+func installations() []string {
+	overlays, err := filepath.Glob("overlays/*")
+	if err != nil {
+		panic(err)
+	}
+	return append([]string{"default"}, overlays...)
+}
 
 func TestEveryNamespacedObjectLivesInTheOperatorsNamespace(t *testing.T) {
-	for _, directory := range installations {
+	for _, directory := range installations() {
 		rendered := render(t, directory)
 		if got := only[corev1.Namespace](t, rendered, "Namespace").Name; got != namespace {
 			t.Errorf("%s: Namespace %s, want %s", directory, got, namespace)
@@ -53,7 +60,7 @@ func TestEveryObjectOfTheClusterIsNamedAfterTheProject(t *testing.T) {
 }
 
 func TestTheOperatorRunsWithoutPrivileges(t *testing.T) {
-	for _, directory := range installations {
+	for _, directory := range installations() {
 		spec := only[appsv1.Deployment](t, render(t, directory), "Deployment").Spec.Template.Spec
 		pod, container := spec.SecurityContext, spec.Containers[0].SecurityContext
 		for what, holds := range map[string]bool{
@@ -110,7 +117,7 @@ func TestSelectorsMatchTheOperatorsPods(t *testing.T) {
 }
 
 func TestProbesReachNamedPorts(t *testing.T) {
-	for _, directory := range installations {
+	for _, directory := range installations() {
 		container := only[appsv1.Deployment](t, render(t, directory), "Deployment").Spec.Template.Spec.Containers[0]
 		ports := map[string]int32{}
 		for _, port := range container.Ports {
@@ -193,7 +200,7 @@ func TestOnlyTheLocalOverlayRelaxesPodSecurity(t *testing.T) {
 func TestAnOverlayCanTakeEveryImageFromAMirror(t *testing.T) {
 	rendered := render(t, writeOverlay(t, `
 resources: [CONFIG/default, CONFIG/samples]
-components: [CONFIG/kustomize]
+components: [CONFIG/kustomize/component]
 images:
   - {name: ghcr.io/sidecar-termination/sidecar-termination-operator, newName: mirror.example/operator}
   - {name: ghcr.io/sidecar-termination/quick-exit, newName: mirror.example/quick-exit, newTag: v9}

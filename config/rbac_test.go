@@ -6,11 +6,14 @@ import (
 	"cmp"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 )
 
@@ -44,8 +47,18 @@ func named(t *testing.T, all []role, name string) role {
 	return all[i]
 }
 
+// everyRole returns the roles of all installations.
+func everyRole(t *testing.T) []role {
+	t.Helper()
+	var all []role
+	for _, installation := range installations() {
+		all = append(all, roles(t, render(t, installation))...)
+	}
+	return all
+}
+
 func TestNoRoleGrantsMoreThanItNames(t *testing.T) {
-	for _, r := range roles(t, render(t, "default")) {
+	for _, r := range everyRole(t) {
 		if len(r.rules) == 0 {
 			t.Errorf("%s %s grants nothing", r.kind, r.name)
 		}
@@ -58,7 +71,7 @@ func TestNoRoleGrantsMoreThanItNames(t *testing.T) {
 }
 
 func TestNoRoleGrantsSecretsOrOtherRights(t *testing.T) {
-	for _, r := range roles(t, render(t, "default")) {
+	for _, r := range everyRole(t) {
 		for _, rule := range r.rules {
 			for _, resource := range []string{"secrets", "pods/exec", "pods/ephemeralcontainers", "nodes/proxy", "serviceaccounts/token"} {
 				if slices.Contains(rule.Resources, resource) {
@@ -78,7 +91,13 @@ func TestNoRoleGrantsSecretsOrOtherRights(t *testing.T) {
 }
 
 func TestBindingsBindInstalledRolesToTheOperator(t *testing.T) {
-	rendered := render(t, "default")
+	for _, installation := range installations() {
+		testBindings(t, render(t, installation))
+	}
+}
+
+func testBindings(t *testing.T, rendered resources) {
+	t.Helper()
 	all := roles(t, rendered)
 	operator := []rbacv1.Subject{{Kind: "ServiceAccount", Name: deployment, Namespace: namespace}}
 	check := func(name string, ref rbacv1.RoleRef, subjects []rbacv1.Subject) {
@@ -92,44 +111,89 @@ func TestBindingsBindInstalledRolesToTheOperator(t *testing.T) {
 	}
 	binding := only[rbacv1.RoleBinding](t, rendered, "RoleBinding")
 	check(binding.Name, binding.RoleRef, binding.Subjects)
-	clusterBinding := only[rbacv1.ClusterRoleBinding](t, rendered, "ClusterRoleBinding")
-	check(clusterBinding.Name, clusterBinding.RoleRef, clusterBinding.Subjects)
+	for _, clusterBinding := range ofKind[rbacv1.ClusterRoleBinding](t, rendered, "ClusterRoleBinding") {
+		check(clusterBinding.Name, clusterBinding.RoleRef, clusterBinding.Subjects)
+	}
 }
 
 // The rights of the operator are reviewed line by line. After a wanted change: go test ./config -update.
 func TestTheOperatorHasTheRightsThatWereReviewed(t *testing.T) {
-	const golden = "testdata/operator_rights.txt"
-	all := roles(t, render(t, "default"))
-	got := "In the whole cluster:\n" + rights(named(t, all, "sidecar-termination-manager-role")) +
-		"\nIn its own namespace:\n" + rights(named(t, all, "sidecar-termination-leader-election-role"))
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+	for _, installation := range installations() {
+		golden := filepath.Join("testdata", "rights", strings.ReplaceAll(installation, "/", "_")+".txt")
+		rendered := render(t, installation)
+		got := "In the whole cluster:\n" + rights(boundTo(t, rendered, "ClusterRole")) +
+			"\nIn its own namespace:\n" + rights(boundTo(t, rendered, "Role"))
+		if *update {
+			if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
 			t.Fatal(err)
 		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("the operator's rights are not those of %s:\n%s", golden, got)
+		if got != string(want) {
+			t.Errorf("%s: the operator's rights are not those of %s:\n%s", installation, golden, got)
+		}
 	}
 }
 
-// rights returns one line for each resource that a role grants something on.
-func rights(r role) string {
-	var lines []string
-	for _, rule := range r.rules {
-		for _, resource := range rule.Resources {
-			line := fmt.Sprintf("  %s/%s: %s", cmp.Or(rule.APIGroups[0], "core"), resource, strings.Join(rule.Verbs, " "))
-			if len(rule.ResourceNames) > 0 {
-				line += ", only " + strings.Join(rule.ResourceNames, " ")
+// With the flag and not the role the operator would have rights that it does not use; the other way round it would be
+// refused at every try.
+func TestEachModeHasBothItsFlagAndItsRightsOrNeither(t *testing.T) {
+	for _, installation := range installations() {
+		rendered := render(t, installation)
+		args := only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template.Spec.Containers[0].Args
+		for flag, name := range map[string]string{
+			"--crr=Disabled":        "sidecar-termination-manager-crr-role",
+			"--image-swap=Disabled": "sidecar-termination-manager-image-role",
+			"--pod-phase=Disabled":  "sidecar-termination-manager-pod-phase-role",
+		} {
+			disabled := slices.Contains(args, flag)
+			granted := slices.ContainsFunc(roles(t, rendered), func(r role) bool { return r.name == name })
+			if disabled == granted {
+				t.Errorf("%s: has %s: %t, has %s: %t", installation, flag, disabled, name, granted)
 			}
-			lines = append(lines, line+"\n")
 		}
 	}
-	slices.Sort(lines)
-	return strings.Join(lines, "")
+}
+
+// boundTo returns the rules of all roles of a kind that are bound to the operator.
+func boundTo(t *testing.T, rendered resources, kind string) []rbacv1.PolicyRule {
+	t.Helper()
+	var refs []rbacv1.RoleRef
+	for _, binding := range ofKind[rbacv1.RoleBinding](t, rendered, "RoleBinding") {
+		refs = append(refs, binding.RoleRef)
+	}
+	for _, binding := range ofKind[rbacv1.ClusterRoleBinding](t, rendered, "ClusterRoleBinding") {
+		refs = append(refs, binding.RoleRef)
+	}
+	var rules []rbacv1.PolicyRule
+	for _, ref := range refs {
+		if ref.Kind == kind {
+			rules = append(rules, named(t, roles(t, rendered), ref.Name).rules...)
+		}
+	}
+	return rules
+}
+
+// rights returns one line for each resource, or part of it by name, that something is granted on.
+func rights(rules []rbacv1.PolicyRule) string {
+	verbs := map[string][]string{}
+	for _, rule := range rules {
+		for _, resource := range rule.Resources {
+			key := fmt.Sprintf("%s/%s", cmp.Or(rule.APIGroups[0], "core"), resource)
+			if len(rule.ResourceNames) > 0 {
+				key += " (only " + strings.Join(rule.ResourceNames, " ") + ")"
+			}
+			verbs[key] = append(verbs[key], rule.Verbs...)
+		}
+	}
+	var lines strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(verbs)) {
+		fmt.Fprintf(&lines, "  %s: %s\n", key, strings.Join(slices.Sorted(slices.Values(verbs[key])), " "))
+	}
+	return lines.String()
 }
 
 func TestOnlyOneLeaseMayBeRead(t *testing.T) {

@@ -30,7 +30,7 @@ const startTimeout = time.Minute
 
 func TestTheOperatorKnowsTheFlagsThatItIsStartedWith(t *testing.T) {
 	program := build(t)
-	for _, directory := range installations {
+	for _, directory := range installations() {
 		container := only[appsv1.Deployment](t, render(t, directory), "Deployment").Spec.Template.Spec.Containers[0]
 		// The flags before --help are parsed first, and an unknown one is an error.
 		output, err := exec.CommandContext(t.Context(), program, append(container.Args, "--help")...).CombinedOutput()

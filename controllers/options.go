@@ -20,6 +20,9 @@ type Options struct {
 	Resolve resolve.Options
 	// PodPhase allows mode PodPhase.
 	PodPhase bool
+	// CRRDisabled and ImageDisabled forbid that mode. The operator then needs no rights for it.
+	CRRDisabled   bool
+	ImageDisabled bool
 	// SettlePeriod is how long a pod must have been unchanged before its phase is written.
 	SettlePeriod time.Duration
 	// VirtualNodes says which nodes have no kubelet.

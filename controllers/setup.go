@@ -53,8 +53,11 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	availability := crr.NewAvailability(mgr, kruiseChanged(mgr.GetCache(), &pods), func(pod types.NamespacedName) {
 		pods.add(reconcile.Request{NamespacedName: pod})
 	})
-	if err := mgr.Add(availability); err != nil {
-		return fmt.Errorf("watch for OpenKruise: %w", err)
+	// What is never started finds nothing, and needs no rights.
+	if !options.CRRDisabled {
+		if err := mgr.Add(availability); err != nil {
+			return fmt.Errorf("watch for OpenKruise: %w", err)
+		}
 	}
 
 	journal := newJournal(mgr.GetEventRecorder(eventSource), options.Clock, policies.add)

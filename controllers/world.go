@@ -114,10 +114,13 @@ func (w *world) snapshot(ctx context.Context, pod *corev1.Pod, view resolve.View
 		attempts = append(attempts, past...)
 	}
 	return plan.Snapshot{
-		Pod:          pod,
-		View:         view,
-		Node:         w.options.VirtualNodes.Classify(node),
-		Capabilities: plan.Capabilities{CRR: w.available(), PodPhase: w.options.PodPhase},
+		Pod:  pod,
+		View: view,
+		Node: w.options.VirtualNodes.Classify(node),
+		Capabilities: plan.Capabilities{
+			CRR: w.available(), PodPhase: w.options.PodPhase,
+			CRRDisabled: w.options.CRRDisabled, ImageDisabled: w.options.ImageDisabled,
+		},
 		Attempts:     attempts,
 		SettlePeriod: w.options.SettlePeriod,
 	}, nil

@@ -92,6 +92,10 @@ const (
 	ReasonRestartsAllContainers Reason = "RestartsAllContainers"
 	// ReasonPodPhaseDisabled means that the operator runs without mode PodPhase.
 	ReasonPodPhaseDisabled Reason = "PodPhaseDisabled"
+	// ReasonCRRDisabled means that the operator runs without mode CRR.
+	ReasonCRRDisabled Reason = "CRRDisabled"
+	// ReasonImageDisabled means that the operator runs without mode Image.
+	ReasonImageDisabled Reason = "ImageDisabled"
 )
 
 // Reasons of policy conditions.
