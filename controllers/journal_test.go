@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/rollup"
+)
+
+// journalTest is a journal whose reports are kept.
+type journalTest struct {
+	*journal
+	clock    *clocktesting.FakePassiveClock
+	events   *recordedEvents
+	notified map[string]bool
+}
+
+func newJournalTest(t *testing.T) *journalTest {
+	t.Helper()
+	attemptsTotal.Reset()
+	podsTerminatedTotal.Reset()
+	terminationSeconds.Reset()
+	stuckPods.Set(0)
+	jt := &journalTest{clock: clocktesting.NewFakePassiveClock(noon.Add(time.Second)), events: &recordedEvents{}, notified: map[string]bool{}}
+	jt.journal = newJournal(jt.events, jt.clock, func(policy resolve.PolicyRef) { jt.notified[policy.Name] = true })
+	return jt
+}
+
+// told returns the policies whose status has been asked for since it was last called.
+func (jt *journalTest) told() map[string]bool {
+	told := jt.notified
+	jt.notified = map[string]bool{}
+	return told
+}
+
+var mesh = policyOn("mesh", "proxy")
+
+// The decisions in the life of a pod.
+func waiting() plan.Decision {
+	return plan.Decision{Stage: plan.StageWaiting, Reason: v1alpha1.ReasonMainContainersRunning, Message: "waiting"}
+}
+
+func terminating(mode v1alpha1.Mode) plan.Decision {
+	return plan.Decision{
+		Stage: plan.StageTerminating, Reason: v1alpha1.ReasonTerminating, Message: "ending proxy by mode " + string(mode), MainsDone: noon,
+		Actions: []plan.Action{{Mode: mode, For: mode}},
+	}
+}
+
+func inProgress(mode v1alpha1.Mode, failures ...plan.Failure) plan.Decision {
+	return plan.Decision{
+		Stage: plan.StageTerminating, Reason: v1alpha1.ReasonAttemptInProgress, Message: "waiting for proxy", MainsDone: noon,
+		Tried: mode, Failures: failures,
+	}
+}
+
+func stuck(failures ...plan.Failure) plan.Decision {
+	return plan.Decision{
+		Stage: plan.StageStuck, Reason: v1alpha1.ReasonStuck, Message: "every usable mode has failed", MainsDone: noon,
+		Tried: v1alpha1.ModeCRR, Failures: failures,
+	}
+}
+
+func terminated(mode v1alpha1.Mode) plan.Decision {
+	return plan.Decision{Stage: plan.StageTerminated, Reason: v1alpha1.ReasonTerminated, Message: "every sidecar has ended", MainsDone: noon, Tried: mode}
+}
+
+func failureOf(container, message string) plan.Failure {
+	return plan.Failure{Container: container, Mode: v1alpha1.ModeCRR, Attempt: 0, Message: message}
+}
+
+func TestEachTransitionIsReportedOnce(t *testing.T) {
+	jt := newJournalTest(t)
+	subject := subjectOf(newPod(), mesh)
+	for _, decision := range []plan.Decision{
+		waiting(), waiting(),
+		terminating(v1alpha1.ModeCRR), inProgress(v1alpha1.ModeCRR), inProgress(v1alpha1.ModeCRR),
+		terminated(v1alpha1.ModeCRR), terminated(v1alpha1.ModeCRR),
+	} {
+		jt.record(subject, decision)
+	}
+	if diff := cmp.Diff([]string{"Normal Terminating batch/job-1: ending proxy by mode CRR [SidecarTerminationPolicy/mesh]"}, jt.events.take()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	jt.gone(keyOf(subject.pod))
+	want := rollup.Tally{Terminated: 1, Last: jt.clock.Now(), Recent: []v1alpha1.RecentTermination{
+		{Pod: "job-1", Mode: v1alpha1.ModeCRR, Outcome: v1alpha1.OutcomeTerminated, Milliseconds: 1000},
+	}}
+	if diff := cmp.Diff(want, jt.take(mesh.Ref)); diff != "" {
+		t.Errorf("tally (-want +got):\n%s", diff)
+	}
+	for name, got := range map[string]float64{
+		"started":    testutil.ToFloat64(attemptsTotal.WithLabelValues("CRR", outcomeStarted)),
+		"terminated": testutil.ToFloat64(podsTerminatedTotal.WithLabelValues("CRR")),
+		"durations":  float64(testutil.CollectAndCount(terminationSeconds)),
+	} {
+		if got != 1 {
+			t.Errorf("%s: counted %v times", name, got)
+		}
+	}
+	if len(jt.pods)+len(jt.tallies) > 0 {
+		t.Errorf("the journal still holds %v and %v", jt.pods, jt.tallies)
+	}
+}
+
+func TestAPodThatLeavesTheCacheHasTerminated(t *testing.T) {
+	for name, tc := range map[string]struct {
+		last plan.Decision
+		want int64
+	}{
+		"after an attempt":                           {inProgress(v1alpha1.ModeImage), 1},
+		"without an attempt":                         {waiting(), 0},
+		"when it is deleted in the middle of a move": {plan.Decision{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonPodDeleted, MainsDone: noon, Tried: v1alpha1.ModeImage}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			jt := newJournalTest(t)
+			subject := subjectOf(newPod(), mesh)
+			jt.record(subject, waiting())
+			jt.record(subject, tc.last)
+			if again := jt.gone(keyOf(subject.pod)); again != 0 {
+				t.Errorf("asked to look again after %s", again)
+			}
+			if got := jt.take(mesh.Ref).Terminated; got != tc.want {
+				t.Errorf("counted %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestAPodBetweenTheTwoCachesIsLookedForAWhile(t *testing.T) {
+	jt := newJournalTest(t)
+	subject := subjectOf(newPod(mainDone), mesh)
+	jt.record(subject, waiting())
+	jt.record(subject, terminating(v1alpha1.ModePodPhase))
+	if again := jt.gone(keyOf(subject.pod)); again != teardownPoll {
+		t.Errorf("asked to look again after %s, want %s", again, teardownPoll)
+	}
+	// It turns up in the other cache, still tearing down, and leaves that at its end.
+	jt.record(subjectOf(newPod(mainDone, succeeded), mesh), inProgress(v1alpha1.ModePodPhase))
+	if again := jt.gone(keyOf(subject.pod)); again != 0 {
+		t.Errorf("asked to look again after %s", again)
+	}
+	if got := jt.take(mesh.Ref).Terminated; got != 1 {
+		t.Errorf("counted %d", got)
+	}
+
+	jt.record(subject, waiting())
+	jt.record(subject, terminating(v1alpha1.ModePodPhase))
+	jt.clock.SetTime(jt.clock.Now().Add(teardownLag))
+	if again := jt.gone(keyOf(subject.pod)); again != 0 || len(jt.pods) > 0 {
+		t.Errorf("a pod that never turned up is looked for after %s; held: %v", again, jt.pods)
+	}
+}
+
+func TestAFailedAttemptIsCountedOnce(t *testing.T) {
+	jt := newJournalTest(t)
+	subject := subjectOf(newPod(mainDone), policyOn("mesh", "proxy", "logger"))
+	jt.record(subject, waiting())
+	jt.record(subject, inProgress(v1alpha1.ModeCRR))
+	jt.record(subject, inProgress(v1alpha1.ModeCRR, failureOf("logger", "the daemon gave up")))
+	jt.record(subject, inProgress(v1alpha1.ModeCRR, failureOf("logger", "it had not ended"), failureOf("proxy", "it had not ended")))
+	jt.record(subject, stuck(failureOf("logger", "it had not ended"), failureOf("proxy", "it had not ended")))
+	want := rollup.Tally{Failed: 1, Recent: []v1alpha1.RecentTermination{{Pod: "job-1", Mode: v1alpha1.ModeCRR, Outcome: v1alpha1.OutcomeFailed}}}
+	if diff := cmp.Diff(want, jt.take(mesh.Ref)); diff != "" {
+		t.Errorf("tally (-want +got):\n%s", diff)
+	}
+	if got := testutil.ToFloat64(attemptsTotal.WithLabelValues("CRR", "Failed")); got != 1 {
+		t.Errorf("the metric says %v", got)
+	}
+}
+
+func TestWhatCameAboutBeforeARestartIsNotCountedAgain(t *testing.T) {
+	jt := newJournalTest(t)
+	subject := subjectOf(newPod(mainDone), mesh)
+	old, late := failureOf("proxy", "it had not ended"), plan.Failure{Container: "proxy", Mode: v1alpha1.ModeImage, Message: "neither"}
+	jt.record(subject, stuck(old))
+	jt.record(subject, stuck(old, late))
+	if got := jt.take(mesh.Ref).Failed; got != 1 {
+		t.Errorf("counted %d failures, want the one after the restart", got)
+	}
+
+	jt = newJournalTest(t)
+	jt.record(subject, terminated(v1alpha1.ModePodPhase))
+	jt.record(subject, terminated(v1alpha1.ModePodPhase))
+	jt.gone(keyOf(subject.pod))
+	if tally := jt.take(mesh.Ref); !tally.Empty() {
+		t.Errorf("a pod that had ended before the restart was counted: %+v", tally)
+	}
+
+	jt.record(subject, inProgress(v1alpha1.ModePodPhase))
+	jt.record(subject, terminated(v1alpha1.ModePodPhase))
+	if got := jt.take(mesh.Ref).Terminated; got != 1 {
+		t.Errorf("counted %d pods that ended after the restart, want 1", got)
+	}
+}
+
+func TestStuckPodsAreCountedWhileTheyAreStuck(t *testing.T) {
+	jt := newJournalTest(t)
+	one, two := subjectOf(newPod(), mesh), subjectOf(newPod(func(p *corev1.Pod) { p.Name, p.UID = "job-2", "9c2d" }), mesh)
+	steps := []struct {
+		name string
+		do   func()
+		want float64
+	}{
+		{"one waits", func() { jt.record(one, waiting()) }, 0},
+		{"one is stuck", func() { jt.record(one, stuck()) }, 1},
+		{"it still is", func() { jt.record(one, stuck()) }, 1},
+		{"two is stuck as well", func() { jt.record(two, stuck()) }, 2},
+		{"one has ended late", func() { jt.record(one, terminated(v1alpha1.ModeCRR)) }, 1},
+		{"two is no longer governed", func() { jt.dismiss(keyOf(two.pod)) }, 0},
+		{"two is stuck again", func() { jt.record(two, stuck()) }, 1},
+		{"another pod takes its name", func() {
+			jt.record(subjectOf(newPod(func(p *corev1.Pod) { p.Name, p.UID = "job-2", "0000" }), mesh), waiting())
+		}, 0},
+		{"it is stuck and goes", func() { jt.record(one, stuck()); jt.gone(keyOf(one.pod)) }, 0},
+	}
+	for _, step := range steps {
+		step.do()
+		if got := testutil.ToFloat64(stuckPods); got != step.want {
+			t.Errorf("%s: the gauge is %v, want %v", step.name, got, step.want)
+		}
+	}
+}
+
+func TestEventsTellWhatHappenedAndWhatStandsInTheWay(t *testing.T) {
+	failure := failureOf("proxy", "it had not ended")
+	fallback := terminating(v1alpha1.ModeImage)
+	fallback.Reason, fallback.Failures, fallback.BackoffLimitRisk = v1alpha1.ReasonFallback, []plan.Failure{failure}, true
+	retry := stuck(failure)
+	retry.Actions = []plan.Action{{Mode: v1alpha1.ModeCRR, For: v1alpha1.ModeCRR, Attempt: 1}}
+	for name, tc := range map[string]struct {
+		decisions []plan.Decision
+		want      []string
+	}{
+		"waiting is no event": {[]plan.Decision{waiting(), inProgress(v1alpha1.ModeCRR)}, nil},
+		"a fallback tells what failed and what it risks": {[]plan.Decision{fallback}, []string{
+			"Warning Fallback batch/job-1: ending proxy by mode Image (it had not ended) [SidecarTerminationPolicy/mesh]",
+			"Warning BackoffLimitRisk batch/job-1: mode Image restarts a container, and under restartPolicy OnFailure each restart counts towards the Job's backoffLimit [SidecarTerminationPolicy/mesh]",
+		}},
+		"stuck once": {[]plan.Decision{stuck(failure), stuck(failure)}, []string{
+			"Warning Stuck batch/job-1: every usable mode has failed [SidecarTerminationPolicy/mesh]",
+		}},
+		"stuck in the act is one event": {[]plan.Decision{retry}, []string{
+			"Warning Stuck batch/job-1: every usable mode has failed [SidecarTerminationPolicy/mesh]",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			jt := newJournalTest(t)
+			for _, decision := range tc.decisions {
+				jt.record(subjectOf(newPod(mainDone), mesh), decision)
+			}
+			if diff := cmp.Diff(tc.want, jt.events.take()); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestALongNoteIsCutWhereTheServerWouldRefuseIt(t *testing.T) {
+	events := &recordedEvents{}
+	podEvent{corev1.EventTypeNormal, v1alpha1.ReasonStuck, strings.Repeat("é", maxNote), nil}.emit(events, newPod())
+	_, note, _ := strings.Cut(events.take()[0], ": ")
+	if len(note) > maxNote || !strings.HasSuffix(note, "é...") {
+		t.Errorf("the note has %d bytes and ends in %q", len(note), note[len(note)-8:])
+	}
+}
+
+func TestAWarningIsGivenOncePerPod(t *testing.T) {
+	jt := newJournalTest(t)
+	subject := subjectOf(newPod(func(p *corev1.Pod) {
+		p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "yes"}}
+	}))
+	ignored := plan.Decision{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonNoSidecar}
+	jt.record(subject, ignored)
+	jt.record(subject, ignored)
+	if got := jt.events.take(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning InvalidEnv batch/job-1: container proxy") {
+		t.Errorf("events: %q", got)
+	}
+}
+
+func TestADryRunIsReportedOnceAndReachesTheStatus(t *testing.T) {
+	jt := newJournalTest(t)
+	policy := policyOn("mesh", "proxy")
+	policy.Spec.Enforcement = v1alpha1.EnforcementDryRun
+	subject := subjectOf(newPod(mainDone), policy)
+	settling := plan.Decision{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonSettling}
+	jt.recordDryRun(subject, settling)
+	jt.told()
+	jt.recordDryRun(subject, terminating(v1alpha1.ModePodPhase))
+	if diff := cmp.Diff(map[string]bool{"mesh": true}, jt.told()); diff != "" {
+		t.Errorf("the result is in no status (-want +got):\n%s", diff)
+	}
+	jt.recordDryRun(subject, terminating(v1alpha1.ModePodPhase))
+	want := []string{"Normal WouldTerminate batch/job-1: nothing was done, for the policy's enforcement is DryRun; Enforce would mean: " +
+		"ending proxy by mode PodPhase [SidecarTerminationPolicy/mesh]"}
+	if diff := cmp.Diff(want, jt.events.take()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	tally := rollup.Tally{Recent: []v1alpha1.RecentTermination{{Pod: "job-1", Mode: v1alpha1.ModePodPhase, Outcome: v1alpha1.OutcomeWouldTerminate}}}
+	if diff := cmp.Diff(tally, jt.take(policy.Ref)); diff != "" {
+		t.Errorf("tally (-want +got):\n%s", diff)
+	}
+	if got := testutil.ToFloat64(attemptsTotal.WithLabelValues("PodPhase", "WouldTerminate")); got != 1 {
+		t.Errorf("counted %v", got)
+	}
+	if got := testutil.ToFloat64(attemptsTotal.WithLabelValues("PodPhase", outcomeStarted)); got != 0 {
+		t.Errorf("counted %v started attempts", got)
+	}
+}
+
+func TestPoliciesAreToldWhatChangesForThem(t *testing.T) {
+	pod := newPod()
+	high := policyOn("high", "proxy")
+	high.Spec.Priority = 1
+	other := policyOn("other", "main-of-another-pod")
+	both := map[string]bool{"high": true, "mesh": true}
+	for name, tc := range map[string]struct {
+		before, after []resolve.Policy
+		want          map[string]bool
+	}{
+		"nothing changed":                  {[]resolve.Policy{mesh, high}, []resolve.Policy{mesh, high}, map[string]bool{}},
+		"the cache lists them anew":        {[]resolve.Policy{mesh, high}, []resolve.Policy{high, mesh}, map[string]bool{}},
+		"another policy wins":              {[]resolve.Policy{mesh}, []resolve.Policy{mesh, high}, both},
+		"the winner goes":                  {[]resolve.Policy{mesh, high}, []resolve.Policy{mesh}, both},
+		"a policy no longer selects it":    {[]resolve.Policy{mesh, other}, []resolve.Policy{mesh}, map[string]bool{"mesh": true, "other": true}},
+		"the winner leaves it a container": {[]resolve.Policy{mesh, high}, []resolve.Policy{mesh, {Ref: high.Ref, Spec: other.Spec}}, both},
+	} {
+		t.Run(name, func(t *testing.T) {
+			jt := newJournalTest(t)
+			jt.record(subjectOf(pod, tc.before...), waiting())
+			jt.told()
+			jt.record(subjectOf(pod, tc.after...), waiting())
+			if diff := cmp.Diff(tc.want, jt.told()); diff != "" {
+				t.Errorf("policies that are told (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestADismissedPodIsForgottenAndItsPoliciesAreTold(t *testing.T) {
+	jt := newJournalTest(t)
+	subject := subjectOf(newPod(), mesh)
+	jt.record(subject, waiting())
+	jt.told()
+	jt.dismiss(keyOf(subject.pod))
+	if diff := cmp.Diff(map[string]bool{"mesh": true}, jt.told()); diff != "" {
+		t.Errorf("policies that are told (-want +got):\n%s", diff)
+	}
+	jt.dismiss(keyOf(subject.pod))
+	if jt.gone(keyOf(subject.pod)) != 0 || len(jt.pods) > 0 || len(jt.told()) > 0 {
+		t.Error("it is remembered")
+	}
+}
+
+func TestATallyThatCouldNotBeWrittenIsPutBack(t *testing.T) {
+	jt := newJournalTest(t)
+	first := rollup.Tally{Terminated: 1, Recent: []v1alpha1.RecentTermination{{Pod: "first"}}}
+	second := rollup.Tally{Terminated: 2, Recent: []v1alpha1.RecentTermination{{Pod: "second"}}}
+	jt.add(mesh.Ref, first)
+	taken := jt.take(mesh.Ref)
+	jt.add(mesh.Ref, second)
+	jt.putBack(mesh.Ref, taken)
+	want := rollup.Tally{Terminated: 3, Recent: []v1alpha1.RecentTermination{{Pod: "second"}, {Pod: "first"}}}
+	if diff := cmp.Diff(want, jt.take(mesh.Ref)); diff != "" {
+		t.Errorf("tally (-want +got):\n%s", diff)
+	}
+	jt.putBack(mesh.Ref, rollup.Tally{})
+	if len(jt.tallies) > 0 {
+		t.Error("an empty tally is kept")
+	}
+}
+
+func TestMetricsFollowTheConventionsOfPrometheus(t *testing.T) {
+	jt := newJournalTest(t)
+	subject := subjectOf(newPod(), mesh)
+	jt.record(subject, waiting())
+	jt.record(subject, terminating(v1alpha1.ModeCRR))
+	jt.record(subject, terminated(v1alpha1.ModeCRR))
+	problems, err := testutil.GatherAndLint(metrics.Registry, "sidecar_termination_attempts_total", "sidecar_termination_pods_terminated_total",
+		"sidecar_termination_duration_seconds", "sidecar_termination_stuck_pods")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, problem := range problems {
+		t.Errorf("%s: %s", problem.Metric, problem.Text)
+	}
+}
