@@ -32,6 +32,8 @@ type PodRecord struct {
 	Pod *corev1.Pod
 	// Phases are the phases that it went through, each with the time at which it was seen first.
 	Phases []PhaseChange
+	// States are its phases and container states in words, oldest first.
+	States []string
 	// Deleted is true when the pod is gone.
 	Deleted bool
 }
@@ -100,6 +102,7 @@ func (s Seen) observePod(event watch.EventType, pod *corev1.Pod, now time.Time) 
 	if last := len(record.Phases) - 1; last < 0 || record.Phases[last].Phase != pod.Status.Phase {
 		record.Phases = append(record.Phases, PhaseChange{Phase: pod.Status.Phase, At: now})
 	}
+	record.States = append(record.States, fmt.Sprintf("%.3fs %s: %s", now.Sub(record.Phases[0].At).Seconds(), pod.Status.Phase, describeContainers(pod)))
 }
 
 func (s Seen) observeRequest(_ watch.EventType, object *unstructured.Unstructured, now time.Time) {
@@ -118,11 +121,11 @@ func (s Seen) observeRequest(_ watch.EventType, object *unstructured.Unstructure
 	s.requests[object.GetUID()] = request
 }
 
-// Reversal says how the phase of the pod changed after it had been terminal, or returns "".
+// Reversal shows the states of a pod whose phase changed after it had been terminal, or returns "".
 func (p *PodRecord) Reversal() string {
 	for i := 1; i < len(p.Phases); i++ {
 		if isTerminal(p.Phases[i-1].Phase) {
-			return p.PhaseLog()
+			return p.PhaseLog() + "\n" + strings.Join(p.States, "\n")
 		}
 	}
 	return ""
