@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	quickexitcommand "github.com/sidecar-termination/operator/internal/quickexit/command"
 )
 
 func main() {
@@ -34,5 +36,6 @@ container is done, so that the pod, and the Job that waits for it, completes.`,
 		},
 	}
 	options.bind(command.Flags())
+	command.AddCommand(quickexitcommand.New())
 	return command
 }
