@@ -38,6 +38,7 @@ var rules = []func(*situation) *Decision{
 	sidecarsTerminated,
 	draining,
 	nodeUnknown,
+	phaseIgnored,
 	terminate,
 }
 
@@ -289,4 +290,30 @@ func soonest(a, b time.Duration) time.Duration {
 		return a
 	}
 	return min(a, b)
+}
+
+// phaseIgnored takes the guard off a phase that the kubelet did not act upon in time. While the guard is on, the
+// kubelet's reports of the pod are refused, and no later attempt could be judged.
+func phaseIgnored(s *situation) *Decision {
+	written := s.attempt(v1alpha1.ModePodPhase)
+	if written == nil || !HasTerminalPhase(s.Pod) || s.Pod.Annotations[v1alpha1.AnnotationPhaseGuard] == "" {
+		return nil
+	}
+	var allowance time.Duration
+	for _, target := range s.open {
+		allowance = max(allowance, s.allowance(*written, target))
+	}
+	deadline := written.Started.Add(allowance)
+	if s.now.Before(deadline) {
+		return nil
+	}
+	return &Decision{
+		Stage:   StageTerminating,
+		Reason:  v1alpha1.ReasonAttemptFailed,
+		Message: fmt.Sprintf("the kubelet has not torn the pod down %s after its phase was written", allowance),
+		Actions: []Action{{
+			Mode: v1alpha1.ModePodPhase, For: written.For, Attempt: written.Number,
+			Containers: containers(s.open), ReleasePhase: true,
+		}},
+	}
 }

@@ -96,6 +96,8 @@ type Action struct {
 	Images     map[string]string
 	// Phase is the phase to write in mode PodPhase.
 	Phase corev1.PodPhase
+	// ReleasePhase takes the guard off a phase that the kubelet did not act upon; nothing else is written then.
+	ReleasePhase bool
 	// Deadline is the time after which the attempt has failed.
 	Deadline time.Duration
 	// Supersedes are the numbers of earlier attempts of the mode that have done their work and would be in the way.

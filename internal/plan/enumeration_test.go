@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// TestEveryState enumerates the states of a pod with a main container and two sidecars, and holds the decision in each
+// to the invariants of the package. The dimensions are:
+//
+//	world     1 main in 6 states x 2 sidecars in 6 states x restartPolicy x phase
+//	rules     container restart rules of the main and of the first sidecar
+//	place     real or virtual node, with and without Kruise, with and without the phase
+//	policy    mode, exit codes and fallback of the first sidecar; the second one's are Auto, or are respected
+//	past      no attempt, or one of eleven kinds of past attempts, at two times
+//
+// Sidecars are tried in all states where the main is done, and in one where it is not: then nothing else counts.
+func TestEveryState(t *testing.T) {
+	states := 0
+	reasons := map[v1alpha1.Reason]int{}
+	acted := 0
+	for _, w := range worlds() {
+		for _, place := range places() {
+			for _, policy := range policies() {
+				for i, past := range pasts() {
+					if s := (plan.Snapshot{Pod: w, Attempts: past.attempts}); isTerminal(w) && i > 0 && !hasPhase(s) {
+						continue // the pod has finished, whatever else
+					}
+					s := plan.Snapshot{
+						Pod: w, View: resolve.View{Mains: []string{"main"}, Targets: policy},
+						Node: place.node, Capabilities: place.capabilities, Attempts: past.attempts,
+						QuietSince: done.Add(past.quiet), SettlePeriod: settle,
+					}
+					now := done.Add(past.after)
+					decision := plan.Next(s, now)
+					states++
+					reasons[decision.Reason]++
+					if len(decision.Actions) > 0 {
+						acted++
+					}
+					if problem := checkInvariants(s, now, decision); problem != "" {
+						t.Fatalf("%s\nin state %d: %s\ndecision: %+v", problem, states, tell(s, past.after), briefly(decision))
+					}
+				}
+			}
+		}
+	}
+	t.Logf("%d states, %d of them with an action; reasons: %v", states, acted, reasons)
+	if states < 100_000 {
+		t.Errorf("only %d states", states)
+	}
+	for _, reason := range []v1alpha1.Reason{
+		v1alpha1.ReasonMainContainersRunning, v1alpha1.ReasonTerminated, v1alpha1.ReasonTerminating, v1alpha1.ReasonFallback,
+		v1alpha1.ReasonAttemptInProgress, v1alpha1.ReasonStuck, v1alpha1.ReasonNoUsableMode, v1alpha1.ReasonSidecarStarting,
+		v1alpha1.ReasonSettling, v1alpha1.ReasonPodFinished, v1alpha1.ReasonExitCodesRespected,
+	} {
+		if reasons[reason] == 0 {
+			t.Errorf("no state has reason %s: the enumeration misses a part of the decision", reason)
+		}
+	}
+}
+
+// statesOf are the states that one container may be in.
+func statesOf(name string) []container {
+	return []container{creating(name), unpullable(name), crashLooping(name), running(name), exited(name, 0), exited(name, 7)}
+}
+
+// worlds are the pods, with the rules of their containers.
+func worlds() []*corev1.Pod {
+	restartOn7 := func(c container, action corev1.ContainerRestartRuleAction) container {
+		return c.restarting(corev1.ContainerRestartPolicyNever, rule(action, corev1.ContainerRestartRuleOnExitCodesOpIn, 7))
+	}
+	rules := []func(main, first container) (container, container){
+		func(main, first container) (container, container) { return main, first },
+		func(main, first container) (container, container) {
+			return restartOn7(main, corev1.ContainerRestartRuleActionRestart), first
+		},
+		func(main, first container) (container, container) {
+			return main, restartOn7(first, corev1.ContainerRestartRuleActionRestartAllContainers)
+		},
+		func(main, first container) (container, container) {
+			return main.restarting(corev1.ContainerRestartPolicyNever), first.restarting(corev1.ContainerRestartPolicyAlways)
+		},
+	}
+	var pods []*corev1.Pod
+	for _, policy := range []corev1.RestartPolicy{never, onFailure} {
+		for _, phase := range []corev1.PodPhase{corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed} {
+			for i, main := range statesOf("main") {
+				for j, first := range statesOf("first") {
+					for k, second := range statesOf("second") {
+						if mainDone := i >= 4; !mainDone && (j != 3 || k != 3) {
+							continue
+						}
+						for r, apply := range rules {
+							if r > 0 && (k != 3 && k != 4 || phase == corev1.PodFailed) {
+								continue
+							}
+							main, first := apply(main, first)
+							pod := newPod(policy, main, first, second)
+							pod.Status.Phase = phase
+							pods = append(pods, pod)
+						}
+					}
+				}
+			}
+		}
+	}
+	return pods
+}
+
+type place struct {
+	node         plan.NodeKind
+	capabilities plan.Capabilities
+}
+
+func places() []place {
+	return []place{
+		{plan.NodeReal, plan.Capabilities{CRR: true, PodPhase: true}},
+		{plan.NodeReal, plan.Capabilities{PodPhase: true}},
+		{plan.NodeReal, plan.Capabilities{CRR: true}},
+		{plan.NodeVirtual, plan.Capabilities{CRR: true, PodPhase: true}},
+	}
+}
+
+// policies are the settings of both sidecars.
+func policies() [][]resolve.Target {
+	var all [][]resolve.Target
+	for _, m := range []v1alpha1.Mode{v1alpha1.ModeAuto, crr, image, podPhase} {
+		for _, codes := range []v1alpha1.ExitCodes{v1alpha1.ExitCodesIgnore, v1alpha1.ExitCodesRespect} {
+			for _, fallback := range []v1alpha1.Fallback{v1alpha1.FallbackEnabled, v1alpha1.FallbackDisabled} {
+				first := sidecar("first", mode(m), func(t *resolve.Target) { t.ExitCodes, t.Fallback = codes, fallback })
+				all = append(all, targets(first, sidecar("second")))
+				if fallback == v1alpha1.FallbackEnabled {
+					all = append(all, targets(first, sidecar("second", respect, noImage)))
+				}
+			}
+		}
+	}
+	return all
+}
+
+// past is what was attempted, and when the decision is made.
+type past struct {
+	attempts     []plan.Attempt
+	after, quiet time.Duration
+}
+
+// pasts are the histories: live, out of time, finished without effect, one on each sidecar, and what a crash leaves.
+func pasts() []past {
+	early, late := 10*time.Second, 10*minute
+	return []past{
+		{nil, early, -time.Hour},
+		{nil, early, early},
+		{[]plan.Attempt{request(0, "first", "second")}, early, 0},
+		{[]plan.Attempt{request(0, "first", "second")}, late, 0},
+		{[]plan.Attempt{finished(request(0, "first"), time.Second, "daemon has not responded")}, early, 0},
+		{[]plan.Attempt{finished(request(0, "first"), early-2*time.Second, "")}, early, 0},
+		{[]plan.Attempt{swap(0, "first")}, early, 0},
+		{[]plan.Attempt{swap(0, "first", "second")}, late, 0},
+		{[]plan.Attempt{phaseWrite(0, podPhase)}, early, 0},
+		{[]plan.Attempt{phaseWrite(2, podPhase)}, early, 0},
+		{[]plan.Attempt{phaseWrite(0, crr)}, late, 0},
+		{[]plan.Attempt{phaseWrite(0, crr), request(0, "first")}, early, 0},
+		{[]plan.Attempt{request(0, "first"), request(1, "second"), swap(0, "first"), phaseWrite(1, podPhase)}, late, 0},
+		{[]plan.Attempt{request(0, "first"), at(request(1, "first"), late-early), swap(0, "first")}, late, 0},
+	}
+}
+
+// tell writes a state so that it can be read.
+func tell(s plan.Snapshot, after time.Duration) string {
+	text := fmt.Sprintf("%s phase=%s node=%s %+v after=%s\n", s.Pod.Spec.RestartPolicy, s.Pod.Status.Phase, s.Node, s.Capabilities, after)
+	for i, c := range s.Pod.Spec.Containers {
+		st := s.Pod.Status.ContainerStatuses[i].State
+		text += fmt.Sprintf("  %s running=%t waiting=%v exited=%v restartPolicy=%v rules=%v\n", c.Name, st.Running != nil,
+			reasonOf(st), codeOf(st), c.RestartPolicy != nil, c.RestartPolicyRules)
+	}
+	for _, target := range s.View.Targets {
+		text += fmt.Sprintf("  sidecar %s %s %s fallback=%s\n", target.Container, target.Mode, target.ExitCodes, target.Fallback)
+	}
+	for _, a := range s.Attempts {
+		text += fmt.Sprintf("  attempt %s#%d for %s at %s on %v finished=%v\n", a.Mode, a.Number, a.For, a.Started.Sub(done), a.RestartCounts, !a.Finished.IsZero())
+	}
+	return text
+}
+
+func reasonOf(s corev1.ContainerState) string {
+	if s.Waiting == nil {
+		return ""
+	}
+	return s.Waiting.Reason
+}
+
+func codeOf(s corev1.ContainerState) string {
+	if s.Terminated == nil {
+		return ""
+	}
+	return fmt.Sprint(s.Terminated.ExitCode)
+}

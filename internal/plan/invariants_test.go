@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// checkInvariants returns what is wrong with the decision, or nothing. It knows the kubelet's rules by itself and shares
+// no code with the package.
+func checkInvariants(s plan.Snapshot, now time.Time, d plan.Decision) string {
+	for _, check := range []func(plan.Snapshot, time.Time, plan.Decision) string{
+		saysWhy, actsOnlyWhenMainsAreDone, namesOnlyOpenSidecars, keepsOneLiveAttempt, writesTheOutcome, wakesUp, isDeterministic,
+	} {
+		if problem := check(s, now, d); problem != "" {
+			return problem
+		}
+	}
+	return ""
+}
+
+// saysWhy: every decision has a stage, a reason and a message.
+func saysWhy(_ plan.Snapshot, _ time.Time, d plan.Decision) string {
+	if d.Stage == "" || d.Reason == "" || d.Message == "" {
+		return "a decision without stage, reason or message"
+	}
+	return ""
+}
+
+// actsOnlyWhenMainsAreDone: nothing is done while a main container may run again, nor without a main container, nor to
+// a pod that is none of the operator's business.
+func actsOnlyWhenMainsAreDone(s plan.Snapshot, _ time.Time, d plan.Decision) string {
+	if len(d.Actions) == 0 {
+		return ""
+	}
+	if len(s.View.Mains) == 0 {
+		return "an action without a main container"
+	}
+	if s.Pod.Spec.RestartPolicy != never && s.Pod.Spec.RestartPolicy != onFailure || s.Pod.DeletionTimestamp != nil {
+		return "an action on a pod that is to be left alone"
+	}
+	if s.Node == plan.NodeUnknown {
+		return "an action on an unknown node"
+	}
+	for _, name := range s.View.Mains {
+		if mayRun(s.Pod, name) {
+			return fmt.Sprintf("an action while main container %s may run", name)
+		}
+	}
+	for _, condition := range s.Pod.Status.Conditions {
+		if condition.Type == corev1.AllContainersRestarting && condition.Status == corev1.ConditionTrue {
+			return "an action while all containers are about to restart"
+		}
+	}
+	return ""
+}
+
+// namesOnlyOpenSidecars: no action names a main container, a sidecar that has ended or one that still drains, and a
+// request names no container that has never started.
+func namesOnlyOpenSidecars(s plan.Snapshot, now time.Time, d plan.Decision) string {
+	if d.Stage == plan.StageTerminated && len(d.Actions) > 0 {
+		return "an action when every sidecar has ended"
+	}
+	for _, action := range d.Actions {
+		if len(action.Containers) == 0 || !slices.IsSorted(action.Containers) || len(slices.Compact(slices.Clone(action.Containers))) != len(action.Containers) {
+			return fmt.Sprintf("an action on no container, or out of order: %v", action.Containers)
+		}
+		for _, name := range action.Containers {
+			i := slices.IndexFunc(s.View.Targets, func(t resolve.Target) bool { return t.Container == name })
+			switch {
+			case i < 0:
+				return fmt.Sprintf("an action names %s, which is no sidecar", name)
+			case now.Before(d.MainsDone.Add(s.View.Targets[i].Drain)):
+				return fmt.Sprintf("an action names %s, which drains", name)
+			case !mayRun(s.Pod, name) && !justSwapped(s, name):
+				return fmt.Sprintf("an action names %s, which has ended", name)
+			case action.Mode == crr && status(s.Pod, name).ContainerID == "":
+				return fmt.Sprintf("a request names %s, which has never started", name)
+			case action.Mode == image && action.Images[name] != s.View.Targets[i].Image, action.Mode == image && action.Images[name] == "":
+				return fmt.Sprintf("a swap gives %s the image %q", name, action.Images[name])
+			}
+		}
+	}
+	return ""
+}
+
+// keepsOneLiveAttempt: no action begins an attempt on a container while another one may still end it. The phase that
+// goes before a request is one attempt with it, and so is a phase that is written again.
+func keepsOneLiveAttempt(s plan.Snapshot, now time.Time, d plan.Decision) string {
+	named := map[string]plan.Action{}
+	for _, action := range d.Actions {
+		if action.Attempt < 0 || slices.ContainsFunc(s.Attempts, func(a plan.Attempt) bool { return a.Mode == action.Mode && a.Number >= action.Attempt }) {
+			return fmt.Sprintf("attempt %s#%d exists", action.Mode, action.Attempt)
+		}
+		for _, name := range action.Containers {
+			if first, twice := named[name]; twice && first.For != action.For {
+				return fmt.Sprintf("two actions name %s", name)
+			}
+			named[name] = action
+			for _, attempt := range s.Attempts {
+				rewrite := attempt.Mode == podPhase && action.Mode == podPhase || action.Mode == podPhase && attempt.Mode == crr && hasPhase(s)
+				if !rewrite && isLive(s, attempt, name, now) {
+					return fmt.Sprintf("%s#%d on %s while %s#%d is live", action.Mode, action.Attempt, name, attempt.Mode, attempt.Number)
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// writesTheOutcome: the phase is written once the mains are done and every respected sidecar has ended, is that of their
+// exit codes, and is never written over a terminal one, on a virtual node or against the operator's flag.
+func writesTheOutcome(s plan.Snapshot, _ time.Time, d plan.Decision) string {
+	for _, action := range d.Actions {
+		if action.Mode != podPhase {
+			if action.Phase != "" {
+				return "a phase in another mode"
+			}
+			continue
+		}
+		want := corev1.PodSucceeded
+		counted := slices.Clone(s.View.Mains)
+		for _, target := range s.View.Targets {
+			if target.ExitCodes == v1alpha1.ExitCodesRespect {
+				if mayRun(s.Pod, target.Container) {
+					return fmt.Sprintf("a phase while %s, which is respected, may run", target.Container)
+				}
+				counted = append(counted, target.Container)
+			}
+		}
+		for _, name := range counted {
+			if status(s.Pod, name).State.Terminated.ExitCode != 0 {
+				want = corev1.PodFailed
+			}
+		}
+		switch {
+		case action.Phase != want:
+			return fmt.Sprintf("phase %s where the outcome is %s", action.Phase, want)
+		case isTerminal(s.Pod):
+			return "a phase over a terminal one"
+		case s.Node == plan.NodeVirtual, !s.Capabilities.PodPhase:
+			return "a phase where it cannot or may not be written"
+		}
+	}
+	for _, action := range d.Actions {
+		if action.Mode == crr && (s.Node == plan.NodeVirtual || !s.Capabilities.CRR) {
+			return "a request where Kruise is not"
+		}
+	}
+	return ""
+}
+
+// wakesUp: a decision that waits for time to pass says when to look again. What else is waited for changes the pod, its
+// node, a policy or Kruise, and each brings the pod back.
+func wakesUp(s plan.Snapshot, now time.Time, d plan.Decision) string {
+	if d.RequeueAfter < 0 {
+		return "a time in the past"
+	}
+	waitsForTime := d.Reason == v1alpha1.ReasonDraining || d.Reason == v1alpha1.ReasonSettling || d.Reason == v1alpha1.ReasonAttemptInProgress
+	if waitsForTime && d.RequeueAfter == 0 {
+		return "nothing will wake the pod"
+	}
+	if d.Stage == plan.StageTerminating && d.Reason != v1alpha1.ReasonNodeUnknown && len(d.Actions) == 0 && d.RequeueAfter == 0 {
+		for _, target := range s.View.Targets {
+			for _, attempt := range s.Attempts {
+				if mayRun(s.Pod, target.Container) && isLive(s, attempt, target.Container, now) {
+					return "nothing will wake the pod at the deadline of an attempt"
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// isDeterministic: the same snapshot and time give the same decision.
+func isDeterministic(s plan.Snapshot, now time.Time, d plan.Decision) string {
+	if again := plan.Next(s, now); again.Stage != d.Stage || again.Reason != d.Reason || again.Message != d.Message ||
+		again.RequeueAfter != d.RequeueAfter || fmt.Sprint(again.Actions) != fmt.Sprint(d.Actions) {
+		return "another decision the second time: " + cmp.Diff(d, again)
+	}
+	return ""
+}
+
+func status(pod *corev1.Pod, name string) corev1.ContainerStatus {
+	for _, s := range pod.Status.ContainerStatuses {
+		if s.Name == name {
+			return s
+		}
+	}
+	return corev1.ContainerStatus{}
+}
+
+func isTerminal(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+func hasPhase(s plan.Snapshot) bool {
+	return slices.ContainsFunc(s.Attempts, func(a plan.Attempt) bool { return a.Mode == podPhase })
+}
+
+// mayRun says whether the container runs or may be started, by the kubelet's rules.
+func mayRun(pod *corev1.Pod, name string) bool {
+	st := status(pod, name)
+	if isTerminal(pod) {
+		return st.State.Running != nil
+	}
+	if st.State.Terminated == nil {
+		return true
+	}
+	code := st.State.Terminated.ExitCode
+	policy := string(pod.Spec.RestartPolicy)
+	for _, c := range pod.Spec.Containers {
+		if c.Name != name || c.RestartPolicy == nil {
+			continue
+		}
+		policy = string(*c.RestartPolicy)
+		for _, r := range c.RestartPolicyRules {
+			if slices.Contains(r.ExitCodes.Values, code) == (r.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
+				return true
+			}
+		}
+	}
+	return policy == "Always" || policy == "OnFailure" && code != 0
+}
+
+// justSwapped says whether the kubelet may still start the container for its new image.
+func justSwapped(s plan.Snapshot, name string) bool {
+	return slices.ContainsFunc(s.Attempts, func(a plan.Attempt) bool {
+		before, ok := a.RestartCounts[name]
+		return ok && a.Mode == image && status(s.Pod, name).RestartCount <= before
+	})
+}
+
+// isLive says whether the attempt may still end the container: it is within its time, its mechanism is not through, and
+// it has not been seen to fail.
+func isLive(s plan.Snapshot, a plan.Attempt, name string, now time.Time) bool {
+	before, covers := a.RestartCounts[name]
+	if a.Mode == podPhase {
+		return now.Before(a.Started.Add(minute)) && (isTerminal(s.Pod) || a.Number < 2)
+	}
+	cameBack := a.Mode == crr && status(s.Pod, name).RestartCount > before
+	through := !a.Finished.IsZero() && !now.Before(a.Finished.Add(5*time.Second))
+	serial := max(len(a.RestartCounts), 1)
+	return covers && !cameBack && !through && now.Before(a.Started.Add(time.Duration(serial)*30*time.Second+30*time.Second))
+}
