@@ -18,7 +18,10 @@ import (
 )
 
 // clusterScoped are the kinds of the installation that have no namespace.
-var clusterScoped = []string{"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
+var clusterScoped = []string{
+	"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding",
+	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+}
 
 // installations returns the kustomizations that install the operator.
 func installations() []string {

@@ -236,6 +236,9 @@ func (j *journal) notifyAll(e *entry) {
 
 func (j *journal) countStarted(e *entry, actions []plan.Action) {
 	for _, action := range actions {
+		if action.ReleasePhase {
+			continue
+		}
 		e.mode = action.For
 		if action.Mode == v1alpha1.ModePodPhase {
 			e.phaseWritten = j.clock.Now()

@@ -61,7 +61,7 @@ func trimMeta(meta metav1.ObjectMeta) metav1.ObjectMeta {
 		DeletionTimestamp: meta.DeletionTimestamp,
 		Labels:            meta.Labels,
 	}
-	for _, key := range []string{v1alpha1.AnnotationImageSwap, v1alpha1.AnnotationPodPhase} {
+	for _, key := range []string{v1alpha1.AnnotationImageSwap, v1alpha1.AnnotationPodPhase, v1alpha1.AnnotationPhaseGuard} {
 		if value, ok := meta.Annotations[key]; ok {
 			if trimmed.Annotations == nil {
 				trimmed.Annotations = map[string]string{}

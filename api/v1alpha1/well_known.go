@@ -23,6 +23,10 @@ const (
 	// AnnotationPodPhase records the phase that the operator wrote to the pod and when. It also makes the kubelet
 	// handle the patch as an update of the pod and not as a mere status change.
 	AnnotationPodPhase = GroupName + "/pod-phase"
+	// AnnotationPhaseGuard marks a pod whose written phase is final. An admission policy refuses status updates that
+	// would change it, which a kubelet that has not yet seen it may send. The operator removes the annotation when the
+	// kubelet does not tear the pod down in time.
+	AnnotationPhaseGuard = GroupName + "/phase-guard"
 	// AnnotationImageSwap records, for each container whose image was swapped, the original image, when it was swapped
 	// and the restart count at that time.
 	AnnotationImageSwap = GroupName + "/image-swap"

@@ -25,7 +25,8 @@ type PodPatchMetadata struct {
 	UID             types.UID         `json:"uid"`
 	ResourceVersion string            `json:"resourceVersion"`
 	Labels          map[string]string `json:"labels,omitempty"`
-	Annotations     map[string]string `json:"annotations,omitempty"`
+	// A nil annotation is removed.
+	Annotations map[string]*string `json:"annotations,omitempty"`
 }
 
 // PodPatchSpec merges containers by name.

@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -98,7 +99,7 @@ func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan
 	if err != nil {
 		return false, fmt.Errorf("encode annotation %s: %w", v1alpha1.AnnotationImageSwap, err)
 	}
-	patch.Metadata.Annotations = map[string]string{v1alpha1.AnnotationImageSwap: string(value)}
+	patch.Metadata.Annotations = map[string]*string{v1alpha1.AnnotationImageSwap: ptr.To(string(value))}
 	raw, err := patch.Raw()
 	if err != nil {
 		return false, err

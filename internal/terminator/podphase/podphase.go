@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -23,6 +24,9 @@ import (
 )
 
 // +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch,roleName=sidecar-termination-manager-pod-phase-role
+
+// guarded is the value of AnnotationPhaseGuard.
+const guarded = "Enabled"
 
 // Record is the value of AnnotationPodPhase.
 type Record struct {
@@ -58,16 +62,21 @@ func (t *Terminator) Observe(_ context.Context, pod *corev1.Pod) ([]plan.Attempt
 	}}, nil
 }
 
-// Terminate writes phase, condition, annotation and label in one patch. It fails with a conflict when the pod has
-// changed since it was read.
+// Terminate writes phase, condition, annotations and label in one patch, or takes the guard off the phase again. It fails
+// with a conflict when the pod has changed since it was read.
 func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) (bool, error) {
+	if action.ReleasePhase {
+		return t.release(ctx, pod)
+	}
 	now := metav1.NewTime(t.Clock.Now().UTC().Truncate(time.Second))
 	record, err := json.Marshal(Record{Phase: action.Phase, Mode: action.For, Attempt: action.Attempt, WrittenAt: now})
 	if err != nil {
 		return false, fmt.Errorf("encode annotation %s: %w", v1alpha1.AnnotationPodPhase, err)
 	}
 	patch := terminator.NewPodPatch(pod)
-	patch.Metadata.Annotations = map[string]string{v1alpha1.AnnotationPodPhase: string(record)}
+	patch.Metadata.Annotations = map[string]*string{
+		v1alpha1.AnnotationPodPhase: ptr.To(string(record)), v1alpha1.AnnotationPhaseGuard: ptr.To(guarded),
+	}
 	patch.Metadata.Labels = map[string]string{v1alpha1.LabelTerminatedBy: string(action.For)}
 	patch.Status = &terminator.PodPatchStatus{
 		Phase: action.Phase,
@@ -79,12 +88,29 @@ func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan
 			LastTransitionTime: now,
 		}},
 	}
-	raw, err := patch.Raw()
-	if err != nil {
-		return false, err
-	}
-	if err := t.Client.Status().Patch(ctx, terminator.PatchTarget(pod), raw); err != nil {
+	if err := t.write(ctx, pod, patch); err != nil {
 		return false, fmt.Errorf("write phase of pod: %w", err)
 	}
 	return true, nil
+}
+
+// release removes the annotation of the guard. It returns false when there is none.
+func (t *Terminator) release(ctx context.Context, pod *corev1.Pod) (bool, error) {
+	if pod.Annotations[v1alpha1.AnnotationPhaseGuard] == "" {
+		return false, nil
+	}
+	patch := terminator.NewPodPatch(pod)
+	patch.Metadata.Annotations = map[string]*string{v1alpha1.AnnotationPhaseGuard: nil}
+	if err := t.write(ctx, pod, patch); err != nil {
+		return false, fmt.Errorf("take the guard off the phase of pod: %w", err)
+	}
+	return true, nil
+}
+
+func (t *Terminator) write(ctx context.Context, pod *corev1.Pod, patch terminator.PodPatch) error {
+	raw, err := patch.Raw()
+	if err != nil {
+		return err
+	}
+	return t.Client.Status().Patch(ctx, terminator.PatchTarget(pod), raw)
 }

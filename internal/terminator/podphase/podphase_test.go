@@ -68,6 +68,7 @@ func TestPhaseConditionAnnotationAndLabelAreOnePatch(t *testing.T) {
       "sidecartermination.dev/terminated-by": "CRR"
     },
     "annotations": {
+      "sidecartermination.dev/phase-guard": "Enabled",
       "sidecartermination.dev/pod-phase": "{\"phase\":\"Succeeded\",\"mode\":\"CRR\",\"attempt\":2,\"writtenAt\":\"2026-03-01T12:00:00Z\"}"
     }
   },
@@ -148,5 +149,31 @@ func TestARecordThatSomebodyHasSpoiltStopsTheMode(t *testing.T) {
 				t.Errorf("got error %v, want ErrUnreadable", err)
 			}
 		})
+	}
+}
+
+func TestTheGuardIsTakenOffOnce(t *testing.T) {
+	var sent patches
+	release := plan.Action{Mode: v1alpha1.ModePodPhase, For: v1alpha1.ModePodPhase, ReleasePhase: true}
+	pod := newPod("")
+	if changed, err := newTerminator(&sent).Terminate(t.Context(), pod, release); err != nil || changed || sent.body != nil {
+		t.Fatalf("without a guard: changed %t, error %v, patch %s", changed, err, sent.body)
+	}
+	pod.Annotations = map[string]string{v1alpha1.AnnotationPhaseGuard: "Enabled"}
+	changed, err := newTerminator(&sent).Terminate(t.Context(), pod, release)
+	if err != nil || !changed {
+		t.Fatalf("got changed %t, error %v", changed, err)
+	}
+	var body struct {
+		Metadata struct {
+			Annotations map[string]*string
+		}
+		Status any
+	}
+	if err := json.Unmarshal(sent.body, &body); err != nil {
+		t.Fatal(err)
+	}
+	if value, named := body.Metadata.Annotations[v1alpha1.AnnotationPhaseGuard]; !named || value != nil || body.Status != nil {
+		t.Errorf("the patch %s does not remove the annotation and nothing else", sent.body)
 	}
 }
