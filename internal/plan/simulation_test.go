@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+const (
+	seeds   = 200
+	horizon = 40 * time.Minute
+)
+
+// simulation is one scenario: a pod, a node, a policy, and what goes wrong.
+type simulation struct {
+	policy   corev1.RestartPolicy
+	mainCode int32
+	sidecars []simulated
+
+	virtual, future, kruise bool
+	// refuses has Kruise's webhook refuse every request. silentFor is how long its daemon does not answer.
+	refuses         bool
+	silentFor       time.Duration
+	quickUnpullable bool
+	// restless has the kubelet write the pod's status every second, for a probe that comes and goes.
+	restless bool
+	// stale and crashes are switched on for half of the seeds each.
+	stale, crashes bool
+
+	// want is the phase in which the pod is to end; empty when the pod is to be stuck, for the reason.
+	want  corev1.PodPhase
+	stuck v1alpha1.Reason
+	// maxWrites bounds the writes of all attempts.
+	maxWrites int
+}
+
+type simulated struct {
+	manner manner
+	target resolve.Target
+}
+
+func (s simulation) targets() []resolve.Target {
+	var all []resolve.Target
+	for _, sidecar := range s.sidecars {
+		all = append(all, sidecar.target)
+	}
+	return all
+}
+
+func one(m manner, changes ...func(*resolve.Target)) []simulated {
+	return []simulated{{m, sidecar("proxy", changes...)}}
+}
+
+// simulations are told by sentences. Each is run with many seeds.
+func simulations() map[string]simulation {
+	all := map[string]simulation{
+		"a daemon that stays silent leaves a respected sidecar stuck": {
+			policy: never, sidecars: one(polite, respect, noImage), kruise: true, silentFor: 24 * time.Hour, stuck: v1alpha1.ReasonStuck, maxWrites: 10,
+		},
+		"a daemon that answers again ends the sidecar late": {
+			policy: never, sidecars: one(polite, respect, noImage), kruise: true, silentFor: 10 * minute, want: corev1.PodSucceeded, maxWrites: 8,
+		},
+		"a silent daemon is no matter where the phase ends the sidecar": {
+			policy: never, sidecars: one(deaf), kruise: true, silentFor: 24 * time.Hour, want: corev1.PodSucceeded, maxWrites: 5,
+		},
+		"a silent daemon is followed by a swapped image where exit codes are respected": {
+			policy: never, sidecars: one(rude, respect), kruise: true, silentFor: 24 * time.Hour, want: corev1.PodSucceeded, maxWrites: 5,
+		},
+		"a respected sidecar that exits 7 fails the pod": {
+			policy: never, sidecars: one(rude, respect), kruise: true, want: corev1.PodFailed, maxWrites: 2,
+		},
+		"a respected sidecar that comes back is ended by a swapped image": {
+			policy: onFailure, sidecars: one(rude, respect), kruise: true, want: corev1.PodSucceeded, maxWrites: 4,
+		},
+		"a respected sidecar that comes back and has no image is stuck, and is not stopped again and again": {
+			policy: onFailure, sidecars: one(rude, respect, noImage), kruise: true, stuck: v1alpha1.ReasonStuck, maxWrites: 1,
+		},
+		"a crash-looping sidecar that Kruise takes for stopped is ended by a swapped image": {
+			policy: onFailure, sidecars: one(crashing, respect), kruise: true, want: corev1.PodSucceeded, maxWrites: 4,
+		},
+		"a kubelet that ignores the phase is followed by a swapped image": {
+			policy: never, sidecars: one(polite), future: true, want: corev1.PodSucceeded, maxWrites: 5,
+		},
+		"a kubelet that ignores the phase leaves a pod without an image stuck": {
+			policy: never, sidecars: one(polite, noImage), future: true, stuck: v1alpha1.ReasonStuck, maxWrites: 4,
+		},
+		"a kubelet that ignores the phase is no matter where Kruise ends the sidecar": {
+			policy: never, sidecars: one(polite), future: true, kruise: true, want: corev1.PodSucceeded, maxWrites: 6,
+		},
+		"Kruise's webhook refuses, and the phase ends the sidecar": {
+			policy: never, sidecars: one(rude), kruise: true, refuses: true, want: corev1.PodSucceeded, maxWrites: 4,
+		},
+		"a virtual node runs the swapped image": {
+			policy: never, sidecars: one(deaf), virtual: true, want: corev1.PodSucceeded, maxWrites: 2,
+		},
+		"a virtual node that cannot pull the image and restarts is stuck": {
+			policy: onFailure, sidecars: one(polite), virtual: true, quickUnpullable: true, stuck: v1alpha1.ReasonStuck, maxWrites: 2,
+		},
+		"an image that cannot be pulled is followed by the phase": {
+			policy: onFailure, sidecars: one(polite, mode(image)), quickUnpullable: true, want: corev1.PodSucceeded, maxWrites: 5,
+		},
+		"an image that cannot be pulled, without fallback, is stuck": {
+			policy: onFailure, sidecars: one(polite, mode(image), noFallback), quickUnpullable: true, stuck: v1alpha1.ReasonStuck, maxWrites: 2,
+		},
+		"three deaf sidecars are stopped by Kruise one after the other, within one attempt": {
+			policy: never, kruise: true, want: corev1.PodFailed, maxWrites: 2,
+			sidecars: []simulated{{deaf, sidecar("a", respect)}, {deaf, sidecar("b", respect)}, {deaf, sidecar("c", respect)}},
+		},
+		"three deaf sidecars are swapped one after the other, within one attempt": {
+			policy: never, virtual: true, want: corev1.PodSucceeded, maxWrites: 2,
+			sidecars: []simulated{{deaf, sidecar("a")}, {deaf, sidecar("b")}, {deaf, sidecar("c")}},
+		},
+		"a second request follows the first, and neither fails": {
+			policy: never, kruise: true, want: corev1.PodFailed, maxWrites: 3,
+			sidecars: []simulated{{deaf, sidecar("a", respect, noImage)}, {deaf, sidecar("b", respect, noImage, drain(5*time.Second))}},
+		},
+		"a respected sidecar is ended before the phase is written for the others": {
+			policy: never, kruise: true, want: corev1.PodSucceeded, maxWrites: 7,
+			sidecars: []simulated{{deaf, sidecar("a")}, {polite, sidecar("b", respect)}, {unpullably, sidecar("c")}},
+		},
+		"sidecars that drain for different times": {
+			policy: onFailure, want: corev1.PodSucceeded, maxWrites: 5,
+			sidecars: []simulated{{rude, sidecar("a", drain(10*time.Second))}, {deaf, sidecar("b", drain(minute))}},
+		},
+		"a failed main container, with Kruise": {
+			policy: never, mainCode: 3, sidecars: one(deaf), kruise: true, want: corev1.PodFailed, maxWrites: 2,
+		},
+		"a failed main container, without Kruise": {
+			policy: never, mainCode: 3, sidecars: one(polite), want: corev1.PodFailed, maxWrites: 2,
+		},
+		"a failed main container, with nothing but the phase": {
+			policy: never, mainCode: 3, sidecars: one(rude, noImage), want: corev1.PodFailed, maxWrites: 4,
+		},
+		"a pod whose status changes all the time is not waited for for ever": {
+			policy: onFailure, sidecars: one(rude), restless: true, want: corev1.PodSucceeded, maxWrites: 5,
+		},
+		"a pod whose status changes all the time, with Kruise": {
+			policy: onFailure, sidecars: one(deaf), restless: true, kruise: true, want: corev1.PodSucceeded, maxWrites: 6,
+		},
+		"nothing can end the sidecar": {
+			policy: never, sidecars: one(polite, respect, noImage), stuck: v1alpha1.ReasonNoUsableMode,
+		},
+	}
+	// Whatever a sidecar does, its pod ends with the outcome of the main container.
+	for _, policy := range []corev1.RestartPolicy{never, onFailure} {
+		for _, m := range []manner{polite, rude, deaf, crashing, unpullably} {
+			if m == crashing && policy == never {
+				continue // it has ended long before
+			}
+			for _, kruise := range []bool{false, true} {
+				name := fmt.Sprintf("%s, a sidecar that is %s, kruise=%t", policy, m, kruise)
+				all[name] = simulation{policy: policy, sidecars: one(m), kruise: kruise, want: corev1.PodSucceeded, maxWrites: 5}
+			}
+		}
+	}
+	return all
+}
+
+func TestSimulation(t *testing.T) {
+	for name, scenario := range simulations() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			writes := 0
+			for seed := range uint64(seeds) {
+				s := scenario
+				s.stale, s.crashes = seed%2 == 1, seed%4 >= 2
+				w := simulate(s, seed)
+				writes = max(writes, w.operator.writes)
+				if len(w.problems) > 0 {
+					t.Fatalf("seed %d:\n%s\n\n%s", seed, strings.Join(w.problems, "\n"), strings.Join(w.transcript, "\n"))
+				}
+			}
+			t.Logf("%d seeds, at most %d writes", seeds, writes)
+		})
+	}
+}
+
+// simulate runs the scenario and judges its end.
+func simulate(s simulation, seed uint64) *world {
+	w := &world{scenario: s, random: rand.New(rand.NewPCG(seed, 1)), now: done.Add(-5 * time.Second)}
+	containers := []container{creating("main")}
+	w.kubelet = &kubelet{w: w, images: map[string]string{"main": "main:v1"}, processes: []*process{{name: "main", manner: works, image: "main:v1"}}}
+	for _, side := range s.sidecars {
+		name := side.target.Container
+		containers = append(containers, creating(name))
+		w.kubelet.images[name] = name + ":v1"
+		w.kubelet.processes = append(w.kubelet.processes, &process{name: name, manner: side.manner, image: name + ":v1"})
+	}
+	w.kruise, w.operator = &kruise{w: w}, &operator{w: w}
+	w.pod = newPod(s.policy, containers...)
+	for i := range w.pod.Spec.Containers {
+		w.pod.Spec.Containers[i].Image = w.pod.Spec.Containers[i].Name + ":v1"
+	}
+	w.pod.Status.Phase = corev1.PodPending
+	w.kubelet.boot()
+	w.run(horizon)
+	w.judge()
+	return w
+}
+
+// judge says what is wrong with the end.
+func (w *world) judge() {
+	s := w.scenario
+	if main := w.kubelet.process("main"); main.runs != 1 {
+		w.fail("the main container ran %d times", main.runs)
+	}
+	if w.operator.writes > s.maxWrites {
+		w.fail("%d writes, more than %d", w.operator.writes, s.maxWrites)
+	}
+	w.operator.seen = w.view()
+	last := plan.Next(w.operator.snapshot(), w.now)
+	if s.want == "" {
+		if last.Stage != plan.StageStuck || last.Reason != s.stuck || last.Message == "" {
+			w.fail("the pod is %s (%s), and not stuck: %s", last.Stage, last.Reason, last.Message)
+		}
+		return
+	}
+	for _, p := range w.kubelet.processes {
+		if p.state == "running" || p.state == "stopping" {
+			w.fail("%s still runs", p.name)
+		}
+	}
+	if w.pod.Status.Phase != s.want {
+		w.fail("the pod reads %s, not %s", w.pod.Status.Phase, s.want)
+	}
+	if len(last.Actions) > 0 || last.Stage != plan.StageTerminated && last.Stage != plan.StageIgnored {
+		w.fail("the end is no fixpoint: %+v", briefly(last))
+	}
+}
+
+// TestTranscripts prints what happens in a few scenarios, for people to read.
+func TestTranscripts(t *testing.T) {
+	all := simulations()
+	for file, name := range map[string]string{
+		"pod-phase":           "OnFailure, a sidecar that is deaf, kruise=false",
+		"kruise":              "Never, a sidecar that is rude, kruise=true",
+		"comes-back":          "a respected sidecar that comes back is ended by a swapped image",
+		"silent-daemon":       "a daemon that answers again ends the sidecar late",
+		"future-kubelet":      "a kubelet that ignores the phase is followed by a swapped image",
+		"virtual-node":        "three deaf sidecars are swapped one after the other, within one attempt",
+		"respected-first":     "a respected sidecar is ended before the phase is written for the others",
+		"nothing-can-end-it":  "nothing can end the sidecar",
+		"crash-after-a-write": "a silent daemon is no matter where the phase ends the sidecar",
+	} {
+		t.Run(file, func(t *testing.T) {
+			s, ok := all[name]
+			if !ok {
+				t.Fatalf("there is no scenario %q", name)
+			}
+			s.crashes = file == "crash-after-a-write"
+			w := simulate(s, 2)
+			got := name + "\n\n" + strings.Join(w.transcript, "\n") + "\n"
+			path := filepath.Join("testdata", file+".golden")
+			if *update {
+				if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("transcript (-want +got), update with -update:\n%s", diff)
+			}
+		})
+	}
+}
