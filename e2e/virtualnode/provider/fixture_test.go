@@ -32,10 +32,11 @@ const (
 // node is a provider under test with one pod.
 type node struct {
 	*testing.T
-	provider *provider.Provider
-	images   string
-	statuses chan *corev1.Pod
-	newest   *corev1.Pod
+	provider  *provider.Provider
+	images    string
+	directory string
+	statuses  chan *corev1.Pod
+	newest    *corev1.Pod
 }
 
 func newNode(t *testing.T) *node {
@@ -47,11 +48,11 @@ func newNode(t *testing.T) *node {
 	if err != nil {
 		t.Skipf("there is no static shell: %v", err)
 	}
-	n := &node{T: t, images: t.TempDir()}
+	n := &node{T: t, images: t.TempDir(), directory: t.TempDir()}
 	for _, reference := range []string{testImage, otherImage} {
 		n.saveImage(reference, program)
 	}
-	n.provider, err = provider.New(provider.Images{Directory: n.images}, t.TempDir())
+	n.provider, err = provider.New(provider.Images{Directory: n.images}, n.directory)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,6 +163,19 @@ func (n *node) eventually(what string, check func(*corev1.Pod) error) {
 			n.Fatalf("waited for %s: %v", what, err)
 		}
 	}
+}
+
+// awaitOutput waits until the container has written the text.
+func (n *node) awaitOutput(container, text string) {
+	n.Helper()
+	file := filepath.Join(n.directory, "uid", container, "output.log")
+	for range 200 {
+		if content, err := os.ReadFile(file); err == nil && bytes.Contains(content, []byte(text)) {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	n.Fatalf("container %s did not write %q", container, text)
 }
 
 // running requires that one container runs and that those before it have ended.

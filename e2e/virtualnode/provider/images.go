@@ -110,6 +110,10 @@ func write(root *os.Root, header *tar.Header, content io.Reader) error {
 	case tar.TypeLink:
 		return root.Link(strings.Trim(filepath.Clean("/"+header.Linkname), "/"), name)
 	case tar.TypeReg:
+		// A process that is started meanwhile would inherit the open file, and a program that
+		// is open for writing cannot be run.
+		syscall.ForkLock.RLock()
+		defer syscall.ForkLock.RUnlock()
 		file, err := root.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode.Perm())
 		if err != nil {
 			return err

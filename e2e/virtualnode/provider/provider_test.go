@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	exitsThree = `trap 'exit 3' TERM; sleep 3600 & wait`
+	exitsThree = `trap 'exit 3' TERM; echo ready; sleep 3600 & wait`
 	ignores    = `trap '' TERM; while :; do sleep 1; done`
 )
 
@@ -53,6 +53,7 @@ func TestImageChangeRestartsContainer(t *testing.T) {
 		node := newNode(t)
 		node.create(pod(policy, "exit 0", exitsThree))
 		node.eventually("the first to end and the second to run", running(1))
+		node.awaitOutput("b", "ready")
 		node.swap(otherImage, 0, 1)
 		node.eventually("the second to run with its new image", func(pod *corev1.Pod) error {
 			first, second := pod.Status.ContainerStatuses[0], pod.Status.ContainerStatuses[1]
