@@ -4,6 +4,7 @@
 package config_test
 
 import (
+	"path/filepath"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -22,26 +23,37 @@ const (
 // resources are the rendered objects of one kustomization.
 type resources []unstructured.Unstructured
 
+// built keeps what the kustomizations of this directory render to, because many tests read the same ones. Nothing changes
+// them while tests run.
+var built = map[string][][]byte{}
+
 // render builds the kustomization in a directory. kustomize keeps its OpenAPI schema in a global variable, so tests that
 // render must not run in parallel.
 func render(t *testing.T, directory string) resources {
 	t.Helper()
-	openapi.ResetOpenAPI()
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), directory)
-	if err != nil {
-		t.Fatalf("render %s: %v", directory, err)
-	}
-	var rendered resources
-	for _, resource := range built.Resources() {
-		content, err := resource.MarshalJSON()
+	objects, ok := built[directory]
+	if !ok {
+		openapi.ResetOpenAPI()
+		rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), directory)
 		if err != nil {
-			t.Fatalf("read %s of %s: %v", resource.CurId(), directory, err)
+			t.Fatalf("render %s: %v", directory, err)
 		}
-		var object unstructured.Unstructured
-		if err := object.UnmarshalJSON(content); err != nil {
-			t.Fatalf("read %s of %s: %v", resource.CurId(), directory, err)
+		for _, resource := range rendered.Resources() {
+			content, err := resource.MarshalJSON()
+			if err != nil {
+				t.Fatalf("read %s of %s: %v", resource.CurId(), directory, err)
+			}
+			objects = append(objects, content)
 		}
-		rendered = append(rendered, object)
+		if !filepath.IsAbs(directory) {
+			built[directory] = objects
+		}
+	}
+	rendered := make(resources, len(objects))
+	for i, content := range objects {
+		if err := rendered[i].UnmarshalJSON(content); err != nil {
+			t.Fatalf("read object %d of %s: %v", i, directory, err)
+		}
 	}
 	return rendered
 }

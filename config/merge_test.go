@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+)
+
+// base holds a policy of each kind and built-in kinds with two containers each.
+const base = `
+apiVersion: sidecartermination.dev/v1alpha1
+kind: SidecarTerminationPolicy
+metadata: {name: p}
+spec:
+  podSelector: {}
+  image: quick-exit:1
+  sidecars:
+  - {name: istio-proxy, drainSeconds: 1}
+  - {name: fluent-bit, image: "quick-exit:2", drainSeconds: 2}
+---
+apiVersion: sidecartermination.dev/v1alpha1
+kind: ClusterSidecarTerminationPolicy
+metadata: {name: c}
+spec:
+  podSelector: {}
+  image: quick-exit@sha256:aaaa
+  sidecars:
+  - {name: istio-proxy, drainSeconds: 1}
+  - {name: fluent-bit, image: "quick-exit:3", drainSeconds: 2}
+---
+apiVersion: sidecartermination.dev/v1alpha1
+kind: SidecarTerminationPolicy
+metadata: {name: mains}
+spec:
+  podSelector: {}
+  mainContainers: [extract, load]
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: d}
+spec:
+  template:
+    spec:
+      containers:
+      - {name: one, image: "one:1", ports: [{containerPort: 80, protocol: TCP}, {containerPort: 80, protocol: UDP}]}
+      - {name: two, image: "two:1"}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: j}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - {name: main, image: "main:1", env: [{name: A, value: a}]}
+      - {name: proxy, image: "proxy:1"}
+`
+
+const builtinPatch = `
+- patch: |-
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: d}
+    spec: {template: {spec: {containers: [{name: two, image: "two:2"}]}}}
+- patch: |-
+    apiVersion: batch/v1
+    kind: Job
+    metadata: {name: j}
+    spec: {template: {spec: {containers: [{name: main, env: [{name: KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT, value: "true"}]}]}}}
+`
+
+// overlay renders a user's kustomization over the base; CONFIG stands for this directory.
+func overlay(t *testing.T, kustomization string) resources {
+	t.Helper()
+	return render(t, writeFiles(t, map[string]string{"kustomization.yaml": kustomization, "base.yaml": base}))
+}
+
+// component is how users include it.
+const component = `
+resources: [base.yaml]
+components: [CONFIG/kustomize/component]
+`
+
+// patchBothKinds changes one sidecar and adds one in a policy of each kind. It leaves istio-proxy unnamed.
+const patchBothKinds = `
+- target: {group: sidecartermination.dev, name: p}
+  patch: |-
+    apiVersion: sidecartermination.dev/v1alpha1
+    kind: SidecarTerminationPolicy
+    metadata: {name: p}
+    spec:
+      sidecars:
+      - {name: fluent-bit, drainSeconds: 20}
+      - {name: vault-agent}
+- target: {group: sidecartermination.dev, name: c}
+  patch: |-
+    apiVersion: sidecartermination.dev/v1alpha1
+    kind: ClusterSidecarTerminationPolicy
+    metadata: {name: c}
+    spec:
+      sidecars:
+      - {name: fluent-bit, drainSeconds: 20}
+      - {name: vault-agent}
+`
+
+func TestPatchesMergeSidecarsByName(t *testing.T) {
+	rendered := overlay(t, component+"patches:"+patchBothKinds)
+	for name, spec := range map[string]v1alpha1.PolicySpec{
+		"SidecarTerminationPolicy":        policy(t, rendered, "p").Spec.PolicySpec,
+		"ClusterSidecarTerminationPolicy": clusterPolicy(t, rendered, "c").Spec.PolicySpec,
+	} {
+		if got, want := sidecarNames(spec), []string{"fluent-bit", "istio-proxy", "vault-agent"}; !slices.Equal(got, want) {
+			t.Errorf("%s: sidecars %v, want %v", name, got, want)
+		}
+		shipper := sidecar(t, spec, "fluent-bit")
+		if *shipper.DrainSeconds != 20 || shipper.Image == "" {
+			t.Errorf("%s: fluent-bit is %+v, want drainSeconds 20 and the image that it had", name, shipper)
+		}
+		if *sidecar(t, spec, "istio-proxy").DrainSeconds != 1 {
+			t.Errorf("%s: istio-proxy has lost its drainSeconds", name)
+		}
+	}
+}
+
+// What the component is for: without it the list is replaced and nothing says so.
+func TestWithoutTheComponentPatchesReplaceSidecars(t *testing.T) {
+	rendered := overlay(t, "resources: [base.yaml]\npatches:"+patchBothKinds)
+	if got := sidecarNames(policy(t, rendered, "p").Spec.PolicySpec); slices.Contains(got, "istio-proxy") {
+		t.Errorf("sidecars %v: kustomize merges them by itself, so that docs/kustomize.md is wrong", got)
+	}
+}
+
+func TestPatchesMergeBuiltInKindsBesidePolicies(t *testing.T) {
+	for name, kustomization := range map[string]string{
+		"patches of policies too":    component + "patches:" + patchBothKinds + builtinPatch,
+		"patches of built-ins alone": component + "patches:" + builtinPatch,
+		"a preset beside":            "resources: [base.yaml, CONFIG/presets/istio-proxy]\npatches:" + builtinPatch,
+		"a preset and the component": "resources: [base.yaml, CONFIG/presets/istio-proxy]\ncomponents: [CONFIG/kustomize/component]\npatches:" + builtinPatch,
+	} {
+		t.Run(name, func(t *testing.T) {
+			rendered := overlay(t, kustomization)
+			containers := only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template.Spec.Containers
+			if got := len(containers); got != 2 {
+				t.Fatalf("the Deployment has %d containers, want 2", got)
+			}
+			for _, c := range containers {
+				if c.Name == "one" && len(c.Ports) != 2 || c.Name == "two" && c.Image != "two:2" {
+					t.Errorf("the Deployment's container is %+v", c)
+				}
+			}
+			pod := only[batchv1.Job](t, rendered, "Job").Spec.Template.Spec
+			if got := len(pod.Containers); got != 2 {
+				t.Fatalf("the Job has %d containers, want 2", got)
+			}
+			for _, c := range pod.Containers {
+				if c.Name != "main" {
+					continue
+				}
+				if got := environment(c); got["A"] != "a" || got[v1alpha1.EnvTerminate] != "true" || c.Image != "main:1" {
+					t.Errorf("the Job's main container is %+v", c)
+				}
+			}
+		})
+	}
+}
+
+// A main container that a patch leaves out would become a sidecar, and be ended with its work undone.
+func TestPatchesAddMainContainers(t *testing.T) {
+	rendered := overlay(t, component+`
+patches:
+- patch: |-
+    apiVersion: sidecartermination.dev/v1alpha1
+    kind: SidecarTerminationPolicy
+    metadata: {name: mains}
+    spec: {mainContainers: [report, load]}
+`)
+	got := policy(t, rendered, "mains").Spec.MainContainers
+	if slices.Sort(got); !slices.Equal(got, []v1alpha1.ContainerName{"extract", "load", "report"}) {
+		t.Errorf("mainContainers %v, want extract, load and report", got)
+	}
+}
+
+func TestAPatchDeletesOneSidecar(t *testing.T) {
+	rendered := overlay(t, component+`
+patches:
+- patch: |-
+    apiVersion: sidecartermination.dev/v1alpha1
+    kind: SidecarTerminationPolicy
+    metadata: {name: p}
+    spec: {sidecars: [{name: istio-proxy, $patch: delete}]}
+`)
+	if got := sidecarNames(policy(t, rendered, "p").Spec.PolicySpec); !slices.Equal(got, []string{"fluent-bit"}) {
+		t.Errorf("sidecars %v, want fluent-bit alone", got)
+	}
+}
+
+func TestAPatchReplacesTheListWhereItSaysSo(t *testing.T) {
+	rendered := overlay(t, component+`
+patches:
+- patch: |-
+    apiVersion: sidecartermination.dev/v1alpha1
+    kind: SidecarTerminationPolicy
+    metadata: {name: p}
+    spec: {sidecars: [{$patch: replace}, {name: vault-agent}]}
+`)
+	if got := sidecarNames(policy(t, rendered, "p").Spec.PolicySpec); !slices.Equal(got, []string{"vault-agent"}) {
+		t.Errorf("sidecars %v, want vault-agent alone", got)
+	}
+}
+
+func TestAJSONPatchAppendsWithoutTheComponent(t *testing.T) {
+	rendered := overlay(t, `
+resources: [base.yaml]
+patches:
+- target: {kind: SidecarTerminationPolicy, name: p}
+  patch: |-
+    - {op: add, path: /spec/sidecars/-, value: {name: vault-agent}}
+`)
+	if got, want := sidecarNames(policy(t, rendered, "p").Spec.PolicySpec), []string{"fluent-bit", "istio-proxy", "vault-agent"}; !slices.Equal(got, want) {
+		t.Errorf("sidecars %v, want %v", got, want)
+	}
+}
+
+const foreignSchema = `{"definitions": {"com.example.v1.Thing": {"type": "object",
+  "x-kubernetes-group-version-kind": [{"group": "example.com", "version": "v1", "kind": "Thing"}]}}}`
+
+// kustomize uses the first schema that it meets, and that of the user's kustomization comes first.
+func TestAUsersOwnSchemaTurnsThatOfTheComponentOff(t *testing.T) {
+	for name, schema := range map[string]string{
+		"a file":    "openapi: {path: own.json}",
+		"a version": "openapi: {version: v1.21.2}",
+	} {
+		t.Run(name, func(t *testing.T) {
+			rendered := render(t, writeFiles(t, map[string]string{
+				"kustomization.yaml": schema + component + "patches:" + patchBothKinds + "images: [{name: quick-exit, newName: mirror/quick-exit}]\n",
+				"base.yaml":          base,
+				"own.json":           foreignSchema,
+			}))
+			spec := policy(t, rendered, "p").Spec.PolicySpec
+			if got, want := sidecarNames(spec), []string{"fluent-bit", "vault-agent"}; !slices.Equal(got, want) {
+				t.Errorf("sidecars %v, want the list to be replaced by %v, as docs/kustomize.md says", got, want)
+			}
+			if got, want := spec.Image, "mirror/quick-exit:1"; got != want {
+				t.Errorf("image %s, want %s: the rest of the component still works", got, want)
+			}
+		})
+	}
+}
+
+func TestTheSnippetMergesPoliciesInAnotherSchema(t *testing.T) {
+	snippet, err := os.ReadFile("kustomize/component/policies.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered := render(t, writeFiles(t, map[string]string{
+		"kustomization.yaml": "openapi: {path: own.json}\nnamespace: batch\nresources: [base.yaml]\npatches:" + patchBothKinds,
+		"base.yaml":          base,
+		"own.json":           string(snippet),
+	}))
+	if got, want := sidecarNames(policy(t, rendered, "p").Spec.PolicySpec), []string{"fluent-bit", "istio-proxy", "vault-agent"}; !slices.Equal(got, want) {
+		t.Errorf("sidecars %v, want %v", got, want)
+	}
+	if got := clusterPolicy(t, rendered, "c").Namespace; got != "" {
+		t.Errorf("the cluster policy has namespace %s", got)
+	}
+}
+
+func TestTheExampleOfAnOwnSchemaMergesBoth(t *testing.T) {
+	rendered := render(t, "examples/own-schema")
+	if got, want := sidecarNames(policy(t, rendered, "istio-proxy").Spec.PolicySpec), []string{"istio-proxy", "log-shipper"}; !slices.Equal(got, want) {
+		t.Errorf("sidecars %v, want %v", got, want)
+	}
+	for _, object := range rendered {
+		if object.GetKind() != "Rollout" {
+			continue
+		}
+		if steps := object.Object["spec"].(map[string]any)["steps"].([]any); len(steps) != 2 {
+			t.Errorf("the Rollout has steps %v, want two", steps)
+		}
+	}
+}
+
+func TestImagesOfPoliciesAreRewritten(t *testing.T) {
+	rendered := overlay(t, component+`
+images:
+- {name: quick-exit, newName: mirror.example/quick-exit, newTag: v9}
+- {name: one, newTag: "7"}
+`)
+	for name, spec := range map[string]v1alpha1.PolicySpec{
+		"SidecarTerminationPolicy":        policy(t, rendered, "p").Spec.PolicySpec,
+		"ClusterSidecarTerminationPolicy": clusterPolicy(t, rendered, "c").Spec.PolicySpec,
+	} {
+		const want = "mirror.example/quick-exit:v9"
+		if shipper := sidecar(t, spec, "fluent-bit").Image; spec.Image != want || shipper != want {
+			t.Errorf("%s: images %s and %s, want %s", name, spec.Image, shipper, want)
+		}
+		if got := sidecar(t, spec, "istio-proxy").Image; got != "" {
+			t.Errorf("%s: istio-proxy has gained image %s", name, got)
+		}
+	}
+	containers := only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template.Spec.Containers
+	if got := containers[0].Image; got != "one:7" {
+		t.Errorf("the Deployment's image is %s, want one:7", got)
+	}
+}
+
+func TestNamePrefixAndNamespace(t *testing.T) {
+	rendered := overlay(t, component+"namePrefix: team-\nnameSuffix: -v2\nnamespace: batch\n")
+	if p := policy(t, rendered, "team-p-v2"); p.Namespace != "batch" {
+		t.Errorf("the policy has namespace %q, want batch", p.Namespace)
+	}
+	if c := clusterPolicy(t, rendered, "team-c-v2"); c.Namespace != "" {
+		t.Errorf("the cluster policy has namespace %q, want none", c.Namespace)
+	}
+	if d := only[appsv1.Deployment](t, rendered, "Deployment"); d.Name != "team-d-v2" || d.Namespace != "batch" {
+		t.Errorf("the Deployment is %s/%s", d.Namespace, d.Name)
+	}
+}
+
+// A selector that gains a label selects fewer pods than before, often none.
+func TestCommonLabelsLeaveSelectorsOfPoliciesAlone(t *testing.T) {
+	rendered := overlay(t, component+"labels: [{pairs: {env: prod}, includeSelectors: true}]\n")
+	if got := policy(t, rendered, "p"); got.Labels["env"] != "prod" || len(got.Spec.PodSelector.MatchLabels) > 0 {
+		t.Errorf("labels %v and selector %v, want the label and the selector that was", got.Labels, got.Spec.PodSelector)
+	}
+}
+
+// writeFiles writes a user's files into a new directory. CONFIG stands for this directory, as a path from there.
+func writeFiles(t *testing.T, files map[string]string) string {
+	t.Helper()
+	directory := writeOverlay(t, files["kustomization.yaml"])
+	for name, content := range files {
+		if name == "kustomization.yaml" {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(directory, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return directory
+}
+
+func sidecarNames(spec v1alpha1.PolicySpec) []string {
+	var names []string
+	for _, s := range spec.Sidecars {
+		names = append(names, s.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func sidecar(t *testing.T, spec v1alpha1.PolicySpec, name string) v1alpha1.Sidecar {
+	t.Helper()
+	i := slices.IndexFunc(spec.Sidecars, func(s v1alpha1.Sidecar) bool { return s.Name == name })
+	if i < 0 {
+		t.Fatalf("no sidecar %s in %v", name, sidecarNames(spec))
+	}
+	return spec.Sidecars[i]
+}
+
+func clusterPolicy(t *testing.T, rendered resources, name string) v1alpha1.ClusterSidecarTerminationPolicy {
+	t.Helper()
+	for _, p := range ofKind[v1alpha1.ClusterSidecarTerminationPolicy](t, rendered, "ClusterSidecarTerminationPolicy") {
+		if p.Name == name {
+			return p
+		}
+	}
+	t.Fatalf("no cluster policy %s", name)
+	return v1alpha1.ClusterSidecarTerminationPolicy{}
+}

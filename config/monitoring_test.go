@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config_test
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	// Registers the operator's metrics.
+	_ "github.com/sidecar-termination/operator/controllers"
+)
+
+// withComponents renders the operator with components.
+func withComponents(t *testing.T, names ...string) resources {
+	t.Helper()
+	return render(t, writeOverlay(t, "resources: [CONFIG/default]\ncomponents: [CONFIG/components/"+strings.Join(names, ", CONFIG/components/")+"]\n"))
+}
+
+// read decodes the one object of a kind whose Go type is not at hand.
+func read(t *testing.T, rendered resources, kind string, into any) {
+	t.Helper()
+	for _, object := range rendered {
+		if object.GetKind() == kind {
+			content, err := object.MarshalJSON()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := json.Unmarshal(content, into); err != nil {
+				t.Fatal(err)
+			}
+			return
+		}
+	}
+	t.Fatalf("no %s", kind)
+}
+
+func TestPrometheusFindsTheMetrics(t *testing.T) {
+	rendered := withComponents(t, "service-monitor")
+	var monitor struct {
+		Metadata struct{ Namespace string }
+		Spec     struct {
+			Selector  struct{ MatchLabels map[string]string }
+			Endpoints []struct{ Port string }
+		}
+	}
+	read(t, rendered, "ServiceMonitor", &monitor)
+	service := only[corev1.Service](t, rendered, "Service")
+	if !labels.SelectorFromSet(monitor.Spec.Selector.MatchLabels).Matches(labels.Set(service.Labels)) {
+		t.Errorf("the ServiceMonitor selects %v, and the Service has %v", monitor.Spec.Selector.MatchLabels, service.Labels)
+	}
+	if monitor.Metadata.Namespace != service.Namespace || monitor.Spec.Endpoints[0].Port != service.Spec.Ports[0].Name {
+		t.Errorf("the ServiceMonitor does not reach port %s of the Service", service.Spec.Ports[0].Name)
+	}
+	template := only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template
+	if !labels.SelectorFromSet(service.Spec.Selector).Matches(labels.Set(template.Labels)) {
+		t.Errorf("the Service selects %v, and the pods have %v", service.Spec.Selector, template.Labels)
+	}
+	if port := service.Spec.Ports[0].TargetPort.StrVal; !slices.ContainsFunc(template.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool { return p.Name == port }) {
+		t.Errorf("the pods have no port %s", port)
+	}
+}
+
+func TestTheNetworkPolicyFitsTheOperator(t *testing.T) {
+	rendered := withComponents(t, "network-policy")
+	spec := only[networkingv1.NetworkPolicy](t, rendered, "NetworkPolicy").Spec
+	template := only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template
+	if !labels.SelectorFromSet(spec.PodSelector.MatchLabels).Matches(labels.Set(template.Labels)) {
+		t.Errorf("it selects %v, and the pods have %v", spec.PodSelector.MatchLabels, template.Labels)
+	}
+	for _, rule := range spec.Ingress {
+		name := rule.Ports[0].Port.StrVal
+		if !slices.ContainsFunc(template.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool { return p.Name == name }) {
+			t.Errorf("it lets others reach port %s, which the pods do not have", name)
+		}
+		if name == "metrics" && len(rule.From) == 0 {
+			t.Error("everybody may read the metrics")
+		}
+	}
+}
+
+// rule is an alert of the Prometheus operator's kind PrometheusRule.
+type rule struct {
+	Alert, Expr, For    string
+	Labels, Annotations map[string]string
+}
+
+func alerts(t *testing.T) []rule {
+	t.Helper()
+	var rules struct {
+		Spec struct{ Groups []struct{ Rules []rule } }
+	}
+	read(t, withComponents(t, "service-monitor", "alerts"), "PrometheusRule", &rules)
+	return rules.Spec.Groups[0].Rules
+}
+
+func TestAlertsUseMetricsThatTheOperatorHas(t *testing.T) {
+	known := registeredMetrics(t)
+	names := regexp.MustCompile(`\b(?:sidecar_termination|controller_runtime|leader_election|workqueue|rest_client)_[a-z_]+`)
+	for _, alert := range alerts(t) {
+		used := names.FindAllString(alert.Expr, -1)
+		if len(used) == 0 && !strings.Contains(alert.Expr, "up{") {
+			t.Errorf("%s uses no metric: %s", alert.Alert, alert.Expr)
+		}
+		for _, name := range used {
+			base := strings.TrimSuffix(name, "_bucket")
+			known, ok := known[base]
+			if !ok {
+				t.Errorf("%s uses %s, which the operator does not have", alert.Alert, name)
+			}
+			for _, label := range labelsOf(alert.Expr, name) {
+				if !slices.Contains(known, label) && label != "job" {
+					t.Errorf("%s uses label %s of %s, which has %v", alert.Alert, label, name, known)
+				}
+			}
+		}
+	}
+}
+
+// labelsOf returns the labels by which an expression selects series of a metric.
+func labelsOf(expression, metric string) []string {
+	var names []string
+	for _, selector := range regexp.MustCompile(regexp.QuoteMeta(metric)+`\{([^}]*)\}`).FindAllStringSubmatch(expression, -1) {
+		for _, matcher := range regexp.MustCompile(`([a-z_]+)\s*[=!]`).FindAllStringSubmatch(selector[1], -1) {
+			names = append(names, matcher[1])
+		}
+	}
+	return names
+}
+
+// registeredMetrics returns the labels of every metric that the operator registers, by name.
+func registeredMetrics(t *testing.T) map[string][]string {
+	t.Helper()
+	collector, ok := metrics.Registry.(prometheus.Collector)
+	if !ok {
+		t.Fatal("the registry does not describe its metrics")
+	}
+	descriptions := make(chan *prometheus.Desc)
+	go func() {
+		collector.Describe(descriptions)
+		close(descriptions)
+	}()
+	pattern := regexp.MustCompile(`fqName: "([^"]+)".*variableLabels: \{([^}]*)\}`)
+	known := map[string][]string{}
+	for description := range descriptions {
+		match := pattern.FindStringSubmatch(description.String())
+		if match == nil {
+			t.Fatalf("not understood: %s", description)
+		}
+		known[match[1]] = strings.Split(match[2], ",")
+	}
+	return known
+}
+
+func TestAlertsSayWhatToDo(t *testing.T) {
+	rendered := withComponents(t, "service-monitor", "alerts")
+	service := only[corev1.Service](t, rendered, "Service").Name
+	for _, alert := range alerts(t) {
+		if alert.Annotations["summary"] == "" || len(alert.Annotations["description"]) < 80 {
+			t.Errorf("%s does not say what to do", alert.Alert)
+		}
+		if !slices.Contains([]string{"info", "warning", "critical"}, alert.Labels["severity"]) || alert.For == "" {
+			t.Errorf("%s: severity %q, for %q", alert.Alert, alert.Labels["severity"], alert.For)
+		}
+		// Prometheus names the job after the Service.
+		for _, job := range regexp.MustCompile(`job="([^"]*)"`).FindAllStringSubmatch(alert.Expr, -1) {
+			if job[1] != service {
+				t.Errorf("%s: job %s, want %s", alert.Alert, job[1], service)
+			}
+		}
+		if strings.Count(alert.Expr, "(") != strings.Count(alert.Expr, ")") || strings.Count(alert.Expr, "{") != strings.Count(alert.Expr, "}") {
+			t.Errorf("%s: unbalanced: %s", alert.Alert, alert.Expr)
+		}
+		for _, name := range regexp.MustCompile(`deploy/(\S+?)`+"`").FindAllStringSubmatch(alert.Annotations["description"], -1) {
+			if name[1] != deployment {
+				t.Errorf("%s names the Deployment %s", alert.Alert, name[1])
+			}
+		}
+	}
+}

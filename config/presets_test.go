@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+)
+
+// presets are the containers that the shipped presets end, by directory, which is also the policy's name.
+var presets = map[string]string{
+	"istio-proxy":     "istio-proxy",
+	"linkerd-proxy":   "linkerd-proxy",
+	"fluent-bit":      "fluent-bit",
+	"cloud-sql-proxy": "cloud-sql-proxy",
+	"vault-agent":     "vault-agent",
+	"dapr":            "daprd",
+}
+
+func TestEachPresetEndsItsSidecar(t *testing.T) {
+	entries, err := os.ReadDir("presets")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) != len(presets) {
+		t.Errorf("presets holds %d entries, want %d", len(entries), len(presets))
+	}
+	for name, container := range presets {
+		rendered := render(t, filepath.Join("presets", name))
+		spec := policy(t, rendered, name).Spec.PolicySpec
+		if len(rendered) != 1 || !slices.Equal(sidecarNames(spec), []string{container}) {
+			t.Errorf("%s: %d objects with sidecars %v, want one policy for %s", name, len(rendered), sidecarNames(spec), container)
+		}
+		s := sidecar(t, spec, container)
+		// The operator's defaults are flags; what a preset was tested with must not hang on them.
+		if s.DrainSeconds == nil || s.TerminationDeadlineSeconds == nil || s.ExitCodes != v1alpha1.ExitCodesIgnore {
+			t.Errorf("%s: %+v: want drainSeconds, terminationDeadlineSeconds and exitCodes Ignore", name, s)
+		}
+		if s.Mode != "" || spec.Mode != "" {
+			t.Errorf("%s: a mode is set, so that it does not work on every node", name)
+		}
+		// Settings of the policy would hold for sidecars that users add.
+		if spec.TerminationSettings != (v1alpha1.TerminationSettings{}) {
+			t.Errorf("%s: the policy has settings %+v of its own", name, spec.TerminationSettings)
+		}
+		if len(spec.PodSelector.MatchLabels)+len(spec.PodSelector.MatchExpressions) > 0 {
+			t.Errorf("%s: selector %v, want every pod until users patch it", name, spec.PodSelector)
+		}
+	}
+}
+
+// The preset brings the component with it: users need nothing besides.
+func TestAPresetCanBePatched(t *testing.T) {
+	for name, container := range presets {
+		rendered := render(t, writeOverlay(t, `
+namespace: batch
+resources: [CONFIG/presets/`+name+`]
+images: [{name: quick-exit, newName: mirror.example/quick-exit, newTag: v2}]
+patches:
+- patch: |-
+    apiVersion: sidecartermination.dev/v1alpha1
+    kind: SidecarTerminationPolicy
+    metadata: {name: `+name+`}
+    spec:
+      podSelector: {matchLabels: {team: etl}}
+      sidecars:
+      - {name: `+container+`, drainSeconds: 7}
+      - {name: uploader, mode: Image, image: quick-exit}
+`))
+		p := policy(t, rendered, name)
+		s := sidecar(t, p.Spec.PolicySpec, container)
+		if p.Namespace != "batch" || p.Spec.PodSelector.MatchLabels["team"] != "etl" {
+			t.Errorf("%s: namespace %s, selector %v", name, p.Namespace, p.Spec.PodSelector)
+		}
+		if *s.DrainSeconds != 7 || s.TerminationDeadlineSeconds == nil || s.ExitCodes == "" {
+			t.Errorf("%s: %s is %+v, want drainSeconds 7 and the rest as it was", name, container, s)
+		}
+		if got := sidecar(t, p.Spec.PolicySpec, "uploader").Image; got != "mirror.example/quick-exit:v2" {
+			t.Errorf("%s: uploader's image is %s", name, got)
+		}
+	}
+}
+
+func TestPresetsCanHoldForTheWholeCluster(t *testing.T) {
+	rendered := render(t, writeOverlay(t, `
+namespace: batch
+resources: [CONFIG/presets/istio-proxy, CONFIG/presets/dapr]
+components: [CONFIG/kustomize/cluster-wide]
+patches:
+- target: {kind: ClusterSidecarTerminationPolicy, name: dapr}
+  patch: |-
+    apiVersion: sidecartermination.dev/v1alpha1
+    kind: ClusterSidecarTerminationPolicy
+    metadata: {name: dapr}
+    spec:
+      namespaceSelector: {matchLabels: {dapr: enabled}}
+      sidecars: [{name: log-shipper}]
+`))
+	for _, name := range []string{"istio-proxy", "dapr"} {
+		if p := clusterPolicy(t, rendered, name); p.Namespace != "" {
+			t.Errorf("%s has namespace %s", name, p.Namespace)
+		}
+	}
+	spec := clusterPolicy(t, rendered, "dapr").Spec
+	if got := sidecarNames(spec.PolicySpec); !slices.Equal(got, []string{"daprd", "log-shipper"}) || spec.NamespaceSelector == nil {
+		t.Errorf("sidecars %v, namespaceSelector %v", got, spec.NamespaceSelector)
+	}
+}
+
+func TestTheExampleOfATeam(t *testing.T) {
+	rendered := render(t, "examples/batch-jobs")
+	spec := policy(t, rendered, "etl-fluent-bit").Spec.PolicySpec
+	if got := sidecar(t, spec, "fluent-bit"); *got.DrainSeconds != 30 || *got.TerminationDeadlineSeconds != 60 {
+		t.Errorf("fluent-bit is %+v, want the preset with drainSeconds 30", got)
+	}
+	if got, want := sidecar(t, spec, "uploader").Image, "mirror.example/quick-exit:v0.1.0"; got != want {
+		t.Errorf("uploader's image is %s, want %s", got, want)
+	}
+	template := only[batchv1.Job](t, rendered, "Job").Spec.Template
+	for _, name := range []string{"etl-fluent-bit", "etl-istio-proxy"} {
+		if got := policy(t, rendered, name); got.Namespace != "batch" || got.Spec.PodSelector.MatchLabels["team"] != template.Labels["team"] {
+			t.Errorf("%s: namespace %s, selector %v", name, got.Namespace, got.Spec.PodSelector)
+		}
+	}
+	if got, want := template.Spec.Containers[1].Image, "mirror.example/fluent-bit:4.0"; got != want {
+		t.Errorf("the Job's sidecar has image %s, want %s", got, want)
+	}
+}
