@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/sidecar-termination/operator/internal/plan"
@@ -38,7 +38,7 @@ func TestTheCacheHasUnfinishedPodsThatAreNotRestartedForEver(t *testing.T) {
 }
 
 func TestTheCacheKeepsNoManagedFields(t *testing.T) {
-	options := CacheOptions(scheme.Scheme)
+	options := CacheOptions(runtime.NewScheme())
 	object := namespaceMetadata()
 	object.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
 	if _, err := options.DefaultTransform(object); err != nil || object.ManagedFields != nil {

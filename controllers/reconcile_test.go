@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/terminator"
+	"github.com/sidecar-termination/operator/internal/terminator/crr"
+	"github.com/sidecar-termination/operator/internal/testenv"
+)
+
+// bench has the reconcilers over running caches, and no controller that calls them.
+type bench struct {
+	*fixture
+	pods   *PodReconciler
+	events *recordedEvents
+}
+
+func newBench(t *testing.T, options Options, withKruise *testenv.Kruise) *bench {
+	t.Helper()
+	f := newFixture(t)
+	mgr := f.newManager()
+	teardown, err := newTeardownCache(t.Context(), mgr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := startInformers(t.Context(), mgr.GetCache()); err != nil {
+		t.Fatal(err)
+	}
+	availability := crr.NewAvailability(mgr, func(context.Context, bool) {}, func(types.NamespacedName) {})
+	if withKruise != nil {
+		withKruise.Install(t)
+		if err := mgr.Add(availability); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := &bench{fixture: f, events: &recordedEvents{}}
+	journal := newJournal(b.events, options.Clock, func(resolve.PolicyRef) {})
+	b.pods, _ = newReconcilers(mgr.GetClient(), teardown, availability, journal, options)
+	f.start(mgr)
+	testenv.Eventually(t, "Kruise is known to be there, or not", func(context.Context) error {
+		if availability.Available() != (withKruise != nil) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	return b
+}
+
+// caughtUp waits until the caches have the pod, the policies and the requests as the server has them.
+func (b *bench) caughtUp(pod *corev1.Pod) {
+	b.Helper()
+	b.reload(pod)
+	testenv.Eventually(b.T, "the caches have caught up", func(ctx context.Context) error {
+		cached, err := b.pods.world.pod(ctx, keyOf(pod))
+		if err != nil {
+			return err
+		}
+		if cached.ResourceVersion != pod.ResourceVersion {
+			return fmt.Errorf("the pod is at version %s and not %s", cached.ResourceVersion, pod.ResourceVersion)
+		}
+		var known, live v1alpha1.SidecarTerminationPolicyList
+		if err := errors.Join(b.pods.world.cache.List(ctx, &known), b.List(ctx, &live)); err != nil {
+			return err
+		}
+		if len(known.Items) != len(live.Items) {
+			return fmt.Errorf("%d of %d policies are known", len(known.Items), len(live.Items))
+		}
+		if _, err := b.pods.world.node(ctx, cached); err != nil {
+			return err
+		}
+		if !b.pods.world.available() {
+			return nil
+		}
+		attempts, err := b.pods.terminators[v1alpha1.ModeCRR].Observe(ctx, cached)
+		if requests := b.requests(); err != nil || len(attempts) != len(requests) {
+			return fmt.Errorf("%d of %d requests are known: %w", len(attempts), len(requests), err)
+		}
+		return nil
+	})
+}
+
+// reconcile brings the caches up to date and reconciles the pod. An error ends the test.
+func (b *bench) reconcile(pod *corev1.Pod) ctrl.Result {
+	b.Helper()
+	b.caughtUp(pod)
+	return b.reconcileStale(pod)
+}
+
+// reconcileStale reconciles the pod with what the caches have.
+func (b *bench) reconcileStale(pod *corev1.Pod) ctrl.Result {
+	b.Helper()
+	result, err := b.pods.Reconcile(b.Context(), ctrl.Request{NamespacedName: keyOf(pod)})
+	if err != nil {
+		b.Fatalf("reconcile: %v", err)
+	}
+	return result
+}
+
+// wrote compares the writes so far.
+func (b *bench) wrote(want ...string) {
+	b.Helper()
+	if diff := cmp.Diff(want, b.writes.in(b.namespace)); diff != "" {
+		b.Errorf("writes (-want +got):\n%s", diff)
+	}
+}
+
+// pinned is a cache that lags behind: it has one pod as it was.
+type pinned struct {
+	client.Reader
+	pod *corev1.Pod
+}
+
+func (p pinned) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if pod, ok := object.(*corev1.Pod); ok && key == keyOf(p.pod) {
+		p.pod.DeepCopyInto(pod)
+		return nil
+	}
+	return p.Reader.Get(ctx, key, object, options...)
+}
+
+func newKruise(t *testing.T) *testenv.Kruise {
+	t.Helper()
+	admin, err := client.New(server, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return testenv.NewKruise(t, admin)
+}
+
+func TestOneRequestIsMadeForASidecarWhoseExitCodeCounts(t *testing.T) {
+	b := newBench(t, testOptions(), newKruise(t))
+	b.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect))
+	pod := b.newPod("job-1", mainDone)
+	result := b.reconcile(pod)
+	b.wrote("POST containerrecreaterequests")
+	if result.RequeueAfter != time.Minute {
+		t.Errorf("looks again after %s; a request of which nothing is heard needs a look at its deadline, a minute", result.RequeueAfter)
+	}
+	for range 2 {
+		b.reconcile(pod)
+	}
+	b.wrote("POST containerrecreaterequests")
+
+	requests := b.requests()
+	if len(requests) != 1 {
+		t.Fatalf("%d requests", len(requests))
+	}
+	want := kruise.ContainerRecreateRequestSpec{
+		PodName: "job-1",
+		Containers: []kruise.ContainerRecreateRequestContainer{{
+			Name: "proxy", StatusContext: &kruise.ContainerRecreateRequestContainerContext{ContainerID: "containerd://proxy"},
+		}},
+		Strategy:                &kruise.ContainerRecreateRequestStrategy{FailurePolicy: "Ignore", ForceRecreate: true},
+		ActiveDeadlineSeconds:   ptr.To[int64](60),
+		TTLSecondsAfterFinished: ptr.To[int32](1800),
+	}
+	if diff := cmp.Diff(want, requests[0].Spec); diff != "" {
+		t.Errorf("spec of the request (-want +got):\n%s", diff)
+	}
+	if owner := requests[0].OwnerReferences; len(owner) != 1 || owner[0].UID != pod.UID {
+		t.Errorf("the request is owned by %v", owner)
+	}
+	if got := b.events.take(); len(got) != 1 {
+		t.Errorf("events: %q", got)
+	}
+}
+
+func TestARequestThatTheCacheDoesNotHaveYetIsNotMadeTwice(t *testing.T) {
+	b := newBench(t, testOptions(), newKruise(t))
+	b.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect))
+	pod := b.newPod("job-1", mainDone)
+	b.caughtUp(pod)
+	// The terminator reads past attempts from the cache of requests; one that knows none lags behind for ever.
+	b.pods.world.terminators = nil
+	for range 3 {
+		b.reconcileStale(pod)
+	}
+	if requests := b.requests(); len(requests) != 1 {
+		t.Errorf("%d requests", len(requests))
+	}
+	if got := b.events.take(); len(got) != 1 {
+		t.Errorf("events: %q", got)
+	}
+}
+
+func TestTheImageOfTheSidecarIsSwappedAndNoOther(t *testing.T) {
+	b := newBench(t, testOptions(), nil)
+	b.newPolicy("mesh", mode(v1alpha1.ModeImage, ""))
+	pod := b.newPod("job-1", mainDone)
+	b.reconcile(pod)
+	b.wrote("PATCH pods")
+	result := b.reconcile(pod)
+	b.wrote("PATCH pods")
+	if result.RequeueAfter <= 0 {
+		t.Error("nothing brings the pod back at the deadline")
+	}
+	if diff := cmp.Diff([]string{"main:v1", quickExit}, []string{pod.Spec.Containers[0].Image, pod.Spec.Containers[1].Image}); diff != "" {
+		t.Errorf("images (-want +got):\n%s", diff)
+	}
+	swaps, err := b.pods.terminators[v1alpha1.ModeImage].Observe(t.Context(), pod)
+	if err != nil || len(swaps) != 1 {
+		t.Errorf("the annotation is read as %v, error %v", swaps, err)
+	}
+}
+
+func TestPhaseConditionAnnotationAndLabelAreOneWrite(t *testing.T) {
+	for name, tc := range map[string]struct {
+		code int32
+		want corev1.PodPhase
+	}{"succeeded": {0, corev1.PodSucceeded}, "failed": {3, corev1.PodFailed}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, testOptions(), nil)
+			b.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
+			pod := b.newPod("job-1", func(p *corev1.Pod) {
+				p.Status.ContainerStatuses[0] = ended("main", tc.code)
+				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: p.Status.ContainerStatuses[0].State.Terminated.FinishedAt}}
+			})
+			before := pod.DeepCopy()
+			b.reconcile(pod)
+			b.wrote("PATCH pods/status")
+			b.reconcile(pod)
+			b.wrote("PATCH pods/status")
+			if pod.Status.Phase != tc.want || pod.Labels[v1alpha1.LabelTerminatedBy] != "PodPhase" || pod.Annotations[v1alpha1.AnnotationPodPhase] == "" {
+				t.Errorf("the pod has phase %s, labels %v, annotations %v", pod.Status.Phase, pod.Labels, pod.Annotations)
+			}
+			var conditions []string
+			for _, condition := range pod.Status.Conditions {
+				conditions = append(conditions, string(condition.Type)+"="+string(condition.Status))
+			}
+			if diff := cmp.Diff([]string{"Ready=False", "SidecarTerminated=True"}, conditions, cmpopts.SortSlices(func(a, b string) bool { return a < b })); diff != "" {
+				t.Errorf("conditions (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(before.Status.ContainerStatuses, pod.Status.ContainerStatuses); diff != "" {
+				t.Errorf("statuses of containers (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestThePhaseIsWrittenBeforeARequestWhoseExitCodeIsIgnored(t *testing.T) {
+	b := newBench(t, testOptions(), newKruise(t))
+	b.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesIgnore))
+	pod := b.newPod("job-1", mainDone)
+	b.reconcile(pod)
+	b.wrote("PATCH pods/status", "POST containerrecreaterequests")
+	b.reconcile(pod)
+	b.wrote("PATCH pods/status", "POST containerrecreaterequests")
+	if pod.Status.Phase != corev1.PodSucceeded || len(b.requests()) != 1 {
+		t.Errorf("phase %s, %d requests", pod.Status.Phase, len(b.requests()))
+	}
+}
+
+func TestAPodThatHasChangedMeanwhileIsLeftForTheNextLook(t *testing.T) {
+	for name, m := range map[string]v1alpha1.Mode{"mode Image": v1alpha1.ModeImage, "mode PodPhase": v1alpha1.ModePodPhase} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, testOptions(), nil)
+			b.newPolicy("mesh", mode(m, ""))
+			pod := b.newPod("job-1", mainDone)
+			b.caughtUp(pod)
+			b.pods.world.cache = pinned{b.pods.world.cache, pod.DeepCopy()}
+			b.change(pod, func(p *corev1.Pod) { p.Status.Message = "changed" })
+			before := pod.ResourceVersion
+			if result := b.reconcileStale(pod); result.RequeueAfter != conflictRetry {
+				t.Errorf("looks again after %s, want %s", result.RequeueAfter, conflictRetry)
+			}
+			if b.reload(pod); pod.ResourceVersion != before {
+				t.Error("the pod was written")
+			}
+			if got := b.events.take(); len(got) > 0 {
+				t.Errorf("events: %q", got)
+			}
+		})
+	}
+}
+
+func TestNothingIsDoneToAPodThatHasTakenTheName(t *testing.T) {
+	for name, tc := range map[string]struct {
+		mode      v1alpha1.Mode
+		exitCodes v1alpha1.ExitCodes
+	}{
+		"mode Image":                  {v1alpha1.ModeImage, ""},
+		"mode PodPhase":               {v1alpha1.ModePodPhase, ""},
+		"mode CRR":                    {v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect},
+		"mode CRR, exit code ignored": {v1alpha1.ModeCRR, v1alpha1.ExitCodesIgnore},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, testOptions(), newKruise(t))
+			b.newPolicy("mesh", mode(tc.mode, tc.exitCodes))
+			old := b.newPod("job-1", mainDone)
+			b.caughtUp(old)
+			b.pods.world.cache = pinned{b.pods.world.cache, old.DeepCopy()}
+			b.remove(old)
+			pod := b.newPod("job-1")
+			before := pod.ResourceVersion
+			if result := b.reconcileStale(old); result.RequeueAfter == 0 {
+				t.Error("nothing brings the pod back")
+			}
+			if b.reload(pod); pod.ResourceVersion != before {
+				t.Errorf("the new pod was written: %+v", pod)
+			}
+			if requests := b.requests(); len(requests) > 0 {
+				t.Errorf("a request for it is left: %+v", requests)
+			}
+		})
+	}
+}
+
+func TestAnotherModeFollowsWhenKruiseRefuses(t *testing.T) {
+	for _, code := range []int32{http.StatusBadRequest, http.StatusForbidden, http.StatusInternalServerError} {
+		for name, tc := range map[string]struct {
+			exitCodes v1alpha1.ExitCodes
+			want      []string
+		}{
+			"the image is swapped where the exit code counts": {
+				v1alpha1.ExitCodesRespect, []string{"POST containerrecreaterequests", "PATCH pods"},
+			},
+			"the phase that goes first is enough where it does not": {
+				v1alpha1.ExitCodesIgnore, []string{"PATCH pods/status", "POST containerrecreaterequests"},
+			},
+		} {
+			t.Run(fmt.Sprintf("%d: %s", code, name), func(t *testing.T) {
+				k := newKruise(t)
+				b := newBench(t, testOptions(), k)
+				k.Refuse(code)
+				b.newPolicy("mesh", mode(v1alpha1.ModeAuto, tc.exitCodes))
+				pod := b.newPod("job-1", mainDone)
+				if result := b.reconcile(pod); result.RequeueAfter <= 0 || result.RequeueAfter > refusalRetry {
+					t.Errorf("looks again after %s, want %s at most", result.RequeueAfter, refusalRetry)
+				}
+				b.wrote(tc.want...)
+				b.reconcile(pod)
+				b.wrote(tc.want...)
+				if got := b.events.take(); len(got) != 1 {
+					t.Errorf("events: %q", got)
+				}
+			})
+		}
+	}
+}
+
+func TestADryRunWritesNothing(t *testing.T) {
+	for _, m := range []v1alpha1.Mode{v1alpha1.ModeAuto, v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase} {
+		t.Run(string(m), func(t *testing.T) {
+			b := newBench(t, testOptions(), newKruise(t))
+			b.newPolicy("mesh", mode(m, ""), func(spec *v1alpha1.PolicySpec) { spec.Enforcement = v1alpha1.EnforcementDryRun })
+			pod := b.newPod("job-1", mainDone)
+			for range 3 {
+				b.reconcile(pod)
+			}
+			b.wrote()
+			if got := b.events.take(); len(got) != 1 {
+				t.Errorf("events: %q", got)
+			}
+		})
+	}
+}
+
+func TestAPodOfWhichTheRecordIsSpoiltIsNotRetried(t *testing.T) {
+	b := newBench(t, testOptions(), nil)
+	b.newPolicy("mesh")
+	pod := b.newPod("job-1", mainDone, func(p *corev1.Pod) { p.Annotations = map[string]string{v1alpha1.AnnotationImageSwap: "null"} })
+	b.caughtUp(pod)
+	_, err := b.pods.Reconcile(t.Context(), ctrl.Request{NamespacedName: keyOf(pod)})
+	if !errors.Is(err, terminator.ErrUnreadable) || !errors.Is(err, reconcile.TerminalError(nil)) {
+		t.Errorf("got error %v", err)
+	}
+	b.wrote()
+}
+
+func TestAPodThatIsGoneIsNoError(t *testing.T) {
+	b := newBench(t, testOptions(), nil)
+	pod := newPod()
+	pod.Namespace = b.namespace
+	if result := b.reconcileStale(pod); !result.IsZero() {
+		t.Errorf("got %+v", result)
+	}
+}

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/terminator/crr"
+	"github.com/sidecar-termination/operator/internal/testenv"
+)
+
+const (
+	systemNamespace = "sidecar-termination-system"
+	serviceAccount  = "sidecar-termination-controller-manager"
+	quickExit       = "registry.example/quick-exit:v1"
+)
+
+var (
+	// server is how tests reach the API server as its administrator.
+	server *rest.Config
+	scheme = runtime.NewScheme()
+)
+
+func TestMain(m *testing.M) {
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme, crr.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			panic(err)
+		}
+	}
+	ctrl.SetLogger(zap.New(zap.WriteTo(&operatorLog)))
+	os.Exit(testenv.Run(m, "../config/crd/bases", func(config *rest.Config) { server = config }))
+}
+
+// operatorLog is what the operator has logged since the log was last taken.
+var operatorLog sharedLog
+
+type sharedLog struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *sharedLog) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *sharedLog) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text := l.text.String()
+	l.text.Reset()
+	return text
+}
+
+// writes notes each request that writes, as "verb resource", but for events and leases.
+type writes struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		if r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/events") && !strings.Contains(r.URL.Path, "/leases") {
+			path := r.URL.Path[strings.Index(r.URL.Path, "/namespaces/")+len("/namespaces/"):]
+			w.mu.Lock()
+			w.list = append(w.list, r.Method+" "+path)
+			w.mu.Unlock()
+		}
+		return next.RoundTrip(r)
+	})
+}
+
+// in returns the writes in a namespace so far, without the names of objects.
+func (w *writes) in(namespace string) []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var list []string
+	for _, write := range w.list {
+		method, path, _ := strings.Cut(write, " ")
+		parts := strings.Split(path, "/")
+		if parts[0] != namespace {
+			continue
+		}
+		write = method + " " + parts[1]
+		if len(parts) > 3 {
+			write += "/" + parts[3]
+		}
+		list = append(list, write)
+	}
+	return list
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
+
+// fixture is a namespace of the API server with what the operator needs around it.
+type fixture struct {
+	client.Client // of the administrator
+	*testing.T
+	namespace string
+	node      string
+	writes    writes
+}
+
+var installOnce sync.Once
+
+// newFixture makes a namespace, with labels, and a node.
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	c, err := client.New(server, client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &fixture{Client: c, T: t}
+	installOnce.Do(f.installRights)
+	operatorLog.take()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "batch-"}}
+	f.create(namespace)
+	f.namespace = namespace.Name
+	f.node = f.newNode(nil)
+	t.Cleanup(f.cleanUp)
+	return f
+}
+
+// cleanUp removes what a later test could see.
+func (f *fixture) cleanUp() {
+	ctx := context.WithoutCancel(f.Context())
+	if f.Failed() {
+		f.Logf("writes: %q\nlog of the operator:\n%s", f.writes.in(f.namespace), operatorLog.take())
+	}
+	for _, object := range []client.Object{&corev1.Pod{}, &v1alpha1.SidecarTerminationPolicy{}} {
+		if err := f.DeleteAllOf(ctx, object, client.InNamespace(f.namespace), client.GracePeriodSeconds(0)); err != nil {
+			f.Error(err)
+		}
+	}
+	if err := f.DeleteAllOf(ctx, &v1alpha1.ClusterSidecarTerminationPolicy{}); err != nil {
+		f.Error(err)
+	}
+}
+
+// installRights creates the operator's namespace, ServiceAccount and roles as they are rendered for users.
+func (f *fixture) installRights() {
+	f.Helper()
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../config/default")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, resource := range built.Resources() {
+		content, err := resource.MarshalJSON()
+		if err != nil {
+			f.Fatal(err)
+		}
+		object := &unstructured.Unstructured{}
+		if err := object.UnmarshalJSON(content); err != nil {
+			f.Fatal(err)
+		}
+		switch object.GetKind() {
+		case "Namespace", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding":
+			f.create(object)
+		}
+	}
+}
+
+func (f *fixture) create(objects ...client.Object) {
+	f.Helper()
+	for _, object := range objects {
+		if err := f.Create(f.Context(), object); err != nil {
+			f.Fatalf("create %T: %v", object, err)
+		}
+	}
+}
+
+func (f *fixture) newNode(labels map[string]string) string {
+	f.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "node-", Labels: labels}}
+	f.create(node)
+	return node.Name
+}
+
+// newPod creates a pod with main and proxy on the fixture's node, both of which run.
+func (f *fixture) newPod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
+	f.Helper()
+	pod := newPod(change...)
+	status := pod.Status
+	pod.ObjectMeta = metav1.ObjectMeta{Namespace: f.namespace, Name: name, Labels: pod.Labels, Annotations: pod.Annotations}
+	if pod.Spec.NodeName == "node-1" {
+		pod.Spec.NodeName = f.node
+	}
+	f.create(pod)
+	pod.Status = status
+	f.updateStatus(pod)
+	return pod
+}
+
+// change writes the pod's status as the kubelet would.
+func (f *fixture) change(pod *corev1.Pod, change ...func(*corev1.Pod)) {
+	f.Helper()
+	f.reload(pod)
+	for _, c := range change {
+		c(pod)
+	}
+	f.updateStatus(pod)
+}
+
+func (f *fixture) updateStatus(pod *corev1.Pod) {
+	f.Helper()
+	if err := f.Status().Update(f.Context(), pod); err != nil {
+		f.Fatalf("write status of pod: %v", err)
+	}
+}
+
+func (f *fixture) reload(object client.Object) {
+	f.Helper()
+	if err := f.Get(f.Context(), client.ObjectKeyFromObject(object), object); err != nil {
+		f.Fatalf("read %T: %v", object, err)
+	}
+}
+
+// remove deletes the object at once.
+func (f *fixture) remove(object client.Object) {
+	f.Helper()
+	if err := f.Delete(f.Context(), object, client.GracePeriodSeconds(0)); err != nil {
+		f.Fatalf("delete %T: %v", object, err)
+	}
+}
+
+// newPolicy creates a policy that names proxy.
+func (f *fixture) newPolicy(name string, change ...func(*v1alpha1.PolicySpec)) *v1alpha1.SidecarTerminationPolicy {
+	f.Helper()
+	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: name}}
+	policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}}
+	for _, c := range change {
+		c(&policy.Spec.PolicySpec)
+	}
+	f.create(policy)
+	return policy
+}
+
+// mode has a policy declare the mode, and the exit codes that it goes with.
+func mode(m v1alpha1.Mode, exitCodes v1alpha1.ExitCodes) func(*v1alpha1.PolicySpec) {
+	return func(spec *v1alpha1.PolicySpec) { spec.Mode, spec.ExitCodes = m, exitCodes }
+}
+
+// requests returns the ContainerRecreateRequests of the namespace.
+func (f *fixture) requests() []kruise.ContainerRecreateRequest {
+	f.Helper()
+	var list kruise.ContainerRecreateRequestList
+	if err := f.List(f.Context(), &list, client.InNamespace(f.namespace)); err != nil {
+		f.Fatal(err)
+	}
+	return list.Items
+}
+
+// eventsOn returns the operator's events on a pod as "type reason policy".
+func (f *fixture) eventsOn(ctx context.Context, pod *corev1.Pod) ([]string, error) {
+	var list eventsv1.EventList
+	if err := f.List(ctx, &list, client.InNamespace(f.namespace)); err != nil {
+		return nil, err
+	}
+	var lines []string
+	for _, event := range list.Items {
+		if event.Regarding.UID != pod.UID || event.ReportingController != eventSource {
+			continue
+		}
+		line := event.Type + " " + event.Reason
+		if event.Related != nil {
+			line += " " + event.Related.Kind + "/" + event.Related.Name
+		}
+		if event.Series != nil {
+			line += fmt.Sprintf(" x%d", event.Series.Count)
+		}
+		lines = append(lines, line)
+	}
+	return lines, nil
+}
+
+// testOptions make the operator act at once.
+func testOptions() Options {
+	return Options{
+		Resolve:                 resolve.Options{Image: quickExit},
+		PodPhase:                true,
+		VirtualNodes:            plan.DefaultVirtualNodes(),
+		StatusPeriod:            50 * time.Millisecond,
+		MaxConcurrentReconciles: 4,
+		Clock:                   clock.RealClock{},
+	}
+}
+
+// newManager returns a manager that has the rights that config/rbac grants the operator, and no others.
+func (f *fixture) newManager(change ...func(*manager.Options)) manager.Manager {
+	f.Helper()
+	limited := rest.CopyConfig(server)
+	limited.QPS = -1
+	limited.Impersonate = rest.ImpersonationConfig{
+		UserName: "system:serviceaccount:" + systemNamespace + ":" + serviceAccount,
+		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + systemNamespace, "system:authenticated"},
+	}
+	limited.Wrap(f.writes.wrap)
+	options := manager.Options{
+		Scheme: scheme, Cache: CacheOptions(scheme), Metrics: metricsserver.Options{BindAddress: "0"},
+		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
+	}
+	for _, c := range change {
+		c(&options)
+	}
+	mgr, err := manager.New(limited, options)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return mgr
+}
+
+// start runs the manager until the end of the test, or until the returned function is called.
+func (f *fixture) start(mgr manager.Manager) (stop func()) {
+	f.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(f.Context()))
+	done := make(chan error, 1)
+	go func() { done <- mgr.Start(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			f.Errorf("the manager ended with: %v", err)
+		}
+	})
+	f.Cleanup(stop)
+	if !mgr.GetCache().WaitForCacheSync(ctx) {
+		f.Fatal("the caches did not fill")
+	}
+	return stop
+}
+
+// startOperator runs the whole operator.
+func (f *fixture) startOperator(options Options, change ...func(*manager.Options)) (stop func()) {
+	f.Helper()
+	mgr := f.newManager(change...)
+	if err := Setup(f.Context(), mgr, options); err != nil {
+		f.Fatal(err)
+	}
+	return f.start(mgr)
+}

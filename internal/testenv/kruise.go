@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testenv
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	registrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/yaml"
+)
+
+// kruiseVersion is the release of which the definition of ContainerRecreateRequests is taken.
+const kruiseVersion = "v1.8.3"
+
+// Kruise is as much of OpenKruise as the operator sees: the definition of ContainerRecreateRequests, and the webhook that
+// binds each request to its pod. No daemon acts on requests.
+type Kruise struct {
+	client        client.Client
+	definition    *apiextensionsv1.CustomResourceDefinition
+	configuration *registrationv1.MutatingWebhookConfiguration
+	refusal       atomic.Int32
+}
+
+// NewKruise starts the webhook's server and installs nothing yet. The client must know core, admissionregistration and
+// apiextensions types. The server ends with the test.
+func NewKruise(t *testing.T, c client.Client) *Kruise {
+	t.Helper()
+	k := &Kruise{client: c, definition: requestDefinition(t)}
+	serving := &envtest.WebhookInstallOptions{}
+	if err := serving.PrepWithoutInstalling(); err != nil {
+		t.Fatalf("make certificates of the webhook: %v", err)
+	}
+	t.Cleanup(func() { _ = serving.Cleanup() })
+	address := net.JoinHostPort(serving.LocalServingHost, strconv.Itoa(serving.LocalServingPort))
+	server := &http.Server{Addr: address, Handler: k, ReadHeaderTimeout: time.Minute}
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", address)
+	if err != nil {
+		t.Fatalf("serve the webhook: %v", err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		directory := serving.LocalServingCertDir
+		_ = server.ServeTLS(listener, filepath.Join(directory, "tls.crt"), filepath.Join(directory, "tls.key"))
+	}()
+	t.Cleanup(func() {
+		_ = server.Close()
+		<-done
+	})
+	k.configuration = webhookConfiguration("https://"+address+"/", serving.LocalServingCAData)
+	return k
+}
+
+// Install installs both objects and has them removed at the end of the test.
+func (k *Kruise) Install(t *testing.T) {
+	t.Helper()
+	for _, object := range []client.Object{k.definition.DeepCopy(), k.configuration.DeepCopy()} {
+		if err := k.client.Create(t.Context(), object); err != nil {
+			t.Fatalf("install Kruise: %v", err)
+		}
+	}
+	Eventually(t, "the definition is established", func(ctx context.Context) error {
+		var definition apiextensionsv1.CustomResourceDefinition
+		if err := k.client.Get(ctx, client.ObjectKeyFromObject(k.definition), &definition); err != nil {
+			return err
+		}
+		for _, condition := range definition.Status.Conditions {
+			if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("conditions are %v", definition.Status.Conditions)
+	})
+	t.Cleanup(func() { k.Remove(t) })
+}
+
+// Remove removes both objects, with every request, if they are there.
+func (k *Kruise) Remove(t *testing.T) {
+	t.Helper()
+	// Cleanups run when the test's own context has ended.
+	ctx := context.WithoutCancel(t.Context())
+	for _, object := range []client.Object{k.configuration.DeepCopy(), k.definition.DeepCopy()} {
+		if err := client.IgnoreNotFound(k.client.Delete(ctx, object)); err != nil {
+			t.Errorf("remove Kruise: %v", err)
+		}
+	}
+	Eventually(t, "Kruise has gone", func(ctx context.Context) error {
+		err := k.client.Get(ctx, client.ObjectKeyFromObject(k.definition), &apiextensionsv1.CustomResourceDefinition{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil
+		case err != nil:
+			return err
+		}
+		return errors.New("the definition is still there")
+	})
+}
+
+// Refuse has the webhook answer each request with the code, or take it again when the code is 0.
+func (k *Kruise) Refuse(code int32) {
+	k.refusal.Store(code)
+}
+
+// ServeHTTP answers the API server.
+func (k *Kruise) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var review admissionv1.AdmissionReview
+	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
+		http.Error(w, "no review", http.StatusBadRequest)
+		return
+	}
+	response := &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
+	switch code := k.refusal.Load(); {
+	case code != 0:
+		response.Allowed, response.Result = false, &metav1.Status{Code: code, Message: "refused by the test"}
+	case review.Request.Operation == admissionv1.Create:
+		patch, err := k.bind(r.Context(), review.Request)
+		if err != nil {
+			response.Allowed, response.Result = false, &metav1.Status{Code: http.StatusBadRequest, Message: err.Error()}
+			break
+		}
+		response.Patch, response.PatchType = patch, ptr.To(admissionv1.PatchTypeJSONPatch)
+	}
+	review.Request, review.Response = nil, response
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(review)
+}
+
+// request is the part of a ContainerRecreateRequest that the webhook reads.
+type request struct {
+	Spec struct {
+		PodName    string `json:"podName"`
+		Containers []struct {
+			Name string `json:"name"`
+		} `json:"containers"`
+	} `json:"spec"`
+}
+
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// bind labels the request with its pod, found by name, and notes the state of each container. As with Kruise a container
+// that has never started is an error.
+func (k *Kruise) bind(ctx context.Context, admission *admissionv1.AdmissionRequest) ([]byte, error) {
+	var r request
+	if err := json.Unmarshal(admission.Object.Raw, &r); err != nil {
+		return nil, err
+	}
+	pod := &corev1.Pod{}
+	if err := k.client.Get(ctx, types.NamespacedName{Namespace: admission.Namespace, Name: r.Spec.PodName}, pod); err != nil {
+		return nil, err
+	}
+	const labels = "/metadata/labels/crr.apps.kruise.io~1"
+	patch := []operation{
+		{"add", labels + "pod-uid", pod.UID}, {"add", labels + "node-name", pod.Spec.NodeName}, {"add", labels + "active", "true"},
+	}
+	for i, container := range r.Spec.Containers {
+		started := false
+		for _, status := range pod.Status.ContainerStatuses {
+			if status.Name == container.Name && status.ContainerID != "" {
+				started = true
+				patch = append(patch, operation{"add", fmt.Sprintf("/spec/containers/%d/statusContext", i),
+					map[string]any{"containerID": status.ContainerID, "restartCount": status.RestartCount}})
+			}
+		}
+		if !started {
+			return nil, fmt.Errorf("container %s has not been started", container.Name)
+		}
+	}
+	return json.Marshal(patch)
+}
+
+func webhookConfiguration(url string, authority []byte) *registrationv1.MutatingWebhookConfiguration {
+	return &registrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "kruise-mutating-webhook-configuration"},
+		Webhooks: []registrationv1.MutatingWebhook{{
+			Name:                    "mcontainerrecreaterequest.kb.io",
+			ClientConfig:            registrationv1.WebhookClientConfig{URL: &url, CABundle: authority},
+			FailurePolicy:           ptr.To(registrationv1.Fail),
+			SideEffects:             ptr.To(registrationv1.SideEffectClassNone),
+			AdmissionReviewVersions: []string{"v1"},
+			Rules: []registrationv1.RuleWithOperations{{
+				Operations: []registrationv1.OperationType{registrationv1.Create, registrationv1.Update},
+				Rule: registrationv1.Rule{
+					APIGroups: []string{"apps.kruise.io"}, APIVersions: []string{"v1alpha1"}, Resources: []string{"containerrecreaterequests"},
+				},
+			}},
+		}},
+	}
+}
+
+// requestDefinition reads the definition from Kruise's own release in the module cache, which it is downloaded to if it is
+// not there.
+func requestDefinition(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	_, file, _, _ := runtime.Caller(0)
+	command := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", "github.com/openkruise/kruise@"+kruiseVersion)
+	command.Dir = filepath.Join(filepath.Dir(file), "../../hack/tools/kruise-"+kruiseVersion)
+	command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+	output, err := command.Output()
+	if err != nil {
+		t.Fatalf("download Kruise: %v", err)
+	}
+	var module struct{ Dir string }
+	if err := json.Unmarshal(output, &module); err != nil {
+		t.Fatalf("read where Kruise is: %v", err)
+	}
+	content, err := os.ReadFile(filepath.Join(module.Dir, "config/crd/bases/apps.kruise.io_containerrecreaterequests.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.Unmarshal(content, definition); err != nil {
+		t.Fatalf("read the definition of Kruise: %v", err)
+	}
+	return definition
+}
