@@ -14,6 +14,9 @@ import (
 const (
 	// maxPhaseWrites bounds how often the phase is written again after it came back.
 	maxPhaseWrites = 3
+	// phaseGuardPeriod is how long, beyond the grace period, a kubelet may take to act upon a written phase before the
+	// guard is taken off it.
+	phaseGuardPeriod = 5 * time.Minute
 	// maxSettlePeriods bounds the wait for a quiet pod, in settle periods: a pod may be written to for ever.
 	maxSettlePeriods = 20
 	// statusLag is how long a pod's status may take to show what the mechanism has already reported.

@@ -20,6 +20,9 @@ func Next(snapshot Snapshot, now time.Time) Decision {
 	for _, rule := range rules {
 		if decision := rule(s); decision != nil {
 			decision.MainsDone, decision.Tried = s.mainsDone, s.tried()
+			if wait, _ := s.untilRelease(); wait > 0 {
+				decision.RequeueAfter = soonest(decision.RequeueAfter, wait)
+			}
 			return *decision
 		}
 	}
@@ -292,28 +295,31 @@ func soonest(a, b time.Duration) time.Duration {
 	return min(a, b)
 }
 
-// phaseIgnored takes the guard off a phase that the kubelet did not act upon in time. While the guard is on, the
-// kubelet's reports of the pod are refused, and no later attempt could be judged.
+// phaseIgnored takes the guard off a phase that the kubelet did not act upon for long. While the guard is on, the
+// kubelet's reports of such a pod are refused, and no later attempt can be judged.
 func phaseIgnored(s *situation) *Decision {
+	wait, guarded := s.untilRelease()
+	if !guarded || wait > 0 {
+		return nil
+	}
 	written := s.attempt(v1alpha1.ModePodPhase)
-	if written == nil || !HasTerminalPhase(s.Pod) || s.Pod.Annotations[v1alpha1.AnnotationPhaseGuard] == "" {
-		return nil
-	}
-	var allowance time.Duration
-	for _, target := range s.open {
-		allowance = max(allowance, s.allowance(*written, target))
-	}
-	deadline := written.Started.Add(allowance)
-	if s.now.Before(deadline) {
-		return nil
-	}
 	return &Decision{
 		Stage:   StageTerminating,
 		Reason:  v1alpha1.ReasonAttemptFailed,
-		Message: fmt.Sprintf("the kubelet has not torn the pod down %s after its phase was written", allowance),
+		Message: fmt.Sprintf("the kubelet has not torn the pod down %s after its phase was written", s.now.Sub(written.Started).Round(time.Second)),
 		Actions: []Action{{
 			Mode: v1alpha1.ModePodPhase, For: written.For, Attempt: written.Number,
 			Containers: containers(s.open), ReleasePhase: true,
 		}},
 	}
+}
+
+// untilRelease returns how long the guard is to stay on the written phase, and whether there is one. A slow node is given
+// long: a phase that comes back is worse than an attempt that is judged late.
+func (s *situation) untilRelease() (time.Duration, bool) {
+	written := s.attempt(v1alpha1.ModePodPhase)
+	if written == nil || len(s.open) == 0 || !HasTerminalPhase(s.Pod) || s.Pod.Annotations[v1alpha1.AnnotationPhaseGuard] == "" {
+		return 0, false
+	}
+	return written.Started.Add(gracePeriod(s.Pod) + phaseGuardPeriod).Sub(s.now), true
 }
