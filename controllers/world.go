@@ -5,7 +5,6 @@ package controllers
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -16,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/terminator"
@@ -59,43 +58,11 @@ func (w *world) pod(ctx context.Context, key types.NamespacedName) (*corev1.Pod,
 
 // subject resolves the declarations for the pod.
 func (w *world) subject(ctx context.Context, pod *corev1.Pod) (subject, error) {
-	policies, err := w.selecting(ctx, pod)
+	policies, err := observe.Policies(ctx, w.cache, pod)
 	if err != nil {
 		return subject{}, err
 	}
 	return subject{pod: pod, policies: policies, resolution: resolve.Resolve(pod, policies, w.options.Resolve)}, nil
-}
-
-// selecting returns the policies that select the pod. A policy whose selector cannot be parsed selects nothing; its
-// status says so.
-func (w *world) selecting(ctx context.Context, pod *corev1.Pod) ([]resolve.Policy, error) {
-	var namespaced v1alpha1.SidecarTerminationPolicyList
-	if err := w.cache.List(ctx, &namespaced, client.InNamespace(pod.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list policies: %w", err)
-	}
-	var selecting []resolve.Policy
-	for i := range namespaced.Items {
-		if policy, err := resolve.FromNamespaced(&namespaced.Items[i]); err == nil && policy.Selects(pod, nil) {
-			selecting = append(selecting, policy)
-		}
-	}
-	var cluster v1alpha1.ClusterSidecarTerminationPolicyList
-	if err := w.cache.List(ctx, &cluster, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list cluster policies: %w", err)
-	}
-	if len(cluster.Items) == 0 {
-		return selecting, nil
-	}
-	namespace := namespaceMetadata()
-	if err := w.cache.Get(ctx, types.NamespacedName{Name: pod.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("get namespace of pod: %w", err)
-	}
-	for i := range cluster.Items {
-		if policy, err := resolve.FromCluster(&cluster.Items[i]); err == nil && policy.Selects(pod, namespace.Labels) {
-			selecting = append(selecting, policy)
-		}
-	}
-	return selecting, nil
 }
 
 // snapshot gathers what a decision about the pod depends on, for one view of its containers. QuietSince is left for the
@@ -105,13 +72,9 @@ func (w *world) snapshot(ctx context.Context, pod *corev1.Pod, view resolve.View
 	if err != nil {
 		return plan.Snapshot{}, err
 	}
-	var attempts []plan.Attempt
-	for _, t := range w.terminators {
-		past, err := t.Observe(ctx, pod)
-		if err != nil {
-			return plan.Snapshot{}, permanent(err)
-		}
-		attempts = append(attempts, past...)
+	attempts, err := observe.Attempts(ctx, w.terminators, pod)
+	if err != nil {
+		return plan.Snapshot{}, permanent(err)
 	}
 	return plan.Snapshot{
 		Pod:  pod,
@@ -136,17 +99,7 @@ func permanent(err error) error {
 
 // node returns the pod's node, or nil while it has none or the node is not known.
 func (w *world) node(ctx context.Context, pod *corev1.Pod) (*corev1.Node, error) {
-	if pod.Spec.NodeName == "" {
-		return nil, nil
-	}
-	node := &corev1.Node{}
-	switch err := w.cache.Get(ctx, types.NamespacedName{Name: pod.Spec.NodeName}, node); {
-	case apierrors.IsNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("get node of pod: %w", err)
-	}
-	return node, nil
+	return observe.Node(ctx, w.cache, pod)
 }
 
 // governs reports whether the policy decides over a container of the view.

@@ -111,3 +111,15 @@ const (
 	// ReasonOverridden means that another policy decides over a container.
 	ReasonOverridden Reason = "Overridden"
 )
+
+// Reasons that only the command line gives. They say what may come about, where the operator reports what has.
+const (
+	// ReasonMayHang means that a container that nothing declares a sidecar may keep its pod from finishing.
+	ReasonMayHang Reason = "MayHang"
+	// ReasonOverdue means that sidecars could have been told to stop a while ago and were not: the operator may be down.
+	ReasonOverdue Reason = "Overdue"
+	// ReasonCommandNotCovered means that the quick-exit image may not have its program where the sidecar's command is.
+	ReasonCommandNotCovered Reason = "CommandNotCovered"
+	// ReasonContainerNotFound means that a policy names a container that the pod does not have.
+	ReasonContainerNotFound Reason = "ContainerNotFound"
+)

@@ -124,28 +124,18 @@ func view(pod *corev1.Pod, ordered []Policy, env []envDeclaration, options Optio
 
 // target merges the settings of one sidecar, first place first.
 func target(container string, policy *Policy, env v1alpha1.TerminationSettings, options Options) Target {
-	var layers []v1alpha1.TerminationSettings
-	var ref *PolicyRef
+	t := Target{Container: container, Deadline: DefaultTerminationDeadline}
 	if policy != nil {
-		if entry := policy.entry(container); entry != nil {
-			layers = append(layers, entry.TerminationSettings)
-		}
-		layers = append(layers, policy.Spec.TerminationSettings)
-		ref = &policy.Ref
+		t.Policy = &policy.Ref
 	}
-	layers = append(layers, env, v1alpha1.TerminationSettings{
-		Mode: DefaultMode, Image: options.Image, ExitCodes: options.ExitCodes, Fallback: DefaultFallback,
-	}, v1alpha1.TerminationSettings{ExitCodes: v1alpha1.ExitCodesIgnore})
-
-	t := Target{Container: container, Policy: ref, Deadline: DefaultTerminationDeadline}
 	var drain, deadline *int32
-	for _, layer := range layers {
-		t.Mode = cmp.Or(t.Mode, layer.Mode)
-		t.Image = cmp.Or(t.Image, layer.Image)
-		t.ExitCodes = cmp.Or(t.ExitCodes, layer.ExitCodes)
-		t.Fallback = cmp.Or(t.Fallback, layer.Fallback)
-		drain = cmp.Or(drain, layer.DrainSeconds)
-		deadline = cmp.Or(deadline, layer.TerminationDeadlineSeconds)
+	for _, layer := range layers(container, policy, env, options) {
+		t.Mode = cmp.Or(t.Mode, layer.settings.Mode)
+		t.Image = cmp.Or(t.Image, layer.settings.Image)
+		t.ExitCodes = cmp.Or(t.ExitCodes, layer.settings.ExitCodes)
+		t.Fallback = cmp.Or(t.Fallback, layer.settings.Fallback)
+		drain = cmp.Or(drain, layer.settings.DrainSeconds)
+		deadline = cmp.Or(deadline, layer.settings.TerminationDeadlineSeconds)
 	}
 	if drain != nil {
 		t.Drain = time.Duration(*drain) * time.Second

@@ -31,9 +31,9 @@ import (
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=containerrecreaterequests,verbs=get;list;watch;create;delete,roleName=sidecar-termination-manager-crr-role
 
 const (
-	// definitionName and webhookConfigurationName are the objects by which Kruise's presence is told.
-	definitionName           = "containerrecreaterequests.apps.kruise.io"
-	webhookConfigurationName = "kruise-mutating-webhook-configuration"
+	// DefinitionName and WebhookConfigurationName are the objects by which Kruise's presence is told.
+	DefinitionName           = "containerrecreaterequests.apps.kruise.io"
+	WebhookConfigurationName = "kruise-mutating-webhook-configuration"
 
 	resource = "containerrecreaterequests"
 
@@ -54,11 +54,11 @@ func AddToScheme(scheme *runtime.Scheme) error {
 func CacheOptions() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&apiextensionsv1.CustomResourceDefinition{}: {
-			Field:     fields.OneTermEqualSelector("metadata.name", definitionName),
+			Field:     fields.OneTermEqualSelector("metadata.name", DefinitionName),
 			Transform: keepConditions,
 		},
 		&admissionv1.MutatingWebhookConfiguration{}: {
-			Field:     fields.OneTermEqualSelector("metadata.name", webhookConfigurationName),
+			Field:     fields.OneTermEqualSelector("metadata.name", WebhookConfigurationName),
 			Transform: cache.TransformStripManagedFields(),
 		},
 	}
@@ -250,19 +250,20 @@ func (a *Availability) present(ctx context.Context) (bool, error) {
 	if err := a.cluster.GetCache().List(ctx, &configurations); err != nil {
 		return false, fmt.Errorf("list webhook configurations: %w", err)
 	}
-	return slices.ContainsFunc(definitions.Items, isEstablished) && slices.ContainsFunc(configurations.Items, guardsRequests), nil
+	return slices.ContainsFunc(definitions.Items, IsEstablished) && slices.ContainsFunc(configurations.Items, GuardsRequests), nil
 }
 
-func isEstablished(definition apiextensionsv1.CustomResourceDefinition) bool {
+// IsEstablished reports whether the definition is served and stays.
+func IsEstablished(definition apiextensionsv1.CustomResourceDefinition) bool {
 	return definition.DeletionTimestamp == nil &&
 		slices.ContainsFunc(definition.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
 			return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
 		})
 }
 
-// guardsRequests reports whether the configuration sends requests to Kruise's webhook and fails without it. A request
+// GuardsRequests reports whether the configuration sends requests to Kruise's webhook and fails without it. A request
 // that has not passed the webhook can name containers of any pod of the node and run commands in them.
-func guardsRequests(configuration admissionv1.MutatingWebhookConfiguration) bool {
+func GuardsRequests(configuration admissionv1.MutatingWebhookConfiguration) bool {
 	return slices.ContainsFunc(configuration.Webhooks, func(webhook admissionv1.MutatingWebhook) bool {
 		return webhook.FailurePolicy != nil && *webhook.FailurePolicy == admissionv1.Fail &&
 			slices.ContainsFunc(webhook.Rules, func(rule admissionv1.RuleWithOperations) bool {

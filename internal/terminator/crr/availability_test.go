@@ -51,7 +51,7 @@ func TestRequestsAreGuardedByAWebhookThatCannotBePassedBy(t *testing.T) {
 			webhook := guarding()
 			tc.change(&webhook)
 			configuration := admissionv1.MutatingWebhookConfiguration{Webhooks: []admissionv1.MutatingWebhook{{Name: "other"}, webhook}}
-			if got := guardsRequests(configuration); got != tc.want {
+			if got := GuardsRequests(configuration); got != tc.want {
 				t.Errorf("got %t", got)
 			}
 		})
@@ -76,7 +76,7 @@ func TestADefinitionIsEstablishedUntilItIsDeleted(t *testing.T) {
 		"deleted":         {deleted, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := isEstablished(tc.definition); got != tc.want {
+			if got := IsEstablished(tc.definition); got != tc.want {
 				t.Errorf("got %t", got)
 			}
 		})
@@ -137,7 +137,7 @@ func TestOnlyOneDefinitionAndOneConfigurationAreWatched(t *testing.T) {
 
 func TestTheSchemaOfTheDefinitionIsNotKept(t *testing.T) {
 	definition := &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: definitionName, ManagedFields: []metav1.ManagedFieldsEntry{{}}},
+		ObjectMeta: metav1.ObjectMeta{Name: DefinitionName, ManagedFields: []metav1.ManagedFieldsEntry{{}}},
 		Spec:       apiextensionsv1.CustomResourceDefinitionSpec{Group: "apps.kruise.io"},
 		Status: apiextensionsv1.CustomResourceDefinitionStatus{
 			Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established}},
@@ -148,7 +148,7 @@ func TestTheSchemaOfTheDefinitionIsNotKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := client.Object(&apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: definitionName}, Status: definition.Status,
+		ObjectMeta: metav1.ObjectMeta{Name: DefinitionName}, Status: definition.Status,
 	})
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("definition (-want +got):\n%s", diff)

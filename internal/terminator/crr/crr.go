@@ -64,14 +64,19 @@ func (t *Terminator) Observe(ctx context.Context, pod *corev1.Pod) ([]plan.Attem
 	if err != nil {
 		return nil, fmt.Errorf("list ContainerRecreateRequests of pod: %w", err)
 	}
+	return toAttempts(list.Items, pod), nil
+}
+
+// toAttempts returns the operator's attempts among the requests, oldest first.
+func toAttempts(requests []kruise.ContainerRecreateRequest, pod *corev1.Pod) []plan.Attempt {
 	var attempts []plan.Attempt
-	for i := range list.Items {
-		if number, ok := attemptNumber(list.Items[i].Name, pod.UID); ok {
-			attempts = append(attempts, toAttempt(&list.Items[i], number))
+	for i := range requests {
+		if number, ok := attemptNumber(requests[i].Name, pod.UID); ok {
+			attempts = append(attempts, toAttempt(&requests[i], number))
 		}
 	}
 	slices.SortFunc(attempts, func(a, b plan.Attempt) int { return a.Number - b.Number })
-	return attempts, nil
+	return attempts
 }
 
 // Terminate removes the requests that the action supersedes and creates one for its containers. It returns false when

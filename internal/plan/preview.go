@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"time"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// ModeOption is one mode by which a sidecar might be ended. Reason and Message say why it cannot; they are empty where it can.
+type ModeOption struct {
+	Mode    v1alpha1.Mode
+	Reason  v1alpha1.Reason
+	Message string
+}
+
+// Usable reports whether the mode can end the sidecar.
+func (o ModeOption) Usable() bool { return o.Reason == "" }
+
+// ModeOptions lists the modes for the target, in the order in which Next would try them in this snapshot, were its main
+// containers done. It has no account of attempts that failed.
+func ModeOptions(snapshot Snapshot, target resolve.Target) []ModeOption {
+	rungs := observe(snapshot, time.Time{}).ladder(target)
+	options := make([]ModeOption, 0, len(rungs))
+	for _, r := range rungs {
+		options = append(options, ModeOption{Mode: r.mode, Reason: r.reason, Message: r.message})
+	}
+	return options
+}
+
+// MainDone reports whether the main container has ended and will not run again.
+func (s Snapshot) MainDone(name string) bool {
+	return !allContainersRestarting(s.Pod) && terminatedForGood(s.Pod, name) != nil
+}
