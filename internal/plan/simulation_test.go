@@ -46,6 +46,8 @@ type simulation struct {
 	// want is the phase in which the pod is to end; empty when the pod is to be stuck, for the reason.
 	want  corev1.PodPhase
 	stuck v1alpha1.Reason
+	// smooth means that no attempt may fail.
+	smooth bool
 	// maxWrites bounds the writes of all attempts.
 	maxWrites int
 }
@@ -119,15 +121,15 @@ func simulations() map[string]simulation {
 			policy: onFailure, sidecars: one(polite, mode(image), noFallback), quickUnpullable: true, stuck: v1alpha1.ReasonStuck, maxWrites: 2,
 		},
 		"three deaf sidecars are stopped by Kruise one after the other, within one attempt": {
-			policy: never, kruise: true, want: corev1.PodFailed, maxWrites: 2,
+			policy: never, kruise: true, want: corev1.PodFailed, maxWrites: 1, smooth: true,
 			sidecars: []simulated{{deaf, sidecar("a", respect)}, {deaf, sidecar("b", respect)}, {deaf, sidecar("c", respect)}},
 		},
 		"three deaf sidecars are swapped one after the other, within one attempt": {
-			policy: never, virtual: true, want: corev1.PodSucceeded, maxWrites: 2,
+			policy: never, virtual: true, want: corev1.PodSucceeded, maxWrites: 1, smooth: true,
 			sidecars: []simulated{{deaf, sidecar("a")}, {deaf, sidecar("b")}, {deaf, sidecar("c")}},
 		},
 		"a second request follows the first, and neither fails": {
-			policy: never, kruise: true, want: corev1.PodFailed, maxWrites: 3,
+			policy: never, kruise: true, want: corev1.PodFailed, maxWrites: 2, smooth: true,
 			sidecars: []simulated{{deaf, sidecar("a", respect, noImage)}, {deaf, sidecar("b", respect, noImage, drain(5*time.Second))}},
 		},
 		"a respected sidecar is ended before the phase is written for the others": {
@@ -165,7 +167,7 @@ func simulations() map[string]simulation {
 			}
 			for _, kruise := range []bool{false, true} {
 				name := fmt.Sprintf("%s, a sidecar that is %s, kruise=%t", policy, m, kruise)
-				all[name] = simulation{policy: policy, sidecars: one(m), kruise: kruise, want: corev1.PodSucceeded, maxWrites: 5}
+				all[name] = simulation{policy: policy, sidecars: one(m), kruise: kruise, want: corev1.PodSucceeded, maxWrites: 3, smooth: !kruise}
 			}
 		}
 	}

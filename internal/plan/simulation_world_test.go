@@ -318,6 +318,9 @@ func (o *operator) act(s plan.Snapshot, d plan.Decision) bool {
 		o.w.say("operator", "%s: %s%s", d.Stage, d.Reason, lines(d.Actions))
 	}
 	o.last = d
+	if len(d.Failures) > 0 && o.w.scenario.smooth {
+		o.w.fail("an attempt failed: %+v", d.Failures)
+	}
 	for _, action := range d.Actions {
 		switch action.Mode {
 		case crr:

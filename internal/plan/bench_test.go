@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/sidecar-termination/operator/internal/plan"
+)
+
+var sink plan.Decision
+
+func BenchmarkNext(b *testing.B) {
+	benchmarks := map[string]plan.Snapshot{
+		"MainRuns": observed(newPod(never, running("main"), running("proxy")), targets(sidecar("proxy"))),
+		"Acts":     observed(newPod(never, exited("main", 0), running("proxy")), targets(sidecar("proxy"))),
+		"Waits":    observed(newPod(never, exited("main", 0), running("proxy")), targets(sidecar("proxy")), attempted(phaseWrite(0, crr), request(0, "proxy"))),
+		"Stuck":    observed(newPod(never, exited("main", 0), running("proxy")), targets(sidecar("proxy", noImage, respect)), withoutKruise),
+		"Ended":    observed(newPod(never, exited("main", 0), exited("proxy", 0)), targets(sidecar("proxy"))),
+	}
+	for _, name := range []string{"MainRuns", "Acts", "Waits", "Stuck", "Ended"} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			s, now := benchmarks[name], done.Add(time.Second)
+			for b.Loop() {
+				sink = plan.Next(s, now)
+			}
+		})
+	}
+}
