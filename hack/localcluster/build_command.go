@@ -27,7 +27,7 @@ func newBuildCommand(local *cluster.Cluster) *cobra.Command {
 				directory, err := local.Builder().EnsureEnvtest(command.Context(), kubernetes)
 				return printDirectory(command, directory, err)
 			}
-			for _, tool := range []toolchain.Tool{toolchain.Kubernetes(kubernetes), toolchain.Etcd(), toolchain.Kruise()} {
+			for _, tool := range []toolchain.Tool{toolchain.Kubernetes(kubernetes), toolchain.Etcd(), toolchain.Kruise(), toolchain.VirtualNode()} {
 				directory, err := local.Builder().Ensure(command.Context(), tool)
 				if err := printDirectory(command, directory, err); err != nil {
 					return err

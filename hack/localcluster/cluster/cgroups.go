@@ -41,14 +41,14 @@ func hierarchies() ([]string, error) {
 }
 
 // makeCgroups makes the control groups of the nodes.
-func makeCgroups(nodes []components.Node) error {
+func makeCgroups(groups []string) error {
 	all, err := hierarchies()
 	if err != nil {
 		return err
 	}
 	for _, hierarchy := range all {
-		for _, node := range nodes {
-			if err := makeCgroup(hierarchy, node.Cgroup()); err != nil {
+		for _, group := range groups {
+			if err := makeCgroup(hierarchy, group); err != nil {
 				return err
 			}
 		}

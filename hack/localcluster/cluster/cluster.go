@@ -58,15 +58,17 @@ func (c *Cluster) description(version string) components.Cluster {
 		gates = own
 	}
 	return components.Cluster{
-		Layout:             c.layout,
-		Version:            version,
-		KruiseVersion:      toolchain.Kruise().Version(),
-		EtcdVersion:        toolchain.Etcd().Version(),
-		KubernetesBinaries: c.builder.Directory(toolchain.Kubernetes(version)),
-		EtcdBinaries:       c.builder.Directory(toolchain.Etcd()),
-		KruiseBinaries:     c.builder.Directory(toolchain.Kruise()),
-		KruiseFeatureGates: gates,
-		Nodes:              components.DefaultNodes(),
+		Layout:              c.layout,
+		Version:             version,
+		KruiseVersion:       toolchain.Kruise().Version(),
+		EtcdVersion:         toolchain.Etcd().Version(),
+		VirtualNodeVersion:  toolchain.VirtualNode().Version(),
+		KubernetesBinaries:  c.builder.Directory(toolchain.Kubernetes(version)),
+		EtcdBinaries:        c.builder.Directory(toolchain.Etcd()),
+		KruiseBinaries:      c.builder.Directory(toolchain.Kruise()),
+		VirtualNodeBinaries: c.builder.Directory(toolchain.VirtualNode()),
+		KruiseFeatureGates:  gates,
+		Nodes:               components.DefaultNodes(),
 	}
 }
 

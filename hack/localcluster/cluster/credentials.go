@@ -10,16 +10,17 @@ import (
 	"github.com/sidecar-termination/operator/hack/localcluster/pki"
 )
 
-// writeCredentials makes new certificates and kubeconfigs for everything in the cluster.
+// writeCredentials makes the certificates and kubeconfigs that are missing for anything in
+// the cluster.
 func (c *Cluster) writeCredentials(description components.Cluster) error {
-	authority, authorityPair, err := pki.NewAuthority("local-cluster")
+	authority, authorityPair, err := c.authority()
 	if err != nil {
 		return err
 	}
-	if err := authorityPair.Save(c.layout.Certificate("ca"), c.layout.Key("ca")); err != nil {
-		return err
-	}
 	for name, subject := range description.Certificates() {
+		if exists(c.layout.Key(name))() {
+			continue
+		}
 		pair, err := authority.Issue(subject)
 		if err != nil {
 			return err
@@ -33,6 +34,9 @@ func (c *Cluster) writeCredentials(description components.Cluster) error {
 		kubeconfigs[c.layout.Kubeconfig(name)] = subject
 	}
 	for file, subject := range kubeconfigs {
+		if exists(file)() {
+			continue
+		}
 		pair, err := authority.Issue(subject)
 		if err != nil {
 			return err
@@ -42,6 +46,19 @@ func (c *Cluster) writeCredentials(description components.Cluster) error {
 		}
 	}
 	return nil
+}
+
+// authority returns the cluster's authority, and makes it when there is none.
+func (c *Cluster) authority() (*pki.Authority, pki.Pair, error) {
+	certificate, key := c.layout.Certificate("ca"), c.layout.Key("ca")
+	if exists(key)() {
+		return pki.LoadAuthority(certificate, key)
+	}
+	authority, pair, err := pki.NewAuthority("local-cluster")
+	if err != nil {
+		return nil, pki.Pair{}, err
+	}
+	return authority, pair, pair.Save(certificate, key)
 }
 
 // writeConfiguration writes the files that the components read.
@@ -60,12 +77,15 @@ func (c *Cluster) writeConfiguration(description components.Cluster) error {
 
 // linkKubectl makes kubectl reachable at a path that does not depend on the version.
 func (c *Cluster) linkKubectl(description components.Cluster) error {
-	link := c.layout.Path("bin", "kubectl")
+	link, target := c.layout.Path("bin", "kubectl"), filepath.Join(description.KubernetesBinaries, "kubectl")
+	if current, err := os.Readlink(link); err == nil && current == target {
+		return nil
+	}
 	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(link); err != nil {
 		return err
 	}
-	return os.Symlink(filepath.Join(description.KubernetesBinaries, "kubectl"), link)
+	return os.Symlink(target, link)
 }

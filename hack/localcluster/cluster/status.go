@@ -29,12 +29,12 @@ func (c *Cluster) Status(ctx context.Context, output io.Writer) (bool, error) {
 		well = well && (condition == "healthy" || condition == "not installed")
 		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", component.Name, condition, pid, version(ctx, component), c.layout.Log(component.Name))
 	}
-	for _, node := range description.Nodes {
+	for _, node := range description.NodeNames() {
 		condition := "ready"
 		if err := c.nodeReady(ctx, node); err != nil {
 			condition, well = "not ready: "+err.Error(), false
 		}
-		_, _ = fmt.Fprintf(table, "%s (node)\t%s\t\t%s\t\n", node.Name, condition, state.Kubernetes)
+		_, _ = fmt.Fprintf(table, "%s (node)\t%s\t\t%s\t\n", node, condition, state.Kubernetes)
 	}
 	if err := table.Flush(); err != nil {
 		return false, fmt.Errorf("write the status: %w", err)
@@ -56,14 +56,14 @@ func (c *Cluster) condition(ctx context.Context, component components.Component,
 	}
 }
 
-func (c *Cluster) nodeReady(ctx context.Context, node components.Node) error {
+func (c *Cluster) nodeReady(ctx context.Context, node string) error {
 	clients, err := c.connect()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	return clients.nodeReady(ctx, node.Name)
+	return clients.nodeReady(ctx, node)
 }
 
 // version asks a program for its version when the component does not say it.

@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -48,21 +49,12 @@ func (c *Cluster) running(previous state) bool {
 // complete starts what is missing of a running cluster.
 func (c *Cluster) complete(ctx context.Context, previous state, kruise bool) error {
 	description := c.description(previous.Kubernetes)
-	if err := prepareNodes(ctx, description); err != nil {
+	if err := c.equip(ctx, description); err != nil {
 		return err
 	}
-	missing := 0
-	for _, component := range description.All() {
-		if component.Kruise && !previous.Kruise {
-			continue
-		}
-		if c.alive(component) && c.probe(ctx, component.Health) == nil {
-			continue
-		}
-		missing++
-		if err := c.start(ctx, component); err != nil {
-			return err
-		}
+	missing, err := c.startMissing(ctx, description, previous)
+	if err != nil {
+		return err
 	}
 	if kruise && !previous.Kruise {
 		missing++
@@ -79,6 +71,48 @@ func (c *Cluster) complete(ctx context.Context, previous state, kruise bool) err
 	}
 	c.sayReady(previous.Kubernetes)
 	return nil
+}
+
+// equip gives a running cluster what its processes need. It was brought up with all of it,
+// unless by an earlier version of this tool that knew fewer of them.
+func (c *Cluster) equip(ctx context.Context, description components.Cluster) error {
+	if _, err := c.builder.Ensure(ctx, toolchain.VirtualNode()); err != nil {
+		return err
+	}
+	if err := prepareNodes(ctx, description); err != nil {
+		return err
+	}
+	if err := c.writeCredentials(description); err != nil {
+		return err
+	}
+	return c.writeConfiguration(description)
+}
+
+// startMissing starts the processes that do not run, and returns how many those were.
+func (c *Cluster) startMissing(ctx context.Context, description components.Cluster, previous state) (int, error) {
+	missing := 0
+	for _, component := range description.All() {
+		if component.Kruise && !previous.Kruise || c.alive(component) && c.probe(ctx, component.Health) == nil {
+			continue
+		}
+		missing++
+		if err := c.start(ctx, component); err != nil {
+			return 0, err
+		}
+		for _, node := range description.Nodes {
+			if description.On(node).Containerd.Name != component.Name {
+				continue
+			}
+			archives, err := c.buildImages(ctx)
+			if err != nil {
+				return 0, err
+			}
+			if err := importImages(ctx, description.ContainerdSocket(node), archives); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return missing, nil
 }
 
 func (c *Cluster) sayReady(version string) {
@@ -107,12 +141,10 @@ func (c *Cluster) fresh(ctx context.Context, wanted state) error {
 	if err := c.startControlPlane(ctx, description); err != nil {
 		return err
 	}
-	for _, node := range description.Nodes {
-		if err := c.startNode(ctx, description, node, archives); err != nil {
-			return err
-		}
+	if err := c.startNodes(ctx, description, archives); err != nil {
+		return err
 	}
-	for _, name := range []string{components.ControllerManager, components.Scheduler} {
+	for _, name := range []string{components.ControllerManager, components.Scheduler, components.VirtualNode} {
 		component, _ := description.Named(name)
 		if err := c.await(ctx, component); err != nil {
 			return err
@@ -169,11 +201,11 @@ func prepareNodes(ctx context.Context, description components.Cluster) error {
 	if err := addAddresses(ctx, description.Nodes); err != nil {
 		return err
 	}
-	return makeCgroups(description.Nodes)
+	return makeCgroups(description.Cgroups())
 }
 
 func (c *Cluster) buildTools(ctx context.Context, wanted state) error {
-	tools := []toolchain.Tool{toolchain.Kubernetes(wanted.Kubernetes), toolchain.Etcd()}
+	tools := []toolchain.Tool{toolchain.Kubernetes(wanted.Kubernetes), toolchain.Etcd(), toolchain.VirtualNode()}
 	if wanted.Kruise {
 		tools = append(tools, toolchain.Kruise())
 	}
@@ -203,15 +235,30 @@ func (c *Cluster) startControlPlane(ctx context.Context, description components.
 	return nil
 }
 
+// startNodes starts all nodes at once. The virtual one may still be starting.
+func (c *Cluster) startNodes(ctx context.Context, description components.Cluster, archives []string) error {
+	virtual, _ := description.Named(components.VirtualNode)
+	if err := c.launch(virtual); err != nil {
+		return err
+	}
+	started := make(chan error, len(description.Nodes))
+	for _, node := range description.Nodes {
+		go func() { started <- c.startNode(ctx, description, node, archives) }()
+	}
+	var failures []error
+	for range description.Nodes {
+		failures = append(failures, <-started)
+	}
+	return errors.Join(failures...)
+}
+
 func (c *Cluster) startNode(ctx context.Context, description components.Cluster, node components.Node, archives []string) error {
 	on := description.On(node)
 	if err := c.start(ctx, on.Containerd); err != nil {
 		return err
 	}
-	for _, archive := range archives {
-		if err := importImage(ctx, description.ContainerdSocket(node), archive); err != nil {
-			return err
-		}
+	if err := importImages(ctx, description.ContainerdSocket(node), archives); err != nil {
+		return err
 	}
 	return c.start(ctx, on.Kubelet)
 }
@@ -222,10 +269,9 @@ func (c *Cluster) awaitNodes(ctx context.Context, description components.Cluster
 	if err != nil {
 		return err
 	}
-	for _, node := range description.Nodes {
-		if err := poll(ctx, 60*time.Second, func(ctx context.Context) error { return clients.nodeReady(ctx, node.Name) }); err != nil {
-			return fmt.Errorf("node %s did not become ready: %w\n%s", node.Name, err,
-				tail(c.layout.Log(description.On(node).Kubelet.Name)))
+	for _, node := range description.NodeNames() {
+		if err := poll(ctx, 60*time.Second, func(ctx context.Context) error { return clients.nodeReady(ctx, node) }); err != nil {
+			return fmt.Errorf("node %s did not become ready: %w\n%s", node, err, tail(c.layout.Log(description.ServerOf(node))))
 		}
 	}
 	if err := poll(ctx, 30*time.Second, clients.defaultAccountExists); err != nil {

@@ -15,6 +15,7 @@ const (
 	kruiseHealthPort      = 21081
 	kruiseMetricsPort     = 21080
 	kubeletPort           = 21250
+	virtualNodeHealthPort = 21270
 )
 
 const (

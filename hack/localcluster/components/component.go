@@ -8,6 +8,8 @@ package components
 import (
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 )
 
@@ -59,9 +61,12 @@ type Node struct {
 	// Address is the node's address, which no other machine can reach.
 	Address string
 	// HealthPort is where the kubelet answers health checks on the loopback interface,
-	// and DaemonPort where Kruise's daemon does.
+	// and DaemonPort where Kruise's daemon does. A node without the latter has no daemon.
 	HealthPort int
 	DaemonPort int
+	// Labels and Taints are those with which the kubelet registers the node.
+	Labels map[string]string
+	Taints []corev1.Taint
 }
 
 // Cluster holds what the descriptions depend on.
@@ -69,21 +74,65 @@ type Cluster struct {
 	layout.Layout
 	// Version is that of Kubernetes.
 	Version string
-	// KruiseVersion and EtcdVersion are those of the other programs.
-	KruiseVersion string
-	EtcdVersion   string
-	// KubernetesBinaries, EtcdBinaries and KruiseBinaries are directories.
-	KubernetesBinaries string
-	EtcdBinaries       string
-	KruiseBinaries     string
+	// KruiseVersion, EtcdVersion and VirtualNodeVersion are those of the other programs.
+	KruiseVersion      string
+	EtcdVersion        string
+	VirtualNodeVersion string
+	// KubernetesBinaries, EtcdBinaries, KruiseBinaries and VirtualNodeBinaries are directories.
+	KubernetesBinaries  string
+	EtcdBinaries        string
+	KruiseBinaries      string
+	VirtualNodeBinaries string
 	// KruiseFeatureGates are given to Kruise's manager and daemon.
 	KruiseFeatureGates string
 	Nodes              []Node
 }
 
-// DefaultNodes are the nodes of a cluster: one.
+// FargateNodeName is the node with a kubelet and without Kruise's daemon.
+const FargateNodeName = "fargate-1"
+
+// fargateMark is both the label and the taint of the nodes of AWS Fargate.
+const fargateMark = "eks.amazonaws.com/compute-type"
+
+// DefaultNodes are the nodes of a cluster that have a kubelet: one of the usual kind, and
+// one that looks as those of AWS Fargate do. Only pods that tolerate the latter get there.
 func DefaultNodes() []Node {
-	return []Node{{Name: "node-1", Address: "198.51.100.1", HealthPort: 21248, DaemonPort: 21221}}
+	return []Node{
+		{Name: "node-1", Address: "198.51.100.1", HealthPort: 21248, DaemonPort: 21221},
+		{
+			Name: FargateNodeName, Address: "198.51.100.2", HealthPort: 21348,
+			Labels: map[string]string{fargateMark: "fargate"},
+			Taints: []corev1.Taint{{Key: fargateMark, Value: "fargate", Effect: corev1.TaintEffectNoSchedule}},
+		},
+	}
+}
+
+// NodeNames are the names of all nodes, the virtual one included.
+func (c Cluster) NodeNames() []string {
+	var names []string
+	for _, node := range c.Nodes {
+		names = append(names, node.Name)
+	}
+	return append(names, VirtualNodeName)
+}
+
+// ServerOf is the name of the component that serves the node.
+func (c Cluster) ServerOf(node string) string {
+	for _, real := range c.Nodes {
+		if real.Name == node {
+			return c.kubelet(real).Name
+		}
+	}
+	return VirtualNode
+}
+
+// Cgroups are the control groups of the nodes.
+func (c Cluster) Cgroups() []string {
+	var groups []string
+	for _, node := range c.Nodes {
+		groups = append(groups, node.Cgroup())
+	}
+	return append(groups, virtualNodeCgroup)
 }
 
 // All returns every component in the order in which they start.
@@ -92,9 +141,11 @@ func (c Cluster) All() []Component {
 	for _, node := range c.Nodes {
 		all = append(all, c.containerd(node), c.kubelet(node))
 	}
-	all = append(all, c.kruiseManager())
+	all = append(all, c.virtualNode(), c.kruiseManager())
 	for _, node := range c.Nodes {
-		all = append(all, c.kruiseDaemon(node))
+		if node.DaemonPort != 0 {
+			all = append(all, c.kruiseDaemon(node))
+		}
 	}
 	return all
 }

@@ -14,17 +14,18 @@ import (
 
 func example(nodes ...components.Node) components.Cluster {
 	return components.Cluster{
-		Layout:             layout.Layout{Repository: "/repository", Root: "/repository/.cluster"},
-		Version:            "v1.36.3",
-		KubernetesBinaries: "/cache/kubernetes",
-		EtcdBinaries:       "/cache/etcd",
-		KruiseBinaries:     "/cache/kruise",
-		KruiseFeatureGates: components.DefaultKruiseFeatureGates,
-		Nodes:              nodes,
+		Layout:              layout.Layout{Repository: "/repository", Root: "/repository/.cluster"},
+		Version:             "v1.36.3",
+		KubernetesBinaries:  "/cache/kubernetes",
+		EtcdBinaries:        "/cache/etcd",
+		KruiseBinaries:      "/cache/kruise",
+		VirtualNodeBinaries: "/cache/virtual-node",
+		KruiseFeatureGates:  components.DefaultKruiseFeatureGates,
+		Nodes:               nodes,
 	}
 }
 
-var second = components.Node{Name: "node-2", Address: "198.51.100.2", HealthPort: 21348, DaemonPort: 21321}
+var second = components.Node{Name: "node-2", Address: "198.51.100.3", HealthPort: 21448, DaemonPort: 21421}
 
 func TestAllStartsInOrder(t *testing.T) {
 	var names []string
@@ -33,7 +34,7 @@ func TestAllStartsInOrder(t *testing.T) {
 	}
 	want := []string{
 		"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler",
-		"containerd", "kubelet", "kruise-manager", "kruise-daemon",
+		"containerd", "kubelet", "containerd-fargate-1", "kubelet-fargate-1", "virtual-node", "kruise-manager", "kruise-daemon",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("components are %v, want %v", names, want)
@@ -50,6 +51,38 @@ func TestComponentsAreComplete(t *testing.T) {
 		}
 		if component.StartTimeout <= 0 || component.StopTimeout <= 0 {
 			t.Errorf("%s has no timeouts", component.Name)
+		}
+	}
+}
+
+// The node that looks like one of AWS Fargate has no Kruise daemon, and only pods that want to get there.
+func TestFargateNode(t *testing.T) {
+	cluster := example(components.DefaultNodes()...)
+	if _, known := cluster.Named("kruise-daemon-" + components.FargateNodeName); known {
+		t.Error("it has a daemon")
+	}
+	kubelet, _ := cluster.Named(cluster.ServerOf(components.FargateNodeName))
+	if !slices.Contains(kubelet.Arguments, "--node-labels=eks.amazonaws.com/compute-type=fargate") {
+		t.Errorf("its kubelet has the arguments %v", kubelet.Arguments)
+	}
+	files, err := cluster.Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const taint = "registerWithTaints:\n- effect: NoSchedule\n  key: eks.amazonaws.com/compute-type\n  value: fargate\n"
+	if content := files["/repository/.cluster/nodes/fargate-1/config/kubelet.yaml"]; !strings.Contains(content, taint) {
+		t.Errorf("its kubelet's configuration is\n%s", content)
+	}
+}
+
+func TestEveryNodeIsServed(t *testing.T) {
+	cluster := example(components.DefaultNodes()...)
+	if names := cluster.NodeNames(); !slices.Equal(names, []string{"node-1", "fargate-1", "virtual-1"}) {
+		t.Errorf("the nodes are %v", names)
+	}
+	for _, name := range cluster.NodeNames() {
+		if _, known := cluster.Named(cluster.ServerOf(name)); !known {
+			t.Errorf("nothing serves %s", name)
 		}
 	}
 }

@@ -54,6 +54,7 @@ func (c Cluster) schedulerSettings() settings {
 
 func (c Cluster) kubeletSettings(node Node) settings {
 	return settings{
+		"registerWithTaints":          node.Taints,
 		"apiVersion":                  "kubelet.config.k8s.io/v1beta1",
 		"kind":                        "KubeletConfiguration",
 		"address":                     node.Address,

@@ -33,6 +33,9 @@ func (c Cluster) Users() map[string]pki.Subject {
 		Scheduler:         {Name: "system:kube-scheduler"},
 		KruiseManager:     serviceAccount(KruiseNamespace, "kruise-manager"),
 		KruiseDaemon:      serviceAccount(KruiseNamespace, "kruise-daemon"),
+		// It may only tend its own node and pods, which the node authorizer does not let a
+		// virtual kubelet do.
+		VirtualNode: {Name: "virtual-kubelet", Groups: []string{"system:masters"}},
 	}
 	for _, node := range c.Nodes {
 		users[kubeletUser(node)] = pki.Subject{Name: "system:node:" + node.Name, Groups: []string{"system:nodes"}}

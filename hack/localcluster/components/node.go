@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // CgroupRoot is the control group that holds those of all pods on all nodes. Nothing
@@ -55,6 +57,7 @@ func (c Cluster) kubelet(node Node) Component {
 			"--hostname-override=" + node.Name,
 			"--node-ip=" + node.Address,
 			"--root-dir=" + c.Node(node.Name, "kubelet"),
+			"--node-labels=" + labels.Set(node.Labels).String(),
 			"--v=2",
 		},
 		Environment:  environment(),

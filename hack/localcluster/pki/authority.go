@@ -8,6 +8,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -60,6 +61,27 @@ func NewAuthority(name string) (*Authority, Pair, error) {
 		return nil, Pair{}, err
 	}
 	return &Authority{certificate: template, key: key}, pair, nil
+}
+
+// LoadAuthority returns the authority whose pair was saved to the files.
+func LoadAuthority(certificateFile, keyFile string) (*Authority, Pair, error) {
+	var pair Pair
+	for file, content := range map[string]*[]byte{certificateFile: &pair.Certificate, keyFile: &pair.Key} {
+		read, err := os.ReadFile(file)
+		if err != nil {
+			return nil, Pair{}, fmt.Errorf("read the authority: %w", err)
+		}
+		*content = read
+	}
+	loaded, err := tls.X509KeyPair(pair.Certificate, pair.Key)
+	if err != nil {
+		return nil, Pair{}, fmt.Errorf("parse the authority: %w", err)
+	}
+	key, ok := loaded.PrivateKey.(*ecdsa.PrivateKey)
+	if !ok {
+		return nil, Pair{}, fmt.Errorf("the authority's key is a %T", loaded.PrivateKey)
+	}
+	return &Authority{certificate: loaded.Leaf, key: key}, pair, nil
 }
 
 // Issue makes a new key and a certificate for it.

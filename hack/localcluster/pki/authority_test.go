@@ -5,12 +5,21 @@ package pki
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"path/filepath"
 	"slices"
 	"testing"
 )
 
 func TestIssue(t *testing.T) {
-	authority, pair, err := NewAuthority("authority")
+	certificate, key := filepath.Join(t.TempDir(), "ca.crt"), filepath.Join(t.TempDir(), "ca.key")
+	_, pair, err := NewAuthority("authority")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := pair.Save(certificate, key); err != nil {
+		t.Fatal(err)
+	}
+	authority, _, err := LoadAuthority(certificate, key)
 	if err != nil {
 		t.Fatal(err)
 	}

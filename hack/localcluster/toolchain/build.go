@@ -6,6 +6,7 @@ package toolchain
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,7 +58,9 @@ func (b Builder) Ensure(ctx context.Context, tool Tool, binaries ...string) (str
 	return directory, b.add(ctx, tool, directory, missing)
 }
 
-func (b Builder) module(tool Tool) string { return filepath.Join(b.Modules, tool.Name) }
+func (b Builder) module(tool Tool) string {
+	return filepath.Join(b.Modules, cmp.Or(tool.Module, tool.Name))
+}
 
 func missingFrom(directory string, binaries []string) []string {
 	var missing []string

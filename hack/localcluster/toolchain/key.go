@@ -6,16 +6,22 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 )
 
-// key digests everything that decides what the binaries of a tool are: the tool
-// module, the packages, the linker's flags, the Go version and the platform.
+// key digests everything that decides what the binaries of a tool are: the tool module
+// with its own source, the packages, the linker's flags, the Go version and the platform.
 func key(tool Tool, module string) (string, error) {
 	digest := sha256.New()
-	for _, name := range []string{"go.mod", "go.sum"} {
+	names, err := sourcesOf(module)
+	if err != nil {
+		return "", err
+	}
+	for _, name := range append([]string{"go.mod", "go.sum"}, names...) {
 		content, err := os.ReadFile(filepath.Join(module, name))
 		if err != nil {
 			return "", fmt.Errorf("read the tool module: %w", err)
@@ -27,4 +33,21 @@ func key(tool Tool, module string) (string, error) {
 	}
 	_, _ = fmt.Fprintf(digest, "%s\n%s %s %s\n", tool.LinkerFlags, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return hex.EncodeToString(digest.Sum(nil)), nil
+}
+
+// sourcesOf lists the source files of the module in a fixed order.
+func sourcesOf(module string) ([]string, error) {
+	var names []string
+	err := filepath.WalkDir(module, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		name, err := filepath.Rel(module, path)
+		names = append(names, name)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the sources of the tool module: %w", err)
+	}
+	return names, nil
 }

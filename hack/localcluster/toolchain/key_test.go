@@ -43,6 +43,7 @@ func TestKeyCoversWhatDecidesTheBinaries(t *testing.T) {
 		"go.sum":       mustKey(t, tool, map[string]string{"go.mod": "module a", "go.sum": "other"}),
 		"linker flags": mustKey(t, flags, files),
 		"packages":     mustKey(t, packages, files),
+		"source":       mustKey(t, tool, map[string]string{"go.mod": "module a", "go.sum": "sum", "main.go": "package main"}),
 		"file borders": mustKey(t, tool, map[string]string{"go.mod": "module as", "go.sum": "um"}),
 	} {
 		if other == base {

@@ -4,6 +4,7 @@ package toolchain
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -24,6 +25,9 @@ type Tool struct {
 	Packages map[string]string
 	// LinkerFlags are given to the linker.
 	LinkerFlags string
+	// Module is the directory of the tool module, relative to that of all tool modules,
+	// where it is not the name.
+	Module string
 }
 
 // ParseKubernetes returns the supported version that the text names, with or without
@@ -79,10 +83,21 @@ func Kruise() Tool {
 	}
 }
 
+// VirtualNode returns the tool that builds the virtual node. Its version is that of
+// virtual-kubelet.
+func VirtualNode() Tool {
+	return Tool{
+		Name:        "virtual-node-v1.13.0",
+		Duration:    "2 minutes",
+		Packages:    map[string]string{"virtual-node": "github.com/sidecar-termination/operator/e2e/virtualnode"},
+		LinkerFlags: "-s -w",
+		Module:      filepath.Join("..", "..", "e2e", "virtualnode"),
+	}
+}
+
 // Version returns the part of the name behind the program's.
 func (t Tool) Version() string {
-	_, version, _ := strings.Cut(t.Name, "-")
-	return version
+	return t.Name[strings.LastIndex(t.Name, "-")+1:]
 }
 
 // Binaries returns the names of all binaries, sorted.

@@ -33,8 +33,10 @@ func TestKubernetesReportsItsVersion(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	if got := (Tool{Name: "kruise-v1.8.3"}).Version(); got != "v1.8.3" {
-		t.Errorf("version is %q", got)
+	for _, name := range []string{"kruise-v1.8.3", "virtual-kruise-v1.8.3"} {
+		if got := (Tool{Name: name}).Version(); got != "v1.8.3" {
+			t.Errorf("version of %s is %q", name, got)
+		}
 	}
 }
 
