@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve_test
+
+import (
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+func TestInvalidSelectorsNameTheirField(t *testing.T) {
+	invalid := metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "team", Operator: "Near"}}}
+	tests := map[string]struct {
+		parse func() error
+		want  string
+	}{
+		"podSelector of a namespaced policy": {func() error {
+			policy := &v1alpha1.SidecarTerminationPolicy{}
+			policy.Spec.PodSelector = invalid
+			_, err := resolve.FromNamespaced(policy)
+			return err
+		}, "spec.podSelector"},
+		"podSelector of a cluster policy": {func() error {
+			policy := &v1alpha1.ClusterSidecarTerminationPolicy{}
+			policy.Spec.PodSelector = invalid
+			_, err := resolve.FromCluster(policy)
+			return err
+		}, "spec.podSelector"},
+		"namespaceSelector of a cluster policy": {func() error {
+			policy := &v1alpha1.ClusterSidecarTerminationPolicy{}
+			policy.Spec.NamespaceSelector = &invalid
+			_, err := resolve.FromCluster(policy)
+			return err
+		}, "spec.namespaceSelector"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if err := test.parse(); err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "Near") {
+				t.Errorf("error %v does not name %s and the operator", err, test.want)
+			}
+		})
+	}
+}
+
+func TestSelects(t *testing.T) {
+	etl := metav1.LabelSelector{MatchLabels: map[string]string{"team": "etl"}}
+	web := metav1.LabelSelector{MatchLabels: map[string]string{"team": "web"}}
+	own := func(namespace string, pods metav1.LabelSelector) resolve.Policy {
+		policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace}}
+		policy.Spec.PodSelector = pods
+		parsed, err := resolve.FromNamespaced(policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parsed
+	}
+	everywhere := func(pods metav1.LabelSelector, namespaces *metav1.LabelSelector) resolve.Policy {
+		policy := &v1alpha1.ClusterSidecarTerminationPolicy{}
+		policy.Spec.PodSelector, policy.Spec.NamespaceSelector = pods, namespaces
+		parsed, err := resolve.FromCluster(policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return parsed
+	}
+	tests := map[string]struct {
+		policy resolve.Policy
+		want   bool
+	}{
+		"the empty selector selects every pod of the policy's namespace": {own("batch", metav1.LabelSelector{}), true},
+		"a namespaced policy selects no pod of another namespace":        {own("other", metav1.LabelSelector{}), false},
+		"a namespaced policy without a namespace selects nothing":        {own("", metav1.LabelSelector{}), false},
+		"labels that match":        {own("batch", etl), true},
+		"labels that do not match": {own("batch", web), false},
+		"a cluster policy without namespaceSelector selects every namespace":       {everywhere(etl, nil), true},
+		"a cluster policy with an empty namespaceSelector selects every namespace": {everywhere(etl, &metav1.LabelSelector{}), true},
+		"a cluster policy whose namespaceSelector matches":                         {everywhere(etl, &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}), true},
+		"a cluster policy whose namespaceSelector does not match":                  {everywhere(etl, &metav1.LabelSelector{MatchLabels: map[string]string{"env": "test"}}), false},
+		"a cluster policy whose podSelector does not match":                        {everywhere(web, nil), false},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := test.policy.Selects(newPod("main"), map[string]string{"env": "prod"}); got != test.want {
+				t.Errorf("Selects() = %t", got)
+			}
+		})
+	}
+	if own("batch", etl).SelectsNamespaces() || !everywhere(etl, nil).SelectsNamespaces() {
+		t.Error("only the cluster kind selects namespaces")
+	}
+}
+
+func TestPolicyRefReadsAsOnACommandLine(t *testing.T) {
+	if got, want := refOf("mesh").String(), "SidecarTerminationPolicy/mesh"; got != want {
+		t.Errorf("String() = %q, want %q", got, want)
+	}
+}
