@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollup_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/rollup"
+)
+
+var (
+	before = time.Date(2026, time.March, 1, 11, 0, 0, 0, time.UTC)
+	now    = time.Date(2026, time.March, 1, 12, 0, 0, 123456789, time.UTC)
+)
+
+// policy is in force, at generation 3.
+func policy(changes ...func(*rollup.Policy)) rollup.Policy {
+	p := rollup.Policy{Generation: 3, Spec: &v1alpha1.PolicySpec{}}
+	for _, change := range changes {
+		change(&p)
+	}
+	return p
+}
+
+func dryRun(p *rollup.Policy) { p.Spec.Enforcement = v1alpha1.EnforcementDryRun }
+
+func invalid(message string) func(*rollup.Policy) {
+	return func(p *rollup.Policy) { p.Invalid = errors.New(message) }
+}
+
+// seen is a pod that the policy governs.
+func seen(pod string, stage plan.Stage, changes ...func(*rollup.Observation)) rollup.Observation {
+	o := rollup.Observation{Namespace: "batch", Pod: pod, Governs: true, Decision: plan.Decision{Stage: stage}}
+	for _, change := range changes {
+		change(&o)
+	}
+	return o
+}
+
+func notGoverned(o *rollup.Observation) { o.Governs = false }
+
+func because(reason v1alpha1.Reason, message string) func(*rollup.Observation) {
+	return func(o *rollup.Observation) { o.Decision.Reason, o.Decision.Message = reason, message }
+}
+
+func lostTo(name string) func(*rollup.Observation) {
+	return func(o *rollup.Observation) {
+		o.Losses = []resolve.Loss{{Container: "proxy", Winner: resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: "batch", Name: name}}}
+	}
+}
+
+func substituted(reason v1alpha1.Reason, message string) func(*rollup.Observation) {
+	return func(o *rollup.Observation) {
+		o.Substitutions = []plan.Substitution{{Container: "proxy", Reason: reason, Message: message}}
+	}
+}
+
+func summarize(p rollup.Policy, observations ...rollup.Observation) v1alpha1.PolicyStatus {
+	return rollup.Summarize(p, v1alpha1.PolicyStatus{}, observations, rollup.Tally{}, now)
+}
+
+func TestCounts(t *testing.T) {
+	all := []rollup.Observation{
+		seen("waits", plan.StageWaiting), seen("drains", plan.StageWaiting), seen("ends", plan.StageTerminating),
+		seen("hangs", plan.StageStuck), seen("ended", plan.StageTerminated), seen("ignored", plan.StageIgnored),
+		seen("lost", plan.StageTerminating, notGoverned), seen("lost-and-stuck", plan.StageStuck, notGoverned),
+	}
+	tests := map[string]struct {
+		policy       rollup.Policy
+		observations []rollup.Observation
+		want         v1alpha1.PolicyStatus
+	}{
+		"no pods": {policy(), nil, v1alpha1.PolicyStatus{Mode: "Auto"}},
+		"each pod counts by its stage, and one that another policy governs only as matched": {
+			policy(), all, v1alpha1.PolicyStatus{Mode: "Auto", MatchedPods: 8, WaitingPods: 2, TerminatingPods: 1, StuckPods: 1},
+		},
+		"with DryRun a pod that would be terminating is counted apart": {
+			policy(dryRun), all, v1alpha1.PolicyStatus{Mode: "Auto", MatchedPods: 8, WaitingPods: 2, DryRunPods: 1, StuckPods: 1},
+		},
+		"the mode is that of the spec": {
+			policy(func(p *rollup.Policy) { p.Spec.Mode = v1alpha1.ModeImage }), nil, v1alpha1.PolicyStatus{Mode: "Image"},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			test.want.ObservedGeneration = 3
+			got := summarize(test.policy, test.observations...)
+			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(v1alpha1.PolicyStatus{}, "Conditions")); diff != "" {
+				t.Errorf("Summarize() (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestConditions(t *testing.T) {
+	condition := func(kind string, status metav1.ConditionStatus, reason v1alpha1.Reason, message string) metav1.Condition {
+		return metav1.Condition{
+			Type: kind, Status: status, Reason: string(reason), Message: message,
+			ObservedGeneration: 3, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second)),
+		}
+	}
+	ready := func(reason v1alpha1.Reason, message string) metav1.Condition {
+		return condition(v1alpha1.ConditionReady, metav1.ConditionTrue, reason, message)
+	}
+	notReady := func(reason v1alpha1.Reason, message string) metav1.Condition {
+		return condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
+	}
+	inForce := ready(v1alpha1.ReasonInForce, "the policy is in force")
+
+	tests := map[string]struct {
+		policy       rollup.Policy
+		observations []rollup.Observation
+		want         []metav1.Condition
+	}{
+		"a policy without pods is ready": {
+			policy(), nil, []metav1.Condition{ready(v1alpha1.ReasonNoPodsMatched, "no unfinished pod with restartPolicy Never or OnFailure matches")},
+		},
+		"a policy with pods is ready": {policy(), []rollup.Observation{seen("a", plan.StageWaiting)}, []metav1.Condition{inForce}},
+		"a DryRun policy is ready and says so": {
+			policy(dryRun), []rollup.Observation{seen("a", plan.StageWaiting)},
+			[]metav1.Condition{ready(v1alpha1.ReasonDryRun, "nothing is written to pods; set enforcement to Enforce to act")},
+		},
+		"a stuck pod makes the policy not ready": {
+			policy(), []rollup.Observation{seen("a", plan.StageStuck, because(v1alpha1.ReasonStuck, "every usable mode has failed"))},
+			[]metav1.Condition{notReady(v1alpha1.ReasonStuck, "1 pod is stuck, among them batch/a: every usable mode has failed")},
+		},
+		"of several stuck pods the first by name is told": {
+			policy(), []rollup.Observation{
+				seen("b", plan.StageStuck, because(v1alpha1.ReasonStuck, "second")), seen("a", plan.StageStuck, because(v1alpha1.ReasonNoMainContainer, "first")),
+			},
+			[]metav1.Condition{notReady(v1alpha1.ReasonNoMainContainer, "2 pods are stuck, among them batch/a: first")},
+		},
+		"a stuck pod of another policy is no matter": {
+			policy(), []rollup.Observation{seen("a", plan.StageStuck, notGoverned, because(v1alpha1.ReasonNoUsableMode, "no mode"))}, []metav1.Condition{inForce},
+		},
+		"a policy that cannot be parsed is stalled": {
+			policy(invalid("parse spec.podSelector: no")), nil,
+			[]metav1.Condition{
+				notReady(v1alpha1.ReasonInvalidSelector, "parse spec.podSelector: no"),
+				condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalidSelector, "parse spec.podSelector: no"),
+			},
+		},
+		"a policy over which another one decides says which": {
+			policy(), []rollup.Observation{seen("a", plan.StageWaiting, notGoverned, lostTo("mesh"))},
+			[]metav1.Condition{inForce, condition(v1alpha1.ConditionOverridden, metav1.ConditionTrue, v1alpha1.ReasonOverridden,
+				"container proxy of pod batch/a is decided over by SidecarTerminationPolicy/mesh")},
+		},
+		"one more pod is told in the singular": {
+			policy(), []rollup.Observation{seen("b", plan.StageWaiting, lostTo("x")), seen("a", plan.StageWaiting, lostTo("mesh"))},
+			[]metav1.Condition{inForce, condition(v1alpha1.ConditionOverridden, metav1.ConditionTrue, v1alpha1.ReasonOverridden,
+				"container proxy of pod batch/a is decided over by SidecarTerminationPolicy/mesh, and 1 more pod")},
+		},
+		"a mode that cannot be used degrades the policy, and it stays ready": {
+			policy(), []rollup.Observation{
+				seen("a", plan.StageTerminating, substituted(v1alpha1.ReasonCRRUnavailable, "mode CRR cannot be used")),
+				seen("b", plan.StageTerminating, substituted(v1alpha1.ReasonVirtualNode, "other")),
+				seen("c", plan.StageTerminating, substituted(v1alpha1.ReasonVirtualNode, "other")),
+			},
+			[]metav1.Condition{inForce, condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonCRRUnavailable,
+				"pod batch/a: mode CRR cannot be used, and 2 more pods")},
+		},
+		"a pod that no mode can serve degrades the policy": {
+			policy(), []rollup.Observation{seen("a", plan.StageStuck, because(v1alpha1.ReasonNoUsableMode, "no mode can end container proxy"))},
+			[]metav1.Condition{
+				notReady(v1alpha1.ReasonNoUsableMode, "1 pod is stuck, among them batch/a: no mode can end container proxy"),
+				condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonNoUsableMode, "pod batch/a: no mode can end container proxy"),
+			},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, summarize(test.policy, test.observations...).Conditions); diff != "" {
+				t.Errorf("Conditions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestConditionsVanish(t *testing.T) {
+	bad := []rollup.Observation{seen("a", plan.StageStuck, because(v1alpha1.ReasonNoUsableMode, "no mode"), lostTo("mesh"))}
+	old := rollup.Summarize(policy(invalid("no")), v1alpha1.PolicyStatus{}, bad, rollup.Tally{}, before)
+	if len(old.Conditions) != 4 {
+		t.Fatalf("conditions: got %d, want all 4", len(old.Conditions))
+	}
+	got := rollup.Summarize(policy(), old, nil, rollup.Tally{}, now).Conditions
+	if len(got) != 1 || got[0].Type != v1alpha1.ConditionReady || got[0].Status != metav1.ConditionTrue {
+		t.Errorf("conditions: got %+v, want Ready alone", got)
+	}
+}
+
+func TestTransitionTimes(t *testing.T) {
+	stuck := seen("a", plan.StageStuck, because(v1alpha1.ReasonStuck, "one"))
+	tests := map[string]struct {
+		old, new rollup.Observation
+		want     time.Time
+	}{
+		"are kept while the status is the same":                        {stuck, stuck, before},
+		"are kept while only the message differs":                      {stuck, seen("a", plan.StageStuck, because(v1alpha1.ReasonStuck, "two")), before},
+		"are kept while only the reason differs":                       {stuck, seen("a", plan.StageStuck, because(v1alpha1.ReasonNoUsableMode, "two")), before},
+		"change with the status, to whole seconds as the API has them": {stuck, seen("a", plan.StageWaiting), now.Truncate(time.Second)},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			old := rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, []rollup.Observation{test.old}, rollup.Tally{}, before)
+			kept := old.DeepCopy()
+			got := rollup.Summarize(policy(), old, []rollup.Observation{test.new}, rollup.Tally{}, now)
+			condition := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionReady)
+			if diff := cmp.Diff(test.want, condition.LastTransitionTime.Time); diff != "" {
+				t.Errorf("LastTransitionTime (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(*kept, old); diff != "" {
+				t.Errorf("the old status was changed (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMessagesAreBounded(t *testing.T) {
+	tests := map[string]struct {
+		message string
+		wantLen int
+	}{
+		"a message of the greatest length is kept":            {strings.Repeat("a", 1024), 1024},
+		"a longer one is cut":                                 {strings.Repeat("a", 1025), 1024},
+		"one of two-byte characters is cut between two":       {strings.Repeat("ä", 1000), 1023},
+		"one of three-byte characters is cut between two":     {strings.Repeat("世", 1000), 1023},
+		"one of four-byte characters is cut between two":      {strings.Repeat("🙂", 1000), 1023},
+		"one whose cut falls inside a character loses it all": {"a" + strings.Repeat("世", 1000), 1024},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := summarize(policy(invalid(test.message))).Conditions[0].Message
+			if !utf8.ValidString(got) {
+				t.Errorf("no valid UTF-8 at the cut: %q", got[len(got)-8:])
+			}
+			if len(got) != test.wantLen {
+				t.Errorf("length: got %d, want %d", len(got), test.wantLen)
+			}
+			if len(test.message) > 1024 && !strings.HasSuffix(got, "...") {
+				t.Errorf("a cut message does not say so: %q", got[len(got)-8:])
+			}
+		})
+	}
+}
+
+func results(prefix string, count int) []v1alpha1.RecentTermination {
+	var recent []v1alpha1.RecentTermination
+	for i := range count {
+		recent = append(recent, v1alpha1.RecentTermination{Pod: fmt.Sprintf("%s-%d", prefix, i), Outcome: v1alpha1.OutcomeTerminated})
+	}
+	return recent
+}
+
+func TestCumulativeFigures(t *testing.T) {
+	at := func(t time.Time) *metav1.Time { return &metav1.Time{Time: t} }
+	tests := map[string]struct {
+		old   v1alpha1.PolicyStatus
+		tally rollup.Tally
+		want  v1alpha1.PolicyStatus
+	}{
+		"nothing new leaves them as they are": {
+			old:  v1alpha1.PolicyStatus{TerminatedPods: 5, FailedPods: 2, LastTerminationTime: at(before), Recent: results("old", 3)},
+			want: v1alpha1.PolicyStatus{TerminatedPods: 5, FailedPods: 2, LastTerminationTime: at(before), Recent: results("old", 3)},
+		},
+		"what is new is added, newest first": {
+			old:   v1alpha1.PolicyStatus{TerminatedPods: 5, FailedPods: 2, LastTerminationTime: at(before), Recent: results("old", 2)},
+			tally: rollup.Tally{Terminated: 3, Failed: 1, Last: now, Recent: results("new", 2)},
+			want: v1alpha1.PolicyStatus{TerminatedPods: 8, FailedPods: 3, LastTerminationTime: at(now.Truncate(time.Second)),
+				Recent: slices.Concat(results("new", 2), results("old", 2))},
+		},
+		"no more than ten results are kept": {
+			old:   v1alpha1.PolicyStatus{Recent: results("old", 10)},
+			tally: rollup.Tally{Recent: results("new", 4)},
+			want:  v1alpha1.PolicyStatus{Recent: slices.Concat(results("new", 4), results("old", 6))},
+		},
+		"more than ten new results leave no old one": {
+			old:   v1alpha1.PolicyStatus{Recent: results("old", 10)},
+			tally: rollup.Tally{Recent: results("new", 12)},
+			want:  v1alpha1.PolicyStatus{Recent: results("new", 10)},
+		},
+		"the last termination never moves back": {
+			old:   v1alpha1.PolicyStatus{LastTerminationTime: at(now)},
+			tally: rollup.Tally{Terminated: 1, Last: before},
+			want:  v1alpha1.PolicyStatus{TerminatedPods: 1, LastTerminationTime: at(now)},
+		},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			got := rollup.Summarize(policy(), test.old, nil, test.tally, now)
+			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(v1alpha1.PolicyStatus{}, "ObservedGeneration", "Mode", "Conditions")); diff != "" {
+				t.Errorf("Summarize() (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMerge(t *testing.T) {
+	newer := rollup.Tally{Terminated: 1, Failed: 2, Last: now, Recent: results("new", 8)}
+	older := rollup.Tally{Terminated: 10, Failed: 20, Last: before, Recent: results("old", 8)}
+	want := rollup.Tally{Terminated: 11, Failed: 22, Last: now, Recent: slices.Concat(results("new", 8), results("old", 2))}
+	if diff := cmp.Diff(want, newer.Merge(older)); diff != "" {
+		t.Errorf("Merge() (-want +got):\n%s", diff)
+	}
+	if last := older.Merge(newer).Last; !last.Equal(now) {
+		t.Errorf("Last: got %s, want the later one", last)
+	}
+	if diff := cmp.Diff(older, rollup.Tally{}.Merge(older)); diff != "" {
+		t.Errorf("Merge() into nothing (-want +got):\n%s", diff)
+	}
+}
+
+func TestEmpty(t *testing.T) {
+	for name, test := range map[string]struct {
+		tally rollup.Tally
+		want  bool
+	}{
+		"nothing has come about": {rollup.Tally{}, true},
+		"a termination":          {rollup.Tally{Terminated: 1}, false},
+		"a failed attempt":       {rollup.Tally{Failed: 1}, false},
+		"a result of a DryRun":   {rollup.Tally{Recent: results("new", 1)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := test.tally.Empty(); got != test.want {
+				t.Errorf("Empty() = %t", got)
+			}
+		})
+	}
+}
+
+// TestSameInputSameBytes shuffles the observations and writes a status over itself: nothing may change, or a policy's
+// status would be written for ever.
+func TestSameInputSameBytes(t *testing.T) {
+	observations := []rollup.Observation{
+		seen("a", plan.StageStuck, because(v1alpha1.ReasonStuck, "one")), seen("b", plan.StageTerminating, substituted(v1alpha1.ReasonCRRUnavailable, "no")),
+		seen("c", plan.StageWaiting, lostTo("mesh")), seen("d", plan.StageStuck, because(v1alpha1.ReasonStuck, "two")),
+	}
+	observations[3].Namespace = "another"
+	tally := rollup.Tally{Terminated: 1, Last: before, Recent: results("new", 3)}
+	first := rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, observations, tally, before)
+	want := encode(t, first)
+	for range observations {
+		observations = append(observations[1:], observations[0])
+		if diff := cmp.Diff(want, encode(t, rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, observations, tally, before))); diff != "" {
+			t.Errorf("the order of the observations matters:\n%s", diff)
+		}
+	}
+	var read v1alpha1.PolicyStatus
+	if err := json.Unmarshal([]byte(want), &read); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, encode(t, rollup.Summarize(policy(), read, observations, rollup.Tally{}, now))); diff != "" {
+		t.Errorf("a status that was written and read changes although nothing happened:\n%s", diff)
+	}
+}
+
+func encode(t *testing.T, status v1alpha1.PolicyStatus) string {
+	t.Helper()
+	data, err := json.MarshalIndent(status, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+var sink v1alpha1.PolicyStatus
+
+func BenchmarkSummarize(b *testing.B) {
+	for _, count := range []int{1, 100, 10_000} {
+		b.Run(fmt.Sprintf("Pods%d", count), func(b *testing.B) {
+			var observations []rollup.Observation
+			for i := range count {
+				observations = append(observations, seen(fmt.Sprintf("job-%05d", (i*7919)%count), plan.StageTerminating))
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				sink = rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, observations, rollup.Tally{}, now)
+			}
+		})
+	}
+}
