@@ -7,6 +7,7 @@ package config_test
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,10 +16,12 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/kustomize/api/types"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/testenv"
@@ -62,28 +65,37 @@ func newClient(t *testing.T) (client.Client, *warnings) {
 	return client.WithFieldValidation(plain, "Strict"), got
 }
 
+// foreign are the groups of kinds that the server does not know: those of the Prometheus operator, and of an example.
+var foreign = []string{"monitoring.coreos.com", "example.com"}
+
 // apply does what kubectl apply --server-side -k does, in the order in which the objects are rendered. It leaves no
-// Deployment behind, because that of one overlay cannot be changed into that of another.
+// Deployment behind, because that of one overlay cannot be changed into that of another, and nothing that grants rights,
+// because those of one overlay would hold for another.
 func apply(t *testing.T, directory string) resources {
 	t.Helper()
 	c, got := newClient(t)
 	rendered := render(t, directory)
 	for _, object := range rendered {
+		if slices.Contains(foreign, object.GroupVersionKind().Group) {
+			continue
+		}
 		if namespaced, err := c.IsObjectNamespaced(&object); err != nil {
 			t.Fatal(err)
 		} else if namespaced && object.GetNamespace() == "" {
 			object.SetNamespace("default")
 		}
+		ensureNamespace(t, c, object.GetNamespace())
 		configuration := client.ApplyConfigurationFromUnstructured(object.DeepCopy())
 		if err := c.Apply(t.Context(), configuration, client.ForceOwnership, client.FieldOwner("kubectl")); err != nil {
-			t.Errorf("apply %s %s: %v", object.GetKind(), object.GetName(), err)
+			t.Errorf("%s: apply %s %s: %v", directory, object.GetKind(), object.GetName(), err)
 		}
-		if object.GetKind() == "Deployment" {
-			defer func() {
-				if err := c.Delete(t.Context(), &object); err != nil {
-					t.Errorf("remove the Deployment: %v", err)
+		if slices.Contains([]string{"Deployment", "Job", "ClusterRoleBinding", "RoleBinding"}, object.GetKind()) {
+			t.Cleanup(func() {
+				err := c.Delete(context.Background(), &object, client.PropagationPolicy(metav1.DeletePropagationBackground))
+				if client.IgnoreNotFound(err) != nil {
+					t.Errorf("remove the %s: %v", object.GetKind(), err)
 				}
-			}()
+			})
 		}
 	}
 	if len(got.texts) > 0 {
@@ -92,18 +104,97 @@ func apply(t *testing.T, directory string) resources {
 	return rendered
 }
 
+// ensureNamespace creates the namespace that a kustomization of users takes for granted.
+func ensureNamespace(t *testing.T, c client.Client, name string) {
+	t.Helper()
+	if name == "" || name == "default" || name == namespace {
+		return
+	}
+	err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		t.Fatal(err)
+	}
+}
+
+// The server holds each object to its schema, and each policy to the CEL rules of its definition.
 func TestTheAPIServerAcceptsEveryKustomization(t *testing.T) {
-	for _, directory := range []string{"crd", "default", "overlays/local", "samples"} {
-		apply(t, directory)
+	for _, directory := range directories(t, types.KustomizationKind) {
+		// Parts of the whole need the namespace.
+		if directory == "manager" || directory == "rbac" {
+			continue
+		}
+		t.Run(directory, func(t *testing.T) { apply(t, directory) })
+	}
+	for _, directory := range directories(t, types.ComponentKind) {
+		t.Run(directory, func(t *testing.T) { apply(t, writeOverlay(t, componentUse(directory))) })
+	}
+}
+
+// The cases that tests of kustomize alone hold for good could still be refused.
+func TestTheAPIServerAcceptsPatchedPolicies(t *testing.T) {
+	for name, kustomization := range map[string]string{
+		"merged":        component + "patches:" + patchBothKinds,
+		"images":        component + "images: [{name: quick-exit, newName: mirror.example/quick-exit, digest: 'sha256:" + strings.Repeat("a", 64) + "'}]\n",
+		"moved":         component + "namePrefix: team-\nnamespace: batch\n",
+		"cluster-wide":  "resources: [CONFIG/presets/istio-proxy]\ncomponents: [CONFIG/kustomize/cluster-wide]\n",
+		"every preset":  "namespace: batch\nresources: [CONFIG/presets/istio-proxy, CONFIG/presets/dapr, CONFIG/presets/vault-agent]\n",
+		"json appended": "resources: [base.yaml]\npatches: [{target: {name: p}, patch: '[{\"op\": \"add\", \"path\": \"/spec/sidecars/-\", \"value\": {\"name\": \"x\"}}]'}]\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _ := newClient(t)
+			for _, object := range overlay(t, kustomization) {
+				if !strings.HasSuffix(object.GetKind(), "Policy") {
+					continue
+				}
+				if object.GetNamespace() == "" && object.GetKind() == "SidecarTerminationPolicy" {
+					object.SetNamespace("default")
+				}
+				ensureNamespace(t, c, object.GetNamespace())
+				err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(&object), client.FieldOwner("user"), client.ForceOwnership, client.DryRunAll)
+				if err != nil {
+					t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
+				}
+			}
+		})
+	}
+}
+
+func TestTheAPIServerNamesTheFieldOfABadPatch(t *testing.T) {
+	for name, tc := range map[string]struct{ patch, want string }{
+		"an unknown mode":      {"{sidecars: [{name: istio-proxy, mode: Crash}]}", "spec.sidecars[0].mode"},
+		"a negative drain":     {"{sidecars: [{name: istio-proxy, drainSeconds: -1}]}", "spec.sidecars[0].drainSeconds"},
+		"an unknown field":     {"{sidecars: [{name: istio-proxy, drain: 5}]}", `spec.sidecars[name="istio-proxy"].drain: field not declared`},
+		"both lists":           {"{mainContainers: [main]}", "exactly one of sidecars and mainContainers"},
+		"phase and exit codes": {"{sidecars: [{name: istio-proxy, mode: PodPhase, exitCodes: Respect}]}", "spec.sidecars[0].exitCodes"},
+		"an image with spaces": {"{sidecars: [{name: istio-proxy, image: quick exit}]}", "spec.sidecars[0].image"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, _ := newClient(t)
+			rendered := overlay(t, `
+resources: [CONFIG/presets/istio-proxy]
+namespace: default
+patches:
+- patch: |-
+    apiVersion: sidecartermination.dev/v1alpha1
+    kind: SidecarTerminationPolicy
+    metadata: {name: istio-proxy}
+    spec: `+tc.patch+"\n")
+			err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(&rendered[0]), client.FieldOwner("user"), client.ForceOwnership, client.DryRunAll)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got error %v, want it to name %s", err, tc.want)
+			}
+		})
 	}
 }
 
 func TestPodSecurityAdmitsTheOperator(t *testing.T) {
 	for _, directory := range installations() {
-		rendered := apply(t, directory)
-		if err := createPod(t, rendered, func(*corev1.PodSpec) {}); err != nil {
-			t.Errorf("%s: %v", directory, err)
-		}
+		t.Run(directory, func(t *testing.T) {
+			rendered := apply(t, directory)
+			if err := createPod(t, rendered, func(*corev1.PodSpec) {}); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
@@ -165,18 +256,43 @@ func TestWhatTheOperatorMayDo(t *testing.T) {
 		"get tokens of its service account": {authorizationv1.ResourceAttributes{Resource: "serviceaccounts", Subresource: "token", Verb: "create", Namespace: namespace}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, _ := newClient(t)
-			review := &authorizationv1.SubjectAccessReview{
-				Spec: authorizationv1.SubjectAccessReviewSpec{
-					User:               "system:serviceaccount:" + namespace + ":" + deployment,
-					ResourceAttributes: &access.what,
-				},
+			if allowed, reason := mayOperator(t, access.what); allowed != access.allowed {
+				t.Errorf("allowed: %t, want %t (%s)", allowed, access.allowed, reason)
 			}
-			if err := c.Create(t.Context(), review); err != nil {
-				t.Fatal(err)
-			}
-			if review.Status.Allowed != access.allowed {
-				t.Errorf("allowed: %t, want %t (%s)", review.Status.Allowed, access.allowed, review.Status.Reason)
+		})
+	}
+}
+
+// mayOperator asks the server whether the operator may do something, and why.
+func mayOperator(t *testing.T, what authorizationv1.ResourceAttributes) (bool, string) {
+	t.Helper()
+	c, _ := newClient(t)
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: "system:serviceaccount:" + namespace + ":" + deployment, ResourceAttributes: &what,
+	}}
+	if err := c.Create(t.Context(), review); err != nil {
+		t.Fatal(err)
+	}
+	return review.Status.Allowed, review.Status.Reason
+}
+
+func TestEachOverlayGrantsTheRightsOfItsModesAlone(t *testing.T) {
+	type may struct{ crr, image, podPhase bool }
+	for overlay, want := range map[string]may{
+		"default":                {true, true, true},
+		"overlays/kruise":        {true, false, true},
+		"overlays/daemonless":    {false, true, true},
+		"overlays/virtual-nodes": {false, true, false},
+		"overlays/restricted":    {true, true, false},
+	} {
+		t.Run(overlay, func(t *testing.T) {
+			apply(t, overlay)
+			var got may
+			got.crr, _ = mayOperator(t, authorizationv1.ResourceAttributes{Group: "apps.kruise.io", Resource: "containerrecreaterequests", Verb: "create", Namespace: "default"})
+			got.image, _ = mayOperator(t, authorizationv1.ResourceAttributes{Resource: "pods", Verb: "patch", Namespace: "default"})
+			got.podPhase, _ = mayOperator(t, authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "status", Verb: "patch", Namespace: "default"})
+			if got != want {
+				t.Errorf("the operator may %+v, want %+v", got, want)
 			}
 		})
 	}

@@ -6,6 +6,7 @@ package config_test
 
 import (
 	"bytes"
+	"context"
 	"net"
 	"net/http"
 	"os"
@@ -18,6 +19,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,30 +43,43 @@ func TestTheOperatorKnowsTheFlagsThatItIsStartedWith(t *testing.T) {
 	}
 }
 
+// The operator is started as the overlay says and as nobody but its ServiceAccount, and ends the sidecar of a pod by a mode
+// that the overlay leaves it. A right that it misses would be in its log.
 func TestTheOperatorWorksWithTheRightsThatItIsGranted(t *testing.T) {
-	apply(t, "default")
+	program := build(t)
+	for overlay, annotation := range map[string]string{
+		"default":                v1alpha1.AnnotationPodPhase,
+		"overlays/kruise":        v1alpha1.AnnotationPodPhase,
+		"overlays/daemonless":    v1alpha1.AnnotationPodPhase,
+		"overlays/virtual-nodes": v1alpha1.AnnotationImageSwap,
+		"overlays/restricted":    v1alpha1.AnnotationImageSwap,
+	} {
+		t.Run(overlay, func(t *testing.T) { testRights(t, program, overlay, annotation) })
+	}
+}
+
+func testRights(t *testing.T, program, overlay, annotation string) {
+	t.Helper()
+	rendered := apply(t, overlay)
 	c, _ := newClient(t)
+	policy, pod := finishedPod(t, c)
 	health := freeAddress(t)
 	var log bytes.Buffer
-	operator := exec.CommandContext(t.Context(), build(t), "--leader-elect", "--leader-election-namespace="+namespace,
-		"--metrics-bind-address=0", "--health-probe-bind-address="+health)
+	operator := exec.CommandContext(t.Context(), program, append(arguments(t, rendered), "--leader-election-namespace="+namespace,
+		"--metrics-bind-address=0", "--health-probe-bind-address="+health)...)
 	operator.Env = append(os.Environ(), "KUBECONFIG="+kubeconfigOfTheOperator(t))
 	operator.Stdout, operator.Stderr = &log, &log
 	if err := operator.Start(); err != nil {
 		t.Fatal(err)
 	}
-	policy := &v1alpha1.SidecarTerminationPolicy{}
-	policy.Namespace, policy.Name = "default", "rights"
-	policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}}
-	if err := c.Create(t.Context(), policy); err != nil {
-		t.Fatal(err)
-	}
-
 	ended := make(chan error, 1)
 	go func() { ended <- operator.Wait() }()
 
 	ready := eventually(ended, func() bool { return isReady(health) })
-	reported := ready && eventually(ended, func() bool {
+	acted := ready && eventually(ended, func() bool {
+		return c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil && pod.Annotations[annotation] != ""
+	})
+	reported := acted && eventually(ended, func() bool {
 		return c.Get(t.Context(), client.ObjectKeyFromObject(policy), policy) == nil && policy.Status.ObservedGeneration > 0
 	})
 	// Fails where the operator has ended already, which the missing results tell as well.
@@ -72,14 +88,80 @@ func TestTheOperatorWorksWithTheRightsThatItIsGranted(t *testing.T) {
 		t.Errorf("the operator did not end well: %v", err)
 	}
 
-	if !ready || !reported || strings.Contains(log.String(), "forbidden") {
-		t.Errorf("ready: %t, reported on a policy: %t; its log must hold nothing forbidden:\n%s", ready, reported, &log)
+	if !ready || !acted || !reported || strings.Contains(log.String(), "forbidden") {
+		t.Errorf("ready: %t, annotation %s on the pod: %t, reported on the policy: %t; the log must hold nothing forbidden:\n%s",
+			ready, annotation, acted, reported, &log)
 	}
 	lease := &coordinationv1.Lease{}
 	name := client.ObjectKey{Namespace: namespace, Name: "sidecar-termination-operator.sidecartermination.dev"}
 	if err := c.Get(t.Context(), name, lease); err != nil {
 		t.Errorf("the lease that the role names: %v", err)
 	}
+}
+
+// arguments returns those of the operator's container with the environment put in, as the kubelet does.
+func arguments(t *testing.T, rendered resources) []string {
+	t.Helper()
+	container := only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template.Spec.Containers[0]
+	variables := environment(container)
+	var expanded []string
+	for _, argument := range container.Args {
+		for name, value := range variables {
+			argument = strings.ReplaceAll(argument, "$("+name+")", value)
+		}
+		expanded = append(expanded, argument)
+	}
+	return expanded
+}
+
+// finishedPod creates a pod whose main container has succeeded while its sidecar runs, in a namespace of its own with a
+// policy for it. No kubelet looks after it.
+func finishedPod(t *testing.T, c client.Client) (*v1alpha1.SidecarTerminationPolicy, *corev1.Pod) {
+	t.Helper()
+	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "rights-"}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{GenerateName: "rights-"}}
+	create(t, c, space)
+	create(t, c, node)
+	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: space.Name, Name: "proxy"}}
+	policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}}
+	create(t, c, policy)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: space.Name, Name: "job"},
+		Spec: corev1.PodSpec{
+			NodeName:      node.Name,
+			RestartPolicy: corev1.RestartPolicyNever,
+			Containers: []corev1.Container{
+				{Name: "main", Image: "main:1"},
+				{Name: "proxy", Image: "proxy:1", Command: []string{"/bin/sh"}},
+			},
+		},
+	}
+	create(t, c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: space.Name, Name: "default"}})
+	create(t, c, pod)
+	pod.Status = corev1.PodStatus{
+		Phase: corev1.PodRunning,
+		ContainerStatuses: []corev1.ContainerStatus{
+			{Name: "main", ContainerID: "containerd://main", State: corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.Now()},
+			}},
+			{Name: "proxy", ContainerID: "containerd://proxy", Ready: true, State: corev1.ContainerState{
+				Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()},
+			}},
+		},
+	}
+	if err := c.Status().Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	return policy, pod
+}
+
+// create creates the object and removes it at the end, as far as a server without controllers can.
+func create(t *testing.T, c client.Client, object client.Object) {
+	t.Helper()
+	if err := c.Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Delete(context.Background(), object, client.GracePeriodSeconds(0)) })
 }
 
 // build builds the operator.
