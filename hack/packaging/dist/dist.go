@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package dist makes the files of a release that people install from.
+package dist
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/sidecar-termination/operator/hack/packaging/chart"
+	"github.com/sidecar-termination/operator/hack/packaging/render"
+)
+
+// Names of the files.
+const (
+	InstallFile   = "install.yaml"
+	CRDFile       = "crds.yaml"
+	ComponentFile = "kustomize-component.tar.gz"
+	ChecksumFile  = "SHA256SUMS"
+)
+
+// Write writes into a directory everything that can be installed: the whole operator and
+// its definitions as one file each, the kustomize component and the Helm chart as archives,
+// and the checksums of all of them. Equal kustomizations give equal files. It returns the
+// names of the files.
+func Write(config, directory string) ([]string, error) {
+	files, err := build(config)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		return nil, fmt.Errorf("create %s: %w", directory, err)
+	}
+	// A chart of an earlier version would otherwise seem to belong to this one.
+	old, err := filepath.Glob(filepath.Join(directory, chart.Name+"-*.tgz"))
+	if err != nil {
+		return nil, fmt.Errorf("look for old charts: %w", err)
+	}
+	for _, file := range old {
+		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("remove an old chart: %w", err)
+		}
+	}
+	names := slices.Sorted(maps.Keys(files))
+	for _, name := range names {
+		if err := os.WriteFile(filepath.Join(directory, name), files[name], 0o644); err != nil {
+			return nil, fmt.Errorf("write a file of the release: %w", err)
+		}
+	}
+	return names, nil
+}
+
+func build(config string) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	for name, kustomization := range map[string]string{InstallFile: "default", CRDFile: "crd"} {
+		content, err := render.YAML(filepath.Join(config, kustomization))
+		if err != nil {
+			return nil, err
+		}
+		files[name] = content
+	}
+	component, err := componentArchive(filepath.Join(config, "kustomize", "component"))
+	if err != nil {
+		return nil, err
+	}
+	files[ComponentFile] = component
+	generated, err := chart.Generate(config)
+	if err != nil {
+		return nil, fmt.Errorf("generate the chart: %w", err)
+	}
+	packed, err := archive(below(chart.Name, generated.Files))
+	if err != nil {
+		return nil, fmt.Errorf("archive the chart: %w", err)
+	}
+	files[fmt.Sprintf("%s-%s.tgz", chart.Name, generated.Version)] = packed
+	files[ChecksumFile] = checksums(files)
+	return files, nil
+}
+
+// componentArchive returns the component that users' kustomizations include, as an archive.
+func componentArchive(directory string) ([]byte, error) {
+	if _, err := os.Stat(filepath.Join(directory, "kustomization.yaml")); err != nil {
+		return nil, fmt.Errorf("archive the kustomize component: %w", err)
+	}
+	files, err := readTree(directory)
+	if err != nil {
+		return nil, err
+	}
+	content, err := archive(below("component", files))
+	if err != nil {
+		return nil, fmt.Errorf("archive the kustomize component: %w", err)
+	}
+	return content, nil
+}
+
+// checksums returns the file that sha256sum --check reads.
+func checksums(files map[string][]byte) []byte {
+	var lines []byte
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		lines = fmt.Appendf(lines, "%x  %s\n", sha256.Sum256(files[name]), name)
+	}
+	return lines
+}

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package images builds the images of a release without a container engine.
+package images
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	clusterimages "github.com/sidecar-termination/operator/hack/localcluster/images"
+	"github.com/sidecar-termination/operator/internal/ociimage"
+	"github.com/sidecar-termination/operator/internal/quickexit"
+	"github.com/sidecar-termination/operator/internal/quickexit/image"
+)
+
+// Built is an image that was written.
+type Built struct {
+	Directory string
+	Digest    v1.Hash
+}
+
+// Write builds the operator's image from the repository and the quick-exit image, each for
+// all platforms, and writes each as an OCI layout below the directory, in place of what was
+// there. The same sources and the same Go give the same digests.
+func Write(ctx context.Context, repository, directory, tag string) ([]Built, error) {
+	operator, err := operatorIndex(ctx, repository)
+	if err != nil {
+		return nil, fmt.Errorf("build the operator's image: %w", err)
+	}
+	quickExit, err := image.Index(quickexit.DefaultPaths(), image.Platforms())
+	if err != nil {
+		return nil, fmt.Errorf("build the quick-exit image: %w", err)
+	}
+	var all []Built
+	for _, index := range []struct {
+		name  string
+		index v1.ImageIndex
+	}{{"sidecar-termination-operator", operator}, {"quick-exit", quickExit}} {
+		target := filepath.Join(directory, index.name)
+		if err := ociimage.WriteLayout(target, tag, index.index, true); err != nil {
+			return nil, err
+		}
+		digest, err := index.index.Digest()
+		if err != nil {
+			return nil, fmt.Errorf("digest the image %s: %w", index.name, err)
+		}
+		all = append(all, Built{Directory: target, Digest: digest})
+	}
+	return all, nil
+}
+
+func operatorIndex(ctx context.Context, repository string) (v1.ImageIndex, error) {
+	var images []ociimage.PlatformImage
+	for _, platform := range image.Platforms() {
+		program, err := compile(ctx, repository, platform)
+		if err != nil {
+			return nil, err
+		}
+		built, err := clusterimages.Operator(program, platform)
+		if err != nil {
+			return nil, err
+		}
+		images = append(images, ociimage.PlatformImage{Platform: platform, Image: built})
+	}
+	return ociimage.Index(images)
+}
+
+// compile builds the operator, static and without anything of this machine in it.
+func compile(ctx context.Context, repository string, platform v1.Platform) (program []byte, err error) {
+	directory, err := os.MkdirTemp("", "operator-")
+	if err != nil {
+		return nil, fmt.Errorf("create a build directory: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
+	file := filepath.Join(directory, "program")
+	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid=", "-o", file, ".")
+	command.Dir = repository
+	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
+	output := &bytes.Buffer{}
+	command.Stdout, command.Stderr = output, output
+	if err := command.Run(); err != nil {
+		return nil, fmt.Errorf("compile for %s: %w\n%s", platform, err, output)
+	}
+	program, err = os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the program: %w", err)
+	}
+	return program, nil
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command packaging makes what people install: images, manifests and the Helm chart.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sidecar-termination/operator/hack/packaging/chart"
+	"github.com/sidecar-termination/operator/hack/packaging/dist"
+	"github.com/sidecar-termination/operator/hack/packaging/images"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := newCommand().ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
+}
+
+func newCommand() *cobra.Command {
+	command := &cobra.Command{
+		Use:           "packaging",
+		Short:         "Makes what people install, from the repository in the working directory",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	output := command.PersistentFlags().String("output", "dist", "directory to write to")
+	tag := "latest"
+	imagesCommand := &cobra.Command{
+		Use:   "images",
+		Short: "Builds the operator's image and the quick-exit image as OCI layouts",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			built, err := images.Write(cmd.Context(), ".", filepath.Join(*output, "images"), tag)
+			for _, image := range built {
+				fmt.Println(image.Digest, image.Directory)
+			}
+			return err
+		},
+	}
+	imagesCommand.Flags().StringVar(&tag, "tag", tag, "tag of the images in their layouts")
+	command.AddCommand(imagesCommand, &cobra.Command{
+		Use:   "dist",
+		Short: "Writes the manifests, the kustomize component, the chart and their checksums",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			names, err := dist.Write("config", *output)
+			for _, name := range names {
+				fmt.Println(filepath.Join(*output, name))
+			}
+			return err
+		},
+	}, &cobra.Command{
+		Use:   "chart",
+		Short: "Writes the Helm chart as a directory",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			generated, err := chart.Generate("config")
+			if err != nil {
+				return err
+			}
+			directory := filepath.Join(*output, "chart", chart.Name)
+			fmt.Println(directory)
+			return generated.Write(directory)
+		},
+	})
+	return command
+}

@@ -1,0 +1,27 @@
+# What people install: images, manifests and the Helm chart. All of it can be made again bit by bit.
+
+##@ Packages
+
+.PHONY: images
+images: ## Build the operator's and the quick-exit image for amd64 and arm64 as OCI layouts: dist/images.
+	go run ./hack/packaging images
+
+.PHONY: dist
+dist: ## Write the files of a release: manifests, kustomize component, Helm chart, checksums.
+	go run ./hack/packaging dist
+
+.PHONY: chart
+chart: ## Write the Helm chart as a directory: dist/chart.
+	go run ./hack/packaging chart
+
+.PHONY: verify-chart
+verify-chart: ## Lint the Helm chart, and compare what it renders to with config/default.
+	go -C hack/tools/helm test ./...
+
+# CRD_BASE=HEAD~ or CRD_BASE=$(git merge-base main HEAD) compares with that commit instead of the last release.
+.PHONY: verify-crds
+verify-crds: ## Check that the CRDs break nothing that was released (CRD_BASE=COMMIT: nothing of that commit).
+	go -C hack/tools/crdify test ./...
+	go -C hack/tools/crdify run . $(if $(CRD_BASE),--base '$(CRD_BASE)')
+
+verify: verify-chart verify-crds

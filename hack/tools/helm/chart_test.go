@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package helm_test checks the chart with Helm's own code. It is a module of its own,
+// because the operator needs none of that.
+package helm_test
+
+import (
+	"bytes"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"helm.sh/helm/v3/pkg/action"
+	"helm.sh/helm/v3/pkg/chart"
+	"helm.sh/helm/v3/pkg/chart/loader"
+	"helm.sh/helm/v3/pkg/chartutil"
+	"helm.sh/helm/v3/pkg/lint/support"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+)
+
+const (
+	repository = "../../.."
+	chartName  = "sidecar-termination-operator"
+	// namespace is that of the kustomization, so that the renderings can be compared.
+	namespace = "sidecar-termination-system"
+)
+
+// built is the directory that the packages were written to, once for all tests.
+var built string
+
+func TestMain(m *testing.M) { runWithPackages(m) }
+
+func chartDirectory() string { return filepath.Join(built, "chart", chartName) }
+
+// values are what a user gives.
+type values = map[string]any
+
+// render returns the objects that the chart renders to, by kind and name.
+func render(t *testing.T, given values) map[string]*unstructured.Unstructured {
+	t.Helper()
+	objects, err := tryRender(t, given, namespace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
+}
+
+func tryRender(t *testing.T, given values, into string) (map[string]*unstructured.Unstructured, error) {
+	t.Helper()
+	install := action.NewInstall(&action.Configuration{})
+	install.DryRun, install.ClientOnly = true, true
+	install.ReleaseName, install.Namespace = "release", into
+	install.KubeVersion = &chartutil.KubeVersion{Version: "v1.34.0", Major: "1", Minor: "34"}
+	release, err := install.RunWithContext(t.Context(), load(t), given)
+	if err != nil {
+		return nil, err
+	}
+	if !strings.Contains(release.Info.Notes, "-n "+into) {
+		t.Errorf("the notes do not say where the operator is: %s", release.Info.Notes)
+	}
+	return decode(t, []byte(release.Manifest)), nil
+}
+
+func load(t *testing.T) *chart.Chart {
+	t.Helper()
+	loaded, err := loader.Load(chartDirectory())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loaded
+}
+
+func decode(t *testing.T, content []byte) map[string]*unstructured.Unstructured {
+	t.Helper()
+	objects := map[string]*unstructured.Unstructured{}
+	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096); ; {
+		object := &unstructured.Unstructured{}
+		err := decoder.Decode(&object.Object)
+		if err == io.EOF {
+			return objects
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(object.Object) == 0 {
+			continue
+		}
+		key := object.GetKind() + " " + object.GetName()
+		if objects[key] != nil {
+			t.Errorf("%s is rendered twice", key)
+		}
+		objects[key] = object
+	}
+}
+
+func TestChartIsLinted(t *testing.T) {
+	for name, given := range map[string]values{
+		"defaults":   {},
+		"everything": everything(),
+	} {
+		lint := action.NewLint()
+		lint.Strict, lint.Namespace = true, namespace
+		result := lint.Run([]string{chartDirectory()}, given)
+		for _, err := range result.Errors {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, message := range result.Messages {
+			if message.Severity > support.InfoSev {
+				t.Errorf("%s: %s", name, message)
+			}
+		}
+	}
+}
+
+// The archive is what people install, and Helm must be able to read it.
+func TestArchiveHoldsTheChart(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(built, chartName+"-*.tgz"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("archives are %v, %v", files, err)
+	}
+	archived, err := loader.Load(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	directory := load(t)
+	if want := chartName + "-" + directory.Metadata.Version + ".tgz"; filepath.Base(files[0]) != want {
+		t.Errorf("the archive is %s, want %s", filepath.Base(files[0]), want)
+	}
+	if len(archived.Raw) != len(directory.Raw) {
+		t.Fatalf("the archive has %d files, and the directory %d", len(archived.Raw), len(directory.Raw))
+	}
+	for index, file := range directory.Raw {
+		if archived.Raw[index].Name != file.Name || !bytes.Equal(archived.Raw[index].Data, file.Data) {
+			t.Errorf("%s differs in the archive", file.Name)
+		}
+	}
+}
+
+// packageCommand returns the command that makes packages.
+func packageCommand(arguments ...string) *exec.Cmd {
+	command := exec.Command("go", append([]string{"run", "./hack/packaging"}, arguments...)...)
+	command.Dir = repository
+	return command
+}

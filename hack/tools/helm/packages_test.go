@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package helm_test
+
+import (
+	"fmt"
+	"os"
+	"testing"
+)
+
+// runWithPackages makes the chart and the manifests before the tests, and removes them.
+func runWithPackages(m *testing.M) {
+	code, err := func() (code int, err error) {
+		if built, err = os.MkdirTemp("", "packages-"); err != nil {
+			return 1, err
+		}
+		defer func() { _ = os.RemoveAll(built) }()
+		for _, what := range []string{"chart", "dist"} {
+			if output, err := packageCommand(what, "--output", built).CombinedOutput(); err != nil {
+				return 1, fmt.Errorf("make %s: %w\n%s", what, err, output)
+			}
+		}
+		return m.Run(), nil
+	}()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+	}
+	os.Exit(code)
+}
