@@ -6,6 +6,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -183,13 +184,9 @@ func running(index int) func(*corev1.Pod) error {
 	return func(pod *corev1.Pod) error {
 		for i, status := range pod.Status.ContainerStatuses {
 			if i < index && status.State.Terminated == nil || i == index && status.State.Running == nil {
-				return &notYet{status}
+				return fmt.Errorf("the status is %+v", status)
 			}
 		}
 		return nil
 	}
 }
-
-type notYet struct{ status corev1.ContainerStatus }
-
-func (e *notYet) Error() string { return "the status is " + e.status.State.String() }

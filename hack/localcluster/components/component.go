@@ -118,9 +118,9 @@ func (c Cluster) NodeNames() []string {
 
 // ServerOf is the name of the component that serves the node.
 func (c Cluster) ServerOf(node string) string {
-	for _, real := range c.Nodes {
-		if real.Name == node {
-			return c.kubelet(real).Name
+	for _, kubelets := range c.Nodes {
+		if kubelets.Name == node {
+			return c.kubelet(kubelets).Name
 		}
 	}
 	return VirtualNode

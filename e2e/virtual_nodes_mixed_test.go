@@ -1,0 +1,101 @@
+//go:build e2e
+
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/e2e/harness"
+)
+
+// One Job has a pod on each kind of node, and one policy serves all of them, each by the mode of its node.
+func TestJobAcrossKindsOfNodes(t *testing.T) {
+	harness.Shared(t)
+	for _, restartPolicy := range jobRestartPolicies {
+		t.Run(string(restartPolicy), func(t *testing.T) {
+			t.Parallel()
+			test := harness.New(t)
+			job := harness.Job("job", restartPolicy, harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(5))
+			job.Spec.Parallelism, job.Spec.Completions = ptr.To[int32](3), ptr.To[int32](3)
+			// One restart in each of two pods.
+			job.Spec.BackoffLimit = ptr.To[int32](6)
+			template := &job.Spec.Template
+			template.Labels = map[string]string{"app": "mixed"}
+			template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+			template.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+				RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+					TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: template.Labels},
+				}},
+			}}
+			policy := harness.Policy(v1alpha1.ModeAuto)
+			test.Create(policy, job)
+			test.WaitForComplete("job")
+			requireModesOfNodes(test)
+			test.EventuallyStatus(policy, "all pods to be counted as terminated", func(status v1alpha1.PolicyStatus) error {
+				if status.TerminatedPods != 3 || status.FailedPods != 0 || status.StuckPods != 0 {
+					return fmt.Errorf("the status is %+v", status)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// requireModesOfNodes requires that each kind of node has had one pod, and that its sidecar ended by the node's mode.
+func requireModesOfNodes(test *harness.Test) {
+	test.Helper()
+	test.EventuallySeen("the pods to have succeeded", harness.FinishTimeout, func(seen harness.Seen) error {
+		for _, record := range seen.Pods("job") {
+			if record.Pod.Status.Phase != corev1.PodSucceeded || len(record.Running()) > 0 {
+				return fmt.Errorf("not all have: %s", seen.Describe("job"))
+			}
+		}
+		return nil
+	})
+	test.Recorder.Look(func(seen harness.Seen) {
+		nodes := map[string]bool{}
+		for _, record := range seen.Pods("job") {
+			node := record.Pod.Spec.NodeName
+			nodes[node] = true
+			requests, image := len(seen.Requests(record.Pod.Name)), record.Image(harness.SidecarName)
+			daemonless := node == virtualNode || node == fargateNode
+			if daemonless && (requests != 0 || image != harness.QuickExitImage) || !daemonless && (requests != 1 || image != harness.BusyboxImage) {
+				test.Errorf("The sidecar on node %s had %d requests and the image %s", node, requests, image)
+			}
+			if main := record.Container(harness.MainName); main.RestartCount != 0 || record.Reversal() != "" {
+				test.Errorf("Pod on node %s: %s", node, seen.Describe("job"))
+			}
+		}
+		if len(nodes) != 3 || !nodes[virtualNode] || !nodes[fargateNode] {
+			test.Errorf("The pods ran on %v", nodes)
+		}
+	})
+}
+
+// The node of a running pod is deleted and registered anew, as happens when a virtual node is replaced.
+func TestVirtualNodeIsReplaced(t *testing.T) {
+	harness.Shared(t)
+	test := harness.New(t)
+	test.Create(harness.Policy(v1alpha1.ModeAuto),
+		onNode(harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(3)), virtualNode))
+	test.WaitForRunning("job")
+	old := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: virtualNode}}
+	test.Get(old)
+	if err := test.Client.Delete(test.Context(), old.DeepCopy()); err != nil {
+		test.Fatalf("Delete the node: %v", err)
+	}
+	requireEndedByImage(test)
+	replaced := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: virtualNode}}
+	test.Get(replaced)
+	if replaced.UID == old.UID {
+		test.Errorf("The node was not replaced")
+	}
+}
