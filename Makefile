@@ -28,6 +28,7 @@ INTEGRATION = $(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build i
 MODULES := . $(filter-out hack/tools/kruise-%,$(sort $(dir $(wildcard hack/tools/*/go.mod))))
 
 include hack/localcluster/cluster.mk
+include hack/packaging/packaging.mk
 
 ##@ General
 
