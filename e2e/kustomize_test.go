@@ -1,0 +1,145 @@
+//go:build e2e
+
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/e2e/harness"
+)
+
+// The operator is what every other test needs, so it is installed as it runs already: config/overlays/local, which is
+// config/default on the local cluster, with the image that is deployed. config/default itself would pull its image.
+func TestKubectlInstallsTheOperator(t *testing.T) {
+	harness.Exclusive(t)
+	test := harness.New(t)
+	kubectl(test, "apply", "--server-side", "--force-conflicts", "--dry-run=server", "-k", filepath.Join(test.Repository, "config", "default"))
+
+	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
+		Namespace: harness.OperatorNamespace, Name: "sidecar-termination-controller-manager",
+	}}
+	test.Get(deployment)
+	repository, tag, ok := strings.Cut(deployment.Spec.Template.Spec.Containers[0].Image, ":")
+	if !ok {
+		t.Skipf("the operator was not deployed by `make deploy`: its image is %s", repository)
+	}
+	installation := writeKustomization(test, map[string]string{"kustomization.yaml": fmt.Sprintf(`
+resources: [CONFIG/overlays/local]
+images: [{name: %s, newTag: %q}]
+`, repository, tag)})
+	// As the one who has deployed it, so that the next deployment finds nothing that belongs to somebody else.
+	kubectl(test, "apply", "--server-side", "--force-conflicts", "--field-manager=localcluster", "-k", installation)
+	test.WaitForOperator()
+
+	test.Create(harness.Policy(v1alpha1.ModeAuto),
+		harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2)))
+	test.WaitForComplete("job")
+}
+
+// What docs/kustomize.md shows: a preset, a patch of it, and a Job.
+func TestKubectlAppliesAPresetWithAPatch(t *testing.T) {
+	harness.Shared(t)
+	test := harness.New(t)
+	overlay := writeKustomization(test, map[string]string{
+		"kustomization.yaml": fmt.Sprintf(`
+namespace: %s
+namePrefix: etl-
+resources: [CONFIG/presets/fluent-bit, job.yaml]
+patches: [{path: policy_patch.yaml}]
+images: [{name: busybox, newName: localhost/busybox, newTag: "1"}]
+`, test.Namespace),
+		"policy_patch.yaml": `
+apiVersion: sidecartermination.dev/v1alpha1
+kind: SidecarTerminationPolicy
+metadata: {name: fluent-bit}
+spec:
+  sidecars:
+  - {name: fluent-bit, drainSeconds: 1}
+  - {name: uploader}
+`,
+		"job.yaml": `
+apiVersion: batch/v1
+kind: Job
+metadata: {name: load}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      terminationGracePeriodSeconds: 3
+      containers:
+      - {name: main, image: busybox, imagePullPolicy: IfNotPresent, command: [/bin/sh, -c, "sleep 2"]}
+      - {name: fluent-bit, image: busybox, imagePullPolicy: IfNotPresent, command: [/bin/sh, -c, "trap 'exit 7' TERM; sleep 3600 & wait"]}
+      - {name: uploader, image: busybox, imagePullPolicy: IfNotPresent, command: [/bin/sh, -c, "trap 'exit 0' TERM; sleep 3600 & wait"]}
+`,
+	})
+	kubectl(test, "apply", "-k", overlay)
+	test.WaitForComplete("etl-load")
+	test.RequireSucceeded("etl-load")
+
+	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: test.Namespace, Name: "etl-fluent-bit"}}
+	test.Get(policy)
+	var names []string
+	for _, sidecar := range policy.Spec.Sidecars {
+		names = append(names, sidecar.Name)
+		if sidecar.Name == "fluent-bit" && (*sidecar.DrainSeconds != 1 || sidecar.TerminationDeadlineSeconds == nil) {
+			t.Errorf("fluent-bit is %+v, want the preset with drainSeconds 1", sidecar)
+		}
+	}
+	if slices.Sort(names); !slices.Equal(names, []string{"fluent-bit", "uploader"}) {
+		t.Errorf("sidecars %v, want fluent-bit and uploader", names)
+	}
+	kubectl(test, "delete", "--wait=false", "-k", overlay)
+}
+
+// kubectl runs the kubectl of the local cluster, or else the one on the PATH.
+func kubectl(test *harness.Test, arguments ...string) {
+	test.Helper()
+	program := filepath.Join(test.Repository, ".cluster", "bin", "kubectl")
+	if _, err := os.Stat(program); err != nil {
+		program = "kubectl"
+	}
+	ctx, cancel := context.WithTimeout(test.Context(), harness.StatusTimeout)
+	defer cancel()
+	command := exec.CommandContext(ctx, program, arguments...)
+	command.Env = os.Environ()
+	if os.Getenv("KUBECONFIG") == "" {
+		command.Env = append(command.Env, "KUBECONFIG="+filepath.Join(test.Repository, ".cluster", "kubeconfig"))
+	}
+	if output, err := command.CombinedOutput(); err != nil {
+		test.Fatalf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, output)
+	}
+}
+
+// writeKustomization writes the files of a user, in which CONFIG stands for the operator's directory config. kustomize
+// takes the directories of others by relative paths only.
+func writeKustomization(test *harness.Test, files map[string]string) string {
+	test.Helper()
+	directory, err := filepath.EvalSymlinks(test.TempDir())
+	if err != nil {
+		test.Fatal(err)
+	}
+	config, err := filepath.Rel(directory, filepath.Join(test.Repository, "config"))
+	if err != nil {
+		test.Fatal(err)
+	}
+	for name, content := range files {
+		if err := os.WriteFile(filepath.Join(directory, name), []byte(strings.ReplaceAll(content, "CONFIG", config)), 0o600); err != nil {
+			test.Fatal(err)
+		}
+	}
+	return directory
+}
