@@ -44,7 +44,7 @@ func TestAttempts(t *testing.T) {
 			want:     inProgress(minute),
 		},
 		"a swap of three containers has three grace periods": {
-			snapshot: observed(pod(), one(respect), attempted(swap(0, "proxy", "a", "b"))),
+			snapshot: observed(pod(), one(respect), attempted(swap("proxy", "a", "b"))),
 			after:    minute,
 			want:     inProgress(minute),
 		},
@@ -69,22 +69,22 @@ func TestAttempts(t *testing.T) {
 			want:     inProgress(5 * time.Second),
 		},
 		"a swap waits for the new container after the end of the old one": {
-			snapshot: observed(newPod(never, exited("main", 0), exited("proxy", 143)), one(), attempted(swap(0, "proxy"))),
+			snapshot: observed(newPod(never, exited("main", 0), exited("proxy", 143)), one(), attempted(swap("proxy"))),
 			after:    time.Second,
 			want:     inProgress(59 * time.Second),
 		},
 		"a swap is through when the new container has ended": {
-			snapshot: observed(newPod(never, exited("main", 0), exited("proxy", 0).restarted(1)), one(), attempted(swap(0, "proxy"))),
+			snapshot: observed(newPod(never, exited("main", 0), exited("proxy", 0).restarted(1)), one(), attempted(swap("proxy"))),
 			after:    time.Second,
 			want:     brief{Stage: plan.StageTerminated, Reason: v1alpha1.ReasonTerminated},
 		},
 		"a sidecar that had ended before the swap has ended": {
-			snapshot: observed(newPod(never, exited("main", 0), exited("proxy", 0)), one(), attempted(at(swap(0, "proxy"), time.Second))),
+			snapshot: observed(newPod(never, exited("main", 0), exited("proxy", 0)), one(), attempted(at(swap("proxy"), time.Second))),
 			after:    2 * time.Second,
 			want:     brief{Stage: plan.StageTerminated, Reason: v1alpha1.ReasonTerminated},
 		},
 		"a swap whose image cannot be pulled is followed by the phase": {
-			snapshot: observed(newPod(onFailure, exited("main", 0), crashLooping("proxy").restarted(0)), one(), withoutKruise, attempted(swap(0, "proxy"))),
+			snapshot: observed(newPod(onFailure, exited("main", 0), crashLooping("proxy").restarted(0)), one(), withoutKruise, attempted(swap("proxy"))),
 			after:    minute,
 			want:     fallingBack("PodPhase#0=Succeeded [proxy] within 1m0s"),
 		},
@@ -139,7 +139,7 @@ func TestAttempts(t *testing.T) {
 			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
 		},
 		"without fallback nothing follows a failed attempt": {
-			snapshot: observed(pod(), one(mode(image), noFallback), attempted(swap(0, "proxy"))),
+			snapshot: observed(pod(), one(mode(image), noFallback), attempted(swap("proxy"))),
 			after:    minute,
 			want:     stuck(v1alpha1.ReasonStuck),
 		},
@@ -185,7 +185,7 @@ func TestAttempts(t *testing.T) {
 		},
 		"an attempt on another container says nothing about this one": {
 			snapshot: observed(newPod(never, exited("main", 0), running("proxy"), exited("logs", 0).restarted(1)),
-				targets(sidecar("logs", mode(image)), sidecar("proxy", mode(image))), attempted(swap(0, "logs"))),
+				targets(sidecar("logs", mode(image)), sidecar("proxy", mode(image))), attempted(swap("logs"))),
 			after: time.Second,
 			want:  terminating("Image#1 [proxy] within 1m0s"),
 		},
@@ -239,7 +239,7 @@ func TestSettling(t *testing.T) {
 			want:     settling(settle),
 		},
 		"an attempt that failed just now puts the bound off": {
-			snapshot: observed(pod(), targets(sidecar("proxy", mode(image))), withoutKruise, attempted(swap(0, "proxy")), quietFrom(done.Add(minute))),
+			snapshot: observed(pod(), targets(sidecar("proxy", mode(image))), withoutKruise, attempted(swap("proxy")), quietFrom(done.Add(minute))),
 			after:    minute,
 			want:     settling(settle),
 		},
@@ -259,7 +259,7 @@ func TestFailures(t *testing.T) {
 	}{
 		"each failed attempt is named with its container": {
 			snapshot: observed(newPod(never, exited("main", 0), running("logs"), running("proxy")),
-				targets(sidecar("logs", respect), sidecar("proxy", respect)), attempted(request(0, "logs", "proxy"), swap(0, "proxy"))),
+				targets(sidecar("logs", respect), sidecar("proxy", respect)), attempted(request(0, "logs", "proxy"), swap("proxy"))),
 			want: []plan.Failure{
 				{Container: "logs", Mode: crr, Attempt: 0}, {Container: "proxy", Mode: crr, Attempt: 0}, {Container: "proxy", Mode: image, Attempt: 0},
 			},
@@ -286,7 +286,7 @@ func TestTried(t *testing.T) {
 	}{
 		"nothing was tried": {nil, ""},
 		"a phase that was written for a request counts as CRR": {[]plan.Attempt{phaseWrite(0, crr)}, crr},
-		"the newest attempt counts":                            {[]plan.Attempt{at(swap(0, "proxy"), minute), request(0, "proxy")}, image},
+		"the newest attempt counts":                            {[]plan.Attempt{at(swap("proxy"), minute), request(0, "proxy")}, image},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -173,8 +173,8 @@ func request(number int, containers ...string) plan.Attempt {
 	return a
 }
 
-func swap(number int, containers ...string) plan.Attempt {
-	a := request(number, containers...)
+func swap(containers ...string) plan.Attempt {
+	a := request(0, containers...)
 	a.Mode, a.For = v1alpha1.ModeImage, v1alpha1.ModeImage
 	return a
 }
@@ -212,6 +212,9 @@ func briefly(d plan.Decision) brief {
 // describe writes an action as a line: what is written, for which containers, and what the attempt may take.
 func describe(a plan.Action) string {
 	line := fmt.Sprintf("%s#%d", a.Mode, a.Attempt)
+	if a.ReleasePhase {
+		return line + " is released"
+	}
 	if a.Phase != "" {
 		line += "=" + string(a.Phase)
 	}

@@ -50,6 +50,9 @@ func fuzzedSnapshot(next func(int) int) (plan.Snapshot, time.Time) {
 	s := observed(pod, nil)
 	s.Node = plan.NodeKind(pick("Real", "Virtual", ""))
 	s.Capabilities = plan.Capabilities{CRR: next(2) == 0, PodPhase: next(4) != 1}
+	if next(4) == 1 {
+		pod.Annotations = map[string]string{v1alpha1.AnnotationPhaseGuard: "Enabled"}
+	}
 	if next(16) == 1 {
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.AllContainersRestarting, Status: corev1.ConditionTrue}}
 	}
@@ -101,5 +104,5 @@ func fuzzedSnapshot(next func(int) int) (plan.Snapshot, time.Time) {
 		s.Attempts = append(s.Attempts, a)
 	}
 	s.QuietSince = done.Add(time.Duration(next(120)) * time.Second)
-	return s, done.Add(time.Duration(next(180)) * time.Second)
+	return s, done.Add(time.Duration(next(180)) * time.Duration(1+next(4)) * time.Second)
 }

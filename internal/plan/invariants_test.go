@@ -18,6 +18,9 @@ import (
 // checkInvariants returns what is wrong with the decision, or nothing. It knows the kubelet's rules by itself and shares
 // no code with the package.
 func checkInvariants(s plan.Snapshot, now time.Time, d plan.Decision) string {
+	if slices.ContainsFunc(d.Actions, func(a plan.Action) bool { return a.ReleasePhase }) {
+		return releasesOnlyALatePhase(s, now, d)
+	}
 	for _, check := range []func(plan.Snapshot, time.Time, plan.Decision) string{
 		saysWhy, actsOnlyWhenMainsAreDone, namesOnlyOpenSidecars, keepsOneLiveAttempt, writesTheOutcome, wakesUp, isDeterministic,
 	} {
@@ -34,6 +37,16 @@ func saysWhy(_ plan.Snapshot, _ time.Time, d plan.Decision) string {
 		return "a decision without stage, reason or message"
 	}
 	return ""
+}
+
+// releasesOnlyALatePhase: the guard is taken off a terminal phase that the operator wrote, when no attempt may still end a
+// sidecar by it, and nothing else is done then.
+func releasesOnlyALatePhase(s plan.Snapshot, now time.Time, d plan.Decision) string {
+	late := slices.ContainsFunc(s.Attempts, func(a plan.Attempt) bool { return a.Mode == podPhase && now.After(a.Started.Add(5*minute)) })
+	if len(d.Actions) != 1 || !isTerminal(s.Pod) || !late || s.Pod.Annotations[v1alpha1.AnnotationPhaseGuard] == "" {
+		return "the guard is taken off too early, or with something else"
+	}
+	return saysWhy(s, now, d) + actsOnlyWhenMainsAreDone(s, now, d) + isDeterministic(s, now, d)
 }
 
 // actsOnlyWhenMainsAreDone: nothing is done while a main container may run again, nor without a main container, nor to
@@ -107,7 +120,7 @@ func keepsOneLiveAttempt(s plan.Snapshot, now time.Time, d plan.Decision) string
 			}
 			named[name] = action
 			for _, attempt := range s.Attempts {
-				rewrite := attempt.Mode == podPhase && action.Mode == podPhase || action.Mode == podPhase && attempt.Mode == crr && hasPhase(s)
+				rewrite := action.Mode == podPhase && hasPhase(s)
 				if !rewrite && isLive(s, attempt, name, now) {
 					return fmt.Sprintf("%s#%d on %s while %s#%d is live", action.Mode, action.Attempt, name, attempt.Mode, attempt.Number)
 				}

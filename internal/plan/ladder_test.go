@@ -232,7 +232,7 @@ func TestBackoffLimitRisk(t *testing.T) {
 		"a swapped image adds a restart that counts under OnFailure": {onFailure, image, withoutKruise, true},
 		"restarts do not count under Never":                          {never, image, withoutKruise, false},
 		"a written phase adds no restart":                            {onFailure, podPhase, withoutKruise, false},
-		"nothing is at risk while nothing is done":                   {onFailure, image, attempted(swap(0, "proxy")), false},
+		"nothing is at risk while nothing is done":                   {onFailure, image, attempted(swap("proxy")), false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

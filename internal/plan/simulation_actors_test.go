@@ -67,7 +67,9 @@ func (k *kubelet) boot() {
 func (k *kubelet) probe() {
 	phase := k.phase()
 	k.w.after(k.w.between(10*time.Millisecond, 300*time.Millisecond), func() {
-		k.w.write(func(pod *corev1.Pod) { pod.Status.Phase = phase }, false)
+		if !k.w.refusesPhase(phase) {
+			k.w.write(func(pod *corev1.Pod) { pod.Status.Phase = phase }, false)
+		}
 	})
 	if k.anyAlive() {
 		k.w.after(k.w.between(800*time.Millisecond, 1200*time.Millisecond), k.probe)
@@ -184,7 +186,8 @@ func (k *kubelet) start(p *process) {
 	}
 	p.state, p.begun = "running", k.w.now
 	run := p.runs
-	live, code := time.Duration(0), int32(0)
+	var live time.Duration
+	var code int32
 	switch {
 	case isQuick:
 		live = k.w.between(50*time.Millisecond, 300*time.Millisecond)
@@ -272,7 +275,7 @@ func (k *kubelet) report() {
 	}
 	k.reportAfter = at.Add(time.Millisecond)
 	k.w.after(at.Sub(k.w.now), func() {
-		if k.w.pod.Status.Phase == phase && equal(k.w.pod.Status.ContainerStatuses, statuses) {
+		if k.w.refusesPhase(phase) || k.w.pod.Status.Phase == phase && equal(k.w.pod.Status.ContainerStatuses, statuses) {
 			return
 		}
 		k.w.write(func(pod *corev1.Pod) { pod.Status.Phase, pod.Status.ContainerStatuses = phase, statuses }, false)

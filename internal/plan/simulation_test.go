@@ -34,6 +34,8 @@ type simulation struct {
 	sidecars []simulated
 
 	virtual, future, kruise bool
+	// guarded means that the admission policy keeps a written phase.
+	guarded bool
 	// refuses has Kruise's webhook refuse every request. silentFor is how long its daemon does not answer.
 	refuses         bool
 	silentFor       time.Duration
@@ -99,6 +101,12 @@ func simulations() map[string]simulation {
 		"a kubelet that ignores the phase is followed by a swapped image": {
 			policy: never, sidecars: one(polite), future: true, want: corev1.PodSucceeded, maxWrites: 5,
 		},
+		"a kubelet that ignores a guarded phase is followed by a swapped image once the guard is off": {
+			policy: never, sidecars: one(polite), future: true, guarded: true, want: corev1.PodSucceeded, maxWrites: 3,
+		},
+		"a guarded phase is written once, whatever the kubelet has in flight": {
+			policy: onFailure, sidecars: one(deaf), restless: true, guarded: true, want: corev1.PodSucceeded, maxWrites: 1, smooth: true,
+		},
 		"a kubelet that ignores the phase leaves a pod without an image stuck": {
 			policy: never, sidecars: one(polite, noImage), future: true, stuck: v1alpha1.ReasonStuck, maxWrites: 4,
 		},
@@ -149,7 +157,7 @@ func simulations() map[string]simulation {
 		"a failed main container, with nothing but the phase": {
 			policy: never, mainCode: 3, sidecars: one(rude, noImage), want: corev1.PodFailed, maxWrites: 4,
 		},
-		"a pod whose status changes all the time is not waited for for ever": {
+		"a pod whose status changes all the time does not have the phase wait for ever": {
 			policy: onFailure, sidecars: one(rude), restless: true, want: corev1.PodSucceeded, maxWrites: 5,
 		},
 		"a pod whose status changes all the time, with Kruise": {
@@ -255,6 +263,7 @@ func TestTranscripts(t *testing.T) {
 		"comes-back":          "a respected sidecar that comes back is ended by a swapped image",
 		"silent-daemon":       "a daemon that answers again ends the sidecar late",
 		"future-kubelet":      "a kubelet that ignores the phase is followed by a swapped image",
+		"guarded-phase":       "a kubelet that ignores a guarded phase is followed by a swapped image once the guard is off",
 		"virtual-node":        "three deaf sidecars are swapped one after the other, within one attempt",
 		"respected-first":     "a respected sidecar is ended before the phase is written for the others",
 		"nothing-can-end-it":  "nothing can end the sidecar",

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
 )
 
@@ -29,7 +30,6 @@ type world struct {
 	phase    *plan.Attempt  // the annotation beside a written phase
 	swaps    []plan.Attempt // the annotation beside swapped images
 	requests []*recreateRequest
-	removed  []int // numbers of requests that were deleted
 
 	kubelet  *kubelet
 	kruise   *kruise
@@ -108,6 +108,11 @@ func (w *world) write(change func(*corev1.Pod), isUpdate bool) {
 	}
 }
 
+// refusesPhase says whether the admission policy refuses the kubelet's phase.
+func (w *world) refusesPhase(phase corev1.PodPhase) bool {
+	return w.scenario.guarded && isTerminal(w.pod) && phase != w.pod.Status.Phase && w.pod.Annotations[v1alpha1.AnnotationPhaseGuard] != ""
+}
+
 // view is the pod with its annotations, as a watch event carries it.
 func (w *world) view() podView {
 	v := podView{pod: w.pod, swaps: slices.Clone(w.swaps)}
@@ -184,11 +189,17 @@ func (w *world) patchPhase(read *corev1.Pod, action plan.Action) bool {
 	if read.ResourceVersion != w.pod.ResourceVersion {
 		return false
 	}
+	if action.ReleasePhase {
+		w.write(func(pod *corev1.Pod) { pod.Annotations = nil }, true)
+		return true
+	}
 	if isTerminal(w.pod) || action.Phase != corev1.PodSucceeded && action.Phase != corev1.PodFailed {
 		w.fail("phase %s is written over %s", action.Phase, w.pod.Status.Phase)
 	}
 	w.phase = &plan.Attempt{Mode: podPhase, For: action.For, Number: action.Attempt, Started: w.seconds().Time}
-	w.write(func(pod *corev1.Pod) { pod.Status.Phase = action.Phase }, true)
+	w.write(func(pod *corev1.Pod) {
+		pod.Status.Phase, pod.Annotations = action.Phase, map[string]string{v1alpha1.AnnotationPhaseGuard: "Enabled"}
+	}, true)
 	return true
 }
 

@@ -74,26 +74,26 @@ func priority(p int32) func(*v1alpha1.PolicySpec) {
 func dryRun(s *v1alpha1.PolicySpec) { s.Enforcement = v1alpha1.EnforcementDryRun }
 
 // namespaced returns a policy of namespace batch, so many hours old.
-func namespaced(t testing.TB, name string, age int, s v1alpha1.PolicySpec) resolve.Policy {
-	t.Helper()
+func namespaced(tb testing.TB, name string, age int, s v1alpha1.PolicySpec) resolve.Policy {
+	tb.Helper()
 	policy, err := resolve.FromNamespaced(&v1alpha1.SidecarTerminationPolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: name, CreationTimestamp: metav1.NewTime(created.Add(-time.Duration(age) * time.Hour))},
 		Spec:       v1alpha1.SidecarTerminationPolicySpec{PolicySpec: s},
 	})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return policy
 }
 
-func cluster(t testing.TB, name string, age int, s v1alpha1.PolicySpec) resolve.Policy {
-	t.Helper()
+func cluster(tb testing.TB, name string, age int, s v1alpha1.PolicySpec) resolve.Policy {
+	tb.Helper()
 	policy, err := resolve.FromCluster(&v1alpha1.ClusterSidecarTerminationPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(created.Add(-time.Duration(age) * time.Hour))},
 		Spec:       v1alpha1.ClusterSidecarTerminationPolicySpec{PolicySpec: s},
 	})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return policy
 }
