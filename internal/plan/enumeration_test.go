@@ -51,7 +51,11 @@ func TestEveryState(t *testing.T) {
 					if len(decision.Actions) > 0 {
 						acted++
 					}
-					if problem := checkInvariants(s, now, decision); problem != "" {
+					problem := checkInvariants(s, now, decision)
+					if states%5 == 0 {
+						problem += isDeterministic(s, now, decision)
+					}
+					if problem != "" {
 						t.Fatalf("%s\nin state %d: %s\ndecision: %+v", problem, states, tell(s, past.after), briefly(decision))
 					}
 				}

@@ -25,7 +25,7 @@ func FuzzNext(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, now := fuzzedSnapshot(bytesOf(data))
 		decision := plan.Next(s, now)
-		if problem := checkInvariants(s, now, decision); problem != "" {
+		if problem := checkInvariants(s, now, decision) + isDeterministic(s, now, decision); problem != "" {
 			t.Errorf("%s\nin %s\ndecision: %+v", problem, tell(s, now.Sub(done)), briefly(decision))
 		}
 	})
