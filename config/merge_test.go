@@ -256,6 +256,24 @@ func TestAUsersOwnSchemaTurnsThatOfTheComponentOff(t *testing.T) {
 	}
 }
 
+func TestTheSchemaOfABaseTurnsThatOfTheComponentOff(t *testing.T) {
+	directory := writeFiles(t, map[string]string{"kustomization.yaml": "resources: [theirs]\ncomponents: [CONFIG/kustomize/component]\npatches:" + patchBothKinds})
+	theirs := filepath.Join(directory, "theirs")
+	if err := os.Mkdir(theirs, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{
+		"kustomization.yaml": "openapi: {path: own.json}\nresources: [base.yaml]\n", "own.json": foreignSchema, "base.yaml": base,
+	} {
+		if err := os.WriteFile(filepath.Join(theirs, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, want := sidecarNames(policy(t, render(t, directory), "p").Spec.PolicySpec), []string{"fluent-bit", "vault-agent"}; !slices.Equal(got, want) {
+		t.Errorf("sidecars %v, want the list to be replaced by %v, as docs/kustomize.md says", got, want)
+	}
+}
+
 func TestTheSnippetMergesPoliciesInAnotherSchema(t *testing.T) {
 	snippet, err := os.ReadFile("kustomize/component/policies.json")
 	if err != nil {
@@ -331,6 +349,14 @@ func TestCommonLabelsLeaveSelectorsOfPoliciesAlone(t *testing.T) {
 	rendered := overlay(t, component+"labels: [{pairs: {env: prod}, includeSelectors: true}]\n")
 	if got := policy(t, rendered, "p"); got.Labels["env"] != "prod" || len(got.Spec.PodSelector.MatchLabels) > 0 {
 		t.Errorf("labels %v and selector %v, want the label and the selector that was", got.Labels, got.Spec.PodSelector)
+	}
+}
+
+func TestLabelsReachSelectorsOfPoliciesWhereUsersAsk(t *testing.T) {
+	rendered := overlay(t, component+
+		"labels: [{pairs: {env: prod}, fields: [{path: spec/podSelector/matchLabels, kind: SidecarTerminationPolicy, create: true}]}]\n")
+	if got := policy(t, rendered, "p").Spec.PodSelector.MatchLabels; got["env"] != "prod" {
+		t.Errorf("the selector is %v, want env=prod", got)
 	}
 }
 

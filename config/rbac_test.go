@@ -155,6 +155,10 @@ func TestEachModeHasBothItsFlagAndItsRightsOrNeither(t *testing.T) {
 				t.Errorf("%s: has %s: %t, has %s: %t", installation, flag, disabled, name, granted)
 			}
 		}
+		// A phase that the operator cannot take back must not be kept.
+		if guarded := rendered.has("ValidatingAdmissionPolicy", "sidecar-termination-phase-guard"); guarded == slices.Contains(args, "--pod-phase=Disabled") {
+			t.Errorf("%s: guards phases: %t", installation, guarded)
+		}
 	}
 }
 

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	block  = regexp.MustCompile("(?s)```yaml\n# (\\S+\\.yaml)\n(.*?)```")
+	remote = regexp.MustCompile(`https://github\.com/sidecar-termination/operator//config/(\S+)\?ref=v0\.1\.0`)
+	link   = regexp.MustCompile(`\]\(([^)#]+)\)`)
+)
+
+// pages returns the kustomizations of docs/kustomize.md as files. Each begins with its kustomization.yaml.
+func pages(t *testing.T) []map[string]string {
+	t.Helper()
+	content, err := os.ReadFile("../docs/kustomize.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []map[string]string
+	for _, match := range block.FindAllStringSubmatch(string(content), -1) {
+		name, text := match[1], remote.ReplaceAllString(match[2], "CONFIG/$1")
+		if name == "kustomization.yaml" {
+			all = append(all, map[string]string{})
+		}
+		all[len(all)-1][name] = text
+	}
+	if blocks := strings.Count(string(content), "```yaml"); len(block.FindAllString(string(content), -1)) != blocks {
+		t.Errorf("not every one of %d YAML blocks begins with the name of its file", blocks)
+	}
+	return all
+}
+
+func TestTheKustomizationsOfTheGuideRender(t *testing.T) {
+	all := pages(t)
+	if len(all) < 5 {
+		t.Fatalf("only %d kustomizations were found", len(all))
+	}
+	for _, files := range all {
+		if rendered := render(t, writeFiles(t, files)); len(rendered) == 0 {
+			t.Errorf("renders nothing:\n%s", files["kustomization.yaml"])
+		}
+	}
+}
+
+func TestTheGuideShowsWhatItSays(t *testing.T) {
+	all := pages(t)
+	installed := render(t, writeFiles(t, all[0]))
+	if installed.has("ClusterRole", "sidecar-termination-manager-image-role") || !installed.has("PrometheusRule", "sidecar-termination-operator") {
+		t.Error("the first example does not install what it says")
+	}
+	spec := policy(t, render(t, writeFiles(t, all[1])), "fluent-bit").Spec.PolicySpec
+	if got := sidecar(t, spec, "fluent-bit"); *got.DrainSeconds != 30 || got.TerminationDeadlineSeconds == nil || len(spec.Sidecars) != 2 {
+		t.Errorf("the preset is patched to %+v", spec)
+	}
+	if clusterPolicy(t, render(t, writeFiles(t, all[2])), "istio-proxy").Spec.NamespaceSelector == nil {
+		t.Error("the cluster policy has no namespaceSelector")
+	}
+	spec = policy(t, render(t, writeFiles(t, all[3])), "etl-mesh").Spec.PolicySpec
+	if got := strings.Join(sidecarNames(spec), " "); got != "fluent-bit istio-proxy" || spec.Image != "mirror.example/quick-exit:v1" {
+		t.Errorf("the component's example has sidecars %s and image %s", got, spec.Image)
+	}
+	spec = policy(t, render(t, writeFiles(t, all[4])), "mesh").Spec.PolicySpec
+	if got := strings.Join(sidecarNames(spec), " "); got != "istio-proxy vault-agent" {
+		t.Errorf("the JSON patch leads to %s", got)
+	}
+	if containers := job(t, render(t, writeFiles(t, all[5])), "load").Spec.Template.Spec.Containers; len(containers) != 2 {
+		t.Errorf("the Job has containers %v", containers)
+	}
+}
+
+func TestTheGuideLinksToWhatIsThere(t *testing.T) {
+	content, err := os.ReadFile("../docs/kustomize.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, match := range link.FindAllStringSubmatch(string(content), -1) {
+		if _, err := os.Stat(filepath.Join("../docs", match[1])); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, overlay := range installations() {
+		if overlay != "overlays/local" && !strings.Contains(string(content), "`config/"+overlay+"`") {
+			t.Errorf("the guide does not name config/%s", overlay)
+		}
+	}
+	for preset := range presets {
+		if !strings.Contains(string(content), preset) {
+			t.Errorf("the guide does not name the preset %s", preset)
+		}
+	}
+}
