@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dist_test
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sidecar-termination/operator/hack/packaging/dist"
+)
+
+const config = "../../../config"
+
+func write(t *testing.T) (directory string, names []string) {
+	t.Helper()
+	directory = filepath.Join(t.TempDir(), "dist")
+	names, err := dist.Write(config, directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return directory, names
+}
+
+func TestFilesCanBeMadeAgain(t *testing.T) {
+	first, names := write(t)
+	second, _ := write(t)
+	for _, name := range names {
+		if one, other := read(t, first, name), read(t, second, name); one != other {
+			t.Errorf("%s differs when it is made again", name)
+		}
+	}
+}
+
+func TestChecksumsAreThoseOfAllFiles(t *testing.T) {
+	directory, names := write(t)
+	var want []string
+	for _, name := range names {
+		if name != dist.ChecksumFile {
+			want = append(want, fmt.Sprintf("%x  %s\n", sha256.Sum256([]byte(read(t, directory, name))), name))
+		}
+	}
+	if got := read(t, directory, dist.ChecksumFile); got != strings.Join(want, "") || len(want) != 4 {
+		t.Errorf("checksums are\n%s\nwant\n%s", got, strings.Join(want, ""))
+	}
+}
+
+func TestManifestsHaveWhatTheyAreNamedFor(t *testing.T) {
+	directory, _ := write(t)
+	install, crds := read(t, directory, dist.InstallFile), read(t, directory, dist.CRDFile)
+	for _, kind := range []string{"Namespace", "CustomResourceDefinition", "ServiceAccount", "ClusterRole", "Deployment"} {
+		if !strings.Contains(install, "\nkind: "+kind+"\n") {
+			t.Errorf("%s has no %s", dist.InstallFile, kind)
+		}
+	}
+	documents := strings.Count("\n"+crds, "\napiVersion: ")
+	if definitions := strings.Count(crds, "\nkind: CustomResourceDefinition\n"); definitions != 2 || documents != 2 {
+		t.Errorf("%s has %d definitions in %d documents, want 2", dist.CRDFile, definitions, documents)
+	}
+}
+
+func TestArchiveHasTheComponent(t *testing.T) {
+	directory, _ := write(t)
+	file, err := os.Open(filepath.Join(directory, dist.ComponentFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	compressed, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for reader := tar.NewReader(compressed); ; {
+		header, err := reader.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if header.ModTime.Unix() != 0 || header.Mode != 0o644 || header.Uid != 0 || header.Uname != "" {
+			t.Errorf("%s depends on who makes it: %+v", header.Name, header)
+		}
+		names = append(names, header.Name)
+	}
+	if !slices.Contains(names, "component/kustomization.yaml") {
+		t.Errorf("the archive has %v only", names)
+	}
+}
+
+func TestAnOldChartIsRemoved(t *testing.T) {
+	directory := t.TempDir()
+	old := filepath.Join(directory, "sidecar-termination-operator-0.0.1.tgz")
+	other := filepath.Join(directory, "images")
+	if err := errors.Join(os.WriteFile(old, nil, 0o600), os.WriteFile(other, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := dist.Write(config, directory); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(old); err == nil {
+		t.Error("the old chart is still there")
+	}
+	if _, err := os.Stat(other); err != nil {
+		t.Errorf("something else was removed: %v", err)
+	}
+}
+
+func TestMissingKustomizationsAreNamed(t *testing.T) {
+	if _, err := dist.Write(t.TempDir(), t.TempDir()); err == nil {
+		t.Error("nothing was rendered, and nothing was said")
+	}
+}
+
+func read(t *testing.T, directory, name string) string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(directory, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
