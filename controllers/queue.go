@@ -12,18 +12,16 @@ import (
 
 // queue lets other parts than watches ask a controller for a reconcile.
 type queue[request comparable] struct {
+	// ready, unless nil, returns when the controller may begin to work.
+	ready func(ctx context.Context)
+
 	mu    sync.Mutex
 	inner workqueue.TypedRateLimitingInterface[request]
 }
 
 // source returns a source that takes hold of the controller's queue.
-func (q *queue[request]) source() source.TypedSource[request] {
-	return source.TypedFunc[request](func(_ context.Context, inner workqueue.TypedRateLimitingInterface[request]) error {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.inner = inner
-		return nil
-	})
+func (q *queue[request]) source() source.TypedSyncingSource[request] {
+	return queueSource[request]{q}
 }
 
 // add asks for a reconcile. Before the controller has started it does nothing: the initial lists ask for everything.
@@ -33,4 +31,22 @@ func (q *queue[request]) add(item request) {
 	if q.inner != nil {
 		q.inner.Add(item)
 	}
+}
+
+type queueSource[request comparable] struct{ queue *queue[request] }
+
+// Start takes hold of the controller's queue.
+func (s queueSource[request]) Start(_ context.Context, inner workqueue.TypedRateLimitingInterface[request]) error {
+	s.queue.mu.Lock()
+	defer s.queue.mu.Unlock()
+	s.queue.inner = inner
+	return nil
+}
+
+// WaitForSync keeps the controller from working until it may.
+func (s queueSource[request]) WaitForSync(ctx context.Context) error {
+	if s.queue.ready != nil {
+		s.queue.ready(ctx)
+	}
+	return nil
 }

@@ -3,6 +3,7 @@
 package controllers
 
 import (
+	"context"
 	"testing"
 
 	"k8s.io/client-go/util/workqueue"
@@ -23,5 +24,17 @@ func TestAQueueTakesItemsOnceItsControllerHasStarted(t *testing.T) {
 	}
 	if got, _ := inner.Get(); got != "in time" {
 		t.Errorf("got %q", got)
+	}
+}
+
+func TestAControllerWaitsUntilItMayWork(t *testing.T) {
+	var q queue[string]
+	if err := q.source().WaitForSync(t.Context()); err != nil {
+		t.Error(err)
+	}
+	waited := false
+	q.ready = func(context.Context) { waited = true }
+	if err := q.source().WaitForSync(t.Context()); err != nil || !waited {
+		t.Errorf("waited: %t, error %v", waited, err)
 	}
 }

@@ -33,6 +33,10 @@ const (
 	maxErrorRetry = time.Minute
 )
 
+// kruiseTimeout is how long the operator waits at its start until it is known whether Kruise is there. The controllers
+// themselves would wait no longer than two minutes.
+const kruiseTimeout = 45 * time.Second
+
 // eventSource is the name under which the operator reports events.
 const eventSource = "sidecar-termination-operator"
 
@@ -58,6 +62,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		if err := mgr.Add(availability); err != nil {
 			return fmt.Errorf("watch for OpenKruise: %w", err)
 		}
+		pods.ready, policies.ready = kruiseKnown(availability), kruiseKnown(availability)
 	}
 
 	journal := newJournal(mgr.GetEventRecorder(eventSource), options.Clock, policies.add)
@@ -137,6 +142,17 @@ func watchPolicies(mgr manager.Manager, r *PolicyReconciler, queue *queue[resolv
 
 func nodeName(object client.Object) []string {
 	return []string{object.(*corev1.Pod).Spec.NodeName}
+}
+
+// kruiseKnown returns a function that waits until it is known whether Kruise is there, and not for ever.
+func kruiseKnown(availability *crr.Availability) func(ctx context.Context) {
+	return func(ctx context.Context) {
+		limited, cancel := context.WithTimeout(ctx, kruiseTimeout)
+		defer cancel()
+		if !availability.WaitUntilKnown(limited) && ctx.Err() == nil {
+			ctrl.Log.Info("Going on without OpenKruise, for it is not known whether it is there", "waited", kruiseTimeout)
+		}
+	}
 }
 
 // kruiseChanged returns what is to be done when Kruise comes or goes, either of which may change what is to be done about

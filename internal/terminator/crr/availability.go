@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -75,12 +76,15 @@ func keepConditions(object any) (any, error) {
 
 // Availability tells whether ContainerRecreateRequests can be used: Kruise serves them, and its mutating webhook, which
 // binds a request to its pod, cannot be bypassed. It follows Kruise being installed, upgraded and removed, and keeps a
-// cache of the operator's own requests while there are any to keep.
+// cache of the operator's own requests while they are served.
 type Availability struct {
 	cluster   cluster.Cluster
 	requests  atomic.Pointer[requestCache]
+	available atomic.Bool
 	signal    chan struct{}
-	announced bool // what onChange was last told
+	knownOnce sync.Once
+	known     chan struct{} // closed once it is known whether Kruise is there
+	announced bool          // what onChange was last told
 
 	// onChange is called, never concurrently, after Kruise has become available or has gone.
 	onChange func(ctx context.Context, available bool)
@@ -99,12 +103,25 @@ type requestCache struct {
 func NewAvailability(
 	c cluster.Cluster, onChange func(ctx context.Context, available bool), onFinished func(pod types.NamespacedName),
 ) *Availability {
-	return &Availability{cluster: c, onChange: onChange, onFinished: onFinished, signal: make(chan struct{}, 1)}
+	return &Availability{
+		cluster: c, onChange: onChange, onFinished: onFinished, signal: make(chan struct{}, 1), known: make(chan struct{}),
+	}
 }
 
 // Available reports whether requests can be created and read now.
 func (a *Availability) Available() bool {
-	return a.requests.Load() != nil
+	return a.available.Load()
+}
+
+// WaitUntilKnown waits until Available means what it says, and returns false when the context ended first. Before, an
+// operator that has just started would take another mode than the one it was in the middle of.
+func (a *Availability) WaitUntilKnown(ctx context.Context) bool {
+	select {
+	case <-a.known:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // NeedLeaderElection is false: every replica knows, so that a new leader need not find out first.
@@ -156,20 +173,37 @@ func (a *Availability) notify() {
 
 // update compares what is with what was announced and carries the change out. After an error it may be called again.
 func (a *Availability) update(ctx context.Context, log logr.Logger) error {
-	present, err := a.present(ctx)
-	if err != nil || present == a.announced {
+	served, guarded, err := a.look(ctx)
+	if err != nil {
 		return err
 	}
-	if present {
-		if err := a.open(ctx); err != nil {
-			return err
-		}
-	} else {
+	available := served && guarded
+	if !available {
+		a.available.Store(false)
+	}
+	if err := a.follow(ctx, served); err != nil {
+		return err
+	}
+	a.available.Store(available)
+	if available != a.announced {
+		a.announced = available
+		a.onChange(ctx, available)
+		log.Info("OpenKruise was looked for", "available", available)
+	}
+	a.knownOnce.Do(func() { close(a.known) })
+	return nil
+}
+
+// follow opens or closes the cache of requests as they are served or not. Requests that were made remain readable while
+// the webhook is missing for a moment, as it is when Kruise is upgraded.
+func (a *Availability) follow(ctx context.Context, served bool) error {
+	opened := a.requests.Load() != nil
+	switch {
+	case served && !opened:
+		return a.open(ctx)
+	case !served && opened:
 		a.close()
 	}
-	a.announced = present
-	a.onChange(ctx, present)
-	log.Info("OpenKruise was looked for", "available", present)
 	return nil
 }
 
@@ -240,17 +274,17 @@ func ownerPodUID(object client.Object) []string {
 	return nil
 }
 
-// present reads the two objects from the cache.
-func (a *Availability) present(ctx context.Context) (bool, error) {
+// look reads the two objects from the cache: whether requests are served, and whether the webhook guards them.
+func (a *Availability) look(ctx context.Context) (served, guarded bool, err error) {
 	var definitions apiextensionsv1.CustomResourceDefinitionList
 	if err := a.cluster.GetCache().List(ctx, &definitions); err != nil {
-		return false, fmt.Errorf("list definitions: %w", err)
+		return false, false, fmt.Errorf("list definitions: %w", err)
 	}
 	var configurations admissionv1.MutatingWebhookConfigurationList
 	if err := a.cluster.GetCache().List(ctx, &configurations); err != nil {
-		return false, fmt.Errorf("list webhook configurations: %w", err)
+		return false, false, fmt.Errorf("list webhook configurations: %w", err)
 	}
-	return slices.ContainsFunc(definitions.Items, IsEstablished) && slices.ContainsFunc(configurations.Items, GuardsRequests), nil
+	return slices.ContainsFunc(definitions.Items, IsEstablished), slices.ContainsFunc(configurations.Items, GuardsRequests), nil
 }
 
 // IsEstablished reports whether the definition is served and stays.

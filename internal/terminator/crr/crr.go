@@ -52,8 +52,8 @@ type Terminator struct {
 // Mode returns CRR.
 func (t *Terminator) Mode() v1alpha1.Mode { return v1alpha1.ModeCRR }
 
-// Observe returns the operator's requests for the pod, oldest first, from the cache. While Kruise is not available it
-// returns none.
+// Observe returns the operator's requests for the pod, oldest first, from the cache. While requests are not served
+// it returns none.
 func (t *Terminator) Observe(ctx context.Context, pod *corev1.Pod) ([]plan.Attempt, error) {
 	requests := t.Availability.requests.Load()
 	if requests == nil {
