@@ -62,7 +62,10 @@ func TestMain(m *testing.M) {
 		}
 	}
 	ctrl.SetLogger(zap.New(zap.WriteTo(&operatorLog)))
-	os.Exit(testenv.Run(m, "../config/crd/bases", func(config *rest.Config) { server = config }))
+	os.Exit(testenv.Run(m, "../config/crd/bases", func(config *rest.Config) {
+		server = config
+		server.QPS = -1
+	}))
 }
 
 // operatorLog is what the operator has logged since the log was last taken.
@@ -326,7 +329,6 @@ func testOptions() Options {
 func (f *fixture) newManager(change ...func(*manager.Options)) manager.Manager {
 	f.Helper()
 	limited := rest.CopyConfig(server)
-	limited.QPS = -1
 	limited.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + systemNamespace + ":" + serviceAccount,
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + systemNamespace, "system:authenticated"},

@@ -118,6 +118,14 @@ func (k *Kruise) Remove(t *testing.T) {
 	})
 }
 
+// RemoveWebhook removes the webhook's configuration and leaves the definition, as an upgrade may do for a moment.
+func (k *Kruise) RemoveWebhook(t *testing.T) {
+	t.Helper()
+	if err := k.client.Delete(t.Context(), k.configuration.DeepCopy()); err != nil {
+		t.Fatalf("remove the webhook of Kruise: %v", err)
+	}
+}
+
 // Refuse has the webhook answer each request with the code, or take it again when the code is 0.
 func (k *Kruise) Refuse(code int32) {
 	k.refusal.Store(code)

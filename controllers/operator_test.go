@@ -1,0 +1,556 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/testenv"
+)
+
+// until waits for the pod to come to be as the check says.
+func (f *fixture) until(pod *corev1.Pod, what string, check func(*corev1.Pod) bool) {
+	f.Helper()
+	testenv.Eventually(f.T, pod.Name+": "+what, func(ctx context.Context) error {
+		if err := f.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
+			return err
+		}
+		if !check(pod) {
+			return fmt.Errorf("phase %s, images %v, labels %v", pod.Status.Phase, images(pod), pod.Labels)
+		}
+		return nil
+	})
+}
+
+func images(pod *corev1.Pod) []string {
+	var list []string
+	for _, container := range pod.Spec.Containers {
+		list = append(list, container.Image)
+	}
+	return list
+}
+
+func phaseWritten(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded }
+func imageSwapped(pod *corev1.Pod) bool { return slices.Contains(images(pod), quickExit) }
+
+// untilStatus waits for the policy's status to be as the check says. It returns the status.
+func (f *fixture) untilStatus(policy client.Object, what string, check func(v1alpha1.PolicyStatus) bool) v1alpha1.PolicyStatus {
+	f.Helper()
+	var status v1alpha1.PolicyStatus
+	testenv.Eventually(f.T, policy.GetName()+": "+what, func(ctx context.Context) error {
+		if err := f.Get(ctx, client.ObjectKeyFromObject(policy), policy); err != nil {
+			return err
+		}
+		switch p := policy.(type) {
+		case *v1alpha1.SidecarTerminationPolicy:
+			status = p.Status
+		case *v1alpha1.ClusterSidecarTerminationPolicy:
+			status = p.Status
+		}
+		if status.ObservedGeneration != policy.GetGeneration() || !check(status) {
+			return fmt.Errorf("status of generation %d: %+v", policy.GetGeneration(), status)
+		}
+		return nil
+	})
+	return status
+}
+
+// counts are the columns of a policy's status.
+type counts struct{ matched, waiting, terminating, stuck, terminated int }
+
+func (f *fixture) untilCounts(policy client.Object, want counts) v1alpha1.PolicyStatus {
+	f.Helper()
+	return f.untilStatus(policy, fmt.Sprintf("counts %+v", want), func(s v1alpha1.PolicyStatus) bool {
+		return want == counts{int(s.MatchedPods), int(s.WaitingPods), int(s.TerminatingPods), int(s.StuckPods), int(s.TerminatedPods)}
+	})
+}
+
+// untilRequests waits for so many ContainerRecreateRequests.
+func (f *fixture) untilRequests(want int) {
+	f.Helper()
+	testenv.Eventually(f.T, "there are requests", func(context.Context) error {
+		if got := len(f.requests()); got != want {
+			return fmt.Errorf("there are %d, want %d", got, want)
+		}
+		return nil
+	})
+}
+
+// untilEvent waits for an event of the operator on the pod.
+func (f *fixture) untilEvent(pod *corev1.Pod) {
+	f.Helper()
+	testenv.Eventually(f.T, pod.Name+": there is an event", func(ctx context.Context) error {
+		got, err := f.eventsOn(ctx, pod)
+		if err == nil && len(got) == 0 {
+			err = errors.New("there is none")
+		}
+		return err
+	})
+}
+
+// untouched fails when the operator has written to the pod.
+func (f *fixture) untouched(pod *corev1.Pod) {
+	f.Helper()
+	version := pod.ResourceVersion
+	if f.reload(pod); pod.ResourceVersion != version {
+		f.Errorf("pod %s was written: phase %s, images %v", pod.Name, pod.Status.Phase, images(pod))
+	}
+}
+
+// nothingWentWrong fails when the operator has logged an error, a missing right among them.
+func (f *fixture) nothingWentWrong() {
+	f.Helper()
+	for line := range strings.Lines(operatorLog.take()) {
+		// What the manager says when it is stopped.
+		if strings.Contains(line, "leader election lost") || strings.Contains(line, "context canceled") {
+			continue
+		}
+		if strings.Contains(line, `"level":"error"`) || strings.Contains(line, "forbidden") || strings.Contains(line, "Warning:") {
+			f.Errorf("the operator logged: %s", line)
+		}
+	}
+}
+
+func TestAPolicyThatComesAfterTheMainsEndedIsActedOn(t *testing.T) {
+	f := newFixture(t)
+	f.startOperator(testOptions())
+	pod := f.newPod("job-1", mainDone)
+	f.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
+	f.until(pod, "its phase is written", phaseWritten)
+	f.nothingWentWrong()
+}
+
+func TestAPolicyThatNoLongerSelectsAPodLeavesItAlone(t *testing.T) {
+	f := newFixture(t)
+	f.startOperator(testOptions())
+	policy := f.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
+	left, taken := f.newPod("left"), f.newPod("taken", func(p *corev1.Pod) { p.Labels = map[string]string{"team": "web"} })
+	f.untilCounts(policy, counts{matched: 2, waiting: 2})
+	policy.Spec.PodSelector = metav1.LabelSelector{MatchLabels: map[string]string{"team": "web"}}
+	if err := f.Update(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	f.untilCounts(policy, counts{matched: 1, waiting: 1})
+	f.change(left, mainDone)
+	f.change(taken, mainDone)
+	f.until(taken, "its phase is written", phaseWritten)
+	f.untouched(left)
+}
+
+func TestAPodWaitsForItsNode(t *testing.T) {
+	f := newFixture(t)
+	f.startOperator(testOptions())
+	policy := f.newPolicy("mesh")
+	late := f.namespace + "-late"
+	pod := f.newPod("job-1", mainDone, func(p *corev1.Pod) { p.Spec.NodeName = late })
+	f.untilCounts(policy, counts{matched: 1, terminating: 1})
+	f.untouched(pod)
+	f.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: late}})
+	f.until(pod, "its phase is written", phaseWritten)
+}
+
+func TestPodsFollowTheKindOfTheirNode(t *testing.T) {
+	f := newFixture(t)
+	options := testOptions()
+	options.VirtualNodes.Taints = append(options.VirtualNodes.Taints, "example.com/no-kubelet")
+	f.startOperator(options)
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.node}}
+	taint := func(taints ...corev1.Taint) {
+		f.reload(node)
+		node.Spec.Taints = taints
+		if err := f.Update(t.Context(), node); err != nil {
+			t.Fatal(err)
+		}
+	}
+	virtual := corev1.Taint{Key: "example.com/no-kubelet", Effect: corev1.TaintEffectNoSchedule}
+	taint(virtual)
+	// Nothing tears a pod down on a virtual node, so that this mode has to wait for a real one.
+	policy := f.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""), func(spec *v1alpha1.PolicySpec) { spec.Fallback = v1alpha1.FallbackDisabled })
+	pod := f.newPod("job-1", mainDone)
+	f.untilCounts(policy, counts{matched: 1, stuck: 1})
+	f.untouched(pod)
+	taint()
+	f.until(pod, "its phase is written", phaseWritten)
+
+	other := f.newPod("job-2")
+	f.untilCounts(policy, counts{matched: 2, waiting: 1, terminating: 1})
+	taint(virtual)
+	policy.Spec.Fallback = v1alpha1.FallbackEnabled
+	if err := f.Update(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	// The first pod's phase cannot be the work of this mode any more: the node is known to be virtual.
+	f.untilStatus(policy, "is degraded", func(s v1alpha1.PolicyStatus) bool { return s.MatchedPods == 2 })
+	f.change(other, mainDone)
+	f.until(other, "its image is swapped", imageSwapped)
+}
+
+func TestKruiseMayComeAndGoAndComeAgain(t *testing.T) {
+	f := newFixture(t)
+	k := newKruise(t)
+	f.startOperator(testOptions())
+	policy := f.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect), func(spec *v1alpha1.PolicySpec) {
+		spec.Fallback = v1alpha1.FallbackDisabled
+	})
+	for i := range 2 {
+		pod := f.newPod(fmt.Sprintf("job-%d", i), mainDone)
+		f.untilCounts(policy, counts{matched: 1, stuck: 1, terminated: i})
+		k.Install(t)
+		testenv.Eventually(t, "a request is made", func(ctx context.Context) error {
+			if requests := f.requests(); len(requests) != 1 || requests[0].Spec.PodName != pod.Name {
+				return fmt.Errorf("there are %d requests", len(requests))
+			}
+			return nil
+		})
+		f.untilCounts(policy, counts{matched: 1, terminating: 1, terminated: i})
+		f.change(pod, sidecarDone, succeeded)
+		f.untilCounts(policy, counts{terminated: i + 1})
+		f.remove(pod)
+		k.Remove(t)
+	}
+}
+
+func TestAFinishedRequestBringsThePodBack(t *testing.T) {
+	f := newFixture(t)
+	newKruise(t).Install(t)
+	f.startOperator(testOptions())
+	f.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect))
+	pod := f.newPod("job-1", mainDone)
+	f.untilRequests(1)
+	// Kruise gives up: its daemon has not answered. The pod itself does not change. The operator grants the pod's status
+	// some seconds to show what Kruise says, which have passed here.
+	request := f.requests()[0]
+	request.Status.Phase, request.Status.Message = "Completed", "daemon has not responded for a long time"
+	request.Status.CompletionTime = ptr.To(metav1.NewTime(time.Now().Add(-time.Minute)))
+	if err := f.Status().Update(t.Context(), &request); err != nil {
+		t.Fatal(err)
+	}
+	f.until(pod, "the next mode follows", imageSwapped)
+}
+
+func TestAClusterPolicyFollowsTheLabelsOfNamespaces(t *testing.T) {
+	f := newFixture(t)
+	f.startOperator(testOptions())
+	policy := &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
+	policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}}
+	policy.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"mesh": "on"}}
+	f.create(policy)
+	first := f.newPod("first", mainDone)
+	f.untilCounts(policy, counts{})
+
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
+	label := func(labels map[string]string) {
+		f.reload(namespace)
+		namespace.Labels = labels
+		if err := f.Update(t.Context(), namespace); err != nil {
+			t.Fatal(err)
+		}
+	}
+	label(map[string]string{"mesh": "on"})
+	f.until(first, "its phase is written", phaseWritten)
+	second := f.newPod("second")
+	f.untilStatus(policy, "second waits", func(s v1alpha1.PolicyStatus) bool { return s.WaitingPods == 1 })
+	label(nil)
+	f.untilStatus(policy, "second is nobody's", func(s v1alpha1.PolicyStatus) bool { return s.MatchedPods-s.TerminatingPods == 0 })
+	f.change(second, mainDone)
+	third := f.newPod("third", mainDone)
+	label(map[string]string{"mesh": "on"})
+	f.until(second, "its phase is written", phaseWritten)
+	f.until(third, "its phase is written", phaseWritten)
+}
+
+func TestTheStatusOfAPolicyCountsItsPods(t *testing.T) {
+	f := newFixture(t)
+	f.startOperator(testOptions())
+	policy := f.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
+	status := f.untilCounts(policy, counts{})
+	if ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); ready == nil || ready.Status != metav1.ConditionTrue || ready.Reason != string(v1alpha1.ReasonNoPodsMatched) {
+		t.Errorf("Ready is %+v", ready)
+	}
+	pod := f.newPod("job-1")
+	f.newPod("always", func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyAlways })
+	f.newPod("unrelated", func(p *corev1.Pod) { p.Spec.Containers[1].Name = "other" })
+	f.untilCounts(policy, counts{matched: 1, waiting: 1})
+	f.newPod("alone", func(p *corev1.Pod) {
+		p.Spec.Containers, p.Status.ContainerStatuses = p.Spec.Containers[1:], p.Status.ContainerStatuses[1:]
+	})
+	status = f.untilCounts(policy, counts{matched: 2, waiting: 1, stuck: 1})
+	if ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); ready.Status != metav1.ConditionFalse || ready.Reason != string(v1alpha1.ReasonNoMainContainer) {
+		t.Errorf("Ready is %+v", ready)
+	}
+	f.change(pod, mainDone)
+	f.until(pod, "its phase is written", phaseWritten)
+	f.untilCounts(policy, counts{matched: 2, terminating: 1, stuck: 1})
+	f.change(pod, sidecarDone)
+	status = f.untilCounts(policy, counts{matched: 1, stuck: 1, terminated: 1})
+	if len(status.Recent) != 1 || status.Recent[0].Pod != "job-1" || status.Recent[0].Outcome != v1alpha1.OutcomeTerminated || status.LastTerminationTime == nil {
+		t.Errorf("recent is %+v, last %v", status.Recent, status.LastTerminationTime)
+	}
+	// A retained pod may be touched as often as anybody likes.
+	f.reload(pod)
+	pod.Labels["touched"] = "yes"
+	if err := f.Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	second := f.newPod("job-2", mainDone)
+	f.until(second, "its phase is written", phaseWritten)
+	f.change(second, sidecarDone)
+	f.untilCounts(policy, counts{matched: 1, stuck: 1, terminated: 2})
+	f.nothingWentWrong()
+}
+
+func TestARestartCountsNothingTwice(t *testing.T) {
+	f := newFixture(t)
+	stop := f.startOperator(testOptions())
+	policy := f.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
+	done, open := f.newPod("done", mainDone), f.newPod("open")
+	f.until(done, "its phase is written", phaseWritten)
+	f.change(done, sidecarDone)
+	f.untilCounts(policy, counts{matched: 1, waiting: 1, terminated: 1})
+	stop()
+	f.startOperator(testOptions())
+	f.reload(done)
+	done.Labels["touched"] = "yes"
+	if err := f.Update(t.Context(), done); err != nil {
+		t.Fatal(err)
+	}
+	f.change(open, mainDone)
+	f.until(open, "its phase is written", phaseWritten)
+	f.change(open, sidecarDone)
+	f.untilCounts(policy, counts{terminated: 2})
+	if got, err := f.eventsOn(t.Context(), done); err != nil || len(got) != 1 {
+		t.Errorf("events %q, error %v", got, err)
+	}
+}
+
+func TestARestartInTheMiddleOfAnAttemptTakesNoOtherMode(t *testing.T) {
+	f := newFixture(t)
+	k := newKruise(t)
+	k.Install(t)
+	stop := f.startOperator(testOptions())
+	policy := f.newPolicy("mesh", mode(v1alpha1.ModeAuto, v1alpha1.ExitCodesRespect))
+	pod := f.newPod("job-1", mainDone)
+	f.untilRequests(1)
+	f.untilCounts(policy, counts{matched: 1, terminating: 1})
+	stop()
+	before := f.writes.in(f.namespace)
+	f.startOperator(testOptions())
+	// What the operator starts with is done once it has come to a pod that it did not know.
+	f.newPod("job-2", mainDone)
+	f.untilRequests(2)
+	f.change(pod, func(p *corev1.Pod) { p.Status.Message = "changed" })
+	f.untilCounts(policy, counts{matched: 2, terminating: 2})
+	f.untouched(pod)
+	after := slices.DeleteFunc(f.writes.in(f.namespace)[len(before):], func(w string) bool { return strings.HasPrefix(w, "PUT") })
+	if diff := cmp.Diff([]string{"POST containerrecreaterequests"}, after); diff != "" {
+		t.Errorf("writes after the restart (-want +got):\n%s", diff)
+	}
+}
+
+func TestALiveRequestIsSeenWhileTheWebhookIsMissing(t *testing.T) {
+	f := newFixture(t)
+	k := newKruise(t)
+	k.Install(t)
+	f.startOperator(testOptions())
+	policy := f.newPolicy("mesh", mode(v1alpha1.ModeAuto, v1alpha1.ExitCodesRespect))
+	pod := f.newPod("job-1", mainDone)
+	f.untilCounts(policy, counts{matched: 1, terminating: 1})
+	f.untilRequests(1)
+	k.RemoveWebhook(t)
+	testenv.Eventually(t, "the operator misses the webhook", func(context.Context) error { return logged(`"available":false`, 1) })
+	f.change(pod, func(p *corev1.Pod) { p.Status.Message = "changed" })
+	f.until(f.newPod("job-2", mainDone), "it does without Kruise", imageSwapped)
+	f.untouched(pod)
+}
+
+func TestStatusesAreWrittenSeldomAndOnlyWhenTheyChange(t *testing.T) {
+	f := newFixture(t)
+	options := testOptions()
+	options.StatusPeriod = 2 * time.Second
+	f.startOperator(options)
+	policy := f.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
+	f.untilCounts(policy, counts{})
+	started := time.Now()
+	const pods = 15
+	for i := range pods {
+		f.newPod(fmt.Sprintf("job-%d", i))
+	}
+	f.untilCounts(policy, counts{matched: pods, waiting: pods})
+	allowed := 2 + int(time.Since(started)/options.StatusPeriod)
+	written := func() int {
+		return len(slices.DeleteFunc(f.writes.in(f.namespace), func(w string) bool { return !strings.HasPrefix(w, "PUT sidecarterminationpolicies") }))
+	}
+	if got := written(); got > allowed {
+		t.Errorf("%d writes of the status of one policy, want %d at most: %q", got, allowed, f.writes.in(f.namespace))
+	}
+
+	// Changes of pods that change no count, and another policy whose status is written after them.
+	before := written()
+	for i := range pods {
+		f.change(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: fmt.Sprintf("job-%d", i)}},
+			func(p *corev1.Pod) { p.Status.Message = "changed" })
+	}
+	f.untilCounts(f.newPolicy("other", func(spec *v1alpha1.PolicySpec) { spec.Sidecars[0].Name = "none" }), counts{})
+	f.reload(policy)
+	if got := written(); got != before+1 {
+		t.Errorf("%d writes, want the one of the other policy", got-before)
+	}
+}
+
+func TestALosingPolicySaysSo(t *testing.T) {
+	f := newFixture(t)
+	f.startOperator(testOptions())
+	first := f.newPolicy("first")
+	pod := f.newPod("job-1")
+	f.untilCounts(first, counts{matched: 1, waiting: 1})
+	winner := f.newPolicy("winner", func(spec *v1alpha1.PolicySpec) { spec.Priority = 1 })
+	overridden := func(s v1alpha1.PolicyStatus) bool {
+		return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionOverridden)
+	}
+	f.untilStatus(first, "is overridden", overridden)
+	f.untilCounts(winner, counts{matched: 1, waiting: 1})
+	f.remove(winner)
+	f.untilStatus(first, "is overridden no more", func(s v1alpha1.PolicyStatus) bool { return !overridden(s) })
+	f.reload(pod)
+	pod.Labels = map[string]string{"team": "web"}
+	if err := f.Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAnEventIsEmittedOnThePodWithThePolicyOnce(t *testing.T) {
+	f := newFixture(t)
+	f.startOperator(testOptions())
+	f.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
+	pod := f.newPod("job-1", mainDone)
+	f.until(pod, "its phase is written", phaseWritten)
+	f.untilEvent(pod)
+	f.change(pod, sidecarDone)
+	// The event of a later pod is the last one.
+	second := f.newPod("job-2", mainDone)
+	f.untilEvent(second)
+	got, err := f.eventsOn(t.Context(), pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"Normal Terminating SidecarTerminationPolicy/mesh"}, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	f.nothingWentWrong()
+}
+
+func TestAPolicyThatCannotBeParsedIsStalledUntilItIsMended(t *testing.T) {
+	f := newFixture(t)
+	f.startOperator(testOptions())
+	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "broken"}}
+	policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}}
+	policy.Spec.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "team", Operator: "Near", Values: []string{"etl"}}}
+	f.create(policy)
+	stalled := func(s v1alpha1.PolicyStatus) bool {
+		return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionStalled) && meta.IsStatusConditionFalse(s.Conditions, v1alpha1.ConditionReady)
+	}
+	f.untilStatus(policy, "is stalled", stalled)
+	pod := f.newPod("job-1", mainDone)
+	policy.Spec.PodSelector.MatchExpressions[0].Operator = metav1.LabelSelectorOpIn
+	if err := f.Update(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	f.until(pod, "its phase is written", phaseWritten)
+	f.untilStatus(policy, "is in force", func(s v1alpha1.PolicyStatus) bool {
+		return meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionStalled) == nil && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady)
+	})
+}
+
+func TestASpoiltPodDoesNotHideTheOthers(t *testing.T) {
+	f := newFixture(t)
+	f.startOperator(testOptions())
+	policy := f.newPolicy("mesh")
+	f.newPod("spoilt", func(p *corev1.Pod) { p.Annotations = map[string]string{v1alpha1.AnnotationImageSwap: "null"} })
+	f.newPod("job-1")
+	f.untilCounts(policy, counts{matched: 2, waiting: 1, stuck: 1})
+}
+
+func TestTheLeaseIsReleasedOnStop(t *testing.T) {
+	f := newFixture(t)
+	const lease = "sidecar-termination-operator.sidecartermination.dev"
+	elect := func(o *manager.Options) {
+		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, lease, systemNamespace
+		o.LeaderElectionReleaseOnCancel = true
+	}
+	holder := func(ctx context.Context) (string, error) {
+		object := &coordinationv1.Lease{}
+		err := f.Get(ctx, types.NamespacedName{Namespace: systemNamespace, Name: lease}, object)
+		return ptr.Deref(object.Spec.HolderIdentity, ""), err
+	}
+	stop := f.startOperator(testOptions(), elect)
+	policy := f.newPolicy("mesh")
+	f.untilCounts(policy, counts{})
+	if name, err := holder(t.Context()); name == "" || err != nil {
+		t.Fatalf("the lease is held by %q, error %v", name, err)
+	}
+	standby := f.startOperator(testOptions(), elect)
+	stop()
+	// The next one acts, and does not have to wait for the lease to run out.
+	begun := time.Now()
+	f.untilCounts(policy, counts{})
+	f.until(f.newPod("job-1", mainDone), "its phase is written", phaseWritten)
+	if took := time.Since(begun); took > 12*time.Second {
+		t.Errorf("the second replica took over after %s", took)
+	}
+	standby()
+	if name, err := holder(t.Context()); name != "" || err != nil {
+		t.Errorf("the lease is held by %q, error %v", name, err)
+	}
+	f.nothingWentWrong()
+}
+
+func TestAReplicaLeadsAlthoughKruiseHasGoneWhileItWaited(t *testing.T) {
+	f := newFixture(t)
+	k := newKruise(t)
+	k.Install(t)
+	elect := func(o *manager.Options) {
+		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, "sidecar-termination-operator.sidecartermination.dev", systemNamespace
+		o.LeaderElectionReleaseOnCancel = true
+	}
+	stop := f.startOperator(testOptions(), elect)
+	f.untilCounts(f.newPolicy("mesh"), counts{})
+	f.startOperator(testOptions(), elect)
+	testenv.Eventually(t, "both replicas have found Kruise", func(context.Context) error {
+		return logged(`"available":true`, 2)
+	})
+	k.Remove(t)
+	testenv.Eventually(t, "both replicas miss Kruise", func(context.Context) error {
+		return logged(`"available":false`, 2)
+	})
+	stop()
+	f.until(f.newPod("job-1", mainDone), "its phase is written", phaseWritten)
+}
+
+// logged reports whether the operator has logged the text so many times.
+func logged(text string, times int) error {
+	operatorLog.mu.Lock()
+	defer operatorLog.mu.Unlock()
+	if got := strings.Count(operatorLog.text.String(), text); got != times {
+		return fmt.Errorf("%s was logged %d times", text, got)
+	}
+	return nil
+}
