@@ -22,10 +22,21 @@ const missingImage = "localhost/not-there:1"
 
 // Without another mode an image that cannot be pulled leaves the pod stuck: it says so, its Job does not fail, and it
 // ends once the image can be had.
-func TestQuickExitImageCannotBePulledOnVirtualNode(t *testing.T) {
+//
+// Under Never a kubelet, unlike a virtual one, takes a container that it stopped and could not start again for ended,
+// so that the pod finishes with the exit code of the stop; docs/virtual-nodes.md warns of it.
+func TestQuickExitImageCannotBePulledWithoutDaemon(t *testing.T) {
 	harness.Shared(t)
-	for _, restartPolicy := range jobRestartPolicies {
-		t.Run(string(restartPolicy), func(t *testing.T) {
+	for _, c := range []struct {
+		node          string
+		restartPolicy corev1.RestartPolicy
+	}{
+		{virtualNode, corev1.RestartPolicyNever},
+		{virtualNode, corev1.RestartPolicyOnFailure},
+		{fargateNode, corev1.RestartPolicyOnFailure},
+	} {
+		node, restartPolicy := c.node, c.restartPolicy
+		t.Run(node+"/"+string(restartPolicy), func(t *testing.T) {
 			t.Parallel()
 			test := harness.New(t)
 			policy := harness.Policy(v1alpha1.ModeAuto)
@@ -36,7 +47,7 @@ func TestQuickExitImageCannotBePulledOnVirtualNode(t *testing.T) {
 			if restartPolicy == corev1.RestartPolicyOnFailure {
 				job.Spec.BackoffLimit = ptr.To[int32](3)
 			}
-			test.Create(policy, onNode(job, virtualNode))
+			test.Create(policy, onNode(job, node))
 			test.WaitForMain("job")
 			var pod *corev1.Pod
 			test.Recorder.Look(func(seen harness.Seen) { pod = seen.Pods("job")[0].Pod })
@@ -80,7 +91,7 @@ func requireStillRunning(test *harness.Test) {
 	})
 }
 
-// No image at any level is reported at once. The policy forbids the operator's default by naming no usable mode.
+// A mode that the node does not have, and no fallback: the pod says so at once and is left alone.
 func TestNoModeIsUsableOnVirtualNode(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
