@@ -5,9 +5,11 @@
 package controllers
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"runtime/pprof"
 	"slices"
 	"strings"
 	"testing"
@@ -553,4 +555,26 @@ func logged(text string, times int) error {
 		return fmt.Errorf("%s was logged %d times", text, got)
 	}
 	return nil
+}
+
+func TestTheOperatorLeavesNothingRunning(t *testing.T) {
+	f := newFixture(t)
+	newKruise(t).Install(t)
+	stop := f.startOperator(testOptions())
+	f.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect))
+	f.newPod("job-1", mainDone)
+	f.untilRequests(1)
+	stop()
+	testenv.Eventually(t, "the reconcilers, the caches and the search for Kruise have ended", func(context.Context) error {
+		var stacks bytes.Buffer
+		if err := pprof.Lookup("goroutine").WriteTo(&stacks, 2); err != nil {
+			return err
+		}
+		for _, function := range []string{"crr.(*Availability)", "controllers.(*PodReconciler)", "cache/internal.(*Informers)", "cache.(*Reflector)"} {
+			if strings.Contains(stacks.String(), function) {
+				return fmt.Errorf("%s is running:\n%s", function, &stacks)
+			}
+		}
+		return nil
+	})
 }

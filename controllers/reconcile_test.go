@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/terminator"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
@@ -221,6 +222,31 @@ func TestTheImageOfTheSidecarIsSwappedAndNoOther(t *testing.T) {
 	swaps, err := b.pods.terminators[v1alpha1.ModeImage].Observe(t.Context(), pod)
 	if err != nil || len(swaps) != 1 {
 		t.Errorf("the annotation is read as %v, error %v", swaps, err)
+	}
+}
+
+func TestAPodOnANodeThatHasBecomeVirtualHasItsImageSwapped(t *testing.T) {
+	b := newBench(t, testOptions(), newKruise(t))
+	b.newPolicy("mesh")
+	pod := b.newPod("job-1", mainDone)
+	node := &corev1.Node{}
+	node.Name = b.node
+	b.reload(node)
+	node.Labels = map[string]string{"type": "virtual-kubelet"}
+	if err := b.Update(t.Context(), node); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "the cache has the label", func(ctx context.Context) error {
+		cached, err := b.pods.world.node(ctx, pod)
+		if err == nil && b.pods.options.VirtualNodes.Classify(cached) != plan.NodeVirtual {
+			err = errors.New("it has not")
+		}
+		return err
+	})
+	b.reconcile(pod)
+	b.wrote("PATCH pods")
+	if b.reload(pod); !imageSwapped(pod) {
+		t.Errorf("the images are %v", images(pod))
 	}
 }
 

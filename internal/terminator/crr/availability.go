@@ -32,8 +32,9 @@ import (
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=containerrecreaterequests,verbs=get;list;watch;create;delete,roleName=sidecar-termination-manager-crr-role
 
 const (
-	// DefinitionName and WebhookConfigurationName are the objects by which Kruise's presence is told.
-	DefinitionName           = "containerrecreaterequests.apps.kruise.io"
+	// DefinitionName is the definition by which Kruise's presence is told.
+	DefinitionName = "containerrecreaterequests.apps.kruise.io"
+	// WebhookConfigurationName is the configuration of the webhook without which requests are not safe.
 	WebhookConfigurationName = "kruise-mutating-webhook-configuration"
 
 	resource = "containerrecreaterequests"
