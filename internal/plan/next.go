@@ -318,7 +318,8 @@ func phaseIgnored(s *situation) *Decision {
 // long: a phase that comes back is worse than an attempt that is judged late.
 func (s *situation) untilRelease() (time.Duration, bool) {
 	written := s.attempt(v1alpha1.ModePodPhase)
-	if written == nil || len(s.open) == 0 || !HasTerminalPhase(s.Pod) || s.Pod.Annotations[v1alpha1.AnnotationPhaseGuard] == "" {
+	if !s.Capabilities.PodPhase || written == nil || len(s.open) == 0 ||
+		!HasTerminalPhase(s.Pod) || s.Pod.Annotations[v1alpha1.AnnotationPhaseGuard] == "" {
 		return 0, false
 	}
 	return written.Started.Add(gracePeriod(s.Pod) + phaseGuardPeriod).Sub(s.now), true
