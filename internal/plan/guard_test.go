@@ -33,7 +33,7 @@ func TestTheGuardIsTakenOffAPhaseThatTheKubeletIgnores(t *testing.T) {
 		"not before the node has had its time":             {guarded(running("proxy")), longest - time.Second, false},
 		"when the node has had its time":                   {guarded(running("proxy")), longest, true},
 		"not when the sidecar has ended":                   {guarded(exited("proxy", 143)), longest, false},
-		"not without the right to write the phase":         {withoutPodPhase(guarded(running("proxy"))), longest, false},
+		"not without the right to write the phase":         {phaseDisabled(guarded(running("proxy"))), longest, false},
 		"not when the guard is off already, by whose hand": {withoutGuard(guarded(running("proxy"))), longest, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,7 +61,7 @@ func withoutGuard(s plan.Snapshot) plan.Snapshot {
 	return s
 }
 
-func withoutPodPhase(s plan.Snapshot) plan.Snapshot {
+func phaseDisabled(s plan.Snapshot) plan.Snapshot {
 	s.Capabilities.PodPhase = false
 	return s
 }
