@@ -25,7 +25,7 @@ GENERATED := api/v1alpha1/zz_generated.deepcopy.go config/crd/bases config/rbac/
 # Packages whose tests need an API server.
 INTEGRATION = $(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' api config controllers internal)))
 # Modules that are kept tidy. OpenKruise's keeps the go.mod and go.sum of its release.
-MODULES := . $(filter-out hack/tools/kruise-%,$(sort $(dir $(wildcard hack/tools/*/go.mod))))
+MODULES := . e2e/virtualnode/ $(filter-out hack/tools/kruise-%,$(sort $(dir $(wildcard hack/tools/*/go.mod))))
 
 include hack/localcluster/cluster.mk
 include hack/packaging/packaging.mk
@@ -66,11 +66,13 @@ fmt: $(GOLANGCI_LINT) ## Format the code.
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Lint the code, the import rules included.
 	$(GOLANGCI_LINT) run
+	cd e2e/virtualnode && $(CURDIR)/$(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml
 
 .PHONY: verify
 verify: verify-generated verify-modules $(GOLANGCI_LINT) ## Check that generated files are current and that lint, vet and modules are clean.
 	$(GOLANGCI_LINT) config verify
 	$(GOLANGCI_LINT) run
+	cd e2e/virtualnode && $(CURDIR)/$(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml
 	go vet -tags e2e,integration ./...
 
 .PHONY: verify-generated
@@ -96,6 +98,7 @@ test: test-unit test-integration test-e2e ## Run every test.
 .PHONY: test-unit
 test-unit: ## Run the unit tests with the race detector.
 	go test -race ./...
+	go -C e2e/virtualnode test -race ./...
 
 .PHONY: test-integration
 test-integration: $(LOCALCLUSTER) ## Run the tests against a real API server (built once: 5 minutes).
