@@ -6,6 +6,7 @@ package helm_test
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os/exec"
 	"path/filepath"
@@ -79,7 +80,7 @@ func decode(t *testing.T, content []byte) map[string]*unstructured.Unstructured 
 	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096); ; {
 		object := &unstructured.Unstructured{}
 		err := decoder.Decode(&object.Object)
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return objects
 		}
 		if err != nil {
