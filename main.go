@@ -4,20 +4,18 @@
 package main
 
 import (
-	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/sidecar-termination/operator/internal/cli/exit"
 	quickexitcommand "github.com/sidecar-termination/operator/internal/quickexit/command"
 )
 
 func main() {
-	if err := newCommand().ExecuteContext(ctrl.SetupSignalHandler()); err != nil {
-		fmt.Fprintln(os.Stderr, "error:", err)
-		os.Exit(1)
-	}
+	err := commandFor(os.Args[0]).ExecuteContext(ctrl.SetupSignalHandler())
+	os.Exit(exit.Report(os.Stderr, err))
 }
 
 func newCommand() *cobra.Command {
@@ -37,5 +35,6 @@ container is done, so that the pod, and the Job that waits for it, completes.`,
 	}
 	options.bind(command.Flags())
 	command.AddCommand(quickexitcommand.New())
+	command.AddCommand(lookingCommands(command.Name())...)
 	return command
 }

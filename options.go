@@ -64,11 +64,24 @@ func defaultOptions() *options {
 	}
 }
 
+// bind adds all flags.
 func (o *options) bind(flags *pflag.FlagSet) {
+	o.bindDecisions(flags)
 	flags.StringVar(&o.metricsAddress, "metrics-bind-address", o.metricsAddress, "address that serves metrics; 0 turns them off")
 	flags.StringVar(&o.probeAddress, "health-probe-bind-address", o.probeAddress, "address that serves /healthz and /readyz")
 	flags.BoolVar(&o.leaderElect, "leader-elect", o.leaderElect, "have only one of several replicas act; the lease is released on shutdown")
 	flags.StringVar(&o.leaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease; the pod's own by default")
+	flags.DurationVar(&o.statusPeriod, "status-period", o.statusPeriod, "shortest time between two writes of one policy's status")
+	flags.IntVar(&o.maxConcurrentReconciles, "max-concurrent-reconciles", o.maxConcurrentReconciles, "how many pods are worked on at once")
+	flags.DurationVar(&o.shutdownTimeout, "graceful-shutdown-timeout", o.shutdownTimeout, "how long running work may take on shutdown")
+
+	goFlags := flag.NewFlagSet("zap", flag.ContinueOnError)
+	o.zap.BindFlags(goFlags)
+	flags.AddGoFlagSet(goFlags)
+}
+
+// bindDecisions adds the flags that bear on what is decided about a pod, which the command line has as well.
+func (o *options) bindDecisions(flags *pflag.FlagSet) {
 	flags.StringVar(&o.quickExitImage, "quick-exit-image", "", "image of mode Image where neither policy nor environment variable has one")
 	flags.StringVar(&o.envConvention, "env-convention", o.envConvention,
 		"Enabled or Disabled: whether "+v1alpha1.EnvTerminate+" and its kin count; disable it where OpenKruise's own SidecarTerminator runs")
@@ -78,16 +91,9 @@ func (o *options) bind(flags *pflag.FlagSet) {
 	flags.StringVar(&o.imageSwap, "image-swap", o.imageSwap, "Enabled or Disabled: whether the operator may swap containers' images")
 	flags.StringVar(&o.podPhase, "pod-phase", o.podPhase, "Enabled or Disabled: whether the operator may write pods' phases")
 	flags.DurationVar(&o.settlePeriod, "settle-period", o.settlePeriod, "how long a pod must have been unchanged before its phase is written")
-	flags.DurationVar(&o.statusPeriod, "status-period", o.statusPeriod, "shortest time between two writes of one policy's status")
 	flags.StringSliceVar(&o.virtualNodeLabels, "virtual-node-label", nil,
 		"further label, key or key=value, of nodes without a kubelet; may be repeated")
 	flags.StringSliceVar(&o.virtualNodeTaints, "virtual-node-taint", nil, "key of a further taint of nodes without a kubelet; may be repeated")
-	flags.IntVar(&o.maxConcurrentReconciles, "max-concurrent-reconciles", o.maxConcurrentReconciles, "how many pods are worked on at once")
-	flags.DurationVar(&o.shutdownTimeout, "graceful-shutdown-timeout", o.shutdownTimeout, "how long running work may take on shutdown")
-
-	goFlags := flag.NewFlagSet("zap", flag.ContinueOnError)
-	o.zap.BindFlags(goFlags)
-	flags.AddGoFlagSet(goFlags)
 }
 
 // controllerOptions checks the flags and returns what the reconcilers need of them. An error names the flag.

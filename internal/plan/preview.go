@@ -30,6 +30,15 @@ func ModeOptions(snapshot Snapshot, target resolve.Target) []ModeOption {
 	return options
 }
 
+// WhyNone says why none of the options that ModeOptions gave for the target can be used.
+func WhyNone(target resolve.Target, options []ModeOption) (v1alpha1.Reason, string) {
+	rungs := make([]rung, 0, len(options))
+	for _, o := range options {
+		rungs = append(rungs, rung{o.Mode, obstacle{o.Reason, o.Message}})
+	}
+	return unusable(target, rungs)
+}
+
 // MainDone reports whether the main container has ended and will not run again.
 func (s Snapshot) MainDone(name string) bool {
 	return !allContainersRestarting(s.Pod) && terminatedForGood(s.Pod, name) != nil

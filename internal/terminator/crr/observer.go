@@ -9,6 +9,7 @@ import (
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/internal/plan"
@@ -31,4 +32,10 @@ func (o Observer) Observe(ctx context.Context, pod *corev1.Pod) ([]plan.Attempt,
 		return nil, fmt.Errorf("list ContainerRecreateRequests of pod: %w", err)
 	}
 	return toAttempts(list.Items, pod), nil
+}
+
+// IsServed reports whether the cluster serves requests, for those who may not read definitions.
+func IsServed(mapper meta.RESTMapper) bool {
+	_, err := mapper.RESTMapping(schema.GroupKind{Group: kruise.GroupVersion.Group, Kind: "ContainerRecreateRequest"}, kruise.GroupVersion.Version)
+	return err == nil
 }

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/sidecar-termination/operator/internal/cli/check"
+	explaincommand "github.com/sidecar-termination/operator/internal/cli/explain"
+	"github.com/sidecar-termination/operator/internal/cli/lint"
+	"github.com/sidecar-termination/operator/internal/cli/source"
+	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/plan"
+)
+
+const (
+	// pluginProgram is the name by which kubectl finds the program as its plugin, and pluginName what users type.
+	pluginProgram = "kubectl-sidecar_termination"
+	pluginName    = "kubectl sidecar-termination"
+	// completionProgram is the name by which kubectl asks for completions of the plugin's arguments.
+	completionProgram = "kubectl_complete-sidecar_termination"
+)
+
+// commandFor returns the command that the program is called as: the operator, or a plugin of kubectl.
+func commandFor(program string) *cobra.Command {
+	switch strings.TrimSuffix(filepath.Base(program), ".exe") {
+	case pluginProgram:
+		return newPlugin()
+	case completionProgram:
+		plugin := newPlugin()
+		plugin.SetArgs(append([]string{cobra.ShellCompRequestCmd}, os.Args[1:]...))
+		return plugin
+	}
+	return newCommand()
+}
+
+// newPlugin returns the plugin of kubectl: the subcommands that look at things, and nothing that acts.
+func newPlugin() *cobra.Command {
+	command := &cobra.Command{
+		Use:   "kubectl-sidecar_termination",
+		Short: "Explains what ends the sidecars of Jobs, and why they still run",
+		Long: `Explains what the sidecar-termination-operator makes of pods, Jobs, CronJobs and policies, finds workloads whose
+sidecars nobody will end, and checks the operator's installation. It reads and never writes.`,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: pluginName},
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	command.AddCommand(lookingCommands(pluginName)...)
+	return command
+}
+
+// lookingCommands returns the subcommands that read and never write. Their examples call the program by the name.
+func lookingCommands(name string) []*cobra.Command {
+	operator := source.Operator{
+		Bind:  func(flags *pflag.FlagSet) { defaultOptions().bindDecisions(flags) },
+		Parse: parseDecisions,
+	}
+	return []*cobra.Command{explaincommand.New(name, operator), lint.New(name, operator), check.New(name, operator)}
+}
+
+// parseDecisions reads, of the operator's arguments, those that bear on decisions.
+func parseDecisions(arguments []string) (explain.OperatorSettings, error) {
+	o := defaultOptions()
+	flags := pflag.NewFlagSet("operator", pflag.ContinueOnError)
+	o.bind(flags)
+	// An operator of another version may have other flags.
+	flags.ParseErrorsAllowlist.UnknownFlags = true
+	if err := flags.Parse(arguments); err != nil {
+		return explain.OperatorSettings{}, err
+	}
+	decisions, err := o.controllerOptions()
+	if err != nil {
+		return explain.OperatorSettings{}, err
+	}
+	return explain.OperatorSettings{
+		Resolve:      decisions.Resolve,
+		VirtualNodes: decisions.VirtualNodes,
+		Capabilities: plan.Capabilities{
+			PodPhase: decisions.PodPhase, CRRDisabled: decisions.CRRDisabled, ImageDisabled: decisions.ImageDisabled,
+		},
+		SettlePeriod: decisions.SettlePeriod,
+	}, nil
+}

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/terminator/crr"
+)
+
+// right is something that the operator must be allowed to do in the whole cluster. A test holds the list to
+// config/rbac/role.yaml.
+type right struct {
+	mode     v1alpha1.Mode // that needs it; empty for all
+	group    string
+	resource string // with its subresource
+	name     string // where the right is to one object
+	verbs    []string
+}
+
+var (
+	read = []string{"get", "list", "watch"}
+
+	rights = []right{
+		{group: "", resource: "namespaces", verbs: read},
+		{group: "", resource: "nodes", verbs: read},
+		{group: "", resource: "pods", verbs: read},
+		{group: "events.k8s.io", resource: "events", verbs: []string{"create", "patch"}},
+		{group: v1alpha1.GroupName, resource: "sidecarterminationpolicies", verbs: read},
+		{group: v1alpha1.GroupName, resource: "clustersidecarterminationpolicies", verbs: read},
+		{group: v1alpha1.GroupName, resource: "sidecarterminationpolicies/status", verbs: []string{"update"}},
+		{group: v1alpha1.GroupName, resource: "clustersidecarterminationpolicies/status", verbs: []string{"update"}},
+		{v1alpha1.ModeCRR, "apiextensions.k8s.io", "customresourcedefinitions", crr.DefinitionName, read},
+		{v1alpha1.ModeCRR, "admissionregistration.k8s.io", "mutatingwebhookconfigurations", crr.WebhookConfigurationName, read},
+		{v1alpha1.ModeCRR, "apps.kruise.io", "containerrecreaterequests", "", []string{"get", "list", "watch", "create", "delete"}},
+		{v1alpha1.ModeImage, "", "pods", "", []string{"patch"}},
+		{v1alpha1.ModePodPhase, "", "pods/status", "", []string{"patch"}},
+	}
+)
+
+// operatorRights asks the API server about the operator's service account.
+func (c *checker) operatorRights(ctx context.Context) error {
+	deployment, err := c.Operator(ctx)
+	switch {
+	case c.unreadable(err, "Deployments in namespace "+c.namespace):
+		return nil
+	case err != nil:
+		return err
+	case deployment == nil:
+		c.warn(installHint, "without an operator there is no service account to ask about")
+		return nil
+	}
+	account := deployment.Spec.Template.Spec.ServiceAccountName
+	if account == "" {
+		account = "default"
+	}
+	total, missing := 0, 0
+	for _, r := range rights {
+		if c.isDisabled(r.mode) {
+			continue
+		}
+		var denied []string
+		for _, verb := range r.verbs {
+			total++
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User:               "system:serviceaccount:" + deployment.Namespace + ":" + account,
+				Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + deployment.Namespace, "system:authenticated"},
+				ResourceAttributes: r.attributes(verb),
+			}}
+			err := c.client.Create(ctx, review)
+			if apierrors.IsForbidden(err) {
+				c.warn("ask someone who may create subjectaccessreviews", "you may not ask what service account %s may do", account)
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("ask what the operator may do: %w", err)
+			}
+			if !review.Status.Allowed {
+				denied = append(denied, verb)
+			}
+		}
+		if len(denied) > 0 {
+			missing++
+			c.fail("restore the operator's roles and bindings: kubectl apply -k config/rbac", "service account %s may not %s", account, r.describe(denied))
+		}
+	}
+	if missing == 0 {
+		c.ok("service account %s may do all that the operator needs (%d rights)", account, total)
+	}
+	return nil
+}
+
+func (c *checker) isDisabled(mode v1alpha1.Mode) bool {
+	capabilities := c.settings.Capabilities
+	switch mode {
+	case v1alpha1.ModeCRR:
+		return capabilities.CRRDisabled
+	case v1alpha1.ModeImage:
+		return capabilities.ImageDisabled
+	case v1alpha1.ModePodPhase:
+		return !capabilities.PodPhase
+	}
+	return false
+}
+
+func (r right) attributes(verb string) *authorizationv1.ResourceAttributes {
+	resource, subresource, _ := strings.Cut(r.resource, "/")
+	return &authorizationv1.ResourceAttributes{Group: r.group, Resource: resource, Subresource: subresource, Name: r.name, Verb: verb}
+}
+
+func (r right) describe(verbs []string) string {
+	text := strings.Join(verbs, ", ") + " " + r.resource
+	if r.group != "" {
+		text += "." + r.group
+	}
+	if r.name != "" {
+		text += " named " + r.name
+	}
+	if r.mode != "" {
+		text += fmt.Sprintf(" (mode %s)", r.mode)
+	}
+	return text
+}
+
+// installed are the kinds of objects that an installation creates.
+var installed = []right{
+	{group: "apiextensions.k8s.io", resource: "customresourcedefinitions"},
+	{group: "rbac.authorization.k8s.io", resource: "clusterroles"},
+	{group: "rbac.authorization.k8s.io", resource: "clusterrolebindings"},
+	{group: "admissionregistration.k8s.io", resource: "validatingadmissionpolicies"},
+	{group: "admissionregistration.k8s.io", resource: "validatingadmissionpolicybindings"},
+	{group: "", resource: "namespaces"},
+	{group: "", resource: "serviceaccounts"},
+	{group: "apps", resource: "deployments"},
+}
+
+// installation asks whether the user may install, and whether something is installed already.
+func (c *checker) installation(ctx context.Context) error {
+	var denied []string
+	for _, r := range installed {
+		attributes := r.attributes("create")
+		attributes.Namespace = c.namespace
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes}}
+		if err := c.client.Create(ctx, review); err != nil {
+			return fmt.Errorf("ask what you may do: %w", err)
+		}
+		if !review.Status.Allowed {
+			denied = append(denied, r.resource)
+		}
+	}
+	if len(denied) > 0 {
+		c.fail("have someone install it who is an administrator of the cluster", "you may not create %s", strings.Join(denied, ", "))
+	} else {
+		c.ok("you may create all that an installation consists of")
+	}
+	deployment, err := c.Operator(ctx)
+	switch {
+	case c.unreadable(err, "Deployments in namespace "+c.namespace):
+	case err != nil:
+		return err
+	case deployment != nil:
+		c.warn("an installation upgrades it; to look it over run: check", "the operator is installed already, with image %s", imageOf(deployment))
+	default:
+		c.ok("no operator is installed in namespace %s", c.namespace)
+	}
+	return nil
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/internal/cli/source"
+	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/plan"
+)
+
+// mostPods bounds how many pods of one Job are explained.
+const mostPods = 5
+
+// live gathers results from a cluster.
+type live struct {
+	*source.Live
+	look      *source.Source
+	namespace string // empty for all, where no name is given
+}
+
+func (o *options) runLive(cmd *cobra.Command, subjects []subject) error {
+	namespace, err := o.connection.CurrentNamespace()
+	if err != nil {
+		return err
+	}
+	if o.allNamespaces {
+		if subjects[0].name != "" {
+			return errors.New("--all-namespaces goes with a TYPE without a name")
+		}
+		namespace = ""
+	}
+	cluster, err := o.connection.Connect()
+	if err != nil {
+		return err
+	}
+	first, err := cluster.Source(cmd.Context(), o.operator, cmd.Flags(), time.Now())
+	if err != nil {
+		return err
+	}
+	l := &live{Live: cluster, look: first, namespace: namespace}
+	if o.watch {
+		return o.runWatch(cmd, l, subjects)
+	}
+	r, err := l.gather(cmd.Context(), subjects)
+	if err != nil {
+		return err
+	}
+	if err := r.write(cmd.OutOrStdout(), o.format); err != nil {
+		return err
+	}
+	return o.failOn.Judge(r.worst())
+}
+
+// gather explains the subjects.
+func (l *live) gather(ctx context.Context, subjects []subject) (*result, error) {
+	r := &result{Pods: []explain.Report{}}
+	for _, of := range subjects {
+		var err error
+		switch {
+		case of.name == "":
+			r.brief, err = true, l.all(ctx, r, of.kind)
+		case of.kind == kindPod:
+			err = l.pod(ctx, r, of.name)
+		case of.kind == kindJob:
+			err = l.job(ctx, r, of.name)
+		case of.kind == kindCronJob:
+			err = l.cronJob(ctx, r, of.name)
+		default:
+			err = l.policy(ctx, r, of)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	r.Notes = append(r.Notes, l.look.Notes()...)
+	return r, nil
+}
+
+func (l *live) key(name string) client.ObjectKey {
+	return client.ObjectKey{Namespace: l.namespace, Name: name}
+}
+
+func (l *live) pod(ctx context.Context, r *result, name string) error {
+	pod, err := l.PodNamed(ctx, l.look, l.key(name))
+	if err != nil {
+		return err
+	}
+	r.Pods = append(r.Pods, l.look.Explain(pod))
+	return nil
+}
+
+func (l *live) job(ctx context.Context, r *result, name string) error {
+	job := &batchv1.Job{}
+	if err := l.Client.Get(ctx, l.key(name), job); err != nil {
+		return fmt.Errorf("get Job: %w", err)
+	}
+	r.Jobs = append(r.Jobs, jobLine{job.Namespace, job.Name, jobStatus(job)})
+	return l.podsOf(ctx, r, job)
+}
+
+// podsOf explains the Job's unfinished pods, or the newest finished one, or the template where there is none.
+func (l *live) podsOf(ctx context.Context, r *result, job *batchv1.Job) error {
+	pods, err := l.PodsOf(ctx, job)
+	if err != nil {
+		return err
+	}
+	if len(pods) == 0 {
+		template, err := l.look.Template(ctx, source.OfJob(job))
+		if err != nil {
+			return err
+		}
+		r.Pods = append(r.Pods, l.look.Explain(template))
+		return nil
+	}
+	for i := range pods {
+		if i > 0 && (plan.HasTerminalPhase(&pods[i]) || i >= mostPods) {
+			r.Notes = append(r.Notes, fmt.Sprintf("%d more pods of Job %s are not shown; ask for one by name", len(pods)-i, job.Name))
+			return nil
+		}
+		pod, err := l.PodWithEvents(ctx, l.look, &pods[i], job)
+		if err != nil {
+			return err
+		}
+		r.Pods = append(r.Pods, l.look.Explain(pod))
+	}
+	return nil
+}
+
+func (l *live) cronJob(ctx context.Context, r *result, name string) error {
+	cron := &batchv1.CronJob{}
+	if err := l.Client.Get(ctx, l.key(name), cron); err != nil {
+		return fmt.Errorf("get CronJob: %w", err)
+	}
+	template, err := l.look.Template(ctx, source.OfCronJob(cron))
+	if err != nil {
+		return err
+	}
+	r.Pods = append(r.Pods, l.look.Explain(template))
+	for _, active := range cron.Status.Active {
+		if err := l.job(ctx, r, active.Name); client.IgnoreNotFound(err) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// all explains every unfinished object of the kind.
+func (l *live) all(ctx context.Context, r *result, of kind) error {
+	switch of {
+	case kindPod:
+		return l.allPods(ctx, r)
+	case kindJob:
+		var jobs batchv1.JobList
+		if err := l.Client.List(ctx, &jobs, client.InNamespace(l.namespace)); err != nil {
+			return fmt.Errorf("list Jobs: %w", err)
+		}
+		for i := range jobs.Items {
+			if finishedAs(&jobs.Items[i]) != "" {
+				continue
+			}
+			if err := l.podsOf(ctx, r, &jobs.Items[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	case kindCronJob:
+		var crons batchv1.CronJobList
+		if err := l.Client.List(ctx, &crons, client.InNamespace(l.namespace)); err != nil {
+			return fmt.Errorf("list CronJobs: %w", err)
+		}
+		for i := range crons.Items {
+			template, err := l.look.Template(ctx, source.OfCronJob(&crons.Items[i]))
+			if err != nil {
+				return err
+			}
+			r.Pods = append(r.Pods, l.look.Explain(template))
+		}
+		return nil
+	}
+	return l.allPolicies(ctx, r, of)
+}
+
+func (l *live) allPods(ctx context.Context, r *result) error {
+	pods, err := l.unfinished(ctx, l.namespace)
+	if err != nil {
+		return err
+	}
+	for i := range pods {
+		pod, err := l.look.Pod(ctx, &pods[i], nil)
+		if err != nil {
+			return err
+		}
+		r.Pods = append(r.Pods, l.look.Explain(pod))
+	}
+	return nil
+}
+
+// unfinished lists the pods on which the operator may act. An empty namespace means all.
+func (l *live) unfinished(ctx context.Context, namespace string) ([]corev1.Pod, error) {
+	selector := fields.AndSelectors(
+		fields.OneTermNotEqualSelector("spec.restartPolicy", string(corev1.RestartPolicyAlways)),
+		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
+		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
+	)
+	var pods corev1.PodList
+	if err := l.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	return pods.Items, nil
+}
+
+// jobStatus says in a line how the Job fares.
+func jobStatus(job *batchv1.Job) string {
+	if as := finishedAs(job); as != "" {
+		return as
+	}
+	if job.Spec.Suspend != nil && *job.Spec.Suspend {
+		return "suspended"
+	}
+	return fmt.Sprintf("running: %d active, %d succeeded, %d failed", job.Status.Active, job.Status.Succeeded, job.Status.Failed)
+}
+
+// finishedAs returns the Job's final condition, or nothing while it has none.
+func finishedAs(job *batchv1.Job) string {
+	for _, condition := range job.Status.Conditions {
+		if condition.Status != corev1.ConditionTrue {
+			continue
+		}
+		switch condition.Type {
+		case batchv1.JobComplete:
+			return "complete"
+		case batchv1.JobFailed:
+			return fmt.Sprintf("failed (%s): %s", condition.Reason, condition.Message)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sidecar-termination/operator/internal/cli/output"
+	"github.com/sidecar-termination/operator/internal/explain"
+)
+
+func policyName(r *explain.PolicyReport) string {
+	if r.Namespace == "" {
+		return r.Kind + " " + r.Name
+	}
+	return fmt.Sprintf("%s %s/%s", r.Kind, r.Namespace, r.Name)
+}
+
+// writePolicy writes all there is to say about one policy.
+func writePolicy(p *output.Printer, r *explain.PolicyReport) {
+	p.Line("%s", p.Styled(output.Bold, fmt.Sprintf("%s: mode %s, enforcement %s, priority %d", policyName(r), r.Mode, r.Enforcement, r.Priority)))
+	if len(r.Sidecars) > 0 {
+		p.Prose("sidecars: ", 10, strings.Join(r.Sidecars, ", "))
+	} else {
+		p.Prose("main containers: ", 17, strings.Join(r.Mains, ", ")+"; every other regular container is a sidecar")
+	}
+	for _, condition := range r.Conditions {
+		style := output.Green
+		if (condition.Type == "Ready") != (condition.Status == metav1.ConditionTrue) {
+			style = output.Red
+		}
+		head := fmt.Sprintf("%s %s (%s): ", condition.Type, condition.Status, condition.Reason)
+		p.Prose(p.Styled(style, head), len(head), condition.Message)
+	}
+	if len(r.Pods) > 0 {
+		var rows [][]output.Cell
+		for _, pod := range r.Pods {
+			rows = append(rows, []output.Cell{
+				{Text: pod.Namespace}, {Text: strings.ToLower(pod.Kind) + "/" + pod.Name}, {Text: strings.Join(pod.Containers, ", ")},
+				{Text: string(pod.Stage), Style: stageStyles[pod.Stage]}, {Text: string(pod.Reason)},
+			})
+		}
+		p.Line("")
+		p.Table([]string{"NAMESPACE", "POD", "SIDECARS", "STAGE", "REASON"}, rows)
+	}
+	if len(r.Findings) > 0 {
+		p.Line("")
+		p.Line("%s", p.Styled(output.Bold, "FINDINGS"))
+		p.Findings(r.Findings)
+	}
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/cli/output"
+	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// writeReport writes all there is to say about one pod or template.
+func writeReport(p *output.Printer, r *explain.Report) {
+	p.Line("%s", p.Styled(output.Bold, title(r)))
+	if r.Stage != "" {
+		head := fmt.Sprintf("%s (%s): ", r.Stage, r.StageReason)
+		p.Prose(p.Styled(stageStyles[r.Stage], head), len(head), r.Message)
+	}
+	if r.NextLook != nil {
+		p.Line("%s", p.Styled(output.Faint, fmt.Sprintf("the operator looks again in %s at the latest", explain.Age(r.NextLook.Sub(r.Now())))))
+	}
+	p.Line("")
+	writeContainers(p, r)
+	writeSidecars(p, r)
+	writeAttempts(p, r)
+	if len(r.Findings) > 0 {
+		p.Line("")
+		p.Line("%s", p.Styled(output.Bold, "FINDINGS"))
+		p.Findings(r.Findings)
+	}
+}
+
+var stageStyles = map[plan.Stage]output.Style{
+	plan.StageStuck: output.Red, plan.StageTerminated: output.Green, plan.StageTerminating: output.Yellow,
+}
+
+func title(r *explain.Report) string {
+	text := fmt.Sprintf("%s %s/%s", r.Kind, r.Namespace, r.Name)
+	if r.Owner != "" {
+		text += " of Job " + r.Owner
+	}
+	parts := []string{"restartPolicy " + r.RestartPolicy}
+	switch {
+	case r.Template:
+		parts = append(parts, "pods to come")
+	case r.Node == "":
+		parts = append(parts, "no node yet")
+	case r.NodeKind == plan.NodeUnknown:
+		parts = append(parts, fmt.Sprintf("node %s, of unknown kind", r.Node))
+	default:
+		parts = append(parts, fmt.Sprintf("%s node %s", strings.ToLower(string(r.NodeKind)), r.Node))
+	}
+	if r.MainsDone != nil {
+		parts = append(parts, fmt.Sprintf("mains done %s ago", explain.Age(r.Now().Sub(r.MainsDone.Time))))
+	}
+	return text + ": " + strings.Join(parts, ", ")
+}
+
+var roles = map[explain.Role]string{
+	explain.RoleMain: "main", explain.RoleSidecar: "sidecar", explain.RoleInit: "init", explain.RoleNativeSidecar: "native sidecar",
+}
+
+func writeContainers(p *output.Printer, r *explain.Report) {
+	var rows [][]output.Cell
+	for _, c := range r.Containers {
+		by := c.DeclaredBy
+		switch {
+		case by == "environment":
+			by = "environment variables"
+		case by == "" && c.Role == explain.RoleMain:
+			by = "nothing"
+		case by == "":
+			by = "the pod"
+		}
+		style := output.Plain
+		if c.Role == explain.RoleSidecar {
+			style = output.Green
+		}
+		rows = append(rows, []output.Cell{{Text: c.Name}, {Text: roles[c.Role], Style: style}, {Text: c.State}, {Text: by}})
+	}
+	p.Table([]string{"CONTAINER", "ROLE", "STATE", "DECLARED BY"}, rows)
+}
+
+var sources = map[resolve.Source]string{
+	resolve.SourceEntry: "policy's entry", resolve.SourcePolicy: "policy", resolve.SourceEnvironment: "environment",
+	resolve.SourceOperator: "operator's flag", resolve.SourceDefault: "default",
+}
+
+// writeSidecars says how each sidecar will be ended: one column for each kind of node.
+func writeSidecars(p *output.Printer, r *explain.Report) {
+	var heading []string
+	var rows [][]output.Cell
+	for _, c := range r.Containers {
+		if c.Settings == nil {
+			continue
+		}
+		s := c.Settings
+		heading = []string{"SIDECAR", "MODE"}
+		row := output.Cells(c.Name, with(s.Mode))
+		for _, way := range s.Ways {
+			heading = append(heading, "ON A "+strings.ToUpper(way.Where))
+			row = append(row, wayCell(way))
+		}
+		heading = append(heading, "IMAGE", "EXIT CODES", "DRAIN", "DEADLINE", "FALLBACK")
+		rows = append(rows, append(row, output.Cells(ifImage(s), exitCodes(s.ExitCodes), unless(s.Drain), unless(s.Deadline), unless(s.Fallback))...))
+	}
+	if len(rows) > 0 {
+		p.Line("")
+		p.Table(heading, rows)
+	}
+}
+
+func wayCell(way explain.Way) output.Cell {
+	if len(way.Modes) == 0 {
+		return output.Cell{Text: "none: " + string(way.Reason), Style: output.Red}
+	}
+	var names []string
+	for _, mode := range way.Modes {
+		names = append(names, string(mode))
+	}
+	return output.Cell{Text: strings.Join(names, ", then ")}
+}
+
+// with writes a setting and where it comes from.
+func with(s explain.Setting) string {
+	if s.Value == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s)", s.Value, sources[s.From])
+}
+
+// exitCodes writes the setting, and where it comes from unless that is the operator.
+func exitCodes(s explain.Setting) string {
+	if s.From == resolve.SourceOperator || s.From == resolve.SourceDefault {
+		return s.Value
+	}
+	return with(s)
+}
+
+// unless writes a setting that somebody has set.
+func unless(s explain.Setting) string {
+	if s.From == resolve.SourceDefault {
+		return ""
+	}
+	return with(s)
+}
+
+// ifImage writes the image where mode Image may be used.
+func ifImage(s *explain.Settings) string {
+	for _, way := range s.Ways {
+		for _, mode := range way.Modes {
+			if mode == v1alpha1.ModeImage {
+				return with(s.Image)
+			}
+		}
+	}
+	return ""
+}
+
+// writeAttempts says what was done, and what the operator said of it.
+func writeAttempts(p *output.Printer, r *explain.Report) {
+	if len(r.Attempts) > 0 {
+		var rows [][]output.Cell
+		for _, a := range r.Attempts {
+			mode := string(a.Mode)
+			if a.For != "" {
+				mode += " for " + string(a.For)
+			}
+			result := output.Cell{Text: a.Result, Style: output.Red}
+			if a.Result == "" && a.Finished != nil {
+				result = output.Cell{Text: fmt.Sprintf("carried out %s ago", explain.Age(r.Now().Sub(a.Finished.Time)))}
+			}
+			rows = append(rows, []output.Cell{
+				{Text: mode}, {Text: fmt.Sprint(a.Number + 1)}, {Text: explain.Age(r.Now().Sub(a.Started.Time)) + " ago"},
+				{Text: strings.Join(a.Containers, ", ")}, result,
+			})
+		}
+		p.Line("")
+		p.Table([]string{"DONE", "ATTEMPT", "WHEN", "SIDECARS", "RESULT"}, rows)
+	}
+	if len(r.Events) > 0 {
+		p.Line("")
+		p.Line("%s", p.Styled(output.Bold, "EVENTS OF THE OPERATOR"))
+		for _, e := range r.Events {
+			head := fmt.Sprintf("  %-5s %s: ", explain.Age(r.Now().Sub(e.Time.Time)), e.Reason)
+			p.Prose(head, len(head), e.Message)
+		}
+	}
+}

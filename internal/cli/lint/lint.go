@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lint is the subcommand that looks for workloads that may hang because nobody has declared their sidecars.
+package lint
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/internal/cli/exit"
+	"github.com/sidecar-termination/operator/internal/cli/output"
+	"github.com/sidecar-termination/operator/internal/cli/source"
+	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/plan"
+)
+
+// New returns the subcommand. Its examples call the program by the name.
+func New(name string, operator source.Operator) *cobra.Command {
+	o := &options{operator: operator, connection: source.NewConnection()}
+	command := &cobra.Command{
+		Use:   "lint [-f FILE | -k DIRECTORY]",
+		Short: "Finds Jobs, CronJobs and pods that may hang, because nothing declares their sidecars",
+		Long: `Looks at the Jobs, CronJobs and pods with restartPolicy Never or OnFailure of a namespace, or of manifests, for containers
+that no policy and no environment variable declares a sidecar and that may keep their pod from finishing:
+
+  - a container with the name or the image of a well-known sidecar, such as istio-proxy or fluent-bit, beside others
+    (a problem);
+  - a container that runs on although another one has ended (live pods; a problem);
+  - several containers of which any may be a sidecar (a warning).
+
+It also finds declarations that come to nothing: variables that cannot be read, and pods without a main container. All of
+this is guesswork that a policy settles: name sidecars under sidecars, or all containers to wait for under mainContainers.
+
+The exit code is 0 where nothing was found, 1 where a problem was found, or with --fail-on=warning a warning, and 2 where
+it was not possible to look.`,
+		Example: fmt.Sprintf(`  # the current namespace, or the whole cluster
+  %[1]s lint
+  %[1]s lint -A
+
+  # in CI, and strictly
+  %[1]s lint -k overlays/production --fail-on=warning`, name),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	flags := command.Flags()
+	o.format.Bind(command)
+	o.failOn.Bind(command)
+	o.files.Bind(flags)
+	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "look at all namespaces")
+	o.connection.Bind(flags)
+	operator.Bind(flags)
+	output.GroupFlags(command, operator.Bind, source.NewConnection().Bind)
+	return exit.Wrap(command)
+}
+
+type options struct {
+	operator      source.Operator
+	connection    *source.Connection
+	files         source.Files
+	format        output.Format
+	failOn        output.FailOn
+	allNamespaces bool
+}
+
+// linted is one workload with findings.
+type linted struct {
+	Kind      string            `json:"kind"`
+	Namespace string            `json:"namespace"`
+	Name      string            `json:"name"`
+	File      string            `json:"file,omitempty"`
+	Findings  []explain.Finding `json:"findings"`
+}
+
+// result is everything that was found. Its JSON form is what programs read.
+type result struct {
+	// Looked is how many workloads were looked at.
+	Looked    int      `json:"looked"`
+	Workloads []linted `json:"workloads"`
+	Notes     []string `json:"notes,omitempty"`
+}
+
+func (o *options) run(cmd *cobra.Command) error {
+	if err := errors.Join(o.format.Check(), o.failOn.Check()); err != nil {
+		return err
+	}
+	look := o.live
+	if o.files.Given() {
+		if o.allNamespaces {
+			return errors.New("-f and -k go without --all-namespaces")
+		}
+		look = o.offline
+	}
+	r, err := look(cmd)
+	if err != nil {
+		return err
+	}
+	if err := o.format.Write(cmd.OutOrStdout(), r, r.text); err != nil {
+		return err
+	}
+	var all []explain.Finding
+	for _, workload := range r.Workloads {
+		all = append(all, workload.Findings...)
+	}
+	return o.failOn.Judge(explain.Worst(all))
+}
+
+func (r *result) add(report explain.Report, file string) {
+	r.Looked++
+	if findings := explain.Lint(report); len(findings) > 0 {
+		r.Workloads = append(r.Workloads, linted{report.Kind, report.Namespace, report.Name, file, findings})
+	}
+}
+
+func (r *result) text(p *output.Printer) {
+	for _, workload := range r.Workloads {
+		name := fmt.Sprintf("%s %s/%s", workload.Kind, workload.Namespace, workload.Name)
+		if workload.File != "" {
+			name += " (" + workload.File + ")"
+		}
+		p.Line("%s", p.Styled(output.Bold, name))
+		p.Findings(workload.Findings)
+	}
+	for _, note := range r.Notes {
+		p.Prose(p.Styled(output.Faint, "note: "), len("note: "), note)
+	}
+	switch {
+	case r.Looked == 0:
+		p.Line("Nothing to look at: no Job, no CronJob and no pod with restartPolicy Never or OnFailure was found.")
+	case len(r.Workloads) == 0:
+		p.Line("%s", p.Styled(output.Green, fmt.Sprintf("Looked at %d %s and found nothing.", r.Looked, plural(r.Looked))))
+	default:
+		p.Line("Looked at %d %s and found something about %d.", r.Looked, plural(r.Looked), len(r.Workloads))
+	}
+}
+
+func plural(count int) string {
+	if count == 1 {
+		return "workload"
+	}
+	return "workloads"
+}
+
+func (o *options) offline(cmd *cobra.Command) (*result, error) {
+	manifests, err := o.files.Read(cmd.InOrStdin(), cmp.Or(*o.connection.Namespace, "default"))
+	if err != nil {
+		return nil, err
+	}
+	s, err := manifests.Source(o.operator, cmd.Flags(), time.Now())
+	if err != nil {
+		return nil, err
+	}
+	r := &result{Workloads: []linted{}}
+	for _, manifest := range manifests.Objects {
+		pod, ok, err := s.Manifest(cmd.Context(), manifest)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			continue
+		}
+		// A pod that is restarted for ever is a service, and nobody's business here unless something declares a sidecar.
+		if report := s.Explain(pod); explain.IsJobType(pod.Pod) || len(report.Findings) > 0 {
+			r.add(report, manifest.File)
+		}
+	}
+	return r, nil
+}
+
+func (o *options) live(cmd *cobra.Command) (*result, error) {
+	namespace, err := o.connection.CurrentNamespace()
+	if err != nil {
+		return nil, err
+	}
+	if o.allNamespaces {
+		namespace = ""
+	}
+	cluster, err := o.connection.Connect()
+	if err != nil {
+		return nil, err
+	}
+	s, err := cluster.Source(cmd.Context(), o.operator, cmd.Flags(), time.Now())
+	if err != nil {
+		return nil, err
+	}
+	l := &linter{Live: cluster, look: s, result: &result{Workloads: []linted{}}, looked: map[string]bool{}}
+	for _, look := range []func(context.Context, string) error{l.pods, l.jobs, l.cronJobs} {
+		if err := look(cmd.Context(), namespace); err != nil {
+			return nil, err
+		}
+	}
+	l.result.Notes = s.Notes()
+	return l.result, nil
+}
+
+// linter looks at a cluster. What a webhook has injected shows in pods only, so that a template is looked at where it
+// has no pod.
+type linter struct {
+	*source.Live
+	look   *source.Source
+	result *result
+	looked map[string]bool // owners by uid of which a pod was looked at
+}
+
+func (l *linter) pods(ctx context.Context, namespace string) error {
+	var pods corev1.PodList
+	if err := l.Client.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("list pods: %w", err)
+	}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if !explain.IsJobType(pod) || plan.HasTerminalPhase(pod) {
+			continue
+		}
+		if owner := metav1.GetControllerOf(pod); owner != nil {
+			if l.looked[string(owner.UID)] {
+				continue
+			}
+			l.looked[string(owner.UID)] = true
+		}
+		gathered, err := l.look.Pod(ctx, pod, nil)
+		if err != nil {
+			return err
+		}
+		l.result.add(l.look.Explain(gathered), "")
+	}
+	return nil
+}
+
+func (l *linter) jobs(ctx context.Context, namespace string) error {
+	var jobs batchv1.JobList
+	if err := l.Client.List(ctx, &jobs, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("list Jobs: %w", err)
+	}
+	for i := range jobs.Items {
+		job := &jobs.Items[i]
+		if isFinished(job) {
+			continue
+		}
+		if owner := metav1.GetControllerOf(job); owner != nil {
+			l.looked[string(owner.UID)] = true
+		}
+		if l.looked[string(job.UID)] {
+			continue
+		}
+		if err := l.template(ctx, source.OfJob(job)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *linter) cronJobs(ctx context.Context, namespace string) error {
+	var crons batchv1.CronJobList
+	if err := l.Client.List(ctx, &crons, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("list CronJobs: %w", err)
+	}
+	for i := range crons.Items {
+		if l.looked[string(crons.Items[i].UID)] {
+			continue
+		}
+		if err := l.template(ctx, source.OfCronJob(&crons.Items[i])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *linter) template(ctx context.Context, template source.Template) error {
+	gathered, err := l.look.Template(ctx, template)
+	if err != nil {
+		return err
+	}
+	l.result.add(l.look.Explain(gathered), "")
+	return nil
+}
+
+func isFinished(job *batchv1.Job) bool {
+	for _, condition := range job.Status.Conditions {
+		if (condition.Type == batchv1.JobComplete || condition.Type == batchv1.JobFailed) && strings.EqualFold(string(condition.Status), "true") {
+			return true
+		}
+	}
+	return false
+}

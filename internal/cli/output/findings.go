@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package output
+
+import (
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sidecar-termination/operator/internal/cli/exit"
+	"github.com/sidecar-termination/operator/internal/explain"
+)
+
+// severities are the words and colours of findings, of equal length so that they align.
+var severities = map[explain.Severity]struct {
+	word  string
+	style Style
+}{
+	explain.SeverityProblem: {"problem", Red},
+	explain.SeverityWarning: {"warning", Yellow},
+	explain.SeverityNote:    {"note   ", Faint},
+}
+
+// Findings writes findings, each with what to do about it.
+func (p *Printer) Findings(findings []explain.Finding) {
+	for _, finding := range findings {
+		severity := severities[finding.Severity]
+		head, length := "  "+p.Styled(severity.style, severity.word)+"  ", 4+len(severity.word)
+		text := finding.Message
+		if finding.Reason != "" {
+			text = fmt.Sprintf("%s: %s", finding.Reason, text)
+		}
+		p.Prose(head, length, text)
+		if finding.Hint != "" {
+			arrow := "-> "
+			p.Prose(spaces(length)+p.Styled(Bold, arrow), length+utf8.RuneCountInString(arrow), finding.Hint)
+		}
+	}
+}
+
+func spaces(n int) string { return fmt.Sprintf("%*s", n, "") }
+
+// FailOn is the value of --fail-on: the least finding that makes the exit code 1.
+type FailOn string
+
+// Bind adds the flag to the command.
+func (f *FailOn) Bind(command *cobra.Command) {
+	values := []string{"problem", "warning"}
+	command.Flags().StringVar((*string)(f), "fail-on", values[0], "least finding with which the exit code is 1: problem or warning")
+	_ = command.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// Check fails for an unknown value.
+func (f FailOn) Check() error {
+	if f != "problem" && f != "warning" {
+		return fmt.Errorf("--fail-on is %q; it must be problem or warning", string(f))
+	}
+	return nil
+}
+
+// Judge returns exit.ErrProblem if the worst finding is bad enough.
+func (f FailOn) Judge(worst explain.Severity) error {
+	if worst == explain.SeverityProblem || worst == explain.SeverityWarning && f == "warning" {
+		return exit.ErrProblem
+	}
+	return nil
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // the ways to log in that kubectl knows
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/terminator/crr"
+)
+
+// Connection is how a command reaches a cluster: the flags of kubectl, and where the operator is.
+type Connection struct {
+	*genericclioptions.ConfigFlags
+	OperatorNamespace string
+}
+
+// NewConnection returns a connection without flags given.
+func NewConnection() *Connection {
+	return &Connection{ConfigFlags: genericclioptions.NewConfigFlags(true), OperatorNamespace: OperatorNamespace}
+}
+
+// Bind adds the flags.
+func (c *Connection) Bind(flags *pflag.FlagSet) {
+	c.AddFlags(flags)
+	flags.StringVar(&c.OperatorNamespace, "operator-namespace", c.OperatorNamespace, "namespace of the operator, whose own flags are read there")
+}
+
+// CurrentNamespace is the namespace of --namespace, or that of the context.
+func (c *Connection) CurrentNamespace() (string, error) {
+	namespace, _, err := c.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return "", fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	return namespace, nil
+}
+
+// Connect returns a client that reads from the cluster, never from a cache.
+func (c *Connection) Connect() (*Live, error) {
+	config, err := c.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find a cluster: %w", err)
+	}
+	// The commands read much at once and never for long.
+	config.QPS, config.Burst = 100, 300
+	config.WarningHandler = rest.NoWarnings{}
+	scheme, err := NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	direct, err := client.New(config, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
+	}
+	return &Live{Client: direct, operatorNamespace: c.OperatorNamespace}, nil
+}
+
+// Live is a cluster.
+type Live struct {
+	Client            client.Client
+	operatorNamespace string
+}
+
+// Source takes a first look: at the operator's own flags, over which those given here go, at OpenKruise and at the nodes.
+func (l *Live) Source(ctx context.Context, operator Operator, flags *pflag.FlagSet, now time.Time) (*Source, error) {
+	s := &Source{now: now, Reader: newPatient(l.Client)}
+	arguments, err := l.operatorArguments(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if s.Settings, err = operator.Parse(append(arguments, operator.given(flags)...)); err != nil {
+		return nil, fmt.Errorf("read the flags of the operator: %w", err)
+	}
+	kruise, err := KruiseServes(ctx, l.Client)
+	if err != nil {
+		return nil, err
+	}
+	s.Cluster.Kruise = &kruise.Usable
+	if kruise.Note != "" {
+		s.notes = append(s.notes, kruise.Note)
+	}
+	return s, l.nodes(ctx, s)
+}
+
+// Again returns a new look with what the first one found of the operator, of OpenKruise and of the nodes.
+func (l *Live) Again(first *Source, now time.Time) *Source {
+	again := *first
+	again.now, again.Reader = now, newPatient(l.Client)
+	return &again
+}
+
+// Operator returns the operator's Deployment, or nil where there is none.
+func (l *Live) Operator(ctx context.Context) (*appsv1.Deployment, error) {
+	var deployments appsv1.DeploymentList
+	if err := l.Client.List(ctx, &deployments, client.InNamespace(l.operatorNamespace), OperatorLabels); err != nil {
+		return nil, fmt.Errorf("list Deployments in namespace %s: %w", l.operatorNamespace, err)
+	}
+	for i := range deployments.Items {
+		if _, ok := OperatorArguments(&deployments.Items[i]); ok {
+			return &deployments.Items[i], nil
+		}
+	}
+	return nil, nil
+}
+
+func (l *Live) operatorArguments(ctx context.Context, s *Source) ([]string, error) {
+	deployment, err := l.Operator(ctx)
+	switch {
+	case apierrors.IsForbidden(err):
+		s.notes = append(s.notes, fmt.Sprintf("you may not read Deployments in namespace %s: the operator is taken to run with its default flags", l.operatorNamespace))
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case deployment == nil:
+		s.notes = append(s.notes, fmt.Sprintf("there is no operator in namespace %s (--operator-namespace): its default flags are assumed", l.operatorNamespace))
+		return nil, nil
+	}
+	arguments, _ := OperatorArguments(deployment)
+	return arguments, nil
+}
+
+// nodes finds out whether there are virtual nodes; not knowing is no error.
+func (l *Live) nodes(ctx context.Context, s *Source) error {
+	var nodes corev1.NodeList
+	switch err := l.Client.List(ctx, &nodes); {
+	case apierrors.IsForbidden(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	virtual := slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return s.Settings.VirtualNodes.Classify(&n) == plan.NodeVirtual })
+	s.Cluster = explain.Cluster{Kruise: s.Cluster.Kruise, VirtualNodes: &virtual}
+	return nil
+}
+
+// Kruise is what there is of OpenKruise.
+type Kruise struct {
+	// Defined and Guarded say whether requests are served and pass the webhook; Usable means both.
+	Defined, Guarded, Usable bool
+	// Note says what could not be read and was assumed.
+	Note string
+}
+
+// KruiseServes asks, as the operator does, whether OpenKruise can be used.
+func KruiseServes(ctx context.Context, reader client.Client) (Kruise, error) {
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	err := reader.Get(ctx, client.ObjectKey{Name: crr.DefinitionName}, definition)
+	var k Kruise
+	switch {
+	case apierrors.IsForbidden(err):
+		k.Defined = crr.IsServed(reader.RESTMapper())
+	case client.IgnoreNotFound(err) != nil:
+		return k, fmt.Errorf("look for OpenKruise: %w", err)
+	default:
+		k.Defined = err == nil && crr.IsEstablished(*definition)
+	}
+	configuration := &admissionv1.MutatingWebhookConfiguration{}
+	err = reader.Get(ctx, client.ObjectKey{Name: crr.WebhookConfigurationName}, configuration)
+	switch {
+	case apierrors.IsForbidden(err):
+		k.Guarded, k.Note = true, "you may not read webhook configurations: OpenKruise's webhook is taken to be in place"
+	case client.IgnoreNotFound(err) != nil:
+		return k, fmt.Errorf("look for OpenKruise: %w", err)
+	default:
+		k.Guarded = err == nil && crr.GuardsRequests(*configuration)
+	}
+	if k.Usable = k.Defined && k.Guarded; !k.Defined {
+		k.Note = ""
+	}
+	return k, nil
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/cli-runtime/pkg/resource"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/internal/explain"
+)
+
+// Files are manifests: -f, -R and -k of kubectl.
+type Files struct {
+	resource.FilenameOptions
+}
+
+// Bind adds the flags.
+func (f *Files) Bind(flags *pflag.FlagSet) {
+	flags.StringSliceVarP(&f.Filenames, "filename", "f", nil, "file, directory or URL with manifests, or - for standard input; may be repeated. No cluster is asked")
+	flags.BoolVarP(&f.Recursive, "recursive", "R", false, "go through the directories of -f recursively")
+	flags.StringVarP(&f.Kustomize, "kustomize", "k", "", "directory or URL of a kustomization to build. No cluster is asked")
+}
+
+// Given reports whether manifests are to be looked at.
+func (f *Files) Given() bool { return len(f.Filenames) > 0 || f.Kustomize != "" }
+
+// Manifests are the objects in files.
+type Manifests struct {
+	Objects []Manifest
+}
+
+// Manifest is one object and where it was found.
+type Manifest struct {
+	Object client.Object
+	File   string
+}
+
+// Read reads the objects of the files. Those of kinds that do not bear on anything are left out; a policy with a field
+// that does not exist is an error. Objects without a namespace get the given one.
+func (f *Files) Read(stdin io.Reader, namespace string) (Manifests, error) {
+	scheme, err := NewScheme()
+	if err != nil {
+		return Manifests{}, err
+	}
+	builder := resource.NewLocalBuilder().Unstructured().Local().Flatten().ContinueOnError()
+	files := f.FilenameOptions
+	if i := slices.Index(files.Filenames, "-"); i >= 0 {
+		files.Filenames = slices.Delete(slices.Clone(files.Filenames), i, i+1)
+		builder = builder.Stream(stdin, "standard input")
+	}
+	infos, err := builder.FilenameParam(false, &files).Do().Infos()
+	if err != nil {
+		return Manifests{}, fmt.Errorf("read manifests: %w", err)
+	}
+	var all Manifests
+	for _, info := range infos {
+		object, err := toTyped(scheme, info.Object)
+		if err != nil {
+			return all, fmt.Errorf("read %s: %w", info.Source, err)
+		}
+		if object == nil {
+			continue
+		}
+		if object.GetNamespace() == "" && isNamespaced(object) {
+			object.SetNamespace(namespace)
+		}
+		all.Objects = append(all.Objects, Manifest{object, info.Source})
+	}
+	return all, nil
+}
+
+// toTyped converts an object of a kind that bears on something, and returns nil for any other.
+func toTyped(scheme *runtime.Scheme, object runtime.Object) (client.Object, error) {
+	raw, ok := object.(*unstructured.Unstructured)
+	if !ok || !bears(raw) {
+		return nil, nil
+	}
+	typed, err := scheme.New(raw.GroupVersionKind())
+	if err != nil {
+		return nil, fmt.Errorf("understand %s %s: %w", raw.GetKind(), raw.GetName(), err)
+	}
+	strict := raw.GroupVersionKind().Group == policyGroup
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(raw.Object, typed, strict); err != nil {
+		return nil, fmt.Errorf("understand %s %s: %w", raw.GetKind(), raw.GetName(), err)
+	}
+	if pod, ok := typed.(*corev1.Pod); ok {
+		withDefaults(pod)
+	}
+	return typed.(client.Object), nil
+}
+
+// Source is one look at the manifests, with the flags of the operator as given.
+func (m Manifests) Source(operator Operator, flags *pflag.FlagSet, now time.Time) (*Source, error) {
+	settings, err := operator.Parse(operator.given(flags))
+	if err != nil {
+		return nil, err
+	}
+	scheme, err := NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	reader := &memory{scheme: scheme}
+	for _, manifest := range m.Objects {
+		reader.objects = append(reader.objects, manifest.Object)
+	}
+	return &Source{Reader: reader, Settings: settings, Cluster: explain.Cluster{}, Offline: true, now: now}, nil
+}

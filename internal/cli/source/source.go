@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/observe"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/terminator"
+	"github.com/sidecar-termination/operator/internal/terminator/crr"
+	"github.com/sidecar-termination/operator/internal/terminator/image"
+	"github.com/sidecar-termination/operator/internal/terminator/podphase"
+)
+
+// Source is one look at a cluster, or at manifests.
+type Source struct {
+	Reader   client.Reader
+	Settings explain.OperatorSettings
+	Cluster  explain.Cluster
+	// Offline is true where manifests are looked at.
+	Offline bool
+	notes   []string
+	now     time.Time
+}
+
+// Notes say what was assumed because it could not be read.
+func (s *Source) Notes() []string {
+	if reader, ok := s.Reader.(*patient); ok {
+		return append(s.notes[:len(s.notes):len(s.notes)], reader.notes...)
+	}
+	return s.notes
+}
+
+// Explain reports on what was gathered.
+func (s *Source) Explain(pod explain.Pod) explain.Report {
+	return explain.Explain(pod, s.Settings, s.Cluster, s.now)
+}
+
+// Pod gathers what bears on a pod. The Job is its own, or nil.
+func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (explain.Pod, error) {
+	result := explain.Pod{Kind: "Pod", Name: pod.Name, Pod: pod}
+	if job != nil {
+		result.Job, result.BackoffLimit = job.Name, backoffLimit(job.Spec)
+	}
+	var err error
+	if result.Policies, err = observe.Policies(ctx, s.Reader, pod); err != nil {
+		return result, err
+	}
+	// What a manifest says of a pod that has run can be explained as well; its node is not there to be asked.
+	result.Template = s.Offline && len(pod.Status.ContainerStatuses) == 0
+	if result.Template {
+		return result, nil
+	}
+	node, err := observe.Node(ctx, s.Reader, pod)
+	if err != nil {
+		return result, err
+	}
+	if result.Node = s.Settings.VirtualNodes.Classify(node); s.Offline && result.Node == plan.NodeUnknown && pod.Spec.NodeName != "" {
+		result.Node = plan.NodeReal
+	}
+	observers := []observe.Observer{crr.Observer{Reader: s.Reader}, &podphase.Terminator{}, &image.Terminator{}}
+	result.Attempts, err = observe.Attempts(ctx, observers, pod)
+	if errors.Is(err, terminator.ErrUnreadable) {
+		result.Unreadable, err = err, nil
+	}
+	return result, err
+}
+
+// Template gathers what bears on the pods that a template will make.
+func (s *Source) Template(ctx context.Context, template Template) (explain.Pod, error) {
+	pod := template.pod()
+	result := explain.Pod{Kind: template.Kind, Name: template.Name, Pod: pod, Template: true, BackoffLimit: template.BackoffLimit}
+	var err error
+	result.Policies, err = observe.Policies(ctx, s.Reader, pod)
+	return result, err
+}
+
+// defaultBackoffLimit is that of Kubernetes.
+const defaultBackoffLimit = 6
+
+func backoffLimit(spec batchv1.JobSpec) *int32 {
+	limit := int32(defaultBackoffLimit)
+	if spec.BackoffLimit != nil {
+		limit = *spec.BackoffLimit
+	}
+	return &limit
+}
+
+// Manifest gathers what bears on the pods of a manifest, and returns false for an object that makes none.
+func (s *Source) Manifest(ctx context.Context, manifest Manifest) (explain.Pod, bool, error) {
+	var pod explain.Pod
+	var err error
+	switch object := manifest.Object.(type) {
+	case *corev1.Pod:
+		pod, err = s.Pod(ctx, object, nil)
+	case *batchv1.Job:
+		pod, err = s.Template(ctx, OfJob(object))
+	case *batchv1.CronJob:
+		pod, err = s.Template(ctx, OfCronJob(object))
+	default:
+		return pod, false, nil
+	}
+	return pod, true, err
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"maps"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// Template is what makes pods.
+type Template struct {
+	Kind, Namespace, Name string
+	Pod                   corev1.PodTemplateSpec
+	BackoffLimit          *int32
+	labels                map[string]string // that the controller adds to the pods
+}
+
+// OfJob is the template of a Job.
+func OfJob(job *batchv1.Job) Template {
+	return Template{
+		Kind: "Job", Namespace: job.Namespace, Name: job.Name, Pod: job.Spec.Template, BackoffLimit: backoffLimit(job.Spec),
+		labels: map[string]string{batchv1.JobNameLabel: job.Name, "job-name": job.Name},
+	}
+}
+
+// OfCronJob is the template of the pods of a CronJob's Jobs.
+func OfCronJob(cron *batchv1.CronJob) Template {
+	spec := cron.Spec.JobTemplate.Spec
+	return Template{Kind: "CronJob", Namespace: cron.Namespace, Name: cron.Name, Pod: spec.Template, BackoffLimit: backoffLimit(spec)}
+}
+
+// pod is a pod as the template will make it, but for what webhooks add.
+func (t Template) pod() *corev1.Pod {
+	labels := maps.Clone(t.Pod.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	maps.Copy(labels, t.labels)
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: t.Name, Labels: labels, Annotations: t.Pod.Annotations},
+		Spec:       t.Pod.Spec,
+	}
+	withDefaults(pod)
+	return pod
+}
+
+// withDefaults sets what the API server sets and what decisions depend on.
+func withDefaults(pod *corev1.Pod) {
+	if pod.Spec.RestartPolicy == "" {
+		pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	}
+}

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import "github.com/sidecar-termination/operator/api/v1alpha1"
+
+// hints say, by reason, what to do next.
+var hints = map[v1alpha1.Reason]string{
+	v1alpha1.ReasonRestartPolicyAlways:   "set restartPolicy to Never or OnFailure if the pod is meant to end",
+	v1alpha1.ReasonNoMainContainer:       "leave at least one container undeclared, or name the mains by mainContainers",
+	v1alpha1.ReasonNativeSidecar:         "nothing: Kubernetes ends native sidecars itself",
+	v1alpha1.ReasonUnreadableEnv:         "set the variable by value, not by valueFrom, or name the container in a policy",
+	v1alpha1.ReasonInvalidEnv:            "correct the value, or name the container in a policy",
+	v1alpha1.ReasonDryRun:                "set enforcement to Enforce in the policy when you are content with what it would do",
+	v1alpha1.ReasonNoUsableMode:          "set image in the policy, or the operator's --quick-exit-image, or install OpenKruise; see: check",
+	v1alpha1.ReasonNoQuickExitImage:      "set image in the policy, or the operator's --quick-exit-image",
+	v1alpha1.ReasonCRRUnavailable:        "install OpenKruise, or set mode to Auto; see: check",
+	v1alpha1.ReasonCRRDisabled:           "set mode to Auto, or run the operator with --crr=Enabled",
+	v1alpha1.ReasonImageDisabled:         "set mode to Auto, or run the operator with --image-swap=Enabled",
+	v1alpha1.ReasonPodPhaseDisabled:      "set mode to Auto, or run the operator with --pod-phase=Enabled",
+	v1alpha1.ReasonVirtualNode:           "set mode to Auto and an image, which is how sidecars end on virtual nodes",
+	v1alpha1.ReasonExitCodesRespected:    "set exitCodes to Ignore, or another mode than PodPhase",
+	v1alpha1.ReasonRestartsAllContainers: "take the rule RestartAllContainers off the sidecar, or use mode PodPhase",
+	v1alpha1.ReasonBackoffLimitRisk:      "set mode to Auto, or restartPolicy to Never, or raise backoffLimit",
+	v1alpha1.ReasonCommandNotCovered:     "build an image for the command: sidecar-termination-operator quick-exit-image --help",
+	v1alpha1.ReasonStuck:                 "look at the container's own logs and at the failed attempts, then delete the pod if need be",
+	v1alpha1.ReasonAttemptFailed:         "raise terminationDeadlineSeconds if the sidecar needs longer",
+	v1alpha1.ReasonOverdue:               "run: check",
+	v1alpha1.ReasonMayHang:               "name it under sidecars in a SidecarTerminationPolicy, or list all that end by themselves under mainContainers",
+}

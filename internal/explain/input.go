@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// OperatorSettings are the flags of the operator that bear on decisions.
+type OperatorSettings struct {
+	Resolve      resolve.Options
+	VirtualNodes plan.VirtualNodes
+	// Capabilities are what the operator's flags allow. CRR is false: a cluster says that, not a flag.
+	Capabilities plan.Capabilities
+	SettlePeriod time.Duration
+}
+
+// Cluster is what is known of the cluster that the pod is or will be in.
+type Cluster struct {
+	// Kruise says whether OpenKruise can be used; nil where that is not known.
+	Kruise *bool
+	// VirtualNodes says whether there are virtual nodes; nil where that is not known.
+	VirtualNodes *bool
+}
+
+// Pod is what there is to explain.
+type Pod struct {
+	// Kind and Name are those of what was asked about: a Pod, or what has a template of one.
+	Kind, Name string
+	// Pod is the pod, or what a template will make: then Template is true and the pod has no status.
+	Pod      *corev1.Pod
+	Template bool
+	// Policies are those that select the pod.
+	Policies []resolve.Policy
+	// Node is the kind of the pod's node, and Attempts what was tried; neither is known of a template.
+	Node     plan.NodeKind
+	Attempts []plan.Attempt
+	// Job is the name of the pod's Job, and BackoffLimit that Job's; nil for pods of no Job.
+	Job          string
+	BackoffLimit *int32
+	Events       []Event
+	// Unreadable is why the records that the operator keeps on the pod cannot be read, or nil. The operator then does nothing.
+	Unreadable error
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// scenario is one kind of node that the pod runs on or may run on.
+type scenario struct {
+	where string
+	node  plan.NodeKind
+	crr   bool
+	// certain is true where the pod is bound to come there.
+	certain bool
+}
+
+// scenarios lists where the pod is or may come to be.
+func (x *explainer) scenarios() []scenario {
+	switch x.Node {
+	case plan.NodeReal:
+		return x.onRealNodes()
+	case plan.NodeVirtual:
+		return []scenario{{where: "virtual node", node: plan.NodeVirtual, certain: true}}
+	}
+	all := x.onRealNodes()
+	if x.cluster.VirtualNodes == nil || *x.cluster.VirtualNodes {
+		all = append(all, scenario{where: "virtual node", node: plan.NodeVirtual})
+	}
+	return all
+}
+
+func (x *explainer) onRealNodes() []scenario {
+	if x.cluster.Kruise != nil {
+		return []scenario{{where: "real node", node: plan.NodeReal, crr: *x.cluster.Kruise, certain: true}}
+	}
+	return []scenario{
+		{where: "real node, OpenKruise", node: plan.NodeReal, crr: true},
+		{where: "real node, no OpenKruise", node: plan.NodeReal},
+	}
+}
+
+// ways asks the plan for the modes of a sidecar in every scenario.
+func (x *explainer) ways(target resolve.Target) []Way {
+	var ways []Way
+	for _, s := range x.scenarios() {
+		options := plan.ModeOptions(x.snapshotOf(s), target)
+		way := Way{Where: s.where, scenario: s, options: options}
+		for _, option := range options {
+			if option.Usable() {
+				way.Modes = append(way.Modes, option.Mode)
+			}
+		}
+		if len(way.Modes) == 0 {
+			way.Reason, way.Message = plan.WhyNone(target, options)
+		}
+		ways = append(ways, way)
+	}
+	return ways
+}
+
+// snapshotOf is the pod at the moment that its main containers are done: the real one if they are, and otherwise one
+// whose main containers have succeeded while its sidecars run.
+func (x *explainer) snapshotOf(s scenario) plan.Snapshot {
+	snapshot := x.snapshot()
+	snapshot.Node, snapshot.Capabilities.CRR = s.node, s.crr
+	if x.Template || x.decision.MainsDone.IsZero() {
+		snapshot.Pod = whenMainsSucceed(x.Pod.Pod, x.view)
+	}
+	if snapshot.Pod.Spec.NodeName == "" {
+		snapshot.Pod.Spec.NodeName = "of the pod"
+	}
+	return snapshot
+}
+
+func whenMainsSucceed(pod *corev1.Pod, view resolve.View) *corev1.Pod {
+	pod = pod.DeepCopy()
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning}
+	for _, name := range view.Mains {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: name, ContainerID: "expected://" + name,
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(time.Unix(0, 0))}},
+		})
+	}
+	for _, target := range view.Targets {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: target.Container, ContainerID: "expected://" + target.Container,
+			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+		})
+	}
+	return pod
+}
