@@ -82,7 +82,7 @@ func requireModesOfNodes(test *harness.Test) {
 
 // The node of a running pod is deleted and registered anew, as happens when a virtual node is replaced.
 func TestVirtualNodeIsReplaced(t *testing.T) {
-	harness.Shared(t)
+	harness.Exclusive(t)
 	test := harness.New(t)
 	test.Create(harness.Policy(v1alpha1.ModeAuto),
 		onNode(harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(3)), virtualNode))
