@@ -24,6 +24,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -81,17 +83,10 @@ func (k *Kruise) Install(t *testing.T) {
 			t.Fatalf("install Kruise: %v", err)
 		}
 	}
-	Eventually(t, "the definition is established", func(ctx context.Context) error {
-		var definition apiextensionsv1.CustomResourceDefinition
-		if err := k.client.Get(ctx, client.ObjectKeyFromObject(k.definition), &definition); err != nil {
-			return err
-		}
-		for _, condition := range definition.Status.Conditions {
-			if condition.Type == apiextensionsv1.Established && condition.Status == apiextensionsv1.ConditionTrue {
-				return nil
-			}
-		}
-		return fmt.Errorf("conditions are %v", definition.Status.Conditions)
+	Eventually(t, "requests are served", func(ctx context.Context) error {
+		requests := &unstructured.UnstructuredList{}
+		requests.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps.kruise.io", Version: "v1alpha1", Kind: "ContainerRecreateRequestList"})
+		return k.client.List(ctx, requests)
 	})
 	t.Cleanup(func() { k.Remove(t) })
 }
