@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -30,9 +31,9 @@ const (
 func commandFor(program string) *cobra.Command {
 	switch strings.TrimSuffix(filepath.Base(program), ".exe") {
 	case pluginProgram:
-		return newPlugin()
+		return newPlugin(time.Now)
 	case completionProgram:
-		plugin := newPlugin()
+		plugin := newPlugin(time.Now)
 		plugin.SetArgs(append([]string{cobra.ShellCompRequestCmd}, os.Args[1:]...))
 		return plugin
 	}
@@ -40,7 +41,7 @@ func commandFor(program string) *cobra.Command {
 }
 
 // newPlugin returns the plugin of kubectl: the subcommands that look at things, and nothing that acts.
-func newPlugin() *cobra.Command {
+func newPlugin(now func() time.Time) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "kubectl-sidecar_termination",
 		Short: "Explains what ends the sidecars of Jobs, and why they still run",
@@ -50,15 +51,16 @@ sidecars nobody will end, and checks the operator's installation. It reads and n
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	command.AddCommand(lookingCommands(pluginName)...)
+	command.AddCommand(lookingCommands(pluginName, now)...)
 	return command
 }
 
 // lookingCommands returns the subcommands that read and never write. Their examples call the program by the name.
-func lookingCommands(name string) []*cobra.Command {
+func lookingCommands(name string, now func() time.Time) []*cobra.Command {
 	operator := source.Operator{
 		Bind:  func(flags *pflag.FlagSet) { defaultOptions().bindDecisions(flags) },
 		Parse: parseDecisions,
+		Now:   now,
 	}
 	return []*cobra.Command{explaincommand.New(name, operator), lint.New(name, operator), check.New(name, operator)}
 }

@@ -5,6 +5,7 @@ package main
 
 import (
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -35,6 +36,6 @@ container is done, so that the pod, and the Job that waits for it, completes.`,
 	}
 	options.bind(command.Flags())
 	command.AddCommand(quickexitcommand.New())
-	command.AddCommand(lookingCommands(command.Name())...)
+	command.AddCommand(lookingCommands(command.Name(), time.Now)...)
 	return command
 }

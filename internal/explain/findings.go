@@ -21,7 +21,7 @@ const overdue = 45 * time.Second
 
 // findings lists what goes wrong, would go wrong or is good to know.
 func (x *explainer) findings(report Report) []Finding {
-	all := x.fromWarnings()
+	all := append([]Finding{}, x.fromWarnings()...)
 	if !IsJobType(x.Pod.Pod) {
 		if x.isDeclared() {
 			all = append(all, finding(SeverityProblem, v1alpha1.ReasonRestartPolicyAlways, "",
@@ -35,7 +35,9 @@ func (x *explainer) findings(report Report) []Finding {
 	}
 	if !x.isOver() {
 		all = append(all, x.fromDryRun()...)
-		all = append(all, x.fromWays(report)...)
+		if x.Template || x.decision.MainsDone.IsZero() {
+			all = append(all, x.fromWays(report)...)
+		}
 		all = append(all, x.mayHang()...)
 	}
 	all = append(all, x.fromDecision(all)...)
@@ -108,6 +110,15 @@ func (x *explainer) fromDecision(found []Finding) []Finding {
 	if d.Stage == plan.StageStuck && !known(d.Reason) {
 		all = append(all, finding(SeverityProblem, d.Reason, "", d.Message))
 	}
+	for _, substitution := range d.Substitutions {
+		if substitution.Used == "" {
+			continue // the pod is stuck, and that is a finding already
+		}
+		all = append(all, finding(severityOf(substitution.Reason), substitution.Reason, substitution.Container, substitution.Message))
+	}
+	if d.BackoffLimitRisk {
+		all = append(all, x.backoffLimitRisk(imagesSwapped(d.Actions))...)
+	}
 	for _, failure := range d.Failures {
 		all = append(all, finding(SeverityWarning, v1alpha1.ReasonAttemptFailed, failure.Container, failure.Message))
 	}
@@ -164,7 +175,8 @@ func (x *explainer) whyLost(loss resolve.Loss) string {
 	return "both have the same priority and age, and its name comes first"
 }
 
-// fromMissing says which containers policies name that the pod does not have.
+// fromMissing says which containers policies name that the pod does not have. Policies often name more than one pod has,
+// so that for a pod, to which webhooks add nothing any more, it is of interest only if a policy names none that it has.
 func (x *explainer) fromMissing() []Finding {
 	var all []Finding
 	for _, policy := range x.Policies {
@@ -179,10 +191,10 @@ func (x *explainer) fromMissing() []Finding {
 				missing = append(missing, string(main))
 			}
 		}
-		if len(missing) == 0 {
+		if len(missing) == 0 || !x.Template && len(missing) < len(policy.Spec.Sidecars)+len(policy.Spec.MainContainers) {
 			continue
 		}
-		message := fmt.Sprintf("%s also names %s, which the pod does not have", policy.Ref, strings.Join(missing, ", "))
+		message := fmt.Sprintf("%s names %s, which the pod does not have", policy.Ref, strings.Join(missing, ", "))
 		if x.Template {
 			message += " unless a webhook adds it"
 		}

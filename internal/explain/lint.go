@@ -33,7 +33,7 @@ func (x *explainer) mayHang() []Finding {
 		}
 		if known := knownSidecar(container); known != "" && !x.ended(container.Name) {
 			all = append(all, finding(SeverityProblem, v1alpha1.ReasonMayHang, container.Name,
-				fmt.Sprintf("may hang: container %s (%s) usually runs until it is stopped, and nothing declares it a sidecar", container.Name, known)))
+				fmt.Sprintf("container %s (%s) usually runs until it is stopped, and nothing declares it a sidecar: the pod may never finish", container.Name, known)))
 		}
 	}
 	switch {
@@ -43,7 +43,7 @@ func (x *explainer) mayHang() []Finding {
 		return x.leftRunning(undeclared)
 	}
 	return []Finding{finding(SeverityWarning, v1alpha1.ReasonMayHang, "", fmt.Sprintf(
-		"may hang: %s all count as main containers, and the pod finishes only if each of them ends by itself", strings.Join(undeclared, ", ")))}
+		"%s all count as main containers: the pod may hang unless each of them ends by itself", strings.Join(undeclared, ", ")))}
 }
 
 // leftRunning names the containers that still run although others have ended for good. Where sidecars are declared, that
@@ -57,7 +57,7 @@ func (x *explainer) leftRunning(undeclared []string) []Finding {
 	for _, name := range undeclared {
 		if !x.ended(name) {
 			all = append(all, finding(severity, v1alpha1.ReasonMayHang, name,
-				fmt.Sprintf("may hang: container %s runs on although others have ended, and nothing declares it a sidecar", name)))
+				fmt.Sprintf("container %s runs on although others have ended, and nothing declares it a sidecar: the pod may never finish", name)))
 		}
 	}
 	return all

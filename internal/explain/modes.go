@@ -71,21 +71,40 @@ func (x *explainer) withoutMode(name string, ways []Way) []Finding {
 	return all
 }
 
-// substituted says where another mode than the declared one will be used, of the places that the pod is bound to come to.
+// substituted says where another mode than the declared one will be used: where the pod is bound to come to, or on every
+// real node.
 func (x *explainer) substituted(name string, ways []Way) []Finding {
-	var all []Finding
+	if targetOf(x.view, name).Mode == v1alpha1.ModeAuto {
+		return nil
+	}
+	everywhere := !slices.ContainsFunc(ways, func(w Way) bool { return w.scenario.node == plan.NodeReal && w.options[0].Usable() })
 	for _, way := range ways {
-		if !way.scenario.certain || len(way.Modes) == 0 || way.options[0].Usable() || targetOf(x.view, name).Mode == v1alpha1.ModeAuto {
+		declared := way.options[0]
+		if len(way.Modes) == 0 || declared.Usable() || !way.scenario.certain && (!everywhere || way.scenario.node == plan.NodeVirtual) {
 			continue
 		}
-		severity := SeverityWarning
-		if way.options[0].Reason == v1alpha1.ReasonVirtualNode {
-			severity = SeverityNote
-		}
-		all = append(all, finding(severity, way.options[0].Reason, name,
-			fmt.Sprintf("mode %s cannot be used for container %s, and %s takes its place: %s", way.options[0].Mode, name, way.first(), way.options[0].Message)))
+		return []Finding{finding(severityOf(declared.Reason), declared.Reason, name,
+			fmt.Sprintf("mode %s cannot be used for container %s, and %s takes its place: %s", declared.Mode, name, way.first(), declared.Message))}
 	}
-	return all
+	return nil
+}
+
+// severityOf says how bad it is that another mode takes the place of the declared one. On virtual nodes that is to be
+// expected.
+func severityOf(reason v1alpha1.Reason) Severity {
+	if reason == v1alpha1.ReasonVirtualNode {
+		return SeverityNote
+	}
+	return SeverityWarning
+}
+
+// imagesSwapped counts the containers whose images the actions swap.
+func imagesSwapped(actions []plan.Action) int {
+	count := 0
+	for _, action := range actions {
+		count += len(action.Images)
+	}
+	return count
 }
 
 // uncovered says that the quick-exit image may lack the sidecar's command. Only the paths of the shipped image are known.

@@ -4,6 +4,7 @@ package explain
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -37,7 +38,7 @@ func Explain(pod Pod, operator OperatorSettings, cluster Cluster, now time.Time)
 	report := Report{
 		Kind: pod.Kind, Namespace: pod.Pod.Namespace, Name: pod.Name, Template: pod.Template, Owner: pod.Job,
 		RestartPolicy: string(pod.Pod.Spec.RestartPolicy), Node: pod.Pod.Spec.NodeName, NodeKind: pod.Node,
-		Events: pod.Events, now: now,
+		Events: pod.Events, now: now, losses: x.resolution.Losses,
 	}
 	if !pod.Template {
 		x.decision = x.decide()
@@ -72,7 +73,7 @@ func (x *explainer) snapshot() plan.Snapshot {
 func (x *explainer) report(report *Report) {
 	d := x.decision
 	report.Stage, report.StageReason, report.Message = d.Stage, d.Reason, d.Message
-	if !d.MainsDone.IsZero() {
+	if !d.MainsDone.IsZero() && len(x.view.Targets) > 0 {
 		report.MainsDone = &metav1.Time{Time: d.MainsDone}
 	}
 	if d.RequeueAfter > 0 && len(d.Actions) == 0 {
@@ -139,14 +140,9 @@ func targetOf(view resolve.View, name string) *resolve.Target {
 func (x *explainer) attempts() []Attempt {
 	var all []Attempt
 	for _, past := range x.Attempts {
-		attempt := Attempt{Mode: past.Mode, Number: past.Number, Started: metav1.NewTime(past.Started)}
+		attempt := Attempt{Mode: past.Mode, Number: past.Number, Started: metav1.NewTime(past.Started), Containers: x.covered(past)}
 		if past.For != past.Mode {
 			attempt.For = past.For
-		}
-		for _, target := range x.view.Targets {
-			if _, covered := past.RestartCounts[target.Container]; covered || past.Mode == v1alpha1.ModePodPhase {
-				attempt.Containers = append(attempt.Containers, target.Container)
-			}
 		}
 		if !past.Finished.IsZero() {
 			attempt.Finished = &metav1.Time{Time: past.Finished}
@@ -160,6 +156,18 @@ func (x *explainer) attempts() []Attempt {
 	}
 	slices.SortStableFunc(all, func(a, b Attempt) int { return a.Started.Compare(b.Started.Time) })
 	return all
+}
+
+// covered lists the containers that the attempt was to end. The phase ends them all.
+func (x *explainer) covered(past plan.Attempt) []string {
+	if past.Mode != v1alpha1.ModePodPhase {
+		return slices.Sorted(maps.Keys(past.RestartCounts))
+	}
+	names := []string{}
+	for _, target := range x.view.Targets {
+		names = append(names, target.Container)
+	}
+	return names
 }
 
 // state says in a few words what the container does.

@@ -5,7 +5,6 @@ package explain
 import (
 	"cmp"
 	"fmt"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -50,8 +49,8 @@ type PolicyReport struct {
 	Findings    []Finding            `json:"findings"`
 }
 
-// ExplainPolicy reports on one policy, given the reports on the pods that it selects.
-func ExplainPolicy(policy Policy, reports []Report) PolicyReport {
+// DescribePolicy reports on one policy, given the reports on the pods that it selects.
+func DescribePolicy(policy Policy, reports []Report) PolicyReport {
 	result := PolicyReport{
 		Kind: string(policy.Ref.Kind), Namespace: policy.Ref.Namespace, Name: policy.Ref.Name,
 		Mode: cmp.Or(policy.Spec.Mode, resolve.DefaultMode), Enforcement: cmp.Or(policy.Spec.Enforcement, v1alpha1.EnforcementEnforce),
@@ -90,11 +89,16 @@ func (r *PolicyReport) add(policy Policy, report *Report) {
 	}
 	where := fmt.Sprintf("%s %s/%s", report.Kind, report.Namespace, report.Name)
 	for _, f := range report.Findings {
-		lost := f.Reason == v1alpha1.ReasonOverridden && policy.Spec != nil && slices.Contains(r.Sidecars, f.Container)
 		ofPolicy := f.Severity != SeverityNote && f.Reason != v1alpha1.ReasonMayHang && (len(decides) > 0 || f.Reason == v1alpha1.ReasonDryRun)
-		if lost || ofPolicy && (f.Container == "" || policy.names(f.Container)) {
+		if ofPolicy && (f.Container == "" || policy.names(f.Container)) {
 			f.Message = where + ": " + f.Message
 			r.Findings = append(r.Findings, f)
+		}
+	}
+	for _, loss := range report.losses {
+		if loss.Loser == policy.Ref {
+			r.Findings = append(r.Findings, finding(SeverityNote, v1alpha1.ReasonOverridden, loss.Container,
+				fmt.Sprintf("%s: %s decides over container %s", where, loss.Winner, loss.Container)))
 		}
 	}
 	if len(decides) > 0 {

@@ -135,7 +135,8 @@ type Report struct {
 	Events     []Event     `json:"events,omitempty"`
 	Findings   []Finding   `json:"findings"`
 
-	now time.Time
+	now    time.Time
+	losses []resolve.Loss
 }
 
 // Now is the time of the report.

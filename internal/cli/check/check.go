@@ -6,7 +6,6 @@ package check
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -59,6 +58,10 @@ func (o *options) run(cmd *cobra.Command) error {
 	if err := errors.Join(o.format.Check(), o.failOn.Check()); err != nil {
 		return err
 	}
+	cluster, err := o.connection.Connect()
+	if err != nil {
+		return err
+	}
 	discovery, err := o.connection.ToDiscoveryClient()
 	if err != nil {
 		return fmt.Errorf("find a cluster: %w", err)
@@ -67,14 +70,10 @@ func (o *options) run(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("reach the API server: %w", err)
 	}
-	cluster, err := o.connection.Connect()
-	if err != nil {
-		return err
-	}
 	c := &checker{Live: cluster, client: cluster.Client, namespace: o.connection.OperatorNamespace, version: version}
 	if !o.pre {
 		// With the flags that the operator runs with; a Deployment that cannot be read has a line of its own.
-		look, err := cluster.Source(cmd.Context(), o.operator, cmd.Flags(), time.Now())
+		look, err := cluster.Source(cmd.Context(), o.operator, cmd.Flags())
 		if err != nil {
 			return err
 		}

@@ -80,22 +80,22 @@ func (c *checker) kruiseDaemon(ctx context.Context) error {
 		return err
 	}
 	var without []string
-	real := 0
+	total := 0
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
 		if c.virtualNodes().Classify(node) == plan.NodeVirtual {
 			continue
 		}
-		if real++; !slices.Contains(ready, node.Name) {
+		if total++; !slices.Contains(ready, node.Name) {
 			without = append(without, node.Name)
 		}
 	}
 	if len(without) > 0 {
 		c.warn("see why: kubectl get pods -n "+daemons.Items[0].Namespace+" -o wide. There another mode follows after the deadline",
-			"%s is not ready on %d of %d real nodes: %s", kruiseDaemon, len(without), real, firstOf(without))
+			"%s is not ready on %d of %d real nodes: %s", kruiseDaemon, len(without), total, firstOf(without))
 		return nil
 	}
-	c.ok("%s is ready on all %d real nodes", kruiseDaemon, real)
+	c.ok("%s is ready on all %d real nodes", kruiseDaemon, total)
 	return nil
 }
 

@@ -22,17 +22,17 @@ const (
 // ErrProblem means that a problem was found and has been reported.
 var ErrProblem = errors.New("a problem was found")
 
-// couldNotLook is an error of looking.
-type couldNotLook struct{ error }
+// lookError means that it was not possible to look.
+type lookError struct{ error }
 
-func (e couldNotLook) Unwrap() error { return e.error }
+func (e lookError) Unwrap() error { return e.error }
 
 // CouldNotLook marks an error as one of looking. It returns nil for nil, and ErrProblem as it is.
 func CouldNotLook(err error) error {
 	if err == nil || errors.Is(err, ErrProblem) {
 		return err
 	}
-	return couldNotLook{err}
+	return lookError{err}
 }
 
 // Report writes the error of a command, unless it has been reported, and returns the exit code.
@@ -46,7 +46,7 @@ func Report(w io.Writer, err error) int {
 	if !errors.Is(err, context.Canceled) {
 		_, _ = fmt.Fprintln(w, "error:", err)
 	}
-	if errors.As(err, &couldNotLook{}) {
+	if errors.As(err, &lookError{}) {
 		return CodeCouldNotLook
 	}
 	return CodeProblem

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 	batchv1 "k8s.io/api/batch/v1"
@@ -44,7 +43,7 @@ func (o *options) runLive(cmd *cobra.Command, subjects []subject) error {
 	if err != nil {
 		return err
 	}
-	first, err := cluster.Source(cmd.Context(), o.operator, cmd.Flags(), time.Now())
+	first, err := cluster.Source(cmd.Context(), o.operator, cmd.Flags())
 	if err != nil {
 		return err
 	}

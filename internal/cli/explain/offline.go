@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,7 +22,7 @@ func (o *options) runOffline(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	s, err := manifests.Source(o.operator, cmd.Flags(), time.Now())
+	s, err := manifests.Source(o.operator, cmd.Flags())
 	if err != nil {
 		return err
 	}
@@ -57,13 +56,16 @@ func offline(ctx context.Context, s *source.Source, manifests source.Manifests) 
 			r.Pods = append(r.Pods, report)
 		}
 	}
+	if slices.ContainsFunc(r.Pods, func(p explain.Report) bool { return !p.Template }) {
+		r.Notes = append(r.Notes, "manifests do not tell whether OpenKruise is there, nor its requests: it is taken to be absent for pods that have run")
+	}
 	for _, manifest := range manifests.Objects {
 		policy, ok := policyOf(manifest.Object)
 		if !ok {
 			continue
 		}
 		by := selectedBy(policy.Ref, reports)
-		report := explain.ExplainPolicy(policy, by)
+		report := explain.DescribePolicy(policy, by)
 		r.Policies = append(r.Policies, report)
 		// What a policy that selects something comes to shows in the reports on what it selects.
 		if r.quiet[report.Kind+"/"+report.Namespace+"/"+report.Name] = policy.Invalid == nil; len(by) == 0 && policy.Invalid == nil {

@@ -82,6 +82,6 @@ func (l *live) addPolicy(ctx context.Context, r *result, object client.Object, p
 			reports = append(reports, l.look.Explain(pod))
 		}
 	}
-	r.Policies = append(r.Policies, explain.ExplainPolicy(policy, reports))
+	r.Policies = append(r.Policies, explain.DescribePolicy(policy, reports))
 	return nil
 }

@@ -4,6 +4,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -16,10 +17,7 @@ import (
 // writeReport writes all there is to say about one pod or template.
 func writeReport(p *output.Printer, r *explain.Report) {
 	p.Line("%s", p.Styled(output.Bold, title(r)))
-	if r.Stage != "" {
-		head := fmt.Sprintf("%s (%s): ", r.Stage, r.StageReason)
-		p.Prose(p.Styled(stageStyles[r.Stage], head), len(head), r.Message)
-	}
+	writeStage(p, r)
 	if r.NextLook != nil {
 		p.Line("%s", p.Styled(output.Faint, fmt.Sprintf("the operator looks again in %s at the latest", explain.Age(r.NextLook.Sub(r.Now())))))
 	}
@@ -32,6 +30,18 @@ func writeReport(p *output.Printer, r *explain.Report) {
 		p.Line("%s", p.Styled(output.Bold, "FINDINGS"))
 		p.Findings(r.Findings)
 	}
+}
+
+// writeStage says what is decided now, once: a finding may say it at length.
+func writeStage(p *output.Printer, r *explain.Report) {
+	if r.Stage == "" {
+		return
+	}
+	head, message := fmt.Sprintf("%s (%s): ", r.Stage, r.StageReason), r.Message
+	if slices.ContainsFunc(r.Findings, func(f explain.Finding) bool { return f.Message == r.Message }) {
+		message = "see the findings"
+	}
+	p.Prose(p.Styled(stageStyles[r.Stage], head), len(head), message)
 }
 
 var stageStyles = map[plan.Stage]output.Style{
@@ -90,33 +100,37 @@ var sources = map[resolve.Source]string{
 	resolve.SourceOperator: "operator's flag", resolve.SourceDefault: "default",
 }
 
-// writeSidecars says how each sidecar will be ended: one column for each kind of node.
+// writeSidecars says how each sidecar will be ended: one row for each kind of node, beside the settings.
 func writeSidecars(p *output.Printer, r *explain.Report) {
-	var heading []string
 	var rows [][]output.Cell
 	for _, c := range r.Containers {
 		if c.Settings == nil {
 			continue
 		}
-		s := c.Settings
-		heading = []string{"SIDECAR", "MODE"}
-		row := output.Cells(c.Name, with(s.Mode))
-		for _, way := range s.Ways {
-			heading = append(heading, "ON A "+strings.ToUpper(way.Where))
-			row = append(row, wayCell(way))
+		settings := settingLines(c.Settings)
+		for i := range max(len(settings), len(c.Settings.Ways)) {
+			row := make([]output.Cell, 4)
+			if i == 0 {
+				row[0].Text = c.Name
+			}
+			if i < len(c.Settings.Ways) {
+				row[1].Text, row[2] = c.Settings.Ways[i].Where, wayCell(c.Settings.Ways[i])
+			}
+			if i < len(settings) {
+				row[3].Text = settings[i]
+			}
+			rows = append(rows, row)
 		}
-		heading = append(heading, "IMAGE", "EXIT CODES", "DRAIN", "DEADLINE", "FALLBACK")
-		rows = append(rows, append(row, output.Cells(ifImage(s), exitCodes(s.ExitCodes), unless(s.Drain), unless(s.Deadline), unless(s.Fallback))...))
 	}
 	if len(rows) > 0 {
 		p.Line("")
-		p.Table(heading, rows)
+		p.Table([]string{"SIDECAR", "ON A", "IS ENDED BY", "SETTINGS"}, rows)
 	}
 }
 
 func wayCell(way explain.Way) output.Cell {
 	if len(way.Modes) == 0 {
-		return output.Cell{Text: "none: " + string(way.Reason), Style: output.Red}
+		return output.Cell{Text: "nothing: " + string(way.Reason), Style: output.Red}
 	}
 	var names []string
 	for _, mode := range way.Modes {
@@ -125,40 +139,30 @@ func wayCell(way explain.Way) output.Cell {
 	return output.Cell{Text: strings.Join(names, ", then ")}
 }
 
-// with writes a setting and where it comes from.
-func with(s explain.Setting) string {
-	if s.Value == "" {
-		return ""
+// settingLines writes the mode, the image where it may be used, and what else somebody has set.
+func settingLines(s *explain.Settings) []string {
+	lines := []string{"mode " + with(s.Mode)}
+	if mayUseImage(s) {
+		lines = append(lines, "image "+with(s.Image))
 	}
-	return fmt.Sprintf("%s (%s)", s.Value, sources[s.From])
-}
-
-// exitCodes writes the setting, and where it comes from unless that is the operator.
-func exitCodes(s explain.Setting) string {
-	if s.From == resolve.SourceOperator || s.From == resolve.SourceDefault {
-		return s.Value
-	}
-	return with(s)
-}
-
-// unless writes a setting that somebody has set.
-func unless(s explain.Setting) string {
-	if s.From == resolve.SourceDefault {
-		return ""
-	}
-	return with(s)
-}
-
-// ifImage writes the image where mode Image may be used.
-func ifImage(s *explain.Settings) string {
-	for _, way := range s.Ways {
-		for _, mode := range way.Modes {
-			if mode == v1alpha1.ModeImage {
-				return with(s.Image)
-			}
+	for _, setting := range []struct {
+		name string
+		explain.Setting
+	}{{"exit codes", s.ExitCodes}, {"drain", s.Drain}, {"deadline", s.Deadline}, {"fallback", s.Fallback}} {
+		if setting.From != resolve.SourceDefault && (setting.From != resolve.SourceOperator || setting.Value == string(v1alpha1.ExitCodesRespect)) {
+			lines = append(lines, setting.name+" "+with(setting.Setting))
 		}
 	}
-	return ""
+	return lines
+}
+
+func mayUseImage(s *explain.Settings) bool {
+	return slices.ContainsFunc(s.Ways, func(w explain.Way) bool { return slices.Contains(w.Modes, v1alpha1.ModeImage) })
+}
+
+// with writes a setting and where it comes from.
+func with(s explain.Setting) string {
+	return fmt.Sprintf("%s (%s)", s.Value, sources[s.From])
 }
 
 // writeAttempts says what was done, and what the operator said of it.

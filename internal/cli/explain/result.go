@@ -73,8 +73,8 @@ func (r *result) writeFull(p *output.Printer) {
 			p.Line("")
 		}
 	}
-	if len(r.Pods)+len(r.Policies)+len(r.Jobs) == 0 {
-		p.Line("Nothing to explain: no pod, Job, CronJob or policy was found.")
+	if len(r.Pods)+len(r.Jobs) == 0 && len(r.quiet) == len(r.Policies) {
+		p.Line("Nothing to explain: no pod, no Job and no CronJob was found.")
 	}
 }
 

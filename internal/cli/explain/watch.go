@@ -55,7 +55,7 @@ func (o *options) runWatch(cmd *cobra.Command, l *live, subjects []subject) erro
 		if err := wait(ctx, ticker); err != nil {
 			return err
 		}
-		l.look = l.Again(l.look, time.Now())
+		l.look = l.Again(l.look, o.operator.Now())
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	batchv1 "k8s.io/api/batch/v1"
@@ -155,7 +154,7 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := manifests.Source(o.operator, cmd.Flags(), time.Now())
+	s, err := manifests.Source(o.operator, cmd.Flags())
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +187,7 @@ func (o *options) live(cmd *cobra.Command) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := cluster.Source(cmd.Context(), o.operator, cmd.Flags(), time.Now())
+	s, err := cluster.Source(cmd.Context(), o.operator, cmd.Flags())
 	if err != nil {
 		return nil, err
 	}

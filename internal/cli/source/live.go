@@ -4,8 +4,10 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -56,6 +58,9 @@ func (c *Connection) Connect() (*Live, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find a cluster: %w", err)
 	}
+	if raw, err := c.ToRawKubeConfigLoader().RawConfig(); err == nil && len(raw.Clusters) == 0 && strings.HasSuffix(config.Host, "localhost:8080") {
+		return nil, errors.New("find a cluster: there is no kubeconfig; set --kubeconfig, KUBECONFIG or --server")
+	}
 	// The commands read much at once and never for long.
 	config.QPS, config.Burst = 100, 300
 	config.WarningHandler = rest.NoWarnings{}
@@ -77,8 +82,8 @@ type Live struct {
 }
 
 // Source takes a first look: at the operator's own flags, over which those given here go, at OpenKruise and at the nodes.
-func (l *Live) Source(ctx context.Context, operator Operator, flags *pflag.FlagSet, now time.Time) (*Source, error) {
-	s := &Source{now: now, Reader: newPatient(l.Client)}
+func (l *Live) Source(ctx context.Context, operator Operator, flags *pflag.FlagSet) (*Source, error) {
+	s := &Source{now: operator.Now(), Reader: newPatient(l.Client)}
 	arguments, err := l.operatorArguments(ctx, s)
 	if err != nil {
 		return nil, err

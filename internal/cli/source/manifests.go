@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"time"
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
@@ -99,7 +98,7 @@ func toTyped(scheme *runtime.Scheme, object runtime.Object) (client.Object, erro
 }
 
 // Source is one look at the manifests, with the flags of the operator as given.
-func (m Manifests) Source(operator Operator, flags *pflag.FlagSet, now time.Time) (*Source, error) {
+func (m Manifests) Source(operator Operator, flags *pflag.FlagSet) (*Source, error) {
 	settings, err := operator.Parse(operator.given(flags))
 	if err != nil {
 		return nil, err
@@ -112,5 +111,5 @@ func (m Manifests) Source(operator Operator, flags *pflag.FlagSet, now time.Time
 	for _, manifest := range m.Objects {
 		reader.objects = append(reader.objects, manifest.Object)
 	}
-	return &Source{Reader: reader, Settings: settings, Cluster: explain.Cluster{}, Offline: true, now: now}, nil
+	return &Source{Reader: reader, Settings: settings, Cluster: explain.Cluster{}, Offline: true, now: operator.Now()}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"time"
 
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
@@ -21,6 +22,8 @@ type Operator struct {
 	Bind func(flags *pflag.FlagSet)
 	// Parse makes settings of the operator's arguments. Arguments that bear on nothing else are passed over.
 	Parse func(arguments []string) (explain.OperatorSettings, error)
+	// Now tells the time.
+	Now func() time.Time
 }
 
 // OperatorNamespace is where the operator's manifests install it.

@@ -53,7 +53,8 @@ func (p *patient) Get(ctx context.Context, key client.ObjectKey, into client.Obj
 	if !ok {
 		err := p.Reader.Get(ctx, key, into, options...)
 		if apierrors.IsForbidden(err) {
-			err = p.forbidden(key, into)
+			p.forbidden(key, into)
+			err = nil
 		}
 		known = result[client.Object]{into.DeepCopyObject().(client.Object), err}
 		p.objects[id] = known
@@ -65,14 +66,13 @@ func (p *patient) Get(ctx context.Context, key client.ObjectKey, into client.Obj
 	return nil
 }
 
-func (p *patient) forbidden(key client.ObjectKey, into client.Object) error {
+func (p *patient) forbidden(key client.ObjectKey, into client.Object) {
 	if node, ok := into.(*corev1.Node); ok {
 		p.note("you may not read nodes: every node is taken for a real one")
 		node.Name = key.Name
-		return nil
+		return
 	}
 	p.note(fmt.Sprintf("you may not read %s: it is taken to have no labels", key.Name))
-	return nil
 }
 
 // List reads the list, the first time from the cluster.

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sidecar-termination/operator/internal/cli/exit"
+)
+
+var update = flag.Bool("update", false, "write the golden files and the outputs in the documentation anew")
+
+// noon is when the tests take place.
+func noon() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
+
+// runPlugin runs the plugin of kubectl as a user would, and returns all that it writes, and its exit code.
+func runPlugin(t *testing.T, stdin []byte, arguments ...string) (string, int) {
+	t.Helper()
+	// A test must not reach a cluster that happens to be there.
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	var out bytes.Buffer
+	command := newPlugin(noon)
+	command.SetArgs(arguments)
+	command.SetIn(bytes.NewReader(stdin))
+	command.SetOut(&out)
+	command.SetErr(&out)
+	code := exit.Report(&out, command.ExecuteContext(t.Context()))
+	return out.String(), code
+}
+
+// TestOutputs compares what the commands write with testdata/cli/NAME.txt, whose first line is the command line and whose
+// last one the exit code. Files are those in testdata/cli. Run with -update to write them anew, and read the difference.
+func TestOutputs(t *testing.T) {
+	t.Chdir("testdata/cli")
+	files, err := filepath.Glob("*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("found %d golden files: %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(file, ".txt"), func(t *testing.T) {
+			golden, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, _, _ := strings.Cut(string(golden), "\n")
+			got := first + "\n" + runLine(t, first)
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got != string(golden) && !*update {
+				t.Errorf("got:\n%s\nwant:\n%s", got, golden)
+			}
+		})
+	}
+}
+
+// runLine runs a command line and returns its output and exit code. "< FILE" is its standard input.
+func runLine(t *testing.T, line string) string {
+	t.Helper()
+	line, input, _ := strings.Cut(line, " < ")
+	arguments := strings.Fields(strings.TrimPrefix(line, "$ kubectl sidecar-termination "))
+	var stdin []byte
+	if input != "" {
+		var err error
+		if stdin, err = os.ReadFile(input); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, code := runPlugin(t, stdin, arguments...)
+	return out + "exit code " + string(rune('0'+code)) + "\n"
+}

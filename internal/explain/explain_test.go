@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// noon is when the tests take place.
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// world is what a case changes: a template of a Job with main and proxy, on a cluster with Kruise and no virtual nodes.
+type world struct {
+	explain.Pod
+	operator explain.OperatorSettings
+	cluster  explain.Cluster
+}
+
+func newWorld() *world {
+	return &world{
+		Pod: explain.Pod{
+			Kind: "Job", Name: "job", Template: true, BackoffLimit: ptr.To(int32(6)),
+			Pod: &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "job"},
+				Spec: corev1.PodSpec{
+					RestartPolicy: corev1.RestartPolicyNever,
+					Containers:    []corev1.Container{{Name: "main"}, {Name: "proxy"}},
+				},
+			},
+		},
+		operator: explain.OperatorSettings{
+			Resolve:      resolve.Options{ExitCodes: v1alpha1.ExitCodesIgnore},
+			VirtualNodes: plan.DefaultVirtualNodes(),
+			Capabilities: plan.Capabilities{PodPhase: true},
+		},
+		cluster: explain.Cluster{Kruise: ptr.To(true), VirtualNodes: ptr.To(false)},
+	}
+}
+
+// policy adds a policy that names the containers.
+func (w *world) policy(change func(*v1alpha1.PolicySpec), sidecars ...string) {
+	spec := &v1alpha1.PolicySpec{Enforcement: v1alpha1.EnforcementEnforce}
+	for _, name := range sidecars {
+		spec.Sidecars = append(spec.Sidecars, v1alpha1.Sidecar{Name: name})
+	}
+	change(spec)
+	w.Policies = append(w.Policies, resolve.Policy{
+		Ref:     resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: "batch", Name: fmt.Sprintf("p%d", len(w.Policies))},
+		Created: noon.Add(-time.Hour), Spec: spec,
+	})
+}
+
+func asIs(*v1alpha1.PolicySpec) {}
+
+func mode(m v1alpha1.Mode) func(*v1alpha1.PolicySpec) {
+	return func(s *v1alpha1.PolicySpec) { s.Mode = m }
+}
+
+func only(m v1alpha1.Mode) func(*v1alpha1.PolicySpec) {
+	return func(s *v1alpha1.PolicySpec) { s.Mode, s.Fallback = m, v1alpha1.FallbackDisabled }
+}
+
+func dryRun(s *v1alpha1.PolicySpec) { s.Enforcement = v1alpha1.EnforcementDryRun }
+
+// live makes a pod of the template: main ended some time ago with the exit code, and proxy runs.
+func (w *world) live(ago time.Duration, code int32) {
+	w.Kind, w.Template, w.Node = "Pod", false, plan.NodeReal
+	w.Pod.Pod.Spec.NodeName = "node-1"
+	w.Pod.Pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
+		{Name: "main", ContainerID: "c://main", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+			ExitCode: code, FinishedAt: metav1.NewTime(noon.Add(-ago))}}},
+		{Name: "proxy", ContainerID: "c://proxy", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{
+			StartedAt: metav1.NewTime(noon.Add(-time.Hour))}}},
+	}}
+}
+
+func TestFindings(t *testing.T) {
+	const problem, warning, note = explain.SeverityProblem, explain.SeverityWarning, explain.SeverityNote
+	for name, tc := range map[string]struct {
+		change func(w *world)
+		want   []string // SEVERITY REASON CONTAINER, worst first
+	}{
+		"all is well": {func(w *world) { w.policy(asIs, "proxy") }, nil},
+
+		"restartPolicy Always": {func(w *world) {
+			w.policy(asIs, "proxy")
+			w.Pod.Pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
+		}, []string{"Problem RestartPolicyAlways "}},
+		"restartPolicy Always, and nothing is declared": {func(w *world) { w.Pod.Pod.Spec.RestartPolicy = corev1.RestartPolicyAlways }, nil},
+		"every container is a sidecar":                  {func(w *world) { w.policy(asIs, "main", "proxy") }, []string{"Problem NoMainContainer "}},
+		"a native sidecar is named": {func(w *world) {
+			w.policy(asIs, "proxy", "native")
+			w.Pod.Pod.Spec.InitContainers = []corev1.Container{{Name: "native", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
+		}, []string{"Note NativeSidecar native"}},
+		"a variable cannot be read": {func(w *world) {
+			w.Pod.Pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, ValueFrom: &corev1.EnvVarSource{}}}
+		}, []string{"Problem UnreadableEnv proxy", "Warning MayHang "}},
+		"a variable cannot be read, but a policy decides": {func(w *world) {
+			w.policy(asIs, "proxy")
+			w.Pod.Pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, ValueFrom: &corev1.EnvVarSource{}}}
+		}, []string{"Warning UnreadableEnv proxy"}},
+		"a variable makes no sense": {func(w *world) {
+			w.Pod.Pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "yes"}}
+		}, []string{"Problem InvalidEnv proxy", "Warning MayHang "}},
+		"only a DryRun policy": {func(w *world) { w.policy(dryRun, "proxy") }, []string{"Warning DryRun proxy"}},
+		"a DryRun policy beside an enforced one": {func(w *world) {
+			w.policy(asIs, "proxy")
+			w.policy(func(s *v1alpha1.PolicySpec) { dryRun(s); s.Priority = 1 }, "proxy")
+		}, []string{"Note DryRun proxy"}},
+		"a policy is overridden": {func(w *world) {
+			w.policy(asIs, "proxy")
+			w.policy(func(s *v1alpha1.PolicySpec) { s.Priority = 1 }, "proxy")
+		}, []string{"Note Overridden proxy"}},
+		"a policy names what may be injected": {func(w *world) { w.policy(asIs, "proxy", "other") }, []string{"Note ContainerNotFound "}},
+
+		"mode CRR without Kruise": {func(w *world) {
+			w.policy(mode(v1alpha1.ModeCRR), "proxy")
+			w.cluster.Kruise = ptr.To(false)
+		}, []string{"Warning CRRUnavailable proxy"}},
+		"mode CRR alone without Kruise": {func(w *world) {
+			w.policy(only(v1alpha1.ModeCRR), "proxy")
+			w.cluster.Kruise = ptr.To(false)
+		}, []string{"Problem CRRUnavailable proxy"}},
+		"mode CRR alone, and Kruise may be absent": {func(w *world) {
+			w.policy(only(v1alpha1.ModeCRR), "proxy")
+			w.cluster = explain.Cluster{}
+		}, []string{"Warning CRRUnavailable proxy"}},
+		"mode CRR with fallback, and Kruise may be absent": {func(w *world) {
+			w.policy(mode(v1alpha1.ModeCRR), "proxy")
+			w.cluster = explain.Cluster{}
+		}, nil},
+		"mode Image alone without an image": {func(w *world) { w.policy(only(v1alpha1.ModeImage), "proxy") }, []string{"Problem NoQuickExitImage proxy"}},
+		"mode Image without an image":       {func(w *world) { w.policy(mode(v1alpha1.ModeImage), "proxy") }, []string{"Warning NoQuickExitImage proxy"}},
+		"there are virtual nodes, and no image": {func(w *world) {
+			w.policy(asIs, "proxy")
+			w.cluster.VirtualNodes = ptr.To(true)
+		}, []string{"Warning NoUsableMode proxy"}},
+		"nothing can be used": {func(w *world) {
+			w.policy(func(s *v1alpha1.PolicySpec) { s.ExitCodes = v1alpha1.ExitCodesRespect }, "proxy")
+			w.cluster.Kruise = ptr.To(false)
+		}, []string{"Problem NoUsableMode proxy"}},
+		"a mode is turned off": {func(w *world) {
+			w.policy(mode(v1alpha1.ModePodPhase), "proxy")
+			w.operator.Capabilities.PodPhase = false
+		}, []string{"Warning PodPhaseDisabled proxy"}},
+		"backoffLimit is reached by mode Image": {func(w *world) {
+			w.policy(mode(v1alpha1.ModeImage), "proxy")
+			w.operator.Resolve.Image = "quick-exit:v1"
+			w.BackoffLimit, w.Pod.Pod.Spec.RestartPolicy = ptr.To(int32(1)), corev1.RestartPolicyOnFailure
+		}, []string{"Problem BackoffLimitRisk "}},
+		"backoffLimit is not reached by mode Image": {func(w *world) {
+			w.policy(mode(v1alpha1.ModeImage), "proxy")
+			w.operator.Resolve.Image, w.Pod.Pod.Spec.RestartPolicy = "quick-exit:v1", corev1.RestartPolicyOnFailure
+		}, []string{"Warning BackoffLimitRisk "}},
+		"restarts of mode Image count for no Job": {func(w *world) {
+			w.policy(mode(v1alpha1.ModeImage), "proxy")
+			w.operator.Resolve.Image, w.BackoffLimit, w.Pod.Pod.Spec.RestartPolicy = "quick-exit:v1", nil, corev1.RestartPolicyOnFailure
+		}, []string{"Note BackoffLimitRisk "}},
+		"a command is not in the quick-exit image": {func(w *world) {
+			w.policy(mode(v1alpha1.ModeImage), "proxy")
+			w.operator.Resolve.Image = "quick-exit:v1"
+			w.Pod.Pod.Spec.Containers[1].Command = []string{"/opt/proxy"}
+		}, []string{"Warning CommandNotCovered proxy"}},
+
+		"nothing is declared": {func(*world) {}, []string{"Warning MayHang "}},
+		"a well-known sidecar is not declared": {func(w *world) {
+			w.Pod.Pod.Spec.Containers[1].Name = "istio-proxy"
+		}, []string{"Problem MayHang istio-proxy"}},
+		"one container alone": {func(w *world) { w.Pod.Pod.Spec.Containers = []corev1.Container{{Name: "envoy"}} }, nil},
+		"mainContainers settles the matter": {func(w *world) {
+			w.policy(func(s *v1alpha1.PolicySpec) { s.MainContainers = []v1alpha1.ContainerName{"main", "proxy"} })
+		}, nil},
+
+		"the sidecar of nobody runs on": {func(w *world) { w.live(time.Minute, 0) }, []string{"Problem MayHang proxy"}},
+		"main is about to be started again": {func(w *world) {
+			w.live(time.Minute, 1)
+			w.Pod.Pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
+			w.policy(asIs, "proxy")
+		}, nil},
+		"something was to be done a moment ago": {func(w *world) { w.live(time.Second, 0); w.policy(asIs, "proxy") }, nil},
+		"something was to be done long ago":     {func(w *world) { w.live(time.Hour, 0); w.policy(asIs, "proxy") }, []string{"Problem Overdue "}},
+		"the pod drains": {func(w *world) {
+			w.live(time.Hour, 0)
+			w.policy(func(s *v1alpha1.PolicySpec) { s.DrainSeconds = ptr.To(int32(7200)) }, "proxy")
+		}, nil},
+		"DryRun keeps a pod from its end": {func(w *world) { w.live(time.Hour, 0); w.policy(dryRun, "proxy") },
+			[]string{"Warning DryRun proxy", "Warning WouldTerminate "}},
+		"the pod is stuck": {func(w *world) {
+			w.live(time.Hour, 0)
+			w.policy(only(v1alpha1.ModePodPhase), "proxy")
+			w.Attempts = []plan.Attempt{{Mode: v1alpha1.ModePodPhase, For: v1alpha1.ModePodPhase, Number: 2, Started: noon.Add(-time.Hour)}}
+		}, []string{"Problem Stuck ", "Warning AttemptFailed proxy"}},
+		"the records are spoilt": {func(w *world) {
+			w.live(time.Hour, 0)
+			w.policy(asIs, "proxy")
+			w.Unreadable = errors.New("annotation is no JSON")
+		}, []string{"Problem Stuck "}},
+		"another mode takes the place": {func(w *world) {
+			w.live(time.Second, 0)
+			w.policy(mode(v1alpha1.ModeCRR), "proxy")
+			w.cluster.Kruise = ptr.To(false)
+		}, []string{"Warning CRRUnavailable proxy"}},
+		"the pod is over": {func(w *world) {
+			w.live(time.Hour, 0)
+			w.Pod.Pod.Status.Phase = corev1.PodSucceeded
+		}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			tc.change(w)
+			report := explain.Explain(w.Pod, w.operator, w.cluster, noon)
+			var got []string
+			for _, f := range report.Findings {
+				if !slices.Contains([]explain.Severity{problem, warning, note}, f.Severity) || f.Message == "" {
+					t.Errorf("finding is incomplete: %+v", f)
+				}
+				if f.Severity == problem && f.Hint == "" {
+					t.Errorf("finding does not say what to do: %+v", f)
+				}
+				got = append(got, fmt.Sprintf("%s %s %s", f.Severity, f.Reason, f.Container))
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("got %q, want %q; messages: %+v", got, tc.want, report.Findings)
+			}
+		})
+	}
+}
+
+// TestTheDecisionIsTheOperators holds the report to internal/plan.
+func TestTheDecisionIsTheOperators(t *testing.T) {
+	w := newWorld()
+	w.live(2*time.Second, 0)
+	w.policy(func(s *v1alpha1.PolicySpec) { s.DrainSeconds = ptr.To(int32(10)) }, "proxy")
+	resolution := resolve.Resolve(w.Pod.Pod, w.Policies, w.operator.Resolve)
+	decision := plan.Next(plan.Snapshot{
+		Pod: w.Pod.Pod, View: resolution.Enforced, Node: plan.NodeReal, Capabilities: plan.Capabilities{CRR: true, PodPhase: true},
+	}, noon)
+	report := explain.Explain(w.Pod, w.operator, w.cluster, noon)
+	if report.Stage != decision.Stage || report.StageReason != decision.Reason || report.Message != decision.Message {
+		t.Errorf("got %s %s %q, want %s %s %q", report.Stage, report.StageReason, report.Message, decision.Stage, decision.Reason, decision.Message)
+	}
+	if want := noon.Add(8 * time.Second); report.NextLook == nil || !report.NextLook.Time.Equal(want) {
+		t.Errorf("next look is at %v, want %v", report.NextLook, want)
+	}
+}
+
+// TestWhereSettingsComeFrom goes through the places in their order.
+func TestWhereSettingsComeFrom(t *testing.T) {
+	w := newWorld()
+	w.operator.Resolve.Image = "operator:v1"
+	w.Pod.Pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvIgnoreExitCode, Value: "false"}}
+	w.policy(func(s *v1alpha1.PolicySpec) {
+		s.Mode, s.DrainSeconds = v1alpha1.ModeCRR, ptr.To(int32(3))
+		s.Sidecars[0].DrainSeconds = ptr.To(int32(5))
+	}, "proxy")
+	settings := explain.Explain(w.Pod, w.operator, w.cluster, noon).Containers[1].Settings
+	for name, tc := range map[string]struct{ got, want explain.Setting }{
+		"mode":       {settings.Mode, explain.Setting{Value: "CRR", From: resolve.SourcePolicy}},
+		"image":      {settings.Image, explain.Setting{Value: "operator:v1", From: resolve.SourceOperator}},
+		"exit codes": {settings.ExitCodes, explain.Setting{Value: "Respect", From: resolve.SourceEnvironment}},
+		"drain":      {settings.Drain, explain.Setting{Value: "5s", From: resolve.SourceEntry}},
+		"deadline":   {settings.Deadline, explain.Setting{Value: "30s", From: resolve.SourceDefault}},
+	} {
+		if tc.got != tc.want {
+			t.Errorf("%s is %+v, want %+v", name, tc.got, tc.want)
+		}
+	}
+}
+
+func TestWaysByKindOfNode(t *testing.T) {
+	w := newWorld()
+	w.policy(asIs, "proxy")
+	w.operator.Resolve.Image = "operator:v1"
+	w.cluster = explain.Cluster{}
+	var got []string
+	for _, way := range explain.Explain(w.Pod, w.operator, w.cluster, noon).Containers[1].Settings.Ways {
+		got = append(got, fmt.Sprint(way.Where, way.Modes))
+	}
+	want := "real node, OpenKruise[CRR PodPhase Image]; real node, no OpenKruise[PodPhase Image]; virtual node[Image]"
+	if strings.Join(got, "; ") != want {
+		t.Errorf("got %q, want %q", strings.Join(got, "; "), want)
+	}
+}
+
+func TestPolicy(t *testing.T) {
+	w := newWorld()
+	w.live(time.Hour, 0)
+	w.policy(asIs, "proxy")
+	w.policy(func(s *v1alpha1.PolicySpec) { s.Priority = 1 }, "proxy")
+	reports := []explain.Report{explain.Explain(w.Pod, w.operator, w.cluster, noon)}
+	describe := func(i int) explain.PolicyReport {
+		return explain.DescribePolicy(explain.Policy{Ref: w.Policies[i].Ref, Spec: w.Policies[i].Spec}, reports)
+	}
+	if loser := describe(0); len(loser.Pods) != 0 || len(loser.Findings) != 2 || loser.Findings[0].Reason != v1alpha1.ReasonOverridden {
+		t.Errorf("the loser's report is %+v", loser)
+	}
+	winner := describe(1)
+	if len(winner.Pods) != 1 || winner.Pods[0].Name != "job" || winner.Findings[0].Reason != v1alpha1.ReasonOverdue {
+		t.Errorf("the winner's report is %+v", winner)
+	}
+	if slices.ContainsFunc(winner.Findings, func(f explain.Finding) bool { return f.Reason == v1alpha1.ReasonOverridden }) {
+		t.Errorf("the winner reports that it has lost: %+v", winner.Findings)
+	}
+}
