@@ -33,8 +33,9 @@ import (
 // bench has the reconcilers over running caches, and no controller that calls them.
 type bench struct {
 	*fixture
-	pods   *PodReconciler
-	events *recordedEvents
+	pods     *PodReconciler
+	policies *PolicyReconciler
+	events   *recordedEvents
 }
 
 func newBench(t *testing.T, options Options, withKruise *testenv.Kruise) *bench {
@@ -57,7 +58,7 @@ func newBench(t *testing.T, options Options, withKruise *testenv.Kruise) *bench 
 	}
 	b := &bench{fixture: f, events: &recordedEvents{}}
 	journal := newJournal(b.events, options.Clock, func(resolve.PolicyRef) {})
-	b.pods, _ = newReconcilers(mgr.GetClient(), teardown, availability, journal, options)
+	b.pods, b.policies = newReconcilers(mgr.GetClient(), teardown, availability, journal, options)
 	f.start(mgr)
 	testenv.Eventually(t, "Kruise is known to be there, or not", func(context.Context) error {
 		if availability.Available() != (withKruise != nil) {

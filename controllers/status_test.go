@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/rollup"
+	"github.com/sidecar-termination/operator/internal/testenv"
+)
+
+// summarise brings the cache up to date and reconciles the policy.
+func (b *bench) summarise(policy *v1alpha1.SidecarTerminationPolicy) time.Duration {
+	b.Helper()
+	b.reload(policy)
+	testenv.Eventually(b.T, "the cache has the policy", func(ctx context.Context) error {
+		cached := &v1alpha1.SidecarTerminationPolicy{}
+		if err := b.policies.client.Get(ctx, client.ObjectKeyFromObject(policy), cached); err != nil {
+			return err
+		}
+		if cached.ResourceVersion != policy.ResourceVersion {
+			return fmt.Errorf("it is at version %s and not %s", cached.ResourceVersion, policy.ResourceVersion)
+		}
+		return nil
+	})
+	return b.summariseStale(policy)
+}
+
+// summariseStale reconciles the policy with what the cache has.
+func (b *bench) summariseStale(policy *v1alpha1.SidecarTerminationPolicy) time.Duration {
+	b.Helper()
+	result, err := b.policies.Reconcile(b.Context(), refOf(policy))
+	if err != nil {
+		b.Fatalf("reconcile: %v", err)
+	}
+	return result.RequeueAfter
+}
+
+func refOf(policy *v1alpha1.SidecarTerminationPolicy) resolve.PolicyRef {
+	return resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: policy.Namespace, Name: policy.Name}
+}
+
+func TestAStatusThatHasNotChangedIsNotWritten(t *testing.T) {
+	options := testOptions()
+	options.StatusPeriod = 0
+	b := newBench(t, options, nil)
+	policy := b.newPolicy("mesh")
+	b.caughtUp(b.newPod("job-1"))
+	for range 3 {
+		if again := b.summarise(policy); again != 0 {
+			t.Errorf("looks again after %s", again)
+		}
+	}
+	b.wrote("PUT sidecarterminationpolicies/status")
+}
+
+func TestAStatusIsNotWrittenAgainBeforeItsPeriodIsOver(t *testing.T) {
+	options := testOptions()
+	options.StatusPeriod = time.Hour
+	b := newBench(t, options, nil)
+	policy := b.newPolicy("mesh")
+	b.summarise(policy)
+	b.caughtUp(b.newPod("job-1"))
+	if again := b.summarise(policy); again <= 0 || again > time.Hour {
+		t.Errorf("looks again after %s", again)
+	}
+	b.wrote("PUT sidecarterminationpolicies/status")
+}
+
+// outdated is a client that reads a policy as it was.
+type outdated struct {
+	client.Client
+	policy *v1alpha1.SidecarTerminationPolicy
+}
+
+func (o outdated) Get(_ context.Context, _ client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	o.policy.DeepCopyInto(object.(*v1alpha1.SidecarTerminationPolicy))
+	return nil
+}
+
+func TestTotalsAreNotBuiltOnAnOldStatus(t *testing.T) {
+	options := testOptions()
+	options.StatusPeriod = 0
+	b := newBench(t, options, nil)
+	policy := b.newPolicy("mesh")
+	b.policies.journal.add(refOf(policy), rollup.Tally{Terminated: 1})
+	current := b.policies.client
+	b.policies.client = outdated{current, policy.DeepCopy()}
+	b.summariseStale(policy)
+	b.policies.journal.add(refOf(policy), rollup.Tally{Terminated: 1})
+	if again := b.summariseStale(policy); again != conflictRetry {
+		t.Errorf("looks again after %s, want %s", again, conflictRetry)
+	}
+	b.policies.client = current
+	b.summarise(policy)
+	if b.reload(policy); policy.Status.TerminatedPods != 2 {
+		t.Errorf("counted %d, want 2", policy.Status.TerminatedPods)
+	}
+}
+
+func TestAPolicyThatIsGoneIsForgotten(t *testing.T) {
+	b := newBench(t, testOptions(), nil)
+	policy := b.newPolicy("mesh")
+	b.summarise(policy)
+	b.policies.journal.add(refOf(policy), rollup.Tally{Terminated: 1})
+	b.remove(policy)
+	testenv.Eventually(t, "it is forgotten", func(ctx context.Context) error {
+		if _, err := b.policies.Reconcile(ctx, refOf(policy)); err != nil {
+			return err
+		}
+		if len(b.policies.written.times)+len(b.policies.journal.tallies) > 0 {
+			return fmt.Errorf("held: %v and %v", b.policies.written.times, b.policies.journal.tallies)
+		}
+		return nil
+	})
+}
