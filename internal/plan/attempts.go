@@ -96,8 +96,8 @@ func (s *situation) allowance(attempt Attempt, target resolve.Target) time.Durat
 func (s *situation) verdict(attempt Attempt, target resolve.Target, deadline time.Time) string {
 	switch {
 	case !s.now.Before(deadline):
-		return fmt.Sprintf("container %s had not ended %s after mode %s was used%s",
-			target.Container, deadline.Sub(attempt.Started), attempt.Mode, quoted(attempt.Message))
+		return fmt.Sprintf("container %s had not ended %s after mode %s was used%s%s",
+			target.Container, deadline.Sub(attempt.Started), attempt.Mode, quoted(attempt.Message), s.waitingFor(target.Container))
 	case attempt.Mode == v1alpha1.ModePodPhase && !HasTerminalPhase(s.Pod) && attempt.Number >= maxPhaseWrites-1:
 		return fmt.Sprintf("the phase was written %d times and came back as %s", maxPhaseWrites, s.Pod.Status.Phase)
 	case attempt.Mode == v1alpha1.ModeCRR && s.cameBack(attempt, target.Container):
@@ -106,6 +106,15 @@ func (s *situation) verdict(attempt Attempt, target resolve.Target, deadline tim
 		return fmt.Sprintf("mode %s was finished without ending container %s%s", attempt.Mode, target.Container, quoted(attempt.Message))
 	}
 	return ""
+}
+
+// waitingFor says what keeps the container from running, such as an image that cannot be pulled, or nothing.
+func (s *situation) waitingFor(container string) string {
+	status := statusOf(s.Pod, container)
+	if status == nil || status.State.Waiting == nil || status.State.Waiting.Reason == "" {
+		return ""
+	}
+	return fmt.Sprintf("; it is waiting: %s", status.State.Waiting.Reason)
 }
 
 // cameBack reports whether the container was started again after the attempt began.

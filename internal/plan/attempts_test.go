@@ -3,6 +3,7 @@
 package plan_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -295,5 +296,17 @@ func TestTried(t *testing.T) {
 				t.Errorf("Tried (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestAStuckSidecarSaysWhatItWaitsFor(t *testing.T) {
+	pod := newPod(never, exited("main", 0), unpullable("proxy").restarted(1))
+	s := observed(pod, []resolve.Target{sidecar("proxy", mode(v1alpha1.ModeImage), noFallback)})
+	s.Attempts = []plan.Attempt{{
+		Mode: v1alpha1.ModeImage, For: v1alpha1.ModeImage, Started: done, RestartCounts: map[string]int32{"proxy": 0},
+	}}
+	decision := plan.Next(s, done.Add(time.Hour))
+	if decision.Reason != v1alpha1.ReasonStuck || !strings.Contains(decision.Message, "it is waiting: ImagePullBackOff") {
+		t.Errorf("got %s: %s", decision.Reason, decision.Message)
 	}
 }
