@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/testenv"
+)
+
+func template() corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"team": "etl"}},
+		Spec: corev1.PodSpec{
+			RestartPolicy: corev1.RestartPolicyNever,
+			NodeName:      "node-of-cli-tests",
+			Containers:    []corev1.Container{{Name: "main", Image: "app"}, {Name: "proxy", Image: "app"}},
+		},
+	}
+}
+
+func newJob(namespace string) *batchv1.Job {
+	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "job"}, Spec: batchv1.JobSpec{Template: template()}}
+}
+
+func newPolicy(namespace string) *v1alpha1.SidecarTerminationPolicy {
+	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "mesh"}}
+	policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}}
+	return policy
+}
+
+// runPod creates the Job's pod, which a controller would do, and lets main end long ago, which a kubelet would do.
+func runPod(t *testing.T, c client.Client, job *batchv1.Job) *corev1.Pod {
+	t.Helper()
+	made := job.Spec.Template
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: job.Namespace, Name: "job-1", Labels: made.Labels,
+		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
+	}, Spec: made.Spec}
+	pod.Labels[batchv1.ControllerUidLabel] = string(job.UID)
+	create(t, c, pod)
+	ago := func(d time.Duration) metav1.Time { return metav1.NewTime(time.Now().Add(-d)) }
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
+		{Name: "main", ContainerID: "c://main", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: ago(time.Hour)}}},
+		{Name: "proxy", ContainerID: "c://proxy", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(2 * time.Hour)}}},
+	}}
+	if err := c.Status().Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	return pod
+}
+
+// newNode creates the node that the pods are on, and removes it at the end.
+func newNode(t *testing.T, c client.Client) {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-of-cli-tests"}}
+	create(t, c, node)
+	t.Cleanup(func() { _ = c.Delete(context.WithoutCancel(t.Context()), node) })
+}
+
+func wantOutput(t *testing.T, what, got string, code, wantCode int, parts ...string) {
+	t.Helper()
+	if code != wantCode {
+		t.Errorf("%s: exit code is %d, want %d", what, code, wantCode)
+	}
+	flat := strings.Join(strings.Fields(got), " ")
+	for _, part := range parts {
+		if !strings.Contains(flat, part) {
+			t.Errorf("%s: output lacks %q", what, part)
+		}
+	}
+	if t.Failed() {
+		t.Logf("%s:\n%s", what, got)
+	}
+}
+
+func TestExplainOfAJob(t *testing.T) {
+	c, namespace := newNamespace(t)
+	newNode(t, c)
+	job := newJob(namespace)
+	create(t, c, newPolicy(namespace), job)
+
+	out, code := runCommand(t, "explain", "job/job", "-n", namespace)
+	wantOutput(t, "a Job without pods", out, code, 0, "pods to come", "proxy sidecar SidecarTerminationPolicy/mesh", "real node PodPhase mode Auto (default)")
+
+	pod := runPod(t, c, job)
+	create(t, c, &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "event"}, EventTime: metav1.NowMicro(), Type: "Normal",
+		ReportingController: "sidecar-termination-operator", ReportingInstance: "one", Action: "TerminateSidecars", Reason: "Terminating", Note: "it is ending",
+		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: pod.Name, UID: pod.UID},
+	})
+	for _, arguments := range [][]string{{"job/job"}, {"jobs", "job"}, {"pod/job-1"}, {"po", "job-1"}} {
+		out, code := runCommand(t, append([]string{"explain", "-n", namespace}, arguments...)...)
+		wantOutput(t, strings.Join(arguments, " "), out, code, 1, "of Job job", "real node node-of-cli-tests, mains done 60m ago",
+			"Terminating (Terminating): main containers are done; ending proxy by mode PodPhase",
+			"main main exit 0, 60m ago nothing", "Overdue", "Terminating: it is ending", "there is no operator in namespace")
+	}
+	out, code = runCommand(t, "explain", "jobs", "-n", namespace)
+	wantOutput(t, "every Job", out, code, 1, "pod/job-1 Never proxy Terminating Terminating problem Overdue")
+	out, code = runCommand(t, "explain", "pods", "-A")
+	wantOutput(t, "every pod", out, code, 1, namespace+" pod/job-1")
+
+	out, code = runCommand(t, "explain", "policy/mesh", "-n", namespace)
+	wantOutput(t, "the policy", out, code, 1, namespace+" pod/job-1 proxy Terminating Terminating", "Overdue: Pod "+namespace+"/job-1")
+	out, code = runCommand(t, "explain", "stp", "-n", namespace)
+	wantOutput(t, "every policy", out, code, 1, "policy/mesh proxy Enforce problem Overdue")
+
+	out, code = runCommand(t, "explain", "job/other", "-n", namespace)
+	wantOutput(t, "a Job that is not there", out, code, 2, `error: get Job: jobs.batch "other" not found`)
+}
+
+func TestExplainAsJSON(t *testing.T) {
+	c, namespace := newNamespace(t)
+	newNode(t, c)
+	job := newJob(namespace)
+	create(t, c, newPolicy(namespace), job)
+	runPod(t, c, job)
+	out, _ := runCommand(t, "explain", "job/job", "-n", namespace, "-o", "json")
+	var result struct {
+		Pods []explain.Report `json:"pods"`
+		Jobs []struct{ Name, Status string }
+	}
+	if err := json.Unmarshal([]byte(out), &result); err != nil {
+		t.Fatalf("%v in %s", err, out)
+	}
+	if len(result.Pods) != 1 || result.Pods[0].StageReason != v1alpha1.ReasonTerminating || len(result.Jobs) != 1 {
+		t.Errorf("result is %+v", result)
+	}
+}
+
+func TestExplainFollowsKruiseAndPastRequests(t *testing.T) {
+	c, namespace := newNamespace(t)
+	newNode(t, c)
+	testenv.NewKruise(t, c).Install(t)
+	job := newJob(namespace)
+	create(t, c, newPolicy(namespace), job)
+	pod := runPod(t, c, job)
+	out, code := runCommand(t, "explain", "job/job", "-n", namespace)
+	wantOutput(t, "before a request", out, code, 1, "real node CRR, then PodPhase mode Auto", "ending proxy by mode CRR")
+
+	create(t, c, newRequest(pod))
+	out, code = runCommand(t, "explain", "job/job", "-n", namespace)
+	wantOutput(t, "after a request", out, code, 0, "Terminating (AttemptInProgress): waiting for sidecars to end: proxy",
+		"DONE ATTEMPT WHEN SIDECARS CRR 1", "the operator looks again in")
+}
+
+// TestExplainForThoseWhoMayReadLittle gives a user the rights that a namespace's owner usually has.
+func TestExplainForThoseWhoMayReadLittle(t *testing.T) {
+	c, namespace := newNamespace(t)
+	newNode(t, c)
+	job := newJob(namespace)
+	create(t, c, newPolicy(namespace), job,
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owner"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"", "batch", v1alpha1.GroupName}, Resources: []string{"*"}, Verbs: []string{"get", "list"}},
+		}},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "owner"},
+			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "owner"},
+			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "olga"}}})
+	runPod(t, c, job)
+	out, code := runCommand(t, "explain", "job/job", "-n", namespace, "--as", "olga")
+	wantOutput(t, "an owner of a namespace", out, code, 1, "Overdue",
+		"note: you may not read Deployments", "note: you may not read nodes", "note: you may not list ClusterSidecarTerminationPolicys")
+	out, code = runCommand(t, "explain", "job/job", "-n", "default", "--as", "olga")
+	wantOutput(t, "another namespace", out, code, 2, "error: get Job", "forbidden")
+	out, code = runCommand(t, "lint", "-n", namespace, "--as", "olga")
+	wantOutput(t, "lint", out, code, 0, "Looked at 1 workload and found nothing.")
+}
+
+func TestWatchEndsWithTheJob(t *testing.T) {
+	c, namespace := newNamespace(t)
+	newNode(t, c)
+	job := newJob(namespace)
+	create(t, c, newPolicy(namespace), job)
+	runPod(t, c, job)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		time.Sleep(2500 * time.Millisecond)
+		job.Status = batchv1.JobStatus{
+			StartTime: ptr.To(metav1.Now()), CompletionTime: ptr.To(metav1.Now()), Succeeded: 1,
+			UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{},
+			Conditions: []batchv1.JobCondition{
+				{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue},
+				{Type: batchv1.JobComplete, Status: corev1.ConditionTrue},
+			},
+		}
+		if err := c.Status().Update(t.Context(), job); err != nil {
+			t.Errorf("complete the Job: %v", err)
+		}
+	}()
+	out, code := runCommand(t, "explain", "job/job", "-n", namespace, "--watch")
+	<-ended
+	wantOutput(t, "watch", out, code, 1, "running: 0 active", "---", "job: complete")
+	if shown := strings.Count(out, "CONTAINER"); shown != 2 {
+		t.Errorf("the pod was shown %d times, want once for each change:\n%s", shown, out)
+	}
+}
+
+func TestLint(t *testing.T) {
+	c, namespace := newNamespace(t)
+	newNode(t, c)
+	create(t, c, newJob(namespace), &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "cron"}, Spec: batchv1.CronJobSpec{
+		Schedule: "0 0 1 1 *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: template()}},
+	}})
+	out, code := runCommand(t, "lint", "-n", namespace)
+	wantOutput(t, "templates", out, code, 0, "Job "+namespace+"/job", "CronJob "+namespace+"/cron", "warning MayHang: main, proxy", "Looked at 2 workloads")
+	_, code = runCommand(t, "lint", "-n", namespace, "--fail-on=warning")
+	if code != 1 {
+		t.Errorf("exit code is %d with --fail-on=warning", code)
+	}
+	job := &batchv1.Job{}
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "job"}, job); err != nil {
+		t.Fatal(err)
+	}
+	runPod(t, c, job)
+	out, code = runCommand(t, "lint", "-n", namespace)
+	wantOutput(t, "a pod that hangs", out, code, 1, "Pod "+namespace+"/job-1 problem MayHang: container proxy runs on", "Looked at 2 workloads")
+	create(t, c, newPolicy(namespace))
+	out, code = runCommand(t, "lint", "-n", namespace, "--fail-on=warning")
+	wantOutput(t, "after a policy", out, code, 0, "found nothing")
+}
