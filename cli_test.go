@@ -56,10 +56,20 @@ func TestOutputs(t *testing.T) {
 				}
 			}
 			if got != string(golden) && !*update {
-				t.Errorf("got:\n%s\nwant:\n%s", got, golden)
+				t.Errorf("run this test with -update and read the difference; the first one is\n%s", firstDifference(got, string(golden)))
 			}
 		})
 	}
+}
+
+func firstDifference(got, want string) string {
+	gotLines, wantLines := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range min(len(gotLines), len(wantLines)) {
+		if gotLines[i] != wantLines[i] {
+			return "got:  " + gotLines[i] + "\nwant: " + wantLines[i]
+		}
+	}
+	return "that one is longer"
 }
 
 // runLine runs a command line and returns its output and exit code. "< FILE" is its standard input.
@@ -76,4 +86,33 @@ func runLine(t *testing.T, line string) string {
 	}
 	out, code := runPlugin(t, stdin, arguments...)
 	return out + "exit code " + string(rune('0'+code)) + "\n"
+}
+
+// TestDocumentedOutputs runs the commands in docs/cli.md that look at files, and compares what they write.
+func TestDocumentedOutputs(t *testing.T) {
+	const file, start, end = "docs/cli.md", "```console\n", "```\n"
+	document, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var written strings.Builder
+	blocks := strings.Split(string(document), start)
+	written.WriteString(blocks[0])
+	for _, block := range blocks[1:] {
+		console, rest, _ := strings.Cut(block, end)
+		command, _, _ := strings.Cut(console, "\n")
+		output := runLine(t, command)
+		code := strings.LastIndex(output, "exit code ")
+		written.WriteString(start + command + "\n" + output[:code] + "$ echo $?\n" + strings.TrimPrefix(output[code:], "exit code ") + end + rest)
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(written.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	} else if written.String() != string(document) {
+		t.Errorf("%s does not show what the commands write; run this test with -update and read the difference", file)
+	}
+	if len(blocks) < 3 {
+		t.Errorf("%s shows %d outputs", file, len(blocks)-1)
+	}
 }

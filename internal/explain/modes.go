@@ -83,8 +83,12 @@ func (x *explainer) substituted(name string, ways []Way) []Finding {
 		if len(way.Modes) == 0 || declared.Usable() || !way.scenario.certain && (!everywhere || way.scenario.node == plan.NodeVirtual) {
 			continue
 		}
+		substitute := "another mode"
+		if way.scenario.certain {
+			substitute = string(way.first())
+		}
 		return []Finding{finding(severityOf(declared.Reason), declared.Reason, name,
-			fmt.Sprintf("mode %s cannot be used for container %s, and %s takes its place: %s", declared.Mode, name, way.first(), declared.Message))}
+			fmt.Sprintf("mode %s cannot be used for container %s, and %s takes its place: %s", declared.Mode, name, substitute, declared.Message))}
 	}
 	return nil
 }

@@ -174,8 +174,11 @@ func writeAttempts(p *output.Printer, r *explain.Report) {
 			if a.For != "" {
 				mode += " for " + string(a.For)
 			}
-			result := output.Cell{Text: a.Result, Style: output.Red}
-			if a.Result == "" && a.Finished != nil {
+			var result output.Cell
+			switch {
+			case a.Result != "":
+				result = output.Cell{Text: "failed; see the findings", Style: output.Red}
+			case a.Finished != nil:
 				result = output.Cell{Text: fmt.Sprintf("carried out %s ago", explain.Age(r.Now().Sub(a.Finished.Time)))}
 			}
 			rows = append(rows, []output.Cell{
