@@ -109,15 +109,15 @@ func TestExplainOfAJob(t *testing.T) {
 		out, code := runCommand(t, append([]string{"explain", "-n", namespace}, arguments...)...)
 		wantOutput(t, strings.Join(arguments, " "), out, code, 1, "of Job job", "real node node-of-cli-tests, mains done 60m ago",
 			"Terminating (Terminating): main containers are done; ending proxy by mode PodPhase",
-			"main main exit 0, 60m ago nothing", "Overdue", "Terminating: it is ending", "there is no operator in namespace")
+			"main exit 0, 60m ago nothing", "Overdue", "Terminating: it is ending", "there is no operator in namespace")
 	}
 	out, code = runCommand(t, "explain", "jobs", "-n", namespace)
-	wantOutput(t, "every Job", out, code, 1, "pod/job-1 Never proxy Terminating Terminating problem Overdue")
+	wantOutput(t, "every Job", out, code, 1, "pod/job-1 Never proxy Terminating", "problem Overdue")
 	out, code = runCommand(t, "explain", "pods", "-A")
 	wantOutput(t, "every pod", out, code, 1, namespace+" pod/job-1")
 
 	out, code = runCommand(t, "explain", "policy/mesh", "-n", namespace)
-	wantOutput(t, "the policy", out, code, 1, namespace+" pod/job-1 proxy Terminating Terminating", "Overdue: Pod "+namespace+"/job-1")
+	wantOutput(t, "the policy", out, code, 1, namespace+" pod/job-1 proxy Terminating", "Overdue: Pod "+namespace+"/job-1")
 	out, code = runCommand(t, "explain", "stp", "-n", namespace)
 	wantOutput(t, "every policy", out, code, 1, "policy/mesh proxy Enforce problem Overdue")
 
