@@ -7,6 +7,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -114,5 +115,41 @@ func TestDocumentedOutputs(t *testing.T) {
 	}
 	if len(blocks) < 3 {
 		t.Errorf("%s shows %d outputs", file, len(blocks)-1)
+	}
+}
+
+func TestTheProgramIsWhatItIsCalled(t *testing.T) {
+	for program, want := range map[string]string{
+		"/sidecar-termination-operator":                 "sidecar-termination-operator",
+		"/usr/local/bin/kubectl-sidecar_termination":    "kubectl sidecar-termination",
+		"C:/kubectl-sidecar_termination.exe":            "kubectl sidecar-termination",
+		"/usr/bin/kubectl_complete-sidecar_termination": "kubectl sidecar-termination",
+	} {
+		command := commandFor(program)
+		if got := command.DisplayName(); got != want {
+			t.Errorf("%s: got %q, want %q", program, got, want)
+		}
+		for _, name := range []string{"explain", "lint", "check"} {
+			if found, _, err := command.Find([]string{name}); err != nil || found.Name() != name {
+				t.Errorf("%s has no subcommand %s: %v", program, name, err)
+			}
+		}
+	}
+}
+
+func TestDecisionsOfTheOperatorsFlags(t *testing.T) {
+	settings, err := parseDecisions([]string{
+		"--leader-elect", "--quick-exit-image=quick-exit:v1", "--pod-phase=Disabled", "--env-convention=Disabled",
+		"--virtual-node-taint=example/virtual", "--flag-of-another-version=1", "--metrics-bind-address", ":1",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if settings.Resolve.Image != "quick-exit:v1" || !settings.Resolve.IgnoreEnv || settings.Capabilities.PodPhase ||
+		!slices.Contains(settings.VirtualNodes.Taints, "example/virtual") {
+		t.Errorf("settings are %+v", settings)
+	}
+	if _, err := parseDecisions([]string{"--pod-phase=Sometimes"}); err == nil {
+		t.Error("a flag without meaning was accepted")
 	}
 }
