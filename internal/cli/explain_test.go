@@ -188,10 +188,15 @@ func TestWatchEndsWithTheJob(t *testing.T) {
 	job := newJob(namespace)
 	create(t, c, newPolicy(namespace), job)
 	runPod(t, c, job)
+	out := &transcript{awaited: "CONTAINER", seen: make(chan struct{})}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		time.Sleep(2500 * time.Millisecond)
+		select {
+		case <-out.seen:
+		case <-t.Context().Done():
+			return
+		}
 		job.Status = batchv1.JobStatus{
 			StartTime: ptr.To(metav1.Now()), CompletionTime: ptr.To(metav1.Now()), Succeeded: 1,
 			UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{},
@@ -204,10 +209,10 @@ func TestWatchEndsWithTheJob(t *testing.T) {
 			t.Errorf("complete the Job: %v", err)
 		}
 	}()
-	out, code := runCommand(t, "explain", "job/job", "-n", namespace, "--watch")
+	code := runCommandInto(t, out, "explain", "job/job", "-n", namespace, "--watch")
 	<-ended
-	wantOutput(t, "watch", out, code, 1, "running: 0 active", "---", "job: complete")
-	if shown := strings.Count(out, "CONTAINER"); shown != 2 {
+	wantOutput(t, "watch", out.String(), code, 1, "running: 0 active", "---", "job: complete")
+	if shown := strings.Count(out.String(), "CONTAINER"); shown != 2 {
 		t.Errorf("the pod was shown %d times, want once for each change:\n%s", shown, out)
 	}
 }

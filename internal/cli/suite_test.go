@@ -7,8 +7,11 @@ package cli_test
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -91,6 +94,14 @@ func kubeconfig(t *testing.T) string {
 // runCommand runs a subcommand as a user would, and returns what it writes and its exit code.
 func runCommand(t *testing.T, arguments ...string) (string, int) {
 	t.Helper()
+	var out bytes.Buffer
+	code := runCommandInto(t, &out, arguments...)
+	return out.String(), code
+}
+
+// runCommandInto is runCommand for a test that looks at the output while the command runs.
+func runCommandInto(t *testing.T, out io.Writer, arguments ...string) int {
+	t.Helper()
 	operator := source.Operator{
 		Bind: func(flags *pflag.FlagSet) { flags.String("quick-exit-image", "", "the default image") },
 		Parse: func(arguments []string) (explain.OperatorSettings, error) {
@@ -106,10 +117,26 @@ func runCommand(t *testing.T, arguments ...string) (string, int) {
 	}
 	root := &cobra.Command{Use: "test", SilenceUsage: true, SilenceErrors: true}
 	root.AddCommand(explaincommand.New("test", operator), lint.New("test", operator), check.New("test", operator))
-	var out bytes.Buffer
 	root.SetArgs(append(arguments, "--kubeconfig="+kubeconfig(t), "--cache-dir="+t.TempDir()))
-	root.SetOut(&out)
-	root.SetErr(&out)
-	code := exit.Report(&out, root.ExecuteContext(t.Context()))
-	return out.String(), code
+	root.SetOut(out)
+	root.SetErr(out)
+	return exit.Report(out, root.ExecuteContext(t.Context()))
 }
+
+// transcript takes a command's output and closes seen when it holds the awaited words.
+type transcript struct {
+	text    bytes.Buffer
+	awaited string
+	seen    chan struct{}
+	once    sync.Once
+}
+
+func (w *transcript) Write(data []byte) (int, error) {
+	n, err := w.text.Write(data)
+	if strings.Contains(w.text.String(), w.awaited) {
+		w.once.Do(func() { close(w.seen) })
+	}
+	return n, err
+}
+
+func (w *transcript) String() string { return w.text.String() }
