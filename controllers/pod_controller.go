@@ -65,7 +65,7 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ct
 	if subject.resolution.DryRun != nil {
 		dryRun := r.dryRun(snapshot, subject)
 		r.journal.recordDryRun(subject, dryRun)
-		requeue = soonest(requeue, dryRun.RequeueAfter)
+		requeue = plan.Soonest(requeue, dryRun.RequeueAfter)
 	}
 	if err != nil {
 		return ctrl.Result{}, err
@@ -88,11 +88,11 @@ func (r *PodReconciler) act(ctx context.Context, snapshot plan.Snapshot) (plan.D
 			err = r.terminate(ctx, snapshot.Pod, &decision)
 		}
 		// Kruise may take the next request, so that the pod is looked at again although nothing changed.
-		decision.RequeueAfter = soonest(decision.RequeueAfter, refusalRetry)
+		decision.RequeueAfter = plan.Soonest(decision.RequeueAfter, refusalRetry)
 	}
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		// The pod has changed or gone since it was read. What to do about that is decided when it is read again.
-		decision.RequeueAfter = soonest(decision.RequeueAfter, conflictRetry)
+		decision.RequeueAfter = plan.Soonest(decision.RequeueAfter, conflictRetry)
 		err = nil
 	}
 	return decision, err
@@ -108,7 +108,7 @@ func (r *PodReconciler) terminate(ctx context.Context, pod *corev1.Pod, decision
 		if err != nil {
 			return fmt.Errorf("end sidecars by mode %s: %w", action.Mode, err)
 		}
-		decision.RequeueAfter = soonest(decision.RequeueAfter, action.Deadline)
+		decision.RequeueAfter = plan.Soonest(decision.RequeueAfter, action.Deadline)
 		if changed {
 			decision.Actions = append(decision.Actions, action)
 		}
@@ -124,11 +124,3 @@ func (r *PodReconciler) dryRun(snapshot plan.Snapshot, subject subject) plan.Dec
 
 // refusalRetry is when a pod is looked at again after Kruise refused a request for it.
 const refusalRetry = 15 * time.Second
-
-// soonest returns the shorter of two waits, where zero means none.
-func soonest(a, b time.Duration) time.Duration {
-	if a == 0 || (b != 0 && b < a) {
-		return b
-	}
-	return a
-}

@@ -21,7 +21,7 @@ func Next(snapshot Snapshot, now time.Time) Decision {
 		if decision := rule(s); decision != nil {
 			decision.MainsDone, decision.Tried = s.mainsDone, s.tried()
 			if wait, _ := s.untilRelease(); wait > 0 {
-				decision.RequeueAfter = soonest(decision.RequeueAfter, wait)
+				decision.RequeueAfter = Soonest(decision.RequeueAfter, wait)
 			}
 			return *decision
 		}
@@ -205,7 +205,7 @@ func (s *situation) untilNextDue() time.Duration {
 	var next time.Duration
 	for _, target := range s.open {
 		if wait := s.mainsDone.Add(target.Drain).Sub(s.now); wait > 0 {
-			next = soonest(next, wait)
+			next = Soonest(next, wait)
 		}
 	}
 	return next
@@ -284,8 +284,8 @@ func containers(targets []resolve.Target) []string {
 	return names
 }
 
-// soonest returns the shorter of two waits, where zero means none.
-func soonest(a, b time.Duration) time.Duration {
+// Soonest returns the shorter of two waits, where zero means none, as in Decision.RequeueAfter.
+func Soonest(a, b time.Duration) time.Duration {
 	switch {
 	case a == 0:
 		return b

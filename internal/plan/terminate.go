@@ -124,7 +124,7 @@ func (r round) decide() *Decision {
 
 // postpone adds the wait of a part of the sidecars to the decision.
 func (d *Decision) postpone(wait *Decision) {
-	d.RequeueAfter = soonest(d.RequeueAfter, wait.RequeueAfter)
+	d.RequeueAfter = Soonest(d.RequeueAfter, wait.RequeueAfter)
 	if len(d.Actions) == 0 && d.Stage != StageStuck {
 		d.Reason, d.Message = wait.Reason, wait.Message
 	}
@@ -216,9 +216,9 @@ func (r round) summarise() *Decision {
 		}
 		switch {
 		case c.live:
-			d.RequeueAfter = soonest(d.RequeueAfter, c.wakeAt.Sub(r.now))
+			d.RequeueAfter = Soonest(d.RequeueAfter, c.wakeAt.Sub(r.now))
 		case c.mode == "" && !c.retryAt.IsZero():
-			d.RequeueAfter = soonest(d.RequeueAfter, c.retryAt.Sub(r.now))
+			d.RequeueAfter = Soonest(d.RequeueAfter, c.retryAt.Sub(r.now))
 		}
 	}
 	return d
