@@ -80,11 +80,14 @@ func parseDecisions(arguments []string) (explain.OperatorSettings, error) {
 		return explain.OperatorSettings{}, err
 	}
 	return explain.OperatorSettings{
-		Resolve:      decisions.Resolve,
-		VirtualNodes: decisions.VirtualNodes,
+		Resolve:   decisions.Resolve,
+		NodeMarks: decisions.NodeMarks,
 		Capabilities: plan.Capabilities{
 			PodPhase: decisions.PodPhase, CRRDisabled: decisions.CRRDisabled, ImageDisabled: decisions.ImageDisabled,
+			Images: decisions.Images,
 		},
-		SettlePeriod: decisions.SettlePeriod,
+		SettlePeriod:    decisions.SettlePeriod,
+		PrePullDisabled: decisions.PrePullDisabled,
+		Metrics:         o.metricsSettings(),
 	}, nil
 }

@@ -12,7 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
 	"github.com/sidecar-termination/operator/internal/cli/exit"
+	"github.com/sidecar-termination/operator/internal/plan"
 )
 
 var update = flag.Bool("update", false, "write the golden files and the outputs in the documentation anew")
@@ -139,17 +145,50 @@ func TestTheProgramIsWhatItIsCalled(t *testing.T) {
 
 func TestDecisionsOfTheOperatorsFlags(t *testing.T) {
 	settings, err := parseDecisions([]string{
-		"--leader-elect", "--quick-exit-image=quick-exit:v1", "--pod-phase=Disabled", "--env-convention=Disabled",
-		"--virtual-node-taint=example/virtual", "--flag-of-another-version=1", "--metrics-bind-address", ":1",
+		"--leader-elect", "--quick-exit-image=quick-exit:v1", "--quick-exit-paths=/app/server", "--pod-phase=Disabled", "--env-convention=Disabled",
+		"--virtual-node-taint=example/virtual", "--daemonless-node-label=bare", "--flag-of-another-version=1", "--metrics-bind-address", ":1",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if settings.Resolve.Image != "quick-exit:v1" || !settings.Resolve.IgnoreEnv || settings.Capabilities.PodPhase ||
-		!slices.Contains(settings.VirtualNodes.Taints, "example/virtual") {
+	if settings.Resolve.Image != "quick-exit:v1" || settings.Resolve.QuickExitPaths != "/app/server" || !settings.Resolve.IgnoreEnv || settings.Capabilities.PodPhase ||
+		!slices.Contains(settings.NodeMarks.Virtual.Taints, "example/virtual") ||
+		!slices.Contains(settings.NodeMarks.Daemonless.Labels, plan.LabelMatch{Key: "bare"}) {
 		t.Errorf("settings are %+v", settings)
 	}
 	if _, err := parseDecisions([]string{"--pod-phase=Sometimes"}); err == nil {
 		t.Error("a flag without meaning was accepted")
 	}
+}
+
+// What --help, completions and the man pages are made of. Flags of kubectl have kubectl's words.
+func TestEveryCommandAndFlagIsDescribed(t *testing.T) {
+	kubectls := pflag.NewFlagSet("kubectl", pflag.ContinueOnError)
+	genericclioptions.NewConfigFlags(true).AddFlags(kubectls)
+	goFlags := flag.NewFlagSet("zap", flag.ContinueOnError)
+	new(zap.Options).BindFlags(goFlags)
+	kubectls.AddGoFlagSet(goFlags)
+	var describe func(command *cobra.Command)
+	describe = func(command *cobra.Command) {
+		path := command.CommandPath()
+		if command.Short == "" || strings.HasSuffix(command.Short, ".") || strings.Contains(command.Short, "\n") {
+			t.Errorf("%s: what it does in short, without a full stop, is %q", path, command.Short)
+		}
+		if !strings.HasSuffix(strings.TrimSpace(command.Long), ".") {
+			t.Errorf("%s: what it does at length, in sentences, is %q", path, command.Long)
+		}
+		if command.HasParent() && !strings.Contains(command.Example, command.Name()) {
+			t.Errorf("%s: its example is %q", path, command.Example)
+		}
+		command.Flags().VisitAll(func(f *pflag.Flag) {
+			if kubectls.Lookup(f.Name) == nil && (len(strings.Fields(f.Usage)) < 2 || strings.HasSuffix(f.Usage, ".")) {
+				t.Errorf("%s: --%s is described, without a full stop, as %q", path, f.Name, f.Usage)
+			}
+		})
+		for _, below := range command.Commands() {
+			describe(below)
+		}
+	}
+	describe(newPlugin(noon))
+	describe(newCommand())
 }

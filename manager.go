@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/controllers"
@@ -72,8 +71,9 @@ func newManager(o *options) (manager.Manager, error) {
 	mgr, err := manager.New(config, manager.Options{
 		Scheme:                        scheme,
 		Cache:                         controllers.CacheOptions(scheme),
-		Metrics:                       metricsserver.Options{BindAddress: o.metricsAddress},
+		Metrics:                       o.metricsServer(),
 		HealthProbeBindAddress:        o.probeAddress,
+		PprofBindAddress:              o.pprofAddress,
 		LeaderElection:                o.leaderElect,
 		LeaderElectionID:              leaseName,
 		LeaderElectionNamespace:       o.leaderElectionNamespace,

@@ -4,6 +4,8 @@ package main
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +17,9 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/controllers"
+	"github.com/sidecar-termination/operator/internal/imagelist"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/quickexit"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
@@ -38,8 +42,8 @@ func byDefault() controllers.Options {
 		PodPhase:                true,
 		SettlePeriod:            1500 * time.Millisecond,
 		StatusPeriod:            5 * time.Second,
-		VirtualNodes:            plan.DefaultVirtualNodes(),
-		MaxConcurrentReconciles: 16,
+		NodeMarks:               plan.DefaultNodeMarks(),
+		MaxConcurrentReconciles: 32,
 		Clock:                   clock.RealClock{},
 	}
 }
@@ -60,11 +64,33 @@ func TestFlagsReachTheReconcilers(t *testing.T) {
 			[]string{"--quick-exit-image=registry.example:5000/quick-exit@sha256:0123"},
 			func(o *controllers.Options) { o.Resolve.Image = "registry.example:5000/quick-exit@sha256:0123" },
 		},
+		"paths of the image can be given": {
+			[]string{"--quick-exit-paths=default,/app/server", "--quick-exit-paths=/opt/proxy"},
+			func(o *controllers.Options) { o.Resolve.QuickExitPaths = "default,/app/server,/opt/proxy" },
+		},
+		"an image can cover every command": {
+			[]string{"--quick-exit-paths=*"}, func(o *controllers.Options) { o.Resolve.QuickExitPaths = quickexit.Everything },
+		},
+		"images that policies may name can be listed": {
+			[]string{"--allowed-quick-exit-image=registry.example/team/*,registry.example/quick-exit:v1", "--quick-exit-image-digests=Required", "--env-images=Listed"},
+			func(o *controllers.Options) {
+				o.Images = imagelist.List{
+					Entries:        []imagelist.Entry{entry(t, "registry.example/team/*"), entry(t, "registry.example/quick-exit:v1")},
+					DigestRequired: true, EnvironmentListed: true,
+				}
+			},
+		},
 		"phases can be left alone": {
 			[]string{"--pod-phase=Disabled"}, func(o *controllers.Options) { o.PodPhase = false },
 		},
-		"OpenKruise can be left alone": {
+		"containers can be left to others than OpenKruise": {
 			[]string{"--crr=Disabled"}, func(o *controllers.Options) { o.CRRDisabled = true },
+		},
+		"images can be left for nodes to pull": {
+			[]string{"--pre-pull=Disabled"}, func(o *controllers.Options) { o.PrePullDisabled = true },
+		},
+		"pull jobs of cluster policies can live elsewhere": {
+			[]string{"--pre-pull-namespace=images"}, func(o *controllers.Options) { o.PrePullNamespace = "images" },
 		},
 		"images can be left alone": {
 			[]string{"--image-swap=Disabled"}, func(o *controllers.Options) { o.ImageDisabled = true },
@@ -76,9 +102,17 @@ func TestFlagsReachTheReconcilers(t *testing.T) {
 		"further virtual nodes can be told": {
 			[]string{"--virtual-node-label=example.com/virtual", "--virtual-node-label=kind=eci,arm", "--virtual-node-taint=example.com/no-kubelet"},
 			func(o *controllers.Options) {
-				o.VirtualNodes.Labels = append(o.VirtualNodes.Labels,
+				o.NodeMarks.Virtual.Labels = append(o.NodeMarks.Virtual.Labels,
 					plan.LabelMatch{Key: "example.com/virtual"}, plan.LabelMatch{Key: "kind", Value: "eci"}, plan.LabelMatch{Key: "arm"})
-				o.VirtualNodes.Taints = append(o.VirtualNodes.Taints, "example.com/no-kubelet")
+				o.NodeMarks.Virtual.Taints = append(o.NodeMarks.Virtual.Taints, "example.com/no-kubelet")
+			},
+		},
+		"further nodes without OpenKruise's daemon can be told": {
+			[]string{"--daemonless-node-label=kubernetes.io/os=windows", "--daemonless-node-label=example.com/bare", "--daemonless-node-taint=example.com/no-daemons"},
+			func(o *controllers.Options) {
+				o.NodeMarks.Daemonless.Labels = append(o.NodeMarks.Daemonless.Labels,
+					plan.LabelMatch{Key: "kubernetes.io/os", Value: "windows"}, plan.LabelMatch{Key: "example.com/bare"})
+				o.NodeMarks.Daemonless.Taints = append(o.NodeMarks.Daemonless.Taints, "example.com/no-daemons")
 			},
 		},
 		"the number of workers can be set": {
@@ -92,7 +126,7 @@ func TestFlagsReachTheReconcilers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want, got, cmpopts.EquateComparable(clock.RealClock{})); diff != "" {
+			if diff := cmp.Diff(want, got, cmpopts.EquateComparable(clock.RealClock{}, imagelist.Entry{})); diff != "" {
 				t.Errorf("options (-want +got):\n%s", diff)
 			}
 		})
@@ -106,9 +140,18 @@ func TestAFlagWithABadValueIsNamed(t *testing.T) {
 		"--crr=false",
 		"--image-swap=disabled",
 		"--pod-phase=Off",
+		"--pre-pull=no",
+		"--pre-pull-namespace=not/a/name",
 		"--default-exit-codes=ignore",
 		"--quick-exit-image=quick exit",
 		"--quick-exit-image=-v1",
+		"--allowed-quick-exit-image=*",
+		"--allowed-quick-exit-image=Registry/Quick Exit",
+		"--quick-exit-image-digests=Enabled",
+		"--env-images=Allowed",
+		"--quick-exit-paths=bin/server",
+		"--quick-exit-paths=/app/",
+		"--quick-exit-paths=default,all",
 		"--settle-period=-1s",
 		"--settle-period=fast",
 		"--status-period=-1ns",
@@ -122,6 +165,8 @@ func TestAFlagWithABadValueIsNamed(t *testing.T) {
 		"--virtual-node-taint=example.com/a,",
 		"--virtual-node-taint=example.com/virtual:NoSchedule",
 		"--virtual-node-taint=example.com/virtual=true",
+		"--daemonless-node-label=kubernetes.io/os==windows",
+		"--daemonless-node-taint=example.com/no-daemons:NoSchedule",
 		"--leader-elect=perhaps",
 		"--zap-log-level=chatty",
 	} {
@@ -167,6 +212,19 @@ func TestEveryFlagIsExplained(t *testing.T) {
 	}
 }
 
+func TestAPodFindsItsOwnNamespace(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "namespace")
+	if got := ownNamespace(file); got != "" {
+		t.Errorf("got namespace %q outside of a cluster", got)
+	}
+	if err := os.WriteFile(file, []byte("operators\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := ownNamespace(file); got != "operators" {
+		t.Errorf("got namespace %q", got)
+	}
+}
+
 func TestTheSchemeKnowsWhatTheCacheSelects(t *testing.T) {
 	scheme, err := newScheme()
 	if err != nil {
@@ -177,4 +235,13 @@ func TestTheSchemeKnowsWhatTheCacheSelects(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+func entry(t *testing.T, text string) imagelist.Entry {
+	t.Helper()
+	entry, err := imagelist.ParseEntry(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entry
 }

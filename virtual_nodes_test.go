@@ -29,7 +29,7 @@ func TestNodesOfProviders(t *testing.T) {
 		"Alibaba Cloud ECI, label only": {node(map[string]string{"type": "virtual-kubelet"}), nil, plan.NodeVirtual},
 		"Alibaba Cloud ECI, taint only": {node(nil, provider("alibabacloud")), nil, plan.NodeVirtual},
 		"AWS Fargate": {node(map[string]string{"eks.amazonaws.com/compute-type": "fargate"},
-			corev1.Taint{Key: "eks.amazonaws.com/compute-type", Value: "fargate", Effect: corev1.TaintEffectNoSchedule}), nil, plan.NodeVirtual},
+			corev1.Taint{Key: "eks.amazonaws.com/compute-type", Value: "fargate", Effect: corev1.TaintEffectNoSchedule}), nil, plan.NodeDaemonless},
 		"AWS EC2, managed by EKS": {node(map[string]string{"eks.amazonaws.com/compute-type": "ec2"}), nil, plan.NodeReal},
 		"Azure Container Instances": {node(map[string]string{"type": "virtual-kubelet", "kubernetes.io/role": "agent", "beta.kubernetes.io/os": "linux"},
 			provider("azure")), nil, plan.NodeVirtual},
@@ -42,6 +42,18 @@ func TestNodesOfProviders(t *testing.T) {
 			node(nil, corev1.Taint{Key: "example.com/serverless", Effect: corev1.TaintEffectNoExecute}),
 			[]string{"--virtual-node-taint=example.com/serverless"}, plan.NodeVirtual,
 		},
+		"Windows": {
+			node(map[string]string{"kubernetes.io/os": "windows"}, corev1.Taint{Key: "os", Value: "windows", Effect: corev1.TaintEffectNoSchedule}),
+			[]string{"--daemonless-node-label=kubernetes.io/os=windows"}, plan.NodeDaemonless,
+		},
+		"nodes that no DaemonSet tolerates": {
+			node(nil, corev1.Taint{Key: "example.com/dedicated", Effect: corev1.TaintEffectNoSchedule}),
+			[]string{"--daemonless-node-taint=example.com/dedicated"}, plan.NodeDaemonless,
+		},
+		"a virtual node with a mark of one without a daemon": {
+			node(map[string]string{"type": "virtual-kubelet", "kubernetes.io/os": "windows"}, provider("azure")),
+			[]string{"--daemonless-node-label=kubernetes.io/os=windows"}, plan.NodeVirtual,
+		},
 		"a usual node": {node(map[string]string{"type": "compute", "kubernetes.io/role": "agent"},
 			corev1.Taint{Key: "node.kubernetes.io/unschedulable", Effect: corev1.TaintEffectNoSchedule}), nil, plan.NodeReal},
 		"no node": {nil, nil, plan.NodeUnknown},
@@ -51,7 +63,7 @@ func TestNodesOfProviders(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := options.VirtualNodes.Classify(tc.node); got != tc.want {
+			if got := options.NodeMarks.Classify(tc.node); got != tc.want {
 				t.Errorf("the node is %q, want %q", got, tc.want)
 			}
 		})

@@ -52,17 +52,23 @@ func newClient(t *testing.T) (client.Client, *warnings) {
 	got := &warnings{}
 	config := rest.CopyConfig(server)
 	config.WarningHandlerWithContext = got
-	kinds := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1alpha1.AddToScheme} {
-		if err := add(kinds); err != nil {
-			t.Fatal(err)
-		}
-	}
-	plain, err := client.New(config, client.Options{Scheme: kinds})
+	plain, err := client.New(config, client.Options{Scheme: kinds(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return client.WithFieldValidation(plain, "Strict"), got
+}
+
+// kinds are those that the tests use as types.
+func kinds(t *testing.T) *runtime.Scheme {
+	t.Helper()
+	all := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(all); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
 }
 
 // foreign are the groups of kinds that the server does not know: those of the Prometheus operator, and of an example.
@@ -277,13 +283,13 @@ func mayOperator(t *testing.T, what authorizationv1.ResourceAttributes) (bool, s
 }
 
 func TestEachOverlayGrantsTheRightsOfItsModesAlone(t *testing.T) {
-	type may struct{ crr, image, podPhase bool }
+	type may struct{ crr, image, podPhase, prePull bool }
 	for overlay, want := range map[string]may{
-		"default":                {true, true, true},
-		"overlays/kruise":        {true, false, true},
-		"overlays/daemonless":    {false, true, true},
-		"overlays/virtual-nodes": {false, true, false},
-		"overlays/restricted":    {true, true, false},
+		"default":                {true, true, true, true},
+		"overlays/kruise":        {true, false, true, false},
+		"overlays/daemonless":    {false, true, true, false},
+		"overlays/virtual-nodes": {false, true, false, false},
+		"overlays/restricted":    {true, true, false, true},
 	} {
 		t.Run(overlay, func(t *testing.T) {
 			apply(t, overlay)
@@ -291,6 +297,7 @@ func TestEachOverlayGrantsTheRightsOfItsModesAlone(t *testing.T) {
 			got.crr, _ = mayOperator(t, authorizationv1.ResourceAttributes{Group: "apps.kruise.io", Resource: "containerrecreaterequests", Verb: "create", Namespace: "default"})
 			got.image, _ = mayOperator(t, authorizationv1.ResourceAttributes{Resource: "pods", Verb: "patch", Namespace: "default"})
 			got.podPhase, _ = mayOperator(t, authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "status", Verb: "patch", Namespace: "default"})
+			got.prePull, _ = mayOperator(t, authorizationv1.ResourceAttributes{Group: "apps.kruise.io", Resource: "imagepulljobs", Verb: "create", Namespace: "default"})
 			if got != want {
 				t.Errorf("the operator may %+v, want %+v", got, want)
 			}

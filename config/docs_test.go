@@ -4,7 +4,6 @@ package config_test
 
 import (
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -13,7 +12,7 @@ import (
 var (
 	block  = regexp.MustCompile("(?s)```yaml\n# (\\S+\\.yaml)\n(.*?)```")
 	remote = regexp.MustCompile(`https://github\.com/sidecar-termination/operator//config/(\S+)\?ref=v0\.1\.0`)
-	link   = regexp.MustCompile(`\]\(([^)#]+)\)`)
+	metric = regexp.MustCompile("(?m)^\\| `(sidecar_termination_[a-z_]+)` \\| [a-z]+ \\|([^|]*)\\|")
 )
 
 // pages returns the kustomizations of docs/kustomize.md as files. Each begins with its kustomization.yaml.
@@ -75,15 +74,10 @@ func TestTheGuideShowsWhatItSays(t *testing.T) {
 	}
 }
 
-func TestTheGuideLinksToWhatIsThere(t *testing.T) {
+func TestTheGuideNamesEveryOverlayAndPreset(t *testing.T) {
 	content, err := os.ReadFile("../docs/kustomize.md")
 	if err != nil {
 		t.Fatal(err)
-	}
-	for _, match := range link.FindAllStringSubmatch(string(content), -1) {
-		if _, err := os.Stat(filepath.Join("../docs", match[1])); err != nil {
-			t.Error(err)
-		}
 	}
 	for _, overlay := range installations() {
 		if overlay != "overlays/local" && !strings.Contains(string(content), "`config/"+overlay+"`") {
@@ -94,5 +88,29 @@ func TestTheGuideLinksToWhatIsThere(t *testing.T) {
 		if !strings.Contains(string(content), preset) {
 			t.Errorf("the guide does not name the preset %s", preset)
 		}
+	}
+}
+
+// The table of metrics in docs/operations.md is that of the registry.
+func TestTheDocumentedMetricsAreThoseOfTheOperator(t *testing.T) {
+	content, err := os.ReadFile("../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documented := map[string]string{}
+	for _, match := range metric.FindAllStringSubmatch(string(content), -1) {
+		documented[match[1]] = strings.NewReplacer("`", "", " ", "").Replace(match[2])
+	}
+	for name, labels := range registeredMetrics(t) {
+		if !strings.HasPrefix(name, "sidecar_termination_") {
+			continue
+		}
+		if got, ok := documented[name]; !ok || got != strings.Join(labels, ",") {
+			t.Errorf("docs/operations.md has metric %s with labels %q, want %q", name, got, strings.Join(labels, ","))
+		}
+		delete(documented, name)
+	}
+	for name := range documented {
+		t.Errorf("docs/operations.md has metric %s, which the operator does not register", name)
 	}
 }

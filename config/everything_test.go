@@ -138,3 +138,23 @@ func (r resources) has(kind, name string) bool {
 	}
 	return false
 }
+
+// The kustomize in kubectl 1.32 ends with a panic where one patch deletes two objects.
+func TestEachDeletionIsAPatchOfItsOwn(t *testing.T) {
+	for _, kind := range []string{types.KustomizationKind, types.ComponentKind} {
+		for _, directory := range directories(t, kind) {
+			for _, patch := range kustomization(t, filepath.Join(directory, "kustomization.yaml")).Patches {
+				content := []byte(patch.Patch)
+				if patch.Path != "" {
+					var err error
+					if content, err = os.ReadFile(filepath.Join(directory, patch.Path)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if count := strings.Count(string(content), "$patch: delete"); count > 1 {
+					t.Errorf("%s: patch %s deletes %d objects", directory, patch.Path, count)
+				}
+			}
+		}
+	}
+}

@@ -14,7 +14,9 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/kustomize/api/types"
 )
 
 // clusterScoped are the kinds of the installation that have no namespace.
@@ -81,19 +83,60 @@ func TestTheOperatorRunsWithoutPrivileges(t *testing.T) {
 	}
 }
 
+// A token is a right to lose: the operator's own pod has one, and nothing else of what is shipped.
 func TestOnlyTheOperatorsPodGetsATokenOfItsServiceAccount(t *testing.T) {
-	rendered := render(t, "default")
-	account := only[corev1.ServiceAccount](t, rendered, "ServiceAccount")
-	pod := only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template.Spec
-	if pod.ServiceAccountName != account.Name {
-		t.Errorf("the Deployment uses ServiceAccount %s, and %s is installed", pod.ServiceAccountName, account.Name)
+	renderings := map[string]resources{}
+	for _, directory := range directories(t, types.KustomizationKind) {
+		renderings[directory] = render(t, directory)
 	}
-	if account.AutomountServiceAccountToken == nil || *account.AutomountServiceAccountToken {
-		t.Error("every pod with the ServiceAccount gets a token, want none")
+	for _, directory := range directories(t, types.ComponentKind) {
+		renderings[directory] = render(t, writeOverlay(t, componentUse(directory)))
 	}
-	if pod.AutomountServiceAccountToken == nil || !*pod.AutomountServiceAccountToken {
-		t.Error("the operator's pod gets no token")
+	operators, accounts := 0, 0
+	for directory, rendered := range renderings {
+		for _, account := range ofKind[corev1.ServiceAccount](t, rendered, "ServiceAccount") {
+			accounts++
+			if mounts := account.AutomountServiceAccountToken; mounts == nil || *mounts {
+				t.Errorf("%s: every pod with ServiceAccount %s gets a token, want none", directory, account.Name)
+			}
+		}
+		for _, object := range rendered {
+			pod := podSpec(t, object)
+			if pod == nil {
+				continue
+			}
+			mounts, account := pod["automountServiceAccountToken"], pod["serviceAccountName"]
+			switch operator := object.GetKind() == "Deployment" && object.GetName() == deployment; {
+			case operator:
+				operators++
+				if mounts != true || account != deployment {
+					t.Errorf("%s: the operator's pod mounts a token: %v, of ServiceAccount %v", directory, mounts, account)
+				}
+			case mounts != false || account != nil:
+				t.Errorf("%s: a pod of %s %s mounts a token: %v, of ServiceAccount %v; want none", directory, object.GetKind(), object.GetName(), mounts, account)
+			}
+		}
 	}
+	if least := len(installations()); operators < least || accounts < least {
+		t.Errorf("found %d operators and %d ServiceAccounts in %d renderings", operators, accounts, len(renderings))
+	}
+}
+
+// podSpec returns the pod that the object makes, or nil.
+func podSpec(t *testing.T, object unstructured.Unstructured) map[string]any {
+	t.Helper()
+	for _, path := range [][]string{
+		{"spec", "template", "spec"}, {"spec", "jobTemplate", "spec", "template", "spec"}, {"spec"},
+	} {
+		spec, found, err := unstructured.NestedMap(object.Object, path...)
+		if err != nil {
+			t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
+		}
+		if _, containers := spec["containers"]; found && containers {
+			return spec
+		}
+	}
+	return nil
 }
 
 func TestSelectorsMatchTheOperatorsPods(t *testing.T) {
@@ -126,8 +169,8 @@ func TestProbesReachNamedPorts(t *testing.T) {
 		for _, port := range container.Ports {
 			ports[port.Name] = port.ContainerPort
 		}
-		if ports["health"] != 8081 || ports["metrics"] != 8080 {
-			t.Errorf("%s: ports are %v, want health 8081 and metrics 8080", directory, ports)
+		if ports["health"] != 8081 || ports["metrics"] != 8443 {
+			t.Errorf("%s: ports are %v, want health 8081 and metrics 8443", directory, ports)
 		}
 		for path, probe := range map[string]*corev1.Probe{"/healthz": container.LivenessProbe, "/readyz": container.ReadinessProbe} {
 			if get := probe.HTTPGet; get.Path != path || get.Port.StrVal != "health" {
@@ -177,7 +220,7 @@ func TestTheLocalOverlayStaysOnTheLoopbackAddress(t *testing.T) {
 		"no two copies on the same ports": operator.Strategy.Type == appsv1.RecreateDeploymentStrategyType && operator.Strategy.RollingUpdate == nil,
 		"the node's network":              pod.HostNetwork && pod.DNSPolicy == corev1.DNSDefault,
 		"no pull":                         container.ImagePullPolicy == corev1.PullNever,
-		"metrics on loopback":             slices.Contains(container.Args, "--metrics-bind-address=127.0.0.1:8080"),
+		"metrics on loopback":             slices.Contains(container.Args, "--metrics-bind-address=127.0.0.1:8443"),
 		"probes on loopback":              slices.Contains(container.Args, "--health-probe-bind-address=127.0.0.1:8081"),
 		"liveness asked on loopback":      container.LivenessProbe.HTTPGet.Host == "127.0.0.1",
 		"readiness asked on loopback":     container.ReadinessProbe.HTTPGet.Host == "127.0.0.1",

@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
@@ -341,6 +342,23 @@ func TestNamePrefixAndNamespace(t *testing.T) {
 	}
 	if d := only[appsv1.Deployment](t, rendered, "Deployment"); d.Name != "team-d-v2" || d.Namespace != "batch" {
 		t.Errorf("the Deployment is %s/%s", d.Namespace, d.Name)
+	}
+}
+
+func TestPullSecretsFollowTheNamesOfSecrets(t *testing.T) {
+	rendered := overlay(t, component+`
+namePrefix: etl-
+secretGenerator:
+- {name: registry, literals: ["key=value"]}
+patches:
+- target: {kind: SidecarTerminationPolicy, name: p}
+  patch: |-
+    - {op: add, path: /spec/prePull, value: {pullSecrets: [registry, elsewhere]}}
+`)
+	secret := only[corev1.Secret](t, rendered, "Secret").Name
+	got := policy(t, rendered, "etl-p").Spec.PrePull.PullSecrets
+	if want := []v1alpha1.SecretName{v1alpha1.SecretName(secret), "elsewhere"}; !slices.Equal(got, want) {
+		t.Errorf("got secrets %v, want %v", got, want)
 	}
 }
 

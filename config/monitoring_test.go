@@ -4,11 +4,14 @@ package config_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -103,23 +106,55 @@ func alerts(t *testing.T) []rule {
 	return rules.Spec.Groups[0].Rules
 }
 
-func TestAlertsUseMetricsThatTheOperatorHas(t *testing.T) {
-	known := registeredMetrics(t)
-	names := regexp.MustCompile(`\b(?:sidecar_termination|controller_runtime|leader_election|workqueue|rest_client)_[a-z_]+`)
+// expressions returns what alerts and the dashboard ask for, by their names.
+func expressions(t *testing.T) map[string]string {
+	t.Helper()
+	found := map[string]string{}
 	for _, alert := range alerts(t) {
-		used := names.FindAllString(alert.Expr, -1)
-		if len(used) == 0 && !strings.Contains(alert.Expr, "up{") {
-			t.Errorf("%s uses no metric: %s", alert.Alert, alert.Expr)
+		found[alert.Alert] = alert.Expr
+	}
+	for _, panel := range readDashboard(t).Panels {
+		for index, target := range panel.Targets {
+			found[fmt.Sprintf("panel %d, %s, query %d", panel.ID, panel.Title, index)] = target.Expr
 		}
+	}
+	for _, variable := range readDashboard(t).Templating.List {
+		if variable.Type == "query" {
+			found["variable "+variable.Name] = variable.Definition
+		}
+	}
+	return found
+}
+
+// scraped are labels that Prometheus adds to what it scrapes, and le is that of every histogram.
+var scraped = []string{"job", "namespace", "instance", "le"}
+
+func TestAlertsAndDashboardUseMetricsThatTheOperatorHas(t *testing.T) {
+	known := registeredMetrics(t)
+	names := regexp.MustCompile(`\b(?:sidecar_termination|controller_runtime|leader_election|workqueue|rest_client|process|go)_[a-z_]+`)
+	grouping := regexp.MustCompile(`\bby \(([^)]*)\)`)
+	for user, expression := range expressions(t) {
+		used := names.FindAllString(expression, -1)
+		if len(used) == 0 && !strings.Contains(expression, "up{") {
+			t.Errorf("%s uses no metric: %s", user, expression)
+		}
+		usable := slices.Clone(scraped)
 		for _, name := range used {
-			base := strings.TrimSuffix(name, "_bucket")
-			known, ok := known[base]
+			labels, ok := known[strings.TrimSuffix(name, "_bucket")]
 			if !ok {
-				t.Errorf("%s uses %s, which the operator does not have", alert.Alert, name)
+				t.Errorf("%s uses %s, which the operator does not have", user, name)
 			}
-			for _, label := range labelsOf(alert.Expr, name) {
-				if !slices.Contains(known, label) && label != "job" {
-					t.Errorf("%s uses label %s of %s, which has %v", alert.Alert, label, name, known)
+			for _, label := range labelsOf(expression, name) {
+				if !slices.Contains(labels, label) && !slices.Contains(scraped, label) {
+					t.Errorf("%s uses label %s of %s, which has %v", user, label, name, labels)
+				}
+			}
+			usable = append(usable, labels...)
+		}
+		for _, group := range grouping.FindAllStringSubmatch(expression, -1) {
+			for label := range strings.SplitSeq(group[1], ", ") {
+				if !slices.Contains(usable, label) {
+					t.Errorf("%s groups by %s, which is not among %v", user, label, usable)
 				}
 			}
 		}
@@ -177,12 +212,92 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 				t.Errorf("%s: job %s, want %s", alert.Alert, job[1], service)
 			}
 		}
-		if strings.Count(alert.Expr, "(") != strings.Count(alert.Expr, ")") || strings.Count(alert.Expr, "{") != strings.Count(alert.Expr, "}") {
-			t.Errorf("%s: unbalanced: %s", alert.Alert, alert.Expr)
-		}
 		for _, name := range regexp.MustCompile(`deploy/(\S+?)`+"`").FindAllStringSubmatch(alert.Annotations["description"], -1) {
 			if name[1] != deployment {
 				t.Errorf("%s names the Deployment %s", alert.Alert, name[1])
+			}
+		}
+	}
+}
+
+// A runbook is a section of a document with the name of the alert.
+func TestEveryAlertHasARunbook(t *testing.T) {
+	const document = "docs/operations.md"
+	content, err := os.ReadFile("../" + document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, alert := range alerts(t) {
+		want := "https://github.com/sidecar-termination/operator/blob/main/" + document + "#" + strings.ToLower(alert.Alert)
+		if got := alert.Annotations["runbook_url"]; got != want {
+			t.Errorf("%s: the runbook is at %s, want %s", alert.Alert, got, want)
+		}
+		if !strings.Contains(string(content), "\n### "+alert.Alert+"\n") {
+			t.Errorf("%s has no section %s", document, alert.Alert)
+		}
+	}
+}
+
+// dashboard is what the tests need of a dashboard of Grafana.
+type dashboard struct {
+	UID    string
+	Panels []struct {
+		ID                       int
+		Type, Title, Description string
+		GridPos                  struct{ X, Y, W, H int }
+		Targets                  []struct{ Expr string }
+	}
+	Templating struct {
+		List []struct{ Name, Type, Definition string }
+	}
+}
+
+func readDashboard(t *testing.T) dashboard {
+	t.Helper()
+	board := only[corev1.ConfigMap](t, withComponents(t, "dashboard"), "ConfigMap")
+	if board.Labels["grafana_dashboard"] != "1" {
+		t.Errorf("Grafana does not find it: its labels are %v", board.Labels)
+	}
+	var result dashboard
+	if err := json.Unmarshal([]byte(board.Data["sidecar-termination-operator.json"]), &result); err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+func TestDashboardIsLaidOut(t *testing.T) {
+	board := readDashboard(t)
+	// Links and bookmarks go by it.
+	if board.UID != "sidecar-termination-operator" {
+		t.Errorf("the uid is %q", board.UID)
+	}
+	var variables []string
+	for _, variable := range board.Templating.List {
+		variables = append(variables, variable.Name)
+	}
+	if diff := cmp.Diff([]string{"datasource", "namespace", "job"}, variables); diff != "" {
+		t.Errorf("variables (-want +got):\n%s", diff)
+	}
+	ids := map[int]bool{}
+	taken := map[[2]int]string{}
+	for _, panel := range board.Panels {
+		if ids[panel.ID] {
+			t.Errorf("the id %d is used twice", panel.ID)
+		}
+		ids[panel.ID] = true
+		if panel.Type != "row" && (panel.Description == "" || len(panel.Targets) == 0) {
+			t.Errorf("%s says or shows nothing", panel.Title)
+		}
+		at := panel.GridPos
+		if at.X+at.W > 24 {
+			t.Errorf("%s is wider than the grid", panel.Title)
+		}
+		for x := at.X; x < at.X+at.W; x++ {
+			for y := at.Y; y < at.Y+at.H; y++ {
+				if other := taken[[2]int{x, y}]; other != "" {
+					t.Fatalf("%s lies upon %s", panel.Title, other)
+				}
+				taken[[2]int{x, y}] = panel.Title
 			}
 		}
 	}

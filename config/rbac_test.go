@@ -140,19 +140,22 @@ func TestTheOperatorHasTheRightsThatWereReviewed(t *testing.T) {
 
 // With the flag and not the role the operator would have rights that it does not use; the other way round it would be
 // refused at every try.
-func TestEachModeHasBothItsFlagAndItsRightsOrNeither(t *testing.T) {
+func TestWhatCanBeTurnedOffHasBothItsFlagAndItsRightsOrNeither(t *testing.T) {
 	for _, installation := range installations() {
 		rendered := render(t, installation)
 		args := only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template.Spec.Containers[0].Args
-		for flag, name := range map[string]string{
-			"--crr=Disabled":        "sidecar-termination-manager-crr-role",
-			"--image-swap=Disabled": "sidecar-termination-manager-image-role",
-			"--pod-phase=Disabled":  "sidecar-termination-manager-pod-phase-role",
+		for flag, mode := range map[string]string{
+			"--crr=Disabled": "crr", "--image-swap=Disabled": "image", "--pod-phase=Disabled": "pod-phase", "--pre-pull=Disabled": "pre-pull",
 		} {
 			disabled := slices.Contains(args, flag)
+			name := "sidecar-termination-manager-" + mode + "-role"
 			granted := slices.ContainsFunc(roles(t, rendered), func(r role) bool { return r.name == name })
 			if disabled == granted {
 				t.Errorf("%s: has %s: %t, has %s: %t", installation, flag, disabled, name, granted)
+			}
+			// Nobody should need a right for what the operator does not do.
+			if asked := rendered.has("ValidatingAdmissionPolicy", "sidecar-termination-mode-"+mode); asked == disabled {
+				t.Errorf("%s: has %s: %t, asks authors of policies for its right: %t", installation, flag, disabled, asked)
 			}
 		}
 		// A phase that the operator cannot take back must not be kept.

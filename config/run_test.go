@@ -63,34 +63,20 @@ func testRights(t *testing.T, program, overlay, annotation string) {
 	rendered := apply(t, overlay)
 	c, _ := newClient(t)
 	policy, pod := finishedPod(t, c)
-	health := freeAddress(t)
-	var log bytes.Buffer
-	operator := exec.CommandContext(t.Context(), program, append(arguments(t, rendered), "--leader-election-namespace="+namespace,
-		"--metrics-bind-address=0", "--health-probe-bind-address="+health)...)
-	operator.Env = append(os.Environ(), "KUBECONFIG="+kubeconfigOfTheOperator(t))
-	operator.Stdout, operator.Stderr = &log, &log
-	if err := operator.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- operator.Wait() }()
+	operator := start(t, program, append(arguments(t, rendered), "--metrics-bind-address=0")...)
 
-	ready := eventually(ended, func() bool { return isReady(health) })
-	acted := ready && eventually(ended, func() bool {
+	ready := operator.eventually(operator.isReady)
+	acted := ready && operator.eventually(func() bool {
 		return c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil && pod.Annotations[annotation] != ""
 	})
-	reported := acted && eventually(ended, func() bool {
+	reported := acted && operator.eventually(func() bool {
 		return c.Get(t.Context(), client.ObjectKeyFromObject(policy), policy) == nil && policy.Status.ObservedGeneration > 0
 	})
-	// Fails where the operator has ended already, which the missing results tell as well.
-	_ = operator.Process.Signal(syscall.SIGTERM)
-	if err := <-ended; err != nil {
-		t.Errorf("the operator did not end well: %v", err)
-	}
+	operator.stop(t)
 
-	if !ready || !acted || !reported || strings.Contains(log.String(), "forbidden") {
+	if !ready || !acted || !reported || strings.Contains(operator.log.String(), "forbidden") {
 		t.Errorf("ready: %t, annotation %s on the pod: %t, reported on the policy: %t; the log must hold nothing forbidden:\n%s",
-			ready, annotation, acted, reported, &log)
+			ready, annotation, acted, reported, &operator.log)
 	}
 	lease := &coordinationv1.Lease{}
 	name := client.ObjectKey{Namespace: namespace, Name: "sidecar-termination-operator.sidecartermination.dev"}
@@ -128,8 +114,9 @@ func finishedPod(t *testing.T, c client.Client) (*v1alpha1.SidecarTerminationPol
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: space.Name, Name: "job"},
 		Spec: corev1.PodSpec{
-			NodeName:      node.Name,
-			RestartPolicy: corev1.RestartPolicyNever,
+			NodeName:       node.Name,
+			RestartPolicy:  corev1.RestartPolicyNever,
+			InitContainers: []corev1.Container{{Name: "setup", Image: "setup:1"}},
 			Containers: []corev1.Container{
 				{Name: "main", Image: "main:1"},
 				{Name: "proxy", Image: "proxy:1", Command: []string{"/bin/sh"}},
@@ -204,8 +191,42 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-func isReady(address string) bool {
-	response, err := http.Get("http://" + address + "/readyz")
+// running is an operator that was started with the rights of its ServiceAccount.
+type running struct {
+	process *os.Process
+	ended   chan error
+	health  string
+	log     bytes.Buffer // to be read once the operator has ended
+}
+
+// start starts the program with the arguments and with an address of its own for health checks.
+func start(t *testing.T, program string, args ...string) *running {
+	t.Helper()
+	r := &running{ended: make(chan error, 1), health: freeAddress(t)}
+	operator := exec.CommandContext(t.Context(), program,
+		append(args, "--leader-election-namespace="+namespace, "--health-probe-bind-address="+r.health)...)
+	operator.Env = append(os.Environ(), "KUBECONFIG="+kubeconfigOfTheOperator(t))
+	operator.Stdout, operator.Stderr = &r.log, &r.log
+	if err := operator.Start(); err != nil {
+		t.Fatal(err)
+	}
+	r.process = operator.Process
+	go func() { r.ended <- operator.Wait() }()
+	return r
+}
+
+// stop has the operator end, and fails the test if it did not end well.
+func (r *running) stop(t *testing.T) {
+	t.Helper()
+	// Fails where the operator has ended already, which the missing results tell as well.
+	_ = r.process.Signal(syscall.SIGTERM)
+	if err := <-r.ended; err != nil {
+		t.Errorf("the operator did not end well: %v", err)
+	}
+}
+
+func (r *running) isReady() bool {
+	response, err := http.Get("http://" + r.health + "/readyz")
 	if err != nil {
 		return false
 	}
@@ -213,10 +234,10 @@ func isReady(address string) bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// eventually returns whether the condition comes true while the program runs.
-func eventually(ended chan error, condition func() bool) bool {
+// eventually returns whether the condition comes true while the operator runs.
+func (r *running) eventually(condition func() bool) bool {
 	for end := time.Now().Add(startTimeout); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-		if len(ended) > 0 {
+		if len(r.ended) > 0 {
 			return false
 		}
 		if condition() {

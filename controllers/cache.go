@@ -25,7 +25,8 @@ import (
 const indexNodeName = "spec.nodeName"
 
 // CacheOptions are those of the manager's cache: unfinished pods that are not restarted for ever, selected by the API
-// server, and of every object only the fields that are read. Cached objects are shared and must not be changed.
+// server, and of every object only the fields that are read. Cached objects are shared and must not be changed. Of a kind
+// that is no longer served the cache says so in the log.
 func CacheOptions(scheme *runtime.Scheme) cache.Options {
 	shared := ptr.To(true)
 	byObject := crr.CacheOptions()
@@ -35,6 +36,7 @@ func CacheOptions(scheme *runtime.Scheme) cache.Options {
 		Scheme:                      scheme,
 		ByObject:                    byObject,
 		DefaultTransform:            cache.TransformStripManagedFields(),
+		DefaultWatchErrorHandler:    (&unserved{}).watchFailed,
 		ReaderFailOnMissingInformer: true,
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -26,6 +27,9 @@ const (
 	teardownPoll = time.Second
 
 	outcomeStarted = "Started"
+
+	// sharedClaims is how many claims are kept to be shared.
+	sharedClaims = 1024
 )
 
 // journal reports: events and metrics at transitions, and a tally for each policy's status. It remembers what it has
@@ -39,19 +43,34 @@ type journal struct {
 	mu      sync.Mutex
 	pods    map[types.NamespacedName]*entry
 	tallies map[resolve.PolicyRef]rollup.Tally
+	// shared has the claims that many pods have in common, by the first of the policies.
+	shared *lru.Cache
 }
 
-// entry is what has been reported of one pod.
-type entry struct {
-	uid       types.UID
-	stage     plan.Stage
-	reason    v1alpha1.Reason
+// claims are the policies that bear on a pod. They are shared by pods and never changed.
+type claims struct {
 	policies  []resolve.PolicyRef // all that select the pod, sorted
 	governing []resolve.PolicyRef // those that decide over one of its containers, in the order of the containers
 	losses    []resolve.Loss
-	warned    map[string]bool
-	failed    map[attempt]bool
-	dryRun    plan.Stage
+}
+
+func (c *claims) equal(other *claims) bool {
+	return slices.Equal(c.policies, other.policies) && slices.Equal(c.governing, other.governing) && slices.Equal(c.losses, other.losses)
+}
+
+// noClaims are those of a new entry.
+var noClaims = &claims{}
+
+// entry is what has been reported of one pod. There is one for each live pod that a declaration concerns, so that what few
+// pods have is made when it is needed.
+type entry struct {
+	*claims
+	uid    types.UID
+	stage  plan.Stage
+	reason v1alpha1.Reason
+	warned map[string]bool
+	failed map[attempt]bool
+	dryRun plan.Stage
 	// dryRunSaid is true once it has been reported what DryRun policies would have done.
 	dryRunSaid bool
 
@@ -60,6 +79,8 @@ type entry struct {
 	phaseWritten time.Time // zero again once the pod has been seen with its terminal phase
 	deleted      bool
 	finished     bool
+	// doubtful is true once a write has failed, which may have come about all the same.
+	doubtful bool
 
 	// known is true once the pod has been recorded. What had come about before is not counted: it was when it happened.
 	known bool
@@ -74,7 +95,7 @@ type attempt struct {
 func newJournal(recorder events.EventRecorder, clock clock.PassiveClock, notify func(resolve.PolicyRef)) *journal {
 	return &journal{
 		recorder: recorder, clock: clock, notify: notify,
-		pods: map[types.NamespacedName]*entry{}, tallies: map[resolve.PolicyRef]rollup.Tally{},
+		pods: map[types.NamespacedName]*entry{}, tallies: map[resolve.PolicyRef]rollup.Tally{}, shared: lru.New(sharedClaims),
 	}
 }
 
@@ -88,7 +109,7 @@ func (j *journal) record(subject subject, decision plan.Decision) {
 	if plan.HasTerminalPhase(subject.pod) {
 		e.phaseWritten = time.Time{}
 	}
-	j.countStarted(e, decision.Actions)
+	j.countStarted(e, decision)
 	j.countFailed(e, subject, decision.Failures)
 
 	moved := e.stage != decision.Stage || e.reason != decision.Reason
@@ -99,6 +120,9 @@ func (j *journal) record(subject subject, decision plan.Decision) {
 	}
 	for _, event := range warningEvents(subject.resolution.Warnings) {
 		if !e.warned[event.note] {
+			if e.warned == nil {
+				e.warned = map[string]bool{}
+			}
 			e.warned[event.note] = true
 			event.emit(j.recorder, subject.pod)
 		}
@@ -158,6 +182,35 @@ func (j *journal) gone(key types.NamespacedName) time.Duration {
 	return 0
 }
 
+// doubt notes that a write about the pod has failed, and may have come about all the same.
+func (j *journal) doubt(key types.NamespacedName) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if e := j.pods[key]; e != nil {
+		e.doubtful = true
+	}
+}
+
+// doubtful reports whether it is not known if the pod's sidecars were ended by the operator, and the pod's uid.
+func (j *journal) doubtful(key types.NamespacedName) (types.UID, bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	e := j.pods[key]
+	if e == nil || !e.doubtful || e.mode != "" || e.deleted {
+		return "", false
+	}
+	return e.uid, true
+}
+
+// settle ends the doubt: the mode is that of an attempt on the pod, or empty when there was none.
+func (j *journal) settle(key types.NamespacedName, mode v1alpha1.Mode) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if e := j.pods[key]; e != nil {
+		e.mode, e.doubtful = mode, false
+	}
+}
+
 // dismiss forgets a pod that no declaration concerns any more.
 func (j *journal) dismiss(key types.NamespacedName) {
 	j.mu.Lock()
@@ -189,11 +242,15 @@ func (j *journal) entry(subject subject) *entry {
 	key := client.ObjectKeyFromObject(subject.pod)
 	e := j.pods[key]
 	if e != nil && e.uid != subject.pod.UID {
+		// It has left the caches without having been missed there, for another one has its name.
+		if !e.deleted {
+			j.finish(key, e)
+		}
 		j.drop(key, e)
 		e = nil
 	}
 	if e == nil {
-		e = &entry{uid: subject.pod.UID, warned: map[string]bool{}, failed: map[attempt]bool{}}
+		e = &entry{uid: subject.pod.UID, claims: noClaims}
 		j.pods[key] = e
 	}
 	j.follow(e, subject)
@@ -203,23 +260,34 @@ func (j *journal) entry(subject subject) *entry {
 // follow brings the entry's policies up to date. When they changed it asks for the statuses of the old and of the new
 // ones: a policy that has lost the pod, or a container of it, has to say so.
 func (j *journal) follow(e *entry, subject subject) {
-	var policies, governing []resolve.PolicyRef
+	now := claims{losses: subject.resolution.Losses}
 	for _, policy := range subject.policies {
-		policies = append(policies, policy.Ref)
+		now.policies = append(now.policies, policy.Ref)
 	}
-	slices.SortFunc(policies, comparePolicies)
+	slices.SortFunc(now.policies, comparePolicies)
 	for _, target := range subject.resolution.Enforced.Targets {
-		if target.Policy != nil && !slices.Contains(governing, *target.Policy) {
-			governing = append(governing, *target.Policy)
+		if target.Policy != nil && !slices.Contains(now.governing, *target.Policy) {
+			now.governing = append(now.governing, *target.Policy)
 		}
 	}
-	losses := subject.resolution.Losses
-	if slices.Equal(policies, e.policies) && slices.Equal(governing, e.governing) && slices.Equal(losses, e.losses) {
+	if now.equal(e.claims) {
 		return
 	}
 	j.notifyAll(e)
-	e.policies, e.governing, e.losses = policies, governing, losses
+	e.claims = j.share(&now)
 	j.notifyAll(e)
+}
+
+// share returns what another pod has that is equal, or else the claims themselves.
+func (j *journal) share(c *claims) *claims {
+	if len(c.policies) == 0 {
+		return c
+	}
+	if known, ok := j.shared.Get(c.policies[0]); ok && known.(*claims).equal(c) {
+		return known.(*claims)
+	}
+	j.shared.Add(c.policies[0], c)
+	return c
 }
 
 func (j *journal) drop(key types.NamespacedName, e *entry) {
@@ -234,8 +302,8 @@ func (j *journal) notifyAll(e *entry) {
 	}
 }
 
-func (j *journal) countStarted(e *entry, actions []plan.Action) {
-	for _, action := range actions {
+func (j *journal) countStarted(e *entry, decision plan.Decision) {
+	for _, action := range decision.Actions {
 		if action.ReleasePhase {
 			continue
 		}
@@ -245,6 +313,9 @@ func (j *journal) countStarted(e *entry, actions []plan.Action) {
 		}
 		if action.Mode == action.For {
 			attemptsTotal.WithLabelValues(string(action.Mode), outcomeStarted).Inc()
+			if decision.Reason == v1alpha1.ReasonFallback {
+				fallbacksTotal.WithLabelValues(string(action.Mode)).Inc()
+			}
 		}
 	}
 }
@@ -255,6 +326,9 @@ func (j *journal) countFailed(e *entry, subject subject, failures []plan.Failure
 		failed := attempt{failure.Mode, failure.Attempt}
 		if e.failed[failed] {
 			continue
+		}
+		if e.failed == nil {
+			e.failed = map[attempt]bool{}
 		}
 		e.failed[failed] = true
 		if !e.known {

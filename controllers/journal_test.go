@@ -30,6 +30,7 @@ type journalTest struct {
 func newJournalTest(t *testing.T) *journalTest {
 	t.Helper()
 	attemptsTotal.Reset()
+	fallbacksTotal.Reset()
 	podsTerminatedTotal.Reset()
 	terminationSeconds.Reset()
 	stuckPods.Set(0)
@@ -178,6 +179,25 @@ func TestAFailedAttemptIsCountedOnce(t *testing.T) {
 	}
 	if got := testutil.ToFloat64(attemptsTotal.WithLabelValues("CRR", "Failed")); got != 1 {
 		t.Errorf("the metric says %v", got)
+	}
+}
+
+func TestAnAttemptByAnotherModeThanTheDeclaredOneIsCounted(t *testing.T) {
+	jt := newJournalTest(t)
+	subject := subjectOf(newPod(mainDone), mesh)
+	jt.record(subject, waiting())
+	jt.record(subject, terminating(v1alpha1.ModeCRR))
+	jt.record(subject, inProgress(v1alpha1.ModeCRR))
+	fallback := terminating(v1alpha1.ModePodPhase)
+	fallback.Reason = v1alpha1.ReasonFallback
+	jt.record(subject, fallback)
+	jt.record(subject, inProgress(v1alpha1.ModePodPhase))
+	got := map[v1alpha1.Mode]float64{}
+	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModePodPhase} {
+		got[mode] = testutil.ToFloat64(fallbacksTotal.WithLabelValues(string(mode)))
+	}
+	if diff := cmp.Diff(map[v1alpha1.Mode]float64{v1alpha1.ModeCRR: 0, v1alpha1.ModePodPhase: 1}, got); diff != "" {
+		t.Errorf("fallbacks by mode (-want +got):\n%s", diff)
 	}
 }
 
@@ -388,7 +408,8 @@ func TestMetricsFollowTheConventionsOfPrometheus(t *testing.T) {
 	jt.record(subject, waiting())
 	jt.record(subject, terminating(v1alpha1.ModeCRR))
 	jt.record(subject, terminated(v1alpha1.ModeCRR))
-	problems, err := testutil.GatherAndLint(metrics.Registry, "sidecar_termination_attempts_total", "sidecar_termination_pods_terminated_total",
+	problems, err := testutil.GatherAndLint(metrics.Registry, "sidecar_termination_attempts_total", "sidecar_termination_fallbacks_total",
+		"sidecar_termination_pods_terminated_total",
 		"sidecar_termination_duration_seconds", "sidecar_termination_stuck_pods")
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -69,11 +70,11 @@ func listPods(ctx context.Context, c client.Reader, options ...client.ListOption
 	return requests
 }
 
-// nodeKindChanged passes new nodes and nodes that became virtual or real.
-func nodeKindChanged(virtual plan.VirtualNodes) predicate.TypedPredicate[*corev1.Node] {
+// nodeKindChanged passes new nodes and nodes that became ones of another kind.
+func nodeKindChanged(marks plan.NodeMarks) predicate.TypedPredicate[*corev1.Node] {
 	return predicate.TypedFuncs[*corev1.Node]{
 		UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
-			return virtual.Classify(e.ObjectOld) != virtual.Classify(e.ObjectNew)
+			return marks.Classify(e.ObjectOld) != marks.Classify(e.ObjectNew)
 		},
 		DeleteFunc: func(event.TypedDeleteEvent[*corev1.Node]) bool { return false },
 	}
@@ -103,9 +104,27 @@ func isTornDown(pod *corev1.Pod) bool {
 	return plan.HasTerminalPhase(pod) && !anyContainerRunning(pod)
 }
 
-// specChanged passes new, deleted and re-specified policies, but not those of which only the status changed.
-func specChanged[policy client.Object]() predicate.TypedPredicate[policy] {
-	return predicate.TypedGenerationChangedPredicate[policy]{}
+// declarationChanged passes new, deleted and re-specified policies, and those that say anew what their images cover, but
+// not those of which only the status or another annotation changed.
+func declarationChanged[policy client.Object]() predicate.TypedPredicate[policy] {
+	paths := func(p policy) string { return p.GetAnnotations()[v1alpha1.AnnotationQuickExitPaths] }
+	return predicate.TypedFuncs[policy]{
+		UpdateFunc: func(e event.TypedUpdateEvent[policy]) bool {
+			return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
+				paths(e.ObjectOld) != paths(e.ObjectNew) || !equality.Semantic.DeepEqual(specOf(e.ObjectOld), specOf(e.ObjectNew))
+		},
+	}
+}
+
+// specOf returns what a policy of either kind declares.
+func specOf(policy client.Object) any {
+	switch p := policy.(type) {
+	case *v1alpha1.SidecarTerminationPolicy:
+		return p.Spec
+	case *v1alpha1.ClusterSidecarTerminationPolicy:
+		return p.Spec
+	}
+	return nil
 }
 
 // toPolicy asks for the policy itself.
@@ -113,4 +132,26 @@ func toPolicy[policy client.Object](kind resolve.PolicyKind) handler.TypedEventH
 	return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, p policy) []resolve.PolicyRef {
 		return []resolve.PolicyRef{{Kind: kind, Namespace: p.GetNamespace(), Name: p.GetName()}}
 	})
+}
+
+// policiesWithPrePull lists the policies that have images pulled. As with listPods nothing is lost when the cache fails.
+func policiesWithPrePull(ctx context.Context, c client.Reader) []resolve.PolicyRef {
+	var refs []resolve.PolicyRef
+	var namespaced v1alpha1.SidecarTerminationPolicyList
+	if err := c.List(ctx, &namespaced, client.UnsafeDisableDeepCopy); err == nil {
+		for i := range namespaced.Items {
+			if policy := &namespaced.Items[i]; policy.Spec.PrePull != nil {
+				refs = append(refs, resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: policy.Namespace, Name: policy.Name})
+			}
+		}
+	}
+	var cluster v1alpha1.ClusterSidecarTerminationPolicyList
+	if err := c.List(ctx, &cluster, client.UnsafeDisableDeepCopy); err == nil {
+		for i := range cluster.Items {
+			if policy := &cluster.Items[i]; policy.Spec.PrePull != nil {
+				refs = append(refs, resolve.PolicyRef{Kind: resolve.KindCluster, Name: policy.Name})
+			}
+		}
+	}
+	return refs
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
 )
 
@@ -50,18 +51,54 @@ func TestTheCacheKeepsNoManagedFields(t *testing.T) {
 }
 
 func TestNodesAskForTheirPodsWhenTheirKindChanges(t *testing.T) {
-	virtual := plan.DefaultVirtualNodes()
+	marks := plan.DefaultNodeMarks()
 	node := func(labels map[string]string) *corev1.Node {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: labels}}
 	}
 	realNode, busy, virtualNode := node(nil), node(map[string]string{"load": "high"}), node(map[string]string{"type": "virtual-kubelet"})
-	changed := nodeKindChanged(virtual)
+	daemonless := node(map[string]string{"eks.amazonaws.com/compute-type": "fargate"})
+	changed := nodeKindChanged(marks)
 	for name, tc := range map[string]struct{ got, want bool }{
-		"a new node":                  {changed.Create(event.TypedCreateEvent[*corev1.Node]{Object: realNode}), true},
-		"a node with another label":   {changed.Update(event.TypedUpdateEvent[*corev1.Node]{ObjectOld: realNode, ObjectNew: busy}), false},
-		"a node that becomes virtual": {changed.Update(event.TypedUpdateEvent[*corev1.Node]{ObjectOld: realNode, ObjectNew: virtualNode}), true},
-		"a node that becomes real":    {changed.Update(event.TypedUpdateEvent[*corev1.Node]{ObjectOld: virtualNode, ObjectNew: busy}), true},
-		"a node that goes":            {changed.Delete(event.TypedDeleteEvent[*corev1.Node]{Object: realNode}), false},
+		"a new node":                     {changed.Create(event.TypedCreateEvent[*corev1.Node]{Object: realNode}), true},
+		"a node with another label":      {changed.Update(event.TypedUpdateEvent[*corev1.Node]{ObjectOld: realNode, ObjectNew: busy}), false},
+		"a node that becomes virtual":    {changed.Update(event.TypedUpdateEvent[*corev1.Node]{ObjectOld: realNode, ObjectNew: virtualNode}), true},
+		"a node that becomes real":       {changed.Update(event.TypedUpdateEvent[*corev1.Node]{ObjectOld: virtualNode, ObjectNew: busy}), true},
+		"a node that becomes daemonless": {changed.Update(event.TypedUpdateEvent[*corev1.Node]{ObjectOld: realNode, ObjectNew: daemonless}), true},
+		"a node that goes":               {changed.Delete(event.TypedDeleteEvent[*corev1.Node]{Object: realNode}), false},
+	} {
+		if tc.got != tc.want {
+			t.Errorf("%s: %t, want %t", name, tc.got, tc.want)
+		}
+	}
+}
+
+func TestPoliciesAskForTheirPodsWhenTheirDeclarationChanges(t *testing.T) {
+	type object = *v1alpha1.SidecarTerminationPolicy
+	policy := func(generation int64, annotations map[string]string) object {
+		return &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Generation: generation, Annotations: annotations}}
+	}
+	paths := func(value string) map[string]string {
+		return map[string]string{v1alpha1.AnnotationQuickExitPaths: value}
+	}
+	again, without := policy(1, nil), policy(1, nil)
+	again.UID, without.Spec.PrePull = "another", &v1alpha1.PrePull{}
+	changed := declarationChanged[object]()
+	update := func(before, after object) bool {
+		return changed.Update(event.TypedUpdateEvent[object]{ObjectOld: before, ObjectNew: after})
+	}
+	for name, tc := range map[string]struct{ got, want bool }{
+		"a new one":                     {changed.Create(event.TypedCreateEvent[object]{Object: policy(1, nil)}), true},
+		"one that goes":                 {changed.Delete(event.TypedDeleteEvent[object]{Object: policy(1, nil)}), true},
+		"one with another spec":         {update(policy(1, nil), policy(2, nil)), true},
+		"one with another status":       {update(policy(1, paths("*")), policy(1, paths("*"))), false},
+		"one with another annotation":   {update(policy(1, nil), policy(1, map[string]string{"a": "b"})), false},
+		"one that says what is covered": {update(policy(1, nil), policy(1, paths("*"))), true},
+		"one that says it anew":         {update(policy(1, paths("default")), policy(1, paths("*"))), true},
+		"one that says it no more":      {update(policy(1, paths("*")), policy(1, nil)), true},
+		// A watch that was interrupted tells of the two as of one.
+		"one that took the name of another": {update(policy(1, nil), again), true},
+		// Its generation stays as it is.
+		"one that an older definition has taken a field from": {update(without, policy(1, nil)), true},
 	} {
 		if tc.got != tc.want {
 			t.Errorf("%s: %t, want %t", name, tc.got, tc.want)

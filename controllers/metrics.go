@@ -14,6 +14,11 @@ var (
 		Help: "Attempts to end the sidecars of a pod, by mode and by outcome: Started, Failed, or WouldTerminate for a DryRun policy.",
 	}, []string{"mode", "outcome"})
 
+	fallbacksTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sidecar_termination_fallbacks_total",
+		Help: "Attempts that followed a failed one or took the place of a declared mode that cannot be used, by the mode that was used.",
+	}, []string{"mode"})
+
 	podsTerminatedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sidecar_termination_pods_terminated_total",
 		Help: "Pods whose sidecars have ended, by the mode that was used last.",
@@ -32,5 +37,5 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(attemptsTotal, podsTerminatedTotal, terminationSeconds, stuckPods)
+	metrics.Registry.MustRegister(attemptsTotal, fallbacksTotal, podsTerminatedTotal, terminationSeconds, stuckPods)
 }

@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/imagelist"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
@@ -23,10 +24,16 @@ type Options struct {
 	// CRRDisabled and ImageDisabled forbid that mode. The operator then needs no rights for it.
 	CRRDisabled   bool
 	ImageDisabled bool
+	// Images are the quick-exit images that policies may name.
+	Images imagelist.List
+	// PrePullDisabled forbids pull jobs. The operator then needs no rights for them.
+	PrePullDisabled bool
+	// PrePullNamespace is where the pull jobs of cluster policies live; empty when it is not known.
+	PrePullNamespace string
 	// SettlePeriod is how long a pod must have been unchanged before its phase is written.
 	SettlePeriod time.Duration
-	// VirtualNodes says which nodes have no kubelet.
-	VirtualNodes plan.VirtualNodes
+	// NodeMarks says which nodes have no kubelet, or no Kruise daemon.
+	NodeMarks plan.NodeMarks
 	// StatusPeriod is the shortest time between two writes of one policy's status.
 	StatusPeriod time.Duration
 	// MaxConcurrentReconciles bounds how many pods are worked on at once.

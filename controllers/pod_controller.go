@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -38,8 +39,7 @@ type PodReconciler struct {
 func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	pod, err := r.world.pod(ctx, request.NamespacedName)
 	if apierrors.IsNotFound(err) {
-		r.quiet.forget(request.NamespacedName)
-		return ctrl.Result{RequeueAfter: r.journal.gone(request.NamespacedName)}, nil
+		return r.gone(ctx, request.NamespacedName)
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("get pod: %w", err)
@@ -61,6 +61,9 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ct
 	ctrl.LoggerFrom(ctx).V(1).Info("Decided", "stage", decision.Stage, "reason", decision.Reason,
 		"message", decision.Message, "actions", len(decision.Actions), "requeueAfter", decision.RequeueAfter)
 	r.journal.record(subject, decision)
+	if err != nil {
+		r.journal.doubt(request.NamespacedName)
+	}
 	requeue := decision.RequeueAfter
 	if subject.resolution.DryRun != nil {
 		dryRun := r.dryRun(snapshot, subject)
@@ -71,6 +74,20 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ct
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: requeue}, nil
+}
+
+// gone reports that the pod has left the caches. Where the answer to a write was lost, and nothing was read of the pod since
+// then, it is looked up first whether that write ended the pod's sidecars.
+func (r *PodReconciler) gone(ctx context.Context, key types.NamespacedName) (ctrl.Result, error) {
+	r.quiet.forget(key)
+	if uid, doubtful := r.journal.doubtful(key); doubtful {
+		mode, err := r.world.tried(ctx, key, uid)
+		if err != nil {
+			return ctrl.Result{}, fmt.Errorf("look what came of a write: %w", err)
+		}
+		r.journal.settle(key, mode)
+	}
+	return ctrl.Result{RequeueAfter: r.journal.gone(key)}, nil
 }
 
 // act decides, carries the decision out, and returns it with the actions that changed something. When Kruise refuses a

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,19 +28,23 @@ import (
 
 // PolicyReconciler writes the status of one policy. It acts on nothing else.
 type PolicyReconciler struct {
-	client  client.Client
-	world   *world
-	journal *journal
-	options Options
-	written writeTimes
+	client   client.Client
+	world    *world
+	pods     podLister
+	prePulls *prePulls
+	journal  *journal
+	options  Options
+	pace     statusPace
+	unsure   unsureWrites
 }
 
-// Reconcile summarises one policy's pods into its status: one write at most, and none when nothing changed or when the
-// status was written less than StatusPeriod ago. Repeating it is safe.
+// Reconcile summarises one policy's pods into its status: one write at most, and none when nothing changed, when the
+// status was written less than StatusPeriod ago, or when the last look at all the pods has taken long. Repeating it is safe.
 func (r *PolicyReconciler) Reconcile(ctx context.Context, ref resolve.PolicyRef) (ctrl.Result, error) {
-	object, err := r.get(ctx, ref)
+	object, err := readPolicy(ctx, r.client, ref)
 	if apierrors.IsNotFound(err) {
-		r.written.forget(ref)
+		r.pace.forget(ref)
+		r.unsure.forget(ref)
 		r.journal.take(ref)
 		return ctrl.Result{}, nil
 	}
@@ -49,25 +52,64 @@ func (r *PolicyReconciler) Reconcile(ctx context.Context, ref resolve.PolicyRef)
 		return ctrl.Result{}, fmt.Errorf("get policy: %w", err)
 	}
 	now := r.options.Clock.Now()
-	if wait := r.written.at(ref).Add(r.options.StatusPeriod).Sub(now); wait > 0 {
+	if wait := r.pace.next(ref).Sub(now); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	policy, invalid := object.parse()
-	observations, err := r.observe(ctx, policy, invalid)
+	census, err := r.observe(ctx, policy, invalid)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	tally := r.journal.take(ref)
-	status := rollup.Summarize(
-		rollup.Policy{Generation: object.GetGeneration(), Spec: object.spec, Invalid: invalid}, *object.status, observations, tally, now)
+	r.pace.looked(ref, now, r.options.Clock.Now())
+	decision, err := r.prePulls.decide(ctx, object)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	tally, repeated := r.takeTally(object)
+	summary := rollup.Policy{Generation: object.GetGeneration(), Spec: object.spec, Invalid: invalid, Flaw: policy.Flaw(), PrePull: decision.Report}
+	status := rollup.Summarize(summary, *object.status, census, tally, now)
 	if err := r.write(ctx, object, status); err != nil {
-		r.journal.putBack(ref, tally)
+		r.keepTally(object, status, tally, err)
 		if apierrors.IsConflict(err) {
 			return ctrl.Result{RequeueAfter: conflictRetry}, nil
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	r.unsure.forget(ref)
+	if repeated {
+		// What has come about since then is still to be added.
+		return ctrl.Result{RequeueAfter: max(r.options.StatusPeriod, time.Millisecond)}, nil
+	}
 	return ctrl.Result{}, nil
+}
+
+// takeTally returns what is to be added to the status. After a write of which the answer was lost, and as long as it
+// cannot be seen whether it has come about, that is the tally of that write alone, and repeated is true: of two writes
+// that go out from one version only one can succeed.
+func (r *PolicyReconciler) takeTally(object *policyObject) (tally rollup.Tally, repeated bool) {
+	unsure, ok := r.unsure.get(object.ref)
+	if ok && object.GetResourceVersion() == unsure.resourceVersion {
+		return unsure.tally, true
+	}
+	r.unsure.forget(object.ref)
+	if ok && !unsure.hasTotals(*object.status) {
+		r.journal.putBack(object.ref, unsure.tally)
+	}
+	return r.journal.take(object.ref), false
+}
+
+// keepTally keeps what a failed write was to add. The object is as it was sent.
+func (r *PolicyReconciler) keepTally(object *policyObject, status v1alpha1.PolicyStatus, tally rollup.Tally, err error) {
+	refused := apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err)
+	_, before := r.unsure.get(object.ref)
+	switch {
+	case before:
+		// The tally is that of the write before, which is still not known to have failed.
+	case refused || tally.Empty():
+		r.journal.putBack(object.ref, tally)
+	default:
+		r.unsure.add(object.ref, unsureWrite{object.GetResourceVersion(), status, tally})
+	}
 }
 
 // write replaces the status if it changed; counts of zero are written too, for users read them in columns. It fails with
@@ -80,56 +122,38 @@ func (r *PolicyReconciler) write(ctx context.Context, object *policyObject, stat
 	if err := r.client.Status().Update(ctx, object.Object); err != nil {
 		return fmt.Errorf("write status of policy: %w", err)
 	}
-	r.written.set(object.ref, r.options.Clock.Now())
+	r.pace.written(object.ref, r.options.Clock.Now())
 	return nil
 }
 
 // observe looks at every live pod of which the policy names a container.
-func (r *PolicyReconciler) observe(ctx context.Context, policy resolve.Policy, invalid error) ([]rollup.Observation, error) {
+func (r *PolicyReconciler) observe(ctx context.Context, policy resolve.Policy, invalid error) (rollup.Census, error) {
+	var census rollup.Census
 	if invalid != nil {
-		return nil, nil
+		return census, nil
 	}
-	pods, err := r.livePods(ctx, policy.Ref.Namespace)
+	pods, err := r.pods.LivePods(ctx, policy.Ref.Namespace)
 	if err != nil {
-		return nil, err
+		return census, err
 	}
-	var observations []rollup.Observation
-	for i := range pods {
-		if !namesContainer(policy, &pods[i]) {
+	for _, pod := range pods {
+		// The pod's own labels come first: they are at hand, and leave few pods of a large cluster over.
+		if !policy.MaySelect(pod) || !namesContainer(policy, pod) {
 			continue
 		}
-		subject, err := r.world.subject(ctx, &pods[i])
+		subject, err := r.world.subject(ctx, pod)
 		if err != nil {
-			return nil, err
+			return census, err
 		}
 		if slices.ContainsFunc(subject.policies, func(p resolve.Policy) bool { return p.Ref == policy.Ref }) {
 			observation, err := r.observation(ctx, policy, subject)
 			if err != nil {
-				return nil, err
+				return census, err
 			}
-			observations = append(observations, observation)
+			census.Add(observation)
 		}
 	}
-	return observations, nil
-}
-
-// livePods lists the unfinished pods, and those whose phase was written while a container still runs. An empty namespace
-// means all.
-func (r *PolicyReconciler) livePods(ctx context.Context, namespace string) ([]corev1.Pod, error) {
-	var unfinished, written corev1.PodList
-	if err := r.world.cache.List(ctx, &unfinished, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list pods: %w", err)
-	}
-	if err := r.world.teardown.List(ctx, &written, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list pods whose phase was written: %w", err)
-	}
-	pods := slices.Clone(unfinished.Items)
-	for i := range written.Items {
-		if pod := &written.Items[i]; plan.HasTerminalPhase(pod) && anyContainerRunning(pod) {
-			pods = append(pods, *pod)
-		}
-	}
-	return pods, nil
+	return census, nil
 }
 
 func (r *PolicyReconciler) observation(ctx context.Context, policy resolve.Policy, subject subject) (rollup.Observation, error) {
@@ -179,43 +203,16 @@ type policyObject struct {
 	parse  func() (resolve.Policy, error)
 }
 
-// get reads a copy of the policy that may be changed.
-func (r *PolicyReconciler) get(ctx context.Context, ref resolve.PolicyRef) (*policyObject, error) {
+// readPolicy reads a copy of the policy that may be changed.
+func readPolicy(ctx context.Context, c client.Reader, ref resolve.PolicyRef) (*policyObject, error) {
 	if ref.Kind == resolve.KindCluster {
 		policy := &v1alpha1.ClusterSidecarTerminationPolicy{}
-		err := r.client.Get(ctx, types.NamespacedName{Name: ref.Name}, policy)
+		err := c.Get(ctx, types.NamespacedName{Name: ref.Name}, policy)
 		return &policyObject{policy, ref, &policy.Spec.PolicySpec, &policy.Status,
 			func() (resolve.Policy, error) { return resolve.FromCluster(policy) }}, err
 	}
 	policy := &v1alpha1.SidecarTerminationPolicy{}
-	err := r.client.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, policy)
+	err := c.Get(ctx, types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}, policy)
 	return &policyObject{policy, ref, &policy.Spec.PolicySpec, &policy.Status,
 		func() (resolve.Policy, error) { return resolve.FromNamespaced(policy) }}, err
-}
-
-// writeTimes notes when each status was last written, to bound how often that happens.
-type writeTimes struct {
-	mu    sync.Mutex
-	times map[resolve.PolicyRef]time.Time
-}
-
-func (w *writeTimes) at(ref resolve.PolicyRef) time.Time {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.times[ref]
-}
-
-func (w *writeTimes) set(ref resolve.PolicyRef, now time.Time) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.times == nil {
-		w.times = map[resolve.PolicyRef]time.Time{}
-	}
-	w.times[ref] = now
-}
-
-func (w *writeTimes) forget(ref resolve.PolicyRef) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	delete(w.times, ref)
 }

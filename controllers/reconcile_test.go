@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,7 +17,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,16 +26,14 @@ import (
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/terminator"
-	"github.com/sidecar-termination/operator/internal/terminator/crr"
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
 // bench has the reconcilers over running caches, and no controller that calls them.
 type bench struct {
 	*fixture
-	pods     *PodReconciler
-	policies *PolicyReconciler
-	events   *recordedEvents
+	reconcilers
+	events *recordedEvents
 }
 
 func newBench(t *testing.T, options Options, withKruise *testenv.Kruise) *bench {
@@ -49,19 +47,27 @@ func newBench(t *testing.T, options Options, withKruise *testenv.Kruise) *bench 
 	if err := startInformers(t.Context(), mgr.GetCache()); err != nil {
 		t.Fatal(err)
 	}
-	availability := crr.NewAvailability(mgr, func(context.Context, bool) {}, func(types.NamespacedName) {})
+	index, err := newPolicyIndex(t.Context(), mgr.GetCache())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods, err := newPodStores(t.Context(), mgr.GetCache(), teardown)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kinds, err := followKruise(mgr, options, &queues{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if withKruise != nil {
 		withKruise.Install(t)
-		if err := mgr.Add(availability); err != nil {
-			t.Fatal(err)
-		}
 	}
 	b := &bench{fixture: f, events: &recordedEvents{}}
 	journal := newJournal(b.events, options.Clock, func(resolve.PolicyRef) {})
-	b.pods, b.policies = newReconcilers(mgr.GetClient(), teardown, availability, journal, options)
+	b.reconcilers = newReconcilers(mgr.GetClient(), index, pods, readers{teardown, mgr.GetAPIReader()}, kinds, journal, options)
 	f.start(mgr)
 	testenv.Eventually(t, "Kruise is known to be there, or not", func(context.Context) error {
-		if availability.Available() != (withKruise != nil) {
+		if there := withKruise != nil; kinds.requests.Available() != there || kinds.pullJobs.Served() != there {
 			return errors.New("not yet")
 		}
 		return nil
@@ -239,7 +245,7 @@ func TestAPodOnANodeThatHasBecomeVirtualHasItsImageSwapped(t *testing.T) {
 	}
 	testenv.Eventually(t, "the cache has the label", func(ctx context.Context) error {
 		cached, err := b.pods.world.node(ctx, pod)
-		if err == nil && b.pods.options.VirtualNodes.Classify(cached) != plan.NodeVirtual {
+		if err == nil && b.pods.options.NodeMarks.Classify(cached) != plan.NodeVirtual {
 			err = errors.New("it has not")
 		}
 		return err
@@ -285,6 +291,42 @@ func TestPhaseConditionAnnotationAndLabelAreOneWrite(t *testing.T) {
 	}
 }
 
+// The write of a phase takes the pod from one cache to the other. The one that it goes to may be told first.
+func TestAPhaseIsNotWrittenAgainWhileTheOtherCacheLagsBehind(t *testing.T) {
+	for name, exitCodes := range map[v1alpha1.Mode]v1alpha1.ExitCodes{v1alpha1.ModePodPhase: "", v1alpha1.ModeCRR: v1alpha1.ExitCodesIgnore} {
+		t.Run(string(name), func(t *testing.T) {
+			b := newBench(t, testOptions(), newKruise(t))
+			b.newPolicy("mesh", mode(name, exitCodes))
+			pod := b.newPod("job-1", mainDone)
+			b.caughtUp(pod)
+			unfinished := b.pods.world.cache
+			b.pods.world.cache = pinned{unfinished, pod.DeepCopy()}
+			b.reconcileStale(pod)
+			wrote := b.writes.in(b.namespace)
+			if !slices.Contains(wrote, "PATCH pods/status") {
+				t.Fatalf("the phase was not written, but %q", wrote)
+			}
+			b.reload(pod)
+			testenv.Eventually(t, "the other cache has the pod", func(ctx context.Context) error {
+				return b.pods.world.teardown.Get(ctx, keyOf(pod), &corev1.Pod{})
+			})
+			if result := b.reconcileStale(pod); result.RequeueAfter == conflictRetry {
+				t.Error("a write met a newer version of the pod")
+			}
+			b.wrote(wrote...)
+			// Once a later version has been seen elsewhere, that one counts.
+			b.change(pod, func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning })
+			stale := b.pods.world.teardown
+			b.pods.world.cache = unfinished
+			b.caughtUp(pod)
+			b.pods.world.teardown = pinned{stale, func() *corev1.Pod { old := pod.DeepCopy(); old.ResourceVersion = "1"; return old }()}
+			if known, err := b.pods.world.pod(t.Context(), keyOf(pod)); err != nil || known.ResourceVersion != pod.ResourceVersion {
+				t.Errorf("the pod is taken for version %s, error %v; the newest is %s", known.ResourceVersion, err, pod.ResourceVersion)
+			}
+		})
+	}
+}
+
 func TestThePhaseIsWrittenBeforeARequestWhoseExitCodeIsIgnored(t *testing.T) {
 	b := newBench(t, testOptions(), newKruise(t))
 	b.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesIgnore))
@@ -322,6 +364,8 @@ func TestAPodThatHasChangedMeanwhileIsLeftForTheNextLook(t *testing.T) {
 }
 
 func TestNothingIsDoneToAPodThatHasTakenTheName(t *testing.T) {
+	k := newKruise(t)
+	k.Install(t)
 	for name, tc := range map[string]struct {
 		mode      v1alpha1.Mode
 		exitCodes v1alpha1.ExitCodes
@@ -332,7 +376,8 @@ func TestNothingIsDoneToAPodThatHasTakenTheName(t *testing.T) {
 		"mode CRR, exit code ignored": {v1alpha1.ModeCRR, v1alpha1.ExitCodesIgnore},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, testOptions(), newKruise(t))
+			t.Parallel()
+			b := newBench(t, testOptions(), k)
 			b.newPolicy("mesh", mode(tc.mode, tc.exitCodes))
 			old := b.newPod("job-1", mainDone)
 			b.caughtUp(old)
@@ -354,6 +399,8 @@ func TestNothingIsDoneToAPodThatHasTakenTheName(t *testing.T) {
 }
 
 func TestAnotherModeFollowsWhenKruiseRefuses(t *testing.T) {
+	k := newKruise(t)
+	k.Install(t)
 	for _, code := range []int32{http.StatusBadRequest, http.StatusForbidden, http.StatusInternalServerError} {
 		for name, tc := range map[string]struct {
 			exitCodes v1alpha1.ExitCodes
@@ -367,7 +414,6 @@ func TestAnotherModeFollowsWhenKruiseRefuses(t *testing.T) {
 			},
 		} {
 			t.Run(fmt.Sprintf("%d: %s", code, name), func(t *testing.T) {
-				k := newKruise(t)
 				b := newBench(t, testOptions(), k)
 				k.Refuse(code)
 				b.newPolicy("mesh", mode(v1alpha1.ModeAuto, tc.exitCodes))
@@ -387,9 +433,12 @@ func TestAnotherModeFollowsWhenKruiseRefuses(t *testing.T) {
 }
 
 func TestADryRunWritesNothing(t *testing.T) {
+	k := newKruise(t)
+	k.Install(t)
 	for _, m := range []v1alpha1.Mode{v1alpha1.ModeAuto, v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase} {
 		t.Run(string(m), func(t *testing.T) {
-			b := newBench(t, testOptions(), newKruise(t))
+			t.Parallel()
+			b := newBench(t, testOptions(), k)
 			b.newPolicy("mesh", mode(m, ""), func(spec *v1alpha1.PolicySpec) { spec.Enforcement = v1alpha1.EnforcementDryRun })
 			pod := b.newPod("job-1", mainDone)
 			for range 3 {

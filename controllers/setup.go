@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/pulljob"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 	"github.com/sidecar-termination/operator/internal/terminator/image"
@@ -40,7 +41,7 @@ const kruiseTimeout = 45 * time.Second
 // eventSource is the name under which the operator reports events.
 const eventSource = "sidecar-termination-operator"
 
-// Setup adds both reconcilers, and what they need, to the manager, whose cache must have been made with CacheOptions.
+// Setup adds the reconcilers, and what they need, to the manager, whose cache must have been made with CacheOptions.
 func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	teardown, err := newTeardownCache(ctx, mgr)
 	if err != nil {
@@ -52,45 +53,120 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, indexNodeName, nodeName); err != nil {
 		return fmt.Errorf("index pods by node: %w", err)
 	}
-	var pods queue[reconcile.Request]
-	var policies queue[resolve.PolicyRef]
-	availability := crr.NewAvailability(mgr, kruiseChanged(mgr.GetCache(), &pods), func(pod types.NamespacedName) {
-		pods.add(reconcile.Request{NamespacedName: pod})
-	})
-	// What is never started finds nothing, and needs no rights.
-	if !options.CRRDisabled {
-		if err := mgr.Add(availability); err != nil {
-			return fmt.Errorf("watch for OpenKruise: %w", err)
-		}
-		pods.ready, policies.ready = kruiseKnown(availability), kruiseKnown(availability)
+	index, err := newPolicyIndex(ctx, mgr.GetCache())
+	if err != nil {
+		return err
 	}
-
-	journal := newJournal(mgr.GetEventRecorder(eventSource), options.Clock, policies.add)
-	podReconciler, policyReconciler := newReconcilers(mgr.GetClient(), teardown, availability, journal, options)
-	if err := watchPods(mgr, podReconciler, teardown, &pods); err != nil {
+	pods, err := newPodStores(ctx, mgr.GetCache(), teardown)
+	if err != nil {
+		return err
+	}
+	var queues queues
+	kruise, err := followKruise(mgr, options, &queues)
+	if err != nil {
+		return err
+	}
+	journal := newJournal(mgr.GetEventRecorder(eventSource), options.Clock, queues.policies.add)
+	r := newReconcilers(mgr.GetClient(), index, pods, readers{teardown, mgr.GetAPIReader()}, kruise, journal, options)
+	if err := watchPods(mgr, r.pods, teardown, &queues.pods); err != nil {
 		return fmt.Errorf("set up pod controller: %w", err)
 	}
-	if err := watchPolicies(mgr, policyReconciler, &policies); err != nil {
+	if err := watchPolicies(mgr, "policy", r.policies, &queues.policies); err != nil {
 		return fmt.Errorf("set up policy controller: %w", err)
+	}
+	if options.PrePullDisabled {
+		return nil
+	}
+	if err := watchPolicies(mgr, "prepull", r.prePulls, &queues.prePulls); err != nil {
+		return fmt.Errorf("set up pre-pull controller: %w", err)
 	}
 	return nil
 }
 
+// queues are those by which other parts than watches ask for reconciles.
+type queues struct {
+	pods               queue[reconcile.Request]
+	policies, prePulls queue[resolve.PolicyRef]
+}
+
+// askForPolicy asks for a policy's pull jobs and its status.
+func (q *queues) askForPolicy(ref resolve.PolicyRef) {
+	q.prePulls.add(ref)
+	q.policies.add(ref)
+}
+
+// kruiseKinds tell which of OpenKruise's kinds can be used.
+type kruiseKinds struct {
+	requests *crr.Availability
+	pullJobs *pulljob.Availability
+}
+
+// followKruise has the manager follow those of OpenKruise's kinds that the operator may use, and the controllers wait until
+// it is known of each whether it is there. What is never started finds nothing, and needs no rights.
+func followKruise(mgr manager.Manager, options Options, queues *queues) (kruiseKinds, error) {
+	kinds := kruiseKinds{
+		requests: crr.NewAvailability(mgr, kruiseChanged(mgr.GetCache(), &queues.pods), func(pod types.NamespacedName) {
+			queues.pods.add(reconcile.Request{NamespacedName: pod})
+		}),
+	}
+	var err error
+	kinds.pullJobs, err = pulljob.NewAvailability(mgr, pullJobsChanged(mgr.GetCache(), queues), queues.askForPolicy)
+	if err != nil {
+		return kinds, err
+	}
+	var follow []kruiseFollower
+	if !options.CRRDisabled {
+		follow = append(follow, kinds.requests)
+		queues.pods.ready = kruiseKnown(kinds.requests)
+	}
+	if !options.PrePullDisabled {
+		follow = append(follow, kinds.pullJobs)
+		queues.prePulls.ready = kruiseKnown(kinds.pullJobs)
+	}
+	queues.policies.ready = kruiseKnown(follow...)
+	for _, follower := range follow {
+		if err := mgr.Add(follower); err != nil {
+			return kinds, fmt.Errorf("follow OpenKruise: %w", err)
+		}
+	}
+	return kinds, nil
+}
+
+// reconcilers are all of them.
+type reconcilers struct {
+	pods     *PodReconciler
+	policies *PolicyReconciler
+	prePulls *PrePullReconciler
+}
+
+// readers are those beside the manager's cache.
+type readers struct{ teardown, server client.Reader }
+
 // newReconcilers puts the parts together. The client reads the manager's cache.
 func newReconcilers(
-	c client.Client, teardown client.Reader, availability *crr.Availability, journal *journal, options Options,
-) (*PodReconciler, *PolicyReconciler) {
+	c client.Client, policies policyLister, live podLister, beside readers, kruise kruiseKinds, journal *journal, options Options,
+) reconcilers {
 	terminators := []Terminator{
-		&crr.Terminator{Client: c, Availability: availability},
+		&crr.Terminator{Client: c, Clock: options.Clock, Availability: kruise.requests},
 		&podphase.Terminator{Client: c, Clock: options.Clock},
 		&image.Terminator{Client: c, Clock: options.Clock},
 	}
-	w := &world{cache: c, teardown: teardown, terminators: terminators, available: availability.Available, options: options}
+	w := &world{
+		cache: c, policies: policies, teardown: beside.teardown, server: beside.server,
+		terminators: terminators, available: kruise.requests.Available, options: options,
+	}
 	pods := &PodReconciler{world: w, terminators: map[v1alpha1.Mode]Terminator{}, journal: journal, options: options}
 	for _, terminator := range terminators {
 		pods.terminators[terminator.Mode()] = terminator
 	}
-	return pods, &PolicyReconciler{client: c, world: w, journal: journal, options: options}
+	p := &prePulls{jobs: &pulljob.Jobs{Client: c, Availability: kruise.pullJobs}, options: options}
+	return reconcilers{
+		pods: pods,
+		policies: &PolicyReconciler{
+			client: c, world: w, pods: live, prePulls: p, journal: journal, options: options, pace: statusPace{period: options.StatusPeriod},
+		},
+		prePulls: &PrePullReconciler{client: c, prePulls: p, notify: journal.notify},
+	}
 }
 
 // watchPods adds the pod controller: pods of both caches, and all that may change what is to be done about a pod.
@@ -107,9 +183,9 @@ func watchPods(mgr manager.Manager, r *PodReconciler, teardown cache.Cache, queu
 	for _, watch := range []source.Source{
 		source.Kind(own, &corev1.Pod{}, &handler.TypedEnqueueRequestForObject[*corev1.Pod]{}),
 		source.Kind(teardown, &corev1.Pod{}, &handler.TypedEnqueueRequestForObject[*corev1.Pod]{}, tearingDown()),
-		source.Kind(own, &v1alpha1.SidecarTerminationPolicy{}, podsOfPolicy(own), specChanged[*v1alpha1.SidecarTerminationPolicy]()),
-		source.Kind(own, &v1alpha1.ClusterSidecarTerminationPolicy{}, podsOfClusterPolicy(own), specChanged[*v1alpha1.ClusterSidecarTerminationPolicy]()),
-		source.Kind(own, &corev1.Node{}, podsOfNode(own), nodeKindChanged(r.options.VirtualNodes)),
+		source.Kind(own, &v1alpha1.SidecarTerminationPolicy{}, podsOfPolicy(own), declarationChanged[*v1alpha1.SidecarTerminationPolicy]()),
+		source.Kind(own, &v1alpha1.ClusterSidecarTerminationPolicy{}, podsOfClusterPolicy(own), declarationChanged[*v1alpha1.ClusterSidecarTerminationPolicy]()),
+		source.Kind(own, &corev1.Node{}, podsOfNode(own), nodeKindChanged(r.options.NodeMarks)),
 		source.Kind(own, namespaceMetadata(), podsOfNamespace(own), namespaceLabelsChanged()),
 		queue.source(),
 	} {
@@ -120,17 +196,17 @@ func watchPods(mgr manager.Manager, r *PodReconciler, teardown cache.Cache, queu
 	return nil
 }
 
-// watchPolicies adds the policy controller: policies, and what the journal says of their pods.
-func watchPolicies(mgr manager.Manager, r *PolicyReconciler, queue *queue[resolve.PolicyRef]) error {
-	c, err := controller.NewTyped("policy", mgr, controller.TypedOptions[resolve.PolicyRef]{Reconciler: r})
+// watchPolicies adds a controller of policies: it is asked for a policy when its spec changes, and by way of the queue.
+func watchPolicies(mgr manager.Manager, name string, r reconcile.TypedReconciler[resolve.PolicyRef], queue *queue[resolve.PolicyRef]) error {
+	c, err := controller.NewTyped(name, mgr, controller.TypedOptions[resolve.PolicyRef]{Reconciler: r})
 	if err != nil {
 		return err
 	}
 	for _, watch := range []source.TypedSource[resolve.PolicyRef]{
 		source.TypedKind(mgr.GetCache(), &v1alpha1.SidecarTerminationPolicy{},
-			toPolicy[*v1alpha1.SidecarTerminationPolicy](resolve.KindNamespaced), specChanged[*v1alpha1.SidecarTerminationPolicy]()),
+			toPolicy[*v1alpha1.SidecarTerminationPolicy](resolve.KindNamespaced), declarationChanged[*v1alpha1.SidecarTerminationPolicy]()),
 		source.TypedKind(mgr.GetCache(), &v1alpha1.ClusterSidecarTerminationPolicy{},
-			toPolicy[*v1alpha1.ClusterSidecarTerminationPolicy](resolve.KindCluster), specChanged[*v1alpha1.ClusterSidecarTerminationPolicy]()),
+			toPolicy[*v1alpha1.ClusterSidecarTerminationPolicy](resolve.KindCluster), declarationChanged[*v1alpha1.ClusterSidecarTerminationPolicy]()),
 		queue.source(),
 	} {
 		if err := c.Watch(watch); err != nil {
@@ -144,13 +220,22 @@ func nodeName(object client.Object) []string {
 	return []string{object.(*corev1.Pod).Spec.NodeName}
 }
 
-// kruiseKnown returns a function that waits until it is known whether Kruise is there, and not for ever.
-func kruiseKnown(availability *crr.Availability) func(ctx context.Context) {
+// kruiseFollower follows one of OpenKruise's kinds.
+type kruiseFollower interface {
+	manager.Runnable
+	WaitUntilKnown(ctx context.Context) bool
+}
+
+// kruiseKnown returns a function that waits until it is known which of the kinds are there, and not for ever.
+func kruiseKnown(followers ...kruiseFollower) func(ctx context.Context) {
 	return func(ctx context.Context) {
 		limited, cancel := context.WithTimeout(ctx, kruiseTimeout)
 		defer cancel()
-		if !availability.WaitUntilKnown(limited) && ctx.Err() == nil {
-			ctrl.Log.Info("Going on without OpenKruise, for it is not known whether it is there", "waited", kruiseTimeout)
+		for _, follower := range followers {
+			if !follower.WaitUntilKnown(limited) && ctx.Err() == nil {
+				ctrl.Log.Info("Going on without OpenKruise, for it is not known whether it is there", "waited", kruiseTimeout)
+				return
+			}
 		}
 	}
 }
@@ -163,5 +248,14 @@ func kruiseChanged(c client.Reader, pods *queue[reconcile.Request]) func(ctx con
 			pods.add(request)
 		}
 		ctrl.LoggerFrom(ctx).V(1).Info("Looking at every pod again", "kruiseAvailable", available)
+	}
+}
+
+// pullJobsChanged returns what is to be done when pull jobs become served or are no longer.
+func pullJobsChanged(c client.Reader, queues *queues) func(ctx context.Context) {
+	return func(ctx context.Context) {
+		for _, ref := range policiesWithPrePull(ctx, c) {
+			queues.askForPolicy(ref)
+		}
 	}
 }

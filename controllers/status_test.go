@@ -117,8 +117,8 @@ func TestAPolicyThatIsGoneIsForgotten(t *testing.T) {
 		if _, err := b.policies.Reconcile(ctx, refOf(policy)); err != nil {
 			return err
 		}
-		if len(b.policies.written.times)+len(b.policies.journal.tallies) > 0 {
-			return fmt.Errorf("held: %v and %v", b.policies.written.times, b.policies.journal.tallies)
+		if len(b.policies.pace.times)+len(b.policies.journal.tallies) > 0 {
+			return fmt.Errorf("held: %v and %v", b.policies.pace.times, b.policies.journal.tallies)
 		}
 		return nil
 	})

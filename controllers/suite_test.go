@@ -99,7 +99,10 @@ type writes struct {
 func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		if r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/events") && !strings.Contains(r.URL.Path, "/leases") {
-			path := r.URL.Path[strings.Index(r.URL.Path, "/namespaces/")+len("/namespaces/"):]
+			_, path, namespaced := strings.Cut(r.URL.Path, "/namespaces/")
+			if !namespaced {
+				path = strings.TrimPrefix(r.URL.Path, "/apis/"+v1alpha1.GroupVersion.Group)
+			}
 			w.mu.Lock()
 			w.list = append(w.list, r.Method+" "+path)
 			w.mu.Unlock()
@@ -139,6 +142,8 @@ type fixture struct {
 	namespace string
 	node      string
 	writes    writes
+	watches   watches
+	late      lateWatches
 }
 
 var installOnce sync.Once
@@ -161,7 +166,7 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// cleanUp removes what a later test could see.
+// cleanUp removes what a later test could see: all of the namespace, and the cluster policy that has its name.
 func (f *fixture) cleanUp() {
 	ctx := context.WithoutCancel(f.Context())
 	if f.Failed() {
@@ -172,7 +177,9 @@ func (f *fixture) cleanUp() {
 			f.Error(err)
 		}
 	}
-	if err := f.DeleteAllOf(ctx, &v1alpha1.ClusterSidecarTerminationPolicy{}); err != nil {
+	// A test beside this one may have a cluster policy as well.
+	clusterPolicy := &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
+	if err := f.Delete(ctx, clusterPolicy); client.IgnoreNotFound(err) != nil {
 		f.Error(err)
 	}
 }
@@ -318,22 +325,30 @@ func testOptions() Options {
 	return Options{
 		Resolve:                 resolve.Options{Image: quickExit},
 		PodPhase:                true,
-		VirtualNodes:            plan.DefaultVirtualNodes(),
+		NodeMarks:               plan.DefaultNodeMarks(),
 		StatusPeriod:            50 * time.Millisecond,
 		MaxConcurrentReconciles: 4,
 		Clock:                   clock.RealClock{},
 	}
 }
 
-// newManager returns a manager that has the rights that config/rbac grants the operator, and no others.
-func (f *fixture) newManager(change ...func(*manager.Options)) manager.Manager {
-	f.Helper()
+// asOperator is how the API server is reached with the rights that config/rbac grants the operator, and no others.
+func asOperator() *rest.Config {
 	limited := rest.CopyConfig(server)
 	limited.Impersonate = rest.ImpersonationConfig{
 		UserName: "system:serviceaccount:" + systemNamespace + ":" + serviceAccount,
 		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + systemNamespace, "system:authenticated"},
 	}
+	return limited
+}
+
+// newManager returns a manager that has the operator's rights.
+func (f *fixture) newManager(change ...func(*manager.Options)) manager.Manager {
+	f.Helper()
+	limited := asOperator()
 	limited.Wrap(f.writes.wrap)
+	limited.Wrap(f.watches.wrap)
+	limited.Wrap(f.late.wrap)
 	options := manager.Options{
 		Scheme: scheme, Cache: CacheOptions(scheme), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},

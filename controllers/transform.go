@@ -9,12 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/quickexit"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
 // trimPod keeps what internal/resolve, internal/plan and the terminators read of a pod: identity, labels, the operator's
-// own annotations, scheduling and restart fields, the convention's environment variables, container states and two
-// kinds of conditions. It returns anything but a pod as it is.
+// own annotations, scheduling and restart fields, the convention's environment variables, what tells whether a quick-exit
+// image covers a container, container states and two kinds of conditions. It returns anything but a pod as it is. What is
+// kept shares memory with other pods, and must not be changed.
 func trimPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
@@ -24,16 +26,17 @@ func trimPod(object any) (any, error) {
 		TypeMeta:   pod.TypeMeta,
 		ObjectMeta: trimMeta(pod.ObjectMeta),
 		Spec: corev1.PodSpec{
-			NodeName:                      pod.Spec.NodeName,
-			RestartPolicy:                 pod.Spec.RestartPolicy,
+			NodeName:                      intern(pod.Spec.NodeName),
+			RestartPolicy:                 intern(pod.Spec.RestartPolicy),
 			TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
 			Containers:                    make([]corev1.Container, 0, len(pod.Spec.Containers)),
 		},
-		Status: corev1.PodStatus{Phase: pod.Status.Phase},
+		Status: corev1.PodStatus{Phase: intern(pod.Status.Phase)},
 	}
 	for i := range pod.Spec.Containers {
 		trimmed.Spec.Containers = append(trimmed.Spec.Containers, trimContainer(&pod.Spec.Containers[i]))
 	}
+	trimmed.Spec.Containers = shareContainers(trimmed.Spec.Containers)
 	for i := range pod.Spec.InitContainers {
 		if container := &pod.Spec.InitContainers[i]; container.RestartPolicy != nil {
 			trimmed.Spec.InitContainers = append(trimmed.Spec.InitContainers,
@@ -54,12 +57,12 @@ func trimPod(object any) (any, error) {
 func trimMeta(meta metav1.ObjectMeta) metav1.ObjectMeta {
 	trimmed := metav1.ObjectMeta{
 		Name:              meta.Name,
-		Namespace:         meta.Namespace,
+		Namespace:         intern(meta.Namespace),
 		UID:               meta.UID,
 		ResourceVersion:   meta.ResourceVersion,
 		CreationTimestamp: meta.CreationTimestamp,
 		DeletionTimestamp: meta.DeletionTimestamp,
-		Labels:            meta.Labels,
+		Labels:            internLabels(meta.Labels),
 	}
 	for _, key := range []string{v1alpha1.AnnotationImageSwap, v1alpha1.AnnotationPodPhase, v1alpha1.AnnotationPhaseGuard} {
 		if value, ok := meta.Annotations[key]; ok {
@@ -73,39 +76,44 @@ func trimMeta(meta metav1.ObjectMeta) metav1.ObjectMeta {
 }
 
 func trimContainer(container *corev1.Container) corev1.Container {
-	trimmed := corev1.Container{
-		Name:               container.Name,
-		Image:              container.Image,
-		RestartPolicy:      container.RestartPolicy,
-		RestartPolicyRules: container.RestartPolicyRules,
+	trimmed := quickexit.Trim(container, resolve.IsConventionVariable)
+	trimmed.Name = intern(container.Name)
+	trimmed.Image = intern(container.Image)
+	for i := range trimmed.Env {
+		trimmed.Env[i].Name, trimmed.Env[i].Value = intern(trimmed.Env[i].Name), intern(trimmed.Env[i].Value)
 	}
-	for i := range container.Env {
-		if resolve.IsConventionVariable(container.Env[i].Name) {
-			trimmed.Env = append(trimmed.Env, container.Env[i])
-		}
+	for i := range trimmed.Command {
+		trimmed.Command[i] = intern(trimmed.Command[i])
 	}
+	trimmed.RestartPolicy = container.RestartPolicy
+	trimmed.RestartPolicyRules = container.RestartPolicyRules
 	return trimmed
 }
 
+// someContainer stands for every id of a container: whether there is one tells whether it has been created.
+const someContainer = "some"
+
 func trimContainerStatus(status *corev1.ContainerStatus) corev1.ContainerStatus {
 	trimmed := corev1.ContainerStatus{
-		Name:         status.Name,
+		Name:         intern(status.Name),
 		RestartCount: status.RestartCount,
-		ContainerID:  status.ContainerID,
+	}
+	if status.ContainerID != "" {
+		trimmed.ContainerID = someContainer
 	}
 	switch {
 	case status.State.Running != nil:
 		trimmed.State.Running = &corev1.ContainerStateRunning{StartedAt: status.State.Running.StartedAt}
 	case status.State.Terminated != nil:
 		end := status.State.Terminated
-		trimmed.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: end.ExitCode, FinishedAt: end.FinishedAt}
+		trimmed.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: end.ExitCode, StartedAt: end.StartedAt, FinishedAt: end.FinishedAt}
 	case status.State.Waiting != nil:
-		trimmed.State.Waiting = &corev1.ContainerStateWaiting{Reason: status.State.Waiting.Reason}
+		trimmed.State.Waiting = &corev1.ContainerStateWaiting{Reason: intern(status.State.Waiting.Reason)}
 	}
 	return trimmed
 }
 
-// trimNode keeps what tells a virtual node from a real one.
+// trimNode keeps what tells the kind of a node.
 func trimNode(object any) (any, error) {
 	node, ok := object.(*corev1.Node)
 	if !ok {

@@ -22,6 +22,7 @@ import (
 func fullPod() *corev1.Pod {
 	env := []corev1.EnvVar{
 		{Name: "SECRET", Value: "hunter2"},
+		{Name: "BIN", Value: "/opt/bin"},
 		{Name: v1alpha1.EnvTerminate, Value: "true"},
 		{Name: v1alpha1.EnvIgnoreExitCode, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
 	}
@@ -53,7 +54,10 @@ func fullPod() *corev1.Pod {
 			},
 			Containers: []corev1.Container{
 				{Name: "main", Image: "main:v1", Args: []string{"run"}, Resources: limits, RestartPolicy: ptr.To(corev1.ContainerRestartPolicyNever), RestartPolicyRules: rules},
-				{Name: "proxy", Image: "proxy:v1", Command: []string{"envoy"}, Env: env, VolumeMounts: []corev1.VolumeMount{{Name: "data"}}},
+				{
+					Name: "proxy", Image: "proxy:v1", Command: []string{"$(BIN)/envoy", "-c", "/data/envoy.yaml"}, WorkingDir: "/data", Env: env,
+					VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}, {Name: "tools", MountPath: "/opt/bin", ReadOnly: true}},
+				},
 				{Name: "tunnel", Image: "tunnel:v1"},
 			},
 		},
@@ -101,7 +105,13 @@ func TestOfAPodOnlyWhatIsReadIsKept(t *testing.T) {
 			InitContainers: []corev1.Container{{Name: "native", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}},
 			Containers: []corev1.Container{
 				{Name: "main", Image: "main:v1", RestartPolicy: pod.Spec.Containers[0].RestartPolicy, RestartPolicyRules: pod.Spec.Containers[0].RestartPolicyRules},
-				{Name: "proxy", Image: "proxy:v1", Env: pod.Spec.Containers[1].Env[1:]},
+				{
+					Name: "proxy", Image: "proxy:v1", Command: []string{"$(BIN)/envoy"}, WorkingDir: "/data", Env: []corev1.EnvVar{
+						{Name: "BIN", Value: "/opt/bin"}, {Name: v1alpha1.EnvTerminate, Value: "true"},
+						{Name: v1alpha1.EnvIgnoreExitCode, ValueFrom: &corev1.EnvVarSource{}},
+					},
+					VolumeMounts: []corev1.VolumeMount{{MountPath: "/opt/bin"}},
+				},
 				{Name: "tunnel", Image: "tunnel:v1"},
 			},
 		},
@@ -112,8 +122,8 @@ func TestOfAPodOnlyWhatIsReadIsKept(t *testing.T) {
 				{Type: v1alpha1.PodConditionSidecarTerminated, Status: corev1.ConditionTrue},
 			},
 			ContainerStatuses: []corev1.ContainerStatus{
-				{Name: "main", ContainerID: "containerd://1", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: then}}},
-				{Name: "proxy", ContainerID: "containerd://2", RestartCount: 2, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: then}}},
+				{Name: "main", ContainerID: someContainer, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: then, FinishedAt: then}}},
+				{Name: "proxy", ContainerID: someContainer, RestartCount: 2, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: then}}},
 				{Name: "tunnel", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull"}}},
 			},
 		},
@@ -134,6 +144,14 @@ func TestOfAPodOnlyWhatIsReadIsKept(t *testing.T) {
 	}
 	if diff := cmp.Diff(got, again); diff != "" {
 		t.Errorf("trimming twice is not trimming once (-once +twice):\n%s", diff)
+	}
+}
+
+// sidecarRuns gives the sidecar a command, and lets the pod come to the point where that counts: every main is done.
+func sidecarRuns(word string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) {
+		p.Spec.Containers[1].Command = []string{word, "-v"}
+		p.Spec.Containers, p.Status.ContainerStatuses = p.Spec.Containers[:2], p.Status.ContainerStatuses[:2]
 	}
 }
 
@@ -166,7 +184,11 @@ func TestATrimmedPodLeadsToTheSameDecision(t *testing.T) {
 			p.Spec.Containers[1].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyNever)
 			p.Spec.Containers[1].RestartPolicyRules = []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestartAllContainers}}
 		}),
-		"it has no status yet": full(func(p *corev1.Pod) { p.Status = corev1.PodStatus{} }),
+		"a volume hides the command":      full(sidecarRuns("$(BIN)/envoy")),
+		"no image has the command":        full(sidecarRuns("/app/server")),
+		"the command is of the directory": full(sidecarRuns("./server")),
+		"the command is in PATH":          full(sidecarRuns("sh")),
+		"it has no status yet":            full(func(p *corev1.Pod) { p.Status = corev1.PodStatus{} }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			trimmed, err := trimPod(pod.DeepCopy())
@@ -174,6 +196,7 @@ func TestATrimmedPodLeadsToTheSameDecision(t *testing.T) {
 				t.Fatal(err)
 			}
 			policies := []resolve.Policy{policyOn("mesh", "proxy", "native")}
+			policies[0].Spec.Mode = v1alpha1.ModeImage
 			options := resolve.Options{Image: "quick-exit:v1"}
 			want := resolve.Resolve(pod, policies, options)
 			got := resolve.Resolve(trimmed.(*corev1.Pod), policies, options)
@@ -195,9 +218,11 @@ func TestATrimmedPodLeadsToTheSameDecision(t *testing.T) {
 }
 
 func TestATrimmedNodeIsOfTheSameKind(t *testing.T) {
-	virtual := plan.DefaultVirtualNodes()
+	marks := plan.DefaultNodeMarks()
+	virtual := &marks.Virtual
 	virtual.Labels = append(virtual.Labels, plan.LabelMatch{Key: "example.com/virtual"}, plan.LabelMatch{Key: "kind", Value: "eci"})
 	virtual.Taints = append(virtual.Taints, "example.com/no-kubelet")
+	marks.Daemonless.Taints = append(marks.Daemonless.Taints, "example.com/no-daemons")
 	taint := func(key string) corev1.NodeSpec {
 		return corev1.NodeSpec{PodCIDR: "10.0.0.0/24", Taints: []corev1.Taint{{Key: "other"}, {Key: key, Effect: corev1.TaintEffectNoSchedule}}}
 	}
@@ -206,16 +231,17 @@ func TestATrimmedNodeIsOfTheSameKind(t *testing.T) {
 		spec   corev1.NodeSpec
 		want   plan.NodeKind
 	}{
-		"a node without a mark":           {nil, corev1.NodeSpec{}, plan.NodeReal},
-		"a node with other marks":         {map[string]string{"type": "kubelet"}, taint("another"), plan.NodeReal},
-		"a virtual kubelet by its label":  {map[string]string{"type": "virtual-kubelet"}, corev1.NodeSpec{}, plan.NodeVirtual},
-		"a virtual kubelet by its taint":  {nil, taint("virtual-kubelet.io/provider"), plan.NodeVirtual},
-		"a node of Fargate":               {map[string]string{"eks.amazonaws.com/compute-type": "fargate"}, corev1.NodeSpec{}, plan.NodeVirtual},
-		"a further label with any value":  {map[string]string{"example.com/virtual": ""}, corev1.NodeSpec{}, plan.NodeVirtual},
-		"a further label with its value":  {map[string]string{"kind": "eci"}, corev1.NodeSpec{}, plan.NodeVirtual},
-		"a further label, another value":  {map[string]string{"kind": "ecs"}, corev1.NodeSpec{}, plan.NodeReal},
-		"a further taint":                 {nil, taint("example.com/no-kubelet"), plan.NodeVirtual},
-		"a taint that has a label's name": {nil, taint("example.com/virtual"), plan.NodeReal},
+		"a node without a mark":                     {nil, corev1.NodeSpec{}, plan.NodeReal},
+		"a node with other marks":                   {map[string]string{"type": "kubelet"}, taint("another"), plan.NodeReal},
+		"a virtual kubelet by its label":            {map[string]string{"type": "virtual-kubelet"}, corev1.NodeSpec{}, plan.NodeVirtual},
+		"a virtual kubelet by its taint":            {nil, taint("virtual-kubelet.io/provider"), plan.NodeVirtual},
+		"a node of Fargate":                         {map[string]string{"eks.amazonaws.com/compute-type": "fargate"}, corev1.NodeSpec{}, plan.NodeDaemonless},
+		"a further label with any value":            {map[string]string{"example.com/virtual": ""}, corev1.NodeSpec{}, plan.NodeVirtual},
+		"a further label with its value":            {map[string]string{"kind": "eci"}, corev1.NodeSpec{}, plan.NodeVirtual},
+		"a further label, another value":            {map[string]string{"kind": "ecs"}, corev1.NodeSpec{}, plan.NodeReal},
+		"a further taint":                           {nil, taint("example.com/no-kubelet"), plan.NodeVirtual},
+		"a further taint of nodes without a daemon": {nil, taint("example.com/no-daemons"), plan.NodeDaemonless},
+		"a taint that has a label's name":           {nil, taint("example.com/virtual"), plan.NodeReal},
 	} {
 		t.Run(name, func(t *testing.T) {
 			node := &corev1.Node{
@@ -234,7 +260,7 @@ func TestATrimmedNodeIsOfTheSameKind(t *testing.T) {
 			if diff := cmp.Diff(want, trimmed); diff != "" {
 				t.Errorf("trimmed node (-want +got):\n%s", diff)
 			}
-			if full, got := virtual.Classify(node), virtual.Classify(trimmed.(*corev1.Node)); full != tc.want || got != tc.want {
+			if full, got := marks.Classify(node), marks.Classify(trimmed.(*corev1.Node)); full != tc.want || got != tc.want {
 				t.Errorf("the node is %s and %s when trimmed, want %s", full, got, tc.want)
 			}
 		})

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
@@ -24,10 +25,18 @@ import (
 // world reads what decisions depend on. It writes nothing.
 type world struct {
 	cache       client.Reader
+	policies    policyLister
 	teardown    client.Reader // pods whose phase was written
+	server      client.Reader // no cache
 	terminators []Terminator
 	available   func() bool // whether Kruise can be used
 	options     Options
+}
+
+// policyLister finds the policies that select a pod, in no order. A policy whose selector cannot be parsed selects
+// nothing. The result must not be changed.
+type policyLister interface {
+	Policies(ctx context.Context, pod *corev1.Pod) ([]resolve.Policy, error)
 }
 
 // subject is a pod with the declarations that bear on it.
@@ -42,23 +51,28 @@ func (s subject) concerns() bool {
 	return len(s.resolution.Enforced.Targets) > 0 || s.resolution.DryRun != nil || len(s.resolution.Warnings) > 0
 }
 
-// pod returns the pod from the cache of unfinished pods, or from that of pods whose phase was written. The error is
+// pod returns the pod from the cache of unfinished pods or from that of pods whose phase was written, whichever has seen
+// more of it: the write of a phase takes the pod from one to the other, and either may be told of it first. The error is
 // NotFound when it is in neither.
 func (w *world) pod(ctx context.Context, key types.NamespacedName) (*corev1.Pod, error) {
-	pod := &corev1.Pod{}
-	err := w.cache.Get(ctx, key, pod)
-	if apierrors.IsNotFound(err) {
-		err = w.teardown.Get(ctx, key, pod)
-	}
-	if err != nil {
+	unfinished, written := &corev1.Pod{}, &corev1.Pod{}
+	err, writtenErr := w.cache.Get(ctx, key, unfinished), w.teardown.Get(ctx, key, written)
+	switch {
+	case apierrors.IsNotFound(err):
+		return written, writtenErr
+	case err != nil:
 		return nil, err
+	case apierrors.IsNotFound(writtenErr):
+		return unfinished, nil
+	case writtenErr != nil:
+		return nil, writtenErr
 	}
-	return pod, nil
+	return newer(unfinished, written)
 }
 
 // subject resolves the declarations for the pod.
 func (w *world) subject(ctx context.Context, pod *corev1.Pod) (subject, error) {
-	policies, err := observe.Policies(ctx, w.cache, pod)
+	policies, err := w.policies.Policies(ctx, pod)
 	if err != nil {
 		return subject{}, err
 	}
@@ -79,14 +93,31 @@ func (w *world) snapshot(ctx context.Context, pod *corev1.Pod, view resolve.View
 	return plan.Snapshot{
 		Pod:  pod,
 		View: view,
-		Node: w.options.VirtualNodes.Classify(node),
+		Node: w.options.NodeMarks.Classify(node),
 		Capabilities: plan.Capabilities{
 			CRR: w.available(), PodPhase: w.options.PodPhase,
-			CRRDisabled: w.options.CRRDisabled, ImageDisabled: w.options.ImageDisabled,
+			CRRDisabled: w.options.CRRDisabled, ImageDisabled: w.options.ImageDisabled, Images: w.options.Images,
 		},
 		Attempts:     attempts,
 		SettlePeriod: w.options.SettlePeriod,
 	}, nil
+}
+
+// tried looks for attempts on a pod that may be in no cache any more, and returns the mode that the newest belongs to;
+// empty when there is none, or no such pod.
+func (w *world) tried(ctx context.Context, key types.NamespacedName, uid types.UID) (v1alpha1.Mode, error) {
+	pod := &corev1.Pod{}
+	if err := w.server.Get(ctx, key, pod); err != nil {
+		return "", client.IgnoreNotFound(err)
+	}
+	if pod.UID != uid {
+		return "", nil
+	}
+	attempts, err := observe.Attempts(ctx, w.terminators, pod)
+	if errors.Is(err, terminator.ErrUnreadable) {
+		return "", nil
+	}
+	return plan.Tried(attempts), err
 }
 
 // permanent marks an error that no repetition mends, so that none is tried.
@@ -119,7 +150,12 @@ type quietTime struct {
 	since           time.Time
 }
 
+// since returns since when the pod has been quiet. A pod of which no container has ended has no phase to be written yet,
+// and is not noted.
 func (q *quietTimes) since(pod *corev1.Pod, now time.Time) time.Time {
+	if !slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Terminated != nil }) {
+		return now
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	key := client.ObjectKeyFromObject(pod)

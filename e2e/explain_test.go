@@ -7,6 +7,7 @@ package e2e
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,19 +22,32 @@ import (
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// buildPlugin builds the program by the name by which kubectl finds it, once, and returns its path.
-var buildPlugin = sync.OnceValues(func() (string, error) {
+// buildOperator builds the operator's program once and returns its path.
+var buildOperator = sync.OnceValues(func() (string, error) {
 	cluster, err := harness.Connect()
 	if err != nil {
 		return "", err
 	}
-	program := filepath.Join(cluster.Repository, "bin", "kubectl-sidecar_termination")
+	program := filepath.Join(cluster.Repository, "bin", "sidecar-termination-operator")
 	build := exec.Command("go", "build", "-o", program, ".")
 	build.Dir = cluster.Repository
 	if output, err := build.CombinedOutput(); err != nil {
 		return "", errors.New(string(output))
 	}
 	return program, nil
+})
+
+// buildPlugin builds the program and returns its path by the name by which kubectl finds it.
+var buildPlugin = sync.OnceValues(func() (string, error) {
+	program, err := buildOperator()
+	if err != nil {
+		return "", err
+	}
+	plugin := filepath.Join(filepath.Dir(program), "kubectl-sidecar_termination")
+	if err := os.Remove(plugin); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	return plugin, os.Symlink(filepath.Base(program), plugin)
 })
 
 // plugin runs the plugin on the cluster under test and returns its output, with each run of blanks as one, and exit code.
@@ -78,6 +92,10 @@ func requireOutput(test *harness.Test, output string, code, wantCode int, parts 
 func TestExplainFollowsAJobToItsEnd(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
+	// The main container must not be done before the plugin is built.
+	if _, err := buildPlugin(); err != nil {
+		test.Fatalf("Build the plugin: %v", err)
+	}
 	test.Create(harness.Policy(v1alpha1.ModeCRR), harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(15)))
 	test.WaitForRunning("job")
 

@@ -105,16 +105,25 @@ spec:
 	kubectl(test, "delete", "--wait=false", "-k", overlay)
 }
 
-// kubectl runs the kubectl of the local cluster, or else the one on the PATH.
+// kubectlProgram returns the kubectl of the local cluster, or else the one on the PATH.
+func kubectlProgram(repository string) string {
+	program := filepath.Join(repository, ".cluster", "bin", "kubectl")
+	if _, err := os.Stat(program); err == nil {
+		return program
+	}
+	program, err := exec.LookPath("kubectl")
+	if err != nil {
+		return "kubectl"
+	}
+	return program
+}
+
+// kubectl runs kubectl on the cluster.
 func kubectl(test *harness.Test, arguments ...string) {
 	test.Helper()
-	program := filepath.Join(test.Repository, ".cluster", "bin", "kubectl")
-	if _, err := os.Stat(program); err != nil {
-		program = "kubectl"
-	}
 	ctx, cancel := context.WithTimeout(test.Context(), harness.StatusTimeout)
 	defer cancel()
-	command := exec.CommandContext(ctx, program, arguments...)
+	command := exec.CommandContext(ctx, kubectlProgram(test.Repository), arguments...)
 	command.Env = os.Environ()
 	if os.Getenv("KUBECONFIG") == "" {
 		command.Env = append(command.Env, "KUBECONFIG="+filepath.Join(test.Repository, ".cluster", "kubeconfig"))

@@ -6,6 +6,7 @@ package e2e
 
 import (
 	"context"
+	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,23 +35,25 @@ func TestBothVariablesOnRealNode(t *testing.T) {
 // the label shows in what it does.
 func TestVirtualNode(t *testing.T) {
 	harness.Exclusive(t)
-	labelNodes(t)
+	node := labelRealNode(t)
 	t.Run("both variables", func(t *testing.T) {
 		test := harness.New(t)
-		test.Create(jobWithEnv(corev1.RestartPolicyNever, bothVariables...))
+		test.Create(onNode(jobWithEnv(corev1.RestartPolicyNever, bothVariables...), node))
 		requireEndedByImage(test)
 	})
 	t.Run("policy with mode Auto", func(t *testing.T) {
 		test := harness.New(t)
 		policy := harness.Policy(v1alpha1.ModeAuto)
 		policy.Spec.Image = harness.QuickExitImage
-		test.Create(policy, harness.Job("job", corev1.RestartPolicyOnFailure, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2)))
+		job := harness.Job("job", corev1.RestartPolicyOnFailure, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2))
+		test.Create(policy, onNode(job, node))
 		requireEndedByImage(test)
 	})
 }
 
-// labelNodes labels every node as virtual until the test ends.
-func labelNodes(t *testing.T) {
+// labelRealNode labels one node that has a kubelet and Kruise's daemon as virtual until the test ends, and returns its
+// hostname.
+func labelRealNode(t *testing.T) string {
 	t.Helper()
 	cluster, err := harness.Connect()
 	if err != nil {
@@ -60,11 +63,14 @@ func labelNodes(t *testing.T) {
 	if err := cluster.Client.List(t.Context(), nodes); err != nil {
 		t.Fatalf("List the nodes: %v", err)
 	}
-	for i := range nodes.Items {
-		node := &nodes.Items[i]
-		t.Cleanup(func() { patchLabel(context.Background(), t, cluster, node, `null`) })
-		patchLabel(t.Context(), t, cluster, node, `"virtual-kubelet"`)
+	i := slices.IndexFunc(nodes.Items, func(node corev1.Node) bool { return !slices.Contains(daemonlessNodes, node.Name) })
+	if i < 0 {
+		t.Fatal("There is no real node")
 	}
+	node := &nodes.Items[i]
+	t.Cleanup(func() { patchLabel(context.Background(), t, cluster, node, `null`) })
+	patchLabel(t.Context(), t, cluster, node, `"virtual-kubelet"`)
+	return node.Labels[corev1.LabelHostname]
 }
 
 func patchLabel(ctx context.Context, t *testing.T, cluster *harness.Cluster, node *corev1.Node, value string) {

@@ -24,8 +24,8 @@ const missingImage = "localhost/not-there:1"
 // ends once the image can be had.
 //
 // Under Never a kubelet, unlike a virtual one, takes a container that it stopped and could not start again for ended,
-// so that the pod finishes with the exit code of the stop; docs/virtual-nodes.md warns of it.
-func TestQuickExitImageCannotBePulledWithoutDaemon(t *testing.T) {
+// so that the pod finishes with the exit code of the stop; docs/virtual-nodes.md warns of a declared mode Image there.
+func TestQuickExitImageCannotBePulled(t *testing.T) {
 	harness.Shared(t)
 	for _, c := range []struct {
 		node          string
@@ -39,8 +39,8 @@ func TestQuickExitImageCannotBePulledWithoutDaemon(t *testing.T) {
 		t.Run(node+"/"+string(restartPolicy), func(t *testing.T) {
 			t.Parallel()
 			test := harness.New(t)
-			policy := harness.Policy(v1alpha1.ModeAuto)
-			policy.Spec.Image = missingImage
+			policy := harness.Policy(v1alpha1.ModeImage)
+			policy.Spec.Image, policy.Spec.Fallback = missingImage, v1alpha1.FallbackDisabled
 			policy.Spec.TerminationDeadlineSeconds = ptr.To[int32](3)
 			job := harness.Job("job", restartPolicy, harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(2))
 			job.Spec.BackoffLimit = ptr.To[int32](1)

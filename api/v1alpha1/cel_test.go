@@ -72,6 +72,19 @@ func TestTheAPIServerRefusesWhatAPolicyMustNotSay(t *testing.T) {
 			"podSelector: {}\nsidecars: [{name: a, mode: PodPhase}]\nexitCodes: Respect", "spec.sidecars", "must set exitCodes Ignore where the policy sets Respect"},
 		"a sidecar's exit code is to be respected in the policy's mode PodPhase": {
 			"podSelector: {}\nsidecars: [{name: a, exitCodes: Respect}]\nmode: PodPhase", "spec.sidecars", "must set another mode where the policy sets PodPhase"},
+
+		"the node selector of prePull has more than 64 labels":      {valid + "prePull: {nodeSelector: {matchLabels: " + labels(65) + "}}", "spec.prePull.nodeSelector", "nodeSelector may hold at most 64"},
+		"the node selector of prePull has more than 64 expressions": {valid + "prePull: {nodeSelector: {matchExpressions: " + expressions(65) + "}}", "spec.prePull.nodeSelector", "nodeSelector may hold at most 64"},
+		"there are more than 16 pull secrets":                       {valid + "prePull: {pullSecrets: " + names(17) + "}", "spec.prePull.pullSecrets", "at most 16 items"},
+		"a pull secret is named twice":                              {valid + "prePull: {pullSecrets: [a, a]}", "spec.prePull.pullSecrets[1]", "Duplicate value"},
+		"the name of a pull secret is empty":                        {valid + "prePull: {pullSecrets: ['']}", "spec.prePull.pullSecrets[0]", "at least 1 char"},
+		"the name of a pull secret is none of an object":            {valid + "prePull: {pullSecrets: [other/registry]}", "spec.prePull.pullSecrets[0]", "should match"},
+		"the sandbox has more than 32 labels":                       {valid + "prePull: {sandboxConfig: {labels: " + labels(33) + "}}", "spec.prePull.sandboxConfig.labels", "at most 32"},
+		"the sandbox has more than 32 annotations":                  {valid + "prePull: {sandboxConfig: {annotations: " + labels(33) + "}}", "spec.prePull.sandboxConfig.annotations", "at most 32"},
+		"a label of the sandbox has no key":                         {valid + "prePull: {sandboxConfig: {labels: {'': v}}}", "spec.prePull.sandboxConfig.labels", "a label may have a key of 1 to 317"},
+		"a label of the sandbox is too long":                        {valid + "prePull: {sandboxConfig: {labels: {k: " + long + "}}}", "spec.prePull.sandboxConfig.labels", "a value of at most 63"},
+		"an annotation of the sandbox is too long":                  {valid + "prePull: {sandboxConfig: {annotations: {k: " + strings.Repeat("a", 4097) + "}}}", "spec.prePull.sandboxConfig.annotations", "a value of at most 4096"},
+		"the key of an annotation of the sandbox is too long":       {valid + "prePull: {sandboxConfig: {annotations: {" + strings.Repeat("k", 318) + ": v}}}", "spec.prePull.sandboxConfig.annotations", "a key of 1 to 317"},
 	} {
 		for _, kind := range kinds {
 			t.Run(name+"/"+kind, func(t *testing.T) {
@@ -130,6 +143,8 @@ func TestTheAPIServerAcceptsWhatAPolicyMaySay(t *testing.T) {
 		"the longest container name":               "podSelector: {}\nsidecars: [{name: " + strings.Repeat("a", 63) + "}]",
 		"the highest priority":                     valid + "priority: 1000000",
 		"the longest image reference":              valid + "image: " + strings.Repeat("a", 512),
+		"prePull without anything":                 valid + "prePull: {}",
+		"prePull with all there is":                valid + "prePull: {nodeSelector: {matchLabels: " + labels(64) + "}, pullSecrets: " + names(16) + ", sandboxConfig: {labels: " + labels(32) + ", annotations: {" + strings.Repeat("k", 317) + ": " + strings.Repeat("v", 4096) + "}}}",
 	} {
 		for _, kind := range kinds {
 			t.Run(name+"/"+kind, func(t *testing.T) {

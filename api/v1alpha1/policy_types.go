@@ -58,13 +58,14 @@ const (
 // TerminationSettings say how a sidecar is ended. A field that is unset is taken from the next place: the policy's
 // spec, the container's environment variables, the operator's default.
 type TerminationSettings struct {
-	// mode is the mechanism that ends the sidecar: Auto, CRR, Image or PodPhase. Defaults to Auto, which uses CRR on
-	// real nodes where OpenKruise is installed, PodPhase on real nodes without it, and Image on virtual nodes.
+	// mode is the mechanism that ends the sidecar: Auto, CRR, Image or PodPhase. Defaults to Auto, which uses CRR
+	// where OpenKruise's daemon runs, PodPhase on other nodes with a kubelet, and Image on virtual nodes.
 	// +optional
 	Mode Mode `json:"mode,omitempty"`
 
 	// image is the quick-exit image of mode Image, a whole reference: repository with tag or digest. It must exit 0
-	// when started with the sidecar's own command. Defaults to the operator's --quick-exit-image.
+	// when started with the sidecar's own command. Commands that the shipped image does not have are listed in the
+	// policy's annotation sidecartermination.dev/quick-exit-paths. Defaults to the operator's --quick-exit-image.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[A-Za-z0-9][A-Za-z0-9._:/@-]*$')",message="image must be an image reference such as registry.example/quick-exit:v1"
@@ -158,6 +159,55 @@ type PolicySpec struct {
 	// +kubebuilder:validation:Minimum=-1000000
 	// +kubebuilder:validation:Maximum=1000000
 	Priority int32 `json:"priority,omitempty"`
+
+	// prePull has the quick-exit images that the policy can lead to pulled to nodes before they are needed, by one
+	// ImagePullJob of OpenKruise for each image. The condition PrePulled reports how that goes, and says so where
+	// OpenKruise cannot do it; sidecars are ended all the same. {} means every node. Absent: nothing is pulled.
+	// +optional
+	PrePull *PrePull `json:"prePull,omitempty"`
+}
+
+// PrePull says to which nodes quick-exit images are pulled, and how.
+type PrePull struct {
+	// nodeSelector selects the nodes by label. Defaults to all nodes. OpenKruise leaves out nodes with the label
+	// type=virtual-kubelet.
+	// +optional
+	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || size(self.matchLabels) <= 64) && (!has(self.matchExpressions) || size(self.matchExpressions) <= 64)",message="nodeSelector may hold at most 64 matchLabels and 64 matchExpressions"
+	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+
+	// pullSecrets are the names of Secrets with registry credentials, in the policy's namespace, or for a cluster policy
+	// in the operator's. OpenKruise reads them, and copies them to the namespace of its daemon; the operator does not.
+	// One that does not exist is passed over by OpenKruise.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	PullSecrets []SecretName `json:"pullSecrets,omitempty"`
+
+	// sandboxConfig is handed to the container runtime with each pull, for runtimes whose image pulls depend on labels or
+	// annotations of the pod sandbox. It needs OpenKruise 1.4 or later.
+	// +optional
+	SandboxConfig *SandboxConfig `json:"sandboxConfig,omitempty"`
+}
+
+// SecretName is the name of a Secret.
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=253
+// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+type SecretName string
+
+// SandboxConfig is what the container runtime is told of the pod sandbox that an image is pulled for.
+type SandboxConfig struct {
+	// labels of the sandbox.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(key, size(key) >= 1 && size(key) <= 317 && size(self[key]) <= 63)",message="a label may have a key of 1 to 317 characters and a value of at most 63"
+	Labels map[string]string `json:"labels,omitempty"`
+
+	// annotations of the sandbox.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=32
+	// +kubebuilder:validation:XValidation:rule="self.all(key, size(key) >= 1 && size(key) <= 317 && size(self[key]) <= 4096)",message="an annotation may have a key of 1 to 317 characters and a value of at most 4096"
+	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
 // PolicyStatus is what the operator reports of a policy. Counts without a time are of pods that exist and are not
@@ -211,7 +261,8 @@ type PolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	Recent []RecentTermination `json:"recent,omitempty"`
 
-	// conditions: Ready is always present. Overridden, Degraded and Stalled are present only while they are true.
+	// conditions: Ready is always present. Overridden, Degraded and Stalled are present only while they are true, and
+	// PrePulled only while spec.prePull is set.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -8,10 +8,14 @@ const (
 	ConditionReady = "Ready"
 	// ConditionOverridden is present and true while another policy decides over a container that this one names.
 	ConditionOverridden = "Overridden"
-	// ConditionDegraded is present and true while a declared mode cannot be used and another one, or none, takes its place.
+	// ConditionDegraded is present and true while a declared mode cannot be used and another one, or none, takes its
+	// place, or while a part of the policy does not count.
 	ConditionDegraded = "Degraded"
 	// ConditionStalled is present and true while the policy cannot be acted on until its author changes it.
 	ConditionStalled = "Stalled"
+	// ConditionPrePulled is present while a policy has prePull, and true while its quick-exit images are on every node
+	// that it selects. Ready does not depend on it: an image that is not there is pulled when it is needed.
+	ConditionPrePulled = "PrePulled"
 )
 
 // Reason is why something was done or not done. Events, conditions, metrics, logs and the command line share this list.
@@ -80,10 +84,17 @@ const (
 	ReasonNoUsableMode Reason = "NoUsableMode"
 	// ReasonNoQuickExitImage means that mode Image is wanted and that no image is set at any level.
 	ReasonNoQuickExitImage Reason = "NoQuickExitImage"
+	// ReasonCommandNotCovered means that the quick-exit image does not have its program where the sidecar's command is, so
+	// that the sidecar could not start with it.
+	ReasonCommandNotCovered Reason = "CommandNotCovered"
+	// ReasonImageNotAllowed means that the quick-exit image is not one that the operator's administrator permits.
+	ReasonImageNotAllowed Reason = "ImageNotAllowed"
 	// ReasonCRRUnavailable means that the cluster does not serve ContainerRecreateRequests, or not safely.
 	ReasonCRRUnavailable Reason = "CRRUnavailable"
-	// ReasonVirtualNode means that the mode needs a real node.
+	// ReasonVirtualNode means that the mode needs a kubelet, and a virtual node has none.
 	ReasonVirtualNode Reason = "VirtualNode"
+	// ReasonNoKruiseDaemon means that mode CRR needs Kruise's daemon, which nodes of this kind do not run.
+	ReasonNoKruiseDaemon Reason = "NoKruiseDaemon"
 	// ReasonSidecarNotStarted means that mode CRR cannot end a container that has never started.
 	ReasonSidecarNotStarted Reason = "SidecarNotStarted"
 	// ReasonExitCodesRespected means that mode PodPhase would override an exit code that is to be respected.
@@ -108,8 +119,19 @@ const (
 	ReasonDryRun Reason = "DryRun"
 	// ReasonInvalidSelector means that a selector of the policy cannot be parsed.
 	ReasonInvalidSelector Reason = "InvalidSelector"
+	// ReasonInvalidQuickExitPaths means that entries of the policy's annotation for quick-exit images do not count.
+	ReasonInvalidQuickExitPaths Reason = "InvalidQuickExitPaths"
 	// ReasonOverridden means that another policy decides over a container.
 	ReasonOverridden Reason = "Overridden"
+	// ReasonPrePulled means that every quick-exit image of the policy is on every node that prePull selects.
+	ReasonPrePulled Reason = "PrePulled"
+	// ReasonPrePulling means that an image is being pulled, or that there is no node yet to pull it to.
+	ReasonPrePulling Reason = "PrePulling"
+	// ReasonPrePullFailed means that a node could not pull an image.
+	ReasonPrePullFailed Reason = "PrePullFailed"
+	// ReasonPrePullUnavailable means that OpenKruise does not serve ImagePullJobs or refuses them, or that the operator
+	// may not make them.
+	ReasonPrePullUnavailable Reason = "PrePullUnavailable"
 )
 
 // Reasons that only the command line gives. They say what may come about, where the operator reports what has.
@@ -118,8 +140,10 @@ const (
 	ReasonMayHang Reason = "MayHang"
 	// ReasonOverdue means that sidecars could have been told to stop a while ago and were not: the operator may be down.
 	ReasonOverdue Reason = "Overdue"
-	// ReasonCommandNotCovered means that the quick-exit image may not have its program where the sidecar's command is.
-	ReasonCommandNotCovered Reason = "CommandNotCovered"
+	// ReasonImagePullRisk means that a quick-exit image that cannot be pulled would fail the pod.
+	ReasonImagePullRisk Reason = "ImagePullRisk"
 	// ReasonContainerNotFound means that a policy names a container that the pod does not have.
 	ReasonContainerNotFound Reason = "ContainerNotFound"
+	// ReasonPolicyRefused means that the API server would refuse the policy of a manifest.
+	ReasonPolicyRefused Reason = "PolicyRefused"
 )

@@ -8,12 +8,28 @@ const (
 	// EnvTerminate set to "true" (any case) makes its container a sidecar that is ended by mode CRR.
 	EnvTerminate = "KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT"
 	// EnvTerminateWithImage set to an image makes its container a sidecar that is ended by mode Image with that image.
-	// Together with EnvTerminate the mode is CRR on real nodes and Image on virtual nodes.
+	// Together with EnvTerminate the mode is CRR on real nodes and Image on virtual nodes; in between, on nodes that have
+	// a kubelet and no OpenKruise daemon, it is what Auto comes to with that image.
 	EnvTerminateWithImage = "KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT_WITH_IMAGE"
 	// EnvIgnoreExitCode is "true" for exitCodes Ignore and "false" for Respect (any case). OpenKruise's documentation
 	// has Ignore as the default since its v1.6, and so has this operator.
 	EnvIgnoreExitCode = "KRUISE_TERMINATE_SIDECAR_IGNORE_EXIT_CODE"
 )
+
+// AnnotationQuickExitPaths is set by users on a policy of either kind. It says where the quick-exit images of the
+// policy's sidecars have their program, so that mode Image is used for commands that they cover and for no others: a
+// container that is restarted with an image that does not have its command cannot start. The value is a list of entries
+// separated by commas or white space, 1024 at most:
+//
+//   - an absolute path, such as /opt/proxy/bin/proxy;
+//   - "default", the paths of the shipped image;
+//   - "*", for images that cover every command.
+//
+// It states the full set: "default,/app/server" is what an image has that was built with --path /app/server. Without the
+// annotation a policy's image has the default paths, and the one that a container's EnvTerminateWithImage names covers
+// every command, for whoever wrote the pod chose it. Other entries do not count, and the policy says so in its condition
+// Degraded.
+const AnnotationQuickExitPaths = GroupName + "/quick-exit-paths"
 
 // Labels and annotations that the operator writes to pods.
 const (
@@ -31,6 +47,10 @@ const (
 	// and the restart count at that time.
 	AnnotationImageSwap = GroupName + "/image-swap"
 )
+
+// LabelPolicy is on each ImagePullJob that the operator creates: the name of the policy, cut to the length of a label. The
+// job's owner is the policy itself.
+const LabelPolicy = GroupName + "/policy"
 
 // PodConditionSidecarTerminated is the type of the pod condition that goes with the phase patch. OpenKruise's webhook
 // accepts a ContainerRecreateRequest for a finished pod only if the pod has a condition of this type.

@@ -6,6 +6,7 @@ package harness
 
 import (
 	"context"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -26,13 +27,36 @@ func (t *Test) RestoreWith(arguments ...string) {
 	t.Cleanup(func() { t.localCluster(context.Background(), arguments...) })
 }
 
+// WholeAtEnd has the test wait at its end until every component and node of the local cluster and the operator are well
+// again. It is for the beginning of a test: cleanups run in the reverse order of their registration.
+func (t *Test) WholeAtEnd() {
+	t.Helper()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), localClusterTimeout)
+		defer cancel()
+		if err := poll(ctx, func(ctx context.Context) error {
+			if output, err := t.localClusterCommand(ctx, "status").CombinedOutput(); err != nil {
+				return fmt.Errorf("%w\n%s", err, output)
+			}
+			_, err := t.operatorPod(ctx)
+			return err
+		}); err != nil {
+			t.Errorf("The cluster is not whole again: %v", err)
+		}
+	})
+}
+
 func (t *Test) localCluster(ctx context.Context, arguments ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, localClusterTimeout)
 	defer cancel()
-	command := exec.CommandContext(ctx, filepath.Join(t.Repository, "bin", "localcluster"), arguments...)
-	command.Dir = t.Repository
-	if output, err := command.CombinedOutput(); err != nil {
+	if output, err := t.localClusterCommand(ctx, arguments...).CombinedOutput(); err != nil {
 		t.Fatalf("localcluster %s: %v\n%s", strings.Join(arguments, " "), err, output)
 	}
+}
+
+func (t *Test) localClusterCommand(ctx context.Context, arguments ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, filepath.Join(t.Repository, "bin", "localcluster"), arguments...)
+	command.Dir = t.Repository
+	return command
 }

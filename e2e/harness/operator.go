@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,6 +74,48 @@ func (t *Test) WaitForOperator() {
 		_, err := t.operatorPod(ctx)
 		return err
 	})
+}
+
+// SetOperatorVariable gives an environment variable of the operator another value, until the test ends, and waits for the
+// operator that has it.
+func (t *Test) SetOperatorVariable(name, value string) {
+	t.Helper()
+	before := t.setOperatorVariable(t.Context(), name, value)
+	t.Cleanup(func() { t.setOperatorVariable(context.Background(), name, before) })
+}
+
+// setOperatorVariable returns the value that the variable had.
+func (t *Test) setOperatorVariable(ctx context.Context, name, value string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, operatorTimeout)
+	defer cancel()
+	deployment := &appsv1.Deployment{}
+	key := client.ObjectKey{Namespace: OperatorNamespace, Name: strings.TrimSuffix(operatorPodPrefix, "-")}
+	if err := t.Client.Get(ctx, key, deployment); err != nil {
+		t.Fatalf("Get the Deployment of the operator: %v", err)
+	}
+	old, variables := deployment.DeepCopy(), deployment.Spec.Template.Spec.Containers[0].Env
+	i := slices.IndexFunc(variables, func(v corev1.EnvVar) bool { return v.Name == name })
+	if i < 0 {
+		t.Fatalf("The operator has no variable %s", name)
+	}
+	before := variables[i].Value
+	variables[i].Value = value
+	if err := t.Client.Patch(ctx, deployment, client.StrategicMergeFrom(old)); err != nil {
+		t.Fatalf("Set %s of the operator: %v", name, err)
+	}
+	if err := poll(ctx, func(ctx context.Context) error {
+		if err := t.Client.Get(ctx, key, deployment); err != nil {
+			return err
+		}
+		if status := deployment.Status; status.ObservedGeneration < deployment.Generation || status.UpdatedReplicas != 1 || status.ReadyReplicas != 1 || status.Replicas != 1 {
+			return fmt.Errorf("the Deployment has the status %+v", status)
+		}
+		return nil
+	}); err != nil {
+		t.Fatalf("Wait for the operator with %s=%q: %v", name, value, err)
+	}
+	return before
 }
 
 // OperatorLog returns the last lines of the operator's log, or why they cannot be had.

@@ -7,6 +7,8 @@ package harness
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -89,6 +91,25 @@ func (r *Recorder) listAndWatch(ctx context.Context, list client.ObjectList, obs
 		close(r.changed)
 		r.changed = make(chan struct{})
 		r.mutex.Unlock()
+	}
+	return nil
+}
+
+// NoteMissing marks the pods as deleted that are no longer there, which no watch reports that was interrupted meanwhile.
+func (r *Recorder) NoteMissing(ctx context.Context) error {
+	r.mutex.Lock()
+	known := slices.Collect(maps.Keys(r.seen.pods))
+	r.mutex.Unlock()
+	pods := &corev1.PodList{}
+	if err := r.client.List(ctx, pods, client.InNamespace(r.namespace)); err != nil {
+		return fmt.Errorf("list the pods: %w", err)
+	}
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	for _, uid := range known {
+		if !slices.ContainsFunc(pods.Items, func(pod corev1.Pod) bool { return pod.UID == uid }) {
+			r.seen.pods[uid].Deleted = true
+		}
 	}
 	return nil
 }

@@ -51,6 +51,8 @@ type Request struct {
 	// Containers are the containers that it names, sorted.
 	Containers []string
 	At         time.Time
+	// Created is the same by the clock of the API server, in whole seconds.
+	Created time.Time
 }
 
 // Job returns the newest state of a Job, or nil.
@@ -109,7 +111,7 @@ func (s Seen) observeRequest(_ watch.EventType, object *unstructured.Unstructure
 	if s.requests[object.GetUID()] != nil {
 		return
 	}
-	request := &Request{Name: object.GetName(), At: now}
+	request := &Request{Name: object.GetName(), At: now, Created: object.GetCreationTimestamp().Time}
 	request.Pod, _, _ = unstructured.NestedString(object.Object, "spec", "podName")
 	containers, _, _ := unstructured.NestedSlice(object.Object, "spec", "containers")
 	for _, container := range containers {
@@ -119,6 +121,19 @@ func (s Seen) observeRequest(_ watch.EventType, object *unstructured.Unstructure
 	}
 	slices.Sort(request.Containers)
 	s.requests[object.GetUID()] = request
+}
+
+// Finished reports whether the phase is terminal.
+func (p *PodRecord) Finished() bool { return isTerminal(p.Pod.Status.Phase) }
+
+// FinishedAt returns when a terminal phase was seen first.
+func (p *PodRecord) FinishedAt() (time.Time, bool) {
+	for _, change := range p.Phases {
+		if isTerminal(change.Phase) {
+			return change.At, true
+		}
+	}
+	return time.Time{}, false
 }
 
 // Reversal shows the states of a pod whose phase changed after it had been terminal, or returns "".

@@ -55,3 +55,12 @@ func (t *Test) EventuallySeen(what string, timeout time.Duration, check func(See
 		t.Fatalf("Waited %s for: %s: %v", timeout, what, err)
 	}
 }
+
+// SeenWithin reports whether the check of what the recorder has seen returns nil within the timeout. The check runs after
+// each change.
+func (t *Test) SeenWithin(timeout time.Duration, check func(Seen) error) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	return t.Recorder.wait(ctx, check) == nil
+}

@@ -118,10 +118,12 @@ func TestPoliciesMergeByTheKeysOfTheirDefinitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[string]string{
-		"sidecartermination.dev/v1alpha1 SidecarTerminationPolicy.spec.sidecars":              "mergename[]",
-		"sidecartermination.dev/v1alpha1 SidecarTerminationPolicy.spec.mainContainers":        "merge[]",
-		"sidecartermination.dev/v1alpha1 ClusterSidecarTerminationPolicy.spec.sidecars":       "mergename[]",
-		"sidecartermination.dev/v1alpha1 ClusterSidecarTerminationPolicy.spec.mainContainers": "merge[]",
+		"sidecartermination.dev/v1alpha1 SidecarTerminationPolicy.spec.sidecars":                   "mergename[]",
+		"sidecartermination.dev/v1alpha1 SidecarTerminationPolicy.spec.mainContainers":             "merge[]",
+		"sidecartermination.dev/v1alpha1 SidecarTerminationPolicy.spec.prePull.pullSecrets":        "merge[]",
+		"sidecartermination.dev/v1alpha1 ClusterSidecarTerminationPolicy.spec.sidecars":            "mergename[]",
+		"sidecartermination.dev/v1alpha1 ClusterSidecarTerminationPolicy.spec.mainContainers":      "merge[]",
+		"sidecartermination.dev/v1alpha1 ClusterSidecarTerminationPolicy.spec.prePull.pullSecrets": "merge[]",
 	}
 	if got := mergingLists(policies); !maps.Equal(got, want) {
 		t.Errorf("lists merge so: %v, want %v", got, want)

@@ -3,6 +3,8 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/cluster"
@@ -11,27 +13,27 @@ import (
 func newComponentCommand(local *cluster.Cluster) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "component",
-		Short: "Stop or start one process of the cluster",
-		Long:  "Stop or start one process of the cluster: " + local.Names() + ".",
+		Short: "Start, stop, kill or restart one process of the cluster",
+		Long:  "Start, stop, kill or restart one process of the cluster: " + local.Names() + ".",
 	}
-	command.AddCommand(
-		&cobra.Command{
-			Use:   "start NAME",
-			Short: "Start one process and wait until it is healthy",
+	for _, change := range []struct {
+		use, short string
+		run        func(context.Context, string) error
+	}{
+		{"start NAME", "Start one process and wait until it is healthy", local.StartComponent},
+		{"stop NAME", "Stop one process and wait until it is gone", local.StopComponent},
+		{"kill NAME", "Kill one process, as a crash would, and wait until it is gone", local.KillComponent},
+		{"restart NAME", "Stop one process if it runs, start it and wait until it is healthy", local.RestartComponent},
+	} {
+		command.AddCommand(&cobra.Command{
+			Use:   change.use,
+			Short: change.short,
 			Args:  cobra.ExactArgs(1),
 			RunE: func(command *cobra.Command, arguments []string) error {
-				return local.StartComponent(command.Context(), arguments[0])
+				return change.run(command.Context(), arguments[0])
 			},
-		},
-		&cobra.Command{
-			Use:   "stop NAME",
-			Short: "Stop one process and wait until it is gone",
-			Args:  cobra.ExactArgs(1),
-			RunE: func(command *cobra.Command, arguments []string) error {
-				return local.StopComponent(command.Context(), arguments[0])
-			},
-		},
-	)
+		})
+	}
 	return command
 }
 

@@ -5,6 +5,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -12,6 +13,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/images"
 )
 
 const repository = "../.."
@@ -43,7 +48,7 @@ func dockerfile(t *testing.T) []instruction {
 }
 
 func TestDockerfileHasKnownInstructions(t *testing.T) {
-	known := []string{"ARG", "COPY", "ENTRYPOINT", "FROM", "RUN", "USER", "WORKDIR"}
+	known := []string{"ARG", "COPY", "ENTRYPOINT", "FROM", "LABEL", "RUN", "USER", "WORKDIR"}
 	stages := 0
 	for _, instruction := range dockerfile(t) {
 		if !slices.Contains(known, instruction.name) {
@@ -74,8 +79,8 @@ func TestDockerfileCopiesWhatTheOperatorIsMadeOf(t *testing.T) {
 		}
 	}
 	for _, directory := range packageDirectories(t) {
-		first, _, _ := strings.Cut(directory, string(filepath.Separator))
-		if directory != "." && !slices.Contains(copied, first) {
+		isCopied := func(above string) bool { return directory == above || strings.HasPrefix(directory, above+"/") }
+		if directory != "." && !slices.ContainsFunc(copied, isCopied) {
 			t.Errorf("the operator needs %s, which is not copied", directory)
 		}
 	}
@@ -95,7 +100,7 @@ func TestDockerfileCopiesWhatTheOperatorIsMadeOf(t *testing.T) {
 
 // Both ways of building give the same program, run in the same way.
 func TestDockerfileBuildsAsMakeImagesDoes(t *testing.T) {
-	content, err := os.ReadFile("images/images.go")
+	content, err := os.ReadFile("program/program.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,13 +117,45 @@ func TestDockerfileBuildsAsMakeImagesDoes(t *testing.T) {
 	for _, want := range [][2]string{
 		{"RUN", "-trimpath -buildvcs=false " + flags},
 		{"RUN", "CGO_ENABLED=0"},
+		{"RUN", "mkdir -m 1777 /image/tmp"},
+		{"RUN", "-o /image/sidecar-termination-operator ."},
+		{"COPY", "--from=build /image/ /"},
 		{"USER", "65532:65532"},
 		{"ENTRYPOINT", `["/sidecar-termination-operator"]`},
-		{"FROM", "golang:" + goVersion(t) + " AS build"},
+		{"ARG", "GO_IMAGE=golang:" + goVersion(t)},
+		{"FROM", "--platform=$BUILDPLATFORM ${GO_IMAGE} AS build"},
 	} {
 		if !has(want[0], want[1]) {
 			t.Errorf("no %s has %s", want[0], want[1])
 		}
+	}
+}
+
+// Both ways of building give the image the same labels.
+func TestDockerfileLabelsAsMakeImagesDoes(t *testing.T) {
+	image, err := images.Operator(nil, v1.Platform{OS: "linux", Architecture: "amd64"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	configuration, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	labels := ""
+	for _, instruction := range dockerfile(t) {
+		if instruction.name == "LABEL" {
+			labels += strings.Join(instruction.words, " ") + " "
+		}
+	}
+	for key, value := range configuration.Config.Labels {
+		want := fmt.Sprintf("%s=%q ", key, value)
+		if !strings.Contains(labels, want) {
+			t.Errorf("the Dockerfile has no label %s", want)
+		}
+		labels = strings.Replace(labels, want, "", 1)
+	}
+	if labels != "" {
+		t.Errorf("only the Dockerfile has %s", labels)
 	}
 }
 

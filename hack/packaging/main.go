@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command packaging makes what people install: images, manifests and the Helm chart.
+// Command packaging makes what people install: images, manifests, the Helm chart and the command line.
 package main
 
 import (
@@ -16,6 +16,8 @@ import (
 	"github.com/sidecar-termination/operator/hack/packaging/chart"
 	"github.com/sidecar-termination/operator/hack/packaging/dist"
 	"github.com/sidecar-termination/operator/hack/packaging/images"
+	"github.com/sidecar-termination/operator/hack/packaging/manual"
+	"github.com/sidecar-termination/operator/hack/packaging/plugin"
 )
 
 func main() {
@@ -49,18 +51,7 @@ func newCommand() *cobra.Command {
 		},
 	}
 	imagesCommand.Flags().StringVar(&tag, "tag", tag, "tag of the images in their layouts")
-	command.AddCommand(imagesCommand, &cobra.Command{
-		Use:   "dist",
-		Short: "Writes the manifests, the kustomize component, the chart and their checksums",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			names, err := dist.Write("config", *output)
-			for _, name := range names {
-				fmt.Println(filepath.Join(*output, name))
-			}
-			return err
-		},
-	}, &cobra.Command{
+	command.AddCommand(imagesCommand, newDistCommand(output), &cobra.Command{
 		Use:   "chart",
 		Short: "Writes the Helm chart as a directory",
 		Args:  cobra.NoArgs,
@@ -74,5 +65,33 @@ func newCommand() *cobra.Command {
 			return generated.Write(directory)
 		},
 	})
+	return command
+}
+
+func newDistCommand(output *string) *cobra.Command {
+	commandLine := true
+	command := &cobra.Command{
+		Use:   "dist",
+		Short: "Writes the manifests, the kustomize component, the chart, the command line with its man pages and their checksums",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var archives map[string][]byte
+			if commandLine {
+				var err error
+				if archives, err = plugin.Archives(cmd.Context(), ".", plugin.Platforms()); err != nil {
+					return err
+				}
+				if archives[manual.FileName], err = manual.Archive(cmd.Context(), "."); err != nil {
+					return err
+				}
+			}
+			names, err := dist.Write("config", *output, archives)
+			for _, name := range names {
+				fmt.Println(filepath.Join(*output, name))
+			}
+			return err
+		},
+	}
+	command.Flags().BoolVar(&commandLine, "command-line", commandLine, "compile the command line for every platform and write its man pages, which takes minutes the first time")
 	return command
 }

@@ -1,4 +1,4 @@
-# What people install: images, manifests and the Helm chart. All of it can be made again bit by bit.
+# What people install: images, manifests, the Helm chart and the command line. All of it can be made again bit by bit.
 
 ##@ Packages
 
@@ -7,7 +7,7 @@ images: ## Build the operator's and the quick-exit image for amd64 and arm64 as 
 	go run ./hack/packaging images
 
 .PHONY: dist
-dist: ## Write the files of a release: manifests, kustomize component, Helm chart, checksums.
+dist: ## Write the files of a release: manifests, kustomize component, Helm chart, command line, checksums.
 	go run ./hack/packaging dist
 
 .PHONY: chart
@@ -24,4 +24,8 @@ verify-crds: ## Check that the CRDs break nothing that was released (CRD_BASE=CO
 	go -C hack/tools/crdify test -count=1 ./...
 	go -C hack/tools/crdify run . $(if $(CRD_BASE),--base '$(CRD_BASE)')
 
-verify: verify-chart verify-crds
+.PHONY: verify-monitoring
+verify-monitoring: ## Check the alerts and the dashboard with Prometheus's own code, and test each alert.
+	go -C hack/tools/monitoring test -count=1 ./...
+
+verify: verify-chart verify-crds verify-monitoring

@@ -73,7 +73,8 @@ func TestCheck(t *testing.T) {
 	deployment := install(t, c)
 	out, code = runCommand(t, "check")
 	wantOutput(t, "the operator does not start", out, code, 1, "failure Deployment sidecar-termination-system/sidecar-termination-controller-manager has no ready pod of 2",
-		"ok service account sidecar-termination-controller-manager may do all", "ok the quick-exit image is ghcr.io/")
+		"ok service account sidecar-termination-controller-manager may do all", "ok the quick-exit image is ghcr.io/",
+		"ok metrics are served on :8443 to those who may get /metrics", "ok admission policy sidecar-termination-mode-image asks authors")
 
 	deployment.Status = appsv1.DeploymentStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, UpdatedReplicas: 2}
 	if err := c.Status().Update(t.Context(), deployment); err != nil {
@@ -108,6 +109,9 @@ func TestCheck(t *testing.T) {
 func checkKruise(t *testing.T, c client.Client) {
 	t.Helper()
 	newNode(t, c)
+	// These do not run OpenKruise's daemon, and nobody expects it of them.
+	addNode(t, c, "fargate-of-cli-tests", map[string]string{"eks.amazonaws.com/compute-type": "fargate"})
+	addNode(t, c, "virtual-of-cli-tests", map[string]string{"type": "virtual-kubelet"})
 	testenv.NewKruise(t, c).Install(t)
 	out, _ := runCommand(t, "check")
 	wantOutput(t, "OpenKruise without manager and daemon", out, 0, 0, "ok definition containerrecreaterequests.apps.kruise.io is served",

@@ -69,7 +69,13 @@ func runPod(t *testing.T, c client.Client, job *batchv1.Job) *corev1.Pod {
 // newNode creates the node that the pods are on, and removes it at the end.
 func newNode(t *testing.T, c client.Client) {
 	t.Helper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-of-cli-tests"}}
+	addNode(t, c, "node-of-cli-tests", nil)
+}
+
+// addNode creates a node, and removes it at the end.
+func addNode(t *testing.T, c client.Client, name string, labels map[string]string) {
+	t.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 	create(t, c, node)
 	t.Cleanup(func() { _ = c.Delete(context.WithoutCancel(t.Context()), node) })
 }
@@ -158,6 +164,25 @@ func TestExplainFollowsKruiseAndPastRequests(t *testing.T) {
 	out, code = runCommand(t, "explain", "job/job", "-n", namespace)
 	wantOutput(t, "after a request", out, code, 0, "Terminating (AttemptInProgress): waiting for sidecars to end: proxy",
 		"DONE ATTEMPT WHEN SIDECARS CRR 1", "the operator looks again in")
+}
+
+func TestExplainTellsTheKindsOfNodesApart(t *testing.T) {
+	c, namespace := newNamespace(t)
+	newNode(t, c)
+	addNode(t, c, "fargate-of-cli-tests", map[string]string{"eks.amazonaws.com/compute-type": "fargate"})
+	testenv.NewKruise(t, c).Install(t)
+	job := newJob(namespace)
+	create(t, c, newPolicy(namespace), job)
+	out, code := runCommand(t, "explain", "job/job", "-n", namespace)
+	wantOutput(t, "a Job without pods", out, code, 0, "real node CRR, then PodPhase mode Auto", "node without OpenKruise's daemon PodPhase")
+	if strings.Contains(out, "virtual node") {
+		t.Errorf("there is no virtual node:\n%s", out)
+	}
+
+	job.Spec.Template.Spec.NodeName = "fargate-of-cli-tests"
+	runPod(t, c, job)
+	out, _ = runCommand(t, "explain", "job/job", "-n", namespace)
+	wantOutput(t, "a pod", out, 0, 0, "daemonless node fargate-of-cli-tests", "node without OpenKruise's daemon PodPhase", "ending proxy by mode PodPhase")
 }
 
 // TestExplainForThoseWhoMayReadLittle gives a user the rights that a namespace's owner usually has.

@@ -110,7 +110,8 @@ func runCommandInto(t *testing.T, out io.Writer, arguments ...string) int {
 			image := flags.String("quick-exit-image", "", "the default image")
 			err := flags.Parse(arguments)
 			return explain.OperatorSettings{
-				Resolve: resolve.Options{Image: *image}, VirtualNodes: plan.DefaultVirtualNodes(), Capabilities: plan.Capabilities{PodPhase: true},
+				Resolve: resolve.Options{Image: *image}, NodeMarks: plan.DefaultNodeMarks(), Capabilities: plan.Capabilities{PodPhase: true},
+				Metrics: explain.MetricsSettings{Address: ":8443", Authenticated: true},
 			}, err
 		},
 		Now: time.Now,

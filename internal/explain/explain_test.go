@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/quickexit"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
@@ -44,10 +44,10 @@ func newWorld() *world {
 		},
 		operator: explain.OperatorSettings{
 			Resolve:      resolve.Options{ExitCodes: v1alpha1.ExitCodesIgnore},
-			VirtualNodes: plan.DefaultVirtualNodes(),
+			NodeMarks:    plan.DefaultNodeMarks(),
 			Capabilities: plan.Capabilities{PodPhase: true},
 		},
-		cluster: explain.Cluster{Kruise: ptr.To(true), VirtualNodes: ptr.To(false)},
+		cluster: explain.Cluster{Kruise: ptr.To(true), VirtualNodes: ptr.To(false), DaemonlessNodes: ptr.To(false)},
 	}
 }
 
@@ -74,6 +74,16 @@ func only(m v1alpha1.Mode) func(*v1alpha1.PolicySpec) {
 	return func(s *v1alpha1.PolicySpec) { s.Mode, s.Fallback = m, v1alpha1.FallbackDisabled }
 }
 
+// uncovered gives the sidecar a command that the shipped image does not have, and its policy a word on what its image has.
+func uncovered(change func(*v1alpha1.PolicySpec), has quickexit.Coverage) func(*world) {
+	return func(w *world) {
+		w.policy(change, "proxy")
+		w.Policies[0].QuickExitPaths = has
+		w.operator.Resolve.Image = "quick-exit:v1"
+		w.Pod.Pod.Spec.Containers[1].Command = []string{"/opt/proxy"}
+	}
+}
+
 func dryRun(s *v1alpha1.PolicySpec) { s.Enforcement = v1alpha1.EnforcementDryRun }
 
 // live makes a pod of the template: main ended some time ago with the exit code, and proxy runs.
@@ -86,6 +96,13 @@ func (w *world) live(ago time.Duration, code int32) {
 		{Name: "proxy", ContainerID: "c://proxy", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{
 			StartedAt: metav1.NewTime(noon.Add(-time.Hour))}}},
 	}}
+}
+
+// runs makes a pod of the template, on a node of the kind, of which both containers run.
+func (w *world) runs(on plan.NodeKind) {
+	w.live(0, 0)
+	w.Node = on
+	w.Pod.Pod.Status.ContainerStatuses[0].State = w.Pod.Pod.Status.ContainerStatuses[1].State
 }
 
 func TestFindings(t *testing.T) {
@@ -170,11 +187,64 @@ func TestFindings(t *testing.T) {
 			w.policy(mode(v1alpha1.ModeImage), "proxy")
 			w.operator.Resolve.Image, w.BackoffLimit, w.Pod.Pod.Spec.RestartPolicy = "quick-exit:v1", nil, corev1.RestartPolicyOnFailure
 		}, []string{"Note BackoffLimitRisk "}},
-		"a command is not in the quick-exit image": {func(w *world) {
+		"a command is not in the quick-exit image": {uncovered(mode(v1alpha1.ModeImage), ""), []string{"Warning CommandNotCovered proxy"}},
+		"a command is not in the quick-exit image, and nothing takes its place": {
+			uncovered(only(v1alpha1.ModeImage), ""), []string{"Problem CommandNotCovered proxy"},
+		},
+		"a command is in the quick-exit image, says its policy": {uncovered(only(v1alpha1.ModeImage), "/opt/proxy"), []string{"Warning ImagePullRisk proxy"}},
+		"a policy says nonsense of its quick-exit image": {
+			uncovered(only(v1alpha1.ModeImage), "/opt/proxy,opt/other"), []string{"Warning ImagePullRisk proxy", "Warning InvalidQuickExitPaths "},
+		},
+		"a command is in the operator's quick-exit image": {func(w *world) {
+			uncovered(only(v1alpha1.ModeImage), "")(w)
+			w.operator.Resolve.QuickExitPaths = "default,/opt/proxy"
+		}, []string{"Warning ImagePullRisk proxy"}},
+		"a command is not in the image that the pod names, and its author vouches for it": {func(w *world) {
+			w.Pod.Pod.Spec.Containers[1].Command = []string{"/opt/proxy"}
+			w.Pod.Pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminateWithImage, Value: "quick-exit:v1"}}
+		}, []string{"Warning ImagePullRisk proxy"}},
+		"there are virtual nodes, and a command is not in the image": {func(w *world) {
+			uncovered(asIs, "")(w)
+			w.cluster.VirtualNodes = ptr.To(true)
+		}, []string{"Warning NoUsableMode proxy"}},
+		"the pod is stuck for its command": {func(w *world) {
+			uncovered(only(v1alpha1.ModeImage), "")(w)
+			w.live(time.Hour, 0)
+		}, []string{"Problem CommandNotCovered "}},
+		"an image that cannot be pulled fails a pod that never restarts": {func(w *world) {
 			w.policy(mode(v1alpha1.ModeImage), "proxy")
 			w.operator.Resolve.Image = "quick-exit:v1"
-			w.Pod.Pod.Spec.Containers[1].Command = []string{"/opt/proxy"}
-		}, []string{"Warning CommandNotCovered proxy"}},
+		}, []string{"Warning ImagePullRisk proxy"}},
+		"an image that cannot be pulled, on a node without Kruise's daemon": {func(w *world) {
+			w.policy(mode(v1alpha1.ModeImage), "proxy")
+			w.operator.Resolve.Image = "quick-exit:v1"
+			w.runs(plan.NodeDaemonless)
+		}, []string{"Warning ImagePullRisk proxy"}},
+		"an image that cannot be pulled is waited for by a virtual node": {func(w *world) {
+			w.policy(mode(v1alpha1.ModeImage), "proxy")
+			w.operator.Resolve.Image = "quick-exit:v1"
+			w.runs(plan.NodeVirtual)
+		}, nil},
+		"an image that cannot be pulled is no matter where exit codes are respected": {func(w *world) {
+			w.policy(func(s *v1alpha1.PolicySpec) { s.Mode, s.ExitCodes = v1alpha1.ModeImage, v1alpha1.ExitCodesRespect }, "proxy")
+			w.operator.Resolve.Image = "quick-exit:v1"
+		}, nil},
+		"mode CRR on a node without Kruise's daemon": {func(w *world) {
+			w.policy(mode(v1alpha1.ModeCRR), "proxy")
+			w.runs(plan.NodeDaemonless)
+		}, []string{"Note NoKruiseDaemon proxy"}},
+		"mode CRR alone on a node without Kruise's daemon": {func(w *world) {
+			w.policy(only(v1alpha1.ModeCRR), "proxy")
+			w.runs(plan.NodeDaemonless)
+		}, []string{"Problem NoKruiseDaemon proxy"}},
+		"mode CRR alone, and there are nodes without Kruise's daemon": {func(w *world) {
+			w.policy(only(v1alpha1.ModeCRR), "proxy")
+			w.cluster.DaemonlessNodes = ptr.To(true)
+		}, []string{"Warning NoKruiseDaemon proxy"}},
+		"mode CRR with fallback, and there are nodes without Kruise's daemon": {func(w *world) {
+			w.policy(mode(v1alpha1.ModeCRR), "proxy")
+			w.cluster.DaemonlessNodes = ptr.To(true)
+		}, nil},
 
 		"nothing is declared": {func(*world) {}, []string{"Warning MayHang "}},
 		"a well-known sidecar is not declared": {func(w *world) {
@@ -271,6 +341,7 @@ func TestWhereSettingsComeFrom(t *testing.T) {
 	for name, tc := range map[string]struct{ got, want explain.Setting }{
 		"mode":       {settings.Mode, explain.Setting{Value: "CRR", From: resolve.SourcePolicy}},
 		"image":      {settings.Image, explain.Setting{Value: "operator:v1", From: resolve.SourceOperator}},
+		"paths":      {settings.QuickExitPaths, explain.Setting{Value: "default", From: resolve.SourceDefault}},
 		"exit codes": {settings.ExitCodes, explain.Setting{Value: "Respect", From: resolve.SourceEnvironment}},
 		"drain":      {settings.Drain, explain.Setting{Value: "5s", From: resolve.SourceEntry}},
 		"deadline":   {settings.Deadline, explain.Setting{Value: "30s", From: resolve.SourceDefault}},
@@ -282,17 +353,37 @@ func TestWhereSettingsComeFrom(t *testing.T) {
 }
 
 func TestWaysByKindOfNode(t *testing.T) {
-	w := newWorld()
-	w.policy(asIs, "proxy")
-	w.operator.Resolve.Image = "operator:v1"
-	w.cluster = explain.Cluster{}
-	var got []string
-	for _, way := range explain.Explain(w.Pod, w.operator, w.cluster, noon).Containers[1].Settings.Ways {
-		got = append(got, fmt.Sprint(way.Where, way.Modes))
-	}
-	want := "real node, OpenKruise[CRR PodPhase Image]; real node, no OpenKruise[PodPhase Image]; virtual node[Image]"
-	if strings.Join(got, "; ") != want {
-		t.Errorf("got %q, want %q", strings.Join(got, "; "), want)
+	const withKruise, without = "real node, OpenKruise[CRR PodPhase Image]", "real node, no OpenKruise[PodPhase Image]"
+	const daemonless, virtual = "node without OpenKruise's daemon[PodPhase Image]", "virtual node[Image]"
+	for name, tc := range map[string]struct {
+		change func(w *world)
+		want   []string
+	}{
+		"nothing is known of the cluster": {func(w *world) { w.cluster = explain.Cluster{} }, []string{withKruise, without, virtual}},
+		"nothing is known of the nodes": {func(w *world) { w.cluster = explain.Cluster{Kruise: ptr.To(true)} },
+			[]string{"real node[CRR PodPhase Image]", daemonless, virtual}},
+		"every node is a real one": {func(*world) {}, []string{"real node[CRR PodPhase Image]"}},
+		"there are nodes of each kind": {func(w *world) { w.cluster.DaemonlessNodes, w.cluster.VirtualNodes = ptr.To(true), ptr.To(true) },
+			[]string{"real node[CRR PodPhase Image]", daemonless, virtual}},
+		"a missing daemon makes no difference without Kruise": {func(w *world) {
+			w.cluster.Kruise, w.cluster.DaemonlessNodes = ptr.To(false), ptr.To(true)
+		}, []string{"real node[PodPhase Image]"}},
+		"the pod is on a node without the daemon": {func(w *world) { w.runs(plan.NodeDaemonless) }, []string{daemonless}},
+		"the pod is on a virtual node":            {func(w *world) { w.runs(plan.NodeVirtual) }, []string{virtual}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			w.policy(asIs, "proxy")
+			w.operator.Resolve.Image = "operator:v1"
+			tc.change(w)
+			var got []string
+			for _, way := range explain.Explain(w.Pod, w.operator, w.cluster, noon).Containers[1].Settings.Ways {
+				got = append(got, fmt.Sprint(way.Where, way.Modes))
+			}
+			if !slices.Equal(got, tc.want) {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
 	}
 }
 
@@ -314,5 +405,9 @@ func TestPolicy(t *testing.T) {
 	}
 	if slices.ContainsFunc(winner.Findings, func(f explain.Finding) bool { return f.Reason == v1alpha1.ReasonOverridden }) {
 		t.Errorf("the winner reports that it has lost: %+v", winner.Findings)
+	}
+	flawed := explain.DescribePolicy(explain.Policy{Ref: w.Policies[1].Ref, Spec: w.Policies[1].Spec, Flaw: errors.New("does not count")}, nil)
+	if flawed.Findings[0].Reason != v1alpha1.ReasonInvalidQuickExitPaths || flawed.Findings[0].Severity != explain.SeverityWarning {
+		t.Errorf("a flaw of the policy is not reported: %+v", flawed.Findings)
 	}
 }

@@ -13,19 +13,32 @@ import (
 
 // OperatorSettings are the flags of the operator that bear on decisions.
 type OperatorSettings struct {
-	Resolve      resolve.Options
-	VirtualNodes plan.VirtualNodes
+	Resolve   resolve.Options
+	NodeMarks plan.NodeMarks
 	// Capabilities are what the operator's flags allow. CRR is false: a cluster says that, not a flag.
 	Capabilities plan.Capabilities
 	SettlePeriod time.Duration
+	// PrePullDisabled is true when the operator pulls no images ahead.
+	PrePullDisabled bool
+	// Metrics says how the operator serves its metrics. No decision depends on it.
+	Metrics MetricsSettings
+}
+
+// MetricsSettings are the operator's settings of its metrics.
+type MetricsSettings struct {
+	// Address is empty when there are none.
+	Address string
+	// Authenticated is true when the cluster is asked who may get them.
+	Authenticated bool
 }
 
 // Cluster is what is known of the cluster that the pod is or will be in.
 type Cluster struct {
 	// Kruise says whether OpenKruise can be used; nil where that is not known.
 	Kruise *bool
-	// VirtualNodes says whether there are virtual nodes; nil where that is not known.
-	VirtualNodes *bool
+	// VirtualNodes and DaemonlessNodes say whether there are nodes of that kind; nil where that is not known.
+	VirtualNodes    *bool
+	DaemonlessNodes *bool
 }
 
 // Pod is what there is to explain.

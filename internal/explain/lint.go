@@ -85,7 +85,7 @@ func (x *explainer) declaredDryRun(name string) bool {
 // lintReasons are those of declarations that are missing or come to nothing.
 var lintReasons = []v1alpha1.Reason{
 	v1alpha1.ReasonMayHang, v1alpha1.ReasonNoMainContainer, v1alpha1.ReasonUnreadableEnv, v1alpha1.ReasonInvalidEnv,
-	v1alpha1.ReasonRestartPolicyAlways,
+	v1alpha1.ReasonRestartPolicyAlways, v1alpha1.ReasonCommandNotCovered, v1alpha1.ReasonInvalidQuickExitPaths,
 }
 
 // Lint returns those findings of a report that are about declarations: missing ones, and ones that come to nothing.

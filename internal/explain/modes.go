@@ -10,7 +10,6 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/quickexit"
 )
 
 // fromWays says where a sidecar cannot be ended, or not as declared.
@@ -25,14 +24,20 @@ func (x *explainer) fromWays(report Report) []Finding {
 		ways := container.Settings.Ways
 		all = append(all, x.withoutMode(container.Name, ways)...)
 		all = append(all, x.substituted(container.Name, ways)...)
-		if slices.ContainsFunc(ways, func(w Way) bool { return w.first() == v1alpha1.ModeImage && w.scenario.node == plan.NodeReal }) {
+		if slices.ContainsFunc(ways, func(w Way) bool { return w.first() == v1alpha1.ModeImage && w.scenario.bearsOnRestarts() }) {
 			swapped++
 		}
 		if slices.ContainsFunc(ways, func(w Way) bool { return w.first() == v1alpha1.ModeImage }) {
-			all = append(all, x.uncovered(container)...)
+			all = append(all, x.imagePullRisk(container)...)
 		}
 	}
 	return append(all, x.backoffLimitRisk(swapped)...)
+}
+
+// bearsOnRestarts reports whether a swapped image there is a restart that may be avoided: on virtual nodes there is no
+// other way.
+func (s scenario) bearsOnRestarts() bool {
+	return s.node == plan.NodeReal || s.node == plan.NodeDaemonless && s.certain
 }
 
 // first returns the mode that is tried first, or nothing.
@@ -57,7 +62,7 @@ func (x *explainer) withoutMode(name string, ways []Way) []Finding {
 		switch {
 		case way.scenario.certain, onReal(way) && !served:
 			severity = SeverityProblem
-		case !onReal(way) && (x.cluster.VirtualNodes == nil || !*x.cluster.VirtualNodes):
+		case !onReal(way) && !way.scenario.present:
 			continue
 		}
 		f := finding(severity, way.Reason, name, way.Message)
@@ -80,7 +85,7 @@ func (x *explainer) substituted(name string, ways []Way) []Finding {
 	everywhere := !slices.ContainsFunc(ways, func(w Way) bool { return w.scenario.node == plan.NodeReal && w.options[0].Usable() })
 	for _, way := range ways {
 		declared := way.options[0]
-		if len(way.Modes) == 0 || declared.Usable() || !way.scenario.certain && (!everywhere || way.scenario.node == plan.NodeVirtual) {
+		if len(way.Modes) == 0 || declared.Usable() || !way.scenario.certain && (!everywhere || way.scenario.node != plan.NodeReal) {
 			continue
 		}
 		substitute := "another mode"
@@ -93,10 +98,10 @@ func (x *explainer) substituted(name string, ways []Way) []Finding {
 	return nil
 }
 
-// severityOf says how bad it is that another mode takes the place of the declared one. On virtual nodes that is to be
-// expected.
+// severityOf says how bad it is that another mode takes the place of the declared one. On nodes of special kinds that is
+// to be expected.
 func severityOf(reason v1alpha1.Reason) Severity {
-	if reason == v1alpha1.ReasonVirtualNode {
+	if reason == v1alpha1.ReasonVirtualNode || reason == v1alpha1.ReasonNoKruiseDaemon {
 		return SeverityNote
 	}
 	return SeverityWarning
@@ -111,21 +116,21 @@ func imagesSwapped(actions []plan.Action) int {
 	return count
 }
 
-// uncovered says that the quick-exit image may lack the sidecar's command. Only the paths of the shipped image are known.
-func (x *explainer) uncovered(container *Container) []Finding {
-	i := slices.IndexFunc(x.Pod.Pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == container.Name })
-	if x.tried(v1alpha1.ModeImage) {
+// imagePullRisk says where an image that cannot be pulled fails the pod. A kubelet stops the old container before it pulls
+// the new image, and under Never it takes a container that it could not start again for ended: the exit code of the stop
+// then counts, whatever exitCodes says.
+func (x *explainer) imagePullRisk(container *Container) []Finding {
+	withKubelet := func(w Way) bool { return w.first() == v1alpha1.ModeImage && w.scenario.node != plan.NodeVirtual }
+	if x.Pod.Pod.Spec.RestartPolicy != corev1.RestartPolicyNever || container.Settings.ExitCodes.Value != string(v1alpha1.ExitCodesIgnore) ||
+		!slices.ContainsFunc(container.Settings.Ways, withKubelet) {
 		return nil
 	}
-	err := quickexit.CoversContainer(quickexit.DefaultPaths(), &x.Pod.Pod.Spec.Containers[i])
-	if err == nil {
-		return nil
-	}
-	return []Finding{finding(SeverityWarning, v1alpha1.ReasonCommandNotCovered, container.Name,
-		fmt.Sprintf("container %s is to be restarted with image %s, which may not run its command: %v", container.Name, container.Settings.Image.Value, err))}
+	return []Finding{finding(SeverityWarning, v1alpha1.ReasonImagePullRisk, container.Name, fmt.Sprintf(
+		"under restartPolicy Never the pod fails if the node cannot pull image %s and container %s does not exit with 0 when it is stopped",
+		container.Settings.Image.Value, container.Name))}
 }
 
-// backoffLimitRisk weighs the restarts that mode Image adds on real nodes against the Job's limit.
+// backoffLimitRisk weighs the restarts that mode Image adds on nodes with a kubelet against the Job's limit.
 func (x *explainer) backoffLimitRisk(swapped int) []Finding {
 	if swapped == 0 || x.Pod.Pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure || x.tried(v1alpha1.ModeImage) {
 		return nil

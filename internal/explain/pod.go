@@ -3,6 +3,7 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/quickexit"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
@@ -109,13 +111,14 @@ func (x *explainer) containers() []Container {
 func (x *explainer) settings(target resolve.Target) *Settings {
 	from := resolve.SourcesOf(x.Pod.Pod, x.Policies, x.operator.Resolve, target)
 	return &Settings{
-		Mode:      Setting{string(target.Mode), from.Mode},
-		Image:     Setting{target.Image, from.Image},
-		ExitCodes: Setting{string(target.ExitCodes), from.ExitCodes},
-		Drain:     Setting{target.Drain.String(), from.Drain},
-		Deadline:  Setting{target.Deadline.String(), from.Deadline},
-		Fallback:  Setting{string(target.Fallback), from.Fallback},
-		Ways:      x.ways(target),
+		Mode:           Setting{string(target.Mode), from.Mode},
+		Image:          Setting{target.Image, from.Image},
+		QuickExitPaths: Setting{string(cmp.Or(target.QuickExitPaths, quickexit.Default)), from.QuickExitPaths},
+		ExitCodes:      Setting{string(target.ExitCodes), from.ExitCodes},
+		Drain:          Setting{target.Drain.String(), from.Drain},
+		Deadline:       Setting{target.Deadline.String(), from.Deadline},
+		Fallback:       Setting{string(target.Fallback), from.Fallback},
+		Ways:           x.ways(target),
 	}
 }
 

@@ -18,8 +18,8 @@ type Policy struct {
 	Ref        resolve.PolicyRef
 	Spec       *v1alpha1.PolicySpec
 	Conditions []metav1.Condition
-	// Invalid is why the policy cannot be acted on, or nil.
-	Invalid error
+	// Invalid is why the policy cannot be acted on, and Flaw why a part of it does not count; both may be nil.
+	Invalid, Flaw error
 }
 
 // PolicyPod is one unfinished pod, or a template, that the policy selects and of which it names a container.
@@ -65,6 +65,9 @@ func DescribePolicy(policy Policy, reports []Report) PolicyReport {
 	if policy.Invalid != nil {
 		result.Findings = append(result.Findings, finding(SeverityProblem, v1alpha1.ReasonInvalidSelector, "", policy.Invalid.Error()))
 	}
+	if policy.Flaw != nil {
+		result.Findings = append(result.Findings, finding(SeverityWarning, v1alpha1.ReasonInvalidQuickExitPaths, "", policy.Flaw.Error()))
+	}
 	if result.Enforcement == v1alpha1.EnforcementDryRun {
 		result.Findings = append(result.Findings, finding(SeverityNote, v1alpha1.ReasonDryRun, "", "nothing is written to pods"))
 	}
@@ -79,6 +82,16 @@ func DescribePolicy(policy Policy, reports []Report) PolicyReport {
 	return result
 }
 
+// RefusedPolicy reports on a policy that the API server would refuse, given why. It is not in force, and nothing else is said
+// of it.
+func RefusedPolicy(ref resolve.PolicyRef, refusals []string) PolicyReport {
+	result := PolicyReport{Kind: string(ref.Kind), Namespace: ref.Namespace, Name: ref.Name, Pods: []PolicyPod{}, Findings: []Finding{}}
+	for _, refusal := range refusals {
+		result.Findings = append(result.Findings, finding(SeverityProblem, v1alpha1.ReasonPolicyRefused, "", refusal))
+	}
+	return result
+}
+
 // add takes over what a pod's report says of the policy.
 func (r *PolicyReport) add(policy Policy, report *Report) {
 	var decides []string
@@ -90,7 +103,7 @@ func (r *PolicyReport) add(policy Policy, report *Report) {
 	where := fmt.Sprintf("%s %s/%s", report.Kind, report.Namespace, report.Name)
 	for _, f := range report.Findings {
 		ofPolicy := f.Severity != SeverityNote && f.Reason != v1alpha1.ReasonMayHang && (len(decides) > 0 || f.Reason == v1alpha1.ReasonDryRun)
-		if ofPolicy && (f.Container == "" || policy.names(f.Container)) {
+		if ofPolicy && f.Reason != v1alpha1.ReasonInvalidQuickExitPaths && (f.Container == "" || policy.names(f.Container)) {
 			f.Message = where + ": " + f.Message
 			r.Findings = append(r.Findings, f)
 		}

@@ -67,12 +67,14 @@ type Setting struct {
 
 // Settings are those of a sidecar, and what they come to.
 type Settings struct {
-	Mode      Setting `json:"mode"`
-	Image     Setting `json:"image"`
-	ExitCodes Setting `json:"exitCodes"`
-	Drain     Setting `json:"drain"`
-	Deadline  Setting `json:"deadline"`
-	Fallback  Setting `json:"fallback"`
+	Mode  Setting `json:"mode"`
+	Image Setting `json:"image"`
+	// QuickExitPaths is what the image covers.
+	QuickExitPaths Setting `json:"quickExitPaths"`
+	ExitCodes      Setting `json:"exitCodes"`
+	Drain          Setting `json:"drain"`
+	Deadline       Setting `json:"deadline"`
+	Fallback       Setting `json:"fallback"`
 	// Ways are the modes on each kind of node that the pod may run on.
 	Ways []Way `json:"ways"`
 }

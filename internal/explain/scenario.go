@@ -17,9 +17,15 @@ type scenario struct {
 	where string
 	node  plan.NodeKind
 	crr   bool
-	// certain is true where the pod is bound to come there.
-	certain bool
+	// certain is true where the pod is bound to come there, and present where the cluster is known to have such nodes.
+	certain, present bool
 }
+
+// The kinds of nodes that are told apart from real ones.
+const (
+	onDaemonlessNode = "node without OpenKruise's daemon"
+	onVirtualNode    = "virtual node"
+)
 
 // scenarios lists where the pod is or may come to be.
 func (x *explainer) scenarios() []scenario {
@@ -27,14 +33,23 @@ func (x *explainer) scenarios() []scenario {
 	case plan.NodeReal:
 		return x.onRealNodes()
 	case plan.NodeVirtual:
-		return []scenario{{where: "virtual node", node: plan.NodeVirtual, certain: true}}
+		return []scenario{{where: onVirtualNode, node: plan.NodeVirtual, crr: x.kruise(), certain: true}}
+	case plan.NodeDaemonless:
+		return []scenario{{where: onDaemonlessNode, node: plan.NodeDaemonless, crr: x.kruise(), certain: true}}
 	}
 	all := x.onRealNodes()
-	if x.cluster.VirtualNodes == nil || *x.cluster.VirtualNodes {
-		all = append(all, scenario{where: "virtual node", node: plan.NodeVirtual})
+	// Where OpenKruise cannot be used anyway, its daemon makes no difference.
+	if known := x.cluster.DaemonlessNodes; x.kruise() && (known == nil || *known) {
+		all = append(all, scenario{where: onDaemonlessNode, node: plan.NodeDaemonless, crr: true, present: known != nil})
+	}
+	if known := x.cluster.VirtualNodes; known == nil || *known {
+		all = append(all, scenario{where: onVirtualNode, node: plan.NodeVirtual, present: known != nil})
 	}
 	return all
 }
+
+// kruise reports whether OpenKruise is known to be usable.
+func (x *explainer) kruise() bool { return x.cluster.Kruise != nil && *x.cluster.Kruise }
 
 func (x *explainer) onRealNodes() []scenario {
 	if x.cluster.Kruise != nil {

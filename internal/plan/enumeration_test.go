@@ -18,9 +18,10 @@ import (
 // to the invariants of the package. The dimensions are:
 //
 //	world     1 main in 6 states x 2 sidecars in 6 states x restartPolicy x phase
-//	rules     container restart rules of the main and of the first sidecar
-//	place     real or virtual node, with and without Kruise, with and without the phase
+//	rules     container restart rules of the main and of the first sidecar, and a swapped image of the latter
+//	place     real, daemonless or virtual node, with and without Kruise, with and without the phase
 //	policy    mode, exit codes and fallback of the first sidecar; the second one's are Auto, or are respected
+//	image     has the command of the first sidecar, or does not
 //	past      no attempt, in a quiet pod and in one that is not, or one of twelve histories, early or late
 //
 // Sidecars are tried in all states where the main is done, and in one where it is not: then nothing else counts.
@@ -69,7 +70,7 @@ func TestEveryState(t *testing.T) {
 	for _, reason := range []v1alpha1.Reason{
 		v1alpha1.ReasonMainContainersRunning, v1alpha1.ReasonTerminated, v1alpha1.ReasonTerminating, v1alpha1.ReasonFallback,
 		v1alpha1.ReasonAttemptInProgress, v1alpha1.ReasonStuck, v1alpha1.ReasonNoUsableMode, v1alpha1.ReasonSidecarStarting,
-		v1alpha1.ReasonSettling, v1alpha1.ReasonPodFinished, v1alpha1.ReasonExitCodesRespected,
+		v1alpha1.ReasonSettling, v1alpha1.ReasonPodFinished, v1alpha1.ReasonExitCodesRespected, v1alpha1.ReasonCommandNotCovered,
 	} {
 		if reasons[reason] == 0 {
 			t.Errorf("no state has reason %s: the enumeration misses a part of the decision", reason)
@@ -98,6 +99,7 @@ func worlds() []*corev1.Pod {
 		func(main, first container) (container, container) {
 			return main.restarting(corev1.ContainerRestartPolicyNever), first.restarting(corev1.ContainerRestartPolicyAlways)
 		},
+		func(main, first container) (container, container) { return main, first.swapped() },
 	}
 	var pods []*corev1.Pod
 	for _, policy := range []corev1.RestartPolicy{never, onFailure} {
@@ -113,7 +115,7 @@ func worlds() []*corev1.Pod {
 								continue
 							}
 							main, first := apply(main, first)
-							pod := newPod(policy, main, first, second)
+							pod := newPod(policy, main, first.runs("/bin/sh", "-c"), second)
 							pod.Status.Phase = phase
 							pods = append(pods, pod)
 						}
@@ -136,6 +138,7 @@ func places() []place {
 		{plan.NodeReal, plan.Capabilities{PodPhase: true}},
 		{plan.NodeReal, plan.Capabilities{CRR: true}},
 		{plan.NodeVirtual, plan.Capabilities{CRR: true, PodPhase: true}},
+		{plan.NodeDaemonless, plan.Capabilities{CRR: true, PodPhase: true}},
 	}
 }
 
@@ -147,6 +150,11 @@ func policies() [][]resolve.Target {
 			for _, fallback := range []v1alpha1.Fallback{v1alpha1.FallbackEnabled, v1alpha1.FallbackDisabled} {
 				first := sidecar("first", mode(m), func(t *resolve.Target) { t.ExitCodes, t.Fallback = codes, fallback })
 				all = append(all, targets(first, sidecar("second")))
+				if m == v1alpha1.ModeAuto || m == image {
+					uncovered := first
+					uncovered.QuickExitPaths = "/app/server"
+					all = append(all, targets(uncovered, sidecar("second")))
+				}
 				if fallback == v1alpha1.FallbackEnabled {
 					all = append(all, targets(first, sidecar("second", respect, noImage)))
 				}
@@ -192,7 +200,8 @@ func tell(s plan.Snapshot, after time.Duration) string {
 			reasonOf(st), codeOf(st), c.RestartPolicy != nil, c.RestartPolicyRules)
 	}
 	for _, target := range s.View.Targets {
-		text += fmt.Sprintf("  sidecar %s %s %s fallback=%s\n", target.Container, target.Mode, target.ExitCodes, target.Fallback)
+		text += fmt.Sprintf("  sidecar %s %s %s fallback=%s paths=%q\n",
+			target.Container, target.Mode, target.ExitCodes, target.Fallback, target.QuickExitPaths)
 	}
 	for _, a := range s.Attempts {
 		text += fmt.Sprintf("  attempt %s#%d for %s at %s on %v finished=%v\n", a.Mode, a.Number, a.For, a.Started.Sub(done), a.RestartCounts, !a.Finished.IsZero())

@@ -11,7 +11,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/imagelist"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/quickexit"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
@@ -73,10 +75,22 @@ func (c container) restarted(count int32) container {
 	return c
 }
 
+// runs gives the container a command.
+func (c container) runs(words ...string) container {
+	c.spec.Command = words
+	return c
+}
+
 func (c container) endedAt(t time.Time) container {
 	c.status.State.Terminated = &corev1.ContainerStateTerminated{
 		ExitCode: c.status.State.Terminated.ExitCode, FinishedAt: metav1.NewTime(t),
 	}
+	return c
+}
+
+// swapped gives the container its quick-exit image.
+func (c container) swapped() container {
+	c.spec.Image = quickExit
 	return c
 }
 
@@ -129,6 +143,11 @@ func respect(t *resolve.Target)    { t.ExitCodes = v1alpha1.ExitCodesRespect }
 func noFallback(t *resolve.Target) { t.Fallback = v1alpha1.FallbackDisabled }
 func noImage(t *resolve.Target)    { t.Image = "" }
 
+// having says what the target's quick-exit image covers.
+func having(coverage quickexit.Coverage) func(*resolve.Target) {
+	return func(t *resolve.Target) { t.QuickExitPaths = coverage }
+}
+
 // observed returns a snapshot of the pod on a real node, with Kruise, quiet for long. Containers that are no targets are
 // main containers.
 func observed(pod *corev1.Pod, targets []resolve.Target, changes ...func(*plan.Snapshot)) plan.Snapshot {
@@ -148,9 +167,11 @@ func observed(pod *corev1.Pod, targets []resolve.Target, changes ...func(*plan.S
 	return s
 }
 
-func withoutKruise(s *plan.Snapshot)   { s.Capabilities.CRR = false }
-func withoutPodPhase(s *plan.Snapshot) { s.Capabilities.PodPhase = false }
-func onVirtualNode(s *plan.Snapshot)   { s.Node = plan.NodeVirtual }
+func withoutKruise(s *plan.Snapshot)    { s.Capabilities.CRR = false }
+func withoutPodPhase(s *plan.Snapshot)  { s.Capabilities.PodPhase = false }
+func withoutImages(s *plan.Snapshot)    { s.Capabilities.Images = imagesOf("registry.example/other") }
+func onVirtualNode(s *plan.Snapshot)    { s.Node = plan.NodeVirtual }
+func onDaemonlessNode(s *plan.Snapshot) { s.Node = plan.NodeDaemonless }
 
 func quietFrom(t time.Time) func(*plan.Snapshot) {
 	return func(s *plan.Snapshot) { s.QuietSince = t }
@@ -229,3 +250,20 @@ func describe(a plan.Action) string {
 }
 
 func targets(t ...resolve.Target) []resolve.Target { return t }
+
+// imagesOf is the administrator's list of these images.
+func imagesOf(entries ...string) imagelist.List {
+	var list imagelist.List
+	for _, text := range entries {
+		entry, err := imagelist.ParseEntry(text)
+		if err != nil {
+			panic(err)
+		}
+		list.Entries = append(list.Entries, entry)
+	}
+	return list
+}
+
+func from(source resolve.Source) func(*resolve.Target) {
+	return func(t *resolve.Target) { t.ImageSource = source }
+}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/quickexit"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
@@ -48,7 +49,7 @@ func fuzzedSnapshot(next func(int) int) (plan.Snapshot, time.Time) {
 	pod := newPod(corev1.RestartPolicy(pick("Never", "OnFailure", "Always")))
 	pod.Status.Phase = corev1.PodPhase(pick("Running", "Pending", "Succeeded", "Failed"))
 	s := observed(pod, nil)
-	s.Node = plan.NodeKind(pick("Real", "Virtual", ""))
+	s.Node = plan.NodeKind(pick("Real", "Virtual", "", "Daemonless"))
 	s.Capabilities = plan.Capabilities{CRR: next(2) == 0, PodPhase: next(4) != 1}
 	if next(4) == 1 {
 		pod.Annotations = map[string]string{v1alpha1.AnnotationPhaseGuard: "Enabled"}
@@ -71,6 +72,12 @@ func fuzzedSnapshot(next func(int) int) (plan.Snapshot, time.Time) {
 		if c.status.ContainerID != "" {
 			c.status.RestartCount = int32(next(4))
 		}
+		if next(4) == 1 {
+			c = c.swapped()
+		}
+		if word := pick("", "/bin/sh", "/app/server"); word != "" {
+			c = c.runs(word)
+		}
 		pod.Spec.Containers = append(pod.Spec.Containers, c.spec)
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, c.status)
 		if next(3) == 0 {
@@ -82,6 +89,7 @@ func fuzzedSnapshot(next func(int) int) (plan.Snapshot, time.Time) {
 			target.ExitCodes = v1alpha1.ExitCodes(pick("Ignore", "Respect"))
 			target.Fallback = v1alpha1.Fallback(pick("Enabled", "Disabled"))
 			target.Image = pick(quickExit, "")
+			target.QuickExitPaths = quickexit.Coverage(pick("", "default,/app/server", "*", "/app/server", "server"))
 			target.Drain = time.Duration(next(3)) * 20 * time.Second
 		}))
 	}

@@ -5,6 +5,7 @@ package plan_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -98,12 +99,29 @@ func namesOnlyOpenSidecars(s plan.Snapshot, now time.Time, d plan.Decision) stri
 				return fmt.Sprintf("an action names %s, which has ended", name)
 			case action.Mode == crr && status(s.Pod, name).ContainerID == "":
 				return fmt.Sprintf("a request names %s, which has never started", name)
+			case action.Mode == image && hasQuickExitImage(s, name) && !recordsSwap(s, name) &&
+				(s.Node == plan.NodeVirtual || s.View.Targets[i].Mode == image):
+				return fmt.Sprintf("a swap names %s, which has been swapped", name)
 			case action.Mode == image && action.Images[name] != s.View.Targets[i].Image, action.Mode == image && action.Images[name] == "":
 				return fmt.Sprintf("a swap gives %s the image %q", name, action.Images[name])
+			case action.Mode == image && !runsQuickExit(s.Pod, s.View.Targets[i]):
+				return fmt.Sprintf("a swap gives %s an image that does not have its command", name)
 			}
 		}
 	}
 	return ""
+}
+
+// runsQuickExit says whether the image has the command, of the few that containers and images of these tests have.
+func runsQuickExit(pod *corev1.Pod, target resolve.Target) bool {
+	i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == target.Container })
+	has := strings.Split(string(target.QuickExitPaths), ",")
+	switch command := pod.Spec.Containers[i].Command; {
+	case len(command) == 0, slices.Contains(has, "*"), slices.Contains(has, command[0]):
+		return true
+	default:
+		return command[0] == "/bin/sh" && (target.QuickExitPaths == "" || slices.Contains(has, "default"))
+	}
 }
 
 // keepsOneLiveAttempt: no action begins an attempt on a container while another one may still end it. The phase that
@@ -165,7 +183,7 @@ func writesTheOutcome(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 		}
 	}
 	for _, action := range d.Actions {
-		if action.Mode == crr && (s.Node == plan.NodeVirtual || !s.Capabilities.CRR) {
+		if action.Mode == crr && (s.Node == plan.NodeVirtual || s.Node == plan.NodeDaemonless || !s.Capabilities.CRR) {
 			return "a request where Kruise is not"
 		}
 	}
@@ -246,8 +264,22 @@ func mayRun(pod *corev1.Pod, name string) bool {
 	return policy == "Always" || policy == "OnFailure" && code != 0
 }
 
+// hasQuickExitImage says whether the container has its quick-exit image.
+func hasQuickExitImage(s plan.Snapshot, name string) bool {
+	c := slices.IndexFunc(s.Pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
+	t := slices.IndexFunc(s.View.Targets, func(t resolve.Target) bool { return t.Container == name })
+	return s.Pod.Spec.Containers[c].Image != "" && s.Pod.Spec.Containers[c].Image == s.View.Targets[t].Image
+}
+
+func recordsSwap(s plan.Snapshot, name string) bool {
+	return slices.ContainsFunc(s.Attempts, func(a plan.Attempt) bool { _, ok := a.RestartCounts[name]; return ok && a.Mode == image })
+}
+
 // justSwapped says whether the kubelet may still start the container for its new image.
 func justSwapped(s plan.Snapshot, name string) bool {
+	if hasQuickExitImage(s, name) && !recordsSwap(s, name) {
+		return true
+	}
 	return slices.ContainsFunc(s.Attempts, func(a plan.Attempt) bool {
 		before, ok := a.RestartCounts[name]
 		return ok && a.Mode == image && status(s.Pod, name).RestartCount <= before

@@ -75,6 +75,8 @@ func (s *situation) obstacleToCRR(target resolve.Target) obstacle {
 	switch {
 	case s.Node == NodeVirtual:
 		return obstacle{v1alpha1.ReasonVirtualNode, fmt.Sprintf("node %s is virtual and has no Kruise daemon", s.Pod.Spec.NodeName)}
+	case s.Node == NodeDaemonless:
+		return obstacle{v1alpha1.ReasonNoKruiseDaemon, fmt.Sprintf("node %s does not run Kruise's daemon", s.Pod.Spec.NodeName)}
 	case s.Capabilities.CRRDisabled:
 		return obstacle{v1alpha1.ReasonCRRDisabled, "the operator runs with --crr=Disabled"}
 	case !s.Capabilities.CRR:
@@ -110,6 +112,26 @@ func (s *situation) obstacleToImage(target resolve.Target) obstacle {
 		return obstacle{v1alpha1.ReasonPodFinished, "the kubelet starts no container in a pod with a terminal phase"}
 	case restartsAllContainers(containerOf(s.Pod, target.Container)):
 		return restartsAllObstacle(target)
+	case s.recordsSwap(target.Container):
+		// Whether the image covers the command has been tried, and is judged by the pod's status.
+		return obstacle{}
+	}
+	if forbidden := s.forbiddenImage(target); forbidden.reason != "" {
+		return forbidden
+	}
+	return s.uncovered(target)
+}
+
+// forbiddenImage says why the administrator's list does not permit the image. The operator's own image is permitted by
+// the flag that names it, and one that a container names itself is the pod author's own unless the list says otherwise.
+func (s *situation) forbiddenImage(target resolve.Target) obstacle {
+	list := s.Capabilities.Images
+	if target.ImageSource == resolve.SourceOperator || target.ImageSource == resolve.SourceEnvironment && !list.EnvironmentListed {
+		return obstacle{}
+	}
+	if err := list.Check(target.Image); err != nil {
+		return obstacle{v1alpha1.ReasonImageNotAllowed, fmt.Sprintf("quick-exit image %s is not allowed: %v; use one that "+
+			"--allowed-quick-exit-image and --quick-exit-image-digests of the operator permit, or have it added to them", target.Image, err)}
 	}
 	return obstacle{}
 }

@@ -39,6 +39,7 @@ func stuck(reason v1alpha1.Reason) brief {
 func TestLadders(t *testing.T) {
 	pod := func() *corev1.Pod { return newPod(never, exited("main", 0), running("proxy")) }
 	failed := func() *corev1.Pod { return newPod(never, exited("main", 7), running("proxy")) }
+	server := func() *corev1.Pod { return newPod(never, exited("main", 0), running("proxy").runs("/app/server")) }
 	neverStarted := func() *corev1.Pod { return newPod(onFailure, exited("main", 0), unpullable("proxy")) }
 	restartsAll := func() *corev1.Pod {
 		return newPod(never, exited("main", 0), running("proxy").restarting(corev1.ContainerRestartPolicyNever,
@@ -86,6 +87,42 @@ func TestLadders(t *testing.T) {
 		"Auto on a virtual node without an image has nothing to use": {
 			snapshot: observed(pod(), one(noImage), onVirtualNode),
 			want:     stuck(v1alpha1.ReasonNoUsableMode),
+		},
+		"Auto on a node without Kruise's daemon writes the phase, although the cluster has Kruise": {
+			snapshot: observed(pod(), one(), onDaemonlessNode),
+			want:     terminating("PodPhase#0=Succeeded [proxy] within 1m0s"),
+		},
+		"Auto on a node without Kruise's daemon swaps the image when a main container failed": {
+			snapshot: observed(failed(), one(), onDaemonlessNode),
+			want:     terminating("Image#0 [proxy] within 1m0s"),
+		},
+		"Auto on a node without Kruise's daemon and with respected exit codes swaps the image": {
+			snapshot: observed(pod(), one(respect), onDaemonlessNode),
+			want:     terminating("Image#0 [proxy] within 1m0s"),
+		},
+		"Auto on a node without Kruise's daemon swaps the image when the operator may not write the phase": {
+			snapshot: observed(pod(), one(), onDaemonlessNode, withoutPodPhase),
+			want:     terminating("Image#0 [proxy] within 1m0s"),
+		},
+		"Auto on a node without Kruise's daemon goes on to the image when the phase was of no use": {
+			snapshot: observed(pod(), one(), onDaemonlessNode, attempted(phaseWrite(2, podPhase))),
+			want:     fallingBack("Image#0 [proxy] within 1m0s"),
+		},
+		"a declared Image on a node without Kruise's daemon is used as declared": {
+			snapshot: observed(pod(), one(mode(image)), onDaemonlessNode),
+			want:     terminating("Image#0 [proxy] within 1m0s"),
+		},
+		"a declared PodPhase on a node without Kruise's daemon is used as declared": {
+			snapshot: observed(pod(), one(mode(podPhase)), onDaemonlessNode),
+			want:     terminating("PodPhase#0=Succeeded [proxy] within 1m0s"),
+		},
+		"a declared CRR on a node without Kruise's daemon falls back": {
+			snapshot: observed(pod(), one(mode(crr)), onDaemonlessNode),
+			want:     fallingBack("PodPhase#0=Succeeded [proxy] within 1m0s"),
+		},
+		"a declared CRR on a node without Kruise's daemon and without fallback is stuck for that reason": {
+			snapshot: observed(pod(), one(mode(crr), noFallback), onDaemonlessNode),
+			want:     stuck(v1alpha1.ReasonNoKruiseDaemon),
 		},
 		"Auto without Kruise, an image and the phase has nothing to use": {
 			snapshot: observed(pod(), one(noImage), withoutKruise, withoutPodPhase),
@@ -138,6 +175,68 @@ func TestLadders(t *testing.T) {
 		"a declared Image without an image and without fallback is stuck for that reason": {
 			snapshot: observed(pod(), one(mode(image), noImage, noFallback)),
 			want:     stuck(v1alpha1.ReasonNoQuickExitImage),
+		},
+		"a declared Image that has the command is used": {
+			snapshot: observed(server(), one(mode(image), having("default,/app/server"))),
+			want:     terminating("Image#0 [proxy] within 1m0s"),
+		},
+		"a declared Image that covers everything is used": {
+			snapshot: observed(server(), one(mode(image), having("*"))),
+			want:     terminating("Image#0 [proxy] within 1m0s"),
+		},
+		"a declared Image that does not have the command falls back": {
+			snapshot: observed(server(), one(mode(image)), withoutKruise),
+			want:     fallingBack("PodPhase#0=Succeeded [proxy] within 1m0s"),
+		},
+		"a declared Image that does not have the command and without fallback is stuck for that reason": {
+			snapshot: observed(server(), one(mode(image), noFallback)),
+			want:     stuck(v1alpha1.ReasonCommandNotCovered),
+		},
+		"a sidecar that never started is not given an image that does not have its command either": {
+			snapshot: observed(newPod(never, exited("main", 0), unpullable("proxy").runs("/app/server")), one(mode(image), noFallback)),
+			want:     stuck(v1alpha1.ReasonCommandNotCovered),
+		},
+		"nothing ends a respected sidecar on a real node whose image does not have the command": {
+			snapshot: observed(server(), one(respect), withoutKruise),
+			want:     stuck(v1alpha1.ReasonNoUsableMode),
+		},
+		"nothing ends a sidecar on a virtual node whose image does not have the command": {
+			snapshot: observed(server(), one(), onVirtualNode),
+			want:     stuck(v1alpha1.ReasonNoUsableMode),
+		},
+		"a declared Image whose image is not on the list falls back": {
+			snapshot: observed(pod(), one(mode(image), from(resolve.SourceEntry)), withoutKruise, withoutImages),
+			want:     fallingBack("PodPhase#0=Succeeded [proxy] within 1m0s"),
+		},
+		"a declared Image whose image is not on the list and without fallback is stuck for that reason": {
+			snapshot: observed(pod(), one(mode(image), noFallback, from(resolve.SourcePolicy)), withoutImages),
+			want:     stuck(v1alpha1.ReasonImageNotAllowed),
+		},
+		"the operator's own image needs no place on the list": {
+			snapshot: observed(pod(), one(mode(image), from(resolve.SourceOperator)), withoutImages),
+			want:     terminating("Image#0 [proxy] within 1m0s"),
+		},
+		"a container's own image needs no place on the list": {
+			snapshot: observed(pod(), one(mode(image), from(resolve.SourceEnvironment)), withoutImages),
+			want:     terminating("Image#0 [proxy] within 1m0s"),
+		},
+		"a container's own image needs one where the list says so": {
+			snapshot: observed(pod(), one(mode(image), noFallback, from(resolve.SourceEnvironment)), withoutImages,
+				func(s *plan.Snapshot) { s.Capabilities.Images.EnvironmentListed = true }),
+			want: stuck(v1alpha1.ReasonImageNotAllowed),
+		},
+		"an image that was swapped before it left the list is waited for": {
+			snapshot: observed(pod(), one(mode(image), noFallback, from(resolve.SourcePolicy)), withoutImages, attempted(swap("proxy"))),
+			want:     brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonAttemptInProgress, Requeue: minute},
+		},
+		"an image that was swapped is waited for, whatever is said of it now": {
+			snapshot: observed(server(), one(mode(image), noFallback), attempted(swap("proxy"))),
+			want:     brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonAttemptInProgress, Requeue: minute},
+		},
+		"the swapped image of another sidecar says nothing": {
+			snapshot: observed(newPod(never, exited("main", 0), running("logs"), running("proxy").runs("/app/server")),
+				targets(sidecar("proxy", mode(image), noFallback), sidecar("logs")), attempted(swap("logs"))),
+			want: brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonCommandNotCovered, Requeue: minute},
 		},
 		"a declared PodPhase that the operator may not use is stuck for that reason": {
 			snapshot: observed(pod(), one(mode(podPhase), noFallback), withoutPodPhase),
@@ -200,9 +299,24 @@ func TestSubstitutions(t *testing.T) {
 			snapshot: observed(pod(running("proxy")), targets(sidecar("proxy", mode(crr))), withoutKruise),
 			want:     []plan.Substitution{{Container: "proxy", Wanted: crr, Used: podPhase, Reason: v1alpha1.ReasonCRRUnavailable}},
 		},
+		"a declared mode that the node does not have is, and the reason is the node's": {
+			snapshot: observed(pod(running("proxy")), targets(sidecar("proxy", mode(crr))), withoutKruise, onDaemonlessNode),
+			want:     []plan.Substitution{{Container: "proxy", Wanted: crr, Used: podPhase, Reason: v1alpha1.ReasonNoKruiseDaemon}},
+		},
 		"a declared mode without fallback is, by none": {
 			snapshot: observed(pod(running("proxy")), targets(sidecar("proxy", mode(crr), noFallback)), withoutKruise),
 			want:     []plan.Substitution{{Container: "proxy", Wanted: crr, Reason: v1alpha1.ReasonCRRUnavailable}},
+		},
+		"a quick-exit image that does not have the command is": {
+			snapshot: observed(pod(running("proxy").runs("/app/server")), targets(sidecar("proxy", mode(image)))),
+			want:     []plan.Substitution{{Container: "proxy", Wanted: image, Used: crr, Reason: v1alpha1.ReasonCommandNotCovered}},
+		},
+		"a quick-exit image that was swapped is not, whatever is said of it now": {
+			snapshot: observed(pod(running("proxy").runs("/app/server")), targets(sidecar("proxy", mode(image))), attempted(swap("proxy"))),
+		},
+		"nor is one that did not end the container": {
+			snapshot: observed(pod(running("proxy").runs("/app/server")), targets(sidecar("proxy", mode(image))), attempted(swap("proxy"))),
+			after:    time.Hour,
 		},
 		"a mode that was used and failed is a failure, and no substitution": {
 			snapshot: observed(pod(running("proxy")), targets(sidecar("proxy", mode(crr))), withoutKruise, attempted(request(0, "proxy"))),

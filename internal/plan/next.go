@@ -19,7 +19,7 @@ func Next(snapshot Snapshot, now time.Time) Decision {
 	s := observe(snapshot, now)
 	for _, rule := range rules {
 		if decision := rule(s); decision != nil {
-			decision.MainsDone, decision.Tried = s.mainsDone, s.tried()
+			decision.MainsDone, decision.Tried = s.mainsDone, Tried(s.Attempts)
 			if wait, _ := s.untilRelease(); wait > 0 {
 				decision.RequeueAfter = Soonest(decision.RequeueAfter, wait)
 			}
@@ -52,17 +52,22 @@ type situation struct {
 	mainsDone time.Time
 	open      []resolve.Target // sidecars that have not ended
 	due       []resolve.Target // open ones that have drained
+	// unrecorded is an attempt that is no more among those of the snapshot, or nil.
+	unrecorded *Attempt
 }
 
 func observe(snapshot Snapshot, now time.Time) *situation {
 	s := &situation{Snapshot: snapshot, now: now}
 	s.mainsDone = s.whenMainsDone()
+	if s.unrecorded = s.unrecordedSwap(); s.unrecorded != nil {
+		s.Attempts = append(slices.Clone(s.Attempts), *s.unrecorded)
+	}
 	for _, target := range s.View.Targets {
 		if s.ended(target.Container) {
 			continue
 		}
 		s.open = append(s.open, target)
-		if !now.Before(s.mainsDone.Add(target.Drain)) {
+		if s.untilDue(target) <= 0 {
 			s.due = append(s.due, target)
 		}
 	}
@@ -101,6 +106,9 @@ func (s *situation) ended(name string) bool {
 	end := terminatedForGood(s.Pod, name)
 	if end == nil {
 		return false
+	}
+	if s.unrecorded != nil && s.unrecorded.covers(name) {
+		return s.swappedRunEnded(status, end)
 	}
 	for _, attempt := range s.Attempts {
 		before, swapped := attempt.RestartCounts[name]
@@ -204,11 +212,20 @@ func draining(s *situation) *Decision {
 func (s *situation) untilNextDue() time.Duration {
 	var next time.Duration
 	for _, target := range s.open {
-		if wait := s.mainsDone.Add(target.Drain).Sub(s.now); wait > 0 {
+		if wait := s.untilDue(target); wait > 0 {
 			next = Soonest(next, wait)
 		}
 	}
 	return next
+}
+
+// untilDue returns how much longer the target is to drain, zero or less when it has. A target that need not drain is due
+// even where the operator's clock is behind that of the node.
+func (s *situation) untilDue(target resolve.Target) time.Duration {
+	if target.Drain == 0 {
+		return 0
+	}
+	return s.mainsDone.Add(target.Drain).Sub(s.now)
 }
 
 func nodeUnknown(s *situation) *Decision {
@@ -233,10 +250,10 @@ func (s *situation) attempt(mode v1alpha1.Mode) *Attempt {
 	return newest
 }
 
-// tried returns the mode that the newest attempt belongs to.
-func (s *situation) tried() v1alpha1.Mode {
+// Tried returns the mode that the newest attempt belongs to; empty when there is none.
+func Tried(attempts []Attempt) v1alpha1.Mode {
 	var newest Attempt
-	for _, a := range s.Attempts {
+	for _, a := range attempts {
 		if newest.Mode == "" || a.Started.After(newest.Started) {
 			newest = a
 		}

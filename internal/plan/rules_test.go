@@ -13,6 +13,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
 // scenario is one row of a table: a snapshot, a time after the end of the mains, and what is to be decided.
@@ -124,6 +125,11 @@ func TestRules(t *testing.T) {
 			after:    20 * time.Second,
 			want:     brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonTerminating, Actions: []string{"CRR#0 [proxy] within 1m0s"}},
 		},
+		"a sidecar without a drain is ended where the clock is behind the node's": {
+			snapshot: observed(mainDone(), targets(sidecar("proxy", respect))),
+			after:    -3 * time.Hour,
+			want:     brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonTerminating, Actions: []string{"CRR#0 [proxy] within 1m0s"}},
+		},
 		"nothing is chosen while the node is not known": {
 			snapshot: observed(mainDone(), proxy, unknownNode),
 			want:     brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonNodeUnknown},
@@ -183,6 +189,33 @@ func TestNextSaysWhatItWaitsFor(t *testing.T) {
 			snapshot: observed(newPod(never, exited("main", 0), running("proxy")), targets(sidecar("proxy", noImage)), withoutKruise, withoutPodPhase),
 			want:     []string{"proxy", "CRR: OpenKruise", "PodPhase: the operator runs with --pod-phase=Disabled", "--quick-exit-image"},
 		},
+		"how a command gets into an image": {
+			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("/app/server")), targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy))),
+			want: []string{"mode Image cannot end container proxy: container proxy runs /app/server, which quick-exit image " + quickExit + " does not have",
+				"build one with `quick-exit-image --path /app/server`",
+				"annotate SidecarTerminationPolicy/mesh with sidecartermination.dev/quick-exit-paths=default,/app/server, or declare another mode"},
+		},
+		"how a command is added to those of an image": {
+			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("server")), targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy, having("/opt/x")))),
+			want: []string{"runs /usr/local/bin/server", "--path /usr/local/bin/server`",
+				"add /usr/local/bin/server to annotation sidecartermination.dev/quick-exit-paths of SidecarTerminationPolicy/mesh"},
+		},
+		"where there is no policy to annotate": {
+			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("/app/server")), targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback))),
+			want:     []string{"run the operator with --quick-exit-paths=default,/app/server"},
+		},
+		"where the operator has the flag": {
+			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("/app/server")), targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, having("/opt/x")))),
+			want:     []string{"add /app/server to the operator's --quick-exit-paths"},
+		},
+		"a command that cannot be told": {
+			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("$(BIN)/server")), targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy))),
+			want:     []string{"it cannot be told what container proxy runs", "variable BIN", "annotate SidecarTerminationPolicy/mesh with sidecartermination.dev/quick-exit-paths=*"},
+		},
+		"a command that a volume hides": {
+			snapshot: observed(newPod(never, exited("main", 0), mounted(running("proxy").runs("/bin/sh"), "/bin")), targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy))),
+			want:     []string{"would run /bin/sh, and the volume at /bin hides what an image has there; declare another mode"},
+		},
 		"what the mechanism said of itself": {
 			snapshot: observed(newPod(never, exited("main", 0), running("proxy")), targets(sidecar("proxy", mode(v1alpha1.ModeCRR), respect, noFallback)),
 				attempted(finished(request(0, "proxy"), 10*time.Second, "daemon has not responded"))),
@@ -204,6 +237,15 @@ func TestNextSaysWhatItWaitsFor(t *testing.T) {
 			}
 		})
 	}
+}
+
+func ofPolicy(t *resolve.Target) {
+	t.Policy = &resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: "batch", Name: "mesh"}
+}
+
+func mounted(c container, path string) container {
+	c.spec.VolumeMounts = []corev1.VolumeMount{{Name: "volume", MountPath: path}}
+	return c
 }
 
 func TestMainsDone(t *testing.T) {

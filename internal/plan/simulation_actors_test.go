@@ -8,6 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sidecar-termination/operator/internal/plan"
 )
 
 // manner is what a container does.
@@ -27,11 +29,13 @@ type process struct {
 	name   string
 	manner manner
 	image  string
-	state  string // "", unpullable, running, stopping, dead, backoff
-	code   int32
+	// missing means that the quick-exit image does not have the command.
+	missing bool
+	state   string // "", unpullable, running, stopping, dead, backoff
+	code    int32
 
 	begun, ended time.Time
-	runs         int
+	runs, stops  int
 	restarts     int32
 	onDeath      []func()
 }
@@ -43,6 +47,7 @@ type kubelet struct {
 	processes   []*process
 	images      map[string]string // of the spec that it has seen
 	busy        bool              // stops containers for their new images, which blocks the pod's worker
+	records     []plan.Attempt    // the annotation beside swapped images, as a virtual one knows it
 	terminal    corev1.PodPhase   // the phase upon which it tears the pod down
 	reportAfter time.Time         // status writes keep their order
 }
@@ -92,7 +97,11 @@ func (k *kubelet) anyAlive() bool {
 
 // updated delivers a version of the pod whose spec or metadata changed.
 func (k *kubelet) updated(pod *corev1.Pod) {
+	records := slices.Clone(k.w.swaps)
 	k.w.after(k.w.between(10*time.Millisecond, 500*time.Millisecond), func() {
+		if !k.w.scenario.forgetful {
+			k.records = records
+		}
 		for _, c := range pod.Spec.Containers {
 			k.images[c.Name] = c.Image
 		}
@@ -189,6 +198,8 @@ func (k *kubelet) start(p *process) {
 	var live time.Duration
 	var code int32
 	switch {
+	case isQuick && p.missing:
+		code = 128 // StartError
 	case isQuick:
 		live = k.w.between(50*time.Millisecond, 300*time.Millisecond)
 	case p.manner == works:
@@ -215,6 +226,9 @@ func (k *kubelet) stop(p *process, then func()) {
 	}
 	if p.state != "running" {
 		return
+	}
+	if p.stops++; p.stops > 1 && k.w.scenario.virtual {
+		k.w.fail("%s is stopped once more", p.name)
 	}
 	p.state = "stopping"
 	delay, code := k.w.between(100*time.Millisecond, 2*time.Second), int32(0)
@@ -268,7 +282,7 @@ func (k *kubelet) phase() corev1.PodPhase {
 
 // report writes the status as it is now, a moment later: what the API server gets meanwhile is overwritten.
 func (k *kubelet) report() {
-	phase, statuses := k.phase(), k.statuses()
+	phase, statuses, records := k.phase(), k.statuses(), k.records
 	at := k.w.now.Add(k.w.between(10*time.Millisecond, 300*time.Millisecond))
 	if at.Before(k.reportAfter) {
 		at = k.reportAfter
@@ -277,6 +291,10 @@ func (k *kubelet) report() {
 	k.w.after(at.Sub(k.w.now), func() {
 		if k.w.refusesPhase(phase) || k.w.pod.Status.Phase == phase && equal(k.w.pod.Status.ContainerStatuses, statuses) {
 			return
+		}
+		if k.w.scenario.virtual && len(k.w.swaps) > len(records) {
+			k.w.say("node", "takes the record of the swap back")
+			k.w.swaps = records
 		}
 		k.w.write(func(pod *corev1.Pod) { pod.Status.Phase, pod.Status.ContainerStatuses = phase, statuses }, false)
 	})

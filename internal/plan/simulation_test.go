@@ -33,7 +33,10 @@ type simulation struct {
 	mainCode int32
 	sidecars []simulated
 
-	virtual, future, kruise bool
+	virtual, daemonless, future, kruise bool
+	// forgetful means that the node's provider never takes over the annotations of a pod, and so takes them back with each
+	// status that it writes. Any virtual node does so with a status that was under way.
+	forgetful bool
 	// guarded means that the admission policy keeps a written phase.
 	guarded bool
 	// refuses has Kruise's webhook refuse every request. silentFor is how long its daemon does not answer.
@@ -57,6 +60,8 @@ type simulation struct {
 type simulated struct {
 	manner manner
 	target resolve.Target
+	// command, unless empty, is one that the quick-exit image does not have.
+	command string
 }
 
 func (s simulation) targets() []resolve.Target {
@@ -68,7 +73,12 @@ func (s simulation) targets() []resolve.Target {
 }
 
 func one(m manner, changes ...func(*resolve.Target)) []simulated {
-	return []simulated{{m, sidecar("proxy", changes...)}}
+	return []simulated{{manner: m, target: sidecar("proxy", changes...)}}
+}
+
+// uncovered is one polite sidecar that the quick-exit image cannot be started for.
+func uncovered(changes ...func(*resolve.Target)) []simulated {
+	return []simulated{{manner: polite, target: sidecar("proxy", changes...), command: "/app/server"}}
 }
 
 // simulations are told by sentences. Each is run with many seeds.
@@ -122,31 +132,74 @@ func simulations() map[string]simulation {
 		"a virtual node that cannot pull the image and restarts is stuck": {
 			policy: onFailure, sidecars: one(polite), virtual: true, quickUnpullable: true, stuck: v1alpha1.ReasonStuck, maxWrites: 2,
 		},
+		"a node without Kruise's daemon has the phase written, although the cluster has Kruise": {
+			policy: never, sidecars: one(rude), daemonless: true, kruise: true, quickUnpullable: true, want: corev1.PodSucceeded, maxWrites: 3, smooth: true,
+		},
+		"a node without Kruise's daemon, three sidecars and an image that cannot be pulled": {
+			policy: onFailure, daemonless: true, kruise: true, quickUnpullable: true, want: corev1.PodSucceeded, maxWrites: 3, smooth: true,
+			sidecars: []simulated{{manner: polite, target: sidecar("a")}, {manner: rude, target: sidecar("b")}, {manner: deaf, target: sidecar("c")}},
+		},
+		"a node without Kruise's daemon whose kubelet ignores the phase is followed by a swapped image": {
+			policy: never, sidecars: one(polite), daemonless: true, kruise: true, future: true, want: corev1.PodSucceeded, maxWrites: 5,
+		},
+		"a declared image on a node without Kruise's daemon": {
+			policy: never, sidecars: one(rude, mode(image)), daemonless: true, kruise: true, want: corev1.PodSucceeded, maxWrites: 1, smooth: true,
+		},
+		"a virtual node that takes the record of each swap back, and a sidecar that is polite": {
+			policy: never, sidecars: one(polite), virtual: true, forgetful: true, want: corev1.PodSucceeded, maxWrites: 1, smooth: true,
+		},
+		"a virtual node that takes the record of each swap back, and a sidecar that is rude and would be restarted": {
+			policy: onFailure, sidecars: one(rude), virtual: true, forgetful: true, want: corev1.PodSucceeded, maxWrites: 1, smooth: true,
+		},
+		"a virtual node that takes the record of each swap back, and a sidecar that never started": {
+			policy: onFailure, sidecars: one(unpullably), virtual: true, forgetful: true, want: corev1.PodSucceeded, maxWrites: 1, smooth: true,
+		},
+		"a virtual node that takes the record of each swap back, and sidecars that drain for different times": {
+			policy: never, virtual: true, forgetful: true, want: corev1.PodSucceeded, maxWrites: 3, smooth: true,
+			sidecars: []simulated{
+				{manner: polite, target: sidecar("a")}, {manner: rude, target: sidecar("b", drain(10*time.Second))}, {manner: deaf, target: sidecar("c", drain(2*minute))},
+			},
+		},
+		"a virtual node that takes the record of each swap back, and an image that cannot be pulled": {
+			policy: onFailure, sidecars: one(rude), virtual: true, forgetful: true, quickUnpullable: true, stuck: v1alpha1.ReasonStuck, maxWrites: 1,
+		},
 		"an image that cannot be pulled is followed by the phase": {
 			policy: onFailure, sidecars: one(polite, mode(image)), quickUnpullable: true, want: corev1.PodSucceeded, maxWrites: 5,
 		},
 		"an image that cannot be pulled, without fallback, is stuck": {
 			policy: onFailure, sidecars: one(polite, mode(image), noFallback), quickUnpullable: true, stuck: v1alpha1.ReasonStuck, maxWrites: 2,
 		},
+		"an image that does not have the command is followed by the phase": {
+			policy: onFailure, sidecars: uncovered(mode(image)), want: corev1.PodSucceeded, maxWrites: 3, smooth: true,
+		},
+		"an image that does not have the command, without fallback, leaves the sidecar as it is": {
+			policy: never, sidecars: uncovered(mode(image), noFallback), kruise: true, stuck: v1alpha1.ReasonCommandNotCovered,
+		},
+		"a virtual node whose image does not have the command is stuck": {
+			policy: never, sidecars: uncovered(), virtual: true, stuck: v1alpha1.ReasonNoUsableMode,
+		},
+		"a kubelet that ignores the phase and an image that does not have the command leave the pod stuck": {
+			policy: never, sidecars: uncovered(), future: true, stuck: v1alpha1.ReasonStuck, maxWrites: 4,
+		},
 		"three deaf sidecars are stopped by Kruise one after the other, within one attempt": {
 			policy: never, kruise: true, want: corev1.PodFailed, maxWrites: 1, smooth: true,
-			sidecars: []simulated{{deaf, sidecar("a", respect)}, {deaf, sidecar("b", respect)}, {deaf, sidecar("c", respect)}},
+			sidecars: []simulated{{manner: deaf, target: sidecar("a", respect)}, {manner: deaf, target: sidecar("b", respect)}, {manner: deaf, target: sidecar("c", respect)}},
 		},
 		"three deaf sidecars are swapped one after the other, within one attempt": {
 			policy: never, virtual: true, want: corev1.PodSucceeded, maxWrites: 1, smooth: true,
-			sidecars: []simulated{{deaf, sidecar("a")}, {deaf, sidecar("b")}, {deaf, sidecar("c")}},
+			sidecars: []simulated{{manner: deaf, target: sidecar("a")}, {manner: deaf, target: sidecar("b")}, {manner: deaf, target: sidecar("c")}},
 		},
 		"a second request follows the first, and neither fails": {
 			policy: never, kruise: true, want: corev1.PodFailed, maxWrites: 2, smooth: true,
-			sidecars: []simulated{{deaf, sidecar("a", respect, noImage)}, {deaf, sidecar("b", respect, noImage, drain(5*time.Second))}},
+			sidecars: []simulated{{manner: deaf, target: sidecar("a", respect, noImage)}, {manner: deaf, target: sidecar("b", respect, noImage, drain(5*time.Second))}},
 		},
 		"a respected sidecar is ended before the phase is written for the others": {
 			policy: never, kruise: true, want: corev1.PodSucceeded, maxWrites: 7,
-			sidecars: []simulated{{deaf, sidecar("a")}, {polite, sidecar("b", respect)}, {unpullably, sidecar("c")}},
+			sidecars: []simulated{{manner: deaf, target: sidecar("a")}, {manner: polite, target: sidecar("b", respect)}, {manner: unpullably, target: sidecar("c")}},
 		},
 		"sidecars that drain for different times": {
 			policy: onFailure, want: corev1.PodSucceeded, maxWrites: 5,
-			sidecars: []simulated{{rude, sidecar("a", drain(10*time.Second))}, {deaf, sidecar("b", drain(minute))}},
+			sidecars: []simulated{{manner: rude, target: sidecar("a", drain(10*time.Second))}, {manner: deaf, target: sidecar("b", drain(minute))}},
 		},
 		"a failed main container, with Kruise": {
 			policy: never, mainCode: 3, sidecars: one(deaf), kruise: true, want: corev1.PodFailed, maxWrites: 2,
@@ -208,9 +261,13 @@ func simulate(s simulation, seed uint64) *world {
 	w.kubelet = &kubelet{w: w, images: map[string]string{"main": "main:v1"}, processes: []*process{{name: "main", manner: works, image: "main:v1"}}}
 	for _, side := range s.sidecars {
 		name := side.target.Container
-		containers = append(containers, creating(name))
+		c := creating(name)
+		if side.command != "" {
+			c = c.runs(side.command)
+		}
+		containers = append(containers, c)
 		w.kubelet.images[name] = name + ":v1"
-		w.kubelet.processes = append(w.kubelet.processes, &process{name: name, manner: side.manner, image: name + ":v1"})
+		w.kubelet.processes = append(w.kubelet.processes, &process{name: name, manner: side.manner, image: name + ":v1", missing: side.command != ""})
 	}
 	w.kruise, w.operator = &kruise{w: w}, &operator{w: w}
 	w.pod = newPod(s.policy, containers...)
@@ -266,7 +323,9 @@ func TestTranscripts(t *testing.T) {
 		"guarded-phase":       "a kubelet that ignores a guarded phase is followed by a swapped image once the guard is off",
 		"virtual-node":        "three deaf sidecars are swapped one after the other, within one attempt",
 		"respected-first":     "a respected sidecar is ended before the phase is written for the others",
+		"record-taken-back":   "a virtual node that takes the record of each swap back, and sidecars that drain for different times",
 		"nothing-can-end-it":  "nothing can end the sidecar",
+		"uncovered-command":   "an image that does not have the command is followed by the phase",
 		"crash-after-a-write": "a silent daemon is no matter where the phase ends the sidecar",
 	} {
 		t.Run(file, func(t *testing.T) {

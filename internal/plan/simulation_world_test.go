@@ -147,6 +147,9 @@ func (w *world) create(action plan.Action) bool {
 	if slices.ContainsFunc(w.requests, func(r *recreateRequest) bool { return !r.deleted && r.attempt.Number == action.Attempt }) {
 		return true
 	}
+	if w.scenario.daemonless || w.scenario.virtual {
+		w.fail("a request on a node without Kruise's daemon")
+	}
 	counts := map[string]int32{}
 	for _, name := range action.Containers {
 		st := status(w.pod, name)
@@ -207,6 +210,11 @@ func (w *world) patchPhase(read *corev1.Pod, action plan.Action) bool {
 func (w *world) patchImages(read *corev1.Pod, action plan.Action) bool {
 	if read.ResourceVersion != w.pod.ResourceVersion {
 		return false
+	}
+	for _, name := range action.Containers {
+		if i := slices.IndexFunc(w.pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name }); w.pod.Spec.Containers[i].Image == action.Images[name] {
+			w.fail("the image of %s is swapped once more", name)
+		}
 	}
 	swap := plan.Attempt{Mode: image, For: image, Number: action.Attempt, Started: w.seconds().Time, RestartCounts: map[string]int32{}}
 	for _, name := range action.Containers {
@@ -281,8 +289,11 @@ func (o *operator) snapshot() plan.Snapshot {
 		o.quietVersion, o.quietSince = o.seen.pod.ResourceVersion, o.w.now
 	}
 	return observed(o.seen.pod, o.w.scenario.targets(), func(s *plan.Snapshot) {
-		if o.w.scenario.virtual {
+		switch {
+		case o.w.scenario.virtual:
 			s.Node = plan.NodeVirtual
+		case o.w.scenario.daemonless:
+			s.Node = plan.NodeDaemonless
 		}
 		s.Capabilities = plan.Capabilities{CRR: o.w.scenario.kruise, PodPhase: true}
 		s.Attempts = slices.Concat(o.seenRequests, o.seen.swaps, o.seen.phase)

@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/imagelist"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
@@ -19,6 +20,8 @@ const (
 	NodeUnknown NodeKind = ""
 	// NodeReal has a kubelet, and Kruise's daemon where Kruise is installed.
 	NodeReal NodeKind = "Real"
+	// NodeDaemonless has a kubelet, and cannot run Kruise's daemon.
+	NodeDaemonless NodeKind = "Daemonless"
 	// NodeVirtual is served by a virtual kubelet: it has neither.
 	NodeVirtual NodeKind = "Virtual"
 )
@@ -32,6 +35,8 @@ type Capabilities struct {
 	// CRRDisabled and ImageDisabled are true where the operator runs without that mode.
 	CRRDisabled   bool
 	ImageDisabled bool
+	// Images are the quick-exit images that the operator's administrator permits.
+	Images imagelist.List
 }
 
 // Attempt is one try to end sidecars of the pod, as found in the world.

@@ -11,6 +11,13 @@ import (
 // sorted: those of shells and of process supervisors in every directory where
 // distributions keep them, and those of well-known sidecars in their official images.
 func DefaultPaths() []string {
+	return slices.Clone(defaultPaths)
+}
+
+// defaultPaths are made once, for they are looked up for many a container.
+var defaultPaths = collectDefaultPaths()
+
+func collectDefaultPaths() []string {
 	paths := []string{Entrypoint}
 	for _, tool := range tools {
 		for _, directory := range tool.directories {

@@ -4,10 +4,13 @@ package quickexit
 
 import (
 	"fmt"
+	"iter"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
+
+const searchPathVariable = "PATH"
 
 // environment are a container's variables as far as its definition has their values.
 type environment struct {
@@ -40,10 +43,10 @@ func newEnvironment(container *corev1.Container) *environment {
 
 // searchPath returns the container's PATH, or that of the image.
 func (e *environment) searchPath() (string, error) {
-	if err := e.unknown["PATH"]; err != nil {
+	if err := e.unknown[searchPathVariable]; err != nil {
 		return "", err
 	}
-	if value, ok := e.values["PATH"]; ok {
+	if value, ok := e.values[searchPathVariable]; ok {
 		return value, nil
 	}
 	return SearchPath, nil
@@ -52,31 +55,46 @@ func (e *environment) searchPath() (string, error) {
 // expand replaces $(NAME) by the variable's value and $$ by $, as the kubelet does. A
 // variable whose value is not known is an error.
 func (e *environment) expand(text string) (string, error) {
+	if !strings.Contains(text, "$") {
+		return text, nil
+	}
 	expanded := &strings.Builder{}
-	for text != "" {
-		before, after, found := strings.Cut(text, "$")
-		expanded.WriteString(before)
-		if !found {
-			break
-		}
-		text = after
-		name, rest, closed := strings.Cut(strings.TrimPrefix(after, "("), ")")
-		switch {
-		case strings.HasPrefix(after, "$"):
-			expanded.WriteString("$")
-			text = after[1:]
-		case strings.HasPrefix(after, "(") && closed:
-			value, err := e.value(name)
+	for piece, isName := range pieces(text) {
+		if isName {
+			value, err := e.value(piece)
 			if err != nil {
 				return "", err
 			}
-			expanded.WriteString(value)
-			text = rest
-		default:
-			expanded.WriteString("$")
+			piece = value
 		}
+		expanded.WriteString(piece)
 	}
 	return expanded.String(), nil
+}
+
+// pieces cuts a text into what stands for itself and the names of the variables that are
+// referred to, in their order; true comes with a name.
+func pieces(text string) iter.Seq2[string, bool] {
+	return func(yield func(string, bool) bool) {
+		for text != "" {
+			before, after, found := strings.Cut(text, "$")
+			name, rest, closed := strings.Cut(strings.TrimPrefix(after, "("), ")")
+			next, isName := "", false
+			switch {
+			case !found:
+			case strings.HasPrefix(after, "$"):
+				next, after = "$", after[1:]
+			case strings.HasPrefix(after, "(") && closed:
+				next, isName, after = name, true, rest
+			default:
+				next = "$"
+			}
+			if !yield(before, false) || found && !yield(next, isName) {
+				return
+			}
+			text = after
+		}
+	}
 }
 
 func (e *environment) value(name string) (string, error) {

@@ -12,16 +12,22 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Covers reports whether an image with the paths has the program where a container
-// without settings of its own looks for the command. No command at all is covered: the
-// container then runs the entrypoint.
-func Covers(paths, command []string) bool {
-	return CoversContainer(paths, &corev1.Container{Command: command}) == nil
+// CoversContainer fails unless the container, restarted with an image of the coverage,
+// runs the program. The error says why it would not: it is a MissingError, a HiddenError,
+// or says why the path of the command cannot be told.
+func CoversContainer(coverage Coverage, container *corev1.Container) error {
+	if coverage.isEverything() {
+		return nil
+	}
+	return covers(coverage.has, container)
 }
 
-// CoversContainer fails unless the container, restarted with an image that has the
-// paths, runs the program. The error says why it would not.
-func CoversContainer(paths []string, container *corev1.Container) error {
+// PathsCoverContainer is CoversContainer for an image with the paths and no others.
+func PathsCoverContainer(paths []string, container *corev1.Container) error {
+	return covers(func(name string) bool { return slices.Contains(paths, name) }, container)
+}
+
+func covers(has func(name string) bool, container *corev1.Container) error {
 	if len(container.Command) == 0 {
 		return visible(container, Entrypoint)
 	}
@@ -34,16 +40,48 @@ func CoversContainer(paths []string, container *corev1.Container) error {
 		if err := visible(container, candidate); err != nil {
 			return err
 		}
-		if candidate == Entrypoint || slices.Contains(paths, candidate) {
+		if candidate == Entrypoint || has(candidate) {
 			return nil
 		}
 	}
-	return fmt.Errorf("the image does not have %s", strings.Join(candidates, " or "))
+	return &MissingError{Candidates: candidates}
+}
+
+// MissingError means that the image does not have the program where the container looks
+// for its command.
+type MissingError struct {
+	// Candidates are the paths at which it looks, in its order; there is at least one.
+	Candidates []string
+}
+
+func (e *MissingError) Error() string {
+	return "the image does not have " + strings.Join(e.Candidates, " or ")
+}
+
+// Wanted returns the path to add to the image: one of a directory that users' own
+// programs are kept in, if there is one.
+func (e *MissingError) Wanted() string {
+	for _, candidate := range e.Candidates {
+		if path.Dir(candidate) == PreferredDirectory {
+			return candidate
+		}
+	}
+	return e.Candidates[0]
+}
+
+// HiddenError means that what an image has at the path is hidden by what is mounted there,
+// whatever the image.
+type HiddenError struct {
+	Path, Mount string
+}
+
+func (e *HiddenError) Error() string {
+	return fmt.Sprintf("%s is hidden by what is mounted at %s", e.Path, e.Mount)
 }
 
 func visible(container *corev1.Container, name string) error {
 	if mount := HiddenBy(container, name); mount != "" {
-		return fmt.Errorf("%s is hidden by what is mounted at %s", name, mount)
+		return &HiddenError{Path: name, Mount: mount}
 	}
 	return nil
 }
@@ -52,11 +90,15 @@ func visible(container *corev1.Container, name string) error {
 // at the path, or nothing.
 func HiddenBy(container *corev1.Container, name string) string {
 	for _, mount := range container.VolumeMounts {
-		if within(name, path.Join("/", mount.MountPath)) {
+		if hides(mount, name) {
 			return mount.MountPath
 		}
 	}
 	return ""
+}
+
+func hides(mount corev1.VolumeMount, name string) bool {
+	return within(name, path.Join("/", mount.MountPath))
 }
 
 // Candidates returns the paths at which the container's runtime looks for the command, in
@@ -65,6 +107,9 @@ func HiddenBy(container *corev1.Container, name string) string {
 func Candidates(container *corev1.Container, command []string) ([]string, error) {
 	if len(command) == 0 {
 		return nil, errors.New("command is empty")
+	}
+	if name := command[0]; path.IsAbs(name) && !strings.Contains(name, "$") {
+		return []string{path.Clean(name)}, nil
 	}
 	environment := newEnvironment(container)
 	name, err := environment.expand(command[0])

@@ -3,6 +3,8 @@
 package quickexit_test
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -51,7 +53,7 @@ func TestCandidates(t *testing.T) {
 }
 
 func TestCoversContainer(t *testing.T) {
-	paths := []string{"/bin/sh", "/usr/local/bin/fluent-bit"}
+	const coverage = "/bin/sh, /usr/local/bin/fluent-bit"
 	for name, test := range map[string]struct {
 		container corev1.Container
 		wantError string
@@ -75,12 +77,38 @@ func TestCoversContainer(t *testing.T) {
 		"a directory of a": {container: command("/bin"), wantError: "does not have /bin"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := quickexit.CoversContainer(paths, &test.container)
+			err := quickexit.CoversContainer(coverage, &test.container)
 			switch {
 			case test.wantError == "" && err != nil:
 				t.Errorf("not covered: %v", err)
 			case test.wantError != "" && (err == nil || !strings.Contains(err.Error(), test.wantError)):
 				t.Errorf("error is %v, want one with %q", err, test.wantError)
+			}
+			paths := strings.Split(coverage, ", ")
+			if got := quickexit.PathsCoverContainer(paths, &test.container); fmt.Sprint(got) != fmt.Sprint(err) {
+				t.Errorf("with a list of paths it is %v, and not %v", got, err)
+			}
+			if err := quickexit.CoversContainer(quickexit.Everything, &test.container); err != nil {
+				t.Errorf("an image that covers every command does not: %v", err)
+			}
+		})
+	}
+}
+
+func TestTheMissingPathIsOneToLinkTheProgramAt(t *testing.T) {
+	for name, test := range map[string]struct {
+		container corev1.Container
+		want      string
+	}{
+		"of a path":           {command("/app/server"), "/app/server"},
+		"of a name":           {command("server"), "/usr/local/bin/server"},
+		"of a name elsewhere": {with(command("server"), "PATH", "/a:/b"), "/a/server"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var missing *quickexit.MissingError
+			err := quickexit.CoversContainer("", &test.container)
+			if !errors.As(err, &missing) || missing.Wanted() != test.want {
+				t.Errorf("error is %v, want one about %s", err, test.want)
 			}
 		})
 	}
@@ -104,11 +132,12 @@ func TestDefaultPathsCoverWellKnownCommands(t *testing.T) {
 		{"dumb-init", "--"},
 		{"tini", "--"},
 	} {
-		if !quickexit.Covers(quickexit.DefaultPaths(), words) {
-			t.Errorf("%q is not covered", words)
+		container := command(words...)
+		if err := quickexit.CoversContainer(quickexit.Default, &container); err != nil {
+			t.Errorf("%q is not covered: %v", words, err)
 		}
 	}
-	if quickexit.Covers(quickexit.DefaultPaths(), []string{"/opt/own/proxy"}) {
+	if unknown := command("/opt/own/proxy"); quickexit.CoversContainer(quickexit.Default, &unknown) == nil {
 		t.Error("an unknown command is covered")
 	}
 }

@@ -25,6 +25,10 @@ const User = "65532:65532"
 // found in the directories where other images keep them.
 const SearchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+// PreferredDirectory is where a command that is named without a directory is best linked
+// if it is in PATH.
+const PreferredDirectory = "/usr/local/bin"
+
 // ValidatePaths fails unless every path can be that of a file in an image with the
 // entrypoint: absolute, clean, visible in a container, and neither a directory of
 // another one nor below another one. A path may occur more than once.

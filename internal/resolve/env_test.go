@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/quickexit"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
@@ -23,9 +24,18 @@ const (
 
 // fromEnv is a sidecar that its environment variables declare.
 func fromEnv(mode v1alpha1.Mode, image string, exitCodes v1alpha1.ExitCodes) []resolve.Target {
-	return []resolve.Target{{
+	target := resolve.Target{
 		Container: "proxy", Mode: mode, Image: image, ExitCodes: exitCodes, Deadline: 30 * time.Second, Fallback: v1alpha1.FallbackEnabled,
-	}}
+	}
+	switch image {
+	case "":
+	case quickExit:
+		target.ImageSource = resolve.SourceEnvironment
+		target.QuickExitPaths = quickexit.Everything // whoever wrote the pod chose the image
+	default:
+		target.ImageSource = resolve.SourceOperator
+	}
+	return []resolve.Target{target}
 }
 
 func TestEnvironmentVariables(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/quickexit"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
@@ -26,10 +27,11 @@ func FuzzResolve(f *testing.F) {
 		next := bytesOf(data)
 		pod := fuzzedPod(next)
 		policies := fuzzedPolicies(t, next)
-		options := resolve.Options{IgnoreEnv: next(4) == 1, Image: []string{"", quickExit}[next(2)]}
+		options := resolve.Options{IgnoreEnv: next(4) == 1, Image: []string{"", quickExit}[next(2)], QuickExitPaths: fuzzedPaths(next)}
 
 		got := resolve.Resolve(pod, policies, options)
 		checkView(t, pod, got.Enforced)
+		checkPaths(t, policies, options, got.Enforced)
 		if got.DryRun != nil {
 			checkView(t, pod, *got.DryRun)
 		}
@@ -70,6 +72,30 @@ func checkView(t *testing.T, pod *corev1.Pod, view resolve.View) {
 	if diff := cmp.Diff(names, told); diff != "" {
 		t.Errorf("containers (-pod +view):\n%s", diff)
 	}
+}
+
+// checkPaths: an image covers what its policy says, and where it says nothing the image is that of a variable, which
+// covers everything, or of the operator, or the policy's own.
+func checkPaths(t *testing.T, policies []resolve.Policy, options resolve.Options, view resolve.View) {
+	t.Helper()
+	for _, target := range view.Targets {
+		var said quickexit.Coverage
+		if i := slices.IndexFunc(policies, func(p resolve.Policy) bool { return target.Policy != nil && p.Ref == *target.Policy }); i >= 0 {
+			said = policies[i].QuickExitPaths
+		}
+		switch got := target.QuickExitPaths; {
+		case target.Image == "" && got != "":
+			t.Errorf("no image covers %q", got)
+		case target.Image != "" && said != "" && got != said:
+			t.Errorf("an image covers %q where its policy says %q", got, said)
+		case said == "" && got != "" && got != quickexit.Everything && got != options.QuickExitPaths:
+			t.Errorf("an image covers %q, which nobody said", got)
+		}
+	}
+}
+
+func fuzzedPaths(next func(int) int) quickexit.Coverage {
+	return []quickexit.Coverage{"", "", "default,/app/server", "*", "nonsense"}[next(5)]
 }
 
 func compare(a, b string) int {
@@ -140,7 +166,9 @@ func fuzzedPolicies(t *testing.T, next func(int) int) []resolve.Policy {
 		if next(2) == 1 {
 			of = cluster
 		}
-		policies = append(policies, of(t, fmt.Sprintf("p%d", i), next(3), s))
+		policy := of(t, fmt.Sprintf("p%d", i), next(3), s)
+		policy.QuickExitPaths = fuzzedPaths(next)
+		policies = append(policies, policy)
 	}
 	return policies
 }

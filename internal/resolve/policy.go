@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/quickexit"
 )
 
 // PolicyKind is the kind of a policy.
@@ -42,6 +43,8 @@ type Policy struct {
 	Ref     PolicyRef
 	Created time.Time
 	Spec    *v1alpha1.PolicySpec
+	// QuickExitPaths is what the policy says of the images of its containers; empty when it says nothing.
+	QuickExitPaths quickexit.Coverage
 
 	pods       labels.Selector
 	namespaces labels.Selector // nil for the namespaced kind
@@ -54,10 +57,11 @@ func FromNamespaced(policy *v1alpha1.SidecarTerminationPolicy) (Policy, error) {
 		return Policy{}, err
 	}
 	return Policy{
-		Ref:     PolicyRef{Kind: KindNamespaced, Namespace: policy.Namespace, Name: policy.Name},
-		Created: policy.CreationTimestamp.Time,
-		Spec:    &policy.Spec.PolicySpec,
-		pods:    pods,
+		Ref:            PolicyRef{Kind: KindNamespaced, Namespace: policy.Namespace, Name: policy.Name},
+		Created:        policy.CreationTimestamp.Time,
+		Spec:           &policy.Spec.PolicySpec,
+		QuickExitPaths: quickExitPaths(policy),
+		pods:           pods,
 	}, nil
 }
 
@@ -76,11 +80,12 @@ func FromCluster(policy *v1alpha1.ClusterSidecarTerminationPolicy) (Policy, erro
 		return Policy{}, err
 	}
 	return Policy{
-		Ref:        PolicyRef{Kind: KindCluster, Name: policy.Name},
-		Created:    policy.CreationTimestamp.Time,
-		Spec:       &policy.Spec.PolicySpec,
-		pods:       pods,
-		namespaces: namespaces,
+		Ref:            PolicyRef{Kind: KindCluster, Name: policy.Name},
+		Created:        policy.CreationTimestamp.Time,
+		Spec:           &policy.Spec.PolicySpec,
+		QuickExitPaths: quickExitPaths(policy),
+		pods:           pods,
+		namespaces:     namespaces,
 	}, nil
 }
 
@@ -90,6 +95,19 @@ func parseSelector(field string, selector *metav1.LabelSelector) (labels.Selecto
 		return nil, fmt.Errorf("parse %s: %w", field, err)
 	}
 	return parsed, nil
+}
+
+// quickExitPaths reads the annotation of a policy of either kind.
+func quickExitPaths(policy metav1.Object) quickexit.Coverage {
+	return quickexit.CoverageOf(policy.GetAnnotations()[v1alpha1.AnnotationQuickExitPaths])
+}
+
+// Flaw returns an error that says which part of the policy does not count, or nil. The policy is acted on all the same.
+func (p Policy) Flaw() error {
+	if err := p.QuickExitPaths.Check(); err != nil {
+		return fmt.Errorf("annotation %s: %w", v1alpha1.AnnotationQuickExitPaths, err)
+	}
+	return nil
 }
 
 // Selects reports whether the policy selects the pod, given the labels of the pod's namespace. It says nothing about
@@ -102,6 +120,11 @@ func (p Policy) Selects(pod *corev1.Pod, namespaceLabels map[string]string) bool
 		return false
 	}
 	return p.pods.Matches(labels.Set(pod.Labels))
+}
+
+// MaySelect reports whether the policy selects the pod by the pod's own labels, whatever those of its namespace are.
+func (p Policy) MaySelect(pod *corev1.Pod) bool {
+	return (p.namespaces != nil || p.Ref.Namespace == pod.Namespace) && p.pods.Matches(labels.Set(pod.Labels))
 }
 
 // SelectsNamespaces reports whether the policy may select pods of other namespaces than its own.

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/quickexit"
 )
 
 // The operator's defaults for settings that no policy and no environment variable has.
@@ -28,6 +29,8 @@ type Options struct {
 	ExitCodes v1alpha1.ExitCodes
 	// Image is the default quick-exit image. It may be empty.
 	Image string
+	// QuickExitPaths is what Image covers.
+	QuickExitPaths quickexit.Coverage
 }
 
 // Target is a sidecar with its effective settings.
@@ -35,10 +38,15 @@ type Target struct {
 	Container string
 	Mode      v1alpha1.Mode
 	Image     string // empty when no level has one
-	ExitCodes v1alpha1.ExitCodes
-	Drain     time.Duration
-	Deadline  time.Duration
-	Fallback  v1alpha1.Fallback
+	// QuickExitPaths is what Image covers: what the policy's annotation says, and without one what the place that the
+	// image comes from does.
+	QuickExitPaths quickexit.Coverage
+	// ImageSource is the place that Image comes from; empty when no level has one.
+	ImageSource Source
+	ExitCodes   v1alpha1.ExitCodes
+	Drain       time.Duration
+	Deadline    time.Duration
+	Fallback    v1alpha1.Fallback
 	// Policy is the policy that governs the container, or nil when only its environment variables do.
 	Policy *PolicyRef
 }
@@ -131,7 +139,9 @@ func target(container string, policy *Policy, env v1alpha1.TerminationSettings, 
 	var drain, deadline *int32
 	for _, layer := range layers(container, policy, env, options) {
 		t.Mode = cmp.Or(t.Mode, layer.settings.Mode)
-		t.Image = cmp.Or(t.Image, layer.settings.Image)
+		if t.Image == "" && layer.settings.Image != "" {
+			t.Image, t.QuickExitPaths, t.ImageSource = layer.settings.Image, layer.covers, layer.source
+		}
 		t.ExitCodes = cmp.Or(t.ExitCodes, layer.settings.ExitCodes)
 		t.Fallback = cmp.Or(t.Fallback, layer.settings.Fallback)
 		drain = cmp.Or(drain, layer.settings.DrainSeconds)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/quickexit"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
@@ -38,19 +39,19 @@ func TestMerging(t *testing.T) {
 	}{
 		"the policy's entry for the container comes first": {
 			spec: spec(entrySettings(entry), settings(own)), env: env, options: options,
-			want: resolve.Target{Mode: v1alpha1.ModePodPhase, Image: "entry:v1", ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackDisabled, Deadline: 11 * time.Second},
+			want: resolve.Target{Mode: v1alpha1.ModePodPhase, Image: "entry:v1", ImageSource: resolve.SourceEntry, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackDisabled, Deadline: 11 * time.Second},
 		},
 		"the policy's spec comes second": {
 			spec: spec(settings(own)), env: env, options: options,
-			want: resolve.Target{Mode: v1alpha1.ModeImage, Image: "spec:v1", ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackEnabled, Drain: 22 * time.Second, Deadline: 33 * time.Second},
+			want: resolve.Target{Mode: v1alpha1.ModeImage, Image: "spec:v1", ImageSource: resolve.SourcePolicy, ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackEnabled, Drain: 22 * time.Second, Deadline: 33 * time.Second},
 		},
 		"the container's variables come third": {
 			spec: spec(), env: env, options: options,
-			want: resolve.Target{Mode: v1alpha1.ModeAuto, Image: "env:v1", ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackEnabled, Deadline: 30 * time.Second},
+			want: resolve.Target{Mode: v1alpha1.ModeAuto, Image: "env:v1", ImageSource: resolve.SourceEnvironment, QuickExitPaths: quickexit.Everything, ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackEnabled, Deadline: 30 * time.Second},
 		},
 		"the operator's defaults come last": {
 			spec: spec(), options: resolve.Options{Image: "default:v1", ExitCodes: v1alpha1.ExitCodesRespect},
-			want: resolve.Target{Mode: v1alpha1.ModeAuto, Image: "default:v1", ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackEnabled, Deadline: 30 * time.Second},
+			want: resolve.Target{Mode: v1alpha1.ModeAuto, Image: "default:v1", ImageSource: resolve.SourceOperator, ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackEnabled, Deadline: 30 * time.Second},
 		},
 		"without any default exit codes are ignored and there is no image": {
 			spec: spec(),
@@ -59,7 +60,7 @@ func TestMerging(t *testing.T) {
 		"each field is taken by itself": {
 			spec: spec(entrySettings(v1alpha1.TerminationSettings{Image: "entry:v1"}), settings(v1alpha1.TerminationSettings{Fallback: v1alpha1.FallbackDisabled})),
 			env:  []string{terminate, "true"}, options: options,
-			want: resolve.Target{Mode: v1alpha1.ModeCRR, Image: "entry:v1", ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackDisabled, Deadline: 30 * time.Second},
+			want: resolve.Target{Mode: v1alpha1.ModeCRR, Image: "entry:v1", ImageSource: resolve.SourceEntry, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackDisabled, Deadline: 30 * time.Second},
 		},
 		"variables that are turned off are no level": {
 			spec: spec(), env: env, options: resolve.Options{IgnoreEnv: true},
@@ -67,7 +68,7 @@ func TestMerging(t *testing.T) {
 		},
 		"a policy that names main containers has its spec for every sidecar": {
 			spec: spec(mainContainers("main"), settings(own)), env: env,
-			want: resolve.Target{Mode: v1alpha1.ModeImage, Image: "spec:v1", ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackEnabled, Drain: 22 * time.Second, Deadline: 33 * time.Second},
+			want: resolve.Target{Mode: v1alpha1.ModeImage, Image: "spec:v1", ImageSource: resolve.SourcePolicy, ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackEnabled, Drain: 22 * time.Second, Deadline: 33 * time.Second},
 		},
 	}
 	for name, test := range tests {

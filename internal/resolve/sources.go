@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/quickexit"
 )
 
 // Source is the place that a setting of a sidecar comes from.
@@ -24,7 +25,7 @@ const (
 
 // Sources say where each setting of a sidecar comes from.
 type Sources struct {
-	Mode, Image, ExitCodes, Drain, Deadline, Fallback Source
+	Mode, Image, QuickExitPaths, ExitCodes, Drain, Deadline, Fallback Source
 }
 
 // SourcesOf returns where the settings of the target come from, given what Resolve was given when it made the target.
@@ -46,9 +47,10 @@ func SourcesOf(pod *corev1.Pod, selecting []Policy, options Options, target Targ
 		}
 		return SourceDefault
 	}
+	image := first(func(s v1alpha1.TerminationSettings) bool { return s.Image != "" })
 	return Sources{
-		Mode:      first(func(s v1alpha1.TerminationSettings) bool { return s.Mode != "" }),
-		Image:     first(func(s v1alpha1.TerminationSettings) bool { return s.Image != "" }),
+		Mode:  first(func(s v1alpha1.TerminationSettings) bool { return s.Mode != "" }),
+		Image: image, QuickExitPaths: sourceOfPaths(image, policy, options),
 		ExitCodes: first(func(s v1alpha1.TerminationSettings) bool { return s.ExitCodes != "" }),
 		Drain:     first(func(s v1alpha1.TerminationSettings) bool { return s.DrainSeconds != nil }),
 		Deadline:  first(func(s v1alpha1.TerminationSettings) bool { return s.TerminationDeadlineSeconds != nil }),
@@ -56,25 +58,47 @@ func SourcesOf(pod *corev1.Pod, selecting []Policy, options Options, target Targ
 	}
 }
 
+// sourceOfPaths returns where it is said what an image from the given place covers.
+func sourceOfPaths(image Source, policy *Policy, options Options) Source {
+	switch {
+	case image == SourceDefault:
+		return SourceDefault
+	case policy != nil && policy.QuickExitPaths != "":
+		return SourcePolicy
+	case image == SourceEnvironment, image == SourceOperator && options.QuickExitPaths != "":
+		return image
+	}
+	return SourceDefault
+}
+
 // layer is what one place says.
 type layer struct {
 	source   Source
 	settings v1alpha1.TerminationSettings
+	// covers is what an image of this place covers.
+	covers quickexit.Coverage
 }
 
-// layers lists the places that have a say in a sidecar's settings, first place first.
+// layers lists the places that have a say in a sidecar's settings, first place first. What a policy says of images holds
+// for the image that is used, wherever it comes from. Without that the author of the pod vouches for the image of a
+// variable: OpenKruise asks for one that covers the command.
 func layers(container string, policy *Policy, env v1alpha1.TerminationSettings, options Options) []layer {
 	var all []layer
+	ofEnv, ofOperator := quickexit.Everything, options.QuickExitPaths
 	if policy != nil {
-		if entry := policy.entry(container); entry != nil {
-			all = append(all, layer{SourceEntry, entry.TerminationSettings})
+		paths := policy.QuickExitPaths
+		if paths != "" {
+			ofEnv, ofOperator = paths, paths
 		}
-		all = append(all, layer{SourcePolicy, policy.Spec.TerminationSettings})
+		if entry := policy.entry(container); entry != nil {
+			all = append(all, layer{SourceEntry, entry.TerminationSettings, paths})
+		}
+		all = append(all, layer{SourcePolicy, policy.Spec.TerminationSettings, paths})
 	}
 	return append(all,
-		layer{SourceEnvironment, env},
-		layer{SourceOperator, v1alpha1.TerminationSettings{Image: options.Image, ExitCodes: options.ExitCodes}},
-		layer{SourceDefault, v1alpha1.TerminationSettings{
+		layer{SourceEnvironment, env, ofEnv},
+		layer{SourceOperator, v1alpha1.TerminationSettings{Image: options.Image, ExitCodes: options.ExitCodes}, ofOperator},
+		layer{source: SourceDefault, settings: v1alpha1.TerminationSettings{
 			Mode: DefaultMode, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: DefaultFallback,
 		}},
 	)

@@ -15,7 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/prepull"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
@@ -24,19 +24,6 @@ const (
 	maxRecent  = 10
 	maxMessage = 1024
 )
-
-// Observation is one live pod that the policy selects and of which it names a container.
-type Observation struct {
-	Namespace, Pod string
-	// Governs is true when the policy decides over at least one container of the pod.
-	Governs bool
-	// Decision is what was decided for the pod; for a DryRun policy what would be.
-	Decision plan.Decision
-	// Losses are the containers that the policy names and another policy decides over.
-	Losses []resolve.Loss
-	// Substitutions are those of the containers that the policy governs.
-	Substitutions []plan.Substitution
-}
 
 // Tally is what has come about since the status was last written and cannot be seen in live pods.
 type Tally struct {
@@ -76,51 +63,39 @@ type Policy struct {
 	Spec       *v1alpha1.PolicySpec
 	// Invalid is why the policy cannot be acted on, or nil.
 	Invalid error
+	// Flaw is why a part of the policy does not count, or nil.
+	Flaw error
+	// PrePull is how far the pulling of its images is, or nil while it has none pulled.
+	PrePull *prepull.Report
 }
 
-// Summarize returns the policy's status: counts from the observations, whose order is of no account, on top of the
-// cumulative figures of the old status. Conditions keep their transition times where they did not change.
-func Summarize(policy Policy, old v1alpha1.PolicyStatus, observations []Observation, tally Tally, now time.Time) v1alpha1.PolicyStatus {
-	observations = slices.Clone(observations)
-	slices.SortFunc(observations, func(a, b Observation) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Pod, b.Pod))
-	})
+// Summarize returns the policy's status: counts from what is seen of live pods on top of the cumulative figures of the old
+// status. Conditions keep their transition times where they did not change.
+func Summarize(policy Policy, old v1alpha1.PolicyStatus, census Census, tally Tally, now time.Time) v1alpha1.PolicyStatus {
 	status := v1alpha1.PolicyStatus{
 		ObservedGeneration:  policy.Generation,
 		Mode:                cmp.Or(policy.Spec.Mode, resolve.DefaultMode),
-		MatchedPods:         int32(len(observations)),
+		MatchedPods:         census.matched,
+		WaitingPods:         census.waiting,
+		StuckPods:           census.stuck.pods,
 		TerminatedPods:      old.TerminatedPods + tally.Terminated,
 		FailedPods:          old.FailedPods + tally.Failed,
 		LastTerminationTime: old.LastTerminationTime.DeepCopy(),
 		Recent:              newest(tally.Recent, old.Recent),
 		Conditions:          slices.Clone(old.Conditions),
 	}
+	if policy.Spec.Enforcement == v1alpha1.EnforcementDryRun {
+		status.DryRunPods = census.terminating
+	} else {
+		status.TerminatingPods = census.terminating
+	}
 	if last := status.LastTerminationTime; !tally.Last.IsZero() && (last == nil || last.Time.Before(tally.Last)) {
 		status.LastTerminationTime = &metav1.Time{Time: tally.Last.UTC().Truncate(time.Second)}
 	}
-	dryRun := policy.Spec.Enforcement == v1alpha1.EnforcementDryRun
-	for _, o := range observations {
-		if o.Governs {
-			count(&status, o.Decision.Stage, dryRun)
-		}
-	}
-	for _, c := range conditions(policy, status, observations) {
+	for _, c := range conditions(policy, census) {
 		c.setIn(&status, policy.Generation, now)
 	}
 	return status
-}
-
-func count(status *v1alpha1.PolicyStatus, stage plan.Stage, dryRun bool) {
-	switch {
-	case stage == plan.StageWaiting:
-		status.WaitingPods++
-	case stage == plan.StageStuck:
-		status.StuckPods++
-	case stage == plan.StageTerminating && dryRun:
-		status.DryRunPods++
-	case stage == plan.StageTerminating:
-		status.TerminatingPods++
-	}
 }
 
 // condition is a condition and whether it holds. One that is abnormal when true is absent while it does not hold.
@@ -147,28 +122,27 @@ func (c condition) setIn(status *v1alpha1.PolicyStatus, generation int64, now ti
 	})
 }
 
-func conditions(policy Policy, status v1alpha1.PolicyStatus, observations []Observation) []condition {
+func conditions(policy Policy, census Census) []condition {
 	return []condition{
-		ready(policy, status, observations),
-		overridden(observations),
-		degraded(observations),
+		ready(policy, census),
+		overridden(census),
+		degraded(policy, census),
 		{kind: v1alpha1.ConditionStalled, holds: policy.Invalid != nil, reason: v1alpha1.ReasonInvalidSelector, message: errorText(policy.Invalid)},
+		prePulled(policy),
 	}
 }
 
-func ready(policy Policy, status v1alpha1.PolicyStatus, observations []Observation) condition {
+func ready(policy Policy, census Census) condition {
 	c := condition{kind: v1alpha1.ConditionReady, always: true, holds: true}
-	stuck := slices.IndexFunc(observations, func(o Observation) bool { return o.Governs && o.Decision.Stage == plan.StageStuck })
-	switch {
+	switch stuck := census.stuck; {
 	case policy.Invalid != nil:
 		c.holds, c.reason, c.message = false, v1alpha1.ReasonInvalidSelector, policy.Invalid.Error()
-	case stuck >= 0:
-		o := observations[stuck]
-		c.holds, c.reason = false, o.Decision.Reason
-		c.message = fmt.Sprintf("%d %s stuck, among them %s/%s: %s", status.StuckPods, plural(status.StuckPods, "pod is", "pods are"), o.Namespace, o.Pod, o.Decision.Message)
+	case stuck.pods > 0:
+		c.holds, c.reason = false, stuck.example.Decision.Reason
+		c.message = fmt.Sprintf("%d %s stuck, among them %s: %s", stuck.pods, plural(stuck.pods, "pod is", "pods are"), stuck.example.name(), stuck.example.Decision.Message)
 	case policy.Spec.Enforcement == v1alpha1.EnforcementDryRun:
 		c.reason, c.message = v1alpha1.ReasonDryRun, "nothing is written to pods; set enforcement to Enforce to act"
-	case status.MatchedPods == 0:
+	case census.matched == 0:
 		c.reason, c.message = v1alpha1.ReasonNoPodsMatched, "no unfinished pod with restartPolicy Never or OnFailure matches"
 	default:
 		c.reason, c.message = v1alpha1.ReasonInForce, "the policy is in force"
@@ -176,48 +150,40 @@ func ready(policy Policy, status v1alpha1.PolicyStatus, observations []Observati
 	return c
 }
 
-func overridden(observations []Observation) condition {
+func overridden(census Census) condition {
 	c := condition{kind: v1alpha1.ConditionOverridden, reason: v1alpha1.ReasonOverridden}
-	pods := int32(0)
-	for _, o := range observations {
-		if len(o.Losses) == 0 {
-			continue
-		}
-		if pods++; pods == 1 {
-			c.message = fmt.Sprintf("container %s of pod %s/%s is decided over by %s", o.Losses[0].Container, o.Namespace, o.Pod, o.Losses[0].Winner)
-		}
+	if overridden := census.overridden; overridden.pods > 0 {
+		loss := overridden.example.Losses[0]
+		c.holds = true
+		c.message = overridden.withOthers(fmt.Sprintf("container %s of pod %s is decided over by %s", loss.Container, overridden.example.name(), loss.Winner))
 	}
-	c.holds = pods > 0
-	c.message = withOthers(c.message, pods)
 	return c
 }
 
-func degraded(observations []Observation) condition {
+// degraded gives the flaw of the policy first: it may be why a mode cannot be used.
+func degraded(policy Policy, census Census) condition {
 	c := condition{kind: v1alpha1.ConditionDegraded, reason: v1alpha1.ReasonNoUsableMode}
-	pods := int32(0)
-	for _, o := range observations {
-		switch {
-		case len(o.Substitutions) > 0:
-			if pods++; pods == 1 {
-				c.reason = o.Substitutions[0].Reason
-				c.message = fmt.Sprintf("pod %s/%s: %s", o.Namespace, o.Pod, o.Substitutions[0].Message)
-			}
-		case o.Governs && o.Decision.Reason == v1alpha1.ReasonNoUsableMode:
-			if pods++; pods == 1 {
-				c.message = fmt.Sprintf("pod %s/%s: %s", o.Namespace, o.Pod, o.Decision.Message)
-			}
+	switch degraded := census.degraded; {
+	case policy.Flaw != nil:
+		c.holds, c.reason, c.message = true, v1alpha1.ReasonInvalidQuickExitPaths, policy.Flaw.Error()
+	case degraded.pods > 0:
+		message := degraded.example.Decision.Message
+		if substitutions := degraded.example.Substitutions; len(substitutions) > 0 {
+			c.reason, message = substitutions[0].Reason, substitutions[0].Message
 		}
+		c.holds = true
+		c.message = degraded.withOthers(fmt.Sprintf("pod %s: %s", degraded.example.name(), message))
 	}
-	c.holds = pods > 0
-	c.message = withOthers(c.message, pods)
 	return c
 }
 
-func withOthers(message string, pods int32) string {
-	if pods > 1 {
-		return fmt.Sprintf("%s, and %d more %s", message, pods-1, plural(pods-1, "pod", "pods"))
+// prePulled is present, true or false, while the policy has prePull.
+func prePulled(policy Policy) condition {
+	c := condition{kind: v1alpha1.ConditionPrePulled}
+	if report := policy.PrePull; report != nil {
+		c.always, c.holds, c.reason, c.message = true, report.Holds, report.Reason, report.Message
 	}
-	return message
+	return c
 }
 
 func plural(n int32, one, many string) string {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/prepull"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/rollup"
 )
@@ -42,6 +43,8 @@ func dryRun(p *rollup.Policy) { p.Spec.Enforcement = v1alpha1.EnforcementDryRun 
 func invalid(message string) func(*rollup.Policy) {
 	return func(p *rollup.Policy) { p.Invalid = errors.New(message) }
 }
+
+func flawed(p *rollup.Policy) { p.Flaw = errors.New("annotation: entry \"sh\" does not count") }
 
 // seen is a pod that the policy governs.
 func seen(pod string, stage plan.Stage, changes ...func(*rollup.Observation)) rollup.Observation {
@@ -71,7 +74,7 @@ func substituted(reason v1alpha1.Reason, message string) func(*rollup.Observatio
 }
 
 func summarize(p rollup.Policy, observations ...rollup.Observation) v1alpha1.PolicyStatus {
-	return rollup.Summarize(p, v1alpha1.PolicyStatus{}, observations, rollup.Tally{}, now)
+	return rollup.Summarize(p, v1alpha1.PolicyStatus{}, rollup.CensusOf(observations...), rollup.Tally{}, now)
 }
 
 func TestCounts(t *testing.T) {
@@ -174,6 +177,16 @@ func TestConditions(t *testing.T) {
 			[]metav1.Condition{inForce, condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonCRRUnavailable,
 				"pod batch/a: mode CRR cannot be used, and 2 more pods")},
 		},
+		"a part of the policy that does not count degrades it, and it stays ready": {
+			policy(flawed), []rollup.Observation{seen("a", plan.StageWaiting)},
+			[]metav1.Condition{inForce, condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonInvalidQuickExitPaths,
+				`annotation: entry "sh" does not count`)},
+		},
+		"it is told before the modes that cannot be used, for it may be why": {
+			policy(flawed), []rollup.Observation{seen("a", plan.StageTerminating, substituted(v1alpha1.ReasonCommandNotCovered, "other"))},
+			[]metav1.Condition{inForce, condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonInvalidQuickExitPaths,
+				`annotation: entry "sh" does not count`)},
+		},
 		"a pod that no mode can serve degrades the policy": {
 			policy(), []rollup.Observation{seen("a", plan.StageStuck, because(v1alpha1.ReasonNoUsableMode, "no mode can end container proxy"))},
 			[]metav1.Condition{
@@ -193,11 +206,11 @@ func TestConditions(t *testing.T) {
 
 func TestConditionsVanish(t *testing.T) {
 	bad := []rollup.Observation{seen("a", plan.StageStuck, because(v1alpha1.ReasonNoUsableMode, "no mode"), lostTo("mesh"))}
-	old := rollup.Summarize(policy(invalid("no")), v1alpha1.PolicyStatus{}, bad, rollup.Tally{}, before)
+	old := rollup.Summarize(policy(invalid("no")), v1alpha1.PolicyStatus{}, rollup.CensusOf(bad...), rollup.Tally{}, before)
 	if len(old.Conditions) != 4 {
 		t.Fatalf("conditions: got %d, want all 4", len(old.Conditions))
 	}
-	got := rollup.Summarize(policy(), old, nil, rollup.Tally{}, now).Conditions
+	got := rollup.Summarize(policy(), old, rollup.Census{}, rollup.Tally{}, now).Conditions
 	if len(got) != 1 || got[0].Type != v1alpha1.ConditionReady || got[0].Status != metav1.ConditionTrue {
 		t.Errorf("conditions: got %+v, want Ready alone", got)
 	}
@@ -216,9 +229,9 @@ func TestTransitionTimes(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			old := rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, []rollup.Observation{test.old}, rollup.Tally{}, before)
+			old := rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, rollup.CensusOf(test.old), rollup.Tally{}, before)
 			kept := old.DeepCopy()
-			got := rollup.Summarize(policy(), old, []rollup.Observation{test.new}, rollup.Tally{}, now)
+			got := rollup.Summarize(policy(), old, rollup.CensusOf(test.new), rollup.Tally{}, now)
 			condition := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionReady)
 			if diff := cmp.Diff(test.want, condition.LastTransitionTime.Time); diff != "" {
 				t.Errorf("LastTransitionTime (-want +got):\n%s", diff)
@@ -301,7 +314,7 @@ func TestCumulativeFigures(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := rollup.Summarize(policy(), test.old, nil, test.tally, now)
+			got := rollup.Summarize(policy(), test.old, rollup.Census{}, test.tally, now)
 			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(v1alpha1.PolicyStatus{}, "ObservedGeneration", "Mode", "Conditions")); diff != "" {
 				t.Errorf("Summarize() (-want +got):\n%s", diff)
 			}
@@ -351,11 +364,11 @@ func TestSameInputSameBytes(t *testing.T) {
 	}
 	observations[3].Namespace = "another"
 	tally := rollup.Tally{Terminated: 1, Last: before, Recent: results("new", 3)}
-	first := rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, observations, tally, before)
+	first := rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, rollup.CensusOf(observations...), tally, before)
 	want := encode(t, first)
 	for range observations {
 		observations = append(observations[1:], observations[0])
-		if diff := cmp.Diff(want, encode(t, rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, observations, tally, before))); diff != "" {
+		if diff := cmp.Diff(want, encode(t, rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, rollup.CensusOf(observations...), tally, before))); diff != "" {
 			t.Errorf("the order of the observations matters:\n%s", diff)
 		}
 	}
@@ -363,7 +376,7 @@ func TestSameInputSameBytes(t *testing.T) {
 	if err := json.Unmarshal([]byte(want), &read); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, encode(t, rollup.Summarize(policy(), read, observations, rollup.Tally{}, now))); diff != "" {
+	if diff := cmp.Diff(want, encode(t, rollup.Summarize(policy(), read, rollup.CensusOf(observations...), rollup.Tally{}, now))); diff != "" {
 		t.Errorf("a status that was written and read changes although nothing happened:\n%s", diff)
 	}
 }
@@ -380,7 +393,7 @@ func encode(t *testing.T, status v1alpha1.PolicyStatus) string {
 var sink v1alpha1.PolicyStatus
 
 func BenchmarkSummarize(b *testing.B) {
-	for _, count := range []int{1, 100, 10_000} {
+	for _, count := range []int{1, 100, 10_000, 50_000} {
 		b.Run(fmt.Sprintf("Pods%d", count), func(b *testing.B) {
 			var observations []rollup.Observation
 			for i := range count {
@@ -388,8 +401,37 @@ func BenchmarkSummarize(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				sink = rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, observations, rollup.Tally{}, now)
+				sink = rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, rollup.CensusOf(observations...), rollup.Tally{}, now)
 			}
 		})
+	}
+}
+
+func TestPrePulledIsPresentWhileThePolicyHasImagesPulled(t *testing.T) {
+	report := func(r *prepull.Report) rollup.Policy {
+		return policy(func(p *rollup.Policy) { p.PrePull = r })
+	}
+	status := v1alpha1.PolicyStatus{}
+	for _, step := range []struct {
+		name   string
+		report *prepull.Report
+		want   string
+	}{
+		{"without prePull", nil, ""},
+		{"while images are pulled", &prepull.Report{Reason: v1alpha1.ReasonPrePulling, Message: "on 1 of 3 nodes"}, "False PrePulling on 1 of 3 nodes"},
+		{"once they are there", &prepull.Report{Holds: true, Reason: v1alpha1.ReasonPrePulled, Message: "on 3 of 3 nodes"}, "True PrePulled on 3 of 3 nodes"},
+		{"after prePull was removed", nil, ""},
+	} {
+		status = rollup.Summarize(report(step.report), status, rollup.Census{}, rollup.Tally{}, now)
+		got := ""
+		if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionPrePulled); c != nil {
+			got = fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
+		}
+		if got != step.want {
+			t.Errorf("%s: got %q, want %q", step.name, got, step.want)
+		}
+		if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
+			t.Errorf("%s: the policy is not ready, and that must not depend on images", step.name)
+		}
 	}
 }

@@ -33,23 +33,26 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kruiseVersion is the release of which the definition of ContainerRecreateRequests is taken.
+// kruiseVersion is the release of which the definitions are taken.
 const kruiseVersion = "v1.8.3"
 
-// Kruise is as much of OpenKruise as the operator sees: the definition of ContainerRecreateRequests, and the webhook that
-// binds each request to its pod. No daemon acts on requests.
+// Kruise is as much of OpenKruise as the operator sees: the definitions of ContainerRecreateRequests and ImagePullJobs, and
+// the webhook that binds each request to its pod and fills in what a job leaves open. No manager and no daemon acts on
+// either.
 type Kruise struct {
 	client        client.Client
-	definition    *apiextensionsv1.CustomResourceDefinition
+	definitions   []*apiextensionsv1.CustomResourceDefinition
 	configuration *registrationv1.MutatingWebhookConfiguration
+	installed     bool
 	refusal       atomic.Int32
+	jobRefusal    atomic.Pointer[string]
 }
 
 // NewKruise starts the webhook's server and installs nothing yet. The client must know core, admissionregistration and
 // apiextensions types. The server ends with the test.
 func NewKruise(t *testing.T, c client.Client) *Kruise {
 	t.Helper()
-	k := &Kruise{client: c, definition: requestDefinition(t)}
+	k := &Kruise{client: c, definitions: definitions(t, "containerrecreaterequests", "imagepulljobs")}
 	serving := &envtest.WebhookInstallOptions{}
 	if err := serving.PrepWithoutInstalling(); err != nil {
 		t.Fatalf("make certificates of the webhook: %v", err)
@@ -75,42 +78,60 @@ func NewKruise(t *testing.T, c client.Client) *Kruise {
 	return k
 }
 
-// Install installs both objects and has them removed at the end of the test.
+// objects are what is installed.
+func (k *Kruise) objects() []client.Object {
+	objects := []client.Object{k.configuration.DeepCopy()}
+	for _, definition := range k.definitions {
+		objects = append(objects, definition.DeepCopy())
+	}
+	return objects
+}
+
+// Install installs all objects, unless they are, and has them removed at the end of the test.
 func (k *Kruise) Install(t *testing.T) {
 	t.Helper()
-	for _, object := range []client.Object{k.definition.DeepCopy(), k.configuration.DeepCopy()} {
+	if k.installed {
+		return
+	}
+	k.installed = true
+	for _, object := range k.objects() {
 		if err := k.client.Create(t.Context(), object); err != nil {
 			t.Fatalf("install Kruise: %v", err)
 		}
 	}
-	Eventually(t, "requests are served", func(ctx context.Context) error {
-		requests := &unstructured.UnstructuredList{}
-		requests.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps.kruise.io", Version: "v1alpha1", Kind: "ContainerRecreateRequestList"})
-		return k.client.List(ctx, requests)
-	})
+	for _, definition := range k.definitions {
+		Eventually(t, definition.Name+" are served", func(ctx context.Context) error {
+			list := &unstructured.UnstructuredList{}
+			list.SetGroupVersionKind(schema.GroupVersionKind{Group: definition.Spec.Group, Version: "v1alpha1", Kind: definition.Spec.Names.ListKind})
+			return k.client.List(ctx, list)
+		})
+	}
 	t.Cleanup(func() { k.Remove(t) })
 }
 
-// Remove removes both objects, with every request, if they are there.
+// Remove removes all objects, with every request and job, if they are there.
 func (k *Kruise) Remove(t *testing.T) {
 	t.Helper()
+	k.installed = false
 	// Cleanups run when the test's own context has ended.
 	ctx := context.WithoutCancel(t.Context())
-	for _, object := range []client.Object{k.configuration.DeepCopy(), k.definition.DeepCopy()} {
+	for _, object := range k.objects() {
 		if err := client.IgnoreNotFound(k.client.Delete(ctx, object)); err != nil {
 			t.Errorf("remove Kruise: %v", err)
 		}
 	}
-	Eventually(t, "Kruise has gone", func(ctx context.Context) error {
-		err := k.client.Get(ctx, client.ObjectKeyFromObject(k.definition), &apiextensionsv1.CustomResourceDefinition{})
-		switch {
-		case apierrors.IsNotFound(err):
-			return nil
-		case err != nil:
-			return err
-		}
-		return errors.New("the definition is still there")
-	})
+	for _, definition := range k.definitions {
+		Eventually(t, definition.Name+" have gone", func(ctx context.Context) error {
+			err := k.client.Get(ctx, client.ObjectKeyFromObject(definition), &apiextensionsv1.CustomResourceDefinition{})
+			switch {
+			case apierrors.IsNotFound(err):
+				return nil
+			case err != nil:
+				return err
+			}
+			return errors.New("the definition is still there")
+		})
+	}
 }
 
 // RemoveWebhook removes the webhook's configuration and leaves the definition, as an upgrade may do for a moment.
@@ -126,6 +147,12 @@ func (k *Kruise) Refuse(code int32) {
 	k.refusal.Store(code)
 }
 
+// RefuseJobs has the webhook forbid each ImagePullJob with the message, as Kruise does while a gate of it is off, or take it
+// again when the message is empty.
+func (k *Kruise) RefuseJobs(message string) {
+	k.jobRefusal.Store(&message)
+}
+
 // ServeHTTP answers the API server.
 func (k *Kruise) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var review admissionv1.AdmissionReview
@@ -135,6 +162,8 @@ func (k *Kruise) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	response := &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
 	switch code := k.refusal.Load(); {
+	case review.Request.Resource.Resource == "imagepulljobs":
+		k.admitJob(review.Request, response)
 	case code != 0:
 		response.Allowed, response.Result = false, &metav1.Status{Code: code, Message: "refused by the test"}
 	case review.Request.Operation == admissionv1.Create:
@@ -148,6 +177,19 @@ func (k *Kruise) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	review.Request, review.Response = nil, response
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(review)
+}
+
+// admitJob fills in what a new job leaves open.
+func (k *Kruise) admitJob(admission *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse) {
+	if message := k.jobRefusal.Load(); message != nil && *message != "" {
+		response.Allowed, response.Result = false, &metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: *message}
+		return
+	}
+	if admission.Operation == admissionv1.Create {
+		response.Patch = []byte(`[{"op": "add", "path": "/spec/pullPolicy", "value": {"timeoutSeconds": 600, "backoffLimit": 3}},
+			{"op": "add", "path": "/spec/imagePullPolicy", "value": "IfNotPresent"}]`)
+		response.PatchType = ptr.To(admissionv1.PatchTypeJSONPatch)
+	}
 }
 
 // request is the part of a ContainerRecreateRequest that the webhook reads.
@@ -198,10 +240,10 @@ func (k *Kruise) bind(ctx context.Context, admission *admissionv1.AdmissionReque
 }
 
 func webhookConfiguration(url string, authority []byte) *registrationv1.MutatingWebhookConfiguration {
-	return &registrationv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "kruise-mutating-webhook-configuration"},
-		Webhooks: []registrationv1.MutatingWebhook{{
-			Name:                    "mcontainerrecreaterequest.kb.io",
+	configuration := &registrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kruise-mutating-webhook-configuration"}}
+	for _, kind := range []string{"containerrecreaterequest", "imagepulljob"} {
+		configuration.Webhooks = append(configuration.Webhooks, registrationv1.MutatingWebhook{
+			Name:                    "m" + kind + ".kb.io",
 			ClientConfig:            registrationv1.WebhookClientConfig{URL: &url, CABundle: authority},
 			FailurePolicy:           ptr.To(registrationv1.Fail),
 			SideEffects:             ptr.To(registrationv1.SideEffectClassNone),
@@ -209,16 +251,16 @@ func webhookConfiguration(url string, authority []byte) *registrationv1.Mutating
 			Rules: []registrationv1.RuleWithOperations{{
 				Operations: []registrationv1.OperationType{registrationv1.Create, registrationv1.Update},
 				Rule: registrationv1.Rule{
-					APIGroups: []string{"apps.kruise.io"}, APIVersions: []string{"v1alpha1"}, Resources: []string{"containerrecreaterequests"},
+					APIGroups: []string{"apps.kruise.io"}, APIVersions: []string{"v1alpha1"}, Resources: []string{kind + "s"},
 				},
 			}},
-		}},
+		})
 	}
+	return configuration
 }
 
-// requestDefinition reads the definition from Kruise's own release in the module cache, which it is downloaded to if it is
-// not there.
-func requestDefinition(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
+// definitions reads definitions from Kruise's own release in the module cache, which it is downloaded to if it is not there.
+func definitions(t *testing.T, names ...string) []*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	_, file, _, _ := runtime.Caller(0)
 	command := exec.CommandContext(t.Context(), "go", "mod", "download", "-json", "github.com/openkruise/kruise@"+kruiseVersion)
@@ -232,13 +274,17 @@ func requestDefinition(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	if err := json.Unmarshal(output, &module); err != nil {
 		t.Fatalf("read where Kruise is: %v", err)
 	}
-	content, err := os.ReadFile(filepath.Join(module.Dir, "config/crd/bases/apps.kruise.io_containerrecreaterequests.yaml"))
-	if err != nil {
-		t.Fatal(err)
+	var all []*apiextensionsv1.CustomResourceDefinition
+	for _, name := range names {
+		content, err := os.ReadFile(filepath.Join(module.Dir, "config/crd/bases/apps.kruise.io_"+name+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		definition := &apiextensionsv1.CustomResourceDefinition{}
+		if err := yaml.Unmarshal(content, definition); err != nil {
+			t.Fatalf("read the definition of %s: %v", name, err)
+		}
+		all = append(all, definition)
 	}
-	definition := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.Unmarshal(content, definition); err != nil {
-		t.Fatalf("read the definition of Kruise: %v", err)
-	}
-	return definition
+	return all
 }

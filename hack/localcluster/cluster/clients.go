@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -28,6 +29,12 @@ func (c *Cluster) connect() (*clients, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
+	return connectWith(configuration)
+}
+
+// connectWith returns clients of any API server.
+func connectWith(configuration *rest.Config) (*clients, error) {
+	configuration = rest.CopyConfig(configuration)
 	configuration.QPS = -1
 	typed, err := kubernetes.NewForConfig(configuration)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/components"
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
@@ -54,18 +55,35 @@ func (c *Cluster) addKruise(ctx context.Context, description components.Cluster,
 	return c.installKruise(ctx, description)
 }
 
-func (c *Cluster) installKruise(ctx context.Context, description components.Cluster) error {
-	objects, err := c.renderKruise(ctx)
+// WriteKruiseObjects writes all that a manager of Kruise needs to any API server: definitions, webhook configurations,
+// accounts and rights. It runs nothing.
+func (c *Cluster) WriteKruiseObjects(ctx context.Context, server *rest.Config) error {
+	clients, err := connectWith(server)
 	if err != nil {
 		return err
 	}
-	clients, err := c.connect()
+	return c.writeKruiseObjects(ctx, clients)
+}
+
+func (c *Cluster) writeKruiseObjects(ctx context.Context, clients *clients) error {
+	objects, err := c.renderKruise(ctx)
 	if err != nil {
 		return err
 	}
 	// What exists is left alone: the manager completes its webhook configurations itself.
 	if err := clients.writeAll(ctx, objects, createObject); err != nil {
 		return fmt.Errorf("install kruise: %w", err)
+	}
+	return nil
+}
+
+func (c *Cluster) installKruise(ctx context.Context, description components.Cluster) error {
+	clients, err := c.connect()
+	if err != nil {
+		return err
+	}
+	if err := c.writeKruiseObjects(ctx, clients); err != nil {
+		return err
 	}
 	// Kruise's daemon finds its one container runtime at a fixed path.
 	if err := c.linkSocket(description, description.Nodes[0]); err != nil {

@@ -69,12 +69,23 @@ func (c *Cluster) start(ctx context.Context, component components.Component) err
 
 // stop ends the component and forgets it. It does nothing when it does not run.
 func (c *Cluster) stop(ctx context.Context, component components.Component) error {
+	return c.end(component, func(identity process.Identity) error {
+		return process.Stop(ctx, identity, component.StopTimeout)
+	})
+}
+
+// kill is stop without a chance for the component to tidy up.
+func (c *Cluster) kill(ctx context.Context, component components.Component) error {
+	return c.end(component, func(identity process.Identity) error { return process.Kill(ctx, identity) })
+}
+
+func (c *Cluster) end(component components.Component, end func(process.Identity) error) error {
 	record := c.layout.Record(component.Name)
 	identity, err := process.Load(record)
 	if err != nil {
 		return err
 	}
-	if err := process.Stop(ctx, identity, component.StopTimeout); err != nil {
+	if err := end(identity); err != nil {
 		return fmt.Errorf("stop %s: %w", component.Name, err)
 	}
 	if err := os.RemoveAll(record); err != nil {

@@ -34,7 +34,10 @@ func Pause(program []byte, platform v1.Platform) (v1.Image, error) {
 func Operator(program []byte, platform v1.Platform) (v1.Image, error) {
 	const binary = "sidecar-termination-operator"
 	return ociimage.Rootfs{Programs: map[string][]byte{binary: program}, Directories: map[string]int64{"tmp": 0o1777}}.Image(platform,
-		v1.Config{Entrypoint: []string{"/" + binary}, User: "65532:65532", Env: []string{searchPath}})
+		v1.Config{
+			Entrypoint: []string{"/" + binary}, User: "65532:65532", Env: []string{searchPath},
+			Labels: ociimage.Labels(binary, "Ends sidecar containers once the main containers of a Job-type pod are done"),
+		})
 }
 
 // Busybox returns an image in which each applet is a hard link to the static program.

@@ -42,7 +42,8 @@ func identifyIn(proc string, pid int) (Identity, error) {
 	return Identity{PID: pid, StartTime: stat.startTime, BootID: strings.TrimSpace(string(bootID))}, nil
 }
 
-// Alive reports whether the process still runs. A zombie does not.
+// Alive reports whether the process still runs, any of its threads, which hold its ports. A
+// zombie that has no other threads does not.
 func (i Identity) Alive() bool { return i.aliveIn("/proc") }
 
 func (i Identity) aliveIn(proc string) bool {
@@ -54,7 +55,16 @@ func (i Identity) aliveIn(proc string) bool {
 		return false
 	}
 	stat, err := readStat(proc, i.PID)
-	return err == nil && stat.state != 'Z' && stat.state != 'X'
+	if err != nil || stat.state == 'X' {
+		return false
+	}
+	return stat.state != 'Z' || len(threads(proc, i.PID)) > 1
+}
+
+// threads returns those of the process, of which its first stays until all others are gone.
+func threads(proc string, pid int) []os.DirEntry {
+	entries, _ := os.ReadDir(filepath.Join(proc, strconv.Itoa(pid), "task"))
+	return entries
 }
 
 // Save writes the identity to a file.

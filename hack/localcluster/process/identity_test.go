@@ -57,6 +57,23 @@ func TestAlive(t *testing.T) {
 	}
 }
 
+func TestAKilledProcessIsAliveUntilItsLastThreadIsGone(t *testing.T) {
+	proc := fakeProc(t, 7, "Z", 1234, "boot-1")
+	recorded := Identity{PID: 7, StartTime: 1234, BootID: "boot-1"}
+	for _, thread := range []string{"7", "8"} {
+		write(t, filepath.Join(proc, "7", "task", thread, "stat"), "")
+	}
+	if !recorded.aliveIn(proc) {
+		t.Error("it is not alive while a thread is left")
+	}
+	if err := os.RemoveAll(filepath.Join(proc, "7", "task", "8")); err != nil {
+		t.Fatal(err)
+	}
+	if recorded.aliveIn(proc) {
+		t.Error("it is alive after its last thread is gone")
+	}
+}
+
 func TestZeroIdentityIsNotAlive(t *testing.T) {
 	if (Identity{}).Alive() {
 		t.Error("nothing is alive")

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"syscall"
 	"time"
 )
@@ -23,9 +24,11 @@ type Command struct {
 	Directory   string
 	// Log receives standard output and standard error, behind what it held.
 	Log string
+	// EndWithCaller has the kernel kill the process when the caller ends, however that comes. Only Linux does so.
+	EndWithCaller bool
 }
 
-// Start runs the command in a session of its own, so that it outlives the caller.
+// Start runs the command in a session of its own, so that it outlives the caller unless it is to end with it.
 func Start(command Command) (Identity, error) {
 	if err := os.MkdirAll(filepath.Dir(command.Log), 0o755); err != nil {
 		return Identity{}, fmt.Errorf("create the log directory: %w", err)
@@ -39,12 +42,25 @@ func Start(command Command) (Identity, error) {
 	run.Env = command.Environment
 	run.Stdout, run.Stderr = log, log
 	run.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := errors.Join(run.Start(), log.Close()); err != nil {
+	if command.EndWithCaller {
+		endWithCaller(run.SysProcAttr)
+	}
+	begun := make(chan error)
+	go func() {
+		// For the kernel the thread that starts a process is its parent, and must stay as long as the process does.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := run.Start()
+		begun <- err
+		if err == nil {
+			// Reaps the process if it ends while the caller still runs. Its exit status is of
+			// no interest: who waits for it to be healthy sees that it is gone.
+			_ = run.Wait()
+		}
+	}()
+	if err := errors.Join(<-begun, log.Close()); err != nil {
 		return Identity{}, fmt.Errorf("start %s: %w", command.Path, err)
 	}
-	// Reaps the process if it ends while the caller still runs. Its exit status is of
-	// no interest: who waits for it to be healthy sees that it is gone.
-	go func() { _ = run.Wait() }()
 	return Identify(run.Process.Pid)
 }
 
@@ -66,6 +82,21 @@ func Stop(ctx context.Context, identity Identity, grace time.Duration) error {
 		}
 	}
 	return fmt.Errorf("process %d is still there after SIGKILL", identity.PID)
+}
+
+// Kill ends the process at once, without a chance to tidy up. It returns once the process is gone, and does nothing when
+// it is not alive.
+func Kill(ctx context.Context, identity Identity) error {
+	if !identity.Alive() {
+		return nil
+	}
+	if err := syscall.Kill(identity.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("kill process %d: %w", identity.PID, err)
+	}
+	if !waitGone(ctx, identity, 10*time.Second) {
+		return fmt.Errorf("process %d is still there after SIGKILL", identity.PID)
+	}
+	return nil
 }
 
 func waitGone(ctx context.Context, identity Identity, timeout time.Duration) bool {

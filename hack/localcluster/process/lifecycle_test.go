@@ -3,7 +3,12 @@
 package process
 
 import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 )
@@ -32,6 +37,94 @@ func TestStartAndStop(t *testing.T) {
 				t.Error("it is alive after it was stopped")
 			}
 		})
+	}
+}
+
+// endingTest is set in the process that TestAProcessEndsWithItsCallerWhenAsked starts as the caller.
+const endingTest = "PROCESS_TEST_DIRECTORY"
+
+func TestAProcessEndsWithItsCallerWhenAsked(t *testing.T) {
+	if directory := os.Getenv(endingTest); directory != "" {
+		beTheCaller(t, directory)
+	}
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux ends it")
+	}
+	directory := t.TempDir()
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	caller, err := Start(Command{
+		Path: program, Arguments: []string{"-test.run=^" + t.Name() + "$"}, Environment: []string{endingTest + "=" + directory},
+		Log: filepath.Join(directory, "caller.log"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = Kill(context.WithoutCancel(t.Context()), caller) })
+	children := map[string]Identity{}
+	for _, name := range []string{"stays", "goes"} {
+		for !children[name].Alive() {
+			if !caller.Alive() {
+				log, _ := os.ReadFile(filepath.Join(directory, "caller.log"))
+				t.Fatalf("the caller ended: %s", log)
+			}
+			if children[name], err = Load(filepath.Join(directory, name)); err != nil {
+				t.Fatal(err)
+			}
+			runtime.Gosched()
+		}
+		t.Cleanup(func() { _ = Kill(context.WithoutCancel(t.Context()), children[name]) })
+	}
+	if err := Kill(t.Context(), caller); err != nil {
+		t.Fatal(err)
+	}
+	if !waitGone(t.Context(), children["goes"], time.Minute) {
+		t.Error("what was to end with its caller is still there")
+	}
+	if !children["stays"].Alive() {
+		t.Error("what was to outlive its caller is gone")
+	}
+}
+
+// beTheCaller starts two processes, tells of them, and waits to be killed.
+func beTheCaller(t *testing.T, directory string) {
+	t.Helper()
+	for name, ends := range map[string]bool{"stays": false, "goes": true} {
+		child, err := Start(Command{
+			Path: "/bin/sleep", Arguments: []string{"1000"}, Log: filepath.Join(directory, name+".log"), EndWithCaller: ends,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := child.Save(filepath.Join(directory, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {}
+}
+
+func TestKillGivesNoChanceToTidyUp(t *testing.T) {
+	traces := filepath.Join(t.TempDir(), "tidied")
+	identity, err := Start(Command{
+		Path:      "/bin/sh",
+		Arguments: []string{"-c", `trap 'touch "$0"; exit' TERM; while :; do read -r line < /dev/zero; done`, traces},
+		Log:       filepath.Join(t.TempDir(), "sh.log"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := Kill(t.Context(), identity); err != nil {
+			t.Fatal(err)
+		}
+		if identity.Alive() {
+			t.Error("it is alive after it was killed")
+		}
+	}
+	if _, err := os.Stat(traces); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("it was asked to end: %v", err)
 	}
 }
 

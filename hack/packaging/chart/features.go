@@ -25,17 +25,20 @@ type feature struct {
 	on string
 }
 
-// removals are the components that take a mode away: objects go, and flags come.
+// removals are the components that take something away: objects go, and flags come.
 var removals = []feature{
 	{"no-crr", `eq .Values.modes.crr "Enabled"`},
 	{"no-image", `eq .Values.modes.image "Enabled"`},
 	{"no-pod-phase", `eq .Values.modes.podPhase "Enabled"`},
+	{"no-pre-pull", `eq .Values.prePull "Enabled"`},
+	{"no-admission", ".Values.admissionPolicies.enabled"},
 }
 
 // additions are the components that add objects and nothing else.
 var additions = []feature{
 	{"service-monitor", ".Values.serviceMonitor.enabled"},
 	{"alerts", ".Values.alerts.enabled"},
+	{"dashboard", ".Values.dashboard.enabled"},
 	{"network-policy", ".Values.networkPolicy.enabled"},
 }
 

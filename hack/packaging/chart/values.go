@@ -34,6 +34,9 @@ func (s *settings) values() ([]byte, error) {
 		{"Which modes there are, Enabled or Disabled. The operator has no right that only a disabled mode needs.", "modes", map[string]any{
 			"crr": "Enabled", "image": "Enabled", "podPhase": "Enabled",
 		}},
+		{"Enabled: quick-exit images are pulled ahead for policies with prePull, where OpenKruise is installed.", "prePull", "Enabled"},
+		{"The ValidatingAdmissionPolicies that keep written phases, ask authors of policies for the rights of the modes that they\n" +
+			"# can lead to, and hold the operator to what it does.", "admissionPolicies", enabled(true)},
 		{"Further flags of the operator without their dashes, as in settle-period: 2s or env-convention: Disabled.", "flags", map[string]any{}},
 		{"Resources of the operator. Without a limit of CPU, which would delay the end of Jobs when many end.", "resources", s.resources},
 		{"Soft limit of memory: about nine tenths of resources.limits.memory.", "goMemoryLimit", s.memoryLimit},
@@ -50,6 +53,7 @@ func (s *settings) values() ([]byte, error) {
 		}},
 		{"A Service and a ServiceMonitor for the Prometheus operator.", "serviceMonitor", enabled(false)},
 		{"A PrometheusRule for the Prometheus operator.", "alerts", enabled(false)},
+		{"A dashboard, in a ConfigMap that the sidecar of Grafana loads.", "dashboard", enabled(false)},
 		{"Who may reach the operator, and whom it may reach.", "networkPolicy", enabled(false)},
 	} {
 		content, err := yaml.Marshal(map[string]any{value.name: value.content})

@@ -13,7 +13,9 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/sidecar-termination/operator/hack/packaging/archive"
 	"github.com/sidecar-termination/operator/hack/packaging/chart"
+	"github.com/sidecar-termination/operator/hack/packaging/plugin"
 	"github.com/sidecar-termination/operator/hack/packaging/render"
 )
 
@@ -27,25 +29,20 @@ const (
 
 // Write writes into a directory everything that can be installed: the whole operator and
 // its definitions as one file each, the kustomize component and the Helm chart as archives,
-// and the checksums of all of them. Equal kustomizations give equal files. It returns the
-// names of the files.
-func Write(config, directory string) ([]string, error) {
+// the archives of the command line that are given by name, and the checksums of all of them.
+// Equal kustomizations give equal files. It returns the names of the files.
+func Write(config, directory string, commandLine map[string][]byte) ([]string, error) {
 	files, err := build(config)
 	if err != nil {
 		return nil, err
 	}
+	maps.Copy(files, commandLine)
+	files[ChecksumFile] = checksums(files)
 	if err := os.MkdirAll(directory, 0o755); err != nil {
 		return nil, fmt.Errorf("create %s: %w", directory, err)
 	}
-	// A chart of an earlier version would otherwise seem to belong to this one.
-	old, err := filepath.Glob(filepath.Join(directory, chart.Name+"-*.tgz"))
-	if err != nil {
-		return nil, fmt.Errorf("look for old charts: %w", err)
-	}
-	for _, file := range old {
-		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("remove an old chart: %w", err)
-		}
+	if err := removeOld(directory); err != nil {
+		return nil, err
 	}
 	names := slices.Sorted(maps.Keys(files))
 	for _, name := range names {
@@ -54,6 +51,23 @@ func Write(config, directory string) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// removeOld removes what is named for a version or a platform, and would otherwise seem to
+// belong to what is written.
+func removeOld(directory string) error {
+	for _, pattern := range []string{chart.Name + "-*.tgz", plugin.Program + "-*"} {
+		old, err := filepath.Glob(filepath.Join(directory, pattern))
+		if err != nil {
+			return fmt.Errorf("look for old files: %w", err)
+		}
+		for _, file := range old {
+			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("remove an old file: %w", err)
+			}
+		}
+	}
+	return nil
 }
 
 func build(config string) (map[string][]byte, error) {
@@ -74,12 +88,11 @@ func build(config string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("generate the chart: %w", err)
 	}
-	packed, err := archive(below(chart.Name, generated.Files))
+	packed, err := archive.TarGzip(archive.Plain(below(chart.Name, generated.Files)))
 	if err != nil {
 		return nil, fmt.Errorf("archive the chart: %w", err)
 	}
 	files[fmt.Sprintf("%s-%s.tgz", chart.Name, generated.Version)] = packed
-	files[ChecksumFile] = checksums(files)
 	return files, nil
 }
 
@@ -92,7 +105,7 @@ func componentArchive(directory string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	content, err := archive(below("component", files))
+	content, err := archive.TarGzip(archive.Plain(below("component", files)))
 	if err != nil {
 		return nil, fmt.Errorf("archive the kustomize component: %w", err)
 	}

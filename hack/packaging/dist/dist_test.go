@@ -20,10 +20,13 @@ import (
 
 const config = "../../../config"
 
+// commandLine stands for the archives of the command line.
+var commandLine = map[string][]byte{"kubectl-sidecar_termination-linux-amd64.tar.gz": []byte("archive")}
+
 func write(t *testing.T) (directory string, names []string) {
 	t.Helper()
 	directory = filepath.Join(t.TempDir(), "dist")
-	names, err := dist.Write(config, directory)
+	names, err := dist.Write(config, directory, commandLine)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +51,7 @@ func TestChecksumsAreThoseOfAllFiles(t *testing.T) {
 			want = append(want, fmt.Sprintf("%x  %s\n", sha256.Sum256([]byte(read(t, directory, name))), name))
 		}
 	}
-	if got := read(t, directory, dist.ChecksumFile); got != strings.Join(want, "") || len(want) != 4 {
+	if got := read(t, directory, dist.ChecksumFile); got != strings.Join(want, "") || len(want) != 5 {
 		t.Errorf("checksums are\n%s\nwant\n%s", got, strings.Join(want, ""))
 	}
 }
@@ -97,18 +100,23 @@ func TestArchiveHasTheComponent(t *testing.T) {
 	}
 }
 
-func TestAnOldChartIsRemoved(t *testing.T) {
+func TestOldFilesAreRemoved(t *testing.T) {
 	directory := t.TempDir()
-	old := filepath.Join(directory, "sidecar-termination-operator-0.0.1.tgz")
+	oldChart := filepath.Join(directory, "sidecar-termination-operator-0.0.1.tgz")
+	oldProgram := filepath.Join(directory, "kubectl-sidecar_termination-plan9-amd64.tar.gz")
 	other := filepath.Join(directory, "images")
-	if err := errors.Join(os.WriteFile(old, nil, 0o600), os.WriteFile(other, nil, 0o600)); err != nil {
+	for _, file := range []string{oldChart, oldProgram, other} {
+		if err := os.WriteFile(file, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := dist.Write(config, directory, nil); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := dist.Write(config, directory); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(old); err == nil {
-		t.Error("the old chart is still there")
+	for _, file := range []string{oldChart, oldProgram} {
+		if _, err := os.Stat(file); err == nil {
+			t.Errorf("%s is still there", file)
+		}
 	}
 	if _, err := os.Stat(other); err != nil {
 		t.Errorf("something else was removed: %v", err)
@@ -116,7 +124,7 @@ func TestAnOldChartIsRemoved(t *testing.T) {
 }
 
 func TestMissingKustomizationsAreNamed(t *testing.T) {
-	if _, err := dist.Write(t.TempDir(), t.TempDir()); err == nil {
+	if _, err := dist.Write(t.TempDir(), t.TempDir(), nil); err == nil {
 		t.Error("nothing was rendered, and nothing was said")
 	}
 }

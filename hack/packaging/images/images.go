@@ -4,17 +4,14 @@
 package images
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	clusterimages "github.com/sidecar-termination/operator/hack/localcluster/images"
+	"github.com/sidecar-termination/operator/hack/packaging/program"
 	"github.com/sidecar-termination/operator/internal/ociimage"
 	"github.com/sidecar-termination/operator/internal/quickexit"
 	"github.com/sidecar-termination/operator/internal/quickexit/image"
@@ -59,38 +56,15 @@ func Write(ctx context.Context, repository, directory, tag string) ([]Built, err
 func operatorIndex(ctx context.Context, repository string) (v1.ImageIndex, error) {
 	var images []ociimage.PlatformImage
 	for _, platform := range image.Platforms() {
-		program, err := compile(ctx, repository, platform)
+		compiled, err := program.Compile(ctx, repository, platform)
 		if err != nil {
 			return nil, err
 		}
-		built, err := clusterimages.Operator(program, platform)
+		built, err := clusterimages.Operator(compiled, platform)
 		if err != nil {
 			return nil, err
 		}
 		images = append(images, ociimage.PlatformImage{Platform: platform, Image: built})
 	}
 	return ociimage.Index(images)
-}
-
-// compile builds the operator, static and without anything of this machine in it.
-func compile(ctx context.Context, repository string, platform v1.Platform) (program []byte, err error) {
-	directory, err := os.MkdirTemp("", "operator-")
-	if err != nil {
-		return nil, fmt.Errorf("create a build directory: %w", err)
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
-	file := filepath.Join(directory, "program")
-	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid=", "-o", file, ".")
-	command.Dir = repository
-	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
-	output := &bytes.Buffer{}
-	command.Stdout, command.Stderr = output, output
-	if err := command.Run(); err != nil {
-		return nil, fmt.Errorf("compile for %s: %w\n%s", platform, err, output)
-	}
-	program, err = os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read the program: %w", err)
-	}
-	return program, nil
 }

@@ -15,9 +15,9 @@ func runWithPackages(m *testing.M) {
 			return 1, err
 		}
 		defer func() { _ = os.RemoveAll(built) }()
-		for _, what := range []string{"chart", "dist"} {
-			if output, err := packageCommand(what, "--output", built).CombinedOutput(); err != nil {
-				return 1, fmt.Errorf("make %s: %w\n%s", what, err, output)
+		for _, arguments := range [][]string{{"chart"}, {"dist", "--command-line=false"}} {
+			if output, err := packageCommand(append(arguments, "--output", built)...).CombinedOutput(); err != nil {
+				return 1, fmt.Errorf("make %s: %w\n%s", arguments[0], err, output)
 			}
 		}
 		return m.Run(), nil

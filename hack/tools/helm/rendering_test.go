@@ -86,15 +86,19 @@ func TestNamespaceIsThatOfTheRelease(t *testing.T) {
 	}
 }
 
-// A mode that is off leaves neither its flag nor its rights behind.
-func TestModesAreOffAsInTheirComponents(t *testing.T) {
+// What is off leaves neither its flag nor its rights behind.
+func TestWhatIsOffIsOffAsInItsComponent(t *testing.T) {
 	all := render(t, nil)
-	for mode, test := range map[string]struct{ flag, role string }{
-		"crr":      {"--crr=Disabled", "sidecar-termination-manager-crr-role"},
-		"image":    {"--image-swap=Disabled", "sidecar-termination-manager-image-role"},
-		"podPhase": {"--pod-phase=Disabled", "sidecar-termination-manager-pod-phase-role"},
+	for mode, test := range map[string]struct {
+		values     values
+		flag, role string
+	}{
+		"crr":      {values{"modes": values{"crr": "Disabled"}}, "--crr=Disabled", "sidecar-termination-manager-crr-role"},
+		"image":    {values{"modes": values{"image": "Disabled"}}, "--image-swap=Disabled", "sidecar-termination-manager-image-role"},
+		"podPhase": {values{"modes": values{"podPhase": "Disabled"}}, "--pod-phase=Disabled", "sidecar-termination-manager-pod-phase-role"},
+		"prePull":  {values{"prePull": "Disabled"}, "--pre-pull=Disabled", "sidecar-termination-manager-pre-pull-role"},
 	} {
-		objects := render(t, values{"modes": values{mode: "Disabled"}})
+		objects := render(t, test.values)
 		if !slices.Contains(arguments(t, objects), test.flag) || slices.Contains(arguments(t, all), test.flag) {
 			t.Errorf("%s: arguments are %v, and %v when it is on", mode, arguments(t, objects), arguments(t, all))
 		}
@@ -108,7 +112,7 @@ func TestModesAreOffAsInTheirComponents(t *testing.T) {
 
 func TestValues(t *testing.T) {
 	objects := render(t, everything())
-	for _, key := range []string{"ServiceMonitor", "PrometheusRule", "NetworkPolicy", "Service"} {
+	for _, key := range []string{"ServiceMonitor", "PrometheusRule", "NetworkPolicy", "Service", "ConfigMap"} {
 		if !slices.ContainsFunc(slices.Collect(maps.Keys(objects)), func(found string) bool { return strings.HasPrefix(found, key+" ") }) {
 			t.Errorf("no %s is there", key)
 		}
@@ -144,6 +148,15 @@ func TestValues(t *testing.T) {
 	if !strings.Contains(rule, "{{ $labels.") && !strings.Contains(rule, "{{ $value") {
 		t.Errorf("the alerts lost their templates: %s", rule)
 	}
+	// And these Grafana.
+	board, err := os.ReadFile(filepath.Join(repository, "config", "components", "dashboard", "dashboard.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rendered, _, _ := unstructured.NestedString(objects["ConfigMap sidecar-termination-dashboard"].Object, "data", "sidecar-termination-operator.json")
+	if rendered != string(board) {
+		t.Errorf("the dashboard of the chart is another one: %s", rendered)
+	}
 }
 
 func TestWhatIsOff(t *testing.T) {
@@ -155,7 +168,7 @@ func TestWhatIsOff(t *testing.T) {
 		"resources":           values{"limits": values{"memory": nil}},
 	})
 	for key := range objects {
-		for _, kind := range []string{"CustomResourceDefinition", "PodDisruptionBudget", "ServiceMonitor", "NetworkPolicy", "PrometheusRule"} {
+		for _, kind := range []string{"CustomResourceDefinition", "PodDisruptionBudget", "ServiceMonitor", "NetworkPolicy", "PrometheusRule", "ConfigMap"} {
 			if strings.HasPrefix(key, kind+" ") {
 				t.Errorf("%s is there", key)
 			}
@@ -209,6 +222,7 @@ func everything() values {
 		"podLabels":                 values{"example.com/team": "batch"},
 		"serviceMonitor":            values{"enabled": true},
 		"alerts":                    values{"enabled": true},
+		"dashboard":                 values{"enabled": true},
 		"networkPolicy":             values{"enabled": true},
 	}
 }

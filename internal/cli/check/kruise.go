@@ -79,11 +79,11 @@ func (c *checker) kruiseDaemon(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	marks, total := c.nodeMarks(), 0
 	var without []string
-	total := 0
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
-		if c.virtualNodes().Classify(node) == plan.NodeVirtual {
+		if marks.Classify(node) != plan.NodeReal {
 			continue
 		}
 		if total++; !slices.Contains(ready, node.Name) {
@@ -91,7 +91,7 @@ func (c *checker) kruiseDaemon(ctx context.Context) error {
 		}
 	}
 	if len(without) > 0 {
-		c.warn("see why: kubectl get pods -n "+daemons.Items[0].Namespace+" -o wide. There another mode follows after the deadline",
+		c.warn("see why: kubectl get pods -n "+daemons.Items[0].Namespace+" -o wide. There another mode follows after the deadline, and at once on nodes marked by --daemonless-node-label or --daemonless-node-taint",
 			"%s is not ready on %d of %d real nodes: %s", kruiseDaemon, len(without), total, firstOf(without))
 		return nil
 	}
@@ -99,11 +99,12 @@ func (c *checker) kruiseDaemon(ctx context.Context) error {
 	return nil
 }
 
-func (c *checker) virtualNodes() plan.VirtualNodes {
-	if len(c.settings.VirtualNodes.Labels) == 0 {
-		return plan.DefaultVirtualNodes()
+// nodeMarks are those that the operator goes by, or would go by.
+func (c *checker) nodeMarks() plan.NodeMarks {
+	if len(c.settings.NodeMarks.Virtual.Labels) == 0 {
+		return plan.DefaultNodeMarks()
 	}
-	return c.settings.VirtualNodes
+	return c.settings.NodeMarks
 }
 
 // readyNodes lists the nodes that have a ready pod of the DaemonSet.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
@@ -15,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/terminator/crr"
+	"github.com/sidecar-termination/operator/internal/served"
 )
 
 const installHint = "install the operator: kubectl apply -k config/default"
@@ -26,11 +27,8 @@ var definitions = []string{
 	"clustersidecarterminationpolicies." + v1alpha1.GroupName,
 }
 
-// phaseGuard is the name of the admission policy that keeps a written phase, and of its binding.
-const phaseGuard = "sidecar-termination-phase-guard"
-
 func (c *checker) operator(ctx context.Context) error {
-	for _, check := range []func(context.Context) error{c.definitions, c.deployment, c.phaseGuard} {
+	for _, check := range []func(context.Context) error{c.definitions, c.deployment, c.admission} {
 		if err := check(ctx); err != nil {
 			return err
 		}
@@ -48,7 +46,7 @@ func (c *checker) definitions(ctx context.Context) error {
 			c.fail(installHint, "definition %s is missing", name)
 		case err != nil:
 			return fmt.Errorf("get definition %s: %w", name, err)
-		case !crr.IsEstablished(*definition):
+		case !served.IsEstablished(*definition):
 			c.fail("see its conditions: kubectl describe crd "+name, "definition %s is not served", name)
 		case !serves(definition, v1alpha1.GroupVersion.Version):
 			c.fail("install the definitions of this version: kubectl apply -k config/crd",
@@ -93,6 +91,8 @@ func (c *checker) deployment(ctx context.Context) error {
 		c.ok("Deployment %s is ready (%d of %d), image %s", name, status.ReadyReplicas, wanted, imageOf(deployment))
 	}
 	c.flags()
+	c.images()
+	c.metrics()
 	return nil
 }
 
@@ -122,25 +122,94 @@ func (c *checker) flags() {
 			c.warn("this is a choice; to undo it set "+mode.flag+"=Enabled", "the operator runs without mode %s", mode.name)
 		}
 	}
+	if c.settings.PrePullDisabled {
+		c.warn("this is a choice; to undo it set --pre-pull=Enabled", "the operator pulls no images ahead (prePull of policies)")
+	}
 }
 
-func (c *checker) phaseGuard(ctx context.Context) error {
-	if !c.settings.Capabilities.PodPhase {
-		return nil
+// images says which images policies may name.
+func (c *checker) images() {
+	switch list := c.settings.Capabilities.Images; {
+	case c.settings.Capabilities.ImageDisabled:
+	case len(list.Entries) == 0 && !list.DigestRequired:
+		c.ok("policies may name any quick-exit image; --allowed-quick-exit-image would list those that they may")
+	case len(list.Entries) == 0:
+		c.ok("policies may name any quick-exit image by its digest")
+	default:
+		var entries []string
+		for _, entry := range list.Entries {
+			entries = append(entries, entry.String())
+		}
+		c.ok("policies may name the quick-exit images %s", strings.Join(entries, ", "))
 	}
-	for _, object := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}} {
-		err := c.client.Get(ctx, client.ObjectKey{Name: phaseGuard}, object)
-		switch {
+}
+
+// metrics says who may read them.
+func (c *checker) metrics() {
+	switch metrics := c.settings.Metrics; {
+	case metrics.Address == "":
+		c.warn("set --metrics-bind-address: without metrics no alert says that pods hang", "the operator serves no metrics")
+	case !metrics.Authenticated:
+		c.warn("set --metrics-authentication=Enabled", "metrics are served in the clear, to all who reach %s", metrics.Address)
+	default:
+		c.ok("metrics are served on %s to those who may get /metrics", metrics.Address)
+	}
+}
+
+// admissionPolicy is one that the operator is installed with. Its binding has the same name.
+type admissionPolicy struct {
+	name string
+	// does and missing say what it is good for.
+	does, missing string
+	// needed is whether the operator, as it runs, has a use for it.
+	needed bool
+}
+
+// admissionPolicies are those of config/admission.
+func (c *checker) admissionPolicies() []admissionPolicy {
+	capabilities := c.settings.Capabilities
+	return []admissionPolicy{
+		{"sidecar-termination-phase-guard", "keeps the phases that are written",
+			"a phase that mode PodPhase writes may be taken back for a moment", capabilities.PodPhase},
+		{"sidecar-termination-operator-limits", "holds the operator to images and phases",
+			"nothing but RBAC limits what the operator's ServiceAccount can do to pods", true},
+		{"sidecar-termination-mode-crr", "asks authors of policies for the right that mode CRR takes",
+			"whoever may write policies can have containers stopped through them", !capabilities.CRRDisabled},
+		{"sidecar-termination-mode-image", "asks authors of policies for the right that mode Image takes",
+			"whoever may write policies can have images of pods changed through them", !capabilities.ImageDisabled},
+		{"sidecar-termination-mode-pod-phase", "asks authors of policies for the right that mode PodPhase takes",
+			"whoever may write policies can have pods ended through them", capabilities.PodPhase},
+	}
+}
+
+func (c *checker) admission(ctx context.Context) error {
+	for _, policy := range c.admissionPolicies() {
+		if !policy.needed {
+			continue
+		}
+		switch missing, err := c.lacks(ctx, policy.name); {
 		case c.unreadable(err, "admission policies"):
 			return nil
-		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
-			c.warn("install it: kubectl apply -k config/admission",
-				"admission policy %s is missing: a phase that mode PodPhase writes may be taken back for a moment", phaseGuard)
-			return nil
 		case err != nil:
-			return fmt.Errorf("get admission policy %s: %w", phaseGuard, err)
+			return err
+		case missing:
+			c.warn("install it: kubectl apply -k config/admission", "admission policy %s is missing: %s", policy.name, policy.missing)
+		default:
+			c.ok("admission policy %s %s", policy.name, policy.does)
 		}
 	}
-	c.ok("admission policy %s keeps the phases that are written", phaseGuard)
 	return nil
+}
+
+// lacks reports whether the admission policy or its binding is missing.
+func (c *checker) lacks(ctx context.Context, name string) (bool, error) {
+	for _, object := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}} {
+		switch err := c.client.Get(ctx, client.ObjectKey{Name: name}, object); {
+		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+			return true, nil
+		case err != nil:
+			return false, fmt.Errorf("get admission policy %s: %w", name, err)
+		}
+	}
+	return false, nil
 }

@@ -11,18 +11,29 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/pulljob"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 )
 
 // right is something that the operator must be allowed to do in the whole cluster. A test holds the list to
 // config/rbac/role.yaml.
 type right struct {
-	mode     v1alpha1.Mode // that needs it; empty for all
+	use      use // that needs it; empty for all
 	group    string
 	resource string // with its subresource
 	name     string // where the right is to one object
 	verbs    []string
 }
+
+// use is a part of the operator that can be turned off.
+type use string
+
+const (
+	useCRR      = use("mode " + v1alpha1.ModeCRR)
+	useImage    = use("mode " + v1alpha1.ModeImage)
+	usePodPhase = use("mode " + v1alpha1.ModePodPhase)
+	usePrePull  = use("pre-pull")
+)
 
 var (
 	read = []string{"get", "list", "watch"}
@@ -32,15 +43,19 @@ var (
 		{group: "", resource: "nodes", verbs: read},
 		{group: "", resource: "pods", verbs: read},
 		{group: "events.k8s.io", resource: "events", verbs: []string{"create", "patch"}},
+		{group: "authentication.k8s.io", resource: "tokenreviews", verbs: []string{"create"}},
+		{group: "authorization.k8s.io", resource: "subjectaccessreviews", verbs: []string{"create"}},
 		{group: v1alpha1.GroupName, resource: "sidecarterminationpolicies", verbs: read},
 		{group: v1alpha1.GroupName, resource: "clustersidecarterminationpolicies", verbs: read},
 		{group: v1alpha1.GroupName, resource: "sidecarterminationpolicies/status", verbs: []string{"update"}},
 		{group: v1alpha1.GroupName, resource: "clustersidecarterminationpolicies/status", verbs: []string{"update"}},
-		{v1alpha1.ModeCRR, "apiextensions.k8s.io", "customresourcedefinitions", crr.DefinitionName, read},
-		{v1alpha1.ModeCRR, "admissionregistration.k8s.io", "mutatingwebhookconfigurations", crr.WebhookConfigurationName, read},
-		{v1alpha1.ModeCRR, "apps.kruise.io", "containerrecreaterequests", "", []string{"get", "list", "watch", "create", "delete"}},
-		{v1alpha1.ModeImage, "", "pods", "", []string{"patch"}},
-		{v1alpha1.ModePodPhase, "", "pods/status", "", []string{"patch"}},
+		{useCRR, "apiextensions.k8s.io", "customresourcedefinitions", crr.DefinitionName, read},
+		{useCRR, "admissionregistration.k8s.io", "mutatingwebhookconfigurations", crr.WebhookConfigurationName, read},
+		{useCRR, "apps.kruise.io", "containerrecreaterequests", "", []string{"get", "list", "watch", "create", "delete"}},
+		{useImage, "", "pods", "", []string{"patch"}},
+		{usePodPhase, "", "pods/status", "", []string{"patch"}},
+		{usePrePull, "apiextensions.k8s.io", "customresourcedefinitions", pulljob.DefinitionName, read},
+		{usePrePull, "apps.kruise.io", "imagepulljobs", "", []string{"get", "list", "watch", "create", "delete"}},
 	}
 )
 
@@ -62,7 +77,7 @@ func (c *checker) operatorRights(ctx context.Context) error {
 	}
 	total, missing := 0, 0
 	for _, r := range rights {
-		if c.isDisabled(r.mode) {
+		if c.isDisabled(r.use) {
 			continue
 		}
 		var denied []string
@@ -96,15 +111,17 @@ func (c *checker) operatorRights(ctx context.Context) error {
 	return nil
 }
 
-func (c *checker) isDisabled(mode v1alpha1.Mode) bool {
+func (c *checker) isDisabled(u use) bool {
 	capabilities := c.settings.Capabilities
-	switch mode {
-	case v1alpha1.ModeCRR:
+	switch u {
+	case useCRR:
 		return capabilities.CRRDisabled
-	case v1alpha1.ModeImage:
+	case useImage:
 		return capabilities.ImageDisabled
-	case v1alpha1.ModePodPhase:
+	case usePodPhase:
 		return !capabilities.PodPhase
+	case usePrePull:
+		return c.settings.PrePullDisabled
 	}
 	return false
 }
@@ -122,8 +139,8 @@ func (r right) describe(verbs []string) string {
 	if r.name != "" {
 		text += " named " + r.name
 	}
-	if r.mode != "" {
-		text += fmt.Sprintf(" (mode %s)", r.mode)
+	if r.use != "" {
+		text += fmt.Sprintf(" (%s)", r.use)
 	}
 	return text
 }

@@ -18,7 +18,7 @@ import (
 
 // runOffline explains every object of the manifests.
 func (o *options) runOffline(cmd *cobra.Command) error {
-	manifests, err := o.files.Read(cmd.InOrStdin(), cmp.Or(*o.connection.Namespace, "default"))
+	manifests, err := o.files.Read(cmd.Context(), cmd.InOrStdin(), cmp.Or(*o.connection.Namespace, "default"))
 	if err != nil {
 		return err
 	}
@@ -59,6 +59,9 @@ func offline(ctx context.Context, s *source.Source, manifests source.Manifests) 
 	if slices.ContainsFunc(r.Pods, func(p explain.Report) bool { return !p.Template }) {
 		r.Notes = append(r.Notes, "manifests do not tell whether OpenKruise is there, nor its requests: it is taken to be absent for pods that have run")
 	}
+	for _, refused := range manifests.Refused {
+		r.Policies = append(r.Policies, explain.RefusedPolicy(refused.Policy, refused.Why))
+	}
 	for _, manifest := range manifests.Objects {
 		policy, ok := policyOf(manifest.Object)
 		if !ok {
@@ -89,16 +92,16 @@ func selectedBy(ref resolve.PolicyRef, reports []selected) []explain.Report {
 func policyOf(object client.Object) (explain.Policy, bool) {
 	switch policy := object.(type) {
 	case *v1alpha1.SidecarTerminationPolicy:
-		_, invalid := resolve.FromNamespaced(policy)
+		parsed, invalid := resolve.FromNamespaced(policy)
 		return explain.Policy{
 			Ref:  resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: policy.Namespace, Name: policy.Name},
-			Spec: &policy.Spec.PolicySpec, Conditions: policy.Status.Conditions, Invalid: invalid,
+			Spec: &policy.Spec.PolicySpec, Conditions: policy.Status.Conditions, Invalid: invalid, Flaw: parsed.Flaw(),
 		}, true
 	case *v1alpha1.ClusterSidecarTerminationPolicy:
-		_, invalid := resolve.FromCluster(policy)
+		parsed, invalid := resolve.FromCluster(policy)
 		return explain.Policy{
 			Ref:  resolve.PolicyRef{Kind: resolve.KindCluster, Name: policy.Name},
-			Spec: &policy.Spec.PolicySpec, Conditions: policy.Status.Conditions, Invalid: invalid,
+			Spec: &policy.Spec.PolicySpec, Conditions: policy.Status.Conditions, Invalid: invalid, Flaw: parsed.Flaw(),
 		}, true
 	}
 	return explain.Policy{}, false

@@ -21,6 +21,11 @@ func policyName(r *explain.PolicyReport) string {
 
 // writePolicy writes all there is to say about one policy.
 func writePolicy(p *output.Printer, r *explain.PolicyReport) {
+	if r.Mode == "" {
+		p.Line("%s", p.Styled(output.Bold, policyName(r)+": not in force, the API server would refuse it"))
+		p.Findings(r.Findings)
+		return
+	}
 	p.Line("%s", p.Styled(output.Bold, fmt.Sprintf("%s: mode %s, enforcement %s, priority %d", policyName(r), r.Mode, r.Enforcement, r.Priority)))
 	if len(r.Sidecars) > 0 {
 		p.Prose("sidecars: ", 10, strings.Join(r.Sidecars, ", "))

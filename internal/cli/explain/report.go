@@ -145,6 +145,9 @@ func settingLines(s *explain.Settings) []string {
 	if mayUseImage(s) {
 		lines = append(lines, "image "+with(s.Image))
 	}
+	if from := s.QuickExitPaths.From; from == resolve.SourcePolicy || from == resolve.SourceOperator {
+		lines = append(lines, "image covers "+with(explain.Setting{Value: brief(s.QuickExitPaths.Value), From: from}))
+	}
 	for _, setting := range []struct {
 		name string
 		explain.Setting
@@ -154,6 +157,15 @@ func settingLines(s *explain.Settings) []string {
 		}
 	}
 	return lines
+}
+
+// brief writes a list in one short line.
+func brief(list string) string {
+	const most = 60
+	if list = strings.Join(strings.Fields(list), " "); len(list) > most {
+		return strings.ToValidUTF8(list[:most], "") + "..."
+	}
+	return list
 }
 
 func mayUseImage(s *explain.Settings) bool {

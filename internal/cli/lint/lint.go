@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -37,8 +39,9 @@ that no policy and no environment variable declares a sidecar and that may keep 
   - a container that runs on although another one has ended (live pods; a problem);
   - several containers of which any may be a sidecar (a warning).
 
-It also finds declarations that come to nothing: variables that cannot be read, and pods without a main container. All of
-this is guesswork that a policy settles: name sidecars under sidecars, or all containers to wait for under mainContainers.
+It also finds declarations that come to nothing: variables that cannot be read, pods without a main container, and policies
+of manifests that the API server would refuse. What is guesswork a policy settles: name sidecars under sidecars, or all
+containers to wait for under mainContainers.
 
 The exit code is 0 where nothing was found, 1 where a problem was found, or with --fail-on=warning a warning, and 2 where
 it was not possible to look.`,
@@ -85,7 +88,9 @@ type result struct {
 	// Looked is how many workloads were looked at.
 	Looked    int      `json:"looked"`
 	Workloads []linted `json:"workloads"`
-	Notes     []string `json:"notes,omitempty"`
+	// Policies are those that the API server would refuse.
+	Policies []linted `json:"policies,omitempty"`
+	Notes    []string `json:"notes,omitempty"`
 }
 
 func (o *options) run(cmd *cobra.Command) error {
@@ -107,7 +112,7 @@ func (o *options) run(cmd *cobra.Command) error {
 		return err
 	}
 	var all []explain.Finding
-	for _, workload := range r.Workloads {
+	for _, workload := range slices.Concat(r.Policies, r.Workloads) {
 		all = append(all, workload.Findings...)
 	}
 	return o.failOn.Judge(explain.Worst(all))
@@ -121,8 +126,8 @@ func (r *result) add(report explain.Report, file string) {
 }
 
 func (r *result) text(p *output.Printer) {
-	for _, workload := range r.Workloads {
-		name := fmt.Sprintf("%s %s/%s", workload.Kind, workload.Namespace, workload.Name)
+	for _, workload := range slices.Concat(r.Policies, r.Workloads) {
+		name := workload.Kind + " " + path.Join(workload.Namespace, workload.Name)
 		if workload.File != "" {
 			name += " (" + workload.File + ")"
 		}
@@ -133,6 +138,8 @@ func (r *result) text(p *output.Printer) {
 		p.Prose(p.Styled(output.Faint, "note: "), len("note: "), note)
 	}
 	switch {
+	case r.Looked == 0 && len(r.Policies) > 0:
+		p.Line("No workload was looked at.")
 	case r.Looked == 0:
 		p.Line("Nothing to look at: no Job, no CronJob and no pod with restartPolicy Never or OnFailure was found.")
 	case len(r.Workloads) == 0:
@@ -150,7 +157,7 @@ func plural(count int) string {
 }
 
 func (o *options) offline(cmd *cobra.Command) (*result, error) {
-	manifests, err := o.files.Read(cmd.InOrStdin(), cmp.Or(*o.connection.Namespace, "default"))
+	manifests, err := o.files.Read(cmd.Context(), cmd.InOrStdin(), cmp.Or(*o.connection.Namespace, "default"))
 	if err != nil {
 		return nil, err
 	}
@@ -159,6 +166,10 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 		return nil, err
 	}
 	r := &result{Workloads: []linted{}}
+	for _, refused := range manifests.Refused {
+		policy := explain.RefusedPolicy(refused.Policy, refused.Why)
+		r.Policies = append(r.Policies, linted{policy.Kind, policy.Namespace, policy.Name, refused.File, policy.Findings})
+	}
 	for _, manifest := range manifests.Objects {
 		pod, ok, err := s.Manifest(cmd.Context(), manifest)
 		if err != nil {

@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/served"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 )
 
@@ -139,7 +139,7 @@ func (l *Live) operatorArguments(ctx context.Context, s *Source) ([]string, erro
 	return arguments, nil
 }
 
-// nodes finds out whether there are virtual nodes; not knowing is no error.
+// nodes finds out whether there are nodes of the special kinds; not knowing is no error.
 func (l *Live) nodes(ctx context.Context, s *Source) error {
 	var nodes corev1.NodeList
 	switch err := l.Client.List(ctx, &nodes); {
@@ -148,8 +148,11 @@ func (l *Live) nodes(ctx context.Context, s *Source) error {
 	case err != nil:
 		return fmt.Errorf("list nodes: %w", err)
 	}
-	virtual := slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return s.Settings.VirtualNodes.Classify(&n) == plan.NodeVirtual })
-	s.Cluster = explain.Cluster{Kruise: s.Cluster.Kruise, VirtualNodes: &virtual}
+	has := func(kind plan.NodeKind) *bool {
+		found := slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return s.Settings.NodeMarks.Classify(&n) == kind })
+		return &found
+	}
+	s.Cluster.VirtualNodes, s.Cluster.DaemonlessNodes = has(plan.NodeVirtual), has(plan.NodeDaemonless)
 	return nil
 }
 
@@ -172,7 +175,7 @@ func KruiseServes(ctx context.Context, reader client.Client) (Kruise, error) {
 	case client.IgnoreNotFound(err) != nil:
 		return k, fmt.Errorf("look for OpenKruise: %w", err)
 	default:
-		k.Defined = err == nil && crr.IsEstablished(*definition)
+		k.Defined = err == nil && served.IsEstablished(*definition)
 	}
 	configuration := &admissionv1.MutatingWebhookConfiguration{}
 	err = reader.Get(ctx, client.ObjectKey{Name: crr.WebhookConfigurationName}, configuration)

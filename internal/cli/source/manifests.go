@@ -3,6 +3,7 @@
 package source
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -14,7 +15,9 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sidecar-termination/operator/internal/cli/admission"
 	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
 // Files are manifests: -f, -R and -k of kubectl.
@@ -35,6 +38,15 @@ func (f *Files) Given() bool { return len(f.Filenames) > 0 || f.Kustomize != "" 
 // Manifests are the objects in files.
 type Manifests struct {
 	Objects []Manifest
+	// Refused are policies that the API server would refuse. They are not among the objects.
+	Refused []Refused
+}
+
+// Refused is a policy that the API server would refuse, where it was found, and why.
+type Refused struct {
+	Policy resolve.PolicyRef
+	File   string
+	Why    []string
 }
 
 // Manifest is one object and where it was found.
@@ -43,9 +55,9 @@ type Manifest struct {
 	File   string
 }
 
-// Read reads the objects of the files. Those of kinds that do not bear on anything are left out; a policy with a field
-// that does not exist is an error. Objects without a namespace get the given one.
-func (f *Files) Read(stdin io.Reader, namespace string) (Manifests, error) {
+// Read reads the objects of the files. Those of kinds that do not bear on anything are left out, and policies that
+// the API server would refuse are kept apart. Objects without a namespace get the given one.
+func (f *Files) Read(ctx context.Context, stdin io.Reader, namespace string) (Manifests, error) {
 	scheme, err := NewScheme()
 	if err != nil {
 		return Manifests{}, err
@@ -62,6 +74,15 @@ func (f *Files) Read(stdin io.Reader, namespace string) (Manifests, error) {
 	}
 	var all Manifests
 	for _, info := range infos {
+		refused, err := refusal(ctx, info.Object, namespace)
+		if err != nil {
+			return all, fmt.Errorf("check %s: %w", info.Source, err)
+		}
+		if refused != nil {
+			refused.File = info.Source
+			all.Refused = append(all.Refused, *refused)
+			continue
+		}
 		object, err := toTyped(scheme, info.Object)
 		if err != nil {
 			return all, fmt.Errorf("read %s: %w", info.Source, err)
@@ -77,6 +98,31 @@ func (f *Files) Read(stdin io.Reader, namespace string) (Manifests, error) {
 	return all, nil
 }
 
+// refusal returns why the API server would refuse an object if it is a policy, and nil where it would not. A policy without
+// a namespace gets the given one.
+func refusal(ctx context.Context, object runtime.Object, namespace string) (*Refused, error) {
+	policy, ok := object.(*unstructured.Unstructured)
+	if !ok || policy.GroupVersionKind().Group != policyGroup {
+		return nil, nil
+	}
+	ref := resolve.PolicyRef{Kind: resolve.PolicyKind(policy.GetKind()), Name: policy.GetName()}
+	if ref.Kind == resolve.KindNamespaced {
+		if policy.GetNamespace() == "" {
+			policy.SetNamespace(namespace)
+		}
+		ref.Namespace = policy.GetNamespace()
+	}
+	problems, err := admission.Check(ctx, policy)
+	if err != nil || len(problems) == 0 {
+		return nil, err
+	}
+	refused := &Refused{Policy: ref}
+	for _, problem := range problems {
+		refused.Why = append(refused.Why, problem.Error())
+	}
+	return refused, nil
+}
+
 // toTyped converts an object of a kind that bears on something, and returns nil for any other.
 func toTyped(scheme *runtime.Scheme, object runtime.Object) (client.Object, error) {
 	raw, ok := object.(*unstructured.Unstructured)
@@ -87,8 +133,7 @@ func toTyped(scheme *runtime.Scheme, object runtime.Object) (client.Object, erro
 	if err != nil {
 		return nil, fmt.Errorf("understand %s %s: %w", raw.GetKind(), raw.GetName(), err)
 	}
-	strict := raw.GroupVersionKind().Group == policyGroup
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(raw.Object, typed, strict); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, typed); err != nil {
 		return nil, fmt.Errorf("understand %s %s: %w", raw.GetKind(), raw.GetName(), err)
 	}
 	if pod, ok := typed.(*corev1.Pod); ok {

@@ -63,7 +63,7 @@ func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (ex
 	if err != nil {
 		return result, err
 	}
-	if result.Node = s.Settings.VirtualNodes.Classify(node); s.Offline && result.Node == plan.NodeUnknown && pod.Spec.NodeName != "" {
+	if result.Node = s.Settings.NodeMarks.Classify(node); s.Offline && result.Node == plan.NodeUnknown && pod.Spec.NodeName != "" {
 		result.Node = plan.NodeReal
 	}
 	observers := []observe.Observer{crr.Observer{Reader: s.Reader}, &podphase.Terminator{}, &image.Terminator{}}

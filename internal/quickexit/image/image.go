@@ -51,12 +51,7 @@ func Build(paths []string, platform v1.Platform) (v1.Image, error) {
 		User:       quickexit.User,
 		Env:        []string{"PATH=" + quickexit.SearchPath},
 		WorkingDir: "/",
-		Labels: map[string]string{
-			"org.opencontainers.image.title":       "quick-exit",
-			"org.opencontainers.image.description": "Exits with 0 at once, whatever the command is",
-			"org.opencontainers.image.source":      "https://github.com/sidecar-termination/operator",
-			"org.opencontainers.image.licenses":    "Apache-2.0",
-		},
+		Labels:     ociimage.Labels("quick-exit", "Exits with 0 at once, whatever the command is"),
 	})
 }
 

@@ -10,9 +10,6 @@ import (
 	"github.com/sidecar-termination/operator/internal/quickexit"
 )
 
-// preferredDirectory is where a command without a directory is linked if it is in PATH.
-const preferredDirectory = "/usr/local/bin"
-
 // Paths returns the paths at which an image needs the program, besides those that it has,
 // so that the containers run it, sorted, and warnings about containers that may not run it
 // all the same. It looks at each container's command and at its postStart and preStop
@@ -61,7 +58,7 @@ func (c Container) commands() []command {
 func (c Container) covered(existing, words []string) bool {
 	changed := c.Container
 	changed.Command = words
-	return quickexit.CoversContainer(existing, &changed) == nil
+	return quickexit.PathsCoverContainer(existing, &changed) == nil
 }
 
 // locate returns the path for a command, and what the user should know about it.
@@ -90,7 +87,7 @@ func (c Container) choose(candidates []string) string {
 	hidden := func(name string) bool { return quickexit.HiddenBy(&c.Container, name) != "" }
 	visible := slices.DeleteFunc(slices.Clone(candidates), hidden)
 	for _, candidate := range visible {
-		if path.Dir(candidate) == preferredDirectory {
+		if path.Dir(candidate) == quickexit.PreferredDirectory {
 			return candidate
 		}
 	}

@@ -58,31 +58,6 @@ func TestRequestsAreGuardedByAWebhookThatCannotBePassedBy(t *testing.T) {
 	}
 }
 
-func TestADefinitionIsEstablishedUntilItIsDeleted(t *testing.T) {
-	condition := func(status apiextensionsv1.ConditionStatus) apiextensionsv1.CustomResourceDefinition {
-		return apiextensionsv1.CustomResourceDefinition{Status: apiextensionsv1.CustomResourceDefinitionStatus{
-			Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: status}},
-		}}
-	}
-	deleted := condition(apiextensionsv1.ConditionTrue)
-	deleted.DeletionTimestamp = ptr.To(metav1.Now())
-	for name, tc := range map[string]struct {
-		definition apiextensionsv1.CustomResourceDefinition
-		want       bool
-	}{
-		"established":     {condition(apiextensionsv1.ConditionTrue), true},
-		"not established": {condition(apiextensionsv1.ConditionFalse), false},
-		"new":             {apiextensionsv1.CustomResourceDefinition{}, false},
-		"deleted":         {deleted, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := IsEstablished(tc.definition); got != tc.want {
-				t.Errorf("got %t", got)
-			}
-		})
-	}
-}
-
 func TestThePodIsToldWhenKruiseBecomesThroughWithARequest(t *testing.T) {
 	request := func(finished bool) *kruise.ContainerRecreateRequest {
 		r := &kruise.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "r"}}

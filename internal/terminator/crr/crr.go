@@ -19,11 +19,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/served"
 )
 
 const (
@@ -32,6 +34,10 @@ const (
 	managedBy      = "sidecar-termination-operator"
 
 	namePrefix = "sidecar-termination-"
+
+	// annotationRequestedAt is when the operator made the request, by its own clock. The attempt is judged by that clock,
+	// which need not agree with the API server's.
+	annotationRequestedAt = "sidecartermination.dev/requested-at"
 
 	// minActiveDeadline is the shortest deadline that Kruise's webhook accepts.
 	minActiveDeadline = 3 * time.Second
@@ -46,6 +52,7 @@ var ErrRefused = errors.New("OpenKruise refused the ContainerRecreateRequest")
 // Terminator carries out mode CRR.
 type Terminator struct {
 	Client       client.Client
+	Clock        clock.PassiveClock
 	Availability *Availability
 }
 
@@ -55,7 +62,7 @@ func (t *Terminator) Mode() v1alpha1.Mode { return v1alpha1.ModeCRR }
 // Observe returns the operator's requests for the pod, oldest first, from the cache. While requests are not served
 // it returns none.
 func (t *Terminator) Observe(ctx context.Context, pod *corev1.Pod) ([]plan.Attempt, error) {
-	requests := t.Availability.requests.Load()
+	requests := t.Availability.requests.Reader()
 	if requests == nil {
 		return nil, nil
 	}
@@ -87,11 +94,11 @@ func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan
 			return false, err
 		}
 	}
-	request := newRequest(pod, action)
+	request := newRequest(pod, action, t.Clock.Now())
 	switch err := t.Client.Create(ctx, request); {
 	case apierrors.IsAlreadyExists(err):
 		return false, nil
-	case isRefusal(err):
+	case served.IsRefusal(err):
 		return false, fmt.Errorf("%w: %w", ErrRefused, err)
 	case err != nil:
 		return false, fmt.Errorf("create ContainerRecreateRequest: %w", err)
@@ -114,21 +121,14 @@ func (t *Terminator) delete(ctx context.Context, namespace, name string) error {
 	return nil
 }
 
-// isRefusal reports whether Kruise's webhook, and not the API server's own state, stood in the way.
-func isRefusal(err error) bool {
-	if apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) {
-		return true
-	}
-	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "webhook")
-}
-
 // newRequest builds the request. orderedRecreate stays off: it waits for a restart that never comes in a Job's pod.
-func newRequest(pod *corev1.Pod, action plan.Action) *kruise.ContainerRecreateRequest {
+func newRequest(pod *corev1.Pod, action plan.Action, now time.Time) *kruise.ContainerRecreateRequest {
 	request := &kruise.ContainerRecreateRequest{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace,
-			Name:      requestName(pod.UID, action.Attempt),
-			Labels:    map[string]string{labelManagedBy: managedBy},
+			Namespace:   pod.Namespace,
+			Name:        requestName(pod.UID, action.Attempt),
+			Labels:      map[string]string{labelManagedBy: managedBy},
+			Annotations: map[string]string{annotationRequestedAt: now.UTC().Format(time.RFC3339)},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Pod", Name: pod.Name, UID: pod.UID,
 			}},
@@ -152,7 +152,7 @@ func newRequest(pod *corev1.Pod, action plan.Action) *kruise.ContainerRecreateRe
 func toAttempt(request *kruise.ContainerRecreateRequest, number int) plan.Attempt {
 	attempt := plan.Attempt{
 		Mode: v1alpha1.ModeCRR, For: v1alpha1.ModeCRR, Number: number, RestartCounts: map[string]int32{},
-		Started: request.CreationTimestamp.Time, Message: request.Status.Message,
+		Started: requestedAt(request), Message: request.Status.Message,
 	}
 	for i := range request.Spec.Containers {
 		container := &request.Spec.Containers[i]
@@ -172,6 +172,14 @@ func toAttempt(request *kruise.ContainerRecreateRequest, number int) plan.Attemp
 	return attempt
 }
 
+// requestedAt falls back on the API server's time for a request of an earlier version of the operator.
+func requestedAt(request *kruise.ContainerRecreateRequest) time.Time {
+	if requested, err := time.Parse(time.RFC3339, request.Annotations[annotationRequestedAt]); err == nil {
+		return requested
+	}
+	return request.CreationTimestamp.Time
+}
+
 // requestName is deterministic, so that a repeated creation meets the first one.
 func requestName(uid types.UID, attempt int) string {
 	return namePrefix + string(uid) + "-" + strconv.Itoa(attempt)
@@ -184,5 +192,5 @@ func attemptNumber(name string, uid types.UID) (int, bool) {
 		return 0, false
 	}
 	number, err := strconv.Atoi(suffix)
-	return number, err == nil && number >= 0
+	return number, err == nil && number >= 0 && strconv.Itoa(number) == suffix
 }

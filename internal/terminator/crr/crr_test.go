@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,6 +25,9 @@ import (
 )
 
 var pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "job-1", UID: "4a1b"}}
+
+// stopped is the operator's clock.
+var stopped = clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 
 // server is a client that creates and deletes requests as Kruise's webhook has it.
 type server struct {
@@ -53,7 +57,7 @@ func (s *server) Delete(_ context.Context, object client.Object, _ ...client.Del
 func TestTheRequest(t *testing.T) {
 	s := &server{uid: "4a1b"}
 	action := plan.Action{Attempt: 3, Containers: []string{"logger", "proxy"}, Deadline: 40 * time.Second}
-	changed, err := (&Terminator{Client: s}).Terminate(t.Context(), pod, action)
+	changed, err := (&Terminator{Client: s, Clock: stopped}).Terminate(t.Context(), pod, action)
 	if err != nil || !changed {
 		t.Fatalf("got changed %t, error %v", changed, err)
 	}
@@ -62,6 +66,7 @@ func TestTheRequest(t *testing.T) {
 			Namespace:       "batch",
 			Name:            "sidecar-termination-4a1b-3",
 			Labels:          map[string]string{"app.kubernetes.io/managed-by": "sidecar-termination-operator"},
+			Annotations:     map[string]string{"sidecartermination.dev/requested-at": "2026-03-01T12:00:00Z"},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "job-1", UID: "4a1b"}},
 		},
 		Spec: kruise.ContainerRecreateRequestSpec{
@@ -81,14 +86,14 @@ func TestTheRequest(t *testing.T) {
 }
 
 func TestADeadlineThatKruiseWouldRefuseIsLengthened(t *testing.T) {
-	if got := *newRequest(pod, plan.Action{Deadline: time.Second}).Spec.ActiveDeadlineSeconds; got != 3 {
+	if got := *newRequest(pod, plan.Action{Deadline: time.Second}, stopped.Now()).Spec.ActiveDeadlineSeconds; got != 3 {
 		t.Errorf("got %d seconds", got)
 	}
 }
 
 func TestSupersededRequestsAreRemovedFirst(t *testing.T) {
 	s := &server{uid: "4a1b", err: errors.New("broken")}
-	_, err := (&Terminator{Client: s}).Terminate(t.Context(), pod, plan.Action{Attempt: 2, Supersedes: []int{0, 1}})
+	_, err := (&Terminator{Client: s, Clock: stopped}).Terminate(t.Context(), pod, plan.Action{Attempt: 2, Supersedes: []int{0, 1}})
 	if !errors.Is(err, s.err) {
 		t.Errorf("got error %v", err)
 	}
@@ -101,7 +106,7 @@ func TestARequestThatWasMadeForAnotherPodIsTakenBack(t *testing.T) {
 	for name, uid := range map[string]string{"another pod has the name": "9c2d", "the webhook was passed by": ""} {
 		t.Run(name, func(t *testing.T) {
 			s := &server{uid: uid}
-			changed, err := (&Terminator{Client: s}).Terminate(t.Context(), pod, plan.Action{})
+			changed, err := (&Terminator{Client: s, Clock: stopped}).Terminate(t.Context(), pod, plan.Action{})
 			if changed || !errors.Is(err, ErrRefused) {
 				t.Errorf("got changed %t, error %v", changed, err)
 			}
@@ -135,7 +140,7 @@ func TestWhatTheServerAnswersToARequest(t *testing.T) {
 		"the server is down":                  {err: errors.New("connection refused"), failed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			changed, err := (&Terminator{Client: &server{err: tc.err}}).Terminate(t.Context(), pod, plan.Action{})
+			changed, err := (&Terminator{Client: &server{err: tc.err}, Clock: stopped}).Terminate(t.Context(), pod, plan.Action{})
 			if changed || errors.Is(err, ErrRefused) != tc.refused || (err != nil) != (tc.refused || tc.failed) {
 				t.Errorf("got changed %t, error %v", changed, err)
 			}
@@ -178,6 +183,18 @@ func TestAttemptsAreReadFromRequests(t *testing.T) {
 			func(*kruise.ContainerRecreateRequest) {},
 			plan.Attempt{RestartCounts: map[string]int32{"proxy": 0}},
 		},
+		"a request that tells when the operator made it, which counts where the server's clock says another time": {
+			func(r *kruise.ContainerRecreateRequest) {
+				r.Annotations = map[string]string{annotationRequestedAt: "2026-03-01T15:00:00Z"}
+			},
+			plan.Attempt{RestartCounts: map[string]int32{"proxy": 0}, Started: created.Add(3 * time.Hour)},
+		},
+		"a request that somebody has given no time": {
+			func(r *kruise.ContainerRecreateRequest) {
+				r.Annotations = map[string]string{annotationRequestedAt: "noon"}
+			},
+			plan.Attempt{RestartCounts: map[string]int32{"proxy": 0}},
+		},
 		"a request with the counts that the webhook found": {
 			func(r *kruise.ContainerRecreateRequest) {
 				r.Spec.Containers[0].StatusContext = &kruise.ContainerRecreateRequestContainerContext{RestartCount: 4}
@@ -202,10 +219,13 @@ func TestAttemptsAreReadFromRequests(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			request := newRequest(pod, plan.Action{Containers: []string{"proxy"}})
+			request := newRequest(pod, plan.Action{Containers: []string{"proxy"}}, created.Time)
 			request.CreationTimestamp = created
 			tc.change(request)
-			tc.want.Mode, tc.want.For, tc.want.Number, tc.want.Started = v1alpha1.ModeCRR, v1alpha1.ModeCRR, 7, created.Time
+			tc.want.Mode, tc.want.For, tc.want.Number = v1alpha1.ModeCRR, v1alpha1.ModeCRR, 7
+			if tc.want.Started.IsZero() {
+				tc.want.Started = created.Time
+			}
 			if diff := cmp.Diff(tc.want, toAttempt(request, 7)); diff != "" {
 				t.Errorf("attempt (-want +got):\n%s", diff)
 			}

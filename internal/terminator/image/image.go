@@ -54,7 +54,9 @@ func (t *Terminator) Observe(_ context.Context, pod *corev1.Pod) ([]plan.Attempt
 		return nil, err
 	}
 	byNumber := map[int]*plan.Attempt{}
-	for name, swap := range swaps {
+	// In the order of names: what somebody has written may have two times for one attempt, of which the first counts.
+	for _, name := range slices.Sorted(maps.Keys(swaps)) {
+		swap := swaps[name]
 		attempt := byNumber[swap.Attempt]
 		if attempt == nil {
 			attempt = &plan.Attempt{

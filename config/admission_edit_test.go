@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package config_test
+
+import (
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+)
+
+// A policy that its author was allowed to make is no way to one that the author would have been refused.
+func TestAnAllowedPolicyCannotBeEditedIntoARefusedOne(t *testing.T) {
+	apply(t, "default")
+	awaitAdmission(t)
+	for name, tc := range map[string]struct {
+		patch   string
+		refused string // empty when the edit is accepted
+	}{
+		"another mode":                        {patch: `{"spec":{"mode":"PodPhase"}}`, refused: refusedPodPhase},
+		"the mode taken out, which is Auto":   {patch: `{"spec":{"mode":null}}`, refused: refusedAny},
+		"fallback to the other modes":         {patch: `{"spec":{"fallback":"Enabled"}}`, refused: refusedAny},
+		"the fallback taken out":              {patch: `{"spec":{"fallback":null}}`, refused: refusedAny},
+		"another mode for one sidecar":        {patch: `{"spec":{"sidecars":[{"name":"proxy","mode":"CRR"}]}}`, refused: refusedAny},
+		"fallback for one sidecar":            {patch: `{"spec":{"sidecars":[{"name":"proxy","fallback":"Enabled"}]}}`, refused: refusedAny},
+		"one more sidecar with a mode":        {patch: `{"spec":{"sidecars":[{"name":"proxy"},{"name":"logs","mode":"PodPhase"}]}}`, refused: refusedPodPhase},
+		"main containers instead of sidecars": {patch: `{"spec":{"sidecars":null,"mainContainers":["main"],"mode":"PodPhase"}}`, refused: refusedPodPhase},
+		"images pulled ahead":                 {patch: `{"spec":{"prePull":{}}}`, refused: "the policy has images pulled ahead"},
+		"one more sidecar, by the same mode":  {patch: `{"spec":{"sidecars":[{"name":"proxy"},{"name":"logs"}]}}`},
+		"a trial of every mode":               {patch: `{"spec":{"enforcement":"DryRun","mode":"Auto","fallback":"Enabled"}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			space := newNamespace(t)
+			c := author(t, space, patchPods)
+			policy := imagePolicy(space)
+			if err := c.Create(t.Context(), policy); err != nil {
+				t.Fatal(err)
+			}
+			expectRefusal(t, c.Patch(t.Context(), policy, client.RawPatch("application/merge-patch+json", []byte(tc.patch))), tc.refused, "")
+		})
+	}
+	t.Run("by a patch that creates", func(t *testing.T) {
+		space := newNamespace(t)
+		policy := client.RawPatch("application/apply-patch+yaml", []byte(
+			`{"apiVersion":"sidecartermination.dev/v1alpha1","kind":"SidecarTerminationPolicy","metadata":{"name":"p"},"spec":{"podSelector":{},"sidecars":[{"name":"proxy"}]}}`))
+		target := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "p"}}
+		expectRefusal(t, author(t, space, patchPods).Patch(t.Context(), target, policy, client.FieldOwner("author")), refusedAny, "")
+	})
+}
+
+func TestTheClusterKindIsHeldToItsAuthorsRightsWhenItIsEdited(t *testing.T) {
+	apply(t, "default")
+	awaitAdmission(t)
+	admin, _ := newClient(t)
+	space := newNamespace(t)
+	policy := &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: space}}
+	policy.Spec.PolicySpec = imagePolicy("").Spec.PolicySpec
+	policy.Spec.Enforcement = v1alpha1.EnforcementDryRun
+	create(t, admin, policy)
+	c := author(t, space, patchPods, useModes)
+	grantEverywhere(t, writePolicies)
+	for name, patch := range map[string]string{
+		"a trial that is put in force": `{"spec":{"enforcement":"Enforce","mode":"PodPhase"}}`,
+		"prePull besides":              `{"spec":{"enforcement":"Enforce","mode":"PodPhase","prePull":{}}}`,
+		"another selection besides":    `{"spec":{"enforcement":"Enforce","mode":"PodPhase","namespaceSelector":{"matchLabels":{"a":"b"}}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := c.Patch(t.Context(), policy.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(patch)))
+			expectRefusal(t, err, "in all namespaces", "")
+		})
+	}
+}
+
+// The status says what the operator did. Whoever may write policies may not write it, and whoever may write it changes
+// nothing else by it.
+func TestTheStatusOfAPolicyIsNoWayToItsSpec(t *testing.T) {
+	apply(t, "default")
+	awaitAdmission(t)
+	space := newNamespace(t)
+	c := author(t, space, patchPods)
+	policy := imagePolicy(space)
+	if err := c.Create(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	patch := client.RawPatch("application/merge-patch+json",
+		[]byte(`{"metadata":{"labels":{"a":"b"},"finalizers":["example.com/kept"]},"spec":{"mode":"PodPhase"},"status":{"matchedPods":3}}`))
+	if err := c.Status().Patch(t.Context(), policy.DeepCopy(), patch); !apierrors.IsForbidden(err) {
+		t.Errorf("the author of a policy wrote its status: %v", err)
+	}
+	operator := as(t, operatorUser())
+	written := policy.DeepCopy()
+	written.Labels, written.Finalizers = map[string]string{"a": "b"}, []string{"example.com/kept"}
+	written.Spec.Mode, written.Status.MatchedPods = v1alpha1.ModePodPhase, 3
+	if err := operator.Status().Update(t.Context(), written); err != nil {
+		t.Fatal(err)
+	}
+	if written.Spec.Mode != v1alpha1.ModeImage || written.Labels != nil || written.Finalizers != nil || written.Status.MatchedPods != 3 {
+		t.Errorf("the operator wrote more than the status: %+v", written)
+	}
+	written.Spec.Mode = v1alpha1.ModePodPhase
+	if err := operator.Update(t.Context(), written); !apierrors.IsForbidden(err) {
+		t.Errorf("the operator wrote a policy: %v", err)
+	}
+}
+
+// imagePolicy returns a policy for which the right to patch pods is enough.
+func imagePolicy(space string) *v1alpha1.SidecarTerminationPolicy {
+	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "p"}}
+	policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}}
+	policy.Spec.Mode, policy.Spec.Fallback = v1alpha1.ModeImage, v1alpha1.FallbackDisabled
+	return policy
+}

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/testenv"
+)
+
+// plurals are the resources of the policies.
+var plurals = []string{"sidecarterminationpolicies", "clustersidecarterminationpolicies"}
+
+// firstDefinition reads the first definition that there was, which knows no prePull.
+func firstDefinition(t *testing.T, plural string) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	content, err := os.ReadFile("testdata/first-definitions/" + plural + ".yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	if err := yaml.Unmarshal(content, definition); err != nil {
+		t.Fatal(err)
+	}
+	return definition
+}
+
+// define has the API server go by the definition, whether it had one of that name or not.
+func (f *fixture) define(definition *apiextensionsv1.CustomResourceDefinition) {
+	f.Helper()
+	ctx := context.WithoutCancel(f.Context())
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		current := &apiextensionsv1.CustomResourceDefinition{}
+		err := f.Get(ctx, client.ObjectKeyFromObject(definition), current)
+		if apierrors.IsNotFound(err) {
+			return f.Create(ctx, definition.DeepCopy())
+		}
+		if err != nil {
+			return err
+		}
+		current.Spec = *definition.Spec.DeepCopy()
+		return f.Update(ctx, current)
+	})
+	if err != nil {
+		f.Fatalf("define %s: %v", definition.Name, err)
+	}
+}
+
+// restoreDefinitions has later tests find the definitions that they expect.
+func (f *fixture) restoreDefinitions() {
+	f.Cleanup(func() {
+		for _, plural := range plurals {
+			f.define(definitionOf(f.T, plural))
+			testenv.Eventually(f.T, plural+" are served", func(ctx context.Context) error {
+				list := &unstructured.UnstructuredList{}
+				list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(definitionOf(f.T, plural).Spec.Names.ListKind))
+				return f.List(ctx, list)
+			})
+		}
+	})
+}
+
+// everythingPolicy is a policy of a kind that has every kind of setting.
+func everythingPolicy(kind, namespace, name string) *unstructured.Unstructured {
+	metadata := map[string]any{"name": name, "annotations": map[string]any{v1alpha1.AnnotationQuickExitPaths: "/app/server"}}
+	if kind == "SidecarTerminationPolicy" {
+		metadata["namespace"] = namespace
+	}
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": kind, "metadata": metadata,
+		"spec": map[string]any{
+			"podSelector": map[string]any{"matchLabels": map[string]any{"team": "etl"}},
+			"sidecars": []any{map[string]any{"name": "proxy", "mode": "PodPhase", "exitCodes": "Ignore", "drainSeconds": int64(0), "terminationDeadlineSeconds": int64(60),
+				"fallback": "Disabled", "image": quickExit}},
+			"mode": "Auto", "exitCodes": "Ignore", "image": quickExit, "fallback": "Enabled", "priority": int64(7),
+			"prePull": map[string]any{"pullSecrets": []any{"registry"}},
+		},
+	}}
+}
+
+// settings returns the spec of the policy as the API server has it.
+func (f *fixture) settings(policy *unstructured.Unstructured) map[string]any {
+	f.Helper()
+	f.reload(policy)
+	return policy.DeepCopy().Object["spec"].(map[string]any)
+}
+
+// A user goes back to definitions that lack a field, and forth again, while the operator runs and policies are there.
+func TestDefinitionsMayGoBackAndForthUnderPolicies(t *testing.T) {
+	newKruise(t).Install(t)
+	f := newFixture(t)
+	f.restoreDefinitions()
+	options := testOptions()
+	options.PrePullNamespace = systemNamespace
+	f.startOperator(options)
+	known := reasons(t)
+	policies := []*unstructured.Unstructured{
+		everythingPolicy("SidecarTerminationPolicy", f.namespace, "mesh"), everythingPolicy("ClusterSidecarTerminationPolicy", "", f.namespace),
+	}
+	var want []map[string]any
+	for _, policy := range policies {
+		f.create(policy)
+		f.untilReported(policy, known)
+		want = append(want, f.settings(policy))
+	}
+	ended := 0
+	works := func() {
+		t.Helper()
+		pod := f.newPod(fmt.Sprintf("job-%d", ended), mainDone)
+		f.until(pod, "its phase is written", phaseWritten)
+		f.change(pod, sidecarDone)
+		ended++
+		mesh := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "mesh"}}
+		f.untilStatus(mesh, "the pod is counted", func(s v1alpha1.PolicyStatus) bool { return int(s.TerminatedPods) == ended })
+	}
+	works()
+
+	for _, plural := range plurals {
+		f.define(firstDefinition(t, plural))
+	}
+	for i, policy := range policies {
+		testenv.Eventually(t, policy.GetKind()+": the older definition counts", func(ctx context.Context) error {
+			if err := f.Get(ctx, client.ObjectKeyFromObject(policy), policy); err != nil {
+				return err
+			}
+			if _, there, _ := unstructured.NestedMap(policy.Object, "spec", "prePull"); there {
+				return errors.New("there is still a prePull")
+			}
+			return nil
+		})
+		delete(want[i], "prePull")
+	}
+	works()
+	for i, policy := range policies {
+		if diff := cmp.Diff(want[i], f.settings(policy)); diff != "" {
+			t.Errorf("%s by the older definition (-want +got):\n%s", policy.GetKind(), diff)
+		}
+		f.untilReported(policy, known)
+	}
+
+	for _, plural := range plurals {
+		f.define(definitionOf(t, plural))
+	}
+	works()
+	// The operator has written the status meanwhile, and so what is stored lacks the field.
+	namespaced := policies[0]
+	if diff := cmp.Diff(want[0], f.settings(namespaced)); diff != "" {
+		t.Errorf("by the newer definition again (-want +got):\n%s", diff)
+	}
+	f.untilReported(namespaced, known)
+	testenv.Eventually(t, "nothing more is said of images that are pulled ahead", func(ctx context.Context) error {
+		policy := &v1alpha1.SidecarTerminationPolicy{}
+		if err := f.Get(ctx, client.ObjectKeyFromObject(namespaced), policy); err != nil {
+			return err
+		}
+		if slices.ContainsFunc(policy.Status.Conditions, func(c metav1.Condition) bool { return c.Type == v1alpha1.ConditionPrePulled }) {
+			return fmt.Errorf("the conditions are %+v", policy.Status.Conditions)
+		}
+		return nil
+	})
+	// Whoever has saved the policy gets it back.
+	restored := namespaced.DeepCopy()
+	restored.Object["spec"].(map[string]any)["prePull"] = map[string]any{}
+	testenv.Eventually(t, "the newer definition counts", func(ctx context.Context) error {
+		f.reload(namespaced)
+		restored.SetResourceVersion(namespaced.GetResourceVersion())
+		if err := f.Update(ctx, restored.DeepCopy()); err != nil {
+			return err
+		}
+		if _, there := f.settings(namespaced)["prePull"]; !there {
+			return errors.New("prePull is left out")
+		}
+		return nil
+	})
+	f.untilReported(namespaced, known)
+	for line := range strings.Lines(operatorLog.take()) {
+		if strings.Contains(line, "panic") {
+			t.Error(line)
+		}
+	}
+}
+
+// saidOf fails unless the operator has logged the message about the kind so many times.
+func saidOf(kind, message string, times int) error {
+	operatorLog.mu.Lock()
+	defer operatorLog.mu.Unlock()
+	got := 0
+	for line := range strings.Lines(operatorLog.text.String()) {
+		if strings.Contains(line, message) && strings.Contains(line, `"kind":"`+kind+`"`) {
+			got++
+		}
+	}
+	if got != times {
+		return fmt.Errorf("%q was logged %d times of %s, want %d", message, got, kind, times)
+	}
+	return nil
+}
+
+// Definitions that are deleted take their policies with them. The operator runs on, goes by environment variables alone, and
+// finds the policies that come with the definitions.
+func TestDefinitionsMayBeDeletedAndComeBack(t *testing.T) {
+	f := newFixture(t)
+	f.restoreDefinitions()
+	panics := counted(t, "controller_runtime_reconcile_panics_total")
+	kinds := []string{"*v1alpha1.SidecarTerminationPolicy", "*v1alpha1.ClusterSidecarTerminationPolicy"}
+	const gone, back = "A kind is no longer served", "A kind is served again"
+	var failures sync.Map // of watches, by kind
+	f.startOperator(testOptions(), func(o *manager.Options) {
+		next := o.Cache.DefaultWatchErrorHandler
+		o.Cache.DefaultWatchErrorHandler = func(ctx context.Context, watch *toolscache.Reflector, err error) {
+			next(ctx, watch, err)
+			count, _ := failures.LoadOrStore(watch.TypeDescription(), &atomic.Int64{})
+			count.(*atomic.Int64).Add(1)
+		}
+	})
+	known := reasons(t)
+	policy := everythingPolicy("SidecarTerminationPolicy", f.namespace, "mesh")
+	f.create(policy.DeepCopy())
+	f.untilReported(policy, known)
+	for _, plural := range plurals {
+		definition := definitionOf(t, plural)
+		f.remove(definition)
+		testenv.Eventually(t, plural+" are gone", func(ctx context.Context) error {
+			err := f.Get(ctx, client.ObjectKeyFromObject(definition), &apiextensionsv1.CustomResourceDefinition{})
+			if !apierrors.IsNotFound(err) {
+				return fmt.Errorf("the definition is still there: %w", err)
+			}
+			return nil
+		})
+	}
+	for _, kind := range kinds {
+		testenv.Eventually(t, kind+": the operator says that it has gone, once", func(context.Context) error {
+			if count, ok := failures.Load(kind); !ok || count.(*atomic.Int64).Load() < 2 {
+				return errors.New("the watch has not tried again yet")
+			}
+			return saidOf(kind, gone, 1)
+		})
+	}
+	f.until(f.newPod("by-variable", mainDone, func(p *corev1.Pod) {
+		p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "true"}}
+	}), "its phase is written", phaseWritten)
+	waiting := f.newPod("by-policy", mainDone)
+	for _, plural := range plurals {
+		f.define(definitionOf(t, plural))
+	}
+	again := everythingPolicy("SidecarTerminationPolicy", f.namespace, "mesh")
+	testenv.Eventually(t, "policies can be created", func(ctx context.Context) error { return f.Create(ctx, again.DeepCopy()) })
+	f.until(waiting, "its phase is written", phaseWritten)
+	f.untilReported(again, known)
+	for _, kind := range kinds {
+		testenv.Eventually(t, kind+": the operator says that it is back", func(context.Context) error { return saidOf(kind, back, 1) })
+		if err := saidOf(kind, gone, 1); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := counted(t, "controller_runtime_reconcile_panics_total") - panics; got > 0 {
+		t.Errorf("the operator panicked %d times", got)
+	}
+}

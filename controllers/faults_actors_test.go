@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/internal/plan"
+)
+
+// node plays the kubelet and Kruise's daemon upon the statuses of one pod. Each step is one write.
+type node struct {
+	server client.Client
+	now    func() time.Time
+	// exitCode is that of a sidecar that is stopped.
+	exitCode int32
+	// stops counts how often each container was stopped.
+	stops map[string]int
+}
+
+// step does the next thing that the node would do. It returns the resource that was written, or nothing.
+func (n *node) step(ctx context.Context, v version) (resource string, err error) {
+	for i := range v.pods {
+		pod := v.pods[i].DeepCopy()
+		if n.kubelet(pod) || n.daemon(pod, v.requests) || n.restart(pod) || n.phase(pod) {
+			if err := n.server.Status().Update(ctx, pod); err != nil {
+				return "", fmt.Errorf("write status of pod as the kubelet: %w", err)
+			}
+			return "pods", nil
+		}
+		if finished := n.finished(pod, v.requests); finished != nil {
+			if err := n.server.Status().Update(ctx, finished); err != nil {
+				return "", fmt.Errorf("write status of request as Kruise: %w", err)
+			}
+			return "containerrecreaterequests", nil
+		}
+	}
+	return "", nil
+}
+
+// kubelet ends main, then whatever the spec or the phase of the pod call for.
+func (n *node) kubelet(pod *corev1.Pod) bool {
+	for i := range pod.Status.ContainerStatuses {
+		status := &pod.Status.ContainerStatuses[i]
+		if status.State.Running == nil {
+			continue
+		}
+		switch image := imageOf(pod, status.Name); {
+		case status.Name == "main":
+			n.end(status, 0)
+		case status.Image != image && image == quickExit:
+			n.stops[status.Name]++
+			status.RestartCount++
+			status.Image, status.ContainerID = image, fmt.Sprintf("containerd://%s-%d", status.Name, status.RestartCount)
+			n.end(status, 0)
+		case plan.HasTerminalPhase(pod):
+			n.stops[status.Name]++
+			n.end(status, n.exitCode)
+		default:
+			continue
+		}
+		return true
+	}
+	return false
+}
+
+// daemon stops what an active request names.
+func (n *node) daemon(pod *corev1.Pod, requests []kruise.ContainerRecreateRequest) bool {
+	for i := range requests {
+		if requests[i].Status.CompletionTime != nil || requests[i].Labels[kruise.ContainerRecreateRequestPodUIDKey] != string(pod.UID) {
+			continue
+		}
+		for _, container := range requests[i].Spec.Containers {
+			status := statusOf(pod, container.Name)
+			if status.State.Running != nil && status.ContainerID == container.StatusContext.ContainerID {
+				n.stops[status.Name]++
+				n.end(status, n.exitCode)
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// finished is a request of which a container came back, as Kruise completes it.
+func (n *node) finished(pod *corev1.Pod, requests []kruise.ContainerRecreateRequest) *kruise.ContainerRecreateRequest {
+	for i := range requests {
+		request := requests[i].DeepCopy()
+		if request.Status.CompletionTime == nil && slices.ContainsFunc(request.Spec.Containers, func(c kruise.ContainerRecreateRequestContainer) bool {
+			status := statusOf(pod, c.Name)
+			return status.State.Running != nil && status.RestartCount > c.StatusContext.RestartCount
+		}) {
+			request.Status.Phase, request.Status.CompletionTime = kruise.ContainerRecreateRequestCompleted, ptr.To(metav1.NewTime(n.now()))
+			return request
+		}
+	}
+	return nil
+}
+
+// restart starts a container again that OnFailure does not leave ended.
+func (n *node) restart(pod *corev1.Pod) bool {
+	if pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure || plan.HasTerminalPhase(pod) {
+		return false
+	}
+	for i := range pod.Status.ContainerStatuses {
+		status := &pod.Status.ContainerStatuses[i]
+		if end := status.State.Terminated; end == nil || end.ExitCode == 0 {
+			continue
+		}
+		status.RestartCount++
+		status.ContainerID = fmt.Sprintf("containerd://%s-%d", status.Name, status.RestartCount)
+		status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(n.now())}}
+		return true
+	}
+	return false
+}
+
+// phase gives a pod of which everything has ended the phase that the kubelet would.
+func (n *node) phase(pod *corev1.Pod) bool {
+	if plan.HasTerminalPhase(pod) {
+		return false
+	}
+	phase := corev1.PodSucceeded
+	for _, status := range pod.Status.ContainerStatuses {
+		if status.State.Terminated == nil {
+			return false
+		}
+		if status.State.Terminated.ExitCode != 0 {
+			phase = corev1.PodFailed
+		}
+	}
+	pod.Status.Phase = phase
+	return true
+}
+
+func (n *node) end(status *corev1.ContainerStatus, code int32) {
+	status.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: metav1.NewTime(n.now())}}
+}
+
+func imageOf(pod *corev1.Pod, name string) string {
+	for _, container := range pod.Spec.Containers {
+		if container.Name == name {
+			return container.Image
+		}
+	}
+	return ""
+}
+
+func statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
+	for i := range pod.Status.ContainerStatuses {
+		if pod.Status.ContainerStatuses[i].Name == name {
+			return &pod.Status.ContainerStatuses[i]
+		}
+	}
+	return &corev1.ContainerStatus{}
+}
+
+// isMain tells the containers that nobody may touch.
+func isMain(name string) bool { return strings.HasPrefix(name, "main") }

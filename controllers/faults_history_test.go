@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+)
+
+// version is a namespace as the API server had it between two writes.
+type version struct {
+	pods            []corev1.Pod
+	requests        []kruise.ContainerRecreateRequest
+	policies        []v1alpha1.SidecarTerminationPolicy
+	clusterPolicies []v1alpha1.ClusterSidecarTerminationPolicy
+}
+
+// history is every version of a namespace, and of the cluster policy that has the namespace's name.
+type history struct {
+	server    client.Client
+	namespace string
+	versions  []version
+}
+
+// record reads what a write may have changed: the objects of one resource, or of all when none is named.
+func (h *history) record(ctx context.Context, resource string) error {
+	var next version
+	if len(h.versions) > 0 {
+		next = h.now()
+	}
+	concerns := func(name string) bool { return resource == "" || resource == name }
+	var err error
+	if concerns("pods") {
+		next.pods, err = recorded[corev1.Pod](ctx, h.server, h.namespace, podName)
+	}
+	if err == nil && concerns("sidecarterminationpolicies") {
+		next.policies, err = recorded[v1alpha1.SidecarTerminationPolicy](ctx, h.server, h.namespace, policyName)
+	}
+	if err == nil && concerns("clustersidecarterminationpolicies") {
+		next.clusterPolicies, err = recorded[v1alpha1.ClusterSidecarTerminationPolicy](ctx, h.server, "", h.namespace)
+	}
+	if err == nil && concerns("containerrecreaterequests") {
+		var requests kruise.ContainerRecreateRequestList
+		err = h.server.List(ctx, &requests, client.InNamespace(h.namespace))
+		next.requests = requests.Items
+	}
+	if err != nil {
+		return fmt.Errorf("record the history: %w", err)
+	}
+	h.versions = append(h.versions, next)
+	return nil
+}
+
+// recorded reads the one object, if it is there. It is far faster than a list, for which the API server has its own cache
+// catch up first.
+func recorded[T any, P interface {
+	*T
+	client.Object
+}](ctx context.Context, server client.Client, namespace, name string) ([]T, error) {
+	var object T
+	err := server.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, P(&object))
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return []T{object}, nil
+}
+
+func (h *history) now() version { return h.versions[len(h.versions)-1] }
+
+// lagging reads the history as caches do that lag behind. Those of pods, requests and policies are apart, and none ever
+// goes back. What has no history is read from the API server.
+type lagging struct {
+	client.Reader
+	history *history
+	// teardown is true for the cache of pods whose phase was written.
+	teardown bool
+	// lag says by how many writes the next read is behind; an error is what the read fails with.
+	lag func() (int, error)
+
+	seen map[string]int
+}
+
+func (l *lagging) at(kind string) (version, error) {
+	lag, err := l.lag()
+	if err != nil {
+		return version{}, err
+	}
+	if l.seen == nil {
+		l.seen = map[string]int{}
+	}
+	l.seen[kind] = max(l.seen[kind], len(l.history.versions)-1-lag, 0)
+	return l.history.versions[l.seen[kind]], nil
+}
+
+func (l *lagging) pods() ([]corev1.Pod, error) {
+	v, err := l.at("pods")
+	if err != nil {
+		return nil, err
+	}
+	var list []corev1.Pod
+	for i := range v.pods {
+		pod := &v.pods[i]
+		_, written := pod.Labels[v1alpha1.LabelTerminatedBy]
+		if l.teardown && !written || !l.teardown && plan.HasTerminalPhase(pod) {
+			continue
+		}
+		trimmed, err := trimPod(pod.DeepCopy())
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, *trimmed.(*corev1.Pod))
+	}
+	return list, nil
+}
+
+func (l *lagging) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	switch object := object.(type) {
+	case *corev1.Pod:
+		pods, err := l.pods()
+		for i := range pods {
+			if pods[i].Name == key.Name {
+				pods[i].DeepCopyInto(object)
+				return nil
+			}
+		}
+		return errors.Join(err, missing(err, "pods", key))
+	case *v1alpha1.SidecarTerminationPolicy:
+		v, err := l.at("policies")
+		for i := range v.policies {
+			if v.policies[i].Name == key.Name {
+				v.policies[i].DeepCopyInto(object)
+				return nil
+			}
+		}
+		return errors.Join(err, missing(err, "policies", key))
+	case *v1alpha1.ClusterSidecarTerminationPolicy:
+		v, err := l.at("cluster policies")
+		for i := range v.clusterPolicies {
+			if v.clusterPolicies[i].Name == key.Name {
+				v.clusterPolicies[i].DeepCopyInto(object)
+				return nil
+			}
+		}
+		return errors.Join(err, missing(err, "cluster policies", key))
+	}
+	return l.Reader.Get(ctx, key, object, options...)
+}
+
+// missing is NotFound unless there is another error.
+func missing(err error, resource string, key client.ObjectKey) error {
+	if err != nil {
+		return nil
+	}
+	return apierrors.NewNotFound(schema.GroupResource{Resource: resource}, key.Name)
+}
+
+func (l *lagging) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	var err error
+	var v version
+	switch list := list.(type) {
+	case *corev1.PodList:
+		list.Items, err = l.pods()
+		return err
+	case *v1alpha1.SidecarTerminationPolicyList:
+		v, err = l.at("policies")
+		list.Items = v.policies
+		return err
+	case *v1alpha1.ClusterSidecarTerminationPolicyList:
+		v, err = l.at("cluster policies")
+		list.Items = v.clusterPolicies
+		return err
+	case *kruise.ContainerRecreateRequestList:
+		selected := client.ListOptions{LabelSelector: labels.Everything()}
+		selected.ApplyOptions(options)
+		v, err = l.at("requests")
+		for _, request := range v.requests {
+			if selected.LabelSelector.Matches(labels.Set(request.Labels)) {
+				list.Items = append(list.Items, request)
+			}
+		}
+		return err
+	}
+	return l.Reader.List(ctx, list, options...)
+}
+
+// unreliable reads the API server itself, which fails when a read of a cache would.
+type unreliable struct {
+	client.Reader
+	fails func() (int, error)
+}
+
+func (u unreliable) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if _, err := u.fails(); err != nil {
+		return err
+	}
+	return u.Reader.Get(ctx, key, object, options...)
+}
+
+// cached is a client that writes to the API server and reads a cache.
+type cached struct {
+	client.Client
+	reader client.Reader
+}
+
+func (c cached) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	return c.reader.Get(ctx, key, object, options...)
+}
+
+func (c cached) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+	return c.reader.List(ctx, list, options...)
+}

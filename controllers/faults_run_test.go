@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/observe"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/pulljob"
+	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/terminator/crr"
+	"github.com/sidecar-termination/operator/internal/terminator/podphase"
+)
+
+const (
+	// maxRounds bounds a run: one that needs more does not come to rest.
+	maxRounds = 80
+	// idleRounds is how many rounds in which nothing happens make a run one at rest, the time going on between them.
+	idleRounds = 3
+)
+
+// disturbance is what goes wrong in a run.
+type disturbance struct {
+	// write says what befalls a write; nil means nothing.
+	write func(number int, site string) fault
+	// read says by how many writes a read is behind, or what it fails with; nil means neither.
+	read func(number int) (lag int, err error)
+	// skip says which reconciles of the pod never come about; nil means none.
+	skip func(number int) bool
+	// change spoils writes on their way, as a broken operator would.
+	change func(*http.Request)
+	// clock is by how much the operator's clock is wrong.
+	clock time.Duration
+}
+
+// run is one pod of one policy, from its start to its end, with everything that writes to it.
+type run struct {
+	*testing.T
+	ctx         context.Context
+	server      client.Client
+	scenario    scenario
+	disturbance disturbance
+
+	node     node
+	history  *history
+	wire     *wire
+	operator *onePodOperator
+	offset   time.Duration // of the time in the run
+	quiet    bool          // nothing happened in the round before, so that caches have caught up
+
+	reads, reconciles, failures, restarts int
+	problems                              []string
+}
+
+// Now is the time in the run.
+func (r *run) Now() time.Time                  { return time.Now().Add(r.offset + r.disturbance.clock) }
+func (r *run) Since(t time.Time) time.Duration { return r.Now().Sub(t) }
+
+// onePodOperator is the reconcilers with what they remember.
+type onePodOperator struct {
+	pods     *PodReconciler
+	policies *PolicyReconciler
+	events   *recordedEvents
+}
+
+// policyReader finds the policies of a pod in a cache.
+type policyReader struct{ client.Reader }
+
+func (p policyReader) Policies(ctx context.Context, pod *corev1.Pod) ([]resolve.Policy, error) {
+	return observe.Policies(ctx, p.Reader, pod)
+}
+
+// podReader lists live pods from both caches.
+type podReader struct{ unfinished, written *lagging }
+
+func (p podReader) LivePods(context.Context, string) ([]*corev1.Pod, error) {
+	unfinished, err := p.unfinished.pods()
+	if err != nil {
+		return nil, err
+	}
+	written, err := p.written.pods()
+	if err != nil {
+		return nil, err
+	}
+	return livePods(pointers(unfinished), pointers(written))
+}
+
+func pointers(pods []corev1.Pod) []*corev1.Pod {
+	list := make([]*corev1.Pod, 0, len(pods))
+	for i := range pods {
+		list = append(list, &pods[i])
+	}
+	return list
+}
+
+// requestObserver reads past requests from a cache of the test.
+type requestObserver struct {
+	crr.Observer
+	Terminator
+}
+
+func (o requestObserver) Observe(ctx context.Context, pod *corev1.Pod) ([]plan.Attempt, error) {
+	return o.Observer.Observe(ctx, pod)
+}
+
+// start begins with an empty memory and caches that are as the API server is.
+func (r *run) start() {
+	options := testOptions()
+	options.Clock, options.StatusPeriod = r, 0
+	reader := &lagging{Reader: r.server, history: r.history, lag: r.lag}
+	written := &lagging{Reader: r.server, history: r.history, lag: r.lag, teardown: true}
+	limited := asOperator()
+	limited.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		r.wire.next = next
+		return r.wire
+	})
+	c, err := client.New(limited, client.Options{Scheme: scheme, Mapper: r.server.RESTMapper()})
+	if err != nil {
+		r.Fatal(err)
+	}
+	events := &recordedEvents{}
+	journal := newJournal(events, r, func(resolve.PolicyRef) {})
+	// Neither is ever started: of Kruise the run says itself what there is.
+	kinds := kruiseKinds{requests: &crr.Availability{}, pullJobs: &pulljob.Availability{}}
+	all := newReconcilers(cached{c, reader}, policyReader{reader}, podReader{reader, written}, readers{written, unreliable{r.server, r.lag}}, kinds, journal, options)
+	all.pods.world.available = func() bool { return true }
+	all.pods.world.terminators[0] = requestObserver{crr.Observer{Reader: reader}, all.pods.world.terminators[0]}
+	r.operator = &onePodOperator{all.pods, all.policies, events}
+}
+
+func (r *run) lag() (int, error) {
+	r.reads++
+	if r.disturbance.read == nil || r.quiet {
+		return 0, nil
+	}
+	return r.disturbance.read(r.reads)
+}
+
+func (r *run) problem(format string, args ...any) {
+	r.problems = append(r.problems, fmt.Sprintf(format, args...))
+}
+
+// record takes a version after a write of the resource.
+func (r *run) record(resource string) {
+	if err := r.history.record(r.ctx, resource); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// toTheEnd goes on until nothing happens any more.
+func (r *run) toTheEnd() {
+	idle := 0
+	for range maxRounds {
+		writes, versions, failures := r.wire.number, len(r.history.versions), r.failures
+		requeue := r.reconcile()
+		acted := r.interlude() || r.nodeActs()
+		if acted || r.wire.number > writes || len(r.history.versions) > versions || r.failures > failures {
+			// Caches catch up in time, whether what was tried has come about or not.
+			idle, r.quiet = 0, len(r.history.versions) == versions
+			continue
+		}
+		// What the caches hold is what there is, and nobody does anything: only time can bring a change.
+		if r.quiet {
+			r.offset += plan.Soonest(requeue, 10*time.Minute)
+			idle++
+		}
+		r.quiet = true
+		if idle == idleRounds {
+			return
+		}
+	}
+	r.problem("no rest after %d rounds; writes %q", maxRounds, r.wire.sites)
+}
+
+func (r *run) nodeActs() bool {
+	written, err := r.node.step(r.ctx, r.history.now())
+	if err != nil {
+		r.Fatal(err)
+	}
+	if written != "" {
+		// What a node does takes its time.
+		r.offset += time.Second
+		r.record(written)
+	}
+	return written != ""
+}
+
+// interlude carries out what the scenario's user does once sidecars are being ended.
+func (r *run) interlude() bool {
+	if r.scenario.interlude == nil || r.killRequests() == 0 {
+		return false
+	}
+	for _, policy := range r.history.now().policies {
+		if policy.Generation == 1 {
+			if err := r.scenario.interlude(r.ctx, r.server, policy.DeepCopy()); err != nil {
+				r.Fatal(err)
+			}
+			r.record("sidecarterminationpolicies")
+			return true
+		}
+	}
+	return false
+}
+
+// reconcile calls both reconcilers once, as a work queue would, and returns when to look again.
+func (r *run) reconcile() time.Duration {
+	var requeue time.Duration
+	r.reconciles++
+	if r.disturbance.skip == nil || !r.disturbance.skip(r.reconciles) {
+		requeue = r.checked("pod", func(o *onePodOperator) (ctrl.Result, error) {
+			return o.pods.Reconcile(r.ctx, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: r.history.namespace, Name: podName}})
+		})
+	}
+	for _, ref := range []resolve.PolicyRef{
+		{Kind: resolve.KindNamespaced, Namespace: r.history.namespace, Name: policyName},
+		{Kind: resolve.KindCluster, Name: r.history.namespace},
+	} {
+		requeue = plan.Soonest(requeue, r.checked("policy", func(o *onePodOperator) (ctrl.Result, error) { return o.policies.Reconcile(r.ctx, ref) }))
+	}
+	return requeue
+}
+
+// checked calls a reconciler. A fault that reached the operator must come back as an error or as a time to look again.
+func (r *run) checked(what string, call func(*onePodOperator) (ctrl.Result, error)) time.Duration {
+	r.wire.last = noFault
+	result, err := call(r.operator)
+	met := r.wire.last
+	switch {
+	case errors.Is(err, reconcile.TerminalError(nil)):
+		r.problem("%s: gave up: %v", what, err)
+	case met == crashed:
+		r.restarts++
+		r.start()
+		return 0
+	case met != noFault && err == nil && result.IsZero():
+		r.problem("%s: %s was passed over", what, met)
+	}
+	if err != nil {
+		r.failures++
+	}
+	return result.RequeueAfter
+}
+
+// kill is a request that a container be stopped, as the API server has taken it.
+type kill struct{ By, Container string }
+
+// kills lists the requests to stop containers, and what went wrong between versions.
+func (r *run) kills() []kill {
+	var list []kill
+	known := map[types.UID]bool{}
+	for i, v := range r.history.versions {
+		for _, request := range v.requests {
+			if known[request.UID] {
+				continue
+			}
+			known[request.UID] = true
+			for _, container := range request.Spec.Containers {
+				list = append(list, kill{"CRR", container.Name})
+			}
+		}
+		if i == 0 {
+			continue
+		}
+		for j := range min(len(v.pods), len(r.history.versions[i-1].pods)) {
+			list = append(list, killsBetween(&r.history.versions[i-1].pods[j], &v.pods[j])...)
+		}
+	}
+	slices.SortFunc(list, func(a, b kill) int { return strings.Compare(a.By+a.Container, b.By+b.Container) })
+	return list
+}
+
+func (r *run) killRequests() int { return len(r.kills()) }
+
+func killsBetween(before, after *corev1.Pod) []kill {
+	var list []kill
+	for i, container := range after.Spec.Containers {
+		if container.Image != before.Spec.Containers[i].Image {
+			list = append(list, kill{"Image", container.Name})
+		}
+	}
+	if after.Annotations[v1alpha1.AnnotationPodPhase] != before.Annotations[v1alpha1.AnnotationPodPhase] {
+		list = append(list, kill{"PodPhase", "*"})
+	}
+	return list
+}
+
+// checkHistory holds every version to the invariants.
+func (r *run) checkHistory() {
+	for i := 1; i < len(r.history.versions); i++ {
+		before, after := r.history.versions[i-1].pods, r.history.versions[i].pods
+		for j := range min(len(before), len(after)) {
+			if plan.HasTerminalPhase(&before[j]) && after[j].Status.Phase != before[j].Status.Phase {
+				r.problem("the phase went from %s to %s", before[j].Status.Phase, after[j].Status.Phase)
+			}
+		}
+	}
+	for _, k := range r.kills() {
+		if isMain(k.Container) {
+			r.problem("a main container is to be stopped: %+v", k)
+		}
+	}
+}
+
+// outcome is what a run comes to. Two runs of a scenario must have the same one.
+type outcome struct {
+	Phase      corev1.PodPhase
+	Containers []string
+	Records    []string
+	Kills      []kill
+	Stops      map[string]int
+	Policy     []string
+	// Totals are counted from what happened and not from what there is. A crash may lose some.
+	Totals []string
+}
+
+func (r *run) outcome() outcome {
+	v := r.history.now()
+	o := outcome{Kills: r.kills(), Stops: r.node.stops}
+	for i := range v.pods {
+		pod := &v.pods[i]
+		o.Phase = pod.Status.Phase
+		for _, container := range pod.Spec.Containers {
+			status := statusOf(pod, container.Name)
+			state := "running"
+			if end := status.State.Terminated; end != nil {
+				state = fmt.Sprintf("exit %d", end.ExitCode)
+			}
+			o.Containers = append(o.Containers, fmt.Sprintf("%s %s %s restarts %d", container.Name, container.Image, state, status.RestartCount))
+		}
+		if value := pod.Annotations[v1alpha1.AnnotationPodPhase]; value != "" {
+			var record podphase.Record
+			if err := json.Unmarshal([]byte(value), &record); err != nil {
+				r.problem("record of the phase: %v", err)
+			}
+			o.Records = append(o.Records, fmt.Sprintf("phase %s for %s attempt %d", record.Phase, record.Mode, record.Attempt))
+		}
+		o.Records = append(o.Records, "label "+pod.Labels[v1alpha1.LabelTerminatedBy])
+	}
+	for _, policy := range v.policies {
+		o.addPolicy(policy.Generation, policy.Status)
+	}
+	for _, policy := range v.clusterPolicies {
+		o.addPolicy(policy.Generation, policy.Status)
+	}
+	return o
+}
+
+func (o *outcome) addPolicy(generation int64, s v1alpha1.PolicyStatus) {
+	o.Policy = append(o.Policy, fmt.Sprintf("generation %d of %d mode %s matched %d waiting %d terminating %d stuck %d dry run %d", s.ObservedGeneration,
+		generation, s.Mode, s.MatchedPods, s.WaitingPods, s.TerminatingPods, s.StuckPods, s.DryRunPods))
+	for _, condition := range s.Conditions {
+		o.Policy = append(o.Policy, fmt.Sprintf("%s=%s %s", condition.Type, condition.Status, condition.Reason))
+	}
+	o.Totals = append(o.Totals, fmt.Sprintf("terminated %d failed %d", s.TerminatedPods, s.FailedPods))
+	for _, recent := range s.Recent {
+		o.Totals = append(o.Totals, fmt.Sprintf("%s %s %s", recent.Pod, recent.Mode, recent.Outcome))
+	}
+}
+
+// execute runs the scenario with the disturbance in an empty namespace, and leaves it empty.
+func (s scenario) execute(f *fixture, d disturbance) (*run, outcome) {
+	f.Helper()
+	pod := s.pod()
+	pod.ObjectMeta = metav1.ObjectMeta{Namespace: f.namespace, Name: podName, Labels: pod.Labels}
+	pod.Spec.NodeName = f.node
+	status := pod.Status
+	f.create(pod)
+	pod.Status = status
+	f.updateStatus(pod)
+	for _, policy := range s.policies(f.namespace) {
+		f.create(policy)
+	}
+
+	r := &run{T: f.T, ctx: f.Context(), server: f.Client, scenario: s, disturbance: d}
+	r.history = &history{server: f.Client, namespace: f.namespace}
+	r.node = node{server: f.Client, exitCode: s.exitCode, stops: map[string]int{}, now: func() time.Time { return time.Now().Add(r.offset).Truncate(time.Second) }}
+	choose := d.write
+	if choose == nil {
+		choose = func(int, string) fault { return noFault }
+	}
+	r.wire = &wire{choose: choose, arrived: r.record, change: d.change}
+	r.record("")
+	r.start()
+	r.toTheEnd()
+
+	// At the fixpoint an operator that knows nothing writes nothing either, but for what a dry run says of itself.
+	writes := r.wire.number
+	if s.spec.Enforcement != v1alpha1.EnforcementDryRun {
+		r.start()
+	}
+	for range 2 {
+		r.reconcile()
+	}
+	if r.wire.number > writes {
+		r.problem("written at the fixpoint: %q", r.wire.sites[writes:])
+	}
+	r.checkHistory()
+	result := r.outcome()
+	r.clear()
+	return r, result
+}
+
+// clear removes what the run has left, each object for itself, which is faster than collections.
+func (r *run) clear() {
+	v := r.history.now()
+	objects := r.scenario.policies(r.history.namespace)
+	objects = append(objects, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.history.namespace, Name: podName}})
+	for i := range v.requests {
+		objects = append(objects, &v.requests[i])
+	}
+	for _, object := range objects {
+		if err := r.server.Delete(r.ctx, object, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+			r.Fatalf("empty the namespace: %v", err)
+		}
+	}
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+)
+
+// The pod and the namespaced policy of every scenario. A cluster policy has the name of the namespace that it selects.
+const (
+	podName    = "job-1"
+	policyName = "mesh"
+)
+
+// declaration is what declares the sidecars of a scenario.
+type declaration string
+
+const (
+	byPolicy        declaration = "a policy"
+	byClusterPolicy declaration = "a cluster policy"
+	byBoth          declaration = "a policy that overrides a cluster policy"
+	byVariables     declaration = "environment variables"
+)
+
+// scenario is a pod with a main container and two sidecars, what declares both, and what happens to them.
+type scenario struct {
+	name          string
+	restartPolicy corev1.RestartPolicy
+	declared      declaration
+	spec          v1alpha1.PolicySpec
+	// exitCode is that of a sidecar that is stopped.
+	exitCode int32
+	// interlude is what a user does to the policy once sidecars are being ended; nil means nothing.
+	interlude func(context.Context, client.Client, *v1alpha1.SidecarTerminationPolicy) error
+}
+
+func (s scenario) pod() *corev1.Pod {
+	return newPod(func(p *corev1.Pod) {
+		p.Spec.RestartPolicy = s.restartPolicy
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "logger", Image: "logger:v1"})
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, runs("logger"))
+		for i := range p.Status.ContainerStatuses {
+			p.Status.ContainerStatuses[i].Image = p.Spec.Containers[i].Image
+		}
+		if s.declared == byVariables {
+			p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "true"}, {Name: v1alpha1.EnvIgnoreExitCode, Value: "false"}}
+			p.Spec.Containers[2].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminateWithImage, Value: quickExit}, {Name: v1alpha1.EnvIgnoreExitCode, Value: "false"}}
+		}
+	})
+}
+
+// policies are those of a scenario in the namespace.
+func (s scenario) policies(namespace string) []client.Object {
+	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: policyName}}
+	policy.Spec.PolicySpec = s.spec
+	clusterPolicy := &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
+	clusterPolicy.Spec.PolicySpec = s.spec
+	clusterPolicy.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: namespace}}
+	switch s.declared {
+	case byClusterPolicy:
+		return []client.Object{clusterPolicy}
+	case byBoth:
+		clusterPolicy.Spec.Mode = v1alpha1.ModeImage
+		return []client.Object{policy, clusterPolicy}
+	case byVariables:
+		return nil
+	}
+	return []client.Object{policy}
+}
+
+// scenarios are every mode with each restart policy and each way to count exit codes, and users who change their mind.
+func scenarios() []scenario {
+	var list []scenario
+	add := func(name string, restart corev1.RestartPolicy, exitCode int32, proxy, logger v1alpha1.Mode, exitCodes v1alpha1.ExitCodes, change ...func(*scenario)) {
+		s := scenario{name: fmt.Sprintf("%s, %s, %s, exit %d", name, restart, exitCodes, exitCode), restartPolicy: restart, declared: byPolicy, exitCode: exitCode}
+		s.spec.Sidecars = []v1alpha1.Sidecar{{Name: "logger"}, {Name: "proxy"}}
+		s.spec.Sidecars[0].Mode, s.spec.Sidecars[1].Mode, s.spec.ExitCodes = logger, proxy, exitCodes
+		for _, c := range change {
+			c(&s)
+		}
+		list = append(list, s)
+	}
+	const (
+		never, onFailure = corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure
+		ignore, respect  = v1alpha1.ExitCodesIgnore, v1alpha1.ExitCodesRespect
+		auto, request    = v1alpha1.ModeAuto, v1alpha1.ModeCRR
+		image, phase     = v1alpha1.ModeImage, v1alpha1.ModePodPhase
+	)
+	for _, restart := range []corev1.RestartPolicy{never, onFailure} {
+		for _, exitCodes := range []v1alpha1.ExitCodes{ignore, respect} {
+			add("Auto", restart, 0, auto, auto, exitCodes)
+			add("CRR", restart, 143, request, request, exitCodes)
+			add("Image", restart, 143, image, image, exitCodes)
+			add("CRR and Image", restart, 0, request, image, exitCodes)
+		}
+		add("PodPhase", restart, 143, phase, phase, ignore)
+		add("PodPhase and CRR", restart, 143, phase, request, ignore)
+		add("DryRun", restart, 143, auto, auto, ignore, func(s *scenario) { s.spec.Enforcement = v1alpha1.EnforcementDryRun })
+	}
+	for _, declared := range []declaration{byClusterPolicy, byBoth} {
+		change := func(s *scenario) { s.declared = declared }
+		add(fmt.Sprintf("CRR by %s", declared), never, 0, request, request, respect, change)
+		add(fmt.Sprintf("PodPhase by %s", declared), onFailure, 143, phase, phase, ignore, change)
+	}
+	add("CRR and Image by variables", never, 0, auto, auto, respect, func(s *scenario) { s.declared = byVariables })
+	for _, s := range []struct {
+		mode, later v1alpha1.Mode
+		exitCodes   v1alpha1.ExitCodes
+	}{{request, image, respect}, {phase, image, ignore}, {image, request, respect}} {
+		add(fmt.Sprintf("%s, then deleted", s.mode), never, 0, s.mode, s.mode, s.exitCodes, func(other *scenario) {
+			other.interlude = func(ctx context.Context, c client.Client, policy *v1alpha1.SidecarTerminationPolicy) error {
+				return c.Delete(ctx, policy)
+			}
+		})
+		add(fmt.Sprintf("%s, then %s", s.mode, s.later), never, 0, s.mode, s.mode, s.exitCodes, func(other *scenario) {
+			other.interlude = func(ctx context.Context, c client.Client, policy *v1alpha1.SidecarTerminationPolicy) error {
+				policy.Spec.Sidecars[0].Mode, policy.Spec.Sidecars[1].Mode = s.later, s.later
+				return c.Update(ctx, policy)
+			}
+		})
+	}
+	return list
+}

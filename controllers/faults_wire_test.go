@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package controllers
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+)
+
+// fault is what befalls one write.
+type fault string
+
+const (
+	noFault fault = ""
+	// timedOut never reaches the API server.
+	timedOut fault = "time-out before the server"
+	// answerLost reaches the API server, and its answer does not come back.
+	answerLost fault = "answer lost"
+	// crashed is answerLost, and the operator goes on with an empty memory.
+	crashed fault = "crash after the write"
+	// The others are answers of an API server that has done nothing.
+	conflict      fault = "409"
+	busy          fault = "429"
+	busyWithHint  fault = "429 with Retry-After"
+	internalError fault = "500"
+)
+
+// answers are the faults after which the operator runs on.
+var answers = []fault{timedOut, answerLost, conflict, busy, busyWithHint, internalError}
+
+// harmful are the answers that reach the operator: the client repeats by itself what is answered with Retry-After.
+func (f fault) harmful() bool { return f != noFault && f != busyWithHint }
+
+// wire is the operator's connection to the API server. Every write passes it.
+type wire struct {
+	next http.RoundTripper
+	// choose says what befalls a write, which is known by its number, from 1, and its site: "PATCH pods/status".
+	choose func(number int, site string) fault
+	// arrived is told of each write that the API server has answered with success.
+	arrived func(resource string)
+	// change, unless nil, spoils a write on its way.
+	change func(*http.Request)
+
+	number int
+	sites  []string // of all writes
+	done   []string // of those that succeeded
+	last   fault    // the last one since it was cleared
+	faults int
+}
+
+func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
+	if request.Method == http.MethodGet {
+		return w.next.RoundTrip(request)
+	}
+	w.number++
+	site := siteOf(request)
+	w.sites = append(w.sites, site)
+	f := w.choose(w.number, site)
+	if f != noFault {
+		w.faults++
+	}
+	if f.harmful() {
+		w.last = f
+	}
+	switch f {
+	case timedOut:
+		return nil, lost{}
+	case conflict:
+		return answer(request, http.StatusConflict, metav1.StatusReasonConflict, nil)
+	case busy:
+		return answer(request, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, nil)
+	case busyWithHint:
+		return answer(request, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, http.Header{"Retry-After": {"0"}})
+	case internalError:
+		return answer(request, http.StatusInternalServerError, metav1.StatusReasonInternalError, nil)
+	}
+	if w.change != nil {
+		w.change(request)
+	}
+	response, err := w.next.RoundTrip(request)
+	if err == nil && response.StatusCode < 300 {
+		w.done = append(w.done, site)
+		w.arrived(strings.Split(strings.Fields(site)[1], "/")[0])
+	}
+	if err == nil && (f == answerLost || f == crashed) {
+		_ = response.Body.Close()
+		return nil, lost{}
+	}
+	return response, err
+}
+
+// siteOf names the write without the names of objects.
+func siteOf(request *http.Request) string {
+	_, path, namespaced := strings.Cut(request.URL.Path, "/namespaces/")
+	if !namespaced {
+		// What would be the name of the namespace is the version.
+		_, path, _ = strings.Cut(request.URL.Path, v1alpha1.GroupVersion.Group+"/")
+	}
+	parts := strings.Split(path, "/")
+	site := request.Method + " " + parts[1]
+	if len(parts) > 3 {
+		site += "/" + parts[3]
+	}
+	return site
+}
+
+// lost is the error of a connection on which nothing comes back.
+type lost struct{}
+
+func (lost) Error() string   { return "injected: no answer in time" }
+func (lost) Timeout() bool   { return true }
+func (lost) Temporary() bool { return true }
+
+func answer(request *http.Request, code int32, reason metav1.StatusReason, header http.Header) (*http.Response, error) {
+	body, err := json.Marshal(metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+		Code: code, Reason: reason, Message: fmt.Sprintf("injected: %d", code),
+	})
+	if err != nil {
+		return nil, err
+	}
+	if header == nil {
+		header = http.Header{}
+	}
+	header.Set("Content-Type", "application/json")
+	return &http.Response{
+		StatusCode: int(code), Status: http.StatusText(int(code)), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: header, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)), Request: request,
+	}, nil
+}

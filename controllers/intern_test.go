@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"maps"
+	"runtime"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// copied returns an equal string that shares no memory with the given one.
+func copied(s string) string { return strings.Clone(s) }
+
+func same(a, b string) bool { return a == b && unsafe.StringData(a) == unsafe.StringData(b) }
+
+func TestEqualStringsOfPodsShareMemoryAfterACollection(t *testing.T) {
+	first := intern(copied("registry.example/proxy:v1"))
+	runtime.GC()
+	runtime.GC()
+	if again := intern(copied("registry.example/proxy:v1")); !same(first, again) {
+		t.Error("an equal string has memory of its own")
+	}
+	if got := intern(""); got != "" {
+		t.Errorf("of nothing: got %q", got)
+	}
+}
+
+func TestLabelsAreInternedAndStayEqual(t *testing.T) {
+	labels := func() map[string]string {
+		of := map[string]string{}
+		for name, value := range map[string]string{
+			"app": "import", "job-name": "import-1", "batch.kubernetes.io/job-name": "import-1",
+			"controller-uid": "u-1", "batch.kubernetes.io/controller-uid": "another", "batch.kubernetes.io/job-completion-index": "3",
+		} {
+			of[copied(name)] = copied(value)
+		}
+		return of
+	}
+	one, other := internLabels(labels()), internLabels(labels())
+	if diff := cmp.Diff(labels(), one); diff != "" {
+		t.Errorf("labels (-want +got):\n%s", diff)
+	}
+	if !same(one["app"], other["app"]) {
+		t.Error("equal values of two pods do not share memory")
+	}
+	if !same(one["job-name"], one["batch.kubernetes.io/job-name"]) {
+		t.Error("the two labels with the Job's name do not share memory")
+	}
+	for name := range maps.Keys(one) {
+		for twin := range maps.Keys(other) {
+			if name == twin && !same(name, twin) {
+				t.Errorf("label %s of two pods does not share memory", name)
+			}
+		}
+	}
+	if got := internLabels(nil); got != nil {
+		t.Errorf("of no labels: got %v", got)
+	}
+}
+
+func TestPodsOfOneTemplateShareTheirContainers(t *testing.T) {
+	kept := func(change ...func(*corev1.Pod)) []corev1.Container {
+		trimmed, err := trimPod(jobPod(change...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return trimmed.(*corev1.Pod).Spec.Containers
+	}
+	swapped := func(pod *corev1.Pod) { pod.Spec.Containers[1].Image = "registry.example/quick-exit:v1" }
+	one, other, another := kept(), kept(), kept(swapped)
+	if &one[0] != &other[0] {
+		t.Error("two pods of one template have containers of their own")
+	}
+	if &one[0] == &another[0] || one[1].Image == another[1].Image {
+		t.Errorf("a pod with another image has the containers of the first: %s", another[1].Image)
+	}
+	if again := kept(); again[1].Image != one[1].Image {
+		t.Errorf("a pod of the template has image %s", again[1].Image)
+	}
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/testenv"
+)
+
+// lateWatches keep what the API server says of a resource from the operator for as long as a test likes.
+type lateWatches struct {
+	mu   sync.Mutex
+	held map[string]*heldWatch
+}
+
+// heldWatch is what has the watches of one resource wait.
+type heldWatch struct {
+	over chan struct{}
+	lost bool // whether the connections are lost then; read when over is closed
+}
+
+// hold has the watches of the resources wait. The returned function ends that: what was said meanwhile is delivered, or the
+// connections are lost with it.
+func (l *lateWatches) hold(resources ...string) (end func(lost bool)) {
+	wait := &heldWatch{over: make(chan struct{})}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held == nil {
+		l.held = map[string]*heldWatch{}
+	}
+	for _, resource := range resources {
+		l.held[resource] = wait
+	}
+	return func(lost bool) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, resource := range resources {
+			delete(l.held, resource)
+		}
+		wait.lost = lost
+		close(wait.over)
+	}
+}
+
+func (l *lateWatches) of(resource string) *heldWatch {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held[resource]
+}
+
+func (l *lateWatches) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(r)
+		if watch := r.URL.Query().Get("watch"); err == nil && (watch == "true" || watch == "1") {
+			response.Body = lateBody{response.Body, r.Context(), l, path.Base(r.URL.Path)}
+		}
+		return response, err
+	})
+}
+
+// lateBody is what a watch says.
+type lateBody struct {
+	io.ReadCloser
+	ctx      context.Context
+	late     *lateWatches
+	resource string
+}
+
+func (b lateBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	wait := b.late.of(b.resource)
+	if wait == nil {
+		return n, err
+	}
+	select {
+	case <-wait.over:
+	case <-b.ctx.Done():
+		return 0, b.ctx.Err()
+	}
+	if wait.lost {
+		return 0, io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// lately runs the test once with events that are late, and once with connections that are lost with them.
+func lately(t *testing.T, test func(f *fixture, lost bool)) {
+	t.Helper()
+	newKruise(t).Install(t)
+	for name, lost := range map[string]bool{"delivered late": false, "lost with the connection": true} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.startOperator(testOptions())
+			test(f, lost)
+			f.nothingWentWrong()
+		})
+	}
+}
+
+// untilWrites waits for the operator to have tried the write so many times at least.
+func (f *fixture) untilWrites(write string, times int) {
+	f.Helper()
+	testenv.Eventually(f.T, write, func(context.Context) error {
+		all := f.writes.in(f.namespace)
+		if got := len(slices.DeleteFunc(slices.Clone(all), func(w string) bool { return w != write })); got < times {
+			return fmt.Errorf("%d times in %q", got, all)
+		}
+		return nil
+	})
+}
+
+func TestAPodIsNotEndedAsItWas(t *testing.T) {
+	lately(t, func(f *fixture, lost bool) {
+		seen := f.newPolicy("seen", mode(v1alpha1.ModePodPhase, ""), func(spec *v1alpha1.PolicySpec) { spec.Enforcement = v1alpha1.EnforcementDryRun })
+		pod := f.newPod("job-1", mainDone)
+		f.untilStatus(seen, "the pod is known", func(s v1alpha1.PolicyStatus) bool { return s.DryRunPods == 1 })
+		end := f.late.hold("pods")
+		f.change(pod, func(p *corev1.Pod) { p.Status.Message = "changed" })
+		policy := f.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
+		f.untilWrites("PATCH pods/status", 1)
+		f.untouched(pod)
+		end(lost)
+		f.until(pod, "its phase is written", phaseWritten)
+		f.change(pod, sidecarDone)
+		f.untilStatus(policy, "it is counted", func(s v1alpha1.PolicyStatus) bool { return s.TerminatedPods == 1 && s.MatchedPods == 0 })
+	})
+}
+
+func TestAPodThatTookTheNameOfAnotherIsLeftAlone(t *testing.T) {
+	lately(t, func(f *fixture, lost bool) {
+		policy := f.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect))
+		pod := f.newPod("job-1", mainDone)
+		f.untilRequests(1)
+		f.untilCounts(policy, counts{matched: 1, terminating: 1})
+		end := f.late.hold("pods")
+		f.change(pod, sidecarDone, succeeded)
+		f.remove(pod)
+		again := f.newPod("job-1")
+		// The operator goes by the pod that it knows.
+		policy.Spec.Priority = 1
+		f.update(policy)
+		f.untilCounts(policy, counts{matched: 1, terminating: 1})
+		end(lost)
+		f.untilCounts(policy, counts{matched: 1, waiting: 1, terminated: 1})
+		f.untilRequests(1)
+		f.untouched(again)
+		f.change(again, mainDone)
+		f.untilRequests(2)
+	})
+}
+
+func TestPoliciesMayBeKnownLate(t *testing.T) {
+	lately(t, func(f *fixture, lost bool) {
+		old := f.newPolicy("old", mode(v1alpha1.ModePodPhase, ""))
+		f.untilCounts(old, counts{})
+		end := f.late.hold("sidecarterminationpolicies")
+		f.newPolicy("new", mode(v1alpha1.ModeImage, ""), func(spec *v1alpha1.PolicySpec) { spec.Sidecars[0].Name = "logger" })
+		f.remove(old)
+		logger := func(p *corev1.Pod) {
+			p.Spec.Containers[1].Name, p.Status.ContainerStatuses[1] = "logger", runs("logger")
+		}
+		byNew := f.newPod("by-new", logger, mainDone)
+		// What was in force when the operator last heard of it is.
+		byOld := f.newPod("by-old", mainDone)
+		f.until(byOld, "its phase is written", phaseWritten)
+		f.untouched(byNew)
+		end(lost)
+		f.until(byNew, "its image is swapped", imageSwapped)
+		later := f.newPod("later", mainDone)
+		f.until(f.newPod("after", logger, mainDone), "its image is swapped", imageSwapped)
+		f.untouched(later)
+		f.untouched(byOld)
+	})
+}
+
+func TestRequestsMayBeKnownLate(t *testing.T) {
+	lately(t, func(f *fixture, lost bool) {
+		f.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect))
+		// The cache of requests is open.
+		f.newPod("first", mainDone)
+		f.untilRequests(1)
+		end := f.late.hold("containerrecreaterequests")
+		pod := f.newPod("job-1", mainDone)
+		f.untilRequests(2)
+		f.change(pod, func(p *corev1.Pod) { p.Status.Message = "changed" })
+		// The operator does not know that it has asked, and asks for the same again.
+		f.untilWrites("POST containerrecreaterequests", 3)
+		f.untilRequests(2)
+		i := slices.IndexFunc(f.requests(), func(r kruise.ContainerRecreateRequest) bool { return r.Spec.PodName == pod.Name })
+		request := f.requests()[i]
+		request.Status.Phase, request.Status.Message = "Completed", "daemon has not responded for a long time"
+		request.Status.CompletionTime = ptr.To(metav1.NewTime(time.Now().Add(-time.Minute)))
+		if err := f.Status().Update(f.Context(), &request); err != nil {
+			f.Fatal(err)
+		}
+		f.untouched(pod)
+		end(lost)
+		f.until(pod, "the next mode follows", imageSwapped)
+		f.untilRequests(2)
+	})
+}
+
+func TestAPodIsRelabelledWhileTheOperatorRuns(t *testing.T) {
+	newKruise(t).Install(t)
+	f := newFixture(t)
+	f.startOperator(testOptions())
+	policy := f.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect), func(spec *v1alpha1.PolicySpec) {
+		spec.PodSelector = metav1.LabelSelector{MatchLabels: map[string]string{"team": "etl"}}
+	})
+	pod := f.newPod("job-1", mainDone)
+	f.untilCounts(policy, counts{matched: 1, terminating: 1})
+	relabel := func(team string) {
+		f.reload(pod)
+		pod.Labels = map[string]string{"team": team}
+		f.update(pod)
+	}
+	relabel("web")
+	f.untilCounts(policy, counts{})
+	relabel("etl")
+	f.untilCounts(policy, counts{matched: 1, terminating: 1})
+	f.untilRequests(1)
+	f.untouched(pod)
+	f.change(pod, sidecarDone, succeeded)
+	f.untilCounts(policy, counts{terminated: 1})
+	f.nothingWentWrong()
+}
+
+func TestANamespaceIsDeletedWhileTheOperatorRuns(t *testing.T) {
+	newKruise(t).Install(t)
+	f := newFixture(t)
+	f.startOperator(testOptions())
+	policy := f.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect), withPrePull)
+	pod := f.newPod("job-1")
+	f.untilCounts(policy, counts{matched: 1, waiting: 1})
+	f.remove(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}})
+	f.change(pod, mainDone)
+	f.until(pod, "the next mode follows, which creates nothing", imageSwapped)
+	// Everything that is in it goes, in any order. The operator then works elsewhere.
+	f.remove(policy)
+	f.remove(pod)
+	f.empty()
+	elsewhere := newFixture(t)
+	next := elsewhere.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
+	elsewhere.until(elsewhere.newPod("job-1", mainDone), "its phase is written", phaseWritten)
+	elsewhere.untilCounts(next, counts{matched: 1, terminating: 1})
+	for line := range strings.Lines(operatorLog.take()) {
+		if strings.Contains(line, `"level":"error"`) {
+			t.Error(line)
+		}
+	}
+}

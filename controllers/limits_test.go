@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package controllers
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// long is a name of 253 characters, of parts that a domain name may have.
+func long(prefix string) string {
+	const length = 253
+	name := prefix
+	for len(name) < length {
+		name += strings.Repeat("x", min(60, length-len(name)))
+		if len(name)+1 < length {
+			name += "."
+		}
+	}
+	return name
+}
+
+func TestAThousandPoliciesOnOnePod(t *testing.T) {
+	b := newBench(t, testOptions(), nil)
+	const policies = 1000
+	for i := range policies {
+		b.newPolicy(fmt.Sprintf("mesh-%03d", i), mode(v1alpha1.ModePodPhase, ""), func(spec *v1alpha1.PolicySpec) { spec.Priority = int32(i) })
+	}
+	pod := b.newPod("job-1")
+	b.reconcile(pod)
+	for _, number := range []int{0, policies - 1} {
+		ref := resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: b.namespace, Name: fmt.Sprintf("mesh-%03d", number)}
+		if _, err := b.policies.Reconcile(t.Context(), ref); err != nil {
+			t.Fatal(err)
+		}
+		policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: ref.Name}}
+		b.reload(policy)
+		loses := number < policies-1
+		if got := meta.IsStatusConditionTrue(policy.Status.Conditions, v1alpha1.ConditionOverridden); got != loses || policy.Status.MatchedPods != 1 {
+			t.Errorf("%s: overridden %t, status %+v", ref.Name, got, policy.Status)
+		}
+	}
+	b.change(pod, mainDone)
+	for range 2 {
+		b.reconcile(pod)
+	}
+	b.wrote("PUT sidecarterminationpolicies/status", "PUT sidecarterminationpolicies/status", "PATCH pods/status")
+}
+
+// Every name is as long as Kubernetes lets it be, and there are as many sidecars as a policy may name.
+func TestTheLongestNamesAndTheMostSidecars(t *testing.T) {
+	newKruise(t).Install(t)
+	for _, m := range []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase} {
+		t.Run(string(m), func(t *testing.T) {
+			f := newFixture(t)
+			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: strings.ToLower(string(m)) + strings.Repeat("n", 63-len(m))}}
+			f.create(namespace)
+			f.namespace = namespace.Name
+			f.startOperator(testOptions())
+			var sidecars []string
+			for i := range 32 {
+				sidecars = append(sidecars, fmt.Sprintf("sidecar-%02d-%s", i, strings.Repeat("c", 63-len("sidecar-00-"))))
+			}
+			policy := f.newPolicy(long("mesh-"), mode(m, ""), func(spec *v1alpha1.PolicySpec) {
+				spec.Sidecars = nil
+				for _, name := range sidecars {
+					spec.Sidecars = append(spec.Sidecars, v1alpha1.Sidecar{Name: name})
+				}
+			})
+			pod := f.newPod(long("job-"), func(p *corev1.Pod) {
+				p.Spec.Containers, p.Status.ContainerStatuses = p.Spec.Containers[:1], p.Status.ContainerStatuses[:1]
+				for _, name := range sidecars {
+					p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: name, Image: "proxy:v1"})
+					p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, runs(name))
+				}
+			}, mainDone)
+			switch m {
+			case v1alpha1.ModeCRR:
+				f.untilRequests(1)
+				if got := len(f.requests()[0].Spec.Containers); got != len(sidecars) {
+					t.Errorf("the request names %d containers", got)
+				}
+			case v1alpha1.ModeImage:
+				f.until(pod, "its images are swapped", imageSwapped)
+				if got := len(slices.DeleteFunc(images(pod), func(image string) bool { return image != quickExit })); got != len(sidecars) {
+					t.Errorf("%d images are swapped", got)
+				}
+			default:
+				f.until(pod, "its phase is written", phaseWritten)
+			}
+			f.untilEvent(pod)
+			f.untilCounts(policy, counts{matched: 1, terminating: 1})
+			f.change(pod, func(p *corev1.Pod) {
+				for i := range p.Status.ContainerStatuses[1:] {
+					p.Status.ContainerStatuses[i+1] = ended(sidecars[i], 0)
+					p.Status.ContainerStatuses[i+1].RestartCount = 1
+				}
+			}, succeeded)
+			status := f.untilCounts(policy, counts{terminated: 1})
+			if len(status.Recent) != 1 || status.Recent[0].Pod != pod.Name {
+				t.Errorf("recent is %+v", status.Recent)
+			}
+			f.nothingWentWrong()
+		})
+	}
+}
+
+func TestAStatusOfTheLargestSizeIsAccepted(t *testing.T) {
+	f := newFixture(t)
+	policy := f.newPolicy(long("mesh-"))
+	for range 10 {
+		policy.Status.Recent = append(policy.Status.Recent, v1alpha1.RecentTermination{
+			Namespace: strings.Repeat("n", 63), Pod: long("job-"), Mode: v1alpha1.ModePodPhase,
+			Outcome: v1alpha1.OutcomeWouldTerminate, Milliseconds: 1<<63 - 1,
+		})
+	}
+	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionOverridden, v1alpha1.ConditionDegraded, v1alpha1.ConditionStalled} {
+		policy.Status.Conditions = append(policy.Status.Conditions, metav1.Condition{
+			Type: kind, Status: metav1.ConditionTrue, Reason: string(v1alpha1.ReasonNoMainContainer), ObservedGeneration: 1<<63 - 1,
+			LastTransitionTime: metav1.NewTime(noon), Message: strings.Repeat("\U0001F600", 1024),
+		})
+	}
+	policy.Status.MatchedPods, policy.Status.TerminatedPods = 1<<31-1, 1<<63-1
+	if err := f.Status().Update(t.Context(), policy); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAPodThatIsRelabelledInTheMiddleIsLeftAsItIs(t *testing.T) {
+	b := newBench(t, testOptions(), newKruise(t))
+	b.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect), func(spec *v1alpha1.PolicySpec) {
+		spec.PodSelector = metav1.LabelSelector{MatchLabels: map[string]string{"team": "etl"}}
+	})
+	pod := b.newPod("job-1", mainDone)
+	b.reconcile(pod)
+	relabel := func(team string) {
+		b.reload(pod)
+		pod.Labels = map[string]string{"team": team}
+		if err := b.Update(t.Context(), pod); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			b.reconcile(pod)
+		}
+	}
+	relabel("web")
+	relabel("etl")
+	b.wrote("POST containerrecreaterequests")
+}
+
+// In a namespace that is being deleted nothing can be created. The next mode, which changes what is there, follows.
+func TestANamespaceThatIsBeingDeleted(t *testing.T) {
+	b := newBench(t, testOptions(), newKruise(t))
+	b.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect))
+	pod := b.newPod("job-1", mainDone)
+	if err := b.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		b.reconcile(pod)
+	}
+	b.wrote("POST containerrecreaterequests", "PATCH pods")
+	if got := b.events.take(); len(got) != 1 {
+		t.Errorf("events: %q", got)
+	}
+}

@@ -1,0 +1,510 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/testenv"
+)
+
+const (
+	// defaultMutations is few enough for every run of the tests. MUTATIONS=5000 makes it more.
+	defaultMutations = 300
+	// maxReconciles bounds how often the reconcilers run for one mutation: for each pod, for each pull job when it is made and
+	// when it goes, and once more when the status may be written again.
+	maxReconciles = 12
+	// maxStatusWrites bounds how often the status of a policy is written for one mutation: for the mutation, and for what comes
+	// of it.
+	maxStatusWrites = 2
+)
+
+// number reads a variable of the environment.
+func number(t *testing.T, variable string, otherwise int) int {
+	t.Helper()
+	value := os.Getenv(variable)
+	if value == "" {
+		return otherwise
+	}
+	parsed, err := strconv.Atoi(value)
+	if err != nil {
+		t.Fatalf("%s: %v", variable, err)
+	}
+	return parsed
+}
+
+// mutated is a policy that is changed again and again.
+type mutated struct {
+	*fixture
+	generator
+	kind, plural string
+	fields       []field
+	rules        map[string]bool // the messages of the rules in CEL, and whether each has refused something
+	reasons      map[string]bool
+	stored       *unstructured.Unstructured // as it was last accepted
+
+	accepted, refused map[string]int // by field
+}
+
+func newMutated(f *fixture, g generator, kind, plural, namespace string) *mutated {
+	f.Helper()
+	m := &mutated{fixture: f, generator: g, kind: kind, plural: plural, fields: fieldsOf(definitionOf(f.T, plural)),
+		rules: map[string]bool{}, reasons: reasons(f.T), accepted: map[string]int{}, refused: map[string]int{}}
+	for _, field := range m.fields {
+		for _, rule := range field.schema.XValidations {
+			m.rules[rule.Message] = false
+		}
+	}
+	m.stored = &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": v1alpha1.GroupVersion.String(), "kind": kind,
+		"metadata": map[string]any{"name": f.namespace, "namespace": namespace},
+		"spec":     map[string]any{"podSelector": map[string]any{}, "sidecars": []any{map[string]any{"name": "proxy"}}},
+	}}
+	if namespace == "" {
+		unstructured.RemoveNestedField(m.stored.Object, "metadata", "namespace")
+	}
+	m.create(m.stored)
+	m.reported()
+	return m
+}
+
+// alternative is the field that a policy may have in the place of the one that the path begins with, or nothing.
+func alternative(steps []string) string {
+	if len(steps) < 2 {
+		return ""
+	}
+	return map[string]string{"sidecars": "mainContainers", "mainContainers": "sidecars"}[steps[1]]
+}
+
+// changed returns the stored policy with a new value of the field, and where that is.
+func (m *mutated) changed(target field, change func(old any) any) (policy *unstructured.Unstructured, where string) {
+	m.Helper()
+	policy = m.stored.DeepCopy()
+	spec := policy.Object["spec"].(map[string]any)
+	if other := alternative(target.steps); other != "" && m.IntN(8) > 0 {
+		delete(spec, other)
+	}
+	updated, where := m.edit(spec, m.fields[0].schema, target.steps[1:], "spec", change)
+	policy.Object["spec"] = updated
+	if updated == any(removed{}) {
+		delete(policy.Object, "spec")
+	}
+	return policy, where
+}
+
+// send writes the policy over whatever version there is: the operator writes the status meanwhile.
+func (m *mutated) send(c client.Client, policy *unstructured.Unstructured) error {
+	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		current := m.stored.DeepCopy()
+		if err := m.Get(m.Context(), client.ObjectKeyFromObject(policy), current); err != nil {
+			return err
+		}
+		policy.SetResourceVersion(current.GetResourceVersion())
+		return c.Update(m.Context(), policy)
+	})
+}
+
+// valid gives the field a value that its schema allows, or removes it. Only a rule may refuse that.
+func (m *mutated) valid(target field) {
+	m.Helper()
+	policy, where := m.changed(target, func(any) any {
+		if len(target.steps) > 1 && m.IntN(6) == 0 {
+			return removed{}
+		}
+		return m.value(target.schema)
+	})
+	err := m.send(m.Client, policy)
+	if err == nil {
+		m.accept(target, policy)
+		return
+	}
+	m.refuse(target, where, "a valid value", policy, err)
+	for _, cause := range causes(err) {
+		message, known := m.rule(cause.Message)
+		// What is removed may be required, or may leave a list too short, and an item may be there already. Rules are not
+		// looked at then.
+		around := slices.ContainsFunc([]string{"Required value", "should have at least", "Duplicate value", "rules were not checked"},
+			func(part string) bool { return strings.Contains(cause.Message, part) })
+		if !known && !around {
+			m.Errorf("%s %s: a valid value was refused, by no rule: %v", m.kind, where, err)
+		}
+		if known {
+			m.rules[message] = true
+		}
+	}
+}
+
+// rule returns the message of a rule that is in the text.
+func (m *mutated) rule(text string) (string, bool) {
+	for message := range m.rules {
+		if strings.Contains(text, message) {
+			return message, true
+		}
+	}
+	return "", false
+}
+
+// invalid gives the field a value that its schema does not allow.
+func (m *mutated) invalid(target field) {
+	m.Helper()
+	w := one(m.generator, m.wrongs(target.schema))
+	policy, where := m.changed(target, func(any) any { return w.value })
+	if err := m.send(m.Client, policy); err != nil {
+		m.refuse(target, where, w.what, policy, err)
+		return
+	}
+	m.Errorf("%s %s: %s was accepted: %v", m.kind, where, w.what, w.value)
+	m.accept(target, policy)
+}
+
+// unknown adds a field that the schema does not have. It is named where the client asks for that, and left out otherwise.
+func (m *mutated) unknown(target field) {
+	m.Helper()
+	if len(target.schema.Properties) == 0 {
+		m.invalid(target)
+		return
+	}
+	policy, where := m.changed(target, func(old any) any {
+		object, ok := old.(map[string]any)
+		if !ok {
+			object = m.value(target.schema).(map[string]any)
+		}
+		object["unheardOf"] = "text"
+		return object
+	})
+	strict := client.WithFieldValidation(m.Client, metav1.FieldValidationStrict)
+	if err := m.send(strict, policy.DeepCopy()); err == nil || !strings.Contains(err.Error(), where+".unheardOf") {
+		m.Errorf("%s %s: an unknown field was answered with: %v", m.kind, where, err)
+	}
+	if err := m.send(m.Client, policy); err != nil {
+		// A list or an object that was made up to hold the field may be one that a rule refuses.
+		m.refuse(target, where, "an unknown field", policy, err)
+		return
+	}
+	if strings.Contains(fmt.Sprint(policy.Object["spec"]), "unheardOf") {
+		m.Errorf("%s %s: an unknown field was stored", m.kind, where)
+	}
+	m.accept(target, policy)
+}
+
+// nothing gives the field the value null, which counts as not set, or is refused.
+func (m *mutated) nothing(target field) {
+	m.Helper()
+	policy, where := m.changed(target, func(any) any { return nil })
+	if err := m.send(m.Client, policy); err != nil {
+		m.refuse(target, where, "null", policy, err)
+		return
+	}
+	m.accept(target, policy)
+}
+
+// index is the place of an item in a list.
+var index = regexp.MustCompile(`\[\d+\]`)
+
+// refuse checks that the answer names the field, or one around or inside of it.
+func (m *mutated) refuse(target field, where, what string, policy *unstructured.Unstructured, err error) {
+	m.Helper()
+	m.refused[target.String()]++
+	if !apierrors.IsInvalid(err) {
+		m.Errorf("%s %s: %s was answered with: %v", m.kind, where, what, err)
+		return
+	}
+	// Of two items that are the same either may be named.
+	where = index.ReplaceAllString(where, "[]")
+	if !slices.ContainsFunc(causes(err), func(cause metav1.StatusCause) bool {
+		cause.Field = index.ReplaceAllString(cause.Field, "[]")
+		// A rule about two fields names the one, and says in its message which the other is.
+		_, rule := m.rule(cause.Message)
+		return cause.Field != "" && (rule || strings.HasPrefix(cause.Field, where) || strings.HasPrefix(where, cause.Field))
+	}) {
+		m.Errorf("%s: %s of %s was refused, and the answer does not name it: %v\nspec %v", m.kind, what, where, err, policy.Object["spec"])
+	}
+}
+
+func causes(err error) []metav1.StatusCause {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return nil
+	}
+	return status.Status().Details.Causes
+}
+
+// accept goes on from the policy, once the operator has reported it.
+func (m *mutated) accept(target field, policy *unstructured.Unstructured) {
+	m.Helper()
+	m.accepted[target.String()]++
+	m.stored = policy
+	m.reported()
+}
+
+// reported waits until the operator has reported the policy as it is.
+func (m *mutated) reported() {
+	m.Helper()
+	m.untilReported(m.stored, m.reasons)
+}
+
+// typedPolicy reads a policy of either kind as the operator does.
+func typedPolicy(object *unstructured.Unstructured) (client.Object, *v1alpha1.PolicyStatus, error) {
+	if object.GetKind() == "ClusterSidecarTerminationPolicy" {
+		policy := &v1alpha1.ClusterSidecarTerminationPolicy{}
+		err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, policy)
+		return policy, &policy.Status, err
+	}
+	policy := &v1alpha1.SidecarTerminationPolicy{}
+	err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, policy)
+	return policy, &policy.Status, err
+}
+
+// untilReported waits until the status is that of the policy's generation and has all that a status must have.
+func (f *fixture) untilReported(policy *unstructured.Unstructured, known map[string]bool) {
+	f.Helper()
+	testenv.Eventually(f.T, policy.GetKind()+": its status is that of its spec", func(ctx context.Context) error {
+		if err := f.Get(ctx, client.ObjectKeyFromObject(policy), policy); err != nil {
+			return err
+		}
+		_, status, err := typedPolicy(policy)
+		if err != nil {
+			return err
+		}
+		if status.ObservedGeneration != policy.GetGeneration() {
+			return fmt.Errorf("it is of generation %d and not %d: spec %v", status.ObservedGeneration, policy.GetGeneration(), policy.Object["spec"])
+		}
+		if meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady) == nil {
+			return fmt.Errorf("it has no condition Ready: %+v", status)
+		}
+		for _, condition := range status.Conditions {
+			if !known[condition.Reason] || condition.Message == "" || condition.ObservedGeneration != policy.GetGeneration() {
+				return fmt.Errorf("generation %d has condition %+v", policy.GetGeneration(), condition)
+			}
+		}
+		return nil
+	})
+}
+
+// reasons returns the value of every constant of type Reason.
+func reasons(t *testing.T) map[string]bool {
+	t.Helper()
+	file, err := parser.ParseFile(token.NewFileSet(), "../api/v1alpha1/reasons.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]bool{}
+	ast.Inspect(file, func(node ast.Node) bool {
+		if spec, ok := node.(*ast.ValueSpec); ok {
+			if kind, ok := spec.Type.(*ast.Ident); ok && kind.Name == "Reason" {
+				text, err := strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				values[text] = true
+			}
+		}
+		return true
+	})
+	return values
+}
+
+// counted returns the sum of a metric of the operator over all of its controllers.
+func counted(t *testing.T, name string) int {
+	t.Helper()
+	families, err := ctrlmetrics.Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sum := 0.0
+	for _, family := range families {
+		if family.GetName() == name {
+			for _, metric := range family.GetMetric() {
+				sum += metric.GetCounter().GetValue()
+			}
+		}
+	}
+	return int(sum)
+}
+
+// statusWrites counts the writes of the status of policies so far.
+func (f *fixture) statusWrites() int {
+	f.writes.mu.Lock()
+	defer f.writes.mu.Unlock()
+	return len(slices.DeleteFunc(slices.Clone(f.writes.list), func(write string) bool {
+		return !regexp.MustCompile(`^PUT .*terminationpolicies/.*/status$`).MatchString(write)
+	}))
+}
+
+// TestAnyMutationOfAPolicyIsRefusedOrReported changes a policy of each kind again and again, at each place that its definition
+// describes, by values that the definition allows and that it does not, while the operator runs and there are pods. SEED
+// repeats a run.
+func TestAnyMutationOfAPolicyIsRefusedOrReported(t *testing.T) {
+	seed := number(t, "SEED", int(rand.Uint32()))
+	t.Logf("SEED=%d", seed)
+	g := generator{rand.New(rand.NewPCG(uint64(seed), 0))}
+	newKruise(t).Install(t)
+	f := newFixture(t)
+	options := testOptions()
+	options.PrePullNamespace = systemNamespace
+	f.startOperator(options)
+	running := f.newPod("running")
+	f.newPod("finished", mainDone, sidecarDone, succeeded)
+	virtual := f.newNode(virtualKubelet)
+	f.newPod("virtual", func(p *corev1.Pod) { p.Spec.NodeName = virtual })
+	policies := []*mutated{
+		newMutated(f, g, "SidecarTerminationPolicy", "sidecarterminationpolicies", f.namespace),
+		newMutated(f, g, "ClusterSidecarTerminationPolicy", "clustersidecarterminationpolicies", ""),
+	}
+	f.reload(running)
+	reconciles, panics, writes := counted(t, "controller_runtime_reconcile_total"), counted(t, "controller_runtime_reconcile_panics_total"), f.statusWrites()
+
+	type target struct {
+		*mutated
+		field
+	}
+	var targets []target
+	for _, m := range policies {
+		for _, field := range m.fields {
+			targets = append(targets, target{m, field})
+		}
+	}
+	// Every field has a turn of each kind at least.
+	count := max(number(t, "MUTATIONS", defaultMutations), 2*len(targets))
+	for i := range count {
+		if i%len(targets) == 0 {
+			g.Shuffle(len(targets), func(a, b int) { targets[a], targets[b] = targets[b], targets[a] })
+		}
+		next := targets[i%len(targets)]
+		switch i / len(targets) {
+		case 0:
+			next.valid(next.field)
+		case 1:
+			next.invalid(next.field)
+		default:
+			one(g, []func(field){next.valid, next.valid, next.valid, next.invalid, next.unknown, next.nothing})(next.field)
+		}
+		if i%20 == 0 {
+			// What was acted on has nothing left to do; others come.
+			for _, node := range []string{f.node, virtual} {
+				f.newPod(fmt.Sprintf("done-%d-%s", i, node), mainDone, func(p *corev1.Pod) { p.Spec.NodeName = node })
+			}
+		}
+		if i%40 == 39 {
+			f.removeDone()
+		}
+		if t.Failed() {
+			t.Fatalf("SEED=%d finds it again, at mutation %d", seed, i)
+		}
+	}
+
+	f.quiet(reasons(t))
+	if got := counted(t, "controller_runtime_reconcile_total") - reconciles; got > count*maxReconciles {
+		t.Errorf("%d reconciles for %d mutations", got, count)
+	} else {
+		t.Logf("%d mutations: %d reconciles, %d writes of statuses", count, got, f.statusWrites()-writes)
+	}
+	if got := f.statusWrites() - writes; got > count*maxStatusWrites {
+		t.Errorf("%d writes of statuses for %d mutations", got, count)
+	}
+	if got := counted(t, "controller_runtime_reconcile_panics_total") - panics; got > 0 {
+		t.Errorf("the operator panicked %d times", got)
+	}
+	f.untouched(running)
+	f.nothingWentWrong()
+	for _, m := range policies {
+		m.covered()
+	}
+}
+
+// removeDone removes the pods whose main container has ended.
+func (f *fixture) removeDone() {
+	f.Helper()
+	var pods corev1.PodList
+	if err := f.List(f.Context(), &pods, client.InNamespace(f.namespace)); err != nil {
+		f.Fatal(err)
+	}
+	for i := range pods.Items {
+		if strings.HasPrefix(pods.Items[i].Name, "done-") {
+			f.remove(&pods.Items[i])
+		}
+	}
+}
+
+// quiet checks that the operator does nothing while there is nothing to do. Policies that select nothing come meanwhile, and
+// the report of each is what shows that the operator runs.
+func (f *fixture) quiet(known map[string]bool) {
+	f.Helper()
+	marker := 0
+	mark := func() {
+		f.Helper()
+		policy := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": v1alpha1.GroupVersion.String(), "kind": "SidecarTerminationPolicy",
+			"metadata": map[string]any{"namespace": f.namespace, "name": fmt.Sprintf("marker-%d", marker)},
+			"spec":     map[string]any{"podSelector": map[string]any{"matchLabels": map[string]any{"no": "pod"}}, "mainContainers": []any{"main"}},
+		}}
+		marker++
+		f.create(policy)
+		f.untilReported(policy, known)
+	}
+	const markers = 10
+	// What is under way comes to its end while markers come; it takes so many of them at most.
+	testenv.Eventually(f.T, "the operator does nothing more", func(context.Context) error {
+		reconciles, writes := counted(f.T, "controller_runtime_reconcile_total"), f.statusWrites()
+		for range markers {
+			mark()
+		}
+		// Each marker is looked at by both controllers of policies, and once more when its status may be written again.
+		reconciles, writes = counted(f.T, "controller_runtime_reconcile_total")-reconciles, f.statusWrites()-writes
+		if reconciles > 4*markers || writes > markers {
+			return fmt.Errorf("%d reconciles and %d writes of statuses for %d markers", reconciles, writes, markers)
+		}
+		return nil
+	})
+}
+
+// covered fails when a field was never accepted, or never refused.
+func (m *mutated) covered() {
+	m.Helper()
+	for _, field := range m.fields {
+		name := field.String()
+		if m.refused[name] == 0 || m.accepted[name]+m.refused[name] < 2 {
+			m.Errorf("%s: %s was accepted %d times and refused %d times", m.kind, name, m.accepted[name], m.refused[name])
+		}
+	}
+	if sum(m.accepted) == 0 {
+		m.Errorf("%s: nothing was accepted", m.kind)
+	}
+	rules := slices.DeleteFunc(slices.Sorted(maps.Keys(m.rules)), func(message string) bool { return m.rules[message] })
+	m.Logf("%s: %d fields, %d mutations accepted and %d refused; %d of %d rules refused something, but for %q", m.kind, len(m.fields),
+		sum(m.accepted), sum(m.refused), len(m.rules)-len(rules), len(m.rules), rules)
+}
+
+func sum(counts map[string]int) int {
+	total := 0
+	for _, n := range counts {
+		total += n
+	}
+	return total
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/internal/plan"
+)
+
+// podLister lists the unfinished pods, and those whose phase was written while a container still runs, in no order and
+// each once, as the cache has it that has seen more of it. An empty namespace means all. The pods are shared and must not be changed.
+type podLister interface {
+	LivePods(ctx context.Context, namespace string) ([]*corev1.Pod, error)
+}
+
+// podStores lists pods from the caches' own stores, without a copy of any pod: lists of a client copy each one.
+type podStores struct {
+	unfinished, written toolscache.Indexer
+}
+
+func newPodStores(ctx context.Context, unfinished, written cache.Cache) (podStores, error) {
+	own, err := sharedInformer(ctx, unfinished, &corev1.Pod{})
+	if err != nil {
+		return podStores{}, err
+	}
+	teardown, err := sharedInformer(ctx, written, &corev1.Pod{})
+	if err != nil {
+		return podStores{}, err
+	}
+	return podStores{unfinished: own.GetIndexer(), written: teardown.GetIndexer()}, nil
+}
+
+// LivePods reads the stores.
+func (s podStores) LivePods(_ context.Context, namespace string) ([]*corev1.Pod, error) {
+	unfinished, err := inNamespace(s.unfinished, namespace)
+	if err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	written, err := inNamespace(s.written, namespace)
+	if err != nil {
+		return nil, fmt.Errorf("list pods whose phase was written: %w", err)
+	}
+	return livePods(unfinished, written)
+}
+
+// livePods returns those of the pods of both caches that a podLister lists. It uses the memory of the first list.
+func livePods(unfinished, written []*corev1.Pod) ([]*corev1.Pod, error) {
+	others := make(map[types.NamespacedName]*corev1.Pod, len(written))
+	for _, pod := range written {
+		others[client.ObjectKeyFromObject(pod)] = pod
+	}
+	pods := unfinished[:0]
+	for _, pod := range unfinished {
+		if other := others[client.ObjectKeyFromObject(pod)]; other != nil {
+			latest, err := newer(pod, other)
+			if err != nil {
+				return nil, err
+			}
+			if latest == other {
+				continue
+			}
+			delete(others, client.ObjectKeyFromObject(pod))
+		}
+		pods = append(pods, pod)
+	}
+	for _, pod := range others {
+		if plan.HasTerminalPhase(pod) && anyContainerRunning(pod) {
+			pods = append(pods, pod)
+		}
+	}
+	return pods, nil
+}
+
+// newer returns which of two copies of a pod is of the later write, the first one when both are of the same.
+func newer(pod, other *corev1.Pod) (*corev1.Pod, error) {
+	order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, other.ResourceVersion)
+	if err != nil {
+		return nil, fmt.Errorf("compare the pod in both caches: %w", err)
+	}
+	if order < 0 {
+		return other, nil
+	}
+	return pod, nil
+}
+
+func inNamespace(store toolscache.Indexer, namespace string) ([]*corev1.Pod, error) {
+	var objects []any
+	var err error
+	if namespace == "" {
+		objects = store.List()
+	} else if objects, err = store.ByIndex(toolscache.NamespaceIndex, namespace); err != nil {
+		return nil, err
+	}
+	pods := make([]*corev1.Pod, 0, len(objects))
+	for _, object := range objects {
+		pods = append(pods, object.(*corev1.Pod))
+	}
+	return pods, nil
+}
+
+// sharedInformer returns the cache's informer of the object's kind without waiting for it.
+func sharedInformer(ctx context.Context, c cache.Cache, object client.Object) (toolscache.SharedIndexInformer, error) {
+	informer, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("watch %T: %w", object, err)
+	}
+	shared, ok := informer.(toolscache.SharedIndexInformer)
+	if !ok {
+		return nil, fmt.Errorf("watch %T: the cache has no store of it, but a %T", object, informer)
+	}
+	return shared, nil
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/testenv"
+)
+
+// pullTrial has pull jobs come, be replaced and go, with faults on the way of the operator's writes.
+type pullTrial struct {
+	*bench
+	wire   *wire
+	policy *v1alpha1.SidecarTerminationPolicy
+}
+
+func newPullTrial(b *bench, number int, choose func(int, string) fault) *pullTrial {
+	b.Helper()
+	tr := &pullTrial{bench: b, wire: &wire{choose: choose, arrived: func(string) {}}}
+	limited := asOperator()
+	limited.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		tr.wire.next = next
+		return tr.wire
+	})
+	c, err := client.New(limited, client.Options{Scheme: scheme, Mapper: b.RESTMapper()})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.prePulls.prePulls.jobs.Client = c
+	tr.policy = b.newPolicy(fmt.Sprintf("mesh-%d", number), withPrePull, func(spec *v1alpha1.PolicySpec) {
+		spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}, {Name: "logger", TerminationSettings: v1alpha1.TerminationSettings{Image: "other:v2"}}}
+	})
+	return tr
+}
+
+// settle reconciles until nothing is left to do, as a work queue would, and returns what jobs there are.
+func (tr *pullTrial) settle() []string {
+	tr.Helper()
+	for range 20 {
+		tr.knowsPolicyAndJobs(tr.policy)
+		writes := tr.wire.number
+		tr.wire.last = noFault
+		result, err := tr.prePulls.Reconcile(tr.Context(), refOf(tr.policy))
+		met := tr.wire.last
+		switch {
+		case met == crashed:
+			tr.prePulls.prePulls.refusals = refusals{}
+		case met != noFault && err == nil && result.IsZero():
+			tr.Errorf("%s was passed over", met)
+		case err == nil && result.IsZero() && tr.wire.number == writes:
+			var jobs []string
+			for _, job := range tr.pullJobs() {
+				selector := ""
+				if job.Spec.Selector != nil {
+					selector = metav1.FormatLabelSelector(&job.Spec.Selector.LabelSelector)
+				}
+				jobs = append(jobs, job.Spec.Image+" on "+selector)
+			}
+			slices.Sort(jobs)
+			return jobs
+		}
+	}
+	tr.Fatalf("does not come to rest: %q", tr.wire.sites)
+	return nil
+}
+
+// run returns the jobs after each step, and all that the API server was made to do.
+func (tr *pullTrial) run() []string {
+	tr.Helper()
+	result := tr.settle()
+	tr.policy.Spec.PrePull.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "batch"}}
+	tr.update(tr.policy)
+	result = append(result, tr.settle()...)
+	tr.policy.Spec.PrePull = nil
+	tr.update(tr.policy)
+	result = append(result, tr.settle()...)
+	tr.remove(tr.policy)
+	slices.Sort(tr.wire.done)
+	return append(result, tr.wire.done...)
+}
+
+func TestPullJobsHaveTheSameEndWhateverBefallsAWrite(t *testing.T) {
+	b := newPrePullBench(t, newKruise(t))
+	undisturbed := newPullTrial(b, 0, func(int, string) fault { return noFault })
+	want := undisturbed.run()
+	faults := append(slices.Clone(answers), crashed)
+	runs := 0
+	for number := range undisturbed.wire.number {
+		for i, f := range faults {
+			if !every && (number+i)%3 != 0 {
+				continue
+			}
+			runs++
+			tr := newPullTrial(b, runs, onceAt(number+1, f))
+			if diff := cmp.Diff(want, tr.run()); diff != "" || tr.wire.faults != 1 {
+				t.Errorf("write %d: %s, %d faults: (-undisturbed +disturbed)\n%s", number+1, f, tr.wire.faults, diff)
+			}
+		}
+	}
+	t.Logf("%d writes, %d runs with a fault; undisturbed:\n%s", undisturbed.wire.number, runs, strings.Join(want, "\n"))
+}
+
+// A policy's name is cut for the job's, for Kruise's daemon and for labels, all of which have room for 63 characters.
+func TestPullJobsOfTheLongestNames(t *testing.T) {
+	newKruise(t).Install(t)
+	f := newFixture(t)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prepull" + strings.Repeat("n", 56)}}
+	f.create(namespace)
+	f.namespace = namespace.Name
+	options := testOptions()
+	options.PrePullNamespace = systemNamespace
+	f.startOperator(options)
+	policy := f.newPolicy(long("mesh-"), withPrePull)
+	f.wantPrePulled(policy, "False PrePulling")
+	f.pulled(3, 3)
+	f.wantPrePulled(policy, "True PrePulled")
+	cluster := &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: long("cluster-mesh-")}}
+	cluster.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}}
+	cluster.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"none": "none"}}
+	withPrePull(&cluster.Spec.PolicySpec)
+	f.create(cluster)
+	t.Cleanup(func() {
+		if err := f.Delete(context.WithoutCancel(t.Context()), cluster); err != nil {
+			t.Error(err)
+		}
+	})
+	f.untilStatus(cluster, "its image is pulled", func(s v1alpha1.PolicyStatus) bool { return strings.HasPrefix(prePulled(s), "False PrePulling") })
+	for _, job := range f.pullJobs() {
+		if len(job.Name) != 63 || len(job.Labels[v1alpha1.LabelPolicy]) > 63 {
+			t.Errorf("the job has name %q and labels %v", job.Name, job.Labels)
+		}
+	}
+	policy.Spec.PrePull = nil
+	f.update(policy)
+	testenv.Eventually(t, "the job is deleted", func(context.Context) error {
+		if jobs := f.pullJobs(); len(jobs) > 0 {
+			return fmt.Errorf("there are %d", len(jobs))
+		}
+		return nil
+	})
+	f.nothingWentWrong()
+}

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/testenv"
+)
+
+// defaultSoak is short enough for every run of the tests. SOAK=1h makes it longer.
+const defaultSoak = 30 * time.Second
+
+// watches counts the watches that are open.
+type watches struct{ open atomic.Int64 }
+
+func (w *watches) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(r *http.Request) (*http.Response, error) {
+		response, err := next.RoundTrip(r)
+		if watch := r.URL.Query().Get("watch"); err == nil && (watch == "true" || watch == "1") {
+			w.open.Add(1)
+			response.Body = closing{response.Body, sync.OnceFunc(func() { w.open.Add(-1) })}
+		}
+		return response, err
+	})
+}
+
+// closing tells of the end of a body.
+type closing struct {
+	io.ReadCloser
+	closed func()
+}
+
+func (c closing) Close() error {
+	c.closed()
+	return c.ReadCloser.Close()
+}
+
+// empty removes all that the operator works on.
+func (f *fixture) empty() {
+	f.Helper()
+	for _, object := range []client.Object{&corev1.Pod{}, &v1alpha1.SidecarTerminationPolicy{}, &kruise.ContainerRecreateRequest{}} {
+		if err := f.DeleteAllOf(f.Context(), object, client.InNamespace(f.namespace), client.GracePeriodSeconds(0)); err != nil {
+			f.Fatalf("empty the namespace: %v", err)
+		}
+	}
+}
+
+// held is what the operator holds while there is nothing to do.
+type held struct {
+	goroutines int
+	heap       uint64
+	watches    int64
+}
+
+func (f *fixture) held() held {
+	var memory runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&memory)
+	return held{runtime.NumGoroutine(), memory.HeapAlloc, f.watches.open.Load()}
+}
+
+// notOurs are goroutines that may be left.
+func notOurs() []goleak.Option {
+	return []goleak.Option{
+		// Connections that are kept for the next request.
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
+		goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*ClientConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*http2ClientConn).readLoop"),
+		// Those of the webhook's server.
+		goleak.IgnoreAnyFunction("net/http.(*conn).serve"), goleak.IgnoreAnyFunction("net/http.(*http2serverConn).readFrames"),
+		// One of controller-runtime (filterWatch in pkg/cache/internal): it waits to hand over an event that nobody takes any more.
+		goleak.IgnoreTopFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop"),
+	}
+}
+
+// Each time that Kruise comes, caches of its kinds are opened, and closed when it goes.
+func TestNothingIsLeftOfKruiseWhenItGoes(t *testing.T) {
+	f := newFixture(t)
+	k := newKruise(t)
+	f.startOperator(testOptions())
+	policy := f.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect), withPrePull)
+	comeAndGo := func(round int) {
+		k.Install(t)
+		f.wantPrePulled(policy, "False PrePulling")
+		pod := f.newPod(fmt.Sprintf("job-%d", round), mainDone)
+		f.untilRequests(1)
+		f.change(pod, sidecarDone, succeeded)
+		k.Remove(t)
+		f.wantPrePulled(policy, "False PrePullUnavailable")
+	}
+	comeAndGo(0)
+	open, before := f.watches.open.Load(), goleak.IgnoreCurrent()
+	for round := range 3 {
+		comeAndGo(round + 1)
+	}
+	testenv.Eventually(t, "there is no more than there was", func(context.Context) error {
+		if now := f.watches.open.Load(); now > open {
+			return fmt.Errorf("%d watches were open, and %d are now", open, now)
+		}
+		return goleak.Find(append(notOurs(), before)...)
+	})
+}
+
+// TestSoak has pods come, be ended and go, and policies come and go with them, for as long as SOAK says. Nothing that the
+// operator holds may grow with what has gone by, and nothing may be left when it stops.
+func TestSoak(t *testing.T) {
+	length := defaultSoak
+	if value := os.Getenv("SOAK"); value != "" {
+		parsed, err := time.ParseDuration(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		length = parsed
+	}
+	newKruise(t).Install(t)
+	f := newFixture(t)
+	before := goleak.IgnoreCurrent()
+	stop := f.startOperator(testOptions())
+	modes := []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase}
+	rounds, pods := 0, 0
+	churn := func() {
+		var batch []*corev1.Pod
+		for i := range 12 {
+			name := fmt.Sprintf("job-%d-%d", rounds, i)
+			m := modes[i%len(modes)]
+			f.newPolicy(name, mode(m, ""), func(spec *v1alpha1.PolicySpec) { spec.PodSelector.MatchLabels = map[string]string{"team": name} })
+			pod := f.newPod(name, func(p *corev1.Pod) { p.Labels = map[string]string{"team": name} })
+			f.change(pod, mainDone)
+			batch = append(batch, pod)
+		}
+		for i, pod := range batch {
+			if modes[i%len(modes)] == v1alpha1.ModeImage {
+				f.until(pod, "its image is swapped", imageSwapped)
+			} else {
+				f.until(pod, "its phase is written", phaseWritten)
+			}
+			f.change(pod, sidecarDone, succeeded, func(p *corev1.Pod) { p.Status.ContainerStatuses[1].RestartCount = 1 })
+			policy := &v1alpha1.SidecarTerminationPolicy{}
+			policy.Namespace, policy.Name = f.namespace, pod.Name
+			f.untilCounts(policy, counts{terminated: 1})
+			f.remove(pod)
+			f.remove(policy)
+		}
+		f.empty()
+		rounds++
+		pods += len(batch)
+	}
+	// Connections and caches come to their size first.
+	for range 2 {
+		churn()
+	}
+	start := f.held()
+	for began := time.Now(); time.Since(began) < length; {
+		churn()
+	}
+	var end held
+	testenv.Eventually(t, "nothing has grown", func(context.Context) error {
+		end = f.held()
+		if end.goroutines > start.goroutines+10 || end.watches != start.watches || end.heap > start.heap+start.heap/4+4<<20 {
+			return fmt.Errorf("from %+v to %+v after %d pods", start, end, pods)
+		}
+		return nil
+	})
+	t.Logf("%d pods and as many policies in %d rounds: from %+v to %+v", pods, rounds, start, end)
+	f.nothingWentWrong()
+	stop()
+	testenv.Eventually(t, "all goroutines have ended", func(context.Context) error {
+		return goleak.Find(append(notOurs(), before)...)
+	})
+}

@@ -1,0 +1,133 @@
+//go:build e2e
+
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/e2e/harness"
+)
+
+// prePullTimeout is longer than OpenKruise's four tries of an image that cannot be pulled.
+const prePullTimeout = 2 * time.Minute
+
+// prePullPolicy has the image of mode Image pulled to the node that has Kruise's daemon.
+func prePullPolicy() *v1alpha1.SidecarTerminationPolicy {
+	policy := harness.Policy(v1alpha1.ModeImage)
+	policy.Name = "pre-pull"
+	policy.Spec.Image = harness.QuickExitImage
+	policy.Spec.PrePull = &v1alpha1.PrePull{NodeSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: "eks.amazonaws.com/compute-type", Operator: metav1.LabelSelectorOpDoesNotExist},
+	}}, SandboxConfig: &v1alpha1.SandboxConfig{
+		Labels: map[string]string{"tenant": "etl"}, Annotations: map[string]string{"e2e": "true"},
+	}}
+	return policy
+}
+
+// waitForPrePulled waits until the policy's condition begins with what is wanted: status, reason and message.
+func waitForPrePulled(test *harness.Test, policy *v1alpha1.SidecarTerminationPolicy, want string) {
+	test.Helper()
+	test.Eventually("the policy says "+want, prePullTimeout, func(ctx context.Context) error {
+		if err := test.Client.Get(ctx, client.ObjectKeyFromObject(policy), policy); err != nil {
+			return err
+		}
+		got := "nothing"
+		if c := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionPrePulled); c != nil && c.ObservedGeneration == policy.Generation {
+			got = fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
+		}
+		if !strings.HasPrefix(got, want) {
+			return fmt.Errorf("it says %s", got)
+		}
+		return nil
+	})
+}
+
+// withDaemon selects, by the labels of NodeImages, which are those of their nodes.
+func withDaemon(t *testing.T, policy *v1alpha1.SidecarTerminationPolicy) labels.Selector {
+	t.Helper()
+	selector, err := metav1.LabelSelectorAsSelector(policy.Spec.PrePull.NodeSelector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return selector
+}
+
+func setImage(test *harness.Test, policy *v1alpha1.SidecarTerminationPolicy, image string) {
+	test.Helper()
+	before := policy.DeepCopy()
+	policy.Spec.Image = image
+	if err := test.Client.Patch(test.Context(), policy, client.MergeFrom(before)); err != nil {
+		test.Fatal(err)
+	}
+}
+
+func kruiseObjects(ctx context.Context, test *harness.Test, kind string, options ...client.ListOption) ([]unstructured.Unstructured, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps.kruise.io", Version: "v1alpha1", Kind: kind + "List"})
+	err := test.Client.List(ctx, list, options...)
+	return list.Items, err
+}
+
+// The real daemon finds or pulls the image, and the policy follows it: another image, a failure, its own end.
+func TestPrePullHasTheImageOnTheNode(t *testing.T) {
+	harness.Shared(t)
+	test := harness.New(t)
+	policy := prePullPolicy()
+	test.Create(policy)
+	waitForPrePulled(test, policy, "True PrePulled "+harness.QuickExitImage+" is on 1 of 1 nodes")
+
+	nodes, err := kruiseObjects(t.Context(), test, "NodeImage", client.MatchingLabelsSelector{Selector: withDaemon(t, policy)})
+	if err != nil || len(nodes) == 0 {
+		t.Fatalf("got %d NodeImages and error %v", len(nodes), err)
+	}
+	repository, _, _ := strings.Cut(harness.QuickExitImage, ":")
+	tenant, _, _ := unstructured.NestedString(nodes[0].Object, "spec", "images", repository, "sandboxConfig", "labels", "tenant")
+	note, _, _ := unstructured.NestedString(nodes[0].Object, "spec", "images", repository, "sandboxConfig", "annotations", "e2e")
+	if tenant != "etl" || note != "true" {
+		t.Errorf("The node is told of label %q and annotation %q: %v", tenant, note, nodes[0].Object["spec"])
+	}
+
+	const unpullable = "127.0.0.1:1/never-pulled:1"
+	setImage(test, policy, unpullable)
+	waitForPrePulled(test, policy, "False PrePullFailed "+unpullable+" is on 0 of 1 nodes and could not be pulled to "+nodes[0].GetName())
+
+	setImage(test, policy, harness.QuickExitImage)
+	waitForPrePulled(test, policy, "True PrePulled")
+	if err := test.Client.Delete(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	test.Eventually("the jobs go with the policy", prePullTimeout, func(ctx context.Context) error {
+		jobs, err := kruiseObjects(ctx, test, "ImagePullJob", client.InNamespace(test.Namespace))
+		if err == nil && len(jobs) > 0 {
+			return fmt.Errorf("%d are left", len(jobs))
+		}
+		return err
+	})
+}
+
+func TestPrePullFollowsKruise(t *testing.T) {
+	harness.Exclusive(t)
+	test := harness.New(t)
+	test.RestoreWith("kruise", "install")
+	policy := prePullPolicy()
+	test.Create(policy)
+	waitForPrePulled(test, policy, "True PrePulled")
+	test.LocalCluster("kruise", "remove")
+	waitForPrePulled(test, policy, "False PrePullUnavailable OpenKruise does not serve ImagePullJobs")
+	test.LocalCluster("kruise", "install")
+	waitForPrePulled(test, policy, "True PrePulled")
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command sidecar stands for the program of a real sidecar in an image without a shell. It runs until it is told to stop,
+// and then exits with $EXIT_CODE, 7 unless that is set, which tells it from the program that takes its place. Called as a
+// hook it makes a file, by which a test knows that the hook ran:
+//
+//	sidecar [anything]
+//	sidecar hook FILE
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+)
+
+const defaultExitCode = 7
+
+func main() {
+	if len(os.Args) == 3 && os.Args[1] == "hook" {
+		if err := os.WriteFile(os.Args[2], nil, 0o600); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM)
+	<-stop
+	os.Exit(exitCode())
+}
+
+func exitCode() int {
+	if code, err := strconv.Atoi(os.Getenv("EXIT_CODE")); err == nil {
+		return code
+	}
+	return defaultExitCode
+}

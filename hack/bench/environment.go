@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/hack/localcluster/process"
+	"github.com/sidecar-termination/operator/internal/terminator/crr"
+)
+
+// nodeName is the node that all pods are bound to. Nobody serves it, so that nobody but the benchmark reports what becomes
+// of them.
+const nodeName = "nobody-serves-it"
+
+// environment is an API server with its etcd on the loopback interface, and the benchmark's way to it.
+type environment struct {
+	server    *envtest.Environment
+	directory string // of kubeconfigs, logs and programs
+	config    *rest.Config
+	client    client.WithWatch
+	apiServer process.Identity
+}
+
+// startServer starts an API server with the operator's kinds and the one node. The binaries are those that envtest wants.
+// The caller calls stop.
+func startServer(ctx context.Context, binaries, crds string) (*environment, error) {
+	directory, err := os.MkdirTemp("", "bench-")
+	if err != nil {
+		return nil, fmt.Errorf("make a directory: %w", err)
+	}
+	programs, err := endingWithCaller(binaries, directory)
+	if err != nil {
+		return nil, errors.Join(err, os.RemoveAll(directory))
+	}
+	e := &environment{directory: directory, server: &envtest.Environment{
+		BinaryAssetsDirectory: programs, CRDDirectoryPaths: []string{crds}, ErrorIfCRDPathMissing: true,
+		ControlPlaneStartTimeout: time.Minute, ControlPlaneStopTimeout: time.Minute,
+	}}
+	// One at a time, as by default, thousands of objects may not be removed within the time limit of a request.
+	e.server.ControlPlane.GetAPIServer().Configure().Set("delete-collection-workers", strconv.Itoa(writers))
+	config, err := e.server.Start()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start the API server: %w", err), e.stop())
+	}
+	if err := e.prepare(ctx, config); err != nil {
+		return nil, errors.Join(err, e.stop())
+	}
+	return e, nil
+}
+
+// endingWithCaller returns a directory with programs that stand for those of the other one, and that the kernel kills when
+// whoever starts them ends, even when it is killed. envtest starts them, which has no setting for that. Where there is no
+// setpriv, of util-linux, it returns the binaries themselves.
+func endingWithCaller(binaries, directory string) (string, error) {
+	setpriv, err := exec.LookPath("setpriv")
+	if err != nil {
+		return binaries, nil
+	}
+	if binaries, err = filepath.Abs(binaries); err != nil {
+		return "", fmt.Errorf("find the binaries: %w", err)
+	}
+	programs := filepath.Join(directory, "programs")
+	if err := os.Mkdir(programs, 0o755); err != nil {
+		return "", fmt.Errorf("make a directory: %w", err)
+	}
+	for _, name := range []string{"etcd", "kube-apiserver"} {
+		script := fmt.Sprintf("#!/bin/sh\nexec '%s' --pdeathsig KILL '%s' \"$@\"\n", setpriv, filepath.Join(binaries, name))
+		if err := os.WriteFile(filepath.Join(programs, name), []byte(script), 0o755); err != nil {
+			return "", fmt.Errorf("write a program: %w", err)
+		}
+	}
+	return programs, nil
+}
+
+func (e *environment) prepare(ctx context.Context, config *rest.Config) error {
+	// No limit on this side may hold a load back.
+	e.config = rest.CopyConfig(config)
+	e.config.QPS = -1
+	types := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1alpha1.AddToScheme, crr.AddToScheme} {
+		if err := add(types); err != nil {
+			return fmt.Errorf("register types: %w", err)
+		}
+	}
+	var err error
+	if e.client, err = client.NewWithWatch(e.config, client.Options{Scheme: types}); err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	port := "--secure-port=" + e.server.ControlPlane.GetAPIServer().Port
+	found, err := process.Find(func(arguments []string) bool {
+		return filepath.Base(arguments[0]) == "kube-apiserver" && slices.Contains(arguments, port)
+	})
+	if err != nil || len(found) != 1 {
+		return errors.Join(err, fmt.Errorf("find the API server's process: %d have %s", len(found), port))
+	}
+	e.apiServer = found[0]
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: map[string]string{corev1.LabelHostname: nodeName}}}
+	if err := e.client.Create(ctx, node); err != nil {
+		return fmt.Errorf("create the node: %w", err)
+	}
+	return nil
+}
+
+// stop ends the API server and removes all files but the logs of a failure.
+func (e *environment) stop() error {
+	return errors.Join(e.server.Stop(), os.RemoveAll(e.directory))
+}
+
+// kubeconfig writes a kubeconfig of an administrator with this name and returns its path. Everybody has the same rights, so
+// that authorization costs everybody the same.
+func (e *environment) kubeconfig(name string) (string, error) {
+	user, err := e.server.AddUser(envtest.User{Name: name, Groups: []string{"system:masters"}}, nil)
+	if err != nil {
+		return "", fmt.Errorf("add user %s: %w", name, err)
+	}
+	content, err := user.KubeConfig()
+	if err != nil {
+		return "", fmt.Errorf("make the kubeconfig of %s: %w", name, err)
+	}
+	file := filepath.Join(e.directory, name+".kubeconfig")
+	return file, os.WriteFile(file, content, 0o600)
+}
+
+// freeAddress returns an address of the loopback interface on which nobody listens now.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("find a free port: %w", err)
+	}
+	return listener.Addr().String(), listener.Close()
+}

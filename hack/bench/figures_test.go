@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestUsageIsReadWhateverTheProcessIsCalled(t *testing.T) {
+	got, err := parseUsage(
+		"42 (a (strange) name) S 1 42 42 0 -1 4194560 100 0 0 0 150 50 0 0 20 0 8 0 12345 1000000 500 0",
+		"Name:\ta\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := usage{CPU: 2 * time.Second, RSS: 1 << 20, Peak: 2 << 20}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("usage (-want +got):\n%s", diff)
+	}
+}
+
+func TestFiguresCountFromTheAnswerToTheSight(t *testing.T) {
+	start := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+	at := func(milliseconds int) time.Time { return start.Add(time.Duration(milliseconds) * time.Millisecond) }
+	run := figures(
+		map[string]time.Time{"a": at(0), "b": at(100)}, &sightings{at: map[string]time.Time{"a": at(10), "b": at(500)}},
+		reading{requests: requests{"PUT pods/status": 7, "POST events": 3}, subject: usage{CPU: time.Second}},
+		reading{requests: requests{"PUT pods/status": 9, "POST events": 5}, subject: usage{CPU: 3 * time.Second, RSS: 64 << 20, Peak: 64 << 20}, reconciles: 3},
+		Scenario{})
+	want := Run{
+		P50: 10, P99: 400, Max: 400, PerSecond: 4, CPU: 1000, RSS: 64, Peak: 64,
+		Requests: map[string]float64{"POST events": 1}, Reconciles: 1.5,
+	}
+	if diff := cmp.Diff(want, run); diff != "" {
+		t.Errorf("figures (-want +got):\n%s", diff)
+	}
+}
+
+func TestWhatWasFirstSeenInAListHasNoLatency(t *testing.T) {
+	start := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
+	second := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+	begun := map[string]time.Time{"a": start, "b": start}
+	for _, test := range []struct {
+		name   string
+		listed map[string]bool
+		want   Run
+	}{
+		{"one of them", map[string]bool{"b": true}, Run{P50: 1000, P99: 1000, Max: 1000, PerSecond: 0.5, Watched: Watched{Listed: 1}}},
+		{"all", map[string]bool{"a": true, "b": true}, Run{PerSecond: 0.5, Watched: Watched{Listed: 2}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			seen := &sightings{at: map[string]time.Time{"a": second(1), "b": second(4)}, listed: test.listed}
+			test.want.Requests = map[string]float64{}
+			got := figures(begun, seen, reading{}, reading{}, Scenario{Backlog: true})
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("figures (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMedianAndRangeAreOfAllRuns(t *testing.T) {
+	for _, test := range []struct {
+		values []float64
+		want   string
+	}{
+		{[]float64{3, 1, 2}, "2.0 (1.0-3.0)"},
+		{[]float64{4, 1, 2, 3}, "2.5 (1.0-4.0)"},
+		{[]float64{0, 0}, "-"},
+		{[]float64{2}, "2.0"},
+		{[]float64{2.01, 2, 1.99}, "2.0"},
+	} {
+		result := &Result{}
+		for _, value := range test.values {
+			result.Runs = append(result.Runs, Run{P50: value})
+		}
+		if got := result.spread(func(r Run) float64 { return r.P50 }).text("%.1f"); got != test.want {
+			t.Errorf("of %v: got %s, want %s", test.values, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"os"
+	"runtime"
+	"strings"
+)
+
+// Machine is what the benchmark ran on, API server and all.
+type Machine struct {
+	CPUs   int    `json:"cpus"`
+	Kernel string `json:"kernel"`
+	// Load is the load average of the last minute before the benchmark: figures of a busy machine mean little.
+	Load string `json:"loadBefore"`
+	Go   string `json:"go"`
+}
+
+// machine describes the one that this is.
+func machine() Machine {
+	read := func(file string) string {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return "unknown"
+		}
+		return strings.TrimSpace(string(content))
+	}
+	load, _, _ := strings.Cut(read("/proc/loadavg"), " ")
+	return Machine{CPUs: runtime.NumCPU(), Kernel: read("/proc/sys/kernel/osrelease"), Load: load, Go: runtime.Version()}
+}

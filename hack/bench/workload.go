@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+)
+
+const (
+	// writers is how many clients report what becomes of pods.
+	writers        = 16
+	sidecar        = "proxy"
+	quickExitImage = "registry.example/quick-exit:v1"
+)
+
+// reporters write as kubelets do: in protobuf, and without a limit.
+func reporters(config *rest.Config) (*kubernetes.Clientset, error) {
+	config = rest.CopyConfig(config)
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	c, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	return c, nil
+}
+
+// each calls the function once for each index, by as many goroutines as there are writers. With a rate the calls are begun
+// that many a second, and no later call is held up by an earlier one as long as a writer is free.
+func each(ctx context.Context, count, rate int, do func(ctx context.Context, index int) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	begin := time.Now()
+	var next atomic.Int64
+	var group sync.WaitGroup
+	for range writers {
+		group.Go(func() {
+			for ctx.Err() == nil {
+				index := int(next.Add(1)) - 1
+				if index >= count {
+					return
+				}
+				if rate > 0 {
+					select {
+					case <-ctx.Done():
+						return
+					case <-time.After(time.Until(begin.Add(time.Duration(index) * time.Second / time.Duration(rate)))):
+					}
+				}
+				if err := try(ctx, index, do); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return ctx.Err()
+}
+
+// try calls the function. A panic is an error, for the servers must be stopped whatever happens.
+func try(ctx context.Context, index int, do func(ctx context.Context, index int) error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
+		}
+	}()
+	return do(ctx, index)
+}
+
+// newPod is a pod of a Job with a main container and a sidecar, of about the size that such pods have. A variable declares
+// the sidecar, which is how OpenKruise knows it.
+func newPod(namespace, name string) *corev1.Pod {
+	pod := newUndeclaredPod(namespace, name)
+	pod.Spec.Containers[1].Env = append(pod.Spec.Containers[1].Env, corev1.EnvVar{Name: v1alpha1.EnvTerminate, Value: "true"})
+	return pod
+}
+
+// newUndeclaredPod is the same without the variable.
+func newUndeclaredPod(namespace, name string) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: namespace, Name: name,
+			Labels: map[string]string{
+				"app": "import", "team": "etl", "version": "v1", "job-name": name, "batch.kubernetes.io/job-name": name,
+				"controller-uid":                     "4b9c0a52-6b53-4f0e-9d2a-4c0f3a1d2e77",
+				"batch.kubernetes.io/controller-uid": "4b9c0a52-6b53-4f0e-9d2a-4c0f3a1d2e77",
+			},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: nodeName, RestartPolicy: corev1.RestartPolicyNever, TerminationGracePeriodSeconds: ptr.To[int64](30),
+			AutomountServiceAccountToken: ptr.To(false),
+			Containers: []corev1.Container{
+				{Name: "main", Image: "registry.example/import:v1"},
+				{Name: sidecar, Image: "registry.example/proxy:v1"},
+			},
+		},
+	}
+	for i := range pod.Spec.Containers {
+		for n := range 20 {
+			pod.Spec.Containers[i].Env = append(pod.Spec.Containers[i].Env,
+				corev1.EnvVar{Name: fmt.Sprintf("SETTING_%02d", n), Value: "a value of the usual length"})
+		}
+	}
+	return pod
+}
+
+// runs gives the pod the status that a kubelet reports while all containers run.
+func runs(pod *corev1.Pod) {
+	now := metav1.Now()
+	pod.Status.Phase = corev1.PodRunning
+	pod.Status.StartTime = &now
+	pod.Status.ContainerStatuses = nil
+	for _, container := range pod.Spec.Containers {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
+			Name: container.Name, Image: container.Image, ImageID: container.Image, Ready: true, Started: ptr.To(true),
+			ContainerID: fmt.Sprintf("containerd://%s-%s", pod.UID, container.Name),
+			State:       corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+		})
+	}
+	for _, kind := range []corev1.PodConditionType{corev1.PodScheduled, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: now})
+	}
+}
+
+// mainEnds gives the pod the status that a kubelet reports once the main container has exited 0.
+func mainEnds(pod *corev1.Pod) {
+	status := &pod.Status.ContainerStatuses[0]
+	status.Ready = false
+	status.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+		Reason: "Completed", ContainerID: status.ContainerID, StartedAt: *pod.Status.StartTime, FinishedAt: metav1.Now(),
+	}}
+}
+
+// numbered are names of pods.
+func numbered(prefix string, from, to int) []string {
+	names := make([]string, 0, to-from)
+	for i := from; i < to; i++ {
+		names = append(names, fmt.Sprintf("%s-%05d", prefix, i))
+	}
+	return names
+}
+
+// createPods creates running pods and returns them as they were last written. The API server takes no status with a new pod,
+// so that each is two writes.
+func createPods(
+	ctx context.Context, c kubernetes.Interface, namespace string, names []string, build func(namespace, name string) *corev1.Pod,
+) ([]*corev1.Pod, error) {
+	pods := make([]*corev1.Pod, len(names))
+	err := each(ctx, len(names), 0, func(ctx context.Context, i int) error {
+		pod, err := c.CoreV1().Pods(namespace).Create(ctx, build(namespace, names[i]), metav1.CreateOptions{})
+		if err != nil {
+			return fmt.Errorf("create a pod: %w", err)
+		}
+		runs(pod)
+		pods[i], err = c.CoreV1().Pods(namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+		if err != nil {
+			return fmt.Errorf("report that a pod runs: %w", err)
+		}
+		return nil
+	})
+	return pods, err
+}
+
+// createPolicy creates the policy that has the operator end the sidecar by the mode. PodPhase exists for exit codes that do
+// not count; with the other modes they do, so that the one write of the mode is all there is.
+func createPolicy(ctx context.Context, c client.Client, namespace string, mode v1alpha1.Mode) error {
+	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "bench"}}
+	policy.Spec.PodSelector = metav1.LabelSelector{MatchLabels: map[string]string{"app": "import"}}
+	policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: sidecar}}
+	policy.Spec.Mode = mode
+	policy.Spec.Fallback = v1alpha1.FallbackDisabled
+	policy.Spec.ExitCodes = v1alpha1.ExitCodesRespect
+	switch mode {
+	case v1alpha1.ModePodPhase:
+		policy.Spec.ExitCodes = v1alpha1.ExitCodesIgnore
+	case v1alpha1.ModeImage:
+		policy.Spec.Image = quickExitImage
+	}
+	if err := c.Create(ctx, policy); err != nil {
+		return fmt.Errorf("create the policy: %w", err)
+	}
+	return nil
+}
+
+// removePods removes pods, and all requests and events of their namespace.
+func removePods(ctx context.Context, e *environment, c kubernetes.Interface, namespace string, names []string) error {
+	ctx = context.WithoutCancel(ctx)
+	failures := []error{each(ctx, len(names), 0, func(ctx context.Context, i int) error {
+		err := c.CoreV1().Pods(namespace).Delete(ctx, names[i], metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("remove a pod: %w", err)
+		}
+		return nil
+	})}
+	request := &metav1.PartialObjectMetadata{}
+	request.SetGroupVersionKind(requestKind)
+	for _, object := range []client.Object{request, &corev1.Event{}} {
+		failures = append(failures, removeAll(ctx, e.client, object, namespace))
+	}
+	return errors.Join(failures...)
+}
+
+// cleanUp removes all objects of the namespace that a run has made. No controller does so here.
+func cleanUp(ctx context.Context, c client.Client, namespace string) error {
+	request := &metav1.PartialObjectMetadata{}
+	request.SetGroupVersionKind(requestKind)
+	var failures []error
+	for _, object := range []client.Object{&v1alpha1.SidecarTerminationPolicy{}, request, &corev1.Pod{}, &corev1.Event{}} {
+		failures = append(failures, removeAll(context.WithoutCancel(ctx), c, object, namespace))
+	}
+	return errors.Join(failures...)
+}
+
+// removals is how often the removal of what is left is tried.
+var removals = wait.Backoff{Steps: 5, Duration: 100 * time.Millisecond}
+
+// removeAll removes all objects of the kind from the namespace. What an API server does not get done within the time limit of
+// a request is left to the next one.
+func removeAll(ctx context.Context, c client.Client, object client.Object, namespace string) error {
+	return retry.OnError(removals, tookTooLong, func() error {
+		err := c.DeleteAllOf(ctx, object, client.InNamespace(namespace), client.GracePeriodSeconds(0))
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("remove all of %T: %w", object, err)
+		}
+		return nil
+	})
+}
+
+// tookTooLong takes an error that is no answer for one too: an API server that has begun to answer resets the stream.
+func tookTooLong(err error) bool {
+	var answer apierrors.APIStatus
+	return apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || !errors.As(err, &answer)
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sidecar-termination/operator/internal/cli/admission"
+)
+
+const (
+	header        = "apiVersion: sidecartermination.dev/v1alpha1\nkind: SidecarTerminationPolicy\nmetadata: {name: mesh, namespace: batch}\n"
+	clusterHeader = "apiVersion: sidecartermination.dev/v1alpha1\nkind: ClusterSidecarTerminationPolicy\nmetadata: {name: mesh}\n"
+)
+
+func TestCheckSaysWhatTheAPIServerWouldRefuse(t *testing.T) {
+	for name, tc := range map[string]struct {
+		policy string
+		fields []string
+	}{
+		"a policy as it should be":          {header + "spec: {podSelector: {}, sidecars: [{name: proxy, drainSeconds: 5}], mode: CRR}", nil},
+		"a cluster policy as it should be":  {clusterHeader + "spec: {podSelector: {}, namespaceSelector: {}, mainContainers: [main]}", nil},
+		"a field that does not exist":       {header + "spec: {podSelector: {}, sidecars: [{name: proxy, drain: 5}]}", []string{"spec.sidecars[0].drain"}},
+		"a field of the other kind":         {header + "spec: {podSelector: {}, namespaceSelector: {}, sidecars: [{name: proxy}]}", []string{"spec.namespaceSelector"}},
+		"a value of another type":           {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], drainSeconds: five}", []string{"spec.drainSeconds"}},
+		"an unknown mode":                   {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], mode: Graceful}", []string{"spec.mode"}},
+		"a deadline that is too short":      {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], terminationDeadlineSeconds: 1}", []string{"spec.terminationDeadlineSeconds"}},
+		"no selector":                       {header + "spec: {sidecars: [{name: proxy}]}", []string{"spec.podSelector"}},
+		"a sidecar twice":                   {header + "spec: {podSelector: {}, sidecars: [{name: proxy}, {name: proxy}]}", []string{"spec.sidecars[1]"}},
+		"sidecars and mains, a rule in CEL": {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], mainContainers: [main]}", []string{"spec"}},
+		"neither sidecars nor mains":        {header + "spec: {podSelector: {}}", []string{"spec"}},
+		"a name that no object can have":    {clusterHeader + "spec: {podSelector: {}, sidecars: [{name: Proxy}]}", []string{"spec.sidecars[0].name"}},
+		"a version that does not exist": {
+			"apiVersion: sidecartermination.dev/v1\nkind: SidecarTerminationPolicy\nmetadata: {name: mesh, namespace: batch}\nspec: {}", []string{"apiVersion"},
+		},
+		"metadata that cannot be": {
+			"apiVersion: sidecartermination.dev/v1alpha1\nkind: SidecarTerminationPolicy\nmetadata: {name: Mesh_1, namespace: batch}\nspec: {podSelector: {}, sidecars: [{name: proxy}]}",
+			[]string{"metadata.name"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(tc.policy), &policy.Object); err != nil {
+				t.Fatal(err)
+			}
+			before := policy.DeepCopy()
+			problems, err := admission.Check(t.Context(), policy)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var fields []string
+			for _, problem := range problems {
+				fields = append(fields, problem.Field)
+			}
+			if diff := cmp.Diff(tc.fields, fields); diff != "" {
+				t.Errorf("fields (-want +got):\n%s\n%v", diff, problems)
+			}
+			if diff := cmp.Diff(before, policy); diff != "" {
+				t.Errorf("the policy was changed:\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sidecar-termination/operator/internal/cli/source"
+	"github.com/sidecar-termination/operator/internal/explain"
+)
+
+// FuzzManifests reads what is given on standard input. It is read or there is an error; every object has a kind that bears
+// on something, and can be explained.
+func FuzzManifests(f *testing.F) {
+	f.Add("")
+	f.Add("---\n---\n")
+	f.Add("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {restartPolicy: Never, containers: [{name: main}, {name: proxy}]}\n")
+	f.Add("apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {template: {spec: {containers: [{name: main}]}}}\n")
+	f.Add("apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: a}\nspec: {jobTemplate: {}}\n")
+	f.Add("apiVersion: sidecartermination.dev/v1alpha1\nkind: SidecarTerminationPolicy\nmetadata: {name: a}\nspec: {podSelector: {}, sidecars: [{name: proxy}]}\n")
+	f.Add("apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Pod, metadata: {name: a}, status: {containerStatuses: [{}]}}]\n")
+	f.Add(`{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"a":1}}}`)
+	operator := source.Operator{
+		Bind:  func(*pflag.FlagSet) {},
+		Parse: func([]string) (explain.OperatorSettings, error) { return explain.OperatorSettings{}, nil },
+		Now:   time.Now,
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		files := source.Files{}
+		files.Filenames = []string{"-"}
+		manifests, err := files.Read(t.Context(), strings.NewReader(text), "batch")
+		if err != nil {
+			return
+		}
+		looked, err := manifests.Source(operator, pflag.NewFlagSet("", pflag.ContinueOnError))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, manifest := range manifests.Objects {
+			if pod, found, err := looked.Manifest(t.Context(), manifest); err == nil && found {
+				looked.Explain(pod)
+			}
+		}
+	})
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package imagelist_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/sidecar-termination/operator/internal/imagelist"
+)
+
+const digest = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
+func parse(t *testing.T, entries ...string) imagelist.List {
+	t.Helper()
+	var list imagelist.List
+	for _, text := range entries {
+		entry, err := imagelist.ParseEntry(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list.Entries = append(list.Entries, entry)
+	}
+	return list
+}
+
+func TestCheck(t *testing.T) {
+	for name, tc := range map[string]struct {
+		entries        []string
+		image          string
+		digestRequired bool
+		want           string // part of the error; empty when the image is permitted
+	}{
+		"an empty list permits all":                           {image: "anything:v1"},
+		"a repository permits each tag":                       {entries: []string{"registry.example/quick-exit"}, image: "registry.example/quick-exit:v1"},
+		"a repository permits each digest":                    {entries: []string{"registry.example/quick-exit"}, image: "registry.example/quick-exit@" + digest},
+		"a repository permits no other":                       {entries: []string{"registry.example/quick-exit"}, image: "registry.example/quick-exit-evil:v1", want: "not on the list"},
+		"a repository permits none below it":                  {entries: []string{"registry.example/quick-exit"}, image: "registry.example/quick-exit/evil", want: "not on the list"},
+		"another host that begins alike is another":           {entries: []string{"registry.example/*"}, image: "registry.example.evil.test/quick-exit", want: "not on the list"},
+		"another host that ends alike is another":             {entries: []string{"registry.example/*"}, image: "evil-registry.example/quick-exit", want: "not on the list"},
+		"another port is another host":                        {entries: []string{"registry.example/*"}, image: "registry.example:5000/quick-exit", want: "not on the list"},
+		"a host that is given as a path is none":              {entries: []string{"registry.example/*"}, image: "evil.test/registry.example/quick-exit", want: "not on the list"},
+		"a host permits its repositories":                     {entries: []string{"registry.example/*"}, image: "registry.example/a/b/quick-exit:v1"},
+		"a path permits what is below it":                     {entries: []string{"registry.example/team/*"}, image: "registry.example/team/quick-exit:v1"},
+		"a path permits no other that begins alike":           {entries: []string{"registry.example/team/*"}, image: "registry.example/team-evil/quick-exit:v1", want: "not on the list"},
+		"a path does not permit itself":                       {entries: []string{"registry.example/team/*"}, image: "registry.example/team:v1", want: "not on the list"},
+		"a tag permits that tag alone":                        {entries: []string{"registry.example/quick-exit:v1"}, image: "registry.example/quick-exit:v2", want: "not on the list"},
+		"a tag permits that tag":                              {entries: []string{"registry.example/quick-exit:v1"}, image: "registry.example/quick-exit:v1"},
+		"a digest permits that digest":                        {entries: []string{"registry.example/quick-exit@" + digest}, image: "registry.example/quick-exit@" + digest},
+		"a tag beside a permitted digest does not matter":     {entries: []string{"registry.example/quick-exit@" + digest}, image: "registry.example/quick-exit:any@" + digest},
+		"a digest permits no tag":                             {entries: []string{"registry.example/quick-exit@" + digest}, image: "registry.example/quick-exit:v1", want: "not on the list"},
+		"one of several entries is enough":                    {entries: []string{"a.example/x", "registry.example/quick-exit"}, image: "registry.example/quick-exit:v1"},
+		"a short name is one of Docker Hub":                   {entries: []string{"docker.io/library/busybox"}, image: "busybox"},
+		"a required digest is missing":                        {digestRequired: true, image: "registry.example/quick-exit:v1", want: "not named by its digest"},
+		"a required digest is there":                          {digestRequired: true, image: "registry.example/quick-exit@" + digest},
+		"a required digest does not take the place of a list": {entries: []string{"a.example/x"}, digestRequired: true, image: "b.example/x@" + digest, want: "not on the list"},
+		"what is no reference":                                {entries: []string{"a.example/x"}, image: "a.example/x:", want: "parse"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			list := parse(t, tc.entries...)
+			list.DigestRequired = tc.digestRequired
+			err := list.Check(tc.image)
+			if (tc.want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got error %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestParseEntryRefusesWhatItDoesNotUnderstand(t *testing.T) {
+	for _, text := range []string{"", "*", "/*", "*.example/x", "registry.example/te*m", "registry.example/team*", "registry.example/x y", "registry.example/*/x", "registry.example/x@sha256:1"} {
+		if entry, err := imagelist.ParseEntry(text); err == nil {
+			t.Errorf("%q is taken for %#v", text, entry)
+		}
+	}
+}
+
+// Whatever an entry is, it must not permit an image of another registry, or of none of its repositories.
+func FuzzCheck(f *testing.F) {
+	f.Add("registry.example/team/*", "registry.example/team/quick-exit:v1")
+	f.Add("registry.example/quick-exit", "registry.example/quick-exit@"+digest)
+	f.Add("localhost:5000/x:v1", "localhost:5000/x:v1")
+	f.Add("busybox", "docker.io/library/busybox")
+	f.Fuzz(func(t *testing.T, text, image string) {
+		entry, err := imagelist.ParseEntry(text)
+		if err != nil {
+			return
+		}
+		if (imagelist.List{Entries: []imagelist.Entry{entry}}).Check(image) != nil {
+			return
+		}
+		// An entry and an image that both name a registry must name the same.
+		host := func(s string) string { head, _, _ := strings.Cut(s, "/"); return head }
+		for _, part := range []string{text, image} {
+			if h := host(part); !strings.Contains(part, "/") || !strings.ContainsAny(h, ".:") && h != "localhost" || strings.HasSuffix(h, "docker.io") {
+				return
+			}
+		}
+		if host(text) != host(image) {
+			t.Errorf("entry %q permits %q", text, image)
+		}
+	})
+}

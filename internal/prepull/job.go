@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package prepull
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+)
+
+// Job is one image to be pulled to nodes.
+type Job struct {
+	Namespace, Name string
+	Pull
+}
+
+// Pull is what a job asks for.
+type Pull struct {
+	Image string `json:"image"`
+	// NodeSelector is nil for all nodes.
+	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+	// PullSecrets are sorted.
+	PullSecrets   []string                `json:"pullSecrets,omitempty"`
+	SandboxConfig *v1alpha1.SandboxConfig `json:"sandboxConfig,omitempty"`
+}
+
+// Existing is a job of the policy that is there, and how far it is.
+type Existing struct {
+	Namespace, Name string
+	UID             types.UID
+	// Changed is true when somebody has changed what the job asks for.
+	Changed bool
+	// Deleted is true while the job is being deleted.
+	Deleted bool
+	// Begun is true once OpenKruise has looked at the job.
+	Begun bool
+	// Desired, Succeeded and Failed are numbers of nodes.
+	Desired, Succeeded, Failed int32
+	FailedNodes                []string
+}
+
+// hashLength is how much of the hash is in a name.
+const hashLength = 12
+
+// jobs returns one job for each image, in the images' order.
+func jobs(policy Policy, namespace string, images []string) []Job {
+	pull := Pull{NodeSelector: nodeSelector(policy.Spec.PrePull), SandboxConfig: sandboxConfig(policy.Spec.PrePull)}
+	for _, secret := range policy.Spec.PrePull.PullSecrets {
+		pull.PullSecrets = append(pull.PullSecrets, string(secret))
+	}
+	slices.Sort(pull.PullSecrets)
+	var all []Job
+	for _, image := range images {
+		pull.Image = image
+		all = append(all, Job{Namespace: namespace, Name: jobName(policy, pull), Pull: pull})
+	}
+	return all
+}
+
+// nodeSelector returns nil for a selector that selects every node: OpenKruise tells no job with an empty one of new nodes.
+func nodeSelector(prePull *v1alpha1.PrePull) *metav1.LabelSelector {
+	selector := prePull.NodeSelector
+	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
+		return nil
+	}
+	return selector
+}
+
+func sandboxConfig(prePull *v1alpha1.PrePull) *v1alpha1.SandboxConfig {
+	sandbox := prePull.SandboxConfig
+	if sandbox == nil || len(sandbox.Labels)+len(sandbox.Annotations) == 0 {
+		return nil
+	}
+	return sandbox
+}
+
+// jobName is as much of the policy's name as fits, and a hash of the policy and of all that the job asks for.
+func jobName(policy Policy, pull Pull) string {
+	// Strings, slices and maps of strings can always be encoded, and maps are sorted.
+	content, _ := json.Marshal(struct {
+		UID types.UID
+		Pull
+	}{policy.UID, pull})
+	hash := sha256.Sum256(content)
+	suffix := "-" + hex.EncodeToString(hash[:])[:hashLength]
+	return cut(policy.Ref.Name, validation.DNS1123LabelMaxLength-len(suffix)) + suffix
+}
+
+// LabelValue returns the policy's name as it fits into a label.
+func LabelValue(policy string) string {
+	return cut(policy, validation.LabelValueMaxLength)
+}
+
+// cut shortens the name of an object, so that it still ends in a letter or digit.
+func cut(name string, length int) string {
+	if len(name) <= length {
+		return name
+	}
+	return strings.TrimRight(name[:length], "-.")
+}

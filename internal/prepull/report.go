@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package prepull
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+)
+
+// few is how many of many are named.
+const few = 3
+
+// state is a wanted job with what is known of it; the job may not exist yet.
+type state struct {
+	Job
+	Existing
+}
+
+// report says how far the wanted jobs are. A failure is said before all else, for it does not pass by itself soon.
+func report(wanted []Job, existing []Existing, refusal string) *Report {
+	var states, failed, unfinished []state
+	refused := false
+	for _, job := range wanted {
+		s := state{Job: job}
+		e := find(existing, job)
+		if e != nil && !e.Deleted {
+			s.Existing = *e
+		}
+		refused = refused || e == nil && refusal != ""
+		states = append(states, s)
+		switch {
+		case s.Failed > 0:
+			failed = append(failed, s)
+		case !s.finished():
+			unfinished = append(unfinished, s)
+		}
+	}
+	switch {
+	case len(failed) > 0:
+		return &Report{Reason: v1alpha1.ReasonPrePullFailed, Message: failure(failed)}
+	case refused:
+		return &Report{Reason: v1alpha1.ReasonPrePullUnavailable, Message: refusal + ". Images are pulled when they are needed"}
+	case len(unfinished) > 0:
+		return &Report{Reason: v1alpha1.ReasonPrePulling, Message: list(unfinished, state.progress)}
+	default:
+		return &Report{Holds: true, Reason: v1alpha1.ReasonPrePulled, Message: list(states, state.progress)}
+	}
+}
+
+// finished reports whether the image is on every node. Without a node nothing is.
+func (s state) finished() bool {
+	return s.Begun && s.Desired > 0 && s.Succeeded >= s.Desired
+}
+
+func (s state) progress() string {
+	switch {
+	case !s.Begun:
+		return fmt.Sprintf("%s waits for OpenKruise to begin", s.Image)
+	case s.Desired == 0:
+		return fmt.Sprintf("%s has no node to be pulled to: OpenKruise's manager knows none that nodeSelector selects", s.Image)
+	}
+	return fmt.Sprintf("%s is on %d of %d nodes", s.Image, s.Succeeded, s.Desired)
+}
+
+// failure says what failed where, and where the cause is found.
+func failure(failed []state) string {
+	first := failed[0].Job
+	return fmt.Sprintf("%s. The cause is in the events of each job (kubectl -n %s describe imagepulljob %s). "+
+		"OpenKruise tries again after a day, or at once when the job is deleted, which the operator then makes anew",
+		list(failed, state.failure), first.Namespace, first.Name)
+}
+
+func (s state) failure() string {
+	nodes := slices.Sorted(slices.Values(s.FailedNodes))
+	return fmt.Sprintf("%s is on %d of %d nodes and could not be pulled to %s", s.Image, s.Succeeded, s.Desired, firstOf(nodes, int(s.Failed)))
+}
+
+// firstOf names a few nodes. There may be more of them than names.
+func firstOf(nodes []string, total int) string {
+	total = max(total, len(nodes))
+	if len(nodes) == 0 {
+		return fmt.Sprintf("%d of them", total)
+	}
+	named := nodes[:min(len(nodes), few)]
+	if rest := total - len(named); rest > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(named, ", "), rest)
+	}
+	return strings.Join(named, ", ")
+}
+
+// list describes a few jobs.
+func list(states []state, describe func(state) string) string {
+	var parts []string
+	for _, s := range states[:min(len(states), few)] {
+		parts = append(parts, describe(s))
+	}
+	if rest := len(states) - few; rest > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", rest))
+	}
+	return strings.Join(parts, "; ")
+}

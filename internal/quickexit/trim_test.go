@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package quickexit_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sidecar-termination/operator/internal/quickexit"
+)
+
+func nothing(string) bool { return false }
+
+func TestOfAContainerOnlyWhatTellsItsCommandIsKept(t *testing.T) {
+	full := func(words ...string) corev1.Container {
+		container := mounted("/data", mounted("/usr/bin", inDirectory("/app", command(words...))))
+		return with(container, "SECRET", "hunter2", "BASE", "/opt", "DIR", "$(BASE)/bin", "PATH", "$(DIR):/bin", "DIR", "/late")
+	}
+	for name, test := range map[string]struct {
+		container, want corev1.Container
+	}{
+		"no command":             {full(), corev1.Container{}},
+		"a path":                 {full("/bin/sh", "-c", "a long script"), command("/bin/sh")},
+		"a path below a volume":  {full("/usr/bin/sh", "-c"), corev1.Container{Command: []string{"/usr/bin/sh"}, VolumeMounts: []corev1.VolumeMount{{MountPath: "/usr/bin"}}}},
+		"a path with a variable": {full("/x/$(DIR)/y", "-c"), with(command("/x/$(DIR)/y"), "BASE", "/opt", "DIR", "$(BASE)/bin", "DIR", "/late")},
+		"a relative path":        {full("./run", "now"), inDirectory("/app", command("./run"))},
+		"a name":                 {full("run", "now"), with(command("run"), "BASE", "/opt", "DIR", "$(BASE)/bin", "PATH", "$(DIR):/bin")},
+		"a source of a value": {
+			withSource(command("$(X)/run"), "X", &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}),
+			withSource(command("$(X)/run"), "X", &corev1.EnvVarSource{}),
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(test.want, quickexit.Trim(&test.container, nothing)); diff != "" {
+				t.Errorf("trimmed container (-want +got):\n%s", diff)
+			}
+		})
+	}
+	withConvention := quickexit.Trim(&corev1.Container{Env: full().Env}, func(name string) bool { return name == "SECRET" })
+	if len(withConvention.Env) != 1 || withConvention.Env[0].Name != "SECRET" {
+		t.Errorf("variables that are read elsewhere are lost: %v", withConvention.Env)
+	}
+}
+
+// FuzzTrim makes a container from bytes. Whatever it is, a trimmed container has the same answer as the full one with
+// every coverage, trimming it again changes nothing, and the container itself is left as it was.
+func FuzzTrim(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte{1, 0, 0, 2, 1, 1, 0, 1})
+	f.Add([]byte{5, 6, 4, 1, 2, 3, 0, 4, 2, 5, 0, 1, 3, 3, 1, 2, 3, 4})
+	f.Add([]byte("a container with a command, variables that refer to others and some volumes"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		container := fuzzedContainer(data)
+		before := container.DeepCopy()
+		trimmed := quickexit.Trim(&container, nothing)
+		for _, coverage := range []quickexit.Coverage{"", "*", "default", "/a", "/a/b /b,/a/a", "/quick-exit", "x"} {
+			full, got := quickexit.CoversContainer(coverage, &container), quickexit.CoversContainer(coverage, &trimmed)
+			if fmt.Sprint(full) != fmt.Sprint(got) {
+				t.Errorf("coverage %q: %v for the full container, %v for the trimmed one\nfull %+v\ntrimmed %+v", coverage, full, got, container, trimmed)
+			}
+		}
+		if diff := cmp.Diff(trimmed, quickexit.Trim(&trimmed, nothing)); diff != "" {
+			t.Errorf("trimming twice is not trimming once:\n%s", diff)
+		}
+		if diff := cmp.Diff(before, &container); diff != "" {
+			t.Errorf("the container was changed:\n%s", diff)
+		}
+	})
+}
+
+func fuzzedContainer(data []byte) corev1.Container {
+	next := func(bound int) int {
+		if len(data) == 0 {
+			return 0
+		}
+		b := data[0]
+		data = data[1:]
+		return int(b) % bound
+	}
+	// Texts are put together of what means something somewhere.
+	text := func(parts ...string) string {
+		joined := ""
+		for range next(4) {
+			joined += parts[next(len(parts))]
+		}
+		return joined
+	}
+	names := []string{"A", "B", "C", "PATH", ""}
+	parts := []string{"/", "a", "b", "/a", "/b", "$(A)", "$(B)", "$(C)", "$(PATH)", "$", "$$", "$(", ")", ".", "..", ":", "$()", "quick-exit"}
+	container := corev1.Container{WorkingDir: text(parts...)}
+	for range next(3) {
+		container.Command = append(container.Command, text(parts...))
+	}
+	for range next(7) {
+		variable := corev1.EnvVar{Name: names[next(len(names))], Value: text(parts...)}
+		if next(6) == 1 {
+			variable.ValueFrom = &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}
+		}
+		container.Env = append(container.Env, variable)
+	}
+	for range next(4) {
+		mount := slices.Concat([]string{"/quick-exit", "/data"}, parts)[next(len(parts)+2)]
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: "v", MountPath: mount, SubPath: "s"})
+	}
+	return container
+}
