@@ -92,11 +92,9 @@ func requireOutput(test *harness.Test, output string, code, wantCode int, parts 
 func TestExplainFollowsAJobToItsEnd(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
-	// The main container must not be done before the plugin is built.
-	if _, err := buildPlugin(); err != nil {
-		test.Fatalf("Build the plugin: %v", err)
-	}
-	test.Create(harness.Policy(v1alpha1.ModeCRR), harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(15)))
+	job := harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(0))
+	gate := test.Gate(&job.Spec.Template)
+	test.Create(harness.Policy(v1alpha1.ModeCRR), job)
 	test.WaitForRunning("job")
 
 	output, code := plugin(test, "explain", "job/job", "-n", test.Namespace)
@@ -105,6 +103,7 @@ func TestExplainFollowsAJobToItsEnd(t *testing.T) {
 	output, code = plugin(test, "explain", "policy/policy", "-n", test.Namespace)
 	requireOutput(test, output, code, 0, "sidecar Waiting MainContainersRunning")
 
+	gate.Open()
 	output, code = plugin(test, "explain", "job/job", "-n", test.Namespace, "--watch")
 	requireOutput(test, output, code, 0, "Terminated (Terminated): every sidecar has ended", "job: complete", "CRR 1",
 		"Terminating: main containers are done; ending sidecar by mode CRR")

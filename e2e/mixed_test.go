@@ -104,13 +104,16 @@ func TestOverriddenPolicySaysSo(t *testing.T) {
 	loser.Name = "loser"
 	winner := harness.Policy(v1alpha1.ModeImage)
 	winner.Name, winner.Spec.Priority = "winner", 10
-	test.Create(loser, winner, harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(25)))
+	job := harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(0))
+	gate := test.Gate(&job.Spec.Template)
+	test.Create(loser, winner, job)
 	test.EventuallyStatus(loser, "the losing policy to be Overridden", func(status v1alpha1.PolicyStatus) error {
 		if overridden := harness.Condition(status, v1alpha1.ConditionOverridden); overridden.Status != "True" || overridden.Reason != string(v1alpha1.ReasonOverridden) {
 			return fmt.Errorf("the conditions are %+v", status.Conditions)
 		}
 		return nil
 	})
+	gate.Open()
 	requireEndedByImage(test)
 	test.EventuallyStatus(winner, "the winning policy not to be Overridden", func(status v1alpha1.PolicyStatus) error {
 		if overridden := harness.Condition(status, v1alpha1.ConditionOverridden); overridden.Status != "" || status.TerminatedPods != 1 {

@@ -23,7 +23,7 @@ import (
 )
 
 // prePullTimeout is longer than OpenKruise's four tries of an image that cannot be pulled.
-const prePullTimeout = 2 * time.Minute
+const prePullTimeout = 5 * time.Minute
 
 // prePullPolicy has the image of mode Image pulled to the node that has Kruise's daemon.
 func prePullPolicy() *v1alpha1.SidecarTerminationPolicy {

@@ -33,12 +33,14 @@ func TestShippedQuickExitImageIsPulled(t *testing.T) {
 					job.Spec.Template.Spec.Containers[0].ImagePullPolicy = corev1.PullAlways
 					image := pushQuickExit(test, tag, job)
 					image.Image = tag
+					gate := test.Gate(&job.Spec.Template)
 					test.Create(policyForImage(image), job)
 					test.WaitForRunning("job")
 					before := registry.ManifestRequests(repository)
 					if i == 0 && before != 0 {
 						test.Errorf("The registry was asked for %s before the swap", tag)
 					}
+					gate.Open()
 					requireEndedByShippedImage(test, tag)
 					requireKubeletWarnings(test)
 					if asked := registry.ManifestRequests(repository) - before; asked == 0 {
@@ -80,10 +82,12 @@ func TestRegistryIsDown(t *testing.T) {
 			}
 			policy := policyForImage(pushQuickExit(test, registry.Reference("quick-exit:v1"), job))
 			policy.Spec.Fallback, policy.Spec.TerminationDeadlineSeconds = v1alpha1.FallbackEnabled, ptr.To[int32](3)
+			gate := test.Gate(&job.Spec.Template)
 			test.Create(job)
 			test.WaitForRunning("job")
 			registry.Stop()
 			test.Create(policy)
+			gate.Open()
 
 			if c.phase == corev1.PodFailed {
 				test.WaitForFailed("job")

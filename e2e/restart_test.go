@@ -40,9 +40,12 @@ func TestOperatorRestarts(t *testing.T) {
 	harness.Exclusive(t)
 	t.Run("while the main container runs", func(t *testing.T) {
 		test := harness.New(t)
-		test.Create(harness.Policy(v1alpha1.ModeCRR), harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(10)))
+		job := harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(0))
+		gate := test.Gate(&job.Spec.Template)
+		test.Create(harness.Policy(v1alpha1.ModeCRR), job)
 		test.WaitForRunning("job")
 		test.DeleteOperatorPod()
+		gate.Open()
 		requireEndedByRequest(test, "job")
 		test.WaitForOperator()
 	})

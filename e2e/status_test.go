@@ -26,7 +26,9 @@ func TestPolicyStatusAndEvents(t *testing.T) {
 		return requireReady(status, v1alpha1.ReasonNoPodsMatched)
 	})
 
-	test.Create(harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(20)))
+	job := harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(0))
+	gate := test.Gate(&job.Spec.Template)
+	test.Create(job)
 	test.EventuallyStatus(policy, "the pod to be matched and waited for", func(status v1alpha1.PolicyStatus) error {
 		if status.MatchedPods != 1 || status.WaitingPods != 1 {
 			return fmt.Errorf("matchedPods is %d and waitingPods is %d", status.MatchedPods, status.WaitingPods)
@@ -34,6 +36,7 @@ func TestPolicyStatusAndEvents(t *testing.T) {
 		return requireReady(status, v1alpha1.ReasonInForce)
 	})
 
+	gate.Open()
 	test.WaitForComplete("job")
 	record := test.RequireSucceeded("job")
 	test.EventuallyStatus(policy, "the pod to be counted as terminated", func(status v1alpha1.PolicyStatus) error {

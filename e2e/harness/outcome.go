@@ -20,7 +20,7 @@ const (
 	// FinishTimeout is for a short Job to finish.
 	FinishTimeout = 3 * time.Minute
 	// StatusTimeout is for the status of a policy, which is written at most once in some seconds.
-	StatusTimeout = 45 * time.Second
+	StatusTimeout = 2 * time.Minute
 )
 
 // WaitForComplete waits until the Job is Complete, and fails the test at once when it is Failed.
