@@ -68,6 +68,7 @@ func newManager(o *options) (manager.Manager, error) {
 	}
 	// The API server's priority and fairness protects it; a limit on this side only delays terminations.
 	config.QPS = -1
+	config.Wrap(yieldEvents())
 	mgr, err := manager.New(config, manager.Options{
 		Scheme:                        scheme,
 		Cache:                         controllers.CacheOptions(scheme),
