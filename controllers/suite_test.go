@@ -156,7 +156,7 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{Client: c, T: t}
-	installOnce.Do(f.installRights)
+	installOnce.Do(f.installBounds)
 	operatorLog.take()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "batch-"}}
 	f.create(namespace)
@@ -184,8 +184,9 @@ func (f *fixture) cleanUp() {
 	}
 }
 
-// installRights creates the operator's namespace, ServiceAccount and roles as they are rendered for users.
-func (f *fixture) installRights() {
+// installBounds creates what the operator is held to, as it is rendered for users: its namespace, ServiceAccount and roles, and
+// the admission policies, of which none may refuse what it does in any test.
+func (f *fixture) installBounds() {
 	f.Helper()
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../config/default")
 	if err != nil {
@@ -201,7 +202,8 @@ func (f *fixture) installRights() {
 			f.Fatal(err)
 		}
 		switch object.GetKind() {
-		case "Namespace", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding":
+		case "Namespace", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
+			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
 			f.create(object)
 		}
 	}
