@@ -3,22 +3,42 @@
 package main
 
 import (
+	"os"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/process"
 )
 
-func TestUsageIsReadWhateverTheProcessIsCalled(t *testing.T) {
-	got, err := parseUsage(
-		"42 (a (strange) name) S 1 42 42 0 -1 4194560 100 0 0 0 150 50 0 0 20 0 8 0 12345 1000000 500 0",
-		"Name:\ta\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n")
+func TestTheUsageOfAProcessIsRead(t *testing.T) {
+	self, err := process.Find(func(arguments []string) bool { return arguments[0] == os.Args[0] })
+	if err != nil || len(self) == 0 {
+		t.Fatalf("found %d processes and error %v", len(self), err)
+	}
+	used, err := usageOf(self[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := usage{CPU: 2 * time.Second, RSS: 1 << 20, Peak: 2 << 20}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("usage (-want +got):\n%s", diff)
+	if used.RSS == 0 || used.Peak < used.RSS {
+		t.Errorf("a process uses %+v", used)
+	}
+}
+
+func TestTheCPUsAreBusyForAPartOfTheTime(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		before, after cpuTimes
+		want          float64
+	}{
+		{"a quarter of the time", cpuTimes{busy: 10, idle: 10}, cpuTimes{busy: 11, idle: 13}, 25},
+		{"always", cpuTimes{busy: 10, idle: 10}, cpuTimes{busy: 12, idle: 10}, 100},
+		{"no time has passed", cpuTimes{busy: 10, idle: 10}, cpuTimes{busy: 10, idle: 10}, 0},
+	} {
+		if got := c.after.busySince(c.before); got != c.want {
+			t.Errorf("%s: got %g, want %g", c.name, got, c.want)
+		}
 	}
 }
 
@@ -27,11 +47,12 @@ func TestFiguresCountFromTheAnswerToTheSight(t *testing.T) {
 	at := func(milliseconds int) time.Time { return start.Add(time.Duration(milliseconds) * time.Millisecond) }
 	run := figures(
 		map[string]time.Time{"a": at(0), "b": at(100)}, &sightings{at: map[string]time.Time{"a": at(10), "b": at(500)}},
-		reading{requests: requests{"PUT pods/status": 7, "POST events": 3}, subject: usage{CPU: time.Second}},
-		reading{requests: requests{"PUT pods/status": 9, "POST events": 5}, subject: usage{CPU: 3 * time.Second, RSS: 64 << 20, Peak: 64 << 20}, reconciles: 3},
+		reading{requests: requests{"PUT pods/status": 7, "POST events": 3}, subject: usage{CPU: time.Second}, beside: usage{CPU: time.Second}},
+		reading{requests: requests{"PUT pods/status": 9, "POST events": 5}, subject: usage{CPU: 3 * time.Second, RSS: 64 << 20, Peak: 64 << 20},
+			beside: usage{CPU: 2 * time.Second}, reconciles: 3},
 		Scenario{})
 	want := Run{
-		P50: 10, P99: 400, Max: 400, PerSecond: 4, CPU: 1000, RSS: 64, Peak: 64,
+		P50: 10, P99: 400, Max: 400, PerSecond: 4, CPU: 1000, BesideCPU: 500, RSS: 64, Peak: 64,
 		Requests: map[string]float64{"POST events": 1}, Reconciles: 1.5,
 	}
 	if diff := cmp.Diff(want, run); diff != "" {

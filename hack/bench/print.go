@@ -21,6 +21,8 @@ var loadColumns = []struct {
 	{"p99 ms", "%.1f", func(r Run) float64 { return r.P99 }},
 	{"CPU ms/pod", "%.2f", cpuOf},
 	{"API server CPU ms/pod", "%.2f", func(r Run) float64 { return r.APIServerCPU }},
+	{"OpenKruise beside CPU ms/pod", "%.2f", func(r Run) float64 { return r.BesideCPU }},
+	{"CPUs busy %", "%.0f", func(r Run) float64 { return r.Busy }},
 	{"RSS MiB", "%.0f", func(r Run) float64 { return r.RSS }},
 	{"reconciles/pod", "%.2f", func(r Run) float64 { return r.Reconciles }},
 }

@@ -8,16 +8,12 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/process"
 )
-
-// ticksPerSecond is the unit of CPU times in /proc, which is the same on all machines (USER_HZ).
-const ticksPerSecond = 100
 
 // stopGrace is how long a process may take to end.
 const stopGrace = 20 * time.Second
@@ -25,56 +21,53 @@ const stopGrace = 20 * time.Second
 // usage is what a process has used.
 type usage struct {
 	CPU  time.Duration
-	RSS  int64 // bytes now
-	Peak int64 // bytes at most
+	RSS  uint64 // bytes now
+	Peak uint64 // bytes at most
 }
 
 // usageOf reads the usage of a process.
 func usageOf(identity process.Identity) (usage, error) {
-	directory := filepath.Join("/proc", strconv.Itoa(identity.PID))
-	stat, err := os.ReadFile(filepath.Join(directory, "stat"))
+	running, err := procfs.NewProc(identity.PID)
+	if err != nil {
+		return usage{}, fmt.Errorf("find a process: %w", err)
+	}
+	stat, err := running.Stat()
 	if err != nil {
 		return usage{}, fmt.Errorf("read the CPU time of a process: %w", err)
 	}
-	status, err := os.ReadFile(filepath.Join(directory, "status"))
+	status, err := running.NewStatus()
 	if err != nil {
 		return usage{}, fmt.Errorf("read the memory of a process: %w", err)
 	}
-	return parseUsage(string(stat), string(status))
+	return usage{CPU: time.Duration(stat.CPUTime() * float64(time.Second)), RSS: status.VmRSS, Peak: status.VmHWM}, nil
 }
 
-// parseUsage reads /proc/PID/stat, fields utime and stime, and /proc/PID/status.
-func parseUsage(stat, status string) (usage, error) {
-	// The command's name may hold spaces and parentheses.
-	_, rest, ok := strings.Cut(stat[max(0, strings.LastIndex(stat, ")")):], ") ")
-	fields := strings.Fields(rest)
-	if !ok || len(fields) < 13 {
-		return usage{}, fmt.Errorf("parse the CPU time of a process: %q", stat)
+// cpuTimes are seconds that the CPUs of the machine have been at work and have been idle, all together.
+type cpuTimes struct{ busy, idle float64 }
+
+func readCPUTimes() (cpuTimes, error) {
+	machine, err := procfs.NewDefaultFS()
+	if err != nil {
+		return cpuTimes{}, fmt.Errorf("find what the CPUs do: %w", err)
 	}
-	user, userErr := strconv.ParseInt(fields[11], 10, 64)
-	system, systemErr := strconv.ParseInt(fields[12], 10, 64)
-	if err := errors.Join(userErr, systemErr); err != nil {
-		return usage{}, fmt.Errorf("parse the CPU time of a process: %w", err)
+	stat, err := machine.Stat()
+	if err != nil {
+		return cpuTimes{}, fmt.Errorf("read what the CPUs do: %w", err)
 	}
-	u := usage{CPU: time.Duration(user+system) * time.Second / ticksPerSecond}
-	for line := range strings.Lines(status) {
-		name, value, _ := strings.Cut(line, ":")
-		var into *int64
-		switch name {
-		case "VmRSS":
-			into = &u.RSS
-		case "VmHWM":
-			into = &u.Peak
-		default:
-			continue
-		}
-		kilobytes, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 10, 64)
-		if err != nil {
-			return usage{}, fmt.Errorf("parse the memory of a process: %w", err)
-		}
-		*into = kilobytes * 1024
+	all := stat.CPUTotal
+	return cpuTimes{
+		busy: all.User + all.Nice + all.System + all.IRQ + all.SoftIRQ + all.Steal,
+		idle: all.Idle + all.Iowait,
+	}, nil
+}
+
+// busySince is the part of the time since then that the CPUs were at work, in percent.
+func (t cpuTimes) busySince(before cpuTimes) float64 {
+	busy, idle := t.busy-before.busy, t.idle-before.idle
+	if busy+idle == 0 {
+		return 0
 	}
-	return u, nil
+	return 100 * busy / (busy + idle)
 }
 
 const (

@@ -34,6 +34,11 @@ type Run struct {
 	// CPU is milliseconds of the subject's process per pod, and APIServerCPU those of the API server. Bare clients have none.
 	CPU          float64 `json:"cpuMillisecondsPerPod,omitempty"`
 	APIServerCPU float64 `json:"apiServerCPUMillisecondsPerPod"`
+	// BesideCPU is milliseconds per pod of OpenKruise's manager where it is not the subject: its webhook takes part in each
+	// ContainerRecreateRequest, and its controllers read all pods.
+	BesideCPU float64 `json:"besideCPUMillisecondsPerPod,omitempty"`
+	// Busy is the part of the time that the CPUs of the machine were at work, in percent, until the last sight.
+	Busy float64 `json:"cpusBusyPercent,omitempty"`
 	// RSS is the resident memory of the subject's process at the end, in MiB, and Peak the most that it was.
 	RSS  float64 `json:"rssMiB,omitempty"`
 	Peak float64 `json:"peakRSSMiB,omitempty"`
@@ -49,7 +54,9 @@ type Run struct {
 type reading struct {
 	requests   requests
 	subject    usage
+	beside     usage
 	apiServer  usage
+	cpus       cpuTimes
 	reconciles float64
 }
 
@@ -59,6 +66,14 @@ func read(ctx context.Context, e *environment, r *running, subject Subject) (now
 	}
 	if now.apiServer, err = usageOf(e.apiServer); err != nil {
 		return now, err
+	}
+	if now.cpus, err = readCPUTimes(); err != nil {
+		return now, err
+	}
+	if r.beside != nil {
+		if now.beside, err = usageOf(r.beside.Identity); err != nil {
+			return now, err
+		}
 	}
 	if r.measured != nil {
 		if now.subject, err = usageOf(r.measured.Identity); err != nil {
@@ -140,6 +155,10 @@ func complete(ctx context.Context, e *environment, r *running, subject Subject, 
 	if err := seen.wait(ctx); err != nil {
 		return run, err
 	}
+	atLast, err := readCPUTimes()
+	if err != nil {
+		return run, err
+	}
 	// Events are written behind the rest.
 	if err := settle(ctx, r); err != nil {
 		return run, err
@@ -149,6 +168,7 @@ func complete(ctx context.Context, e *environment, r *running, subject Subject, 
 		return run, err
 	}
 	run = figures(begun, seen, before, after, scenario)
+	run.Busy = atLast.busySince(before.cpus)
 	return run, nil
 }
 
@@ -246,6 +266,7 @@ func figures(begun map[string]time.Time, seen *sightings, before, after reading,
 		PerSecond:    pods / last.Sub(first).Seconds(),
 		CPU:          milliseconds(after.subject.CPU-before.subject.CPU) / pods,
 		APIServerCPU: milliseconds(after.apiServer.CPU-before.apiServer.CPU) / pods,
+		BesideCPU:    milliseconds(after.beside.CPU-before.beside.CPU) / pods,
 		RSS:          mebibytes(after.subject.RSS), Peak: mebibytes(after.subject.Peak),
 		Requests:   map[string]float64{},
 		Reconciles: (after.reconciles - before.reconciles) / pods,
@@ -274,4 +295,4 @@ func percentile(sorted []time.Duration, percent int) time.Duration {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-func mebibytes(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+func mebibytes(bytes uint64) float64 { return float64(bytes) / (1 << 20) }

@@ -25,6 +25,8 @@ type programs struct {
 type running struct {
 	// measured is the process whose work is counted; nil for bare clients.
 	measured *started
+	// beside is OpenKruise's manager where it is not measured, and nil otherwise.
+	beside *started
 	serves
 	all []*started
 }
@@ -48,6 +50,8 @@ func (p programs) start(ctx context.Context, e *environment, subject Subject) (r
 		r.all = append(r.all, manager)
 		if subject.kruise() {
 			r.measured, r.serves = manager, at
+		} else {
+			r.beside = manager
 		}
 	}
 	if subject == SubjectOperator {
