@@ -25,7 +25,6 @@ import (
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/testenv"
@@ -37,15 +36,7 @@ var plurals = []string{"sidecarterminationpolicies", "clustersidecarterminationp
 // firstDefinition reads the first definition that there was, which knows no prePull.
 func firstDefinition(t *testing.T, plural string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	content, err := os.ReadFile("testdata/first-definitions/" + plural + ".yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	definition := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.Unmarshal(content, definition); err != nil {
-		t.Fatal(err)
-	}
-	return definition
+	return readDefinition(t, os.DirFS("testdata/first-definitions"), plural+".yaml")
 }
 
 // define has the API server go by the definition, whether it had one of that name or not.

@@ -6,6 +6,7 @@ package controllers
 
 import (
 	"fmt"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"regexp"
@@ -37,7 +38,12 @@ func (f field) String() string { return strings.Join(f.steps, ".") }
 // definitionOf reads the definition of a kind as it is installed.
 func definitionOf(t *testing.T, plural string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	content, err := crd.Definitions.ReadFile("bases/sidecartermination.dev_" + plural + ".yaml")
+	return readDefinition(t, crd.Definitions, "bases/sidecartermination.dev_"+plural+".yaml")
+}
+
+func readDefinition(t *testing.T, files fs.FS, file string) *apiextensionsv1.CustomResourceDefinition {
+	t.Helper()
+	content, err := fs.ReadFile(files, file)
 	if err != nil {
 		t.Fatal(err)
 	}
