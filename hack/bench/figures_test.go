@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,13 +18,29 @@ func TestTheUsageOfAProcessIsRead(t *testing.T) {
 	if err != nil || len(self) == 0 {
 		t.Fatalf("found %d processes and error %v", len(self), err)
 	}
+	before := ownCPU(t)
 	used, err := usageOf(self[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if used.RSS == 0 || used.Peak < used.RSS {
+	// Each of the two times that are added up is cut to hundredths of a second.
+	if after := ownCPU(t); used.CPU < before-20*time.Millisecond || used.CPU > after {
+		t.Errorf("the CPU time is %s, want it between %s and %s", used.CPU, before, after)
+	}
+	// No program of Go is as small as 1 MiB, and no number of KiB that this one takes is as large.
+	if used.RSS < 1<<20 || used.Peak < used.RSS {
 		t.Errorf("a process uses %+v", used)
 	}
+}
+
+// ownCPU is the CPU time of this process so far.
+func ownCPU(t *testing.T) time.Duration {
+	t.Helper()
+	var own syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &own); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(own.Utime.Nano() + own.Stime.Nano())
 }
 
 func TestTheCPUsAreBusyForAPartOfTheTime(t *testing.T) {
