@@ -89,5 +89,6 @@ func parseDecisions(arguments []string) (explain.OperatorSettings, error) {
 		SettlePeriod:    decisions.SettlePeriod,
 		PrePullDisabled: decisions.PrePullDisabled,
 		Metrics:         o.metricsSettings(),
+		Lease:           o.leaseSettings(),
 	}, nil
 }

@@ -12,12 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 
 	"github.com/sidecar-termination/operator/internal/cli/exit"
+	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/plan"
 )
 
@@ -158,6 +160,28 @@ func TestDecisionsOfTheOperatorsFlags(t *testing.T) {
 	}
 	if _, err := parseDecisions([]string{"--pod-phase=Sometimes"}); err == nil {
 		t.Error("a flag without meaning was accepted")
+	}
+}
+
+func TestTheLeaseOfTheOperatorsFlags(t *testing.T) {
+	for name, tc := range map[string]struct {
+		arguments []string
+		want      explain.LeaseSettings
+	}{
+		"by default":                      {nil, explain.LeaseSettings{Name: leaseName}},
+		"in a namespace of its own":       {[]string{"--leader-election-namespace=leases"}, explain.LeaseSettings{Name: leaseName, Namespace: "leases"}},
+		"where every copy is to act":      {[]string{"--leader-elect=false"}, explain.LeaseSettings{}},
+		"where every copy acts, anywhere": {[]string{"--leader-elect=false", "--leader-election-namespace=leases"}, explain.LeaseSettings{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			settings, err := parseDecisions(tc.arguments)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if difference := cmp.Diff(tc.want, settings.Lease); difference != "" {
+				t.Errorf("lease (-want +got):\n%s", difference)
+			}
+		})
 	}
 }
 

@@ -18,11 +18,20 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/controllers"
+	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 )
 
 // leaseName is the name of the leader election lease.
 const leaseName = "sidecar-termination-operator.sidecartermination.dev"
+
+// leaseSettings returns what check says of the lease.
+func (o *options) leaseSettings() explain.LeaseSettings {
+	if !o.leaderElect {
+		return explain.LeaseSettings{}
+	}
+	return explain.LeaseSettings{Name: leaseName, Namespace: o.leaderElectionNamespace}
+}
 
 // newScheme returns a scheme with every type that the operator reads or writes.
 func newScheme() (*runtime.Scheme, error) {

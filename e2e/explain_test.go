@@ -130,6 +130,7 @@ func TestCheckOfTheCluster(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
 	output, code := plugin(test, "check")
-	requireOutput(test, output, code, 0, "ok definition sidecarterminationpolicies.sidecartermination.dev serves version v1alpha1",
-		"sidecar-termination-controller-manager is ready", "may do all that the operator needs", "ok kruise-mutating-webhook-configuration guards requests")
+	requireOutput(test, output, code, 0, "ok definition sidecarterminationpolicies.sidecartermination.dev serves version v1alpha1 with every field",
+		"sidecar-termination-controller-manager is ready", "acts: it holds lease sidecar-termination-system/sidecar-termination-operator.sidecartermination.dev",
+		"may do all that the operator needs", "ok kruise-mutating-webhook-configuration guards requests")
 }

@@ -6,19 +6,28 @@ package cli_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
@@ -68,25 +77,33 @@ func TestCheck(t *testing.T) {
 	out, code = runCommand(t, "check")
 	wantOutput(t, "nothing is installed", out, code, 1, "failure there is no operator in namespace sidecar-termination-system", "ok definition sidecarterminationpolicies")
 	out, code = runCommand(t, "check", "--pre", "--as", "nobody")
-	wantOutput(t, "someone who may not install", out, code, 1, "failure you may not create customresourcedefinitions")
+	wantOutput(t, "someone who may not install", out, code, 1, "failure you may not create customresourcedefinitions",
+		"clusterrolebindings, roles, rolebindings,", "poddisruptionbudgets -> have someone install it")
 
 	deployment := install(t, c)
 	out, code = runCommand(t, "check")
 	wantOutput(t, "the operator does not start", out, code, 1, "failure Deployment sidecar-termination-system/sidecar-termination-controller-manager has no ready pod of 2",
 		"ok service account sidecar-termination-controller-manager may do all", "ok the quick-exit image is ghcr.io/",
-		"ok metrics are served on :8443 to those who may get /metrics", "ok admission policy sidecar-termination-mode-image asks authors")
+		"ok metrics are served on :8443 to those who may get /metrics", "ok admission policy sidecar-termination-mode-image asks authors",
+		"ok admission policy sidecar-termination-mode-pre-pull asks authors")
 
 	deployment.Status = appsv1.DeploymentStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, UpdatedReplicas: 2}
 	if err := c.Status().Update(t.Context(), deployment); err != nil {
 		t.Fatal(err)
 	}
+	checkLease(t, c)
+	checkFlags(t, c, deployment)
+	checkDefinitions(t, c)
 	out, _ = runCommand(t, "check")
 	if strings.Contains(out, "failure") {
 		t.Errorf("something fails though all is installed:\n%s", out)
 	}
+	out, code = runCommand(t, "check", "--pre")
+	wantOutput(t, "before an upgrade", out, code, 0, "warning the operator is installed already", "to look it over: test check")
 	out, code = runCommand(t, "check", "--as", "nobody")
 	wantOutput(t, "someone who may read nothing", out, code, 0, "warning you may not read Deployments in namespace")
 
+	checkPolicies(t, c)
 	checkKruise(t, c)
 
 	role := &unstructured.Unstructured{}
@@ -103,6 +120,148 @@ func TestCheck(t *testing.T) {
 		return nil
 	})
 	wantOutput(t, "a role is missing", out, code, 1, "failure service account sidecar-termination-controller-manager may not patch pods (mode Image)")
+
+	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, Name: "sidecar-termination-leader-election-rolebinding"}}
+	if err := c.Delete(t.Context(), binding); err != nil {
+		t.Fatal(err)
+	}
+	testenv.Eventually(t, "the right to the lease is missed", func(context.Context) error {
+		out, code = runCommand(t, "check")
+		if !strings.Contains(strings.Join(strings.Fields(out), " "), "may not create leases") {
+			return errors.New("it is not")
+		}
+		return nil
+	})
+	wantOutput(t, "the copies may not agree", out, code, 1, "failure service account sidecar-termination-controller-manager may not create"+
+		" leases.coordination.k8s.io in namespace sidecar-termination-system (leader election)",
+		"may not get, update leases.coordination.k8s.io named "+leaseName+" in namespace sidecar-termination-system (leader election)")
+}
+
+// checkLease has a copy of the operator take its lease, and leaves it held.
+func checkLease(t *testing.T, c client.Client) {
+	t.Helper()
+	const name = "sidecar-termination-system/" + leaseName
+	out, code := runCommand(t, "check")
+	wantOutput(t, "no copy has led yet", out, code, 1, "failure no copy of the operator acts: there is no lease "+name,
+		"see why: kubectl logs -n sidecar-termination-system deployment/sidecar-termination-controller-manager")
+
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "sidecar-termination-system", Name: leaseName}}
+	create(t, c, lease)
+	t.Cleanup(func() { _ = c.Delete(context.WithoutCancel(t.Context()), lease) })
+	hold := func(ctx context.Context, holder string, since time.Duration, seconds int32) error {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(lease), lease); err != nil {
+			return err
+		}
+		lease.Spec = coordinationv1.LeaseSpec{
+			HolderIdentity: &holder, LeaseDurationSeconds: &seconds, RenewTime: ptr.To(metav1.NewMicroTime(time.Now().Add(-since))),
+		}
+		return c.Update(ctx, lease)
+	}
+	if err := hold(t.Context(), "copy-1_1234", time.Hour, 15); err != nil {
+		t.Fatal(err)
+	}
+	out, code = runCommand(t, "check")
+	wantOutput(t, "the leader is gone", out, code, 1, "failure no copy of the operator acts: copy-1 holds lease "+name+", and renewed it last 60m ago")
+
+	renewing, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		wait.UntilWithContext(renewing, func(ctx context.Context) {
+			if err := hold(ctx, "copy-1_1234", time.Hour, 15); err != nil && ctx.Err() == nil {
+				t.Errorf("renew the lease: %v", err)
+			}
+		}, 100*time.Millisecond)
+	}()
+	out, code = runCommand(t, "check")
+	stop()
+	<-done
+	wantOutput(t, "the leader's clock is an hour behind", out, code, 0, "ok copy-1 acts: it holds lease "+name)
+
+	if err := hold(t.Context(), "", 0, 1); err != nil {
+		t.Fatal(err)
+	}
+	out, code = runCommand(t, "check")
+	wantOutput(t, "the leader has released the lease", out, code, 1, "failure no copy of the operator acts: nobody holds lease "+name)
+
+	// Nothing renews it for as long as the other tests take.
+	if err := hold(t.Context(), "copy-1_1234", 0, 600); err != nil {
+		t.Fatal(err)
+	}
+	out, code = runCommand(t, "check")
+	wantOutput(t, "a copy leads", out, code, 0, "ok copy-1 acts: it holds lease "+name+", renewed ")
+}
+
+// checkFlags gives the operator flags that it cannot start with, and then those that it had.
+func checkFlags(t *testing.T, c client.Client, deployment *appsv1.Deployment) {
+	t.Helper()
+	before := slices.Clone(deployment.Spec.Template.Spec.Containers[0].Args)
+	run := func(arguments ...string) (string, int) {
+		deployment.Spec.Template.Spec.Containers[0].Args = arguments
+		if err := c.Update(t.Context(), deployment); err != nil {
+			t.Fatal(err)
+		}
+		return runCommand(t, "check")
+	}
+	out, code := run("--leader-elect=perhaps")
+	wantOutput(t, "the operator cannot start with its flags", out, code, 1, "failure the operator cannot start with its flags",
+		"kubectl edit deployment/sidecar-termination-controller-manager -n sidecar-termination-system", "ok admission policy", "ok OpenKruise is not installed")
+	out, code = run("--leader-elect=false")
+	wantOutput(t, "every copy acts", out, code, 0, "warning the operator runs without a lease")
+	out, code = run(before...)
+	wantOutput(t, "the flags are as they were", out, code, 0, "ok copy-1 acts")
+}
+
+// checkDefinitions has a definition of another version for a while.
+func checkDefinitions(t *testing.T, c client.Client) {
+	t.Helper()
+	const name = "sidecarterminationpolicies.sidecartermination.dev"
+	out, _ := runCommand(t, "check")
+	wantOutput(t, "the definitions of this version", out, 0, 0, "ok definition "+name+" serves version v1alpha1 with every field",
+		"ok definition cluster"+name+" serves version v1alpha1 with every field")
+
+	definition := &apiextensionsv1.CustomResourceDefinition{}
+	if err := c.Get(t.Context(), client.ObjectKey{Name: name}, definition); err != nil {
+		t.Fatal(err)
+	}
+	set := func(schema *apiextensionsv1.JSONSchemaProps) {
+		t.Helper()
+		definition.Spec.Versions[0].Schema.OpenAPIV3Schema = schema
+		if err := c.Update(t.Context(), definition); err != nil {
+			t.Fatal(err)
+		}
+	}
+	current := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.DeepCopy()
+	other := current.DeepCopy()
+	delete(other.Properties["spec"].Properties, "prePull")
+	other.Properties["spec"].Properties["grace"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
+	set(other)
+	out, code := runCommand(t, "check")
+	set(current)
+	wantOutput(t, "a definition of another version", out, code, 0,
+		"warning definition "+name+" is of another version, and does not have spec.prePull -> install the definitions of this version",
+		"warning definition "+name+" is of another version, and has what this program does not know: spec.grace")
+}
+
+// checkPolicies has a policy that is not ready.
+func checkPolicies(t *testing.T, c client.Client) {
+	t.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "cli-"}}
+	create(t, c, namespace)
+	policy := newPolicy(namespace.Name)
+	create(t, c, policy)
+	policy.Status.ObservedGeneration = policy.Generation
+	policy.Status.Conditions = []metav1.Condition{{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(v1alpha1.ReasonInvalidSelector), Message: "no", LastTransitionTime: metav1.Now(),
+	}}
+	if err := c.Status().Update(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	out, code := runCommand(t, "check")
+	if err := c.Delete(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	wantOutput(t, "a policy that is not ready", out, code, 0, "is not ready (InvalidSelector): no -> see: test explain policy/"+policy.Name+" -n "+namespace.Name)
 }
 
 // checkKruise installs OpenKruise piece by piece.
@@ -144,4 +303,22 @@ func checkKruise(t *testing.T, c client.Client) {
 	}
 	out, code := runCommand(t, "check", "--fail-on=warning")
 	wantOutput(t, "OpenKruise as it should be", out, code, 0, "ok kruise-daemon is ready on all 1 real nodes", "ok OpenKruise's own SidecarTerminator is off")
+
+	reader := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "reader-of-cli-tests"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list"}},
+		{APIGroups: []string{"apps"}, Resources: []string{"daemonsets"}, Verbs: []string{"list"}},
+	}}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: reader.ObjectMeta,
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: reader.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "reader"}},
+	}
+	create(t, c, reader, binding)
+	testenv.Eventually(t, "the reader may read DaemonSets", func(context.Context) error {
+		if out, code = runCommand(t, "check", "--as", "reader"); code != 0 || strings.Contains(out, "you may not read DaemonSets") || strings.Contains(out, "you may not read nodes") {
+			return fmt.Errorf("exit code %d:\n%s", code, out)
+		}
+		return nil
+	})
+	wantOutput(t, "someone who may not read OpenKruise's pods", out, code, 0, "warning you may not read pods in namespace kruise-system")
 }

@@ -35,6 +35,9 @@ import (
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
+// leaseName is the name of the operator's lease.
+const leaseName = "sidecar-termination-operator.sidecartermination.dev"
+
 // server is how tests reach the API server as its administrator.
 var server *rest.Config
 
@@ -108,11 +111,16 @@ func runCommandInto(t *testing.T, out io.Writer, arguments ...string) int {
 			flags := pflag.NewFlagSet("operator", pflag.ContinueOnError)
 			flags.ParseErrorsAllowlist.UnknownFlags = true
 			image := flags.String("quick-exit-image", "", "the default image")
+			leaderElect := flags.Bool("leader-elect", true, "have one copy act")
 			err := flags.Parse(arguments)
-			return explain.OperatorSettings{
+			settings := explain.OperatorSettings{
 				Resolve: resolve.Options{Image: *image}, NodeMarks: plan.DefaultNodeMarks(), Capabilities: plan.Capabilities{PodPhase: true},
 				Metrics: explain.MetricsSettings{Address: ":8443", Authenticated: true},
-			}, err
+			}
+			if *leaderElect {
+				settings.Lease.Name = leaseName
+			}
+			return settings, err
 		},
 		Now: time.Now,
 	}

@@ -22,6 +22,8 @@ type OperatorSettings struct {
 	PrePullDisabled bool
 	// Metrics says how the operator serves its metrics. No decision depends on it.
 	Metrics MetricsSettings
+	// Lease says by what the copies of the operator agree on which of them acts. No decision depends on it.
+	Lease LeaseSettings
 }
 
 // MetricsSettings are the operator's settings of its metrics.
@@ -30,6 +32,14 @@ type MetricsSettings struct {
 	Address string
 	// Authenticated is true when the cluster is asked who may get them.
 	Authenticated bool
+}
+
+// LeaseSettings are the operator's settings of leader election.
+type LeaseSettings struct {
+	// Name is empty when every copy acts.
+	Name string
+	// Namespace is empty when it is the operator's own.
+	Namespace string
 }
 
 // Cluster is what is known of the cluster that the pod is or will be in.

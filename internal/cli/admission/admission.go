@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"path"
 	"slices"
 	"sync"
 
@@ -25,7 +24,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
-	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/config/crd"
 )
@@ -84,24 +82,16 @@ func (v *validator) check(ctx context.Context, policy *unstructured.Unstructured
 
 // load makes the validators of the definitions.
 func load() (map[schema.GroupVersionKind]*validator, error) {
-	entries, err := crd.Definitions.ReadDir("bases")
+	definitions, err := crd.Read()
 	if err != nil {
-		return nil, fmt.Errorf("list the definitions of the policies: %w", err)
+		return nil, err
 	}
 	known := map[schema.GroupVersionKind]*validator{}
-	for _, entry := range entries {
-		content, err := crd.Definitions.ReadFile(path.Join("bases", entry.Name()))
-		if err != nil {
-			return nil, fmt.Errorf("read the definition %s: %w", entry.Name(), err)
-		}
-		var external apiextensionsv1.CustomResourceDefinition
-		if err := yaml.Unmarshal(content, &external); err != nil {
-			return nil, fmt.Errorf("understand the definition %s: %w", entry.Name(), err)
-		}
+	for _, external := range definitions {
 		for _, version := range external.Spec.Versions {
 			v, err := newValidator(version.Schema)
 			if err != nil {
-				return nil, fmt.Errorf("prepare the definition %s, version %s: %w", entry.Name(), version.Name, err)
+				return nil, fmt.Errorf("prepare the definition %s, version %s: %w", external.Name, version.Name, err)
 			}
 			v.namespaced = external.Spec.Scope == apiextensionsv1.NamespaceScoped
 			known[schema.GroupVersionKind{Group: external.Spec.Group, Version: version.Name, Kind: external.Spec.Names.Kind}] = v

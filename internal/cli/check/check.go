@@ -17,14 +17,14 @@ import (
 
 // New returns the subcommand. Its examples call the program by the name.
 func New(name string, operator source.Operator) *cobra.Command {
-	o := &options{operator: operator, connection: source.NewConnection()}
+	o := &options{program: name, operator: operator, connection: source.NewConnection()}
 	command := &cobra.Command{
 		Use:   "check [--pre]",
 		Short: "Checks the operator's installation, its rights and OpenKruise",
-		Long: `Checks, line by line, the version of Kubernetes, the operator's definitions, Deployment, flags, metrics, admission
-policies and rights, the images that policies may name, its policies, and OpenKruise: its definition, its webhook, its daemon
-on each node, and whether its own SidecarTerminator acts on the same pods. Each line is ok, a warning or a failure, and says
-what to do. With --pre it checks, before anything is installed, what an installation needs.
+		Long: `Checks, line by line, the version of Kubernetes, the operator's definitions, Deployment, version, flags, metrics, lease,
+admission policies and rights, the images that policies may name, its policies, and OpenKruise: its definition, its webhook,
+its daemon on each node, and whether its own SidecarTerminator acts on the same pods. Each line is ok, a warning or a failure,
+and says what to do. With --pre it checks, before anything is installed, what an installation needs.
 
 It asks the API server and creates nothing but access reviews. What the user may not read is a warning.
 
@@ -47,6 +47,7 @@ was not possible to look.`,
 }
 
 type options struct {
+	program    string
 	operator   source.Operator
 	connection *source.Connection
 	format     output.Format
@@ -70,14 +71,9 @@ func (o *options) run(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("reach the API server: %w", err)
 	}
-	c := &checker{Live: cluster, client: cluster.Client, namespace: o.connection.OperatorNamespace, version: version}
-	if !o.pre {
-		// With the flags that the operator runs with; a Deployment that cannot be read has a line of its own.
-		look, err := cluster.Source(cmd.Context(), o.operator, cmd.Flags())
-		if err != nil {
-			return err
-		}
-		c.settings = look.Settings
+	c := &checker{
+		Live: cluster, client: cluster.Client, namespace: o.connection.OperatorNamespace, version: version,
+		program: o.program, own: cmd.Root().Version, parse: o.operator.Parse, now: o.operator.Now,
 	}
 	r, err := c.check(cmd.Context(), o.pre)
 	if err != nil {

@@ -11,45 +11,60 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/apimachinery/pkg/version"
 )
 
-// TestRightsAreThoseOfTheManifests holds the list of rights to the roles that are generated from the code.
+// The lists of rights are those of the roles, the first of which is generated from the code.
 func TestRightsAreThoseOfTheManifests(t *testing.T) {
-	file, err := os.ReadFile("../../../config/rbac/role.yaml")
+	const lease = "sidecar-termination-operator.sidecartermination.dev"
+	for file, list := range map[string][]right{
+		"role.yaml":                 rights,
+		"leader_election_role.yaml": leaseRights("sidecar-termination-system", lease),
+	} {
+		t.Run(file, func(t *testing.T) {
+			var got []string
+			for _, r := range list {
+				var names []string
+				if r.name != "" {
+					names = []string{r.name}
+				}
+				got = append(got, flatten([]string{r.group}, []string{r.resource}, names, r.verbs)...)
+			}
+			want := granted(t, "../../../config/rbac/"+file)
+			slices.Sort(want)
+			slices.Sort(got)
+			if difference := cmp.Diff(want, got); difference != "" {
+				t.Errorf("rights (-manifest +check):\n%s", difference)
+			}
+		})
+	}
+}
+
+// granted lists the rights of the roles of a file.
+func granted(t *testing.T, file string) []string {
+	t.Helper()
+	content, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var want []string
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(file), 4096)
+	var all []string
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
 	for {
 		var role rbacv1.ClusterRole
 		err := decoder.Decode(&role)
 		if errors.Is(err, io.EOF) {
-			break
+			return all
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, rule := range role.Rules {
-			want = append(want, flatten(rule.APIGroups, rule.Resources, rule.ResourceNames, rule.Verbs)...)
+			all = append(all, flatten(rule.APIGroups, rule.Resources, rule.ResourceNames, rule.Verbs)...)
 		}
-	}
-	var got []string
-	for _, r := range rights {
-		var names []string
-		if r.name != "" {
-			names = []string{r.name}
-		}
-		got = append(got, flatten([]string{r.group}, []string{r.resource}, names, r.verbs)...)
-	}
-	slices.Sort(want)
-	slices.Sort(got)
-	if !slices.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/version"
@@ -20,9 +21,15 @@ import (
 type checker struct {
 	*source.Live
 	client    client.Client
-	namespace string // of the operator
-	version   *version.Info
-	settings  explain.OperatorSettings
+	namespace string        // of the operator
+	version   *version.Info // of Kubernetes
+	program   string        // what users type
+	own       string        // version of this program, empty where it is not known
+	parse     func(arguments []string) (explain.OperatorSettings, error)
+	now       func() time.Time
+
+	settings explain.OperatorSettings
+	badFlags error // why the operator's flags cannot be understood, or nil
 
 	section string
 	lines   []line
@@ -49,6 +56,8 @@ func (c *checker) check(ctx context.Context, pre bool) (*result, error) {
 			{"Installation", c.installation},
 			{"OpenKruise", c.kruise},
 		}...)
+	} else if err := c.readSettings(ctx); err != nil {
+		return nil, err
 	}
 	for _, section := range sections {
 		c.section = section.name

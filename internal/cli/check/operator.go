@@ -5,27 +5,18 @@ package check
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/served"
 )
 
 const installHint = "install the operator: kubectl apply -k config/default"
-
-// definitions are the operator's own.
-var definitions = []string{
-	"sidecarterminationpolicies." + v1alpha1.GroupName,
-	"clustersidecarterminationpolicies." + v1alpha1.GroupName,
-}
 
 func (c *checker) operator(ctx context.Context) error {
 	for _, check := range []func(context.Context) error{c.definitions, c.deployment, c.admission} {
@@ -34,34 +25,6 @@ func (c *checker) operator(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-func (c *checker) definitions(ctx context.Context) error {
-	for _, name := range definitions {
-		definition := &apiextensionsv1.CustomResourceDefinition{}
-		err := c.client.Get(ctx, client.ObjectKey{Name: name}, definition)
-		switch {
-		case c.unreadable(err, "definition "+name):
-		case apierrors.IsNotFound(err):
-			c.fail(installHint, "definition %s is missing", name)
-		case err != nil:
-			return fmt.Errorf("get definition %s: %w", name, err)
-		case !served.IsEstablished(*definition):
-			c.fail("see its conditions: kubectl describe crd "+name, "definition %s is not served", name)
-		case !serves(definition, v1alpha1.GroupVersion.Version):
-			c.fail("install the definitions of this version: kubectl apply -k config/crd",
-				"definition %s does not serve version %s", name, v1alpha1.GroupVersion.Version)
-		default:
-			c.ok("definition %s serves version %s", name, v1alpha1.GroupVersion.Version)
-		}
-	}
-	return nil
-}
-
-func serves(definition *apiextensionsv1.CustomResourceDefinition, version string) bool {
-	return slices.ContainsFunc(definition.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
-		return v.Name == version && v.Served
-	})
 }
 
 func (c *checker) deployment(ctx context.Context) error {
@@ -90,10 +53,19 @@ func (c *checker) deployment(ctx context.Context) error {
 	default:
 		c.ok("Deployment %s is ready (%d of %d), image %s", name, status.ReadyReplicas, wanted, imageOf(deployment))
 	}
-	c.flags()
-	c.images()
-	c.metrics()
-	return nil
+	c.operatorVersion(deployment)
+	if c.badFlags != nil {
+		c.fail(fmt.Sprintf("correct them: kubectl edit deployment/%s -n %s. If the operator runs with them, %s", deployment.Name, deployment.Namespace, versionHint),
+			"the operator cannot start with its flags, and what follows goes by the default ones: %v", c.badFlags)
+	} else {
+		c.flags()
+		c.images()
+		c.metrics()
+	}
+	if deployment.Status.ReadyReplicas == 0 {
+		return nil
+	}
+	return c.lease(ctx, deployment)
 }
 
 func imageOf(deployment *appsv1.Deployment) string {
@@ -165,7 +137,7 @@ type admissionPolicy struct {
 	needed bool
 }
 
-// admissionPolicies are those of config/admission.
+// admissionPolicies are those of config/admission, to which a test holds them.
 func (c *checker) admissionPolicies() []admissionPolicy {
 	capabilities := c.settings.Capabilities
 	return []admissionPolicy{
@@ -179,6 +151,8 @@ func (c *checker) admissionPolicies() []admissionPolicy {
 			"whoever may write policies can have images of pods changed through them", !capabilities.ImageDisabled},
 		{"sidecar-termination-mode-pod-phase", "asks authors of policies for the right that mode PodPhase takes",
 			"whoever may write policies can have pods ended through them", capabilities.PodPhase},
+		{"sidecar-termination-mode-pre-pull", "asks authors of policies for the right that pre-pull takes",
+			"whoever may write policies can have images pulled to nodes through them", !c.settings.PrePullDisabled},
 	}
 }
 

@@ -20,7 +20,7 @@ func (c *checker) policies(ctx context.Context) error {
 	see := func(kind, namespace, name string, generation int64, status v1alpha1.PolicyStatus) {
 		total++
 		title := kind + "/" + name
-		hint := "see: explain " + title
+		hint := "see: " + c.program + " explain " + title
 		if namespace != "" {
 			title, hint = title+" in namespace "+namespace, hint+" -n "+namespace
 		}
