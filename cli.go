@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sidecar-termination/operator/internal/cli/check"
+	"github.com/sidecar-termination/operator/internal/cli/exit"
 	explaincommand "github.com/sidecar-termination/operator/internal/cli/explain"
 	"github.com/sidecar-termination/operator/internal/cli/lint"
 	"github.com/sidecar-termination/operator/internal/cli/source"
@@ -47,12 +48,25 @@ func newPlugin(now func() time.Time) *cobra.Command {
 		Short: "Explains what ends the sidecars of Jobs, and why they still run",
 		Long: `Explains what the sidecar-termination-operator makes of pods, Jobs, CronJobs and policies, finds workloads whose
 sidecars nobody will end, and checks the operator's installation. It reads and never writes.`,
-		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: pluginName},
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Example: `  # why is this Job still running?
+  kubectl sidecar-termination explain job/report -n batch
+
+  # which Jobs may hang, in the whole cluster or before they are applied?
+  kubectl sidecar-termination lint -A
+  kubectl sidecar-termination lint -k overlays/production
+
+  # is the operator installed as it should be?
+  kubectl sidecar-termination check`,
+		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: pluginName},
+		Version:           version(),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		Args:              cobra.ArbitraryArgs,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceUsage:      true,
+		SilenceErrors:     true,
 	}
 	command.AddCommand(lookingCommands(pluginName, now)...)
-	return command
+	return refuseUnknownCommands(exit.Wrap(command))
 }
 
 // lookingCommands returns the subcommands that read and never write. Their examples call the program by the name.

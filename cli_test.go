@@ -7,6 +7,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -185,6 +186,111 @@ func TestTheLeaseOfTheOperatorsFlags(t *testing.T) {
 	}
 }
 
+// runOperator runs the operator's program as a user would, where it must not start to watch a cluster.
+func runOperator(t *testing.T, arguments ...string) (string, int) {
+	t.Helper()
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	var out bytes.Buffer
+	command := newCommand()
+	command.SetArgs(arguments)
+	command.SetOut(&out)
+	command.SetErr(&out)
+	code := exit.Report(&out, command.ExecuteContext(t.Context()))
+	return out.String(), code
+}
+
+// The plugin's outputs are among those of TestOutputs.
+func TestTheOperatorRefusesUnknownCommands(t *testing.T) {
+	for name, tc := range map[string]struct {
+		arguments []string
+		output    string
+		code      int
+	}{
+		"a command that is mistyped": {
+			[]string{"explian", "job/x", "-n", "batch"},
+			"error: unknown command \"explian\" for \"sidecar-termination-operator\"; did you mean explain?\nSee \"sidecar-termination-operator --help\"\n",
+			exit.CodeCouldNotLook,
+		},
+		"a command that is like none": {
+			[]string{"status"},
+			"error: unknown command \"status\" for \"sidecar-termination-operator\"\nSee \"sidecar-termination-operator --help\"\n",
+			exit.CodeCouldNotLook,
+		},
+		"a flag that the operator does not have": {
+			[]string{"--status"}, "error: unknown flag: --status\n", exit.CodeProblem,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			output, code := runOperator(t, tc.arguments...)
+			if difference := cmp.Diff(tc.output, output); difference != "" || code != tc.code {
+				t.Errorf("exit code %d, want %d; output (-want +got):\n%s", code, tc.code, difference)
+			}
+		})
+	}
+}
+
+const kubeconfig = `apiVersion: v1
+kind: Config
+clusters: [{name: east, cluster: {server: https://east.example}}, {name: west, cluster: {server: https://west.example}}]
+users: [{name: reader, user: {token: secret}}]
+contexts: [{name: production, context: {cluster: east, user: reader}}, {name: development, context: {cluster: west, user: reader}}]
+`
+
+func TestFlagsThatNameSomethingAreCompleted(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for flag, want := range map[string]string{
+		"--context": "development\nproduction\n",
+		"--cluster": "east\nwest\n",
+		"--user":    "reader\n",
+		// Its clusters do not answer, and files are no answer either.
+		"-n":                   "",
+		"--operator-namespace": "",
+	} {
+		for _, command := range []string{"explain", "lint", "check"} {
+			t.Run(command+" "+flag, func(t *testing.T) {
+				// What is typed goes last, and nothing is typed yet.
+				output, code := runPlugin(t, nil, "__complete", command, "--kubeconfig="+file, "--server=http://127.0.0.1:1", flag, "")
+				want := want + ":4\nCompletion ended with directive: ShellCompDirectiveNoFileComp\n"
+				if difference := cmp.Diff(want, output); difference != "" || code != 0 {
+					t.Errorf("exit code %d, output (-want +got):\n%s", code, difference)
+				}
+			})
+		}
+	}
+}
+
+func TestTheVersionIsThatOfWhatIsInstalled(t *testing.T) {
+	plugin, _ := runPlugin(t, nil, "--version")
+	operator, _ := runOperator(t, "--version")
+	want := "kubectl sidecar-termination version " + release + "\nsidecar-termination-operator version " + release + "\n"
+	if difference := cmp.Diff(want, plugin+operator); difference != "" {
+		t.Errorf("output (-want +got):\n%s", difference)
+	}
+	content, err := os.ReadFile("config/default/kustomization.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tag := "newTag: " + release + "\n"; !strings.Contains(string(content), tag) {
+		t.Errorf("config/default does not have the image of this version, %q", tag)
+	}
+}
+
+func TestTheVersionIsThatWhichGoKnows(t *testing.T) {
+	for built, want := range map[string]string{
+		"":        release,
+		"(devel)": release,
+		"v0.3.0":  "v0.3.0",
+		"v0.0.0-20260301120000-589d0926f3a1+dirty": "v0.0.0-20260301120000-589d0926f3a1+dirty",
+	} {
+		if got := versionOf(&debug.BuildInfo{Main: debug.Module{Version: built}}); got != want {
+			t.Errorf("%q: got %s, want %s", built, got, want)
+		}
+	}
+}
+
 // What --help, completions and the man pages are made of. Flags of kubectl have kubectl's words.
 func TestEveryCommandAndFlagIsDescribed(t *testing.T) {
 	kubectls := pflag.NewFlagSet("kubectl", pflag.ContinueOnError)
@@ -201,7 +307,7 @@ func TestEveryCommandAndFlagIsDescribed(t *testing.T) {
 		if !strings.HasSuffix(strings.TrimSpace(command.Long), ".") {
 			t.Errorf("%s: what it does at length, in sentences, is %q", path, command.Long)
 		}
-		if command.HasParent() && !strings.Contains(command.Example, command.Name()) {
+		if !strings.Contains(command.Example, command.CommandPath()) {
 			t.Errorf("%s: its example is %q", path, command.Example)
 		}
 		command.Flags().VisitAll(func(f *pflag.Flag) {

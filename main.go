@@ -27,9 +27,18 @@ func newCommand() *cobra.Command {
 		Long: `Runs the operator: it watches pods with restartPolicy Never or OnFailure, and ends the containers that a
 SidecarTerminationPolicy or OpenKruise's environment variables declare as sidecars once every other regular
 container is done, so that the pod, and the Job that waits for it, completes.`,
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Example: `  # on your machine, for the cluster of KUBECONFIG, where no other copy runs
+  sidecar-termination-operator --leader-elect=false --quick-exit-image=registry.example/quick-exit:v1
+
+  # is the operator in the cluster installed as it should be?
+  sidecar-termination-operator check
+
+  # the image that ends sidecars on virtual nodes
+  sidecar-termination-operator quick-exit-image --push registry.example/quick-exit:v1`,
+		Version:           version(),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return run(cmd.Context(), options)
 		},
@@ -37,5 +46,5 @@ container is done, so that the pod, and the Job that waits for it, completes.`,
 	options.bind(command.Flags())
 	command.AddCommand(quickexitcommand.New())
 	command.AddCommand(lookingCommands(command.Name(), time.Now)...)
-	return command
+	return refuseUnknownCommands(command)
 }

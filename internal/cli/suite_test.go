@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -126,7 +127,10 @@ func runCommandInto(t *testing.T, out io.Writer, arguments ...string) int {
 	}
 	root := &cobra.Command{Use: "test", SilenceUsage: true, SilenceErrors: true}
 	root.AddCommand(explaincommand.New("test", operator), lint.New("test", operator), check.New("test", operator))
-	root.SetArgs(append(arguments, "--kubeconfig="+kubeconfig(t), "--cache-dir="+t.TempDir()))
+	// After the name of the subcommand: what is to be completed goes last.
+	reach := []string{"--kubeconfig=" + kubeconfig(t), "--cache-dir=" + t.TempDir()}
+	at := slices.IndexFunc(arguments, func(argument string) bool { return argument != cobra.ShellCompRequestCmd }) + 1
+	root.SetArgs(slices.Insert(slices.Clone(arguments), at, reach...))
 	root.SetOut(out)
 	root.SetErr(out)
 	return exit.Report(out, root.ExecuteContext(t.Context()))

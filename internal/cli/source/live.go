@@ -37,10 +37,11 @@ func NewConnection() *Connection {
 	return &Connection{ConfigFlags: genericclioptions.NewConfigFlags(true), OperatorNamespace: OperatorNamespace}
 }
 
-// Bind adds the flags.
+// Bind adds the flags, and has shells complete those that name something.
 func (c *Connection) Bind(flags *pflag.FlagSet) {
 	c.AddFlags(flags)
 	flags.StringVar(&c.OperatorNamespace, "operator-namespace", c.OperatorNamespace, "namespace of the operator, whose own flags are read there")
+	c.complete(flags)
 }
 
 // CurrentNamespace is the namespace of --namespace, or that of the context.

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// completionTimeout bounds how long a shell is kept waiting.
+const completionTimeout = 3 * time.Second
+
+// complete has shells offer, as values of the flags, what the kubeconfig and the cluster have; nothing where they cannot be
+// read.
+func (c *Connection) complete(flags *pflag.FlagSet) {
+	// What completes a flag is kept with the flag; a command is only the way to it.
+	command := &cobra.Command{}
+	command.Flags().AddFlagSet(flags)
+	for flag, offered := range map[string]func(context.Context) []string{
+		"namespace":          c.namespaces,
+		"operator-namespace": c.namespaces,
+		"context":            func(context.Context) []string { return slices.Sorted(maps.Keys(c.kubeconfig().Contexts)) },
+		"cluster":            func(context.Context) []string { return slices.Sorted(maps.Keys(c.kubeconfig().Clusters)) },
+		"user":               func(context.Context) []string { return slices.Sorted(maps.Keys(c.kubeconfig().AuthInfos)) },
+	} {
+		_ = command.RegisterFlagCompletionFunc(flag, func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return offered(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
+		})
+	}
+}
+
+func (c *Connection) kubeconfig() clientcmdapi.Config {
+	config, err := c.ToRawKubeConfigLoader().RawConfig()
+	if err != nil {
+		return clientcmdapi.Config{}
+	}
+	return config
+}
+
+func (c *Connection) namespaces(ctx context.Context) []string {
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	cluster, err := c.Connect()
+	if err != nil {
+		return nil
+	}
+	var list corev1.NamespaceList
+	if err := cluster.Client.List(ctx, &list); err != nil {
+		return nil
+	}
+	var names []string
+	for i := range list.Items {
+		names = append(names, list.Items[i].Name)
+	}
+	return names
+}
