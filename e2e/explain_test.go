@@ -99,7 +99,7 @@ func TestExplainFollowsAJobToItsEnd(t *testing.T) {
 
 	output, code := plugin(test, "explain", "job/job", "-n", test.Namespace)
 	requireOutput(test, output, code, 0, "Waiting (MainContainersRunning): waiting for main containers to be done: main",
-		"sidecar running", "SidecarTerminationPolicy/policy", "CRR, then PodPhase, then Image mode CRR (policy)", "image localhost/quick-exit:1 (operator's flag)")
+		"sidecar running", "SidecarTerminationPolicy/policy", "CRR with the phase before it, then Image mode CRR (policy)", "image localhost/quick-exit:1 (operator's flag)")
 	output, code = plugin(test, "explain", "policy/policy", "-n", test.Namespace)
 	requireOutput(test, output, code, 0, "sidecar Waiting MainContainersRunning")
 

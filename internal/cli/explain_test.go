@@ -7,7 +7,12 @@ package cli_test
 import (
 	"context"
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +21,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -45,19 +51,26 @@ func newPolicy(namespace string) *v1alpha1.SidecarTerminationPolicy {
 	return policy
 }
 
+func ago(d time.Duration) metav1.Time { return metav1.NewTime(time.Now().Add(-d)) }
+
 // runPod creates the Job's pod, which a controller would do, and lets main end long ago, which a kubelet would do.
 func runPod(t *testing.T, c client.Client, job *batchv1.Job) *corev1.Pod {
 	t.Helper()
+	return runPodWith(t, c, job, "job-1", corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: ago(time.Hour)}})
+}
+
+// runPodWith creates a pod of the Job in which proxy runs and main is in the given state.
+func runPodWith(t *testing.T, c client.Client, job *batchv1.Job, name string, main corev1.ContainerState) *corev1.Pod {
+	t.Helper()
 	made := job.Spec.Template
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-		Namespace: job.Namespace, Name: "job-1", Labels: made.Labels,
+		Namespace: job.Namespace, Name: name, Labels: made.Labels,
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(job, batchv1.SchemeGroupVersion.WithKind("Job"))},
 	}, Spec: made.Spec}
 	pod.Labels[batchv1.ControllerUidLabel] = string(job.UID)
 	create(t, c, pod)
-	ago := func(d time.Duration) metav1.Time { return metav1.NewTime(time.Now().Add(-d)) }
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
-		{Name: "main", ContainerID: "c://main", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: ago(time.Hour)}}},
+		{Name: "main", ContainerID: "c://main", State: main},
 		{Name: "proxy", ContainerID: "c://proxy", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(2 * time.Hour)}}},
 	}}
 	if err := c.Status().Update(t.Context(), pod); err != nil {
@@ -115,17 +128,23 @@ func TestExplainOfAJob(t *testing.T) {
 		out, code := runCommand(t, append([]string{"explain", "-n", namespace}, arguments...)...)
 		wantOutput(t, strings.Join(arguments, " "), out, code, 1, "of Job job", "real node node-of-cli-tests, mains done 60m ago",
 			"Terminating (Terminating): main containers are done; ending proxy by mode PodPhase",
-			"main exit 0, 60m ago nothing", "Overdue", "Terminating: it is ending", "there is no operator in namespace")
+			"main exit 0, 60m ago nothing", "Overdue", "run: test check", "Terminating: it is ending", "there is no operator in namespace")
 	}
 	out, code = runCommand(t, "explain", "jobs", "-n", namespace)
-	wantOutput(t, "every Job", out, code, 1, "pod/job-1 Never proxy Terminating", "problem Overdue")
+	wantOutput(t, "every Job", out, code, 1, "job/job Never proxy Terminating", "problem Overdue")
+	runPodWith(t, c, job, "job-2", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Minute)}})
+	out, code = runCommand(t, "explain", "jobs", "-n", namespace)
+	wantOutput(t, "every Job, with two pods", out, code, 1, "job/job Never proxy Terminating", "problem Overdue")
+	if rows := strings.Count(out, namespace+" "); rows != 1 {
+		t.Errorf("a Job with two pods has %d lines, want one:\n%s", rows, out)
+	}
 	out, code = runCommand(t, "explain", "pods", "-A")
 	wantOutput(t, "every pod", out, code, 1, namespace+" pod/job-1")
 
 	out, code = runCommand(t, "explain", "policy/mesh", "-n", namespace)
 	wantOutput(t, "the policy", out, code, 1, namespace+" pod/job-1 proxy Terminating", "Overdue: Pod "+namespace+"/job-1")
 	out, code = runCommand(t, "explain", "stp", "-n", namespace)
-	wantOutput(t, "every policy", out, code, 1, "policy/mesh proxy Enforce problem Overdue")
+	wantOutput(t, "every policy", out, code, 1, "NAME MODE ENFORCEMENT SIDECARS PODS FINDING", "policy/mesh Auto Enforce proxy 2 problem Overdue")
 
 	out, code = runCommand(t, "explain", "job/other", "-n", namespace)
 	wantOutput(t, "a Job that is not there", out, code, 2, `error: get Job: jobs.batch "other" not found`)
@@ -158,7 +177,7 @@ func TestExplainFollowsKruiseAndPastRequests(t *testing.T) {
 	create(t, c, newPolicy(namespace), job)
 	pod := runPod(t, c, job)
 	out, code := runCommand(t, "explain", "job/job", "-n", namespace)
-	wantOutput(t, "before a request", out, code, 1, "real node CRR, then PodPhase mode Auto", "ending proxy by mode CRR")
+	wantOutput(t, "before a request", out, code, 1, "real node CRR with the phase before it mode Auto", "ending proxy by mode CRR")
 
 	create(t, c, newRequest(pod))
 	out, code = runCommand(t, "explain", "job/job", "-n", namespace)
@@ -174,7 +193,7 @@ func TestExplainTellsTheKindsOfNodesApart(t *testing.T) {
 	job := newJob(namespace)
 	create(t, c, newPolicy(namespace), job)
 	out, code := runCommand(t, "explain", "job/job", "-n", namespace)
-	wantOutput(t, "a Job without pods", out, code, 0, "real node CRR, then PodPhase mode Auto", "node without OpenKruise's daemon PodPhase")
+	wantOutput(t, "a Job without pods", out, code, 0, "real node CRR with the phase before it mode Auto", "node without OpenKruise's daemon PodPhase")
 	if strings.Contains(out, "virtual node") {
 		t.Errorf("there is no virtual node:\n%s", out)
 	}
@@ -200,11 +219,106 @@ func TestExplainForThoseWhoMayReadLittle(t *testing.T) {
 	runPod(t, c, job)
 	out, code := runCommand(t, "explain", "job/job", "-n", namespace, "--as", "olga")
 	wantOutput(t, "an owner of a namespace", out, code, 1, "Overdue",
-		"note: you may not read Deployments", "note: you may not read nodes", "note: you may not list ClusterSidecarTerminationPolicys")
+		"note: you may not read Deployments", "note: you may not read nodes", "note: you may not list clustersidecarterminationpolicies")
 	out, code = runCommand(t, "explain", "job/job", "-n", "default", "--as", "olga")
 	wantOutput(t, "another namespace", out, code, 2, "error: get Job", "forbidden")
 	out, code = runCommand(t, "lint", "-n", namespace, "--as", "olga")
 	wantOutput(t, "lint", out, code, 0, "Looked at 1 workload and found nothing.")
+}
+
+// complete has the Job succeed, which a controller would do.
+func complete(t *testing.T, c client.Client, job *batchv1.Job) {
+	t.Helper()
+	job.Status = batchv1.JobStatus{
+		StartTime: ptr.To(metav1.Now()), CompletionTime: ptr.To(metav1.Now()), Succeeded: 1,
+		UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{},
+		Conditions: []batchv1.JobCondition{
+			{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue},
+			{Type: batchv1.JobComplete, Status: corev1.ConditionTrue},
+		},
+	}
+	if err := c.Status().Update(t.Context(), job); err != nil {
+		t.Errorf("complete the Job: %v", err)
+	}
+}
+
+// newFailingProxy returns the address of a proxy before the API server that answers nothing but errors while it fails.
+func newFailingProxy(t *testing.T, fails *atomic.Bool) string {
+	t.Helper()
+	target, _, err := rest.DefaultServerUrlFor(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport, err := rest.TransportFor(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport}
+	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if fails.Load() {
+			http.Error(w, "the API server is away", http.StatusInternalServerError)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(listener.Close)
+	return listener.URL
+}
+
+func TestWatchOutlivesAnAPIServerThatIsAway(t *testing.T) {
+	c, namespace := newNamespace(t)
+	newNode(t, c)
+	job := newJob(namespace)
+	create(t, c, newPolicy(namespace), job)
+	runPod(t, c, job)
+	fails := &atomic.Bool{}
+	address := newFailingProxy(t, fails)
+	shown := &transcript{awaited: "CONTAINER", seen: make(chan struct{})}
+	failed := &transcript{awaited: "trying again", seen: make(chan struct{})}
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for _, step := range []struct {
+			after chan struct{}
+			do    func()
+		}{
+			{shown.seen, func() { fails.Store(true) }},
+			{failed.seen, func() { fails.Store(false); complete(t, c, job) }},
+		} {
+			select {
+			case <-step.after:
+				step.do()
+			case <-stop:
+				return
+			}
+		}
+	}()
+	code := runCommandInto(t, io.MultiWriter(shown, failed), "explain", "job/job", "-n", namespace, "--watch", "--server="+address)
+	close(stop)
+	<-ended
+	wantOutput(t, "watch", shown.String(), code, 1, "running: 0 active", "the API server is away", "trying again", "job: complete")
+}
+
+func TestWatchOfAPolicy(t *testing.T) {
+	c, namespace := newNamespace(t)
+	policy := newPolicy(namespace)
+	create(t, c, policy)
+	out := &transcript{awaited: "enforcement", seen: make(chan struct{})}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		select {
+		case <-out.seen:
+		case <-t.Context().Done():
+			return
+		}
+		if err := c.Delete(t.Context(), policy); err != nil {
+			t.Errorf("delete the policy: %v", err)
+		}
+	}()
+	code := runCommandInto(t, out, "explain", "policy/mesh", "-n", namespace, "--watch")
+	<-ended
+	wantOutput(t, "watch", out.String(), code, 0, "SidecarTerminationPolicy "+namespace+"/mesh", "policy/mesh has gone")
 }
 
 func TestWatchEndsWithTheJob(t *testing.T) {
@@ -222,17 +336,7 @@ func TestWatchEndsWithTheJob(t *testing.T) {
 		case <-t.Context().Done():
 			return
 		}
-		job.Status = batchv1.JobStatus{
-			StartTime: ptr.To(metav1.Now()), CompletionTime: ptr.To(metav1.Now()), Succeeded: 1,
-			UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{},
-			Conditions: []batchv1.JobCondition{
-				{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue},
-				{Type: batchv1.JobComplete, Status: corev1.ConditionTrue},
-			},
-		}
-		if err := c.Status().Update(t.Context(), job); err != nil {
-			t.Errorf("complete the Job: %v", err)
-		}
+		complete(t, c, job)
 	}()
 	code := runCommandInto(t, out, "explain", "job/job", "-n", namespace, "--watch")
 	<-ended
@@ -261,6 +365,11 @@ func TestLint(t *testing.T) {
 	runPod(t, c, job)
 	out, code = runCommand(t, "lint", "-n", namespace)
 	wantOutput(t, "a pod that hangs", out, code, 1, "Pod "+namespace+"/job-1 problem MayHang: container proxy runs on", "Looked at 2 workloads")
+	runPodWith(t, c, job, "job-0", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Hour)}})
+	runPodWith(t, c, job, "job-3", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Hour)}})
+	out, code = runCommand(t, "lint", "-n", namespace)
+	wantOutput(t, "a pod that hangs beside others of its Job", out, code, 1, "Pod "+namespace+"/job-0 warning MayHang: main, proxy",
+		"Pod "+namespace+"/job-1 problem MayHang: container proxy runs on", "Looked at 3 workloads")
 	create(t, c, newPolicy(namespace))
 	out, code = runCommand(t, "lint", "-n", namespace, "--fail-on=warning")
 	wantOutput(t, "after a policy", out, code, 0, "found nothing")

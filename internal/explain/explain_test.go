@@ -247,6 +247,21 @@ func TestFindings(t *testing.T) {
 		}, nil},
 
 		"nothing is declared": {func(*world) {}, []string{"Warning MayHang "}},
+		"a variable may come from a ConfigMap": {func(w *world) {
+			w.Pod.Pod.Spec.Containers[1].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{}}}
+		}, []string{"Warning MayHang ", "Note UnreadableEnv proxy"}},
+		"a variable may come from a ConfigMap, but a policy decides": {func(w *world) {
+			w.policy(asIs, "proxy")
+			w.Pod.Pod.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{}}}
+			w.Pod.Pod.Spec.Containers[1].EnvFrom = w.Pod.Pod.Spec.Containers[0].EnvFrom
+		}, nil},
+		"a prefix keeps a ConfigMap from declaring a sidecar": {func(w *world) {
+			w.Pod.Pod.Spec.Containers[1].EnvFrom = []corev1.EnvFromSource{{Prefix: "APP_", ConfigMapRef: &corev1.ConfigMapEnvSource{}}}
+		}, []string{"Warning MayHang "}},
+		"an operator that reads no variables misses none": {func(w *world) {
+			w.operator.Resolve.IgnoreEnv = true
+			w.Pod.Pod.Spec.Containers[1].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{}}}
+		}, []string{"Warning MayHang "}},
 		"a well-known sidecar is not declared": {func(w *world) {
 			w.Pod.Pod.Spec.Containers[1].Name = "istio-proxy"
 		}, []string{"Problem MayHang istio-proxy"}},
@@ -353,7 +368,7 @@ func TestWhereSettingsComeFrom(t *testing.T) {
 }
 
 func TestWaysByKindOfNode(t *testing.T) {
-	const withKruise, without = "real node, OpenKruise[CRR PodPhase Image]", "real node, no OpenKruise[PodPhase Image]"
+	const withKruise, without = "real node, OpenKruise[CRR Image]", "real node, no OpenKruise[PodPhase Image]"
 	const daemonless, virtual = "node without OpenKruise's daemon[PodPhase Image]", "virtual node[Image]"
 	for name, tc := range map[string]struct {
 		change func(w *world)
@@ -361,15 +376,18 @@ func TestWaysByKindOfNode(t *testing.T) {
 	}{
 		"nothing is known of the cluster": {func(w *world) { w.cluster = explain.Cluster{} }, []string{withKruise, without, virtual}},
 		"nothing is known of the nodes": {func(w *world) { w.cluster = explain.Cluster{Kruise: ptr.To(true)} },
-			[]string{"real node[CRR PodPhase Image]", daemonless, virtual}},
-		"every node is a real one": {func(*world) {}, []string{"real node[CRR PodPhase Image]"}},
+			[]string{"real node[CRR Image]", daemonless, virtual}},
+		"every node is a real one": {func(*world) {}, []string{"real node[CRR Image]"}},
 		"there are nodes of each kind": {func(w *world) { w.cluster.DaemonlessNodes, w.cluster.VirtualNodes = ptr.To(true), ptr.To(true) },
-			[]string{"real node[CRR PodPhase Image]", daemonless, virtual}},
+			[]string{"real node[CRR Image]", daemonless, virtual}},
 		"a missing daemon makes no difference without Kruise": {func(w *world) {
 			w.cluster.Kruise, w.cluster.DaemonlessNodes = ptr.To(false), ptr.To(true)
 		}, []string{"real node[PodPhase Image]"}},
 		"the pod is on a node without the daemon": {func(w *world) { w.runs(plan.NodeDaemonless) }, []string{daemonless}},
 		"the pod is on a virtual node":            {func(w *world) { w.runs(plan.NodeVirtual) }, []string{virtual}},
+		"the pod is restarted for ever": {func(w *world) { w.Pod.Pod.Spec.RestartPolicy = corev1.RestartPolicyAlways },
+			[]string{"node of any kind[]"}},
+		"every container is a sidecar": {func(w *world) { w.policy(asIs, "main") }, []string{"node of any kind[]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld()
@@ -379,6 +397,12 @@ func TestWaysByKindOfNode(t *testing.T) {
 			var got []string
 			for _, way := range explain.Explain(w.Pod, w.operator, w.cluster, noon).Containers[1].Settings.Ways {
 				got = append(got, fmt.Sprint(way.Where, way.Modes))
+				if way.PhaseFirst != slices.Contains(way.Modes, v1alpha1.ModeCRR) {
+					t.Errorf("on a %s the phase goes before the request: %v", way.Where, way.PhaseFirst)
+				}
+				if (len(way.Modes) == 0) != (way.Reason != "" && way.Message != "") {
+					t.Errorf("on a %s modes are %v for reason %q: %s", way.Where, way.Modes, way.Reason, way.Message)
+				}
 			}
 			if !slices.Equal(got, tc.want) {
 				t.Errorf("got %q, want %q", got, tc.want)
@@ -409,5 +433,20 @@ func TestPolicy(t *testing.T) {
 	flawed := explain.DescribePolicy(explain.Policy{Ref: w.Policies[1].Ref, Spec: w.Policies[1].Spec, Flaw: errors.New("does not count")}, nil)
 	if flawed.Findings[0].Reason != v1alpha1.ReasonInvalidQuickExitPaths || flawed.Findings[0].Severity != explain.SeverityWarning {
 		t.Errorf("a flaw of the policy is not reported: %+v", flawed.Findings)
+	}
+	invalid := explain.DescribePolicy(explain.Policy{Ref: w.Policies[1].Ref, Spec: w.Policies[1].Spec, Invalid: errors.New("cannot be parsed")}, nil)
+	if found := explain.Lint(invalid.Findings); len(found) != 1 || found[0].Reason != v1alpha1.ReasonInvalidSelector || found[0].Hint == "" {
+		t.Errorf("a selector that cannot be parsed is no finding of lint: %+v", found)
+	}
+}
+
+func TestSeveritiesAreOrdered(t *testing.T) {
+	ordered := []explain.Severity{explain.SeverityProblem, explain.SeverityWarning, explain.SeverityNote, ""}
+	for i, a := range ordered {
+		for j, b := range ordered {
+			if got := a.WorseThan(b); got != (i < j) {
+				t.Errorf("%q is worse than %q: %v", a, b, got)
+			}
+		}
 	}
 }

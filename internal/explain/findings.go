@@ -15,6 +15,12 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
+// Why a pod is never acted on.
+const (
+	leftAlone        = "restartPolicy is Always (the default of pods), and only pods with Never or OnFailure are acted on"
+	nothingToWaitFor = "every container is declared a sidecar, so nothing says when the pod is done"
+)
+
 // overdue is how long an action may be due before its absence is a finding. The operator needs a moment, and longer
 // while the pod's status keeps changing.
 const overdue = 45 * time.Second
@@ -24,21 +30,20 @@ func (x *explainer) findings(report Report) []Finding {
 	all := append([]Finding{}, x.fromWarnings()...)
 	if !IsJobType(x.Pod.Pod) {
 		if x.isDeclared() {
-			all = append(all, finding(SeverityProblem, v1alpha1.ReasonRestartPolicyAlways, "",
-				"restartPolicy is Always (the default of pods), and only pods with Never or OnFailure are acted on"))
+			all = append(all, finding(SeverityProblem, v1alpha1.ReasonRestartPolicyAlways, "", leftAlone))
 		}
 		return all
 	}
 	if len(x.view.Targets) > 0 && len(x.view.Mains) == 0 {
-		all = append(all, finding(SeverityProblem, v1alpha1.ReasonNoMainContainer, "",
-			"every container is declared a sidecar, so nothing says when the pod is done"))
+		all = append(all, finding(SeverityProblem, v1alpha1.ReasonNoMainContainer, "", nothingToWaitFor))
 	}
 	if !x.isOver() {
 		all = append(all, x.fromDryRun()...)
-		if x.Template || x.decision.MainsDone.IsZero() {
+		if len(x.view.Mains) > 0 && (x.Template || x.decision.MainsDone.IsZero()) {
 			all = append(all, x.fromWays(report)...)
 		}
 		all = append(all, x.mayHang()...)
+		all = append(all, x.fromEnvFrom()...)
 	}
 	all = append(all, x.fromDecision(all)...)
 	all = append(all, x.fromLosses()...)

@@ -22,11 +22,7 @@ import (
 func (x *explainer) mayHang() []Finding {
 	var undeclared []string
 	var all []Finding
-	for i := range x.Pod.Pod.Spec.Containers {
-		container := &x.Pod.Pod.Spec.Containers[i]
-		if targetOf(x.view, container.Name) != nil || x.declaredMain(container.Name) != "" || x.declaredDryRun(container.Name) {
-			continue
-		}
+	for _, container := range x.undeclared() {
 		undeclared = append(undeclared, container.Name)
 		if len(x.Pod.Pod.Spec.Containers) == 1 {
 			continue
@@ -42,8 +38,22 @@ func (x *explainer) mayHang() []Finding {
 	case x.anyEnded(undeclared):
 		return x.leftRunning(undeclared)
 	}
-	return []Finding{finding(SeverityWarning, v1alpha1.ReasonMayHang, "", fmt.Sprintf(
-		"%s all count as main containers: the pod may hang unless each of them ends by itself", strings.Join(undeclared, ", ")))}
+	several := finding(SeverityWarning, v1alpha1.ReasonMayHang, "", fmt.Sprintf(
+		"%s all count as main containers: the pod may hang unless each of them ends by itself", strings.Join(undeclared, ", ")))
+	several.Hint = hintForSeveral
+	return []Finding{several}
+}
+
+// undeclared lists the containers that nothing declares a sidecar or one to wait for.
+func (x *explainer) undeclared() []*corev1.Container {
+	var undeclared []*corev1.Container
+	for i := range x.Pod.Pod.Spec.Containers {
+		container := &x.Pod.Pod.Spec.Containers[i]
+		if targetOf(x.view, container.Name) == nil && x.declaredMain(container.Name) == "" && !x.declaredDryRun(container.Name) {
+			undeclared = append(undeclared, container)
+		}
+	}
+	return undeclared
 }
 
 // leftRunning names the containers that still run although others have ended for good. Where sidecars are declared, that
@@ -86,11 +96,12 @@ func (x *explainer) declaredDryRun(name string) bool {
 var lintReasons = []v1alpha1.Reason{
 	v1alpha1.ReasonMayHang, v1alpha1.ReasonNoMainContainer, v1alpha1.ReasonUnreadableEnv, v1alpha1.ReasonInvalidEnv,
 	v1alpha1.ReasonRestartPolicyAlways, v1alpha1.ReasonCommandNotCovered, v1alpha1.ReasonInvalidQuickExitPaths,
+	v1alpha1.ReasonInvalidSelector,
 }
 
-// Lint returns those findings of a report that are about declarations: missing ones, and ones that come to nothing.
-func Lint(report Report) []Finding {
-	return slices.DeleteFunc(slices.Clone(report.Findings), func(f Finding) bool { return !slices.Contains(lintReasons, f.Reason) })
+// Lint returns those of a report's findings that are about declarations: missing ones, and ones that come to nothing.
+func Lint(findings []Finding) []Finding {
+	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return !slices.Contains(lintReasons, f.Reason) })
 }
 
 // IsJobType reports whether pods of the template are ever acted on.

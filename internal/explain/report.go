@@ -83,9 +83,11 @@ type Settings struct {
 type Way struct {
 	Where string `json:"where"`
 	// Modes are tried in this order. There are none where no mode can be used, and Reason says why.
-	Modes   []v1alpha1.Mode `json:"modes"`
-	Reason  v1alpha1.Reason `json:"reason,omitempty"`
-	Message string          `json:"message,omitempty"`
+	Modes []v1alpha1.Mode `json:"modes"`
+	// PhaseFirst is true where the pod's phase is written before the request of mode CRR, as a part of the same attempt.
+	PhaseFirst bool            `json:"phaseFirst,omitempty"`
+	Reason     v1alpha1.Reason `json:"reason,omitempty"`
+	Message    string          `json:"message,omitempty"`
 
 	scenario scenario
 	options  []plan.ModeOption
@@ -144,11 +146,16 @@ type Report struct {
 // Now is the time of the report.
 func (r *Report) Now() time.Time { return r.now }
 
+// WorseThan reports whether the severity is worse than the other one. None at all is the least bad.
+func (s Severity) WorseThan(other Severity) bool {
+	return s != "" && (other == "" || rank(s) < rank(other))
+}
+
 // Worst returns the severity of the worst finding, or nothing where there are none.
 func Worst(findings []Finding) Severity {
 	var worst Severity
 	for _, finding := range findings {
-		if worst == "" || rank(finding.Severity) < rank(worst) {
+		if finding.Severity.WorseThan(worst) {
 			worst = finding.Severity
 		}
 	}

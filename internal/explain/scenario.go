@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
@@ -21,8 +22,9 @@ type scenario struct {
 	certain, present bool
 }
 
-// The kinds of nodes that are told apart from real ones.
+// The kinds of nodes that are told apart from real ones, and all of them.
 const (
+	onAnyNode        = "node of any kind"
 	onDaemonlessNode = "node without OpenKruise's daemon"
 	onVirtualNode    = "virtual node"
 )
@@ -61,15 +63,21 @@ func (x *explainer) onRealNodes() []scenario {
 	}
 }
 
-// ways asks the plan for the modes of a sidecar in every scenario.
+// ways asks the plan for the modes of a sidecar in every scenario. A pod that is never acted on has one way: nothing.
 func (x *explainer) ways(target resolve.Target) []Way {
+	switch {
+	case !IsJobType(x.Pod.Pod):
+		return []Way{{Where: onAnyNode, Reason: v1alpha1.ReasonRestartPolicyAlways, Message: leftAlone}}
+	case len(x.view.Mains) == 0:
+		return []Way{{Where: onAnyNode, Reason: v1alpha1.ReasonNoMainContainer, Message: nothingToWaitFor}}
+	}
 	var ways []Way
 	for _, s := range x.scenarios() {
 		options := plan.ModeOptions(x.snapshotOf(s), target)
 		way := Way{Where: s.where, scenario: s, options: options}
 		for _, option := range options {
 			if option.Usable() {
-				way.Modes = append(way.Modes, option.Mode)
+				way.Modes, way.PhaseFirst = append(way.Modes, option.Mode), way.PhaseFirst || option.PhaseFirst
 			}
 		}
 		if len(way.Modes) == 0 {

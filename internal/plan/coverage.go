@@ -28,7 +28,7 @@ func (s *situation) uncovered(target resolve.Target) obstacle {
 	switch {
 	case errors.As(err, &missing):
 		path := missing.Wanted()
-		message = fmt.Sprintf("container %s runs %s, which quick-exit image %s does not have; build one with `quick-exit-image --path %s` and %s, or declare another mode",
+		message = fmt.Sprintf("container %s runs %s, which quick-exit image %s does not have; build one with `sidecar-termination-operator quick-exit-image --path %s --push IMAGE` and %s, or declare another mode",
 			target.Container, path, target.Image, path, declaration(target, path))
 	case errors.As(err, &hidden):
 		message = fmt.Sprintf("container %s would run %s, and the volume at %s hides what an image has there; declare another mode, or mount the volume elsewhere",

@@ -14,18 +14,33 @@ type ModeOption struct {
 	Mode    v1alpha1.Mode
 	Reason  v1alpha1.Reason
 	Message string
+	// PhaseFirst is true for mode CRR where the phase is written before the request, as a part of the same attempt.
+	PhaseFirst bool
 }
 
 // Usable reports whether the mode can end the sidecar.
 func (o ModeOption) Usable() bool { return o.Reason == "" }
 
 // ModeOptions lists the modes for the target, in the order in which Next would try them in this snapshot, were its main
-// containers done. It has no account of attempts that failed.
+// containers done. PodPhase is not among them where the phase is written before a request already. It has no account of
+// attempts that failed.
 func ModeOptions(snapshot Snapshot, target resolve.Target) []ModeOption {
-	rungs := observe(snapshot, time.Time{}).ladder(target)
+	s := observe(snapshot, time.Time{})
+	rungs := s.ladder(target)
 	options := make([]ModeOption, 0, len(rungs))
+	written := false
 	for _, r := range rungs {
-		options = append(options, ModeOption{Mode: r.mode, Reason: r.reason, Message: r.message})
+		option := ModeOption{Mode: r.mode, Reason: r.reason, Message: r.message}
+		switch {
+		case !r.usable():
+		case r.mode == v1alpha1.ModeCRR && s.requestsNeedPhase(target):
+			option.PhaseFirst, written = !written, true
+		case r.mode == v1alpha1.ModePodPhase && written:
+			continue
+		case r.mode == v1alpha1.ModePodPhase:
+			written = true
+		}
+		options = append(options, option)
 	}
 	return options
 }

@@ -192,12 +192,12 @@ func TestNextSaysWhatItWaitsFor(t *testing.T) {
 		"how a command gets into an image": {
 			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("/app/server")), targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy))),
 			want: []string{"mode Image cannot end container proxy: container proxy runs /app/server, which quick-exit image " + quickExit + " does not have",
-				"build one with `quick-exit-image --path /app/server`",
+				"build one with `sidecar-termination-operator quick-exit-image --path /app/server --push IMAGE`",
 				"annotate SidecarTerminationPolicy/mesh with sidecartermination.dev/quick-exit-paths=default,/app/server, or declare another mode"},
 		},
 		"how a command is added to those of an image": {
 			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("server")), targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy, having("/opt/x")))),
-			want: []string{"runs /usr/local/bin/server", "--path /usr/local/bin/server`",
+			want: []string{"runs /usr/local/bin/server", "--path /usr/local/bin/server --push IMAGE`",
 				"add /usr/local/bin/server to annotation sidecartermination.dev/quick-exit-paths of SidecarTerminationPolicy/mesh"},
 		},
 		"where there is no policy to annotate": {

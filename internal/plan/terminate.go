@@ -144,15 +144,18 @@ func (r round) split() (direct, viaPhase []choice) {
 	return direct, viaPhase
 }
 
-// phaseGoesFirst reports whether the phase is to be written before a request, so that the exit code of a sidecar that
-// is to be ignored does not count. A pod that has failed already has nothing to lose by that exit code.
+// phaseGoesFirst reports whether the phase is to be written before the request that is next for the sidecar.
 func (r round) phaseGoesFirst(c choice) bool {
 	return c.mode == v1alpha1.ModeCRR &&
-		c.target.ExitCodes != v1alpha1.ExitCodesRespect &&
-		r.Capabilities.PodPhase &&
+		r.requestsNeedPhase(c.target) &&
 		!HasTerminalPhase(r.Pod) &&
-		r.attempt(v1alpha1.ModePodPhase) == nil &&
-		r.outcome() == corev1.PodSucceeded
+		r.attempt(v1alpha1.ModePodPhase) == nil
+}
+
+// requestsNeedPhase reports whether a request for the target is to find the phase written, so that the exit code of a
+// sidecar that is to be ignored does not count. A pod that has failed already has nothing to lose by that exit code.
+func (s *situation) requestsNeedPhase(target resolve.Target) bool {
+	return target.ExitCodes != v1alpha1.ExitCodesRespect && s.Capabilities.PodPhase && s.outcome() == corev1.PodSucceeded
 }
 
 // waitBeforeRequest returns why Kruise cannot be asked yet, or nil. It works on one request of a pod at a time, so that

@@ -16,6 +16,7 @@ import (
 
 // New returns the subcommand. Its examples call the program by the name.
 func New(name string, operator source.Operator) *cobra.Command {
+	operator.Program = name
 	o := &options{operator: operator, connection: source.NewConnection()}
 	command := &cobra.Command{
 		Use:   "explain (TYPE/NAME | TYPE NAME | TYPE | -f FILE | -k DIRECTORY)",
@@ -25,8 +26,9 @@ mode and image each sidecar will be ended on which kind of node, what is being w
 and what goes wrong or would go wrong. It decides by the same code as the operator and gives the same reasons.
 
 TYPE is pod, job, cronjob, policy or clusterpolicy, or a short name: po, cj, stp, cstp. A TYPE without a name gives one
-line for each unfinished object. With -f or -k manifests are explained and no cluster is asked; they may hold policies,
-namespaces, Jobs, CronJobs and pods, and the operator's flags may be given (--quick-exit-image and others).
+line for each unfinished object; a Job's is about that of its pods that fares worst. With -f or -k manifests are explained
+and no cluster is asked; they may hold policies, namespaces, Jobs, CronJobs and pods, and the operator's flags may be given
+(--quick-exit-image and others).
 
 Containers that a webhook injects are not in the template of a Job: explain a live pod to see them.
 
@@ -54,7 +56,7 @@ The exit code is 0 where all is well, 1 where a problem was found, and 2 where i
 	o.format.Bind(command)
 	o.failOn.Bind(command)
 	o.files.Bind(flags)
-	flags.BoolVarP(&o.watch, "watch", "w", false, "show a pod or a Job again whenever something changes, until it has finished")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "show one object again whenever something changes: a pod or a Job until it has finished, any other until you interrupt it")
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "with a TYPE and no name: in all namespaces")
 	o.connection.Bind(flags)
 	operator.Bind(flags)

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/internal/cli/source"
@@ -18,7 +17,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/plan"
 )
 
-// mostPods bounds how many pods of one Job are explained.
+// mostPods bounds how many pods of one Job are explained at length.
 const mostPods = 5
 
 // live gathers results from a cluster.
@@ -68,7 +67,8 @@ func (l *live) gather(ctx context.Context, subjects []subject) (*result, error) 
 		var err error
 		switch {
 		case of.name == "":
-			r.brief, err = true, l.all(ctx, r, of.kind)
+			r.brief = true
+			err = l.all(ctx, r, of.kind)
 		case of.kind == kindPod:
 			err = l.pod(ctx, r, of.name)
 		case of.kind == kindJob:
@@ -104,12 +104,12 @@ func (l *live) job(ctx context.Context, r *result, name string) error {
 	if err := l.Client.Get(ctx, l.key(name), job); err != nil {
 		return fmt.Errorf("get Job: %w", err)
 	}
-	r.Jobs = append(r.Jobs, jobLine{job.Namespace, job.Name, jobStatus(job)})
-	return l.podsOf(ctx, r, job)
+	return l.addJob(ctx, r, job)
 }
 
-// podsOf explains the Job's unfinished pods, or the newest finished one, or the template where there is none.
-func (l *live) podsOf(ctx context.Context, r *result, job *batchv1.Job) error {
+// addJob explains the Job's unfinished pods, or the newest finished one, or the template where there is none.
+func (l *live) addJob(ctx context.Context, r *result, job *batchv1.Job) error {
+	r.Jobs = append(r.Jobs, jobLine{job.Namespace, job.Name, jobStatus(job)})
 	pods, err := l.PodsOf(ctx, job)
 	if err != nil {
 		return err
@@ -123,17 +123,28 @@ func (l *live) podsOf(ctx context.Context, r *result, job *batchv1.Job) error {
 		return nil
 	}
 	for i := range pods {
-		if i > 0 && (plan.HasTerminalPhase(&pods[i]) || i >= mostPods) {
+		switch {
+		case i > 0 && r.brief && plan.HasTerminalPhase(&pods[i]):
+			return nil
+		case i > 0 && !r.brief && (plan.HasTerminalPhase(&pods[i]) || i >= mostPods):
 			r.Notes = append(r.Notes, fmt.Sprintf("%d more pods of Job %s are not shown; ask for one by name", len(pods)-i, job.Name))
 			return nil
 		}
-		pod, err := l.PodWithEvents(ctx, l.look, &pods[i], job)
+		pod, err := l.podOf(ctx, &pods[i], job, r.brief)
 		if err != nil {
 			return err
 		}
 		r.Pods = append(r.Pods, l.look.Explain(pod))
 	}
 	return nil
+}
+
+// podOf gathers what bears on a pod of the Job. In brief the operator's events are of no use.
+func (l *live) podOf(ctx context.Context, pod *corev1.Pod, job *batchv1.Job, brief bool) (explain.Pod, error) {
+	if brief {
+		return l.look.Pod(ctx, pod, job)
+	}
+	return l.PodWithEvents(ctx, l.look, pod, job)
 }
 
 func (l *live) cronJob(ctx context.Context, r *result, name string) error {
@@ -168,7 +179,7 @@ func (l *live) all(ctx context.Context, r *result, of kind) error {
 			if finishedAs(&jobs.Items[i]) != "" {
 				continue
 			}
-			if err := l.podsOf(ctx, r, &jobs.Items[i]); err != nil {
+			if err := l.addJob(ctx, r, &jobs.Items[i]); err != nil {
 				return err
 			}
 		}
@@ -191,7 +202,7 @@ func (l *live) all(ctx context.Context, r *result, of kind) error {
 }
 
 func (l *live) allPods(ctx context.Context, r *result) error {
-	pods, err := l.unfinished(ctx, l.namespace)
+	pods, err := l.Unfinished(ctx, l.namespace)
 	if err != nil {
 		return err
 	}
@@ -203,20 +214,6 @@ func (l *live) allPods(ctx context.Context, r *result) error {
 		r.Pods = append(r.Pods, l.look.Explain(pod))
 	}
 	return nil
-}
-
-// unfinished lists the pods on which the operator may act. An empty namespace means all.
-func (l *live) unfinished(ctx context.Context, namespace string) ([]corev1.Pod, error) {
-	selector := fields.AndSelectors(
-		fields.OneTermNotEqualSelector("spec.restartPolicy", string(corev1.RestartPolicyAlways)),
-		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
-		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
-	)
-	var pods corev1.PodList
-	if err := l.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: selector}); err != nil {
-		return nil, fmt.Errorf("list pods: %w", err)
-	}
-	return pods.Items, nil
 }
 
 // jobStatus says in a line how the Job fares.

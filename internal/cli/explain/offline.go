@@ -6,11 +6,10 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/cli/source"
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/resolve"
@@ -43,7 +42,7 @@ type selected struct {
 }
 
 func offline(ctx context.Context, s *source.Source, manifests source.Manifests) (*result, error) {
-	r := &result{Pods: []explain.Report{}, Notes: s.Notes(), quiet: map[string]bool{}}
+	r := &result{Pods: []explain.Report{}, quiet: map[string]bool{}}
 	var reports []selected
 	for _, manifest := range manifests.Objects {
 		pod, ok, err := s.Manifest(ctx, manifest)
@@ -56,6 +55,7 @@ func offline(ctx context.Context, s *source.Source, manifests source.Manifests) 
 			r.Pods = append(r.Pods, report)
 		}
 	}
+	r.Notes = s.Notes()
 	if slices.ContainsFunc(r.Pods, func(p explain.Report) bool { return !p.Template }) {
 		r.Notes = append(r.Notes, "manifests do not tell whether OpenKruise is there, nor its requests: it is taken to be absent for pods that have run")
 	}
@@ -63,16 +63,15 @@ func offline(ctx context.Context, s *source.Source, manifests source.Manifests) 
 		r.Policies = append(r.Policies, explain.RefusedPolicy(refused.Policy, refused.Why))
 	}
 	for _, manifest := range manifests.Objects {
-		policy, ok := policyOf(manifest.Object)
+		policy, ok := source.PolicyOf(manifest.Object)
 		if !ok {
 			continue
 		}
 		by := selectedBy(policy.Ref, reports)
 		report := explain.DescribePolicy(policy, by)
 		r.Policies = append(r.Policies, report)
-		// What a policy that selects something comes to shows in the reports on what it selects.
-		if r.quiet[report.Kind+"/"+report.Namespace+"/"+report.Name] = policy.Invalid == nil; len(by) == 0 && policy.Invalid == nil {
-			r.Notes = append(r.Notes, policyName(&report)+" selects none of the pods of these manifests")
+		if sayAll(by, policy.Ref, report.Findings) {
+			r.quiet[policyName(&report)] = true
 		}
 	}
 	return r, nil
@@ -88,21 +87,17 @@ func selectedBy(ref resolve.PolicyRef, reports []selected) []explain.Report {
 	return by
 }
 
-// policyOf returns the policy that the object is, and false for any other object.
-func policyOf(object client.Object) (explain.Policy, bool) {
-	switch policy := object.(type) {
-	case *v1alpha1.SidecarTerminationPolicy:
-		parsed, invalid := resolve.FromNamespaced(policy)
-		return explain.Policy{
-			Ref:  resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: policy.Namespace, Name: policy.Name},
-			Spec: &policy.Spec.PolicySpec, Conditions: policy.Status.Conditions, Invalid: invalid, Flaw: parsed.Flaw(),
-		}, true
-	case *v1alpha1.ClusterSidecarTerminationPolicy:
-		parsed, invalid := resolve.FromCluster(policy)
-		return explain.Policy{
-			Ref:  resolve.PolicyRef{Kind: resolve.KindCluster, Name: policy.Name},
-			Spec: &policy.Spec.PolicySpec, Conditions: policy.Status.Conditions, Invalid: invalid, Flaw: parsed.Flaw(),
-		}, true
+// sayAll reports whether the reports on what a policy selects say all that was found about it and is worse than a note.
+func sayAll(reports []explain.Report, policy resolve.PolicyRef, found []explain.Finding) bool {
+	for _, f := range found {
+		said := func(known explain.Finding) bool {
+			// A pod says first which policy it speaks of, and a policy which pod.
+			return known.Reason == f.Reason && (known.Message == policy.String()+": "+f.Message || strings.HasSuffix(f.Message, ": "+known.Message))
+		}
+		if f.Severity != explain.SeverityNote &&
+			!slices.ContainsFunc(reports, func(r explain.Report) bool { return slices.ContainsFunc(r.Findings, said) }) {
+			return false
+		}
 	}
-	return explain.Policy{}, false
+	return len(reports) > 0
 }

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/cli/source"
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
@@ -25,7 +26,7 @@ func (l *live) policy(ctx context.Context, r *result, of subject) error {
 	if err := l.Client.Get(ctx, key, object); err != nil {
 		return fmt.Errorf("get policy: %w", err)
 	}
-	pods, err := l.unfinished(ctx, object.GetNamespace())
+	pods, err := l.Unfinished(ctx, object.GetNamespace())
 	if err != nil {
 		return err
 	}
@@ -55,7 +56,7 @@ func (l *live) allPolicies(ctx context.Context, r *result, of kind) error {
 	if of == kindClusterPolicy {
 		namespace = ""
 	}
-	pods, err := l.unfinished(ctx, namespace)
+	pods, err := l.Unfinished(ctx, namespace)
 	if err != nil {
 		return err
 	}
@@ -68,7 +69,7 @@ func (l *live) allPolicies(ctx context.Context, r *result, of kind) error {
 }
 
 func (l *live) addPolicy(ctx context.Context, r *result, object client.Object, pods []corev1.Pod) error {
-	policy, _ := policyOf(object)
+	policy, _ := source.PolicyOf(object)
 	var reports []explain.Report
 	for i := range pods {
 		if ns := object.GetNamespace(); ns != "" && ns != pods[i].Namespace {

@@ -12,6 +12,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/explain"
 )
 
+// policyName is what to call a policy of either kind by.
 func policyName(r *explain.PolicyReport) string {
 	if r.Namespace == "" {
 		return r.Kind + " " + r.Name

@@ -134,7 +134,11 @@ func wayCell(way explain.Way) output.Cell {
 	}
 	var names []string
 	for _, mode := range way.Modes {
-		names = append(names, string(mode))
+		name := string(mode)
+		if mode == v1alpha1.ModeCRR && way.PhaseFirst {
+			name += " with the phase before it"
+		}
+		names = append(names, name)
 	}
 	return output.Cell{Text: strings.Join(names, ", then ")}
 }

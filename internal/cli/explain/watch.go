@@ -20,37 +20,45 @@ import (
 	"github.com/sidecar-termination/operator/internal/plan"
 )
 
-// watchInterval is how often a watched object is read.
-const watchInterval = time.Second
+// watchInterval is how often a watched object is read. A policy is explained by all the pods that it selects, and read less
+// often.
+const (
+	watchInterval       = time.Second
+	policyWatchInterval = 5 * time.Second
+)
 
 // clearScreen has a terminal start over.
 const clearScreen = "\x1b[H\x1b[2J"
 
-// runWatch shows the pod or Job until it has finished, has gone, or the user has seen enough.
+// runWatch shows the object until it has finished, has gone, or the user has seen enough.
 func (o *options) runWatch(cmd *cobra.Command, l *live, subjects []subject) error {
-	if len(subjects) != 1 || subjects[0].name == "" || subjects[0].kind != kindPod && subjects[0].kind != kindJob || o.format != output.FormatTable {
-		return errors.New("--watch shows one pod or one Job, as a table")
+	if len(subjects) != 1 || subjects[0].name == "" || o.format != output.FormatTable {
+		return errors.New("--watch shows one object, given as TYPE/NAME, as a table")
 	}
+	of := subjects[0]
 	ctx, w := cmd.Context(), cmd.OutOrStdout()
-	view := &watchView{w: w, terminal: output.IsTerminal(w)}
-	ticker := time.NewTicker(watchInterval)
+	view := &watchView{w: w, stderr: cmd.ErrOrStderr(), terminal: output.IsTerminal(w)}
+	ticker := time.NewTicker(of.kind.interval())
 	defer ticker.Stop()
 	for {
 		r, err := l.gather(ctx, subjects)
 		switch {
 		case apierrors.IsNotFound(err) && view.shown != "":
-			_, err := fmt.Fprintf(w, "%s/%s has gone\n", subjects[0].kind, subjects[0].name)
+			_, err := fmt.Fprintf(w, "%s/%s has gone\n", of.kind, of.name)
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
+		case view.shown == "" && isFinal(err):
+			return err
 		case err != nil:
-			return err
-		}
-		if err := view.show(r); err != nil {
-			return err
-		}
-		if r.isOver() {
-			return o.failOn.Judge(r.worst())
+			view.failed(err)
+		default:
+			if err := view.show(r); err != nil {
+				return err
+			}
+			if of.kind.isOver(r) {
+				return o.failOn.Judge(r.worst())
+			}
 		}
 		if err := wait(ctx, ticker); err != nil {
 			return err
@@ -58,6 +66,20 @@ func (o *options) runWatch(cmd *cobra.Command, l *live, subjects []subject) erro
 		l.look = l.Again(l.look, o.operator.Now())
 	}
 }
+
+// isFinal reports whether trying again is of no use where nothing could be read yet.
+func isFinal(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) }
+
+// interval is how often a watched object of the kind is read.
+func (k kind) interval() time.Duration {
+	if k == kindPolicy || k == kindClusterPolicy {
+		return policyWatchInterval
+	}
+	return watchInterval
+}
+
+// isOver reports whether nothing more will happen to the object of the kind. Only pods and Jobs ever finish.
+func (k kind) isOver(r *result) bool { return (k == kindPod || k == kindJob) && r.isOver() }
 
 func wait(ctx context.Context, ticker *time.Ticker) error {
 	select {
@@ -80,15 +102,27 @@ func (r *result) isOver() bool {
 
 // watchView shows results one after the other: on a terminal in the same place, elsewhere one below the other.
 type watchView struct {
-	w        io.Writer
-	terminal bool
-	shown    string
+	w, stderr io.Writer
+	terminal  bool
+	shown     string
+	// failure is the error that was shown since the last result, or empty.
+	failure string
 }
 
 // ages are the parts of a report that change by themselves.
 var ages = regexp.MustCompile(`\b([0-9]+[smhdy])+\b *`)
 
+// failed shows why there is no result this time, once for as long as it stays the same.
+func (v *watchView) failed(err error) {
+	if err.Error() == v.failure {
+		return
+	}
+	v.failure = err.Error()
+	_, _ = fmt.Fprintf(v.stderr, "error: %v; trying again\n", err)
+}
+
 func (v *watchView) show(r *result) error {
+	v.failure = ""
 	var text strings.Builder
 	format := output.Format(output.FormatTable)
 	if v.terminal {

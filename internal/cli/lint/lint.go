@@ -14,19 +14,20 @@ import (
 
 	"github.com/spf13/cobra"
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/internal/cli/exit"
 	"github.com/sidecar-termination/operator/internal/cli/output"
 	"github.com/sidecar-termination/operator/internal/cli/source"
 	"github.com/sidecar-termination/operator/internal/explain"
-	"github.com/sidecar-termination/operator/internal/plan"
 )
 
 // New returns the subcommand. Its examples call the program by the name.
 func New(name string, operator source.Operator) *cobra.Command {
+	operator.Program = name
 	o := &options{operator: operator, connection: source.NewConnection()}
 	command := &cobra.Command{
 		Use:   "lint [-f FILE | -k DIRECTORY]",
@@ -40,8 +41,8 @@ that no policy and no environment variable declares a sidecar and that may keep 
   - several containers of which any may be a sidecar (a warning).
 
 It also finds declarations that come to nothing: variables that cannot be read, pods without a main container, and policies
-of manifests that the API server would refuse. What is guesswork a policy settles: name sidecars under sidecars, or all
-containers to wait for under mainContainers.
+of manifests that the API server would refuse, that have a selector which cannot be parsed, or of which a part does not
+count. What is guesswork a policy settles: name sidecars under sidecars, or all containers to wait for under mainContainers.
 
 The exit code is 0 where nothing was found, 1 where a problem was found, or with --fail-on=warning a warning, and 2 where
 it was not possible to look.`,
@@ -88,9 +89,10 @@ type result struct {
 	// Looked is how many workloads were looked at.
 	Looked    int      `json:"looked"`
 	Workloads []linted `json:"workloads"`
-	// Policies are those that the API server would refuse.
+	// Policies are those of manifests with findings of their own: that the API server would refuse, or that do not count.
 	Policies []linted `json:"policies,omitempty"`
-	Notes    []string `json:"notes,omitempty"`
+	// Notes say what was assumed because it could not be read, and what was passed over.
+	Notes []string `json:"notes,omitempty"`
 }
 
 func (o *options) run(cmd *cobra.Command) error {
@@ -120,8 +122,15 @@ func (o *options) run(cmd *cobra.Command) error {
 
 func (r *result) add(report explain.Report, file string) {
 	r.Looked++
-	if findings := explain.Lint(report); len(findings) > 0 {
+	if findings := explain.Lint(report.Findings); len(findings) > 0 {
 		r.Workloads = append(r.Workloads, linted{report.Kind, report.Namespace, report.Name, file, findings})
+	}
+}
+
+// addPolicy takes over what is wrong with a policy whatever it selects.
+func (r *result) addPolicy(policy explain.PolicyReport, file string) {
+	if findings := explain.Lint(policy.Findings); len(findings) > 0 {
+		r.Policies = append(r.Policies, linted{policy.Kind, policy.Namespace, policy.Name, file, findings})
 	}
 }
 
@@ -142,8 +151,10 @@ func (r *result) text(p *output.Printer) {
 		p.Line("No workload was looked at.")
 	case r.Looked == 0:
 		p.Line("Nothing to look at: no Job, no CronJob and no pod with restartPolicy Never or OnFailure was found.")
-	case len(r.Workloads) == 0:
+	case len(r.Workloads)+len(r.Policies) == 0:
 		p.Line("%s", p.Styled(output.Green, fmt.Sprintf("Looked at %d %s and found nothing.", r.Looked, plural(r.Looked))))
+	case len(r.Workloads) == 0:
+		p.Line("Looked at %d %s and found something about policies alone.", r.Looked, plural(r.Looked))
 	default:
 		p.Line("Looked at %d %s and found something about %d.", r.Looked, plural(r.Looked), len(r.Workloads))
 	}
@@ -171,6 +182,10 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 		r.Policies = append(r.Policies, linted{policy.Kind, policy.Namespace, policy.Name, refused.File, policy.Findings})
 	}
 	for _, manifest := range manifests.Objects {
+		if policy, ok := source.PolicyOf(manifest.Object); ok {
+			r.addPolicy(explain.DescribePolicy(policy, nil), manifest.File)
+			continue
+		}
 		pod, ok, err := s.Manifest(cmd.Context(), manifest)
 		if err != nil {
 			return nil, err
@@ -183,6 +198,7 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 			r.add(report, manifest.File)
 		}
 	}
+	r.Notes = s.Notes()
 	return r, nil
 }
 
@@ -202,7 +218,7 @@ func (o *options) live(cmd *cobra.Command) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &linter{Live: cluster, look: s, result: &result{Workloads: []linted{}}, looked: map[string]bool{}}
+	l := &linter{Live: cluster, look: s, result: &result{Workloads: []linted{}}, looked: sets.New[types.UID](), known: sets.New[string]()}
 	for _, look := range []func(context.Context, string) error{l.pods, l.jobs, l.cronJobs} {
 		if err := look(cmd.Context(), namespace); err != nil {
 			return nil, err
@@ -218,32 +234,41 @@ type linter struct {
 	*source.Live
 	look   *source.Source
 	result *result
-	looked map[string]bool // owners by uid of which a pod was looked at
+	looked sets.Set[types.UID] // owners of which a pod was looked at
+	known  sets.Set[string]    // what was found about pods of Jobs
 }
 
 func (l *linter) pods(ctx context.Context, namespace string) error {
-	var pods corev1.PodList
-	if err := l.Client.List(ctx, &pods, client.InNamespace(namespace)); err != nil {
-		return fmt.Errorf("list pods: %w", err)
+	pods, err := l.Unfinished(ctx, namespace)
+	if err != nil {
+		return err
 	}
-	for i := range pods.Items {
-		pod := &pods.Items[i]
-		if !explain.IsJobType(pod) || plan.HasTerminalPhase(pod) {
-			continue
-		}
-		if owner := metav1.GetControllerOf(pod); owner != nil {
-			if l.looked[string(owner.UID)] {
-				continue
-			}
-			l.looked[string(owner.UID)] = true
-		}
-		gathered, err := l.look.Pod(ctx, pod, nil)
+	for i := range pods {
+		gathered, err := l.look.Pod(ctx, &pods[i], nil)
 		if err != nil {
 			return err
 		}
-		l.result.add(l.look.Explain(gathered), "")
+		report, owner := l.look.Explain(gathered), metav1.GetControllerOf(&pods[i])
+		if owner != nil {
+			l.looked.Insert(owner.UID)
+		}
+		if !l.isKnown(owner, report) {
+			l.result.add(report, "")
+		}
 	}
 	return nil
+}
+
+// isKnown reports whether the same was found about another pod of the same Job. Pods of other owners, such as workflows,
+// have little in common.
+func (l *linter) isKnown(owner *metav1.OwnerReference, report explain.Report) bool {
+	if owner == nil || owner.Kind != "Job" || !strings.HasPrefix(owner.APIVersion, batchv1.GroupName+"/") {
+		return false
+	}
+	found := fmt.Sprint(owner.UID, explain.Lint(report.Findings))
+	known := l.known.Has(found)
+	l.known.Insert(found)
+	return known
 }
 
 func (l *linter) jobs(ctx context.Context, namespace string) error {
@@ -257,9 +282,9 @@ func (l *linter) jobs(ctx context.Context, namespace string) error {
 			continue
 		}
 		if owner := metav1.GetControllerOf(job); owner != nil {
-			l.looked[string(owner.UID)] = true
+			l.looked.Insert(owner.UID)
 		}
-		if l.looked[string(job.UID)] {
+		if l.looked.Has(job.UID) {
 			continue
 		}
 		if err := l.template(ctx, source.OfJob(job)); err != nil {
@@ -275,7 +300,7 @@ func (l *linter) cronJobs(ctx context.Context, namespace string) error {
 		return fmt.Errorf("list CronJobs: %w", err)
 	}
 	for i := range crons.Items {
-		if l.looked[string(crons.Items[i].UID)] {
+		if l.looked.Has(crons.Items[i].UID) {
 			continue
 		}
 		if err := l.template(ctx, source.OfCronJob(&crons.Items[i])); err != nil {

@@ -3,8 +3,13 @@
 package source
 
 import (
+	"fmt"
+	"slices"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -24,6 +29,59 @@ func bears(object *unstructured.Unstructured) bool {
 		return kind.Kind == "Pod" || kind.Kind == "Namespace" || kind.Kind == "Node"
 	}
 	return false
+}
+
+// makesPods reports whether objects of a kind that is not looked at make pods that end: they hold a container with an
+// image, and are none of Kubernetes' own kinds, whose pods are all restarted for ever but for those of Jobs.
+func makesPods(object *unstructured.Unstructured) bool {
+	switch object.GroupVersionKind().Group {
+	case "", "apps", "extensions":
+		return false
+	}
+	return holdsContainer(object.Object)
+}
+
+// holdsContainer reports whether there is, at any depth, a container with an image, or a list of them.
+func holdsContainer(value any) bool {
+	switch value := value.(type) {
+	case map[string]any:
+		for name, field := range value {
+			if name == "container" && hasImage(field) || name == "containers" && isListOfImages(field) || holdsContainer(field) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(value, holdsContainer)
+	}
+	return false
+}
+
+func isListOfImages(value any) bool {
+	list, _ := value.([]any)
+	return slices.ContainsFunc(list, hasImage)
+}
+
+func hasImage(value any) bool {
+	container, _ := value.(map[string]any)
+	image, _ := container["image"].(string)
+	return image != ""
+}
+
+// notePassedOver says which kinds make pods and were not looked at, given the kind of each such object.
+func notePassedOver(kinds []schema.GroupVersionKind) string {
+	counts := map[schema.GroupVersionKind]int{}
+	var order []schema.GroupVersionKind
+	for _, kind := range kinds {
+		if counts[kind]++; counts[kind] == 1 {
+			order = append(order, kind)
+		}
+	}
+	var parts []string
+	for _, kind := range order {
+		parts = append(parts, fmt.Sprintf("%d %s (%s)", counts[kind], kind.Kind, kind.GroupVersion()))
+	}
+	return fmt.Sprintf("passed over: %s; of manifests only pods, and Jobs and CronJobs of batch/v1, are looked at: look at the pods of others in the cluster",
+		strings.Join(parts, ", "))
 }
 
 func isNamespaced(object client.Object) bool {

@@ -84,7 +84,7 @@ type Live struct {
 
 // Source takes a first look: at the operator's own flags, over which those given here go, at OpenKruise and at the nodes.
 func (l *Live) Source(ctx context.Context, operator Operator, flags *pflag.FlagSet) (*Source, error) {
-	s := &Source{now: operator.Now(), Reader: newPatient(l.Client)}
+	s := &Source{now: operator.Now(), program: operator.Program, Reader: newPatient(l.Client, operator.Program)}
 	arguments, err := l.operatorArguments(ctx, s)
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (l *Live) Source(ctx context.Context, operator Operator, flags *pflag.FlagS
 // Again returns a new look with what the first one found of the operator, of OpenKruise and of the nodes.
 func (l *Live) Again(first *Source, now time.Time) *Source {
 	again := *first
-	again.now, again.Reader = now, newPatient(l.Client)
+	again.now, again.Reader = now, newPatient(l.Client, first.program)
 	return &again
 }
 

@@ -10,8 +10,11 @@ import (
 
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/cli-runtime/pkg/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,6 +41,8 @@ func (f *Files) Given() bool { return len(f.Filenames) > 0 || f.Kustomize != "" 
 // Manifests are the objects in files.
 type Manifests struct {
 	Objects []Manifest
+	// PassedOver has the kind of each object that makes pods and is not looked at.
+	PassedOver []schema.GroupVersionKind
 	// Refused are policies that the API server would refuse. They are not among the objects.
 	Refused []Refused
 }
@@ -55,7 +60,7 @@ type Manifest struct {
 	File   string
 }
 
-// Read reads the objects of the files. Those of kinds that do not bear on anything are left out, and policies that
+// Read reads the objects of the files. Those of kinds that are not looked at are left out, and policies that
 // the API server would refuse are kept apart. Objects without a namespace get the given one.
 func (f *Files) Read(ctx context.Context, stdin io.Reader, namespace string) (Manifests, error) {
 	scheme, err := NewScheme()
@@ -88,6 +93,9 @@ func (f *Files) Read(ctx context.Context, stdin io.Reader, namespace string) (Ma
 			return all, fmt.Errorf("read %s: %w", info.Source, err)
 		}
 		if object == nil {
+			if raw, ok := info.Object.(*unstructured.Unstructured); ok && makesPods(raw) {
+				all.PassedOver = append(all.PassedOver, raw.GroupVersionKind())
+			}
 			continue
 		}
 		if object.GetNamespace() == "" && isNamespaced(object) {
@@ -136,8 +144,11 @@ func toTyped(scheme *runtime.Scheme, object runtime.Object) (client.Object, erro
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, typed); err != nil {
 		return nil, fmt.Errorf("understand %s %s: %w", raw.GetKind(), raw.GetName(), err)
 	}
-	if pod, ok := typed.(*corev1.Pod); ok {
-		withDefaults(pod)
+	switch object := typed.(type) {
+	case *corev1.Pod:
+		withDefaults(object)
+	case *corev1.Namespace:
+		withName(object)
 	}
 	return typed.(client.Object), nil
 }
@@ -156,5 +167,15 @@ func (m Manifests) Source(operator Operator, flags *pflag.FlagSet) (*Source, err
 	for _, manifest := range m.Objects {
 		reader.objects = append(reader.objects, manifest.Object)
 	}
-	return &Source{Reader: reader, Settings: settings, Cluster: explain.Cluster{}, Offline: true, now: operator.Now()}, nil
+	s := &Source{Reader: reader, Settings: settings, Cluster: explain.Cluster{}, Offline: true, now: operator.Now(), program: operator.Program}
+	s.assumed = m.missingNamespaces()
+	for _, name := range sets.List(s.assumed) {
+		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		withName(namespace)
+		reader.objects = append(reader.objects, namespace)
+	}
+	if len(m.PassedOver) > 0 {
+		s.notes = append(s.notes, notePassedOver(m.PassedOver))
+	}
+	return s, nil
 }

@@ -90,6 +90,20 @@ func (l *Live) events(ctx context.Context, pod *corev1.Pod) ([]explain.Event, er
 	return events, nil
 }
 
+// Unfinished lists the pods on which the operator may act. An empty namespace means all.
+func (l *Live) Unfinished(ctx context.Context, namespace string) ([]corev1.Pod, error) {
+	selector := fields.AndSelectors(
+		fields.OneTermNotEqualSelector("spec.restartPolicy", string(corev1.RestartPolicyAlways)),
+		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
+		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
+	)
+	var pods corev1.PodList
+	if err := l.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	return pods.Items, nil
+}
+
 // PodsOf returns the pods of a Job: unfinished ones first, then newer ones first.
 func (l *Live) PodsOf(ctx context.Context, job *batchv1.Job) ([]corev1.Pod, error) {
 	var list corev1.PodList

@@ -16,7 +16,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/explain"
 )
 
-// Operator knows the flags of the operator.
+// Operator knows the flags of the operator, and how it is called.
 type Operator struct {
 	// Bind adds those flags that bear on decisions.
 	Bind func(flags *pflag.FlagSet)
@@ -24,6 +24,8 @@ type Operator struct {
 	Parse func(arguments []string) (explain.OperatorSettings, error)
 	// Now tells the time.
 	Now func() time.Time
+	// Program is how users call the program whose subcommand looks. Messages have them run others of its subcommands.
+	Program string
 }
 
 // OperatorNamespace is where the operator's manifests install it.

@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -21,6 +23,7 @@ import (
 // serve has no objects.
 type patient struct {
 	client.Reader
+	program string // as users call it
 	objects map[objectKey]result[client.Object]
 	lists   map[listKey]result[client.ObjectList]
 	notes   []string
@@ -42,8 +45,8 @@ type result[T any] struct {
 	err   error
 }
 
-func newPatient(reader client.Reader) *patient {
-	return &patient{Reader: reader, objects: map[objectKey]result[client.Object]{}, lists: map[listKey]result[client.ObjectList]{}}
+func newPatient(reader client.Reader, program string) *patient {
+	return &patient{Reader: reader, program: program, objects: map[objectKey]result[client.Object]{}, lists: map[listKey]result[client.ObjectList]{}}
 }
 
 // Get reads the object, the first time from the cluster.
@@ -72,7 +75,7 @@ func (p *patient) forbidden(key client.ObjectKey, into client.Object) {
 		node.Name = key.Name
 		return
 	}
-	p.note(fmt.Sprintf("you may not read %s: it is taken to have no labels", key.Name))
+	p.note(fmt.Sprintf("you may not read namespace %s: it is taken to have no labels", key.Name))
 }
 
 // List reads the list, the first time from the cluster.
@@ -92,7 +95,7 @@ func (p *patient) List(ctx context.Context, into client.ObjectList, options ...c
 			err = nil
 		case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
 			if isPolicies(into) {
-				p.note("the cluster does not serve " + describe(into) + ": is the operator installed? See: check")
+				p.note(fmt.Sprintf("the cluster does not serve %s: is the operator installed? Run: %s check", describe(into), p.program))
 			}
 			err = nil
 		}
@@ -114,9 +117,11 @@ func isPolicies(list client.ObjectList) bool {
 	return false
 }
 
+// describe returns the resource of the list's items, as rights name it.
 func describe(list client.ObjectList) string {
-	name := reflect.TypeOf(list).Elem().Name()
-	return name[:len(name)-len("List")] + "s"
+	kind := strings.TrimSuffix(reflect.TypeOf(list).Elem().Name(), "List")
+	resource, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
+	return resource.Resource
 }
 
 func (p *patient) note(text string) {

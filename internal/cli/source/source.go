@@ -5,10 +5,12 @@ package source
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/internal/explain"
@@ -27,6 +29,9 @@ type Source struct {
 	Cluster  explain.Cluster
 	// Offline is true where manifests are looked at.
 	Offline bool
+	program string // as users call it
+	// assumed are the namespaces that the manifests do not have.
+	assumed sets.Set[string]
 	notes   []string
 	now     time.Time
 }
@@ -39,19 +44,25 @@ func (s *Source) Notes() []string {
 	return s.notes
 }
 
-// Explain reports on what was gathered.
+// Explain reports on what was gathered. What to do next is said in commands of the program that users have called.
 func (s *Source) Explain(pod explain.Pod) explain.Report {
-	return explain.Explain(pod, s.Settings, s.Cluster, s.now)
+	report := explain.Explain(pod, s.Settings, s.Cluster, s.now)
+	for i := range report.Findings {
+		if found := &report.Findings[i]; explain.CheckSaysMore(found.Reason) {
+			found.Hint += fmt.Sprintf("; run: %s check", s.program)
+		}
+	}
+	return report
 }
 
 // Pod gathers what bears on a pod. The Job is its own, or nil.
 func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (explain.Pod, error) {
-	result := explain.Pod{Kind: "Pod", Name: pod.Name, Pod: pod}
+	result := explain.Pod{Kind: "Pod", Name: shownName(pod), Pod: pod}
 	if job != nil {
 		result.Job, result.BackoffLimit = job.Name, backoffLimit(job.Spec)
 	}
 	var err error
-	if result.Policies, err = observe.Policies(ctx, s.Reader, pod); err != nil {
+	if result.Policies, err = s.policies(ctx, pod); err != nil {
 		return result, err
 	}
 	// What a manifest says of a pod that has run can be explained as well; its node is not there to be asked.
@@ -79,7 +90,7 @@ func (s *Source) Template(ctx context.Context, template Template) (explain.Pod, 
 	pod := template.pod()
 	result := explain.Pod{Kind: template.Kind, Name: template.Name, Pod: pod, Template: true, BackoffLimit: template.BackoffLimit}
 	var err error
-	result.Policies, err = observe.Policies(ctx, s.Reader, pod)
+	result.Policies, err = s.policies(ctx, pod)
 	return result, err
 }
 

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Template is what makes pods.
+// Template is what makes pods. Name is what to call it by, which with generateName is not yet its name.
 type Template struct {
 	Kind, Namespace, Name string
 	Pod                   corev1.PodTemplateSpec
@@ -20,16 +20,25 @@ type Template struct {
 
 // OfJob is the template of a Job.
 func OfJob(job *batchv1.Job) Template {
-	return Template{
-		Kind: "Job", Namespace: job.Namespace, Name: job.Name, Pod: job.Spec.Template, BackoffLimit: backoffLimit(job.Spec),
-		labels: map[string]string{batchv1.JobNameLabel: job.Name, "job-name": job.Name},
+	template := Template{Kind: "Job", Namespace: job.Namespace, Name: shownName(job), Pod: job.Spec.Template, BackoffLimit: backoffLimit(job.Spec)}
+	if job.Name != "" {
+		template.labels = map[string]string{batchv1.JobNameLabel: job.Name, "job-name": job.Name}
 	}
+	return template
 }
 
 // OfCronJob is the template of the pods of a CronJob's Jobs.
 func OfCronJob(cron *batchv1.CronJob) Template {
 	spec := cron.Spec.JobTemplate.Spec
-	return Template{Kind: "CronJob", Namespace: cron.Namespace, Name: cron.Name, Pod: spec.Template, BackoffLimit: backoffLimit(spec)}
+	return Template{Kind: "CronJob", Namespace: cron.Namespace, Name: shownName(cron), Pod: spec.Template, BackoffLimit: backoffLimit(spec)}
+}
+
+// shownName is what to call an object by. With generateName the API server makes up the end of its name.
+func shownName(object metav1.Object) string {
+	if object.GetName() == "" && object.GetGenerateName() != "" {
+		return object.GetGenerateName() + "*"
+	}
+	return object.GetName()
 }
 
 // pod is a pod as the template will make it, but for what webhooks add.

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// PolicyOf returns the policy that the object is, and false for any other object.
+func PolicyOf(object client.Object) (explain.Policy, bool) {
+	switch policy := object.(type) {
+	case *v1alpha1.SidecarTerminationPolicy:
+		parsed, invalid := resolve.FromNamespaced(policy)
+		return explain.Policy{
+			Ref:  resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: policy.Namespace, Name: policy.Name},
+			Spec: &policy.Spec.PolicySpec, Conditions: policy.Status.Conditions, Invalid: invalid, Flaw: parsed.Flaw(),
+		}, true
+	case *v1alpha1.ClusterSidecarTerminationPolicy:
+		parsed, invalid := resolve.FromCluster(policy)
+		return explain.Policy{
+			Ref:  resolve.PolicyRef{Kind: resolve.KindCluster, Name: policy.Name},
+			Spec: &policy.Spec.PolicySpec, Conditions: policy.Status.Conditions, Invalid: invalid, Flaw: parsed.Flaw(),
+		}, true
+	}
+	return explain.Policy{}, false
+}

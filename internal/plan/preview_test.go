@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// TestModeOptions holds the preview to what is done: the phase goes before the request in the first option exactly where
+// Next writes both.
+func TestModeOptions(t *testing.T) {
+	const first = " with the phase before it"
+	pod := func() *corev1.Pod { return newPod(never, exited("main", 0), running("proxy")) }
+	failed := func() *corev1.Pod { return newPod(never, exited("main", 7), running("proxy")) }
+	for name, tc := range map[string]struct {
+		pod     *corev1.Pod
+		target  func(*resolve.Target)
+		cluster func(*plan.Snapshot)
+		want    []string
+	}{
+		"a phase that goes before the request is no step of its own": {pod: pod(), want: []string{"CRR" + first, "Image"}},
+		"without Kruise the phase is a step":                         {pod: pod(), cluster: withoutKruise, want: []string{"PodPhase", "Image"}},
+		"where exit codes are respected no phase is written":         {pod: pod(), target: respect, want: []string{"CRR", "Image"}},
+		"an operator that may not write the phase asks Kruise alone": {pod: pod(), cluster: withoutPodPhase, want: []string{"CRR", "Image"}},
+		"a failed pod has its phase written last, and for itself":    {pod: failed(), want: []string{"CRR", "Image", "PodPhase"}},
+		"after mode Image the request has the phase before it":       {pod: pod(), target: mode(image), want: []string{"Image", "CRR" + first}},
+		"a phase that was written already does not go before a request": {
+			pod: pod(), target: mode(podPhase), want: []string{"PodPhase", "CRR", "Image"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			target := sidecar("proxy")
+			if tc.target != nil {
+				target = sidecar("proxy", tc.target)
+			}
+			snapshot := observed(tc.pod, targets(target))
+			if tc.cluster != nil {
+				tc.cluster(&snapshot)
+			}
+			var got []string
+			options := plan.ModeOptions(snapshot, target)
+			for _, option := range options {
+				if !option.Usable() {
+					continue
+				}
+				step := string(option.Mode)
+				if option.PhaseFirst {
+					step += first
+				}
+				got = append(got, step)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("steps differ (-want +got):\n%s", diff)
+			}
+			actions := plan.Next(snapshot, done).Actions
+			if both := len(actions) == 2; both != (tc.want[0] == "CRR"+first) {
+				t.Errorf("Next writes %d things, and the first step is %q", len(actions), tc.want[0])
+			}
+		})
+	}
+}
