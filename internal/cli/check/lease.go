@@ -59,7 +59,8 @@ func (c *checker) leaseNamespace(deployment *appsv1.Deployment) string {
 // within seconds. A lease that is renewed meanwhile is held whatever its time is: the clocks of this machine and of the
 // cluster may differ.
 func (c *checker) awaitLeader(ctx context.Context, key client.ObjectKey) (lease *coordinationv1.Lease, held bool, err error) {
-	err = wait.PollUntilContextTimeout(ctx, leaseInterval, leasePatience, true, func(ctx context.Context) (bool, error) {
+	// A read that has begun is finished: by the poll's own context it would fail when the time is nearly over.
+	err = wait.PollUntilContextTimeout(ctx, leaseInterval, leasePatience, true, func(context.Context) (bool, error) {
 		found := &coordinationv1.Lease{}
 		if err := c.client.Get(ctx, key, found); err != nil {
 			return false, client.IgnoreNotFound(err)
