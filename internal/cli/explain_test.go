@@ -299,11 +299,10 @@ func TestWatchOutlivesAnAPIServerThatIsAway(t *testing.T) {
 	wantOutput(t, "watch", shown.String(), code, 1, "running: 0 active", "the API server is away", "trying again", "job: complete")
 }
 
-func TestWatchOfAPolicy(t *testing.T) {
-	c, namespace := newNamespace(t)
-	policy := newPolicy(namespace)
-	create(t, c, policy)
-	out := &transcript{awaited: "enforcement", seen: make(chan struct{})}
+// watchUntil runs the command, calls do once it has written the awaited text, and returns all that it wrote and its exit code.
+func watchUntil(t *testing.T, awaited string, do func(), arguments ...string) (*transcript, int) {
+	t.Helper()
+	out := &transcript{awaited: awaited, seen: make(chan struct{})}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -312,12 +311,22 @@ func TestWatchOfAPolicy(t *testing.T) {
 		case <-t.Context().Done():
 			return
 		}
+		do()
+	}()
+	code := runCommandInto(t, out, arguments...)
+	<-ended
+	return out, code
+}
+
+func TestWatchOfAPolicy(t *testing.T) {
+	c, namespace := newNamespace(t)
+	policy := newPolicy(namespace)
+	create(t, c, policy)
+	out, code := watchUntil(t, "enforcement", func() {
 		if err := c.Delete(t.Context(), policy); err != nil {
 			t.Errorf("delete the policy: %v", err)
 		}
-	}()
-	code := runCommandInto(t, out, "explain", "policy/mesh", "-n", namespace, "--watch")
-	<-ended
+	}, "explain", "policy/mesh", "-n", namespace, "--watch")
 	wantOutput(t, "watch", out.String(), code, 0, "SidecarTerminationPolicy "+namespace+"/mesh", "policy/mesh has gone")
 }
 
@@ -327,19 +336,7 @@ func TestWatchEndsWithTheJob(t *testing.T) {
 	job := newJob(namespace)
 	create(t, c, newPolicy(namespace), job)
 	runPod(t, c, job)
-	out := &transcript{awaited: "CONTAINER", seen: make(chan struct{})}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		select {
-		case <-out.seen:
-		case <-t.Context().Done():
-			return
-		}
-		complete(t, c, job)
-	}()
-	code := runCommandInto(t, out, "explain", "job/job", "-n", namespace, "--watch")
-	<-ended
+	out, code := watchUntil(t, "CONTAINER", func() { complete(t, c, job) }, "explain", "job/job", "-n", namespace, "--watch")
 	wantOutput(t, "watch", out.String(), code, 1, "running: 0 active", "---", "job: complete")
 	if shown := strings.Count(out.String(), "CONTAINER"); shown != 2 {
 		t.Errorf("the pod was shown %d times, want once for each change:\n%s", shown, out)

@@ -17,7 +17,8 @@ import (
 
 // New returns the subcommand. Its examples call the program by the name.
 func New(name string, operator source.Operator) *cobra.Command {
-	o := &options{program: name, operator: operator, connection: source.NewConnection()}
+	operator.Program = name
+	o := &options{operator: operator, connection: source.NewConnection()}
 	command := &cobra.Command{
 		Use:   "check [--pre]",
 		Short: "Checks the operator's installation, its rights and OpenKruise",
@@ -47,7 +48,6 @@ was not possible to look.`,
 }
 
 type options struct {
-	program    string
 	operator   source.Operator
 	connection *source.Connection
 	format     output.Format
@@ -73,7 +73,7 @@ func (o *options) run(cmd *cobra.Command) error {
 	}
 	c := &checker{
 		Live: cluster, client: cluster.Client, namespace: o.connection.OperatorNamespace, version: version,
-		program: o.program, own: cmd.Root().Version, parse: o.operator.Parse, now: o.operator.Now,
+		program: o.operator.Program, own: cmd.Root().Version, parse: o.operator.Parse, now: o.operator.Now,
 	}
 	r, err := c.check(cmd.Context(), o.pre)
 	if err != nil {
