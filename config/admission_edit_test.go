@@ -5,13 +5,18 @@
 package config_test
 
 import (
+	"context"
+	"fmt"
+	"strings"
 	"testing"
 
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
 // A policy that its author was allowed to make is no way to one that the author would have been refused.
@@ -53,6 +58,7 @@ func TestAnAllowedPolicyCannotBeEditedIntoARefusedOne(t *testing.T) {
 	})
 }
 
+// Each edit leads to one mode alone, so that no other one's refusal stands in for its own.
 func TestTheClusterKindIsHeldToItsAuthorsRightsWhenItIsEdited(t *testing.T) {
 	apply(t, "default")
 	awaitAdmission(t)
@@ -62,16 +68,59 @@ func TestTheClusterKindIsHeldToItsAuthorsRightsWhenItIsEdited(t *testing.T) {
 	policy.Spec.PolicySpec = imagePolicy("").Spec.PolicySpec
 	policy.Spec.Enforcement = v1alpha1.EnforcementDryRun
 	create(t, admin, policy)
-	c := author(t, space, patchPods, useModes)
+	c := author(t, space, createRequests, patchPods, patchStatus, createPullJobs, useModes)
 	grantEverywhere(t, writePolicies)
-	for name, patch := range map[string]string{
-		"a trial that is put in force": `{"spec":{"enforcement":"Enforce","mode":"PodPhase"}}`,
-		"prePull besides":              `{"spec":{"enforcement":"Enforce","mode":"PodPhase","prePull":{}}}`,
-		"another selection besides":    `{"spec":{"enforcement":"Enforce","mode":"PodPhase","namespaceSelector":{"matchLabels":{"a":"b"}}}}`,
+	leave := func(modes ...string) rbacv1.PolicyRule {
+		rule := useModes
+		rule.ResourceNames = modes
+		return rule
+	}
+	for name, tc := range map[string]struct {
+		patch   string
+		refused string
+		leave   rbacv1.PolicyRule // what the edit needs
+		given   []string          // modes that the author may use from the start
+	}{
+		"mode CRR": {
+			patch:   `{"spec":{"enforcement":"Enforce","mode":"CRR","exitCodes":"Respect"}}`,
+			refused: "the policy can lead to mode CRR, and author may not create containerrecreaterequests.apps.kruise.io in all namespaces", leave: leave("CRR"),
+		},
+		"mode Image": {
+			patch:   `{"spec":{"enforcement":"Enforce"}}`,
+			refused: "the policy can lead to mode Image, and author may not patch pods in all namespaces", leave: leave("Image"),
+		},
+		"mode PodPhase": {
+			patch:   `{"spec":{"enforcement":"Enforce","mode":"PodPhase"}}`,
+			refused: "the policy can lead to mode PodPhase, and author may not patch pods/status in all namespaces", leave: leave("PodPhase"),
+		},
+		"another selection besides": {
+			patch:   `{"spec":{"enforcement":"Enforce","mode":"PodPhase","namespaceSelector":{"matchLabels":{"a":"b"}}}}`,
+			refused: "the policy can lead to mode PodPhase, and author may not patch pods/status in all namespaces", leave: leave("PodPhase"),
+		},
+		"prePull besides": {
+			patch:   `{"spec":{"enforcement":"Enforce","mode":"Auto","fallback":"Enabled","prePull":{}}}`,
+			refused: "the policy has images pulled ahead, and author may not create imagepulljobs.apps.kruise.io in all namespaces",
+			given:   []string{"CRR", "Image", "PodPhase"}, leave: leave("PrePull"),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := c.Patch(t.Context(), policy.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(patch)))
-			expectRefusal(t, err, "in all namespaces", "")
+			if tc.given != nil {
+				grantEverywhere(t, leave(tc.given...))
+			}
+			edit := func(ctx context.Context) error {
+				return c.Patch(ctx, policy.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(tc.patch)), client.DryRunAll)
+			}
+			// The rights of another case may hold for a moment.
+			testenv.Eventually(t, "the edit is refused", func(ctx context.Context) error {
+				if err := edit(ctx); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), tc.refused) {
+					return fmt.Errorf("got error %w, want it refused with %q", err, tc.refused)
+				}
+				return nil
+			})
+			grantEverywhere(t, tc.leave)
+			if err := edit(t.Context()); err != nil {
+				t.Errorf("refused with leave for it: %v", err)
+			}
 		})
 	}
 }

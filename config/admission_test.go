@@ -387,13 +387,14 @@ func grantEverywhere(t *testing.T, rule rbacv1.PolicyRule) {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "author"}},
 	})
+	what := authorizationv1.ResourceAttributes{
+		Group: rule.APIGroups[0], Resource: rule.Resources[len(rule.Resources)-1], Verb: rule.Verbs[len(rule.Verbs)-1],
+	}
+	if len(rule.ResourceNames) > 0 {
+		what.Name = rule.ResourceNames[len(rule.ResourceNames)-1]
+	}
 	testenv.Eventually(t, "the author has the right", func(ctx context.Context) error {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User: "author",
-			ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Group: rule.APIGroups[0], Resource: rule.Resources[len(rule.Resources)-1], Verb: rule.Verbs[len(rule.Verbs)-1],
-			},
-		}}
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: "author", ResourceAttributes: &what}}
 		if err := c.Create(ctx, review); err != nil || review.Status.Allowed {
 			return err
 		}
