@@ -125,6 +125,61 @@ func TestTheClusterKindIsHeldToItsAuthorsRightsWhenItIsEdited(t *testing.T) {
 	}
 }
 
+// The annotation says which commands images cover, and so whether a sidecar's image is swapped or another mode follows.
+func TestWhatImagesCoverIsChangedByThoseOnlyWhoMayChangeThePolicy(t *testing.T) {
+	apply(t, "default")
+	awaitAdmission(t)
+	const (
+		everything = `{"metadata":{"annotations":{"sidecartermination.dev/quick-exit-paths":"*"}}}`
+		nothing    = `{"metadata":{"annotations":{"sidecartermination.dev/quick-exit-paths":null}}}`
+		other      = `{"metadata":{"annotations":{"example.com/note":"*"},"labels":{"team":"etl"}}}`
+	)
+	only := func(mode v1alpha1.Mode) v1alpha1.TerminationSettings {
+		return v1alpha1.TerminationSettings{Mode: mode, Fallback: v1alpha1.FallbackDisabled}
+	}
+	withRequests := only(v1alpha1.ModeCRR)
+	withRequests.ExitCodes = v1alpha1.ExitCodesRespect
+	for name, tc := range map[string]struct {
+		settings v1alpha1.TerminationSettings
+		dryRun   bool
+		paths    string // of the policy before
+		rights   []rbacv1.PolicyRule
+		patch    string
+		refused  string // empty when the edit is accepted
+	}{
+		"said for the first time":          {settings: only(v1alpha1.ModeImage), patch: everything, refused: refusedImage},
+		"changed":                          {settings: only(v1alpha1.ModeImage), paths: "/app/server", patch: everything, refused: refusedImage},
+		"taken out":                        {settings: only(v1alpha1.ModeImage), paths: "/app/server", patch: nothing, refused: refusedImage},
+		"by who may patch pods":            {settings: only(v1alpha1.ModeImage), rights: []rbacv1.PolicyRule{patchPods}, patch: everything},
+		"by who may use the mode":          {settings: only(v1alpha1.ModeImage), rights: []rbacv1.PolicyRule{useImage}, patch: everything},
+		"so that requests follow":          {settings: withRequests, patch: everything, refused: refusedCRR},
+		"so that the phase is written":     {settings: only(v1alpha1.ModePodPhase), patch: everything, refused: refusedPodPhase},
+		"of a policy that does nothing":    {settings: only(v1alpha1.ModeImage), dryRun: true, patch: everything},
+		"as it was":                        {settings: only(v1alpha1.ModeImage), paths: "*", patch: everything},
+		"another annotation, and a label":  {settings: only(v1alpha1.ModeImage), paths: "*", patch: other},
+		"of a policy that leads to others": {settings: v1alpha1.TerminationSettings{}, rights: []rbacv1.PolicyRule{patchPods}, patch: everything, refused: refusedAny},
+	} {
+		t.Run(name, func(t *testing.T) {
+			space := newNamespace(t)
+			admin, _ := newClient(t)
+			policy := imagePolicy(space)
+			policy.Spec.TerminationSettings = tc.settings
+			if tc.dryRun {
+				policy.Spec.Enforcement = v1alpha1.EnforcementDryRun
+			}
+			if tc.paths != "" {
+				policy.Annotations = map[string]string{v1alpha1.AnnotationQuickExitPaths: tc.paths}
+			}
+			create(t, admin, policy)
+			err := author(t, space, tc.rights...).Patch(t.Context(), policy, client.RawPatch("application/merge-patch+json", []byte(tc.patch)))
+			if tc.refused == refusedAny {
+				space = ""
+			}
+			expectRefusal(t, err, tc.refused, space)
+		})
+	}
+}
+
 // The status says what the operator did. Whoever may write policies may not write it, and whoever may write it changes
 // nothing else by it.
 func TestTheStatusOfAPolicyIsNoWayToItsSpec(t *testing.T) {
