@@ -93,6 +93,94 @@ func TestTheOperatorLetsNoPodThroughItsGates(t *testing.T) {
 	}
 }
 
+// Images and phases are for pods that are meant to end, once a container of theirs has.
+func TestTheOperatorEndsOnlyPodsOfJobsOfWhichAContainerHasEnded(t *testing.T) {
+	apply(t, "default")
+	awaitAdmission(t)
+	admin, _ := newClient(t)
+	_, finished := finishedPod(t, admin)
+	const (
+		always, never, onFailure = corev1.RestartPolicyAlways, corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure
+
+		swapProxy = `{"metadata":{"annotations":{"sidecartermination.dev/image-swap":"{\"proxy\":{}}"}},
+			"spec":{"containers":[{"name":"proxy","image":"quick-exit:1"}]}}`
+		swapMain = `{"metadata":{"annotations":{"sidecartermination.dev/image-swap":"{\"main\":{}}"}},
+			"spec":{"containers":[{"name":"main","image":"mine:1"}]}}`
+		swapBoth = `{"metadata":{"annotations":{"sidecartermination.dev/image-swap":"{\"main\":{},\"proxy\":{}}"}},
+			"spec":{"containers":[{"name":"main","image":"mine:1"},{"name":"proxy","image":"mine:1"}]}}`
+		note      = `{"metadata":{"annotations":{"sidecartermination.dev/pod-phase":"{}"}}}`
+		succeeded = `{"status":{"phase":"Succeeded"}}`
+		failed    = `{"status":{"phase":"Failed"}}`
+		release   = `{"metadata":{"annotations":{"sidecartermination.dev/phase-guard":null}}}`
+
+		refusedAlways = "no pod but those with restartPolicy Never or OnFailure"
+		refusedSwap   = "only after a container of it has ended, whose own image stays"
+		refusedPhase  = "may end a pod as Succeeded only after a container of it has ended with 0"
+	)
+	ended := func(name string, code int32) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: name, ContainerID: "containerd://" + name, State: corev1.ContainerState{
+			Terminated: &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: metav1.Now()},
+		}}
+	}
+	runs := func(name string) corev1.ContainerStatus {
+		return corev1.ContainerStatus{Name: name, ContainerID: "containerd://" + name, State: corev1.ContainerState{
+			Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()},
+		}}
+	}
+	waits := corev1.ContainerStatus{Name: "proxy", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}
+	type statuses = []corev1.ContainerStatus
+	for name, tc := range map[string]struct {
+		restarts corev1.RestartPolicy
+		statuses statuses
+		status   bool // the patch is one of the status
+		patch    string
+		refused  string // empty when the write is accepted
+	}{
+		"a swap beside a main container that has ended":         {restarts: never, statuses: statuses{ended("main", 0), runs("proxy")}, patch: swapProxy},
+		"a swap beside one that has failed":                     {restarts: never, statuses: statuses{ended("main", 3), runs("proxy")}, patch: swapProxy},
+		"a swap under OnFailure":                                {restarts: onFailure, statuses: statuses{ended("main", 0), runs("proxy")}, patch: swapProxy},
+		"a swap of a sidecar that is being restarted":           {restarts: onFailure, statuses: statuses{ended("main", 0), ended("proxy", 1)}, patch: swapProxy},
+		"a swap of a sidecar that never started":                {restarts: never, statuses: statuses{ended("main", 0), waits}, patch: swapProxy},
+		"a swap of a sidecar that nothing was reported of":      {restarts: never, statuses: statuses{ended("main", 0)}, patch: swapProxy},
+		"a swap in a pod that is to run for ever":               {restarts: always, statuses: statuses{ended("main", 0), runs("proxy")}, patch: swapProxy, refused: refusedAlways},
+		"a swap before anything has ended":                      {restarts: never, statuses: statuses{runs("main"), runs("proxy")}, patch: swapProxy, refused: refusedSwap},
+		"a swap before anything was reported":                   {restarts: never, patch: swapProxy, refused: refusedSwap},
+		"a swap of the container that has ended":                {restarts: never, statuses: statuses{ended("main", 0), runs("proxy")}, patch: swapMain, refused: refusedSwap},
+		"a swap of all containers at once":                      {restarts: never, statuses: statuses{ended("main", 0), runs("proxy")}, patch: swapBoth, refused: refusedSwap},
+		"a note on a pod that is to run for ever":               {restarts: always, statuses: statuses{runs("main"), runs("proxy")}, patch: note, refused: refusedAlways},
+		"success after 0":                                       {restarts: never, statuses: statuses{ended("main", 0), runs("proxy")}, status: true, patch: succeeded},
+		"success after nothing but 3":                           {restarts: never, statuses: statuses{ended("main", 3), runs("proxy")}, status: true, patch: succeeded, refused: refusedPhase},
+		"success before anything has ended":                     {restarts: never, statuses: statuses{runs("main"), runs("proxy")}, status: true, patch: succeeded, refused: refusedPhase},
+		"success before anything was reported":                  {restarts: never, status: true, patch: succeeded, refused: refusedPhase},
+		"failure after 3":                                       {restarts: never, statuses: statuses{ended("main", 3), runs("proxy")}, status: true, patch: failed},
+		"failure after nothing but 0":                           {restarts: never, statuses: statuses{ended("main", 0), runs("proxy")}, status: true, patch: failed, refused: refusedPhase},
+		"failure before anything has ended":                     {restarts: never, statuses: statuses{runs("main"), runs("proxy")}, status: true, patch: failed, refused: refusedPhase},
+		"the guard of a phase taken off":                        {restarts: never, statuses: statuses{runs("main"), runs("proxy")}, status: true, patch: release},
+		"success of a pod that is to run for ever":              {restarts: always, statuses: statuses{ended("main", 0), runs("proxy")}, status: true, patch: succeeded, refused: refusedAlways},
+		"the guard of a phase of a pod that is to run for ever": {restarts: always, statuses: statuses{ended("main", 0), runs("proxy")}, status: true, patch: release, refused: refusedAlways},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+				Namespace: finished.Namespace, GenerateName: "limits-", Annotations: map[string]string{v1alpha1.AnnotationPhaseGuard: "Enabled"},
+			}, Spec: *finished.Spec.DeepCopy()}
+			pod.Spec.RestartPolicy = tc.restarts
+			create(t, admin, pod)
+			pod.Status.Phase, pod.Status.ContainerStatuses = corev1.PodRunning, tc.statuses
+			if err := admin.Status().Update(t.Context(), pod); err != nil {
+				t.Fatal(err)
+			}
+			patch, operator := client.RawPatch("application/strategic-merge-patch+json", []byte(tc.patch)), as(t, operatorUser())
+			var err error
+			if tc.status {
+				err = operator.Status().Patch(t.Context(), pod, patch)
+			} else {
+				err = operator.Patch(t.Context(), pod, patch)
+			}
+			expectRefusal(t, err, tc.refused, "")
+		})
+	}
+}
+
 // The limits go by the name of the ServiceAccount, wherever it is and whatever an overlay has put around its name.
 func TestTheLimitsHoldForARenamedOperatorAndForNobodyElse(t *testing.T) {
 	apply(t, "default")

@@ -86,7 +86,8 @@ func TestCheck(t *testing.T) {
 	wantOutput(t, "the operator does not start", out, code, 1, "failure Deployment sidecar-termination-system/sidecar-termination-controller-manager has no ready pod of 2",
 		"ok service account sidecar-termination-controller-manager may do all", "ok the quick-exit image is ghcr.io/",
 		"ok metrics are served on :8443 to those who may get /metrics", "ok admission policy sidecar-termination-mode-image asks authors",
-		"ok admission policy sidecar-termination-mode-pre-pull asks authors")
+		"ok admission policy sidecar-termination-mode-pre-pull asks authors",
+		"ok admission policy sidecar-termination-operator-requests holds the operator")
 
 	deployment.Status = appsv1.DeploymentStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, UpdatedReplicas: 2}
 	if err := c.Status().Update(t.Context(), deployment); err != nil {
