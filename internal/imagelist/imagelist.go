@@ -43,29 +43,20 @@ const below = "/*"
 
 // ParseEntry reads registry.example/team/quick-exit (any tag and digest), the same with a tag or a digest (that one
 // alone), or registry.example/team/* (every repository below). A reference without a registry is one of Docker Hub, as
-// container runtimes have it.
+// container runtimes have it. One element that may be meant for a registry and is taken for a repository, or the other way
+// round, is refused.
 func ParseEntry(text string) (Entry, error) {
-	entry := Entry{text: text}
 	if path, ok := strings.CutSuffix(text, below); ok {
-		entry.below = true
-		if !strings.Contains(path, "/") {
-			registry, err := name.NewRegistry(path, name.StrictValidation)
-			if err != nil {
-				return Entry{}, fmt.Errorf("parse %q: %w", text, err)
-			}
-			entry.registry = registry.RegistryStr()
-			return entry, nil
-		}
-		repository, err := name.NewRepository(path)
-		if err != nil {
-			return Entry{}, fmt.Errorf("parse %q: %w", text, err)
-		}
-		entry.registry, entry.repository = repository.RegistryStr(), repository.RepositoryStr()+"/"
-		return entry, nil
+		return parseBelow(text, path)
 	}
 	if strings.Contains(text, "*") {
 		return Entry{}, fmt.Errorf("parse %q: * may only stand for all repositories below a path, as in registry.example/team/*", text)
 	}
+	if alone, _, _ := strings.Cut(text, ":"); !strings.Contains(text, "/") && isHost(alone) {
+		return Entry{}, fmt.Errorf("parse %q: it names no repository; for all of a registry write %s/*, and for one of Docker Hub docker.io/library/%s",
+			text, text, text)
+	}
+	entry := Entry{text: text}
 	if repository, err := name.NewRepository(text); err == nil {
 		entry.registry, entry.repository = repository.RegistryStr(), repository.RepositoryStr()
 		return entry, nil
@@ -76,6 +67,29 @@ func ParseEntry(text string) (Entry, error) {
 	}
 	entry.registry, entry.repository, entry.identifier = reference.Context().RegistryStr(), reference.Context().RepositoryStr(), reference.Identifier()
 	return entry, nil
+}
+
+// parseBelow reads an entry for all repositories below the path.
+func parseBelow(text, path string) (Entry, error) {
+	if !strings.Contains(path, "/") && !isHost(path) {
+		return Entry{}, fmt.Errorf("parse %q: %q is no registry, for it has neither dot nor port; for those of Docker Hub write docker.io/%s/*",
+			text, path, path)
+	}
+	// Two elements more, for Docker Hub's repositories of one element have another name.
+	const some = "x/x"
+	repository, err := name.NewRepository(path + "/" + some)
+	if err != nil {
+		return Entry{}, fmt.Errorf("parse %q: %w", text, err)
+	}
+	return Entry{
+		text: text, below: true,
+		registry: repository.RegistryStr(), repository: strings.TrimSuffix(repository.RepositoryStr(), some),
+	}, nil
+}
+
+// isHost reports whether container runtimes take the first of several elements for a registry.
+func isHost(element string) bool {
+	return element == "localhost" || strings.ContainsAny(element, ".:")
 }
 
 // Check returns why the list does not permit the image, or nil. Only references are compared.

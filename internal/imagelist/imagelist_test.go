@@ -51,6 +51,12 @@ func TestCheck(t *testing.T) {
 		"a digest permits no tag":                             {entries: []string{"registry.example/quick-exit@" + digest}, image: "registry.example/quick-exit:v1", want: "not on the list"},
 		"one of several entries is enough":                    {entries: []string{"a.example/x", "registry.example/quick-exit"}, image: "registry.example/quick-exit:v1"},
 		"a short name is one of Docker Hub":                   {entries: []string{"docker.io/library/busybox"}, image: "busybox"},
+		"Docker Hub permits its repositories":                 {entries: []string{"docker.io/*"}, image: "busybox:v1"},
+		"an organisation of Docker Hub permits what is below": {entries: []string{"docker.io/myorg/*"}, image: "myorg/quick-exit:v1"},
+		"an organisation of Docker Hub permits no other":      {entries: []string{"docker.io/myorg/*"}, image: "library/myorg/quick-exit:v1", want: "not on the list"},
+		"a path without a registry is one of Docker Hub":      {entries: []string{"myorg/team/*"}, image: "docker.io/myorg/team/quick-exit:v1"},
+		"a host with a port permits its repositories":         {entries: []string{"registry:5000/*"}, image: "registry:5000/quick-exit:v1"},
+		"localhost is a host":                                 {entries: []string{"localhost/*"}, image: "localhost/quick-exit:v1"},
 		"a required digest is missing":                        {digestRequired: true, image: "registry.example/quick-exit:v1", want: "not named by its digest"},
 		"a required digest is there":                          {digestRequired: true, image: "registry.example/quick-exit@" + digest},
 		"a required digest does not take the place of a list": {entries: []string{"a.example/x"}, digestRequired: true, image: "b.example/x@" + digest, want: "not on the list"},
@@ -71,6 +77,21 @@ func TestParseEntryRefusesWhatItDoesNotUnderstand(t *testing.T) {
 	for _, text := range []string{"", "*", "/*", "*.example/x", "registry.example/te*m", "registry.example/team*", "registry.example/x y", "registry.example/*/x", "registry.example/x@sha256:1"} {
 		if entry, err := imagelist.ParseEntry(text); err == nil {
 			t.Errorf("%q is taken for %#v", text, entry)
+		}
+	}
+}
+
+// An entry that permits nothing, or what was not meant, must not be taken in silence.
+func TestParseEntrySaysWhatAnElementAloneMayMean(t *testing.T) {
+	for text, want := range map[string]string{
+		"myorg/*":               "write docker.io/myorg/*",
+		"registry.example":      "write registry.example/*, and for one of Docker Hub docker.io/library/registry.example",
+		"registry.example:5000": "write registry.example:5000/*",
+		"localhost":             "write localhost/*",
+		"localhost:5000":        "write localhost:5000/*",
+	} {
+		if _, err := imagelist.ParseEntry(text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got error %v, want %q", text, err, want)
 		}
 	}
 }
