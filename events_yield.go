@@ -13,43 +13,47 @@ import (
 )
 
 const (
-	// eventsPath is in the paths of all requests for events, and of no others.
+	// eventsPath is in the paths of the requests for events on pods, and of no others. The few of leader election are of the
+	// core API: they go at once, like any other write.
 	eventsPath = "/apis/events.k8s.io/"
-	// longestEventDelay bounds how long an event waits for other requests, and so how many events can be waiting.
+	// longestEventDelay bounds how long an event waits for other requests.
 	longestEventDelay = 5 * time.Second
 )
 
-// yieldEvents returns a wrapper that has events wait until no other write is on its way, and sends one at a time. After
-// longestEventDelay an event goes in any case. No other request is delayed.
+// yieldEvents returns a wrapper that has new events wait until no other write is on its way, and sends one at a time. After
+// longestEventDelay an event goes in any case. No other request is delayed. When the context ends, which is when the operator
+// is told to stop, every event goes at once: the recorder gives up those that wait when all else has stopped.
 //
 // The recorder of k8s.io/client-go/tools/events sends each event at once from a goroutine of its own. Those of a burst would
-// take the streams of the one connection, and the API server's time, from the requests that end sidecars.
-func yieldEvents() transport.WrapperFunc {
+// take the streams of the one connection, and the API server's time, from the requests that end sidecars. Repetitions of an
+// event are patches, which do not wait: the recorder sends some of them under the lock that every new event needs.
+func yieldEvents(ctx context.Context) transport.WrapperFunc {
 	idle := make(chan struct{})
 	close(idle)
 	shared := &otherWrites{idle: idle}
 	sending := make(chan struct{}, 1)
 	return func(next http.RoundTripper) http.RoundTripper {
-		return &eventsYield{next, shared, sending}
+		return &eventsYield{next, shared, sending, ctx.Done()}
 	}
 }
 
 type eventsYield struct {
-	next    http.RoundTripper
-	others  *otherWrites
-	sending chan struct{}
+	next     http.RoundTripper
+	others   *otherWrites
+	sending  chan struct{}
+	stopping <-chan struct{}
 }
 
 // RoundTrip sends the request.
 func (y *eventsYield) RoundTrip(request *http.Request) (*http.Response, error) {
-	switch {
-	case strings.Contains(request.URL.Path, eventsPath):
+	switch isEvent := strings.Contains(request.URL.Path, eventsPath); {
+	case isEvent && request.Method == http.MethodPost:
 		release, err := y.turn(request.Context())
 		if err != nil {
 			return nil, err
 		}
 		defer release()
-	case request.Method != http.MethodGet:
+	case !isEvent && request.Method != http.MethodGet:
 		y.others.begin()
 		defer y.others.end()
 	}
@@ -68,6 +72,8 @@ func (y *eventsYield) turn(ctx context.Context) (release func(), err error) {
 		release = func() { <-y.sending }
 	case <-late.C:
 		return func() {}, nil
+	case <-y.stopping:
+		return func() {}, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -75,6 +81,8 @@ func (y *eventsYield) turn(ctx context.Context) (release func(), err error) {
 	case <-y.others.none():
 		return release, nil
 	case <-late.C:
+		return release, nil
+	case <-y.stopping:
 		return release, nil
 	case <-ctx.Done():
 		release()

@@ -21,12 +21,15 @@ type heldServer struct {
 	events, others              atomic.Int32 // came
 	answerToEvent, answerOthers chan struct{}
 	errors                      chan error
+	stop                        context.CancelFunc // the operator is told to stop
 }
 
 func newHeldServer(t *testing.T) *heldServer {
 	t.Helper()
 	h := &heldServer{t: t, answerToEvent: make(chan struct{}), answerOthers: make(chan struct{}), errors: make(chan error, 100)}
-	h.paced = yieldEvents()(h)
+	ctx, stop := context.WithCancel(t.Context())
+	h.stop = stop
+	h.paced = yieldEvents(ctx)(h)
 	return h
 }
 
@@ -150,5 +153,43 @@ func TestEventsThatAreGivenUpLeaveTheirTurn(t *testing.T) {
 		h.expect("the next event", 1, 1)
 		h.answerToEvent <- struct{}{}
 		h.answered(2)
+	})
+}
+
+func TestRepetitionsOfAnEventDoNotWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeldServer(t)
+		h.send(t.Context(), http.MethodPost, requestsURL)
+		h.expect("a request", 0, 1)
+		h.send(t.Context(), http.MethodPost, eventsURL)
+		h.expect("an event after a request", 0, 1)
+		h.send(t.Context(), http.MethodPatch, eventsURL+"/job-1.17")
+		h.expect("a repetition", 1, 1)
+		h.answerToEvent <- struct{}{}
+		h.expect("the repetition is answered", 1, 1)
+		h.answerOthers <- struct{}{}
+		h.expect("the request is answered", 2, 1)
+		h.answerToEvent <- struct{}{}
+		h.answered(3)
+	})
+}
+
+func TestEventsGoAtOnceWhenTheOperatorStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeldServer(t)
+		h.send(t.Context(), http.MethodPost, requestsURL)
+		h.expect("a request", 0, 1)
+		h.send(t.Context(), http.MethodPost, eventsURL)
+		h.send(t.Context(), http.MethodPost, eventsURL)
+		h.expect("two events after a request", 0, 1)
+		h.stop()
+		h.expect("the operator is told to stop", 2, 1)
+		h.send(t.Context(), http.MethodPost, eventsURL)
+		h.expect("an event after that", 3, 1)
+		for range 3 {
+			h.answerToEvent <- struct{}{}
+		}
+		h.answerOthers <- struct{}{}
+		h.answered(4)
 	})
 }

@@ -53,7 +53,7 @@ func run(ctx context.Context, o *options) error {
 		return err
 	}
 	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&o.zap)))
-	mgr, err := newManager(o)
+	mgr, err := newManager(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,8 @@ func run(ctx context.Context, o *options) error {
 	return nil
 }
 
-func newManager(o *options) (manager.Manager, error) {
+// newManager returns a manager that is to run until the context ends.
+func newManager(ctx context.Context, o *options) (manager.Manager, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return nil, err
@@ -77,7 +78,7 @@ func newManager(o *options) (manager.Manager, error) {
 	}
 	// The API server's priority and fairness protects it; a limit on this side only delays terminations.
 	config.QPS = -1
-	config.Wrap(yieldEvents())
+	config.Wrap(yieldEvents(ctx))
 	mgr, err := manager.New(config, manager.Options{
 		Scheme:                        scheme,
 		Cache:                         controllers.CacheOptions(scheme),
