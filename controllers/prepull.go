@@ -34,6 +34,7 @@ func (p *prePulls) decide(ctx context.Context, object *policyObject) (prepull.De
 		Served:        p.jobs.Availability.Served(),
 		Existing:      existing,
 		Refusal:       p.refusals.of(object.ref),
+		Now:           p.options.Clock.Now(),
 	}), nil
 }
 

@@ -12,6 +12,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/prepull"
 	"github.com/sidecar-termination/operator/internal/pulljob"
 	"github.com/sidecar-termination/operator/internal/resolve"
@@ -59,9 +60,9 @@ func (r *PrePullReconciler) Reconcile(ctx context.Context, ref resolve.PolicyRef
 		}
 	}
 	if refused {
-		return ctrl.Result{RequeueAfter: pullRefusalRetry}, nil
+		return ctrl.Result{RequeueAfter: plan.Soonest(decision.RequeueAfter, pullRefusalRetry)}, nil
 	}
-	return ctrl.Result{}, nil
+	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, nil
 }
 
 // create creates the jobs until one is refused, of which the policy's status is to tell.

@@ -10,12 +10,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -239,6 +241,19 @@ func TestAJobThatSomebodyHasChangedIsMadeAnew(t *testing.T) {
 	job := b.pullJobs()[0]
 	job.Spec.Image = "somebody/else:v1"
 	b.update(&job)
+
+	// Not at once: it may be somebody who changes every job.
+	b.knowsPolicyAndJobs(policy)
+	result, err := b.prePulls.Reconcile(t.Context(), refOf(policy))
+	if err != nil || result.RequeueAfter <= 0 {
+		t.Fatalf("got %+v and error %v, want a later look", result, err)
+	}
+	if diff := cmp.Diff([]string{"somebody/else:v1"}, b.images()); diff != "" {
+		t.Errorf("images (-want +got):\n%s", diff)
+	}
+	b.says(policy, "False PrePulling somebody has changed the ImagePullJob of "+quickExit)
+
+	b.prePulls.prePulls.options.Clock = clocktesting.NewFakePassiveClock(job.CreationTimestamp.Add(result.RequeueAfter + time.Second))
 	b.pulls(policy)
 	b.pulls(policy)
 	if diff := cmp.Diff([]string{quickExit}, b.images()); diff != "" {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -43,12 +44,20 @@ type Situation struct {
 	Existing []Existing
 	// Refusal is why OpenKruise did not take a job of the policy, or empty.
 	Refusal string
+	// Now is the time.
+	Now time.Time
 }
+
+// changedAge is how old a job that somebody has changed must be to be made anew. Whoever changes every job would otherwise
+// have images pulled to every node without end.
+const changedAge = 10 * time.Minute
 
 // Decision is what is to be done about a policy's jobs, and what there is to say. Lists are sorted.
 type Decision struct {
 	Create []Job
 	Delete []Existing
+	// RequeueAfter is when to look again even if nothing changes; zero means that a change will bring the policy back.
+	RequeueAfter time.Duration
 	// Report is nil while the policy has no prePull.
 	Report *Report
 }
@@ -84,7 +93,8 @@ func Decide(s Situation) Decision {
 		}
 	}
 	decision.Create = missing(wanted, s.Existing)
-	decision.Delete = superfluous(wanted, s.Existing)
+	decision.Delete = s.superfluous(wanted)
+	decision.RequeueAfter = s.untilAnew(wanted)
 	return decision
 }
 
@@ -229,12 +239,13 @@ func missing(wanted []Job, existing []Existing) []Job {
 	return create
 }
 
-// superfluous returns the jobs that are not wanted, and those that somebody has changed, which are made anew.
-func superfluous(wanted []Job, existing []Existing) []Existing {
+// superfluous returns the jobs that are not wanted, and those that somebody has changed a while after they were made, which
+// are made anew.
+func (s Situation) superfluous(wanted []Job) []Existing {
 	var remove []Existing
-	for _, e := range existing {
+	for _, e := range s.Existing {
 		isWanted := slices.ContainsFunc(wanted, e.is)
-		if !e.Deleted && (!isWanted || e.Changed) {
+		if !e.Deleted && (!isWanted || e.Changed && s.untilOld(e) <= 0) {
 			remove = append(remove, e)
 		}
 	}
@@ -242,6 +253,22 @@ func superfluous(wanted []Job, existing []Existing) []Existing {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return remove
+}
+
+// untilAnew returns the time until the next wanted job that somebody has changed is made anew, or zero where there is none.
+func (s Situation) untilAnew(wanted []Job) time.Duration {
+	var next time.Duration
+	for _, e := range s.Existing {
+		wait := s.untilOld(e)
+		if e.Changed && !e.Deleted && wait > 0 && slices.ContainsFunc(wanted, e.is) && (next == 0 || wait < next) {
+			next = wait
+		}
+	}
+	return next
+}
+
+func (s Situation) untilOld(e Existing) time.Duration {
+	return e.Created.Add(changedAge).Sub(s.Now)
 }
 
 func find(existing []Existing, job Job) *Existing {

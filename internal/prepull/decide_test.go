@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,14 @@ import (
 
 const image = "registry.example/quick-exit:v1"
 
+// noon is when the tests take place. A job of which the age is not said has been there for long.
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// changedAt is a job that is so old and that somebody has changed.
+func changedAt(age time.Duration) func(*prepull.Existing) {
+	return func(e *prepull.Existing) { e.Changed, e.Created = true, noon.Add(-age) }
+}
+
 // situation has a namespaced policy with one sidecar, whose image is the operator's, where jobs are served.
 func situation(changes ...func(*prepull.Situation)) prepull.Situation {
 	s := prepull.Situation{
@@ -27,7 +36,7 @@ func situation(changes ...func(*prepull.Situation)) prepull.Situation {
 			UID:  "4a1b",
 			Spec: &v1alpha1.PolicySpec{Sidecars: []v1alpha1.Sidecar{{Name: "proxy"}}, PrePull: &v1alpha1.PrePull{}},
 		},
-		Namespace: "system", DefaultImage: image, Served: true,
+		Namespace: "system", DefaultImage: image, Served: true, Now: noon,
 	}
 	for _, change := range changes {
 		change(&s)
@@ -234,12 +243,15 @@ func TestJobsThatAreMissingAreCreatedAndOthersDeleted(t *testing.T) {
 		"the selector becomes invalid": {[]func(*prepull.Situation){with([]string{image}), prePull(func(p *v1alpha1.PrePull) {
 			p.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b c"}}
 		})}, nil, []string{image}},
-		"somebody has changed a job":           {[]func(*prepull.Situation){with([]string{image}, func(e *prepull.Existing) { e.Changed = true })}, nil, []string{image}},
-		"a job is being deleted":               {[]func(*prepull.Situation){with([]string{image}, func(e *prepull.Existing) { e.Deleted = true })}, nil, nil},
-		"an unwanted job is being deleted":     {[]func(*prepull.Situation){with([]string{image}, func(e *prepull.Existing) { e.Deleted = true }), withoutPrePull}, nil, nil},
-		"a job was refused and is tried again": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Refusal = "no" }}, []string{image}, nil},
-		"jobs are not served":                  {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Served = false }}, nil, nil},
-		"the operator may make no jobs":        {[]func(*prepull.Situation){with([]string{image}), func(s *prepull.Situation) { s.Disabled = true }, withoutPrePull}, nil, nil},
+		"somebody has changed a job":             {[]func(*prepull.Situation){with([]string{image}, func(e *prepull.Existing) { e.Changed = true })}, nil, []string{image}},
+		"somebody has changed a new job":         {[]func(*prepull.Situation){with([]string{image}, changedAt(9*time.Minute))}, nil, nil},
+		"a new job that was changed has aged":    {[]func(*prepull.Situation){with([]string{image}, changedAt(10*time.Minute))}, nil, []string{image}},
+		"a new job that was changed is unwanted": {[]func(*prepull.Situation){with([]string{image}, changedAt(time.Minute)), withoutPrePull}, nil, []string{image}},
+		"a job is being deleted":                 {[]func(*prepull.Situation){with([]string{image}, func(e *prepull.Existing) { e.Deleted = true })}, nil, nil},
+		"an unwanted job is being deleted":       {[]func(*prepull.Situation){with([]string{image}, func(e *prepull.Existing) { e.Deleted = true }), withoutPrePull}, nil, nil},
+		"a job was refused and is tried again":   {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Refusal = "no" }}, []string{image}, nil},
+		"jobs are not served":                    {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Served = false }}, nil, nil},
+		"the operator may make no jobs":          {[]func(*prepull.Situation){with([]string{image}), func(s *prepull.Situation) { s.Disabled = true }, withoutPrePull}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			decision := prepull.Decide(situation(tc.change...))
@@ -292,6 +304,10 @@ func TestWhatIsReported(t *testing.T) {
 		"some nodes are missing, of which only the missing images are told": {
 			[]func(*prepull.Situation){sidecars(a, b), with([]string{"a"}), with([]string{"b"}, nodes(3, 1))},
 			&prepull.Report{Reason: "PrePulling", Message: "b is on 1 of 3 nodes"}},
+		"somebody has changed a job, whatever came of it": {
+			[]func(*prepull.Situation){with(one, changedAt(time.Minute), nodes(6, 1, "n1"))},
+			&prepull.Report{Reason: "PrePulling", Message: "somebody has changed the ImagePullJob of " + image + ", which is made anew once it is 10m0s old; see who it was: " +
+				"kubectl -n batch get imagepulljob mesh-HASH -o yaml --show-managed-fields"}},
 		"no node is selected": {[]func(*prepull.Situation){with(one, nodes(0, 0))},
 			&prepull.Report{Reason: "PrePulling", Message: image + " has no node to be pulled to: OpenKruise's manager knows none that nodeSelector selects"}},
 		"nodes have failed, which goes before what is under way": {
@@ -334,6 +350,29 @@ func TestWhatIsReported(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("report (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAChangedJobBringsThePolicyBackWhenItMayBeMadeAnew(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change []func(*prepull.Situation)
+		want   time.Duration
+	}{
+		"no job was changed":            {[]func(*prepull.Situation){with([]string{image})}, 0},
+		"one was":                       {[]func(*prepull.Situation){with([]string{image}, changedAt(4*time.Minute))}, 6 * time.Minute},
+		"one was, long ago":             {[]func(*prepull.Situation){with([]string{image}, changedAt(time.Hour))}, 0},
+		"one was that is not wanted":    {[]func(*prepull.Situation){with([]string{image}, changedAt(time.Minute)), withoutPrePull}, 0},
+		"one was that is being deleted": {[]func(*prepull.Situation){with([]string{image}, changedAt(time.Minute), func(e *prepull.Existing) { e.Deleted = true })}, 0},
+		"the older of two comes first": {[]func(*prepull.Situation){
+			sidecars(v1alpha1.TerminationSettings{Image: "a"}, v1alpha1.TerminationSettings{Image: "b"}),
+			with([]string{"a"}, changedAt(time.Minute)), with([]string{"b"}, changedAt(8*time.Minute)),
+		}, 2 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := prepull.Decide(situation(tc.change...)).RequeueAfter; got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,6 +37,7 @@ type Pull struct {
 type Existing struct {
 	Namespace, Name string
 	UID             types.UID
+	Created         time.Time
 	// Changed is true when somebody has changed what the job asks for.
 	Changed bool
 	// Deleted is true while the job is being deleted.

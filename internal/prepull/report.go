@@ -32,6 +32,8 @@ func report(wanted []Job, existing []Existing, refusal string) *Report {
 		refused = refused || e == nil && refusal != ""
 		states = append(states, s)
 		switch {
+		case s.Changed:
+			unfinished = append(unfinished, s)
 		case s.Failed > 0:
 			failed = append(failed, s)
 		case !s.finished():
@@ -57,6 +59,9 @@ func (s state) finished() bool {
 
 func (s state) progress() string {
 	switch {
+	case s.Changed:
+		return fmt.Sprintf("somebody has changed the ImagePullJob of %s, which is made anew once it is %s old; see who it was: "+
+			"kubectl -n %s get imagepulljob %s -o yaml --show-managed-fields", s.Image, changedAge, s.Job.Namespace, s.Job.Name)
 	case !s.Begun:
 		return fmt.Sprintf("%s waits for OpenKruise to begin", s.Image)
 	case s.Desired == 0:

@@ -62,7 +62,7 @@ func (j *Jobs) Of(ctx context.Context, policy types.UID) ([]prepull.Existing, er
 
 func toExisting(job *kruise.ImagePullJob) prepull.Existing {
 	return prepull.Existing{
-		Namespace: job.Namespace, Name: job.Name, UID: job.UID,
+		Namespace: job.Namespace, Name: job.Name, UID: job.UID, Created: job.CreationTimestamp.Time,
 		// A creation is generation 1, with all that webhooks made of it.
 		Changed:     job.Generation > 1,
 		Deleted:     job.DeletionTimestamp != nil,
