@@ -23,7 +23,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/terminator"
 )
 
-// +kubebuilder:rbac:groups=sidecartermination.dev,resources=sidecarterminationpolicies;clustersidecarterminationpolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=sidecartermination.dev,resources=sidecarterminationpolicies;clustersidecarterminationpolicies,verbs=list;watch
 // +kubebuilder:rbac:groups=sidecartermination.dev,resources=sidecarterminationpolicies/status;clustersidecarterminationpolicies/status,verbs=update
 
 // PolicyReconciler writes the status of one policy. It acts on nothing else.

@@ -24,8 +24,8 @@ import (
 	"github.com/sidecar-termination/operator/internal/served"
 )
 
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=imagepulljobs.apps.kruise.io,verbs=get;list;watch,roleName=sidecar-termination-manager-pre-pull-role
-// +kubebuilder:rbac:groups=apps.kruise.io,resources=imagepulljobs,verbs=get;list;watch;create;delete,roleName=sidecar-termination-manager-pre-pull-role
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=imagepulljobs.apps.kruise.io,verbs=list;watch,roleName=sidecar-termination-manager-pre-pull-role
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=imagepulljobs,verbs=list;watch;create;delete,roleName=sidecar-termination-manager-pre-pull-role
 
 // DefinitionName is the definition by which it is told whether jobs are served.
 const DefinitionName = "imagepulljobs.apps.kruise.io"

@@ -39,27 +39,28 @@ const (
 )
 
 var (
-	read = []string{"get", "list", "watch"}
+	// follow is what a cache needs.
+	follow = []string{"list", "watch"}
 
 	// rights are what the operator must be allowed to do in the whole cluster. A test holds them to config/rbac/role.yaml.
 	rights = []right{
-		{group: "", resource: "namespaces", verbs: read},
-		{group: "", resource: "nodes", verbs: read},
-		{group: "", resource: "pods", verbs: read},
+		{group: "", resource: "namespaces", verbs: follow},
+		{group: "", resource: "nodes", verbs: follow},
+		{group: "", resource: "pods", verbs: []string{"get", "list", "watch"}},
 		{group: "events.k8s.io", resource: "events", verbs: []string{"create", "patch"}},
 		{group: "authentication.k8s.io", resource: "tokenreviews", verbs: []string{"create"}},
 		{group: "authorization.k8s.io", resource: "subjectaccessreviews", verbs: []string{"create"}},
-		{group: v1alpha1.GroupName, resource: "sidecarterminationpolicies", verbs: read},
-		{group: v1alpha1.GroupName, resource: "clustersidecarterminationpolicies", verbs: read},
+		{group: v1alpha1.GroupName, resource: "sidecarterminationpolicies", verbs: follow},
+		{group: v1alpha1.GroupName, resource: "clustersidecarterminationpolicies", verbs: follow},
 		{group: v1alpha1.GroupName, resource: "sidecarterminationpolicies/status", verbs: []string{"update"}},
 		{group: v1alpha1.GroupName, resource: "clustersidecarterminationpolicies/status", verbs: []string{"update"}},
-		{use: useCRR, group: "apiextensions.k8s.io", resource: "customresourcedefinitions", name: crr.DefinitionName, verbs: read},
-		{use: useCRR, group: "admissionregistration.k8s.io", resource: "mutatingwebhookconfigurations", name: crr.WebhookConfigurationName, verbs: read},
-		{use: useCRR, group: "apps.kruise.io", resource: "containerrecreaterequests", verbs: []string{"get", "list", "watch", "create", "delete"}},
+		{use: useCRR, group: "apiextensions.k8s.io", resource: "customresourcedefinitions", name: crr.DefinitionName, verbs: follow},
+		{use: useCRR, group: "admissionregistration.k8s.io", resource: "mutatingwebhookconfigurations", name: crr.WebhookConfigurationName, verbs: follow},
+		{use: useCRR, group: "apps.kruise.io", resource: "containerrecreaterequests", verbs: []string{"list", "watch", "create", "delete"}},
 		{use: useImage, group: "", resource: "pods", verbs: []string{"patch"}},
 		{use: usePodPhase, group: "", resource: "pods/status", verbs: []string{"patch"}},
-		{use: usePrePull, group: "apiextensions.k8s.io", resource: "customresourcedefinitions", name: pulljob.DefinitionName, verbs: read},
-		{use: usePrePull, group: "apps.kruise.io", resource: "imagepulljobs", verbs: []string{"get", "list", "watch", "create", "delete"}},
+		{use: usePrePull, group: "apiextensions.k8s.io", resource: "customresourcedefinitions", name: pulljob.DefinitionName, verbs: follow},
+		{use: usePrePull, group: "apps.kruise.io", resource: "imagepulljobs", verbs: []string{"list", "watch", "create", "delete"}},
 	}
 )
 

@@ -24,9 +24,9 @@ import (
 	"github.com/sidecar-termination/operator/internal/served"
 )
 
-// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=containerrecreaterequests.apps.kruise.io,verbs=get;list;watch,roleName=sidecar-termination-manager-crr-role
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=kruise-mutating-webhook-configuration,verbs=get;list;watch,roleName=sidecar-termination-manager-crr-role
-// +kubebuilder:rbac:groups=apps.kruise.io,resources=containerrecreaterequests,verbs=get;list;watch;create;delete,roleName=sidecar-termination-manager-crr-role
+// +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=containerrecreaterequests.apps.kruise.io,verbs=list;watch,roleName=sidecar-termination-manager-crr-role
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingwebhookconfigurations,resourceNames=kruise-mutating-webhook-configuration,verbs=list;watch,roleName=sidecar-termination-manager-crr-role
+// +kubebuilder:rbac:groups=apps.kruise.io,resources=containerrecreaterequests,verbs=list;watch;create;delete,roleName=sidecar-termination-manager-crr-role
 
 const (
 	// DefinitionName is the definition by which Kruise's presence is told.
