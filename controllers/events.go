@@ -76,11 +76,7 @@ func dryRunEvent(decision plan.Decision, policy *resolve.PolicyRef) podEvent {
 		"nothing was done, for the policy's enforcement is DryRun; Enforce would mean: " + decision.Message, policy}
 }
 
-// warningEvents are the events for declarations without effect.
-func warningEvents(warnings []resolve.Warning) []podEvent {
-	var list []podEvent
-	for _, w := range warnings {
-		list = append(list, podEvent{corev1.EventTypeWarning, w.Reason, w.Message, w.Policy})
-	}
-	return list
+// warningEvent is the event for a declaration without effect.
+func warningEvent(w resolve.Warning) podEvent {
+	return podEvent{corev1.EventTypeWarning, w.Reason, w.Message, w.Policy}
 }

@@ -15,10 +15,16 @@ import (
 // and a handle is held by no field of a pod.
 var interned = lru.New(4096)
 
-// intern returns an equal string that many pods share.
+// maxInterned is the length of the longest string that is kept to be shared.
+const maxInterned = 1 << 10
+
+// intern returns an equal string that many pods share, unless it is very long.
 func intern[S ~string](s S) S {
 	if s == "" {
 		return s
+	}
+	if len(s) > maxInterned {
+		return S(strings.Clone(string(s)))
 	}
 	if known, ok := interned.Get(string(s)); ok {
 		return S(known.(string))
@@ -67,9 +73,12 @@ type template struct {
 	name, image string // of the first one
 }
 
-// shareContainers returns equal containers that the pods of one template share.
+// maxShared is how much text containers may have that are kept to be shared.
+const maxShared = 16 << 10
+
+// shareContainers returns equal containers that the pods of one template share, unless they are very large.
 func shareContainers(containers []corev1.Container) []corev1.Container {
-	if len(containers) == 0 {
+	if len(containers) == 0 || textIn(containers) > maxShared {
 		return containers
 	}
 	key := template{len(containers), containers[0].Name, containers[0].Image}
@@ -78,4 +87,23 @@ func shareContainers(containers []corev1.Container) []corev1.Container {
 	}
 	templates.Add(key, containers)
 	return containers
+}
+
+// textIn returns how many bytes whoever writes a pod has put into its containers.
+func textIn(containers []corev1.Container) int {
+	bytes := 0
+	for i := range containers {
+		container := &containers[i]
+		bytes += len(container.Name) + len(container.Image) + len(container.WorkingDir)
+		for _, word := range container.Command {
+			bytes += len(word)
+		}
+		for _, variable := range container.Env {
+			bytes += len(variable.Name) + len(variable.Value)
+		}
+		for _, mount := range container.VolumeMounts {
+			bytes += len(mount.MountPath)
+		}
+	}
+	return bytes
 }

@@ -83,3 +83,26 @@ func TestPodsOfOneTemplateShareTheirContainers(t *testing.T) {
 		t.Errorf("a pod of the template has image %s", again[1].Image)
 	}
 }
+
+func TestLargeContainersAreNotKeptToBeShared(t *testing.T) {
+	large := func() []corev1.Container {
+		return []corev1.Container{{Name: "large", Image: "x", Env: []corev1.EnvVar{{Name: "PATH", Value: strings.Repeat("x", maxShared)}}}}
+	}
+	one, other := shareContainers(large()), shareContainers(large())
+	if &one[0] == &other[0] {
+		t.Error("containers of a size that somebody may choose are kept after their pod has gone")
+	}
+	if diff := cmp.Diff(large(), one); diff != "" {
+		t.Errorf("containers (-want +got):\n%s", diff)
+	}
+}
+
+func TestALongStringIsNotKeptToBeShared(t *testing.T) {
+	long := strings.Repeat("x", maxInterned+1)
+	if got := intern(copied(long)); got != long {
+		t.Errorf("got %d characters, want %d", len(got), len(long))
+	}
+	if _, kept := interned.Get(long); kept {
+		t.Error("a string of a length that somebody may choose is kept after its pod has gone")
+	}
+}

@@ -43,7 +43,7 @@ type journal struct {
 	mu      sync.Mutex
 	pods    map[types.NamespacedName]*entry
 	tallies map[resolve.PolicyRef]rollup.Tally
-	// shared has the claims that many pods have in common, by the first of the policies.
+	// shared has the claims that many pods have in common, by their id.
 	shared *lru.Cache
 }
 
@@ -51,11 +51,11 @@ type journal struct {
 type claims struct {
 	policies  []resolve.PolicyRef // all that select the pod, sorted
 	governing []resolve.PolicyRef // those that decide over one of its containers, in the order of the containers
-	losses    []resolve.Loss
+	losses    uint64              // lossesID: there may be as many as policies times containers
 }
 
 func (c *claims) equal(other *claims) bool {
-	return slices.Equal(c.policies, other.policies) && slices.Equal(c.governing, other.governing) && slices.Equal(c.losses, other.losses)
+	return slices.Equal(c.policies, other.policies) && slices.Equal(c.governing, other.governing) && c.losses == other.losses
 }
 
 // noClaims are those of a new entry.
@@ -68,7 +68,7 @@ type entry struct {
 	uid    types.UID
 	stage  plan.Stage
 	reason v1alpha1.Reason
-	warned map[string]bool
+	warned map[uint64]bool // by warningID
 	failed map[attempt]bool
 	dryRun plan.Stage
 	// dryRunSaid is true once it has been reported what DryRun policies would have done.
@@ -118,13 +118,13 @@ func (j *journal) record(subject subject, decision plan.Decision) {
 	for _, event := range decisionEvents(decision, moved, first(e.governing)) {
 		event.emit(j.recorder, subject.pod)
 	}
-	for _, event := range warningEvents(subject.resolution.Warnings) {
-		if !e.warned[event.note] {
+	for _, warning := range subject.resolution.Warnings {
+		if id := warningID(warning); !e.warned[id] {
 			if e.warned == nil {
-				e.warned = map[string]bool{}
+				e.warned = map[uint64]bool{}
 			}
-			e.warned[event.note] = true
-			event.emit(j.recorder, subject.pod)
+			e.warned[id] = true
+			warningEvent(warning).emit(j.recorder, subject.pod)
 		}
 	}
 	if decision.Stage == plan.StageTerminated {
@@ -260,7 +260,7 @@ func (j *journal) entry(subject subject) *entry {
 // follow brings the entry's policies up to date. When they changed it asks for the statuses of the old and of the new
 // ones: a policy that has lost the pod, or a container of it, has to say so.
 func (j *journal) follow(e *entry, subject subject) {
-	now := claims{losses: subject.resolution.Losses}
+	now := claims{losses: lossesID(subject.resolution.Losses)}
 	for _, policy := range subject.policies {
 		now.policies = append(now.policies, policy.Ref)
 	}
@@ -283,10 +283,11 @@ func (j *journal) share(c *claims) *claims {
 	if len(c.policies) == 0 {
 		return c
 	}
-	if known, ok := j.shared.Get(c.policies[0]); ok && known.(*claims).equal(c) {
+	id := c.id()
+	if known, ok := j.shared.Get(id); ok && known.(*claims).equal(c) {
 		return known.(*claims)
 	}
-	j.shared.Add(c.policies[0], c)
+	j.shared.Add(id, c)
 	return c
 }
 

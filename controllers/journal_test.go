@@ -3,6 +3,7 @@
 package controllers
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -307,6 +309,57 @@ func TestAWarningIsGivenOncePerPod(t *testing.T) {
 	jt.record(subject, ignored)
 	if got := jt.events.take(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning InvalidEnv batch/job-1: container proxy") {
 		t.Errorf("events: %q", got)
+	}
+}
+
+// Whoever may write policies must not be able to fill the operator's memory, or the cluster with events.
+func TestWhatIsKeptOfAPodDoesNotGrowWithPoliciesTimesContainers(t *testing.T) {
+	const containers, many = 32, 1000
+	pod := newPod()
+	var names []string
+	for i := range containers {
+		name := fmt.Sprintf("proxy-%02d", i)
+		names = append(names, name)
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name})
+		native := corev1.Container{Name: "native-" + name, RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, native)
+		names = append(names, native.Name)
+	}
+	jt := newJournalTest(t)
+	var policies []resolve.Policy
+	for i := range many {
+		policy := policyOn(fmt.Sprintf("mesh-%04d", i), names...)
+		policy.Spec.Enforcement = v1alpha1.EnforcementDryRun
+		policies = append(policies, policy)
+		if i+1 != 1 && i+1 != 10 && i+1 != many {
+			continue
+		}
+		subject := subjectOf(pod, policies...)
+		jt.record(subject, waiting())
+		e := jt.pods[keyOf(pod)]
+		if len(subject.resolution.Losses) != containers*i {
+			t.Errorf("%d policies: %d losses, so that the test shows nothing", i+1, len(subject.resolution.Losses))
+		}
+		if len(e.warned) != containers || len(e.policies) != i+1 || len(e.governing) > containers {
+			t.Errorf("%d policies: kept are %d warnings, %d policies and %d that decide", i+1, len(e.warned), len(e.policies), len(e.governing))
+		}
+	}
+	if got := jt.events.take(); len(got) != containers {
+		t.Errorf("%d events, want one for each native sidecar", len(got))
+	}
+}
+
+func TestPodsOfManyKindsShareWhatTheyHaveInCommon(t *testing.T) {
+	jt := newJournalTest(t)
+	kinds := [][]resolve.Policy{{mesh}, {mesh, policyOn("other", "proxy")}}
+	kept := map[*claims]bool{}
+	for i := range 100 {
+		subject := subjectOf(newPod(func(p *corev1.Pod) { p.Name = fmt.Sprintf("job-%d", i) }), kinds[i%2]...)
+		jt.record(subject, waiting())
+		kept[jt.pods[keyOf(subject.pod)].claims] = true
+	}
+	if len(kept) != len(kinds) {
+		t.Errorf("100 pods of two kinds keep %d", len(kept))
 	}
 }
 

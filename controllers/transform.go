@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -11,6 +12,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/quickexit"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/terminator"
 )
 
 // trimPod keeps what internal/resolve, internal/plan and the terminators read of a pod: identity, labels, the operator's
@@ -24,7 +26,7 @@ func trimPod(object any) (any, error) {
 	}
 	trimmed := &corev1.Pod{
 		TypeMeta:   pod.TypeMeta,
-		ObjectMeta: trimMeta(pod.ObjectMeta),
+		ObjectMeta: trimMeta(pod.ObjectMeta, terminator.MaxRecord(pod)),
 		Spec: corev1.PodSpec{
 			NodeName:                      intern(pod.Spec.NodeName),
 			RestartPolicy:                 intern(pod.Spec.RestartPolicy),
@@ -54,7 +56,8 @@ func trimPod(object any) (any, error) {
 	return trimmed, nil
 }
 
-func trimMeta(meta metav1.ObjectMeta) metav1.ObjectMeta {
+// trimMeta keeps of an annotation that is longer than any record as much as tells that it is.
+func trimMeta(meta metav1.ObjectMeta, maxRecord int) metav1.ObjectMeta {
 	trimmed := metav1.ObjectMeta{
 		Name:              meta.Name,
 		Namespace:         intern(meta.Namespace),
@@ -68,6 +71,9 @@ func trimMeta(meta metav1.ObjectMeta) metav1.ObjectMeta {
 		if value, ok := meta.Annotations[key]; ok {
 			if trimmed.Annotations == nil {
 				trimmed.Annotations = map[string]string{}
+			}
+			if len(value) > maxRecord {
+				value = strings.Clone(value[:maxRecord+1])
 			}
 			trimmed.Annotations[key] = value
 		}

@@ -3,6 +3,8 @@
 package controllers
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,8 +16,12 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/terminator"
+	"github.com/sidecar-termination/operator/internal/terminator/image"
+	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 )
 
 // fullPod has a value in every field that is kept, and in many that are not.
@@ -214,6 +220,40 @@ func TestATrimmedPodLeadsToTheSameDecision(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Whoever may write to pods must not be able to fill the operator's memory by way of annotations that it keeps.
+func TestOfALongRecordOnlySoMuchIsKeptAsTellsThatItIs(t *testing.T) {
+	long := strings.Repeat(" ", 200<<10)
+	pod := newPod(func(p *corev1.Pod) {
+		p.Annotations = map[string]string{
+			v1alpha1.AnnotationImageSwap: "{}" + long, v1alpha1.AnnotationPodPhase: "{}" + long, v1alpha1.AnnotationPhaseGuard: "Enabled" + long,
+		}
+	})
+	trimmed, err := trimPod(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := trimmed.(*corev1.Pod)
+	for annotation, value := range kept.Annotations {
+		if len(value) > 4<<10 {
+			t.Errorf("%d bytes are kept of %s", len(value), annotation)
+		}
+	}
+	for name, observer := range map[string]observe.Observer{"swaps": &image.Terminator{}, "phase": &podphase.Terminator{}} {
+		_, full := observer.Observe(t.Context(), pod)
+		_, part := observer.Observe(t.Context(), kept)
+		if diff := cmp.Diff(message(full), message(part)); diff != "" || !errors.Is(full, terminator.ErrUnreadable) {
+			t.Errorf("%s: the error is %v (-full +trimmed):\n%s", name, full, diff)
+		}
+	}
+	again, err := trimPod(kept)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(trimmed, again); diff != "" {
+		t.Errorf("trimming twice is not trimming once (-once +twice):\n%s", diff)
 	}
 }
 

@@ -68,7 +68,7 @@ type Warning struct {
 	Container string
 	Reason    v1alpha1.Reason
 	Message   string
-	Policy    *PolicyRef // nil when the pod's own declaration is meant
+	Policy    *PolicyRef // the first that is meant; nil when it is the pod's own declaration
 }
 
 // Resolution is what the declarations mean for one pod.
@@ -80,7 +80,8 @@ type Resolution struct {
 	DryRun *View
 	// Losses are the containers over which a selecting policy does not decide although it names them.
 	Losses []Loss
-	// Warnings are in the pod's container order, regular containers first.
+	// Warnings are in the pod's container order, regular containers first. However many policies are meant, there is one
+	// for a container and reason.
 	Warnings []Warning
 }
 
@@ -183,7 +184,7 @@ func anyDryRun(targets []Target, policies []Policy) bool {
 	})
 }
 
-// nativeSidecarWarnings finds init containers with restartPolicy Always that a policy names by hand.
+// nativeSidecarWarnings finds init containers with restartPolicy Always that policies name by hand.
 func nativeSidecarWarnings(pod *corev1.Pod, policies []Policy) []Warning {
 	var warnings []Warning
 	for i := range pod.Spec.InitContainers {
@@ -191,18 +192,37 @@ func nativeSidecarWarnings(pod *corev1.Pod, policies []Policy) []Warning {
 		if container.RestartPolicy == nil || *container.RestartPolicy != corev1.ContainerRestartPolicyAlways {
 			continue
 		}
+		var first *PolicyRef
+		others := 0
 		for j := range policies {
-			if policies[j].entry(container.Name) == nil {
-				continue
+			switch {
+			case policies[j].entry(container.Name) == nil:
+			case first == nil:
+				first = &policies[j].Ref
+			default:
+				others++
 			}
+		}
+		if first != nil {
 			warnings = append(warnings, Warning{
 				Container: container.Name,
 				Reason:    v1alpha1.ReasonNativeSidecar,
-				Message: fmt.Sprintf("%s names container %s, which is a native sidecar (an init container with restartPolicy Always): Kubernetes ends it itself",
-					policies[j].Ref, container.Name),
-				Policy: &policies[j].Ref,
+				Message: fmt.Sprintf("%s container %s, which is a native sidecar (an init container with restartPolicy Always): Kubernetes ends it itself",
+					whoNames(*first, others), container.Name),
+				Policy: first,
 			})
 		}
 	}
 	return warnings
+}
+
+// whoNames says that a policy names something, and how many more do.
+func whoNames(first PolicyRef, others int) string {
+	switch others {
+	case 0:
+		return fmt.Sprintf("%s names", first)
+	case 1:
+		return fmt.Sprintf("%s and 1 more policy name", first)
+	}
+	return fmt.Sprintf("%s and %d more policies name", first, others)
 }

@@ -3,7 +3,9 @@
 package resolve_test
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -268,5 +270,31 @@ func TestNativeSidecars(t *testing.T) {
 				t.Errorf("Enforced (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// Whoever may write policies must not be able to have the operator say, and remember, as much as they like.
+func TestManyPoliciesOnNativeSidecarsAreOneWarningEach(t *testing.T) {
+	var names []string
+	pod := newPod("main")
+	for i := range 32 {
+		names = append(names, fmt.Sprintf("proxy-%02d", i))
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, corev1.Container{
+			Name: names[i], RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways),
+		})
+	}
+	for policies, want := range map[int]string{
+		1:    "SidecarTerminationPolicy/mesh-0000 names container proxy-00, ",
+		2:    "SidecarTerminationPolicy/mesh-0000 and 1 more policy name container proxy-00, ",
+		1000: "SidecarTerminationPolicy/mesh-0000 and 999 more policies name container proxy-00, ",
+	} {
+		var selecting []resolve.Policy
+		for i := range policies {
+			selecting = append(selecting, namespaced(t, fmt.Sprintf("mesh-%04d", i), 1, spec(dryRun, sidecars(names...))))
+		}
+		got := resolve.Resolve(pod, selecting, resolve.Options{}).Warnings
+		if len(got) != len(names) || !strings.HasPrefix(got[0].Message, want) || got[0].Policy.Name != "mesh-0000" {
+			t.Errorf("%d policies give %d warnings, the first of %v: %s", policies, len(got), got[0].Policy, got[0].Message)
+		}
 	}
 }

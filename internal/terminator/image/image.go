@@ -28,7 +28,7 @@ import (
 
 // Swap records one container's swap in AnnotationImageSwap, by container name.
 type Swap struct {
-	// Image is the image that the container had before.
+	// Image is the image that the container had before; empty where the record would be longer with it than one may be.
 	Image string `json:"image"`
 	// RestartCount is the container's restart count before the swap, -1 if it had never started.
 	RestartCount int32 `json:"restartCount"`
@@ -97,11 +97,11 @@ func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan
 	if len(patch.Spec.Containers) == 0 {
 		return false, nil
 	}
-	value, err := json.Marshal(swaps)
+	record, err := encode(swaps, terminator.MaxRecord(pod))
 	if err != nil {
-		return false, fmt.Errorf("encode annotation %s: %w", v1alpha1.AnnotationImageSwap, err)
+		return false, err
 	}
-	patch.Metadata.Annotations = map[string]*string{v1alpha1.AnnotationImageSwap: ptr.To(string(value))}
+	patch.Metadata.Annotations = map[string]*string{v1alpha1.AnnotationImageSwap: ptr.To(record)}
 	raw, err := patch.Raw()
 	if err != nil {
 		return false, err
@@ -121,6 +121,22 @@ func readSwaps(pod *corev1.Pod) (map[string]Swap, error) {
 		return nil, fmt.Errorf("%w: annotation %s is null", terminator.ErrUnreadable, v1alpha1.AnnotationImageSwap)
 	}
 	return swaps, nil
+}
+
+// encode leaves the images out of a record that is too long with them: such names can be written, and are no image's.
+func encode(swaps map[string]Swap, limit int) (string, error) {
+	record, err := json.Marshal(swaps)
+	if err == nil && len(record) > limit {
+		for name, swap := range swaps {
+			swap.Image = ""
+			swaps[name] = swap
+		}
+		record, err = json.Marshal(swaps)
+	}
+	if err != nil {
+		return "", fmt.Errorf("encode annotation %s: %w", v1alpha1.AnnotationImageSwap, err)
+	}
+	return string(record), nil
 }
 
 func restartCount(pod *corev1.Pod, name string) int32 {

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -141,6 +142,44 @@ func TestTheSwapIsOnePatchOfTheSidecarsAndTheirRecord(t *testing.T) {
 	}
 }
 
+// Whatever a pod is like, what the operator records of it can be read again.
+func TestARecordIsNoLongerThanOneThatIsRead(t *testing.T) {
+	longest := newPod()
+	longest.Spec.Containers[1].Name = strings.Repeat("n", 63)
+	longest.Spec.Containers[1].Image = strings.Repeat("r", 255) + ":" + strings.Repeat("t", 128) + "@sha512:" + strings.Repeat("a", 128)
+	for name, tc := range map[string]struct {
+		pod  *corev1.Pod
+		want string // the image on record
+	}{
+		"the longest image name that there can be": {longest, longest.Spec.Containers[1].Image},
+		"what is no image name":                    {newPod(), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tc.want == "" {
+				tc.pod.Spec.Containers[1].Image = strings.Repeat("<", 10_000)
+			}
+			container := tc.pod.Spec.Containers[1].Name
+			var sent patches
+			action := plan.Action{Images: map[string]string{container: "quick-exit:v1"}}
+			if changed, err := newTerminator(&sent).Terminate(t.Context(), tc.pod, action); err != nil || !changed {
+				t.Fatalf("got changed %t, error %v", changed, err)
+			}
+			var body terminator.PodPatch
+			if err := json.Unmarshal(sent.body, &body); err != nil {
+				t.Fatal(err)
+			}
+			tc.pod.Annotations = map[string]string{v1alpha1.AnnotationImageSwap: *body.Metadata.Annotations[v1alpha1.AnnotationImageSwap]}
+			var swaps map[string]image.Swap
+			if err := terminator.ReadRecord(tc.pod, v1alpha1.AnnotationImageSwap, &swaps); err != nil {
+				t.Fatal(err)
+			}
+			if got := swaps[container].Image; got != tc.want {
+				t.Errorf("the image on record has %d characters, want %d", len(got), len(tc.want))
+			}
+		})
+	}
+}
+
 func TestNothingIsSentWhenEverySidecarIsSwapped(t *testing.T) {
 	pod := withSwaps(`{"proxy":{"image":"proxy:v1","restartCount":2,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"}}`)
 	changed, err := newTerminator(nil).Terminate(t.Context(), pod, plan.Action{Attempt: 1, Images: map[string]string{"proxy": "quick-exit:v1"}})
@@ -189,8 +228,8 @@ func TestAttemptsAreReadFromTheRecord(t *testing.T) {
 }
 
 func TestARecordThatSomebodyHasSpoiltStopsTheMode(t *testing.T) {
-	for _, record := range []string{`null`, `[]`, `{`, `"x"`, `{"proxy":7}`, `{"proxy":{"swappedAt":"noon"}}`} {
-		t.Run(record, func(t *testing.T) {
+	for _, record := range []string{`null`, `[]`, `{`, `"x"`, `{"proxy":7}`, `{"proxy":{"swappedAt":"noon"}}`, `{}` + strings.Repeat(" ", 5000)} {
+		t.Run(record[:min(len(record), 40)], func(t *testing.T) {
 			pod := withSwaps(record)
 			if _, err := newTerminator(nil).Observe(t.Context(), pod); !errors.Is(err, terminator.ErrUnreadable) {
 				t.Errorf("Observe: got error %v, want ErrUnreadable", err)
