@@ -195,7 +195,8 @@ func BenchmarkObservePolicy(b *testing.B) {
 			if err != nil || len(policies) != 1 {
 				b.Fatalf("selected by %v: %v", policies, err)
 			}
-			r := &PolicyReconciler{world: c.world, pods: stores, options: c.world.options}
+			nothing := newJournal(&recordedEvents{}, nil, func(resolve.PolicyRef) {})
+			r := &PolicyReconciler{world: c.world, pods: stores, journal: nothing, options: c.world.options}
 			r.options.Clock = clock.RealClock{}
 			b.ReportAllocs()
 			for b.Loop() {

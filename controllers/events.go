@@ -39,14 +39,18 @@ func (e podEvent) emit(recorder events.EventRecorder, pod *corev1.Pod) {
 		}
 		related = reference
 	}
-	note := e.note
-	if len(note) > maxNote {
-		note = strings.ToValidUTF8(note[:maxNote-3], "") + "..."
-	}
 	reference := &corev1.ObjectReference{
 		APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
 	}
-	recorder.Eventf(reference, related, e.kind, string(e.reason), actionTerminate, "%s", note)
+	recorder.Eventf(reference, related, e.kind, string(e.reason), actionTerminate, "%s", bounded(e.note, maxNote))
+}
+
+// bounded cuts a text that has more bytes than the limit, between two characters.
+func bounded(text string, limit int) string {
+	if len(text) <= limit {
+		return text
+	}
+	return strings.ToValidUTF8(text[:limit-len("...")], "") + "..."
 }
 
 // decisionEvents are the events that a decision calls for: of what was done or, when the pod has just come to it, that

@@ -4,10 +4,12 @@ package controllers
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -81,6 +83,8 @@ type entry struct {
 	finished     bool
 	// doubtful is true once a write has failed, which may have come about all the same.
 	doubtful bool
+	// refused are the modes of which a write was refused and none has succeeded since, each with the answer.
+	refused map[v1alpha1.Mode]string
 
 	// known is true once the pod has been recorded. What had come about before is not counted: it was when it happened.
 	known bool
@@ -109,12 +113,15 @@ func (j *journal) record(subject subject, decision plan.Decision) {
 	if plan.HasTerminalPhase(subject.pod) {
 		e.phaseWritten = time.Time{}
 	}
+	e.refused = refusedAfter(e.refused, decision)
 	j.countStarted(e, decision)
 	j.countFailed(e, subject, decision.Failures)
 
-	moved := e.stage != decision.Stage || e.reason != decision.Reason
-	stuckPods.Add(stuckness(decision.Stage) - stuckness(e.stage))
-	e.stage, e.reason = decision.Stage, decision.Reason
+	moved := e.moves(decision)
+	if moved {
+		stuckPods.Add(stuckness(decision.Stage) - stuckness(e.stage))
+		e.stage, e.reason = decision.Stage, decision.Reason
+	}
 	for _, event := range decisionEvents(decision, moved, first(e.governing)) {
 		event.emit(j.recorder, subject.pod)
 	}
@@ -134,6 +141,15 @@ func (j *journal) record(subject subject, decision plan.Decision) {
 		j.notifyAll(e)
 	}
 	e.known = true
+}
+
+// moves reports whether the decision is about another state of the pod than what was reported last. A refused write that
+// waits for a quiet pod before it is tried again leaves the pod as stuck as it was.
+func (e *entry) moves(decision plan.Decision) bool {
+	if e.stage == plan.StageStuck && decision.Reason == v1alpha1.ReasonSettling && len(e.refused) > 0 {
+		return false
+	}
+	return e.stage != decision.Stage || e.reason != decision.Reason
 }
 
 // recordDryRun reports what would have been done if the pod's DryRun policies were enforced, once for each pod.
@@ -180,6 +196,36 @@ func (j *journal) gone(key types.NamespacedName) time.Duration {
 	}
 	j.drop(key, e)
 	return 0
+}
+
+// refused returns the modes of which a write about the pod was refused, each with the answer. There is no object that
+// could tell a policy's status. The result must not be changed.
+func (j *journal) refused(pod *corev1.Pod) map[v1alpha1.Mode]string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if e := j.pods[client.ObjectKeyFromObject(pod)]; e != nil && e.uid == pod.UID {
+		return e.refused
+	}
+	return nil
+}
+
+// refusedAfter returns the refusals that there are after the decision was carried out. Those of before are left as they
+// are, for others may read them.
+func refusedAfter(before map[v1alpha1.Mode]string, decision plan.Decision) map[v1alpha1.Mode]string {
+	after := maps.Clone(before)
+	for mode, answer := range decision.Refused {
+		if after == nil {
+			after = map[v1alpha1.Mode]string{}
+		}
+		after[mode] = answer
+	}
+	for _, action := range decision.Actions {
+		delete(after, action.Mode)
+	}
+	if len(after) == 0 {
+		return nil
+	}
+	return after
 }
 
 // doubt notes that a write about the pod has failed, and may have come about all the same.

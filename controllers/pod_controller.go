@@ -4,7 +4,6 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/terminator/crr"
 )
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
@@ -90,22 +88,25 @@ func (r *PodReconciler) gone(ctx context.Context, key types.NamespacedName) (ctr
 	return ctrl.Result{RequeueAfter: r.journal.gone(key)}, nil
 }
 
-// act decides, carries the decision out, and returns it with the actions that changed something. When Kruise refuses a
-// request it decides once more without Kruise.
+// act decides, carries the decision out, and returns it with the actions that changed something. When a write is refused
+// it decides once more without the mode that needs it.
 func (r *PodReconciler) act(ctx context.Context, snapshot plan.Snapshot) (plan.Decision, error) {
 	decision := plan.Next(snapshot, r.options.Clock.Now())
 	err := r.terminate(ctx, snapshot.Pod, &decision)
-	if errors.Is(err, crr.ErrRefused) {
-		ctrl.LoggerFrom(ctx).Info("OpenKruise refused a request; going on without it", "cause", err.Error())
+	for refused := refusalIn(err); refused != nil && snapshot.Refused[refused.mode] == ""; refused = refusalIn(err) {
+		ctrl.LoggerFrom(ctx).Info("A write was refused; going on without it", "mode", refused.mode, "cause", refused.cause.Error())
+		snapshot.Refused = withRefusal(snapshot.Refused, refused)
 		err = nil
 		// What was done before the refusal, the write of the phase, may be all that is needed.
-		if len(decision.Actions) == 0 {
-			snapshot.Capabilities.CRR = false
-			decision = plan.Next(snapshot, r.options.Clock.Now())
-			err = r.terminate(ctx, snapshot.Pod, &decision)
+		if len(decision.Actions) > 0 {
+			break
 		}
-		// Kruise may take the next request, so that the pod is looked at again although nothing changed.
-		decision.RequeueAfter = plan.Soonest(decision.RequeueAfter, refusalRetry)
+		decision = plan.Next(snapshot, r.options.Clock.Now())
+		err = r.terminate(ctx, snapshot.Pod, &decision)
+	}
+	if decision.Refused = snapshot.Refused; len(decision.Refused) > 0 {
+		// The next write may be taken, so that the pod is looked at again although nothing changed.
+		decision.RequeueAfter = plan.Soonest(decision.RequeueAfter, refusalWait(decision, r.options.Clock.Now()))
 	}
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		// The pod has changed or gone since it was read. What to do about that is decided when it is read again.
@@ -115,15 +116,16 @@ func (r *PodReconciler) act(ctx context.Context, snapshot plan.Snapshot) (plan.D
 	return decision, err
 }
 
-// terminate carries the actions out in order and keeps those that changed something. It stops at the first error. An
-// attempt of which nothing is heard brings the pod back at its deadline; a request leaves no trace on the pod itself.
+// terminate carries the actions out in order and keeps those that changed something. It stops at the first error, which
+// is a writeError. An attempt of which nothing is heard brings the pod back at its deadline; a request leaves no trace on
+// the pod itself.
 func (r *PodReconciler) terminate(ctx context.Context, pod *corev1.Pod, decision *plan.Decision) error {
 	planned := decision.Actions
 	decision.Actions = nil
 	for _, action := range planned {
 		changed, err := r.terminators[action.Mode].Terminate(ctx, pod, action)
 		if err != nil {
-			return fmt.Errorf("end sidecars by mode %s: %w", action.Mode, err)
+			return &writeError{action.Mode, err}
 		}
 		decision.RequeueAfter = plan.Soonest(decision.RequeueAfter, action.Deadline)
 		if changed {
@@ -138,6 +140,3 @@ func (r *PodReconciler) dryRun(snapshot plan.Snapshot, subject subject) plan.Dec
 	snapshot.View = *subject.resolution.DryRun
 	return plan.Next(snapshot, r.options.Clock.Now())
 }
-
-// refusalRetry is when a pod is looked at again after Kruise refused a request for it.
-const refusalRetry = 15 * time.Second

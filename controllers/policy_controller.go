@@ -4,7 +4,6 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -20,7 +19,6 @@ import (
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/rollup"
-	"github.com/sidecar-termination/operator/internal/terminator"
 )
 
 // +kubebuilder:rbac:groups=sidecartermination.dev,resources=sidecarterminationpolicies;clustersidecarterminationpolicies,verbs=list;watch
@@ -164,15 +162,11 @@ func (r *PolicyReconciler) observation(ctx context.Context, policy resolve.Polic
 	}
 	o.Governs = governs(view, policy.Ref)
 	snapshot, err := r.world.snapshot(ctx, subject.pod, view)
-	switch {
-	case errors.Is(err, terminator.ErrUnreadable):
-		// One pod that somebody has spoilt must not keep the status of the others from being written.
-		o.Decision = plan.Decision{Stage: plan.StageStuck, Reason: v1alpha1.ReasonStuck, Message: err.Error()}
-	case err != nil:
+	if err != nil {
 		return o, err
-	default:
-		o.Decision = plan.Next(snapshot, r.options.Clock.Now())
 	}
+	snapshot.Refused = r.journal.refused(subject.pod)
+	o.Decision = plan.Next(snapshot, r.options.Clock.Now())
 	for _, loss := range subject.resolution.Losses {
 		if loss.Loser == policy.Ref {
 			o.Losses = append(o.Losses, loss)

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,12 +21,10 @@ import (
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
-	"github.com/sidecar-termination/operator/internal/terminator"
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
@@ -452,16 +451,49 @@ func TestADryRunWritesNothing(t *testing.T) {
 	}
 }
 
-func TestAPodOfWhichTheRecordIsSpoiltIsNotRetried(t *testing.T) {
-	b := newBench(t, testOptions(), nil)
-	b.newPolicy("mesh")
-	pod := b.newPod("job-1", mainDone, func(p *corev1.Pod) { p.Annotations = map[string]string{v1alpha1.AnnotationImageSwap: "null"} })
-	b.caughtUp(pod)
-	_, err := b.pods.Reconcile(t.Context(), ctrl.Request{NamespacedName: keyOf(pod)})
-	if !errors.Is(err, terminator.ErrUnreadable) || !errors.Is(err, reconcile.TerminalError(nil)) {
-		t.Errorf("got error %v", err)
+func TestAPodOfWhichTheRecordIsSpoiltIsReportedAndLeftAlone(t *testing.T) {
+	byVariable := func(p *corev1.Pod) {
+		p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "true"}}
 	}
-	b.wrote()
+	for name, tc := range map[string]struct {
+		annotation, record string
+		declare            func(*corev1.Pod)
+		related            string
+	}{
+		"a policy names the sidecar": {
+			v1alpha1.AnnotationImageSwap, "null", func(*corev1.Pod) {}, " [SidecarTerminationPolicy/mesh]",
+		},
+		"a variable names it": {v1alpha1.AnnotationImageSwap, "x", byVariable, ""},
+		"the record of the phase": {
+			v1alpha1.AnnotationPodPhase, `{"mode":"Invented"}`, func(*corev1.Pod) {}, " [SidecarTerminationPolicy/mesh]",
+		},
+		"a record that is larger than any": {
+			v1alpha1.AnnotationPodPhase, "{}" + strings.Repeat(" ", 64<<10), byVariable, "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, testOptions(), nil)
+			if tc.related != "" {
+				b.newPolicy("mesh")
+			}
+			pod := b.newPod("job-1", mainDone, tc.declare, func(p *corev1.Pod) { p.Annotations = map[string]string{tc.annotation: tc.record} })
+			for range 2 {
+				if result := b.reconcile(pod); !result.IsZero() {
+					t.Errorf("looks again after %s, although only a change of the pod helps", result.RequeueAfter)
+				}
+			}
+			b.wrote()
+			got := b.events.take()
+			if len(got) != 1 || !strings.HasPrefix(got[0], "Warning UnreadableRecord "+b.namespace+"/job-1: ") ||
+				!strings.Contains(got[0], tc.annotation) || !strings.HasSuffix(got[0], "until the annotation is removed or put right"+tc.related) {
+				t.Errorf("events: %q", got)
+			}
+			delete(pod.Annotations, tc.annotation)
+			b.update(pod)
+			b.reconcile(pod)
+			b.wrote("PATCH pods/status")
+		})
+	}
 }
 
 func TestAPodThatIsGoneIsNoError(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/observe"
@@ -79,16 +78,20 @@ func (w *world) subject(ctx context.Context, pod *corev1.Pod) (subject, error) {
 	return subject{pod: pod, policies: policies, resolution: resolve.Resolve(pod, policies, w.options.Resolve)}, nil
 }
 
-// snapshot gathers what a decision about the pod depends on, for one view of its containers. QuietSince is left for the
-// caller that is about to act.
+// snapshot gathers what a decision about the pod depends on, for one view of its containers. QuietSince and Refused are
+// left for the caller that is about to act.
 func (w *world) snapshot(ctx context.Context, pod *corev1.Pod, view resolve.View) (plan.Snapshot, error) {
 	node, err := w.node(ctx, pod)
 	if err != nil {
 		return plan.Snapshot{}, err
 	}
 	attempts, err := observe.Attempts(ctx, w.terminators, pod)
+	unreadable := ""
+	if errors.Is(err, terminator.ErrUnreadable) {
+		unreadable, err = err.Error(), nil
+	}
 	if err != nil {
-		return plan.Snapshot{}, permanent(err)
+		return plan.Snapshot{}, err
 	}
 	return plan.Snapshot{
 		Pod:  pod,
@@ -99,6 +102,7 @@ func (w *world) snapshot(ctx context.Context, pod *corev1.Pod, view resolve.View
 			CRRDisabled: w.options.CRRDisabled, ImageDisabled: w.options.ImageDisabled, Images: w.options.Images,
 		},
 		Attempts:     attempts,
+		Unreadable:   unreadable,
 		SettlePeriod: w.options.SettlePeriod,
 	}, nil
 }
@@ -118,14 +122,6 @@ func (w *world) tried(ctx context.Context, key types.NamespacedName, uid types.U
 		return "", nil
 	}
 	return plan.Tried(attempts), err
-}
-
-// permanent marks an error that no repetition mends, so that none is tried.
-func permanent(err error) error {
-	if errors.Is(err, terminator.ErrUnreadable) {
-		return reconcile.TerminalError(err)
-	}
-	return err
 }
 
 // node returns the pod's node, or nil while it has none or the node is not known.

@@ -39,6 +39,9 @@ const (
 	ReasonUnreadableEnv Reason = "UnreadableEnv"
 	// ReasonInvalidEnv means that one of the variables has a value that is not understood.
 	ReasonInvalidEnv Reason = "InvalidEnv"
+	// ReasonUnreadableRecord means that somebody has spoilt an annotation in which the operator keeps what it has done to
+	// the pod, so that it does nothing more.
+	ReasonUnreadableRecord Reason = "UnreadableRecord"
 )
 
 // Reasons for waiting.
@@ -107,6 +110,9 @@ const (
 	ReasonCRRDisabled Reason = "CRRDisabled"
 	// ReasonImageDisabled means that the operator runs without mode Image.
 	ReasonImageDisabled Reason = "ImageDisabled"
+	// ReasonWriteRefused means that the API server, or a policy or webhook that it asks, refuses the write by which the
+	// mode ends sidecars.
+	ReasonWriteRefused Reason = "WriteRefused"
 )
 
 // Reasons of policy conditions.

@@ -292,8 +292,8 @@ func TestFindings(t *testing.T) {
 		"the records are spoilt": {func(w *world) {
 			w.live(time.Hour, 0)
 			w.policy(asIs, "proxy")
-			w.Unreadable = errors.New("annotation is no JSON")
-		}, []string{"Problem Stuck "}},
+			w.Unreadable = "annotation is no JSON"
+		}, []string{"Problem UnreadableRecord "}},
 		"another mode takes the place": {func(w *world) {
 			w.live(time.Second, 0)
 			w.policy(mode(v1alpha1.ModeCRR), "proxy")

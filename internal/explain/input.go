@@ -67,6 +67,6 @@ type Pod struct {
 	Job          string
 	BackoffLimit *int32
 	Events       []Event
-	// Unreadable is why the records that the operator keeps on the pod cannot be read, or nil. The operator then does nothing.
-	Unreadable error
+	// Unreadable is why the records that the operator keeps on the pod cannot be read, or empty. The operator then does nothing.
+	Unreadable string
 }

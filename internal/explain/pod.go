@@ -43,7 +43,7 @@ func Explain(pod Pod, operator OperatorSettings, cluster Cluster, now time.Time)
 		Events: pod.Events, now: now, losses: x.resolution.Losses,
 	}
 	if !pod.Template {
-		x.decision = x.decide()
+		x.decision = plan.Next(x.snapshot(), x.now)
 		x.report(&report)
 	}
 	report.Containers = x.containers()
@@ -53,21 +53,13 @@ func Explain(pod Pod, operator OperatorSettings, cluster Cluster, now time.Time)
 	return report
 }
 
-// decide is what the operator makes of the pod now.
-func (x *explainer) decide() plan.Decision {
-	if x.Unreadable != nil {
-		return plan.Decision{Stage: plan.StageStuck, Reason: v1alpha1.ReasonStuck, Message: x.Unreadable.Error()}
-	}
-	return plan.Next(x.snapshot(), x.now)
-}
-
 // snapshot is what the operator decides by. When the pod's status last changed is not known here; it counts as quiet.
 func (x *explainer) snapshot() plan.Snapshot {
 	capabilities := x.operator.Capabilities
 	capabilities.CRR = x.cluster.Kruise != nil && *x.cluster.Kruise
 	return plan.Snapshot{
 		Pod: x.Pod.Pod, View: x.view, Node: x.Node, Capabilities: capabilities,
-		Attempts: x.Attempts, SettlePeriod: x.operator.SettlePeriod,
+		Attempts: x.Attempts, SettlePeriod: x.operator.SettlePeriod, Unreadable: x.Unreadable,
 	}
 }
 

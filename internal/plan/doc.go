@@ -11,6 +11,7 @@
 // and the container is not ended, when the container came back, or when the mechanism gave up. After a failed attempt
 // the next usable mode of the container's ladder follows, once each; when none is left the pod is stuck. A request that
 // Kruise did not carry out is then repeated at growing intervals, but not one after which the container came back.
+// A write that is refused is no attempt: the caller asks again, and the mode is passed over like one that cannot be used.
 //
 // Invariants, each with a test:
 //   - nothing is done while a main container may run again, and no action names a main container;

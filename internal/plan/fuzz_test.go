@@ -112,5 +112,17 @@ func fuzzedSnapshot(next func(int) int) (plan.Snapshot, time.Time) {
 		s.Attempts = append(s.Attempts, a)
 	}
 	s.QuietSince = done.Add(time.Duration(next(120)) * time.Second)
-	return s, done.Add(time.Duration(next(180)) * time.Duration(1+next(4)) * time.Second)
+	now := done.Add(time.Duration(next(180)) * time.Duration(1+next(4)) * time.Second)
+	for _, m := range []v1alpha1.Mode{crr, image, podPhase} {
+		if next(4) == 1 {
+			if s.Refused == nil {
+				s.Refused = map[v1alpha1.Mode]string{}
+			}
+			s.Refused[m] = "refused"
+		}
+	}
+	if next(16) == 1 {
+		s.Unreadable = "unreadable"
+	}
+	return s, now
 }

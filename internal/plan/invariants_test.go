@@ -20,10 +20,10 @@ import (
 // no code with the package.
 func checkInvariants(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	if slices.ContainsFunc(d.Actions, func(a plan.Action) bool { return a.ReleasePhase }) {
-		return releasesOnlyALatePhase(s, now, d)
+		return releasesOnlyALatePhase(s, now, d) + doesNotInsist(s, now, d)
 	}
 	for _, check := range []func(plan.Snapshot, time.Time, plan.Decision) string{
-		saysWhy, actsOnlyWhenMainsAreDone, namesOnlyOpenSidecars, keepsOneLiveAttempt, writesTheOutcome, wakesUp,
+		saysWhy, actsOnlyWhenMainsAreDone, namesOnlyOpenSidecars, keepsOneLiveAttempt, writesTheOutcome, doesNotInsist, wakesUp,
 	} {
 		if problem := check(s, now, d); problem != "" {
 			return problem
@@ -185,6 +185,16 @@ func writesTheOutcome(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 	for _, action := range d.Actions {
 		if action.Mode == crr && (s.Node == plan.NodeVirtual || s.Node == plan.NodeDaemonless || !s.Capabilities.CRR) {
 			return "a request where Kruise is not"
+		}
+	}
+	return ""
+}
+
+// doesNotInsist: what was refused a moment ago is left out, and without its records nothing is done.
+func doesNotInsist(s plan.Snapshot, _ time.Time, d plan.Decision) string {
+	for _, action := range d.Actions {
+		if _, refused := s.Refused[action.Mode]; refused || s.Unreadable != "" {
+			return fmt.Sprintf("an action of mode %s, which was refused, or without records", action.Mode)
 		}
 	}
 	return ""

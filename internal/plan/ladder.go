@@ -86,7 +86,11 @@ func (s *situation) obstacleToCRR(target resolve.Target) obstacle {
 	case restartsAllContainers(containerOf(s.Pod, target.Container)):
 		return restartsAllObstacle(target)
 	}
-	return obstacle{}
+	if phase := s.refused(v1alpha1.ModePodPhase); phase.reason != "" && s.phaseGoesFirst(target) {
+		return obstacle{phase.reason, fmt.Sprintf("the pod's phase goes before a request, so that the exit code of container %s does not count, and %s",
+			target.Container, phase.message)}
+	}
+	return s.refused(v1alpha1.ModeCRR)
 }
 
 func (s *situation) obstacleToPodPhase(target resolve.Target) obstacle {
@@ -98,7 +102,7 @@ func (s *situation) obstacleToPodPhase(target resolve.Target) obstacle {
 	case target.ExitCodes == v1alpha1.ExitCodesRespect:
 		return obstacle{v1alpha1.ReasonExitCodesRespected, fmt.Sprintf("the exit code of container %s is to be respected, and the phase would override it", target.Container)}
 	}
-	return obstacle{}
+	return s.refused(v1alpha1.ModePodPhase)
 }
 
 func (s *situation) obstacleToImage(target resolve.Target) obstacle {
@@ -116,10 +120,21 @@ func (s *situation) obstacleToImage(target resolve.Target) obstacle {
 		// Whether the image covers the command has been tried, and is judged by the pod's status.
 		return obstacle{}
 	}
-	if forbidden := s.forbiddenImage(target); forbidden.reason != "" {
-		return forbidden
+	for _, found := range []obstacle{s.forbiddenImage(target), s.uncovered(target)} {
+		if found.reason != "" {
+			return found
+		}
 	}
-	return s.uncovered(target)
+	return s.refused(v1alpha1.ModeImage)
+}
+
+// refused is the obstacle of a mode of which a write was refused a moment ago.
+func (s *situation) refused(mode v1alpha1.Mode) obstacle {
+	answer, refused := s.Refused[mode]
+	if !refused {
+		return obstacle{}
+	}
+	return obstacle{v1alpha1.ReasonWriteRefused, "its write is refused, and is tried again; see to it that the operator may make it: " + answer}
 }
 
 // forbiddenImage says why the administrator's list does not permit the image. The operator's own image is permitted by

@@ -19,7 +19,7 @@ func Next(snapshot Snapshot, now time.Time) Decision {
 	s := observe(snapshot, now)
 	for _, rule := range rules {
 		if decision := rule(s); decision != nil {
-			decision.MainsDone, decision.Tried = s.mainsDone, Tried(s.Attempts)
+			decision.MainsDone, decision.Tried, decision.Refused = s.mainsDone, Tried(s.Attempts), s.Refused
 			if wait, _ := s.untilRelease(); wait > 0 {
 				decision.RequeueAfter = Soonest(decision.RequeueAfter, wait)
 			}
@@ -34,6 +34,7 @@ var rules = []func(*situation) *Decision{
 	podDeleted,
 	restartPolicyAlways,
 	noSidecar,
+	recordUnreadable,
 	podFinished,
 	noMainContainer,
 	podNotScheduled,
@@ -143,6 +144,17 @@ func noSidecar(s *situation) *Decision {
 		return nil
 	}
 	return ignored(v1alpha1.ReasonNoSidecar, "no policy in force and no environment variable makes a container of the pod a sidecar")
+}
+
+// recordUnreadable leaves a pod alone of which it cannot be known what was done to it.
+func recordUnreadable(s *situation) *Decision {
+	if s.Unreadable == "" || len(s.open) == 0 {
+		return nil
+	}
+	return &Decision{
+		Stage: StageStuck, Reason: v1alpha1.ReasonUnreadableRecord,
+		Message: s.Unreadable + "; nothing is done to the pod until the annotation is removed or put right",
+	}
 }
 
 func podFinished(s *situation) *Decision {
@@ -318,6 +330,12 @@ func phaseIgnored(s *situation) *Decision {
 	wait, guarded := s.untilRelease()
 	if !guarded || wait > 0 {
 		return nil
+	}
+	if refused := s.refused(v1alpha1.ModePodPhase); refused.reason != "" {
+		return &Decision{
+			Stage: StageStuck, Reason: refused.reason,
+			Message: "the kubelet has not torn the pod down, and the guard has to be taken off its phase: " + refused.message,
+		}
 	}
 	written := s.attempt(v1alpha1.ModePodPhase)
 	return &Decision{

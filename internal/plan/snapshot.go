@@ -69,6 +69,10 @@ type Snapshot struct {
 	QuietSince time.Time
 	// SettlePeriod is how long the pod must have been quiet before its phase is written.
 	SettlePeriod time.Duration
+	// Refused are the modes of which a write was refused a moment ago, each with the answer. They are not used now.
+	Refused map[v1alpha1.Mode]string
+	// Unreadable is why the records on the pod cannot be read; empty when they can. Attempts are not known then.
+	Unreadable string
 }
 
 // Stage is how far a pod has come.
@@ -140,6 +144,8 @@ type Decision struct {
 	MainsDone time.Time
 	// Tried is the mode that the newest attempt found in the world belongs to; empty when there is none.
 	Tried v1alpha1.Mode
+	// Refused are those of the snapshot.
+	Refused map[v1alpha1.Mode]string
 	// Failures and Substitutions are sorted by container.
 	Failures      []Failure
 	Substitutions []Substitution

@@ -56,6 +56,11 @@ func (s *situation) choose(target resolve.Target) choice {
 	exhausted := len(left) == 0 && len(history.failures) > 0
 	if exhausted {
 		c.stuck, c.message = v1alpha1.ReasonStuck, "every usable mode has failed: "+history.failures[len(history.failures)-1].Message
+		for _, r := range rungs {
+			if r.reason == v1alpha1.ReasonWriteRefused {
+				c.message += fmt.Sprintf("; %s: %s", r.mode, r.message)
+			}
+		}
 	}
 
 	switch {
@@ -135,7 +140,7 @@ func (r round) split() (direct, viaPhase []choice) {
 	for _, c := range r.choices {
 		switch {
 		case c.mode == "":
-		case c.mode == v1alpha1.ModePodPhase, r.phaseGoesFirst(c):
+		case c.mode == v1alpha1.ModePodPhase, c.mode == v1alpha1.ModeCRR && r.phaseGoesFirst(c.target):
 			viaPhase = append(viaPhase, c)
 		default:
 			direct = append(direct, c)
@@ -144,12 +149,9 @@ func (r round) split() (direct, viaPhase []choice) {
 	return direct, viaPhase
 }
 
-// phaseGoesFirst reports whether the phase is to be written before the request that is next for the sidecar.
-func (r round) phaseGoesFirst(c choice) bool {
-	return c.mode == v1alpha1.ModeCRR &&
-		r.requestsNeedPhase(c.target) &&
-		!HasTerminalPhase(r.Pod) &&
-		r.attempt(v1alpha1.ModePodPhase) == nil
+// phaseGoesFirst reports whether the phase is to be written before a request for the target.
+func (s *situation) phaseGoesFirst(target resolve.Target) bool {
+	return s.requestsNeedPhase(target) && !HasTerminalPhase(s.Pod) && s.attempt(v1alpha1.ModePodPhase) == nil
 }
 
 // requestsNeedPhase reports whether a request for the target is to find the phase written, so that the exit code of a

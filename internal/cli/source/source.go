@@ -80,7 +80,7 @@ func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (ex
 	observers := []observe.Observer{crr.Observer{Reader: s.Reader}, &podphase.Terminator{}, &image.Terminator{}}
 	result.Attempts, err = observe.Attempts(ctx, observers, pod)
 	if errors.Is(err, terminator.ErrUnreadable) {
-		result.Unreadable, err = err, nil
+		result.Unreadable, err = err.Error(), nil
 	}
 	return result, err
 }

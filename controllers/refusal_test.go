@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/terminator/crr"
+)
+
+func TestWhatIsARefusal(t *testing.T) {
+	pods := schema.GroupResource{Resource: "pods"}
+	cause := errors.New("because")
+	for name, tc := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"nothing":                        {nil, false},
+		"it is forbidden":                {apierrors.NewForbidden(pods, "job-1", cause), true},
+		"it is invalid":                  {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "job-1", nil), true},
+		"a webhook answers 400":          {apierrors.NewBadRequest("denied"), true},
+		"OpenKruise refuses a request":   {fmt.Errorf("%w: %w", crr.ErrRefused, cause), true},
+		"the pod has changed":            {apierrors.NewConflict(pods, "job-1", cause), false},
+		"the pod has gone":               {apierrors.NewNotFound(pods, "job-1"), false},
+		"the server is busy":             {apierrors.NewTooManyRequests("later", 1), false},
+		"the server is broken":           {apierrors.NewInternalError(cause), false},
+		"the answer does not come":       {apierrors.NewTimeoutError("late", 1), false},
+		"the connection has been closed": {cause, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := tc.err
+			if err != nil {
+				err = &writeError{v1alpha1.ModeImage, fmt.Errorf("swap images of pod: %w", tc.err)}
+			}
+			if got := refusalIn(err); (got != nil) != tc.want {
+				t.Errorf("got %v", got)
+			}
+		})
+	}
+	if got := refusalIn(apierrors.NewForbidden(pods, "job-1", cause)); got != nil {
+		t.Errorf("what is no write is taken for a refused one: %v", got)
+	}
+}
+
+func TestARefusedWriteIsTriedAgainLaterAndLater(t *testing.T) {
+	for name, tc := range map[string]struct {
+		stage plan.Stage
+		after time.Duration
+		want  time.Duration
+	}{
+		"soon where another mode is used":    {plan.StageTerminating, time.Hour, refusalRetry},
+		"at once after the end of the mains": {plan.StageStuck, time.Millisecond, minRefusalRetry},
+		"after as long again":                {plan.StageStuck, 40 * time.Second, 40 * time.Second},
+		"once a minute at least":             {plan.StageStuck, time.Hour, maxRefusalRetry},
+		"soon where clocks differ":           {plan.StageStuck, -time.Hour, refusalRetry},
+	} {
+		t.Run(name, func(t *testing.T) {
+			decision := plan.Decision{Stage: tc.stage, MainsDone: noon}
+			if got := refusalWait(decision, noon.Add(tc.after)); got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestRefusalsAreKnownUntilAWriteOfTheModeIsTaken(t *testing.T) {
+	jt := newJournalTest(t)
+	subject := subjectOf(newPod(mainDone), mesh)
+	refused := func(decision plan.Decision, answers map[v1alpha1.Mode]string) plan.Decision {
+		decision.Refused = answers
+		return decision
+	}
+	both := map[v1alpha1.Mode]string{v1alpha1.ModePodPhase: "no", v1alpha1.ModeImage: "never"}
+	other := newPod(func(p *corev1.Pod) { p.UID = "0000" })
+	for _, step := range []struct {
+		name     string
+		decision plan.Decision
+		want     map[v1alpha1.Mode]string
+		events   int
+		stuck    float64
+	}{
+		{"two are refused", refused(stuck(), both), both, 1, 1},
+		{"they are refused again", refused(stuck(), both), both, 0, 1},
+		{"the pod has to be quiet first", plan.Decision{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonSettling, MainsDone: noon}, both, 0, 1},
+		{"they are refused once more", refused(stuck(), both), both, 0, 1},
+		{"one is taken", terminating(v1alpha1.ModePodPhase), map[v1alpha1.Mode]string{v1alpha1.ModeImage: "never"}, 1, 0},
+		{"it is waited for", inProgress(v1alpha1.ModePodPhase), map[v1alpha1.Mode]string{v1alpha1.ModeImage: "never"}, 0, 0},
+		{"the other is taken too", terminating(v1alpha1.ModeImage), nil, 1, 0},
+	} {
+		jt.record(subject, step.decision)
+		if diff := cmp.Diff(step.want, jt.refused(subject.pod)); diff != "" {
+			t.Errorf("%s: refused (-want +got):\n%s", step.name, diff)
+		}
+		if got := jt.events.take(); len(got) != step.events {
+			t.Errorf("%s: events %q", step.name, got)
+		}
+		if got := testutil.ToFloat64(stuckPods); got != step.stuck {
+			t.Errorf("%s: %v pods are stuck", step.name, got)
+		}
+		if got := jt.refused(other); got != nil {
+			t.Errorf("%s: of a pod with the name %v is refused as well", step.name, got)
+		}
+	}
+	if diff := cmp.Diff(map[v1alpha1.Mode]string{v1alpha1.ModePodPhase: "no", v1alpha1.ModeImage: "never"}, both); diff != "" {
+		t.Errorf("what was told was changed (-before +after):\n%s", diff)
+	}
+}

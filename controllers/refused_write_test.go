@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/testenv"
+)
+
+// refusal is what the policies of these tests say.
+const refusal = "nobody changes pods here"
+
+// refuse has the API server refuse what the operator writes to the resources of the pod's namespace. The returned
+// function ends that.
+func (f *fixture) refuse(pod *corev1.Pod, reason *metav1.StatusReason, resources ...string) (allow func()) {
+	f.Helper()
+	name := "refuse-" + f.namespace
+	policy := &admissionv1.ValidatingAdmissionPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			MatchConstraints: &admissionv1.MatchResources{
+				NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: f.namespace}},
+				ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+					Operations: []admissionv1.OperationType{admissionv1.Update},
+					Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: resources},
+				}}},
+			},
+			MatchConditions: []admissionv1.MatchCondition{{
+				Name: "the-operator-writes", Expression: fmt.Sprintf("request.userInfo.username == %q", asOperator().Impersonate.UserName),
+			}},
+			Validations: []admissionv1.Validation{{Expression: "false", Message: refusal, Reason: reason}},
+		},
+	}
+	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+		},
+	}
+	f.create(policy, binding)
+	f.Cleanup(func() {
+		for _, object := range []client.Object{binding, policy} {
+			if err := f.Delete(context.WithoutCancel(f.Context()), object); client.IgnoreNotFound(err) != nil {
+				f.Error(err)
+			}
+		}
+	})
+	await := func(what string, check func(error) bool) {
+		f.Helper()
+		testenv.Eventually(f.T, what, func(ctx context.Context) error {
+			for _, resource := range resources {
+				if err := f.tryWrite(ctx, pod, resource); !check(err) {
+					return fmt.Errorf("a write of %s: %w", resource, err)
+				}
+			}
+			return nil
+		})
+	}
+	await("the operator's writes are refused", func(err error) bool { return err != nil && strings.Contains(err.Error(), refusal) })
+	return func() {
+		f.Helper()
+		f.remove(binding)
+		await("the operator's writes are taken", func(err error) bool { return err == nil })
+	}
+}
+
+// tryWrite asks whether the operator may write to the resource, and writes nothing.
+func (f *fixture) tryWrite(ctx context.Context, pod *corev1.Pod, resource string) error {
+	operator, err := client.New(asOperator(), client.Options{Scheme: scheme, Mapper: f.RESTMapper()})
+	if err != nil {
+		return err
+	}
+	target := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"sidecartermination.dev/probe":"x"}}}`))
+	if resource == "pods/status" {
+		return operator.Status().Patch(ctx, target, patch, client.DryRunAll)
+	}
+	return operator.Patch(ctx, target, patch, client.DryRunAll)
+}
+
+func TestAnotherModeFollowsWhenAWriteOfThePodIsRefused(t *testing.T) {
+	for name, tc := range map[string]struct {
+		mode    v1alpha1.Mode
+		reason  *metav1.StatusReason // nil for Invalid
+		refused string
+		want    []string
+	}{
+		"the image is swapped where the phase is forbidden": {
+			v1alpha1.ModeAuto, ptr.To(metav1.StatusReasonForbidden), "pods/status", []string{"PATCH pods/status", "PATCH pods"},
+		},
+		"the image is swapped where the phase is invalid": {
+			v1alpha1.ModePodPhase, nil, "pods/status", []string{"PATCH pods/status", "PATCH pods"},
+		},
+		"the phase is written where the image is forbidden": {
+			v1alpha1.ModeImage, ptr.To(metav1.StatusReasonForbidden), "pods", []string{"PATCH pods", "PATCH pods/status"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, testOptions(), nil)
+			b.newPolicy("mesh", mode(tc.mode, ""))
+			pod := b.newPod("job-1", mainDone)
+			b.refuse(pod, tc.reason, tc.refused)
+			if result := b.reconcile(pod); result.RequeueAfter <= 0 || result.RequeueAfter > refusalRetry {
+				t.Errorf("looks again after %s, want %s at most", result.RequeueAfter, refusalRetry)
+			}
+			b.wrote(tc.want...)
+			b.reconcile(pod)
+			b.wrote(tc.want...)
+			if got := b.events.take(); len(got) != 1 {
+				t.Errorf("events: %q", got)
+			}
+		})
+	}
+}
+
+func TestAPodOfWhichEveryWriteIsRefusedIsStuckUntilOneIsTaken(t *testing.T) {
+	options := testOptions()
+	options.StatusPeriod = 0
+	b := newBench(t, options, nil)
+	policy := b.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
+	pod := b.newPod("job-1", mainDone)
+	allow := b.refuse(pod, ptr.To(metav1.StatusReasonForbidden), "pods", "pods/status")
+
+	for range 2 {
+		if result := b.reconcile(pod); result.RequeueAfter != maxRefusalRetry {
+			t.Errorf("looks again after %s, want %s long after the end of the main container", result.RequeueAfter, maxRefusalRetry)
+		}
+	}
+	b.wrote("PATCH pods/status", "PATCH pods", "PATCH pods/status", "PATCH pods")
+	got := b.events.take()
+	if len(got) != 1 || !strings.HasPrefix(got[0], "Warning NoUsableMode ") || strings.Count(got[0], refusal) != 2 {
+		t.Errorf("events: %q, want one that has both answers", got)
+	}
+	b.summarise(policy)
+	b.reload(policy)
+	ready := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionReady)
+	if policy.Status.StuckPods != 1 || ready == nil || ready.Reason != string(v1alpha1.ReasonNoUsableMode) || !strings.Contains(ready.Message, refusal) {
+		t.Errorf("the policy has %d stuck pods and is ready as %+v", policy.Status.StuckPods, ready)
+	}
+	degraded := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionDegraded)
+	if degraded == nil || degraded.Reason != string(v1alpha1.ReasonWriteRefused) {
+		t.Errorf("the policy is degraded as %+v", degraded)
+	}
+
+	allow()
+	b.reconcile(pod)
+	if b.reload(pod); !phaseWritten(pod) {
+		t.Error("the pod is not ended although its writes are taken")
+	}
+	if got := b.events.take(); len(got) != 1 || !strings.HasPrefix(got[0], "Normal Terminating ") {
+		t.Errorf("events: %q", got)
+	}
+	b.summarise(policy)
+	b.reload(policy)
+	if policy.Status.StuckPods != 0 || !meta.IsStatusConditionTrue(policy.Status.Conditions, v1alpha1.ConditionReady) {
+		t.Errorf("the policy still has %d stuck pods: %+v", policy.Status.StuckPods, policy.Status.Conditions)
+	}
+}
+
+// The whole operator comes back to the pod by itself.
+func TestTheOperatorEndsAPodOnceItsWritesAreTaken(t *testing.T) {
+	f := newFixture(t)
+	f.startOperator(testOptions())
+	pod := f.newPod("job-1", mainDone, func(p *corev1.Pod) {
+		p.Status.ContainerStatuses[0].State.Terminated.FinishedAt = metav1.Now()
+	})
+	allow := f.refuse(pod, ptr.To(metav1.StatusReasonForbidden), "pods", "pods/status")
+	policy := f.newPolicy("mesh")
+	f.untilCounts(policy, counts{matched: 1, stuck: 1})
+	f.untilEvent(pod)
+	allow()
+	f.until(pod, "its phase is written", phaseWritten)
+	f.untilCounts(policy, counts{matched: 1, terminating: 1})
+}
