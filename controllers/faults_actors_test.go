@@ -13,6 +13,7 @@ import (
 
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,14 +21,20 @@ import (
 	"github.com/sidecar-termination/operator/internal/plan"
 )
 
-// node plays the kubelet and Kruise's daemon upon the statuses of one pod. Each step is one write.
+// node plays the kubelet and Kruise's daemon upon the statuses of pods. Each step is one write.
 type node struct {
 	server client.Client
 	now    func() time.Time
+	// mains are the exit codes of a main container, run by run. The last one is that of all further runs as well.
+	mains []int32
 	// exitCode is that of a sidecar that is stopped.
 	exitCode int32
+	// ignoresPhase has the kubelet go by its own phase: it tears nothing down, and puts back what it takes the phase for.
+	ignoresPhase bool
 	// stops counts how often each container was stopped.
 	stops map[string]int
+	// refused counts how often the kubelet was kept from undoing a phase.
+	refused int
 }
 
 // step does the next thing that the node would do. It returns the resource that was written, or nothing.
@@ -39,6 +46,16 @@ func (n *node) step(ctx context.Context, v version) (resource string, err error)
 				return "", fmt.Errorf("write status of pod as the kubelet: %w", err)
 			}
 			return "pods", nil
+		}
+		if n.putsBack(pod) {
+			err := n.server.Status().Update(ctx, pod)
+			if err == nil {
+				return "pods", nil
+			}
+			if !apierrors.IsForbidden(err) {
+				return "", fmt.Errorf("put the phase back as the kubelet: %w", err)
+			}
+			n.refused++
 		}
 		if finished := n.finished(pod, v.requests); finished != nil {
 			if err := n.server.Status().Update(ctx, finished); err != nil {
@@ -54,18 +71,26 @@ func (n *node) step(ctx context.Context, v version) (resource string, err error)
 func (n *node) kubelet(pod *corev1.Pod) bool {
 	for i := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[i]
+		image := imageOf(pod, status.Name)
+		swapped := status.Image != image && image == quickExit
+		if status.State.Waiting != nil && swapped && !plan.HasTerminalPhase(pod) {
+			// Its first start succeeds now.
+			status.Image, status.ContainerID = image, "containerd://"+status.Name
+			n.end(status, 0)
+			return true
+		}
 		if status.State.Running == nil {
 			continue
 		}
-		switch image := imageOf(pod, status.Name); {
+		switch {
 		case status.Name == "main":
-			n.end(status, 0)
-		case status.Image != image && image == quickExit:
+			n.end(status, n.mains[min(int(status.RestartCount), len(n.mains)-1)])
+		case swapped:
 			n.stops[status.Name]++
 			status.RestartCount++
 			status.Image, status.ContainerID = image, fmt.Sprintf("containerd://%s-%d", status.Name, status.RestartCount)
 			n.end(status, 0)
-		case plan.HasTerminalPhase(pod):
+		case plan.HasTerminalPhase(pod) && !n.ignoresPhase:
 			n.stops[status.Name]++
 			n.end(status, n.exitCode)
 		default:
@@ -142,6 +167,16 @@ func (n *node) phase(pod *corev1.Pod) bool {
 		}
 	}
 	pod.Status.Phase = phase
+	return true
+}
+
+// putsBack has the phase be that of a kubelet that knows of no other.
+func (n *node) putsBack(pod *corev1.Pod) bool {
+	running := slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
+	if !n.ignoresPhase || !running || !plan.HasTerminalPhase(pod) {
+		return false
+	}
+	pod.Status.Phase = corev1.PodRunning
 	return true
 }
 

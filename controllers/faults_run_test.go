@@ -142,7 +142,7 @@ func (r *run) start() {
 	// Neither is ever started: of Kruise the run says itself what there is.
 	kinds := kruiseKinds{requests: &crr.Availability{}, pullJobs: &pulljob.Availability{}}
 	all := newReconcilers(cached{c, reader}, policyReader{reader}, podReader{reader, written}, readers{written, unreliable{r.server, r.lag}}, kinds, journal, options)
-	all.pods.world.available = func() bool { return true }
+	all.pods.world.available = func() bool { return r.scenario.kruise != kruiseAbsent }
 	all.pods.world.terminators[0] = requestObserver{crr.Observer{Reader: reader}, all.pods.world.terminators[0]}
 	r.operator = &onePodOperator{all.pods, all.policies, events}
 }
@@ -303,12 +303,18 @@ func killsBetween(before, after *corev1.Pod) []kill {
 	return list
 }
 
-// checkHistory holds every version to the invariants.
+// checkHistory holds every version to the invariants. A kubelet that ignores a phase may undo it once the guard is off, and was
+// kept from it before.
 func (r *run) checkHistory() {
+	if r.scenario.ignoresPhase && r.node.refused == 0 {
+		r.problem("the guard has kept the kubelet from nothing")
+	}
 	for i := 1; i < len(r.history.versions); i++ {
 		before, after := r.history.versions[i-1].pods, r.history.versions[i].pods
 		for j := range min(len(before), len(after)) {
-			if plan.HasTerminalPhase(&before[j]) && after[j].Status.Phase != before[j].Status.Phase {
+			undone := plan.HasTerminalPhase(&before[j]) && after[j].Status.Phase != before[j].Status.Phase
+			mayBe := r.scenario.ignoresPhase && before[j].Annotations[v1alpha1.AnnotationPhaseGuard] == ""
+			if undone && !mayBe {
 				r.problem("the phase went from %s to %s", before[j].Status.Phase, after[j].Status.Phase)
 			}
 		}
@@ -338,12 +344,16 @@ func (r *run) outcome() outcome {
 	for i := range v.pods {
 		pod := &v.pods[i]
 		o.Phase = pod.Status.Phase
+		guarded := false
 		for _, container := range pod.Spec.Containers {
 			status := statusOf(pod, container.Name)
 			state := "running"
 			if end := status.State.Terminated; end != nil {
 				state = fmt.Sprintf("exit %d", end.ExitCode)
+			} else if status.State.Waiting != nil {
+				state = "waiting"
 			}
+			guarded = guarded || state == "running" && pod.Annotations[v1alpha1.AnnotationPhaseGuard] != ""
 			o.Containers = append(o.Containers, fmt.Sprintf("%s %s %s restarts %d", container.Name, container.Image, state, status.RestartCount))
 		}
 		if value := pod.Annotations[v1alpha1.AnnotationPodPhase]; value != "" {
@@ -352,6 +362,9 @@ func (r *run) outcome() outcome {
 				r.problem("record of the phase: %v", err)
 			}
 			o.Records = append(o.Records, fmt.Sprintf("phase %s for %s attempt %d", record.Phase, record.Mode, record.Attempt))
+		}
+		if guarded {
+			o.Records = append(o.Records, "a guard although a container runs")
 		}
 		o.Records = append(o.Records, "label "+pod.Labels[v1alpha1.LabelTerminatedBy])
 	}
@@ -392,7 +405,10 @@ func (s scenario) execute(f *fixture, d disturbance) (*run, outcome) {
 
 	r := &run{T: f.T, ctx: f.Context(), server: f.Client, scenario: s, disturbance: d}
 	r.history = &history{server: f.Client, namespace: f.namespace}
-	r.node = node{server: f.Client, exitCode: s.exitCode, stops: map[string]int{}, now: func() time.Time { return time.Now().Add(r.offset).Truncate(time.Second) }}
+	r.node = node{
+		server: f.Client, mains: s.mains, exitCode: s.exitCode, ignoresPhase: s.ignoresPhase, stops: map[string]int{},
+		now: func() time.Time { return time.Now().Add(r.offset).Truncate(time.Second) },
+	}
 	choose := d.write
 	if choose == nil {
 		choose = func(int, string) fault { return noFault }

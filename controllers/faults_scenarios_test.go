@@ -7,9 +7,11 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -31,6 +33,15 @@ const (
 	byVariables     declaration = "environment variables"
 )
 
+// openKruise is what there is of OpenKruise in a scenario.
+type openKruise string
+
+const (
+	kruiseWorks   openKruise = ""
+	kruiseAbsent  openKruise = "absent"
+	kruiseRefuses openKruise = "refuses each request"
+)
+
 // scenario is a pod with a main container and two sidecars, what declares both, and what happens to them.
 type scenario struct {
 	name          string
@@ -41,6 +52,23 @@ type scenario struct {
 	exitCode int32
 	// interlude is what a user does to the policy once sidecars are being ended; nil means nothing.
 	interlude func(context.Context, client.Client, *v1alpha1.SidecarTerminationPolicy) error
+	// mains are the exit codes of the main container, run by run; nil means 0.
+	mains []int32
+	// kruise is what there is of OpenKruise.
+	kruise openKruise
+	// nodeLabels are those of the pod's node.
+	nodeLabels map[string]string
+	// ignoresPhase has the kubelet undo a written phase, which the guard keeps it from.
+	ignoresPhase bool
+	// unstarted has the image of the second sidecar be missing, so that it has never started.
+	unstarted bool
+	// rare marks the scenarios of which each test has all: they alone come to some of the operator's writes.
+	rare bool
+}
+
+// drains reports whether a sidecar is given time after the main container has ended.
+func (s scenario) drains() bool {
+	return slices.ContainsFunc(s.spec.Sidecars, func(sidecar v1alpha1.Sidecar) bool { return sidecar.DrainSeconds != nil })
 }
 
 func (s scenario) pod() *corev1.Pod {
@@ -50,6 +78,12 @@ func (s scenario) pod() *corev1.Pod {
 		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, runs("logger"))
 		for i := range p.Status.ContainerStatuses {
 			p.Status.ContainerStatuses[i].Image = p.Spec.Containers[i].Image
+		}
+		if s.unstarted {
+			p.Status.ContainerStatuses[2] = corev1.ContainerStatus{
+				Name: "logger", Image: "logger:v1",
+				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}},
+			}
 		}
 		if s.declared == byVariables {
 			p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "true"}, {Name: v1alpha1.EnvIgnoreExitCode, Value: "false"}}
@@ -77,11 +111,15 @@ func (s scenario) policies(namespace string) []client.Object {
 	return []client.Object{policy}
 }
 
-// scenarios are every mode with each restart policy and each way to count exit codes, and users who change their mind.
+// adder appends a scenario to a list.
+type adder func(name string, restart corev1.RestartPolicy, exitCode int32, proxy, logger v1alpha1.Mode, exitCodes v1alpha1.ExitCodes, change ...func(*scenario))
+
+// scenarios are every mode with each restart policy and each way to count exit codes, users who change their mind, and
+// everything that stands in the way of a mode.
 func scenarios() []scenario {
 	var list []scenario
 	add := func(name string, restart corev1.RestartPolicy, exitCode int32, proxy, logger v1alpha1.Mode, exitCodes v1alpha1.ExitCodes, change ...func(*scenario)) {
-		s := scenario{name: fmt.Sprintf("%s, %s, %s, exit %d", name, restart, exitCodes, exitCode), restartPolicy: restart, declared: byPolicy, exitCode: exitCode}
+		s := scenario{name: fmt.Sprintf("%s, %s, %s, exit %d", name, restart, exitCodes, exitCode), restartPolicy: restart, declared: byPolicy, exitCode: exitCode, mains: []int32{0}}
 		s.spec.Sidecars = []v1alpha1.Sidecar{{Name: "logger"}, {Name: "proxy"}}
 		s.spec.Sidecars[0].Mode, s.spec.Sidecars[1].Mode, s.spec.ExitCodes = logger, proxy, exitCodes
 		for _, c := range change {
@@ -89,6 +127,13 @@ func scenarios() []scenario {
 		}
 		list = append(list, s)
 	}
+	addPlain(add)
+	addObstructed(add)
+	return list
+}
+
+// addPlain adds the scenarios in which the main container succeeds on a real node with OpenKruise.
+func addPlain(add adder) {
 	const (
 		never, onFailure = corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure
 		ignore, respect  = v1alpha1.ExitCodesIgnore, v1alpha1.ExitCodesRespect
@@ -128,5 +173,44 @@ func scenarios() []scenario {
 			}
 		})
 	}
-	return list
+}
+
+// addObstructed adds the scenarios in which the main container fails, or something stands in the way of a mode.
+func addObstructed(add adder) {
+	const (
+		never, onFailure     = corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure
+		ignore, respect      = v1alpha1.ExitCodesIgnore, v1alpha1.ExitCodesRespect
+		auto, request, phase = v1alpha1.ModeAuto, v1alpha1.ModeCRR, v1alpha1.ModePodPhase
+	)
+	fails := func(s *scenario) { s.mains = []int32{3} }
+	failsOnce := func(s *scenario) { s.mains = []int32{1, 0} }
+	without := func(s *scenario) { s.kruise = kruiseAbsent }
+	refused := func(s *scenario) { s.kruise = kruiseRefuses }
+	virtual := func(s *scenario) { s.nodeLabels = virtualKubelet }
+	unstarted := func(s *scenario) { s.unstarted = true }
+	drained := func(s *scenario) { s.spec.Sidecars[1].DrainSeconds = ptr.To[int32](60) }
+	ignored := func(s *scenario) { s.ignoresPhase = true }
+	alone := func(s *scenario) { s.spec.Fallback = v1alpha1.FallbackDisabled }
+	rare := func(s *scenario) { s.rare = true }
+
+	add("Auto of a main that fails", never, 0, auto, auto, ignore, fails)
+	add("PodPhase of a main that fails", never, 143, phase, phase, ignore, fails)
+	add("Auto of a main that fails, without OpenKruise", never, 0, auto, auto, ignore, fails, without)
+	add("CRR of a main that fails once", onFailure, 0, request, request, respect, failsOnce)
+	add("PodPhase of a main that fails once", onFailure, 143, phase, phase, ignore, failsOnce)
+	add("Auto on a virtual node", never, 0, auto, auto, ignore, virtual)
+	add("CRR and PodPhase on a virtual node", onFailure, 143, request, phase, ignore, virtual)
+	add("Auto that OpenKruise refuses", never, 0, auto, auto, respect, refused)
+	add("CRR that OpenKruise refuses", never, 143, request, request, ignore, refused)
+	add("CRR without OpenKruise", never, 143, request, request, ignore, without)
+	add("Auto without OpenKruise", onFailure, 143, auto, auto, respect, without)
+	add("Auto of a sidecar that has not started", never, 0, auto, auto, ignore, unstarted)
+	add("Auto of a sidecar that has not started", never, 0, auto, auto, respect, unstarted)
+	// The second request takes the place of the first one, of which the container has ended.
+	add("CRR, of which one drains", never, 0, request, request, respect, drained, rare)
+	add("PodPhase, of which one drains", onFailure, 143, phase, phase, ignore, drained)
+	// The guard is taken off in time, the phase comes back, and the next mode follows.
+	add("PodPhase that the kubelet ignores, without OpenKruise", never, 0, phase, phase, ignore, ignored, without, rare)
+	add("PodPhase alone that the kubelet ignores", never, 0, phase, phase, ignore, ignored, alone)
+	add("PodPhase alone on a virtual node", never, 0, phase, phase, ignore, virtual, alone)
 }

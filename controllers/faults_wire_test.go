@@ -53,6 +53,7 @@ type wire struct {
 
 	number int
 	sites  []string // of all writes
+	met    []string // of those that a fault befell
 	done   []string // of those that succeeded
 	last   fault    // the last one since it was cleared
 	faults int
@@ -68,6 +69,7 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	f := w.choose(w.number, site)
 	if f != noFault {
 		w.faults++
+		w.met = append(w.met, site)
 	}
 	if f.harmful() {
 		w.last = f
@@ -99,6 +101,38 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
+// writeSites are all sites at which pods are ended and policies reported.
+var writeSites = []string{
+	"DELETE containerrecreaterequests",
+	"PATCH pods",
+	"PATCH pods/status",
+	releaseOfPhase,
+	"POST containerrecreaterequests",
+	"PUT clustersidecarterminationpolicies/status",
+	"PUT sidecarterminationpolicies/status",
+}
+
+// releaseOfPhase is the site at which the guard is taken off a phase.
+const releaseOfPhase = "PATCH pods/status without a status"
+
+// writesNoStatus reports whether the body of the request has no status.
+func writesNoStatus(request *http.Request) bool {
+	if request.GetBody == nil {
+		return false
+	}
+	body, err := request.GetBody()
+	if err != nil {
+		return false
+	}
+	defer func() { _ = body.Close() }()
+	var fields map[string]json.RawMessage
+	if err := json.NewDecoder(body).Decode(&fields); err != nil {
+		return false
+	}
+	_, there := fields["status"]
+	return !there
+}
+
 // siteOf names the write without the names of objects.
 func siteOf(request *http.Request) string {
 	_, path, namespaced := strings.Cut(request.URL.Path, "/namespaces/")
@@ -110,6 +144,9 @@ func siteOf(request *http.Request) string {
 	site := request.Method + " " + parts[1]
 	if len(parts) > 3 {
 		site += "/" + parts[3]
+	}
+	if site == "PATCH pods/status" && writesNoStatus(request) {
+		return releaseOfPhase
 	}
 	return site
 }

@@ -6,6 +6,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -18,6 +19,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -45,7 +47,9 @@ const (
 	systemNamespace = "sidecar-termination-system"
 	serviceAccount  = "sidecar-termination-controller-manager"
 	phaseGuard      = "sidecar-termination-phase-guard"
-	quickExit       = "registry.example/quick-exit:v1"
+	// guardedLabel marks the namespaces in which the guard of phases is in force.
+	guardedLabel = "guarded"
+	quickExit    = "registry.example/quick-exit:v1"
 )
 
 var (
@@ -112,6 +116,13 @@ func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
+// forget drops what was noted.
+func (w *writes) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.list = nil
+}
+
 // in returns the writes in a namespace so far, without the names of objects.
 func (w *writes) in(namespace string) []string {
 	w.mu.Lock()
@@ -145,6 +156,7 @@ type fixture struct {
 	writes    writes
 	watches   watches
 	late      lateWatches
+	swept     sweptWatches
 }
 
 var installOnce sync.Once
@@ -186,8 +198,8 @@ func (f *fixture) cleanUp() {
 }
 
 // installBounds creates what the operator is held to, as it is rendered for users: its namespace, ServiceAccount and roles, and
-// the admission policies, of which none may refuse what it does in any test. The guard of phases is left out: it holds kubelets,
-// and tests have one undo a phase, as it may where the guard is not installed.
+// the admission policies, of which none may refuse what it does in any test. The guard of phases is in force in the namespaces
+// alone that ask for it: it holds kubelets, and tests have one undo a phase, as it may where the guard is not installed.
 func (f *fixture) installBounds() {
 	f.Helper()
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../config/default")
@@ -206,11 +218,39 @@ func (f *fixture) installBounds() {
 		switch object.GetKind() {
 		case "Namespace", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
 			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
-			if object.GetName() != phaseGuard {
-				f.create(object)
+			if object.GetName() == phaseGuard && object.GetKind() == "ValidatingAdmissionPolicyBinding" {
+				selected := map[string]string{guardedLabel: "true"}
+				if err := unstructured.SetNestedStringMap(object.Object, selected, "spec", "matchResources", "namespaceSelector", "matchLabels"); err != nil {
+					f.Fatal(err)
+				}
 			}
+			f.create(object)
 		}
 	}
+}
+
+// guard puts the guard of phases in force in the namespace, and waits until it is.
+func (f *fixture) guard() {
+	f.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
+	f.reload(namespace)
+	namespace.Labels[guardedLabel] = "true"
+	if err := f.Update(f.Context(), namespace); err != nil {
+		f.Fatal(err)
+	}
+	pod := f.newPod("guarded", func(p *corev1.Pod) {
+		p.Labels = map[string]string{v1alpha1.LabelTerminatedBy: string(v1alpha1.ModePodPhase)}
+		p.Annotations = map[string]string{v1alpha1.AnnotationPhaseGuard: "Enabled"}
+	}, succeeded)
+	pod.Status.Phase = corev1.PodRunning
+	testenv.Eventually(f.T, "the guard of phases is in force", func(ctx context.Context) error {
+		err := f.Status().Update(ctx, pod.DeepCopy(), client.DryRunAll)
+		if apierrors.IsForbidden(err) {
+			return nil
+		}
+		return errors.Join(errors.New("a phase was not kept from being undone"), err)
+	})
+	f.remove(pod)
 }
 
 func (f *fixture) create(objects ...client.Object) {
@@ -355,6 +395,7 @@ func (f *fixture) newManager(change ...func(*manager.Options)) manager.Manager {
 	limited.Wrap(f.writes.wrap)
 	limited.Wrap(f.watches.wrap)
 	limited.Wrap(f.late.wrap)
+	limited.Wrap(f.swept.wrap)
 	options := manager.Options{
 		Scheme: scheme, Cache: CacheOptions(scheme), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},

@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -45,6 +46,7 @@ type Kruise struct {
 	configuration *registrationv1.MutatingWebhookConfiguration
 	installed     bool
 	refusal       atomic.Int32
+	refusedIn     sync.Map // codes by namespace
 	jobRefusal    atomic.Pointer[string]
 }
 
@@ -147,6 +149,19 @@ func (k *Kruise) Refuse(code int32) {
 	k.refusal.Store(code)
 }
 
+// RefuseIn has the webhook answer each request of the namespace with the code, whatever it does elsewhere.
+func (k *Kruise) RefuseIn(namespace string, code int32) {
+	k.refusedIn.Store(namespace, code)
+}
+
+// refusalOf returns the code with which a request of the namespace is answered, or 0 when it is taken.
+func (k *Kruise) refusalOf(namespace string) int32 {
+	if code, ok := k.refusedIn.Load(namespace); ok {
+		return code.(int32)
+	}
+	return k.refusal.Load()
+}
+
 // RefuseJobs has the webhook forbid each ImagePullJob with the message, as Kruise does while a gate of it is off, or take it
 // again when the message is empty.
 func (k *Kruise) RefuseJobs(message string) {
@@ -161,7 +176,7 @@ func (k *Kruise) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	response := &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
-	switch code := k.refusal.Load(); {
+	switch code := k.refusalOf(review.Request.Namespace); {
 	case review.Request.Resource.Resource == "imagepulljobs":
 		k.admitJob(review.Request, response)
 	case code != 0:
