@@ -31,6 +31,14 @@ func long(prefix string) string {
 	return name
 }
 
+// inLongNamespace goes on in a new namespace, of which the name has 63 characters.
+func (f *fixture) inLongNamespace() {
+	f.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.namespace + strings.Repeat("n", 63-len(f.namespace))}}
+	f.create(namespace)
+	f.namespace = namespace.Name
+}
+
 func TestAThousandPoliciesOnOnePod(t *testing.T) {
 	b := newBench(t, testOptions(), nil)
 	const policies = 1000
@@ -64,9 +72,7 @@ func TestTheLongestNamesAndTheMostSidecars(t *testing.T) {
 	for _, m := range []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase} {
 		t.Run(string(m), func(t *testing.T) {
 			f := newFixture(t)
-			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: strings.ToLower(string(m)) + strings.Repeat("n", 63-len(m))}}
-			f.create(namespace)
-			f.namespace = namespace.Name
+			f.inLongNamespace()
 			f.startOperator(testOptions())
 			var sidecars []string
 			for i := range 32 {
@@ -125,7 +131,9 @@ func TestAStatusOfTheLargestSizeIsAccepted(t *testing.T) {
 			Outcome: v1alpha1.OutcomeWouldTerminate, Milliseconds: 1<<63 - 1,
 		})
 	}
-	for _, kind := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionOverridden, v1alpha1.ConditionDegraded, v1alpha1.ConditionStalled} {
+	for _, kind := range []string{
+		v1alpha1.ConditionReady, v1alpha1.ConditionOverridden, v1alpha1.ConditionDegraded, v1alpha1.ConditionStalled, v1alpha1.ConditionPrePulled,
+	} {
 		policy.Status.Conditions = append(policy.Status.Conditions, metav1.Condition{
 			Type: kind, Status: metav1.ConditionTrue, Reason: string(v1alpha1.ReasonNoMainContainer), ObservedGeneration: 1<<63 - 1,
 			LastTransitionTime: metav1.NewTime(noon), Message: strings.Repeat("\U0001F600", 1024),

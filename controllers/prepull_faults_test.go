@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -97,6 +96,10 @@ func TestPullJobsHaveTheSameEndWhateverBefallsAWrite(t *testing.T) {
 	b := newPrePullBench(t, newKruise(t))
 	undisturbed := newPullTrial(b, 0, func(int, string) fault { return noFault })
 	want := undisturbed.run()
+	sites := slices.Compact(slices.Sorted(slices.Values(undisturbed.wire.sites)))
+	if diff := cmp.Diff([]string{"DELETE imagepulljobs", "POST imagepulljobs"}, sites); diff != "" {
+		t.Errorf("sites (-want +got):\n%s", diff)
+	}
 	faults := append(slices.Clone(answers), crashed)
 	runs := 0
 	for number := range undisturbed.wire.number {
@@ -118,9 +121,7 @@ func TestPullJobsHaveTheSameEndWhateverBefallsAWrite(t *testing.T) {
 func TestPullJobsOfTheLongestNames(t *testing.T) {
 	newKruise(t).Install(t)
 	f := newFixture(t)
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "prepull" + strings.Repeat("n", 56)}}
-	f.create(namespace)
-	f.namespace = namespace.Name
+	f.inLongNamespace()
 	options := testOptions()
 	options.PrePullNamespace = systemNamespace
 	f.startOperator(options)
