@@ -84,7 +84,7 @@ func (f *faultJobs) judge(seen harness.Seen, job faultJob, figures *faultFigures
 	}
 	if len(pods) > job.pods || job.runs > 0 && (runs > job.runs || len(pods)+restarts > job.runs) {
 		figures.doubleRuns++
-		f.Errorf("Job %s (mode %s) was to have %d pods and %d runs of its main container, and had %d and %d, with %d restarts: %s",
+		f.wrong("Job %s (mode %s) was to have %d pods and %d runs of its main container, and had %d and %d, with %d restarts: %s",
 			job.name, job.mode, job.pods, job.runs, len(pods), runs, restarts, seen.Describe(job.name))
 	}
 	opposite := batchv1.JobFailed
@@ -93,9 +93,19 @@ func (f *faultJobs) judge(seen harness.Seen, job faultJob, figures *faultFigures
 	}
 	if reason, is := harness.JobCondition(seen.Job(job.name), opposite); is || runs < job.runs {
 		figures.wrong++
-		f.Errorf("Job %s (mode %s, %d runs of %d) was to be %s and is %s: %s: %s",
+		f.wrong("Job %s (mode %s, %d runs of %d) was to be %s and is %s: %s: %s",
 			job.name, job.mode, runs, job.runs, job.outcome, opposite, reason, seen.Describe(job.name))
 	}
+}
+
+// wrong reports what a fault must not have made of a Job. A control shows what it makes of Jobs without sidecars.
+func (f *faultJobs) wrong(format string, arguments ...any) {
+	f.Helper()
+	if f.control {
+		f.Logf(format, arguments...)
+		return
+	}
+	f.Errorf(format, arguments...)
 }
 
 func (f *faultJobs) measure(seen harness.Seen, record *harness.PodRecord, figures *faultFigures) {

@@ -65,6 +65,12 @@ var mainKinds = []mainKind{
 	{corev1.RestartPolicyOnFailure, "exit 3", 1, expectation{batchv1.JobFailed, 1, 0}},
 }
 
+// controlKinds succeed by themselves, and have room for what a fault makes of them.
+var controlKinds = []mainKind{
+	{corev1.RestartPolicyNever, "exit 0", 6, expectation{batchv1.JobComplete, 1, 1}},
+	{corev1.RestartPolicyOnFailure, "exit 0", 6, expectation{batchv1.JobComplete, 1, 1}},
+}
+
 var faultSidecars = []string{harness.ExitsZeroOnTerm, harness.ExitsSevenOnTerm, harness.IgnoresTerm}
 
 // slowSidecars take their time, so that there is some between the request and the end.
@@ -85,12 +91,15 @@ type faultJob struct {
 type faultJobs struct {
 	*harness.Test
 	jobs []faultJob
-	// created is how many of them have been created.
-	created int
+	// created is how many of them have been created, and planned how many were asked for at first.
+	created, planned int
 	// inWaves has each Job be created only when those before it have finished or are of its wave: a wave's main containers
 	// end when all of them have started, and need no second start. A kubelet or containerd that goes while it starts a
-	// container lets it fail, with sidecars and without.
+	// container may let it fail; control shows how often.
 	inWaves bool
+	// control has pods be of one container, which nobody ends. A main container that ran again and a Job that failed are
+	// counted and are no errors.
+	control bool
 	// clockJumps says that the operator's clock jumps from one start to the next. What was asked by the former clock may look
 	// overdue, and is asked once more.
 	clockJumps bool
@@ -114,13 +123,20 @@ func newFaultJobs(t *testing.T) *faultJobs {
 	return f
 }
 
-// plan has feed create the number of Jobs.
+// plan has feed create the number of Jobs, besides those that have been planned.
 func (f *faultJobs) plan(number int) {
 	kinds := mainKinds
-	if f.inWaves {
+	switch {
+	case f.control:
+		kinds = controlKinds
+	case f.inWaves:
 		kinds = slices.DeleteFunc(slices.Clone(mainKinds), func(kind mainKind) bool { return kind.runs != 1 })
 	}
-	for i := range number {
+	if f.planned == 0 {
+		f.planned = number
+	}
+	for range number {
+		i := len(f.jobs)
 		f.jobs = append(f.jobs, faultJob{name: jobName(i), mode: modes[i%len(modes)], mainKind: kinds[i/len(modes)%len(kinds)]})
 	}
 }
@@ -168,7 +184,11 @@ func (f *faultJobs) object(job faultJob, seconds int, sidecar string) *batchv1.J
 	script := fmt.Sprintf("runs=/runs/%s; echo run >> $runs; sleep %d; %s", job.name, seconds, job.end)
 	main := harness.Container(harness.MainName, script)
 	main.VolumeMounts = []corev1.VolumeMount{{Name: "runs", MountPath: "/runs"}}
-	object := harness.Job(job.name, job.restartPolicy, harness.Sidecar(sidecar), main)
+	containers := []corev1.Container{harness.Sidecar(sidecar), main}
+	if f.control {
+		containers = containers[1:]
+	}
+	object := harness.Job(job.name, job.restartPolicy, containers...)
 	object.Spec.BackoffLimit = ptr.To(job.backoffLimit)
 	object.Spec.Template.Labels = map[string]string{modeLabel: string(job.mode)}
 	object.Spec.Template.Spec.Volumes = []corev1.Volume{{

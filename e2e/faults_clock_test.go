@@ -35,11 +35,11 @@ func TestFaultsClock(t *testing.T) {
 			operator.SetClock(scenario.offset)
 			operator.Start()
 			f.plan(32)
-			offset, most := scenario.offset, 1
+			offset, wanted := scenario.offset, exactly(1)
 			if scenario.turns {
-				most = 6
+				wanted = exactly(4)
 			}
-			f.disturb(scenario.name, most, every(10*time.Second), func() bool {
+			f.disturb(scenario.name, wanted, every(10*time.Second), func() bool {
 				if scenario.turns {
 					offset = -offset
 					operator.Kill()

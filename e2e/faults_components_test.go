@@ -66,18 +66,39 @@ func TestFaultsAPIServerRestarts(t *testing.T) {
 	onlyWithAllFaults(t)
 	f := newFaultJobs(t)
 	f.plan(60)
-	f.disturb("API server restarted", 4, every(10*time.Second), always(f.restarts(apiServer)))
+	f.disturb("API server restarted", exactly(4), every(10*time.Second), always(f.restarts(apiServer)))
 }
 
 func TestFaultsEtcdRestarts(t *testing.T) {
 	onlyWithAllFaults(t)
 	f := newFaultJobs(t)
 	f.plan(60)
-	f.disturb("etcd restarted", 8, every(5*time.Second), always(f.restarts(etcd)))
+	f.disturb("etcd restarted", exactly(8), every(5*time.Second), always(f.restarts(etcd)))
 }
 
 func TestFaultsKubeletRestarts(t *testing.T) {
 	restartBetweenRequestAndEnd(t, kubelet)
+}
+
+func TestFaultsKubeletRestartsWithoutSidecars(t *testing.T) {
+	restartWithoutSidecars(t, kubelet)
+}
+
+func TestFaultsContainerdRestartsWithoutSidecars(t *testing.T) {
+	restartWithoutSidecars(t, containerd)
+}
+
+// restartWithoutSidecars is the control: it restarts the component at any time, while containers are being started as well,
+// under Jobs of which the pods have one container. What such a restart does by itself, without sidecars and without the
+// operator, is reported: main containers that ran again, and Jobs that failed. That every Job comes to an end is required.
+func restartWithoutSidecars(t *testing.T, component string) {
+	t.Helper()
+	onlyWithAllFaults(t)
+	f := newFaultJobs(t)
+	f.control = true
+	restart := f.restarts(component)
+	f.plan(60)
+	f.disturb(component+" restarted at any time under Jobs of one container", exactly(8), between(2*time.Second, 6*time.Second), always(restart))
 }
 
 // restartBetweenRequestAndEnd restarts the component while sidecars end.
@@ -88,15 +109,15 @@ func restartBetweenRequestAndEnd(t *testing.T, component string) {
 	f.inWaves = true
 	restart := f.restarts(component)
 	f.plan(jobsOfWave)
-	f.disturbEnds(component+" restarted between request and end", 4, restart)
+	f.disturbEnds(component+" restarted between request and end", exactly(4), restart)
 }
 
 // disturbEnds is disturb that injects the fault only while sidecars have been asked to end and still run, and no container
 // is being started.
-func (f *faultJobs) disturbEnds(scenario string, most int, fault func()) {
+func (f *faultJobs) disturbEnds(scenario string, wanted amount, fault func()) {
 	f.Helper()
 	caught := 0
-	f.disturb(scenario, most, every(time.Second), func() bool {
+	f.disturb(scenario, wanted, every(time.Second), func() bool {
 		asked := 0
 		f.SeenWithin(time.Minute, func(seen harness.Seen) error {
 			if err := f.allFinished(seen); err == nil {
@@ -157,7 +178,7 @@ func TestFaultsKruiseDownAndUp(t *testing.T) {
 		f.RestoreWith("component", "start", component)
 	}
 	f.plan(60)
-	f.disturb("kruise-manager and kruise-daemon down for 10 s and up", 4, every(10*time.Second), func() bool {
+	f.disturb("kruise-manager and kruise-daemon down for 10 s and up", exactly(4), every(10*time.Second), func() bool {
 		for _, component := range kruise {
 			f.LocalCluster("component", "stop", component)
 		}
@@ -180,7 +201,7 @@ func TestFaultsNodeNotReady(t *testing.T) {
 	f.inWaves = true
 	f.RestoreWith("component", "start", kubelet)
 	f.plan(jobsOfWave)
-	f.disturbEnds("node NotReady between request and end, and Ready again", 1, func() {
+	f.disturbEnds("node NotReady between request and end, and Ready again", exactly(1), func() {
 		f.LocalCluster("component", "stop", kubelet)
 		f.waitForNode(corev1.ConditionUnknown)
 		f.LocalCluster("component", "start", kubelet)
