@@ -120,15 +120,29 @@ test-unit: ## Run the unit tests with the race detector.
 PARALLEL := 4
 
 .PHONY: test-integration
-test-integration: $(LOCALCLUSTER) ## Run the tests against a real API server (built once: 5 minutes).
+test-integration: $(LOCALCLUSTER) ## Run the tests against a real API server, with the race detector (built once: 5 minutes).
 	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
-	KUBEBUILDER_ASSETS="$$assets" go test -tags integration -count=1 -parallel $(PARALLEL) -timeout 20m $(addprefix ./,$(INTEGRATION))
+	KUBEBUILDER_ASSETS="$$assets" go test -race -tags integration -count=1 -parallel $(PARALLEL) -timeout 60m $(addprefix ./,$(INTEGRATION))
+
+# How often test-repeat runs each test, and which ones.
+COUNT ?= 50
+RUN ?= .
+
+.PHONY: test-repeat
+test-repeat: $(LOCALCLUSTER) ## Run every test but those on a cluster COUNT (50) times in random order (RUN=TestX for a part; hours).
+	@assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); failed=0; \
+	go test -race -count=$(COUNT) -shuffle=on -p 1 -timeout 12h -run '$(RUN)' ./... || failed=1; \
+	go -C e2e/virtualnode test -race -count=$(COUNT) -shuffle=on -timeout 12h -run '$(RUN)' ./... || failed=1; \
+	go -C hack/tools/chart test -count=$(COUNT) -shuffle=on -timeout 12h -run '$(RUN)' ./... || failed=1; \
+	KUBEBUILDER_ASSETS="$$assets" hack/repeat-tests.sh $(COUNT) $(PARALLEL) '$(RUN)' $(addprefix ./,$(INTEGRATION)) || failed=1; \
+	exit $$failed
 
 .PHONY: test-faults
 test-faults: $(LOCALCLUSTER) ## Try every fault at every write and read of every scenario against a real API server (minutes).
 	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
-	FAULTS=all KUBEBUILDER_ASSETS="$$assets" go test -tags integration -count=1 -parallel $(PARALLEL) -timeout 60m -v \
-		-run 'TestACrash|TestAnyAnswer|TestAThird|TestReadsMay|TestAnyChange|TestTheOperatorsClock|TestTheFaults' ./controllers/
+	FAULTS=all KUBEBUILDER_ASSETS="$$assets" go test -tags integration -count=1 -parallel $(PARALLEL) -timeout 120m -v \
+		-run 'TestACrash|TestAnyAnswer|TestAThird|TestReadsMay|TestAnyChange|TestTheOperatorsClock|TestTheFaults|TestAnyEvent|TestPullJobsHave' \
+		./controllers/
 
 # How many changes of policies are tried, when make test-mutations asks for them.
 MUTATIONS ?= 5000
@@ -140,12 +154,12 @@ test-mutations: $(LOCALCLUSTER) ## Change policies at random MUTATIONS (5000) ti
 		-run 'TestAnyMutation' ./controllers/
 
 # How long the operator runs under churn, when make soak asks for it.
-SOAK ?= 5m
+SOAK ?= 10m
 
 .PHONY: soak
-soak: $(LOCALCLUSTER) ## Run the operator under churn for SOAK (5m) and check that goroutines, memory and watches stay flat.
+soak: $(LOCALCLUSTER) ## Run the operator under churn for SOAK (10m) and check that goroutines, memory and watches stay flat.
 	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
-	SOAK=$(SOAK) KUBEBUILDER_ASSETS="$$assets" go test -tags integration -count=1 -timeout 0 -v -run TestSoak ./controllers/
+	SOAK=$(SOAK) KUBEBUILDER_ASSETS="$$assets" go test -race -tags integration -count=1 -timeout 0 -v -run TestSoak ./controllers/
 
 # How long each fuzz target runs, or how many inputs it tries: 5000x. A search that is bounded by inputs ends at the same
 # point on a busy machine.
@@ -184,7 +198,7 @@ run-e2e: ## Run the end-to-end tests on the local cluster as it is (E2E_ARGS='-r
 	go test -tags e2e -count=1 -timeout 60m -v ./e2e/... $(E2E_ARGS)
 
 .PHONY: test-e2e-faults
-test-e2e-faults: cluster-up deploy ## Kill and restart every component of the local cluster under Jobs (Linux, root; half an hour).
+test-e2e-faults: cluster-up deploy ## Kill and restart every component of the local cluster under Jobs (Linux, root; half an hour and more).
 	FAULTS=all go test -tags e2e -count=1 -timeout 120m -v -run '^TestFaults' ./e2e
 
 .PHONY: demo
