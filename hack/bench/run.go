@@ -277,6 +277,9 @@ func figures(begun map[string]time.Time, seen *sightings, before, after reading,
 		run.Max = milliseconds(latencies[len(latencies)-1])
 	}
 	made := after.requests.since(before.requests)
+	for key, count := range seen.requests() {
+		made[key] -= count
+	}
 	if !scenario.Backlog {
 		made["PUT pods/status"] -= pods
 	}

@@ -41,6 +41,7 @@ type Watched struct {
 // behind a list, for the API server ends watches for reasons of its own.
 type sightings struct {
 	resource metadata.ResourceInterface
+	watches  schema.GroupVersionResource
 	mode     v1alpha1.Mode
 	want     int
 	all      chan struct{}
@@ -51,6 +52,7 @@ type sightings struct {
 	by            map[string]string    // the field manager that asked, by pod
 	listed        map[string]bool      // pods that were first seen in a list
 	interruptions []string
+	lists         int // since the watch was begun
 }
 
 // watchFor begins to watch before it returns.
@@ -68,7 +70,7 @@ func watchBy(ctx context.Context, c metadata.Interface, namespace string, mode v
 		resource = requestKind.GroupVersion().WithResource("containerrecreaterequests")
 	}
 	s := &sightings{
-		resource: c.Resource(resource).Namespace(namespace), mode: mode, want: pods, all: make(chan struct{}),
+		resource: c.Resource(resource).Namespace(namespace), watches: resource, mode: mode, want: pods, all: make(chan struct{}),
 		at: map[string]time.Time{}, by: map[string]string{}, listed: map[string]bool{},
 	}
 	now, err := s.resource.List(ctx, metav1.ListOptions{Limit: 1})
@@ -134,6 +136,9 @@ func (s *sightings) resume(ctx context.Context) (watch.Interface, error) {
 		return nil, fmt.Errorf("list what was missed: %w", err)
 	}
 	seen := time.Now()
+	s.mu.Lock()
+	s.lists++
+	s.mu.Unlock()
 	for i := range now.Items {
 		s.note(askedFor(&now.Items[i], s.mode), manager(&now.Items[i]), seen, true)
 	}
@@ -204,6 +209,13 @@ func (s *sightings) wait(ctx context.Context) error {
 		err = fmt.Errorf("%w; the watch was interrupted: %s", err, strings.Join(s.interruptions, "; "))
 	}
 	return err
+}
+
+// requests are those that the watch itself has made since it was begun, as requestsOf names them.
+func (s *sightings) requests() requests {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return requests{"LIST " + s.watches.Resource: float64(s.lists)}
 }
 
 // times returns when each pod was seen.

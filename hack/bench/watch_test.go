@@ -99,6 +99,9 @@ func TestAWatchThatEndsIsResumed(t *testing.T) {
 			if diff := cmp.Diff(test.want, seen.watched()); diff != "" {
 				t.Errorf("watched (-want +got):\n%s", diff)
 			}
+			if diff := cmp.Diff(requests{"LIST containerrecreaterequests": 1}, seen.requests()); diff != "" {
+				t.Errorf("the watch's own requests (-want +got):\n%s", diff)
+			}
 			if !seen.listed["b"] {
 				t.Errorf("seen in a list: %v, want b", seen.listed)
 			}
