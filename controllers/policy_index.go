@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -27,8 +26,14 @@ const indexSelector = "spec.podSelector"
 // policies. It keeps the policies' selectors parsed.
 type policyIndex struct {
 	namespaces          client.Reader
-	namespaced, cluster toolscache.Indexer
+	namespaced, cluster policyStore
 	parsed              sync.Map // types.UID -> parsedPolicy
+}
+
+// policyStore holds the policies of one kind, each found by a label that it requires.
+type policyStore struct {
+	toolscache.Indexer
+	labels *requiredLabels
 }
 
 // parsedPolicy is what was made of one version of a policy.
@@ -43,7 +48,7 @@ func newPolicyIndex(ctx context.Context, c cache.Cache) (*policyIndex, error) {
 	index := &policyIndex{namespaces: c}
 	for _, kind := range []struct {
 		object client.Object
-		store  *toolscache.Indexer
+		store  *policyStore
 	}{
 		{&v1alpha1.SidecarTerminationPolicy{}, &index.namespaced},
 		{&v1alpha1.ClusterSidecarTerminationPolicy{}, &index.cluster},
@@ -52,13 +57,14 @@ func newPolicyIndex(ctx context.Context, c cache.Cache) (*policyIndex, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := shared.AddIndexers(toolscache.Indexers{indexSelector: selectorKeys}); err != nil {
+		labels := newRequiredLabels()
+		if err := shared.AddIndexers(toolscache.Indexers{indexSelector: labels.index}); err != nil {
 			return nil, fmt.Errorf("index %T: %w", kind.object, err)
 		}
 		if _, err := shared.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: index.forget}); err != nil {
 			return nil, fmt.Errorf("watch deletions of %T: %w", kind.object, err)
 		}
-		*kind.store = shared.GetIndexer()
+		*kind.store = policyStore{shared.GetIndexer(), labels}
 	}
 	return index, nil
 }
@@ -83,11 +89,14 @@ func (x *policyIndex) Policies(ctx context.Context, pod *corev1.Pod) ([]resolve.
 }
 
 // candidates returns the policies of the store that require one of the labels, or none.
-func (x *policyIndex) candidates(store toolscache.Indexer, home string, labels map[string]string) ([]resolve.Policy, error) {
+func (x *policyIndex) candidates(store policyStore, home string, labels map[string]string) ([]resolve.Policy, error) {
 	objects, err := store.ByIndex(indexSelector, home)
 	for name, value := range labels {
 		if err != nil {
 			break
+		}
+		if !store.labels.mayRequire(name) {
+			continue
 		}
 		var found []any
 		found, err = store.ByIndex(indexSelector, selectorKey(home, name, value))
@@ -131,43 +140,4 @@ func (x *policyIndex) forget(object any) {
 	if policy, ok := object.(client.Object); ok {
 		x.parsed.Delete(policy.GetUID())
 	}
-}
-
-// selectorKeys returns the keys under which a policy is found: its namespace with a label that it requires, one for each
-// value that the label may have, or its namespace alone when it requires none.
-func selectorKeys(object any) ([]string, error) {
-	var home string
-	var selector *metav1.LabelSelector
-	switch policy := object.(type) {
-	case *v1alpha1.SidecarTerminationPolicy:
-		home, selector = policy.Namespace, &policy.Spec.PodSelector
-	case *v1alpha1.ClusterSidecarTerminationPolicy:
-		selector = &policy.Spec.PodSelector
-	default:
-		return nil, fmt.Errorf("index policies: got a %T", object)
-	}
-	if len(selector.MatchLabels) > 0 {
-		// Any of them will do; the longest value is the least likely to be one that many share, such as "true".
-		name, value := "", ""
-		for n, v := range selector.MatchLabels {
-			if name == "" || len(v) > len(value) || len(v) == len(value) && n < name {
-				name, value = n, v
-			}
-		}
-		return []string{selectorKey(home, name, value)}, nil
-	}
-	i := slices.IndexFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool { return r.Operator == metav1.LabelSelectorOpIn })
-	if i < 0 {
-		return []string{home}, nil
-	}
-	var keys []string
-	for _, value := range selector.MatchExpressions[i].Values {
-		keys = append(keys, selectorKey(home, selector.MatchExpressions[i].Key, value))
-	}
-	return keys, nil
-}
-
-// selectorKey has separators that are part of no name and no value.
-func selectorKey(namespace, label, value string) string {
-	return namespace + "\x00" + label + "\x00" + value
 }

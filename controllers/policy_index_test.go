@@ -38,8 +38,9 @@ func (n namespaceLabels) List(context.Context, client.ObjectList, ...client.List
 
 // newTestIndex returns an index over stores that the test fills.
 func newTestIndex(namespaces namespaceLabels) *policyIndex {
-	store := func() toolscache.Indexer {
-		return toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{indexSelector: selectorKeys})
+	store := func() policyStore {
+		labels := newRequiredLabels()
+		return policyStore{toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{indexSelector: labels.index}), labels}
 	}
 	return &policyIndex{namespaces: namespaces, namespaced: store(), cluster: store()}
 }

@@ -30,12 +30,13 @@ func (r rung) usable() bool { return r.reason == "" }
 // ladder lists the modes for the target in the order in which they are tried, usable or not: the declared one, then,
 // with fallback, those that Auto would use.
 func (s *situation) ladder(target resolve.Target) []rung {
-	var modes []v1alpha1.Mode
+	order := s.autoOrder()
+	modes := make([]v1alpha1.Mode, 0, len(order))
 	if target.Mode != v1alpha1.ModeAuto {
 		modes = append(modes, target.Mode)
 	}
 	if target.Mode == v1alpha1.ModeAuto || target.Fallback != v1alpha1.FallbackDisabled {
-		for _, mode := range s.autoOrder() {
+		for _, mode := range order {
 			if !slices.Contains(modes, mode) {
 				modes = append(modes, mode)
 			}

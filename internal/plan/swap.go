@@ -19,25 +19,29 @@ func (s *situation) unrecordedSwap() *Attempt {
 	if s.mainsDone.IsZero() {
 		return nil
 	}
-	swap := Attempt{Mode: v1alpha1.ModeImage, For: v1alpha1.ModeImage, RestartCounts: map[string]int32{}, Started: s.mainsDone}
+	var restarts map[string]int32
+	started := s.mainsDone
 	for _, target := range s.View.Targets {
 		container, status := containerOf(s.Pod, target.Container), statusOf(s.Pod, target.Container)
 		imageFirst := s.Node == NodeVirtual || target.Mode == v1alpha1.ModeImage
 		if !imageFirst || target.Image == "" || container == nil || status == nil || container.Image != target.Image || s.recordsSwap(target.Container) {
 			continue
 		}
-		swap.RestartCounts[target.Container] = status.RestartCount
-		swap.Started = later(swap.Started, s.mainsDone.Add(target.Drain))
+		if restarts == nil {
+			restarts = map[string]int32{}
+		}
+		restarts[target.Container] = status.RestartCount
+		started = later(started, s.mainsDone.Add(target.Drain))
 		if state := status.State; state.Running != nil {
-			swap.Started = later(swap.Started, state.Running.StartedAt.Time)
+			started = later(started, state.Running.StartedAt.Time)
 		} else if state.Terminated != nil {
-			swap.Started = later(swap.Started, state.Terminated.FinishedAt.Time)
+			started = later(started, state.Terminated.FinishedAt.Time)
 		}
 	}
-	if len(swap.RestartCounts) == 0 {
+	if restarts == nil {
 		return nil
 	}
-	return &swap
+	return &Attempt{Mode: v1alpha1.ModeImage, For: v1alpha1.ModeImage, RestartCounts: restarts, Started: started}
 }
 
 // recordsSwap reports whether an attempt of mode Image on the container is on record.
