@@ -172,16 +172,14 @@ func unusable(target resolve.Target, rungs []rung) (v1alpha1.Reason, string) {
 // outcome is the pod's phase by the exit codes that count: those of the main containers, and of sidecars that are to be
 // respected and have ended.
 func (s *situation) outcome() corev1.PodPhase {
-	counted := slices.Clone(s.View.Mains)
-	for _, target := range s.View.Targets {
-		if target.ExitCodes == v1alpha1.ExitCodesRespect {
-			counted = append(counted, target.Container)
-		}
+	failed := func(name string) bool {
+		end := terminatedForGood(s.Pod, name)
+		return end != nil && end.ExitCode != 0
 	}
-	for _, name := range counted {
-		if end := terminatedForGood(s.Pod, name); end != nil && end.ExitCode != 0 {
-			return corev1.PodFailed
-		}
+	if slices.ContainsFunc(s.View.Mains, failed) || slices.ContainsFunc(s.View.Targets, func(target resolve.Target) bool {
+		return target.ExitCodes == v1alpha1.ExitCodesRespect && failed(target.Container)
+	}) {
+		return corev1.PodFailed
 	}
 	return corev1.PodSucceeded
 }

@@ -51,16 +51,10 @@ func (s *situation) choose(target resolve.Target) choice {
 	rungs := s.ladder(target)
 	c := choice{target: target, failures: history.failures, requested: history.has(v1alpha1.ModeCRR)}
 
-	usable := slices.DeleteFunc(slices.Clone(rungs), func(r rung) bool { return !r.usable() })
-	left := slices.DeleteFunc(slices.Clone(usable), func(r rung) bool { return history.failed[r.mode] })
-	exhausted := len(left) == 0 && len(history.failures) > 0
+	left := slices.IndexFunc(rungs, func(r rung) bool { return r.usable() && !history.failed[r.mode] })
+	exhausted := left < 0 && len(history.failures) > 0
 	if exhausted {
-		c.stuck, c.message = v1alpha1.ReasonStuck, "every usable mode has failed: "+history.failures[len(history.failures)-1].Message
-		for _, r := range rungs {
-			if r.reason == v1alpha1.ReasonWriteRefused {
-				c.message += fmt.Sprintf("; %s: %s", r.mode, r.message)
-			}
-		}
+		c.stuck, c.message = v1alpha1.ReasonStuck, allFailed(rungs, history.failures)
 	}
 
 	switch {
@@ -72,9 +66,9 @@ func (s *situation) choose(target resolve.Target) choice {
 		// What can be used is known once the container has started or has not.
 		c.starting = true
 		return c
-	case len(left) > 0:
-		c.mode = left[0].mode
-	case exhausted && !history.cameBack && slices.ContainsFunc(usable, func(r rung) bool { return r.mode == v1alpha1.ModeCRR }):
+	case left >= 0:
+		c.mode = rungs[left].mode
+	case exhausted && !history.cameBack && slices.ContainsFunc(rungs, func(r rung) bool { return r.usable() && r.mode == v1alpha1.ModeCRR }):
 		// Only a request can be repeated to any effect: its daemon may be back.
 		if c.retryAt = history.retryAt; !s.now.Before(c.retryAt) {
 			c.mode = v1alpha1.ModeCRR
@@ -84,6 +78,17 @@ func (s *situation) choose(target resolve.Target) choice {
 	}
 	c.substitution = substitution(target, rungs, history)
 	return c
+}
+
+// allFailed describes a ladder of which every usable rung has failed, and names the modes whose writes are refused.
+func allFailed(rungs []rung, failures []Failure) string {
+	message := "every usable mode has failed: " + failures[len(failures)-1].Message
+	for _, r := range rungs {
+		if r.reason == v1alpha1.ReasonWriteRefused {
+			message += fmt.Sprintf("; %s: %s", r.mode, r.message)
+		}
+	}
+	return message
 }
 
 // substitution reports a declared mode that cannot be used; failures of usable modes are no substitution.
@@ -312,7 +317,13 @@ func (r round) announce(d *Decision) {
 }
 
 func ofMode(chosen []choice, mode v1alpha1.Mode) []choice {
-	return slices.DeleteFunc(slices.Clone(chosen), func(c choice) bool { return c.mode != mode })
+	var result []choice
+	for _, c := range chosen {
+		if c.mode == mode {
+			result = append(result, c)
+		}
+	}
+	return result
 }
 
 // names returns the sorted names of the chosen containers.

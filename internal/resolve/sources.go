@@ -79,11 +79,14 @@ type layer struct {
 	covers quickexit.Coverage
 }
 
+// maxLayers is how many places there are.
+const maxLayers = 5
+
 // layers lists the places that have a say in a sidecar's settings, first place first. What a policy says of images holds
 // for the image that is used, wherever it comes from. Without that the author of the pod vouches for the image of a
 // variable: OpenKruise asks for one that covers the command.
 func layers(container string, policy *Policy, env v1alpha1.TerminationSettings, options Options) []layer {
-	var all []layer
+	all := make([]layer, 0, maxLayers)
 	ofEnv, ofOperator := quickexit.Everything, options.QuickExitPaths
 	if policy != nil {
 		paths := policy.QuickExitPaths
