@@ -60,7 +60,7 @@ func (f *faultJobs) figures() faultFigures {
 		stuck := f.unfinished(seen)
 		figures.stuck = len(stuck)
 		for _, job := range stuck {
-			f.Errorf("Job %s (mode %s) is stuck: %s", job.name, job.mode, seen.Describe(job.name))
+			f.wrong("Job %s (mode %s) is stuck: %s", job.name, job.mode, seen.Describe(job.name))
 		}
 		for _, job := range f.jobs {
 			f.judge(seen, job, &figures)

@@ -97,8 +97,8 @@ type faultJobs struct {
 	// end when all of them have started, and need no second start. A kubelet or containerd that goes while it starts a
 	// container may let it fail; control shows how often.
 	inWaves bool
-	// control has pods be of one container, which nobody ends. A main container that ran again and a Job that failed are
-	// counted and are no errors.
+	// control has pods be of one container, which nobody ends. A main container that ran again and a Job that failed or did
+	// not end are counted and are no errors.
 	control bool
 	// clockJumps says that the operator's clock jumps from one start to the next. What was asked by the former clock may look
 	// overdue, and is asked once more.

@@ -90,7 +90,8 @@ func TestFaultsContainerdRestartsWithoutSidecars(t *testing.T) {
 
 // restartWithoutSidecars is the control: it restarts the component at any time, while containers are being started as well,
 // under Jobs of which the pods have one container. What such a restart does by itself, without sidecars and without the
-// operator, is reported: main containers that ran again, and Jobs that failed. That every Job comes to an end is required.
+// operator, is reported: main containers that ran again, Jobs that failed, and Jobs that never ended. That the faults came
+// about, and that no pod left a terminal phase, is required.
 func restartWithoutSidecars(t *testing.T, component string) {
 	t.Helper()
 	onlyWithAllFaults(t)

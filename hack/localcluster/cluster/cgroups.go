@@ -118,6 +118,9 @@ func killPods(ctx context.Context) error {
 		return err
 	}
 	return poll(ctx, 20*time.Second, func(context.Context) error {
+		if err := thaw(groups); err != nil {
+			return err
+		}
 		left := processesIn(groups)
 		for _, pid := range left {
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
@@ -129,6 +132,21 @@ func killPods(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// thaw lets frozen processes go on. Those of version 1 cannot be killed: runc freezes a group while it sets its devices, and
+// leaves it frozen when containerd ends it meanwhile.
+func thaw(groups []string) error {
+	for _, group := range groups {
+		state := filepath.Join(group, "freezer.state")
+		if _, err := os.Stat(state); err != nil {
+			continue
+		}
+		if err := os.WriteFile(state, []byte("THAWED"), 0o644); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("thaw the control group %s: %w", group, err)
+		}
+	}
+	return nil
 }
 
 // removeCgroups removes the control groups of the nodes, which hold no process any more.

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestFrozenGroupsAreThawed(t *testing.T) {
+	frozen, other := t.TempDir(), t.TempDir()
+	state := filepath.Join(frozen, "freezer.state")
+	if err := os.WriteFile(state, []byte("FROZEN\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	// A group may be of a hierarchy that freezes nothing, and may vanish meanwhile.
+	if err := thaw([]string{frozen, other, filepath.Join(other, "gone")}); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(got) != "THAWED" {
+		t.Errorf("the group's state is %q", got)
+	}
+	left, err := os.ReadDir(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left) > 0 {
+		t.Errorf("a group that freezes nothing was written to: %v", left)
+	}
+}
