@@ -417,15 +417,7 @@ func TestAnotherModeFollowsWhenKruiseRefuses(t *testing.T) {
 				k.Refuse(code)
 				b.newPolicy("mesh", mode(v1alpha1.ModeAuto, tc.exitCodes))
 				pod := b.newPod("job-1", mainDone)
-				if result := b.reconcile(pod); result.RequeueAfter <= 0 || result.RequeueAfter > refusalRetry {
-					t.Errorf("looks again after %s, want %s at most", result.RequeueAfter, refusalRetry)
-				}
-				b.wrote(tc.want...)
-				b.reconcile(pod)
-				b.wrote(tc.want...)
-				if got := b.events.take(); len(got) != 1 {
-					t.Errorf("events: %q", got)
-				}
+				b.goesOnAfterRefusal(pod, tc.want)
 			})
 		}
 	}

@@ -93,6 +93,21 @@ func (f *fixture) tryWrite(ctx context.Context, pod *corev1.Pod, resource string
 	return operator.Patch(ctx, target, patch, client.DryRunAll)
 }
 
+// goesOnAfterRefusal requires that a reconcile, one of whose writes is refused, makes these writes with one event, and that
+// the next one, which comes soon, adds nothing.
+func (b *bench) goesOnAfterRefusal(pod *corev1.Pod, writes []string) {
+	b.Helper()
+	if result := b.reconcile(pod); result.RequeueAfter <= 0 || result.RequeueAfter > refusalRetry {
+		b.Errorf("looks again after %s, want %s at most", result.RequeueAfter, refusalRetry)
+	}
+	b.wrote(writes...)
+	b.reconcile(pod)
+	b.wrote(writes...)
+	if got := b.events.take(); len(got) != 1 {
+		b.Errorf("events: %q", got)
+	}
+}
+
 func TestAnotherModeFollowsWhenAWriteOfThePodIsRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		mode    v1alpha1.Mode
@@ -115,15 +130,7 @@ func TestAnotherModeFollowsWhenAWriteOfThePodIsRefused(t *testing.T) {
 			b.newPolicy("mesh", mode(tc.mode, ""))
 			pod := b.newPod("job-1", mainDone)
 			b.refuse(pod, tc.reason, tc.refused)
-			if result := b.reconcile(pod); result.RequeueAfter <= 0 || result.RequeueAfter > refusalRetry {
-				t.Errorf("looks again after %s, want %s at most", result.RequeueAfter, refusalRetry)
-			}
-			b.wrote(tc.want...)
-			b.reconcile(pod)
-			b.wrote(tc.want...)
-			if got := b.events.take(); len(got) != 1 {
-				t.Errorf("events: %q", got)
-			}
+			b.goesOnAfterRefusal(pod, tc.want)
 		})
 	}
 }
