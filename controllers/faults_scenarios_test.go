@@ -211,6 +211,8 @@ func addObstructed(add adder) {
 	add("PodPhase, of which one drains", onFailure, 143, phase, phase, ignore, drained)
 	// The guard is taken off in time, the phase comes back, and the next mode follows.
 	add("PodPhase that the kubelet ignores, without OpenKruise", never, 0, phase, phase, ignore, ignored, without, rare)
+	// The request follows when the kubelet has been given time.
+	add("CRR that the kubelet ignores", never, 0, request, request, ignore, ignored, rare)
 	add("PodPhase alone that the kubelet ignores", never, 0, phase, phase, ignore, ignored, alone)
 	add("PodPhase alone on a virtual node", never, 0, phase, phase, ignore, virtual, alone)
 }

@@ -69,7 +69,9 @@ func TestAThousandPoliciesOnOnePod(t *testing.T) {
 // Every name is as long as Kubernetes lets it be, and there are as many sidecars as a policy may name.
 func TestTheLongestNamesAndTheMostSidecars(t *testing.T) {
 	newKruise(t).Install(t)
-	for _, m := range []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase} {
+	for m, exitCodes := range map[v1alpha1.Mode]v1alpha1.ExitCodes{
+		v1alpha1.ModeCRR: v1alpha1.ExitCodesRespect, v1alpha1.ModeImage: "", v1alpha1.ModePodPhase: "",
+	} {
 		t.Run(string(m), func(t *testing.T) {
 			f := newFixture(t)
 			f.inLongNamespace()
@@ -78,7 +80,7 @@ func TestTheLongestNamesAndTheMostSidecars(t *testing.T) {
 			for i := range 32 {
 				sidecars = append(sidecars, fmt.Sprintf("sidecar-%02d-%s", i, strings.Repeat("c", 63-len("sidecar-00-"))))
 			}
-			policy := f.newPolicy(long("mesh-"), mode(m, ""), func(spec *v1alpha1.PolicySpec) {
+			policy := f.newPolicy(long("mesh-"), mode(m, exitCodes), func(spec *v1alpha1.PolicySpec) {
 				spec.Sidecars = nil
 				for _, name := range sidecars {
 					spec.Sidecars = append(spec.Sidecars, v1alpha1.Sidecar{Name: name})

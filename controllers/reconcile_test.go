@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -327,15 +328,45 @@ func TestAPhaseIsNotWrittenAgainWhileTheOtherCacheLagsBehind(t *testing.T) {
 }
 
 func TestThePhaseIsWrittenBeforeARequestWhoseExitCodeIsIgnored(t *testing.T) {
-	b := newBench(t, testOptions(), newKruise(t))
-	b.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesIgnore))
-	pod := b.newPod("job-1", mainDone)
-	b.reconcile(pod)
-	b.wrote("PATCH pods/status", "POST containerrecreaterequests")
-	b.reconcile(pod)
-	b.wrote("PATCH pods/status", "POST containerrecreaterequests")
-	if pod.Status.Phase != corev1.PodSucceeded || len(b.requests()) != 1 {
-		t.Errorf("phase %s, %d requests", pod.Status.Phase, len(b.requests()))
+	k := newKruise(t)
+	k.Install(t)
+	kubeletKnows := func(p *corev1.Pod) {
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"})
+	}
+	const deadline = time.Minute // the grace period of the pod and that of the policy
+	for name, tc := range map[string]struct {
+		meanwhile []func(*corev1.Pod)
+		after     time.Duration
+		requests  int
+	}{
+		"no request within the deadline of the phase":                       {[]func(*corev1.Pod){kubeletKnows}, deadline - time.Second, 0},
+		"a request once the phase has not ended the sidecar":                {[]func(*corev1.Pod){kubeletKnows}, deadline, 1},
+		"no request while the kubelet does not say that it knows the phase": {nil, deadline, 0},
+		"a request after two minutes, whatever the kubelet says":            {nil, 2 * time.Minute, 1},
+		"no request once the sidecar has ended":                             {[]func(*corev1.Pod){kubeletKnows, sidecarDone}, time.Hour, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := clocktesting.NewFakePassiveClock(time.Now().Truncate(time.Second))
+			options := testOptions()
+			options.Clock = clock
+			b := newBench(t, options, k)
+			b.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesIgnore))
+			pod := b.newPod("job-1", mainDone)
+			b.reconcile(pod)
+			b.wrote("PATCH pods/status")
+			if b.reload(pod); pod.Status.Phase != corev1.PodSucceeded {
+				t.Fatalf("phase %s", pod.Status.Phase)
+			}
+			b.change(pod, tc.meanwhile...)
+			clock.SetTime(clock.Now().Add(tc.after))
+			for range 2 {
+				b.reconcile(pod)
+			}
+			if got := len(b.requests()); got != tc.requests {
+				t.Errorf("%d requests, want %d", got, tc.requests)
+			}
+		})
 	}
 }
 
@@ -401,25 +432,13 @@ func TestAnotherModeFollowsWhenKruiseRefuses(t *testing.T) {
 	k := newKruise(t)
 	k.Install(t)
 	for _, code := range []int32{http.StatusBadRequest, http.StatusForbidden, http.StatusInternalServerError} {
-		for name, tc := range map[string]struct {
-			exitCodes v1alpha1.ExitCodes
-			want      []string
-		}{
-			"the image is swapped where the exit code counts": {
-				v1alpha1.ExitCodesRespect, []string{"POST containerrecreaterequests", "PATCH pods"},
-			},
-			"the phase that goes first is enough where it does not": {
-				v1alpha1.ExitCodesIgnore, []string{"PATCH pods/status", "POST containerrecreaterequests"},
-			},
-		} {
-			t.Run(fmt.Sprintf("%d: %s", code, name), func(t *testing.T) {
-				b := newBench(t, testOptions(), k)
-				k.Refuse(code)
-				b.newPolicy("mesh", mode(v1alpha1.ModeAuto, tc.exitCodes))
-				pod := b.newPod("job-1", mainDone)
-				b.goesOnAfterRefusal(pod, tc.want)
-			})
-		}
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			b := newBench(t, testOptions(), k)
+			k.Refuse(code)
+			b.newPolicy("mesh", mode(v1alpha1.ModeAuto, v1alpha1.ExitCodesRespect))
+			pod := b.newPod("job-1", mainDone)
+			b.goesOnAfterRefusal(pod, []string{"POST containerrecreaterequests", "PATCH pods"})
+		})
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/quickexit"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/terminator"
@@ -17,7 +18,7 @@ import (
 
 // trimPod keeps what internal/resolve, internal/plan and the terminators read of a pod: identity, labels, the operator's
 // own annotations, scheduling and restart fields, the convention's environment variables, what tells whether a quick-exit
-// image covers a container, container states and two kinds of conditions. It returns anything but a pod as it is. What is
+// image covers a container, container states and three kinds of conditions. It returns anything but a pod as it is. What is
 // kept shares memory with other pods, and must not be changed.
 func trimPod(object any) (any, error) {
 	pod, ok := object.(*corev1.Pod)
@@ -49,8 +50,12 @@ func trimPod(object any) (any, error) {
 		trimmed.Status.ContainerStatuses = append(trimmed.Status.ContainerStatuses, trimContainerStatus(&pod.Status.ContainerStatuses[i]))
 	}
 	for _, condition := range pod.Status.Conditions {
-		if condition.Type == corev1.AllContainersRestarting || condition.Type == v1alpha1.PodConditionSidecarTerminated {
+		switch {
+		case condition.Type == corev1.AllContainersRestarting, condition.Type == v1alpha1.PodConditionSidecarTerminated:
 			trimmed.Status.Conditions = append(trimmed.Status.Conditions, corev1.PodCondition{Type: condition.Type, Status: condition.Status})
+		case condition.Type == corev1.PodReady && plan.HasTerminalPhase(pod):
+			trimmed.Status.Conditions = append(trimmed.Status.Conditions,
+				corev1.PodCondition{Type: condition.Type, Status: condition.Status, Reason: intern(condition.Reason)})
 		}
 	}
 	return trimmed, nil

@@ -180,6 +180,10 @@ func TestATrimmedPodLeadsToTheSameDecision(t *testing.T) {
 		"its main has failed":   newPod(func(p *corev1.Pod) { p.Status.ContainerStatuses[0] = ended("main", 1) }),
 		"its sidecar is done":   newPod(mainDone, sidecarDone),
 		"it has finished":       newPod(mainDone, sidecarDone, succeeded),
+		"its phase is written":  newPod(mainDone, succeeded),
+		"the kubelet knows its phase": newPod(mainDone, succeeded, func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"}}
+		}),
 		"it has no node":        newPod(func(p *corev1.Pod) { p.Spec.NodeName = "" }),
 		"it is never restarted": full(func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }),
 		"a main is restarted for its exit code": full(func(p *corev1.Pod) {
@@ -209,9 +213,13 @@ func TestATrimmedPodLeadsToTheSameDecision(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("resolution (-full +trimmed):\n%s", diff)
 			}
+			written := plan.Attempt{Mode: v1alpha1.ModePodPhase, For: v1alpha1.ModeCRR, Started: noon}
 			for _, capabilities := range []plan.Capabilities{{}, {CRR: true}, {PodPhase: true}, {CRR: true, PodPhase: true}} {
-				for _, now := range []time.Time{noon.Add(time.Second), noon.Add(time.Hour)} {
+				for _, now := range []time.Time{noon.Add(time.Second), noon.Add(90 * time.Second), noon.Add(time.Hour)} {
 					snapshot := plan.Snapshot{Pod: pod, View: want.Enforced, Node: plan.NodeReal, Capabilities: capabilities}
+					if plan.HasTerminalPhase(pod) {
+						snapshot.Attempts = []plan.Attempt{written}
+					}
 					wanted := plan.Next(snapshot, now)
 					snapshot.Pod, snapshot.View = trimmed.(*corev1.Pod), got.Enforced
 					if diff := cmp.Diff(wanted, plan.Next(snapshot, now)); diff != "" {

@@ -5,6 +5,7 @@
 package e2e
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -20,15 +21,16 @@ var jobRestartPolicies = []corev1.RestartPolicy{corev1.RestartPolicyNever, corev
 func TestCRREndsSidecarNamedByPolicy(t *testing.T) {
 	harness.Shared(t)
 	for _, restartPolicy := range jobRestartPolicies {
-		t.Run(string(restartPolicy), func(t *testing.T) {
-			t.Parallel()
-			test := harness.New(t)
-			test.Create(
-				harness.Policy(v1alpha1.ModeCRR),
-				harness.Job("job", restartPolicy, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2)),
-			)
-			requireEndedByRequest(test, "job")
-		})
+		for _, exitCodes := range []v1alpha1.ExitCodes{v1alpha1.ExitCodesRespect, v1alpha1.ExitCodesIgnore} {
+			t.Run(string(restartPolicy)+"/"+string(exitCodes), func(t *testing.T) {
+				t.Parallel()
+				test := harness.New(t)
+				policy := harness.Policy(v1alpha1.ModeCRR)
+				policy.Spec.ExitCodes = exitCodes
+				test.Create(policy, harness.Job("job", restartPolicy, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2)))
+				requireEndedByModeCRR(test, exitCodes)
+			})
+		}
 	}
 }
 
@@ -36,15 +38,28 @@ func TestCRREndsSidecarNamedByEnv(t *testing.T) {
 	harness.Shared(t)
 	for _, value := range []string{"true", "TRUE"} {
 		for _, restartPolicy := range jobRestartPolicies {
-			t.Run(value+"/"+string(restartPolicy), func(t *testing.T) {
-				t.Parallel()
-				test := harness.New(t)
-				sidecar := harness.WithEnv(harness.Sidecar(harness.ExitsZeroOnTerm), v1alpha1.EnvTerminate, value)
-				test.Create(harness.Job("job", restartPolicy, sidecar, harness.Main(2)))
-				requireEndedByRequest(test, "job")
-			})
+			for _, exitCodes := range []v1alpha1.ExitCodes{v1alpha1.ExitCodesRespect, v1alpha1.ExitCodesIgnore} {
+				t.Run(value+"/"+string(restartPolicy)+"/"+string(exitCodes), func(t *testing.T) {
+					t.Parallel()
+					test := harness.New(t)
+					ignored := strconv.FormatBool(exitCodes == v1alpha1.ExitCodesIgnore)
+					test.Create(jobWithEnv(restartPolicy, v1alpha1.EnvTerminate, value, v1alpha1.EnvIgnoreExitCode, ignored))
+					requireEndedByModeCRR(test, exitCodes)
+				})
+			}
 		}
 	}
+}
+
+// requireEndedByModeCRR requires of the Job named job what the mode does: a request, or the phase where the exit code
+// does not count, for that ends the sidecar before Kruise need be asked.
+func requireEndedByModeCRR(test *harness.Test, exitCodes v1alpha1.ExitCodes) {
+	test.Helper()
+	if exitCodes == v1alpha1.ExitCodesRespect {
+		requireEndedByRequest(test, "job")
+		return
+	}
+	requireEndedByPhase(test, map[string]int32{harness.SidecarName: 0})
 }
 
 // requireEndedByRequest waits for the Job to be Complete and requires that one ContainerRecreateRequest ended the

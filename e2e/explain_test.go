@@ -105,8 +105,8 @@ func TestExplainFollowsAJobToItsEnd(t *testing.T) {
 
 	gate.Open()
 	output, code = plugin(test, "explain", "job/job", "-n", test.Namespace, "--watch")
-	requireOutput(test, output, code, 0, "Terminated (Terminated): every sidecar has ended", "job: complete", "CRR 1",
-		"Terminating: main containers are done; ending sidecar by mode CRR")
+	requireOutput(test, output, code, 0, "Terminated (Terminated): every sidecar has ended", "job: complete", "PodPhase for CRR 1",
+		"Terminating: main containers are done; ending sidecar by mode PodPhase, the first step of mode CRR")
 	test.RequireSucceeded("job")
 }
 

@@ -60,7 +60,7 @@ func (f *faultJobs) figures() faultFigures {
 		stuck := f.unfinished(seen)
 		figures.stuck = len(stuck)
 		for _, job := range stuck {
-			f.wrong("Job %s (mode %s) is stuck: %s", job.name, job.mode, seen.Describe(job.name))
+			f.wrong("Job %s (policy %s) is stuck: %s", job.name, job.policy.name(), seen.Describe(job.name))
 		}
 		for _, job := range f.jobs {
 			f.judge(seen, job, &figures)
@@ -84,8 +84,8 @@ func (f *faultJobs) judge(seen harness.Seen, job faultJob, figures *faultFigures
 	}
 	if len(pods) > job.pods || job.runs > 0 && (runs > job.runs || len(pods)+restarts > job.runs) {
 		figures.doubleRuns++
-		f.wrong("Job %s (mode %s) was to have %d pods and %d runs of its main container, and had %d and %d, with %d restarts: %s",
-			job.name, job.mode, job.pods, job.runs, len(pods), runs, restarts, seen.Describe(job.name))
+		f.wrong("Job %s (policy %s) was to have %d pods and %d runs of its main container, and had %d and %d, with %d restarts: %s",
+			job.name, job.policy.name(), job.pods, job.runs, len(pods), runs, restarts, seen.Describe(job.name))
 	}
 	opposite := batchv1.JobFailed
 	if job.outcome == batchv1.JobFailed {
@@ -93,8 +93,8 @@ func (f *faultJobs) judge(seen harness.Seen, job faultJob, figures *faultFigures
 	}
 	if reason, is := harness.JobCondition(seen.Job(job.name), opposite); is || runs < job.runs {
 		figures.wrong++
-		f.wrong("Job %s (mode %s, %d runs of %d) was to be %s and is %s: %s: %s",
-			job.name, job.mode, runs, job.runs, job.outcome, opposite, reason, seen.Describe(job.name))
+		f.wrong("Job %s (policy %s, %d runs of %d) was to be %s and is %s: %s: %s",
+			job.name, job.policy.name(), runs, job.runs, job.outcome, opposite, reason, seen.Describe(job.name))
 	}
 }
 

@@ -22,8 +22,8 @@ import (
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// modeLabel chooses the policy of a pod.
-const modeLabel = "mode"
+// policyLabel chooses the policy of a pod.
+const policyLabel = "policy"
 
 const (
 	// jobsUnderWay is how many Jobs are kept under way.
@@ -34,6 +34,30 @@ const (
 	// slowGrace is the grace period of slowSidecars.
 	slowGrace = 12
 )
+
+// faultPolicy is what the policy of a Job says.
+type faultPolicy struct {
+	mode      v1alpha1.Mode
+	exitCodes v1alpha1.ExitCodes
+}
+
+// Mode CRR is there twice, for it asks Kruise at once only where exit codes count.
+var faultPolicies = []faultPolicy{
+	{v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect},
+	{v1alpha1.ModeCRR, v1alpha1.ExitCodesIgnore},
+	{v1alpha1.ModeImage, v1alpha1.ExitCodesIgnore},
+	{v1alpha1.ModePodPhase, v1alpha1.ExitCodesIgnore},
+	{v1alpha1.ModeAuto, v1alpha1.ExitCodesIgnore},
+}
+
+func (p faultPolicy) name() string { return strings.ToLower(fmt.Sprintf("%s-%s", p.mode, p.exitCodes)) }
+
+// needsPoliteSidecar reports whether a sidecar that exits non-zero may fail the pod: its exit code counts, or a kubelet that
+// goes after it has stopped the container, and before it starts the swapped image, does not start it later where
+// restartPolicy is Never.
+func (p faultPolicy) needsPoliteSidecar(kubeletGoes bool) bool {
+	return p.exitCodes == v1alpha1.ExitCodesRespect || kubeletGoes && p.mode == v1alpha1.ModeImage
+}
 
 // expectation is what comes of a Job whose main container is alone in its pod.
 type expectation struct {
@@ -71,6 +95,7 @@ var controlKinds = []mainKind{
 	{corev1.RestartPolicyOnFailure, "exit 0", 6, expectation{batchv1.JobComplete, 1, 1}},
 }
 
+// The first of faultSidecars and of slowSidecars is polite.
 var faultSidecars = []string{harness.ExitsZeroOnTerm, harness.ExitsSevenOnTerm, harness.IgnoresTerm}
 
 // slowSidecars take their time, so that there is some between the request and the end.
@@ -82,12 +107,12 @@ var slowSidecars = []string{
 
 // faultJob is a Job with what is expected of it.
 type faultJob struct {
-	name string
-	mode v1alpha1.Mode
+	name   string
+	policy faultPolicy
 	mainKind
 }
 
-// faultJobs are Jobs of all modes, restart policies, main containers and sidecars.
+// faultJobs are Jobs of all policies, restart policies, main containers and sidecars.
 type faultJobs struct {
 	*harness.Test
 	jobs []faultJob
@@ -108,16 +133,16 @@ type faultJobs struct {
 	runs string
 }
 
-// newFaultJobs creates a policy for each mode.
+// newFaultJobs creates the policies.
 func newFaultJobs(t *testing.T) *faultJobs {
 	t.Helper()
 	f := &faultJobs{Test: harness.New(t), runs: t.TempDir()}
 	f.WholeAtEnd()
-	for _, mode := range modes {
-		policy := harness.Policy(mode)
-		policy.Name = strings.ToLower(string(mode))
-		policy.Spec.Image = harness.QuickExitImage
-		policy.Spec.PodSelector.MatchLabels = map[string]string{modeLabel: string(mode)}
+	for _, p := range faultPolicies {
+		policy := harness.Policy(p.mode)
+		policy.Name = p.name()
+		policy.Spec.Image, policy.Spec.ExitCodes = harness.QuickExitImage, p.exitCodes
+		policy.Spec.PodSelector.MatchLabels = map[string]string{policyLabel: p.name()}
 		f.Create(policy)
 	}
 	return f
@@ -137,7 +162,7 @@ func (f *faultJobs) plan(number int) {
 	}
 	for range number {
 		i := len(f.jobs)
-		f.jobs = append(f.jobs, faultJob{name: jobName(i), mode: modes[i%len(modes)], mainKind: kinds[i/len(modes)%len(kinds)]})
+		f.jobs = append(f.jobs, faultJob{jobName(i), faultPolicies[i%len(faultPolicies)], kinds[i/len(faultPolicies)%len(kinds)]})
 	}
 }
 
@@ -156,14 +181,13 @@ func (f *faultJobs) feed() {
 	}
 	for ; f.created < len(f.jobs) && underWay < most; underWay++ {
 		i := f.created
-		seconds, sidecar := 1+i%5, faultSidecars[i%len(faultSidecars)]
+		seconds, sidecars := 1+i%4, faultSidecars
 		if f.inWaves {
-			seconds, sidecar = waveSeconds, slowSidecars[i%len(slowSidecars)]
-			if f.jobs[i].mode == v1alpha1.ModeImage {
-				// A kubelet that goes after it has stopped the container, and before it starts the swapped image, does not
-				// start it later where restartPolicy is Never: the pod ends with the exit code that the sidecar had.
-				sidecar = slowSidecars[0]
-			}
+			seconds, sidecars = waveSeconds, slowSidecars
+		}
+		sidecar := sidecars[i%len(sidecars)]
+		if f.jobs[i].policy.needsPoliteSidecar(f.inWaves) {
+			sidecar = sidecars[0]
 		}
 		object := f.object(f.jobs[i], seconds, sidecar)
 		if f.inWaves {
@@ -190,7 +214,7 @@ func (f *faultJobs) object(job faultJob, seconds int, sidecar string) *batchv1.J
 	}
 	object := harness.Job(job.name, job.restartPolicy, containers...)
 	object.Spec.BackoffLimit = ptr.To(job.backoffLimit)
-	object.Spec.Template.Labels = map[string]string{modeLabel: string(job.mode)}
+	object.Spec.Template.Labels = map[string]string{policyLabel: job.policy.name()}
 	object.Spec.Template.Spec.Volumes = []corev1.Volume{{
 		Name: "runs", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: f.runs}},
 	}}

@@ -29,6 +29,7 @@ func TestKruiseInstalledAfterOperatorStart(t *testing.T) {
 	auto.Spec.PodSelector.MatchLabels = map[string]string{"mode": "auto"}
 	crr := harness.Policy(v1alpha1.ModeCRR)
 	crr.Name = "crr"
+	crr.Spec.ExitCodes = v1alpha1.ExitCodesRespect
 	crr.Spec.PodSelector.MatchLabels = map[string]string{"mode": "crr"}
 
 	without := harness.Job("without-kruise", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2))

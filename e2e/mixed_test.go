@@ -59,7 +59,7 @@ func TestThreeSidecarsWithThreeModes(t *testing.T) {
 			t.Parallel()
 			test := harness.New(t)
 			policy := harness.Policy(v1alpha1.ModeAuto, "by-request", "by-image", "by-phase")
-			policy.Spec.Sidecars[0].Mode = v1alpha1.ModeCRR
+			policy.Spec.Sidecars[0].Mode, policy.Spec.Sidecars[0].ExitCodes = v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect
 			policy.Spec.Sidecars[1].Mode, policy.Spec.Sidecars[1].Image = v1alpha1.ModeImage, harness.QuickExitImage
 			policy.Spec.Sidecars[2].Mode = v1alpha1.ModePodPhase
 			test.Create(policy, harness.Job("job", restartPolicy,
@@ -81,8 +81,9 @@ func TestPolicyBesideEnv(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
 	byEnv := harness.WithEnv(harness.Container("by-env", harness.ExitsZeroOnTerm), v1alpha1.EnvTerminateWithImage, harness.QuickExitImage)
-	test.Create(
-		harness.Policy(v1alpha1.ModeCRR, "by-policy"),
+	policy := harness.Policy(v1alpha1.ModeCRR, "by-policy")
+	policy.Spec.ExitCodes = v1alpha1.ExitCodesRespect
+	test.Create(policy,
 		harness.Job("job", corev1.RestartPolicyNever, byEnv, harness.Container("by-policy", harness.ExitsZeroOnTerm), harness.Main(2)),
 	)
 	test.WaitForComplete("job")

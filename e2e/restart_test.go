@@ -5,6 +5,7 @@
 package e2e
 
 import (
+	"fmt"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -29,9 +30,9 @@ func TestPolicyCreatedAfterMainsEnded(t *testing.T) {
 	}
 }
 
-// slowJob returns a pod whose sidecar needs its whole grace period, so that the operator can be restarted meanwhile.
-func slowJob(seconds int) corev1.PodTemplateSpec {
-	template := harness.PodTemplate(corev1.RestartPolicyNever, harness.Sidecar(harness.IgnoresTerm), harness.Main(seconds))
+// slowJob returns a pod whose sidecar takes its time to end, so that the operator can be restarted meanwhile.
+func slowJob(script string, seconds int) corev1.PodTemplateSpec {
+	template := harness.PodTemplate(corev1.RestartPolicyNever, harness.Sidecar(script), harness.Main(seconds))
 	template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](15)
 	return template
 }
@@ -42,31 +43,41 @@ func TestOperatorRestarts(t *testing.T) {
 		test := harness.New(t)
 		job := harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(0))
 		gate := test.Gate(&job.Spec.Template)
-		test.Create(harness.Policy(v1alpha1.ModeCRR), job)
+		policy := harness.Policy(v1alpha1.ModeCRR)
+		policy.Spec.ExitCodes = v1alpha1.ExitCodesRespect
+		test.Create(policy, job)
 		test.WaitForRunning("job")
 		test.DeleteOperatorPod()
 		gate.Open()
 		requireEndedByRequest(test, "job")
 		test.WaitForOperator()
 	})
-	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase} {
-		t.Run("while the sidecar ends by mode "+string(mode), func(t *testing.T) {
+	const exitsZeroSlowly = `trap 'sleep 8; exit 0' TERM; sleep 3600 & wait`
+	for _, c := range []struct {
+		mode      v1alpha1.Mode
+		exitCodes v1alpha1.ExitCodes
+		script    string
+		requests  int
+	}{
+		{v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect, exitsZeroSlowly, 1},
+		{v1alpha1.ModeCRR, v1alpha1.ExitCodesIgnore, harness.IgnoresTerm, 0},
+		{v1alpha1.ModeImage, v1alpha1.ExitCodesIgnore, harness.IgnoresTerm, 0},
+		{v1alpha1.ModePodPhase, v1alpha1.ExitCodesIgnore, harness.IgnoresTerm, 0},
+	} {
+		t.Run(fmt.Sprintf("while the sidecar ends by mode %s with exitCodes %s", c.mode, c.exitCodes), func(t *testing.T) {
 			test := harness.New(t)
 			job := harness.Job("job", corev1.RestartPolicyNever)
-			job.Spec.Template = slowJob(2)
-			test.Create(harness.Policy(mode), job)
+			job.Spec.Template = slowJob(c.script, 2)
+			policy := harness.Policy(c.mode)
+			policy.Spec.ExitCodes = c.exitCodes
+			test.Create(policy, job)
 			test.WaitForMain("job")
 			var pod *corev1.Pod
 			test.Recorder.Look(func(seen harness.Seen) { pod = seen.Pods("job")[0].Pod })
 			test.WaitForEvent(pod, v1alpha1.ReasonTerminating)
 			test.DeleteOperatorPod()
 			test.WaitForComplete("job")
-			record := test.RequireSucceeded("job")
-			if mode == v1alpha1.ModeCRR {
-				test.RequireRequests(record, 1)
-			} else {
-				test.RequireRequests(record, 0)
-			}
+			test.RequireRequests(test.RequireSucceeded("job"), c.requests)
 			test.WaitForOperator()
 		})
 	}

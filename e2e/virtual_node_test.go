@@ -25,7 +25,7 @@ func TestBothVariablesOnRealNode(t *testing.T) {
 		t.Run(string(restartPolicy), func(t *testing.T) {
 			t.Parallel()
 			test := harness.New(t)
-			test.Create(jobWithEnv(restartPolicy, bothVariables...))
+			test.Create(jobWithEnv(restartPolicy, append([]string{v1alpha1.EnvIgnoreExitCode, "false"}, bothVariables...)...))
 			requireEndedByRequest(test, "job")
 		})
 	}

@@ -14,7 +14,8 @@ const (
 	// ModeAuto lets the operator choose by the pod's node and by what the cluster offers.
 	ModeAuto Mode = "Auto"
 	// ModeCRR asks OpenKruise's daemon, by a ContainerRecreateRequest, to stop the container: preStop, SIGTERM, grace
-	// period, SIGKILL. It needs Kruise and a real node.
+	// period, SIGKILL. It needs Kruise and a real node. With exitCodes Ignore the phase is written first, as by
+	// ModePodPhase, and the daemon is asked where that has not ended the container by its deadline.
 	ModeCRR Mode = "CRR"
 	// ModeImage swaps the container's image in place for a quick-exit image.
 	ModeImage Mode = "Image"

@@ -177,7 +177,7 @@ func TestExplainFollowsKruiseAndPastRequests(t *testing.T) {
 	create(t, c, newPolicy(namespace), job)
 	pod := runPod(t, c, job)
 	out, code := runCommand(t, "explain", "job/job", "-n", namespace)
-	wantOutput(t, "before a request", out, code, 1, "real node CRR with the phase before it mode Auto", "ending proxy by mode CRR")
+	wantOutput(t, "before a request", out, code, 1, "real node CRR with the phase before it mode Auto", "ending proxy by mode PodPhase, the first step of mode CRR")
 
 	create(t, c, newRequest(pod))
 	out, code = runCommand(t, "explain", "job/job", "-n", namespace)

@@ -14,6 +14,9 @@ import (
 const (
 	// maxPhaseWrites bounds how often the phase is written again after it came back.
 	maxPhaseWrites = 3
+	// maxPhaseDelay bounds the wait for the kubelet to learn of a written phase. Its watch is made anew up to a minute
+	// after it was interrupted (k8s.io/client-go tools/cache/reflector.go: 30 s, and as much again at random).
+	maxPhaseDelay = 2 * time.Minute
 	// phaseGuardPeriod is how long, beyond the grace period, a kubelet may take to act upon a written phase before the
 	// guard is taken off it.
 	phaseGuardPeriod = 5 * time.Minute

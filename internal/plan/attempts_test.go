@@ -125,7 +125,7 @@ func TestAttempts(t *testing.T) {
 			want:     fallingBack("Image#0 [proxy] within 1m0s"),
 		},
 		"a phase after which the sidecar still runs at the deadline is followed by a request": {
-			snapshot: observed(pod(), one(mode(podPhase)), terminal, attempted(phaseWrite(0, podPhase))),
+			snapshot: observed(pod(), one(mode(podPhase)), terminal, knowingKubelet, attempted(phaseWrite(0, podPhase))),
 			after:    minute,
 			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
 		},
@@ -134,8 +134,38 @@ func TestAttempts(t *testing.T) {
 			after:    minute,
 			want:     stuck(v1alpha1.ReasonStuck),
 		},
-		"a crash between phase and request is made up for at the deadline": {
+		"Kruise is not asked while the phase may end the sidecar": {
+			snapshot: observed(pod(), one(), terminal, knowingKubelet, attempted(phaseWrite(0, crr))),
+			after:    59 * time.Second,
+			want:     inProgress(time.Second),
+		},
+		"Kruise is asked when the phase has not ended the sidecar": {
+			snapshot: observed(pod(), one(), terminal, knowingKubelet, attempted(phaseWrite(0, crr))),
+			after:    minute,
+			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
+		},
+		"Kruise is asked without fallback as well, for both are of mode CRR": {
+			snapshot: observed(pod(), one(mode(crr), noFallback), terminal, knowingKubelet, attempted(phaseWrite(0, crr))),
+			after:    minute,
+			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
+		},
+		"Kruise is not asked while the kubelet may not know of the phase, for the exit code would count": {
 			snapshot: observed(pod(), one(), terminal, attempted(phaseWrite(0, crr))),
+			after:    minute,
+			want:     inProgress(minute),
+		},
+		"Kruise is asked where the kubelet does not say within two minutes that it knows of the phase": {
+			snapshot: observed(pod(), one(), terminal, attempted(phaseWrite(0, crr))),
+			after:    2 * minute,
+			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
+		},
+		"Kruise is asked at once where the phase came back three times": {
+			snapshot: observed(pod(), one(), attempted(phaseWrite(2, crr))),
+			after:    10 * time.Second,
+			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
+		},
+		"a request need not wait for a kubelet that knows of the phase once the exit code is to be respected": {
+			snapshot: observed(pod(), one(respect), terminal, attempted(phaseWrite(0, crr))),
 			after:    minute,
 			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
 		},
@@ -212,7 +242,7 @@ func TestSettling(t *testing.T) {
 			after:    time.Second + settle,
 			want:     written,
 		},
-		"neither phase nor request is written while the pod is not quiet": {
+		"the phase of mode CRR is not written while the pod is not quiet": {
 			snapshot: observed(pod(), one, quietFrom(done)),
 			want:     settling(settle),
 		},

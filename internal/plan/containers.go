@@ -14,6 +14,8 @@ const (
 	defaultGracePeriod = 30 * time.Second
 	// maxGracePeriod bounds what is made of it: Kubernetes does not, and a sum of larger ones would overflow.
 	maxGracePeriod = 365 * 24 * time.Hour
+	// podCompleted is the reason of a pod's conditions whose phase the kubelet takes for Succeeded.
+	podCompleted = "PodCompleted"
 )
 
 // statusOf returns the status of a regular container, or nil.
@@ -122,6 +124,14 @@ func isStarting(status *corev1.ContainerStatus) bool {
 // HasTerminalPhase reports whether the pod's phase is one that Kubernetes does not leave.
 func HasTerminalPhase(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// KubeletKnowsPhase reports whether the kubelet has taken over a phase Succeeded that it did not find by itself: it writes
+// the reason to the pod's condition Ready (pkg/kubelet/status/generate.go), as a rule while containers still run.
+func KubeletKnowsPhase(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Reason == podCompleted
+	})
 }
 
 // gracePeriod is the time that the pod gives its containers to end, at least the one second that the kubelet grants.

@@ -22,7 +22,7 @@ import (
 //	place     real, daemonless or virtual node, with and without Kruise, with and without the phase
 //	policy    mode, exit codes and fallback of the first sidecar; the second one's are Auto, or are respected
 //	image     has the command of the first sidecar, or does not
-//	past      no attempt, in a quiet pod and in one that is not, or one of twelve histories, early or late
+//	past      no attempt, in a quiet pod and in one that is not, or one of fourteen histories, early or late
 //
 // Sidecars are tried in all states where the main is done, and in one where it is not: then nothing else counts.
 func TestEveryState(t *testing.T) {
@@ -31,6 +31,8 @@ func TestEveryState(t *testing.T) {
 	reasons := map[v1alpha1.Reason]int{}
 	acted := 0
 	for _, w := range worlds() {
+		knowing := w.DeepCopy()
+		knowingKubelet(&plan.Snapshot{Pod: knowing})
 		for _, place := range places() {
 			for _, policy := range policies() {
 				for i, past := range pasts() {
@@ -40,8 +42,12 @@ func TestEveryState(t *testing.T) {
 					if i > 3 && mayRun(w, "main") {
 						continue // nothing is done, whatever else
 					}
+					pod := w
+					if past.known {
+						pod = knowing
+					}
 					s := plan.Snapshot{
-						Pod: w, View: resolve.View{Mains: []string{"main"}, Targets: policy},
+						Pod: pod, View: resolve.View{Mains: []string{"main"}, Targets: policy},
 						Node: place.node, Capabilities: place.capabilities, Attempts: past.attempts,
 						QuietSince: done.Add(past.quiet), SettlePeriod: settle,
 					}
@@ -168,26 +174,30 @@ func policies() [][]resolve.Target {
 type past struct {
 	attempts     []plan.Attempt
 	after, quiet time.Duration
+	// known means that the kubelet has said that it knows of the pod's phase.
+	known bool
 }
 
 // pasts are the histories: live, out of time, finished without effect, one on each sidecar, and what a crash leaves.
 func pasts() []past {
 	early, late := 10*time.Second, 10*minute
 	return []past{
-		{nil, early, -time.Hour},
-		{nil, early, early},
-		{[]plan.Attempt{request(0, "first", "second")}, early, 0},
-		{[]plan.Attempt{request(0, "first", "second")}, late, 0},
-		{[]plan.Attempt{finished(request(0, "first"), time.Second, "daemon has not responded")}, early, 0},
-		{[]plan.Attempt{finished(request(0, "first"), early-2*time.Second, "")}, early, 0},
-		{[]plan.Attempt{swap("first")}, early, 0},
-		{[]plan.Attempt{swap("first", "second")}, late, 0},
-		{[]plan.Attempt{phaseWrite(0, podPhase)}, early, 0},
-		{[]plan.Attempt{phaseWrite(2, podPhase)}, early, 0},
-		{[]plan.Attempt{phaseWrite(0, crr)}, late, 0},
-		{[]plan.Attempt{phaseWrite(0, crr), request(0, "first")}, early, 0},
-		{[]plan.Attempt{request(0, "first"), request(1, "second"), swap("first"), phaseWrite(1, podPhase)}, late, 0},
-		{[]plan.Attempt{request(0, "first"), at(request(1, "first"), late-early), swap("first")}, late, 0},
+		{after: early, quiet: -time.Hour},
+		{after: early, quiet: early},
+		{attempts: []plan.Attempt{request(0, "first", "second")}, after: early},
+		{attempts: []plan.Attempt{request(0, "first", "second")}, after: late},
+		{attempts: []plan.Attempt{finished(request(0, "first"), time.Second, "daemon has not responded")}, after: early},
+		{attempts: []plan.Attempt{finished(request(0, "first"), early-2*time.Second, "")}, after: early},
+		{attempts: []plan.Attempt{swap("first")}, after: early},
+		{attempts: []plan.Attempt{swap("first", "second")}, after: late},
+		{attempts: []plan.Attempt{phaseWrite(0, podPhase)}, after: early},
+		{attempts: []plan.Attempt{phaseWrite(2, podPhase)}, after: early},
+		{attempts: []plan.Attempt{phaseWrite(0, crr)}, after: late},
+		{attempts: []plan.Attempt{phaseWrite(0, crr), request(0, "first")}, after: early},
+		{attempts: []plan.Attempt{request(0, "first"), request(1, "second"), swap("first"), phaseWrite(1, podPhase)}, after: late},
+		{attempts: []plan.Attempt{request(0, "first"), at(request(1, "first"), late-early), swap("first")}, after: late},
+		{attempts: []plan.Attempt{phaseWrite(0, crr)}, after: 90 * time.Second},
+		{attempts: []plan.Attempt{phaseWrite(0, crr)}, after: 90 * time.Second, known: true},
 	}
 }
 

@@ -181,6 +181,11 @@ func phase(p corev1.PodPhase) func(*plan.Snapshot) {
 	return func(s *plan.Snapshot) { s.Pod.Status.Phase = p }
 }
 
+// knowingKubelet has the kubelet say that it knows of the pod's phase.
+func knowingKubelet(s *plan.Snapshot) {
+	s.Pod.Status.Conditions = append(s.Pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"})
+}
+
 func attempted(attempts ...plan.Attempt) func(*plan.Snapshot) {
 	return func(s *plan.Snapshot) { s.Attempts = append(s.Attempts, attempts...) }
 }

@@ -23,7 +23,8 @@ func checkInvariants(s plan.Snapshot, now time.Time, d plan.Decision) string {
 		return releasesOnlyALatePhase(s, now, d) + doesNotInsist(s, now, d)
 	}
 	for _, check := range []func(plan.Snapshot, time.Time, plan.Decision) string{
-		saysWhy, actsOnlyWhenMainsAreDone, namesOnlyOpenSidecars, keepsOneLiveAttempt, writesTheOutcome, doesNotInsist, wakesUp,
+		saysWhy, actsOnlyWhenMainsAreDone, namesOnlyOpenSidecars, keepsOneLiveAttempt, writesTheOutcome,
+		stopsNothingBehindTheKubeletsBack, doesNotInsist, wakesUp,
 	} {
 		if problem := check(s, now, d); problem != "" {
 			return problem
@@ -185,6 +186,29 @@ func writesTheOutcome(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 	for _, action := range d.Actions {
 		if action.Mode == crr && (s.Node == plan.NodeVirtual || s.Node == plan.NodeDaemonless || !s.Capabilities.CRR) {
 			return "a request where Kruise is not"
+		}
+	}
+	return ""
+}
+
+// stopsNothingBehindTheKubeletsBack: a sidecar whose exit code is not to count is stopped by a request only after the
+// phase was written, and as long as that stands only when the kubelet has said that it knows of it, or was given time.
+func stopsNothingBehindTheKubeletsBack(s plan.Snapshot, now time.Time, d plan.Decision) string {
+	failed := slices.ContainsFunc(s.Pod.Status.ContainerStatuses, func(st corev1.ContainerStatus) bool {
+		counts := !slices.ContainsFunc(s.View.Targets, func(t resolve.Target) bool { return t.Container == st.Name && t.ExitCodes != v1alpha1.ExitCodesRespect })
+		return counts && st.State.Terminated != nil && st.State.Terminated.ExitCode != 0
+	})
+	known := slices.ContainsFunc(s.Pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == "Ready" && c.Reason == "PodCompleted" })
+	late := slices.ContainsFunc(s.Attempts, func(a plan.Attempt) bool { return a.Mode == podPhase && !now.Before(a.Started.Add(2*minute)) })
+	for _, action := range d.Actions {
+		for _, target := range s.View.Targets {
+			switch {
+			case failed, action.Mode != crr, !s.Capabilities.PodPhase, target.ExitCodes == v1alpha1.ExitCodesRespect, !slices.Contains(action.Containers, target.Container):
+			case !hasPhase(s):
+				return fmt.Sprintf("a request for %s, whose exit code would count", target.Container)
+			case isTerminal(s.Pod) && !known && !late:
+				return fmt.Sprintf("a request for %s, and the kubelet may not know of the phase", target.Container)
+			}
 		}
 	}
 	return ""

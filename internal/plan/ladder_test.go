@@ -50,7 +50,7 @@ func TestLadders(t *testing.T) {
 	runScenarios(t, map[string]scenario{
 		"Auto with Kruise writes the phase, so that the exit code does not count, and asks Kruise": {
 			snapshot: observed(pod(), one()),
-			want:     terminating("PodPhase#0=Succeeded [proxy] for CRR within 1m0s", "CRR#0 [proxy] within 1m0s"),
+			want:     terminating("PodPhase#0=Succeeded [proxy] for CRR within 1m0s"),
 		},
 		"Auto with Kruise and respected exit codes only asks Kruise": {
 			snapshot: observed(pod(), one(respect)),

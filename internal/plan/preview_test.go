@@ -13,7 +13,7 @@ import (
 )
 
 // TestModeOptions holds the preview to what is done: the phase goes before the request in the first option exactly where
-// Next writes both.
+// Next writes it as the first step of mode CRR.
 func TestModeOptions(t *testing.T) {
 	const first = " with the phase before it"
 	pod := func() *corev1.Pod { return newPod(never, exited("main", 0), running("proxy")) }
@@ -59,8 +59,11 @@ func TestModeOptions(t *testing.T) {
 				t.Errorf("steps differ (-want +got):\n%s", diff)
 			}
 			actions := plan.Next(snapshot, done).Actions
-			if both := len(actions) == 2; both != (tc.want[0] == "CRR"+first) {
-				t.Errorf("Next writes %d things, and the first step is %q", len(actions), tc.want[0])
+			if len(actions) != 1 {
+				t.Fatalf("Next writes %d things", len(actions))
+			}
+			if phaseOfCRR := actions[0].Mode == podPhase && actions[0].For == crr; phaseOfCRR != (tc.want[0] == "CRR"+first) {
+				t.Errorf("Next has %s, and the first step is %q", describe(actions[0]), tc.want[0])
 			}
 		})
 	}

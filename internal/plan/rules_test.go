@@ -222,9 +222,9 @@ func TestNextSaysWhatItWaitsFor(t *testing.T) {
 			after: 20 * time.Second,
 			want:  []string{`"daemon has not responded"`},
 		},
-		"both modes of one attempt": {
+		"the phase that is the first step of mode CRR": {
 			snapshot: observed(newPod(onFailure, exited("main", 0), running("proxy"), unpullable("logs")), targets(sidecar("logs"), sidecar("proxy"))),
-			want:     []string{"proxy by mode CRR", "logs by mode PodPhase"},
+			want:     []string{"ending logs, proxy by mode PodPhase, the first step of mode CRR"},
 		},
 	}
 	for name, test := range tests {

@@ -98,7 +98,11 @@ func (k *kubelet) anyAlive() bool {
 // updated delivers a version of the pod whose spec or metadata changed.
 func (k *kubelet) updated(pod *corev1.Pod) {
 	records := slices.Clone(k.w.swaps)
-	k.w.after(k.w.between(10*time.Millisecond, 500*time.Millisecond), func() {
+	delay := k.w.between(10*time.Millisecond, 500*time.Millisecond)
+	if until := done.Add(k.w.scenario.interruptedFor); k.w.now.Before(until) {
+		delay += until.Sub(k.w.now)
+	}
+	k.w.after(delay, func() {
 		if !k.w.scenario.forgetful {
 			k.records = records
 		}
@@ -274,30 +278,42 @@ func (k *kubelet) phase() corev1.PodPhase {
 	if k.busy {
 		return corev1.PodRunning
 	}
+	// What it has found by itself it keeps to, whatever it learns later.
+	k.terminal = corev1.PodSucceeded
 	if failed {
-		return corev1.PodFailed
+		k.terminal = corev1.PodFailed
 	}
-	return corev1.PodSucceeded
+	return k.terminal
 }
 
 // report writes the status as it is now, a moment later: what the API server gets meanwhile is overwritten.
 func (k *kubelet) report() {
-	phase, statuses, records := k.phase(), k.statuses(), k.records
+	phase, statuses, conditions, records := k.phase(), k.statuses(), k.conditions(), k.records
 	at := k.w.now.Add(k.w.between(10*time.Millisecond, 300*time.Millisecond))
 	if at.Before(k.reportAfter) {
 		at = k.reportAfter
 	}
 	k.reportAfter = at.Add(time.Millisecond)
 	k.w.after(at.Sub(k.w.now), func() {
-		if k.w.refusesPhase(phase) || k.w.pod.Status.Phase == phase && equal(k.w.pod.Status.ContainerStatuses, statuses) {
+		if k.w.refusesPhase(phase) || k.w.pod.Status.Phase == phase && len(k.w.pod.Status.Conditions) == len(conditions) && equal(k.w.pod.Status.ContainerStatuses, statuses) {
 			return
 		}
 		if k.w.scenario.virtual && len(k.w.swaps) > len(records) {
 			k.w.say("node", "takes the record of the swap back")
 			k.w.swaps = records
 		}
-		k.w.write(func(pod *corev1.Pod) { pod.Status.Phase, pod.Status.ContainerStatuses = phase, statuses }, false)
+		k.w.write(func(pod *corev1.Pod) {
+			pod.Status.Phase, pod.Status.ContainerStatuses, pod.Status.Conditions = phase, statuses, conditions
+		}, false)
 	})
+}
+
+// conditions say that the kubelet takes the pod for completed. A virtual one has none.
+func (k *kubelet) conditions() []corev1.PodCondition {
+	if k.w.scenario.virtual || k.phase() != corev1.PodSucceeded {
+		return nil
+	}
+	return []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"}}
 }
 
 func equal(a, b []corev1.ContainerStatus) bool {

@@ -43,6 +43,9 @@ type simulation struct {
 	refuses         bool
 	silentFor       time.Duration
 	quickUnpullable bool
+	// interruptedFor is how long after the end of the main container the kubelet hears nothing from the API server. What
+	// it writes itself gets through.
+	interruptedFor time.Duration
 	// restless has the kubelet write the pod's status every second, for a probe that comes and goes.
 	restless bool
 	// stale and crashes are switched on for half of the seeds each.
@@ -122,6 +125,18 @@ func simulations() map[string]simulation {
 		},
 		"a kubelet that ignores the phase is no matter where Kruise ends the sidecar": {
 			policy: never, sidecars: one(polite), future: true, kruise: true, want: corev1.PodSucceeded, maxWrites: 6,
+		},
+		"a kubelet that ignores a guarded phase is no matter where Kruise ends the sidecar": {
+			policy: never, sidecars: one(polite), future: true, guarded: true, kruise: true, want: corev1.PodSucceeded, maxWrites: 2,
+		},
+		"a kubelet that hears of the phase half a minute late does not have the sidecar's exit code count": {
+			policy: never, sidecars: one(rude), guarded: true, kruise: true, interruptedFor: 28 * time.Second, want: corev1.PodSucceeded, maxWrites: 1, smooth: true,
+		},
+		"a kubelet that hears of the phase after its deadline does not have the sidecar's exit code count": {
+			policy: never, sidecars: one(rude), guarded: true, kruise: true, interruptedFor: 90 * time.Second, want: corev1.PodSucceeded, maxWrites: 2,
+		},
+		"a kubelet that hears of the phase late, and restarts what fails": {
+			policy: onFailure, sidecars: one(rude), guarded: true, kruise: true, interruptedFor: 90 * time.Second, want: corev1.PodSucceeded, maxWrites: 2,
 		},
 		"Kruise's webhook refuses, and the phase ends the sidecar": {
 			policy: never, sidecars: one(rude), kruise: true, refuses: true, want: corev1.PodSucceeded, maxWrites: 4,

@@ -5,7 +5,6 @@ package plan
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -125,7 +124,7 @@ func (r round) decide() *Decision {
 		if wait := r.waitBeforePhase(direct); wait != nil {
 			decision.postpone(wait)
 		} else {
-			decision.Actions = append(decision.Actions, r.phaseActions(viaPhase)...)
+			decision.Actions = append(decision.Actions, r.phaseAction(viaPhase))
 		}
 	}
 	r.announce(decision)
@@ -166,15 +165,34 @@ func (s *situation) requestsNeedPhase(target resolve.Target) bool {
 }
 
 // waitBeforeRequest returns why Kruise cannot be asked yet, or nil. It works on one request of a pod at a time, so that
-// a second one would use up its deadline behind the first.
+// a second one would use up its deadline behind the first. A kubelet that does not know of the written phase would have
+// the exit code of a sidecar that is to be ignored count.
 func (r round) waitBeforeRequest(direct []choice) *Decision {
 	waiting := ofMode(direct, v1alpha1.ModeCRR)
-	underWay := slices.IndexFunc(r.choices, func(c choice) bool { return c.requested })
-	if len(waiting) == 0 || underWay < 0 {
+	if len(waiting) == 0 {
 		return nil
 	}
-	return &Decision{Reason: v1alpha1.ReasonAttemptInProgress, Message: fmt.Sprintf("container %s is ended first, and then: %s",
-		r.choices[underWay].target.Container, strings.Join(names(waiting), ", "))}
+	if underWay := slices.IndexFunc(r.choices, func(c choice) bool { return c.requested }); underWay >= 0 {
+		return &Decision{Reason: v1alpha1.ReasonAttemptInProgress, Message: fmt.Sprintf("container %s is ended first, and then: %s",
+			r.choices[underWay].target.Container, strings.Join(names(waiting), ", "))}
+	}
+	for _, c := range waiting {
+		if wait := r.untilPhaseKnown(c.target); wait > 0 {
+			return &Decision{Reason: v1alpha1.ReasonAttemptInProgress, RequeueAfter: wait, Message: fmt.Sprintf(
+				"the kubelet of node %s does not know of the pod's phase yet; container %s is stopped by a request after that", r.Pod.Spec.NodeName, c.target.Container)}
+		}
+	}
+	return nil
+}
+
+// untilPhaseKnown returns how much longer a request for the target is to wait for the kubelet to learn of the written
+// phase, zero or less when it need not.
+func (s *situation) untilPhaseKnown(target resolve.Target) time.Duration {
+	written := s.attempt(v1alpha1.ModePodPhase)
+	if written == nil || !HasTerminalPhase(s.Pod) || !s.requestsNeedPhase(target) || KubeletKnowsPhase(s.Pod) {
+		return 0
+	}
+	return written.Started.Add(maxPhaseDelay).Sub(s.now)
 }
 
 // waitBeforePhase returns why the phase cannot be written yet, or nil. Writing it ends every container of the pod, so
@@ -262,18 +280,17 @@ func (r round) requestAction(chosen []choice) []Action {
 	}}
 }
 
-// phaseActions write the phase, and then ask Kruise as well for the sidecars whose mode is CRR.
-func (r round) phaseActions(chosen []choice) []Action {
-	requested := ofMode(chosen, v1alpha1.ModeCRR)
+// phaseAction writes the phase. It ends the sidecars whose mode is CRR as well: Kruise is asked only where it has not.
+// Asked at once, Kruise's daemon may be faster than a kubelet whose watch was interrupted, and the exit code would count.
+func (r round) phaseAction(chosen []choice) Action {
 	purpose := v1alpha1.ModePodPhase
-	if len(requested) > 0 {
+	if len(ofMode(chosen, v1alpha1.ModeCRR)) > 0 {
 		purpose = v1alpha1.ModeCRR
 	}
-	phase := Action{
+	return Action{
 		Mode: v1alpha1.ModePodPhase, For: purpose, Attempt: r.nextNumber(v1alpha1.ModePodPhase),
 		Containers: names(chosen), Phase: r.outcome(), Deadline: r.deadline(chosen, 1),
 	}
-	return append([]Action{phase}, r.requestAction(requested)...)
 }
 
 // deadline is the longest time that one of the chosen sidecars is given, when so many are stopped one after the other.
@@ -299,19 +316,13 @@ func (r round) announce(d *Decision) {
 	if len(d.Failures)+len(d.Substitutions) > 0 {
 		d.Reason = v1alpha1.ReasonFallback
 	}
-	modes := map[string]v1alpha1.Mode{}
-	for _, action := range d.Actions {
-		for _, name := range action.Containers {
-			modes[name] = action.Mode // a request comes after the phase that goes before it
-		}
-	}
-	byMode := map[v1alpha1.Mode][]string{}
-	for _, name := range slices.Sorted(maps.Keys(modes)) {
-		byMode[modes[name]] = append(byMode[modes[name]], name)
-	}
 	var parts []string
-	for _, mode := range slices.Sorted(maps.Keys(byMode)) {
-		parts = append(parts, fmt.Sprintf("%s by mode %s", strings.Join(byMode[mode], ", "), mode))
+	for _, action := range d.Actions {
+		part := fmt.Sprintf("%s by mode %s", strings.Join(action.Containers, ", "), action.Mode)
+		if action.For != action.Mode {
+			part += fmt.Sprintf(", the first step of mode %s", action.For)
+		}
+		parts = append(parts, part)
 	}
 	d.Message = "main containers are done; ending " + strings.Join(parts, " and ")
 }
