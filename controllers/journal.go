@@ -358,11 +358,9 @@ func (j *journal) countStarted(e *entry, decision plan.Decision) {
 		if action.Mode == v1alpha1.ModePodPhase {
 			e.phaseWritten = j.clock.Now()
 		}
-		if action.Mode == action.For {
-			attemptsTotal.WithLabelValues(string(action.Mode), outcomeStarted).Inc()
-			if decision.Reason == v1alpha1.ReasonFallback {
-				fallbacksTotal.WithLabelValues(string(action.Mode)).Inc()
-			}
+		attemptsTotal.WithLabelValues(string(action.Mode), outcomeStarted).Inc()
+		if decision.Reason == v1alpha1.ReasonFallback {
+			fallbacksTotal.WithLabelValues(string(action.Mode)).Inc()
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -181,6 +182,36 @@ func TestAFailedAttemptIsCountedOnce(t *testing.T) {
 	}
 	if got := testutil.ToFloat64(attemptsTotal.WithLabelValues("CRR", "Failed")); got != 1 {
 		t.Errorf("the metric says %v", got)
+	}
+}
+
+// What was written is counted by its own mode, so that failures can be held against starts, and the pod by the mode that it
+// was a step of.
+func TestThePhaseThatModeCRRWritesFirstIsCounted(t *testing.T) {
+	jt := newJournalTest(t)
+	subject := subjectOf(newPod(mainDone), mesh)
+	phase := terminating(v1alpha1.ModeCRR)
+	phase.Actions[0].Mode = v1alpha1.ModePodPhase
+	for _, decision := range []plan.Decision{waiting(), phase, inProgress(v1alpha1.ModeCRR), terminated(v1alpha1.ModeCRR)} {
+		jt.record(subject, decision)
+	}
+	want := map[string]float64{"PodPhase started": 1, "CRR terminated": 1}
+	got := map[string]float64{}
+	for _, mode := range []string{"PodPhase", "CRR"} {
+		for name, counter := range map[string]prometheus.Counter{
+			"started":    attemptsTotal.WithLabelValues(mode, outcomeStarted),
+			"terminated": podsTerminatedTotal.WithLabelValues(mode),
+		} {
+			if value := testutil.ToFloat64(counter); value != 0 {
+				got[mode+" "+name] = value
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("counters (-want +got):\n%s", diff)
+	}
+	if recent := jt.take(mesh.Ref).Recent; len(recent) != 1 || recent[0].Mode != v1alpha1.ModeCRR {
+		t.Errorf("recent is %+v", recent)
 	}
 }
 

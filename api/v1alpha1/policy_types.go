@@ -296,7 +296,7 @@ type RecentTermination struct {
 	// +kubebuilder:validation:MaxLength=253
 	Pod string `json:"pod"`
 
-	// mode is the mode that was used.
+	// mode is the mode that was used; CRR where the phase that it writes first was enough, too.
 	// +optional
 	Mode Mode `json:"mode,omitempty"`
 

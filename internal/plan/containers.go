@@ -126,9 +126,9 @@ func HasTerminalPhase(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// KubeletKnowsPhase reports whether the kubelet has taken over a phase Succeeded that it did not find by itself: it writes
+// kubeletKnowsPhase reports whether the kubelet has taken over a phase Succeeded that it did not find by itself: it writes
 // the reason to the pod's condition Ready (pkg/kubelet/status/generate.go), as a rule while containers still run.
-func KubeletKnowsPhase(pod *corev1.Pod) bool {
+func kubeletKnowsPhase(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Reason == podCompleted
 	})

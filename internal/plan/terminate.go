@@ -189,7 +189,7 @@ func (r round) waitBeforeRequest(direct []choice) *Decision {
 // phase, zero or less when it need not.
 func (s *situation) untilPhaseKnown(target resolve.Target) time.Duration {
 	written := s.attempt(v1alpha1.ModePodPhase)
-	if written == nil || !HasTerminalPhase(s.Pod) || !s.requestsNeedPhase(target) || KubeletKnowsPhase(s.Pod) {
+	if written == nil || !HasTerminalPhase(s.Pod) || !s.requestsNeedPhase(target) || kubeletKnowsPhase(s.Pod) {
 		return 0
 	}
 	return written.Started.Add(maxPhaseDelay).Sub(s.now)
