@@ -99,15 +99,9 @@ func (withoutEvents) GetEventRecorder(string) recorder.EventRecorder { return &e
 
 // notOurs are goroutines that may be left.
 func notOurs() []goleak.Option {
-	return []goleak.Option{
-		// Connections that are kept for the next request.
-		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
-		goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*ClientConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*http2ClientConn).readLoop"),
-		// Those of the webhook's server.
-		goleak.IgnoreAnyFunction("net/http.(*conn).serve"), goleak.IgnoreAnyFunction("net/http.(*http2serverConn).readFrames"),
+	return append(testenv.KeptConnections(),
 		// One of controller-runtime (filterWatch in pkg/cache/internal): it waits to hand over an event that nobody takes any more.
-		goleak.IgnoreTopFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop"),
-	}
+		goleak.IgnoreTopFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop"))
 }
 
 // Each time that Kruise comes, caches of its kinds are opened, and closed when it goes.

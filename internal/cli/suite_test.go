@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -133,7 +134,12 @@ func runCommandInto(t *testing.T, out io.Writer, arguments ...string) int {
 	root.SetArgs(slices.Insert(slices.Clone(arguments), at, reach...))
 	root.SetOut(out)
 	root.SetErr(out)
-	return exit.Report(out, root.ExecuteContext(t.Context()))
+	before := goleak.IgnoreCurrent()
+	code := exit.Report(out, root.ExecuteContext(t.Context()))
+	if err := goleak.Find(append(testenv.KeptConnections(), before)...); err != nil {
+		t.Errorf("%q left a goroutine behind: %v", arguments, err)
+	}
+	return code
 }
 
 // transcript takes a command's output and closes seen when it holds the awaited words.
