@@ -24,7 +24,7 @@ import (
 func TestMetricsAreServedToThoseWhoMayGetThem(t *testing.T) {
 	program := build(t)
 	rendered := apply(t, "default")
-	address := freeAddress(t)
+	address := testenv.FreeAddress(t)
 	operator := start(t, program, append(arguments(t, rendered), "--metrics-bind-address="+address)...)
 	defer operator.stop(t)
 	if !operator.eventually(operator.isReady) {

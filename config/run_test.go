@@ -7,7 +7,6 @@ package config_test
 import (
 	"bytes"
 	"context"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -26,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
 // startTimeout is how long the operator may take to become ready and to act, on a busy machine.
@@ -181,16 +181,6 @@ func kubeconfigOfTheOperator(t *testing.T) string {
 	return file
 }
 
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
-}
-
 // running is an operator that was started with the rights of its ServiceAccount.
 type running struct {
 	process *os.Process
@@ -202,7 +192,7 @@ type running struct {
 // start starts the program with the arguments and with an address of its own for health checks.
 func start(t *testing.T, program string, args ...string) *running {
 	t.Helper()
-	r := &running{ended: make(chan error, 1), health: freeAddress(t)}
+	r := &running{ended: make(chan error, 1), health: testenv.FreeAddress(t)}
 	operator := exec.CommandContext(t.Context(), program,
 		append(args, "--leader-election-namespace="+namespace, "--health-probe-bind-address="+r.health)...)
 	operator.Env = append(os.Environ(), "KUBECONFIG="+kubeconfigOfTheOperator(t))

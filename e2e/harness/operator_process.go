@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -26,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/process"
+	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
 const (
@@ -149,7 +149,7 @@ func (t *Test) NewOperatorProcess(program string, flags ...string) *OperatorProc
 	directory := t.TempDir()
 	kubeconfig := filepath.Join(directory, "kubeconfig")
 	t.writeOperatorKubeconfig(kubeconfig)
-	operator := &OperatorProcess{test: t, probes: freeAddress(t), metrics: freeAddress(t)}
+	operator := &OperatorProcess{test: t, probes: testenv.FreeAddress(t), metrics: testenv.FreeAddress(t)}
 	operator.command = process.Command{
 		Path: program,
 		Arguments: append([]string{
@@ -197,17 +197,6 @@ func (t *Test) writeOperatorKubeconfig(file string) {
 	if err := clientcmd.WriteToFile(*config, file); err != nil {
 		t.Fatalf("Write the kubeconfig of the operator: %v", err)
 	}
-}
-
-// freeAddress returns a loopback address that nobody listens on.
-func freeAddress(t *Test) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
 }
 
 // SetClock has an operator of BuildOperatorWithClock start with its clock ahead by the offset.

@@ -3,9 +3,7 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -16,6 +14,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/images"
+	"github.com/sidecar-termination/operator/hack/packaging/program"
 	"github.com/sidecar-termination/operator/internal/quickexit"
 	quickexitimage "github.com/sidecar-termination/operator/internal/quickexit/image"
 )
@@ -78,27 +77,13 @@ func busyboxImage(ctx context.Context) (v1.Image, error) {
 	return images.Busybox(program, strings.Fields(string(applets)), platform())
 }
 
-// compile builds a static program of the operator's module and returns it.
-func (c *Cluster) compile(ctx context.Context, path string) (program []byte, err error) {
-	directory, err := os.MkdirTemp("", "localcluster-")
+// compile builds a program of the operator's module for the machine and returns it.
+func (c *Cluster) compile(ctx context.Context, path string) ([]byte, error) {
+	compiled, err := program.Compile(ctx, c.layout.Repository, path, platform())
 	if err != nil {
-		return nil, fmt.Errorf("create a build directory: %w", err)
+		return nil, fmt.Errorf("build %s: %w", path, err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
-	file := filepath.Join(directory, "program")
-	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", file, path)
-	command.Dir = c.layout.Repository
-	command.Env = append(os.Environ(), "CGO_ENABLED=0")
-	output := &bytes.Buffer{}
-	command.Stdout, command.Stderr = output, output
-	if err := command.Run(); err != nil {
-		return nil, fmt.Errorf("build %s: %w\n%s", path, err, output)
-	}
-	program, err = os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("read the built program: %w", err)
-	}
-	return program, nil
+	return compiled, nil
 }
 
 // importImages makes the images of the archives known to a node's kubelet.

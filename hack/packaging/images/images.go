@@ -56,7 +56,7 @@ func Write(ctx context.Context, repository, directory, tag string) ([]Built, err
 func operatorIndex(ctx context.Context, repository string) (v1.ImageIndex, error) {
 	var images []ociimage.PlatformImage
 	for _, platform := range image.Platforms() {
-		compiled, err := program.Compile(ctx, repository, platform)
+		compiled, err := program.Compile(ctx, repository, ".", platform)
 		if err != nil {
 			return nil, err
 		}

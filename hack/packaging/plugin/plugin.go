@@ -63,7 +63,7 @@ func Archives(ctx context.Context, repository string, platforms []v1.Platform) (
 	}
 	archives := map[string][]byte{}
 	for _, platform := range platforms {
-		compiled, err := program.Compile(ctx, repository, platform)
+		compiled, err := program.Compile(ctx, repository, ".", platform)
 		if err != nil {
 			return nil, err
 		}
