@@ -91,7 +91,7 @@ func (f *faultJobs) judge(seen harness.Seen, job faultJob, figures *faultFigures
 	if job.outcome == batchv1.JobFailed {
 		opposite = batchv1.JobComplete
 	}
-	if reason, is := harness.JobCondition(seen.Job(job.name), opposite); is || runs < job.runs {
+	if reason, is := harness.JobCondition(seen.Job(job.name), opposite); is || runs < max(job.runs, 1) {
 		figures.wrong++
 		f.wrong("Job %s (policy %s, %d runs of %d) was to be %s and is %s: %s: %s",
 			job.name, job.policy.name(), runs, job.runs, job.outcome, opposite, reason, seen.Describe(job.name))

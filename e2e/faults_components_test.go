@@ -81,10 +81,14 @@ func TestFaultsKubeletRestarts(t *testing.T) {
 }
 
 func TestFaultsKubeletRestartsWithoutSidecars(t *testing.T) {
+	onlyWithAllFaults(t)
 	restartWithoutSidecars(t, kubelet)
 }
 
+// It may leave frozen containers behind, which keep the node busy.
 func TestFaultsContainerdRestartsWithoutSidecars(t *testing.T) {
+	skipUnlessAllFaults(t)
+	harness.Last(t)
 	restartWithoutSidecars(t, containerd)
 }
 
@@ -94,7 +98,6 @@ func TestFaultsContainerdRestartsWithoutSidecars(t *testing.T) {
 // about, and that no pod left a terminal phase, is required.
 func restartWithoutSidecars(t *testing.T, component string) {
 	t.Helper()
-	onlyWithAllFaults(t)
 	f := newFaultJobs(t)
 	f.control = true
 	restart := f.restarts(component)

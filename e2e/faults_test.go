@@ -29,10 +29,15 @@ func allFaults() bool { return os.Getenv(faultsVariable) == "all" }
 // onlyWithAllFaults marks a scenario that takes minutes.
 func onlyWithAllFaults(t *testing.T) {
 	t.Helper()
+	skipUnlessAllFaults(t)
+	harness.Exclusive(t)
+}
+
+func skipUnlessAllFaults(t *testing.T) {
+	t.Helper()
 	if !allFaults() {
 		t.Skipf("set %s=all (make test-e2e-faults)", faultsVariable)
 	}
-	harness.Exclusive(t)
 }
 
 // amount is how many faults a scenario is to have.

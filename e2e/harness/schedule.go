@@ -13,9 +13,9 @@ import (
 const namespacesInUse = 16
 
 var (
-	shared    sync.WaitGroup
-	exclusive sync.Mutex
-	slots     = make(chan struct{}, namespacesInUse)
+	shared, exclusives sync.WaitGroup
+	exclusive          sync.Mutex
+	slots              = make(chan struct{}, namespacesInUse)
 )
 
 // Shared marks a top-level test that disturbs nobody. It runs beside other tests.
@@ -32,7 +32,22 @@ func Shared(t *testing.T) {
 // counted by the time that the wait below begins.
 func Exclusive(t *testing.T) {
 	t.Helper()
+	exclusives.Add(1)
+	t.Cleanup(exclusives.Done)
 	t.Parallel()
+	alone(t)
+}
+
+// Last marks a top-level test that may leave damage behind. It runs alone, after every other test.
+func Last(t *testing.T) {
+	t.Helper()
+	t.Parallel()
+	exclusives.Wait()
+	alone(t)
+}
+
+func alone(t *testing.T) {
+	t.Helper()
 	shared.Wait()
 	exclusive.Lock()
 	t.Cleanup(exclusive.Unlock)
