@@ -8,10 +8,15 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
+
+// startTimeout is how long a server may take to start and to stop. The default of 20 seconds is too short where the machine
+// has other work.
+const startTimeout = 2 * time.Minute
 
 // Run starts an API server that serves the custom resource definitions of a directory, hands over the way to reach it,
 // runs the tests and stops the server. It returns the exit code for TestMain, which is not zero when there is no server.
@@ -21,8 +26,9 @@ func Run(m *testing.M, crds string, use func(*rest.Config)) int {
 		return 1
 	}
 	environment := &envtest.Environment{
-		CRDDirectoryPaths:     []string{crds},
-		ErrorIfCRDPathMissing: true,
+		CRDDirectoryPaths:        []string{crds},
+		ErrorIfCRDPathMissing:    true,
+		ControlPlaneStartTimeout: startTimeout, ControlPlaneStopTimeout: startTimeout,
 	}
 	config, err := environment.Start()
 	if err != nil {
