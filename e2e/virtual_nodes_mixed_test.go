@@ -16,50 +16,59 @@ import (
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// One Job has a pod on each kind of node, and one policy serves all of them, each by the mode of its node.
-func TestJobAcrossKindsOfNodes(t *testing.T) {
-	harness.Shared(t)
-	for _, restartPolicy := range jobRestartPolicies {
-		t.Run(string(restartPolicy), func(t *testing.T) {
-			t.Parallel()
-			test := harness.New(t)
-			job := harness.Job("job", restartPolicy, harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(5))
-			job.Spec.Parallelism, job.Spec.Completions = ptr.To[int32](3), ptr.To[int32](3)
-			// One restart, on the virtual node.
-			job.Spec.BackoffLimit = ptr.To[int32](2)
-			template := &job.Spec.Template
-			template.Labels = map[string]string{"app": "mixed"}
-			template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-			template.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-				RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-					TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: template.Labels},
-				}},
-			}}
-			policy := harness.Policy(v1alpha1.ModeAuto)
-			test.Create(policy, job)
-			test.WaitForComplete("job")
-			requireModesOfNodes(test)
-			test.EventuallyStatus(policy, "all pods to be counted as terminated", func(status v1alpha1.PolicyStatus) error {
-				if status.TerminatedPods != 3 || status.FailedPods != 0 || status.StuckPods != 0 {
-					return fmt.Errorf("the status is %+v", status)
-				}
-				return nil
-			})
-		})
-	}
-}
-
 // endOfSidecar is what the operator did to end a sidecar.
 type endOfSidecar struct {
 	requests                   int
 	imageSwapped, phaseWritten bool
 }
 
-// endsOfSidecars are those on nodes without the daemon; elsewhere a request follows the written phase.
-var endsOfSidecars = map[string]endOfSidecar{virtualNode: {imageSwapped: true}, fargateNode: {phaseWritten: true}}
+// One Job has a pod on each kind of node, and one policy serves all of them, each by the mode of its node.
+func TestJobAcrossKindsOfNodes(t *testing.T) {
+	harness.Shared(t)
+	swapped, written, requested := endOfSidecar{imageSwapped: true}, endOfSidecar{phaseWritten: true}, endOfSidecar{requests: 1}
+	for _, c := range []struct {
+		exitCodes              v1alpha1.ExitCodes
+		sidecar                string
+		virtual, fargate, real endOfSidecar
+	}{
+		{v1alpha1.ExitCodesIgnore, harness.ExitsSevenOnTerm, swapped, written, written},
+		{v1alpha1.ExitCodesRespect, harness.ExitsZeroOnTerm, swapped, swapped, requested},
+	} {
+		for _, restartPolicy := range jobRestartPolicies {
+			t.Run(string(restartPolicy)+"/"+string(c.exitCodes), func(t *testing.T) {
+				t.Parallel()
+				test := harness.New(t)
+				job := harness.Job("job", restartPolicy, harness.Sidecar(c.sidecar), harness.Main(5))
+				job.Spec.Parallelism, job.Spec.Completions = ptr.To[int32](3), ptr.To[int32](3)
+				// A swapped image is a restart.
+				job.Spec.BackoffLimit = ptr.To[int32](3)
+				template := &job.Spec.Template
+				template.Labels = map[string]string{"app": "mixed"}
+				template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+				template.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
+					RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+						TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: template.Labels},
+					}},
+				}}
+				policy := harness.Policy(v1alpha1.ModeAuto)
+				policy.Spec.ExitCodes = c.exitCodes
+				test.Create(policy, job)
+				test.WaitForComplete("job")
+				requireModesOfNodes(test, c.real, map[string]endOfSidecar{virtualNode: c.virtual, fargateNode: c.fargate})
+				test.EventuallyStatus(policy, "all pods to be counted as terminated", func(status v1alpha1.PolicyStatus) error {
+					if status.TerminatedPods != 3 || status.FailedPods != 0 || status.StuckPods != 0 {
+						return fmt.Errorf("the status is %+v", status)
+					}
+					return nil
+				})
+			})
+		}
+	}
+}
 
-// requireModesOfNodes requires that each kind of node has had one pod, and that its sidecar ended by the node's mode.
-func requireModesOfNodes(test *harness.Test) {
+// requireModesOfNodes requires that each kind of node has had one pod, and that its sidecar ended by the node's mode, which
+// others has where it is not the default.
+func requireModesOfNodes(test *harness.Test, byDefault endOfSidecar, others map[string]endOfSidecar) {
 	test.Helper()
 	test.EventuallySeen("the pods to have succeeded", harness.FinishTimeout, func(seen harness.Seen) error {
 		for _, record := range seen.Pods("job") {
@@ -79,9 +88,9 @@ func requireModesOfNodes(test *harness.Test) {
 				imageSwapped: record.Image(harness.SidecarName) == harness.QuickExitImage,
 				phaseWritten: record.Pod.Annotations[v1alpha1.AnnotationPodPhase] != "",
 			}
-			want, ok := endsOfSidecars[node]
+			want, ok := others[node]
 			if !ok {
-				want = endOfSidecar{requests: 1, phaseWritten: true}
+				want = byDefault
 			}
 			if got != want {
 				test.Errorf("The sidecar on node %s was ended by %+v, and was to be by %+v", node, got, want)
