@@ -53,9 +53,9 @@ func trimPod(object any) (any, error) {
 		switch {
 		case condition.Type == corev1.AllContainersRestarting, condition.Type == v1alpha1.PodConditionSidecarTerminated:
 			trimmed.Status.Conditions = append(trimmed.Status.Conditions, corev1.PodCondition{Type: condition.Type, Status: condition.Status})
-		case condition.Type == corev1.PodReady && plan.HasTerminalPhase(pod):
+		case condition.Type == corev1.PodReady && condition.Reason == plan.PodCompleted:
 			trimmed.Status.Conditions = append(trimmed.Status.Conditions,
-				corev1.PodCondition{Type: condition.Type, Status: condition.Status, Reason: intern(condition.Reason)})
+				corev1.PodCondition{Type: condition.Type, Status: condition.Status, Reason: plan.PodCompleted})
 		}
 	}
 	return trimmed, nil

@@ -70,9 +70,10 @@ func fullPod() *corev1.Pod {
 		Status: corev1.PodStatus{
 			Phase: corev1.PodRunning, PodIP: "10.0.0.7", HostIP: "10.0.0.1", StartTime: &then, QOSClass: corev1.PodQOSBurstable,
 			Conditions: []corev1.PodCondition{
-				{Type: corev1.PodReady, Status: corev1.ConditionFalse},
+				{Type: corev1.ContainersReady, Status: corev1.ConditionFalse},
 				{Type: corev1.AllContainersRestarting, Status: corev1.ConditionFalse, Reason: "why", LastTransitionTime: then},
 				{Type: v1alpha1.PodConditionSidecarTerminated, Status: corev1.ConditionTrue, Message: "long"},
+				{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: plan.PodCompleted, Message: "long", LastTransitionTime: then},
 			},
 			InitContainerStatuses: []corev1.ContainerStatus{{Name: "setup"}},
 			ContainerStatuses: []corev1.ContainerStatus{
@@ -126,6 +127,7 @@ func TestOfAPodOnlyWhatIsReadIsKept(t *testing.T) {
 			Conditions: []corev1.PodCondition{
 				{Type: corev1.AllContainersRestarting, Status: corev1.ConditionFalse},
 				{Type: v1alpha1.PodConditionSidecarTerminated, Status: corev1.ConditionTrue},
+				{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: plan.PodCompleted},
 			},
 			ContainerStatuses: []corev1.ContainerStatus{
 				{Name: "main", ContainerID: someContainer, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: then, FinishedAt: then}}},
@@ -182,7 +184,10 @@ func TestATrimmedPodLeadsToTheSameDecision(t *testing.T) {
 		"it has finished":       newPod(mainDone, sidecarDone, succeeded),
 		"its phase is written":  newPod(mainDone, succeeded),
 		"the kubelet knows its phase": newPod(mainDone, succeeded, func(p *corev1.Pod) {
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"}}
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: plan.PodCompleted}}
+		}),
+		"its phase is written, and it was not ready before": newPod(mainDone, succeeded, func(p *corev1.Pod) {
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ContainersNotReady"}}
 		}),
 		"it has no node":        newPod(func(p *corev1.Pod) { p.Spec.NodeName = "" }),
 		"it is never restarted": full(func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }),

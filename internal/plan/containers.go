@@ -14,8 +14,9 @@ const (
 	defaultGracePeriod = 30 * time.Second
 	// maxGracePeriod bounds what is made of it: Kubernetes does not, and a sum of larger ones would overflow.
 	maxGracePeriod = 365 * 24 * time.Hour
-	// podCompleted is the reason of a pod's conditions whose phase the kubelet takes for Succeeded.
-	podCompleted = "PodCompleted"
+	// PodCompleted is the reason of the condition Ready of a pod whose phase the kubelet takes for Succeeded. That condition
+	// is read for this reason alone.
+	PodCompleted = "PodCompleted"
 )
 
 // statusOf returns the status of a regular container, or nil.
@@ -130,7 +131,7 @@ func HasTerminalPhase(pod *corev1.Pod) bool {
 // the reason to the pod's condition Ready (pkg/kubelet/status/generate.go), as a rule while containers still run.
 func kubeletKnowsPhase(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Reason == podCompleted
+		return c.Type == corev1.PodReady && c.Reason == PodCompleted
 	})
 }
 
