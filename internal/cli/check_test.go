@@ -61,7 +61,6 @@ func install(t *testing.T, c client.Client) *appsv1.Deployment {
 			continue // the server has them
 		}
 		create(t, c, object)
-		t.Cleanup(func() { _ = c.Delete(context.WithoutCancel(t.Context()), object) })
 	}
 	deployment := &appsv1.Deployment{}
 	key := client.ObjectKey{Namespace: "sidecar-termination-system", Name: "sidecar-termination-controller-manager"}
@@ -149,7 +148,6 @@ func checkLease(t *testing.T, c client.Client) {
 
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "sidecar-termination-system", Name: leaseName}}
 	create(t, c, lease)
-	t.Cleanup(func() { _ = c.Delete(context.WithoutCancel(t.Context()), lease) })
 	hold := func(ctx context.Context, holder string, since time.Duration, seconds int32) error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(lease), lease); err != nil {
 			return err

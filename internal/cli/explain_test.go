@@ -5,7 +5,6 @@
 package cli_test
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -90,7 +89,6 @@ func addNode(t *testing.T, c client.Client, name string, labels map[string]strin
 	t.Helper()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 	create(t, c, node)
-	t.Cleanup(func() { _ = c.Delete(context.WithoutCancel(t.Context()), node) })
 }
 
 func wantOutput(t *testing.T, what, got string, code, wantCode int, parts ...string) {

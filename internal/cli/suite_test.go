@@ -7,6 +7,7 @@ package cli_test
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"os"
 	"path/filepath"
@@ -72,12 +73,22 @@ func newNamespace(t *testing.T) (client.Client, string) {
 	return c, namespace.Name
 }
 
+// create makes objects that are deleted when the test ends: some commands look at the whole cluster, and must not find what
+// another test has left.
 func create(t *testing.T, c client.Client, objects ...client.Object) {
 	t.Helper()
 	for _, object := range objects {
 		if err := c.Create(t.Context(), object); err != nil {
 			t.Fatalf("create %T %s: %v", object, object.GetName(), err)
 		}
+		t.Cleanup(func() {
+			// Nobody is there to take off the finalizer that a Job would get without a policy.
+			err := c.Delete(context.WithoutCancel(t.Context()), object, client.GracePeriodSeconds(0),
+				client.PropagationPolicy(metav1.DeletePropagationBackground))
+			if client.IgnoreNotFound(err) != nil {
+				t.Errorf("delete %T %s: %v", object, object.GetName(), err)
+			}
+		})
 	}
 }
 
