@@ -107,14 +107,18 @@ vulncheck: $(GOVULNCHECK) ## Look for known vulnerabilities in what the code use
 
 ##@ Tests
 
+# The longest time that the tests of a package may take. Go's ten minutes are too short on a busy machine without a cache of
+# builds, where tests compile programs for every platform.
+TIMEOUT := 60m
+
 .PHONY: test
 test: test-unit test-fuzz test-integration test-e2e ## Run every test.
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests with the race detector.
-	go test -race ./...
-	go -C e2e/virtualnode test -race ./...
-	go -C hack/tools/chart test ./...
+	go test -race -timeout $(TIMEOUT) ./...
+	go -C e2e/virtualnode test -race -timeout $(TIMEOUT) ./...
+	go -C hack/tools/chart test -timeout $(TIMEOUT) ./...
 
 # How many tests of a package that lend themselves to it run at once. They wait for the API server most of the time.
 PARALLEL := 4
@@ -122,7 +126,7 @@ PARALLEL := 4
 .PHONY: test-integration
 test-integration: $(LOCALCLUSTER) ## Run the tests against a real API server, with the race detector (built once: 5 minutes).
 	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
-	KUBEBUILDER_ASSETS="$$assets" go test -race -tags integration -count=1 -parallel $(PARALLEL) -timeout 60m $(addprefix ./,$(INTEGRATION))
+	KUBEBUILDER_ASSETS="$$assets" go test -race -tags integration -count=1 -parallel $(PARALLEL) -timeout $(TIMEOUT) $(addprefix ./,$(INTEGRATION))
 
 # How often test-repeat runs each test, and which ones.
 COUNT ?= 50
@@ -150,7 +154,7 @@ MUTATIONS ?= 5000
 .PHONY: test-mutations
 test-mutations: $(LOCALCLUSTER) ## Change policies at random MUTATIONS (5000) times against a real API server (SEED=n repeats a run).
 	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
-	MUTATIONS=$(MUTATIONS) KUBEBUILDER_ASSETS="$$assets" go test -tags integration -count=1 -timeout 60m -v \
+	MUTATIONS=$(MUTATIONS) KUBEBUILDER_ASSETS="$$assets" go test -tags integration -count=1 -timeout $(TIMEOUT) -v \
 		-run 'TestAnyMutation' ./controllers/
 
 # How long the operator runs under churn, when make soak asks for it.
@@ -195,7 +199,7 @@ test-e2e: ## Run the end-to-end tests on a real local cluster (Linux, root; else
 
 .PHONY: run-e2e
 run-e2e: ## Run the end-to-end tests on the local cluster as it is (E2E_ARGS='-run TestX').
-	go test -tags e2e -count=1 -timeout 60m -v ./e2e/... $(E2E_ARGS)
+	go test -tags e2e -count=1 -timeout $(TIMEOUT) -v ./e2e/... $(E2E_ARGS)
 
 .PHONY: test-e2e-faults
 test-e2e-faults: cluster-up deploy ## Kill and restart every component of the local cluster under Jobs (Linux, root; half an hour and more).

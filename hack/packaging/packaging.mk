@@ -16,16 +16,16 @@ chart: ## Write the Helm chart as a directory: dist/chart.
 
 .PHONY: verify-chart
 verify-chart: ## Lint the Helm chart, and compare what it renders to with config/default.
-	go -C hack/tools/helm test -count=1 ./...
+	go -C hack/tools/helm test -count=1 -timeout $(TIMEOUT) ./...
 
 # CRD_BASE=HEAD~ or CRD_BASE=$(git merge-base main HEAD) compares with that commit instead of the last release.
 .PHONY: verify-crds
 verify-crds: ## Check that the CRDs break nothing that was released (CRD_BASE=COMMIT: nothing of that commit).
-	go -C hack/tools/crdify test -count=1 ./...
+	go -C hack/tools/crdify test -count=1 -timeout $(TIMEOUT) ./...
 	go -C hack/tools/crdify run . $(if $(CRD_BASE),--base '$(CRD_BASE)')
 
 .PHONY: verify-monitoring
 verify-monitoring: ## Check the alerts and the dashboard with Prometheus's own code, and test each alert.
-	go -C hack/tools/monitoring test -count=1 ./...
+	go -C hack/tools/monitoring test -count=1 -timeout $(TIMEOUT) ./...
 
 verify: verify-chart verify-crds verify-monitoring
