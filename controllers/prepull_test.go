@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
@@ -242,6 +241,9 @@ func TestAJobThatSomebodyHasChangedIsMadeAnew(t *testing.T) {
 	job.Spec.Image = "somebody/else:v1"
 	b.update(&job)
 
+	clock := clocktesting.NewFakePassiveClock(job.CreationTimestamp.Time)
+	b.prePulls.prePulls.options.Clock = clock
+
 	// Not at once: it may be somebody who changes every job.
 	b.knowsPolicyAndJobs(policy)
 	result, err := b.prePulls.Reconcile(t.Context(), refOf(policy))
@@ -253,7 +255,7 @@ func TestAJobThatSomebodyHasChangedIsMadeAnew(t *testing.T) {
 	}
 	b.says(policy, "False PrePulling somebody has changed the ImagePullJob of "+quickExit)
 
-	b.prePulls.prePulls.options.Clock = clocktesting.NewFakePassiveClock(job.CreationTimestamp.Add(result.RequeueAfter + time.Second))
+	clock.SetTime(clock.Now().Add(result.RequeueAfter))
 	b.pulls(policy)
 	b.pulls(policy)
 	if diff := cmp.Diff([]string{quickExit}, b.images()); diff != "" {
