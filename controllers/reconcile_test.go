@@ -331,7 +331,7 @@ func TestThePhaseIsWrittenBeforeARequestWhoseExitCodeIsIgnored(t *testing.T) {
 	k := newKruise(t)
 	k.Install(t)
 	kubeletKnows := func(p *corev1.Pod) {
-		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: plan.PodCompleted})
+		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"})
 	}
 	const deadline = time.Minute // the grace period of the pod and that of the policy
 	for name, tc := range map[string]struct {

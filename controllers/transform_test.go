@@ -73,7 +73,7 @@ func fullPod() *corev1.Pod {
 				{Type: corev1.ContainersReady, Status: corev1.ConditionFalse},
 				{Type: corev1.AllContainersRestarting, Status: corev1.ConditionFalse, Reason: "why", LastTransitionTime: then},
 				{Type: v1alpha1.PodConditionSidecarTerminated, Status: corev1.ConditionTrue, Message: "long"},
-				{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: plan.PodCompleted, Message: "long", LastTransitionTime: then},
+				{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted", Message: "long", LastTransitionTime: then},
 			},
 			InitContainerStatuses: []corev1.ContainerStatus{{Name: "setup"}},
 			ContainerStatuses: []corev1.ContainerStatus{
@@ -127,7 +127,7 @@ func TestOfAPodOnlyWhatIsReadIsKept(t *testing.T) {
 			Conditions: []corev1.PodCondition{
 				{Type: corev1.AllContainersRestarting, Status: corev1.ConditionFalse},
 				{Type: v1alpha1.PodConditionSidecarTerminated, Status: corev1.ConditionTrue},
-				{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: plan.PodCompleted},
+				{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"},
 			},
 			ContainerStatuses: []corev1.ContainerStatus{
 				{Name: "main", ContainerID: someContainer, State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{StartedAt: then, FinishedAt: then}}},
@@ -184,7 +184,7 @@ func TestATrimmedPodLeadsToTheSameDecision(t *testing.T) {
 		"it has finished":       newPod(mainDone, sidecarDone, succeeded),
 		"its phase is written":  newPod(mainDone, succeeded),
 		"the kubelet knows its phase": newPod(mainDone, succeeded, func(p *corev1.Pod) {
-			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: plan.PodCompleted}}
+			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"}}
 		}),
 		"its phase is written, and it was not ready before": newPod(mainDone, succeeded, func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ContainersNotReady"}}

@@ -183,7 +183,7 @@ func phase(p corev1.PodPhase) func(*plan.Snapshot) {
 
 // knowingKubelet has the kubelet say that it knows of the pod's phase.
 func knowingKubelet(s *plan.Snapshot) {
-	s.Pod.Status.Conditions = append(s.Pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: plan.PodCompleted})
+	s.Pod.Status.Conditions = append(s.Pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"})
 }
 
 func attempted(attempts ...plan.Attempt) func(*plan.Snapshot) {

@@ -198,7 +198,7 @@ func stopsNothingBehindTheKubeletsBack(s plan.Snapshot, now time.Time, d plan.De
 		counts := !slices.ContainsFunc(s.View.Targets, func(t resolve.Target) bool { return t.Container == st.Name && t.ExitCodes != v1alpha1.ExitCodesRespect })
 		return counts && st.State.Terminated != nil && st.State.Terminated.ExitCode != 0
 	})
-	known := slices.ContainsFunc(s.Pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == "Ready" && c.Reason == plan.PodCompleted })
+	known := slices.ContainsFunc(s.Pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == "Ready" && c.Reason == "PodCompleted" })
 	late := slices.ContainsFunc(s.Attempts, func(a plan.Attempt) bool { return a.Mode == podPhase && !now.Before(a.Started.Add(2*minute)) })
 	for _, action := range d.Actions {
 		for _, target := range s.View.Targets {

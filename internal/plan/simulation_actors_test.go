@@ -313,7 +313,7 @@ func (k *kubelet) conditions() []corev1.PodCondition {
 	if k.w.scenario.virtual || k.phase() != corev1.PodSucceeded {
 		return nil
 	}
-	return []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: plan.PodCompleted}}
+	return []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"}}
 }
 
 func equal(a, b []corev1.ContainerStatus) bool {
