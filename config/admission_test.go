@@ -42,6 +42,7 @@ const (
 	refusedAny      = "the policy can lead to mode"
 	refusedCRR      = "the policy can lead to mode CRR, and author may not create containerrecreaterequests.apps.kruise.io in namespace "
 	refusedImage    = "the policy can lead to mode Image, and author may not patch pods in namespace "
+	refusedByRoles  = `User "author" cannot create resource "sidecarterminationpolicies"`
 	refusedPodPhase = "the policy can lead to mode PodPhase, and author may not patch pods/status in namespace "
 )
 
@@ -107,6 +108,53 @@ func TestAPolicyNeedsTheRightsOfTheModesThatItCanLeadTo(t *testing.T) {
 			}
 			err := author(t, space, tc.rights...).Create(t.Context(), policy)
 			expectRefusal(t, err, tc.refused, space)
+		})
+	}
+}
+
+// The roles are those that are installed, and of the built-in role edit, which a controller makes up, its parts.
+func TestTheRolesForUsersGiveLeaveForWhatTheySay(t *testing.T) {
+	apply(t, "default")
+	awaitAdmission(t)
+	editor := []string{"sidecar-termination-policy-editor", "sidecar-termination-policy-viewer"}
+	edit := append(slices.Clone(editor), "system:aggregate-to-edit")
+	imageAlone := v1alpha1.TerminationSettings{Mode: v1alpha1.ModeImage, Fallback: v1alpha1.FallbackDisabled}
+	for name, tc := range map[string]struct {
+		roles    []string
+		settings v1alpha1.TerminationSettings
+		refused  string
+	}{
+		"to write policies is no leave for a mode": {editor, v1alpha1.TerminationSettings{}, refusedAny},
+		"nor for Image":                              {editor, imageAlone, refusedImage},
+		"edit has the right that Image needs":        {edit, imageAlone, ""},
+		"edit has no right that other modes need":    {edit, v1alpha1.TerminationSettings{}, refusedAny},
+		"a mode user has leave for every mode":       {append(slices.Clone(editor), "sidecar-termination-mode-user"), v1alpha1.TerminationSettings{}, ""},
+		"a mode user may not write policies with it": {[]string{"sidecar-termination-mode-user"}, v1alpha1.TerminationSettings{}, refusedByRoles},
+	} {
+		t.Run(name, func(t *testing.T) {
+			space := newNamespace(t)
+			for _, role := range tc.roles {
+				bind(t, space, "ClusterRole", role)
+			}
+			c := as(t, rest.ImpersonationConfig{UserName: "author", Groups: []string{"system:authenticated"}})
+			policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "p"}}
+			policy.Spec.Sidecars, policy.Spec.TerminationSettings = []v1alpha1.Sidecar{{Name: "proxy"}}, tc.settings
+			// The server learns of the bindings one after the other, and of this one last.
+			last := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}}
+			grant(t, space, last)
+			testenv.Eventually(t, "the rights hold", func(ctx context.Context) error {
+				return c.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space, GenerateName: "probe-"}}, client.DryRunAll)
+			})
+			suffix := space
+			if tc.refused == refusedAny || tc.refused == refusedByRoles {
+				suffix = ""
+			}
+			expectRefusal(t, c.Create(t.Context(), policy), tc.refused, suffix)
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "none"}}
+			err := c.Patch(t.Context(), pod, client.RawPatch("application/merge-patch+json", []byte(`{}`)))
+			if slices.Contains(tc.roles, "system:aggregate-to-edit") == apierrors.IsForbidden(err) {
+				t.Errorf("whether pods may be patched has changed: %v", err)
+			}
 		})
 	}
 }
@@ -366,9 +414,16 @@ func grant(t *testing.T, space string, rights ...rbacv1.PolicyRule) {
 	c, _ := newClient(t)
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: space, GenerateName: "author-"}, Rules: rights}
 	create(t, c, role)
+	bind(t, space, "Role", role.Name)
+}
+
+// bind binds the author to a role in the namespace.
+func bind(t *testing.T, space, kind, name string) {
+	t.Helper()
+	c, _ := newClient(t)
 	create(t, c, &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: role.Name},
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: space, GenerateName: "author-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: "author"}},
 	})
 }

@@ -80,14 +80,35 @@ func TestTheNetworkPolicyFitsTheOperator(t *testing.T) {
 	if !labels.SelectorFromSet(spec.PodSelector.MatchLabels).Matches(labels.Set(template.Labels)) {
 		t.Errorf("it selects %v, and the pods have %v", spec.PodSelector.MatchLabels, template.Labels)
 	}
+	if want := []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}; !slices.Equal(spec.PolicyTypes, want) {
+		t.Errorf("it is of types %v, want %v", spec.PolicyTypes, want)
+	}
+	reached := map[string]int{}
 	for _, rule := range spec.Ingress {
-		name := rule.Ports[0].Port.StrVal
-		if !slices.ContainsFunc(template.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool { return p.Name == name }) {
-			t.Errorf("it lets others reach port %s, which the pods do not have", name)
+		for _, port := range rule.Ports {
+			name := port.Port.StrVal
+			reached[name]++
+			if !slices.ContainsFunc(template.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool { return p.Name == name }) {
+				t.Errorf("it lets others reach port %s, which the pods do not have", name)
+			}
+			if name == "metrics" && !slices.ContainsFunc(rule.From, func(peer networkingv1.NetworkPolicyPeer) bool {
+				return peer.NamespaceSelector != nil && len(peer.NamespaceSelector.MatchLabels) > 0
+			}) {
+				t.Error("everybody may read the metrics")
+			}
 		}
-		if name == "metrics" && len(rule.From) == 0 {
-			t.Error("everybody may read the metrics")
+	}
+	if diff := cmp.Diff(map[string]int{"metrics": 1, "health": 1}, reached); diff != "" {
+		t.Errorf("ports that others may reach, and by how many rules (-want +got):\n%s", diff)
+	}
+	var egress []int32
+	for _, rule := range spec.Egress {
+		for _, port := range rule.Ports {
+			egress = append(egress, port.Port.IntVal)
 		}
+	}
+	if want := []int32{443, 6443}; !slices.Equal(egress, want) {
+		t.Errorf("the operator may reach ports %v, want %v", egress, want)
 	}
 }
 

@@ -73,7 +73,10 @@ func TestNoRoleGrantsMoreThanItNames(t *testing.T) {
 func TestNoRoleGrantsSecretsOrOtherRights(t *testing.T) {
 	for _, r := range everyRole(t) {
 		for _, rule := range r.rules {
-			for _, resource := range []string{"secrets", "pods/exec", "pods/ephemeralcontainers", "nodes/proxy", "serviceaccounts/token"} {
+			for _, resource := range []string{
+				"secrets", "pods/exec", "pods/attach", "pods/portforward", "pods/proxy", "pods/ephemeralcontainers", "nodes/proxy",
+				"serviceaccounts/token",
+			} {
 				if slices.Contains(rule.Resources, resource) {
 					t.Errorf("%s %s grants %s", r.kind, r.name, resource)
 				}
@@ -116,13 +119,16 @@ func testBindings(t *testing.T, rendered resources) {
 	}
 }
 
-// The rights of the operator are reviewed line by line. After a wanted change: go test ./config -update.
-func TestTheOperatorHasTheRightsThatWereReviewed(t *testing.T) {
+// All rights that an installation hands out are reviewed line by line. After a wanted change: go test ./config -update.
+func TestRolesGrantWhatWasReviewed(t *testing.T) {
 	for _, installation := range installations() {
 		golden := filepath.Join("testdata", "rights", strings.ReplaceAll(installation, "/", "_")+".txt")
 		rendered := render(t, installation)
 		got := "In the whole cluster:\n" + rights(boundTo(t, rendered, "ClusterRole")) +
 			"\nIn its own namespace:\n" + rights(boundTo(t, rendered, "Role"))
+		for _, r := range forUsers(t, rendered) {
+			got += "\nFor users who are bound to " + r.name + ":\n" + rights(r.rules)
+		}
 		if *update {
 			if err := os.WriteFile(golden, []byte(got), 0o600); err != nil {
 				t.Fatal(err)
@@ -133,7 +139,7 @@ func TestTheOperatorHasTheRightsThatWereReviewed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got != string(want) {
-			t.Errorf("%s: the operator's rights are not those of %s:\n%s", installation, golden, got)
+			t.Errorf("%s: the rights are not those of %s:\n%s", installation, golden, got)
 		}
 	}
 }
@@ -165,8 +171,8 @@ func TestWhatCanBeTurnedOffHasBothItsFlagAndItsRightsOrNeither(t *testing.T) {
 	}
 }
 
-// boundTo returns the rules of all roles of a kind that are bound to the operator.
-func boundTo(t *testing.T, rendered resources, kind string) []rbacv1.PolicyRule {
+// bound returns the roles that are bound, which only the operator is.
+func bound(t *testing.T, rendered resources) []rbacv1.RoleRef {
 	t.Helper()
 	var refs []rbacv1.RoleRef
 	for _, binding := range ofKind[rbacv1.RoleBinding](t, rendered, "RoleBinding") {
@@ -175,8 +181,25 @@ func boundTo(t *testing.T, rendered resources, kind string) []rbacv1.PolicyRule 
 	for _, binding := range ofKind[rbacv1.ClusterRoleBinding](t, rendered, "ClusterRoleBinding") {
 		refs = append(refs, binding.RoleRef)
 	}
+	return refs
+}
+
+// forUsers returns the roles that nobody is bound to, sorted by name.
+func forUsers(t *testing.T, rendered resources) []role {
+	t.Helper()
+	refs := bound(t, rendered)
+	unbound := slices.DeleteFunc(roles(t, rendered), func(r role) bool {
+		return slices.ContainsFunc(refs, func(ref rbacv1.RoleRef) bool { return ref.Kind == r.kind && ref.Name == r.name })
+	})
+	slices.SortFunc(unbound, func(a, b role) int { return strings.Compare(a.name, b.name) })
+	return unbound
+}
+
+// boundTo returns the rules of all roles of a kind that are bound to the operator.
+func boundTo(t *testing.T, rendered resources, kind string) []rbacv1.PolicyRule {
+	t.Helper()
 	var rules []rbacv1.PolicyRule
-	for _, ref := range refs {
+	for _, ref := range bound(t, rendered) {
 		if ref.Kind == kind {
 			rules = append(rules, named(t, roles(t, rendered), ref.Name).rules...)
 		}
@@ -184,15 +207,21 @@ func boundTo(t *testing.T, rendered resources, kind string) []rbacv1.PolicyRule 
 	return rules
 }
 
-// rights returns one line for each resource, or part of it by name, that something is granted on.
+// rights returns one line for each resource, or part of it by name, and for each path that something is granted on.
 func rights(rules []rbacv1.PolicyRule) string {
 	verbs := map[string][]string{}
 	for _, rule := range rules {
-		for _, resource := range rule.Resources {
-			key := fmt.Sprintf("%s/%s", cmp.Or(rule.APIGroups[0], "core"), resource)
-			if len(rule.ResourceNames) > 0 {
-				key += " (only " + strings.Join(rule.ResourceNames, " ") + ")"
+		var keys []string
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				key := cmp.Or(group, "core") + "/" + resource
+				if len(rule.ResourceNames) > 0 {
+					key += " (only " + strings.Join(rule.ResourceNames, " ") + ")"
+				}
+				keys = append(keys, key)
 			}
+		}
+		for _, key := range slices.Concat(keys, rule.NonResourceURLs) {
 			verbs[key] = append(verbs[key], rule.Verbs...)
 		}
 	}

@@ -219,7 +219,10 @@ func TestAnyAnswerToAnyWriteHasTheSameEnd(t *testing.T) {
 		for number := range tr.reference.wire.number {
 			for j, answer := range answers {
 				if every || (tr.number+number)%3 == j%3 {
-					tr.same(fmt.Sprintf("write %d: %s", number+1, answer), disturbance{write: onceAt(number+1, answer)})
+					what := fmt.Sprintf("write %d: %s", number+1, answer)
+					if r := tr.same(what, disturbance{write: onceAt(number+1, answer)}); r.wire.faults != 1 {
+						tr.Errorf("%s: %d faults", what, r.wire.faults)
+					}
 				}
 			}
 		}
@@ -255,7 +258,7 @@ func TestAThirdOfAllCallsMayFail(t *testing.T) {
 
 func TestReadsMayBeStale(t *testing.T) {
 	tryEach(t, oneIn(4), func(tr *trial) {
-		for _, lag := range []int{1, 2, 4} {
+		for _, lag := range []int{1, 2, 3, 4} {
 			tr.same(fmt.Sprintf("%d writes behind", lag), disturbance{read: func(int) (int, error) { return lag, nil }})
 		}
 		random := rand.New(rand.NewPCG(uint64(tr.number), 0))
