@@ -114,11 +114,14 @@ TIMEOUT := 60m
 .PHONY: test
 test: test-unit test-fuzz test-integration test-e2e ## Run every test.
 
+.PHONY: test-long
+test-long: test-faults test-mutations soak test-e2e-faults ## Run what takes too long for every change: every fault, many mutations, the soak (1.5 hours).
+
 .PHONY: test-unit
 test-unit: ## Run the unit tests with the race detector.
 	go test -race -timeout $(TIMEOUT) ./...
 	go -C e2e/virtualnode test -race -timeout $(TIMEOUT) ./...
-	go -C hack/tools/chart test -timeout $(TIMEOUT) ./...
+	go -C hack/tools/chart test -race -timeout $(TIMEOUT) ./...
 
 # How many tests of a package that lend themselves to it run at once. They wait for the API server most of the time.
 PARALLEL := 4
@@ -137,7 +140,7 @@ test-repeat: $(LOCALCLUSTER) ## Run every test but those on a cluster COUNT (50)
 	@assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); failed=0; \
 	go test -race -count=$(COUNT) -shuffle=on -p 1 -timeout 12h -run '$(RUN)' ./... || failed=1; \
 	go -C e2e/virtualnode test -race -count=$(COUNT) -shuffle=on -timeout 12h -run '$(RUN)' ./... || failed=1; \
-	go -C hack/tools/chart test -count=$(COUNT) -shuffle=on -timeout 12h -run '$(RUN)' ./... || failed=1; \
+	go -C hack/tools/chart test -race -count=$(COUNT) -shuffle=on -timeout 12h -run '$(RUN)' ./... || failed=1; \
 	KUBEBUILDER_ASSETS="$$assets" hack/repeat-tests.sh $(COUNT) $(PARALLEL) '$(RUN)' $(addprefix ./,$(INTEGRATION)) || failed=1; \
 	exit $$failed
 

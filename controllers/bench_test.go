@@ -209,5 +209,7 @@ func BenchmarkObservePolicy(b *testing.B) {
 }
 
 func newPodIndexer() toolscache.Indexer {
-	return toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})
+	return toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{
+		toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc, indexNode: nodeName,
+	})
 }

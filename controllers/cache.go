@@ -21,9 +21,6 @@ import (
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 )
 
-// indexNodeName is the field index of pods by node.
-const indexNodeName = "spec.nodeName"
-
 // CacheOptions are those of the manager's cache: unfinished pods that are not restarted for ever, selected by the API
 // server, and of every object only the fields that are read. Cached objects are shared and must not be changed. Of a kind
 // that is no longer served the cache says so in the log.

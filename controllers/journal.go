@@ -90,10 +90,11 @@ type entry struct {
 	known bool
 }
 
-// attempt identifies one attempt on a pod.
+// attempt identifies one attempt on a pod, as a whole or as far as it concerns a policy's containers.
 type attempt struct {
 	mode   v1alpha1.Mode
 	number int
+	policy resolve.PolicyRef
 }
 
 func newJournal(recorder events.EventRecorder, clock clock.PassiveClock, notify func(resolve.PolicyRef)) *journal {
@@ -365,27 +366,37 @@ func (j *journal) countStarted(e *entry, decision plan.Decision) {
 	}
 }
 
-// countFailed counts each failed attempt once, however many containers it left and however its message changes.
+// countFailed counts each failed attempt once, and once for each policy that governs a container which it left, however many
+// those are and however its message changes.
 func (j *journal) countFailed(e *entry, subject subject, failures []plan.Failure) {
 	for _, failure := range failures {
-		failed := attempt{failure.Mode, failure.Attempt}
-		if e.failed[failed] {
+		failed := attempt{mode: failure.Mode, number: failure.Attempt}
+		if e.fails(failed) && e.known {
+			attemptsTotal.WithLabelValues(string(failure.Mode), string(v1alpha1.OutcomeFailed)).Inc()
+		}
+		policy := subject.governing(failure.Container)
+		if policy == nil {
 			continue
 		}
-		if e.failed == nil {
-			e.failed = map[attempt]bool{}
-		}
-		e.failed[failed] = true
-		if !e.known {
-			continue
-		}
-		attemptsTotal.WithLabelValues(string(failure.Mode), string(v1alpha1.OutcomeFailed)).Inc()
-		for _, policy := range e.governing {
-			j.add(policy, rollup.Tally{Failed: 1, Recent: []v1alpha1.RecentTermination{
-				recent(policy, client.ObjectKeyFromObject(subject.pod), failure.Mode, v1alpha1.OutcomeFailed, 0),
+		failed.policy = *policy
+		if e.fails(failed) && e.known {
+			j.add(*policy, rollup.Tally{Failed: 1, Recent: []v1alpha1.RecentTermination{
+				recent(*policy, client.ObjectKeyFromObject(subject.pod), failure.Mode, v1alpha1.OutcomeFailed, 0),
 			}})
 		}
 	}
+}
+
+// fails notes that the attempt has failed, and reports whether that is new.
+func (e *entry) fails(failed attempt) bool {
+	if e.failed[failed] {
+		return false
+	}
+	if e.failed == nil {
+		e.failed = map[attempt]bool{}
+	}
+	e.failed[failed] = true
+	return true
 }
 
 // finish reports the end of the pod's sidecars, once, if the operator had a part in it.

@@ -119,6 +119,32 @@ func TestEachTransitionIsReportedOnce(t *testing.T) {
 	}
 }
 
+func TestAFailureIsCountedForThePoliciesOfTheContainersThatItLeft(t *testing.T) {
+	jt := newJournalTest(t)
+	logging, tracing := policyOn("logging", "logs"), policyOn("tracing", "agent", "tracer")
+	pod := newPod(func(p *corev1.Pod) {
+		for _, name := range []string{"logs", "agent", "tracer"} {
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: name})
+		}
+	})
+	subject := subjectOf(pod, mesh, logging, tracing)
+	jt.record(subject, terminating(v1alpha1.ModeCRR))
+	before := testutil.ToFloat64(attemptsTotal.WithLabelValues("CRR", string(v1alpha1.OutcomeFailed)))
+	proxy, agent, tracer := failureOf("proxy", "late"), failureOf("agent", "late"), failureOf("tracer", "late")
+	jt.record(subject, inProgress(v1alpha1.ModeCRR, proxy))
+	jt.record(subject, inProgress(v1alpha1.ModeCRR, proxy, agent, tracer))
+	got := map[string]int64{}
+	for _, policy := range []resolve.PolicyRef{mesh.Ref, logging.Ref, tracing.Ref} {
+		got[policy.Name] = jt.take(policy).Failed
+	}
+	if diff := cmp.Diff(map[string]int64{"mesh": 1, "logging": 0, "tracing": 1}, got); diff != "" {
+		t.Errorf("failed attempts (-want +got):\n%s", diff)
+	}
+	if counted := testutil.ToFloat64(attemptsTotal.WithLabelValues("CRR", string(v1alpha1.OutcomeFailed))) - before; counted != 1 {
+		t.Errorf("one attempt was counted %v times", counted)
+	}
+}
+
 func TestAPodThatLeavesTheCacheHasTerminated(t *testing.T) {
 	for name, tc := range map[string]struct {
 		last plan.Decision

@@ -4,11 +4,13 @@ package controllers
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -20,52 +22,55 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// podsOfPolicy asks for the unfinished pods that a namespaced policy selects. An update asks for those of the old and
-// of the new selector.
-func podsOfPolicy(c client.Reader) handler.TypedEventHandler[*v1alpha1.SidecarTerminationPolicy, reconcile.Request] {
+// podsOfPolicy asks for the live pods that a namespaced policy selects. An update asks for those of the old and of the
+// new selector.
+func podsOfPolicy(pods podStores) handler.TypedEventHandler[*v1alpha1.SidecarTerminationPolicy, reconcile.Request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, policy *v1alpha1.SidecarTerminationPolicy) []reconcile.Request {
-		return podsSelectedBy(ctx, c, policy.Namespace, &policy.Spec.PodSelector)
+		return podsSelectedBy(ctx, pods, policy.Namespace, &policy.Spec.PodSelector)
 	})
 }
 
-// podsOfClusterPolicy asks for the unfinished pods that a cluster policy selects by their own labels, in every namespace.
-func podsOfClusterPolicy(c client.Reader) handler.TypedEventHandler[*v1alpha1.ClusterSidecarTerminationPolicy, reconcile.Request] {
+// podsOfClusterPolicy asks for the live pods that a cluster policy selects by their own labels, in every namespace.
+func podsOfClusterPolicy(pods podStores) handler.TypedEventHandler[*v1alpha1.ClusterSidecarTerminationPolicy, reconcile.Request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, policy *v1alpha1.ClusterSidecarTerminationPolicy) []reconcile.Request {
-		return podsSelectedBy(ctx, c, metav1.NamespaceAll, &policy.Spec.PodSelector)
+		return podsSelectedBy(ctx, pods, metav1.NamespaceAll, &policy.Spec.PodSelector)
 	})
 }
 
-// podsOfNode asks for the unfinished pods on a node.
-func podsOfNode(c client.Reader) handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
+// podsOfNode asks for the live pods on a node.
+func podsOfNode(pods podStores) handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, node *corev1.Node) []reconcile.Request {
-		return listPods(ctx, c, client.MatchingFields{indexNodeName: node.Name})
+		onNode, err := pods.LivePodsOnNode(node.Name)
+		return requestsFor(ctx, onNode, err)
 	})
 }
 
-// podsOfNamespace asks for the unfinished pods of a namespace.
-func podsOfNamespace(c client.Reader) handler.TypedEventHandler[*metav1.PartialObjectMetadata, reconcile.Request] {
+// podsOfNamespace asks for the live pods of a namespace.
+func podsOfNamespace(pods podStores) handler.TypedEventHandler[*metav1.PartialObjectMetadata, reconcile.Request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, namespace *metav1.PartialObjectMetadata) []reconcile.Request {
-		return listPods(ctx, c, client.InNamespace(namespace.Name))
+		inside, err := pods.LivePods(ctx, namespace.Name)
+		return requestsFor(ctx, inside, err)
 	})
 }
 
-func podsSelectedBy(ctx context.Context, c client.Reader, namespace string, selector *metav1.LabelSelector) []reconcile.Request {
+func podsSelectedBy(ctx context.Context, pods podStores, namespace string, selector *metav1.LabelSelector) []reconcile.Request {
 	parsed, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
-		parsed = labels.Nothing()
-	}
-	return listPods(ctx, c, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: parsed})
-}
-
-// listPods reads the cache, which fails only before it has started or after it has stopped; nothing is lost then.
-func listPods(ctx context.Context, c client.Reader, options ...client.ListOption) []reconcile.Request {
-	var pods corev1.PodList
-	if err := c.List(ctx, &pods, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil
 	}
-	requests := make([]reconcile.Request, 0, len(pods.Items))
-	for i := range pods.Items {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&pods.Items[i])})
+	live, err := pods.LivePods(ctx, namespace)
+	return requestsFor(ctx, slices.DeleteFunc(live, func(pod *corev1.Pod) bool { return !parsed.Matches(labels.Set(pod.Labels)) }), err)
+}
+
+// requestsFor asks for each pod. The error says that the stores could not be read, as those of pods that cannot be compared;
+// a reconcile of such a pod fails of that too, and is repeated.
+func requestsFor(ctx context.Context, pods []*corev1.Pod, err error) []reconcile.Request {
+	if err != nil {
+		ctrl.LoggerFrom(ctx).Error(err, "Not looking at pods again")
+	}
+	requests := make([]reconcile.Request, 0, len(pods))
+	for _, pod := range pods {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
 	}
 	return requests
 }
@@ -134,7 +139,8 @@ func toPolicy[policy client.Object](kind resolve.PolicyKind) handler.TypedEventH
 	})
 }
 
-// policiesWithPrePull lists the policies that have images pulled. As with listPods nothing is lost when the cache fails.
+// policiesWithPrePull lists the policies that have images pulled. The cache fails only before it has started
+// or after it has stopped; nothing is lost then.
 func policiesWithPrePull(ctx context.Context, c client.Reader) []resolve.PolicyRef {
 	var refs []resolve.PolicyRef
 	var namespaced v1alpha1.SidecarTerminationPolicyList

@@ -183,6 +183,49 @@ func TestKruiseMayComeAndGoAndComeAgain(t *testing.T) {
 	}
 }
 
+// A pod whose phase is written has left the cache of unfinished pods.
+func TestAPodWhosePhaseIsWrittenIsLookedAtAgainWhenTheWorldChanges(t *testing.T) {
+	for name, tc := range map[string]struct {
+		fallback      v1alpha1.Fallback
+		withoutKruise bool
+		change        func(*fixture, *testenv.Kruise, *v1alpha1.SidecarTerminationPolicy)
+	}{
+		"its policy changes": {
+			fallback: v1alpha1.FallbackDisabled,
+			change: func(f *fixture, _ *testenv.Kruise, policy *v1alpha1.SidecarTerminationPolicy) {
+				f.reload(policy)
+				policy.Spec.Fallback = v1alpha1.FallbackEnabled
+				f.update(policy)
+			},
+		},
+		"Kruise comes": {
+			fallback: v1alpha1.FallbackEnabled, withoutKruise: true,
+			change: func(f *fixture, k *testenv.Kruise, _ *v1alpha1.SidecarTerminationPolicy) { k.Install(f.T) },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			k := newKruise(t)
+			if !tc.withoutKruise {
+				k.Install(t)
+			}
+			f.startOperator(testOptions())
+			policy := f.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""), func(spec *v1alpha1.PolicySpec) {
+				spec.Fallback, spec.TerminationDeadlineSeconds = tc.fallback, ptr.To[int32](3)
+			})
+			pod := f.newPod("job-1", mainDone, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1) })
+			f.until(pod, "its phase is written", phaseWritten)
+			// The kubelet knows of the phase, and ends nothing.
+			f.change(pod, func(p *corev1.Pod) {
+				p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"})
+			})
+			f.untilCounts(policy, counts{matched: 1, stuck: 1})
+			tc.change(f, k, policy)
+			f.untilRequests(1)
+		})
+	}
+}
+
 func TestAFinishedRequestBringsThePodBack(t *testing.T) {
 	f := newFixture(t)
 	newKruise(t).Install(t)

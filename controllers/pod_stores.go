@@ -27,29 +27,63 @@ type podStores struct {
 	unfinished, written toolscache.Indexer
 }
 
+// newPodStores must be called before the caches are started.
 func newPodStores(ctx context.Context, unfinished, written cache.Cache) (podStores, error) {
-	own, err := sharedInformer(ctx, unfinished, &corev1.Pod{})
+	own, err := indexedPods(ctx, unfinished)
 	if err != nil {
 		return podStores{}, err
 	}
-	teardown, err := sharedInformer(ctx, written, &corev1.Pod{})
+	teardown, err := indexedPods(ctx, written)
 	if err != nil {
 		return podStores{}, err
 	}
-	return podStores{unfinished: own.GetIndexer(), written: teardown.GetIndexer()}, nil
+	return podStores{unfinished: own, written: teardown}, nil
+}
+
+// indexNode is the index of pods by the name of their node.
+const indexNode = "node"
+
+// indexedPods returns the cache's store of pods, with the index.
+func indexedPods(ctx context.Context, c cache.Cache) (toolscache.Indexer, error) {
+	informer, err := sharedInformer(ctx, c, &corev1.Pod{})
+	if err != nil {
+		return nil, err
+	}
+	if err := informer.AddIndexers(toolscache.Indexers{indexNode: nodeName}); err != nil {
+		return nil, fmt.Errorf("index pods by node: %w", err)
+	}
+	return informer.GetIndexer(), nil
+}
+
+func nodeName(object any) ([]string, error) {
+	return []string{object.(*corev1.Pod).Spec.NodeName}, nil
 }
 
 // LivePods reads the stores.
 func (s podStores) LivePods(_ context.Context, namespace string) ([]*corev1.Pod, error) {
-	unfinished, err := inNamespace(s.unfinished, namespace)
+	return s.live(func(store toolscache.Indexer) ([]any, error) {
+		if namespace == "" {
+			return store.List(), nil
+		}
+		return store.ByIndex(toolscache.NamespaceIndex, namespace)
+	})
+}
+
+// LivePodsOnNode is LivePods for one node.
+func (s podStores) LivePodsOnNode(name string) ([]*corev1.Pod, error) {
+	return s.live(func(store toolscache.Indexer) ([]any, error) { return store.ByIndex(indexNode, name) })
+}
+
+func (s podStores) live(list func(toolscache.Indexer) ([]any, error)) ([]*corev1.Pod, error) {
+	unfinished, err := list(s.unfinished)
 	if err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
-	written, err := inNamespace(s.written, namespace)
+	written, err := list(s.written)
 	if err != nil {
 		return nil, fmt.Errorf("list pods whose phase was written: %w", err)
 	}
-	return livePods(unfinished, written)
+	return livePods(toPods(unfinished), toPods(written))
 }
 
 // livePods returns those of the pods of both caches that a podLister lists. It uses the memory of the first list.
@@ -92,19 +126,12 @@ func newer(pod, other *corev1.Pod) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-func inNamespace(store toolscache.Indexer, namespace string) ([]*corev1.Pod, error) {
-	var objects []any
-	var err error
-	if namespace == "" {
-		objects = store.List()
-	} else if objects, err = store.ByIndex(toolscache.NamespaceIndex, namespace); err != nil {
-		return nil, err
-	}
+func toPods(objects []any) []*corev1.Pod {
 	pods := make([]*corev1.Pod, 0, len(objects))
 	for _, object := range objects {
 		pods = append(pods, object.(*corev1.Pod))
 	}
-	return pods, nil
+	return pods
 }
 
 // sharedInformer returns the cache's informer of the object's kind without waiting for it.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	toolscache "k8s.io/client-go/tools/cache"
 )
 
 func TestLivePodsTakesThePodFromTheCacheThatHasSeenMoreOfIt(t *testing.T) {
@@ -63,17 +64,7 @@ func TestLivePodsTakesThePodFromTheCacheThatHasSeenMoreOfIt(t *testing.T) {
 	} {
 		for _, namespace := range []string{"", jobPod().Namespace} {
 			t.Run(strings.TrimSpace(test.name+" "+namespace), func(t *testing.T) {
-				stores := podStores{unfinished: newPodIndexer(), written: newPodIndexer()}
-				for _, pod := range test.unfinished {
-					if err := stores.unfinished.Add(pod); err != nil {
-						t.Fatal(err)
-					}
-				}
-				for _, pod := range test.written {
-					if err := stores.written.Add(pod); err != nil {
-						t.Fatal(err)
-					}
-				}
+				stores := newTestPodStores(t, test.unfinished, test.written)
 				pods, err := stores.LivePods(t.Context(), namespace)
 				if err != nil {
 					t.Fatal(err)
@@ -88,5 +79,42 @@ func TestLivePodsTakesThePodFromTheCacheThatHasSeenMoreOfIt(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+func newTestPodStores(t *testing.T, unfinished, written []*corev1.Pod) podStores {
+	t.Helper()
+	stores := podStores{unfinished: newPodIndexer(), written: newPodIndexer()}
+	for store, pods := range map[toolscache.Indexer][]*corev1.Pod{stores.unfinished: unfinished, stores.written: written} {
+		for _, pod := range pods {
+			if err := store.Add(pod); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return stores
+}
+
+func TestLivePodsOnANodeAreThoseOfBothCaches(t *testing.T) {
+	on := func(node, name string, change ...func(*corev1.Pod)) *corev1.Pod {
+		pod := newPod(change...)
+		pod.Name, pod.Spec.NodeName = name, node
+		return pod
+	}
+	stores := newTestPodStores(t,
+		[]*corev1.Pod{on("node-1", "runs"), on("node-2", "elsewhere"), on("", "pending")},
+		[]*corev1.Pod{on("node-1", "written", succeeded), on("node-2", "written elsewhere", succeeded), on("node-1", "over", succeeded, mainDone, sidecarDone)},
+	)
+	pods, err := stores.LivePodsOnNode("node-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, pod := range pods {
+		got = append(got, pod.Name)
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"runs", "written"}, got); diff != "" {
+		t.Errorf("live pods (-want +got):\n%s", diff)
 	}
 }

@@ -55,7 +55,7 @@ func newBench(t *testing.T, options Options, withKruise *testenv.Kruise) *bench 
 	if err != nil {
 		t.Fatal(err)
 	}
-	kinds, err := followKruise(mgr, options, &queues{})
+	kinds, err := followKruise(mgr, pods, options, &queues{})
 	if err != nil {
 		t.Fatal(err)
 	}

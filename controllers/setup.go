@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -50,9 +51,6 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	if err := startInformers(ctx, mgr.GetCache()); err != nil {
 		return err
 	}
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &corev1.Pod{}, indexNodeName, nodeName); err != nil {
-		return fmt.Errorf("index pods by node: %w", err)
-	}
 	index, err := newPolicyIndex(ctx, mgr.GetCache())
 	if err != nil {
 		return err
@@ -62,13 +60,13 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 		return err
 	}
 	var queues queues
-	kruise, err := followKruise(mgr, options, &queues)
+	kruise, err := followKruise(mgr, pods, options, &queues)
 	if err != nil {
 		return err
 	}
 	journal := newJournal(mgr.GetEventRecorder(eventSource), options.Clock, queues.policies.add)
 	r := newReconcilers(mgr.GetClient(), index, pods, readers{teardown, mgr.GetAPIReader()}, kruise, journal, options)
-	if err := watchPods(mgr, r.pods, teardown, &queues.pods); err != nil {
+	if err := watchPods(mgr, r.pods, pods, teardown, &queues.pods); err != nil {
 		return fmt.Errorf("set up pod controller: %w", err)
 	}
 	if err := watchPolicies(mgr, "policy", r.policies, &queues.policies); err != nil {
@@ -103,9 +101,9 @@ type kruiseKinds struct {
 
 // followKruise has the manager follow those of OpenKruise's kinds that the operator may use, and the controllers wait until
 // it is known of each whether it is there. What is never started finds nothing, and needs no rights.
-func followKruise(mgr manager.Manager, options Options, queues *queues) (kruiseKinds, error) {
+func followKruise(mgr manager.Manager, pods podStores, options Options, queues *queues) (kruiseKinds, error) {
 	kinds := kruiseKinds{
-		requests: crr.NewAvailability(mgr, kruiseChanged(mgr.GetCache(), &queues.pods), func(pod types.NamespacedName) {
+		requests: crr.NewAvailability(mgr, kruiseChanged(pods, &queues.pods), func(pod types.NamespacedName) {
 			queues.pods.add(reconcile.Request{NamespacedName: pod})
 		}),
 	}
@@ -170,7 +168,7 @@ func newReconcilers(
 }
 
 // watchPods adds the pod controller: pods of both caches, and all that may change what is to be done about a pod.
-func watchPods(mgr manager.Manager, r *PodReconciler, teardown cache.Cache, queue *queue[reconcile.Request]) error {
+func watchPods(mgr manager.Manager, r *PodReconciler, pods podStores, teardown cache.Cache, queue *queue[reconcile.Request]) error {
 	c, err := controller.New("pod", mgr, controller.Options{
 		Reconciler:              r,
 		MaxConcurrentReconciles: r.options.MaxConcurrentReconciles,
@@ -183,10 +181,10 @@ func watchPods(mgr manager.Manager, r *PodReconciler, teardown cache.Cache, queu
 	for _, watch := range []source.Source{
 		source.Kind(own, &corev1.Pod{}, &handler.TypedEnqueueRequestForObject[*corev1.Pod]{}),
 		source.Kind(teardown, &corev1.Pod{}, &handler.TypedEnqueueRequestForObject[*corev1.Pod]{}, tearingDown()),
-		source.Kind(own, &v1alpha1.SidecarTerminationPolicy{}, podsOfPolicy(own), declarationChanged[*v1alpha1.SidecarTerminationPolicy]()),
-		source.Kind(own, &v1alpha1.ClusterSidecarTerminationPolicy{}, podsOfClusterPolicy(own), declarationChanged[*v1alpha1.ClusterSidecarTerminationPolicy]()),
-		source.Kind(own, &corev1.Node{}, podsOfNode(own), nodeKindChanged(r.options.NodeMarks)),
-		source.Kind(own, namespaceMetadata(), podsOfNamespace(own), namespaceLabelsChanged()),
+		source.Kind(own, &v1alpha1.SidecarTerminationPolicy{}, podsOfPolicy(pods), declarationChanged[*v1alpha1.SidecarTerminationPolicy]()),
+		source.Kind(own, &v1alpha1.ClusterSidecarTerminationPolicy{}, podsOfClusterPolicy(pods), declarationChanged[*v1alpha1.ClusterSidecarTerminationPolicy]()),
+		source.Kind(own, &corev1.Node{}, podsOfNode(pods), nodeKindChanged(r.options.NodeMarks)),
+		source.Kind(own, namespaceMetadata(), podsOfNamespace(pods), namespaceLabelsChanged()),
 		queue.source(),
 	} {
 		if err := c.Watch(watch); err != nil {
@@ -216,10 +214,6 @@ func watchPolicies(mgr manager.Manager, name string, r reconcile.TypedReconciler
 	return nil
 }
 
-func nodeName(object client.Object) []string {
-	return []string{object.(*corev1.Pod).Spec.NodeName}
-}
-
 // kruiseFollower follows one of OpenKruise's kinds.
 type kruiseFollower interface {
 	manager.Runnable
@@ -242,10 +236,11 @@ func kruiseKnown(followers ...kruiseFollower) func(ctx context.Context) {
 
 // kruiseChanged returns what is to be done when Kruise comes or goes, either of which may change what is to be done about
 // any pod.
-func kruiseChanged(c client.Reader, pods *queue[reconcile.Request]) func(ctx context.Context, available bool) {
+func kruiseChanged(pods podStores, queue *queue[reconcile.Request]) func(ctx context.Context, available bool) {
 	return func(ctx context.Context, available bool) {
-		for _, request := range listPods(ctx, c) {
-			pods.add(request)
+		live, err := pods.LivePods(ctx, metav1.NamespaceAll)
+		for _, request := range requestsFor(ctx, live, err) {
+			queue.add(request)
 		}
 		ctrl.LoggerFrom(ctx).V(1).Info("Looking at every pod again", "kruiseAvailable", available)
 	}

@@ -41,8 +41,8 @@ const (
 
 	// minActiveDeadline is the shortest deadline that Kruise's webhook accepts.
 	minActiveDeadline = 3 * time.Second
-	// ttlAfterFinished keeps finished requests longer than the longest wait between two attempts, so that a pod's
-	// attempts can be counted.
+	// ttlAfterFinished keeps finished requests longer than the longest wait between two attempts, so that the attempts on
+	// a pod whose containers are not started again can be counted.
 	ttlAfterFinished = 30 * time.Minute
 )
 
@@ -140,13 +140,24 @@ func newRequest(pod *corev1.Pod, action plan.Action, now time.Time) *kruise.Cont
 				ForceRecreate: true,
 			},
 			ActiveDeadlineSeconds:   ptr.To(int64(max(action.Deadline, minActiveDeadline).Seconds())),
-			TTLSecondsAfterFinished: ptr.To(int32(ttlAfterFinished.Seconds())),
+			TTLSecondsAfterFinished: ttl(pod),
 		},
 	}
 	for _, name := range action.Containers {
 		request.Spec.Containers = append(request.Spec.Containers, kruise.ContainerRecreateRequestContainer{Name: name})
 	}
 	return request
+}
+
+// ttl returns for how long Kruise is to keep a finished request, in seconds; nil means as long as the pod, which owns it.
+// Where the kubelet may start a container again the request must not be forgotten: one after which that has happened
+// is not to be repeated.
+func ttl(pod *corev1.Pod) *int32 {
+	restarts := func(container corev1.Container) bool { return container.RestartPolicy != nil }
+	if pod.Spec.RestartPolicy != corev1.RestartPolicyNever || slices.ContainsFunc(pod.Spec.Containers, restarts) {
+		return nil
+	}
+	return ptr.To(int32(ttlAfterFinished.Seconds()))
 }
 
 func toAttempt(request *kruise.ContainerRecreateRequest, number int) plan.Attempt {

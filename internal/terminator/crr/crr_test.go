@@ -24,7 +24,10 @@ import (
 	"github.com/sidecar-termination/operator/internal/plan"
 )
 
-var pod = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "job-1", UID: "4a1b"}}
+var pod = &corev1.Pod{
+	ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "job-1", UID: "4a1b"},
+	Spec:       corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever},
+}
 
 // stopped is the operator's clock.
 var stopped = clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
@@ -88,6 +91,29 @@ func TestTheRequest(t *testing.T) {
 func TestADeadlineThatKruiseWouldRefuseIsLengthened(t *testing.T) {
 	if got := *newRequest(pod, plan.Action{Deadline: time.Second}, stopped.Now()).Spec.ActiveDeadlineSeconds; got != 3 {
 		t.Errorf("got %d seconds", got)
+	}
+}
+
+func TestARequestIsKeptAsLongAsAPodWhoseContainersMayBeStartedAgain(t *testing.T) {
+	onFailure, never := corev1.ContainerRestartPolicyOnFailure, corev1.ContainerRestartPolicyNever
+	for name, tc := range map[string]struct {
+		pod       corev1.RestartPolicy
+		container *corev1.ContainerRestartPolicy
+		kept      bool
+	}{
+		"Never":                                 {corev1.RestartPolicyNever, nil, false},
+		"OnFailure":                             {corev1.RestartPolicyOnFailure, nil, true},
+		"Never, and a container's OnFailure":    {corev1.RestartPolicyNever, &onFailure, true},
+		"Never, and a container's, maybe rules": {corev1.RestartPolicyNever, &never, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := pod.DeepCopy()
+			pod.Spec.RestartPolicy = tc.pod
+			pod.Spec.Containers = []corev1.Container{{Name: "main"}, {Name: "proxy", RestartPolicy: tc.container}}
+			if ttl := newRequest(pod, plan.Action{}, stopped.Now()).Spec.TTLSecondsAfterFinished; tc.kept != (ttl == nil) {
+				t.Errorf("it is deleted %v seconds after its end", ttl)
+			}
+		})
 	}
 }
 
