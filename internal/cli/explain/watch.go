@@ -90,10 +90,12 @@ func wait(ctx context.Context, ticker *time.Ticker) error {
 	}
 }
 
-// isOver reports whether nothing more will happen.
+// isOver reports whether nothing more will happen. A Job is complete as soon as the phase of its pod is written, and the sidecar
+// that is being ended then still runs.
 func (r *result) isOver() bool {
 	if len(r.Jobs) > 0 {
-		return !slices.ContainsFunc(r.Jobs, func(j jobLine) bool { return strings.HasPrefix(j.Status, "running") || j.Status == "suspended" })
+		return !slices.ContainsFunc(r.Jobs, func(j jobLine) bool { return strings.HasPrefix(j.Status, "running") || j.Status == "suspended" }) &&
+			!slices.ContainsFunc(r.Pods, func(p explain.Report) bool { return p.Stage == plan.StageTerminating && len(p.Attempts) > 0 })
 	}
 	return !slices.ContainsFunc(r.Pods, func(p explain.Report) bool {
 		return p.Stage != plan.StageTerminated && (p.Stage != plan.StageIgnored || p.StageReason != "PodFinished")
