@@ -374,14 +374,14 @@ func (j *journal) countFailed(e *entry, subject subject, failures []plan.Failure
 		if e.fails(failed) && e.known {
 			attemptsTotal.WithLabelValues(string(failure.Mode), string(v1alpha1.OutcomeFailed)).Inc()
 		}
-		policy := subject.governing(failure.Container)
-		if policy == nil {
+		target := subject.resolution.Enforced.Target(failure.Container)
+		if target == nil || target.Policy == nil {
 			continue
 		}
-		failed.policy = *policy
+		failed.policy = *target.Policy
 		if e.fails(failed) && e.known {
-			j.add(*policy, rollup.Tally{Failed: 1, Recent: []v1alpha1.RecentTermination{
-				recent(*policy, client.ObjectKeyFromObject(subject.pod), failure.Mode, v1alpha1.OutcomeFailed, 0),
+			j.add(failed.policy, rollup.Tally{Failed: 1, Recent: []v1alpha1.RecentTermination{
+				recent(failed.policy, client.ObjectKeyFromObject(subject.pod), failure.Mode, v1alpha1.OutcomeFailed, 0),
 			}})
 		}
 	}

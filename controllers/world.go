@@ -50,16 +50,6 @@ func (s subject) concerns() bool {
 	return len(s.resolution.Enforced.Targets) > 0 || s.resolution.DryRun != nil || len(s.resolution.Warnings) > 0
 }
 
-// governing returns the policy that decides over the container; nil when none does.
-func (s subject) governing(container string) *resolve.PolicyRef {
-	for _, target := range s.resolution.Enforced.Targets {
-		if target.Container == container {
-			return target.Policy
-		}
-	}
-	return nil
-}
-
 // pod returns the pod from the cache of unfinished pods or from that of pods whose phase was written, whichever has seen
 // more of it: the write of a phase takes the pod from one to the other, and either may be told of it first. The error is
 // NotFound when it is in neither.

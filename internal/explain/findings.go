@@ -79,7 +79,7 @@ func (x *explainer) fromWarnings() []Finding {
 		severity := SeverityProblem
 		if warning.Reason == v1alpha1.ReasonNativeSidecar {
 			severity = SeverityNote
-		} else if target := targetOf(x.view, warning.Container); target != nil && target.Policy != nil {
+		} else if target := x.view.Target(warning.Container); target != nil && target.Policy != nil {
 			severity = SeverityWarning
 		}
 		all = append(all, finding(severity, warning.Reason, warning.Container, warning.Message))
@@ -98,7 +98,7 @@ func (x *explainer) fromDryRun() []Finding {
 			continue
 		}
 		severity, message := SeverityNote, fmt.Sprintf("%s would decide over container %s, and has enforcement DryRun", target.Policy, target.Container)
-		if targetOf(x.view, target.Container) == nil {
+		if x.view.Target(target.Container) == nil {
 			severity, message = SeverityWarning, fmt.Sprintf("%s names container %s, but has enforcement DryRun: nothing is done", target.Policy, target.Container)
 		}
 		all = append(all, finding(severity, v1alpha1.ReasonDryRun, target.Container, message))

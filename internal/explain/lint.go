@@ -49,7 +49,7 @@ func (x *explainer) undeclared() []*corev1.Container {
 	var undeclared []*corev1.Container
 	for i := range x.Pod.Pod.Spec.Containers {
 		container := &x.Pod.Pod.Spec.Containers[i]
-		if targetOf(x.view, container.Name) == nil && x.declaredMain(container.Name) == "" && !x.declaredDryRun(container.Name) {
+		if x.view.Target(container.Name) == nil && x.declaredMain(container.Name) == "" && !x.declaredDryRun(container.Name) {
 			undeclared = append(undeclared, container)
 		}
 	}
@@ -89,7 +89,7 @@ func (x *explainer) ended(name string) bool {
 
 // declaredDryRun reports whether a DryRun policy makes the container a sidecar.
 func (x *explainer) declaredDryRun(name string) bool {
-	return x.resolution.DryRun != nil && targetOf(*x.resolution.DryRun, name) != nil
+	return x.resolution.DryRun != nil && x.resolution.DryRun.Target(name) != nil
 }
 
 // lintReasons are those of declarations that are missing or come to nothing.

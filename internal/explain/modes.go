@@ -79,7 +79,7 @@ func (x *explainer) withoutMode(name string, ways []Way) []Finding {
 // substituted says where another mode than the declared one will be used: where the pod is bound to come to, or on every
 // real node.
 func (x *explainer) substituted(name string, ways []Way) []Finding {
-	if targetOf(x.view, name).Mode == v1alpha1.ModeAuto {
+	if x.view.Target(name).Mode == v1alpha1.ModeAuto {
 		return nil
 	}
 	everywhere := !slices.ContainsFunc(ways, func(w Way) bool { return w.scenario.node == plan.NodeReal && w.options[0].Usable() })

@@ -88,7 +88,7 @@ func (x *explainer) containers() []Container {
 	for i := range x.Pod.Pod.Spec.Containers {
 		name := x.Pod.Pod.Spec.Containers[i].Name
 		container := Container{Name: name, Role: RoleMain, State: x.state(x.Pod.Pod.Status.ContainerStatuses, name), DeclaredBy: x.declaredMain(name)}
-		if target := targetOf(x.view, name); target != nil {
+		if target := x.view.Target(name); target != nil {
 			container.Role, container.DeclaredBy = RoleSidecar, declaredByEnvironment
 			if target.Policy != nil {
 				container.DeclaredBy = target.Policy.String()
@@ -122,14 +122,6 @@ func (x *explainer) declaredMain(name string) string {
 		}
 	}
 	return ""
-}
-
-func targetOf(view resolve.View, name string) *resolve.Target {
-	i := slices.IndexFunc(view.Targets, func(t resolve.Target) bool { return t.Container == name })
-	if i < 0 {
-		return nil
-	}
-	return &view.Targets[i]
 }
 
 func (x *explainer) attempts() []Attempt {

@@ -57,6 +57,15 @@ type View struct {
 	Mains   []string // in the pod's order
 }
 
+// Target returns what is to be done with the container, or nil when it is no sidecar.
+func (v View) Target(container string) *Target {
+	i := slices.IndexFunc(v.Targets, func(t Target) bool { return t.Container == container })
+	if i < 0 {
+		return nil
+	}
+	return &v.Targets[i]
+}
+
 // Loss says that Loser names a container over which Winner decides.
 type Loss struct {
 	Container     string
