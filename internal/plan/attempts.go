@@ -137,24 +137,34 @@ func (h history) has(mode v1alpha1.Mode) bool {
 	return slices.ContainsFunc(h.live, func(a *Attempt) bool { return a.Mode == mode })
 }
 
-// nextNumber returns the number of the mode's next attempt.
+// nextNumber returns the number of the mode's next attempt. A spent request, which the next one supersedes, does not count:
+// whether or not its deletion has been seen, the next one has the same name, and cannot be made twice.
 func (s *situation) nextNumber(mode v1alpha1.Mode) int {
-	if newest := s.attempt(mode); newest != nil {
-		return newest.Number + 1
+	next := 0
+	for _, attempt := range s.Attempts {
+		if attempt.Mode == mode && !s.spent(attempt) {
+			next = max(next, attempt.Number+1)
+		}
 	}
-	return 0
+	return next
 }
 
-// spentRequests lists the unfinished requests whose containers have all ended. Kruise works on one request of a pod at
-// a time, and one whose containers stay dead stays in its way.
-func (s *situation) spentRequests() []int {
-	var spent []int
+// spentRequests lists the requests that are spent.
+func (s *situation) spentRequests() []Attempt {
+	var spent []Attempt
 	for _, attempt := range s.Attempts {
-		if attempt.Mode == v1alpha1.ModeCRR && attempt.Finished.IsZero() && s.allEnded(attempt) {
-			spent = append(spent, attempt.Number)
+		if s.spent(attempt) {
+			spent = append(spent, attempt)
 		}
 	}
 	return spent
+}
+
+// spent reports whether the attempt is an unfinished request whose containers have all ended. Kruise works on one request
+// of a pod at a time, and one whose containers stay dead stays in its way. It goes before the next is made: Kruise's
+// daemon does not look at the others when one is deleted (pkg/daemon/containerrecreate/crr_daemon_controller.go).
+func (s *situation) spent(attempt Attempt) bool {
+	return attempt.Mode == v1alpha1.ModeCRR && attempt.Finished.IsZero() && s.allEnded(attempt)
 }
 
 func (s *situation) allEnded(attempt Attempt) bool {

@@ -249,7 +249,11 @@ func describe(a plan.Action) string {
 		line += fmt.Sprintf(" for %s", a.For)
 	}
 	if len(a.Supersedes) > 0 {
-		line += fmt.Sprintf(" instead of %v", a.Supersedes)
+		var numbers []int
+		for _, spent := range a.Supersedes {
+			numbers = append(numbers, spent.Number)
+		}
+		line += fmt.Sprintf(" instead of %v", numbers)
 	}
 	return line + fmt.Sprintf(" within %s", a.Deadline)
 }

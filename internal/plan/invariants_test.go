@@ -130,8 +130,20 @@ func runsQuickExit(pod *corev1.Pod, target resolve.Target) bool {
 func keepsOneLiveAttempt(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	named := map[string]plan.Action{}
 	for _, action := range d.Actions {
-		if action.Attempt < 0 || slices.ContainsFunc(s.Attempts, func(a plan.Attempt) bool { return a.Mode == action.Mode && a.Number >= action.Attempt }) {
+		superseded := func(a plan.Attempt) bool {
+			return slices.ContainsFunc(action.Supersedes, func(spent plan.Attempt) bool { return spent.Number == a.Number && spent.UID == a.UID })
+		}
+		if action.Attempt < 0 || slices.ContainsFunc(s.Attempts, func(a plan.Attempt) bool {
+			return a.Mode == action.Mode && a.Number >= action.Attempt && !superseded(a)
+		}) {
 			return fmt.Sprintf("attempt %s#%d exists", action.Mode, action.Attempt)
+		}
+		for _, spent := range action.Supersedes {
+			for name := range spent.RestartCounts {
+				if mayRun(s.Pod, name) {
+					return fmt.Sprintf("request %d is removed while %s may run", spent.Number, name)
+				}
+			}
 		}
 		for _, name := range action.Containers {
 			if first, twice := named[name]; twice && first.For != action.For {

@@ -59,7 +59,7 @@ func TestMixedSidecars(t *testing.T) {
 		"a respected sidecar that failed leaves the pod failed, and no phase is needed": {
 			snapshot: observed(logsEnded(3), targets(sidecar("logs", respect), sidecar("proxy")), attempted(request(0, "logs"))),
 			after:    time.Second,
-			want:     terminating("CRR#1 [proxy] instead of [0] within 1m0s"),
+			want:     terminating("CRR#0 [proxy] instead of [0] within 1m0s"),
 		},
 		"a respected sidecar that failed gives the phase": {
 			snapshot: observed(logsEnded(3), targets(sidecar("logs", respect), sidecar("proxy", noImage)), withoutKruise),
@@ -129,7 +129,7 @@ func TestMixedSidecars(t *testing.T) {
 				targets(sidecar("auth", respect), sidecar("logs"), sidecar("proxy")), phase(corev1.PodSucceeded), knowingKubelet,
 				attempted(request(0, "auth"), phaseWrite(0, crr))),
 			after: minute,
-			want:  fallingBack("CRR#1 [proxy] instead of [0] within 1m0s"),
+			want:  fallingBack("CRR#0 [proxy] instead of [0] within 1m0s"),
 		},
 		"a phase that came back is written for all, with the request still under way": {
 			snapshot: observed(pod(), targets(sidecar("logs"), sidecar("proxy")), attempted(phaseWrite(0, crr), request(0, "logs", "proxy"))),

@@ -360,6 +360,9 @@ func (k *kruise) silent() bool {
 
 func (k *kruise) created(request *recreateRequest) {
 	k.w.after(k.w.between(50*time.Millisecond, 500*time.Millisecond), k.sync)
+	if k.silent() {
+		k.w.after(done.Add(k.w.scenario.silentFor).Sub(k.w.now), k.sync) // a daemon that is back lists what is active
+	}
 	k.w.after(time.Minute, func() {
 		if k.silent() {
 			k.w.finish(request, "daemon has not responded for a long time")
@@ -373,11 +376,12 @@ func (k *kruise) created(request *recreateRequest) {
 
 func (k *kruise) deleted(request *recreateRequest) { k.free(request) }
 
+// free ends the work on a request. The daemon does not look at the next one for that: it looks when a request is created
+// or, while unfinished, written to.
 func (k *kruise) free(request *recreateRequest) {
 	if k.busy == request {
 		k.busy = nil
 	}
-	k.w.after(k.w.between(50*time.Millisecond, 500*time.Millisecond), k.sync)
 }
 
 // sync works on the oldest request that is not finished, one container after the other.

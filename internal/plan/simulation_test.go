@@ -208,6 +208,13 @@ func simulations() map[string]simulation {
 			policy: never, kruise: true, want: corev1.PodFailed, maxWrites: 2, smooth: true,
 			sidecars: []simulated{{manner: deaf, target: sidecar("a", respect, noImage)}, {manner: deaf, target: sidecar("b", respect, noImage, drain(5*time.Second))}},
 		},
+		"each of three requests follows the one before, and none fails": {
+			policy: never, kruise: true, want: corev1.PodSucceeded, maxWrites: 3, smooth: true,
+			sidecars: []simulated{
+				{manner: polite, target: sidecar("a", respect, noImage)}, {manner: polite, target: sidecar("b", respect, noImage, drain(5*time.Second))},
+				{manner: polite, target: sidecar("c", respect, noImage, drain(20*time.Second))},
+			},
+		},
 		"a respected sidecar is ended before the phase is written for the others": {
 			policy: never, kruise: true, want: corev1.PodSucceeded, maxWrites: 7,
 			sidecars: []simulated{{manner: deaf, target: sidecar("a")}, {manner: polite, target: sidecar("b", respect)}, {manner: unpullably, target: sidecar("c")}},

@@ -5,6 +5,7 @@ package plan_test
 import (
 	"container/heap"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
@@ -30,6 +32,8 @@ type world struct {
 	phase    *plan.Attempt  // the annotation beside a written phase
 	swaps    []plan.Attempt // the annotation beside swapped images
 	requests []*recreateRequest
+	// requestsVersion grows with each change of a request.
+	requestsVersion int
 
 	kubelet  *kubelet
 	kruise   *kruise
@@ -135,10 +139,14 @@ type recreateRequest struct {
 	deleted  bool
 }
 
-// create is the API server with Kruise's webhook. It returns false when the request is refused.
+// create is the API server with Kruise's webhook. It returns false when the request is refused. A request that was
+// replaced since it was observed is not deleted, and nothing is created then.
 func (w *world) create(action plan.Action) bool {
-	for _, number := range action.Supersedes {
-		w.delete(number)
+	for _, spent := range action.Supersedes {
+		if !w.delete(spent) {
+			w.operator.wake(time.Second)
+			return true
+		}
 	}
 	if w.scenario.refuses {
 		w.say("kruise", "refuses a request")
@@ -160,22 +168,34 @@ func (w *world) create(action plan.Action) bool {
 		counts[name] = st.RestartCount
 	}
 	request := &recreateRequest{deadline: action.Deadline, attempt: plan.Attempt{
-		Mode: crr, For: crr, Number: action.Attempt, RestartCounts: counts, Started: w.seconds().Time,
+		Mode: crr, For: crr, Number: action.Attempt, UID: types.UID(fmt.Sprint(len(w.requests))), RestartCounts: counts, Started: w.seconds().Time,
 	}}
+	for _, other := range w.requests {
+		if !other.deleted && other.attempt.Finished.IsZero() && maps.Equal(other.attempt.RestartCounts, counts) {
+			w.fail("a request is made twice: %v", action.Containers)
+		}
+	}
 	w.requests = append(w.requests, request)
 	w.operator.requestsChanged()
 	w.kruise.created(request)
 	return true
 }
 
-func (w *world) delete(number int) {
+// delete removes a request. It returns false when there is another one of that name.
+func (w *world) delete(spent plan.Attempt) bool {
 	for _, r := range w.requests {
-		if r.attempt.Number == number && !r.deleted {
+		switch {
+		case r.deleted || r.attempt.Number != spent.Number:
+		case r.attempt.UID != spent.UID:
+			w.say("operator", "meets another request with the number %d", spent.Number)
+			return false
+		default:
 			r.deleted = true
 			w.kruise.deleted(r)
 			w.operator.requestsChanged()
 		}
 	}
+	return true
 }
 
 func (w *world) finish(request *recreateRequest, message string) {
@@ -239,9 +259,11 @@ type operator struct {
 	w            *world
 	seen         podView // as its cache has it
 	seenRequests []plan.Attempt
-	quietVersion string
-	quietSince   time.Time
-	wakeAt       time.Time
+	// seenRequestsVersion is that of the requests as they were seen.
+	seenRequestsVersion int
+	quietVersion        string
+	quietSince          time.Time
+	wakeAt              time.Time
 
 	down   bool
 	writes int
@@ -272,15 +294,21 @@ func versionOf(pod *corev1.Pod) int {
 	return version
 }
 
+// requestsChanged delivers the requests as they are now. A cache never goes back.
 func (o *operator) requestsChanged() {
-	o.w.after(o.lag(), func() {
-		o.seenRequests = nil
-		for _, r := range o.w.requests {
-			if !r.deleted {
-				o.seenRequests = append(o.seenRequests, r.attempt)
-			}
+	var attempts []plan.Attempt
+	for _, r := range o.w.requests {
+		if !r.deleted {
+			attempts = append(attempts, r.attempt)
 		}
-		o.reconcile()
+	}
+	o.w.requestsVersion++
+	version := o.w.requestsVersion
+	o.w.after(o.lag(), func() {
+		if version > o.seenRequestsVersion {
+			o.seenRequestsVersion, o.seenRequests = version, attempts
+			o.reconcile()
+		}
 	})
 }
 

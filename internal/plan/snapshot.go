@@ -6,6 +6,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/imagelist"
@@ -45,8 +46,10 @@ type Attempt struct {
 	// For is the mode that the attempt belongs to. It differs from Mode for the phase patch that goes before a
 	// ContainerRecreateRequest.
 	For v1alpha1.Mode
-	// Number tells the attempts of one mode apart; the first is 0.
+	// Number tells the attempts of one mode apart; the first is 0. That of an attempt that was superseded is used again.
 	Number int
+	// UID is that of the object which records the attempt; empty where the pod itself does.
+	UID types.UID
 	// RestartCounts holds, for each container that the attempt is to end, its restart count when the attempt began.
 	// A container that had never started has -1. PodPhase ends every container and has none here.
 	RestartCounts map[string]int32
@@ -109,8 +112,9 @@ type Action struct {
 	ReleasePhase bool
 	// Deadline is the time after which the attempt has failed.
 	Deadline time.Duration
-	// Supersedes are the numbers of earlier attempts of the mode that have done their work and would be in the way.
-	Supersedes []int
+	// Supersedes are earlier attempts of the mode that have done their work and would be in the way. One of them may have
+	// the number of the attempt that the action starts.
+	Supersedes []Attempt
 }
 
 // Failure is an attempt after which a container had not ended.

@@ -87,10 +87,11 @@ func toAttempts(requests []kruise.ContainerRecreateRequest, pod *corev1.Pod) []p
 }
 
 // Terminate removes the requests that the action supersedes and creates one for its containers. It returns false when
-// the request exists already, and ErrRefused when Kruise does not take it.
+// the request exists already, a conflict when one that is superseded has been replaced since it was observed, and
+// ErrRefused when Kruise does not take the request.
 func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) (bool, error) {
-	for _, number := range action.Supersedes {
-		if err := t.delete(ctx, pod.Namespace, requestName(pod.UID, number)); err != nil {
+	for _, spent := range action.Supersedes {
+		if err := t.delete(ctx, pod.Namespace, requestName(pod.UID, spent.Number), spent.UID); err != nil {
 			return false, err
 		}
 	}
@@ -105,7 +106,7 @@ func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan
 	}
 	// Kruise looks the pod up by name. Should another pod have taken the name, its containers must not be stopped.
 	if uid := request.Labels[kruise.ContainerRecreateRequestPodUIDKey]; uid != string(pod.UID) {
-		if err := t.delete(ctx, request.Namespace, request.Name); err != nil {
+		if err := t.delete(ctx, request.Namespace, request.Name, request.UID); err != nil {
 			return false, err
 		}
 		return false, fmt.Errorf("%w: it was made for the pod with uid %q, not %q", ErrRefused, uid, pod.UID)
@@ -113,9 +114,10 @@ func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan
 	return true, nil
 }
 
-func (t *Terminator) delete(ctx context.Context, namespace, name string) error {
+func (t *Terminator) delete(ctx context.Context, namespace, name string, uid types.UID) error {
 	request := &kruise.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-	if err := client.IgnoreNotFound(t.Client.Delete(ctx, request)); err != nil {
+	err := t.Client.Delete(ctx, request, client.Preconditions{UID: &uid})
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete ContainerRecreateRequest %s: %w", name, err)
 	}
 	return nil
@@ -162,8 +164,8 @@ func ttl(pod *corev1.Pod) *int32 {
 
 func toAttempt(request *kruise.ContainerRecreateRequest, number int) plan.Attempt {
 	attempt := plan.Attempt{
-		Mode: v1alpha1.ModeCRR, For: v1alpha1.ModeCRR, Number: number, RestartCounts: map[string]int32{},
-		Started: requestedAt(request), Message: request.Status.Message,
+		Mode: v1alpha1.ModeCRR, For: v1alpha1.ModeCRR, Number: number, UID: request.UID,
+		RestartCounts: map[string]int32{}, Started: requestedAt(request), Message: request.Status.Message,
 	}
 	for i := range request.Spec.Containers {
 		container := &request.Spec.Containers[i]

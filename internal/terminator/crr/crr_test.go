@@ -39,6 +39,8 @@ type server struct {
 	err     error
 	created *kruise.ContainerRecreateRequest
 	deleted []string
+	// undeletable is the answer to deletions; without it, nothing is found.
+	undeletable error
 }
 
 func (s *server) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
@@ -49,11 +51,16 @@ func (s *server) Create(_ context.Context, object client.Object, _ ...client.Cre
 	if s.uid != "" {
 		object.GetLabels()[kruise.ContainerRecreateRequestPodUIDKey] = s.uid
 	}
+	object.SetUID("c0de")
 	return nil
 }
 
-func (s *server) Delete(_ context.Context, object client.Object, _ ...client.DeleteOption) error {
-	s.deleted = append(s.deleted, object.GetNamespace()+"/"+object.GetName())
+func (s *server) Delete(_ context.Context, object client.Object, options ...client.DeleteOption) error {
+	given := (&client.DeleteOptions{}).ApplyOptions(options)
+	s.deleted = append(s.deleted, object.GetNamespace()+"/"+object.GetName()+" with uid "+string(*given.Preconditions.UID))
+	if s.undeletable != nil {
+		return s.undeletable
+	}
 	return apierrors.NewNotFound(schema.GroupResource{}, object.GetName())
 }
 
@@ -119,12 +126,29 @@ func TestARequestIsKeptAsLongAsAPodWhoseContainersMayBeStartedAgain(t *testing.T
 
 func TestSupersededRequestsAreRemovedFirst(t *testing.T) {
 	s := &server{uid: "4a1b", err: errors.New("broken")}
-	_, err := (&Terminator{Client: s, Clock: stopped}).Terminate(t.Context(), pod, plan.Action{Attempt: 2, Supersedes: []int{0, 1}})
+	superseded := []plan.Attempt{{Number: 0, UID: "aa"}, {Number: 1, UID: "bb"}}
+	_, err := (&Terminator{Client: s, Clock: stopped}).Terminate(t.Context(), pod, plan.Action{Supersedes: superseded})
 	if !errors.Is(err, s.err) {
 		t.Errorf("got error %v", err)
 	}
-	if diff := cmp.Diff([]string{"batch/sidecar-termination-4a1b-0", "batch/sidecar-termination-4a1b-1"}, s.deleted); diff != "" {
+	if diff := cmp.Diff([]string{"batch/sidecar-termination-4a1b-0 with uid aa", "batch/sidecar-termination-4a1b-1 with uid bb"}, s.deleted); diff != "" {
 		t.Errorf("deleted (-want +got):\n%s", diff)
+	}
+}
+
+func TestNoRequestIsMadeWhileASupersededOneCannotBeRemoved(t *testing.T) {
+	requests := kruise.SchemeGroupVersion.WithResource("containerrecreaterequests").GroupResource()
+	for name, answer := range map[string]error{
+		"it was replaced since it was read": apierrors.NewConflict(requests, "sidecar-termination-4a1b-0", errors.New("precondition failed")),
+		"that is forbidden":                 apierrors.NewForbidden(requests, "sidecar-termination-4a1b-0", errors.New("not allowed")),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &server{uid: "4a1b", undeletable: answer}
+			changed, err := (&Terminator{Client: s, Clock: stopped}).Terminate(t.Context(), pod, plan.Action{Supersedes: []plan.Attempt{{UID: "aa"}}})
+			if changed || !errors.Is(err, answer) || s.created != nil {
+				t.Errorf("got changed %t, error %v, and request %v", changed, err, s.created)
+			}
+		})
 	}
 }
 
@@ -136,7 +160,7 @@ func TestARequestThatWasMadeForAnotherPodIsTakenBack(t *testing.T) {
 			if changed || !errors.Is(err, ErrRefused) {
 				t.Errorf("got changed %t, error %v", changed, err)
 			}
-			if diff := cmp.Diff([]string{"batch/sidecar-termination-4a1b-0"}, s.deleted); diff != "" {
+			if diff := cmp.Diff([]string{"batch/sidecar-termination-4a1b-0 with uid c0de"}, s.deleted); diff != "" {
 				t.Errorf("deleted (-want +got):\n%s", diff)
 			}
 		})
