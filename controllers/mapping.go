@@ -106,7 +106,7 @@ func tearingDown() predicate.TypedPredicate[*corev1.Pod] {
 }
 
 func isTornDown(pod *corev1.Pod) bool {
-	return plan.HasTerminalPhase(pod) && !anyContainerRunning(pod)
+	return plan.HasTerminalPhase(pod) && !plan.AnyContainerRunning(pod)
 }
 
 // declarationChanged passes new, deleted and re-specified policies, and those that say anew what their images cover, but

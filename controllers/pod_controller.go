@@ -5,6 +5,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -135,8 +136,11 @@ func (r *PodReconciler) terminate(ctx context.Context, pod *corev1.Pod, decision
 	return nil
 }
 
-// dryRun decides as if every DryRun policy were enforced. Nothing of it is carried out.
+// dryRun decides as if every DryRun policy were enforced. Nothing of it is carried out. It ends no sidecar to take a guard
+// off, which is done whoever decides over the pod.
 func (r *PodReconciler) dryRun(snapshot plan.Snapshot, subject subject) plan.Decision {
 	snapshot.View = *subject.resolution.DryRun
-	return plan.Next(snapshot, r.options.Clock.Now())
+	decision := plan.Next(snapshot, r.options.Clock.Now())
+	decision.Actions = slices.DeleteFunc(decision.Actions, func(action plan.Action) bool { return action.ReleasePhase })
+	return decision
 }

@@ -184,10 +184,6 @@ func namesContainer(policy resolve.Policy, pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return policy.Names(c.Name) })
 }
 
-func anyContainerRunning(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
-}
-
 // policyObject is a policy of either kind, with the parts that both have.
 type policyObject struct {
 	client.Object

@@ -45,9 +45,11 @@ type subject struct {
 	resolution resolve.Resolution
 }
 
-// concerns reports whether anything declares a container of the pod a sidecar, or tries to.
+// concerns reports whether anything declares a container of the pod a sidecar, or tries to, or the operator has left a
+// guard on the pod's phase.
 func (s subject) concerns() bool {
-	return len(s.resolution.Enforced.Targets) > 0 || s.resolution.DryRun != nil || len(s.resolution.Warnings) > 0
+	return len(s.resolution.Enforced.Targets) > 0 || s.resolution.DryRun != nil || len(s.resolution.Warnings) > 0 ||
+		plan.PhaseIsGuarded(s.pod)
 }
 
 // pod returns the pod from the cache of unfinished pods or from that of pods whose phase was written, whichever has seen

@@ -17,9 +17,6 @@ const (
 	// maxPhaseDelay bounds the wait for the kubelet to learn of a written phase. Its watch is made anew up to a minute
 	// after it was interrupted (k8s.io/client-go tools/cache/reflector.go: 30 s, and as much again at random).
 	maxPhaseDelay = 2 * time.Minute
-	// phaseGuardPeriod is how long, beyond the grace period, a kubelet may take to act upon a written phase before the
-	// guard is taken off it.
-	phaseGuardPeriod = 5 * time.Minute
 	// maxSettlePeriods bounds the wait for a quiet pod, in settle periods: a pod may be written to for ever.
 	maxSettlePeriods = 20
 	// statusLag is how long a pod's status may take to show what the mechanism has already reported.

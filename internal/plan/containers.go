@@ -135,6 +135,11 @@ func kubeletKnowsPhase(pod *corev1.Pod) bool {
 	})
 }
 
+// AnyContainerRunning reports whether a regular container runs.
+func AnyContainerRunning(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
+}
+
 // gracePeriod is the time that the pod gives its containers to end, at least the one second that the kubelet grants.
 func gracePeriod(pod *corev1.Pod) time.Duration {
 	if pod.Spec.TerminationGracePeriodSeconds == nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
@@ -35,6 +36,12 @@ func TestTheGuardIsTakenOffAPhaseThatTheKubeletIgnores(t *testing.T) {
 		"not when the sidecar has ended":                   {guarded(exited("proxy", 143)), longest, false},
 		"not without the right to write the phase":         {phaseDisabled(guarded(running("proxy"))), longest, false},
 		"not when the guard is off already, by whose hand": {withoutGuard(guarded(running("proxy"))), longest, false},
+		"not from a pod that is being deleted":             {deleted(guarded(running("proxy"))), longest, false},
+		"when no policy governs the pod any more":          {declared(guarded(running("proxy"))), longest, true},
+		"not before that, when no policy governs it":       {declared(guarded(running("proxy"))), longest - time.Second, false},
+		"when another container is the sidecar by now":     {declared(guarded(running("proxy")), sidecar("main")), longest, true},
+		"when the sidecar is to drain by now":              {declared(guarded(running("proxy")), sidecar("proxy", drain(time.Hour))), longest, true},
+		"when every container is a sidecar by now":         {declared(guarded(running("proxy")), sidecar("main"), sidecar("proxy")), longest, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			decision := plan.Next(test.snapshot, done.Add(test.after))
@@ -54,6 +61,26 @@ func TestAStuckPodIsLookedAtAgainWhenItsGuardMayBeTakenOff(t *testing.T) {
 	if want := 3*time.Minute + 30*time.Second; decision.RequeueAfter != want {
 		t.Errorf("looked at again after %s, want %s", decision.RequeueAfter, want)
 	}
+}
+
+func TestAPodThatNoPolicyGovernsIsLookedAtAgainWhenItsGuardMayBeTakenOff(t *testing.T) {
+	decision := plan.Next(declared(guarded(running("proxy"))), done.Add(2*time.Minute))
+	if decision.Reason != v1alpha1.ReasonNoSidecar || len(decision.Actions) > 0 {
+		t.Fatalf("got %+v", briefly(decision))
+	}
+	if want := 3*time.Minute + 30*time.Second; decision.RequeueAfter != want {
+		t.Errorf("looked at again after %s, want %s", decision.RequeueAfter, want)
+	}
+}
+
+// declared makes these the sidecars of the pod, and no others.
+func declared(s plan.Snapshot, sidecars ...resolve.Target) plan.Snapshot {
+	return observed(s.Pod, sidecars, func(now *plan.Snapshot) { now.Attempts = s.Attempts })
+}
+
+func deleted(s plan.Snapshot) plan.Snapshot {
+	s.Pod.DeletionTimestamp = &metav1.Time{Time: done}
+	return s
 }
 
 func withoutGuard(s plan.Snapshot) plan.Snapshot {

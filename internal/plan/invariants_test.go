@@ -41,14 +41,15 @@ func saysWhy(_ plan.Snapshot, _ time.Time, d plan.Decision) string {
 	return ""
 }
 
-// releasesOnlyALatePhase: the guard is taken off a terminal phase that the operator wrote, when no attempt may still end a
-// sidecar by it, and nothing else is done then.
+// releasesOnlyALatePhase: the guard is taken off a terminal phase that the operator wrote, while a container runs and when
+// no attempt may still end it by that phase, and nothing else is done then. It is, whatever is declared.
 func releasesOnlyALatePhase(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	late := slices.ContainsFunc(s.Attempts, func(a plan.Attempt) bool { return a.Mode == podPhase && now.After(a.Started.Add(5*minute)) })
-	if len(d.Actions) != 1 || !isTerminal(s.Pod) || !late || s.Pod.Annotations[v1alpha1.AnnotationPhaseGuard] == "" {
+	runs := slices.ContainsFunc(s.Pod.Status.ContainerStatuses, func(st corev1.ContainerStatus) bool { return st.State.Running != nil })
+	if len(d.Actions) != 1 || !isTerminal(s.Pod) || !late || !runs || s.Pod.Annotations[v1alpha1.AnnotationPhaseGuard] == "" {
 		return "the guard is taken off too early, or with something else"
 	}
-	return saysWhy(s, now, d) + actsOnlyWhenMainsAreDone(s, now, d)
+	return saysWhy(s, now, d)
 }
 
 // actsOnlyWhenMainsAreDone: nothing is done while a main container may run again, nor without a main container, nor to

@@ -33,6 +33,7 @@ func Next(snapshot Snapshot, now time.Time) Decision {
 var rules = []func(*situation) *Decision{
 	podDeleted,
 	restartPolicyAlways,
+	phaseIgnored,
 	noSidecar,
 	recordUnreadable,
 	podFinished,
@@ -42,7 +43,6 @@ var rules = []func(*situation) *Decision{
 	sidecarsTerminated,
 	draining,
 	nodeUnknown,
-	phaseIgnored,
 	terminate,
 }
 
@@ -322,40 +322,4 @@ func Soonest(a, b time.Duration) time.Duration {
 		return a
 	}
 	return min(a, b)
-}
-
-// phaseIgnored takes the guard off a phase that the kubelet did not act upon for long. While the guard is on, the
-// kubelet's reports of such a pod are refused, and no later attempt can be judged.
-func phaseIgnored(s *situation) *Decision {
-	wait, guarded := s.untilRelease()
-	if !guarded || wait > 0 {
-		return nil
-	}
-	if refused := s.refused(v1alpha1.ModePodPhase); refused.reason != "" {
-		return &Decision{
-			Stage: StageStuck, Reason: refused.reason,
-			Message: "the kubelet has not torn the pod down, and the guard has to be taken off its phase: " + refused.message,
-		}
-	}
-	written := s.attempt(v1alpha1.ModePodPhase)
-	return &Decision{
-		Stage:   StageTerminating,
-		Reason:  v1alpha1.ReasonAttemptFailed,
-		Message: fmt.Sprintf("the kubelet has not torn the pod down %s after its phase was written", s.now.Sub(written.Started).Round(time.Second)),
-		Actions: []Action{{
-			Mode: v1alpha1.ModePodPhase, For: written.For, Attempt: written.Number,
-			Containers: containers(s.open), ReleasePhase: true,
-		}},
-	}
-}
-
-// untilRelease returns how long the guard is to stay on the written phase, and whether there is one. A slow node is given
-// long: a phase that comes back is worse than an attempt that is judged late.
-func (s *situation) untilRelease() (time.Duration, bool) {
-	written := s.attempt(v1alpha1.ModePodPhase)
-	if !s.Capabilities.PodPhase || written == nil || len(s.open) == 0 ||
-		!HasTerminalPhase(s.Pod) || s.Pod.Annotations[v1alpha1.AnnotationPhaseGuard] == "" {
-		return 0, false
-	}
-	return written.Started.Add(gracePeriod(s.Pod) + phaseGuardPeriod).Sub(s.now), true
 }

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/testenv"
+)
+
+func TestTheGuardIsTakenOffWhateverIsDeclaredByThen(t *testing.T) {
+	respecify := func(change func(*v1alpha1.PolicySpec)) func(*bench, *v1alpha1.SidecarTerminationPolicy, *corev1.Pod) {
+		return func(b *bench, policy *v1alpha1.SidecarTerminationPolicy, _ *corev1.Pod) {
+			change(&policy.Spec.PolicySpec)
+			if err := b.Update(b.Context(), policy); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	for name, meanwhile := range map[string]func(*bench, *v1alpha1.SidecarTerminationPolicy, *corev1.Pod){
+		"the policy as it was":               func(*bench, *v1alpha1.SidecarTerminationPolicy, *corev1.Pod) {},
+		"the policy is deleted":              func(b *bench, policy *v1alpha1.SidecarTerminationPolicy, _ *corev1.Pod) { b.remove(policy) },
+		"the policy is set to DryRun":        respecify(func(spec *v1alpha1.PolicySpec) { spec.Enforcement = v1alpha1.EnforcementDryRun }),
+		"the policy names main instead":      respecify(func(spec *v1alpha1.PolicySpec) { spec.Sidecars[0].Name = "main" }),
+		"the policy names main as well":      respecify(func(spec *v1alpha1.PolicySpec) { spec.Sidecars = append(spec.Sidecars, v1alpha1.Sidecar{Name: "main"}) }),
+		"the policy selects the pod no more": respecify(func(spec *v1alpha1.PolicySpec) { spec.PodSelector.MatchLabels = map[string]string{"team": "web"} }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := clocktesting.NewFakePassiveClock(time.Now().Truncate(time.Second))
+			options := testOptions()
+			options.Clock = clock
+			b := newBench(t, options, nil)
+			policy := b.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
+			pod := b.newPod("job-1", mainDone)
+			b.reconcile(pod)
+			b.wrote("PATCH pods/status")
+			meanwhile(b, policy, pod)
+			b.knows(policy)
+
+			result := b.reconcile(pod)
+			b.wrote("PATCH pods/status")
+			if longest := gracePeriodOf(pod) + 5*time.Minute; result.RequeueAfter <= 0 || result.RequeueAfter > longest {
+				t.Fatalf("the pod is looked at again after %s, want up to %s", result.RequeueAfter, longest)
+			}
+			b.events.take()
+			clock.SetTime(clock.Now().Add(gracePeriodOf(pod) + 5*time.Minute))
+			b.reconcile(pod)
+			b.wrote("PATCH pods/status", "PATCH pods/status")
+			if b.reload(pod); pod.Annotations[v1alpha1.AnnotationPhaseGuard] != "" {
+				t.Errorf("the guard is still on: %v", pod.Annotations)
+			}
+			told := b.events.take()
+			if len(told) != 1 || !strings.Contains(told[0], "the kubelet has not torn the pod down") {
+				t.Errorf("events: %q", told)
+			}
+			b.reconcile(pod)
+			b.wrote("PATCH pods/status", "PATCH pods/status")
+		})
+	}
+}
+
+func gracePeriodOf(pod *corev1.Pod) time.Duration {
+	return time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second
+}
+
+// knows waits until the cache has the policy as it was written last, or has it no more.
+func (b *bench) knows(policy *v1alpha1.SidecarTerminationPolicy) {
+	b.Helper()
+	testenv.Eventually(b.T, "the cache has the policy as it is", func(ctx context.Context) error {
+		var live, known v1alpha1.SidecarTerminationPolicy
+		key := client.ObjectKeyFromObject(policy)
+		liveErr, knownErr := b.Get(ctx, key, &live), b.pods.world.cache.Get(ctx, key, &known)
+		if client.IgnoreNotFound(liveErr) != nil {
+			return liveErr
+		}
+		if (liveErr == nil) != (knownErr == nil) || live.Generation != known.Generation {
+			return fmt.Errorf("the policy is known at generation %d and not %d: %w", known.Generation, live.Generation, knownErr)
+		}
+		return nil
+	})
+}
