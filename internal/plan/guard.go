@@ -35,7 +35,7 @@ func phaseIgnored(s *situation) *Decision {
 			Message: "the kubelet has not torn the pod down, and the guard has to be taken off its phase: " + refused.message,
 		}
 	}
-	written := s.attempt(v1alpha1.ModePodPhase)
+	written := s.writtenPhase()
 	return &Decision{
 		Stage:   StageTerminating,
 		Reason:  v1alpha1.ReasonAttemptFailed,
@@ -50,7 +50,7 @@ func phaseIgnored(s *situation) *Decision {
 // untilRelease returns how long the guard is to stay on the written phase, and whether there is one. A slow node is given
 // long: a phase that comes back is worse than an attempt that is judged late.
 func (s *situation) untilRelease() (time.Duration, bool) {
-	written := s.attempt(v1alpha1.ModePodPhase)
+	written := s.writtenPhase()
 	if !s.Capabilities.PodPhase || written == nil || s.Pod.DeletionTimestamp != nil || !PhaseIsGuarded(s.Pod) {
 		return 0, false
 	}

@@ -158,7 +158,7 @@ func recordUnreadable(s *situation) *Decision {
 }
 
 func podFinished(s *situation) *Decision {
-	if !HasTerminalPhase(s.Pod) || s.attempt(v1alpha1.ModePodPhase) != nil {
+	if !HasTerminalPhase(s.Pod) || s.writtenPhase() != nil {
 		return nil
 	}
 	return ignored(v1alpha1.ReasonPodFinished, "the pod has finished")
@@ -251,11 +251,11 @@ func nodeUnknown(s *situation) *Decision {
 	}
 }
 
-// attempt returns the newest attempt of the mode, or nil.
-func (s *situation) attempt(mode v1alpha1.Mode) *Attempt {
+// writtenPhase returns the newest attempt of mode PodPhase, or nil.
+func (s *situation) writtenPhase() *Attempt {
 	var newest *Attempt
 	for i := range s.Attempts {
-		if a := &s.Attempts[i]; a.Mode == mode && (newest == nil || a.Number > newest.Number) {
+		if a := &s.Attempts[i]; a.Mode == v1alpha1.ModePodPhase && (newest == nil || a.Number > newest.Number) {
 			newest = a
 		}
 	}

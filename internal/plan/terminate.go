@@ -155,7 +155,7 @@ func (r round) split() (direct, viaPhase []choice) {
 
 // phaseGoesFirst reports whether the phase is to be written before a request for the target.
 func (s *situation) phaseGoesFirst(target resolve.Target) bool {
-	return s.requestsNeedPhase(target) && !HasTerminalPhase(s.Pod) && s.attempt(v1alpha1.ModePodPhase) == nil
+	return s.requestsNeedPhase(target) && !HasTerminalPhase(s.Pod) && s.writtenPhase() == nil
 }
 
 // requestsNeedPhase reports whether a request for the target is to find the phase written, so that the exit code of a
@@ -188,7 +188,7 @@ func (r round) waitBeforeRequest(direct []choice) *Decision {
 // untilPhaseKnown returns how much longer a request for the target is to wait for the kubelet to learn of the written
 // phase, zero or less when it need not.
 func (s *situation) untilPhaseKnown(target resolve.Target) time.Duration {
-	written := s.attempt(v1alpha1.ModePodPhase)
+	written := s.writtenPhase()
 	if written == nil || !HasTerminalPhase(s.Pod) || !s.requestsNeedPhase(target) || kubeletKnowsPhase(s.Pod) {
 		return 0
 	}
