@@ -23,7 +23,7 @@ func TestALivePodTakesLittleMemory(t *testing.T) {
 	const pods = 5000
 	c := newPodCase(t, 1)
 	journal := newJournal(&recordedEvents{}, nil, func(resolve.PolicyRef) {})
-	var quiet quietTimes
+	var seen sightings
 	store := newPodIndexer()
 	raw, err := jobPod(func(pod *corev1.Pod) {
 		for i := range pod.Status.ContainerStatuses {
@@ -60,7 +60,7 @@ func TestALivePodTakesLittleMemory(t *testing.T) {
 		if len(subject.policies) != 1 {
 			t.Fatalf("selected by %v", subject.policies)
 		}
-		quiet.since(subject.pod, noon)
+		seen.see(subject.pod, noon)
 		journal.record(subject, plan.Decision{Stage: plan.StageWaiting})
 	}
 	each := (reachable() - before) / pods
@@ -71,7 +71,7 @@ func TestALivePodTakesLittleMemory(t *testing.T) {
 	if len(store.List()) != pods || len(journal.pods) != pods {
 		t.Errorf("kept %d pods and %d entries, want %d each", len(store.List()), len(journal.pods), pods)
 	}
-	runtime.KeepAlive(&quiet)
+	runtime.KeepAlive(&seen)
 }
 
 // reachable is how many bytes of the heap are in use after a collection.

@@ -31,7 +31,7 @@ type PodReconciler struct {
 	terminators map[v1alpha1.Mode]Terminator
 	journal     *journal
 	options     Options
-	quiet       quietTimes
+	sightings   sightings
 }
 
 // Reconcile observes one pod, decides, acts and reports. Repeating it is safe.
@@ -55,7 +55,7 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ct
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	snapshot.QuietSince = r.quiet.since(pod, r.options.Clock.Now())
+	snapshot.QuietSince, snapshot.ContainersSince = r.sightings.see(pod, r.options.Clock.Now())
 	decision, err := r.act(ctx, snapshot)
 	ctrl.LoggerFrom(ctx).V(1).Info("Decided", "stage", decision.Stage, "reason", decision.Reason,
 		"message", decision.Message, "actions", len(decision.Actions), "requeueAfter", decision.RequeueAfter)
@@ -78,7 +78,7 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ct
 // gone reports that the pod has left the caches. Where the answer to a write was lost, and nothing was read of the pod since
 // then, it is looked up first whether that write ended the pod's sidecars.
 func (r *PodReconciler) gone(ctx context.Context, key types.NamespacedName) (ctrl.Result, error) {
-	r.quiet.forget(key)
+	r.sightings.forget(key)
 	if uid, doubtful := r.journal.doubtful(key); doubtful {
 		mode, err := r.world.tried(ctx, key, uid)
 		if err != nil {

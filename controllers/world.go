@@ -6,8 +6,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -80,8 +78,8 @@ func (w *world) subject(ctx context.Context, pod *corev1.Pod) (subject, error) {
 	return subject{pod: pod, policies: policies, resolution: resolve.Resolve(pod, policies, w.options.Resolve)}, nil
 }
 
-// snapshot gathers what a decision about the pod depends on, for one view of its containers. QuietSince and Refused are
-// left for the caller that is about to act.
+// snapshot gathers what a decision about the pod depends on, for one view of its containers. QuietSince, ContainersSince and
+// Refused are left for the caller that is about to act.
 func (w *world) snapshot(ctx context.Context, pod *corev1.Pod, view resolve.View) (plan.Snapshot, error) {
 	node, err := w.node(ctx, pod)
 	if err != nil {
@@ -134,42 +132,4 @@ func (w *world) node(ctx context.Context, pod *corev1.Pod) (*corev1.Node, error)
 // governs reports whether the policy decides over a container of the view.
 func governs(view resolve.View, policy resolve.PolicyRef) bool {
 	return slices.ContainsFunc(view.Targets, func(t resolve.Target) bool { return t.Policy != nil && *t.Policy == policy })
-}
-
-// quietTimes notes since when each pod has been seen at its resourceVersion. A pod that is not noted is quiet from now
-// on, so that losing the notes delays a write and no more.
-type quietTimes struct {
-	mu   sync.Mutex
-	pods map[types.NamespacedName]quietTime
-}
-
-type quietTime struct {
-	resourceVersion string
-	since           time.Time
-}
-
-// since returns since when the pod has been quiet. A pod of which no container has ended has no phase to be written yet,
-// and is not noted.
-func (q *quietTimes) since(pod *corev1.Pod, now time.Time) time.Time {
-	if !slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Terminated != nil }) {
-		return now
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	key := client.ObjectKeyFromObject(pod)
-	noted, ok := q.pods[key]
-	if !ok || noted.resourceVersion != pod.ResourceVersion {
-		noted = quietTime{pod.ResourceVersion, now}
-		if q.pods == nil {
-			q.pods = map[types.NamespacedName]quietTime{}
-		}
-		q.pods[key] = noted
-	}
-	return noted.since
-}
-
-func (q *quietTimes) forget(key types.NamespacedName) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	delete(q.pods, key)
 }

@@ -274,11 +274,16 @@ func TestSettling(t *testing.T) {
 			after:    minute,
 			want:     settling(settle),
 		},
-		"a container that ended just now puts the bound off": {
-			snapshot: observed(newPod(never, exited("main", 0), running("proxy"), exited("logs", 0).endedAt(done.Add(time.Hour))),
-				targets(sidecar("logs", respect), sidecar("proxy")), withoutKruise, quietFrom(done.Add(time.Hour))),
+		"a container that was seen just now to have ended puts the bound off, whenever it ended by the clock of its node": {
+			snapshot: observed(newPod(never, exited("main", 0), running("proxy"), exited("logs", 0)),
+				targets(sidecar("logs", respect), sidecar("proxy")), withoutKruise, quietFrom(done.Add(time.Hour)), containersFrom(done.Add(time.Hour))),
 			after: time.Hour,
 			want:  settling(settle),
+		},
+		"a pod that is never quiet is written to after twenty settle periods by the operator's own clock": {
+			snapshot: observed(pod(), one, withoutKruise, quietFrom(done.Add(time.Hour)), containersFrom(done.Add(time.Hour-20*settle))),
+			after:    time.Hour,
+			want:     written,
 		},
 	})
 }

@@ -49,7 +49,7 @@ func TestEveryState(t *testing.T) {
 					s := plan.Snapshot{
 						Pod: pod, View: resolve.View{Mains: []string{"main"}, Targets: policy},
 						Node: place.node, Capabilities: place.capabilities, Attempts: past.attempts,
-						QuietSince: done.Add(past.quiet), SettlePeriod: settle,
+						QuietSince: done.Add(past.quiet), ContainersSince: done.Add(past.quiet), SettlePeriod: settle,
 					}
 					now := done.Add(past.after)
 					decision := plan.Next(s, now)

@@ -177,6 +177,10 @@ func quietFrom(t time.Time) func(*plan.Snapshot) {
 	return func(s *plan.Snapshot) { s.QuietSince = t }
 }
 
+func containersFrom(t time.Time) func(*plan.Snapshot) {
+	return func(s *plan.Snapshot) { s.ContainersSince = t }
+}
+
 func phase(p corev1.PodPhase) func(*plan.Snapshot) {
 	return func(s *plan.Snapshot) { s.Pod.Status.Phase = p }
 }

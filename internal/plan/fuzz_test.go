@@ -124,5 +124,6 @@ func fuzzedSnapshot(next func(int) int) (plan.Snapshot, time.Time) {
 	if next(16) == 1 {
 		s.Unreadable = "unreadable"
 	}
+	s.ContainersSince = s.QuietSince.Add(-time.Duration(next(60)) * time.Second)
 	return s, now
 }

@@ -24,7 +24,7 @@ func checkInvariants(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	}
 	for _, check := range []func(plan.Snapshot, time.Time, plan.Decision) string{
 		saysWhy, actsOnlyWhenMainsAreDone, namesOnlyOpenSidecars, keepsOneLiveAttempt, writesTheOutcome,
-		stopsNothingBehindTheKubeletsBack, doesNotInsist, wakesUp,
+		writesToAQuietPod, stopsNothingBehindTheKubeletsBack, doesNotInsist, wakesUp,
 	} {
 		if problem := check(s, now, d); problem != "" {
 			return problem
@@ -95,7 +95,7 @@ func namesOnlyOpenSidecars(s plan.Snapshot, now time.Time, d plan.Decision) stri
 			switch {
 			case i < 0:
 				return fmt.Sprintf("an action names %s, which is no sidecar", name)
-			case now.Before(d.MainsDone.Add(s.View.Targets[i].Drain)):
+			case s.View.Targets[i].Drain > 0 && now.Before(d.MainsDone.Add(s.View.Targets[i].Drain)):
 				return fmt.Sprintf("an action names %s, which drains", name)
 			case !mayRun(s.Pod, name) && !justSwapped(s, name):
 				return fmt.Sprintf("an action names %s, which has ended", name)
@@ -200,6 +200,16 @@ func writesTheOutcome(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 		if action.Mode == crr && (s.Node == plan.NodeVirtual || s.Node == plan.NodeDaemonless || !s.Capabilities.CRR) {
 			return "a request where Kruise is not"
 		}
+	}
+	return ""
+}
+
+// writesToAQuietPod: the phase is written to a pod that has not changed for the settle period, or whose containers have not
+// for twenty. The clock of the pod's node has no say.
+func writesToAQuietPod(s plan.Snapshot, now time.Time, d plan.Decision) string {
+	quiet := !now.Before(s.QuietSince.Add(s.SettlePeriod)) || !now.Before(s.ContainersSince.Add(20*s.SettlePeriod))
+	if !quiet && slices.ContainsFunc(d.Actions, func(a plan.Action) bool { return a.Phase != "" }) {
+		return "the phase is written to a pod that is not quiet"
 	}
 	return ""
 }

@@ -274,7 +274,8 @@ func Tried(attempts []Attempt) v1alpha1.Mode {
 }
 
 // lastEvent returns the newest time at which something is known to have happened that changes the pod's status: a
-// sidecar was due, an attempt began or failed, a container started or ended.
+// sidecar was due, an attempt began or failed, a container was seen to have started or ended. When it did by the clock of
+// its node is of no account, for that may be behind.
 func (s *situation) lastEvent() time.Time {
 	last := s.mainsDone
 	see := func(t time.Time) {
@@ -290,13 +291,7 @@ func (s *situation) lastEvent() time.Time {
 			see(attempt.Started.Add(s.allowance(attempt, target)))
 		}
 	}
-	for _, status := range s.Pod.Status.ContainerStatuses {
-		if state := status.State; state.Running != nil {
-			see(state.Running.StartedAt.Time)
-		} else if state.Terminated != nil {
-			see(state.Terminated.FinishedAt.Time)
-		}
-	}
+	see(s.ContainersSince)
 	return last
 }
 

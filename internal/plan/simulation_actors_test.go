@@ -323,6 +323,11 @@ func equal(a, b []corev1.ContainerStatus) bool {
 	})
 }
 
+// clock is what the node's clock reads at the time.
+func (k *kubelet) clock(t time.Time) metav1.Time {
+	return metav1.NewTime(t.Add(-k.w.scenario.nodeBehind).Truncate(time.Second))
+}
+
 func (k *kubelet) statuses() []corev1.ContainerStatus {
 	var statuses []corev1.ContainerStatus
 	for _, p := range k.processes {
@@ -330,7 +335,7 @@ func (k *kubelet) statuses() []corev1.ContainerStatus {
 		if p.runs > 0 {
 			st.ContainerID = "containerd://" + p.name
 		}
-		begun, ended := metav1.NewTime(p.begun.Truncate(time.Second)), metav1.NewTime(p.ended.Truncate(time.Second))
+		begun, ended := k.clock(p.begun), k.clock(p.ended)
 		switch p.state {
 		case "running", "stopping":
 			st.State.Running = &corev1.ContainerStateRunning{StartedAt: begun}

@@ -46,6 +46,8 @@ type simulation struct {
 	// interruptedFor is how long after the end of the main container the kubelet hears nothing from the API server. What
 	// it writes itself gets through.
 	interruptedFor time.Duration
+	// nodeBehind is by how much the node's clock is behind the operator's.
+	nodeBehind time.Duration
 	// restless has the kubelet write the pod's status every second, for a probe that comes and goes.
 	restless bool
 	// stale and crashes are switched on for half of the seeds each.
@@ -234,6 +236,18 @@ func simulations() map[string]simulation {
 		},
 		"a pod whose status changes all the time does not have the phase wait for ever": {
 			policy: onFailure, sidecars: one(rude), restless: true, want: corev1.PodSucceeded, maxWrites: 5,
+		},
+		"a node whose clock is behind has the phase written to a quiet pod": {
+			policy: onFailure, sidecars: one(rude), nodeBehind: 10 * minute, want: corev1.PodSucceeded, maxWrites: 3, smooth: true,
+		},
+		"a node whose clock is behind, and a pod whose status changes all the time": {
+			policy: onFailure, sidecars: one(deaf), nodeBehind: 10 * minute, restless: true, want: corev1.PodSucceeded, maxWrites: 5,
+		},
+		"a node whose clock is behind, with Kruise and a respected sidecar": {
+			policy: never, sidecars: one(polite, respect), nodeBehind: 10 * minute, kruise: true, want: corev1.PodSucceeded, maxWrites: 2,
+		},
+		"a node whose clock is ahead": {
+			policy: onFailure, sidecars: one(rude), nodeBehind: -10 * minute, want: corev1.PodSucceeded, maxWrites: 3, smooth: true,
 		},
 		"a pod whose status changes all the time, with Kruise": {
 			policy: onFailure, sidecars: one(deaf), restless: true, kruise: true, want: corev1.PodSucceeded, maxWrites: 6,

@@ -254,7 +254,7 @@ func (w *world) patchImages(read *corev1.Pod, action plan.Action) bool {
 	return true
 }
 
-// operator is the loop around plan.Next. It remembers only since when the pod has been quiet.
+// operator is the loop around plan.Next. It remembers only since when the pod and its containers have been as they are.
 type operator struct {
 	w            *world
 	seen         podView // as its cache has it
@@ -263,7 +263,10 @@ type operator struct {
 	seenRequestsVersion int
 	quietVersion        string
 	quietSince          time.Time
-	wakeAt              time.Time
+	// containers are as they were seen last, since then.
+	containers      []corev1.ContainerStatus
+	containersSince time.Time
+	wakeAt          time.Time
 
 	down   bool
 	writes int
@@ -316,6 +319,9 @@ func (o *operator) snapshot() plan.Snapshot {
 	if o.quietVersion != o.seen.pod.ResourceVersion {
 		o.quietVersion, o.quietSince = o.seen.pod.ResourceVersion, o.w.now
 	}
+	if now := o.seen.pod.Status.ContainerStatuses; o.containersSince.IsZero() || !equal(o.containers, now) {
+		o.containers, o.containersSince = now, o.w.now
+	}
 	return observed(o.seen.pod, o.w.scenario.targets(), func(s *plan.Snapshot) {
 		switch {
 		case o.w.scenario.virtual:
@@ -325,7 +331,7 @@ func (o *operator) snapshot() plan.Snapshot {
 		}
 		s.Capabilities = plan.Capabilities{CRR: o.w.scenario.kruise, PodPhase: true}
 		s.Attempts = slices.Concat(o.seenRequests, o.seen.swaps, o.seen.phase)
-		s.QuietSince = o.quietSince
+		s.QuietSince, s.ContainersSince = o.quietSince, o.containersSince
 	})
 }
 

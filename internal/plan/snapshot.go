@@ -68,8 +68,9 @@ type Snapshot struct {
 	Node         NodeKind
 	Capabilities Capabilities
 	Attempts     []Attempt
-	// QuietSince is since when the pod's resourceVersion has been seen unchanged.
-	QuietSince time.Time
+	// QuietSince is since when the pod's resourceVersion has been seen unchanged, and ContainersSince since when its
+	// containers have been seen in their states. Both are of the clock that Next is given.
+	QuietSince, ContainersSince time.Time
 	// SettlePeriod is how long the pod must have been quiet before its phase is written.
 	SettlePeriod time.Duration
 	// Refused are the modes of which a write was refused a moment ago, each with the answer. They are not used now.
