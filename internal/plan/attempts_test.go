@@ -159,8 +159,38 @@ func TestAttempts(t *testing.T) {
 			after:    2 * minute,
 			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
 		},
-		"Kruise is asked at once where the phase came back three times": {
+		"the image is swapped at once where the phase came back three times, for the exit code would count after a request": {
 			snapshot: observed(pod(), one(), attempted(phaseWrite(2, crr))),
+			after:    10 * time.Second,
+			want:     fallingBack("Image#0 [proxy] within 1m0s"),
+		},
+		"the image is swapped where the deadline passed while the phase that came back was to be written again": {
+			snapshot: observed(pod(), one(mode(crr)), quietFrom(done.Add(minute)), attempted(phaseWrite(0, crr))),
+			after:    minute,
+			want:     fallingBack("Image#0 [proxy] within 1m0s"),
+		},
+		"Kruise is asked where the phase came back three times and the exit code is to be respected": {
+			snapshot: observed(pod(), one(respect), attempted(phaseWrite(2, crr))),
+			after:    10 * time.Second,
+			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
+		},
+		"Kruise is asked where the phase came back three times and a main container has failed": {
+			snapshot: observed(newPod(never, exited("main", 3), running("proxy")), one(), attempted(phaseWrite(2, crr))),
+			after:    10 * time.Second,
+			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
+		},
+		"Kruise is asked where the phase came back three times and an image swapped would cost a restart": {
+			snapshot: observed(newPod(onFailure, exited("main", 0), running("proxy")), one(), attempted(phaseWrite(2, crr))),
+			after:    10 * time.Second,
+			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
+		},
+		"Kruise is asked where the phase came back three times and the image has failed": {
+			snapshot: observed(pod(), one(), attempted(phaseWrite(2, crr), swap("proxy"))),
+			after:    minute,
+			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
+		},
+		"Kruise is asked where the phase came back three times and no other mode may be used": {
+			snapshot: observed(pod(), one(mode(crr), noFallback), attempted(phaseWrite(2, crr))),
 			after:    10 * time.Second,
 			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
 		},

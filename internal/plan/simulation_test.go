@@ -128,6 +128,9 @@ func simulations() map[string]simulation {
 		"a kubelet that ignores the phase is no matter where Kruise ends the sidecar": {
 			policy: never, sidecars: one(polite), future: true, kruise: true, want: corev1.PodSucceeded, maxWrites: 6,
 		},
+		"a kubelet that ignores the phase, and a sidecar whose exit code would count after a request": {
+			policy: never, sidecars: one(rude), future: true, kruise: true, want: corev1.PodSucceeded, maxWrites: 6,
+		},
 		"a kubelet that ignores a guarded phase is no matter where Kruise ends the sidecar": {
 			policy: never, sidecars: one(polite), future: true, guarded: true, kruise: true, want: corev1.PodSucceeded, maxWrites: 2,
 		},

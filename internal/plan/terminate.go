@@ -50,7 +50,7 @@ func (s *situation) choose(target resolve.Target) choice {
 	rungs := s.ladder(target)
 	c := choice{target: target, failures: history.failures, requested: history.has(v1alpha1.ModeCRR)}
 
-	left := slices.IndexFunc(rungs, func(r rung) bool { return r.usable() && !history.failed[r.mode] })
+	left := s.nextRung(target, rungs, history)
 	exhausted := left < 0 && len(history.failures) > 0
 	if exhausted {
 		c.stuck, c.message = v1alpha1.ReasonStuck, allFailed(rungs, history.failures)
@@ -77,6 +77,25 @@ func (s *situation) choose(target resolve.Target) choice {
 	}
 	c.substitution = substitution(target, rungs, history)
 	return c
+}
+
+// nextRung returns the index of the first rung that is usable and has not failed, or -1. A request that would have an exit
+// code count that is to be ignored goes last.
+func (s *situation) nextRung(target resolve.Target, rungs []rung, history history) int {
+	left := func(r rung) bool { return r.usable() && !history.failed[r.mode] }
+	if s.exitCodeWouldCount(target) {
+		if other := slices.IndexFunc(rungs, func(r rung) bool { return left(r) && r.mode != v1alpha1.ModeCRR }); other >= 0 {
+			return other
+		}
+	}
+	return slices.IndexFunc(rungs, left)
+}
+
+// exitCodeWouldCount reports whether the phase was written so that a request for the target does no harm, and is no longer
+// there. Under restartPolicy OnFailure an exit code costs a restart, and so does a swapped image.
+func (s *situation) exitCodeWouldCount(target resolve.Target) bool {
+	return s.Pod.Spec.RestartPolicy == corev1.RestartPolicyNever && s.requestsNeedPhase(target) &&
+		s.writtenPhase() != nil && !HasTerminalPhase(s.Pod)
 }
 
 // allFailed describes a ladder of which every usable rung has failed, and names the modes whose writes are refused.
