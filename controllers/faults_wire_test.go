@@ -74,17 +74,8 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	if f.harmful() {
 		w.last = f
 	}
-	switch f {
-	case timedOut:
-		return nil, lost{}
-	case conflict:
-		return answer(request, http.StatusConflict, metav1.StatusReasonConflict, nil)
-	case busy:
-		return answer(request, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, nil)
-	case busyWithHint:
-		return answer(request, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, http.Header{"Retry-After": {"0"}})
-	case internalError:
-		return answer(request, http.StatusInternalServerError, metav1.StatusReasonInternalError, nil)
+	if f != noFault && f != answerLost && f != crashed {
+		return fail(request, f)
 	}
 	if w.change != nil {
 		w.change(request)
@@ -99,6 +90,23 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 		return nil, lost{}
 	}
 	return response, err
+}
+
+// fail is the answer to a call that never reaches the API server.
+func fail(request *http.Request, f fault) (*http.Response, error) {
+	switch f {
+	case timedOut:
+		return nil, lost{}
+	case conflict:
+		return answer(request, http.StatusConflict, metav1.StatusReasonConflict, nil)
+	case busy:
+		return answer(request, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, nil)
+	case busyWithHint:
+		return answer(request, http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, http.Header{"Retry-After": {"0"}})
+	case internalError:
+		return answer(request, http.StatusInternalServerError, metav1.StatusReasonInternalError, nil)
+	}
+	panic("no answer for " + f)
 }
 
 // writeSites are all sites at which pods are ended and policies reported.

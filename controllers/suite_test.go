@@ -157,6 +157,7 @@ type fixture struct {
 	watches   watches
 	late      lateWatches
 	swept     sweptWatches
+	failing   failingCalls
 }
 
 var installOnce sync.Once
@@ -396,6 +397,7 @@ func (f *fixture) newManager(change ...func(*manager.Options)) manager.Manager {
 	limited.Wrap(f.watches.wrap)
 	limited.Wrap(f.late.wrap)
 	limited.Wrap(f.swept.wrap)
+	limited.Wrap(f.failing.wrap)
 	options := manager.Options{
 		Scheme: scheme, Cache: CacheOptions(scheme), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},

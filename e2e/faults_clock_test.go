@@ -5,8 +5,14 @@
 package e2e
 
 import (
+	"encoding/json"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/e2e/harness"
+	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 )
 
 // clockError is more than any deadline of the operator, and less than the age of the cluster's certificates, which a client
@@ -36,8 +42,9 @@ func TestFaultsClock(t *testing.T) {
 			operator.Start()
 			f.plan(32)
 			offset, wanted := scenario.offset, exactly(1)
+			offsets := []time.Duration{offset}
 			if scenario.turns {
-				wanted = exactly(4)
+				offsets, wanted = append(offsets, -offset), exactly(4)
 			}
 			f.disturb(scenario.name, wanted, every(10*time.Second), func() bool {
 				if scenario.turns {
@@ -48,6 +55,29 @@ func TestFaultsClock(t *testing.T) {
 				}
 				return true
 			})
+			f.wasOff(offsets...)
 		})
+	}
+}
+
+// wasOff fails unless the operator's clock has been off by each of the offsets: the record beside a phase has the time by the
+// operator's clock, and the main container has ended a moment before by that of the node.
+func (f *faultJobs) wasOff(offsets ...time.Duration) {
+	f.Helper()
+	var found []time.Duration
+	f.Recorder.Look(func(seen harness.Seen) {
+		for _, pod := range seen.AllPods() {
+			end := pod.Container(harness.MainName).State.Terminated
+			var record podphase.Record
+			if end == nil || json.Unmarshal([]byte(pod.Pod.Annotations[v1alpha1.AnnotationPodPhase]), &record) != nil {
+				continue
+			}
+			found = append(found, record.WrittenAt.Sub(end.FinishedAt.Time))
+		}
+	})
+	for _, offset := range offsets {
+		if !slices.ContainsFunc(found, func(d time.Duration) bool { return (d - offset).Abs() < clockError/2 }) {
+			f.Errorf("No phase was written with the clock off by %s, but by %v", offset, found)
+		}
 	}
 }

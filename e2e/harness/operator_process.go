@@ -78,14 +78,14 @@ func (t *Test) scaleOperator(ctx context.Context, replicas int32) {
 	}
 }
 
-// BuildOperator builds the operator as it is deployed, and returns the program.
+// BuildOperator builds the operator with the race detector, and returns the program.
 func (t *Test) BuildOperator() string {
 	t.Helper()
-	return t.buildOperator()
+	return t.buildOperator("-race")
 }
 
 // BuildOperatorWithClock builds an operator whose clock can be set apart from the machine's. All that is different is
-// time.Now of the standard library, for the whole program.
+// time.Now of the standard library, for the whole program. It has no race detector: everything would have to be compiled anew.
 func (t *Test) BuildOperatorWithClock() string {
 	t.Helper()
 	root, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
@@ -134,9 +134,8 @@ func (t *Test) buildOperator(flags ...string) string {
 	program := filepath.Join(t.TempDir(), "manager")
 	ctx, cancel := context.WithTimeout(t.Context(), buildTimeout)
 	defer cancel()
-	build := exec.CommandContext(ctx, "go", append(append([]string{"build", "-trimpath", "-buildvcs=false"}, flags...), "-o", program, ".")...)
+	build := exec.CommandContext(ctx, "go", append(append([]string{"build", "-buildvcs=false"}, flags...), "-o", program, ".")...)
 	build.Dir = t.Repository
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("Build the operator: %v\n%s", err, output)
 	}
@@ -165,13 +164,16 @@ func (t *Test) NewOperatorProcess(program string, flags ...string) *OperatorProc
 		Log:         filepath.Join(directory, "operator.log"),
 	}
 	t.Cleanup(func() {
-		if t.Failed() {
-			log, _ := os.ReadFile(operator.command.Log)
-			lines := strings.Split(strings.TrimRight(string(log), "\n"), "\n")
-			t.Logf("Log of the operator's process:\n%s", strings.Join(lines[max(0, len(lines)-dumpedLogLines):], "\n"))
-		}
 		if err := process.Stop(context.Background(), operator.running, operatorStopGrace); err != nil {
 			t.Errorf("Stop the operator: %v", err)
+		}
+		log, _ := os.ReadFile(operator.command.Log)
+		if strings.Contains(string(log), "WARNING: DATA RACE") {
+			t.Error("The race detector has found a race in the operator")
+		}
+		if t.Failed() {
+			lines := strings.Split(strings.TrimRight(string(log), "\n"), "\n")
+			t.Logf("Log of the operator's process:\n%s", strings.Join(lines[max(0, len(lines)-dumpedLogLines):], "\n"))
 		}
 	})
 	return operator

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package controllers
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// failingCalls has a third of all calls of the operator fail, watches, events and discovery among them.
+type failingCalls struct {
+	mu     sync.Mutex
+	random *rand.Rand // nil while every call gets through
+	calls  int
+	failed map[string]int // by verb and resource
+}
+
+// begin has calls fail from now on, by the seed, or no more.
+func (f *failingCalls) begin(random *rand.Rand) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.random = random
+	if random != nil {
+		f.calls, f.failed = 0, map[string]int{}
+	}
+}
+
+// choose says what befalls a call.
+func (f *failingCalls) choose(request *http.Request) fault {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.random == nil {
+		return noFault
+	}
+	f.calls++
+	if f.random.IntN(10) >= 3 {
+		return noFault
+	}
+	f.failed[verbOf(request)]++
+	return answers[f.random.IntN(len(answers))]
+}
+
+// verbOf names a call with its resource: "watch pods", "patch pods/status". Caches are filled by watches.
+func verbOf(request *http.Request) string {
+	verb := strings.ToLower(request.Method)
+	if watch := request.URL.Query().Get("watch"); watch == "true" || watch == "1" {
+		verb = "watch"
+	}
+	parts := strings.Split(strings.Trim(request.URL.Path, "/"), "/")
+	parts = parts[min(len(parts), map[string]int{"api": 2, "apis": 3}[parts[0]]):]
+	if len(parts) > 2 && parts[0] == "namespaces" {
+		parts = parts[2:]
+	}
+	switch len(parts) {
+	case 0:
+		return verb + " discovery"
+	case 3:
+		return verb + " " + parts[0] + "/" + parts[2]
+	}
+	return verb + " " + parts[0]
+}
+
+func (f *failingCalls) wrap(next http.RoundTripper) http.RoundTripper {
+	return roundTripper(func(request *http.Request) (*http.Response, error) {
+		chosen := f.choose(request)
+		if chosen != noFault && chosen != answerLost {
+			return fail(request, chosen)
+		}
+		response, err := next.RoundTrip(request)
+		if err == nil && chosen == answerLost {
+			_ = response.Body.Close()
+			return nil, lost{}
+		}
+		return response, err
+	})
+}
+
+func TestAThirdOfAllCallsOfTheOperatorMayFail(t *testing.T) {
+	seeds := 3
+	if every {
+		seeds = 20
+	}
+	k := newKruise(t)
+	failed := map[string]int{}
+	calls := 0
+	for seed := range seeds {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			f := newFixture(t)
+			mgr := f.newManager()
+			if err := Setup(t.Context(), mgr, testOptions()); err != nil {
+				t.Fatal(err)
+			}
+			f.failing.begin(rand.New(rand.NewPCG(uint64(seed), 1)))
+			f.start(mgr)
+			s := newStory(f, nil)
+			s.happens(k)
+			s.wentAsItShould()
+			f.failing.begin(nil)
+			calls += f.failing.calls
+			for call, times := range f.failing.failed {
+				failed[call] += times
+			}
+		})
+	}
+	t.Logf("of %d calls failed %d: %v", calls, total(failed), failed)
+	for _, often := range []string{"get discovery", "watch pods", "watch sidecarterminationpolicies", "put sidecarterminationpolicies/status"} {
+		if failed[often] == 0 {
+			t.Errorf("no call %q failed", often)
+		}
+	}
+}
