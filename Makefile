@@ -147,7 +147,7 @@ test-repeat: $(LOCALCLUSTER) ## Run every test but those on a cluster COUNT (50)
 .PHONY: test-faults
 test-faults: $(LOCALCLUSTER) ## Try every fault at every write and read of every scenario against a real API server (minutes).
 	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
-	FAULTS=all KUBEBUILDER_ASSETS="$$assets" go test -tags integration -count=1 -parallel $(PARALLEL) -timeout 120m -v \
+	FAULTS=all KUBEBUILDER_ASSETS="$$assets" go test -race -tags integration -count=1 -parallel $(PARALLEL) -timeout 120m -v \
 		-run 'TestACrash|TestAnyAnswer|TestAThird|TestReadsMay|TestAnyChange|TestTheOperatorsClock|TestTheFaults|TestAnyEvent|TestPullJobsHave' \
 		./controllers/
 
@@ -157,7 +157,7 @@ MUTATIONS ?= 5000
 .PHONY: test-mutations
 test-mutations: $(LOCALCLUSTER) ## Change policies at random MUTATIONS (5000) times against a real API server (SEED=n repeats a run).
 	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
-	MUTATIONS=$(MUTATIONS) KUBEBUILDER_ASSETS="$$assets" go test -tags integration -count=1 -timeout $(TIMEOUT) -v \
+	MUTATIONS=$(MUTATIONS) KUBEBUILDER_ASSETS="$$assets" go test -race -tags integration -count=1 -timeout $(TIMEOUT) -v \
 		-run 'TestAnyMutation' ./controllers/
 
 # How long the operator runs under churn, when make soak asks for it.

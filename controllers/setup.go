@@ -44,41 +44,47 @@ const eventSource = "sidecar-termination-operator"
 
 // Setup adds the reconcilers, and what they need, to the manager, whose cache must have been made with CacheOptions.
 func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
+	_, err := setup(ctx, mgr, options)
+	return err
+}
+
+// setup is Setup, and returns what it has added.
+func setup(ctx context.Context, mgr manager.Manager, options Options) (reconcilers, error) {
 	teardown, err := newTeardownCache(ctx, mgr)
 	if err != nil {
-		return err
+		return reconcilers{}, err
 	}
 	if err := startInformers(ctx, mgr.GetCache()); err != nil {
-		return err
+		return reconcilers{}, err
 	}
 	index, err := newPolicyIndex(ctx, mgr.GetCache())
 	if err != nil {
-		return err
+		return reconcilers{}, err
 	}
 	pods, err := newPodStores(ctx, mgr.GetCache(), teardown)
 	if err != nil {
-		return err
+		return reconcilers{}, err
 	}
 	var queues queues
 	kruise, err := followKruise(mgr, pods, options, &queues)
 	if err != nil {
-		return err
+		return reconcilers{}, err
 	}
 	journal := newJournal(mgr.GetEventRecorder(eventSource), options.Clock, queues.policies.add)
 	r := newReconcilers(mgr.GetClient(), index, pods, readers{teardown, mgr.GetAPIReader()}, kruise, journal, options)
 	if err := watchPods(mgr, r.pods, pods, teardown, &queues.pods); err != nil {
-		return fmt.Errorf("set up pod controller: %w", err)
+		return reconcilers{}, fmt.Errorf("set up pod controller: %w", err)
 	}
 	if err := watchPolicies(mgr, "policy", r.policies, &queues.policies); err != nil {
-		return fmt.Errorf("set up policy controller: %w", err)
+		return reconcilers{}, fmt.Errorf("set up policy controller: %w", err)
 	}
 	if options.PrePullDisabled {
-		return nil
+		return r, nil
 	}
 	if err := watchPolicies(mgr, "prepull", r.prePulls, &queues.prePulls); err != nil {
-		return fmt.Errorf("set up pre-pull controller: %w", err)
+		return reconcilers{}, fmt.Errorf("set up pre-pull controller: %w", err)
 	}
-	return nil
+	return r, nil
 }
 
 // queues are those by which other parts than watches ask for reconciles.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"runtime"
@@ -91,6 +92,21 @@ func (f *fixture) held() held {
 	return held{runtime.NumGoroutine(), reachable(), f.watches.open.Load()}
 }
 
+// remember returns how many pods and policies each part of the operator remembers something of, of those that remember any.
+func (r reconcilers) remember() map[string]int {
+	journal, seen, pace, unsure, refusals := r.pods.journal, &r.pods.sightings, &r.policies.pace, &r.policies.unsure, &r.policies.prePulls.refusals
+	for _, lock := range []sync.Locker{&journal.mu, &seen.mu, &pace.mu, &unsure.mu, &refusals.mu} {
+		lock.Lock()
+		defer lock.Unlock()
+	}
+	all := map[string]int{
+		"pods of the journal": len(journal.pods), "tallies of the journal": len(journal.tallies), "sightings of pods": len(seen.pods),
+		"times of statuses": len(pace.times), "unsure writes of statuses": len(unsure.writes), "refusals of pull jobs": len(refusals.policies),
+	}
+	maps.DeleteFunc(all, func(_ string, number int) bool { return number == 0 })
+	return all
+}
+
 // withoutEvents is a manager that sends no events: client-go keeps each one for six to twelve minutes, to tell repetitions.
 type withoutEvents struct{ manager.Manager }
 
@@ -147,7 +163,8 @@ func TestSoak(t *testing.T) {
 	f := newFixture(t)
 	before := goleak.IgnoreCurrent()
 	mgr := f.newManager()
-	if err := Setup(t.Context(), withoutEvents{mgr}, testOptions()); err != nil {
+	operator, err := setup(t.Context(), withoutEvents{mgr}, testOptions())
+	if err != nil {
 		t.Fatal(err)
 	}
 	stop := f.start(mgr)
@@ -196,6 +213,9 @@ func TestSoak(t *testing.T) {
 	var end held
 	testenv.Eventually(t, "nothing has grown", func(context.Context) error {
 		end = f.held()
+		if remembered := operator.remember(); len(remembered) > 0 {
+			return fmt.Errorf("after %d pods the operator remembers %v", pods, remembered)
+		}
 		if end.goroutines > start.goroutines+10 || end.watches != start.watches || end.heap-start.heap > heapNoise+int64(pods)*heapPerPod {
 			return fmt.Errorf("from %+v to %+v after %d pods", start, end, pods)
 		}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
-	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 )
 
 // clockError is more than any deadline of the operator, and less than the age of the cluster's certificates, which a client
@@ -67,12 +66,11 @@ func (f *faultJobs) wasOff(offsets ...time.Duration) {
 	var found []time.Duration
 	f.Recorder.Look(func(seen harness.Seen) {
 		for _, pod := range seen.AllPods() {
-			end := pod.Container(harness.MainName).State.Terminated
-			var record podphase.Record
-			if end == nil || json.Unmarshal([]byte(pod.Pod.Annotations[v1alpha1.AnnotationPodPhase]), &record) != nil {
-				continue
+			main := pod.Container(harness.MainName)
+			var record struct{ WrittenAt time.Time }
+			if json.Unmarshal([]byte(pod.Pod.Annotations[v1alpha1.AnnotationPodPhase]), &record) == nil && main != nil && main.State.Terminated != nil {
+				found = append(found, record.WrittenAt.Sub(main.State.Terminated.FinishedAt.Time))
 			}
-			found = append(found, record.WrittenAt.Sub(end.FinishedAt.Time))
 		}
 	})
 	for _, offset := range offsets {
