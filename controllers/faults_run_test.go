@@ -48,6 +48,8 @@ type disturbance struct {
 	skip func(number int) bool
 	// change spoils writes on their way, as a broken operator would.
 	change func(*http.Request)
+	// timeless drops when reconcilers ask to be called again, as a broken operator would.
+	timeless bool
 	// clock is by how much the operator's clock is wrong.
 	clock time.Duration
 }
@@ -67,8 +69,8 @@ type run struct {
 	offset   time.Duration // of the time in the run
 	quiet    bool          // nothing happened in the round before, so that caches have caught up
 
-	reads, reconciles, failures, restarts int
-	problems                              []string
+	reads, reconciles, skips, failures, restarts int
+	problems                                     []string
 }
 
 // Now is the time in the run.
@@ -169,9 +171,15 @@ func (r *run) record(resource string) {
 // toTheEnd goes on until nothing happens any more.
 func (r *run) toTheEnd() {
 	idle := 0
+	// Nobody would have reconciled but this loop: nothing has happened, and nothing said when to look again.
+	unasked := false
 	for range maxRounds {
-		writes, versions, failures := r.wire.number, len(r.history.versions), r.failures
+		writes, versions, failures, skips := r.wire.number, len(r.history.versions), r.failures, r.skips
 		requeue := r.reconcile()
+		if unasked && r.wire.number > writes {
+			r.problem("nothing would have brought the pod back for the writes %q", r.wire.sites[writes:])
+		}
+		unasked = false
 		acted := r.interlude() || r.nodeActs()
 		if acted || r.wire.number > writes || len(r.history.versions) > versions || r.failures > failures {
 			// Caches catch up in time, whether what was tried has come about or not.
@@ -180,6 +188,7 @@ func (r *run) toTheEnd() {
 		}
 		// What the caches hold is what there is, and nobody does anything: only time can bring a change.
 		if r.quiet {
+			unasked = requeue == 0 && r.skips == skips
 			r.offset += plan.Soonest(requeue, 10*time.Minute)
 			idle++
 		}
@@ -225,7 +234,9 @@ func (r *run) interlude() bool {
 func (r *run) reconcile() time.Duration {
 	var requeue time.Duration
 	r.reconciles++
-	if r.disturbance.skip == nil || !r.disturbance.skip(r.reconciles) {
+	if r.disturbance.skip != nil && r.disturbance.skip(r.reconciles) {
+		r.skips++
+	} else {
 		requeue = r.checked("pod", func(o *onePodOperator) (ctrl.Result, error) {
 			return o.pods.Reconcile(r.ctx, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: r.history.namespace, Name: podName}})
 		})
@@ -235,6 +246,9 @@ func (r *run) reconcile() time.Duration {
 		{Kind: resolve.KindCluster, Name: r.history.namespace},
 	} {
 		requeue = plan.Soonest(requeue, r.checked("policy", func(o *onePodOperator) (ctrl.Result, error) { return o.policies.Reconcile(r.ctx, ref) }))
+	}
+	if r.disturbance.timeless {
+		return 0
 	}
 	return requeue
 }

@@ -315,6 +315,7 @@ func TestTheFaultsFindABrokenOperator(t *testing.T) {
 				return strings.Replace(body, `"name":"logger"`, `"name":"main"`, 1)
 			}),
 		}},
+		"a pod that nothing brings back": {find("PodPhase, of which one drains"), disturbance{timeless: true}},
 		"a status that is never the same": {find("Image, Never"), disturbance{
 			change: edit("PUT sidecarterminationpolicies/status", func(body string) string {
 				return strings.Replace(body, `"matchedPods":`, `"matchedPods":1`, 1)
