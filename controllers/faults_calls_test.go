@@ -11,7 +11,12 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
+
+// inARow is how many calls of one kind fail in a row at most. A watch that fails is made anew after 0.8 s to 1.6 s, and after
+// twice as long each time (k8s.io/client-go tools/cache/reflector.go); more of them would take as long as a test waits.
+const inARow = 4
 
 // failingCalls has a third of all calls of the operator fail, watches, events and discovery among them.
 type failingCalls struct {
@@ -19,6 +24,9 @@ type failingCalls struct {
 	random *rand.Rand // nil while every call gets through
 	calls  int
 	failed map[string]int // by verb and resource
+	row    map[string]int // how many of them in a row
+	// log has every call that failed, with the time.
+	log []string
 }
 
 // begin has calls fail from now on, by the seed, or no more.
@@ -27,7 +35,7 @@ func (f *failingCalls) begin(random *rand.Rand) {
 	defer f.mu.Unlock()
 	f.random = random
 	if random != nil {
-		f.calls, f.failed = 0, map[string]int{}
+		f.calls, f.failed, f.row, f.log = 0, map[string]int{}, map[string]int{}, nil
 	}
 }
 
@@ -39,11 +47,16 @@ func (f *failingCalls) choose(request *http.Request) fault {
 		return noFault
 	}
 	f.calls++
-	if f.random.IntN(10) >= 3 {
+	call := verbOf(request)
+	if f.random.IntN(10) >= 3 || f.row[call] == inARow {
+		f.row[call] = 0
 		return noFault
 	}
-	f.failed[verbOf(request)]++
-	return answers[f.random.IntN(len(answers))]
+	f.failed[call]++
+	f.row[call]++
+	befell := answers[f.random.IntN(len(answers))]
+	f.log = append(f.log, fmt.Sprintf("%s %s: %s", time.Now().Format(time.TimeOnly), call, befell))
+	return befell
 }
 
 // verbOf names a call with its resource: "watch pods", "patch pods/status". Caches are filled by watches.
@@ -97,6 +110,11 @@ func TestAThirdOfAllCallsOfTheOperatorMayFail(t *testing.T) {
 				t.Fatal(err)
 			}
 			f.failing.begin(rand.New(rand.NewPCG(uint64(seed), 1)))
+			t.Cleanup(func() {
+				if t.Failed() {
+					t.Logf("calls that failed:\n%s", strings.Join(f.failing.log, "\n"))
+				}
+			})
 			f.start(mgr)
 			s := newStory(f, nil)
 			s.happens(k)

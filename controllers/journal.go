@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// teardownLag is how long a pod whose phase was written may be missing from both caches, and teardownPoll how often
-	// it is looked for meanwhile.
+	// teardownLag is how long a pod whose phase was written may be missing from both caches before the server is asked for
+	// it, and teardownPoll how often it is looked for meanwhile.
 	teardownLag  = 10 * time.Second
 	teardownPoll = time.Second
 
@@ -78,7 +78,7 @@ type entry struct {
 
 	mode         v1alpha1.Mode // of the last attempt; empty when there was none
 	mainsDone    time.Time
-	phaseWritten time.Time // zero again once the pod has been seen with its terminal phase
+	phaseWritten time.Time // or when it was last found so; zero again once a cache has the pod with its terminal phase
 	deleted      bool
 	finished     bool
 	// doubtful is true once a write has failed, which may have come about all the same.
@@ -238,23 +238,32 @@ func (j *journal) doubt(key types.NamespacedName) {
 	}
 }
 
-// doubtful reports whether it is not known if the pod's sidecars were ended by the operator, and the pod's uid.
-func (j *journal) doubtful(key types.NamespacedName) (types.UID, bool) {
+// unsure returns the uid of a pod that no cache has, and whether it is not known what has become of it: whether the operator
+// has ended its sidecars, or whether those of a pod whose phase was written have ended.
+func (j *journal) unsure(key types.NamespacedName) (types.UID, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	e := j.pods[key]
-	if e == nil || !e.doubtful || e.mode != "" || e.deleted {
+	if e == nil || e.deleted {
 		return "", false
 	}
-	return e.uid, true
+	doubtful := e.doubtful && e.mode == ""
+	late := !e.phaseWritten.IsZero() && j.clock.Since(e.phaseWritten) >= teardownLag
+	return e.uid, doubtful || late
 }
 
-// settle ends the doubt: the mode is that of an attempt on the pod, or empty when there was none.
-func (j *journal) settle(key types.NamespacedName, mode v1alpha1.Mode) {
+// settle notes what has become of the pod: the mode is that of an attempt on it, or empty when there was none, and runs says
+// that its containers are still to be torn down, so that the caches are waited for.
+func (j *journal) settle(key types.NamespacedName, mode v1alpha1.Mode, runs bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if e := j.pods[key]; e != nil {
-		e.mode, e.doubtful = mode, false
+	e := j.pods[key]
+	if e == nil {
+		return
+	}
+	e.mode, e.doubtful, e.phaseWritten = cmp.Or(mode, e.mode), false, time.Time{}
+	if runs {
+		e.phaseWritten = j.clock.Now()
 	}
 }
 

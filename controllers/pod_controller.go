@@ -76,15 +76,15 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ct
 }
 
 // gone reports that the pod has left the caches. Where the answer to a write was lost, and nothing was read of the pod since
-// then, it is looked up first whether that write ended the pod's sidecars.
+// then, or where the cache of pods whose phase was written is long behind, it is looked up first what has become of it.
 func (r *PodReconciler) gone(ctx context.Context, key types.NamespacedName) (ctrl.Result, error) {
 	r.sightings.forget(key)
-	if uid, doubtful := r.journal.doubtful(key); doubtful {
-		mode, err := r.world.tried(ctx, key, uid)
+	if uid, unsure := r.journal.unsure(key); unsure {
+		mode, runs, err := r.world.absent(ctx, key, uid)
 		if err != nil {
-			return ctrl.Result{}, fmt.Errorf("look what came of a write: %w", err)
+			return ctrl.Result{}, fmt.Errorf("look what has become of a pod: %w", err)
 		}
-		r.journal.settle(key, mode)
+		r.journal.settle(key, mode, runs)
 	}
 	return ctrl.Result{RequeueAfter: r.journal.gone(key)}, nil
 }

@@ -107,21 +107,21 @@ func (w *world) snapshot(ctx context.Context, pod *corev1.Pod, view resolve.View
 	}, nil
 }
 
-// tried looks for attempts on a pod that may be in no cache any more, and returns the mode that the newest belongs to;
-// empty when there is none, or no such pod.
-func (w *world) tried(ctx context.Context, key types.NamespacedName, uid types.UID) (v1alpha1.Mode, error) {
+// absent looks up a pod that no cache has. It returns the mode that the newest attempt on it belongs to, and whether its
+// containers are still to be torn down; empty and false when there is no such attempt, or no such pod.
+func (w *world) absent(ctx context.Context, key types.NamespacedName, uid types.UID) (mode v1alpha1.Mode, runs bool, err error) {
 	pod := &corev1.Pod{}
 	if err := w.server.Get(ctx, key, pod); err != nil {
-		return "", client.IgnoreNotFound(err)
+		return "", false, client.IgnoreNotFound(err)
 	}
 	if pod.UID != uid {
-		return "", nil
+		return "", false, nil
 	}
 	attempts, err := observe.Attempts(ctx, w.terminators, pod)
 	if errors.Is(err, terminator.ErrUnreadable) {
-		return "", nil
+		err = nil
 	}
-	return plan.Tried(attempts), err
+	return plan.Tried(attempts), plan.HasTerminalPhase(pod) && plan.AnyContainerRunning(pod), err
 }
 
 // node returns the pod's node, or nil while it has none or the node is not known.

@@ -20,8 +20,11 @@ func Eventually(t *testing.T, what string, check func(ctx context.Context) error
 	t.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(context.WithoutCancel(t.Context()), interval, timeout, true, func(ctx context.Context) (bool, error) {
-		last = check(ctx)
-		return last == nil, nil
+		err := check(ctx)
+		if last == nil || ctx.Err() == nil {
+			last = err // what the end of the time does to a call says nothing
+		}
+		return err == nil, nil
 	})
 	if err != nil {
 		t.Fatalf("waited in vain until %s: %v", what, last)
