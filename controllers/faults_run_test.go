@@ -188,8 +188,14 @@ func (r *run) toTheEnd() {
 		}
 		// What the caches hold is what there is, and nobody does anything: only time can bring a change.
 		if r.quiet {
-			unasked = requeue == 0 && r.skips == skips
-			r.offset += plan.Soonest(requeue, 10*time.Minute)
+			skipped := r.skips > skips
+			unasked = requeue == 0 && !skipped
+			wait := plan.Soonest(requeue, 10*time.Minute)
+			if skipped {
+				// Longer, and a guard that is to stay for minutes could be taken off before the next look.
+				wait = min(wait, time.Minute)
+			}
+			r.offset += wait
 			idle++
 		}
 		r.quiet = true
