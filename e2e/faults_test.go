@@ -125,7 +125,7 @@ func TestFaultsOperatorKilled(t *testing.T) {
 	f.plan(jobs)
 	f.disturb("operator killed every 1 to 5 s", whileJobsRun(least), between(time.Second, 5*time.Second), func() bool {
 		if !operator.Alive() {
-			t.Error("The operator ended by itself")
+			t.Errorf("The operator ended by itself; its last words:\n%s", operator.LogTail())
 		}
 		operator.Kill()
 		operator.Start()

@@ -172,8 +172,7 @@ func (t *Test) NewOperatorProcess(program string, flags ...string) *OperatorProc
 			t.Error("The race detector has found a race in the operator")
 		}
 		if t.Failed() {
-			lines := strings.Split(strings.TrimRight(string(log), "\n"), "\n")
-			t.Logf("Log of the operator's process:\n%s", strings.Join(lines[max(0, len(lines)-dumpedLogLines):], "\n"))
+			t.Logf("Log of the operator's process:\n%s", operator.LogTail())
 		}
 	})
 	return operator
@@ -217,6 +216,13 @@ func (o *OperatorProcess) Start() {
 		o.test.Fatalf("Start the operator: %v", err)
 	}
 	o.running = running
+}
+
+// LogTail returns the last lines that the operator has written, in all its starts.
+func (o *OperatorProcess) LogTail() string {
+	log, _ := os.ReadFile(o.command.Log)
+	lines := strings.Split(strings.TrimRight(string(log), "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-dumpedLogLines):], "\n")
 }
 
 // Alive reports whether the operator runs.

@@ -3,17 +3,27 @@
 package testenv
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"net"
 	"testing"
 )
 
+// Ports from firstPort on are of none that Linux gives to outgoing connections by default (net.ipv4.ip_local_port_range), one
+// of which could take the port of a process that is being started again.
+const firstPort, ports = 20000, 10000
+
 // FreeAddress returns a loopback address that nobody listens on.
 func FreeAddress(tb testing.TB) string {
 	tb.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
+	var err error
+	for range 100 {
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(ports))); err == nil {
+			_ = listener.Close()
+			return listener.Addr().String()
+		}
 	}
-	defer func() { _ = listener.Close() }()
-	return listener.Addr().String()
+	tb.Fatalf("find a free address: %v", err)
+	return ""
 }
