@@ -12,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -61,11 +60,8 @@ func TestAPodIsCountedOnceHoweverLateTheOtherCacheHasIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			begun := time.Now().Truncate(time.Second)
-			clock := clocktesting.NewFakePassiveClock(begun)
-			options := testOptions()
-			options.Clock = clock
-			b := newBench(t, options, nil)
+			b, clock := newTimedBench(t)
+			begun := clock.Now()
 			policy := b.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
 			pod := b.newPod("job-1", mainDone)
 			b.caughtUp(pod)
@@ -102,17 +98,13 @@ func TestAPodIsCountedOnceHoweverLateTheOtherCacheHasIt(t *testing.T) {
 }
 
 func TestAPodThatIsGoneBeforeTheOtherCacheHadItIsCounted(t *testing.T) {
-	begun := time.Now().Truncate(time.Second)
-	clock := clocktesting.NewFakePassiveClock(begun)
-	options := testOptions()
-	options.Clock = clock
-	b := newBench(t, options, nil)
+	b, clock := newTimedBench(t)
 	policy := b.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
 	pod := b.newPod("job-1", mainDone)
 	b.reconcile(pod)
 	b.pods.world.cache, b.pods.world.teardown = withoutPods{b.pods.world.cache}, withoutPods{b.pods.world.teardown}
 	b.remove(pod)
-	clock.SetTime(begun.Add(teardownLag))
+	clock.SetTime(clock.Now().Add(teardownLag))
 	if result := b.reconcileStale(pod); result.RequeueAfter != 0 {
 		t.Errorf("it is looked for again after %s", result.RequeueAfter)
 	}

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -38,10 +37,7 @@ func TestTheGuardIsTakenOffWhateverIsDeclaredByThen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			clock := clocktesting.NewFakePassiveClock(time.Now().Truncate(time.Second))
-			options := testOptions()
-			options.Clock = clock
-			b := newBench(t, options, nil)
+			b, clock := newTimedBench(t)
 			policy := b.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
 			pod := b.newPod("job-1", mainDone)
 			b.reconcile(pod)

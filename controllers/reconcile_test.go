@@ -75,6 +75,15 @@ func newBench(t *testing.T, options Options, withKruise *testenv.Kruise) *bench 
 	return b
 }
 
+// newTimedBench returns a bench without OpenKruise, and its clock, which stands still.
+func newTimedBench(t *testing.T) (*bench, *clocktesting.FakePassiveClock) {
+	t.Helper()
+	clock := clocktesting.NewFakePassiveClock(time.Now().Truncate(time.Second))
+	options := testOptions()
+	options.Clock = clock
+	return newBench(t, options, nil), clock
+}
+
 // caughtUp waits until the caches have the pod, the policies and the requests as the server has them.
 func (b *bench) caughtUp(pod *corev1.Pod) {
 	b.Helper()
