@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
@@ -60,7 +59,7 @@ func TestAPodIsCountedOnceHoweverLateTheOtherCacheHasIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, clock := newTimedBench(t)
+			b, clock := newTimedBench(t, nil)
 			begun := clock.Now()
 			policy := b.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
 			pod := b.newPod("job-1", mainDone)
@@ -98,7 +97,7 @@ func TestAPodIsCountedOnceHoweverLateTheOtherCacheHasIt(t *testing.T) {
 }
 
 func TestAPodThatIsGoneBeforeTheOtherCacheHadItIsCounted(t *testing.T) {
-	b, clock := newTimedBench(t)
+	b, clock := newTimedBench(t, nil)
 	policy := b.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
 	pod := b.newPod("job-1", mainDone)
 	b.reconcile(pod)
@@ -114,7 +113,7 @@ func TestAPodThatIsGoneBeforeTheOtherCacheHadItIsCounted(t *testing.T) {
 // counted compares how many pods were counted for the policy and not yet reported.
 func (b *bench) counted(policy *v1alpha1.SidecarTerminationPolicy, terminated int64) {
 	b.Helper()
-	tally := b.pods.journal.take(resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: policy.Namespace, Name: policy.Name})
+	tally := b.pods.journal.take(refOf(policy))
 	if tally.Terminated != terminated || tally.Failed != 0 {
 		b.Errorf("counted: %+v, want %d", tally, terminated)
 	}

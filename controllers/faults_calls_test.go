@@ -62,7 +62,7 @@ func (f *failingCalls) choose(request *http.Request) fault {
 // verbOf names a call with its resource: "watch pods", "patch pods/status". Caches are filled by watches.
 func verbOf(request *http.Request) string {
 	verb := strings.ToLower(request.Method)
-	if watch := request.URL.Query().Get("watch"); watch == "true" || watch == "1" {
+	if isWatch(request) {
 		verb = "watch"
 	}
 	parts := strings.Split(strings.Trim(request.URL.Path, "/"), "/")

@@ -86,7 +86,7 @@ func (s *sweptWatches) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(r)
 		query := r.URL.Query()
-		if watch := query.Get("watch"); err != nil || !s.splits || watch != "true" && watch != "1" {
+		if err != nil || !s.splits || !isWatch(r) {
 			return response, err
 		}
 		response.Body = &sweptBody{

@@ -5,26 +5,20 @@
 package controllers
 
 import (
-	"context"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
 func TestTheGuardIsTakenOffWhateverIsDeclaredByThen(t *testing.T) {
 	respecify := func(change func(*v1alpha1.PolicySpec)) func(*bench, *v1alpha1.SidecarTerminationPolicy, *corev1.Pod) {
 		return func(b *bench, policy *v1alpha1.SidecarTerminationPolicy, _ *corev1.Pod) {
 			change(&policy.Spec.PolicySpec)
-			if err := b.Update(b.Context(), policy); err != nil {
-				b.Fatal(err)
-			}
+			b.update(policy)
 		}
 	}
 	for name, meanwhile := range map[string]func(*bench, *v1alpha1.SidecarTerminationPolicy, *corev1.Pod){
@@ -37,14 +31,12 @@ func TestTheGuardIsTakenOffWhateverIsDeclaredByThen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, clock := newTimedBench(t)
+			b, clock := newTimedBench(t, nil)
 			policy := b.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
 			pod := b.newPod("job-1", mainDone)
 			b.reconcile(pod)
 			b.wrote("PATCH pods/status")
 			meanwhile(b, policy, pod)
-			b.knows(policy)
-
 			result := b.reconcile(pod)
 			b.wrote("PATCH pods/status")
 			if longest := gracePeriodOf(pod) + 5*time.Minute; result.RequeueAfter <= 0 || result.RequeueAfter > longest {
@@ -69,21 +61,4 @@ func TestTheGuardIsTakenOffWhateverIsDeclaredByThen(t *testing.T) {
 
 func gracePeriodOf(pod *corev1.Pod) time.Duration {
 	return time.Duration(*pod.Spec.TerminationGracePeriodSeconds) * time.Second
-}
-
-// knows waits until the cache has the policy as it was written last, or has it no more.
-func (b *bench) knows(policy *v1alpha1.SidecarTerminationPolicy) {
-	b.Helper()
-	testenv.Eventually(b.T, "the cache has the policy as it is", func(ctx context.Context) error {
-		var live, known v1alpha1.SidecarTerminationPolicy
-		key := client.ObjectKeyFromObject(policy)
-		liveErr, knownErr := b.Get(ctx, key, &live), b.pods.world.cache.Get(ctx, key, &known)
-		if client.IgnoreNotFound(liveErr) != nil {
-			return liveErr
-		}
-		if (liveErr == nil) != (knownErr == nil) || live.Generation != known.Generation {
-			return fmt.Errorf("the policy is known at generation %d and not %d: %w", known.Generation, live.Generation, knownErr)
-		}
-		return nil
-	})
 }

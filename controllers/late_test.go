@@ -69,7 +69,7 @@ func (l *lateWatches) of(resource string) *heldWatch {
 func (l *lateWatches) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(r)
-		if watch := r.URL.Query().Get("watch"); err == nil && (watch == "true" || watch == "1") {
+		if err == nil && isWatch(r) {
 			response.Body = lateBody{response.Body, r.Context(), l, path.Base(r.URL.Path)}
 		}
 		return response, err

@@ -107,7 +107,7 @@ func livePods(unfinished, written []*corev1.Pod) ([]*corev1.Pod, error) {
 		pods = append(pods, pod)
 	}
 	for _, pod := range others {
-		if plan.HasTerminalPhase(pod) && plan.AnyContainerRunning(pod) {
+		if plan.IsTearingDown(pod) {
 			pods = append(pods, pod)
 		}
 	}

@@ -75,13 +75,13 @@ func newBench(t *testing.T, options Options, withKruise *testenv.Kruise) *bench 
 	return b
 }
 
-// newTimedBench returns a bench without OpenKruise, and its clock, which stands still.
-func newTimedBench(t *testing.T) (*bench, *clocktesting.FakePassiveClock) {
+// newTimedBench returns a bench and its clock, which stands still.
+func newTimedBench(t *testing.T, withKruise *testenv.Kruise) (*bench, *clocktesting.FakePassiveClock) {
 	t.Helper()
 	clock := clocktesting.NewFakePassiveClock(time.Now().Truncate(time.Second))
 	options := testOptions()
 	options.Clock = clock
-	return newBench(t, options, nil), clock
+	return newBench(t, options, withKruise), clock
 }
 
 // caughtUp waits until the caches have the pod, the policies and the requests as the server has them.
@@ -100,8 +100,8 @@ func (b *bench) caughtUp(pod *corev1.Pod) {
 		if err := errors.Join(b.pods.world.cache.List(ctx, &known), b.List(ctx, &live)); err != nil {
 			return err
 		}
-		if len(known.Items) != len(live.Items) {
-			return fmt.Errorf("%d of %d policies are known", len(known.Items), len(live.Items))
+		if diff := cmp.Diff(generations(live), generations(known)); diff != "" {
+			return fmt.Errorf("generations of policies (-live +known):\n%s", diff)
 		}
 		if _, err := b.pods.world.node(ctx, cached); err != nil {
 			return err
@@ -115,6 +115,16 @@ func (b *bench) caughtUp(pod *corev1.Pod) {
 		}
 		return nil
 	})
+}
+
+// generations returns those of the policies, by their names.
+func generations(policies v1alpha1.SidecarTerminationPolicyList) map[string]int64 {
+	all := make(map[string]int64, len(policies.Items))
+	for i := range policies.Items {
+		policy := &policies.Items[i]
+		all[client.ObjectKeyFromObject(policy).String()] = policy.Generation
+	}
+	return all
 }
 
 // reconcile brings the caches up to date and reconciles the pod. An error ends the test.
@@ -356,10 +366,7 @@ func TestThePhaseIsWrittenBeforeARequestWhoseExitCodeIsIgnored(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			clock := clocktesting.NewFakePassiveClock(time.Now().Truncate(time.Second))
-			options := testOptions()
-			options.Clock = clock
-			b := newBench(t, options, k)
+			b, clock := newTimedBench(t, k)
 			b.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesIgnore))
 			pod := b.newPod("job-1", mainDone)
 			b.reconcile(pod)

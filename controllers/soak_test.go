@@ -49,12 +49,18 @@ type watches struct{ open atomic.Int64 }
 func (w *watches) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(r)
-		if watch := r.URL.Query().Get("watch"); err == nil && (watch == "true" || watch == "1") {
+		if err == nil && isWatch(r) {
 			w.open.Add(1)
 			response.Body = closing{response.Body, sync.OnceFunc(func() { w.open.Add(-1) })}
 		}
 		return response, err
 	})
+}
+
+// isWatch reports whether the request opens a watch.
+func isWatch(r *http.Request) bool {
+	watch := r.URL.Query().Get("watch")
+	return watch == "true" || watch == "1"
 }
 
 // closing tells of the end of a body.

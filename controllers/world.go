@@ -121,7 +121,7 @@ func (w *world) absent(ctx context.Context, key types.NamespacedName, uid types.
 	if errors.Is(err, terminator.ErrUnreadable) {
 		err = nil
 	}
-	return plan.Tried(attempts), plan.HasTerminalPhase(pod) && plan.AnyContainerRunning(pod), err
+	return plan.Tried(attempts), plan.IsTearingDown(pod), err
 }
 
 // node returns the pod's node, or nil while it has none or the node is not known.

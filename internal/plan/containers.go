@@ -140,6 +140,9 @@ func AnyContainerRunning(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
 }
 
+// IsTearingDown reports whether a regular container of a pod with a terminal phase runs: the kubelet has to end it.
+func IsTearingDown(pod *corev1.Pod) bool { return HasTerminalPhase(pod) && AnyContainerRunning(pod) }
+
 // gracePeriod is the time that the pod gives its containers to end, at least the one second that the kubelet grants.
 func gracePeriod(pod *corev1.Pod) time.Duration {
 	if pod.Spec.TerminationGracePeriodSeconds == nil {

@@ -19,7 +19,7 @@ const phaseGuardPeriod = 5 * time.Minute
 // PhaseIsGuarded reports whether the pod reads a terminal phase that the kubelet is kept from changing, while a container
 // of it runs. Such a pod concerns the operator whatever is declared: nobody else takes the guard off.
 func PhaseIsGuarded(pod *corev1.Pod) bool {
-	return HasTerminalPhase(pod) && pod.Annotations[v1alpha1.AnnotationPhaseGuard] != "" && AnyContainerRunning(pod)
+	return IsTearingDown(pod) && pod.Annotations[v1alpha1.AnnotationPhaseGuard] != ""
 }
 
 // phaseIgnored takes the guard off a phase that the kubelet did not act upon for long. While the guard is on, the
