@@ -47,7 +47,8 @@ func (f *failingCalls) choose(request *http.Request) fault {
 		return noFault
 	}
 	f.calls++
-	call := verbOf(request)
+	info := callOf(request)
+	call := info.Verb + " " + target(info)
 	if f.random.IntN(10) >= 3 || f.row[call] == inARow {
 		f.row[call] = 0
 		return noFault
@@ -57,26 +58,6 @@ func (f *failingCalls) choose(request *http.Request) fault {
 	befell := answers[f.random.IntN(len(answers))]
 	f.log = append(f.log, fmt.Sprintf("%s %s: %s", time.Now().Format(time.TimeOnly), call, befell))
 	return befell
-}
-
-// verbOf names a call with its resource: "watch pods", "patch pods/status". Caches are filled by watches.
-func verbOf(request *http.Request) string {
-	verb := strings.ToLower(request.Method)
-	if isWatch(request) {
-		verb = "watch"
-	}
-	parts := strings.Split(strings.Trim(request.URL.Path, "/"), "/")
-	parts = parts[min(len(parts), map[string]int{"api": 2, "apis": 3}[parts[0]]):]
-	if len(parts) > 2 && parts[0] == "namespaces" {
-		parts = parts[2:]
-	}
-	switch len(parts) {
-	case 0:
-		return verb + " discovery"
-	case 3:
-		return verb + " " + parts[0] + "/" + parts[2]
-	}
-	return verb + " " + parts[0]
 }
 
 func (f *failingCalls) wrap(next http.RoundTripper) http.RoundTripper {
@@ -127,7 +108,7 @@ func TestAThirdOfAllCallsOfTheOperatorMayFail(t *testing.T) {
 		})
 	}
 	t.Logf("of %d calls failed %d: %v", calls, total(failed), failed)
-	for _, often := range []string{"get discovery", "watch pods", "watch sidecarterminationpolicies", "put sidecarterminationpolicies/status"} {
+	for _, often := range []string{"get discovery", "watch pods", "watch sidecarterminationpolicies", "update sidecarterminationpolicies/status"} {
 		if failed[often] == 0 {
 			t.Errorf("no call %q failed", often)
 		}

@@ -12,7 +12,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -85,13 +84,13 @@ func (s *sweptWatches) count(watch string, event []byte) *lateEvent {
 func (s *sweptWatches) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(r)
-		query := r.URL.Query()
 		if err != nil || !s.splits || !isWatch(r) {
 			return response, err
 		}
+		call := callOf(r)
 		response.Body = &sweptBody{
 			ReadCloser: response.Body, reader: bufio.NewReader(response.Body), ctx: r.Context(), sweep: s, closed: make(chan struct{}),
-			watch:  strings.TrimSpace(path.Base(r.URL.Path) + " " + query.Get("fieldSelector") + query.Get("labelSelector")),
+			watch:  strings.TrimSpace(call.Resource + " " + call.FieldSelector + call.LabelSelector),
 			framed: strings.Contains(response.Header.Get("Content-Type"), "protobuf"),
 		}
 		return response, nil

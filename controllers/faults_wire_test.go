@@ -10,11 +10,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
 // fault is what befalls one write.
@@ -83,7 +80,7 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	response, err := w.next.RoundTrip(request)
 	if err == nil && response.StatusCode < 300 {
 		w.done = append(w.done, site)
-		w.arrived(strings.Split(strings.Fields(site)[1], "/")[0])
+		w.arrived(callOf(request).Resource)
 	}
 	if err == nil && (f == answerLost || f == crashed) {
 		_ = response.Body.Close()
@@ -143,16 +140,7 @@ func writesNoStatus(request *http.Request) bool {
 
 // siteOf names the write without the names of objects.
 func siteOf(request *http.Request) string {
-	_, path, namespaced := strings.Cut(request.URL.Path, "/namespaces/")
-	if !namespaced {
-		// What would be the name of the namespace is the version.
-		_, path, _ = strings.Cut(request.URL.Path, v1alpha1.GroupVersion.Group+"/")
-	}
-	parts := strings.Split(path, "/")
-	site := request.Method + " " + parts[1]
-	if len(parts) > 3 {
-		site += "/" + parts[3]
-	}
+	site := request.Method + " " + target(callOf(request))
 	if site == "PATCH pods/status" && writesNoStatus(request) {
 		return releaseOfPhase
 	}

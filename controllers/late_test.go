@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -70,7 +69,7 @@ func (l *lateWatches) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
 		response, err := next.RoundTrip(r)
 		if err == nil && isWatch(r) {
-			response.Body = lateBody{response.Body, r.Context(), l, path.Base(r.URL.Path)}
+			response.Body = lateBody{response.Body, r.Context(), l, callOf(r).Resource}
 		}
 		return response, err
 	})

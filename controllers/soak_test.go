@@ -57,12 +57,6 @@ func (w *watches) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// isWatch reports whether the request opens a watch.
-func isWatch(r *http.Request) bool {
-	watch := r.URL.Query().Get("watch")
-	return watch == "true" || watch == "1"
-}
-
 // closing tells of the end of a body.
 type closing struct {
 	io.ReadCloser

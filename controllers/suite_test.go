@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -95,21 +96,17 @@ func (l *sharedLog) take() string {
 	return text
 }
 
-// writes notes each request that writes, as "verb resource", but for events and leases.
+// writes notes each request that writes, as "verb resource" by namespace, but for events and leases.
 type writes struct {
 	mu   sync.Mutex
-	list []string
+	list map[string][]string
 }
 
 func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(r *http.Request) (*http.Response, error) {
-		if r.Method != http.MethodGet && !strings.Contains(r.URL.Path, "/events") && !strings.Contains(r.URL.Path, "/leases") {
-			_, path, namespaced := strings.Cut(r.URL.Path, "/namespaces/")
-			if !namespaced {
-				path = strings.TrimPrefix(r.URL.Path, "/apis/"+v1alpha1.GroupVersion.Group)
-			}
+		if call := callOf(r); r.Method != http.MethodGet && call.Resource != "events" && call.Resource != "leases" {
 			w.mu.Lock()
-			w.list = append(w.list, r.Method+" "+path)
+			w.list[call.Namespace] = append(w.list[call.Namespace], r.Method+" "+target(call))
 			w.mu.Unlock()
 		}
 		return next.RoundTrip(r)
@@ -120,27 +117,14 @@ func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 func (w *writes) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.list = nil
+	clear(w.list)
 }
 
 // in returns the writes in a namespace so far, without the names of objects.
 func (w *writes) in(namespace string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var list []string
-	for _, write := range w.list {
-		method, path, _ := strings.Cut(write, " ")
-		parts := strings.Split(path, "/")
-		if parts[0] != namespace {
-			continue
-		}
-		write = method + " " + parts[1]
-		if len(parts) > 3 {
-			write += "/" + parts[3]
-		}
-		list = append(list, write)
-	}
-	return list
+	return slices.Clone(w.list[namespace])
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -169,7 +153,7 @@ func newFixture(t *testing.T) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fixture{Client: c, T: t}
+	f := &fixture{Client: c, T: t, writes: writes{list: map[string][]string{}}}
 	installOnce.Do(f.installBounds)
 	operatorLog.take()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "batch-"}}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package controllers
+
+import (
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
+)
+
+var apiPaths = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+
+// callOf says what a request to the API server asks for, as the API server reads it.
+func callOf(r *http.Request) *request.RequestInfo {
+	call, err := apiPaths.NewRequestInfo(r)
+	if err != nil {
+		panic(err)
+	}
+	return call
+}
+
+// isWatch reports whether the request opens a watch.
+func isWatch(r *http.Request) bool { return callOf(r).Verb == "watch" }
+
+// target names what a call is for, without the names of objects: "pods/status"; "discovery" for what is no resource.
+func target(call *request.RequestInfo) string {
+	switch {
+	case !call.IsResourceRequest:
+		return "discovery"
+	case call.Subresource != "":
+		return call.Resource + "/" + call.Subresource
+	}
+	return call.Resource
+}
