@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Ports from firstPort on are of none that Linux gives to outgoing connections by default (net.ipv4.ip_local_port_range), one
-// of which could take the port of a process that is being started again.
+// Ports from firstPort on are none that Linux chooses by default (net.ipv4.ip_local_port_range), for a connection or for who
+// listens on port 0: either could take the port of a process that is being started again.
 const firstPort, ports = 20000, 10000
 
 // FreeAddress returns a loopback address that nobody listens on.
