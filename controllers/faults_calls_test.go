@@ -62,16 +62,7 @@ func (f *failingCalls) choose(request *http.Request) fault {
 
 func (f *failingCalls) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
-		chosen := f.choose(request)
-		if chosen != noFault && chosen != answerLost {
-			return fail(request, chosen)
-		}
-		response, err := next.RoundTrip(request)
-		if err == nil && chosen == answerLost {
-			_ = response.Body.Close()
-			return nil, lost{}
-		}
-		return response, err
+		return f.choose(request).befall(request, next)
 	})
 }
 

@@ -71,22 +71,37 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	if f.harmful() {
 		w.last = f
 	}
-	if f != noFault && f != answerLost && f != crashed {
-		return fail(request, f)
-	}
+	return f.befall(request, roundTripper(w.send))
+}
+
+// send passes a write on that gets through, and notes what comes of it.
+func (w *wire) send(request *http.Request) (*http.Response, error) {
 	if w.change != nil {
 		w.change(request)
 	}
 	response, err := w.next.RoundTrip(request)
 	if err == nil && response.StatusCode < 300 {
-		w.done = append(w.done, site)
+		w.done = append(w.done, siteOf(request))
 		w.arrived(callOf(request).Resource)
 	}
-	if err == nil && (f == answerLost || f == crashed) {
+	return response, err
+}
+
+// befall sends the request, or not, and returns what the operator sees of it.
+func (f fault) befall(request *http.Request, next http.RoundTripper) (*http.Response, error) {
+	switch f {
+	case noFault:
+		return next.RoundTrip(request)
+	case answerLost, crashed:
+		response, err := next.RoundTrip(request)
+		if err != nil {
+			return nil, err
+		}
 		_ = response.Body.Close()
 		return nil, lost{}
+	default:
+		return fail(request, f)
 	}
-	return response, err
 }
 
 // fail is the answer to a call that never reaches the API server.

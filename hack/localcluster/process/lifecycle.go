@@ -22,7 +22,8 @@ type Command struct {
 	Arguments   []string
 	Environment []string
 	Directory   string
-	// Log receives standard output and standard error, behind what it held.
+	// Log receives standard output and standard error, behind what it held, and how the process has ended if the caller
+	// still runs then.
 	Log string
 	// EndWithCaller has the kernel kill the process when the caller ends, however that comes. Only Linux does so.
 	EndWithCaller bool
@@ -47,18 +48,19 @@ func Start(command Command) (Identity, error) {
 	}
 	begun := make(chan error)
 	go func() {
+		defer func() { _ = log.Close() }()
 		// For the kernel the thread that starts a process is its parent, and must stay as long as the process does.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := run.Start()
 		begun <- err
 		if err == nil {
-			// Reaps the process if it ends while the caller still runs. Its exit status is of
-			// no interest: who waits for it to be healthy sees that it is gone.
+			// Reaps the process if it ends while the caller still runs. Who waits for it to be healthy sees that it is gone.
 			_ = run.Wait()
+			_, _ = fmt.Fprintf(log, "process %d has ended: %s\n", run.Process.Pid, run.ProcessState)
 		}
 	}()
-	if err := errors.Join(<-begun, log.Close()); err != nil {
+	if err := <-begun; err != nil {
 		return Identity{}, fmt.Errorf("start %s: %w", command.Path, err)
 	}
 	return Identify(run.Process.Pid)

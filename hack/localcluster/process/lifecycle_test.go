@@ -5,6 +5,7 @@ package process
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -125,6 +126,35 @@ func TestKillGivesNoChanceToTidyUp(t *testing.T) {
 	}
 	if _, err := os.Stat(traces); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("it was asked to end: %v", err)
+	}
+}
+
+func TestTheLogSaysHowAProcessHasEnded(t *testing.T) {
+	for name, test := range map[string]struct{ script, want string }{
+		"by itself":   {"echo last words; exit 3", "last words\nprocess %d has ended: exit status 3\n"},
+		"by a signal": {"kill -KILL $$", "process %d has ended: signal: killed\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file, signal := filepath.Join(t.TempDir(), "sh.log"), filepath.Join(t.TempDir(), "end")
+			script := `until [ -e "$0" ]; do :; done; ` + test.script
+			identity, err := Start(Command{Path: "/bin/sh", Arguments: []string{"-c", script, signal}, Log: file})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(signal, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			want := fmt.Sprintf(test.want, identity.PID)
+			var log []byte
+			for began := time.Now(); len(log) < len(want) && time.Since(began) < time.Minute; runtime.Gosched() {
+				if log, err = os.ReadFile(file); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if string(log) != want {
+				t.Errorf("the log is %q, want %q", log, want)
+			}
+		})
 	}
 }
 
