@@ -6,6 +6,7 @@ package controllers
 
 import (
 	"fmt"
+	"hash/fnv"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -18,46 +19,67 @@ import (
 // twice as long each time (k8s.io/client-go tools/cache/reflector.go); more of them would take as long as a test waits.
 const inARow = 4
 
-// failingCalls has a third of all calls of the operator fail, watches, events and discovery among them.
+// failingCalls has a third of all calls of the operator fail, watches, events and discovery among them. What befalls each call
+// of one kind is known beforehand, in whatever order those of other kinds come, and by one of three seeds in a row its first
+// one fails.
 type failingCalls struct {
 	mu     sync.Mutex
-	random *rand.Rand // nil while every call gets through
+	fails  bool // false while every call gets through
+	seed   uint64
 	calls  int
-	failed map[string]int // by verb and resource
+	random map[string]*rand.Rand // by verb and resource, as all that follows
+	failed map[string]int
 	row    map[string]int // how many of them in a row
 	// log has every call that failed, with the time.
 	log []string
 }
 
-// begin has calls fail from now on, by the seed, or no more.
-func (f *failingCalls) begin(random *rand.Rand) {
+// begin has calls fail from now on, by the seed.
+func (f *failingCalls) begin(seed uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.random = random
-	if random != nil {
-		f.calls, f.failed, f.row, f.log = 0, map[string]int{}, map[string]int{}, nil
-	}
+	f.fails, f.seed, f.calls, f.log = true, seed, 0, nil
+	f.random, f.failed, f.row = map[string]*rand.Rand{}, map[string]int{}, map[string]int{}
+}
+
+// end lets every call through from now on.
+func (f *failingCalls) end() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.fails = false
 }
 
 // choose says what befalls a call.
 func (f *failingCalls) choose(request *http.Request) fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.random == nil {
+	if !f.fails {
 		return noFault
 	}
 	f.calls++
 	info := callOf(request)
 	call := info.Verb + " " + target(info)
-	if f.random.IntN(10) >= 3 || f.row[call] == inARow {
+	random, fails := f.fate(call)
+	if !fails || f.row[call] == inARow {
 		f.row[call] = 0
 		return noFault
 	}
 	f.failed[call]++
 	f.row[call]++
-	befell := answers[f.random.IntN(len(answers))]
+	befell := answers[random.IntN(len(answers))]
 	f.log = append(f.log, fmt.Sprintf("%s %s: %s", time.Now().Format(time.TimeOnly), call, befell))
 	return befell
+}
+
+// fate returns the random numbers of a kind of call, and whether its next call fails.
+func (f *failingCalls) fate(call string) (*rand.Rand, bool) {
+	if random, known := f.random[call]; known {
+		return random, random.IntN(10) < 3
+	}
+	kind := fnv.New64a()
+	_, _ = kind.Write([]byte(call))
+	f.random[call] = rand.New(rand.NewPCG(f.seed, kind.Sum64()))
+	return f.random[call], (kind.Sum64()%3+f.seed)%3 == 0
 }
 
 func (f *failingCalls) wrap(next http.RoundTripper) http.RoundTripper {
@@ -81,7 +103,7 @@ func TestAThirdOfAllCallsOfTheOperatorMayFail(t *testing.T) {
 			if err := Setup(t.Context(), mgr, testOptions()); err != nil {
 				t.Fatal(err)
 			}
-			f.failing.begin(rand.New(rand.NewPCG(uint64(seed), 1)))
+			f.failing.begin(uint64(seed))
 			t.Cleanup(func() {
 				if t.Failed() {
 					t.Logf("calls that failed:\n%s", strings.Join(f.failing.log, "\n"))
@@ -91,7 +113,7 @@ func TestAThirdOfAllCallsOfTheOperatorMayFail(t *testing.T) {
 			s := newStory(f, nil)
 			s.happens(k)
 			s.wentAsItShould()
-			f.failing.begin(nil)
+			f.failing.end()
 			calls += f.failing.calls
 			for call, times := range f.failing.failed {
 				failed[call] += times
