@@ -23,13 +23,14 @@ const inARow = 4
 // of one kind is known beforehand, in whatever order those of other kinds come, and by one of three seeds in a row its first
 // one fails.
 type failingCalls struct {
-	mu     sync.Mutex
-	fails  bool // false while every call gets through
-	seed   uint64
-	calls  int
-	random map[string]*rand.Rand // by verb and resource, as all that follows
+	mu    sync.Mutex
+	fails bool // false while every call gets through
+	seed  uint64
+	calls int
+	// By verb and resource: what chooses, how many failed, and how many of them in a row.
+	random map[string]*rand.Rand
 	failed map[string]int
-	row    map[string]int // how many of them in a row
+	row    map[string]int
 	// log has every call that failed, with the time.
 	log []string
 }

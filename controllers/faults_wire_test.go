@@ -71,17 +71,17 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	if f.harmful() {
 		w.last = f
 	}
-	return f.befall(request, roundTripper(w.send))
+	return f.befall(request, roundTripper(func(request *http.Request) (*http.Response, error) { return w.send(request, site) }))
 }
 
 // send passes a write on that gets through, and notes what comes of it.
-func (w *wire) send(request *http.Request) (*http.Response, error) {
+func (w *wire) send(request *http.Request, site string) (*http.Response, error) {
 	if w.change != nil {
 		w.change(request)
 	}
 	response, err := w.next.RoundTrip(request)
 	if err == nil && response.StatusCode < 300 {
-		w.done = append(w.done, siteOf(request))
+		w.done = append(w.done, site)
 		w.arrived(callOf(request).Resource)
 	}
 	return response, err
