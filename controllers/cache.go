@@ -27,8 +27,8 @@ import (
 func CacheOptions(scheme *runtime.Scheme) cache.Options {
 	shared := ptr.To(true)
 	byObject := crr.CacheOptions()
-	byObject[&corev1.Pod{}] = cache.ByObject{Field: unfinishedPods(), Transform: trimPod, UnsafeDisableDeepCopy: shared}
-	byObject[&corev1.Node{}] = cache.ByObject{Transform: trimNode, UnsafeDisableDeepCopy: shared}
+	byObject[&corev1.Pod{}] = cache.ByObject{Field: unfinishedPods(), Transform: recovering(trimPod), UnsafeDisableDeepCopy: shared}
+	byObject[&corev1.Node{}] = cache.ByObject{Transform: recovering(trimNode), UnsafeDisableDeepCopy: shared}
 	return cache.Options{
 		Scheme:                      scheme,
 		ByObject:                    byObject,
@@ -60,7 +60,7 @@ func newTeardownCache(ctx context.Context, mgr manager.Manager) (cache.Cache, er
 		Mapper:     mgr.GetRESTMapper(),
 		HTTPClient: mgr.GetHTTPClient(),
 		ByObject: map[client.Object]cache.ByObject{
-			&corev1.Pod{}: {Label: labels.NewSelector().Add(*written), Transform: trimPod, UnsafeDisableDeepCopy: ptr.To(true)},
+			&corev1.Pod{}: {Label: labels.NewSelector().Add(*written), Transform: recovering(trimPod), UnsafeDisableDeepCopy: ptr.To(true)},
 		},
 		ReaderFailOnMissingInformer: true,
 	})

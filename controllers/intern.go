@@ -3,36 +3,50 @@
 package controllers
 
 import (
+	"hash/maphash"
 	"reflect"
-	"strings"
+	"sync"
+	"unsafe"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/utils/lru"
 )
 
-// interned are the strings that were met last. Package unique forgets what nobody holds a handle of at every collection,
-// and a handle is held by no field of a pod.
-var interned = lru.New(4096)
+// sharedValues holds values that many pods have in common. Its size is fixed, and it allocates nothing for a value: each has
+// one place, by its hash, which it takes from the value that was there. Package unique forgets what nobody holds a handle
+// of at every collection, and a handle is held by no field of a pod.
+type sharedValues[V any] struct {
+	mu     sync.Mutex
+	places []V
+}
+
+func newSharedValues[V any](places int) *sharedValues[V] {
+	return &sharedValues[V]{places: make([]V, places)}
+}
+
+// share returns the equal value that is held, or else holds the given one and returns it.
+func (s *sharedValues[V]) share(hash uint64, value V, equal func(a, b V) bool) V {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	place := &s.places[hash%uint64(len(s.places))]
+	if !equal(*place, value) {
+		*place = value
+	}
+	return *place
+}
+
+// interned are strings of pods.
+var interned = newSharedValues[string](1 << 14)
 
 // maxInterned is the length of the longest string that is kept to be shared.
-const maxInterned = 1 << 10
+const maxInterned = 256
 
 // intern returns an equal string that many pods share, unless it is very long.
 func intern[S ~string](s S) S {
-	if s == "" {
+	if s == "" || len(s) > maxInterned {
 		return s
 	}
-	if len(s) > maxInterned {
-		return S(strings.Clone(string(s)))
-	}
-	if known, ok := interned.Get(string(s)); ok {
-		return S(known.(string))
-	}
-	// A part of a longer string would keep the whole of it.
-	own := strings.Clone(string(s))
-	interned.Add(own, own)
-	return S(own)
+	return S(interned.share(maphash.String(idSeed, string(s)), string(s), func(a, b string) bool { return a == b }))
 }
 
 // ownToJob are labels of which the values are those of one Job or one pod, so that there is nothing to share but with the
@@ -45,10 +59,14 @@ var ownToJob = map[string]string{
 	"controller-uid":                     batchv1.ControllerUidLabel,
 }
 
-// internLabels returns equal labels in as little room as can be.
+// maxInternedLabels is how many labels a pod may have whose strings are shared. A copy of very many would cost several times
+// their size.
+const maxInternedLabels = 32
+
+// internLabels returns equal labels in as little room as can be; very many it returns as they are.
 func internLabels(labels map[string]string) map[string]string {
-	if labels == nil {
-		return nil
+	if labels == nil || len(labels) > maxInternedLabels {
+		return labels
 	}
 	kept := make(map[string]string, len(labels))
 	for name, value := range labels {
@@ -64,8 +82,8 @@ func internLabels(labels map[string]string) map[string]string {
 	return kept
 }
 
-// templates are the containers of the pods that were met last, as they are kept.
-var templates = lru.New(1024)
+// templates are the containers of pods, as they are kept.
+var templates = newSharedValues[[]corev1.Container](1 << 10)
 
 // template tells pods apart that are not of one template, as far as few words can.
 type template struct {
@@ -73,36 +91,38 @@ type template struct {
 	name, image string // of the first one
 }
 
-// maxShared is how much text containers may have that are kept to be shared.
+// maxShared is how many bytes containers may take that are kept to be shared.
 const maxShared = 16 << 10
 
 // shareContainers returns equal containers that the pods of one template share, unless they are very large.
 func shareContainers(containers []corev1.Container) []corev1.Container {
-	if len(containers) == 0 || textIn(containers) > maxShared {
+	if len(containers) == 0 || bytesOf(containers) > maxShared {
 		return containers
 	}
 	key := template{len(containers), containers[0].Name, containers[0].Image}
-	if known, ok := templates.Get(key); ok && reflect.DeepEqual(known, containers) {
-		return known.([]corev1.Container)
-	}
-	templates.Add(key, containers)
-	return containers
+	return templates.share(maphash.Comparable(idSeed, key), containers, func(a, b []corev1.Container) bool { return reflect.DeepEqual(a, b) })
 }
 
-// textIn returns how many bytes whoever writes a pod has put into its containers.
-func textIn(containers []corev1.Container) int {
-	bytes := 0
+// bytesOf returns how many bytes trimmed containers take, but for those that are the same in every pod.
+func bytesOf(containers []corev1.Container) int {
+	bytes := len(containers) * int(unsafe.Sizeof(corev1.Container{}))
 	for i := range containers {
 		container := &containers[i]
 		bytes += len(container.Name) + len(container.Image) + len(container.WorkingDir)
 		for _, word := range container.Command {
-			bytes += len(word)
+			bytes += int(unsafe.Sizeof(word)) + len(word)
 		}
 		for _, variable := range container.Env {
-			bytes += len(variable.Name) + len(variable.Value)
+			bytes += int(unsafe.Sizeof(variable)) + len(variable.Name) + len(variable.Value)
 		}
 		for _, mount := range container.VolumeMounts {
-			bytes += len(mount.MountPath)
+			bytes += int(unsafe.Sizeof(mount)) + len(mount.MountPath)
+		}
+		for _, rule := range container.RestartPolicyRules {
+			bytes += int(unsafe.Sizeof(rule))
+			if rule.ExitCodes != nil {
+				bytes += int(unsafe.Sizeof(*rule.ExitCodes)) + 4*len(rule.ExitCodes.Values)
+			}
 		}
 	}
 	return bytes

@@ -35,7 +35,8 @@ type PodReconciler struct {
 }
 
 // Reconcile observes one pod, decides, acts and reports. Repeating it is safe.
-func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (result ctrl.Result, err error) {
+	defer r.recoverReconcile(ctx, request, &err)
 	pod, err := r.world.pod(ctx, request.NamespacedName)
 	if apierrors.IsNotFound(err) {
 		return r.gone(ctx, request.NamespacedName)

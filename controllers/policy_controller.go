@@ -135,23 +135,38 @@ func (r *PolicyReconciler) observe(ctx context.Context, policy resolve.Policy, i
 		return census, err
 	}
 	for _, pod := range pods {
-		// The pod's own labels come first: they are at hand, and leave few pods of a large cluster over.
-		if !policy.MaySelect(pod) || !namesContainer(policy, pod) {
-			continue
-		}
-		subject, err := r.world.subject(ctx, pod)
-		if err != nil {
+		if err := r.observePod(ctx, policy, pod, &census); err != nil {
 			return census, err
-		}
-		if slices.ContainsFunc(subject.policies, func(p resolve.Policy) bool { return p.Ref == policy.Ref }) {
-			observation, err := r.observation(ctx, policy, subject)
-			if err != nil {
-				return census, err
-			}
-			census.Add(observation)
 		}
 	}
 	return census, nil
+}
+
+// observePod adds the pod to the census if the policy selects it and names a container of it. A pod on which the operator
+// panics is left out, so that it does not keep the policy from having a status; its own reconcile reports it.
+func (r *PolicyReconciler) observePod(ctx context.Context, policy resolve.Policy, pod *corev1.Pod, census *rollup.Census) error {
+	defer func() {
+		if cause := recover(); cause != nil {
+			reportPanic(panicInStatus, client.ObjectKeyFromObject(pod), cause)
+		}
+	}()
+	// The pod's own labels come first: they are at hand, and leave few pods of a large cluster over.
+	if !policy.MaySelect(pod) || !namesContainer(policy, pod) {
+		return nil
+	}
+	subject, err := r.world.subject(ctx, pod)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(subject.policies, func(p resolve.Policy) bool { return p.Ref == policy.Ref }) {
+		return nil
+	}
+	observation, err := r.observation(ctx, policy, subject)
+	if err != nil {
+		return err
+	}
+	census.Add(observation)
+	return nil
 }
 
 func (r *PolicyReconciler) observation(ctx context.Context, policy resolve.Policy, subject subject) (rollup.Observation, error) {

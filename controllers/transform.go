@@ -18,12 +18,19 @@ import (
 
 // trimPod keeps what internal/resolve, internal/plan and the terminators read of a pod: identity, labels, the operator's
 // own annotations, scheduling and restart fields, the convention's environment variables, what tells whether a quick-exit
-// image covers a container, container states and three kinds of conditions. It returns anything but a pod as it is. What is
-// kept shares memory with other pods, and must not be changed.
-func trimPod(object any) (any, error) {
+// image covers a container, container states and three kinds of conditions. Of a pod that cannot be acted on it keeps a
+// stub. It returns anything but a pod as it is. What is kept shares memory with other pods and with the given one, and
+// must not be changed.
+//
+// It runs for every watch event of every unfinished pod, in the one goroutine that all of them wait for, and on whatever
+// the authors of pods write: its time and memory are linear in the size of the pod (docs/reliability.md, Hostile input).
+func trimPod(object any) any {
 	pod, ok := object.(*corev1.Pod)
 	if !ok {
-		return object, nil
+		return object
+	}
+	if reason, message := plan.Unprocessable(pod); reason != "" {
+		return plan.Stub(pod, reason, message)
 	}
 	trimmed := &corev1.Pod{
 		TypeMeta:   pod.TypeMeta,
@@ -33,32 +40,57 @@ func trimPod(object any) (any, error) {
 			RestartPolicy:                 intern(pod.Spec.RestartPolicy),
 			TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
 			Containers:                    make([]corev1.Container, 0, len(pod.Spec.Containers)),
+			InitContainers:                nativeSidecars(pod.Spec.InitContainers),
 		},
-		Status: corev1.PodStatus{Phase: intern(pod.Status.Phase)},
+		Status: corev1.PodStatus{Phase: intern(pod.Status.Phase), Conditions: trimConditions(pod.Status.Conditions)},
 	}
 	for i := range pod.Spec.Containers {
 		trimmed.Spec.Containers = append(trimmed.Spec.Containers, trimContainer(&pod.Spec.Containers[i]))
 	}
 	trimmed.Spec.Containers = shareContainers(trimmed.Spec.Containers)
-	for i := range pod.Spec.InitContainers {
-		if container := &pod.Spec.InitContainers[i]; container.RestartPolicy != nil {
-			trimmed.Spec.InitContainers = append(trimmed.Spec.InitContainers,
-				corev1.Container{Name: container.Name, RestartPolicy: container.RestartPolicy})
-		}
+	if len(pod.Status.ContainerStatuses) > 0 {
+		trimmed.Status.ContainerStatuses = make([]corev1.ContainerStatus, 0, len(pod.Status.ContainerStatuses))
 	}
 	for i := range pod.Status.ContainerStatuses {
 		trimmed.Status.ContainerStatuses = append(trimmed.Status.ContainerStatuses, trimContainerStatus(&pod.Status.ContainerStatuses[i]))
 	}
-	for _, condition := range pod.Status.Conditions {
-		switch {
-		case condition.Type == corev1.AllContainersRestarting, condition.Type == v1alpha1.PodConditionSidecarTerminated:
-			trimmed.Status.Conditions = append(trimmed.Status.Conditions, corev1.PodCondition{Type: condition.Type, Status: condition.Status})
-		case condition.Type == corev1.PodReady && condition.Reason == plan.PodCompleted:
-			trimmed.Status.Conditions = append(trimmed.Status.Conditions,
-				corev1.PodCondition{Type: condition.Type, Status: condition.Status, Reason: plan.PodCompleted})
+	return trimmed
+}
+
+func nativeSidecars(initContainers []corev1.Container) []corev1.Container {
+	var native []corev1.Container
+	for i := range initContainers {
+		if container := &initContainers[i]; container.RestartPolicy != nil {
+			native = append(native, corev1.Container{Name: container.Name, RestartPolicy: container.RestartPolicy})
 		}
 	}
-	return trimmed, nil
+	return native
+}
+
+// trimConditions keeps three kinds of conditions. Of each it keeps the first that is true and the first that is not: the
+// API server accepts a kind any number of times.
+func trimConditions(conditions []corev1.PodCondition) []corev1.PodCondition {
+	var kept []corev1.PodCondition
+	for i := range conditions {
+		condition := corev1.PodCondition{Type: conditions[i].Type, Status: conditions[i].Status}
+		switch condition.Type {
+		case corev1.AllContainersRestarting, v1alpha1.PodConditionSidecarTerminated:
+		case corev1.PodReady:
+			if conditions[i].Reason != plan.PodCompleted {
+				continue
+			}
+			condition.Reason = plan.PodCompleted
+		default:
+			continue
+		}
+		holds := condition.Status == corev1.ConditionTrue
+		if !slices.ContainsFunc(kept, func(c corev1.PodCondition) bool {
+			return c.Type == condition.Type && (c.Status == corev1.ConditionTrue) == holds
+		}) {
+			kept = append(kept, condition)
+		}
+	}
+	return kept
 }
 
 // trimMeta keeps of an annotation that is longer than any record as much as tells that it is.
@@ -124,11 +156,11 @@ func trimContainerStatus(status *corev1.ContainerStatus) corev1.ContainerStatus 
 	return trimmed
 }
 
-// trimNode keeps what tells the kind of a node.
-func trimNode(object any) (any, error) {
+// trimNode keeps what tells the kind of a node. It returns anything but a node as it is.
+func trimNode(object any) any {
 	node, ok := object.(*corev1.Node)
 	if !ok {
-		return object, nil
+		return object
 	}
 	return &corev1.Node{
 		TypeMeta: node.TypeMeta,
@@ -136,5 +168,5 @@ func trimNode(object any) (any, error) {
 			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels,
 		},
 		Spec: corev1.NodeSpec{Taints: slices.Clone(node.Spec.Taints)},
-	}, nil
+	}
 }

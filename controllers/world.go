@@ -69,8 +69,11 @@ func (w *world) pod(ctx context.Context, key types.NamespacedName) (*corev1.Pod,
 	return newer(unfinished, written)
 }
 
-// subject resolves the declarations for the pod.
+// subject resolves the declarations for the pod. For one that cannot be acted on no declaration counts, and a warning says so.
 func (w *world) subject(ctx context.Context, pod *corev1.Pod) (subject, error) {
+	if reason, message := plan.Unprocessable(pod); reason != "" {
+		return subject{pod: pod, resolution: resolve.Resolution{Warnings: []resolve.Warning{{Reason: reason, Message: message}}}}, nil
+	}
 	policies, err := w.policies.Policies(ctx, pod)
 	if err != nil {
 		return subject{}, err

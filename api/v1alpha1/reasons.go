@@ -42,6 +42,10 @@ const (
 	// ReasonUnreadableRecord means that somebody has spoilt an annotation in which the operator keeps what it has done to
 	// the pod, so that it does nothing more.
 	ReasonUnreadableRecord Reason = "UnreadableRecord"
+	// ReasonPodTooLarge means that the pod has more containers than the operator handles, so that it leaves the pod alone.
+	ReasonPodTooLarge Reason = "PodTooLarge"
+	// ReasonInternalError means that the operator failed on the pod by a defect of its own, and leaves the pod alone.
+	ReasonInternalError Reason = "InternalError"
 )
 
 // Reasons for waiting.

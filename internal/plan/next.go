@@ -31,6 +31,7 @@ func Next(snapshot Snapshot, now time.Time) Decision {
 
 // rules are tried in this order. A rule returns nil when it does not apply.
 var rules = []func(*situation) *Decision{
+	podUnprocessable,
 	podDeleted,
 	restartPolicyAlways,
 	phaseIgnored,

@@ -28,23 +28,25 @@ func PathsCoverContainer(paths []string, container *corev1.Container) error {
 }
 
 func covers(has func(name string) bool, container *corev1.Container) error {
-	if len(container.Command) == 0 {
-		return visible(container, Entrypoint)
-	}
-	candidates, err := Candidates(container, container.Command)
+	found, err := lookUpCommand(container)
 	if err != nil {
 		return err
 	}
+	if found.expanded && len(container.VolumeMounts) > maxMounts {
+		return fmt.Errorf("the command depends on variables, and the container mounts more than %d volumes", maxMounts)
+	}
+	hidden := found.firstHidden(container.VolumeMounts)
 	// The runtime takes the first one that exists and can be executed. What a volume has there cannot be known.
-	for _, candidate := range candidates {
-		if err := visible(container, candidate); err != nil {
-			return err
+	for i := range found.len() {
+		candidate := found.candidate(i)
+		if hidden != nil && hidden.index == i {
+			return &HiddenError{Path: candidate, Mount: hidden.mount}
 		}
 		if candidate == Entrypoint || has(candidate) {
 			return nil
 		}
 	}
-	return &MissingError{Candidates: candidates}
+	return &MissingError{Candidates: found.candidates()}
 }
 
 // MissingError means that the image does not have the program where the container looks
@@ -79,64 +81,197 @@ func (e *HiddenError) Error() string {
 	return fmt.Sprintf("%s is hidden by what is mounted at %s", e.Path, e.Mount)
 }
 
-func visible(container *corev1.Container, name string) error {
-	if mount := HiddenBy(container, name); mount != "" {
-		return &HiddenError{Path: name, Mount: mount}
-	}
-	return nil
-}
-
 // HiddenBy returns the mount path of the container's volume that hides what an image has
-// at the path, or nothing.
+// at the path, which is clean and absolute, or nothing.
 func HiddenBy(container *corev1.Container, name string) string {
-	for _, mount := range container.VolumeMounts {
-		if hides(mount, name) {
-			return mount.MountPath
-		}
+	if hidden := (lookup{path: name}).firstHidden(container.VolumeMounts); hidden != nil {
+		return hidden.mount
 	}
 	return ""
 }
 
-func hides(mount corev1.VolumeMount, name string) bool {
-	return within(name, path.Join("/", mount.MountPath))
-}
-
 // Candidates returns the paths at which the container's runtime looks for the command, in
 // its order: one for a path, and one per directory of PATH for a mere name. It fails when
-// they depend on what the container's definition does not say.
+// they depend on what the container's definition does not say, and beyond the bounds of this package.
 func Candidates(container *corev1.Container, command []string) ([]string, error) {
-	if len(command) == 0 {
-		return nil, errors.New("command is empty")
-	}
-	if name := command[0]; path.IsAbs(name) && !strings.Contains(name, "$") {
-		return []string{path.Clean(name)}, nil
-	}
-	environment := newEnvironment(container)
-	name, err := environment.expand(command[0])
+	found, err := lookUp(container, command)
 	if err != nil {
-		return nil, fmt.Errorf("expand %q: %w", command[0], err)
+		return nil, err
+	}
+	return found.candidates(), nil
+}
+
+// lookup is where a container's runtime looks for a command: at a path, or for a file in directories.
+type lookup struct {
+	// path is clean and absolute; empty when the command is a mere name.
+	path string
+	// file is looked for in the directories, in their order. They are clean and absolute, without the slash at the end that
+	// the root has.
+	file        string
+	directories []string
+	// expanded is true when the command or PATH refers to variables.
+	expanded bool
+}
+
+// lookUpCommand is lookUp for the container's own command, and without one for the image's.
+func lookUpCommand(container *corev1.Container) (lookup, error) {
+	if len(container.Command) == 0 {
+		return lookup{path: Entrypoint}, nil
+	}
+	return lookUp(container, container.Command)
+}
+
+func lookUp(container *corev1.Container, command []string) (lookup, error) {
+	if len(command) == 0 {
+		return lookup{}, errors.New("command is empty")
+	}
+	word := command[0]
+	if len(word) > maxPath {
+		return lookup{}, fmt.Errorf("the first word of the command is longer than %d bytes", maxPath)
+	}
+	if path.IsAbs(word) && !strings.Contains(word, "$") {
+		return lookup{path: path.Clean(word)}, nil
+	}
+	variables, err := definitions(container, word)
+	if err != nil {
+		return lookup{}, fmt.Errorf("expand %q: %w", word, err)
+	}
+	found, err := expandAndLookUp(word, container.WorkingDir, newEnvironment(variables))
+	found.expanded = refersToVariables(word, variables)
+	return found, err
+}
+
+func expandAndLookUp(word, workingDir string, environment *environment) (lookup, error) {
+	name, err := environment.expand(word)
+	if err != nil {
+		return lookup{}, fmt.Errorf("expand %q: %w", word, err)
 	}
 	switch {
 	case name == "":
-		return nil, errors.New("command starts with an empty word")
+		return lookup{}, errors.New("command starts with an empty word")
+	case len(name) > maxPath:
+		return lookup{}, fmt.Errorf("expand %q: it becomes longer than %d bytes", word, maxPath)
 	case path.IsAbs(name):
-		return []string{path.Clean(name)}, nil
+		return lookup{path: path.Clean(name)}, nil
 	case strings.Contains(name, "/"):
-		// Without a working directory of the container that of the image counts, which is the root.
-		return []string{path.Join("/", container.WorkingDir, name)}, nil
+		return lookUpRelative(workingDir, name)
+	}
+	return lookUpFile(environment, name)
+}
+
+// lookUpRelative looks in the working directory. Without one of the container that of the image counts, which is the root.
+func lookUpRelative(workingDir, name string) (lookup, error) {
+	if len(workingDir) > maxPath {
+		return lookup{}, fmt.Errorf("the working directory is longer than %d bytes", maxPath)
+	}
+	return lookup{path: path.Join("/", workingDir, name)}, nil
+}
+
+func lookUpFile(environment *environment, name string) (lookup, error) {
+	switch {
+	case len(name) > maxFileName:
+		return lookup{}, fmt.Errorf("the command is a file name of more than %d bytes", maxFileName)
+	case name == ".", name == "..":
+		return lookup{}, fmt.Errorf("the command %q is a directory", name)
 	}
 	search, err := environment.searchPath()
 	if err != nil {
-		return nil, fmt.Errorf("find %q in PATH: %w", name, err)
+		return lookup{}, fmt.Errorf("find %q in PATH: %w", name, err)
 	}
-	var candidates []string
+	directories, err := directoriesOf(search)
+	if err != nil {
+		return lookup{}, fmt.Errorf("find %q in PATH: %w", name, err)
+	}
+	return lookup{file: name, directories: directories}, nil
+}
+
+// directoriesOf returns the absolute directories of a PATH, clean.
+func directoriesOf(search string) ([]string, error) {
+	var directories []string
 	for directory := range strings.SplitSeq(search, ":") {
-		if path.IsAbs(directory) {
-			candidates = append(candidates, path.Join(directory, name))
+		if !path.IsAbs(directory) {
+			continue
+		}
+		if len(directories) == maxDirectories {
+			return nil, fmt.Errorf("it has more than %d directories", maxDirectories)
+		}
+		directories = append(directories, strings.TrimSuffix(path.Clean(directory), "/"))
+	}
+	if len(directories) == 0 {
+		return nil, errors.New("it has no absolute directory")
+	}
+	return directories, nil
+}
+
+// len is the number of candidates.
+func (l lookup) len() int {
+	if l.path != "" {
+		return 1
+	}
+	return len(l.directories)
+}
+
+// candidate returns the i-th path at which the command is looked for.
+func (l lookup) candidate(i int) string {
+	if l.path != "" {
+		return l.path
+	}
+	return l.directories[i] + "/" + l.file
+}
+
+func (l lookup) candidates() []string {
+	all := make([]string, 0, l.len())
+	for i := range l.len() {
+		all = append(all, l.candidate(i))
+	}
+	return all
+}
+
+// hiddenCandidate is a candidate that a volume hides.
+type hiddenCandidate struct {
+	index int
+	mount string
+}
+
+// firstHidden returns the first candidate that a volume hides, with the first mount that does, or nil. It makes no copy of
+// any path, for a container may have very many mounts.
+func (l lookup) firstHidden(mounts []corev1.VolumeMount) *hiddenCandidate {
+	var first *hiddenCandidate
+	before := l.len()
+	for i := range mounts {
+		directory := mountedAt(&mounts[i])
+		for candidate := range before {
+			if l.within(candidate, directory) {
+				first, before = &hiddenCandidate{candidate, mounts[i].MountPath}, candidate
+				break
+			}
+		}
+		if before == 0 {
+			break
 		}
 	}
-	if len(candidates) == 0 {
-		return nil, fmt.Errorf("find %q in PATH: it has no absolute directory", name)
+	return first
+}
+
+// mountedAt returns the clean and absolute path of the mount.
+func mountedAt(mount *corev1.VolumeMount) string {
+	if path.IsAbs(mount.MountPath) {
+		return path.Clean(mount.MountPath)
 	}
-	return candidates, nil
+	return path.Join("/", mount.MountPath)
+}
+
+// within reports whether the i-th candidate is the clean and absolute path or below it.
+func (l lookup) within(i int, above string) bool {
+	if l.path != "" {
+		return within(l.path, above)
+	}
+	directory := l.directories[i]
+	switch len(above) {
+	case len(directory):
+		return directory == above
+	case len(directory) + 1 + len(l.file):
+		return above[len(directory)] == '/' && strings.HasSuffix(above, l.file) && strings.HasPrefix(above, directory)
+	}
+	return within(directory, above)
 }

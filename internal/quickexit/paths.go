@@ -82,7 +82,8 @@ func validatePath(name string) error {
 // providedByRuntime are the paths that container runtimes and the kubelet mount into every container.
 var providedByRuntime = []string{"/dev", "/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/proc", "/sys"}
 
-// within reports whether a clean path is the directory or below it.
+// within reports whether a clean path is the clean directory or below it. It makes no copy of either.
 func within(name, directory string) bool {
-	return name == directory || directory == "/" || strings.HasPrefix(name, directory+"/")
+	return directory == "/" || name == directory ||
+		len(name) > len(directory) && name[len(directory)] == '/' && strings.HasPrefix(name, directory)
 }

@@ -4,7 +4,6 @@ package quickexit
 
 import (
 	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -12,85 +11,78 @@ import (
 // Trim returns a container with what CoversContainer reads of the given one and nothing
 // else, so that both have the same answer with every coverage, word for word: the first
 // word of the command, and of working directory, variables and mount paths those that
-// bear on it. Variables that keep has a use for are kept as well, in their order. The
-// result shares no slice with the container.
+// bear on it. The last definition of each variable that keep has a use for is kept as
+// well, in the container's order.
+//
+// It expands no variable. Its time and the memory that it takes are linear in the size of the container,
+// and a text that is longer than its bound is cut behind it. Texts within their bounds are shared with the container, and so is nothing else.
 func Trim(container *corev1.Container, keep func(variable string) bool) corev1.Container {
-	trimmed := corev1.Container{Command: firstWord(container.Command)}
-	if dependsOnWorkingDir(container.Command) {
-		trimmed.WorkingDir = container.WorkingDir
+	trimmed := corev1.Container{}
+	if len(container.Command) > 0 {
+		word := cut(container.Command[0], maxPath)
+		trimmed.Command = []string{word}
+		if dependsOnWorkingDir(word) {
+			trimmed.WorkingDir = cut(container.WorkingDir, maxPath)
+		}
 	}
-	trimmed.Env = neededVariables(container, keep)
-	trimmed.VolumeMounts = neededMounts(container)
+	trimmed.Env = neededVariables(container, trimmed.Command, keep)
+	trimmed.VolumeMounts = neededMounts(&trimmed, container.VolumeMounts)
 	return trimmed
-}
-
-func firstWord(command []string) []string {
-	if len(command) == 0 {
-		return nil
-	}
-	// A part of the old slice would keep the other words in memory.
-	return []string{command[0]}
-}
-
-// dependsOnWorkingDir and dependsOnPath err on the side of yes where the word refers to variables.
-func dependsOnWorkingDir(command []string) bool {
-	return len(command) > 0 && !strings.HasPrefix(command[0], "/") && strings.ContainsAny(command[0], "/$")
-}
-
-func dependsOnPath(command []string) bool {
-	return len(command) > 0 && (!strings.Contains(command[0], "/") || strings.Contains(command[0], "$") && command[0][0] != '/')
 }
 
 // elsewhere stands for every source of a value, for none can be read.
 var elsewhere = &corev1.EnvVarSource{}
 
-// neededVariables returns those that the command refers to, and those that these refer to
-// in turn, and PATH where it counts. A value refers only to variables before it.
-func neededVariables(container *corev1.Container, keep func(variable string) bool) []corev1.EnvVar {
-	var needed []string
-	needReferences := func(text string) {
-		for piece, isName := range pieces(text) {
-			if isName {
-				needed = append(needed, piece)
-			}
+// neededVariables returns the definitions that the command depends on, and the last one of each variable to keep.
+func neededVariables(container *corev1.Container, command []string, keep func(variable string) bool) []corev1.EnvVar {
+	needed := &dependencies{}
+	if len(command) > 0 && len(command[0]) <= maxPath {
+		needed = dependenciesOf(command[0])
+	}
+	var found []corev1.EnvVar
+	var kept []string
+	for i := len(container.Env) - 1; i >= 0; i-- {
+		variable := &container.Env[i]
+		last := keep(variable.Name) && !slices.Contains(kept, variable.Name)
+		if last {
+			kept = append(kept, variable.Name)
 		}
-	}
-	if dependsOnPath(container.Command) {
-		needed = append(needed, searchPathVariable)
-	}
-	if len(container.Command) > 0 {
-		needReferences(container.Command[0])
-	}
-	var kept []corev1.EnvVar
-	for _, variable := range slices.Backward(container.Env) {
-		if slices.Contains(needed, variable.Name) {
-			needReferences(variable.Value)
-		} else if !keep(variable.Name) {
+		if !needed.meet(variable) && !last {
 			continue
 		}
+		definition := corev1.EnvVar{Name: variable.Name, Value: cut(variable.Value, maxValue)}
 		if variable.ValueFrom != nil {
-			variable.ValueFrom = elsewhere
+			definition.ValueFrom = elsewhere
 		}
-		kept = append(kept, variable)
+		found = append(found, definition)
 	}
-	slices.Reverse(kept)
-	return slices.Clip(kept)
+	slices.Reverse(found)
+	return slices.Clip(found)
 }
 
-// neededMounts returns those that hide one of the places where the command is looked for.
-func neededMounts(container *corev1.Container) []corev1.VolumeMount {
-	candidates := []string{Entrypoint}
-	if len(container.Command) > 0 {
-		var err error
-		if candidates, err = Candidates(container, container.Command); err != nil {
-			return nil // whatever is mounted, it is not known what would run
-		}
+// neededMounts returns, of all mounts of a trimmed container, the one that hides the first candidate which is hidden. Where
+// that depends on expansions it returns the first ones, up to one more than CoversContainer reads.
+func neededMounts(trimmed *corev1.Container, mounts []corev1.VolumeMount) []corev1.VolumeMount {
+	if len(mounts) == 0 {
+		return nil
 	}
-	var kept []corev1.VolumeMount
-	for _, mount := range container.VolumeMounts {
-		if slices.ContainsFunc(candidates, func(name string) bool { return hides(mount, name) }) {
-			kept = append(kept, corev1.VolumeMount{MountPath: mount.MountPath})
-		}
+	if len(trimmed.Command) > 0 && refersToVariables(trimmed.Command[0], trimmed.Env) {
+		return mountPaths(mounts[:min(len(mounts), maxMounts+1)])
 	}
-	return kept
+	found, err := lookUpCommand(trimmed)
+	if err != nil {
+		return nil // The answer is the error, whatever is mounted.
+	}
+	if hidden := found.firstHidden(mounts); hidden != nil {
+		return []corev1.VolumeMount{{MountPath: hidden.mount}}
+	}
+	return nil
+}
+
+func mountPaths(mounts []corev1.VolumeMount) []corev1.VolumeMount {
+	paths := make([]corev1.VolumeMount, 0, len(mounts))
+	for i := range mounts {
+		paths = append(paths, corev1.VolumeMount{MountPath: mounts[i].MountPath})
+	}
+	return paths
 }

@@ -23,16 +23,15 @@ type envDeclaration struct {
 // imageReference is what the API takes for an image. The rest, such as $(VARIABLE), is not one.
 var imageReference = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]*$`)
 
+// maxImage bounds an image reference, as the API bounds a policy's.
+const maxImage = 512
+
 // readEnv reads OpenKruise's convention. As in a container's process, the last of several variables of one name counts.
 // A variable that cannot be read or understood counts as unset.
 func readEnv(container *corev1.Container) envDeclaration {
 	var d envDeclaration
 	terminate, image := false, ""
-	for i := range container.Env {
-		variable := &container.Env[i]
-		if !IsConventionVariable(variable.Name) || isRepeated(variable.Name, container.Env[i+1:]) {
-			continue
-		}
+	for _, variable := range conventionVariables(container) {
 		if variable.ValueFrom != nil {
 			d.warn(container.Name, v1alpha1.ReasonUnreadableEnv, fmt.Sprintf(
 				"container %s: environment variable %s has no literal value; the operator cannot read valueFrom, set value instead",
@@ -70,15 +69,25 @@ func IsConventionVariable(name string) bool {
 	return false
 }
 
-func isRepeated(name string, later []corev1.EnvVar) bool {
-	return slices.ContainsFunc(later, func(v corev1.EnvVar) bool { return v.Name == name })
+// conventionVariables returns the last of each variable that the operator reads, in the container's order. There are
+// three at most, however often the container repeats them.
+func conventionVariables(container *corev1.Container) []*corev1.EnvVar {
+	var last []*corev1.EnvVar
+	for i := len(container.Env) - 1; i >= 0; i-- {
+		variable := &container.Env[i]
+		if IsConventionVariable(variable.Name) && !slices.ContainsFunc(last, func(v *corev1.EnvVar) bool { return v.Name == variable.Name }) {
+			last = append(last, variable)
+		}
+	}
+	slices.Reverse(last)
+	return last
 }
 
 func (d *envDeclaration) readImage(container string, variable *corev1.EnvVar) string {
-	if variable.Value != "" && !imageReference.MatchString(variable.Value) {
+	if variable.Value != "" && (len(variable.Value) > maxImage || !imageReference.MatchString(variable.Value)) {
 		d.warn(container, v1alpha1.ReasonInvalidEnv, fmt.Sprintf(
-			"container %s: environment variable %s is %q; it must be an image reference such as registry.example/quick-exit:v1",
-			container, variable.Name, variable.Value))
+			"container %s: environment variable %s is %.80q; it must be an image reference of at most %d characters such as registry.example/quick-exit:v1",
+			container, variable.Name, variable.Value, maxImage))
 		return ""
 	}
 	return variable.Value
@@ -104,7 +113,7 @@ func (d *envDeclaration) readTerminate(container string, variable *corev1.EnvVar
 
 func (d *envDeclaration) warnNotBool(container string, variable *corev1.EnvVar) {
 	d.warn(container, v1alpha1.ReasonInvalidEnv, fmt.Sprintf(
-		"container %s: environment variable %s is %q; it must be \"true\" or \"false\"",
+		"container %s: environment variable %s is %.80q; it must be \"true\" or \"false\"",
 		container, variable.Name, variable.Value))
 }
 
