@@ -120,11 +120,7 @@ func (l *lagging) pods() ([]corev1.Pod, error) {
 		if l.teardown && !written || !l.teardown && plan.HasTerminalPhase(pod) {
 			continue
 		}
-		trimmed, err := trimPod(pod.DeepCopy())
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, *trimmed.(*corev1.Pod))
+		list = append(list, *trimPod(pod.DeepCopy()).(*corev1.Pod))
 	}
 	return list, nil
 }

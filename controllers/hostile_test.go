@@ -64,10 +64,14 @@ var hostileFields = map[string]func(pod *corev1.Pod, units int){
 		record := "{" + strings.Join(swaps, ",") + "}"
 		pod.Annotations = map[string]string{v1alpha1.AnnotationImageSwap: record, v1alpha1.AnnotationPodPhase: record}
 	},
-	"Command":    func(pod *corev1.Pod, units int) { sidecarOf(pod).Command = []string{"/" + strings.Repeat("a/", units)} },
-	"Words":      func(pod *corev1.Pod, units int) { sidecarOf(pod).Command = strings.Split(strings.Repeat("a ", units), " ") },
-	"WorkingDir": func(pod *corev1.Pod, units int) { sidecarOf(pod).WorkingDir, sidecarOf(pod).Command = strings.Repeat("/d", units), []string{"./run"} },
-	"Image":      func(pod *corev1.Pod, units int) { sidecarOf(pod).Image = strings.Repeat("i", units) },
+	"Command": func(pod *corev1.Pod, units int) { sidecarOf(pod).Command = []string{"/" + strings.Repeat("a/", units)} },
+	"Words": func(pod *corev1.Pod, units int) {
+		sidecarOf(pod).Command = strings.Split(strings.Repeat("a ", units), " ")
+	},
+	"WorkingDir": func(pod *corev1.Pod, units int) {
+		sidecarOf(pod).WorkingDir, sidecarOf(pod).Command = strings.Repeat("/d", units), []string{"./run"}
+	},
+	"Image": func(pod *corev1.Pod, units int) { sidecarOf(pod).Image = strings.Repeat("i", units) },
 	"DoublingVariables": func(pod *corev1.Pod, units int) {
 		sidecarOf(pod).Command = []string{fmt.Sprintf("$(V%d)", units-1)}
 		doubleVariables(sidecarOf(pod), units)

@@ -394,8 +394,8 @@ func TestWhatIsKeptOfAPodDoesNotGrowWithPoliciesTimesContainers(t *testing.T) {
 		subject := subjectOf(pod, policies...)
 		jt.record(subject, waiting())
 		e := jt.pods[keyOf(pod)]
-		if len(subject.resolution.Losses) != containers*i {
-			t.Errorf("%d policies: %d losses, so that the test shows nothing", i+1, len(subject.resolution.Losses))
+		if len(subject.resolution.Losses) != i {
+			t.Errorf("%d policies: %d losses, want one for each but the winner", i+1, len(subject.resolution.Losses))
 		}
 		if len(e.warned) != containers || len(e.policies) != i+1 || len(e.governing) > containers {
 			t.Errorf("%d policies: kept are %d warnings, %d policies and %d that decide", i+1, len(e.warned), len(e.policies), len(e.governing))

@@ -172,9 +172,17 @@ func (x *explainer) fromLosses() []Finding {
 	var all []Finding
 	for _, loss := range x.resolution.Losses {
 		all = append(all, finding(SeverityNote, v1alpha1.ReasonOverridden, loss.Container,
-			fmt.Sprintf("%s decides over container %s, not %s: %s", loss.Winner, loss.Container, loss.Loser, x.whyLost(loss))))
+			fmt.Sprintf("%s decides over container %s%s, not %s: %s", loss.Winner, loss.Container, andOthers(loss.Others), loss.Loser, x.whyLost(loss))))
 	}
 	return all
+}
+
+// andOthers says that there are so many more, and nothing for none.
+func andOthers(others int) string {
+	if others == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d more", others)
 }
 
 // whyLost gives the rule by which the winner won, in the order of internal/resolve.

@@ -111,7 +111,7 @@ func (r *PolicyReport) add(policy Policy, report *Report) {
 	for _, loss := range report.losses {
 		if loss.Loser == policy.Ref {
 			r.Findings = append(r.Findings, finding(SeverityNote, v1alpha1.ReasonOverridden, loss.Container,
-				fmt.Sprintf("%s: %s decides over container %s", where, loss.Winner, loss.Container)))
+				fmt.Sprintf("%s: %s decides over container %s%s", where, loss.Winner, loss.Container, andOthers(loss.Others))))
 		}
 	}
 	if len(decides) > 0 {

@@ -203,5 +203,5 @@ func quoted(message string) string {
 	if message == "" {
 		return ""
 	}
-	return fmt.Sprintf(" (%q)", message)
+	return fmt.Sprintf(" (%.500q)", message)
 }

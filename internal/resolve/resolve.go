@@ -66,9 +66,12 @@ func (v View) Target(container string) *Target {
 	return &v.Targets[i]
 }
 
-// Loss says that Loser names a container over which Winner decides.
+// Loss says that Loser names a container over which Winner decides. There is one for each such policy, however many
+// containers it names, so that their number does not grow with policies times containers.
 type Loss struct {
+	// Container is the first of them in the pod's order, and Others how many more there are.
 	Container     string
+	Others        int
 	Loser, Winner PolicyRef
 }
 
@@ -87,7 +90,7 @@ type Resolution struct {
 	// DryRun is what would count if every DryRun policy were enforced; nil when none of them would decide over a
 	// container of the pod.
 	DryRun *View
-	// Losses are the containers over which a selecting policy does not decide although it names them.
+	// Losses are the policies that name containers over which others decide.
 	Losses []Loss
 	// Warnings are in the pod's container order, regular containers first. However many policies are meant, there is one
 	// for a container and reason.
@@ -166,22 +169,30 @@ func target(container string, policy *Policy, env v1alpha1.TerminationSettings, 
 	return t
 }
 
-// losses lists the containers that a policy names without winning. With onlyDryRun it lists the losses of DryRun
-// policies only: an enforced policy loses nothing to one that is not enforced.
+// losses lists the policies that name containers without winning them, in their order. With onlyDryRun it lists the losses of
+// DryRun policies only: an enforced policy loses nothing to one that is not enforced.
 func losses(pod *corev1.Pod, ordered []Policy, onlyDryRun bool) []Loss {
-	var lost []Loss
+	ofPolicies := make([]Loss, len(ordered))
 	for i := range pod.Spec.Containers {
 		name := pod.Spec.Containers[i].Name
 		var winner *Policy
 		for j := range ordered {
+			loss := &ofPolicies[j]
 			switch {
 			case !ordered[j].Names(name):
 			case winner == nil:
 				winner = &ordered[j]
-			case !onlyDryRun || ordered[j].dryRun():
-				lost = append(lost, Loss{Container: name, Loser: ordered[j].Ref, Winner: winner.Ref})
+			case onlyDryRun && !ordered[j].dryRun():
+			case loss.Container == "":
+				*loss = Loss{Container: name, Loser: ordered[j].Ref, Winner: winner.Ref}
+			default:
+				loss.Others++
 			}
 		}
+	}
+	lost := slices.DeleteFunc(ofPolicies, func(loss Loss) bool { return loss.Container == "" })
+	if len(lost) == 0 {
+		return nil
 	}
 	return lost
 }

@@ -6,6 +6,7 @@
 package crr
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,15 +75,29 @@ func (t *Terminator) Observe(ctx context.Context, pod *corev1.Pod) ([]plan.Attem
 	return toAttempts(list.Items, pod), nil
 }
 
-// toAttempts returns the operator's attempts among the requests, oldest first.
+// maxAttempts bounds the requests of one pod that are looked at. The operator repeats a request at growing intervals and
+// makes fewer; somebody else may make any number with its marks.
+const maxAttempts = 64
+
+// toAttempts returns the newest of the operator's attempts among the requests, oldest first.
 func toAttempts(requests []kruise.ContainerRecreateRequest, pod *corev1.Pod) []plan.Attempt {
-	var attempts []plan.Attempt
+	type numbered struct{ number, index int }
+	var newest []numbered
 	for i := range requests {
 		if number, ok := attemptNumber(requests[i].Name, pod.UID); ok {
-			attempts = append(attempts, toAttempt(&requests[i], number))
+			newest = append(newest, numbered{number, i})
 		}
 	}
-	slices.SortFunc(attempts, func(a, b plan.Attempt) int { return a.Number - b.Number })
+	slices.SortFunc(newest, func(a, b numbered) int { return cmp.Compare(a.number, b.number) })
+	newest = newest[max(len(newest)-maxAttempts, 0):]
+	containers := make(map[string]bool, len(pod.Spec.Containers))
+	for i := range pod.Spec.Containers {
+		containers[pod.Spec.Containers[i].Name] = true
+	}
+	var attempts []plan.Attempt
+	for _, n := range newest {
+		attempts = append(attempts, toAttempt(&requests[n.index], n.number, containers))
+	}
 	return attempts
 }
 
@@ -162,13 +177,17 @@ func ttl(pod *corev1.Pod) *int32 {
 	return ptr.To(int32(ttlAfterFinished.Seconds()))
 }
 
-func toAttempt(request *kruise.ContainerRecreateRequest, number int) plan.Attempt {
+// toAttempt returns what the request says of the containers, which are those of its pod.
+func toAttempt(request *kruise.ContainerRecreateRequest, number int, containers map[string]bool) plan.Attempt {
 	attempt := plan.Attempt{
 		Mode: v1alpha1.ModeCRR, For: v1alpha1.ModeCRR, Number: number, UID: request.UID,
 		RestartCounts: map[string]int32{}, Started: requestedAt(request), Message: request.Status.Message,
 	}
 	for i := range request.Spec.Containers {
 		container := &request.Spec.Containers[i]
+		if !containers[container.Name] {
+			continue
+		}
 		attempt.RestartCounts[container.Name] = 0
 		if container.StatusContext != nil {
 			attempt.RestartCounts[container.Name] = container.StatusContext.RestartCount

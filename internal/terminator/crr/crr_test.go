@@ -26,7 +26,9 @@ import (
 
 var pod = &corev1.Pod{
 	ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "job-1", UID: "4a1b"},
-	Spec:       corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever},
+	Spec: corev1.PodSpec{
+		RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "main"}, {Name: "proxy"}},
+	},
 }
 
 // stopped is the operator's clock.
@@ -257,6 +259,12 @@ func TestAttemptsAreReadFromRequests(t *testing.T) {
 			},
 			plan.Attempt{RestartCounts: map[string]int32{"proxy": 0}, Finished: completed.Time, Message: "daemon has not responded for a long time"},
 		},
+		"a request that names containers which the pod does not have": {
+			func(r *kruise.ContainerRecreateRequest) {
+				r.Spec.Containers = append(r.Spec.Containers, kruise.ContainerRecreateRequestContainer{Name: "other"})
+			},
+			plan.Attempt{RestartCounts: map[string]int32{"proxy": 0}},
+		},
 		"the first failed container speaks for a request without a message": {
 			func(r *kruise.ContainerRecreateRequest) {
 				r.Status.ContainerRecreateStates = []kruise.ContainerRecreateRequestContainerRecreateState{
@@ -276,9 +284,20 @@ func TestAttemptsAreReadFromRequests(t *testing.T) {
 			if tc.want.Started.IsZero() {
 				tc.want.Started = created.Time
 			}
-			if diff := cmp.Diff(tc.want, toAttempt(request, 7)); diff != "" {
+			if diff := cmp.Diff(tc.want, toAttempt(request, 7, map[string]bool{"proxy": true})); diff != "" {
 				t.Errorf("attempt (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestOfVeryManyRequestsTheNewestCount(t *testing.T) {
+	var requests []kruise.ContainerRecreateRequest
+	for i := range 1000 {
+		requests = append(requests, *newRequest(pod, plan.Action{Attempt: 999 - i, Containers: []string{"proxy"}}, time.Time{}))
+	}
+	attempts := toAttempts(requests, pod)
+	if len(attempts) != maxAttempts || attempts[0].Number != 1000-maxAttempts || attempts[maxAttempts-1].Number != 999 {
+		t.Errorf("%d attempts, from %d to %d", len(attempts), attempts[0].Number, attempts[len(attempts)-1].Number)
 	}
 }

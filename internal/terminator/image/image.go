@@ -112,6 +112,7 @@ func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan
 	return true, nil
 }
 
+// readSwaps returns the swaps on record of containers that the pod has. Somebody may have added any number of others.
 func readSwaps(pod *corev1.Pod) (map[string]Swap, error) {
 	swaps := map[string]Swap{}
 	if err := terminator.ReadRecord(pod, v1alpha1.AnnotationImageSwap, &swaps); err != nil {
@@ -120,6 +121,11 @@ func readSwaps(pod *corev1.Pod) (map[string]Swap, error) {
 	if swaps == nil {
 		return nil, fmt.Errorf("%w: annotation %s is null", terminator.ErrUnreadable, v1alpha1.AnnotationImageSwap)
 	}
+	known := make(map[string]bool, len(pod.Spec.Containers))
+	for i := range pod.Spec.Containers {
+		known[pod.Spec.Containers[i].Name] = true
+	}
+	maps.DeleteFunc(swaps, func(name string, _ Swap) bool { return !known[name] })
 	return swaps, nil
 }
 

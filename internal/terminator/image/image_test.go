@@ -207,13 +207,14 @@ func TestAttemptsAreReadFromTheRecord(t *testing.T) {
 		"swaps are grouped by attempt, the oldest first": {
 			withSwaps(`{
 				"tunnel":{"image":"t","restartCount":-1,"attempt":1,"swappedAt":"2026-03-01T11:00:30Z"},
-				"logger":{"image":"l","restartCount":0,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"},
+				"main":{"image":"l","restartCount":0,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"},
 				"proxy":{"image":"p","restartCount":2,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"}}`),
 			[]plan.Attempt{
-				{Mode: v1alpha1.ModeImage, For: v1alpha1.ModeImage, Number: 0, Started: eleven, RestartCounts: map[string]int32{"logger": 0, "proxy": 2}},
+				{Mode: v1alpha1.ModeImage, For: v1alpha1.ModeImage, Number: 0, Started: eleven, RestartCounts: map[string]int32{"main": 0, "proxy": 2}},
 				{Mode: v1alpha1.ModeImage, For: v1alpha1.ModeImage, Number: 1, Started: eleven.Add(30 * time.Second), RestartCounts: map[string]int32{"tunnel": -1}},
 			},
 		},
+		"swaps of containers that the pod does not have": {withSwaps(`{"other":{"attempt":0},"another":{"attempt":1}}`), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := newTerminator(nil).Observe(t.Context(), tc.pod)
