@@ -25,6 +25,8 @@ var hints = map[v1alpha1.Reason]string{
 	v1alpha1.ReasonUnreadableEnv:         "set the variable by value, not by valueFrom or envFrom, or name the container in a policy",
 	v1alpha1.ReasonInvalidEnv:            "correct the value, or name the container in a policy",
 	v1alpha1.ReasonUnreadableRecord:      "remove the annotation that the message names: kubectl annotate pod NAME ANNOTATION-",
+	v1alpha1.ReasonPodTooLarge:           "split the pod",
+	v1alpha1.ReasonInternalError:         "report what the operator's log says about the pod",
 	v1alpha1.ReasonDryRun:                "set enforcement to Enforce in the policy when you are content with what it would do",
 	v1alpha1.ReasonNoUsableMode:          "set image in the policy, or the operator's --quick-exit-image, or install OpenKruise",
 	v1alpha1.ReasonNoQuickExitImage:      "set image in the policy, or the operator's --quick-exit-image",

@@ -239,12 +239,8 @@ func (l lookup) firstHidden(mounts []corev1.VolumeMount) *hiddenCandidate {
 	var first *hiddenCandidate
 	before := l.len()
 	for i := range mounts {
-		directory := mountedAt(&mounts[i])
-		for candidate := range before {
-			if l.within(candidate, directory) {
-				first, before = &hiddenCandidate{candidate, mounts[i].MountPath}, candidate
-				break
-			}
+		if hidden := l.firstWithin(mountedAt(&mounts[i]), before); hidden < before {
+			first, before = &hiddenCandidate{hidden, mounts[i].MountPath}, hidden
 		}
 		if before == 0 {
 			break
@@ -253,25 +249,26 @@ func (l lookup) firstHidden(mounts []corev1.VolumeMount) *hiddenCandidate {
 	return first
 }
 
+// firstWithin returns the first of so many candidates that is the clean and absolute path or below it, or else their number.
+func (l lookup) firstWithin(above string, count int) int {
+	if l.path != "" {
+		if within(l.path, above) {
+			return 0
+		}
+		return count
+	}
+	for i, directory := range l.directories[:count] {
+		if within(directory, above) || isFile(above, directory, l.file) {
+			return i
+		}
+	}
+	return count
+}
+
 // mountedAt returns the clean and absolute path of the mount.
 func mountedAt(mount *corev1.VolumeMount) string {
 	if path.IsAbs(mount.MountPath) {
 		return path.Clean(mount.MountPath)
 	}
 	return path.Join("/", mount.MountPath)
-}
-
-// within reports whether the i-th candidate is the clean and absolute path or below it.
-func (l lookup) within(i int, above string) bool {
-	if l.path != "" {
-		return within(l.path, above)
-	}
-	directory := l.directories[i]
-	switch len(above) {
-	case len(directory):
-		return directory == above
-	case len(directory) + 1 + len(l.file):
-		return above[len(directory)] == '/' && strings.HasSuffix(above, l.file) && strings.HasPrefix(above, directory)
-	}
-	return within(directory, above)
 }

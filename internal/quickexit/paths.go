@@ -87,3 +87,10 @@ func within(name, directory string) bool {
 	return directory == "/" || name == directory ||
 		len(name) > len(directory) && name[len(directory)] == '/' && strings.HasPrefix(name, directory)
 }
+
+// isFile reports whether the clean path is that of the file in the clean directory, which is empty for the root. It makes
+// no copy of any of them.
+func isFile(name, directory, file string) bool {
+	return len(name) == len(directory)+1+len(file) && name[len(directory)] == '/' &&
+		strings.HasSuffix(name, file) && strings.HasPrefix(name, directory)
+}
