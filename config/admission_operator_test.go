@@ -114,6 +114,7 @@ func TestTheOperatorEndsOnlyPodsOfJobsOfWhichAContainerHasEnded(t *testing.T) {
 		release   = `{"metadata":{"annotations":{"sidecartermination.dev/phase-guard":null}}}`
 
 		refusedAlways = "no pod but those with restartPolicy Never or OnFailure"
+		refusedMirror = "no mirror pod of a static pod"
 		refusedSwap   = "only after a container of it has ended, whose own image stays"
 		refusedPhase  = "may end a pod as Succeeded only after a container of it has ended with 0"
 	)
@@ -132,6 +133,7 @@ func TestTheOperatorEndsOnlyPodsOfJobsOfWhichAContainerHasEnded(t *testing.T) {
 	for name, tc := range map[string]struct {
 		restarts corev1.RestartPolicy
 		statuses statuses
+		mirror   bool // the pod mirrors a static pod
 		status   bool // the patch is one of the status
 		patch    string
 		refused  string // empty when the write is accepted
@@ -148,6 +150,9 @@ func TestTheOperatorEndsOnlyPodsOfJobsOfWhichAContainerHasEnded(t *testing.T) {
 		"a swap of the container that has ended":                {restarts: never, statuses: statuses{ended("main", 0), runs("proxy")}, patch: swapMain, refused: refusedSwap},
 		"a swap of all containers at once":                      {restarts: never, statuses: statuses{ended("main", 0), runs("proxy")}, patch: swapBoth, refused: refusedSwap},
 		"a note on a pod that is to run for ever":               {restarts: always, statuses: statuses{runs("main"), runs("proxy")}, patch: note, refused: refusedAlways},
+		"a swap in a mirror pod":                                {restarts: never, statuses: statuses{ended("main", 0), runs("proxy")}, mirror: true, patch: swapProxy, refused: refusedMirror},
+		"success of a mirror pod":                               {restarts: never, statuses: statuses{ended("main", 0), runs("proxy")}, mirror: true, status: true, patch: succeeded, refused: refusedMirror},
+		"a note on a mirror pod":                                {restarts: onFailure, statuses: statuses{ended("main", 0), runs("proxy")}, mirror: true, patch: note, refused: refusedMirror},
 		"success after 0":                                       {restarts: never, statuses: statuses{ended("main", 0), runs("proxy")}, status: true, patch: succeeded},
 		"success after nothing but 3":                           {restarts: never, statuses: statuses{ended("main", 3), runs("proxy")}, status: true, patch: succeeded, refused: refusedPhase},
 		"success before anything has ended":                     {restarts: never, statuses: statuses{runs("main"), runs("proxy")}, status: true, patch: succeeded, refused: refusedPhase},
@@ -164,6 +169,9 @@ func TestTheOperatorEndsOnlyPodsOfJobsOfWhichAContainerHasEnded(t *testing.T) {
 				Namespace: finished.Namespace, GenerateName: "limits-", Annotations: map[string]string{v1alpha1.AnnotationPhaseGuard: "Enabled"},
 			}, Spec: *finished.Spec.DeepCopy()}
 			pod.Spec.RestartPolicy = tc.restarts
+			if tc.mirror {
+				asMirrorPod(pod)
+			}
 			create(t, admin, pod)
 			pod.Status.Phase, pod.Status.ContainerStatuses = corev1.PodRunning, tc.statuses
 			if err := admin.Status().Update(t.Context(), pod); err != nil {
@@ -178,6 +186,17 @@ func TestTheOperatorEndsOnlyPodsOfJobsOfWhichAContainerHasEnded(t *testing.T) {
 			}
 			expectRefusal(t, err, tc.refused, "")
 		})
+	}
+}
+
+// asMirrorPod makes the pod one that the API server takes for the mirror pod of a static pod: it has no ServiceAccount.
+func asMirrorPod(pod *corev1.Pod) {
+	pod.Annotations[corev1.MirrorPodAnnotationKey] = "5e8ff9bf55ba3508199d22e984129be6"
+	pod.Spec.ServiceAccountName, pod.Spec.DeprecatedServiceAccount, pod.Spec.Volumes = "", "", nil
+	for _, containers := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			containers[i].VolumeMounts = nil
+		}
 	}
 }
 
