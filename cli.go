@@ -97,7 +97,7 @@ func parseDecisions(arguments []string) (explain.OperatorSettings, error) {
 		Resolve:   decisions.Resolve,
 		NodeMarks: decisions.NodeMarks,
 		Capabilities: plan.Capabilities{
-			PodPhase: decisions.PodPhase, CRRDisabled: decisions.CRRDisabled, ImageDisabled: decisions.ImageDisabled,
+			PodPhase: decisions.PodPhase, MaxGracePeriod: decisions.MaxGracePeriod, CRRDisabled: decisions.CRRDisabled, ImageDisabled: decisions.ImageDisabled,
 			Images: decisions.Images,
 		},
 		SettlePeriod:    decisions.SettlePeriod,

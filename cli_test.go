@@ -148,13 +148,15 @@ func TestTheProgramIsWhatItIsCalled(t *testing.T) {
 
 func TestDecisionsOfTheOperatorsFlags(t *testing.T) {
 	settings, err := parseDecisions([]string{
-		"--leader-elect", "--quick-exit-image=quick-exit:v1", "--quick-exit-paths=/app/server", "--pod-phase=Disabled", "--env-convention=Disabled",
+		"--leader-elect", "--quick-exit-image=quick-exit:v1", "--quick-exit-paths=/app/server", "--pod-phase=LastResort", "--env-convention=Disabled",
+		"--pod-phase-max-grace-period=2h",
 		"--virtual-node-taint=example/virtual", "--daemonless-node-label=bare", "--flag-of-another-version=1", "--metrics-bind-address", ":1",
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if settings.Resolve.Image != "quick-exit:v1" || settings.Resolve.QuickExitPaths != "/app/server" || !settings.Resolve.IgnoreEnv || settings.Capabilities.PodPhase ||
+	if settings.Resolve.Image != "quick-exit:v1" || settings.Resolve.QuickExitPaths != "/app/server" || !settings.Resolve.IgnoreEnv ||
+		settings.Capabilities.PodPhase != plan.PodPhaseLastResort || settings.Capabilities.MaxGracePeriod != 2*time.Hour ||
 		!slices.Contains(settings.NodeMarks.Virtual.Taints, "example/virtual") ||
 		!slices.Contains(settings.NodeMarks.Daemonless.Labels, plan.LabelMatch{Key: "bare"}) {
 		t.Errorf("settings are %+v", settings)

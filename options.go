@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +31,9 @@ const (
 	enabled  = "Enabled"
 	disabled = "Disabled"
 )
+
+// lastResort is the further value of --pod-phase.
+const lastResort = string(plan.PodPhaseLastResort)
 
 // The values of --quick-exit-image-digests and --env-images.
 const (
@@ -58,6 +62,7 @@ type options struct {
 	crr                     string
 	imageSwap               string
 	podPhase                string
+	maxGracePeriod          time.Duration
 	prePull                 string
 	prePullNamespace        string
 	settlePeriod            time.Duration
@@ -90,6 +95,7 @@ func defaultOptions() *options {
 		crr:                     enabled,
 		imageSwap:               enabled,
 		podPhase:                enabled,
+		maxGracePeriod:          time.Hour,
 		prePull:                 enabled,
 		settlePeriod:            1500 * time.Millisecond,
 		statusPeriod:            5 * time.Second,
@@ -141,7 +147,11 @@ func (o *options) bindDecisions(flags *pflag.FlagSet) {
 		"Ignore or Respect: whether a sidecar's exit code counts where neither policy nor environment variable says")
 	flags.StringVar(&o.crr, "crr", o.crr, "Enabled or Disabled: whether the operator may have OpenKruise end containers")
 	flags.StringVar(&o.imageSwap, "image-swap", o.imageSwap, "Enabled or Disabled: whether the operator may swap containers' images")
-	flags.StringVar(&o.podPhase, "pod-phase", o.podPhase, "Enabled or Disabled: whether the operator may write pods' phases")
+	flags.StringVar(&o.podPhase, "pod-phase", o.podPhase,
+		"Enabled, LastResort or Disabled: whether the operator may write pods' phases; LastResort: only where no image can be swapped or the mode is declared")
+	flags.DurationVar(&o.maxGracePeriod, "pod-phase-max-grace-period", o.maxGracePeriod,
+		"longest terminationGracePeriodSeconds of a pod whose phase is written: such a pod no longer counts for quotas while its sidecars run; "+
+			"a policy with mode PodPhase is exempt")
 	flags.DurationVar(&o.settlePeriod, "settle-period", o.settlePeriod, "how long a pod must have been unchanged before its phase is written")
 	o.virtualNodes.bind(flags, "nodes without a kubelet")
 	o.daemonlessNodes.bind(flags, "nodes that have a kubelet and do not run OpenKruise's daemon")
@@ -172,7 +182,8 @@ func (o *options) controllerOptions() (controllers.Options, error) {
 			Image:          o.quickExitImage,
 			QuickExitPaths: quickexit.CoverageOf(o.quickExitPaths...),
 		},
-		PodPhase:                o.podPhase == enabled,
+		PodPhase:                plan.PodPhaseUse(o.podPhase),
+		MaxGracePeriod:          o.maxGracePeriod,
 		CRRDisabled:             o.crr == disabled,
 		ImageDisabled:           o.imageSwap == disabled,
 		Images:                  images,
@@ -190,7 +201,7 @@ func (o *options) controllerOptions() (controllers.Options, error) {
 var imageReference = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]*$`)
 
 func (o *options) check() error {
-	either := func(value, a, b string) bool { return value == a || value == b }
+	either := func(value string, allowed ...string) bool { return slices.Contains(allowed, value) }
 	for _, flag := range []struct {
 		name  string
 		value any
@@ -200,7 +211,8 @@ func (o *options) check() error {
 		{"env-convention", o.envConvention, either(o.envConvention, enabled, disabled), "be Enabled or Disabled"},
 		{"crr", o.crr, either(o.crr, enabled, disabled), "be Enabled or Disabled"},
 		{"image-swap", o.imageSwap, either(o.imageSwap, enabled, disabled), "be Enabled or Disabled"},
-		{"pod-phase", o.podPhase, either(o.podPhase, enabled, disabled), "be Enabled or Disabled"},
+		{"pod-phase", o.podPhase, either(o.podPhase, enabled, lastResort, disabled), "be Enabled, LastResort or Disabled"},
+		{"pod-phase-max-grace-period", o.maxGracePeriod, o.maxGracePeriod > 0, "be longer than 0"},
 		{"pre-pull", o.prePull, either(o.prePull, enabled, disabled), "be Enabled or Disabled"},
 		{"pre-pull-namespace", o.prePullNamespace, o.prePullNamespace == "" || len(content.IsDNS1123Label(o.prePullNamespace)) == 0, "be the name of a namespace"},
 		{"metrics-authentication", o.metricsAuthentication, either(o.metricsAuthentication, enabled, disabled), "be Enabled or Disabled"},

@@ -39,7 +39,8 @@ func parse(t *testing.T, arguments ...string) (controllers.Options, error) {
 func byDefault() controllers.Options {
 	return controllers.Options{
 		Resolve:                 resolve.Options{ExitCodes: v1alpha1.ExitCodesIgnore},
-		PodPhase:                true,
+		PodPhase:                plan.PodPhaseEnabled,
+		MaxGracePeriod:          time.Hour,
 		SettlePeriod:            1500 * time.Millisecond,
 		StatusPeriod:            5 * time.Second,
 		NodeMarks:               plan.DefaultNodeMarks(),
@@ -81,7 +82,13 @@ func TestFlagsReachTheReconcilers(t *testing.T) {
 			},
 		},
 		"phases can be left alone": {
-			[]string{"--pod-phase=Disabled"}, func(o *controllers.Options) { o.PodPhase = false },
+			[]string{"--pod-phase=Disabled"}, func(o *controllers.Options) { o.PodPhase = plan.PodPhaseDisabled },
+		},
+		"phases can be the last resort": {
+			[]string{"--pod-phase=LastResort"}, func(o *controllers.Options) { o.PodPhase = plan.PodPhaseLastResort },
+		},
+		"phases can be left alone beyond a grace period": {
+			[]string{"--pod-phase-max-grace-period=90s"}, func(o *controllers.Options) { o.MaxGracePeriod = 90 * time.Second },
 		},
 		"containers can be left to others than OpenKruise": {
 			[]string{"--crr=Disabled"}, func(o *controllers.Options) { o.CRRDisabled = true },
@@ -140,6 +147,10 @@ func TestAFlagWithABadValueIsNamed(t *testing.T) {
 		"--crr=false",
 		"--image-swap=disabled",
 		"--pod-phase=Off",
+		"--pod-phase=lastresort",
+		"--pod-phase-max-grace-period=0",
+		"--pod-phase-max-grace-period=-1h",
+		"--pod-phase-max-grace-period=3600",
 		"--pre-pull=no",
 		"--pre-pull-namespace=not/a/name",
 		"--default-exit-codes=ignore",
@@ -187,7 +198,7 @@ func TestABadFlagEndsTheProgramBeforeItLooksForACluster(t *testing.T) {
 	command := newCommand()
 	command.SetArgs([]string{"--pod-phase=no"})
 	err := command.ExecuteContext(t.Context())
-	if want := `--pod-phase is "no"; it must be Enabled or Disabled`; err == nil || err.Error() != want {
+	if want := `--pod-phase is "no"; it must be Enabled, LastResort or Disabled`; err == nil || err.Error() != want {
 		t.Errorf("got error %v, want %s", err, want)
 	}
 }

@@ -61,7 +61,7 @@ func newPodCase(tb testing.TB, policies int) podCase {
 		world: &world{
 			cache: knownNode{}, policies: index, available: func() bool { return true },
 			terminators: []Terminator{&podphase.Terminator{}, &image.Terminator{}},
-			options:     Options{PodPhase: true, NodeMarks: plan.DefaultNodeMarks(), Resolve: resolve.Options{ExitCodes: v1alpha1.ExitCodesRespect}},
+			options:     Options{PodPhase: plan.PodPhaseEnabled, NodeMarks: plan.DefaultNodeMarks(), Resolve: resolve.Options{ExitCodes: v1alpha1.ExitCodesRespect}},
 		},
 	}
 }

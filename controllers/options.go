@@ -19,8 +19,9 @@ import (
 type Options struct {
 	// Resolve holds the defaults of policies and whether the environment variables count.
 	Resolve resolve.Options
-	// PodPhase allows mode PodPhase.
-	PodPhase bool
+	// PodPhase says when the operator may write phases, and MaxGracePeriod up to which grace period of a pod.
+	PodPhase       plan.PodPhaseUse
+	MaxGracePeriod time.Duration
 	// CRRDisabled and ImageDisabled forbid that mode. The operator then needs no rights for it.
 	CRRDisabled   bool
 	ImageDisabled bool

@@ -355,7 +355,7 @@ func (f *fixture) eventsOn(ctx context.Context, pod *corev1.Pod) ([]string, erro
 func testOptions() Options {
 	return Options{
 		Resolve:                 resolve.Options{Image: quickExit},
-		PodPhase:                true,
+		PodPhase:                plan.PodPhaseEnabled,
 		NodeMarks:               plan.DefaultNodeMarks(),
 		StatusPeriod:            50 * time.Millisecond,
 		MaxConcurrentReconciles: 4,

@@ -17,7 +17,7 @@ import (
 )
 
 // trimPod keeps what internal/resolve, internal/plan and the terminators read of a pod: identity, labels, the operator's
-// own annotations, scheduling and restart fields, the convention's environment variables, what tells whether a quick-exit
+// own annotations, whether it mirrors a static pod, scheduling and restart fields, the convention's environment variables, what tells whether a quick-exit
 // image covers a container, container states and three kinds of conditions. Of a pod that cannot be acted on it keeps a
 // stub. It returns anything but a pod as it is. What is kept shares memory with other pods and with the given one, and
 // must not be changed.
@@ -114,6 +114,12 @@ func trimMeta(meta metav1.ObjectMeta, maxRecord int) metav1.ObjectMeta {
 			}
 			trimmed.Annotations[key] = value
 		}
+	}
+	if _, mirror := meta.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		if trimmed.Annotations == nil {
+			trimmed.Annotations = map[string]string{}
+		}
+		trimmed.Annotations[corev1.MirrorPodAnnotationKey] = "" // that it is there is what counts
 	}
 	return trimmed
 }

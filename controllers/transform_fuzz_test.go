@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -38,7 +39,10 @@ func FuzzTrimPod(f *testing.F) {
 		policy.Spec.Mode = []v1alpha1.Mode{v1alpha1.ModeAuto, v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase}[next(4)]
 		policy.Spec.ExitCodes = []v1alpha1.ExitCodes{v1alpha1.ExitCodesIgnore, v1alpha1.ExitCodesRespect}[next(2)]
 		options := resolve.Options{Image: "quick-exit:v1", QuickExitPaths: quickexit.Coverage([]string{"", "default", "/app/server", "*"}[next(4)])}
-		capabilities := plan.Capabilities{CRR: next(2) == 0, PodPhase: next(2) == 0}
+		capabilities := plan.Capabilities{
+			CRR: next(2) == 0, PodPhase: []plan.PodPhaseUse{plan.PodPhaseEnabled, plan.PodPhaseDisabled, plan.PodPhaseLastResort}[next(3)],
+			MaxGracePeriod: []time.Duration{0, time.Second}[next(2)],
+		}
 		node := []plan.NodeKind{plan.NodeReal, plan.NodeVirtual, plan.NodeDaemonless}[next(3)]
 
 		now := noon.AddDate(0, 0, next(2))
@@ -92,6 +96,9 @@ func fuzzedPod(next func(int) int) *corev1.Pod {
 	}
 	if next(3) == 1 {
 		pod.Annotations[v1alpha1.AnnotationPhaseGuard] = "Enabled"
+	}
+	if next(8) == 1 {
+		pod.Annotations[corev1.MirrorPodAnnotationKey] = "5e8ff9bf55ba3508199d22e984129be6"
 	}
 	pod.Spec.Containers, pod.Status.ContainerStatuses = nil, nil
 	for i := range next(5) {

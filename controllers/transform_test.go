@@ -46,6 +46,7 @@ func fullPod() *corev1.Pod {
 			Labels: map[string]string{"team": "etl"},
 			Annotations: map[string]string{
 				v1alpha1.AnnotationImageSwap: "swap", v1alpha1.AnnotationPodPhase: "phase", "example.com/large": "value",
+				corev1.MirrorPodAnnotationKey: "5e8ff9bf55ba3508199d22e984129be6",
 			},
 			OwnerReferences: []metav1.OwnerReference{{Kind: "Job", Name: "job"}},
 			Finalizers:      []string{"batch.kubernetes.io/job-tracking"},
@@ -104,8 +105,10 @@ func TestOfAPodOnlyWhatIsReadIsKept(t *testing.T) {
 		TypeMeta: pod.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "job-1", Namespace: "batch", UID: "4a1b", ResourceVersion: "17", CreationTimestamp: then, DeletionTimestamp: &then,
-			Labels:      map[string]string{"team": "etl"},
-			Annotations: map[string]string{v1alpha1.AnnotationImageSwap: "swap", v1alpha1.AnnotationPodPhase: "phase"},
+			Labels: map[string]string{"team": "etl"},
+			Annotations: map[string]string{
+				v1alpha1.AnnotationImageSwap: "swap", v1alpha1.AnnotationPodPhase: "phase", corev1.MirrorPodAnnotationKey: "",
+			},
 		},
 		Spec: corev1.PodSpec{
 			NodeName: "node-1", RestartPolicy: corev1.RestartPolicyOnFailure, TerminationGracePeriodSeconds: ptr.To[int64](5),
@@ -183,6 +186,9 @@ func TestATrimmedPodLeadsToTheSameDecision(t *testing.T) {
 		"its phase is written, and it was not ready before": newPod(mainDone, succeeded, func(p *corev1.Pod) {
 			p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "ContainersNotReady"}}
 		}),
+		"it mirrors a static pod": newPod(mainDone, func(p *corev1.Pod) {
+			p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "5e8ff9bf55ba3508199d22e984129be6"}
+		}),
 		"it has no node":        newPod(func(p *corev1.Pod) { p.Spec.NodeName = "" }),
 		"it is never restarted": full(func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyNever }),
 		"a main is restarted for its exit code": full(func(p *corev1.Pod) {
@@ -210,7 +216,9 @@ func TestATrimmedPodLeadsToTheSameDecision(t *testing.T) {
 				t.Errorf("resolution (-full +trimmed):\n%s", diff)
 			}
 			written := plan.Attempt{Mode: v1alpha1.ModePodPhase, For: v1alpha1.ModeCRR, Started: noon}
-			for _, capabilities := range []plan.Capabilities{{}, {CRR: true}, {PodPhase: true}, {CRR: true, PodPhase: true}} {
+			for _, capabilities := range []plan.Capabilities{
+				{}, {CRR: true}, {PodPhase: plan.PodPhaseEnabled}, {CRR: true, PodPhase: plan.PodPhaseLastResort, MaxGracePeriod: time.Second},
+			} {
 				for _, now := range []time.Time{noon.Add(time.Second), noon.Add(90 * time.Second), noon.Add(time.Hour)} {
 					snapshot := plan.Snapshot{Pod: pod, View: want.Enforced, Node: plan.NodeReal, Capabilities: capabilities}
 					if plan.HasTerminalPhase(pod) {

@@ -101,7 +101,7 @@ func (w *world) snapshot(ctx context.Context, pod *corev1.Pod, view resolve.View
 		View: view,
 		Node: w.options.NodeMarks.Classify(node),
 		Capabilities: plan.Capabilities{
-			CRR: w.available(), PodPhase: w.options.PodPhase,
+			CRR: w.available(), PodPhase: w.options.PodPhase, MaxGracePeriod: w.options.MaxGracePeriod,
 			CRRDisabled: w.options.CRRDisabled, ImageDisabled: w.options.ImageDisabled, Images: w.options.Images,
 		},
 		Attempts:     attempts,

@@ -27,6 +27,8 @@ const (
 	ReasonRestartPolicyAlways Reason = "RestartPolicyAlways"
 	// ReasonPodDeleted means that the pod is being deleted.
 	ReasonPodDeleted Reason = "PodDeleted"
+	// ReasonMirrorPod means that the pod mirrors a static pod, which only its node can end.
+	ReasonMirrorPod Reason = "MirrorPod"
 	// ReasonPodFinished means that the pod has finished without the operator.
 	ReasonPodFinished Reason = "PodFinished"
 	// ReasonNoSidecar means that no enforced policy and no environment variable makes a container a sidecar.
@@ -110,6 +112,10 @@ const (
 	ReasonRestartsAllContainers Reason = "RestartsAllContainers"
 	// ReasonPodPhaseDisabled means that the operator runs without mode PodPhase.
 	ReasonPodPhaseDisabled Reason = "PodPhaseDisabled"
+	// ReasonGracePeriodTooLong means that the phase of a pod with so long a grace period is not written.
+	ReasonGracePeriodTooLong Reason = "GracePeriodTooLong"
+	// ReasonUnknownSetting means that a setting has a value that this version of the operator does not know.
+	ReasonUnknownSetting Reason = "UnknownSetting"
 	// ReasonCRRDisabled means that the operator runs without mode CRR.
 	ReasonCRRDisabled Reason = "CRRDisabled"
 	// ReasonImageDisabled means that the operator runs without mode Image.

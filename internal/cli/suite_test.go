@@ -127,7 +127,7 @@ func runCommandInto(t *testing.T, out io.Writer, arguments ...string) int {
 			leaderElect := flags.Bool("leader-elect", true, "have one copy act")
 			err := flags.Parse(arguments)
 			settings := explain.OperatorSettings{
-				Resolve: resolve.Options{Image: *image}, NodeMarks: plan.DefaultNodeMarks(), Capabilities: plan.Capabilities{PodPhase: true},
+				Resolve: resolve.Options{Image: *image}, NodeMarks: plan.DefaultNodeMarks(), Capabilities: plan.Capabilities{PodPhase: plan.PodPhaseEnabled},
 				Metrics: explain.MetricsSettings{Address: ":8443", Authenticated: true},
 			}
 			if *leaderElect {

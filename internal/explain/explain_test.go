@@ -45,7 +45,7 @@ func newWorld() *world {
 		operator: explain.OperatorSettings{
 			Resolve:      resolve.Options{ExitCodes: v1alpha1.ExitCodesIgnore},
 			NodeMarks:    plan.DefaultNodeMarks(),
-			Capabilities: plan.Capabilities{PodPhase: true},
+			Capabilities: plan.Capabilities{PodPhase: plan.PodPhaseEnabled},
 		},
 		cluster: explain.Cluster{Kruise: ptr.To(true), VirtualNodes: ptr.To(false), DaemonlessNodes: ptr.To(false)},
 	}
@@ -134,6 +134,9 @@ func TestFindings(t *testing.T) {
 			w.Pod.Pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "yes"}}
 		}, []string{"Problem InvalidEnv proxy", "Warning MayHang "}},
 		"only a DryRun policy": {func(w *world) { w.policy(dryRun, "proxy") }, []string{"Warning DryRun proxy"}},
+		"only a policy with an unknown enforcement": {func(w *world) {
+			w.policy(func(s *v1alpha1.PolicySpec) { s.Enforcement = "Audit" }, "proxy")
+		}, []string{"Warning DryRun proxy"}},
 		"a DryRun policy beside an enforced one": {func(w *world) {
 			w.policy(asIs, "proxy")
 			w.policy(func(s *v1alpha1.PolicySpec) { dryRun(s); s.Priority = 1 }, "proxy")
@@ -172,7 +175,7 @@ func TestFindings(t *testing.T) {
 		}, []string{"Problem NoUsableMode proxy"}},
 		"a mode is turned off": {func(w *world) {
 			w.policy(mode(v1alpha1.ModePodPhase), "proxy")
-			w.operator.Capabilities.PodPhase = false
+			w.operator.Capabilities.PodPhase = plan.PodPhaseDisabled
 		}, []string{"Warning PodPhaseDisabled proxy"}},
 		"backoffLimit is reached by mode Image": {func(w *world) {
 			w.policy(mode(v1alpha1.ModeImage), "proxy")
@@ -332,7 +335,7 @@ func TestTheDecisionIsTheOperators(t *testing.T) {
 	w.policy(func(s *v1alpha1.PolicySpec) { s.DrainSeconds = ptr.To(int32(10)) }, "proxy")
 	resolution := resolve.Resolve(w.Pod.Pod, w.Policies, w.operator.Resolve)
 	decision := plan.Next(plan.Snapshot{
-		Pod: w.Pod.Pod, View: resolution.Enforced, Node: plan.NodeReal, Capabilities: plan.Capabilities{CRR: true, PodPhase: true},
+		Pod: w.Pod.Pod, View: resolution.Enforced, Node: plan.NodeReal, Capabilities: plan.Capabilities{CRR: true, PodPhase: plan.PodPhaseEnabled},
 	}, noon)
 	report := explain.Explain(w.Pod, w.operator, w.cluster, noon)
 	if report.Stage != decision.Stage || report.StageReason != decision.Reason || report.Message != decision.Message {

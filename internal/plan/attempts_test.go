@@ -174,10 +174,10 @@ func TestAttempts(t *testing.T) {
 			after:    10 * time.Second,
 			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
 		},
-		"Kruise is asked where the phase came back three times and a main container has failed": {
+		"the image is swapped where the phase came back three times and a main container has failed": {
 			snapshot: observed(newPod(never, exited("main", 3), running("proxy")), one(), attempted(phaseWrite(2, crr))),
 			after:    10 * time.Second,
-			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
+			want:     fallingBack("Image#0 [proxy] within 1m0s"),
 		},
 		"Kruise is asked where the phase came back three times and an image swapped would cost a restart": {
 			snapshot: observed(newPod(onFailure, exited("main", 0), running("proxy")), one(), attempted(phaseWrite(2, crr))),

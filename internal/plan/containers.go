@@ -14,6 +14,8 @@ const (
 	defaultGracePeriod = 30 * time.Second
 	// maxGracePeriod bounds what is made of it: Kubernetes does not, and a sum of larger ones would overflow.
 	maxGracePeriod = 365 * 24 * time.Hour
+	// exitOnSIGTERM is the exit code of a program that does not handle SIGTERM.
+	exitOnSIGTERM = 128 + 15
 	// PodCompleted is the reason of the condition Ready of a pod whose phase the kubelet takes for Succeeded. That condition
 	// is read for this reason alone.
 	PodCompleted = "PodCompleted"
@@ -145,9 +147,13 @@ func IsTearingDown(pod *corev1.Pod) bool { return HasTerminalPhase(pod) && AnyCo
 
 // gracePeriod is the time that the pod gives its containers to end, at least the one second that the kubelet grants.
 func gracePeriod(pod *corev1.Pod) time.Duration {
+	return time.Duration(min(graceSeconds(pod), int64(maxGracePeriod/time.Second))) * time.Second
+}
+
+// graceSeconds is that time without the bound.
+func graceSeconds(pod *corev1.Pod) int64 {
 	if pod.Spec.TerminationGracePeriodSeconds == nil {
-		return defaultGracePeriod
+		return int64(defaultGracePeriod / time.Second)
 	}
-	seconds := min(*pod.Spec.TerminationGracePeriodSeconds, int64(maxGracePeriod/time.Second))
-	return max(time.Duration(seconds)*time.Second, time.Second)
+	return max(*pod.Spec.TerminationGracePeriodSeconds, 1)
 }

@@ -16,7 +16,11 @@
 // Invariants, each with a test:
 //   - nothing is done while a main container may run again, and no action names a main container;
 //   - a container has at most one live attempt, and nothing is done once every sidecar has ended;
-//   - the phase written is that of the main containers, and of the sidecars whose exit codes are respected.
+//   - the phase written is that of the main containers, and of the sidecars whose exit codes are respected; it is written
+//     only where the operator's flags permit it, and as a last resort only where no image can be swapped;
+//   - where nothing keeps the exit code of an ignored sidecar from counting, a swapped image goes before a request, but for a
+//     declared CRR beside a failed main container;
+//   - a value that a newer API lets through and this version does not know is not guessed.
 //
 // The package is pure: it imports no client, logger or clock. Writing is the business of internal/terminator.
 package plan

@@ -4,6 +4,7 @@ package plan_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,12 +20,14 @@ import (
 //
 //	world     1 main in 6 states x 2 sidecars in 6 states x restartPolicy x phase
 //	rules     container restart rules of the main and of the first sidecar, and a swapped image of the latter
-//	place     real, daemonless or virtual node, with and without Kruise, with and without the phase
-//	policy    mode, exit codes and fallback of the first sidecar; the second one's are Auto, or are respected
+//	place     real, daemonless or virtual node, with and without Kruise, with and without the phase; and, for pods without
+//	          such rules, with the phase as the last resort, or a grace period beyond the one up to which it is written
+//	policy    mode, exit codes and fallback of the first sidecar, known and unknown; the second one's are Auto, or are respected
 //	image     has the command of the first sidecar, or does not
 //	past      no attempt, in a quiet pod and in one that is not, or one of fourteen histories, early or late
 //
-// Sidecars are tried in all states where the main is done, and in one where it is not: then nothing else counts.
+// Sidecars are tried in all states where the main is done, and in one where it is not: then nothing else counts. One pod
+// mirrors a static pod.
 func TestEveryState(t *testing.T) {
 	t.Parallel()
 	states := 0
@@ -34,6 +37,9 @@ func TestEveryState(t *testing.T) {
 		knowing := w.DeepCopy()
 		knowingKubelet(&plan.Snapshot{Pod: knowing})
 		for _, place := range places() {
+			if place.plainPods && !isPlain(w) {
+				continue
+			}
 			for _, policy := range policies() {
 				for i, past := range pasts() {
 					if s := (plan.Snapshot{Pod: w, Attempts: past.attempts}); isTerminal(w) && i > 0 && !hasPhase(s) {
@@ -76,6 +82,7 @@ func TestEveryState(t *testing.T) {
 	for _, reason := range []v1alpha1.Reason{
 		v1alpha1.ReasonMainContainersRunning, v1alpha1.ReasonTerminated, v1alpha1.ReasonTerminating, v1alpha1.ReasonFallback,
 		v1alpha1.ReasonAttemptInProgress, v1alpha1.ReasonStuck, v1alpha1.ReasonNoUsableMode, v1alpha1.ReasonSidecarStarting,
+		v1alpha1.ReasonMirrorPod, v1alpha1.ReasonUnknownSetting,
 		v1alpha1.ReasonSettling, v1alpha1.ReasonPodFinished, v1alpha1.ReasonExitCodesRespected, v1alpha1.ReasonCommandNotCovered,
 	} {
 		if reasons[reason] == 0 {
@@ -107,7 +114,8 @@ func worlds() []*corev1.Pod {
 		},
 		func(main, first container) (container, container) { return main, first.swapped() },
 	}
-	var pods []*corev1.Pod
+	static := observed(newPod(never, exited("main", 0), running("first").runs("/bin/sh", "-c"), running("second")), nil, mirror)
+	pods := []*corev1.Pod{static.Pod}
 	for _, policy := range []corev1.RestartPolicy{never, onFailure} {
 		for _, phase := range []corev1.PodPhase{corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed} {
 			for i, main := range statesOf("main") {
@@ -136,15 +144,28 @@ func worlds() []*corev1.Pod {
 type place struct {
 	node         plan.NodeKind
 	capabilities plan.Capabilities
+	// plainPods means that only pods without restart rules and with a second sidecar that runs are tried.
+	plainPods bool
+}
+
+func isPlain(pod *corev1.Pod) bool {
+	return status(pod, "second").State.Running != nil && !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+		return c.RestartPolicy != nil || c.Image != ""
+	})
 }
 
 func places() []place {
+	const few = 10 * time.Second // less than the grace period of the pods
 	return []place{
-		{plan.NodeReal, plan.Capabilities{CRR: true, PodPhase: true}},
-		{plan.NodeReal, plan.Capabilities{PodPhase: true}},
-		{plan.NodeReal, plan.Capabilities{CRR: true}},
-		{plan.NodeVirtual, plan.Capabilities{CRR: true, PodPhase: true}},
-		{plan.NodeDaemonless, plan.Capabilities{CRR: true, PodPhase: true}},
+		{plan.NodeReal, plan.Capabilities{CRR: true, PodPhase: plan.PodPhaseEnabled}, false},
+		{plan.NodeReal, plan.Capabilities{PodPhase: plan.PodPhaseEnabled, MaxGracePeriod: time.Hour}, false},
+		{plan.NodeReal, plan.Capabilities{CRR: true}, false},
+		{plan.NodeVirtual, plan.Capabilities{CRR: true, PodPhase: plan.PodPhaseEnabled}, false},
+		{plan.NodeDaemonless, plan.Capabilities{CRR: true, PodPhase: plan.PodPhaseEnabled}, false},
+		{plan.NodeReal, plan.Capabilities{CRR: true, PodPhase: plan.PodPhaseLastResort}, true},
+		{plan.NodeDaemonless, plan.Capabilities{PodPhase: plan.PodPhaseLastResort}, true},
+		{plan.NodeReal, plan.Capabilities{CRR: true, PodPhase: plan.PodPhaseEnabled, MaxGracePeriod: few}, true},
+		{plan.NodeReal, plan.Capabilities{PodPhase: plan.PodPhaseLastResort, MaxGracePeriod: few}, true},
 	}
 }
 
@@ -166,6 +187,12 @@ func policies() [][]resolve.Target {
 				}
 			}
 		}
+	}
+	for _, unknown := range []resolve.Target{
+		sidecar("first", mode("Freeze")), sidecar("first", mode("Freeze"), noFallback), sidecar("first", mode(crr), fallback("Sometimes")),
+		sidecar("first", exitCodes("RespectUnlessKilled")), sidecar("first", mode(podPhase), byPolicy),
+	} {
+		all = append(all, targets(unknown, sidecar("second")))
 	}
 	return all
 }
@@ -211,8 +238,8 @@ func tell(s plan.Snapshot, after time.Duration) string {
 			reasonOf(st), codeOf(st), c.RestartPolicy != nil, c.RestartPolicyRules)
 	}
 	for _, target := range s.View.Targets {
-		text += fmt.Sprintf("  sidecar %s %s %s fallback=%s paths=%q\n",
-			target.Container, target.Mode, target.ExitCodes, target.Fallback, target.QuickExitPaths)
+		text += fmt.Sprintf("  sidecar %s %s %s fallback=%s paths=%q policy=%t\n",
+			target.Container, target.Mode, target.ExitCodes, target.Fallback, target.QuickExitPaths, target.Policy != nil)
 	}
 	for _, a := range s.Attempts {
 		text += fmt.Sprintf("  attempt %s#%d for %s at %s on %v finished=%v\n", a.Mode, a.Number, a.For, a.Started.Sub(done), a.RestartCounts, !a.Finished.IsZero())

@@ -142,6 +142,9 @@ func drain(d time.Duration) func(*resolve.Target) {
 func respect(t *resolve.Target)    { t.ExitCodes = v1alpha1.ExitCodesRespect }
 func noFallback(t *resolve.Target) { t.Fallback = v1alpha1.FallbackDisabled }
 func noImage(t *resolve.Target)    { t.Image = "" }
+func byPolicy(t *resolve.Target) {
+	t.Policy = &resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: "batch", Name: "mesh"}
+}
 
 // having says what the target's quick-exit image covers.
 func having(coverage quickexit.Coverage) func(*resolve.Target) {
@@ -153,7 +156,7 @@ func having(coverage quickexit.Coverage) func(*resolve.Target) {
 func observed(pod *corev1.Pod, targets []resolve.Target, changes ...func(*plan.Snapshot)) plan.Snapshot {
 	s := plan.Snapshot{
 		Pod: pod, View: resolve.View{Targets: targets}, Node: plan.NodeReal,
-		Capabilities: plan.Capabilities{CRR: true, PodPhase: true},
+		Capabilities: plan.Capabilities{CRR: true, PodPhase: plan.PodPhaseEnabled, MaxGracePeriod: time.Hour},
 		QuietSince:   done.Add(-time.Hour), SettlePeriod: settle,
 	}
 	for _, c := range pod.Spec.Containers {
@@ -168,10 +171,21 @@ func observed(pod *corev1.Pod, targets []resolve.Target, changes ...func(*plan.S
 }
 
 func withoutKruise(s *plan.Snapshot)    { s.Capabilities.CRR = false }
-func withoutPodPhase(s *plan.Snapshot)  { s.Capabilities.PodPhase = false }
+func withoutPodPhase(s *plan.Snapshot)  { s.Capabilities.PodPhase = plan.PodPhaseDisabled }
+func lastResort(s *plan.Snapshot)       { s.Capabilities.PodPhase = plan.PodPhaseLastResort }
 func withoutImages(s *plan.Snapshot)    { s.Capabilities.Images = imagesOf("registry.example/other") }
 func onVirtualNode(s *plan.Snapshot)    { s.Node = plan.NodeVirtual }
 func onDaemonlessNode(s *plan.Snapshot) { s.Node = plan.NodeDaemonless }
+
+// mirror makes the pod the mirror pod of a static pod.
+func mirror(s *plan.Snapshot) {
+	s.Pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: ""}
+}
+
+// grace gives the pod a grace period. Those above an hour are beyond what the operator writes phases for.
+func grace(d time.Duration) func(*plan.Snapshot) {
+	return func(s *plan.Snapshot) { *s.Pod.Spec.TerminationGracePeriodSeconds = int64(d / time.Second) }
+}
 
 func quietFrom(t time.Time) func(*plan.Snapshot) {
 	return func(s *plan.Snapshot) { s.QuietSince = t }

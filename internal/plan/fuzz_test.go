@@ -50,9 +50,13 @@ func fuzzedSnapshot(next func(int) int) (plan.Snapshot, time.Time) {
 	pod.Status.Phase = corev1.PodPhase(pick("Running", "Pending", "Succeeded", "Failed"))
 	s := observed(pod, nil)
 	s.Node = plan.NodeKind(pick("Real", "Virtual", "", "Daemonless"))
-	s.Capabilities = plan.Capabilities{CRR: next(2) == 0, PodPhase: next(4) != 1}
+	s.Capabilities = plan.Capabilities{CRR: next(2) == 0, PodPhase: plan.PodPhaseUse(pick("Enabled", "Disabled", "LastResort"))}
+	s.Capabilities.MaxGracePeriod = []time.Duration{time.Hour, 10 * time.Second, 0}[next(3)]
 	if next(4) == 1 {
 		pod.Annotations = map[string]string{v1alpha1.AnnotationPhaseGuard: "Enabled"}
+	}
+	if next(16) == 1 {
+		mirror(&s)
 	}
 	if next(16) == 1 {
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.AllContainersRestarting, Status: corev1.ConditionTrue}}
@@ -85,9 +89,12 @@ func fuzzedSnapshot(next func(int) int) (plan.Snapshot, time.Time) {
 			continue
 		}
 		s.View.Targets = append(s.View.Targets, sidecar(name, func(target *resolve.Target) {
-			target.Mode = v1alpha1.Mode(pick("Auto", "CRR", "Image", "PodPhase"))
-			target.ExitCodes = v1alpha1.ExitCodes(pick("Ignore", "Respect"))
-			target.Fallback = v1alpha1.Fallback(pick("Enabled", "Disabled"))
+			target.Mode = v1alpha1.Mode(pick("Auto", "CRR", "Image", "PodPhase", "Freeze"))
+			target.ExitCodes = v1alpha1.ExitCodes(pick("Ignore", "Respect", "Ignore", "Respect", "RespectUnlessKilled"))
+			target.Fallback = v1alpha1.Fallback(pick("Enabled", "Disabled", "Enabled", "Disabled", "Sometimes"))
+			if next(2) == 0 {
+				byPolicy(target)
+			}
 			target.Image = pick(quickExit, "")
 			target.QuickExitPaths = quickexit.Coverage(pick("", "default,/app/server", "*", "/app/server", "server"))
 			target.Drain = time.Duration(next(3)) * 20 * time.Second

@@ -51,7 +51,7 @@ func phaseIgnored(s *situation) *Decision {
 // long: a phase that comes back is worse than an attempt that is judged late.
 func (s *situation) untilRelease() (time.Duration, bool) {
 	written := s.writtenPhase()
-	if !s.Capabilities.PodPhase || written == nil || s.Pod.DeletionTimestamp != nil || !PhaseIsGuarded(s.Pod) {
+	if !s.Capabilities.PodPhase.Allowed() || written == nil || s.Pod.DeletionTimestamp != nil || !PhaseIsGuarded(s.Pod) {
 		return 0, false
 	}
 	return written.Started.Add(gracePeriod(s.Pod) + phaseGuardPeriod).Sub(s.now), true

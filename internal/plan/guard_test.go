@@ -89,6 +89,6 @@ func withoutGuard(s plan.Snapshot) plan.Snapshot {
 }
 
 func phaseDisabled(s plan.Snapshot) plan.Snapshot {
-	s.Capabilities.PodPhase = false
+	s.Capabilities.PodPhase = plan.PodPhaseDisabled
 	return s
 }

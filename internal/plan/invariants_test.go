@@ -24,7 +24,8 @@ func checkInvariants(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	}
 	for _, check := range []func(plan.Snapshot, time.Time, plan.Decision) string{
 		saysWhy, actsOnlyWhenMainsAreDone, namesOnlyOpenSidecars, keepsOneLiveAttempt, writesTheOutcome,
-		writesToAQuietPod, stopsNothingBehindTheKubeletsBack, doesNotInsist, wakesUp,
+		writesToAQuietPod, stopsNothingBehindTheKubeletsBack, writesPhasesWithinLimits, leavesNoExitCode, guessesNothing,
+		doesNotInsist, wakesUp,
 	} {
 		if problem := check(s, now, d); problem != "" {
 			return problem
@@ -61,7 +62,8 @@ func actsOnlyWhenMainsAreDone(s plan.Snapshot, _ time.Time, d plan.Decision) str
 	if len(s.View.Mains) == 0 {
 		return "an action without a main container"
 	}
-	if s.Pod.Spec.RestartPolicy != never && s.Pod.Spec.RestartPolicy != onFailure || s.Pod.DeletionTimestamp != nil {
+	_, static := s.Pod.Annotations["kubernetes.io/config.mirror"]
+	if s.Pod.Spec.RestartPolicy != never && s.Pod.Spec.RestartPolicy != onFailure || s.Pod.DeletionTimestamp != nil || static {
 		return "an action on a pod that is to be left alone"
 	}
 	if s.Node == plan.NodeUnknown {
@@ -175,7 +177,7 @@ func writesTheOutcome(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 		want := corev1.PodSucceeded
 		counted := slices.Clone(s.View.Mains)
 		for _, target := range s.View.Targets {
-			if target.ExitCodes == v1alpha1.ExitCodesRespect {
+			if target.ExitCodes != v1alpha1.ExitCodesIgnore {
 				if mayRun(s.Pod, target.Container) {
 					return fmt.Sprintf("a phase while %s, which is respected, may run", target.Container)
 				}
@@ -192,7 +194,7 @@ func writesTheOutcome(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 			return fmt.Sprintf("phase %s where the outcome is %s", action.Phase, want)
 		case isTerminal(s.Pod):
 			return "a phase over a terminal one"
-		case s.Node == plan.NodeVirtual, !s.Capabilities.PodPhase:
+		case s.Node == plan.NodeVirtual, s.Capabilities.PodPhase != plan.PodPhaseEnabled && s.Capabilities.PodPhase != plan.PodPhaseLastResort:
 			return "a phase where it cannot or may not be written"
 		}
 	}
@@ -215,26 +217,113 @@ func writesToAQuietPod(s plan.Snapshot, now time.Time, d plan.Decision) string {
 }
 
 // stopsNothingBehindTheKubeletsBack: a sidecar whose exit code is not to count is stopped by a request only after the
-// phase was written, and as long as that stands only when the kubelet has said that it knows of it, or was given time.
+// phase was written, where it may be, and as long as that stands only when the kubelet has said that it knows of it, or was
+// given time.
 func stopsNothingBehindTheKubeletsBack(s plan.Snapshot, now time.Time, d plan.Decision) string {
-	failed := slices.ContainsFunc(s.Pod.Status.ContainerStatuses, func(st corev1.ContainerStatus) bool {
-		counts := !slices.ContainsFunc(s.View.Targets, func(t resolve.Target) bool { return t.Container == st.Name && t.ExitCodes != v1alpha1.ExitCodesRespect })
-		return counts && st.State.Terminated != nil && st.State.Terminated.ExitCode != 0
-	})
 	known := slices.ContainsFunc(s.Pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == "Ready" && c.Reason == "PodCompleted" })
 	late := slices.ContainsFunc(s.Attempts, func(a plan.Attempt) bool { return a.Mode == podPhase && !now.Before(a.Started.Add(2*minute)) })
 	for _, action := range d.Actions {
 		for _, target := range s.View.Targets {
 			switch {
-			case failed, action.Mode != crr, !s.Capabilities.PodPhase, target.ExitCodes == v1alpha1.ExitCodesRespect, !slices.Contains(action.Containers, target.Container):
-			case !hasPhase(s):
+			case hasFailed(s), action.Mode != crr, target.ExitCodes != v1alpha1.ExitCodesIgnore, !slices.Contains(action.Containers, target.Container):
+			case !hasPhase(s) && mayHavePhase(s, target):
 				return fmt.Sprintf("a request for %s, whose exit code would count", target.Container)
-			case isTerminal(s.Pod) && !known && !late:
+			case hasPhase(s) && isTerminal(s.Pod) && !known && !late:
 				return fmt.Sprintf("a request for %s, and the kubelet may not know of the phase", target.Container)
 			}
 		}
 	}
 	return ""
+}
+
+// writesPhasesWithinLimits: beyond the longest grace period a phase is written only for sidecars whose policy declares that
+// mode. Where it is the last resort it is written only for sidecars that declare it, as a part of CRR too, or cannot be
+// swapped.
+func writesPhasesWithinLimits(s plan.Snapshot, _ time.Time, d plan.Decision) string {
+	for _, action := range d.Actions {
+		for _, target := range s.View.Targets {
+			switch {
+			case action.Phase == "" || !slices.Contains(action.Containers, target.Container):
+			case !mayHavePhase(s, target):
+				return fmt.Sprintf("the phase is written for %s, whose pod has too long a grace period", target.Container)
+			case s.Capabilities.PodPhase == plan.PodPhaseLastResort && !hasPhase(s) && target.Mode != podPhase && target.Mode != crr && canSwap(s, target):
+				return fmt.Sprintf("the phase is written for %s, which can be swapped", target.Container)
+			}
+		}
+	}
+	return ""
+}
+
+// leavesNoExitCode: where nothing keeps the exit code of an ignored sidecar from counting, it is swapped, if it can be,
+// before a request stops it. Beside a main container that has failed a declared CRR is used all the same.
+func leavesNoExitCode(s plan.Snapshot, _ time.Time, d plan.Decision) string {
+	for _, action := range d.Actions {
+		for _, target := range s.View.Targets {
+			stands := !mayRun(withExit(s.Pod, target.Container, 143), target.Container)
+			hidden := !hasFailed(s) && (isTerminal(s.Pod) || !hasPhase(s) && mayHavePhase(s, target))
+			declared := target.Mode == crr && (hasFailed(s) || target.Fallback != v1alpha1.FallbackEnabled)
+			if action.Mode == crr && slices.Contains(action.Containers, target.Container) && target.ExitCodes == v1alpha1.ExitCodesIgnore &&
+				stands && !hidden && !declared && canSwap(s, target) {
+				return fmt.Sprintf("a request for %s, which can be swapped, and whose exit code would count", target.Container)
+			}
+		}
+	}
+	return ""
+}
+
+// guessesNothing: a value that this version does not know leads to nothing that may be other than what it means.
+func guessesNothing(s plan.Snapshot, _ time.Time, d plan.Decision) string {
+	for _, action := range d.Actions {
+		for _, target := range s.View.Targets {
+			known := target.Fallback == v1alpha1.FallbackEnabled || target.Fallback == v1alpha1.FallbackDisabled
+			switch {
+			case !slices.Contains([]v1alpha1.Mode{crr, image, podPhase}, action.Mode):
+				return fmt.Sprintf("an action of mode %s", action.Mode)
+			case !slices.Contains(action.Containers, target.Container):
+			case target.ExitCodes != v1alpha1.ExitCodesIgnore && target.ExitCodes != v1alpha1.ExitCodesRespect:
+				return fmt.Sprintf("an action on %s, and nobody knows whether its exit code counts", target.Container)
+			case !known && target.Mode != v1alpha1.ModeAuto && action.Mode != target.Mode && (target.Mode != crr || action.Mode != podPhase):
+				return fmt.Sprintf("a fallback for %s, which nobody knows to be wanted", target.Container)
+			}
+		}
+	}
+	return ""
+}
+
+// hasFailed says whether the pod has failed by the exit codes that count.
+func hasFailed(s plan.Snapshot) bool {
+	return slices.ContainsFunc(s.Pod.Status.ContainerStatuses, func(st corev1.ContainerStatus) bool {
+		counts := !slices.ContainsFunc(s.View.Targets, func(t resolve.Target) bool { return t.Container == st.Name && t.ExitCodes == v1alpha1.ExitCodesIgnore })
+		return counts && st.State.Terminated != nil && st.State.Terminated.ExitCode != 0 && !mayRun(s.Pod, st.Name)
+	})
+}
+
+// mayHavePhase says whether the operator's flags let it write the phase in order to end the target.
+func mayHavePhase(s plan.Snapshot, target resolve.Target) bool {
+	c := s.Capabilities
+	short := c.MaxGracePeriod == 0 || *s.Pod.Spec.TerminationGracePeriodSeconds <= int64(c.MaxGracePeriod/time.Second)
+	return (c.PodPhase == plan.PodPhaseEnabled || c.PodPhase == plan.PodPhaseLastResort) && (short || target.Mode == podPhase && target.Policy != nil)
+}
+
+// canSwap says whether mode Image can be used for the target, and was not.
+func canSwap(s plan.Snapshot, target resolve.Target) bool {
+	i := slices.IndexFunc(s.Pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == target.Container })
+	restartsAll := slices.ContainsFunc(s.Pod.Spec.Containers[i].RestartPolicyRules, func(r corev1.ContainerRestartRule) bool { return r.Action == "RestartAllContainers" })
+	_, refused := s.Refused[image]
+	forbidden := s.Capabilities.Images.Check(target.Image) != nil && target.ImageSource != resolve.SourceEnvironment && target.ImageSource != resolve.SourceOperator
+	return target.Image != "" && !s.Capabilities.ImageDisabled && !isTerminal(s.Pod) && !restartsAll && !refused && !forbidden &&
+		runsQuickExit(s.Pod, target) && !recordsSwap(s, target.Container) && !hasQuickExitImage(s, target.Container)
+}
+
+// withExit returns the pod with the container ended by the exit code.
+func withExit(pod *corev1.Pod, name string, code int32) *corev1.Pod {
+	pod = pod.DeepCopy()
+	for i := range pod.Status.ContainerStatuses {
+		if st := &pod.Status.ContainerStatuses[i]; st.Name == name {
+			st.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}
+		}
+	}
+	return pod
 }
 
 // doesNotInsist: what was refused a moment ago is left out, and without its records nothing is done.

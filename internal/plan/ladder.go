@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -30,17 +31,14 @@ func (r rung) usable() bool { return r.reason == "" }
 // ladder lists the modes for the target in the order in which they are tried, usable or not: the declared one, then,
 // with fallback, those that Auto would use.
 func (s *situation) ladder(target resolve.Target) []rung {
-	order := s.autoOrder()
-	modes := make([]v1alpha1.Mode, 0, len(order))
-	if target.Mode != v1alpha1.ModeAuto {
-		modes = append(modes, target.Mode)
-	}
-	if target.Mode == v1alpha1.ModeAuto || target.Fallback != v1alpha1.FallbackDisabled {
-		for _, mode := range order {
-			if !slices.Contains(modes, mode) {
-				modes = append(modes, mode)
-			}
-		}
+	modes := s.autoOrder(target)
+	switch {
+	case target.Mode == v1alpha1.ModeAuto, s.requestGivesWay(target):
+	case target.Fallback == v1alpha1.FallbackDisabled:
+		modes = []v1alpha1.Mode{target.Mode}
+	default:
+		others := slices.DeleteFunc(modes, func(m v1alpha1.Mode) bool { return m == target.Mode })
+		modes = append([]v1alpha1.Mode{target.Mode}, others...)
 	}
 	rungs := make([]rung, 0, len(modes))
 	for _, mode := range modes {
@@ -50,26 +48,69 @@ func (s *situation) ladder(target resolve.Target) []rung {
 }
 
 // autoOrder is the order of Auto. CRR ends a container most gently. PodPhase needs nothing in the container and no
-// restart. Image is last on a real node, for there its restart counts towards the Job's backoffLimit, but goes before
-// PodPhase once a main container has failed: a Failed phase that is written early starts the Job's replacement pod
-// while sidecars still run.
-func (s *situation) autoOrder() []v1alpha1.Mode {
-	if s.outcome() == corev1.PodFailed {
+// restart. Image is last on a real node, for there its restart counts towards the Job's backoffLimit. It goes first
+// where a request would leave an exit code that is to be ignored, and where the operator writes phases only as a last
+// resort. It goes before PodPhase once a main container has failed: a Failed phase that is written early starts the Job's
+// replacement pod while sidecars still run.
+func (s *situation) autoOrder(target resolve.Target) []v1alpha1.Mode {
+	lastResort := s.Capabilities.PodPhase == PodPhaseLastResort
+	switch {
+	case s.exitCodeWouldCount(target), lastResort && s.requestsNeedPhase(target):
+		return []v1alpha1.Mode{v1alpha1.ModeImage, v1alpha1.ModeCRR, v1alpha1.ModePodPhase}
+	case lastResort, s.outcome() == corev1.PodFailed:
 		return []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase}
 	}
 	return []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModePodPhase, v1alpha1.ModeImage}
 }
 
-// obstacle returns why the mode cannot end the target.
+// exitCodeWouldCount reports whether a request for the target would leave an exit code that is to be ignored: beside that
+// of a failed main container, where a Job's podFailurePolicy may match it, or in a pod that has succeeded and whose phase
+// cannot be written, or was and came back. Where the kubelet starts the container again, as under restartPolicy
+// OnFailure, that costs a restart, and so does a swapped image.
+func (s *situation) exitCodeWouldCount(target resolve.Target) bool {
+	if respected(target) || !s.exitStands(target) {
+		return false
+	}
+	return s.outcome() == corev1.PodFailed || !HasTerminalPhase(s.Pod) && (!s.requestsNeedPhase(target) || s.writtenPhase() != nil)
+}
+
+// exitStands reports whether the kubelet leaves the target's container ended when it exits non-zero upon SIGTERM.
+func (s *situation) exitStands(target resolve.Target) bool {
+	return !shouldRestart(containerOf(s.Pod, target.Container), s.Pod.Spec.RestartPolicy, exitOnSIGTERM)
+}
+
+// requestGivesWay reports whether a declared CRR goes after Image: its exit code would fail a pod that has succeeded, since
+// the phase that is a part of the mode cannot be written, or came back. Beside a failed main container a declared CRR stays
+// what it is.
+func (s *situation) requestGivesWay(target resolve.Target) bool {
+	return target.Mode == v1alpha1.ModeCRR && target.Fallback == v1alpha1.FallbackEnabled &&
+		s.outcome() == corev1.PodSucceeded && s.exitCodeWouldCount(target) && s.obstacleToImage(target) == (obstacle{})
+}
+
+// obstacle returns why the mode cannot end the target. What a newer API may mean by a value that this version does not
+// know is not guessed.
 func (s *situation) obstacle(mode v1alpha1.Mode, target resolve.Target) obstacle {
+	switch {
+	case target.ExitCodes != v1alpha1.ExitCodesIgnore && target.ExitCodes != v1alpha1.ExitCodesRespect:
+		return unknownSetting("exitCodes", string(target.ExitCodes))
+	case mode != target.Mode && target.Mode != v1alpha1.ModeAuto &&
+		target.Fallback != v1alpha1.FallbackEnabled && target.Fallback != v1alpha1.FallbackDisabled:
+		return unknownSetting("fallback", string(target.Fallback))
+	}
 	switch mode {
 	case v1alpha1.ModeCRR:
 		return s.obstacleToCRR(target)
 	case v1alpha1.ModePodPhase:
 		return s.obstacleToPodPhase(target)
-	default:
+	case v1alpha1.ModeImage:
 		return s.obstacleToImage(target)
+	default:
+		return unknownSetting("mode", string(mode))
 	}
+}
+
+func unknownSetting(field, value string) obstacle {
+	return obstacle{v1alpha1.ReasonUnknownSetting, fmt.Sprintf("this version of the operator does not know %s %q; upgrade the operator, or declare another", field, value)}
 }
 
 func (s *situation) obstacleToCRR(target resolve.Target) obstacle {
@@ -88,22 +129,47 @@ func (s *situation) obstacleToCRR(target resolve.Target) obstacle {
 		return restartsAllObstacle(target)
 	}
 	if phase := s.refused(v1alpha1.ModePodPhase); phase.reason != "" && s.phaseGoesFirst(target) {
-		return obstacle{phase.reason, fmt.Sprintf("the pod's phase goes before a request, so that the exit code of container %s does not count, and %s",
-			target.Container, phase.message)}
+		return beforeRequest(target, phase)
 	}
 	return s.refused(v1alpha1.ModeCRR)
+}
+
+// beforeRequest tells of an obstacle to the phase that goes before a request for the target.
+func beforeRequest(target resolve.Target, phase obstacle) obstacle {
+	if phase.reason == "" {
+		return phase
+	}
+	return obstacle{phase.reason, fmt.Sprintf("the pod's phase goes before a request, so that the exit code of container %s does not count, and %s",
+		target.Container, phase.message)}
 }
 
 func (s *situation) obstacleToPodPhase(target resolve.Target) obstacle {
 	switch {
 	case s.Node == NodeVirtual:
 		return obstacle{v1alpha1.ReasonVirtualNode, fmt.Sprintf("node %s is virtual and has no kubelet to tear the pod down", s.Pod.Spec.NodeName)}
-	case !s.Capabilities.PodPhase:
-		return obstacle{v1alpha1.ReasonPodPhaseDisabled, "the operator runs with --pod-phase=Disabled"}
-	case target.ExitCodes == v1alpha1.ExitCodesRespect:
+	case s.forbiddenPhase(target) != (obstacle{}):
+		return s.forbiddenPhase(target)
+	case respected(target):
 		return obstacle{v1alpha1.ReasonExitCodesRespected, fmt.Sprintf("the exit code of container %s is to be respected, and the phase would override it", target.Container)}
 	}
 	return s.refused(v1alpha1.ModePodPhase)
+}
+
+// forbiddenPhase says why the operator's flags do not permit it to write the pod's phase in order to end the target. A
+// pod with a terminal phase no longer counts for quotas and the scheduler, however long its sidecars run on. A policy that
+// declares mode PodPhase accepts that: its author has the right to write phases.
+func (s *situation) forbiddenPhase(target resolve.Target) obstacle {
+	limit := s.Capabilities.MaxGracePeriod
+	switch {
+	case !s.Capabilities.PodPhase.Allowed():
+		return obstacle{v1alpha1.ReasonPodPhaseDisabled, "the operator runs with --pod-phase=Disabled"}
+	case target.Mode == v1alpha1.ModePodPhase && target.Policy != nil:
+		return obstacle{}
+	case limit > 0 && graceSeconds(s.Pod) > int64(limit/time.Second):
+		return obstacle{v1alpha1.ReasonGracePeriodTooLong, fmt.Sprintf("the pod's terminationGracePeriodSeconds is %d, and the operator writes no "+
+			"phase beyond %s (--pod-phase-max-grace-period): the pod would no longer count for quotas while its sidecars run", graceSeconds(s.Pod), limit)}
+	}
+	return obstacle{}
 }
 
 func (s *situation) obstacleToImage(target resolve.Target) obstacle {
@@ -172,14 +238,25 @@ func unusable(target resolve.Target, rungs []rung) (v1alpha1.Reason, string) {
 // outcome is the pod's phase by the exit codes that count: those of the main containers, and of sidecars that are to be
 // respected and have ended.
 func (s *situation) outcome() corev1.PodPhase {
+	if s.counted == "" {
+		s.counted = s.count()
+	}
+	return s.counted
+}
+
+func (s *situation) count() corev1.PodPhase {
 	failed := func(name string) bool {
 		end := terminatedForGood(s.Pod, name)
 		return end != nil && end.ExitCode != 0
 	}
 	if slices.ContainsFunc(s.View.Mains, failed) || slices.ContainsFunc(s.View.Targets, func(target resolve.Target) bool {
-		return target.ExitCodes == v1alpha1.ExitCodesRespect && failed(target.Container)
+		return respected(target) && failed(target.Container)
 	}) {
 		return corev1.PodFailed
 	}
 	return corev1.PodSucceeded
 }
+
+// respected reports whether the target's exit code counts. One of which it is not known whether it does is left to
+// Kubernetes.
+func respected(target resolve.Target) bool { return target.ExitCodes != v1alpha1.ExitCodesIgnore }

@@ -56,14 +56,6 @@ func TestLadders(t *testing.T) {
 			snapshot: observed(pod(), one(respect)),
 			want:     terminating("CRR#0 [proxy] within 1m0s"),
 		},
-		"Auto with Kruise only asks Kruise when a main container failed": {
-			snapshot: observed(failed(), one()),
-			want:     terminating("CRR#0 [proxy] within 1m0s"),
-		},
-		"Auto with Kruise only asks Kruise when the operator may not write the phase": {
-			snapshot: observed(pod(), one(), withoutPodPhase),
-			want:     terminating("CRR#0 [proxy] within 1m0s"),
-		},
 		"Auto without Kruise writes the phase": {
 			snapshot: observed(pod(), one(), withoutKruise),
 			want:     terminating("PodPhase#0=Succeeded [proxy] within 1m0s"),

@@ -57,9 +57,14 @@ func TestMixedSidecars(t *testing.T) {
 			want:     terminating("PodPhase#0=Succeeded [proxy] for CRR within 1m0s"),
 		},
 		"a respected sidecar that failed leaves the pod failed, and no phase is needed": {
-			snapshot: observed(logsEnded(3), targets(sidecar("logs", respect), sidecar("proxy")), attempted(request(0, "logs"))),
+			snapshot: observed(logsEnded(3), targets(sidecar("logs", respect), sidecar("proxy", noImage)), attempted(request(0, "logs"))),
 			after:    time.Second,
 			want:     terminating("CRR#0 [proxy] instead of [0] within 1m0s"),
+		},
+		"no other exit code is left beside that of a respected sidecar that failed": {
+			snapshot: observed(logsEnded(3), targets(sidecar("logs", respect), sidecar("proxy")), attempted(request(0, "logs"))),
+			after:    time.Second,
+			want:     terminating("Image#0 [proxy] within 1m0s"),
 		},
 		"a respected sidecar that failed gives the phase": {
 			snapshot: observed(logsEnded(3), targets(sidecar("logs", respect), sidecar("proxy", noImage)), withoutKruise),

@@ -34,6 +34,7 @@ var rules = []func(*situation) *Decision{
 	podUnprocessable,
 	podDeleted,
 	restartPolicyAlways,
+	mirrorPod,
 	phaseIgnored,
 	noSidecar,
 	recordUnreadable,
@@ -56,6 +57,8 @@ type situation struct {
 	due       []resolve.Target // open ones that have drained
 	// unrecorded is an attempt that is no more among those of the snapshot, or nil.
 	unrecorded *Attempt
+	// counted is the outcome once it was asked for.
+	counted corev1.PodPhase
 }
 
 func observe(snapshot Snapshot, now time.Time) *situation {
@@ -138,6 +141,15 @@ func restartPolicyAlways(s *situation) *Decision {
 		return nil
 	}
 	return ignored(v1alpha1.ReasonRestartPolicyAlways, "the pod's restartPolicy is Always; only pods with Never or OnFailure are acted on")
+}
+
+// mirrorPod leaves the image of a static pod alone: the kubelet runs that by a file of its node, and makes the mirror pod
+// anew when it differs.
+func mirrorPod(s *situation) *Decision {
+	if _, mirror := s.Pod.Annotations[corev1.MirrorPodAnnotationKey]; !mirror {
+		return nil
+	}
+	return ignored(v1alpha1.ReasonMirrorPod, "the pod mirrors a static pod, which is run by a file of its node")
 }
 
 func noSidecar(s *situation) *Decision {

@@ -4,6 +4,7 @@ package plan_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -27,8 +28,13 @@ func TestModeOptions(t *testing.T) {
 		"a phase that goes before the request is no step of its own": {pod: pod(), want: []string{"CRR" + first, "Image"}},
 		"without Kruise the phase is a step":                         {pod: pod(), cluster: withoutKruise, want: []string{"PodPhase", "Image"}},
 		"where exit codes are respected no phase is written":         {pod: pod(), target: respect, want: []string{"CRR", "Image"}},
-		"an operator that may not write the phase asks Kruise alone": {pod: pod(), cluster: withoutPodPhase, want: []string{"CRR", "Image"}},
-		"a failed pod has its phase written last, and for itself":    {pod: failed(), want: []string{"CRR", "Image", "PodPhase"}},
+		"without the phase a request goes last":                      {pod: pod(), cluster: withoutPodPhase, want: []string{"Image", "CRR"}},
+		"so does a declared one":                                     {pod: pod(), cluster: withoutPodPhase, target: mode(crr), want: []string{"Image", "CRR"}},
+		"with a long grace period a request goes last":               {pod: pod(), cluster: grace(2 * time.Hour), want: []string{"Image", "CRR"}},
+		"as a last resort the phase goes after the image":            {pod: pod(), cluster: lastResort, want: []string{"Image", "CRR" + first}},
+		"a failed pod has its image swapped, and its phase last":     {pod: failed(), want: []string{"Image", "CRR", "PodPhase"}},
+		"a failed pod with a declared request has that first":        {pod: failed(), target: mode(crr), want: []string{"CRR", "Image", "PodPhase"}},
+		"a failed pod whose exit codes are respected has a request":  {pod: failed(), target: respect, want: []string{"CRR", "Image"}},
 		"after mode Image the request has the phase before it":       {pod: pod(), target: mode(image), want: []string{"Image", "CRR" + first}},
 		"a phase that was written already does not go before a request": {
 			pod: pod(), target: mode(podPhase), want: []string{"PodPhase", "CRR", "Image"},

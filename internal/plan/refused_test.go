@@ -41,8 +41,12 @@ func TestARefusedWrite(t *testing.T) {
 			snapshot: observed(pod(), one(respect), refusing(podPhase)),
 			want:     terminating("CRR#0 [proxy] within 1m0s"),
 		},
-		"a request is made where the pod has failed anyway": {
-			snapshot: observed(newPod(never, exited("main", 7), running("proxy")), one(), refusing(podPhase)),
+		"a request is made where the pod has failed and has no image": {
+			snapshot: observed(newPod(never, exited("main", 7), running("proxy")), one(noImage), refusing(podPhase)),
+			want:     terminating("CRR#0 [proxy] within 1m0s"),
+		},
+		"a request is made where a swap in a failed pod is refused": {
+			snapshot: observed(newPod(never, exited("main", 7), running("proxy")), one(), refusing(image)),
 			want:     terminating("CRR#0 [proxy] within 1m0s"),
 		},
 		"the phase is written where a request is refused": {

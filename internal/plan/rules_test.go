@@ -57,6 +57,16 @@ func TestRules(t *testing.T) {
 			snapshot: observed(newPod(corev1.RestartPolicyAlways, exited("main", 0), running("proxy")), proxy),
 			want:     brief{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonRestartPolicyAlways},
 		},
+		"the mirror pod of a static pod is left alone": {
+			snapshot: observed(mainDone(), proxy, mirror),
+			want:     brief{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonMirrorPod},
+		},
+		"a guard on a mirror pod is left alone": {
+			snapshot: observed(mainDone(), proxy, mirror, phase(corev1.PodSucceeded), attempted(phaseWrite(0, podPhase)),
+				func(s *plan.Snapshot) { s.Pod.Annotations[v1alpha1.AnnotationPhaseGuard] = "Enabled" }),
+			after: time.Hour,
+			want:  brief{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonMirrorPod},
+		},
 		"a pod without restartPolicy is left alone, for the default is Always": {
 			snapshot: observed(newPod("", exited("main", 0), running("proxy")), proxy),
 			want:     brief{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonRestartPolicyAlways},

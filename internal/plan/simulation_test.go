@@ -43,6 +43,9 @@ type simulation struct {
 	refuses         bool
 	silentFor       time.Duration
 	quickUnpullable bool
+	// lastResort and maxGrace are the operator's flags of mode PodPhase. The pod's grace period is 30 seconds.
+	lastResort bool
+	maxGrace   time.Duration
 	// interruptedFor is how long after the end of the main container the kubelet hears nothing from the API server. What
 	// it writes itself gets through.
 	interruptedFor time.Duration
@@ -56,6 +59,8 @@ type simulation struct {
 	// want is the phase in which the pod is to end; empty when the pod is to be stuck, for the reason.
 	want  corev1.PodPhase
 	stuck v1alpha1.Reason
+	// alone means that no sidecar may leave an exit code beside that of the main container.
+	alone bool
 	// smooth means that no attempt may fail.
 	smooth bool
 	// maxWrites bounds the writes of all attempts.
@@ -229,10 +234,65 @@ func simulations() map[string]simulation {
 			sidecars: []simulated{{manner: rude, target: sidecar("a", drain(10*time.Second))}, {manner: deaf, target: sidecar("b", drain(minute))}},
 		},
 		"a failed main container, with Kruise": {
-			policy: never, mainCode: 3, sidecars: one(deaf), kruise: true, want: corev1.PodFailed, maxWrites: 2,
+			policy: never, mainCode: 3, sidecars: one(deaf), kruise: true, want: corev1.PodFailed, alone: true, maxWrites: 1, smooth: true,
 		},
 		"a failed main container, without Kruise": {
-			policy: never, mainCode: 3, sidecars: one(polite), want: corev1.PodFailed, maxWrites: 2,
+			policy: never, mainCode: 3, sidecars: one(rude), want: corev1.PodFailed, alone: true, maxWrites: 1, smooth: true,
+		},
+		"a failed main container, sidecars of every manner, with Kruise": {
+			policy: never, mainCode: 3, kruise: true, want: corev1.PodFailed, alone: true, maxWrites: 2,
+			sidecars: []simulated{
+				{manner: deaf, target: sidecar("a")}, {manner: rude, target: sidecar("b", mode(image))}, {manner: unpullably, target: sidecar("c", drain(5*time.Second))},
+			},
+		},
+		"a failed main container, and an image that cannot be pulled": {
+			policy: never, mainCode: 3, sidecars: one(rude), kruise: true, quickUnpullable: true, want: corev1.PodFailed, maxWrites: 2,
+		},
+		"a failed main container, and an image that does not have the command": {
+			policy: never, mainCode: 3, sidecars: uncovered(), kruise: true, want: corev1.PodFailed, alone: true, maxWrites: 2, smooth: true,
+		},
+		"a long grace period, with Kruise": {
+			policy: never, sidecars: one(rude), kruise: true, maxGrace: time.Second, want: corev1.PodSucceeded, alone: true, maxWrites: 1, smooth: true,
+		},
+		"a long grace period, with Kruise and a declared request": {
+			policy: never, sidecars: one(deaf, mode(crr)), kruise: true, maxGrace: time.Second, want: corev1.PodSucceeded, alone: true, maxWrites: 1, smooth: true,
+		},
+		"a long grace period, with Kruise and without an image, has the exit code count": {
+			policy: never, sidecars: one(rude, noImage), kruise: true, maxGrace: time.Second, want: corev1.PodFailed, maxWrites: 1,
+		},
+		"a long grace period, with Kruise, where what fails is restarted": {
+			policy: onFailure, sidecars: one(rude), kruise: true, maxGrace: time.Second, want: corev1.PodSucceeded, maxWrites: 2,
+		},
+		"a long grace period without Kruise": {
+			policy: onFailure, sidecars: one(deaf), maxGrace: time.Second, want: corev1.PodSucceeded, alone: true, maxWrites: 1, smooth: true,
+		},
+		"a long grace period with nothing but the phase": {
+			policy: never, sidecars: one(rude, noImage), maxGrace: time.Second, stuck: v1alpha1.ReasonNoUsableMode,
+		},
+		"a long grace period with a policy that declares the phase": {
+			policy: never, sidecars: one(rude, mode(podPhase), byPolicy), maxGrace: time.Second, want: corev1.PodSucceeded, maxWrites: 3, smooth: true,
+		},
+		"a long grace period with a sidecar that is exempt and one that is not": {
+			policy: never, kruise: true, maxGrace: time.Second, want: corev1.PodSucceeded, maxWrites: 5,
+			sidecars: []simulated{{manner: rude, target: sidecar("a", noImage)}, {manner: rude, target: sidecar("b", mode(podPhase), byPolicy)}},
+		},
+		"the phase as the last resort, with Kruise": {
+			policy: never, sidecars: one(rude), kruise: true, lastResort: true, want: corev1.PodSucceeded, alone: true, maxWrites: 1, smooth: true,
+		},
+		"the phase as the last resort, where what fails is restarted": {
+			policy: onFailure, sidecars: one(deaf), kruise: true, lastResort: true, want: corev1.PodSucceeded, alone: true, maxWrites: 1, smooth: true,
+		},
+		"the phase as the last resort, and an image that does not have the command": {
+			policy: never, sidecars: uncovered(), lastResort: true, want: corev1.PodSucceeded, maxWrites: 3, smooth: true,
+		},
+		"the phase as the last resort, and an image that cannot be pulled": {
+			policy: onFailure, sidecars: one(rude), lastResort: true, quickUnpullable: true, want: corev1.PodSucceeded, maxWrites: 4,
+		},
+		"a mode that is not known": {
+			policy: never, sidecars: one(rude, mode("Freeze")), want: corev1.PodSucceeded, maxWrites: 3, smooth: true,
+		},
+		"a mode that is not known, without fallback": {
+			policy: never, sidecars: one(rude, mode("Freeze"), noFallback), kruise: true, stuck: v1alpha1.ReasonUnknownSetting,
 		},
 		"a failed main container, with nothing but the phase": {
 			policy: never, mainCode: 3, sidecars: one(rude, noImage), want: corev1.PodFailed, maxWrites: 4,
@@ -341,6 +401,9 @@ func (w *world) judge() {
 		if p.state == "running" || p.state == "stopping" {
 			w.fail("%s still runs", p.name)
 		}
+		if s.alone && p.name != "main" && p.code != 0 {
+			w.fail("%s has left exit code %d", p.name, p.code)
+		}
 	}
 	if w.pod.Status.Phase != s.want {
 		w.fail("the pod reads %s, not %s", w.pod.Status.Phase, s.want)
@@ -365,6 +428,7 @@ func TestTranscripts(t *testing.T) {
 		"record-taken-back":   "a virtual node that takes the record of each swap back, and sidecars that drain for different times",
 		"nothing-can-end-it":  "nothing can end the sidecar",
 		"uncovered-command":   "an image that does not have the command is followed by the phase",
+		"failed-main":         "a failed main container, with Kruise",
 		"crash-after-a-write": "a silent daemon is no matter where the phase ends the sidecar",
 	} {
 		t.Run(file, func(t *testing.T) {

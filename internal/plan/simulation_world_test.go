@@ -329,7 +329,10 @@ func (o *operator) snapshot() plan.Snapshot {
 		case o.w.scenario.daemonless:
 			s.Node = plan.NodeDaemonless
 		}
-		s.Capabilities = plan.Capabilities{CRR: o.w.scenario.kruise, PodPhase: true}
+		s.Capabilities = plan.Capabilities{CRR: o.w.scenario.kruise, PodPhase: plan.PodPhaseEnabled, MaxGracePeriod: o.w.scenario.maxGrace}
+		if o.w.scenario.lastResort {
+			s.Capabilities.PodPhase = plan.PodPhaseLastResort
+		}
 		s.Attempts = slices.Concat(o.seenRequests, o.seen.swaps, o.seen.phase)
 		s.QuietSince, s.ContainersSince = o.quietSince, o.containersSince
 	})

@@ -27,12 +27,31 @@ const (
 	NodeVirtual NodeKind = "Virtual"
 )
 
+// PodPhaseUse says when the operator may write the phase of a pod.
+type PodPhaseUse string
+
+// The values of PodPhaseUse. Any other value means PodPhaseDisabled.
+const (
+	// PodPhaseEnabled writes the phase before a request whose exit code is ignored, and as a mode of its own.
+	PodPhaseEnabled PodPhaseUse = "Enabled"
+	// PodPhaseLastResort tries Image before any mode that writes the phase.
+	PodPhaseLastResort PodPhaseUse = "LastResort"
+	// PodPhaseDisabled never writes the phase.
+	PodPhaseDisabled PodPhaseUse = "Disabled"
+)
+
+// Allowed reports whether the phase may be written at all.
+func (u PodPhaseUse) Allowed() bool { return u == PodPhaseEnabled || u == PodPhaseLastResort }
+
 // Capabilities are what the cluster and the operator's flags allow.
 type Capabilities struct {
 	// CRR is true while Kruise serves ContainerRecreateRequests behind its webhook.
 	CRR bool
-	// PodPhase is true unless the operator runs without that mode.
-	PodPhase bool
+	// PodPhase says when the phase may be written.
+	PodPhase PodPhaseUse
+	// MaxGracePeriod is the longest terminationGracePeriodSeconds of a pod whose phase may be written, unless its policy
+	// declares mode PodPhase. Zero means no limit.
+	MaxGracePeriod time.Duration
 	// CRRDisabled and ImageDisabled are true where the operator runs without that mode.
 	CRRDisabled   bool
 	ImageDisabled bool

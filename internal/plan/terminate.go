@@ -20,10 +20,12 @@ type choice struct {
 	target resolve.Target
 	// mode is to be used now.
 	mode v1alpha1.Mode
-	// live is an attempt to wait for, until it may be judged anew. requested means that a request is under way.
+	// live is an attempt to wait for, until it may be judged anew. requested means that a request is under way, and
+	// swapped that a swapped image is: what else is live is a phase that was written.
 	live      bool
 	wakeAt    time.Time
 	requested bool
+	swapped   bool
 	// starting means that the kubelet is creating the container.
 	starting bool
 	// stuck means that nothing usable is left, for now or for good.
@@ -48,9 +50,12 @@ func terminate(s *situation) *Decision {
 func (s *situation) choose(target resolve.Target) choice {
 	history := s.history(target)
 	rungs := s.ladder(target)
-	c := choice{target: target, failures: history.failures, requested: history.has(v1alpha1.ModeCRR)}
+	c := choice{
+		target: target, failures: history.failures,
+		requested: history.has(v1alpha1.ModeCRR), swapped: history.has(v1alpha1.ModeImage),
+	}
 
-	left := s.nextRung(target, rungs, history)
+	left := nextRung(rungs, history)
 	exhausted := left < 0 && len(history.failures) > 0
 	if exhausted {
 		c.stuck, c.message = v1alpha1.ReasonStuck, allFailed(rungs, history.failures)
@@ -75,27 +80,13 @@ func (s *situation) choose(target resolve.Target) choice {
 	case !exhausted:
 		c.stuck, c.message = unusable(target, rungs)
 	}
-	c.substitution = substitution(target, rungs, history)
+	c.substitution = s.substitution(target, rungs, history)
 	return c
 }
 
-// nextRung returns the index of the first rung that is usable and has not failed, or -1. A request that would have an exit
-// code count that is to be ignored goes last.
-func (s *situation) nextRung(target resolve.Target, rungs []rung, history history) int {
-	left := func(r rung) bool { return r.usable() && !history.failed[r.mode] }
-	if s.exitCodeWouldCount(target) {
-		if other := slices.IndexFunc(rungs, func(r rung) bool { return left(r) && r.mode != v1alpha1.ModeCRR }); other >= 0 {
-			return other
-		}
-	}
-	return slices.IndexFunc(rungs, left)
-}
-
-// exitCodeWouldCount reports whether the phase was written so that a request for the target does no harm, and is no longer
-// there. Under restartPolicy OnFailure an exit code costs a restart, and so does a swapped image.
-func (s *situation) exitCodeWouldCount(target resolve.Target) bool {
-	return s.Pod.Spec.RestartPolicy == corev1.RestartPolicyNever && s.requestsNeedPhase(target) &&
-		s.writtenPhase() != nil && !HasTerminalPhase(s.Pod)
+// nextRung returns the index of the first rung that is usable and has not failed, or -1.
+func nextRung(rungs []rung, history history) int {
+	return slices.IndexFunc(rungs, func(r rung) bool { return r.usable() && !history.failed[r.mode] })
 }
 
 // allFailed describes a ladder of which every usable rung has failed, and names the modes whose writes are refused.
@@ -109,9 +100,16 @@ func allFailed(rungs []rung, failures []Failure) string {
 	return message
 }
 
-// substitution reports a declared mode that cannot be used; failures of usable modes are no substitution.
-func substitution(target resolve.Target, rungs []rung, history history) *Substitution {
-	if target.Mode == v1alpha1.ModeAuto || rungs[0].usable() || history.failed[target.Mode] {
+// substitution reports a declared mode that cannot be used as declared; failures of usable modes are no substitution.
+func (s *situation) substitution(target resolve.Target, rungs []rung, history history) *Substitution {
+	if target.Mode == v1alpha1.ModeAuto || history.failed[target.Mode] {
+		return nil
+	}
+	why := rungs[slices.IndexFunc(rungs, func(r rung) bool { return r.mode == target.Mode })].obstacle
+	if why.reason == "" && rungs[0].mode != target.Mode {
+		why = beforeRequest(target, s.forbiddenPhase(target))
+	}
+	if why.reason == "" {
 		return nil
 	}
 	var used v1alpha1.Mode
@@ -119,8 +117,8 @@ func substitution(target resolve.Target, rungs []rung, history history) *Substit
 		used = rungs[i].mode
 	}
 	return &Substitution{
-		Container: target.Container, Wanted: target.Mode, Used: used, Reason: rungs[0].reason,
-		Message: fmt.Sprintf("mode %s cannot be used for container %s: %s", target.Mode, target.Container, rungs[0].message),
+		Container: target.Container, Wanted: target.Mode, Used: used, Reason: why.reason,
+		Message: fmt.Sprintf("mode %s cannot be used for container %s: %s", target.Mode, target.Container, why.message),
 	}
 }
 
@@ -178,9 +176,15 @@ func (s *situation) phaseGoesFirst(target resolve.Target) bool {
 }
 
 // requestsNeedPhase reports whether a request for the target is to find the phase written, so that the exit code of a
-// sidecar that is to be ignored does not count. A pod that has failed already has nothing to lose by that exit code.
+// sidecar that is to be ignored does not count. Beside a failed main container the phase does not help: a Job's
+// podFailurePolicy still sees that exit code.
 func (s *situation) requestsNeedPhase(target resolve.Target) bool {
-	return target.ExitCodes != v1alpha1.ExitCodesRespect && s.Capabilities.PodPhase && s.outcome() == corev1.PodSucceeded
+	return s.phaseHides(target) && s.forbiddenPhase(target) == (obstacle{})
+}
+
+// phaseHides reports whether a written phase keeps the exit code of the target from counting.
+func (s *situation) phaseHides(target resolve.Target) bool {
+	return !respected(target) && s.outcome() == corev1.PodSucceeded
 }
 
 // waitBeforeRequest returns why Kruise cannot be asked yet, or nil. It works on one request of a pod at a time, so that
@@ -208,7 +212,7 @@ func (r round) waitBeforeRequest(direct []choice) *Decision {
 // phase, zero or less when it need not.
 func (s *situation) untilPhaseKnown(target resolve.Target) time.Duration {
 	written := s.writtenPhase()
-	if written == nil || !HasTerminalPhase(s.Pod) || !s.requestsNeedPhase(target) || kubeletKnowsPhase(s.Pod) {
+	if written == nil || !HasTerminalPhase(s.Pod) || !s.phaseHides(target) || kubeletKnowsPhase(s.Pod) {
 		return 0
 	}
 	return written.Started.Add(maxPhaseDelay).Sub(s.now)
@@ -230,9 +234,9 @@ func (r round) waitBeforePhase(direct []choice) *Decision {
 		switch {
 		case c.starting:
 			return &Decision{Reason: v1alpha1.ReasonSidecarStarting, Message: fmt.Sprintf("container %s is being created", name)}
-		case c.live:
+		case c.live && (c.requested || c.swapped):
 			return &Decision{Reason: v1alpha1.ReasonAttemptInProgress, Message: fmt.Sprintf("container %s is ended first", name)}
-		case c.target.ExitCodes == v1alpha1.ExitCodesRespect:
+		case respected(c.target):
 			return &Decision{Reason: v1alpha1.ReasonExitCodesRespected,
 				Message: fmt.Sprintf("container %s has not ended, and its exit code is to be respected", name)}
 		}

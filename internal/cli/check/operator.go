@@ -88,7 +88,7 @@ func (c *checker) flags() {
 	}{
 		{v1alpha1.ModeCRR, "--crr", capabilities.CRRDisabled},
 		{v1alpha1.ModeImage, "--image-swap", capabilities.ImageDisabled},
-		{v1alpha1.ModePodPhase, "--pod-phase", !capabilities.PodPhase},
+		{v1alpha1.ModePodPhase, "--pod-phase", !capabilities.PodPhase.Allowed()},
 	} {
 		if mode.disabled {
 			c.warn("this is a choice; to undo it set "+mode.flag+"=Enabled", "the operator runs without mode %s", mode.name)
@@ -142,7 +142,7 @@ func (c *checker) admissionPolicies() []admissionPolicy {
 	capabilities := c.settings.Capabilities
 	return []admissionPolicy{
 		{"sidecar-termination-phase-guard", "keeps the phases that are written",
-			"a phase that mode PodPhase writes may be taken back for a moment", capabilities.PodPhase},
+			"a phase that mode PodPhase writes may be taken back for a moment", capabilities.PodPhase.Allowed()},
 		{"sidecar-termination-operator-limits", "holds the operator to images and phases",
 			"nothing but RBAC limits what the operator's ServiceAccount can do to pods", true},
 		{"sidecar-termination-operator-requests", "holds the operator to requests and pull jobs of its own",
@@ -153,7 +153,7 @@ func (c *checker) admissionPolicies() []admissionPolicy {
 		{"sidecar-termination-mode-image", "asks authors of policies for the right that mode Image takes",
 			"whoever may write policies can have images of pods changed through them", !capabilities.ImageDisabled},
 		{"sidecar-termination-mode-pod-phase", "asks authors of policies for the right that mode PodPhase takes",
-			"whoever may write policies can have pods ended through them", capabilities.PodPhase},
+			"whoever may write policies can have pods ended through them", capabilities.PodPhase.Allowed()},
 		{"sidecar-termination-mode-pre-pull", "asks authors of policies for the right that pre-pull takes",
 			"whoever may write policies can have images pulled to nodes through them", !c.settings.PrePullDisabled},
 	}

@@ -141,7 +141,7 @@ func (c *checker) isDisabled(u use) bool {
 	case useImage:
 		return capabilities.ImageDisabled
 	case usePodPhase:
-		return !capabilities.PodPhase
+		return !capabilities.PodPhase.Allowed()
 	case usePrePull:
 		return c.settings.PrePullDisabled
 	case useLease:

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// TestMaxGracePeriod covers pods whose grace period is beyond the one up to which phases are written.
+func TestMaxGracePeriod(t *testing.T) {
+	long := grace(time.Hour + time.Second)
+	year := grace(365 * 24 * time.Hour)
+	pod := func(policy corev1.RestartPolicy) *corev1.Pod {
+		return newPod(policy, exited("main", 0), running("proxy"))
+	}
+	two := func() *corev1.Pod { return newPod(never, exited("main", 0), running("logs"), running("proxy")) }
+	one := func(changes ...func(*resolve.Target)) []resolve.Target { return targets(sidecar("proxy", changes...)) }
+	const within = " within 1h0m31s"
+
+	runScenarios(t, map[string]scenario{
+		"a grace period of the limit is not beyond it": {
+			snapshot: observed(pod(never), one(), grace(time.Hour)),
+			want:     terminating("PodPhase#0=Succeeded [proxy] for CRR within 1h0m30s"),
+		},
+		"no limit": {
+			snapshot: observed(pod(never), one(), year, func(s *plan.Snapshot) { s.Capabilities.MaxGracePeriod = 0 }),
+			want:     terminating("PodPhase#0=Succeeded [proxy] for CRR within 8760h0m30s"),
+		},
+		"a limit above what durations are cut to": {
+			snapshot: observed(pod(never), one(noImage, noFallback), withoutKruise, func(s *plan.Snapshot) {
+				s.Capabilities.MaxGracePeriod = 10000 * time.Hour
+				*s.Pod.Spec.TerminationGracePeriodSeconds = 1 << 62
+			}),
+			want: stuck(v1alpha1.ReasonNoUsableMode),
+		},
+		"Auto swaps the image": {
+			snapshot: observed(pod(never), one(), long),
+			want:     terminating("Image#0 [proxy]" + within),
+		},
+		"Auto swaps the image without Kruise": {
+			snapshot: observed(pod(never), one(), long, withoutKruise),
+			want:     terminating("Image#0 [proxy]" + within),
+		},
+		"Auto asks Kruise without the phase when there is no image": {
+			snapshot: observed(pod(never), one(noImage), long),
+			want:     terminating("CRR#0 [proxy]" + within),
+		},
+		"Auto asks Kruise under OnFailure, where no exit code stands": {
+			snapshot: observed(pod(onFailure), one(), long),
+			want:     terminating("CRR#0 [proxy]" + within),
+		},
+		"Auto without Kruise and image is stuck": {
+			snapshot: observed(pod(never), one(noImage), long, withoutKruise),
+			want:     stuck(v1alpha1.ReasonNoUsableMode),
+		},
+		"a phase Failed is not written either": {
+			snapshot: observed(newPod(never, exited("main", 1), running("proxy")), one(noImage), long, withoutKruise),
+			want:     stuck(v1alpha1.ReasonNoUsableMode),
+		},
+		"the image is the last where exit codes are respected": {
+			snapshot: observed(pod(never), one(respect), long),
+			want:     terminating("CRR#0 [proxy]" + within),
+		},
+		"a declared CRR gives way to the image": {
+			snapshot: observed(pod(never), one(mode(crr)), long),
+			want:     fallingBack("Image#0 [proxy]" + within),
+		},
+		"a declared CRR without fallback is used without the phase": {
+			snapshot: observed(pod(never), one(mode(crr), noFallback), long),
+			want:     terminating("CRR#0 [proxy]" + within),
+		},
+		"a declared CRR is used when there is no image": {
+			snapshot: observed(pod(never), one(mode(crr), noImage), long),
+			want:     terminating("CRR#0 [proxy]" + within),
+		},
+		"a declared CRR is used when the image has failed": {
+			snapshot: observed(pod(never), one(mode(crr)), long, attempted(swap("proxy"))),
+			after:    2 * time.Hour,
+			want:     fallingBack("CRR#0 [proxy]" + within),
+		},
+		"a declared PodPhase of a policy is used": {
+			snapshot: observed(pod(never), one(mode(podPhase), byPolicy), year),
+			want:     terminating("PodPhase#0=Succeeded [proxy] within 8760h0m30s"),
+		},
+		"a PodPhase of no policy is not": {
+			snapshot: observed(pod(never), one(mode(podPhase), noFallback), year),
+			want:     stuck(v1alpha1.ReasonGracePeriodTooLong),
+		},
+		"the sidecar of a policy that leaves the mode open is not exempt": {
+			snapshot: observed(pod(never), one(byPolicy, noImage), long, withoutKruise),
+			want:     stuck(v1alpha1.ReasonNoUsableMode),
+		},
+		"a declared PodPhase waits for a sidecar that is not exempt": {
+			snapshot: observed(two(), targets(sidecar("logs"), sidecar("proxy", mode(podPhase), byPolicy)), long),
+			want:     terminating("Image#0 [logs]" + within),
+		},
+		"a declared PodPhase waits for the request of one without an image": {
+			snapshot: observed(two(), targets(sidecar("logs", noImage), sidecar("proxy", mode(podPhase), byPolicy)), long),
+			want:     terminating("CRR#0 [logs]" + within),
+		},
+		"a declared PodPhase names only the sidecars that declare it": {
+			snapshot: observed(two(), targets(sidecar("logs", noImage), sidecar("proxy", mode(podPhase), byPolicy)), long, withoutKruise),
+			want: brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonNoUsableMode,
+				Actions: []string{"PodPhase#0=Succeeded [proxy]" + within}},
+		},
+		"a declared PodPhase that came back is written again": {
+			snapshot: observed(two(), targets(sidecar("logs", noImage), sidecar("proxy", mode(podPhase), byPolicy)), long, withoutKruise,
+				attempted(phaseWrite(0, podPhase))),
+			after: 10 * time.Second,
+			want: brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonTerminating, Requeue: time.Hour + 21*time.Second,
+				Actions: []string{"PodPhase#1=Succeeded [proxy]" + within}},
+		},
+		"a phase that came back is not written again once the limit is lower": {
+			snapshot: observed(pod(never), one(), long, attempted(phaseWrite(0, podPhase))),
+			after:    10 * time.Second,
+			want:     brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonAttemptInProgress, Requeue: time.Hour + 21*time.Second},
+		},
+		"a request waits for a kubelet that does not know of the phase": {
+			snapshot: observed(pod(never), one(), grace(2*time.Second), phase(corev1.PodSucceeded), attempted(phaseWrite(0, podPhase)),
+				func(s *plan.Snapshot) { s.Capabilities.MaxGracePeriod = time.Second }),
+			after: minute,
+			want:  brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonAttemptInProgress, Requeue: minute},
+		},
+	})
+}
+
+// TestLastResort covers an operator that writes phases only where no image can be swapped.
+func TestLastResort(t *testing.T) {
+	pod := func(policy corev1.RestartPolicy) *corev1.Pod {
+		return newPod(policy, exited("main", 0), running("proxy"))
+	}
+	one := func(changes ...func(*resolve.Target)) []resolve.Target { return targets(sidecar("proxy", changes...)) }
+
+	runScenarios(t, map[string]scenario{
+		"Auto swaps the image before it asks Kruise": {
+			snapshot: observed(pod(never), one(), lastResort),
+			want:     terminating("Image#0 [proxy] within 1m0s"),
+		},
+		"Auto swaps the image under OnFailure as well": {
+			snapshot: observed(pod(onFailure), one(), lastResort),
+			want:     terminating("Image#0 [proxy] within 1m0s"),
+		},
+		"Auto swaps the image without Kruise": {
+			snapshot: observed(pod(never), one(), lastResort, withoutKruise),
+			want:     terminating("Image#0 [proxy] within 1m0s"),
+		},
+		"Auto asks Kruise where no phase is needed": {
+			snapshot: observed(pod(never), one(respect), lastResort),
+			want:     terminating("CRR#0 [proxy] within 1m0s"),
+		},
+		"Auto writes the phase when there is no image": {
+			snapshot: observed(pod(never), one(noImage), lastResort),
+			want:     terminating("PodPhase#0=Succeeded [proxy] for CRR within 1m0s"),
+		},
+		"Auto writes the phase when there is neither image nor Kruise": {
+			snapshot: observed(pod(never), one(noImage), lastResort, withoutKruise),
+			want:     terminating("PodPhase#0=Succeeded [proxy] within 1m0s"),
+		},
+		"Auto writes the phase when the swap has failed": {
+			snapshot: observed(pod(never), one(), lastResort, attempted(swap("proxy"))),
+			after:    minute,
+			want:     fallingBack("PodPhase#0=Succeeded [proxy] for CRR within 1m0s"),
+		},
+		"a declared CRR is used": {
+			snapshot: observed(pod(never), one(mode(crr)), lastResort),
+			want:     terminating("PodPhase#0=Succeeded [proxy] for CRR within 1m0s"),
+		},
+		"a declared CRR falls back to the image": {
+			snapshot: observed(pod(never), one(mode(crr)), lastResort, withoutKruise),
+			want:     fallingBack("Image#0 [proxy] within 1m0s"),
+		},
+		"a declared PodPhase is used": {
+			snapshot: observed(pod(never), one(mode(podPhase)), lastResort),
+			want:     terminating("PodPhase#0=Succeeded [proxy] within 1m0s"),
+		},
+		"a declared PodPhase falls back to the image": {
+			snapshot: observed(pod(never), one(mode(podPhase)), lastResort, attempted(phaseWrite(2, podPhase))),
+			after:    10 * time.Second,
+			want:     fallingBack("Image#0 [proxy] within 1m0s"),
+		},
+		"a long grace period leaves no phase": {
+			snapshot: observed(pod(never), one(noImage), lastResort, grace(2*time.Hour), withoutKruise),
+			want:     stuck(v1alpha1.ReasonNoUsableMode),
+		},
+	})
+}
+
+// TestPodPhaseDisabled covers the requests of an operator that writes no phases: their exit codes count.
+func TestPodPhaseDisabled(t *testing.T) {
+	pod := func(policy corev1.RestartPolicy) *corev1.Pod {
+		return newPod(policy, exited("main", 0), running("proxy"))
+	}
+	one := func(changes ...func(*resolve.Target)) []resolve.Target { return targets(sidecar("proxy", changes...)) }
+
+	runScenarios(t, map[string]scenario{
+		"Auto swaps the image": {
+			snapshot: observed(pod(never), one(), withoutPodPhase),
+			want:     terminating("Image#0 [proxy] within 1m0s"),
+		},
+		"Auto asks Kruise when there is no image": {
+			snapshot: observed(pod(never), one(noImage), withoutPodPhase),
+			want:     terminating("CRR#0 [proxy] within 1m0s"),
+		},
+		"Auto asks Kruise under OnFailure, where no exit code stands": {
+			snapshot: observed(pod(onFailure), one(), withoutPodPhase),
+			want:     terminating("CRR#0 [proxy] within 1m0s"),
+		},
+		"a declared CRR gives way to the image": {
+			snapshot: observed(pod(never), one(mode(crr)), withoutPodPhase),
+			want:     fallingBack("Image#0 [proxy] within 1m0s"),
+		},
+		"a declared CRR without fallback is used": {
+			snapshot: observed(pod(never), one(mode(crr), noFallback), withoutPodPhase),
+			want:     terminating("CRR#0 [proxy] within 1m0s"),
+		},
+		"a declared CRR with respected exit codes is used": {
+			snapshot: observed(pod(never), one(mode(crr), respect), withoutPodPhase),
+			want:     terminating("CRR#0 [proxy] within 1m0s"),
+		},
+		"a value that is not known writes no phase": {
+			snapshot: observed(pod(never), one(noImage), withoutKruise, func(s *plan.Snapshot) { s.Capabilities.PodPhase = "Sometimes" }),
+			want:     stuck(v1alpha1.ReasonNoUsableMode),
+		},
+	})
+}
+
+// A declared CRR that gives way says so.
+func TestRequestGivesWaySubstitution(t *testing.T) {
+	one := targets(sidecar("proxy", mode(crr)))
+	tests := map[string]struct {
+		change func(*plan.Snapshot)
+		want   []plan.Substitution
+	}{
+		"to a phase that is disabled": {withoutPodPhase, []plan.Substitution{
+			{Container: "proxy", Wanted: crr, Used: image, Reason: v1alpha1.ReasonPodPhaseDisabled},
+		}},
+		"to a long grace period": {grace(2 * time.Hour), []plan.Substitution{
+			{Container: "proxy", Wanted: crr, Used: image, Reason: v1alpha1.ReasonGracePeriodTooLong},
+		}},
+		"not to a phase that came back": {attempted(phaseWrite(2, crr)), nil},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			s := observed(newPod(never, exited("main", 0), running("proxy")), one, test.change)
+			decision := plan.Next(s, done.Add(10*time.Second))
+			if diff := cmp.Diff(test.want, decision.Substitutions, cmpopts.IgnoreFields(plan.Substitution{}, "Message")); diff != "" {
+				t.Errorf("Substitutions (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
