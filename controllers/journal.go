@@ -169,7 +169,7 @@ func (j *journal) recordDryRun(subject subject, decision plan.Decision) {
 	mode := decision.Actions[len(decision.Actions)-1].For
 	attemptsTotal.WithLabelValues(string(mode), string(v1alpha1.OutcomeWouldTerminate)).Inc()
 	for _, policy := range subject.policies {
-		if policy.Spec.Enforcement != v1alpha1.EnforcementDryRun || !governs(*subject.resolution.DryRun, policy.Ref) {
+		if policy.Spec.Enforcement.Acts() || !governs(*subject.resolution.DryRun, policy.Ref) {
 			continue
 		}
 		dryRunEvent(decision, &policy.Ref).emit(j.recorder, subject.pod)

@@ -172,7 +172,7 @@ func (r *PolicyReconciler) observePod(ctx context.Context, policy resolve.Policy
 func (r *PolicyReconciler) observation(ctx context.Context, policy resolve.Policy, subject subject) (rollup.Observation, error) {
 	o := rollup.Observation{Namespace: subject.pod.Namespace, Pod: subject.pod.Name}
 	view := subject.resolution.Enforced
-	if policy.Spec.Enforcement == v1alpha1.EnforcementDryRun && subject.resolution.DryRun != nil {
+	if !policy.Spec.Enforcement.Acts() && subject.resolution.DryRun != nil {
 		view = *subject.resolution.DryRun
 	}
 	o.Governs = governs(view, policy.Ref)

@@ -56,6 +56,10 @@ const (
 	EnforcementDryRun Enforcement = "DryRun"
 )
 
+// Acts reports whether a policy with this enforcement acts on pods. A value that this version does not know, which a newer
+// definition lets through, does not.
+func (e Enforcement) Acts() bool { return e == "" || e == EnforcementEnforce }
+
 // TerminationSettings say how a sidecar is ended. A field that is unset is taken from the next place: the policy's
 // spec, the container's environment variables, the operator's default.
 type TerminationSettings struct {

@@ -115,7 +115,7 @@ func (x *explainer) fromDryRun() []Finding {
 
 func (x *explainer) isDryRun(ref resolve.PolicyRef) bool {
 	return slices.ContainsFunc(x.Policies, func(p resolve.Policy) bool {
-		return p.Ref == ref && p.Spec.Enforcement == v1alpha1.EnforcementDryRun
+		return p.Ref == ref && !p.Spec.Enforcement.Acts()
 	})
 }
 

@@ -68,6 +68,9 @@ func DescribePolicy(policy Policy, reports []Report) PolicyReport {
 	if policy.Flaw != nil {
 		result.Findings = append(result.Findings, finding(SeverityWarning, v1alpha1.ReasonInvalidQuickExitPaths, "", policy.Flaw.Error()))
 	}
+	if unknown := resolve.UnknownEnforcement(result.Enforcement); unknown != "" {
+		result.Findings = append(result.Findings, finding(SeverityProblem, v1alpha1.ReasonUnknownSetting, "", unknown))
+	}
 	if result.Enforcement == v1alpha1.EnforcementDryRun {
 		result.Findings = append(result.Findings, finding(SeverityNote, v1alpha1.ReasonDryRun, "", "nothing is written to pods"))
 	}

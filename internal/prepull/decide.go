@@ -124,7 +124,7 @@ func (s Situation) obstacle(images []string) obstacle {
 }
 
 func (s Situation) dryRun([]string) obstacle {
-	if s.Policy.Spec.Enforcement != v1alpha1.EnforcementDryRun {
+	if s.Policy.Spec.Enforcement.Acts() {
 		return obstacle{}
 	}
 	return obstacle{v1alpha1.ReasonDryRun, "nothing is pulled; set enforcement to Enforce to act"}
@@ -219,13 +219,13 @@ func entries(spec *v1alpha1.PolicySpec) []v1alpha1.TerminationSettings {
 }
 
 // mayUseImage reports whether mode Image is declared or may take another's place. Where the policy declares no mode, an
-// environment variable may.
+// environment variable may. A mode that this version does not know is none of Image, and a fallback none of Enabled.
 func mayUseImage(settings v1alpha1.TerminationSettings) bool {
 	switch settings.Mode {
-	case v1alpha1.ModeCRR, v1alpha1.ModePodPhase:
-		return settings.Fallback != v1alpha1.FallbackDisabled
+	case "", v1alpha1.ModeAuto, v1alpha1.ModeImage:
+		return true
 	}
-	return true
+	return cmp.Or(settings.Fallback, v1alpha1.FallbackEnabled) == v1alpha1.FallbackEnabled
 }
 
 // missing returns the wanted jobs of which none exists. One that is being deleted keeps its name until it has gone.

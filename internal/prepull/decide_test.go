@@ -115,6 +115,9 @@ func TestWhichImagesAPolicyCanLeadTo(t *testing.T) {
 		"not that of a sidecar that has no other mode":     {sidecars(v1alpha1.TerminationSettings{Mode: "CRR", Image: "a", Fallback: "Disabled"}, own("b")), []string{"b"}},
 		"that of Auto, which may choose Image by itself":   {sidecars(v1alpha1.TerminationSettings{Mode: "Auto", Image: "a", Fallback: "Disabled"}), []string{"a"}},
 		"that of mode Image alone":                         {sidecars(v1alpha1.TerminationSettings{Mode: "Image", Image: "a", Fallback: "Disabled"}), []string{"a"}},
+		"that of a sidecar whose mode is not known":        {sidecars(v1alpha1.TerminationSettings{Mode: "Freeze", Image: "a"}), []string{"a"}},
+		"not that of one with no other mode":               {sidecars(v1alpha1.TerminationSettings{Mode: "Freeze", Image: "a", Fallback: "Disabled"}, own("b")), []string{"b"}},
+		"not that of one whose fallback is unknown":        {sidecars(v1alpha1.TerminationSettings{Mode: "CRR", Image: "a", Fallback: "Sometimes"}, own("b")), []string{"b"}},
 		"none where the policy's mode and fallback say so": {spec(func(p *v1alpha1.PolicySpec) { p.Mode, p.Fallback = "PodPhase", "Disabled" }), nil},
 		"that of a sidecar that overrides the policy's fallback": {func(s *prepull.Situation) {
 			sidecars(v1alpha1.TerminationSettings{Image: "a", Fallback: "Enabled"})(s)

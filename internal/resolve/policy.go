@@ -151,7 +151,16 @@ func (p Policy) entry(container string) *v1alpha1.Sidecar {
 }
 
 func (p Policy) dryRun() bool {
-	return p.Spec.Enforcement == v1alpha1.EnforcementDryRun
+	return !p.Spec.Enforcement.Acts()
+}
+
+// UnknownEnforcement says that the enforcement is one that this version does not know and takes for DryRun; empty when it
+// knows it.
+func UnknownEnforcement(enforcement v1alpha1.Enforcement) string {
+	if enforcement.Acts() || enforcement == v1alpha1.EnforcementDryRun {
+		return ""
+	}
+	return fmt.Sprintf("this version of the operator does not know enforcement %q and takes it for DryRun; upgrade the operator, or set it to Enforce", enforcement)
 }
 
 // byPrecedence orders policies so that the winner comes first.

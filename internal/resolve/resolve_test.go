@@ -203,6 +203,13 @@ func TestResolve(t *testing.T) {
 				Enforced: view([]string{"main", "proxy"}), DryRun: ptr.To(view([]string{"main"}, target("proxy", mesh))),
 			},
 		},
+		"a policy with an unknown enforcement makes no sidecar": {
+			pod:      newPod("main", "proxy"),
+			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec(func(s *v1alpha1.PolicySpec) { s.Enforcement = "Audit" }))},
+			want: resolve.Resolution{
+				Enforced: view([]string{"main", "proxy"}), DryRun: ptr.To(view([]string{"main"}, target("proxy", mesh))),
+			},
+		},
 		"a policy that is not enforced is seen beside what is": {
 			pod:      withEnv(newPod("main", "logs", "proxy"), terminate, "true"),
 			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec(dryRun, sidecars("logs")))},

@@ -84,7 +84,7 @@ func Summarize(policy Policy, old v1alpha1.PolicyStatus, census Census, tally Ta
 		Recent:              newest(tally.Recent, old.Recent),
 		Conditions:          slices.Clone(old.Conditions),
 	}
-	if policy.Spec.Enforcement == v1alpha1.EnforcementDryRun {
+	if !policy.Spec.Enforcement.Acts() {
 		status.DryRunPods = census.terminating
 	} else {
 		status.TerminatingPods = census.terminating
@@ -137,6 +137,8 @@ func ready(policy Policy, census Census) condition {
 	switch stuck := census.stuck; {
 	case policy.Invalid != nil:
 		c.holds, c.reason, c.message = false, v1alpha1.ReasonInvalidSelector, policy.Invalid.Error()
+	case resolve.UnknownEnforcement(policy.Spec.Enforcement) != "":
+		c.holds, c.reason, c.message = false, v1alpha1.ReasonUnknownSetting, resolve.UnknownEnforcement(policy.Spec.Enforcement)
 	case stuck.pods > 0:
 		c.holds, c.reason = false, stuck.example.Decision.Reason
 		c.message = fmt.Sprintf("%d %s stuck, among them %s: %s", stuck.pods, plural(stuck.pods, "pod is", "pods are"), stuck.example.name(), stuck.example.Decision.Message)

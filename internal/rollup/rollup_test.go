@@ -92,6 +92,10 @@ func TestCounts(t *testing.T) {
 		"each pod counts by its stage, and one that another policy governs only as matched": {
 			policy(), all, v1alpha1.PolicyStatus{Mode: "Auto", MatchedPods: 8, WaitingPods: 2, TerminatingPods: 1, StuckPods: 1},
 		},
+		"with an unknown enforcement a pod that would be terminating is counted apart": {
+			policy(func(p *rollup.Policy) { p.Spec.Enforcement = "Audit" }), all,
+			v1alpha1.PolicyStatus{Mode: "Auto", MatchedPods: 8, WaitingPods: 2, DryRunPods: 1, StuckPods: 1},
+		},
 		"with DryRun a pod that would be terminating is counted apart": {
 			policy(dryRun), all, v1alpha1.PolicyStatus{Mode: "Auto", MatchedPods: 8, WaitingPods: 2, DryRunPods: 1, StuckPods: 1},
 		},
@@ -137,6 +141,11 @@ func TestConditions(t *testing.T) {
 		"a DryRun policy is ready and says so": {
 			policy(dryRun), []rollup.Observation{seen("a", plan.StageWaiting)},
 			[]metav1.Condition{ready(v1alpha1.ReasonDryRun, "nothing is written to pods; set enforcement to Enforce to act")},
+		},
+		"a policy with an unknown enforcement is not ready": {
+			policy(func(p *rollup.Policy) { p.Spec.Enforcement = "Audit" }), []rollup.Observation{seen("a", plan.StageStuck, because(v1alpha1.ReasonStuck, "it is"))},
+			[]metav1.Condition{notReady(v1alpha1.ReasonUnknownSetting,
+				`this version of the operator does not know enforcement "Audit" and takes it for DryRun; upgrade the operator, or set it to Enforce`)},
 		},
 		"a stuck pod makes the policy not ready": {
 			policy(), []rollup.Observation{seen("a", plan.StageStuck, because(v1alpha1.ReasonStuck, "every usable mode has failed"))},
