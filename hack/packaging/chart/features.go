@@ -29,7 +29,7 @@ type feature struct {
 var removals = []feature{
 	{"no-crr", `eq .Values.modes.crr "Enabled"`},
 	{"no-image", `eq .Values.modes.image "Enabled"`},
-	{"no-pod-phase", `eq .Values.modes.podPhase "Enabled"`},
+	{"no-pod-phase", `ne .Values.modes.podPhase "Disabled"`},
 	{"no-pre-pull", `eq .Values.prePull "Enabled"`},
 	{"no-admission", ".Values.admissionPolicies.enabled"},
 }
@@ -41,6 +41,9 @@ var additions = []feature{
 	{"dashboard", ".Values.dashboard.enabled"},
 	{"network-policy", ".Values.networkPolicy.enabled"},
 }
+
+// lastResort is the flag of the one value that no component has.
+var lastResort = conditionalFlags{`ne .Values.modes.podPhase "LastResort"`, []string{"--pod-phase=LastResort"}}
 
 // conditionalFlags are arguments that the operator gets unless a condition holds.
 type conditionalFlags struct {
@@ -63,7 +66,7 @@ func read(config string) (*installation, error) {
 	if err != nil {
 		return nil, err
 	}
-	result := &installation{objects: base, conditions: map[string][]string{}}
+	result := &installation{objects: base, conditions: map[string][]string{}, flags: []conditionalFlags{lastResort}}
 	for _, feature := range removals {
 		changed, err := render.Objects(directory, filepath.Join(config, "components", feature.component))
 		if err != nil {

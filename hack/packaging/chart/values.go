@@ -31,13 +31,14 @@ func (s *settings) values() ([]byte, error) {
 		{"Names of Secrets with credentials for the image.", "imagePullSecrets", []any{}},
 		{"The image of mode Image where neither a policy nor a container names one. Empty: such pods are reported.",
 			"quickExitImage", s.quickExitImage},
-		{"Which modes there are, Enabled or Disabled. The operator has no right that only a disabled mode needs.", "modes", map[string]any{
+		{"Which modes there are, Enabled or Disabled. The operator has no right that only a disabled mode needs.\n" +
+			"# podPhase can be LastResort as well: phases are written only where no image can be swapped.", "modes", map[string]any{
 			"crr": "Enabled", "image": "Enabled", "podPhase": "Enabled",
 		}},
 		{"Enabled: quick-exit images are pulled ahead for policies with prePull, where OpenKruise is installed.", "prePull", "Enabled"},
 		{"The ValidatingAdmissionPolicies that keep written phases, ask authors of policies for the rights of the modes that they\n" +
 			"# can lead to, and hold the operator to what it does.", "admissionPolicies", enabled(true)},
-		{"Further flags of the operator without their dashes, as in settle-period: 2s or env-convention: Disabled.", "flags", map[string]any{}},
+		{"Further flags of the operator without their dashes, as in pod-phase-max-grace-period: 10m or env-convention: Disabled.", "flags", map[string]any{}},
 		{"Resources of the operator. Without a limit of CPU, which would delay the end of Jobs when many end.", "resources", s.resources},
 		{"Soft limit of memory: about nine tenths of resources.limits.memory.", "goMemoryLimit", s.memoryLimit},
 		{"Where the operator's pods run.", "nodeSelector", map[string]any{}},

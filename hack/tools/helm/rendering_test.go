@@ -110,6 +110,25 @@ func TestWhatIsOffIsOffAsInItsComponent(t *testing.T) {
 	}
 }
 
+// The last resort is a flag alone: its mode keeps the rights that it needs.
+func TestPodPhaseAsLastResort(t *testing.T) {
+	objects := render(t, values{"modes": values{"podPhase": "LastResort"}})
+	if args := arguments(t, objects); !slices.Contains(args, "--pod-phase=LastResort") || slices.Contains(args, "--pod-phase=Disabled") {
+		t.Errorf("arguments are %v", args)
+	}
+	for _, key := range []string{
+		"ClusterRole sidecar-termination-manager-pod-phase-role", "ClusterRoleBinding sidecar-termination-manager-pod-phase-rolebinding",
+		"ValidatingAdmissionPolicy sidecar-termination-phase-guard",
+	} {
+		if objects[key] == nil {
+			t.Errorf("%s is missing", key)
+		}
+	}
+	if args := arguments(t, render(t, nil)); slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--pod-phase=") }) {
+		t.Errorf("arguments by default are %v", args)
+	}
+}
+
 func TestValues(t *testing.T) {
 	objects := render(t, everything())
 	for _, key := range []string{"ServiceMonitor", "PrometheusRule", "NetworkPolicy", "Service", "ConfigMap"} {
@@ -138,7 +157,7 @@ func TestValues(t *testing.T) {
 			t.Errorf("the Deployment has no %s:\n%s", want, operator)
 		}
 	}
-	for _, want := range []string{"--settle-period=2s", "--max-concurrent-reconciles=32", "--leader-elect=true", "--virtual-node-label=a=b,c"} {
+	for _, want := range []string{"--settle-period=2s", "--pod-phase-max-grace-period=10m", "--max-concurrent-reconciles=32", "--leader-elect=true", "--virtual-node-label=a=b,c"} {
 		if !slices.Contains(arguments(t, objects), want) {
 			t.Errorf("arguments are %v, want %s among them", arguments(t, objects), want)
 		}
@@ -209,7 +228,7 @@ func everything() values {
 		"imagePullSecrets": []any{values{"name": "mirror"}},
 		"quickExitImage":   "mirror.example/quick-exit:v2",
 		"flags": values{
-			"settle-period": "2s", "max-concurrent-reconciles": 32, "leader-elect": true, "virtual-node-label": "a=b,c",
+			"settle-period": "2s", "pod-phase-max-grace-period": "10m", "max-concurrent-reconciles": 32, "leader-elect": true, "virtual-node-label": "a=b,c",
 		},
 		"resources":                 values{"limits": values{"memory": "1Gi"}},
 		"goMemoryLimit":             "900MiB",
