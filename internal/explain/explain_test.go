@@ -308,9 +308,11 @@ func TestFindings(t *testing.T) {
 		}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld()
+			w, copied := newWorld(), newWorld()
 			tc.change(w)
+			tc.change(copied)
 			report := explain.Explain(w.Pod, w.operator, w.cluster, noon)
+			unchanged(t, "Explain", copied, w)
 			var got []string
 			for _, f := range report.Findings {
 				if !slices.Contains([]explain.Severity{problem, warning, note}, f.Severity) || f.Message == "" {

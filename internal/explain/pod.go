@@ -32,7 +32,7 @@ type explainer struct {
 	decision   plan.Decision
 }
 
-// Explain reports on one pod. The same input gives the same report.
+// Explain reports on one pod. It changes none of its arguments, and the same input gives the same report.
 func Explain(pod Pod, operator OperatorSettings, cluster Cluster, now time.Time) Report {
 	x := &explainer{Pod: pod, operator: operator, cluster: cluster, now: now}
 	x.resolution = resolve.Resolve(pod.Pod, pod.Policies, operator.Resolve)
@@ -49,7 +49,7 @@ func Explain(pod Pod, operator OperatorSettings, cluster Cluster, now time.Time)
 	report.Containers = x.containers()
 	report.Attempts = x.attempts()
 	report.Findings = x.findings(report)
-	SortFindings(report.Findings)
+	sortFindings(report.Findings)
 	return report
 }
 

@@ -81,7 +81,7 @@ func DescribePolicy(policy Policy, reports []Report) PolicyReport {
 		result.Findings = append(result.Findings, finding(SeverityNote, v1alpha1.ReasonNoPodsMatched, "",
 			"it decides over no container of an unfinished pod with restartPolicy Never or OnFailure"))
 	}
-	SortFindings(result.Findings)
+	sortFindings(result.Findings)
 	return result
 }
 

@@ -162,8 +162,8 @@ func Worst(findings []Finding) Severity {
 	return worst
 }
 
-// SortFindings puts the worst first and otherwise keeps the order.
-func SortFindings(findings []Finding) {
+// sortFindings puts the worst first and otherwise keeps the order.
+func sortFindings(findings []Finding) {
 	slices.SortStableFunc(findings, func(a, b Finding) int { return cmp.Compare(rank(a.Severity), rank(b.Severity)) })
 }
 

@@ -97,7 +97,10 @@ func (x *explainer) snapshotOf(s scenario) plan.Snapshot {
 		snapshot.Pod = whenMainsSucceed(x.Pod.Pod, x.view)
 	}
 	if snapshot.Pod.Spec.NodeName == "" {
-		snapshot.Pod.Spec.NodeName = "of the pod"
+		// The pod is the caller's: name the node in a copy.
+		placed := *snapshot.Pod
+		placed.Spec.NodeName = "of the pod"
+		snapshot.Pod = &placed
 	}
 	return snapshot
 }

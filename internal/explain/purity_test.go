@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain_test
+
+import (
+	"errors"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/plan"
+)
+
+// unchanged fails the test if what a function was given differs from a copy that was made in the same way.
+func unchanged(t *testing.T, function string, copied, given any) {
+	t.Helper()
+	all := cmp.Exporter(func(reflect.Type) bool { return true })
+	if difference := cmp.Diff(copied, given, all); difference != "" {
+		t.Errorf("%s changed its argument (-before +after):\n%s", function, difference)
+	}
+}
+
+func TestArgumentsStayUnchanged(t *testing.T) {
+	for name, change := range map[string]func(w *world){
+		"template":              func(w *world) { w.policy(asIs, "proxy") },
+		"pod whose main runs":   func(w *world) { w.runs(plan.NodeReal); w.policy(asIs, "proxy") },
+		"pod whose main ended":  func(w *world) { w.live(time.Hour, 0); w.policy(asIs, "proxy") },
+		"pod whose main failed": func(w *world) { w.live(time.Hour, 1); w.policy(asIs, "proxy") },
+		// A manifest may have a status without a node.
+		"main ended and no node": func(w *world) {
+			w.live(time.Hour, 0)
+			w.policy(asIs, "proxy")
+			w.Pod.Pod.Spec.NodeName, w.Node = "", plan.NodeUnknown
+		},
+		"two policies and a DryRun policy": func(w *world) {
+			w.live(time.Hour, 0)
+			w.policy(dryRun, "proxy")
+			w.policy(asIs, "proxy", "missing")
+			w.policy(func(s *v1alpha1.PolicySpec) { s.Priority = 1 }, "proxy")
+		},
+		"restartPolicy Always": func(w *world) {
+			w.policy(asIs, "proxy")
+			w.Pod.Pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			given, copied := newWorld(), newWorld()
+			change(given)
+			change(copied)
+
+			first := explain.Explain(given.Pod, given.operator, given.cluster, noon)
+			unchanged(t, "Explain", copied, given)
+			second := explain.Explain(given.Pod, given.operator, given.cluster, noon)
+			unchanged(t, "Explain, given the result of its first call,", second, first)
+
+			policy := explain.Policy{Ref: given.Policies[0].Ref, Spec: given.Policies[0].Spec, Flaw: errors.New("does not count")}
+			explain.DescribePolicy(policy, []explain.Report{first})
+			unchanged(t, "DescribePolicy", copied, given)
+			unchanged(t, "DescribePolicy", second, first)
+
+			explain.Lint(first.Findings)
+			explain.Worst(first.Findings)
+			explain.IsJobType(given.Pod.Pod)
+			unchanged(t, "Lint or Worst", second, first)
+			unchanged(t, "IsJobType", copied, given)
+
+			refusals := []string{"spec: b", "spec: a"}
+			explain.RefusedPolicy(policy.Ref, refusals)
+			unchanged(t, "RefusedPolicy", []string{"spec: b", "spec: a"}, refusals)
+		})
+	}
+}
