@@ -4,11 +4,14 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +25,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/cli/exit"
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/terminal"
 )
 
 var update = flag.Bool("update", false, "write the golden files and the outputs in the documentation anew")
@@ -60,6 +64,9 @@ func TestOutputs(t *testing.T) {
 			}
 			first, _, _ := strings.Cut(string(golden), "\n")
 			got := first + "\n" + runLine(t, first)
+			if escaped := terminal.EscapeLines(got); got != escaped {
+				t.Errorf("control characters reach the terminal: %s", firstDifference(strconv.QuoteToASCII(got), strconv.QuoteToASCII(escaped)))
+			}
 			if *update {
 				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
 					t.Fatal(err)
@@ -67,6 +74,28 @@ func TestOutputs(t *testing.T) {
 			}
 			if got != string(golden) && !*update {
 				t.Errorf("run this test with -update and read the difference; the first one is\n%s", firstDifference(got, string(golden)))
+			}
+		})
+	}
+}
+
+func TestLogsHaveNoControlCharacters(t *testing.T) {
+	for _, encoder := range []string{"json", "console"} {
+		t.Run(encoder, func(t *testing.T) {
+			o := defaultOptions()
+			flags := pflag.NewFlagSet("operator", pflag.ContinueOnError)
+			o.bind(flags)
+			if err := flags.Parse([]string{"--zap-encoder=" + encoder}); err != nil {
+				t.Fatal(err)
+			}
+			const hostile = "a\x1b]0;owned\x07\u009b\u202e\x7f"
+			var out bytes.Buffer
+			o.newLogger(&out).Error(errors.New(hostile), hostile, "pod", hostile)
+			if got := out.String(); got != terminal.EscapeLines(got) || strings.Count(got, `\u202e`) != 3 {
+				t.Errorf("the log has control characters: %q", got)
+			}
+			if encoder == "json" && !json.Valid(out.Bytes()) {
+				t.Errorf("the log is no JSON: %s", out.String())
 			}
 		})
 	}

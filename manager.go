@@ -6,8 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"os"
 
+	"github.com/go-logr/logr"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -19,6 +22,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/controllers"
 	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/terminal"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 )
 
@@ -52,7 +56,7 @@ func run(ctx context.Context, o *options) error {
 	if err != nil {
 		return err
 	}
-	ctrl.SetLogger(zap.New(zap.UseFlagOptions(&o.zap)))
+	ctrl.SetLogger(o.newLogger(os.Stderr))
 	mgr, err := newManager(ctx, o)
 	if err != nil {
 		return err
@@ -64,6 +68,12 @@ func run(ctx context.Context, o *options) error {
 		return fmt.Errorf("run manager: %w", err)
 	}
 	return nil
+}
+
+// newLogger returns a logger that writes to out, in the form that the flags ask for. Names, and answers of the API server and
+// of webhooks, are in what it writes, so that control characters are escaped.
+func (o *options) newLogger(out io.Writer) logr.Logger {
+	return zap.New(zap.UseFlagOptions(&o.zap), zap.WriteTo(terminal.Writer{W: out}))
 }
 
 // newManager returns a manager that is to run until the context ends.

@@ -138,22 +138,19 @@ func (r *result) text(p *output.Printer) {
 				p.Line("")
 			}
 			section = l.Section
-			p.Line("%s", p.Styled(output.Bold, section))
+			p.StyledLine(output.Bold, section)
 		}
-		const indent = 11
 		word := fmt.Sprintf("%-7s", l.Level)
-		p.Prose("  "+p.Styled(styles[l.Level], word)+"  ", indent, l.Message)
-		if l.Hint != "" {
-			p.Prose(fmt.Sprintf("%*s", indent, "")+p.Styled(output.Bold, "-> "), indent+len("-> "), l.Hint)
-		}
+		p.Prose([]output.Cell{{Text: "  "}, {Text: word, Style: styles[l.Level]}, {Text: "  "}}, l.Message)
+		p.Hint(len(word)+4, l.Hint)
 	}
 	p.Line("")
 	switch failures, warnings := r.count(levelFailure), r.count(levelWarning); {
 	case failures > 0:
-		p.Line("%s", p.Styled(output.Red, fmt.Sprintf("%d failed, %d to look at, %d ok", failures, warnings, r.count(levelOK))))
+		p.StyledLine(output.Red, fmt.Sprintf("%d failed, %d to look at, %d ok", failures, warnings, r.count(levelOK)))
 	case warnings > 0:
-		p.Line("%s", p.Styled(output.Yellow, fmt.Sprintf("%d to look at, %d ok", warnings, r.count(levelOK))))
+		p.StyledLine(output.Yellow, fmt.Sprintf("%d to look at, %d ok", warnings, r.count(levelOK)))
 	default:
-		p.Line("%s", p.Styled(output.Green, fmt.Sprintf("all %d ok", r.count(levelOK))))
+		p.StyledLine(output.Green, fmt.Sprintf("all %d ok", r.count(levelOK)))
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+
+	"github.com/sidecar-termination/operator/internal/terminal"
 )
 
 // The exit codes.
@@ -44,7 +46,7 @@ func Report(w io.Writer, err error) int {
 		return CodeProblem
 	}
 	if !errors.Is(err, context.Canceled) {
-		_, _ = fmt.Fprintln(w, "error:", err)
+		_, _ = fmt.Fprintln(w, "error:", terminal.EscapeLines(err.Error()))
 	}
 	if errors.As(err, &lookError{}) {
 		return CodeCouldNotLook

@@ -23,15 +23,15 @@ func policyName(r *explain.PolicyReport) string {
 // writePolicy writes all there is to say about one policy.
 func writePolicy(p *output.Printer, r *explain.PolicyReport) {
 	if r.Mode == "" {
-		p.Line("%s", p.Styled(output.Bold, policyName(r)+": not in force, the API server would refuse it"))
+		p.StyledLine(output.Bold, policyName(r)+": not in force, the API server would refuse it")
 		p.Findings(r.Findings)
 		return
 	}
-	p.Line("%s", p.Styled(output.Bold, fmt.Sprintf("%s: mode %s, enforcement %s, priority %d", policyName(r), r.Mode, r.Enforcement, r.Priority)))
+	p.StyledLine(output.Bold, fmt.Sprintf("%s: mode %s, enforcement %s, priority %d", policyName(r), r.Mode, r.Enforcement, r.Priority))
 	if len(r.Sidecars) > 0 {
-		p.Prose("sidecars: ", 10, strings.Join(r.Sidecars, ", "))
+		p.Prose(output.Cells("sidecars: "), strings.Join(r.Sidecars, ", "))
 	} else {
-		p.Prose("main containers: ", 17, strings.Join(r.Mains, ", ")+"; every other regular container is a sidecar")
+		p.Prose(output.Cells("main containers: "), strings.Join(r.Mains, ", ")+"; every other regular container is a sidecar")
 	}
 	for _, condition := range r.Conditions {
 		style := output.Green
@@ -39,7 +39,7 @@ func writePolicy(p *output.Printer, r *explain.PolicyReport) {
 			style = output.Red
 		}
 		head := fmt.Sprintf("%s %s (%s): ", condition.Type, condition.Status, condition.Reason)
-		p.Prose(p.Styled(style, head), len(head), condition.Message)
+		p.Prose([]output.Cell{{Text: head, Style: style}}, condition.Message)
 	}
 	if len(r.Pods) > 0 {
 		var rows [][]output.Cell
@@ -54,7 +54,7 @@ func writePolicy(p *output.Printer, r *explain.PolicyReport) {
 	}
 	if len(r.Findings) > 0 {
 		p.Line("")
-		p.Line("%s", p.Styled(output.Bold, "FINDINGS"))
+		p.StyledLine(output.Bold, "FINDINGS")
 		p.Findings(r.Findings)
 	}
 }

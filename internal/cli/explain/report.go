@@ -16,10 +16,10 @@ import (
 
 // writeReport writes all there is to say about one pod or template.
 func writeReport(p *output.Printer, r *explain.Report) {
-	p.Line("%s", p.Styled(output.Bold, title(r)))
+	p.StyledLine(output.Bold, title(r))
 	writeStage(p, r)
 	if r.NextLook != nil {
-		p.Line("%s", p.Styled(output.Faint, fmt.Sprintf("the operator looks again in %s at the latest", explain.Age(r.NextLook.Sub(r.Now())))))
+		p.StyledLine(output.Faint, fmt.Sprintf("the operator looks again in %s at the latest", explain.Age(r.NextLook.Sub(r.Now()))))
 	}
 	p.Line("")
 	writeContainers(p, r)
@@ -27,7 +27,7 @@ func writeReport(p *output.Printer, r *explain.Report) {
 	writeAttempts(p, r)
 	if len(r.Findings) > 0 {
 		p.Line("")
-		p.Line("%s", p.Styled(output.Bold, "FINDINGS"))
+		p.StyledLine(output.Bold, "FINDINGS")
 		p.Findings(r.Findings)
 	}
 }
@@ -41,7 +41,7 @@ func writeStage(p *output.Printer, r *explain.Report) {
 	if slices.ContainsFunc(r.Findings, func(f explain.Finding) bool { return f.Message == r.Message }) {
 		message = "see the findings"
 	}
-	p.Prose(p.Styled(stageStyles[r.Stage], head), len(head), message)
+	p.Prose([]output.Cell{{Text: head, Style: stageStyles[r.Stage]}}, message)
 }
 
 var stageStyles = map[plan.Stage]output.Style{
@@ -207,10 +207,10 @@ func writeAttempts(p *output.Printer, r *explain.Report) {
 	}
 	if len(r.Events) > 0 {
 		p.Line("")
-		p.Line("%s", p.Styled(output.Bold, "EVENTS OF THE OPERATOR"))
+		p.StyledLine(output.Bold, "EVENTS OF THE OPERATOR")
 		for _, e := range r.Events {
 			head := fmt.Sprintf("  %-5s %s: ", explain.Age(r.Now().Sub(e.Time.Time)), e.Reason)
-			p.Prose(head, len(head), e.Message)
+			p.Prose(output.Cells(head), e.Message)
 		}
 	}
 }

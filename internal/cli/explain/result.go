@@ -56,7 +56,7 @@ func (r *result) text(p *output.Printer) {
 		r.writeFull(p)
 	}
 	for _, note := range r.Notes {
-		p.Prose(p.Styled(output.Faint, "note: "), len("note: "), note)
+		p.Note(note)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/cli/output"
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/terminal"
 )
 
 // watchInterval is how often a watched object is read. A policy is explained by all the pods that it selects, and read less
@@ -44,7 +45,7 @@ func (o *options) runWatch(cmd *cobra.Command, l *live, subjects []subject) erro
 		r, err := l.gather(ctx, subjects)
 		switch {
 		case apierrors.IsNotFound(err) && view.shown != "":
-			_, err := fmt.Fprintf(w, "%s/%s has gone\n", of.kind, of.name)
+			_, err := fmt.Fprintf(w, "%s/%s has gone\n", of.kind, terminal.Escape(of.name))
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -120,7 +121,7 @@ func (v *watchView) failed(err error) {
 		return
 	}
 	v.failure = err.Error()
-	_, _ = fmt.Fprintf(v.stderr, "error: %v; trying again\n", err)
+	_, _ = fmt.Fprintf(v.stderr, "error: %s; trying again\n", terminal.EscapeLines(v.failure))
 }
 
 func (v *watchView) show(r *result) error {

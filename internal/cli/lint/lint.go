@@ -140,11 +140,11 @@ func (r *result) text(p *output.Printer) {
 		if workload.File != "" {
 			name += " (" + workload.File + ")"
 		}
-		p.Line("%s", p.Styled(output.Bold, name))
+		p.StyledLine(output.Bold, name)
 		p.Findings(workload.Findings)
 	}
 	for _, note := range r.Notes {
-		p.Prose(p.Styled(output.Faint, "note: "), len("note: "), note)
+		p.Note(note)
 	}
 	switch {
 	case r.Looked == 0 && len(r.Policies) > 0:
@@ -152,7 +152,7 @@ func (r *result) text(p *output.Printer) {
 	case r.Looked == 0:
 		p.Line("Nothing to look at: no Job, no CronJob and no pod with restartPolicy Never or OnFailure was found.")
 	case len(r.Workloads)+len(r.Policies) == 0:
-		p.Line("%s", p.Styled(output.Green, fmt.Sprintf("Looked at %d %s and found nothing.", r.Looked, plural(r.Looked))))
+		p.StyledLine(output.Green, fmt.Sprintf("Looked at %d %s and found nothing.", r.Looked, plural(r.Looked)))
 	case len(r.Workloads) == 0:
 		p.Line("Looked at %d %s and found something about policies alone.", r.Looked, plural(r.Looked))
 	default:

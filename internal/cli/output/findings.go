@@ -4,7 +4,7 @@ package output
 
 import (
 	"fmt"
-	"unicode/utf8"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -26,20 +26,25 @@ var severities = map[explain.Severity]struct {
 func (p *Printer) Findings(findings []explain.Finding) {
 	for _, finding := range findings {
 		severity := severities[finding.Severity]
-		head, length := "  "+p.Styled(severity.style, severity.word)+"  ", 4+len(severity.word)
+		head := []Cell{{Text: "  "}, {severity.word, severity.style}, {Text: "  "}}
 		text := finding.Message
 		if finding.Reason != "" {
 			text = fmt.Sprintf("%s: %s", finding.Reason, text)
 		}
-		p.Prose(head, length, text)
-		if finding.Hint != "" {
-			arrow := "-> "
-			p.Prose(spaces(length)+p.Styled(Bold, arrow), length+utf8.RuneCountInString(arrow), finding.Hint)
-		}
+		p.Prose(head, text)
+		p.Hint(len(severity.word)+4, finding.Hint)
 	}
 }
 
-func spaces(n int) string { return fmt.Sprintf("%*s", n, "") }
+// Hint writes what to do, as far from the margin as given. An empty hint is left out.
+func (p *Printer) Hint(indent int, text string) {
+	if text != "" {
+		p.Prose([]Cell{{Text: strings.Repeat(" ", indent)}, {"-> ", Bold}}, text)
+	}
+}
+
+// Note writes something that is good to know about the whole output.
+func (p *Printer) Note(text string) { p.Prose([]Cell{{"note: ", Faint}}, text) }
 
 // FailOn is the value of --fail-on: the least finding that makes the exit code 1.
 type FailOn string

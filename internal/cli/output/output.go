@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 	"sigs.k8s.io/yaml"
+
+	"github.com/sidecar-termination/operator/internal/terminal"
 )
 
 // The formats.
@@ -44,29 +46,45 @@ func (f Format) Check() error {
 	return nil
 }
 
-// Write writes the value as JSON or YAML, or calls text for a table.
+// Write writes the value as JSON or YAML, or calls text for a table. No form of it controls a terminal.
 func (f Format) Write(w io.Writer, value any, text func(p *Printer)) error {
+	encoded := ""
+	var err error
 	switch f {
 	case FormatJSON:
-		data, err := json.MarshalIndent(value, "", "  ")
-		if err != nil {
-			return fmt.Errorf("encode the result: %w", err)
-		}
-		data = append(data, '\n')
-		_, err = w.Write(data)
-		return err
+		encoded, err = encodeJSON(value, terminal.EscapeLines)
 	case FormatYAML:
-		data, err := yaml.Marshal(value)
-		if err != nil {
-			return fmt.Errorf("encode the result: %w", err)
-		}
-		_, err = w.Write(data)
-		return err
+		encoded, err = encodeYAML(value)
+	default:
+		p := &Printer{colours: HasColours(w)}
+		text(p)
+		encoded = p.text.String()
 	}
-	p := &Printer{colours: HasColours(w)}
-	text(p)
-	_, err := io.WriteString(w, p.text.String())
+	if err != nil {
+		return fmt.Errorf("encode the result: %w", err)
+	}
+	_, err = io.WriteString(w, encoded)
 	return err
+}
+
+// encodeJSON has escape replace what the encoder leaves as it is: of the controls it escapes those of C0 alone.
+func encodeJSON(value any, escape func(string) string) (string, error) {
+	data, err := json.MarshalIndent(value, "", "  ")
+	return escape(string(data)) + "\n", err
+}
+
+// encodeYAML returns JSON, which is YAML as well, where the YAML would hold controls: they can be escaped in double quotes
+// alone, and its encoder writes most strings without.
+func encodeYAML(value any) (string, error) {
+	asJSON, err := encodeJSON(value, terminal.EscapeYAML)
+	if err != nil {
+		return "", err
+	}
+	data, err := yaml.JSONToYAML([]byte(asJSON))
+	if text := string(data); text == terminal.EscapeLines(text) {
+		return text, err
+	}
+	return asJSON, err
 }
 
 // HasColours reports whether the writer is a terminal on which colours are welcome: https://no-color.org.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/sidecar-termination/operator/internal/terminal"
 )
 
 // Style is how a piece of text is shown on a terminal. It means nothing elsewhere, where the words must do.
@@ -24,7 +26,8 @@ const (
 // width is how long a line of prose may get.
 const width = 110
 
-// Printer gathers text.
+// Printer gathers text. It escapes all that it is given, so that nothing but its own styles and newlines can control a
+// terminal.
 type Printer struct {
 	text    strings.Builder
 	colours bool
@@ -32,25 +35,40 @@ type Printer struct {
 
 // Line writes a line.
 func (p *Printer) Line(format string, arguments ...any) {
-	_, _ = fmt.Fprintf(&p.text, format+"\n", arguments...)
+	p.line(terminal.Escape(fmt.Sprintf(format, arguments...)))
 }
 
-// Styled returns the text in the style.
-func (p *Printer) Styled(style Style, text string) string {
-	if !p.colours || style == Plain || text == "" {
-		return text
+// StyledLine writes a line in the style.
+func (p *Printer) StyledLine(style Style, text string) {
+	p.line(p.styled(Cell{text, style}.escaped()))
+}
+
+// line writes what has been escaped.
+func (p *Printer) line(escaped string) {
+	p.text.WriteString(escaped + "\n")
+}
+
+// styled returns the text of an escaped cell in its style.
+func (p *Printer) styled(cell Cell) string {
+	if !p.colours || cell.Style == Plain || cell.Text == "" {
+		return cell.Text
 	}
-	return "\x1b[" + string(style) + "m" + text + "\x1b[0m"
+	return "\x1b[" + string(cell.Style) + "m" + cell.Text + "\x1b[0m"
 }
 
-// Prose writes text in lines of bounded length. The first one begins with the head, whose length is given without its
-// styles, and the others are as far from the margin.
-func (p *Printer) Prose(head string, length int, text string) {
-	line, indent := head, strings.Repeat(" ", length)
-	used := length
+// Prose writes text in lines of bounded length. The first one begins with the head, and the others are as far from the
+// margin.
+func (p *Printer) Prose(head []Cell, text string) {
+	line, length := "", 0
+	for _, cell := range head {
+		cell = cell.escaped()
+		line, length = line+p.styled(cell), length+utf8.RuneCountInString(cell.Text)
+	}
+	indent, used := strings.Repeat(" ", length), length
 	for i, word := range strings.Fields(text) {
+		word = terminal.Escape(word)
 		if i > 0 && used+1+utf8.RuneCountInString(word) > width {
-			p.Line("%s", line)
+			p.line(line)
 			line, used = indent+word, length+utf8.RuneCountInString(word)
 			continue
 		}
@@ -59,7 +77,7 @@ func (p *Printer) Prose(head string, length int, text string) {
 		}
 		line, used = line+word, used+utf8.RuneCountInString(word)
 	}
-	p.Line("%s", strings.TrimRight(line, " "))
+	p.line(strings.TrimRight(line, " "))
 }
 
 // Cell is a piece of a row.
@@ -67,6 +85,8 @@ type Cell struct {
 	Text  string
 	Style Style
 }
+
+func (c Cell) escaped() Cell { return Cell{terminal.Escape(c.Text), c.Style} }
 
 // Cells makes plain cells.
 func Cells(texts ...string) []Cell {
@@ -86,7 +106,13 @@ func (p *Printer) Table(heading []string, rows [][]Cell) {
 	for i := range all[0] {
 		all[0][i].Style = Bold
 	}
-	all = append(all, rows...)
+	for _, row := range rows {
+		escaped := make([]Cell, 0, len(row))
+		for _, cell := range row {
+			escaped = append(escaped, cell.escaped())
+		}
+		all = append(all, escaped)
+	}
 	widths := make([]int, len(heading))
 	for column := range heading {
 		for i, row := range all {
@@ -102,9 +128,9 @@ func (p *Printer) Table(heading []string, rows [][]Cell) {
 			if widths[column] == 0 {
 				continue
 			}
-			line.WriteString(padding + p.Styled(cell.Style, cell.Text))
+			line.WriteString(padding + p.styled(cell))
 			padding = strings.Repeat(" ", widths[column]-utf8.RuneCountInString(cell.Text)) + gap
 		}
-		p.Line("%s", strings.TrimRight(line.String(), " "))
+		p.line(strings.TrimRight(line.String(), " "))
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/ociimage"
 	"github.com/sidecar-termination/operator/internal/quickexit"
 	"github.com/sidecar-termination/operator/internal/quickexit/command"
+	"github.com/sidecar-termination/operator/internal/terminal"
 )
 
 // outcome is what a run of the subcommand left.
@@ -141,6 +142,20 @@ func TestFromFile(t *testing.T) {
 	some := run(t, pod, "-f", "-", "--container", "proxy", "--no-default-paths", "--output", output(), "-o", "json")
 	if want := []string{"/opt/proxy", "/quick-exit"}; !slices.Equal(some.report(t).Paths, want) || some.stderr != "" {
 		t.Errorf("paths are %v, want %v; standard error %q", some.report(t).Paths, want, some.stderr)
+	}
+}
+
+func TestHostileManifestCannotControlTheTerminal(t *testing.T) {
+	const pod = `{apiVersion: v1, kind: Pod, metadata: {name: "p\e]0;owned\a"}, spec: {containers: [
+		{name: "main\u202e\n", command: ["\u009b2Jmain"]}, {name: proxy, command: ["/opt/\u202eproxy"]}]}}`
+	for _, format := range []string{"text", "json"} {
+		got := run(t, pod, "-f", "-", "--output=oci:"+filepath.Join(t.TempDir(), "layout\x1b[2J\u202e"), "-o", format)
+		if got.err != nil || !strings.Contains(got.stderr, `p\u001b]0;owned\u0007`) || !strings.Contains(got.stdout, `layout\u001b[2J\u202e`) {
+			t.Errorf("%s: %v\nstandard output %q\nstandard error %q", format, got.err, got.stdout, got.stderr)
+		}
+		if all := got.stdout + got.stderr; all != terminal.EscapeLines(all) {
+			t.Errorf("%s: control characters reach the terminal: %q", format, all)
+		}
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/sidecar-termination/operator/internal/terminal"
 )
 
 // The values of --format.
@@ -63,7 +65,7 @@ func (r *result) print(to io.Writer, format string) error {
 		}
 		content = append(content, '\n')
 	}
-	if _, err := to.Write(content); err != nil {
+	if _, err := (terminal.Writer{W: to}).Write(content); err != nil {
 		return fmt.Errorf("write the result: %w", err)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sidecar-termination/operator/internal/ociimage"
 	"github.com/sidecar-termination/operator/internal/quickexit/image"
+	"github.com/sidecar-termination/operator/internal/terminal"
 )
 
 // run builds the image, writes it, and reports: warnings to standard error, the result to
@@ -27,7 +28,7 @@ func run(cmd *cobra.Command, options *options) error {
 		return err
 	}
 	for _, warning := range warnings {
-		if _, err := fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning); err != nil {
+		if _, err := fmt.Fprintln(cmd.ErrOrStderr(), "warning:", terminal.Escape(warning)); err != nil {
 			return fmt.Errorf("write a warning: %w", err)
 		}
 	}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package output
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/terminal"
+)
+
+// hostile has a control or a format character of each kind.
+const hostile = "a\x1b]0;owned\x07b\nc\td\r\x7fe\u009bf\u0085g\u202eh\u2066i\u200bj\U000e0041k"
+
+func TestHostileTextInEveryPartOfATable(t *testing.T) {
+	const shown = `a\u001b]0;owned\u0007b\nc\td\r\u007fe\u009bf\u0085g\u202eh\u2066i\u200bj\udb40\udc41k`
+	p := &Printer{colours: true}
+	p.Line("line %s", hostile)
+	p.StyledLine(Green, hostile)
+	p.Prose([]Cell{{hostile, Red}, {Text: " "}}, hostile)
+	p.Note(hostile)
+	p.Hint(2, hostile)
+	p.Table([]string{"A", "B"}, [][]Cell{{{hostile, Red}, {Text: "x"}}, Cells("short", hostile)})
+	p.Findings([]explain.Finding{{Severity: explain.SeverityProblem, Reason: "Reason" + hostile, Message: hostile, Hint: hostile}})
+	style := func(style Style, text string) string { return "\x1b[" + string(style) + "m" + text + "\x1b[0m" }
+	gap := strings.Repeat(" ", len(shown)-len("A")) + "   "
+	for _, want := range []string{
+		"line " + shown + "\n" + style(Green, shown) + "\n" + style(Red, shown) + ` a\u001b]0;owned`,
+		style(Bold, "A") + gap + style(Bold, "B") + "\n" + style(Red, shown) + "   x\nshort",
+	} {
+		if !strings.Contains(p.text.String(), want) {
+			t.Errorf("got\n%s\nwant\n%s", p.text.String(), want)
+		}
+	}
+	plain := p.text.String()
+	for _, own := range []Style{Bold, Faint, Red, Green, Yellow} {
+		plain = strings.ReplaceAll(plain, "\x1b["+string(own)+"m", "")
+	}
+	plain = strings.ReplaceAll(plain, "\x1b[0m", "")
+	if escaped := terminal.EscapeLines(plain); escaped != plain || strings.Contains(plain, "\t") {
+		t.Errorf("control characters reach the terminal:\n%q", plain)
+	}
+}
+
+func TestHostileTextForPrograms(t *testing.T) {
+	for name, text := range map[string]string{
+		"plain": "a: b", "hostile": hostile, "right-to-left": "a\u202eb", "DEL": "a\x7f", "C1": "a\u009b", "tag": "\U000e0041", "ESC": "\x1b",
+	} {
+		t.Run(name, func(t *testing.T) {
+			value := map[string]string{"message": text}
+			for format, read := range map[Format]func([]byte, any) error{
+				FormatJSON: json.Unmarshal,
+				FormatYAML: func(data []byte, into any) error { return yaml.Unmarshal(data, into) },
+			} {
+				var out strings.Builder
+				if err := format.Write(&out, value, nil); err != nil {
+					t.Fatalf("%s: %v", format, err)
+				}
+				if got := out.String(); got != terminal.EscapeLines(got) {
+					t.Errorf("%s has control characters: %q", format, got)
+				}
+				decoded := map[string]string{}
+				if err := read([]byte(out.String()), &decoded); err != nil {
+					t.Fatalf("%s: %v", format, err)
+				}
+				if difference := cmp.Diff(value, decoded); difference != "" {
+					t.Errorf("%s reads as something else (-want +got):\n%s", format, difference)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package terminal makes text safe to show. Names, reasons and messages come from whoever can write a pod or a manifest. In
+// them control characters could change what a terminal shows or does, and format characters the order in which text is read.
+package terminal
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Escape returns the text with every character that is not visible as an escape sequence, such as \n or \u001b: C0 and C1
+// controls, DEL, and the Unicode controls of direction and format. Bytes that are not UTF-8 become \xNN. What is visible, a
+// backslash included, stays. Within a JSON string the result means the same as the text, unless it was not UTF-8.
+func Escape(text string) string { return escape(text, "", surrogates) }
+
+// EscapeLines is Escape for text of several lines: newlines and tabs stay.
+func EscapeLines(text string) string { return escape(text, "\n\t", surrogates) }
+
+// EscapeYAML is EscapeLines for JSON that is read as YAML, which has another form for characters above U+FFFF.
+func EscapeYAML(text string) string {
+	return escape(text, "\n\t", func(r rune) string { return fmt.Sprintf(`\U%08x`, r) })
+}
+
+// Writer writes to W what EscapeLines makes of each write. A character must not be split over two writes.
+type Writer struct{ W io.Writer }
+
+// Write implements io.Writer.
+func (w Writer) Write(data []byte) (int, error) {
+	if _, err := io.WriteString(w.W, EscapeLines(string(data))); err != nil {
+		return 0, err
+	}
+	return len(data), nil
+}
+
+// surrogates is how JSON writes a character above U+FFFF.
+func surrogates(r rune) string {
+	first, second := utf16.EncodeRune(r)
+	return fmt.Sprintf(`\u%04x\u%04x`, first, second)
+}
+
+func escape(text, kept string, above func(rune) string) string {
+	visible := func(r rune) bool {
+		return r != utf8.RuneError && (unicode.IsGraphic(r) || strings.ContainsRune(kept, r))
+	}
+	if strings.IndexFunc(text, func(r rune) bool { return !visible(r) }) < 0 {
+		return text
+	}
+	var escaped strings.Builder
+	for i, r := range text {
+		_, size := utf8.DecodeRuneInString(text[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			fmt.Fprintf(&escaped, `\x%02x`, text[i])
+		case r == utf8.RuneError, visible(r):
+			escaped.WriteRune(r)
+		case r == '\n':
+			escaped.WriteString(`\n`)
+		case r == '\r':
+			escaped.WriteString(`\r`)
+		case r == '\t':
+			escaped.WriteString(`\t`)
+		case r > 0xffff:
+			escaped.WriteString(above(r))
+		default:
+			fmt.Fprintf(&escaped, `\u%04x`, r)
+		}
+	}
+	return escaped.String()
+}
