@@ -158,6 +158,8 @@ const (
 	ReasonOverdue Reason = "Overdue"
 	// ReasonImagePullRisk means that a quick-exit image that cannot be pulled would fail the pod.
 	ReasonImagePullRisk Reason = "ImagePullRisk"
+	// ReasonSidecarMatchesFailurePolicy means that a rule of a Job's podFailurePolicy may decide by the exit code of a sidecar.
+	ReasonSidecarMatchesFailurePolicy Reason = "SidecarMatchesFailurePolicy"
 	// ReasonContainerNotFound means that a policy names a container that the pod does not have.
 	ReasonContainerNotFound Reason = "ContainerNotFound"
 	// ReasonPolicyRefused means that the API server would refuse the policy of a manifest.

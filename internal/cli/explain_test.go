@@ -341,6 +341,29 @@ func TestWatchEndsWithTheJob(t *testing.T) {
 	}
 }
 
+func TestFailurePolicyOfTheOwner(t *testing.T) {
+	c, namespace := newNamespace(t)
+	newNode(t, c)
+	job := newJob(namespace)
+	job.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
+		Action: batchv1.PodFailurePolicyActionIgnore,
+		OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{
+			Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{137, 143},
+		},
+	}}}
+	create(t, c, newPolicy(namespace), job)
+	const warning = "warning SidecarMatchesFailurePolicy: podFailurePolicy.rules[0] (Ignore on exit codes 137, 143) has no containerName"
+	for _, command := range [][]string{{"explain", "job/job"}, {"lint"}} {
+		out, code := runCommand(t, append(command, "-n", namespace)...)
+		wantOutput(t, "template", out, code, 0, warning)
+	}
+	runPodWith(t, c, job, "job-1", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Minute)}})
+	for _, command := range [][]string{{"explain", "job/job"}, {"explain", "pod/job-1"}, {"lint"}} {
+		out, code := runCommand(t, append(command, "-n", namespace)...)
+		wantOutput(t, "pod", out, code, 0, warning)
+	}
+}
+
 func TestLint(t *testing.T) {
 	c, namespace := newNamespace(t)
 	newNode(t, c)

@@ -42,6 +42,7 @@ func (x *explainer) findings(report Report) []Finding {
 		if len(x.view.Mains) > 0 && (x.Template || x.decision.MainsDone.IsZero()) {
 			all = append(all, x.fromWays(report)...)
 		}
+		all = append(all, x.fromFailurePolicy()...)
 		all = append(all, x.mayHang()...)
 		all = append(all, x.fromEnvFrom()...)
 	}

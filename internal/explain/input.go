@@ -5,6 +5,7 @@ package explain
 import (
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sidecar-termination/operator/internal/plan"
@@ -63,10 +64,11 @@ type Pod struct {
 	// Node is the kind of the pod's node, and Attempts what was tried; neither is known of a template.
 	Node     plan.NodeKind
 	Attempts []plan.Attempt
-	// Job is the name of the pod's Job, and BackoffLimit that Job's; nil for pods of no Job.
-	Job          string
-	BackoffLimit *int32
-	Events       []Event
+	// Job is the name of the pod's Job. BackoffLimit and FailurePolicy are the Job's; nil for pods of no Job.
+	Job           string
+	BackoffLimit  *int32
+	FailurePolicy *batchv1.PodFailurePolicy
+	Events        []Event
 	// Unreadable is why the records that the operator keeps on the pod cannot be read, or empty. The operator then does nothing.
 	Unreadable string
 }

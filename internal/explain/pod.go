@@ -80,7 +80,7 @@ func (x *explainer) containers() []Container {
 	for i := range x.Pod.Pod.Spec.InitContainers {
 		container := &x.Pod.Pod.Spec.InitContainers[i]
 		role := RoleInit
-		if container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+		if isNativeSidecar(container) {
 			role = RoleNativeSidecar
 		}
 		all = append(all, Container{Name: container.Name, Role: role, State: x.state(x.Pod.Pod.Status.InitContainerStatuses, container.Name)})

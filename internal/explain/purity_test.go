@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -31,6 +32,13 @@ func TestArgumentsStayUnchanged(t *testing.T) {
 		"pod whose main runs":   func(w *world) { w.runs(plan.NodeReal); w.policy(asIs, "proxy") },
 		"pod whose main ended":  func(w *world) { w.live(time.Hour, 0); w.policy(asIs, "proxy") },
 		"pod whose main failed": func(w *world) { w.live(time.Hour, 1); w.policy(asIs, "proxy") },
+		"Job with a podFailurePolicy": func(w *world) {
+			w.policy(asIs, "proxy")
+			w.FailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{
+				ruleFor("", batchv1.PodFailurePolicyActionIgnore, batchv1.PodFailurePolicyOnExitCodesOpIn, 143, 137),
+				ruleFor("", batchv1.PodFailurePolicyActionCount, batchv1.PodFailurePolicyOnExitCodesOpIn, 1),
+			}}
+		},
 		// A manifest may have a status without a node.
 		"main ended and no node": func(w *world) {
 			w.live(time.Hour, 0)

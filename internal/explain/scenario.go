@@ -73,7 +73,7 @@ func (x *explainer) ways(target resolve.Target) []Way {
 	}
 	var ways []Way
 	for _, s := range x.scenarios() {
-		options := plan.ModeOptions(x.snapshotOf(s), target)
+		options := plan.ModeOptions(x.snapshotOf(s, 0), target)
 		way := Way{Where: s.where, scenario: s, options: options}
 		for _, option := range options {
 			if option.Usable() {
@@ -89,12 +89,12 @@ func (x *explainer) ways(target resolve.Target) []Way {
 }
 
 // snapshotOf is the pod at the moment that its main containers are done: the real one if they are, and otherwise one
-// whose main containers have succeeded while its sidecars run.
-func (x *explainer) snapshotOf(s scenario) plan.Snapshot {
+// whose main containers have ended with the exit code while its sidecars run.
+func (x *explainer) snapshotOf(s scenario, exitCode int32) plan.Snapshot {
 	snapshot := x.snapshot()
 	snapshot.Node, snapshot.Capabilities.CRR = s.node, s.crr
 	if x.Template || x.decision.MainsDone.IsZero() {
-		snapshot.Pod = whenMainsSucceed(x.Pod.Pod, x.view)
+		snapshot.Pod = whenMainsEnd(x.Pod.Pod, x.view, exitCode)
 	}
 	if snapshot.Pod.Spec.NodeName == "" {
 		// The pod is the caller's: name the node in a copy.
@@ -105,13 +105,15 @@ func (x *explainer) snapshotOf(s scenario) plan.Snapshot {
 	return snapshot
 }
 
-func whenMainsSucceed(pod *corev1.Pod, view resolve.View) *corev1.Pod {
+func whenMainsEnd(pod *corev1.Pod, view resolve.View, exitCode int32) *corev1.Pod {
 	pod = pod.DeepCopy()
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning}
 	for _, name := range view.Mains {
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{
 			Name: name, ContainerID: "expected://" + name,
-			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.NewTime(time.Unix(0, 0))}},
+			State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
+				ExitCode: exitCode, FinishedAt: metav1.NewTime(time.Unix(0, 0)),
+			}},
 		})
 	}
 	for _, target := range view.Targets {

@@ -42,7 +42,8 @@ that no policy and no environment variable declares a sidecar and that may keep 
 
 It also finds declarations that come to nothing: variables that cannot be read, pods without a main container, and policies
 of manifests that the API server would refuse, that have a selector which cannot be parsed, or of which a part does not
-count. What is guesswork a policy settles: name sidecars under sidecars, or all containers to wait for under mainContainers.
+count. Of a Job it finds rules of its podFailurePolicy that may decide by the exit code of a sidecar. What is guesswork a policy
+settles: name sidecars under sidecars, or all containers to wait for under mainContainers.
 
 The exit code is 0 where nothing was found, 1 where a problem was found, or with --fail-on=warning a warning, and 2 where
 it was not possible to look.`,
@@ -219,7 +220,7 @@ func (o *options) live(cmd *cobra.Command) (*result, error) {
 		return nil, err
 	}
 	l := &linter{Live: cluster, look: s, result: &result{Workloads: []linted{}}, looked: sets.New[types.UID](), known: sets.New[string]()}
-	for _, look := range []func(context.Context, string) error{l.pods, l.jobs, l.cronJobs} {
+	for _, look := range []func(context.Context, string) error{l.listJobs, l.pods, l.jobTemplates, l.cronJobs} {
 		if err := look(cmd.Context(), namespace); err != nil {
 			return nil, err
 		}
@@ -234,8 +235,20 @@ type linter struct {
 	*source.Live
 	look   *source.Source
 	result *result
+	jobs   []*batchv1.Job
 	looked sets.Set[types.UID] // owners of which a pod was looked at
 	known  sets.Set[string]    // what was found about pods of Jobs
+}
+
+func (l *linter) listJobs(ctx context.Context, namespace string) error {
+	var jobs batchv1.JobList
+	if err := l.Client.List(ctx, &jobs, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("list Jobs: %w", err)
+	}
+	for i := range jobs.Items {
+		l.jobs = append(l.jobs, &jobs.Items[i])
+	}
+	return nil
 }
 
 func (l *linter) pods(ctx context.Context, namespace string) error {
@@ -243,15 +256,22 @@ func (l *linter) pods(ctx context.Context, namespace string) error {
 	if err != nil {
 		return err
 	}
+	byUID := map[types.UID]*batchv1.Job{}
+	for _, job := range l.jobs {
+		byUID[job.UID] = job
+	}
 	for i := range pods {
-		gathered, err := l.look.Pod(ctx, &pods[i], nil)
+		owner := metav1.GetControllerOf(&pods[i])
+		var job *batchv1.Job
+		if owner != nil {
+			job = byUID[owner.UID]
+			l.looked.Insert(owner.UID)
+		}
+		gathered, err := l.look.Pod(ctx, &pods[i], job)
 		if err != nil {
 			return err
 		}
-		report, owner := l.look.Explain(gathered), metav1.GetControllerOf(&pods[i])
-		if owner != nil {
-			l.looked.Insert(owner.UID)
-		}
+		report := l.look.Explain(gathered)
 		if !l.isKnown(owner, report) {
 			l.result.add(report, "")
 		}
@@ -271,13 +291,9 @@ func (l *linter) isKnown(owner *metav1.OwnerReference, report explain.Report) bo
 	return known
 }
 
-func (l *linter) jobs(ctx context.Context, namespace string) error {
-	var jobs batchv1.JobList
-	if err := l.Client.List(ctx, &jobs, client.InNamespace(namespace)); err != nil {
-		return fmt.Errorf("list Jobs: %w", err)
-	}
-	for i := range jobs.Items {
-		job := &jobs.Items[i]
+// jobTemplates looks at those of the Jobs that have no pod.
+func (l *linter) jobTemplates(ctx context.Context, _ string) error {
+	for _, job := range l.jobs {
 		if isFinished(job) {
 			continue
 		}

@@ -59,7 +59,7 @@ func (s *Source) Explain(pod explain.Pod) explain.Report {
 func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (explain.Pod, error) {
 	result := explain.Pod{Kind: "Pod", Name: shownName(pod), Pod: pod}
 	if job != nil {
-		result.Job, result.BackoffLimit = job.Name, backoffLimit(job.Spec)
+		result.Job, result.BackoffLimit, result.FailurePolicy = job.Name, backoffLimit(job.Spec), job.Spec.PodFailurePolicy
 	}
 	var err error
 	if result.Policies, err = s.policies(ctx, pod); err != nil {
@@ -88,7 +88,10 @@ func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (ex
 // Template gathers what bears on the pods that a template will make.
 func (s *Source) Template(ctx context.Context, template Template) (explain.Pod, error) {
 	pod := template.pod()
-	result := explain.Pod{Kind: template.Kind, Name: template.Name, Pod: pod, Template: true, BackoffLimit: template.BackoffLimit}
+	result := explain.Pod{
+		Kind: template.Kind, Name: template.Name, Pod: pod, Template: true,
+		BackoffLimit: template.BackoffLimit, FailurePolicy: template.FailurePolicy,
+	}
 	var err error
 	result.Policies, err = s.policies(ctx, pod)
 	return result, err

@@ -15,12 +15,13 @@ type Template struct {
 	Kind, Namespace, Name string
 	Pod                   corev1.PodTemplateSpec
 	BackoffLimit          *int32
+	FailurePolicy         *batchv1.PodFailurePolicy
 	labels                map[string]string // that the controller adds to the pods
 }
 
 // OfJob is the template of a Job.
 func OfJob(job *batchv1.Job) Template {
-	template := Template{Kind: "Job", Namespace: job.Namespace, Name: shownName(job), Pod: job.Spec.Template, BackoffLimit: backoffLimit(job.Spec)}
+	template := templateOf(job, "Job", job.Spec)
 	if job.Name != "" {
 		template.labels = map[string]string{batchv1.JobNameLabel: job.Name, "job-name": job.Name}
 	}
@@ -29,8 +30,14 @@ func OfJob(job *batchv1.Job) Template {
 
 // OfCronJob is the template of the pods of a CronJob's Jobs.
 func OfCronJob(cron *batchv1.CronJob) Template {
-	spec := cron.Spec.JobTemplate.Spec
-	return Template{Kind: "CronJob", Namespace: cron.Namespace, Name: shownName(cron), Pod: spec.Template, BackoffLimit: backoffLimit(spec)}
+	return templateOf(cron, "CronJob", cron.Spec.JobTemplate.Spec)
+}
+
+func templateOf(object metav1.Object, kind string, spec batchv1.JobSpec) Template {
+	return Template{
+		Kind: kind, Namespace: object.GetNamespace(), Name: shownName(object), Pod: spec.Template,
+		BackoffLimit: backoffLimit(spec), FailurePolicy: spec.PodFailurePolicy,
+	}
 }
 
 // shownName is what to call an object by. With generateName the API server makes up the end of its name.
