@@ -3,6 +3,7 @@
 package config_test
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"slices"
@@ -48,6 +49,26 @@ func TestEveryNamespacedObjectLivesInTheOperatorsNamespace(t *testing.T) {
 			if got := object.GetNamespace(); got != want {
 				t.Errorf("%s: %s %s has namespace %q, want %q", directory, object.GetKind(), object.GetName(), got, want)
 			}
+		}
+	}
+}
+
+// A policy that is written before the admission policies are there is never checked.
+func TestAdmissionPoliciesComeBeforeDefinitions(t *testing.T) {
+	for _, directory := range installations() {
+		admission, first := 0, ""
+		for _, object := range render(t, directory) {
+			switch object.GetKind() {
+			case "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
+				if admission++; first != "" {
+					t.Errorf("%s: %s %s comes after a %s", directory, object.GetKind(), object.GetName(), first)
+				}
+			case "CustomResourceDefinition", "ClusterRole", "Deployment":
+				first = cmp.Or(first, object.GetKind())
+			}
+		}
+		if admission == 0 || first != "CustomResourceDefinition" {
+			t.Errorf("%s: %d admission policies and bindings, then a %s", directory, admission, first)
 		}
 	}
 }

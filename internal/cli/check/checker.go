@@ -45,6 +45,7 @@ func (c *checker) check(ctx context.Context, pre bool) (*result, error) {
 		{"Operator", c.operator},
 		{"Rights of the operator", c.operatorRights},
 		{"Policies", c.policies},
+		{"Policies", c.uncheckedPolicies},
 		{"OpenKruise", c.kruise},
 	}
 	if pre {
