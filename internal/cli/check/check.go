@@ -23,9 +23,9 @@ func New(name string, operator source.Operator) *cobra.Command {
 		Use:   "check [--pre]",
 		Short: "Checks the operator's installation, its rights and OpenKruise",
 		Long: `Checks, line by line, the version of Kubernetes, the operator's definitions, Deployment, version, flags, metrics, lease,
-admission policies and rights, the images that policies may name, its policies, and OpenKruise: its definition, its webhook,
-its daemon on each node, and whether its own SidecarTerminator acts on the same pods. Each line is ok, a warning or a failure,
-and says what to do. With --pre it checks, before anything is installed, what an installation needs.
+admission policies and rights, the images that policies may name, its policies, networks that cut off a pod whose phase is
+written, and OpenKruise: its definition, its webhook, its daemon on each node, and whether its own SidecarTerminator acts on
+the same pods. Each line is ok, a warning or a failure, and says what to do. With --pre it checks, before anything is installed, what an installation needs.
 
 It asks the API server and creates nothing but access reviews. What the user may not read is a warning.
 

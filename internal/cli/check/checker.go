@@ -46,6 +46,7 @@ func (c *checker) check(ctx context.Context, pre bool) (*result, error) {
 		{"Rights of the operator", c.operatorRights},
 		{"Policies", c.policies},
 		{"Policies", c.uncheckedPolicies},
+		{"Network", c.network},
 		{"OpenKruise", c.kruise},
 	}
 	if pre {

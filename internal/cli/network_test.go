@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package cli_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sidecar-termination/operator/internal/testenv"
+)
+
+// newDaemonSet is a DaemonSet of which no pod is needed.
+func newDaemonSet(namespace, name string) *appsv1.DaemonSet {
+	labels := map[string]string{"app": name}
+	return &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: name, Image: name}}},
+			},
+		},
+	}
+}
+
+func TestCheckOfTheNetwork(t *testing.T) {
+	c, namespace := newNamespace(t)
+	out, _ := runCommand(t, "check")
+	if strings.Contains(out, "Network") {
+		t.Errorf("there is no such network:\n%s", out)
+	}
+	out, _ = runCommand(t, "check", "--as", "nobody")
+	wantOutput(t, "someone who may read no DaemonSets", out, 0, 0, "warning you may not read DaemonSets, which tell the network of pods")
+	if strings.Count(out, "which tell the network") != 1 {
+		t.Errorf("it is said more than once:\n%s", out)
+	}
+
+	create(t, c, newDaemonSet(namespace, "calico-node"), newDaemonSet(namespace, "ztunnel"))
+	const hint = "set drainSeconds in their policy, or run the operator with --pod-phase=LastResort"
+	out, _ = runCommand(t, "check")
+	wantOutput(t, "DaemonSets", out, 0, 0, "Network warning found Calico, Istio ambient: a pod loses its network once its phase is written", hint)
+
+	create(t, c, &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "ciliumendpoints.cilium.io"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "cilium.io", Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{
+				Plural: "ciliumendpoints", Singular: "ciliumendpoint", Kind: "CiliumEndpoint", ListKind: "CiliumEndpointList",
+			},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v2", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{
+					OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)},
+				},
+			}},
+		},
+	})
+	testenv.Eventually(t, "the definition is found by those who may read little", func(context.Context) error {
+		if out, _ = runCommand(t, "check", "--as", "nobody"); !strings.Contains(out, "found Cilium") {
+			return errors.New(out)
+		}
+		return nil
+	})
+	out, _ = runCommand(t, "check")
+	wantOutput(t, "all of them", out, 0, 0, "found Calico, Cilium, Istio ambient")
+}
