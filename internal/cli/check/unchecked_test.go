@@ -15,7 +15,7 @@ func TestUncheckedPolicies(t *testing.T) {
 	installed := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	written := func(after time.Duration, subresource, fields string) metav1.ManagedFieldsEntry {
 		at := metav1.NewTime(installed.Add(after))
-		return metav1.ManagedFieldsEntry{Time: &at, Subresource: subresource, FieldsV1: &metav1.FieldsV1{Raw: []byte(fields)}}
+		return metav1.ManagedFieldsEntry{Time: &at, Subresource: subresource, FieldsV1: metav1.NewFieldsV1(fields)}
 	}
 	const spec, status, labels = `{"f:spec":{"f:mode":{}}}`, `{"f:status":{}}`, `{"f:metadata":{"f:labels":{"f:spec":{}}}}`
 	both := map[string]time.Time{modePolicyPrefix + "crr": installed, modePolicyPrefix + "pre-pull": installed.Add(time.Hour)}

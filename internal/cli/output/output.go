@@ -48,7 +48,7 @@ func (f Format) Check() error {
 
 // Write writes the value as JSON or YAML, or calls text for a table. No form of it controls a terminal.
 func (f Format) Write(w io.Writer, value any, text func(p *Printer)) error {
-	encoded := ""
+	var encoded string
 	var err error
 	switch f {
 	case FormatJSON:
