@@ -80,6 +80,10 @@ func TestFailurePolicyThatMatchesSidecars(t *testing.T) {
 			w.policy(mode(v1alpha1.ModeImage), "proxy")
 			w.operator.Resolve.Image = "quick-exit:v1"
 		}, []batchv1.PodFailurePolicyRule{stopped}, nil},
+		"image that Auto tries first": {func(w *world) {
+			w.policy(asIs, "proxy")
+			w.operator.Resolve.Image = "quick-exit:v1"
+		}, []batchv1.PodFailurePolicyRule{stopped}, nil},
 		"image on some nodes only": {func(w *world) {
 			w.policy(mode(v1alpha1.ModeCRR), "proxy")
 			w.operator.Resolve.Image, w.cluster.VirtualNodes = "quick-exit:v1", ptr.To(true)

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/internal/plan"
 )
 
 // networks are those that cut off a pod whose phase is terminal, while its sidecars may still run: Calico drops the endpoint,
@@ -63,7 +65,7 @@ func (c *checker) network(ctx context.Context) error {
 }
 
 // writesPhaseEarly reports whether the operator writes phases where another mode could be used.
-func (c *checker) writesPhaseEarly() bool { return c.settings.Capabilities.PodPhase }
+func (c *checker) writesPhaseEarly() bool { return c.settings.Capabilities.PodPhase == plan.PodPhaseEnabled }
 
 // serves reports whether the cluster serves the kind, in any version. Every user may ask that.
 func (c *checker) serves(kind schema.GroupKind) (bool, error) {
