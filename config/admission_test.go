@@ -31,10 +31,12 @@ var (
 	patchStatus    = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}}
 	createRequests = rbacv1.PolicyRule{APIGroups: []string{"apps.kruise.io"}, Resources: []string{"containerrecreaterequests"}, Verbs: []string{"create"}}
 	createPullJobs = rbacv1.PolicyRule{APIGroups: []string{"apps.kruise.io"}, Resources: []string{"imagepulljobs"}, Verbs: []string{"create"}}
-	useModes       = rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"modes"}, Verbs: []string{"use"}}
-	useImage       = rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"modes"}, Verbs: []string{"use"}, ResourceNames: []string{"Image"}}
+	useModes       = rbacv1.PolicyRule{APIGroups: []string{"modes." + v1alpha1.GroupName}, Resources: []string{"modes"}, Verbs: []string{"use"}}
+	useImage       = rbacv1.PolicyRule{APIGroups: []string{"modes." + v1alpha1.GroupName}, Resources: []string{"modes"}, Verbs: []string{"use"}, ResourceNames: []string{"Image"}}
 	writePolicies  = rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Verbs: []string{"get", "create", "update", "patch"},
 		Resources: []string{"sidecarterminationpolicies", "clustersidecarterminationpolicies"}}
+	// everythingOfPolicies is what a Role for policies is often written as.
+	everythingOfPolicies = rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"*"}, Verbs: []string{"*"}}
 )
 
 // The words by which each mode is refused. Of several refusals the server returns one.
@@ -70,6 +72,7 @@ func TestAPolicyNeedsTheRightsOfTheModesThatItCanLeadTo(t *testing.T) {
 		"without the right to patch their status":                     {rights: []rbacv1.PolicyRule{createRequests, patchPods}, refused: refusedPodPhase},
 		"a policy that names main containers is held to the same":     {rights: []rbacv1.PolicyRule{createRequests, patchPods}, mains: true, refused: refusedPodPhase},
 		"leave to use modes takes the place of the rights":            {rights: []rbacv1.PolicyRule{useModes}},
+		"every right over policies is no leave to use modes":          {rights: []rbacv1.PolicyRule{everythingOfPolicies}, refused: refusedAny},
 		"leave for one mode is leave for no other":                    {rights: []rbacv1.PolicyRule{useImage, patchStatus}, refused: refusedCRR},
 		"leave for one mode is enough for it":                         {rights: []rbacv1.PolicyRule{useImage}, settings: only(v1alpha1.ModeImage)},
 		"Image alone needs the right to patch pods alone":             {rights: []rbacv1.PolicyRule{patchPods}, settings: only(v1alpha1.ModeImage)},
@@ -179,6 +182,7 @@ func TestHavingImagesPulledNeedsTheRightToPullThem(t *testing.T) {
 		"with the right":                              {rights: append(slices.Clone(all), createPullJobs)},
 		"with leave":                                  {rights: []rbacv1.PolicyRule{useModes}},
 		"with leave for another thing":                {rights: append(slices.Clone(all), useImage), refused: refusedPrePull},
+		"with every right over policies":              {rights: append(slices.Clone(all), everythingOfPolicies), refused: refusedPrePull},
 		"a policy that has no images pulled":          {rights: all, change: func(spec *v1alpha1.PolicySpec) { spec.PrePull = nil }},
 		"a policy that does nothing":                  {change: func(spec *v1alpha1.PolicySpec) { spec.Enforcement = v1alpha1.EnforcementDryRun }},
 		"the right is asked for beside that of modes": {rights: []rbacv1.PolicyRule{createPullJobs}, refused: refusedAny},
