@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -454,6 +455,33 @@ func TestAnotherModeFollowsWhenKruiseRefuses(t *testing.T) {
 			b.newPolicy("mesh", mode(v1alpha1.ModeAuto, v1alpha1.ExitCodesRespect))
 			pod := b.newPod("job-1", mainDone)
 			b.goesOnAfterRefusal(pod, []string{"POST containerrecreaterequests", "PATCH pods"})
+		})
+	}
+}
+
+// Anybody who may create requests in a namespace knows the name of the operator's next one.
+func TestAnotherModeFollowsWhenTheNameOfTheRequestIsTaken(t *testing.T) {
+	k := newKruise(t)
+	k.Install(t)
+	for name, labels := range map[string]map[string]string{
+		"without the operator's label": {"team": "etl"},
+		"without the pod as its owner": {"app.kubernetes.io/managed-by": "sidecar-termination-operator"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, testOptions(), k)
+			b.newPolicy("mesh", mode(v1alpha1.ModeAuto, v1alpha1.ExitCodesRespect))
+			pod := b.newPod("job-1", mainDone)
+			b.caughtUp(pod)
+			b.create(&kruise.ContainerRecreateRequest{
+				ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "sidecar-termination-" + string(pod.UID) + "-0", Labels: labels},
+				Spec: kruise.ContainerRecreateRequestSpec{
+					PodName: pod.Name, Containers: []kruise.ContainerRecreateRequestContainer{{Name: "proxy"}},
+				},
+			})
+			if result := b.reconcileStale(pod); result.RequeueAfter <= 0 || result.RequeueAfter > refusalRetry {
+				b.Errorf("looks again after %s, want %s at most", result.RequeueAfter, refusalRetry)
+			}
+			b.wrote("POST containerrecreaterequests", "PATCH pods")
 		})
 	}
 }

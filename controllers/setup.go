@@ -151,7 +151,7 @@ func newReconcilers(
 	c client.Client, policies policyLister, live podLister, beside readers, kruise kruiseKinds, journal *journal, options Options,
 ) reconcilers {
 	terminators := []Terminator{
-		&crr.Terminator{Client: c, Clock: options.Clock, Availability: kruise.requests},
+		&crr.Terminator{Client: c, Server: beside.server, Clock: options.Clock, Availability: kruise.requests},
 		&podphase.Terminator{Client: c, Clock: options.Clock},
 		&image.Terminator{Client: c, Clock: options.Clock},
 	}

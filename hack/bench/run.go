@@ -240,7 +240,7 @@ func bareTerminator(c client.Client, mode v1alpha1.Mode) func(context.Context, *
 	terminators := map[v1alpha1.Mode]interface {
 		Terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) (bool, error)
 	}{
-		v1alpha1.ModeCRR:      &crr.Terminator{Client: c, Clock: clock.RealClock{}},
+		v1alpha1.ModeCRR:      &crr.Terminator{Client: c, Server: c, Clock: clock.RealClock{}},
 		v1alpha1.ModePodPhase: &podphase.Terminator{Client: c, Clock: clock.RealClock{}},
 		v1alpha1.ModeImage:    &image.Terminator{Client: c, Clock: clock.RealClock{}},
 	}

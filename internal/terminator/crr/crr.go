@@ -47,12 +47,15 @@ const (
 	ttlAfterFinished = 30 * time.Minute
 )
 
-// ErrRefused means that Kruise's webhook did not accept a request, or did not answer. Another mode may be used.
-var ErrRefused = errors.New("OpenKruise refused the ContainerRecreateRequest")
+// ErrRefused means that a request cannot be made: Kruise's webhook did not accept it or did not answer, or its name is taken.
+// Another mode may be used.
+var ErrRefused = errors.New("the ContainerRecreateRequest was refused")
 
 // Terminator carries out mode CRR.
 type Terminator struct {
-	Client       client.Client
+	Client client.Client
+	// Server reads without a cache.
+	Server       client.Reader
 	Clock        clock.PassiveClock
 	Availability *Availability
 }
@@ -103,7 +106,7 @@ func toAttempts(requests []kruise.ContainerRecreateRequest, pod *corev1.Pod) []p
 
 // Terminate removes the requests that the action supersedes and creates one for its containers. It returns false when
 // the request exists already, a conflict when one that is superseded has been replaced since it was observed, and
-// ErrRefused when Kruise does not take the request.
+// ErrRefused when Kruise does not take the request or another object has its name.
 func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) (bool, error) {
 	for _, spent := range action.Supersedes {
 		if err := t.delete(ctx, pod.Namespace, requestName(pod.UID, spent.Number), spent.UID); err != nil {
@@ -113,7 +116,7 @@ func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan
 	request := newRequest(pod, action, t.Clock.Now())
 	switch err := t.Client.Create(ctx, request); {
 	case apierrors.IsAlreadyExists(err):
-		return false, nil
+		return false, t.checkExisting(ctx, request, pod.UID)
 	case served.IsRefusal(err):
 		return false, fmt.Errorf("%w: %w", ErrRefused, err)
 	case err != nil:
@@ -127,6 +130,28 @@ func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan
 		return false, fmt.Errorf("%w: it was made for the pod with uid %q, not %q", ErrRefused, uid, pod.UID)
 	}
 	return true, nil
+}
+
+// checkExisting returns nil when the object that has the request's name is one that Observe finds, as soon as the cache has it.
+// Of any other the outcome would never be known, and each attempt would end here again: then it returns ErrRefused. It
+// returns a conflict when the object is gone by now.
+func (t *Terminator) checkExisting(ctx context.Context, request *kruise.ContainerRecreateRequest, pod types.UID) error {
+	var list kruise.ContainerRecreateRequestList
+	// A list by name needs no right that the cache does not need.
+	err := t.Server.List(ctx, &list, client.InNamespace(request.Namespace), client.MatchingFields{"metadata.name": request.Name})
+	switch {
+	case err != nil:
+		return fmt.Errorf("read ContainerRecreateRequest %s: %w", request.Name, err)
+	case len(list.Items) == 0:
+		requests := kruise.SchemeGroupVersion.WithResource(resource).GroupResource()
+		return apierrors.NewConflict(requests, request.Name, errors.New("it was deleted a moment ago"))
+	}
+	existing := &list.Items[0]
+	if existing.Labels[labelManagedBy] == managedBy && slices.Contains(ownerPodUID(existing), string(pod)) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s/%s exists without the operator's label %s=%s or without the pod as its owner; delete it",
+		ErrRefused, existing.Namespace, existing.Name, labelManagedBy, managedBy)
 }
 
 func (t *Terminator) delete(ctx context.Context, namespace, name string, uid types.UID) error {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -43,6 +44,17 @@ type server struct {
 	deleted []string
 	// undeletable is the answer to deletions; without it, nothing is found.
 	undeletable error
+	// existing is what is found by its name.
+	existing *kruise.ContainerRecreateRequest
+	listErr  error
+}
+
+func (s *server) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+	given := (&client.ListOptions{}).ApplyOptions(options)
+	if s.existing != nil && given.Namespace == s.existing.Namespace && given.FieldSelector.String() == "metadata.name="+s.existing.Name {
+		list.(*kruise.ContainerRecreateRequestList).Items = []kruise.ContainerRecreateRequest{*s.existing}
+	}
+	return s.listErr
 }
 
 func (s *server) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
@@ -180,7 +192,6 @@ func TestWhatTheServerAnswersToARequest(t *testing.T) {
 		err             error
 		refused, failed bool
 	}{
-		"the request is there already":        {err: apierrors.NewAlreadyExists(resource, "x")},
 		"the webhook says 400":                {err: denied(http.StatusBadRequest), refused: true},
 		"the webhook says 403":                {err: denied(http.StatusForbidden), refused: true},
 		"the webhook says 500":                {err: denied(http.StatusInternalServerError), refused: true},
@@ -201,6 +212,51 @@ func TestWhatTheServerAnswersToARequest(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestARequestWhoseNameIsTaken(t *testing.T) {
+	requests := kruise.SchemeGroupVersion.WithResource(resource).GroupResource()
+	broken := errors.New("broken")
+	for name, tc := range map[string]struct {
+		change  func(*kruise.ContainerRecreateRequest)
+		gone    bool
+		listErr error
+		want    func(error) bool
+	}{
+		"by its own creation": {
+			change: func(*kruise.ContainerRecreateRequest) {}, want: func(err error) bool { return err == nil },
+		},
+		"by one without the label": {
+			change: func(r *kruise.ContainerRecreateRequest) { r.Labels = nil }, want: isRefused,
+		},
+		"by one of another manager": {
+			change: func(r *kruise.ContainerRecreateRequest) { r.Labels[labelManagedBy] = "another" }, want: isRefused,
+		},
+		"by one without an owner": {
+			change: func(r *kruise.ContainerRecreateRequest) { r.OwnerReferences = nil }, want: isRefused,
+		},
+		"by one of another pod": {
+			change: func(r *kruise.ContainerRecreateRequest) { r.OwnerReferences[0].UID = "9c2d" }, want: isRefused,
+		},
+		"by one that is gone by now":  {gone: true, want: apierrors.IsConflict},
+		"by one that cannot be found": {gone: true, listErr: broken, want: func(err error) bool { return errors.Is(err, broken) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &server{err: apierrors.NewAlreadyExists(requests, "sidecar-termination-4a1b-0"), listErr: tc.listErr}
+			if !tc.gone {
+				s.existing = newRequest(pod, plan.Action{}, stopped.Now())
+				tc.change(s.existing)
+			}
+			changed, err := (&Terminator{Client: s, Server: s, Clock: stopped}).Terminate(t.Context(), pod, plan.Action{})
+			if changed || !tc.want(err) {
+				t.Errorf("got changed %t, error %v", changed, err)
+			}
+		})
+	}
+}
+
+func isRefused(err error) bool {
+	return errors.Is(err, ErrRefused) && strings.Contains(err.Error(), "batch/sidecar-termination-4a1b-0 exists") && strings.HasSuffix(err.Error(), "; delete it")
 }
 
 func TestAttemptNumbersAreReadFromNames(t *testing.T) {
