@@ -291,8 +291,11 @@ func TestTheStatusOfAPolicyCountsItsPods(t *testing.T) {
 		p.Spec.Containers, p.Status.ContainerStatuses = p.Spec.Containers[1:], p.Status.ContainerStatuses[1:]
 	})
 	status = f.untilCounts(policy, counts{matched: 2, waiting: 1, stuck: 1})
-	if ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); ready.Status != metav1.ConditionFalse || ready.Reason != string(v1alpha1.ReasonNoMainContainer) {
-		t.Errorf("Ready is %+v", ready)
+	if degraded := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded); degraded == nil || degraded.Reason != string(v1alpha1.ReasonNoMainContainer) {
+		t.Errorf("Degraded is %+v", degraded)
+	}
+	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
+		t.Errorf("a stuck pod makes the policy not ready: %+v", status.Conditions)
 	}
 	f.change(pod, mainDone)
 	f.until(pod, "its phase is written", phaseWritten)
@@ -492,7 +495,7 @@ func TestSayingWhatAnImageHasBringsThePodsBack(t *testing.T) {
 			return condition != nil && condition.Reason == string(reason)
 		}
 	}
-	f.untilStatus(policy, "the pod is stuck", because(v1alpha1.ConditionReady, v1alpha1.ReasonCommandNotCovered))
+	f.untilStatus(policy, "the pod is stuck", because(v1alpha1.ConditionDegraded, v1alpha1.ReasonCommandNotCovered))
 	f.untouched(pod)
 	annotate := func(paths string) {
 		t.Helper()
@@ -516,10 +519,20 @@ func TestSayingWhatAnImageHasBringsThePodsBack(t *testing.T) {
 func TestASpoiltPodDoesNotHideTheOthers(t *testing.T) {
 	f := newFixture(t)
 	f.startOperator(testOptions())
-	policy := f.newPolicy("mesh")
+	policy := &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
+	policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}}
+	policy.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: f.namespace}}
+	f.create(policy)
 	f.newPod("spoilt", func(p *corev1.Pod) { p.Annotations = map[string]string{v1alpha1.AnnotationImageSwap: "null"} })
 	f.newPod("job-1")
-	f.untilCounts(policy, counts{matched: 2, waiting: 1, stuck: 1})
+	status := f.untilCounts(policy, counts{matched: 2, waiting: 1, stuck: 1})
+	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
+		t.Errorf("somebody's pod makes a cluster policy not ready: %+v", status.Conditions)
+	}
+	if degraded := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded); degraded == nil ||
+		degraded.Reason != string(v1alpha1.ReasonUnreadableRecord) || !strings.HasPrefix(degraded.Message, "1 pod is stuck: "+f.namespace+"/spoilt: ") {
+		t.Errorf("Degraded is %+v", degraded)
+	}
 }
 
 func TestTheLeaseIsReleasedOnStop(t *testing.T) {

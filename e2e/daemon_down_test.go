@@ -63,9 +63,9 @@ func TestDaemonIsDown(t *testing.T) {
 			test.Errorf("Event %s is of type %s", stuck.Reason, stuck.Type)
 		}
 		test.EventuallyStatus(policy, "the pod to be stuck", func(status v1alpha1.PolicyStatus) error {
-			ready := harness.Condition(status, v1alpha1.ConditionReady)
-			if status.StuckPods != 1 || ready.Status != metav1.ConditionFalse || ready.Reason != string(v1alpha1.ReasonStuck) {
-				return fmt.Errorf("stuckPods is %d, Ready is %s because of %s", status.StuckPods, ready.Status, ready.Reason)
+			ready, degraded := harness.Condition(status, v1alpha1.ConditionReady), harness.Condition(status, v1alpha1.ConditionDegraded)
+			if status.StuckPods != 1 || ready.Status != metav1.ConditionTrue || degraded.Reason != string(v1alpha1.ReasonStuck) {
+				return fmt.Errorf("stuckPods is %d, Ready is %s, Degraded is %+v", status.StuckPods, ready.Status, degraded)
 			}
 			return nil
 		})
@@ -74,9 +74,9 @@ func TestDaemonIsDown(t *testing.T) {
 		test.WaitForCompleteWithin("job", recoveryTimeout)
 		test.RequireSucceeded("job")
 		test.EventuallyStatus(policy, "no pod to be stuck", func(status v1alpha1.PolicyStatus) error {
-			ready := harness.Condition(status, v1alpha1.ConditionReady)
-			if status.StuckPods != 0 || status.TerminatedPods != 1 || ready.Status != metav1.ConditionTrue {
-				return fmt.Errorf("stuckPods is %d, terminatedPods is %d, Ready is %s", status.StuckPods, status.TerminatedPods, ready.Status)
+			degraded := harness.Condition(status, v1alpha1.ConditionDegraded)
+			if status.StuckPods != 0 || status.TerminatedPods != 1 || degraded.Type != "" {
+				return fmt.Errorf("stuckPods is %d, terminatedPods is %d, Degraded is %+v", status.StuckPods, status.TerminatedPods, degraded)
 			}
 			return nil
 		})

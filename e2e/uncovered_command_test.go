@@ -108,11 +108,12 @@ func requireStuckForCommand(test *harness.Test, policy *v1alpha1.SidecarTerminat
 		if status.StuckPods != 1 || status.ObservedGeneration != generation {
 			return fmt.Errorf("stuckPods is %d at generation %d", status.StuckPods, status.ObservedGeneration)
 		}
-		for _, condition := range []string{v1alpha1.ConditionReady, v1alpha1.ConditionDegraded} {
-			got := harness.Condition(status, condition)
-			if got.Reason != string(reason) || !strings.Contains(got.Message, sidecarProgram) || !strings.Contains(got.Message, image) {
-				return fmt.Errorf("%s is %+v", condition, got)
-			}
+		if got := harness.Condition(status, v1alpha1.ConditionReady); got.Status != metav1.ConditionTrue {
+			return fmt.Errorf("ready is %+v", got)
+		}
+		got := harness.Condition(status, v1alpha1.ConditionDegraded)
+		if got.Reason != string(reason) || !strings.Contains(got.Message, sidecarProgram) || !strings.Contains(got.Message, image) {
+			return fmt.Errorf("degraded is %+v", got)
 		}
 		return nil
 	})

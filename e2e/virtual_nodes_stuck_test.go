@@ -55,8 +55,8 @@ func TestQuickExitImageCannotBePulled(t *testing.T) {
 				test.Errorf("The event says %q", event.Message)
 			}
 			test.EventuallyStatus(policy, "the pod to be stuck", func(status v1alpha1.PolicyStatus) error {
-				if ready := harness.Condition(status, v1alpha1.ConditionReady); status.StuckPods != 1 || ready.Status != metav1.ConditionFalse {
-					return fmt.Errorf("stuckPods is %d and ready is %+v", status.StuckPods, ready)
+				if degraded := harness.Condition(status, v1alpha1.ConditionDegraded); status.StuckPods != 1 || degraded.Status != metav1.ConditionTrue {
+					return fmt.Errorf("stuckPods is %d and degraded is %+v", status.StuckPods, degraded)
 				}
 				return nil
 			})
@@ -71,8 +71,8 @@ func TestQuickExitImageCannotBePulled(t *testing.T) {
 			test.WaitForComplete("job")
 			test.RequireSucceeded("job")
 			test.EventuallyStatus(policy, "the pod to be stuck no longer", func(status v1alpha1.PolicyStatus) error {
-				if ready := harness.Condition(status, v1alpha1.ConditionReady); status.StuckPods != 0 || ready.Status != metav1.ConditionTrue {
-					return fmt.Errorf("stuckPods is %d and ready is %+v", status.StuckPods, ready)
+				if degraded := harness.Condition(status, v1alpha1.ConditionDegraded); status.StuckPods != 0 || degraded.Type != "" {
+					return fmt.Errorf("stuckPods is %d and degraded is %+v", status.StuckPods, degraded)
 				}
 				return nil
 			})

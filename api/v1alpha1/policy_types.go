@@ -239,7 +239,8 @@ type PolicyStatus struct {
 	// +optional
 	TerminatingPods int32 `json:"terminatingPods"`
 
-	// stuckPods is the number of matched pods whose sidecars no usable mode could end, or that no mode can serve.
+	// stuckPods is the number of matched pods whose sidecars no usable mode could end, or that no mode can serve. The
+	// condition Degraded has the reason of one of them.
 	// +optional
 	StuckPods int32 `json:"stuckPods"`
 
@@ -266,8 +267,9 @@ type PolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	Recent []RecentTermination `json:"recent,omitempty"`
 
-	// conditions: Ready is always present. Overridden, Degraded and Stalled are present only while they are true, and
-	// PrePulled only while spec.prePull is set.
+	// conditions: Ready is always present, and true while the policy can be acted on, whatever becomes of its pods.
+	// Overridden, Degraded and Stalled are present only while they are true, and PrePulled only while spec.prePull is set.
+	// Degraded tells of stuck pods, of a mode that cannot be used, and of a part of the policy that does not count.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

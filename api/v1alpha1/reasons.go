@@ -4,12 +4,14 @@ package v1alpha1
 
 // Condition types of a policy.
 const (
-	// ConditionReady is true while the policy is in force and no pod of it is stuck.
+	// ConditionReady is true while the policy is in force: its spec can be acted on. Pods do not change it, however many of
+	// them are stuck: ConditionDegraded and status.stuckPods say that.
 	ConditionReady = "Ready"
 	// ConditionOverridden is present and true while another policy decides over a container that this one names.
 	ConditionOverridden = "Overridden"
-	// ConditionDegraded is present and true while a declared mode cannot be used and another one, or none, takes its
-	// place, or while a part of the policy does not count.
+	// ConditionDegraded is present and true while pods are stuck, while a declared mode cannot be used and another one takes
+	// its place, or while a part of the policy does not count. It shows a
+	// part that does not count before stuck pods, and those before modes.
 	ConditionDegraded = "Degraded"
 	// ConditionStalled is present and true while the policy cannot be acted on until its author changes it.
 	ConditionStalled = "Stalled"

@@ -243,25 +243,40 @@ func checkDefinitions(t *testing.T, c client.Client) {
 		"warning definition "+name+" is of another version, and has what this program does not know: spec.grace")
 }
 
-// checkPolicies has a policy that is not ready.
+// checkPolicies has a policy that is not ready, and one that is degraded.
 func checkPolicies(t *testing.T, c client.Client) {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "cli-"}}
 	create(t, c, namespace)
 	policy := newPolicy(namespace.Name)
 	create(t, c, policy)
-	policy.Status.ObservedGeneration = policy.Generation
-	policy.Status.Conditions = []metav1.Condition{{
-		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(v1alpha1.ReasonInvalidSelector), Message: "no", LastTransitionTime: metav1.Now(),
-	}}
-	if err := c.Status().Update(t.Context(), policy); err != nil {
-		t.Fatal(err)
+	look := "-> see: test explain policy/" + policy.Name + " -n " + namespace.Name
+	for _, tc := range []struct {
+		name       string
+		conditions []metav1.Condition
+		want       string
+	}{
+		{"a policy that is not ready", []metav1.Condition{
+			{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(v1alpha1.ReasonInvalidSelector), Message: "no"},
+		}, "is not ready (InvalidSelector): no " + look},
+		{"a policy that is degraded", []metav1.Condition{
+			{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: string(v1alpha1.ReasonInForce)},
+			{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: string(v1alpha1.ReasonStuck), Message: "1 pod is stuck"},
+		}, "is degraded (Stuck): 1 pod is stuck " + look},
+	} {
+		policy.Status.ObservedGeneration, policy.Status.Conditions = policy.Generation, tc.conditions
+		for i := range policy.Status.Conditions {
+			policy.Status.Conditions[i].LastTransitionTime = metav1.Now()
+		}
+		if err := c.Status().Update(t.Context(), policy); err != nil {
+			t.Fatal(err)
+		}
+		out, code := runCommand(t, "check")
+		wantOutput(t, tc.name, out, code, 0, tc.want)
 	}
-	out, code := runCommand(t, "check")
 	if err := c.Delete(t.Context(), policy); err != nil {
 		t.Fatal(err)
 	}
-	wantOutput(t, "a policy that is not ready", out, code, 0, "is not ready (InvalidSelector): no -> see: test explain policy/"+policy.Name+" -n "+namespace.Name)
 }
 
 // checkKruise installs OpenKruise piece by piece.

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"fmt"
 
-	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
@@ -29,8 +28,8 @@ func (o Observation) name() string { return o.Namespace + "/" + o.Pod }
 // Census is what the observations of a policy's pods add up to, in whatever order they were added. It takes the same room
 // for one pod and for very many. The zero value has seen none.
 type Census struct {
-	matched, waiting, terminating int32
-	stuck, overridden, degraded   finding
+	matched, waiting, terminating  int32
+	stuck, overridden, substituted finding
 }
 
 // CensusOf returns what the observations add up to.
@@ -58,8 +57,8 @@ func (c *Census) Add(o Observation) {
 	if len(o.Losses) > 0 {
 		c.overridden.add(o)
 	}
-	if len(o.Substitutions) > 0 || o.Governs && o.Decision.Reason == v1alpha1.ReasonNoUsableMode {
-		c.degraded.add(o)
+	if len(o.Substitutions) > 0 {
+		c.substituted.add(o)
 	}
 }
 

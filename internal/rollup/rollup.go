@@ -132,16 +132,14 @@ func conditions(policy Policy, census Census) []condition {
 	}
 }
 
+// ready is about the policy alone. A pod must not change it, for others than the policy's author write pods.
 func ready(policy Policy, census Census) condition {
 	c := condition{kind: v1alpha1.ConditionReady, always: true, holds: true}
-	switch stuck := census.stuck; {
+	switch {
 	case policy.Invalid != nil:
 		c.holds, c.reason, c.message = false, v1alpha1.ReasonInvalidSelector, policy.Invalid.Error()
 	case resolve.UnknownEnforcement(policy.Spec.Enforcement) != "":
 		c.holds, c.reason, c.message = false, v1alpha1.ReasonUnknownSetting, resolve.UnknownEnforcement(policy.Spec.Enforcement)
-	case stuck.pods > 0:
-		c.holds, c.reason = false, stuck.example.Decision.Reason
-		c.message = fmt.Sprintf("%d %s stuck, among them %s: %s", stuck.pods, plural(stuck.pods, "pod is", "pods are"), stuck.example.name(), stuck.example.Decision.Message)
 	case policy.Spec.Enforcement == v1alpha1.EnforcementDryRun:
 		c.reason, c.message = v1alpha1.ReasonDryRun, "nothing is written to pods; set enforcement to Enforce to act"
 	case census.matched == 0:
@@ -162,19 +160,22 @@ func overridden(census Census) condition {
 	return c
 }
 
-// degraded gives the flaw of the policy first: it may be why a mode cannot be used.
+// degraded gives the flaw of the policy first, which may be why pods are stuck, and then pods that are stuck before those
+// whose sidecars another mode ends.
 func degraded(policy Policy, census Census) condition {
-	c := condition{kind: v1alpha1.ConditionDegraded, reason: v1alpha1.ReasonNoUsableMode}
-	switch degraded := census.degraded; {
+	c := condition{kind: v1alpha1.ConditionDegraded, holds: true}
+	switch stuck, substituted := census.stuck, census.substituted; {
 	case policy.Flaw != nil:
-		c.holds, c.reason, c.message = true, v1alpha1.ReasonInvalidQuickExitPaths, policy.Flaw.Error()
-	case degraded.pods > 0:
-		message := degraded.example.Decision.Message
-		if substitutions := degraded.example.Substitutions; len(substitutions) > 0 {
-			c.reason, message = substitutions[0].Reason, substitutions[0].Message
-		}
-		c.holds = true
-		c.message = degraded.withOthers(fmt.Sprintf("pod %s: %s", degraded.example.name(), message))
+		c.reason, c.message = v1alpha1.ReasonInvalidQuickExitPaths, policy.Flaw.Error()
+	case stuck.pods > 0:
+		c.reason = stuck.example.Decision.Reason
+		c.message = fmt.Sprintf("%d %s %s: %s", stuck.pods, plural(stuck.pods, "pod is stuck:", "pods are stuck, for example"),
+			stuck.example.name(), stuck.example.Decision.Message)
+	case substituted.pods > 0:
+		first := substituted.example.Substitutions[0]
+		c.reason, c.message = first.Reason, substituted.withOthers(fmt.Sprintf("pod %s: %s", substituted.example.name(), first.Message))
+	default:
+		c.holds = false
 	}
 	return c
 }

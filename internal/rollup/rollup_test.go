@@ -124,6 +124,9 @@ func TestConditions(t *testing.T) {
 	ready := func(reason v1alpha1.Reason, message string) metav1.Condition {
 		return condition(v1alpha1.ConditionReady, metav1.ConditionTrue, reason, message)
 	}
+	degraded := func(reason v1alpha1.Reason, message string) metav1.Condition {
+		return condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, reason, message)
+	}
 	notReady := func(reason v1alpha1.Reason, message string) metav1.Condition {
 		return condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
 	}
@@ -143,19 +146,30 @@ func TestConditions(t *testing.T) {
 			[]metav1.Condition{ready(v1alpha1.ReasonDryRun, "nothing is written to pods; set enforcement to Enforce to act")},
 		},
 		"a policy with an unknown enforcement is not ready": {
-			policy(func(p *rollup.Policy) { p.Spec.Enforcement = "Audit" }), []rollup.Observation{seen("a", plan.StageStuck, because(v1alpha1.ReasonStuck, "it is"))},
+			policy(func(p *rollup.Policy) { p.Spec.Enforcement = "Audit" }), []rollup.Observation{seen("a", plan.StageWaiting)},
 			[]metav1.Condition{notReady(v1alpha1.ReasonUnknownSetting,
 				`this version of the operator does not know enforcement "Audit" and takes it for DryRun; upgrade the operator, or set it to Enforce`)},
 		},
-		"a stuck pod makes the policy not ready": {
+		"a stuck pod degrades the policy, and it stays ready": {
 			policy(), []rollup.Observation{seen("a", plan.StageStuck, because(v1alpha1.ReasonStuck, "every usable mode has failed"))},
-			[]metav1.Condition{notReady(v1alpha1.ReasonStuck, "1 pod is stuck, among them batch/a: every usable mode has failed")},
+			[]metav1.Condition{inForce, degraded(v1alpha1.ReasonStuck, "1 pod is stuck: batch/a: every usable mode has failed")},
+		},
+		"a pod with a forged record degrades the policy, and it stays ready": {
+			policy(), []rollup.Observation{seen("a", plan.StageStuck, because(v1alpha1.ReasonUnreadableRecord, "cannot be read"))},
+			[]metav1.Condition{inForce, degraded(v1alpha1.ReasonUnreadableRecord, "1 pod is stuck: batch/a: cannot be read")},
+		},
+		"a pod that would be stuck degrades a DryRun policy": {
+			policy(dryRun), []rollup.Observation{seen("a", plan.StageStuck, because(v1alpha1.ReasonNoUsableMode, "no mode"))},
+			[]metav1.Condition{
+				ready(v1alpha1.ReasonDryRun, "nothing is written to pods; set enforcement to Enforce to act"),
+				degraded(v1alpha1.ReasonNoUsableMode, "1 pod is stuck: batch/a: no mode"),
+			},
 		},
 		"of several stuck pods the first by name is told": {
 			policy(), []rollup.Observation{
 				seen("b", plan.StageStuck, because(v1alpha1.ReasonStuck, "second")), seen("a", plan.StageStuck, because(v1alpha1.ReasonNoMainContainer, "first")),
 			},
-			[]metav1.Condition{notReady(v1alpha1.ReasonNoMainContainer, "2 pods are stuck, among them batch/a: first")},
+			[]metav1.Condition{inForce, degraded(v1alpha1.ReasonNoMainContainer, "2 pods are stuck, for example batch/a: first")},
 		},
 		"a stuck pod of another policy is no matter": {
 			policy(), []rollup.Observation{seen("a", plan.StageStuck, notGoverned, because(v1alpha1.ReasonNoUsableMode, "no mode"))}, []metav1.Condition{inForce},
@@ -183,25 +197,25 @@ func TestConditions(t *testing.T) {
 				seen("b", plan.StageTerminating, substituted(v1alpha1.ReasonVirtualNode, "other")),
 				seen("c", plan.StageTerminating, substituted(v1alpha1.ReasonVirtualNode, "other")),
 			},
-			[]metav1.Condition{inForce, condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonCRRUnavailable,
-				"pod batch/a: mode CRR cannot be used, and 2 more pods")},
+			[]metav1.Condition{inForce, degraded(v1alpha1.ReasonCRRUnavailable, "pod batch/a: mode CRR cannot be used, and 2 more pods")},
 		},
 		"a part of the policy that does not count degrades it, and it stays ready": {
 			policy(flawed), []rollup.Observation{seen("a", plan.StageWaiting)},
-			[]metav1.Condition{inForce, condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonInvalidQuickExitPaths,
-				`annotation: entry "sh" does not count`)},
+			[]metav1.Condition{inForce, degraded(v1alpha1.ReasonInvalidQuickExitPaths, `annotation: entry "sh" does not count`)},
 		},
-		"it is told before the modes that cannot be used, for it may be why": {
-			policy(flawed), []rollup.Observation{seen("a", plan.StageTerminating, substituted(v1alpha1.ReasonCommandNotCovered, "other"))},
-			[]metav1.Condition{inForce, condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonInvalidQuickExitPaths,
-				`annotation: entry "sh" does not count`)},
-		},
-		"a pod that no mode can serve degrades the policy": {
-			policy(), []rollup.Observation{seen("a", plan.StageStuck, because(v1alpha1.ReasonNoUsableMode, "no mode can end container proxy"))},
-			[]metav1.Condition{
-				notReady(v1alpha1.ReasonNoUsableMode, "1 pod is stuck, among them batch/a: no mode can end container proxy"),
-				condition(v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonNoUsableMode, "pod batch/a: no mode can end container proxy"),
+		"it is told before stuck pods and the modes that cannot be used, for it may be why": {
+			policy(flawed), []rollup.Observation{
+				seen("a", plan.StageTerminating, substituted(v1alpha1.ReasonCommandNotCovered, "other")),
+				seen("b", plan.StageStuck, because(v1alpha1.ReasonCommandNotCovered, "other")),
 			},
+			[]metav1.Condition{inForce, degraded(v1alpha1.ReasonInvalidQuickExitPaths, `annotation: entry "sh" does not count`)},
+		},
+		"stuck pods are told before the modes that cannot be used": {
+			policy(), []rollup.Observation{
+				seen("a", plan.StageTerminating, substituted(v1alpha1.ReasonCRRUnavailable, "other")),
+				seen("b", plan.StageStuck, substituted(v1alpha1.ReasonVirtualNode, "other"), because(v1alpha1.ReasonNoUsableMode, "no mode can end container proxy")),
+			},
+			[]metav1.Condition{inForce, degraded(v1alpha1.ReasonNoUsableMode, "1 pod is stuck: batch/b: no mode can end container proxy")},
 		},
 	}
 	for name, test := range tests {
@@ -227,21 +241,24 @@ func TestConditionsVanish(t *testing.T) {
 
 func TestTransitionTimes(t *testing.T) {
 	stuck := seen("a", plan.StageStuck, because(v1alpha1.ReasonStuck, "one"))
+	const ready, degraded = v1alpha1.ConditionReady, v1alpha1.ConditionDegraded
 	tests := map[string]struct {
+		kind     string
 		old, new rollup.Observation
 		want     time.Time
 	}{
-		"are kept while the status is the same":                        {stuck, stuck, before},
-		"are kept while only the message differs":                      {stuck, seen("a", plan.StageStuck, because(v1alpha1.ReasonStuck, "two")), before},
-		"are kept while only the reason differs":                       {stuck, seen("a", plan.StageStuck, because(v1alpha1.ReasonNoUsableMode, "two")), before},
-		"change with the status, to whole seconds as the API has them": {stuck, seen("a", plan.StageWaiting), now.Truncate(time.Second)},
+		"are kept while the status is the same":                        {degraded, stuck, stuck, before},
+		"are kept while only the message differs":                      {degraded, stuck, seen("a", plan.StageStuck, because(v1alpha1.ReasonStuck, "two")), before},
+		"are kept while only the reason differs":                       {degraded, stuck, seen("a", plan.StageStuck, because(v1alpha1.ReasonNoUsableMode, "two")), before},
+		"of Ready are kept when a pod becomes stuck":                   {ready, seen("a", plan.StageWaiting), stuck, before},
+		"change with the status, to whole seconds as the API has them": {degraded, seen("a", plan.StageWaiting), stuck, now.Truncate(time.Second)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			old := rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, rollup.CensusOf(test.old), rollup.Tally{}, before)
 			kept := old.DeepCopy()
 			got := rollup.Summarize(policy(), old, rollup.CensusOf(test.new), rollup.Tally{}, now)
-			condition := meta.FindStatusCondition(got.Conditions, v1alpha1.ConditionReady)
+			condition := meta.FindStatusCondition(got.Conditions, test.kind)
 			if diff := cmp.Diff(test.want, condition.LastTransitionTime.Time); diff != "" {
 				t.Errorf("LastTransitionTime (-want +got):\n%s", diff)
 			}

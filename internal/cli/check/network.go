@@ -65,7 +65,9 @@ func (c *checker) network(ctx context.Context) error {
 }
 
 // writesPhaseEarly reports whether the operator writes phases where another mode could be used.
-func (c *checker) writesPhaseEarly() bool { return c.settings.Capabilities.PodPhase == plan.PodPhaseEnabled }
+func (c *checker) writesPhaseEarly() bool {
+	return c.settings.Capabilities.PodPhase == plan.PodPhaseEnabled
+}
 
 // serves reports whether the cluster serves the kind, in any version. Every user may ask that.
 func (c *checker) serves(kind schema.GroupKind) (bool, error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-// policies says which policies are not in force, and why.
+// policies says which policies are not in force or degraded, and why.
 func (c *checker) policies(ctx context.Context) error {
 	total, unwell := 0, 0
 	see := func(kind, namespace, name string, generation int64, status v1alpha1.PolicyStatus) {
@@ -25,6 +25,7 @@ func (c *checker) policies(ctx context.Context) error {
 			title, hint = title+" in namespace "+namespace, hint+" -n "+namespace
 		}
 		ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+		degraded := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded)
 		switch {
 		case ready == nil || status.ObservedGeneration < generation:
 			unwell++
@@ -32,6 +33,9 @@ func (c *checker) policies(ctx context.Context) error {
 		case ready.Status != metav1.ConditionTrue:
 			unwell++
 			c.warn(hint, "%s is not ready (%s): %s", title, ready.Reason, ready.Message)
+		case degraded != nil:
+			unwell++
+			c.warn(hint, "%s is degraded (%s): %s", title, degraded.Reason, degraded.Message)
 		}
 	}
 	var namespaced v1alpha1.SidecarTerminationPolicyList
@@ -54,7 +58,7 @@ func (c *checker) policies(ctx context.Context) error {
 	case total == 0:
 		c.ok("there is no policy yet; only environment variables count")
 	case unwell == 0:
-		c.ok("%d of %d policies are ready", total, total)
+		c.ok("%d of %d policies are ready, and none is degraded", total, total)
 	}
 	return nil
 }
