@@ -110,6 +110,54 @@ func TestAPodThatIsGoneBeforeTheOtherCacheHadItIsCounted(t *testing.T) {
 	b.counted(policy, 1)
 }
 
+// A Job's pod may be retained for days after its end.
+func TestAPodWhoseTeardownIsOverIsForgottenThoughItIsRetained(t *testing.T) {
+	b, clock := newTimedBench(t, nil)
+	policy := b.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
+	pod := b.newPod("job-1", mainDone)
+	b.reconcile(pod)
+	b.change(pod, sidecarDone)
+	b.reconcile(pod)
+	b.counted(policy, 1)
+
+	clock.SetTime(clock.Now().Add(teardownLag))
+	testenv.Eventually(t, "the pod has left the caches", func(ctx context.Context) error {
+		if _, err := b.pods.world.pod(ctx, keyOf(pod)); !apierrors.IsNotFound(err) {
+			return errors.Join(errors.New("it is there"), err)
+		}
+		return nil
+	})
+	if result := b.reconcileStale(pod); result.RequeueAfter != 0 {
+		t.Errorf("it is looked for again after %s", result.RequeueAfter)
+	}
+	if entries, seen := len(b.pods.journal.pods), len(b.pods.sightings.pods); entries != 0 || seen != 0 {
+		t.Errorf("%d entries of the journal and %d sightings are kept", entries, seen)
+	}
+	b.wrote("PATCH pods/status")
+	// The cache has the other pod after it was told of the touch.
+	b.change(pod, func(p *corev1.Pod) { p.Status.Message = "touched" })
+	other := b.newPod("job-2", mainDone)
+	b.reconcile(other)
+	b.caughtUp(other)
+	if _, err := b.pods.world.pod(t.Context(), keyOf(pod)); !apierrors.IsNotFound(err) {
+		t.Errorf("a touch has brought it back: %v", err)
+	}
+	b.counted(policy, 0)
+	b.wrote("PATCH pods/status", "PATCH pods/status")
+	if b.reload(pod); pod.Labels[v1alpha1.LabelTerminatedBy] == "" {
+		t.Error("the label was taken away")
+	}
+
+	again := newBench(t, testOptions(), nil)
+	var pods corev1.PodList
+	if err := again.pods.world.teardown.List(t.Context(), &pods, client.InNamespace(pod.Namespace)); err != nil {
+		t.Fatal(err)
+	}
+	if len(pods.Items) != 1 || pods.Items[0].Name != other.Name {
+		t.Errorf("an operator that is started later keeps %d pods, want %s alone", len(pods.Items), other.Name)
+	}
+}
+
 // counted compares how many pods were counted for the policy and not yet reported.
 func (b *bench) counted(policy *v1alpha1.SidecarTerminationPolicy, terminated int64) {
 	b.Helper()

@@ -5,6 +5,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,8 +52,8 @@ func unfinishedPods() fields.Selector {
 }
 
 // newTeardownCache adds a second cache of pods to the manager: those whose phase the operator has written. They have
-// left the manager's cache by that very write, and are followed here to the end of their sidecars.
-func newTeardownCache(ctx context.Context, mgr manager.Manager) (cache.Cache, error) {
+// left the manager's cache by that very write, and are followed here to the end of their sidecars and not beyond it.
+func newTeardownCache(ctx context.Context, mgr manager.Manager, clock clock.PassiveClock) (cache.Cache, error) {
 	written, err := labels.NewRequirement(v1alpha1.LabelTerminatedBy, selection.Exists, nil)
 	if err != nil {
 		return nil, fmt.Errorf("select pods whose phase was written: %w", err)
@@ -63,6 +66,11 @@ func newTeardownCache(ctx context.Context, mgr manager.Manager) (cache.Cache, er
 			&corev1.Pod{}: {Label: labels.NewSelector().Add(*written), Transform: recovering(trimPod), UnsafeDisableDeepCopy: ptr.To(true)},
 		},
 		ReaderFailOnMissingInformer: true,
+		NewInformer: func(
+			source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers,
+		) toolscache.SharedIndexInformer {
+			return newTeardownFilter(source, clock).informer(object, resync, indexers)
+		},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make cache of pods whose phase was written: %w", err)

@@ -41,7 +41,7 @@ func newBench(t *testing.T, options Options, withKruise *testenv.Kruise) *bench 
 	t.Helper()
 	f := newFixture(t)
 	mgr := f.newManager()
-	teardown, err := newTeardownCache(t.Context(), mgr)
+	teardown, err := newTeardownCache(t.Context(), mgr, options.Clock)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 
 // setup is Setup, and returns what it has added.
 func setup(ctx context.Context, mgr manager.Manager, options Options) (reconcilers, error) {
-	teardown, err := newTeardownCache(ctx, mgr)
+	teardown, err := newTeardownCache(ctx, mgr, options.Clock)
 	if err != nil {
 		return reconcilers{}, err
 	}
