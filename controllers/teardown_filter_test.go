@@ -340,7 +340,7 @@ func TestAPodWhoseTeardownIsOverTakesNoMemory(t *testing.T) {
 	informer := filter.informer(&corev1.Pod{}, 0, toolscache.Indexers{
 		toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc, indexNode: nodeName,
 	})
-	if err := informer.SetTransform(trimPod); err != nil {
+	if err := informer.SetTransform(recovering(trimPod)); err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]int{}
