@@ -184,7 +184,7 @@ func TestDecisionsOfTheOperatorsFlags(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if settings.Resolve.Image != "quick-exit:v1" || settings.Resolve.QuickExitPaths != "/app/server" || !settings.Resolve.IgnoreEnv ||
+	if settings.Resolve.Image != "quick-exit:v1" || settings.Resolve.QuickExitPaths.String() != "/app/server" || !settings.Resolve.IgnoreEnv ||
 		settings.Capabilities.PodPhase != plan.PodPhaseLastResort || settings.Capabilities.MaxGracePeriod != 2*time.Hour ||
 		!slices.Contains(settings.NodeMarks.Virtual.Taints, "example/virtual") ||
 		!slices.Contains(settings.NodeMarks.Daemonless.Labels, plan.LabelMatch{Key: "bare"}) {

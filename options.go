@@ -133,7 +133,7 @@ func (o *options) bindDecisions(flags *pflag.FlagSet) {
 	flags.StringVar(&o.quickExitImage, "quick-exit-image", "", "image of mode Image where neither policy nor environment variable has one")
 	flags.StringSliceVar(&o.quickExitPaths, "quick-exit-paths", nil,
 		"what --quick-exit-image covers: absolute paths that it has the program at, default for those of the shipped image, * for every command; "+
-			"may be repeated; the default paths when it is not given")
+			fmt.Sprintf("may be repeated, at most %d entries; the default paths when it is not given", quickexit.MaxEntries))
 	flags.StringSliceVar(&o.allowedImages, "allowed-quick-exit-image", nil,
 		"image that policies may name: a repository, a reference with tag or digest, or registry.example/team/* for all below; "+
 			"may be repeated; without it policies may name any")
@@ -229,7 +229,7 @@ func (o *options) check() error {
 			return fmt.Errorf("--%s is %q; it must %s", flag.name, fmt.Sprint(flag.value), flag.must)
 		}
 	}
-	if err := quickexit.CoverageOf(o.quickExitPaths...).Check(); err != nil {
+	if err := quickexit.ValidateEntries(o.quickExitPaths); err != nil {
 		return fmt.Errorf("--quick-exit-paths: %w", err)
 	}
 	return nil

@@ -67,10 +67,12 @@ func TestFlagsReachTheReconcilers(t *testing.T) {
 		},
 		"paths of the image can be given": {
 			[]string{"--quick-exit-paths=default,/app/server", "--quick-exit-paths=/opt/proxy"},
-			func(o *controllers.Options) { o.Resolve.QuickExitPaths = "default,/app/server,/opt/proxy" },
+			func(o *controllers.Options) {
+				o.Resolve.QuickExitPaths = quickexit.CoverageOf("default", "/app/server", "/opt/proxy")
+			},
 		},
 		"an image can cover every command": {
-			[]string{"--quick-exit-paths=*"}, func(o *controllers.Options) { o.Resolve.QuickExitPaths = quickexit.Everything },
+			[]string{"--quick-exit-paths=*"}, func(o *controllers.Options) { o.Resolve.QuickExitPaths = quickexit.CoverageOf(quickexit.Everything) },
 		},
 		"images that policies may name can be listed": {
 			[]string{"--allowed-quick-exit-image=registry.example/team/*,registry.example/quick-exit:v1", "--quick-exit-image-digests=Required", "--env-images=Listed"},
@@ -163,6 +165,7 @@ func TestAFlagWithABadValueIsNamed(t *testing.T) {
 		"--quick-exit-paths=bin/server",
 		"--quick-exit-paths=/app/",
 		"--quick-exit-paths=default,all",
+		"--quick-exit-paths=default, /app/server",
 		"--settle-period=-1s",
 		"--settle-period=fast",
 		"--status-period=-1ns",

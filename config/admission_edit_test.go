@@ -125,29 +125,31 @@ func TestTheClusterKindIsHeldToItsAuthorsRightsWhenItIsEdited(t *testing.T) {
 	}
 }
 
-// The annotation says which commands images cover, and so whether a sidecar's image is swapped or another mode follows.
+// The field says which commands images cover, and so whether a sidecar's image is swapped or another mode follows.
 func TestWhatImagesCoverIsChangedByThoseOnlyWhoMayChangeThePolicy(t *testing.T) {
 	apply(t, "default")
 	awaitAdmission(t)
 	const (
-		everything = `{"metadata":{"annotations":{"sidecartermination.dev/quick-exit-paths":"*"}}}`
-		nothing    = `{"metadata":{"annotations":{"sidecartermination.dev/quick-exit-paths":null}}}`
+		everything = `{"spec":{"quickExitPaths":["*"]}}`
+		forProxy   = `{"spec":{"sidecars":[{"name":"proxy","image":"quick-exit:v1","quickExitPaths":["*"]}]}}`
+		nothing    = `{"spec":{"quickExitPaths":null}}`
 		other      = `{"metadata":{"annotations":{"example.com/note":"*"},"labels":{"team":"etl"}}}`
 	)
 	only := func(mode v1alpha1.Mode) v1alpha1.TerminationSettings {
-		return v1alpha1.TerminationSettings{Mode: mode, Fallback: v1alpha1.FallbackDisabled}
+		return v1alpha1.TerminationSettings{Mode: mode, Fallback: v1alpha1.FallbackDisabled, Image: "quick-exit:v1"}
 	}
 	withRequests := only(v1alpha1.ModeCRR)
 	withRequests.ExitCodes = v1alpha1.ExitCodesRespect
 	for name, tc := range map[string]struct {
 		settings v1alpha1.TerminationSettings
 		dryRun   bool
-		paths    string // of the policy before
+		paths    v1alpha1.QuickExitPath // of the policy before
 		rights   []rbacv1.PolicyRule
 		patch    string
 		refused  string // empty when the edit is accepted
 	}{
 		"said for the first time":          {settings: only(v1alpha1.ModeImage), patch: everything, refused: refusedImage},
+		"of one sidecar":                   {settings: only(v1alpha1.ModeImage), patch: forProxy, refused: refusedImage},
 		"changed":                          {settings: only(v1alpha1.ModeImage), paths: "/app/server", patch: everything, refused: refusedImage},
 		"taken out":                        {settings: only(v1alpha1.ModeImage), paths: "/app/server", patch: nothing, refused: refusedImage},
 		"by who may patch pods":            {settings: only(v1alpha1.ModeImage), rights: []rbacv1.PolicyRule{patchPods}, patch: everything},
@@ -157,7 +159,7 @@ func TestWhatImagesCoverIsChangedByThoseOnlyWhoMayChangeThePolicy(t *testing.T) 
 		"of a policy that does nothing":    {settings: only(v1alpha1.ModeImage), dryRun: true, patch: everything},
 		"as it was":                        {settings: only(v1alpha1.ModeImage), paths: "*", patch: everything},
 		"another annotation, and a label":  {settings: only(v1alpha1.ModeImage), paths: "*", patch: other},
-		"of a policy that leads to others": {settings: v1alpha1.TerminationSettings{}, rights: []rbacv1.PolicyRule{patchPods}, patch: everything, refused: refusedAny},
+		"of a policy that leads to others": {settings: v1alpha1.TerminationSettings{Image: "quick-exit:v1"}, rights: []rbacv1.PolicyRule{patchPods}, patch: everything, refused: refusedAny},
 	} {
 		t.Run(name, func(t *testing.T) {
 			space := newNamespace(t)
@@ -168,7 +170,7 @@ func TestWhatImagesCoverIsChangedByThoseOnlyWhoMayChangeThePolicy(t *testing.T) 
 				policy.Spec.Enforcement = v1alpha1.EnforcementDryRun
 			}
 			if tc.paths != "" {
-				policy.Annotations = map[string]string{v1alpha1.AnnotationQuickExitPaths: tc.paths}
+				policy.Spec.QuickExitPaths = []v1alpha1.QuickExitPath{tc.paths}
 			}
 			create(t, admin, policy)
 			err := author(t, space, tc.rights...).Patch(t.Context(), policy, client.RawPatch("application/merge-patch+json", []byte(tc.patch)))

@@ -25,7 +25,7 @@ spec:
   image: quick-exit:1
   sidecars:
   - {name: istio-proxy, drainSeconds: 1}
-  - {name: fluent-bit, image: "quick-exit:2", drainSeconds: 2}
+  - {name: fluent-bit, image: "quick-exit:2", quickExitPaths: [default, /app/shipper], drainSeconds: 2}
 ---
 apiVersion: sidecartermination.dev/v1alpha1
 kind: ClusterSidecarTerminationPolicy
@@ -187,6 +187,22 @@ patches:
 	got := policy(t, rendered, "mains").Spec.MainContainers
 	if slices.Sort(got); !slices.Equal(got, []v1alpha1.ContainerName{"extract", "load", "report"}) {
 		t.Errorf("mainContainers %v, want extract, load and report", got)
+	}
+}
+
+// Paths of the image before that were kept would be claimed for one that does not have them.
+func TestPatchesReplaceTheQuickExitPaths(t *testing.T) {
+	rendered := overlay(t, component+`
+patches:
+- patch: |-
+    apiVersion: sidecartermination.dev/v1alpha1
+    kind: SidecarTerminationPolicy
+    metadata: {name: p}
+    spec: {sidecars: [{name: fluent-bit, image: "own:1", quickExitPaths: [/opt/own]}]}
+`)
+	got := sidecar(t, policy(t, rendered, "p").Spec.PolicySpec, "fluent-bit")
+	if got.Image != "own:1" || !slices.Equal(got.QuickExitPaths, []v1alpha1.QuickExitPath{"/opt/own"}) {
+		t.Errorf("fluent-bit has image %s with quickExitPaths %v", got.Image, got.QuickExitPaths)
 	}
 }
 

@@ -5,6 +5,7 @@ package config_test
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -46,7 +47,7 @@ func TestEachPresetEndsItsSidecar(t *testing.T) {
 			t.Errorf("%s: a mode is set, so that it does not work on every node", name)
 		}
 		// Settings of the policy would hold for sidecars that users add.
-		if spec.TerminationSettings != (v1alpha1.TerminationSettings{}) {
+		if !reflect.DeepEqual(spec.TerminationSettings, v1alpha1.TerminationSettings{}) {
 			t.Errorf("%s: the policy has settings %+v of its own", name, spec.TerminationSettings)
 		}
 		if len(spec.PodSelector.MatchLabels)+len(spec.PodSelector.MatchExpressions) > 0 {

@@ -109,14 +109,13 @@ func isTornDown(pod *corev1.Pod) bool {
 	return plan.HasTerminalPhase(pod) && !plan.AnyContainerRunning(pod)
 }
 
-// declarationChanged passes new, deleted and re-specified policies, and those that say anew what their images cover, but
-// not those of which only the status or another annotation changed.
+// declarationChanged passes new, deleted and re-specified policies, but not those of which only the status or metadata
+// changed.
 func declarationChanged[policy client.Object]() predicate.TypedPredicate[policy] {
-	paths := func(p policy) string { return p.GetAnnotations()[v1alpha1.AnnotationQuickExitPaths] }
 	return predicate.TypedFuncs[policy]{
 		UpdateFunc: func(e event.TypedUpdateEvent[policy]) bool {
 			return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
-				paths(e.ObjectOld) != paths(e.ObjectNew) || !equality.Semantic.DeepEqual(specOf(e.ObjectOld), specOf(e.ObjectNew))
+				!equality.Semantic.DeepEqual(specOf(e.ObjectOld), specOf(e.ObjectNew))
 		},
 	}
 }

@@ -84,6 +84,7 @@ var words = []string{
 	"", "a", "0", "main", "proxy", "logger", "none", "team", "etl", "In", "NotIn", "Exists", "DoesNotExist", "Near",
 	quickExit, "registry.example:5000/team/quick-exit@sha256:" + strings.Repeat("0", 64), "quick exit:v1", "-x", "/", "example.com/a.b",
 	"UPPER", "two words", "a/b/c", "\u00e9\u4e16\U0001F600", "*", "null", "true", "-1", "{{.}}", "%s%n", "a\nb", "$(PATH)",
+	"default", "/app/server", "/usr/local/bin/proxy",
 	strings.Repeat("a", 63), strings.Repeat("b", 253), strings.Repeat("c", 512), strings.Repeat("d", 4096),
 }
 
@@ -281,6 +282,17 @@ func (g generator) wrongTypes(schema *apiextensionsv1.JSONSchemaProps) []wrong {
 	return list
 }
 
+// companions are fields that another one needs beside it, by a rule, and a value for them.
+var companions = map[string]struct{ name, value string }{"quickExitPaths": {"image", quickExit}}
+
+// accompany mostly sets the field that the one of the name needs.
+func (g generator) accompany(object map[string]any, name string) {
+	companion, needed := companions[name]
+	if there, _ := object[companion.name].(string); needed && there == "" && g.IntN(8) > 0 {
+		object[companion.name] = companion.value
+	}
+}
+
 // removed, as the new value of a property, removes it.
 type removed struct{}
 
@@ -315,6 +327,7 @@ func (g generator) edit(old any, schema *apiextensionsv1.JSONSchemaProps, steps 
 		if !ok {
 			object = g.value(schema).(map[string]any)
 		}
+		g.accompany(object, steps[0])
 		property := schema.Properties[steps[0]]
 		return g.editKey(object, steps[0], &property, steps, at, change)
 	}

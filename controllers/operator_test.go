@@ -484,7 +484,7 @@ func TestSayingWhatAnImageHasBringsThePodsBack(t *testing.T) {
 	f := newFixture(t)
 	f.startOperator(testOptions())
 	policy := f.newPolicy("own-image", func(spec *v1alpha1.PolicySpec) {
-		spec.Mode, spec.Fallback = v1alpha1.ModeImage, v1alpha1.FallbackDisabled
+		spec.Mode, spec.Fallback, spec.Image = v1alpha1.ModeImage, v1alpha1.FallbackDisabled, quickExit
 	})
 	pod := f.newPod("job-1", func(p *corev1.Pod) {
 		p.Spec.Containers[1].Command, p.Spec.Containers[1].WorkingDir = []string{"./server", "--listen"}, "/app"
@@ -497,18 +497,11 @@ func TestSayingWhatAnImageHasBringsThePodsBack(t *testing.T) {
 	}
 	f.untilStatus(policy, "the pod is stuck", because(v1alpha1.ConditionDegraded, v1alpha1.ReasonCommandNotCovered))
 	f.untouched(pod)
-	annotate := func(paths string) {
-		t.Helper()
-		before := policy.DeepCopy()
-		policy.Annotations = map[string]string{v1alpha1.AnnotationQuickExitPaths: paths}
-		if err := f.Patch(t.Context(), policy, client.MergeFrom(before)); err != nil {
-			t.Fatal(err)
-		}
+	before := policy.DeepCopy()
+	policy.Spec.QuickExitPaths = []v1alpha1.QuickExitPath{"/app/server"}
+	if err := f.Patch(t.Context(), policy, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
 	}
-	annotate("app/server")
-	f.untilStatus(policy, "the annotation is told", because(v1alpha1.ConditionDegraded, v1alpha1.ReasonInvalidQuickExitPaths))
-	f.untouched(pod)
-	annotate("/app/server")
 	f.until(pod, "its image is swapped", imageSwapped)
 	f.untilStatus(policy, "is in force", func(s v1alpha1.PolicyStatus) bool {
 		return meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionDegraded) == nil && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady)

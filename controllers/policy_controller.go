@@ -64,7 +64,7 @@ func (r *PolicyReconciler) Reconcile(ctx context.Context, ref resolve.PolicyRef)
 		return ctrl.Result{}, err
 	}
 	tally, repeated := r.takeTally(object)
-	summary := rollup.Policy{Generation: object.GetGeneration(), Spec: object.spec, Invalid: invalid, Flaw: policy.Flaw(), PrePull: decision.Report}
+	summary := rollup.Policy{Generation: object.GetGeneration(), Spec: object.spec, Invalid: invalid, PrePull: decision.Report}
 	status := rollup.Summarize(summary, *object.status, census, tally, now)
 	if err := r.write(ctx, object, status); err != nil {
 		r.keepTally(object, status, tally, err)

@@ -38,7 +38,7 @@ func FuzzTrimPod(f *testing.F) {
 		policy := policyOn("mesh", "c1", "c2", "native")
 		policy.Spec.Mode = []v1alpha1.Mode{v1alpha1.ModeAuto, v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase}[next(4)]
 		policy.Spec.ExitCodes = []v1alpha1.ExitCodes{v1alpha1.ExitCodesIgnore, v1alpha1.ExitCodesRespect}[next(2)]
-		options := resolve.Options{Image: "quick-exit:v1", QuickExitPaths: quickexit.Coverage([]string{"", "default", "/app/server", "*"}[next(4)])}
+		options := resolve.Options{Image: "quick-exit:v1", QuickExitPaths: quickexit.CoverageOf([][]string{nil, {"default"}, {"/app/server"}, {"*"}}[next(4)]...)}
 		capabilities := plan.Capabilities{
 			CRR: next(2) == 0, PodPhase: []plan.PodPhaseUse{plan.PodPhaseEnabled, plan.PodPhaseDisabled, plan.PodPhaseLastResort}[next(3)],
 			MaxGracePeriod: []time.Duration{0, time.Second}[next(2)],

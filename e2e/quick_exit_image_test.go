@@ -15,6 +15,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
+	"github.com/sidecar-termination/operator/internal/quickexit"
 )
 
 // sidecarExitCode is the one with which the program of realSidecar ends when it is told to.
@@ -91,10 +92,21 @@ func jobWithRealSidecar(test *harness.Test, registry *harness.Registry, restartP
 	return harness.Job("job", restartPolicy, sidecar, harness.Main(3))
 }
 
+// quickExitPaths says what the image covers, in as few entries as there may be.
+func quickExitPaths(image quickExitImage) []v1alpha1.QuickExitPath {
+	entries := []v1alpha1.QuickExitPath{quickexit.Default}
+	for _, path := range image.Paths {
+		if !slices.Contains(quickexit.DefaultPaths(), path) {
+			entries = append(entries, v1alpha1.QuickExitPath(path))
+		}
+	}
+	return entries
+}
+
 // policyForImage returns a policy that ends the sidecar by the image or not at all.
 func policyForImage(image quickExitImage) *v1alpha1.SidecarTerminationPolicy {
 	policy := harness.Policy(v1alpha1.ModeImage)
-	policy.Annotations = map[string]string{v1alpha1.AnnotationQuickExitPaths: strings.Join(image.Paths, ",")}
+	policy.Spec.QuickExitPaths = quickExitPaths(image)
 	policy.Spec.Image, policy.Spec.Fallback = image.Image, v1alpha1.FallbackDisabled
 	return policy
 }

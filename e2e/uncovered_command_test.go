@@ -66,7 +66,7 @@ func TestCommandThatTheImageDoesNotHaveWithoutFallback(t *testing.T) {
 			requireStuckForCommand(test, policy, image.Image, 2)
 			requireLeftAlone(test, original)
 
-			patchPolicy(test, policy, `{"metadata":{"annotations":{"`+v1alpha1.AnnotationQuickExitPaths+`":"default,`+sidecarProgram+`"}}}`)
+			patchPolicy(test, policy, `{"spec":{"quickExitPaths":["default","`+sidecarProgram+`"]}}`)
 			requireEndedByShippedImage(test, image.Image)
 			test.EventuallyStatus(policy, "the policy to be ready again", func(status v1alpha1.PolicyStatus) error {
 				if ready := harness.Condition(status, v1alpha1.ConditionReady); status.StuckPods != 0 || ready.Status != metav1.ConditionTrue {
@@ -79,24 +79,6 @@ func TestCommandThatTheImageDoesNotHaveWithoutFallback(t *testing.T) {
 			})
 		})
 	}
-}
-
-// An entry that does not count is told, and those that do count all the same.
-func TestPathsOfTheImageThatDoNotCountAreTold(t *testing.T) {
-	harness.Shared(t)
-	test := harness.New(t)
-	policy := harness.Policy(v1alpha1.ModeImage)
-	policy.Spec.Fallback = v1alpha1.FallbackDisabled
-	policy.Annotations = map[string]string{v1alpha1.AnnotationQuickExitPaths: "bin/sh,/bin/sh"}
-	test.Create(policy, harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2)))
-	test.EventuallyStatus(policy, "the entry to be told", func(status v1alpha1.PolicyStatus) error {
-		degraded := harness.Condition(status, v1alpha1.ConditionDegraded)
-		if degraded.Reason != string(v1alpha1.ReasonInvalidQuickExitPaths) || !strings.Contains(degraded.Message, `"bin/sh"`) {
-			return fmt.Errorf("degraded is %+v", degraded)
-		}
-		return nil
-	})
-	requireEndedByImage(test)
 }
 
 // requireStuckForCommand waits for the policy, at the generation, to say of the pod of the Job named job that the image does
@@ -121,7 +103,7 @@ func requireStuckForCommand(test *harness.Test, policy *v1alpha1.SidecarTerminat
 	test.Recorder.Look(func(seen harness.Seen) { pod = seen.Pods("job")[0].Pod })
 	event := test.WaitForEvent(pod, reason)
 	requireEventOfPolicy(test, event, policy)
-	if !strings.Contains(event.Message, v1alpha1.AnnotationQuickExitPaths+"=default,"+sidecarProgram) {
+	if !strings.Contains(event.Message, "quickExitPaths: [default, "+sidecarProgram+"] in the spec of SidecarTerminationPolicy/"+policy.Name) {
 		test.Errorf("The event does not say what to do: %s", event.Message)
 	}
 }

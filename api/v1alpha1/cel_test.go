@@ -12,16 +12,24 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sidecar-termination/operator/internal/quickexit"
 )
 
-// valid is a spec that the cases below add one mistake to.
-const valid = "podSelector: {}\nsidecars: [{name: proxy}]\n"
+// valid is a spec that the cases below add one mistake to, and withImage is one that may have quickExitPaths.
+const (
+	valid     = "podSelector: {}\nsidecars: [{name: proxy}]\n"
+	withImage = valid + "image: quick-exit:v1\n"
+)
 
 func TestTheAPIServerRefusesWhatAPolicyMustNotSay(t *testing.T) {
 	const (
 		exactlyOne  = "exactly one of sidecars and mainContainers must be set"
 		noRespect   = "exitCodes Respect cannot be had with mode PodPhase"
 		noReference = "image must be an image reference"
+		noPath      = "an entry of quickExitPaths must be an absolute path in its shortest form"
+		ofRuntime   = "an entry of quickExitPaths cannot be a path that container runtimes provide"
+		noImage     = "quickExitPaths says which commands the image beside it covers: set image as well"
 	)
 	long := strings.Repeat("a", 64)
 	for name, refused := range map[string]struct {
@@ -57,6 +65,19 @@ func TestTheAPIServerRefusesWhatAPolicyMustNotSay(t *testing.T) {
 		"the image is no reference":               {valid + "image: 'quick exit:v1'", "spec.image", noReference},
 		"the image of a sidecar is no reference":  {"podSelector: {}\nsidecars: [{name: a, image: '-x'}]", "spec.sidecars[0].image", noReference},
 		"the image is longer than 512 characters": {valid + "image: " + strings.Repeat("a", 513), "spec.image", "Too long"},
+
+		"an entry of quickExitPaths is a relative path":         {withImage + "quickExitPaths: [/a, bin/x]", "spec.quickExitPaths[1]", noPath},
+		"an entry of quickExitPaths is empty":                   {withImage + "quickExitPaths: ['']", "spec.quickExitPaths[0]", noPath},
+		"an entry of quickExitPaths holds several":              {withImage + "quickExitPaths: ['default,/app/server']", "spec.quickExitPaths[0]", noPath},
+		"an entry of quickExitPaths has a control character":    {withImage + `quickExitPaths: ["/app/a\nb"]`, "spec.quickExitPaths[0]", noPath},
+		"an entry of quickExitPaths of a sidecar is no path":    {"podSelector: {}\nsidecars: [{name: a, image: x, quickExitPaths: [all]}]", "spec.sidecars[0].quickExitPaths[0]", noPath},
+		"an entry of quickExitPaths is provided by runtimes":    {withImage + "quickExitPaths: [/proc/1/exe]", "spec.quickExitPaths[0]", ofRuntime},
+		"an entry of quickExitPaths is longer than 256":         {withImage + "quickExitPaths: [/" + strings.Repeat("a", 256) + "]", "spec.quickExitPaths[0]", "Too long"},
+		"there are more than 64 entries of quickExitPaths":      {withImage + "quickExitPaths: " + list(65, "/c%d"), "spec.quickExitPaths", "at most 64 items"},
+		"quickExitPaths stands beside no image":                 {valid + "quickExitPaths: [default]", "spec.quickExitPaths", noImage},
+		"quickExitPaths stands beside an empty image":           {valid + "image: ''\nquickExitPaths: [default]", "spec.quickExitPaths", noImage},
+		"quickExitPaths of the policy is for a sidecar's image": {"podSelector: {}\nquickExitPaths: [default]\nsidecars: [{name: a, image: x}]", "spec.quickExitPaths", noImage},
+		"quickExitPaths of a sidecar is for the policy's image": {"podSelector: {}\nimage: x\nsidecars: [{name: a, quickExitPaths: [default]}]", "spec.sidecars[0].quickExitPaths", noImage},
 
 		"drainSeconds is negative":                           {valid + "drainSeconds: -1", "spec.drainSeconds", "greater than or equal to 0"},
 		"drainSeconds is more than a day":                    {valid + "drainSeconds: 86401", "spec.drainSeconds", "less than or equal to 86400"},
@@ -135,6 +156,10 @@ func TestTheAPIServerAcceptsWhatAPolicyMaySay(t *testing.T) {
 		"every setting of a policy":                valid + "mode: Image\nimage: registry.example:5000/team/quick-exit@sha256:" + strings.Repeat("0", 64) + "\nexitCodes: Respect\ndrainSeconds: 86400\nterminationDeadlineSeconds: 3600\nfallback: Disabled\nenforcement: DryRun\npriority: -1000000",
 		"every setting of a sidecar":               "podSelector: {}\nsidecars: [{name: a, mode: Image, image: 'quick-exit:v1', exitCodes: Respect, drainSeconds: 0, terminationDeadlineSeconds: 3, fallback: Disabled}]",
 		"an empty image":                           valid + "image: ''",
+		"quickExitPaths of every kind":             withImage + "quickExitPaths: [default, default, '*', '/opt/my app,v2', /.hidden/..b/c...]",
+		"quickExitPaths of a sidecar":              "podSelector: {}\nsidecars: [{name: a, image: x, quickExitPaths: [/app/server]}]",
+		"no quickExitPaths beside no image":        valid + "quickExitPaths: []",
+		"the most and longest quickExitPaths":      "podSelector: {}\nimage: x\nquickExitPaths: " + longPaths + "\nsidecars: " + list(32, "{name: c%d, image: x, quickExitPaths: "+longPaths+"}"),
 		"mode PodPhase with Ignore":                valid + "mode: PodPhase\nexitCodes: Ignore",
 		"mode PodPhase with Ignore beside Respect": "podSelector: {}\nsidecars: [{name: a, mode: PodPhase, exitCodes: Ignore}]\nexitCodes: Respect",
 		"the most sidecars":                        "podSelector: {}\nsidecars: " + sidecars(32),
@@ -156,6 +181,24 @@ func TestTheAPIServerAcceptsWhatAPolicyMaySay(t *testing.T) {
 	}
 }
 
+// An entry that the API server takes must count, and one that it refuses must not.
+func TestTheAPIServerTakesThePathsThatCount(t *testing.T) {
+	for _, entry := range []string{
+		"default", "*", "/", "//", "/a", "/a/", "/a//b", "/a/b", "/.", "/..", "/a/.", "/a/..", "/./a", "/../a", "/a/./b", "/a/../b", "/.a", "/..a", "/a./b..", "/...",
+		"", "a", "./a", "*.*", "**", "Default", "/*", "/a b", "/\u00e9\u4e16", "/dev", "/dev/null", "/device", "/proc", "/proc/1", "/processes", "/sys/x", "/system",
+		"/etc/hosts", "/etc/hosts/x", "/etc/hosts.allow", "/etc/hostname", "/etc/resolv.conf", "/etc/resolvXconf", "/etc", "/a/proc/1",
+	} {
+		t.Run(strings.ReplaceAll(entry, "/", "|"), func(t *testing.T) {
+			policy := object(t, "SidecarTerminationPolicy", withImage)
+			policy.Object["spec"].(map[string]any)["quickExitPaths"] = []any{entry}
+			err := newClient(t).Create(t.Context(), policy)
+			if want := quickexit.ValidateEntries([]string{entry}); (err == nil) != (want == nil) || err != nil && !apierrors.IsInvalid(err) {
+				t.Errorf("%q: the API server says %v, and the operator %v", entry, err, want)
+			}
+		})
+	}
+}
+
 // wantRefused checks that the server found fault with one field, and said why.
 func wantRefused(t *testing.T, err error, field, message string) {
 	t.Helper()
@@ -174,6 +217,9 @@ func wantRefused(t *testing.T, err error, field, message string) {
 	}
 	t.Errorf("no cause has field %q and message %q: %+v", field, message, causes)
 }
+
+// longPaths are as many paths, each as long, as there may be.
+var longPaths = list(64, "/%0255d")
 
 func sidecars(n int) string    { return list(n, "{name: c%d}") }
 func names(n int) string       { return list(n, "c%d") }

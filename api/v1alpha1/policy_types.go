@@ -60,8 +60,16 @@ const (
 // definition lets through, does not.
 func (e Enforcement) Acts() bool { return e == "" || e == EnforcementEnforce }
 
+// QuickExitPath is an absolute path at which a quick-exit image has its program, or "default" for the paths of the
+// shipped image, or "*" for an image that covers every command.
+// +kubebuilder:validation:MaxLength=256
+// +kubebuilder:validation:XValidation:rule="self == 'default' || self == '*' || (self.matches('^(/[^/[:cntrl:]]+)+$') && !self.matches('/[.][.]?(/|$)'))",message="an entry of quickExitPaths must be an absolute path in its shortest form, such as /app/server, or default for the paths of the shipped image, or * for an image that covers every command"
+// +kubebuilder:validation:XValidation:rule="!self.matches('^/(dev|proc|sys|etc/(hostname|hosts|resolv[.]conf))(/|$)')",message="an entry of quickExitPaths cannot be a path that container runtimes provide, which hides what the image has there: /dev, /proc, /sys, /etc/hostname, /etc/hosts or /etc/resolv.conf"
+type QuickExitPath string
+
 // TerminationSettings say how a sidecar is ended. A field that is unset is taken from the next place: the policy's
 // spec, the container's environment variables, the operator's default.
+// +kubebuilder:validation:XValidation:rule="!has(self.quickExitPaths) || size(self.quickExitPaths) == 0 || (has(self.image) && size(self.image) > 0)",message="quickExitPaths says which commands the image beside it covers: set image as well",fieldPath=".quickExitPaths"
 type TerminationSettings struct {
 	// mode is the mechanism that ends the sidecar: Auto, CRR, Image or PodPhase. Defaults to Auto, which uses CRR
 	// where OpenKruise's daemon runs, PodPhase on other nodes with a kubelet, and Image on virtual nodes.
@@ -69,12 +77,26 @@ type TerminationSettings struct {
 	Mode Mode `json:"mode,omitempty"`
 
 	// image is the quick-exit image of mode Image, a whole reference: repository with tag or digest. It must exit 0
-	// when started with the sidecar's own command. Commands that the shipped image does not have are listed in the
-	// policy's annotation sidecartermination.dev/quick-exit-paths. Defaults to the operator's --quick-exit-image.
+	// when started with the sidecar's own command; quickExitPaths says which commands it covers. Defaults to the
+	// operator's --quick-exit-image.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[A-Za-z0-9][A-Za-z0-9._:/@-]*$')",message="image must be an image reference such as registry.example/quick-exit:v1"
 	Image string `json:"image,omitempty"`
+
+	// quickExitPaths says where the image beside it has its program. Mode Image is used only for commands that this
+	// covers, since a container that is restarted with an image without its command cannot start. An entry is an
+	// absolute path, such as /opt/proxy/bin/proxy; default, for the paths of the shipped image; or *, for an image that
+	// covers every command. The list is complete: default and /app/server together describe an image that was built
+	// with --path /app/server.
+	//
+	// It needs an image at the same level, and says nothing about an image from elsewhere: that of the operator's
+	// --quick-exit-image covers what its --quick-exit-paths says, and that of an environment variable every command.
+	// An unset or empty list means default alone.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	QuickExitPaths []QuickExitPath `json:"quickExitPaths,omitempty"`
 
 	// exitCodes says whether the sidecar's exit code counts. Ignore (the default): the pod's outcome is that of its
 	// main containers. Respect: a sidecar that exits non-zero counts as Kubernetes counts it.

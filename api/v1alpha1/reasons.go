@@ -137,8 +137,6 @@ const (
 	ReasonDryRun Reason = "DryRun"
 	// ReasonInvalidSelector means that a selector of the policy cannot be parsed.
 	ReasonInvalidSelector Reason = "InvalidSelector"
-	// ReasonInvalidQuickExitPaths means that entries of the policy's annotation for quick-exit images do not count.
-	ReasonInvalidQuickExitPaths Reason = "InvalidQuickExitPaths"
 	// ReasonOverridden means that another policy decides over a container.
 	ReasonOverridden Reason = "Overridden"
 	// ReasonPrePulled means that every quick-exit image of the policy is on every node that prePull selects.

@@ -16,21 +16,6 @@ const (
 	EnvIgnoreExitCode = "KRUISE_TERMINATE_SIDECAR_IGNORE_EXIT_CODE"
 )
 
-// AnnotationQuickExitPaths is set by users on a policy of either kind. It says where the quick-exit images of the
-// policy's sidecars have their program, so that mode Image is used for commands that they cover and for no others: a
-// container that is restarted with an image that does not have its command cannot start. The value is a list of entries
-// separated by commas or white space, 1024 at most:
-//
-//   - an absolute path, such as /opt/proxy/bin/proxy;
-//   - "default", the paths of the shipped image;
-//   - "*", for images that cover every command.
-//
-// It states the full set: "default,/app/server" is what an image has that was built with --path /app/server. Without the
-// annotation a policy's image has the default paths, and the one that a container's EnvTerminateWithImage names covers
-// every command, for whoever wrote the pod chose it. Other entries do not count, and the policy says so in its condition
-// Degraded.
-const AnnotationQuickExitPaths = GroupName + "/quick-exit-paths"
-
 // Labels and annotations that the operator writes to pods.
 const (
 	// LabelTerminatedBy is set to the mode by the patch that writes a pod's phase. A watch on it follows the pod to the

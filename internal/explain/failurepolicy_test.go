@@ -88,7 +88,7 @@ func TestFailurePolicyThatMatchesSidecars(t *testing.T) {
 			w.policy(mode(v1alpha1.ModeCRR), "proxy")
 			w.operator.Resolve.Image, w.cluster.VirtualNodes = "quick-exit:v1", ptr.To(true)
 		}, []batchv1.PodFailurePolicyRule{stopped}, []string{"Warning proxy"}},
-		"image that does not cover": {uncovered(mode(v1alpha1.ModeImage), ""), []batchv1.PodFailurePolicyRule{stopped}, []string{"Warning proxy"}},
+		"image that does not cover": {uncovered(mode(v1alpha1.ModeImage)), []batchv1.PodFailurePolicyRule{stopped}, []string{"Warning proxy"}},
 		"exit code that counts": {func(w *world) {
 			w.policy(func(s *v1alpha1.PolicySpec) { s.ExitCodes = v1alpha1.ExitCodesRespect }, "proxy")
 		}, []batchv1.PodFailurePolicyRule{stopped}, nil},

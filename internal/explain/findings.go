@@ -48,21 +48,7 @@ func (x *explainer) findings(report Report) []Finding {
 	}
 	all = append(all, x.fromDecision(all)...)
 	all = append(all, x.fromLosses()...)
-	all = append(all, x.fromFlaws()...)
 	return append(all, x.fromMissing()...)
-}
-
-// fromFlaws says which parts of policies that decide over a container do not count.
-func (x *explainer) fromFlaws() []Finding {
-	var all []Finding
-	for _, policy := range x.Policies {
-		flaw := policy.Flaw()
-		if flaw == nil || !slices.ContainsFunc(x.view.Targets, func(t resolve.Target) bool { return t.Policy != nil && *t.Policy == policy.Ref }) {
-			continue
-		}
-		all = append(all, finding(SeverityWarning, v1alpha1.ReasonInvalidQuickExitPaths, "", fmt.Sprintf("%s: %v", policy.Ref, flaw)))
-	}
-	return all
 }
 
 func (x *explainer) isDeclared() bool {

@@ -47,7 +47,6 @@ var hints = map[v1alpha1.Reason]string{
 	v1alpha1.ReasonCommandNotCovered:     "have an image that covers the command (sidecar-termination-operator quick-exit-image --help), or set mode to Auto",
 	v1alpha1.ReasonPolicyRefused:         "correct the policy: kubectl explain sidecarterminationpolicy.spec",
 	v1alpha1.ReasonInvalidSelector:       "correct that selector, whose operators are In, NotIn, Exists and DoesNotExist",
-	v1alpha1.ReasonInvalidQuickExitPaths: "correct the annotation " + v1alpha1.AnnotationQuickExitPaths + " of the policy",
 	v1alpha1.ReasonStuck:                 "look at the container's own logs and at the failed attempts, then delete the pod if need be",
 	v1alpha1.ReasonAttemptFailed:         "raise terminationDeadlineSeconds if the sidecar needs longer",
 	v1alpha1.ReasonOverdue:               "see whether the operator runs and may do its work",

@@ -95,8 +95,8 @@ func (x *explainer) declaredDryRun(name string) bool {
 // lintReasons are those of declarations that are missing, come to nothing, or hit what they do not mean.
 var lintReasons = []v1alpha1.Reason{
 	v1alpha1.ReasonMayHang, v1alpha1.ReasonNoMainContainer, v1alpha1.ReasonUnreadableEnv, v1alpha1.ReasonInvalidEnv,
-	v1alpha1.ReasonRestartPolicyAlways, v1alpha1.ReasonCommandNotCovered, v1alpha1.ReasonInvalidQuickExitPaths,
-	v1alpha1.ReasonInvalidSelector, v1alpha1.ReasonSidecarMatchesFailurePolicy,
+	v1alpha1.ReasonRestartPolicyAlways, v1alpha1.ReasonCommandNotCovered, v1alpha1.ReasonInvalidSelector,
+	v1alpha1.ReasonSidecarMatchesFailurePolicy,
 }
 
 // Lint returns those of a report's findings that are about declarations: missing ones, and ones that come to nothing.

@@ -3,7 +3,6 @@
 package explain
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/quickexit"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
@@ -105,7 +103,7 @@ func (x *explainer) settings(target resolve.Target) *Settings {
 	return &Settings{
 		Mode:           Setting{string(target.Mode), from.Mode},
 		Image:          Setting{target.Image, from.Image},
-		QuickExitPaths: Setting{string(cmp.Or(target.QuickExitPaths, quickexit.Default)), from.QuickExitPaths},
+		QuickExitPaths: Setting{target.QuickExitPaths.String(), from.QuickExitPaths},
 		ExitCodes:      Setting{string(target.ExitCodes), from.ExitCodes},
 		Drain:          Setting{target.Drain.String(), from.Drain},
 		Deadline:       Setting{target.Deadline.String(), from.Deadline},

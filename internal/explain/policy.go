@@ -18,8 +18,8 @@ type Policy struct {
 	Ref        resolve.PolicyRef
 	Spec       *v1alpha1.PolicySpec
 	Conditions []metav1.Condition
-	// Invalid is why the policy cannot be acted on, and Flaw why a part of it does not count; both may be nil.
-	Invalid, Flaw error
+	// Invalid is why the policy cannot be acted on, or nil.
+	Invalid error
 }
 
 // PolicyPod is one unfinished pod, or a template, that the policy selects and of which it names a container.
@@ -65,9 +65,6 @@ func DescribePolicy(policy Policy, reports []Report) PolicyReport {
 	if policy.Invalid != nil {
 		result.Findings = append(result.Findings, finding(SeverityProblem, v1alpha1.ReasonInvalidSelector, "", policy.Invalid.Error()))
 	}
-	if policy.Flaw != nil {
-		result.Findings = append(result.Findings, finding(SeverityWarning, v1alpha1.ReasonInvalidQuickExitPaths, "", policy.Flaw.Error()))
-	}
 	if unknown := resolve.UnknownEnforcement(result.Enforcement); unknown != "" {
 		result.Findings = append(result.Findings, finding(SeverityProblem, v1alpha1.ReasonUnknownSetting, "", unknown))
 	}
@@ -106,7 +103,7 @@ func (r *PolicyReport) add(policy Policy, report *Report) {
 	where := fmt.Sprintf("%s %s/%s", report.Kind, report.Namespace, report.Name)
 	for _, f := range report.Findings {
 		ofPolicy := f.Severity != SeverityNote && f.Reason != v1alpha1.ReasonMayHang && (len(decides) > 0 || f.Reason == v1alpha1.ReasonDryRun)
-		if ofPolicy && f.Reason != v1alpha1.ReasonInvalidQuickExitPaths && (f.Container == "" || policy.names(f.Container)) {
+		if ofPolicy && (f.Container == "" || policy.names(f.Container)) {
 			f.Message = where + ": " + f.Message
 			r.Findings = append(r.Findings, f)
 		}

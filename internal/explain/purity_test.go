@@ -3,7 +3,6 @@
 package explain_test
 
 import (
-	"errors"
 	"reflect"
 	"testing"
 	"time"
@@ -66,7 +65,7 @@ func TestArgumentsStayUnchanged(t *testing.T) {
 			second := explain.Explain(given.Pod, given.operator, given.cluster, noon)
 			unchanged(t, "Explain, given the result of its first call,", second, first)
 
-			policy := explain.Policy{Ref: given.Policies[0].Ref, Spec: given.Policies[0].Spec, Flaw: errors.New("does not count")}
+			policy := explain.Policy{Ref: given.Policies[0].Ref, Spec: given.Policies[0].Spec}
 			explain.DescribePolicy(policy, []explain.Report{first})
 			unchanged(t, "DescribePolicy", copied, given)
 			unchanged(t, "DescribePolicy", second, first)

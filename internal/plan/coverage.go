@@ -5,6 +5,7 @@ package plan
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/quickexit"
@@ -35,29 +36,42 @@ func (s *situation) uncovered(target resolve.Target) obstacle {
 			target.Container, hidden.Path, hidden.Mount)
 	default:
 		message = fmt.Sprintf("it cannot be told what container %s runs: %v; if quick-exit image %s covers every command, %s, or declare another mode",
-			target.Container, err, target.Image, declaration(target, string(quickexit.Everything)))
+			target.Container, err, target.Image, declaration(target, quickexit.Everything))
 	}
 	return obstacle{v1alpha1.ReasonCommandNotCovered, message}
 }
 
-// declaration says where to declare that the image covers the entry.
+// declaration says where to declare that the image covers the entry: beside the image in the policy, or by the flag of the
+// operator. A policy cannot speak of the operator's image, so it needs an image of its own.
 func declaration(target resolve.Target, entry string) string {
-	switch {
-	case target.Policy != nil && target.QuickExitPaths != "":
-		return fmt.Sprintf("add %s to annotation %s of %s", entry, v1alpha1.AnnotationQuickExitPaths, target.Policy)
-	case target.QuickExitPaths != "":
+	if target.Policy == nil {
+		if target.QuickExitPaths.IsZero() {
+			return "run the operator with --quick-exit-paths=" + strings.Join(besidesDefault(entry), ",")
+		}
 		return fmt.Sprintf("add %s to the operator's --quick-exit-paths", entry)
-	case target.Policy != nil:
-		return fmt.Sprintf("annotate %s with %s=%s", target.Policy, v1alpha1.AnnotationQuickExitPaths, besidesDefault(entry))
+	}
+	place := "the spec"
+	if target.ImageSource == resolve.SourceEntry {
+		place = "sidecar " + target.Container
+	}
+	list := strings.Join(besidesDefault(entry), ", ")
+	if entry == quickexit.Everything {
+		list = `"*"` // in YAML a bare asterisk is an alias
+	}
+	switch {
+	case target.ImageSource == resolve.SourceOperator:
+		return fmt.Sprintf("set image with quickExitPaths: [%s] in %s of %s", list, place, target.Policy)
+	case target.QuickExitPaths.IsZero():
+		return fmt.Sprintf("set quickExitPaths: [%s] in %s of %s", list, place, target.Policy)
 	default:
-		return fmt.Sprintf("run the operator with --quick-exit-paths=%s", besidesDefault(entry))
+		return fmt.Sprintf("add %s to quickExitPaths in %s of %s", entry, place, target.Policy)
 	}
 }
 
-// besidesDefault is the full set that an image has with the entry and the default paths.
-func besidesDefault(entry string) quickexit.Coverage {
-	if quickexit.Coverage(entry) == quickexit.Everything {
-		return quickexit.Everything
+// besidesDefault lists what an image has with the entry and the default paths.
+func besidesDefault(entry string) []string {
+	if entry == quickexit.Everything {
+		return []string{entry}
 	}
-	return quickexit.CoverageOf(string(quickexit.Default), entry)
+	return []string{quickexit.Default, entry}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/quickexit"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
@@ -179,7 +180,7 @@ func policies() [][]resolve.Target {
 				all = append(all, targets(first, sidecar("second")))
 				if m == v1alpha1.ModeAuto || m == image {
 					uncovered := first
-					uncovered.QuickExitPaths = "/app/server"
+					uncovered.QuickExitPaths = quickexit.CoverageOf("/app/server")
 					all = append(all, targets(uncovered, sidecar("second")))
 				}
 				if fallback == v1alpha1.FallbackEnabled {

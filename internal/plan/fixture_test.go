@@ -147,8 +147,8 @@ func byPolicy(t *resolve.Target) {
 }
 
 // having says what the target's quick-exit image covers.
-func having(coverage quickexit.Coverage) func(*resolve.Target) {
-	return func(t *resolve.Target) { t.QuickExitPaths = coverage }
+func having(entries ...string) func(*resolve.Target) {
+	return func(t *resolve.Target) { t.QuickExitPaths = quickexit.CoverageOf(entries...) }
 }
 
 // observed returns a snapshot of the pod on a real node, with Kruise, quiet for long. Containers that are no targets are

@@ -96,7 +96,7 @@ func fuzzedSnapshot(next func(int) int) (plan.Snapshot, time.Time) {
 				byPolicy(target)
 			}
 			target.Image = pick(quickExit, "")
-			target.QuickExitPaths = quickexit.Coverage(pick("", "default,/app/server", "*", "/app/server", "server"))
+			target.QuickExitPaths = quickexit.CoverageOf([][]string{nil, {"default", "/app/server"}, {"*"}, {"/app/server"}, {"server"}}[next(5)]...)
 			target.Drain = time.Duration(next(3)) * 20 * time.Second
 		}))
 	}

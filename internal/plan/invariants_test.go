@@ -119,12 +119,12 @@ func namesOnlyOpenSidecars(s plan.Snapshot, now time.Time, d plan.Decision) stri
 // runsQuickExit says whether the image has the command, of the few that containers and images of these tests have.
 func runsQuickExit(pod *corev1.Pod, target resolve.Target) bool {
 	i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == target.Container })
-	has := strings.Split(string(target.QuickExitPaths), ",")
+	has := strings.Split(target.QuickExitPaths.String(), ",")
 	switch command := pod.Spec.Containers[i].Command; {
 	case len(command) == 0, slices.Contains(has, "*"), slices.Contains(has, command[0]):
 		return true
 	default:
-		return command[0] == "/bin/sh" && (target.QuickExitPaths == "" || slices.Contains(has, "default"))
+		return command[0] == "/bin/sh" && slices.Contains(has, "default")
 	}
 }
 

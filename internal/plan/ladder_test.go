@@ -169,7 +169,7 @@ func TestLadders(t *testing.T) {
 			want:     stuck(v1alpha1.ReasonNoQuickExitImage),
 		},
 		"a declared Image that has the command is used": {
-			snapshot: observed(server(), one(mode(image), having("default,/app/server"))),
+			snapshot: observed(server(), one(mode(image), having("default", "/app/server"))),
 			want:     terminating("Image#0 [proxy] within 1m0s"),
 		},
 		"a declared Image that covers everything is used": {

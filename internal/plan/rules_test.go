@@ -200,17 +200,32 @@ func TestNextSaysWhatItWaitsFor(t *testing.T) {
 			want:     []string{"proxy", "CRR: OpenKruise", "PodPhase: the operator runs with --pod-phase=Disabled", "--quick-exit-image"},
 		},
 		"how a command gets into an image": {
-			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("/app/server")), targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy))),
+			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("/app/server")), targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy, from(resolve.SourcePolicy)))),
 			want: []string{"mode Image cannot end container proxy: container proxy runs /app/server, which quick-exit image " + quickExit + " does not have",
 				"build one with `sidecar-termination-operator quick-exit-image --path /app/server --push IMAGE`",
-				"annotate SidecarTerminationPolicy/mesh with sidecartermination.dev/quick-exit-paths=default,/app/server, or declare another mode"},
+				"set quickExitPaths: [default, /app/server] in the spec of SidecarTerminationPolicy/mesh, or declare another mode"},
 		},
 		"how a command is added to those of an image": {
-			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("server")), targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy, having("/opt/x")))),
+			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("server")), targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy, from(resolve.SourcePolicy), having("/opt/x")))),
 			want: []string{"runs /usr/local/bin/server", "--path /usr/local/bin/server --push IMAGE`",
-				"add /usr/local/bin/server to annotation sidecartermination.dev/quick-exit-paths of SidecarTerminationPolicy/mesh"},
+				"add /usr/local/bin/server to quickExitPaths in the spec of SidecarTerminationPolicy/mesh"},
 		},
-		"where there is no policy to annotate": {
+		"a command for the image of a sidecar's entry": {
+			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("/app/server")),
+				targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy, from(resolve.SourceEntry)))),
+			want: []string{"set quickExitPaths: [default, /app/server] in sidecar proxy of SidecarTerminationPolicy/mesh"},
+		},
+		"a command added for the image of a sidecar's entry": {
+			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("/app/server")),
+				targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy, from(resolve.SourceEntry), having("/opt/x")))),
+			want: []string{"add /app/server to quickExitPaths in sidecar proxy of SidecarTerminationPolicy/mesh"},
+		},
+		"a command for a policy without an image": {
+			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("/app/server")),
+				targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy, from(resolve.SourceOperator), having("/opt/x")))),
+			want: []string{"set image with quickExitPaths: [default, /app/server] in the spec of SidecarTerminationPolicy/mesh"},
+		},
+		"a command without a policy": {
 			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("/app/server")), targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback))),
 			want:     []string{"run the operator with --quick-exit-paths=default,/app/server"},
 		},
@@ -219,8 +234,8 @@ func TestNextSaysWhatItWaitsFor(t *testing.T) {
 			want:     []string{"add /app/server to the operator's --quick-exit-paths"},
 		},
 		"a command that cannot be told": {
-			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("$(BIN)/server")), targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy))),
-			want:     []string{"it cannot be told what container proxy runs", "variable BIN", "annotate SidecarTerminationPolicy/mesh with sidecartermination.dev/quick-exit-paths=*"},
+			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("$(BIN)/server")), targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy, from(resolve.SourcePolicy)))),
+			want:     []string{"it cannot be told what container proxy runs", "variable BIN", `set quickExitPaths: ["*"] in the spec of SidecarTerminationPolicy/mesh`},
 		},
 		"a command that a volume hides": {
 			snapshot: observed(newPod(never, exited("main", 0), mounted(running("proxy").runs("/bin/sh"), "/bin")), targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy))),

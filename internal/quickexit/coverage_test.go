@@ -8,40 +8,53 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/sidecar-termination/operator/internal/quickexit"
 )
 
+// programs returns so many paths of one length.
+func programs(count int) []string {
+	var paths []string
+	for i := range count {
+		paths = append(paths, fmt.Sprintf("/opt/proxy-%05d/bin/%s", i, strings.Repeat("x", 200)))
+	}
+	return paths
+}
+
 func TestCoverageSaysWhichCommandsAreCovered(t *testing.T) {
 	const shell, server, proxy = "/bin/sh", "/app/server", "/opt/proxy"
-	many := strings.Repeat("/a,", quickexit.MaxEntries-1)
 	for name, test := range map[string]struct {
-		coverage quickexit.Coverage
-		covered  []string // of shell, server, proxy
+		entries []string
+		covered []string // of shell, server, proxy
 	}{
-		"nothing is the shipped image":         {"", []string{shell}},
-		"only separators are the same":         {" ,\n", []string{shell}},
-		"default is the shipped image":         {"default", []string{shell}},
-		"a path is the full set":               {"/app/server", []string{server}},
-		"default and a path":                   {"default,/app/server", []string{shell, server}},
-		"white space separates":                {"default\n/app/server\t/opt/proxy ", []string{shell, server, proxy}},
-		"an asterisk is everything":            {"*", []string{shell, server, proxy}},
-		"an asterisk among others":             {"/app/server, *", []string{shell, server, proxy}},
-		"what is no path counts for nothing":   {"app/server,/opt/proxy", []string{proxy}},
-		"alone it is not the shipped image":    {"sh", nil},
-		"a path that is not in shortest form":  {"/app//server", nil},
-		"a directory is no pattern":            {"/app/,/opt/*", nil},
-		"the last entry that is read":          {quickexit.Coverage(many + "/app/server"), []string{server}},
-		"the first entry that is not":          {quickexit.Coverage("/a," + many + "/app/server,*"), nil},
-		"the entrypoint need not be mentioned": {"/quick-exit", nil},
+		"nothing said is the shipped image":    {nil, []string{shell}},
+		"default is the shipped image":         {[]string{"default"}, []string{shell}},
+		"a path is the full set":               {[]string{"/app/server"}, []string{server}},
+		"default and a path":                   {[]string{"default", "/app/server"}, []string{shell, server}},
+		"two paths":                            {[]string{"/app/server", "/opt/proxy"}, []string{server, proxy}},
+		"an asterisk is everything":            {[]string{"*"}, []string{shell, server, proxy}},
+		"an asterisk among others":             {[]string{"/app/server", "*"}, []string{shell, server, proxy}},
+		"what is no path counts for nothing":   {[]string{"app/server", "/opt/proxy"}, []string{proxy}},
+		"alone it is not the shipped image":    {[]string{"sh"}, nil},
+		"nor is an empty entry":                {[]string{""}, nil},
+		"entries are not split":                {[]string{"default,/app/server", "/app/server /opt/proxy"}, nil},
+		"a path that is not in shortest form":  {[]string{"/app//server"}, nil},
+		"a directory is no pattern":            {[]string{"/app/", "/opt/*"}, nil},
+		"the last entry that counts":           {append(programs(quickexit.MaxEntries-1), server), []string{server}},
+		"the first entry that does not":        {append(programs(quickexit.MaxEntries), server, "*"), nil},
+		"the entrypoint need not be mentioned": {[]string{"/quick-exit"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
+			coverage := quickexit.CoverageOf(test.entries...)
 			for _, path := range []string{shell, server, proxy} {
 				container := command(path)
-				if got, want := quickexit.CoversContainer(test.coverage, &container) == nil, slices.Contains(test.covered, path); got != want {
+				if got, want := quickexit.CoversContainer(coverage, &container) == nil, slices.Contains(test.covered, path); got != want {
 					t.Errorf("%s is covered: %t", path, got)
 				}
 			}
-			if entrypoint := command(); quickexit.CoversContainer(test.coverage, &entrypoint) != nil {
+			if entrypoint := command(); quickexit.CoversContainer(coverage, &entrypoint) != nil {
 				t.Error("the entrypoint is not covered")
 			}
 		})
@@ -50,23 +63,25 @@ func TestCoverageSaysWhichCommandsAreCovered(t *testing.T) {
 
 func TestEntriesThatDoNotCountAreNamed(t *testing.T) {
 	for name, test := range map[string]struct {
-		coverage quickexit.Coverage
-		want     []string // parts of the error; none: no error
+		entries []string
+		want    []string // parts of the error; none: no error
 	}{
-		"nothing":             {"", nil},
-		"every kind":          {"default, /app/server\n*", nil},
-		"as many as are read": {quickexit.Coverage(strings.Repeat("/a ", quickexit.MaxEntries)), nil},
-		"one more":            {quickexit.Coverage(strings.Repeat("/a ", quickexit.MaxEntries+1)), []string{"only the first 1024 of 1025 entries"}},
-		"a relative path":     {"/a,bin/x", []string{`entry "bin/x" does not count`, `"default" for the paths of the shipped image`}},
-		"another word":        {"all", []string{`entry "all"`, `"*" for an image that covers every command`}},
-		"not clean":           {"/a/../b", []string{`entry "/a/../b"`, "shortest form"}},
-		"a directory":         {"/a/", []string{`entry "/a/"`, "names a directory"}},
-		"of the runtime":      {"/proc/1/exe", []string{"/proc/1/exe", "hidden in every container"}},
-		"several":             {"a,/b,c,d", []string{`entry "a"`, "and 2 more entries"}},
-		"a long one":          {quickexit.Coverage("x" + strings.Repeat("y", 5000)), []string{`"x` + strings.Repeat("y", 79) + `"`}},
+		"nothing":           {nil, nil},
+		"every kind":        {[]string{"default", "/app/server", "/opt/my app,v2", "*"}, nil},
+		"as many as count":  {programs(quickexit.MaxEntries), nil},
+		"one more":          {programs(quickexit.MaxEntries + 1), []string{"1025 entries, and at most 1024 count"}},
+		"a relative path":   {[]string{"/a", "bin/x"}, []string{`invalid entry "bin/x"`, `"default" for the paths of the shipped image`}},
+		"another word":      {[]string{"all"}, []string{`entry "all"`, `"*" for an image that covers every command`}},
+		"an empty entry":    {[]string{""}, []string{`invalid entry ""`}},
+		"several in one":    {[]string{"default,/app/server"}, []string{`entry "default,/app/server"`}},
+		"not clean":         {[]string{"/a/../b"}, []string{`entry "/a/../b"`, "shortest form"}},
+		"a directory":       {[]string{"/a/"}, []string{`entry "/a/"`, "names a directory"}},
+		"of the runtime":    {[]string{"/proc/1/exe"}, []string{"/proc/1/exe", "hidden in every container"}},
+		"several, of which": {[]string{"/b", "c", "d"}, []string{`entry "c"`}},
+		"a long one":        {[]string{"x" + strings.Repeat("y", 5000)}, []string{`"x` + strings.Repeat("y", 79) + `"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := test.coverage.Check()
+			err := quickexit.ValidateEntries(test.entries)
 			if (err == nil) != (len(test.want) == 0) {
 				t.Errorf("error is %v", err)
 			}
@@ -79,32 +94,77 @@ func TestEntriesThatDoNotCountAreNamed(t *testing.T) {
 	}
 }
 
-func TestCoverageOfSeveralTexts(t *testing.T) {
-	for want, texts := range map[quickexit.Coverage][]string{
-		"":                 {" \n"},
-		"default":          {" default "},
-		"default,/a":       {"", "default", "/a"},
-		"/a /b,default,/c": {"/a /b", "default,/c,"},
+func TestCoverageIsAValue(t *testing.T) {
+	of := quickexit.CoverageOf[string]
+	entries := []string{"default", "/a"}
+	coverage := of(entries...)
+	entries[1] = "/b"
+	for name, test := range map[string]struct {
+		a, b quickexit.Coverage
+		want bool
+	}{
+		"the same entries":   {coverage, of("default", "/a"), true},
+		"nothing said twice": {of(), quickexit.Coverage{}, true},
+		"another entry":      {coverage, of("default", "/b"), false},
+		"one more entry":     {coverage, of("default", "/a", "/b"), false},
+		"nothing said":       {of("default"), of(), false},
 	} {
-		if got := quickexit.CoverageOf(texts...); got != want {
-			t.Errorf("coverage of %q is %q, want %q", texts, got, want)
+		if test.a.Equal(test.b) != test.want || test.b.Equal(test.a) != test.want || cmp.Equal(test.a, test.b) != test.want {
+			t.Errorf("%s: %s equals %s: not %t", name, test.a, test.b, test.want)
 		}
 	}
-	if got := quickexit.CoverageOf(); got != "" {
-		t.Errorf("coverage of nothing is %q", got)
+	if got := coverage.String() + " " + of().String(); got != "default,/a default" {
+		t.Errorf("written as %q", got)
+	}
+	if coverage.IsZero() || !of().IsZero() {
+		t.Error("it is not known whether anything was said")
+	}
+}
+
+// lists are coverages that lookups must not cost more than each other with.
+func lists() map[string]quickexit.Coverage {
+	return map[string]quickexit.Coverage{
+		"NothingSaid": {}, "1": quickexit.CoverageOf(programs(1)...), "64": quickexit.CoverageOf(programs(64)...),
+		"1024": quickexit.CoverageOf(programs(quickexit.MaxEntries)...),
+	}
+}
+
+// searching returns a container whose command may be in one of so many directories, in none of which an image has it.
+func searching(directories int) corev1.Container {
+	var path []string
+	for i := range directories {
+		path = append(path, fmt.Sprintf("/usr/local/share-%03d/bin", i))
+	}
+	return with(command("server"), "PATH", strings.Join(path, ":"))
+}
+
+// TestALookupAllocatesNothing compares a list of one entry with the longest, for a command that is looked for in many places.
+func TestALookupAllocatesNothing(t *testing.T) {
+	for _, container := range []corev1.Container{command("/app/server"), searching(50)} {
+		allocated := map[string]float64{}
+		for name, coverage := range lists() {
+			allocated[name] = testing.AllocsPerRun(100, func() {
+				if quickexit.CoversContainer(coverage, &container) == nil {
+					t.Fatal("covered")
+				}
+			})
+		}
+		for name, count := range allocated {
+			if count != allocated["NothingSaid"] {
+				t.Errorf("command %q: %.0f allocations with list %s, and %.0f without one", container.Command[0], count, name, allocated["NothingSaid"])
+			}
+		}
 	}
 }
 
 func BenchmarkCoversContainer(b *testing.B) {
-	for name, coverage := range map[string]quickexit.Coverage{
-		"Default": "", "Few": "default,/app/server,/opt/proxy", "Many": quickexit.Coverage(strings.Repeat("/opt/some/where/program,", 1000) + "default"),
-	} {
-		b.Run(name, func(b *testing.B) {
-			container := command("/usr/local/bin/pilot-agent")
+	container := searching(50)
+	for name, coverage := range lists() {
+		b.Run("Entries"+name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if err := quickexit.CoversContainer(coverage, &container); err != nil {
-					b.Fatal(err)
+				if quickexit.CoversContainer(coverage, &container) == nil {
+					b.Fatal("covered")
 				}
 			}
 		})

@@ -70,7 +70,7 @@ func TestBeyondABoundACommandCannotBeTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			trimmed := quickexit.Trim(&test.container, nothing)
 			for of, container := range map[string]*corev1.Container{"full": &test.container, "trimmed": &trimmed} {
-				err := quickexit.CoversContainer("/bin/sh,/a/sh", container)
+				err := quickexit.CoversContainer(quickexit.CoverageOf("/bin/sh", "/a/sh"), container)
 				switch {
 				case test.wantError == "" && err != nil:
 					t.Errorf("%s container: %.300v", of, err)

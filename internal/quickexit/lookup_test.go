@@ -53,7 +53,7 @@ func TestCandidates(t *testing.T) {
 }
 
 func TestCoversContainer(t *testing.T) {
-	const coverage = "/bin/sh, /usr/local/bin/fluent-bit"
+	paths := []string{"/bin/sh", "/usr/local/bin/fluent-bit"}
 	for name, test := range map[string]struct {
 		container corev1.Container
 		wantError string
@@ -77,18 +77,17 @@ func TestCoversContainer(t *testing.T) {
 		"a directory of a": {container: command("/bin"), wantError: "does not have /bin"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := quickexit.CoversContainer(coverage, &test.container)
+			err := quickexit.CoversContainer(quickexit.CoverageOf(paths...), &test.container)
 			switch {
 			case test.wantError == "" && err != nil:
 				t.Errorf("not covered: %v", err)
 			case test.wantError != "" && (err == nil || !strings.Contains(err.Error(), test.wantError)):
 				t.Errorf("error is %v, want one with %q", err, test.wantError)
 			}
-			paths := strings.Split(coverage, ", ")
 			if got := quickexit.PathsCoverContainer(paths, &test.container); fmt.Sprint(got) != fmt.Sprint(err) {
 				t.Errorf("with a list of paths it is %v, and not %v", got, err)
 			}
-			if err := quickexit.CoversContainer(quickexit.Everything, &test.container); err != nil {
+			if err := quickexit.CoversContainer(quickexit.CoverageOf(quickexit.Everything), &test.container); err != nil {
 				t.Errorf("an image that covers every command does not: %v", err)
 			}
 		})
@@ -106,7 +105,7 @@ func TestTheMissingPathIsOneToLinkTheProgramAt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var missing *quickexit.MissingError
-			err := quickexit.CoversContainer("", &test.container)
+			err := quickexit.CoversContainer(quickexit.Coverage{}, &test.container)
 			if !errors.As(err, &missing) || missing.Wanted() != test.want {
 				t.Errorf("error is %v, want one about %s", err, test.want)
 			}
@@ -133,11 +132,11 @@ func TestDefaultPathsCoverWellKnownCommands(t *testing.T) {
 		{"tini", "--"},
 	} {
 		container := command(words...)
-		if err := quickexit.CoversContainer(quickexit.Default, &container); err != nil {
+		if err := quickexit.CoversContainer(quickexit.CoverageOf(quickexit.Default), &container); err != nil {
 			t.Errorf("%q is not covered: %v", words, err)
 		}
 	}
-	if unknown := command("/opt/own/proxy"); quickexit.CoversContainer(quickexit.Default, &unknown) == nil {
+	if unknown := command("/opt/own/proxy"); quickexit.CoversContainer(quickexit.CoverageOf(quickexit.Default), &unknown) == nil {
 		t.Error("an unknown command is covered")
 	}
 }

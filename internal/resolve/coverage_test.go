@@ -3,26 +3,24 @@
 package resolve_test
 
 import (
-	"strings"
+	"fmt"
 	"testing"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/quickexit"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// TestWhatAnImageCovers goes through the places that an image may come from, with and without a policy that says what it
-// covers.
+// TestWhatAnImageCovers goes through the places that an image may come from, with and without a word on what it covers.
 func TestWhatAnImageCovers(t *testing.T) {
-	const said, flag = quickexit.Coverage("default,/app/server"), quickexit.Coverage("/opt/proxy")
-	own := spec(settings(v1alpha1.TerminationSettings{Image: "own:v1"}))
-	entry := spec(entrySettings(v1alpha1.TerminationSettings{Image: "entry:v1"}))
-	annotated := func(p resolve.Policy) resolve.Policy {
-		p.QuickExitPaths = said
-		return p
+	type paths = []v1alpha1.QuickExitPath
+	own := v1alpha1.TerminationSettings{Image: "own:v1", QuickExitPaths: paths{"default", "/app/server"}}
+	entry := v1alpha1.TerminationSettings{Image: "entry:v1", QuickExitPaths: paths{"/opt/entry"}}
+	silent := func(s v1alpha1.TerminationSettings) v1alpha1.TerminationSettings {
+		s.QuickExitPaths = nil
+		return s
 	}
+	flags := resolve.Options{Image: quickExit, QuickExitPaths: quickexit.CoverageOf("/opt/proxy")}
 	for name, test := range map[string]struct {
 		policies []resolve.Policy
 		env      []string
@@ -30,45 +28,52 @@ func TestWhatAnImageCovers(t *testing.T) {
 		want     quickexit.Coverage
 		from     resolve.Source
 	}{
-		"the policy's image is the shipped one or like it": {
-			policies: []resolve.Policy{namespaced(t, "p", 1, own)}, options: resolve.Options{QuickExitPaths: flag}, from: resolve.SourceDefault,
+		"the policy's image without a word is like the shipped one": {
+			policies: []resolve.Policy{namespaced(t, "p", 1, spec(settings(silent(own))))}, options: flags, from: resolve.SourceDefault,
 		},
-		"the policy says what its image covers": {policies: []resolve.Policy{annotated(namespaced(t, "p", 1, own))}, want: said, from: resolve.SourcePolicy},
-		"it says so for its entries": {
-			policies: []resolve.Policy{annotated(cluster(t, "p", 1, entry))}, want: said, from: resolve.SourcePolicy,
+		"an empty list is no word": {
+			policies: []resolve.Policy{namespaced(t, "p", 1, spec(settings(v1alpha1.TerminationSettings{Image: "own:v1", QuickExitPaths: paths{}})))},
+			from:     resolve.SourceDefault,
 		},
-		"it says so for the image of a variable": {
-			policies: []resolve.Policy{annotated(namespaced(t, "p", 1, spec()))}, env: []string{withImage, quickExit}, want: said, from: resolve.SourcePolicy,
+		"a namespaced policy says what its image covers": {
+			policies: []resolve.Policy{namespaced(t, "p", 1, spec(settings(own)))}, options: flags,
+			want: quickexit.CoverageOf("default", "/app/server"), from: resolve.SourcePolicy,
 		},
-		"it says so for the operator's image": {
-			policies: []resolve.Policy{annotated(namespaced(t, "p", 1, spec()))}, options: resolve.Options{Image: quickExit, QuickExitPaths: flag},
-			want: said, from: resolve.SourcePolicy,
+		"a cluster policy says so": {
+			policies: []resolve.Policy{cluster(t, "p", 1, spec(settings(own)))}, want: quickexit.CoverageOf("default", "/app/server"), from: resolve.SourcePolicy,
+		},
+		"an entry says what its image covers": {
+			policies: []resolve.Policy{cluster(t, "p", 1, spec(settings(own), entrySettings(entry)))}, want: quickexit.CoverageOf("/opt/entry"), from: resolve.SourceEntry,
+		},
+		"the spec's paths are not those of an entry's image": {
+			policies: []resolve.Policy{namespaced(t, "p", 1, spec(settings(own), entrySettings(silent(entry))))}, from: resolve.SourceDefault,
+		},
+		"another entry's paths are not those of the spec's image": {
+			policies: []resolve.Policy{namespaced(t, "p", 1, spec(sidecars("other", "proxy"), entrySettings(entry), settings(silent(own))))}, from: resolve.SourceDefault,
 		},
 		"whoever wrote the pod vouches for the image of its variable": {
-			env: []string{withImage, quickExit}, want: quickexit.Everything, from: resolve.SourceEnvironment,
+			env: []string{withImage, quickExit}, options: flags, want: quickexit.CoverageOf("*"), from: resolve.SourceEnvironment,
 		},
-		"also beside a policy that says nothing": {
-			policies: []resolve.Policy{namespaced(t, "p", 1, spec())}, env: []string{withImage, quickExit},
-			options: resolve.Options{Image: "default:v1", QuickExitPaths: flag}, want: quickexit.Everything, from: resolve.SourceEnvironment,
+		"also beside a policy without an image": {
+			policies: []resolve.Policy{namespaced(t, "p", 1, spec())}, env: []string{withImage, quickExit}, options: flags,
+			want: quickexit.CoverageOf("*"), from: resolve.SourceEnvironment,
 		},
 		"the operator's flag counts for its own image": {
-			policies: []resolve.Policy{namespaced(t, "p", 1, spec())}, options: resolve.Options{Image: quickExit, QuickExitPaths: flag},
-			want: flag, from: resolve.SourceOperator,
+			policies: []resolve.Policy{namespaced(t, "p", 1, spec())}, options: flags, want: flags.QuickExitPaths, from: resolve.SourceOperator,
 		},
 		"without the flag the operator's image is the shipped one": {
 			policies: []resolve.Policy{namespaced(t, "p", 1, spec())}, options: resolve.Options{Image: quickExit}, from: resolve.SourceDefault,
 		},
-		"no image covers nothing": {
-			policies: []resolve.Policy{annotated(namespaced(t, "p", 1, spec()))}, from: resolve.SourceDefault,
-		},
+		"no image covers nothing": {policies: []resolve.Policy{namespaced(t, "p", 1, spec())}, from: resolve.SourceDefault},
 		"a policy that lost says nothing": {
-			policies: []resolve.Policy{namespaced(t, "winner", 2, own), annotated(namespaced(t, "loser", 1, own))}, from: resolve.SourceDefault,
+			policies: []resolve.Policy{namespaced(t, "winner", 2, spec(settings(silent(own)))), namespaced(t, "loser", 1, spec(settings(own)))},
+			from:     resolve.SourceDefault,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := withEnv(newPod("main", "proxy"), test.env...)
 			target := resolve.Resolve(pod, test.policies, test.options).Enforced.Targets[0]
-			if target.QuickExitPaths != test.want {
+			if !target.QuickExitPaths.Equal(test.want) {
 				t.Errorf("the image covers %q, want %q", target.QuickExitPaths, test.want)
 			}
 			if from := resolve.SourcesOf(pod, test.policies, test.options, target).QuickExitPaths; from != test.from {
@@ -78,31 +83,19 @@ func TestWhatAnImageCovers(t *testing.T) {
 	}
 }
 
-func TestTheAnnotationOfAPolicyIsRead(t *testing.T) {
-	for annotation, test := range map[string]struct {
-		want quickexit.Coverage
-		flaw string
-	}{
-		" default,/app/server\n": {"default,/app/server", ""},
-		"app/server":             {"app/server", `annotation sidecartermination.dev/quick-exit-paths: entry "app/server" does not count`},
-		" ":                      {"", ""},
-	} {
-		meta := metav1.ObjectMeta{Name: "p", Annotations: map[string]string{v1alpha1.AnnotationQuickExitPaths: annotation}}
-		namespaced, err := resolve.FromNamespaced(&v1alpha1.SidecarTerminationPolicy{ObjectMeta: meta})
-		if err != nil {
-			t.Fatal(err)
+// TestPathsAreParsedOncePerPolicy resolves a pod again and again, which must not cost more the more paths a policy lists.
+func TestPathsAreParsedOncePerPolicy(t *testing.T) {
+	pod := newPod("main", "proxy")
+	allocations := func(count int) float64 {
+		var paths []v1alpha1.QuickExitPath
+		for i := range count {
+			paths = append(paths, v1alpha1.QuickExitPath(fmt.Sprintf("/opt/%d", i)))
 		}
-		cluster, err := resolve.FromCluster(&v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: meta})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, policy := range []resolve.Policy{namespaced, cluster} {
-			if policy.QuickExitPaths != test.want {
-				t.Errorf("annotation %q of a %s is read as %q", annotation, policy.Ref.Kind, policy.QuickExitPaths)
-			}
-			if flaw := policy.Flaw(); (flaw == nil) != (test.flaw == "") || flaw != nil && !strings.Contains(flaw.Error(), test.flaw) {
-				t.Errorf("flaw of annotation %q is %v, want %q", annotation, flaw, test.flaw)
-			}
-		}
+		own := v1alpha1.TerminationSettings{Image: "own:v1", QuickExitPaths: paths}
+		policies := []resolve.Policy{namespaced(t, "p", 1, spec(settings(own), entrySettings(own)))}
+		return testing.AllocsPerRun(100, func() { sink = resolve.Resolve(pod, policies, resolve.Options{}) })
+	}
+	if none, most := allocations(0), allocations(64); most != none {
+		t.Errorf("%.0f allocations with 64 paths, %.0f without any", most, none)
 	}
 }

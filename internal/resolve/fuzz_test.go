@@ -27,7 +27,7 @@ func FuzzResolve(f *testing.F) {
 		next := bytesOf(data)
 		pod := fuzzedPod(next)
 		policies := fuzzedPolicies(t, next)
-		options := resolve.Options{IgnoreEnv: next(4) == 1, Image: []string{"", quickExit}[next(2)], QuickExitPaths: fuzzedPaths(next)}
+		options := resolve.Options{IgnoreEnv: next(4) == 1, Image: []string{"", quickExit}[next(2)], QuickExitPaths: quickexit.CoverageOf(fuzzedPaths(next)...)}
 
 		got := resolve.Resolve(pod, policies, options)
 		checkView(t, pod, got.Enforced)
@@ -74,28 +74,42 @@ func checkView(t *testing.T, pod *corev1.Pod, view resolve.View) {
 	}
 }
 
-// checkPaths: an image covers what its policy says, and where it says nothing the image is that of a variable, which
-// covers everything, or of the operator, or the policy's own.
+// checkPaths: the place that gives the image says what it covers, and nobody else.
 func checkPaths(t *testing.T, policies []resolve.Policy, options resolve.Options, view resolve.View) {
 	t.Helper()
 	for _, target := range view.Targets {
-		var said quickexit.Coverage
-		if i := slices.IndexFunc(policies, func(p resolve.Policy) bool { return target.Policy != nil && p.Ref == *target.Policy }); i >= 0 {
-			said = policies[i].QuickExitPaths
+		want := quickexit.Coverage{}
+		switch target.ImageSource {
+		case resolve.SourceEntry, resolve.SourcePolicy:
+			policy := policies[slices.IndexFunc(policies, func(p resolve.Policy) bool { return p.Ref == *target.Policy })]
+			said := policy.Spec.TerminationSettings
+			if target.ImageSource == resolve.SourceEntry {
+				said = policy.Spec.Sidecars[slices.IndexFunc(policy.Spec.Sidecars, func(s v1alpha1.Sidecar) bool { return s.Name == target.Container })].TerminationSettings
+			}
+			want = quickexit.CoverageOf(said.QuickExitPaths...)
+			if target.Image != said.Image {
+				t.Errorf("image %q is said to be of %s, which has %q", target.Image, target.ImageSource, said.Image)
+			}
+		case resolve.SourceEnvironment:
+			want = quickexit.CoverageOf(quickexit.Everything)
+		case resolve.SourceOperator:
+			want = options.QuickExitPaths
 		}
-		switch got := target.QuickExitPaths; {
-		case target.Image == "" && got != "":
-			t.Errorf("no image covers %q", got)
-		case target.Image != "" && said != "" && got != said:
-			t.Errorf("an image covers %q where its policy says %q", got, said)
-		case said == "" && got != "" && got != quickexit.Everything && got != options.QuickExitPaths:
-			t.Errorf("an image covers %q, which nobody said", got)
+		if !target.QuickExitPaths.Equal(want) {
+			t.Errorf("image %q of %s covers %q, want %q", target.Image, target.ImageSource, target.QuickExitPaths, want)
 		}
 	}
 }
 
-func fuzzedPaths(next func(int) int) quickexit.Coverage {
-	return []quickexit.Coverage{"", "", "default,/app/server", "*", "nonsense"}[next(5)]
+func fuzzedPaths(next func(int) int) []v1alpha1.QuickExitPath {
+	return [][]v1alpha1.QuickExitPath{nil, {}, {"default", "/app/server"}, {"*"}, {"nonsense"}}[next(5)]
+}
+
+// fuzzedImage gives the settings an image and what it covers, or none.
+func fuzzedImage(next func(int) int, settings *v1alpha1.TerminationSettings) {
+	if next(3) == 1 {
+		settings.Image, settings.QuickExitPaths = fmt.Sprintf("image:v%d", next(3)), fuzzedPaths(next)
+	}
 }
 
 func compare(a, b string) int {
@@ -166,9 +180,11 @@ func fuzzedPolicies(t *testing.T, next func(int) int) []resolve.Policy {
 		if next(2) == 1 {
 			of = cluster
 		}
-		policy := of(t, fmt.Sprintf("p%d", i), next(3), s)
-		policy.QuickExitPaths = fuzzedPaths(next)
-		policies = append(policies, policy)
+		fuzzedImage(next, &s.TerminationSettings)
+		for j := range s.Sidecars {
+			fuzzedImage(next, &s.Sidecars[j].TerminationSettings)
+		}
+		policies = append(policies, of(t, fmt.Sprintf("p%d", i), next(3), s))
 	}
 	return policies
 }

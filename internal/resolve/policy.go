@@ -38,16 +38,17 @@ func (r PolicyRef) String() string {
 	return string(r.Kind) + "/" + r.Name
 }
 
-// Policy is a policy of either kind with its selectors parsed.
+// Policy is a policy of either kind with its selectors and its quickExitPaths parsed.
 type Policy struct {
 	Ref     PolicyRef
 	Created time.Time
 	Spec    *v1alpha1.PolicySpec
-	// QuickExitPaths is what the policy says of the images of its containers; empty when it says nothing.
-	QuickExitPaths quickexit.Coverage
 
 	pods       labels.Selector
 	namespaces labels.Selector // nil for the namespaced kind
+	// covers is what quickExitPaths of the spec and of its sidecars says, where it says anything.
+	covers        quickexit.Coverage
+	sidecarCovers map[string]quickexit.Coverage
 }
 
 // FromNamespaced parses a namespaced policy. It fails when podSelector cannot be parsed; the error names the field.
@@ -57,11 +58,12 @@ func FromNamespaced(policy *v1alpha1.SidecarTerminationPolicy) (Policy, error) {
 		return Policy{}, err
 	}
 	return Policy{
-		Ref:            PolicyRef{Kind: KindNamespaced, Namespace: policy.Namespace, Name: policy.Name},
-		Created:        policy.CreationTimestamp.Time,
-		Spec:           &policy.Spec.PolicySpec,
-		QuickExitPaths: quickExitPaths(policy),
-		pods:           pods,
+		Ref:           PolicyRef{Kind: KindNamespaced, Namespace: policy.Namespace, Name: policy.Name},
+		Created:       policy.CreationTimestamp.Time,
+		Spec:          &policy.Spec.PolicySpec,
+		pods:          pods,
+		covers:        quickexit.CoverageOf(policy.Spec.QuickExitPaths...),
+		sidecarCovers: sidecarCoverage(policy.Spec.Sidecars),
 	}, nil
 }
 
@@ -80,12 +82,13 @@ func FromCluster(policy *v1alpha1.ClusterSidecarTerminationPolicy) (Policy, erro
 		return Policy{}, err
 	}
 	return Policy{
-		Ref:            PolicyRef{Kind: KindCluster, Name: policy.Name},
-		Created:        policy.CreationTimestamp.Time,
-		Spec:           &policy.Spec.PolicySpec,
-		QuickExitPaths: quickExitPaths(policy),
-		pods:           pods,
-		namespaces:     namespaces,
+		Ref:           PolicyRef{Kind: KindCluster, Name: policy.Name},
+		Created:       policy.CreationTimestamp.Time,
+		Spec:          &policy.Spec.PolicySpec,
+		pods:          pods,
+		namespaces:    namespaces,
+		covers:        quickexit.CoverageOf(policy.Spec.QuickExitPaths...),
+		sidecarCovers: sidecarCoverage(policy.Spec.Sidecars),
 	}, nil
 }
 
@@ -97,17 +100,19 @@ func parseSelector(field string, selector *metav1.LabelSelector) (labels.Selecto
 	return parsed, nil
 }
 
-// quickExitPaths reads the annotation of a policy of either kind.
-func quickExitPaths(policy metav1.Object) quickexit.Coverage {
-	return quickexit.CoverageOf(policy.GetAnnotations()[v1alpha1.AnnotationQuickExitPaths])
-}
-
-// Flaw returns an error that says which part of the policy does not count, or nil. The policy is acted on all the same.
-func (p Policy) Flaw() error {
-	if err := p.QuickExitPaths.Check(); err != nil {
-		return fmt.Errorf("annotation %s: %w", v1alpha1.AnnotationQuickExitPaths, err)
+// sidecarCoverage parses quickExitPaths of the sidecars that have any. Few do, so the map is often nil.
+func sidecarCoverage(sidecars []v1alpha1.Sidecar) map[string]quickexit.Coverage {
+	var covers map[string]quickexit.Coverage
+	for i := range sidecars {
+		if len(sidecars[i].QuickExitPaths) == 0 {
+			continue
+		}
+		if covers == nil {
+			covers = map[string]quickexit.Coverage{}
+		}
+		covers[sidecars[i].Name] = quickexit.CoverageOf(sidecars[i].QuickExitPaths...)
 	}
-	return nil
+	return covers
 }
 
 // Selects reports whether the policy selects the pod, given the labels of the pod's namespace. It says nothing about

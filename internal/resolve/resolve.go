@@ -38,8 +38,7 @@ type Target struct {
 	Container string
 	Mode      v1alpha1.Mode
 	Image     string // empty when no level has one
-	// QuickExitPaths is what Image covers: what the policy's annotation says, and without one what the place that the
-	// image comes from does.
+	// QuickExitPaths is what Image covers, as the place that gives the image says.
 	QuickExitPaths quickexit.Coverage
 	// ImageSource is the place that Image comes from; empty when no level has one.
 	ImageSource Source

@@ -49,7 +49,7 @@ func TestMerging(t *testing.T) {
 		},
 		"the container's variables come third": {
 			spec: spec(), env: env, options: options,
-			want: resolve.Target{Mode: v1alpha1.ModeAuto, Image: "env:v1", ImageSource: resolve.SourceEnvironment, QuickExitPaths: quickexit.Everything, ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackEnabled, Deadline: 30 * time.Second},
+			want: resolve.Target{Mode: v1alpha1.ModeAuto, Image: "env:v1", ImageSource: resolve.SourceEnvironment, QuickExitPaths: quickexit.CoverageOf("*"), ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackEnabled, Deadline: 30 * time.Second},
 		},
 		"the operator's defaults come last": {
 			spec: spec(), options: resolve.Options{Image: "default:v1", ExitCodes: v1alpha1.ExitCodesRespect},

@@ -48,27 +48,18 @@ func SourcesOf(pod *corev1.Pod, selecting []Policy, options Options, target Targ
 		return SourceDefault
 	}
 	image := first(func(s v1alpha1.TerminationSettings) bool { return s.Image != "" })
+	paths := image
+	if target.QuickExitPaths.IsZero() {
+		paths = SourceDefault
+	}
 	return Sources{
 		Mode:  first(func(s v1alpha1.TerminationSettings) bool { return s.Mode != "" }),
-		Image: image, QuickExitPaths: sourceOfPaths(image, policy, options),
+		Image: image, QuickExitPaths: paths,
 		ExitCodes: first(func(s v1alpha1.TerminationSettings) bool { return s.ExitCodes != "" }),
 		Drain:     first(func(s v1alpha1.TerminationSettings) bool { return s.DrainSeconds != nil }),
 		Deadline:  first(func(s v1alpha1.TerminationSettings) bool { return s.TerminationDeadlineSeconds != nil }),
 		Fallback:  first(func(s v1alpha1.TerminationSettings) bool { return s.Fallback != "" }),
 	}
-}
-
-// sourceOfPaths returns where it is said what an image from the given place covers.
-func sourceOfPaths(image Source, policy *Policy, options Options) Source {
-	switch {
-	case image == SourceDefault:
-		return SourceDefault
-	case policy != nil && policy.QuickExitPaths != "":
-		return SourcePolicy
-	case image == SourceEnvironment, image == SourceOperator && options.QuickExitPaths != "":
-		return image
-	}
-	return SourceDefault
 }
 
 // layer is what one place says.
@@ -82,25 +73,23 @@ type layer struct {
 // maxLayers is how many places there are.
 const maxLayers = 5
 
-// layers lists the places that have a say in a sidecar's settings, first place first. What a policy says of images holds
-// for the image that is used, wherever it comes from. Without that the author of the pod vouches for the image of a
-// variable: OpenKruise asks for one that covers the command.
+// coveredByAuthor is what an image of an environment variable covers. The author of the pod vouches for it: OpenKruise
+// asks for one that covers the command.
+var coveredByAuthor = quickexit.CoverageOf(quickexit.Everything)
+
+// layers lists the places that have a say in a sidecar's settings, first place first. Each place says what its own image
+// covers.
 func layers(container string, policy *Policy, env v1alpha1.TerminationSettings, options Options) []layer {
 	all := make([]layer, 0, maxLayers)
-	ofEnv, ofOperator := quickexit.Everything, options.QuickExitPaths
 	if policy != nil {
-		paths := policy.QuickExitPaths
-		if paths != "" {
-			ofEnv, ofOperator = paths, paths
-		}
 		if entry := policy.entry(container); entry != nil {
-			all = append(all, layer{SourceEntry, entry.TerminationSettings, paths})
+			all = append(all, layer{SourceEntry, entry.TerminationSettings, policy.sidecarCovers[container]})
 		}
-		all = append(all, layer{SourcePolicy, policy.Spec.TerminationSettings, paths})
+		all = append(all, layer{SourcePolicy, policy.Spec.TerminationSettings, policy.covers})
 	}
 	return append(all,
-		layer{SourceEnvironment, env, ofEnv},
-		layer{SourceOperator, v1alpha1.TerminationSettings{Image: options.Image, ExitCodes: options.ExitCodes}, ofOperator},
+		layer{SourceEnvironment, env, coveredByAuthor},
+		layer{SourceOperator, v1alpha1.TerminationSettings{Image: options.Image, ExitCodes: options.ExitCodes}, options.QuickExitPaths},
 		layer{source: SourceDefault, settings: v1alpha1.TerminationSettings{
 			Mode: DefaultMode, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: DefaultFallback,
 		}},

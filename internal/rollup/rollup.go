@@ -63,8 +63,6 @@ type Policy struct {
 	Spec       *v1alpha1.PolicySpec
 	// Invalid is why the policy cannot be acted on, or nil.
 	Invalid error
-	// Flaw is why a part of the policy does not count, or nil.
-	Flaw error
 	// PrePull is how far the pulling of its images is, or nil while it has none pulled.
 	PrePull *prepull.Report
 }
@@ -126,7 +124,7 @@ func conditions(policy Policy, census Census) []condition {
 	return []condition{
 		ready(policy, census),
 		overridden(census),
-		degraded(policy, census),
+		degraded(census),
 		{kind: v1alpha1.ConditionStalled, holds: policy.Invalid != nil, reason: v1alpha1.ReasonInvalidSelector, message: errorText(policy.Invalid)},
 		prePulled(policy),
 	}
@@ -160,13 +158,10 @@ func overridden(census Census) condition {
 	return c
 }
 
-// degraded gives the flaw of the policy first, which may be why pods are stuck, and then pods that are stuck before those
-// whose sidecars another mode ends.
-func degraded(policy Policy, census Census) condition {
+// degraded gives pods that are stuck before those whose sidecars another mode ends.
+func degraded(census Census) condition {
 	c := condition{kind: v1alpha1.ConditionDegraded, holds: true}
 	switch stuck, substituted := census.stuck, census.substituted; {
-	case policy.Flaw != nil:
-		c.reason, c.message = v1alpha1.ReasonInvalidQuickExitPaths, policy.Flaw.Error()
 	case stuck.pods > 0:
 		c.reason = stuck.example.Decision.Reason
 		c.message = fmt.Sprintf("%d %s %s: %s", stuck.pods, plural(stuck.pods, "pod is stuck:", "pods are stuck, for example"),

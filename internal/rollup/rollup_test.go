@@ -44,8 +44,6 @@ func invalid(message string) func(*rollup.Policy) {
 	return func(p *rollup.Policy) { p.Invalid = errors.New(message) }
 }
 
-func flawed(p *rollup.Policy) { p.Flaw = errors.New("annotation: entry \"sh\" does not count") }
-
 // seen is a pod that the policy governs.
 func seen(pod string, stage plan.Stage, changes ...func(*rollup.Observation)) rollup.Observation {
 	o := rollup.Observation{Namespace: "batch", Pod: pod, Governs: true, Decision: plan.Decision{Stage: stage}}
@@ -198,17 +196,6 @@ func TestConditions(t *testing.T) {
 				seen("c", plan.StageTerminating, substituted(v1alpha1.ReasonVirtualNode, "other")),
 			},
 			[]metav1.Condition{inForce, degraded(v1alpha1.ReasonCRRUnavailable, "pod batch/a: mode CRR cannot be used, and 2 more pods")},
-		},
-		"a part of the policy that does not count degrades it, and it stays ready": {
-			policy(flawed), []rollup.Observation{seen("a", plan.StageWaiting)},
-			[]metav1.Condition{inForce, degraded(v1alpha1.ReasonInvalidQuickExitPaths, `annotation: entry "sh" does not count`)},
-		},
-		"it is told before stuck pods and the modes that cannot be used, for it may be why": {
-			policy(flawed), []rollup.Observation{
-				seen("a", plan.StageTerminating, substituted(v1alpha1.ReasonCommandNotCovered, "other")),
-				seen("b", plan.StageStuck, because(v1alpha1.ReasonCommandNotCovered, "other")),
-			},
-			[]metav1.Condition{inForce, degraded(v1alpha1.ReasonInvalidQuickExitPaths, `annotation: entry "sh" does not count`)},
 		},
 		"stuck pods are told before the modes that cannot be used": {
 			policy(), []rollup.Observation{

@@ -149,7 +149,7 @@ func settingLines(s *explain.Settings) []string {
 	if mayUseImage(s) {
 		lines = append(lines, "image "+with(s.Image))
 	}
-	if from := s.QuickExitPaths.From; from == resolve.SourcePolicy || from == resolve.SourceOperator {
+	if from := s.QuickExitPaths.From; from != resolve.SourceDefault && from != resolve.SourceEnvironment {
 		lines = append(lines, "image covers "+with(explain.Setting{Value: brief(s.QuickExitPaths.Value), From: from}))
 	}
 	for _, setting := range []struct {
