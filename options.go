@@ -8,7 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -197,9 +196,6 @@ func (o *options) controllerOptions() (controllers.Options, error) {
 	}, nil
 }
 
-// imageReference is what the API accepts as a policy's image.
-var imageReference = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]*$`)
-
 func (o *options) check() error {
 	either := func(value string, allowed ...string) bool { return slices.Contains(allowed, value) }
 	for _, flag := range []struct {
@@ -219,7 +215,7 @@ func (o *options) check() error {
 		{"quick-exit-image-digests", o.imageDigests, either(o.imageDigests, optional, required), "be Optional or Required"},
 		{"env-images", o.envImages, either(o.envImages, trusted, listed), "be Trusted or Listed"},
 		{"default-exit-codes", o.defaultExitCodes, either(o.defaultExitCodes, string(v1alpha1.ExitCodesIgnore), string(v1alpha1.ExitCodesRespect)), "be Ignore or Respect"},
-		{"quick-exit-image", o.quickExitImage, o.quickExitImage == "" || imageReference.MatchString(o.quickExitImage), "be an image reference such as registry.example/quick-exit:v1"},
+		{"quick-exit-image", o.quickExitImage, o.quickExitImage == "" || resolve.IsImageReference(o.quickExitImage), "be an image reference of at most 512 characters such as registry.example/quick-exit:v1"},
 		{"settle-period", o.settlePeriod, o.settlePeriod >= 0, "not be negative"},
 		{"status-period", o.statusPeriod, o.statusPeriod >= 0, "not be negative"},
 		{"graceful-shutdown-timeout", o.shutdownTimeout, o.shutdownTimeout >= 0, "not be negative"},

@@ -20,11 +20,15 @@ type envDeclaration struct {
 	warnings []Warning
 }
 
-// imageReference is what the API takes for an image. The rest, such as $(VARIABLE), is not one.
 var imageReference = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]*$`)
 
 // maxImage bounds an image reference, as the API bounds a policy's.
 const maxImage = 512
+
+// IsImageReference reports whether the API accepts the text as a policy's image. It does not accept $(VARIABLE), for one.
+func IsImageReference(text string) bool {
+	return len(text) <= maxImage && imageReference.MatchString(text)
+}
 
 // readEnv reads OpenKruise's convention. As in a container's process, the last of several variables of one name counts.
 // A variable that cannot be read or understood counts as unset.
@@ -84,7 +88,7 @@ func conventionVariables(container *corev1.Container) []*corev1.EnvVar {
 }
 
 func (d *envDeclaration) readImage(container string, variable *corev1.EnvVar) string {
-	if variable.Value != "" && (len(variable.Value) > maxImage || !imageReference.MatchString(variable.Value)) {
+	if variable.Value != "" && !IsImageReference(variable.Value) {
 		d.warn(container, v1alpha1.ReasonInvalidEnv, fmt.Sprintf(
 			"container %s: environment variable %s is %.80q; it must be an image reference of at most %d characters such as registry.example/quick-exit:v1",
 			container, variable.Name, variable.Value, maxImage))
