@@ -6,9 +6,11 @@ package harness
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // updateDocumentsEnvVar set to 1 writes what the tests have found to the documents that they check otherwise.
@@ -31,4 +33,21 @@ func (t *Test) RequireDocument(path, content string) {
 	if string(current) != content {
 		t.Errorf("%s does not say what was found; run this test again with %s=1. Found:\n%s", path, updateDocumentsEnvVar, content)
 	}
+}
+
+// RequireSection requires that the section of a document says what the test has found. A section begins with the line
+// `<!-- begin NAME: ... -->` and ends with the line `<!-- end NAME -->`.
+func (t *Test) RequireSection(path, name, content string) {
+	t.Helper()
+	current, err := os.ReadFile(filepath.Join(t.Repository, filepath.FromSlash(path)))
+	if err != nil {
+		t.Fatalf("Read %s: %v", path, err)
+	}
+	before, rest, begins := strings.Cut(string(current), fmt.Sprintf("<!-- begin %s: ", name))
+	comment, rest, opens := strings.Cut(rest, "-->\n")
+	_, after, ends := strings.Cut(rest, fmt.Sprintf("<!-- end %s -->\n", name))
+	if !begins || !opens || !ends {
+		t.Fatalf("%s has no section %s", path, name)
+	}
+	t.RequireDocument(path, fmt.Sprintf("%s<!-- begin %s: %s-->\n\n%s\n<!-- end %s -->\n%s", before, name, comment, content, name, after))
 }
