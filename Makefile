@@ -205,8 +205,8 @@ run-e2e: ## Run the end-to-end tests on the local cluster as it is (E2E_ARGS='-r
 	go test -tags e2e -count=1 -timeout $(TIMEOUT) -v ./e2e/... $(E2E_ARGS)
 
 .PHONY: test-e2e-faults
-test-e2e-faults: cluster-up deploy ## Kill and restart every component of the local cluster under Jobs (Linux, root; half an hour and more).
-	FAULTS=all go test -tags e2e -count=1 -timeout 120m -v -run '^TestFaults' ./e2e
+test-e2e-faults: cluster-up deploy ## Kill every component of the local cluster under Jobs, delete pods as they end (Linux, root; half an hour and more).
+	FAULTS=all go test -tags e2e -count=1 -timeout 120m -v -run '^Test(Faults|Teardown)' ./e2e
 
 .PHONY: demo
 demo: cluster-up deploy ## Show the operator at work on a real local cluster (Linux, root).

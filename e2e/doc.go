@@ -9,6 +9,7 @@
 //
 // KUBECONFIG names the cluster, by default the local one. Tests run in parallel, each in a namespace of its own. Those
 // that disturb the whole cluster, such as by stopping a component, run one after the other when all others are done.
-// FAULTS=all adds faults of every component of the cluster, which take half an hour (`make test-e2e-faults`).
+// FAULTS=all adds faults of every component of the cluster, and every way of TestTeardown…, which take half an hour and more
+// (`make test-e2e-faults`).
 // E2E_KEEP_NAMESPACES=1 leaves the namespaces of failed tests in place.
 package e2e
