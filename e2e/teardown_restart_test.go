@@ -77,9 +77,9 @@ func TestTeardownKubeletRestart(t *testing.T) {
 			}
 			return nil
 		})
-		t.Logf("%s, deleted %t, held %t: flushed for %v, complete %t", c.teardown.name, c.deleted, c.held, flush.Last, flush.Complete)
+		t.Logf("%s, deleted %t, held %t: flushed for %v, complete %t", c.name, c.deleted, c.held, flush.Last, flush.Complete)
 		if wanted := !c.deleted || !c.phaseFirst; flush.Complete != wanted {
-			t.Errorf("%s, deleted %t, held %t: the flush was to be complete: %t", c.teardown.name, c.deleted, c.held, wanted)
+			t.Errorf("%s, deleted %t, held %t: the flush was to be complete: %t", c.name, c.deleted, c.held, wanted)
 		}
 	}
 }
