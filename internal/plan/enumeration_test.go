@@ -190,8 +190,8 @@ func policies() [][]resolve.Target {
 		}
 	}
 	for _, unknown := range []resolve.Target{
-		sidecar("first", mode("Freeze")), sidecar("first", mode("Freeze"), noFallback), sidecar("first", mode(crr), fallback("Sometimes")),
-		sidecar("first", exitCodes("RespectUnlessKilled")), sidecar("first", mode(podPhase), byPolicy),
+		sidecar("first", mode("Freeze")), sidecar("first", mode("Freeze"), noFallback), sidecar("first", mode(crr), unknownFallback),
+		sidecar("first", unknownExitCodes), sidecar("first", mode(podPhase), byPolicy),
 	} {
 		all = append(all, targets(unknown, sidecar("second")))
 	}

@@ -13,13 +13,8 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-func fallback(f v1alpha1.Fallback) func(*resolve.Target) {
-	return func(t *resolve.Target) { t.Fallback = f }
-}
-
-func exitCodes(e v1alpha1.ExitCodes) func(*resolve.Target) {
-	return func(t *resolve.Target) { t.ExitCodes = e }
-}
+func unknownFallback(t *resolve.Target)  { t.Fallback = "Sometimes" }
+func unknownExitCodes(t *resolve.Target) { t.ExitCodes = "RespectUnlessKilled" }
 
 // TestUnknownSettings covers values that a CRD newer than the operator lets through.
 func TestUnknownSettings(t *testing.T) {
@@ -40,36 +35,36 @@ func TestUnknownSettings(t *testing.T) {
 			want:     stuck(v1alpha1.ReasonUnknownSetting),
 		},
 		"an unknown fallback leaves a usable mode": {
-			snapshot: one(mode(podPhase), fallback("Sometimes")),
+			snapshot: one(mode(podPhase), unknownFallback),
 			want:     terminating("PodPhase#0=Succeeded [proxy] within 1m0s"),
 		},
 		"an unknown fallback leaves Auto": {
-			snapshot: one(fallback("Sometimes")),
+			snapshot: one(unknownFallback),
 			want:     terminating("PodPhase#0=Succeeded [proxy] for CRR within 1m0s"),
 		},
 		"an unknown fallback is not taken for Enabled": {
-			snapshot: one(mode(image), noImage, fallback("Sometimes")),
+			snapshot: one(mode(image), noImage, unknownFallback),
 			want:     stuck(v1alpha1.ReasonNoUsableMode),
 		},
 		"an unknown fallback has no declared CRR give way": {
-			snapshot: observed(pod(running("proxy")), targets(sidecar("proxy", mode(crr), fallback("Sometimes"))), withoutPodPhase),
+			snapshot: observed(pod(running("proxy")), targets(sidecar("proxy", mode(crr), unknownFallback)), withoutPodPhase),
 			want:     terminating("CRR#0 [proxy] within 1m0s"),
 		},
 		"unknown exit codes are stuck": {
-			snapshot: one(exitCodes("RespectUnlessKilled")),
+			snapshot: one(unknownExitCodes),
 			want:     stuck(v1alpha1.ReasonNoUsableMode),
 		},
 		"a declared mode with unknown exit codes is stuck": {
-			snapshot: one(mode(podPhase), noFallback, exitCodes("RespectUnlessKilled")),
+			snapshot: one(mode(podPhase), noFallback, unknownExitCodes),
 			want:     stuck(v1alpha1.ReasonUnknownSetting),
 		},
 		"no phase is written over a sidecar with unknown exit codes": {
-			snapshot: observed(pod(running("logs"), running("proxy")), targets(sidecar("logs", exitCodes("RespectUnlessKilled")), sidecar("proxy"))),
+			snapshot: observed(pod(running("logs"), running("proxy")), targets(sidecar("logs", unknownExitCodes), sidecar("proxy"))),
 			want:     stuck(v1alpha1.ReasonNoUsableMode),
 		},
 		"a sidecar with unknown exit codes that has failed counts": {
 			snapshot: observed(pod(exited("logs", 3), running("proxy")),
-				targets(sidecar("logs", exitCodes("RespectUnlessKilled")), sidecar("proxy", noImage)), withoutKruise),
+				targets(sidecar("logs", unknownExitCodes), sidecar("proxy", noImage)), withoutKruise),
 			want: terminating("PodPhase#0=Failed [proxy] within 1m0s"),
 		},
 	})
@@ -79,8 +74,8 @@ func TestUnknownSettings(t *testing.T) {
 func TestUnknownSettingIsNamed(t *testing.T) {
 	for want, change := range map[string]func(*resolve.Target){
 		`mode "Freeze"`:                   mode("Freeze"),
-		`fallback "Sometimes"`:            fallback("Sometimes"),
-		`exitCodes "RespectUnlessKilled"`: exitCodes("RespectUnlessKilled"),
+		`fallback "Sometimes"`:            unknownFallback,
+		`exitCodes "RespectUnlessKilled"`: unknownExitCodes,
 	} {
 		target := sidecar("proxy", mode(image), noImage, change)
 		decision := plan.Next(observed(newPod(never, exited("main", 0), running("proxy")), targets(target), withoutKruise, withoutPodPhase), done)
