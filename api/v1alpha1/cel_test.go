@@ -73,6 +73,8 @@ func TestTheAPIServerRefusesWhatAPolicyMustNotSay(t *testing.T) {
 		"an entry of quickExitPaths of a sidecar is no path":    {"podSelector: {}\nsidecars: [{name: a, image: x, quickExitPaths: [all]}]", "spec.sidecars[0].quickExitPaths[0]", noPath},
 		"an entry of quickExitPaths is provided by runtimes":    {withImage + "quickExitPaths: [/proc/1/exe]", "spec.quickExitPaths[0]", ofRuntime},
 		"an entry of quickExitPaths is longer than 256":         {withImage + "quickExitPaths: [/" + strings.Repeat("a", 256) + "]", "spec.quickExitPaths[0]", "Too long"},
+		"the pod selector has more than 64 values":              {"sidecars: [{name: proxy}]\npodSelector: {matchExpressions: [{key: k, operator: In, values: " + list(65, "v%d") + "}]}", "spec.podSelector", "podSelector may hold at most 64 values"},
+		"the node selector of prePull has more than 64 values":  {valid + "prePull: {nodeSelector: {matchExpressions: [{key: k, operator: In, values: " + list(65, "v%d") + "}]}}", "spec.prePull.nodeSelector", "nodeSelector may hold at most 64 values"},
 		"there are more than 64 entries of quickExitPaths":      {withImage + "quickExitPaths: " + list(65, "/c%d"), "spec.quickExitPaths", "at most 64 items"},
 		"quickExitPaths stands beside no image":                 {valid + "quickExitPaths: [default]", "spec.quickExitPaths", noImage},
 		"quickExitPaths stands beside an empty image":           {valid + "image: ''\nquickExitPaths: [default]", "spec.quickExitPaths", noImage},
@@ -120,6 +122,7 @@ func TestTheAPIServerBoundsTheNamespaceSelector(t *testing.T) {
 	for name, selector := range map[string]string{
 		"labels":      "{matchLabels: " + labels(65) + "}",
 		"expressions": "{matchExpressions: " + expressions(65) + "}",
+		"values":      "{matchExpressions: [{key: k, operator: In, values: " + list(65, "v%d") + "}]}",
 	} {
 		t.Run(name, func(t *testing.T) {
 			policy := object(t, "ClusterSidecarTerminationPolicy", valid+"namespaceSelector: "+selector)
@@ -165,6 +168,7 @@ func TestTheAPIServerAcceptsWhatAPolicyMaySay(t *testing.T) {
 		"the most sidecars":                        "podSelector: {}\nsidecars: " + sidecars(32),
 		"the most main containers":                 "podSelector: {}\nmainContainers: " + names(32),
 		"the largest pod selector":                 "sidecars: [{name: a}]\npodSelector: {matchLabels: " + labels(64) + ", matchExpressions: " + expressions(64) + "}",
+		"the most values of a selector":            "sidecars: [{name: a}]\npodSelector: {matchExpressions: [{key: k, operator: In, values: " + list(64, "v%d") + "}]}",
 		"the longest container name":               "podSelector: {}\nsidecars: [{name: " + strings.Repeat("a", 63) + "}]",
 		"the highest priority":                     valid + "priority: 1000000",
 		"the longest image reference":              valid + "image: " + strings.Repeat("a", 512),

@@ -45,6 +45,7 @@ type ClusterSidecarTerminationPolicySpec struct {
 	// namespaceSelector selects the namespaces by label. Unset or {} selects every namespace.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || size(self.matchLabels) <= 64) && (!has(self.matchExpressions) || size(self.matchExpressions) <= 64)",message="namespaceSelector may hold at most 64 matchLabels and 64 matchExpressions"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, !has(e.values) || size(e.values) <= 64)",message="each of the matchExpressions of namespaceSelector may hold at most 64 values"
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 }
 

@@ -152,6 +152,7 @@ type PolicySpec struct {
 	// Never or OnFailure are ever acted on.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || size(self.matchLabels) <= 64) && (!has(self.matchExpressions) || size(self.matchExpressions) <= 64)",message="podSelector may hold at most 64 matchLabels and 64 matchExpressions"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, !has(e.values) || size(e.values) <= 64)",message="each of the matchExpressions of podSelector may hold at most 64 values"
 	PodSelector metav1.LabelSelector `json:"podSelector"`
 
 	// sidecars are the containers to end once every other regular container is done. Names that a pod does not have
@@ -200,6 +201,7 @@ type PrePull struct {
 	// type=virtual-kubelet.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || size(self.matchLabels) <= 64) && (!has(self.matchExpressions) || size(self.matchExpressions) <= 64)",message="nodeSelector may hold at most 64 matchLabels and 64 matchExpressions"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, !has(e.values) || size(e.values) <= 64)",message="each of the matchExpressions of nodeSelector may hold at most 64 values"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 
 	// pullSecrets are the names of Secrets with registry credentials, in the policy's namespace, or for a cluster policy
