@@ -11,16 +11,22 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
+// ownLabels returns labels that no other namespace has: a policy that an interrupted run has left selects none of this one.
+func ownLabels() map[string]string {
+	return map[string]string{"e2e.sidecartermination.dev/team": rand.String(10)}
+}
+
 // A cluster policy reaches the namespaces that it selects and no other.
 func TestClusterPolicySelectsNamespaces(t *testing.T) {
 	harness.Shared(t)
-	labels := map[string]string{"e2e.sidecartermination.dev/team": "etl"}
+	labels := ownLabels()
 	selected := harness.NewWithLabels(t, labels)
 	other := harness.New(t)
 	policy := &v1alpha1.ClusterSidecarTerminationPolicy{
@@ -54,7 +60,7 @@ func TestClusterPolicySelectsNamespaces(t *testing.T) {
 // A policy of the pod's own namespace wins over one for the cluster.
 func TestNamespacedPolicyWinsOverClusterPolicy(t *testing.T) {
 	harness.Shared(t)
-	labels := map[string]string{"e2e.sidecartermination.dev/team": "mixed"}
+	labels := ownLabels()
 	test := harness.NewWithLabels(t, labels)
 	policy := &v1alpha1.ClusterSidecarTerminationPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: test.Namespace},

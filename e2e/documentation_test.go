@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -120,7 +121,7 @@ func runDocument(t *testing.T, place *docs.Place, document docs.Document) {
 		if kindOf(t, block) != docs.Cluster {
 			continue
 		}
-		script := block.Given + "\n" + block.Script()
+		script := besideOthers(block.Given + "\n" + block.Script())
 		removeAtEnd(test, place, script)
 		ctx, cancel := context.WithTimeout(test.Context(), blockTimeout)
 		output, err := place.Run(ctx, script)
@@ -132,7 +133,16 @@ func runDocument(t *testing.T, place *docs.Place, document docs.Document) {
 	}
 }
 
-// removeAtEnd removes the namespaces that a script creates, and the cluster policies that it leaves.
+// ofAllNamespaces finds commands that look at all namespaces.
+var ofAllNamespaces = regexp.MustCompile(`(?m)^kubectl sidecar-termination [^#\n]*-A\b`)
+
+// besideOthers lets commands find a problem in the namespaces of others, which ends them with exit code 1.
+func besideOthers(script string) string {
+	return ofAllNamespaces.ReplaceAllString(script, `$0 || test $${?} = 1 `)
+}
+
+// removeAtEnd removes the namespaces that a script creates, and what it applies to the cluster from testdata. What is there
+// already is somebody else's, and must neither be changed nor be removed.
 func removeAtEnd(test *harness.Test, place *docs.Place, script string) {
 	test.Helper()
 	calls, err := docs.Calls(script)
@@ -140,14 +150,28 @@ func removeAtEnd(test *harness.Test, place *docs.Place, script string) {
 		test.Fatal(err)
 	}
 	for _, call := range calls {
-		if len(call) == 4 && slices.Equal(call[:3], []string{"kubectl", "create", "namespace"}) {
-			test.Cleanup(func() {
-				cleanup := fmt.Sprintf("kubectl delete namespace %s --ignore-not-found; kubectl delete cstp --all || true", call[3])
-				if output, err := place.Run(context.Background(), cleanup); err != nil {
-					test.Errorf("%v\n%s", err, output)
-				}
-			})
+		made := ""
+		switch {
+		case len(call) == 4 && slices.Equal(call[:3], []string{"kubectl", "create", "namespace"}):
+			made = "namespace " + call[3]
+		case len(call) == 4 && slices.Equal(call[:3], []string{"kubectl", "apply", "-f"}) && strings.HasPrefix(call[3], "testdata/"):
+			made = "-f " + call[3]
+		default:
+			continue
 		}
+		there, err := place.Run(test.Context(), "kubectl get --ignore-not-found -o name "+made)
+		if err != nil {
+			test.Fatalf("%v\n%s", err, there)
+		}
+		if there != "" {
+			test.Fatalf("In the way is %s, which the document creates and the test removes: if nobody needs it, delete it with `kubectl delete %s`",
+				strings.Join(strings.Fields(there), ", "), made)
+		}
+		test.Cleanup(func() {
+			if output, err := place.Run(context.Background(), "kubectl delete --ignore-not-found "+made); err != nil {
+				test.Errorf("%v\n%s", err, output)
+			}
+		})
 	}
 }
 

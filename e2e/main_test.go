@@ -27,5 +27,15 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "The cluster is not ready for the tests: %v\n", err)
 		os.Exit(1)
 	}
-	os.Exit(m.Run())
+	removeOthers, err := harness.AddOthers()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "Put something of others into the cluster: %v\n", err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	if err := removeOthers(); err != nil {
+		fmt.Fprintf(os.Stderr, "Remove what is of others from the cluster: %v\n", err)
+		code = 1
+	}
+	os.Exit(code)
 }

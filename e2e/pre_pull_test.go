@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -25,16 +26,21 @@ import (
 // prePullTimeout is longer than OpenKruise's four tries of an image that cannot be pulled.
 const prePullTimeout = 5 * time.Minute
 
-// prePullPolicy has the image of mode Image pulled to the node that has Kruise's daemon.
-func prePullPolicy() *v1alpha1.SidecarTerminationPolicy {
+// prePullPolicy has the image of mode Image pulled to one node that has Kruise's daemon.
+func prePullPolicy(test *harness.Test) *v1alpha1.SidecarTerminationPolicy {
+	test.Helper()
 	policy := harness.Policy(v1alpha1.ModeImage)
 	policy.Name = "pre-pull"
 	policy.Spec.Image = harness.QuickExitImage
-	policy.Spec.PrePull = &v1alpha1.PrePull{NodeSelector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-		{Key: "eks.amazonaws.com/compute-type", Operator: metav1.LabelSelectorOpDoesNotExist},
-	}}, SandboxConfig: &v1alpha1.SandboxConfig{
-		Labels: map[string]string{"tenant": "etl"}, Annotations: map[string]string{"e2e": "true"},
-	}}
+	policy.Spec.PrePull = &v1alpha1.PrePull{
+		NodeSelector: &metav1.LabelSelector{
+			MatchLabels: map[string]string{corev1.LabelHostname: realNode(test.T, test.Cluster).Labels[corev1.LabelHostname]},
+			MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: "eks.amazonaws.com/compute-type", Operator: metav1.LabelSelectorOpDoesNotExist},
+			},
+		},
+		SandboxConfig: &v1alpha1.SandboxConfig{Labels: map[string]string{"tenant": "etl"}, Annotations: map[string]string{"e2e": "true"}},
+	}
 	return policy
 }
 
@@ -86,7 +92,7 @@ func kruiseObjects(ctx context.Context, test *harness.Test, kind string, options
 func TestPrePullHasTheImageOnTheNode(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
-	policy := prePullPolicy()
+	policy := prePullPolicy(test)
 	test.Create(policy)
 	waitForPrePulled(test, policy, "True PrePulled "+harness.QuickExitImage+" is on 1 of 1 nodes")
 
@@ -123,7 +129,7 @@ func TestPrePullFollowsKruise(t *testing.T) {
 	harness.Exclusive(t)
 	test := harness.New(t)
 	test.RestoreWith("kruise", "install")
-	policy := prePullPolicy()
+	policy := prePullPolicy(test)
 	test.Create(policy)
 	waitForPrePulled(test, policy, "True PrePulled")
 	test.LocalCluster("kruise", "remove")

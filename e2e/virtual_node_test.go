@@ -6,7 +6,6 @@ package e2e
 
 import (
 	"context"
-	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -51,6 +50,17 @@ func TestVirtualNode(t *testing.T) {
 	})
 }
 
+// realNode returns a Ready node that has a kubelet and OpenKruise's daemon. Nodes of others, which no kubelet serves, may be
+// in the cluster as well.
+func realNode(t *testing.T, cluster *harness.Cluster) *corev1.Node {
+	t.Helper()
+	nodes, err := cluster.RealNodes(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &nodes[0]
+}
+
 // labelRealNode labels one node that has a kubelet and Kruise's daemon as virtual until the test ends, and returns its
 // hostname.
 func labelRealNode(t *testing.T) string {
@@ -59,15 +69,7 @@ func labelRealNode(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nodes := &corev1.NodeList{}
-	if err := cluster.Client.List(t.Context(), nodes); err != nil {
-		t.Fatalf("List the nodes: %v", err)
-	}
-	i := slices.IndexFunc(nodes.Items, func(node corev1.Node) bool { return !slices.Contains(daemonlessNodes, node.Name) })
-	if i < 0 {
-		t.Fatal("There is no real node")
-	}
-	node := &nodes.Items[i]
+	node := realNode(t, cluster)
 	t.Cleanup(func() { patchLabel(context.Background(), t, cluster, node, `null`) })
 	patchLabel(t.Context(), t, cluster, node, `"virtual-kubelet"`)
 	return node.Labels[corev1.LabelHostname]

@@ -45,11 +45,18 @@ func TestJobAcrossKindsOfNodes(t *testing.T) {
 				template := &job.Spec.Template
 				template.Labels = map[string]string{"app": "mixed"}
 				template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-				template.Spec.Affinity = &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{
-					RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
-						TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: template.Labels},
+				template.Spec.Affinity = &corev1.Affinity{
+					// The pods tolerate the taints of nodes of others, too.
+					NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+						NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{
+							Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn,
+							Values: append([]string{realNode(t, test.Cluster).Labels[corev1.LabelHostname]}, daemonlessNodes...),
+						}}}},
 					}},
-				}}
+					PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+						TopologyKey: corev1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: template.Labels},
+					}}},
+				}
 				policy := harness.Policy(v1alpha1.ModeAuto)
 				policy.Spec.ExitCodes = c.exitCodes
 				test.Create(policy, job)

@@ -5,16 +5,13 @@
 package harness
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"github.com/go-logr/logr"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -77,31 +74,6 @@ func connect() (*Cluster, error) {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
 	}
 	return &Cluster{Config: config, Client: direct, Clientset: clientset, Repository: repository}, nil
-}
-
-// Ready returns an error that says what is missing when the cluster cannot serve the tests.
-func Ready() error {
-	cluster, err := Connect()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
-
-	nodes := &corev1.NodeList{}
-	if err := cluster.Client.List(ctx, nodes); err != nil {
-		return fmt.Errorf("list the nodes: %w", err)
-	}
-	if len(nodes.Items) == 0 {
-		return errors.New("the cluster has no node")
-	}
-	if err := cluster.Client.List(ctx, &v1alpha1.SidecarTerminationPolicyList{}); err != nil {
-		return fmt.Errorf("list the policies (deploy the operator with `make deploy`): %w", err)
-	}
-	return poll(ctx, func(ctx context.Context) error {
-		_, err := cluster.operatorPod(ctx)
-		return err
-	})
 }
 
 // findRepository returns the nearest directory upwards that holds go.mod.

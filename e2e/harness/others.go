@@ -1,0 +1,59 @@
+//go:build e2e
+
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// othersNamespace has no label of the tests. The node's name sorts before those of the cluster's own.
+const (
+	othersNamespace = "e2e-others"
+	othersNode      = "a-node-of-others"
+)
+
+// AddOthers puts into the cluster what somebody else may have there, so that every run shows that the tests hold on a
+// cluster that is in use: a Job that hangs because nothing declares its sidecar, and a node without labels that is not
+// Ready. What an interrupted run has left is taken as it is. The returned function removes them.
+func AddOthers() (remove func() error, err error) {
+	cluster, err := Connect()
+	if err != nil {
+		return nil, err
+	}
+	job := Job("hangs", corev1.RestartPolicyNever, Sidecar(ExitsZeroOnTerm), Main(0))
+	job.Namespace = othersNamespace
+	objects := []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: othersNamespace}},
+		job,
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: othersNode}},
+		// OpenKruise makes one when a node becomes Ready, which this one is taken to have been once.
+		Kruise("NodeImage", othersNode, map[string]any{}),
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
+	defer cancel()
+	for _, object := range objects {
+		if err := cluster.Client.Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
+			return nil, fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
+		}
+	}
+	return func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
+		defer cancel()
+		var failures []error
+		for _, object := range objects {
+			if err := client.IgnoreNotFound(cluster.Client.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationBackground))); err != nil {
+				failures = append(failures, fmt.Errorf("delete %T %s: %w", object, object.GetName(), err))
+			}
+		}
+		return errors.Join(failures...)
+	}, nil
+}

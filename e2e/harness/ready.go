@@ -1,0 +1,169 @@
+//go:build e2e
+
+// SPDX-License-Identifier: Apache-2.0
+
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+)
+
+// readyTimeout is for an operator that was deployed a moment ago.
+const readyTimeout = 2 * time.Minute
+
+// Ready returns an error that says what is missing or in the way when the cluster cannot serve the tests. Others may use the
+// cluster: an error is only what would let tests wait in vain, and says how to remove it.
+func Ready() error {
+	cluster, err := Connect()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+	defer cancel()
+	for _, require := range []func(context.Context) error{
+		cluster.requireNode, cluster.requireKruise, cluster.requireNoForeignPolicy, cluster.requireDeployed,
+	} {
+		if err := require(ctx); err != nil {
+			return err
+		}
+	}
+	return poll(ctx, func(ctx context.Context) error {
+		_, err := cluster.operatorPod(ctx)
+		return err
+	})
+}
+
+func (c *Cluster) requireNode(ctx context.Context) error {
+	_, err := c.RealNodes(ctx)
+	return err
+}
+
+// marksOfNodes are the labels by which the operator takes a node for a virtual one, or for one without OpenKruise's daemon.
+var marksOfNodes = map[string]string{"type": "virtual-kubelet", "eks.amazonaws.com/compute-type": "fargate"}
+
+// RealNodes returns the nodes that are Ready and not marked as virtual or without OpenKruise's daemon. It returns an error
+// if there is none.
+func (c *Cluster) RealNodes(ctx context.Context) ([]corev1.Node, error) {
+	nodes := &corev1.NodeList{}
+	if err := c.Client.List(ctx, nodes); err != nil {
+		return nil, fmt.Errorf("list the nodes: %w", err)
+	}
+	var found []corev1.Node
+	var others []string
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		marks := slices.DeleteFunc(slices.Sorted(maps.Keys(marksOfNodes)), func(key string) bool { return node.Labels[key] != marksOfNodes[key] })
+		if len(marks) == 0 && isReady(node) {
+			found = append(found, *node)
+			continue
+		}
+		others = append(others, fmt.Sprintf("%s (ready: %t, marked by labels %q)", node.Name, isReady(node), marks))
+	}
+	if len(found) == 0 {
+		return nil, fmt.Errorf("no node is a Ready one with OpenKruise's daemon: %s (start what is down with `make cluster-up`; "+
+			"if an interrupted test has left a mark, remove it with `kubectl label node NODE type-`)", strings.Join(others, ", "))
+	}
+	return found, nil
+}
+
+func isReady(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool {
+		return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
+	})
+}
+
+func (c *Cluster) requireKruise(ctx context.Context) error {
+	if err := c.Client.List(ctx, newRequestList(), client.Limit(1)); err != nil {
+		return fmt.Errorf("list the ContainerRecreateRequests (install OpenKruise with `make cluster-up`): %w", err)
+	}
+	return nil
+}
+
+// requireNoForeignPolicy requires that no cluster policy selects every namespace of the tests.
+func (c *Cluster) requireNoForeignPolicy(ctx context.Context) error {
+	policies := &v1alpha1.ClusterSidecarTerminationPolicyList{}
+	if err := c.Client.List(ctx, policies); err != nil {
+		return fmt.Errorf("list the cluster policies (deploy the operator with `make deploy`): %w", err)
+	}
+	for i := range policies.Items {
+		policy := &policies.Items[i]
+		// Without a selector it selects every namespace.
+		selector, err := metav1.LabelSelectorAsSelector(ptr.To(ptr.Deref(policy.Spec.NamespaceSelector, metav1.LabelSelector{})))
+		if err == nil && selector.Matches(labels.Set{LabelNamespace: "true", corev1.LabelMetadataName: "e2e-"}) {
+			return fmt.Errorf("ClusterSidecarTerminationPolicy %s selects the namespaces of the tests: delete it, or let its namespaceSelector "+
+				"leave out namespaces with the label %s", policy.Name, LabelNamespace)
+		}
+	}
+	return nil
+}
+
+// requireDeployed requires that the operator runs as `make deploy` has it run, whatever its image.
+func (c *Cluster) requireDeployed(ctx context.Context) error {
+	wanted, err := c.localDeployment()
+	if err != nil {
+		return err
+	}
+	deployed := &appsv1.Deployment{}
+	if err := c.Client.Get(ctx, client.ObjectKeyFromObject(wanted), deployed); err != nil {
+		return fmt.Errorf("get the operator's Deployment (deploy the operator with `make deploy`): %w", err)
+	}
+	if want, got := settingsOf(wanted), settingsOf(deployed); want != got {
+		return fmt.Errorf("the operator was deployed with other settings (deploy it with `make deploy`):\n%s\nwanted:\n%s", got, want)
+	}
+	return nil
+}
+
+// localDeployment returns the operator's Deployment of config/overlays/local.
+func (c *Cluster) localDeployment() (*appsv1.Deployment, error) {
+	overlay := filepath.Join(c.Repository, "config", "overlays", "local")
+	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), overlay)
+	if err != nil {
+		return nil, fmt.Errorf("render %s: %w", overlay, err)
+	}
+	for _, resource := range rendered.Resources() {
+		if resource.GetKind() != "Deployment" {
+			continue
+		}
+		object, err := resource.Map()
+		if err != nil {
+			return nil, fmt.Errorf("read the Deployment of %s: %w", overlay, err)
+		}
+		deployment := &appsv1.Deployment{}
+		return deployment, runtime.DefaultUnstructuredConverter.FromUnstructured(object, deployment)
+	}
+	return nil, errors.New("there is no Deployment in " + overlay)
+}
+
+// settingsOf shows what decides how the operator behaves: replicas, arguments and environment variables.
+func settingsOf(deployment *appsv1.Deployment) string {
+	manager := deployment.Spec.Template.Spec.Containers[0]
+	lines := []string{fmt.Sprintf("replicas %d", ptr.Deref(deployment.Spec.Replicas, 1))}
+	lines = append(lines, manager.Args...)
+	variables := map[string]string{}
+	for _, variable := range manager.Env {
+		variables[variable.Name] = variable.Value
+	}
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		lines = append(lines, name+"="+variables[name])
+	}
+	return "  " + strings.Join(lines, "\n  ")
+}
