@@ -115,7 +115,7 @@ TIMEOUT := 60m
 test: test-unit test-fuzz test-integration test-e2e ## Run every test.
 
 .PHONY: test-long
-test-long: test-faults test-mutations soak test-e2e-faults ## Run what takes too long for every change: every fault, many mutations, the soak (1.5 hours).
+test-long: test-faults test-mutations soak test-e2e-faults test-e2e-matrix ## Run what takes too long for every change: every fault, many mutations, the soak, every Job policy (1.5 hours).
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests with the race detector.
@@ -207,6 +207,10 @@ run-e2e: ## Run the end-to-end tests on the local cluster as it is (E2E_ARGS='-r
 .PHONY: test-e2e-faults
 test-e2e-faults: cluster-up deploy ## Kill every component of the local cluster under Jobs, delete pods as they end (Linux, root; half an hour and more).
 	FAULTS=all go test -tags e2e -count=1 -timeout 120m -v -run '^Test(Faults|Teardown)' ./e2e
+
+.PHONY: test-e2e-matrix
+test-e2e-matrix: cluster-up deploy ## Run every row of the outcome matrix that has a policy of a Job (Linux, root; 10 minutes).
+	MATRIX=all go test -tags e2e -count=1 -timeout $(TIMEOUT) -v -run '^TestOutcomeMatrixOfJobPolicies' ./e2e
 
 .PHONY: demo
 demo: cluster-up deploy ## Show the operator at work on a real local cluster (Linux, root).

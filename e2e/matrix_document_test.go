@@ -6,6 +6,7 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -39,7 +40,7 @@ func matrixDocument(all []cell, results []outcome) string {
 		fmt.Fprintf(&out, " %s |", mode)
 	}
 	out.WriteString("\n|---|---|---|---|" + strings.Repeat("---|", len(modes)) + "\n")
-	var notes []*exception
+	var notes []string
 	for i := 0; i < len(all); i += len(modes) {
 		native := "no"
 		if all[i].native {
@@ -48,29 +49,26 @@ func matrixDocument(all []cell, results []outcome) string {
 		fmt.Fprintf(&out, "| %s | %s | %s | %s |", all[i].restartPolicy, all[i].main, all[i].sidecar, native)
 		for j := range modes {
 			_, exception := all[i+j].expect()
-			fmt.Fprintf(&out, " %s%s |", results[i+j].words(), footnote(&notes, exception))
+			fmt.Fprintf(&out, " %s%s |", results[i+j].words(), footnote(&notes, exception.words()))
 		}
 		out.WriteString("\n")
 	}
 	out.WriteString("\n")
 	for i, note := range notes {
-		fmt.Fprintf(&out, "%d. %s\n", i+1, note.note)
+		fmt.Fprintf(&out, "%d. %s\n", i+1, note)
 	}
 	return out.String()
 }
 
-// footnote returns the number of the exception, which it adds to the notes when it is new.
-func footnote(notes *[]*exception, exception *exception) string {
-	if exception == nil {
+// footnote returns the number of the note, which it adds to the others when it is new.
+func footnote(notes *[]string, note string) string {
+	if note == "" {
 		return ""
 	}
-	for i, note := range *notes {
-		if note == exception {
-			return fmt.Sprintf(" (%d)", i+1)
-		}
+	if !slices.Contains(*notes, note) {
+		*notes = append(*notes, note)
 	}
-	*notes = append(*notes, exception)
-	return fmt.Sprintf(" (%d)", len(*notes))
+	return fmt.Sprintf(" (%d)", slices.Index(*notes, note)+1)
 }
 
 func (o outcome) words() string {

@@ -32,6 +32,14 @@ type exception struct {
 	anyRuns bool
 }
 
+// words returns the note, or nothing.
+func (e *exception) words() string {
+	if e == nil {
+		return ""
+	}
+	return e.note
+}
+
 // expect returns the outcome of the cell, and the exception that it is one of, or nil.
 func (c cell) expect() (outcome, *exception) {
 	switch {

@@ -152,7 +152,7 @@ func TestTeardownDeletion(t *testing.T) {
 		}
 	})
 	if !t.Failed() && allFaults() {
-		test.RequireSection("docs/teardown.md", "deletion", deletionTable(all, results))
+		test.RequireMarkedSection("docs/teardown.md", "deletion", deletionTable(all, results))
 	}
 }
 

@@ -88,7 +88,7 @@ func TestTeardownNetwork(t *testing.T) {
 		test := harness.New(t)
 		all, results = runShippings(test, append([]teardown{drained}, teardowns...))
 		if !t.Failed() && len(last) > 0 {
-			test.RequireSection("docs/teardown.md", "network", networkTable(append(last, all...), append(lastResults, results...)))
+			test.RequireMarkedSection("docs/teardown.md", "network", networkTable(append(last, all...), append(lastResults, results...)))
 		}
 	})
 }

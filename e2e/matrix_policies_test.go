@@ -1,0 +1,205 @@
+//go:build e2e
+
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/e2e/harness"
+)
+
+// allMatrixRows set to "all" runs every row of the outcome matrix of Job policies.
+const allMatrixRows = "MATRIX"
+
+const policiesIntroduction = `## Rules of the Job
+
+What becomes of a Job that has a podFailurePolicy, a successPolicy or maxFailedIndexes, under restartPolicy Never and with
+exitCodes Ignore. Every rule of a podFailurePolicy is for the exit codes 137 and 143, which are those of a sidecar that is
+stopped; behind Count there is a second rule, FailJob on 1. A main container that fails exits 1, and backoffLimit or
+backoffLimitPerIndex is 1. The column "alone" is the same Job without the sidecar, which has run beside the others. A number
+refers to what is different from it, listed below the table.
+
+`
+
+// TestOutcomeMatrixOfJobPolicies runs Jobs that have rules for exit codes: the outcome is the one that the same Job has
+// without its sidecar, wherever a mode can do it.
+func TestOutcomeMatrixOfJobPolicies(t *testing.T) {
+	harness.Shared(t)
+	test := harness.New(t)
+	for _, mode := range modes {
+		policy := harness.Policy(mode)
+		policy.Name = "mode-" + shortName(mode)
+		policy.Spec.PodSelector.MatchLabels = map[string]string{"mode": string(mode)}
+		// On a busy node a mode must not be followed by another one.
+		policy.Spec.TerminationDeadlineSeconds = ptr.To[int32](120)
+		test.Create(policy)
+	}
+	whole := os.Getenv(allMatrixRows) == "all"
+	run := &policyRun{test: test, state: t.TempDir(), slots: make(chan struct{}, podsOfMatrix), results: map[policyCell]*jobOutcome{}}
+	var rows []policyRow
+	for _, row := range policyRows() {
+		if whole || row.isBasic() {
+			rows = append(rows, row)
+			run.add(row.alone(), "")
+			for _, mode := range modes {
+				run.add(row, mode)
+			}
+		}
+	}
+	t.Run("cells", func(t *testing.T) {
+		for i, cell := range run.cells {
+			t.Run(cell.String(), func(t *testing.T) {
+				t.Parallel()
+				run.run(t, cell, fmt.Sprintf("job-%03d", i))
+			})
+		}
+	})
+	if t.Failed() {
+		return
+	}
+	for _, row := range rows {
+		run.compare(row)
+	}
+	if whole && !t.Failed() {
+		test.RequireSection("docs/outcome-matrix.md", run.section(rows))
+	}
+}
+
+// policyCell is a row in one mode, or alone.
+type policyCell struct {
+	policyRow
+	mode v1alpha1.Mode
+}
+
+func (c policyCell) String() string {
+	if c.mode == "" {
+		return c.policyRow.String() + "alone"
+	}
+	return c.policyRow.String() + ", mode " + string(c.mode)
+}
+
+// policyRun is the Jobs of the rows, and what has become of them.
+type policyRun struct {
+	test    *harness.Test
+	state   string
+	slots   chan struct{}
+	cells   []policyCell
+	results map[policyCell]*jobOutcome
+}
+
+// add has the row run in the mode, unless it does so already.
+func (r *policyRun) add(row policyRow, mode v1alpha1.Mode) {
+	cell := policyCell{row, mode}
+	if r.results[cell] == nil {
+		r.cells, r.results[cell] = append(r.cells, cell), &jobOutcome{}
+	}
+}
+
+// run runs the Job of the cell until it has finished or shows that it never will.
+func (r *policyRun) run(t *testing.T, cell policyCell, name string) {
+	t.Helper()
+	r.slots <- struct{}{}
+	defer func() { <-r.slots }()
+	test := harness.Within(t, r.test)
+	job := cell.job(name, cell.mode, r.state)
+	test.Create(job)
+	test.EventuallySeen("the Job to finish", cellTimeout, func(seen harness.Seen) error {
+		var err error
+		*r.results[cell], err = observeJob(seen, name, cell.mostPods())
+		return err
+	})
+	if r.results[cell].job == neverEnds {
+		if err := test.Client.Delete(test.Context(), job, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+			test.Errorf("Delete Job %s: %v", name, err)
+		}
+	}
+	test.Recorder.Look(func(seen harness.Seen) {
+		for _, record := range seen.Pods(name) {
+			if reversal := record.Reversal(); reversal != "" {
+				test.Errorf("Pod %s left a terminal phase: %s", record.Pod.Name, reversal)
+			}
+		}
+	})
+}
+
+// observeJob returns what has become of the Job, or why it is too early to tell.
+func observeJob(seen harness.Seen, name string, mostPods int) (jobOutcome, error) {
+	job, got := seen.Job(name), jobOutcome{pods: len(seen.Pods(name))}
+	if job == nil {
+		return got, fmt.Errorf("there is no Job yet")
+	}
+	got.completed, got.failed = job.Status.CompletedIndexes, ptr.Deref(job.Status.FailedIndexes, "")
+	for _, condition := range []batchv1.JobConditionType{batchv1.JobComplete, batchv1.JobFailed} {
+		if words, ok := harness.JobCondition(job, condition); ok {
+			got.job, got.reason = string(condition), strings.Fields(words + " -")[0]
+			return got, nil
+		}
+	}
+	if got.pods > mostPods {
+		return jobOutcome{job: neverEnds}, nil
+	}
+	return got, fmt.Errorf("the Job has not finished: %s", seen.Describe(name))
+}
+
+// compare requires of each mode of the row the outcome that the Job has alone, or what an exception says.
+func (r *policyRun) compare(row policyRow) {
+	r.test.Helper()
+	alone := *r.results[policyCell{row.alone(), ""}]
+	for _, mode := range modes {
+		got, exception := *r.results[policyCell{row, mode}], row.expect(mode)
+		switch {
+		case exception == nil && got != alone:
+			r.test.Errorf("%s, mode %s: the outcome was to be that of the Job alone, %+v, and is %+v", row, mode, alone, got)
+		case exception != nil && !exception.holds(got, alone):
+			r.test.Errorf("%s, mode %s: the outcome was to be %+v and is %+v: %s", row, mode, exception.outcome, got, exception.note)
+		}
+	}
+}
+
+// section returns the table of the rows.
+func (r *policyRun) section(rows []policyRow) string {
+	var out strings.Builder
+	out.WriteString(policiesIntroduction)
+	out.WriteString("| rule | names | main | sidecar | alone |")
+	for _, mode := range modes {
+		fmt.Fprintf(&out, " %s |", mode)
+	}
+	out.WriteString("\n|---|---|---|---|---|" + strings.Repeat("---|", len(modes)) + "\n")
+	var notes []string
+	for _, row := range rows {
+		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s |", row.policy, row.ruleNames(), row.main, row.sidecar, r.results[policyCell{row.alone(), ""}].words())
+		for _, mode := range modes {
+			exception := row.expect(mode)
+			fmt.Fprintf(&out, " %s%s |", inTable(exception), footnote(&notes, exception.words()))
+		}
+		out.WriteString("\n")
+	}
+	out.WriteString("\n")
+	for i, note := range notes {
+		fmt.Fprintf(&out, "%d. %s\n", i+1, note)
+	}
+	return out.String()
+}
+
+// inTable is what the table says of a mode.
+func inTable(exception *jobException) string {
+	switch {
+	case exception == nil:
+		return "as alone"
+	case exception.byChance:
+		return "by chance"
+	default:
+		return exception.outcome.words()
+	}
+}
