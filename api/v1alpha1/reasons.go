@@ -156,6 +156,8 @@ const (
 	ReasonMayHang Reason = "MayHang"
 	// ReasonOverdue means that sidecars could have been told to stop a while ago and were not: the operator may be down.
 	ReasonOverdue Reason = "Overdue"
+	// ReasonDeletedWhileEnding means that a Job deletes its finished pods sooner than their sidecars may take to end.
+	ReasonDeletedWhileEnding Reason = "DeletedWhileEnding"
 	// ReasonImagePullRisk means that a quick-exit image that cannot be pulled would fail the pod.
 	ReasonImagePullRisk Reason = "ImagePullRisk"
 	// ReasonSidecarMatchesFailurePolicy means that a rule of a Job's podFailurePolicy may decide by the exit code of a sidecar.

@@ -43,6 +43,7 @@ func (x *explainer) findings(report Report) []Finding {
 			all = append(all, x.fromWays(report)...)
 		}
 		all = append(all, x.fromFailurePolicy()...)
+		all = append(all, x.fromDeletion()...)
 		all = append(all, x.mayHang()...)
 		all = append(all, x.fromEnvFrom()...)
 	}

@@ -49,6 +49,7 @@ var hints = map[v1alpha1.Reason]string{
 	v1alpha1.ReasonInvalidSelector:       "correct that selector, whose operators are In, NotIn, Exists and DoesNotExist",
 	v1alpha1.ReasonStuck:                 "look at the container's own logs and at the failed attempts, then delete the pod if need be",
 	v1alpha1.ReasonAttemptFailed:         "raise terminationDeadlineSeconds if the sidecar needs longer",
+	v1alpha1.ReasonDeletedWhileEnding:    "set ttlSecondsAfterFinished to more than terminationGracePeriodSeconds, and no history limit to 0, if the sidecars need their token, their log or all of their grace period",
 	v1alpha1.ReasonOverdue:               "see whether the operator runs and may do its work",
 	v1alpha1.ReasonMayHang:               "name it under sidecars in a SidecarTerminationPolicy, or list all that end by themselves under mainContainers",
 }

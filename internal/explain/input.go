@@ -68,7 +68,9 @@ type Pod struct {
 	Job           string
 	BackoffLimit  *int32
 	FailurePolicy *batchv1.PodFailurePolicy
-	Events        []Event
+	// Deletion is nil where nothing deletes the Job.
+	Deletion *Deletion
+	Events   []Event
 	// Unreadable is why the records that the operator keeps on the pod cannot be read, or empty. The operator then does nothing.
 	Unreadable string
 }

@@ -96,7 +96,7 @@ func (x *explainer) declaredDryRun(name string) bool {
 var lintReasons = []v1alpha1.Reason{
 	v1alpha1.ReasonMayHang, v1alpha1.ReasonNoMainContainer, v1alpha1.ReasonUnreadableEnv, v1alpha1.ReasonInvalidEnv,
 	v1alpha1.ReasonRestartPolicyAlways, v1alpha1.ReasonCommandNotCovered, v1alpha1.ReasonInvalidSelector,
-	v1alpha1.ReasonSidecarMatchesFailurePolicy,
+	v1alpha1.ReasonSidecarMatchesFailurePolicy, v1alpha1.ReasonDeletedWhileEnding,
 }
 
 // Lint returns those of a report's findings that are about declarations: missing ones, and ones that come to nothing.

@@ -89,7 +89,7 @@ func (a Attempt) covers(container string) bool {
 // each with its full grace period, and so does the kubelet with containers whose images changed. It tears a pod down
 // all at once.
 func (s *situation) allowance(attempt Attempt, target resolve.Target) time.Duration {
-	return gracePeriod(s.Pod)*time.Duration(max(len(attempt.RestartCounts), 1)) + target.Deadline
+	return GracePeriod(s.Pod)*time.Duration(max(len(attempt.RestartCounts), 1)) + target.Deadline
 }
 
 // verdict returns why the attempt has failed to end the target, or nothing while it may still succeed.

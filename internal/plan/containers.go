@@ -145,8 +145,8 @@ func AnyContainerRunning(pod *corev1.Pod) bool {
 // IsTearingDown reports whether a regular container of a pod with a terminal phase runs: the kubelet has to end it.
 func IsTearingDown(pod *corev1.Pod) bool { return HasTerminalPhase(pod) && AnyContainerRunning(pod) }
 
-// gracePeriod is the time that the pod gives its containers to end, at least the one second that the kubelet grants.
-func gracePeriod(pod *corev1.Pod) time.Duration {
+// GracePeriod is the time that the pod gives its containers to end, at least the one second that the kubelet grants.
+func GracePeriod(pod *corev1.Pod) time.Duration {
 	return time.Duration(min(graceSeconds(pod), int64(maxGracePeriod/time.Second))) * time.Second
 }
 

@@ -54,7 +54,7 @@ func (s *situation) untilRelease() (time.Duration, bool) {
 	if !s.Capabilities.PodPhase.Allowed() || written == nil || s.Pod.DeletionTimestamp != nil || !PhaseIsGuarded(s.Pod) {
 		return 0, false
 	}
-	return written.Started.Add(gracePeriod(s.Pod) + phaseGuardPeriod).Sub(s.now), true
+	return written.Started.Add(GracePeriod(s.Pod) + phaseGuardPeriod).Sub(s.now), true
 }
 
 // runningContainers returns the sorted names of the regular containers that run.

@@ -322,7 +322,7 @@ func (r round) deadline(chosen []choice, serial int) time.Duration {
 	for _, c := range chosen {
 		longest = max(longest, c.target.Deadline)
 	}
-	return gracePeriod(r.Pod)*time.Duration(serial) + longest
+	return GracePeriod(r.Pod)*time.Duration(serial) + longest
 }
 
 // announce gives a decision with actions its reason and message.

@@ -12,10 +12,10 @@ import (
 	"github.com/sidecar-termination/operator/internal/quickexit"
 )
 
-// doubling is a container whose variables each hold the one before twice.
-func doubling(variables int, words ...string) corev1.Container {
+// doubling is a container with 30 variables that each hold the one before twice.
+func doubling(words ...string) corev1.Container {
 	container := with(command(words...), "V0", "xx")
-	for i := range variables {
+	for i := range 30 {
 		container = with(container, fmt.Sprintf("V%d", i+1), fmt.Sprintf("$(V%d)$(V%d)", i, i))
 	}
 	return container
@@ -43,10 +43,10 @@ func TestBeyondABoundACommandCannotBeTold(t *testing.T) {
 		// wantError is empty where the container is within the bound and its command covered.
 		wantError string
 	}{
-		"30 doublings in the command":         {doubling(30, "$(V30)"), "variables expand to more than 65536 bytes"},
-		"30 doublings nobody refers to":       {doubling(30, "sh"), ""},
-		"30 doublings in PATH":                {with(doubling(30, "sh"), "PATH", "$(V30):/bin"), "expand variable PATH: variables expand to more than 65536 bytes"},
-		"empty doublings":                     {with(doubling(30, "/bin/$(V30)sh"), "V0", ""), "variables expand to more than"},
+		"30 doublings in the command":         {doubling("$(V30)"), "variables expand to more than 65536 bytes"},
+		"30 doublings nobody refers to":       {doubling("sh"), ""},
+		"30 doublings in PATH":                {with(doubling("sh"), "PATH", "$(V30):/bin"), "expand variable PATH: variables expand to more than 65536 bytes"},
+		"empty doublings":                     {with(doubling("/bin/$(V30)sh"), "V0", ""), "variables expand to more than"},
 		"64 variables with PATH":              {chained(63, "$(V62)"), ""},
 		"65 variables with PATH":              {chained(64, "$(V63)"), "it refers to more than 64 variables"},
 		"a command of 4095 bytes":             {command("/bin" + strings.Repeat("/", 4088) + "sh"), ""},

@@ -60,6 +60,7 @@ func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (ex
 	result := explain.Pod{Kind: "Pod", Name: shownName(pod), Pod: pod}
 	if job != nil {
 		result.Job, result.BackoffLimit, result.FailurePolicy = job.Name, backoffLimit(job.Spec), job.Spec.PodFailurePolicy
+		result.Deletion = deletion(job.Spec)
 	}
 	var err error
 	if result.Policies, err = s.policies(ctx, pod); err != nil {
@@ -90,7 +91,7 @@ func (s *Source) Template(ctx context.Context, template Template) (explain.Pod, 
 	pod := template.pod()
 	result := explain.Pod{
 		Kind: template.Kind, Name: template.Name, Pod: pod, Template: true,
-		BackoffLimit: template.BackoffLimit, FailurePolicy: template.FailurePolicy,
+		BackoffLimit: template.BackoffLimit, FailurePolicy: template.FailurePolicy, Deletion: template.Deletion,
 	}
 	var err error
 	result.Policies, err = s.policies(ctx, pod)

@@ -4,10 +4,13 @@ package source
 
 import (
 	"maps"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sidecar-termination/operator/internal/explain"
 )
 
 // Template is what makes pods. Name is what to call it by, which with generateName is not yet its name.
@@ -16,6 +19,7 @@ type Template struct {
 	Pod                   corev1.PodTemplateSpec
 	BackoffLimit          *int32
 	FailurePolicy         *batchv1.PodFailurePolicy
+	Deletion              *explain.Deletion
 	labels                map[string]string // that the controller adds to the pods
 }
 
@@ -30,14 +34,31 @@ func OfJob(job *batchv1.Job) Template {
 
 // OfCronJob is the template of the pods of a CronJob's Jobs.
 func OfCronJob(cron *batchv1.CronJob) Template {
-	return templateOf(cron, "CronJob", cron.Spec.JobTemplate.Spec)
+	template := templateOf(cron, "CronJob", cron.Spec.JobTemplate.Spec)
+	switch {
+	case isZero(cron.Spec.SuccessfulJobsHistoryLimit):
+		template.Deletion = &explain.Deletion{Field: "successfulJobsHistoryLimit"}
+	case isZero(cron.Spec.FailedJobsHistoryLimit):
+		template.Deletion = &explain.Deletion{Field: "failedJobsHistoryLimit"}
+	}
+	return template
 }
+
+func isZero(limit *int32) bool { return limit != nil && *limit == 0 }
 
 func templateOf(object metav1.Object, kind string, spec batchv1.JobSpec) Template {
 	return Template{
 		Kind: kind, Namespace: object.GetNamespace(), Name: shownName(object), Pod: spec.Template,
-		BackoffLimit: backoffLimit(spec), FailurePolicy: spec.PodFailurePolicy,
+		BackoffLimit: backoffLimit(spec), FailurePolicy: spec.PodFailurePolicy, Deletion: deletion(spec),
 	}
+}
+
+// deletion returns when the Job is deleted by its own ttlSecondsAfterFinished, or nil.
+func deletion(spec batchv1.JobSpec) *explain.Deletion {
+	if spec.TTLSecondsAfterFinished == nil {
+		return nil
+	}
+	return &explain.Deletion{Field: "ttlSecondsAfterFinished", After: time.Duration(*spec.TTLSecondsAfterFinished) * time.Second}
 }
 
 // shownName is what to call an object by. With generateName the API server makes up the end of its name.
