@@ -229,12 +229,18 @@ func toAttempt(request *kruise.ContainerRecreateRequest, number int, containers 
 	return attempt
 }
 
-// requestedAt falls back on the API server's time for a request of an earlier version of the operator.
+// maxClockSkew bounds how far the operator's clock is taken to be ahead of the API server's.
+const maxClockSkew = 24 * time.Hour
+
+// requestedAt falls back on the API server's time for a request of an earlier version of the operator, and for one that
+// claims to be made far in the future: somebody else wrote that, and the attempt would never fail.
 func requestedAt(request *kruise.ContainerRecreateRequest) time.Time {
-	if requested, err := time.Parse(time.RFC3339, request.Annotations[annotationRequestedAt]); err == nil {
-		return requested
+	created := request.CreationTimestamp.Time
+	requested, err := time.Parse(time.RFC3339, request.Annotations[annotationRequestedAt])
+	if err != nil || requested.After(created.Add(maxClockSkew)) {
+		return created
 	}
-	return request.CreationTimestamp.Time
+	return requested
 }
 
 // requestName is deterministic, so that a repeated creation meets the first one.

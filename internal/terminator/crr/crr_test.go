@@ -293,9 +293,15 @@ func TestAttemptsAreReadFromRequests(t *testing.T) {
 		},
 		"a request that tells when the operator made it, which counts where the server's clock says another time": {
 			func(r *kruise.ContainerRecreateRequest) {
-				r.Annotations = map[string]string{annotationRequestedAt: "2026-03-01T15:00:00Z"}
+				r.Annotations = map[string]string{annotationRequestedAt: "2026-03-01T12:50:00Z"}
 			},
-			plan.Attempt{RestartCounts: map[string]int32{"proxy": 0}, Started: created.Add(3 * time.Hour)},
+			plan.Attempt{RestartCounts: map[string]int32{"proxy": 0}, Started: created.Add(50 * time.Minute)},
+		},
+		"a request that somebody has given a time in the future": {
+			func(r *kruise.ContainerRecreateRequest) {
+				r.Annotations = map[string]string{annotationRequestedAt: "2099-03-01T12:00:00Z"}
+			},
+			plan.Attempt{RestartCounts: map[string]int32{"proxy": 0}},
 		},
 		"a request that somebody has given no time": {
 			func(r *kruise.ContainerRecreateRequest) {
