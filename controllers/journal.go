@@ -9,11 +9,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -38,7 +40,9 @@ const (
 // reported of live pods. No decision depends on it.
 type journal struct {
 	recorder events.EventRecorder
-	clock    clock.PassiveClock
+	// log has one line for each pod whose sidecars have ended, for each failed attempt, and for each pod that becomes stuck.
+	log   logr.Logger
+	clock clock.PassiveClock
 	// notify asks for a policy's status to be written.
 	notify func(policy resolve.PolicyRef)
 
@@ -53,11 +57,13 @@ type journal struct {
 type claims struct {
 	policies  []resolve.PolicyRef // all that select the pod, sorted
 	governing []resolve.PolicyRef // those that decide over one of its containers, in the order of the containers
-	losses    uint64              // lossesID: there may be as many as policies times containers
+	losses    uint64              // lossesID: there may be as many as policies
+	sidecars  []string            // sorted
 }
 
 func (c *claims) equal(other *claims) bool {
-	return slices.Equal(c.policies, other.policies) && slices.Equal(c.governing, other.governing) && c.losses == other.losses
+	return slices.Equal(c.policies, other.policies) && slices.Equal(c.governing, other.governing) &&
+		slices.Equal(c.sidecars, other.sidecars) && c.losses == other.losses
 }
 
 // noClaims are those of a new entry.
@@ -77,6 +83,7 @@ type entry struct {
 	dryRunSaid bool
 
 	mode         v1alpha1.Mode // of the last attempt; empty when there was none
+	number       int           // of that attempt
 	mainsDone    time.Time
 	phaseWritten time.Time // or when it was last found so; zero again once a cache has the pod with its terminal phase
 	deleted      bool
@@ -99,7 +106,7 @@ type attempt struct {
 
 func newJournal(recorder events.EventRecorder, clock clock.PassiveClock, notify func(resolve.PolicyRef)) *journal {
 	return &journal{
-		recorder: recorder, clock: clock, notify: notify,
+		recorder: recorder, log: ctrl.Log.WithName("pods"), clock: clock, notify: notify,
 		pods: map[types.NamespacedName]*entry{}, tallies: map[resolve.PolicyRef]rollup.Tally{}, shared: lru.New(sharedClaims),
 	}
 }
@@ -110,7 +117,9 @@ func (j *journal) record(subject subject, decision plan.Decision) {
 	defer j.mu.Unlock()
 	e := j.entry(subject)
 	e.mainsDone, e.deleted = decision.MainsDone, decision.Reason == v1alpha1.ReasonPodDeleted
-	e.mode = cmp.Or(decision.Tried, e.mode)
+	if decision.Tried != "" {
+		e.mode, e.number = decision.Tried, decision.TriedNumber
+	}
 	if plan.HasTerminalPhase(subject.pod) {
 		e.phaseWritten = time.Time{}
 	}
@@ -121,6 +130,9 @@ func (j *journal) record(subject subject, decision plan.Decision) {
 	moved := e.moves(decision)
 	if moved {
 		stuckPods.Add(stuckness(decision.Stage) - stuckness(e.stage))
+		if decision.Stage == plan.StageStuck {
+			j.logOf(client.ObjectKeyFromObject(subject.pod), e).Info("Pod is stuck", "reason", decision.Reason, "message", decision.Message)
+		}
 		e.stage, e.reason = decision.Stage, decision.Reason
 	}
 	for _, event := range decisionEvents(decision, moved, first(e.governing)) {
@@ -322,6 +334,7 @@ func (j *journal) follow(e *entry, subject subject) {
 	}
 	slices.SortFunc(now.policies, comparePolicies)
 	for _, target := range subject.resolution.Enforced.Targets {
+		now.sidecars = append(now.sidecars, target.Container)
 		if target.Policy != nil && !slices.Contains(now.governing, *target.Policy) {
 			now.governing = append(now.governing, *target.Policy)
 		}
@@ -364,7 +377,7 @@ func (j *journal) countStarted(e *entry, decision plan.Decision) {
 		if action.ReleasePhase {
 			continue
 		}
-		e.mode = action.For
+		e.mode, e.number = action.For, action.Attempt
 		if action.Mode == v1alpha1.ModePodPhase {
 			e.phaseWritten = j.clock.Now()
 		}
@@ -382,6 +395,8 @@ func (j *journal) countFailed(e *entry, subject subject, failures []plan.Failure
 		failed := attempt{mode: failure.Mode, number: failure.Attempt}
 		if e.fails(failed) && e.known {
 			attemptsTotal.WithLabelValues(string(failure.Mode), string(v1alpha1.OutcomeFailed)).Inc()
+			j.logOf(client.ObjectKeyFromObject(subject.pod), e).Info("Attempt failed",
+				"mode", failure.Mode, "attempt", failure.Attempt, "sidecar", failure.Container, "message", failure.Message)
 		}
 		target := subject.resolution.Enforced.Target(failure.Container)
 		if target == nil || target.Policy == nil {
@@ -421,11 +436,22 @@ func (j *journal) finish(key types.NamespacedName, e *entry) {
 	took := max(now.Sub(e.mainsDone), 0)
 	podsTerminatedTotal.WithLabelValues(string(e.mode)).Inc()
 	terminationSeconds.WithLabelValues(string(e.mode)).Observe(took.Seconds())
+	j.logOf(key, e).Info("Sidecars terminated", "mode", e.mode, "attempt", e.number, "sidecars", e.sidecars,
+		"outcome", v1alpha1.OutcomeTerminated, "milliseconds", took.Milliseconds())
 	for _, policy := range e.governing {
 		j.add(policy, rollup.Tally{Terminated: 1, Last: now, Recent: []v1alpha1.RecentTermination{
 			recent(policy, key, e.mode, v1alpha1.OutcomeTerminated, took),
 		}})
 	}
+}
+
+// logOf returns a logger for the pod.
+func (j *journal) logOf(key types.NamespacedName, e *entry) logr.Logger {
+	log := j.log.WithValues("pod", key, "uid", e.uid)
+	if policy := first(e.governing); policy != nil {
+		log = log.WithValues("policy", policy.String())
+	}
+	return log
 }
 
 func (j *journal) add(policy resolve.PolicyRef, tally rollup.Tally) {

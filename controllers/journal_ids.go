@@ -47,6 +47,10 @@ func (c *claims) id() uint64 {
 			maphash.WriteComparable(hash, policy)
 		}
 	}
+	maphash.WriteComparable(hash, len(c.sidecars))
+	for _, sidecar := range c.sidecars {
+		maphash.WriteComparable(hash, sidecar)
+	}
 	maphash.WriteComparable(hash, c.losses)
 	return hash.Sum64()
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -526,5 +527,29 @@ func TestMetricsFollowTheConventionsOfPrometheus(t *testing.T) {
 	}
 	for _, problem := range problems {
 		t.Errorf("%s: %s", problem.Metric, problem.Text)
+	}
+}
+
+func TestOneLogLineForEachResult(t *testing.T) {
+	jt := newJournalTest(t)
+	var lines []string
+	jt.log = funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+	subject := subjectOf(newPod(mainDone), mesh)
+	failed := terminating(v1alpha1.ModeImage)
+	failed.Actions[0].Attempt = 1
+	failed.Failures = []plan.Failure{{Container: "proxy", Mode: v1alpha1.ModeCRR, Message: "too slow"}}
+	outOfModes := plan.Decision{Stage: plan.StageStuck, Reason: v1alpha1.ReasonStuck, Message: "all failed", MainsDone: noon, Failures: failed.Failures}
+	ended := plan.Decision{Stage: plan.StageTerminated, Reason: v1alpha1.ReasonTerminated, MainsDone: noon}
+	for _, decision := range []plan.Decision{waiting(), terminating(v1alpha1.ModeCRR), failed, failed, outOfModes, outOfModes, ended, ended} {
+		jt.record(subject, decision)
+	}
+	const pod = `"pod"={"name"="job-1" "namespace"="batch"} "uid"="4a1b" "policy"="SidecarTerminationPolicy/mesh" `
+	want := []string{
+		`"level"=0 "msg"="Attempt failed" ` + pod + `"mode"="CRR" "attempt"=0 "sidecar"="proxy" "message"="too slow"`,
+		`"level"=0 "msg"="Pod is stuck" ` + pod + `"reason"="Stuck" "message"="all failed"`,
+		`"level"=0 "msg"="Sidecars terminated" ` + pod + `"mode"="Image" "attempt"=1 "sidecars"=["proxy"] "outcome"="Terminated" "milliseconds"=1000`,
+	}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Errorf("log lines (-want +got):\n%s", diff)
 	}
 }

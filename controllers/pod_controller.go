@@ -96,7 +96,7 @@ func (r *PodReconciler) act(ctx context.Context, snapshot plan.Snapshot) (plan.D
 	decision := plan.Next(snapshot, r.options.Clock.Now())
 	err := r.terminate(ctx, snapshot.Pod, &decision)
 	for refused := refusalIn(err); refused != nil && snapshot.Refused[refused.mode] == ""; refused = refusalIn(err) {
-		ctrl.LoggerFrom(ctx).Info("A write was refused; going on without it", "mode", refused.mode, "cause", refused.cause.Error())
+		ctrl.LoggerFrom(ctx).V(1).Info("A write was refused; going on without it", "mode", refused.mode, "cause", refused.cause.Error())
 		snapshot.Refused = withRefusal(snapshot.Refused, refused)
 		err = nil
 		// What was done before the refusal, the write of the phase, may be all that is needed.

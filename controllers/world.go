@@ -124,7 +124,8 @@ func (w *world) absent(ctx context.Context, key types.NamespacedName, uid types.
 	if errors.Is(err, terminator.ErrUnreadable) {
 		err = nil
 	}
-	return plan.Tried(attempts), plan.IsTearingDown(pod), err
+	mode, _ = plan.Tried(attempts)
+	return mode, plan.IsTearingDown(pod), err
 }
 
 // node returns the pod's node, or nil while it has none or the node is not known.

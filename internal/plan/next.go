@@ -19,7 +19,8 @@ func Next(snapshot Snapshot, now time.Time) Decision {
 	s := observe(snapshot, now)
 	for _, rule := range rules {
 		if decision := rule(s); decision != nil {
-			decision.MainsDone, decision.Tried, decision.Refused = s.mainsDone, Tried(s.Attempts), s.Refused
+			decision.MainsDone, decision.Refused = s.mainsDone, s.Refused
+			decision.Tried, decision.TriedNumber = Tried(s.Attempts)
 			if wait, _ := s.untilRelease(); wait > 0 {
 				decision.RequeueAfter = Soonest(decision.RequeueAfter, wait)
 			}
@@ -275,15 +276,15 @@ func (s *situation) writtenPhase() *Attempt {
 	return newest
 }
 
-// Tried returns the mode that the newest attempt belongs to; empty when there is none.
-func Tried(attempts []Attempt) v1alpha1.Mode {
+// Tried returns the mode that the newest attempt belongs to, and its number; empty and zero when there is none.
+func Tried(attempts []Attempt) (v1alpha1.Mode, int) {
 	var newest Attempt
 	for _, a := range attempts {
 		if newest.Mode == "" || a.Started.After(newest.Started) {
 			newest = a
 		}
 	}
-	return newest.For
+	return newest.For, newest.Number
 }
 
 // lastEvent returns the newest time at which something is known to have happened that changes the pod's status: a

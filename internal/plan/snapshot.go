@@ -166,8 +166,10 @@ type Decision struct {
 	RequeueAfter time.Duration
 	// MainsDone is when the last main container ended; zero while one may run again.
 	MainsDone time.Time
-	// Tried is the mode that the newest attempt found in the world belongs to; empty when there is none.
-	Tried v1alpha1.Mode
+	// Tried is the mode that the newest attempt found in the world belongs to, and TriedNumber its number; empty and zero
+	// when there is none.
+	Tried       v1alpha1.Mode
+	TriedNumber int
 	// Refused are those of the snapshot.
 	Refused map[v1alpha1.Mode]string
 	// Failures and Substitutions are sorted by container.
