@@ -49,7 +49,7 @@ func (u *unsureWrites) forget(ref resolve.PolicyRef) {
 
 // hasTotals reports whether the write is what the status was last given.
 func (w unsureWrite) hasTotals(status v1alpha1.PolicyStatus) bool {
-	return status.TerminatedPods == w.status.TerminatedPods && status.FailedPods == w.status.FailedPods &&
+	return status.TerminatedPods == w.status.TerminatedPods && status.FailedAttempts == w.status.FailedAttempts &&
 		equality.Semantic.DeepEqual(status.LastTerminationTime, w.status.LastTerminationTime) &&
 		equality.Semantic.DeepEqual(status.Recent, w.status.Recent)
 }

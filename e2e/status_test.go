@@ -64,7 +64,7 @@ func requireReady(status v1alpha1.PolicyStatus, reason v1alpha1.Reason) error {
 
 func requireOneTermination(status v1alpha1.PolicyStatus, pod string) error {
 	switch {
-	case status.TerminatedPods != 1 || status.FailedPods != 0 || status.MatchedPods != 0 || status.StuckPods != 0:
+	case status.TerminatedPods != 1 || status.FailedAttempts != 0 || status.MatchedPods != 0 || status.StuckPods != 0:
 		return fmt.Errorf("the counts are %+v", status)
 	case status.LastTerminationTime.IsZero():
 		return fmt.Errorf("lastTerminationTime is unset")

@@ -63,7 +63,7 @@ func TestJobAcrossKindsOfNodes(t *testing.T) {
 				test.WaitForComplete("job")
 				requireModesOfNodes(test, c.real, map[string]endOfSidecar{virtualNode: c.virtual, fargateNode: c.fargate})
 				test.EventuallyStatus(policy, "all pods to be counted as terminated", func(status v1alpha1.PolicyStatus) error {
-					if status.TerminatedPods != 3 || status.FailedPods != 0 || status.StuckPods != 0 {
+					if status.TerminatedPods != 3 || status.FailedAttempts != 0 || status.StuckPods != 0 {
 						return fmt.Errorf("the status is %+v", status)
 					}
 					return nil

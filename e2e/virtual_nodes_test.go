@@ -175,7 +175,7 @@ func TestRecordOfSwapIsLostOnVirtualNode(t *testing.T) {
 				test.Errorf("The sidecar was to be started once more and to exit 0: %+v", sidecar)
 			}
 			test.EventuallyStatus(policy, "one termination and no failure", func(status v1alpha1.PolicyStatus) error {
-				if status.TerminatedPods != 1 || status.FailedPods != 0 || status.StuckPods != 0 {
+				if status.TerminatedPods != 1 || status.FailedAttempts != 0 || status.StuckPods != 0 {
 					return fmt.Errorf("the status is %+v", status)
 				}
 				return nil

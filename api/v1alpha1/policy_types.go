@@ -277,9 +277,10 @@ type PolicyStatus struct {
 	// +optional
 	TerminatedPods int64 `json:"terminatedPods"`
 
-	// failedPods counts the attempts, since the policy was created, after which a sidecar was still running.
+	// failedAttempts counts the attempts to end sidecars for this policy that failed since the policy was created. An
+	// attempt fails when it leaves a sidecar running. A crash of the operator may lose the counts of its last seconds.
 	// +optional
-	FailedPods int64 `json:"failedPods"`
+	FailedAttempts int64 `json:"failedAttempts"`
 
 	// lastTerminationTime is when a pod last finished after its sidecars were ended for this policy.
 	// +optional

@@ -103,7 +103,7 @@ func TestCountsOfZeroAreShown(t *testing.T) {
 		t.Fatal(err)
 	}
 	status := stored.Object["status"].(map[string]any)
-	for _, count := range []string{"matchedPods", "waitingPods", "terminatingPods", "stuckPods", "terminatedPods", "failedPods"} {
+	for _, count := range []string{"matchedPods", "waitingPods", "terminatingPods", "stuckPods", "terminatedPods", "failedAttempts"} {
 		if fmt.Sprint(status[count]) != "0" {
 			t.Errorf("%s is stored as %v, want 0", count, status[count])
 		}

@@ -77,7 +77,7 @@ func Summarize(policy Policy, old v1alpha1.PolicyStatus, census Census, tally Ta
 		WaitingPods:         census.waiting,
 		StuckPods:           census.stuck.pods,
 		TerminatedPods:      old.TerminatedPods + tally.Terminated,
-		FailedPods:          old.FailedPods + tally.Failed,
+		FailedAttempts:      old.FailedAttempts + tally.Failed,
 		LastTerminationTime: old.LastTerminationTime.DeepCopy(),
 		Recent:              newest(tally.Recent, old.Recent),
 		Conditions:          slices.Clone(old.Conditions),

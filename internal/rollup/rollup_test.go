@@ -300,13 +300,13 @@ func TestCumulativeFigures(t *testing.T) {
 		want  v1alpha1.PolicyStatus
 	}{
 		"nothing new leaves them as they are": {
-			old:  v1alpha1.PolicyStatus{TerminatedPods: 5, FailedPods: 2, LastTerminationTime: at(before), Recent: results("old", 3)},
-			want: v1alpha1.PolicyStatus{TerminatedPods: 5, FailedPods: 2, LastTerminationTime: at(before), Recent: results("old", 3)},
+			old:  v1alpha1.PolicyStatus{TerminatedPods: 5, FailedAttempts: 2, LastTerminationTime: at(before), Recent: results("old", 3)},
+			want: v1alpha1.PolicyStatus{TerminatedPods: 5, FailedAttempts: 2, LastTerminationTime: at(before), Recent: results("old", 3)},
 		},
 		"what is new is added, newest first": {
-			old:   v1alpha1.PolicyStatus{TerminatedPods: 5, FailedPods: 2, LastTerminationTime: at(before), Recent: results("old", 2)},
+			old:   v1alpha1.PolicyStatus{TerminatedPods: 5, FailedAttempts: 2, LastTerminationTime: at(before), Recent: results("old", 2)},
 			tally: rollup.Tally{Terminated: 3, Failed: 1, Last: now, Recent: results("new", 2)},
-			want: v1alpha1.PolicyStatus{TerminatedPods: 8, FailedPods: 3, LastTerminationTime: at(now.Truncate(time.Second)),
+			want: v1alpha1.PolicyStatus{TerminatedPods: 8, FailedAttempts: 3, LastTerminationTime: at(now.Truncate(time.Second)),
 				Recent: slices.Concat(results("new", 2), results("old", 2))},
 		},
 		"no more than ten results are kept": {
