@@ -30,8 +30,6 @@ const (
 	teardownLag  = 10 * time.Second
 	teardownPoll = time.Second
 
-	outcomeStarted = "Started"
-
 	// sharedClaims is how many claims are kept to be shared.
 	sharedClaims = 1024
 )
@@ -179,7 +177,7 @@ func (j *journal) recordDryRun(subject subject, decision plan.Decision) {
 	}
 	e.dryRunSaid = true
 	mode := decision.Actions[len(decision.Actions)-1].For
-	attemptsTotal.WithLabelValues(string(mode), string(v1alpha1.OutcomeWouldTerminate)).Inc()
+	dryRunAttemptsTotal.WithLabelValues(string(mode)).Inc()
 	for _, policy := range subject.policies {
 		if policy.Spec.Enforcement.Acts() || !governs(*subject.resolution.DryRun, policy.Ref) {
 			continue
@@ -381,7 +379,7 @@ func (j *journal) countStarted(e *entry, decision plan.Decision) {
 		if action.Mode == v1alpha1.ModePodPhase {
 			e.phaseWritten = j.clock.Now()
 		}
-		attemptsTotal.WithLabelValues(string(action.Mode), outcomeStarted).Inc()
+		attemptsTotal.WithLabelValues(string(action.Mode)).Inc()
 		if decision.Reason == v1alpha1.ReasonFallback {
 			fallbacksTotal.WithLabelValues(string(action.Mode)).Inc()
 		}
@@ -394,7 +392,7 @@ func (j *journal) countFailed(e *entry, subject subject, failures []plan.Failure
 	for _, failure := range failures {
 		failed := attempt{mode: failure.Mode, number: failure.Attempt}
 		if e.fails(failed) && e.known {
-			attemptsTotal.WithLabelValues(string(failure.Mode), string(v1alpha1.OutcomeFailed)).Inc()
+			attemptFailuresTotal.WithLabelValues(string(failure.Mode)).Inc()
 			j.logOf(client.ObjectKeyFromObject(subject.pod), e).Info("Attempt failed",
 				"mode", failure.Mode, "attempt", failure.Attempt, "sidecar", failure.Container, "message", failure.Message)
 		}

@@ -34,6 +34,8 @@ type journalTest struct {
 func newJournalTest(t *testing.T) *journalTest {
 	t.Helper()
 	attemptsTotal.Reset()
+	attemptFailuresTotal.Reset()
+	dryRunAttemptsTotal.Reset()
 	fallbacksTotal.Reset()
 	podsTerminatedTotal.Reset()
 	terminationSeconds.Reset()
@@ -107,7 +109,7 @@ func TestEachTransitionIsReportedOnce(t *testing.T) {
 		t.Errorf("tally (-want +got):\n%s", diff)
 	}
 	for name, got := range map[string]float64{
-		"started":    testutil.ToFloat64(attemptsTotal.WithLabelValues("CRR", outcomeStarted)),
+		"started":    testutil.ToFloat64(attemptsTotal.WithLabelValues("CRR")),
 		"terminated": testutil.ToFloat64(podsTerminatedTotal.WithLabelValues("CRR")),
 		"durations":  float64(testutil.CollectAndCount(terminationSeconds)),
 	} {
@@ -130,7 +132,7 @@ func TestAFailureIsCountedForThePoliciesOfTheContainersThatItLeft(t *testing.T) 
 	})
 	subject := subjectOf(pod, mesh, logging, tracing)
 	jt.record(subject, terminating(v1alpha1.ModeCRR))
-	before := testutil.ToFloat64(attemptsTotal.WithLabelValues("CRR", string(v1alpha1.OutcomeFailed)))
+	before := testutil.ToFloat64(attemptFailuresTotal.WithLabelValues("CRR"))
 	proxy, agent, tracer := failureOf("proxy", "late"), failureOf("agent", "late"), failureOf("tracer", "late")
 	jt.record(subject, inProgress(v1alpha1.ModeCRR, proxy))
 	jt.record(subject, inProgress(v1alpha1.ModeCRR, proxy, agent, tracer))
@@ -141,7 +143,7 @@ func TestAFailureIsCountedForThePoliciesOfTheContainersThatItLeft(t *testing.T) 
 	if diff := cmp.Diff(map[string]int64{"mesh": 1, "logging": 0, "tracing": 1}, got); diff != "" {
 		t.Errorf("failed attempts (-want +got):\n%s", diff)
 	}
-	if counted := testutil.ToFloat64(attemptsTotal.WithLabelValues("CRR", string(v1alpha1.OutcomeFailed))) - before; counted != 1 {
+	if counted := testutil.ToFloat64(attemptFailuresTotal.WithLabelValues("CRR")) - before; counted != 1 {
 		t.Errorf("one attempt was counted %v times", counted)
 	}
 }
@@ -207,8 +209,11 @@ func TestAFailedAttemptIsCountedOnce(t *testing.T) {
 	if diff := cmp.Diff(want, jt.take(mesh.Ref)); diff != "" {
 		t.Errorf("tally (-want +got):\n%s", diff)
 	}
-	if got := testutil.ToFloat64(attemptsTotal.WithLabelValues("CRR", "Failed")); got != 1 {
-		t.Errorf("the metric says %v", got)
+	if got := testutil.ToFloat64(attemptFailuresTotal.WithLabelValues("CRR")); got != 1 {
+		t.Errorf("counted %v failed attempts", got)
+	}
+	if got := testutil.ToFloat64(attemptsTotal.WithLabelValues("CRR")); got != 0 {
+		t.Errorf("the failure was counted as %v started attempts", got)
 	}
 }
 
@@ -226,7 +231,7 @@ func TestThePhaseThatModeCRRWritesFirstIsCounted(t *testing.T) {
 	got := map[string]float64{}
 	for _, mode := range []string{"PodPhase", "CRR"} {
 		for name, counter := range map[string]prometheus.Counter{
-			"started":    attemptsTotal.WithLabelValues(mode, outcomeStarted),
+			"started":    attemptsTotal.WithLabelValues(mode),
 			"terminated": podsTerminatedTotal.WithLabelValues(mode),
 		} {
 			if value := testutil.ToFloat64(counter); value != 0 {
@@ -443,10 +448,10 @@ func TestADryRunIsReportedOnceAndReachesTheStatus(t *testing.T) {
 	if diff := cmp.Diff(tally, jt.take(policy.Ref)); diff != "" {
 		t.Errorf("tally (-want +got):\n%s", diff)
 	}
-	if got := testutil.ToFloat64(attemptsTotal.WithLabelValues("PodPhase", "WouldTerminate")); got != 1 {
+	if got := testutil.ToFloat64(dryRunAttemptsTotal.WithLabelValues("PodPhase")); got != 1 {
 		t.Errorf("counted %v", got)
 	}
-	if got := testutil.ToFloat64(attemptsTotal.WithLabelValues("PodPhase", outcomeStarted)); got != 0 {
+	if got := testutil.ToFloat64(attemptsTotal.WithLabelValues("PodPhase")); got != 0 {
 		t.Errorf("counted %v started attempts", got)
 	}
 }
@@ -517,10 +522,13 @@ func TestMetricsFollowTheConventionsOfPrometheus(t *testing.T) {
 	jt := newJournalTest(t)
 	subject := subjectOf(newPod(), mesh)
 	jt.record(subject, waiting())
+	jt.recordDryRun(subject, terminating(v1alpha1.ModeCRR))
 	jt.record(subject, terminating(v1alpha1.ModeCRR))
+	jt.record(subject, inProgress(v1alpha1.ModeCRR, failureOf("proxy", "late")))
 	jt.record(subject, terminated(v1alpha1.ModeCRR))
-	problems, err := testutil.GatherAndLint(metrics.Registry, "sidecar_termination_attempts_total", "sidecar_termination_fallbacks_total",
-		"sidecar_termination_pods_terminated_total",
+	problems, err := testutil.GatherAndLint(metrics.Registry, "sidecar_termination_attempts_total",
+		"sidecar_termination_attempt_failures_total", "sidecar_termination_dry_run_attempts_total",
+		"sidecar_termination_fallbacks_total", "sidecar_termination_pods_terminated_total",
 		"sidecar_termination_duration_seconds", "sidecar_termination_stuck_pods")
 	if err != nil {
 		t.Fatal(err)

@@ -11,8 +11,18 @@ import (
 var (
 	attemptsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sidecar_termination_attempts_total",
-		Help: "Attempts to end the sidecars of a pod, by mode and by outcome: Started, Failed, or WouldTerminate for a DryRun policy.",
-	}, []string{"mode", "outcome"})
+		Help: "Attempts to end the sidecars of a pod, by mode. An attempt is counted when it starts.",
+	}, []string{"mode"})
+
+	attemptFailuresTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sidecar_termination_attempt_failures_total",
+		Help: "Attempts to end the sidecars of a pod that have failed, by mode.",
+	}, []string{"mode"})
+
+	dryRunAttemptsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "sidecar_termination_dry_run_attempts_total",
+		Help: "Attempts that DryRun policies would have started, by mode. A pod is counted once.",
+	}, []string{"mode"})
 
 	fallbacksTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "sidecar_termination_fallbacks_total",
@@ -42,5 +52,6 @@ var (
 )
 
 func init() {
-	metrics.Registry.MustRegister(attemptsTotal, fallbacksTotal, podsTerminatedTotal, terminationSeconds, stuckPods, panicsTotal)
+	metrics.Registry.MustRegister(attemptsTotal, attemptFailuresTotal, dryRunAttemptsTotal, fallbacksTotal, podsTerminatedTotal,
+		terminationSeconds, stuckPods, panicsTotal)
 }
