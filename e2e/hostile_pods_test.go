@@ -27,7 +27,7 @@ const (
 	hostileAnnotation = 100 << 10
 )
 
-// hostilePods are pods that cost whoever reads them carelessly far more than their size. No node takes them, so that they
+// hostilePods cost an operator that reads them without bounds far more than their size. No node takes them, so that they
 // stay, and no kubelet reads them.
 func hostilePods() map[string]*corev1.Pod {
 	pods := map[string]*corev1.Pod{}

@@ -115,7 +115,7 @@ func (r policyRow) expect(mode v1alpha1.Mode) *jobException {
 	case mode == v1alpha1.ModeCRR:
 		return &jobException{note: noteSeen, outcome: outcome}
 	case r.policy == ruleFailJob:
-		// Whether a pod has failed by such a rule is looked up each time, when the next pod may be there already.
+		// The Job controller evaluates such a rule at each sync, when the next pod may exist already.
 		outcome.pods = 0
 		return &jobException{note: noteSeen, outcome: outcome, anyPods: true}
 	default:

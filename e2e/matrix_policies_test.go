@@ -89,7 +89,7 @@ func (c policyCell) String() string {
 	return c.policyRow.String() + ", mode " + string(c.mode)
 }
 
-// policyRun is the Jobs of the rows, and what has become of them.
+// policyRun holds the Jobs of the rows and their outcomes.
 type policyRun struct {
 	test    *harness.Test
 	state   string
@@ -133,7 +133,7 @@ func (r *policyRun) run(t *testing.T, cell policyCell, name string) {
 	})
 }
 
-// observeJob returns what has become of the Job, or why it is too early to tell.
+// observeJob returns the outcome of the Job, or an error while it has none.
 func observeJob(seen harness.Seen, name string, mostPods int) (jobOutcome, error) {
 	job, got := seen.Job(name), jobOutcome{pods: len(seen.Pods(name))}
 	if job == nil {

@@ -31,7 +31,7 @@ func fromEnv(mode v1alpha1.Mode, image string, exitCodes v1alpha1.ExitCodes) []r
 	case "":
 	case quickExit:
 		target.ImageSource = resolve.SourceEnvironment
-		target.QuickExitPaths = quickexit.CoverageOf("*") // whoever wrote the pod chose the image
+		target.QuickExitPaths = quickexit.CoverageOf("*") // the author of the pod chose the image
 	default:
 		target.ImageSource = resolve.SourceOperator
 	}
