@@ -81,13 +81,14 @@ func (r deletionResult) row(c deletionCase) string {
 	return fmt.Sprintf("| %s | %.2f s | %.1f s of %v | %t | %t | %.1f s |", c, r.deleted.Seconds(), r.Last.Seconds(), c.flush, r.gone, r.logServed, r.tokenLost.Seconds())
 }
 
-// basicDeletions are those that each run of the tests tries.
+// basicDeletions are those that each run of the tests tries. A pod that a finalizer keeps is not deleted by its Job's TTL
+// here: on a busy node that may come before the kubelet has begun to stop the sidecar, which then is cut short.
 func basicDeletions() []deletionCase {
 	var all []deletionCase
 	for _, d := range teardowns {
 		for _, held := range []bool{false, true} {
 			all = append(all, deletionCase{d, deletePod, time.Second, held, 6 * time.Second})
-			if d.phaseFirst {
+			if d.phaseFirst && !held {
 				all = append(all, deletionCase{d, deleteByTTL, 0, held, 6 * time.Second})
 			}
 		}

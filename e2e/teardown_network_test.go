@@ -169,12 +169,12 @@ func logger() corev1.Container {
 	return withLogs(harness.Container(harness.MainName, "until [ -e /logs/ready ]; do sleep 0.2; done; echo > /logs/line"))
 }
 
-// shipper returns a sidecar that sends what the main container has written when that is batch seconds old, or one second
+// shipper returns a sidecar that sends what the main container has written when that is batch seconds old, or three seconds
 // after SIGTERM.
 func shipper(network *harness.PodNetwork, name string, batch int) corev1.Container {
 	return withLogs(harness.Sidecar(fmt.Sprintf(`
 until %s; do sleep 0.2; done
-trap 'sleep 1; %s; exit 0' TERM
+trap 'sleep 3; %s; exit 0' TERM
 echo > /logs/ready
 until [ -e /logs/line ]; do sleep 0.2 & wait $!; done
 sleep %d & wait $!
