@@ -82,6 +82,10 @@ func TestRegistryIsDown(t *testing.T) {
 			}
 			policy := policyForImage(pushQuickExit(test, registry.Reference("quick-exit:v1"), job))
 			policy.Spec.Fallback, policy.Spec.TerminationDeadlineSeconds = v1alpha1.FallbackEnabled, ptr.To[int32](3)
+			if c.fallback {
+				// Until then a busy node has reported why the image is not there, which the event says.
+				policy.Spec.TerminationDeadlineSeconds = ptr.To[int32](20)
+			}
 			gate := test.Gate(&job.Spec.Template)
 			test.Create(job)
 			test.WaitForRunning("job")
