@@ -135,7 +135,9 @@ func (c *Cluster) requireDeployed(ctx context.Context) error {
 // localDeployment returns the operator's Deployment of config/overlays/local.
 func (c *Cluster) localDeployment() (*appsv1.Deployment, error) {
 	overlay := filepath.Join(c.Repository, "config", "overlays", "local")
-	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), overlay)
+	options := krusty.MakeDefaultOptions()
+	options.Reorder = krusty.ReorderOptionUnspecified // the overlay says
+	rendered, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), overlay)
 	if err != nil {
 		return nil, fmt.Errorf("render %s: %w", overlay, err)
 	}
