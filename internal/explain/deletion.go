@@ -52,6 +52,5 @@ func (x *explainer) fromDeletion() []Finding {
 
 // writesPhase reports whether the first usable mode writes the pod's phase.
 func (w Way) writesPhase() bool {
-	first := slices.IndexFunc(w.options, plan.ModeOption.Usable)
-	return first >= 0 && (w.options[first].Mode == v1alpha1.ModePodPhase || w.options[first].PhaseFirst)
+	return len(w.Modes) > 0 && (w.Modes[0] == v1alpha1.ModePodPhase || w.Modes[0] == v1alpha1.ModeCRR && w.PhaseFirst)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package terminal makes text safe to show. Names, reasons and messages come from whoever can write a pod or a manifest. In
+// Package terminal makes text safe to show. Names, reasons and messages come from anybody who can write a pod or a manifest. In
 // them control characters could change what a terminal shows or does, and format characters the order in which text is read.
 package terminal
 

@@ -23,6 +23,16 @@ func MaxRecord(pod *corev1.Pod) int {
 	return (len(pod.Spec.Containers) + 1) * recordPerContainer
 }
 
+// ContainerNames returns the names of the pod's regular containers. What somebody else has written about any other container
+// does not count.
+func ContainerNames(pod *corev1.Pod) map[string]bool {
+	names := make(map[string]bool, len(pod.Spec.Containers))
+	for i := range pod.Spec.Containers {
+		names[pod.Spec.Containers[i].Name] = true
+	}
+	return names
+}
+
 // ReadRecord decodes the pod's annotation into the record. A pod without the annotation leaves the record as it is. The
 // error is ErrUnreadable.
 func ReadRecord(pod *corev1.Pod, annotation string, record any) error {

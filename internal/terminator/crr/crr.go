@@ -27,6 +27,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/served"
+	"github.com/sidecar-termination/operator/internal/terminator"
 )
 
 const (
@@ -93,10 +94,7 @@ func toAttempts(requests []kruise.ContainerRecreateRequest, pod *corev1.Pod) []p
 	}
 	slices.SortFunc(newest, func(a, b numbered) int { return cmp.Compare(a.number, b.number) })
 	newest = newest[max(len(newest)-maxAttempts, 0):]
-	containers := make(map[string]bool, len(pod.Spec.Containers))
-	for i := range pod.Spec.Containers {
-		containers[pod.Spec.Containers[i].Name] = true
-	}
+	containers := terminator.ContainerNames(pod)
 	var attempts []plan.Attempt
 	for _, n := range newest {
 		attempts = append(attempts, toAttempt(&requests[n.index], n.number, containers))

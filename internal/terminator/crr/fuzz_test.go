@@ -8,18 +8,9 @@ import (
 
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/terminator"
 )
-
-func containerNames(pod *corev1.Pod) map[string]bool {
-	names := map[string]bool{}
-	for _, container := range pod.Spec.Containers {
-		names[container.Name] = true
-	}
-	return names
-}
 
 // FuzzToAttempts reads requests that anybody may have made or changed. Only names that the operator gives count, each
 // attempt has the count of every container of the pod that its request names, and attempts come in the order of their numbers.
@@ -47,7 +38,7 @@ func FuzzToAttempts(f *testing.F) {
 			}
 			for _, container := range request.Spec.Containers {
 				_, counted := attempt.RestartCounts[container.Name]
-				if known := containerNames(pod)[container.Name]; counted != known {
+				if known := terminator.ContainerNames(pod)[container.Name]; counted != known {
 					t.Errorf("attempt %+v counts container %q: %t, the pod has it: %t", attempt, container.Name, counted, known)
 				}
 			}

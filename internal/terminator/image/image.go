@@ -121,10 +121,7 @@ func readSwaps(pod *corev1.Pod) (map[string]Swap, error) {
 	if swaps == nil {
 		return nil, fmt.Errorf("%w: annotation %s is null", terminator.ErrUnreadable, v1alpha1.AnnotationImageSwap)
 	}
-	known := make(map[string]bool, len(pod.Spec.Containers))
-	for i := range pod.Spec.Containers {
-		known[pod.Spec.Containers[i].Name] = true
-	}
+	known := terminator.ContainerNames(pod)
 	maps.DeleteFunc(swaps, func(name string, _ Swap) bool { return !known[name] })
 	return swaps, nil
 }
