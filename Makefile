@@ -19,18 +19,22 @@ CONTROLLER_GEN := bin/controller-gen
 CRD_REF_DOCS := bin/crd-ref-docs
 GOLANGCI_LINT := bin/golangci-lint
 GOVULNCHECK := bin/govulncheck
+GREMLINS := bin/gremlins
 
 # What make generate writes.
 GENERATED := api/v1alpha1/zz_generated.deepcopy.go config/crd/bases config/rbac/role.yaml \
 	config/kustomize/component/schema.json config/kustomize/component/policies.json docs/api-reference.md \
 	docs/performance.md docs/operations.md docs/images
 # Packages whose tests need an API server.
-INTEGRATION = $(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' api config controllers hack internal)))
+INTEGRATION = $(filter-out $(addsuffix /,$(NESTED)),$(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' api config controllers hack internal))))
+# Modules with code of their own and more dependencies than the operator. They are linted and tested like the main module.
+NESTED := e2e/virtualnode hack/bench hack/docs
 # Modules that are kept tidy. OpenKruise's keeps the go.mod and go.sum of its release.
-MODULES := . e2e/virtualnode/ $(filter-out hack/tools/kruise-%,$(sort $(dir $(wildcard hack/tools/*/go.mod))))
+MODULES := . $(NESTED) $(filter-out hack/tools/kruise-%,$(sort $(dir $(wildcard hack/tools/*/go.mod))))
 
 include hack/localcluster/cluster.mk
 include hack/packaging/packaging.mk
+include hack/prose/prose.mk
 
 ##@ General
 
@@ -68,14 +72,12 @@ fmt: $(GOLANGCI_LINT) ## Format the code.
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Lint the code, the import rules included.
 	$(GOLANGCI_LINT) run
-	cd e2e/virtualnode && $(CURDIR)/$(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml
+	for module in $(NESTED); do (cd $$module && $(CURDIR)/$(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml); done
 
 .PHONY: verify
-verify: verify-generated verify-modules $(GOLANGCI_LINT) ## Check that generated files are current and that lint, vet and modules are clean.
+verify: verify-generated verify-modules lint ## Check that generated files are current and that lint, vet and modules are clean.
 	$(GOLANGCI_LINT) config verify
-	$(GOLANGCI_LINT) run
-	cd e2e/virtualnode && $(CURDIR)/$(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml
-	go vet -tags e2e,integration ./...
+	for module in . $(NESTED); do go -C $$module vet -tags e2e,integration,packaging ./...; done
 
 .PHONY: verify-generated
 verify-generated:
@@ -92,7 +94,7 @@ verify-generated:
 verify-modules:
 	@for module in $(MODULES); do echo "go mod tidy -diff in $$module"; (cd "$$module" && go mod tidy -diff); done
 
-# Where the database of vulnerabilities is: a URL, that of a copy (file:///path) included.
+# The URL of the vulnerability database, or of a copy (file:///path).
 VULN_DB ?= https://vuln.go.dev
 
 .PHONY: vulncheck
@@ -107,12 +109,11 @@ vulncheck: $(GOVULNCHECK) ## Look for known vulnerabilities in what the code use
 
 ##@ Tests
 
-# The longest time that the tests of a package may take. Go's ten minutes are too short on a busy machine without a cache of
-# builds, where tests compile programs for every platform.
+# The timeout of a package's tests. Go's default of ten minutes is too short on a busy machine without a build cache.
 TIMEOUT := 60m
 
 .PHONY: test
-test: test-unit test-fuzz test-integration test-e2e ## Run every test.
+test: test-unit test-fuzz test-packaging test-integration test-e2e ## Run every test.
 
 .PHONY: test-long
 test-long: test-faults test-mutations soak test-e2e-faults test-e2e-matrix ## Run what takes too long for every change: every fault, many mutations, the soak, every Job policy (1.5 hours).
@@ -120,36 +121,39 @@ test-long: test-faults test-mutations soak test-e2e-faults test-e2e-matrix ## Ru
 .PHONY: test-unit
 test-unit: ## Run the unit tests with the race detector.
 	go test -race -timeout $(TIMEOUT) ./...
-	go -C e2e/virtualnode test -race -timeout $(TIMEOUT) ./...
-	go -C hack/tools/chart test -race -timeout $(TIMEOUT) ./...
+	for module in $(NESTED); do go -C $$module test -race -timeout $(TIMEOUT) ./...; done
 
-# How many tests of a package that lend themselves to it run at once. They wait for the API server most of the time.
+.PHONY: test-packaging
+test-packaging: ## Build the packages for every platform and check them.
+	go test -tags packaging -timeout $(TIMEOUT) ./hack/packaging/...
+
+# How many parallel tests of a package run at once. They wait for the API server most of the time.
 PARALLEL := 4
 
 .PHONY: test-integration
-test-integration: $(LOCALCLUSTER) ## Run the tests against a real API server, with the race detector (built once: 5 minutes).
+test-integration: $(LOCALCLUSTER) ## Run the integration tests against a real API server, with the race detector (the first build takes 5 minutes).
 	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
-	KUBEBUILDER_ASSETS="$$assets" go test -race -tags integration -count=1 -parallel $(PARALLEL) -timeout $(TIMEOUT) $(addprefix ./,$(INTEGRATION))
+	KUBEBUILDER_ASSETS="$$assets" go test -race -tags integration -count=1 -parallel $(PARALLEL) -timeout $(TIMEOUT) $(addprefix ./,$(INTEGRATION)); \
+	for module in $(filter hack/%,$(NESTED)); do \
+		KUBEBUILDER_ASSETS="$$assets" go -C $$module test -race -tags integration -count=1 -timeout $(TIMEOUT) ./...; \
+	done
 
-# How often test-repeat runs each test, and which ones.
+# How often test-repeat runs each test, and the pattern of their names.
 COUNT ?= 50
 RUN ?= .
 
 .PHONY: test-repeat
-test-repeat: $(LOCALCLUSTER) ## Run every test but those on a cluster COUNT (50) times in random order (RUN=TestX for a part; hours).
+test-repeat: $(LOCALCLUSTER) ## Run unit and integration tests COUNT (50) times in random order (RUN=TestX selects; takes hours).
 	@assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); failed=0; \
 	go test -race -count=$(COUNT) -shuffle=on -p 1 -timeout 12h -run '$(RUN)' ./... || failed=1; \
-	go -C e2e/virtualnode test -race -count=$(COUNT) -shuffle=on -timeout 12h -run '$(RUN)' ./... || failed=1; \
-	go -C hack/tools/chart test -race -count=$(COUNT) -shuffle=on -timeout 12h -run '$(RUN)' ./... || failed=1; \
+	for module in $(NESTED); do go -C $$module test -race -count=$(COUNT) -shuffle=on -timeout 12h -run '$(RUN)' ./... || failed=1; done; \
 	KUBEBUILDER_ASSETS="$$assets" hack/repeat-tests.sh $(COUNT) $(PARALLEL) '$(RUN)' $(addprefix ./,$(INTEGRATION)) || failed=1; \
 	exit $$failed
 
 .PHONY: test-faults
 test-faults: $(LOCALCLUSTER) ## Try every fault at every write and read of every scenario against a real API server (minutes).
 	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
-	FAULTS=all KUBEBUILDER_ASSETS="$$assets" go test -race -tags integration -count=1 -parallel $(PARALLEL) -timeout 120m -v \
-		-run 'TestACrash|TestAnyAnswer|TestAThird|TestReadsMay|TestAnyChange|TestTheOperatorsClock|TestTheFaults|TestAnyEvent|TestPullJobsHave' \
-		./controllers/
+	FAULTS=all KUBEBUILDER_ASSETS="$$assets" go test -race -tags integration -count=1 -parallel $(PARALLEL) -timeout 120m -v -run '^TestFault' ./controllers/
 
 # How many changes of policies are tried, when make test-mutations asks for them.
 MUTATIONS ?= 5000
@@ -157,8 +161,7 @@ MUTATIONS ?= 5000
 .PHONY: test-mutations
 test-mutations: $(LOCALCLUSTER) ## Change policies at random MUTATIONS (5000) times against a real API server (SEED=n repeats a run).
 	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
-	MUTATIONS=$(MUTATIONS) KUBEBUILDER_ASSETS="$$assets" go test -race -tags integration -count=1 -timeout $(TIMEOUT) -v \
-		-run 'TestAnyMutation' ./controllers/
+	MUTATIONS=$(MUTATIONS) KUBEBUILDER_ASSETS="$$assets" go test -race -tags integration -count=1 -timeout $(TIMEOUT) -v -run '^TestMutatedPolicy' ./controllers/
 
 # How long the operator runs under churn, when make soak asks for it.
 SOAK ?= 10m
@@ -189,9 +192,9 @@ fuzz: ## Run every fuzz target for FUZZTIME (10s) each. What it finds is kept in
 test-fuzz: ## Try 5000 inputs on every fuzz target.
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=5000x
 
-# REQUIRE_E2E=1 makes it an error that this machine cannot run a kubelet.
+# REQUIRE_E2E=1 fails if this machine cannot run a kubelet.
 .PHONY: test-e2e
-test-e2e: ## Run the end-to-end tests on a real local cluster (Linux, root; else skipped unless REQUIRE_E2E=1).
+test-e2e: ## Run the end-to-end tests on a local cluster (Linux, root; otherwise skipped unless REQUIRE_E2E=1).
 	@if reason=$$(hack/can-run-kubelet.sh); then \
 		$(MAKE) --no-print-directory cluster-up deploy run-e2e; \
 	elif [[ "$${REQUIRE_E2E:-}" == 1 ]]; then \
@@ -201,20 +204,27 @@ test-e2e: ## Run the end-to-end tests on a real local cluster (Linux, root; else
 	fi
 
 .PHONY: run-e2e
-run-e2e: ## Run the end-to-end tests on the local cluster as it is (E2E_ARGS='-run TestX').
+run-e2e: ## Run the end-to-end tests on the running local cluster (E2E_ARGS='-run TestX').
 	go test -tags e2e -count=1 -timeout $(TIMEOUT) -v ./e2e/... $(E2E_ARGS)
 
 .PHONY: test-e2e-faults
-test-e2e-faults: cluster-up deploy ## Kill every component of the local cluster under Jobs, delete pods as they end (Linux, root; half an hour and more).
+test-e2e-faults: cluster-up deploy ## Run the end-to-end tests with faults of every component and all cases of TestTeardown (Linux, root; over half an hour).
 	FAULTS=all go test -tags e2e -count=1 -timeout 120m -v -run '^Test(Faults|Teardown)' ./e2e
 
 .PHONY: test-e2e-matrix
-test-e2e-matrix: cluster-up deploy ## Run every row of the outcome matrix that has a policy of a Job (Linux, root; 10 minutes).
-	MATRIX=all go test -tags e2e -count=1 -timeout $(TIMEOUT) -v -run '^TestOutcomeMatrixOfJobPolicies' ./e2e
+test-e2e-matrix: cluster-up deploy ## Run every row of the outcome matrix of Job policies (Linux, root; 10 minutes).
+	MATRIX=all go test -tags e2e -count=1 -timeout $(TIMEOUT) -v -run '^TestOutcomeMatrixJobPolicies$$' ./e2e
 
 .PHONY: demo
 demo: cluster-up deploy ## Show the operator at work on a real local cluster (Linux, root).
-	go run ./hack/demo
+	hack/demo.sh
+
+# The packages that decide, those that write to pods, and the one that tells whether CRRs are available.
+MUTANTS := internal/resolve internal/plan internal/rollup internal/terminator internal/optionalkind
+
+.PHONY: mutants
+mutants: $(GREMLINS) ## Change the code of the pure packages and the terminators, and list the changes that no test notices (an hour).
+	hack/mutants.sh $(MUTANTS)
 
 ##@ Performance
 
@@ -223,22 +233,22 @@ MICROBENCH_COUNT ?= 6
 
 .PHONY: microbench
 microbench: ## Measure decisions, cache transform and rollup; compare results with bin/benchstat (MICROBENCH_COUNT=6).
-	@go test -run '^$$' -bench . -benchmem -count $(MICROBENCH_COUNT) ./controllers ./internal/resolve ./internal/plan ./internal/rollup
+	@go test -run '^$$' -bench . -benchmem -count $(MICROBENCH_COUNT) \
+		./controllers ./internal/podcache ./internal/policyindex ./internal/resolve ./internal/plan ./internal/rollup
 
 .PHONY: bench
 bench: ## Measure the operator, OpenKruise and bare clients on an API server (BENCH_ARGS='--runs 1 --pods 100'; docs/performance.md).
-	go build -o bin/bench ./hack/bench
+	go -C hack/bench build -o $(CURDIR)/bin/bench .
 	bin/bench $(BENCH_ARGS)
 
 .PHONY: bench-report
-bench-report: bin/chart ## Write the kept results (docs/performance) into the documents, and draw the charts.
-	@rm -f docs/images/performance-*.svg
-	go run ./hack/bench report | bin/chart --directory docs/images
+bench-report: ## Write the kept results (docs/performance) into the documents, and draw the charts.
+	go -C hack/bench run . report
 
 .PHONY: bench-short
 bench-short: $(LOCALCLUSTER) ## Check that each mode costs one write per pod, by the benchmark with few pods.
 	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
-	KUBEBUILDER_ASSETS="$$assets" go test -tags integration -count=1 -v -run TestEachModeCosts ./hack/bench
+	KUBEBUILDER_ASSETS="$$assets" go -C hack/bench test -tags integration -count=1 -v -run TestModeCosts .
 
 ##@ Cleaning
 
@@ -255,11 +265,6 @@ clean-cache: ## Remove the cache of built cluster components, which take minutes
 bin/benchstat: hack/tools/benchstat/go.mod hack/tools/benchstat/go.sum
 	go -C hack/tools/benchstat build -o $(CURDIR)/$@ golang.org/x/perf/cmd/benchstat
 
-CHART_SOURCES := $(filter-out %_test.go,$(wildcard hack/tools/chart/*.go))
-
-bin/chart: hack/tools/chart/go.mod hack/tools/chart/go.sum $(CHART_SOURCES)
-	go -C hack/tools/chart build -o $(CURDIR)/$@ .
-
 $(CONTROLLER_GEN): hack/tools/generate/go.mod hack/tools/generate/go.sum
 	go -C hack/tools/generate build -o $(CURDIR)/$@ sigs.k8s.io/controller-tools/cmd/controller-gen
 
@@ -268,6 +273,9 @@ $(CRD_REF_DOCS): hack/tools/generate/go.mod hack/tools/generate/go.sum
 
 $(GOVULNCHECK): hack/tools/vuln/go.mod hack/tools/vuln/go.sum
 	go -C hack/tools/vuln build -o $(CURDIR)/$@ golang.org/x/vuln/cmd/govulncheck
+
+$(GREMLINS): hack/tools/mutants/go.mod hack/tools/mutants/go.sum
+	go -C hack/tools/mutants build -o $(CURDIR)/$@ github.com/go-gremlins/gremlins/cmd/gremlins
 
 $(GOLANGCI_LINT): hack/tools/lint/go.mod hack/tools/lint/go.sum
 	go -C hack/tools/lint build -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint

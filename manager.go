@@ -3,7 +3,9 @@
 package main
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -11,57 +13,30 @@ import (
 	"os"
 
 	"github.com/go-logr/logr"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/controllers"
-	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/eventtransport"
+	"github.com/sidecar-termination/operator/internal/podcache"
+	"github.com/sidecar-termination/operator/internal/scheme"
+	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/terminal"
-	"github.com/sidecar-termination/operator/internal/terminator/crr"
 )
 
-// leaseName is the name of the leader election lease.
-const leaseName = "sidecar-termination-operator.sidecartermination.dev"
-
-// leaseSettings returns what check says of the lease.
-func (o *options) leaseSettings() explain.LeaseSettings {
-	if !o.leaderElect {
-		return explain.LeaseSettings{}
-	}
-	return explain.LeaseSettings{Name: leaseName, Namespace: o.leaderElectionNamespace}
-}
-
-// newScheme returns a scheme with every type that the operator reads or writes.
-func newScheme() (*runtime.Scheme, error) {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme, crr.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			return nil, fmt.Errorf("register types: %w", err)
-		}
-	}
-	return scheme, nil
-}
-
 // run runs the operator until the context ends.
-func run(ctx context.Context, o *options) error {
-	controllerOptions, err := o.controllerOptions()
+func run(ctx context.Context, operator settings.Operator) error {
+	ctrl.SetLogger(newLogger(operator.Log, os.Stderr))
+	mgr, err := newManager(ctx, operator)
 	if err != nil {
 		return err
 	}
-	ctrl.SetLogger(o.newLogger(os.Stderr))
-	mgr, err := newManager(ctx, o)
-	if err != nil {
-		return err
-	}
-	if err := controllers.Setup(ctx, mgr, controllerOptions); err != nil {
+	if err := controllers.Setup(ctx, mgr, controllers.Options{Operator: operator, Clock: clock.RealClock{}}); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
@@ -70,15 +45,14 @@ func run(ctx context.Context, o *options) error {
 	return nil
 }
 
-// newLogger returns a logger that writes to out, in the form that the flags ask for. Names, and answers of the API server and
-// of webhooks, are in what it writes, so that control characters are escaped.
-func (o *options) newLogger(out io.Writer) logr.Logger {
-	return zap.New(zap.UseFlagOptions(&o.zap), zap.WriteTo(terminal.Writer{W: out}))
+// newLogger returns a logger that escapes control characters: names and messages of the API server and of webhooks may
+// contain them.
+func newLogger(options zap.Options, out io.Writer) logr.Logger {
+	return zap.New(zap.UseFlagOptions(&options), zap.WriteTo(terminal.Writer{W: out}))
 }
 
-// newManager returns a manager that is to run until the context ends.
-func newManager(ctx context.Context, o *options) (manager.Manager, error) {
-	scheme, err := newScheme()
+func newManager(ctx context.Context, operator settings.Operator) (manager.Manager, error) {
+	types, err := scheme.New()
 	if err != nil {
 		return nil, err
 	}
@@ -86,20 +60,20 @@ func newManager(ctx context.Context, o *options) (manager.Manager, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find a cluster: %w", err)
 	}
-	// The API server's priority and fairness protects it; a limit on this side only delays terminations.
+	// Priority and fairness protects the API server; a client-side limit would only delay terminations.
 	config.QPS = -1
-	config.Wrap(yieldEvents(ctx))
+	config.Wrap(eventtransport.Wrapper(ctx))
 	mgr, err := manager.New(config, manager.Options{
-		Scheme:                        scheme,
-		Cache:                         controllers.CacheOptions(scheme),
-		Metrics:                       o.metricsServer(),
-		HealthProbeBindAddress:        o.probeAddress,
-		PprofBindAddress:              o.pprofAddress,
-		LeaderElection:                o.leaderElect,
-		LeaderElectionID:              leaseName,
-		LeaderElectionNamespace:       o.leaderElectionNamespace,
+		Scheme:                        types,
+		Cache:                         podcache.ManagerOptions(types),
+		Metrics:                       metricsOptions(operator.Metrics),
+		HealthProbeBindAddress:        operator.ProbeAddress,
+		PprofBindAddress:              operator.PprofAddress,
+		LeaderElection:                operator.Lease.Name != "",
+		LeaderElectionID:              operator.Lease.Name,
+		LeaderElectionNamespace:       operator.Lease.Namespace,
 		LeaderElectionReleaseOnCancel: true,
-		GracefulShutdownTimeout:       &o.shutdownTimeout,
+		GracefulShutdownTimeout:       &operator.ShutdownTimeout,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make manager: %w", err)
@@ -113,7 +87,26 @@ func newManager(ctx context.Context, o *options) (manager.Manager, error) {
 	return mgr, nil
 }
 
-// cachesSynced is ready once the caches have been filled, so that a rollout waits for a replica that could take over.
+// The metrics server asks the API server who the client is, and whether it may get /metrics.
+// +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
+// +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
+
+// metricsOptions returns how metrics are served. Without CertDir, controller-runtime generates a self-signed certificate.
+func metricsOptions(metrics settings.Metrics) metricsserver.Options {
+	options := metricsserver.Options{BindAddress: cmp.Or(metrics.Address, "0")}
+	if !metrics.Authenticated {
+		return options
+	}
+	options.SecureServing = true
+	options.FilterProvider = filters.WithAuthenticationAndAuthorization
+	options.CertDir = metrics.CertDir
+	// With HTTP/2 a client can open and reset streams faster than the server can handle (CVE-2023-44487). Scrapes do not
+	// need it.
+	options.TLSOpts = []func(*tls.Config){func(config *tls.Config) { config.NextProtos = []string{"http/1.1"} }}
+	return options
+}
+
+// cachesSynced reports readiness once the caches are filled, so that a rollout waits for a replica that could take over.
 func cachesSynced(mgr manager.Manager) healthz.Checker {
 	return func(request *http.Request) error {
 		if !mgr.GetCache().WaitForCacheSync(request.Context()) {

@@ -19,25 +19,25 @@ import (
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
-// A policy that its author was allowed to make is no way to one that the author would have been refused.
-func TestAnAllowedPolicyCannotBeEditedIntoARefusedOne(t *testing.T) {
+// An edit requires the same permissions as creating the edited policy.
+func TestAdmissionChecksEdits(t *testing.T) {
 	apply(t, "default")
 	awaitAdmission(t)
 	for name, tc := range map[string]struct {
-		patch   string
-		refused string // empty when the edit is accepted
+		patch  string
+		denied string // empty if the edit is accepted
 	}{
-		"another mode":                        {patch: `{"spec":{"mode":"PodPhase"}}`, refused: refusedPodPhase},
-		"the mode taken out, which is Auto":   {patch: `{"spec":{"mode":null}}`, refused: refusedAny},
-		"fallback to the other modes":         {patch: `{"spec":{"fallback":"Enabled"}}`, refused: refusedAny},
-		"the fallback taken out":              {patch: `{"spec":{"fallback":null}}`, refused: refusedAny},
-		"another mode for one sidecar":        {patch: `{"spec":{"sidecars":[{"name":"proxy","mode":"CRR"}]}}`, refused: refusedAny},
-		"fallback for one sidecar":            {patch: `{"spec":{"sidecars":[{"name":"proxy","fallback":"Enabled"}]}}`, refused: refusedAny},
-		"one more sidecar with a mode":        {patch: `{"spec":{"sidecars":[{"name":"proxy"},{"name":"logs","mode":"PodPhase"}]}}`, refused: refusedPodPhase},
-		"main containers instead of sidecars": {patch: `{"spec":{"sidecars":null,"mainContainers":["main"],"mode":"PodPhase"}}`, refused: refusedPodPhase},
-		"images pulled ahead":                 {patch: `{"spec":{"prePull":{}}}`, refused: "the policy has images pulled ahead"},
-		"one more sidecar, by the same mode":  {patch: `{"spec":{"sidecars":[{"name":"proxy"},{"name":"logs"}]}}`},
-		"a trial of every mode":               {patch: `{"spec":{"enforcement":"DryRun","mode":"Auto","fallback":"Enabled"}}`},
+		"other mode":                           {patch: `{"spec":{"mode":"PodPhase"}}`, denied: deniedPodPhase},
+		"mode removed, Auto by default":        {patch: `{"spec":{"mode":null}}`, denied: deniedAny},
+		"fallback enabled":                     {patch: `{"spec":{"fallback":"Enabled"}}`, denied: deniedAny},
+		"fallback removed, enabled by default": {patch: `{"spec":{"fallback":null}}`, denied: deniedAny},
+		"other mode for one sidecar":           {patch: `{"spec":{"sidecars":[{"name":"proxy","mode":"CRR"}]}}`, denied: deniedAny},
+		"fallback for one sidecar":             {patch: `{"spec":{"sidecars":[{"name":"proxy","fallback":"Enabled"}]}}`, denied: deniedAny},
+		"added sidecar with other mode":        {patch: `{"spec":{"sidecars":[{"name":"proxy"},{"name":"logs","mode":"PodPhase"}]}}`, denied: deniedPodPhase},
+		"mainContainers instead of sidecars":   {patch: `{"spec":{"sidecars":null,"mainContainers":["main"],"mode":"PodPhase"}}`, denied: deniedPodPhase},
+		"prePull":                              {patch: `{"spec":{"prePull":{}}}`, denied: "the policy sets prePull"},
+		"added sidecar with same mode":         {patch: `{"spec":{"sidecars":[{"name":"proxy"},{"name":"logs"}]}}`},
+		"DryRun with every mode":               {patch: `{"spec":{"enforcement":"DryRun","mode":"Auto","fallback":"Enabled"}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			space := newNamespace(t)
@@ -46,20 +46,20 @@ func TestAnAllowedPolicyCannotBeEditedIntoARefusedOne(t *testing.T) {
 			if err := c.Create(t.Context(), policy); err != nil {
 				t.Fatal(err)
 			}
-			expectRefusal(t, c.Patch(t.Context(), policy, client.RawPatch("application/merge-patch+json", []byte(tc.patch))), tc.refused, "")
+			requireDenied(t, c.Patch(t.Context(), policy, mergePatch(tc.patch)), tc.denied, "")
 		})
 	}
-	t.Run("by a patch that creates", func(t *testing.T) {
+	t.Run("server-side apply that creates", func(t *testing.T) {
 		space := newNamespace(t)
 		policy := client.RawPatch("application/apply-patch+yaml", []byte(
 			`{"apiVersion":"sidecartermination.dev/v1alpha1","kind":"SidecarTerminationPolicy","metadata":{"name":"p"},"spec":{"podSelector":{},"sidecars":[{"name":"proxy"}]}}`))
 		target := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "p"}}
-		expectRefusal(t, author(t, space, patchPods).Patch(t.Context(), target, policy, client.FieldOwner("author")), refusedAny, "")
+		requireDenied(t, author(t, space, patchPods).Patch(t.Context(), target, policy, client.FieldOwner("author")), deniedAny, "")
 	})
 }
 
-// Each edit leads to one mode alone, so that no other one's refusal stands in for its own.
-func TestTheClusterKindIsHeldToItsAuthorsRightsWhenItIsEdited(t *testing.T) {
+// Each edit adds one mode only, so that the denial can come from no other mode.
+func TestAdmissionChecksClusterPolicyEdits(t *testing.T) {
 	apply(t, "default")
 	awaitAdmission(t)
 	admin, _ := newClient(t)
@@ -70,63 +70,63 @@ func TestTheClusterKindIsHeldToItsAuthorsRightsWhenItIsEdited(t *testing.T) {
 	create(t, admin, policy)
 	c := author(t, space, createRequests, patchPods, patchStatus, createPullJobs, useModes)
 	grantEverywhere(t, writePolicies)
-	leave := func(modes ...string) rbacv1.PolicyRule {
+	useOf := func(modes ...string) rbacv1.PolicyRule {
 		rule := useModes
 		rule.ResourceNames = modes
 		return rule
 	}
 	for name, tc := range map[string]struct {
 		patch   string
-		refused string
-		leave   rbacv1.PolicyRule // what the edit needs
-		given   []string          // modes that the author may use from the start
+		denied  string
+		grant   rbacv1.PolicyRule // what the edit requires
+		granted []string          // modes that the author can use before
 	}{
 		"mode CRR": {
-			patch:   `{"spec":{"enforcement":"Enforce","mode":"CRR","exitCodes":"Respect"}}`,
-			refused: "the policy can lead to mode CRR, and author may not create containerrecreaterequests.apps.kruise.io in all namespaces", leave: leave("CRR"),
+			patch:  `{"spec":{"enforcement":"Enforce","mode":"CRR","exitCodes":"Respect"}}`,
+			denied: "the policy may use mode CRR, and author cannot create containerrecreaterequests.apps.kruise.io in all namespaces", grant: useOf("CRR"),
 		},
 		"mode Image": {
-			patch:   `{"spec":{"enforcement":"Enforce"}}`,
-			refused: "the policy can lead to mode Image, and author may not patch pods in all namespaces", leave: leave("Image"),
+			patch:  `{"spec":{"enforcement":"Enforce"}}`,
+			denied: "the policy may use mode Image, and author cannot patch pods in all namespaces", grant: useOf("Image"),
 		},
 		"mode PodPhase": {
-			patch:   `{"spec":{"enforcement":"Enforce","mode":"PodPhase"}}`,
-			refused: "the policy can lead to mode PodPhase, and author may not patch pods/status in all namespaces", leave: leave("PodPhase"),
+			patch:  `{"spec":{"enforcement":"Enforce","mode":"PodPhase"}}`,
+			denied: "the policy may use mode PodPhase, and author cannot patch pods/status in all namespaces", grant: useOf("PodPhase"),
 		},
-		"another selection besides": {
-			patch:   `{"spec":{"enforcement":"Enforce","mode":"PodPhase","namespaceSelector":{"matchLabels":{"a":"b"}}}}`,
-			refused: "the policy can lead to mode PodPhase, and author may not patch pods/status in all namespaces", leave: leave("PodPhase"),
+		"mode and namespaceSelector": {
+			patch:  `{"spec":{"enforcement":"Enforce","mode":"PodPhase","namespaceSelector":{"matchLabels":{"a":"b"}}}}`,
+			denied: "the policy may use mode PodPhase, and author cannot patch pods/status in all namespaces", grant: useOf("PodPhase"),
 		},
-		"prePull besides": {
+		"prePull": {
 			patch:   `{"spec":{"enforcement":"Enforce","mode":"Auto","fallback":"Enabled","prePull":{}}}`,
-			refused: "the policy has images pulled ahead, and author may not create imagepulljobs.apps.kruise.io in all namespaces",
-			given:   []string{"CRR", "Image", "PodPhase"}, leave: leave("PrePull"),
+			denied:  "the policy sets prePull, and author cannot create imagepulljobs.apps.kruise.io in all namespaces",
+			granted: []string{"CRR", "Image", "PodPhase"}, grant: useOf("PrePull"),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if tc.given != nil {
-				grantEverywhere(t, leave(tc.given...))
+			if tc.granted != nil {
+				grantEverywhere(t, useOf(tc.granted...))
 			}
 			edit := func(ctx context.Context) error {
-				return c.Patch(ctx, policy.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(tc.patch)), client.DryRunAll)
+				return c.Patch(ctx, policy.DeepCopy(), mergePatch(tc.patch), client.DryRunAll)
 			}
-			// The rights of another case may hold for a moment.
-			testenv.Eventually(t, "the edit is refused", func(ctx context.Context) error {
-				if err := edit(ctx); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), tc.refused) {
-					return fmt.Errorf("got error %w, want it refused with %q", err, tc.refused)
+			// Permissions of the previous case may remain effective for a moment.
+			testenv.Eventually(t, "the edit to be denied", func(ctx context.Context) error {
+				if err := edit(ctx); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), tc.denied) {
+					return fmt.Errorf("got error %w, want denial %q", err, tc.denied)
 				}
 				return nil
 			})
-			grantEverywhere(t, tc.leave)
+			grantEverywhere(t, tc.grant)
 			if err := edit(t.Context()); err != nil {
-				t.Errorf("refused with leave for it: %v", err)
+				t.Errorf("denied although granted: %v", err)
 			}
 		})
 	}
 }
 
-// The field says which commands images cover, and so whether a sidecar's image is swapped or another mode follows.
-func TestWhatImagesCoverIsChangedByThoseOnlyWhoMayChangeThePolicy(t *testing.T) {
+// quickExitPaths decides whether a sidecar's image is swapped or the next mode is used, so changing it requires permissions.
+func TestAdmissionChecksQuickExitPathEdits(t *testing.T) {
 	apply(t, "default")
 	awaitAdmission(t)
 	const (
@@ -143,23 +143,23 @@ func TestWhatImagesCoverIsChangedByThoseOnlyWhoMayChangeThePolicy(t *testing.T) 
 	for name, tc := range map[string]struct {
 		settings v1alpha1.TerminationSettings
 		dryRun   bool
-		paths    v1alpha1.QuickExitPath // of the policy before
+		paths    v1alpha1.QuickExitPath // before the edit
 		rights   []rbacv1.PolicyRule
 		patch    string
-		refused  string // empty when the edit is accepted
+		denied   string // empty if the edit is accepted
 	}{
-		"said for the first time":          {settings: only(v1alpha1.ModeImage), patch: everything, refused: refusedImage},
-		"of one sidecar":                   {settings: only(v1alpha1.ModeImage), patch: forProxy, refused: refusedImage},
-		"changed":                          {settings: only(v1alpha1.ModeImage), paths: "/app/server", patch: everything, refused: refusedImage},
-		"taken out":                        {settings: only(v1alpha1.ModeImage), paths: "/app/server", patch: nothing, refused: refusedImage},
-		"by who may patch pods":            {settings: only(v1alpha1.ModeImage), rights: []rbacv1.PolicyRule{patchPods}, patch: everything},
-		"by who may use the mode":          {settings: only(v1alpha1.ModeImage), rights: []rbacv1.PolicyRule{useImage}, patch: everything},
-		"so that requests follow":          {settings: withRequests, patch: everything, refused: refusedCRR},
-		"so that the phase is written":     {settings: only(v1alpha1.ModePodPhase), patch: everything, refused: refusedPodPhase},
-		"of a policy that does nothing":    {settings: only(v1alpha1.ModeImage), dryRun: true, patch: everything},
-		"as it was":                        {settings: only(v1alpha1.ModeImage), paths: "*", patch: everything},
-		"another annotation, and a label":  {settings: only(v1alpha1.ModeImage), paths: "*", patch: other},
-		"of a policy that leads to others": {settings: v1alpha1.TerminationSettings{Image: "quick-exit:v1"}, rights: []rbacv1.PolicyRule{patchPods}, patch: everything, refused: refusedAny},
+		"set":                        {settings: only(v1alpha1.ModeImage), patch: everything, denied: deniedImage},
+		"set for one sidecar":        {settings: only(v1alpha1.ModeImage), patch: forProxy, denied: deniedImage},
+		"changed":                    {settings: only(v1alpha1.ModeImage), paths: "/app/server", patch: everything, denied: deniedImage},
+		"removed":                    {settings: only(v1alpha1.ModeImage), paths: "/app/server", patch: nothing, denied: deniedImage},
+		"author can patch pods":      {settings: only(v1alpha1.ModeImage), rights: []rbacv1.PolicyRule{patchPods}, patch: everything},
+		"author can use the mode":    {settings: only(v1alpha1.ModeImage), rights: []rbacv1.PolicyRule{useImage}, patch: everything},
+		"mode CRR":                   {settings: withRequests, patch: everything, denied: deniedCRR},
+		"mode PodPhase":              {settings: only(v1alpha1.ModePodPhase), patch: everything, denied: deniedPodPhase},
+		"DryRun":                     {settings: only(v1alpha1.ModeImage), dryRun: true, patch: everything},
+		"unchanged":                  {settings: only(v1alpha1.ModeImage), paths: "*", patch: everything},
+		"other annotation and label": {settings: only(v1alpha1.ModeImage), paths: "*", patch: other},
+		"policy with fallback":       {settings: v1alpha1.TerminationSettings{Image: "quick-exit:v1"}, rights: []rbacv1.PolicyRule{patchPods}, patch: everything, denied: deniedAny},
 	} {
 		t.Run(name, func(t *testing.T) {
 			space := newNamespace(t)
@@ -173,15 +173,14 @@ func TestWhatImagesCoverIsChangedByThoseOnlyWhoMayChangeThePolicy(t *testing.T) 
 				policy.Spec.QuickExitPaths = []v1alpha1.QuickExitPath{tc.paths}
 			}
 			create(t, admin, policy)
-			err := author(t, space, tc.rights...).Patch(t.Context(), policy, client.RawPatch("application/merge-patch+json", []byte(tc.patch)))
-			expectRefusal(t, err, tc.refused, space)
+			err := author(t, space, tc.rights...).Patch(t.Context(), policy, mergePatch(tc.patch))
+			requireDenied(t, err, tc.denied, space)
 		})
 	}
 }
 
-// The status says what the operator did. Whoever may write policies may not write it, and whoever may write it changes
-// nothing else by it.
-func TestTheStatusOfAPolicyIsNoWayToItsSpec(t *testing.T) {
+// Policy authors cannot write the status, and a status update changes only the status.
+func TestStatusWriteCannotChangeSpec(t *testing.T) {
 	apply(t, "default")
 	awaitAdmission(t)
 	space := newNamespace(t)
@@ -193,7 +192,7 @@ func TestTheStatusOfAPolicyIsNoWayToItsSpec(t *testing.T) {
 	patch := client.RawPatch("application/merge-patch+json",
 		[]byte(`{"metadata":{"labels":{"a":"b"},"finalizers":["example.com/kept"]},"spec":{"mode":"PodPhase"},"status":{"matchedPods":3}}`))
 	if err := c.Status().Patch(t.Context(), policy.DeepCopy(), patch); !apierrors.IsForbidden(err) {
-		t.Errorf("the author of a policy wrote its status: %v", err)
+		t.Errorf("author wrote the status: %v", err)
 	}
 	operator := as(t, operatorUser())
 	written := policy.DeepCopy()
@@ -203,18 +202,17 @@ func TestTheStatusOfAPolicyIsNoWayToItsSpec(t *testing.T) {
 		t.Fatal(err)
 	}
 	if written.Spec.Mode != v1alpha1.ModeImage || written.Labels != nil || written.Finalizers != nil || written.Status.MatchedPods != 3 {
-		t.Errorf("the operator wrote more than the status: %+v", written)
+		t.Errorf("status update changed more than the status: %+v", written)
 	}
 	written.Spec.Mode = v1alpha1.ModePodPhase
 	if err := operator.Update(t.Context(), written); !apierrors.IsForbidden(err) {
-		t.Errorf("the operator wrote a policy: %v", err)
+		t.Errorf("operator updated the policy: %v", err)
 	}
 }
 
-// imagePolicy returns a policy for which the right to patch pods is enough.
+// imagePolicy returns a policy that requires permission to patch pods only.
 func imagePolicy(space string) *v1alpha1.SidecarTerminationPolicy {
-	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "p"}}
-	policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}}
+	policy := newPolicy(space)
 	policy.Spec.Mode, policy.Spec.Fallback = v1alpha1.ModeImage, v1alpha1.FallbackDisabled
 	return policy
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
-// What the operator's ServiceAccount has no right to, whatever admission says.
-func TestTheOperatorHasNoOtherWayIntoAPod(t *testing.T) {
+// RBAC denies these independently of admission policies.
+func TestOperatorPodAccessIsLimited(t *testing.T) {
 	apply(t, "default")
 	awaitAdmission(t)
 	admin, _ := newClient(t)
@@ -33,52 +33,52 @@ func TestTheOperatorHasNoOtherWayIntoAPod(t *testing.T) {
 	}
 	debugger := merge(`{"spec":{"ephemeralContainers":[{"name":"mine","image":"mine:1"}]}}`)
 	for name, attempt := range map[string]func() error{
-		"an ephemeral container": func() error {
+		"ephemeral container": func() error {
 			return operator.SubResource("ephemeralcontainers").Patch(t.Context(), pod.DeepCopy(), debugger)
 		},
-		"a resize": func() error {
+		"resize": func() error {
 			return operator.SubResource("resize").Patch(t.Context(), pod.DeepCopy(),
 				merge(`{"spec":{"containers":[{"name":"main","resources":{"limits":{"cpu":"1m"}}}]}}`))
 		},
-		"a binding": func() error {
+		"binding": func() error {
 			return operator.SubResource("binding").Create(t.Context(), pod.DeepCopy(), &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n"}})
 		},
-		"an eviction": func() error {
+		"eviction": func() error {
 			return operator.SubResource("eviction").Create(t.Context(), pod.DeepCopy(), &policyv1.Eviction{})
 		},
-		"a whole update instead of a patch": func() error { return operator.Update(t.Context(), pod.DeepCopy()) },
-		"a pod of its own": func() error {
+		"update": func() error { return operator.Update(t.Context(), pod.DeepCopy()) },
+		"create pod": func() error {
 			return operator.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "mine"}, Spec: pod.Spec})
 		},
-		"the removal of a pod": func() error { return operator.Delete(t.Context(), pod.DeepCopy()) },
-		"a Secret": func() error {
+		"delete pod": func() error { return operator.Delete(t.Context(), pod.DeepCopy()) },
+		"read Secret": func() error {
 			return operator.Get(t.Context(), client.ObjectKey{Namespace: pod.Namespace, Name: "s"}, &corev1.Secret{})
 		},
-		"a token of another ServiceAccount": func() error {
+		"token of other ServiceAccount": func() error {
 			account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "default"}}
 			return operator.SubResource("token").Create(t.Context(), account, &authenticationv1.TokenRequest{})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := attempt(); !apierrors.IsForbidden(err) {
-				t.Errorf("got error %v, want it forbidden", err)
+				t.Errorf("got error %v, want Forbidden", err)
 			}
 		})
 	}
-	t.Run("an ephemeral container by a patch of the pod", func(t *testing.T) {
-		expectRefusal(t, operator.Patch(t.Context(), pod.DeepCopy(), debugger), refusedByTheAPI, "")
+	t.Run("ephemeral container in pod patch", func(t *testing.T) {
+		requireDenied(t, operator.Patch(t.Context(), pod.DeepCopy(), debugger), deniedByValidation, "")
 	})
 }
 
-// A pod with a scheduling gate lets writers choose its nodes, and waits for the gate to be taken away.
-func TestTheOperatorLetsNoPodThroughItsGates(t *testing.T) {
+// While a pod has a scheduling gate, the API server allows changes of its node selection.
+func TestAdmissionKeepsSchedulingGates(t *testing.T) {
 	apply(t, "default")
 	awaitAdmission(t)
 	admin, _ := newClient(t)
 	_, finished := finishedPod(t, admin)
 	for name, change := range map[string]func(pod *corev1.Pod){
-		"a gate taken away": func(pod *corev1.Pod) { pod.Spec.SchedulingGates = nil },
-		"a node selector":   func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{"team": "other"} },
+		"gate removed":  func(pod *corev1.Pod) { pod.Spec.SchedulingGates = nil },
+		"node selector": func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{"team": "other"} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: finished.Namespace, GenerateName: "gated-"}, Spec: *finished.Spec.DeepCopy()}
@@ -88,13 +88,13 @@ func TestTheOperatorLetsNoPodThroughItsGates(t *testing.T) {
 			before := pod.DeepCopy()
 			change(pod)
 			err := as(t, operatorUser()).Patch(t.Context(), pod, client.MergeFrom(before))
-			expectRefusal(t, err, "but the images of its regular containers", "")
+			requireDenied(t, err, "only the images of regular containers", "")
 		})
 	}
 }
 
-// Images and phases are for pods that are meant to end, once a container of theirs has.
-func TestTheOperatorEndsOnlyPodsOfJobsOfWhichAContainerHasEnded(t *testing.T) {
+// Images and phases can be written only in pods that do not restart always and have a terminated container.
+func TestAdmissionRequiresTerminatedContainer(t *testing.T) {
 	apply(t, "default")
 	awaitAdmission(t)
 	admin, _ := newClient(t)
@@ -113,62 +113,62 @@ func TestTheOperatorEndsOnlyPodsOfJobsOfWhichAContainerHasEnded(t *testing.T) {
 		failed    = `{"status":{"phase":"Failed"}}`
 		release   = `{"metadata":{"annotations":{"sidecartermination.dev/phase-guard":null}}}`
 
-		refusedAlways = "no pod but those with restartPolicy Never or OnFailure"
-		refusedMirror = "no mirror pod of a static pod"
-		refusedSwap   = "only after a container of it has ended, whose own image stays"
-		refusedPhase  = "may end a pod as Succeeded only after a container of it has ended with 0"
+		deniedAlways = "only pods with restartPolicy Never or OnFailure"
+		deniedMirror = "the mirror pod of a static pod"
+		deniedSwap   = "only when another container has terminated and keeps its image"
+		deniedPhase  = "may set phase Succeeded only when a container has exited 0"
 	)
-	ended := func(name string, code int32) corev1.ContainerStatus {
+	terminated := func(name string, code int32) corev1.ContainerStatus {
 		return corev1.ContainerStatus{Name: name, ContainerID: "containerd://" + name, State: corev1.ContainerState{
 			Terminated: &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: metav1.Now()},
 		}}
 	}
-	runs := func(name string) corev1.ContainerStatus {
+	running := func(name string) corev1.ContainerStatus {
 		return corev1.ContainerStatus{Name: name, ContainerID: "containerd://" + name, State: corev1.ContainerState{
 			Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()},
 		}}
 	}
-	waits := corev1.ContainerStatus{Name: "proxy", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}
+	waiting := corev1.ContainerStatus{Name: "proxy", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}
 	type statuses = []corev1.ContainerStatus
 	for name, tc := range map[string]struct {
-		restarts corev1.RestartPolicy
-		statuses statuses
-		mirror   bool // the pod mirrors a static pod
-		status   bool // the patch is one of the status
-		patch    string
-		refused  string // empty when the write is accepted
+		restartPolicy corev1.RestartPolicy
+		statuses      statuses
+		mirror        bool
+		status        bool // patch the status subresource
+		patch         string
+		denied        string // empty if the write is accepted
 	}{
-		"a swap beside a main container that has ended":         {restarts: never, statuses: statuses{ended("main", 0), runs("proxy")}, patch: swapProxy},
-		"a swap beside one that has failed":                     {restarts: never, statuses: statuses{ended("main", 3), runs("proxy")}, patch: swapProxy},
-		"a swap under OnFailure":                                {restarts: onFailure, statuses: statuses{ended("main", 0), runs("proxy")}, patch: swapProxy},
-		"a swap of a sidecar that is being restarted":           {restarts: onFailure, statuses: statuses{ended("main", 0), ended("proxy", 1)}, patch: swapProxy},
-		"a swap of a sidecar that never started":                {restarts: never, statuses: statuses{ended("main", 0), waits}, patch: swapProxy},
-		"a swap of a sidecar that nothing was reported of":      {restarts: never, statuses: statuses{ended("main", 0)}, patch: swapProxy},
-		"a swap in a pod that is to run for ever":               {restarts: always, statuses: statuses{ended("main", 0), runs("proxy")}, patch: swapProxy, refused: refusedAlways},
-		"a swap before anything has ended":                      {restarts: never, statuses: statuses{runs("main"), runs("proxy")}, patch: swapProxy, refused: refusedSwap},
-		"a swap before anything was reported":                   {restarts: never, patch: swapProxy, refused: refusedSwap},
-		"a swap of the container that has ended":                {restarts: never, statuses: statuses{ended("main", 0), runs("proxy")}, patch: swapMain, refused: refusedSwap},
-		"a swap of all containers at once":                      {restarts: never, statuses: statuses{ended("main", 0), runs("proxy")}, patch: swapBoth, refused: refusedSwap},
-		"a note on a pod that is to run for ever":               {restarts: always, statuses: statuses{runs("main"), runs("proxy")}, patch: note, refused: refusedAlways},
-		"a swap in a mirror pod":                                {restarts: never, statuses: statuses{ended("main", 0), runs("proxy")}, mirror: true, patch: swapProxy, refused: refusedMirror},
-		"success of a mirror pod":                               {restarts: never, statuses: statuses{ended("main", 0), runs("proxy")}, mirror: true, status: true, patch: succeeded, refused: refusedMirror},
-		"a note on a mirror pod":                                {restarts: onFailure, statuses: statuses{ended("main", 0), runs("proxy")}, mirror: true, patch: note, refused: refusedMirror},
-		"success after 0":                                       {restarts: never, statuses: statuses{ended("main", 0), runs("proxy")}, status: true, patch: succeeded},
-		"success after nothing but 3":                           {restarts: never, statuses: statuses{ended("main", 3), runs("proxy")}, status: true, patch: succeeded, refused: refusedPhase},
-		"success before anything has ended":                     {restarts: never, statuses: statuses{runs("main"), runs("proxy")}, status: true, patch: succeeded, refused: refusedPhase},
-		"success before anything was reported":                  {restarts: never, status: true, patch: succeeded, refused: refusedPhase},
-		"failure after 3":                                       {restarts: never, statuses: statuses{ended("main", 3), runs("proxy")}, status: true, patch: failed},
-		"failure after nothing but 0":                           {restarts: never, statuses: statuses{ended("main", 0), runs("proxy")}, status: true, patch: failed, refused: refusedPhase},
-		"failure before anything has ended":                     {restarts: never, statuses: statuses{runs("main"), runs("proxy")}, status: true, patch: failed, refused: refusedPhase},
-		"the guard of a phase taken off":                        {restarts: never, statuses: statuses{runs("main"), runs("proxy")}, status: true, patch: release},
-		"success of a pod that is to run for ever":              {restarts: always, statuses: statuses{ended("main", 0), runs("proxy")}, status: true, patch: succeeded, refused: refusedAlways},
-		"the guard of a phase of a pod that is to run for ever": {restarts: always, statuses: statuses{ended("main", 0), runs("proxy")}, status: true, patch: release, refused: refusedAlways},
+		"swap after main succeeded":        {restartPolicy: never, statuses: statuses{terminated("main", 0), running("proxy")}, patch: swapProxy},
+		"swap after main failed":           {restartPolicy: never, statuses: statuses{terminated("main", 3), running("proxy")}, patch: swapProxy},
+		"swap under OnFailure":             {restartPolicy: onFailure, statuses: statuses{terminated("main", 0), running("proxy")}, patch: swapProxy},
+		"swap of restarting sidecar":       {restartPolicy: onFailure, statuses: statuses{terminated("main", 0), terminated("proxy", 1)}, patch: swapProxy},
+		"swap of waiting sidecar":          {restartPolicy: never, statuses: statuses{terminated("main", 0), waiting}, patch: swapProxy},
+		"swap of sidecar without status":   {restartPolicy: never, statuses: statuses{terminated("main", 0)}, patch: swapProxy},
+		"swap under Always":                {restartPolicy: always, statuses: statuses{terminated("main", 0), running("proxy")}, patch: swapProxy, denied: deniedAlways},
+		"swap while all run":               {restartPolicy: never, statuses: statuses{running("main"), running("proxy")}, patch: swapProxy, denied: deniedSwap},
+		"swap without statuses":            {restartPolicy: never, patch: swapProxy, denied: deniedSwap},
+		"swap of terminated container":     {restartPolicy: never, statuses: statuses{terminated("main", 0), running("proxy")}, patch: swapMain, denied: deniedSwap},
+		"swap of all containers":           {restartPolicy: never, statuses: statuses{terminated("main", 0), running("proxy")}, patch: swapBoth, denied: deniedSwap},
+		"annotation under Always":          {restartPolicy: always, statuses: statuses{running("main"), running("proxy")}, patch: note, denied: deniedAlways},
+		"swap in mirror pod":               {restartPolicy: never, statuses: statuses{terminated("main", 0), running("proxy")}, mirror: true, patch: swapProxy, denied: deniedMirror},
+		"phase of mirror pod":              {restartPolicy: never, statuses: statuses{terminated("main", 0), running("proxy")}, mirror: true, status: true, patch: succeeded, denied: deniedMirror},
+		"annotation on mirror pod":         {restartPolicy: onFailure, statuses: statuses{terminated("main", 0), running("proxy")}, mirror: true, patch: note, denied: deniedMirror},
+		"Succeeded after exit 0":           {restartPolicy: never, statuses: statuses{terminated("main", 0), running("proxy")}, status: true, patch: succeeded},
+		"Succeeded after exit 3":           {restartPolicy: never, statuses: statuses{terminated("main", 3), running("proxy")}, status: true, patch: succeeded, denied: deniedPhase},
+		"Succeeded while all run":          {restartPolicy: never, statuses: statuses{running("main"), running("proxy")}, status: true, patch: succeeded, denied: deniedPhase},
+		"Succeeded without statuses":       {restartPolicy: never, status: true, patch: succeeded, denied: deniedPhase},
+		"Failed after exit 3":              {restartPolicy: never, statuses: statuses{terminated("main", 3), running("proxy")}, status: true, patch: failed},
+		"Failed after exit 0":              {restartPolicy: never, statuses: statuses{terminated("main", 0), running("proxy")}, status: true, patch: failed, denied: deniedPhase},
+		"Failed while all run":             {restartPolicy: never, statuses: statuses{running("main"), running("proxy")}, status: true, patch: failed, denied: deniedPhase},
+		"phase guard removed":              {restartPolicy: never, statuses: statuses{running("main"), running("proxy")}, status: true, patch: release},
+		"Succeeded under Always":           {restartPolicy: always, statuses: statuses{terminated("main", 0), running("proxy")}, status: true, patch: succeeded, denied: deniedAlways},
+		"phase guard removed under Always": {restartPolicy: always, statuses: statuses{terminated("main", 0), running("proxy")}, status: true, patch: release, denied: deniedAlways},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
 				Namespace: finished.Namespace, GenerateName: "limits-", Annotations: map[string]string{v1alpha1.AnnotationPhaseGuard: "Enabled"},
 			}, Spec: *finished.Spec.DeepCopy()}
-			pod.Spec.RestartPolicy = tc.restarts
+			pod.Spec.RestartPolicy = tc.restartPolicy
 			if tc.mirror {
 				asMirrorPod(pod)
 			}
@@ -184,12 +184,12 @@ func TestTheOperatorEndsOnlyPodsOfJobsOfWhichAContainerHasEnded(t *testing.T) {
 			} else {
 				err = operator.Patch(t.Context(), pod, patch)
 			}
-			expectRefusal(t, err, tc.refused, "")
+			requireDenied(t, err, tc.denied, "")
 		})
 	}
 }
 
-// asMirrorPod makes the pod one that the API server takes for the mirror pod of a static pod: it has no ServiceAccount.
+// asMirrorPod turns the pod into a mirror pod of a static pod, which cannot have a ServiceAccount.
 func asMirrorPod(pod *corev1.Pod) {
 	pod.Annotations[corev1.MirrorPodAnnotationKey] = "5e8ff9bf55ba3508199d22e984129be6"
 	pod.Spec.ServiceAccountName, pod.Spec.DeprecatedServiceAccount, pod.Spec.Volumes = "", "", nil
@@ -200,13 +200,13 @@ func asMirrorPod(pod *corev1.Pod) {
 	}
 }
 
-// The limits go by the name of the ServiceAccount, wherever it is and whatever an overlay has put around its name.
-func TestTheLimitsHoldForARenamedOperatorAndForNobodyElse(t *testing.T) {
+// The limits match the ServiceAccount's name in any namespace and with any prefix and suffix.
+func TestAdmissionMatchesRenamedOperator(t *testing.T) {
 	apply(t, "default")
 	awaitAdmission(t)
-	for user, refused := range map[string]string{
-		"system:serviceaccount:elsewhere:" + deployment:                        "may change no label",
-		"system:serviceaccount:" + namespace + ":prod-" + deployment + "-blue": "may change no label",
+	for user, denied := range map[string]string{
+		"system:serviceaccount:elsewhere:" + deployment:                        "may change only label",
+		"system:serviceaccount:" + namespace + ":prod-" + deployment + "-blue": "may change only label",
 		"system:serviceaccount:" + namespace + ":other":                        "",
 		deployment: "",
 	} {
@@ -220,36 +220,35 @@ func TestTheLimitsHoldForARenamedOperatorAndForNobodyElse(t *testing.T) {
 			}
 			create(t, admin, binding)
 			c := as(t, rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}})
-			nothing := client.RawPatch("application/merge-patch+json", []byte(`{}`))
-			testenv.Eventually(t, "the user may patch pods", func(ctx context.Context) error { return c.Patch(ctx, pod.DeepCopy(), nothing) })
-			err := c.Patch(t.Context(), pod.DeepCopy(), client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"app":"victim"}}}`)))
-			expectRefusal(t, err, refused, "")
+			nothing := mergePatch(`{}`)
+			testenv.Eventually(t, "the user to have permission to patch pods", func(ctx context.Context) error { return c.Patch(ctx, pod.DeepCopy(), nothing) })
+			err := c.Patch(t.Context(), pod.DeepCopy(), mergePatch(`{"metadata":{"labels":{"app":"victim"}}}`))
+			requireDenied(t, err, denied, "")
 		})
 	}
 }
 
-// Kubernetes has no transition out of a terminal phase, and until the kubelet has seen the phase that was written it still
-// reports the old one.
-func TestAWrittenPhaseStays(t *testing.T) {
+// Until the kubelet has seen a written phase, it still reports the old one.
+func TestPhaseGuard(t *testing.T) {
 	apply(t, "default")
 	awaitAdmission(t)
 	admin, _ := newClient(t)
 	type mark struct{ label, annotation bool }
 	for name, tc := range map[string]struct {
-		marks   mark
-		phase   corev1.PodPhase
-		patch   string
-		refused string // empty when the write is accepted
+		marks  mark
+		phase  corev1.PodPhase
+		patch  string
+		denied string // empty if the write is accepted
 	}{
-		"a guarded phase is undone":          {mark{true, true}, corev1.PodSucceeded, `{"status":{"phase":"Running"}}`, "is final"},
-		"a guarded success becomes failure":  {mark{true, true}, corev1.PodSucceeded, `{"status":{"phase":"Failed"}}`, "is final"},
-		"a guarded failure becomes success":  {mark{true, true}, corev1.PodFailed, `{"status":{"phase":"Succeeded"}}`, "is final"},
-		"the kubelet reports all but it":     {mark{true, true}, corev1.PodSucceeded, `{"status":{"phase":"Succeeded","reason":"Seen"}}`, ""},
-		"the guard is taken back along":      {mark{true, true}, corev1.PodSucceeded, `{"metadata":{"annotations":{"sidecartermination.dev/phase-guard":null}},"status":{"phase":"Running"}}`, ""},
-		"a pod without the annotation":       {mark{true, false}, corev1.PodSucceeded, `{"status":{"phase":"Running"}}`, ""},
-		"a pod without the label":            {mark{false, true}, corev1.PodSucceeded, `{"status":{"phase":"Running"}}`, ""},
-		"a pod that has not finished starts": {mark{true, true}, corev1.PodPending, `{"status":{"phase":"Running"}}`, ""},
-		"a pod that has not finished ends":   {mark{true, true}, corev1.PodRunning, `{"status":{"phase":"Succeeded"}}`, ""},
+		"guarded, terminal to Running": {mark{true, true}, corev1.PodSucceeded, `{"status":{"phase":"Running"}}`, "is final"},
+		"guarded, Succeeded to Failed": {mark{true, true}, corev1.PodSucceeded, `{"status":{"phase":"Failed"}}`, "is final"},
+		"guarded, Failed to Succeeded": {mark{true, true}, corev1.PodFailed, `{"status":{"phase":"Succeeded"}}`, "is final"},
+		"guarded, phase unchanged":     {mark{true, true}, corev1.PodSucceeded, `{"status":{"phase":"Succeeded","reason":"Seen"}}`, ""},
+		"guard removed in same write":  {mark{true, true}, corev1.PodSucceeded, `{"metadata":{"annotations":{"sidecartermination.dev/phase-guard":null}},"status":{"phase":"Running"}}`, ""},
+		"no annotation":                {mark{true, false}, corev1.PodSucceeded, `{"status":{"phase":"Running"}}`, ""},
+		"no label":                     {mark{false, true}, corev1.PodSucceeded, `{"status":{"phase":"Running"}}`, ""},
+		"Pending to Running":           {mark{true, true}, corev1.PodPending, `{"status":{"phase":"Running"}}`, ""},
+		"Running to Succeeded":         {mark{true, true}, corev1.PodRunning, `{"status":{"phase":"Succeeded"}}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, pod := finishedPod(t, admin)
@@ -267,8 +266,8 @@ func TestAWrittenPhaseStays(t *testing.T) {
 			if err := admin.Status().Update(t.Context(), pod); err != nil {
 				t.Fatal(err)
 			}
-			err := admin.Status().Patch(t.Context(), pod, client.RawPatch("application/merge-patch+json", []byte(tc.patch)))
-			expectRefusal(t, err, tc.refused, "")
+			err := admin.Status().Patch(t.Context(), pod, mergePatch(tc.patch))
+			requireDenied(t, err, tc.denied, "")
 		})
 	}
 }

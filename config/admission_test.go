@@ -17,6 +17,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,7 +26,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
-// The rights that modes ask for, and the leave to use them through policies.
+// Permissions that modes require, and permissions to use modes through policies.
 var (
 	patchPods      = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"patch"}}
 	patchStatus    = rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}}
@@ -35,20 +36,20 @@ var (
 	useImage       = rbacv1.PolicyRule{APIGroups: []string{"modes." + v1alpha1.GroupName}, Resources: []string{"modes"}, Verbs: []string{"use"}, ResourceNames: []string{"Image"}}
 	writePolicies  = rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Verbs: []string{"get", "create", "update", "patch"},
 		Resources: []string{"sidecarterminationpolicies", "clustersidecarterminationpolicies"}}
-	// everythingOfPolicies is what a Role for policies is often written as.
+	// everythingOfPolicies is a common wildcard rule for policies.
 	everythingOfPolicies = rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"*"}, Verbs: []string{"*"}}
 )
 
-// The words by which each mode is refused. Of several refusals the server returns one.
+// Parts of the denials. If several policies deny a request, the server returns one of them.
 const (
-	refusedAny      = "the policy can lead to mode"
-	refusedCRR      = "the policy can lead to mode CRR, and author may not create containerrecreaterequests.apps.kruise.io in namespace "
-	refusedImage    = "the policy can lead to mode Image, and author may not patch pods in namespace "
-	refusedByRoles  = `User "author" cannot create resource "sidecarterminationpolicies"`
-	refusedPodPhase = "the policy can lead to mode PodPhase, and author may not patch pods/status in namespace "
+	deniedAny      = "the policy may use mode"
+	deniedCRR      = "the policy may use mode CRR, and author cannot create containerrecreaterequests.apps.kruise.io in namespace "
+	deniedImage    = "the policy may use mode Image, and author cannot patch pods in namespace "
+	deniedByRoles  = `User "author" cannot create resource "sidecarterminationpolicies"`
+	deniedPodPhase = "the policy may use mode PodPhase, and author cannot patch pods/status in namespace "
 )
 
-func TestAPolicyNeedsTheRightsOfTheModesThatItCanLeadTo(t *testing.T) {
+func TestAdmissionRequiresModePermissions(t *testing.T) {
 	apply(t, "default")
 	awaitAdmission(t)
 	only := func(mode v1alpha1.Mode) v1alpha1.TerminationSettings {
@@ -64,43 +65,43 @@ func TestAPolicyNeedsTheRightsOfTheModesThatItCanLeadTo(t *testing.T) {
 		sidecar  v1alpha1.TerminationSettings
 		dryRun   bool
 		mains    bool
-		refused  string // empty when the policy is accepted
+		denied   string // empty if the policy is accepted
 	}{
-		"nothing said leads to every mode, and all rights are enough": {rights: []rbacv1.PolicyRule{createRequests, patchPods, patchStatus}},
-		"without the right to create requests":                        {rights: []rbacv1.PolicyRule{patchPods, patchStatus}, refused: refusedCRR},
-		"without the right to patch pods":                             {rights: []rbacv1.PolicyRule{createRequests, patchStatus}, refused: refusedImage},
-		"without the right to patch their status":                     {rights: []rbacv1.PolicyRule{createRequests, patchPods}, refused: refusedPodPhase},
-		"a policy that names main containers is held to the same":     {rights: []rbacv1.PolicyRule{createRequests, patchPods}, mains: true, refused: refusedPodPhase},
-		"leave to use modes takes the place of the rights":            {rights: []rbacv1.PolicyRule{useModes}},
-		"every right over policies is no leave to use modes":          {rights: []rbacv1.PolicyRule{everythingOfPolicies}, refused: refusedAny},
-		"leave for one mode is leave for no other":                    {rights: []rbacv1.PolicyRule{useImage, patchStatus}, refused: refusedCRR},
-		"leave for one mode is enough for it":                         {rights: []rbacv1.PolicyRule{useImage}, settings: only(v1alpha1.ModeImage)},
-		"Image alone needs the right to patch pods alone":             {rights: []rbacv1.PolicyRule{patchPods}, settings: only(v1alpha1.ModeImage)},
-		"Image alone without it":                                      {rights: []rbacv1.PolicyRule{createRequests, patchStatus}, settings: only(v1alpha1.ModeImage), refused: refusedImage},
-		"Image with fallback leads to the others": {
-			rights: []rbacv1.PolicyRule{patchPods, patchStatus}, settings: v1alpha1.TerminationSettings{Mode: v1alpha1.ModeImage}, refused: refusedCRR,
+		"defaults, all permissions":           {rights: []rbacv1.PolicyRule{createRequests, patchPods, patchStatus}},
+		"defaults, cannot create CRRs":        {rights: []rbacv1.PolicyRule{patchPods, patchStatus}, denied: deniedCRR},
+		"defaults, cannot patch pods":         {rights: []rbacv1.PolicyRule{createRequests, patchStatus}, denied: deniedImage},
+		"defaults, cannot patch status":       {rights: []rbacv1.PolicyRule{createRequests, patchPods}, denied: deniedPodPhase},
+		"mainContainers, cannot patch status": {rights: []rbacv1.PolicyRule{createRequests, patchPods}, mains: true, denied: deniedPodPhase},
+		"defaults, can use all modes":         {rights: []rbacv1.PolicyRule{useModes}},
+		"defaults, wildcard on policies":      {rights: []rbacv1.PolicyRule{everythingOfPolicies}, denied: deniedAny},
+		"defaults, can use Image only":        {rights: []rbacv1.PolicyRule{useImage, patchStatus}, denied: deniedCRR},
+		"Image only, can use Image":           {rights: []rbacv1.PolicyRule{useImage}, settings: only(v1alpha1.ModeImage)},
+		"Image only, can patch pods":          {rights: []rbacv1.PolicyRule{patchPods}, settings: only(v1alpha1.ModeImage)},
+		"Image only, cannot patch pods":       {rights: []rbacv1.PolicyRule{createRequests, patchStatus}, settings: only(v1alpha1.ModeImage), denied: deniedImage},
+		"Image with fallback, cannot create CRRs": {
+			rights: []rbacv1.PolicyRule{patchPods, patchStatus}, settings: v1alpha1.TerminationSettings{Mode: v1alpha1.ModeImage}, denied: deniedCRR,
 		},
-		"PodPhase alone needs the right to patch the status alone": {rights: []rbacv1.PolicyRule{patchStatus}, settings: only(v1alpha1.ModePodPhase)},
-		"PodPhase alone without it":                                {rights: []rbacv1.PolicyRule{patchPods}, settings: only(v1alpha1.ModePodPhase), refused: refusedPodPhase},
-		"CRR alone writes the phase too":                           {rights: []rbacv1.PolicyRule{createRequests}, settings: only(v1alpha1.ModeCRR), refused: refusedPodPhase},
-		"CRR alone writes none where exit codes are respected":     {rights: []rbacv1.PolicyRule{createRequests}, settings: respecting(only(v1alpha1.ModeCRR))},
-		"a sidecar's own mode counts": {
+		"PodPhase only, can patch status":        {rights: []rbacv1.PolicyRule{patchStatus}, settings: only(v1alpha1.ModePodPhase)},
+		"PodPhase only, cannot patch status":     {rights: []rbacv1.PolicyRule{patchPods}, settings: only(v1alpha1.ModePodPhase), denied: deniedPodPhase},
+		"CRR only, cannot patch status":          {rights: []rbacv1.PolicyRule{createRequests}, settings: only(v1alpha1.ModeCRR), denied: deniedPodPhase},
+		"CRR only with Respect, can create CRRs": {rights: []rbacv1.PolicyRule{createRequests}, settings: respecting(only(v1alpha1.ModeCRR))},
+		"mode of sidecar, cannot patch status": {
 			rights: []rbacv1.PolicyRule{patchPods}, settings: only(v1alpha1.ModeImage), sidecar: v1alpha1.TerminationSettings{Mode: v1alpha1.ModePodPhase},
-			refused: refusedPodPhase,
+			denied: deniedPodPhase,
 		},
-		"a sidecar's own fallback counts": {
+		"fallback of sidecar, cannot create CRRs": {
 			rights: []rbacv1.PolicyRule{patchPods, patchStatus}, settings: only(v1alpha1.ModeImage), sidecar: v1alpha1.TerminationSettings{Fallback: v1alpha1.FallbackEnabled},
-			refused: refusedCRR,
+			denied: deniedCRR,
 		},
-		"a sidecar's own exit codes count": {
+		"exitCodes of sidecar, cannot patch status": {
 			rights: []rbacv1.PolicyRule{createRequests}, settings: respecting(only(v1alpha1.ModeCRR)),
-			sidecar: v1alpha1.TerminationSettings{ExitCodes: v1alpha1.ExitCodesIgnore}, refused: refusedPodPhase,
+			sidecar: v1alpha1.TerminationSettings{ExitCodes: v1alpha1.ExitCodesIgnore}, denied: deniedPodPhase,
 		},
-		"a policy that does nothing needs no right": {dryRun: true},
+		"DryRun, no permissions": {dryRun: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			space := newNamespace(t)
-			policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "p"}}
+			policy := newPolicy(space)
 			policy.Spec.TerminationSettings = tc.settings
 			policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "other"}, {Name: "proxy", TerminationSettings: tc.sidecar}}
 			if tc.mains {
@@ -110,13 +111,13 @@ func TestAPolicyNeedsTheRightsOfTheModesThatItCanLeadTo(t *testing.T) {
 				policy.Spec.Enforcement = v1alpha1.EnforcementDryRun
 			}
 			err := author(t, space, tc.rights...).Create(t.Context(), policy)
-			expectRefusal(t, err, tc.refused, space)
+			requireDenied(t, err, tc.denied, space)
 		})
 	}
 }
 
-// The roles are those that are installed, and of the built-in role edit, which a controller makes up, its parts.
-func TestTheRolesForUsersGiveLeaveForWhatTheySay(t *testing.T) {
+// Uses the installed roles. system:aggregate-to-edit stands for role edit, which a controller aggregates.
+func TestAdmissionUserRoles(t *testing.T) {
 	apply(t, "default")
 	awaitAdmission(t)
 	editor := []string{"sidecar-termination-policy-editor", "sidecar-termination-policy-viewer"}
@@ -125,14 +126,14 @@ func TestTheRolesForUsersGiveLeaveForWhatTheySay(t *testing.T) {
 	for name, tc := range map[string]struct {
 		roles    []string
 		settings v1alpha1.TerminationSettings
-		refused  string
+		denied   string
 	}{
-		"to write policies is no leave for a mode": {editor, v1alpha1.TerminationSettings{}, refusedAny},
-		"nor for Image":                              {editor, imageAlone, refusedImage},
-		"edit has the right that Image needs":        {edit, imageAlone, ""},
-		"edit has no right that other modes need":    {edit, v1alpha1.TerminationSettings{}, refusedAny},
-		"a mode user has leave for every mode":       {append(slices.Clone(editor), "sidecar-termination-mode-user"), v1alpha1.TerminationSettings{}, ""},
-		"a mode user may not write policies with it": {[]string{"sidecar-termination-mode-user"}, v1alpha1.TerminationSettings{}, refusedByRoles},
+		"editor, defaults":                {editor, v1alpha1.TerminationSettings{}, deniedAny},
+		"editor, Image only":              {editor, imageAlone, deniedImage},
+		"edit, Image only":                {edit, imageAlone, ""},
+		"edit, defaults":                  {edit, v1alpha1.TerminationSettings{}, deniedAny},
+		"editor and mode user, defaults":  {append(slices.Clone(editor), "sidecar-termination-mode-user"), v1alpha1.TerminationSettings{}, ""},
+		"mode user, no policy permission": {[]string{"sidecar-termination-mode-user"}, v1alpha1.TerminationSettings{}, deniedByRoles},
 	} {
 		t.Run(name, func(t *testing.T) {
 			space := newNamespace(t)
@@ -140,176 +141,174 @@ func TestTheRolesForUsersGiveLeaveForWhatTheySay(t *testing.T) {
 				bind(t, space, "ClusterRole", role)
 			}
 			c := as(t, rest.ImpersonationConfig{UserName: "author", Groups: []string{"system:authenticated"}})
-			policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "p"}}
-			policy.Spec.Sidecars, policy.Spec.TerminationSettings = []v1alpha1.Sidecar{{Name: "proxy"}}, tc.settings
-			// The server learns of the bindings one after the other, and of this one last.
+			policy := newPolicy(space)
+			policy.Spec.TerminationSettings = tc.settings
+			// The server observes the bindings in order. This one is the last.
 			last := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}}
 			grant(t, space, last)
-			testenv.Eventually(t, "the rights hold", func(ctx context.Context) error {
+			testenv.Eventually(t, "the permissions to be effective", func(ctx context.Context) error {
 				return c.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space, GenerateName: "probe-"}}, client.DryRunAll)
 			})
-			expectRefusal(t, c.Create(t.Context(), policy), tc.refused, space)
+			requireDenied(t, c.Create(t.Context(), policy), tc.denied, space)
 			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "none"}}
-			err := c.Patch(t.Context(), pod, client.RawPatch("application/merge-patch+json", []byte(`{}`)))
+			err := c.Patch(t.Context(), pod, mergePatch(`{}`))
 			if slices.Contains(tc.roles, "system:aggregate-to-edit") == apierrors.IsForbidden(err) {
-				t.Errorf("whether pods may be patched has changed: %v", err)
+				t.Errorf("unexpected permission to patch pods: %v", err)
 			}
 		})
 	}
 }
 
-func TestHavingImagesPulledNeedsTheRightToPullThem(t *testing.T) {
+func TestAdmissionPrePull(t *testing.T) {
 	apply(t, "default")
 	awaitAdmission(t)
 	all := []rbacv1.PolicyRule{createRequests, patchPods, patchStatus}
-	const refusedPrePull = "the policy has images pulled ahead, and author may not create imagepulljobs.apps.kruise.io in namespace "
+	const deniedPrePull = "the policy sets prePull, and author cannot create imagepulljobs.apps.kruise.io in namespace "
 	probe := newNamespace(t)
 	c := author(t, probe, all...)
-	testenv.Eventually(t, "policies with prePull are held to the rights of their authors", func(ctx context.Context) error {
-		policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: probe, Name: "probe"}}
-		policy.Spec.Sidecars, policy.Spec.PrePull = []v1alpha1.Sidecar{{Name: "proxy"}}, &v1alpha1.PrePull{}
-		if err := c.Create(ctx, policy, client.DryRunAll); err == nil || !strings.Contains(err.Error(), refusedPrePull) {
-			return fmt.Errorf("got %w, want it refused with %q", err, refusedPrePull)
+	testenv.Eventually(t, "policies with prePull to require permissions", func(ctx context.Context) error {
+		policy := newPolicy(probe)
+		policy.Spec.PrePull = &v1alpha1.PrePull{}
+		if err := c.Create(ctx, policy, client.DryRunAll); err == nil || !strings.Contains(err.Error(), deniedPrePull) {
+			return fmt.Errorf("got %w, want denial %q", err, deniedPrePull)
 		}
 		return nil
 	})
 	for name, tc := range map[string]struct {
-		rights  []rbacv1.PolicyRule
-		change  func(*v1alpha1.PolicySpec)
-		refused string
+		rights []rbacv1.PolicyRule
+		change func(*v1alpha1.PolicySpec)
+		denied string
 	}{
-		"without the right":                           {rights: all, refused: refusedPrePull},
-		"with the right":                              {rights: append(slices.Clone(all), createPullJobs)},
-		"with leave":                                  {rights: []rbacv1.PolicyRule{useModes}},
-		"with leave for another thing":                {rights: append(slices.Clone(all), useImage), refused: refusedPrePull},
-		"with every right over policies":              {rights: append(slices.Clone(all), everythingOfPolicies), refused: refusedPrePull},
-		"a policy that has no images pulled":          {rights: all, change: func(spec *v1alpha1.PolicySpec) { spec.PrePull = nil }},
-		"a policy that does nothing":                  {change: func(spec *v1alpha1.PolicySpec) { spec.Enforcement = v1alpha1.EnforcementDryRun }},
-		"the right is asked for beside that of modes": {rights: []rbacv1.PolicyRule{createPullJobs}, refused: refusedAny},
+		"no permission":                          {rights: all, denied: deniedPrePull},
+		"can create pull jobs":                   {rights: append(slices.Clone(all), createPullJobs)},
+		"can use PrePull":                        {rights: []rbacv1.PolicyRule{useModes}},
+		"can use Image only":                     {rights: append(slices.Clone(all), useImage), denied: deniedPrePull},
+		"wildcard on policies":                   {rights: append(slices.Clone(all), everythingOfPolicies), denied: deniedPrePull},
+		"no prePull":                             {rights: all, change: func(spec *v1alpha1.PolicySpec) { spec.PrePull = nil }},
+		"DryRun":                                 {change: func(spec *v1alpha1.PolicySpec) { spec.Enforcement = v1alpha1.EnforcementDryRun }},
+		"can create pull jobs, cannot use modes": {rights: []rbacv1.PolicyRule{createPullJobs}, denied: deniedAny},
 	} {
 		t.Run(name, func(t *testing.T) {
 			space := newNamespace(t)
-			policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "p"}}
-			policy.Spec.Sidecars, policy.Spec.PrePull = []v1alpha1.Sidecar{{Name: "proxy"}}, &v1alpha1.PrePull{}
+			policy := newPolicy(space)
+			policy.Spec.PrePull = &v1alpha1.PrePull{}
 			if tc.change != nil {
 				tc.change(&policy.Spec.PolicySpec)
 			}
-			expectRefusal(t, author(t, policy.Namespace, tc.rights...).Create(t.Context(), policy), tc.refused, space)
+			requireDenied(t, author(t, policy.Namespace, tc.rights...).Create(t.Context(), policy), tc.denied, space)
 		})
 	}
 }
 
-// Each way around the rule that is known.
-func TestAPolicyCannotBeMadeToDoMoreThanItsAuthorMay(t *testing.T) {
+// Covers every known way around the rule.
+func TestAdmissionPreventsEscalation(t *testing.T) {
 	apply(t, "default")
 	awaitAdmission(t)
-	t.Run("rights in another namespace", func(t *testing.T) {
+	t.Run("permissions in other namespace", func(t *testing.T) {
 		space, other := newNamespace(t), newNamespace(t)
 		c := author(t, space)
 		grant(t, other, createRequests, patchPods, patchStatus)
-		policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "p"}}
-		policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}}
-		expectRefusal(t, c.Create(t.Context(), policy), refusedAny, "")
+		policy := newPolicy(space)
+		requireDenied(t, c.Create(t.Context(), policy), deniedAny, "")
 	})
-	t.Run("a trial that is put in force", func(t *testing.T) {
+	t.Run("DryRun changed to Enforce", func(t *testing.T) {
 		space := newNamespace(t)
 		c := author(t, space)
-		policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "p"}}
-		policy.Spec.Sidecars, policy.Spec.Enforcement = []v1alpha1.Sidecar{{Name: "proxy"}}, v1alpha1.EnforcementDryRun
-		expectRefusal(t, c.Create(t.Context(), policy), "", space)
+		policy := newPolicy(space)
+		policy.Spec.Enforcement = v1alpha1.EnforcementDryRun
+		requireDenied(t, c.Create(t.Context(), policy), "", space)
 		policy.Spec.Enforcement = v1alpha1.EnforcementEnforce
-		expectRefusal(t, c.Update(t.Context(), policy), refusedAny, "")
+		requireDenied(t, c.Update(t.Context(), policy), deniedAny, "")
 	})
-	t.Run("another one's policy that is changed", func(t *testing.T) {
+	t.Run("edit of other author's policy", func(t *testing.T) {
 		space := newNamespace(t)
 		admin, _ := newClient(t)
-		policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "p"}}
-		policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}}
+		policy := newPolicy(space)
 		create(t, admin, policy)
 		c := author(t, space)
 		policy.Labels = map[string]string{"team": "etl"}
-		expectRefusal(t, c.Update(t.Context(), policy), "", space) // a label does nothing to pods
+		requireDenied(t, c.Update(t.Context(), policy), "", space) // a label changes no termination
 		policy.Spec.Sidecars[0].Name = "main"
-		expectRefusal(t, c.Update(t.Context(), policy), refusedAny, "")
-		patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"podSelector":{"matchLabels":{"a":"b"}}}}`))
-		expectRefusal(t, c.Patch(t.Context(), policy, patch), refusedAny, "")
+		requireDenied(t, c.Update(t.Context(), policy), deniedAny, "")
+		patch := mergePatch(`{"spec":{"podSelector":{"matchLabels":{"a":"b"}}}}`)
+		requireDenied(t, c.Patch(t.Context(), policy, patch), deniedAny, "")
 	})
-	t.Run("the cluster kind by rights in one namespace", func(t *testing.T) {
+	t.Run("cluster policy with permissions in one namespace", func(t *testing.T) {
 		space := newNamespace(t)
 		c := author(t, space, createRequests, patchPods, patchStatus)
 		grantEverywhere(t, writePolicies)
 		policy := &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: space}}
 		policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}}
 		policy.Spec.Mode, policy.Spec.Fallback = v1alpha1.ModeImage, v1alpha1.FallbackDisabled
-		expectRefusal(t, c.Create(t.Context(), policy), "may not patch pods in all namespaces", "")
+		requireDenied(t, c.Create(t.Context(), policy), "cannot patch pods in all namespaces", "")
 		grantEverywhere(t, patchPods)
-		expectRefusal(t, c.Create(t.Context(), policy, client.DryRunAll), "", "")
+		requireDenied(t, c.Create(t.Context(), policy, client.DryRunAll), "", "")
 	})
 }
 
-// Whoever holds the operator's ServiceAccount holds no more than what the operator does.
-func TestTheOperatorIsHeldToWhatItDoes(t *testing.T) {
+// The operator's ServiceAccount can write only what the operator writes.
+func TestAdmissionLimitsOperator(t *testing.T) {
 	apply(t, "default")
 	awaitAdmission(t)
 	type write struct {
-		status  bool
-		change  func(pod *corev1.Pod)
-		refused string // empty when the write is accepted
+		status bool
+		change func(pod *corev1.Pod)
+		denied string // empty if the write is accepted
 	}
 	annotate := func(pod *corev1.Pod, key, value string) { pod.Annotations[key] = value }
 	for name, w := range map[string]write{
-		"an image with its record": {change: func(pod *corev1.Pod) {
+		"image with record": {change: func(pod *corev1.Pod) {
 			annotate(pod, v1alpha1.AnnotationImageSwap, `{"proxy":{"image":"proxy:1"}}`)
 			pod.Spec.Containers[1].Image = "quick-exit:1"
 		}},
-		"an image with the record of another container": {change: func(pod *corev1.Pod) {
+		"image with record of other container": {change: func(pod *corev1.Pod) {
 			annotate(pod, v1alpha1.AnnotationImageSwap, `{"proxy":{"image":"proxy:1"}}`)
 			pod.Spec.Containers[0].Image = "mine:1"
-		}, refused: "only along with its record"},
-		"an image without a record": {change: func(pod *corev1.Pod) { pod.Spec.Containers[1].Image = "mine:1" }, refused: "only along with its record"},
-		"the image of an init container": {change: func(pod *corev1.Pod) {
+		}, denied: "only with a record"},
+		"image without record": {change: func(pod *corev1.Pod) { pod.Spec.Containers[1].Image = "mine:1" }, denied: "only with a record"},
+		"image of init container": {change: func(pod *corev1.Pod) {
 			annotate(pod, v1alpha1.AnnotationImageSwap, `{"setup":{"image":"setup:1"}}`)
 			pod.Spec.InitContainers[0].Image = "mine:1"
-		}, refused: "but the images of its regular containers"},
-		"a deadline": {change: func(pod *corev1.Pod) { pod.Spec.ActiveDeadlineSeconds = ptr.To[int64](1) }, refused: "but the images of its regular containers"},
-		"a toleration": {change: func(pod *corev1.Pod) {
+		}, denied: "only the images of regular containers"},
+		"activeDeadlineSeconds": {change: func(pod *corev1.Pod) { pod.Spec.ActiveDeadlineSeconds = ptr.To[int64](1) }, denied: "only the images of regular containers"},
+		"toleration": {change: func(pod *corev1.Pod) {
 			pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: "x", Operator: corev1.TolerationOpExists})
-		}, refused: "but the images of its regular containers"},
-		"a command":  {change: func(pod *corev1.Pod) { pod.Spec.Containers[1].Command = []string{"mine"} }, refused: refusedByTheAPI},
-		"a variable": {change: func(pod *corev1.Pod) { pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: "A", Value: "b"}} }, refused: refusedByTheAPI},
-		"a container": {change: func(pod *corev1.Pod) {
+		}, denied: "only the images of regular containers"},
+		"command": {change: func(pod *corev1.Pod) { pod.Spec.Containers[1].Command = []string{"mine"} }, denied: deniedByValidation},
+		"env":     {change: func(pod *corev1.Pod) { pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: "A", Value: "b"}} }, denied: deniedByValidation},
+		"added container": {change: func(pod *corev1.Pod) {
 			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "mine", Image: "mine:1"})
-		}, refused: refusedByTheAPI},
-		"its own label":             {change: func(pod *corev1.Pod) { pod.Labels[v1alpha1.LabelTerminatedBy] = "PodPhase" }, refused: "may change no label"},
-		"a label":                   {change: func(pod *corev1.Pod) { pod.Labels["app"] = "victim" }, refused: "may change no label"},
-		"a label taken away":        {change: func(pod *corev1.Pod) { delete(pod.Labels, "app") }, refused: "may change no label"},
-		"another's note":            {change: func(pod *corev1.Pod) { annotate(pod, "example.com/run", "rm") }, refused: "may change no annotation"},
-		"another's note taken away": {change: func(pod *corev1.Pod) { delete(pod.Annotations, "example.com/note") }, refused: "may change no annotation"},
-		"a finalizer":               {change: func(pod *corev1.Pod) { pod.Finalizers = nil }, refused: "may not change finalizers and owners"},
-		"an owner":                  {change: func(pod *corev1.Pod) { pod.OwnerReferences = nil }, refused: "may not change finalizers and owners"},
-		"a terminal phase": {status: true, change: func(pod *corev1.Pod) {
+		}, denied: deniedByValidation},
+		"own label without status": {change: func(pod *corev1.Pod) { pod.Labels[v1alpha1.LabelTerminatedBy] = "PodPhase" }, denied: "may change only label"},
+		"other label":              {change: func(pod *corev1.Pod) { pod.Labels["app"] = "victim" }, denied: "may change only label"},
+		"label removed":            {change: func(pod *corev1.Pod) { delete(pod.Labels, "app") }, denied: "may change only label"},
+		"other annotation":         {change: func(pod *corev1.Pod) { annotate(pod, "example.com/run", "rm") }, denied: "may change only a pod's annotations"},
+		"other annotation removed": {change: func(pod *corev1.Pod) { delete(pod.Annotations, "example.com/note") }, denied: "may change only a pod's annotations"},
+		"finalizer removed":        {change: func(pod *corev1.Pod) { pod.Finalizers = nil }, denied: "may not change a pod's finalizers and owners"},
+		"owner removed":            {change: func(pod *corev1.Pod) { pod.OwnerReferences = nil }, denied: "may not change a pod's finalizers and owners"},
+		"terminal phase": {status: true, change: func(pod *corev1.Pod) {
 			pod.Labels[v1alpha1.LabelTerminatedBy] = "PodPhase"
 			annotate(pod, v1alpha1.AnnotationPodPhase, "{}")
 			pod.Status.Phase = corev1.PodSucceeded
 			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: v1alpha1.PodConditionSidecarTerminated, Status: corev1.ConditionTrue})
 		}},
-		"a phase that is not terminal":      {status: true, change: func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending }, refused: "to Succeeded or Failed"},
-		"a label along with the status":     {status: true, change: func(pod *corev1.Pod) { pod.Labels["app"] = "victim" }, refused: "may change no label"},
-		"a finalizer along with the status": {status: true, change: func(pod *corev1.Pod) { pod.Finalizers = nil }, refused: "may not change finalizers and owners"},
-		"an exit code":                      {status: true, change: func(pod *corev1.Pod) { pod.Status.ContainerStatuses[0].State.Terminated.ExitCode = 3 }, refused: "but its phase and condition"},
-		"an address": {status: true, change: func(pod *corev1.Pod) {
+		"non-terminal phase":    {status: true, change: func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending }, denied: "only to Succeeded or Failed"},
+		"label with status":     {status: true, change: func(pod *corev1.Pod) { pod.Labels["app"] = "victim" }, denied: "may change only label"},
+		"finalizer with status": {status: true, change: func(pod *corev1.Pod) { pod.Finalizers = nil }, denied: "may not change a pod's finalizers and owners"},
+		"exit code":             {status: true, change: func(pod *corev1.Pod) { pod.Status.ContainerStatuses[0].State.Terminated.ExitCode = 3 }, denied: "only the phase and conditions"},
+		"pod IP": {status: true, change: func(pod *corev1.Pod) {
 			pod.Status.PodIP = "10.0.0.1"
 			pod.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.1"}}
-		}, refused: "but its phase and condition"},
-		"a reason":                             {status: true, change: func(pod *corev1.Pod) { pod.Status.Reason = "Evicted" }, refused: "but its phase and condition"},
-		"a message, taken away":                {status: true, change: func(pod *corev1.Pod) { pod.Status.Message = "" }, refused: "but its phase and condition"},
-		"a condition that is not its own":      {status: true, change: func(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse }, refused: "may change no condition"},
-		"a condition of another type, removed": {status: true, change: func(pod *corev1.Pod) { pod.Status.Conditions = nil }, refused: "may change no condition"},
+		}, denied: "only the phase and conditions"},
+		"reason":                  {status: true, change: func(pod *corev1.Pod) { pod.Status.Reason = "Evicted" }, denied: "only the phase and conditions"},
+		"message removed":         {status: true, change: func(pod *corev1.Pod) { pod.Status.Message = "" }, denied: "only the phase and conditions"},
+		"other condition":         {status: true, change: func(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse }, denied: "may change only condition"},
+		"other condition removed": {status: true, change: func(pod *corev1.Pod) { pod.Status.Conditions = nil }, denied: "may change only condition"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _ := newClient(t)
 			_, pod := finishedPod(t, c)
-			prepareForTheOperator(t, c, pod)
+			addForeignFields(t, c, pod)
 			before := pod.DeepCopy()
 			w.change(pod)
 			var err error
@@ -318,23 +317,23 @@ func TestTheOperatorIsHeldToWhatItDoes(t *testing.T) {
 			} else {
 				err = as(t, operatorUser()).Patch(t.Context(), pod, patch)
 			}
-			expectRefusal(t, err, w.refused, "")
+			requireDenied(t, err, w.denied, "")
 		})
 	}
-	t.Run("a finished pod, started again", func(t *testing.T) {
+	t.Run("second phase", func(t *testing.T) {
 		c, _ := newClient(t)
 		_, pod := finishedPod(t, c)
 		pod.Status.Phase = corev1.PodSucceeded
 		if err := c.Status().Update(t.Context(), pod); err != nil {
 			t.Fatal(err)
 		}
-		patch := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Failed"}}`))
-		expectRefusal(t, as(t, operatorUser()).Status().Patch(t.Context(), pod, patch), "may not change it afterwards", "")
+		patch := mergePatch(`{"status":{"phase":"Failed"}}`)
+		requireDenied(t, as(t, operatorUser()).Status().Patch(t.Context(), pod, patch), "and only once", "")
 	})
 }
 
-// prepareForTheOperator gives the pod what the operator must leave alone.
-func prepareForTheOperator(t *testing.T, c client.Client, pod *corev1.Pod) {
+// addForeignFields sets fields that the operator must not change.
+func addForeignFields(t *testing.T, c client.Client, pod *corev1.Pod) {
 	t.Helper()
 	pod.Labels = map[string]string{"app": "job"}
 	pod.Annotations = map[string]string{"example.com/note": "kept"}
@@ -344,7 +343,7 @@ func prepareForTheOperator(t *testing.T, c client.Client, pod *corev1.Pod) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+		patch := mergePatch(`{"metadata":{"finalizers":null}}`)
 		_ = c.Patch(context.Background(), pod, patch)
 	})
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
@@ -354,32 +353,32 @@ func prepareForTheOperator(t *testing.T, c client.Client, pod *corev1.Pod) {
 	}
 }
 
-// awaitAdmission waits until the server holds requests to the admission policies, which it learns of by a watch.
+// awaitAdmission waits until the server enforces the admission policies, which it reads by a watch.
 func awaitAdmission(t *testing.T) {
 	t.Helper()
 	space := newNamespace(t)
 	c := author(t, space)
-	for mode, refusal := range map[v1alpha1.Mode]string{
-		v1alpha1.ModeCRR: refusedCRR, v1alpha1.ModeImage: refusedImage, v1alpha1.ModePodPhase: refusedPodPhase,
+	for mode, denial := range map[v1alpha1.Mode]string{
+		v1alpha1.ModeCRR: deniedCRR, v1alpha1.ModeImage: deniedImage, v1alpha1.ModePodPhase: deniedPodPhase,
 	} {
-		testenv.Eventually(t, "policies of mode "+string(mode)+" are held to the rights of their authors", func(ctx context.Context) error {
-			policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "probe"}}
-			policy.Spec.Sidecars, policy.Spec.Mode, policy.Spec.Fallback = []v1alpha1.Sidecar{{Name: "proxy"}}, mode, v1alpha1.FallbackDisabled
+		testenv.Eventually(t, "mode "+string(mode)+" to require permissions", func(ctx context.Context) error {
+			policy := newPolicy(space)
+			policy.Spec.Mode, policy.Spec.Fallback = mode, v1alpha1.FallbackDisabled
 			if mode != v1alpha1.ModePodPhase {
 				policy.Spec.ExitCodes = v1alpha1.ExitCodesRespect
 			}
-			if err := c.Create(ctx, policy, client.DryRunAll); err == nil || !strings.Contains(err.Error(), refusal) {
-				return fmt.Errorf("got %w, want it refused with %q", err, refusal)
+			if err := c.Create(ctx, policy, client.DryRunAll); err == nil || !strings.Contains(err.Error(), denial) {
+				return fmt.Errorf("got %w, want denial %q", err, denial)
 			}
 			return nil
 		})
 	}
 	admin, _ := newClient(t)
 	_, pod := finishedPod(t, admin)
-	testenv.Eventually(t, "the operator is held to what it does", func(ctx context.Context) error {
-		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"app":"victim"}}}`))
-		if err := as(t, operatorUser()).Patch(ctx, pod.DeepCopy(), patch, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "may change no label") {
-			return fmt.Errorf("got %w, want it refused", err)
+	testenv.Eventually(t, "the operator to be limited", func(ctx context.Context) error {
+		patch := mergePatch(`{"metadata":{"labels":{"app":"victim"}}}`)
+		if err := as(t, operatorUser()).Patch(ctx, pod.DeepCopy(), patch, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "may change only label") {
+			return fmt.Errorf("got %w, want denial", err)
 		}
 		return nil
 	})
@@ -393,19 +392,19 @@ func newNamespace(t *testing.T) string {
 	return space.Name
 }
 
-// author returns the client of a user who may write policies in the namespace and has the rights there.
+// author returns a client of a user who can write policies in the namespace and has the permissions there.
 func author(t *testing.T, space string, rights ...rbacv1.PolicyRule) client.Client {
 	t.Helper()
 	grant(t, space, append([]rbacv1.PolicyRule{writePolicies}, rights...)...)
 	c := as(t, rest.ImpersonationConfig{UserName: "author", Groups: []string{"system:authenticated"}})
-	testenv.Eventually(t, "the rights hold", func(ctx context.Context) error {
+	testenv.Eventually(t, "the permissions to be effective", func(ctx context.Context) error {
 		policy := &v1alpha1.SidecarTerminationPolicy{}
 		return client.IgnoreNotFound(c.Get(ctx, client.ObjectKey{Namespace: space, Name: "none"}, policy))
 	})
 	return c
 }
 
-// grant gives the author rights in the namespace.
+// grant gives the author permissions in the namespace.
 func grant(t *testing.T, space string, rights ...rbacv1.PolicyRule) {
 	t.Helper()
 	c, _ := newClient(t)
@@ -425,7 +424,7 @@ func bind(t *testing.T, space, kind, name string) {
 	})
 }
 
-// grantEverywhere gives the author rights in all namespaces, and returns when they hold.
+// grantEverywhere gives the author permissions in all namespaces, and returns when they are effective.
 func grantEverywhere(t *testing.T, rule rbacv1.PolicyRule) {
 	t.Helper()
 	c, _ := newClient(t)
@@ -442,7 +441,7 @@ func grantEverywhere(t *testing.T, rule rbacv1.PolicyRule) {
 	if len(rule.ResourceNames) > 0 {
 		what.Name = rule.ResourceNames[len(rule.ResourceNames)-1]
 	}
-	testenv.Eventually(t, "the author has the right", func(ctx context.Context) error {
+	testenv.Eventually(t, "the permission to be effective", func(ctx context.Context) error {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: "author", ResourceAttributes: &what}}
 		if err := c.Create(ctx, review); err != nil || review.Status.Allowed {
 			return err
@@ -471,20 +470,31 @@ func as(t *testing.T, user rest.ImpersonationConfig) client.Client {
 	return c
 }
 
-// refusedByTheAPI is part of what the API server says to whoever changes of a pod what nobody may change.
-const refusedByTheAPI = "pod updates may not"
+// newPolicy returns a policy with sidecar proxy and default settings.
+func newPolicy(space string) *v1alpha1.SidecarTerminationPolicy {
+	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "p"}}
+	policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}}
+	return policy
+}
 
-// expectRefusal checks that the request was accepted if no refusal is given, and else that it was refused with those words,
-// followed by the name of the namespace where they end with a blank.
-func expectRefusal(t *testing.T, err error, refusal, space string) {
+func mergePatch(patch string) client.Patch {
+	return client.RawPatch(types.MergePatchType, []byte(patch))
+}
+
+// deniedByValidation is part of the API server's own error for immutable fields of a pod.
+const deniedByValidation = "pod updates may not"
+
+// requireDenied requires that the request was accepted if denial is empty, and that its error contains denial otherwise. A
+// denial that ends with a blank is followed by the namespace.
+func requireDenied(t *testing.T, err error, denial, space string) {
 	t.Helper()
-	if !strings.HasSuffix(refusal, " ") {
-		space = ""
+	if strings.HasSuffix(denial, " ") {
+		denial += space
 	}
 	switch {
-	case refusal == "" && err != nil:
-		t.Errorf("refused: %v", err)
-	case refusal != "" && (apierrors.IsForbidden(err) == (refusal == refusedByTheAPI) || !strings.Contains(err.Error(), refusal+space)):
-		t.Errorf("got error %v, want it refused with %q", err, refusal+space)
+	case denial == "" && err != nil:
+		t.Errorf("denied: %v", err)
+	case denial != "" && (apierrors.IsForbidden(err) == (denial == deniedByValidation) || !strings.Contains(err.Error(), denial)):
+		t.Errorf("got error %v, want denial %q", err, denial)
 	}
 }

@@ -26,17 +26,18 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
-// server is the configuration by which the tests reach the API server.
+// server is the configuration of the API server.
 var server *rest.Config
 
 func TestMain(m *testing.M) {
 	os.Exit(testenv.Run(m, "crd/bases", func(config *rest.Config) { server = config }))
 }
 
-// warnings records what the server warns of. Only deprecations and the like are warned of; errors are returned.
+// warnings records the server's warnings.
 type warnings struct {
 	mutex sync.Mutex
 	texts []string
@@ -48,7 +49,7 @@ func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _, t
 	w.texts = append(w.texts, text)
 }
 
-// newClient returns a client for which unknown fields are errors, and the warnings that it gets.
+// newClient returns a client with strict field validation, and its warnings.
 func newClient(t *testing.T) (client.Client, *warnings) {
 	t.Helper()
 	got := &warnings{}
@@ -61,7 +62,7 @@ func newClient(t *testing.T) (client.Client, *warnings) {
 	return client.WithFieldValidation(plain, "Strict"), got
 }
 
-// kinds are those that the tests use as types.
+// kinds returns a scheme with the types of the tests.
 func kinds(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	all := runtime.NewScheme()
@@ -73,12 +74,11 @@ func kinds(t *testing.T) *runtime.Scheme {
 	return all
 }
 
-// foreign are the groups of kinds that the server does not know: those of the Prometheus operator, and of an example.
+// foreign are API groups without CRDs on the server: of the Prometheus operator and of an example.
 var foreign = []string{"monitoring.coreos.com", "example.com"}
 
-// apply does what kubectl apply --server-side -k does, in the order in which the objects are rendered. It leaves no
-// Deployment behind, because that of one overlay cannot be changed into that of another, and nothing that grants rights,
-// because those of one overlay would hold for another.
+// apply does what kubectl apply --server-side -k does, in the rendered order. When the test ends, it deletes Deployments, which
+// overlays cannot change into each other, and bindings, which would grant permissions to other overlays.
 func apply(t *testing.T, directory string) resources {
 	t.Helper()
 	c, got := newClient(t)
@@ -107,12 +107,12 @@ func apply(t *testing.T, directory string) resources {
 		}
 	}
 	if len(got.texts) > 0 {
-		t.Errorf("applying %s: the server warns of %q", directory, got.texts)
+		t.Errorf("apply %s: warnings %q", directory, got.texts)
 	}
 	return rendered
 }
 
-// ensureNamespace creates the namespace that a kustomization of users takes for granted.
+// ensureNamespace creates the namespace that a user's kustomization requires.
 func ensureNamespace(t *testing.T, c client.Client, name string) {
 	t.Helper()
 	if name == "" || name == "default" || name == namespace {
@@ -124,29 +124,29 @@ func ensureNamespace(t *testing.T, c client.Client, name string) {
 	}
 }
 
-// The server holds each object to its schema, and each policy to the CEL rules of its definition.
-func TestTheAPIServerAcceptsEveryKustomization(t *testing.T) {
+func TestServerAcceptsKustomizations(t *testing.T) {
 	for _, directory := range directories(t, types.KustomizationKind) {
-		// Parts of the whole need the namespace.
+		// These need the namespace of default.
 		if directory == "manager" || directory == "rbac" {
 			continue
 		}
 		t.Run(directory, func(t *testing.T) { apply(t, directory) })
 	}
 	for _, directory := range directories(t, types.ComponentKind) {
-		t.Run(directory, func(t *testing.T) { apply(t, writeOverlay(t, componentUse(directory))) })
+		t.Run(directory, func(t *testing.T) {
+			apply(t, writeFiles(t, map[string]string{"kustomization.yaml": componentUse(directory)}))
+		})
 	}
 }
 
-// The cases that tests of kustomize alone hold for good could still be refused.
-func TestTheAPIServerAcceptsPatchedPolicies(t *testing.T) {
+func TestServerAcceptsPatchedPolicies(t *testing.T) {
 	for name, kustomization := range map[string]string{
-		"merged":        component + "patches:" + patchBothKinds,
-		"images":        component + "images: [{name: quick-exit, newName: mirror.example/quick-exit, digest: 'sha256:" + strings.Repeat("a", 64) + "'}]\n",
-		"moved":         component + "namePrefix: team-\nnamespace: batch\n",
-		"cluster-wide":  "resources: [CONFIG/presets/istio-proxy]\ncomponents: [CONFIG/kustomize/cluster-wide]\n",
-		"every preset":  "namespace: batch\nresources: [CONFIG/presets/istio-proxy, CONFIG/presets/dapr, CONFIG/presets/vault-agent]\n",
-		"json appended": "resources: [base.yaml]\npatches: [{target: {name: p}, patch: '[{\"op\": \"add\", \"path\": \"/spec/sidecars/-\", \"value\": {\"name\": \"x\"}}]'}]\n",
+		"merged":       component + "patches:" + patchBothKinds,
+		"images":       component + "images: [{name: quick-exit, newName: mirror.example/quick-exit, digest: 'sha256:" + strings.Repeat("a", 64) + "'}]\n",
+		"moved":        component + "namePrefix: team-\nnamespace: batch\n",
+		"cluster-wide": "resources: [CONFIG/presets/istio-proxy]\ncomponents: [CONFIG/kustomize/cluster-wide]\n",
+		"every preset": "namespace: batch\nresources: [CONFIG/presets/istio-proxy, CONFIG/presets/dapr, CONFIG/presets/vault-agent]\n",
+		"JSON patch":   "resources: [base.yaml]\npatches: [{target: {name: p}, patch: '[{\"op\": \"add\", \"path\": \"/spec/sidecars/-\", \"value\": {\"name\": \"x\"}}]'}]\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _ := newClient(t)
@@ -167,14 +167,14 @@ func TestTheAPIServerAcceptsPatchedPolicies(t *testing.T) {
 	}
 }
 
-func TestTheAPIServerNamesTheFieldOfABadPatch(t *testing.T) {
+func TestServerNamesInvalidField(t *testing.T) {
 	for name, tc := range map[string]struct{ patch, want string }{
-		"an unknown mode":      {"{sidecars: [{name: istio-proxy, mode: Crash}]}", "spec.sidecars[0].mode"},
-		"a negative drain":     {"{sidecars: [{name: istio-proxy, drainSeconds: -1}]}", "spec.sidecars[0].drainSeconds"},
-		"an unknown field":     {"{sidecars: [{name: istio-proxy, drain: 5}]}", `spec.sidecars[name="istio-proxy"].drain: field not declared`},
-		"both lists":           {"{mainContainers: [main]}", "exactly one of sidecars and mainContainers"},
-		"phase and exit codes": {"{sidecars: [{name: istio-proxy, mode: PodPhase, exitCodes: Respect}]}", "spec.sidecars[0].exitCodes"},
-		"an image with spaces": {"{sidecars: [{name: istio-proxy, image: quick exit}]}", "spec.sidecars[0].image"},
+		"unknown mode":                {"{sidecars: [{name: istio-proxy, mode: Crash}]}", "spec.sidecars[0].mode"},
+		"negative drain":              {"{sidecars: [{name: istio-proxy, drainSeconds: -1}]}", "spec.sidecars[0].drainSeconds"},
+		"unknown field":               {"{sidecars: [{name: istio-proxy, drain: 5}]}", `spec.sidecars[name="istio-proxy"].drain: field not declared`},
+		"sidecars and mainContainers": {"{mainContainers: [main]}", "exactly one of sidecars and mainContainers"},
+		"PodPhase with Respect":       {"{sidecars: [{name: istio-proxy, mode: PodPhase, exitCodes: Respect}]}", "spec.sidecars[0].exitCodes"},
+		"image with spaces":           {"{sidecars: [{name: istio-proxy, image: quick exit}]}", "spec.sidecars[0].image"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _ := newClient(t)
@@ -189,13 +189,13 @@ patches:
     spec: `+tc.patch+"\n")
 			err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(&rendered[0]), client.FieldOwner("user"), client.ForceOwnership, client.DryRunAll)
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got error %v, want it to name %s", err, tc.want)
+				t.Errorf("got error %v, want %s", err, tc.want)
 			}
 		})
 	}
 }
 
-func TestPodSecurityAdmitsTheOperator(t *testing.T) {
+func TestPodSecurityAdmitsOperator(t *testing.T) {
 	for _, directory := range installations() {
 		t.Run(directory, func(t *testing.T) {
 			rendered := apply(t, directory)
@@ -206,20 +206,20 @@ func TestPodSecurityAdmitsTheOperator(t *testing.T) {
 	}
 }
 
-func TestPodSecurityKeepsTheOperatorRestricted(t *testing.T) {
+func TestPodSecurityDeniesPrivileges(t *testing.T) {
 	rendered := apply(t, "default")
 	for name, loosen := range map[string]func(*corev1.PodSpec){
-		"the node's network": func(spec *corev1.PodSpec) { spec.HostNetwork = true },
-		"root":               func(spec *corev1.PodSpec) { *spec.SecurityContext.RunAsUser = 0 },
-		"capabilities":       func(spec *corev1.PodSpec) { spec.Containers[0].SecurityContext.Capabilities = nil },
+		"hostNetwork":  func(spec *corev1.PodSpec) { spec.HostNetwork = true },
+		"root":         func(spec *corev1.PodSpec) { *spec.SecurityContext.RunAsUser = 0 },
+		"capabilities": func(spec *corev1.PodSpec) { spec.Containers[0].SecurityContext.Capabilities = nil },
 	} {
 		if err := createPod(t, rendered, loosen); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "violates PodSecurity") {
-			t.Errorf("a pod with %s: got %v, want it refused", name, err)
+			t.Errorf("%s: got error %v, want Forbidden", name, err)
 		}
 	}
 }
 
-// createPod tries to create the operator's pod, changed in some way.
+// createPod creates the operator's pod with a change, as a dry run.
 func createPod(t *testing.T, rendered resources, change func(*corev1.PodSpec)) error {
 	t.Helper()
 	c, _ := newClient(t)
@@ -230,9 +230,9 @@ func createPod(t *testing.T, rendered resources, change func(*corev1.PodSpec)) e
 	return c.Create(t.Context(), pod, client.DryRunAll)
 }
 
-func TestWhatTheOperatorMayDo(t *testing.T) {
+func TestOperatorPermissions(t *testing.T) {
 	apply(t, "default")
-	const lease = "sidecar-termination-operator.sidecartermination.dev"
+	const lease = settings.LeaseName
 	leases := func(verb, namespace, name string) authorizationv1.ResourceAttributes {
 		return authorizationv1.ResourceAttributes{
 			Group: "coordination.k8s.io", Resource: "leases", Verb: verb, Namespace: namespace, Name: name,
@@ -242,37 +242,37 @@ func TestWhatTheOperatorMayDo(t *testing.T) {
 		what    authorizationv1.ResourceAttributes
 		allowed bool
 	}{
-		"take part in the election":         {leases("update", namespace, lease), true},
-		"start the election":                {leases("create", namespace, ""), true},
-		"take over another election":        {leases("update", namespace, "another"), false},
-		"take part in another's election":   {leases("update", "kube-system", lease), false},
-		"announce a new leader":             {authorizationv1.ResourceAttributes{Resource: "events", Verb: "create", Namespace: namespace}, true},
-		"watch pods of every namespace":     {authorizationv1.ResourceAttributes{Resource: "pods", Verb: "watch"}, true},
-		"swap a sidecar's image":            {authorizationv1.ResourceAttributes{Resource: "pods", Verb: "patch", Namespace: "default"}, true},
-		"write a pod's phase":               {authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "status", Verb: "patch", Namespace: "default"}, true},
-		"report on a policy":                {authorizationv1.ResourceAttributes{Group: "sidecartermination.dev", Resource: "sidecarterminationpolicies", Subresource: "status", Verb: "update", Namespace: "default"}, true},
-		"ask OpenKruise to stop a sidecar":  {authorizationv1.ResourceAttributes{Group: "apps.kruise.io", Resource: "containerrecreaterequests", Verb: "create", Namespace: "default"}, true},
-		"report on a pod":                   {authorizationv1.ResourceAttributes{Group: "events.k8s.io", Resource: "events", Verb: "create", Namespace: "default"}, true},
-		"read a Secret":                     {authorizationv1.ResourceAttributes{Resource: "secrets", Verb: "get", Namespace: namespace}, false},
-		"create a pod":                      {authorizationv1.ResourceAttributes{Resource: "pods", Verb: "create", Namespace: "default"}, false},
-		"delete a pod":                      {authorizationv1.ResourceAttributes{Resource: "pods", Verb: "delete", Namespace: "default"}, false},
-		"run a command in a pod":            {authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "exec", Verb: "create", Namespace: "default"}, false},
-		"change a node":                     {authorizationv1.ResourceAttributes{Resource: "nodes", Verb: "patch"}, false},
-		"change what a policy says":         {authorizationv1.ResourceAttributes{Group: "sidecartermination.dev", Resource: "sidecarterminationpolicies", Verb: "update", Namespace: "default"}, false},
-		"give rights to itself":             {authorizationv1.ResourceAttributes{Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Verb: "update"}, false},
-		"act for somebody else":             {authorizationv1.ResourceAttributes{Resource: "users", Verb: "impersonate"}, false},
-		"get tokens of its service account": {authorizationv1.ResourceAttributes{Resource: "serviceaccounts", Subresource: "token", Verb: "create", Namespace: namespace}, false},
+		"update own lease":            {leases("update", namespace, lease), true},
+		"create lease":                {leases("create", namespace, ""), true},
+		"update other lease":          {leases("update", namespace, "another"), false},
+		"update lease in kube-system": {leases("update", "kube-system", lease), false},
+		"create event for leader":     {authorizationv1.ResourceAttributes{Resource: "events", Verb: "create", Namespace: namespace}, true},
+		"watch all pods":              {authorizationv1.ResourceAttributes{Resource: "pods", Verb: "watch"}, true},
+		"patch pod":                   {authorizationv1.ResourceAttributes{Resource: "pods", Verb: "patch", Namespace: "default"}, true},
+		"patch pod status":            {authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "status", Verb: "patch", Namespace: "default"}, true},
+		"update policy status":        {authorizationv1.ResourceAttributes{Group: "sidecartermination.dev", Resource: "sidecarterminationpolicies", Subresource: "status", Verb: "update", Namespace: "default"}, true},
+		"create CRR":                  {authorizationv1.ResourceAttributes{Group: "apps.kruise.io", Resource: "containerrecreaterequests", Verb: "create", Namespace: "default"}, true},
+		"create pod event":            {authorizationv1.ResourceAttributes{Group: "events.k8s.io", Resource: "events", Verb: "create", Namespace: "default"}, true},
+		"get Secret":                  {authorizationv1.ResourceAttributes{Resource: "secrets", Verb: "get", Namespace: namespace}, false},
+		"create pod":                  {authorizationv1.ResourceAttributes{Resource: "pods", Verb: "create", Namespace: "default"}, false},
+		"delete pod":                  {authorizationv1.ResourceAttributes{Resource: "pods", Verb: "delete", Namespace: "default"}, false},
+		"exec in pod":                 {authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "exec", Verb: "create", Namespace: "default"}, false},
+		"patch node":                  {authorizationv1.ResourceAttributes{Resource: "nodes", Verb: "patch"}, false},
+		"update policy":               {authorizationv1.ResourceAttributes{Group: "sidecartermination.dev", Resource: "sidecarterminationpolicies", Verb: "update", Namespace: "default"}, false},
+		"update ClusterRole":          {authorizationv1.ResourceAttributes{Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Verb: "update"}, false},
+		"impersonate":                 {authorizationv1.ResourceAttributes{Resource: "users", Verb: "impersonate"}, false},
+		"create token":                {authorizationv1.ResourceAttributes{Resource: "serviceaccounts", Subresource: "token", Verb: "create", Namespace: namespace}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if allowed, reason := mayOperator(t, access.what); allowed != access.allowed {
+			if allowed, reason := operatorCan(t, access.what); allowed != access.allowed {
 				t.Errorf("allowed: %t, want %t (%s)", allowed, access.allowed, reason)
 			}
 		})
 	}
 }
 
-// mayOperator asks the server whether the operator may do something, and why.
-func mayOperator(t *testing.T, what authorizationv1.ResourceAttributes) (bool, string) {
+// operatorCan returns whether the operator has the permission, and the reason.
+func operatorCan(t *testing.T, what authorizationv1.ResourceAttributes) (bool, string) {
 	t.Helper()
 	c, _ := newClient(t)
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -284,9 +284,9 @@ func mayOperator(t *testing.T, what authorizationv1.ResourceAttributes) (bool, s
 	return review.Status.Allowed, review.Status.Reason
 }
 
-func TestEachOverlayGrantsTheRightsOfItsModesAlone(t *testing.T) {
-	type may struct{ crr, image, podPhase, prePull bool }
-	for overlay, want := range map[string]may{
+func TestOverlayPermissions(t *testing.T) {
+	type permissions struct{ crr, image, podPhase, prePull bool }
+	for overlay, want := range map[string]permissions{
 		"default":                {true, true, true, true},
 		"overlays/kruise":        {true, false, true, false},
 		"overlays/daemonless":    {false, true, true, false},
@@ -295,13 +295,13 @@ func TestEachOverlayGrantsTheRightsOfItsModesAlone(t *testing.T) {
 	} {
 		t.Run(overlay, func(t *testing.T) {
 			apply(t, overlay)
-			var got may
-			got.crr, _ = mayOperator(t, authorizationv1.ResourceAttributes{Group: "apps.kruise.io", Resource: "containerrecreaterequests", Verb: "create", Namespace: "default"})
-			got.image, _ = mayOperator(t, authorizationv1.ResourceAttributes{Resource: "pods", Verb: "patch", Namespace: "default"})
-			got.podPhase, _ = mayOperator(t, authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "status", Verb: "patch", Namespace: "default"})
-			got.prePull, _ = mayOperator(t, authorizationv1.ResourceAttributes{Group: "apps.kruise.io", Resource: "imagepulljobs", Verb: "create", Namespace: "default"})
+			var got permissions
+			got.crr, _ = operatorCan(t, authorizationv1.ResourceAttributes{Group: "apps.kruise.io", Resource: "containerrecreaterequests", Verb: "create", Namespace: "default"})
+			got.image, _ = operatorCan(t, authorizationv1.ResourceAttributes{Resource: "pods", Verb: "patch", Namespace: "default"})
+			got.podPhase, _ = operatorCan(t, authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "status", Verb: "patch", Namespace: "default"})
+			got.prePull, _ = operatorCan(t, authorizationv1.ResourceAttributes{Group: "apps.kruise.io", Resource: "imagepulljobs", Verb: "create", Namespace: "default"})
 			if got != want {
-				t.Errorf("the operator may %+v, want %+v", got, want)
+				t.Errorf("the operator has permissions %+v, want %+v", got, want)
 			}
 		})
 	}

@@ -15,7 +15,7 @@ var (
 	metric = regexp.MustCompile("(?m)^\\| `(sidecar_termination_[a-z_]+)` \\| [a-z]+ \\|([^|]*)\\|")
 )
 
-// pages returns the kustomizations of docs/kustomize.md as files. Each begins with its kustomization.yaml.
+// pages returns the files of each kustomization in docs/kustomize.md. Each starts with its kustomization.yaml.
 func pages(t *testing.T) []map[string]string {
 	t.Helper()
 	content, err := os.ReadFile("../docs/kustomize.md")
@@ -31,15 +31,15 @@ func pages(t *testing.T) []map[string]string {
 		all[len(all)-1][name] = text
 	}
 	if blocks := strings.Count(string(content), "```yaml"); len(block.FindAllString(string(content), -1)) != blocks {
-		t.Errorf("not every one of %d YAML blocks begins with the name of its file", blocks)
+		t.Errorf("some of the %d YAML blocks do not start with their file name", blocks)
 	}
 	return all
 }
 
-func TestTheKustomizationsOfTheGuideRender(t *testing.T) {
+func TestGuideKustomizationsRender(t *testing.T) {
 	all := pages(t)
 	if len(all) < 5 {
-		t.Fatalf("only %d kustomizations were found", len(all))
+		t.Fatalf("found %d kustomizations", len(all))
 	}
 	for _, files := range all {
 		if rendered := render(t, writeFiles(t, files)); len(rendered) == 0 {
@@ -48,11 +48,11 @@ func TestTheKustomizationsOfTheGuideRender(t *testing.T) {
 	}
 }
 
-func TestTheGuideShowsWhatItSays(t *testing.T) {
+func TestGuideExamples(t *testing.T) {
 	all := pages(t)
 	installed := render(t, writeFiles(t, all[0]))
 	if installed.has("ClusterRole", "sidecar-termination-manager-image-role") || !installed.has("PrometheusRule", "sidecar-termination-operator") {
-		t.Error("the first example does not install what it says")
+		t.Error("the first example installs mode Image or no alerts")
 	}
 	spec := policy(t, render(t, writeFiles(t, all[1])), "fluent-bit").Spec.PolicySpec
 	if got := sidecar(t, spec, "fluent-bit"); *got.DrainSeconds != 30 || got.TerminationDeadlineSeconds == nil || len(spec.Sidecars) != 2 {
@@ -74,7 +74,7 @@ func TestTheGuideShowsWhatItSays(t *testing.T) {
 	}
 }
 
-func TestTheGuideNamesEveryOverlayAndPreset(t *testing.T) {
+func TestGuideListsOverlaysAndPresets(t *testing.T) {
 	content, err := os.ReadFile("../docs/kustomize.md")
 	if err != nil {
 		t.Fatal(err)
@@ -91,8 +91,7 @@ func TestTheGuideNamesEveryOverlayAndPreset(t *testing.T) {
 	}
 }
 
-// The table of metrics in docs/operations.md is that of the registry.
-func TestTheDocumentedMetricsAreThoseOfTheOperator(t *testing.T) {
+func TestDocumentedMetricsMatchRegistry(t *testing.T) {
 	content, err := os.ReadFile("../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
@@ -111,6 +110,6 @@ func TestTheDocumentedMetricsAreThoseOfTheOperator(t *testing.T) {
 		delete(documented, name)
 	}
 	for name := range documented {
-		t.Errorf("docs/operations.md has metric %s, which the operator does not register", name)
+		t.Errorf("docs/operations.md has unregistered metric %s", name)
 	}
 }

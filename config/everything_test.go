@@ -10,11 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/yaml"
 )
 
-// directories returns every directory with a kustomization of a kind: Kustomization or Component.
+// directories returns every directory with a file of the kind: Kustomization or Component.
 func directories(t *testing.T, kind string) []string {
 	t.Helper()
 	var found []string
@@ -33,7 +34,7 @@ func directories(t *testing.T, kind string) []string {
 	return found
 }
 
-// kustomization reads a file. A field that kustomize does not know, or has deprecated, fails the test.
+// kustomization reads a file. Unknown and deprecated fields fail the test.
 func kustomization(t *testing.T, path string) types.Kustomization {
 	t.Helper()
 	content, err := os.ReadFile(path)
@@ -50,7 +51,7 @@ func kustomization(t *testing.T, path string) types.Kustomization {
 	return k
 }
 
-func TestEveryKustomizationRenders(t *testing.T) {
+func TestKustomizationsRender(t *testing.T) {
 	for _, directory := range directories(t, types.KustomizationKind) {
 		if len(render(t, directory)) == 0 {
 			t.Errorf("%s renders nothing", directory)
@@ -58,7 +59,7 @@ func TestEveryKustomizationRenders(t *testing.T) {
 	}
 }
 
-// componentUse returns a kustomization that uses a component where it is meant to be used.
+// componentUse returns a kustomization with the component and resources that fit it.
 func componentUse(directory string) string {
 	resources := "[CONFIG/default]"
 	if strings.HasPrefix(directory, "kustomize/") {
@@ -67,9 +68,9 @@ func componentUse(directory string) string {
 	return "resources: " + resources + "\ncomponents: [CONFIG/" + directory + "]\n"
 }
 
-func TestEveryComponentRenders(t *testing.T) {
+func TestComponentsRender(t *testing.T) {
 	for _, directory := range directories(t, types.ComponentKind) {
-		rendered := render(t, writeOverlay(t, componentUse(directory)))
+		rendered := renderOverlay(t, componentUse(directory))
 		for _, file := range kustomization(t, filepath.Join(directory, "kustomization.yaml")).Resources {
 			content, err := os.ReadFile(filepath.Join(directory, file))
 			if err != nil {
@@ -89,8 +90,7 @@ func TestEveryComponentRenders(t *testing.T) {
 	}
 }
 
-// Components that add and those that take away must not depend on their order.
-func TestComponentsCanBeCombined(t *testing.T) {
+func TestComponentsCombineInAnyOrder(t *testing.T) {
 	var operators []string
 	for _, directory := range directories(t, types.ComponentKind) {
 		if strings.HasPrefix(directory, "components/") {
@@ -99,17 +99,16 @@ func TestComponentsCanBeCombined(t *testing.T) {
 	}
 	var counts []int
 	for range 2 {
-		rendered := render(t, writeOverlay(t, "resources: [CONFIG/default]\ncomponents: ["+strings.Join(operators, ", ")+"]\n"))
+		rendered := renderOverlay(t, "resources: [CONFIG/default]\ncomponents: ["+strings.Join(operators, ", ")+"]\n")
 		counts = append(counts, len(rendered))
 		slices.Reverse(operators)
 	}
 	if counts[0] != counts[1] {
-		t.Errorf("%d objects in one order of the components and %d in the other", counts[0], counts[1])
+		t.Errorf("%d objects in one order of components, %d in the reverse order", counts[0], counts[1])
 	}
 }
 
-// A file that no kustomization names is not installed, and nobody notices.
-func TestEveryManifestIsUsed(t *testing.T) {
+func TestManifestsAreReferenced(t *testing.T) {
 	for _, kind := range []string{types.KustomizationKind, types.ComponentKind} {
 		for _, directory := range directories(t, kind) {
 			k := kustomization(t, filepath.Join(directory, "kustomization.yaml"))
@@ -123,7 +122,7 @@ func TestEveryManifestIsUsed(t *testing.T) {
 			}
 			for _, file := range files {
 				if !slices.Contains(used, filepath.Base(file)) {
-					t.Errorf("%s is named by no kustomization", file)
+					t.Errorf("no kustomization references %s", file)
 				}
 			}
 		}
@@ -131,16 +130,13 @@ func TestEveryManifestIsUsed(t *testing.T) {
 }
 
 func (r resources) has(kind, name string) bool {
-	for _, object := range r {
-		if object.GetKind() == kind && object.GetName() == name {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r, func(object unstructured.Unstructured) bool {
+		return object.GetKind() == kind && object.GetName() == name
+	})
 }
 
-// The kustomize in kubectl 1.32 ends with a panic where one patch deletes two objects.
-func TestEachDeletionIsAPatchOfItsOwn(t *testing.T) {
+// The kustomize of kubectl 1.32 panics if one patch deletes two objects.
+func TestPatchesDeleteOneObject(t *testing.T) {
 	for _, kind := range []string{types.KustomizationKind, types.ComponentKind} {
 		for _, directory := range directories(t, kind) {
 			for _, patch := range kustomization(t, filepath.Join(directory, "kustomization.yaml")).Patches {

@@ -18,9 +18,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/kustomize/api/types"
+
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// clusterScoped are the kinds of the installation that have no namespace.
+// clusterScoped are the cluster-scoped kinds of the installation.
 var clusterScoped = []string{
 	"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding",
 	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
@@ -35,7 +37,7 @@ func installations() []string {
 	return append([]string{"default"}, overlays...)
 }
 
-func TestEveryNamespacedObjectLivesInTheOperatorsNamespace(t *testing.T) {
+func TestObjectsUseOperatorNamespace(t *testing.T) {
 	for _, directory := range installations() {
 		rendered := render(t, directory)
 		if got := only[corev1.Namespace](t, rendered, "Namespace").Name; got != namespace {
@@ -53,8 +55,8 @@ func TestEveryNamespacedObjectLivesInTheOperatorsNamespace(t *testing.T) {
 	}
 }
 
-// A policy that is written before the admission policies are there is never checked.
-func TestAdmissionPoliciesComeBeforeDefinitions(t *testing.T) {
+// Policies that exist before the admission policies are never checked.
+func TestAdmissionPoliciesPrecedeCRDs(t *testing.T) {
 	for _, directory := range installations() {
 		admission, first := 0, ""
 		for _, object := range render(t, directory) {
@@ -73,52 +75,51 @@ func TestAdmissionPoliciesComeBeforeDefinitions(t *testing.T) {
 	}
 }
 
-func TestEveryObjectOfTheClusterIsNamedAfterTheProject(t *testing.T) {
+func TestObjectNamesHaveProjectPrefix(t *testing.T) {
 	for _, object := range render(t, "default") {
 		name := object.GetName()
 		if !strings.HasPrefix(name, "sidecar-termination-") && !strings.HasSuffix(name, ".sidecartermination.dev") {
-			t.Errorf("%s %s: another project may use this name", object.GetKind(), name)
+			t.Errorf("%s %s: the name has no project prefix", object.GetKind(), name)
 		}
-		if got := object.GetLabels()["app.kubernetes.io/name"]; got != "sidecar-termination-operator" {
+		if got := object.GetLabels()["app.kubernetes.io/name"]; got != settings.Name {
 			t.Errorf("%s %s: label app.kubernetes.io/name is %q", object.GetKind(), name, got)
 		}
 	}
 }
 
-func TestTheOperatorRunsWithoutPrivileges(t *testing.T) {
+func TestOperatorRunsUnprivileged(t *testing.T) {
 	for _, directory := range installations() {
 		spec := only[appsv1.Deployment](t, render(t, directory), "Deployment").Spec.Template.Spec
 		pod, container := spec.SecurityContext, spec.Containers[0].SecurityContext
 		for what, holds := range map[string]bool{
-			"runs as a user that is not root":     *pod.RunAsNonRoot && *pod.RunAsUser > 0,
-			"has the runtime's seccomp profile":   pod.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
-			"cannot gain privileges":              !*container.AllowPrivilegeEscalation,
-			"has no capabilities":                 slices.Equal(container.Capabilities.Drop, []corev1.Capability{"ALL"}) && container.Capabilities.Add == nil,
-			"cannot write to its root filesystem": *container.ReadOnlyRootFilesystem,
-			"mounts nothing of its node":          len(spec.Volumes) == 0,
+			"non-root user":                  *pod.RunAsNonRoot && *pod.RunAsUser > 0,
+			"seccomp profile RuntimeDefault": pod.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
+			"no privilege escalation":        !*container.AllowPrivilegeEscalation,
+			"no capabilities":                slices.Equal(container.Capabilities.Drop, []corev1.Capability{"ALL"}) && container.Capabilities.Add == nil,
+			"read-only root filesystem":      *container.ReadOnlyRootFilesystem,
+			"no volumes":                     len(spec.Volumes) == 0,
 		} {
 			if !holds {
-				t.Errorf("%s: not so: the operator %s", directory, what)
+				t.Errorf("%s: the operator lacks: %s", directory, what)
 			}
 		}
 	}
 }
 
-// A token is a right to lose: the operator's own pod has one, and nothing else of what is shipped.
-func TestOnlyTheOperatorsPodGetsATokenOfItsServiceAccount(t *testing.T) {
+func TestOnlyOperatorPodMountsToken(t *testing.T) {
 	renderings := map[string]resources{}
 	for _, directory := range directories(t, types.KustomizationKind) {
 		renderings[directory] = render(t, directory)
 	}
 	for _, directory := range directories(t, types.ComponentKind) {
-		renderings[directory] = render(t, writeOverlay(t, componentUse(directory)))
+		renderings[directory] = renderOverlay(t, componentUse(directory))
 	}
 	operators, accounts := 0, 0
 	for directory, rendered := range renderings {
 		for _, account := range ofKind[corev1.ServiceAccount](t, rendered, "ServiceAccount") {
 			accounts++
 			if mounts := account.AutomountServiceAccountToken; mounts == nil || *mounts {
-				t.Errorf("%s: every pod with ServiceAccount %s gets a token, want none", directory, account.Name)
+				t.Errorf("%s: pods with ServiceAccount %s mount a token by default", directory, account.Name)
 			}
 		}
 		for _, object := range rendered {
@@ -131,10 +132,10 @@ func TestOnlyTheOperatorsPodGetsATokenOfItsServiceAccount(t *testing.T) {
 			case operator:
 				operators++
 				if mounts != true || account != deployment {
-					t.Errorf("%s: the operator's pod mounts a token: %v, of ServiceAccount %v", directory, mounts, account)
+					t.Errorf("%s: the operator's pod has automountServiceAccountToken %v, ServiceAccount %v", directory, mounts, account)
 				}
 			case mounts != false || account != nil:
-				t.Errorf("%s: a pod of %s %s mounts a token: %v, of ServiceAccount %v; want none", directory, object.GetKind(), object.GetName(), mounts, account)
+				t.Errorf("%s: the pod of %s %s has automountServiceAccountToken %v, ServiceAccount %v", directory, object.GetKind(), object.GetName(), mounts, account)
 			}
 		}
 	}
@@ -143,7 +144,7 @@ func TestOnlyTheOperatorsPodGetsATokenOfItsServiceAccount(t *testing.T) {
 	}
 }
 
-// podSpec returns the pod that the object makes, or nil.
+// podSpec returns the object's pod spec, or nil.
 func podSpec(t *testing.T, object unstructured.Unstructured) map[string]any {
 	t.Helper()
 	for _, path := range [][]string{
@@ -160,7 +161,7 @@ func podSpec(t *testing.T, object unstructured.Unstructured) map[string]any {
 	return nil
 }
 
-func TestSelectorsMatchTheOperatorsPods(t *testing.T) {
+func TestSelectorsMatchOperatorPods(t *testing.T) {
 	rendered := render(t, "default")
 	operator := only[appsv1.Deployment](t, rendered, "Deployment")
 	budget := only[policyv1.PodDisruptionBudget](t, rendered, "PodDisruptionBudget")
@@ -179,11 +180,11 @@ func TestSelectorsMatchTheOperatorsPods(t *testing.T) {
 		}
 	}
 	if replicas := *operator.Spec.Replicas; int(replicas) <= budget.Spec.MinAvailable.IntValue() {
-		t.Errorf("%d replicas with minAvailable %s: no node with a copy could be drained", replicas, budget.Spec.MinAvailable)
+		t.Errorf("%d replicas with minAvailable %s block node drains", replicas, budget.Spec.MinAvailable)
 	}
 }
 
-func TestProbesReachNamedPorts(t *testing.T) {
+func TestProbesUseNamedPorts(t *testing.T) {
 	for _, directory := range installations() {
 		container := only[appsv1.Deployment](t, render(t, directory), "Deployment").Spec.Template.Spec.Containers[0]
 		ports := map[string]int32{}
@@ -195,15 +196,15 @@ func TestProbesReachNamedPorts(t *testing.T) {
 		}
 		for path, probe := range map[string]*corev1.Probe{"/healthz": container.LivenessProbe, "/readyz": container.ReadinessProbe} {
 			if get := probe.HTTPGet; get.Path != path || get.Port.StrVal != "health" {
-				t.Errorf("%s: a probe asks %s on port %s, want %s on port health", directory, get.Path, get.Port.String(), path)
+				t.Errorf("%s: a probe uses %s on port %s, want %s on port health", directory, get.Path, get.Port.String(), path)
 			}
 		}
 	}
 }
 
-func TestTheGarbageCollectorActsBeforeTheKernelKills(t *testing.T) {
+func TestGOMEMLIMITBelowMemoryLimit(t *testing.T) {
 	container := only[appsv1.Deployment](t, render(t, "default"), "Deployment").Spec.Template.Spec.Containers[0]
-	// Go's MiB is Kubernetes' Mi.
+	// GOMEMLIMIT has unit MiB, Kubernetes Mi.
 	soft := resource.MustParse(strings.TrimSuffix(environment(container)["GOMEMLIMIT"], "B"))
 	hard := container.Resources.Limits.Memory()
 	if ratio := soft.AsApproximateFloat64() / hard.AsApproximateFloat64(); ratio < 0.8 || ratio > 0.95 {
@@ -214,7 +215,7 @@ func TestTheGarbageCollectorActsBeforeTheKernelKills(t *testing.T) {
 	}
 }
 
-func TestImagesAreThoseOfTheInstallation(t *testing.T) {
+func TestInstalledImages(t *testing.T) {
 	for directory, want := range map[string][2]string{
 		"default": {
 			"ghcr.io/sidecar-termination/sidecar-termination-operator:v0.1.0",
@@ -227,35 +228,35 @@ func TestImagesAreThoseOfTheInstallation(t *testing.T) {
 			t.Errorf("%s: images are %v, want %v", directory, got, want)
 		}
 		if !slices.Contains(container.Args, "--quick-exit-image=$(QUICK_EXIT_IMAGE)") {
-			t.Errorf("%s: the operator is not told of the quick-exit image: %v", directory, container.Args)
+			t.Errorf("%s: no flag for the quick-exit image: %v", directory, container.Args)
 		}
 	}
 }
 
-func TestTheLocalOverlayStaysOnTheLoopbackAddress(t *testing.T) {
+func TestLocalOverlayUsesLoopback(t *testing.T) {
 	rendered := render(t, "overlays/local")
 	operator := only[appsv1.Deployment](t, rendered, "Deployment").Spec
 	pod, container := operator.Template.Spec, operator.Template.Spec.Containers[0]
 	for what, holds := range map[string]bool{
-		"one copy":                        *operator.Replicas == 1,
-		"no two copies on the same ports": operator.Strategy.Type == appsv1.RecreateDeploymentStrategyType && operator.Strategy.RollingUpdate == nil,
-		"the node's network":              pod.HostNetwork && pod.DNSPolicy == corev1.DNSDefault,
-		"no pull":                         container.ImagePullPolicy == corev1.PullNever,
-		"metrics on loopback":             slices.Contains(container.Args, "--metrics-bind-address=127.0.0.1:8443"),
-		"probes on loopback":              slices.Contains(container.Args, "--health-probe-bind-address=127.0.0.1:8081"),
-		"liveness asked on loopback":      container.LivenessProbe.HTTPGet.Host == "127.0.0.1",
-		"readiness asked on loopback":     container.ReadinessProbe.HTTPGet.Host == "127.0.0.1",
-		"the API server's address":        environment(container)["KUBERNETES_SERVICE_HOST"] == "127.0.0.1",
-		"the API server's port":           environment(container)["KUBERNETES_SERVICE_PORT"] == "6443",
-		"no disruption budget":            len(ofKind[policyv1.PodDisruptionBudget](t, rendered, "PodDisruptionBudget")) == 0,
+		"one replica":              *operator.Replicas == 1,
+		"strategy Recreate":        operator.Strategy.Type == appsv1.RecreateDeploymentStrategyType && operator.Strategy.RollingUpdate == nil,
+		"hostNetwork":              pod.HostNetwork && pod.DNSPolicy == corev1.DNSDefault,
+		"no image pull":            container.ImagePullPolicy == corev1.PullNever,
+		"metrics on loopback":      slices.Contains(container.Args, "--metrics-bind-address=127.0.0.1:8443"),
+		"probes on loopback":       slices.Contains(container.Args, "--health-probe-bind-address=127.0.0.1:8081"),
+		"liveness on loopback":     container.LivenessProbe.HTTPGet.Host == "127.0.0.1",
+		"readiness on loopback":    container.ReadinessProbe.HTTPGet.Host == "127.0.0.1",
+		"the API server's address": environment(container)["KUBERNETES_SERVICE_HOST"] == "127.0.0.1",
+		"the API server's port":    environment(container)["KUBERNETES_SERVICE_PORT"] == "6443",
+		"no disruption budget":     len(ofKind[policyv1.PodDisruptionBudget](t, rendered, "PodDisruptionBudget")) == 0,
 	} {
 		if !holds {
-			t.Errorf("the local overlay does not have: %s", what)
+			t.Errorf("the local overlay lacks: %s", what)
 		}
 	}
 }
 
-func TestOnlyTheLocalOverlayRelaxesPodSecurity(t *testing.T) {
+func TestOnlyLocalOverlayRelaxesPodSecurity(t *testing.T) {
 	for directory, want := range map[string]string{"default": "restricted", "overlays/local": "privileged"} {
 		got := only[corev1.Namespace](t, render(t, directory), "Namespace").Labels["pod-security.kubernetes.io/enforce"]
 		if got != want {
@@ -264,15 +265,15 @@ func TestOnlyTheLocalOverlayRelaxesPodSecurity(t *testing.T) {
 	}
 }
 
-func TestAnOverlayCanTakeEveryImageFromAMirror(t *testing.T) {
-	rendered := render(t, writeOverlay(t, `
+func TestImagesFromMirror(t *testing.T) {
+	rendered := renderOverlay(t, `
 resources: [CONFIG/default, CONFIG/samples]
 components: [CONFIG/kustomize/component]
 images:
   - {name: ghcr.io/sidecar-termination/sidecar-termination-operator, newName: mirror.example/operator}
   - {name: ghcr.io/sidecar-termination/quick-exit, newName: mirror.example/quick-exit, newTag: v9}
   - {name: registry.example/quick-exit, newName: mirror.example/sidecars}
-`))
+`)
 	container := only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template.Spec.Containers[0]
 	if want := "mirror.example/operator:v0.1.0"; container.Image != want {
 		t.Errorf("the operator's image is %s, want %s", container.Image, want)
@@ -281,15 +282,15 @@ images:
 		t.Errorf("the quick-exit image is %s, want %s", got, want)
 	}
 	if got := environment(container)["GOMEMLIMIT"]; got != "460MiB" {
-		t.Errorf("GOMEMLIMIT was taken for an image: %s", got)
+		t.Errorf("GOMEMLIMIT was rewritten: %s", got)
 	}
 	if got, want := policy(t, rendered, "per-sidecar").Spec.Sidecars[2].Image, "mirror.example/sidecars:v1"; got != want {
 		t.Errorf("the image in the policy is %s, want %s", got, want)
 	}
 }
 
-// writeOverlay writes a user's kustomization, in which CONFIG stands for this directory.
-func writeOverlay(t *testing.T, kustomization string) string {
+// writeFiles writes a user's files into a new directory. CONFIG in kustomization.yaml stands for this directory.
+func writeFiles(t *testing.T, files map[string]string) string {
 	t.Helper()
 	directory, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -303,14 +304,22 @@ func writeOverlay(t *testing.T, kustomization string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	content := strings.ReplaceAll(kustomization, "CONFIG", config)
-	if err := os.WriteFile(filepath.Join(directory, "kustomization.yaml"), []byte(content), 0o600); err != nil {
-		t.Fatal(err)
+	for name, content := range files {
+		file := filepath.Join(directory, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if name == "kustomization.yaml" {
+			content = strings.ReplaceAll(content, "CONFIG", config)
+		}
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return directory
 }
 
-// environment returns the variables of a container that have a literal value.
+// environment returns the container's environment variables.
 func environment(container corev1.Container) map[string]string {
 	variables := map[string]string{}
 	for _, variable := range container.Env {

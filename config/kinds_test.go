@@ -16,14 +16,14 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-func TestEveryKindOfTheAPIIsInstalledAndNoOther(t *testing.T) {
-	want := kindsOfTheAPI(t)
+func TestInstalledKinds(t *testing.T) {
+	want := apiKinds(t)
 	var got []string
 	for _, crd := range ofKind[apiextensionsv1.CustomResourceDefinition](t, render(t, "default"), "CustomResourceDefinition") {
 		got = append(got, crd.Spec.Names.Kind)
 	}
 	if slices.Sort(got); !slices.Equal(got, want) {
-		t.Errorf("definitions of %v are installed, want %v", got, want)
+		t.Errorf("CRDs of %v are installed, want %v", got, want)
 	}
 	files, err := os.ReadDir("crd/bases")
 	if err != nil {
@@ -34,7 +34,7 @@ func TestEveryKindOfTheAPIIsInstalledAndNoOther(t *testing.T) {
 	}
 }
 
-func TestTheProjectFileListsEveryKind(t *testing.T) {
+func TestProjectFileListsKinds(t *testing.T) {
 	content, err := os.ReadFile("../PROJECT")
 	if err != nil {
 		t.Fatal(err)
@@ -54,13 +54,13 @@ func TestTheProjectFileListsEveryKind(t *testing.T) {
 			t.Errorf("%s is listed as %+v", resource.Kind, resource)
 		}
 	}
-	if want := kindsOfTheAPI(t); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
+	if want := apiKinds(t); !slices.Equal(slices.Sorted(slices.Values(got)), want) {
 		t.Errorf("PROJECT lists %v, want %v", got, want)
 	}
 }
 
-// kindsOfTheAPI returns the kinds of the Go types, sorted.
-func kindsOfTheAPI(t *testing.T) []string {
+// apiKinds returns the policy kinds of the Go types, sorted.
+func apiKinds(t *testing.T) []string {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {

@@ -4,7 +4,6 @@ package config_test
 
 import (
 	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
@@ -15,7 +14,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-// base holds a policy of each kind and built-in kinds with two containers each.
+// base contains a policy of each kind, and built-in kinds with two containers each.
 const base = `
 apiVersion: sidecartermination.dev/v1alpha1
 kind: SidecarTerminationPolicy
@@ -79,19 +78,19 @@ const builtinPatch = `
     spec: {template: {spec: {containers: [{name: main, env: [{name: KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT, value: "true"}]}]}}}
 `
 
-// overlay renders a user's kustomization over the base; CONFIG stands for this directory.
+// overlay renders a user's kustomization with base.yaml. CONFIG stands for this directory.
 func overlay(t *testing.T, kustomization string) resources {
 	t.Helper()
 	return render(t, writeFiles(t, map[string]string{"kustomization.yaml": kustomization, "base.yaml": base}))
 }
 
-// component is how users include it.
+// component includes the component like users do.
 const component = `
 resources: [base.yaml]
 components: [CONFIG/kustomize/component]
 `
 
-// patchBothKinds changes one sidecar and adds one in a policy of each kind. It leaves istio-proxy unnamed.
+// patchBothKinds changes one sidecar and adds one in a policy of each kind. It does not name istio-proxy.
 const patchBothKinds = `
 - target: {group: sidecartermination.dev, name: p}
   patch: |-
@@ -113,6 +112,25 @@ const patchBothKinds = `
       - {name: vault-agent}
 `
 
+// patchSpec returns a patch of a SidecarTerminationPolicy.
+func patchSpec(name, spec string) string {
+	return `
+patches:
+- patch: |-
+    apiVersion: sidecartermination.dev/v1alpha1
+    kind: SidecarTerminationPolicy
+    metadata: {name: ` + name + `}
+    spec: ` + spec + "\n"
+}
+
+// requireSidecars requires the names of the policy's sidecars, which are sorted.
+func requireSidecars(t *testing.T, rendered resources, name string, want ...string) {
+	t.Helper()
+	if got := sidecarNames(policy(t, rendered, name).Spec.PolicySpec); !slices.Equal(got, want) {
+		t.Errorf("policy %s has sidecars %v, want %v", name, got, want)
+	}
+}
+
 func TestPatchesMergeSidecarsByName(t *testing.T) {
 	rendered := overlay(t, component+"patches:"+patchBothKinds)
 	for name, spec := range map[string]v1alpha1.PolicySpec{
@@ -124,7 +142,7 @@ func TestPatchesMergeSidecarsByName(t *testing.T) {
 		}
 		shipper := sidecar(t, spec, "fluent-bit")
 		if *shipper.DrainSeconds != 20 || shipper.Image == "" {
-			t.Errorf("%s: fluent-bit is %+v, want drainSeconds 20 and the image that it had", name, shipper)
+			t.Errorf("%s: fluent-bit is %+v, want drainSeconds 20 and its image", name, shipper)
 		}
 		if *sidecar(t, spec, "istio-proxy").DrainSeconds != 1 {
 			t.Errorf("%s: istio-proxy has lost its drainSeconds", name)
@@ -132,20 +150,19 @@ func TestPatchesMergeSidecarsByName(t *testing.T) {
 	}
 }
 
-// What the component is for: without it the list is replaced and nothing says so.
-func TestWithoutTheComponentPatchesReplaceSidecars(t *testing.T) {
+func TestPatchesReplaceSidecarsWithoutComponent(t *testing.T) {
 	rendered := overlay(t, "resources: [base.yaml]\npatches:"+patchBothKinds)
 	if got := sidecarNames(policy(t, rendered, "p").Spec.PolicySpec); slices.Contains(got, "istio-proxy") {
-		t.Errorf("sidecars %v: kustomize merges them by itself, so that docs/kustomize.md is wrong", got)
+		t.Errorf("sidecars %v: kustomize merges them without the component, contrary to docs/kustomize.md", got)
 	}
 }
 
-func TestPatchesMergeBuiltInKindsBesidePolicies(t *testing.T) {
+func TestPatchesMergeBuiltInKinds(t *testing.T) {
 	for name, kustomization := range map[string]string{
-		"patches of policies too":    component + "patches:" + patchBothKinds + builtinPatch,
-		"patches of built-ins alone": component + "patches:" + builtinPatch,
-		"a preset beside":            "resources: [base.yaml, CONFIG/presets/istio-proxy]\npatches:" + builtinPatch,
-		"a preset and the component": "resources: [base.yaml, CONFIG/presets/istio-proxy]\ncomponents: [CONFIG/kustomize/component]\npatches:" + builtinPatch,
+		"all patched":               component + "patches:" + patchBothKinds + builtinPatch,
+		"built-in kinds patched":    component + "patches:" + builtinPatch,
+		"with preset":               "resources: [base.yaml, CONFIG/presets/istio-proxy]\npatches:" + builtinPatch,
+		"with preset and component": "resources: [base.yaml, CONFIG/presets/istio-proxy]\ncomponents: [CONFIG/kustomize/component]\npatches:" + builtinPatch,
 	} {
 		t.Run(name, func(t *testing.T) {
 			rendered := overlay(t, kustomization)
@@ -174,67 +191,35 @@ func TestPatchesMergeBuiltInKindsBesidePolicies(t *testing.T) {
 	}
 }
 
-// A main container that a patch leaves out would become a sidecar, and be ended with its work undone.
+// A replaced list would make extract a sidecar, and terminate it early.
 func TestPatchesAddMainContainers(t *testing.T) {
-	rendered := overlay(t, component+`
-patches:
-- patch: |-
-    apiVersion: sidecartermination.dev/v1alpha1
-    kind: SidecarTerminationPolicy
-    metadata: {name: mains}
-    spec: {mainContainers: [report, load]}
-`)
+	rendered := overlay(t, component+patchSpec("mains", `{mainContainers: [report, load]}`))
 	got := policy(t, rendered, "mains").Spec.MainContainers
 	if slices.Sort(got); !slices.Equal(got, []v1alpha1.ContainerName{"extract", "load", "report"}) {
 		t.Errorf("mainContainers %v, want extract, load and report", got)
 	}
 }
 
-// Paths of the image before that were kept would be claimed for one that does not have them.
-func TestPatchesReplaceTheQuickExitPaths(t *testing.T) {
-	rendered := overlay(t, component+`
-patches:
-- patch: |-
-    apiVersion: sidecartermination.dev/v1alpha1
-    kind: SidecarTerminationPolicy
-    metadata: {name: p}
-    spec: {sidecars: [{name: fluent-bit, image: "own:1", quickExitPaths: [/opt/own]}]}
-`)
+// The paths belong to the previous image.
+func TestPatchesReplaceQuickExitPaths(t *testing.T) {
+	rendered := overlay(t, component+patchSpec("p", `{sidecars: [{name: fluent-bit, image: "own:1", quickExitPaths: [/opt/own]}]}`))
 	got := sidecar(t, policy(t, rendered, "p").Spec.PolicySpec, "fluent-bit")
 	if got.Image != "own:1" || !slices.Equal(got.QuickExitPaths, []v1alpha1.QuickExitPath{"/opt/own"}) {
 		t.Errorf("fluent-bit has image %s with quickExitPaths %v", got.Image, got.QuickExitPaths)
 	}
 }
 
-func TestAPatchDeletesOneSidecar(t *testing.T) {
-	rendered := overlay(t, component+`
-patches:
-- patch: |-
-    apiVersion: sidecartermination.dev/v1alpha1
-    kind: SidecarTerminationPolicy
-    metadata: {name: p}
-    spec: {sidecars: [{name: istio-proxy, $patch: delete}]}
-`)
-	if got := sidecarNames(policy(t, rendered, "p").Spec.PolicySpec); !slices.Equal(got, []string{"fluent-bit"}) {
-		t.Errorf("sidecars %v, want fluent-bit alone", got)
-	}
+func TestPatchDeletesSidecar(t *testing.T) {
+	rendered := overlay(t, component+patchSpec("p", `{sidecars: [{name: istio-proxy, $patch: delete}]}`))
+	requireSidecars(t, rendered, "p", "fluent-bit")
 }
 
-func TestAPatchReplacesTheListWhereItSaysSo(t *testing.T) {
-	rendered := overlay(t, component+`
-patches:
-- patch: |-
-    apiVersion: sidecartermination.dev/v1alpha1
-    kind: SidecarTerminationPolicy
-    metadata: {name: p}
-    spec: {sidecars: [{$patch: replace}, {name: vault-agent}]}
-`)
-	if got := sidecarNames(policy(t, rendered, "p").Spec.PolicySpec); !slices.Equal(got, []string{"vault-agent"}) {
-		t.Errorf("sidecars %v, want vault-agent alone", got)
-	}
+func TestPatchReplacesSidecars(t *testing.T) {
+	rendered := overlay(t, component+patchSpec("p", `{sidecars: [{$patch: replace}, {name: vault-agent}]}`))
+	requireSidecars(t, rendered, "p", "vault-agent")
 }
 
-func TestAJSONPatchAppendsWithoutTheComponent(t *testing.T) {
+func TestJSONPatchAppendsSidecar(t *testing.T) {
 	rendered := overlay(t, `
 resources: [base.yaml]
 patches:
@@ -242,19 +227,17 @@ patches:
   patch: |-
     - {op: add, path: /spec/sidecars/-, value: {name: vault-agent}}
 `)
-	if got, want := sidecarNames(policy(t, rendered, "p").Spec.PolicySpec), []string{"fluent-bit", "istio-proxy", "vault-agent"}; !slices.Equal(got, want) {
-		t.Errorf("sidecars %v, want %v", got, want)
-	}
+	requireSidecars(t, rendered, "p", "fluent-bit", "istio-proxy", "vault-agent")
 }
 
 const foreignSchema = `{"definitions": {"com.example.v1.Thing": {"type": "object",
   "x-kubernetes-group-version-kind": [{"group": "example.com", "version": "v1", "kind": "Thing"}]}}}`
 
-// kustomize uses the first schema that it meets, and that of the user's kustomization comes first.
-func TestAUsersOwnSchemaTurnsThatOfTheComponentOff(t *testing.T) {
+// kustomize uses the first schema that it reads, which is the user's.
+func TestUserSchemaDisablesComponentSchema(t *testing.T) {
 	for name, schema := range map[string]string{
-		"a file":    "openapi: {path: own.json}",
-		"a version": "openapi: {version: v1.21.2}",
+		"file":    "openapi: {path: own.json}",
+		"version": "openapi: {version: v1.21.2}",
 	} {
 		t.Run(name, func(t *testing.T) {
 			rendered := render(t, writeFiles(t, map[string]string{
@@ -264,34 +247,26 @@ func TestAUsersOwnSchemaTurnsThatOfTheComponentOff(t *testing.T) {
 			}))
 			spec := policy(t, rendered, "p").Spec.PolicySpec
 			if got, want := sidecarNames(spec), []string{"fluent-bit", "vault-agent"}; !slices.Equal(got, want) {
-				t.Errorf("sidecars %v, want the list to be replaced by %v, as docs/kustomize.md says", got, want)
+				t.Errorf("sidecars %v, want %v as docs/kustomize.md says", got, want)
 			}
 			if got, want := spec.Image, "mirror/quick-exit:1"; got != want {
-				t.Errorf("image %s, want %s: the rest of the component still works", got, want)
+				t.Errorf("image %s, want %s", got, want)
 			}
 		})
 	}
 }
 
-func TestTheSchemaOfABaseTurnsThatOfTheComponentOff(t *testing.T) {
-	directory := writeFiles(t, map[string]string{"kustomization.yaml": "resources: [theirs]\ncomponents: [CONFIG/kustomize/component]\npatches:" + patchBothKinds})
-	theirs := filepath.Join(directory, "theirs")
-	if err := os.Mkdir(theirs, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for name, content := range map[string]string{
-		"kustomization.yaml": "openapi: {path: own.json}\nresources: [base.yaml]\n", "own.json": foreignSchema, "base.yaml": base,
-	} {
-		if err := os.WriteFile(filepath.Join(theirs, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got, want := sidecarNames(policy(t, render(t, directory), "p").Spec.PolicySpec), []string{"fluent-bit", "vault-agent"}; !slices.Equal(got, want) {
-		t.Errorf("sidecars %v, want the list to be replaced by %v, as docs/kustomize.md says", got, want)
-	}
+func TestBaseSchemaDisablesComponentSchema(t *testing.T) {
+	rendered := render(t, writeFiles(t, map[string]string{
+		"kustomization.yaml":        "resources: [theirs]\ncomponents: [CONFIG/kustomize/component]\npatches:" + patchBothKinds,
+		"theirs/kustomization.yaml": "openapi: {path: own.json}\nresources: [base.yaml]\n",
+		"theirs/own.json":           foreignSchema,
+		"theirs/base.yaml":          base,
+	}))
+	requireSidecars(t, rendered, "p", "fluent-bit", "vault-agent")
 }
 
-func TestTheSnippetMergesPoliciesInAnotherSchema(t *testing.T) {
+func TestSchemaSnippetMergesPolicies(t *testing.T) {
 	snippet, err := os.ReadFile("kustomize/component/policies.json")
 	if err != nil {
 		t.Fatal(err)
@@ -301,19 +276,15 @@ func TestTheSnippetMergesPoliciesInAnotherSchema(t *testing.T) {
 		"base.yaml":          base,
 		"own.json":           string(snippet),
 	}))
-	if got, want := sidecarNames(policy(t, rendered, "p").Spec.PolicySpec), []string{"fluent-bit", "istio-proxy", "vault-agent"}; !slices.Equal(got, want) {
-		t.Errorf("sidecars %v, want %v", got, want)
-	}
+	requireSidecars(t, rendered, "p", "fluent-bit", "istio-proxy", "vault-agent")
 	if got := clusterPolicy(t, rendered, "c").Namespace; got != "" {
 		t.Errorf("the cluster policy has namespace %s", got)
 	}
 }
 
-func TestTheExampleOfAnOwnSchemaMergesBoth(t *testing.T) {
+func TestOwnSchemaExample(t *testing.T) {
 	rendered := render(t, "examples/own-schema")
-	if got, want := sidecarNames(policy(t, rendered, "istio-proxy").Spec.PolicySpec), []string{"istio-proxy", "log-shipper"}; !slices.Equal(got, want) {
-		t.Errorf("sidecars %v, want %v", got, want)
-	}
+	requireSidecars(t, rendered, "istio-proxy", "istio-proxy", "log-shipper")
 	for _, object := range rendered {
 		if object.GetKind() != "Rollout" {
 			continue
@@ -324,7 +295,7 @@ func TestTheExampleOfAnOwnSchemaMergesBoth(t *testing.T) {
 	}
 }
 
-func TestImagesOfPoliciesAreRewritten(t *testing.T) {
+func TestPolicyImagesAreRewritten(t *testing.T) {
 	rendered := overlay(t, component+`
 images:
 - {name: quick-exit, newName: mirror.example/quick-exit, newTag: v9}
@@ -339,7 +310,7 @@ images:
 			t.Errorf("%s: images %s and %s, want %s", name, spec.Image, shipper, want)
 		}
 		if got := sidecar(t, spec, "istio-proxy").Image; got != "" {
-			t.Errorf("%s: istio-proxy has gained image %s", name, got)
+			t.Errorf("%s: istio-proxy has image %s", name, got)
 		}
 	}
 	containers := only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template.Spec.Containers
@@ -361,7 +332,7 @@ func TestNamePrefixAndNamespace(t *testing.T) {
 	}
 }
 
-func TestPullSecretsFollowTheNamesOfSecrets(t *testing.T) {
+func TestPullSecretsFollowRenames(t *testing.T) {
 	rendered := overlay(t, component+`
 namePrefix: etl-
 secretGenerator:
@@ -378,35 +349,20 @@ patches:
 	}
 }
 
-// A selector that gains a label selects fewer pods than before, often none.
-func TestCommonLabelsLeaveSelectorsOfPoliciesAlone(t *testing.T) {
+// An added label would make the selector match fewer pods.
+func TestCommonLabelsSkipPolicySelectors(t *testing.T) {
 	rendered := overlay(t, component+"labels: [{pairs: {env: prod}, includeSelectors: true}]\n")
 	if got := policy(t, rendered, "p"); got.Labels["env"] != "prod" || len(got.Spec.PodSelector.MatchLabels) > 0 {
-		t.Errorf("labels %v and selector %v, want the label and the selector that was", got.Labels, got.Spec.PodSelector)
+		t.Errorf("labels %v and selector %v, want label env and an empty selector", got.Labels, got.Spec.PodSelector)
 	}
 }
 
-func TestLabelsReachSelectorsOfPoliciesWhereUsersAsk(t *testing.T) {
+func TestLabelsForPolicySelectors(t *testing.T) {
 	rendered := overlay(t, component+
 		"labels: [{pairs: {env: prod}, fields: [{path: spec/podSelector/matchLabels, kind: SidecarTerminationPolicy, create: true}]}]\n")
 	if got := policy(t, rendered, "p").Spec.PodSelector.MatchLabels; got["env"] != "prod" {
 		t.Errorf("the selector is %v, want env=prod", got)
 	}
-}
-
-// writeFiles writes a user's files into a new directory. CONFIG stands for this directory, as a path from there.
-func writeFiles(t *testing.T, files map[string]string) string {
-	t.Helper()
-	directory := writeOverlay(t, files["kustomization.yaml"])
-	for name, content := range files {
-		if name == "kustomization.yaml" {
-			continue
-		}
-		if err := os.WriteFile(filepath.Join(directory, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return directory
 }
 
 func sidecarNames(spec v1alpha1.PolicySpec) []string {
@@ -425,15 +381,4 @@ func sidecar(t *testing.T, spec v1alpha1.PolicySpec, name string) v1alpha1.Sidec
 		t.Fatalf("no sidecar %s in %v", name, sidecarNames(spec))
 	}
 	return spec.Sidecars[i]
-}
-
-func clusterPolicy(t *testing.T, rendered resources, name string) v1alpha1.ClusterSidecarTerminationPolicy {
-	t.Helper()
-	for _, p := range ofKind[v1alpha1.ClusterSidecarTerminationPolicy](t, rendered, "ClusterSidecarTerminationPolicy") {
-		if p.Name == name {
-			return p
-		}
-	}
-	t.Fatalf("no cluster policy %s", name)
-	return v1alpha1.ClusterSidecarTerminationPolicy{}
 }

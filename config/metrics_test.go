@@ -21,14 +21,14 @@ import (
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
-func TestMetricsAreServedToThoseWhoMayGetThem(t *testing.T) {
+func TestMetricsRequireAuthorization(t *testing.T) {
 	program := build(t)
 	rendered := apply(t, "default")
 	address := testenv.FreeAddress(t)
 	operator := start(t, program, append(arguments(t, rendered), "--metrics-bind-address="+address)...)
 	defer operator.stop(t)
 	if !operator.eventually(operator.isReady) {
-		t.Fatal("the operator did not get ready")
+		t.Fatal("the operator is not ready")
 	}
 	space := newNamespace(t)
 	stranger, prometheus := newToken(t, space, "stranger"), newToken(t, space, "prometheus")
@@ -43,15 +43,15 @@ func TestMetricsAreServedToThoseWhoMayGetThem(t *testing.T) {
 		name, token string
 		want        int
 	}{
-		{"nobody", "", http.StatusUnauthorized},
-		// To controller-runtime a token that the API server rejects with a reason is a failed authentication.
-		{"somebody with a made-up token", "made-up", http.StatusInternalServerError},
-		{"somebody who may not get metrics", stranger, http.StatusForbidden},
-		{"somebody to whom the role is bound, with a token for another audience", elsewhere, http.StatusInternalServerError},
-		{"somebody to whom the role is bound", prometheus, http.StatusOK},
+		{"no token", "", http.StatusUnauthorized},
+		// controller-runtime treats a rejected token as a failed authentication request.
+		{"invalid token", "made-up", http.StatusInternalServerError},
+		{"no permission", stranger, http.StatusForbidden},
+		{"role bound, other audience", elsewhere, http.StatusInternalServerError},
+		{"role bound", prometheus, http.StatusOK},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			testenv.Eventually(t, "the rights hold", func(ctx context.Context) error {
+			testenv.Eventually(t, "the permissions to be effective", func(ctx context.Context) error {
 				status, body, err := scrape(ctx, "https://"+address+"/metrics", tc.token)
 				switch {
 				case err != nil:
@@ -59,23 +59,23 @@ func TestMetricsAreServedToThoseWhoMayGetThem(t *testing.T) {
 				case status != tc.want:
 					return errors.New(http.StatusText(status))
 				case strings.Contains(body, "controller_runtime_") != (tc.want == http.StatusOK):
-					return errors.New("metrics in the answer: " + body)
+					return errors.New("unexpected body: " + body)
 				}
 				return nil
 			})
 		})
 	}
-	t.Run("what is not metrics", func(t *testing.T) {
+	t.Run("other paths", func(t *testing.T) {
 		for _, path := range []string{"/", "/debug/pprof/", "/metrics/other"} {
 			status, _, err := scrape(t.Context(), "https://"+address+path, prometheus)
 			if err != nil || status < http.StatusBadRequest {
-				t.Errorf("%s: status %d, error %v; want it refused", path, status, err)
+				t.Errorf("%s: status %d, error %v; want an error status", path, status, err)
 			}
 		}
 	})
-	t.Run("in the clear", func(t *testing.T) {
+	t.Run("plain HTTP", func(t *testing.T) {
 		if status, body, err := scrape(t.Context(), "http://"+address+"/metrics", prometheus); err == nil && status == http.StatusOK {
-			t.Errorf("answered: %s", body)
+			t.Errorf("got response: %s", body)
 		}
 	})
 }
@@ -88,7 +88,7 @@ func newToken(t *testing.T, space, name string) string {
 	return newTokenFor(t, space, name)
 }
 
-// newTokenFor returns a token of a ServiceAccount for the audiences, or for the API server.
+// newTokenFor returns a token of a ServiceAccount for the audiences, by default the API server.
 func newTokenFor(t *testing.T, space, name string, audiences ...string) string {
 	t.Helper()
 	c, _ := newClient(t)
@@ -108,7 +108,7 @@ func scrape(ctx context.Context, url, token string) (int, string, error) {
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
-	// The certificate is one that the operator has made for itself.
+	// The operator's certificate is self-signed.
 	trusting := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
 	response, err := trusting.Do(request)
 	if err != nil {

@@ -21,15 +21,17 @@ import (
 
 	// Registers the operator's metrics.
 	_ "github.com/sidecar-termination/operator/controllers"
+
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // withComponents renders the operator with components.
 func withComponents(t *testing.T, names ...string) resources {
 	t.Helper()
-	return render(t, writeOverlay(t, "resources: [CONFIG/default]\ncomponents: [CONFIG/components/"+strings.Join(names, ", CONFIG/components/")+"]\n"))
+	return renderOverlay(t, "resources: [CONFIG/default]\ncomponents: [CONFIG/components/"+strings.Join(names, ", CONFIG/components/")+"]\n")
 }
 
-// read decodes the one object of a kind whose Go type is not at hand.
+// read decodes the object of a kind without a Go type.
 func read(t *testing.T, rendered resources, kind string, into any) {
 	t.Helper()
 	for _, object := range rendered {
@@ -47,7 +49,7 @@ func read(t *testing.T, rendered resources, kind string, into any) {
 	t.Fatalf("no %s", kind)
 }
 
-func TestPrometheusFindsTheMetrics(t *testing.T) {
+func TestServiceMonitorSelectsService(t *testing.T) {
 	rendered := withComponents(t, "service-monitor")
 	var monitor struct {
 		Metadata struct{ Namespace string }
@@ -73,7 +75,7 @@ func TestPrometheusFindsTheMetrics(t *testing.T) {
 	}
 }
 
-func TestTheNetworkPolicyFitsTheOperator(t *testing.T) {
+func TestNetworkPolicyMatchesOperator(t *testing.T) {
 	rendered := withComponents(t, "network-policy")
 	spec := only[networkingv1.NetworkPolicy](t, rendered, "NetworkPolicy").Spec
 	template := only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template
@@ -89,17 +91,17 @@ func TestTheNetworkPolicyFitsTheOperator(t *testing.T) {
 			name := port.Port.StrVal
 			reached[name]++
 			if !slices.ContainsFunc(template.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool { return p.Name == name }) {
-				t.Errorf("it lets others reach port %s, which the pods do not have", name)
+				t.Errorf("ingress allows port %s, which the pods do not have", name)
 			}
 			if name == "metrics" && !slices.ContainsFunc(rule.From, func(peer networkingv1.NetworkPolicyPeer) bool {
 				return peer.NamespaceSelector != nil && len(peer.NamespaceSelector.MatchLabels) > 0
 			}) {
-				t.Error("everybody may read the metrics")
+				t.Error("ingress allows every namespace to reach the metrics")
 			}
 		}
 	}
 	if diff := cmp.Diff(map[string]int{"metrics": 1, "health": 1}, reached); diff != "" {
-		t.Errorf("ports that others may reach, and by how many rules (-want +got):\n%s", diff)
+		t.Errorf("ingress rules by port (-want +got):\n%s", diff)
 	}
 	var egress []int32
 	for _, rule := range spec.Egress {
@@ -108,7 +110,7 @@ func TestTheNetworkPolicyFitsTheOperator(t *testing.T) {
 		}
 	}
 	if want := []int32{443, 6443}; !slices.Equal(egress, want) {
-		t.Errorf("the operator may reach ports %v, want %v", egress, want)
+		t.Errorf("egress allows ports %v, want %v", egress, want)
 	}
 }
 
@@ -127,7 +129,7 @@ func alerts(t *testing.T) []rule {
 	return rules.Spec.Groups[0].Rules
 }
 
-// expressions returns what alerts and the dashboard ask for, by their names.
+// expressions returns the expressions of alerts and of the dashboard, by name.
 func expressions(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}
@@ -147,10 +149,10 @@ func expressions(t *testing.T) map[string]string {
 	return found
 }
 
-// scraped are labels that Prometheus adds to what it scrapes, and le is that of every histogram.
+// scraped are the labels that Prometheus adds, and the label le of histograms.
 var scraped = []string{"job", "namespace", "instance", "le"}
 
-func TestAlertsAndDashboardUseMetricsThatTheOperatorHas(t *testing.T) {
+func TestAlertsAndDashboardUseKnownMetrics(t *testing.T) {
 	known := registeredMetrics(t)
 	names := regexp.MustCompile(`\b(?:sidecar_termination|controller_runtime|leader_election|workqueue|rest_client|process|go)_[a-z_]+`)
 	grouping := regexp.MustCompile(`\bby \(([^)]*)\)`)
@@ -163,7 +165,7 @@ func TestAlertsAndDashboardUseMetricsThatTheOperatorHas(t *testing.T) {
 		for _, name := range used {
 			labels, ok := known[strings.TrimSuffix(name, "_bucket")]
 			if !ok {
-				t.Errorf("%s uses %s, which the operator does not have", user, name)
+				t.Errorf("%s uses unknown metric %s", user, name)
 			}
 			for _, label := range labelsOf(expression, name) {
 				if !slices.Contains(labels, label) && !slices.Contains(scraped, label) {
@@ -182,7 +184,7 @@ func TestAlertsAndDashboardUseMetricsThatTheOperatorHas(t *testing.T) {
 	}
 }
 
-// labelsOf returns the labels by which an expression selects series of a metric.
+// labelsOf returns the labels in an expression's selectors of a metric.
 func labelsOf(expression, metric string) []string {
 	var names []string
 	for _, selector := range regexp.MustCompile(regexp.QuoteMeta(metric)+`\{([^}]*)\}`).FindAllStringSubmatch(expression, -1) {
@@ -210,24 +212,24 @@ func registeredMetrics(t *testing.T) map[string][]string {
 	for description := range descriptions {
 		match := pattern.FindStringSubmatch(description.String())
 		if match == nil {
-			t.Fatalf("not understood: %s", description)
+			t.Fatalf("unexpected description: %s", description)
 		}
 		known[match[1]] = strings.Split(match[2], ",")
 	}
 	return known
 }
 
-func TestAlertsSayWhatToDo(t *testing.T) {
+func TestAlertAnnotations(t *testing.T) {
 	rendered := withComponents(t, "service-monitor", "alerts")
 	service := only[corev1.Service](t, rendered, "Service").Name
 	for _, alert := range alerts(t) {
 		if alert.Annotations["summary"] == "" || len(alert.Annotations["description"]) < 80 {
-			t.Errorf("%s does not say what to do", alert.Alert)
+			t.Errorf("%s has no summary or a short description", alert.Alert)
 		}
 		if !slices.Contains([]string{"info", "warning", "critical"}, alert.Labels["severity"]) || alert.For == "" {
 			t.Errorf("%s: severity %q, for %q", alert.Alert, alert.Labels["severity"], alert.For)
 		}
-		// Prometheus names the job after the Service.
+		// The job has the name of the Service.
 		for _, job := range regexp.MustCompile(`job="([^"]*)"`).FindAllStringSubmatch(alert.Expr, -1) {
 			if job[1] != service {
 				t.Errorf("%s: job %s, want %s", alert.Alert, job[1], service)
@@ -241,8 +243,8 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// A runbook is a section of a document with the name of the alert.
-func TestEveryAlertHasARunbook(t *testing.T) {
+// A runbook is a section with the alert's name.
+func TestAlertsHaveRunbooks(t *testing.T) {
 	const document = "docs/operations.md"
 	content, err := os.ReadFile("../" + document)
 	if err != nil {
@@ -259,7 +261,7 @@ func TestEveryAlertHasARunbook(t *testing.T) {
 	}
 }
 
-// dashboard is what the tests need of a dashboard of Grafana.
+// dashboard contains the tested fields of a Grafana dashboard.
 type dashboard struct {
 	UID    string
 	Panels []struct {
@@ -277,7 +279,7 @@ func readDashboard(t *testing.T) dashboard {
 	t.Helper()
 	board := only[corev1.ConfigMap](t, withComponents(t, "dashboard"), "ConfigMap")
 	if board.Labels["grafana_dashboard"] != "1" {
-		t.Errorf("Grafana does not find it: its labels are %v", board.Labels)
+		t.Errorf("the ConfigMap has labels %v, want grafana_dashboard", board.Labels)
 	}
 	var result dashboard
 	if err := json.Unmarshal([]byte(board.Data["sidecar-termination-operator.json"]), &result); err != nil {
@@ -286,10 +288,10 @@ func readDashboard(t *testing.T) dashboard {
 	return result
 }
 
-func TestDashboardIsLaidOut(t *testing.T) {
+func TestDashboardLayout(t *testing.T) {
 	board := readDashboard(t)
-	// Links and bookmarks go by it.
-	if board.UID != "sidecar-termination-operator" {
+	// URLs contain the uid.
+	if board.UID != settings.Name {
 		t.Errorf("the uid is %q", board.UID)
 	}
 	var variables []string
@@ -307,7 +309,7 @@ func TestDashboardIsLaidOut(t *testing.T) {
 		}
 		ids[panel.ID] = true
 		if panel.Type != "row" && (panel.Description == "" || len(panel.Targets) == 0) {
-			t.Errorf("%s says or shows nothing", panel.Title)
+			t.Errorf("%s has no description or no targets", panel.Title)
 		}
 		at := panel.GridPos
 		if at.X+at.W > 24 {
@@ -316,7 +318,7 @@ func TestDashboardIsLaidOut(t *testing.T) {
 		for x := at.X; x < at.X+at.W; x++ {
 			for y := at.Y; y < at.Y+at.H; y++ {
 				if other := taken[[2]int{x, y}]; other != "" {
-					t.Fatalf("%s lies upon %s", panel.Title, other)
+					t.Fatalf("%s overlaps %s", panel.Title, other)
 				}
 				taken[[2]int{x, y}] = panel.Title
 			}

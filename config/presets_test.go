@@ -14,7 +14,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-// presets are the containers that the shipped presets end, by directory, which is also the policy's name.
+// presets are the sidecars of the presets by directory, which is also the policy's name.
 var presets = map[string]string{
 	"istio-proxy":     "istio-proxy",
 	"linkerd-proxy":   "linkerd-proxy",
@@ -24,7 +24,7 @@ var presets = map[string]string{
 	"dapr":            "daprd",
 }
 
-func TestEachPresetEndsItsSidecar(t *testing.T) {
+func TestPresets(t *testing.T) {
 	entries, err := os.ReadDir("presets")
 	if err != nil {
 		t.Fatal(err)
@@ -39,16 +39,16 @@ func TestEachPresetEndsItsSidecar(t *testing.T) {
 			t.Errorf("%s: %d objects with sidecars %v, want one policy for %s", name, len(rendered), sidecarNames(spec), container)
 		}
 		s := sidecar(t, spec, container)
-		// The operator's defaults are flags; what a preset was tested with must not hang on them.
+		// Presets must not depend on the operator's flags.
 		if s.DrainSeconds == nil || s.TerminationDeadlineSeconds == nil || s.ExitCodes != v1alpha1.ExitCodesIgnore {
 			t.Errorf("%s: %+v: want drainSeconds, terminationDeadlineSeconds and exitCodes Ignore", name, s)
 		}
 		if s.Mode != "" || spec.Mode != "" {
-			t.Errorf("%s: a mode is set, so that it does not work on every node", name)
+			t.Errorf("%s: a mode is set, so it does not work on every node", name)
 		}
-		// Settings of the policy would hold for sidecars that users add.
+		// Settings of the policy would apply to sidecars that users add.
 		if !reflect.DeepEqual(spec.TerminationSettings, v1alpha1.TerminationSettings{}) {
-			t.Errorf("%s: the policy has settings %+v of its own", name, spec.TerminationSettings)
+			t.Errorf("%s: the policy has settings %+v", name, spec.TerminationSettings)
 		}
 		if len(spec.PodSelector.MatchLabels)+len(spec.PodSelector.MatchExpressions) > 0 {
 			t.Errorf("%s: selector %v, want every pod until users patch it", name, spec.PodSelector)
@@ -56,10 +56,10 @@ func TestEachPresetEndsItsSidecar(t *testing.T) {
 	}
 }
 
-// The preset brings the component with it: users need nothing besides.
-func TestAPresetCanBePatched(t *testing.T) {
+// A preset includes the component.
+func TestPatchedPresets(t *testing.T) {
 	for name, container := range presets {
-		rendered := render(t, writeOverlay(t, `
+		rendered := renderOverlay(t, `
 namespace: batch
 resources: [CONFIG/presets/`+name+`]
 images: [{name: quick-exit, newName: mirror.example/quick-exit, newTag: v2}]
@@ -73,14 +73,14 @@ patches:
       sidecars:
       - {name: `+container+`, drainSeconds: 7}
       - {name: uploader, mode: Image, image: quick-exit}
-`))
+`)
 		p := policy(t, rendered, name)
 		s := sidecar(t, p.Spec.PolicySpec, container)
 		if p.Namespace != "batch" || p.Spec.PodSelector.MatchLabels["team"] != "etl" {
 			t.Errorf("%s: namespace %s, selector %v", name, p.Namespace, p.Spec.PodSelector)
 		}
 		if *s.DrainSeconds != 7 || s.TerminationDeadlineSeconds == nil || s.ExitCodes == "" {
-			t.Errorf("%s: %s is %+v, want drainSeconds 7 and the rest as it was", name, container, s)
+			t.Errorf("%s: %s is %+v, want drainSeconds 7 and the preset's other fields", name, container, s)
 		}
 		if got := sidecar(t, p.Spec.PolicySpec, "uploader").Image; got != "mirror.example/quick-exit:v2" {
 			t.Errorf("%s: uploader's image is %s", name, got)
@@ -88,8 +88,8 @@ patches:
 	}
 }
 
-func TestPresetsCanHoldForTheWholeCluster(t *testing.T) {
-	rendered := render(t, writeOverlay(t, `
+func TestClusterWidePresets(t *testing.T) {
+	rendered := renderOverlay(t, `
 namespace: batch
 resources: [CONFIG/presets/istio-proxy, CONFIG/presets/dapr]
 components: [CONFIG/kustomize/cluster-wide]
@@ -102,7 +102,7 @@ patches:
     spec:
       namespaceSelector: {matchLabels: {dapr: enabled}}
       sidecars: [{name: log-shipper}]
-`))
+`)
 	for _, name := range []string{"istio-proxy", "dapr"} {
 		if p := clusterPolicy(t, rendered, name); p.Namespace != "" {
 			t.Errorf("%s has namespace %s", name, p.Namespace)
@@ -114,7 +114,7 @@ patches:
 	}
 }
 
-func TestTheExampleOfATeam(t *testing.T) {
+func TestBatchJobsExample(t *testing.T) {
 	rendered := render(t, "examples/batch-jobs")
 	spec := policy(t, rendered, "etl-fluent-bit").Spec.PolicySpec
 	if got := sidecar(t, spec, "fluent-bit"); *got.DrainSeconds != 30 || *got.TerminationDeadlineSeconds != 60 {

@@ -15,9 +15,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-var update = flag.Bool("update", false, "write what is rendered to testdata instead of comparing")
+var update = flag.Bool("update", false, "write the golden files instead of comparing")
 
 // role is a Role or a ClusterRole.
 type role struct {
@@ -57,7 +59,7 @@ func everyRole(t *testing.T) []role {
 	return all
 }
 
-func TestNoRoleGrantsMoreThanItNames(t *testing.T) {
+func TestRolesHaveNoWildcards(t *testing.T) {
 	for _, r := range everyRole(t) {
 		if len(r.rules) == 0 {
 			t.Errorf("%s %s grants nothing", r.kind, r.name)
@@ -70,7 +72,7 @@ func TestNoRoleGrantsMoreThanItNames(t *testing.T) {
 	}
 }
 
-func TestNoRoleGrantsSecretsOrOtherRights(t *testing.T) {
+func TestRolesGrantNoSensitiveAccess(t *testing.T) {
 	for _, r := range everyRole(t) {
 		for _, rule := range r.rules {
 			for _, resource := range []string{
@@ -93,7 +95,7 @@ func TestNoRoleGrantsSecretsOrOtherRights(t *testing.T) {
 	}
 }
 
-func TestBindingsBindInstalledRolesToTheOperator(t *testing.T) {
+func TestBindingsReferenceInstalledRoles(t *testing.T) {
 	for _, installation := range installations() {
 		testBindings(t, render(t, installation))
 	}
@@ -109,7 +111,7 @@ func testBindings(t *testing.T, rendered resources) {
 			t.Errorf("%s binds a %s, and %s is a %s", name, ref.Kind, got.name, got.kind)
 		}
 		if !slices.Equal(subjects, operator) {
-			t.Errorf("%s binds %v, want the operator's ServiceAccount alone", name, subjects)
+			t.Errorf("%s binds %v, want only the operator's ServiceAccount", name, subjects)
 		}
 	}
 	binding := only[rbacv1.RoleBinding](t, rendered, "RoleBinding")
@@ -119,8 +121,8 @@ func testBindings(t *testing.T, rendered resources) {
 	}
 }
 
-// All rights that an installation hands out are reviewed line by line. After a wanted change: go test ./config -update.
-func TestRolesGrantWhatWasReviewed(t *testing.T) {
+// The golden files make changes of permissions visible in reviews. Update them with go test ./config -update.
+func TestPermissionsMatchGoldenFiles(t *testing.T) {
 	for _, installation := range installations() {
 		golden := filepath.Join("testdata", "rights", strings.ReplaceAll(installation, "/", "_")+".txt")
 		rendered := render(t, installation)
@@ -139,14 +141,12 @@ func TestRolesGrantWhatWasReviewed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got != string(want) {
-			t.Errorf("%s: the rights are not those of %s:\n%s", installation, golden, got)
+			t.Errorf("%s: the permissions differ from %s:\n%s", installation, golden, got)
 		}
 	}
 }
 
-// With the flag and not the role the operator would have rights that it does not use; the other way round it would be
-// refused at every try.
-func TestWhatCanBeTurnedOffHasBothItsFlagAndItsRightsOrNeither(t *testing.T) {
+func TestDisabledModesHaveNoPermissions(t *testing.T) {
 	for _, installation := range installations() {
 		rendered := render(t, installation)
 		args := only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template.Spec.Containers[0].Args
@@ -159,19 +159,19 @@ func TestWhatCanBeTurnedOffHasBothItsFlagAndItsRightsOrNeither(t *testing.T) {
 			if disabled == granted {
 				t.Errorf("%s: has %s: %t, has %s: %t", installation, flag, disabled, name, granted)
 			}
-			// Nobody should need a right for what the operator does not do.
-			if asked := rendered.has("ValidatingAdmissionPolicy", "sidecar-termination-mode-"+mode); asked == disabled {
-				t.Errorf("%s: has %s: %t, asks authors of policies for its right: %t", installation, flag, disabled, asked)
+			// Policy authors need no permission for a disabled mode.
+			if checked := rendered.has("ValidatingAdmissionPolicy", "sidecar-termination-mode-"+mode); checked == disabled {
+				t.Errorf("%s: has %s: %t, has its admission policy: %t", installation, flag, disabled, checked)
 			}
 		}
-		// A phase that the operator cannot take back must not be kept.
+		// Without mode PodPhase, the operator cannot remove the guard of a phase.
 		if guarded := rendered.has("ValidatingAdmissionPolicy", "sidecar-termination-phase-guard"); guarded == slices.Contains(args, "--pod-phase=Disabled") {
-			t.Errorf("%s: guards phases: %t", installation, guarded)
+			t.Errorf("%s: has the phase guard: %t", installation, guarded)
 		}
 	}
 }
 
-// bound returns the roles that are bound, which only the operator is.
+// bound returns the bound roles. All are bound to the operator.
 func bound(t *testing.T, rendered resources) []rbacv1.RoleRef {
 	t.Helper()
 	var refs []rbacv1.RoleRef
@@ -184,7 +184,7 @@ func bound(t *testing.T, rendered resources) []rbacv1.RoleRef {
 	return refs
 }
 
-// forUsers returns the roles that nobody is bound to, sorted by name.
+// forUsers returns the unbound roles, sorted by name.
 func forUsers(t *testing.T, rendered resources) []role {
 	t.Helper()
 	refs := bound(t, rendered)
@@ -195,7 +195,7 @@ func forUsers(t *testing.T, rendered resources) []role {
 	return unbound
 }
 
-// boundTo returns the rules of all roles of a kind that are bound to the operator.
+// boundTo returns the rules of the operator's roles of a kind.
 func boundTo(t *testing.T, rendered resources, kind string) []rbacv1.PolicyRule {
 	t.Helper()
 	var rules []rbacv1.PolicyRule
@@ -207,7 +207,7 @@ func boundTo(t *testing.T, rendered resources, kind string) []rbacv1.PolicyRule 
 	return rules
 }
 
-// rights returns one line for each resource, or part of it by name, and for each path that something is granted on.
+// rights returns one line for each resource, with resourceNames, and each non-resource URL.
 func rights(rules []rbacv1.PolicyRule) string {
 	verbs := map[string][]string{}
 	for _, rule := range rules {
@@ -232,18 +232,18 @@ func rights(rules []rbacv1.PolicyRule) string {
 	return lines.String()
 }
 
-func TestOnlyOneLeaseMayBeRead(t *testing.T) {
+func TestLeaderElectionRoleNamesLease(t *testing.T) {
 	for _, rule := range named(t, roles(t, render(t, "default")), "sidecar-termination-leader-election-role").rules {
 		if !slices.Contains(rule.Resources, "leases") || slices.Equal(rule.Verbs, []string{"create"}) {
 			continue
 		}
-		if want := []string{"sidecar-termination-operator.sidecartermination.dev"}; !slices.Equal(rule.ResourceNames, want) {
+		if want := []string{settings.LeaseName}; !slices.Equal(rule.ResourceNames, want) {
 			t.Errorf("verbs %v hold for leases %v, want %v", rule.Verbs, rule.ResourceNames, want)
 		}
 	}
 }
 
-func TestBuiltInRolesIncludePolicies(t *testing.T) {
+func TestBuiltInRolesAggregatePolicies(t *testing.T) {
 	const prefix = "rbac.authorization.k8s.io/aggregate-to-"
 	reads, writes := []string{"get", "list", "watch"}, []string{"create", "delete", "deletecollection", "patch", "update"}
 	granted := map[string]map[string][]string{}
@@ -275,6 +275,6 @@ func TestBuiltInRolesIncludePolicies(t *testing.T) {
 		}
 	}
 	if len(granted) != 4 {
-		t.Errorf("built-in roles gain access to %v, want the policy kinds alone", granted)
+		t.Errorf("built-in roles gain access to %v, want only the policy kinds", granted)
 	}
 }

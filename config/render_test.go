@@ -1,40 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package config_test renders the kustomizations as users do and checks what comes out.
+// Package config_test tests the rendered kustomizations.
 package config_test
 
 import (
-	"path/filepath"
+	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/kustomize/kyaml/openapi"
+
+	"github.com/sidecar-termination/operator/internal/settings"
+	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
-// The names by which users and documents refer to the installation.
+// Names of the installation that users and documents rely on.
 const (
-	namespace  = "sidecar-termination-system"
-	deployment = "sidecar-termination-controller-manager"
+	namespace  = settings.Namespace
+	deployment = settings.DeploymentName
 )
 
-// resources are the rendered objects of one kustomization.
+// resources are the rendered objects of a kustomization.
 type resources []unstructured.Unstructured
 
-// built keeps what the kustomizations of this directory render to, because many tests read the same ones. Nothing changes
-// them while tests run.
+// built caches the objects of directories and of users' kustomizations, which many tests share.
 var built = map[string][][]byte{}
 
-// render builds the kustomization in a directory. kustomize keeps its OpenAPI schema in a global variable, so tests that
-// render must not run in parallel.
+// render builds the kustomization in a directory.
 func render(t *testing.T, directory string) resources {
 	t.Helper()
-	objects, ok := built[directory]
-	if !ok {
+	return cached(t, directory, directory)
+}
+
+// renderOverlay builds a user's kustomization. CONFIG stands for this directory.
+func renderOverlay(t *testing.T, kustomization string) resources {
+	t.Helper()
+	return cached(t, kustomization, writeFiles(t, map[string]string{"kustomization.yaml": kustomization}))
+}
+
+// cached builds the kustomization in a directory unless the key is cached. kustomize has a global OpenAPI schema, so tests that
+// render must not run in parallel.
+func cached(t *testing.T, key, directory string) resources {
+	t.Helper()
+	if built[key] == nil {
 		openapi.ResetOpenAPI()
-		rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), directory)
+		rendered, err := testenv.Kustomizer().Run(filesys.MakeFsOnDisk(), directory)
 		if err != nil {
 			t.Fatalf("render %s: %v", directory, err)
 		}
@@ -43,14 +55,11 @@ func render(t *testing.T, directory string) resources {
 			if err != nil {
 				t.Fatalf("read %s of %s: %v", resource.CurId(), directory, err)
 			}
-			objects = append(objects, content)
-		}
-		if !filepath.IsAbs(directory) {
-			built[directory] = objects
+			built[key] = append(built[key], content)
 		}
 	}
-	rendered := make(resources, len(objects))
-	for i, content := range objects {
+	rendered := make(resources, len(built[key]))
+	for i, content := range built[key] {
 		if err := rendered[i].UnmarshalJSON(content); err != nil {
 			t.Fatalf("read object %d of %s: %v", i, directory, err)
 		}
@@ -58,7 +67,7 @@ func render(t *testing.T, directory string) resources {
 	return rendered
 }
 
-// ofKind returns the objects of one kind as typed values. A field that the type does not know fails the test.
+// ofKind returns the objects of a kind as typed values. Unknown fields fail the test.
 func ofKind[T any](t *testing.T, rendered resources, kind string) []T {
 	t.Helper()
 	var typed []T
@@ -75,7 +84,7 @@ func ofKind[T any](t *testing.T, rendered resources, kind string) []T {
 	return typed
 }
 
-// only returns the one object of a kind.
+// only returns the only object of a kind.
 func only[T any](t *testing.T, rendered resources, kind string) T {
 	t.Helper()
 	typed := ofKind[T](t, rendered, kind)
@@ -83,4 +92,11 @@ func only[T any](t *testing.T, rendered resources, kind string) T {
 		t.Fatalf("rendered %d objects of kind %s, want 1", len(typed), kind)
 	}
 	return typed[0]
+}
+
+// byName returns the object of a kind and name.
+func byName[T any](t *testing.T, rendered resources, kind, name string) T {
+	t.Helper()
+	matching := slices.DeleteFunc(slices.Clone(rendered), func(object unstructured.Unstructured) bool { return object.GetName() != name })
+	return only[T](t, matching, kind)
 }

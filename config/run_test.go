@@ -25,17 +25,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
-// startTimeout is how long the operator may take to become ready and to act, on a busy machine.
+// startTimeout limits the start and the first action of the operator on a busy machine.
 const startTimeout = time.Minute
 
-func TestTheOperatorKnowsTheFlagsThatItIsStartedWith(t *testing.T) {
+func TestOperatorAcceptsItsFlags(t *testing.T) {
 	program := build(t)
 	for _, directory := range installations() {
 		container := only[appsv1.Deployment](t, render(t, directory), "Deployment").Spec.Template.Spec.Containers[0]
-		// The flags before --help are parsed first, and an unknown one is an error.
+		// Flags before --help are parsed first. An unknown flag is an error.
 		output, err := exec.CommandContext(t.Context(), program, append(container.Args, "--help")...).CombinedOutput()
 		if err != nil {
 			t.Errorf("%s: started with %v: %v\n%s", directory, container.Args, err, output)
@@ -43,9 +44,9 @@ func TestTheOperatorKnowsTheFlagsThatItIsStartedWith(t *testing.T) {
 	}
 }
 
-// The operator is started as the overlay says and as nobody but its ServiceAccount, and ends the sidecar of a pod by a mode
-// that the overlay leaves it. A right that it misses would be in its log.
-func TestTheOperatorWorksWithTheRightsThatItIsGranted(t *testing.T) {
+// The operator runs with the overlay's flags and its ServiceAccount's permissions, and terminates a pod's sidecar with a mode of the
+// overlay. It would log a missing permission.
+func TestOperatorRunsWithGrantedPermissions(t *testing.T) {
 	program := build(t)
 	for overlay, annotation := range map[string]string{
 		"default":                v1alpha1.AnnotationPodPhase,
@@ -75,17 +76,17 @@ func testRights(t *testing.T, program, overlay, annotation string) {
 	operator.stop(t)
 
 	if !ready || !acted || !reported || strings.Contains(operator.log.String(), "forbidden") {
-		t.Errorf("ready: %t, annotation %s on the pod: %t, reported on the policy: %t; the log must hold nothing forbidden:\n%s",
+		t.Errorf("ready: %t, annotation %s on the pod: %t, reported on the policy: %t; the log must not contain forbidden:\n%s",
 			ready, annotation, acted, reported, &operator.log)
 	}
 	lease := &coordinationv1.Lease{}
-	name := client.ObjectKey{Namespace: namespace, Name: "sidecar-termination-operator.sidecartermination.dev"}
+	name := client.ObjectKey{Namespace: namespace, Name: settings.LeaseName}
 	if err := c.Get(t.Context(), name, lease); err != nil {
-		t.Errorf("the lease that the role names: %v", err)
+		t.Errorf("get the lease: %v", err)
 	}
 }
 
-// arguments returns those of the operator's container with the environment put in, as the kubelet does.
+// arguments returns the operator's arguments with expanded environment variables.
 func arguments(t *testing.T, rendered resources) []string {
 	t.Helper()
 	container := only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template.Spec.Containers[0]
@@ -100,8 +101,8 @@ func arguments(t *testing.T, rendered resources) []string {
 	return expanded
 }
 
-// finishedPod creates a pod whose main container has succeeded while its sidecar runs, in a namespace of its own with a
-// policy for it. No kubelet looks after it.
+// finishedPod creates a pod whose main container has succeeded while its sidecar runs, in its own namespace with a policy. No
+// kubelet runs it.
 func finishedPod(t *testing.T, c client.Client) (*v1alpha1.SidecarTerminationPolicy, *corev1.Pod) {
 	t.Helper()
 	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "rights-"}}
@@ -142,7 +143,7 @@ func finishedPod(t *testing.T, c client.Client) (*v1alpha1.SidecarTerminationPol
 	return policy, pod
 }
 
-// create creates the object and removes it at the end, as far as a server without controllers can.
+// create creates the object and deletes it when the test ends, as far as possible without controllers.
 func create(t *testing.T, c client.Client, object client.Object) {
 	t.Helper()
 	if err := c.Create(t.Context(), object); err != nil {
@@ -161,8 +162,8 @@ func build(t *testing.T) string {
 	return program
 }
 
-// kubeconfigOfTheOperator lets its user act as the operator's ServiceAccount and as nothing more.
-func kubeconfigOfTheOperator(t *testing.T) string {
+// operatorKubeconfig writes a kubeconfig that impersonates the operator's ServiceAccount.
+func operatorKubeconfig(t *testing.T) string {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
 	config.Clusters["server"] = &clientcmdapi.Cluster{Server: server.Host, CertificateAuthorityData: server.CAData}
@@ -181,21 +182,21 @@ func kubeconfigOfTheOperator(t *testing.T) string {
 	return file
 }
 
-// running is an operator that was started with the rights of its ServiceAccount.
+// running is an operator with the permissions of its ServiceAccount.
 type running struct {
 	process *os.Process
 	ended   chan error
 	health  string
-	log     bytes.Buffer // to be read once the operator has ended
+	log     bytes.Buffer // read it after the operator has exited
 }
 
-// start starts the program with the arguments and with an address of its own for health checks.
+// start starts the program with the arguments and its own address for probes.
 func start(t *testing.T, program string, args ...string) *running {
 	t.Helper()
 	r := &running{ended: make(chan error, 1), health: testenv.FreeAddress(t)}
 	operator := exec.CommandContext(t.Context(), program,
 		append(args, "--leader-election-namespace="+namespace, "--health-probe-bind-address="+r.health)...)
-	operator.Env = append(os.Environ(), "KUBECONFIG="+kubeconfigOfTheOperator(t))
+	operator.Env = append(os.Environ(), "KUBECONFIG="+operatorKubeconfig(t))
 	operator.Stdout, operator.Stderr = &r.log, &r.log
 	if err := operator.Start(); err != nil {
 		t.Fatal(err)
@@ -205,13 +206,13 @@ func start(t *testing.T, program string, args ...string) *running {
 	return r
 }
 
-// stop has the operator end, and fails the test if it did not end well.
+// stop sends SIGTERM to the operator and fails the test if it exits with an error.
 func (r *running) stop(t *testing.T) {
 	t.Helper()
-	// Fails where the operator has ended already, which the missing results tell as well.
+	// Fails if the operator has already exited, which the caller notices.
 	_ = r.process.Signal(syscall.SIGTERM)
 	if err := <-r.ended; err != nil {
-		t.Errorf("the operator did not end well: %v", err)
+		t.Errorf("the operator exited with an error: %v", err)
 	}
 }
 
@@ -224,7 +225,7 @@ func (r *running) isReady() bool {
 	return response.StatusCode == http.StatusOK
 }
 
-// eventually returns whether the condition comes true while the operator runs.
+// eventually reports whether the condition becomes true while the operator runs.
 func (r *running) eventually(condition func() bool) bool {
 	for end := time.Now().Add(startTimeout); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		if len(r.ended) > 0 {

@@ -15,18 +15,18 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-func TestEverySampleFileIsRendered(t *testing.T) {
+func TestSamplesRender(t *testing.T) {
 	files, err := os.ReadDir("samples")
 	if err != nil {
 		t.Fatal(err)
 	}
-	// One object per file, and one file is the kustomization.
+	// Each file except kustomization.yaml has one object.
 	if got, want := len(render(t, "samples")), len(files)-1; got != want {
-		t.Errorf("%d objects rendered of %d files", got, want)
+		t.Errorf("%d objects rendered from %d files", got, want)
 	}
 }
 
-func TestSamplesShowEveryWayToDeclare(t *testing.T) {
+func TestSamplesCoverFeatures(t *testing.T) {
 	rendered := render(t, "samples")
 	shown := map[string]bool{}
 	for _, p := range ofKind[v1alpha1.SidecarTerminationPolicy](t, rendered, "SidecarTerminationPolicy") {
@@ -54,7 +54,7 @@ func TestSamplesShowEveryWayToDeclare(t *testing.T) {
 	}
 }
 
-func TestTheMeshSampleSelectsTheJobSample(t *testing.T) {
+func TestMeshSampleSelectsJobSample(t *testing.T) {
 	rendered := render(t, "samples")
 	template := job(t, rendered, "with-sidecar").Spec.Template
 	spec := policy(t, rendered, "mesh").Spec
@@ -70,10 +70,10 @@ func TestTheMeshSampleSelectsTheJobSample(t *testing.T) {
 	}
 }
 
-func TestTheEnvSampleNamesTheVariablesThatTheOperatorReads(t *testing.T) {
+func TestEnvSampleUsesKnownVariables(t *testing.T) {
 	containers := job(t, render(t, "samples"), "with-env").Spec.Template.Spec.Containers
 	if len(environment(containers[0])) != 0 {
-		t.Errorf("main container %s declares itself a sidecar", containers[0].Name)
+		t.Errorf("main container %s has environment variables", containers[0].Name)
 	}
 	variables := environment(containers[1])
 	for _, name := range []string{v1alpha1.EnvTerminate, v1alpha1.EnvTerminateWithImage, v1alpha1.EnvIgnoreExitCode} {
@@ -85,24 +85,17 @@ func TestTheEnvSampleNamesTheVariablesThatTheOperatorReads(t *testing.T) {
 
 func policy(t *testing.T, rendered resources, name string) v1alpha1.SidecarTerminationPolicy {
 	t.Helper()
-	for _, p := range ofKind[v1alpha1.SidecarTerminationPolicy](t, rendered, "SidecarTerminationPolicy") {
-		if p.Name == name {
-			return p
-		}
-	}
-	t.Fatalf("no policy %s", name)
-	return v1alpha1.SidecarTerminationPolicy{}
+	return byName[v1alpha1.SidecarTerminationPolicy](t, rendered, "SidecarTerminationPolicy", name)
+}
+
+func clusterPolicy(t *testing.T, rendered resources, name string) v1alpha1.ClusterSidecarTerminationPolicy {
+	t.Helper()
+	return byName[v1alpha1.ClusterSidecarTerminationPolicy](t, rendered, "ClusterSidecarTerminationPolicy", name)
 }
 
 func job(t *testing.T, rendered resources, name string) batchv1.Job {
 	t.Helper()
-	for _, j := range ofKind[batchv1.Job](t, rendered, "Job") {
-		if j.Name == name {
-			return j
-		}
-	}
-	t.Fatalf("no Job %s", name)
-	return batchv1.Job{}
+	return byName[batchv1.Job](t, rendered, "Job", name)
 }
 
 func containerNames(spec corev1.PodSpec) []string {

@@ -5,7 +5,6 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -14,96 +13,101 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podcache"
+	"github.com/sidecar-termination/operator/internal/podtest"
+	"github.com/sidecar-termination/operator/internal/policyindex"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/rollup"
+	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/terminator/image"
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 )
 
-// policyCounts are the numbers of policies of one namespace at which the cost of a pod event is measured. One of them
-// selects the pod.
+// policyCounts are numbers of policies in one namespace. One of them selects the pod.
 var policyCounts = []int{1, 100, 10_000}
 
-// knownNode answers each read of a node with one that has a kubelet.
+// knownNode returns a node with a kubelet for every name.
 type knownNode struct{ client.Reader }
 
-// Get fills in a node's name.
+// Get sets the node's name.
 func (knownNode) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	object.SetName(key.Name)
 	return nil
 }
 
-// podCase is what a reconcile does between its read of the pod and its writes, with policies in the index.
+// podCase is the part of a reconcile between the read of the pod and the writes.
 type podCase struct {
-	world *world
-	pod   *corev1.Pod
+	reader *clusterReader
+	pod    *corev1.Pod
 }
 
 func newPodCase(tb testing.TB, policies int) podCase {
 	tb.Helper()
-	index := newTestIndex(nil)
+	informers := newTestInformers(&v1alpha1.SidecarTerminationPolicy{}, &v1alpha1.ClusterSidecarTerminationPolicy{})
+	index, err := policyindex.New(nil, informers[0], informers[1])
+	if err != nil {
+		tb.Fatal(err)
+	}
 	for i := range policies {
-		policy := indexedPolicy("batch", fmt.Sprintf("p%05d", i), metav1.LabelSelector{
-			MatchLabels: map[string]string{"app": fmt.Sprintf("app-%05d", i), "enabled": "true"},
-		})
-		if err := index.namespaced.Add(policy); err != nil {
+		policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: fmt.Sprintf("p%05d", i), UID: types.UID(fmt.Sprint(i))}}
+		policy.Spec.PodSelector.MatchLabels = map[string]string{"app": fmt.Sprintf("app-%05d", i), "enabled": "true"}
+		policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}}
+		if err := informers[0].GetIndexer().Add(policy); err != nil {
 			tb.Fatal(err)
 		}
 	}
-	trimmed := trimPod(jobPod(mainDone))
+	trimmed := podcache.TrimPod(podtest.OfJob(podtest.MainDone))
 	return podCase{
 		pod: trimmed.(*corev1.Pod),
-		world: &world{
-			cache: knownNode{}, policies: index, available: func() bool { return true },
+		reader: &clusterReader{
+			cache: knownNode{}, policies: index, crrServed: func() bool { return true },
 			terminators: []Terminator{&podphase.Terminator{}, &image.Terminator{}},
-			options:     Options{PodPhase: plan.PodPhaseEnabled, NodeMarks: plan.DefaultNodeMarks(), Resolve: resolve.Options{ExitCodes: v1alpha1.ExitCodesRespect}},
+			options: Options{Operator: settings.Operator{Decisions: settings.Decisions{
+				Resolve:       resolve.Options{ExitCodes: v1alpha1.ExitCodesRespect},
+				NodeKindRules: plan.DefaultNodeKindRules(),
+				Capabilities:  plan.Capabilities{EnabledModes: podtest.Modes(plan.PodPhaseEnabled)},
+			}}},
 		},
 	}
 }
 
-// handle returns the decision about the pod.
-func (e podCase) handle(ctx context.Context, now time.Time) (plan.Decision, error) {
-	subject, err := e.world.subject(ctx, e.pod)
-	if err != nil {
-		return plan.Decision{}, err
+// newTestInformers returns informers that are never started. Tests fill their stores.
+func newTestInformers(objects ...client.Object) []toolscache.SharedIndexInformer {
+	var informers []toolscache.SharedIndexInformer
+	for _, object := range objects {
+		informers = append(informers, toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, object, 0,
+			toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc}))
 	}
-	snapshot, err := e.world.snapshot(ctx, e.pod, subject.resolution.Enforced)
-	if err != nil {
-		return plan.Decision{}, err
-	}
-	snapshot.QuietSince = now
-	return plan.Next(snapshot, now), nil
+	return informers
 }
 
-// jobPod is a pod of a Job as the API server sends it: with the labels that Kubernetes adds, managed fields, volumes,
-// probes and variables.
-func jobPod(change ...func(*corev1.Pod)) *corev1.Pod {
-	pod := newPod(change...)
-	pod.Labels = map[string]string{
-		"app": "app-00000", "enabled": "true", "team": "etl", "version": "v1", "batch.kubernetes.io/job-name": "import", "job-name": "import",
-		"batch.kubernetes.io/controller-uid": "4b9c0a52-6b53-4f0e-9d2a-4c0f3a1d2e77", "controller-uid": "4b9c0a52-6b53-4f0e-9d2a-4c0f3a1d2e77",
+// newTestStores returns stores of pods, and the store of unfinished pods for tests to fill.
+func newTestStores(tb testing.TB) (podcache.Stores, toolscache.Store) {
+	tb.Helper()
+	informers := newTestInformers(&corev1.Pod{}, &corev1.Pod{})
+	stores, err := podcache.NewStores(informers[0], informers[1])
+	if err != nil {
+		tb.Fatal(err)
 	}
-	pod.ManagedFields = []metav1.ManagedFieldsEntry{
-		{Manager: "kube-controller-manager", FieldsV1: metav1.NewFieldsV1(strings.Repeat(`{"f:spec":{}}`, 150))},
-		{Manager: "kubelet", FieldsV1: metav1.NewFieldsV1(strings.Repeat(`{"f:status":{}}`, 150))},
+	return stores, informers[0].GetIndexer()
+}
+
+// handle returns the decision about the pod.
+func (e podCase) handle(ctx context.Context, now time.Time) (plan.Decision, error) {
+	resolved, err := e.reader.resolve(ctx, e.pod)
+	if err != nil {
+		return plan.Decision{}, err
 	}
-	pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](30)
-	for i := range pod.Spec.Containers {
-		container := &pod.Spec.Containers[i]
-		container.Command = []string{"/usr/local/bin/run"}
-		container.VolumeMounts = []corev1.VolumeMount{{Name: "data", MountPath: "/data"}, {Name: "token", MountPath: "/var/run/secrets"}}
-		container.ReadinessProbe = &corev1.Probe{PeriodSeconds: 10}
-		for n := range 20 {
-			container.Env = append(container.Env, corev1.EnvVar{Name: fmt.Sprintf("SETTING_%02d", n), Value: "value"})
-		}
+	snapshot, err := e.reader.snapshot(ctx, e.pod, resolved.resolution.Enforced)
+	if err != nil {
+		return plan.Decision{}, err
 	}
-	pod.Spec.Volumes = []corev1.Volume{{Name: "data"}, {Name: "token"}}
-	return pod
+	snapshot.UnchangedSince = now
+	return plan.Next(snapshot, now), nil
 }
 
 var decided plan.Decision
@@ -111,7 +115,7 @@ var decided plan.Decision
 func BenchmarkPodEvent(b *testing.B) {
 	for _, count := range policyCounts {
 		b.Run(fmt.Sprintf("Policies%d", count), func(b *testing.B) {
-			event, now := newPodCase(b, count), noon.Add(time.Second)
+			event, now := newPodCase(b, count), podtest.Noon.Add(time.Second)
 			b.ReportAllocs()
 			for b.Loop() {
 				var err error
@@ -123,9 +127,9 @@ func BenchmarkPodEvent(b *testing.B) {
 	}
 }
 
-// Allocations are counted and not timed, so that a busy machine changes nothing.
-func TestAllocationsOfAPodEventDoNotGrowWithTheNumberOfPolicies(t *testing.T) {
-	now := noon.Add(time.Second)
+// The test counts allocations, because times differ on a busy machine.
+func TestPodEventAllocationsDoNotGrowWithPolicies(t *testing.T) {
+	now := podtest.Noon.Add(time.Second)
 	allocations := func(policies int) float64 {
 		event := newPodCase(t, policies)
 		return testing.AllocsPerRun(100, func() {
@@ -136,19 +140,9 @@ func TestAllocationsOfAPodEventDoNotGrowWithTheNumberOfPolicies(t *testing.T) {
 		})
 	}
 	few, many := allocations(1), allocations(10_000)
-	// The race detector drops pooled memory at random; a look at every policy would cost thousands.
+	// The race detector drops pooled memory at random. A scan of every policy would cost thousands of allocations.
 	if many > few+few/10 {
 		t.Errorf("a pod event takes %.0f allocations with 10,000 policies, %.0f with one", many, few)
-	}
-}
-
-var trimmedPod any
-
-func BenchmarkTrimPod(b *testing.B) {
-	pod := jobPod()
-	b.ReportAllocs()
-	for b.Loop() {
-		trimmedPod = trimPod(pod)
 	}
 }
 
@@ -156,38 +150,37 @@ var gathered plan.Snapshot
 
 func BenchmarkSnapshot(b *testing.B) {
 	event := newPodCase(b, 1)
-	subject, err := event.world.subject(b.Context(), event.pod)
+	resolved, err := event.reader.resolve(b.Context(), event.pod)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if gathered, err = event.world.snapshot(b.Context(), event.pod, subject.resolution.Enforced); err != nil {
+		if gathered, err = event.reader.snapshot(b.Context(), event.pod, resolved.resolution.Enforced); err != nil {
 			b.Fatal(err)
 		}
 	}
 }
 
-var seenPods rollup.Census
+var seenPods rollup.PodSummary
 
-// BenchmarkObservePolicy is a look at all pods of a policy whose main containers run.
+// BenchmarkObservePolicy scans all pods of a policy while their main containers run.
 func BenchmarkObservePolicy(b *testing.B) {
 	for _, count := range []int{1_000, 50_000} {
 		b.Run(fmt.Sprintf("Pods%d", count), func(b *testing.B) {
 			c := newPodCase(b, 1)
-			stores := podStores{unfinished: newPodIndexer(), written: newPodIndexer()}
+			stores, unfinished := newTestStores(b)
 			for i := range count {
-				trimmed := trimPod(jobPod(func(pod *corev1.Pod) { pod.Name, pod.UID = fmt.Sprintf("job-%05d", i), types.UID(fmt.Sprint(i)) }))
-				if err := stores.unfinished.Add(trimmed); err != nil {
+				trimmed := podcache.TrimPod(podtest.OfJob(func(pod *corev1.Pod) { pod.Name, pod.UID = fmt.Sprintf("job-%05d", i), types.UID(fmt.Sprint(i)) }))
+				if err := unfinished.Add(trimmed); err != nil {
 					b.Fatal(err)
 				}
 			}
-			policies, err := c.world.policies.Policies(b.Context(), c.pod)
+			policies, err := c.reader.policies.Policies(b.Context(), c.pod)
 			if err != nil || len(policies) != 1 {
 				b.Fatalf("selected by %v: %v", policies, err)
 			}
-			nothing := newJournal(&recordedEvents{}, nil, func(resolve.PolicyRef) {})
-			r := &PolicyReconciler{world: c.world, pods: stores, journal: nothing, options: c.world.options}
+			r := &PolicyReconciler{reader: c.reader, pods: stores, podStates: newPodStates(nil, nil), options: c.reader.options}
 			r.options.Clock = clock.RealClock{}
 			b.ReportAllocs()
 			for b.Loop() {
@@ -197,10 +190,4 @@ func BenchmarkObservePolicy(b *testing.B) {
 			}
 		})
 	}
-}
-
-func newPodIndexer() toolscache.Indexer {
-	return toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{
-		toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc, indexNode: nodeName,
-	})
 }

@@ -13,7 +13,7 @@ import (
 
 var apiPaths = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 
-// callOf says what a request to the API server asks for, as the API server reads it.
+// callOf parses a request to the API server.
 func callOf(r *http.Request) *request.RequestInfo {
 	call, err := apiPaths.NewRequestInfo(r)
 	if err != nil {
@@ -25,7 +25,7 @@ func callOf(r *http.Request) *request.RequestInfo {
 // isWatch reports whether the request opens a watch.
 func isWatch(r *http.Request) bool { return callOf(r).Verb == "watch" }
 
-// target names what a call is for, without the names of objects: "pods/status"; "discovery" for what is no resource.
+// target names a call's resource without object names, like "pods/status"; "discovery" if there is none.
 func target(call *request.RequestInfo) string {
 	switch {
 	case !call.IsResourceRequest:

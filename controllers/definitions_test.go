@@ -27,19 +27,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/podtest"
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
 // plurals are the resources of the policies.
 var plurals = []string{"sidecarterminationpolicies", "clustersidecarterminationpolicies"}
 
-// firstDefinition reads the first definition that there was, which knows no prePull.
+// firstDefinition reads the first released definition, which lacks prePull.
 func firstDefinition(t *testing.T, plural string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	return readDefinition(t, os.DirFS("testdata/first-definitions"), plural+".yaml")
 }
 
-// define has the API server go by the definition, whether it had one of that name or not.
+// define creates or replaces the definition, and waits until the API server serves it.
 func (f *fixture) define(definition *apiextensionsv1.CustomResourceDefinition) {
 	f.Helper()
 	ctx := context.WithoutCancel(f.Context())
@@ -60,7 +61,7 @@ func (f *fixture) define(definition *apiextensionsv1.CustomResourceDefinition) {
 	}
 }
 
-// restoreDefinitions has later tests find the definitions that they expect.
+// restoreDefinitions restores the current definitions for later tests.
 func (f *fixture) restoreDefinitions() {
 	f.Cleanup(func() {
 		for _, plural := range plurals {
@@ -74,7 +75,7 @@ func (f *fixture) restoreDefinitions() {
 	})
 }
 
-// everythingPolicy is a policy of a kind that has every kind of setting.
+// everythingPolicy is a policy with every kind of setting.
 func everythingPolicy(kind, namespace, name string) *unstructured.Unstructured {
 	metadata := map[string]any{"name": name}
 	if kind == "SidecarTerminationPolicy" {
@@ -92,7 +93,7 @@ func everythingPolicy(kind, namespace, name string) *unstructured.Unstructured {
 	}}
 }
 
-// forgetNewFields takes out of a spec what the first definitions do not have.
+// forgetNewFields removes the fields that the first definitions lack.
 func forgetNewFields(spec map[string]any) {
 	delete(spec, "prePull")
 	delete(spec, "quickExitPaths")
@@ -105,8 +106,8 @@ func (f *fixture) settings(policy *unstructured.Unstructured) map[string]any {
 	return policy.DeepCopy().Object["spec"].(map[string]any)
 }
 
-// A user goes back to definitions that lack a field, and forth again, while the operator runs and policies are there.
-func TestDefinitionsMayGoBackAndForthUnderPolicies(t *testing.T) {
+// A user downgrades the definitions to ones that lack a field, and upgrades again, while policies exist and the operator runs.
+func TestDefinitionsUpgradeAndDowngrade(t *testing.T) {
 	newKruise(t).Install(t)
 	f := newFixture(t)
 	f.restoreDefinitions()
@@ -126,9 +127,9 @@ func TestDefinitionsMayGoBackAndForthUnderPolicies(t *testing.T) {
 	ended := 0
 	works := func() {
 		t.Helper()
-		pod := f.newPod(fmt.Sprintf("job-%d", ended), mainDone)
+		pod := f.newPod(fmt.Sprintf("job-%d", ended), podtest.MainDone)
 		f.until(pod, "its phase is written", phaseWritten)
-		f.change(pod, sidecarDone)
+		f.change(pod, podtest.SidecarDone)
 		ended++
 		mesh := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "mesh"}}
 		f.untilStatus(mesh, "the pod is counted", func(s v1alpha1.PolicyStatus) bool { return int(s.TerminatedPods) == ended })
@@ -162,12 +163,12 @@ func TestDefinitionsMayGoBackAndForthUnderPolicies(t *testing.T) {
 		f.define(definitionOf(t, plural))
 	}
 	works()
-	// The operator has written the status meanwhile, and so what is stored lacks the field.
+	// The operator's status write has dropped the field from the stored object.
 	namespaced := policies[0]
 	if diff := cmp.Diff(want[0], f.settings(namespaced)); diff != "" {
 		t.Errorf("by the newer definition again (-want +got):\n%s", diff)
 	}
-	// Of the cluster policy, which no pod of the test gives a new status, it may still be there.
+	// The cluster policy got no new status, so its stored object may still have the field.
 	now := f.settings(policies[1])
 	forgetNewFields(now)
 	if diff := cmp.Diff(want[1], now); diff != "" {
@@ -176,7 +177,7 @@ func TestDefinitionsMayGoBackAndForthUnderPolicies(t *testing.T) {
 	for _, policy := range policies {
 		f.untilReported(policy, known)
 	}
-	testenv.Eventually(t, "nothing more is said of images that are pulled ahead", func(ctx context.Context) error {
+	testenv.Eventually(t, "the status no longer reports pulled images", func(ctx context.Context) error {
 		policy := &v1alpha1.SidecarTerminationPolicy{}
 		if err := f.Get(ctx, client.ObjectKeyFromObject(namespaced), policy); err != nil {
 			return err
@@ -186,7 +187,7 @@ func TestDefinitionsMayGoBackAndForthUnderPolicies(t *testing.T) {
 		}
 		return nil
 	})
-	// Whoever has saved the policy gets it back.
+	// A user who saved the policy restores it.
 	restored := namespaced.DeepCopy()
 	restored.Object["spec"].(map[string]any)["prePull"] = map[string]any{}
 	testenv.Eventually(t, "the newer definition counts", func(ctx context.Context) error {
@@ -208,7 +209,7 @@ func TestDefinitionsMayGoBackAndForthUnderPolicies(t *testing.T) {
 	}
 }
 
-// saidOf fails unless the operator has logged the message about the kind so many times.
+// saidOf fails unless the operator logged the message about the kind that many times.
 func saidOf(kind, message string, times int) error {
 	operatorLog.mu.Lock()
 	defer operatorLog.mu.Unlock()
@@ -224,9 +225,8 @@ func saidOf(kind, message string, times int) error {
 	return nil
 }
 
-// Definitions that are deleted take their policies with them. The operator runs on, goes by environment variables alone, and
-// finds the policies that come with the definitions.
-func TestDefinitionsMayBeDeletedAndComeBack(t *testing.T) {
+// A deleted definition takes its policies with it. The operator then uses environment variables alone, until the definitions are back.
+func TestDefinitionsAreDeletedAndRecreated(t *testing.T) {
 	f := newFixture(t)
 	f.restoreDefinitions()
 	panics := counted(t, "controller_runtime_reconcile_panics_total")
@@ -264,10 +264,10 @@ func TestDefinitionsMayBeDeletedAndComeBack(t *testing.T) {
 			return saidOf(kind, gone, 1)
 		})
 	}
-	f.until(f.newPod("by-variable", mainDone, func(p *corev1.Pod) {
+	f.until(f.newPod("by-variable", podtest.MainDone, func(p *corev1.Pod) {
 		p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "true"}}
 	}), "its phase is written", phaseWritten)
-	waiting := f.newPod("by-policy", mainDone)
+	waiting := f.newPod("by-policy", podtest.MainDone)
 	for _, plural := range plurals {
 		f.define(definitionOf(t, plural))
 	}

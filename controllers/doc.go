@@ -1,14 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package controllers wires the operator to a cluster: it reads, calls the pure packages, writes and reports.
+// Package controllers wires the operator to a cluster. Its three reconcilers read, call the pure packages, write and report.
 //
-//	watches ──> PodReconciler:    observe ──> resolve.Resolve ──> plan.Next ──> terminators ──> journal
-//	                                                                                             │
-//	policies ─> PolicyReconciler: observe ──> rollup.Summarize ──> one status write <────────────┘
+//	pods, nodes, policies ─> PodReconciler:     clusterReader ─> resolve.Resolve ─> plan.Next ─> terminators
+//	                                                                                  │
+//	                                                                              podStates ─> reporter: events, metrics
+//	                                                                                              │ tallies
+//	policies ──────────────> PolicyReconciler:  clusterReader ─> rollup.Summarize ─> one status write
+//	policies ──────────────> PrePullReconciler: pulljob.Jobs ──> prepull.Decide ───> pull jobs
 //
-// PodReconciler is the only one that acts on pods, PolicyReconciler the only one that writes policies' status. Both
-// derive what they do from the world at every call. The journal remembers only what has been reported, so that events
-// tell of transitions and totals count each pod once; losing it loses no action.
+// PodReconciler alone acts on pods, PolicyReconciler alone writes the statuses of policies, and PrePullReconciler alone writes pull
+// jobs. Each derives its actions from the cluster on every call. podStates and policyStates hold what the cluster cannot tell: what
+// was reported, for how long a pod has been stable, and writes that were refused or not answered. After a restart the operator works
+// without them.
 //
-// Decisions live in internal/plan and internal/resolve, mechanisms in internal/terminator; neither belongs here.
+// Decisions live in internal/resolve, internal/plan, internal/rollup and internal/prepull; mechanisms in internal/terminator; caches
+// in internal/podcache and internal/policyindex. Only internal/terminator/crr and internal/pulljob know OpenKruise's types.
 package controllers

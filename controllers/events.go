@@ -4,7 +4,6 @@ package controllers
 
 import (
 	"fmt"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,12 +12,13 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/truncate"
 )
 
-// actionTerminate is the action of every event: what the operator was about.
+// actionTerminate is the action of every event.
 const actionTerminate = "TerminateSidecars"
 
-// maxNote is the bound that events.k8s.io sets to a note.
+// maxNote is the maximum length of a note in events.k8s.io.
 const maxNote = 1024
 
 // podEvent is one event on a pod.
@@ -42,19 +42,11 @@ func (e podEvent) emit(recorder events.EventRecorder, pod *corev1.Pod) {
 	reference := &corev1.ObjectReference{
 		APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
 	}
-	recorder.Eventf(reference, related, e.kind, string(e.reason), actionTerminate, "%s", bounded(e.note, maxNote))
+	recorder.Eventf(reference, related, e.kind, string(e.reason), actionTerminate, "%s", truncate.String(e.note, maxNote))
 }
 
-// bounded cuts a text that has more bytes than the limit, between two characters.
-func bounded(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	return strings.ToValidUTF8(text[:limit-len("...")], "") + "..."
-}
-
-// decisionEvents are the events that a decision calls for: of what was done or, when the pod has just come to it, that
-// it is stuck.
+// decisionEvents returns the events of a decision: its actions or, if the pod has just become stuck, that. moved says that the
+// decision changes the pod's reported state.
 func decisionEvents(decision plan.Decision, moved bool, policy *resolve.PolicyRef) []podEvent {
 	acted, stuck := len(decision.Actions) > 0, decision.Stage == plan.StageStuck
 	var list []podEvent
@@ -74,13 +66,13 @@ func decisionEvents(decision plan.Decision, moved bool, policy *resolve.PolicyRe
 	return list
 }
 
-// dryRunEvent says what a DryRun policy would have done.
+// dryRunEvent reports what a DryRun policy would have done.
 func dryRunEvent(decision plan.Decision, policy *resolve.PolicyRef) podEvent {
 	return podEvent{corev1.EventTypeNormal, v1alpha1.ReasonWouldTerminate,
-		"nothing was done, for the policy's enforcement is DryRun; Enforce would mean: " + decision.Message, policy}
+		"nothing was done because the policy's enforcement is DryRun; with Enforce: " + decision.Message, policy}
 }
 
-// warningEvent is the event for a declaration without effect.
+// warningEvent reports a declaration without effect.
 func warningEvent(w resolve.Warning) podEvent {
 	return podEvent{corev1.EventTypeWarning, w.Reason, w.Message, w.Policy}
 }

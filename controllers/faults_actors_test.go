@@ -21,23 +21,24 @@ import (
 	"github.com/sidecar-termination/operator/internal/plan"
 )
 
-// node plays the kubelet and Kruise's daemon upon the statuses of pods. Each step is one write.
+// node simulates the kubelet and Kruise's daemon by writes of pod statuses. Each step is one write. The model of internal/plan,
+// which runs in virtual time with delays, shares no code with it: here the API server keeps all state.
 type node struct {
 	server client.Client
 	now    func() time.Time
-	// mains are the exit codes of a main container, run by run. The last one is that of all further runs as well.
+	// mains are the exit codes of a main container's runs. The last one repeats.
 	mains []int32
-	// exitCode is that of a sidecar that is stopped.
+	// exitCode is the exit code of a stopped sidecar.
 	exitCode int32
-	// ignoresPhase has the kubelet go by its own phase: it tears nothing down, and puts back what it takes the phase for.
+	// ignoresPhase makes the kubelet trust its own phase: it tears nothing down and restores its phase.
 	ignoresPhase bool
-	// stops counts how often each container was stopped.
+	// stops counts the stops of each container.
 	stops map[string]int
-	// refused counts how often the kubelet was kept from undoing a phase.
+	// refused counts how often the guard denied the kubelet's phase.
 	refused int
 }
 
-// step does the next thing that the node would do. It returns the resource that was written, or nothing.
+// step makes the node's next write. It returns the written resource, or nothing.
 func (n *node) step(ctx context.Context, v version) (resource string, err error) {
 	for i := range v.pods {
 		pod := v.pods[i].DeepCopy()
@@ -47,13 +48,13 @@ func (n *node) step(ctx context.Context, v version) (resource string, err error)
 			}
 			return "pods", nil
 		}
-		if n.putsBack(pod) {
+		if n.restorePhase(pod) {
 			err := n.server.Status().Update(ctx, pod)
 			if err == nil {
 				return "pods", nil
 			}
 			if !apierrors.IsForbidden(err) {
-				return "", fmt.Errorf("put the phase back as the kubelet: %w", err)
+				return "", fmt.Errorf("restore the phase as the kubelet: %w", err)
 			}
 			n.refused++
 		}
@@ -67,7 +68,7 @@ func (n *node) step(ctx context.Context, v version) (resource string, err error)
 	return "", nil
 }
 
-// kubelet ends main, then whatever the spec or the phase of the pod call for.
+// kubelet ends main, then does what the spec or the phase of the pod requires.
 func (n *node) kubelet(pod *corev1.Pod) bool {
 	for i := range pod.Status.ContainerStatuses {
 		status := &pod.Status.ContainerStatuses[i]
@@ -101,7 +102,7 @@ func (n *node) kubelet(pod *corev1.Pod) bool {
 	return false
 }
 
-// daemon stops what an active request names.
+// daemon stops a container of an active CRR.
 func (n *node) daemon(pod *corev1.Pod, requests []kruise.ContainerRecreateRequest) bool {
 	for i := range requests {
 		if requests[i].Status.CompletionTime != nil || requests[i].Labels[kruise.ContainerRecreateRequestPodUIDKey] != string(pod.UID) {
@@ -119,7 +120,7 @@ func (n *node) daemon(pod *corev1.Pod, requests []kruise.ContainerRecreateReques
 	return false
 }
 
-// finished is a request of which a container came back, as Kruise completes it.
+// finished completes a CRR after one of its containers has restarted, as Kruise does.
 func (n *node) finished(pod *corev1.Pod, requests []kruise.ContainerRecreateRequest) *kruise.ContainerRecreateRequest {
 	for i := range requests {
 		request := requests[i].DeepCopy()
@@ -134,7 +135,7 @@ func (n *node) finished(pod *corev1.Pod, requests []kruise.ContainerRecreateRequ
 	return nil
 }
 
-// restart starts a container again that OnFailure does not leave ended.
+// restart restarts a failed container under restart policy OnFailure.
 func (n *node) restart(pod *corev1.Pod) bool {
 	if pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure || plan.HasTerminalPhase(pod) {
 		return false
@@ -152,7 +153,7 @@ func (n *node) restart(pod *corev1.Pod) bool {
 	return false
 }
 
-// phase gives a pod of which everything has ended the phase that the kubelet would.
+// phase sets the kubelet's phase once every container has ended.
 func (n *node) phase(pod *corev1.Pod) bool {
 	if plan.HasTerminalPhase(pod) {
 		return false
@@ -170,8 +171,8 @@ func (n *node) phase(pod *corev1.Pod) bool {
 	return true
 }
 
-// putsBack has the phase be that of a kubelet that knows of no other.
-func (n *node) putsBack(pod *corev1.Pod) bool {
+// restorePhase sets the phase of a kubelet that ignores the written one.
+func (n *node) restorePhase(pod *corev1.Pod) bool {
 	running := slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
 	if !n.ignoresPhase || !running || !plan.HasTerminalPhase(pod) {
 		return false
@@ -202,5 +203,5 @@ func statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
 	return &corev1.ContainerStatus{}
 }
 
-// isMain tells the containers that nobody may touch.
+// isMain reports whether the container is a main container, which nobody may stop.
 func isMain(name string) bool { return strings.HasPrefix(name, "main") }

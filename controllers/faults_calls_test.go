@@ -15,27 +15,26 @@ import (
 	"time"
 )
 
-// inARow is how many calls of one kind fail in a row at most. A watch that fails is made anew after 0.8 s to 1.6 s, and after
-// twice as long each time (k8s.io/client-go tools/cache/reflector.go); more of them would take as long as a test waits.
+// inARow is the maximum number of consecutive failures of one kind of call. A failed watch is retried after 0.8 s to 1.6 s, and the
+// delay doubles each time (k8s.io/client-go tools/cache/reflector.go). More failures would exceed the test's timeout.
 const inARow = 4
 
-// failingCalls has a third of all calls of the operator fail, watches, events and discovery among them. What befalls each call
-// of one kind is known beforehand, in whatever order those of other kinds come, and by one of three seeds in a row its first
-// one fails.
+// failingCalls makes a third of all calls of the operator fail, including watches, events and discovery. The seed decides about each
+// call of a kind, independently of the order of other kinds. One of three consecutive seeds fails the first call.
 type failingCalls struct {
 	mu    sync.Mutex
-	fails bool // false while every call gets through
+	fails bool // false while every call succeeds
 	seed  uint64
 	calls int
-	// By verb and resource: what chooses, how many failed, and how many of them in a row.
+	// By verb and resource: the random numbers, the number of failures, and the number of consecutive failures.
 	random map[string]*rand.Rand
 	failed map[string]int
 	row    map[string]int
-	// log has every call that failed, with the time.
+	// log holds every failed call with its time.
 	log []string
 }
 
-// begin has calls fail from now on, by the seed.
+// begin starts failures by the seed.
 func (f *failingCalls) begin(seed uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -43,14 +42,14 @@ func (f *failingCalls) begin(seed uint64) {
 	f.random, f.failed, f.row = map[string]*rand.Rand{}, map[string]int{}, map[string]int{}
 }
 
-// end lets every call through from now on.
+// end stops failures.
 func (f *failingCalls) end() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.fails = false
 }
 
-// choose says what befalls a call.
+// choose returns the fault of a call.
 func (f *failingCalls) choose(request *http.Request) fault {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -85,11 +84,11 @@ func (f *failingCalls) fate(call string) (*rand.Rand, bool) {
 
 func (f *failingCalls) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
-		return f.choose(request).befall(request, next)
+		return f.choose(request).apply(request, next)
 	})
 }
 
-func TestAThirdOfAllCallsOfTheOperatorMayFail(t *testing.T) {
+func TestFaultThirdOfOperatorCallsFails(t *testing.T) {
 	seeds := 3
 	if every {
 		seeds = 20

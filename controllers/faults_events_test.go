@@ -21,13 +21,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/podtest"
 	"github.com/sidecar-termination/operator/internal/pulljob"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
-// story has objects of every kind that the operator watches come and change while it runs: a pod that waits for OpenKruise,
-// one that waits for its node, and one that waits for a label of its namespace.
+// story creates and changes objects of every kind that the operator watches: a pod that waits for OpenKruise, one that waits for its
+// node, and one that waits for a label of its namespace.
 type story struct {
 	*fixture
 	late   *lateEvent // nil for none
@@ -38,12 +39,12 @@ type story struct {
 	clusterPolicy *v1alpha1.ClusterSidecarTerminationPolicy
 }
 
-// newStory begins a story on the fixture, on which the operator runs.
+// newStory begins a story in the fixture, whose operator runs.
 func newStory(f *fixture, late *lateEvent) *story {
 	return &story{fixture: f, late: late, actors: node{server: f.Client, now: time.Now, mains: []int32{0}, stops: map[string]int{}}}
 }
 
-// tell tells the story with the event late, and returns it when everything has come to its end.
+// tell runs the story with the late event and returns the story at its end.
 func tell(t *testing.T, k *testenv.Kruise, late *lateEvent) *story {
 	t.Helper()
 	f := newFixture(t)
@@ -63,7 +64,7 @@ func tell(t *testing.T, k *testenv.Kruise, late *lateEvent) *story {
 	return s
 }
 
-// happens has everything come and change in turn, up to its end.
+// happens makes the changes of the story in order.
 func (s *story) happens(k *testenv.Kruise) {
 	s.Helper()
 	s.policies()
@@ -92,7 +93,9 @@ func (s *story) policies() {
 func (s *story) pods() {
 	s.Helper()
 	named := func(name string) func(*corev1.Pod) {
-		return func(p *corev1.Pod) { p.Spec.Containers[1].Name, p.Status.ContainerStatuses[1] = name, runs(name) }
+		return func(p *corev1.Pod) {
+			p.Spec.Containers[1].Name, p.Status.ContainerStatuses[1] = name, podtest.Running(name)
+		}
 	}
 	s.newPod("by-mesh")
 	s.follows(s.mesh, counts{matched: 1, stuck: 1})
@@ -109,7 +112,7 @@ func (s *story) pods() {
 	s.follows(s.clusterPolicy, counts{terminated: 1})
 }
 
-// untilEnded waits for every pod to be counted and every image to be pulled.
+// untilEnded waits until every pod is counted and every image is pulled.
 func (s *story) untilEnded() {
 	s.Helper()
 	for _, policy := range []client.Object{s.mesh, s.edge, s.clusterPolicy} {
@@ -124,10 +127,10 @@ func (s *story) untilEnded() {
 	})
 }
 
-// waits reports whether the event is being kept from the operator.
+// waits reports whether the event is being delayed.
 func (s *story) waits() bool { return s.late != nil && !s.late.lost && s.late.wasMet() }
 
-// follows plays the nodes until the policy has the counts. What follows upon an event that is being kept is not waited for.
+// follows simulates the nodes until the policy has the counts. It does not wait for the effects of a delayed event.
 func (s *story) follows(policy client.Object, want counts) {
 	s.Helper()
 	s.eventually(fmt.Sprintf("policy %s counts %+v", policy.GetName(), want), func(ctx context.Context) error {
@@ -137,7 +140,7 @@ func (s *story) follows(policy client.Object, want counts) {
 		}
 		got := counts{int(status.MatchedPods), int(status.WaitingPods), int(status.TerminatingPods), int(status.StuckPods), int(status.TerminatedPods)}
 		if got != want || status.ObservedGeneration != policy.GetGeneration() {
-			return fmt.Errorf("it counts %+v at generation %d of %d", got, status.ObservedGeneration, policy.GetGeneration())
+			return fmt.Errorf("counts are %+v at generation %d of %d", got, status.ObservedGeneration, policy.GetGeneration())
 		}
 		return nil
 	})
@@ -156,7 +159,7 @@ func (s *story) eventually(what string, check func(context.Context) error) {
 	})
 }
 
-// rests waits until the operator has worked off what it knows: it has reported a policy that was created after all the rest.
+// rests waits until the operator is idle: it has reported on a policy that was created last.
 func (s *story) rests() {
 	s.Helper()
 	if s.late.watch == "sidecarterminationpolicies" {
@@ -174,7 +177,7 @@ func (s *story) statusOf(ctx context.Context, policy client.Object) (v1alpha1.Po
 	return policy.(*v1alpha1.SidecarTerminationPolicy).Status, err
 }
 
-// play does all that kubelets and OpenKruise have to do.
+// play simulates kubelets and OpenKruise.
 func (s *story) play(ctx context.Context) error {
 	for {
 		var pods corev1.PodList
@@ -183,7 +186,7 @@ func (s *story) play(ctx context.Context) error {
 		}
 		v := version{pods: pods.Items}
 		if s.kruiseThere {
-			v.requests = s.requests()
+			v.requests = s.crrs()
 		}
 		written, err := s.actors.step(ctx, v)
 		switch {
@@ -200,7 +203,7 @@ func (s *story) play(ctx context.Context) error {
 	}
 }
 
-// pull has every image be pulled on the one node that there is.
+// pull simulates the pull of every image on the only node.
 func (s *story) pull(ctx context.Context) error {
 	for _, job := range s.pullJobs() {
 		if job.Status.StartTime != nil {
@@ -215,13 +218,13 @@ func (s *story) pull(ctx context.Context) error {
 	return nil
 }
 
-// wentAsItShould fails if anything was asked for twice.
+// wentAsItShould fails if the operator wrote anything twice.
 func (s *story) wentAsItShould() {
 	s.Helper()
 	if diff := cmp.Diff(map[string]int{"proxy": 1, "agent": 1, "logger": 1}, s.actors.stops); diff != "" {
 		s.Errorf("how often containers were stopped (-want +got):\n%s", diff)
 	}
-	if got := len(s.requests()); got != 1 {
+	if got := len(s.crrs()); got != 1 {
 		s.Errorf("%d requests", got)
 	}
 	if diff := cmp.Diff([]string{quickExit}, s.images()); diff != "" {
@@ -229,9 +232,8 @@ func (s *story) wentAsItShould() {
 	}
 }
 
-// Of each of the operator's watches each event is once kept from it while everything else goes on, and once lost with the
-// connection. The end is always the same.
-func TestAnyEventMayBeLate(t *testing.T) {
+// Each event of each of the operator's watches is delayed once, and lost once with its connection. The outcome is always the same.
+func TestFaultAnyWatchEventIsLate(t *testing.T) {
 	k := newKruise(t)
 	var events map[string]int
 	t.Run("none is", func(t *testing.T) { events = tell(t, k, nil).swept.events() })
@@ -250,7 +252,7 @@ func TestAnyEventMayBeLate(t *testing.T) {
 	}
 	tried, met := 0, 0
 	for i, watch := range watches {
-		// Some writes of statuses may fall together, so that there need not be as many events each time.
+		// Status writes may be combined, so the number of events can differ.
 		certain := (events[watch] + 1) / 2
 		for number := 1; number <= events[watch]; number++ {
 			for _, lost := range []bool{false, true} {
@@ -275,7 +277,7 @@ func TestAnyEventMayBeLate(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d events of %d watches; %d runs, of which %d had the event late", total(events), len(watches), tried, met)
+	t.Logf("%d events of %d watches; %d runs, %d with the late event", total(events), len(watches), tried, met)
 }
 
 func total(events map[string]int) int {

@@ -18,9 +18,10 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podcache"
 )
 
-// version is a namespace as the API server had it between two writes.
+// version is the content of a namespace between two writes.
 type version struct {
 	pods            []corev1.Pod
 	requests        []kruise.ContainerRecreateRequest
@@ -28,14 +29,14 @@ type version struct {
 	clusterPolicies []v1alpha1.ClusterSidecarTerminationPolicy
 }
 
-// history is every version of a namespace, and of the cluster policy that has the namespace's name.
+// history is every version of a namespace and of the cluster policy with the namespace's name.
 type history struct {
 	server    client.Client
 	namespace string
 	versions  []version
 }
 
-// record reads what a write may have changed: the objects of one resource, or of all when none is named.
+// record reads the objects that a write may have changed: those of one resource, or all if none is named.
 func (h *history) record(ctx context.Context, resource string) error {
 	var next version
 	if len(h.versions) > 0 {
@@ -64,8 +65,7 @@ func (h *history) record(ctx context.Context, resource string) error {
 	return nil
 }
 
-// recorded reads the one object, if it is there. It is far faster than a list, for which the API server has its own cache
-// catch up first.
+// recorded reads the object if it exists. A list would be slower, because the API server's watch cache must catch up first.
 func recorded[T any, P interface {
 	*T
 	client.Object
@@ -83,14 +83,14 @@ func recorded[T any, P interface {
 
 func (h *history) now() version { return h.versions[len(h.versions)-1] }
 
-// lagging reads the history as caches do that lag behind. Those of pods, requests and policies are apart, and none ever
-// goes back. What has no history is read from the API server.
+// lagging reads the history like stale caches do. Those of pods, CRRs and policies are independent, and none goes backward. Objects
+// without a history come from the API server.
 type lagging struct {
 	client.Reader
 	history *history
-	// teardown is true for the cache of pods whose phase was written.
+	// teardown marks the teardown cache.
 	teardown bool
-	// lag says by how many writes the next read is behind; an error is what the read fails with.
+	// lag returns by how many writes the next read is stale, or the error of the read.
 	lag func() (int, error)
 
 	seen map[string]int
@@ -120,7 +120,7 @@ func (l *lagging) pods() ([]corev1.Pod, error) {
 		if l.teardown && !written || !l.teardown && plan.HasTerminalPhase(pod) {
 			continue
 		}
-		list = append(list, *trimPod(pod.DeepCopy()).(*corev1.Pod))
+		list = append(list, *podcache.TrimPod(pod.DeepCopy()).(*corev1.Pod))
 	}
 	return list, nil
 }
@@ -195,7 +195,7 @@ func (l *lagging) List(ctx context.Context, list client.ObjectList, options ...c
 	return l.Reader.List(ctx, list, options...)
 }
 
-// unreliable reads the API server itself, which fails when a read of a cache would.
+// unreliable reads the API server, and fails when a read of a cache would.
 type unreliable struct {
 	client.Reader
 	fails func() (int, error)

@@ -23,38 +23,39 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/observe"
+	"github.com/sidecar-termination/operator/internal/optionalkind"
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/pulljob"
+	"github.com/sidecar-termination/operator/internal/podcache"
+	"github.com/sidecar-termination/operator/internal/policyindex"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 )
 
 const (
-	// maxRounds bounds a run: one that needs more does not come to rest.
+	// maxRounds is the maximum number of rounds of a run. A run that needs more does not converge.
 	maxRounds = 80
-	// idleRounds is how many rounds in which nothing happens make a run one at rest, the time going on between them.
+	// idleRounds is the number of consecutive idle rounds after which a run has converged. Time passes between them.
 	idleRounds = 3
 )
 
 // disturbance is what goes wrong in a run.
 type disturbance struct {
-	// write says what befalls a write; nil means nothing.
+	// write returns the fault of a write; nil means no faults.
 	write func(number int, site string) fault
-	// read says by how many writes a read is behind, or what it fails with; nil means neither.
+	// read returns by how many writes a read is stale, or its error; nil means neither.
 	read func(number int) (lag int, err error)
-	// skip says which reconciles of the pod never come about; nil means none.
+	// skip reports whether a reconcile of the pod is dropped; nil means none.
 	skip func(number int) bool
-	// change spoils writes on their way, as a broken operator would.
+	// change modifies writes, as a broken operator would.
 	change func(*http.Request)
-	// timeless drops when reconcilers ask to be called again, as a broken operator would.
+	// timeless drops the reconcilers' requeue delays, as a broken operator would.
 	timeless bool
-	// clock is by how much the operator's clock is wrong.
+	// clock is the offset of the operator's clock.
 	clock time.Duration
 }
 
-// run is one pod of one policy, from its start to its end, with everything that writes to it.
+// run is one pod of one policy from its start to its end, with everything that writes to it.
 type run struct {
 	*testing.T
 	ctx         context.Context
@@ -67,7 +68,7 @@ type run struct {
 	wire     *wire
 	operator *onePodOperator
 	offset   time.Duration // of the time in the run
-	quiet    bool          // nothing happened in the round before, so that caches have caught up
+	quiet    bool          // the last round was idle, so the caches are current
 
 	reads, reconciles, skips, failures, restarts int
 	problems                                     []string
@@ -77,33 +78,37 @@ type run struct {
 func (r *run) Now() time.Time                  { return time.Now().Add(r.offset + r.disturbance.clock) }
 func (r *run) Since(t time.Time) time.Duration { return r.Now().Sub(t) }
 
-// onePodOperator is the reconcilers with what they remember.
+// onePodOperator is the reconcilers with their states.
 type onePodOperator struct {
 	pods     *PodReconciler
 	policies *PolicyReconciler
 	events   *recordedEvents
 }
 
-// policyReader finds the policies of a pod in a cache.
+// policyReader finds the policies of a pod by the production index over a cache of the test.
 type policyReader struct{ client.Reader }
 
 func (p policyReader) Policies(ctx context.Context, pod *corev1.Pod) ([]resolve.Policy, error) {
-	return observe.Policies(ctx, p.Reader, pod)
+	index, err := policyindex.List(ctx, p.Reader, pod.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	return index.Policies(ctx, pod)
 }
 
 // podReader lists live pods from both caches.
-type podReader struct{ unfinished, written *lagging }
+type podReader struct{ unfinished, teardown *lagging }
 
 func (p podReader) LivePods(context.Context, string) ([]*corev1.Pod, error) {
 	unfinished, err := p.unfinished.pods()
 	if err != nil {
 		return nil, err
 	}
-	written, err := p.written.pods()
+	teardown, err := p.teardown.pods()
 	if err != nil {
 		return nil, err
 	}
-	return livePods(pointers(unfinished), pointers(written))
+	return podcache.Live(pointers(unfinished), pointers(teardown))
 }
 
 func pointers(pods []corev1.Pod) []*corev1.Pod {
@@ -114,22 +119,22 @@ func pointers(pods []corev1.Pod) []*corev1.Pod {
 	return list
 }
 
-// requestObserver reads past requests from a cache of the test.
-type requestObserver struct {
+// crrObserver reads past CRRs from a cache of the test.
+type crrObserver struct {
 	crr.Observer
 	Terminator
 }
 
-func (o requestObserver) Observe(ctx context.Context, pod *corev1.Pod) ([]plan.Attempt, error) {
+func (o crrObserver) Observe(ctx context.Context, pod *corev1.Pod) ([]plan.Attempt, error) {
 	return o.Observer.Observe(ctx, pod)
 }
 
-// start begins with an empty memory and caches that are as the API server is.
+// start starts an operator without states and with current caches.
 func (r *run) start() {
 	options := testOptions()
 	options.Clock, options.StatusPeriod = r, 0
 	reader := &lagging{Reader: r.server, history: r.history, lag: r.lag}
-	written := &lagging{Reader: r.server, history: r.history, lag: r.lag, teardown: true}
+	teardown := &lagging{Reader: r.server, history: r.history, lag: r.lag, teardown: true}
 	limited := asOperator()
 	limited.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		r.wire.next = next
@@ -140,12 +145,13 @@ func (r *run) start() {
 		r.Fatal(err)
 	}
 	events := &recordedEvents{}
-	journal := newJournal(events, r, func(resolve.PolicyRef) {})
-	// Neither is ever started: of Kruise the run says itself what there is.
-	kinds := kruiseKinds{requests: &crr.Availability{}, pullJobs: &pulljob.Availability{}}
-	all := newReconcilers(cached{c, reader}, policyReader{reader}, podReader{reader, written}, readers{written, unreliable{r.server, r.lag}}, kinds, journal, options)
-	all.pods.world.available = func() bool { return r.scenario.kruise != kruiseAbsent }
-	all.pods.world.terminators[0] = requestObserver{crr.Observer{Reader: reader}, all.pods.world.terminators[0]}
+	reporter := newReporter(events, r, func(resolve.PolicyRef) {})
+	// These are never started: the run itself decides what Kruise serves.
+	kinds := kruiseKinds{crrs: &optionalkind.Availability{}, pullJobs: &optionalkind.Availability{}}
+	from := readers{teardown: teardown, live: unreliable{r.server, r.lag}, policies: policyReader{reader}, pods: podReader{reader, teardown}}
+	all := newReconcilers(cached{c, reader}, from, kinds, reporter, options)
+	all.pods.reader.crrServed = func() bool { return r.scenario.kruise != kruiseAbsent }
+	all.pods.reader.terminators[0] = crrObserver{crr.Observer{Reader: reader}, all.pods.reader.terminators[0]}
 	r.operator = &onePodOperator{all.pods, all.policies, events}
 }
 
@@ -161,17 +167,17 @@ func (r *run) problem(format string, args ...any) {
 	r.problems = append(r.problems, fmt.Sprintf(format, args...))
 }
 
-// record takes a version after a write of the resource.
+// record adds a version after a write of the resource.
 func (r *run) record(resource string) {
 	if err := r.history.record(r.ctx, resource); err != nil {
 		r.Fatal(err)
 	}
 }
 
-// toTheEnd goes on until nothing happens any more.
+// toTheEnd runs rounds until the run has converged.
 func (r *run) toTheEnd() {
 	idle := 0
-	// Nobody would have reconciled but this loop: nothing has happened, and nothing said when to look again.
+	// Only this loop reconciles: nothing has changed, and there was no requeue.
 	unasked := false
 	for range maxRounds {
 		writes, versions, failures, skips := r.wire.number, len(r.history.versions), r.failures, r.skips
@@ -182,17 +188,17 @@ func (r *run) toTheEnd() {
 		unasked = false
 		acted := r.interlude() || r.nodeActs()
 		if acted || r.wire.number > writes || len(r.history.versions) > versions || r.failures > failures {
-			// Caches catch up in time, whether what was tried has come about or not.
+			// The caches catch up, whether the writes were applied or not.
 			idle, r.quiet = 0, len(r.history.versions) == versions
 			continue
 		}
-		// What the caches hold is what there is, and nobody does anything: only time can bring a change.
+		// The caches are current and nobody acts, so only time can change anything.
 		if r.quiet {
 			skipped := r.skips > skips
 			unasked = requeue == 0 && !skipped
 			wait := plan.Soonest(requeue, 10*time.Minute)
 			if skipped {
-				// Longer, and a guard that is to stay for minutes could be taken off before the next look.
+				// After a longer wait a guard that must stay for minutes could be released.
 				wait = min(wait, time.Minute)
 			}
 			r.offset += wait
@@ -212,16 +218,16 @@ func (r *run) nodeActs() bool {
 		r.Fatal(err)
 	}
 	if written != "" {
-		// What a node does takes its time.
+		// A node's action takes time.
 		r.offset += time.Second
 		r.record(written)
 	}
 	return written != ""
 }
 
-// interlude carries out what the scenario's user does once sidecars are being ended.
+// interlude makes the user's change of the scenario once sidecars are being terminated.
 func (r *run) interlude() bool {
-	if r.scenario.interlude == nil || r.killRequests() == 0 {
+	if r.scenario.interlude == nil || r.killCount() == 0 {
 		return false
 	}
 	for _, policy := range r.history.now().policies {
@@ -236,7 +242,7 @@ func (r *run) interlude() bool {
 	return false
 }
 
-// reconcile calls both reconcilers once, as a work queue would, and returns when to look again.
+// reconcile calls both reconcilers once, like a work queue, and returns the requeue delay.
 func (r *run) reconcile() time.Duration {
 	var requeue time.Duration
 	r.reconciles++
@@ -259,7 +265,7 @@ func (r *run) reconcile() time.Duration {
 	return requeue
 }
 
-// checked calls a reconciler. A fault that reached the operator must come back as an error or as a time to look again.
+// checked calls a reconciler. A fault that reached the operator must result in an error or a requeue.
 func (r *run) checked(what string, call func(*onePodOperator) (ctrl.Result, error)) time.Duration {
 	r.wire.last = noFault
 	result, err := call(r.operator)
@@ -272,7 +278,7 @@ func (r *run) checked(what string, call func(*onePodOperator) (ctrl.Result, erro
 		r.start()
 		return 0
 	case met != noFault && err == nil && result.IsZero():
-		r.problem("%s: %s was passed over", what, met)
+		r.problem("%s: %s was skipped", what, met)
 	}
 	if err != nil {
 		r.failures++
@@ -280,10 +286,10 @@ func (r *run) checked(what string, call func(*onePodOperator) (ctrl.Result, erro
 	return result.RequeueAfter
 }
 
-// kill is a request that a container be stopped, as the API server has taken it.
+// kill is an accepted request to stop a container.
 type kill struct{ By, Container string }
 
-// kills lists the requests to stop containers, and what went wrong between versions.
+// kills lists the accepted requests to stop containers.
 func (r *run) kills() []kill {
 	var list []kill
 	known := map[types.UID]bool{}
@@ -308,7 +314,7 @@ func (r *run) kills() []kill {
 	return list
 }
 
-func (r *run) killRequests() int { return len(r.kills()) }
+func (r *run) killCount() int { return len(r.kills()) }
 
 func killsBetween(before, after *corev1.Pod) []kill {
 	var list []kill
@@ -323,8 +329,7 @@ func killsBetween(before, after *corev1.Pod) []kill {
 	return list
 }
 
-// checkHistory holds every version to the invariants. A kubelet that ignores a phase may undo it once the guard is off, and was
-// kept from it before.
+// checkHistory checks the invariants in every version. A kubelet that ignores a phase may undo it only after the guard is released.
 func (r *run) checkHistory() {
 	if r.scenario.ignoresPhase && r.node.refused == 0 {
 		r.problem("the guard has kept the kubelet from nothing")
@@ -341,12 +346,12 @@ func (r *run) checkHistory() {
 	}
 	for _, k := range r.kills() {
 		if isMain(k.Container) {
-			r.problem("a main container is to be stopped: %+v", k)
+			r.problem("a main container must not be stopped: %+v", k)
 		}
 	}
 }
 
-// outcome is what a run comes to. Two runs of a scenario must have the same one.
+// outcome is the result of a run. Two runs of a scenario must have the same one.
 type outcome struct {
 	Phase      corev1.PodPhase
 	Containers []string
@@ -354,7 +359,7 @@ type outcome struct {
 	Kills      []kill
 	Stops      map[string]int
 	Policy     []string
-	// Totals are counted from what happened and not from what there is. A crash may lose some.
+	// Totals count transitions. A crash may lose some.
 	Totals []string
 }
 
@@ -409,7 +414,7 @@ func (o *outcome) addPolicy(generation int64, s v1alpha1.PolicyStatus) {
 	}
 }
 
-// execute runs the scenario with the disturbance in an empty namespace, and leaves it empty.
+// execute runs the scenario with the disturbance in an empty namespace, and empties it again.
 func (s scenario) execute(f *fixture, d disturbance) (*run, outcome) {
 	f.Helper()
 	pod := s.pod()
@@ -438,7 +443,7 @@ func (s scenario) execute(f *fixture, d disturbance) (*run, outcome) {
 	r.start()
 	r.toTheEnd()
 
-	// At the fixpoint an operator that knows nothing writes nothing either, but for what a dry run says of itself.
+	// After convergence a restarted operator writes nothing either, except for dry-run reports.
 	writes := r.wire.number
 	if s.spec.Enforcement != v1alpha1.EnforcementDryRun {
 		r.start()
@@ -447,7 +452,7 @@ func (s scenario) execute(f *fixture, d disturbance) (*run, outcome) {
 		r.reconcile()
 	}
 	if r.wire.number > writes {
-		r.problem("written at the fixpoint: %q", r.wire.sites[writes:])
+		r.problem("written after convergence: %q", r.wire.sites[writes:])
 	}
 	r.checkHistory()
 	result := r.outcome()
@@ -455,7 +460,7 @@ func (s scenario) execute(f *fixture, d disturbance) (*run, outcome) {
 	return r, result
 }
 
-// clear removes what the run has left, each object for itself, which is faster than collections.
+// clear deletes the run's objects one by one, which is faster than by collections.
 func (r *run) clear() {
 	v := r.history.now()
 	objects := r.scenario.policies(r.history.namespace)

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/podtest"
 )
 
 // The pod and the namespaced policy of every scenario. A cluster policy has the name of the namespace that it selects.
@@ -33,7 +34,7 @@ const (
 	byVariables     declaration = "environment variables"
 )
 
-// openKruise is what there is of OpenKruise in a scenario.
+// openKruise is the state of OpenKruise in a scenario.
 type openKruise string
 
 const (
@@ -42,40 +43,40 @@ const (
 	kruiseRefuses openKruise = "refuses each request"
 )
 
-// scenario is a pod with a main container and two sidecars, what declares both, and what happens to them.
+// scenario is a pod with a main container and two sidecars, their declarations, and what happens to them.
 type scenario struct {
 	name          string
 	restartPolicy corev1.RestartPolicy
 	declared      declaration
 	spec          v1alpha1.PolicySpec
-	// exitCode is that of a sidecar that is stopped.
+	// exitCode is the exit code of a stopped sidecar.
 	exitCode int32
-	// interlude is what a user does to the policy once sidecars are being ended; nil means nothing.
+	// interlude is a user's change of the policy while sidecars are being terminated; nil means none.
 	interlude func(context.Context, client.Client, *v1alpha1.SidecarTerminationPolicy) error
-	// mains are the exit codes of the main container, run by run; nil means 0.
+	// mains are the exit codes of the main container's runs; nil means 0.
 	mains []int32
-	// kruise is what there is of OpenKruise.
+	// kruise is the state of OpenKruise.
 	kruise openKruise
-	// nodeLabels are those of the pod's node.
+	// nodeLabels are the labels of the pod's node.
 	nodeLabels map[string]string
-	// ignoresPhase has the kubelet undo a written phase, which the guard keeps it from.
+	// ignoresPhase makes the kubelet undo a written phase, which the guard denies.
 	ignoresPhase bool
-	// unstarted has the image of the second sidecar be missing, so that it has never started.
+	// unstarted makes the second sidecar's image unpullable, so that it has never started.
 	unstarted bool
-	// rare marks the scenarios of which each test has all: they alone come to some of the operator's writes.
+	// rare marks scenarios that every test runs, because only they reach some of the operator's writes.
 	rare bool
 }
 
-// drains reports whether a sidecar is given time after the main container has ended.
+// drains reports whether a sidecar has drain time after the main container's end.
 func (s scenario) drains() bool {
 	return slices.ContainsFunc(s.spec.Sidecars, func(sidecar v1alpha1.Sidecar) bool { return sidecar.DrainSeconds != nil })
 }
 
 func (s scenario) pod() *corev1.Pod {
-	return newPod(func(p *corev1.Pod) {
+	return podtest.New(func(p *corev1.Pod) {
 		p.Spec.RestartPolicy = s.restartPolicy
 		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "logger", Image: "logger:v1"})
-		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, runs("logger"))
+		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, podtest.Running("logger"))
 		for i := range p.Status.ContainerStatuses {
 			p.Status.ContainerStatuses[i].Image = p.Spec.Containers[i].Image
 		}
@@ -92,7 +93,7 @@ func (s scenario) pod() *corev1.Pod {
 	})
 }
 
-// policies are those of a scenario in the namespace.
+// policies returns the scenario's policies in the namespace.
 func (s scenario) policies(namespace string) []client.Object {
 	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: policyName}}
 	policy.Spec.PolicySpec = s.spec
@@ -114,8 +115,8 @@ func (s scenario) policies(namespace string) []client.Object {
 // adder appends a scenario to a list.
 type adder func(name string, restart corev1.RestartPolicy, exitCode int32, proxy, logger v1alpha1.Mode, exitCodes v1alpha1.ExitCodes, change ...func(*scenario))
 
-// scenarios are every mode with each restart policy and each way to count exit codes, users who change their mind, and
-// everything that stands in the way of a mode.
+// scenarios cover every mode with each restart policy and each setting of exit codes, policy changes by users, and everything that
+// makes a mode unusable.
 func scenarios() []scenario {
 	var list []scenario
 	add := func(name string, restart corev1.RestartPolicy, exitCode int32, proxy, logger v1alpha1.Mode, exitCodes v1alpha1.ExitCodes, change ...func(*scenario)) {
@@ -206,12 +207,12 @@ func addObstructed(add adder) {
 	add("Auto without OpenKruise", onFailure, 143, auto, auto, respect, without)
 	add("Auto of a sidecar that has not started", never, 0, auto, auto, ignore, unstarted)
 	add("Auto of a sidecar that has not started", never, 0, auto, auto, respect, unstarted)
-	// The second request takes the place of the first one, of which the container has ended.
-	add("CRR, of which one drains", never, 0, request, request, respect, drained, rare)
-	add("PodPhase, of which one drains", onFailure, 143, phase, phase, ignore, drained)
+	// The second CRR replaces the first one, whose container has ended.
+	add("CRR, one drains", never, 0, request, request, respect, drained, rare)
+	add("PodPhase, one drains", onFailure, 143, phase, phase, ignore, drained)
 	// The guard is taken off in time, the phase comes back, and the next mode follows.
 	add("PodPhase that the kubelet ignores, without OpenKruise", never, 0, phase, phase, ignore, ignored, without, rare)
-	// The request follows when the kubelet has been given time.
+	// The CRR follows after the kubelet had time.
 	add("CRR that the kubelet ignores", never, 0, request, request, ignore, ignored, rare)
 	add("PodPhase alone that the kubelet ignores", never, 0, phase, phase, ignore, ignored, alone)
 	add("PodPhase alone on a virtual node", never, 0, phase, phase, ignore, virtual, alone)

@@ -25,7 +25,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
-// every is set by FAULTS=all (make test-faults). Otherwise each kind of fault is tried on some of the scenarios.
+// every is set by FAULTS=all (make test-faults). Otherwise each kind of fault runs on some of the scenarios.
 var every = os.Getenv("FAULTS") == "all"
 
 // oneIn returns every n-th scenario and the rare ones, or all.
@@ -45,7 +45,7 @@ type tally struct {
 	scenarios                             int
 	runs, writes, faults, restarts, reads int
 	sites                                 map[string]int // of all writes
-	met                                   map[string]int // of those that a fault befell
+	met                                   map[string]int // of writes with a fault
 }
 
 // begin counts a scenario.
@@ -74,8 +74,7 @@ func (s *tally) add(r *run) {
 	}
 }
 
-// everySite fails unless faults befell every site at which the operator writes. A run of some of the scenarios need not come to
-// all of them.
+// everySite fails unless faults hit every site at which the operator writes. A run of some of the scenarios need not reach them all.
 func (s *tally) everySite(t *testing.T, scenarios int) {
 	t.Helper()
 	s.mu.Lock()
@@ -97,14 +96,14 @@ func (s *tally) log(t *testing.T) {
 	}
 }
 
-// differences says what a disturbed run has made otherwise, and what is wrong with it. Totals do not count after a crash.
+// differences returns the differences and problems of a disturbed run. Totals do not count after a crash.
 func differences(want, got outcome, r *run) []string {
 	list := slices.Clone(r.problems)
 	if r.restarts > 0 {
 		want.Totals, got.Totals = nil, nil
 	}
-	// Nothing may be asked for that is not asked for without faults, or more often. It may be asked for less: a kubelet
-	// that has torn the pod down before the operator came to ask Kruise as well leaves nothing to ask for.
+	// A disturbed run must not stop anything more often than the run without faults. It may stop less: once the kubelet has torn the
+	// pod down, no CRR is needed.
 	surplus := slices.Clone(got.Kills)
 	for _, k := range want.Kills {
 		if i := slices.Index(surplus, k); i >= 0 {
@@ -112,7 +111,7 @@ func differences(want, got outcome, r *run) []string {
 		}
 	}
 	if len(surplus) > 0 {
-		list = append(list, fmt.Sprintf("asked for once too often: %+v", surplus))
+		list = append(list, fmt.Sprintf("stopped once too often: %+v", surplus))
 	}
 	want.Kills, got.Kills = nil, nil
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -121,24 +120,24 @@ func differences(want, got outcome, r *run) []string {
 	return list
 }
 
-// trial is one scenario that is run again and again, in a namespace of its own, each time with another disturbance.
+// trial is one scenario that is run repeatedly in its own namespace, each time with another disturbance.
 type trial struct {
 	*fixture
 	scenario scenario
-	number   int // in the list of those that are tried
+	number   int // in the list of scenarios that run
 	sum      *tally
 
-	reference *run // the one without faults
+	reference *run // the run without faults
 	want      outcome
 }
 
-// tryEach tries the scenarios, some of them at once, and returns what they sum up to in the end.
+// tryEach runs the scenarios in parallel and returns their tally at the end.
 func tryEach(t *testing.T, list []scenario, try func(*trial)) *tally {
 	t.Helper()
 	k := newKruise(t)
 	k.Install(t)
 	sum := &tally{}
-	// Cleanups follow the end of parallel subtests.
+	// Cleanups run after parallel subtests.
 	t.Cleanup(func() { sum.log(t) })
 	for i, s := range list {
 		t.Run(s.name, func(t *testing.T) {
@@ -149,7 +148,7 @@ func tryEach(t *testing.T, list []scenario, try func(*trial)) *tally {
 	return sum
 }
 
-// tryEachSite is tryEach for faults that befall every write. Of each site there must be some.
+// tryEachSite is tryEach for faults of every write. It requires faults at each site.
 func tryEachSite(t *testing.T, list []scenario, try func(*trial)) {
 	t.Helper()
 	sum := tryEach(t, list, try)
@@ -160,7 +159,7 @@ func tryEachSite(t *testing.T, list []scenario, try func(*trial)) {
 func newTrial(t *testing.T, k *testenv.Kruise, s scenario, number int, sum *tally) *trial {
 	t.Helper()
 	tr := &trial{fixture: newFixture(t), scenario: s, number: number, sum: sum}
-	tr.guard()
+	tr.enforceGuard()
 	if s.nodeLabels != nil {
 		tr.node = tr.newNode(s.nodeLabels)
 	}
@@ -175,7 +174,7 @@ func newTrial(t *testing.T, k *testenv.Kruise, s scenario, number int, sum *tall
 	return tr
 }
 
-// disturb runs the scenario with the disturbance and returns how that run differs.
+// disturb runs the scenario with the disturbance and returns the differences of that run.
 func (tr *trial) disturb(d disturbance) (*run, []string) {
 	tr.Helper()
 	r, got := tr.scenario.execute(tr.fixture, d)
@@ -183,7 +182,7 @@ func (tr *trial) disturb(d disturbance) (*run, []string) {
 	return r, differences(tr.want, got, r)
 }
 
-// same fails when the disturbance makes a difference.
+// same fails if the disturbance makes a difference.
 func (tr *trial) same(what string, d disturbance) *run {
 	tr.Helper()
 	r, found := tr.disturb(d)
@@ -193,7 +192,7 @@ func (tr *trial) same(what string, d disturbance) *run {
 	return r
 }
 
-// onceAt has the fault befall one write.
+// onceAt applies the fault to one write.
 func onceAt(number int, f fault) func(int, string) fault {
 	return func(n int, _ string) fault {
 		if n == number {
@@ -203,7 +202,7 @@ func onceAt(number int, f fault) func(int, string) fault {
 	}
 }
 
-func TestACrashAfterAnyWriteHasTheSameEnd(t *testing.T) {
+func TestFaultCrashAfterAnyWrite(t *testing.T) {
 	tryEachSite(t, oneIn(4), func(tr *trial) {
 		for number := range tr.reference.wire.number {
 			what := fmt.Sprintf("crash after write %d", number+1)
@@ -214,7 +213,7 @@ func TestACrashAfterAnyWriteHasTheSameEnd(t *testing.T) {
 	})
 }
 
-func TestAnyAnswerToAnyWriteHasTheSameEnd(t *testing.T) {
+func TestFaultAnyAnswerToAnyWrite(t *testing.T) {
 	tryEachSite(t, oneIn(4), func(tr *trial) {
 		for number := range tr.reference.wire.number {
 			for j, answer := range answers {
@@ -229,7 +228,7 @@ func TestAnyAnswerToAnyWriteHasTheSameEnd(t *testing.T) {
 	})
 }
 
-func TestAThirdOfAllCallsMayFail(t *testing.T) {
+func TestFaultThirdOfReconcilerCallsFails(t *testing.T) {
 	seeds := 1
 	if every {
 		seeds = 5
@@ -256,7 +255,7 @@ func TestAThirdOfAllCallsMayFail(t *testing.T) {
 	})
 }
 
-func TestReadsMayBeStale(t *testing.T) {
+func TestFaultStaleReads(t *testing.T) {
 	tryEach(t, oneIn(4), func(tr *trial) {
 		for _, lag := range []int{1, 2, 3, 4} {
 			tr.same(fmt.Sprintf("%d writes behind", lag), disturbance{read: func(int) (int, error) { return lag, nil }})
@@ -266,16 +265,16 @@ func TestReadsMayBeStale(t *testing.T) {
 	})
 }
 
-func TestAnyChangeMayGoUnnoticed(t *testing.T) {
+func TestFaultAnyChangeGoesUnnoticed(t *testing.T) {
 	tryEach(t, oneIn(8), func(tr *trial) {
 		for number := range tr.reference.reconciles {
-			tr.same(fmt.Sprintf("reconcile %d does not come about", number+1), disturbance{skip: func(n int) bool { return n == number+1 }})
+			tr.same(fmt.Sprintf("reconcile %d is dropped", number+1), disturbance{skip: func(n int) bool { return n == number+1 }})
 		}
 	})
 }
 
-// A drain is as much longer or shorter as the clock is wrong, so that those scenarios are left out.
-func TestTheOperatorsClockMayBeWrong(t *testing.T) {
+// A wrong clock makes a drain longer or shorter, so scenarios with a drain are left out.
+func TestFaultWrongClock(t *testing.T) {
 	tryEach(t, slices.DeleteFunc(oneIn(4), scenario.drains), func(tr *trial) {
 		for _, clock := range []time.Duration{-3 * time.Hour, 3 * time.Hour} {
 			tr.same(fmt.Sprintf("clock off by %s", clock), disturbance{clock: clock})
@@ -283,9 +282,8 @@ func TestTheOperatorsClockMayBeWrong(t *testing.T) {
 	})
 }
 
-// Of an operator that is broken the tests above must tell. Each of these changes is one that a mistake in the operator
-// could make.
-func TestTheFaultsFindABrokenOperator(t *testing.T) {
+// The tests above must detect a broken operator. Each of these changes could be a mistake in the operator.
+func TestFaultSuiteDetectsBrokenOperator(t *testing.T) {
 	k := newKruise(t)
 	k.Install(t)
 	all := scenarios()
@@ -298,25 +296,25 @@ func TestTheFaultsFindABrokenOperator(t *testing.T) {
 		scenario    scenario
 		disturbance disturbance
 	}{
-		"names of requests that are not the same again": {find("CRR, Never, Respect"), disturbance{
+		"CRR names that are not deterministic": {find("CRR, Never, Respect"), disturbance{
 			read: func(int) (int, error) { return 4, nil },
 			change: edit("POST containerrecreaterequests", func(body string) string {
 				number++
 				return strings.Replace(body, `"name":"sidecar-termination-`, fmt.Sprintf(`"name":"x%d-`, number), 1)
 			}),
 		}},
-		"a record of the phase that is not kept": {find("PodPhase, Never"), disturbance{
+		"a phase record that is not stored": {find("PodPhase, Never"), disturbance{
 			change: edit("PATCH pods/status", func(body string) string {
 				return strings.Replace(body, v1alpha1.AnnotationPodPhase, "example.com/lost", 1)
 			}),
 		}},
-		"a request that names a main container": {find("CRR, Never, Respect"), disturbance{
+		"a CRR for a main container": {find("CRR, Never, Respect"), disturbance{
 			change: edit("POST containerrecreaterequests", func(body string) string {
 				return strings.Replace(body, `"name":"logger"`, `"name":"main"`, 1)
 			}),
 		}},
-		"a pod that nothing brings back": {find("PodPhase, of which one drains"), disturbance{timeless: true}},
-		"a status that is never the same": {find("Image, Never"), disturbance{
+		"a pod that is not requeued": {find("PodPhase, one drains"), disturbance{timeless: true}},
+		"a status that always changes": {find("Image, Never"), disturbance{
 			change: edit("PUT sidecarterminationpolicies/status", func(body string) string {
 				return strings.Replace(body, `"matchedPods":`, `"matchedPods":1`, 1)
 			}),
@@ -326,14 +324,14 @@ func TestTheFaultsFindABrokenOperator(t *testing.T) {
 			t.Parallel()
 			r, found := newTrial(t, k, tc.scenario, 0, &tally{}).disturb(tc.disturbance)
 			if len(found) == 0 {
-				t.Errorf("nothing was found; writes %q", r.wire.sites)
+				t.Errorf("no problem was detected; writes %q", r.wire.sites)
 			}
 			t.Logf("found: %s", strings.Join(found, "\n"))
 		})
 	}
 }
 
-// edit returns what changes the body of the writes at a site.
+// edit returns a change of the bodies of writes at a site.
 func edit(site string, change func(string) string) func(*http.Request) {
 	return func(request *http.Request) {
 		if siteOf(request) != site {

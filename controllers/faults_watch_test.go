@@ -17,25 +17,25 @@ import (
 	"sync"
 )
 
-// sweptWatches number the events that concern a test, each watch of the operator for itself, and have one of them come late.
+// sweptWatches number the events about a test per watch of the operator, and delay one of them.
 type sweptWatches struct {
-	// splits has watches be read event by event. It is set before the operator starts.
+	// splits makes watches deliver event by event. It is set before the operator starts.
 	splits bool
 
 	mu     sync.Mutex
-	marks  []string       // an event that names one of them concerns the test
+	marks  []string       // an event that contains one of them is about the test
 	counts map[string]int // events so far, by watch
 	late   *lateEvent
 }
 
-// lateEvent is an event that comes late.
+// lateEvent is a delayed event.
 type lateEvent struct {
 	watch  string
-	number int // among those of the watch, from 1
-	// lost has the connection end in place of the event, which the next connection brings. Otherwise the event waits, and with
-	// it all that follow it on the watch, until over is closed.
+	number int // among the events of the watch, from 1
+	// lost closes the connection instead of the event, which the next connection delivers. Otherwise the event and all that follow it
+	// on the watch wait until over is closed.
 	lost bool
-	met  chan struct{} // closed when it is the event's turn
+	met  chan struct{} // closed when the event arrives
 	over chan struct{}
 }
 
@@ -43,7 +43,7 @@ func newLateEvent(watch string, number int, lost bool) *lateEvent {
 	return &lateEvent{watch: watch, number: number, lost: lost, met: make(chan struct{}), over: make(chan struct{})}
 }
 
-// wasMet reports whether there was such an event.
+// wasMet reports whether the event arrived.
 func (l *lateEvent) wasMet() bool {
 	select {
 	case <-l.met:
@@ -53,21 +53,21 @@ func (l *lateEvent) wasMet() bool {
 	}
 }
 
-// begin has the events be numbered from now on.
+// begin starts the numbering of events.
 func (s *sweptWatches) begin(late *lateEvent, marks ...string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.marks, s.counts, s.late = marks, map[string]int{}, late
 }
 
-// events returns how many there were so far, by watch.
+// events returns the number of events so far, by watch.
 func (s *sweptWatches) events() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.counts)
 }
 
-// count numbers the event, and returns how it comes late, or nil.
+// count numbers the event and returns its delay, or nil.
 func (s *sweptWatches) count(watch string, event []byte) *lateEvent {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -97,15 +97,15 @@ func (s *sweptWatches) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// sweptBody is what a watch says, event by event.
+// sweptBody is the body of a watch, delivered event by event.
 type sweptBody struct {
 	io.ReadCloser
 	reader *bufio.Reader
 	ctx    context.Context
 	sweep  *sweptWatches
 	watch  string
-	framed bool   // events have their length before them, and otherwise a line each
-	rest   []byte // of the event that is being read
+	framed bool   // events have a length prefix; otherwise one line each
+	rest   []byte // of the current event
 
 	close  sync.Once
 	closed chan struct{}
@@ -132,7 +132,7 @@ func (b *sweptBody) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next reads one event as it is sent, its length included. What has been read of an event at an error is returned as well.
+// next reads one event including its length. After an error it returns the bytes read so far, too.
 func (b *sweptBody) next() ([]byte, error) {
 	if !b.framed {
 		return b.reader.ReadBytes('\n')
@@ -147,7 +147,7 @@ func (b *sweptBody) next() ([]byte, error) {
 	return event[:header+n], err
 }
 
-// wait has the event come when it is to.
+// wait delays the event if it is the late one.
 func (b *sweptBody) wait(event []byte) error {
 	late := b.sweep.count(b.watch, event)
 	if late == nil {

@@ -14,44 +14,44 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// fault is what befalls one write.
+// fault is what goes wrong with one write.
 type fault string
 
 const (
 	noFault fault = ""
 	// timedOut never reaches the API server.
 	timedOut fault = "time-out before the server"
-	// answerLost reaches the API server, and its answer does not come back.
+	// answerLost reaches the API server, but its answer is lost.
 	answerLost fault = "answer lost"
-	// crashed is answerLost, and the operator goes on with an empty memory.
+	// crashed is answerLost, after which the operator restarts.
 	crashed fault = "crash after the write"
-	// The others are answers of an API server that has done nothing.
+	// The others are answers of an API server that did nothing.
 	conflict      fault = "409"
 	busy          fault = "429"
 	busyWithHint  fault = "429 with Retry-After"
 	internalError fault = "500"
 )
 
-// answers are the faults after which the operator runs on.
+// answers are the faults after which the operator keeps running.
 var answers = []fault{timedOut, answerLost, conflict, busy, busyWithHint, internalError}
 
-// harmful are the answers that reach the operator: the client repeats by itself what is answered with Retry-After.
+// harmful are the answers that reach the operator. The client retries an answer with Retry-After by itself.
 func (f fault) harmful() bool { return f != noFault && f != busyWithHint }
 
 // wire is the operator's connection to the API server. Every write passes it.
 type wire struct {
 	next http.RoundTripper
-	// choose says what befalls a write, which is known by its number, from 1, and its site: "PATCH pods/status".
+	// choose returns the fault of a write by its number, from 1, and its site, like "PATCH pods/status".
 	choose func(number int, site string) fault
-	// arrived is told of each write that the API server has answered with success.
+	// arrived is called after each write that the API server accepted.
 	arrived func(resource string)
-	// change, unless nil, spoils a write on its way.
+	// change, unless nil, modifies a write.
 	change func(*http.Request)
 
 	number int
 	sites  []string // of all writes
-	met    []string // of those that a fault befell
-	done   []string // of those that succeeded
+	met    []string // of writes with a fault
+	done   []string // of successful writes
 	last   fault    // the last one since it was cleared
 	faults int
 }
@@ -71,10 +71,10 @@ func (w *wire) RoundTrip(request *http.Request) (*http.Response, error) {
 	if f.harmful() {
 		w.last = f
 	}
-	return f.befall(request, roundTripper(func(request *http.Request) (*http.Response, error) { return w.send(request, site) }))
+	return f.apply(request, roundTripper(func(request *http.Request) (*http.Response, error) { return w.send(request, site) }))
 }
 
-// send passes a write on that gets through, and notes what comes of it.
+// send sends a write and records the result.
 func (w *wire) send(request *http.Request, site string) (*http.Response, error) {
 	if w.change != nil {
 		w.change(request)
@@ -87,8 +87,8 @@ func (w *wire) send(request *http.Request, site string) (*http.Response, error) 
 	return response, err
 }
 
-// befall sends the request, or not, and returns what the operator sees of it.
-func (f fault) befall(request *http.Request, next http.RoundTripper) (*http.Response, error) {
+// apply applies the fault to the request and returns the operator's answer.
+func (f fault) apply(request *http.Request, next http.RoundTripper) (*http.Response, error) {
 	switch f {
 	case noFault:
 		return next.RoundTrip(request)
@@ -121,7 +121,7 @@ func fail(request *http.Request, f fault) (*http.Response, error) {
 	panic("no answer for " + f)
 }
 
-// writeSites are all sites at which pods are ended and policies reported.
+// writeSites are all sites of writes that terminate sidecars or report on policies.
 var writeSites = []string{
 	"DELETE containerrecreaterequests",
 	"PATCH pods",
@@ -132,7 +132,7 @@ var writeSites = []string{
 	"PUT sidecarterminationpolicies/status",
 }
 
-// releaseOfPhase is the site at which the guard is taken off a phase.
+// releaseOfPhase is the site of the release of a phase guard.
 const releaseOfPhase = "PATCH pods/status without a status"
 
 // writesNoStatus reports whether the body of the request has no status.
@@ -153,7 +153,7 @@ func writesNoStatus(request *http.Request) bool {
 	return !there
 }
 
-// siteOf names the write without the names of objects.
+// siteOf names the write without object names.
 func siteOf(request *http.Request) string {
 	site := request.Method + " " + target(callOf(request))
 	if site == "PATCH pods/status" && writesNoStatus(request) {
@@ -162,7 +162,7 @@ func siteOf(request *http.Request) string {
 	return site
 }
 
-// lost is the error of a connection on which nothing comes back.
+// lost is the error of a connection without an answer.
 type lost struct{}
 
 func (lost) Error() string   { return "injected: no answer in time" }

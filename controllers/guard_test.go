@@ -12,9 +12,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/podtest"
 )
 
-func TestTheGuardIsTakenOffWhateverIsDeclaredByThen(t *testing.T) {
+func TestPhaseGuardIsReleasedAfterPolicyChange(t *testing.T) {
 	respecify := func(change func(*v1alpha1.PolicySpec)) func(*bench, *v1alpha1.SidecarTerminationPolicy, *corev1.Pod) {
 		return func(b *bench, policy *v1alpha1.SidecarTerminationPolicy, _ *corev1.Pod) {
 			change(&policy.Spec.PolicySpec)
@@ -22,25 +23,25 @@ func TestTheGuardIsTakenOffWhateverIsDeclaredByThen(t *testing.T) {
 		}
 	}
 	for name, meanwhile := range map[string]func(*bench, *v1alpha1.SidecarTerminationPolicy, *corev1.Pod){
-		"the policy as it was":               func(*bench, *v1alpha1.SidecarTerminationPolicy, *corev1.Pod) {},
-		"the policy is deleted":              func(b *bench, policy *v1alpha1.SidecarTerminationPolicy, _ *corev1.Pod) { b.remove(policy) },
-		"the policy is set to DryRun":        respecify(func(spec *v1alpha1.PolicySpec) { spec.Enforcement = v1alpha1.EnforcementDryRun }),
-		"the policy names main instead":      respecify(func(spec *v1alpha1.PolicySpec) { spec.Sidecars[0].Name = "main" }),
-		"the policy names main as well":      respecify(func(spec *v1alpha1.PolicySpec) { spec.Sidecars = append(spec.Sidecars, v1alpha1.Sidecar{Name: "main"}) }),
-		"the policy selects the pod no more": respecify(func(spec *v1alpha1.PolicySpec) { spec.PodSelector.MatchLabels = map[string]string{"team": "web"} }),
+		"unchanged policy":                     func(*bench, *v1alpha1.SidecarTerminationPolicy, *corev1.Pod) {},
+		"the policy is deleted":                func(b *bench, policy *v1alpha1.SidecarTerminationPolicy, _ *corev1.Pod) { b.remove(policy) },
+		"the policy is set to DryRun":          respecify(func(spec *v1alpha1.PolicySpec) { spec.Enforcement = v1alpha1.EnforcementDryRun }),
+		"the policy names main instead":        respecify(func(spec *v1alpha1.PolicySpec) { spec.Sidecars[0].Name = "main" }),
+		"the policy names main as well":        respecify(func(spec *v1alpha1.PolicySpec) { spec.Sidecars = append(spec.Sidecars, v1alpha1.Sidecar{Name: "main"}) }),
+		"the policy no longer selects the pod": respecify(func(spec *v1alpha1.PolicySpec) { spec.PodSelector.MatchLabels = map[string]string{"team": "web"} }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, clock := newTimedBench(t, nil)
 			policy := b.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
-			pod := b.newPod("job-1", mainDone)
+			pod := b.newPod("job-1", podtest.MainDone)
 			b.reconcile(pod)
 			b.wrote("PATCH pods/status")
 			meanwhile(b, policy, pod)
 			result := b.reconcile(pod)
 			b.wrote("PATCH pods/status")
 			if longest := gracePeriodOf(pod) + 5*time.Minute; result.RequeueAfter <= 0 || result.RequeueAfter > longest {
-				t.Fatalf("the pod is looked at again after %s, want up to %s", result.RequeueAfter, longest)
+				t.Fatalf("the pod is requeued after %s, want up to %s", result.RequeueAfter, longest)
 			}
 			b.events.take()
 			clock.SetTime(clock.Now().Add(gracePeriodOf(pod) + 5*time.Minute))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/imagelist"
+	"github.com/sidecar-termination/operator/internal/podtest"
 )
 
 const (
@@ -20,7 +21,7 @@ const (
 	digested = "registry.example/listed@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 )
 
-// listed returns options whose list has one repository.
+// listed returns options whose image list has one repository.
 func listed(t *testing.T, change ...func(*imagelist.List)) Options {
 	t.Helper()
 	entry, err := imagelist.ParseEntry("registry.example/listed")
@@ -28,9 +29,9 @@ func listed(t *testing.T, change ...func(*imagelist.List)) Options {
 		t.Fatal(err)
 	}
 	options := testOptions()
-	options.Images.Entries = []imagelist.Entry{entry}
+	options.Capabilities.Images.Entries = []imagelist.Entry{entry}
 	for _, c := range change {
-		c(&options.Images)
+		c(&options.Capabilities.Images)
 	}
 	return options
 }
@@ -38,19 +39,19 @@ func listed(t *testing.T, change ...func(*imagelist.List)) Options {
 func digestRequired(list *imagelist.List)    { list.DigestRequired = true }
 func environmentListed(list *imagelist.List) { list.EnvironmentListed = true }
 
-func TestOnlyAListedImageIsSwappedIn(t *testing.T) {
+func TestSwapUsesListedImagesOnly(t *testing.T) {
 	const ofPolicy, ofEnvironment = "policy", "environment"
 	for name, tc := range map[string]struct {
 		options       Options
 		image, source string
 		refused       bool
 	}{
-		"a policy's image of another registry is refused":         {listed(t), unlisted, ofPolicy, true},
-		"a policy's image of the list is used":                    {listed(t), tagged, ofPolicy, false},
-		"a policy's tag is refused where a digest is required":    {listed(t, digestRequired), tagged, ofPolicy, true},
-		"a policy's digest is used where one is required":         {listed(t, digestRequired), digested, ofPolicy, false},
-		"a pod author's own image is used":                        {listed(t), unlisted, ofEnvironment, false},
-		"a pod author's own image is refused where it is held so": {listed(t, environmentListed), unlisted, ofEnvironment, true},
+		"a policy's image from another registry is refused": {listed(t), unlisted, ofPolicy, true},
+		"a policy's listed image is used":                   {listed(t), tagged, ofPolicy, false},
+		"a tag is refused if digests are required":          {listed(t, digestRequired), tagged, ofPolicy, true},
+		"a digest is used if digests are required":          {listed(t, digestRequired), digested, ofPolicy, false},
+		"a pod author's own image is used":                  {listed(t), unlisted, ofEnvironment, false},
+		"a restricted pod author's own image is refused":    {listed(t, environmentListed), unlisted, ofEnvironment, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, tc.options, nil)
@@ -60,7 +61,7 @@ func TestOnlyAListedImageIsSwappedIn(t *testing.T) {
 					spec.Image = tc.image
 				}
 			})
-			pod := b.newPod("job-1", mainDone, func(p *corev1.Pod) {
+			pod := b.newPod("job-1", podtest.MainDone, func(p *corev1.Pod) {
 				if tc.source == ofEnvironment {
 					p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminateWithImage, Value: tc.image}}
 				}
@@ -86,13 +87,13 @@ func TestOnlyAListedImageIsSwappedIn(t *testing.T) {
 	}
 }
 
-func TestOnlyAListedImageIsPulled(t *testing.T) {
+func TestPullJobsUseListedImagesOnly(t *testing.T) {
 	options := listed(t)
 	options.StatusPeriod, options.PrePullNamespace = 0, systemNamespace
 	b := newBench(t, options, newKruise(t))
 	policy := b.newPolicy("mesh", withPrePull, func(spec *v1alpha1.PolicySpec) { spec.Image = unlisted })
 	b.pulls(policy)
-	b.says(policy, "False "+string(v1alpha1.ReasonImageNotAllowed)+" nothing is pulled, for quick-exit image "+unlisted+" is not allowed")
+	b.says(policy, "False "+string(v1alpha1.ReasonImageNotAllowed)+" nothing is pulled, because quick-exit image "+unlisted+" is not allowed")
 	if got := b.images(); len(got) > 0 {
 		t.Errorf("pulled: %v", got)
 	}

@@ -21,23 +21,23 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/podtest"
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
-// lateWatches keep what the API server says of a resource from the operator for as long as a test likes.
+// lateWatches delay watches of a resource for as long as a test wants.
 type lateWatches struct {
 	mu   sync.Mutex
 	held map[string]*heldWatch
 }
 
-// heldWatch is what has the watches of one resource wait.
+// heldWatch delays the watches of one resource.
 type heldWatch struct {
 	over chan struct{}
-	lost bool // whether the connections are lost then; read when over is closed
+	lost bool // whether to close the connections then; read after over is closed
 }
 
-// hold has the watches of the resources wait. The returned function ends that: what was said meanwhile is delivered, or the
-// connections are lost with it.
+// hold delays the watches of the resources. The returned function delivers the delayed events, or closes the connections.
 func (l *lateWatches) hold(resources ...string) (end func(lost bool)) {
 	wait := &heldWatch{over: make(chan struct{})}
 	l.mu.Lock()
@@ -75,7 +75,7 @@ func (l *lateWatches) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// lateBody is what a watch says.
+// lateBody is the body of a delayed watch.
 type lateBody struct {
 	io.ReadCloser
 	ctx      context.Context
@@ -100,7 +100,7 @@ func (b lateBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// lately runs the test once with events that are late, and once with connections that are lost with them.
+// lately runs the test twice: with delayed events and with closed connections.
 func lately(t *testing.T, test func(f *fixture, lost bool)) {
 	t.Helper()
 	newKruise(t).Install(t)
@@ -114,7 +114,7 @@ func lately(t *testing.T, test func(f *fixture, lost bool)) {
 	}
 }
 
-// untilWrites waits for the operator to have tried the write so many times at least.
+// untilWrites waits until the operator has tried the write at least that many times.
 func (f *fixture) untilWrites(write string, times int) {
 	f.Helper()
 	testenv.Eventually(f.T, write, func(context.Context) error {
@@ -126,10 +126,10 @@ func (f *fixture) untilWrites(write string, times int) {
 	})
 }
 
-func TestAPodIsNotEndedAsItWas(t *testing.T) {
+func TestStalePodIsNotTerminated(t *testing.T) {
 	lately(t, func(f *fixture, lost bool) {
 		seen := f.newPolicy("seen", mode(v1alpha1.ModePodPhase, ""), func(spec *v1alpha1.PolicySpec) { spec.Enforcement = v1alpha1.EnforcementDryRun })
-		pod := f.newPod("job-1", mainDone)
+		pod := f.newPod("job-1", podtest.MainDone)
 		f.untilStatus(seen, "the pod is known", func(s v1alpha1.PolicyStatus) bool { return s.DryRunPods == 1 })
 		end := f.late.hold("pods")
 		f.change(pod, func(p *corev1.Pod) { p.Status.Message = "changed" })
@@ -138,35 +138,35 @@ func TestAPodIsNotEndedAsItWas(t *testing.T) {
 		f.untouched(pod)
 		end(lost)
 		f.until(pod, "its phase is written", phaseWritten)
-		f.change(pod, sidecarDone)
+		f.change(pod, podtest.SidecarDone)
 		f.untilStatus(policy, "it is counted", func(s v1alpha1.PolicyStatus) bool { return s.TerminatedPods == 1 && s.MatchedPods == 0 })
 	})
 }
 
-func TestAPodThatTookTheNameOfAnotherIsLeftAlone(t *testing.T) {
+func TestPodThatReusesANameIsLeftAlone(t *testing.T) {
 	lately(t, func(f *fixture, lost bool) {
 		policy := f.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect))
-		pod := f.newPod("job-1", mainDone)
-		f.untilRequests(1)
+		pod := f.newPod("job-1", podtest.MainDone)
+		f.untilCRRs(1)
 		f.untilCounts(policy, counts{matched: 1, terminating: 1})
 		end := f.late.hold("pods")
-		f.change(pod, sidecarDone, succeeded)
+		f.change(pod, podtest.SidecarDone, podtest.Succeeded)
 		f.remove(pod)
 		again := f.newPod("job-1")
-		// The operator goes by the pod that it knows.
+		// The operator acts on the stale pod.
 		policy.Spec.Priority = 1
 		f.update(policy)
 		f.untilCounts(policy, counts{matched: 1, terminating: 1})
 		end(lost)
 		f.untilCounts(policy, counts{matched: 1, waiting: 1, terminated: 1})
-		f.untilRequests(1)
+		f.untilCRRs(1)
 		f.untouched(again)
-		f.change(again, mainDone)
-		f.untilRequests(2)
+		f.change(again, podtest.MainDone)
+		f.untilCRRs(2)
 	})
 }
 
-func TestPoliciesMayBeKnownLate(t *testing.T) {
+func TestPolicyWatchIsLate(t *testing.T) {
 	lately(t, func(f *fixture, lost bool) {
 		old := f.newPolicy("old", mode(v1alpha1.ModePodPhase, ""))
 		f.untilCounts(old, counts{})
@@ -174,37 +174,37 @@ func TestPoliciesMayBeKnownLate(t *testing.T) {
 		f.newPolicy("new", mode(v1alpha1.ModeImage, ""), func(spec *v1alpha1.PolicySpec) { spec.Sidecars[0].Name = "logger" })
 		f.remove(old)
 		logger := func(p *corev1.Pod) {
-			p.Spec.Containers[1].Name, p.Status.ContainerStatuses[1] = "logger", runs("logger")
+			p.Spec.Containers[1].Name, p.Status.ContainerStatuses[1] = "logger", podtest.Running("logger")
 		}
-		byNew := f.newPod("by-new", logger, mainDone)
-		// What was in force when the operator last heard of it is.
-		byOld := f.newPod("by-old", mainDone)
+		byNew := f.newPod("by-new", logger, podtest.MainDone)
+		// The operator uses the policies of its stale cache.
+		byOld := f.newPod("by-old", podtest.MainDone)
 		f.until(byOld, "its phase is written", phaseWritten)
 		f.untouched(byNew)
 		end(lost)
 		f.until(byNew, "its image is swapped", imageSwapped)
-		later := f.newPod("later", mainDone)
-		f.until(f.newPod("after", logger, mainDone), "its image is swapped", imageSwapped)
+		later := f.newPod("later", podtest.MainDone)
+		f.until(f.newPod("after", logger, podtest.MainDone), "its image is swapped", imageSwapped)
 		f.untouched(later)
 		f.untouched(byOld)
 	})
 }
 
-func TestRequestsMayBeKnownLate(t *testing.T) {
+func TestCRRWatchIsLate(t *testing.T) {
 	lately(t, func(f *fixture, lost bool) {
 		f.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect))
-		// The cache of requests is open.
-		f.newPod("first", mainDone)
-		f.untilRequests(1)
+		// The cache of CRRs is synced.
+		f.newPod("first", podtest.MainDone)
+		f.untilCRRs(1)
 		end := f.late.hold("containerrecreaterequests")
-		pod := f.newPod("job-1", mainDone)
-		f.untilRequests(2)
+		pod := f.newPod("job-1", podtest.MainDone)
+		f.untilCRRs(2)
 		f.change(pod, func(p *corev1.Pod) { p.Status.Message = "changed" })
-		// The operator does not know that it has asked, and asks for the same again.
+		// The operator does not see its own CRR and creates the same one again.
 		f.untilWrites("POST containerrecreaterequests", 3)
-		f.untilRequests(2)
-		i := slices.IndexFunc(f.requests(), func(r kruise.ContainerRecreateRequest) bool { return r.Spec.PodName == pod.Name })
-		request := f.requests()[i]
+		f.untilCRRs(2)
+		i := slices.IndexFunc(f.crrs(), func(r kruise.ContainerRecreateRequest) bool { return r.Spec.PodName == pod.Name })
+		request := f.crrs()[i]
 		request.Status.Phase, request.Status.Message = "Completed", "daemon has not responded for a long time"
 		request.Status.CompletionTime = ptr.To(metav1.NewTime(time.Now().Add(-time.Minute)))
 		if err := f.Status().Update(f.Context(), &request); err != nil {
@@ -213,18 +213,18 @@ func TestRequestsMayBeKnownLate(t *testing.T) {
 		f.untouched(pod)
 		end(lost)
 		f.until(pod, "the next mode follows", imageSwapped)
-		f.untilRequests(2)
+		f.untilCRRs(2)
 	})
 }
 
-func TestAPodIsRelabelledWhileTheOperatorRuns(t *testing.T) {
+func TestPodIsRelabelled(t *testing.T) {
 	newKruise(t).Install(t)
 	f := newFixture(t)
 	f.startOperator(testOptions())
 	policy := f.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect), func(spec *v1alpha1.PolicySpec) {
 		spec.PodSelector = metav1.LabelSelector{MatchLabels: map[string]string{"team": "etl"}}
 	})
-	pod := f.newPod("job-1", mainDone)
+	pod := f.newPod("job-1", podtest.MainDone)
 	f.untilCounts(policy, counts{matched: 1, terminating: 1})
 	relabel := func(team string) {
 		f.reload(pod)
@@ -235,14 +235,14 @@ func TestAPodIsRelabelledWhileTheOperatorRuns(t *testing.T) {
 	f.untilCounts(policy, counts{})
 	relabel("etl")
 	f.untilCounts(policy, counts{matched: 1, terminating: 1})
-	f.untilRequests(1)
+	f.untilCRRs(1)
 	f.untouched(pod)
-	f.change(pod, sidecarDone, succeeded)
+	f.change(pod, podtest.SidecarDone, podtest.Succeeded)
 	f.untilCounts(policy, counts{terminated: 1})
 	f.nothingWentWrong()
 }
 
-func TestANamespaceIsDeletedWhileTheOperatorRuns(t *testing.T) {
+func TestNamespaceIsDeletedWhileOperatorRuns(t *testing.T) {
 	newKruise(t).Install(t)
 	f := newFixture(t)
 	f.startOperator(testOptions())
@@ -250,15 +250,15 @@ func TestANamespaceIsDeletedWhileTheOperatorRuns(t *testing.T) {
 	pod := f.newPod("job-1")
 	f.untilCounts(policy, counts{matched: 1, waiting: 1})
 	f.remove(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}})
-	f.change(pod, mainDone)
+	f.change(pod, podtest.MainDone)
 	f.until(pod, "the next mode follows, which creates nothing", imageSwapped)
-	// Everything that is in it goes, in any order. The operator then works elsewhere.
+	// The namespace's objects are deleted in any order. The operator continues with other namespaces.
 	f.remove(policy)
 	f.remove(pod)
 	f.empty()
 	elsewhere := newFixture(t)
 	next := elsewhere.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
-	elsewhere.until(elsewhere.newPod("job-1", mainDone), "its phase is written", phaseWritten)
+	elsewhere.until(elsewhere.newPod("job-1", podtest.MainDone), "its phase is written", phaseWritten)
 	elsewhere.untilCounts(next, counts{matched: 1, terminating: 1})
 	for line := range strings.Lines(operatorLog.take()) {
 		if strings.Contains(line, `"level":"error"`) {

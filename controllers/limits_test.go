@@ -15,10 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/podtest"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// long is a name of 253 characters, of parts that a domain name may have.
+// long is a name of 253 characters with parts that a domain name may have.
 func long(prefix string) string {
 	const length = 253
 	name := prefix
@@ -31,7 +32,7 @@ func long(prefix string) string {
 	return name
 }
 
-// inLongNamespace goes on in a new namespace, of which the name has 63 characters.
+// inLongNamespace continues in a new namespace whose name has 63 characters.
 func (f *fixture) inLongNamespace() {
 	f.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.namespace + strings.Repeat("n", 63-len(f.namespace))}}
@@ -39,7 +40,7 @@ func (f *fixture) inLongNamespace() {
 	f.namespace = namespace.Name
 }
 
-func TestAThousandPoliciesOnOnePod(t *testing.T) {
+func TestThousandPoliciesOnOnePod(t *testing.T) {
 	b := newBench(t, testOptions(), nil)
 	const policies = 1000
 	for i := range policies {
@@ -59,15 +60,15 @@ func TestAThousandPoliciesOnOnePod(t *testing.T) {
 			t.Errorf("%s: overridden %t, status %+v", ref.Name, got, policy.Status)
 		}
 	}
-	b.change(pod, mainDone)
+	b.change(pod, podtest.MainDone)
 	for range 2 {
 		b.reconcile(pod)
 	}
 	b.wrote("PUT sidecarterminationpolicies/status", "PUT sidecarterminationpolicies/status", "PATCH pods/status")
 }
 
-// Every name is as long as Kubernetes lets it be, and there are as many sidecars as a policy may name.
-func TestTheLongestNamesAndTheMostSidecars(t *testing.T) {
+// Every name has the maximum length, and the policy names the maximum number of sidecars.
+func TestLongestNamesAndMostSidecars(t *testing.T) {
 	newKruise(t).Install(t)
 	for m, exitCodes := range map[v1alpha1.Mode]v1alpha1.ExitCodes{
 		v1alpha1.ModeCRR: v1alpha1.ExitCodesRespect, v1alpha1.ModeImage: "", v1alpha1.ModePodPhase: "",
@@ -90,13 +91,13 @@ func TestTheLongestNamesAndTheMostSidecars(t *testing.T) {
 				p.Spec.Containers, p.Status.ContainerStatuses = p.Spec.Containers[:1], p.Status.ContainerStatuses[:1]
 				for _, name := range sidecars {
 					p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: name, Image: "proxy:v1"})
-					p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, runs(name))
+					p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, podtest.Running(name))
 				}
-			}, mainDone)
+			}, podtest.MainDone)
 			switch m {
 			case v1alpha1.ModeCRR:
-				f.untilRequests(1)
-				if got := len(f.requests()[0].Spec.Containers); got != len(sidecars) {
+				f.untilCRRs(1)
+				if got := len(f.crrs()[0].Spec.Containers); got != len(sidecars) {
 					t.Errorf("the request names %d containers", got)
 				}
 			case v1alpha1.ModeImage:
@@ -111,10 +112,10 @@ func TestTheLongestNamesAndTheMostSidecars(t *testing.T) {
 			f.untilCounts(policy, counts{matched: 1, terminating: 1})
 			f.change(pod, func(p *corev1.Pod) {
 				for i := range p.Status.ContainerStatuses[1:] {
-					p.Status.ContainerStatuses[i+1] = ended(sidecars[i], 0)
+					p.Status.ContainerStatuses[i+1] = podtest.Ended(sidecars[i], 0)
 					p.Status.ContainerStatuses[i+1].RestartCount = 1
 				}
-			}, succeeded)
+			}, podtest.Succeeded)
 			status := f.untilCounts(policy, counts{terminated: 1})
 			if len(status.Recent) != 1 || status.Recent[0].Pod != pod.Name {
 				t.Errorf("recent is %+v", status.Recent)
@@ -124,7 +125,7 @@ func TestTheLongestNamesAndTheMostSidecars(t *testing.T) {
 	}
 }
 
-func TestAStatusOfTheLargestSizeIsAccepted(t *testing.T) {
+func TestLargestStatusIsAccepted(t *testing.T) {
 	f := newFixture(t)
 	policy := f.newPolicy(long("mesh-"))
 	for range 10 {
@@ -138,7 +139,7 @@ func TestAStatusOfTheLargestSizeIsAccepted(t *testing.T) {
 	} {
 		policy.Status.Conditions = append(policy.Status.Conditions, metav1.Condition{
 			Type: kind, Status: metav1.ConditionTrue, Reason: string(v1alpha1.ReasonNoMainContainer), ObservedGeneration: 1<<63 - 1,
-			LastTransitionTime: metav1.NewTime(noon), Message: strings.Repeat("\U0001F600", 1024),
+			LastTransitionTime: metav1.NewTime(podtest.Noon), Message: strings.Repeat("\U0001F600", 1024),
 		})
 	}
 	policy.Status.MatchedPods, policy.Status.TerminatedPods = 1<<31-1, 1<<63-1
@@ -147,12 +148,12 @@ func TestAStatusOfTheLargestSizeIsAccepted(t *testing.T) {
 	}
 }
 
-func TestAPodThatIsRelabelledInTheMiddleIsLeftAsItIs(t *testing.T) {
+func TestPodRelabelledDuringAttemptIsLeftAlone(t *testing.T) {
 	b := newBench(t, testOptions(), newKruise(t))
 	b.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect), func(spec *v1alpha1.PolicySpec) {
 		spec.PodSelector = metav1.LabelSelector{MatchLabels: map[string]string{"team": "etl"}}
 	})
-	pod := b.newPod("job-1", mainDone)
+	pod := b.newPod("job-1", podtest.MainDone)
 	b.reconcile(pod)
 	relabel := func(team string) {
 		b.reload(pod)
@@ -169,11 +170,11 @@ func TestAPodThatIsRelabelledInTheMiddleIsLeftAsItIs(t *testing.T) {
 	b.wrote("POST containerrecreaterequests")
 }
 
-// In a namespace that is being deleted nothing can be created. The next mode, which changes what is there, follows.
-func TestANamespaceThatIsBeingDeleted(t *testing.T) {
+// Nothing can be created in a namespace that is being deleted. The next mode, which only updates, follows.
+func TestNamespaceIsBeingDeleted(t *testing.T) {
 	b := newBench(t, testOptions(), newKruise(t))
 	b.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect))
-	pod := b.newPod("job-1", mainDone)
+	pod := b.newPod("job-1", podtest.MainDone)
 	if err := b.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: b.namespace}}); err != nil {
 		t.Fatal(err)
 	}

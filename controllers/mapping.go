@@ -19,41 +19,41 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// podsOfPolicy asks for the live pods that a namespaced policy selects. An update asks for those of the old and of the
-// new selector.
-func podsOfPolicy(pods podStores) handler.TypedEventHandler[*v1alpha1.SidecarTerminationPolicy, reconcile.Request] {
+// podsOfPolicy enqueues the live pods that a namespaced policy selects, on an update by its old and by its new selector.
+func podsOfPolicy(pods podcache.Stores) handler.TypedEventHandler[*v1alpha1.SidecarTerminationPolicy, reconcile.Request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, policy *v1alpha1.SidecarTerminationPolicy) []reconcile.Request {
 		return podsSelectedBy(ctx, pods, policy.Namespace, &policy.Spec.PodSelector)
 	})
 }
 
-// podsOfClusterPolicy asks for the live pods that a cluster policy selects by their own labels, in every namespace.
-func podsOfClusterPolicy(pods podStores) handler.TypedEventHandler[*v1alpha1.ClusterSidecarTerminationPolicy, reconcile.Request] {
+// podsOfClusterPolicy enqueues the live pods of all namespaces whose own labels a cluster policy selects.
+func podsOfClusterPolicy(pods podcache.Stores) handler.TypedEventHandler[*v1alpha1.ClusterSidecarTerminationPolicy, reconcile.Request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, policy *v1alpha1.ClusterSidecarTerminationPolicy) []reconcile.Request {
 		return podsSelectedBy(ctx, pods, metav1.NamespaceAll, &policy.Spec.PodSelector)
 	})
 }
 
-// podsOfNode asks for the live pods on a node.
-func podsOfNode(pods podStores) handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
+// podsOfNode enqueues the live pods on a node.
+func podsOfNode(pods podcache.Stores) handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, node *corev1.Node) []reconcile.Request {
 		onNode, err := pods.LivePodsOnNode(node.Name)
 		return requestsFor(ctx, onNode, err)
 	})
 }
 
-// podsOfNamespace asks for the live pods of a namespace.
-func podsOfNamespace(pods podStores) handler.TypedEventHandler[*metav1.PartialObjectMetadata, reconcile.Request] {
+// podsOfNamespace enqueues the live pods of a namespace.
+func podsOfNamespace(pods podcache.Stores) handler.TypedEventHandler[*metav1.PartialObjectMetadata, reconcile.Request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, namespace *metav1.PartialObjectMetadata) []reconcile.Request {
 		inside, err := pods.LivePods(ctx, namespace.Name)
 		return requestsFor(ctx, inside, err)
 	})
 }
 
-func podsSelectedBy(ctx context.Context, pods podStores, namespace string, selector *metav1.LabelSelector) []reconcile.Request {
+func podsSelectedBy(ctx context.Context, pods podcache.Stores, namespace string, selector *metav1.LabelSelector) []reconcile.Request {
 	parsed, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
 		return nil
@@ -62,11 +62,11 @@ func podsSelectedBy(ctx context.Context, pods podStores, namespace string, selec
 	return requestsFor(ctx, slices.DeleteFunc(live, func(pod *corev1.Pod) bool { return !parsed.Matches(labels.Set(pod.Labels)) }), err)
 }
 
-// requestsFor asks for each pod. The error says that the stores could not be read, as those of pods that cannot be compared;
-// a reconcile of such a pod fails of that too, and is repeated.
+// requestsFor enqueues each pod. The error means that the stores could not be read, for example because two versions of a pod cannot
+// be compared. A reconcile of that pod fails by the same error and is retried.
 func requestsFor(ctx context.Context, pods []*corev1.Pod, err error) []reconcile.Request {
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "Not looking at pods again")
+		ctrl.LoggerFrom(ctx).Error(err, "Cannot list the pods to enqueue")
 	}
 	requests := make([]reconcile.Request, 0, len(pods))
 	for _, pod := range pods {
@@ -75,8 +75,8 @@ func requestsFor(ctx context.Context, pods []*corev1.Pod, err error) []reconcile
 	return requests
 }
 
-// nodeKindChanged passes new nodes and nodes that became ones of another kind.
-func nodeKindChanged(marks plan.NodeMarks) predicate.TypedPredicate[*corev1.Node] {
+// nodeKindChanged passes new nodes and nodes whose kind changed.
+func nodeKindChanged(marks plan.NodeKindRules) predicate.TypedPredicate[*corev1.Node] {
 	return predicate.TypedFuncs[*corev1.Node]{
 		UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
 			return marks.Classify(e.ObjectOld) != marks.Classify(e.ObjectNew)
@@ -85,7 +85,7 @@ func nodeKindChanged(marks plan.NodeMarks) predicate.TypedPredicate[*corev1.Node
 	}
 }
 
-// namespaceLabelsChanged passes namespaces whose labels changed, and new ones, which may be seen after their first pods.
+// namespaceLabelsChanged passes namespaces whose labels changed, and new ones: their first pods may be seen before them.
 func namespaceLabelsChanged() predicate.TypedPredicate[*metav1.PartialObjectMetadata] {
 	return predicate.And(predicate.TypedLabelChangedPredicate[*metav1.PartialObjectMetadata]{},
 		predicate.TypedFuncs[*metav1.PartialObjectMetadata]{
@@ -94,23 +94,7 @@ func namespaceLabelsChanged() predicate.TypedPredicate[*metav1.PartialObjectMeta
 		})
 }
 
-// tearingDown passes pods whose phase was written and that are not at their end; retained ones need no look, whoever
-// touches them and however often the cache repeats itself.
-func tearingDown() predicate.TypedPredicate[*corev1.Pod] {
-	return predicate.TypedFuncs[*corev1.Pod]{
-		CreateFunc: func(e event.TypedCreateEvent[*corev1.Pod]) bool { return !e.IsInInitialList || !isTornDown(e.Object) },
-		UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Pod]) bool {
-			return !isTornDown(e.ObjectOld) || !isTornDown(e.ObjectNew)
-		},
-	}
-}
-
-func isTornDown(pod *corev1.Pod) bool {
-	return plan.HasTerminalPhase(pod) && !plan.AnyContainerRunning(pod)
-}
-
-// declarationChanged passes new, deleted and re-specified policies, but not those of which only the status or metadata
-// changed.
+// declarationChanged passes new and deleted policies and those with a new spec, but no changes of status or metadata alone.
 func declarationChanged[policy client.Object]() predicate.TypedPredicate[policy] {
 	return predicate.TypedFuncs[policy]{
 		UpdateFunc: func(e event.TypedUpdateEvent[policy]) bool {
@@ -120,7 +104,7 @@ func declarationChanged[policy client.Object]() predicate.TypedPredicate[policy]
 	}
 }
 
-// specOf returns what a policy of either kind declares.
+// specOf returns the spec of a policy of either kind.
 func specOf(policy client.Object) any {
 	switch p := policy.(type) {
 	case *v1alpha1.SidecarTerminationPolicy:
@@ -131,15 +115,14 @@ func specOf(policy client.Object) any {
 	return nil
 }
 
-// toPolicy asks for the policy itself.
+// toPolicy enqueues the policy itself.
 func toPolicy[policy client.Object](kind resolve.PolicyKind) handler.TypedEventHandler[policy, resolve.PolicyRef] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, p policy) []resolve.PolicyRef {
 		return []resolve.PolicyRef{{Kind: kind, Namespace: p.GetNamespace(), Name: p.GetName()}}
 	})
 }
 
-// policiesWithPrePull lists the policies that have images pulled. The cache fails only before it has started
-// or after it has stopped; nothing is lost then.
+// policiesWithPrePull lists the policies with prePull. The cache fails only before its start or after its stop, when nothing is lost.
 func policiesWithPrePull(ctx context.Context, c client.Reader) []resolve.PolicyRef {
 	var refs []resolve.PolicyRef
 	var namespaced v1alpha1.SidecarTerminationPolicyList

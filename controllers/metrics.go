@@ -40,11 +40,6 @@ var (
 		Buckets: []float64{0.5, 1, 2, 3, 5, 8, 13, 21, 34, 60, 120, 300, 600},
 	}, []string{"mode"})
 
-	panicsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sidecar_termination_panics_total",
-		Help: "Panics that were recovered, by where: transform (of a watch event), reconcile (of a pod), or status (a pod in the status of a policy). Each is a defect of the operator.",
-	}, []string{"where"})
-
 	stuckPods = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "sidecar_termination_stuck_pods",
 		Help: "Pods with a sidecar that no usable mode has ended or could end.",
@@ -53,5 +48,5 @@ var (
 
 func init() {
 	metrics.Registry.MustRegister(attemptsTotal, attemptFailuresTotal, dryRunAttemptsTotal, fallbacksTotal, podsTerminatedTotal,
-		terminationSeconds, stuckPods, panicsTotal)
+		terminationSeconds, stuckPods)
 }

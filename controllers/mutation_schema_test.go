@@ -20,13 +20,13 @@ import (
 	"github.com/sidecar-termination/operator/config/crd"
 )
 
-// The steps from a value to one inside of it, but for the names of properties.
+// The steps from a value to a value inside it, except for names of properties.
 const (
 	itemStep  = "[]"
 	valueStep = "{}"
 )
 
-// field is a place in the spec that a definition describes.
+// field is a field of the spec that a definition describes.
 type field struct {
 	// steps lead from the object to the field: spec, sidecars, [], mode.
 	steps  []string
@@ -35,7 +35,7 @@ type field struct {
 
 func (f field) String() string { return strings.Join(f.steps, ".") }
 
-// definitionOf reads the definition of a kind as it is installed.
+// definitionOf reads the installed definition of a kind.
 func definitionOf(t *testing.T, plural string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	return readDefinition(t, crd.Definitions, "bases/sidecartermination.dev_"+plural+".yaml")
@@ -76,10 +76,10 @@ func fieldsOf(definition *apiextensionsv1.CustomResourceDefinition) []field {
 	return all
 }
 
-// generator makes up values for a schema.
+// generator generates values for a schema.
 type generator struct{ *rand.Rand }
 
-// words are what strings are chosen from: what pods have, what is as long as it may be, and what nobody expects.
+// words are the strings to choose from: values of pods, values of maximum length, and unexpected ones.
 var words = []string{
 	"", "a", "0", "main", "proxy", "logger", "none", "team", "etl", "In", "NotIn", "Exists", "DoesNotExist", "Near",
 	quickExit, "registry.example:5000/team/quick-exit@sha256:" + strings.Repeat("0", 64), "quick exit:v1", "-x", "/", "example.com/a.b",
@@ -90,7 +90,7 @@ var words = []string{
 
 func one[T any](g generator, list []T) T { return list[g.IntN(len(list))] }
 
-// value returns one that the schema allows. Rules in CEL may still refuse it.
+// value returns a value that the schema allows. CEL rules may still deny it.
 func (g generator) value(schema *apiextensionsv1.JSONSchemaProps) any {
 	switch {
 	case len(schema.Enum) > 0:
@@ -137,7 +137,7 @@ func (g generator) word(schema *apiextensionsv1.JSONSchemaProps) string {
 	return one(g, allowed)
 }
 
-// allows reports whether the schema, without rules, allows the text.
+// allows reports whether the schema allows the text, CEL rules aside.
 func allows(schema *apiextensionsv1.JSONSchemaProps, text string) bool {
 	length := int64(len([]rune(text)))
 	return (schema.MinLength == nil || length >= *schema.MinLength) && (schema.MaxLength == nil || length <= *schema.MaxLength) &&
@@ -155,7 +155,7 @@ func (g generator) number(schema *apiextensionsv1.JSONSchemaProps) int64 {
 	return one(g, []int64{low, high, low + g.Int64N(high-low+1), min(low+g.Int64N(3), high)})
 }
 
-// size is mostly small, and sometimes as large or as small as it may be, or larger than rules allow where bounds do not.
+// size is mostly small, sometimes at a limit, and larger than CEL rules allow if the schema has no limit.
 func (g generator) size(least, most *int64) int {
 	low, high := int64(0), int64(65)
 	if least != nil {
@@ -170,12 +170,12 @@ func (g generator) size(least, most *int64) int {
 	return int(min(low+g.Int64N(3), high))
 }
 
-// list returns so many items, which differ from each other where they have to.
+// list returns that many items, which differ where the schema requires it.
 func (g generator) list(schema *apiextensionsv1.JSONSchemaProps, size int) []any {
 	items := []any{}
 	for i := range size {
 		item := g.value(schema.Items.Schema)
-		if unique(schema) && slices.ContainsFunc(items, func(other any) bool { return identity(schema, other) == identity(schema, item) }) {
+		if distinct(schema) && slices.ContainsFunc(items, func(other any) bool { return identity(schema, other) == identity(schema, item) }) {
 			item = identified(schema, item, fmt.Sprintf("item-%d", i))
 		}
 		items = append(items, item)
@@ -183,11 +183,11 @@ func (g generator) list(schema *apiextensionsv1.JSONSchemaProps, size int) []any
 	return items
 }
 
-func unique(schema *apiextensionsv1.JSONSchemaProps) bool {
+func distinct(schema *apiextensionsv1.JSONSchemaProps) bool {
 	return schema.XListType != nil && (*schema.XListType == "set" || *schema.XListType == "map")
 }
 
-// identity is what no two items of a list of the schema may have in common.
+// identity is what no two items of a list may have in common.
 func identity(schema *apiextensionsv1.JSONSchemaProps, item any) any {
 	if len(schema.XListMapKeys) > 0 {
 		return item.(map[string]any)[schema.XListMapKeys[0]]
@@ -220,7 +220,7 @@ type wrong struct {
 	value any
 }
 
-// wrongs returns every way to break the schema of a field, with whatever value is there now. Rules in CEL are not among them.
+// wrongs returns every way to break the schema of a field with its current value. CEL rules are not among them.
 func (g generator) wrongs(schema *apiextensionsv1.JSONSchemaProps) []wrong {
 	list := g.wrongTypes(schema)
 	if len(schema.Enum) > 0 {
@@ -252,7 +252,7 @@ func (g generator) wrongs(schema *apiextensionsv1.JSONSchemaProps) []wrong {
 	if schema.MaxItems != nil {
 		list = append(list, wrong{"too many items", g.list(schema, int(*schema.MaxItems)+1)})
 	}
-	if schema.Type == "array" && unique(schema) {
+	if schema.Type == "array" && distinct(schema) {
 		item := g.value(schema.Items.Schema)
 		list = append(list, wrong{"an item twice", []any{item, item}})
 	}
@@ -282,10 +282,10 @@ func (g generator) wrongTypes(schema *apiextensionsv1.JSONSchemaProps) []wrong {
 	return list
 }
 
-// companions are fields that another one needs beside it, by a rule, and a value for them.
+// companions are fields that a CEL rule requires along with another one, with a value for each.
 var companions = map[string]struct{ name, value string }{"quickExitPaths": {"image", quickExit}}
 
-// accompany mostly sets the field that the one of the name needs.
+// accompany mostly sets the field that the named field requires.
 func (g generator) accompany(object map[string]any, name string) {
 	companion, needed := companions[name]
 	if there, _ := object[companion.name].(string); needed && there == "" && g.IntN(8) > 0 {
@@ -296,8 +296,8 @@ func (g generator) accompany(object map[string]any, name string) {
 // removed, as the new value of a property, removes it.
 type removed struct{}
 
-// edit has change give the field at the end of the steps a new value. What is missing on the way is made up, and items and
-// keys are chosen. It returns the new value, and where the field is as the API server calls it.
+// edit changes the field at the end of the steps. It creates missing parents and chooses items and keys. It returns the new value,
+// and the field's path as the API server names it.
 func (g generator) edit(old any, schema *apiextensionsv1.JSONSchemaProps, steps []string, at string, change func(old any) any) (updated any, where string) {
 	if len(steps) == 0 {
 		return change(old), at

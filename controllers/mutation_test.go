@@ -31,23 +31,23 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/podtest"
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
 const (
-	// defaultMutations is few enough for every run of the tests. MUTATIONS=5000 makes it more.
+	// defaultMutations suits every run of the tests. MUTATIONS=5000 raises it.
 	defaultMutations = 300
-	// maxReconciles bounds how often the reconcilers run for one mutation: for each pod, for each pull job when it is made and
-	// when it goes, and once more when the status may be written again.
+	// maxReconciles is the maximum number of reconciles for one mutation: one for each pod, two for each pull job, and one after the
+	// status period.
 	maxReconciles = 12
-	// maxStatusWrites bounds how often the status of a policy is written for one mutation: for the mutation, and for what comes
-	// of it.
+	// maxStatusWrites is the maximum number of status writes for one mutation: one for the mutation and one for its effects.
 	maxStatusWrites = 2
-	// maxRefusals bounds how many values of a field, which its schema allows, rules may refuse one after the other.
+	// maxRefusals is the maximum number of consecutive values that the schema allows and CEL rules deny.
 	maxRefusals = 200
 )
 
-// number reads a variable of the environment.
+// number reads an environment variable.
 func number(t *testing.T, variable string, otherwise int) int {
 	t.Helper()
 	value := os.Getenv(variable)
@@ -61,13 +61,13 @@ func number(t *testing.T, variable string, otherwise int) int {
 	return parsed
 }
 
-// mutated is a policy that is changed again and again.
+// mutated is a policy that the test changes repeatedly.
 type mutated struct {
 	*fixture
 	generator
 	kind, plural string
 	fields       []field
-	rules        map[string]bool // the messages of the rules in CEL, and whether each has refused something
+	rules        map[string]bool // the messages of CEL rules, and whether each has denied something
 	reasons      map[string]bool
 	stored       *unstructured.Unstructured // as it was last accepted
 
@@ -96,7 +96,7 @@ func newMutated(f *fixture, g generator, kind, plural, namespace string) *mutate
 	return m
 }
 
-// alternative is the field that a policy may have in the place of the one that the path begins with, or nothing.
+// alternative is the field that a policy may have instead of the path's first field, or nothing.
 func alternative(steps []string) string {
 	if len(steps) < 2 {
 		return ""
@@ -104,7 +104,7 @@ func alternative(steps []string) string {
 	return map[string]string{"sidecars": "mainContainers", "mainContainers": "sidecars"}[steps[1]]
 }
 
-// changed returns the stored policy with a new value of the field, and where that is.
+// changed returns the stored policy with a new value of the field, and the field's path.
 func (m *mutated) changed(target field, change func(old any) any) (policy *unstructured.Unstructured, where string) {
 	m.Helper()
 	policy = m.stored.DeepCopy()
@@ -120,7 +120,7 @@ func (m *mutated) changed(target field, change func(old any) any) (policy *unstr
 	return policy, where
 }
 
-// send writes the policy over whatever version there is: the operator writes the status meanwhile.
+// send writes the policy over any version, because the operator writes the status in between.
 func (m *mutated) send(c client.Client, policy *unstructured.Unstructured) error {
 	return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
 		current := m.stored.DeepCopy()
@@ -132,7 +132,7 @@ func (m *mutated) send(c client.Client, policy *unstructured.Unstructured) error
 	})
 }
 
-// valid gives the field a value that its schema allows, or removes it.
+// valid sets the field to a value that its schema allows, or removes it.
 func (m *mutated) valid(target field) {
 	m.Helper()
 	if len(target.steps) > 1 && m.IntN(6) == 0 {
@@ -142,7 +142,7 @@ func (m *mutated) valid(target field) {
 	m.allowed(target, m.value(target.schema))
 }
 
-// allowed gives the field a value that its schema allows. Only a rule may refuse that.
+// allowed sets the field to a value that its schema allows. Only a CEL rule may deny that.
 func (m *mutated) allowed(target field, value any) {
 	m.Helper()
 	policy, where := m.changed(target, func(any) any { return value })
@@ -154,12 +154,12 @@ func (m *mutated) allowed(target field, value any) {
 	m.refuse(target, where, "a valid value", policy, err)
 	for _, cause := range causes(err) {
 		message, known := m.rule(cause.Message)
-		// What is removed may be required, or may leave a list too short, and an item may be there already. Rules are not
-		// looked at then.
+		// The removed field may be required, its list may become too short, or the item may be a duplicate. The API server then skips CEL
+		// rules.
 		around := slices.ContainsFunc([]string{"Required value", "should have at least", "Duplicate value", "rules were not checked"},
 			func(part string) bool { return strings.Contains(cause.Message, part) })
 		if !known && !around {
-			m.Errorf("%s %s: a valid value was refused, by no rule: %v", m.kind, where, err)
+			m.Errorf("%s %s: a valid value was denied without a rule: %v", m.kind, where, err)
 		}
 		if known {
 			m.rules[message] = true
@@ -167,7 +167,7 @@ func (m *mutated) allowed(target field, value any) {
 	}
 }
 
-// validUntilAccepted gives the field valid values until no rule refuses one.
+// validUntilAccepted sets valid values until no rule denies one.
 func (m *mutated) validUntilAccepted(target field) {
 	m.Helper()
 	for range maxRefusals {
@@ -178,7 +178,7 @@ func (m *mutated) validUntilAccepted(target field) {
 	m.Errorf("%s %s: rules have refused %d valid values", m.kind, target, maxRefusals)
 }
 
-// rule returns the message of a rule that is in the text.
+// rule returns the message of the CEL rule in the text.
 func (m *mutated) rule(text string) (string, bool) {
 	for message := range m.rules {
 		if strings.Contains(text, message) {
@@ -188,7 +188,7 @@ func (m *mutated) rule(text string) (string, bool) {
 	return "", false
 }
 
-// invalid gives the field a value that its schema does not allow.
+// invalid sets the field to a value that its schema does not allow.
 func (m *mutated) invalid(target field) {
 	m.Helper()
 	w := one(m.generator, m.wrongs(target.schema))
@@ -201,7 +201,7 @@ func (m *mutated) invalid(target field) {
 	m.accept(target, policy)
 }
 
-// unknown adds a field that the schema does not have. It is named where the client asks for that, and left out otherwise.
+// unknown adds a field that the schema lacks. The answer names it if the client asks for that, and otherwise drops it.
 func (m *mutated) unknown(target field) {
 	m.Helper()
 	if len(target.schema.Properties) == 0 {
@@ -221,7 +221,7 @@ func (m *mutated) unknown(target field) {
 		m.Errorf("%s %s: an unknown field was answered with: %v", m.kind, where, err)
 	}
 	if err := m.send(m.Client, policy); err != nil {
-		// A list or an object that was made up to hold the field may be one that a rule refuses.
+		// A CEL rule may deny a parent that was created for the field.
 		m.refuse(target, where, "an unknown field", policy, err)
 		return
 	}
@@ -231,7 +231,7 @@ func (m *mutated) unknown(target field) {
 	m.accept(target, policy)
 }
 
-// nothing gives the field the value null, which counts as not set, or is refused.
+// nothing sets the field to null, which counts as unset or is denied.
 func (m *mutated) nothing(target field) {
 	m.Helper()
 	policy, where := m.changed(target, func(any) any { return nil })
@@ -242,10 +242,10 @@ func (m *mutated) nothing(target field) {
 	m.accept(target, policy)
 }
 
-// index is the place of an item in a list.
+// index is the index of an item in a list.
 var index = regexp.MustCompile(`\[\d+\]`)
 
-// refuse checks that the answer names the field, or one around or inside of it.
+// refuse checks that the answer names the field, a parent of it, or a field inside it.
 func (m *mutated) refuse(target field, where, what string, policy *unstructured.Unstructured, err error) {
 	m.Helper()
 	m.refused[target.String()]++
@@ -253,11 +253,11 @@ func (m *mutated) refuse(target field, where, what string, policy *unstructured.
 		m.Errorf("%s %s: %s was answered with: %v", m.kind, where, what, err)
 		return
 	}
-	// Of two items that are the same either may be named.
+	// The answer may name either of two duplicates.
 	where = index.ReplaceAllString(where, "[]")
 	if !slices.ContainsFunc(causes(err), func(cause metav1.StatusCause) bool {
 		cause.Field = index.ReplaceAllString(cause.Field, "[]")
-		// A rule about two fields names the one, and says in its message which the other is.
+		// A rule about two fields names one, and the other one in its message.
 		_, rule := m.rule(cause.Message)
 		return cause.Field != "" && (rule || strings.HasPrefix(cause.Field, where) || strings.HasPrefix(where, cause.Field))
 	}) {
@@ -273,7 +273,7 @@ func causes(err error) []metav1.StatusCause {
 	return status.Status().Details.Causes
 }
 
-// accept goes on from the policy, once the operator has reported it.
+// accept continues from the policy after the operator has reported on it.
 func (m *mutated) accept(target field, policy *unstructured.Unstructured) {
 	m.Helper()
 	m.accepted[target.String()]++
@@ -281,7 +281,7 @@ func (m *mutated) accept(target field, policy *unstructured.Unstructured) {
 	m.reported()
 }
 
-// reported waits until the operator has reported the policy as it is.
+// reported waits until the operator has reported on the current policy.
 func (m *mutated) reported() {
 	m.Helper()
 	m.untilReported(m.stored, m.reasons)
@@ -299,10 +299,10 @@ func typedPolicy(object *unstructured.Unstructured) (client.Object, *v1alpha1.Po
 	return policy, &policy.Status, err
 }
 
-// untilReported waits until the status is that of the policy's generation and has all that a status must have.
+// untilReported waits until the status is complete and of the policy's generation.
 func (f *fixture) untilReported(policy *unstructured.Unstructured, known map[string]bool) {
 	f.Helper()
-	testenv.Eventually(f.T, policy.GetKind()+": its status is that of its spec", func(ctx context.Context) error {
+	testenv.Eventually(f.T, policy.GetKind()+": its status is current", func(ctx context.Context) error {
 		if err := f.Get(ctx, client.ObjectKeyFromObject(policy), policy); err != nil {
 			return err
 		}
@@ -348,7 +348,7 @@ func reasons(t *testing.T) map[string]bool {
 	return values
 }
 
-// counted returns the sum of a metric of the operator over all of its controllers.
+// counted returns the sum of a metric over all controllers of the operator.
 func counted(t *testing.T, name string) int {
 	t.Helper()
 	families, err := ctrlmetrics.Registry.Gather()
@@ -366,7 +366,7 @@ func counted(t *testing.T, name string) int {
 	return int(sum)
 }
 
-// statusWrites counts the writes of the status of policies so far.
+// statusWrites counts the status writes so far.
 func (f *fixture) statusWrites() int {
 	count := 0
 	for _, write := range slices.Concat(f.writes.in(f.namespace), f.writes.in(metav1.NamespaceNone)) {
@@ -377,10 +377,9 @@ func (f *fixture) statusWrites() int {
 	return count
 }
 
-// TestAnyMutationOfAPolicyIsRefusedOrReported changes a policy of each kind again and again, at each place that its definition
-// describes, by values that the definition allows and that it does not, while the operator runs and there are pods. SEED
-// repeats a run.
-func TestAnyMutationOfAPolicyIsRefusedOrReported(t *testing.T) {
+// TestMutatedPolicyIsDeniedOrReported changes a policy of each kind repeatedly, in each field of its definition, by allowed and by
+// forbidden values, while the operator runs with pods. SEED repeats a run.
+func TestMutatedPolicyIsDeniedOrReported(t *testing.T) {
 	seed := number(t, "SEED", int(rand.Uint32()))
 	t.Logf("SEED=%d", seed)
 	g := generator{rand.New(rand.NewPCG(uint64(seed), 0))}
@@ -390,7 +389,7 @@ func TestAnyMutationOfAPolicyIsRefusedOrReported(t *testing.T) {
 	options.PrePullNamespace = systemNamespace
 	f.startOperator(options)
 	running := f.newPod("running")
-	f.newPod("finished", mainDone, sidecarDone, succeeded)
+	f.newPod("finished", podtest.MainDone, podtest.SidecarDone, podtest.Succeeded)
 	virtual := f.newNode(virtualKubelet)
 	f.newPod("virtual", func(p *corev1.Pod) { p.Spec.NodeName = virtual })
 	policies := []*mutated{
@@ -410,7 +409,7 @@ func TestAnyMutationOfAPolicyIsRefusedOrReported(t *testing.T) {
 			targets = append(targets, target{m, field})
 		}
 	}
-	// Every field is accepted once and refused once at least.
+	// Every field is accepted at least once and denied at least once.
 	count := max(number(t, "MUTATIONS", defaultMutations), 2*len(targets))
 	for i := range count {
 		if i%len(targets) == 0 {
@@ -426,9 +425,9 @@ func TestAnyMutationOfAPolicyIsRefusedOrReported(t *testing.T) {
 			one(g, []func(field){next.valid, next.valid, next.valid, next.invalid, next.unknown, next.nothing})(next.field)
 		}
 		if i%20 == 0 {
-			// What was acted on has nothing left to do; others come.
+			// Terminated pods need no more action, so the test replaces them.
 			for _, node := range []string{f.node, virtual} {
-				f.newPod(fmt.Sprintf("done-%d-%s", i, node), mainDone, func(p *corev1.Pod) { p.Spec.NodeName = node })
+				f.newPod(fmt.Sprintf("done-%d-%s", i, node), podtest.MainDone, func(p *corev1.Pod) { p.Spec.NodeName = node })
 			}
 		}
 		if i%40 == 39 {
@@ -462,7 +461,7 @@ func TestAnyMutationOfAPolicyIsRefusedOrReported(t *testing.T) {
 	}
 }
 
-// removeDone removes the pods whose main container has ended.
+// removeDone deletes the pods whose main container has ended.
 func (f *fixture) removeDone() {
 	f.Helper()
 	var pods corev1.PodList
@@ -476,8 +475,8 @@ func (f *fixture) removeDone() {
 	}
 }
 
-// quiet checks that the operator does nothing while there is nothing to do. Policies that select nothing come meanwhile, and
-// the report of each is what shows that the operator runs.
+// quiet checks that an idle operator does nothing. It creates policies that select nothing, as markers: the report on each shows
+// that the operator runs.
 func (f *fixture) quiet(known map[string]bool) {
 	f.Helper()
 	marker := 0
@@ -493,13 +492,13 @@ func (f *fixture) quiet(known map[string]bool) {
 		f.untilReported(policy, known)
 	}
 	const markers = 10
-	// What is under way comes to its end while markers come; it takes so many of them at most.
+	// Ongoing work ends while markers arrive, after at most that many.
 	testenv.Eventually(f.T, "the operator does nothing more", func(context.Context) error {
 		reconciles, writes := counted(f.T, "controller_runtime_reconcile_total"), f.statusWrites()
 		for range markers {
 			mark()
 		}
-		// Each marker is looked at by both controllers of policies, and once more when its status may be written again.
+		// Both controllers of policies reconcile each marker, and one of them again after the status period.
 		reconciles, writes = counted(f.T, "controller_runtime_reconcile_total")-reconciles, f.statusWrites()-writes
 		if reconciles > 4*markers || writes > markers {
 			return fmt.Errorf("%d reconciles and %d writes of statuses for %d markers", reconciles, writes, markers)
@@ -508,7 +507,7 @@ func (f *fixture) quiet(known map[string]bool) {
 	})
 }
 
-// covered fails when a field was never accepted, or never refused.
+// covered fails if a field was never accepted, or never denied.
 func (m *mutated) covered() {
 	m.Helper()
 	for _, field := range m.fields {
@@ -518,7 +517,7 @@ func (m *mutated) covered() {
 		}
 	}
 	rules := slices.DeleteFunc(slices.Sorted(maps.Keys(m.rules)), func(message string) bool { return m.rules[message] })
-	m.Logf("%s: %d fields, %d mutations accepted and %d refused; %d of %d rules refused something, but for %q", m.kind, len(m.fields),
+	m.Logf("%s: %d fields, %d mutations accepted and %d refused; %d of %d rules denied something, not these: %q", m.kind, len(m.fields),
 		sum(m.accepted), sum(m.refused), len(m.rules)-len(rules), len(m.rules), rules)
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podtest"
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
@@ -28,13 +29,13 @@ var (
 	fargate        = map[string]string{"eks.amazonaws.com/compute-type": "fargate"}
 )
 
-// createNode creates a node that has the name and the labels.
+// createNode creates a node with the name and the labels.
 func (f *fixture) createNode(name string, labels map[string]string) {
 	f.Helper()
 	f.create(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}})
 }
 
-func TestAPodWaitsForItsNode(t *testing.T) {
+func TestPodWaitsForItsNode(t *testing.T) {
 	for name, tc := range map[string]struct {
 		labels map[string]string
 		what   string
@@ -48,7 +49,7 @@ func TestAPodWaitsForItsNode(t *testing.T) {
 			f.startOperator(testOptions())
 			policy := f.newPolicy("mesh")
 			late := f.namespace + "-late"
-			pod := f.newPod("job-1", mainDone, func(p *corev1.Pod) { p.Spec.NodeName = late })
+			pod := f.newPod("job-1", podtest.MainDone, func(p *corev1.Pod) { p.Spec.NodeName = late })
 			f.untilCounts(policy, counts{matched: 1, terminating: 1})
 			f.untouched(pod)
 			f.createNode(late, tc.labels)
@@ -58,7 +59,7 @@ func TestAPodWaitsForItsNode(t *testing.T) {
 	}
 }
 
-func TestAPodWaitsToBeScheduled(t *testing.T) {
+func TestPodWaitsToBeScheduled(t *testing.T) {
 	f := newFixture(t)
 	f.startOperator(testOptions())
 	policy := f.newPolicy("mesh")
@@ -74,7 +75,7 @@ func TestAPodWaitsToBeScheduled(t *testing.T) {
 	if err := f.SubResource("binding").Create(t.Context(), pod, binding); err != nil {
 		t.Fatal(err)
 	}
-	f.change(pod, func(p *corev1.Pod) { p.Status = newPod(mainDone).Status })
+	f.change(pod, func(p *corev1.Pod) { p.Status = podtest.New(podtest.MainDone).Status })
 	f.untilCounts(policy, counts{matched: 1, terminating: 1})
 	f.untouched(pod)
 	f.createNode(late, virtualKubelet)
@@ -82,7 +83,7 @@ func TestAPodWaitsToBeScheduled(t *testing.T) {
 	f.nothingWentWrong()
 }
 
-func TestANodeThatIsReplacedByOneOfTheSameNameCountsAsWhatItIsNow(t *testing.T) {
+func TestReplacedNodeHasItsCurrentKind(t *testing.T) {
 	f := newFixture(t)
 	mgr := f.newManager()
 	if err := Setup(t.Context(), mgr, testOptions()); err != nil {
@@ -102,7 +103,7 @@ func TestANodeThatIsReplacedByOneOfTheSameNameCountsAsWhatItIsNow(t *testing.T) 
 		}
 		return nil
 	})
-	f.change(pod, mainDone)
+	f.change(pod, podtest.MainDone)
 	f.untilCounts(policy, counts{matched: 1, terminating: 1})
 	f.untouched(pod)
 	f.createNode(name, virtualKubelet)
@@ -110,10 +111,10 @@ func TestANodeThatIsReplacedByOneOfTheSameNameCountsAsWhatItIsNow(t *testing.T) 
 	f.nothingWentWrong()
 }
 
-func TestPodsFollowTheKindOfTheirNode(t *testing.T) {
+func TestPodsFollowNodeKind(t *testing.T) {
 	f := newFixture(t)
 	options := testOptions()
-	options.NodeMarks.Virtual.Taints = append(options.NodeMarks.Virtual.Taints, "example.com/no-kubelet")
+	options.NodeKindRules.Virtual.Taints = append(options.NodeKindRules.Virtual.Taints, "example.com/no-kubelet")
 	f.startOperator(options)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: f.node}}
 	taint := func(taints ...corev1.Taint) {
@@ -125,9 +126,9 @@ func TestPodsFollowTheKindOfTheirNode(t *testing.T) {
 	}
 	virtual := corev1.Taint{Key: "example.com/no-kubelet", Effect: corev1.TaintEffectNoSchedule}
 	taint(virtual)
-	// Nothing tears a pod down on a virtual node, so that this mode has to wait for a real one.
+	// Nothing tears a pod down on a virtual node, so this mode waits for a real one.
 	policy := f.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""), func(spec *v1alpha1.PolicySpec) { spec.Fallback = v1alpha1.FallbackDisabled })
-	pod := f.newPod("job-1", mainDone)
+	pod := f.newPod("job-1", podtest.MainDone)
 	f.untilCounts(policy, counts{matched: 1, stuck: 1})
 	f.untouched(pod)
 	taint()
@@ -140,37 +141,37 @@ func TestPodsFollowTheKindOfTheirNode(t *testing.T) {
 	if err := f.Update(t.Context(), policy); err != nil {
 		t.Fatal(err)
 	}
-	// The first pod's phase cannot be the work of this mode any more: the node is known to be virtual.
+	// This mode cannot have written the first pod's phase, because the node is known to be virtual.
 	f.untilStatus(policy, "is degraded", func(s v1alpha1.PolicyStatus) bool { return s.MatchedPods == 2 })
-	f.change(other, mainDone)
+	f.change(other, podtest.MainDone)
 	f.until(other, "its image is swapped", imageSwapped)
 }
 
-func TestAPodOnANodeWithoutKruisesDaemonHasItsPhaseWritten(t *testing.T) {
+func TestPhaseIsWrittenOnNodeWithoutKruiseDaemon(t *testing.T) {
 	f := newFixture(t)
 	newKruise(t).Install(t)
 	options := testOptions()
-	options.NodeMarks.Daemonless.Labels = append(options.NodeMarks.Daemonless.Labels, plan.LabelMatch{Key: "example.com/bare"})
+	options.NodeKindRules.Daemonless.Labels = append(options.NodeKindRules.Daemonless.Labels, plan.LabelMatch{Key: "example.com/bare"})
 	f.startOperator(options)
 	f.newPolicy("mesh")
 	for i, labels := range []map[string]string{fargate, {"example.com/bare": ""}} {
 		node := f.newNode(labels)
-		pod := f.newPod(fmt.Sprintf("job-%d", i), mainDone, func(p *corev1.Pod) { p.Spec.NodeName = node })
+		pod := f.newPod(fmt.Sprintf("job-%d", i), podtest.MainDone, func(p *corev1.Pod) { p.Spec.NodeName = node })
 		f.until(pod, "its phase is written", phaseWritten)
 	}
-	if requests := f.requests(); len(requests) > 0 {
+	if requests := f.crrs(); len(requests) > 0 {
 		t.Errorf("%d requests", len(requests))
 	}
 }
 
-// A virtual kubelet writes a pod's status with the annotations of the copy that its provider has.
-func TestASwapWhoseRecordIsTakenBackIsStillKnown(t *testing.T) {
+// A virtual kubelet writes a pod's status with the annotations of its provider's copy.
+func TestSwapWithRevertedRecordIsKnown(t *testing.T) {
 	options := testOptions()
-	options.Clock = clocktesting.NewFakePassiveClock(noon.Add(10 * time.Second))
+	options.Clock = clocktesting.NewFakePassiveClock(podtest.Noon.Add(10 * time.Second))
 	b := newBench(t, options, nil)
 	b.newPolicy("mesh")
 	node := b.newNode(virtualKubelet)
-	pod := b.newPod("job-1", mainDone, func(p *corev1.Pod) { p.Spec.NodeName = node })
+	pod := b.newPod("job-1", podtest.MainDone, func(p *corev1.Pod) { p.Spec.NodeName = node })
 	known := pod.DeepCopy()
 	b.reconcile(pod)
 	b.wrote("PATCH pods")
@@ -185,16 +186,16 @@ func TestASwapWhoseRecordIsTakenBackIsStillKnown(t *testing.T) {
 			t.Fatalf("the update left images %v and annotations %v", images(pod), pod.Annotations)
 		}
 	}
-	old := ended("proxy", 0)
-	old.State.Terminated.StartedAt = runs("proxy").State.Running.StartedAt
-	for _, status := range []corev1.ContainerStatus{runs("proxy"), old} {
+	old := podtest.Ended("proxy", 0)
+	old.State.Terminated.StartedAt = podtest.Running("proxy").State.Running.StartedAt
+	for _, status := range []corev1.ContainerStatus{podtest.Running("proxy"), old} {
 		report(status)
 		b.reconcile(pod)
 		if got := b.stageOf(pod); got != plan.StageTerminating {
 			t.Errorf("the pod is %s when the old container is %+v", got, status.State)
 		}
 	}
-	renewed := ended("proxy", 0)
+	renewed := podtest.Ended("proxy", 0)
 	renewed.State.Terminated.StartedAt, renewed.RestartCount = renewed.State.Terminated.FinishedAt, 1
 	report(renewed)
 	b.reconcile(pod)
@@ -211,25 +212,25 @@ func TestASwapWhoseRecordIsTakenBackIsStillKnown(t *testing.T) {
 func (b *bench) stageOf(pod *corev1.Pod) plan.Stage {
 	b.Helper()
 	b.caughtUp(pod)
-	subject, err := b.pods.world.subject(b.Context(), pod)
+	resolved, err := b.pods.reader.resolve(b.Context(), pod)
 	if err != nil {
 		b.Fatal(err)
 	}
-	snapshot, err := b.pods.world.snapshot(b.Context(), pod, subject.resolution.Enforced)
+	snapshot, err := b.pods.reader.snapshot(b.Context(), pod, resolved.resolution.Enforced)
 	if err != nil {
 		b.Fatal(err)
 	}
 	return plan.Next(snapshot, b.pods.options.Clock.Now()).Stage
 }
 
-// Without any image there is no way to end a sidecar on a virtual node, and the pod says so.
-func TestAVariableAloneIsReportedOnAVirtualNodeWhereNoImageIsSet(t *testing.T) {
+// Without an image no mode can terminate a sidecar on a virtual node, and the pod reports that.
+func TestEnvOnVirtualNodeWithoutImageIsReported(t *testing.T) {
 	f := newFixture(t)
 	options := testOptions()
 	options.Resolve.Image = ""
 	f.startOperator(options)
 	node := f.newNode(virtualKubelet)
-	pod := f.newPod("job-1", mainDone, func(p *corev1.Pod) {
+	pod := f.newPod("job-1", podtest.MainDone, func(p *corev1.Pod) {
 		p.Spec.NodeName = node
 		p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "true"}}
 	})
@@ -241,7 +242,7 @@ func TestAVariableAloneIsReportedOnAVirtualNodeWhereNoImageIsSet(t *testing.T) {
 		return err
 	})
 	f.untouched(pod)
-	// A policy that names the container brings the image.
+	// A policy that names the container sets the image.
 	f.newPolicy("mesh", func(spec *v1alpha1.PolicySpec) { spec.Image = quickExit })
 	f.until(pod, "its image is swapped", imageSwapped)
 }

@@ -26,10 +26,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/podtest"
+	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
-// until waits for the pod to come to be as the check says.
+// until waits until the check passes for the pod.
 func (f *fixture) until(pod *corev1.Pod, what string, check func(*corev1.Pod) bool) {
 	f.Helper()
 	testenv.Eventually(f.T, pod.Name+": "+what, func(ctx context.Context) error {
@@ -54,7 +56,7 @@ func images(pod *corev1.Pod) []string {
 func phaseWritten(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded }
 func imageSwapped(pod *corev1.Pod) bool { return slices.Contains(images(pod), quickExit) }
 
-// untilStatus waits for the policy's status to be as the check says. It returns the status.
+// untilStatus waits until the check passes for the policy's status, and returns the status.
 func (f *fixture) untilStatus(policy client.Object, what string, check func(v1alpha1.PolicyStatus) bool) v1alpha1.PolicyStatus {
 	f.Helper()
 	var status v1alpha1.PolicyStatus
@@ -86,11 +88,11 @@ func (f *fixture) untilCounts(policy client.Object, want counts) v1alpha1.Policy
 	})
 }
 
-// untilRequests waits for so many ContainerRecreateRequests.
-func (f *fixture) untilRequests(want int) {
+// untilCRRs waits for that many ContainerRecreateRequests.
+func (f *fixture) untilCRRs(want int) {
 	f.Helper()
 	testenv.Eventually(f.T, "there are requests", func(context.Context) error {
-		if got := len(f.requests()); got != want {
+		if got := len(f.crrs()); got != want {
 			return fmt.Errorf("there are %d, want %d", got, want)
 		}
 		return nil
@@ -109,7 +111,7 @@ func (f *fixture) untilEvent(pod *corev1.Pod) {
 	})
 }
 
-// untouched fails when the operator has written to the pod.
+// untouched fails if the operator has written to the pod.
 func (f *fixture) untouched(pod *corev1.Pod) {
 	f.Helper()
 	version := pod.ResourceVersion
@@ -118,11 +120,11 @@ func (f *fixture) untouched(pod *corev1.Pod) {
 	}
 }
 
-// nothingWentWrong fails when the operator has logged an error, a missing right among them.
+// nothingWentWrong fails if the operator has logged an error, such as a missing permission.
 func (f *fixture) nothingWentWrong() {
 	f.Helper()
 	for line := range strings.Lines(operatorLog.take()) {
-		// What the manager says when it is stopped, and a reflector when its connection is lost at once.
+		// The manager logs this when it stops. A reflector logs it when it loses its connection early.
 		if strings.Contains(line, "leader election lost") || strings.Contains(line, "context canceled") || strings.Contains(line, "very short watch") {
 			continue
 		}
@@ -132,16 +134,16 @@ func (f *fixture) nothingWentWrong() {
 	}
 }
 
-func TestAPolicyThatComesAfterTheMainsEndedIsActedOn(t *testing.T) {
+func TestPolicyCreatedAfterMainsEnded(t *testing.T) {
 	f := newFixture(t)
 	f.startOperator(testOptions())
-	pod := f.newPod("job-1", mainDone)
+	pod := f.newPod("job-1", podtest.MainDone)
 	f.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
 	f.until(pod, "its phase is written", phaseWritten)
 	f.nothingWentWrong()
 }
 
-func TestAPolicyThatNoLongerSelectsAPodLeavesItAlone(t *testing.T) {
+func TestPolicyThatNoLongerSelectsPodLeavesItAlone(t *testing.T) {
 	f := newFixture(t)
 	f.startOperator(testOptions())
 	policy := f.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
@@ -152,13 +154,13 @@ func TestAPolicyThatNoLongerSelectsAPodLeavesItAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.untilCounts(policy, counts{matched: 1, waiting: 1})
-	f.change(left, mainDone)
-	f.change(taken, mainDone)
+	f.change(left, podtest.MainDone)
+	f.change(taken, podtest.MainDone)
 	f.until(taken, "its phase is written", phaseWritten)
 	f.untouched(left)
 }
 
-func TestKruiseMayComeAndGoAndComeAgain(t *testing.T) {
+func TestKruiseIsRemovedAndReinstalled(t *testing.T) {
 	f := newFixture(t)
 	k := newKruise(t)
 	f.startOperator(testOptions())
@@ -166,25 +168,25 @@ func TestKruiseMayComeAndGoAndComeAgain(t *testing.T) {
 		spec.Fallback = v1alpha1.FallbackDisabled
 	})
 	for i := range 2 {
-		pod := f.newPod(fmt.Sprintf("job-%d", i), mainDone)
+		pod := f.newPod(fmt.Sprintf("job-%d", i), podtest.MainDone)
 		f.untilCounts(policy, counts{matched: 1, stuck: 1, terminated: i})
 		k.Install(t)
 		testenv.Eventually(t, "a request is made", func(ctx context.Context) error {
-			if requests := f.requests(); len(requests) != 1 || requests[0].Spec.PodName != pod.Name {
+			if requests := f.crrs(); len(requests) != 1 || requests[0].Spec.PodName != pod.Name {
 				return fmt.Errorf("there are %d requests", len(requests))
 			}
 			return nil
 		})
 		f.untilCounts(policy, counts{matched: 1, terminating: 1, terminated: i})
-		f.change(pod, sidecarDone, succeeded)
+		f.change(pod, podtest.SidecarDone, podtest.Succeeded)
 		f.untilCounts(policy, counts{terminated: i + 1})
 		f.remove(pod)
 		k.Remove(t)
 	}
 }
 
-// A pod whose phase is written has left the cache of unfinished pods.
-func TestAPodWhosePhaseIsWrittenIsLookedAtAgainWhenTheWorldChanges(t *testing.T) {
+// A pod with a terminal phase has left the cache of unfinished pods.
+func TestPodInTeardownIsEnqueuedOnChanges(t *testing.T) {
 	for name, tc := range map[string]struct {
 		fallback      v1alpha1.Fallback
 		withoutKruise bool
@@ -213,29 +215,29 @@ func TestAPodWhosePhaseIsWrittenIsLookedAtAgainWhenTheWorldChanges(t *testing.T)
 			policy := f.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""), func(spec *v1alpha1.PolicySpec) {
 				spec.Fallback, spec.TerminationDeadlineSeconds = tc.fallback, ptr.To[int32](3)
 			})
-			pod := f.newPod("job-1", mainDone, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1) })
+			pod := f.newPod("job-1", podtest.MainDone, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1) })
 			f.until(pod, "its phase is written", phaseWritten)
-			// The kubelet knows of the phase, and ends nothing.
+			// The kubelet has seen the phase and ends nothing.
 			f.change(pod, func(p *corev1.Pod) {
 				p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"})
 			})
 			f.untilCounts(policy, counts{matched: 1, stuck: 1})
 			tc.change(f, k, policy)
-			f.untilRequests(1)
+			f.untilCRRs(1)
 		})
 	}
 }
 
-func TestAFinishedRequestBringsThePodBack(t *testing.T) {
+func TestFinishedCRREnqueuesPod(t *testing.T) {
 	f := newFixture(t)
 	newKruise(t).Install(t)
 	f.startOperator(testOptions())
 	f.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect))
-	pod := f.newPod("job-1", mainDone)
-	f.untilRequests(1)
-	// Kruise gives up: its daemon has not answered. The pod itself does not change. The operator grants the pod's status
-	// some seconds to show what Kruise says, which have passed here.
-	request := f.requests()[0]
+	pod := f.newPod("job-1", podtest.MainDone)
+	f.untilCRRs(1)
+	// Kruise gives up because its daemon has not answered. The pod itself does not change. The operator waits some seconds for the pod's
+	// status to follow, which have passed here.
+	request := f.crrs()[0]
 	request.Status.Phase, request.Status.Message = "Completed", "daemon has not responded for a long time"
 	request.Status.CompletionTime = ptr.To(metav1.NewTime(time.Now().Add(-time.Minute)))
 	if err := f.Status().Update(t.Context(), &request); err != nil {
@@ -244,14 +246,14 @@ func TestAFinishedRequestBringsThePodBack(t *testing.T) {
 	f.until(pod, "the next mode follows", imageSwapped)
 }
 
-func TestAClusterPolicyFollowsTheLabelsOfNamespaces(t *testing.T) {
+func TestClusterPolicyFollowsNamespaceLabels(t *testing.T) {
 	f := newFixture(t)
 	f.startOperator(testOptions())
 	policy := &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
 	policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}}
 	policy.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"mesh": "on"}}
 	f.create(policy)
-	first := f.newPod("first", mainDone)
+	first := f.newPod("first", podtest.MainDone)
 	f.untilCounts(policy, counts{})
 
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
@@ -268,14 +270,14 @@ func TestAClusterPolicyFollowsTheLabelsOfNamespaces(t *testing.T) {
 	f.untilStatus(policy, "second waits", func(s v1alpha1.PolicyStatus) bool { return s.WaitingPods == 1 })
 	label(nil)
 	f.untilStatus(policy, "second is nobody's", func(s v1alpha1.PolicyStatus) bool { return s.MatchedPods-s.TerminatingPods == 0 })
-	f.change(second, mainDone)
-	third := f.newPod("third", mainDone)
+	f.change(second, podtest.MainDone)
+	third := f.newPod("third", podtest.MainDone)
 	label(map[string]string{"mesh": "on"})
 	f.until(second, "its phase is written", phaseWritten)
 	f.until(third, "its phase is written", phaseWritten)
 }
 
-func TestTheStatusOfAPolicyCountsItsPods(t *testing.T) {
+func TestStatusCountsPods(t *testing.T) {
 	f := newFixture(t)
 	f.startOperator(testOptions())
 	policy := f.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
@@ -297,34 +299,34 @@ func TestTheStatusOfAPolicyCountsItsPods(t *testing.T) {
 	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
 		t.Errorf("a stuck pod makes the policy not ready: %+v", status.Conditions)
 	}
-	f.change(pod, mainDone)
+	f.change(pod, podtest.MainDone)
 	f.until(pod, "its phase is written", phaseWritten)
 	f.untilCounts(policy, counts{matched: 2, terminating: 1, stuck: 1})
-	f.change(pod, sidecarDone)
+	f.change(pod, podtest.SidecarDone)
 	status = f.untilCounts(policy, counts{matched: 1, stuck: 1, terminated: 1})
 	if len(status.Recent) != 1 || status.Recent[0].Pod != "job-1" || status.Recent[0].Outcome != v1alpha1.OutcomeTerminated || status.LastTerminationTime == nil {
 		t.Errorf("recent is %+v, last %v", status.Recent, status.LastTerminationTime)
 	}
-	// A retained pod may be touched as often as anybody likes.
+	// Users may touch a retained pod any number of times.
 	f.reload(pod)
 	pod.Labels["touched"] = "yes"
 	if err := f.Update(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	second := f.newPod("job-2", mainDone)
+	second := f.newPod("job-2", podtest.MainDone)
 	f.until(second, "its phase is written", phaseWritten)
-	f.change(second, sidecarDone)
+	f.change(second, podtest.SidecarDone)
 	f.untilCounts(policy, counts{matched: 1, stuck: 1, terminated: 2})
 	f.nothingWentWrong()
 }
 
-func TestARestartCountsNothingTwice(t *testing.T) {
+func TestOperatorRestartCountsNothingTwice(t *testing.T) {
 	f := newFixture(t)
 	stop := f.startOperator(testOptions())
 	policy := f.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
-	done, open := f.newPod("done", mainDone), f.newPod("open")
+	done, open := f.newPod("done", podtest.MainDone), f.newPod("open")
 	f.until(done, "its phase is written", phaseWritten)
-	f.change(done, sidecarDone)
+	f.change(done, podtest.SidecarDone)
 	f.untilCounts(policy, counts{matched: 1, waiting: 1, terminated: 1})
 	stop()
 	f.startOperator(testOptions())
@@ -333,30 +335,30 @@ func TestARestartCountsNothingTwice(t *testing.T) {
 	if err := f.Update(t.Context(), done); err != nil {
 		t.Fatal(err)
 	}
-	f.change(open, mainDone)
+	f.change(open, podtest.MainDone)
 	f.until(open, "its phase is written", phaseWritten)
-	f.change(open, sidecarDone)
+	f.change(open, podtest.SidecarDone)
 	f.untilCounts(policy, counts{terminated: 2})
 	if got, err := f.eventsOn(t.Context(), done); err != nil || len(got) != 1 {
 		t.Errorf("events %q, error %v", got, err)
 	}
 }
 
-func TestARestartInTheMiddleOfAnAttemptTakesNoOtherMode(t *testing.T) {
+func TestRestartDuringAttemptKeepsMode(t *testing.T) {
 	f := newFixture(t)
 	k := newKruise(t)
 	k.Install(t)
 	stop := f.startOperator(testOptions())
 	policy := f.newPolicy("mesh", mode(v1alpha1.ModeAuto, v1alpha1.ExitCodesRespect))
-	pod := f.newPod("job-1", mainDone)
-	f.untilRequests(1)
+	pod := f.newPod("job-1", podtest.MainDone)
+	f.untilCRRs(1)
 	f.untilCounts(policy, counts{matched: 1, terminating: 1})
 	stop()
 	before := f.writes.in(f.namespace)
 	f.startOperator(testOptions())
-	// What the operator starts with is done once it has come to a pod that it did not know.
-	f.newPod("job-2", mainDone)
-	f.untilRequests(2)
+	// Once the operator has handled a pod that is new to it, its start is over.
+	f.newPod("job-2", podtest.MainDone)
+	f.untilCRRs(2)
 	f.change(pod, func(p *corev1.Pod) { p.Status.Message = "changed" })
 	f.untilCounts(policy, counts{matched: 2, terminating: 2})
 	f.untouched(pod)
@@ -366,23 +368,23 @@ func TestARestartInTheMiddleOfAnAttemptTakesNoOtherMode(t *testing.T) {
 	}
 }
 
-func TestALiveRequestIsSeenWhileTheWebhookIsMissing(t *testing.T) {
+func TestLiveCRRIsKnownWithoutWebhook(t *testing.T) {
 	f := newFixture(t)
 	k := newKruise(t)
 	k.Install(t)
 	f.startOperator(testOptions())
 	policy := f.newPolicy("mesh", mode(v1alpha1.ModeAuto, v1alpha1.ExitCodesRespect))
-	pod := f.newPod("job-1", mainDone)
+	pod := f.newPod("job-1", podtest.MainDone)
 	f.untilCounts(policy, counts{matched: 1, terminating: 1})
-	f.untilRequests(1)
+	f.untilCRRs(1)
 	k.RemoveWebhook(t)
 	testenv.Eventually(t, "the operator misses the webhook", func(context.Context) error { return logged(`"available":false`, 1) })
 	f.change(pod, func(p *corev1.Pod) { p.Status.Message = "changed" })
-	f.until(f.newPod("job-2", mainDone), "it does without Kruise", imageSwapped)
+	f.until(f.newPod("job-2", podtest.MainDone), "it does without Kruise", imageSwapped)
 	f.untouched(pod)
 }
 
-func TestStatusesAreWrittenSeldomAndOnlyWhenTheyChange(t *testing.T) {
+func TestStatusWritesAreLimited(t *testing.T) {
 	f := newFixture(t)
 	options := testOptions()
 	options.StatusPeriod = 2 * time.Second
@@ -403,7 +405,7 @@ func TestStatusesAreWrittenSeldomAndOnlyWhenTheyChange(t *testing.T) {
 		t.Errorf("%d writes of the status of one policy, want %d at most: %q", got, allowed, f.writes.in(f.namespace))
 	}
 
-	// Changes of pods that change no count, and another policy whose status is written after them.
+	// Changes of pods that change no count, followed by another policy whose status is written last.
 	before := written()
 	for i := range pods {
 		f.change(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: fmt.Sprintf("job-%d", i)}},
@@ -416,20 +418,20 @@ func TestStatusesAreWrittenSeldomAndOnlyWhenTheyChange(t *testing.T) {
 	}
 }
 
-func TestALosingPolicySaysSo(t *testing.T) {
+func TestOverriddenPolicyReportsIt(t *testing.T) {
 	f := newFixture(t)
 	f.startOperator(testOptions())
 	first := f.newPolicy("first")
 	pod := f.newPod("job-1")
 	f.untilCounts(first, counts{matched: 1, waiting: 1})
-	winner := f.newPolicy("winner", func(spec *v1alpha1.PolicySpec) { spec.Priority = 1 })
+	higher := f.newPolicy("higher", func(spec *v1alpha1.PolicySpec) { spec.Priority = 1 })
 	overridden := func(s v1alpha1.PolicyStatus) bool {
 		return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionOverridden)
 	}
 	f.untilStatus(first, "is overridden", overridden)
-	f.untilCounts(winner, counts{matched: 1, waiting: 1})
-	f.remove(winner)
-	f.untilStatus(first, "is overridden no more", func(s v1alpha1.PolicyStatus) bool { return !overridden(s) })
+	f.untilCounts(higher, counts{matched: 1, waiting: 1})
+	f.remove(higher)
+	f.untilStatus(first, "is no longer overridden", func(s v1alpha1.PolicyStatus) bool { return !overridden(s) })
 	f.reload(pod)
 	pod.Labels = map[string]string{"team": "web"}
 	if err := f.Update(t.Context(), pod); err != nil {
@@ -437,16 +439,16 @@ func TestALosingPolicySaysSo(t *testing.T) {
 	}
 }
 
-func TestAnEventIsEmittedOnThePodWithThePolicyOnce(t *testing.T) {
+func TestEventOnPodIsEmittedOnce(t *testing.T) {
 	f := newFixture(t)
 	f.startOperator(testOptions())
 	f.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
-	pod := f.newPod("job-1", mainDone)
+	pod := f.newPod("job-1", podtest.MainDone)
 	f.until(pod, "its phase is written", phaseWritten)
 	f.untilEvent(pod)
-	f.change(pod, sidecarDone)
+	f.change(pod, podtest.SidecarDone)
 	// The event of a later pod is the last one.
-	second := f.newPod("job-2", mainDone)
+	second := f.newPod("job-2", podtest.MainDone)
 	f.untilEvent(second)
 	got, err := f.eventsOn(t.Context(), pod)
 	if err != nil {
@@ -458,7 +460,7 @@ func TestAnEventIsEmittedOnThePodWithThePolicyOnce(t *testing.T) {
 	f.nothingWentWrong()
 }
 
-func TestAPolicyThatCannotBeParsedIsStalledUntilItIsMended(t *testing.T) {
+func TestInvalidPolicyIsStalledUntilFixed(t *testing.T) {
 	f := newFixture(t)
 	f.startOperator(testOptions())
 	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "broken"}}
@@ -469,18 +471,18 @@ func TestAPolicyThatCannotBeParsedIsStalledUntilItIsMended(t *testing.T) {
 		return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionStalled) && meta.IsStatusConditionFalse(s.Conditions, v1alpha1.ConditionReady)
 	}
 	f.untilStatus(policy, "is stalled", stalled)
-	pod := f.newPod("job-1", mainDone)
+	pod := f.newPod("job-1", podtest.MainDone)
 	policy.Spec.PodSelector.MatchExpressions[0].Operator = metav1.LabelSelectorOpIn
 	if err := f.Update(t.Context(), policy); err != nil {
 		t.Fatal(err)
 	}
 	f.until(pod, "its phase is written", phaseWritten)
-	f.untilStatus(policy, "is in force", func(s v1alpha1.PolicyStatus) bool {
+	f.untilStatus(policy, "is ready", func(s v1alpha1.PolicyStatus) bool {
 		return meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionStalled) == nil && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady)
 	})
 }
 
-func TestSayingWhatAnImageHasBringsThePodsBack(t *testing.T) {
+func TestImageCoverageChangeEnqueuesPods(t *testing.T) {
 	f := newFixture(t)
 	f.startOperator(testOptions())
 	policy := f.newPolicy("own-image", func(spec *v1alpha1.PolicySpec) {
@@ -488,7 +490,7 @@ func TestSayingWhatAnImageHasBringsThePodsBack(t *testing.T) {
 	})
 	pod := f.newPod("job-1", func(p *corev1.Pod) {
 		p.Spec.Containers[1].Command, p.Spec.Containers[1].WorkingDir = []string{"./server", "--listen"}, "/app"
-	}, mainDone)
+	}, podtest.MainDone)
 	because := func(kind string, reason v1alpha1.Reason) func(v1alpha1.PolicyStatus) bool {
 		return func(s v1alpha1.PolicyStatus) bool {
 			condition := meta.FindStatusCondition(s.Conditions, kind)
@@ -503,34 +505,34 @@ func TestSayingWhatAnImageHasBringsThePodsBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.until(pod, "its image is swapped", imageSwapped)
-	f.untilStatus(policy, "is in force", func(s v1alpha1.PolicyStatus) bool {
+	f.untilStatus(policy, "is ready", func(s v1alpha1.PolicyStatus) bool {
 		return meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionDegraded) == nil && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady)
 	})
 	f.nothingWentWrong()
 }
 
-func TestASpoiltPodDoesNotHideTheOthers(t *testing.T) {
+func TestInvalidAnnotationDoesNotHideOtherPods(t *testing.T) {
 	f := newFixture(t)
 	f.startOperator(testOptions())
 	policy := &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
 	policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}}
 	policy.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: f.namespace}}
 	f.create(policy)
-	f.newPod("spoilt", func(p *corev1.Pod) { p.Annotations = map[string]string{v1alpha1.AnnotationImageSwap: "null"} })
+	f.newPod("invalid", func(p *corev1.Pod) { p.Annotations = map[string]string{v1alpha1.AnnotationImageSwap: "null"} })
 	f.newPod("job-1")
 	status := f.untilCounts(policy, counts{matched: 2, waiting: 1, stuck: 1})
 	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
 		t.Errorf("somebody's pod makes a cluster policy not ready: %+v", status.Conditions)
 	}
 	if degraded := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded); degraded == nil ||
-		degraded.Reason != string(v1alpha1.ReasonUnreadableRecord) || !strings.HasPrefix(degraded.Message, "1 pod is stuck: "+f.namespace+"/spoilt: ") {
+		degraded.Reason != string(v1alpha1.ReasonInvalidAnnotation) || !strings.HasPrefix(degraded.Message, "1 pod is stuck: "+f.namespace+"/invalid: ") {
 		t.Errorf("Degraded is %+v", degraded)
 	}
 }
 
-func TestTheLeaseIsReleasedOnStop(t *testing.T) {
+func TestLeaseIsReleasedOnStop(t *testing.T) {
 	f := newFixture(t)
-	const lease = "sidecar-termination-operator.sidecartermination.dev"
+	const lease = settings.LeaseName
 	elect := func(o *manager.Options) {
 		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, lease, systemNamespace
 		o.LeaderElectionReleaseOnCancel = true
@@ -557,8 +559,8 @@ func TestTheLeaseIsReleasedOnStop(t *testing.T) {
 	defer leases.Stop()
 	standby := f.startOperator(testOptions(), elect)
 	stop()
-	f.until(f.newPod("job-1", mainDone), "its phase is written", phaseWritten)
-	// The next one does not have to wait for the lease to run out: nobody has held it in between.
+	f.until(f.newPod("job-1", podtest.MainDone), "its phase is written", phaseWritten)
+	// The next replica need not wait for the lease to expire.
 	var holders []string
 	for event := range leases.ResultChan() {
 		lease, ok := event.Object.(*coordinationv1.Lease)
@@ -580,29 +582,29 @@ func TestTheLeaseIsReleasedOnStop(t *testing.T) {
 	f.nothingWentWrong()
 }
 
-func TestAReplicaLeadsAlthoughKruiseHasGoneWhileItWaited(t *testing.T) {
+func TestReplicaLeadsAfterKruiseWasRemoved(t *testing.T) {
 	f := newFixture(t)
 	k := newKruise(t)
 	k.Install(t)
 	elect := func(o *manager.Options) {
-		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, "sidecar-termination-operator.sidecartermination.dev", systemNamespace
+		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, settings.LeaseName, systemNamespace
 		o.LeaderElectionReleaseOnCancel = true
 	}
 	stop := f.startOperator(testOptions(), elect)
 	f.untilCounts(f.newPolicy("mesh"), counts{})
 	f.startOperator(testOptions(), elect)
 	testenv.Eventually(t, "both replicas have found Kruise", func(context.Context) error {
-		return logged(`"available":true`, 2)
+		return logged(`"kind":"ContainerRecreateRequest","available":true`, 2)
 	})
 	k.Remove(t)
 	testenv.Eventually(t, "both replicas miss Kruise", func(context.Context) error {
-		return logged(`"available":false`, 2)
+		return logged(`"kind":"ContainerRecreateRequest","available":false`, 2)
 	})
 	stop()
-	f.until(f.newPod("job-1", mainDone), "its phase is written", phaseWritten)
+	f.until(f.newPod("job-1", podtest.MainDone), "its phase is written", phaseWritten)
 }
 
-// logged reports whether the operator has logged the text so many times.
+// logged reports whether the operator has logged the text that many times.
 func logged(text string, times int) error {
 	operatorLog.mu.Lock()
 	defer operatorLog.mu.Unlock()
@@ -612,13 +614,13 @@ func logged(text string, times int) error {
 	return nil
 }
 
-func TestTheOperatorLeavesNothingRunning(t *testing.T) {
+func TestOperatorLeaksNoGoroutines(t *testing.T) {
 	f := newFixture(t)
 	newKruise(t).Install(t)
 	stop := f.startOperator(testOptions())
 	f.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect))
-	f.newPod("job-1", mainDone)
-	f.untilRequests(1)
+	f.newPod("job-1", podtest.MainDone)
+	f.untilCRRs(1)
 	stop()
 	testenv.Eventually(t, "the reconcilers, the caches and the search for Kruise have ended", func(context.Context) error {
 		var stacks bytes.Buffer

@@ -22,84 +22,72 @@ import (
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// conflictRetry is when a pod is looked at again after a write met a newer version of it. Usually the watch is faster.
+// conflictRetry is the requeue delay after a write conflict. The watch usually enqueues the pod sooner.
 const conflictRetry = time.Second
 
-// PodReconciler ends the sidecars of one pod. It is the only writer of pods and ContainerRecreateRequests.
+// PodReconciler ends the sidecars of one pod. It alone writes pods and ContainerRecreateRequests.
 type PodReconciler struct {
-	world       *world
+	reader      *clusterReader
 	terminators map[v1alpha1.Mode]Terminator
-	journal     *journal
+	states      *podStates
 	options     Options
-	sightings   sightings
 }
 
-// Reconcile observes one pod, decides, acts and reports. Repeating it is safe.
+// Reconcile observes one pod, decides, acts and reports. It is idempotent.
 func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (result ctrl.Result, err error) {
 	defer r.recoverReconcile(ctx, request, &err)
-	pod, err := r.world.pod(ctx, request.NamespacedName)
+	pod, err := r.reader.pod(ctx, request.NamespacedName)
 	if apierrors.IsNotFound(err) {
 		return r.gone(ctx, request.NamespacedName)
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("get pod: %w", err)
 	}
-	subject, err := r.world.subject(ctx, pod)
+	resolved, err := r.reader.resolve(ctx, pod)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	if !subject.concerns() {
-		r.journal.dismiss(request.NamespacedName)
+	if !resolved.needsAttention() {
+		r.states.forget(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
-	snapshot, err := r.world.snapshot(ctx, pod, subject.resolution.Enforced)
+	snapshot, err := r.reader.snapshot(ctx, pod, resolved.resolution.Enforced)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	snapshot.QuietSince, snapshot.ContainersSince = r.sightings.see(pod, r.options.Clock.Now())
-	decision, err := r.act(ctx, snapshot)
-	ctrl.LoggerFrom(ctx).V(1).Info("Decided", "stage", decision.Stage, "reason", decision.Reason,
-		"message", decision.Message, "actions", len(decision.Actions), "requeueAfter", decision.RequeueAfter)
-	r.journal.record(subject, decision)
-	if err != nil {
-		r.journal.doubt(request.NamespacedName)
+	snapshot.UnchangedSince, snapshot.ContainersUnchangedSince = r.states.unchangedSince(pod, r.options.Clock.Now())
+	decision, actErr := r.act(ctx, snapshot)
+	r.states.record(resolved, decision, actErr)
+	requeueAfter := plan.Soonest(decision.RequeueAfter, r.dryRun(snapshot, resolved))
+	if actErr != nil {
+		return ctrl.Result{}, actErr
 	}
-	requeue := decision.RequeueAfter
-	if subject.resolution.DryRun != nil {
-		dryRun := r.dryRun(snapshot, subject)
-		r.journal.recordDryRun(subject, dryRun)
-		requeue = plan.Soonest(requeue, dryRun.RequeueAfter)
-	}
-	if err != nil {
-		return ctrl.Result{}, err
-	}
-	return ctrl.Result{RequeueAfter: requeue}, nil
+	return ctrl.Result{RequeueAfter: requeueAfter}, nil
 }
 
-// gone reports that the pod has left the caches. Where the answer to a write was lost, and nothing was read of the pod since
-// then, or where the cache of pods whose phase was written is long behind, it is looked up first what has become of it.
+// gone handles a pod that has left the caches. If the outcome of the last write or of the teardown is unknown, it reads the pod
+// live first.
 func (r *PodReconciler) gone(ctx context.Context, key types.NamespacedName) (ctrl.Result, error) {
-	r.sightings.forget(key)
-	if uid, unsure := r.journal.unsure(key); unsure {
-		mode, runs, err := r.world.absent(ctx, key, uid)
+	if uid, unknown := r.states.unknownOutcome(key); unknown {
+		mode, inTeardown, err := r.reader.liveOutcome(ctx, key, uid)
 		if err != nil {
-			return ctrl.Result{}, fmt.Errorf("look what has become of a pod: %w", err)
+			return ctrl.Result{}, fmt.Errorf("read the outcome of the last write to a pod: %w", err)
 		}
-		r.journal.settle(key, mode, runs)
+		r.states.resolveUnknownOutcome(key, mode, inTeardown)
 	}
-	return ctrl.Result{RequeueAfter: r.journal.gone(key)}, nil
+	return ctrl.Result{RequeueAfter: r.states.gone(key)}, nil
 }
 
-// act decides, carries the decision out, and returns it with the actions that changed something. When a write is refused
-// it decides once more without the mode that needs it.
+// act decides and carries the decision out. It returns the decision with the actions that changed something. After a refused
+// write it decides once more without the mode that needs the write.
 func (r *PodReconciler) act(ctx context.Context, snapshot plan.Snapshot) (plan.Decision, error) {
 	decision := plan.Next(snapshot, r.options.Clock.Now())
 	err := r.terminate(ctx, snapshot.Pod, &decision)
 	for refused := refusalIn(err); refused != nil && snapshot.Refused[refused.mode] == ""; refused = refusalIn(err) {
-		ctrl.LoggerFrom(ctx).V(1).Info("A write was refused; going on without it", "mode", refused.mode, "cause", refused.cause.Error())
+		ctrl.LoggerFrom(ctx).V(1).Info("The API server refused a write; trying without it", "mode", refused.mode, "cause", refused.cause.Error())
 		snapshot.Refused = withRefusal(snapshot.Refused, refused)
 		err = nil
-		// What was done before the refusal, the write of the phase, may be all that is needed.
+		// The write of the phase before the refusal may be enough.
 		if len(decision.Actions) > 0 {
 			break
 		}
@@ -107,20 +95,21 @@ func (r *PodReconciler) act(ctx context.Context, snapshot plan.Snapshot) (plan.D
 		err = r.terminate(ctx, snapshot.Pod, &decision)
 	}
 	if decision.Refused = snapshot.Refused; len(decision.Refused) > 0 {
-		// The next write may be taken, so that the pod is looked at again although nothing changed.
+		// The next write may be accepted although nothing about the pod changes.
 		decision.RequeueAfter = plan.Soonest(decision.RequeueAfter, refusalWait(decision, r.options.Clock.Now()))
 	}
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		// The pod has changed or gone since it was read. What to do about that is decided when it is read again.
+		// The cache was stale. The next reconcile decides on the current pod.
 		decision.RequeueAfter = plan.Soonest(decision.RequeueAfter, conflictRetry)
 		err = nil
 	}
+	ctrl.LoggerFrom(ctx).V(1).Info("Decided about a pod", "stage", decision.Stage, "reason", decision.Reason,
+		"message", decision.Message, "actions", len(decision.Actions), "requeueAfter", decision.RequeueAfter)
 	return decision, err
 }
 
-// terminate carries the actions out in order and keeps those that changed something. It stops at the first error, which
-// is a writeError. An attempt of which nothing is heard brings the pod back at its deadline; a request leaves no trace on
-// the pod itself.
+// terminate carries the actions out in order and keeps those that changed something. It stops at the first error, which is a
+// writeError. It requeues the pod at the attempt's timeout, because a CRR may end without a change of the pod.
 func (r *PodReconciler) terminate(ctx context.Context, pod *corev1.Pod, decision *plan.Decision) error {
 	planned := decision.Actions
 	decision.Actions = nil
@@ -129,7 +118,7 @@ func (r *PodReconciler) terminate(ctx context.Context, pod *corev1.Pod, decision
 		if err != nil {
 			return &writeError{action.Mode, err}
 		}
-		decision.RequeueAfter = plan.Soonest(decision.RequeueAfter, action.Deadline)
+		decision.RequeueAfter = plan.Soonest(decision.RequeueAfter, action.Timeout)
 		if changed {
 			decision.Actions = append(decision.Actions, action)
 		}
@@ -137,11 +126,15 @@ func (r *PodReconciler) terminate(ctx context.Context, pod *corev1.Pod, decision
 	return nil
 }
 
-// dryRun decides as if every DryRun policy were enforced. Nothing of it is carried out. It ends no sidecar to take a guard
-// off, which is done whoever decides over the pod.
-func (r *PodReconciler) dryRun(snapshot plan.Snapshot, subject subject) plan.Decision {
-	snapshot.View = *subject.resolution.DryRun
+// dryRun decides as if the pod's DryRun policies were enforced, reports the decision without carrying it out, and returns its
+// requeue delay. The release of a phase guard is not part of the report: the operator does that under any policy.
+func (r *PodReconciler) dryRun(snapshot plan.Snapshot, resolved resolvedPod) time.Duration {
+	if resolved.resolution.DryRun == nil {
+		return 0
+	}
+	snapshot.View = *resolved.resolution.DryRun
 	decision := plan.Next(snapshot, r.options.Clock.Now())
 	decision.Actions = slices.DeleteFunc(decision.Actions, func(action plan.Action) bool { return action.ReleasePhase })
-	return decision
+	r.states.recordDryRun(resolved, decision)
+	return decision.RequeueAfter
 }

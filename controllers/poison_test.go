@@ -15,11 +15,13 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/panics"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podtest"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// poisonous panics on one pod, as a defect in what is decided about it would.
+// poisonous panics on one pod, as a defect in a decision would.
 type poisonous struct{ policyLister }
 
 func (p poisonous) Policies(ctx context.Context, pod *corev1.Pod) ([]resolve.Policy, error) {
@@ -29,18 +31,18 @@ func (p poisonous) Policies(ctx context.Context, pod *corev1.Pod) ([]resolve.Pol
 	return p.policyLister.Policies(ctx, pod)
 }
 
-func TestAPodOnWhichTheOperatorPanicsCostsNoOther(t *testing.T) {
-	panicsTotal.Reset()
+func TestPanicInReconcileAffectsOnePod(t *testing.T) {
+	panics.Total.Reset()
 	b := newBench(t, testOptions(), nil)
 	b.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
-	poison, other := b.newPod("poison", mainDone), b.newPod("other", mainDone)
+	poison, other := b.newPod("poison", podtest.MainDone), b.newPod("other", podtest.MainDone)
 	b.caughtUp(poison)
 	b.caughtUp(other)
-	b.pods.world.policies = poisonous{b.pods.world.policies}
+	b.pods.reader.policies = poisonous{b.pods.reader.policies}
 
 	_, err := b.pods.Reconcile(t.Context(), ctrl.Request{NamespacedName: keyOf(poison)})
 	if err == nil || !strings.Contains(err.Error(), "panic: poison") {
-		t.Errorf("error is %v, want the panic, so that the pod is looked at again", err)
+		t.Errorf("error is %v, want the panic, so that the queue retries the pod", err)
 	}
 	if events := b.events.take(); len(events) != 1 || !strings.HasPrefix(events[0], "Warning InternalError "+b.namespace+"/poison: ") {
 		t.Errorf("events: %q", events)
@@ -51,18 +53,18 @@ func TestAPodOnWhichTheOperatorPanicsCostsNoOther(t *testing.T) {
 	}
 	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: ref.Name}}
 	if b.reload(policy); policy.Status.MatchedPods != 1 {
-		t.Errorf("%d pods match, want the one that is no poison", policy.Status.MatchedPods)
+		t.Errorf("%d pods match, want the other one", policy.Status.MatchedPods)
 	}
 	b.reconcileStale(other)
 	b.wrote("PUT sidecarterminationpolicies/status", "PATCH pods/status")
-	for _, where := range []string{panicInReconcile, panicInStatus} {
-		if got := testutil.ToFloat64(panicsTotal.WithLabelValues(where)); got != 1 {
+	for _, where := range []string{panics.InReconcile, panics.InStatus} {
+		if got := testutil.ToFloat64(panics.Total.WithLabelValues(where)); got != 1 {
 			t.Errorf("%v panics are counted in %s", got, where)
 		}
 	}
 }
 
-func TestAPodWithTooManyContainersIsLeftAlone(t *testing.T) {
+func TestPodWithTooManyContainersIsLeftAlone(t *testing.T) {
 	b := newBench(t, testOptions(), nil)
 	b.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
 	large := b.newPod("large", func(pod *corev1.Pod) {
@@ -70,7 +72,7 @@ func TestAPodWithTooManyContainersIsLeftAlone(t *testing.T) {
 			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "more-" + strings.Repeat("x", i%50) + string(rune('a'+i/50)), Image: "i"})
 		}
 	})
-	b.change(large, mainDone)
+	b.change(large, podtest.MainDone)
 	for range 2 {
 		b.reconcile(large)
 	}

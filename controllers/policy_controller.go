@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/panics"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/rollup"
@@ -24,48 +25,60 @@ import (
 // +kubebuilder:rbac:groups=sidecartermination.dev,resources=sidecarterminationpolicies;clustersidecarterminationpolicies,verbs=list;watch
 // +kubebuilder:rbac:groups=sidecartermination.dev,resources=sidecarterminationpolicies/status;clustersidecarterminationpolicies/status,verbs=update
 
-// PolicyReconciler writes the status of one policy. It acts on nothing else.
+// restFactor is the minimum pause before the next scan of a policy's pods, in multiples of the scan's duration. The status of a
+// policy with very many pods then takes at most a twentieth of one CPU.
+const restFactor = 20
+
+// PolicyReconciler writes the status of one policy, and nothing else.
 type PolicyReconciler struct {
 	client   client.Client
-	world    *world
+	reader   *clusterReader
 	pods     podLister
 	prePulls *prePulls
-	journal  *journal
-	options  Options
-	pace     statusPace
-	unsure   unsureWrites
+	reporter *reporter
+	states   *policyStates
+	// podStates provides the refused writes of pods.
+	podStates *podStates
+	options   Options
 }
 
-// Reconcile summarises one policy's pods into its status: one write at most, and none when nothing changed, when the
-// status was written less than StatusPeriod ago, or when the last look at all the pods has taken long. Repeating it is safe.
+// Reconcile summarizes one policy's pods into its status. It writes the status only if it changed, at most once per StatusPeriod,
+// and rests after a long scan of the pods. It is idempotent.
 func (r *PolicyReconciler) Reconcile(ctx context.Context, ref resolve.PolicyRef) (ctrl.Result, error) {
 	object, err := readPolicy(ctx, r.client, ref)
 	if apierrors.IsNotFound(err) {
-		r.pace.forget(ref)
-		r.unsure.forget(ref)
-		r.journal.take(ref)
+		r.states.forget(ref)
+		r.reporter.take(ref)
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("get policy: %w", err)
 	}
 	now := r.options.Clock.Now()
-	if wait := r.pace.next(ref).Sub(now); wait > 0 {
+	if wait := r.states.get(ref).notBefore.Sub(now); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	policy, invalid := object.parse()
-	census, err := r.observe(ctx, policy, invalid)
+	summary, err := r.observe(ctx, policy, invalid)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	r.pace.looked(ref, now, r.options.Clock.Now())
-	decision, err := r.prePulls.decide(ctx, object)
+	scanned := r.options.Clock.Now()
+	r.delay(ref, scanned.Add(restFactor*scanned.Sub(now)))
+	pull, err := r.prePulls.decide(ctx, object)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	tally, repeated := r.takeTally(object)
-	summary := rollup.Policy{Generation: object.GetGeneration(), Spec: object.spec, Invalid: invalid, PrePull: decision.Report}
-	status := rollup.Summarize(summary, *object.status, census, tally, now)
+	rolledUp := rollup.Policy{Generation: object.GetGeneration(), Spec: object.spec, Invalid: invalid, PrePull: pull.Report}
+	status := rollup.Summarize(rolledUp, *object.status, summary, tally, now)
+	return r.report(ctx, object, status, tally, repeated)
+}
+
+// report writes the status, and keeps the tally if that fails. After a repeated write it requeues the policy for newer tallies.
+func (r *PolicyReconciler) report(
+	ctx context.Context, object *policyObject, status v1alpha1.PolicyStatus, tally rollup.Tally, repeated bool,
+) (ctrl.Result, error) {
 	if err := r.write(ctx, object, status); err != nil {
 		r.keepTally(object, status, tally, err)
 		if apierrors.IsConflict(err) {
@@ -73,45 +86,52 @@ func (r *PolicyReconciler) Reconcile(ctx context.Context, ref resolve.PolicyRef)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	r.unsure.forget(ref)
+	r.states.setUnanswered(object.ref, nil)
 	if repeated {
-		// What has come about since then is still to be added.
 		return ctrl.Result{RequeueAfter: max(r.options.StatusPeriod, time.Millisecond)}, nil
 	}
 	return ctrl.Result{}, nil
 }
 
-// takeTally returns what is to be added to the status. After a write of which the answer was lost, and as long as it
-// cannot be seen whether it has come about, that is the tally of that write alone, and repeated is true: of two writes
-// that go out from one version only one can succeed.
-func (r *PolicyReconciler) takeTally(object *policyObject) (tally rollup.Tally, repeated bool) {
-	unsure, ok := r.unsure.get(object.ref)
-	if ok && object.GetResourceVersion() == unsure.resourceVersion {
-		return unsure.tally, true
+// delay puts the next status write off. Without a StatusPeriod nothing waits.
+func (r *PolicyReconciler) delay(ref resolve.PolicyRef, until time.Time) {
+	if r.options.StatusPeriod > 0 {
+		r.states.delay(ref, until)
 	}
-	r.unsure.forget(object.ref)
-	if ok && !unsure.hasTotals(*object.status) {
-		r.journal.putBack(object.ref, unsure.tally)
-	}
-	return r.journal.take(object.ref), false
 }
 
-// keepTally keeps what a failed write was to add. The object is as it was sent.
+// takeTally returns what to add to the status. While the outcome of the last write is unknown, it returns the tally of that write
+// again, and repeated is true. At most one of two writes from one resourceVersion succeeds, so nothing is counted twice.
+func (r *PolicyReconciler) takeTally(object *policyObject) (tally rollup.Tally, repeated bool) {
+	last := r.states.get(object.ref).unanswered
+	if last == nil {
+		return r.reporter.take(object.ref), false
+	}
+	if object.GetResourceVersion() == last.resourceVersion {
+		return last.tally, true
+	}
+	r.states.setUnanswered(object.ref, nil)
+	if !last.appliedTo(*object.status) {
+		r.reporter.restore(object.ref, last.tally)
+	}
+	return r.reporter.take(object.ref), false
+}
+
+// keepTally keeps the tally of a failed write. The object is as it was sent.
 func (r *PolicyReconciler) keepTally(object *policyObject, status v1alpha1.PolicyStatus, tally rollup.Tally, err error) {
 	refused := apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err)
-	_, before := r.unsure.get(object.ref)
 	switch {
-	case before:
-		// The tally is that of the write before, which is still not known to have failed.
+	case r.states.get(object.ref).unanswered != nil:
+		// The tally is the one of the unanswered write, whose outcome is still unknown.
 	case refused || tally.Empty():
-		r.journal.putBack(object.ref, tally)
+		r.reporter.restore(object.ref, tally)
 	default:
-		r.unsure.add(object.ref, unsureWrite{object.GetResourceVersion(), status, tally})
+		r.states.setUnanswered(object.ref, &statusWrite{object.GetResourceVersion(), status, tally})
 	}
 }
 
-// write replaces the status if it changed; counts of zero are written too, for users read them in columns. It fails with
-// a conflict when the policy was read from a cache that lags behind, whose totals would be too low.
+// write replaces the status if it changed. It includes counts of zero, which users read in columns. A policy from a stale cache
+// has totals that are too low; the write then fails with a conflict.
 func (r *PolicyReconciler) write(ctx context.Context, object *policyObject, status v1alpha1.PolicyStatus) error {
 	if equality.Semantic.DeepEqual(*object.status, status) {
 		return nil
@@ -120,71 +140,71 @@ func (r *PolicyReconciler) write(ctx context.Context, object *policyObject, stat
 	if err := r.client.Status().Update(ctx, object.Object); err != nil {
 		return fmt.Errorf("write status of policy: %w", err)
 	}
-	r.pace.written(object.ref, r.options.Clock.Now())
+	r.delay(object.ref, r.options.Clock.Now().Add(r.options.StatusPeriod))
 	return nil
 }
 
-// observe looks at every live pod of which the policy names a container.
-func (r *PolicyReconciler) observe(ctx context.Context, policy resolve.Policy, invalid error) (rollup.Census, error) {
-	var census rollup.Census
+// observe summarizes the live pods with a container that the policy names.
+func (r *PolicyReconciler) observe(ctx context.Context, policy resolve.Policy, invalid error) (rollup.PodSummary, error) {
+	var summary rollup.PodSummary
 	if invalid != nil {
-		return census, nil
+		return summary, nil
 	}
 	pods, err := r.pods.LivePods(ctx, policy.Ref.Namespace)
 	if err != nil {
-		return census, err
+		return summary, err
 	}
 	for _, pod := range pods {
-		if err := r.observePod(ctx, policy, pod, &census); err != nil {
-			return census, err
+		if err := r.observePod(ctx, policy, pod, &summary); err != nil {
+			return summary, err
 		}
 	}
-	return census, nil
+	return summary, nil
 }
 
-// observePod adds the pod to the census if the policy selects it and names a container of it. A pod on which the operator
-// panics is left out, so that it does not keep the policy from having a status; its own reconcile reports it.
-func (r *PolicyReconciler) observePod(ctx context.Context, policy resolve.Policy, pod *corev1.Pod, census *rollup.Census) error {
+// observePod adds the pod to the summary if the policy selects it and names one of its containers. It leaves out a pod on which
+// the operator panics, so that the policy still gets a status. That pod's own reconcile reports the panic.
+func (r *PolicyReconciler) observePod(ctx context.Context, policy resolve.Policy, pod *corev1.Pod, summary *rollup.PodSummary) error {
 	defer func() {
 		if cause := recover(); cause != nil {
-			reportPanic(panicInStatus, client.ObjectKeyFromObject(pod), cause)
+			panics.Report(panics.InStatus, client.ObjectKeyFromObject(pod), cause)
 		}
 	}()
-	// The pod's own labels come first: they are at hand, and leave few pods of a large cluster over.
+	// The pod's own labels come first: they cost little and exclude most pods of a large cluster.
 	if !policy.MaySelect(pod) || !namesContainer(policy, pod) {
 		return nil
 	}
-	subject, err := r.world.subject(ctx, pod)
+	resolved, err := r.reader.resolve(ctx, pod)
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(subject.policies, func(p resolve.Policy) bool { return p.Ref == policy.Ref }) {
+	if !slices.ContainsFunc(resolved.policies, func(p resolve.Policy) bool { return p.Ref == policy.Ref }) {
 		return nil
 	}
-	observation, err := r.observation(ctx, policy, subject)
+	observation, err := r.observation(ctx, policy, resolved)
 	if err != nil {
 		return err
 	}
-	census.Add(observation)
+	summary.Add(observation)
 	return nil
 }
 
-func (r *PolicyReconciler) observation(ctx context.Context, policy resolve.Policy, subject subject) (rollup.Observation, error) {
-	o := rollup.Observation{Namespace: subject.pod.Namespace, Pod: subject.pod.Name}
-	view := subject.resolution.Enforced
-	if !policy.Spec.Enforcement.Acts() && subject.resolution.DryRun != nil {
-		view = *subject.resolution.DryRun
+func (r *PolicyReconciler) observation(ctx context.Context, policy resolve.Policy, resolved resolvedPod) (rollup.PodObservation, error) {
+	o := rollup.PodObservation{Namespace: resolved.pod.Namespace, Pod: resolved.pod.Name}
+	view := resolved.resolution.Enforced
+	if !policy.Spec.Enforcement.Acts() && resolved.resolution.DryRun != nil {
+		view = *resolved.resolution.DryRun
 	}
 	o.Governs = governs(view, policy.Ref)
-	snapshot, err := r.world.snapshot(ctx, subject.pod, view)
+	snapshot, err := r.reader.snapshot(ctx, resolved.pod, view)
 	if err != nil {
 		return o, err
 	}
-	snapshot.Refused = r.journal.refused(subject.pod)
+	snapshot.Refused = r.podStates.refusedWrites(resolved.pod)
 	o.Decision = plan.Next(snapshot, r.options.Clock.Now())
-	for _, loss := range subject.resolution.Losses {
-		if loss.Loser == policy.Ref {
-			o.Losses = append(o.Losses, loss)
+	for _, override := range resolved.resolution.Overrides {
+		if override.Policy == policy.Ref {
+			o.Overrides = append(o.Overrides, override)
 		}
 	}
 	for _, substitution := range o.Decision.Substitutions {
@@ -199,7 +219,7 @@ func namesContainer(policy resolve.Policy, pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return policy.Names(c.Name) })
 }
 
-// policyObject is a policy of either kind, with the parts that both have.
+// policyObject is a policy of either kind, with the parts that both kinds have.
 type policyObject struct {
 	client.Object
 	ref    resolve.PolicyRef
@@ -208,7 +228,7 @@ type policyObject struct {
 	parse  func() (resolve.Policy, error)
 }
 
-// readPolicy reads a copy of the policy that may be changed.
+// readPolicy returns a copy of the policy, which the caller may change.
 func readPolicy(ctx context.Context, c client.Reader, ref resolve.PolicyRef) (*policyObject, error) {
 	if ref.Kind == resolve.KindCluster {
 		policy := &v1alpha1.ClusterSidecarTerminationPolicy{}

@@ -18,24 +18,24 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// pullRefusalRetry is the wait after OpenKruise has refused a job: until its manager runs again, or runs with the gate.
+// pullRefusalRetry is the requeue delay after OpenKruise has refused a job, because its manager is down or lacks the feature gate.
 const pullRefusalRetry = 30 * time.Second
 
-// PrePullReconciler creates and deletes the pull jobs of one policy. It writes nothing else: the policy's status, which says
-// how the jobs are, is PolicyReconciler's.
+// PrePullReconciler creates and deletes the pull jobs of one policy, and writes nothing else. PolicyReconciler reports on the jobs
+// in the policy's status.
 type PrePullReconciler struct {
 	client   client.Reader
 	prePulls *prePulls
-	// notify asks for a policy's status to be written.
+	// notify enqueues a policy, so that its status is written.
 	notify func(policy resolve.PolicyRef)
 }
 
-// Reconcile makes one policy's pull jobs those that it wants. Repeating it is safe. The jobs of a policy that has gone are
-// left to Kubernetes' garbage collection.
+// Reconcile creates and deletes pull jobs until the policy has those that it wants. It is idempotent. Kubernetes' garbage collector
+// deletes the jobs of a deleted policy.
 func (r *PrePullReconciler) Reconcile(ctx context.Context, ref resolve.PolicyRef) (ctrl.Result, error) {
 	object, err := readPolicy(ctx, r.client, ref)
 	if apierrors.IsNotFound(err) {
-		r.prePulls.refusals.set(ref, "")
+		r.prePulls.states.setPullRefusal(ref, "")
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
@@ -52,7 +52,7 @@ func (r *PrePullReconciler) Reconcile(ctx context.Context, ref resolve.PolicyRef
 	for _, job := range decision.Delete {
 		err := r.prePulls.jobs.Delete(ctx, job)
 		if apierrors.IsConflict(err) {
-			// Another job has taken the name since the jobs were read.
+			// The cache was stale: another job has the name now.
 			return ctrl.Result{RequeueAfter: conflictRetry}, nil
 		}
 		if err != nil {
@@ -65,7 +65,7 @@ func (r *PrePullReconciler) Reconcile(ctx context.Context, ref resolve.PolicyRef
 	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, nil
 }
 
-// create creates the jobs until one is refused, of which the policy's status is to tell.
+// create creates the jobs until one is refused, and enqueues the policy to report that.
 func (r *PrePullReconciler) create(ctx context.Context, object *policyObject, jobs []prepull.Job) (refused bool, err error) {
 	refusal := ""
 	for _, job := range jobs {
@@ -78,7 +78,7 @@ func (r *PrePullReconciler) create(ctx context.Context, object *policyObject, jo
 			return false, err
 		}
 	}
-	if r.prePulls.refusals.set(object.ref, refusal) {
+	if r.prePulls.states.setPullRefusal(object.ref, refusal) {
 		r.notify(object.ref)
 	}
 	return refusal != "", nil

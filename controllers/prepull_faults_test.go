@@ -20,7 +20,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
-// pullTrial has pull jobs come, be replaced and go, with faults on the way of the operator's writes.
+// pullTrial creates, replaces and deletes pull jobs with faults in the operator's writes.
 type pullTrial struct {
 	*bench
 	wire   *wire
@@ -46,8 +46,8 @@ func newPullTrial(b *bench, number int, choose func(int, string) fault) *pullTri
 	return tr
 }
 
-// settle reconciles until nothing is left to do, as a work queue would, and returns what jobs there are.
-func (tr *pullTrial) settle() []string {
+// converge reconciles until nothing is left to do, like a work queue, and returns the jobs.
+func (tr *pullTrial) converge() []string {
 	tr.Helper()
 	for range 20 {
 		tr.knowsPolicyAndJobs(tr.policy)
@@ -57,9 +57,9 @@ func (tr *pullTrial) settle() []string {
 		met := tr.wire.last
 		switch {
 		case met == crashed:
-			tr.prePulls.prePulls.refusals = refusals{}
+			tr.prePulls.prePulls.states = &policyStates{}
 		case met != noFault && err == nil && result.IsZero():
-			tr.Errorf("%s was passed over", met)
+			tr.Errorf("%s was ignored", met)
 		case err == nil && result.IsZero() && tr.wire.number == writes:
 			var jobs []string
 			for _, job := range tr.pullJobs() {
@@ -73,26 +73,26 @@ func (tr *pullTrial) settle() []string {
 			return jobs
 		}
 	}
-	tr.Fatalf("does not come to rest: %q", tr.wire.sites)
+	tr.Fatalf("does not converge: %q", tr.wire.sites)
 	return nil
 }
 
-// run returns the jobs after each step, and all that the API server was made to do.
+// run returns the jobs after each step, and all accepted writes.
 func (tr *pullTrial) run() []string {
 	tr.Helper()
-	result := tr.settle()
+	result := tr.converge()
 	tr.policy.Spec.PrePull.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "batch"}}
 	tr.update(tr.policy)
-	result = append(result, tr.settle()...)
+	result = append(result, tr.converge()...)
 	tr.policy.Spec.PrePull = nil
 	tr.update(tr.policy)
-	result = append(result, tr.settle()...)
+	result = append(result, tr.converge()...)
 	tr.remove(tr.policy)
 	slices.Sort(tr.wire.done)
 	return append(result, tr.wire.done...)
 }
 
-func TestPullJobsHaveTheSameEndWhateverBefallsAWrite(t *testing.T) {
+func TestFaultAnyAnswerToPullJobWrites(t *testing.T) {
 	b := newPrePullBench(t, newKruise(t))
 	undisturbed := newPullTrial(b, 0, func(int, string) fault { return noFault })
 	want := undisturbed.run()
@@ -117,8 +117,8 @@ func TestPullJobsHaveTheSameEndWhateverBefallsAWrite(t *testing.T) {
 	t.Logf("%d writes, %d runs with a fault; undisturbed:\n%s", undisturbed.wire.number, runs, strings.Join(want, "\n"))
 }
 
-// A policy's name is cut for the job's, for Kruise's daemon and for labels, all of which have room for 63 characters.
-func TestPullJobsOfTheLongestNames(t *testing.T) {
+// The names of jobs, of objects of Kruise's daemon and of labels hold a policy's name in 63 characters.
+func TestPullJobsWithLongestNames(t *testing.T) {
 	newKruise(t).Install(t)
 	f := newFixture(t)
 	f.inLongNamespace()

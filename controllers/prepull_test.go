@@ -21,12 +21,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
 func withPrePull(spec *v1alpha1.PolicySpec) { spec.PrePull = &v1alpha1.PrePull{} }
 
-// pulls makes the policy's pull jobs what they should be, with the policy and the jobs known as the server has them.
+// pulls reconciles the policy's pull jobs with current caches.
 func (b *bench) pulls(policy *v1alpha1.SidecarTerminationPolicy) {
 	b.Helper()
 	b.knowsPolicyAndJobs(policy)
@@ -35,7 +36,7 @@ func (b *bench) pulls(policy *v1alpha1.SidecarTerminationPolicy) {
 		b.Fatalf("reconcile: %v", err)
 	}
 	if result.RequeueAfter != 0 {
-		b.Errorf("looks again after %s", result.RequeueAfter)
+		b.Errorf("requeued after %s", result.RequeueAfter)
 	}
 }
 
@@ -118,7 +119,7 @@ func (f *fixture) pulled(desired, succeeded int32, failed ...string) {
 	}
 }
 
-// prePulled returns the condition as "status reason message", or nothing where there is none.
+// prePulled returns the condition as "status reason message", or "".
 func prePulled(status v1alpha1.PolicyStatus) string {
 	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionPrePulled)
 	if c == nil {
@@ -148,11 +149,11 @@ func newPrePullBench(t *testing.T, withKruise *testenv.Kruise) *bench {
 	return newBench(t, options, withKruise)
 }
 
-func TestPullJobsFollowThePolicy(t *testing.T) {
+func TestPullJobsFollowPolicy(t *testing.T) {
 	b := newPrePullBench(t, newKruise(t))
 	policy := b.newPolicy("mesh", withPrePull)
 	b.pulls(policy)
-	b.says(policy, "False PrePulling "+quickExit+" waits for OpenKruise to begin")
+	b.says(policy, "False PrePulling "+quickExit+" is waiting for OpenKruise to start the ImagePullJob")
 	jobs := b.pullJobs()
 	if len(jobs) != 1 || jobs[0].Spec.Image != quickExit || !metav1.IsControlledBy(&jobs[0], policy) || jobs[0].Labels[v1alpha1.LabelPolicy] != "mesh" {
 		t.Fatalf("got jobs %+v", jobs)
@@ -168,11 +169,11 @@ func TestPullJobsFollowThePolicy(t *testing.T) {
 	b.pulls(policy)
 	b.says(policy, "True PrePulled "+quickExit+" is on 3 of 3 nodes")
 
-	// The policy names another image, for one of two sidecars.
+	// The policy names another image for one of two sidecars.
 	policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}, {Name: "logger", TerminationSettings: v1alpha1.TerminationSettings{Image: "other:v2"}}}
 	b.update(policy)
 	b.pulls(policy)
-	b.says(policy, "False PrePulling other:v2 waits for OpenKruise to begin")
+	b.says(policy, "False PrePulling other:v2 is waiting for OpenKruise to start the ImagePullJob")
 	if diff := cmp.Diff(set([]string{quickExit, "other:v2"}), set(b.images())); diff != "" {
 		t.Errorf("images (-want +got):\n%s", diff)
 	}
@@ -199,8 +200,8 @@ func (f *fixture) update(object client.Object) {
 	}
 }
 
-// Kruise does not hand every change of a job on to nodes, so that the operator makes another one.
-func TestAChangeOfHowImagesArePulledIsANewJob(t *testing.T) {
+// Kruise does not pass every change of a job on to nodes, so the operator replaces the job.
+func TestPullSettingsChangeReplacesJob(t *testing.T) {
 	b := newPrePullBench(t, newKruise(t))
 	policy := b.newPolicy("mesh", withPrePull)
 	b.pulls(policy)
@@ -224,7 +225,7 @@ func TestAChangeOfHowImagesArePulledIsANewJob(t *testing.T) {
 		SandboxConfig:    &kruise.SandboxConfig{Labels: map[string]string{"tenant": "etl"}, Annotations: map[string]string{"lazy": "true"}},
 		Parallelism:      ptr.To(intstr.FromInt32(10)),
 		CompletionPolicy: kruise.CompletionPolicy{Type: kruise.Never},
-		// What follows is of Kruise's webhook, and is left alone.
+		// Kruise's webhook sets the rest.
 		PullPolicy:      &kruise.PullPolicy{TimeoutSeconds: ptr.To[int32](600), BackoffLimit: ptr.To[int32](3)},
 		ImagePullPolicy: kruise.PullIfNotPresent,
 	}
@@ -233,7 +234,7 @@ func TestAChangeOfHowImagesArePulledIsANewJob(t *testing.T) {
 	}
 }
 
-func TestAJobThatSomebodyHasChangedIsMadeAnew(t *testing.T) {
+func TestChangedPullJobIsReplaced(t *testing.T) {
 	b := newPrePullBench(t, newKruise(t))
 	policy := b.newPolicy("mesh", withPrePull)
 	b.pulls(policy)
@@ -244,7 +245,7 @@ func TestAJobThatSomebodyHasChangedIsMadeAnew(t *testing.T) {
 	clock := clocktesting.NewFakePassiveClock(job.CreationTimestamp.Time)
 	b.prePulls.prePulls.options.Clock = clock
 
-	// Not at once: it may be somebody who changes every job.
+	// Not at once: the user may change every job.
 	b.knowsPolicyAndJobs(policy)
 	result, err := b.prePulls.Reconcile(t.Context(), refOf(policy))
 	if err != nil || result.RequeueAfter <= 0 {
@@ -253,7 +254,7 @@ func TestAJobThatSomebodyHasChangedIsMadeAnew(t *testing.T) {
 	if diff := cmp.Diff([]string{"somebody/else:v1"}, b.images()); diff != "" {
 		t.Errorf("images (-want +got):\n%s", diff)
 	}
-	b.says(policy, "False PrePulling somebody has changed the ImagePullJob of "+quickExit)
+	b.says(policy, "False PrePulling somebody changed the ImagePullJob of "+quickExit)
 
 	clock.SetTime(clock.Now().Add(result.RequeueAfter))
 	b.pulls(policy)
@@ -263,10 +264,10 @@ func TestAJobThatSomebodyHasChangedIsMadeAnew(t *testing.T) {
 	}
 }
 
-func TestOnlyTheJobsOfThePolicyAreTouched(t *testing.T) {
+func TestForeignPullJobsAreLeftAlone(t *testing.T) {
 	b := newPrePullBench(t, newKruise(t))
 	other := &kruise.ImagePullJob{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "other", Labels: map[string]string{
-		"app.kubernetes.io/managed-by": "sidecar-termination-operator", v1alpha1.LabelPolicy: "mesh",
+		"app.kubernetes.io/managed-by": settings.Name, v1alpha1.LabelPolicy: "mesh",
 	}}, Spec: kruise.ImagePullJobSpec{Image: "other:v1", ImagePullJobTemplate: kruise.ImagePullJobTemplate{CompletionPolicy: kruise.CompletionPolicy{Type: kruise.Never}}}}
 	b.create(other)
 	policy := b.newPolicy("mesh")
@@ -276,7 +277,7 @@ func TestOnlyTheJobsOfThePolicyAreTouched(t *testing.T) {
 	b.wrote()
 }
 
-func TestThePullJobsOfAClusterPolicyLiveWithTheOperator(t *testing.T) {
+func TestClusterPolicyPullJobsLiveWithOperator(t *testing.T) {
 	f := newFixture(t)
 	newKruise(t).Install(t)
 	options := testOptions()
@@ -304,7 +305,7 @@ func TestThePullJobsOfAClusterPolicyLiveWithTheOperator(t *testing.T) {
 	})
 }
 
-// wantPrePulled waits until the policy says so.
+// wantPrePulled waits for the policy's condition.
 func (f *fixture) wantPrePulled(policy *v1alpha1.SidecarTerminationPolicy, want string) {
 	f.Helper()
 	testenv.Eventually(f.T, "the policy says "+want, func(ctx context.Context) error {
@@ -318,7 +319,7 @@ func (f *fixture) wantPrePulled(policy *v1alpha1.SidecarTerminationPolicy, want 
 	})
 }
 
-func TestPullJobsComeAndGoWithKruise(t *testing.T) {
+func TestPullJobsFollowKruise(t *testing.T) {
 	f := newFixture(t)
 	k := newKruise(t)
 	f.startOperator(testOptions())
@@ -334,7 +335,7 @@ func TestPullJobsComeAndGoWithKruise(t *testing.T) {
 	}
 }
 
-func TestAJobThatWasDeletedIsMadeAnew(t *testing.T) {
+func TestDeletedPullJobIsRecreated(t *testing.T) {
 	f := newFixture(t)
 	newKruise(t).Install(t)
 	f.startOperator(testOptions())
@@ -348,7 +349,7 @@ func TestAJobThatWasDeletedIsMadeAnew(t *testing.T) {
 	f.wantPrePulled(policy, "True PrePulled")
 }
 
-func TestARefusalIsReportedAndTriedAgain(t *testing.T) {
+func TestRefusedPullJobIsReportedAndRetried(t *testing.T) {
 	k := newKruise(t)
 	b := newPrePullBench(t, k)
 	policy := b.newPolicy("mesh", withPrePull)
@@ -367,11 +368,11 @@ func TestARefusalIsReportedAndTriedAgain(t *testing.T) {
 	b.says(policy, "False PrePulling")
 }
 
-func TestWithoutPrePullTheOperatorNeedsNoRightsForIt(t *testing.T) {
+func TestDisabledPrePullNeedsNoPermissions(t *testing.T) {
 	f := newFixture(t)
 	newKruise(t).Install(t)
 	options := testOptions()
-	options.PrePullDisabled = true
+	options.Capabilities.PrePull = false
 	f.startOperator(options)
 	policy := f.newPolicy("mesh", withPrePull)
 	f.wantPrePulled(policy, "False PrePullUnavailable the operator runs with --pre-pull=Disabled")

@@ -10,21 +10,21 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// queue lets other parts than watches ask a controller for a reconcile.
+// queue lets code outside of watches enqueue items for a controller.
 type queue[request comparable] struct {
-	// ready, unless nil, returns when the controller may begin to work.
+	// ready, unless nil, blocks until the controller may start.
 	ready func(ctx context.Context)
 
 	mu    sync.Mutex
 	inner workqueue.TypedRateLimitingInterface[request]
 }
 
-// source returns a source that takes hold of the controller's queue.
+// source returns a source that connects the controller's queue.
 func (q *queue[request]) source() source.TypedSyncingSource[request] {
 	return queueSource[request]{q}
 }
 
-// add asks for a reconcile. Before the controller has started it does nothing: the initial lists ask for everything.
+// add enqueues the item. Before the controller has started it does nothing, because the initial lists enqueue everything.
 func (q *queue[request]) add(item request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -35,7 +35,7 @@ func (q *queue[request]) add(item request) {
 
 type queueSource[request comparable] struct{ queue *queue[request] }
 
-// Start takes hold of the controller's queue.
+// Start connects the controller's queue.
 func (s queueSource[request]) Start(_ context.Context, inner workqueue.TypedRateLimitingInterface[request]) error {
 	s.queue.mu.Lock()
 	defer s.queue.mu.Unlock()
@@ -43,7 +43,7 @@ func (s queueSource[request]) Start(_ context.Context, inner workqueue.TypedRate
 	return nil
 }
 
-// WaitForSync keeps the controller from working until it may.
+// WaitForSync delays the controller's start until it is ready.
 func (s queueSource[request]) WaitForSync(ctx context.Context) error {
 	if s.queue.ready != nil {
 		s.queue.ready(ctx)

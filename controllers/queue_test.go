@@ -9,9 +9,9 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-func TestAQueueTakesItemsOnceItsControllerHasStarted(t *testing.T) {
+func TestQueueAcceptsItemsAfterStart(t *testing.T) {
 	var q queue[string]
-	q.add("too early; the initial lists ask for it")
+	q.add("too early; the initial lists enqueue it")
 	inner := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 	t.Cleanup(inner.ShutDown)
 	if err := q.source().Start(t.Context(), inner); err != nil {
@@ -27,7 +27,7 @@ func TestAQueueTakesItemsOnceItsControllerHasStarted(t *testing.T) {
 	}
 }
 
-func TestAControllerWaitsUntilItMayWork(t *testing.T) {
+func TestControllerWaitsUntilReady(t *testing.T) {
 	var q queue[string]
 	if err := q.source().WaitForSync(t.Context()); err != nil {
 		t.Error(err)

@@ -25,12 +25,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podtest"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
-// bench has the reconcilers over running caches, and no controller that calls them.
+// bench has the reconcilers with running caches, but without controllers.
 type bench struct {
 	*fixture
 	reconcilers
@@ -41,22 +44,11 @@ func newBench(t *testing.T, options Options, withKruise *testenv.Kruise) *bench 
 	t.Helper()
 	f := newFixture(t)
 	mgr := f.newManager()
-	teardown, err := newTeardownCache(t.Context(), mgr, options.Clock)
+	caches, err := newCaches(t.Context(), mgr, options.Clock)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := startInformers(t.Context(), mgr.GetCache()); err != nil {
-		t.Fatal(err)
-	}
-	index, err := newPolicyIndex(t.Context(), mgr.GetCache())
-	if err != nil {
-		t.Fatal(err)
-	}
-	pods, err := newPodStores(t.Context(), mgr.GetCache(), teardown)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kinds, err := followKruise(mgr, pods, options, &queues{})
+	kinds, err := followKruise(mgr, caches.pods, options, &queues{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,11 +56,11 @@ func newBench(t *testing.T, options Options, withKruise *testenv.Kruise) *bench 
 		withKruise.Install(t)
 	}
 	b := &bench{fixture: f, events: &recordedEvents{}}
-	journal := newJournal(b.events, options.Clock, func(resolve.PolicyRef) {})
-	b.reconcilers = newReconcilers(mgr.GetClient(), index, pods, readers{teardown, mgr.GetAPIReader()}, kinds, journal, options)
+	reporter := newReporter(b.events, options.Clock, func(resolve.PolicyRef) {})
+	b.reconcilers = newReconcilers(mgr.GetClient(), caches.readers(mgr), kinds, reporter, options)
 	f.start(mgr)
 	testenv.Eventually(t, "Kruise is known to be there, or not", func(context.Context) error {
-		if there := withKruise != nil; kinds.requests.Available() != there || kinds.pullJobs.Served() != there {
+		if there := withKruise != nil; kinds.crrs.Available() != there || kinds.pullJobs.Available() != there {
 			return errors.New("not yet")
 		}
 		return nil
@@ -85,12 +77,12 @@ func newTimedBench(t *testing.T, withKruise *testenv.Kruise) (*bench, *clocktest
 	return newBench(t, options, withKruise), clock
 }
 
-// caughtUp waits until the caches have the pod, the policies and the requests as the server has them.
+// caughtUp waits until the caches have the current pod, policies and CRRs.
 func (b *bench) caughtUp(pod *corev1.Pod) {
 	b.Helper()
 	b.reload(pod)
 	testenv.Eventually(b.T, "the caches have caught up", func(ctx context.Context) error {
-		cached, err := b.pods.world.pod(ctx, keyOf(pod))
+		cached, err := b.pods.reader.pod(ctx, keyOf(pod))
 		if err != nil {
 			return err
 		}
@@ -98,27 +90,27 @@ func (b *bench) caughtUp(pod *corev1.Pod) {
 			return fmt.Errorf("the pod is at version %s and not %s", cached.ResourceVersion, pod.ResourceVersion)
 		}
 		var known, live v1alpha1.SidecarTerminationPolicyList
-		if err := errors.Join(b.pods.world.cache.List(ctx, &known), b.List(ctx, &live)); err != nil {
+		if err := errors.Join(b.pods.reader.cache.List(ctx, &known), b.List(ctx, &live)); err != nil {
 			return err
 		}
 		if diff := cmp.Diff(generations(live), generations(known)); diff != "" {
 			return fmt.Errorf("generations of policies (-live +known):\n%s", diff)
 		}
-		if _, err := b.pods.world.node(ctx, cached); err != nil {
+		if _, err := observe.Node(ctx, b.pods.reader.cache, cached); err != nil {
 			return err
 		}
-		if !b.pods.world.available() {
+		if !b.pods.reader.crrServed() {
 			return nil
 		}
 		attempts, err := b.pods.terminators[v1alpha1.ModeCRR].Observe(ctx, cached)
-		if requests := b.requests(); err != nil || len(attempts) != len(requests) {
+		if requests := b.crrs(); err != nil || len(attempts) != len(requests) {
 			return fmt.Errorf("%d of %d requests are known: %w", len(attempts), len(requests), err)
 		}
 		return nil
 	})
 }
 
-// generations returns those of the policies, by their names.
+// generations returns the generations of the policies by name.
 func generations(policies v1alpha1.SidecarTerminationPolicyList) map[string]int64 {
 	all := make(map[string]int64, len(policies.Items))
 	for i := range policies.Items {
@@ -128,14 +120,14 @@ func generations(policies v1alpha1.SidecarTerminationPolicyList) map[string]int6
 	return all
 }
 
-// reconcile brings the caches up to date and reconciles the pod. An error ends the test.
+// reconcile waits for current caches and reconciles the pod. An error ends the test.
 func (b *bench) reconcile(pod *corev1.Pod) ctrl.Result {
 	b.Helper()
 	b.caughtUp(pod)
 	return b.reconcileStale(pod)
 }
 
-// reconcileStale reconciles the pod with what the caches have.
+// reconcileStale reconciles the pod with the caches as they are.
 func (b *bench) reconcileStale(pod *corev1.Pod) ctrl.Result {
 	b.Helper()
 	result, err := b.pods.Reconcile(b.Context(), ctrl.Request{NamespacedName: keyOf(pod)})
@@ -153,7 +145,7 @@ func (b *bench) wrote(want ...string) {
 	}
 }
 
-// pinned is a cache that lags behind: it has one pod as it was.
+// pinned is a stale cache with one old version of a pod.
 type pinned struct {
 	client.Reader
 	pod *corev1.Pod
@@ -176,21 +168,21 @@ func newKruise(t *testing.T) *testenv.Kruise {
 	return testenv.NewKruise(t, admin)
 }
 
-func TestOneRequestIsMadeForASidecarWhoseExitCodeCounts(t *testing.T) {
+func TestRespectedExitCodeCreatesOneCRR(t *testing.T) {
 	b := newBench(t, testOptions(), newKruise(t))
 	b.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect))
-	pod := b.newPod("job-1", mainDone)
+	pod := b.newPod("job-1", podtest.MainDone)
 	result := b.reconcile(pod)
 	b.wrote("POST containerrecreaterequests")
 	if result.RequeueAfter != time.Minute {
-		t.Errorf("looks again after %s; a request of which nothing is heard needs a look at its deadline, a minute", result.RequeueAfter)
+		t.Errorf("requeued after %s, want the CRR's timeout of a minute", result.RequeueAfter)
 	}
 	for range 2 {
 		b.reconcile(pod)
 	}
 	b.wrote("POST containerrecreaterequests")
 
-	requests := b.requests()
+	requests := b.crrs()
 	if len(requests) != 1 {
 		t.Fatalf("%d requests", len(requests))
 	}
@@ -214,17 +206,17 @@ func TestOneRequestIsMadeForASidecarWhoseExitCodeCounts(t *testing.T) {
 	}
 }
 
-func TestARequestThatTheCacheDoesNotHaveYetIsNotMadeTwice(t *testing.T) {
+func TestCRRMissingInStaleCacheIsNotRecreated(t *testing.T) {
 	b := newBench(t, testOptions(), newKruise(t))
 	b.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect))
-	pod := b.newPod("job-1", mainDone)
+	pod := b.newPod("job-1", podtest.MainDone)
 	b.caughtUp(pod)
-	// The terminator reads past attempts from the cache of requests; one that knows none lags behind for ever.
-	b.pods.world.terminators = nil
+	// The terminator reads past attempts from the cache of CRRs. An empty one is stale forever.
+	b.pods.reader.terminators = nil
 	for range 3 {
 		b.reconcileStale(pod)
 	}
-	if requests := b.requests(); len(requests) != 1 {
+	if requests := b.crrs(); len(requests) != 1 {
 		t.Errorf("%d requests", len(requests))
 	}
 	if got := b.events.take(); len(got) != 1 {
@@ -232,16 +224,16 @@ func TestARequestThatTheCacheDoesNotHaveYetIsNotMadeTwice(t *testing.T) {
 	}
 }
 
-func TestTheImageOfTheSidecarIsSwappedAndNoOther(t *testing.T) {
+func TestSwapChangesSidecarImageOnly(t *testing.T) {
 	b := newBench(t, testOptions(), nil)
 	b.newPolicy("mesh", mode(v1alpha1.ModeImage, ""))
-	pod := b.newPod("job-1", mainDone)
+	pod := b.newPod("job-1", podtest.MainDone)
 	b.reconcile(pod)
 	b.wrote("PATCH pods")
 	result := b.reconcile(pod)
 	b.wrote("PATCH pods")
 	if result.RequeueAfter <= 0 {
-		t.Error("nothing brings the pod back at the deadline")
+		t.Error("the pod is not requeued at the timeout")
 	}
 	if diff := cmp.Diff([]string{"main:v1", quickExit}, []string{pod.Spec.Containers[0].Image, pod.Spec.Containers[1].Image}); diff != "" {
 		t.Errorf("images (-want +got):\n%s", diff)
@@ -252,10 +244,10 @@ func TestTheImageOfTheSidecarIsSwappedAndNoOther(t *testing.T) {
 	}
 }
 
-func TestAPodOnANodeThatHasBecomeVirtualHasItsImageSwapped(t *testing.T) {
+func TestSwapOnNodeThatBecameVirtual(t *testing.T) {
 	b := newBench(t, testOptions(), newKruise(t))
 	b.newPolicy("mesh")
-	pod := b.newPod("job-1", mainDone)
+	pod := b.newPod("job-1", podtest.MainDone)
 	node := &corev1.Node{}
 	node.Name = b.node
 	b.reload(node)
@@ -264,8 +256,8 @@ func TestAPodOnANodeThatHasBecomeVirtualHasItsImageSwapped(t *testing.T) {
 		t.Fatal(err)
 	}
 	testenv.Eventually(t, "the cache has the label", func(ctx context.Context) error {
-		cached, err := b.pods.world.node(ctx, pod)
-		if err == nil && b.pods.options.NodeMarks.Classify(cached) != plan.NodeVirtual {
+		cached, err := observe.Node(ctx, b.pods.reader.cache, pod)
+		if err == nil && b.pods.options.NodeKindRules.Classify(cached) != plan.NodeVirtual {
 			err = errors.New("it has not")
 		}
 		return err
@@ -277,7 +269,7 @@ func TestAPodOnANodeThatHasBecomeVirtualHasItsImageSwapped(t *testing.T) {
 	}
 }
 
-func TestPhaseConditionAnnotationAndLabelAreOneWrite(t *testing.T) {
+func TestPhaseIsOneWrite(t *testing.T) {
 	for name, tc := range map[string]struct {
 		code int32
 		want corev1.PodPhase
@@ -286,7 +278,7 @@ func TestPhaseConditionAnnotationAndLabelAreOneWrite(t *testing.T) {
 			b := newBench(t, testOptions(), nil)
 			b.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
 			pod := b.newPod("job-1", func(p *corev1.Pod) {
-				p.Status.ContainerStatuses[0] = ended("main", tc.code)
+				p.Status.ContainerStatuses[0] = podtest.Ended("main", tc.code)
 				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: p.Status.ContainerStatuses[0].State.Terminated.FinishedAt}}
 			})
 			before := pod.DeepCopy()
@@ -311,65 +303,65 @@ func TestPhaseConditionAnnotationAndLabelAreOneWrite(t *testing.T) {
 	}
 }
 
-// The write of a phase takes the pod from one cache to the other. The one that it goes to may be told first.
-func TestAPhaseIsNotWrittenAgainWhileTheOtherCacheLagsBehind(t *testing.T) {
+// The write of a phase moves the pod from one cache to the other, which may see it first.
+func TestPhaseIsNotRewrittenWithStaleCache(t *testing.T) {
 	for name, exitCodes := range map[v1alpha1.Mode]v1alpha1.ExitCodes{v1alpha1.ModePodPhase: "", v1alpha1.ModeCRR: v1alpha1.ExitCodesIgnore} {
 		t.Run(string(name), func(t *testing.T) {
 			b := newBench(t, testOptions(), newKruise(t))
 			b.newPolicy("mesh", mode(name, exitCodes))
-			pod := b.newPod("job-1", mainDone)
+			pod := b.newPod("job-1", podtest.MainDone)
 			b.caughtUp(pod)
-			unfinished := b.pods.world.cache
-			b.pods.world.cache = pinned{unfinished, pod.DeepCopy()}
+			unfinished := b.pods.reader.cache
+			b.pods.reader.cache = pinned{unfinished, pod.DeepCopy()}
 			b.reconcileStale(pod)
 			wrote := b.writes.in(b.namespace)
 			if !slices.Contains(wrote, "PATCH pods/status") {
-				t.Fatalf("the phase was not written, but %q", wrote)
+				t.Fatalf("writes are %q, not the phase", wrote)
 			}
 			b.reload(pod)
 			testenv.Eventually(t, "the other cache has the pod", func(ctx context.Context) error {
-				return b.pods.world.teardown.Get(ctx, keyOf(pod), &corev1.Pod{})
+				return b.pods.reader.teardown.Get(ctx, keyOf(pod), &corev1.Pod{})
 			})
 			if result := b.reconcileStale(pod); result.RequeueAfter == conflictRetry {
 				t.Error("a write met a newer version of the pod")
 			}
 			b.wrote(wrote...)
-			// Once a later version has been seen elsewhere, that one counts.
+			// A later version in the other cache takes precedence.
 			b.change(pod, func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning })
-			stale := b.pods.world.teardown
-			b.pods.world.cache = unfinished
+			stale := b.pods.reader.teardown
+			b.pods.reader.cache = unfinished
 			b.caughtUp(pod)
-			b.pods.world.teardown = pinned{stale, func() *corev1.Pod { old := pod.DeepCopy(); old.ResourceVersion = "1"; return old }()}
-			if known, err := b.pods.world.pod(t.Context(), keyOf(pod)); err != nil || known.ResourceVersion != pod.ResourceVersion {
-				t.Errorf("the pod is taken for version %s, error %v; the newest is %s", known.ResourceVersion, err, pod.ResourceVersion)
+			b.pods.reader.teardown = pinned{stale, func() *corev1.Pod { old := pod.DeepCopy(); old.ResourceVersion = "1"; return old }()}
+			if known, err := b.pods.reader.pod(t.Context(), keyOf(pod)); err != nil || known.ResourceVersion != pod.ResourceVersion {
+				t.Errorf("the read returned version %s and error %v; the newest version is %s", known.ResourceVersion, err, pod.ResourceVersion)
 			}
 		})
 	}
 }
 
-func TestThePhaseIsWrittenBeforeARequestWhoseExitCodeIsIgnored(t *testing.T) {
+func TestIgnoredExitCodeWritesPhaseBeforeCRR(t *testing.T) {
 	k := newKruise(t)
 	k.Install(t)
 	kubeletKnows := func(p *corev1.Pod) {
 		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"})
 	}
-	const deadline = time.Minute // the grace period of the pod and that of the policy
+	const deadline = time.Minute // the pod's grace period and the policy's deadline
 	for name, tc := range map[string]struct {
 		meanwhile []func(*corev1.Pod)
 		after     time.Duration
 		requests  int
 	}{
-		"no request within the deadline of the phase":                       {[]func(*corev1.Pod){kubeletKnows}, deadline - time.Second, 0},
-		"a request once the phase has not ended the sidecar":                {[]func(*corev1.Pod){kubeletKnows}, deadline, 1},
-		"no request while the kubelet does not say that it knows the phase": {nil, deadline, 0},
-		"a request after two minutes, whatever the kubelet says":            {nil, 2 * time.Minute, 1},
-		"no request once the sidecar has ended":                             {[]func(*corev1.Pod){kubeletKnows, sidecarDone}, time.Hour, 0},
+		"no CRR before the phase times out":           {[]func(*corev1.Pod){kubeletKnows}, deadline - time.Second, 0},
+		"CRR after the phase did not end the sidecar": {[]func(*corev1.Pod){kubeletKnows}, deadline, 1},
+		"no CRR before PodCompleted":                  {nil, deadline, 0},
+		"CRR after two minutes without PodCompleted":  {nil, 2 * time.Minute, 1},
+		"no CRR after the sidecar ended":              {[]func(*corev1.Pod){kubeletKnows, podtest.SidecarDone}, time.Hour, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, clock := newTimedBench(t, k)
 			b.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesIgnore))
-			pod := b.newPod("job-1", mainDone)
+			pod := b.newPod("job-1", podtest.MainDone)
 			b.reconcile(pod)
 			b.wrote("PATCH pods/status")
 			if b.reload(pod); pod.Status.Phase != corev1.PodSucceeded {
@@ -380,25 +372,25 @@ func TestThePhaseIsWrittenBeforeARequestWhoseExitCodeIsIgnored(t *testing.T) {
 			for range 2 {
 				b.reconcile(pod)
 			}
-			if got := len(b.requests()); got != tc.requests {
+			if got := len(b.crrs()); got != tc.requests {
 				t.Errorf("%d requests, want %d", got, tc.requests)
 			}
 		})
 	}
 }
 
-func TestAPodThatHasChangedMeanwhileIsLeftForTheNextLook(t *testing.T) {
+func TestChangedPodIsRequeued(t *testing.T) {
 	for name, m := range map[string]v1alpha1.Mode{"mode Image": v1alpha1.ModeImage, "mode PodPhase": v1alpha1.ModePodPhase} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, testOptions(), nil)
 			b.newPolicy("mesh", mode(m, ""))
-			pod := b.newPod("job-1", mainDone)
+			pod := b.newPod("job-1", podtest.MainDone)
 			b.caughtUp(pod)
-			b.pods.world.cache = pinned{b.pods.world.cache, pod.DeepCopy()}
+			b.pods.reader.cache = pinned{b.pods.reader.cache, pod.DeepCopy()}
 			b.change(pod, func(p *corev1.Pod) { p.Status.Message = "changed" })
 			before := pod.ResourceVersion
 			if result := b.reconcileStale(pod); result.RequeueAfter != conflictRetry {
-				t.Errorf("looks again after %s, want %s", result.RequeueAfter, conflictRetry)
+				t.Errorf("requeued after %s, want %s", result.RequeueAfter, conflictRetry)
 			}
 			if b.reload(pod); pod.ResourceVersion != before {
 				t.Error("the pod was written")
@@ -410,7 +402,7 @@ func TestAPodThatHasChangedMeanwhileIsLeftForTheNextLook(t *testing.T) {
 	}
 }
 
-func TestNothingIsDoneToAPodThatHasTakenTheName(t *testing.T) {
+func TestReusedPodNameIsNotWritten(t *testing.T) {
 	k := newKruise(t)
 	k.Install(t)
 	for name, tc := range map[string]struct {
@@ -426,26 +418,26 @@ func TestNothingIsDoneToAPodThatHasTakenTheName(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, testOptions(), k)
 			b.newPolicy("mesh", mode(tc.mode, tc.exitCodes))
-			old := b.newPod("job-1", mainDone)
+			old := b.newPod("job-1", podtest.MainDone)
 			b.caughtUp(old)
-			b.pods.world.cache = pinned{b.pods.world.cache, old.DeepCopy()}
+			b.pods.reader.cache = pinned{b.pods.reader.cache, old.DeepCopy()}
 			b.remove(old)
 			pod := b.newPod("job-1")
 			before := pod.ResourceVersion
 			if result := b.reconcileStale(old); result.RequeueAfter == 0 {
-				t.Error("nothing brings the pod back")
+				t.Error("the pod is not requeued")
 			}
 			if b.reload(pod); pod.ResourceVersion != before {
 				t.Errorf("the new pod was written: %+v", pod)
 			}
-			if requests := b.requests(); len(requests) > 0 {
-				t.Errorf("a request for it is left: %+v", requests)
+			if requests := b.crrs(); len(requests) > 0 {
+				t.Errorf("a CRR for it is left: %+v", requests)
 			}
 		})
 	}
 }
 
-func TestAnotherModeFollowsWhenKruiseRefuses(t *testing.T) {
+func TestFallbackWhenKruiseRefuses(t *testing.T) {
 	k := newKruise(t)
 	k.Install(t)
 	for _, code := range []int32{http.StatusBadRequest, http.StatusForbidden, http.StatusInternalServerError} {
@@ -453,24 +445,24 @@ func TestAnotherModeFollowsWhenKruiseRefuses(t *testing.T) {
 			b := newBench(t, testOptions(), k)
 			k.Refuse(code)
 			b.newPolicy("mesh", mode(v1alpha1.ModeAuto, v1alpha1.ExitCodesRespect))
-			pod := b.newPod("job-1", mainDone)
+			pod := b.newPod("job-1", podtest.MainDone)
 			b.goesOnAfterRefusal(pod, []string{"POST containerrecreaterequests", "PATCH pods"})
 		})
 	}
 }
 
-// Anybody who may create requests in a namespace knows the name of the operator's next one.
-func TestAnotherModeFollowsWhenTheNameOfTheRequestIsTaken(t *testing.T) {
+// Any user who may create CRRs in a namespace knows the name of the operator's next one.
+func TestFallbackWhenCRRNameIsTaken(t *testing.T) {
 	k := newKruise(t)
 	k.Install(t)
 	for name, labels := range map[string]map[string]string{
 		"without the operator's label": {"team": "etl"},
-		"without the pod as its owner": {"app.kubernetes.io/managed-by": "sidecar-termination-operator"},
+		"without the pod as its owner": {"app.kubernetes.io/managed-by": settings.Name},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, testOptions(), k)
 			b.newPolicy("mesh", mode(v1alpha1.ModeAuto, v1alpha1.ExitCodesRespect))
-			pod := b.newPod("job-1", mainDone)
+			pod := b.newPod("job-1", podtest.MainDone)
 			b.caughtUp(pod)
 			b.create(&kruise.ContainerRecreateRequest{
 				ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "sidecar-termination-" + string(pod.UID) + "-0", Labels: labels},
@@ -479,14 +471,14 @@ func TestAnotherModeFollowsWhenTheNameOfTheRequestIsTaken(t *testing.T) {
 				},
 			})
 			if result := b.reconcileStale(pod); result.RequeueAfter <= 0 || result.RequeueAfter > refusalRetry {
-				b.Errorf("looks again after %s, want %s at most", result.RequeueAfter, refusalRetry)
+				b.Errorf("requeued after %s, want %s at most", result.RequeueAfter, refusalRetry)
 			}
 			b.wrote("POST containerrecreaterequests", "PATCH pods")
 		})
 	}
 }
 
-func TestADryRunWritesNothing(t *testing.T) {
+func TestDryRunWritesNothing(t *testing.T) {
 	k := newKruise(t)
 	k.Install(t)
 	for _, m := range []v1alpha1.Mode{v1alpha1.ModeAuto, v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase} {
@@ -494,7 +486,7 @@ func TestADryRunWritesNothing(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, testOptions(), k)
 			b.newPolicy("mesh", mode(m, ""), func(spec *v1alpha1.PolicySpec) { spec.Enforcement = v1alpha1.EnforcementDryRun })
-			pod := b.newPod("job-1", mainDone)
+			pod := b.newPod("job-1", podtest.MainDone)
 			for range 3 {
 				b.reconcile(pod)
 			}
@@ -506,7 +498,7 @@ func TestADryRunWritesNothing(t *testing.T) {
 	}
 }
 
-func TestAPodOfWhichTheRecordIsSpoiltIsReportedAndLeftAlone(t *testing.T) {
+func TestInvalidAnnotationIsReported(t *testing.T) {
 	byVariable := func(p *corev1.Pod) {
 		p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "true"}}
 	}
@@ -531,16 +523,16 @@ func TestAPodOfWhichTheRecordIsSpoiltIsReportedAndLeftAlone(t *testing.T) {
 			if tc.related != "" {
 				b.newPolicy("mesh")
 			}
-			pod := b.newPod("job-1", mainDone, tc.declare, func(p *corev1.Pod) { p.Annotations = map[string]string{tc.annotation: tc.record} })
+			pod := b.newPod("job-1", podtest.MainDone, tc.declare, func(p *corev1.Pod) { p.Annotations = map[string]string{tc.annotation: tc.record} })
 			for range 2 {
 				if result := b.reconcile(pod); !result.IsZero() {
-					t.Errorf("looks again after %s, although only a change of the pod helps", result.RequeueAfter)
+					t.Errorf("requeued after %s, although only a change of the pod helps", result.RequeueAfter)
 				}
 			}
 			b.wrote()
 			got := b.events.take()
-			if len(got) != 1 || !strings.HasPrefix(got[0], "Warning UnreadableRecord "+b.namespace+"/job-1: ") ||
-				!strings.Contains(got[0], tc.annotation) || !strings.HasSuffix(got[0], "until the annotation is removed or put right"+tc.related) {
+			if len(got) != 1 || !strings.HasPrefix(got[0], "Warning InvalidAnnotation "+b.namespace+"/job-1: ") ||
+				!strings.Contains(got[0], tc.annotation) || !strings.HasSuffix(got[0], "the operator leaves the pod alone until then"+tc.related) {
 				t.Errorf("events: %q", got)
 			}
 			delete(pod.Annotations, tc.annotation)
@@ -551,9 +543,9 @@ func TestAPodOfWhichTheRecordIsSpoiltIsReportedAndLeftAlone(t *testing.T) {
 	}
 }
 
-func TestAPodThatIsGoneIsNoError(t *testing.T) {
+func TestMissingPodIsNoError(t *testing.T) {
 	b := newBench(t, testOptions(), nil)
-	pod := newPod()
+	pod := podtest.New()
 	pod.Namespace = b.namespace
 	if result := b.reconcileStale(pod); !result.IsZero() {
 		t.Errorf("got %+v", result)

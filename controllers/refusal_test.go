@@ -16,10 +16,11 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podtest"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 )
 
-func TestWhatIsARefusal(t *testing.T) {
+func TestRefusalIn(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	cause := errors.New("because")
 	for name, tc := range map[string]struct {
@@ -30,12 +31,12 @@ func TestWhatIsARefusal(t *testing.T) {
 		"it is forbidden":                {apierrors.NewForbidden(pods, "job-1", cause), true},
 		"it is invalid":                  {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "job-1", nil), true},
 		"a webhook answers 400":          {apierrors.NewBadRequest("denied"), true},
-		"OpenKruise refuses a request":   {fmt.Errorf("%w: %w", crr.ErrRefused, cause), true},
+		"OpenKruise refuses a CRR":       {fmt.Errorf("%w: %w", crr.ErrRefused, cause), true},
 		"the pod has changed":            {apierrors.NewConflict(pods, "job-1", cause), false},
 		"the pod has gone":               {apierrors.NewNotFound(pods, "job-1"), false},
 		"the server is busy":             {apierrors.NewTooManyRequests("later", 1), false},
 		"the server is broken":           {apierrors.NewInternalError(cause), false},
-		"the answer does not come":       {apierrors.NewTimeoutError("late", 1), false},
+		"the answer times out":           {apierrors.NewTimeoutError("late", 1), false},
 		"the connection has been closed": {cause, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -49,40 +50,40 @@ func TestWhatIsARefusal(t *testing.T) {
 		})
 	}
 	if got := refusalIn(apierrors.NewForbidden(pods, "job-1", cause)); got != nil {
-		t.Errorf("what is no write is taken for a refused one: %v", got)
+		t.Errorf("an error without a write is a refusal: %v", got)
 	}
 }
 
-func TestARefusedWriteIsTriedAgainLaterAndLater(t *testing.T) {
+func TestRefusalWait(t *testing.T) {
 	for name, tc := range map[string]struct {
 		stage plan.Stage
 		after time.Duration
 		want  time.Duration
 	}{
-		"soon where another mode is used":    {plan.StageTerminating, time.Hour, refusalRetry},
-		"at once after the end of the mains": {plan.StageStuck, time.Millisecond, minRefusalRetry},
-		"after as long again":                {plan.StageStuck, 40 * time.Second, 40 * time.Second},
-		"once a minute at least":             {plan.StageStuck, time.Hour, maxRefusalRetry},
-		"soon where clocks differ":           {plan.StageStuck, -time.Hour, refusalRetry},
+		"another mode is used":             {plan.StageTerminating, time.Hour, refusalRetry},
+		"stuck, just after the mains' end": {plan.StageStuck, time.Millisecond, minRefusalRetry},
+		"stuck for a while":                {plan.StageStuck, 40 * time.Second, 40 * time.Second},
+		"stuck for long":                   {plan.StageStuck, time.Hour, maxRefusalRetry},
+		"clocks differ":                    {plan.StageStuck, -time.Hour, refusalRetry},
 	} {
 		t.Run(name, func(t *testing.T) {
-			decision := plan.Decision{Stage: tc.stage, MainsDone: noon}
-			if got := refusalWait(decision, noon.Add(tc.after)); got != tc.want {
+			decision := plan.Decision{Stage: tc.stage, MainsDone: podtest.Noon}
+			if got := refusalWait(decision, podtest.Noon.Add(tc.after)); got != tc.want {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}
 		})
 	}
 }
 
-func TestRefusalsAreKnownUntilAWriteOfTheModeIsTaken(t *testing.T) {
-	jt := newJournalTest(t)
-	subject := subjectOf(newPod(mainDone), mesh)
+func TestRefusedWritesAreKeptUntilOneSucceeds(t *testing.T) {
+	st := newStatesTest(t)
+	resolved := resolvedPodOf(podtest.New(podtest.MainDone), mesh)
 	refused := func(decision plan.Decision, answers map[v1alpha1.Mode]string) plan.Decision {
 		decision.Refused = answers
 		return decision
 	}
 	both := map[v1alpha1.Mode]string{v1alpha1.ModePodPhase: "no", v1alpha1.ModeImage: "never"}
-	other := newPod(func(p *corev1.Pod) { p.UID = "0000" })
+	other := podtest.New(func(p *corev1.Pod) { p.UID = "0000" })
 	for _, step := range []struct {
 		name     string
 		decision plan.Decision
@@ -91,28 +92,28 @@ func TestRefusalsAreKnownUntilAWriteOfTheModeIsTaken(t *testing.T) {
 		stuck    float64
 	}{
 		{"two are refused", refused(stuck(), both), both, 1, 1},
-		{"they are refused again", refused(stuck(), both), both, 0, 1},
-		{"the pod has to be quiet first", plan.Decision{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonSettling, MainsDone: noon}, both, 0, 1},
-		{"they are refused once more", refused(stuck(), both), both, 0, 1},
-		{"one is taken", terminating(v1alpha1.ModePodPhase), map[v1alpha1.Mode]string{v1alpha1.ModeImage: "never"}, 1, 0},
-		{"it is waited for", inProgress(v1alpha1.ModePodPhase), map[v1alpha1.Mode]string{v1alpha1.ModeImage: "never"}, 0, 0},
-		{"the other is taken too", terminating(v1alpha1.ModeImage), nil, 1, 0},
+		{"refused again", refused(stuck(), both), both, 0, 1},
+		{"the pod must stabilize first", plan.Decision{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonStabilizing, MainsDone: podtest.Noon}, both, 0, 1},
+		{"refused once more", refused(stuck(), both), both, 0, 1},
+		{"one is accepted", terminating(v1alpha1.ModePodPhase), map[v1alpha1.Mode]string{v1alpha1.ModeImage: "never"}, 1, 0},
+		{"it is in progress", inProgress(v1alpha1.ModePodPhase), map[v1alpha1.Mode]string{v1alpha1.ModeImage: "never"}, 0, 0},
+		{"the other is accepted too", terminating(v1alpha1.ModeImage), nil, 1, 0},
 	} {
-		jt.record(subject, step.decision)
-		if diff := cmp.Diff(step.want, jt.refused(subject.pod)); diff != "" {
+		st.record(resolved, step.decision, nil)
+		if diff := cmp.Diff(step.want, st.refusedWrites(resolved.pod)); diff != "" {
 			t.Errorf("%s: refused (-want +got):\n%s", step.name, diff)
 		}
-		if got := jt.events.take(); len(got) != step.events {
+		if got := st.events.take(); len(got) != step.events {
 			t.Errorf("%s: events %q", step.name, got)
 		}
 		if got := testutil.ToFloat64(stuckPods); got != step.stuck {
 			t.Errorf("%s: %v pods are stuck", step.name, got)
 		}
-		if got := jt.refused(other); got != nil {
-			t.Errorf("%s: of a pod with the name %v is refused as well", step.name, got)
+		if got := st.refusedWrites(other); got != nil {
+			t.Errorf("%s: refusals of another pod with the name: %v", step.name, got)
 		}
 	}
 	if diff := cmp.Diff(map[v1alpha1.Mode]string{v1alpha1.ModePodPhase: "no", v1alpha1.ModeImage: "never"}, both); diff != "" {
-		t.Errorf("what was told was changed (-before +after):\n%s", diff)
+		t.Errorf("the argument was changed (-before +after):\n%s", diff)
 	}
 }

@@ -13,16 +13,17 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
+	"github.com/sidecar-termination/operator/internal/truncate"
 )
 
 const (
-	// refusalRetry is when a pod is looked at again after a write about it was refused and another mode was used. A stuck one
-	// is looked at again when it has waited as long again as it has already, within these bounds.
+	// refusalRetry is the requeue delay after a refused write if another mode replaced it. For a stuck pod, the delay doubles
+	// with each refusal, between minRefusalRetry and maxRefusalRetry.
 	refusalRetry    = 15 * time.Second
 	minRefusalRetry = time.Second
 	maxRefusalRetry = time.Minute
 
-	// maxAnswer bounds what is kept of an answer, so that a note has room for those of all modes.
+	// maxAnswer limits the length of a kept error, so that a note has room for the errors of all modes.
 	maxAnswer = 400
 )
 
@@ -38,8 +39,8 @@ func (w *writeError) Error() string {
 
 func (w *writeError) Unwrap() error { return w.cause }
 
-// refusalIn returns the error's write if a rule or a webhook, or OpenKruise, does not let the operator make it, so that
-// another mode may be used at once; otherwise nil. What the server is too busy or too broken to answer is no refusal.
+// refusalIn returns the error's write if RBAC, admission or OpenKruise refuses it, so that another mode may be used at once. It
+// returns nil otherwise. An error of a busy or failing server is no refusal.
 func refusalIn(err error) *writeError {
 	var write *writeError
 	if !errors.As(err, &write) {
@@ -52,18 +53,18 @@ func refusalIn(err error) *writeError {
 	return nil
 }
 
-// withRefusal adds a refusal to those of a snapshot, which stay as they are.
+// withRefusal returns the refusals of a snapshot with one more. It does not change its argument.
 func withRefusal(refused map[v1alpha1.Mode]string, write *writeError) map[v1alpha1.Mode]string {
 	all := maps.Clone(refused)
 	if all == nil {
 		all = map[v1alpha1.Mode]string{}
 	}
-	all[write.mode] = bounded(write.cause.Error(), maxAnswer)
+	all[write.mode] = truncate.String(write.cause.Error(), maxAnswer)
 	return all
 }
 
-// refusalWait is how long to wait before a refused write is tried again, given the decision without it. Nothing but the
-// age of the pod's end is needed for that, so that nothing has to be remembered.
+// refusalWait returns the delay before a refused write is tried again, given the decision without it. It derives from the time
+// since the mains' end, so that the operator need not remember retries.
 func refusalWait(decision plan.Decision, now time.Time) time.Duration {
 	waited := now.Sub(decision.MainsDone)
 	if decision.Stage != plan.StageStuck || waited < 0 {

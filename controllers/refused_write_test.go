@@ -19,14 +19,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/podtest"
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
-// refusal is what the policies of these tests say.
+// refusal is the message of the admission policies in these tests.
 const refusal = "nobody changes pods here"
 
-// refuse has the API server refuse what the operator writes to the resources of the pod's namespace. The returned
-// function ends that.
+// refuse makes the API server deny the operator's writes to the resources of the pod's namespace. The returned function ends that.
 func (f *fixture) refuse(pod *corev1.Pod, reason *metav1.StatusReason, resources ...string) (allow func()) {
 	f.Helper()
 	name := "refuse-" + f.namespace
@@ -79,7 +79,7 @@ func (f *fixture) refuse(pod *corev1.Pod, reason *metav1.StatusReason, resources
 	}
 }
 
-// tryWrite asks whether the operator may write to the resource, and writes nothing.
+// tryWrite checks by a dry run whether the operator may write to the resource.
 func (f *fixture) tryWrite(ctx context.Context, pod *corev1.Pod, resource string) error {
 	operator, err := client.New(asOperator(), client.Options{Scheme: scheme, Mapper: f.RESTMapper()})
 	if err != nil {
@@ -93,12 +93,12 @@ func (f *fixture) tryWrite(ctx context.Context, pod *corev1.Pod, resource string
 	return operator.Patch(ctx, target, patch, client.DryRunAll)
 }
 
-// goesOnAfterRefusal requires that a reconcile, one of whose writes is refused, makes these writes with one event, and that
-// the next one, which comes soon, adds nothing.
+// goesOnAfterRefusal requires these writes and one event from a reconcile with a refused write. The next reconcile must follow
+// soon and add nothing.
 func (b *bench) goesOnAfterRefusal(pod *corev1.Pod, writes []string) {
 	b.Helper()
 	if result := b.reconcile(pod); result.RequeueAfter <= 0 || result.RequeueAfter > refusalRetry {
-		b.Errorf("looks again after %s, want %s at most", result.RequeueAfter, refusalRetry)
+		b.Errorf("requeued after %s, want %s at most", result.RequeueAfter, refusalRetry)
 	}
 	b.wrote(writes...)
 	b.reconcile(pod)
@@ -108,44 +108,44 @@ func (b *bench) goesOnAfterRefusal(pod *corev1.Pod, writes []string) {
 	}
 }
 
-func TestAnotherModeFollowsWhenAWriteOfThePodIsRefused(t *testing.T) {
+func TestFallbackWhenPodWriteIsRefused(t *testing.T) {
 	for name, tc := range map[string]struct {
 		mode    v1alpha1.Mode
 		reason  *metav1.StatusReason // nil for Invalid
 		refused string
 		want    []string
 	}{
-		"the image is swapped where the phase is forbidden": {
+		"image after a forbidden phase": {
 			v1alpha1.ModeAuto, ptr.To(metav1.StatusReasonForbidden), "pods/status", []string{"PATCH pods/status", "PATCH pods"},
 		},
-		"the image is swapped where the phase is invalid": {
+		"image after an invalid phase": {
 			v1alpha1.ModePodPhase, nil, "pods/status", []string{"PATCH pods/status", "PATCH pods"},
 		},
-		"the phase is written where the image is forbidden": {
+		"phase after a forbidden image": {
 			v1alpha1.ModeImage, ptr.To(metav1.StatusReasonForbidden), "pods", []string{"PATCH pods", "PATCH pods/status"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, testOptions(), nil)
 			b.newPolicy("mesh", mode(tc.mode, ""))
-			pod := b.newPod("job-1", mainDone)
+			pod := b.newPod("job-1", podtest.MainDone)
 			b.refuse(pod, tc.reason, tc.refused)
 			b.goesOnAfterRefusal(pod, tc.want)
 		})
 	}
 }
 
-func TestAPodOfWhichEveryWriteIsRefusedIsStuckUntilOneIsTaken(t *testing.T) {
+func TestPodIsStuckWhileEveryWriteIsRefused(t *testing.T) {
 	options := testOptions()
 	options.StatusPeriod = 0
 	b := newBench(t, options, nil)
 	policy := b.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
-	pod := b.newPod("job-1", mainDone)
+	pod := b.newPod("job-1", podtest.MainDone)
 	allow := b.refuse(pod, ptr.To(metav1.StatusReasonForbidden), "pods", "pods/status")
 
 	for range 2 {
 		if result := b.reconcile(pod); result.RequeueAfter != maxRefusalRetry {
-			t.Errorf("looks again after %s, want %s long after the end of the main container", result.RequeueAfter, maxRefusalRetry)
+			t.Errorf("requeued after %s, want %s long after the end of the main container", result.RequeueAfter, maxRefusalRetry)
 		}
 	}
 	b.wrote("PATCH pods/status", "PATCH pods", "PATCH pods/status", "PATCH pods")
@@ -163,7 +163,7 @@ func TestAPodOfWhichEveryWriteIsRefusedIsStuckUntilOneIsTaken(t *testing.T) {
 	allow()
 	b.reconcile(pod)
 	if b.reload(pod); !phaseWritten(pod) {
-		t.Error("the pod is not ended although its writes are taken")
+		t.Error("the pod is not terminated although its writes are accepted")
 	}
 	if got := b.events.take(); len(got) != 1 || !strings.HasPrefix(got[0], "Normal Terminating ") {
 		t.Errorf("events: %q", got)
@@ -175,11 +175,11 @@ func TestAPodOfWhichEveryWriteIsRefusedIsStuckUntilOneIsTaken(t *testing.T) {
 	}
 }
 
-// The whole operator comes back to the pod by itself.
-func TestTheOperatorEndsAPodOnceItsWritesAreTaken(t *testing.T) {
+// The operator requeues the pod without a watch event.
+func TestOperatorRetriesRefusedWrites(t *testing.T) {
 	f := newFixture(t)
 	f.startOperator(testOptions())
-	pod := f.newPod("job-1", mainDone, func(p *corev1.Pod) {
+	pod := f.newPod("job-1", podtest.MainDone, func(p *corev1.Pod) {
 		p.Status.ContainerStatuses[0].State.Terminated.FinishedAt = metav1.Now()
 	})
 	allow := f.refuse(pod, ptr.To(metav1.StatusReasonForbidden), "pods", "pods/status")

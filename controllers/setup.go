@@ -10,7 +10,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,64 +23,54 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/optionalkind"
+	"github.com/sidecar-termination/operator/internal/podcache"
+	"github.com/sidecar-termination/operator/internal/policyindex"
 	"github.com/sidecar-termination/operator/internal/pulljob"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 	"github.com/sidecar-termination/operator/internal/terminator/image"
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 )
 
-// errorRetry is the wait after the first error about a pod. It doubles up to maxErrorRetry, so that pods are not kept
-// waiting long after the API server has been down long.
+// errorRetry is the backoff after the first error about a pod. It doubles up to maxErrorRetry, so that pods recover soon after an
+// outage of the API server.
 const (
 	errorRetry    = 5 * time.Millisecond
 	maxErrorRetry = time.Minute
 )
 
-// kruiseTimeout is how long the operator waits at its start until it is known whether Kruise is there. The controllers
-// themselves would wait no longer than two minutes.
+// kruiseTimeout is how long the controllers' start waits until Kruise's presence is known. The controllers themselves would fail
+// after two minutes.
 const kruiseTimeout = 45 * time.Second
 
-// eventSource is the name under which the operator reports events.
-const eventSource = "sidecar-termination-operator"
-
-// Setup adds the reconcilers, and what they need, to the manager, whose cache must have been made with CacheOptions.
+// Setup adds the reconcilers and their caches to the manager, whose cache must have podcache.ManagerOptions.
 func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	_, err := setup(ctx, mgr, options)
 	return err
 }
 
-// setup is Setup, and returns what it has added.
+// setup is Setup, and returns the reconcilers.
 func setup(ctx context.Context, mgr manager.Manager, options Options) (reconcilers, error) {
-	teardown, err := newTeardownCache(ctx, mgr, options.Clock)
-	if err != nil {
-		return reconcilers{}, err
-	}
-	if err := startInformers(ctx, mgr.GetCache()); err != nil {
-		return reconcilers{}, err
-	}
-	index, err := newPolicyIndex(ctx, mgr.GetCache())
-	if err != nil {
-		return reconcilers{}, err
-	}
-	pods, err := newPodStores(ctx, mgr.GetCache(), teardown)
+	caches, err := newCaches(ctx, mgr, options.Clock)
 	if err != nil {
 		return reconcilers{}, err
 	}
 	var queues queues
-	kruise, err := followKruise(mgr, pods, options, &queues)
+	kruise, err := followKruise(mgr, caches.pods, options, &queues)
 	if err != nil {
 		return reconcilers{}, err
 	}
-	journal := newJournal(mgr.GetEventRecorder(eventSource), options.Clock, queues.policies.add)
-	r := newReconcilers(mgr.GetClient(), index, pods, readers{teardown, mgr.GetAPIReader()}, kruise, journal, options)
-	if err := watchPods(mgr, r.pods, pods, teardown, &queues.pods); err != nil {
+	reporter := newReporter(mgr.GetEventRecorder(settings.Name), options.Clock, queues.policies.add)
+	r := newReconcilers(mgr.GetClient(), caches.readers(mgr), kruise, reporter, options)
+	if err := watchPods(mgr, r.pods, caches, &queues.pods); err != nil {
 		return reconcilers{}, fmt.Errorf("set up pod controller: %w", err)
 	}
 	if err := watchPolicies(mgr, "policy", r.policies, &queues.policies); err != nil {
 		return reconcilers{}, fmt.Errorf("set up policy controller: %w", err)
 	}
-	if options.PrePullDisabled {
+	if !options.Capabilities.PrePull {
 		return r, nil
 	}
 	if err := watchPolicies(mgr, "prepull", r.prePulls, &queues.prePulls); err != nil {
@@ -87,43 +79,113 @@ func setup(ctx context.Context, mgr manager.Manager, options Options) (reconcile
 	return r, nil
 }
 
-// queues are those by which other parts than watches ask for reconciles.
+// startInformers fills the cache with every kind that the reconcilers read before they run, also on a replica that waits for the
+// lease. It fails if the cluster lacks the operator's kinds.
+func startInformers(ctx context.Context, c cache.Cache) error {
+	for _, object := range []client.Object{
+		&corev1.Pod{}, &corev1.Node{}, policyindex.NamespaceMetadata(),
+		&v1alpha1.SidecarTerminationPolicy{}, &v1alpha1.ClusterSidecarTerminationPolicy{},
+	} {
+		if _, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
+			return fmt.Errorf("watch %T: %w", object, err)
+		}
+	}
+	return nil
+}
+
+// sharedInformer returns the cache's informer of the object's kind without waiting for its sync.
+func sharedInformer(ctx context.Context, c cache.Cache, object client.Object) (toolscache.SharedIndexInformer, error) {
+	informer, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("watch %T: %w", object, err)
+	}
+	shared, ok := informer.(toolscache.SharedIndexInformer)
+	if !ok {
+		return nil, fmt.Errorf("watch %T: the cache's informer is a %T and has no store", object, informer)
+	}
+	return shared, nil
+}
+
+// caches are the caches that the operator adds to the manager's own.
+type caches struct {
+	teardown cache.Cache
+	pods     podcache.Stores
+	policies *policyindex.Index
+}
+
+// newCaches adds the caches to the manager, which must not have been started.
+func newCaches(ctx context.Context, mgr manager.Manager, clock clock.PassiveClock) (caches, error) {
+	teardown, err := podcache.NewTeardown(ctx, mgr, clock)
+	if err != nil {
+		return caches{}, err
+	}
+	unfinished := mgr.GetCache()
+	if err := startInformers(ctx, unfinished); err != nil {
+		return caches{}, err
+	}
+	var informers []toolscache.SharedIndexInformer
+	for _, source := range []struct {
+		cache  cache.Cache
+		object client.Object
+	}{
+		{unfinished, &corev1.Pod{}}, {teardown, &corev1.Pod{}},
+		{unfinished, &v1alpha1.SidecarTerminationPolicy{}}, {unfinished, &v1alpha1.ClusterSidecarTerminationPolicy{}},
+	} {
+		informer, err := sharedInformer(ctx, source.cache, source.object)
+		if err != nil {
+			return caches{}, err
+		}
+		informers = append(informers, informer)
+	}
+	pods, err := podcache.NewStores(informers[0], informers[1])
+	if err != nil {
+		return caches{}, err
+	}
+	policies, err := policyindex.New(unfinished, informers[2], informers[3])
+	return caches{teardown, pods, policies}, err
+}
+
+func (c caches) readers(mgr manager.Manager) readers {
+	return readers{teardown: c.teardown, live: mgr.GetAPIReader(), policies: c.policies, pods: c.pods}
+}
+
+// queues are the controllers' queues for items that no watch enqueues.
 type queues struct {
 	pods               queue[reconcile.Request]
 	policies, prePulls queue[resolve.PolicyRef]
 }
 
-// askForPolicy asks for a policy's pull jobs and its status.
-func (q *queues) askForPolicy(ref resolve.PolicyRef) {
+// addPolicy enqueues a policy's pull jobs and its status.
+func (q *queues) addPolicy(ref resolve.PolicyRef) {
 	q.prePulls.add(ref)
 	q.policies.add(ref)
 }
 
 // kruiseKinds tell which of OpenKruise's kinds can be used.
 type kruiseKinds struct {
-	requests *crr.Availability
-	pullJobs *pulljob.Availability
+	crrs     *optionalkind.Availability
+	pullJobs *optionalkind.Availability
 }
 
-// followKruise has the manager follow those of OpenKruise's kinds that the operator may use, and the controllers wait until
-// it is known of each whether it is there. What is never started finds nothing, and needs no rights.
-func followKruise(mgr manager.Manager, pods podStores, options Options, queues *queues) (kruiseKinds, error) {
+// followKruise makes the manager follow the OpenKruise kinds that the operator may use. The controllers start once discovery
+// has found which of these kinds are served. A kind that is not followed counts as unavailable and needs no rights.
+func followKruise(mgr manager.Manager, pods podcache.Stores, options Options, queues *queues) (kruiseKinds, error) {
 	kinds := kruiseKinds{
-		requests: crr.NewAvailability(mgr, kruiseChanged(pods, &queues.pods), func(pod types.NamespacedName) {
+		crrs: crr.NewAvailability(mgr, kruiseChanged(pods, &queues.pods), func(pod types.NamespacedName) {
 			queues.pods.add(reconcile.Request{NamespacedName: pod})
 		}),
 	}
 	var err error
-	kinds.pullJobs, err = pulljob.NewAvailability(mgr, pullJobsChanged(mgr.GetCache(), queues), queues.askForPolicy)
+	kinds.pullJobs, err = pulljob.NewAvailability(mgr, pullJobsChanged(mgr.GetCache(), queues), queues.addPolicy)
 	if err != nil {
 		return kinds, err
 	}
 	var follow []kruiseFollower
-	if !options.CRRDisabled {
-		follow = append(follow, kinds.requests)
-		queues.pods.ready = kruiseKnown(kinds.requests)
+	if options.Capabilities.CRR {
+		follow = append(follow, kinds.crrs)
+		queues.pods.ready = kruiseKnown(kinds.crrs)
 	}
-	if !options.PrePullDisabled {
+	if options.Capabilities.PrePull {
 		follow = append(follow, kinds.pullJobs)
 		queues.prePulls.ready = kruiseKnown(kinds.pullJobs)
 	}
@@ -136,45 +198,49 @@ func followKruise(mgr manager.Manager, pods podStores, options Options, queues *
 	return kinds, nil
 }
 
-// reconcilers are all of them.
+// reconcilers are the three reconcilers of the operator.
 type reconcilers struct {
 	pods     *PodReconciler
 	policies *PolicyReconciler
 	prePulls *PrePullReconciler
 }
 
-// readers are those beside the manager's cache.
-type readers struct{ teardown, server client.Reader }
+// readers read what the manager's client does not.
+type readers struct {
+	teardown client.Reader // the teardown cache
+	live     client.Reader // the API server
+	policies policyLister
+	pods     podLister
+}
 
-// newReconcilers puts the parts together. The client reads the manager's cache.
-func newReconcilers(
-	c client.Client, policies policyLister, live podLister, beside readers, kruise kruiseKinds, journal *journal, options Options,
-) reconcilers {
+// newReconcilers wires the reconcilers up. The client reads the manager's cache.
+func newReconcilers(c client.Client, from readers, kruise kruiseKinds, reporter *reporter, options Options) reconcilers {
 	terminators := []Terminator{
-		&crr.Terminator{Client: c, Server: beside.server, Clock: options.Clock, Availability: kruise.requests},
+		&crr.Terminator{Client: c, Server: from.live, Clock: options.Clock, Availability: kruise.crrs},
 		&podphase.Terminator{Client: c, Clock: options.Clock},
 		&image.Terminator{Client: c, Clock: options.Clock},
 	}
-	w := &world{
-		cache: c, policies: policies, teardown: beside.teardown, server: beside.server,
-		terminators: terminators, available: kruise.requests.Available, options: options,
-	}
-	pods := &PodReconciler{world: w, terminators: map[v1alpha1.Mode]Terminator{}, journal: journal, options: options}
+	byMode := map[v1alpha1.Mode]Terminator{}
 	for _, terminator := range terminators {
-		pods.terminators[terminator.Mode()] = terminator
+		byMode[terminator.Mode()] = terminator
 	}
-	p := &prePulls{jobs: &pulljob.Jobs{Client: c, Availability: kruise.pullJobs}, options: options}
+	reader := &clusterReader{
+		cache: c, teardown: from.teardown, live: from.live, policies: from.policies,
+		terminators: terminators, crrServed: kruise.crrs.Available, options: options,
+	}
+	podStates, policyStates := newPodStates(reporter, options.Clock), &policyStates{}
+	p := &prePulls{jobs: &pulljob.Jobs{Client: c, Server: from.live, Availability: kruise.pullJobs}, options: options, states: policyStates}
 	return reconcilers{
-		pods: pods,
+		pods: &PodReconciler{reader: reader, terminators: byMode, states: podStates, options: options},
 		policies: &PolicyReconciler{
-			client: c, world: w, pods: live, prePulls: p, journal: journal, options: options, pace: statusPace{period: options.StatusPeriod},
+			client: c, reader: reader, pods: from.pods, prePulls: p, reporter: reporter, states: policyStates, podStates: podStates, options: options,
 		},
-		prePulls: &PrePullReconciler{client: c, prePulls: p, notify: journal.notify},
+		prePulls: &PrePullReconciler{client: c, prePulls: p, notify: reporter.notify},
 	}
 }
 
-// watchPods adds the pod controller: pods of both caches, and all that may change what is to be done about a pod.
-func watchPods(mgr manager.Manager, r *PodReconciler, pods podStores, teardown cache.Cache, queue *queue[reconcile.Request]) error {
+// watchPods adds the pod controller. It watches the pods of both caches, and everything that a decision about a pod depends on.
+func watchPods(mgr manager.Manager, r *PodReconciler, caches caches, queue *queue[reconcile.Request]) error {
 	c, err := controller.New("pod", mgr, controller.Options{
 		Reconciler:              r,
 		MaxConcurrentReconciles: r.options.MaxConcurrentReconciles,
@@ -183,14 +249,14 @@ func watchPods(mgr manager.Manager, r *PodReconciler, pods podStores, teardown c
 	if err != nil {
 		return err
 	}
-	own := mgr.GetCache()
+	unfinished := mgr.GetCache()
 	for _, watch := range []source.Source{
-		source.Kind(own, &corev1.Pod{}, &handler.TypedEnqueueRequestForObject[*corev1.Pod]{}),
-		source.Kind(teardown, &corev1.Pod{}, &handler.TypedEnqueueRequestForObject[*corev1.Pod]{}, tearingDown()),
-		source.Kind(own, &v1alpha1.SidecarTerminationPolicy{}, podsOfPolicy(pods), declarationChanged[*v1alpha1.SidecarTerminationPolicy]()),
-		source.Kind(own, &v1alpha1.ClusterSidecarTerminationPolicy{}, podsOfClusterPolicy(pods), declarationChanged[*v1alpha1.ClusterSidecarTerminationPolicy]()),
-		source.Kind(own, &corev1.Node{}, podsOfNode(pods), nodeKindChanged(r.options.NodeMarks)),
-		source.Kind(own, namespaceMetadata(), podsOfNamespace(pods), namespaceLabelsChanged()),
+		source.Kind(unfinished, &corev1.Pod{}, &handler.TypedEnqueueRequestForObject[*corev1.Pod]{}),
+		source.Kind(caches.teardown, &corev1.Pod{}, &handler.TypedEnqueueRequestForObject[*corev1.Pod]{}, podcache.InTeardown()),
+		source.Kind(unfinished, &v1alpha1.SidecarTerminationPolicy{}, podsOfPolicy(caches.pods), declarationChanged[*v1alpha1.SidecarTerminationPolicy]()),
+		source.Kind(unfinished, &v1alpha1.ClusterSidecarTerminationPolicy{}, podsOfClusterPolicy(caches.pods), declarationChanged[*v1alpha1.ClusterSidecarTerminationPolicy]()),
+		source.Kind(unfinished, &corev1.Node{}, podsOfNode(caches.pods), nodeKindChanged(r.options.NodeKindRules)),
+		source.Kind(unfinished, policyindex.NamespaceMetadata(), podsOfNamespace(caches.pods), namespaceLabelsChanged()),
 		queue.source(),
 	} {
 		if err := c.Watch(watch); err != nil {
@@ -200,7 +266,7 @@ func watchPods(mgr manager.Manager, r *PodReconciler, pods podStores, teardown c
 	return nil
 }
 
-// watchPolicies adds a controller of policies: it is asked for a policy when its spec changes, and by way of the queue.
+// watchPolicies adds a controller of policies. Changes of specs and the queue enqueue policies.
 func watchPolicies(mgr manager.Manager, name string, r reconcile.TypedReconciler[resolve.PolicyRef], queue *queue[resolve.PolicyRef]) error {
 	c, err := controller.NewTyped(name, mgr, controller.TypedOptions[resolve.PolicyRef]{Reconciler: r})
 	if err != nil {
@@ -226,37 +292,36 @@ type kruiseFollower interface {
 	WaitUntilKnown(ctx context.Context) bool
 }
 
-// kruiseKnown returns a function that waits until it is known which of the kinds are there, and not for ever.
+// kruiseKnown returns a function that waits for discovery of the kinds, up to kruiseTimeout.
 func kruiseKnown(followers ...kruiseFollower) func(ctx context.Context) {
 	return func(ctx context.Context) {
 		limited, cancel := context.WithTimeout(ctx, kruiseTimeout)
 		defer cancel()
 		for _, follower := range followers {
 			if !follower.WaitUntilKnown(limited) && ctx.Err() == nil {
-				ctrl.Log.Info("Going on without OpenKruise, for it is not known whether it is there", "waited", kruiseTimeout)
+				ctrl.Log.Info("Starting without OpenKruise, because its presence is still unknown", "waited", kruiseTimeout)
 				return
 			}
 		}
 	}
 }
 
-// kruiseChanged returns what is to be done when Kruise comes or goes, either of which may change what is to be done about
-// any pod.
-func kruiseChanged(pods podStores, queue *queue[reconcile.Request]) func(ctx context.Context, available bool) {
+// kruiseChanged returns a function that enqueues every pod when Kruise becomes available or unavailable.
+func kruiseChanged(pods podcache.Stores, queue *queue[reconcile.Request]) func(ctx context.Context, available bool) {
 	return func(ctx context.Context, available bool) {
 		live, err := pods.LivePods(ctx, metav1.NamespaceAll)
 		for _, request := range requestsFor(ctx, live, err) {
 			queue.add(request)
 		}
-		ctrl.LoggerFrom(ctx).V(1).Info("Looking at every pod again", "kruiseAvailable", available)
+		ctrl.LoggerFrom(ctx).V(1).Info("Enqueued every pod", "kruiseAvailable", available)
 	}
 }
 
-// pullJobsChanged returns what is to be done when pull jobs become served or are no longer.
+// pullJobsChanged returns a function that enqueues the policies with prePull when pull jobs become available or unavailable.
 func pullJobsChanged(c client.Reader, queues *queues) func(ctx context.Context) {
 	return func(ctx context.Context) {
 		for _, ref := range policiesWithPrePull(ctx, c) {
-			queues.askForPolicy(ref)
+			queues.addPolicy(ref)
 		}
 	}
 }

@@ -26,24 +26,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/podtest"
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
 const (
-	// defaultSoak is short enough for every run of the tests. SOAK=1h makes it longer.
+	// defaultSoak suits every run of the tests. SOAK=1h makes it longer.
 	defaultSoak = 30 * time.Second
 
-	// heapPerPod is how many bytes the heap may grow with each pod that has come and gone, and heapNoise what it differs by
-	// between two looks at the same. A pod that is kept takes some 3,500 bytes: 850 of them break the bound, and ten minutes
-	// see thousands.
+	// heapPerPod is the allowed growth of the heap in bytes per pod that has come and gone, and heapNoise the noise of the measurement. A
+	// pod that is kept takes about 3,500 bytes: 850 of them break the limit, and ten minutes see thousands.
 	heapPerPod = 1 << 10
 	heapNoise  = 2 << 20
 
-	// podsOfRound is how many pods come and go together.
+	// podsOfRound is the number of pods that come and go together.
 	podsOfRound = 12
 )
 
-// watches counts the watches that are open.
+// watches counts the open watches.
 type watches struct{ open atomic.Int64 }
 
 func (w *watches) wrap(next http.RoundTripper) http.RoundTripper {
@@ -57,7 +57,7 @@ func (w *watches) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// closing tells of the end of a body.
+// closing calls a function at the end of a body.
 type closing struct {
 	io.ReadCloser
 	closed func()
@@ -68,7 +68,7 @@ func (c closing) Close() error {
 	return c.ReadCloser.Close()
 }
 
-// empty removes all that the operator works on.
+// empty deletes everything that the operator works on.
 func (f *fixture) empty() {
 	f.Helper()
 	for _, object := range []client.Object{&corev1.Pod{}, &v1alpha1.SidecarTerminationPolicy{}, &kruise.ContainerRecreateRequest{}} {
@@ -78,50 +78,49 @@ func (f *fixture) empty() {
 	}
 }
 
-// held is what the operator holds while there is nothing to do.
+// held is what an idle operator holds.
 type held struct {
 	goroutines int
 	heap       int64
 	watches    int64
 }
 
-// held drops what the test itself has noted, and collects what nobody holds.
+// held drops the test's own records and collects garbage.
 func (f *fixture) held() held {
 	f.writes.forget()
 	operatorLog.take()
-	return held{runtime.NumGoroutine(), reachable(), f.watches.open.Load()}
+	return held{runtime.NumGoroutine(), podtest.ReachableBytes(), f.watches.open.Load()}
 }
 
-// remember returns how many pods and policies each part of the operator remembers something of, of those that remember any.
+// remember returns the number of entries in each of the operator's stores that has any.
 func (r reconcilers) remember() map[string]int {
-	journal, seen, pace, unsure, refusals := r.pods.journal, &r.pods.sightings, &r.policies.pace, &r.policies.unsure, &r.policies.prePulls.refusals
-	for _, lock := range []sync.Locker{&journal.mu, &seen.mu, &pace.mu, &unsure.mu, &refusals.mu} {
+	pods, policies, reporter := r.pods.states, r.policies.states, r.policies.reporter
+	for _, lock := range []sync.Locker{&pods.mu, &policies.mu, &reporter.mu} {
 		lock.Lock()
 		defer lock.Unlock()
 	}
 	all := map[string]int{
-		"pods of the journal": len(journal.pods), "tallies of the journal": len(journal.tallies), "sightings of pods": len(seen.pods),
-		"times of statuses": len(pace.times), "unsure writes of statuses": len(unsure.writes), "refusals of pull jobs": len(refusals.policies),
+		"pod states": len(pods.pods), "policy states": len(policies.policies), "tallies": len(reporter.tallies),
 	}
 	maps.DeleteFunc(all, func(_ string, number int) bool { return number == 0 })
 	return all
 }
 
-// withoutEvents is a manager that sends no events: client-go keeps each one for six to twelve minutes, to tell repetitions.
+// withoutEvents is a manager that sends no events. client-go keeps each event for six to twelve minutes to detect repetitions.
 type withoutEvents struct{ manager.Manager }
 
 // GetEventRecorder returns a recorder that drops everything.
 func (withoutEvents) GetEventRecorder(string) recorder.EventRecorder { return &events.FakeRecorder{} }
 
-// notOurs are goroutines that may be left.
+// notOurs are goroutines that may remain.
 func notOurs() []goleak.Option {
 	return append(testenv.KeptConnections(),
-		// One of controller-runtime (filterWatch in pkg/cache/internal): it waits to hand over an event that nobody takes any more.
+		// A goroutine of controller-runtime (filterWatch in pkg/cache/internal) that waits to deliver an event to no one.
 		goleak.IgnoreTopFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop"))
 }
 
-// Each time that Kruise comes, caches of its kinds are opened, and closed when it goes.
-func TestNothingIsLeftOfKruiseWhenItGoes(t *testing.T) {
+// Caches of Kruise's kinds are opened each time when Kruise appears, and closed when it goes.
+func TestRemovedKruiseLeavesNoWatches(t *testing.T) {
 	f := newFixture(t)
 	k := newKruise(t)
 	f.startOperator(testOptions())
@@ -129,9 +128,9 @@ func TestNothingIsLeftOfKruiseWhenItGoes(t *testing.T) {
 	comeAndGo := func(round int) {
 		k.Install(t)
 		f.wantPrePulled(policy, "False PrePulling")
-		pod := f.newPod(fmt.Sprintf("job-%d", round), mainDone)
-		f.untilRequests(1)
-		f.change(pod, sidecarDone, succeeded)
+		pod := f.newPod(fmt.Sprintf("job-%d", round), podtest.MainDone)
+		f.untilCRRs(1)
+		f.change(pod, podtest.SidecarDone, podtest.Succeeded)
 		k.Remove(t)
 		f.wantPrePulled(policy, "False PrePullUnavailable")
 	}
@@ -148,8 +147,8 @@ func TestNothingIsLeftOfKruiseWhenItGoes(t *testing.T) {
 	})
 }
 
-// TestSoak has pods come, be ended and go, and policies come and go with them, for as long as SOAK says. Nothing that the
-// operator holds may grow with what has gone by, and nothing may be left when it stops.
+// TestSoak creates, terminates and deletes pods, along with policies, for the duration of SOAK. What the operator holds must not grow,
+// and nothing may remain when it stops.
 func TestSoak(t *testing.T) {
 	length := defaultSoak
 	if value := os.Getenv("SOAK"); value != "" {
@@ -177,7 +176,7 @@ func TestSoak(t *testing.T) {
 			m := modes[i%len(modes)]
 			f.newPolicy(name, mode(m, ""), func(spec *v1alpha1.PolicySpec) { spec.PodSelector.MatchLabels = map[string]string{"team": name} })
 			pod := f.newPod(name, func(p *corev1.Pod) { p.Labels = map[string]string{"team": name} })
-			f.change(pod, mainDone)
+			f.change(pod, podtest.MainDone)
 			batch = append(batch, pod)
 		}
 		for i, pod := range batch {
@@ -186,7 +185,7 @@ func TestSoak(t *testing.T) {
 			} else {
 				f.until(pod, "its phase is written", phaseWritten)
 			}
-			f.change(pod, sidecarDone, succeeded, func(p *corev1.Pod) { p.Status.ContainerStatuses[1].RestartCount = 1 })
+			f.change(pod, podtest.SidecarDone, podtest.Succeeded, func(p *corev1.Pod) { p.Status.ContainerStatuses[1].RestartCount = 1 })
 			policy := &v1alpha1.SidecarTerminationPolicy{}
 			policy.Namespace, policy.Name = f.namespace, pod.Name
 			f.untilCounts(policy, counts{terminated: 1})
@@ -197,7 +196,7 @@ func TestSoak(t *testing.T) {
 		f.nothingWentWrong()
 		rounds++
 	}
-	// Connections and caches come to their size first.
+	// Connections and caches first reach their size.
 	for range 2 {
 		churn()
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
-// summarise brings the cache up to date and reconciles the policy.
+// summarise waits for a current cache and reconciles the policy.
 func (b *bench) summarise(policy *v1alpha1.SidecarTerminationPolicy) time.Duration {
 	b.Helper()
 	b.reload(policy)
@@ -35,7 +35,7 @@ func (b *bench) summarise(policy *v1alpha1.SidecarTerminationPolicy) time.Durati
 	return b.summariseStale(policy)
 }
 
-// summariseStale reconciles the policy with what the cache has.
+// summariseStale reconciles the policy with the cache as it is.
 func (b *bench) summariseStale(policy *v1alpha1.SidecarTerminationPolicy) time.Duration {
 	b.Helper()
 	result, err := b.policies.Reconcile(b.Context(), refOf(policy))
@@ -49,7 +49,7 @@ func refOf(policy *v1alpha1.SidecarTerminationPolicy) resolve.PolicyRef {
 	return resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: policy.Namespace, Name: policy.Name}
 }
 
-func TestAStatusThatHasNotChangedIsNotWritten(t *testing.T) {
+func TestUnchangedStatusIsNotWritten(t *testing.T) {
 	options := testOptions()
 	options.StatusPeriod = 0
 	b := newBench(t, options, nil)
@@ -57,13 +57,13 @@ func TestAStatusThatHasNotChangedIsNotWritten(t *testing.T) {
 	b.caughtUp(b.newPod("job-1"))
 	for range 3 {
 		if again := b.summarise(policy); again != 0 {
-			t.Errorf("looks again after %s", again)
+			t.Errorf("requeued after %s", again)
 		}
 	}
 	b.wrote("PUT sidecarterminationpolicies/status")
 }
 
-func TestAStatusIsNotWrittenAgainBeforeItsPeriodIsOver(t *testing.T) {
+func TestStatusWriteWaitsForPeriod(t *testing.T) {
 	options := testOptions()
 	options.StatusPeriod = time.Hour
 	b := newBench(t, options, nil)
@@ -71,12 +71,12 @@ func TestAStatusIsNotWrittenAgainBeforeItsPeriodIsOver(t *testing.T) {
 	b.summarise(policy)
 	b.caughtUp(b.newPod("job-1"))
 	if again := b.summarise(policy); again <= 0 || again > time.Hour {
-		t.Errorf("looks again after %s", again)
+		t.Errorf("requeued after %s", again)
 	}
 	b.wrote("PUT sidecarterminationpolicies/status")
 }
 
-// outdated is a client that reads a policy as it was.
+// outdated is a client that reads an old version of a policy.
 type outdated struct {
 	client.Client
 	policy *v1alpha1.SidecarTerminationPolicy
@@ -87,18 +87,18 @@ func (o outdated) Get(_ context.Context, _ client.ObjectKey, object client.Objec
 	return nil
 }
 
-func TestTotalsAreNotBuiltOnAnOldStatus(t *testing.T) {
+func TestTotalsIgnoreStaleStatus(t *testing.T) {
 	options := testOptions()
 	options.StatusPeriod = 0
 	b := newBench(t, options, nil)
 	policy := b.newPolicy("mesh")
-	b.policies.journal.add(refOf(policy), rollup.Tally{Terminated: 1})
+	b.policies.reporter.add(refOf(policy), rollup.Tally{Terminated: 1})
 	current := b.policies.client
 	b.policies.client = outdated{current, policy.DeepCopy()}
 	b.summariseStale(policy)
-	b.policies.journal.add(refOf(policy), rollup.Tally{Terminated: 1})
+	b.policies.reporter.add(refOf(policy), rollup.Tally{Terminated: 1})
 	if again := b.summariseStale(policy); again != conflictRetry {
-		t.Errorf("looks again after %s, want %s", again, conflictRetry)
+		t.Errorf("requeued after %s, want %s", again, conflictRetry)
 	}
 	b.policies.client = current
 	b.summarise(policy)
@@ -107,18 +107,18 @@ func TestTotalsAreNotBuiltOnAnOldStatus(t *testing.T) {
 	}
 }
 
-func TestAPolicyThatIsGoneIsForgotten(t *testing.T) {
+func TestDeletedPolicyIsForgotten(t *testing.T) {
 	b := newBench(t, testOptions(), nil)
 	policy := b.newPolicy("mesh")
 	b.summarise(policy)
-	b.policies.journal.add(refOf(policy), rollup.Tally{Terminated: 1})
+	b.policies.reporter.add(refOf(policy), rollup.Tally{Terminated: 1})
 	b.remove(policy)
 	testenv.Eventually(t, "it is forgotten", func(ctx context.Context) error {
 		if _, err := b.policies.Reconcile(ctx, refOf(policy)); err != nil {
 			return err
 		}
-		if len(b.policies.pace.times)+len(b.policies.journal.tallies) > 0 {
-			return fmt.Errorf("held: %v and %v", b.policies.pace.times, b.policies.journal.tallies)
+		if len(b.policies.states.policies)+len(b.policies.reporter.tallies) > 0 {
+			return fmt.Errorf("held: %v and %v", b.policies.states.policies, b.policies.reporter.tallies)
 		}
 		return nil
 	})

@@ -19,12 +19,10 @@ import (
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -34,38 +32,37 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
-	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podcache"
+	"github.com/sidecar-termination/operator/internal/podtest"
 	"github.com/sidecar-termination/operator/internal/resolve"
-	"github.com/sidecar-termination/operator/internal/terminator/crr"
+	schemes "github.com/sidecar-termination/operator/internal/scheme"
+	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
 const (
-	systemNamespace = "sidecar-termination-system"
-	serviceAccount  = "sidecar-termination-controller-manager"
+	systemNamespace = settings.Namespace
+	serviceAccount  = settings.DeploymentName
 	phaseGuard      = "sidecar-termination-phase-guard"
-	// guardedLabel marks the namespaces in which the guard of phases is in force.
+	// guardedLabel marks the namespaces in which the phase guard is enforced.
 	guardedLabel = "guarded"
 	quickExit    = "registry.example/quick-exit:v1"
 )
 
 var (
-	// server is how tests reach the API server as its administrator.
+	// server is the administrator's connection to the API server.
 	server *rest.Config
-	scheme = runtime.NewScheme()
+	scheme *runtime.Scheme
 )
 
 func TestMain(m *testing.M) {
-	for _, add := range []func(*runtime.Scheme) error{
-		clientgoscheme.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme, crr.AddToScheme,
-	} {
-		if err := add(scheme); err != nil {
-			panic(err)
-		}
+	var err error
+	if scheme, err = schemes.New(); err != nil {
+		panic(err)
 	}
 	ctrl.SetLogger(zap.New(zap.WriteTo(&operatorLog)))
 	os.Exit(testenv.Run(m, "../config/crd/bases", func(config *rest.Config) {
@@ -74,7 +71,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// operatorLog is what the operator has logged since the log was last taken.
+// operatorLog is the operator's log since the last take.
 var operatorLog sharedLog
 
 type sharedLog struct {
@@ -96,7 +93,7 @@ func (l *sharedLog) take() string {
 	return text
 }
 
-// writes notes each request that writes, as "verb resource" by namespace, but for events and leases.
+// writes records each write as "verb resource" by namespace, except for events and leases.
 type writes struct {
 	mu   sync.Mutex
 	list map[string][]string
@@ -113,7 +110,7 @@ func (w *writes) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// forget drops what was noted.
+// forget drops the records.
 func (w *writes) forget() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -131,7 +128,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (r roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return r(request) }
 
-// fixture is a namespace of the API server with what the operator needs around it.
+// fixture is a namespace of the API server with the operator's environment.
 type fixture struct {
 	client.Client // of the administrator
 	*testing.T
@@ -146,7 +143,7 @@ type fixture struct {
 
 var installOnce sync.Once
 
-// newFixture makes a namespace, with labels, and a node.
+// newFixture creates a namespace, with labels, and a node.
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	c, err := client.New(server, client.Options{Scheme: scheme})
@@ -164,7 +161,7 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-// cleanUp removes what a later test could see: all of the namespace, and the cluster policy that has its name.
+// cleanUp deletes what a later test could see: everything in the namespace, and the cluster policy with its name.
 func (f *fixture) cleanUp() {
 	ctx := context.WithoutCancel(f.Context())
 	if f.Failed() {
@@ -175,19 +172,19 @@ func (f *fixture) cleanUp() {
 			f.Error(err)
 		}
 	}
-	// A test beside this one may have a cluster policy as well.
+	// A parallel test may have a cluster policy as well.
 	clusterPolicy := &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
 	if err := f.Delete(ctx, clusterPolicy); client.IgnoreNotFound(err) != nil {
 		f.Error(err)
 	}
 }
 
-// installBounds creates what the operator is held to, as it is rendered for users: its namespace, ServiceAccount and roles, and
-// the admission policies, of which none may refuse what it does in any test. The guard of phases is in force in the namespaces
-// alone that ask for it: it holds kubelets, and tests have one undo a phase, as it may where the guard is not installed.
+// installBounds installs the operator's namespace, ServiceAccount, roles and admission policies as users do. The admission policies must
+// not deny any write of the operator. The phase guard applies only in labelled namespaces, because some tests let a kubelet undo a
+// phase, as it may where the guard is not installed.
 func (f *fixture) installBounds() {
 	f.Helper()
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../config/default")
+	built, err := testenv.Kustomizer().Run(filesys.MakeFsOnDisk(), "../config/default")
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -214,8 +211,8 @@ func (f *fixture) installBounds() {
 	}
 }
 
-// guard puts the guard of phases in force in the namespace, and waits until it is.
-func (f *fixture) guard() {
+// enforceGuard enables the phase guard in the namespace, and waits until it is enforced.
+func (f *fixture) enforceGuard() {
 	f.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
 	f.reload(namespace)
@@ -226,9 +223,9 @@ func (f *fixture) guard() {
 	pod := f.newPod("guarded", func(p *corev1.Pod) {
 		p.Labels = map[string]string{v1alpha1.LabelTerminatedBy: string(v1alpha1.ModePodPhase)}
 		p.Annotations = map[string]string{v1alpha1.AnnotationPhaseGuard: "Enabled"}
-	}, succeeded)
+	}, podtest.Succeeded)
 	pod.Status.Phase = corev1.PodRunning
-	testenv.Eventually(f.T, "the guard of phases is in force", func(ctx context.Context) error {
+	testenv.Eventually(f.T, "the phase guard is enforced", func(ctx context.Context) error {
 		err := f.Status().Update(ctx, pod.DeepCopy(), client.DryRunAll)
 		if apierrors.IsForbidden(err) {
 			return nil
@@ -254,10 +251,10 @@ func (f *fixture) newNode(labels map[string]string) string {
 	return node.Name
 }
 
-// newPod creates a pod with main and proxy on the fixture's node, both of which run.
+// newPod creates a pod on the fixture's node, with main and proxy running.
 func (f *fixture) newPod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	f.Helper()
-	pod := newPod(change...)
+	pod := podtest.New(change...)
 	status := pod.Status
 	pod.ObjectMeta = metav1.ObjectMeta{Namespace: f.namespace, Name: name, Labels: pod.Labels, Annotations: pod.Annotations}
 	if pod.Spec.NodeName == "node-1" {
@@ -313,13 +310,13 @@ func (f *fixture) newPolicy(name string, change ...func(*v1alpha1.PolicySpec)) *
 	return policy
 }
 
-// mode has a policy declare the mode, and the exit codes that it goes with.
+// mode sets a policy's mode and exitCodes.
 func mode(m v1alpha1.Mode, exitCodes v1alpha1.ExitCodes) func(*v1alpha1.PolicySpec) {
 	return func(spec *v1alpha1.PolicySpec) { spec.Mode, spec.ExitCodes = m, exitCodes }
 }
 
-// requests returns the ContainerRecreateRequests of the namespace.
-func (f *fixture) requests() []kruise.ContainerRecreateRequest {
+// crrs returns the ContainerRecreateRequests of the namespace.
+func (f *fixture) crrs() []kruise.ContainerRecreateRequest {
 	f.Helper()
 	var list kruise.ContainerRecreateRequestList
 	if err := f.List(f.Context(), &list, client.InNamespace(f.namespace)); err != nil {
@@ -336,7 +333,7 @@ func (f *fixture) eventsOn(ctx context.Context, pod *corev1.Pod) ([]string, erro
 	}
 	var lines []string
 	for _, event := range list.Items {
-		if event.Regarding.UID != pod.UID || event.ReportingController != eventSource {
+		if event.Regarding.UID != pod.UID || event.ReportingController != settings.Name {
 			continue
 		}
 		line := event.Type + " " + event.Reason
@@ -354,16 +351,20 @@ func (f *fixture) eventsOn(ctx context.Context, pod *corev1.Pod) ([]string, erro
 // testOptions make the operator act at once.
 func testOptions() Options {
 	return Options{
-		Resolve:                 resolve.Options{Image: quickExit},
-		PodPhase:                plan.PodPhaseEnabled,
-		NodeMarks:               plan.DefaultNodeMarks(),
-		StatusPeriod:            50 * time.Millisecond,
-		MaxConcurrentReconciles: 4,
-		Clock:                   clock.RealClock{},
+		Operator: settings.Operator{
+			Decisions: settings.Decisions{
+				Resolve:       resolve.Options{Image: quickExit},
+				NodeKindRules: plan.DefaultNodeKindRules(),
+				Capabilities:  plan.Capabilities{EnabledModes: podtest.Modes(plan.PodPhaseEnabled)},
+			},
+			StatusPeriod:            50 * time.Millisecond,
+			MaxConcurrentReconciles: 4,
+		},
+		Clock: clock.RealClock{},
 	}
 }
 
-// asOperator is how the API server is reached with the rights that config/rbac grants the operator, and no others.
+// asOperator connects to the API server with exactly the permissions that config/rbac grants the operator.
 func asOperator() *rest.Config {
 	limited := rest.CopyConfig(server)
 	limited.Impersonate = rest.ImpersonationConfig{
@@ -373,7 +374,7 @@ func asOperator() *rest.Config {
 	return limited
 }
 
-// newManager returns a manager that has the operator's rights.
+// newManager returns a manager with the operator's permissions.
 func (f *fixture) newManager(change ...func(*manager.Options)) manager.Manager {
 	f.Helper()
 	limited := asOperator()
@@ -383,7 +384,7 @@ func (f *fixture) newManager(change ...func(*manager.Options)) manager.Manager {
 	limited.Wrap(f.swept.wrap)
 	limited.Wrap(f.failing.wrap)
 	options := manager.Options{
-		Scheme: scheme, Cache: CacheOptions(scheme), Metrics: metricsserver.Options{BindAddress: "0"},
+		Scheme: scheme, Cache: podcache.ManagerOptions(scheme), Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	}
 	for _, c := range change {

@@ -19,10 +19,10 @@ import (
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// twoRuns is enough for a CronJob that runs every minute to run twice.
+// twoRuns is the timeout for two runs of a CronJob that runs every minute.
 const twoRuns = 4 * time.Minute
 
-// A Job that hangs keeps a CronJob with concurrencyPolicy Forbid from ever running again.
+// A hanging Job blocks a CronJob with concurrencyPolicy Forbid.
 func TestCronJobRunsAgain(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
@@ -46,7 +46,6 @@ func TestCronJobRunsAgain(t *testing.T) {
 	})
 }
 
-// Kruise's own kind of Job is served like any other controller of Job-type pods.
 func TestBroadcastJobCompletes(t *testing.T) {
 	harness.Shared(t)
 	t.Run("policy", func(t *testing.T) {
@@ -79,13 +78,10 @@ func requireBroadcastJobCompletes(test *harness.Test, sidecar corev1.Container) 
 
 func waitForBroadcastJob(test *harness.Test, job *unstructured.Unstructured) {
 	test.Helper()
-	test.Eventually("the BroadcastJob to complete", harness.FinishTimeout, func(ctx context.Context) error {
-		if err := test.Client.Get(ctx, client.ObjectKeyFromObject(job), job); err != nil {
-			return err
-		}
+	test.EventuallyGet(job, "the BroadcastJob to complete", harness.FinishTimeout, func() error {
 		phase, _, _ := unstructured.NestedString(job.Object, "status", "phase")
 		if phase != "completed" {
-			return fmt.Errorf("its status is %v", job.Object["status"])
+			return fmt.Errorf("the status is %v", job.Object["status"])
 		}
 		return nil
 	})

@@ -15,10 +15,21 @@ import (
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// jobRestartPolicies are those that Kubernetes allows for the pods of a Job.
+// jobRestartPolicies are the restart policies that Kubernetes allows for pods of Jobs.
 var jobRestartPolicies = []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure}
 
-func TestCRREndsSidecarNamedByPolicy(t *testing.T) {
+// forEachRestartPolicy runs a parallel subtest in its own namespace for each of jobRestartPolicies.
+func forEachRestartPolicy(t *testing.T, run func(test *harness.Test, restartPolicy corev1.RestartPolicy)) {
+	t.Helper()
+	for _, restartPolicy := range jobRestartPolicies {
+		t.Run(string(restartPolicy), func(t *testing.T) {
+			t.Parallel()
+			run(harness.New(t), restartPolicy)
+		})
+	}
+}
+
+func TestCRRDeclaredByPolicy(t *testing.T) {
 	harness.Shared(t)
 	for _, restartPolicy := range jobRestartPolicies {
 		for _, exitCodes := range []v1alpha1.ExitCodes{v1alpha1.ExitCodesRespect, v1alpha1.ExitCodesIgnore} {
@@ -34,7 +45,7 @@ func TestCRREndsSidecarNamedByPolicy(t *testing.T) {
 	}
 }
 
-func TestCRREndsSidecarNamedByEnv(t *testing.T) {
+func TestCRRDeclaredByEnv(t *testing.T) {
 	harness.Shared(t)
 	for _, value := range []string{"true", "TRUE"} {
 		for _, restartPolicy := range jobRestartPolicies {
@@ -51,42 +62,40 @@ func TestCRREndsSidecarNamedByEnv(t *testing.T) {
 	}
 }
 
-// requireEndedByModeCRR requires of the Job named job what the mode does: a request, or the phase where the exit code
-// does not count, for that ends the sidecar before Kruise need be asked.
+// requireEndedByModeCRR requires a CRR for exitCodes Respect, and a written phase for Ignore: the phase terminates the sidecar
+// before the operator creates a CRR.
 func requireEndedByModeCRR(test *harness.Test, exitCodes v1alpha1.ExitCodes) {
 	test.Helper()
 	if exitCodes == v1alpha1.ExitCodesRespect {
-		requireEndedByRequest(test, "job")
+		requireEndedByCRR(test, "job")
 		return
 	}
 	requireEndedByPhase(test, map[string]int32{harness.SidecarName: 0})
 }
 
-// requireEndedByRequest waits for the Job to be Complete and requires that one ContainerRecreateRequest ended the
-// sidecar, by its own signal handler.
-func requireEndedByRequest(test *harness.Test, job string) {
+// requireEndedByCRR waits until the Job is Complete and requires that one CRR terminated the sidecar, which handled SIGTERM.
+func requireEndedByCRR(test *harness.Test, job string) {
 	test.Helper()
-	test.WaitForComplete(job)
-	record := test.RequireSucceeded(job)
-	for _, request := range test.RequireRequests(record, 1) {
-		if got := strings.Join(request.Containers, ","); got != harness.SidecarName {
-			test.Errorf("The request was to name %s and names %s", harness.SidecarName, got)
+	record := test.RequireCompleted(job)
+	for _, crr := range test.RequireCRRs(record, 1) {
+		if got := strings.Join(crr.Containers, ","); got != harness.SidecarName {
+			test.Errorf("The CRR names %s, want %s", got, harness.SidecarName)
 		}
 	}
 	test.RequireImage(record, harness.SidecarName, harness.BusyboxImage)
 	requireExit(test, record, harness.SidecarName, 0)
 }
 
-// requireExit requires that the container ended with the exit code and was not started again.
+// requireExit requires that the container terminated with the exit code and did not restart.
 func requireExit(test *harness.Test, record *harness.PodRecord, container string, wanted int32) {
 	test.Helper()
 	status := record.Container(container)
 	switch {
 	case status == nil || status.State.Terminated == nil:
-		test.Errorf("Container %s of pod %s has not ended", container, record.Pod.Name)
+		test.Errorf("Container %s of pod %s is not terminated", container, record.Pod.Name)
 	case status.State.Terminated.ExitCode != wanted:
-		test.Errorf("Container %s of pod %s was to exit %d and exited %d", container, record.Pod.Name, wanted, status.State.Terminated.ExitCode)
+		test.Errorf("Container %s of pod %s exited %d, want %d", container, record.Pod.Name, status.State.Terminated.ExitCode, wanted)
 	case status.RestartCount != 0:
-		test.Errorf("Container %s of pod %s was started %d more times", container, record.Pod.Name, status.RestartCount)
+		test.Errorf("Container %s of pod %s restarted %d times", container, record.Pod.Name, status.RestartCount)
 	}
 }

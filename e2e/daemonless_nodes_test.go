@@ -9,18 +9,17 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// exitCodesOfThree are those with which threeSidecars end when they are stopped.
+// exitCodesOfThree are the exit codes of threeSidecars after SIGTERM.
 var exitCodesOfThree = map[string]int32{"exits-zero": 0, "exits-seven": 7, "ignores": 137}
 
-// A node with a kubelet and no daemon needs no image: the phase ends all sidecars, whatever they exit with, and the image
-// that cannot be pulled is not touched. No restart is added, so that a backoffLimit of 1 is enough.
-func TestDaemonlessNodeNeedsNoImage(t *testing.T) {
+// On a node with a kubelet and without OpenKruise's daemon, the phase terminates all sidecars without a quick-exit image and
+// without restarts.
+func TestPodPhaseOnDaemonlessNode(t *testing.T) {
 	harness.Shared(t)
 	for _, restartPolicy := range jobRestartPolicies {
 		t.Run("policy/"+string(restartPolicy), func(t *testing.T) {
@@ -44,23 +43,19 @@ func TestDaemonlessNodeNeedsNoImage(t *testing.T) {
 	}
 }
 
-// A declared mode stays what it is.
+// Auto would use PodPhase on this node.
 func TestImagePolicyOnDaemonlessNode(t *testing.T) {
 	harness.Shared(t)
-	for _, restartPolicy := range jobRestartPolicies {
-		t.Run(string(restartPolicy), func(t *testing.T) {
-			t.Parallel()
-			test := harness.New(t)
-			job := harness.Job("job", restartPolicy, harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(3))
-			test.Create(harness.Policy(v1alpha1.ModeImage), onNode(job, fargateNode))
-			requireEndedByImage(test)
-		})
-	}
+	forEachRestartPolicy(t, func(test *harness.Test, restartPolicy corev1.RestartPolicy) {
+		job := harness.Job("job", restartPolicy, harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(3))
+		test.Create(harness.Policy(v1alpha1.ModeImage), onNode(job, fargateNode))
+		requireEndedByImage(test)
+	})
 }
 
-// Under Never a kubelet takes a container that it stopped and could not start again for ended. Where mode Image is declared
-// and the image cannot be pulled, the exit code of the stop therefore counts: explain says so beforehand.
-func TestImageThatCannotBePulledUnderNever(t *testing.T) {
+// Under Never, a kubelet treats a container that it stopped and cannot restart as terminated. If the quick-exit image cannot be
+// pulled, the sidecar's exit code therefore counts, and explain warns of it.
+func TestUnpullableImageUnderNever(t *testing.T) {
 	harness.Shared(t)
 	for _, c := range []struct {
 		name, script string
@@ -80,36 +75,42 @@ func TestImageThatCannotBePulledUnderNever(t *testing.T) {
 			output, code := plugin(test, "explain", "job/job", "-n", test.Namespace)
 			requireOutput(test, output, code, 0, "node without OpenKruise's daemon Image, then PodPhase", "mode Image (policy)",
 				"warning ImagePullRisk: under restartPolicy Never the pod fails if the node cannot pull image "+missingImage)
-			resume := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"suspend":false}}`))
-			if err := test.Client.Patch(test.Context(), job, resume); err != nil {
-				test.Fatalf("Resume the Job: %v", err)
-			}
+			test.MergePatch(job, `{"spec":{"suspend":false}}`)
 			c.wait(test, "job")
 		})
 	}
 }
 
-// Mode CRR without another one is not tried where it cannot be used.
-func TestNoModeIsUsableOnDaemonlessNode(t *testing.T) {
+// Without fallback, the pod reports at once that the node does not support its mode.
+func TestNoUsableMode(t *testing.T) {
 	harness.Shared(t)
-	test := harness.New(t)
-	policy := harness.Policy(v1alpha1.ModeCRR)
-	policy.Spec.Fallback = v1alpha1.FallbackDisabled
-	test.Create(policy, onNode(harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2)), fargateNode))
-	test.WaitForMain("job")
-	var pod *corev1.Pod
-	test.Recorder.Look(func(seen harness.Seen) { pod = seen.Pods("job")[0].Pod })
-	test.WaitForEvent(pod, v1alpha1.ReasonNoKruiseDaemon)
-	requireStillRunning(test)
+	for _, c := range []struct {
+		node   string
+		mode   v1alpha1.Mode
+		reason v1alpha1.Reason
+	}{
+		{fargateNode, v1alpha1.ModeCRR, v1alpha1.ReasonNoKruiseDaemon},
+		{virtualNode, v1alpha1.ModePodPhase, v1alpha1.ReasonVirtualNode},
+	} {
+		t.Run(c.node, func(t *testing.T) {
+			t.Parallel()
+			test := harness.New(t)
+			policy := harness.Policy(c.mode)
+			policy.Spec.Fallback = v1alpha1.FallbackDisabled
+			job := harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2))
+			test.Create(policy, onNode(job, c.node))
+			test.WaitForEvent(test.WaitForMain("job"), c.reason)
+			requireStillRunning(test)
+		})
+	}
 }
 
-// requireEndedByPhase waits for the Job named job to be Complete and requires that the kubelet stopped the sidecars for a
-// written phase: none was started again, each has the exit code of its stop, and the phase, which is guarded, stayed.
+// requireEndedByPhase waits until the Job named job is Complete and requires that the kubelet stopped the sidecars because of a
+// written, guarded phase: they did not restart and have the exit codes.
 func requireEndedByPhase(test *harness.Test, exitCodes map[string]int32) {
 	test.Helper()
-	test.WaitForComplete("job")
-	record := test.RequireSucceeded("job")
-	test.RequireRequests(record, 0)
+	record := test.RequireCompleted("job")
+	test.RequireCRRs(record, 0)
 	for _, annotation := range []string{v1alpha1.AnnotationPodPhase, v1alpha1.AnnotationPhaseGuard} {
 		if record.Pod.Annotations[annotation] == "" {
 			test.Errorf("Pod %s has no annotation %s", record.Pod.Name, annotation)

@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
@@ -24,25 +22,24 @@ import (
 	"github.com/sidecar-termination/operator/internal/docs"
 )
 
-// blockTimeout is how long the commands of one block may take.
+// blockTimeout limits the commands of one block.
 const blockTimeout = 3 * time.Minute
 
-// Documents that leave the operator as it is disturb nobody.
-func TestCommandsOfTheGuides(t *testing.T) {
+func TestGuideCommands(t *testing.T) {
 	harness.Shared(t)
-	runDocuments(t, func(document docs.Document) bool { return inGuides(document) && !touchesTheOperator(document) })
+	runDocuments(t, func(document docs.Document) bool { return inGuides(document) && !changesOperator(document) })
 }
 
-// The other documents install, change and remove the operator, or have namespaces of the same name.
-func TestCommandsOfTheDocuments(t *testing.T) {
+// Commands that install, change or remove the operator, or that use fixed namespaces, run alone.
+func TestDocumentCommands(t *testing.T) {
 	harness.Exclusive(t)
-	runDocuments(t, func(document docs.Document) bool { return !inGuides(document) || touchesTheOperator(document) })
+	runDocuments(t, func(document docs.Document) bool { return !inGuides(document) || changesOperator(document) })
 }
 
 func inGuides(document docs.Document) bool { return strings.HasPrefix(document.Path, "docs/guides/") }
 
-// touchesTheOperator reports whether a document's commands may leave the operator other than it was deployed.
-func touchesTheOperator(document docs.Document) bool {
+// changesOperator reports whether a document's commands may change the deployed operator.
+func changesOperator(document docs.Document) bool {
 	return slices.ContainsFunc(document.Blocks, func(block docs.Block) bool {
 		script := block.Script()
 		return block.NotRun == "" && (strings.Contains(script, "config/default") ||
@@ -50,8 +47,8 @@ func touchesTheOperator(document docs.Document) bool {
 	})
 }
 
-// runDocuments runs the commands of documents in their order, each document in a namespace of its own.
-func runDocuments(t *testing.T, chosen func(docs.Document) bool) {
+// runDocuments runs the commands of the selected documents in order, each document in its own namespace.
+func runDocuments(t *testing.T, selected func(docs.Document) bool) {
 	t.Helper()
 	cluster, err := harness.Connect()
 	if err != nil {
@@ -74,7 +71,7 @@ func runDocuments(t *testing.T, chosen func(docs.Document) bool) {
 	}
 	ran := 0
 	for _, document := range documents {
-		if chosen(document) && needsCluster(t, document) {
+		if selected(document) && slices.ContainsFunc(document.Blocks, runsOnCluster) {
 			ran++
 			t.Run(strings.TrimSuffix(filepath.Base(document.Path), ".md"), func(t *testing.T) { runDocument(t, place, document) })
 		}
@@ -84,33 +81,17 @@ func runDocuments(t *testing.T, chosen func(docs.Document) bool) {
 	}
 }
 
-func needsCluster(t *testing.T, document docs.Document) bool {
-	t.Helper()
-	return slices.ContainsFunc(document.Blocks, func(block docs.Block) bool { return kindOf(t, block) == docs.Cluster })
-}
-
-// kindOf returns what the commands of the block need, if they are to be run at all.
-func kindOf(t *testing.T, block docs.Block) docs.Kind {
-	t.Helper()
-	if block.NotRun != "" {
-		return docs.NoCommands
-	}
-	kind, err := block.Kind()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return kind
-}
+func runsOnCluster(block docs.Block) bool { return block.Kind == docs.Cluster && block.NotRun == "" }
 
 func runDocument(t *testing.T, place *docs.Place, document docs.Document) {
 	t.Helper()
 	test := harness.New(t)
-	if touchesTheOperator(document) {
+	if changesOperator(document) {
 		test.RestoreWith("deploy")
 	}
 	useLocalImages(test, place)
 	place.Environment = []string{
-		"KUBECONFIG=" + kubeconfigFor(test), "NODE=" + virtualNode, "IMAGE=" + harness.QuickExitImage, "BUSYBOX=" + harness.BusyboxImage,
+		"KUBECONFIG=" + namespacedKubeconfig(test), "NODE=" + virtualNode, "IMAGE=" + harness.QuickExitImage, "BUSYBOX=" + harness.BusyboxImage,
 	}
 	for _, block := range document.Blocks {
 		if name := block.File(); name != "" {
@@ -118,11 +99,11 @@ func runDocument(t *testing.T, place *docs.Place, document docs.Document) {
 				test.Fatal(err)
 			}
 		}
-		if kindOf(t, block) != docs.Cluster {
+		if !runsOnCluster(block) {
 			continue
 		}
-		script := besideOthers(block.Given + "\n" + block.Script())
-		removeAtEnd(test, place, script)
+		script := allowFindings(block.Given + "\n" + block.Script())
+		removeAtEnd(test, place, block.Commands)
 		ctx, cancel := context.WithTimeout(test.Context(), blockTimeout)
 		output, err := place.Run(ctx, script)
 		cancel()
@@ -133,56 +114,48 @@ func runDocument(t *testing.T, place *docs.Place, document docs.Document) {
 	}
 }
 
-// ofAllNamespaces finds commands that look at all namespaces.
+// ofAllNamespaces matches commands for all namespaces.
 var ofAllNamespaces = regexp.MustCompile(`(?m)^kubectl sidecar-termination [^#\n]*-A\b`)
 
-// besideOthers lets commands find a problem in the namespaces of others, which ends them with exit code 1.
-func besideOthers(script string) string {
+// allowFindings accepts exit code 1 of commands for all namespaces, which report problems in other namespaces.
+func allowFindings(script string) string {
 	return ofAllNamespaces.ReplaceAllString(script, `$0 || test $${?} = 1 `)
 }
 
-// removeAtEnd removes the namespaces that a script creates, and what it applies to the cluster from testdata. What is there
-// already is somebody else's, and must neither be changed nor be removed.
-func removeAtEnd(test *harness.Test, place *docs.Place, script string) {
+// removeAtEnd deletes the namespaces that commands create and the testdata that they apply when the test ends. It fails the test if
+// one of them already exists.
+func removeAtEnd(test *harness.Test, place *docs.Place, commands [][]string) {
 	test.Helper()
-	calls, err := docs.Calls(script)
-	if err != nil {
-		test.Fatal(err)
-	}
-	for _, call := range calls {
-		made := ""
+	for _, call := range commands {
+		created := ""
 		switch {
 		case len(call) == 4 && slices.Equal(call[:3], []string{"kubectl", "create", "namespace"}):
-			made = "namespace " + call[3]
+			created = "namespace " + call[3]
 		case len(call) == 4 && slices.Equal(call[:3], []string{"kubectl", "apply", "-f"}) && strings.HasPrefix(call[3], "testdata/"):
-			made = "-f " + call[3]
+			created = "-f " + call[3]
 		default:
 			continue
 		}
-		there, err := place.Run(test.Context(), "kubectl get --ignore-not-found -o name "+made)
+		there, err := place.Run(test.Context(), "kubectl get --ignore-not-found -o name "+created)
 		if err != nil {
 			test.Fatalf("%v\n%s", err, there)
 		}
 		if there != "" {
-			test.Fatalf("In the way is %s, which the document creates and the test removes: if nobody needs it, delete it with `kubectl delete %s`",
-				strings.Join(strings.Fields(there), ", "), made)
+			test.Fatalf("%s already exists, but the document creates it: delete it with `kubectl delete %s` if it is not needed",
+				strings.Join(strings.Fields(there), ", "), created)
 		}
 		test.Cleanup(func() {
-			if output, err := place.Run(context.Background(), "kubectl delete --ignore-not-found "+made); err != nil {
+			if output, err := place.Run(context.Background(), "kubectl delete --ignore-not-found "+created); err != nil {
 				test.Errorf("%v\n%s", err, output)
 			}
 		})
 	}
 }
 
-// kubeconfigFor writes a kubeconfig for the cluster in which the test's namespace is the current one.
-func kubeconfigFor(test *harness.Test) string {
+// namespacedKubeconfig writes a kubeconfig with the test's namespace as the current one.
+func namespacedKubeconfig(test *harness.Test) string {
 	test.Helper()
-	path := os.Getenv("KUBECONFIG")
-	if path == "" {
-		path = filepath.Join(test.Repository, ".cluster", "kubeconfig")
-	}
-	config, err := clientcmd.LoadFromFile(path)
+	config, err := clientcmd.LoadFromFile(test.Kubeconfig)
 	if err != nil {
 		test.Fatal(err)
 	}
@@ -194,14 +167,14 @@ func kubeconfigFor(test *harness.Test) string {
 	return own
 }
 
-// localNames are the images of the repository's manifests as the local cluster has them.
+// localNames maps the images of the repository's manifests to the local cluster's.
 var localNames = strings.NewReplacer(
 	"docker.io/library/busybox:1.37", harness.BusyboxImage,
 	"ghcr.io/sidecar-termination/quick-exit:v0.1.0", harness.QuickExitImage,
 )
 
-// useLocalImages lets config/default of the copy mean config/overlays/local with the operator that is deployed, and the
-// manifests that documents name use images that the local cluster has.
+// useLocalImages changes the copy to images that the local cluster has. It replaces config/default with config/overlays/local
+// and the deployed operator's image, and the other images in manifests with local ones.
 func useLocalImages(test *harness.Test, place *docs.Place) {
 	test.Helper()
 	in := func(path string) string { return filepath.Join(place.Directory, filepath.FromSlash(path)) }
@@ -211,11 +184,7 @@ func useLocalImages(test *harness.Test, place *docs.Place) {
 	if _, err := os.Stat(in("config/shipped")); err == nil {
 		return
 	}
-	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
-		Namespace: harness.OperatorNamespace, Name: "sidecar-termination-controller-manager",
-	}}
-	test.Get(deployment)
-	repository, tag, _ := strings.Cut(deployment.Spec.Template.Spec.Containers[0].Image, ":")
+	repository, tag, _ := strings.Cut(operatorImage(test), ":")
 	if err := os.Rename(in("config/default"), in("config/shipped")); err != nil {
 		test.Fatal(err)
 	}
@@ -229,7 +198,7 @@ func useLocalImages(test *harness.Test, place *docs.Place) {
 	}
 }
 
-// rewrite replaces strings in the YAML files below a directory.
+// rewrite replaces strings in the YAML files of a directory tree.
 func rewrite(test *harness.Test, directory string, replacer *strings.Replacer) {
 	test.Helper()
 	err := filepath.WalkDir(directory, func(path string, entry os.DirEntry, err error) error {
@@ -247,9 +216,8 @@ func rewrite(test *harness.Test, directory string, replacer *strings.Replacer) {
 	}
 }
 
-// withLocalImages returns the manifests of a block with images that the local cluster has. A container with an image of
-// busybox stays as it is; any other one is played by a program that runs until it is told to stop and then fails, which is
-// the worst that a sidecar does.
+// withLocalImages returns a block's manifests with images of the local cluster. It replaces containers without a local image by
+// busybox that runs until SIGTERM and then fails.
 func withLocalImages(test *harness.Test, block docs.Block) string {
 	test.Helper()
 	objects, err := block.Manifests()
@@ -261,7 +229,7 @@ func withLocalImages(test *harness.Test, block docs.Block) string {
 	}
 	var manifests []string
 	for _, object := range objects {
-		play(object.Object)
+		simulateContainers(object.Object)
 		content, err := yaml.Marshal(object.Object)
 		if err != nil {
 			test.Fatal(err)
@@ -271,23 +239,23 @@ func withLocalImages(test *harness.Test, block docs.Block) string {
 	return strings.Join(manifests, "---\n")
 }
 
-// play goes through everything in an object that may hold containers.
-func play(node map[string]any) {
+// simulateContainers applies simulate to all containers of an object.
+func simulateContainers(node map[string]any) {
 	for key, value := range node {
 		switch child := value.(type) {
 		case map[string]any:
-			play(child)
+			simulateContainers(child)
 		case []any:
 			for _, item := range child {
 				if container, ok := item.(map[string]any); ok && (key == "containers" || key == "initContainers") {
-					playContainer(container)
+					simulate(container)
 				}
 			}
 		}
 	}
 }
 
-func playContainer(container map[string]any) {
+func simulate(container map[string]any) {
 	if image, _ := container["image"].(string); localNames.Replace(image) != image {
 		container["image"] = localNames.Replace(image)
 		return

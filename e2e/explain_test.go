@@ -20,9 +20,10 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// buildOperator builds the operator's program once and returns its path.
+// buildOperator builds the operator once and returns the program's path.
 var buildOperator = sync.OnceValues(func() (string, error) {
 	cluster, err := harness.Connect()
 	if err != nil {
@@ -37,20 +38,20 @@ var buildOperator = sync.OnceValues(func() (string, error) {
 	return program, nil
 })
 
-// buildPlugin builds the program and returns its path by the name by which kubectl finds it.
+// buildPlugin builds the operator and returns its path as a kubectl plugin.
 var buildPlugin = sync.OnceValues(func() (string, error) {
 	program, err := buildOperator()
 	if err != nil {
 		return "", err
 	}
-	plugin := filepath.Join(filepath.Dir(program), "kubectl-sidecar_termination")
+	plugin := filepath.Join(filepath.Dir(program), settings.PluginProgram)
 	if err := os.Remove(plugin); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
 	return plugin, os.Symlink(filepath.Base(program), plugin)
 })
 
-// plugin runs the plugin on the cluster under test and returns its output, with each run of blanks as one, and exit code.
+// plugin runs the plugin and returns its output, with whitespace collapsed, and its exit code.
 func plugin(test *harness.Test, arguments ...string) (string, int) {
 	test.Helper()
 	program, err := buildPlugin()
@@ -60,7 +61,7 @@ func plugin(test *harness.Test, arguments ...string) (string, int) {
 	ctx, cancel := context.WithTimeout(test.Context(), 3*time.Minute)
 	defer cancel()
 	command := exec.CommandContext(ctx, program, arguments...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig(test))
+	command.Env = append(os.Environ(), "KUBECONFIG="+test.Kubeconfig)
 	output, err := command.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
@@ -68,13 +69,6 @@ func plugin(test *harness.Test, arguments ...string) (string, int) {
 	}
 	test.Logf("kubectl sidecar-termination %s\n%s", strings.Join(arguments, " "), output)
 	return strings.Join(strings.Fields(string(output)), " "), command.ProcessState.ExitCode()
-}
-
-func kubeconfig(test *harness.Test) string {
-	if file := os.Getenv("KUBECONFIG"); file != "" {
-		return file
-	}
-	return filepath.Join(test.Repository, ".cluster", "kubeconfig")
 }
 
 func requireOutput(test *harness.Test, output string, code, wantCode int, parts ...string) {
@@ -89,7 +83,7 @@ func requireOutput(test *harness.Test, output string, code, wantCode int, parts 
 	}
 }
 
-func TestExplainFollowsAJobToItsEnd(t *testing.T) {
+func TestExplainWatchesJob(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
 	job := harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(0))
@@ -98,19 +92,19 @@ func TestExplainFollowsAJobToItsEnd(t *testing.T) {
 	test.WaitForRunning("job")
 
 	output, code := plugin(test, "explain", "job/job", "-n", test.Namespace)
-	requireOutput(test, output, code, 0, "Waiting (MainContainersRunning): waiting for main containers to be done: main",
-		"sidecar running", "SidecarTerminationPolicy/policy", "CRR with the phase before it, then Image mode CRR (policy)", "image localhost/quick-exit:1 (operator's flag)")
+	requireOutput(test, output, code, 0, "Waiting (MainContainersRunning): waiting for main containers to finish: main",
+		"sidecar running", "SidecarTerminationPolicy/policy", "CRR (after phase patch), then Image mode CRR (policy)", "image localhost/quick-exit:1 (operator's flag)")
 	output, code = plugin(test, "explain", "policy/policy", "-n", test.Namespace)
 	requireOutput(test, output, code, 0, "sidecar Waiting MainContainersRunning")
 
 	gate.Open()
 	output, code = plugin(test, "explain", "job/job", "-n", test.Namespace, "--watch")
 	requireOutput(test, output, code, 0, "Terminated (Terminated): every sidecar has ended", "job: complete", "PodPhase for CRR 1",
-		"Terminating: main containers are done; ending sidecar by mode PodPhase, the first step of mode CRR")
+		"Terminating: main containers are done; ending sidecar by mode PodPhase (first step of mode CRR)")
 	test.RequireSucceeded("job")
 }
 
-func TestExplainAndLintFindAJobThatHangs(t *testing.T) {
+func TestExplainAndLintReportHangingJob(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
 	test.Create(harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(1)))
@@ -118,19 +112,19 @@ func TestExplainAndLintFindAJobThatHangs(t *testing.T) {
 
 	for _, subcommand := range [][]string{{"explain", "job/job"}, {"lint"}} {
 		output, code := plugin(test, append(subcommand, "-n", test.Namespace)...)
-		requireOutput(test, output, code, 1, "problem MayHang: container sidecar runs on although others have ended")
+		requireOutput(test, output, code, 1, "problem MayHang: container sidecar is still running after others have terminated")
 	}
 	test.Create(harness.Policy(v1alpha1.ModeAuto))
 	test.WaitForComplete("job")
 	output, code := plugin(test, "lint", "-n", test.Namespace)
-	requireOutput(test, output, code, 0, "no Job, no CronJob")
+	requireOutput(test, output, code, 0, "No Jobs, CronJobs or pods")
 }
 
-func TestCheckOfTheCluster(t *testing.T) {
+func TestCheckPasses(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
 	output, code := plugin(test, "check")
-	requireOutput(test, output, code, 0, "ok definition sidecarterminationpolicies.sidecartermination.dev serves version v1alpha1 with every field",
-		"sidecar-termination-controller-manager is ready", "acts: it holds lease sidecar-termination-system/sidecar-termination-operator.sidecartermination.dev",
-		"may do all that the operator needs", "ok kruise-mutating-webhook-configuration guards requests")
+	requireOutput(test, output, code, 0, "ok CRD sidecarterminationpolicies.sidecartermination.dev serves version v1alpha1 with every field",
+		"sidecar-termination-controller-manager is ready", "is the leader: it holds lease "+settings.Namespace+"/"+settings.LeaseName,
+		"permissions that the operator needs", "ok kruise-mutating-webhook-configuration guards CRRs")
 }

@@ -14,27 +14,26 @@ import (
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// defaultDeadline is what a policy grants an attempt, beyond the grace period, unless it says otherwise.
+// defaultDeadline is the default of terminationDeadlineSeconds.
 const defaultDeadline = 30 * time.Second
 
-// faultFigures are what a scenario has come to.
+// faultFigures are the results of a scenario.
 type faultFigures struct {
 	jobs, pods, faults int
-	// stuck are Jobs that have not finished, or that have processes left.
+	// stuck are Jobs that have not finished or have running containers.
 	stuck int
-	// doubleRuns are Jobs whose main container ran more often, or had more pods or restarts, than without sidecars.
+	// doubleRuns are Jobs with more pods, runs or restarts of the main container than without sidecars.
 	doubleRuns int
-	// wrong are Jobs that are Complete and were to be Failed, the other way round, or whose main container did not run.
+	// wrong are Jobs with the wrong condition or too few runs of the main container.
 	wrong int
-	// reversals are pods whose phase was terminal and then was not.
+	// reversals are pods that left a terminal phase.
 	reversals int
-	// requests are the ContainerRecreateRequests, and mostRequests those of the pod with the most.
-	requests, mostRequests int
-	// hasty are the requests that did not give the one before them its time.
+	// crrs is the number of CRRs, and mostCRRs the most for one pod.
+	crrs, mostCRRs int
+	// hasty are CRRs that were created before the deadline of the previous one.
 	hasty int
 	took  time.Duration
-	// latencies are from the end of the main container, in whole seconds rounded down, to the first terminal phase that was
-	// seen. They are sorted.
+	// latencies are the sorted times from the main container's finishedAt, in whole seconds, to the first recorded terminal phase.
 	latencies []time.Duration
 }
 
@@ -45,14 +44,14 @@ func (f faultFigures) percentile(p int) time.Duration {
 	return f.latencies[(len(f.latencies)-1)*p/100].Round(100 * time.Millisecond)
 }
 
-// row is the figures as docs/reliability.md has them.
+// row returns the row of docs/reliability.md.
 func (f faultFigures) row(scenario string) string {
 	return fmt.Sprintf("| %s | %d | %d | %d | %d | %d | %d | %d, at most %d, hasty %d | %.1f / %.1f / %.1f s | %.0f s |",
-		scenario, f.jobs, f.faults, f.stuck, f.doubleRuns, f.wrong, f.reversals, f.requests, f.mostRequests, f.hasty,
+		scenario, f.jobs, f.faults, f.stuck, f.doubleRuns, f.wrong, f.reversals, f.crrs, f.mostCRRs, f.hasty,
 		f.percentile(50).Seconds(), f.percentile(99).Seconds(), f.percentile(100).Seconds(), f.took.Seconds())
 }
 
-// figures judges every Job by its status and by what its main container has counted.
+// figures evaluates every Job by its status and by the runs that its main container counted.
 func (f *faultJobs) figures() faultFigures {
 	f.Helper()
 	figures := faultFigures{jobs: len(f.jobs)}
@@ -63,7 +62,7 @@ func (f *faultJobs) figures() faultFigures {
 			f.wrong("Job %s (policy %s) is stuck: %s", job.name, job.policy.name(), seen.Describe(job.name))
 		}
 		for _, job := range f.jobs {
-			f.judge(seen, job, &figures)
+			f.evaluate(seen, job, &figures)
 		}
 		for _, record := range seen.AllPods() {
 			f.measure(seen, record, &figures)
@@ -73,7 +72,7 @@ func (f *faultJobs) figures() faultFigures {
 	return figures
 }
 
-func (f *faultJobs) judge(seen harness.Seen, job faultJob, figures *faultFigures) {
+func (f *faultJobs) evaluate(seen harness.Seen, job faultJob, figures *faultFigures) {
 	f.Helper()
 	runs, pods := f.runsOf(job), seen.Pods(job.name)
 	restarts := 0
@@ -84,8 +83,8 @@ func (f *faultJobs) judge(seen harness.Seen, job faultJob, figures *faultFigures
 	}
 	if len(pods) > job.pods || job.runs > 0 && (runs > job.runs || len(pods)+restarts > job.runs) {
 		figures.doubleRuns++
-		f.wrong("Job %s (policy %s) was to have %d pods and %d runs of its main container, and had %d and %d, with %d restarts: %s",
-			job.name, job.policy.name(), job.pods, job.runs, len(pods), runs, restarts, seen.Describe(job.name))
+		f.wrong("Job %s (policy %s) had %d pods and %d runs of its main container, want %d and %d, with %d restarts: %s",
+			job.name, job.policy.name(), len(pods), runs, job.pods, job.runs, restarts, seen.Describe(job.name))
 	}
 	opposite := batchv1.JobFailed
 	if job.outcome == batchv1.JobFailed {
@@ -93,12 +92,12 @@ func (f *faultJobs) judge(seen harness.Seen, job faultJob, figures *faultFigures
 	}
 	if reason, is := harness.JobCondition(seen.Job(job.name), opposite); is || runs < max(job.runs, 1) {
 		figures.wrong++
-		f.wrong("Job %s (policy %s, %d runs of %d) was to be %s and is %s: %s: %s",
-			job.name, job.policy.name(), runs, job.runs, job.outcome, opposite, reason, seen.Describe(job.name))
+		f.wrong("Job %s (policy %s, %d runs of %d) is %s: %s, want %s: %s",
+			job.name, job.policy.name(), runs, job.runs, opposite, reason, job.outcome, seen.Describe(job.name))
 	}
 }
 
-// wrong reports what a fault must not have made of a Job. A control shows what it makes of Jobs without sidecars.
+// wrong reports a wrong result of a Job: as an error, or in the log of a control.
 func (f *faultJobs) wrong(format string, arguments ...any) {
 	f.Helper()
 	if f.control {
@@ -111,24 +110,24 @@ func (f *faultJobs) wrong(format string, arguments ...any) {
 func (f *faultJobs) measure(seen harness.Seen, record *harness.PodRecord, figures *faultFigures) {
 	f.Helper()
 	figures.pods++
-	if reversal := record.Reversal(); reversal != "" {
+	f.RequireNoReversal(record)
+	if record.Reversal() != "" {
 		figures.reversals++
-		f.Errorf("Pod %s left a terminal phase: %s", record.Pod.Name, reversal)
 	}
-	requests := seen.Requests(record.Pod.Name)
-	figures.requests += len(requests)
-	figures.mostRequests = max(figures.mostRequests, len(requests))
-	slices.SortFunc(requests, func(a, b *harness.Request) int { return a.Created.Compare(b.Created) })
-	for i := 1; i < len(requests); i++ {
-		if apart := requests[i].Created.Sub(requests[i-1].Created); apart < defaultDeadline {
+	crrs := seen.CRRs(record.Pod.Name)
+	figures.crrs += len(crrs)
+	figures.mostCRRs = max(figures.mostCRRs, len(crrs))
+	slices.SortFunc(crrs, func(a, b *harness.CRR) int { return a.Created.Compare(b.Created) })
+	for i := 1; i < len(crrs); i++ {
+		if apart := crrs[i].Created.Sub(crrs[i-1].Created); apart < defaultDeadline {
 			figures.hasty++
 			if f.clockJumps {
 				continue
 			}
-			f.Errorf("Pod %s was asked to end its sidecars twice within %s: %s", record.Pod.Name, apart, seen.Describe(record.Pod.Name))
+			f.Errorf("Pod %s got two CRRs within %s: %s", record.Pod.Name, apart, seen.Describe(record.Pod.Name))
 		}
 	}
-	// A pod that its Job ended says nothing about the operator.
+	// The Job controller deleted the pod, so its latency does not concern the operator.
 	if record.Deleted || record.Pod.DeletionTimestamp != nil {
 		return
 	}

@@ -24,26 +24,26 @@ import (
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// policyLabel chooses the policy of a pod.
+// policyLabel selects the policy of a pod.
 const policyLabel = "policy"
 
 const (
-	// jobsUnderWay is how many Jobs are kept under way.
-	jobsUnderWay = 32
-	// jobsOfWave is how many Jobs are created together, and waveSeconds is long enough for all of them to start.
+	// jobsInFlight is how many Jobs run at once.
+	jobsInFlight = 32
+	// jobsOfWave is how many Jobs are created together. All of them start within waveSeconds.
 	jobsOfWave  = 20
 	waveSeconds = 30
 	// slowGrace is the grace period of slowSidecars.
 	slowGrace = 12
 )
 
-// faultPolicy is what the policy of a Job says.
+// faultPolicy holds the settings of a policy.
 type faultPolicy struct {
 	mode      v1alpha1.Mode
 	exitCodes v1alpha1.ExitCodes
 }
 
-// Mode CRR is there twice, for it asks Kruise at once only where exit codes count.
+// Mode CRR is listed twice: only with Respect does it create a CRR at once.
 var faultPolicies = []faultPolicy{
 	{v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect},
 	{v1alpha1.ModeCRR, v1alpha1.ExitCodesIgnore},
@@ -54,32 +54,30 @@ var faultPolicies = []faultPolicy{
 
 func (p faultPolicy) name() string { return strings.ToLower(fmt.Sprintf("%s-%s", p.mode, p.exitCodes)) }
 
-// needsPoliteSidecar reports whether a sidecar that exits non-zero may fail the pod: its exit code counts, or a kubelet that
-// goes after it has stopped the container, and before it starts the swapped image, does not start it later where
-// restartPolicy is Never.
-func (p faultPolicy) needsPoliteSidecar(kubeletGoes bool) bool {
-	return p.exitCodes == v1alpha1.ExitCodesRespect || kubeletGoes && p.mode == v1alpha1.ModeImage
+// needsZeroExit reports whether a sidecar that exits non-zero may fail the pod. That is so if its exit code counts, or if the
+// kubelet may restart in the middle of an image swap. Under Never, the kubelet then does not start the new image.
+func (p faultPolicy) needsZeroExit(kubeletRestarts bool) bool {
+	return p.exitCodes == v1alpha1.ExitCodesRespect || kubeletRestarts && p.mode == v1alpha1.ModeImage
 }
 
-// expectation is what comes of a Job whose main container is alone in its pod.
+// expectation is the result of the Job without its sidecar.
 type expectation struct {
 	outcome batchv1.JobConditionType
 	pods    int
-	// runs is how often the main container runs, in all pods together. 0 stands for a main container that the Job ends some
-	// time between two runs.
+	// runs is how often the main container runs, in all pods. 0 means any number, because the Job terminates it between runs.
 	runs int
 }
 
-// mainKind is a main container and what comes of it.
+// mainKind is a main container and its expected result.
 type mainKind struct {
 	restartPolicy corev1.RestartPolicy
-	// end is how the script of the main container ends. It finds the file in which it counts its runs in $runs.
+	// end is the end of the script. $runs is the file that counts the runs.
 	end          string
 	backoffLimit int32
 	expectation
 }
 
-// The limit where sidecars may be restarted leaves room for those restarts.
+// Under OnFailure, backoffLimit allows for restarts of sidecars.
 var mainKinds = []mainKind{
 	{corev1.RestartPolicyNever, "exit 0", 0, expectation{batchv1.JobComplete, 1, 1}},
 	{corev1.RestartPolicyOnFailure, "exit 0", 6, expectation{batchv1.JobComplete, 1, 1}},
@@ -91,47 +89,44 @@ var mainKinds = []mainKind{
 	{corev1.RestartPolicyOnFailure, "exit 3", 1, expectation{batchv1.JobFailed, 1, 0}},
 }
 
-// controlKinds succeed by themselves, and have room for what a fault makes of them.
+// controlKinds succeed, and their backoffLimit allows for failures by faults.
 var controlKinds = []mainKind{
 	{corev1.RestartPolicyNever, "exit 0", 6, expectation{batchv1.JobComplete, 1, 1}},
 	{corev1.RestartPolicyOnFailure, "exit 0", 6, expectation{batchv1.JobComplete, 1, 1}},
 }
 
-// The first of faultSidecars and of slowSidecars is polite.
+// The first of faultSidecars and of slowSidecars exits 0.
 var faultSidecars = []string{harness.ExitsZeroOnTerm, harness.ExitsSevenOnTerm, harness.IgnoresTerm}
 
-// slowSidecars take their time, so that there is some between the request and the end.
+// slowSidecars take seconds to terminate.
 var slowSidecars = []string{
 	`trap 'sleep 8; exit 0' TERM; sleep 3600 & wait`,
 	`trap 'sleep 8; exit 7' TERM; sleep 3600 & wait`,
 	harness.IgnoresTerm,
 }
 
-// faultJob is a Job with what is expected of it.
+// faultJob is a Job with its expected result.
 type faultJob struct {
 	name   string
 	policy faultPolicy
 	mainKind
 }
 
-// faultJobs are Jobs of all policies, restart policies, main containers and sidecars.
+// faultJobs are Jobs with all combinations of policies, restart policies, main containers and sidecars.
 type faultJobs struct {
 	*harness.Test
 	jobs []faultJob
-	// created is how many of them have been created, and planned how many were asked for at first.
+	// created is how many of them exist, and planned the number of the first plan.
 	created, planned int
-	// inWaves has each Job be created only when those before it have finished or are of its wave: a wave's main containers
-	// end when all of them have started, and need no second start. A kubelet or containerd that goes while it starts a
-	// container may let it fail; control shows how often.
+	// inWaves creates the Jobs in waves: main containers of a wave end after all of them have started. A container may fail if
+	// the kubelet or containerd restarts while it starts; control shows how often.
 	inWaves bool
-	// control has pods be of one container, which nobody ends. A main container that ran again and a Job that failed or did
-	// not end are counted and are no errors.
+	// control creates pods without sidecars. Wrong results are counted and are not errors.
 	control bool
-	// clockJumps says that the operator's clock jumps from one start to the next. What was asked by the former clock may look
-	// overdue, and is asked once more.
+	// clockJumps says that the operator's clock jumps at each start. A CRR of the previous clock may look overdue and be repeated.
 	clockJumps bool
-	// runs is a directory of the machine in which each main container counts its runs, by the name of its Job. No status
-	// has to be believed for it.
+	// runs is a host directory in which each main container counts its runs, in a file with the name of its Job. The counts do
+	// not depend on any status.
 	runs string
 }
 
@@ -150,7 +145,7 @@ func newFaultJobs(t *testing.T) *faultJobs {
 	return f
 }
 
-// plan has feed create the number of Jobs, besides those that have been planned.
+// plan adds the number of Jobs, which feed creates.
 func (f *faultJobs) plan(number int) {
 	kinds := mainKinds
 	switch {
@@ -168,27 +163,26 @@ func (f *faultJobs) plan(number int) {
 	}
 }
 
-// feed creates Jobs until enough are under way at once, so that there are some for every fault and the node is not
-// overrun. Components may be down: a Job that could not be created is tried again.
+// feed creates planned Jobs up to the limit of Jobs in flight. It retries, because components may be down.
 func (f *faultJobs) feed() {
 	f.Helper()
-	var underWay int
-	f.Recorder.Look(func(seen harness.Seen) { underWay = len(f.unfinished(seen)) - (len(f.jobs) - f.created) })
-	most := jobsUnderWay
+	var inFlight int
+	f.Recorder.Look(func(seen harness.Seen) { inFlight = len(f.unfinished(seen)) - (len(f.jobs) - f.created) })
+	most := jobsInFlight
 	if f.inWaves {
 		most = jobsOfWave
-		if underWay > 0 {
+		if inFlight > 0 {
 			return
 		}
 	}
-	for ; f.created < len(f.jobs) && underWay < most; underWay++ {
+	for ; f.created < len(f.jobs) && inFlight < most; inFlight++ {
 		i := f.created
 		seconds, sidecars := 1+i%4, faultSidecars
 		if f.inWaves {
 			seconds, sidecars = waveSeconds, slowSidecars
 		}
 		sidecar := sidecars[i%len(sidecars)]
-		if f.jobs[i].policy.needsPoliteSidecar(f.inWaves) {
+		if f.jobs[i].policy.needsZeroExit(f.inWaves) {
 			sidecar = sidecars[0]
 		}
 		object := f.object(f.jobs[i], seconds, sidecar)
@@ -209,7 +203,6 @@ func (f *faultJobs) feed() {
 func (f *faultJobs) object(job faultJob, seconds int, sidecar string) *batchv1.Job {
 	script := fmt.Sprintf("runs=/runs/%s; echo run >> $runs; sleep %d; %s", job.name, seconds, job.end)
 	main := harness.Container(harness.MainName, script)
-	main.VolumeMounts = []corev1.VolumeMount{{Name: "runs", MountPath: "/runs"}}
 	containers := []corev1.Container{harness.Sidecar(sidecar), main}
 	if f.control {
 		containers = containers[1:]
@@ -217,26 +210,24 @@ func (f *faultJobs) object(job faultJob, seconds int, sidecar string) *batchv1.J
 	object := harness.Job(job.name, job.restartPolicy, containers...)
 	object.Spec.BackoffLimit = ptr.To(job.backoffLimit)
 	object.Spec.Template.Labels = map[string]string{policyLabel: job.policy.name()}
-	object.Spec.Template.Spec.Volumes = []corev1.Volume{{
-		Name: "runs", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: f.runs}},
-	}}
+	harness.MountHostDirectory(&object.Spec.Template.Spec, harness.MainName, f.runs, "/runs")
 	return object
 }
 
-// unfinished returns the Jobs that have not finished or have processes left.
+// unfinished returns the Jobs that have not finished or have running containers.
 func (f *faultJobs) unfinished(seen harness.Seen) []faultJob {
 	var unfinished []faultJob
 	for _, job := range f.jobs {
 		object := seen.Job(job.name)
 		done := hasCondition(object, batchv1.JobComplete) || hasCondition(object, batchv1.JobFailed)
-		if !done || f.processesLeft(seen, job) {
+		if !done || f.hasRunningPods(seen, job) {
 			unfinished = append(unfinished, job)
 		}
 	}
 	return unfinished
 }
 
-func (f *faultJobs) processesLeft(seen harness.Seen, job faultJob) bool {
+func (f *faultJobs) hasRunningPods(seen harness.Seen, job faultJob) bool {
 	for _, record := range seen.Pods(job.name) {
 		if !record.Deleted && (len(record.Running()) > 0 || !record.Finished()) {
 			return true
@@ -252,7 +243,7 @@ func (f *faultJobs) allFinished(seen harness.Seen) error {
 	return nil
 }
 
-// runsOf returns how often the main container of the Job has run. One that never ran has left no file.
+// runsOf returns how often the Job's main container has run.
 func (f *faultJobs) runsOf(job faultJob) int {
 	content, err := os.ReadFile(filepath.Join(f.runs, job.name))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

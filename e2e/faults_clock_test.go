@@ -14,11 +14,10 @@ import (
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// clockError is more than any deadline of the operator, and less than the age of the cluster's certificates, which a client
-// whose clock is behind would not take for valid.
+// clockError exceeds every deadline of the operator. The cluster's certificates must be older, or a client whose clock is behind
+// rejects them.
 const clockError = 50 * time.Minute
 
-// The operator's clock is behind, is ahead, or changes from the one to the other at each start.
 func TestFaultsClock(t *testing.T) {
 	onlyWithAllFaults(t)
 	f := newFaultJobs(t)
@@ -59,8 +58,8 @@ func TestFaultsClock(t *testing.T) {
 	}
 }
 
-// wasOff fails unless the operator's clock has been off by each of the offsets: the record beside a phase has the time by the
-// operator's clock, and the main container has ended a moment before by that of the node.
+// wasOff requires that phases were written with each clock offset, by comparing the time in the phase's record with the main
+// container's finishedAt.
 func (f *faultJobs) wasOff(offsets ...time.Duration) {
 	f.Helper()
 	var found []time.Duration
@@ -75,7 +74,7 @@ func (f *faultJobs) wasOff(offsets ...time.Duration) {
 	})
 	for _, offset := range offsets {
 		if !slices.ContainsFunc(found, func(d time.Duration) bool { return (d - offset).Abs() < clockError/2 }) {
-			f.Errorf("No phase was written with the clock off by %s, but by %v", offset, found)
+			f.Errorf("No phase was written with clock offset %s, only with %v", offset, found)
 		}
 	}
 }

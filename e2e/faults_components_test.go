@@ -5,13 +5,12 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
@@ -27,11 +26,10 @@ const (
 	faultNode     = "node-1"
 )
 
-// nodeTimeout is for a node to be found missing, or to be back.
+// nodeTimeout is for a node to become NotReady or Ready.
 const nodeTimeout = 4 * time.Minute
 
-// restarts returns a fault that stops components and starts them again, by SIGTERM and SIGKILL in turn. They run again when
-// the test ends.
+// restarts returns a fault that restarts components, alternating SIGTERM and SIGKILL. It starts them again when the test ends.
 func (f *faultJobs) restarts(components ...string) func() {
 	f.Helper()
 	for _, component := range components {
@@ -61,7 +59,7 @@ func always(fault func()) func() bool {
 	}
 }
 
-// The operator's lease may run out meanwhile: then it ends, and the kubelet starts it again, after a longer pause each time.
+// The operator may lose its lease and exit. The kubelet restarts it with backoff.
 func TestFaultsAPIServerRestarts(t *testing.T) {
 	onlyWithAllFaults(t)
 	f := newFaultJobs(t)
@@ -77,7 +75,7 @@ func TestFaultsEtcdRestarts(t *testing.T) {
 }
 
 func TestFaultsKubeletRestarts(t *testing.T) {
-	restartBetweenRequestAndEnd(t, kubelet)
+	restartDuringTermination(t, kubelet)
 }
 
 func TestFaultsKubeletRestartsWithoutSidecars(t *testing.T) {
@@ -85,64 +83,62 @@ func TestFaultsKubeletRestartsWithoutSidecars(t *testing.T) {
 	restartWithoutSidecars(t, kubelet)
 }
 
-// It may leave frozen containers behind, which keep the node busy.
+// It may leave frozen containers on the node.
 func TestFaultsContainerdRestartsWithoutSidecars(t *testing.T) {
 	skipUnlessAllFaults(t)
 	harness.Last(t)
 	restartWithoutSidecars(t, containerd)
 }
 
-// restartWithoutSidecars is the control: it restarts the component at any time, while containers are being started as well,
-// under Jobs of which the pods have one container. What such a restart does by itself, without sidecars and without the
-// operator, is reported: main containers that ran again, Jobs that failed, and Jobs that never ended. That the faults came
-// about, and that no pod left a terminal phase, is required.
+// restartWithoutSidecars is the control: it restarts the component at any time, with Jobs without sidecars. It reports what the
+// restarts alone cause: repeated main containers, failed Jobs and hanging Jobs. It requires the number of faults, and that no
+// pod leaves a terminal phase.
 func restartWithoutSidecars(t *testing.T, component string) {
 	t.Helper()
 	f := newFaultJobs(t)
 	f.control = true
 	restart := f.restarts(component)
 	f.plan(60)
-	f.disturb(component+" restarted at any time under Jobs of one container", exactly(8), between(2*time.Second, 6*time.Second), always(restart))
+	f.disturb(component+" restarted at any time, Jobs without sidecars", exactly(8), between(2*time.Second, 6*time.Second), always(restart))
 }
 
-// restartBetweenRequestAndEnd restarts the component while sidecars end.
-func restartBetweenRequestAndEnd(t *testing.T, component string) {
+// restartDuringTermination restarts the component while sidecars terminate.
+func restartDuringTermination(t *testing.T, component string) {
 	t.Helper()
 	onlyWithAllFaults(t)
 	f := newFaultJobs(t)
 	f.inWaves = true
 	restart := f.restarts(component)
 	f.plan(jobsOfWave)
-	f.disturbEnds(component+" restarted between request and end", exactly(4), restart)
+	f.disturbEnds(component+" restarted during termination", exactly(4), restart)
 }
 
-// disturbEnds is disturb that injects the fault only while sidecars have been asked to end and still run, and no container
-// is being started.
+// disturbEnds is like disturb, but injects the fault only while sidecars are terminating and no container is starting.
 func (f *faultJobs) disturbEnds(scenario string, wanted amount, fault func()) {
 	f.Helper()
 	caught := 0
 	f.disturb(scenario, wanted, every(time.Second), func() bool {
-		asked := 0
+		terminating := 0
 		f.SeenWithin(time.Minute, func(seen harness.Seen) error {
 			if err := f.allFinished(seen); err == nil {
 				return nil
 			}
-			if asked = f.askedToEnd(seen); asked == 0 || f.starting(seen) {
-				asked = 0
-				return fmt.Errorf("no sidecar has been asked to end, or a container is being started")
+			if terminating = f.terminating(seen); terminating == 0 || f.starting(seen) {
+				terminating = 0
+				return fmt.Errorf("no sidecar is terminating, or a container is starting")
 			}
 			return nil
 		})
-		if asked > 0 {
+		if terminating > 0 {
 			fault()
 		}
-		caught += asked
-		return asked > 0
+		caught += terminating
+		return terminating > 0
 	})
-	f.Logf("%s: %d pods had a sidecar that had been asked to end and still ran", scenario, caught)
+	f.Logf("%s: %d pods had a terminating sidecar", scenario, caught)
 }
 
-// starting reports whether the kubelet has a container to start: the first of a pod, or that with the swapped image.
+// starting reports whether the kubelet is starting a container: of a new pod, or with a swapped image.
 func (f *faultJobs) starting(seen harness.Seen) bool {
 	for _, record := range seen.AllPods() {
 		if record.Deleted || record.Finished() {
@@ -156,8 +152,8 @@ func (f *faultJobs) starting(seen harness.Seen) bool {
 	return false
 }
 
-// askedToEnd counts the pods whose sidecar was asked to end and still runs.
-func (f *faultJobs) askedToEnd(seen harness.Seen) int {
+// terminating counts the pods with an attempt and a running sidecar.
+func (f *faultJobs) terminating(seen harness.Seen) int {
 	count := 0
 	for _, record := range seen.AllPods() {
 		sidecar := record.Container(harness.SidecarName)
@@ -166,14 +162,14 @@ func (f *faultJobs) askedToEnd(seen harness.Seen) int {
 		}
 		_, phase := record.Pod.Annotations[v1alpha1.AnnotationPodPhase]
 		_, swap := record.Pod.Annotations[v1alpha1.AnnotationImageSwap]
-		if phase || swap || len(seen.Requests(record.Pod.Name)) > 0 {
+		if phase || swap || len(seen.CRRs(record.Pod.Name)) > 0 {
 			count++
 		}
 	}
 	return count
 }
 
-// Kruise's manager and daemon are down and up in turn. While the manager is down its webhooks refuse new pods.
+// While kruise-manager is down, its webhooks reject new pods.
 func TestFaultsKruiseDownAndUp(t *testing.T) {
 	onlyWithAllFaults(t)
 	f := newFaultJobs(t)
@@ -195,17 +191,16 @@ func TestFaultsKruiseDownAndUp(t *testing.T) {
 }
 
 func TestFaultsContainerdRestarts(t *testing.T) {
-	restartBetweenRequestAndEnd(t, containerd)
+	restartDuringTermination(t, containerd)
 }
 
-// The kubelet is gone until the node is marked, and then comes back.
 func TestFaultsNodeNotReady(t *testing.T) {
 	onlyWithAllFaults(t)
 	f := newFaultJobs(t)
 	f.inWaves = true
 	f.RestoreWith("component", "start", kubelet)
 	f.plan(jobsOfWave)
-	f.disturbEnds("node NotReady between request and end, and Ready again", exactly(1), func() {
+	f.disturbEnds("node NotReady during termination, then Ready", exactly(1), func() {
 		f.LocalCluster("component", "stop", kubelet)
 		f.waitForNode(corev1.ConditionUnknown)
 		f.LocalCluster("component", "start", kubelet)
@@ -215,16 +210,13 @@ func TestFaultsNodeNotReady(t *testing.T) {
 
 func (f *faultJobs) waitForNode(ready corev1.ConditionStatus) {
 	f.Helper()
-	f.Eventually(fmt.Sprintf("Ready of node %s to be %s", faultNode, ready), nodeTimeout, func(ctx context.Context) error {
-		node := &corev1.Node{}
-		if err := f.Client.Get(ctx, client.ObjectKey{Name: faultNode}, node); err != nil {
-			return err
-		}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: faultNode}}
+	f.EventuallyGet(node, fmt.Sprintf("Ready of node %s to be %s", faultNode, ready), nodeTimeout, func() error {
 		for _, condition := range node.Status.Conditions {
 			if condition.Type == corev1.NodeReady && condition.Status == ready {
 				return nil
 			}
 		}
-		return fmt.Errorf("its conditions are %+v", node.Status.Conditions)
+		return fmt.Errorf("the conditions are %+v", node.Status.Conditions)
 	})
 }

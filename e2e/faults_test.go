@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// faultsVariable set to "all" has every scenario run, at full length (make test-e2e-faults).
+	// faultsVariable set to "all" runs every scenario at full length (make test-e2e-faults).
 	faultsVariable = "FAULTS"
 
-	// Faults end after this time at the latest, and everything must have come to its end this long after the last one.
+	// Faults stop after faultsTimeout. All Jobs must finish within faultsRecovery after that.
 	faultsTimeout  = 10 * time.Minute
 	faultsRecovery = 8 * time.Minute
 )
@@ -40,22 +40,21 @@ func skipUnlessAllFaults(t *testing.T) {
 	}
 }
 
-// amount is how many faults a scenario is to have.
+// amount is how many faults a scenario requires.
 type amount struct {
 	least int
-	// planned is false where faults go on for as long as there are Jobs. Otherwise there are more Jobs for as long as faults
-	// are left.
+	// planned creates more Jobs until all faults are injected. Otherwise faults continue as long as there are Jobs.
 	planned bool
 }
 
 // exactly is a planned number of faults.
 func exactly(faults int) amount { return amount{least: faults, planned: true} }
 
-// whileJobsRun has faults go on until all Jobs have finished, which a fast machine must not come to with fewer than these.
+// whileJobsRun injects faults until all Jobs have finished, and requires at least this number.
 func whileJobsRun(least int) amount { return amount{least: least} }
 
-// disturb injects one fault after the other, each after a pause. Then it waits for the Jobs that are left, and reports what
-// came of all. inject returns false when there was nothing to disturb.
+// disturb injects faults, each after a pause. Then it waits for the remaining Jobs and reports the results. inject returns false
+// if it injected no fault.
 func (f *faultJobs) disturb(scenario string, wanted amount, pause func() time.Duration, inject func() bool) {
 	f.Helper()
 	began := time.Now()
@@ -67,7 +66,7 @@ func (f *faultJobs) disturb(scenario string, wanted amount, pause func() time.Du
 			break
 		}
 		if finished {
-			f.plan(min(f.planned, jobsUnderWay))
+			f.plan(min(f.planned, jobsInFlight))
 		} else if inject() {
 			faults++
 		}
@@ -77,13 +76,13 @@ func (f *faultJobs) disturb(scenario string, wanted amount, pause func() time.Du
 	f.finish()
 	figures := f.figures()
 	figures.faults, figures.took = faults, time.Since(began)
-	f.Logf("| scenario | Jobs | faults | stuck | double runs | wrong outcomes | reversals | requests | p50 / p99 / max | took |\n%s", figures.row(scenario))
+	f.Logf("| scenario | Jobs | faults | stuck | double runs | wrong outcomes | reversals | CRRs | p50 / p99 / max | took |\n%s", figures.row(scenario))
 	if faults < wanted.least {
-		f.Errorf("%d faults were injected within %s, and %d were to be.", faults, faultsTimeout, wanted.least)
+		f.Errorf("%d faults were injected within %s, want %d", faults, faultsTimeout, wanted.least)
 	}
 }
 
-// finish waits for all Jobs. Those that are stuck are reported by figures.
+// finish waits for all Jobs. figures reports stuck ones.
 func (f *faultJobs) finish() {
 	f.Helper()
 	for deadline := time.Now().Add(faultsRecovery); time.Now().Before(deadline); f.noteMissing() {
@@ -103,17 +102,16 @@ func every(pause time.Duration) func() time.Duration {
 	return func() time.Duration { return pause }
 }
 
-// between returns pauses of random length, the same ones in each run.
+// between returns pauses of pseudo-random length, the same in each run.
 func between(shortest, longest time.Duration) func() time.Duration {
 	random := rand.New(rand.NewPCG(1, 2))
 	return func() time.Duration { return shortest + time.Duration(random.Int64N(int64(longest-shortest))) }
 }
 
-// The operator is killed again and again, at times that have nothing to do with what it does, and starts with an empty
-// memory each time.
+// The operator is killed at random times.
 func TestFaultsOperatorKilled(t *testing.T) {
 	harness.Exclusive(t)
-	// About half as many faults as there were when the figures of docs/reliability.md were taken.
+	// About half the faults of the measurement in docs/reliability.md.
 	jobs, least := 20, 2
 	if allFaults() {
 		jobs, least = 200, 28
@@ -125,7 +123,7 @@ func TestFaultsOperatorKilled(t *testing.T) {
 	f.plan(jobs)
 	f.disturb("operator killed every 1 to 5 s", whileJobsRun(least), between(time.Second, 5*time.Second), func() bool {
 		if !operator.Alive() {
-			t.Errorf("The operator ended by itself; its last words:\n%s", operator.LogTail())
+			t.Errorf("The operator exited:\n%s", operator.LogTail())
 		}
 		operator.Kill()
 		operator.Start()
@@ -133,21 +131,21 @@ func TestFaultsOperatorKilled(t *testing.T) {
 	})
 }
 
-// Of two copies one leads, and is ended by SIGTERM and SIGKILL in turn. It comes back as the one that waits.
+// With two replicas, the leader receives SIGTERM and SIGKILL in turn and restarts as the standby.
 func TestFaultsLeaderFailover(t *testing.T) {
 	onlyWithAllFaults(t)
 	f := newFaultJobs(t)
 	f.StandInForOperator()
 	program := f.BuildOperator()
-	copies := []*harness.OperatorProcess{f.NewOperatorProcess(program), f.NewOperatorProcess(program)}
-	for _, operator := range copies {
+	replicas := []*harness.OperatorProcess{f.NewOperatorProcess(program), f.NewOperatorProcess(program)}
+	for _, operator := range replicas {
 		operator.Start()
 		operator.WaitForReady()
 	}
 	f.plan(60)
 	graceful := false
-	f.disturb("leader ended by SIGTERM and SIGKILL in turn", exactly(6), every(5*time.Second), func() bool {
-		leader := waitForLeader(f, copies)
+	f.disturb("leader receives SIGTERM and SIGKILL in turn", exactly(6), every(5*time.Second), func() bool {
+		leader := waitForLeader(f, replicas)
 		graceful = !graceful
 		if graceful {
 			leader.Stop()
@@ -159,19 +157,19 @@ func TestFaultsLeaderFailover(t *testing.T) {
 	})
 }
 
-func waitForLeader(f *faultJobs, copies []*harness.OperatorProcess) *harness.OperatorProcess {
+func waitForLeader(f *faultJobs, replicas []*harness.OperatorProcess) *harness.OperatorProcess {
 	f.Helper()
 	var leader *harness.OperatorProcess
-	f.Eventually("one copy of the operator to lead", harness.StartTimeout, func(context.Context) error {
-		for _, operator := range copies {
-			// A copy that lost its lease ends itself, and is started again as by the kubelet.
+	f.Eventually("a replica to lead", harness.StartTimeout, func(context.Context) error {
+		for _, operator := range replicas {
+			// A replica that lost its lease exits. The kubelet would restart it.
 			operator.Start()
 			if operator.Leads() {
 				leader = operator
 				return nil
 			}
 		}
-		return fmt.Errorf("no copy leads")
+		return fmt.Errorf("no replica leads")
 	})
 	return leader
 }

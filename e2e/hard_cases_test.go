@@ -15,7 +15,7 @@ import (
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// hardCase is a Job that OpenKruise's own SidecarTerminator was measured with. It completes three of the eight.
+// hardCase is a Job that OpenKruise's SidecarTerminator was measured with. It completes three of the eight.
 type hardCase struct {
 	name          string
 	restartPolicy corev1.RestartPolicy
@@ -47,7 +47,7 @@ var hardCases = []hardCase{
 func (c hardCase) job(env []string) *batchv1.Job {
 	sidecar := harness.WithEnv(harness.Sidecar(c.script), env...)
 	if c.unpullable {
-		sidecar.Image, sidecar.ImagePullPolicy = "localhost/not-there:1", corev1.PullNever
+		sidecar.Image, sidecar.ImagePullPolicy = missingImage, corev1.PullNever
 	}
 	job := harness.Job("job", c.restartPolicy, sidecar, harness.Main(3))
 	job.Spec.BackoffLimit = ptr.To[int32](1)
@@ -55,29 +55,20 @@ func (c hardCase) job(env []string) *batchv1.Job {
 	return job
 }
 
-func TestHardCasesWithAutoPolicy(t *testing.T) {
+func TestHardCases(t *testing.T) {
 	harness.Shared(t)
 	for _, c := range hardCases {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.name+"/policy", func(t *testing.T) {
 			t.Parallel()
 			test := harness.New(t)
 			test.Create(harness.Policy(v1alpha1.ModeAuto), c.job(nil))
-			test.WaitForComplete("job")
-			test.RequireSucceeded("job")
+			test.RequireCompleted("job")
 		})
-	}
-}
-
-// Pods that were written for OpenKruise need no policy.
-func TestHardCasesWithEnvAlone(t *testing.T) {
-	harness.Shared(t)
-	for _, c := range hardCases {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(c.name+"/env", func(t *testing.T) {
 			t.Parallel()
 			test := harness.New(t)
 			test.Create(c.job(c.env))
-			test.WaitForComplete("job")
-			test.RequireSucceeded("job")
+			test.RequireCompleted("job")
 		})
 	}
 }

@@ -27,28 +27,26 @@ func TestBackoffLimitZero(t *testing.T) {
 			job := harness.Job("job", corev1.RestartPolicyOnFailure, harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(2))
 			job.Spec.BackoffLimit = ptr.To[int32](0)
 			test.Create(harness.Policy(mode), job)
-			test.WaitForComplete("job")
-			test.RequireSucceeded("job")
+			test.RequireCompleted("job")
 		})
 	}
 }
 
-// Mode Image costs a restart, which the pod is warned about when its Job may count it.
-func TestImageUnderOnFailureIsWarnedAbout(t *testing.T) {
+// Mode Image costs a restart, which counts towards the Job's backoffLimit.
+func TestImageUnderOnFailureWarns(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
 	test.Create(
 		harness.Policy(v1alpha1.ModeImage),
 		harness.Job("job", corev1.RestartPolicyOnFailure, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2)),
 	)
-	test.WaitForComplete("job")
-	record := test.RequireSucceeded("job")
+	record := test.RequireCompleted("job")
 	if warning := test.WaitForEvent(record.Pod, v1alpha1.ReasonBackoffLimitRisk); warning.Type != corev1.EventTypeWarning {
 		test.Errorf("Event %s is of type %s", warning.Reason, warning.Type)
 	}
 }
 
-// A rule on exit codes that names no container would match the sidecar's.
+// A rule without containerName also matches the sidecar's exit code.
 func TestPodFailurePolicy(t *testing.T) {
 	harness.Shared(t)
 	scripts := map[string]string{
@@ -68,8 +66,7 @@ func TestPodFailurePolicy(t *testing.T) {
 					},
 				}}}
 				test.Create(harness.Policy(mode), job)
-				test.WaitForComplete("job")
-				test.RequireSucceeded("job")
+				test.RequireCompleted("job")
 			})
 		}
 	}
@@ -77,16 +74,15 @@ func TestPodFailurePolicy(t *testing.T) {
 
 func TestActiveDeadlineSeconds(t *testing.T) {
 	harness.Shared(t)
-	t.Run("is not reached", func(t *testing.T) {
+	t.Run("not reached", func(t *testing.T) {
 		t.Parallel()
 		test := harness.New(t)
 		job := harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(2))
 		job.Spec.ActiveDeadlineSeconds = ptr.To[int64](90)
 		test.Create(harness.Policy(v1alpha1.ModeAuto), job)
-		test.WaitForComplete("job")
-		test.RequireSucceeded("job")
+		test.RequireCompleted("job")
 	})
-	t.Run("is reached while the main container runs", func(t *testing.T) {
+	t.Run("reached while main runs", func(t *testing.T) {
 		t.Parallel()
 		test := harness.New(t)
 		job := harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(3600))
@@ -96,7 +92,7 @@ func TestActiveDeadlineSeconds(t *testing.T) {
 		test.WaitForFailed("job")
 		test.Recorder.Look(func(seen harness.Seen) {
 			if reason, _ := harness.JobCondition(seen.Job("job"), batchv1.JobFailed); !strings.HasPrefix(reason, batchv1.JobReasonDeadlineExceeded) {
-				test.Errorf("The Job was to fail with %s and failed with %s", batchv1.JobReasonDeadlineExceeded, reason)
+				test.Errorf("The Job failed with %s, want %s", reason, batchv1.JobReasonDeadlineExceeded)
 			}
 		})
 		requireUntouched(test, "job")
@@ -123,7 +119,7 @@ func TestIndexedJob(t *testing.T) {
 	})
 }
 
-// With podReplacementPolicy Failed a pod is replaced only once it has failed for good.
+// With podReplacementPolicy Failed, a pod is replaced only after it has failed.
 func TestPodReplacementPolicyFailed(t *testing.T) {
 	harness.Shared(t)
 	for _, mode := range modes {
@@ -145,7 +141,7 @@ func TestPodReplacementPolicyFailed(t *testing.T) {
 				for _, record := range seen.Pods("job") {
 					main := record.Container(harness.MainName)
 					if record.Pod.Status.Phase != corev1.PodFailed || record.Reversal() != "" || main.RestartCount != 0 {
-						test.Errorf("Pod %s was to fail once: %s", record.Pod.Name, seen.Describe("job"))
+						test.Errorf("Pod %s did not fail exactly once: %s", record.Pod.Name, seen.Describe("job"))
 					}
 				}
 			})

@@ -24,8 +24,8 @@ const (
 	preNormalHookLabel = "example.com/ready"
 )
 
-// A CloneSet whose pods a policy selects, for their labels, behaves as without it: they restart always.
-func TestCloneSetBesideOperator(t *testing.T) {
+// Pods of a CloneSet have restartPolicy Always, so the operator ignores them.
+func TestCloneSetIsIgnored(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
 	labels := map[string]string{"app": "clone"}
@@ -48,18 +48,12 @@ func TestCloneSetBesideOperator(t *testing.T) {
 		test.Fatal(err)
 	}
 	for i := range pods.Items {
-		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"`+preNormalHookLabel+`":"true"}}}`))
-		if err := test.Client.Patch(test.Context(), &pods.Items[i], patch); err != nil {
-			test.Fatal(err)
-		}
+		test.MergePatch(&pods.Items[i], `{"metadata":{"labels":{"`+preNormalHookLabel+`":"true"}}}`)
 	}
 	waitForLifecycle(test, 2, normal)
-	test.Eventually("the CloneSet to be ready", harness.FinishTimeout, func(ctx context.Context) error {
-		if err := test.Client.Get(ctx, client.ObjectKeyFromObject(cloneSet), cloneSet); err != nil {
-			return err
-		}
+	test.EventuallyGet(cloneSet, "the CloneSet to be ready", harness.FinishTimeout, func() error {
 		if ready, _, _ := unstructured.NestedInt64(cloneSet.Object, "status", "readyReplicas"); ready != 2 {
-			return fmt.Errorf("its status is %v", cloneSet.Object["status"])
+			return fmt.Errorf("the status is %v", cloneSet.Object["status"])
 		}
 		return nil
 	})
@@ -71,7 +65,7 @@ func TestCloneSetBesideOperator(t *testing.T) {
 	}
 }
 
-// waitForLifecycle waits until the CloneSet's pods have the lifecycle state.
+// waitForLifecycle waits until the wanted number of the CloneSet's pods has the lifecycle state.
 func waitForLifecycle(test *harness.Test, wanted int, state string) {
 	test.Helper()
 	test.EventuallySeen(fmt.Sprintf("%d pods in lifecycle state %s", wanted, state), harness.StartTimeout, func(seen harness.Seen) error {
@@ -83,13 +77,12 @@ func waitForLifecycle(test *harness.Test, wanted int, state string) {
 			}
 		}
 		if found != wanted {
-			return fmt.Errorf("%d of %d pods are: %s", found, len(pods), seen.Describe("clone"))
+			return fmt.Errorf("%d of %d pods have it: %s", found, len(pods), seen.Describe("clone"))
 		}
 		return nil
 	})
 }
 
-// Kruise's own CronJob makes Jobs like any other.
 func TestAdvancedCronJobCompletes(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
@@ -103,8 +96,7 @@ func TestAdvancedCronJobCompletes(t *testing.T) {
 		}}},
 	})
 	test.Create(harness.Policy(v1alpha1.ModeAuto), cron)
-	jobs := &unstructured.UnstructuredList{}
-	jobs.SetGroupVersionKind(harness.KruiseGroupVersion.WithKind("BroadcastJobList"))
+	jobs := harness.KruiseList("BroadcastJob")
 	test.Eventually("two BroadcastJobs of the AdvancedCronJob to complete", twoRuns, func(ctx context.Context) error {
 		if err := test.Client.List(ctx, jobs, client.InNamespace(test.Namespace)); err != nil {
 			return err
@@ -124,7 +116,7 @@ func TestAdvancedCronJobCompletes(t *testing.T) {
 	})
 }
 
-// A BroadcastJob without sidecars is none of the operator's business.
+// The operator ignores a BroadcastJob without sidecars.
 func TestBroadcastJobWithoutSidecar(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)

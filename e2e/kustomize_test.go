@@ -14,7 +14,6 @@ import (
 	"strings"
 	"testing"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -22,18 +21,14 @@ import (
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// The operator is what every other test needs, so it is installed as it runs already: config/overlays/local, which is
-// config/default on the local cluster, with the image that is deployed. config/default itself would pull its image.
-func TestKubectlInstallsTheOperator(t *testing.T) {
+// Other tests need the running operator, so the test installs config/overlays/local with the deployed image. It applies
+// config/default as a dry run only, because its image would have to be pulled.
+func TestKubectlInstallsOperator(t *testing.T) {
 	harness.Exclusive(t)
 	test := harness.New(t)
 	kubectl(test, "apply", "--server-side", "--force-conflicts", "--dry-run=server", "-k", filepath.Join(test.Repository, "config", "default"))
 
-	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{
-		Namespace: harness.OperatorNamespace, Name: "sidecar-termination-controller-manager",
-	}}
-	test.Get(deployment)
-	repository, tag, ok := strings.Cut(deployment.Spec.Template.Spec.Containers[0].Image, ":")
+	repository, tag, ok := strings.Cut(operatorImage(test), ":")
 	if !ok {
 		t.Skipf("the operator was not deployed by `make deploy`: its image is %s", repository)
 	}
@@ -41,7 +36,7 @@ func TestKubectlInstallsTheOperator(t *testing.T) {
 resources: [CONFIG/overlays/local]
 images: [{name: %s, newTag: %q}]
 `, repository, tag)})
-	// As the one who has deployed it, so that the next deployment finds nothing that belongs to somebody else.
+	// The field manager of `make deploy`, so that the next deployment has no conflicts.
 	kubectl(test, "apply", "--server-side", "--force-conflicts", "--field-manager=localcluster", "-k", installation)
 	test.WaitForOperator()
 
@@ -50,8 +45,8 @@ images: [{name: %s, newTag: %q}]
 	test.WaitForComplete("job")
 }
 
-// What docs/kustomize.md shows: a preset, a patch of it, and a Job.
-func TestKubectlAppliesAPresetWithAPatch(t *testing.T) {
+// The example of docs/kustomize.md: a patched preset and a Job.
+func TestKubectlAppliesPatchedPreset(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
 	overlay := writeKustomization(test, map[string]string{
@@ -87,8 +82,7 @@ spec:
 `,
 	})
 	kubectl(test, "apply", "-k", overlay)
-	test.WaitForComplete("etl-load")
-	test.RequireSucceeded("etl-load")
+	test.RequireCompleted("etl-load")
 
 	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: test.Namespace, Name: "etl-fluent-bit"}}
 	test.Get(policy)
@@ -105,7 +99,15 @@ spec:
 	kubectl(test, "delete", "--wait=false", "-k", overlay)
 }
 
-// kubectlProgram returns the kubectl of the local cluster, or else the one on the PATH.
+// operatorImage returns the image of the deployed operator.
+func operatorImage(test *harness.Test) string {
+	test.Helper()
+	deployment := harness.OperatorDeployment()
+	test.Get(deployment)
+	return deployment.Spec.Template.Spec.Containers[0].Image
+}
+
+// kubectlProgram returns the local cluster's kubectl if it exists, and otherwise the one on the PATH.
 func kubectlProgram(repository string) string {
 	program := filepath.Join(repository, ".cluster", "bin", "kubectl")
 	if _, err := os.Stat(program); err == nil {
@@ -124,17 +126,13 @@ func kubectl(test *harness.Test, arguments ...string) {
 	ctx, cancel := context.WithTimeout(test.Context(), harness.StatusTimeout)
 	defer cancel()
 	command := exec.CommandContext(ctx, kubectlProgram(test.Repository), arguments...)
-	command.Env = os.Environ()
-	if os.Getenv("KUBECONFIG") == "" {
-		command.Env = append(command.Env, "KUBECONFIG="+filepath.Join(test.Repository, ".cluster", "kubeconfig"))
-	}
+	command.Env = append(os.Environ(), "KUBECONFIG="+test.Kubeconfig)
 	if output, err := command.CombinedOutput(); err != nil {
 		test.Fatalf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, output)
 	}
 }
 
-// writeKustomization writes the files of a user, in which CONFIG stands for the operator's directory config. kustomize
-// takes the directories of others by relative paths only.
+// writeKustomization writes a user's files, in which CONFIG stands for the relative path of the operator's directory config.
 func writeKustomization(test *harness.Test, files map[string]string) string {
 	test.Helper()
 	directory, err := filepath.EvalSymlinks(test.TempDir())

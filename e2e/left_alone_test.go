@@ -15,8 +15,8 @@ import (
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// A pod with restartPolicy Always is no Job-type pod. The Job beside it shows that the operator had the time to act.
-func TestPodThatRestartsAlwaysIsLeftAlone(t *testing.T) {
+// The Job shows that the operator had time to act.
+func TestRestartPolicyAlwaysIsIgnored(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
 	template := harness.PodTemplate(corev1.RestartPolicyAlways, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(1))
@@ -25,20 +25,19 @@ func TestPodThatRestartsAlwaysIsLeftAlone(t *testing.T) {
 	test.WaitForMain("service")
 
 	test.Create(harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2)))
-	test.WaitForComplete("job")
-	test.RequireSucceeded("job")
+	test.RequireCompleted("job")
 
 	requireUntouched(test, "service")
 	test.Recorder.Look(func(seen harness.Seen) {
 		sidecar := seen.Pods("service")[0].Container(harness.SidecarName)
 		if sidecar.State.Running == nil || sidecar.RestartCount != 0 {
-			test.Errorf("The sidecar of the service was to go on running: %+v", sidecar)
+			test.Errorf("The service's sidecar is not running: %+v", sidecar)
 		}
 	})
 }
 
-// What nobody declares as a sidecar is left alone: the Job hangs, as it does without the operator.
-func TestUndeclaredSidecarIsLeftAlone(t *testing.T) {
+// The other Job hangs, as it does without the operator.
+func TestUndeclaredSidecarIsIgnored(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
 	policy := harness.Policy(v1alpha1.ModeAuto)
@@ -49,24 +48,23 @@ func TestUndeclaredSidecarIsLeftAlone(t *testing.T) {
 	test.WaitForMain("other")
 
 	test.Create(selected)
-	test.WaitForComplete("selected")
-	test.RequireSucceeded("selected")
+	test.RequireCompleted("selected")
 
 	requireUntouched(test, "other")
 	test.Recorder.Look(func(seen harness.Seen) {
 		if running := strings.Join(seen.Pods("other")[0].Running(), ","); running != harness.SidecarName {
-			test.Errorf("The sidecar of the other Job was to go on running, and what runs is %q", running)
+			test.Errorf("The other Job's running containers are %q, want the sidecar", running)
 		}
 	})
 }
 
-// requireUntouched requires that the operator has written nothing to the only pod of the controller, and has said nothing
-// about it but the events that are allowed.
+// requireUntouched requires that the operator has not written to the controller's only pod, and has emitted no other events than
+// the allowed ones.
 func requireUntouched(test *harness.Test, owner string, allowedEvents ...string) {
 	test.Helper()
 	var record harness.PodRecord
 	test.Recorder.Look(func(seen harness.Seen) { record = *seen.Pods(owner)[0] })
-	test.RequireRequests(&record, 0)
+	test.RequireCRRs(&record, 0)
 	for _, container := range record.Pod.Spec.Containers {
 		test.RequireImage(&record, container.Name, harness.BusyboxImage)
 	}
@@ -83,7 +81,7 @@ func requireUntouched(test *harness.Test, owner string, allowedEvents ...string)
 		}
 	}
 	if events := eventsOfOperator(test, record.Pod); len(events) > 0 && !slices.Equal(events, allowedEvents) {
-		test.Errorf("Pod %s has the events %v of the operator", record.Pod.Name, events)
+		test.Errorf("Pod %s has events %v of the operator, want at most %v", record.Pod.Name, events, allowedEvents)
 	}
 	for _, manager := range record.Pod.ManagedFields {
 		if strings.Contains(manager.Manager, "sidecar-termination") && !strings.Contains(manager.Manager, "e2e") {

@@ -13,8 +13,8 @@ import (
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// parallelTests is how many tests may be under way. It must exceed the number of tests that wait for all others to be
-// done. What limits the load is the harness, which counts the namespaces in use.
+// parallelTests must exceed the number of tests that wait for all others. The harness limits the load by the number of
+// namespaces.
 const parallelTests = 200
 
 func TestMain(m *testing.M) {
@@ -29,12 +29,12 @@ func TestMain(m *testing.M) {
 	}
 	removeOthers, err := harness.AddOthers()
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "Put something of others into the cluster: %v\n", err)
+		fmt.Fprintf(os.Stderr, "Create the objects of others: %v\n", err)
 		os.Exit(1)
 	}
 	code := m.Run()
 	if err := removeOthers(); err != nil {
-		fmt.Fprintf(os.Stderr, "Remove what is of others from the cluster: %v\n", err)
+		fmt.Fprintf(os.Stderr, "Delete the objects of others: %v\n", err)
 		code = 1
 	}
 	os.Exit(code)

@@ -76,7 +76,7 @@ func (c cell) String() string {
 	return name
 }
 
-// job returns the Job of the cell, which the policy of its mode selects.
+// job returns the cell's Job. The policy of its mode selects it.
 func (c cell) job(name string) *batchv1.Job {
 	mainScript := "sleep 3"
 	if c.main == mainFails {
@@ -94,7 +94,7 @@ func (c cell) job(name string) *batchv1.Job {
 	return job
 }
 
-// backoffLimit lets a failed pod fail its Job, a main container that is restarted run twice, and a sidecar crash.
+// backoffLimit lets a failed pod fail its Job under Never, a failing main container run twice, and a sidecar crash.
 func (c cell) backoffLimit() int32 {
 	switch {
 	case c.restartPolicy == corev1.RestartPolicyNever:
@@ -126,12 +126,12 @@ func (c cell) sidecarContainer() corev1.Container {
 		return container
 	default:
 		container := harness.Sidecar(harness.ExitsZeroOnTerm)
-		container.Image, container.ImagePullPolicy = "localhost/not-there:1", corev1.PullNever
+		container.Image, container.ImagePullPolicy = missingImage, corev1.PullNever
 		return container
 	}
 }
 
-// needsOwnRestartPolicy reports whether only a restartPolicy of its own makes the sidecar crash more than once.
+// needsOwnRestartPolicy reports whether the sidecar crashes repeatedly only with its own restartPolicy.
 func (c cell) needsOwnRestartPolicy() bool {
 	return c.sidecar == crashLoops && c.restartPolicy == corev1.RestartPolicyNever
 }

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// outcome is what becomes of a cell.
+// outcome is the result of a cell.
 type outcome struct {
 	// job is Complete or Failed.
 	job string
@@ -18,21 +18,21 @@ type outcome struct {
 	runs int32
 }
 
-// Outcomes that the main container alone makes.
+// Outcomes that depend only on the main container.
 var (
 	complete = outcome{job: "Complete", pod: string(corev1.PodSucceeded), runs: 1}
 	failed   = outcome{job: "Failed", pod: string(corev1.PodFailed), runs: 1}
 )
 
-// exception is an outcome that Kubernetes makes before the operator can act.
+// exception is an outcome that Kubernetes decides before the operator can act.
 type exception struct {
 	note    string
 	outcome outcome
-	// anyRuns is true where chance decides how often the main container runs.
+	// anyRuns is true if the number of runs varies.
 	anyRuns bool
 }
 
-// words returns the note, or nothing.
+// words returns the note, or "".
 func (e *exception) words() string {
 	if e == nil {
 		return ""
@@ -40,7 +40,7 @@ func (e *exception) words() string {
 	return e.note
 }
 
-// expect returns the outcome of the cell, and the exception that it is one of, or nil.
+// expect returns the cell's outcome, and its exception or nil.
 func (c cell) expect() (outcome, *exception) {
 	switch {
 	case c.restartPolicy == corev1.RestartPolicyOnFailure && c.main == mainFails:
@@ -56,14 +56,14 @@ func (c cell) expect() (outcome, *exception) {
 
 var (
 	restartedUntilFailed = &exception{
-		note: "The kubelet runs a main container that fails again, so it is never done, and the operator leaves the pod alone. " +
-			"The Job controller fails the Job and deletes the pod when the restarts of its containers reach backoffLimit (1).",
+		note: "The kubelet restarts a failed main container, so the main container is never done and the operator does not act. " +
+			"The Job controller fails the Job and deletes the pod when its container restarts reach backoffLimit (1).",
 		outcome: outcome{job: "Failed", pod: "Deleted"},
 		anyRuns: true,
 	}
 	failedBySidecar = &exception{
-		note: "The kubelet writes the phase Failed in the same status that says that the main container has ended, before anybody can act: " +
-			"every container has terminated and one of them with a non-zero exit code.",
+		note: "Every container has terminated, one of them with a non-zero exit code. The kubelet therefore writes phase Failed in the " +
+			"same status update that reports the main container as terminated.",
 		outcome: failed,
 	}
 )

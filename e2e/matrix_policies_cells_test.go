@@ -19,19 +19,19 @@ import (
 // failsOnce is a main container whose first run fails and whose second run succeeds.
 const failsOnce mainEnd = "fails once"
 
-// Sidecars whose exit code a podFailurePolicy may match.
+// Sidecars whose exit code a podFailurePolicy can match.
 const (
 	exits143 sidecarEnd = "exits 143 on TERM"
 	isKilled sidecarEnd = "is killed (137)"
 )
 
-// stateMount is where the main container finds a directory that the pods of all Jobs share.
+// stateMount is the mount path of a directory that the pods of all Jobs share.
 const stateMount = "/state"
 
-// jobPolicy is what a Job says about the failures of its pods.
+// jobPolicy is a Job's rule for failures of its pods.
 type jobPolicy string
 
-// The four actions of a podFailurePolicy, and what else decides over an Indexed Job.
+// The four actions of a podFailurePolicy, and other rules of Indexed Jobs.
 const (
 	ruleIgnore       jobPolicy = "Ignore"
 	ruleFailJob      jobPolicy = "FailJob"
@@ -43,10 +43,10 @@ const (
 
 var podFailureRules = []jobPolicy{ruleIgnore, ruleFailJob, ruleCount, ruleFailIndex}
 
-// policyRow is one row of the outcome matrix of Job policies: the same Job in every mode, and alone.
+// policyRow is one row of the outcome matrix of Job policies: the same Job in every mode and without its sidecar.
 type policyRow struct {
 	policy jobPolicy
-	// namesMain is true where the rule names the main container, and sees no other.
+	// namesMain is true if the rule names the main container, and matches no other.
 	namesMain bool
 	main      mainEnd
 	sidecar   sidecarEnd
@@ -70,8 +70,7 @@ func policyRows() []policyRow {
 	return rows
 }
 
-// isBasic reports whether the row is one of the two that anybody may write: a failure that is to count against backoffLimit,
-// and one that is to be tried again.
+// isBasic reports whether each test run includes the row.
 func (r policyRow) isBasic() bool {
 	return r == policyRow{ruleIgnore, false, mainFails, exits143} || r == policyRow{ruleFailJob, false, failsOnce, exits143}
 }
@@ -91,16 +90,15 @@ func (r policyRow) ruleNames() string {
 	}
 }
 
-// alone is the row of the Job without a sidecar, which is the same for all sidecars.
+// alone returns the row without a sidecar.
 func (r policyRow) alone() policyRow {
 	r.sidecar = ""
 	return r
 }
 
-// job returns the Job of the row for the mode. A row without a sidecar needs none.
+// job returns the row's Job for the mode.
 func (r policyRow) job(name string, mode v1alpha1.Mode, state string) *batchv1.Job {
 	main := harness.Container(harness.MainName, r.mainScript(name))
-	main.VolumeMounts = []corev1.VolumeMount{{Name: "state", MountPath: stateMount}}
 	containers := []corev1.Container{main}
 	switch r.sidecar {
 	case exits143:
@@ -113,14 +111,12 @@ func (r policyRow) job(name string, mode v1alpha1.Mode, state string) *batchv1.J
 	job.Spec.Template.Labels = map[string]string{"mode": string(mode)}
 	template := &job.Spec.Template.Spec
 	template.TerminationGracePeriodSeconds = ptr.To[int64](2)
-	template.Volumes = []corev1.Volume{{
-		Name: "state", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: state}},
-	}}
+	harness.MountHostDirectory(template, harness.MainName, state, stateMount)
 	r.setPolicy(&job.Spec)
 	return job
 }
 
-// mainScript ends as the row says; in an Indexed Job that is the one of index 0.
+// mainScript returns the script of the main container. In an Indexed Job only index 0 ends as the row says.
 func (r policyRow) mainScript(name string) string {
 	others := "exit 0"
 	if r.policy == successPolicy {
@@ -155,7 +151,7 @@ func (r policyRow) setPolicy(spec *batchv1.JobSpec) {
 		}}
 	}
 	if r.policy == ruleCount {
-		// A failure is counted anyway, unless a later rule would do something else.
+		// Count differs from the default only if a later rule also matches.
 		spec.PodFailurePolicy.Rules = append(spec.PodFailurePolicy.Rules, r.rule(batchv1.PodFailurePolicyActionFailJob, 1))
 	}
 }
@@ -168,7 +164,7 @@ func (r policyRow) rule(action batchv1.PodFailurePolicyAction, exitCodes ...int3
 	return batchv1.PodFailurePolicyRule{Action: action, OnExitCodes: requirement}
 }
 
-// mostPods is how many pods the Job has when every failure counts.
+// mostPods is the number of pods of the Job if every failure counts.
 func (r policyRow) mostPods() int {
 	switch r.policy {
 	case ruleFailIndex, maxFailedIndexes:

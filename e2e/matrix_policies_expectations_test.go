@@ -13,11 +13,11 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-// jobOutcome is what becomes of a Job with rules for its failures.
+// jobOutcome is the result of a Job with rules for failures.
 type jobOutcome struct {
 	// job is Complete, Failed, or neverEnds.
 	job string
-	// reason is that of the Job's condition.
+	// reason is the reason of the Job's condition.
 	reason string
 	// pods is how many pods the Job had.
 	pods int
@@ -25,7 +25,7 @@ type jobOutcome struct {
 	completed, failed string
 }
 
-// neverEnds is a Job that has more pods than it can have when each failure counts, and has not finished.
+// neverEnds is the state of a Job that keeps creating pods, because its failures do not count towards backoffLimit.
 const neverEnds = "never ends"
 
 // Outcomes of a Job whose rule has matched the sidecar's exit code.
@@ -51,17 +51,17 @@ func (o jobOutcome) words() string {
 	return words
 }
 
-// jobException is an outcome that the Job does not have without its sidecar.
+// jobException is an outcome that differs from the Job without its sidecar.
 type jobException struct {
 	note    string
 	outcome jobOutcome
-	// byChance is true where the outcome may be that of the Job alone as well.
+	// byChance is true if the Job may also end as it would without its sidecar.
 	byChance bool
-	// anyPods is true where chance decides how many pods the Job has.
+	// anyPods is true if the number of pods varies.
 	anyPods bool
 }
 
-// holds reports whether the outcome is the one of the exception.
+// holds reports whether the outcome matches the exception.
 func (e *jobException) holds(got, alone jobOutcome) bool {
 	if e.byChance && got == alone {
 		return true
@@ -72,7 +72,7 @@ func (e *jobException) holds(got, alone jobOutcome) bool {
 	return got == e.outcome
 }
 
-// words returns the note, or nothing.
+// words returns the note, or "".
 func (e *jobException) words() string {
 	if e == nil {
 		return ""
@@ -80,16 +80,16 @@ func (e *jobException) words() string {
 	return e.note
 }
 
-// A rule that names no container sees every container that has ended when the Job controller looks.
+// A rule without containerName matches every container that is terminated when the Job controller evaluates it.
 const (
-	noteSeen = "The main container has failed, and the rule, which names no container, matches the sidecar's exit code beside it. " +
-		"Set `onExitCodes.containerName` to the main container, or use a mode that ends the sidecar with 0: `Auto` with a quick-exit " +
-		"image that has the sidecar's command, or `Image`."
-	noteChance = "As in the other note, if the sidecar has ended by the time that the Job controller first looks at the pod, about a " +
-		"second after the phase was written."
+	noteSeen = "The main container has failed, and the rule has no `containerName`, so it also matches the sidecar's exit code. Set " +
+		"`onExitCodes.containerName` to the main container, or use a mode that makes the sidecar exit 0: `Auto` with a quick-exit image " +
+		"that has the sidecar's command, or `Image`."
+	noteChance = "Same as the other note, if the sidecar has terminated when the Job controller first syncs the pod, about a second " +
+		"after the phase was written."
 )
 
-// expect returns the exception that the row is in the mode, or nil where the outcome is that of the Job alone.
+// expect returns the row's exception in the mode, or nil if the sidecar does not change the outcome.
 func (r policyRow) expect(mode v1alpha1.Mode) *jobException {
 	endsWithZero := mode == v1alpha1.ModeImage || mode == v1alpha1.ModeAuto
 	if endsWithZero || r.namesMain || r.main == mainSucceeds || !slices.Contains(podFailureRules, r.policy) {
@@ -108,14 +108,14 @@ func (r policyRow) expect(mode v1alpha1.Mode) *jobException {
 	case r.main == mainFails:
 		outcome = retriedAlways
 	default:
-		// A failure that is ignored is tried again, as one that is counted is.
+		// An ignored failure is retried like a counted one.
 		return nil
 	}
 	switch {
 	case mode == v1alpha1.ModeCRR:
 		return &jobException{note: noteSeen, outcome: outcome}
 	case r.policy == ruleFailJob:
-		// The Job controller evaluates such a rule at each sync, when the next pod may exist already.
+		// The Job controller evaluates this rule at each sync, so the next pod may already exist.
 		outcome.pods = 0
 		return &jobException{note: noteSeen, outcome: outcome, anyPods: true}
 	default:

@@ -22,29 +22,16 @@ import (
 // allMatrixRows set to "all" runs every row of the outcome matrix of Job policies.
 const allMatrixRows = "MATRIX"
 
-const policiesIntroduction = `## Rules of the Job
-
-What becomes of a Job that has a podFailurePolicy, a successPolicy or maxFailedIndexes, under restartPolicy Never and with
-exitCodes Ignore. Every rule of a podFailurePolicy is for the exit codes 137 and 143, which are those of a sidecar that is
-stopped; behind Count there is a second rule, FailJob on 1. A main container that fails exits 1, and backoffLimit or
-backoffLimitPerIndex is 1. The column "alone" is the same Job without the sidecar, which has run beside the others. A number
-refers to what is different from it, listed below the table.
-
-`
-
-// TestOutcomeMatrixOfJobPolicies runs Jobs that have rules for exit codes: the outcome is the one that the same Job has
-// without its sidecar, wherever a mode can do it.
-func TestOutcomeMatrixOfJobPolicies(t *testing.T) {
+// Jobs with rules for exit codes have the same outcome as without their sidecar, except for known exceptions.
+func TestOutcomeMatrixJobPolicies(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
 	for _, mode := range modes {
-		policy := harness.Policy(mode)
-		policy.Name = "mode-" + shortName(mode)
-		policy.Spec.PodSelector.MatchLabels = map[string]string{"mode": string(mode)}
-		// On a busy node a mode must not be followed by another one.
+		policy := policyForMode(mode)
+		// Avoids fallbacks on a busy node.
 		policy.Spec.TerminationDeadlineSeconds = ptr.To[int32](120)
 		if mode != v1alpha1.ModeAuto {
-			// A write that a busy webhook refuses is repeated, and not followed by another mode either.
+			// Avoids fallbacks after writes that a busy webhook denied.
 			policy.Spec.Fallback = v1alpha1.FallbackDisabled
 		}
 		test.Create(policy)
@@ -76,11 +63,11 @@ func TestOutcomeMatrixOfJobPolicies(t *testing.T) {
 		run.compare(row)
 	}
 	if whole && !t.Failed() {
-		test.RequireSection("docs/outcome-matrix.md", run.section(rows))
+		test.RequireSection("docs/outcome-matrix.md", "job-policies", run.table(rows))
 	}
 }
 
-// policyCell is a row in one mode, or alone.
+// policyCell is a row in one mode, or without a sidecar.
 type policyCell struct {
 	policyRow
 	mode v1alpha1.Mode
@@ -88,7 +75,7 @@ type policyCell struct {
 
 func (c policyCell) String() string {
 	if c.mode == "" {
-		return c.policyRow.String() + "alone"
+		return c.policyRow.String() + "none"
 	}
 	return c.policyRow.String() + ", mode " + string(c.mode)
 }
@@ -102,7 +89,7 @@ type policyRun struct {
 	results map[policyCell]*jobOutcome
 }
 
-// add has the row run in the mode, unless it does so already.
+// add adds the row in the mode unless it exists.
 func (r *policyRun) add(row policyRow, mode v1alpha1.Mode) {
 	cell := policyCell{row, mode}
 	if r.results[cell] == nil {
@@ -110,7 +97,7 @@ func (r *policyRun) add(row policyRow, mode v1alpha1.Mode) {
 	}
 }
 
-// run runs the Job of the cell until it has finished or shows that it never will.
+// run runs the cell's Job until it has finished or has too many pods.
 func (r *policyRun) run(t *testing.T, cell policyCell, name string) {
 	t.Helper()
 	r.slots <- struct{}{}
@@ -130,9 +117,7 @@ func (r *policyRun) run(t *testing.T, cell policyCell, name string) {
 	}
 	test.Recorder.Look(func(seen harness.Seen) {
 		for _, record := range seen.Pods(name) {
-			if reversal := record.Reversal(); reversal != "" {
-				test.Errorf("Pod %s left a terminal phase: %s", record.Pod.Name, reversal)
-			}
+			test.RequireNoReversal(record)
 		}
 	})
 }
@@ -156,7 +141,7 @@ func observeJob(seen harness.Seen, name string, mostPods int) (jobOutcome, error
 	return got, fmt.Errorf("the Job has not finished: %s", seen.Describe(name))
 }
 
-// compare requires of each mode of the row the outcome that the Job has alone, or what an exception says.
+// compare requires, in each mode of the row, the outcome without a sidecar or the outcome of the exception.
 func (r *policyRun) compare(row policyRow) {
 	r.test.Helper()
 	alone := *r.results[policyCell{row.alone(), ""}]
@@ -164,39 +149,28 @@ func (r *policyRun) compare(row policyRow) {
 		got, exception := *r.results[policyCell{row, mode}], row.expect(mode)
 		switch {
 		case exception == nil && got != alone:
-			r.test.Errorf("%s, mode %s: the outcome was to be that of the Job alone, %+v, and is %+v", row, mode, alone, got)
+			r.test.Errorf("%s, mode %s: the outcome is %+v, want %+v as without the sidecar", row, mode, got, alone)
 		case exception != nil && !exception.holds(got, alone):
-			r.test.Errorf("%s, mode %s: the outcome was to be %+v and is %+v: %s", row, mode, exception.outcome, got, exception.note)
+			r.test.Errorf("%s, mode %s: the outcome is %+v, want %+v: %s", row, mode, got, exception.outcome, exception.note)
 		}
 	}
 }
 
-// section returns the table of the rows.
-func (r *policyRun) section(rows []policyRow) string {
-	var out strings.Builder
-	out.WriteString(policiesIntroduction)
-	out.WriteString("| rule | names | main | sidecar | alone |")
-	for _, mode := range modes {
-		fmt.Fprintf(&out, " %s |", mode)
-	}
-	out.WriteString("\n|---|---|---|---|---|" + strings.Repeat("---|", len(modes)) + "\n")
-	var notes []string
+// table returns the table of the rows.
+func (r *policyRun) table(rows []policyRow) string {
+	table := newModeTable("rule", "names", "main", "sidecar", "alone")
 	for _, row := range rows {
-		fmt.Fprintf(&out, "| %s | %s | %s | %s | %s |", row.policy, row.ruleNames(), row.main, row.sidecar, r.results[policyCell{row.alone(), ""}].words())
+		fmt.Fprintf(&table.Builder, "| %s | %s | %s | %s | %s |", row.policy, row.ruleNames(), row.main, row.sidecar, r.results[policyCell{row.alone(), ""}].words())
 		for _, mode := range modes {
 			exception := row.expect(mode)
-			fmt.Fprintf(&out, " %s%s |", inTable(exception), footnote(&notes, exception.words()))
+			table.cell(inTable(exception), exception.words())
 		}
-		out.WriteString("\n")
+		table.WriteString("\n")
 	}
-	out.WriteString("\n")
-	for i, note := range notes {
-		fmt.Fprintf(&out, "%d. %s\n", i+1, note)
-	}
-	return out.String()
+	return table.String()
 }
 
-// inTable is what the table says of a mode.
+// inTable returns the text of a mode in the table.
 func inTable(exception *jobException) string {
 	switch {
 	case exception == nil:

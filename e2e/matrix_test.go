@@ -6,6 +6,7 @@ package e2e
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,21 +18,19 @@ import (
 )
 
 const (
-	// podsOfMatrix is how many cells are under way at once.
+	// podsOfMatrix is how many cells run at once.
 	podsOfMatrix = 40
-	// cellTimeout is for one cell on a node that is busy with the others.
+	// cellTimeout is for one cell on a busy node.
 	cellTimeout = 5 * time.Minute
 )
 
-// TestOutcomeMatrix runs every combination on the kubelet: the outcome of a Job is that of its main container,
-// whatever the sidecar does and however it is ended, but for what Kubernetes itself decides first.
+// In every combination, the main container decides the Job's outcome, except where Kubernetes decides it before the operator can
+// act.
 func TestOutcomeMatrix(t *testing.T) {
 	harness.Exclusive(t)
 	test := harness.New(t)
 	for _, mode := range modes {
-		policy := harness.Policy(mode)
-		policy.Name = "mode-" + shortName(mode)
-		policy.Spec.PodSelector.MatchLabels = map[string]string{"mode": string(mode)}
+		policy := policyForMode(mode)
 		policy.Spec.TerminationDeadlineSeconds = ptr.To[int32](10)
 		test.Create(policy)
 	}
@@ -49,21 +48,29 @@ func TestOutcomeMatrix(t *testing.T) {
 		}
 	})
 	if !t.Failed() && allRan(results) {
-		test.RequireSection("docs/outcome-matrix.md", matrixDocument(all, results))
+		test.RequireSection("docs/outcome-matrix.md", "matrix", matrixTable(all, results))
 	}
 }
 
-// runCell runs the Job of the cell, requires the expected outcome and returns it.
+// policyForMode returns a policy with the mode that selects pods with label mode.
+func policyForMode(mode v1alpha1.Mode) *v1alpha1.SidecarTerminationPolicy {
+	policy := harness.Policy(mode)
+	policy.Name = "mode-" + strings.ToLower(string(mode))
+	policy.Spec.PodSelector.MatchLabels = map[string]string{"mode": string(mode)}
+	return policy
+}
+
+// runCell runs the cell's Job, requires the expected outcome and returns it.
 func runCell(test *harness.Test, c cell, name string) outcome {
 	test.Helper()
 	job := c.job(name)
 	test.Create(job)
 	if own := job.Spec.Template.Spec.Containers[0].RestartPolicy; c.needsOwnRestartPolicy() && own == nil {
-		test.Skip("The API server drops the restartPolicy of a container; it keeps it from Kubernetes 1.35 on.")
+		test.Skip("Needs container restartPolicy, which Kubernetes supports since 1.35")
 	}
 	wanted, exception := c.expect()
 	var got outcome
-	test.EventuallySeen("the Job to finish and its processes to be gone", cellTimeout, func(seen harness.Seen) error {
+	test.EventuallySeen("the Job to finish and its containers to terminate", cellTimeout, func(seen harness.Seen) error {
 		var err error
 		got, err = observeCell(seen, name)
 		return err
@@ -72,13 +79,11 @@ func runCell(test *harness.Test, c cell, name string) outcome {
 		got.runs = 0
 	}
 	if got != wanted {
-		test.Errorf("The outcome was to be %+v and is %+v", wanted, got)
+		test.Errorf("The outcome is %+v, want %+v", got, wanted)
 	}
 	test.Recorder.Look(func(seen harness.Seen) {
 		for _, record := range seen.Pods(name) {
-			if reversal := record.Reversal(); reversal != "" {
-				test.Errorf("Pod %s left a terminal phase: %s", record.Pod.Name, reversal)
-			}
+			test.RequireNoReversal(record)
 			if exception == restartedUntilFailed {
 				requireNoWrite(test, seen, record)
 			}
@@ -90,7 +95,7 @@ func runCell(test *harness.Test, c cell, name string) outcome {
 	return got
 }
 
-// observeCell returns what has become of the Job and its pods, or why it is too early to tell.
+// observeCell returns the outcome of the Job and its pods, or an error while it has none.
 func observeCell(seen harness.Seen, name string) (outcome, error) {
 	var got outcome
 	job, pods := seen.Job(name), seen.Pods(name)
@@ -107,7 +112,7 @@ func observeCell(seen harness.Seen, name string) (outcome, error) {
 		if record.Deleted {
 			got.pod = "Deleted"
 		} else if running := record.Running(); len(running) > 0 || record.Pod.DeletionTimestamp != nil {
-			return got, fmt.Errorf("processes are left: %s", seen.Describe(name))
+			return got, fmt.Errorf("containers are running: %s", seen.Describe(name))
 		}
 		if main := record.Container(harness.MainName); main != nil && main.ContainerID != "" {
 			got.runs += 1 + main.RestartCount
@@ -121,13 +126,13 @@ func hasCondition(job *batchv1.Job, condition batchv1.JobConditionType) bool {
 	return ok
 }
 
-// requireNoWrite requires that the operator has not acted on a pod whose main container may run again.
+// requireNoWrite requires that the operator has not acted on a pod whose main container can restart.
 func requireNoWrite(test *harness.Test, seen harness.Seen, record *harness.PodRecord) {
 	test.Helper()
 	_, phase := record.Pod.Annotations[v1alpha1.AnnotationPodPhase]
 	_, swap := record.Pod.Annotations[v1alpha1.AnnotationImageSwap]
-	if requests := seen.Requests(record.Pod.Name); phase || swap || len(requests) > 0 {
-		test.Errorf("The operator acted on pod %s although its main container may run again", record.Pod.Name)
+	if crrs := seen.CRRs(record.Pod.Name); phase || swap || len(crrs) > 0 {
+		test.Errorf("The operator acted on pod %s although its main container can restart", record.Pod.Name)
 	}
 }
 

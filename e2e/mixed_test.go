@@ -16,17 +16,16 @@ import (
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// One sidecar's exit code counts and the other's does not.
-func TestRespectBesideIgnore(t *testing.T) {
+func TestRespectAndIgnoreInOnePod(t *testing.T) {
 	harness.Shared(t)
 	cases := []struct {
 		name               string
 		respected, ignored string
 		complete           bool
 	}{
-		{"the ignored one fails", harness.ExitsZeroOnTerm, harness.ExitsSevenOnTerm, true},
-		{"the ignored one is killed", harness.ExitsZeroOnTerm, harness.IgnoresTerm, true},
-		{"the respected one fails", harness.ExitsSevenOnTerm, harness.ExitsZeroOnTerm, false},
+		{"ignored fails", harness.ExitsZeroOnTerm, harness.ExitsSevenOnTerm, true},
+		{"ignored is killed", harness.ExitsZeroOnTerm, harness.IgnoresTerm, true},
+		{"respected fails", harness.ExitsSevenOnTerm, harness.ExitsZeroOnTerm, false},
 		{"both fail", harness.ExitsSevenOnTerm, harness.ExitsSevenOnTerm, false},
 	}
 	for _, c := range cases {
@@ -40,13 +39,12 @@ func TestRespectBesideIgnore(t *testing.T) {
 			job.Spec.BackoffLimit = ptr.To[int32](0)
 			test.Create(policy, job)
 			if c.complete {
-				test.WaitForComplete("job")
-				test.RequireSucceeded("job")
+				test.RequireCompleted("job")
 				return
 			}
 			test.WaitForFailed("job")
 			if record := test.RequireFinished("job"); record.Pod.Status.Phase != corev1.PodFailed {
-				test.Errorf("Pod %s was to be Failed and is %s", record.Pod.Name, record.Pod.Status.Phase)
+				test.Errorf("Pod %s is %s, want Failed", record.Pod.Name, record.Pod.Status.Phase)
 			}
 		})
 	}
@@ -54,30 +52,25 @@ func TestRespectBesideIgnore(t *testing.T) {
 
 func TestThreeSidecarsWithThreeModes(t *testing.T) {
 	harness.Shared(t)
-	for _, restartPolicy := range jobRestartPolicies {
-		t.Run(string(restartPolicy), func(t *testing.T) {
-			t.Parallel()
-			test := harness.New(t)
-			policy := harness.Policy(v1alpha1.ModeAuto, "by-request", "by-image", "by-phase")
-			policy.Spec.Sidecars[0].Mode, policy.Spec.Sidecars[0].ExitCodes = v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect
-			policy.Spec.Sidecars[1].Mode, policy.Spec.Sidecars[1].Image = v1alpha1.ModeImage, harness.QuickExitImage
-			policy.Spec.Sidecars[2].Mode = v1alpha1.ModePodPhase
-			test.Create(policy, harness.Job("job", restartPolicy,
-				harness.Container("by-request", harness.ExitsZeroOnTerm), harness.Container("by-image", harness.ExitsZeroOnTerm),
-				harness.Container("by-phase", harness.ExitsSevenOnTerm), harness.Main(2)))
-			test.WaitForComplete("job")
-			record := test.RequireSucceeded("job")
-			test.RequireImage(record, "by-image", harness.QuickExitImage)
-			for _, request := range test.RequireRequests(record, 1) {
-				if !slices.Equal(request.Containers, []string{"by-request"}) {
-					test.Errorf("The request names %v", request.Containers)
-				}
+	forEachRestartPolicy(t, func(test *harness.Test, restartPolicy corev1.RestartPolicy) {
+		policy := harness.Policy(v1alpha1.ModeAuto, "by-crr", "by-image", "by-phase")
+		policy.Spec.Sidecars[0].Mode, policy.Spec.Sidecars[0].ExitCodes = v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect
+		policy.Spec.Sidecars[1].Mode, policy.Spec.Sidecars[1].Image = v1alpha1.ModeImage, harness.QuickExitImage
+		policy.Spec.Sidecars[2].Mode = v1alpha1.ModePodPhase
+		test.Create(policy, harness.Job("job", restartPolicy,
+			harness.Container("by-crr", harness.ExitsZeroOnTerm), harness.Container("by-image", harness.ExitsZeroOnTerm),
+			harness.Container("by-phase", harness.ExitsSevenOnTerm), harness.Main(2)))
+		record := test.RequireCompleted("job")
+		test.RequireImage(record, "by-image", harness.QuickExitImage)
+		for _, crr := range test.RequireCRRs(record, 1) {
+			if !slices.Equal(crr.Containers, []string{"by-crr"}) {
+				test.Errorf("The CRR names %v", crr.Containers)
 			}
-		})
-	}
+		}
+	})
 }
 
-func TestPolicyBesideEnv(t *testing.T) {
+func TestPolicyAndEnvInOnePod(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
 	byEnv := harness.WithEnv(harness.Container("by-env", harness.ExitsZeroOnTerm), v1alpha1.EnvTerminateWithImage, harness.QuickExitImage)
@@ -86,38 +79,37 @@ func TestPolicyBesideEnv(t *testing.T) {
 	test.Create(policy,
 		harness.Job("job", corev1.RestartPolicyNever, byEnv, harness.Container("by-policy", harness.ExitsZeroOnTerm), harness.Main(2)),
 	)
-	test.WaitForComplete("job")
-	record := test.RequireSucceeded("job")
+	record := test.RequireCompleted("job")
 	test.RequireImage(record, "by-env", harness.QuickExitImage)
 	test.RequireImage(record, "by-policy", harness.BusyboxImage)
-	for _, request := range test.RequireRequests(record, 1) {
-		if !slices.Equal(request.Containers, []string{"by-policy"}) {
-			test.Errorf("The request names %v", request.Containers)
+	for _, crr := range test.RequireCRRs(record, 1) {
+		if !slices.Equal(crr.Containers, []string{"by-policy"}) {
+			test.Errorf("The CRR names %v", crr.Containers)
 		}
 	}
 }
 
-// Of two policies for one container the one with the higher priority decides, and the other one says so.
-func TestOverriddenPolicySaysSo(t *testing.T) {
+// Of two policies for one container, the one with higher priority takes precedence, and the other one reports Overridden.
+func TestOverriddenPolicyStatus(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
-	loser := harness.Policy(v1alpha1.ModeCRR)
-	loser.Name = "loser"
-	winner := harness.Policy(v1alpha1.ModeImage)
-	winner.Name, winner.Spec.Priority = "winner", 10
+	overridden := harness.Policy(v1alpha1.ModeCRR)
+	overridden.Name = "overridden"
+	preferred := harness.Policy(v1alpha1.ModeImage)
+	preferred.Name, preferred.Spec.Priority = "preferred", 10
 	job := harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(0))
 	gate := test.Gate(&job.Spec.Template)
-	test.Create(loser, winner, job)
-	test.EventuallyStatus(loser, "the losing policy to be Overridden", func(status v1alpha1.PolicyStatus) error {
-		if overridden := harness.Condition(status, v1alpha1.ConditionOverridden); overridden.Status != "True" || overridden.Reason != string(v1alpha1.ReasonOverridden) {
+	test.Create(overridden, preferred, job)
+	test.EventuallyStatus(overridden, "the policy to be Overridden", func(status v1alpha1.PolicyStatus) error {
+		if condition := harness.Condition(status, v1alpha1.ConditionOverridden); condition.Status != "True" || condition.Reason != string(v1alpha1.ReasonOverridden) {
 			return fmt.Errorf("the conditions are %+v", status.Conditions)
 		}
 		return nil
 	})
 	gate.Open()
 	requireEndedByImage(test)
-	test.EventuallyStatus(winner, "the winning policy not to be Overridden", func(status v1alpha1.PolicyStatus) error {
-		if overridden := harness.Condition(status, v1alpha1.ConditionOverridden); overridden.Status != "" || status.TerminatedPods != 1 {
+	test.EventuallyStatus(preferred, "the preferred policy not to be Overridden", func(status v1alpha1.PolicyStatus) error {
+		if condition := harness.Condition(status, v1alpha1.ConditionOverridden); condition.Status != "" || status.TerminatedPods != 1 {
 			return fmt.Errorf("terminatedPods is %d and the conditions are %+v", status.TerminatedPods, status.Conditions)
 		}
 		return nil

@@ -16,17 +16,16 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// prePullTimeout is longer than OpenKruise's four tries of an image that cannot be pulled.
+// prePullTimeout exceeds OpenKruise's four attempts to pull an image.
 const prePullTimeout = 5 * time.Minute
 
-// prePullPolicy has the image of mode Image pulled to one node that has Kruise's daemon.
+// prePullPolicy downloads the image of mode Image to one node with OpenKruise's daemon.
 func prePullPolicy(test *harness.Test) *v1alpha1.SidecarTerminationPolicy {
 	test.Helper()
 	policy := harness.Policy(v1alpha1.ModeImage)
@@ -44,25 +43,22 @@ func prePullPolicy(test *harness.Test) *v1alpha1.SidecarTerminationPolicy {
 	return policy
 }
 
-// waitForPrePulled waits until the policy's condition begins with what is wanted: status, reason and message.
+// waitForPrePulled waits until status, reason and message of the policy's condition PrePulled start with want.
 func waitForPrePulled(test *harness.Test, policy *v1alpha1.SidecarTerminationPolicy, want string) {
 	test.Helper()
-	test.Eventually("the policy says "+want, prePullTimeout, func(ctx context.Context) error {
-		if err := test.Client.Get(ctx, client.ObjectKeyFromObject(policy), policy); err != nil {
-			return err
-		}
-		got := "nothing"
+	test.EventuallyGet(policy, "condition PrePulled to be "+want, prePullTimeout, func() error {
+		got := "unset"
 		if c := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionPrePulled); c != nil && c.ObservedGeneration == policy.Generation {
 			got = fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
 		}
 		if !strings.HasPrefix(got, want) {
-			return fmt.Errorf("it says %s", got)
+			return fmt.Errorf("it is %s", got)
 		}
 		return nil
 	})
 }
 
-// withDaemon selects, by the labels of NodeImages, which are those of their nodes.
+// withDaemon returns the policy's node selector. NodeImages have the labels of their nodes.
 func withDaemon(t *testing.T, policy *v1alpha1.SidecarTerminationPolicy) labels.Selector {
 	t.Helper()
 	selector, err := metav1.LabelSelectorAsSelector(policy.Spec.PrePull.NodeSelector)
@@ -72,24 +68,14 @@ func withDaemon(t *testing.T, policy *v1alpha1.SidecarTerminationPolicy) labels.
 	return selector
 }
 
-func setImage(test *harness.Test, policy *v1alpha1.SidecarTerminationPolicy, image string) {
-	test.Helper()
-	before := policy.DeepCopy()
-	policy.Spec.Image = image
-	if err := test.Client.Patch(test.Context(), policy, client.MergeFrom(before)); err != nil {
-		test.Fatal(err)
-	}
-}
-
 func kruiseObjects(ctx context.Context, test *harness.Test, kind string, options ...client.ListOption) ([]unstructured.Unstructured, error) {
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(schema.GroupVersionKind{Group: "apps.kruise.io", Version: "v1alpha1", Kind: kind + "List"})
+	list := harness.KruiseList(kind)
 	err := test.Client.List(ctx, list, options...)
 	return list.Items, err
 }
 
-// The real daemon finds or pulls the image, and the policy follows it: another image, a failure, its own end.
-func TestPrePullHasTheImageOnTheNode(t *testing.T) {
+// The policy's status follows the pull, another image and a failure, and deleting the policy deletes the pull jobs.
+func TestPrePullDownloadsImage(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
 	policy := prePullPolicy(test)
@@ -104,22 +90,22 @@ func TestPrePullHasTheImageOnTheNode(t *testing.T) {
 	tenant, _, _ := unstructured.NestedString(nodes[0].Object, "spec", "images", repository, "sandboxConfig", "labels", "tenant")
 	note, _, _ := unstructured.NestedString(nodes[0].Object, "spec", "images", repository, "sandboxConfig", "annotations", "e2e")
 	if tenant != "etl" || note != "true" {
-		t.Errorf("The node is told of label %q and annotation %q: %v", tenant, note, nodes[0].Object["spec"])
+		t.Errorf("The NodeImage has label %q and annotation %q: %v", tenant, note, nodes[0].Object["spec"])
 	}
 
 	const unpullable = "127.0.0.1:1/never-pulled:1"
-	setImage(test, policy, unpullable)
+	test.MergePatch(policy, `{"spec":{"image":"`+unpullable+`"}}`)
 	waitForPrePulled(test, policy, "False PrePullFailed "+unpullable+" is on 0 of 1 nodes and could not be pulled to "+nodes[0].GetName())
 
-	setImage(test, policy, harness.QuickExitImage)
+	test.MergePatch(policy, `{"spec":{"image":"`+harness.QuickExitImage+`"}}`)
 	waitForPrePulled(test, policy, "True PrePulled")
 	if err := test.Client.Delete(t.Context(), policy); err != nil {
 		t.Fatal(err)
 	}
-	test.Eventually("the jobs go with the policy", prePullTimeout, func(ctx context.Context) error {
+	test.Eventually("the pull jobs to be deleted", prePullTimeout, func(ctx context.Context) error {
 		jobs, err := kruiseObjects(ctx, test, "ImagePullJob", client.InNamespace(test.Namespace))
 		if err == nil && len(jobs) > 0 {
-			return fmt.Errorf("%d are left", len(jobs))
+			return fmt.Errorf("%d exist", len(jobs))
 		}
 		return err
 	})

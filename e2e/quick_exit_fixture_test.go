@@ -22,7 +22,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/ociimage"
 )
 
-// Where the image of realSidecar has its program.
+// Paths of the program in the image of realSidecar.
 const (
 	sidecarProgram   = "/opt/proxy/bin/proxy"
 	sidecarDirectory = "/app"
@@ -32,8 +32,8 @@ const (
 	sidecarUser = "1337:1337"
 )
 
-// realSidecar returns an image as vendors of sidecars make them: no shell, one program, which it runs as a user of its own,
-// and a PATH and working directory of its own.
+// realSidecar returns an image like those of sidecar vendors: no shell, one program, and its own user, PATH and working
+// directory.
 var realSidecar = sync.OnceValues(func() (v1.Image, error) {
 	cluster, err := harness.Connect()
 	if err != nil {
@@ -68,26 +68,25 @@ var realSidecar = sync.OnceValues(func() (v1.Image, error) {
 	})
 })
 
-// pushSidecar pushes the image of realSidecar and returns its reference.
+// pushSidecar pushes realSidecar and returns the reference.
 func pushSidecar(test *harness.Test, registry *harness.Registry) string {
 	test.Helper()
 	image, err := realSidecar()
 	if err != nil {
-		test.Fatalf("Make the sidecar's image: %v", err)
+		test.Fatalf("Build the sidecar's image: %v", err)
 	}
 	return registry.Push(test.T, "sidecar:v1", image)
 }
 
-// quickExitImage is what the subcommand quick-exit-image reports.
+// quickExitImage is the output of subcommand quick-exit-image.
 type quickExitImage struct {
 	// Image is the reference with the digest.
 	Image string
-	// Paths are those at which the image has the program.
+	// Paths are the paths of the program in the image.
 	Paths []string
 }
 
-// pushQuickExit has the operator's own subcommand build a quick-exit image for the sidecar of the Job, out of the Job's
-// manifest, and push it.
+// pushQuickExit builds and pushes a quick-exit image for the Job's sidecar by subcommand quick-exit-image.
 func pushQuickExit(test *harness.Test, reference string, job *batchv1.Job) quickExitImage {
 	test.Helper()
 	program, err := buildOperator()

@@ -18,10 +18,10 @@ import (
 	"github.com/sidecar-termination/operator/internal/quickexit"
 )
 
-// sidecarExitCode is the one with which the program of realSidecar ends when it is told to.
+// sidecarExitCode is the exit code of realSidecar after SIGTERM.
 const sidecarExitCode = 7
 
-// Ways to start a sidecar, none of which may keep the quick-exit image from ending it.
+// Ways to start a sidecar. The quick-exit image must support all of them.
 var waysToStart = []struct {
 	name  string
 	apply func(pod *corev1.PodSpec, sidecar *corev1.Container)
@@ -34,11 +34,11 @@ var waysToStart = []struct {
 	{"relative command", func(_ *corev1.PodSpec, sidecar *corev1.Container) {
 		sidecar.Command, sidecar.WorkingDir = []string{"./server"}, sidecarDirectory
 	}},
-	{"relative command in the working directory of the image", func(_ *corev1.PodSpec, sidecar *corev1.Container) {
+	{"relative command in image's working directory", func(_ *corev1.PodSpec, sidecar *corev1.Container) {
 		sidecar.Command = []string{"./server"}
 	}},
-	{"name in the PATH of the image", func(_ *corev1.PodSpec, sidecar *corev1.Container) { sidecar.Command = []string{"agent"} }},
-	{"name in a PATH of its own", func(_ *corev1.PodSpec, sidecar *corev1.Container) {
+	{"name in image's PATH", func(_ *corev1.PodSpec, sidecar *corev1.Container) { sidecar.Command = []string{"agent"} }},
+	{"name in own PATH", func(_ *corev1.PodSpec, sidecar *corev1.Container) {
 		sidecar.Command, sidecar.Env = []string{"proxy"}, []corev1.EnvVar{{Name: "PATH", Value: "/opt/proxy/bin"}}
 	}},
 	{"shell form", func(_ *corev1.PodSpec, sidecar *corev1.Container) {
@@ -52,7 +52,7 @@ var waysToStart = []struct {
 	}},
 	{"read-only root file system", func(_ *corev1.PodSpec, sidecar *corev1.Container) {
 		sidecar.SecurityContext = &corev1.SecurityContext{ReadOnlyRootFilesystem: ptr.To(true)}
-		// The image that takes its place does not have it.
+		// The quick-exit image does not have this directory.
 		sidecar.WorkingDir = sidecarDirectory
 	}},
 	{"restricted", func(pod *corev1.PodSpec, sidecar *corev1.Container) {
@@ -64,7 +64,7 @@ var waysToStart = []struct {
 	}},
 }
 
-func TestShippedQuickExitImageEndsSidecars(t *testing.T) {
+func TestQuickExitImageTerminatesSidecars(t *testing.T) {
 	harness.Shared(t)
 	registry := harness.StartRegistry(t)
 	for _, way := range waysToStart {
@@ -77,14 +77,14 @@ func TestShippedQuickExitImageEndsSidecars(t *testing.T) {
 				way.apply(pod, &pod.Containers[0])
 				image := pushQuickExit(test, registry.Reference("quick-exit:"+test.Namespace), job)
 				test.Create(policyForImage(image), job)
-				requireEndedByShippedImage(test, image.Image)
+				requireEndedByRealImage(test, image.Image)
 				requireKubeletWarnings(test)
 			})
 		}
 	}
 }
 
-// jobWithRealSidecar returns a Job whose first container is a sidecar that is pulled from the registry.
+// jobWithRealSidecar returns a Job whose first container is realSidecar from the registry.
 func jobWithRealSidecar(test *harness.Test, registry *harness.Registry, restartPolicy corev1.RestartPolicy) *batchv1.Job {
 	test.Helper()
 	sidecar := harness.Sidecar("")
@@ -92,7 +92,7 @@ func jobWithRealSidecar(test *harness.Test, registry *harness.Registry, restartP
 	return harness.Job("job", restartPolicy, sidecar, harness.Main(3))
 }
 
-// quickExitPaths says what the image covers, in as few entries as there may be.
+// quickExitPaths returns the paths that the image covers, with as few entries as possible.
 func quickExitPaths(image quickExitImage) []v1alpha1.QuickExitPath {
 	entries := []v1alpha1.QuickExitPath{quickexit.Default}
 	for _, path := range image.Paths {
@@ -103,7 +103,7 @@ func quickExitPaths(image quickExitImage) []v1alpha1.QuickExitPath {
 	return entries
 }
 
-// policyForImage returns a policy that ends the sidecar by the image or not at all.
+// policyForImage returns a policy with the image and without fallback.
 func policyForImage(image quickExitImage) *v1alpha1.SidecarTerminationPolicy {
 	policy := harness.Policy(v1alpha1.ModeImage)
 	policy.Spec.QuickExitPaths = quickExitPaths(image)
@@ -111,43 +111,39 @@ func policyForImage(image quickExitImage) *v1alpha1.SidecarTerminationPolicy {
 	return policy
 }
 
-// requireEndedByShippedImage waits for the Job named job to be Complete and requires that the sidecar was stopped once, and
-// that the quick-exit image ran in its place and ended well.
-func requireEndedByShippedImage(test *harness.Test, image string) {
+// requireEndedByRealImage waits until the Job named job is Complete and requires that the sidecar was stopped once, and that the
+// quick-exit image replaced it and exited 0.
+func requireEndedByRealImage(test *harness.Test, image string) {
 	test.Helper()
-	test.WaitForComplete("job")
-	record := test.RequireSucceeded("job")
-	test.RequireRequests(record, 0)
+	record := test.RequireCompleted("job")
+	test.RequireCRRs(record, 0)
 	test.RequireImage(record, harness.SidecarName, image)
 	sidecar := record.Container(harness.SidecarName)
 	if sidecar == nil || sidecar.State.Terminated == nil || sidecar.State.Terminated.ExitCode != 0 || sidecar.State.Terminated.Reason != "Completed" {
-		test.Errorf("The quick-exit image was to end with 0: %+v", sidecar)
+		test.Errorf("The quick-exit image did not exit 0: %+v", sidecar)
 	}
 	if sidecar == nil || sidecar.RestartCount != 1 {
-		test.Errorf("The sidecar was to be restarted once: %+v", sidecar)
+		test.Errorf("The sidecar did not restart once: %+v", sidecar)
 	}
-	// The kubelet may have forgotten the container that it stopped.
+	// The kubelet may have lost the state of the stopped container.
 	if sidecar != nil && sidecar.LastTerminationState.Terminated != nil && sidecar.LastTerminationState.Terminated.ExitCode != sidecarExitCode {
-		test.Errorf("The sidecar was to be stopped with its exit code %d: %+v", sidecarExitCode, sidecar)
+		test.Errorf("The sidecar did not exit %d: %+v", sidecarExitCode, sidecar)
 	}
 }
 
-// requireKubeletWarnings requires that the kubelet warns of nothing but the given reasons about the pod of the Job named job.
+// requireKubeletWarnings requires that the kubelet emitted only warnings with the allowed reasons for the pod of the Job named job.
 func requireKubeletWarnings(test *harness.Test, allowed ...string) {
 	test.Helper()
 	for _, event := range kubeletEvents(test) {
 		warns := event.Type != corev1.EventTypeNormal && !slices.Contains(allowed, event.Reason)
 		if warns || strings.Contains(event.Message, "StartError") {
-			test.Errorf("The kubelet says %s: %s", event.Reason, event.Message)
+			test.Errorf("Warning of the kubelet: %s: %s", event.Reason, event.Message)
 		}
 	}
 }
 
-// kubeletEvents returns the kubelet's events on the pod of the Job named job, as far as there are any: a busy kubelet drops
-// events, and that the sidecar was started again is for the pod's status to tell.
+// kubeletEvents returns the kubelet's events on the pod of the Job named job. A busy kubelet drops events.
 func kubeletEvents(test *harness.Test) []corev1.Event {
 	test.Helper()
-	var pod *corev1.Pod
-	test.Recorder.Look(func(seen harness.Seen) { pod = seen.Pods("job")[0].Pod })
-	return slices.DeleteFunc(test.EventsOn(pod), func(event corev1.Event) bool { return event.Source.Component != "kubelet" })
+	return slices.DeleteFunc(test.EventsOn(test.PodOf("job")), func(event corev1.Event) bool { return event.Source.Component != "kubelet" })
 }

@@ -24,14 +24,13 @@ func TestPolicyCreatedAfterMainsEnded(t *testing.T) {
 			test.Create(harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(1)))
 			test.WaitForMain("job")
 			test.Create(harness.Policy(mode))
-			test.WaitForComplete("job")
-			test.RequireSucceeded("job")
+			test.RequireCompleted("job")
 		})
 	}
 }
 
-// slowJob returns a pod whose sidecar takes its time to end, so that the operator can be restarted meanwhile.
-func slowJob(script string, seconds int) corev1.PodTemplateSpec {
+// slowPod returns a pod with a long grace period, so that the operator can restart while the sidecar terminates.
+func slowPod(script string, seconds int) corev1.PodTemplateSpec {
 	template := harness.PodTemplate(corev1.RestartPolicyNever, harness.Sidecar(script), harness.Main(seconds))
 	template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](15)
 	return template
@@ -39,7 +38,7 @@ func slowJob(script string, seconds int) corev1.PodTemplateSpec {
 
 func TestOperatorRestarts(t *testing.T) {
 	harness.Exclusive(t)
-	t.Run("while the main container runs", func(t *testing.T) {
+	t.Run("while main runs", func(t *testing.T) {
 		test := harness.New(t)
 		job := harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(0))
 		gate := test.Gate(&job.Spec.Template)
@@ -49,7 +48,7 @@ func TestOperatorRestarts(t *testing.T) {
 		test.WaitForRunning("job")
 		test.DeleteOperatorPod()
 		gate.Open()
-		requireEndedByRequest(test, "job")
+		requireEndedByCRR(test, "job")
 		test.WaitForOperator()
 	})
 	const exitsZeroSlowly = `trap 'sleep 8; exit 0' TERM; sleep 3600 & wait`
@@ -57,27 +56,25 @@ func TestOperatorRestarts(t *testing.T) {
 		mode      v1alpha1.Mode
 		exitCodes v1alpha1.ExitCodes
 		script    string
-		requests  int
+		crrs      int
 	}{
 		{v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect, exitsZeroSlowly, 1},
 		{v1alpha1.ModeCRR, v1alpha1.ExitCodesIgnore, harness.IgnoresTerm, 0},
 		{v1alpha1.ModeImage, v1alpha1.ExitCodesIgnore, harness.IgnoresTerm, 0},
 		{v1alpha1.ModePodPhase, v1alpha1.ExitCodesIgnore, harness.IgnoresTerm, 0},
 	} {
-		t.Run(fmt.Sprintf("while the sidecar ends by mode %s with exitCodes %s", c.mode, c.exitCodes), func(t *testing.T) {
+		t.Run(fmt.Sprintf("while sidecar terminates/%s/%s", c.mode, c.exitCodes), func(t *testing.T) {
 			test := harness.New(t)
 			job := harness.Job("job", corev1.RestartPolicyNever)
-			job.Spec.Template = slowJob(c.script, 2)
+			job.Spec.Template = slowPod(c.script, 2)
 			policy := harness.Policy(c.mode)
 			policy.Spec.ExitCodes = c.exitCodes
 			test.Create(policy, job)
-			test.WaitForMain("job")
-			var pod *corev1.Pod
-			test.Recorder.Look(func(seen harness.Seen) { pod = seen.Pods("job")[0].Pod })
+			pod := test.WaitForMain("job")
 			test.WaitForEvent(pod, v1alpha1.ReasonTerminating)
 			test.DeleteOperatorPod()
 			test.WaitForComplete("job")
-			test.RequireRequests(test.RequireSucceeded("job"), c.requests)
+			test.RequireCRRs(test.RequireSucceeded("job"), c.crrs)
 			test.WaitForOperator()
 		})
 	}

@@ -29,22 +29,21 @@ func TestPolicyStatusAndEvents(t *testing.T) {
 	job := harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(0))
 	gate := test.Gate(&job.Spec.Template)
 	test.Create(job)
-	test.EventuallyStatus(policy, "the pod to be matched and waited for", func(status v1alpha1.PolicyStatus) error {
+	test.EventuallyStatus(policy, "the pod to be matched and waiting", func(status v1alpha1.PolicyStatus) error {
 		if status.MatchedPods != 1 || status.WaitingPods != 1 {
 			return fmt.Errorf("matchedPods is %d and waitingPods is %d", status.MatchedPods, status.WaitingPods)
 		}
-		return requireReady(status, v1alpha1.ReasonInForce)
+		return requireReady(status, v1alpha1.ReasonEnforced)
 	})
 
 	gate.Open()
-	test.WaitForComplete("job")
-	record := test.RequireSucceeded("job")
+	record := test.RequireCompleted("job")
 	test.EventuallyStatus(policy, "the pod to be counted as terminated", func(status v1alpha1.PolicyStatus) error {
 		return requireOneTermination(status, record.Pod.Name)
 	})
 	requireEventOfPolicy(test, test.WaitForEvent(record.Pod, v1alpha1.ReasonTerminating), policy)
 	if events := eventsOfOperator(test, record.Pod); len(events) != 1 {
-		test.Errorf("A pod without trouble was to have one event of the operator and has %v", events)
+		test.Errorf("The pod has events %v of the operator, want one", events)
 	}
 	requireRow(test, policy.Name, map[string]string{
 		"Mode": "CRR", "Enforcement": "Enforce", "Matched": "0", "Terminating": "0", "Terminated": "1", "Stuck": "0", "Ready": "True",
@@ -57,7 +56,7 @@ func requireReady(status v1alpha1.PolicyStatus, reason v1alpha1.Reason) error {
 		return fmt.Errorf("ready is %q because of %q: %s", ready.Status, ready.Reason, ready.Message)
 	}
 	if status.ObservedGeneration != 1 || ready.ObservedGeneration != 1 {
-		return fmt.Errorf("observedGeneration is %d, that of Ready %d", status.ObservedGeneration, ready.ObservedGeneration)
+		return fmt.Errorf("observedGeneration is %d, and %d in Ready", status.ObservedGeneration, ready.ObservedGeneration)
 	}
 	return nil
 }
@@ -81,26 +80,20 @@ func requireOneTermination(status v1alpha1.PolicyStatus, pod string) error {
 func requireEventOfPolicy(test *harness.Test, event corev1.Event, policy *v1alpha1.SidecarTerminationPolicy) {
 	test.Helper()
 	if event.Related == nil || event.Related.Name != policy.Name || event.Related.Kind != "SidecarTerminationPolicy" {
-		test.Errorf("Event %s was to relate to the policy and relates to %+v", event.Reason, event.Related)
+		test.Errorf("Event %s is related to %+v, want the policy", event.Reason, event.Related)
 	}
 	if event.Message == "" {
-		test.Errorf("Event %s says nothing", event.Reason)
+		test.Errorf("Event %s has no message", event.Reason)
 	}
 }
 
-// eventsOfOperator returns the reasons of the events on the pod that the operator wrote.
+// eventsOfOperator returns the reasons of the operator's events on the pod. Only they have a related object.
 func eventsOfOperator(test *harness.Test, pod *corev1.Pod) []string {
 	test.Helper()
-	var reasons []string
-	for _, event := range test.EventsOn(pod) {
-		if event.Related != nil {
-			reasons = append(reasons, event.Reason)
-		}
-	}
-	return reasons
+	return harness.ReasonsOf(slices.DeleteFunc(test.EventsOn(pod), func(event corev1.Event) bool { return event.Related == nil }))
 }
 
-// requireRow requires the cells of the policy's row in `kubectl get stp`.
+// requireRow requires the values of the policy's row in `kubectl get stp`.
 func requireRow(test *harness.Test, name string, wanted map[string]string) {
 	test.Helper()
 	table := test.Table("sidecarterminationpolicies")
@@ -110,8 +103,8 @@ func requireRow(test *harness.Test, name string, wanted map[string]string) {
 			columns = append(columns, column.Name)
 		}
 	}
-	if got, want := strings.Join(columns, " "), "Name Mode Enforcement Matched Terminating Terminated Stuck Ready Age"; got != want {
-		test.Errorf("The columns were to be %q and are %q", want, got)
+	if got, want := strings.Join(columns, " "), "Name Mode Enforcement Matched Terminating Terminated Stuck Ready Reason Age"; got != want {
+		test.Errorf("The columns are %q, want %q", got, want)
 	}
 	for _, row := range table.Rows {
 		if fmt.Sprint(row.Cells[0]) != name {
@@ -120,10 +113,10 @@ func requireRow(test *harness.Test, name string, wanted map[string]string) {
 		for column, value := range wanted {
 			index := slices.IndexFunc(table.ColumnDefinitions, func(definition metav1.TableColumnDefinition) bool { return definition.Name == column })
 			if index < 0 || fmt.Sprint(row.Cells[index]) != value {
-				test.Errorf("Column %s was to be %s in the row %v", column, value, row.Cells)
+				test.Errorf("Column %s is not %s in row %v", column, value, row.Cells)
 			}
 		}
 		return
 	}
-	test.Errorf("There is no row for policy %s", name)
+	test.Errorf("Policy %s has no row", name)
 }

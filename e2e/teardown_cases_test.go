@@ -15,20 +15,20 @@ import (
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// teardown is a way in which a sidecar comes to its end.
+// teardown is a way to terminate a sidecar.
 type teardown struct {
-	// name is how documents call it.
+	// name is its name in documents.
 	name      string
 	mode      v1alpha1.Mode
 	exitCodes v1alpha1.ExitCodes
 	drain     int32
-	// native is a sidecar that Kubernetes ends by itself.
+	// native says that Kubernetes terminates the sidecar, without the operator.
 	native bool
-	// phaseFirst says that the pod's phase is terminal while the sidecar ends.
+	// phaseFirst says that the pod's phase is terminal while the sidecar terminates.
 	phaseFirst bool
 }
 
-// OpenKruise's daemon runs on the node, so that Auto chooses CRR.
+// OpenKruise's daemon runs on the node, so Auto means CRR.
 var teardowns = []teardown{
 	{name: "Auto", mode: v1alpha1.ModeAuto, exitCodes: v1alpha1.ExitCodesIgnore, phaseFirst: true},
 	{name: "CRR, `exitCodes: Ignore`", mode: v1alpha1.ModeCRR, exitCodes: v1alpha1.ExitCodesIgnore, phaseFirst: true},
@@ -38,7 +38,7 @@ var teardowns = []teardown{
 	{name: "native sidecar, without the operator", native: true},
 }
 
-// phase is what the pod's phase reads while the sidecar ends.
+// phase describes the pod's phase while the sidecar terminates.
 func (d teardown) phase() string {
 	if d.phaseFirst {
 		return "terminal"
@@ -51,7 +51,7 @@ func (d teardown) label() string {
 	return strings.Trim(strings.NewReplacer(", ", "-", ":", "", " ", "-", "`", "", "=", "-").Replace(strings.ReplaceAll(strings.ToLower(d.name), "--", "")), "-")
 }
 
-// policy returns the policy that ends the sidecar so, or nil where Kubernetes does.
+// policy returns the policy, or nil for a native sidecar.
 func (d teardown) policy() *v1alpha1.SidecarTerminationPolicy {
 	if d.native {
 		return nil
@@ -63,8 +63,8 @@ func (d teardown) policy() *v1alpha1.SidecarTerminationPolicy {
 	return policy
 }
 
-// job returns a Job whose sidecar is ended so.
-func (d teardown) job(name string, sidecar, main corev1.Container, volumes ...corev1.Volume) *batchv1.Job {
+// job returns a Job whose sidecar is terminated this way.
+func (d teardown) job(name string, sidecar, main corev1.Container) *batchv1.Job {
 	job := harness.Job(name, corev1.RestartPolicyNever, main)
 	spec := &job.Spec.Template.Spec
 	if d.native {
@@ -73,7 +73,6 @@ func (d teardown) job(name string, sidecar, main corev1.Container, volumes ...co
 	} else {
 		spec.Containers = append(spec.Containers, sidecar)
 	}
-	spec.Volumes = volumes
 	job.Spec.Template.Labels = map[string]string{policyLabel: d.label()}
 	return job
 }

@@ -17,6 +17,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
@@ -26,18 +27,18 @@ import (
 )
 
 const (
-	// teardownGrace is the grace period of the pods, and foreignFinalizer one that is nobody's on this cluster.
+	// teardownGrace is the grace period of the pods. No controller removes foreignFinalizer.
 	teardownGrace    = 30
 	foreignFinalizer = "example.com/hold"
-	// podsOfTeardown is how many pods are under way at once.
+	// podsOfTeardown is how many pods run at once.
 	podsOfTeardown = 30
-	// tokenInterval is how often a sidecar's token is tried.
+	// tokenInterval is the interval of requests with a sidecar's token.
 	tokenInterval = time.Second
-	// longestPause is a multiple of the time between two lines of a flush.
+	// longestPause is a multiple of the interval of a flush's lines. A longer pause means SIGKILL.
 	longestPause = 6 * time.Second
 )
 
-// deletion is who deletes the pod.
+// deletion is how the pod is deleted.
 type deletion string
 
 const (
@@ -53,7 +54,7 @@ type deletionCase struct {
 	deletion
 	// after is the time from SIGTERM to the deletion.
 	after time.Duration
-	// held says that a foreign finalizer keeps the object.
+	// held says that the pod has foreignFinalizer.
 	held  bool
 	flush time.Duration
 }
@@ -66,14 +67,14 @@ func (c deletionCase) String() string {
 	return fmt.Sprintf("%s/%s/after %v/%s/flush %v", c.label(), c.deletion, c.after, held, c.flush)
 }
 
-// deletionResult is what came of it.
+// deletionResult is the result of a deletionCase.
 type deletionResult struct {
 	harness.Flush
 	// deleted is the time from SIGTERM to the deletion.
 	deleted time.Duration
-	// gone says that the object was gone before the flush ended, and logServed that the API server served the log until then.
+	// gone says that the object was gone before the flush ended, and logServed that the log was available until then.
 	gone, logServed bool
-	// tokenLost is the time from the deletion until the sidecar's token was refused, 0 if it never was.
+	// tokenLost is the time from the deletion until the sidecar's token was rejected, or 0.
 	tokenLost time.Duration
 }
 
@@ -81,8 +82,8 @@ func (r deletionResult) row(c deletionCase) string {
 	return fmt.Sprintf("| %s | %.2f s | %.1f s of %v | %t | %t | %.1f s |", c, r.deleted.Seconds(), r.Last.Seconds(), c.flush, r.gone, r.logServed, r.tokenLost.Seconds())
 }
 
-// basicDeletions are those that each run of the tests tries. A pod that a finalizer keeps is not deleted by its Job's TTL
-// here: on a busy node that may come before the kubelet has begun to stop the sidecar, which then is cut short.
+// basicDeletions are the cases of each test run. They exclude pods with a finalizer whose Job has a TTL: on a busy node the TTL may
+// expire before the kubelet has stopped the sidecar, which cuts the flush short.
 func basicDeletions() []deletionCase {
 	var all []deletionCase
 	for _, d := range teardowns {
@@ -96,7 +97,7 @@ func basicDeletions() []deletionCase {
 	return all
 }
 
-// allDeletions are every way of deletion, early and late in the grace period.
+// allDeletions are all deletions, early and late in the grace period.
 func allDeletions() []deletionCase {
 	var all []deletionCase
 	for _, d := range teardowns {
@@ -122,8 +123,8 @@ func allDeletions() []deletionCase {
 	return all
 }
 
-// A sidecar that flushes is not cut short when its pod is deleted: a kubelet that has begun to stop a container gives it
-// the grace period that it began with. What the deletion takes away is the object, and with it the sidecar's token.
+// Deleting a pod does not shorten a running termination: the kubelet keeps the grace period that it started with. The deletion
+// removes the object, and with it the sidecar's token.
 func TestTeardownDeletion(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
@@ -144,23 +145,23 @@ func TestTeardownDeletion(t *testing.T) {
 				results[i] = runDeletion(harness.Within(t, test), flushes, c, fmt.Sprintf("job-%03d", i))
 				t.Logf("| case | deleted | flushed | object gone | log served | token refused after |\n%s", results[i].row(c))
 				if !results[i].Complete {
-					t.Errorf("The sidecar was ended %v after SIGTERM, and needed %v of a grace period of %d s", results[i].Last, c.flush, teardownGrace)
+					t.Errorf("The sidecar was killed %v after SIGTERM, before its flush of %v and the grace period of %d s ended", results[i].Last, c.flush, teardownGrace)
 				}
 				if gone := c.phaseFirst && !c.held; results[i].gone != gone || results[i].logServed == gone {
-					t.Errorf("The object was gone: %t, and the log was served: %t", results[i].gone, results[i].logServed)
+					t.Errorf("object gone: %t, want %t; log served: %t", results[i].gone, gone, results[i].logServed)
 				}
 			})
 		}
 	})
 	if !t.Failed() && allFaults() {
-		test.RequireMarkedSection("docs/teardown.md", "deletion", deletionTable(all, results))
+		test.RequireSection("docs/teardown.md", "deletion", deletionTable(all, results))
 	}
 }
 
-// deletionTable has a row for every teardown, of the pods that nobody's finalizer held.
+// deletionTable has a row for each teardown, with the results of the pods without a finalizer.
 func deletionTable(all []deletionCase, results []deletionResult) string {
 	var out strings.Builder
-	out.WriteString("| mode | pod's phase while the sidecar ends | grace period | pod's object | `kubectl logs` | ServiceAccount token |\n|---|---|---|---|---|---|\n")
+	out.WriteString("| mode | pod's phase while the sidecar terminates | grace period | pod's object | `kubectl logs` | ServiceAccount token |\n|---|---|---|---|---|---|\n")
 	for _, d := range teardowns {
 		object, log, token := "stays", "served", "accepted"
 		for i, c := range all {
@@ -181,10 +182,11 @@ func deletionTable(all []deletionCase, results []deletionResult) string {
 
 func runDeletion(test *harness.Test, flushes *harness.Flushes, c deletionCase, name string) deletionResult {
 	test.Helper()
-	job := c.job(name, flushes.Container(harness.SidecarName, name, c.flush), harness.Main(2), flushes.Volume())
-	// A pod that is deleted before its phase is terminal has failed, and is not to be replaced.
+	job := c.job(name, flushes.Container(harness.SidecarName, name, c.flush), harness.Main(2))
+	// A pod that is deleted before its phase is terminal has failed. It must not be replaced.
 	job.Spec.BackoffLimit = ptr.To[int32](0)
 	spec := &job.Spec.Template.Spec
+	flushes.Mount(spec, harness.SidecarName)
 	spec.TerminationGracePeriodSeconds, spec.AutomountServiceAccountToken = ptr.To[int64](teardownGrace), ptr.To(true)
 	if c.held {
 		job.Spec.Template.Finalizers = []string{foreignFinalizer}
@@ -195,19 +197,19 @@ func runDeletion(test *harness.Test, flushes *harness.Flushes, c deletionCase, n
 	test.Create(job)
 
 	pod := waitForTeardown(test, flushes, c, name)
-	tokens := tokensOf(test, flushes.Token(name))
-	if err := tokens.try(test); err != nil {
-		test.Errorf("The token was refused before the deletion: %v", err)
+	token := flushes.Token(name)
+	if err := useToken(test, token); err != nil {
+		test.Errorf("The token was rejected before the deletion: %v", err)
 	}
 	deletedAt := deleteAs(test, c, job, pod)
 	var result deletionResult
 	var flush harness.Flush
 	lastTried := time.Duration(0)
-	test.Eventually("the sidecar to end", harness.FinishTimeout, func(ctx context.Context) error {
+	test.Eventually("the sidecar to terminate", harness.FinishTimeout, func(ctx context.Context) error {
 		flush = flushes.Read(name)
 		if now := test.Uptime(); now-lastTried >= tokenInterval {
 			lastTried = now
-			if err := tokens.try(test); result.tokenLost == 0 && apierrors.IsUnauthorized(err) {
+			if err := useToken(test, token); result.tokenLost == 0 && apierrors.IsUnauthorized(err) {
 				result.tokenLost = test.Uptime() - deletedAt
 			}
 			result.logServed = logIsServed(test, pod)
@@ -215,7 +217,7 @@ func runDeletion(test *harness.Test, flushes *harness.Flushes, c deletionCase, n
 		if flush.Complete {
 			return nil
 		}
-		// A container that is killed logs nothing more.
+		// The container was killed.
 		if flush.Terminated > 0 && test.Uptime()-flush.Terminated-flush.Last > longestPause {
 			return nil
 		}
@@ -226,21 +228,20 @@ func runDeletion(test *harness.Test, flushes *harness.Flushes, c deletionCase, n
 	return result
 }
 
-// waitForTeardown waits until it is time to delete the pod, and returns it.
+// waitForTeardown waits until the pod is due for deletion, and returns it.
 func waitForTeardown(test *harness.Test, flushes *harness.Flushes, c deletionCase, name string) *corev1.Pod {
 	test.Helper()
 	test.Eventually("the sidecar to flush", harness.FinishTimeout, func(context.Context) error {
 		if flush := flushes.Read(name); flush.Terminated == 0 || test.Uptime()-flush.Terminated < c.after {
-			return errors.New("it has not come that far")
+			return errors.New("it is too early")
 		}
 		return nil
 	})
-	var pod *corev1.Pod
-	test.Recorder.Look(func(seen harness.Seen) { pod = seen.Pods(name)[0].Pod })
+	pod := test.PodOf(name)
 	return pod
 }
 
-// deleteAs deletes the pod as the case says, and returns when, by the time since the machine was booted.
+// deleteAs deletes the pod as the case says, and returns the time since boot.
 func deleteAs(test *harness.Test, c deletionCase, job *batchv1.Job, pod *corev1.Pod) time.Duration {
 	test.Helper()
 	var err error
@@ -259,41 +260,34 @@ func deleteAs(test *harness.Test, c deletionCase, job *batchv1.Job, pod *corev1.
 	test.EventuallySeen("the pod to be deleted", harness.FinishTimeout, func(seen harness.Seen) error {
 		record := seen.Pods(pod.Name)[0]
 		if !record.Deleted && record.Pod.DeletionTimestamp == nil {
-			return errors.New("it is not")
+			return errors.New("it has no deletionTimestamp")
 		}
 		return nil
 	})
 	return test.Uptime()
 }
 
-// sidecarTokens tries the token of a sidecar.
-type sidecarTokens struct{ clientset kubernetes.Interface }
-
-func tokensOf(test *harness.Test, token string) sidecarTokens {
+// useToken sends a request with the token of a sidecar.
+func useToken(test *harness.Test, token string) error {
 	test.Helper()
 	config := rest.AnonymousClientConfig(test.Config)
 	config.BearerToken = token
 	clientset, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		test.Fatalf("Make a client with the sidecar's token: %v", err)
+		test.Fatalf("Create a client with the sidecar's token: %v", err)
 	}
-	return sidecarTokens{clientset}
-}
-
-// try asks the API server who the sidecar is.
-func (s sidecarTokens) try(test *harness.Test) error {
-	_, err := s.clientset.AuthenticationV1().SelfSubjectReviews().Create(test.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	_, err = clientset.AuthenticationV1().SelfSubjectReviews().Create(test.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	return err
 }
 
-// logIsServed reports whether the API server serves the sidecar's log.
+// logIsServed reports whether the API server returns the sidecar's log.
 func logIsServed(test *harness.Test, pod *corev1.Pod) bool {
 	options := &corev1.PodLogOptions{Container: harness.SidecarName, TailLines: ptr.To[int64](1)}
 	_, err := test.Clientset.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).DoRaw(test.Context())
 	return err == nil
 }
 
-// releaseHeldPods takes the foreign finalizer off all pods, so that the namespace can be deleted.
+// releaseHeldPods removes the finalizers of all pods, so that the namespace can be deleted.
 func releaseHeldPods(test *harness.Test) {
 	ctx, cancel := context.WithTimeout(context.Background(), harness.FinishTimeout)
 	defer cancel()
@@ -302,9 +296,9 @@ func releaseHeldPods(test *harness.Test) {
 		test.Errorf("List the pods: %v", err)
 	}
 	for i := range pods.Items {
-		patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"finalizers":null}}`))
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 		if err := test.Client.Patch(ctx, &pods.Items[i], patch); client.IgnoreNotFound(err) != nil {
-			test.Errorf("Take the finalizer off pod %s: %v", pods.Items[i].Name, err)
+			test.Errorf("Remove the finalizers of pod %s: %v", pods.Items[i].Name, err)
 		}
 	}
 }

@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// batchOfDrained is how many seconds a shipper collects lines before it sends them, where longDrain leaves it the time.
+	// batchOfDrained is how many seconds a shipper collects lines before it sends them, within longDrain.
 	batchOfDrained, longDrain = 5, 20
-	// batchOfOthers has them send upon SIGTERM alone, however late that is on a busy node.
+	// batchOfOthers makes shippers send only after SIGTERM.
 	batchOfOthers = 3600
 )
 
-// shipping is a teardown and what becomes of the last line of the main container.
+// shipping is a teardown of a shipper, with or without a network at the end.
 type shipping struct {
 	teardown
-	// cut says that the network is cut off when the pod's phase is terminal.
+	// cut says that the pod loses its network when its phase is terminal.
 	cut bool
 }
 
-// shipped is when the shipper has sent the line.
+// shipped is when the shipper sent the main container's last line.
 type shipped string
 
 const (
@@ -38,7 +38,7 @@ const (
 	notShipped    shipped = "**lost**"
 )
 
-// expect returns what the pod's phase makes of it.
+// expect returns the expected result.
 func (s shipping) expect() shipped {
 	switch {
 	case s.drain == longDrain:
@@ -57,7 +57,7 @@ func (s shipping) batch() int {
 	return batchOfOthers
 }
 
-// drained leaves the sidecar alone for long enough. With lastResort Auto prefers mode Image, for which there is an image.
+// drained gives the shipper enough time. With lastResort, Auto prefers Image to PodPhase.
 var (
 	drained = teardown{
 		name: "Auto, `drainSeconds: 20`", mode: v1alpha1.ModeAuto, exitCodes: v1alpha1.ExitCodesIgnore, drain: longDrain, phaseFirst: true,
@@ -65,8 +65,8 @@ var (
 	lastResort = teardown{name: "Auto, `--pod-phase=LastResort`", mode: v1alpha1.ModeAuto, exitCodes: v1alpha1.ExitCodesIgnore}
 )
 
-// Where a network plugin takes the network away from a pod whose phase is terminal, a shipper that sends its last lines upon
-// SIGTERM loses them in every mode that writes the phase first.
+// If a network plugin disconnects pods with a terminal phase, a shipper that sends its last lines after SIGTERM loses them in every
+// mode that writes the phase first.
 func TestTeardownNetwork(t *testing.T) {
 	if !allFaults() {
 		harness.Shared(t)
@@ -88,12 +88,12 @@ func TestTeardownNetwork(t *testing.T) {
 		test := harness.New(t)
 		all, results = runShippings(test, append([]teardown{drained}, teardowns...))
 		if !t.Failed() && len(last) > 0 {
-			test.RequireMarkedSection("docs/teardown.md", "network", networkTable(append(last, all...), append(lastResults, results...)))
+			test.RequireSection("docs/teardown.md", "network", networkTable(append(last, all...), append(lastResults, results...)))
 		}
 	})
 }
 
-// runShippings ends shippers in every way, with the network left alone and cut off, and returns what became of their lines.
+// runShippings runs all teardowns with and without a network at the end, and returns their results.
 func runShippings(test *harness.Test, ways []teardown) ([]shipping, []shipped) {
 	test.Helper()
 	network := test.StartPodNetwork()
@@ -114,10 +114,10 @@ func runShippings(test *harness.Test, ways []teardown) ([]shipping, []shipped) {
 	return all, results
 }
 
-// networkTable has a row for every two shippings that differ in the network alone.
+// networkTable has a row for each teardown.
 func networkTable(all []shipping, results []shipped) string {
 	var out strings.Builder
-	out.WriteString("| mode | pod's phase while the sidecar ends | network left alone | network cut off when the phase is terminal |\n|---|---|---|---|\n")
+	out.WriteString("| mode | pod's phase while the sidecar terminates | network stays | network cut when the phase is terminal |\n|---|---|---|---|\n")
 	for i := 0; i < len(all); i += 2 {
 		fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", all[i].name, all[i].phase(), results[i], results[i+1])
 	}
@@ -127,7 +127,8 @@ func networkTable(all []shipping, results []shipped) string {
 func runShipping(test *harness.Test, network *harness.PodNetwork, s shipping) shipped {
 	test.Helper()
 	name := strings.ReplaceAll(fmt.Sprintf("%s-%t", s.label(), s.cut), ".", "-")
-	job := s.job(name, shipper(network, name, s.batch()), logger(), logVolume())
+	job := s.job(name, shipper(network, name, s.batch()), logger())
+	job.Spec.Template.Spec.Volumes = []corev1.Volume{logVolume()}
 	job.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(10))
 	if s.cut {
 		job.Spec.Template.Labels[harness.LabelNetworkCut] = "true"
@@ -136,10 +137,10 @@ func runShipping(test *harness.Test, network *harness.PodNetwork, s shipping) sh
 	test.WaitForComplete(name)
 	record := test.RequireFinished(name)
 	if !network.Received(name + "-begins") {
-		test.Fatalf("The shipper of pod %s never had a network", record.Pod.Name)
+		test.Fatalf("The shipper of pod %s had no network", record.Pod.Name)
 	}
 	if s.cut && s.phaseFirst && !network.IsCut(record.Pod) {
-		test.Errorf("The network of pod %s was to be cut off", record.Pod.Name)
+		test.Errorf("Pod %s has not lost its network", record.Pod.Name)
 	}
 	got := notShipped
 	switch {
@@ -149,12 +150,12 @@ func runShipping(test *harness.Test, network *harness.PodNetwork, s shipping) sh
 		got = shippedAfter
 	}
 	if wanted := s.expect(); got != wanted {
-		test.Errorf("The last line was to be %s and was %s", wanted, got)
+		test.Errorf("The last line was %s, want %s", got, wanted)
 	}
 	return got
 }
 
-// logVolume holds the line that the main container writes, and tells it when its shipper is ready.
+// logVolume contains the main container's line and a file that says that the shipper is ready.
 func logVolume() corev1.Volume {
 	return corev1.Volume{Name: "logs", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}
 }
@@ -164,13 +165,12 @@ func withLogs(container corev1.Container) corev1.Container {
 	return container
 }
 
-// logger returns a main container that writes its line and ends.
+// logger returns a main container that writes its line and exits.
 func logger() corev1.Container {
 	return withLogs(harness.Container(harness.MainName, "until [ -e /logs/ready ]; do sleep 0.2; done; echo > /logs/line"))
 }
 
-// shipper returns a sidecar that sends what the main container has written when that is batch seconds old, or three seconds
-// after SIGTERM.
+// shipper returns a sidecar that sends the main container's line after batch seconds, or three seconds after SIGTERM.
 func shipper(network *harness.PodNetwork, name string, batch int) corev1.Container {
 	return withLogs(harness.Sidecar(fmt.Sprintf(`
 until %s; do sleep 0.2; done

@@ -18,11 +18,10 @@ import (
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// kubeletOfFargate is a component of the local cluster: few other pods are on its node.
+// kubeletOfFargate is the kubelet of a node with few other pods.
 const kubeletOfFargate = "kubelet-" + fargateNode
 
-// A kubelet that starts gives a pod what the API server says: nothing where the pod was deleted after its phase was written,
-// and the whole grace period anew otherwise.
+// A restarted kubelet gives a pod no grace period if the pod was deleted after its phase was written, and a full new one otherwise.
 func TestTeardownKubeletRestart(t *testing.T) {
 	onlyWithAllFaults(t)
 	test := harness.New(t)
@@ -30,7 +29,7 @@ func TestTeardownKubeletRestart(t *testing.T) {
 	flushes := test.Flushes()
 	var ways []teardown
 	for _, d := range teardowns {
-		if d.native || d.mode == v1alpha1.ModePodPhase || d.mode == v1alpha1.ModeImage { // OpenKruise's daemon is not on that node
+		if d.native || d.mode == v1alpha1.ModePodPhase || d.mode == v1alpha1.ModeImage { // OpenKruise's daemon does not run on this node
 			ways = append(ways, d)
 		}
 	}
@@ -51,7 +50,8 @@ func TestTeardownKubeletRestart(t *testing.T) {
 	}
 	for i, c := range all {
 		name := fmt.Sprintf("job-%d", i)
-		c.job = onNode(c.teardown.job(name, flushes.Container(harness.SidecarName, name, 20*time.Second), harness.Main(2), flushes.Volume()), fargateNode)
+		c.job = onNode(c.teardown.job(name, flushes.Container(harness.SidecarName, name, 20*time.Second), harness.Main(2)), fargateNode)
+		flushes.Mount(&c.job.Spec.Template.Spec, harness.SidecarName)
 		c.job.Spec.BackoffLimit = ptr.To[int32](0)
 		c.job.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](teardownGrace)
 		if c.held {
@@ -70,7 +70,7 @@ func TestTeardownKubeletRestart(t *testing.T) {
 	test.LocalCluster("component", "start", kubeletOfFargate)
 	for _, c := range all {
 		var flush harness.Flush
-		test.Eventually("the sidecar to end", harness.FinishTimeout, func(context.Context) error {
+		test.Eventually("the sidecar to terminate", harness.FinishTimeout, func(context.Context) error {
 			flush = flushes.Read(c.job.Name)
 			if !flush.Complete && test.Uptime()-flush.Terminated-flush.Last <= longestPause {
 				return errors.New("it still flushes")
@@ -79,7 +79,7 @@ func TestTeardownKubeletRestart(t *testing.T) {
 		})
 		t.Logf("%s, deleted %t, held %t: flushed for %v, complete %t", c.name, c.deleted, c.held, flush.Last, flush.Complete)
 		if wanted := !c.deleted || !c.phaseFirst; flush.Complete != wanted {
-			t.Errorf("%s, deleted %t, held %t: the flush was to be complete: %t", c.name, c.deleted, c.held, wanted)
+			t.Errorf("%s, deleted %t, held %t: flush complete: %t, want %t", c.name, c.deleted, c.held, flush.Complete, wanted)
 		}
 	}
 }

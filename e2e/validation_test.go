@@ -17,8 +17,8 @@ import (
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// The API server itself refuses what cannot be meant, and says which field it is about.
-func TestInvalidPolicyIsRefused(t *testing.T) {
+// The API server rejects invalid policies and names the field.
+func TestInvalidPolicyIsRejected(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
 	cases := []struct {
@@ -42,17 +42,17 @@ func TestInvalidPolicyIsRefused(t *testing.T) {
 			breakIt: func(spec *v1alpha1.PolicySpec) {
 				spec.Mode, spec.ExitCodes = v1alpha1.ModePodPhase, v1alpha1.ExitCodesRespect
 			},
-			field: "spec.exitCodes", message: "mode PodPhase",
+			field: "spec.exitCodes", message: "cannot be combined with mode: PodPhase",
 		},
 		{
 			name: "PodPhase with Respect for one sidecar",
 			breakIt: func(spec *v1alpha1.PolicySpec) {
 				spec.Sidecars[0].Mode, spec.Sidecars[0].ExitCodes = v1alpha1.ModePodPhase, v1alpha1.ExitCodesRespect
 			},
-			field: "spec.sidecars[0].exitCodes", message: "mode PodPhase",
+			field: "spec.sidecars[0].exitCodes", message: "cannot be combined with mode: PodPhase",
 		},
 		{
-			name:    "no image reference",
+			name:    "invalid image reference",
 			breakIt: func(spec *v1alpha1.PolicySpec) { spec.Image = "not an image" },
 			field:   "spec.image", message: "image reference",
 		},
@@ -67,17 +67,17 @@ func TestInvalidPolicyIsRefused(t *testing.T) {
 			field:   "spec.drainSeconds", message: "greater than or equal to 0",
 		},
 		{
-			name:    "short deadline",
+			name:    "deadline too short",
 			breakIt: func(spec *v1alpha1.PolicySpec) { spec.TerminationDeadlineSeconds = ptr.To[int32](1) },
 			field:   "spec.terminationDeadlineSeconds", message: "greater than or equal to 3",
 		},
 		{
-			name:    "one name twice",
+			name:    "duplicate name",
 			breakIt: func(spec *v1alpha1.PolicySpec) { spec.Sidecars = append(spec.Sidecars, spec.Sidecars[0]) },
 			field:   "spec.sidecars[1]", message: "Duplicate value",
 		},
 		{
-			name:    "no container name",
+			name:    "invalid container name",
 			breakIt: func(spec *v1alpha1.PolicySpec) { spec.Sidecars[0].Name = "Not A Name" },
 			field:   "spec.sidecars[0].name", message: "should match",
 		},
@@ -86,16 +86,16 @@ func TestInvalidPolicyIsRefused(t *testing.T) {
 		policy := harness.Policy(v1alpha1.ModeAuto)
 		c.breakIt(&policy.Spec.PolicySpec)
 		policy.Namespace = test.Namespace
-		requireRefused(test, c.name, policy, c.field, c.message)
+		requireInvalid(test, c.name, policy, c.field, c.message)
 
 		cluster := &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: test.Namespace}}
 		cluster.Spec.PolicySpec = harness.PolicySpec(v1alpha1.ModeAuto)
 		c.breakIt(&cluster.Spec.PolicySpec)
-		requireRefused(test, c.name+", cluster kind", cluster, c.field, c.message)
+		requireInvalid(test, c.name+", cluster kind", cluster, c.field, c.message)
 	}
 }
 
-func requireRefused(test *harness.Test, what string, policy client.Object, field, message string) {
+func requireInvalid(test *harness.Test, what string, policy client.Object, field, message string) {
 	test.Helper()
 	err := test.Client.Create(test.Context(), policy)
 	switch {
@@ -103,8 +103,8 @@ func requireRefused(test *harness.Test, what string, policy client.Object, field
 		test.DeleteAtEnd(policy)
 		test.Errorf("%s: the policy was accepted", what)
 	case !apierrors.IsInvalid(err):
-		test.Errorf("%s: the policy was to be invalid: %v", what, err)
+		test.Errorf("%s: got error %v, want Invalid", what, err)
 	case !strings.Contains(err.Error(), field+":") || !strings.Contains(err.Error(), message):
-		test.Errorf("%s: the message was to say %q of %s: %v", what, message, field, err)
+		test.Errorf("%s: got error %v, want %q for %s", what, err, message, field)
 	}
 }

@@ -9,29 +9,25 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// bothVariables declare mode CRR for real nodes and mode Image for virtual ones.
+// bothVariables declare mode CRR on real nodes and mode Image on virtual nodes.
 var bothVariables = []string{v1alpha1.EnvTerminate, "true", v1alpha1.EnvTerminateWithImage, harness.QuickExitImage}
 
 func TestBothVariablesOnRealNode(t *testing.T) {
 	harness.Shared(t)
-	for _, restartPolicy := range jobRestartPolicies {
-		t.Run(string(restartPolicy), func(t *testing.T) {
-			t.Parallel()
-			test := harness.New(t)
-			test.Create(jobWithEnv(restartPolicy, append([]string{v1alpha1.EnvIgnoreExitCode, "false"}, bothVariables...)...))
-			requireEndedByRequest(test, "job")
-		})
-	}
+	forEachRestartPolicy(t, func(test *harness.Test, restartPolicy corev1.RestartPolicy) {
+		test.Create(jobWithEnv(restartPolicy, append([]string{v1alpha1.EnvIgnoreExitCode, "false"}, bothVariables...)...))
+		requireEndedByCRR(test, "job")
+	})
 }
 
-// The node keeps its kubelet and Kruise's daemon, and only its label says that it is virtual. That the operator goes by
-// the label shows in what it does.
+// Only a label makes the node virtual: it keeps its kubelet and OpenKruise's daemon.
 func TestVirtualNode(t *testing.T) {
 	harness.Exclusive(t)
 	node := labelRealNode(t)
@@ -40,7 +36,7 @@ func TestVirtualNode(t *testing.T) {
 		test.Create(onNode(jobWithEnv(corev1.RestartPolicyNever, bothVariables...), node))
 		requireEndedByImage(test)
 	})
-	t.Run("policy with mode Auto", func(t *testing.T) {
+	t.Run("Auto policy", func(t *testing.T) {
 		test := harness.New(t)
 		policy := harness.Policy(v1alpha1.ModeAuto)
 		policy.Spec.Image = harness.QuickExitImage
@@ -50,8 +46,7 @@ func TestVirtualNode(t *testing.T) {
 	})
 }
 
-// realNode returns a Ready node that has a kubelet and OpenKruise's daemon. Nodes of others, which no kubelet serves, may be
-// in the cluster as well.
+// realNode returns a Ready node with a kubelet and OpenKruise's daemon.
 func realNode(t *testing.T, cluster *harness.Cluster) *corev1.Node {
 	t.Helper()
 	nodes, err := cluster.RealNodes(t.Context())
@@ -61,8 +56,7 @@ func realNode(t *testing.T, cluster *harness.Cluster) *corev1.Node {
 	return &nodes[0]
 }
 
-// labelRealNode labels one node that has a kubelet and Kruise's daemon as virtual until the test ends, and returns its
-// hostname.
+// labelRealNode labels a real node as virtual until the test ends, and returns its hostname.
 func labelRealNode(t *testing.T) string {
 	t.Helper()
 	cluster, err := harness.Connect()
@@ -77,7 +71,7 @@ func labelRealNode(t *testing.T) string {
 
 func patchLabel(ctx context.Context, t *testing.T, cluster *harness.Cluster, node *corev1.Node, value string) {
 	t.Helper()
-	patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"labels":{"type":`+value+`}}}`))
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"type":`+value+`}}}`))
 	if err := cluster.Client.Patch(ctx, &corev1.Node{ObjectMeta: node.ObjectMeta}, patch); err != nil {
 		t.Errorf("Label the node %s: %v", node.Name, err)
 	}

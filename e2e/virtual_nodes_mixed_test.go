@@ -5,6 +5,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -16,23 +17,23 @@ import (
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// endOfSidecar is what the operator did to end a sidecar.
-type endOfSidecar struct {
-	requests                   int
+// attempt is what the operator did to terminate a sidecar.
+type attempt struct {
+	crrs                       int
 	imageSwapped, phaseWritten bool
 }
 
-// One Job has a pod on each kind of node, and one policy serves all of them, each by the mode of its node.
-func TestJobAcrossKindsOfNodes(t *testing.T) {
+// One Job has a pod on each node type, and one policy uses the mode of each node type.
+func TestJobAcrossNodeTypes(t *testing.T) {
 	harness.Shared(t)
-	swapped, written, requested := endOfSidecar{imageSwapped: true}, endOfSidecar{phaseWritten: true}, endOfSidecar{requests: 1}
+	swapped, written, recreated := attempt{imageSwapped: true}, attempt{phaseWritten: true}, attempt{crrs: 1}
 	for _, c := range []struct {
 		exitCodes              v1alpha1.ExitCodes
 		sidecar                string
-		virtual, fargate, real endOfSidecar
+		virtual, fargate, real attempt
 	}{
 		{v1alpha1.ExitCodesIgnore, harness.ExitsSevenOnTerm, swapped, written, written},
-		{v1alpha1.ExitCodesRespect, harness.ExitsZeroOnTerm, swapped, swapped, requested},
+		{v1alpha1.ExitCodesRespect, harness.ExitsZeroOnTerm, swapped, swapped, recreated},
 	} {
 		for _, restartPolicy := range jobRestartPolicies {
 			t.Run(string(restartPolicy)+"/"+string(c.exitCodes), func(t *testing.T) {
@@ -40,13 +41,13 @@ func TestJobAcrossKindsOfNodes(t *testing.T) {
 				test := harness.New(t)
 				job := harness.Job("job", restartPolicy, harness.Sidecar(c.sidecar), harness.Main(5))
 				job.Spec.Parallelism, job.Spec.Completions = ptr.To[int32](3), ptr.To[int32](3)
-				// A swapped image is a restart.
+				// An image swap is a restart.
 				job.Spec.BackoffLimit = ptr.To[int32](3)
 				template := &job.Spec.Template
 				template.Labels = map[string]string{"app": "mixed"}
 				template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 				template.Spec.Affinity = &corev1.Affinity{
-					// The pods tolerate the taints of nodes of others, too.
+					// The pods also tolerate the taints of other nodes.
 					NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 						NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{
 							Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpIn,
@@ -61,7 +62,7 @@ func TestJobAcrossKindsOfNodes(t *testing.T) {
 				policy.Spec.ExitCodes = c.exitCodes
 				test.Create(policy, job)
 				test.WaitForComplete("job")
-				requireModesOfNodes(test, c.real, map[string]endOfSidecar{virtualNode: c.virtual, fargateNode: c.fargate})
+				requireModesOfNodes(test, c.real, map[string]attempt{virtualNode: c.virtual, fargateNode: c.fargate})
 				test.EventuallyStatus(policy, "all pods to be counted as terminated", func(status v1alpha1.PolicyStatus) error {
 					if status.TerminatedPods != 3 || status.FailedAttempts != 0 || status.StuckPods != 0 {
 						return fmt.Errorf("the status is %+v", status)
@@ -73,14 +74,14 @@ func TestJobAcrossKindsOfNodes(t *testing.T) {
 	}
 }
 
-// requireModesOfNodes requires that each kind of node has had one pod, and that its sidecar ended by the node's mode, which
-// others has where it is not the default.
-func requireModesOfNodes(test *harness.Test, byDefault endOfSidecar, others map[string]endOfSidecar) {
+// requireModesOfNodes requires that each node had one pod, and that its sidecar was terminated by the attempt of its node in others,
+// or by the default.
+func requireModesOfNodes(test *harness.Test, byDefault attempt, others map[string]attempt) {
 	test.Helper()
 	test.EventuallySeen("the pods to have succeeded", harness.FinishTimeout, func(seen harness.Seen) error {
 		for _, record := range seen.Pods("job") {
 			if record.Pod.Status.Phase != corev1.PodSucceeded || len(record.Running()) > 0 {
-				return fmt.Errorf("not all have: %s", seen.Describe("job"))
+				return errors.New(seen.Describe("job"))
 			}
 		}
 		return nil
@@ -90,8 +91,8 @@ func requireModesOfNodes(test *harness.Test, byDefault endOfSidecar, others map[
 		for _, record := range seen.Pods("job") {
 			node := record.Pod.Spec.NodeName
 			nodes[node] = true
-			got := endOfSidecar{
-				requests:     len(seen.Requests(record.Pod.Name)),
+			got := attempt{
+				crrs:         len(seen.CRRs(record.Pod.Name)),
 				imageSwapped: record.Image(harness.SidecarName) == harness.QuickExitImage,
 				phaseWritten: record.Pod.Annotations[v1alpha1.AnnotationPodPhase] != "",
 			}
@@ -100,7 +101,7 @@ func requireModesOfNodes(test *harness.Test, byDefault endOfSidecar, others map[
 				want = byDefault
 			}
 			if got != want {
-				test.Errorf("The sidecar on node %s was ended by %+v, and was to be by %+v", node, got, want)
+				test.Errorf("The attempt on node %s is %+v, want %+v", node, got, want)
 			}
 			if main := record.Container(harness.MainName); main.RestartCount != 0 || record.Reversal() != "" {
 				test.Errorf("Pod on node %s: %s", node, seen.Describe("job"))
@@ -112,7 +113,7 @@ func requireModesOfNodes(test *harness.Test, byDefault endOfSidecar, others map[
 	})
 }
 
-// The node of a running pod is deleted and registered anew, as happens when a virtual node is replaced.
+// The node of a running pod is deleted and registered again, as when a virtual node is replaced.
 func TestVirtualNodeIsReplaced(t *testing.T) {
 	harness.Exclusive(t)
 	test := harness.New(t)

@@ -18,8 +18,8 @@ import (
 	"github.com/sidecar-termination/operator/hack/probe-virtual-node/probe"
 )
 
-// The probe tells what the tests of mode Image show, and leaves nothing behind.
-func TestProbeOfNodes(t *testing.T) {
+// The probe reports whether mode Image works, and deletes its pod.
+func TestNodeProbe(t *testing.T) {
 	harness.Shared(t)
 	for _, c := range []struct {
 		name, node, image string
@@ -28,8 +28,8 @@ func TestProbeOfNodes(t *testing.T) {
 	}{
 		{"virtual node", virtualNode, harness.QuickExitImage, true, "works on node " + virtualNode},
 		{"kubelet", fargateNode, harness.QuickExitImage, true, "works on node " + fargateNode},
-		{"image that cannot be pulled", virtualNode, missingImage, false, "ErrImagePull"},
-		{"image without the command", fargateNode, "localhost/pause:1", false, "does not have the command"},
+		{"unpullable image", virtualNode, missingImage, false, "ErrImagePull"},
+		{"image without command", fargateNode, "localhost/pause:1", false, "does not have the command"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -45,14 +45,14 @@ func TestProbeOfNodes(t *testing.T) {
 				test.Fatal(err)
 			}
 			if verdict.Works != c.works || !strings.Contains(verdict.Message, c.message) {
-				test.Errorf("The verdict is %+v", verdict)
+				test.Errorf("The verdict is %+v, want works: %t and message %q", verdict, c.works, c.message)
 			}
-			test.Eventually("the pod to be removed", harness.FinishTimeout, func(ctx context.Context) error {
+			test.Eventually("the pod to be deleted", harness.FinishTimeout, func(ctx context.Context) error {
 				pods := &corev1.PodList{}
 				if err := test.Client.List(ctx, pods, client.InNamespace(test.Namespace)); err != nil || len(pods.Items) == 0 {
 					return err
 				}
-				return fmt.Errorf("there is pod %s", pods.Items[0].Name)
+				return fmt.Errorf("pod %s exists", pods.Items[0].Name)
 			})
 		})
 	}

@@ -5,6 +5,7 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,14 +15,13 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// Nodes on which no Kruise daemon can run: one that virtual-kubelet serves, whose sidecars are ended by mode Image, and one
-// with a kubelet and the label of AWS Fargate, whose sidecars are ended by mode PodPhase.
+// Nodes without OpenKruise's daemon: a virtual node, where Auto uses mode Image, and one with a kubelet and the label of AWS
+// Fargate, where Auto uses mode PodPhase.
 const (
 	virtualNode = "virtual-1"
 	fargateNode = "fargate-1"
@@ -29,14 +29,14 @@ const (
 
 var daemonlessNodes = []string{virtualNode, fargateNode}
 
-// onNode has the pods of the Job scheduled to the node, which other pods are kept away from.
+// onNode schedules the Job's pods to the node, which has taints.
 func onNode(job *batchv1.Job, node string) *batchv1.Job {
 	job.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
 	job.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
 	return job
 }
 
-// forEachDaemonlessNode runs the subtest for each such node and each restartPolicy.
+// forEachDaemonlessNode runs a parallel subtest for each of daemonlessNodes and each restartPolicy.
 func forEachDaemonlessNode(t *testing.T, run func(test *harness.Test, node string, restartPolicy corev1.RestartPolicy)) {
 	t.Helper()
 	for _, node := range daemonlessNodes {
@@ -49,7 +49,7 @@ func forEachDaemonlessNode(t *testing.T, run func(test *harness.Test, node strin
 	}
 }
 
-// A policy that says nothing of modes and images is enough: the operator has an image of its own.
+// The policy needs neither mode nor image: the operator has a default image.
 func TestAutoPolicyWithoutDaemon(t *testing.T) {
 	harness.Shared(t)
 	forEachDaemonlessNode(t, func(test *harness.Test, node string, restartPolicy corev1.RestartPolicy) {
@@ -59,7 +59,7 @@ func TestAutoPolicyWithoutDaemon(t *testing.T) {
 	})
 }
 
-// A declared mode that the node does not have is replaced.
+// The operator falls back from a mode that the node does not support.
 func TestCRRPolicyWithoutDaemon(t *testing.T) {
 	harness.Shared(t)
 	forEachDaemonlessNode(t, func(test *harness.Test, node string, restartPolicy corev1.RestartPolicy) {
@@ -70,8 +70,8 @@ func TestCRRPolicyWithoutDaemon(t *testing.T) {
 	})
 }
 
-// Both variables leave the mode to the node, and the one with the image declares mode Image.
-func TestEnvWithoutDaemon(t *testing.T) {
+// With both variables the node decides the mode. WITH_IMAGE alone declares mode Image.
+func TestEnvWithImageWithoutDaemon(t *testing.T) {
 	harness.Shared(t)
 	t.Run("both", func(t *testing.T) {
 		t.Parallel()
@@ -89,8 +89,8 @@ func TestEnvWithoutDaemon(t *testing.T) {
 	})
 }
 
-// OpenKruise leaves such a pod running for ever.
-func TestEnvWithoutImageWithoutDaemon(t *testing.T) {
+// With OpenKruise, this pod would run forever.
+func TestEnvWithoutImageOrDaemon(t *testing.T) {
 	harness.Shared(t)
 	forEachDaemonlessNode(t, func(test *harness.Test, node string, restartPolicy corev1.RestartPolicy) {
 		test.Create(onNode(jobWithEnv(restartPolicy, v1alpha1.EnvTerminate, "true"), node))
@@ -99,8 +99,8 @@ func TestEnvWithoutImageWithoutDaemon(t *testing.T) {
 	})
 }
 
-// An image of a policy goes before that of the operator. This one cannot be pulled, and so shows whose it is.
-func TestEnvWithImageOfPolicyOnVirtualNode(t *testing.T) {
+// The policy's image takes precedence over the operator's. It cannot be pulled, so the pod gets stuck.
+func TestPolicyImageForEnvOnVirtualNode(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
 	policy := harness.Policy("")
@@ -118,22 +118,20 @@ func TestEnvWithImageOfPolicyOnVirtualNode(t *testing.T) {
 		return nil
 	})
 	if event := test.WaitForEvent(record.Pod, v1alpha1.ReasonStuck); !strings.Contains(event.Message, harness.SidecarName) {
-		test.Errorf("The event says %q", event.Message)
+		test.Errorf("The event has message %q", event.Message)
 	}
 	requireStillRunning(test)
 }
 
-// Where no image is set at any level the pod says so, and goes on when a policy brings one.
-func TestEnvWithoutAnyImageOnVirtualNode(t *testing.T) {
+// Without an image at any level the pod reports NoUsableMode, and recovers when a policy sets an image.
+func TestNoQuickExitImageOnVirtualNode(t *testing.T) {
 	harness.Exclusive(t)
 	test := harness.New(t)
 	test.SetOperatorVariable("QUICK_EXIT_IMAGE", "")
 	test.Create(onNode(jobWithEnv(corev1.RestartPolicyNever, v1alpha1.EnvTerminate, "true"), virtualNode))
-	test.WaitForMain("job")
-	var pod *corev1.Pod
-	test.Recorder.Look(func(seen harness.Seen) { pod = seen.Pods("job")[0].Pod })
+	pod := test.WaitForMain("job")
 	if event := test.WaitForEvent(pod, v1alpha1.ReasonNoUsableMode); !strings.Contains(event.Message, "no quick-exit image is set") {
-		test.Errorf("The event says %q", event.Message)
+		test.Errorf("The event has message %q", event.Message)
 	}
 	requireStillRunning(test)
 	policy := harness.Policy("")
@@ -142,74 +140,60 @@ func TestEnvWithoutAnyImageOnVirtualNode(t *testing.T) {
 	requireEndedByImage(test)
 }
 
-// The record of a swap is lost while the old container is still being stopped: the container is neither stopped nor
-// swapped once more, and its pod ends as if nothing had been lost.
-func TestRecordOfSwapIsLostOnVirtualNode(t *testing.T) {
+// The swap's record is lost while the old container terminates. The operator must not repeat the swap.
+func TestLostSwapRecordOnVirtualNode(t *testing.T) {
 	harness.Shared(t)
-	for _, restartPolicy := range jobRestartPolicies {
-		t.Run(string(restartPolicy), func(t *testing.T) {
-			t.Parallel()
-			test := harness.New(t)
-			policy := harness.Policy(v1alpha1.ModeAuto)
-			test.Create(policy, onNode(harness.Job("job", restartPolicy, harness.Sidecar(harness.IgnoresTerm), harness.Main(2)), virtualNode))
-			var pod *corev1.Pod
-			test.EventuallySeen("the swap to be on record", harness.FinishTimeout, func(seen harness.Seen) error {
-				if pods := seen.Pods("job"); len(pods) == 1 && pods[0].Pod.Annotations[v1alpha1.AnnotationImageSwap] != "" {
-					pod = pods[0].Pod
-					return nil
-				}
-				return fmt.Errorf("it is not: %s", seen.Describe("job"))
-			})
-			patch := client.RawPatch("application/merge-patch+json", []byte(`{"metadata":{"annotations":{"`+v1alpha1.AnnotationImageSwap+`":null}}}`))
-			if err := test.Client.Patch(test.Context(), pod.DeepCopy(), patch); err != nil {
-				test.Fatalf("Remove the record: %v", err)
-			}
-			test.WaitForComplete("job")
-			record := test.RequireSucceeded("job")
-			test.RequireImage(record, harness.SidecarName, harness.QuickExitImage)
-			// A status that the node had under way may bring the record back, but not another one.
-			if swap := record.Pod.Annotations[v1alpha1.AnnotationImageSwap]; swap != "" && swap != pod.Annotations[v1alpha1.AnnotationImageSwap] {
-				test.Errorf("The swap was made once more: %s", swap)
-			}
-			if sidecar := record.Container(harness.SidecarName); sidecar.RestartCount != 1 || sidecar.State.Terminated.ExitCode != 0 {
-				test.Errorf("The sidecar was to be started once more and to exit 0: %+v", sidecar)
-			}
-			test.EventuallyStatus(policy, "one termination and no failure", func(status v1alpha1.PolicyStatus) error {
-				if status.TerminatedPods != 1 || status.FailedAttempts != 0 || status.StuckPods != 0 {
-					return fmt.Errorf("the status is %+v", status)
-				}
+	forEachRestartPolicy(t, func(test *harness.Test, restartPolicy corev1.RestartPolicy) {
+		policy := harness.Policy(v1alpha1.ModeAuto)
+		test.Create(policy, onNode(harness.Job("job", restartPolicy, harness.Sidecar(harness.IgnoresTerm), harness.Main(2)), virtualNode))
+		var pod *corev1.Pod
+		test.EventuallySeen("the swap to be recorded", harness.FinishTimeout, func(seen harness.Seen) error {
+			if pods := seen.Pods("job"); len(pods) == 1 && pods[0].Pod.Annotations[v1alpha1.AnnotationImageSwap] != "" {
+				pod = pods[0].Pod
 				return nil
-			})
+			}
+			return errors.New(seen.Describe("job"))
 		})
-	}
+		test.MergePatch(pod.DeepCopy(), `{"metadata":{"annotations":{"`+v1alpha1.AnnotationImageSwap+`":null}}}`)
+		record := test.RequireCompleted("job")
+		test.RequireImage(record, harness.SidecarName, harness.QuickExitImage)
+		// An in-flight status update of the node may restore the record.
+		if swap := record.Pod.Annotations[v1alpha1.AnnotationImageSwap]; swap != "" && swap != pod.Annotations[v1alpha1.AnnotationImageSwap] {
+			test.Errorf("The swap was repeated: %s", swap)
+		}
+		if sidecar := record.Container(harness.SidecarName); sidecar.RestartCount != 1 || sidecar.State.Terminated.ExitCode != 0 {
+			test.Errorf("The sidecar did not restart once and exit 0: %+v", sidecar)
+		}
+		test.EventuallyStatus(policy, "one termination and no failure", func(status v1alpha1.PolicyStatus) error {
+			if status.TerminatedPods != 1 || status.FailedAttempts != 0 || status.StuckPods != 0 {
+				return fmt.Errorf("the status is %+v", status)
+			}
+			return nil
+		})
+	})
 }
 
-// All sidecars are swapped at once. Under OnFailure each swap is a restart, of which the Job must allow as many.
+// All sidecars are swapped at once. Under OnFailure each swap is a restart, so backoffLimit must allow them.
 func TestThreeSidecarsOnVirtualNode(t *testing.T) {
 	harness.Shared(t)
-	for _, restartPolicy := range jobRestartPolicies {
-		t.Run(string(restartPolicy), func(t *testing.T) {
-			t.Parallel()
-			test := harness.New(t)
-			job := jobWithThreeSidecars(restartPolicy)
-			job.Spec.BackoffLimit = ptr.To[int32](6)
-			test.Create(harness.Policy(v1alpha1.ModeAuto, slices.Sorted(maps.Keys(threeSidecars))...), onNode(job, virtualNode))
-			test.WaitForComplete("job")
-			record := test.RequireSucceeded("job")
-			for name := range threeSidecars {
-				test.RequireImage(record, name, harness.QuickExitImage)
-				if status := record.Container(name); status.RestartCount != 1 || status.State.Terminated.ExitCode != 0 {
-					test.Errorf("Container %s was to be started once more and to exit 0: %+v", name, status)
-				}
+	forEachRestartPolicy(t, func(test *harness.Test, restartPolicy corev1.RestartPolicy) {
+		job := jobWithThreeSidecars(restartPolicy)
+		job.Spec.BackoffLimit = ptr.To[int32](6)
+		test.Create(harness.Policy(v1alpha1.ModeAuto, slices.Sorted(maps.Keys(threeSidecars))...), onNode(job, virtualNode))
+		record := test.RequireCompleted("job")
+		for name := range threeSidecars {
+			test.RequireImage(record, name, harness.QuickExitImage)
+			if status := record.Container(name); status.RestartCount != 1 || status.State.Terminated.ExitCode != 0 {
+				test.Errorf("Container %s did not restart once and exit 0: %+v", name, status)
 			}
-		})
-	}
+		}
+	})
 }
 
-// threeSidecars are the scripts of sidecars that end in different ways.
+// threeSidecars are scripts of sidecars that handle SIGTERM differently.
 var threeSidecars = map[string]string{"exits-zero": harness.ExitsZeroOnTerm, "exits-seven": harness.ExitsSevenOnTerm, "ignores": harness.IgnoresTerm}
 
-// jobWithThreeSidecars returns a Job with those sidecars, which have the environment variables.
+// jobWithThreeSidecars returns a Job with threeSidecars, which have the environment variables.
 func jobWithThreeSidecars(restartPolicy corev1.RestartPolicy, namesAndValues ...string) *batchv1.Job {
 	containers := []corev1.Container{harness.Main(3)}
 	for _, name := range slices.Sorted(maps.Keys(threeSidecars)) {
@@ -218,8 +202,8 @@ func jobWithThreeSidecars(restartPolicy corev1.RestartPolicy, namesAndValues ...
 	return harness.Job("job", restartPolicy, containers...)
 }
 
-// requireEndedByModeOf waits for the Job named job to be Complete and requires that its sidecar was ended by the mode that
-// Auto uses on the node. The exit code is that of the sidecar when it is stopped.
+// requireEndedByModeOf waits until the Job named job is Complete and requires that its sidecar was terminated by the mode that Auto
+// uses on the node. The exit code is the sidecar's after SIGTERM.
 func requireEndedByModeOf(test *harness.Test, node string, exitCode int32) {
 	test.Helper()
 	if node == virtualNode {
@@ -229,10 +213,8 @@ func requireEndedByModeOf(test *harness.Test, node string, exitCode int32) {
 	requireEndedByPhase(test, map[string]int32{harness.SidecarName: exitCode})
 }
 
-// requireFallback requires that the pod of the Job named job has been told that its declared mode was replaced.
+// requireFallback requires an event about the fallback on the pod of the Job named job.
 func requireFallback(test *harness.Test) {
 	test.Helper()
-	var pod *corev1.Pod
-	test.Recorder.Look(func(seen harness.Seen) { pod = seen.Pods("job")[0].Pod })
-	test.WaitForEvent(pod, v1alpha1.ReasonFallback)
+	test.WaitForEvent(test.PodOf("job"), v1alpha1.ReasonFallback)
 }

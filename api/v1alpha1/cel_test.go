@@ -16,92 +16,99 @@ import (
 	"github.com/sidecar-termination/operator/internal/quickexit"
 )
 
-// valid is a spec that the cases below add one mistake to, and withImage is one that may have quickExitPaths.
+// valid is a spec to which each case adds one mistake. withImage is a spec that may have quickExitPaths.
 const (
 	valid     = "podSelector: {}\nsidecars: [{name: proxy}]\n"
 	withImage = valid + "image: quick-exit:v1\n"
 )
 
-func TestTheAPIServerRefusesWhatAPolicyMustNotSay(t *testing.T) {
+func TestInvalidPolicies(t *testing.T) {
 	const (
 		exactlyOne  = "exactly one of sidecars and mainContainers must be set"
-		noRespect   = "exitCodes Respect cannot be had with mode PodPhase"
+		noRespect   = "exitCodes: Respect cannot be combined with mode: PodPhase"
 		noReference = "image must be an image reference"
 		noPath      = "an entry of quickExitPaths must be an absolute path in its shortest form"
-		ofRuntime   = "an entry of quickExitPaths cannot be a path that container runtimes provide"
-		noImage     = "quickExitPaths says which commands the image beside it covers: set image as well"
+		ofRuntime   = "an entry of quickExitPaths cannot be a path that container runtimes mount over the image"
+		noDrain     = "nativeConversion: Preferred cannot be combined with drainSeconds"
+		noExitCode  = "nativeConversion: Preferred cannot be combined with exitCodes: Respect"
+		noImage     = "quickExitPaths describes the image at the same level: set image as well"
 	)
 	long := strings.Repeat("a", 64)
 	for name, refused := range map[string]struct {
 		spec, field, message string
 	}{
-		"neither sidecars nor main containers are named":     {"podSelector: {}", "spec", exactlyOne},
-		"both sidecars and main containers are named":        {valid + "mainContainers: [main]", "spec", exactlyOne},
-		"the list of sidecars is empty":                      {"podSelector: {}\nsidecars: []", "spec.sidecars", "at least 1 item"},
-		"the list of main containers is empty":               {"podSelector: {}\nmainContainers: []", "spec.mainContainers", "at least 1 item"},
-		"there are more than 32 sidecars":                    {"podSelector: {}\nsidecars: " + sidecars(33), "spec.sidecars", "at most 32 items"},
-		"there are more than 32 main containers":             {"podSelector: {}\nmainContainers: " + names(33), "spec.mainContainers", "at most 32 items"},
-		"a sidecar is named twice":                           {"podSelector: {}\nsidecars: [{name: a}, {name: a}]", "spec.sidecars[1]", "Duplicate value"},
-		"a main container is named twice":                    {"podSelector: {}\nmainContainers: [a, a]", "spec.mainContainers[1]", "Duplicate value"},
-		"a sidecar has no name":                              {"podSelector: {}\nsidecars: [{mode: CRR}]", "spec.sidecars[0].name", "Required value"},
-		"a sidecar's name is empty":                          {"podSelector: {}\nsidecars: [{name: ''}]", "spec.sidecars[0].name", "at least 1 char"},
-		"a sidecar's name is longer than a container's":      {"podSelector: {}\nsidecars: [{name: " + long + "}]", "spec.sidecars[0].name", "Too long"},
-		"a sidecar's name is none of a container":            {"podSelector: {}\nsidecars: [{name: Proxy_1}]", "spec.sidecars[0].name", "should match"},
-		"a main container's name is empty":                   {"podSelector: {}\nmainContainers: ['']", "spec.mainContainers[0]", "at least 1 char"},
-		"a main container's name is longer than a container": {"podSelector: {}\nmainContainers: [" + long + "]", "spec.mainContainers[0]", "Too long"},
-		"a main container's name is none of a container":     {"podSelector: {}\nmainContainers: [main-]", "spec.mainContainers[0]", "should match"},
+		"neither sidecars nor main containers are named":  {"podSelector: {}", "spec", exactlyOne},
+		"both sidecars and main containers are named":     {valid + "mainContainers: [main]", "spec", exactlyOne},
+		"the list of sidecars is empty":                   {"podSelector: {}\nsidecars: []", "spec.sidecars", "at least 1 item"},
+		"the list of main containers is empty":            {"podSelector: {}\nmainContainers: []", "spec.mainContainers", "at least 1 item"},
+		"there are more than 32 sidecars":                 {"podSelector: {}\nsidecars: " + sidecars(33), "spec.sidecars", "at most 32 items"},
+		"there are more than 32 main containers":          {"podSelector: {}\nmainContainers: " + names(33), "spec.mainContainers", "at most 32 items"},
+		"a sidecar is named twice":                        {"podSelector: {}\nsidecars: [{name: a}, {name: a}]", "spec.sidecars[1]", "Duplicate value"},
+		"a main container is named twice":                 {"podSelector: {}\nmainContainers: [a, a]", "spec.mainContainers[1]", "Duplicate value"},
+		"a sidecar has no name":                           {"podSelector: {}\nsidecars: [{mode: CRR}]", "spec.sidecars[0].name", "Required value"},
+		"a sidecar's name is empty":                       {"podSelector: {}\nsidecars: [{name: ''}]", "spec.sidecars[0].name", "at least 1 char"},
+		"a sidecar's name is too long":                    {"podSelector: {}\nsidecars: [{name: " + long + "}]", "spec.sidecars[0].name", "Too long"},
+		"a sidecar's name is not a container name":        {"podSelector: {}\nsidecars: [{name: Proxy_1}]", "spec.sidecars[0].name", "should match"},
+		"a main container's name is empty":                {"podSelector: {}\nmainContainers: ['']", "spec.mainContainers[0]", "at least 1 char"},
+		"a main container's name is too long":             {"podSelector: {}\nmainContainers: [" + long + "]", "spec.mainContainers[0]", "Too long"},
+		"a main container's name is not a container name": {"podSelector: {}\nmainContainers: [main-]", "spec.mainContainers[0]", "should match"},
 
 		"there is no pod selector":                      {"sidecars: [{name: proxy}]", "spec.podSelector", "Required value"},
 		"the pod selector has more than 64 labels":      {"sidecars: [{name: proxy}]\npodSelector: {matchLabels: " + labels(65) + "}", "spec.podSelector", "podSelector may hold at most 64"},
 		"the pod selector has more than 64 expressions": {"sidecars: [{name: proxy}]\npodSelector: {matchExpressions: " + expressions(65) + "}", "spec.podSelector", "podSelector may hold at most 64"},
 
-		"the mode is unknown":                     {valid + "mode: Kill", "spec.mode", "Unsupported value"},
-		"the mode of a sidecar is unknown":        {"podSelector: {}\nsidecars: [{name: a, mode: crr}]", "spec.sidecars[0].mode", "Unsupported value"},
-		"exitCodes is unknown":                    {valid + "exitCodes: Sometimes", "spec.exitCodes", "Unsupported value"},
-		"exitCodes of a sidecar is unknown":       {"podSelector: {}\nsidecars: [{name: a, exitCodes: 'true'}]", "spec.sidecars[0].exitCodes", "Unsupported value"},
-		"fallback is unknown":                     {valid + "fallback: Never", "spec.fallback", "Unsupported value"},
-		"fallback of a sidecar is unknown":        {"podSelector: {}\nsidecars: [{name: a, fallback: Never}]", "spec.sidecars[0].fallback", "Unsupported value"},
-		"enforcement is unknown":                  {valid + "enforcement: Audit", "spec.enforcement", "Unsupported value"},
-		"the image is no reference":               {valid + "image: 'quick exit:v1'", "spec.image", noReference},
-		"the image of a sidecar is no reference":  {"podSelector: {}\nsidecars: [{name: a, image: '-x'}]", "spec.sidecars[0].image", noReference},
-		"the image is longer than 512 characters": {valid + "image: " + strings.Repeat("a", 513), "spec.image", "Too long"},
+		"the mode is unknown":                       {valid + "mode: Kill", "spec.mode", "Unsupported value"},
+		"the mode of a sidecar is unknown":          {"podSelector: {}\nsidecars: [{name: a, mode: crr}]", "spec.sidecars[0].mode", "Unsupported value"},
+		"exitCodes is unknown":                      {valid + "exitCodes: Sometimes", "spec.exitCodes", "Unsupported value"},
+		"exitCodes of a sidecar is unknown":         {"podSelector: {}\nsidecars: [{name: a, exitCodes: 'true'}]", "spec.sidecars[0].exitCodes", "Unsupported value"},
+		"fallback is unknown":                       {valid + "fallback: Never", "spec.fallback", "Unsupported value"},
+		"fallback of a sidecar is unknown":          {"podSelector: {}\nsidecars: [{name: a, fallback: Never}]", "spec.sidecars[0].fallback", "Unsupported value"},
+		"enforcement is unknown":                    {valid + "enforcement: Audit", "spec.enforcement", "Unsupported value"},
+		"the image is not a reference":              {valid + "image: 'quick exit:v1'", "spec.image", noReference},
+		"the image of a sidecar is not a reference": {"podSelector: {}\nsidecars: [{name: a, image: '-x'}]", "spec.sidecars[0].image", noReference},
+		"the image is longer than 512 characters":   {valid + "image: " + strings.Repeat("a", 513), "spec.image", "Too long"},
 
-		"an entry of quickExitPaths is a relative path":         {withImage + "quickExitPaths: [/a, bin/x]", "spec.quickExitPaths[1]", noPath},
-		"an entry of quickExitPaths is empty":                   {withImage + "quickExitPaths: ['']", "spec.quickExitPaths[0]", noPath},
-		"an entry of quickExitPaths holds several":              {withImage + "quickExitPaths: ['default,/app/server']", "spec.quickExitPaths[0]", noPath},
-		"an entry of quickExitPaths has a control character":    {withImage + `quickExitPaths: ["/app/a\nb"]`, "spec.quickExitPaths[0]", noPath},
-		"an entry of quickExitPaths of a sidecar is no path":    {"podSelector: {}\nsidecars: [{name: a, image: x, quickExitPaths: [all]}]", "spec.sidecars[0].quickExitPaths[0]", noPath},
-		"an entry of quickExitPaths is provided by runtimes":    {withImage + "quickExitPaths: [/proc/1/exe]", "spec.quickExitPaths[0]", ofRuntime},
-		"an entry of quickExitPaths is longer than 256":         {withImage + "quickExitPaths: [/" + strings.Repeat("a", 256) + "]", "spec.quickExitPaths[0]", "Too long"},
-		"the pod selector has more than 64 values":              {"sidecars: [{name: proxy}]\npodSelector: {matchExpressions: [{key: k, operator: In, values: " + list(65, "v%d") + "}]}", "spec.podSelector", "podSelector may hold at most 64 values"},
-		"the node selector of prePull has more than 64 values":  {valid + "prePull: {nodeSelector: {matchExpressions: [{key: k, operator: In, values: " + list(65, "v%d") + "}]}}", "spec.prePull.nodeSelector", "nodeSelector may hold at most 64 values"},
-		"there are more than 64 entries of quickExitPaths":      {withImage + "quickExitPaths: " + list(65, "/c%d"), "spec.quickExitPaths", "at most 64 items"},
-		"quickExitPaths stands beside no image":                 {valid + "quickExitPaths: [default]", "spec.quickExitPaths", noImage},
-		"quickExitPaths stands beside an empty image":           {valid + "image: ''\nquickExitPaths: [default]", "spec.quickExitPaths", noImage},
-		"quickExitPaths of the policy is for a sidecar's image": {"podSelector: {}\nquickExitPaths: [default]\nsidecars: [{name: a, image: x}]", "spec.quickExitPaths", noImage},
-		"quickExitPaths of a sidecar is for the policy's image": {"podSelector: {}\nimage: x\nsidecars: [{name: a, quickExitPaths: [default]}]", "spec.sidecars[0].quickExitPaths", noImage},
+		"a quickExitPaths entry is a relative path":            {withImage + "quickExitPaths: [/a, bin/x]", "spec.quickExitPaths[1]", noPath},
+		"a quickExitPaths entry is empty":                      {withImage + "quickExitPaths: ['']", "spec.quickExitPaths[0]", noPath},
+		"a quickExitPaths entry contains several":              {withImage + "quickExitPaths: ['default,/app/server']", "spec.quickExitPaths[0]", noPath},
+		"a quickExitPaths entry has a control character":       {withImage + `quickExitPaths: ["/app/a\nb"]`, "spec.quickExitPaths[0]", noPath},
+		"a quickExitPaths entry of a sidecar is not a path":    {"podSelector: {}\nsidecars: [{name: a, image: x, quickExitPaths: [all]}]", "spec.sidecars[0].quickExitPaths[0]", noPath},
+		"a quickExitPaths entry is a path of the runtime":      {withImage + "quickExitPaths: [/proc/1/exe]", "spec.quickExitPaths[0]", ofRuntime},
+		"a quickExitPaths entry is longer than 256":            {withImage + "quickExitPaths: [/" + strings.Repeat("a", 256) + "]", "spec.quickExitPaths[0]", "Too long"},
+		"the pod selector has more than 64 values":             {"sidecars: [{name: proxy}]\npodSelector: {matchExpressions: [{key: k, operator: In, values: " + list(65, "v%d") + "}]}", "spec.podSelector", "podSelector may hold at most 64 values"},
+		"the node selector of prePull has more than 64 values": {valid + "prePull: {nodeSelector: {matchExpressions: [{key: k, operator: In, values: " + list(65, "v%d") + "}]}}", "spec.prePull.nodeSelector", "nodeSelector may hold at most 64 values"},
+		"there are more than 64 entries of quickExitPaths":     {withImage + "quickExitPaths: " + list(65, "/c%d"), "spec.quickExitPaths", "at most 64 items"},
+		"quickExitPaths without an image":                      {valid + "quickExitPaths: [default]", "spec.quickExitPaths", noImage},
+		"quickExitPaths with an empty image":                   {valid + "image: ''\nquickExitPaths: [default]", "spec.quickExitPaths", noImage},
+		"the policy has quickExitPaths, the sidecar the image": {"podSelector: {}\nquickExitPaths: [default]\nsidecars: [{name: a, image: x}]", "spec.quickExitPaths", noImage},
+		"the sidecar has quickExitPaths, the policy the image": {"podSelector: {}\nimage: x\nsidecars: [{name: a, quickExitPaths: [default]}]", "spec.sidecars[0].quickExitPaths", noImage},
 
-		"drainSeconds is negative":                           {valid + "drainSeconds: -1", "spec.drainSeconds", "greater than or equal to 0"},
-		"drainSeconds is more than a day":                    {valid + "drainSeconds: 86401", "spec.drainSeconds", "less than or equal to 86400"},
-		"drainSeconds of a sidecar is negative":              {"podSelector: {}\nsidecars: [{name: a, drainSeconds: -1}]", "spec.sidecars[0].drainSeconds", "greater than or equal to 0"},
-		"terminationDeadlineSeconds is less than 3":          {valid + "terminationDeadlineSeconds: 2", "spec.terminationDeadlineSeconds", "greater than or equal to 3"},
-		"terminationDeadlineSeconds is more than an hour":    {valid + "terminationDeadlineSeconds: 3601", "spec.terminationDeadlineSeconds", "less than or equal to 3600"},
-		"terminationDeadlineSeconds of a sidecar is 0":       {"podSelector: {}\nsidecars: [{name: a, terminationDeadlineSeconds: 0}]", "spec.sidecars[0].terminationDeadlineSeconds", "greater than or equal to 3"},
-		"the priority is beyond the upper bound":             {valid + "priority: 1000001", "spec.priority", "less than or equal to"},
-		"the priority is beyond the lower bound":             {valid + "priority: -1000001", "spec.priority", "greater than or equal to"},
-		"mode PodPhase is to respect exit codes":             {valid + "mode: PodPhase\nexitCodes: Respect", "spec.exitCodes", noRespect},
-		"a sidecar's mode PodPhase is to respect exit codes": {"podSelector: {}\nsidecars: [{name: a}, {name: b, mode: PodPhase, exitCodes: Respect}]", "spec.sidecars[1].exitCodes", noRespect},
-		"a sidecar's mode PodPhase is to respect the policy's exit codes": {
-			"podSelector: {}\nsidecars: [{name: a, mode: PodPhase}]\nexitCodes: Respect", "spec.sidecars", "must set exitCodes Ignore where the policy sets Respect"},
-		"a sidecar's exit code is to be respected in the policy's mode PodPhase": {
-			"podSelector: {}\nsidecars: [{name: a, exitCodes: Respect}]\nmode: PodPhase", "spec.sidecars", "must set another mode where the policy sets PodPhase"},
+		"drainSeconds is negative":                        {valid + "drainSeconds: -1", "spec.drainSeconds", "greater than or equal to 0"},
+		"drainSeconds is more than a day":                 {valid + "drainSeconds: 86401", "spec.drainSeconds", "less than or equal to 86400"},
+		"drainSeconds of a sidecar is negative":           {"podSelector: {}\nsidecars: [{name: a, drainSeconds: -1}]", "spec.sidecars[0].drainSeconds", "greater than or equal to 0"},
+		"terminationDeadlineSeconds is less than 3":       {valid + "terminationDeadlineSeconds: 2", "spec.terminationDeadlineSeconds", "greater than or equal to 3"},
+		"terminationDeadlineSeconds is more than an hour": {valid + "terminationDeadlineSeconds: 3601", "spec.terminationDeadlineSeconds", "less than or equal to 3600"},
+		"terminationDeadlineSeconds of a sidecar is 0":    {"podSelector: {}\nsidecars: [{name: a, terminationDeadlineSeconds: 0}]", "spec.sidecars[0].terminationDeadlineSeconds", "greater than or equal to 3"},
+		"the priority is beyond the upper bound":          {valid + "priority: 1000001", "spec.priority", "less than or equal to"},
+		"the priority is beyond the lower bound":          {valid + "priority: -1000001", "spec.priority", "greater than or equal to"},
+		"nativeConversion is unknown":                     {valid + "nativeConversion: Always", "spec.nativeConversion", "Unsupported value"},
+		"nativeConversion with Respect":                   {valid + "nativeConversion: Preferred\nexitCodes: Respect", "spec.nativeConversion", noExitCode},
+		"nativeConversion with a drain":                   {valid + "nativeConversion: Preferred\ndrainSeconds: 1", "spec.nativeConversion", noDrain},
+		"a sidecar's nativeConversion with Respect":       {"podSelector: {}\nsidecars: [{name: a, nativeConversion: Preferred, exitCodes: Respect}]", "spec.sidecars[0].nativeConversion", noExitCode},
+		"a sidecar's nativeConversion with a drain":       {"podSelector: {}\nsidecars: [{name: a, nativeConversion: Preferred, drainSeconds: 1}]", "spec.sidecars[0].nativeConversion", noDrain},
+		"mode PodPhase with Respect":                      {valid + "mode: PodPhase\nexitCodes: Respect", "spec.exitCodes", noRespect},
+		"a sidecar's mode PodPhase with its own Respect":  {"podSelector: {}\nsidecars: [{name: a}, {name: b, mode: PodPhase, exitCodes: Respect}]", "spec.sidecars[1].exitCodes", noRespect},
+		"a sidecar's mode PodPhase with the policy's Respect": {
+			"podSelector: {}\nsidecars: [{name: a, mode: PodPhase}]\nexitCodes: Respect", "spec.sidecars", "must set exitCodes: Ignore where the policy sets Respect"},
+		"a sidecar's Respect with the policy's mode PodPhase": {
+			"podSelector: {}\nsidecars: [{name: a, exitCodes: Respect}]\nmode: PodPhase", "spec.sidecars", "must set another mode where the policy sets mode: PodPhase"},
 
 		"the node selector of prePull has more than 64 labels":      {valid + "prePull: {nodeSelector: {matchLabels: " + labels(65) + "}}", "spec.prePull.nodeSelector", "nodeSelector may hold at most 64"},
 		"the node selector of prePull has more than 64 expressions": {valid + "prePull: {nodeSelector: {matchExpressions: " + expressions(65) + "}}", "spec.prePull.nodeSelector", "nodeSelector may hold at most 64"},
 		"there are more than 16 pull secrets":                       {valid + "prePull: {pullSecrets: " + names(17) + "}", "spec.prePull.pullSecrets", "at most 16 items"},
 		"a pull secret is named twice":                              {valid + "prePull: {pullSecrets: [a, a]}", "spec.prePull.pullSecrets[1]", "Duplicate value"},
 		"the name of a pull secret is empty":                        {valid + "prePull: {pullSecrets: ['']}", "spec.prePull.pullSecrets[0]", "at least 1 char"},
-		"the name of a pull secret is none of an object":            {valid + "prePull: {pullSecrets: [other/registry]}", "spec.prePull.pullSecrets[0]", "should match"},
+		"the name of a pull secret is not an object name":           {valid + "prePull: {pullSecrets: [other/registry]}", "spec.prePull.pullSecrets[0]", "should match"},
 		"the sandbox has more than 32 labels":                       {valid + "prePull: {sandboxConfig: {labels: " + labels(33) + "}}", "spec.prePull.sandboxConfig.labels", "at most 32"},
 		"the sandbox has more than 32 annotations":                  {valid + "prePull: {sandboxConfig: {annotations: " + labels(33) + "}}", "spec.prePull.sandboxConfig.annotations", "at most 32"},
 		"a label of the sandbox has no key":                         {valid + "prePull: {sandboxConfig: {labels: {'': v}}}", "spec.prePull.sandboxConfig.labels", "a label may have a key of 1 to 317"},
@@ -117,7 +124,7 @@ func TestTheAPIServerRefusesWhatAPolicyMustNotSay(t *testing.T) {
 	}
 }
 
-func TestTheAPIServerBoundsTheNamespaceSelector(t *testing.T) {
+func TestNamespaceSelectorLimits(t *testing.T) {
 	const message = "namespaceSelector may hold at most 64"
 	for name, selector := range map[string]string{
 		"labels":      "{matchLabels: " + labels(65) + "}",
@@ -131,7 +138,7 @@ func TestTheAPIServerBoundsTheNamespaceSelector(t *testing.T) {
 	}
 }
 
-func TestTheNamespacedKindKnowsNoNamespaces(t *testing.T) {
+func TestNamespaceSelectorIsClusterOnly(t *testing.T) {
 	for _, field := range []string{"namespaceSelector: {}", "namespace: other", "namespaces: [other]"} {
 		err := newClient(t).Create(t.Context(), object(t, "SidecarTerminationPolicy", valid+field))
 		unknown := fmt.Sprintf("unknown field %q", "spec."+strings.SplitN(field, ":", 2)[0])
@@ -141,7 +148,7 @@ func TestTheNamespacedKindKnowsNoNamespaces(t *testing.T) {
 	}
 }
 
-func TestAnUpdateIsHeldToTheSameRulesAsACreation(t *testing.T) {
+func TestUpdatesAreValidated(t *testing.T) {
 	c := newClient(t)
 	policy := object(t, "SidecarTerminationPolicy", valid)
 	if err := c.Create(t.Context(), policy); err != nil {
@@ -151,29 +158,31 @@ func TestAnUpdateIsHeldToTheSameRulesAsACreation(t *testing.T) {
 	wantRefused(t, c.Update(t.Context(), policy), "spec", "exactly one of sidecars and mainContainers")
 }
 
-func TestTheAPIServerAcceptsWhatAPolicyMaySay(t *testing.T) {
+func TestValidPolicies(t *testing.T) {
 	for name, spec := range map[string]string{
-		"the least":                                valid,
-		"main containers":                          "podSelector: {}\nmainContainers: [main, load]",
-		"every mode":                               "podSelector: {}\nsidecars: [{name: a, mode: Auto}, {name: b, mode: CRR}, {name: c, mode: Image}, {name: d, mode: PodPhase}]",
-		"every setting of a policy":                valid + "mode: Image\nimage: registry.example:5000/team/quick-exit@sha256:" + strings.Repeat("0", 64) + "\nexitCodes: Respect\ndrainSeconds: 86400\nterminationDeadlineSeconds: 3600\nfallback: Disabled\nenforcement: DryRun\npriority: -1000000",
-		"every setting of a sidecar":               "podSelector: {}\nsidecars: [{name: a, mode: Image, image: 'quick-exit:v1', exitCodes: Respect, drainSeconds: 0, terminationDeadlineSeconds: 3, fallback: Disabled}]",
-		"an empty image":                           valid + "image: ''",
-		"quickExitPaths of every kind":             withImage + "quickExitPaths: [default, default, '*', '/opt/my app,v2', /.hidden/..b/c...]",
-		"quickExitPaths of a sidecar":              "podSelector: {}\nsidecars: [{name: a, image: x, quickExitPaths: [/app/server]}]",
-		"no quickExitPaths beside no image":        valid + "quickExitPaths: []",
-		"the most and longest quickExitPaths":      "podSelector: {}\nimage: x\nquickExitPaths: " + longPaths + "\nsidecars: " + list(32, "{name: c%d, image: x, quickExitPaths: "+longPaths+"}"),
-		"mode PodPhase with Ignore":                valid + "mode: PodPhase\nexitCodes: Ignore",
-		"mode PodPhase with Ignore beside Respect": "podSelector: {}\nsidecars: [{name: a, mode: PodPhase, exitCodes: Ignore}]\nexitCodes: Respect",
-		"the most sidecars":                        "podSelector: {}\nsidecars: " + sidecars(32),
-		"the most main containers":                 "podSelector: {}\nmainContainers: " + names(32),
-		"the largest pod selector":                 "sidecars: [{name: a}]\npodSelector: {matchLabels: " + labels(64) + ", matchExpressions: " + expressions(64) + "}",
-		"the most values of a selector":            "sidecars: [{name: a}]\npodSelector: {matchExpressions: [{key: k, operator: In, values: " + list(64, "v%d") + "}]}",
-		"the longest container name":               "podSelector: {}\nsidecars: [{name: " + strings.Repeat("a", 63) + "}]",
-		"the highest priority":                     valid + "priority: 1000000",
-		"the longest image reference":              valid + "image: " + strings.Repeat("a", 512),
-		"prePull without anything":                 valid + "prePull: {}",
-		"prePull with all there is":                valid + "prePull: {nodeSelector: {matchLabels: " + labels(64) + "}, pullSecrets: " + names(16) + ", sandboxConfig: {labels: " + labels(32) + ", annotations: {" + strings.Repeat("k", 317) + ": " + strings.Repeat("v", 4096) + "}}}",
+		"the smallest spec":                                  valid,
+		"main containers":                                    "podSelector: {}\nmainContainers: [main, load]",
+		"every mode":                                         "podSelector: {}\nsidecars: [{name: a, mode: Auto}, {name: b, mode: CRR}, {name: c, mode: Image}, {name: d, mode: PodPhase}]",
+		"every setting of a policy":                          valid + "mode: Image\nimage: registry.example:5000/team/quick-exit@sha256:" + strings.Repeat("0", 64) + "\nexitCodes: Respect\ndrainSeconds: 86400\nterminationDeadlineSeconds: 3600\nfallback: Disabled\nenforcement: DryRun\npriority: -1000000",
+		"every setting of a sidecar":                         "podSelector: {}\nsidecars: [{name: a, mode: Image, image: 'quick-exit:v1', exitCodes: Respect, drainSeconds: 0, terminationDeadlineSeconds: 3, fallback: Disabled}]",
+		"an empty image":                                     valid + "image: ''",
+		"quickExitPaths of every kind":                       withImage + "quickExitPaths: [default, default, '*', '/opt/my app,v2', /.hidden/..b/c...]",
+		"quickExitPaths of a sidecar":                        "podSelector: {}\nsidecars: [{name: a, image: x, quickExitPaths: [/app/server]}]",
+		"neither quickExitPaths nor an image":                valid + "quickExitPaths: []",
+		"the most and longest quickExitPaths":                "podSelector: {}\nimage: x\nquickExitPaths: " + longPaths + "\nsidecars: " + list(32, "{name: c%d, image: x, quickExitPaths: "+longPaths+"}"),
+		"mode PodPhase with Ignore":                          valid + "mode: PodPhase\nexitCodes: Ignore",
+		"mode PodPhase with Ignore in a policy with Respect": "podSelector: {}\nsidecars: [{name: a, mode: PodPhase, exitCodes: Ignore}]\nexitCodes: Respect",
+		"nativeConversion":                                   valid + "nativeConversion: Preferred\nexitCodes: Ignore\ndrainSeconds: 0",
+		"nativeConversion above a sidecar that opts out":     "podSelector: {}\nsidecars: [{name: a, drainSeconds: 5}, {name: b, exitCodes: Respect}, {name: c, nativeConversion: None}]\nnativeConversion: Preferred",
+		"the most sidecars":                                  "podSelector: {}\nsidecars: " + sidecars(32),
+		"the most main containers":                           "podSelector: {}\nmainContainers: " + names(32),
+		"the largest pod selector":                           "sidecars: [{name: a}]\npodSelector: {matchLabels: " + labels(64) + ", matchExpressions: " + expressions(64) + "}",
+		"the most values of a selector":                      "sidecars: [{name: a}]\npodSelector: {matchExpressions: [{key: k, operator: In, values: " + list(64, "v%d") + "}]}",
+		"the longest container name":                         "podSelector: {}\nsidecars: [{name: " + strings.Repeat("a", 63) + "}]",
+		"the highest priority":                               valid + "priority: 1000000",
+		"the longest image reference":                        valid + "image: " + strings.Repeat("a", 512),
+		"empty prePull":                                      valid + "prePull: {}",
+		"prePull with every field":                           valid + "prePull: {nodeSelector: {matchLabels: " + labels(64) + "}, pullSecrets: " + names(16) + ", sandboxConfig: {labels: " + labels(32) + ", annotations: {" + strings.Repeat("k", 317) + ": " + strings.Repeat("v", 4096) + "}}}",
 	} {
 		for _, kind := range kinds {
 			t.Run(name+"/"+kind, func(t *testing.T) {
@@ -185,8 +194,8 @@ func TestTheAPIServerAcceptsWhatAPolicyMaySay(t *testing.T) {
 	}
 }
 
-// An entry that the API server takes must count, and one that it refuses must not.
-func TestTheAPIServerTakesThePathsThatCount(t *testing.T) {
+// The API server must accept exactly the entries that the operator considers valid.
+func TestQuickExitPathsMatchOperator(t *testing.T) {
 	for _, entry := range []string{
 		"default", "*", "/", "//", "/a", "/a/", "/a//b", "/a/b", "/.", "/..", "/a/.", "/a/..", "/./a", "/../a", "/a/./b", "/a/../b", "/.a", "/..a", "/a./b..", "/...",
 		"", "a", "./a", "*.*", "**", "Default", "/*", "/a b", "/\u00e9\u4e16", "/dev", "/dev/null", "/device", "/proc", "/proc/1", "/processes", "/sys/x", "/system",
@@ -203,12 +212,12 @@ func TestTheAPIServerTakesThePathsThatCount(t *testing.T) {
 	}
 }
 
-// wantRefused checks that the server found fault with one field, and said why.
+// wantRefused checks that the server rejected the field with the message.
 func wantRefused(t *testing.T, err error, field, message string) {
 	t.Helper()
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || !apierrors.IsInvalid(err) {
-		t.Fatalf("got %v, want it refused as invalid", err)
+		t.Fatalf("got %v, want the error Invalid", err)
 	}
 	var causes []metav1.StatusCause
 	if details := status.Status().Details; details != nil {
@@ -222,7 +231,7 @@ func wantRefused(t *testing.T, err error, field, message string) {
 	t.Errorf("no cause has field %q and message %q: %+v", field, message, causes)
 }
 
-// longPaths are as many paths, each as long, as there may be.
+// longPaths is the longest list of the longest paths.
 var longPaths = list(64, "/%0255d")
 
 func sidecars(n int) string    { return list(n, "{name: c%d}") }

@@ -6,9 +6,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ClusterSidecarTerminationPolicy ends the sidecars of the Job-type pods that it selects in the namespaces that it
-// selects, once the pods' main containers are done. A SidecarTerminationPolicy of the pod's own namespace that names the
-// same container wins over it.
+// ClusterSidecarTerminationPolicy ends sidecars of Job-type pods once the pods' main containers are done. It selects pods
+// in the namespaces that it selects. For each container, a SidecarTerminationPolicy of the pod's own namespace takes
+// precedence.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -19,26 +19,26 @@ import (
 // +kubebuilder:printcolumn:name="Terminating",type=integer,JSONPath=`.status.terminatingPods`,description="Pods whose sidecars are being ended"
 // +kubebuilder:printcolumn:name="Terminated",type=integer,JSONPath=`.status.terminatedPods`,description="Pods that finished after their sidecars were ended"
 // +kubebuilder:printcolumn:name="Stuck",type=integer,JSONPath=`.status.stuckPods`,description="Pods whose sidecars could not be ended"
-// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the policy is in force"
-// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why the policy is or is not ready"
-// +kubebuilder:printcolumn:name="Degraded",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Degraded")].reason`,description="Why pods are stuck, a mode cannot be used, or a part of the policy does not count"
+// +kubebuilder:printcolumn:name="Native",type=integer,priority=1,JSONPath=`.status.nativePods`,description="Unfinished pods whose sidecars were converted to native sidecars"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the operator can act on the policy"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why the policy is ready or not: Enforced, DryRun, NoPodsMatched, InvalidSelector"
+// +kubebuilder:printcolumn:name="Degraded",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Degraded")].reason`,description="Why pods are stuck, or a mode cannot be used"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type ClusterSidecarTerminationPolicy struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what the user wants.
+	// spec is the desired behavior.
 	// +required
 	Spec ClusterSidecarTerminationPolicySpec `json:"spec"`
 
-	// status is what the operator reports.
+	// status is the observed state.
 	// +optional
 	Status PolicyStatus `json:"status,omitempty"`
 }
 
-// ClusterSidecarTerminationPolicySpec declares which pods of which namespaces are selected and which of their
-// containers are sidecars.
+// ClusterSidecarTerminationPolicySpec selects pods in namespaces, and declares which of their containers are sidecars.
 type ClusterSidecarTerminationPolicySpec struct {
 	PolicySpec `json:",inline"`
 

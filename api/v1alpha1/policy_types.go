@@ -11,15 +11,15 @@ import (
 type Mode string
 
 const (
-	// ModeAuto lets the operator choose by the pod's node and by what the cluster offers.
+	// ModeAuto chooses the mode by the pod's node and by what the cluster offers.
 	ModeAuto Mode = "Auto"
-	// ModeCRR asks OpenKruise's daemon, by a ContainerRecreateRequest, to stop the container: preStop, SIGTERM, grace
-	// period, SIGKILL. It needs Kruise and a real node. With exitCodes Ignore the phase is written first, as by
-	// ModePodPhase, and the daemon is asked where that has not ended the container by its deadline.
+	// ModeCRR creates a ContainerRecreateRequest, and OpenKruise's daemon stops the container: preStop, SIGTERM, grace
+	// period, SIGKILL. It needs OpenKruise and a real node. With exitCodes Ignore the operator writes the pod's phase first,
+	// as in ModePodPhase. The request then follows only if the container has not ended in time.
 	ModeCRR Mode = "CRR"
 	// ModeImage swaps the container's image in place for a quick-exit image.
 	ModeImage Mode = "Image"
-	// ModePodPhase writes the pod's terminal phase, upon which the kubelet tears the pod down. It needs a real node.
+	// ModePodPhase writes the pod's terminal phase, and the kubelet tears the pod down. It needs a real node.
 	ModePodPhase Mode = "PodPhase"
 )
 
@@ -28,103 +28,122 @@ const (
 type ExitCodes string
 
 const (
-	// ExitCodesIgnore makes the pod's outcome that of its main containers alone.
+	// ExitCodesIgnore makes the pod's outcome depend on its main containers alone.
 	ExitCodesIgnore ExitCodes = "Ignore"
-	// ExitCodesRespect leaves the pod's outcome to Kubernetes, where a sidecar that exits non-zero fails the pod.
+	// ExitCodesRespect leaves the pod's outcome to Kubernetes: a sidecar that exits non-zero fails the pod.
 	ExitCodesRespect ExitCodes = "Respect"
 )
 
-// Fallback says what follows an attempt that did not end a sidecar.
+// Fallback says whether another mode may replace one that failed or cannot be used.
 // +kubebuilder:validation:Enum=Enabled;Disabled
 type Fallback string
 
 const (
-	// FallbackEnabled lets the next usable mode follow a mode that failed or cannot be used.
+	// FallbackEnabled tries the next usable mode after one that failed or cannot be used.
 	FallbackEnabled Fallback = "Enabled"
 	// FallbackDisabled uses the declared mode only.
 	FallbackDisabled Fallback = "Disabled"
 )
 
-// Enforcement says whether a policy acts.
+// Enforcement says whether the operator acts on a policy.
 // +kubebuilder:validation:Enum=Enforce;DryRun
 type Enforcement string
 
 const (
 	// EnforcementEnforce terminates sidecars.
 	EnforcementEnforce Enforcement = "Enforce"
-	// EnforcementDryRun writes nothing to pods, and reports what would have been done.
+	// EnforcementDryRun writes nothing to pods, and reports what the operator would do.
 	EnforcementDryRun Enforcement = "DryRun"
 )
 
-// Acts reports whether a policy with this enforcement acts on pods. A value that this version does not know, which a newer
-// definition lets through, does not.
+// Acts reports whether the operator acts on a policy with this enforcement. It does not act on a value that it does not
+// know, which a newer definition may permit.
 func (e Enforcement) Acts() bool { return e == "" || e == EnforcementEnforce }
 
-// QuickExitPath is an absolute path at which a quick-exit image has its program, or "default" for the paths of the
-// shipped image, or "*" for an image that covers every command.
+// NativeConversion says whether a sidecar is converted to a native sidecar when its pod is created.
+// +kubebuilder:validation:Enum=None;Preferred
+type NativeConversion string
+
+const (
+	// NativeConversionNone asks for no conversion. Another policy may ask for it.
+	NativeConversionNone NativeConversion = "None"
+	// NativeConversionPreferred converts the container where it can be converted. The modes end what was not converted.
+	NativeConversionPreferred NativeConversion = "Preferred"
+)
+
+// QuickExitPath is an absolute path of the program in a quick-exit image, or "default" for the paths of the shipped image,
+// or "*" for an image that covers every command.
 // +kubebuilder:validation:MaxLength=256
-// +kubebuilder:validation:XValidation:rule="self == 'default' || self == '*' || (self.matches('^(/[^/[:cntrl:]]+)+$') && !self.matches('/[.][.]?(/|$)'))",message="an entry of quickExitPaths must be an absolute path in its shortest form, such as /app/server, or default for the paths of the shipped image, or * for an image that covers every command"
-// +kubebuilder:validation:XValidation:rule="!self.matches('^/(dev|proc|sys|etc/(hostname|hosts|resolv[.]conf))(/|$)')",message="an entry of quickExitPaths cannot be a path that container runtimes provide, which hides what the image has there: /dev, /proc, /sys, /etc/hostname, /etc/hosts or /etc/resolv.conf"
+// +kubebuilder:validation:XValidation:rule="self == 'default' || self == '*' || (self.matches('^(/[^/[:cntrl:]]+)+$') && !self.matches('/[.][.]?(/|$)'))",message="an entry of quickExitPaths must be an absolute path in its shortest form (such as /app/server), default for the paths of the shipped image, or * for every command"
+// +kubebuilder:validation:XValidation:rule="!self.matches('^/(dev|proc|sys|etc/(hostname|hosts|resolv[.]conf))(/|$)')",message="an entry of quickExitPaths cannot be a path that container runtimes mount over the image: /dev, /proc, /sys, /etc/hostname, /etc/hosts or /etc/resolv.conf"
 type QuickExitPath string
 
-// TerminationSettings say how a sidecar is ended. A field that is unset is taken from the next place: the policy's
-// spec, the container's environment variables, the operator's default.
-// +kubebuilder:validation:XValidation:rule="!has(self.quickExitPaths) || size(self.quickExitPaths) == 0 || (has(self.image) && size(self.image) > 0)",message="quickExitPaths says which commands the image beside it covers: set image as well",fieldPath=".quickExitPaths"
+// TerminationSettings say how a sidecar is ended. An unset field takes its value from the next place that sets it: the
+// policy's spec, the container's environment variables, the operator's default.
+// +kubebuilder:validation:XValidation:rule="!has(self.quickExitPaths) || size(self.quickExitPaths) == 0 || (has(self.image) && size(self.image) > 0)",message="quickExitPaths describes the image at the same level: set image as well",fieldPath=".quickExitPaths"
+// +kubebuilder:validation:XValidation:rule="!has(self.nativeConversion) || self.nativeConversion != 'Preferred' || !has(self.exitCodes) || self.exitCodes != 'Respect'",message="nativeConversion: Preferred cannot be combined with exitCodes: Respect, because the exit code of a native sidecar never counts",fieldPath=".nativeConversion"
+// +kubebuilder:validation:XValidation:rule="!has(self.nativeConversion) || self.nativeConversion != 'Preferred' || !has(self.drainSeconds) || self.drainSeconds == 0",message="nativeConversion: Preferred cannot be combined with drainSeconds, because Kubernetes stops native sidecars as soon as the main containers are done",fieldPath=".nativeConversion"
 type TerminationSettings struct {
 	// mode is the mechanism that ends the sidecar: Auto, CRR, Image or PodPhase. Defaults to Auto, which uses CRR
 	// where OpenKruise's daemon runs, PodPhase on other nodes with a kubelet, and Image on virtual nodes.
 	// +optional
 	Mode Mode `json:"mode,omitempty"`
 
-	// image is the quick-exit image of mode Image, a whole reference: repository with tag or digest. It must exit 0
-	// when started with the sidecar's own command; quickExitPaths says which commands it covers. Defaults to the
-	// operator's --quick-exit-image.
+	// image is the quick-exit image of mode Image, a whole reference: repository with tag or digest. Started with the
+	// sidecar's own command, it must exit 0. quickExitPaths lists the commands that it covers. Defaults to the operator's
+	// --quick-exit-image.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self == '' || self.matches('^[A-Za-z0-9][A-Za-z0-9._:/@-]*$')",message="image must be an image reference such as registry.example/quick-exit:v1"
 	Image string `json:"image,omitempty"`
 
-	// quickExitPaths says where the image beside it has its program. Mode Image is used only for commands that this
-	// covers, since a container that is restarted with an image without its command cannot start. An entry is an
-	// absolute path, such as /opt/proxy/bin/proxy; default, for the paths of the shipped image; or *, for an image that
-	// covers every command. The list is complete: default and /app/server together describe an image that was built
-	// with --path /app/server.
+	// quickExitPaths lists the paths of the program in image. Mode Image is used only for containers whose command is at
+	// one of these paths, because a container cannot start with an image that lacks its command. An entry is an absolute
+	// path such as /opt/proxy/bin/proxy, "default" for the paths of the shipped image, or "*" for an image that covers
+	// every command. The list is complete: default and /app/server together describe an image that was built with
+	// --path /app/server.
 	//
-	// It needs an image at the same level, and says nothing about an image from elsewhere: that of the operator's
-	// --quick-exit-image covers what its --quick-exit-paths says, and that of an environment variable every command.
-	// An unset or empty list means default alone.
+	// It needs image at the same level and describes that image only. The operator's --quick-exit-image covers its
+	// --quick-exit-paths, and the image of an environment variable covers every command. Unset or empty means default.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	QuickExitPaths []QuickExitPath `json:"quickExitPaths,omitempty"`
 
-	// exitCodes says whether the sidecar's exit code counts. Ignore (the default): the pod's outcome is that of its
-	// main containers. Respect: a sidecar that exits non-zero counts as Kubernetes counts it.
+	// exitCodes says whether the sidecar's exit code counts. Ignore (the default): the pod's outcome depends on its main
+	// containers alone. Respect: a sidecar that exits non-zero fails the pod, as usual in Kubernetes.
 	// +optional
 	ExitCodes ExitCodes `json:"exitCodes,omitempty"`
 
-	// drainSeconds is how long after the end of the last main container the sidecar is left running, so that it can
-	// flush what it holds. Defaults to 0.
+	// drainSeconds is how long the sidecar keeps running after the last main container has ended, so that it can flush its
+	// data. Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	DrainSeconds *int32 `json:"drainSeconds,omitempty"`
 
-	// terminationDeadlineSeconds is how long, beyond the pod's own grace period, an attempt may take before it counts
-	// as failed. Defaults to 30.
+	// terminationDeadlineSeconds is how long an attempt may take, in addition to the pod's grace period, before it has
+	// failed. Defaults to 30.
 	// +optional
 	// +kubebuilder:validation:Minimum=3
 	// +kubebuilder:validation:Maximum=3600
 	TerminationDeadlineSeconds *int32 `json:"terminationDeadlineSeconds,omitempty"`
 
 	// fallback says what follows a mode that failed or cannot be used. Enabled (the default): the next usable mode.
-	// Disabled: nothing; the pod is reported as stuck.
+	// Disabled: nothing, and the operator reports the pod as stuck.
 	// +optional
 	Fallback Fallback `json:"fallback,omitempty"`
+
+	// nativeConversion says whether the sidecar becomes a native sidecar when its pod is created: an init container with
+	// restartPolicy Always, which Kubernetes ends itself. Preferred: it does, if the cluster and the pod permit it. The mode
+	// ends a sidecar that was not converted. None (the default): this policy does not ask for it; another policy may. It
+	// needs Kubernetes 1.36 and the component native. It cannot be combined with exitCodes: Respect or drainSeconds.
+	// +optional
+	NativeConversion NativeConversion `json:"nativeConversion,omitempty"`
 }
 
 // Sidecar declares one container as a sidecar.
-// +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'PodPhase' && has(self.exitCodes) && self.exitCodes == 'Respect')",message="exitCodes Respect cannot be had with mode PodPhase, which sets the pod's outcome from its main containers alone",fieldPath=".exitCodes"
+// +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'PodPhase' && has(self.exitCodes) && self.exitCodes == 'Respect')",message="exitCodes: Respect cannot be combined with mode: PodPhase, which ignores sidecar exit codes",fieldPath=".exitCodes"
 type Sidecar struct {
 	// name is the name of a regular container of the pod.
 	// +required
@@ -144,19 +163,19 @@ type ContainerName string
 
 // PolicySpec is what both policy kinds declare.
 // +kubebuilder:validation:XValidation:rule="has(self.sidecars) != has(self.mainContainers)",message="exactly one of sidecars and mainContainers must be set: sidecars names the containers to end, mainContainers those to wait for"
-// +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'PodPhase' && has(self.exitCodes) && self.exitCodes == 'Respect')",message="exitCodes Respect cannot be had with mode PodPhase, which sets the pod's outcome from its main containers alone",fieldPath=".exitCodes"
-// +kubebuilder:validation:XValidation:rule="!has(self.sidecars) || !has(self.exitCodes) || self.exitCodes != 'Respect' || self.sidecars.all(s, !has(s.mode) || s.mode != 'PodPhase' || has(s.exitCodes))",message="a sidecar with mode PodPhase must set exitCodes Ignore where the policy sets Respect: the mode sets the pod's outcome from its main containers alone",fieldPath=".sidecars"
-// +kubebuilder:validation:XValidation:rule="!has(self.sidecars) || !has(self.mode) || self.mode != 'PodPhase' || self.sidecars.all(s, !has(s.exitCodes) || s.exitCodes != 'Respect' || has(s.mode))",message="a sidecar with exitCodes Respect must set another mode where the policy sets PodPhase, which sets the pod's outcome from its main containers alone",fieldPath=".sidecars"
+// +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'PodPhase' && has(self.exitCodes) && self.exitCodes == 'Respect')",message="exitCodes: Respect cannot be combined with mode: PodPhase, which ignores sidecar exit codes",fieldPath=".exitCodes"
+// +kubebuilder:validation:XValidation:rule="!has(self.sidecars) || !has(self.exitCodes) || self.exitCodes != 'Respect' || self.sidecars.all(s, !has(s.mode) || s.mode != 'PodPhase' || has(s.exitCodes))",message="a sidecar with mode: PodPhase must set exitCodes: Ignore where the policy sets Respect, because the mode ignores sidecar exit codes",fieldPath=".sidecars"
+// +kubebuilder:validation:XValidation:rule="!has(self.sidecars) || !has(self.mode) || self.mode != 'PodPhase' || self.sidecars.all(s, !has(s.exitCodes) || s.exitCodes != 'Respect' || has(s.mode))",message="a sidecar with exitCodes: Respect must set another mode where the policy sets mode: PodPhase, which ignores sidecar exit codes",fieldPath=".sidecars"
 type PolicySpec struct {
-	// podSelector selects the pods by label. The empty selector {} selects every pod. Only pods with restartPolicy
-	// Never or OnFailure are ever acted on.
+	// podSelector selects the pods by label. The empty selector {} selects every pod. The operator acts only on pods with
+	// restartPolicy Never or OnFailure.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || size(self.matchLabels) <= 64) && (!has(self.matchExpressions) || size(self.matchExpressions) <= 64)",message="podSelector may hold at most 64 matchLabels and 64 matchExpressions"
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, !has(e.values) || size(e.values) <= 64)",message="each of the matchExpressions of podSelector may hold at most 64 values"
 	PodSelector metav1.LabelSelector `json:"podSelector"`
 
-	// sidecars are the containers to end once every other regular container is done. Names that a pod does not have
-	// are passed over. Their order has no meaning. Exactly one of sidecars and mainContainers must be set.
+	// sidecars are the containers to end once every other regular container is done. A name that a pod does not have is
+	// ignored, and the order has no meaning. Exactly one of sidecars and mainContainers must be set.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -174,45 +193,45 @@ type PolicySpec struct {
 
 	TerminationSettings `json:",inline"`
 
-	// enforcement says whether the policy acts. Enforce: it does. DryRun: nothing is written to pods, and events,
-	// status and metrics say what would have been done.
+	// enforcement says whether the operator acts on the policy. Enforce: it does. DryRun: it writes nothing to pods, and
+	// reports in events, status and metrics what it would do.
 	// +optional
 	// +kubebuilder:default=Enforce
 	Enforcement Enforcement `json:"enforcement,omitempty"`
 
-	// priority decides between policies of one kind that name the same container: the higher one wins, then the older,
-	// then the one whose name comes first. A namespaced policy always wins over a cluster one.
+	// priority decides which of several policies of one kind takes precedence for a container: the higher priority, then
+	// the older policy, then the first name. A namespaced policy always takes precedence over a cluster policy.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=-1000000
 	// +kubebuilder:validation:Maximum=1000000
 	Priority int32 `json:"priority,omitempty"`
 
-	// prePull has the quick-exit images that the policy can lead to pulled to nodes before they are needed, by one
-	// ImagePullJob of OpenKruise for each image. The condition PrePulled reports how that goes, and says so where
-	// OpenKruise cannot do it; sidecars are ended all the same. {} means every node. Absent: nothing is pulled.
+	// prePull downloads the quick-exit images that this policy may use to nodes in advance, with one ImagePullJob of
+	// OpenKruise per image. The condition PrePulled reports the progress, or why OpenKruise cannot pull. Sidecars are ended
+	// in any case. {} means every node; unset means that nothing is pulled.
 	// +optional
 	PrePull *PrePull `json:"prePull,omitempty"`
 }
 
-// PrePull says to which nodes quick-exit images are pulled, and how.
+// PrePull says to which nodes OpenKruise pulls quick-exit images, and how.
 type PrePull struct {
-	// nodeSelector selects the nodes by label. Defaults to all nodes. OpenKruise leaves out nodes with the label
+	// nodeSelector selects the nodes by label. Defaults to all nodes. OpenKruise skips nodes with the label
 	// type=virtual-kubelet.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || size(self.matchLabels) <= 64) && (!has(self.matchExpressions) || size(self.matchExpressions) <= 64)",message="nodeSelector may hold at most 64 matchLabels and 64 matchExpressions"
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, !has(e.values) || size(e.values) <= 64)",message="each of the matchExpressions of nodeSelector may hold at most 64 values"
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 
-	// pullSecrets are the names of Secrets with registry credentials, in the policy's namespace, or for a cluster policy
-	// in the operator's. OpenKruise reads them, and copies them to the namespace of its daemon; the operator does not.
-	// One that does not exist is passed over by OpenKruise.
+	// pullSecrets are the names of Secrets with registry credentials in the policy's namespace; for a cluster policy, in
+	// the operator's namespace. OpenKruise reads them and copies them to the namespace of its daemon; the operator does not
+	// read them. OpenKruise skips a Secret that does not exist.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=16
 	PullSecrets []SecretName `json:"pullSecrets,omitempty"`
 
-	// sandboxConfig is handed to the container runtime with each pull, for runtimes whose image pulls depend on labels or
+	// sandboxConfig is passed to the container runtime with each pull. Some runtimes pull images depending on labels or
 	// annotations of the pod sandbox. It needs OpenKruise 1.4 or later.
 	// +optional
 	SandboxConfig *SandboxConfig `json:"sandboxConfig,omitempty"`
@@ -224,7 +243,7 @@ type PrePull struct {
 // +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
 type SecretName string
 
-// SandboxConfig is what the container runtime is told of the pod sandbox that an image is pulled for.
+// SandboxConfig describes a pod sandbox to the container runtime when it pulls an image.
 type SandboxConfig struct {
 	// labels of the sandbox.
 	// +optional
@@ -239,23 +258,22 @@ type SandboxConfig struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// PolicyStatus is what the operator reports of a policy. Counts without a time are of pods that exist and are not
-// finished.
+// PolicyStatus is the observed state of a policy.
 type PolicyStatus struct {
-	// observedGeneration is the generation of the policy that this status was computed from.
+	// observedGeneration is the generation of the policy that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// mode is the mode that the policy's sidecars have unless they set their own: spec.mode, or Auto.
+	// mode is the mode of sidecars that do not set their own: spec.mode, or Auto.
 	// +optional
 	Mode Mode `json:"mode,omitempty"`
 
-	// matchedPods is the number of unfinished pods with restartPolicy Never or OnFailure that the policy selects and
-	// of which it names a container.
+	// matchedPods is the number of pods that the policy selects and in which it names a container. Only unfinished pods
+	// with restartPolicy Never or OnFailure count.
 	// +optional
 	MatchedPods int32 `json:"matchedPods"`
 
-	// waitingPods is the number of matched pods whose main containers are not done.
+	// waitingPods is the number of matched pods whose main containers are not done, or whose sidecars drain.
 	// +optional
 	WaitingPods int32 `json:"waitingPods"`
 
@@ -263,22 +281,27 @@ type PolicyStatus struct {
 	// +optional
 	TerminatingPods int32 `json:"terminatingPods"`
 
-	// stuckPods is the number of matched pods whose sidecars no usable mode could end, or that no mode can serve. The
-	// condition Degraded has the reason of one of them.
+	// stuckPods is the number of matched pods that are stuck: no usable mode is left, or somebody has to change the pod or a
+	// policy. The condition Degraded gives the reason of one of them.
 	// +optional
 	StuckPods int32 `json:"stuckPods"`
 
-	// dryRunPods is the number of matched pods whose sidecars would be ended now if enforcement were Enforce.
+	// dryRunPods is the number of matched pods whose sidecars the operator would end now if enforcement were Enforce.
 	// +optional
 	DryRunPods int32 `json:"dryRunPods"`
 
-	// terminatedPods counts the pods that finished after their sidecars were ended for this policy, since the policy
-	// was created. Terminations during the seconds of a crash of the operator may be missing.
+	// nativePods is the number of unfinished pods with sidecars that were converted to native sidecars on request of this
+	// policy. They count as matched only if the policy names another container of theirs.
+	// +optional
+	NativePods int32 `json:"nativePods"`
+
+	// terminatedPods counts the pods that finished after their sidecars were ended for this policy, since the policy was
+	// created. A crash of the operator may lose the counts of its last seconds.
 	// +optional
 	TerminatedPods int64 `json:"terminatedPods"`
 
-	// failedAttempts counts the attempts to end sidecars for this policy that failed since the policy was created. An
-	// attempt fails when it leaves a sidecar running. A crash of the operator may lose the counts of its last seconds.
+	// failedAttempts counts the failed attempts to end sidecars for this policy, since the policy was created. An attempt
+	// fails when it leaves a sidecar running. A crash of the operator may lose the counts of its last seconds.
 	// +optional
 	FailedAttempts int64 `json:"failedAttempts"`
 
@@ -286,15 +309,15 @@ type PolicyStatus struct {
 	// +optional
 	LastTerminationTime *metav1.Time `json:"lastTerminationTime,omitempty"`
 
-	// recent holds the newest results, newest first.
+	// recent lists the latest results, newest first.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Recent []RecentTermination `json:"recent,omitempty"`
 
-	// conditions: Ready is always present, and true while the policy can be acted on, whatever becomes of its pods.
-	// Overridden, Degraded and Stalled are present only while they are true, and PrePulled only while spec.prePull is set.
-	// Degraded tells of stuck pods, of a mode that cannot be used, and of a part of the policy that does not count.
+	// conditions: Ready is always present. It is true while the operator can act on the policy, whether or not pods are
+	// stuck. Overridden, Degraded and Stalled are present only while they are true, and PrePulled only while spec.prePull is
+	// set. Degraded reports stuck pods, or a mode that cannot be used.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -309,13 +332,13 @@ type TerminationOutcome string
 const (
 	// OutcomeTerminated means that the sidecars ended and the pod finished.
 	OutcomeTerminated TerminationOutcome = "Terminated"
-	// OutcomeFailed means that a sidecar was still running when its attempt's deadline had passed, or came back.
+	// OutcomeFailed means that a sidecar was still running at the deadline of an attempt, or came back.
 	OutcomeFailed TerminationOutcome = "Failed"
-	// OutcomeWouldTerminate means that a DryRun policy would have ended the sidecars.
+	// OutcomeWouldTerminate means that the operator would have ended the sidecars if the policy were enforced.
 	OutcomeWouldTerminate TerminationOutcome = "WouldTerminate"
 )
 
-// RecentTermination is one result.
+// RecentTermination is the result of one termination.
 type RecentTermination struct {
 	// namespace is the pod's namespace. Only set by the cluster kind.
 	// +optional
@@ -327,11 +350,11 @@ type RecentTermination struct {
 	// +kubebuilder:validation:MaxLength=253
 	Pod string `json:"pod"`
 
-	// mode is the mode that was used; CRR where the phase that it writes first was enough, too.
+	// mode is the mode that was used. It is also CRR if the first step of mode CRR, writing the phase, was enough.
 	// +optional
 	Mode Mode `json:"mode,omitempty"`
 
-	// outcome is how it ended.
+	// outcome is the result.
 	// +required
 	Outcome TerminationOutcome `json:"outcome"`
 

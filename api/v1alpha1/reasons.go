@@ -4,19 +4,18 @@ package v1alpha1
 
 // Condition types of a policy.
 const (
-	// ConditionReady is true while the policy is in force: its spec can be acted on. Pods do not change it, however many of
-	// them are stuck: ConditionDegraded and status.stuckPods say that.
+	// ConditionReady is true while the operator can act on the policy. Stuck pods do not change it; ConditionDegraded and
+	// status.stuckPods report them.
 	ConditionReady = "Ready"
-	// ConditionOverridden is present and true while another policy decides over a container that this one names.
+	// ConditionOverridden is present and true while another policy governs a container that this one names.
 	ConditionOverridden = "Overridden"
-	// ConditionDegraded is present and true while pods are stuck, while a declared mode cannot be used and another one takes
-	// its place, or while a part of the policy does not count. It shows a
-	// part that does not count before stuck pods, and those before modes.
+	// ConditionDegraded is present and true while pods are stuck, or while another mode replaces a declared one that cannot be
+	// used. If both hold, it reports stuck pods.
 	ConditionDegraded = "Degraded"
-	// ConditionStalled is present and true while the policy cannot be acted on until its author changes it.
+	// ConditionStalled is present and true while the operator cannot act on the policy until its author changes it.
 	ConditionStalled = "Stalled"
-	// ConditionPrePulled is present while a policy has prePull, and true while its quick-exit images are on every node
-	// that it selects. Ready does not depend on it: an image that is not there is pulled when it is needed.
+	// ConditionPrePulled is present while a policy has prePull, and true while its quick-exit images are on every selected
+	// node. Ready does not depend on it: a node pulls a missing image when it needs it.
 	ConditionPrePulled = "PrePulled"
 )
 
@@ -25,30 +24,31 @@ type Reason string
 
 // Reasons for leaving a pod alone.
 const (
-	// ReasonRestartPolicyAlways means that the pod is no Job-type pod.
+	// ReasonRestartPolicyAlways means that the pod is not a Job-type pod.
 	ReasonRestartPolicyAlways Reason = "RestartPolicyAlways"
 	// ReasonPodDeleted means that the pod is being deleted.
 	ReasonPodDeleted Reason = "PodDeleted"
 	// ReasonMirrorPod means that the pod mirrors a static pod, which only its node can end.
 	ReasonMirrorPod Reason = "MirrorPod"
-	// ReasonPodFinished means that the pod has finished without the operator.
+	// ReasonPodFinished means that the pod has finished, and the operator has not written its phase. As a reason against mode
+	// Image it means that the phase is terminal.
 	ReasonPodFinished Reason = "PodFinished"
-	// ReasonNoSidecar means that no enforced policy and no environment variable makes a container a sidecar.
+	// ReasonNoSidecar means that no enforced policy or environment variable declares a sidecar in the pod.
 	ReasonNoSidecar Reason = "NoSidecar"
-	// ReasonNoMainContainer means that every regular container is a sidecar, so that nothing says when the pod is done.
+	// ReasonNoMainContainer means that every regular container is a sidecar, so no main container says when the pod is done.
 	ReasonNoMainContainer Reason = "NoMainContainer"
 	// ReasonNativeSidecar means that a policy names a native sidecar, which Kubernetes ends itself.
 	ReasonNativeSidecar Reason = "NativeSidecar"
-	// ReasonUnreadableEnv means that one of the variables has no literal value.
+	// ReasonUnreadableEnv means that one of the operator's environment variables has no literal value.
 	ReasonUnreadableEnv Reason = "UnreadableEnv"
-	// ReasonInvalidEnv means that one of the variables has a value that is not understood.
+	// ReasonInvalidEnv means that one of the operator's environment variables has an invalid value.
 	ReasonInvalidEnv Reason = "InvalidEnv"
-	// ReasonUnreadableRecord means that somebody has spoilt an annotation in which the operator keeps what it has done to
-	// the pod, so that it does nothing more.
-	ReasonUnreadableRecord Reason = "UnreadableRecord"
-	// ReasonPodTooLarge means that the pod has more containers than the operator handles, so that it leaves the pod alone.
+	// ReasonInvalidAnnotation means that an annotation in which the operator records its attempts is corrupt, so that the
+	// operator leaves the pod alone.
+	ReasonInvalidAnnotation Reason = "InvalidAnnotation"
+	// ReasonPodTooLarge means that the pod has more containers than the operator handles.
 	ReasonPodTooLarge Reason = "PodTooLarge"
-	// ReasonInternalError means that the operator failed on the pod by a defect of its own, and leaves the pod alone.
+	// ReasonInternalError means that the operator failed on the pod because of a bug, and leaves the pod alone.
 	ReasonInternalError Reason = "InternalError"
 )
 
@@ -60,23 +60,23 @@ const (
 	ReasonMainContainersRunning Reason = "MainContainersRunning"
 	// ReasonDraining means that drainSeconds have not passed.
 	ReasonDraining Reason = "Draining"
-	// ReasonNodeUnknown means that the pod's node is not known yet, so that no mode can be chosen.
+	// ReasonNodeUnknown means that the operator has not seen the pod's node yet, so that it cannot choose a mode.
 	ReasonNodeUnknown Reason = "NodeUnknown"
-	// ReasonSidecarStarting means that a sidecar is being created by the kubelet.
+	// ReasonSidecarStarting means that the kubelet is creating a sidecar.
 	ReasonSidecarStarting Reason = "SidecarStarting"
-	// ReasonSettling means that the pod's status changed too recently for its phase to be written.
-	ReasonSettling Reason = "Settling"
-	// ReasonAttemptInProgress means that an attempt is under way and its deadline has not passed.
+	// ReasonStabilizing means that the pod's status changed too recently for its phase to be written.
+	ReasonStabilizing Reason = "Stabilizing"
+	// ReasonAttemptInProgress means that an attempt is in progress and its deadline has not passed.
 	ReasonAttemptInProgress Reason = "AttemptInProgress"
 )
 
 // Reasons for acting, and results.
 const (
-	// ReasonTerminating means that sidecars were told to stop.
+	// ReasonTerminating means that the operator is ending sidecars.
 	ReasonTerminating Reason = "Terminating"
-	// ReasonFallback means that sidecars were told to stop by another mode than the declared one.
+	// ReasonFallback means that the operator is ending sidecars by another mode than the declared or previous one.
 	ReasonFallback Reason = "Fallback"
-	// ReasonWouldTerminate means that a DryRun policy would have told sidecars to stop.
+	// ReasonWouldTerminate means that the operator would end sidecars if the policy were enforced.
 	ReasonWouldTerminate Reason = "WouldTerminate"
 	// ReasonTerminated means that every sidecar has ended.
 	ReasonTerminated Reason = "Terminated"
@@ -84,8 +84,8 @@ const (
 	ReasonAttemptFailed Reason = "AttemptFailed"
 	// ReasonStuck means that every usable mode has failed.
 	ReasonStuck Reason = "Stuck"
-	// ReasonBackoffLimitRisk means that mode Image is about to restart a container of a pod with restartPolicy
-	// OnFailure, which counts towards its Job's backoffLimit.
+	// ReasonBackoffLimitRisk means that mode Image restarts a container of a pod with restartPolicy OnFailure, which counts
+	// towards its Job's backoffLimit.
 	ReasonBackoffLimitRisk Reason = "BackoffLimitRisk"
 )
 
@@ -93,14 +93,15 @@ const (
 const (
 	// ReasonNoUsableMode means that no mode can end the sidecar on this node of this cluster.
 	ReasonNoUsableMode Reason = "NoUsableMode"
-	// ReasonNoQuickExitImage means that mode Image is wanted and that no image is set at any level.
+	// ReasonNoQuickExitImage means that mode Image needs an image and none is set at any level.
 	ReasonNoQuickExitImage Reason = "NoQuickExitImage"
-	// ReasonCommandNotCovered means that the quick-exit image does not have its program where the sidecar's command is, so
-	// that the sidecar could not start with it.
+	// ReasonCommandNotCovered means that the quick-exit image does not cover the sidecar's command, so that the sidecar could
+	// not start with it.
 	ReasonCommandNotCovered Reason = "CommandNotCovered"
-	// ReasonImageNotAllowed means that the quick-exit image is not one that the operator's administrator permits.
+	// ReasonImageNotAllowed means that the operator's administrator does not permit the quick-exit image.
 	ReasonImageNotAllowed Reason = "ImageNotAllowed"
-	// ReasonCRRUnavailable means that the cluster does not serve ContainerRecreateRequests, or not safely.
+	// ReasonCRRUnavailable means that the cluster does not serve ContainerRecreateRequests, or that Kruise's webhook does not
+	// guard them.
 	ReasonCRRUnavailable Reason = "CRRUnavailable"
 	// ReasonVirtualNode means that the mode needs a kubelet, and a virtual node has none.
 	ReasonVirtualNode Reason = "VirtualNode"
@@ -108,36 +109,59 @@ const (
 	ReasonNoKruiseDaemon Reason = "NoKruiseDaemon"
 	// ReasonSidecarNotStarted means that mode CRR cannot end a container that has never started.
 	ReasonSidecarNotStarted Reason = "SidecarNotStarted"
-	// ReasonExitCodesRespected means that mode PodPhase would override an exit code that is to be respected.
+	// ReasonExitCodesRespected means that mode PodPhase would override the exit code of a sidecar with exitCodes Respect.
 	ReasonExitCodesRespected Reason = "ExitCodesRespected"
-	// ReasonRestartsAllContainers means that an exit of the sidecar may run the main containers again.
+	// ReasonRestartsAllContainers means that an exit of the sidecar may restart the main containers.
 	ReasonRestartsAllContainers Reason = "RestartsAllContainers"
-	// ReasonPodPhaseDisabled means that the operator runs without mode PodPhase.
+	// ReasonPodPhaseDisabled means that the operator runs with mode PodPhase turned off.
 	ReasonPodPhaseDisabled Reason = "PodPhaseDisabled"
-	// ReasonGracePeriodTooLong means that the phase of a pod with so long a grace period is not written.
+	// ReasonGracePeriodTooLong means that the pod's grace period is longer than the operator may write phases for.
 	ReasonGracePeriodTooLong Reason = "GracePeriodTooLong"
 	// ReasonUnknownSetting means that a setting has a value that this version of the operator does not know.
 	ReasonUnknownSetting Reason = "UnknownSetting"
-	// ReasonCRRDisabled means that the operator runs without mode CRR.
+	// ReasonCRRDisabled means that the operator runs with mode CRR turned off.
 	ReasonCRRDisabled Reason = "CRRDisabled"
-	// ReasonImageDisabled means that the operator runs without mode Image.
+	// ReasonImageDisabled means that the operator runs with mode Image turned off.
 	ReasonImageDisabled Reason = "ImageDisabled"
-	// ReasonWriteRefused means that the API server, or a policy or webhook that it asks, refuses the write by which the
-	// mode ends sidecars.
+	// ReasonWriteRefused means that the API server, an admission policy or a webhook denied the mode's last write.
 	ReasonWriteRefused Reason = "WriteRefused"
+)
+
+// Reasons about conversion to native sidecars.
+const (
+	// ReasonConvertedToNative means that a sidecar was converted to a native sidecar when its pod was created.
+	ReasonConvertedToNative Reason = "ConvertedToNative"
+	// ReasonConversionNotRequested means that no policy asks for conversion.
+	ReasonConversionNotRequested Reason = "ConversionNotRequested"
+	// ReasonConversionUnavailable means that the cluster cannot convert: Kubernetes is too old, or an admission policy or
+	// its binding is missing. The modes end the sidecars.
+	ReasonConversionUnavailable Reason = "ConversionUnavailable"
+	// ReasonConversionOptedOut means that the pod or its namespace has the label that opts out of conversion.
+	ReasonConversionOptedOut Reason = "ConversionOptedOut"
+	// ReasonAnnotationPresent means that the pod was created with the annotation that records conversions.
+	ReasonAnnotationPresent Reason = "AnnotationPresent"
+	// ReasonNodeNameSet means that the pod names its node, whose kind is unknown when the pod is created.
+	ReasonNodeNameSet Reason = "NodeNameSet"
+	// ReasonRestartRules means that the container has a restartPolicy or restartPolicyRules of its own.
+	ReasonRestartRules Reason = "RestartRules"
+	// ReasonDrainConfigured means that the sidecar has drainSeconds, which native sidecars do not have.
+	ReasonDrainConfigured Reason = "DrainConfigured"
+	// ReasonTooManyPolicies means that the policies that ask for conversion of the pod's containers name more than the
+	// admission policies can record.
+	ReasonTooManyPolicies Reason = "TooManyPolicies"
 )
 
 // Reasons of policy conditions.
 const (
-	// ReasonInForce means that the policy is acted on.
-	ReasonInForce Reason = "InForce"
-	// ReasonNoPodsMatched means that the policy is in force and no unfinished pod matches it.
+	// ReasonEnforced means that the operator acts on the policy.
+	ReasonEnforced Reason = "Enforced"
+	// ReasonNoPodsMatched means that the policy is enforced and no unfinished pod matches it.
 	ReasonNoPodsMatched Reason = "NoPodsMatched"
-	// ReasonDryRun means that the policy is evaluated and not acted on.
+	// ReasonDryRun means that the operator evaluates the policy and does not act on it.
 	ReasonDryRun Reason = "DryRun"
 	// ReasonInvalidSelector means that a selector of the policy cannot be parsed.
 	ReasonInvalidSelector Reason = "InvalidSelector"
-	// ReasonOverridden means that another policy decides over a container.
+	// ReasonOverridden means that another policy governs a container that this one names.
 	ReasonOverridden Reason = "Overridden"
 	// ReasonPrePulled means that every quick-exit image of the policy is on every node that prePull selects.
 	ReasonPrePulled Reason = "PrePulled"
@@ -145,25 +169,27 @@ const (
 	ReasonPrePulling Reason = "PrePulling"
 	// ReasonPrePullFailed means that a node could not pull an image.
 	ReasonPrePullFailed Reason = "PrePullFailed"
-	// ReasonPrePullUnavailable means that OpenKruise does not serve ImagePullJobs or refuses them, or that the operator
-	// may not make them.
+	// ReasonPrePullUnavailable means that OpenKruise does not serve ImagePullJobs or denies them, or that the operator may
+	// not create them.
 	ReasonPrePullUnavailable Reason = "PrePullUnavailable"
 )
 
-// Reasons that only the command line gives. They say what may come about, where the operator reports what has.
+// Reasons that only the command line reports. They predict what may happen; the operator's own reasons say what happened.
 const (
-	// ReasonMayHang means that a container that nothing declares a sidecar may keep its pod from finishing.
+	// ReasonMayHang means that a container that is not declared a sidecar may keep its pod from finishing.
 	ReasonMayHang Reason = "MayHang"
-	// ReasonOverdue means that sidecars could have been told to stop a while ago and were not: the operator may be down.
+	// ReasonOverdue means that sidecars should have been stopped a while ago but are still running: the operator may be down.
 	ReasonOverdue Reason = "Overdue"
-	// ReasonDeletedWhileEnding means that a Job deletes its finished pods sooner than their sidecars may take to end.
+	// ReasonDeletedWhileEnding means that a Job may delete its finished pods before their sidecars have ended.
 	ReasonDeletedWhileEnding Reason = "DeletedWhileEnding"
+	// ReasonForeignFinalizer means that a finalizer on the pod may shorten the grace period of its sidecars.
+	ReasonForeignFinalizer Reason = "ForeignFinalizer"
 	// ReasonImagePullRisk means that a quick-exit image that cannot be pulled would fail the pod.
 	ReasonImagePullRisk Reason = "ImagePullRisk"
-	// ReasonSidecarMatchesFailurePolicy means that a rule of a Job's podFailurePolicy may decide by the exit code of a sidecar.
+	// ReasonSidecarMatchesFailurePolicy means that a rule of a Job's podFailurePolicy may match the exit code of a sidecar.
 	ReasonSidecarMatchesFailurePolicy Reason = "SidecarMatchesFailurePolicy"
 	// ReasonContainerNotFound means that a policy names a container that the pod does not have.
 	ReasonContainerNotFound Reason = "ContainerNotFound"
-	// ReasonPolicyRefused means that the API server would refuse the policy of a manifest.
+	// ReasonPolicyRefused means that the API server would reject a policy in a manifest.
 	ReasonPolicyRefused Reason = "PolicyRefused"
 )

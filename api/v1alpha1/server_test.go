@@ -16,7 +16,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-func TestTheAPIServerFillsInEnforcementAndPriorityAlone(t *testing.T) {
+func TestDefaults(t *testing.T) {
 	c := newClient(t)
 	for _, kind := range kinds {
 		policy := object(t, kind, valid)
@@ -27,14 +27,14 @@ func TestTheAPIServerFillsInEnforcementAndPriorityAlone(t *testing.T) {
 		if spec["enforcement"] != "Enforce" || fmt.Sprint(spec["priority"]) != "0" {
 			t.Errorf("%s: enforcement %v and priority %v, want Enforce and 0", kind, spec["enforcement"], spec["priority"])
 		}
-		// The other settings must stay unset: only then may an environment variable decide.
+		// The other settings must stay unset, so that an environment variable can set them.
 		if len(spec) != 4 {
 			t.Errorf("%s: the spec became %v", kind, spec)
 		}
 	}
 }
 
-func TestStatusIsWrittenApartFromTheSpec(t *testing.T) {
+func TestStatusSubresource(t *testing.T) {
 	c := newClient(t)
 	policy := typed("status")
 	policy.Status.MatchedPods = 7
@@ -63,7 +63,7 @@ func TestStatusIsWrittenApartFromTheSpec(t *testing.T) {
 	}
 }
 
-func TestTheAPIServerBoundsTheStatus(t *testing.T) {
+func TestInvalidStatus(t *testing.T) {
 	c := newClient(t)
 	policy := typed("bounded-status")
 	if err := c.Create(t.Context(), policy); err != nil {
@@ -88,7 +88,7 @@ func TestTheAPIServerBoundsTheStatus(t *testing.T) {
 	}
 }
 
-func TestCountsOfZeroAreShown(t *testing.T) {
+func TestZeroCountsAreWritten(t *testing.T) {
 	c := newClient(t)
 	policy := typed("zero-counts")
 	if err := c.Create(t.Context(), policy); err != nil {
@@ -110,7 +110,7 @@ func TestCountsOfZeroAreShown(t *testing.T) {
 	}
 }
 
-func TestATypedPolicyIsStoredAsItWasSent(t *testing.T) {
+func TestTypedPolicyRoundTrip(t *testing.T) {
 	c := newClient(t)
 	policy := typed("typed")
 	policy.Spec.DrainSeconds = ptr.To[int32](0)
@@ -138,7 +138,7 @@ func typed(name string) *v1alpha1.SidecarTerminationPolicy {
 	}
 }
 
-// fullStatus returns a status that has everything, with a number of recent results.
+// fullStatus returns a status with every field and this number of recent results.
 func fullStatus(recent int) v1alpha1.PolicyStatus {
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	status := v1alpha1.PolicyStatus{
@@ -147,7 +147,7 @@ func fullStatus(recent int) v1alpha1.PolicyStatus {
 		MatchedPods:         9,
 		LastTerminationTime: &now,
 		Conditions: []metav1.Condition{{
-			Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: string(v1alpha1.ReasonInForce), LastTransitionTime: now,
+			Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: string(v1alpha1.ReasonEnforced), LastTransitionTime: now,
 		}},
 	}
 	for i := range recent {

@@ -6,8 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SidecarTerminationPolicy ends the sidecars of the Job-type pods that it selects in its own namespace, once the pods'
-// main containers are done.
+// SidecarTerminationPolicy ends sidecars of Job-type pods in its own namespace, once the pods' main containers are done.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -18,25 +17,26 @@ import (
 // +kubebuilder:printcolumn:name="Terminating",type=integer,JSONPath=`.status.terminatingPods`,description="Pods whose sidecars are being ended"
 // +kubebuilder:printcolumn:name="Terminated",type=integer,JSONPath=`.status.terminatedPods`,description="Pods that finished after their sidecars were ended"
 // +kubebuilder:printcolumn:name="Stuck",type=integer,JSONPath=`.status.stuckPods`,description="Pods whose sidecars could not be ended"
-// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the policy is in force"
-// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why the policy is or is not ready"
-// +kubebuilder:printcolumn:name="Degraded",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Degraded")].reason`,description="Why pods are stuck, a mode cannot be used, or a part of the policy does not count"
+// +kubebuilder:printcolumn:name="Native",type=integer,priority=1,JSONPath=`.status.nativePods`,description="Unfinished pods whose sidecars were converted to native sidecars"
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the operator can act on the policy"
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why the policy is ready or not: Enforced, DryRun, NoPodsMatched, InvalidSelector"
+// +kubebuilder:printcolumn:name="Degraded",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Degraded")].reason`,description="Why pods are stuck, or a mode cannot be used"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type SidecarTerminationPolicy struct {
 	metav1.TypeMeta `json:",inline"`
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what the user wants.
+	// spec is the desired behavior.
 	// +required
 	Spec SidecarTerminationPolicySpec `json:"spec"`
 
-	// status is what the operator reports.
+	// status is the observed state.
 	// +optional
 	Status PolicyStatus `json:"status,omitempty"`
 }
 
-// SidecarTerminationPolicySpec declares which pods are selected and which of their containers are sidecars.
+// SidecarTerminationPolicySpec selects pods, and declares which of their containers are sidecars.
 type SidecarTerminationPolicySpec struct {
 	PolicySpec `json:",inline"`
 }

@@ -18,14 +18,14 @@ import (
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
-// server is the configuration by which the tests reach the API server.
+// server is the client configuration for the API server of the tests.
 var server *rest.Config
 
 func TestMain(m *testing.M) {
 	os.Exit(testenv.Run(m, "../../config/crd/bases", func(config *rest.Config) { server = config }))
 }
 
-// newClient returns a client for which a field that the server does not know is an error, as it is for kubectl.
+// newClient returns a client that rejects unknown fields, as kubectl does.
 func newClient(t *testing.T) client.Client {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -39,10 +39,10 @@ func newClient(t *testing.T) client.Client {
 	return client.WithFieldValidation(plain, "Strict")
 }
 
-// kinds are both policy kinds. What holds for one spec holds for the other.
+// kinds are both policy kinds. The same rules apply to both specs.
 var kinds = []string{"SidecarTerminationPolicy", "ClusterSidecarTerminationPolicy"}
 
-// object returns a policy as a user writes it: only what the YAML says is sent.
+// object returns a policy with only the fields of the YAML, as a user sends it.
 func object(t *testing.T, kind, spec string) *unstructured.Unstructured {
 	t.Helper()
 	var content map[string]any

@@ -2,30 +2,29 @@
 
 package v1alpha1
 
-// Environment variables by which a container declares itself a sidecar (OpenKruise's convention). Only a literal value
-// on a regular container can be read; valueFrom and envFrom cannot.
+// Environment variables that declare a container a sidecar (OpenKruise's convention). The operator reads literal values of
+// regular containers only, not valueFrom and envFrom.
 const (
-	// EnvTerminate set to "true" (any case) makes its container a sidecar that is ended by mode CRR.
+	// EnvTerminate set to "true" (any case) makes its container a sidecar with mode CRR.
 	EnvTerminate = "KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT"
-	// EnvTerminateWithImage set to an image makes its container a sidecar that is ended by mode Image with that image.
-	// Together with EnvTerminate the mode is CRR on real nodes and Image on virtual nodes; in between, on nodes that have
-	// a kubelet and no OpenKruise daemon, it is what Auto comes to with that image.
+	// EnvTerminateWithImage set to an image makes its container a sidecar with mode Image and that image. Together with
+	// EnvTerminate the mode is Auto with that image: CRR where OpenKruise's daemon runs, Image on virtual nodes.
 	EnvTerminateWithImage = "KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT_WITH_IMAGE"
-	// EnvIgnoreExitCode is "true" for exitCodes Ignore and "false" for Respect (any case). OpenKruise's documentation
-	// has Ignore as the default since its v1.6, and so has this operator.
+	// EnvIgnoreExitCode is "true" for exitCodes Ignore and "false" for Respect (any case). The default is Ignore, as
+	// OpenKruise documents it since v1.6.
 	EnvIgnoreExitCode = "KRUISE_TERMINATE_SIDECAR_IGNORE_EXIT_CODE"
 )
 
 // Labels and annotations that the operator writes to pods.
 const (
-	// LabelTerminatedBy is set to the mode by the patch that writes a pod's phase. A watch on it follows the pod to the
-	// end of its sidecars.
+	// LabelTerminatedBy is the mode for which the pod's phase was written. A watch selects these pods by this label until
+	// their sidecars have ended.
 	LabelTerminatedBy = GroupName + "/terminated-by"
-	// AnnotationPodPhase records the phase that the operator wrote to the pod and when. It also makes the kubelet
-	// handle the patch as an update of the pod and not as a mere status change.
+	// AnnotationPodPhase records which phase the operator wrote to the pod, and when. Through it the kubelet also handles
+	// the patch as an update of the pod, not as a mere status change.
 	AnnotationPodPhase = GroupName + "/pod-phase"
-	// AnnotationPhaseGuard marks a pod whose written phase is final. An admission policy refuses status updates that
-	// would change it, which a kubelet that has not yet seen it may send. The operator removes the annotation when the
+	// AnnotationPhaseGuard marks a pod whose written phase is final. An admission policy denies status updates that would
+	// change the phase, which a kubelet may send before it sees the phase. The operator removes the annotation if the
 	// kubelet does not tear the pod down in time.
 	AnnotationPhaseGuard = GroupName + "/phase-guard"
 	// AnnotationImageSwap records, for each container whose image was swapped, the original image, when it was swapped
@@ -33,10 +32,24 @@ const (
 	AnnotationImageSwap = GroupName + "/image-swap"
 )
 
-// LabelPolicy is on each ImagePullJob that the operator creates: the name of the policy, cut to the length of a label. The
-// job's owner is the policy itself.
+// Names that conversion to native sidecars uses. The admission policies of the component native repeat them.
+const (
+	// LabelNativeConversion has the value Preferred on a policy that asks for conversion; an admission policy keeps it
+	// current. On a pod or a namespace the value "false" opts out of conversion.
+	LabelNativeConversion = GroupName + "/native-conversion"
+	// LabelNativeEnvironment set to "true" on a namespace converts containers that environment variables declare.
+	LabelNativeEnvironment = GroupName + "/native-environment"
+	// AnnotationNativeSidecars records on a pod which containers were converted at admission, and on whose request, such as
+	// "istio-proxy=SidecarTerminationPolicy/mesh,logs=Environment". A value that starts with "!" is the reason why nothing
+	// was converted. A value that starts with "?" is pending, and means that nothing was converted. It converts nothing on
+	// a pod that is created with it.
+	AnnotationNativeSidecars = GroupName + "/native-sidecars"
+)
+
+// LabelPolicy is the label of the operator's ImagePullJobs with the name of the policy, cut to the length of a label. The
+// policy owns the job.
 const LabelPolicy = GroupName + "/policy"
 
-// PodConditionSidecarTerminated is the type of the pod condition that goes with the phase patch. OpenKruise's webhook
-// accepts a ContainerRecreateRequest for a finished pod only if the pod has a condition of this type.
+// PodConditionSidecarTerminated is the type of the pod condition that is written together with the phase. OpenKruise's
+// webhook accepts a ContainerRecreateRequest for a finished pod only if the pod has a condition of this type.
 const PodConditionSidecarTerminated = "SidecarTerminated"

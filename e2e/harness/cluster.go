@@ -23,7 +23,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-// Images that the cluster's nodes hold.
+// Images on the cluster's nodes.
 const (
 	BusyboxImage   = "localhost/busybox:1"
 	QuickExitImage = "localhost/quick-exit:1"
@@ -35,13 +35,15 @@ type Cluster struct {
 	Config *rest.Config
 	// Client reads and writes API objects, never from a cache.
 	Client client.WithWatch
-	// Clientset serves what Client does not: the logs of pods.
+	// Clientset serves what Client does not, such as the logs of pods.
 	Clientset kubernetes.Interface
 	// Repository is the root of the operator's repository.
 	Repository string
+	// Kubeconfig is the path of the administrator's kubeconfig.
+	Kubeconfig string
 }
 
-// Connect returns the connection to the cluster, which all tests share.
+// Connect returns the connection that all tests share.
 var Connect = sync.OnceValues(connect)
 
 func connect() (*Cluster, error) {
@@ -73,10 +75,10 @@ func connect() (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
 	}
-	return &Cluster{Config: config, Client: direct, Clientset: clientset, Repository: repository}, nil
+	return &Cluster{Config: config, Client: direct, Clientset: clientset, Repository: repository, Kubeconfig: kubeconfig}, nil
 }
 
-// findRepository returns the nearest directory upwards that holds go.mod.
+// findRepository returns the nearest parent directory with go.mod.
 func findRepository() (string, error) {
 	directory, err := os.Getwd()
 	if err != nil {

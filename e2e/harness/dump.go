@@ -7,19 +7,19 @@ package harness
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-// Bounds of a dump.
+// Limits of a dump.
 const (
 	dumpTimeout     = 20 * time.Second
 	dumpedPods      = 20
@@ -28,14 +28,14 @@ const (
 	eventTimeFormat = "15:04:05.000"
 )
 
-// dump writes what matters of the test's namespace to the test's log.
+// dump logs the state of the test's namespace.
 func (t *Test) dump() {
 	ctx, cancel := context.WithTimeout(context.Background(), dumpTimeout)
 	defer cancel()
 	var out strings.Builder
 	fmt.Fprintf(&out, "State of namespace %s\n", t.Namespace)
 	t.Recorder.Look(func(seen Seen) { dumpSeen(&out, seen) })
-	t.dumpRequests(ctx, &out)
+	t.dumpCRRs(ctx, &out)
 	t.dumpPolicies(ctx, &out)
 	t.dumpEvents(ctx, &out)
 	fmt.Fprintf(&out, "Operator log:\n%s", t.OperatorLog(ctx, dumpedLogLines))
@@ -43,11 +43,7 @@ func (t *Test) dump() {
 }
 
 func dumpSeen(out *strings.Builder, seen Seen) {
-	names := make([]string, 0, len(seen.jobs))
-	for name := range seen.jobs {
-		names = append(names, name)
-	}
-	slices.Sort(names)
+	names := slices.Sorted(maps.Keys(seen.jobs))
 	for _, name := range names[:min(len(names), dumpedPods)] {
 		status := seen.jobs[name].Status
 		fmt.Fprintf(out, "Job %s: active=%d succeeded=%d failed=%d", name, status.Active, status.Succeeded, status.Failed)
@@ -66,16 +62,16 @@ func dumpSeen(out *strings.Builder, seen Seen) {
 	}
 }
 
-func (t *Test) dumpRequests(ctx context.Context, out *strings.Builder) {
-	list := newRequestList().(*unstructured.UnstructuredList)
+func (t *Test) dumpCRRs(ctx context.Context, out *strings.Builder) {
+	list := KruiseList("ContainerRecreateRequest")
 	if err := t.Client.List(ctx, list, client.InNamespace(t.Namespace)); err != nil {
-		fmt.Fprintf(out, "ContainerRecreateRequests: %v\n", err)
+		fmt.Fprintf(out, "CRRs: %v\n", err)
 		return
 	}
 	for i := range list.Items[:min(len(list.Items), dumpedPods)] {
 		spec, _ := yaml.Marshal(list.Items[i].Object["spec"])
 		status, _ := yaml.Marshal(list.Items[i].Object["status"])
-		fmt.Fprintf(out, "ContainerRecreateRequest %s\n%s%s", list.Items[i].GetName(), indent(spec), indent(status))
+		fmt.Fprintf(out, "CRR %s\n%s%s", list.Items[i].GetName(), indent(spec), indent(status))
 	}
 }
 

@@ -26,7 +26,7 @@ func (t *Test) WaitForEvent(pod *corev1.Pod, reason v1alpha1.Reason) corev1.Even
 		}
 		index := slices.IndexFunc(events, func(event corev1.Event) bool { return event.Reason == string(reason) })
 		if index < 0 {
-			return fmt.Errorf("there are only the events %v", reasonsOf(events))
+			return fmt.Errorf("the pod has the events %v", ReasonsOf(events))
 		}
 		found = events[index]
 		return nil
@@ -52,7 +52,8 @@ func (t *Test) eventsOn(ctx context.Context, pod *corev1.Pod) ([]corev1.Event, e
 	return slices.DeleteFunc(events.Items, func(event corev1.Event) bool { return event.InvolvedObject.UID != pod.UID }), nil
 }
 
-func reasonsOf(events []corev1.Event) []string {
+// ReasonsOf returns the reasons of the events.
+func ReasonsOf(events []corev1.Event) []string {
 	reasons := make([]string, 0, len(events))
 	for i := range events {
 		reasons = append(reasons, events[i].Reason)

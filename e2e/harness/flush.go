@@ -16,15 +16,13 @@ import (
 )
 
 const (
-	flushName  = "flush"
-	flushMount = "/" + flushName
+	flushMount = "/flush"
 	// flushInterval is the time between two lines of a flush.
 	flushInterval = time.Second
 	tokenSuffix   = ".token"
 )
 
-// Flushes is a directory of this machine in which sidecars log what they do after SIGTERM. A flush can be judged without
-// the pod's status and when the pod is gone.
+// Flushes is a host directory in which sidecars log what they do after SIGTERM. A test can read a flush after the pod is gone.
 type Flushes struct {
 	test      *Test
 	directory string
@@ -32,22 +30,22 @@ type Flushes struct {
 
 // Flush is what one sidecar has logged.
 type Flush struct {
-	// Terminated is when the sidecar got SIGTERM, in the time since the machine was booted. It is 0 before that.
+	// Terminated is when the sidecar received SIGTERM, as time since boot. It is 0 before that.
 	Terminated time.Duration
 	// Last is the time from SIGTERM to the last line.
 	Last time.Duration
-	// Complete is true when the sidecar came to its end by itself.
+	// Complete is true if the sidecar finished its flush.
 	Complete bool
 }
 
-// Flushes returns an empty directory. The pods must run on this machine.
+// Flushes returns an empty directory. The pods must run on a node with a kubelet.
 func (t *Test) Flushes() *Flushes {
 	t.Helper()
 	return &Flushes{t, t.TempDir()}
 }
 
-// Container returns a container that flushes for as long as given after SIGTERM, and exits 0. It logs by the given name,
-// and copies its ServiceAccount token, if it has one.
+// Container returns a container that flushes for the duration after SIGTERM and exits 0. It logs to the file name, and copies
+// its ServiceAccount token if it has one.
 func (f *Flushes) Container(container, name string, duration time.Duration) corev1.Container {
 	script := fmt.Sprintf(`
 cp /var/run/secrets/kubernetes.io/serviceaccount/token %[1]s%[2]s
@@ -61,17 +59,15 @@ flush() {
 }
 trap flush TERM
 sleep 3600 & wait`, filepath.Join(flushMount, name), tokenSuffix, duration/flushInterval, flushInterval.Seconds())
-	result := Container(container, script)
-	result.VolumeMounts = []corev1.VolumeMount{{Name: flushName, MountPath: flushMount}}
-	return result
+	return Container(container, script)
 }
 
-// Volume returns the volume that the containers need.
-func (f *Flushes) Volume() corev1.Volume {
-	return corev1.Volume{Name: flushName, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: f.directory}}}
+// Mount mounts the directory into the container that Container returned.
+func (f *Flushes) Mount(pod *corev1.PodSpec, container string) {
+	MountHostDirectory(pod, container, f.directory, flushMount)
 }
 
-// Token returns the ServiceAccount token that the sidecar has copied.
+// Token returns the ServiceAccount token that the sidecar copied.
 func (f *Flushes) Token(name string) string {
 	f.test.Helper()
 	token, err := os.ReadFile(filepath.Join(f.directory, name+tokenSuffix))
@@ -81,7 +77,7 @@ func (f *Flushes) Token(name string) string {
 	return string(token)
 }
 
-// Read returns what the sidecar of that name has logged so far.
+// Read returns what the sidecar has logged to the file name so far.
 func (f *Flushes) Read(name string) Flush {
 	f.test.Helper()
 	content, err := os.ReadFile(filepath.Join(f.directory, name))
@@ -93,7 +89,7 @@ func (f *Flushes) Read(name string) Flush {
 		word, uptime, found := strings.Cut(strings.TrimSpace(line), " ")
 		seconds, err := strconv.ParseFloat(uptime, 64)
 		if !found || err != nil {
-			continue // the line is being written
+			continue // a partially written line
 		}
 		at := time.Duration(seconds * float64(time.Second))
 		if word == "term" {
@@ -104,7 +100,7 @@ func (f *Flushes) Read(name string) Flush {
 	return flush
 }
 
-// Uptime returns the time since the machine was booted, which the log of a flush has as well.
+// Uptime returns the time since boot, which flushes log as well.
 func (t *Test) Uptime() time.Duration {
 	t.Helper()
 	content, err := os.ReadFile("/proc/uptime")

@@ -13,42 +13,34 @@ import (
 )
 
 const (
-	gateName  = "gate"
-	gateMount = "/" + gateName
+	gateMount = "/gate"
 	gateFile  = "open"
 )
 
-// Gate keeps a main container running until the test has seen what it wants to see of the pod meanwhile, however long
-// that takes on a busy machine. It is a directory of this machine, on which the node runs: a virtual node mounts none.
+// Gate keeps a main container running until the test opens it. It is a host directory, so the pod must run on a node with a
+// kubelet: a virtual node mounts none.
 type Gate struct {
 	test *Test
 	file string
 }
 
-// Gate makes the pod's container of the name MainName run until the returned gate is opened, and then succeed.
+// Gate makes the pod's main container run until the returned gate is opened, and then succeed.
 func (t *Test) Gate(pod *corev1.PodTemplateSpec) *Gate {
 	t.Helper()
 	directory := t.TempDir()
-	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{
-		Name: gateName, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: directory}},
-	})
+	MountHostDirectory(&pod.Spec, MainName, directory, gateMount)
 	for i := range pod.Spec.Containers {
-		container := &pod.Spec.Containers[i]
-		if container.Name != MainName {
-			continue
+		if container := &pod.Spec.Containers[i]; container.Name == MainName {
+			container.Command = Container(MainName, "until [ -e "+path.Join(gateMount, gateFile)+" ]; do sleep 1; done").Command
 		}
-		container.Command = Container(MainName, "until [ -e "+path.Join(gateMount, gateFile)+" ]; do sleep 1; done").Command
-		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: gateName, MountPath: gateMount, ReadOnly: true})
-		return &Gate{t, filepath.Join(directory, gateFile)}
 	}
-	t.Fatalf("The pod has no container %s", MainName)
-	return nil
+	return &Gate{t, filepath.Join(directory, gateFile)}
 }
 
-// Open lets the main container end. Repeating it is safe.
+// Open lets the main container end. It is idempotent.
 func (g *Gate) Open() {
 	g.test.Helper()
 	if err := os.WriteFile(g.file, nil, 0o600); err != nil {
-		g.test.Fatalf("Let the main container end: %v", err)
+		g.test.Fatalf("Open the gate: %v", err)
 	}
 }

@@ -10,13 +10,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// KruiseGroupVersion is the version of OpenKruise's workloads that the tests use.
+// KruiseGroupVersion is the API version of OpenKruise that the tests use.
 var KruiseGroupVersion = schema.GroupVersion{Group: "apps.kruise.io", Version: "v1alpha1"}
 
-// Kruise returns an object of one of OpenKruise's kinds.
+// Kruise returns an object of an OpenKruise kind.
 func Kruise(kind, name string, spec map[string]any) *unstructured.Unstructured {
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetGroupVersionKind(KruiseGroupVersion.WithKind(kind))
@@ -27,7 +26,7 @@ func Kruise(kind, name string, spec map[string]any) *unstructured.Unstructured {
 	return object
 }
 
-// BroadcastJob returns a BroadcastJob that completes when its pod on every node has finished.
+// BroadcastJob returns a BroadcastJob that completes when its pods on all nodes have finished.
 func BroadcastJob(name string, template corev1.PodTemplateSpec) *unstructured.Unstructured {
 	return Kruise("BroadcastJob", name, map[string]any{
 		"template":         ToMap(template),
@@ -35,7 +34,7 @@ func BroadcastJob(name string, template corev1.PodTemplateSpec) *unstructured.Un
 	})
 }
 
-// ToMap returns the object as the API server reads it.
+// ToMap returns the object as unstructured content.
 func ToMap(object any) map[string]any {
 	data, err := json.Marshal(object)
 	if err != nil {
@@ -48,8 +47,9 @@ func ToMap(object any) map[string]any {
 	return fields
 }
 
-func newRequestList() client.ObjectList {
+// KruiseList returns an empty list of an OpenKruise kind.
+func KruiseList(kind string) *unstructured.UnstructuredList {
 	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(KruiseGroupVersion.WithKind("ContainerRecreateRequestList"))
+	list.SetGroupVersionKind(KruiseGroupVersion.WithKind(kind + "List"))
 	return list
 }

@@ -15,20 +15,20 @@ import (
 
 const localClusterTimeout = 5 * time.Minute
 
-// LocalCluster runs a command of the local cluster, such as `component stop kruise-daemon`.
+// LocalCluster runs a localcluster command, such as `component stop kruise-daemon`.
 func (t *Test) LocalCluster(arguments ...string) {
 	t.Helper()
 	t.localCluster(t.Context(), arguments...)
 }
 
-// RestoreWith runs a command of the local cluster when the test ends.
+// RestoreWith runs a localcluster command when the test ends.
 func (t *Test) RestoreWith(arguments ...string) {
 	t.Helper()
 	t.Cleanup(func() { t.localCluster(context.Background(), arguments...) })
 }
 
-// WholeAtEnd has the test wait at its end until every component and node of the local cluster and the operator are well
-// again. It is for the beginning of a test: cleanups run in the reverse order of their registration.
+// WholeAtEnd makes the test wait at its end until all components and nodes of the local cluster and the operator are healthy.
+// Call it first: cleanups run in the reverse order of their registration.
 func (t *Test) WholeAtEnd() {
 	t.Helper()
 	t.Cleanup(func() {
@@ -41,7 +41,7 @@ func (t *Test) WholeAtEnd() {
 			_, err := t.operatorPod(ctx)
 			return err
 		}); err != nil {
-			t.Errorf("The cluster is not whole again: %v", err)
+			t.Errorf("The cluster is not healthy: %v", err)
 		}
 	})
 }

@@ -16,22 +16,24 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // OperatorNamespace is where the operator runs.
-const OperatorNamespace = "sidecar-termination-system"
+const OperatorNamespace = settings.Namespace
 
 const (
-	operatorPodPrefix = "sidecar-termination-controller-manager-"
-	operatorTimeout   = 2 * time.Minute
-	podLogDirectory   = "/var/log/pods"
+	operatorTimeout = 2 * time.Minute
+	podLogDirectory = "/var/log/pods"
 )
 
 var errNoOperator = errors.New("no operator pod is ready (deploy it with `make deploy`)")
 
-// operatorPod returns the pod of the operator that is ready.
+// operatorPod returns the operator's ready pod.
 func (c *Cluster) operatorPod(ctx context.Context) (*corev1.Pod, error) {
 	pods := &corev1.PodList{}
 	if err := c.Client.List(ctx, pods, client.InNamespace(OperatorNamespace)); err != nil {
@@ -42,14 +44,14 @@ func (c *Cluster) operatorPod(ctx context.Context) (*corev1.Pod, error) {
 		ready := slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
 			return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
 		})
-		if strings.HasPrefix(pod.Name, operatorPodPrefix) && pod.DeletionTimestamp == nil && ready {
+		if strings.HasPrefix(pod.Name, settings.DeploymentName+"-") && pod.DeletionTimestamp == nil && ready {
 			return pod, nil
 		}
 	}
 	return nil, errNoOperator
 }
 
-// OperatorPod returns the pod of the operator.
+// OperatorPod returns the operator's ready pod.
 func (t *Test) OperatorPod() *corev1.Pod {
 	t.Helper()
 	pod, err := t.operatorPod(t.Context())
@@ -59,15 +61,15 @@ func (t *Test) OperatorPod() *corev1.Pod {
 	return pod
 }
 
-// DeleteOperatorPod deletes the pod of the operator and does not wait for the next one.
+// DeleteOperatorPod deletes the operator's pod and does not wait for the next one.
 func (t *Test) DeleteOperatorPod() {
 	t.Helper()
 	if err := t.Client.Delete(t.Context(), t.OperatorPod()); err != nil {
-		t.Fatalf("Delete the pod of the operator: %v", err)
+		t.Fatalf("Delete the operator's pod: %v", err)
 	}
 }
 
-// WaitForOperator waits until a pod of the operator is ready.
+// WaitForOperator waits until the operator has a ready pod.
 func (t *Test) WaitForOperator() {
 	t.Helper()
 	t.Eventually("the operator to be ready", operatorTimeout, func(ctx context.Context) error {
@@ -76,49 +78,65 @@ func (t *Test) WaitForOperator() {
 	})
 }
 
-// SetOperatorVariable gives an environment variable of the operator another value, until the test ends, and waits for the
-// operator that has it.
+// SetOperatorVariable changes an environment variable of the operator until the test ends, and waits for the rollout.
 func (t *Test) SetOperatorVariable(name, value string) {
 	t.Helper()
 	before := t.setOperatorVariable(t.Context(), name, value)
 	t.Cleanup(func() { t.setOperatorVariable(context.Background(), name, before) })
 }
 
-// setOperatorVariable returns the value that the variable had.
+// setOperatorVariable returns the variable's previous value.
 func (t *Test) setOperatorVariable(ctx context.Context, name, value string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, operatorTimeout)
-	defer cancel()
-	deployment := &appsv1.Deployment{}
-	key := client.ObjectKey{Namespace: OperatorNamespace, Name: strings.TrimSuffix(operatorPodPrefix, "-")}
-	if err := t.Client.Get(ctx, key, deployment); err != nil {
-		t.Fatalf("Get the Deployment of the operator: %v", err)
-	}
-	old, variables := deployment.DeepCopy(), deployment.Spec.Template.Spec.Containers[0].Env
-	i := slices.IndexFunc(variables, func(v corev1.EnvVar) bool { return v.Name == name })
-	if i < 0 {
-		t.Fatalf("The operator has no variable %s", name)
-	}
-	before := variables[i].Value
-	variables[i].Value = value
-	if err := t.Client.Patch(ctx, deployment, client.StrategicMergeFrom(old)); err != nil {
-		t.Fatalf("Set %s of the operator: %v", name, err)
-	}
-	if err := poll(ctx, func(ctx context.Context) error {
-		if err := t.Client.Get(ctx, key, deployment); err != nil {
-			return err
+	before := ""
+	t.updateOperator(ctx, 1, func(deployment *appsv1.Deployment) {
+		variables := deployment.Spec.Template.Spec.Containers[0].Env
+		i := slices.IndexFunc(variables, func(v corev1.EnvVar) bool { return v.Name == name })
+		if i < 0 {
+			t.Fatalf("The operator has no variable %s", name)
 		}
-		if status := deployment.Status; status.ObservedGeneration < deployment.Generation || status.UpdatedReplicas != 1 || status.ReadyReplicas != 1 || status.Replicas != 1 {
-			return fmt.Errorf("the Deployment has the status %+v", status)
-		}
-		return nil
-	}); err != nil {
-		t.Fatalf("Wait for the operator with %s=%q: %v", name, value, err)
-	}
+		before, variables[i].Value = variables[i].Value, value
+	})
 	return before
 }
 
-// OperatorLog returns the last lines of the operator's log, or why they cannot be had.
+// updateOperator changes the operator's Deployment and waits until it has the ready replicas and no others.
+func (t *Test) updateOperator(ctx context.Context, replicas int32, change func(*appsv1.Deployment)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, operatorTimeout)
+	defer cancel()
+	deployment := OperatorDeployment()
+	key := client.ObjectKeyFromObject(deployment)
+	if err := poll(ctx, func(ctx context.Context) error {
+		if err := t.getAgain(ctx, key, deployment); err != nil {
+			return err
+		}
+		old := deployment.DeepCopy()
+		change(deployment)
+		return t.Client.Patch(ctx, deployment, client.StrategicMergeFrom(old))
+	}); err != nil {
+		t.Fatalf("Change the operator's Deployment: %v", err)
+	}
+	if err := poll(ctx, func(ctx context.Context) error {
+		if err := t.getAgain(ctx, key, deployment); err != nil {
+			return err
+		}
+		status := deployment.Status
+		if status.ObservedGeneration < deployment.Generation || status.UpdatedReplicas != replicas || status.ReadyReplicas != replicas || status.Replicas != replicas {
+			return fmt.Errorf("the Deployment has status %+v", status)
+		}
+		return nil
+	}); err != nil {
+		t.Fatalf("Wait for %d replicas of the operator: %v", replicas, err)
+	}
+}
+
+// OperatorDeployment returns the operator's Deployment with its name only.
+func OperatorDeployment() *appsv1.Deployment {
+	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: OperatorNamespace, Name: settings.DeploymentName}}
+}
+
+// OperatorLog returns the last lines of the operator's log, or the error of reading it.
 func (c *Cluster) OperatorLog(ctx context.Context, lines int64) string {
 	pods := &corev1.PodList{}
 	if err := c.Client.List(ctx, pods, client.InNamespace(OperatorNamespace)); err != nil {
@@ -136,7 +154,7 @@ func (c *Cluster) OperatorLog(ctx context.Context, lines int64) string {
 	return out.String()
 }
 
-// logOfNode reads the log from the node's directory, for nodes whose kubelet cannot be reached.
+// logOfNode reads the log from the node's directory, because its kubelet may be unreachable.
 func logOfNode(pod string, lines int, reason error) string {
 	files, _ := filepath.Glob(filepath.Join(podLogDirectory, OperatorNamespace+"_"+pod+"_*", "*", "*.log"))
 	if len(files) == 0 {

@@ -22,25 +22,24 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/process"
+	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
 const (
-	operatorAccount   = "sidecar-termination-controller-manager"
-	operatorLeads     = `leader_election_master_status{name="sidecar-termination-operator.sidecartermination.dev"} 1`
+	operatorLeads     = `leader_election_master_status{name="` + settings.LeaseName + `"} 1`
 	operatorStopGrace = 30 * time.Second
 	operatorTokenLife = 3 * time.Hour
 	buildTimeout      = 30 * time.Minute
 )
 
-// clockOffsetVariable is read by an operator that was built by BuildOperatorWithClock: the seconds by which its clock is ahead.
+// clockOffsetVariable sets by how many seconds the clock of BuildOperatorWithClock's operator is ahead.
 const clockOffsetVariable = "CLOCK_OFFSET_SECONDS"
 
-// OperatorProcess is a copy of the operator that runs as a process of this machine with the rights of the deployed one. It
-// can be killed as often as a test likes, while the kubelet would wait longer and longer before it starts a container again.
+// OperatorProcess is an operator that runs as a process of this machine with the permissions of the deployed one. Tests can
+// kill it repeatedly without the kubelet's restart backoff.
 type OperatorProcess struct {
 	test    *Test
 	command process.Command
@@ -49,7 +48,7 @@ type OperatorProcess struct {
 	running process.Identity
 }
 
-// StandInForOperator takes the deployed operator away until the test ends, so that processes can take its place.
+// StandInForOperator scales the deployed operator to zero until the test ends, so that processes can replace it.
 func (t *Test) StandInForOperator() {
 	t.Helper()
 	t.Cleanup(func() { t.scaleOperator(context.Background(), 1) })
@@ -58,34 +57,17 @@ func (t *Test) StandInForOperator() {
 
 func (t *Test) scaleOperator(ctx context.Context, replicas int32) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(ctx, operatorTimeout)
-	defer cancel()
-	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: OperatorNamespace, Name: strings.TrimSuffix(operatorPodPrefix, "-")}}
-	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas))
-	if err := poll(ctx, func(ctx context.Context) error { return t.Client.Patch(ctx, deployment, patch) }); err != nil {
-		t.Fatalf("Scale the operator to %d: %v", replicas, err)
-	}
-	if err := poll(ctx, func(ctx context.Context) error {
-		if err := t.Client.Get(ctx, client.ObjectKeyFromObject(deployment), deployment); err != nil {
-			return err
-		}
-		if status := deployment.Status; status.ObservedGeneration < deployment.Generation || status.Replicas != replicas || status.ReadyReplicas != replicas {
-			return fmt.Errorf("the Deployment has the status %+v", status)
-		}
-		return nil
-	}); err != nil {
-		t.Fatalf("Wait for %d replicas of the operator: %v", replicas, err)
-	}
+	t.updateOperator(ctx, replicas, func(deployment *appsv1.Deployment) { deployment.Spec.Replicas = &replicas })
 }
 
-// BuildOperator builds the operator with the race detector, and returns the program.
+// BuildOperator builds the operator with the race detector, and returns the program's path.
 func (t *Test) BuildOperator() string {
 	t.Helper()
 	return t.buildOperator("-race")
 }
 
-// BuildOperatorWithClock builds an operator whose clock can be set apart from the machine's. All that is different is
-// time.Now of the standard library, for the whole program. It has no race detector: everything would have to be compiled anew.
+// BuildOperatorWithClock builds an operator whose time.Now has an offset to the machine's clock. It has no race detector, which
+// would recompile the standard library.
 func (t *Test) BuildOperatorWithClock() string {
 	t.Helper()
 	root, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
@@ -103,7 +85,7 @@ func (t *Test) BuildOperatorWithClock() string {
 		{"func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n", "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n\tsec += clockOffset\n"},
 	} {
 		if strings.Count(changed, change.old) != 1 {
-			t.Fatalf("This version of Go has no %q in %s", change.old, original)
+			t.Fatalf("%s does not contain %q once", original, change.old)
 		}
 		changed = strings.Replace(changed, change.old, change.new, 1)
 	}
@@ -142,7 +124,7 @@ func (t *Test) buildOperator(flags ...string) string {
 	return program
 }
 
-// NewOperatorProcess returns a copy of the operator that has not been started. It is stopped when the test ends.
+// NewOperatorProcess returns an operator that is not started. It is stopped when the test ends.
 func (t *Test) NewOperatorProcess(program string, flags ...string) *OperatorProcess {
 	t.Helper()
 	directory := t.TempDir()
@@ -169,7 +151,7 @@ func (t *Test) NewOperatorProcess(program string, flags ...string) *OperatorProc
 		}
 		log, _ := os.ReadFile(operator.command.Log)
 		if strings.Contains(string(log), "WARNING: DATA RACE") {
-			t.Error("The race detector has found a race in the operator")
+			t.Error("The operator has a data race")
 		}
 		if t.Failed() {
 			t.Logf("Log of the operator's process:\n%s", operator.LogTail())
@@ -178,15 +160,15 @@ func (t *Test) NewOperatorProcess(program string, flags ...string) *OperatorProc
 	return operator
 }
 
-// writeOperatorKubeconfig lets the process be who the deployed operator is.
+// writeOperatorKubeconfig writes a kubeconfig with a token of the deployed operator's ServiceAccount.
 func (t *Test) writeOperatorKubeconfig(file string) {
 	t.Helper()
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: ptr.To(int64(operatorTokenLife.Seconds())),
 	}}
-	token, err := t.Clientset.CoreV1().ServiceAccounts(OperatorNamespace).CreateToken(t.Context(), operatorAccount, request, metav1.CreateOptions{})
+	token, err := t.Clientset.CoreV1().ServiceAccounts(OperatorNamespace).CreateToken(t.Context(), settings.DeploymentName, request, metav1.CreateOptions{})
 	if err != nil {
-		t.Fatalf("Get a token of the operator: %v", err)
+		t.Fatalf("Get the operator's token: %v", err)
 	}
 	config := clientcmdapi.NewConfig()
 	config.Clusters["local"] = &clientcmdapi.Cluster{
@@ -200,12 +182,12 @@ func (t *Test) writeOperatorKubeconfig(file string) {
 	}
 }
 
-// SetClock has an operator of BuildOperatorWithClock start with its clock ahead by the offset.
+// SetClock sets the clock offset of the next start of an operator of BuildOperatorWithClock.
 func (o *OperatorProcess) SetClock(offset time.Duration) {
 	o.command.Environment = append(o.command.Environment, fmt.Sprintf("%s=%d", clockOffsetVariable, int64(offset.Seconds())))
 }
 
-// Start starts the operator unless it runs, and does not wait for it.
+// Start starts the operator unless it runs, and does not wait until it is ready.
 func (o *OperatorProcess) Start() {
 	o.test.Helper()
 	if o.running.Alive() {
@@ -218,7 +200,7 @@ func (o *OperatorProcess) Start() {
 	o.running = running
 }
 
-// LogTail returns the last lines that the operator has written, in all its starts.
+// LogTail returns the last lines of the log, which covers all starts of the process.
 func (o *OperatorProcess) LogTail() string {
 	log, _ := os.ReadFile(o.command.Log)
 	lines := strings.Split(strings.TrimRight(string(log), "\n"), "\n")
@@ -228,15 +210,15 @@ func (o *OperatorProcess) LogTail() string {
 // Alive reports whether the operator runs.
 func (o *OperatorProcess) Alive() bool { return o.running.Alive() }
 
-// Kill ends the operator by SIGKILL.
+// Kill sends SIGKILL to the operator.
 func (o *OperatorProcess) Kill() {
 	o.test.Helper()
-	if err := process.Kill(o.test.Context(), o.running); err != nil {
+	if err := process.Stop(o.test.Context(), o.running, 0); err != nil {
 		o.test.Fatalf("Kill the operator: %v", err)
 	}
 }
 
-// Stop ends the operator by SIGTERM, so that it gives its lease back.
+// Stop sends SIGTERM to the operator, so that it releases its lease.
 func (o *OperatorProcess) Stop() {
 	o.test.Helper()
 	if err := process.Stop(o.test.Context(), o.running, operatorStopGrace); err != nil {
@@ -244,7 +226,7 @@ func (o *OperatorProcess) Stop() {
 	}
 }
 
-// WaitForReady waits until the operator's caches are filled.
+// WaitForReady waits until the operator's caches are synced.
 func (o *OperatorProcess) WaitForReady() {
 	o.test.Helper()
 	o.test.Eventually("the operator's process to be ready", operatorTimeout, func(ctx context.Context) error {
@@ -253,7 +235,7 @@ func (o *OperatorProcess) WaitForReady() {
 	})
 }
 
-// Leads reports whether the operator is the one that acts.
+// Leads reports whether the operator is the leader.
 func (o *OperatorProcess) Leads() bool {
 	metrics, err := get(o.test.Context(), "http://"+o.metrics+"/metrics")
 	return err == nil && strings.Contains(metrics, operatorLeads)

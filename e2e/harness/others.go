@@ -15,15 +15,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// othersNamespace has no label of the tests. The node's name sorts before those of the cluster's own.
+// othersNamespace does not have LabelNamespace. The node's name sorts before the names of the cluster's nodes.
 const (
 	othersNamespace = "e2e-others"
 	othersNode      = "a-node-of-others"
 )
 
-// AddOthers puts into the cluster what somebody else may have there, so that every run shows that the tests hold on a
-// cluster that is in use: a Job that hangs because nothing declares its sidecar, and a node without labels that is not
-// Ready. What an interrupted run has left is taken as it is. The returned function removes them.
+// AddOthers simulates a cluster that is in use: it creates a Job that hangs because nothing declares its sidecar, and a node
+// without labels that is not Ready. It keeps objects of an interrupted run. The returned function removes them.
 func AddOthers() (remove func() error, err error) {
 	cluster, err := Connect()
 	if err != nil {
@@ -35,7 +34,7 @@ func AddOthers() (remove func() error, err error) {
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: othersNamespace}},
 		job,
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: othersNode}},
-		// OpenKruise makes one when a node becomes Ready, which this one is taken to have been once.
+		// OpenKruise creates one when a node becomes Ready.
 		Kruise("NodeImage", othersNode, map[string]any{}),
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)

@@ -5,6 +5,7 @@
 package harness
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -13,29 +14,36 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Timeouts for a node that is shared by many tests.
+// Timeouts for a node that many tests share.
 const (
 	// StartTimeout is for a pod to run.
 	StartTimeout = 2 * time.Minute
 	// FinishTimeout is for a short Job to finish.
 	FinishTimeout = 3 * time.Minute
-	// StatusTimeout is for the status of a policy, which is written at most once in some seconds.
+	// StatusTimeout is for a policy's status, which has a minimum interval between writes.
 	StatusTimeout = 2 * time.Minute
 )
 
-// WaitForComplete waits until the Job is Complete, and fails the test at once when it is Failed.
+// RequireCompleted waits until the Job is Complete, and then does what RequireSucceeded does.
+func (t *Test) RequireCompleted(job string) *PodRecord {
+	t.Helper()
+	t.WaitForComplete(job)
+	return t.RequireSucceeded(job)
+}
+
+// WaitForComplete waits until the Job is Complete. It fails the test as soon as the Job is Failed.
 func (t *Test) WaitForComplete(job string) {
 	t.Helper()
 	t.WaitForCompleteWithin(job, FinishTimeout)
 }
 
-// WaitForCompleteWithin is WaitForComplete with a timeout of the caller's.
+// WaitForCompleteWithin is WaitForComplete with another timeout.
 func (t *Test) WaitForCompleteWithin(job string, timeout time.Duration) {
 	t.Helper()
 	t.waitForCondition(job, timeout, batchv1.JobComplete, batchv1.JobFailed)
 }
 
-// WaitForFailed waits until the Job is Failed, and fails the test at once when it is Complete.
+// WaitForFailed waits until the Job is Failed. It fails the test as soon as the Job is Complete.
 func (t *Test) WaitForFailed(job string) {
 	t.Helper()
 	t.waitForCondition(job, FinishTimeout, batchv1.JobFailed, batchv1.JobComplete)
@@ -56,11 +64,11 @@ func (t *Test) waitForCondition(name string, timeout time.Duration, wanted, oppo
 		return fmt.Errorf("the Job has not finished: %s", describePods(seen.Pods(name)))
 	})
 	if contradiction != "" {
-		t.Fatalf("Job %s was to be %s and is %s", name, wanted, contradiction)
+		t.Fatalf("Job %s is %s, want %s", name, contradiction, wanted)
 	}
 }
 
-// JobCondition returns the reason and message of a condition that is true.
+// JobCondition returns the reason and message of a condition if its status is True.
 func JobCondition(job *batchv1.Job, wanted batchv1.JobConditionType) (string, bool) {
 	if job == nil {
 		return "", false
@@ -73,17 +81,28 @@ func JobCondition(job *batchv1.Job, wanted batchv1.JobConditionType) (string, bo
 	return "", false
 }
 
-// WaitForMain waits until the main container of the controller's pod is terminated.
-func (t *Test) WaitForMain(owner string) {
+// WaitForMain waits until the main container of a pod of the controller is terminated, and returns the pod.
+func (t *Test) WaitForMain(owner string) *corev1.Pod {
 	t.Helper()
-	t.EventuallySeen("the main container of "+owner+" to end", StartTimeout, func(seen Seen) error {
+	var pod *corev1.Pod
+	t.EventuallySeen("the main container of "+owner+" to terminate", StartTimeout, func(seen Seen) error {
 		for _, record := range seen.Pods(owner) {
 			if main := record.Container(MainName); main != nil && main.State.Terminated != nil {
+				pod = record.Pod
 				return nil
 			}
 		}
-		return fmt.Errorf("it has not ended: %s", describePods(seen.Pods(owner)))
+		return errors.New(seen.Describe(owner))
 	})
+	return pod
+}
+
+// PodOf returns the oldest pod of the controller.
+func (t *Test) PodOf(owner string) *corev1.Pod {
+	t.Helper()
+	var pod *corev1.Pod
+	t.Recorder.Look(func(seen Seen) { pod = seen.Pods(owner)[0].Pod })
+	return pod
 }
 
 // WaitForRunning waits until every container of the controller's pods runs.
@@ -92,77 +111,83 @@ func (t *Test) WaitForRunning(owner string) {
 	t.EventuallySeen("the containers of "+owner+" to run", StartTimeout, func(seen Seen) error {
 		pods := seen.Pods(owner)
 		if len(pods) == 0 {
-			return fmt.Errorf("there is no pod")
+			return errors.New("there is no pod")
 		}
 		for _, record := range pods {
 			if len(record.Running()) != len(record.Pod.Spec.Containers) {
-				return fmt.Errorf("not all run: %s", describePods(pods))
+				return errors.New(describePods(pods))
 			}
 		}
 		return nil
 	})
 }
 
-// RequireSucceeded waits until no process of the controller's only pod is left, and fails the test unless the pod
-// succeeded, its main container ran exactly once and no terminal phase was taken back.
+// RequireSucceeded does what RequireFinished does. It also fails the test unless the pod succeeded and its main container ran
+// exactly once.
 func (t *Test) RequireSucceeded(owner string) *PodRecord {
 	t.Helper()
 	record := t.RequireFinished(owner)
 	if record.Pod.Status.Phase != corev1.PodSucceeded {
-		t.Errorf("Pod %s was to be Succeeded and is %s", record.Pod.Name, record.Pod.Status.Phase)
+		t.Errorf("Pod %s is %s, want Succeeded", record.Pod.Name, record.Pod.Status.Phase)
 	}
 	if main := record.Container(MainName); main == nil || main.State.Terminated == nil || main.RestartCount != 0 {
-		t.Errorf("The main container of pod %s was to run exactly once: %s", record.Pod.Name, describePods([]*PodRecord{record}))
+		t.Errorf("The main container of pod %s did not run exactly once: %s", record.Pod.Name, describePods([]*PodRecord{record}))
 	}
 	return record
 }
 
-// RequireFinished waits until no process of the controller's only pod is left, and fails the test when a terminal phase
-// was taken back.
+// RequireFinished waits until the controller's only pod is finished and has no running process. It fails the test if the pod
+// has left a terminal phase.
 func (t *Test) RequireFinished(owner string) *PodRecord {
 	t.Helper()
 	var finished PodRecord
-	t.EventuallySeen("the processes of "+owner+" to be gone", FinishTimeout, func(seen Seen) error {
+	t.EventuallySeen("the pod of "+owner+" to finish", FinishTimeout, func(seen Seen) error {
 		pods := seen.Pods(owner)
 		if len(pods) != 1 {
-			return fmt.Errorf("there was to be one pod and there are %d", len(pods))
+			return fmt.Errorf("there are %d pods, want 1", len(pods))
 		}
 		if running := pods[0].Running(); len(running) > 0 || !isTerminal(pods[0].Pod.Status.Phase) {
-			return fmt.Errorf("still there: %s", describePods(pods))
+			return errors.New(describePods(pods))
 		}
 		finished = *pods[0]
 		return nil
 	})
-	if reversal := finished.Reversal(); reversal != "" {
-		t.Errorf("Pod %s left a terminal phase: %s", finished.Pod.Name, reversal)
-	}
+	t.RequireNoReversal(&finished)
 	return &finished
 }
 
-// RequireRequests fails the test unless the pod has had as many ContainerRecreateRequests as wanted.
-func (t *Test) RequireRequests(record *PodRecord, wanted int) []Request {
+// RequireNoReversal fails the test if the pod has left a terminal phase.
+func (t *Test) RequireNoReversal(record *PodRecord) {
 	t.Helper()
-	var requests []Request
+	if reversal := record.Reversal(); reversal != "" {
+		t.Errorf("Pod %s left a terminal phase: %s", record.Pod.Name, reversal)
+	}
+}
+
+// RequireCRRs fails the test unless the pod has had the wanted number of CRRs, and returns them.
+func (t *Test) RequireCRRs(record *PodRecord, wanted int) []CRR {
+	t.Helper()
+	var crrs []CRR
 	t.Recorder.Look(func(seen Seen) {
-		for _, request := range seen.Requests(record.Pod.Name) {
-			requests = append(requests, *request)
+		for _, crr := range seen.CRRs(record.Pod.Name) {
+			crrs = append(crrs, *crr)
 		}
 	})
-	if len(requests) != wanted {
-		t.Errorf("Pod %s was to have %d ContainerRecreateRequests and had %d: %+v", record.Pod.Name, wanted, len(requests), requests)
+	if len(crrs) != wanted {
+		t.Errorf("Pod %s had %d CRRs, want %d: %+v", record.Pod.Name, len(crrs), wanted, crrs)
 	}
-	return requests
+	return crrs
 }
 
 // RequireImage fails the test unless the container has the image.
 func (t *Test) RequireImage(record *PodRecord, container, wanted string) {
 	t.Helper()
 	if image := record.Image(container); image != wanted {
-		t.Errorf("Container %s of pod %s was to have image %s and has %s", container, record.Pod.Name, wanted, image)
+		t.Errorf("Container %s of pod %s has image %s, want %s", container, record.Pod.Name, image, wanted)
 	}
 }
 
-// describePods shows the state of pods in one line each.
+// describePods returns the phases and container states of the pods.
 func describePods(records []*PodRecord) string {
 	if len(records) == 0 {
 		return "no pod"
@@ -197,5 +222,5 @@ func describeState(state corev1.ContainerState) string {
 	}
 }
 
-// Describe shows the state of the pods of a controller.
+// Describe returns the phases and container states of the controller's pods.
 func (s Seen) Describe(owner string) string { return describePods(s.Pods(owner)) }

@@ -25,19 +25,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// The pods of the local cluster have addresses of the loopback range, which no packet leaves a network namespace with. A
-// PodNetwork gives each pod a link-local one more.
+// Pods of the local cluster have loopback addresses, which are not reachable from other network namespaces. A PodNetwork gives
+// each pod an additional link-local address.
 const (
 	podBridge        = "sidecar-br0"
 	podNetworkPrefix = "169.254.200.0/24"
 	podInterface     = "eth0"
 )
 
-// LabelNetworkCut is on the pods that lose their network when their phase is terminal.
+// LabelNetworkCut marks pods that lose their network when their phase is terminal.
 const LabelNetworkCut = "e2e.sidecartermination.dev/network-cut"
 
-// PodNetwork connects the pods of a test with a receiver on this machine. It is what some network plugins are: it watches
-// the API and takes the network away from a pod whose phase is terminal, whatever runs in it. One test at a time can have it.
+// PodNetwork connects the pods of a test to a receiver on this machine. Like some network plugins, it watches the API and
+// disconnects pods with a terminal phase. Only one test at a time can use it.
 type PodNetwork struct {
 	test     *Test
 	listener net.Listener
@@ -50,11 +50,11 @@ type PodNetwork struct {
 	cut      map[types.UID]bool
 }
 
-// StartPodNetwork starts the network and its receiver, which end with the test. Pods are connected once a container runs.
+// StartPodNetwork starts the network and its receiver until the test ends. It connects pods when a container runs.
 func (t *Test) StartPodNetwork() *PodNetwork {
 	t.Helper()
 	receiver := netip.MustParsePrefix(podNetworkPrefix).Addr().Next()
-	// The address is there once there is a pod, for the bridge is made for the first one.
+	// The address does not exist yet: the bridge is created for the first pod.
 	config := net.ListenConfig{Control: func(_, _ string, connection syscall.RawConn) error {
 		var failed error
 		err := connection.Control(func(descriptor uintptr) {
@@ -84,13 +84,13 @@ func (t *Test) StartPodNetwork() *PodNetwork {
 	return network
 }
 
-// Send returns the words of a shell script that send one line to the receiver, and fail where that cannot be done.
+// Send returns a shell command that sends one line to the receiver.
 func (n *PodNetwork) Send(line string) string {
 	_, port, _ := net.SplitHostPort(n.listener.Addr().String())
 	return fmt.Sprintf("echo %s | nc -w 2 %s %s", line, n.receiver, port)
 }
 
-// Received reports whether the receiver has got the line.
+// Received reports whether the receiver has received the line.
 func (n *PodNetwork) Received(line string) bool {
 	n.mutex.Lock()
 	defer n.mutex.Unlock()
@@ -125,7 +125,7 @@ func (n *PodNetwork) receive() {
 	}
 }
 
-// follow connects and cuts off pods as their status changes.
+// follow connects and disconnects pods as their status changes.
 func (n *PodNetwork) follow(ctx context.Context) {
 	for ctx.Err() == nil {
 		watcher, err := n.test.Client.Watch(ctx, &corev1.PodList{}, client.InNamespace(n.test.Namespace))
@@ -160,7 +160,7 @@ func (n *PodNetwork) observe(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// change runs commands and notes that it was done for the pod. A pod whose processes are gone needs no network.
+// change runs the commands and marks the pod as done. It does nothing if a command is nil.
 func (n *PodNetwork) change(ctx context.Context, pod *corev1.Pod, done map[types.UID]bool, commands ...[]string) {
 	for _, command := range commands {
 		if command == nil {
@@ -178,7 +178,7 @@ func (n *PodNetwork) change(ctx context.Context, pod *corev1.Pod, done map[types
 	done[pod.UID] = true
 }
 
-// inPod returns the command that runs another one in the pod's network namespace, or nil when no process of the pod is left.
+// inPod returns a command in the pod's network namespace, or nil if the pod has no process.
 func inPod(pod *corev1.Pod, command ...string) []string {
 	groups, _ := filepath.Glob("/proc/[0-9]*/cgroup")
 	for _, file := range groups {

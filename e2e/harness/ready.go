@@ -27,11 +27,11 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-// readyTimeout is for an operator that was deployed a moment ago.
+// readyTimeout allows for an operator that was just deployed.
 const readyTimeout = 2 * time.Minute
 
-// Ready returns an error that says what is missing or in the way when the cluster cannot serve the tests. Others may use the
-// cluster: an error is only what would let tests wait in vain, and says how to remove it.
+// Ready returns an error if the cluster lacks something that the tests need, or has something that would make them time out. The
+// error says what to do. The cluster may otherwise be in use.
 func Ready() error {
 	cluster, err := Connect()
 	if err != nil {
@@ -57,11 +57,11 @@ func (c *Cluster) requireNode(ctx context.Context) error {
 	return err
 }
 
-// marksOfNodes are the labels by which the operator takes a node for a virtual one, or for one without OpenKruise's daemon.
+// marksOfNodes are labels of virtual nodes and of nodes without OpenKruise's daemon.
 var marksOfNodes = map[string]string{"type": "virtual-kubelet", "eks.amazonaws.com/compute-type": "fargate"}
 
-// RealNodes returns the nodes that are Ready and not marked as virtual or without OpenKruise's daemon. It returns an error
-// if there is none.
+// RealNodes returns the Ready nodes that are not marked as virtual or without OpenKruise's daemon. It returns an error if there
+// is none.
 func (c *Cluster) RealNodes(ctx context.Context) ([]corev1.Node, error) {
 	nodes := &corev1.NodeList{}
 	if err := c.Client.List(ctx, nodes); err != nil {
@@ -76,11 +76,11 @@ func (c *Cluster) RealNodes(ctx context.Context) ([]corev1.Node, error) {
 			found = append(found, *node)
 			continue
 		}
-		others = append(others, fmt.Sprintf("%s (ready: %t, marked by labels %q)", node.Name, isReady(node), marks))
+		others = append(others, fmt.Sprintf("%s (ready: %t, labels %q)", node.Name, isReady(node), marks))
 	}
 	if len(found) == 0 {
-		return nil, fmt.Errorf("no node is a Ready one with OpenKruise's daemon: %s (start what is down with `make cluster-up`; "+
-			"if an interrupted test has left a mark, remove it with `kubectl label node NODE type-`)", strings.Join(others, ", "))
+		return nil, fmt.Errorf("no Ready node runs OpenKruise's daemon: %s (start missing components with `make cluster-up`; "+
+			"remove the label of an interrupted test with `kubectl label node NODE type-`)", strings.Join(others, ", "))
 	}
 	return found, nil
 }
@@ -92,8 +92,8 @@ func isReady(node *corev1.Node) bool {
 }
 
 func (c *Cluster) requireKruise(ctx context.Context) error {
-	if err := c.Client.List(ctx, newRequestList(), client.Limit(1)); err != nil {
-		return fmt.Errorf("list the ContainerRecreateRequests (install OpenKruise with `make cluster-up`): %w", err)
+	if err := c.Client.List(ctx, KruiseList("ContainerRecreateRequest"), client.Limit(1)); err != nil {
+		return fmt.Errorf("list the CRRs (install OpenKruise with `make cluster-up`): %w", err)
 	}
 	return nil
 }
@@ -106,17 +106,17 @@ func (c *Cluster) requireNoForeignPolicy(ctx context.Context) error {
 	}
 	for i := range policies.Items {
 		policy := &policies.Items[i]
-		// Without a selector it selects every namespace.
+		// No selector means every namespace.
 		selector, err := metav1.LabelSelectorAsSelector(ptr.To(ptr.Deref(policy.Spec.NamespaceSelector, metav1.LabelSelector{})))
 		if err == nil && selector.Matches(labels.Set{LabelNamespace: "true", corev1.LabelMetadataName: "e2e-"}) {
-			return fmt.Errorf("ClusterSidecarTerminationPolicy %s selects the namespaces of the tests: delete it, or let its namespaceSelector "+
-				"leave out namespaces with the label %s", policy.Name, LabelNamespace)
+			return fmt.Errorf("ClusterSidecarTerminationPolicy %s selects the namespaces of the tests: delete it, or exclude namespaces with "+
+				"label %s by its namespaceSelector", policy.Name, LabelNamespace)
 		}
 	}
 	return nil
 }
 
-// requireDeployed requires that the operator runs as `make deploy` has it run, whatever its image.
+// requireDeployed requires that the operator has the settings of `make deploy`. Its image may differ.
 func (c *Cluster) requireDeployed(ctx context.Context) error {
 	wanted, err := c.localDeployment()
 	if err != nil {
@@ -127,7 +127,7 @@ func (c *Cluster) requireDeployed(ctx context.Context) error {
 		return fmt.Errorf("get the operator's Deployment (deploy the operator with `make deploy`): %w", err)
 	}
 	if want, got := settingsOf(wanted), settingsOf(deployed); want != got {
-		return fmt.Errorf("the operator was deployed with other settings (deploy it with `make deploy`):\n%s\nwanted:\n%s", got, want)
+		return fmt.Errorf("the operator has other settings (deploy it with `make deploy`):\n%s\nwant:\n%s", got, want)
 	}
 	return nil
 }
@@ -136,7 +136,7 @@ func (c *Cluster) requireDeployed(ctx context.Context) error {
 func (c *Cluster) localDeployment() (*appsv1.Deployment, error) {
 	overlay := filepath.Join(c.Repository, "config", "overlays", "local")
 	options := krusty.MakeDefaultOptions()
-	options.Reorder = krusty.ReorderOptionUnspecified // the overlay says
+	options.Reorder = krusty.ReorderOptionUnspecified // the overlay sets it
 	rendered, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), overlay)
 	if err != nil {
 		return nil, fmt.Errorf("render %s: %w", overlay, err)
@@ -152,10 +152,10 @@ func (c *Cluster) localDeployment() (*appsv1.Deployment, error) {
 		deployment := &appsv1.Deployment{}
 		return deployment, runtime.DefaultUnstructuredConverter.FromUnstructured(object, deployment)
 	}
-	return nil, errors.New("there is no Deployment in " + overlay)
+	return nil, errors.New("no Deployment in " + overlay)
 }
 
-// settingsOf shows what decides how the operator behaves: replicas, arguments and environment variables.
+// settingsOf returns the replicas, arguments and environment variables.
 func settingsOf(deployment *appsv1.Deployment) string {
 	manager := deployment.Spec.Template.Spec.Containers[0]
 	lines := []string{fmt.Sprintf("replicas %d", ptr.Deref(deployment.Spec.Replicas, 1))}

@@ -21,10 +21,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// retryWatch is the pause before a watch that could not be had is tried again.
+// retryWatch is the backoff after a failed watch.
 const retryWatch = 500 * time.Millisecond
 
-// Recorder sees every state of the pods, Jobs and ContainerRecreateRequests of a namespace.
+// Recorder records every state of the pods, Jobs and CRRs of a namespace.
 type Recorder struct {
 	client    client.WithWatch
 	namespace string
@@ -41,9 +41,9 @@ func startRecorder(t *testing.T, from client.WithWatch, namespace string) *Recor
 	recorder := &Recorder{
 		client: from, namespace: namespace, started: time.Now(), changed: make(chan struct{}),
 		seen: Seen{
-			jobs:     map[string]*batchv1.Job{},
-			pods:     map[types.UID]*PodRecord{},
-			requests: map[types.UID]*Request{},
+			jobs: map[string]*batchv1.Job{},
+			pods: map[types.UID]*PodRecord{},
+			crrs: map[types.UID]*CRR{},
 		},
 	}
 	ctx := t.Context()
@@ -53,13 +53,13 @@ func startRecorder(t *testing.T, from client.WithWatch, namespace string) *Recor
 	go recorder.follow(ctx, func() client.ObjectList { return &batchv1.JobList{} }, func(_ watch.EventType, object client.Object) {
 		recorder.seen.jobs[object.GetName()] = object.(*batchv1.Job)
 	})
-	go recorder.follow(ctx, newRequestList, func(event watch.EventType, object client.Object) {
-		recorder.seen.observeRequest(event, object.(*unstructured.Unstructured), time.Now())
+	go recorder.follow(ctx, func() client.ObjectList { return KruiseList("ContainerRecreateRequest") }, func(event watch.EventType, object client.Object) {
+		recorder.seen.observeCRR(event, object.(*unstructured.Unstructured), time.Now())
 	})
 	return recorder
 }
 
-// follow lists and then watches one kind until the context ends. A kind that the cluster does not serve is tried again.
+// follow watches one kind until the context ends. It retries kinds that the cluster does not serve.
 func (r *Recorder) follow(ctx context.Context, newList func() client.ObjectList, observe func(watch.EventType, client.Object)) {
 	for ctx.Err() == nil {
 		if err := r.listAndWatch(ctx, newList(), observe); err != nil {
@@ -72,7 +72,7 @@ func (r *Recorder) follow(ctx context.Context, newList func() client.ObjectList,
 }
 
 func (r *Recorder) listAndWatch(ctx context.Context, list client.ObjectList, observe func(watch.EventType, client.Object)) error {
-	// Without a resource version the watch begins with an event for each object that exists.
+	// Without a resource version the watch starts with an event for each existing object.
 	watcher, err := r.client.Watch(ctx, list, client.InNamespace(r.namespace))
 	if err != nil {
 		return err
@@ -95,7 +95,7 @@ func (r *Recorder) listAndWatch(ctx context.Context, list client.ObjectList, obs
 	return nil
 }
 
-// NoteMissing marks the pods as deleted that are no longer there, which no watch reports that was interrupted meanwhile.
+// NoteMissing marks pods that no longer exist as deleted. An interrupted watch does not report them.
 func (r *Recorder) NoteMissing(ctx context.Context) error {
 	r.mutex.Lock()
 	known := slices.Collect(maps.Keys(r.seen.pods))
@@ -114,7 +114,7 @@ func (r *Recorder) NoteMissing(ctx context.Context) error {
 	return nil
 }
 
-// wait calls the check after each change until it returns nil or the context ends, and then returns its last error.
+// wait runs the check after each change until it returns nil or the context ends, and returns its last error.
 func (r *Recorder) wait(ctx context.Context, check func(Seen) error) error {
 	for {
 		r.mutex.Lock()
@@ -131,7 +131,7 @@ func (r *Recorder) wait(ctx context.Context, check func(Seen) error) error {
 	}
 }
 
-// Look calls the function with what has been seen so far. It must not keep it.
+// Look calls the function with what was recorded so far. The function must not retain it.
 func (r *Recorder) Look(look func(Seen)) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

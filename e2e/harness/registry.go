@@ -19,22 +19,22 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// Registry is a container registry on this machine's loopback interface, which containerd asks by plain HTTP.
+// Registry is a container registry on the loopback interface. containerd uses plain HTTP there.
 type Registry struct {
 	server   *httptest.Server
 	mutex    sync.Mutex
 	requests []RegistryRequest
 }
 
-// RegistryRequest is a request that a registry has answered.
+// RegistryRequest is a request to a registry.
 type RegistryRequest struct {
 	Method string
 	Path   string
-	// UserAgent tells containerd's requests from those of the test.
+	// UserAgent distinguishes containerd's requests from the test's.
 	UserAgent string
 }
 
-// StartRegistry starts an empty registry, which stops when the test ends.
+// StartRegistry starts an empty registry until the test ends.
 func StartRegistry(t *testing.T) *Registry {
 	t.Helper()
 	started := &Registry{}
@@ -47,7 +47,7 @@ func StartRegistry(t *testing.T) *Registry {
 	return started
 }
 
-// Stop stops the registry, after which its address refuses connections. It may be called again.
+// Stop stops the registry: its address then refuses connections. It is idempotent.
 func (r *Registry) Stop() { r.server.Close() }
 
 // Reference returns the name of an image in the registry.
@@ -74,15 +74,15 @@ func (r *Registry) record(request *http.Request) {
 	r.requests = append(r.requests, RegistryRequest{Method: request.Method, Path: request.URL.Path, UserAgent: request.UserAgent()})
 }
 
-// ManifestRequests returns how often containerd has asked for a manifest of a repository, by tag or by digest.
+// ManifestRequests returns how many manifests of the repository containerd has requested, by tag or digest.
 func (r *Registry) ManifestRequests(repository string) int {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	asked := 0
+	count := 0
 	for _, request := range r.requests {
 		if strings.HasPrefix(request.UserAgent, "containerd/") && strings.HasPrefix(request.Path, "/v2/"+repository+"/manifests/") {
-			asked++
+			count++
 		}
 	}
-	return asked
+	return count
 }

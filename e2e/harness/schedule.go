@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// namespacesInUse is how many parallel tests may have a namespace, so that a small node is not overrun.
+// namespacesInUse limits how many parallel tests have a namespace, to limit the load of the node.
 const namespacesInUse = 16
 
 var (
@@ -18,7 +18,7 @@ var (
 	slots              = make(chan struct{}, namespacesInUse)
 )
 
-// Shared marks a top-level test that disturbs nobody. It runs beside other tests.
+// Shared marks a top-level test that runs in parallel with other tests.
 func Shared(t *testing.T) {
 	t.Helper()
 	shared.Add(1)
@@ -26,10 +26,10 @@ func Shared(t *testing.T) {
 	t.Parallel()
 }
 
-// Exclusive marks a top-level test that disturbs the whole cluster. It runs alone, after every shared test.
+// Exclusive marks a top-level test that affects the whole cluster. It runs alone, after all shared tests.
 //
-// The testing package runs each test up to its call of t.Parallel before it resumes any, so that all shared tests are
-// counted by the time that the wait below begins.
+// The testing package runs each test up to its call of t.Parallel before it resumes any. All shared tests are therefore counted
+// before the wait below starts.
 func Exclusive(t *testing.T) {
 	t.Helper()
 	exclusives.Add(1)
@@ -38,7 +38,7 @@ func Exclusive(t *testing.T) {
 	alone(t)
 }
 
-// Last marks a top-level test that may leave damage behind. It runs alone, after every other test.
+// Last marks a top-level test that may damage the cluster. It runs alone, after all other tests.
 func Last(t *testing.T) {
 	t.Helper()
 	t.Parallel()
@@ -53,13 +53,13 @@ func alone(t *testing.T) {
 	t.Cleanup(exclusive.Unlock)
 }
 
-// takeSlot waits until a namespace may be taken into use.
+// takeSlot waits until the test may have a namespace.
 func takeSlot(t *testing.T) {
 	t.Helper()
 	select {
 	case slots <- struct{}{}:
 	case <-t.Context().Done():
-		t.Fatal("The tests ended before this one could begin.")
+		t.Fatal("The test ended before it got a namespace")
 	}
 	t.Cleanup(func() { <-slots })
 }

@@ -19,20 +19,20 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Seen is what a recorder has seen.
+// Seen holds the objects that a recorder has recorded.
 type Seen struct {
-	jobs     map[string]*batchv1.Job
-	pods     map[types.UID]*PodRecord
-	requests map[types.UID]*Request
+	jobs map[string]*batchv1.Job
+	pods map[types.UID]*PodRecord
+	crrs map[types.UID]*CRR
 }
 
 // PodRecord is the history of one pod.
 type PodRecord struct {
-	// Pod is its newest state, and stays when the pod is deleted.
+	// Pod is its newest state, even after its deletion.
 	Pod *corev1.Pod
-	// Phases are the phases that it went through, each with the time at which it was seen first.
+	// Phases are its phases, each with the time of the first event that had it.
 	Phases []PhaseChange
-	// States are its phases and container states in words, oldest first.
+	// States describe its phases and container states, oldest first.
 	States []string
 	// Deleted is true when the pod is gone.
 	Deleted bool
@@ -44,21 +44,21 @@ type PhaseChange struct {
 	At    time.Time
 }
 
-// Request is a ContainerRecreateRequest that was seen.
-type Request struct {
+// CRR is a recorded ContainerRecreateRequest.
+type CRR struct {
 	Name string
 	Pod  string
-	// Containers are the containers that it names, sorted.
+	// Containers are the names of its containers, sorted.
 	Containers []string
 	At         time.Time
-	// Created is the same by the clock of the API server, in whole seconds.
+	// Created is its creationTimestamp.
 	Created time.Time
 }
 
-// Job returns the newest state of a Job, or nil.
+// Job returns the newest state of the Job, or nil.
 func (s Seen) Job(name string) *batchv1.Job { return s.jobs[name] }
 
-// Pods returns the pods of a controller, and the pod of that name itself, oldest first.
+// Pods returns the pods that the controller owns and the pod of that name, oldest first.
 func (s Seen) Pods(owner string) []*PodRecord {
 	var pods []*PodRecord
 	for _, record := range s.pods {
@@ -82,16 +82,16 @@ func (s Seen) AllPods() []*PodRecord {
 	return pods
 }
 
-// Requests returns the requests for a pod, oldest first, among them those that have been deleted.
-func (s Seen) Requests(pod string) []*Request {
-	var requests []*Request
-	for _, request := range s.requests {
-		if request.Pod == pod {
-			requests = append(requests, request)
+// CRRs returns the CRRs of the pod, including deleted ones, oldest first.
+func (s Seen) CRRs(pod string) []*CRR {
+	var crrs []*CRR
+	for _, crr := range s.crrs {
+		if crr.Pod == pod {
+			crrs = append(crrs, crr)
 		}
 	}
-	slices.SortFunc(requests, func(a, b *Request) int { return a.At.Compare(b.At) })
-	return requests
+	slices.SortFunc(crrs, func(a, b *CRR) int { return a.At.Compare(b.At) })
+	return crrs
 }
 
 func (s Seen) observePod(event watch.EventType, pod *corev1.Pod, now time.Time) {
@@ -107,26 +107,26 @@ func (s Seen) observePod(event watch.EventType, pod *corev1.Pod, now time.Time) 
 	record.States = append(record.States, fmt.Sprintf("%.3fs %s: %s", now.Sub(record.Phases[0].At).Seconds(), pod.Status.Phase, describeContainers(pod)))
 }
 
-func (s Seen) observeRequest(_ watch.EventType, object *unstructured.Unstructured, now time.Time) {
-	if s.requests[object.GetUID()] != nil {
+func (s Seen) observeCRR(_ watch.EventType, object *unstructured.Unstructured, now time.Time) {
+	if s.crrs[object.GetUID()] != nil {
 		return
 	}
-	request := &Request{Name: object.GetName(), At: now, Created: object.GetCreationTimestamp().Time}
-	request.Pod, _, _ = unstructured.NestedString(object.Object, "spec", "podName")
+	crr := &CRR{Name: object.GetName(), At: now, Created: object.GetCreationTimestamp().Time}
+	crr.Pod, _, _ = unstructured.NestedString(object.Object, "spec", "podName")
 	containers, _, _ := unstructured.NestedSlice(object.Object, "spec", "containers")
 	for _, container := range containers {
 		if fields, ok := container.(map[string]any); ok {
-			request.Containers = append(request.Containers, fmt.Sprint(fields["name"]))
+			crr.Containers = append(crr.Containers, fmt.Sprint(fields["name"]))
 		}
 	}
-	slices.Sort(request.Containers)
-	s.requests[object.GetUID()] = request
+	slices.Sort(crr.Containers)
+	s.crrs[object.GetUID()] = crr
 }
 
 // Finished reports whether the phase is terminal.
 func (p *PodRecord) Finished() bool { return isTerminal(p.Pod.Status.Phase) }
 
-// FinishedAt returns when a terminal phase was seen first.
+// FinishedAt returns when a terminal phase was first recorded.
 func (p *PodRecord) FinishedAt() (time.Time, bool) {
 	for _, change := range p.Phases {
 		if isTerminal(change.Phase) {
@@ -136,7 +136,7 @@ func (p *PodRecord) FinishedAt() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Reversal shows the states of a pod whose phase changed after it had been terminal, or returns "".
+// Reversal returns the states of a pod that left a terminal phase, or "".
 func (p *PodRecord) Reversal() string {
 	for i := 1; i < len(p.Phases); i++ {
 		if isTerminal(p.Phases[i-1].Phase) {
@@ -146,7 +146,7 @@ func (p *PodRecord) Reversal() string {
 	return ""
 }
 
-// PhaseLog shows the phases with the seconds since the first.
+// PhaseLog returns the phases with the seconds since the first.
 func (p *PodRecord) PhaseLog() string {
 	var log strings.Builder
 	for i, change := range p.Phases {
@@ -168,7 +168,7 @@ func (p *PodRecord) Container(name string) *corev1.ContainerStatus {
 	return nil
 }
 
-// Image returns the image that the spec of the pod has for a regular container.
+// Image returns a regular container's image in the pod's spec.
 func (p *PodRecord) Image(container string) string {
 	for i := range p.Pod.Spec.Containers {
 		if p.Pod.Spec.Containers[i].Name == container {
@@ -178,7 +178,7 @@ func (p *PodRecord) Image(container string) string {
 	return ""
 }
 
-// Running returns the regular and native sidecar containers that have a process.
+// Running returns the names of the running containers, including native sidecars.
 func (p *PodRecord) Running() []string {
 	var running []string
 	for _, statuses := range [][]corev1.ContainerStatus{p.Pod.Status.InitContainerStatuses, p.Pod.Status.ContainerStatuses} {

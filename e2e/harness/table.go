@@ -12,7 +12,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-// Table returns what `kubectl get` shows of a resource of the operator in the test's namespace.
+// Table returns the table of `kubectl get` for a resource of the operator in the test's namespace.
 func (t *Test) Table(resource string) metav1.Table {
 	t.Helper()
 	path := []string{"/apis", v1alpha1.GroupVersion.Group, v1alpha1.GroupVersion.Version, "namespaces", t.Namespace, resource}

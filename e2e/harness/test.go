@@ -7,6 +7,7 @@ package harness
 import (
 	"context"
 	"os"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -15,10 +16,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// LabelNamespace is on every namespace that the tests create.
+// LabelNamespace marks every namespace that the tests create.
 const LabelNamespace = "e2e.sidecartermination.dev/namespace"
 
 const (
@@ -29,7 +32,7 @@ const (
 
 var notForNames = regexp.MustCompile(`[^a-z0-9]+`)
 
-// Test is a running test with a namespace of its own and a recorder of what happens in it.
+// Test is a running test with its own namespace and recorder.
 type Test struct {
 	*testing.T
 	*Cluster
@@ -37,8 +40,8 @@ type Test struct {
 	Recorder  *Recorder
 }
 
-// New creates a namespace for the test and begins to record. The namespace is deleted with everything in it when the
-// test ends; when it fails, its objects are written to the test's log first.
+// New creates a namespace for the test and starts to record. It deletes the namespace when the test ends, and logs its objects
+// first if the test has failed.
 func New(t *testing.T) *Test {
 	t.Helper()
 	return NewWithLabels(t, nil)
@@ -77,7 +80,7 @@ func NewWithLabels(t *testing.T, labels map[string]string) *Test {
 
 func (t *Test) deleteNamespace(namespace *corev1.Namespace) {
 	if t.Failed() && os.Getenv(keepNamespacesEnvVar) != "" {
-		t.Logf("Namespace %s is left in place.", namespace.Name)
+		t.Logf("Keep namespace %s", namespace.Name)
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
@@ -87,7 +90,7 @@ func (t *Test) deleteNamespace(namespace *corev1.Namespace) {
 	}
 }
 
-// Create creates the objects, in the test's namespace unless they name one.
+// Create creates the objects, in the test's namespace unless they have one.
 func (t *Test) Create(objects ...client.Object) {
 	t.Helper()
 	for _, object := range objects {
@@ -104,7 +107,7 @@ func (t *Test) Create(objects ...client.Object) {
 	}
 }
 
-// CreateForCluster creates an object that belongs to no namespace, and deletes it when the test ends.
+// CreateForCluster creates a cluster-scoped object, and deletes it when the test ends.
 func (t *Test) CreateForCluster(object client.Object) {
 	t.Helper()
 	t.Create(object)
@@ -123,7 +126,7 @@ func (t *Test) DeleteAtEnd(object client.Object) {
 	})
 }
 
-// Get reads the object again.
+// Get reads the object.
 func (t *Test) Get(object client.Object) {
 	t.Helper()
 	if err := t.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object); err != nil {
@@ -131,7 +134,35 @@ func (t *Test) Get(object client.Object) {
 	}
 }
 
-// Within returns the namespace and recorder of another test for one of its subtests.
+// MergePatch changes the object by a JSON merge patch.
+func (t *Test) MergePatch(object client.Object, patch string) {
+	t.Helper()
+	if err := t.Client.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+		t.Fatalf("Patch %T %s: %v", object, object.GetName(), err)
+	}
+}
+
+// EventuallyGet reads the object until the check returns nil, and fails the test with the check's last error otherwise.
+func (t *Test) EventuallyGet(object client.Object, what string, timeout time.Duration, check func() error) {
+	t.Helper()
+	key := client.ObjectKeyFromObject(object)
+	t.Eventually(what, timeout, func(ctx context.Context) error {
+		if err := t.getAgain(ctx, key, object); err != nil {
+			return err
+		}
+		return check()
+	})
+}
+
+// getAgain reads the object without fields of its previous state: decoding keeps fields that a response omits.
+func (t *Test) getAgain(ctx context.Context, key client.ObjectKey, object client.Object) error {
+	if _, untyped := object.(*unstructured.Unstructured); !untyped {
+		reflect.ValueOf(object).Elem().SetZero()
+	}
+	return t.Client.Get(ctx, key, object)
+}
+
+// Within returns the test for one of its subtests.
 func Within(t *testing.T, parent *Test) *Test {
 	t.Helper()
 	return &Test{T: t, Cluster: parent.Cluster, Namespace: parent.Namespace, Recorder: parent.Recorder}

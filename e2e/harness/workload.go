@@ -6,6 +6,7 @@ package harness
 
 import (
 	"fmt"
+	"path"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -25,13 +26,13 @@ const (
 // GracePeriodSeconds is the grace period of pods unless a test sets its own.
 const GracePeriodSeconds = 3
 
-// Scripts of sidecars, named for how they end.
+// Scripts of sidecars, named after how they end.
 const (
-	// ExitsZeroOnTerm runs until it is told to stop.
+	// ExitsZeroOnTerm runs until SIGTERM and exits 0.
 	ExitsZeroOnTerm = `trap 'exit 0' TERM; sleep 3600 & wait`
-	// ExitsSevenOnTerm runs until it is told to stop, and then fails.
+	// ExitsSevenOnTerm runs until SIGTERM and exits 7.
 	ExitsSevenOnTerm = `trap 'exit 7' TERM; sleep 3600 & wait`
-	// IgnoresTerm runs until it is killed.
+	// IgnoresTerm runs until SIGKILL.
 	IgnoresTerm = `trap '' TERM; while :; do sleep 1; done`
 )
 
@@ -51,10 +52,10 @@ func Container(name, script string) corev1.Container {
 // Main returns the main container, which succeeds after the given seconds.
 func Main(seconds int) corev1.Container { return Container(MainName, fmt.Sprintf("sleep %d", seconds)) }
 
-// Sidecar returns the container that the operator is to end.
+// Sidecar returns the container that Policy declares a sidecar.
 func Sidecar(script string) corev1.Container { return Container(SidecarName, script) }
 
-// WithEnv returns the container with environment variables, given as name and value in turn.
+// WithEnv returns the container with environment variables, given as names and values in turn.
 func WithEnv(container corev1.Container, namesAndValues ...string) corev1.Container {
 	for i := 0; i+1 < len(namesAndValues); i += 2 {
 		container.Env = append(container.Env, corev1.EnvVar{Name: namesAndValues[i], Value: namesAndValues[i+1]})
@@ -62,7 +63,7 @@ func WithEnv(container corev1.Container, namesAndValues ...string) corev1.Contai
 	return container
 }
 
-// PodTemplate returns a template of a pod whose sidecars start before its main container, if given in that order.
+// PodTemplate returns a pod template whose containers start in the given order.
 func PodTemplate(restartPolicy corev1.RestartPolicy, containers ...corev1.Container) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		RestartPolicy:                 restartPolicy,
@@ -70,6 +71,21 @@ func PodTemplate(restartPolicy corev1.RestartPolicy, containers ...corev1.Contai
 		TerminationGracePeriodSeconds: ptr.To[int64](GracePeriodSeconds),
 		AutomountServiceAccountToken:  ptr.To(false),
 	}}
+}
+
+// MountHostDirectory mounts a directory of this machine into one container. The node must run on this machine.
+func MountHostDirectory(pod *corev1.PodSpec, container, directory, mountPath string) {
+	volume := path.Base(mountPath)
+	pod.Volumes = append(pod.Volumes, corev1.Volume{
+		Name: volume, VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: directory}},
+	})
+	for _, containers := range [][]corev1.Container{pod.InitContainers, pod.Containers} {
+		for i := range containers {
+			if containers[i].Name == container {
+				containers[i].VolumeMounts = append(containers[i].VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: mountPath})
+			}
+		}
+	}
 }
 
 // Job returns a Job of one pod with backoffLimit 3.
@@ -92,13 +108,13 @@ func CronJob(name string, template corev1.PodTemplateSpec) *batchv1.CronJob {
 	}
 }
 
-// Pod returns a pod of its own.
+// Pod returns a pod without a controller.
 func Pod(name string, labels map[string]string, template corev1.PodTemplateSpec) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Spec: template.Spec}
 }
 
-// Policy returns a policy for every pod of its namespace that names the containers as sidecars, by default the one
-// that Sidecar returns.
+// Policy returns a policy for every pod of its namespace that declares the containers sidecars, by default the one that Sidecar
+// returns.
 func Policy(mode v1alpha1.Mode, sidecars ...string) *v1alpha1.SidecarTerminationPolicy {
 	return &v1alpha1.SidecarTerminationPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "policy"},
@@ -106,7 +122,7 @@ func Policy(mode v1alpha1.Mode, sidecars ...string) *v1alpha1.SidecarTermination
 	}
 }
 
-// PolicySpec returns what Policy declares.
+// PolicySpec returns the spec of Policy without a selector.
 func PolicySpec(mode v1alpha1.Mode, sidecars ...string) v1alpha1.PolicySpec {
 	if len(sidecars) == 0 {
 		sidecars = []string{SidecarName}

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command sidecar stands for the program of a real sidecar in an image without a shell. It runs until it is told to stop,
-// and then exits with $EXIT_CODE, 7 unless that is set, which tells it from the program that takes its place. Called as a
-// hook it makes a file, by which a test knows that the hook ran:
+// Command sidecar simulates a sidecar in an image without a shell. It runs until SIGTERM and then exits with $EXIT_CODE, 7 by
+// default, unlike the quick-exit image, which exits 0. As a hook it creates a file, so that a test can see that the hook ran:
 //
 //	sidecar [anything]
 //	sidecar hook FILE

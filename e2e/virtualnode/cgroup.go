@@ -14,8 +14,8 @@ import (
 
 const cgroupMount = "/sys/fs/cgroup"
 
-// takeCgroup moves this process, and so all that it starts, to the control group. What an
-// earlier process of the node has left there is killed. The empty name means none.
+// takeCgroup moves this process and its children to the control group, and kills processes
+// that a previous run left there. An empty name does nothing.
 func takeCgroup(name string) error {
 	if name == "" {
 		return nil
@@ -24,7 +24,7 @@ func takeCgroup(name string) error {
 	if err != nil {
 		return fmt.Errorf("look for the control group: %w", err)
 	}
-	// There is one hierarchy for each controller, or a single one.
+	// cgroup v1 has one hierarchy for each controller, cgroup v2 a single one.
 	if unified := filepath.Join(cgroupMount, name, "cgroup.procs"); len(files) == 0 {
 		files = []string{unified}
 	}

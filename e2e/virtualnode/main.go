@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command virtualnode is a virtual node for end-to-end tests: the node and pod controllers
-// of virtual-kubelet, with a provider that runs the containers of its pods as processes of
-// this machine. It needs root.
+// Command virtualnode is a virtual node for end-to-end tests. It runs the controllers of
+// virtual-kubelet with a provider that runs containers as processes. It needs root.
 package main
 
 import (
@@ -31,10 +30,10 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	var o options
 	pflag.StringVar(&o.node, "node", "virtual-1", "name of the node")
-	pflag.StringVar(&o.kubeconfig, "kubeconfig", "", "file that says how to reach the API server")
-	pflag.StringVar(&o.images, "images", "", "directory of image archives: all images that there are")
+	pflag.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file for the API server")
+	pflag.StringVar(&o.images, "images", "", "directory with the archives of all images")
 	pflag.StringVar(&o.directory, "directory", "", "directory for the file systems and the output of containers")
-	pflag.StringVar(&o.cgroup, "cgroup", "", "existing control group, the node's alone, in which everything is to run")
+	pflag.StringVar(&o.cgroup, "cgroup", "", "existing control group of this node, in which all its processes run")
 	pflag.StringVar(&o.health, "health-address", "127.0.0.1:0", "address that serves /healthz")
 	pflag.Parse()
 	log.L = klogv2.New(nil)

@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// newNode returns the node as it is registered, with the label and the taint that providers
-// of virtual-kubelet give to theirs.
+// newNode returns the node to register, with the label and taint of virtual-kubelet's
+// providers.
 func newNode(name string) *corev1.Node {
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU:    resource.MustParse("64"),

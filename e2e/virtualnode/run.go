@@ -30,7 +30,7 @@ const (
 	podWorkers     = 16
 )
 
-// run serves the node until the context ends, and then kills what runs on it.
+// run serves the node until the context ends, and then kills its containers.
 func run(ctx context.Context, o options) error {
 	if err := takeCgroup(o.cgroup); err != nil {
 		return err
@@ -76,7 +76,7 @@ func newPodController(ctx context.Context, client kubernetes.Interface, name str
 	onNode := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTweakListOptions(func(options *metav1.ListOptions) {
 		options.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", name).String()
 	}))
-	// The pod controller wants more informers than those that the provider has a use for.
+	// The pod controller requires more informers than the provider uses.
 	unused := informers.NewSharedInformerFactory(client, 0).Core().V1()
 	events := record.NewBroadcaster(record.WithContext(ctx))
 	events.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events(metav1.NamespaceAll)})
@@ -102,7 +102,7 @@ func newNodeController(client kubernetes.Interface, object *corev1.Node) (*node.
 	controller, err := node.NewNodeController(node.NewNaiveNodeProvider(), object, nodes,
 		node.WithNodeEnableLeaseV1(client.CoordinationV1().Leases(corev1.NamespaceNodeLease), leaseSeconds),
 		node.WithNodeStatusUpdateInterval(statusInterval),
-		// A node that was deleted is registered anew.
+		// Registers a deleted node again.
 		node.WithNodeStatusUpdateErrorHandler(func(ctx context.Context, err error) error {
 			if !apierrors.IsNotFound(err) {
 				return err
@@ -116,7 +116,7 @@ func newNodeController(client kubernetes.Interface, object *corev1.Node) (*node.
 	return controller, nil
 }
 
-// health is well once both controllers are ready.
+// health reports healthy once both controllers are ready.
 func health(pods *node.PodController, nodes *node.NodeController) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/healthz", func(response http.ResponseWriter, _ *http.Request) {

@@ -3,124 +3,104 @@
 package main
 
 import (
+	"bytes"
+	"fmt"
+	"image/color"
 	"slices"
-	"strconv"
-	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/font"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// chart describes a picture for hack/tools/chart.
-type chart struct {
-	File   string  `json:"file"`
-	Panels []panel `json:"panels"`
+// charts are the file names of the charts of memory at rest, by what is on their horizontal axis.
+var charts = map[Axis]string{AxisUnrelated: "performance-other-pods.svg", AxisCandidates: "performance-candidates.svg"}
+
+// styles are the colors and marks of contenders: marks help readers who cannot tell the colors apart.
+var styles = []struct {
+	contender Contender
+	color     color.Color
+	mark      draw.GlyphDrawer
+}{
+	{ContenderOperator, color.NRGBA{R: 0x09, G: 0x69, B: 0xda, A: 0xff}, draw.CircleGlyph{}},
+	{ContenderKruise, color.NRGBA{R: 0xbc, G: 0x4c, B: 0x00, A: 0xff}, draw.TriangleGlyph{}},
+	{ContenderKruiseLifted, color.NRGBA{R: 0x82, G: 0x50, B: 0xdf, A: 0xff}, draw.SquareGlyph{}},
 }
 
-type panel struct {
-	Title  string   `json:"title"`
-	X      axis     `json:"x"`
-	Y      axis     `json:"y"`
-	Series []series `json:"series"`
-}
-
-type axis struct {
-	Label       string `json:"label"`
-	Logarithmic bool   `json:"logarithmic,omitempty"`
-}
-
-type series struct {
-	Name   string  `json:"name"`
-	Place  int     `json:"place"`
-	Points []point `json:"points"`
-}
-
-type point struct {
-	X        float64 `json:"x"`
-	Median   float64 `json:"median"`
-	Least    float64 `json:"least"`
-	Greatest float64 `json:"greatest"`
-}
-
-// chartOf is the file of the chart along an axis.
-func chartOf(a Axis) string {
-	return map[Axis]string{
-		AxisUnrelated: "performance-other-pods.svg", AxisCandidates: "performance-candidates.svg", AxisPolicies: "performance-policies.svg",
-	}[a]
-}
-
-// chartTitle says what the chart shows.
-func chartTitle(a Axis) string {
-	return map[Axis]string{
-		AxisUnrelated:  "Memory and CPU per termination by the number of other pods",
-		AxisCandidates: "Memory and CPU per termination by the number of live candidates",
-		AxisPolicies:   "Time of a decision and CPU per termination by the number of policies",
-	}[a]
-}
-
-// charts are all that the results have data for.
-func charts(r *Report, decisions []*Microbench) []chart {
-	all := []chart{}
-	if r == nil {
-		return all
+// memoryChart draws resident memory at rest along an axis as SVG: medians, with bars from the least to the greatest. The same
+// results make the same bytes.
+func (r *Report) memoryChart(axis Axis) ([]byte, error) {
+	chart := plot.New()
+	for _, style := range []*font.Font{
+		&chart.Legend.TextStyle.Font, &chart.X.Label.TextStyle.Font, &chart.Y.Label.TextStyle.Font,
+		&chart.X.Tick.Label.Font, &chart.Y.Tick.Label.Font,
+	} {
+		style.Variant = "Sans"
 	}
-	for _, a := range []Axis{AxisUnrelated, AxisCandidates, AxisPolicies} {
-		x := axis{Label: map[Axis]string{AxisUnrelated: "other pods", AxisCandidates: "live candidate pods", AxisPolicies: "policies"}[a], Logarithmic: a == AxisPolicies}
-		memory := panel{Title: "Memory at rest", X: x, Y: axis{Label: "resident memory, MiB"}}
-		cpu := panel{Title: "CPU of a termination", X: x, Y: axis{Label: "CPU per pod of a burst, ms"}}
-		for _, subject := range subjects {
-			along := r.growth(subject, a)
-			memory.add(subject, along, func(g *Growth) spread { return g.spread(rssOf) })
-			cpu.add(subject, along, func(g *Growth) spread { return g.burstSpread(cpuOf) })
-		}
-		panels := []panel{memory, cpu}
-		if a == AxisPolicies {
-			panels[0] = decisionPanel(decisions, x)
-		}
-		// The section has no picture where it has no table.
-		if len(memory.Series) == 0 {
+	chart.X.Label.Text, chart.Y.Label.Text = axes[axis], "resident memory, MiB"
+	chart.Legend.Top, chart.Legend.Left, chart.Legend.Padding = true, true, 2
+	grid := plotter.NewGrid()
+	grid.Vertical.Color, grid.Horizontal.Color = color.Gray{Y: 0xe4}, color.Gray{Y: 0xe4}
+	chart.Add(grid)
+	for i, style := range styles {
+		along := r.growth(style.contender, axis)
+		along = slices.DeleteFunc(along, func(growth *Growth) bool { return len(measured(growth.Runs, rssOf)) == 0 })
+		if len(along) == 0 {
 			continue
 		}
-		panels = slices.DeleteFunc(panels, func(p panel) bool { return len(p.Series) == 0 })
-		if len(panels) == 0 {
-			panels = []panel{memory}
-		}
-		all = append(all, chart{File: chartOf(a), Panels: panels})
-	}
-	return all
-}
-
-// add adds the subject's line to the panel, if it has points.
-func (p *panel) add(subject Subject, along []*Growth, figure func(*Growth) spread) {
-	line := series{Name: string(subject), Place: place(subject)}
-	for _, growth := range along {
-		if s := figure(growth); s.greatest > 0 && (growth.Count > 0 || !p.X.Logarithmic) {
-			line.Points = append(line.Points, pointAt(growth.Count, s))
+		if err := addSeries(chart, i, along); err != nil {
+			return nil, fmt.Errorf("draw %s: %w", style.contender, err)
 		}
 	}
-	if len(line.Points) > 0 {
-		p.Series = append(p.Series, line)
-	}
+	chart.X.Min, chart.Y.Min = 0, 0
+	// Leaves room for the legend above the lines.
+	chart.Y.Max *= 1.3
+	return svg(chart)
 }
 
-// place gives the operator the first colour, and OpenKruise the next ones.
-func place(subject Subject) int {
-	return max(0, slices.Index([]Subject{SubjectOperator, SubjectKruise, SubjectKruiseLifted, SubjectFloor}, subject))
+func addSeries(chart *plot.Plot, number int, along []*Growth) error {
+	medians, ranges := make(plotter.XYs, len(along)), make(plotter.YErrors, len(along))
+	for i, growth := range along {
+		rss := spreadOf(measured(growth.Runs, rssOf))
+		medians[i] = plotter.XY{X: float64(growth.Count), Y: rss.median}
+		ranges[i].Low, ranges[i].High = rss.median-rss.least, rss.greatest-rss.median
+	}
+	line, points, err := plotter.NewLinePoints(medians)
+	if err != nil {
+		return err
+	}
+	bars, err := plotter.NewYErrorBars(struct {
+		plotter.XYs
+		plotter.YErrors
+	}{medians, ranges})
+	if err != nil {
+		return err
+	}
+	style := styles[number]
+	line.Color, points.Color, bars.Color = style.color, style.color, style.color
+	line.Width, bars.Width = 1.5, 1
+	points.Shape, points.Radius = style.mark, 3
+	chart.Add(line, bars, points)
+	chart.Legend.Add(string(style.contender), line, points)
+	return nil
 }
 
-// decisionPanel shows the time of a pod event by the number of policies.
-func decisionPanel(decisions []*Microbench, x axis) panel {
-	p := panel{Title: "Time of a decision", X: x, Y: axis{Label: "pod event, microseconds"}}
-	line := series{Name: string(SubjectOperator)}
-	for _, benchmark := range decisions {
-		count, err := strconv.Atoi(strings.TrimPrefix(benchmark.Name, "PodEvent/Policies"))
-		if err == nil && count > 0 {
-			line.Points = append(line.Points, pointAt(count, spreadOf(benchmark.Runs, microseconds)))
-		}
+// svg draws a chart on white, so that it can be read on a dark page as well.
+func svg(chart *plot.Plot) ([]byte, error) {
+	const margin = vg.Length(12)
+	canvas := vgsvg.New(5*vg.Inch, 3.6*vg.Inch)
+	whole := draw.New(canvas)
+	whole.SetColor(color.White)
+	whole.Fill(whole.Path())
+	chart.Draw(draw.Crop(whole, margin, -margin, margin, -margin))
+	var picture bytes.Buffer
+	if _, err := canvas.WriteTo(&picture); err != nil {
+		return nil, fmt.Errorf("write SVG: %w", err)
 	}
-	if len(line.Points) > 0 {
-		p.Series = []series{line}
-	}
-	return p
-}
-
-func pointAt(count int, s spread) point {
-	return point{X: float64(count), Median: s.median, Least: s.least, Greatest: s.greatest}
+	// Arial and Helvetica are as wide as Liberation Sans, which few readers have.
+	return bytes.ReplaceAll(picture.Bytes(), []byte("font-family:Liberation Sans;"),
+		[]byte("font-family:Liberation Sans, Arial, Helvetica, sans-serif;")), nil
 }

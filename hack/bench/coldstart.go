@@ -12,13 +12,13 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-// coldFinished is of how many candidates the main container has ended before the subject is started.
+// coldFinished is how many candidates have finished main containers before the contender starts.
 const coldFinished = 100
 
-// coldLimit is how long a subject may take from its start to its last action.
+// coldLimit is how long a contender may take from its start to its last action.
 const coldLimit = 5 * time.Minute
 
-// coldStarts starts each subject in turn while some of many candidates have long been done.
+// coldStarts starts each contender in turn, among candidates. The main containers of some have finished.
 func (x *session) coldStarts(ctx context.Context, e *environment) error {
 	s := x.settings
 	w, err := newCrowd(ctx, e, AxisCandidates)
@@ -28,25 +28,17 @@ func (x *session) coldStarts(ctx context.Context, e *environment) error {
 	if err := x.reporter.Step(fmt.Sprintf("make %d candidates", s.coldStart), func() error { return w.growTo(ctx, s.coldStart-coldFinished) }); err != nil {
 		return err
 	}
-	for number := range s.scaleRuns {
-		for _, subject := range s.only([]Subject{SubjectOperator, SubjectKruiseLifted}) {
-			err := x.reporter.Step(fmt.Sprintf("cold start, run %d of %d: %s", number+1, s.scaleRuns, subject), func() error {
-				run, err := startCold(ctx, w, x.programs, subject)
-				entry := x.report.coldStartEntry(subject, s.coldStart, coldFinished)
-				entry.Runs = append(entry.Runs, run)
-				return errors.Join(err, x.save())
-			})
-			if err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	all := func(Contender) int { return s.scaleRuns }
+	return x.each(partColdStart, s.only([]Contender{ContenderOperator, ContenderKruiseLifted}), all, func(contender Contender) error {
+		run, err := startCold(ctx, w, x.programs, contender)
+		x.report.addColdStart(contender, s.coldStart, coldFinished, run)
+		return err
+	})
 }
 
-// startCold starts the subject and waits until it has dealt with what it finds.
-func startCold(ctx context.Context, w *crowd, p programs, subject Subject) (run ColdStartRun, err error) {
-	// They are spread over the list of all pods, which is in the order of names.
+// startCold starts the contender and waits until it has acted on every finished pod.
+func startCold(ctx context.Context, w *crowd, p programs, contender Contender) (run ColdStartRun, err error) {
+	// The names spread the finished pods over the list of all pods, which is sorted by name.
 	var names []string
 	for i := range coldFinished {
 		names = append(names, fmt.Sprintf("candidate-%05d-done", i*(w.count/coldFinished)))
@@ -66,7 +58,7 @@ func startCold(ctx context.Context, w *crowd, p programs, subject Subject) (run 
 		return run, err
 	}
 	defer seen.stop()
-	r, err := p.start(limited, w.e, subject)
+	r, err := p.start(limited, w.e, contender)
 	if err == nil {
 		defer func() { err = errors.Join(err, r.stop(ctx)) }()
 		run.Ready = milliseconds(r.measured.ready.Sub(r.measured.begun))

@@ -13,48 +13,44 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-// crowd is what stands around while pods complete: pods, or policies. It only grows. The pods that complete are in its
-// namespace too, under its policy, so that whatever looks at all pods of a policy or a namespace looks at the crowd.
+// crowd is the pods or policies that exist while other pods complete. It only grows. The completing pods are in its namespace
+// and match its policy, so that code that reads all pods of a policy or namespace reads the crowd.
 type crowd struct {
 	e         *environment
 	c         *kubernetes.Clientset
 	axis      Axis
 	namespace string
-	others    []string // namespaces of policies that are not in the crowd's
+	others    []string // the other namespaces with policies
 	count     int
 }
 
-// crowdSpaces is over how many other namespaces one half of the policies is spread.
+// crowdSpaces is the number of other namespaces over which half of the policies is spread.
 const crowdSpaces = 10
 
-// exempt is a label of namespaces that keeps OpenKruise's webhooks from pods, for pods are made while it does not run.
-var exempt = map[string]string{"control-plane": "bench"}
-
-// newCrowd makes the namespaces, and the policy that selects the pods that complete and all candidates.
+// newCrowd creates the namespaces, and the policy that selects the completing pods and all candidates.
 func newCrowd(ctx context.Context, e *environment, axis Axis) (*crowd, error) {
 	c, err := reporters(e.config)
 	if err != nil {
 		return nil, err
 	}
-	w := &crowd{e: e, c: c, axis: axis, namespace: "crowd"}
-	names := []string{w.namespace}
+	w := &crowd{e: e, c: c, axis: axis}
+	if w.namespace, err = createNamespace(ctx, e.client, "crowd-", exempt); err != nil {
+		return nil, err
+	}
 	if axis == AxisPolicies {
 		w.count = 1
-		for i := range crowdSpaces {
-			w.others = append(w.others, fmt.Sprintf("crowd-%d", i))
-		}
-		names = append(names, w.others...)
-	}
-	for _, name := range names {
-		space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: exempt}}
-		if err := e.client.Create(ctx, space); err != nil {
-			return nil, fmt.Errorf("create a namespace: %w", err)
+		for range crowdSpaces {
+			other, err := createNamespace(ctx, e.client, "crowd-", exempt)
+			if err != nil {
+				return nil, err
+			}
+			w.others = append(w.others, other)
 		}
 	}
 	return w, createPolicy(ctx, e.client, w.namespace, v1alpha1.ModeCRR)
 }
 
-// growTo adds what is missing.
+// growTo creates objects until there are count.
 func (w *crowd) growTo(ctx context.Context, count int) error {
 	from := w.count
 	if count <= from {
@@ -76,8 +72,8 @@ func (w *crowd) growTo(ctx context.Context, count int) error {
 	})
 }
 
-// addPolicy adds a policy that selects no pod: each second one in the namespace of the pods, by labels of which the pods have
-// one, and all others in other namespaces, where there are no pods.
+// addPolicy creates a policy that selects no pod. Half of them are in the namespace of the pods and match one label of two.
+// The others are in namespaces without pods.
 func (w *crowd) addPolicy(ctx context.Context, number int) error {
 	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: fmt.Sprintf("policy-%05d", number)}}
 	if number%2 == 0 {
@@ -91,14 +87,14 @@ func (w *crowd) addPolicy(ctx context.Context, number int) error {
 	return nil
 }
 
-// unrelatedPod is a pod of a Deployment. It gets no status beyond the first: that costs as much again as the pod itself, and
-// would only add to what is read by those who read all pods.
+// unrelatedPod is a pod of a Deployment. It has no further status: another write per pod would only add to what contenders
+// that read all pods read.
 func unrelatedPod(namespace string, number int) *corev1.Pod {
 	pod := newPod(namespace, fmt.Sprintf("web-%05d", number))
 	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	pod.Labels = map[string]string{"app": "web", "team": "shop", "pod-template-hash": "7c9d8b6f5"}
 	for i := range pod.Spec.Containers {
-		// Nobody marks a sidecar of a pod that never ends.
+		// A pod that never ends declares no sidecar.
 		env := &pod.Spec.Containers[i].Env
 		if len(*env) > 0 && (*env)[0].Name == v1alpha1.EnvTerminate {
 			*env = (*env)[1:]

@@ -27,11 +27,10 @@ import (
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 )
 
-// nodeName is the node that all pods are bound to. Nobody serves it, so that nobody but the benchmark reports what becomes
-// of them.
-const nodeName = "nobody-serves-it"
+// nodeName is the node of all pods. It has no kubelet, so only the benchmark writes their status.
+const nodeName = "no-kubelet"
 
-// environment is an API server with its etcd on the loopback interface, and the benchmark's way to it.
+// environment is an API server and etcd on the loopback interface, with clients for them.
 type environment struct {
 	server    *envtest.Environment
 	directory string // of kubeconfigs, logs and programs
@@ -40,8 +39,8 @@ type environment struct {
 	apiServer process.Identity
 }
 
-// startServer starts an API server with the operator's kinds and the one node. The binaries are those that envtest wants.
-// The caller calls stop.
+// startServer starts an API server with the operator's kinds and one node. The binaries are those of envtest. The caller
+// must call stop.
 func startServer(ctx context.Context, binaries, crds string) (*environment, error) {
 	directory, err := os.MkdirTemp("", "bench-")
 	if err != nil {
@@ -55,7 +54,7 @@ func startServer(ctx context.Context, binaries, crds string) (*environment, erro
 		BinaryAssetsDirectory: programs, CRDDirectoryPaths: []string{crds}, ErrorIfCRDPathMissing: true,
 		ControlPlaneStartTimeout: time.Minute, ControlPlaneStopTimeout: time.Minute,
 	}}
-	// One at a time, as by default, thousands of objects may not be removed within the time limit of a request.
+	// The default of one worker may not delete thousands of objects within the time limit of a request.
 	e.server.ControlPlane.GetAPIServer().Configure().Set("delete-collection-workers", strconv.Itoa(writers))
 	config, err := e.server.Start()
 	if err != nil {
@@ -67,9 +66,8 @@ func startServer(ctx context.Context, binaries, crds string) (*environment, erro
 	return e, nil
 }
 
-// endingWithCaller returns a directory with programs that stand for those of the other one, and that the kernel kills when
-// whoever starts them ends, even when it is killed. envtest starts them, which has no setting for that. Where there is no
-// setpriv, of util-linux, it returns the binaries themselves.
+// endingWithCaller returns a directory with scripts that run the binaries and that the kernel kills when their parent ends.
+// envtest has no setting for that. Without setpriv of util-linux it returns the directory of the binaries.
 func endingWithCaller(binaries, directory string) (string, error) {
 	setpriv, err := exec.LookPath("setpriv")
 	if err != nil {
@@ -92,7 +90,7 @@ func endingWithCaller(binaries, directory string) (string, error) {
 }
 
 func (e *environment) prepare(ctx context.Context, config *rest.Config) error {
-	// No limit on this side may hold a load back.
+	// No client-side limit may slow a load down.
 	e.config = rest.CopyConfig(config)
 	e.config.QPS = -1
 	types := runtime.NewScheme()
@@ -125,8 +123,8 @@ func (e *environment) stop() error {
 	return errors.Join(e.server.Stop(), os.RemoveAll(e.directory))
 }
 
-// kubeconfig writes a kubeconfig of an administrator with this name and returns its path. Everybody has the same rights, so
-// that authorization costs everybody the same.
+// kubeconfig writes the kubeconfig of an administrator and returns its path. All contenders have the same permissions, so
+// that authorization costs the same.
 func (e *environment) kubeconfig(name string) (string, error) {
 	user, err := e.server.AddUser(envtest.User{Name: name, Groups: []string{"system:masters"}}, nil)
 	if err != nil {
@@ -140,11 +138,16 @@ func (e *environment) kubeconfig(name string) (string, error) {
 	return file, os.WriteFile(file, content, 0o600)
 }
 
-// freeAddress returns an address of the loopback interface on which nobody listens now.
-func freeAddress() (string, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("find a free port: %w", err)
+// freeAddresses returns free addresses of the loopback interface.
+func freeAddresses(count int) ([]string, error) {
+	var free []string
+	for range count {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("find a free port: %w", err)
+		}
+		defer func() { _ = listener.Close() }()
+		free = append(free, listener.Addr().String())
 	}
-	return listener.Addr().String(), listener.Close()
+	return free, nil
 }

@@ -11,45 +11,45 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-// growing is one axis of growth: how many there are to be in turn, and who is measured among them.
+// growing is one axis of growth: the counts in turn, and the contenders that are measured at each.
 type growing struct {
-	axis     Axis
-	counts   []int
-	subjects []Subject
+	axis       Axis
+	counts     []int
+	contenders []Contender
 }
 
-// growing returns the axes of which anything is asked for. OpenKruise has no policies. Its default limit on requests has no
-// bearing on what pods cost that it does nothing about, and would make long runs of bursts longer.
+// growing returns the requested axes. OpenKruise has no policies. Its default request limit does not change the cost of idle
+// pods and would prolong bursts, so candidates are measured without the limit.
 func (s *settings) growing() []growing {
 	var axes []growing
 	for _, g := range []growing{
-		{AxisUnrelated, s.unrelated, []Subject{SubjectOperator, SubjectKruise}},
-		{AxisCandidates, s.candidates, []Subject{SubjectOperator, SubjectKruiseLifted}},
-		{AxisPolicies, s.policies, []Subject{SubjectOperator}},
+		{AxisUnrelated, s.unrelated, []Contender{ContenderOperator, ContenderKruise}},
+		{AxisCandidates, s.candidates, []Contender{ContenderOperator, ContenderKruiseLifted}},
+		{AxisPolicies, s.policies, []Contender{ContenderOperator}},
 	} {
 		g.counts = slices.Sorted(slices.Values(g.counts))
-		g.subjects = s.only(g.subjects)
-		if slices.Contains(s.axes, string(g.axis)) && len(g.counts) > 0 && len(g.subjects) > 0 {
+		g.contenders = s.only(g.contenders)
+		if slices.Contains(s.axes, string(g.axis)) && len(g.counts) > 0 && len(g.contenders) > 0 {
 			axes = append(axes, g)
 		}
 	}
 	return axes
 }
 
-// only returns those of the subjects that were asked for.
-func (s *settings) only(some []Subject) []Subject {
-	return slices.DeleteFunc(slices.Clone(some), func(subject Subject) bool { return !slices.Contains(s.subjects, string(subject)) })
+// only returns the requested ones of some contenders.
+func (s *settings) only(some []Contender) []Contender {
+	return slices.DeleteFunc(slices.Clone(some), func(contender Contender) bool { return !slices.Contains(s.contenders, string(contender)) })
 }
 
-// runsOf is how often a subject is measured where more and more is around it.
-func (s *settings) runsOf(subject Subject) int {
-	if subject.kruise() {
+// runsOf is the number of runs of a contender in the part growth.
+func (s *settings) runsOf(contender Contender) int {
+	if contender.kruise() {
 		return 1
 	}
 	return s.scaleRuns
 }
 
-// grow measures along one axis. The crowd is made once and serves all runs of all subjects.
+// grow measures along one axis. All runs of all contenders share one crowd.
 func (x *session) grow(ctx context.Context, e *environment, g growing) error {
 	s := x.settings
 	w, err := newCrowd(ctx, e, g.axis)
@@ -61,35 +61,27 @@ func (x *session) grow(ctx context.Context, e *environment, g growing) error {
 		if err := x.reporter.Step("make "+name, func() error { return w.growTo(ctx, count) }); err != nil {
 			return err
 		}
-		for number := range s.scaleRuns {
-			for _, subject := range g.subjects {
-				if number >= s.runsOf(subject) {
-					continue
-				}
-				err := x.reporter.Step(fmt.Sprintf("%s, run %d of %d: %s", name, number+1, s.runsOf(subject), subject), func() error {
-					run, err := measureAmong(ctx, w, x.programs, subject, Scenario{Mode: v1alpha1.ModeCRR, Pods: s.scalePods})
-					entry := x.report.growthEntry(subject, g.axis, count)
-					entry.Runs = append(entry.Runs, run)
-					return errors.Join(err, x.save())
-				})
-				if err != nil {
-					return err
-				}
-			}
+		err := x.each(name, g.contenders, s.runsOf, func(contender Contender) error {
+			run, err := measureAmong(ctx, w, x.programs, contender, Scenario{Mode: v1alpha1.ModeCRR, Pods: s.scalePods})
+			x.report.addGrowth(contender, g.axis, count, run)
+			return err
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-// measureAmong starts the subject, lets it read everything, and has a burst of pods complete. What the subject does not get
-// done in time is no error, but said in the result.
-func measureAmong(ctx context.Context, w *crowd, p programs, subject Subject, scenario Scenario) (run GrowthRun, err error) {
-	r, err := p.start(ctx, w.e, subject)
+// measureAmong starts the contender, waits until it has read everything, and completes a burst of pods. A contender that is
+// too slow is a result, not an error.
+func measureAmong(ctx context.Context, w *crowd, p programs, contender Contender, scenario Scenario) (run GrowthRun, err error) {
+	r, err := p.start(ctx, w.e, contender)
 	if err != nil {
 		return unfinished(ctx, run, err)
 	}
 	defer func() { err = errors.Join(err, r.stop(ctx)) }()
-	if err := settleWithServer(ctx, w.e, r); err != nil {
+	if err := awaitQuietWithServer(ctx, w.e, r); err != nil {
 		return unfinished(ctx, run, err)
 	}
 	used, err := usageOf(r.measured.Identity)
@@ -110,7 +102,7 @@ func measureAmong(ctx context.Context, w *crowd, p programs, subject Subject, sc
 	}
 	run.Live = memory.allocated / (1 << 20)
 	for _, load := range []Scenario{{Mode: scenario.Mode, Pods: min(warmUpPods, scenario.Pods)}, scenario} {
-		burst, err := completeAndRemove(ctx, w, r, subject, load)
+		burst, err := completeAndRemove(ctx, w, r, contender, load)
 		if err != nil {
 			return unfinished(ctx, run, err)
 		}
@@ -119,7 +111,7 @@ func measureAmong(ctx context.Context, w *crowd, p programs, subject Subject, sc
 	return run, nil
 }
 
-// unfinished takes an error for a result, unless it is that the benchmark is to end.
+// unfinished records an error as a result, unless the benchmark was interrupted.
 func unfinished(ctx context.Context, run GrowthRun, err error) (GrowthRun, error) {
 	run.Burst = nil
 	if ctx.Err() != nil {
@@ -130,11 +122,11 @@ func unfinished(ctx context.Context, run GrowthRun, err error) (GrowthRun, error
 }
 
 // completeAndRemove runs a scenario among the crowd and removes its pods.
-func completeAndRemove(ctx context.Context, w *crowd, r *running, subject Subject, scenario Scenario) (run Run, err error) {
+func completeAndRemove(ctx context.Context, w *crowd, r *running, contender Contender, scenario Scenario) (run Run, err error) {
 	defer func() {
 		err = errors.Join(err, removePods(ctx, w.e, w.c, w.namespace, numbered(burstPods, 0, scenario.Pods)))
 	}()
 	ctx, cancel := context.WithTimeout(ctx, scenario.timeLimit())
 	defer cancel()
-	return complete(ctx, w.e, r, subject, scenario, w.namespace)
+	return complete(ctx, w.e, r, contender, scenario, w.namespace)
 }

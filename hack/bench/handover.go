@@ -10,20 +10,17 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	operatorsettings "github.com/sidecar-termination/operator/internal/settings"
 )
 
 const (
 	leaseNamespace = "default"
-	// leaseName is the operator's own.
-	leaseName = "sidecar-termination-operator.sidecartermination.dev"
 	// handoverRate is how many main containers end in a second, and handoverBefore how many before the signal.
 	handoverRate   = 20
 	handoverBefore = 100
@@ -31,7 +28,7 @@ const (
 	handoverLimit = time.Minute
 )
 
-// handovers has the leader go, by either signal, while main containers end.
+// handovers ends the leader, by either signal, while main containers end.
 func (x *session) handovers(ctx context.Context, e *environment) error {
 	s := x.settings
 	for number := range s.scaleRuns {
@@ -45,8 +42,7 @@ func (x *session) handovers(ctx context.Context, e *environment) error {
 				if err != nil {
 					return err
 				}
-				entry := x.report.handoverEntry(graceful, s.handoverPods, handoverRate)
-				entry.Runs = append(entry.Runs, run)
+				x.report.addHandover(graceful, s.handoverPods, handoverRate, run)
 				return x.save()
 			})
 			if err != nil {
@@ -57,58 +53,98 @@ func (x *session) handovers(ctx context.Context, e *environment) error {
 	return nil
 }
 
+// startReplicas adds a leader and its successor to the processes. It returns the leader, with the holder of the lease.
+func startReplicas(ctx context.Context, e *environment, p programs, r *running) (leader *started, holder string, err error) {
+	if leader, _, err = p.startOperator(ctx, e, leaderName); err != nil {
+		return leader, "", err
+	}
+	r.all = append(r.all, leader)
+	if holder, err = awaitHolder(ctx, e.client, ""); err != nil {
+		return leader, "", err
+	}
+	successor, _, err := p.startOperator(ctx, e, successorName)
+	if err != nil {
+		return leader, "", err
+	}
+	r.all = append(r.all, successor)
+	return leader, holder, nil
+}
+
 // handOver starts two replicas, and sends the signal to the leader in the middle of the load.
 func handOver(ctx context.Context, e *environment, p programs, signal syscall.Signal, count int) (run HandoverRun, err error) {
-	w, err := newHandover(ctx, e, p, count)
+	namespace, err := createNamespace(ctx, e.client, "handover-", exempt)
 	if err != nil {
 		return run, err
 	}
-	defer func() { err = errors.Join(err, w.r.stop(ctx), cleanUp(ctx, e.client, w.namespace)) }()
-	seen, err := watchFor(ctx, e.config, w.namespace, v1alpha1.ModeCRR, count)
+	defer func() { err = errors.Join(err, cleanUp(ctx, e.client, namespace)) }()
+	if err := createPolicy(ctx, e.client, namespace, v1alpha1.ModeCRR); err != nil {
+		return run, err
+	}
+	r, err := p.start(ctx, e, ContenderFloor)
+	if err != nil {
+		return run, err
+	}
+	defer func() { err = errors.Join(err, r.stop(ctx)) }()
+	leader, holder, err := startReplicas(ctx, e, p, r)
+	if err != nil {
+		return run, err
+	}
+	c, err := reporters(e.config)
+	if err != nil {
+		return run, err
+	}
+	pods, err := createPods(ctx, c, namespace, numbered(burstPods, 0, count), newPod)
+	if err != nil {
+		return run, err
+	}
+	if err := awaitQuiet(ctx, r); err != nil {
+		return run, err
+	}
+	seen, err := watchFor(ctx, e.config, namespace, v1alpha1.ModeCRR, count)
 	if err != nil {
 		return run, err
 	}
 	defer seen.stop()
-	var signalled time.Time
-	changed := make(chan change, 1)
-	begun, err := w.end(ctx, func() error {
-		if err := syscall.Kill(w.leader.PID, signal); err != nil {
-			return fmt.Errorf("send %s to the leader: %w", signal, err)
+	var signalled, acquired time.Time
+	changed := make(chan error, 1)
+	acknowledged := make([]time.Time, len(pods))
+	err = each(ctx, len(pods), handoverRate, func(reporting context.Context, i int) error {
+		if i == handoverBefore {
+			if err := syscall.Kill(leader.PID, signal); err != nil {
+				return fmt.Errorf("send %s to the leader: %w", signal, err)
+			}
+			signalled = time.Now()
+			go func() {
+				// The lease may change after the last report.
+				_, err := awaitHolder(ctx, e.client, holder)
+				acquired = time.Now()
+				changed <- err
+			}()
 		}
-		signalled = time.Now()
-		go func() {
-			err := awaitHolder(ctx, e.client, func(holder string) bool { return holder != "" && holder != w.holder })
-			changed <- change{time.Now(), err}
-		}()
-		return nil
+		err := reportEnd(reporting, c, pods, i)
+		acknowledged[i] = time.Now()
+		return err
 	})
 	if err != nil {
 		return run, err
 	}
-	acquired := <-changed
-	if acquired.err != nil {
-		return run, acquired.err
+	if err := <-changed; err != nil {
+		return run, err
 	}
 	limited, cancel := context.WithTimeout(ctx, handoverLimit)
 	defer cancel()
-	// Pods that nobody has acted on are counted, and no error.
+	// Pods without an action are counted; they are not an error.
 	if err := seen.wait(limited); err != nil && ctx.Err() != nil {
 		return run, errors.Join(ctx.Err(), err)
 	}
-	run = seen.handover(begun, signalled, acquired.at, successorName)
+	run = seen.handover(timesOf(pods, acknowledged), signalled, acquired, successorName)
 	run.Watched = seen.watched()
-	run.Twice, err = w.twice(ctx)
+	run.Twice, err = countTwice(ctx, e.client, namespace)
 	return run, err
 }
 
-// change is when the lease has got another holder.
-type change struct {
-	at  time.Time
-	err error
-}
-
-// handover works out the figures: what the successor did is told by its name.
-func (s *sightings) handover(begun map[string]time.Time, signalled, acquired time.Time, successor string) HandoverRun {
+// handover computes the figures. The field manager of a write says which replica made it.
+func (s *observations) handover(begun map[string]time.Time, signalled, acquired time.Time, successor string) HandoverRun {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	run := HandoverRun{LeaseAcquired: milliseconds(acquired.Sub(signalled))}
@@ -135,89 +171,11 @@ const (
 	successorName = "replica-b"
 )
 
-// handingOver is two replicas at work and the pods that they find.
-type handingOver struct {
-	e         *environment
-	c         *kubernetes.Clientset
-	namespace string
-	r         *running
-	leader    *started
-	holder    string // of the lease
-	names     []string
-}
-
-// newHandover starts the leader, then the successor, which waits to lead.
-func newHandover(ctx context.Context, e *environment, p programs, count int) (w *handingOver, err error) {
-	w = &handingOver{e: e, namespace: fmt.Sprintf("handover-%d", time.Now().UnixNano()), names: numbered(burstPods, 0, count)}
-	if w.c, err = reporters(e.config); err != nil {
-		return nil, err
-	}
-	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace, Labels: exempt}}
-	if err := e.client.Create(ctx, space); err != nil {
-		return nil, fmt.Errorf("create a namespace: %w", err)
-	}
-	if err := createPolicy(ctx, e.client, w.namespace, v1alpha1.ModeCRR); err != nil {
-		return nil, err
-	}
-	if w.r, err = p.start(ctx, e, SubjectFloor); err != nil {
-		return nil, err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, w.r.stop(ctx))
-		}
-	}()
-	if w.leader, _, err = p.startOperator(ctx, e, leaderName); err != nil {
-		return nil, err
-	}
-	w.r.all = append(w.r.all, w.leader)
-	if err := awaitHolder(ctx, e.client, func(holder string) bool { w.holder = holder; return holder != "" }); err != nil {
-		return nil, err
-	}
-	successor, _, err := p.startOperator(ctx, e, successorName)
-	if err != nil {
-		return nil, err
-	}
-	w.r.all = append(w.r.all, successor)
-	return w, nil
-}
-
-// end has the main containers end at the rate, and calls the function in the middle. It returns when each end was
-// acknowledged.
-func (w *handingOver) end(ctx context.Context, signal func() error) (map[string]time.Time, error) {
-	pods, err := createPods(ctx, w.c, w.namespace, w.names, newPod)
-	if err != nil {
-		return nil, err
-	}
-	if err := settle(ctx, w.r); err != nil {
-		return nil, err
-	}
-	acknowledged := make([]time.Time, len(pods))
-	err = each(ctx, len(pods), handoverRate, func(ctx context.Context, i int) error {
-		if i == handoverBefore {
-			if err := signal(); err != nil {
-				return err
-			}
-		}
-		err := reportEnd(ctx, w.c, pods, i)
-		acknowledged[i] = time.Now()
-		return err
-	})
-	begun := map[string]time.Time{}
-	for i, pod := range pods {
-		begun[pod.Name] = acknowledged[i]
-	}
-	return begun, err
-}
-
-// twice counts the pods for which there is more than one request.
-func (w *handingOver) twice(ctx context.Context) (int, error) {
-	c, err := metadata.NewForConfig(w.e.config)
-	if err != nil {
-		return 0, fmt.Errorf("make a client: %w", err)
-	}
-	made, err := c.Resource(requestKind.GroupVersion().WithResource("containerrecreaterequests")).Namespace(w.namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
+// countTwice counts the pods for which there is more than one request.
+func countTwice(ctx context.Context, c client.Client, namespace string) (int, error) {
+	made := &metav1.PartialObjectMetadataList{}
+	made.SetGroupVersionKind(requestKind)
+	if err := c.List(ctx, made, client.InNamespace(namespace)); err != nil {
 		return 0, fmt.Errorf("list requests: %w", err)
 	}
 	count := map[string]int{}
@@ -231,23 +189,16 @@ func (w *handingOver) twice(ctx context.Context) (int, error) {
 	return twice, nil
 }
 
-// awaitHolder waits until the lease's holder is such a one.
-func awaitHolder(ctx context.Context, c client.Client, is func(holder string) bool) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	for {
+// awaitHolder waits until the lease has a holder other than the given one, and returns it.
+func awaitHolder(ctx context.Context, c client.Client, before string) (holder string, err error) {
+	err = wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 		lease := &coordinationv1.Lease{}
-		err := c.Get(ctx, client.ObjectKey{Namespace: leaseNamespace, Name: leaseName}, lease)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("read the lease: %w", err)
-		}
-		if err == nil && is(ptr.Deref(lease.Spec.HolderIdentity, "")) {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for a leader: %w", ctx.Err())
-		case <-time.After(10 * time.Millisecond):
-		}
+		err := c.Get(ctx, client.ObjectKey{Namespace: leaseNamespace, Name: operatorsettings.LeaseName}, lease)
+		holder = ptr.Deref(lease.Spec.HolderIdentity, "")
+		return holder != "" && holder != before, client.IgnoreNotFound(err)
+	})
+	if err != nil {
+		return "", fmt.Errorf("wait for a leader: %w", err)
 	}
+	return holder, nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func TestAHandoverIsToldByWhatTheSuccessorDid(t *testing.T) {
+func TestHandoverCountsSuccessorActions(t *testing.T) {
 	start := time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 	second := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 	begun := map[string]time.Time{"a": second(0), "b": second(11), "c": second(12)}
@@ -38,7 +38,7 @@ func TestAHandoverIsToldByWhatTheSuccessorDid(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := (&sightings{at: test.at, by: test.by}).handover(begun, second(10), second(15), successorName)
+			got := (&observations{at: test.at, by: test.by}).handover(begun, second(10), second(15), successorName)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("handover (-want +got):\n%s", diff)
 			}

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Machine is what the benchmark ran on, API server and all.
+// Machine describes where the benchmark ran.
 type Machine struct {
 	CPUs   int    `json:"cpus"`
 	Kernel string `json:"kernel"`
@@ -17,7 +17,7 @@ type Machine struct {
 	Go   string `json:"go"`
 }
 
-// machine describes the one that this is.
+// machine describes this machine.
 func machine() Machine {
 	read := func(file string) string {
 		content, err := os.ReadFile(file)

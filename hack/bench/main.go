@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command bench measures how long after the end of a pod's main containers the end of its sidecars is asked for, and what
-// that costs: this operator, OpenKruise's SidecarTerminator, and bare clients that make the same writes at once. It runs an
-// API server and etcd of its own on the loopback interface; no kubelet takes part. docs/performance.md says what is measured.
+// Command bench measures how soon sidecars are terminated after a pod's main containers, and at what cost. It compares this
+// operator, OpenKruise's SidecarTerminator, and bare clients that make the same writes at once. It runs its own API server and
+// etcd on the loopback interface, and no kubelet. docs/performance.md says what is measured.
 package main
 
 import (
@@ -38,7 +38,7 @@ type settings struct {
 	steadyPods int
 	rates      []int
 	modes      []string
-	subjects   []string
+	contenders []string
 	version    string
 	output     string
 	replace    bool
@@ -54,16 +54,34 @@ type settings struct {
 	policies     []int
 	coldStart    int
 	handoverPods int
-
-	description []Scenario
 }
 
+// Limits of the flags.
 const (
-	// maxPods bounds every load.
-	maxPods = 5000
-	// warmUpPods are ended before anything is measured.
-	warmUpPods = 20
+	maxPods     = 5000
+	maxRuns     = 1000
+	maxRate     = 1000
+	maxCrowd    = 100000
+	maxPolicies = 20000
 )
+
+// Values of the flags.
+var (
+	modeNames = []string{string(v1alpha1.ModeCRR), string(v1alpha1.ModePodPhase), string(v1alpha1.ModeImage)}
+	partNames = []string{partLatency, partLargeBurst, partGrowth, partColdStart, partHandover}
+	axisNames = []string{string(AxisUnrelated), string(AxisCandidates), string(AxisPolicies)}
+)
+
+func contenderNames() []string {
+	names := make([]string, len(contenders))
+	for i, contender := range contenders {
+		names[i] = string(contender)
+	}
+	return names
+}
+
+// warmUpPods is how many pods complete before anything is measured.
+const warmUpPods = 20
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -79,7 +97,7 @@ func newCommand() *cobra.Command {
 	var s settings
 	command := &cobra.Command{
 		Use:           "bench",
-		Short:         "Measure how fast and at which cost sidecars are ended",
+		Short:         "Measure how soon sidecars are terminated, and at what cost",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -97,63 +115,79 @@ func newCommand() *cobra.Command {
 
 // newFlags makes the flags that fill the settings.
 func newFlags(s *settings) *pflag.FlagSet {
-	var names []string
-	for _, subject := range subjects {
-		names = append(names, string(subject))
-	}
 	flags := pflag.NewFlagSet("bench", pflag.ContinueOnError)
-	flags.IntVar(&s.runs, "runs", 5, "how often each scenario is run with each subject, one after the other in turn")
-	flags.IntVar(&s.pods, "pods", 500, "how many main containers end at once, or have ended before; 0 leaves both out")
-	flags.IntVar(&s.steadyPods, "steady-pods", 500, "how many main containers end at a steady rate")
+	flags.IntVar(&s.runs, "runs", 5, "runs of each scenario with each contender, in turn")
+	flags.IntVar(&s.pods, "pods", 500, "main containers in a burst and in a backlog; 0 omits both")
+	flags.IntVar(&s.steadyPods, "steady-pods", 500, "main containers that end at a steady rate")
 	flags.IntSliceVar(&s.rates, "rates", []int{50, 100}, "steady rates, in main containers that end per second")
-	flags.StringSliceVar(&s.modes, "modes", []string{"CRR", "PodPhase", "Image"}, "modes")
-	flags.StringSliceVar(&s.subjects, "subjects", names, "whom to measure")
-	flags.StringSliceVar(&s.parts, "parts", partNames(), "what to measure")
-	flags.StringSliceVar(&s.axes, "axes", axisNames(), "what is to grow in the part growth")
-	flags.IntVar(&s.scaleRuns, "scale-runs", 3, "how often each of the parts growth, cold-start and handover is run; growth with OpenKruise once")
-	flags.IntVar(&s.scalePods, "scale-pods", 500, "how many main containers end at once in the part growth")
-	flags.IntSliceVar(&s.unrelated, "unrelated", []int{0, 10000, 50000}, "how many pods that are nobody's business are around")
-	flags.IntSliceVar(&s.candidates, "candidates", []int{1000, 10000, 50000}, "how many live pods of which the main container runs on are around")
-	flags.IntSliceVar(&s.policies, "policies", []int{1, 100, 1000, 10000}, "how many policies there are")
-	flags.IntVar(&s.coldStart, "cold-start-candidates", 20000, "how many live pods a new process finds")
-	flags.IntVar(&s.handoverPods, "handover-pods", 600, fmt.Sprintf("how many main containers end, %d a second, while the leader goes", handoverRate))
+	flags.StringSliceVar(&s.modes, "modes", modeNames, "modes")
+	flags.StringSliceVar(&s.contenders, "contenders", contenderNames(), "contenders to measure")
+	flags.StringSliceVar(&s.parts, "parts", partNames, "parts to measure")
+	flags.StringSliceVar(&s.axes, "axes", axisNames, "what grows in the part growth")
+	flags.IntVar(&s.scaleRuns, "scale-runs", 3, "runs of the parts growth, cold-start and handover; OpenKruise runs growth once")
+	flags.IntVar(&s.scalePods, "scale-pods", 500, "main containers in a burst of the part growth")
+	flags.IntSliceVar(&s.unrelated, "unrelated", []int{0, 10000, 50000}, "numbers of unrelated pods")
+	flags.IntSliceVar(&s.candidates, "candidates", []int{1000, 10000, 50000}, "numbers of live candidates whose main containers keep running")
+	flags.IntSliceVar(&s.policies, "policies", []int{1, 100, 1000, 10000}, "numbers of policies")
+	flags.IntVar(&s.coldStart, "cold-start-candidates", 20000, "live candidates that a new process finds")
+	flags.IntVar(&s.handoverPods, "handover-pods", 600, fmt.Sprintf("main containers that end, %d a second, during a handover", handoverRate))
 	flags.StringVar(&s.version, "kubernetes-version", os.Getenv("K8S_VERSION"), "version of the API server")
 	flags.StringVar(&s.output, "output", filepath.Join(".cluster", "bench.json"), "file for the results, as JSON")
-	flags.BoolVar(&s.replace, "replace", false, "start the file for the results anew; else what is measured replaces what it has of the same, and the rest stays")
-	flags.IntVar(&s.largePods, "large-pods", maxPods, "how many main containers end at once in the part large-burst")
-	flags.IntVar(&s.largeRuns, "large-runs", 5, "how often the part large-burst is run; with OpenKruise and its default flags once")
+	flags.BoolVar(&s.replace, "replace", false, "discard the results in the file; by default only what is measured again is replaced")
+	flags.IntVar(&s.largePods, "large-pods", maxPods, "main containers in the part large-burst")
+	flags.IntVar(&s.largeRuns, "large-runs", 5, "runs of the part large-burst; kruise runs it once")
 	return flags
 }
 
 func (s *settings) check() error {
-	if s.runs < 1 || s.pods < 0 || s.pods > maxPods || s.steadyPods < 1 || s.steadyPods > maxPods {
-		return fmt.Errorf("--runs must be at least 1, and --pods and --steady-pods at most %d", maxPods)
-	}
-	for _, mode := range s.modes {
-		if !slices.Contains([]string{"CRR", "PodPhase", "Image"}, mode) {
-			return fmt.Errorf("--modes has %q; it may have CRR, PodPhase and Image", mode)
-		}
-		if s.pods > 0 {
-			s.description = append(s.description,
-				Scenario{Mode: v1alpha1.Mode(mode), Pods: s.pods}, Scenario{Mode: v1alpha1.Mode(mode), Pods: s.pods, Backlog: true})
-		}
-		for _, rate := range s.rates {
-			if rate < 1 || rate > 1000 {
-				return fmt.Errorf("--rates has %d; it may have 1 to 1000", rate)
+	for _, list := range []struct {
+		flag         string
+		given, known []string
+	}{
+		{"modes", s.modes, modeNames}, {"contenders", s.contenders, contenderNames()}, {"parts", s.parts, partNames}, {"axes", s.axes, axisNames},
+	} {
+		for _, name := range list.given {
+			if !slices.Contains(list.known, name) {
+				return fmt.Errorf("--%s has %q; it may have %q", list.flag, name, list.known)
 			}
-			s.description = append(s.description, Scenario{Mode: v1alpha1.Mode(mode), Pods: s.steadyPods, Rate: rate})
 		}
 	}
-	for _, subject := range s.subjects {
-		if !slices.Contains(subjects, Subject(subject)) {
-			return fmt.Errorf("--subjects has %q, which is none", subject)
+	for _, list := range []struct {
+		flag        string
+		given       []int
+		least, most int
+	}{
+		{"runs", []int{s.runs}, 1, maxRuns}, {"large-runs", []int{s.largeRuns}, 1, maxRuns}, {"scale-runs", []int{s.scaleRuns}, 1, maxRuns},
+		{"pods", []int{s.pods}, 0, maxPods}, {"steady-pods", []int{s.steadyPods}, 1, maxPods}, {"large-pods", []int{s.largePods}, 1, maxPods},
+		{"scale-pods", []int{s.scalePods}, 1, maxPods}, {"handover-pods", []int{s.handoverPods}, 2 * handoverBefore, maxPods},
+		{"rates", s.rates, 1, maxRate}, {"unrelated", s.unrelated, 0, maxCrowd}, {"candidates", s.candidates, 0, maxCrowd},
+		{"policies", s.policies, 1, maxPolicies}, {"cold-start-candidates", []int{s.coldStart}, coldFinished, maxCrowd},
+	} {
+		for _, count := range list.given {
+			if count < list.least || count > list.most {
+				return fmt.Errorf("--%s has %d; it may have %d to %d", list.flag, count, list.least, list.most)
+			}
 		}
 	}
-	return s.checkScale()
+	return nil
 }
 
-// run builds what is missing and measures each part that is asked for, with an API server of its own each. What has been
-// measured is kept, whatever happens later.
+// scenarios are the scenarios of the part latency.
+func (s *settings) scenarios() []Scenario {
+	var all []Scenario
+	for _, name := range s.modes {
+		mode := v1alpha1.Mode(name)
+		if s.pods > 0 {
+			all = append(all, Scenario{Mode: mode, Pods: s.pods}, Scenario{Mode: mode, Pods: s.pods, Backlog: true})
+		}
+		for _, rate := range s.rates {
+			all = append(all, Scenario{Mode: mode, Pods: s.steadyPods, Rate: rate})
+		}
+	}
+	return all
+}
+
+// run builds what is missing and measures each requested part on an API server of its own. It saves results as they come.
 func (s *settings) run(ctx context.Context) error {
 	directories, err := layout.Find()
 	if err != nil {
@@ -193,36 +227,35 @@ func (s *settings) run(ctx context.Context) error {
 	return errors.Join(err, x.report.print(os.Stdout))
 }
 
-// measureSubject runs all scenarios that the subject can with a new process of it.
-func measureSubject(ctx context.Context, e *environment, p programs, subject Subject, scenarios []Scenario, report *Report) (err error) {
-	r, err := p.start(ctx, e, subject)
+// measureContender starts the contender and runs all scenarios that it supports.
+func measureContender(ctx context.Context, e *environment, p programs, contender Contender, scenarios []Scenario, report *Report) (err error) {
+	r, err := p.start(ctx, e, contender)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.stop(ctx)) }()
-	// The first requests of all meet a webhook and watches that have only just begun.
-	if _, err := bench(ctx, e, r, subject, Scenario{Mode: v1alpha1.ModeCRR, Pods: warmUpPods}); err != nil {
-		return fmt.Errorf("warm up with %s: %w", subject, err)
+	// The first requests meet a webhook and watches that have just started.
+	if _, err := bench(ctx, e, r, contender, Scenario{Mode: v1alpha1.ModeCRR, Pods: warmUpPods}); err != nil {
+		return fmt.Errorf("warm up with %s: %w", contender, err)
 	}
 	for _, scenario := range scenarios {
-		if !subject.can(scenario) {
+		if !contender.can(scenario) {
 			continue
 		}
-		run, err := bench(ctx, e, r, subject, scenario)
+		run, err := bench(ctx, e, r, contender, scenario)
 		if err != nil {
-			err = fmt.Errorf("%s, %s: %w", subject, scenario, err)
+			err = fmt.Errorf("%s, %s: %w", contender, scenario, err)
 			if r.measured != nil {
 				err = fmt.Errorf("%w; %s", err, tail(r.measured.log))
 			}
 			return err
 		}
-		report.add(subject, scenario, run)
+		report.add(contender, scenario, run)
 	}
 	return nil
 }
 
-// buildOperator builds the operator as it is released, but for the commit that it would know of itself, so that the same code
-// makes the same file.
+// buildOperator builds the operator like a release but without the commit, so that the same code makes the same file.
 func buildOperator(ctx context.Context, repository string, reporter *progress.Reporter) (string, error) {
 	file := filepath.Join(repository, "bin", "manager")
 	return file, reporter.Step("build the operator", func() error {

@@ -4,23 +4,24 @@ package main
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// continued returns the report that this session adds to: the one that is kept in the file, so that parts can be measured one
-// after the other, or a new one where there is no file or it is to be replaced. Results of another machine, another operator
-// or other versions are an error, for they would stand beside those of this session as if they could be compared.
+// continued returns the report to add to: the one in the file, or a new one if there is no file or replace is set. Results of
+// another machine, operator or version are an error, because they cannot be compared.
 func (r *Report) continued(file string, replace bool) (*Report, error) {
 	kept, err := readReport(file)
-	if err != nil && !replace {
-		return nil, err
-	}
-	if kept == nil || replace {
+	if replace || errors.Is(err, fs.ErrNotExist) {
 		return r, nil
+	}
+	if err != nil {
+		return nil, err
 	}
 	var differ []string
 	for _, field := range []struct{ name, kept, now string }{
@@ -36,17 +37,17 @@ func (r *Report) continued(file string, replace bool) (*Report, error) {
 		}
 	}
 	if len(differ) > 0 {
-		return nil, fmt.Errorf("%s has results of something else (%s): name another file by --output, or start this one anew by --replace",
+		return nil, fmt.Errorf("%s has results of another setup (%s): name another file by --output, or discard these by --replace",
 			file, strings.Join(differ, "; "))
 	}
-	// Figures of a busy machine mean little, whichever part it was.
+	// Keep the highest load: figures of a busy machine mean little.
 	if before(kept.Machine.Load) < before(r.Machine.Load) {
 		kept.Machine.Load = r.Machine.Load
 	}
 	return kept, nil
 }
 
-// before reads a load average.
+// before parses a load average.
 func before(load string) float64 {
 	value, err := strconv.ParseFloat(load, 64)
 	if err != nil {
@@ -55,21 +56,8 @@ func before(load string) float64 {
 	return value
 }
 
-// anew reports whether this is the first that the session adds to an entry of the report. What the entry had is of an earlier
-// session then, and must go.
-func (r *Report) anew(entry any) bool {
-	if r.touched == nil {
-		r.touched = map[any]bool{}
-	}
-	if r.touched[entry] {
-		return false
-	}
-	r.touched[entry] = true
-	return true
-}
-
-// entryOf returns the one of the report's entries that is meant, a new one if there is none. It has what this session has
-// added to it, and is empty if that is nothing yet.
+// entryOf returns the one of the report's entries that is meant, or a new one. The entry has the runs of this session only:
+// older runs are dropped.
 func entryOf[T any](r *Report, entries *[]*T, empty T, meant func(*T) bool) *T {
 	i := slices.IndexFunc(*entries, meant)
 	if i < 0 {
@@ -77,13 +65,17 @@ func entryOf[T any](r *Report, entries *[]*T, empty T, meant func(*T) bool) *T {
 		*entries = append(*entries, new(T))
 	}
 	entry := (*entries)[i]
-	if r.anew(entry) {
+	if !r.touched[entry] {
+		if r.touched == nil {
+			r.touched = map[any]bool{}
+		}
+		r.touched[entry] = true
 		*entry = empty
 	}
 	return entry
 }
 
-// digest tells builds of the operator apart.
+// digest identifies a build of the operator.
 func digest(program string) (string, error) {
 	content, err := os.ReadFile(program)
 	if err != nil {

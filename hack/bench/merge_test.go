@@ -27,28 +27,23 @@ func TestWhatIsMeasuredAgainIsReplacedAndTheRestStays(t *testing.T) {
 	sessions := []func(*Report){
 		func(r *Report) {
 			for _, p50 := range []float64{1, 2} {
-				r.add(SubjectFloor, small, Run{P50: p50})
-				r.add(SubjectOperator, small, Run{P50: p50})
+				r.add(ContenderFloor, small, Run{P50: p50})
+				r.add(ContenderOperator, small, Run{P50: p50})
 			}
-			entry := r.growthEntry(SubjectOperator, AxisPolicies, 1)
-			entry.Runs = append(entry.Runs, GrowthRun{RSS: 1})
-			start := r.coldStartEntry(SubjectOperator, 1000, 100)
-			start.Runs = append(start.Runs, ColdStartRun{Ready: 1})
-			handover := r.handoverEntry(true, 600, 20)
-			handover.Runs = append(handover.Runs, HandoverRun{Gap: 1})
+			r.addGrowth(ContenderOperator, AxisPolicies, 1, GrowthRun{RSS: 1})
+			r.addColdStart(ContenderOperator, 1000, 100, ColdStartRun{Ready: 1})
+			r.addHandover(true, 600, 20, HandoverRun{Gap: 1})
 		},
 		func(r *Report) {
 			for _, p50 := range []float64{3, 4, 5} {
-				r.add(SubjectOperator, small, Run{P50: p50})
+				r.add(ContenderOperator, small, Run{P50: p50})
 			}
-			r.add(SubjectOperator, large, Run{P50: 6})
+			r.add(ContenderOperator, large, Run{P50: 6})
 			for _, rss := range []float64{2, 3} {
-				entry := r.growthEntry(SubjectOperator, AxisPolicies, 1)
-				entry.Runs = append(entry.Runs, GrowthRun{RSS: rss})
+				r.addGrowth(ContenderOperator, AxisPolicies, 1, GrowthRun{RSS: rss})
 			}
 			for _, ready := range []float64{2, 3} {
-				start := r.coldStartEntry(SubjectOperator, 20000, 100)
-				start.Runs = append(start.Runs, ColdStartRun{Ready: ready})
+				r.addColdStart(ContenderOperator, 20000, 100, ColdStartRun{Ready: ready})
 			}
 		},
 	}
@@ -68,12 +63,12 @@ func TestWhatIsMeasuredAgainIsReplacedAndTheRestStays(t *testing.T) {
 	}
 	want := reportOf(func(r *Report) {
 		r.Results = []*Result{
-			{SubjectFloor, small, []Run{{P50: 1}, {P50: 2}}},
-			{SubjectOperator, small, []Run{{P50: 3}, {P50: 4}, {P50: 5}}},
-			{SubjectOperator, large, []Run{{P50: 6}}},
+			{ContenderFloor, small, []Run{{P50: 1}, {P50: 2}}},
+			{ContenderOperator, small, []Run{{P50: 3}, {P50: 4}, {P50: 5}}},
+			{ContenderOperator, large, []Run{{P50: 6}}},
 		}
-		r.Growth = []*Growth{{SubjectOperator, AxisPolicies, 1, []GrowthRun{{RSS: 2}, {RSS: 3}}}}
-		r.ColdStarts = []*ColdStart{{SubjectOperator, 20000, 100, []ColdStartRun{{Ready: 2}, {Ready: 3}}}}
+		r.Growth = []*Growth{{ContenderOperator, AxisPolicies, 1, []GrowthRun{{RSS: 2}, {RSS: 3}}}}
+		r.ColdStarts = []*ColdStart{{ContenderOperator, 20000, 100, []ColdStartRun{{Ready: 2}, {Ready: 3}}}}
 		r.Handovers = []*Handover{{true, 600, 20, []HandoverRun{{Gap: 1}}}}
 	})
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Report{})); diff != "" {

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -29,11 +30,10 @@ func (r requests) since(before requests) requests {
 	return added
 }
 
-// unrelated are resources that the API server itself and leader election ask for, whether there are pods or not.
+// unrelated are resources that the API server and leader election read and write independently of pods.
 var unrelated = map[string]bool{"": true, "leases": true, "endpoints": true, "endpointslices": true}
 
-// requestsOf reads the API server's own count of the requests that it has served. Those that failed have their code in
-// brackets.
+// requestsOf reads the API server's count of served requests. Failed ones have their code in brackets.
 func requestsOf(ctx context.Context, e *environment) (requests, error) {
 	c, err := kubernetes.NewForConfig(e.config)
 	if err != nil {
@@ -43,7 +43,7 @@ func requestsOf(ctx context.Context, e *environment) (requests, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the API server's metrics: %w", err)
 	}
-	families, err := parseMetrics(strings.NewReader(string(content)))
+	families, err := parseMetrics(content)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func requestsOf(ctx context.Context, e *environment) (requests, error) {
 	return counted, nil
 }
 
-// reconcilesOf reads how many reconciles a controller of the operator has ended, whatever the result.
+// reconcilesOf reads how many reconciles a controller has completed, with any result.
 func reconcilesOf(ctx context.Context, address, controller string) (float64, error) {
 	families, err := metricsOf(ctx, address)
 	if err != nil {
@@ -85,7 +85,7 @@ func reconcilesOf(ctx context.Context, address, controller string) (float64, err
 	return total, nil
 }
 
-// memory is what the runtime of a process says of its memory, in bytes.
+// memory is the heap of a process according to its metrics, in bytes.
 type memory struct{ inUse, allocated float64 }
 
 func memoryOf(ctx context.Context, address string) (memory, error) {
@@ -102,41 +102,41 @@ func memoryOf(ctx context.Context, address string) (memory, error) {
 	return memory{gauge("go_memstats_heap_inuse_bytes"), gauge("go_memstats_heap_alloc_bytes")}, nil
 }
 
-// collect has a process collect its heap, as its profile of the heap does on demand.
+// collect makes a process collect garbage: its heap profile does so on demand.
 func collect(ctx context.Context, address string) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/debug/pprof/heap?gc=1", nil)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return fmt.Errorf("have the subject collect its heap: %w", err)
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("have the subject collect its heap: %s", response.Status)
-	}
-	_, err = io.Copy(io.Discard, response.Body)
+	_, err := get(ctx, "http://"+address+"/debug/pprof/heap?gc=1")
 	return err
 }
 
-// metricsOf reads the metrics of a subject.
+// metricsOf reads the metrics of a contender.
 func metricsOf(ctx context.Context, address string) (map[string]*dto.MetricFamily, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
+	content, err := get(ctx, "http://"+address+"/metrics")
+	if err != nil {
+		return nil, err
+	}
+	return parseMetrics(content)
+}
+
+// get returns what a contender answers.
+func get(ctx context.Context, url string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, fmt.Errorf("read the subject's metrics: %w", err)
+		return nil, fmt.Errorf("ask the contender: %w", err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	return parseMetrics(response.Body)
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("ask the contender for %s: %s", url, response.Status)
+	}
+	return io.ReadAll(response.Body)
 }
 
-func parseMetrics(from io.Reader) (map[string]*dto.MetricFamily, error) {
+func parseMetrics(content []byte) (map[string]*dto.MetricFamily, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
-	families, err := parser.TextToMetricFamilies(from)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(content))
 	if err != nil {
 		return nil, fmt.Errorf("parse metrics: %w", err)
 	}

@@ -22,55 +22,6 @@ const (
 	partHandover   = "handover"
 )
 
-func partNames() []string {
-	return []string{partLatency, partLargeBurst, partGrowth, partColdStart, partHandover}
-}
-
-func axisNames() []string {
-	return []string{string(AxisUnrelated), string(AxisCandidates), string(AxisPolicies)}
-}
-
-// What bounds the load of the parts other than latency.
-const (
-	maxCrowd    = 100000
-	maxPolicies = 20000
-)
-
-func (s *settings) checkScale() error {
-	for _, part := range s.parts {
-		if !slices.Contains(partNames(), part) {
-			return fmt.Errorf("--parts has %q; it may have %q", part, partNames())
-		}
-	}
-	for _, axis := range s.axes {
-		if !slices.Contains(axisNames(), axis) {
-			return fmt.Errorf("--axes has %q; it may have %q", axis, axisNames())
-		}
-	}
-	if s.largeRuns < 1 || s.largePods < 1 || s.largePods > maxPods {
-		return fmt.Errorf("--large-runs must be at least 1, and --large-pods from 1 to %d", maxPods)
-	}
-	if s.scaleRuns < 1 || s.scalePods < 1 || s.scalePods > maxPods {
-		return fmt.Errorf("--scale-runs must be at least 1, and --scale-pods from 1 to %d", maxPods)
-	}
-	for _, list := range []struct {
-		flag        string
-		counts      []int
-		least, most int
-	}{
-		{"unrelated", s.unrelated, 0, maxCrowd}, {"candidates", s.candidates, 0, maxCrowd}, {"policies", s.policies, 1, maxPolicies},
-		{"cold-start-candidates", []int{s.coldStart}, coldFinished, maxCrowd},
-		{"handover-pods", []int{s.handoverPods}, 2 * handoverBefore, maxPods},
-	} {
-		for _, count := range list.counts {
-			if count < list.least || count > list.most {
-				return fmt.Errorf("--%s has %d; it may have %d to %d", list.flag, count, list.least, list.most)
-			}
-		}
-	}
-	return nil
-}
-
 // session is one run of the benchmark.
 type session struct {
 	settings *settings
@@ -86,40 +37,50 @@ type session struct {
 // save keeps what has been measured so far.
 func (x *session) save() error { return x.report.save(x.output) }
 
-// measure runs the parts that are asked for, one after the other.
+// measure runs the requested parts in turn.
 func (x *session) measure(ctx context.Context) error {
-	s := x.settings
-	if slices.Contains(s.parts, partLatency) {
-		if err := x.onServer(ctx, x.latency); err != nil {
-			return fmt.Errorf("%s: %w", partLatency, err)
-		}
+	type measurement struct {
+		part string
+		run  func(context.Context, *environment) error
 	}
-	if slices.Contains(s.parts, partLargeBurst) {
-		if err := x.onServer(ctx, x.largeBursts); err != nil {
-			return fmt.Errorf("%s: %w", partLargeBurst, err)
-		}
+	all := []measurement{{partLatency, x.latency}, {partLargeBurst, x.largeBursts}}
+	for _, g := range x.settings.growing() {
+		all = append(all, measurement{partGrowth, func(ctx context.Context, e *environment) error { return x.grow(ctx, e, g) }})
 	}
-	if slices.Contains(s.parts, partGrowth) {
-		for _, g := range s.growing() {
-			if err := x.onServer(ctx, func(ctx context.Context, e *environment) error { return x.grow(ctx, e, g) }); err != nil {
-				return fmt.Errorf("%s, %s: %w", partGrowth, g.axis, err)
-			}
-		}
+	all = append(all, measurement{partColdStart, x.coldStarts})
+	if slices.Contains(x.settings.contenders, string(ContenderOperator)) {
+		all = append(all, measurement{partHandover, x.handovers})
 	}
-	if slices.Contains(s.parts, partColdStart) {
-		if err := x.onServer(ctx, x.coldStarts); err != nil {
-			return fmt.Errorf("%s: %w", partColdStart, err)
+	for _, measurement := range all {
+		if !slices.Contains(x.settings.parts, measurement.part) {
+			continue
 		}
-	}
-	if slices.Contains(s.parts, partHandover) && len(s.only([]Subject{SubjectOperator})) > 0 {
-		if err := x.onServer(ctx, x.handovers); err != nil {
-			return fmt.Errorf("%s: %w", partHandover, err)
+		if err := x.onServer(ctx, measurement.run); err != nil {
+			return fmt.Errorf("%s: %w", measurement.part, err)
 		}
 	}
 	return nil
 }
 
-// onServer measures on an API server that nothing else has used.
+// each measures contenders in turn, so that other load on the machine affects all of them, and saves the results of each run.
+func (x *session) each(name string, contenders []Contender, runsOf func(Contender) int, measure func(Contender) error) error {
+	for number := range maxRuns {
+		for _, contender := range contenders {
+			if number >= runsOf(contender) {
+				continue
+			}
+			err := x.reporter.Step(fmt.Sprintf("%s, run %d of %d: %s", name, number+1, runsOf(contender), contender), func() error {
+				return errors.Join(measure(contender), x.save())
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// onServer measures on a new API server.
 func (x *session) onServer(ctx context.Context, measure func(ctx context.Context, e *environment) error) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -137,47 +98,26 @@ func (x *session) onServer(ctx context.Context, measure func(ctx context.Context
 
 // latency measures all loads but the largest.
 func (x *session) latency(ctx context.Context, e *environment) error {
-	s := x.settings
-	return x.interleave(ctx, e, s.runs, s.description, func(Subject) int { return s.runs })
+	return x.measureAll(ctx, e, partLatency, x.settings.scenarios(), func(Contender) int { return x.settings.runs })
 }
 
-// largeBursts measures the largest load. OpenKruise's default limit on requests makes minutes of it, which say the same each
-// time.
+// largeBursts measures the largest load. OpenKruise with its default request limit takes minutes for it, so it runs once.
 func (x *session) largeBursts(ctx context.Context, e *environment) error {
-	s := x.settings
-	return x.interleave(ctx, e, s.largeRuns, s.large(), func(subject Subject) int {
-		if subject == SubjectKruise {
+	var scenarios []Scenario
+	for _, mode := range x.settings.modes {
+		scenarios = append(scenarios, Scenario{Mode: v1alpha1.Mode(mode), Pods: x.settings.largePods})
+	}
+	return x.measureAll(ctx, e, partLargeBurst, scenarios, func(contender Contender) int {
+		if contender == ContenderKruise {
 			return 1
 		}
-		return s.largeRuns
+		return x.settings.largeRuns
 	})
 }
 
-// large are the scenarios of the part large-burst.
-func (s *settings) large() []Scenario {
-	scenarios := make([]Scenario, len(s.modes))
-	for i, mode := range s.modes {
-		scenarios[i] = Scenario{Mode: v1alpha1.Mode(mode), Pods: s.largePods}
-	}
-	return scenarios
-}
-
-// interleave measures subjects in turn, so that what else the machine does falls on all of them alike.
-func (x *session) interleave(ctx context.Context, e *environment, runs int, scenarios []Scenario, runsOf func(Subject) int) error {
-	for number := range runs {
-		for _, name := range x.settings.subjects {
-			subject := Subject(name)
-			if number >= runsOf(subject) || !slices.ContainsFunc(scenarios, subject.can) {
-				continue
-			}
-			err := x.reporter.Step(fmt.Sprintf("run %d of %d: %s", number+1, runsOf(subject), subject), func() error {
-				err := measureSubject(ctx, e, x.programs, subject, scenarios, x.report)
-				return errors.Join(err, x.save())
-			})
-			if err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+func (x *session) measureAll(ctx context.Context, e *environment, part string, scenarios []Scenario, runsOf func(Contender) int) error {
+	able := slices.DeleteFunc(x.settings.only(contenders), func(contender Contender) bool { return !slices.ContainsFunc(scenarios, contender.can) })
+	return x.each(part, able, runsOf, func(contender Contender) error {
+		return measureContender(ctx, e, x.programs, contender, scenarios, x.report)
+	})
 }

@@ -6,11 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"time"
 
 	"github.com/prometheus/procfs"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/process"
 )
@@ -42,7 +42,7 @@ func usageOf(identity process.Identity) (usage, error) {
 	return usage{CPU: time.Duration(stat.CPUTime() * float64(time.Second)), RSS: status.VmRSS, Peak: status.VmHWM}, nil
 }
 
-// cpuTimes are seconds that the CPUs of the machine have been at work and have been idle, all together.
+// cpuTimes are the busy and idle seconds of all CPUs together.
 type cpuTimes struct{ busy, idle float64 }
 
 func readCPUTimes() (cpuTimes, error) {
@@ -61,7 +61,7 @@ func readCPUTimes() (cpuTimes, error) {
 	}, nil
 }
 
-// busySince is the part of the time since then that the CPUs were at work, in percent.
+// busySince is the busy part of the time since then, in percent.
 func (t cpuTimes) busySince(before cpuTimes) float64 {
 	busy, idle := t.busy-before.busy, t.idle-before.idle
 	if busy+idle == 0 {
@@ -71,40 +71,35 @@ func (t cpuTimes) busySince(before cpuTimes) float64 {
 }
 
 const (
-	// look is how long it is looked whether processes do nothing, and quietLooks how many such looks in a row it takes.
-	look       = 250 * time.Millisecond
-	quietLooks = 3
-	// idle is how much CPU a process that does nothing uses in a look at most, and idleServer how much an API server does.
+	// pollInterval is the time between polls, and quietPolls how many polls in a row must find the processes idle.
+	pollInterval = 250 * time.Millisecond
+	quietPolls   = 3
+	// idle is the most CPU time that an idle process uses between polls, and serverIdle that an idle API server uses.
 	idle       = 10 * time.Millisecond
-	idleServer = 50 * time.Millisecond
+	serverIdle = 50 * time.Millisecond
 )
 
-// awaitIdle waits until all the processes, each with what it uses at most in a look, do nothing at the same time, so that what
-// they had to do before does not count.
+// awaitIdle waits until all processes are idle at the same time, so that earlier work does not count. A process is idle if it
+// uses at most its given CPU time between two polls.
 func awaitIdle(ctx context.Context, processes map[process.Identity]time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
 	last := map[process.Identity]time.Duration{}
-	for quiet := 0; len(processes) > 0; {
+	quiet := 0
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, 2*time.Minute, true, func(context.Context) (bool, error) {
 		quiet++
 		for identity, most := range processes {
 			now, err := usageOf(identity)
 			if err != nil {
-				return err
+				return false, err
 			}
 			if before, looked := last[identity]; !looked || now.CPU-before > most {
 				quiet = 0
 			}
 			last[identity] = now.CPU
 		}
-		if quiet == quietLooks {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait until %d processes do nothing: %w", len(processes), ctx.Err())
-		case <-time.After(look):
-		}
+		return quiet == quietPolls || len(processes) == 0, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until %d processes are idle: %w", len(processes), err)
 	}
 	return nil
 }
@@ -119,7 +114,7 @@ type started struct {
 // launch starts a command and waits until the URL answers 200.
 func launch(ctx context.Context, command process.Command, health string) (*started, error) {
 	begun := time.Now()
-	// Nothing is left behind by a benchmark that was killed.
+	// A killed benchmark must leave nothing behind.
 	command.EndWithCaller = true
 	identity, err := process.Start(command)
 	if err != nil {
@@ -134,28 +129,19 @@ func launch(ctx context.Context, command process.Command, health string) (*start
 }
 
 func (s *started) await(ctx context.Context, health string) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	for {
-		request, err := http.NewRequestWithContext(ctx, http.MethodGet, health, nil)
-		if err != nil {
-			return err
-		}
-		if response, err := http.DefaultClient.Do(request); err == nil {
-			_ = response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return nil
-			}
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+		if _, err := get(ctx, health); err == nil {
+			return true, nil
 		}
 		if !s.Alive() {
-			return fmt.Errorf("the process ended; %s", tail(s.log))
+			return false, errors.New("the process ended")
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("the process did not become ready: %w; %s", ctx.Err(), tail(s.log))
-		case <-time.After(50 * time.Millisecond):
-		}
+		return false, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until the process is ready: %w; %s", err, tail(s.log))
 	}
+	return nil
 }
 
 func (s *started) stop(ctx context.Context) error {

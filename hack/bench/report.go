@@ -10,34 +10,34 @@ import (
 	"time"
 )
 
-// Report is all that the benchmark has measured, with what it was measured on.
+// Report is all results, with the machine and versions that they belong to.
 type Report struct {
 	Started    time.Time `json:"started"`
 	Machine    Machine   `json:"machine"`
 	Kubernetes string    `json:"kubernetes"`
 	Kruise     string    `json:"kruise,omitempty"`
-	// Operator tells builds of it apart.
+	// Operator identifies its build.
 	Operator string    `json:"operator,omitempty"`
 	Results  []*Result `json:"results"`
-	// What grows with the cluster, and what happens when the operator starts or goes.
+	// What grows with the cluster, and what happens when the operator starts or ends.
 	Growth     []*Growth    `json:"growth,omitempty"`
 	ColdStarts []*ColdStart `json:"coldStarts,omitempty"`
 	Handovers  []*Handover  `json:"handovers,omitempty"`
 
-	touched map[any]bool // entries that this session has added to
+	touched map[any]bool // entries with runs of this session
 }
 
-// Result is all runs of one scenario with one subject.
+// Result is all runs of one scenario with one contender.
 type Result struct {
-	Subject  Subject  `json:"subject"`
-	Scenario Scenario `json:"scenario"`
-	Runs     []Run    `json:"runs"`
+	Contender Contender `json:"contender"`
+	Scenario  Scenario  `json:"scenario"`
+	Runs      []Run     `json:"runs"`
 }
 
-// add adds a run to the results of its scenario and subject. The first one of a session replaces what was kept of them.
-func (r *Report) add(subject Subject, scenario Scenario, run Run) {
-	result := entryOf(r, &r.Results, Result{Subject: subject, Scenario: scenario},
-		func(x *Result) bool { return x.Subject == subject && x.Scenario == scenario })
+// add adds a run to the results of its scenario and contender. The first one of a session replaces the kept runs.
+func (r *Report) add(contender Contender, scenario Scenario, run Run) {
+	result := entryOf(r, &r.Results, Result{Contender: contender, Scenario: scenario},
+		func(x *Result) bool { return x.Contender == contender && x.Scenario == scenario })
 	result.Runs = append(result.Runs, run)
 }
 

@@ -22,45 +22,45 @@ import (
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 )
 
-// Run is what one run of one scenario with one subject has shown.
+// Run has the figures of one run of a scenario with a contender.
 type Run struct {
-	// P50, P99 and Max are milliseconds from the acknowledgement of the write that says that the main container has ended to
-	// the sight of the write that ends the sidecar.
+	// P50, P99 and Max are milliseconds from the acknowledged status write that ends the main container until the benchmark
+	// sees the write that ends the sidecar.
 	P50 float64 `json:"p50Milliseconds"`
 	P99 float64 `json:"p99Milliseconds"`
 	Max float64 `json:"maxMilliseconds"`
-	// PerSecond is how many pods were done in a second, from the first acknowledgement to the last sight.
+	// PerSecond is pods per second, from the first acknowledgement to the last observation.
 	PerSecond float64 `json:"podsPerSecond"`
-	// CPU is milliseconds of the subject's process per pod, and APIServerCPU those of the API server. Bare clients have none.
+	// CPU is milliseconds of the contender's process per pod, and APIServerCPU those of the API server. Bare clients have none.
 	CPU          float64 `json:"cpuMillisecondsPerPod,omitempty"`
 	APIServerCPU float64 `json:"apiServerCPUMillisecondsPerPod"`
-	// BesideCPU is milliseconds per pod of OpenKruise's manager where it is not the subject: its webhook takes part in each
-	// ContainerRecreateRequest, and its controllers read all pods.
-	BesideCPU float64 `json:"besideCPUMillisecondsPerPod,omitempty"`
-	// Busy is the part of the time that the CPUs of the machine were at work, in percent, until the last sight.
+	// KruiseCPU is milliseconds per pod of OpenKruise's manager where it is not the contender: its webhook admits each
+	// ContainerRecreateRequest, and its controllers watch all pods.
+	KruiseCPU float64 `json:"kruiseCPUMillisecondsPerPod,omitempty"`
+	// Busy is the percentage of time that the CPUs were busy until the last observation.
 	Busy float64 `json:"cpusBusyPercent,omitempty"`
-	// RSS is the resident memory of the subject's process at the end, in MiB, and Peak the most that it was.
+	// RSS is the resident memory of the contender's process at the end, in MiB, and Peak its maximum.
 	RSS  float64 `json:"rssMiB,omitempty"`
 	Peak float64 `json:"peakRSSMiB,omitempty"`
-	// Requests are API requests per pod by verb and resource as the API server counts them, without the benchmark's own
-	// reports of statuses.
+	// Requests are API requests per pod by verb and resource, as the API server counts them, without the benchmark's own status
+	// writes.
 	Requests map[string]float64 `json:"requestsPerPod"`
-	// Reconciles is how often the operator's pod controller looked at a pod, per pod.
+	// Reconciles is reconciles of the operator's pod controller, per pod.
 	Reconciles float64 `json:"reconcilesPerPod,omitempty"`
 	Watched
 }
 
-// reading is a look at all counters.
+// reading is the value of all counters at one time.
 type reading struct {
-	requests   requests
-	subject    usage
-	beside     usage
-	apiServer  usage
-	cpus       cpuTimes
-	reconciles float64
+	requests      requests
+	contender     usage
+	kruiseManager usage
+	apiServer     usage
+	cpus          cpuTimes
+	reconciles    float64
 }
 
-func read(ctx context.Context, e *environment, r *running, subject Subject) (now reading, err error) {
+func read(ctx context.Context, e *environment, r *running, contender Contender) (now reading, err error) {
 	if now.requests, err = requestsOf(ctx, e); err != nil {
 		return now, err
 	}
@@ -70,34 +70,31 @@ func read(ctx context.Context, e *environment, r *running, subject Subject) (now
 	if now.cpus, err = readCPUTimes(); err != nil {
 		return now, err
 	}
-	if r.beside != nil {
-		if now.beside, err = usageOf(r.beside.Identity); err != nil {
+	for used, started := range map[*usage]*started{&now.kruiseManager: r.kruiseManager, &now.contender: r.measured} {
+		if started == nil {
+			continue
+		}
+		if *used, err = usageOf(started.Identity); err != nil {
 			return now, err
 		}
 	}
-	if r.measured != nil {
-		if now.subject, err = usageOf(r.measured.Identity); err != nil {
-			return now, err
-		}
-	}
-	if r.metrics != "" && subject == SubjectOperator {
+	if r.metrics != "" && contender == ContenderOperator {
 		now.reconciles, err = reconcilesOf(ctx, r.metrics, "pod")
 	}
 	return now, err
 }
 
-// settle waits until no process has anything left to do.
-func settle(ctx context.Context, r *running) error { return awaitIdle(ctx, r.processes()) }
+// awaitQuiet waits until all processes are idle.
+func awaitQuiet(ctx context.Context, r *running) error { return awaitIdle(ctx, r.processes()) }
 
-// settleWithServer waits until the API server has nothing left to do either: while it makes a long list ready, who waits for
-// it does nothing.
-func settleWithServer(ctx context.Context, e *environment, r *running) error {
+// awaitQuietWithServer waits for the API server as well: while it prepares a long list, its clients are idle.
+func awaitQuietWithServer(ctx context.Context, e *environment, r *running) error {
 	processes := r.processes()
-	processes[e.apiServer] = idleServer
+	processes[e.apiServer] = serverIdle
 	return awaitIdle(ctx, processes)
 }
 
-// processes are all, with how much CPU each uses in a look at most when it does nothing.
+// processes are all processes, with the most CPU time that each uses between polls when it is idle.
 func (r *running) processes() map[process.Identity]time.Duration {
 	processes := map[process.Identity]time.Duration{}
 	for _, started := range r.all {
@@ -106,28 +103,28 @@ func (r *running) processes() map[process.Identity]time.Duration {
 	return processes
 }
 
-// bench runs one scenario in a namespace of its own, with a subject that is at work already.
-func bench(ctx context.Context, e *environment, r *running, subject Subject, scenario Scenario) (run Run, err error) {
+// bench runs one scenario in a namespace of its own, with a running contender.
+func bench(ctx context.Context, e *environment, r *running, contender Contender, scenario Scenario) (run Run, err error) {
 	ctx, cancel := context.WithTimeout(ctx, scenario.timeLimit())
 	defer cancel()
-	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "bench-"}}
-	if err := e.client.Create(ctx, space); err != nil {
-		return run, fmt.Errorf("create a namespace: %w", err)
+	namespace, err := createNamespace(ctx, e.client, "bench-", nil)
+	if err != nil {
+		return run, err
 	}
-	defer func() { err = errors.Join(err, cleanUp(ctx, e.client, space.Name)) }()
-	if subject == SubjectOperator && !scenario.Backlog {
-		if err := createPolicy(ctx, e.client, space.Name, scenario.Mode); err != nil {
+	defer func() { err = errors.Join(err, cleanUp(ctx, e.client, namespace)) }()
+	if contender == ContenderOperator && !scenario.Backlog {
+		if err := createPolicy(ctx, e.client, namespace, scenario.Mode); err != nil {
 			return run, err
 		}
 	}
-	return complete(ctx, e, r, subject, scenario, space.Name)
+	return complete(ctx, e, r, contender, scenario, namespace)
 }
 
-// burstPods is how the pods of a scenario are called.
+// burstPods is the name prefix of the pods of a scenario.
 const burstPods = "import"
 
-// complete runs one scenario in a namespace that has what the subject needs, and leaves the pods there.
-func complete(ctx context.Context, e *environment, r *running, subject Subject, scenario Scenario, namespace string) (run Run, err error) {
+// complete runs one scenario in an existing namespace, and leaves the pods there.
+func complete(ctx context.Context, e *environment, r *running, contender Contender, scenario Scenario, namespace string) (run Run, err error) {
 	c, err := reporters(e.config)
 	if err != nil {
 		return run, err
@@ -136,7 +133,7 @@ func complete(ctx context.Context, e *environment, r *running, subject Subject, 
 	if err != nil {
 		return run, err
 	}
-	if err := settle(ctx, r); err != nil {
+	if err := awaitQuiet(ctx, r); err != nil {
 		return run, err
 	}
 	seen, err := watchFor(ctx, e.config, namespace, scenario.Mode, len(pods))
@@ -144,11 +141,11 @@ func complete(ctx context.Context, e *environment, r *running, subject Subject, 
 		return run, err
 	}
 	defer seen.stop()
-	before, err := read(ctx, e, r, subject)
+	before, err := read(ctx, e, r, contender)
 	if err != nil {
 		return run, err
 	}
-	begun, err := load(ctx, e, c, pods, subject, scenario)
+	begun, err := load(ctx, e, c, pods, contender, scenario)
 	if err != nil {
 		return run, err
 	}
@@ -159,15 +156,15 @@ func complete(ctx context.Context, e *environment, r *running, subject Subject, 
 	if err != nil {
 		return run, err
 	}
-	// Events are written behind the rest.
-	if err := settle(ctx, r); err != nil {
+	// Events are written last.
+	if err := awaitQuiet(ctx, r); err != nil {
 		return run, err
 	}
-	after, err := read(ctx, e, r, subject)
+	after, err := read(ctx, e, r, contender)
 	if err != nil {
 		return run, err
 	}
-	run = figures(begun, seen, before, after, scenario)
+	run = runOf(begun, seen, before, after, scenario)
 	run.Busy = atLast.busySince(before.cpus)
 	return run, nil
 }
@@ -185,21 +182,20 @@ func preparePods(ctx context.Context, c kubernetes.Interface, namespace string, 
 	return pods, each(ctx, len(pods), 0, func(ctx context.Context, i int) error { return reportEnd(ctx, c, pods, i) })
 }
 
-// load has the main container of each pod end, unless it has, and bare clients ask for the end of its sidecar. A backlog is
-// released to the operator by the policy. It returns from when on each pod's time counts.
-func load(ctx context.Context, e *environment, c kubernetes.Interface, pods []*corev1.Pod, subject Subject, scenario Scenario) (map[string]time.Time, error) {
+// load reports the end of each main container, and bare clients then terminate the sidecar. For a backlog, whose main
+// containers have ended, it creates the policy instead. It returns the time from which each pod counts.
+func load(ctx context.Context, e *environment, c kubernetes.Interface, pods []*corev1.Pod, contender Contender, scenario Scenario) (map[string]time.Time, error) {
 	end := bareTerminator(e.client, scenario.Mode)
 	begun := make([]time.Time, len(pods))
-	if scenario.Backlog && subject == SubjectOperator {
+	if scenario.Backlog && contender == ContenderOperator {
 		if err := createPolicy(ctx, e.client, pods[0].Namespace, scenario.Mode); err != nil {
 			return nil, err
 		}
 		released := time.Now()
-		times := map[string]time.Time{}
-		for _, pod := range pods {
-			times[pod.Name] = released
+		for i := range begun {
+			begun[i] = released
 		}
-		return times, nil
+		return timesOf(pods, begun), nil
 	}
 	err := each(ctx, len(pods), scenario.Rate, func(ctx context.Context, i int) error {
 		if !scenario.Backlog {
@@ -208,16 +204,21 @@ func load(ctx context.Context, e *environment, c kubernetes.Interface, pods []*c
 			}
 		}
 		begun[i] = time.Now()
-		if subject.bare() {
+		if contender.bare() {
 			return end(ctx, pods[i])
 		}
 		return nil
 	})
-	times := map[string]time.Time{}
+	return timesOf(pods, begun), err
+}
+
+// timesOf returns the times of pods by name.
+func timesOf(pods []*corev1.Pod, times []time.Time) map[string]time.Time {
+	byName := map[string]time.Time{}
 	for i, pod := range pods {
-		times[pod.Name] = begun[i]
+		byName[pod.Name] = times[i]
 	}
-	return times, err
+	return byName
 }
 
 // reportEnd reports that the pod's main container has ended.
@@ -231,11 +232,11 @@ func reportEnd(ctx context.Context, c kubernetes.Interface, pods []*corev1.Pod, 
 	return nil
 }
 
-// bareTerminator returns a function that makes the operator's own write of the mode, without watching or deciding anything.
+// bareTerminator returns a function that makes the operator's write of the mode, without a watch or a decision.
 func bareTerminator(c client.Client, mode v1alpha1.Mode) func(context.Context, *corev1.Pod) error {
 	action := plan.Action{
 		Mode: mode, For: mode, Containers: []string{sidecar}, Images: map[string]string{sidecar: quickExitImage},
-		Phase: corev1.PodSucceeded, Deadline: time.Minute,
+		Phase: corev1.PodSucceeded, Timeout: time.Minute,
 	}
 	terminators := map[v1alpha1.Mode]interface {
 		Terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) (bool, error)
@@ -250,7 +251,8 @@ func bareTerminator(c client.Client, mode v1alpha1.Mode) func(context.Context, *
 	}
 }
 
-func figures(begun map[string]time.Time, seen *sightings, before, after reading, scenario Scenario) Run {
+// runOf computes the figures of a run from what was read before and after it.
+func runOf(begun map[string]time.Time, seen *observations, before, after reading, scenario Scenario) Run {
 	var first, last time.Time
 	at := seen.times()
 	for pod, from := range begun {
@@ -264,10 +266,10 @@ func figures(begun map[string]time.Time, seen *sightings, before, after reading,
 	pods := float64(len(begun))
 	run := Run{
 		PerSecond:    pods / last.Sub(first).Seconds(),
-		CPU:          milliseconds(after.subject.CPU-before.subject.CPU) / pods,
+		CPU:          milliseconds(after.contender.CPU-before.contender.CPU) / pods,
 		APIServerCPU: milliseconds(after.apiServer.CPU-before.apiServer.CPU) / pods,
-		BesideCPU:    milliseconds(after.beside.CPU-before.beside.CPU) / pods,
-		RSS:          mebibytes(after.subject.RSS), Peak: mebibytes(after.subject.Peak),
+		KruiseCPU:    milliseconds(after.kruiseManager.CPU-before.kruiseManager.CPU) / pods,
+		RSS:          mebibytes(after.contender.RSS), Peak: mebibytes(after.contender.Peak),
 		Requests:   map[string]float64{},
 		Reconciles: (after.reconciles - before.reconciles) / pods,
 		Watched:    seen.watched(),

@@ -2,11 +2,11 @@
 
 package main
 
-// Axis is what there is more and more of, while the same burst of completions is to be dealt with.
+// Axis is what grows while the burst of completions stays the same.
 type Axis string
 
 const (
-	// AxisUnrelated are running pods with restartPolicy Always, as a Deployment makes them: nobody's business.
+	// AxisUnrelated are running pods with restartPolicy Always, as a Deployment creates them.
 	AxisUnrelated Axis = "unrelatedPods"
 	// AxisCandidates are running pods with restartPolicy Never that a policy selects.
 	AxisCandidates Axis = "candidates"
@@ -14,33 +14,33 @@ const (
 	AxisPolicies Axis = "policies"
 )
 
-// Growth is all runs of one burst with one subject, with so many of something around.
+// Growth is all runs of a burst with one contender, at one count of an axis.
 type Growth struct {
-	Subject Subject `json:"subject"`
-	Axis    Axis    `json:"axis"`
-	// Count is of pods beyond those of the burst, or of policies with the one that selects those.
+	Contender Contender `json:"contender"`
+	Axis      Axis      `json:"axis"`
+	// Count is the number of pods without the burst, or the number of policies.
 	Count int         `json:"count"`
 	Runs  []GrowthRun `json:"runs"`
 }
 
-// GrowthRun is what one process of the subject has shown.
+// GrowthRun has the figures of one process of the contender.
 type GrowthRun struct {
-	// RSS is the resident memory of the subject's process at rest, in MiB, once it has read everything and before the
-	// burst. Heap is what it had in use of its heap then (go_memstats_heap_inuse_bytes), live or not yet collected.
+	// RSS is the resident memory in MiB when the contender has read everything, before the burst. Heap is the heap in use at
+	// that time (go_memstats_heap_inuse_bytes), garbage included.
 	RSS  float64 `json:"rssMiB"`
 	Heap float64 `json:"heapMiB"`
-	// Live is what was left of the heap when it had been collected then (go_memstats_heap_alloc_bytes).
+	// Live is the heap after a garbage collection at that time (go_memstats_heap_alloc_bytes).
 	Live float64 `json:"liveHeapMiB,omitempty"`
-	// Burst is of completions by mode CRR. It is missing when it was not finished in time.
+	// Burst is a burst by mode CRR, or nil if it did not finish in time.
 	Burst *Run `json:"burst,omitempty"`
 	// Unfinished says why Burst is missing.
 	Unfinished string `json:"unfinished,omitempty"`
 }
 
-// ColdStart is how soon a subject acts that was not running while main containers ended.
+// ColdStart is how soon a contender acts on pods whose main containers ended before its start.
 type ColdStart struct {
-	Subject Subject `json:"subject"`
-	// Candidates are all live pods that the subject finds, and Finished those of them of which the main container has ended.
+	Contender Contender `json:"contender"`
+	// Candidates is the number of live pods at the start, and Finished how many of them have finished main containers.
 	Candidates int            `json:"candidates"`
 	Finished   int            `json:"finished"`
 	Runs       []ColdStartRun `json:"runs"`
@@ -51,14 +51,14 @@ type ColdStartRun struct {
 	Ready       float64 `json:"readyMilliseconds"`
 	FirstAction float64 `json:"firstActionMilliseconds"`
 	LastAction  float64 `json:"lastActionMilliseconds"`
-	// Peak is the most that the resident memory of the process was, in MiB.
+	// Peak is the peak of resident memory, in MiB.
 	Peak float64 `json:"peakRSSMiB"`
 	// Unfinished says why LastAction, or FirstAction as well, is missing.
 	Unfinished string `json:"unfinished,omitempty"`
 	Watched
 }
 
-// Handover is how the work goes from one replica of the operator to the other while main containers end.
+// Handover is a change of the leader while main containers end.
 type Handover struct {
 	// Graceful is true for SIGTERM, and false for SIGKILL.
 	Graceful bool `json:"graceful"`
@@ -70,32 +70,32 @@ type Handover struct {
 
 // HandoverRun has milliseconds from the signal.
 type HandoverRun struct {
-	// Gap is until the first sight of an action of the successor.
+	// Gap is the time until the first action of the successor is seen.
 	Gap float64 `json:"gapMilliseconds"`
-	// LeaseAcquired is until the lease names the successor.
+	// LeaseAcquired is the time until the lease names the successor.
 	LeaseAcquired float64 `json:"leaseAcquiredMilliseconds"`
-	// Longest is the longest time that a pod waited, from the acknowledged end of its main container.
+	// Longest is the longest wait of a pod, from the acknowledged end of its main container.
 	Longest float64 `json:"longestWaitMilliseconds"`
-	// Missed are pods that were not acted on, and Twice those that were acted on twice. Both must be zero.
+	// Missed are pods without an action, and Twice pods with two. Both must be zero.
 	Missed int `json:"missed"`
 	Twice  int `json:"twice"`
 	Watched
 }
 
-// growthEntry returns the entry of the report as entryOf does.
-func (r *Report) growthEntry(subject Subject, axis Axis, count int) *Growth {
-	return entryOf(r, &r.Growth, Growth{Subject: subject, Axis: axis, Count: count},
-		func(g *Growth) bool { return g.Subject == subject && g.Axis == axis && g.Count == count })
+func (r *Report) addGrowth(contender Contender, axis Axis, count int, run GrowthRun) {
+	entry := entryOf(r, &r.Growth, Growth{Contender: contender, Axis: axis, Count: count},
+		func(g *Growth) bool { return g.Contender == contender && g.Axis == axis && g.Count == count })
+	entry.Runs = append(entry.Runs, run)
 }
 
-// coldStartEntry returns the entry of the report as entryOf does.
-func (r *Report) coldStartEntry(subject Subject, candidates, finished int) *ColdStart {
-	return entryOf(r, &r.ColdStarts, ColdStart{Subject: subject, Candidates: candidates, Finished: finished},
-		func(c *ColdStart) bool { return c.Subject == subject })
+func (r *Report) addColdStart(contender Contender, candidates, finished int, run ColdStartRun) {
+	entry := entryOf(r, &r.ColdStarts, ColdStart{Contender: contender, Candidates: candidates, Finished: finished},
+		func(c *ColdStart) bool { return c.Contender == contender })
+	entry.Runs = append(entry.Runs, run)
 }
 
-// handoverEntry returns the entry of the report as entryOf does.
-func (r *Report) handoverEntry(graceful bool, pods, rate int) *Handover {
-	return entryOf(r, &r.Handovers, Handover{Graceful: graceful, Pods: pods, Rate: rate},
+func (r *Report) addHandover(graceful bool, pods, rate int, run HandoverRun) {
+	entry := entryOf(r, &r.Handovers, Handover{Graceful: graceful, Pods: pods, Rate: rate},
 		func(h *Handover) bool { return h.Graceful == graceful })
+	entry.Runs = append(entry.Runs, run)
 }

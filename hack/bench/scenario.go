@@ -9,14 +9,14 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-// Scenario is one load: how many pods' main containers end, how fast, and by which mode sidecars are to be ended.
+// Scenario is one load: how many main containers end, how fast, and the mode that terminates the sidecars.
 type Scenario struct {
 	Mode v1alpha1.Mode `json:"mode"`
 	Pods int           `json:"pods"`
-	// Rate is how many main containers end in a second; zero means as fast as the clients can report it.
+	// Rate is main containers that end per second; zero means as fast as clients can report.
 	Rate int `json:"rate,omitempty"`
-	// Backlog is true when all main containers have ended before anything says that their pods have sidecars: what counts is
-	// how fast the subject works off what is there, while nothing else happens.
+	// Backlog is true if all main containers have ended before a policy names the sidecars, so that nothing else is written
+	// meanwhile.
 	Backlog bool `json:"backlog,omitempty"`
 }
 
@@ -31,7 +31,7 @@ func (s Scenario) String() string {
 	return fmt.Sprintf("%s, %d at %d/s", s.Mode, s.Pods, s.Rate)
 }
 
-// timeLimit is long enough for a subject that acts on 20 pods a second.
+// timeLimit is long enough for a contender that acts on 20 pods a second.
 func (s Scenario) timeLimit() time.Duration {
 	limit := time.Minute + time.Duration(s.Pods)*50*time.Millisecond
 	if s.Rate > 0 {
@@ -40,41 +40,41 @@ func (s Scenario) timeLimit() time.Duration {
 	return limit
 }
 
-// Subject is what ends the sidecars.
-type Subject string
+// Contender is what terminates the sidecars.
+type Contender string
 
 const (
-	// SubjectOperator is this operator with its default flags, but for --settle-period=0.
-	SubjectOperator Subject = "operator"
-	// SubjectKruise is OpenKruise's SidecarTerminator with its default flags.
-	SubjectKruise Subject = "kruise"
-	// SubjectKruiseLifted is the same without a limit on requests and with as many workers as the operator has.
-	SubjectKruiseLifted Subject = "kruise-lifted"
-	// SubjectFloor are the bare clients: whoever has reported the end of a main container asks at once for the end of the
-	// sidecar. Nothing that watches pods can be faster.
-	SubjectFloor Subject = "floor"
-	// SubjectWrites are the bare clients with a backlog: the rate at which the API server takes the writes and nothing else.
-	SubjectWrites Subject = "writes"
+	// ContenderOperator is this operator with its default flags, except for --stabilization-window=0.
+	ContenderOperator Contender = "operator"
+	// ContenderKruise is OpenKruise's SidecarTerminator with its default flags.
+	ContenderKruise Contender = "kruise"
+	// ContenderKruiseLifted is OpenKruise's SidecarTerminator without a request limit and with as many workers as the operator.
+	ContenderKruiseLifted Contender = "kruise-lifted"
+	// ContenderFloor are bare clients: each reports the end of a main container and then terminates the sidecar itself.
+	// Nothing that watches pods can be faster.
+	ContenderFloor Contender = "floor"
+	// ContenderWrites are bare clients with a backlog: the rate at which the API server takes the writes alone.
+	ContenderWrites Contender = "writes"
 )
 
-// subjects are all of them, in the order of tables.
-var subjects = []Subject{SubjectFloor, SubjectWrites, SubjectOperator, SubjectKruise, SubjectKruiseLifted}
+// contenders are all contenders, in the order of tables.
+var contenders = []Contender{ContenderFloor, ContenderWrites, ContenderOperator, ContenderKruise, ContenderKruiseLifted}
 
-// kruise reports whether OpenKruise's SidecarTerminator is the subject.
-func (s Subject) kruise() bool { return s == SubjectKruise || s == SubjectKruiseLifted }
+// kruise reports whether OpenKruise's SidecarTerminator is the contender.
+func (s Contender) kruise() bool { return s == ContenderKruise || s == ContenderKruiseLifted }
 
-// bare reports whether the benchmark's own clients are the subject.
-func (s Subject) bare() bool { return s == SubjectFloor || s == SubjectWrites }
+// bare reports whether the contender is the benchmark's own clients.
+func (s Contender) bare() bool { return s == ContenderFloor || s == ContenderWrites }
 
-// can reports whether the scenario can be run with the subject. Of OpenKruise only its requests are compared: its other ways
-// do something else than this operator's. It has no backlog either, for what its pods have to say they say from the start.
-func (s Subject) can(scenario Scenario) bool {
+// can reports whether the contender supports the scenario. OpenKruise runs mode CRR only: its other modes do something else.
+// It has no backlog, because its pods declare their sidecars from the start.
+func (s Contender) can(scenario Scenario) bool {
 	switch s {
-	case SubjectWrites:
+	case ContenderWrites:
 		return scenario.Backlog
-	case SubjectOperator:
+	case ContenderOperator:
 		return true
 	default:
-		return !scenario.Backlog && (s == SubjectFloor || scenario.Mode == v1alpha1.ModeCRR)
+		return !scenario.Backlog && (s == ContenderFloor || scenario.Mode == v1alpha1.ModeCRR)
 	}
 }

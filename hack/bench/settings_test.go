@@ -21,7 +21,7 @@ func parsed(t *testing.T, arguments ...string) (*settings, error) {
 	return s, s.check()
 }
 
-func TestSettingsAreChecked(t *testing.T) {
+func TestSettingsCheck(t *testing.T) {
 	for _, test := range []struct {
 		arguments string
 		want      string // of the error; empty: none
@@ -33,7 +33,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		{"--steady-pods 0", "--steady-pods"},
 		{"--modes CRR,Force", `"Force"`},
 		{"--rates 50,0", "--rates"},
-		{"--subjects operator,nobody", `"nobody"`},
+		{"--contenders operator,nobody", `"nobody"`},
 		{"--parts all", `"all"`},
 		{"--axes nodes", `"nodes"`},
 		{"--large-runs 0", "--large-runs"},
@@ -55,7 +55,7 @@ func TestSettingsAreChecked(t *testing.T) {
 	}
 }
 
-func TestWhatGrowsIsWhatWasAskedFor(t *testing.T) {
+func TestGrowing(t *testing.T) {
 	for _, test := range []struct {
 		name, arguments string
 		want            []string
@@ -65,8 +65,8 @@ func TestWhatGrowsIsWhatWasAskedFor(t *testing.T) {
 			[]string{"unrelatedPods [0 10000 50000] [operator kruise]", "candidates [10 20] [operator kruise-lifted]", "policies [1 100 1000 10000] [operator]"},
 		},
 		{"one axis", "--axes policies", []string{"policies [1 100 1000 10000] [operator]"}},
-		{"one subject", "--subjects kruise", []string{"unrelatedPods [0 10000 50000] [kruise]"}},
-		{"bare clients alone, who do not grow", "--subjects floor,writes", nil},
+		{"one contender", "--contenders kruise", []string{"unrelatedPods [0 10000 50000] [kruise]"}},
+		{"bare clients alone, who do not grow", "--contenders floor,writes", nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			s, err := parsed(t, strings.Fields(test.arguments)...)
@@ -75,7 +75,7 @@ func TestWhatGrowsIsWhatWasAskedFor(t *testing.T) {
 			}
 			var got []string
 			for _, g := range s.growing() {
-				got = append(got, fmt.Sprint(g.axis, " ", g.counts, " ", g.subjects))
+				got = append(got, fmt.Sprint(g.axis, " ", g.counts, " ", g.contenders))
 			}
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("growing (-want +got):\n%s", diff)

@@ -27,19 +27,17 @@ import (
 // requestKind are OpenKruise's requests to end containers.
 var requestKind = schema.GroupVersionKind{Group: "apps.kruise.io", Version: "v1alpha1", Kind: "ContainerRecreateRequest"}
 
-// Watched is how dependable the sights of a run are.
+// Watched says how reliable the times of a run are.
 type Watched struct {
-	// Listed is how many pods were first seen in a list, for the watch had ended: their times are when the list was read,
-	// and are no latencies.
+	// Listed is how many pods were first seen in a list after the watch had ended. Their times are not latencies.
 	Listed int `json:"seenInAList,omitempty"`
-	// Interruptions say why the watch ended, each time.
+	// Interruptions are the reasons why the watch ended.
 	Interruptions []string `json:"watchInterruptions,omitempty"`
 }
 
-// sightings notes when the end of each pod's sidecar was first seen to have been asked for, on a watch of its own that
-// nobody under test has a part in. Only metadata are watched, which costs the machine least. A watch that ends is begun anew
-// behind a list, for the API server ends watches for reasons of its own.
-type sightings struct {
+// observations records when each pod's termination was first seen, on a watch that no contender shares. It watches metadata
+// only, which costs the machine least. The API server may end a watch at any time; then it lists and watches again.
+type observations struct {
 	resource metadata.ResourceInterface
 	watches  schema.GroupVersionResource
 	mode     v1alpha1.Mode
@@ -49,14 +47,14 @@ type sightings struct {
 
 	mu            sync.Mutex
 	at            map[string]time.Time // by pod
-	by            map[string]string    // the field manager that asked, by pod
+	by            map[string]string    // field manager of the write, by pod
 	listed        map[string]bool      // pods that were first seen in a list
 	interruptions []string
-	lists         int // since the watch was begun
+	lists         int // since the start of the watch
 }
 
-// watchFor begins to watch before it returns.
-func watchFor(ctx context.Context, config *rest.Config, namespace string, mode v1alpha1.Mode, pods int) (*sightings, error) {
+// watchFor starts the watch before it returns.
+func watchFor(ctx context.Context, config *rest.Config, namespace string, mode v1alpha1.Mode, pods int) (*observations, error) {
 	c, err := metadata.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
@@ -64,12 +62,12 @@ func watchFor(ctx context.Context, config *rest.Config, namespace string, mode v
 	return watchBy(ctx, c, namespace, mode, pods)
 }
 
-func watchBy(ctx context.Context, c metadata.Interface, namespace string, mode v1alpha1.Mode, pods int) (*sightings, error) {
+func watchBy(ctx context.Context, c metadata.Interface, namespace string, mode v1alpha1.Mode, pods int) (*observations, error) {
 	resource := corev1.SchemeGroupVersion.WithResource("pods")
 	if mode == v1alpha1.ModeCRR {
 		resource = requestKind.GroupVersion().WithResource("containerrecreaterequests")
 	}
-	s := &sightings{
+	s := &observations{
 		resource: c.Resource(resource).Namespace(namespace), watches: resource, mode: mode, want: pods, all: make(chan struct{}),
 		at: map[string]time.Time{}, by: map[string]string{}, listed: map[string]bool{},
 	}
@@ -87,11 +85,11 @@ func watchBy(ctx context.Context, c metadata.Interface, namespace string, mode v
 	return s, nil
 }
 
-// resumePeriod is how long after a failure the watch is tried again.
+// resumePeriod is the time between attempts to restart the watch.
 const resumePeriod = 100 * time.Millisecond
 
-// follow notes what is seen until the context is done.
-func (s *sightings) follow(ctx context.Context, events watch.Interface) {
+// follow records events until the context is done.
+func (s *observations) follow(ctx context.Context, events watch.Interface) {
 	for {
 		reason := s.read(events)
 		events.Stop()
@@ -112,11 +110,11 @@ func (s *sightings) follow(ctx context.Context, events watch.Interface) {
 	}
 }
 
-// errClosed is a watch that ended without a word, as it does when its reader was too slow or its definition has changed.
+// errClosed means that the watch ended without an error, as it does when its reader is too slow or the CRD has changed.
 var errClosed = errors.New("the API server closed the watch")
 
-// read notes what the watch tells until it ends, and returns why that is.
-func (s *sightings) read(events watch.Interface) error {
+// read records events until the watch ends, and returns the reason.
+func (s *observations) read(events watch.Interface) error {
 	for event := range events.ResultChan() {
 		seen := time.Now()
 		if event.Type == watch.Error {
@@ -129,8 +127,8 @@ func (s *sightings) read(events watch.Interface) error {
 	return errClosed
 }
 
-// resume lists what there is, and watches from there on.
-func (s *sightings) resume(ctx context.Context) (watch.Interface, error) {
+// resume lists all objects, and watches from there.
+func (s *observations) resume(ctx context.Context) (watch.Interface, error) {
 	now, err := s.resource.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list what was missed: %w", err)
@@ -149,7 +147,7 @@ func (s *sightings) resume(ctx context.Context) (watch.Interface, error) {
 	return events, nil
 }
 
-// askedFor returns the pod of which the object shows that the end of its sidecar has been asked for, or nothing.
+// askedFor returns the pod whose termination the object shows, or "".
 func askedFor(object *metav1.PartialObjectMetadata, mode v1alpha1.Mode) string {
 	switch {
 	case mode == v1alpha1.ModeCRR && len(object.OwnerReferences) > 0:
@@ -161,7 +159,7 @@ func askedFor(object *metav1.PartialObjectMetadata, mode v1alpha1.Mode) string {
 	return ""
 }
 
-// manager is who wrote the object first, as the API server has it.
+// manager is the field manager that wrote the object first.
 func manager(object *metav1.PartialObjectMetadata) string {
 	if len(object.ManagedFields) == 0 {
 		return ""
@@ -169,7 +167,7 @@ func manager(object *metav1.PartialObjectMetadata) string {
 	return object.ManagedFields[0].Manager
 }
 
-func (s *sightings) note(pod, by string, at time.Time, listed bool) {
+func (s *observations) note(pod, by string, at time.Time, listed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, known := s.at[pod]; known || pod == "" {
@@ -187,7 +185,7 @@ func (s *sightings) note(pod, by string, at time.Time, listed bool) {
 // maxInterruptions is how many reasons are kept.
 const maxInterruptions = 10
 
-func (s *sightings) interrupted(reason error) {
+func (s *observations) interrupted(reason error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.interruptions) < maxInterruptions {
@@ -196,7 +194,7 @@ func (s *sightings) interrupted(reason error) {
 }
 
 // wait waits until all pods have been seen.
-func (s *sightings) wait(ctx context.Context) error {
+func (s *observations) wait(ctx context.Context) error {
 	select {
 	case <-s.all:
 		return nil
@@ -204,36 +202,36 @@ func (s *sightings) wait(ctx context.Context) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err := fmt.Errorf("of %d pods the end of the sidecar was asked for in %d: %w", s.want, len(s.at), ctx.Err())
+	err := fmt.Errorf("%d pods expected, %d terminated: %w", s.want, len(s.at), ctx.Err())
 	if len(s.interruptions) > 0 {
 		err = fmt.Errorf("%w; the watch was interrupted: %s", err, strings.Join(s.interruptions, "; "))
 	}
 	return err
 }
 
-// requests are those that the watch itself has made since it was begun, as requestsOf names them.
-func (s *sightings) requests() requests {
+// requests are the requests of the watch itself, as requestsOf names them.
+func (s *observations) requests() requests {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return requests{"LIST " + s.watches.Resource: float64(s.lists)}
 }
 
-// times returns when each pod was seen.
-func (s *sightings) times() map[string]time.Time {
+// times returns when each pod was first seen.
+func (s *observations) times() map[string]time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.at)
 }
 
-// watched says how dependable the times are.
-func (s *sightings) watched() Watched {
+// watched says how reliable the times are.
+func (s *observations) watched() Watched {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return Watched{Listed: len(s.listed), Interruptions: slices.Clone(s.interruptions)}
 }
 
-// latencies returns how long after these times the pods were seen, sorted, those left out that were first seen in a list.
-func (s *sightings) latencies(begun map[string]time.Time) []time.Duration {
+// latencies returns the sorted times from begun until each pod was seen. Pods first seen in a list are omitted.
+func (s *observations) latencies(begun map[string]time.Time) []time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var latencies []time.Duration

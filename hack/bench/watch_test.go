@@ -34,7 +34,7 @@ func requestOf(pod string) *metav1.PartialObjectMetadata {
 	return request
 }
 
-// fakeWatch serves watches that the test ends as it likes.
+// fakeWatch serves watches that the test can end.
 type fakeWatch struct {
 	client  *metadatafake.FakeMetadataClient
 	watches chan *watch.FakeWatcher
@@ -140,7 +140,7 @@ func TestAWatchIsResumedOnceTheAPIServerAnswersAgain(t *testing.T) {
 	}
 }
 
-func TestPodsThatWereNotSeenAreAnErrorThatSaysWhy(t *testing.T) {
+func TestMissingPodsAreReportedWithReason(t *testing.T) {
 	f := newFakeWatch(t)
 	seen, err := watchBy(t.Context(), f.client, watchedNamespace, v1alpha1.ModeCRR, 2)
 	if err != nil {
@@ -152,7 +152,7 @@ func TestPodsThatWereNotSeenAreAnErrorThatSaysWhy(t *testing.T) {
 	<-f.watches // By then the list has been read.
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("no matter"))
-	want := fmt.Sprintf("of 2 pods the end of the sidecar was asked for in 1: %v; the watch was interrupted: %v", context.Canceled, errClosed)
+	want := fmt.Sprintf("2 pods expected, 1 terminated: %v; the watch was interrupted: %v", context.Canceled, errClosed)
 	if err := seen.wait(ctx); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

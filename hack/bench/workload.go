@@ -25,13 +25,13 @@ import (
 )
 
 const (
-	// writers is how many clients report what becomes of pods.
+	// writers is how many clients write the status of pods.
 	writers        = 16
 	sidecar        = "proxy"
 	quickExitImage = "registry.example/quick-exit:v1"
 )
 
-// reporters write as kubelets do: in protobuf, and without a limit.
+// reporters returns a client that writes as kubelets do: in protobuf, and without a limit.
 func reporters(config *rest.Config) (*kubernetes.Clientset, error) {
 	config = rest.CopyConfig(config)
 	config.ContentType = "application/vnd.kubernetes.protobuf"
@@ -42,8 +42,8 @@ func reporters(config *rest.Config) (*kubernetes.Clientset, error) {
 	return c, nil
 }
 
-// each calls the function once for each index, by as many goroutines as there are writers. With a rate the calls are begun
-// that many a second, and no later call is held up by an earlier one as long as a writer is free.
+// each calls do once for each index, in as many goroutines as there are writers. A rate limits how many calls start per
+// second. A slow call does not delay later ones while a writer is free.
 func each(ctx context.Context, count, rate int, do func(ctx context.Context, index int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -77,7 +77,7 @@ func each(ctx context.Context, count, rate int, do func(ctx context.Context, ind
 	return ctx.Err()
 }
 
-// try calls the function. A panic is an error, for the servers must be stopped whatever happens.
+// try calls do. It returns a panic as an error, because the servers must be stopped.
 func try(ctx context.Context, index int, do func(ctx context.Context, index int) error) (err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -87,15 +87,15 @@ func try(ctx context.Context, index int, do func(ctx context.Context, index int)
 	return do(ctx, index)
 }
 
-// newPod is a pod of a Job with a main container and a sidecar, of about the size that such pods have. A variable declares
-// the sidecar, which is how OpenKruise knows it.
+// newPod is a pod of a Job with a main container and a sidecar, of a usual size. A variable declares the sidecar to
+// OpenKruise.
 func newPod(namespace, name string) *corev1.Pod {
 	pod := newUndeclaredPod(namespace, name)
 	pod.Spec.Containers[1].Env = append(pod.Spec.Containers[1].Env, corev1.EnvVar{Name: v1alpha1.EnvTerminate, Value: "true"})
 	return pod
 }
 
-// newUndeclaredPod is the same without the variable.
+// newUndeclaredPod is newPod without the variable.
 func newUndeclaredPod(namespace, name string) *corev1.Pod {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
@@ -124,7 +124,7 @@ func newUndeclaredPod(namespace, name string) *corev1.Pod {
 	return pod
 }
 
-// runs gives the pod the status that a kubelet reports while all containers run.
+// runs sets the status that a kubelet reports while all containers run.
 func runs(pod *corev1.Pod) {
 	now := metav1.Now()
 	pod.Status.Phase = corev1.PodRunning
@@ -142,7 +142,7 @@ func runs(pod *corev1.Pod) {
 	}
 }
 
-// mainEnds gives the pod the status that a kubelet reports once the main container has exited 0.
+// mainEnds sets the status that a kubelet reports after the main container exits 0.
 func mainEnds(pod *corev1.Pod) {
 	status := &pod.Status.ContainerStatuses[0]
 	status.Ready = false
@@ -160,8 +160,20 @@ func numbered(prefix string, from, to int) []string {
 	return names
 }
 
-// createPods creates running pods and returns them as they were last written. The API server takes no status with a new pod,
-// so that each is two writes.
+// exempt is a namespace label that keeps OpenKruise's webhooks from pods: pods are created while OpenKruise does not run.
+var exempt = map[string]string{"control-plane": "bench"}
+
+// createNamespace creates a namespace and returns its name.
+func createNamespace(ctx context.Context, c client.Client, prefix string, labels map[string]string) (string, error) {
+	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix, Labels: labels}}
+	if err := c.Create(ctx, space); err != nil {
+		return "", fmt.Errorf("create a namespace: %w", err)
+	}
+	return space.Name, nil
+}
+
+// createPods creates running pods and returns them as last written. Each takes two writes, because the API server ignores the
+// status of a new pod.
 func createPods(
 	ctx context.Context, c kubernetes.Interface, namespace string, names []string, build func(namespace, name string) *corev1.Pod,
 ) ([]*corev1.Pod, error) {
@@ -181,8 +193,8 @@ func createPods(
 	return pods, err
 }
 
-// createPolicy creates the policy that has the operator end the sidecar by the mode. PodPhase exists for exit codes that do
-// not count; with the other modes they do, so that the one write of the mode is all there is.
+// createPolicy creates a policy with the mode. PodPhase needs exitCodes Ignore. The other modes use Respect, so that the
+// mode's own write is the only one.
 func createPolicy(ctx context.Context, c client.Client, namespace string, mode v1alpha1.Mode) error {
 	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "bench"}}
 	policy.Spec.PodSelector = metav1.LabelSelector{MatchLabels: map[string]string{"app": "import"}}
@@ -220,7 +232,7 @@ func removePods(ctx context.Context, e *environment, c kubernetes.Interface, nam
 	return errors.Join(failures...)
 }
 
-// cleanUp removes all objects of the namespace that a run has made. No controller does so here.
+// cleanUp removes all objects of the namespace. No controller does so here.
 func cleanUp(ctx context.Context, c client.Client, namespace string) error {
 	request := &metav1.PartialObjectMetadata{}
 	request.SetGroupVersionKind(requestKind)
@@ -231,11 +243,10 @@ func cleanUp(ctx context.Context, c client.Client, namespace string) error {
 	return errors.Join(failures...)
 }
 
-// removals is how often the removal of what is left is tried.
+// removals is the backoff of removals.
 var removals = wait.Backoff{Steps: 5, Duration: 100 * time.Millisecond}
 
-// removeAll removes all objects of the kind from the namespace. What an API server does not get done within the time limit of
-// a request is left to the next one.
+// removeAll removes all objects of a kind from the namespace. It retries a request that times out.
 func removeAll(ctx context.Context, c client.Client, object client.Object, namespace string) error {
 	return retry.OnError(removals, tookTooLong, func() error {
 		err := c.DeleteAllOf(ctx, object, client.InNamespace(namespace), client.GracePeriodSeconds(0))
@@ -246,7 +257,8 @@ func removeAll(ctx context.Context, c client.Client, object client.Object, names
 	})
 }
 
-// tookTooLong takes an error that is no answer for one too: an API server that has begun to answer resets the stream.
+// tookTooLong reports a timeout. An error without a status counts too, because an API server
+// that has started its response resets the stream.
 func tookTooLong(err error) bool {
 	var answer apierrors.APIStatus
 	return apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err) || !errors.As(err, &answer)

@@ -27,10 +27,10 @@ func builtinDefinitions() (map[string]*schema, error) {
 	return prune(definitions), nil
 }
 
-// prune keeps the definitions by which a patch of some kind is merged otherwise than without any schema.
+// prune keeps the definitions that change how kustomize merges a patch.
 func prune(definitions map[string]*schema) map[string]*schema {
 	p := pruner{definitions: definitions, matters: map[string]bool{}}
-	// Definitions refer to each other, some to themselves: those that matter are found in rounds.
+	// Definitions refer to each other and to themselves, so the loop runs until it finds no more that matter.
 	for changed := true; changed; {
 		changed = false
 		for name, definition := range definitions {
@@ -64,8 +64,7 @@ func (p *pruner) keep(name string, kept map[string]*schema) {
 	pruned.references(func(reference string) { p.keep(reference, kept) })
 }
 
-// prune returns the part of the schema on the way to a list that merges, or nil. A list that does not merge is replaced
-// as a whole, whatever it holds.
+// prune returns the part of the schema that leads to lists that merge, or nil. kustomize replaces other lists as a whole.
 func (p *pruner) prune(s *schema) *schema {
 	switch {
 	case s == nil:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command kustomize-schema writes the OpenAPI schemas by which kustomize merges patches of policies: one for the
-// component, which replaces kustomize's own schema and so must hold Kubernetes' kinds too, and one with the policies alone,
-// for those who have a schema of their own.
+// Command kustomize-schema writes the OpenAPI schemas with which kustomize merges patches of policies. The component's schema
+// replaces kustomize's own schema, so it also contains the Kubernetes kinds. The other contains only the policies, for users who
+// have their own schema.
 package main
 
 import (

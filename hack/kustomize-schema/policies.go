@@ -74,9 +74,9 @@ func definitionName(kind groupVersionKind) string {
 	return strings.Join(append(parts, kind.Version, kind.Kind), ".")
 }
 
-// mergeSchema returns the part of the schema on the way to the lists that merge, or nil. A custom resource definition
-// says x-kubernetes-list-type where built-in kinds say x-kubernetes-patch-strategy, which kustomize goes by and which a
-// definition cannot hold.
+// mergeSchema returns the part of the schema that leads to lists that merge, or nil. kustomize reads
+// x-kubernetes-patch-strategy, which only built-in kinds can have. A custom resource definition has x-kubernetes-list-type
+// instead.
 func mergeSchema(props apiextensionsv1.JSONSchemaProps) (*schema, error) {
 	if props.Type == "array" {
 		return mergeList(props)

@@ -14,17 +14,20 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/cluster"
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 )
 
-// errUnwell makes the command fail after it has said all there is to say.
+// errUnwell makes the command fail without a further message.
 var errUnwell = errors.New("the cluster is not well")
 
 func main() {
+	log.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := run(ctx)
 	stop()
@@ -57,7 +60,9 @@ func newCommand(local *cluster.Cluster) *cobra.Command {
 		SilenceErrors: true,
 	}
 	command.AddCommand(
-		newUpCommand(local), newDownCommand(local), newStatusCommand(local), newDeployCommand(local),
+		newUpCommand(local),
+		newSimpleCommand("down", "Remove the cluster, running or not, and restore the machine", local.Down),
+		newStatusCommand(local), newDeployCommand(local),
 		newBuildCommand(local), newComponentCommand(local), newKruiseCommand(local),
 	)
 	return command

@@ -13,7 +13,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sidecar-termination/operator/hack/packaging/chart"
 	"github.com/sidecar-termination/operator/hack/packaging/dist"
 	"github.com/sidecar-termination/operator/hack/packaging/images"
 	"github.com/sidecar-termination/operator/hack/packaging/manual"
@@ -53,16 +52,12 @@ func newCommand() *cobra.Command {
 	imagesCommand.Flags().StringVar(&tag, "tag", tag, "tag of the images in their layouts")
 	command.AddCommand(imagesCommand, newDistCommand(output), &cobra.Command{
 		Use:   "chart",
-		Short: "Writes the Helm chart as a directory",
+		Short: "Packages the Helm chart as a directory",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
-			generated, err := chart.Generate("config")
-			if err != nil {
-				return err
-			}
-			directory := filepath.Join(*output, "chart", chart.Name)
+			directory := filepath.Join(*output, "chart", dist.ChartName)
 			fmt.Println(directory)
-			return generated.Write(directory)
+			return dist.WriteChart("config", directory)
 		},
 	})
 	return command
@@ -81,7 +76,7 @@ func newDistCommand(output *string) *cobra.Command {
 				if archives, err = plugin.Archives(cmd.Context(), ".", plugin.Platforms()); err != nil {
 					return err
 				}
-				if archives[manual.FileName], err = manual.Archive(cmd.Context(), "."); err != nil {
+				if archives[manual.FileName], err = manual.Archive(); err != nil {
 					return err
 				}
 			}

@@ -1,4 +1,4 @@
-# What people install: images, manifests, the Helm chart and the command line. All of it can be made again bit by bit.
+# What people install: images, manifests, the Helm chart and the command line. All of it is reproducible.
 
 ##@ Packages
 
@@ -11,18 +11,17 @@ dist: ## Write the files of a release: manifests, kustomize component, Helm char
 	go run ./hack/packaging dist
 
 .PHONY: chart
-chart: ## Write the Helm chart as a directory: dist/chart.
+chart: ## Package the Helm chart (config/chart) as a directory: dist/chart.
 	go run ./hack/packaging chart
 
 .PHONY: verify-chart
-verify-chart: ## Lint the Helm chart, and compare what it renders to with config/default.
+verify-chart: ## Lint the Helm chart, and compare its objects with config/default and its components.
 	go -C hack/tools/helm test -count=1 -timeout $(TIMEOUT) ./...
 
 # CRD_BASE=HEAD~ or CRD_BASE=$(git merge-base main HEAD) compares with that commit instead of the last release.
 .PHONY: verify-crds
 verify-crds: ## Check that the CRDs break nothing that was released (CRD_BASE=COMMIT: nothing of that commit).
-	go -C hack/tools/crdify test -count=1 -timeout $(TIMEOUT) ./...
-	go -C hack/tools/crdify run . $(if $(CRD_BASE),--base '$(CRD_BASE)')
+	CRD_BASE='$(CRD_BASE)' go -C hack/tools/crdify test -count=1 -timeout $(TIMEOUT) ./...
 
 .PHONY: verify-monitoring
 verify-monitoring: ## Check the alerts and the dashboard with Prometheus's own code, and test each alert.

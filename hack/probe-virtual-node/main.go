@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command probe-virtual-node tells whether a node restarts a container whose image changed,
-// which is what mode Image needs: it runs one tiny pod on the node, swaps an image, reports
-// what came of it and removes the pod.
+// Command probe-virtual-node reports whether a node restarts a container whose image changed,
+// which mode Image needs. It runs one small pod on the node, swaps an image, reports the
+// result and removes the pod.
 //
-// It exits with 0 if mode Image works on the node, with 1 if it does not, and with 2 if that
-// could not be found out.
+// It exits with 0 if mode Image works on the node, 1 if it does not, and 2 if the result is
+// unknown.
 package main
 
 import (
@@ -45,7 +45,7 @@ func run(ctx context.Context) int {
 	flag.StringVar(&o.Namespace, "namespace", "default", "namespace of the pod")
 	flag.StringVar(&o.Image, "image", "busybox:1.37", "image with /bin/sleep that the pod starts with")
 	flag.StringVar(&o.QuickExitImage, "quick-exit-image", "", "quick-exit image to swap to, the operator's own for example (required)")
-	flag.DurationVar(&o.Timeout, "timeout", 3*time.Minute, "how long the pod may take to start, and then to react")
+	flag.DurationVar(&o.Timeout, "timeout", 3*time.Minute, "how long the pod may take to start, and to react to the image swap")
 	flag.Parse()
 	if o.Node == "" || o.QuickExitImage == "" || flag.NArg() > 0 {
 		flag.Usage()

@@ -29,10 +29,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
-// newRequest is a request as the operator makes it.
+// newRequest is a CRR of the operator.
 func newRequest(pod *corev1.Pod) client.Object {
 	request := &unstructured.Unstructured{}
 	manifest := fmt.Sprintf(`{apiVersion: apps.kruise.io/v1alpha1, kind: ContainerRecreateRequest,
@@ -63,7 +64,7 @@ func install(t *testing.T, c client.Client) *appsv1.Deployment {
 		create(t, c, object)
 	}
 	deployment := &appsv1.Deployment{}
-	key := client.ObjectKey{Namespace: "sidecar-termination-system", Name: "sidecar-termination-controller-manager"}
+	key := client.ObjectKey{Namespace: settings.Namespace, Name: settings.DeploymentName}
 	if err := c.Get(t.Context(), key, deployment); err != nil {
 		t.Fatal(err)
 	}
@@ -73,20 +74,20 @@ func install(t *testing.T, c client.Client) *appsv1.Deployment {
 func TestCheck(t *testing.T) {
 	c, _ := newNamespace(t)
 	out, code := runCommand(t, "check", "--pre")
-	wantOutput(t, "before the installation", out, code, 0, "ok you may create all that", "ok no operator is installed", "ok OpenKruise is not installed")
+	wantOutput(t, "before the installation", out, code, 0, "ok you may create all objects", "ok no operator is installed", "ok OpenKruise is not installed")
 	out, code = runCommand(t, "check")
-	wantOutput(t, "nothing is installed", out, code, 1, "failure there is no operator in namespace sidecar-termination-system", "ok definition sidecarterminationpolicies")
+	wantOutput(t, "nothing is installed", out, code, 1, "failure no operator found in namespace sidecar-termination-system", "ok CRD sidecarterminationpolicies")
 	out, code = runCommand(t, "check", "--pre", "--as", "nobody")
 	wantOutput(t, "someone who may not install", out, code, 1, "failure you may not create customresourcedefinitions",
-		"clusterrolebindings, roles, rolebindings,", "poddisruptionbudgets -> have someone install it")
+		"clusterrolebindings, roles, rolebindings,", "poddisruptionbudgets -> ask a cluster administrator")
 
 	deployment := install(t, c)
 	out, code = runCommand(t, "check")
-	wantOutput(t, "the operator does not start", out, code, 1, "failure Deployment sidecar-termination-system/sidecar-termination-controller-manager has no ready pod of 2",
-		"ok service account sidecar-termination-controller-manager may do all", "ok the quick-exit image is ghcr.io/",
-		"ok metrics are served on :8443 to those who may get /metrics", "ok admission policy sidecar-termination-mode-image asks authors",
-		"ok admission policy sidecar-termination-mode-pre-pull asks authors",
-		"ok admission policy sidecar-termination-operator-requests holds the operator")
+	wantOutput(t, "the operator does not start", out, code, 1, "failure Deployment sidecar-termination-system/sidecar-termination-controller-manager has 0 of 2 ready pods",
+		"ok ServiceAccount sidecar-termination-controller-manager has all", "ok the quick-exit image is ghcr.io/",
+		"ok metrics are served on :8443 to users who may get /metrics", "ok admission policy sidecar-termination-mode-image requires authors",
+		"ok admission policy sidecar-termination-mode-pre-pull requires authors",
+		"ok admission policy sidecar-termination-operator-requests limits the operator")
 
 	deployment.Status = appsv1.DeploymentStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, UpdatedReplicas: 2}
 	if err := c.Status().Update(t.Context(), deployment); err != nil {
@@ -100,7 +101,7 @@ func TestCheck(t *testing.T) {
 		t.Errorf("something fails though all is installed:\n%s", out)
 	}
 	out, code = runCommand(t, "check", "--pre")
-	wantOutput(t, "before an upgrade", out, code, 0, "warning the operator is installed already", "to look it over: test check")
+	wantOutput(t, "before an upgrade", out, code, 0, "warning the operator is already installed", "to check the current one, run: "+settings.PluginName+" check")
 	out, code = runCommand(t, "check", "--as", "nobody")
 	wantOutput(t, "someone who may read nothing", out, code, 0, "warning you may not read Deployments in namespace")
 
@@ -120,7 +121,7 @@ func TestCheck(t *testing.T) {
 		}
 		return nil
 	})
-	wantOutput(t, "a role is missing", out, code, 1, "failure service account sidecar-termination-controller-manager may not patch pods (mode Image)")
+	wantOutput(t, "a role is missing", out, code, 1, "failure ServiceAccount sidecar-termination-controller-manager may not patch pods (mode Image)")
 
 	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, Name: "sidecar-termination-leader-election-rolebinding"}}
 	if err := c.Delete(t.Context(), binding); err != nil {
@@ -133,20 +134,20 @@ func TestCheck(t *testing.T) {
 		}
 		return nil
 	})
-	wantOutput(t, "the copies may not agree", out, code, 1, "failure service account sidecar-termination-controller-manager may not create"+
+	wantOutput(t, "the copies may not agree", out, code, 1, "failure ServiceAccount sidecar-termination-controller-manager may not create"+
 		" leases.coordination.k8s.io in namespace sidecar-termination-system (leader election)",
-		"may not get, update leases.coordination.k8s.io named "+leaseName+" in namespace sidecar-termination-system (leader election)")
+		"may not get, update leases.coordination.k8s.io named "+settings.LeaseName+" in namespace sidecar-termination-system (leader election)")
 }
 
-// checkLease has a copy of the operator take its lease, and leaves it held.
+// checkLease changes the holder of the lease, and leaves it held.
 func checkLease(t *testing.T, c client.Client) {
 	t.Helper()
-	const name = "sidecar-termination-system/" + leaseName
+	const name = settings.Namespace + "/" + settings.LeaseName
 	out, code := runCommand(t, "check")
-	wantOutput(t, "no copy has led yet", out, code, 1, "failure no copy of the operator acts: there is no lease "+name,
-		"see why: kubectl logs -n sidecar-termination-system deployment/sidecar-termination-controller-manager")
+	wantOutput(t, "no copy has led yet", out, code, 1, "failure the operator has no leader: lease "+name+" not found",
+		"find the cause: kubectl logs -n sidecar-termination-system deployment/sidecar-termination-controller-manager")
 
-	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "sidecar-termination-system", Name: leaseName}}
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: settings.Namespace, Name: settings.LeaseName}}
 	create(t, c, lease)
 	hold := func(ctx context.Context, holder string, since time.Duration, seconds int32) error {
 		if err := c.Get(ctx, client.ObjectKeyFromObject(lease), lease); err != nil {
@@ -161,7 +162,7 @@ func checkLease(t *testing.T, c client.Client) {
 		t.Fatal(err)
 	}
 	out, code = runCommand(t, "check")
-	wantOutput(t, "the leader is gone", out, code, 1, "failure no copy of the operator acts: copy-1 holds lease "+name+", and renewed it last 60m ago")
+	wantOutput(t, "the leader is gone", out, code, 1, "failure the operator has no leader: copy-1 holds lease "+name+" but last renewed it 60m ago")
 
 	renewing, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -176,23 +177,23 @@ func checkLease(t *testing.T, c client.Client) {
 	out, code = runCommand(t, "check")
 	stop()
 	<-done
-	wantOutput(t, "the leader's clock is an hour behind", out, code, 0, "ok copy-1 acts: it holds lease "+name)
+	wantOutput(t, "the leader's clock is an hour behind", out, code, 0, "ok copy-1 is the leader: it holds lease "+name)
 
 	if err := hold(t.Context(), "", 0, 1); err != nil {
 		t.Fatal(err)
 	}
 	out, code = runCommand(t, "check")
-	wantOutput(t, "the leader has released the lease", out, code, 1, "failure no copy of the operator acts: nobody holds lease "+name)
+	wantOutput(t, "the leader has released the lease", out, code, 1, "failure the operator has no leader: lease "+name+" has no holder")
 
 	// Nothing renews it for as long as the other tests take.
 	if err := hold(t.Context(), "copy-1_1234", 0, 600); err != nil {
 		t.Fatal(err)
 	}
 	out, code = runCommand(t, "check")
-	wantOutput(t, "a copy leads", out, code, 0, "ok copy-1 acts: it holds lease "+name+", renewed ")
+	wantOutput(t, "a copy leads", out, code, 0, "ok copy-1 is the leader: it holds lease "+name+", renewed ")
 }
 
-// checkFlags gives the operator flags that it cannot start with, and then those that it had.
+// checkFlags sets invalid flags and restores the old ones.
 func checkFlags(t *testing.T, c client.Client, deployment *appsv1.Deployment) {
 	t.Helper()
 	before := slices.Clone(deployment.Spec.Template.Spec.Containers[0].Args)
@@ -207,18 +208,18 @@ func checkFlags(t *testing.T, c client.Client, deployment *appsv1.Deployment) {
 	wantOutput(t, "the operator cannot start with its flags", out, code, 1, "failure the operator cannot start with its flags",
 		"kubectl edit deployment/sidecar-termination-controller-manager -n sidecar-termination-system", "ok admission policy", "ok OpenKruise is not installed")
 	out, code = run("--leader-elect=false")
-	wantOutput(t, "every copy acts", out, code, 0, "warning the operator runs without a lease")
+	wantOutput(t, "every copy acts", out, code, 0, "warning the operator runs without leader election")
 	out, code = run(before...)
-	wantOutput(t, "the flags are as they were", out, code, 0, "ok copy-1 acts")
+	wantOutput(t, "the flags are as they were", out, code, 0, "ok copy-1 is the leader")
 }
 
-// checkDefinitions has a definition of another version for a while.
+// checkDefinitions installs a CRD of another version and restores it.
 func checkDefinitions(t *testing.T, c client.Client) {
 	t.Helper()
 	const name = "sidecarterminationpolicies.sidecartermination.dev"
 	out, _ := runCommand(t, "check")
-	wantOutput(t, "the definitions of this version", out, 0, 0, "ok definition "+name+" serves version v1alpha1 with every field",
-		"ok definition cluster"+name+" serves version v1alpha1 with every field")
+	wantOutput(t, "the definitions of this version", out, 0, 0, "ok CRD "+name+" serves version v1alpha1 with every field",
+		"ok CRD cluster"+name+" serves version v1alpha1 with every field")
 
 	definition := &apiextensionsv1.CustomResourceDefinition{}
 	if err := c.Get(t.Context(), client.ObjectKey{Name: name}, definition); err != nil {
@@ -239,18 +240,18 @@ func checkDefinitions(t *testing.T, c client.Client) {
 	out, code := runCommand(t, "check")
 	set(current)
 	wantOutput(t, "a definition of another version", out, code, 0,
-		"warning definition "+name+" is of another version, and does not have spec.prePull -> install the definitions of this version",
-		"warning definition "+name+" is of another version, and has what this program does not know: spec.grace")
+		"warning CRD "+name+" has another version and lacks spec.prePull -> install the CRDs of this version",
+		"warning CRD "+name+" has another version and fields unknown to this program: spec.grace")
 }
 
-// checkPolicies has a policy that is not ready, and one that is degraded.
+// checkPolicies creates a policy that is not ready, then degraded.
 func checkPolicies(t *testing.T, c client.Client) {
 	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "cli-"}}
 	create(t, c, namespace)
 	policy := newPolicy(namespace.Name)
 	create(t, c, policy)
-	look := "-> see: test explain policy/" + policy.Name + " -n " + namespace.Name
+	look := "-> run: " + settings.PluginName + " explain policy/" + policy.Name + " -n " + namespace.Name
 	for _, tc := range []struct {
 		name       string
 		conditions []metav1.Condition
@@ -260,7 +261,7 @@ func checkPolicies(t *testing.T, c client.Client) {
 			{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(v1alpha1.ReasonInvalidSelector), Message: "no"},
 		}, "is not ready (InvalidSelector): no " + look},
 		{"a policy that is degraded", []metav1.Condition{
-			{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: string(v1alpha1.ReasonInForce)},
+			{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: string(v1alpha1.ReasonEnforced)},
 			{Type: v1alpha1.ConditionDegraded, Status: metav1.ConditionTrue, Reason: string(v1alpha1.ReasonStuck), Message: "1 pod is stuck"},
 		}, "is degraded (Stuck): 1 pod is stuck " + look},
 	} {
@@ -283,13 +284,13 @@ func checkPolicies(t *testing.T, c client.Client) {
 func checkKruise(t *testing.T, c client.Client) {
 	t.Helper()
 	newNode(t, c)
-	// These do not run OpenKruise's daemon, and nobody expects it of them.
+	// These nodes cannot run OpenKruise's daemon.
 	addNode(t, c, "fargate-of-cli-tests", map[string]string{"eks.amazonaws.com/compute-type": "fargate"})
 	addNode(t, c, "virtual-of-cli-tests", map[string]string{"type": "virtual-kubelet"})
 	testenv.NewKruise(t, c).Install(t)
 	out, _ := runCommand(t, "check")
-	wantOutput(t, "OpenKruise without manager and daemon", out, 0, 0, "ok definition containerrecreaterequests.apps.kruise.io is served",
-		"ok kruise-mutating-webhook-configuration guards requests", "warning there is no DaemonSet kruise-daemon", "warning there is no Deployment kruise-controller-manager")
+	wantOutput(t, "OpenKruise without manager and daemon", out, 0, 0, "ok CRD containerrecreaterequests.apps.kruise.io is served",
+		"ok kruise-mutating-webhook-configuration guards CRRs", "warning DaemonSet kruise-daemon not found", "warning Deployment kruise-controller-manager not found")
 
 	labels := map[string]string{"app": "kruise"}
 	pod := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{
@@ -302,7 +303,7 @@ func checkKruise(t *testing.T, c client.Client) {
 	daemon := &appsv1.DaemonSet{ObjectMeta: meta("kruise-daemon"), Spec: appsv1.DaemonSetSpec{Selector: selector, Template: pod}}
 	create(t, c, namespace, manager, daemon)
 	out, _ = runCommand(t, "check")
-	wantOutput(t, "OpenKruise with its own terminator", out, 0, 0, "warning OpenKruise's own SidecarTerminator runs",
+	wantOutput(t, "OpenKruise with its own terminator", out, 0, 0, "warning OpenKruise's SidecarTerminator is on",
 		"warning kruise-daemon is not ready on 1 of 1 real nodes: node-of-cli-tests")
 
 	manager.Spec.Template.Spec.Containers[0].Args = []string{"--feature-gates=AllAlpha=true,SidecarTerminator=false"}
@@ -317,7 +318,7 @@ func checkKruise(t *testing.T, c client.Client) {
 		t.Fatal(err)
 	}
 	out, code := runCommand(t, "check", "--fail-on=warning")
-	wantOutput(t, "OpenKruise as it should be", out, code, 0, "ok kruise-daemon is ready on all 1 real nodes", "ok OpenKruise's own SidecarTerminator is off")
+	wantOutput(t, "OpenKruise as it should be", out, code, 0, "ok kruise-daemon is ready on all 1 real nodes", "ok OpenKruise's SidecarTerminator is off")
 
 	reader := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "reader-of-cli-tests"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list"}},
@@ -338,7 +339,7 @@ func checkKruise(t *testing.T, c client.Client) {
 	wantOutput(t, "someone who may not read OpenKruise's pods", out, code, 0, "warning you may not read pods in namespace kruise-system")
 }
 
-func TestNamespacesAreCompleted(t *testing.T) {
+func TestNamespaceCompletion(t *testing.T) {
 	_, namespace := newNamespace(t)
 	for _, flag := range []string{"-n", "--operator-namespace"} {
 		for _, command := range []string{"explain", "lint", "check"} {

@@ -26,6 +26,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
@@ -52,7 +53,7 @@ func newPolicy(namespace string) *v1alpha1.SidecarTerminationPolicy {
 
 func ago(d time.Duration) metav1.Time { return metav1.NewTime(time.Now().Add(-d)) }
 
-// runPod creates the Job's pod, which a controller would do, and lets main end long ago, which a kubelet would do.
+// runPod creates the Job's pod, in which main terminated an hour ago.
 func runPod(t *testing.T, c client.Client, job *batchv1.Job) *corev1.Pod {
 	t.Helper()
 	return runPodWith(t, c, job, "job-1", corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: ago(time.Hour)}})
@@ -107,26 +108,26 @@ func wantOutput(t *testing.T, what, got string, code, wantCode int, parts ...str
 	}
 }
 
-func TestExplainOfAJob(t *testing.T) {
+func TestExplainJob(t *testing.T) {
 	c, namespace := newNamespace(t)
 	newNode(t, c)
 	job := newJob(namespace)
 	create(t, c, newPolicy(namespace), job)
 
 	out, code := runCommand(t, "explain", "job/job", "-n", namespace)
-	wantOutput(t, "a Job without pods", out, code, 0, "pods to come", "proxy sidecar SidecarTerminationPolicy/mesh", "real node PodPhase mode Auto (default)")
+	wantOutput(t, "a Job without pods", out, code, 0, "no pod yet", "proxy sidecar SidecarTerminationPolicy/mesh", "real node PodPhase mode Auto (default)")
 
 	pod := runPod(t, c, job)
 	create(t, c, &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "event"}, EventTime: metav1.NowMicro(), Type: "Normal",
-		ReportingController: "sidecar-termination-operator", ReportingInstance: "one", Action: "TerminateSidecars", Reason: "Terminating", Note: "it is ending",
+		ReportingController: settings.Name, ReportingInstance: "one", Action: "TerminateSidecars", Reason: "Terminating", Note: "it is ending",
 		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: pod.Name, UID: pod.UID},
 	})
 	for _, arguments := range [][]string{{"job/job"}, {"jobs", "job"}, {"pod/job-1"}, {"po", "job-1"}} {
 		out, code := runCommand(t, append([]string{"explain", "-n", namespace}, arguments...)...)
-		wantOutput(t, strings.Join(arguments, " "), out, code, 1, "of Job job", "real node node-of-cli-tests, mains done 60m ago",
+		wantOutput(t, strings.Join(arguments, " "), out, code, 1, "of Job job", "real node node-of-cli-tests, main containers done 60m ago",
 			"Terminating (Terminating): main containers are done; ending proxy by mode PodPhase",
-			"main exit 0, 60m ago nothing", "Overdue", "run: test check", "Terminating: it is ending", "there is no operator in namespace")
+			"main exit 0, 60m ago -", "Overdue", "run: "+settings.PluginName+" check", "Terminating: it is ending", "no operator found in namespace")
 	}
 	out, code = runCommand(t, "explain", "jobs", "-n", namespace)
 	wantOutput(t, "every Job", out, code, 1, "job/job Never proxy Terminating", "problem Overdue")
@@ -148,7 +149,21 @@ func TestExplainOfAJob(t *testing.T) {
 	wantOutput(t, "a Job that is not there", out, code, 2, `error: get Job: jobs.batch "other" not found`)
 }
 
-func TestExplainAsJSON(t *testing.T) {
+func TestExplainPolicies(t *testing.T) {
+	c, namespace := newNamespace(t)
+	newNode(t, c)
+	job, other := newJob(namespace), newPolicy(namespace)
+	other.Name, other.Spec.PodSelector = "other", metav1.LabelSelector{MatchLabels: map[string]string{"team": "web"}}
+	overridden := newPolicy(namespace)
+	overridden.Name, overridden.Spec.Priority = "overridden", -1
+	create(t, c, newPolicy(namespace), other, overridden, job)
+	runPod(t, c, job)
+	out, code := runCommand(t, "explain", "policies", "-n", namespace)
+	wantOutput(t, "policies", out, code, 1, "policy/mesh Auto Enforce proxy 1 problem Overdue",
+		"policy/other Auto Enforce proxy 0", "policy/overridden Auto Enforce proxy 0")
+}
+
+func TestExplainJSON(t *testing.T) {
 	c, namespace := newNamespace(t)
 	newNode(t, c)
 	job := newJob(namespace)
@@ -156,18 +171,21 @@ func TestExplainAsJSON(t *testing.T) {
 	runPod(t, c, job)
 	out, _ := runCommand(t, "explain", "job/job", "-n", namespace, "-o", "json")
 	var result struct {
-		Pods []explain.Report `json:"pods"`
-		Jobs []struct{ Name, Status string }
+		APIVersion, Kind string
+		Summary          explain.Summary
+		Pods             []explain.Report
+		Jobs             []struct{ Name, Status string }
 	}
 	if err := json.Unmarshal([]byte(out), &result); err != nil {
 		t.Fatalf("%v in %s", err, out)
 	}
-	if len(result.Pods) != 1 || result.Pods[0].StageReason != v1alpha1.ReasonTerminating || len(result.Jobs) != 1 {
+	if result.APIVersion != "cli.sidecartermination.dev/v1alpha1" || result.Kind != "ExplainReport" || result.Summary.Problems != 1 ||
+		len(result.Pods) != 1 || result.Pods[0].Reason != v1alpha1.ReasonTerminating || len(result.Jobs) != 1 || result.Jobs[0].Status != "Running" {
 		t.Errorf("result is %+v", result)
 	}
 }
 
-func TestExplainFollowsKruiseAndPastRequests(t *testing.T) {
+func TestExplainWithOpenKruise(t *testing.T) {
 	c, namespace := newNamespace(t)
 	newNode(t, c)
 	testenv.NewKruise(t, c).Install(t)
@@ -175,15 +193,15 @@ func TestExplainFollowsKruiseAndPastRequests(t *testing.T) {
 	create(t, c, newPolicy(namespace), job)
 	pod := runPod(t, c, job)
 	out, code := runCommand(t, "explain", "job/job", "-n", namespace)
-	wantOutput(t, "before a request", out, code, 1, "real node CRR with the phase before it mode Auto", "ending proxy by mode PodPhase, the first step of mode CRR")
+	wantOutput(t, "before a request", out, code, 1, "real node CRR (after phase patch) mode Auto", "ending proxy by mode PodPhase (first step of mode CRR)")
 
 	create(t, c, newRequest(pod))
 	out, code = runCommand(t, "explain", "job/job", "-n", namespace)
 	wantOutput(t, "after a request", out, code, 0, "Terminating (AttemptInProgress): waiting for sidecars to end: proxy",
-		"DONE ATTEMPT WHEN SIDECARS CRR 1", "the operator looks again in")
+		"MODE ATTEMPT STARTED SIDECARS CRR 1", "next reconcile within")
 }
 
-func TestExplainTellsTheKindsOfNodesApart(t *testing.T) {
+func TestExplainNodeTypes(t *testing.T) {
 	c, namespace := newNamespace(t)
 	newNode(t, c)
 	addNode(t, c, "fargate-of-cli-tests", map[string]string{"eks.amazonaws.com/compute-type": "fargate"})
@@ -191,7 +209,7 @@ func TestExplainTellsTheKindsOfNodesApart(t *testing.T) {
 	job := newJob(namespace)
 	create(t, c, newPolicy(namespace), job)
 	out, code := runCommand(t, "explain", "job/job", "-n", namespace)
-	wantOutput(t, "a Job without pods", out, code, 0, "real node CRR with the phase before it mode Auto", "node without OpenKruise's daemon PodPhase")
+	wantOutput(t, "a Job without pods", out, code, 0, "real node CRR (after phase patch) mode Auto", "node without OpenKruise's daemon PodPhase")
 	if strings.Contains(out, "virtual node") {
 		t.Errorf("there is no virtual node:\n%s", out)
 	}
@@ -202,8 +220,8 @@ func TestExplainTellsTheKindsOfNodesApart(t *testing.T) {
 	wantOutput(t, "a pod", out, 0, 0, "daemonless node fargate-of-cli-tests", "node without OpenKruise's daemon PodPhase", "ending proxy by mode PodPhase")
 }
 
-// TestExplainForThoseWhoMayReadLittle gives a user the rights that a namespace's owner usually has.
-func TestExplainForThoseWhoMayReadLittle(t *testing.T) {
+// TestExplainWithFewPermissions has a user with the usual permissions of a namespace owner.
+func TestExplainWithFewPermissions(t *testing.T) {
 	c, namespace := newNamespace(t)
 	newNode(t, c)
 	job := newJob(namespace)
@@ -221,10 +239,10 @@ func TestExplainForThoseWhoMayReadLittle(t *testing.T) {
 	out, code = runCommand(t, "explain", "job/job", "-n", "default", "--as", "olga")
 	wantOutput(t, "another namespace", out, code, 2, "error: get Job", "forbidden")
 	out, code = runCommand(t, "lint", "-n", namespace, "--as", "olga")
-	wantOutput(t, "lint", out, code, 0, "Looked at 1 workload and found nothing.")
+	wantOutput(t, "lint", out, code, 0, "Checked 1 workload: no findings")
 }
 
-// complete has the Job succeed, which a controller would do.
+// complete sets the Job to succeeded, like the Job controller.
 func complete(t *testing.T, c client.Client, job *batchv1.Job) {
 	t.Helper()
 	job.Status = batchv1.JobStatus{
@@ -240,7 +258,7 @@ func complete(t *testing.T, c client.Client, job *batchv1.Job) {
 	}
 }
 
-// newFailingProxy returns the address of a proxy before the API server that answers nothing but errors while it fails.
+// newFailingProxy returns the address of a proxy to the API server that returns errors while fails is true.
 func newFailingProxy(t *testing.T, fails *atomic.Bool) string {
 	t.Helper()
 	target, _, err := rest.DefaultServerUrlFor(server)
@@ -263,7 +281,7 @@ func newFailingProxy(t *testing.T, fails *atomic.Bool) string {
 	return listener.URL
 }
 
-func TestWatchOutlivesAnAPIServerThatIsAway(t *testing.T) {
+func TestWatchSurvivesAPIServerErrors(t *testing.T) {
 	c, namespace := newNamespace(t)
 	newNode(t, c)
 	job := newJob(namespace)
@@ -272,7 +290,7 @@ func TestWatchOutlivesAnAPIServerThatIsAway(t *testing.T) {
 	fails := &atomic.Bool{}
 	address := newFailingProxy(t, fails)
 	shown := &transcript{awaited: "CONTAINER", seen: make(chan struct{})}
-	failed := &transcript{awaited: "trying again", seen: make(chan struct{})}
+	failed := &transcript{awaited: "retrying", seen: make(chan struct{})}
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -294,10 +312,10 @@ func TestWatchOutlivesAnAPIServerThatIsAway(t *testing.T) {
 	code := runCommandInto(t, io.MultiWriter(shown, failed), "explain", "job/job", "-n", namespace, "--watch", "--server="+address)
 	close(stop)
 	<-ended
-	wantOutput(t, "watch", shown.String(), code, 1, "running: 0 active", "the API server is away", "trying again", "job: complete")
+	wantOutput(t, "watch", shown.String(), code, 1, "running: 0 active", "the API server is away", "retrying", "job: complete")
 }
 
-// watchUntil runs the command, calls do once it has written the awaited text, and returns all that it wrote and its exit code.
+// watchUntil runs the command, calls do after the awaited text, and returns the output and the exit code.
 func watchUntil(t *testing.T, awaited string, do func(), arguments ...string) (*transcript, int) {
 	t.Helper()
 	out := &transcript{awaited: awaited, seen: make(chan struct{})}
@@ -316,7 +334,7 @@ func watchUntil(t *testing.T, awaited string, do func(), arguments ...string) (*
 	return out, code
 }
 
-func TestWatchOfAPolicy(t *testing.T) {
+func TestWatchPolicy(t *testing.T) {
 	c, namespace := newNamespace(t)
 	policy := newPolicy(namespace)
 	create(t, c, policy)
@@ -325,7 +343,7 @@ func TestWatchOfAPolicy(t *testing.T) {
 			t.Errorf("delete the policy: %v", err)
 		}
 	}, "explain", "policy/mesh", "-n", namespace, "--watch")
-	wantOutput(t, "watch", out.String(), code, 0, "SidecarTerminationPolicy "+namespace+"/mesh", "policy/mesh has gone")
+	wantOutput(t, "watch", out.String(), code, 0, "SidecarTerminationPolicy "+namespace+"/mesh", "policy/mesh was deleted")
 }
 
 func TestWatchEndsWithTheJob(t *testing.T) {
@@ -341,7 +359,7 @@ func TestWatchEndsWithTheJob(t *testing.T) {
 	}
 }
 
-func TestFailurePolicyOfTheOwner(t *testing.T) {
+func TestFailurePolicyOfJob(t *testing.T) {
 	c, namespace := newNamespace(t)
 	newNode(t, c)
 	job := newJob(namespace)
@@ -371,7 +389,7 @@ func TestLint(t *testing.T) {
 		Schedule: "0 0 1 1 *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: template()}},
 	}})
 	out, code := runCommand(t, "lint", "-n", namespace)
-	wantOutput(t, "templates", out, code, 0, "Job "+namespace+"/job", "CronJob "+namespace+"/cron", "warning MayHang: main, proxy", "Looked at 2 workloads")
+	wantOutput(t, "templates", out, code, 0, "Job "+namespace+"/job", "CronJob "+namespace+"/cron", "warning MayHang: main, proxy", "Checked 2 workloads: 2 have findings")
 	_, code = runCommand(t, "lint", "-n", namespace, "--fail-on=warning")
 	if code != 1 {
 		t.Errorf("exit code is %d with --fail-on=warning", code)
@@ -382,13 +400,13 @@ func TestLint(t *testing.T) {
 	}
 	runPod(t, c, job)
 	out, code = runCommand(t, "lint", "-n", namespace)
-	wantOutput(t, "a pod that hangs", out, code, 1, "Pod "+namespace+"/job-1 problem MayHang: container proxy runs on", "Looked at 2 workloads")
+	wantOutput(t, "a hanging pod", out, code, 1, "Pod "+namespace+"/job-1 problem MayHang: container proxy is still running", "Checked 2 workloads: 2 have findings")
 	runPodWith(t, c, job, "job-0", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Hour)}})
 	runPodWith(t, c, job, "job-3", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Hour)}})
 	out, code = runCommand(t, "lint", "-n", namespace)
-	wantOutput(t, "a pod that hangs beside others of its Job", out, code, 1, "Pod "+namespace+"/job-0 warning MayHang: main, proxy",
-		"Pod "+namespace+"/job-1 problem MayHang: container proxy runs on", "Looked at 3 workloads")
+	wantOutput(t, "a hanging pod among others", out, code, 1, "Pod "+namespace+"/job-0 warning MayHang: main, proxy",
+		"Pod "+namespace+"/job-1 problem MayHang: container proxy is still running", "Checked 3 workloads: 3 have findings")
 	create(t, c, newPolicy(namespace))
 	out, code = runCommand(t, "lint", "-n", namespace, "--fail-on=warning")
-	wantOutput(t, "after a policy", out, code, 0, "found nothing")
+	wantOutput(t, "after a policy", out, code, 0, "no findings")
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
-// newDaemonSet is a DaemonSet of which no pod is needed.
+// newDaemonSet is a DaemonSet without pods.
 func newDaemonSet(namespace, name string) *appsv1.DaemonSet {
 	labels := map[string]string{"app": name}
 	return &appsv1.DaemonSet{
@@ -34,22 +34,22 @@ func newDaemonSet(namespace, name string) *appsv1.DaemonSet {
 	}
 }
 
-func TestCheckOfTheNetwork(t *testing.T) {
+func TestCheckNetwork(t *testing.T) {
 	c, namespace := newNamespace(t)
 	out, _ := runCommand(t, "check")
 	if strings.Contains(out, "Network") {
-		t.Errorf("there is no such network:\n%s", out)
+		t.Errorf("unexpected network:\n%s", out)
 	}
 	out, _ = runCommand(t, "check", "--as", "nobody")
-	wantOutput(t, "someone who may read no DaemonSets", out, 0, 0, "warning you may not read DaemonSets, which tell the network of pods")
-	if strings.Count(out, "which tell the network") != 1 {
-		t.Errorf("it is said more than once:\n%s", out)
+	wantOutput(t, "DaemonSets forbidden", out, 0, 0, "warning you may not read DaemonSets, which identify the network plugin")
+	if strings.Count(out, "which identify the network") != 1 {
+		t.Errorf("the warning is repeated:\n%s", out)
 	}
 
 	create(t, c, newDaemonSet(namespace, "calico-node"), newDaemonSet(namespace, "ztunnel"))
 	const hint = "set drainSeconds in their policy, or run the operator with --pod-phase=LastResort"
 	out, _ = runCommand(t, "check")
-	wantOutput(t, "DaemonSets", out, 0, 0, "Network warning found Calico, Istio ambient: a pod loses its network once its phase is written", hint)
+	wantOutput(t, "DaemonSets", out, 0, 0, "Network warning found Calico, Istio ambient: a pod loses its network when its phase is written", hint)
 
 	create(t, c, &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: "ciliumendpoints.cilium.io"},
@@ -65,12 +65,12 @@ func TestCheckOfTheNetwork(t *testing.T) {
 			}},
 		},
 	})
-	testenv.Eventually(t, "the definition is found by those who may read little", func(context.Context) error {
+	testenv.Eventually(t, "the CRD is found without permissions", func(context.Context) error {
 		if out, _ = runCommand(t, "check", "--as", "nobody"); !strings.Contains(out, "found Cilium") {
 			return errors.New(out)
 		}
 		return nil
 	})
 	out, _ = runCommand(t, "check")
-	wantOutput(t, "all of them", out, 0, 0, "found Calico, Cilium, Istio ambient")
+	wantOutput(t, "all networks", out, 0, 0, "found Calico, Cilium, Istio ambient")
 }

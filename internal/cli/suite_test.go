@@ -15,10 +15,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,21 +25,14 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sidecar-termination/operator/internal/cli/check"
+	"github.com/sidecar-termination/operator/internal/cli"
 	"github.com/sidecar-termination/operator/internal/cli/exit"
-	explaincommand "github.com/sidecar-termination/operator/internal/cli/explain"
-	"github.com/sidecar-termination/operator/internal/cli/lint"
-	"github.com/sidecar-termination/operator/internal/cli/source"
-	"github.com/sidecar-termination/operator/internal/explain"
-	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/scheme"
+	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
-// leaseName is the name of the operator's lease.
-const leaseName = "sidecar-termination-operator.sidecartermination.dev"
-
-// server is how tests reach the API server as its administrator.
+// server is the API server, with the credentials of an administrator.
 var server *rest.Config
 
 func TestMain(m *testing.M) {
@@ -53,18 +44,18 @@ func TestMain(m *testing.M) {
 
 func newClient(t *testing.T) client.Client {
 	t.Helper()
-	scheme, err := source.NewScheme()
+	types, err := scheme.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.New(server, client.Options{Scheme: scheme})
+	c, err := client.New(server, client.Options{Scheme: types})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return c
 }
 
-// newNamespace returns a client and a namespace of the test's own.
+// newNamespace returns a client and a new namespace.
 func newNamespace(t *testing.T) (client.Client, string) {
 	t.Helper()
 	c := newClient(t)
@@ -73,8 +64,8 @@ func newNamespace(t *testing.T) (client.Client, string) {
 	return c, namespace.Name
 }
 
-// create makes objects that are deleted when the test ends: some commands look at the whole cluster, and must not find what
-// another test has left.
+// create creates objects and deletes them when the test ends: some commands read the whole cluster, and must not find
+// objects of other tests.
 func create(t *testing.T, c client.Client, objects ...client.Object) {
 	t.Helper()
 	for _, object := range objects {
@@ -82,7 +73,7 @@ func create(t *testing.T, c client.Client, objects ...client.Object) {
 			t.Fatalf("create %T %s: %v", object, object.GetName(), err)
 		}
 		t.Cleanup(func() {
-			// Nobody is there to take off the finalizer that a Job would get without a policy.
+			// With another propagation policy a Job would get a finalizer that no controller removes here.
 			err := c.Delete(context.WithoutCancel(t.Context()), object, client.GracePeriodSeconds(0),
 				client.PropagationPolicy(metav1.DeletePropagationBackground))
 			if client.IgnoreNotFound(err) != nil {
@@ -92,7 +83,7 @@ func create(t *testing.T, c client.Client, objects ...client.Object) {
 	}
 }
 
-// kubeconfig writes a file by which a user would reach the API server.
+// kubeconfig writes a kubeconfig for the API server and returns its path.
 func kubeconfig(t *testing.T) string {
 	t.Helper()
 	config := clientcmdapi.NewConfig()
@@ -107,7 +98,7 @@ func kubeconfig(t *testing.T) string {
 	return file
 }
 
-// runCommand runs a subcommand as a user would, and returns what it writes and its exit code.
+// runCommand runs the kubectl plugin, and returns its output and exit code.
 func runCommand(t *testing.T, arguments ...string) (string, int) {
 	t.Helper()
 	var out bytes.Buffer
@@ -115,31 +106,11 @@ func runCommand(t *testing.T, arguments ...string) (string, int) {
 	return out.String(), code
 }
 
-// runCommandInto is runCommand for a test that looks at the output while the command runs.
+// runCommandInto is runCommand for a test that reads the output while the command runs.
 func runCommandInto(t *testing.T, out io.Writer, arguments ...string) int {
 	t.Helper()
-	operator := source.Operator{
-		Bind: func(flags *pflag.FlagSet) { flags.String("quick-exit-image", "", "the default image") },
-		Parse: func(arguments []string) (explain.OperatorSettings, error) {
-			flags := pflag.NewFlagSet("operator", pflag.ContinueOnError)
-			flags.ParseErrorsAllowlist.UnknownFlags = true
-			image := flags.String("quick-exit-image", "", "the default image")
-			leaderElect := flags.Bool("leader-elect", true, "have one copy act")
-			err := flags.Parse(arguments)
-			settings := explain.OperatorSettings{
-				Resolve: resolve.Options{Image: *image}, NodeMarks: plan.DefaultNodeMarks(), Capabilities: plan.Capabilities{PodPhase: plan.PodPhaseEnabled},
-				Metrics: explain.MetricsSettings{Address: ":8443", Authenticated: true},
-			}
-			if *leaderElect {
-				settings.Lease.Name = leaseName
-			}
-			return settings, err
-		},
-		Now: time.Now,
-	}
-	root := &cobra.Command{Use: "test", SilenceUsage: true, SilenceErrors: true}
-	root.AddCommand(explaincommand.New("test", operator), lint.New("test", operator), check.New("test", operator))
-	// After the name of the subcommand: what is to be completed goes last.
+	root := cli.New([]string{settings.PluginProgram}, nil)
+	// These flags follow the name of the subcommand, because the word to complete goes last.
 	reach := []string{"--kubeconfig=" + kubeconfig(t), "--cache-dir=" + t.TempDir()}
 	at := slices.IndexFunc(arguments, func(argument string) bool { return argument != cobra.ShellCompRequestCmd }) + 1
 	root.SetArgs(slices.Insert(slices.Clone(arguments), at, reach...))
@@ -153,7 +124,7 @@ func runCommandInto(t *testing.T, out io.Writer, arguments ...string) int {
 	return code
 }
 
-// transcript takes a command's output and closes seen when it holds the awaited words.
+// transcript collects a command's output and closes seen once the output contains the awaited words.
 type transcript struct {
 	text    bytes.Buffer
 	awaited string

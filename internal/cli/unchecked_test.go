@@ -19,7 +19,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
-func TestCheckOfPoliciesBeforeAdmission(t *testing.T) {
+func TestCheckPoliciesBeforeAdmission(t *testing.T) {
 	c, namespace := newNamespace(t)
 	var policies []*v1alpha1.SidecarTerminationPolicy
 	for i := range 7 {
@@ -33,7 +33,7 @@ func TestCheckOfPoliciesBeforeAdmission(t *testing.T) {
 	create(t, c, free)
 	out, _ := runCommand(t, "check")
 	if strings.Contains(out, "enforced policies") {
-		t.Errorf("without admission policies there is nothing to compare with:\n%s", out)
+		t.Errorf("unexpected result without admission policies:\n%s", out)
 	}
 
 	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../config/admission")
@@ -48,12 +48,12 @@ func TestCheckOfPoliciesBeforeAdmission(t *testing.T) {
 		create(t, c, &unstructured.Unstructured{Object: fields})
 	}
 	out, _ = runCommand(t, "check")
-	wantOutput(t, "policies that were there first", out, 0, 0,
-		"warning 7 of 7 enforced policies were last changed before the admission policies that ask authors for rights: policy "+namespace+"/mesh-0, ",
+	wantOutput(t, "policies older than admission policies", out, 0, 0,
+		"warning 7 of 7 enforced policies were last changed before the admission policies that check authors: policy "+namespace+"/mesh-0, ",
 		"and 2 more -> review them", "kubectl replace --force -f FILE")
 
-	// A change that the admission policies have seen is in the managed fields.
-	testenv.Eventually(t, "a policy is written under the admission policies", func(ctx context.Context) error {
+	// A change that passed the admission policies is in the managed fields.
+	testenv.Eventually(t, "a policy passes the admission policies", func(ctx context.Context) error {
 		patch := client.MergeFrom(policies[0].DeepCopy())
 		policies[0].Spec.Priority++
 		if err := c.Patch(ctx, policies[0], patch); err != nil {
@@ -70,5 +70,5 @@ func TestCheckOfPoliciesBeforeAdmission(t *testing.T) {
 		}
 	}
 	out, _ = runCommand(t, "check")
-	wantOutput(t, "only policies that were checked", out, 0, 0, "ok 1 of 1 enforced policies were written under the admission policies")
+	wantOutput(t, "checked policies only", out, 0, 0, "ok 1 of 1 enforced policies passed the admission policies")
 }

@@ -12,11 +12,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// kustomizations are read by kustomize and by no API server.
+// kustomizations are no API objects.
 const kustomizations = "kustomize.config.k8s.io/v1beta1"
 
-// Manifests returns the objects of a block of YAML. What has no kind, and so is part of an object or a kustomization, is
-// none.
+// Manifests returns the objects of a YAML block. Parts of objects and kustomizations are excluded.
 func (b Block) Manifests() ([]*unstructured.Unstructured, error) {
 	if b.Language != "yaml" || b.NotRun != "" {
 		return nil, nil

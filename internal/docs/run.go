@@ -13,27 +13,27 @@ import (
 	"strings"
 )
 
-// Place is a copy of the repository in which commands are run, and a directory of programs that they find first.
+// Place is a copy of the repository in which commands run, and a directory of programs.
 type Place struct {
-	// Directory is where commands start: the copy's root.
+	// Directory is the working directory of commands: the copy's root.
 	Directory string
-	// Programs is the first directory of the PATH. It holds the operator's program under both of its names.
+	// Programs is the first directory of PATH. It contains the operator under both of its names.
 	Programs string
-	// Environment is added to that of the test.
+	// Environment is added to the test's environment.
 	Environment []string
 }
 
-// notCopied are directories that the commands of no document need.
+// notCopied are directories that commands do not need.
 var notCopied = []string{".git", ".cluster", "bin", "dist"}
 
-// NewPlace copies the repository below an empty directory, and finds the operator's program a place on the PATH.
+// NewPlace copies the repository and links the operator below an empty directory.
 func NewPlace(repository, program, below string) (*Place, error) {
 	place := &Place{Directory: filepath.Join(below, "operator"), Programs: filepath.Join(below, "programs")}
 	if err := copyTree(repository, place.Directory); err != nil {
 		return nil, fmt.Errorf("copy the repository: %w", err)
 	}
 	if err := os.Mkdir(place.Programs, 0o700); err != nil {
-		return nil, fmt.Errorf("make a directory for programs: %w", err)
+		return nil, fmt.Errorf("create a directory for programs: %w", err)
 	}
 	for _, name := range []string{"sidecar-termination-operator", "kubectl-sidecar_termination"} {
 		if err := os.Symlink(program, filepath.Join(place.Programs, name)); err != nil {
@@ -71,7 +71,7 @@ func copyTree(from, to string) error {
 	})
 }
 
-// Write writes a file that the commands read.
+// Write writes a file for the commands.
 func (p *Place) Write(name, content string) error {
 	if err := os.WriteFile(filepath.Join(p.Directory, name), []byte(content), 0o600); err != nil {
 		return fmt.Errorf("write a file of a document: %w", err)
@@ -79,8 +79,7 @@ func (p *Place) Write(name, content string) error {
 	return nil
 }
 
-// Run runs a script and returns what its commands have written. It stops at the first one that fails, unless the script
-// asks for exit codes.
+// Run runs a script and returns its output. It stops at the first failing command unless the script checks exit codes.
 func (p *Place) Run(ctx context.Context, script string) (string, error) {
 	options := "-euo"
 	if strings.Contains(script, "$?") {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 )
 
-// Age writes a duration as kubectl does.
+// Age formats a duration like kubectl.
 func Age(age time.Duration) string {
 	return duration.HumanDuration(max(age, 0))
 }

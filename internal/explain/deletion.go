@@ -8,31 +8,25 @@ import (
 	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
 )
 
-// Deletion says when Kubernetes deletes a Job, and its pods, after the Job has finished.
+// Deletion is when Kubernetes deletes a finished Job and its pods.
 type Deletion struct {
-	// Field is the field of the Job or CronJob that says so.
+	// Field is the field of the Job or CronJob that sets it.
 	Field string
 	After time.Duration
 }
 
-// fromDeletion says which sidecars may still be ending when their pod is deleted. Where the operator writes the phase, the
-// Job counts the pod as finished while its sidecars use up their grace period, and the API server deletes a finished pod
-// without a grace period (pkg/registry/core/pod/strategy.go, CheckGracefulDelete). docs/teardown.md has what was measured.
-func (x *explainer) fromDeletion() []Finding {
-	grace := plan.GracePeriod(x.Pod.Pod)
-	if x.Deletion == nil || x.Deletion.After >= grace {
-		return nil
-	}
-	var names []string
-	for _, target := range x.view.Targets {
-		if slices.ContainsFunc(x.ways(target), Way.writesPhase) {
-			names = append(names, target.Container)
-		}
-	}
+// checkDeletion finds pods that may be deleted while their sidecars are still ending. A written phase counts as finished at
+// once, and the API server deletes a finished pod without a grace period (pkg/registry/core/pod/strategy.go,
+// CheckGracefulDelete). docs/teardown.md has measurements.
+func (x *explainer) checkDeletion() []Finding {
+	names := x.sidecarsAfterPhase()
 	if len(names) == 0 {
 		return nil
 	}
@@ -40,17 +34,45 @@ func (x *explainer) fromDeletion() []Finding {
 	if len(names) == 1 {
 		container = names[0]
 	}
-	when := "as soon as"
-	if x.Deletion.After > 0 {
-		when = x.Deletion.After.String() + " after"
+	grace := plan.GracePeriod(x.Pod.Pod)
+	early := x.Deletion != nil && x.Deletion.After < grace
+	var all []Finding
+	if early {
+		when := "as soon as"
+		if x.Deletion.After > 0 {
+			when = x.Deletion.After.String() + " after"
+		}
+		all = append(all, finding(SeverityNote, v1alpha1.ReasonDeletedWhileEnding, container, fmt.Sprintf(
+			"%s deletes the pod %s it reads as finished, while %s may still use the grace period of %s: the pod's token and log are deleted with the pod",
+			x.Deletion.Field, when, strings.Join(names, ", "), grace)))
 	}
-	return []Finding{finding(SeverityNote, v1alpha1.ReasonDeletedWhileEnding, container, fmt.Sprintf(
-		"%s deletes the pod %s it reads as finished, while %s may still use the grace period of %s: "+
-			"the pod's token and log go with the pod, and if a finalizer keeps the pod, the grace period may be cut to 2s",
-		x.Deletion.Field, when, strings.Join(names, ", "), grace))}
+	if foreign := x.foreignFinalizers(); len(foreign) > 0 {
+		severity := SeverityNote
+		if early {
+			severity = SeverityWarning
+		}
+		all = append(all, finding(severity, v1alpha1.ReasonForeignFinalizer, container, fmt.Sprintf(
+			"finalizer %s keeps the pod: if it is deleted just after its phase is written, the kubelet may kill %s after 2s instead of the grace period of %s",
+			strings.Join(foreign, ", "), strings.Join(names, ", "), grace)))
+	}
+	return all
 }
 
-// writesPhase reports whether the first usable mode writes the pod's phase.
-func (w Way) writesPhase() bool {
-	return len(w.Modes) > 0 && (w.Modes[0] == v1alpha1.ModePodPhase || w.Modes[0] == v1alpha1.ModeCRR && w.PhaseFirst)
+// sidecarsAfterPhase lists the sidecars that still run when the operator has written the pod's phase.
+func (x *explainer) sidecarsAfterPhase() []string {
+	var names []string
+	for _, sidecar := range x.view.Sidecars {
+		if slices.ContainsFunc(x.methods(sidecar), Method.writesPhase) {
+			names = append(names, sidecar.Container)
+		}
+	}
+	return names
+}
+
+// foreignFinalizers lists the pod's finalizers without those of Kubernetes. The Job controller removes its own when it has
+// counted the pod, and the garbage collector sets the others with the deletion.
+func (x *explainer) foreignFinalizers() []string {
+	return slices.DeleteFunc(slices.Clone(x.Pod.Pod.Finalizers), func(name string) bool {
+		return name == batchv1.JobTrackingFinalizer || name == metav1.FinalizerDeleteDependents || name == metav1.FinalizerOrphanDependents
+	})
 }

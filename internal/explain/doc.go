@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package explain says, for people, what the operator makes of a pod: which containers are mains and which sidecars and
-// by whose word, how the sidecars will be ended, what is being waited for, what was done, and what would go wrong. It
-// asks internal/resolve and internal/plan, as the operator does, and never decides on its own; what it adds are findings
-// about declarations that cannot work out and, in Lint, about containers that nobody has declared.
+// Package explain describes in words what the operator does with a pod. A report lists the role of each container and the
+// policy that declares it, the modes by node type, the current decision, past attempts, and findings about what goes or
+// may go wrong.
 //
-// The package reads nothing but its arguments. Reading is the business of internal/observe and of the command line.
+// The package asks internal/resolve and internal/plan, like the operator, and makes no decisions of its own. It adds two
+// kinds of findings: declarations that cannot work, and, in Lint, containers without a declaration. It reads only its arguments.
 package explain

@@ -15,26 +15,20 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// The exit codes of a container that is stopped: by SIGTERM, and by SIGKILL when its grace period is over.
-const (
-	exitOnSIGTERM int32 = 143
-	exitOnSIGKILL int32 = 137
-)
-
-// failurePolicySidecars are the sidecars whose own exit code stands beside that of a failed main container.
-type failurePolicySidecars struct {
+// stoppedSidecars are the sidecars that keep their own exit code in a pod with a failed main container.
+type stoppedSidecars struct {
 	regular, native []string
 }
 
-// fromFailurePolicy says which rules of the Job's podFailurePolicy a stopped sidecar matches beside a failed main
-// container. Kubernetes holds a rule against every container that ended non-zero, native sidecars included, unless it
-// names one (pkg/controller/job/pod_failure_policy.go).
-func (x *explainer) fromFailurePolicy() []Finding {
+// checkFailurePolicy finds rules of the Job's podFailurePolicy that match a stopped sidecar after a main container has failed.
+// Kubernetes compares a rule without containerName with every container that exited non-zero, native sidecars included
+// (pkg/controller/job/pod_failure_policy.go).
+func (x *explainer) checkFailurePolicy() []Finding {
 	if x.FailurePolicy == nil || x.Pod.Pod.Spec.RestartPolicy != corev1.RestartPolicyNever || !x.mainMayFail() {
 		return nil
 	}
-	sidecars, rules := x.besideFailedMain(), x.FailurePolicy.Rules
-	// A failure that no rule matches is counted, so that the last rules that count make no difference.
+	sidecars, rules := x.stoppedSidecarsAfterFailure(), x.FailurePolicy.Rules
+	// Kubernetes counts a failure that matches no rule, so trailing Count rules make no difference.
 	for len(rules) > 0 && rules[len(rules)-1].Action == batchv1.PodFailurePolicyActionCount {
 		rules = rules[:len(rules)-1]
 	}
@@ -44,9 +38,9 @@ func (x *explainer) fromFailurePolicy() []Finding {
 			continue
 		}
 		if x.matchesEveryFailure(rules[i].OnExitCodes) {
-			break // a failed main container matches it anyway, and the rules that follow decide nothing
+			break // a failed main container always matches, so later rules are never reached
 		}
-		all = append(all, x.seenBy(&rules[i], i, sidecars)...)
+		all = append(all, x.sidecarMatches(&rules[i], i, sidecars)...)
 	}
 	return all
 }
@@ -64,16 +58,16 @@ func (x *explainer) mainMayFail() bool {
 	})
 }
 
-// besideFailedMain lists the sidecars that a mode stops which leaves their own exit code, on any kind of node that the pod
-// may run on, and the native sidecars, which the kubelet stops. A swapped image exits with 0. The exit code of a sidecar
-// that is respected is meant to count.
-func (x *explainer) besideFailedMain() failurePolicySidecars {
-	var sidecars failurePolicySidecars
-	for _, target := range x.view.Targets {
-		if target.ExitCodes != v1alpha1.ExitCodesRespect && slices.ContainsFunc(x.scenarios(), func(s scenario) bool {
-			return x.keepsOwnExitCode(s, target)
+// stoppedSidecarsAfterFailure lists the sidecars that keep their own exit code on some node type of the pod, and the native
+// sidecars. A sidecar with a swapped image exits with 0. Sidecars with exitCodes Respect are left out: their exit code counts
+// on purpose.
+func (x *explainer) stoppedSidecarsAfterFailure() stoppedSidecars {
+	var sidecars stoppedSidecars
+	for _, sidecar := range x.view.Sidecars {
+		if sidecar.ExitCodes != v1alpha1.ExitCodesRespect && slices.ContainsFunc(x.scenarios(), func(s scenario) bool {
+			return x.keepsOwnExitCode(s, sidecar)
 		}) {
-			sidecars.regular = append(sidecars.regular, target.Container)
+			sidecars.regular = append(sidecars.regular, sidecar.Container)
 		}
 	}
 	for i := range x.Pod.Pod.Spec.InitContainers {
@@ -84,71 +78,72 @@ func (x *explainer) besideFailedMain() failurePolicySidecars {
 	return sidecars
 }
 
-// keepsOwnExitCode reports whether the first mode for the target, once a main container has failed, is one that stops it.
-func (x *explainer) keepsOwnExitCode(s scenario, target resolve.Target) bool {
-	options := plan.ModeOptions(x.snapshotOf(s, 1), target)
+// keepsOwnExitCode reports whether the first mode stops the sidecar, instead of swapping its image, after a main container
+// has failed.
+func (x *explainer) keepsOwnExitCode(s scenario, sidecar resolve.Sidecar) bool {
+	options := plan.ModeOptions(x.snapshotOf(s, 1), sidecar)
 	first := slices.IndexFunc(options, plan.ModeOption.Usable)
 	return first >= 0 && options[first].Mode != v1alpha1.ModeImage
 }
 
-// matchesEveryFailure reports whether the rule matches every pod of which a main container has failed.
+// matchesEveryFailure reports whether the rule matches every pod with a failed main container.
 func (x *explainer) matchesEveryFailure(rule *batchv1.PodFailurePolicyOnExitCodesRequirement) bool {
 	ofMains := rule.ContainerName == nil || len(x.view.Mains) == 1 && *rule.ContainerName == x.view.Mains[0]
 	return ofMains && rule.Operator == batchv1.PodFailurePolicyOnExitCodesOpNotIn &&
 		!slices.ContainsFunc(rule.Values, func(code int32) bool { return code != 0 })
 }
 
-// seenBy returns the finding on one rule, if it sees a sidecar. That a rule names a sidecar is on purpose, but for exit codes
-// that mean no more than that it was stopped.
-func (x *explainer) seenBy(rule *batchv1.PodFailurePolicyRule, index int, sidecars failurePolicySidecars) []Finding {
+// sidecarMatches returns the finding on one rule, if a sidecar matches it. A rule that names a sidecar is intended, except
+// for exit codes that only mean that it was stopped.
+func (x *explainer) sidecarMatches(rule *batchv1.PodFailurePolicyRule, index int, sidecars stoppedSidecars) []Finding {
 	requirement := rule.OnExitCodes
-	seen := func(name string) bool { return requirement.ContainerName == nil || *requirement.ContainerName == name }
-	regular, native := only(sidecars.regular, seen), only(sidecars.native, seen)
+	matched := func(name string) bool { return requirement.ContainerName == nil || *requirement.ContainerName == name }
+	regular, native := filter(sidecars.regular, matched), filter(sidecars.native, matched)
 	names := slices.Concat(regular, native)
-	codes := only([]int32{exitOnSIGTERM, exitOnSIGKILL}, func(code int32) bool { return matchesCode(requirement, code) })
+	codes := filter([]int32{plan.ExitCodeSIGTERM, plan.ExitCodeSIGKILL}, func(code int32) bool { return matchesCode(requirement, code) })
 	named := requirement.ContainerName != nil
 	if len(names) == 0 || named && len(codes) == 0 || consequences[rule.Action] == "" {
 		return nil
 	}
-	severity, ends := SeverityWarning, fmt.Sprintf("exits with %s when it is stopped", join(codes, " or "))
+	severity, exits := SeverityWarning, fmt.Sprintf("exits with %s when it is stopped", join(codes, " or "))
 	if len(codes) == 0 {
-		severity, ends = SeverityNote, "exits with a code that the rule matches when it is stopped"
+		severity, exits = SeverityNote, "exits with a code that the rule matches"
 	}
 	who, sidecar := "sidecar "+names[0], names[0]
 	if len(names) > 1 {
-		who, sidecar, ends = "sidecars "+strings.Join(names, ", "), "", "one of them "+ends
+		who, sidecar, exits = "sidecars "+strings.Join(names, ", "), "", "one of them "+exits
 	} else {
-		ends = "the sidecar " + ends
+		exits = "the sidecar " + exits
 	}
-	matches := "has no containerName and matches " + who + " too"
+	matches := "has no containerName and also matches " + who
 	if named {
 		matches = "names " + who
 	}
 	f := finding(severity, v1alpha1.ReasonSidecarMatchesFailurePolicy, sidecar, fmt.Sprintf(
-		"podFailurePolicy.rules[%d] (%s) %s: if a main container fails and %s, %s", index, describeRule(rule), matches, ends, consequences[rule.Action]))
+		"podFailurePolicy.rules[%d] (%s) %s: if a main container fails and %s, %s", index, describeRule(rule), matches, exits, consequences[rule.Action]))
 	f.Hint = x.failurePolicyHint(named, len(native) == 0)
 	return []Finding{f}
 }
 
-// consequences say what the actions of rules lead to. A manifest may have others, which the API server refuses.
+// consequences describe the actions of rules. The API server rejects other actions.
 var consequences = map[batchv1.PodFailurePolicyAction]string{
-	batchv1.PodFailurePolicyActionIgnore:    "the failure is not counted, and a main container that always fails is tried again without end",
-	batchv1.PodFailurePolicyActionFailJob:   "the Job fails at once",
-	batchv1.PodFailurePolicyActionFailIndex: "the index fails at once",
-	batchv1.PodFailurePolicyActionCount:     "the failure is counted, whatever later rules say",
+	batchv1.PodFailurePolicyActionIgnore:    "the failure is not counted, and a main container that always fails is retried forever",
+	batchv1.PodFailurePolicyActionFailJob:   "the Job fails immediately",
+	batchv1.PodFailurePolicyActionFailIndex: "the index fails immediately",
+	batchv1.PodFailurePolicyActionCount:     "the failure is counted, and later rules are not evaluated",
 }
 
-// failurePolicyHint says what to write. A quick-exit image helps where no native sidecar matches the rule.
+// failurePolicyHint says how to change the rule. A quick-exit image helps if no native sidecar matches the rule.
 func (x *explainer) failurePolicyHint(named, imageHelps bool) string {
-	hint := "write the rule once for each main container, with its name in onExitCodes.containerName"
+	hint := "write one rule for each main container, with its name in onExitCodes.containerName"
 	switch {
 	case named:
-		hint = "leave the rule out, or take these exit codes out of it"
+		hint = "remove the rule, or remove these exit codes from it"
 	case len(x.view.Mains) == 1:
-		hint = fmt.Sprintf("write containerName: %s into onExitCodes of the rule", x.view.Mains[0])
+		hint = fmt.Sprintf("set containerName: %s in onExitCodes of the rule", x.view.Mains[0])
 	}
 	if imageHelps {
-		hint += ", or set mode to Auto and an image that covers the command of the sidecar, which then exits with 0"
+		hint += ", or set mode to Auto and an image that covers the sidecar's command, so that it exits with 0"
 	}
 	return hint
 }
@@ -182,15 +177,9 @@ func isNativeSidecar(container *corev1.Container) bool {
 	return container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
 
-// only returns those of the elements that are wanted.
-func only[T any](all []T, wanted func(T) bool) []T {
-	var some []T
-	for _, element := range all {
-		if wanted(element) {
-			some = append(some, element)
-		}
-	}
-	return some
+// filter returns the elements that match.
+func filter[T any](all []T, matches func(T) bool) []T {
+	return slices.DeleteFunc(slices.Clone(all), func(element T) bool { return !matches(element) })
 }
 
 func join(codes []int32, separator string) string {

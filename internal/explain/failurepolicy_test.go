@@ -26,87 +26,87 @@ func ruleFor(container string, action batchv1.PodFailurePolicyAction, operator b
 	return batchv1.PodFailurePolicyRule{Action: action, OnExitCodes: requirement}
 }
 
-func TestFailurePolicyThatMatchesSidecars(t *testing.T) {
+func TestFailurePolicy(t *testing.T) {
 	const (
 		ignore, count      = batchv1.PodFailurePolicyActionIgnore, batchv1.PodFailurePolicyActionCount
 		failJob, failIndex = batchv1.PodFailurePolicyActionFailJob, batchv1.PodFailurePolicyActionFailIndex
 		in, notIn          = batchv1.PodFailurePolicyOnExitCodesOpIn, batchv1.PodFailurePolicyOnExitCodesOpNotIn
 	)
-	proxy := func(w *world) { w.policy(asIs, "proxy") }
+	proxy := func(w *fixture) { w.policy(asIs, "proxy") }
 	stopped := ruleFor("", ignore, in, 137, 143)
 	onCondition := batchv1.PodFailurePolicyRule{Action: ignore, OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{
 		{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}}
 	for name, tc := range map[string]struct {
-		change func(w *world)
+		change func(w *fixture)
 		rules  []batchv1.PodFailurePolicyRule
 		want   []string // SEVERITY CONTAINER
 	}{
-		"no rule":                     {proxy, nil, nil},
-		"rule on a condition":         {proxy, []batchv1.PodFailurePolicyRule{onCondition}, nil},
-		"Ignore":                      {proxy, []batchv1.PodFailurePolicyRule{stopped}, []string{"Warning proxy"}},
-		"FailJob on SIGTERM":          {proxy, []batchv1.PodFailurePolicyRule{ruleFor("", failJob, in, 143)}, []string{"Warning proxy"}},
-		"FailIndex on SIGKILL":        {proxy, []batchv1.PodFailurePolicyRule{ruleFor("", failIndex, in, 137)}, []string{"Warning proxy"}},
-		"Count is the default":        {proxy, []batchv1.PodFailurePolicyRule{ruleFor("", count, in, 143)}, nil},
-		"Count before another rule":   {proxy, []batchv1.PodFailurePolicyRule{ruleFor("", count, in, 143), ruleFor("main", failJob, in, 42)}, []string{"Warning proxy"}},
-		"rule names main":             {proxy, []batchv1.PodFailurePolicyRule{ruleFor("main", ignore, in, 137, 143)}, nil},
-		"rule names the sidecar":      {proxy, []batchv1.PodFailurePolicyRule{ruleFor("proxy", failJob, in, 143)}, []string{"Warning proxy"}},
-		"rule names its own code":     {proxy, []batchv1.PodFailurePolicyRule{ruleFor("proxy", failJob, in, 42)}, nil},
-		"rule names a container else": {proxy, []batchv1.PodFailurePolicyRule{ruleFor("init", failJob, in, 143)}, nil},
-		"other codes":                 {proxy, []batchv1.PodFailurePolicyRule{ruleFor("", failJob, in, 1, 42)}, []string{"Note proxy"}},
-		"all codes but one":           {proxy, []batchv1.PodFailurePolicyRule{ruleFor("", failJob, notIn, 42)}, []string{"Warning proxy"}},
-		"all codes but those":         {proxy, []batchv1.PodFailurePolicyRule{ruleFor("", failJob, notIn, 137, 143)}, []string{"Note proxy"}},
-		"every failure":               {proxy, []batchv1.PodFailurePolicyRule{ruleFor("", failJob, notIn, 0)}, nil},
-		"every failure of main first": {proxy, []batchv1.PodFailurePolicyRule{ruleFor("main", failJob, notIn, 0), stopped}, nil},
-		"some failures of main first": {proxy, []batchv1.PodFailurePolicyRule{ruleFor("main", failJob, in, 42), stopped}, []string{"Warning proxy"}},
-		"unknown action":              {proxy, []batchv1.PodFailurePolicyRule{ruleFor("", "Retry", in, 143)}, nil},
+		"no rule":                      {proxy, nil, nil},
+		"rule on a condition":          {proxy, []batchv1.PodFailurePolicyRule{onCondition}, nil},
+		"Ignore":                       {proxy, []batchv1.PodFailurePolicyRule{stopped}, []string{"Warning proxy"}},
+		"FailJob on SIGTERM":           {proxy, []batchv1.PodFailurePolicyRule{ruleFor("", failJob, in, 143)}, []string{"Warning proxy"}},
+		"FailIndex on SIGKILL":         {proxy, []batchv1.PodFailurePolicyRule{ruleFor("", failIndex, in, 137)}, []string{"Warning proxy"}},
+		"Count is the default":         {proxy, []batchv1.PodFailurePolicyRule{ruleFor("", count, in, 143)}, nil},
+		"Count before another rule":    {proxy, []batchv1.PodFailurePolicyRule{ruleFor("", count, in, 143), ruleFor("main", failJob, in, 42)}, []string{"Warning proxy"}},
+		"rule names main":              {proxy, []batchv1.PodFailurePolicyRule{ruleFor("main", ignore, in, 137, 143)}, nil},
+		"rule names the sidecar":       {proxy, []batchv1.PodFailurePolicyRule{ruleFor("proxy", failJob, in, 143)}, []string{"Warning proxy"}},
+		"rule names its own code":      {proxy, []batchv1.PodFailurePolicyRule{ruleFor("proxy", failJob, in, 42)}, nil},
+		"rule names another container": {proxy, []batchv1.PodFailurePolicyRule{ruleFor("init", failJob, in, 143)}, nil},
+		"other codes":                  {proxy, []batchv1.PodFailurePolicyRule{ruleFor("", failJob, in, 1, 42)}, []string{"Note proxy"}},
+		"all codes except one":         {proxy, []batchv1.PodFailurePolicyRule{ruleFor("", failJob, notIn, 42)}, []string{"Warning proxy"}},
+		"all codes except these":       {proxy, []batchv1.PodFailurePolicyRule{ruleFor("", failJob, notIn, 137, 143)}, []string{"Note proxy"}},
+		"every failure":                {proxy, []batchv1.PodFailurePolicyRule{ruleFor("", failJob, notIn, 0)}, nil},
+		"every failure of main first":  {proxy, []batchv1.PodFailurePolicyRule{ruleFor("main", failJob, notIn, 0), stopped}, nil},
+		"some failures of main first":  {proxy, []batchv1.PodFailurePolicyRule{ruleFor("main", failJob, in, 42), stopped}, []string{"Warning proxy"}},
+		"unknown action":               {proxy, []batchv1.PodFailurePolicyRule{ruleFor("", "Retry", in, 143)}, nil},
 		"two rules": {proxy, []batchv1.PodFailurePolicyRule{stopped, ruleFor("", failJob, in, 143)},
 			[]string{"Warning proxy", "Warning proxy"}},
-		"two sidecars": {func(w *world) {
+		"two sidecars": {func(w *fixture) {
 			w.policy(asIs, "proxy", "logs")
 			w.Pod.Pod.Spec.Containers = append(w.Pod.Pod.Spec.Containers, corev1.Container{Name: "logs"})
 		}, []batchv1.PodFailurePolicyRule{stopped}, []string{"Warning "}},
-		"native sidecar": {func(w *world) {
+		"native sidecar": {func(w *fixture) {
 			w.Pod.Pod.Spec.Containers = w.Pod.Pod.Spec.Containers[:1]
 			w.Pod.Pod.Spec.InitContainers = []corev1.Container{
 				{Name: "setup"}, {Name: "native", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)},
 			}
 		}, []batchv1.PodFailurePolicyRule{stopped}, []string{"Warning native"}},
-		"no sidecar": {func(w *world) {
+		"no sidecar": {func(w *fixture) {
 			w.Pod.Pod.Spec.Containers = w.Pod.Pod.Spec.Containers[:1]
 		}, []batchv1.PodFailurePolicyRule{stopped}, nil},
-		"sidecar of a DryRun policy": {func(w *world) { w.policy(dryRun, "proxy") }, []batchv1.PodFailurePolicyRule{stopped}, nil},
-		"only sidecars":              {func(w *world) { w.policy(asIs, "main", "proxy") }, []batchv1.PodFailurePolicyRule{stopped}, nil},
-		"image that exits with 0": {func(w *world) {
+		"sidecar of a DryRun policy": {func(w *fixture) { w.policy(dryRun, "proxy") }, []batchv1.PodFailurePolicyRule{stopped}, nil},
+		"only sidecars":              {func(w *fixture) { w.policy(asIs, "main", "proxy") }, []batchv1.PodFailurePolicyRule{stopped}, nil},
+		"image that exits with 0": {func(w *fixture) {
 			w.policy(mode(v1alpha1.ModeImage), "proxy")
 			w.operator.Resolve.Image = "quick-exit:v1"
 		}, []batchv1.PodFailurePolicyRule{stopped}, nil},
-		"image that Auto tries first": {func(w *world) {
+		"image that Auto tries first": {func(w *fixture) {
 			w.policy(asIs, "proxy")
 			w.operator.Resolve.Image = "quick-exit:v1"
 		}, []batchv1.PodFailurePolicyRule{stopped}, nil},
-		"image on some nodes only": {func(w *world) {
+		"image on some nodes only": {func(w *fixture) {
 			w.policy(mode(v1alpha1.ModeCRR), "proxy")
 			w.operator.Resolve.Image, w.cluster.VirtualNodes = "quick-exit:v1", ptr.To(true)
 		}, []batchv1.PodFailurePolicyRule{stopped}, []string{"Warning proxy"}},
 		"image that does not cover": {uncovered(mode(v1alpha1.ModeImage)), []batchv1.PodFailurePolicyRule{stopped}, []string{"Warning proxy"}},
-		"exit code that counts": {func(w *world) {
+		"exit code that counts": {func(w *fixture) {
 			w.policy(func(s *v1alpha1.PolicySpec) { s.ExitCodes = v1alpha1.ExitCodesRespect }, "proxy")
 		}, []batchv1.PodFailurePolicyRule{stopped}, nil},
-		"restartPolicy OnFailure": {func(w *world) {
+		"restartPolicy OnFailure": {func(w *fixture) {
 			proxy(w)
 			w.Pod.Pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure
 		}, []batchv1.PodFailurePolicyRule{stopped}, nil},
-		"main runs":      {func(w *world) { proxy(w); w.runs(plan.NodeReal) }, []batchv1.PodFailurePolicyRule{stopped}, []string{"Warning proxy"}},
-		"main succeeded": {func(w *world) { proxy(w); w.live(time.Second, 0) }, []batchv1.PodFailurePolicyRule{stopped}, nil},
-		"main failed":    {func(w *world) { proxy(w); w.live(time.Second, 1) }, []batchv1.PodFailurePolicyRule{stopped}, []string{"Warning proxy"}},
-		"pod is over": {func(w *world) {
+		"main runs":      {func(w *fixture) { proxy(w); w.runs(plan.NodeReal) }, []batchv1.PodFailurePolicyRule{stopped}, []string{"Warning proxy"}},
+		"main succeeded": {func(w *fixture) { proxy(w); w.live(time.Second, 0) }, []batchv1.PodFailurePolicyRule{stopped}, nil},
+		"main failed":    {func(w *fixture) { proxy(w); w.live(time.Second, 1) }, []batchv1.PodFailurePolicyRule{stopped}, []string{"Warning proxy"}},
+		"finished pod": {func(w *fixture) {
 			proxy(w)
 			w.live(time.Hour, 1)
 			w.Pod.Pod.Status.Phase = corev1.PodFailed
 		}, []batchv1.PodFailurePolicyRule{stopped}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld()
+			w := newFixture()
 			tc.change(w)
 			if tc.rules != nil {
 				w.FailurePolicy = &batchv1.PodFailurePolicy{Rules: tc.rules}
@@ -117,7 +117,7 @@ func TestFailurePolicyThatMatchesSidecars(t *testing.T) {
 					continue
 				}
 				if f.Hint == "" {
-					t.Errorf("finding does not say what to do: %+v", f)
+					t.Errorf("finding without a hint: %+v", f)
 				}
 				got = append(got, fmt.Sprintf("%s %s", f.Severity, f.Container))
 			}

@@ -15,59 +15,58 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// Why a pod is never acted on.
+// Why the operator ignores a pod.
 const (
-	leftAlone        = "restartPolicy is Always (the default of pods), and only pods with Never or OnFailure are acted on"
-	nothingToWaitFor = "every container is declared a sidecar, so nothing says when the pod is done"
+	restartPolicyAlways = "restartPolicy is Always, the default of pods; the operator acts on pods with Never or OnFailure only"
+	noMainContainer     = "every container is declared a sidecar, so the operator cannot know when the pod is done"
 )
 
-// overdue is how long an action may be due before its absence is a finding. The operator needs a moment, and longer
-// while the pod's status keeps changing.
+// overdue is the delay after which a missing action is a finding. The operator waits while the pod's status changes.
 const overdue = 45 * time.Second
 
-// findings lists what goes wrong, would go wrong or is good to know.
+// findings returns all findings on the pod.
 func (x *explainer) findings(report Report) []Finding {
-	all := append([]Finding{}, x.fromWarnings()...)
+	all := append([]Finding{}, x.checkDeclarations()...)
 	if !IsJobType(x.Pod.Pod) {
 		if x.isDeclared() {
-			all = append(all, finding(SeverityProblem, v1alpha1.ReasonRestartPolicyAlways, "", leftAlone))
+			all = append(all, finding(SeverityProblem, v1alpha1.ReasonRestartPolicyAlways, "", restartPolicyAlways))
 		}
 		return all
 	}
-	if len(x.view.Targets) > 0 && len(x.view.Mains) == 0 {
-		all = append(all, finding(SeverityProblem, v1alpha1.ReasonNoMainContainer, "", nothingToWaitFor))
+	if len(x.view.Sidecars) > 0 && len(x.view.Mains) == 0 {
+		all = append(all, finding(SeverityProblem, v1alpha1.ReasonNoMainContainer, "", noMainContainer))
 	}
-	if !x.isOver() {
-		all = append(all, x.fromDryRun()...)
+	if !x.isFinished() {
+		all = append(all, x.checkDryRun()...)
 		if len(x.view.Mains) > 0 && (x.Template || x.decision.MainsDone.IsZero()) {
-			all = append(all, x.fromWays(report)...)
+			all = append(all, x.checkModes(report)...)
 		}
-		all = append(all, x.fromFailurePolicy()...)
-		all = append(all, x.fromDeletion()...)
+		all = append(all, x.checkFailurePolicy()...)
+		all = append(all, x.checkDeletion()...)
 		all = append(all, x.mayHang()...)
-		all = append(all, x.fromEnvFrom()...)
+		all = append(all, x.checkEnvFrom()...)
 	}
-	all = append(all, x.fromDecision(all)...)
-	all = append(all, x.fromLosses()...)
-	return append(all, x.fromMissing()...)
+	all = append(all, x.checkDecision(all)...)
+	all = append(all, x.checkOverrides()...)
+	return append(all, x.checkMissingContainers()...)
 }
 
 func (x *explainer) isDeclared() bool {
-	return len(x.view.Targets) > 0 || x.resolution.DryRun != nil || len(x.resolution.Warnings) > 0
+	return len(x.view.Sidecars) > 0 || x.resolution.DryRun != nil || len(x.resolution.Warnings) > 0
 }
 
-// isOver reports whether the pod has come to its end, so that what might have gone wrong is of no interest any more.
-func (x *explainer) isOver() bool {
+// isFinished reports whether the pod has finished, so that findings on what may go wrong no longer matter.
+func (x *explainer) isFinished() bool {
 	return !x.Template && (x.Pod.Pod.DeletionTimestamp != nil || plan.HasTerminalPhase(x.Pod.Pod) || x.decision.Stage == plan.StageTerminated)
 }
 
-func (x *explainer) fromWarnings() []Finding {
+func (x *explainer) checkDeclarations() []Finding {
 	var all []Finding
 	for _, warning := range x.resolution.Warnings {
 		severity := SeverityProblem
 		if warning.Reason == v1alpha1.ReasonNativeSidecar {
 			severity = SeverityNote
-		} else if target := x.view.Target(warning.Container); target != nil && target.Policy != nil {
+		} else if sidecar := x.view.Sidecar(warning.Container); sidecar != nil && sidecar.Policy != nil {
 			severity = SeverityWarning
 		}
 		all = append(all, finding(severity, warning.Reason, warning.Container, warning.Message))
@@ -75,21 +74,21 @@ func (x *explainer) fromWarnings() []Finding {
 	return all
 }
 
-// fromDryRun says what policies would do that do nothing yet.
-func (x *explainer) fromDryRun() []Finding {
+// checkDryRun says what policies with enforcement DryRun would do.
+func (x *explainer) checkDryRun() []Finding {
 	if x.resolution.DryRun == nil {
 		return nil
 	}
 	var all []Finding
-	for _, target := range x.resolution.DryRun.Targets {
-		if target.Policy == nil || !x.isDryRun(*target.Policy) {
+	for _, sidecar := range x.resolution.DryRun.Sidecars {
+		if sidecar.Policy == nil || !x.isDryRun(*sidecar.Policy) {
 			continue
 		}
-		severity, message := SeverityNote, fmt.Sprintf("%s would decide over container %s, and has enforcement DryRun", target.Policy, target.Container)
-		if x.view.Target(target.Container) == nil {
-			severity, message = SeverityWarning, fmt.Sprintf("%s names container %s, but has enforcement DryRun: nothing is done", target.Policy, target.Container)
+		severity, message := SeverityNote, fmt.Sprintf("%s has enforcement DryRun; with Enforce it would take precedence for container %s", sidecar.Policy, sidecar.Container)
+		if x.view.Sidecar(sidecar.Container) == nil {
+			severity, message = SeverityWarning, fmt.Sprintf("%s names container %s, but has enforcement DryRun and does not act", sidecar.Policy, sidecar.Container)
 		}
-		all = append(all, finding(severity, v1alpha1.ReasonDryRun, target.Container, message))
+		all = append(all, finding(severity, v1alpha1.ReasonDryRun, sidecar.Container, message))
 	}
 	if !x.Template && len(all) > 0 {
 		snapshot := x.snapshot()
@@ -107,8 +106,8 @@ func (x *explainer) isDryRun(ref resolve.PolicyRef) bool {
 	})
 }
 
-// fromDecision says what has gone wrong. Reasons that were found already are not repeated.
-func (x *explainer) fromDecision(found []Finding) []Finding {
+// checkDecision returns what is wrong with the pod now, without reasons that are already found.
+func (x *explainer) checkDecision(found []Finding) []Finding {
 	var all []Finding
 	d := x.decision
 	known := func(reason v1alpha1.Reason) bool {
@@ -119,7 +118,7 @@ func (x *explainer) fromDecision(found []Finding) []Finding {
 	}
 	for _, substitution := range d.Substitutions {
 		if substitution.Used == "" {
-			continue // the pod is stuck, and that is a finding already
+			continue // the pod is stuck, which is a finding already
 		}
 		all = append(all, finding(severityOf(substitution.Reason), substitution.Reason, substitution.Container, substitution.Message))
 	}
@@ -131,20 +130,20 @@ func (x *explainer) fromDecision(found []Finding) []Finding {
 	}
 	if due := x.overdueBy(); due > overdue {
 		all = append(all, finding(SeverityProblem, v1alpha1.ReasonOverdue, "",
-			fmt.Sprintf("sidecars could have been told to stop %s ago, and were not: is the operator running?", Age(due))))
+			fmt.Sprintf("sidecars should have been stopped %s ago but are still running", Age(due))))
 	}
 	return all
 }
 
-// overdueBy returns for how long there has been something to do that nobody did.
+// overdueBy returns for how long an action has been due.
 func (x *explainer) overdueBy() time.Duration {
 	if len(x.decision.Actions) == 0 || len(x.decision.Failures) > 0 {
 		return 0
 	}
 	since := x.decision.MainsDone
 	var longest time.Duration
-	for _, target := range x.view.Targets {
-		longest = max(longest, target.Drain)
+	for _, sidecar := range x.view.Sidecars {
+		longest = max(longest, sidecar.Drain)
 	}
 	since = since.Add(longest)
 	for _, attempt := range x.Attempts {
@@ -155,17 +154,17 @@ func (x *explainer) overdueBy() time.Duration {
 	return x.now.Sub(since)
 }
 
-// fromLosses says which policy lost a container to which, and why.
-func (x *explainer) fromLosses() []Finding {
+// checkOverrides says which policy takes precedence for a container, and why.
+func (x *explainer) checkOverrides() []Finding {
 	var all []Finding
-	for _, loss := range x.resolution.Losses {
-		all = append(all, finding(SeverityNote, v1alpha1.ReasonOverridden, loss.Container,
-			fmt.Sprintf("%s decides over container %s%s, not %s: %s", loss.Winner, loss.Container, andOthers(loss.Others), loss.Loser, x.whyLost(loss))))
+	for _, override := range x.resolution.Overrides {
+		all = append(all, finding(SeverityNote, v1alpha1.ReasonOverridden, override.Container,
+			fmt.Sprintf("%s takes precedence over %s for container %s%s: %s", override.By, override.Policy, override.Container, andOthers(override.Others), x.overrideRule(override))))
 	}
 	return all
 }
 
-// andOthers says that there are so many more, and nothing for none.
+// andOthers returns the count of further containers, or nothing for none.
 func andOthers(others int) string {
 	if others == 0 {
 		return ""
@@ -173,26 +172,26 @@ func andOthers(others int) string {
 	return fmt.Sprintf(" and %d more", others)
 }
 
-// whyLost gives the rule by which the winner won, in the order of internal/resolve.
-func (x *explainer) whyLost(loss resolve.Loss) string {
+// overrideRule names the rule that gives precedence, in the order of internal/resolve.
+func (x *explainer) overrideRule(override resolve.Override) string {
 	find := func(ref resolve.PolicyRef) resolve.Policy {
 		return x.Policies[slices.IndexFunc(x.Policies, func(p resolve.Policy) bool { return p.Ref == ref })]
 	}
-	winner, loser := find(loss.Winner), find(loss.Loser)
+	by, overridden := find(override.By), find(override.Policy)
 	switch {
-	case winner.Ref.Kind != loser.Ref.Kind:
-		return "a namespaced policy goes before a cluster one"
-	case winner.Spec.Priority != loser.Spec.Priority:
-		return fmt.Sprintf("its priority is %d, the other's %d", winner.Spec.Priority, loser.Spec.Priority)
-	case !winner.Created.Equal(loser.Created):
+	case by.Ref.Kind != overridden.Ref.Kind:
+		return "namespaced policies take precedence over cluster policies"
+	case by.Spec.Priority != overridden.Spec.Priority:
+		return fmt.Sprintf("its priority is %d, the other is %d", by.Spec.Priority, overridden.Spec.Priority)
+	case !by.Created.Equal(overridden.Created):
 		return "both have the same priority, and it is older"
 	}
-	return "both have the same priority and age, and its name comes first"
+	return "both have the same priority and age, and its name sorts first"
 }
 
-// fromMissing says which containers policies name that the pod does not have. Policies often name more than one pod has,
-// so that for a pod, to which webhooks add nothing any more, it is of interest only if a policy names none that it has.
-func (x *explainer) fromMissing() []Finding {
+// checkMissingContainers finds containers that policies name and the pod does not have. Policies often name more containers
+// than one pod has, so an existing pod has a finding only if it has none of them.
+func (x *explainer) checkMissingContainers() []Finding {
 	var all []Finding
 	for _, policy := range x.Policies {
 		var missing []string
@@ -209,9 +208,9 @@ func (x *explainer) fromMissing() []Finding {
 		if len(missing) == 0 || !x.Template && len(missing) < len(policy.Spec.Sidecars)+len(policy.Spec.MainContainers) {
 			continue
 		}
-		message := fmt.Sprintf("%s names %s, which the pod does not have", policy.Ref, strings.Join(missing, ", "))
+		message := fmt.Sprintf("%s names %s, which is not in the pod", policy.Ref, strings.Join(missing, ", "))
 		if x.Template {
-			message += " unless a webhook adds it"
+			message += " unless a webhook injects it"
 		}
 		all = append(all, finding(SeverityNote, v1alpha1.ReasonContainerNotFound, "", message))
 	}

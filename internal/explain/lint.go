@@ -12,13 +12,13 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-// mayHang looks for containers that nothing declares and that may keep the pod from finishing. It can only guess:
+// mayHang finds undeclared containers that may keep the pod from finishing. It guesses:
 //
-//   - a main container that still runs while another one has ended for good may be a sidecar (live pods only);
-//   - a main container whose name or image is that of a well-known sidecar beside another one is probably a sidecar;
-//   - of several main containers one may be a sidecar.
+//   - a container that still runs after another one has terminated may be a sidecar (live pods only);
+//   - a container with the name or image of a well-known sidecar is probably a sidecar;
+//   - one of several undeclared containers may be a sidecar.
 //
-// A policy whose mainContainers names a container settles the matter for it, and one container alone cannot hang.
+// Containers under mainContainers of a policy and containers that are alone in their pod have no finding.
 func (x *explainer) mayHang() []Finding {
 	var undeclared []string
 	var all []Finding
@@ -27,84 +27,84 @@ func (x *explainer) mayHang() []Finding {
 		if len(x.Pod.Pod.Spec.Containers) == 1 {
 			continue
 		}
-		if known := knownSidecar(container); known != "" && !x.ended(container.Name) {
+		if known := knownSidecar(container); known != "" && !x.hasTerminated(container.Name) {
 			all = append(all, finding(SeverityProblem, v1alpha1.ReasonMayHang, container.Name,
-				fmt.Sprintf("container %s (%s) usually runs until it is stopped, and nothing declares it a sidecar: the pod may never finish", container.Name, known)))
+				fmt.Sprintf("container %s (%s) usually runs until it is stopped, and is not declared a sidecar: the pod may never finish", container.Name, known)))
 		}
 	}
 	switch {
 	case len(all) > 0 || len(undeclared) < 2:
 		return all
-	case x.anyEnded(undeclared):
+	case x.anyTerminated(undeclared):
 		return x.leftRunning(undeclared)
 	}
 	several := finding(SeverityWarning, v1alpha1.ReasonMayHang, "", fmt.Sprintf(
-		"%s all count as main containers: the pod may hang unless each of them ends by itself", strings.Join(undeclared, ", ")))
+		"%s count as main containers: the pod hangs unless each of them exits by itself", strings.Join(undeclared, ", ")))
 	several.Hint = hintForSeveral
 	return []Finding{several}
 }
 
-// undeclared lists the containers that nothing declares a sidecar or one to wait for.
+// undeclared lists the regular containers without a declaration.
 func (x *explainer) undeclared() []*corev1.Container {
 	var undeclared []*corev1.Container
 	for i := range x.Pod.Pod.Spec.Containers {
 		container := &x.Pod.Pod.Spec.Containers[i]
-		if x.view.Target(container.Name) == nil && x.declaredMain(container.Name) == "" && !x.declaredDryRun(container.Name) {
+		if x.view.Sidecar(container.Name) == nil && x.declaredMain(container.Name) == "" && !x.declaredDryRun(container.Name) {
 			undeclared = append(undeclared, container)
 		}
 	}
 	return undeclared
 }
 
-// leftRunning names the containers that still run although others have ended for good. Where sidecars are declared, that
-// is more likely to be work than an oversight.
+// leftRunning finds containers that still run after others have terminated. If the pod has declared sidecars, such a container is
+// more likely to be at work.
 func (x *explainer) leftRunning(undeclared []string) []Finding {
 	severity := SeverityProblem
-	if len(x.view.Targets) > 0 {
+	if len(x.view.Sidecars) > 0 {
 		severity = SeverityWarning
 	}
 	var all []Finding
 	for _, name := range undeclared {
-		if !x.ended(name) {
+		if !x.hasTerminated(name) {
 			all = append(all, finding(severity, v1alpha1.ReasonMayHang, name,
-				fmt.Sprintf("container %s runs on although others have ended, and nothing declares it a sidecar: the pod may never finish", name)))
+				fmt.Sprintf("container %s is still running after others have terminated, and is not declared a sidecar: the pod may never finish", name)))
 		}
 	}
 	return all
 }
 
-func (x *explainer) anyEnded(names []string) bool {
+func (x *explainer) anyTerminated(names []string) bool {
 	for _, name := range names {
-		if x.ended(name) {
+		if x.hasTerminated(name) {
 			return true
 		}
 	}
 	return false
 }
 
-// ended reports whether the container has ended for good.
-func (x *explainer) ended(name string) bool {
+// hasTerminated reports whether the container has terminated and will not restart.
+func (x *explainer) hasTerminated(name string) bool {
 	return !x.Template && x.snapshot().MainDone(name)
 }
 
-// declaredDryRun reports whether a DryRun policy makes the container a sidecar.
+// declaredDryRun reports whether a DryRun policy declares the container a sidecar.
 func (x *explainer) declaredDryRun(name string) bool {
-	return x.resolution.DryRun != nil && x.resolution.DryRun.Target(name) != nil
+	return x.resolution.DryRun != nil && x.resolution.DryRun.Sidecar(name) != nil
 }
 
-// lintReasons are those of declarations that are missing, come to nothing, or hit what they do not mean.
+// lintReasons are the reasons of declarations that are missing, ineffective, or have unintended effects.
 var lintReasons = []v1alpha1.Reason{
 	v1alpha1.ReasonMayHang, v1alpha1.ReasonNoMainContainer, v1alpha1.ReasonUnreadableEnv, v1alpha1.ReasonInvalidEnv,
 	v1alpha1.ReasonRestartPolicyAlways, v1alpha1.ReasonCommandNotCovered, v1alpha1.ReasonInvalidSelector,
-	v1alpha1.ReasonSidecarMatchesFailurePolicy, v1alpha1.ReasonDeletedWhileEnding,
+	v1alpha1.ReasonSidecarMatchesFailurePolicy, v1alpha1.ReasonDeletedWhileEnding, v1alpha1.ReasonForeignFinalizer,
 }
 
-// Lint returns those of a report's findings that are about declarations: missing ones, and ones that come to nothing.
+// Lint returns the findings on missing and ineffective declarations.
 func Lint(findings []Finding) []Finding {
 	return slices.DeleteFunc(slices.Clone(findings), func(f Finding) bool { return !slices.Contains(lintReasons, f.Reason) })
 }
 
-// IsJobType reports whether pods of the template are ever acted on.
+// IsJobType reports whether the restartPolicy lets the pod finish.
 func IsJobType(pod *corev1.Pod) bool {
 	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever || pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 }

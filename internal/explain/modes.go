@@ -12,8 +12,8 @@ import (
 	"github.com/sidecar-termination/operator/internal/plan"
 )
 
-// fromWays says where a sidecar cannot be ended, or not as declared.
-func (x *explainer) fromWays(report Report) []Finding {
+// checkModes finds node types where no mode is usable, or not the declared one, and the risks of mode Image.
+func (x *explainer) checkModes(report Report) []Finding {
 	var all []Finding
 	swapped := 0
 	for i := range report.Containers {
@@ -21,53 +21,42 @@ func (x *explainer) fromWays(report Report) []Finding {
 		if container.Settings == nil {
 			continue
 		}
-		ways := container.Settings.Ways
-		all = append(all, x.withoutMode(container.Name, ways)...)
-		all = append(all, x.substituted(container.Name, ways)...)
-		if slices.ContainsFunc(ways, func(w Way) bool { return w.first() == v1alpha1.ModeImage && w.scenario.bearsOnRestarts() }) {
+		methods := container.Settings.Methods
+		all = append(all, x.noUsableMode(container.Name, methods)...)
+		all = append(all, x.substituted(container.Name, methods)...)
+		if slices.ContainsFunc(methods, func(m Method) bool { return m.first() == v1alpha1.ModeImage && m.scenario.canAvoidRestart() }) {
 			swapped++
 		}
-		if slices.ContainsFunc(ways, func(w Way) bool { return w.first() == v1alpha1.ModeImage }) {
-			all = append(all, x.imagePullRisk(container)...)
-		}
+		all = append(all, x.imagePullRisk(container)...)
 	}
 	return append(all, x.backoffLimitRisk(swapped)...)
 }
 
-// bearsOnRestarts reports whether a swapped image there is a restart that may be avoided: on virtual nodes there is no
-// other way.
-func (s scenario) bearsOnRestarts() bool {
+// canAvoidRestart reports whether a mode other than Image is possible. Virtual nodes support no other mode.
+func (s scenario) canAvoidRestart() bool {
 	return s.node == plan.NodeReal || s.node == plan.NodeDaemonless && s.certain
 }
 
-// first returns the mode that is tried first, or nothing.
-func (w Way) first() v1alpha1.Mode {
-	if len(w.Modes) == 0 {
-		return ""
-	}
-	return w.Modes[0]
-}
-
-// withoutMode says where no mode can end the container. It is a problem if the pod is bound to come there, or cannot be
-// served on any real node, and a warning if it may come there.
-func (x *explainer) withoutMode(name string, ways []Way) []Finding {
-	onReal := func(w Way) bool { return w.scenario.node == plan.NodeReal }
-	served := slices.ContainsFunc(ways, func(w Way) bool { return onReal(w) && len(w.Modes) > 0 })
+// noUsableMode finds node types without a usable mode. This is a problem if the pod can only run there, or if no real node has
+// a usable mode. Otherwise it is a warning.
+func (x *explainer) noUsableMode(name string, methods []Method) []Finding {
+	onReal := func(m Method) bool { return m.scenario.node == plan.NodeReal }
+	usable := slices.ContainsFunc(methods, func(m Method) bool { return onReal(m) && len(m.Modes) > 0 })
 	var all []Finding
-	for _, way := range ways {
-		if len(way.Modes) > 0 {
+	for _, method := range methods {
+		if len(method.Modes) > 0 {
 			continue
 		}
 		severity := SeverityWarning
 		switch {
-		case way.scenario.certain, onReal(way) && !served:
+		case method.scenario.certain, onReal(method) && !usable:
 			severity = SeverityProblem
-		case !onReal(way) && !way.scenario.present:
+		case !onReal(method) && !method.scenario.present:
 			continue
 		}
-		f := finding(severity, way.Reason, name, way.Message)
-		if !way.scenario.certain {
-			f.Message = fmt.Sprintf("on a %s: %s", way.Where, way.Message)
+		f := finding(severity, method.Reason, name, method.Message)
+		if !method.scenario.certain {
+			f.Message = fmt.Sprintf("on a %s: %s", method.NodeType, method.Message)
 		}
 		if !slices.ContainsFunc(all, func(known Finding) bool { return known.Reason == f.Reason && known.Severity == f.Severity }) {
 			all = append(all, f)
@@ -76,30 +65,29 @@ func (x *explainer) withoutMode(name string, ways []Way) []Finding {
 	return all
 }
 
-// substituted says where another mode than the declared one will be used: where the pod is bound to come to, or on every
-// real node.
-func (x *explainer) substituted(name string, ways []Way) []Finding {
-	if x.view.Target(name).Mode == v1alpha1.ModeAuto {
+// substituted finds sidecars whose declared mode is not usable: on the only node type of the pod, or on every real node.
+func (x *explainer) substituted(name string, methods []Method) []Finding {
+	if x.view.Sidecar(name).Mode == v1alpha1.ModeAuto {
 		return nil
 	}
-	everywhere := !slices.ContainsFunc(ways, func(w Way) bool { return w.scenario.node == plan.NodeReal && w.options[0].Usable() })
-	for _, way := range ways {
-		declared := way.options[0]
-		if len(way.Modes) == 0 || declared.Usable() || !way.scenario.certain && (!everywhere || way.scenario.node != plan.NodeReal) {
+	everywhere := !slices.ContainsFunc(methods, func(m Method) bool { return m.scenario.node == plan.NodeReal && m.options[0].Usable() })
+	for _, method := range methods {
+		declared := method.options[0]
+		if len(method.Modes) == 0 || declared.Usable() || !method.scenario.certain && (!everywhere || method.scenario.node != plan.NodeReal) {
 			continue
 		}
 		substitute := "another mode"
-		if way.scenario.certain {
-			substitute = string(way.first())
+		if method.scenario.certain {
+			substitute = string(method.first())
 		}
 		return []Finding{finding(severityOf(declared.Reason), declared.Reason, name,
-			fmt.Sprintf("mode %s cannot be used for container %s, and %s takes its place: %s", declared.Mode, name, substitute, declared.Message))}
+			fmt.Sprintf("mode %s is not usable for container %s, so %s is used: %s", declared.Mode, name, substitute, declared.Message))}
 	}
 	return nil
 }
 
-// severityOf says how bad it is that another mode takes the place of the declared one. On nodes of special kinds that is
-// to be expected.
+// severityOf returns the severity of using another mode than the declared one. On virtual and daemonless nodes this is
+// expected.
 func severityOf(reason v1alpha1.Reason) Severity {
 	if reason == v1alpha1.ReasonVirtualNode || reason == v1alpha1.ReasonNoKruiseDaemon {
 		return SeverityNote
@@ -107,7 +95,7 @@ func severityOf(reason v1alpha1.Reason) Severity {
 	return SeverityWarning
 }
 
-// imagesSwapped counts the containers whose images the actions swap.
+// imagesSwapped counts the images that the actions swap.
 func imagesSwapped(actions []plan.Action) int {
 	count := 0
 	for _, action := range actions {
@@ -116,21 +104,43 @@ func imagesSwapped(actions []plan.Action) int {
 	return count
 }
 
-// imagePullRisk says where an image that cannot be pulled fails the pod. A kubelet stops the old container before it pulls
-// the new image, and under Never it takes a container that it could not start again for ended: the exit code of the stop
-// then counts, whatever exitCodes says.
+// imagePullRisk finds sidecars whose pod fails if their quick-exit image cannot be pulled. A kubelet stops the old container
+// before it pulls the new image. Under restartPolicy Never a container that cannot start again keeps the exit code of the
+// stop, and exitCodes has no effect.
 func (x *explainer) imagePullRisk(container *Container) []Finding {
-	withKubelet := func(w Way) bool { return w.first() == v1alpha1.ModeImage && w.scenario.node != plan.NodeVirtual }
-	if x.Pod.Pod.Spec.RestartPolicy != corev1.RestartPolicyNever || container.Settings.ExitCodes.Value != string(v1alpha1.ExitCodesIgnore) ||
-		!slices.ContainsFunc(container.Settings.Ways, withKubelet) {
+	i := slices.IndexFunc(container.Settings.Methods, func(m Method) bool {
+		return m.first() == v1alpha1.ModeImage && m.scenario.node != plan.NodeVirtual
+	})
+	if i < 0 || x.Pod.Pod.Spec.RestartPolicy != corev1.RestartPolicyNever || container.Settings.ExitCodes.Value != v1alpha1.ExitCodesIgnore {
 		return nil
 	}
-	return []Finding{finding(SeverityWarning, v1alpha1.ReasonImagePullRisk, container.Name, fmt.Sprintf(
-		"under restartPolicy Never the pod fails if the node cannot pull image %s and container %s does not exit with 0 when it is stopped",
-		container.Settings.Image.Value, container.Name))}
+	f := finding(SeverityWarning, v1alpha1.ReasonImagePullRisk, container.Name, fmt.Sprintf(
+		"under restartPolicy Never the pod fails if the node cannot pull image %s and container %s exits non-zero when it is stopped",
+		container.Settings.Image.Value, container.Name))
+	f.Hint = x.imagePullHint(container.Name, container.Settings.Methods[i].scenario)
+	return []Finding{f}
 }
 
-// backoffLimitRisk weighs the restarts that mode Image adds on nodes with a kubelet against the Job's limit.
+// imagePullHint names a mode setting that avoids mode Image in the scenario, if there is one.
+func (x *explainer) imagePullHint(name string, s scenario) string {
+	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeAuto, v1alpha1.ModePodPhase} {
+		sidecar := *x.view.Sidecar(name)
+		if sidecar.Mode == mode {
+			continue
+		}
+		sidecar.Mode, sidecar.Fallback = mode, v1alpha1.FallbackEnabled
+		switch used := x.method(s, sidecar).first(); used {
+		case v1alpha1.ModeImage, "":
+		case mode:
+			return fmt.Sprintf("set mode to %s, or %s", mode, hintToPrePull)
+		default:
+			return fmt.Sprintf("set mode to %s, which uses %s there, or %s", mode, used, hintToPrePull)
+		}
+	}
+	return hintToPrePull
+}
+
+// backoffLimitRisk compares the restarts that mode Image adds with the Job's backoffLimit.
 func (x *explainer) backoffLimitRisk(swapped int) []Finding {
 	if swapped == 0 || x.Pod.Pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure || x.tried(v1alpha1.ModeImage) {
 		return nil
@@ -142,17 +152,17 @@ func (x *explainer) backoffLimitRisk(swapped int) []Finding {
 	switch limit := x.BackoffLimit; {
 	case limit == nil:
 		return []Finding{finding(SeverityNote, v1alpha1.ReasonBackoffLimitRisk, "",
-			"mode Image restarts each sidecar once, and under restartPolicy OnFailure a Job counts that towards its backoffLimit")}
+			"mode Image restarts each sidecar once; under restartPolicy OnFailure this counts towards the backoffLimit of a Job")}
 	case restarts >= int(*limit):
 		return []Finding{finding(SeverityProblem, v1alpha1.ReasonBackoffLimitRisk, "",
-			fmt.Sprintf("mode Image brings the restarts to %d, and under restartPolicy OnFailure the Job fails when they reach its backoffLimit, %d", restarts, *limit))}
+			fmt.Sprintf("mode Image raises the restarts to %d; under restartPolicy OnFailure the Job fails when they reach its backoffLimit, %d", restarts, *limit))}
 	default:
 		return []Finding{finding(SeverityWarning, v1alpha1.ReasonBackoffLimitRisk, "",
-			fmt.Sprintf("mode Image adds %d to the restarts, and under restartPolicy OnFailure the Job fails when they reach its backoffLimit, %d", swapped, *limit))}
+			fmt.Sprintf("mode Image adds %d to the restarts; under restartPolicy OnFailure the Job fails when they reach its backoffLimit, %d", swapped, *limit))}
 	}
 }
 
-// tried reports whether the mode was used on the pod.
+// tried reports whether the pod has an attempt by the mode.
 func (x *explainer) tried(mode v1alpha1.Mode) bool {
 	return slices.ContainsFunc(x.Attempts, func(a plan.Attempt) bool { return a.Mode == mode })
 }

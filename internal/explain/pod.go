@@ -3,7 +3,6 @@
 package explain
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -14,15 +13,16 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// declaredByEnvironment stands in a report where a policy's name would.
-const declaredByEnvironment = "environment"
+// DeclaredByEnvironment is the declaration of a sidecar by its environment variables.
+const DeclaredByEnvironment = string(resolve.SourceEnvironment)
 
-// explainer gathers what more than one part of a report needs.
+// explainer holds what several parts of a report need.
 type explainer struct {
 	Pod
-	operator   OperatorSettings
+	operator   settings.Decisions
 	cluster    Cluster
 	now        time.Time
 	resolution resolve.Resolution
@@ -30,15 +30,15 @@ type explainer struct {
 	decision   plan.Decision
 }
 
-// Explain reports on one pod. It changes none of its arguments, and the same input gives the same report.
-func Explain(pod Pod, operator OperatorSettings, cluster Cluster, now time.Time) Report {
+// Explain reports on one pod. It does not modify its arguments, and the same input gives the same report.
+func Explain(pod Pod, operator settings.Decisions, cluster Cluster, now time.Time) Report {
 	x := &explainer{Pod: pod, operator: operator, cluster: cluster, now: now}
 	x.resolution = resolve.Resolve(pod.Pod, pod.Policies, operator.Resolve)
 	x.view = x.resolution.Enforced
 	report := Report{
-		Kind: pod.Kind, Namespace: pod.Pod.Namespace, Name: pod.Name, Template: pod.Template, Owner: pod.Job,
-		RestartPolicy: string(pod.Pod.Spec.RestartPolicy), Node: pod.Pod.Spec.NodeName, NodeKind: pod.Node,
-		Events: pod.Events, now: now, losses: x.resolution.Losses,
+		Kind: pod.Kind, Namespace: pod.Pod.Namespace, Name: pod.Name, Template: pod.Template, Job: pod.Job,
+		RestartPolicy: string(pod.Pod.Spec.RestartPolicy), NodeName: pod.Pod.Spec.NodeName, NodeKind: pod.Node,
+		Events: pod.Events, now: now, overrides: x.resolution.Overrides,
 	}
 	if !pod.Template {
 		x.decision = plan.Next(x.snapshot(), x.now)
@@ -51,25 +51,26 @@ func Explain(pod Pod, operator OperatorSettings, cluster Cluster, now time.Time)
 	return report
 }
 
-// snapshot is what the operator decides by. When the pod's status last changed is not known here; it counts as quiet.
+// snapshot is the input of the operator's decision. The time of the last status change is unknown, so the pod counts as
+// stable.
 func (x *explainer) snapshot() plan.Snapshot {
 	capabilities := x.operator.Capabilities
-	capabilities.CRR = x.cluster.Kruise != nil && *x.cluster.Kruise
+	capabilities.CRRServed = x.cluster.Kruise != nil && *x.cluster.Kruise
 	return plan.Snapshot{
 		Pod: x.Pod.Pod, View: x.view, Node: x.Node, Capabilities: capabilities,
-		Attempts: x.Attempts, SettlePeriod: x.operator.SettlePeriod, Unreadable: x.Unreadable,
+		Attempts: x.Attempts, StabilizationWindow: x.operator.StabilizationWindow, InvalidAnnotation: x.InvalidAnnotation,
 	}
 }
 
-// report takes over what was decided.
+// report adds the current decision to the report.
 func (x *explainer) report(report *Report) {
 	d := x.decision
-	report.Stage, report.StageReason, report.Message = d.Stage, d.Reason, d.Message
-	if !d.MainsDone.IsZero() && len(x.view.Targets) > 0 {
-		report.MainsDone = &metav1.Time{Time: d.MainsDone}
+	report.Stage, report.Reason, report.Message = d.Stage, d.Reason, d.Message
+	if !d.MainsDone.IsZero() && len(x.view.Sidecars) > 0 {
+		report.MainsDoneTime = &metav1.Time{Time: d.MainsDone}
 	}
 	if d.RequeueAfter > 0 && len(d.Actions) == 0 {
-		report.NextLook = &metav1.Time{Time: x.now.Add(d.RequeueAfter)}
+		report.NextReconcileTime = &metav1.Time{Time: x.now.Add(d.RequeueAfter)}
 	}
 }
 
@@ -86,33 +87,33 @@ func (x *explainer) containers() []Container {
 	for i := range x.Pod.Pod.Spec.Containers {
 		name := x.Pod.Pod.Spec.Containers[i].Name
 		container := Container{Name: name, Role: RoleMain, State: x.state(x.Pod.Pod.Status.ContainerStatuses, name), DeclaredBy: x.declaredMain(name)}
-		if target := x.view.Target(name); target != nil {
-			container.Role, container.DeclaredBy = RoleSidecar, declaredByEnvironment
-			if target.Policy != nil {
-				container.DeclaredBy = target.Policy.String()
+		if sidecar := x.view.Sidecar(name); sidecar != nil {
+			container.Role, container.DeclaredBy = RoleSidecar, DeclaredByEnvironment
+			if sidecar.Policy != nil {
+				container.DeclaredBy = sidecar.Policy.String()
 			}
-			container.Settings = x.settings(*target)
+			container.Settings = x.settings(*sidecar)
 		}
 		all = append(all, container)
 	}
 	return all
 }
 
-func (x *explainer) settings(target resolve.Target) *Settings {
-	from := resolve.SourcesOf(x.Pod.Pod, x.Policies, x.operator.Resolve, target)
+func (x *explainer) settings(sidecar resolve.Sidecar) *Settings {
+	from := resolve.SourcesOf(x.Pod.Pod, x.Policies, x.operator.Resolve, sidecar)
 	return &Settings{
-		Mode:           Setting{string(target.Mode), from.Mode},
-		Image:          Setting{target.Image, from.Image},
-		QuickExitPaths: Setting{target.QuickExitPaths.String(), from.QuickExitPaths},
-		ExitCodes:      Setting{string(target.ExitCodes), from.ExitCodes},
-		Drain:          Setting{target.Drain.String(), from.Drain},
-		Deadline:       Setting{target.Deadline.String(), from.Deadline},
-		Fallback:       Setting{string(target.Fallback), from.Fallback},
-		Ways:           x.ways(target),
+		Mode:                       Setting[v1alpha1.Mode]{sidecar.Mode, from.Mode},
+		Image:                      Setting[string]{sidecar.Image, from.Image},
+		QuickExitPaths:             Setting[[]string]{sidecar.QuickExitPaths.Entries(), from.QuickExitPaths},
+		ExitCodes:                  Setting[v1alpha1.ExitCodes]{sidecar.ExitCodes, from.ExitCodes},
+		DrainSeconds:               Setting[int64]{int64(sidecar.Drain / time.Second), from.Drain},
+		TerminationDeadlineSeconds: Setting[int64]{int64(sidecar.Timeout / time.Second), from.Timeout},
+		Fallback:                   Setting[v1alpha1.Fallback]{sidecar.Fallback, from.Fallback},
+		Methods:                    x.methods(sidecar),
 	}
 }
 
-// declaredMain returns the policy that names the container as one to wait for, or nothing.
+// declaredMain returns the policy that lists the container under mainContainers, or nothing.
 func (x *explainer) declaredMain(name string) string {
 	for _, policy := range x.Policies {
 		if slices.Contains(policy.Spec.MainContainers, v1alpha1.ContainerName(name)) {
@@ -125,56 +126,41 @@ func (x *explainer) declaredMain(name string) string {
 func (x *explainer) attempts() []Attempt {
 	var all []Attempt
 	for _, past := range x.Attempts {
-		attempt := Attempt{Mode: past.Mode, Number: past.Number, Started: metav1.NewTime(past.Started), Containers: x.covered(past)}
+		attempt := Attempt{Mode: past.Mode, Number: past.Number + 1, StartTime: metav1.NewTime(past.Started), Sidecars: x.attempted(past)}
 		if past.For != past.Mode {
-			attempt.For = past.For
+			attempt.PartOf = past.For
 		}
 		if !past.Finished.IsZero() {
-			attempt.Finished = &metav1.Time{Time: past.Finished}
+			attempt.CompletionTime = &metav1.Time{Time: past.Finished}
 		}
 		for _, failure := range x.decision.Failures {
 			if failure.Mode == past.Mode && failure.Attempt == past.Number {
-				attempt.Result = failure.Message
+				attempt.Failure = failure.Message
 			}
 		}
 		all = append(all, attempt)
 	}
-	slices.SortStableFunc(all, func(a, b Attempt) int { return a.Started.Compare(b.Started.Time) })
+	slices.SortStableFunc(all, func(a, b Attempt) int { return a.StartTime.Compare(b.StartTime.Time) })
 	return all
 }
 
-// covered lists the containers that the attempt was to end. The phase ends them all.
-func (x *explainer) covered(past plan.Attempt) []string {
+// attempted lists the sidecars of the attempt. Mode PodPhase ends all sidecars.
+func (x *explainer) attempted(past plan.Attempt) []string {
 	if past.Mode != v1alpha1.ModePodPhase {
 		return slices.Sorted(maps.Keys(past.RestartCounts))
 	}
 	names := []string{}
-	for _, target := range x.view.Targets {
-		names = append(names, target.Container)
+	for _, sidecar := range x.view.Sidecars {
+		names = append(names, sidecar.Container)
 	}
 	return names
 }
 
-// state says in a few words what the container does.
-func (x *explainer) state(statuses []corev1.ContainerStatus, name string) string {
+// state returns the container's current state, or nil for a template and for a container without a status.
+func (x *explainer) state(statuses []corev1.ContainerStatus, name string) *ContainerState {
 	i := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == name })
 	if x.Template || i < 0 {
-		return ""
+		return nil
 	}
-	status := statuses[i]
-	var said string
-	switch state := status.State; {
-	case state.Running != nil:
-		said = "running " + Age(x.now.Sub(state.Running.StartedAt.Time))
-	case state.Terminated != nil:
-		said = fmt.Sprintf("exit %d, %s ago", state.Terminated.ExitCode, Age(x.now.Sub(state.Terminated.FinishedAt.Time)))
-	case state.Waiting != nil && state.Waiting.Reason != "":
-		said = "waiting: " + state.Waiting.Reason
-	default:
-		said = "waiting"
-	}
-	if status.RestartCount > 0 {
-		said += fmt.Sprintf(", %d restarts", status.RestartCount)
-	}
-	return said
+	return &ContainerState{*statuses[i].State.DeepCopy(), statuses[i].RestartCount}
 }

@@ -13,16 +13,16 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// Policy is a policy and what it says of itself.
+// Policy is a policy of either kind.
 type Policy struct {
 	Ref        resolve.PolicyRef
 	Spec       *v1alpha1.PolicySpec
 	Conditions []metav1.Condition
-	// Invalid is why the policy cannot be acted on, or nil.
+	// Invalid is why the policy's selectors cannot be parsed, or nil.
 	Invalid error
 }
 
-// PolicyPod is one unfinished pod, or a template, that the policy selects and of which it names a container.
+// PolicyPod is an unfinished pod, or a template, with sidecars that the policy governs.
 type PolicyPod struct {
 	Kind      string          `json:"kind"`
 	Namespace string          `json:"namespace"`
@@ -30,11 +30,10 @@ type PolicyPod struct {
 	Stage     plan.Stage      `json:"stage,omitempty"`
 	Reason    v1alpha1.Reason `json:"reason,omitempty"`
 	Message   string          `json:"message,omitempty"`
-	// Containers are those that the policy decides over.
-	Containers []string `json:"containers"`
+	Sidecars  []string        `json:"sidecars"`
 }
 
-// PolicyReport is all there is to say about one policy.
+// PolicyReport describes one policy.
 type PolicyReport struct {
 	Kind        string               `json:"kind"`
 	Namespace   string               `json:"namespace,omitempty"`
@@ -42,11 +41,13 @@ type PolicyReport struct {
 	Mode        v1alpha1.Mode        `json:"mode"`
 	Enforcement v1alpha1.Enforcement `json:"enforcement"`
 	Priority    int32                `json:"priority"`
-	Sidecars    []string             `json:"sidecars,omitempty"`
-	Mains       []string             `json:"mainContainers,omitempty"`
-	Conditions  []metav1.Condition   `json:"conditions,omitempty"`
-	Pods        []PolicyPod          `json:"pods"`
-	Findings    []Finding            `json:"findings"`
+	// Rejected is true for a policy of a manifest that the API server would reject. Its findings say why.
+	Rejected   bool               `json:"rejected,omitempty"`
+	Sidecars   []string           `json:"sidecars,omitempty"`
+	Mains      []string           `json:"mainContainers,omitempty"`
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	Pods       []PolicyPod        `json:"pods"`
+	Findings   []Finding          `json:"findings"`
 }
 
 // DescribePolicy reports on one policy, given the reports on the pods that it selects.
@@ -69,55 +70,54 @@ func DescribePolicy(policy Policy, reports []Report) PolicyReport {
 		result.Findings = append(result.Findings, finding(SeverityProblem, v1alpha1.ReasonUnknownSetting, "", unknown))
 	}
 	if result.Enforcement == v1alpha1.EnforcementDryRun {
-		result.Findings = append(result.Findings, finding(SeverityNote, v1alpha1.ReasonDryRun, "", "nothing is written to pods"))
+		result.Findings = append(result.Findings, finding(SeverityNote, v1alpha1.ReasonDryRun, "", "the policy writes nothing to pods"))
 	}
 	for i := range reports {
 		result.add(policy, &reports[i])
 	}
 	if len(result.Pods) == 0 && policy.Invalid == nil {
 		result.Findings = append(result.Findings, finding(SeverityNote, v1alpha1.ReasonNoPodsMatched, "",
-			"it decides over no container of an unfinished pod with restartPolicy Never or OnFailure"))
+			"No unfinished Job-type pod matches this policy"))
 	}
 	sortFindings(result.Findings)
 	return result
 }
 
-// RefusedPolicy reports on a policy that the API server would refuse, given why. It is not in force, and nothing else is said
-// of it.
-func RefusedPolicy(ref resolve.PolicyRef, refusals []string) PolicyReport {
-	result := PolicyReport{Kind: string(ref.Kind), Namespace: ref.Namespace, Name: ref.Name, Pods: []PolicyPod{}, Findings: []Finding{}}
-	for _, refusal := range refusals {
-		result.Findings = append(result.Findings, finding(SeverityProblem, v1alpha1.ReasonPolicyRefused, "", refusal))
+// RejectedPolicy reports on a policy that the API server would reject with the errors.
+func RejectedPolicy(ref resolve.PolicyRef, errors []string) PolicyReport {
+	result := PolicyReport{Kind: string(ref.Kind), Namespace: ref.Namespace, Name: ref.Name, Rejected: true, Pods: []PolicyPod{}, Findings: []Finding{}}
+	for _, message := range errors {
+		result.Findings = append(result.Findings, finding(SeverityProblem, v1alpha1.ReasonPolicyRefused, "", message))
 	}
 	return result
 }
 
-// add takes over what a pod's report says of the policy.
+// add merges the parts of a pod's report that concern the policy.
 func (r *PolicyReport) add(policy Policy, report *Report) {
-	var decides []string
+	var governed []string
 	for _, container := range report.Containers {
 		if container.Role == RoleSidecar && container.DeclaredBy == policy.Ref.String() {
-			decides = append(decides, container.Name)
+			governed = append(governed, container.Name)
 		}
 	}
 	where := fmt.Sprintf("%s %s/%s", report.Kind, report.Namespace, report.Name)
 	for _, f := range report.Findings {
-		ofPolicy := f.Severity != SeverityNote && f.Reason != v1alpha1.ReasonMayHang && (len(decides) > 0 || f.Reason == v1alpha1.ReasonDryRun)
+		ofPolicy := f.Severity != SeverityNote && f.Reason != v1alpha1.ReasonMayHang && (len(governed) > 0 || f.Reason == v1alpha1.ReasonDryRun)
 		if ofPolicy && (f.Container == "" || policy.names(f.Container)) {
 			f.Message = where + ": " + f.Message
 			r.Findings = append(r.Findings, f)
 		}
 	}
-	for _, loss := range report.losses {
-		if loss.Loser == policy.Ref {
-			r.Findings = append(r.Findings, finding(SeverityNote, v1alpha1.ReasonOverridden, loss.Container,
-				fmt.Sprintf("%s: %s decides over container %s%s", where, loss.Winner, loss.Container, andOthers(loss.Others))))
+	for _, override := range report.overrides {
+		if override.Policy == policy.Ref {
+			r.Findings = append(r.Findings, finding(SeverityNote, v1alpha1.ReasonOverridden, override.Container,
+				fmt.Sprintf("%s: %s takes precedence for container %s%s", where, override.By, override.Container, andOthers(override.Others))))
 		}
 	}
-	if len(decides) > 0 {
+	if len(governed) > 0 {
 		r.Pods = append(r.Pods, PolicyPod{
 			Kind: report.Kind, Namespace: report.Namespace, Name: report.Name,
-			Stage: report.Stage, Reason: report.StageReason, Message: report.Message, Containers: decides,
+			Stage: report.Stage, Reason: report.Reason, Message: report.Message, Sidecars: governed,
 		})
 	}
 }

@@ -16,22 +16,22 @@ import (
 	"github.com/sidecar-termination/operator/internal/plan"
 )
 
-// unchanged fails the test if what a function was given differs from a copy that was made in the same way.
+// unchanged fails the test if the function modified its argument, which equals the copy before the call.
 func unchanged(t *testing.T, function string, copied, given any) {
 	t.Helper()
 	all := cmp.Exporter(func(reflect.Type) bool { return true })
 	if difference := cmp.Diff(copied, given, all); difference != "" {
-		t.Errorf("%s changed its argument (-before +after):\n%s", function, difference)
+		t.Errorf("%s modified its argument (-before +after):\n%s", function, difference)
 	}
 }
 
-func TestArgumentsStayUnchanged(t *testing.T) {
-	for name, change := range map[string]func(w *world){
-		"template":              func(w *world) { w.policy(asIs, "proxy") },
-		"pod whose main runs":   func(w *world) { w.runs(plan.NodeReal); w.policy(asIs, "proxy") },
-		"pod whose main ended":  func(w *world) { w.live(time.Hour, 0); w.policy(asIs, "proxy") },
-		"pod whose main failed": func(w *world) { w.live(time.Hour, 1); w.policy(asIs, "proxy") },
-		"Job with a podFailurePolicy": func(w *world) {
+func TestArgumentsAreNotModified(t *testing.T) {
+	for name, change := range map[string]func(w *fixture){
+		"template":              func(w *fixture) { w.policy(asIs, "proxy") },
+		"pod whose main runs":   func(w *fixture) { w.runs(plan.NodeReal); w.policy(asIs, "proxy") },
+		"pod whose main ended":  func(w *fixture) { w.live(time.Hour, 0); w.policy(asIs, "proxy") },
+		"pod whose main failed": func(w *fixture) { w.live(time.Hour, 1); w.policy(asIs, "proxy") },
+		"Job with a podFailurePolicy": func(w *fixture) {
 			w.policy(asIs, "proxy")
 			w.FailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{
 				ruleFor("", batchv1.PodFailurePolicyActionIgnore, batchv1.PodFailurePolicyOnExitCodesOpIn, 143, 137),
@@ -39,24 +39,24 @@ func TestArgumentsStayUnchanged(t *testing.T) {
 			}}
 		},
 		// A manifest may have a status without a node.
-		"main ended and no node": func(w *world) {
+		"main ended and no node": func(w *fixture) {
 			w.live(time.Hour, 0)
 			w.policy(asIs, "proxy")
 			w.Pod.Pod.Spec.NodeName, w.Node = "", plan.NodeUnknown
 		},
-		"two policies and a DryRun policy": func(w *world) {
+		"two policies and a DryRun policy": func(w *fixture) {
 			w.live(time.Hour, 0)
 			w.policy(dryRun, "proxy")
 			w.policy(asIs, "proxy", "missing")
 			w.policy(func(s *v1alpha1.PolicySpec) { s.Priority = 1 }, "proxy")
 		},
-		"restartPolicy Always": func(w *world) {
+		"restartPolicy Always": func(w *fixture) {
 			w.policy(asIs, "proxy")
 			w.Pod.Pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			given, copied := newWorld(), newWorld()
+			given, copied := newFixture(), newFixture()
 			change(given)
 			change(copied)
 
@@ -77,7 +77,7 @@ func TestArgumentsStayUnchanged(t *testing.T) {
 			unchanged(t, "IsJobType", copied, given)
 
 			refusals := []string{"spec: b", "spec: a"}
-			explain.RefusedPolicy(policy.Ref, refusals)
+			explain.RejectedPolicy(policy.Ref, refusals)
 			unchanged(t, "RefusedPolicy", []string{"spec: b", "spec: a"}, refusals)
 		})
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -14,22 +15,22 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// Severity says how bad a finding is.
+// Severity is how bad a finding is.
 type Severity string
 
 const (
-	// SeverityProblem findings keep a pod from finishing, or a declaration from having any effect.
+	// SeverityProblem findings keep a pod from finishing, or make a declaration ineffective.
 	SeverityProblem Severity = "Problem"
-	// SeverityWarning findings may do so, or mean that things are done in another way than was declared.
+	// SeverityWarning findings may do so, or mean that the operator does not do what was declared.
 	SeverityWarning Severity = "Warning"
-	// SeverityNote findings are good to know.
+	// SeverityNote findings need no action.
 	SeverityNote Severity = "Note"
 )
 
-// Finding is something that goes wrong, would go wrong or is good to know.
+// Finding is one result about a pod or a policy.
 type Finding struct {
 	Severity Severity `json:"severity"`
-	// Reason is a constant that the operator uses for the same thing. It is empty where it has none.
+	// Reason is the constant that events, conditions and metrics use for the same cause.
 	Reason    v1alpha1.Reason `json:"reason,omitempty"`
 	Container string          `json:"container,omitempty"`
 	Message   string          `json:"message"`
@@ -37,7 +38,14 @@ type Finding struct {
 	Hint string `json:"hint,omitempty"`
 }
 
-// Role is what a container is to the operator.
+// Summary counts findings by severity.
+type Summary struct {
+	Problems int `json:"problems"`
+	Warnings int `json:"warnings"`
+	Notes    int `json:"notes"`
+}
+
+// Role is how the operator treats a container.
 type Role string
 
 // The roles of containers.
@@ -52,39 +60,49 @@ const (
 type Container struct {
 	Name string `json:"name"`
 	Role Role   `json:"role"`
-	// DeclaredBy is a policy as KIND/NAME, or "environment". It is empty for mains that nothing names.
+	// DeclaredBy is a policy as KIND/NAME, or Environment. It is empty for containers without a declaration.
 	DeclaredBy string `json:"declaredBy,omitempty"`
-	// State is what the container does now; empty while there is no pod.
-	State    string    `json:"state,omitempty"`
-	Settings *Settings `json:"settings,omitempty"`
+	// State is nil without a pod.
+	State    *ContainerState `json:"state,omitempty"`
+	Settings *Settings       `json:"settings,omitempty"`
 }
 
-// Setting is a value and the place that it comes from.
-type Setting struct {
-	Value string         `json:"value"`
-	From  resolve.Source `json:"from"`
+// ContainerState is the current state of a container, as in the pod's status.
+type ContainerState struct {
+	corev1.ContainerState `json:",inline"`
+	RestartCount          int32 `json:"restartCount"`
 }
 
-// Settings are those of a sidecar, and what they come to.
+// Setting is a value and where it comes from.
+type Setting[T any] struct {
+	Value  T              `json:"value"`
+	Source resolve.Source `json:"source"`
+}
+
+// Settings are the effective settings of a sidecar.
 type Settings struct {
-	Mode  Setting `json:"mode"`
-	Image Setting `json:"image"`
-	// QuickExitPaths is what the image covers.
-	QuickExitPaths Setting `json:"quickExitPaths"`
-	ExitCodes      Setting `json:"exitCodes"`
-	Drain          Setting `json:"drain"`
-	Deadline       Setting `json:"deadline"`
-	Fallback       Setting `json:"fallback"`
-	// Ways are the modes on each kind of node that the pod may run on.
-	Ways []Way `json:"ways"`
+	Mode  Setting[v1alpha1.Mode] `json:"mode"`
+	Image Setting[string]        `json:"image"`
+	// QuickExitPaths lists the commands that the image covers.
+	QuickExitPaths             Setting[[]string]           `json:"quickExitPaths"`
+	ExitCodes                  Setting[v1alpha1.ExitCodes] `json:"exitCodes"`
+	DrainSeconds               Setting[int64]              `json:"drainSeconds"`
+	TerminationDeadlineSeconds Setting[int64]              `json:"terminationDeadlineSeconds"`
+	Fallback                   Setting[v1alpha1.Fallback]  `json:"fallback"`
+	// Methods has one entry for each node type that the pod may run on.
+	Methods []Method `json:"methods"`
 }
 
-// Way is how a sidecar will be ended on one kind of node.
-type Way struct {
-	Where string `json:"where"`
-	// Modes are tried in this order. There are none where no mode can be used, and Reason says why.
+// Method is how a sidecar ends on one node type.
+type Method struct {
+	// NodeType names the node type in words. NodeKind is empty where the kind makes no difference.
+	NodeType string        `json:"nodeType"`
+	NodeKind plan.NodeKind `json:"nodeKind,omitempty"`
+	// OpenKruise says whether OpenKruise is usable. It is nil for nodes that are not real.
+	OpenKruise *bool `json:"openKruise,omitempty"`
+	// Modes are listed in the order of use. Without a usable mode the list is empty and Reason says why.
 	Modes []v1alpha1.Mode `json:"modes"`
-	// PhaseFirst is true where the pod's phase is written before the request of mode CRR, as a part of the same attempt.
+	// PhaseFirst is true if mode CRR starts with a phase patch.
 	PhaseFirst bool            `json:"phaseFirst,omitempty"`
 	Reason     v1alpha1.Reason `json:"reason,omitempty"`
 	Message    string          `json:"message,omitempty"`
@@ -95,17 +113,19 @@ type Way struct {
 
 // Attempt is one try of the operator to end sidecars.
 type Attempt struct {
-	Mode       v1alpha1.Mode `json:"mode"`
-	For        v1alpha1.Mode `json:"for,omitempty"`
-	Number     int           `json:"number"`
-	Containers []string      `json:"containers"`
-	Started    metav1.Time   `json:"started"`
-	Finished   *metav1.Time  `json:"finished,omitempty"`
-	// Result is why the attempt has failed, or empty.
-	Result string `json:"result,omitempty"`
+	Mode v1alpha1.Mode `json:"mode"`
+	// PartOf is the mode that the attempt is a step of, if it is another one.
+	PartOf v1alpha1.Mode `json:"partOf,omitempty"`
+	// Number counts from 1.
+	Number         int          `json:"number"`
+	Sidecars       []string     `json:"sidecars"`
+	StartTime      metav1.Time  `json:"startTime"`
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+	// Failure is why the attempt failed, or empty.
+	Failure string `json:"failure,omitempty"`
 }
 
-// Event is what the operator has said of the pod.
+// Event is an event of the operator on the pod.
 type Event struct {
 	Time    metav1.Time     `json:"time"`
 	Type    string          `json:"type"`
@@ -113,45 +133,47 @@ type Event struct {
 	Message string          `json:"message"`
 }
 
-// Report is all there is to say about one pod, or about the pods that a template will make.
+// Report describes one pod, or the pods that a template will create.
 type Report struct {
+	// Kind, Namespace and Name identify the pod, or the Job or CronJob with the template.
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
-	// Owner is the Job that the pod belongs to.
-	Owner string `json:"owner,omitempty"`
-	// Template is true where there is no pod yet.
+	// Job is the name of the pod's Job.
+	Job string `json:"job,omitempty"`
+	// Template is true if no pod exists yet.
 	Template      bool          `json:"template,omitempty"`
 	RestartPolicy string        `json:"restartPolicy"`
-	Node          string        `json:"node,omitempty"`
+	NodeName      string        `json:"nodeName,omitempty"`
 	NodeKind      plan.NodeKind `json:"nodeKind,omitempty"`
 
-	// Stage, StageReason and Message are what the operator decides now. A template has none.
-	Stage       plan.Stage      `json:"stage,omitempty"`
-	StageReason v1alpha1.Reason `json:"reason,omitempty"`
-	Message     string          `json:"message,omitempty"`
-	MainsDone   *metav1.Time    `json:"mainsDone,omitempty"`
-	// NextLook is when the operator looks again even if nothing changes.
-	NextLook *metav1.Time `json:"nextLook,omitempty"`
+	// Stage, Reason and Message are the current decision of the operator. A template has none.
+	Stage   plan.Stage      `json:"stage,omitempty"`
+	Reason  v1alpha1.Reason `json:"reason,omitempty"`
+	Message string          `json:"message,omitempty"`
+	// MainsDoneTime is when the last main container ended for good.
+	MainsDoneTime *metav1.Time `json:"mainsDoneTime,omitempty"`
+	// NextReconcileTime is the latest time of the next reconcile.
+	NextReconcileTime *metav1.Time `json:"nextReconcileTime,omitempty"`
 
 	Containers []Container `json:"containers"`
 	Attempts   []Attempt   `json:"attempts,omitempty"`
 	Events     []Event     `json:"events,omitempty"`
 	Findings   []Finding   `json:"findings"`
 
-	now    time.Time
-	losses []resolve.Loss
+	now       time.Time
+	overrides []resolve.Override
 }
 
 // Now is the time of the report.
 func (r *Report) Now() time.Time { return r.now }
 
-// WorseThan reports whether the severity is worse than the other one. None at all is the least bad.
+// WorseThan reports whether the severity is worse than the other one. The empty severity is the least bad.
 func (s Severity) WorseThan(other Severity) bool {
 	return s != "" && (other == "" || rank(s) < rank(other))
 }
 
-// Worst returns the severity of the worst finding, or nothing where there are none.
+// Worst returns the severity of the worst finding, or nothing without findings.
 func Worst(findings []Finding) Severity {
 	var worst Severity
 	for _, finding := range findings {
@@ -162,7 +184,23 @@ func Worst(findings []Finding) Severity {
 	return worst
 }
 
-// sortFindings puts the worst first and otherwise keeps the order.
+// Summarize counts the findings.
+func Summarize(findings []Finding) Summary {
+	var summary Summary
+	for _, finding := range findings {
+		switch finding.Severity {
+		case SeverityProblem:
+			summary.Problems++
+		case SeverityWarning:
+			summary.Warnings++
+		case SeverityNote:
+			summary.Notes++
+		}
+	}
+	return summary
+}
+
+// sortFindings puts the worst finding first and otherwise keeps the order.
 func sortFindings(findings []Finding) {
 	slices.SortStableFunc(findings, func(a, b Finding) int { return cmp.Compare(rank(a.Severity), rank(b.Severity)) })
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package imagelist holds an administrator's list of quick-exit images. It parses and compares references, and pulls
-// nothing: no registry is asked, and what a tag points to is not known here.
+// Package imagelist holds an administrator's list of quick-exit images. It parses and compares references. It contacts no
+// registry, so it does not know what a tag points to.
 package imagelist
 
 import (
@@ -16,22 +16,22 @@ import (
 type List struct {
 	// Entries are the images that policies may name; empty permits all.
 	Entries []Entry
-	// DigestRequired has an image named by its digest, so that it cannot be replaced behind a tag.
+	// DigestRequired permits only images with a digest, so that nobody can replace an image behind a tag.
 	DigestRequired bool
-	// EnvironmentListed holds images that containers name by their environment variables to the same. Without it they
-	// are the pod author's own, who might have run them anyway.
+	// EnvironmentListed applies the list to images of environment variables too. Otherwise those are always permitted: the
+	// pod's author can run any image anyway.
 	EnvironmentListed bool
 }
 
 // Entry permits images: one, those of a repository, or those of all repositories below a path.
 type Entry struct {
 	text string
-	// registry is compared whole, so that registry.example does not permit registry.example.evil.test.
+	// registry must match completely, so that registry.example does not permit registry.example.evil.test.
 	registry string
-	// repository is the path in the registry. With below set it is a prefix, of whole path elements.
+	// repository is the path in the registry, or with below a prefix of whole path elements.
 	repository string
 	below      bool
-	// identifier is the tag or digest that is permitted; empty permits all.
+	// identifier is the permitted tag or digest; empty permits all.
 	identifier string
 }
 
@@ -41,19 +41,18 @@ func (e Entry) String() string { return e.text }
 // below is the end of an entry that permits all repositories below a path.
 const below = "/*"
 
-// ParseEntry reads registry.example/team/quick-exit (any tag and digest), the same with a tag or a digest (that one
-// alone), or registry.example/team/* (every repository below). A reference without a registry is one of Docker Hub, as
-// container runtimes have it. One element that may be meant for a registry and is taken for a repository, or the other way
-// round, is refused.
+// ParseEntry parses registry.example/team/quick-exit (any tag and digest), the same with a tag or a digest (only that
+// one), or registry.example/team/* (every repository below). As in container runtimes, a reference without a registry
+// means Docker Hub. A single element that may be meant as a registry or as a repository is an error.
 func ParseEntry(text string) (Entry, error) {
 	if path, ok := strings.CutSuffix(text, below); ok {
 		return parseBelow(text, path)
 	}
 	if strings.Contains(text, "*") {
-		return Entry{}, fmt.Errorf("parse %q: * may only stand for all repositories below a path, as in registry.example/team/*", text)
+		return Entry{}, fmt.Errorf("parse %q: * may only be the last element, as in registry.example/team/*", text)
 	}
 	if alone, _, _ := strings.Cut(text, ":"); !strings.Contains(text, "/") && isHost(alone) {
-		return Entry{}, fmt.Errorf("parse %q: it names no repository; for all of a registry write %s/*, and for one of Docker Hub docker.io/library/%s",
+		return Entry{}, fmt.Errorf("parse %q: it has no repository; for a whole registry write %s/*, for a Docker Hub image docker.io/library/%s",
 			text, text, text)
 	}
 	entry := Entry{text: text}
@@ -69,30 +68,30 @@ func ParseEntry(text string) (Entry, error) {
 	return entry, nil
 }
 
-// parseBelow reads an entry for all repositories below the path.
+// parseBelow parses an entry for all repositories below the path.
 func parseBelow(text, path string) (Entry, error) {
 	if !strings.Contains(path, "/") && !isHost(path) {
-		return Entry{}, fmt.Errorf("parse %q: %q is no registry, for it has neither dot nor port; for those of Docker Hub write docker.io/%s/*",
+		return Entry{}, fmt.Errorf("parse %q: %q is not a registry, because it has neither a dot nor a port; for Docker Hub write docker.io/%s/*",
 			text, path, path)
 	}
-	// Two elements more, for Docker Hub's repositories of one element have another name.
-	const some = "x/x"
-	repository, err := name.NewRepository(path + "/" + some)
+	// Two more elements, because Docker Hub inserts "library" before a repository of one element.
+	const placeholder = "x/x"
+	repository, err := name.NewRepository(path + "/" + placeholder)
 	if err != nil {
 		return Entry{}, fmt.Errorf("parse %q: %w", text, err)
 	}
 	return Entry{
 		text: text, below: true,
-		registry: repository.RegistryStr(), repository: strings.TrimSuffix(repository.RepositoryStr(), some),
+		registry: repository.RegistryStr(), repository: strings.TrimSuffix(repository.RepositoryStr(), placeholder),
 	}, nil
 }
 
-// isHost reports whether container runtimes take the first of several elements for a registry.
+// isHost reports whether container runtimes read the element as a registry if others follow it.
 func isHost(element string) bool {
 	return element == "localhost" || strings.ContainsAny(element, ".:")
 }
 
-// Check returns why the list does not permit the image, or nil. Only references are compared.
+// Check returns why the list does not permit the image, or nil. It compares references only.
 func (l List) Check(image string) error {
 	if len(l.Entries) == 0 && !l.DigestRequired {
 		return nil
@@ -102,7 +101,7 @@ func (l List) Check(image string) error {
 		return fmt.Errorf("parse %q: %w", image, err)
 	}
 	if _, ok := reference.(name.Digest); !ok && l.DigestRequired {
-		return errors.New("it is not named by its digest")
+		return errors.New("it has no digest")
 	}
 	for _, entry := range l.Entries {
 		if entry.permits(reference) {

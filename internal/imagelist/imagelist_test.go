@@ -31,36 +31,36 @@ func TestCheck(t *testing.T) {
 		digestRequired bool
 		want           string // part of the error; empty when the image is permitted
 	}{
-		"an empty list permits all":                           {image: "anything:v1"},
-		"a repository permits each tag":                       {entries: []string{"registry.example/quick-exit"}, image: "registry.example/quick-exit:v1"},
-		"a repository permits each digest":                    {entries: []string{"registry.example/quick-exit"}, image: "registry.example/quick-exit@" + digest},
-		"a repository permits no other":                       {entries: []string{"registry.example/quick-exit"}, image: "registry.example/quick-exit-evil:v1", want: "not on the list"},
-		"a repository permits none below it":                  {entries: []string{"registry.example/quick-exit"}, image: "registry.example/quick-exit/evil", want: "not on the list"},
-		"another host that begins alike is another":           {entries: []string{"registry.example/*"}, image: "registry.example.evil.test/quick-exit", want: "not on the list"},
-		"another host that ends alike is another":             {entries: []string{"registry.example/*"}, image: "evil-registry.example/quick-exit", want: "not on the list"},
-		"another port is another host":                        {entries: []string{"registry.example/*"}, image: "registry.example:5000/quick-exit", want: "not on the list"},
-		"a host that is given as a path is none":              {entries: []string{"registry.example/*"}, image: "evil.test/registry.example/quick-exit", want: "not on the list"},
-		"a host permits its repositories":                     {entries: []string{"registry.example/*"}, image: "registry.example/a/b/quick-exit:v1"},
-		"a path permits what is below it":                     {entries: []string{"registry.example/team/*"}, image: "registry.example/team/quick-exit:v1"},
-		"a path permits no other that begins alike":           {entries: []string{"registry.example/team/*"}, image: "registry.example/team-evil/quick-exit:v1", want: "not on the list"},
-		"a path does not permit itself":                       {entries: []string{"registry.example/team/*"}, image: "registry.example/team:v1", want: "not on the list"},
-		"a tag permits that tag alone":                        {entries: []string{"registry.example/quick-exit:v1"}, image: "registry.example/quick-exit:v2", want: "not on the list"},
-		"a tag permits that tag":                              {entries: []string{"registry.example/quick-exit:v1"}, image: "registry.example/quick-exit:v1"},
-		"a digest permits that digest":                        {entries: []string{"registry.example/quick-exit@" + digest}, image: "registry.example/quick-exit@" + digest},
-		"a tag beside a permitted digest does not matter":     {entries: []string{"registry.example/quick-exit@" + digest}, image: "registry.example/quick-exit:any@" + digest},
-		"a digest permits no tag":                             {entries: []string{"registry.example/quick-exit@" + digest}, image: "registry.example/quick-exit:v1", want: "not on the list"},
-		"one of several entries is enough":                    {entries: []string{"a.example/x", "registry.example/quick-exit"}, image: "registry.example/quick-exit:v1"},
-		"a short name is one of Docker Hub":                   {entries: []string{"docker.io/library/busybox"}, image: "busybox"},
-		"Docker Hub permits its repositories":                 {entries: []string{"docker.io/*"}, image: "busybox:v1"},
-		"an organisation of Docker Hub permits what is below": {entries: []string{"docker.io/myorg/*"}, image: "myorg/quick-exit:v1"},
-		"an organisation of Docker Hub permits no other":      {entries: []string{"docker.io/myorg/*"}, image: "library/myorg/quick-exit:v1", want: "not on the list"},
-		"a path without a registry is one of Docker Hub":      {entries: []string{"myorg/team/*"}, image: "docker.io/myorg/team/quick-exit:v1"},
-		"a host with a port permits its repositories":         {entries: []string{"registry:5000/*"}, image: "registry:5000/quick-exit:v1"},
-		"localhost is a host":                                 {entries: []string{"localhost/*"}, image: "localhost/quick-exit:v1"},
-		"a required digest is missing":                        {digestRequired: true, image: "registry.example/quick-exit:v1", want: "not named by its digest"},
-		"a required digest is there":                          {digestRequired: true, image: "registry.example/quick-exit@" + digest},
-		"a required digest does not take the place of a list": {entries: []string{"a.example/x"}, digestRequired: true, image: "b.example/x@" + digest, want: "not on the list"},
-		"what is no reference":                                {entries: []string{"a.example/x"}, image: "a.example/x:", want: "parse"},
+		"an empty list permits every image":                      {image: "anything:v1"},
+		"a repository permits every tag":                         {entries: []string{"registry.example/quick-exit"}, image: "registry.example/quick-exit:v1"},
+		"a repository permits every digest":                      {entries: []string{"registry.example/quick-exit"}, image: "registry.example/quick-exit@" + digest},
+		"a repository permits no other repository":               {entries: []string{"registry.example/quick-exit"}, image: "registry.example/quick-exit-evil:v1", want: "not on the list"},
+		"a repository permits no repository below it":            {entries: []string{"registry.example/quick-exit"}, image: "registry.example/quick-exit/evil", want: "not on the list"},
+		"a host with the same prefix is another host":            {entries: []string{"registry.example/*"}, image: "registry.example.evil.test/quick-exit", want: "not on the list"},
+		"a host with the same suffix is another host":            {entries: []string{"registry.example/*"}, image: "evil-registry.example/quick-exit", want: "not on the list"},
+		"another port is another host":                           {entries: []string{"registry.example/*"}, image: "registry.example:5000/quick-exit", want: "not on the list"},
+		"a path is not a host":                                   {entries: []string{"registry.example/*"}, image: "evil.test/registry.example/quick-exit", want: "not on the list"},
+		"a host permits its repositories":                        {entries: []string{"registry.example/*"}, image: "registry.example/a/b/quick-exit:v1"},
+		"a path permits repositories below it":                   {entries: []string{"registry.example/team/*"}, image: "registry.example/team/quick-exit:v1"},
+		"a path permits no path with the same prefix":            {entries: []string{"registry.example/team/*"}, image: "registry.example/team-evil/quick-exit:v1", want: "not on the list"},
+		"a path does not permit itself":                          {entries: []string{"registry.example/team/*"}, image: "registry.example/team:v1", want: "not on the list"},
+		"a tag permits no other tag":                             {entries: []string{"registry.example/quick-exit:v1"}, image: "registry.example/quick-exit:v2", want: "not on the list"},
+		"a tag permits that tag":                                 {entries: []string{"registry.example/quick-exit:v1"}, image: "registry.example/quick-exit:v1"},
+		"a digest permits that digest":                           {entries: []string{"registry.example/quick-exit@" + digest}, image: "registry.example/quick-exit@" + digest},
+		"a permitted digest permits any tag with it":             {entries: []string{"registry.example/quick-exit@" + digest}, image: "registry.example/quick-exit:any@" + digest},
+		"a digest permits no tag":                                {entries: []string{"registry.example/quick-exit@" + digest}, image: "registry.example/quick-exit:v1", want: "not on the list"},
+		"one of several entries is enough":                       {entries: []string{"a.example/x", "registry.example/quick-exit"}, image: "registry.example/quick-exit:v1"},
+		"a short name is a Docker Hub image":                     {entries: []string{"docker.io/library/busybox"}, image: "busybox"},
+		"Docker Hub permits its repositories":                    {entries: []string{"docker.io/*"}, image: "busybox:v1"},
+		"an organization of Docker Hub permits its repositories": {entries: []string{"docker.io/myorg/*"}, image: "myorg/quick-exit:v1"},
+		"an organization of Docker Hub permits no other path":    {entries: []string{"docker.io/myorg/*"}, image: "library/myorg/quick-exit:v1", want: "not on the list"},
+		"a path without a registry is a Docker Hub path":         {entries: []string{"myorg/team/*"}, image: "docker.io/myorg/team/quick-exit:v1"},
+		"a host with a port permits its repositories":            {entries: []string{"registry:5000/*"}, image: "registry:5000/quick-exit:v1"},
+		"localhost is a host":                                    {entries: []string{"localhost/*"}, image: "localhost/quick-exit:v1"},
+		"a required digest is missing":                           {digestRequired: true, image: "registry.example/quick-exit:v1", want: "it has no digest"},
+		"a required digest is set":                               {digestRequired: true, image: "registry.example/quick-exit@" + digest},
+		"a required digest does not replace the list":            {entries: []string{"a.example/x"}, digestRequired: true, image: "b.example/x@" + digest, want: "not on the list"},
+		"not an image reference":                                 {entries: []string{"a.example/x"}, image: "a.example/x:", want: "parse"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			list := parse(t, tc.entries...)
@@ -73,19 +73,19 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-func TestParseEntryRefusesWhatItDoesNotUnderstand(t *testing.T) {
+func TestParseEntryRejectsInvalid(t *testing.T) {
 	for _, text := range []string{"", "*", "/*", "*.example/x", "registry.example/te*m", "registry.example/team*", "registry.example/x y", "registry.example/*/x", "registry.example/x@sha256:1"} {
 		if entry, err := imagelist.ParseEntry(text); err == nil {
-			t.Errorf("%q is taken for %#v", text, entry)
+			t.Errorf("%q is parsed as %#v", text, entry)
 		}
 	}
 }
 
-// An entry that permits nothing, or what was not meant, must not be taken in silence.
-func TestParseEntrySaysWhatAnElementAloneMayMean(t *testing.T) {
+// An ambiguous entry is an error, because it could permit nothing or the wrong images.
+func TestParseEntryExplainsSingleElement(t *testing.T) {
 	for text, want := range map[string]string{
 		"myorg/*":               "write docker.io/myorg/*",
-		"registry.example":      "write registry.example/*, and for one of Docker Hub docker.io/library/registry.example",
+		"registry.example":      "write registry.example/*, for a Docker Hub image docker.io/library/registry.example",
 		"registry.example:5000": "write registry.example:5000/*",
 		"localhost":             "write localhost/*",
 		"localhost:5000":        "write localhost:5000/*",
@@ -96,7 +96,7 @@ func TestParseEntrySaysWhatAnElementAloneMayMean(t *testing.T) {
 	}
 }
 
-// Whatever an entry is, it must not permit an image of another registry, or of none of its repositories.
+// No entry permits an image of another registry or outside its repositories.
 func FuzzCheck(f *testing.F) {
 	f.Add("registry.example/team/*", "registry.example/team/quick-exit:v1")
 	f.Add("registry.example/quick-exit", "registry.example/quick-exit@"+digest)

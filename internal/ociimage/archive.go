@@ -14,9 +14,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// WriteArchive writes a tarball that `docker load`, `podman load` and `ctr images import`
-// take, with one image under a tag. The file is there as a whole or not at all. A file
-// that exists is an error that wraps fs.ErrExist, unless it is to be replaced.
+// WriteArchive writes a tarball with one tagged image, for `docker load`, `podman load` and `ctr images import`. It writes
+// the whole file or none. Without replace, an existing file is an error that wraps fs.ErrExist.
 func WriteArchive(file string, tag name.Tag, image v1.Image, replace bool) (err error) {
 	information, err := os.Lstat(file)
 	switch {

@@ -8,9 +8,8 @@ import (
 	"net/http"
 )
 
-// encrypted is a transport that sends nothing in the clear beyond this machine unless
-// that is permitted. The registry client falls back to plain HTTP for private addresses,
-// and credentials would go with it.
+// encrypted is a transport that refuses plain HTTP, except to loopback addresses or with plainHTTP. The registry client
+// falls back to plain HTTP for private addresses and would send credentials with it.
 type encrypted struct {
 	inner     http.RoundTripper
 	plainHTTP bool

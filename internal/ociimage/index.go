@@ -42,10 +42,9 @@ func Index(images []PlatformImage) (v1.ImageIndex, error) {
 	return index, nil
 }
 
-// plainImage hides what the library takes for an artifact type, the media type of the
-// configuration. An index that names it for an image is one that some registries and
-// runtimes take for something else than an image.
+// plainImage hides the media type of the configuration, which the library would write as the artifact type. Some
+// registries and runtimes do not accept an image with an artifact type.
 type plainImage struct{ v1.Image }
 
-// ArtifactType returns nothing: an image is no artifact of another kind.
+// ArtifactType returns nothing, so that the index has no artifact type.
 func (plainImage) ArtifactType() (string, error) { return "", nil }

@@ -2,7 +2,7 @@
 
 package ociimage
 
-// Labels returns the labels of an image of this project, by which registries show where it is from.
+// Labels returns the labels of an image of this project, which registries show.
 func Labels(title, description string) map[string]string {
 	return map[string]string{
 		"org.opencontainers.image.title":       title,

@@ -15,16 +15,15 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
-// annotationReference names an image in a layout, for tools that address it by DIRECTORY:TAG.
+// annotationReference is the tag of an image in a layout, for tools that address it as DIRECTORY:TAG.
 const annotationReference = "org.opencontainers.image.ref.name"
 
 // layoutMarker is the file that every OCI layout has.
 const layoutMarker = "oci-layout"
 
-// WriteLayout writes an OCI layout with the index under a tag. What was written is read
-// again and validated before it appears at the directory, which is there as a whole or not
-// at all. A directory that exists and is not empty is an error that wraps fs.ErrExist,
-// unless it is to be replaced and is a layout itself.
+// WriteLayout writes an OCI layout with the tagged index. It writes the whole directory or nothing, after reading the
+// layout back and validating it. Without replace, a directory that is not empty is an error that wraps fs.ErrExist; with
+// replace, it must be a layout.
 func WriteLayout(directory, tag string, index v1.ImageIndex, replace bool) (err error) {
 	if err := checkDirectory(directory, replace); err != nil {
 		return err

@@ -14,21 +14,22 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // PushOptions are how an image is pushed.
 type PushOptions struct {
-	// Keychain has the credentials. Nil stands for those that container engines keep for the user.
+	// Keychain has the credentials. Nil means the user's credentials of container engines.
 	Keychain authn.Keychain
-	// PlainHTTP permits requests without TLS to any host. A loopback address never needs it.
+	// PlainHTTP permits requests without TLS to any host. Loopback addresses do not need it.
 	PlainHTTP bool
-	// Replace permits a tag to be moved.
+	// Replace permits moving an existing tag.
 	Replace bool
 }
 
-// Push uploads the index and everything that it refers to. A reference that exists with
-// another digest is an error that wraps fs.ErrExist, unless it is to be replaced; one that
-// exists with the same digest is left alone.
+// Push uploads the index and everything that it refers to. It does nothing if the reference exists with the same digest.
+// Without Replace, a reference with another digest is an error that wraps fs.ErrExist.
 func Push(ctx context.Context, reference name.Reference, index v1.ImageIndex, options PushOptions) error {
 	keychain := options.Keychain
 	if keychain == nil {
@@ -37,7 +38,7 @@ func Push(ctx context.Context, reference name.Reference, index v1.ImageIndex, op
 	remoteOptions := []remote.Option{
 		remote.WithContext(ctx),
 		remote.WithAuthFromKeychain(keychain),
-		remote.WithUserAgent("sidecar-termination-operator"),
+		remote.WithUserAgent(settings.Name),
 		remote.WithTransport(encrypted{inner: remote.DefaultTransport, plainHTTP: options.PlainHTTP}),
 	}
 	digest, err := index.Digest()
@@ -61,9 +62,8 @@ func Push(ctx context.Context, reference name.Reference, index v1.ImageIndex, op
 	return nil
 }
 
-// absent reports whether a registry's answer may mean that a reference does not exist.
-// Many registries refuse access to a repository that is not there yet; where access is
-// really refused, the push itself fails.
+// absent reports whether a registry's answer may mean that a reference does not exist. Many registries deny access to a
+// repository that does not exist. If access is really denied, the push itself fails.
 func absent(err error) bool {
 	var answer *transport.Error
 	if !errors.As(err, &answer) {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ociimage makes container images out of a few files, without a container engine
-// and without a base image, and writes them where engines and registries take them. Equal
-// inputs give equal digests.
+// Package ociimage builds container images from a few files, without a container engine or a base image. It writes them
+// as layouts or archives, or pushes them to registries. Equal inputs give equal digests.
 package ociimage
 
 import (
@@ -22,19 +21,19 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
-// epoch is the time of everything in an image, so that equal inputs give equal digests.
+// epoch is every timestamp in an image, so that equal inputs give equal digests.
 var epoch = time.Unix(0, 0).UTC()
 
-// Rootfs is the content of an image with one layer. Paths have no leading slash, and the
-// directories above them need not be named. Everything belongs to root.
+// Rootfs is the content of an image with one layer. Paths have no leading slash; parent directories are added. Root owns
+// everything.
 type Rootfs struct {
 	// Directories maps paths to modes.
 	Directories map[string]int64
-	// Programs are files that all may execute.
+	// Programs are executable by everybody.
 	Programs map[string][]byte
-	// Links maps the paths of hard links to that of a program.
+	// Links maps paths of hard links to paths of programs.
 	Links map[string]string
-	// Texts are files that all may read.
+	// Texts are readable by everybody.
 	Texts map[string]string
 }
 
@@ -94,8 +93,7 @@ type entry struct {
 	content []byte
 }
 
-// entries returns everything in the order in which an archive must have it: parents
-// before children, files before links to them.
+// entries returns everything in the order that an archive requires: parents before children, files before links to them.
 func (r Rootfs) entries() []entry {
 	var entries []entry
 	directories := r.allDirectories()

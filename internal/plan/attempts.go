@@ -12,48 +12,47 @@ import (
 )
 
 const (
-	// maxPhaseWrites bounds how often the phase is written again after it came back.
+	// maxPhaseWrites bounds how often the phase is written, because it may come back each time.
 	maxPhaseWrites = 3
-	// maxPhaseDelay bounds the wait for the kubelet to learn of a written phase. Its watch is made anew up to a minute
-	// after it was interrupted (k8s.io/client-go tools/cache/reflector.go: 30 s, and as much again at random).
+	// maxPhaseDelay bounds the wait for the kubelet to see a written phase. It restarts an interrupted watch after up to
+	// a minute (k8s.io/client-go tools/cache/reflector.go: 30 s, and up to 30 s of jitter).
 	maxPhaseDelay = 2 * time.Minute
-	// maxSettlePeriods bounds the wait for a quiet pod, in settle periods: a pod may be written to for ever.
-	maxSettlePeriods = 20
-	// statusLag is how long a pod's status may take to show what the mechanism has already reported.
+	// maxStabilizationWindows bounds the wait for an unchanged pod, in stabilization windows. Some pods change all the time.
+	maxStabilizationWindows = 20
+	// statusLag is how long a pod's status may lag behind what the mechanism reports.
 	statusLag = 5 * time.Second
-	// retryInterval is the time from the failure of the last usable mode to its first repetition; it doubles up to
-	// maxRetryInterval.
+	// retryInterval is the wait from a CRR's deadline to its first repetition; it doubles up to maxRetryInterval.
 	retryInterval    = 30 * time.Second
 	maxRetryInterval = 10 * time.Minute
 )
 
-// history is what has been tried on one container.
+// history is the attempts on one container.
 type history struct {
 	live     []*Attempt
-	wakeAt   time.Time // when the first of the live attempts may be judged anew
+	wakeAt   time.Time // when the first live attempt can be judged again
 	failures []Failure
 	failed   map[v1alpha1.Mode]bool
-	// retryAt is when the last failure may be followed by a repetition.
+	// retryAt is when a CRR may be repeated.
 	retryAt time.Time
-	// cameBack is true when the kubelet started the container again after a request. Repeating that adds restarts,
-	// which count towards the Job's backoffLimit, and ends nothing.
+	// cameBack is true when the kubelet restarted the container after a CRR. Another CRR would only add a restart, which
+	// counts towards the Job's backoffLimit.
 	cameBack bool
 }
 
-// history judges every attempt on the target by the pod's status.
-func (s *situation) history(target resolve.Target) history {
+// history judges every attempt on the sidecar by the pod's status.
+func (s *situation) history(sidecar resolve.Sidecar) history {
 	h := history{failed: map[v1alpha1.Mode]bool{}}
-	requests := 0
+	crrs := 0
 	for i := range s.Attempts {
 		attempt := &s.Attempts[i]
-		if !attempt.covers(target.Container) {
+		if !attempt.covers(sidecar.Container) {
 			continue
 		}
 		if attempt.Mode == v1alpha1.ModeCRR {
-			requests++
+			crrs++
 		}
-		deadline := attempt.Started.Add(s.allowance(*attempt, target))
-		message := s.verdict(*attempt, target, deadline)
+		deadline := attempt.Started.Add(s.allowance(*attempt, sidecar))
+		message := s.verdict(*attempt, sidecar, deadline)
 		if message == "" {
 			if h.live = append(h.live, attempt); !attempt.Finished.IsZero() {
 				deadline = earlier(deadline, attempt.Finished.Add(statusLag))
@@ -64,19 +63,19 @@ func (s *situation) history(target resolve.Target) history {
 			continue
 		}
 		h.failed[attempt.Mode] = true
-		h.cameBack = h.cameBack || attempt.Mode == v1alpha1.ModeCRR && s.cameBack(*attempt, target.Container)
+		h.cameBack = h.cameBack || attempt.Mode == v1alpha1.ModeCRR && s.cameBack(*attempt, sidecar.Container)
 		h.failures = append(h.failures, Failure{
-			Container: target.Container, Mode: attempt.Mode, Attempt: attempt.Number, Message: message,
+			Container: sidecar.Container, Mode: attempt.Mode, Attempt: attempt.Number, Message: message,
 		})
 		if h.retryAt.Before(deadline) {
 			h.retryAt = deadline
 		}
 	}
-	h.retryAt = h.retryAt.Add(backoff(requests))
+	h.retryAt = h.retryAt.Add(backoff(crrs))
 	return h
 }
 
-// covers reports whether the attempt is to end the container.
+// covers reports whether the attempt ends the container if it succeeds.
 func (a Attempt) covers(container string) bool {
 	if a.Mode == v1alpha1.ModePodPhase {
 		return true
@@ -85,30 +84,29 @@ func (a Attempt) covers(container string) bool {
 	return covered
 }
 
-// allowance is how long the attempt may take. Kruise's daemon stops the containers of a request one after the other,
-// each with its full grace period, and so does the kubelet with containers whose images changed. It tears a pod down
-// all at once.
-func (s *situation) allowance(attempt Attempt, target resolve.Target) time.Duration {
-	return GracePeriod(s.Pod)*time.Duration(max(len(attempt.RestartCounts), 1)) + target.Deadline
+// allowance is how long the attempt may take. Kruise's daemon stops the containers of a CRR one after the other, each with
+// its full grace period. So does the kubelet with containers whose images changed, but it tears a pod down all at once.
+func (s *situation) allowance(attempt Attempt, sidecar resolve.Sidecar) time.Duration {
+	return GracePeriod(s.Pod)*time.Duration(max(len(attempt.RestartCounts), 1)) + sidecar.Timeout
 }
 
-// verdict returns why the attempt has failed to end the target, or nothing while it may still succeed.
-func (s *situation) verdict(attempt Attempt, target resolve.Target, deadline time.Time) string {
+// verdict returns why the attempt has failed to end the sidecar, or "" while it may still succeed.
+func (s *situation) verdict(attempt Attempt, sidecar resolve.Sidecar, deadline time.Time) string {
 	switch {
 	case !s.now.Before(deadline):
 		return fmt.Sprintf("container %s had not ended %s after mode %s was used%s%s",
-			target.Container, deadline.Sub(attempt.Started), attempt.Mode, quoted(attempt.Message), s.waitingFor(target.Container))
+			sidecar.Container, deadline.Sub(attempt.Started), attempt.Mode, quoted(attempt.Message), s.waitingFor(sidecar.Container))
 	case attempt.Mode == v1alpha1.ModePodPhase && !HasTerminalPhase(s.Pod) && attempt.Number >= maxPhaseWrites-1:
-		return fmt.Sprintf("the phase was written %d times and came back as %s", maxPhaseWrites, s.Pod.Status.Phase)
-	case attempt.Mode == v1alpha1.ModeCRR && s.cameBack(attempt, target.Container):
-		return fmt.Sprintf("container %s was stopped and the kubelet started it again", target.Container)
+		return fmt.Sprintf("the phase was written %d times and reverted to %s each time", maxPhaseWrites, s.Pod.Status.Phase)
+	case attempt.Mode == v1alpha1.ModeCRR && s.cameBack(attempt, sidecar.Container):
+		return fmt.Sprintf("container %s was stopped, and the kubelet restarted it", sidecar.Container)
 	case !attempt.Finished.IsZero() && !s.now.Before(attempt.Finished.Add(statusLag)):
-		return fmt.Sprintf("mode %s was finished without ending container %s%s", attempt.Mode, target.Container, quoted(attempt.Message))
+		return fmt.Sprintf("mode %s finished without ending container %s%s", attempt.Mode, sidecar.Container, quoted(attempt.Message))
 	}
 	return ""
 }
 
-// waitingFor says what keeps the container from running, such as an image that cannot be pulled, or nothing.
+// waitingFor returns what keeps the container from running, such as an image that cannot be pulled, or "".
 func (s *situation) waitingFor(container string) string {
 	status := statusOf(s.Pod, container)
 	if status == nil || status.State.Waiting == nil || status.State.Waiting.Reason == "" {
@@ -117,50 +115,50 @@ func (s *situation) waitingFor(container string) string {
 	return fmt.Sprintf("; it is waiting: %s", status.State.Waiting.Reason)
 }
 
-// cameBack reports whether the container was started again after the attempt began.
+// cameBack reports whether the container was restarted after the attempt began.
 func (s *situation) cameBack(attempt Attempt, container string) bool {
 	status := statusOf(s.Pod, container)
 	return status != nil && status.RestartCount > attempt.RestartCounts[container]
 }
 
-// phaseCameBack reports whether the phase was written, is no longer there, and may be written again.
-func (s *situation) phaseCameBack(h history, target resolve.Target) bool {
-	return !HasTerminalPhase(s.Pod) && h.has(v1alpha1.ModePodPhase) &&
-		s.obstacleToPodPhase(target) == (obstacle{}) && !isStarting(statusOf(s.Pod, target.Container))
+// phaseCameBack reports whether the written phase was reverted and may be written again.
+func (s *situation) phaseCameBack(h history, sidecar resolve.Sidecar) bool {
+	return !HasTerminalPhase(s.Pod) && h.hasLive(v1alpha1.ModePodPhase) &&
+		s.whyNotPodPhase(sidecar) == (unusable{}) && !isStarting(statusOf(s.Pod, sidecar.Container))
 }
 
-// has reports whether an attempt of the mode is live.
-func (h history) has(mode v1alpha1.Mode) bool {
+// hasLive reports whether an attempt of the mode is live.
+func (h history) hasLive(mode v1alpha1.Mode) bool {
 	return slices.ContainsFunc(h.live, func(a *Attempt) bool { return a.Mode == mode })
 }
 
-// nextNumber returns the number of the mode's next attempt. A spent request, which the next one supersedes, does not count:
-// whether or not its deletion has been seen, the next one has the same name, and cannot be made twice.
+// nextNumber returns the number of the mode's next attempt. Obsolete CRRs do not count: the next CRR supersedes them and
+// reuses their number, and with it their name. So a stale cache cannot lead to a second CRR.
 func (s *situation) nextNumber(mode v1alpha1.Mode) int {
 	next := 0
 	for _, attempt := range s.Attempts {
-		if attempt.Mode == mode && !s.spent(attempt) {
+		if attempt.Mode == mode && !s.obsolete(attempt) {
 			next = max(next, attempt.Number+1)
 		}
 	}
 	return next
 }
 
-// spentRequests lists the requests that are spent.
-func (s *situation) spentRequests() []Attempt {
-	var spent []Attempt
+// obsoleteCRRs lists the CRRs that the next one supersedes.
+func (s *situation) obsoleteCRRs() []Attempt {
+	var obsolete []Attempt
 	for _, attempt := range s.Attempts {
-		if s.spent(attempt) {
-			spent = append(spent, attempt)
+		if s.obsolete(attempt) {
+			obsolete = append(obsolete, attempt)
 		}
 	}
-	return spent
+	return obsolete
 }
 
-// spent reports whether the attempt is an unfinished request whose containers have all ended. Kruise works on one request
-// of a pod at a time, and one whose containers stay dead stays in its way. It goes before the next is made: Kruise's
-// daemon does not look at the others when one is deleted (pkg/daemon/containerrecreate/crr_daemon_controller.go).
-func (s *situation) spent(attempt Attempt) bool {
+// obsolete reports whether the attempt is an unfinished CRR whose containers have all ended. Kruise works on one CRR of a
+// pod at a time, and such a CRR blocks the next one forever. It is deleted before the next one is created, because
+// a deletion does not make Kruise's daemon look at other CRRs (pkg/daemon/containerrecreate/crr_daemon_controller.go).
+func (s *situation) obsolete(attempt Attempt) bool {
 	return attempt.Mode == v1alpha1.ModeCRR && attempt.Finished.IsZero() && s.allEnded(attempt)
 }
 
@@ -173,14 +171,11 @@ func (s *situation) allEnded(attempt Attempt) bool {
 	return true
 }
 
-// backoff returns the wait before the repetition that follows the given number of requests.
-func backoff(requests int) time.Duration {
+// backoff returns the wait before the next CRR after the given number of CRRs.
+func backoff(crrs int) time.Duration {
 	wait := retryInterval
-	for range requests - 1 {
-		if wait >= maxRetryInterval/2 {
-			return maxRetryInterval
-		}
-		wait *= 2
+	for range crrs - 1 {
+		wait = min(2*wait, maxRetryInterval)
 	}
 	return wait
 }
@@ -199,6 +194,7 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
+// quoted returns the mechanism's own message in parentheses, cut to a bound, or "".
 func quoted(message string) string {
 	if message == "" {
 		return ""

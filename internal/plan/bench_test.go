@@ -13,11 +13,11 @@ var sink plan.Decision
 
 func BenchmarkNext(b *testing.B) {
 	benchmarks := map[string]plan.Snapshot{
-		"MainRuns": observed(newPod(never, running("main"), running("proxy")), targets(sidecar("proxy"))),
-		"Acts":     observed(newPod(never, exited("main", 0), running("proxy")), targets(sidecar("proxy"))),
-		"Waits":    observed(newPod(never, exited("main", 0), running("proxy")), targets(sidecar("proxy")), attempted(phaseWrite(0, crr), request(0, "proxy"))),
-		"Stuck":    observed(newPod(never, exited("main", 0), running("proxy")), targets(sidecar("proxy", noImage, respect)), withoutKruise),
-		"Ended":    observed(newPod(never, exited("main", 0), exited("proxy", 0)), targets(sidecar("proxy"))),
+		"MainRuns": observed(newPod(never, running("main"), running("proxy")), sidecarsOf(sidecar("proxy"))),
+		"Acts":     observed(newPod(never, exited("main", 0), running("proxy")), sidecarsOf(sidecar("proxy"))),
+		"Waits":    observed(newPod(never, exited("main", 0), running("proxy")), sidecarsOf(sidecar("proxy")), attempted(phaseWrite(0, crr), crrAttempt(0, "proxy"))),
+		"Stuck":    observed(newPod(never, exited("main", 0), running("proxy")), sidecarsOf(sidecar("proxy", noImage, respect)), withoutKruise),
+		"Ended":    observed(newPod(never, exited("main", 0), exited("proxy", 0)), sidecarsOf(sidecar("proxy"))),
 	}
 	for _, name := range []string{"MainRuns", "Acts", "Waits", "Stuck", "Ended"} {
 		b.Run(name, func(b *testing.B) {

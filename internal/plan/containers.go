@@ -12,12 +12,14 @@ import (
 const (
 	// defaultGracePeriod is Kubernetes' default of terminationGracePeriodSeconds.
 	defaultGracePeriod = 30 * time.Second
-	// maxGracePeriod bounds what is made of it: Kubernetes does not, and a sum of larger ones would overflow.
+	// maxGracePeriod bounds a pod's grace period: Kubernetes does not, and a sum of larger ones would overflow.
 	maxGracePeriod = 365 * 24 * time.Hour
-	// exitOnSIGTERM is the exit code of a program that does not handle SIGTERM.
-	exitOnSIGTERM = 128 + 15
-	// PodCompleted is the reason of the condition Ready of a pod whose phase the kubelet takes for Succeeded. That condition
-	// is read for this reason alone.
+	// ExitCodeSIGTERM is the exit code of a process that SIGTERM ended: 128 and the signal's number.
+	ExitCodeSIGTERM int32 = 143
+	// ExitCodeSIGKILL is the exit code of a process that SIGKILL ended.
+	ExitCodeSIGKILL int32 = 137
+	// PodCompleted is the reason that the kubelet gives the condition Ready of a pod with phase Succeeded. Nothing else of
+	// that condition is read.
 	PodCompleted = "PodCompleted"
 )
 
@@ -39,8 +41,8 @@ func containerOf(pod *corev1.Pod, name string) *corev1.Container {
 	return &pod.Spec.Containers[i]
 }
 
-// terminatedForGood returns the container's end if the kubelet will not start it again, or nil. It starts nothing in a
-// pod with a terminal phase, where a container that was lost may read as one that failed.
+// terminatedForGood returns the container's termination if the kubelet will not restart it, or nil. In a pod with a
+// terminal phase the kubelet restarts nothing, even where a lost container reads as failed.
 func terminatedForGood(pod *corev1.Pod, name string) *corev1.ContainerStateTerminated {
 	container, status := containerOf(pod, name), statusOf(pod, name)
 	if container == nil || status == nil || status.State.Terminated == nil {
@@ -53,7 +55,7 @@ func terminatedForGood(pod *corev1.Pod, name string) *corev1.ContainerStateTermi
 }
 
 // shouldRestart follows the kubelet's ContainerShouldRestart (pkg/api/v1/pod/util.go, KEP-5307 and KEP-5532): the first
-// matching rule, then the container's own restartPolicy, then the pod's. Rules count only beside a restartPolicy.
+// matching rule, then the container's own restartPolicy, then the pod's. Rules count only with a restartPolicy.
 func shouldRestart(container *corev1.Container, podPolicy corev1.RestartPolicy, exitCode int32) bool {
 	policy := podPolicy
 	if container.RestartPolicy != nil {
@@ -72,9 +74,8 @@ func shouldRestart(container *corev1.Container, podPolicy corev1.RestartPolicy, 
 	}
 }
 
-// ruleMatches reports whether the rule restarts the container, or every container, after this exit. Both actions mean
-// that the container runs again. A cluster that does not know an action treats it as no match; taking it for a restart
-// errs on the side of waiting.
+// ruleMatches reports whether the rule restarts the container, or every container, after this exit. An unknown action
+// counts as a restart, although clusters ignore it: waiting is the safe side.
 func ruleMatches(rule corev1.ContainerRestartRule, exitCode int32) bool {
 	if rule.ExitCodes == nil {
 		return false
@@ -129,8 +130,8 @@ func HasTerminalPhase(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// kubeletKnowsPhase reports whether the kubelet has taken over a phase Succeeded that it did not find by itself: it writes
-// the reason to the pod's condition Ready (pkg/kubelet/status/generate.go), as a rule while containers still run.
+// kubeletKnowsPhase reports whether the kubelet has seen the written phase Succeeded. It then gives the pod's condition
+// Ready this reason (pkg/kubelet/status/generate.go), usually while containers still run.
 func kubeletKnowsPhase(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.PodReady && c.Reason == PodCompleted
@@ -142,15 +143,16 @@ func AnyContainerRunning(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
 }
 
-// IsTearingDown reports whether a regular container of a pod with a terminal phase runs: the kubelet has to end it.
+// IsTearingDown reports whether the pod has a terminal phase and a regular container still runs, which the kubelet must
+// end.
 func IsTearingDown(pod *corev1.Pod) bool { return HasTerminalPhase(pod) && AnyContainerRunning(pod) }
 
-// GracePeriod is the time that the pod gives its containers to end, at least the one second that the kubelet grants.
+// GracePeriod is the pod's grace period, bounded, and at least the one second that the kubelet grants.
 func GracePeriod(pod *corev1.Pod) time.Duration {
 	return time.Duration(min(graceSeconds(pod), int64(maxGracePeriod/time.Second))) * time.Second
 }
 
-// graceSeconds is that time without the bound.
+// graceSeconds is GracePeriod without the bound.
 func graceSeconds(pod *corev1.Pod) int64 {
 	if pod.Spec.TerminationGracePeriodSeconds == nil {
 		return int64(defaultGracePeriod / time.Second)

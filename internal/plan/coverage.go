@@ -12,16 +12,16 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// uncovered is the obstacle of a quick-exit image that does not run its program in place of the container's command: the
-// container could not start, and under Never its pod would fail.
-func (s *situation) uncovered(target resolve.Target) obstacle {
-	container := containerOf(s.Pod, target.Container)
+// commandNotCovered returns why the quick-exit image does not cover the container's command. Such a container could not
+// start, and under Never its pod would fail.
+func (s *situation) commandNotCovered(sidecar resolve.Sidecar) unusable {
+	container := containerOf(s.Pod, sidecar.Container)
 	if container == nil {
-		return obstacle{}
+		return unusable{}
 	}
-	err := quickexit.CoversContainer(target.QuickExitPaths, container)
+	err := quickexit.CoversContainer(sidecar.QuickExitPaths, container)
 	if err == nil {
-		return obstacle{}
+		return unusable{}
 	}
 	var missing *quickexit.MissingError
 	var hidden *quickexit.HiddenError
@@ -29,46 +29,46 @@ func (s *situation) uncovered(target resolve.Target) obstacle {
 	switch {
 	case errors.As(err, &missing):
 		path := missing.Wanted()
-		message = fmt.Sprintf("container %s runs %s, which quick-exit image %s does not have; build one with `sidecar-termination-operator quick-exit-image --path %s --push IMAGE` and %s, or declare another mode",
-			target.Container, path, target.Image, path, declaration(target, path))
+		message = fmt.Sprintf("container %s runs %s, which quick-exit image %s does not cover; build one with `sidecar-termination-operator quick-exit-image --path %s --push IMAGE` and %s, or declare another mode",
+			sidecar.Container, path, sidecar.Image, shellQuote(path), declaration(sidecar, path))
 	case errors.As(err, &hidden):
-		message = fmt.Sprintf("container %s would run %s, and the volume at %s hides what an image has there; declare another mode, or mount the volume elsewhere",
-			target.Container, hidden.Path, hidden.Mount)
+		message = fmt.Sprintf("container %s would run %s, but the volume at %s hides the image's program there; declare another mode, or mount the volume elsewhere",
+			sidecar.Container, hidden.Path, hidden.Mount)
 	default:
-		message = fmt.Sprintf("it cannot be told what container %s runs: %v; if quick-exit image %s covers every command, %s, or declare another mode",
-			target.Container, err, target.Image, declaration(target, quickexit.Everything))
+		message = fmt.Sprintf("the command of container %s is unknown: %v; if quick-exit image %s covers every command, %s, or declare another mode",
+			sidecar.Container, err, sidecar.Image, declaration(sidecar, quickexit.Everything))
 	}
-	return obstacle{v1alpha1.ReasonCommandNotCovered, message}
+	return unusable{v1alpha1.ReasonCommandNotCovered, message}
 }
 
-// declaration says where to declare that the image covers the entry: beside the image in the policy, or by the flag of the
-// operator. A policy cannot speak of the operator's image, so it needs an image of its own.
-func declaration(target resolve.Target, entry string) string {
-	if target.Policy == nil {
-		if target.QuickExitPaths.IsZero() {
+// declaration tells the user how to declare that the image covers the entry: next to the image in the policy, or by a
+// flag of the operator. A policy that uses the operator's image needs an image of its own first.
+func declaration(sidecar resolve.Sidecar, entry string) string {
+	if sidecar.Policy == nil {
+		if sidecar.QuickExitPaths.IsZero() {
 			return "run the operator with --quick-exit-paths=" + strings.Join(besidesDefault(entry), ",")
 		}
 		return fmt.Sprintf("add %s to the operator's --quick-exit-paths", entry)
 	}
 	place := "the spec"
-	if target.ImageSource == resolve.SourceEntry {
-		place = "sidecar " + target.Container
+	if sidecar.ImageSource == resolve.SourceEntry {
+		place = "sidecar " + sidecar.Container
 	}
 	list := strings.Join(besidesDefault(entry), ", ")
 	if entry == quickexit.Everything {
 		list = `"*"` // in YAML a bare asterisk is an alias
 	}
 	switch {
-	case target.ImageSource == resolve.SourceOperator:
-		return fmt.Sprintf("set image with quickExitPaths: [%s] in %s of %s", list, place, target.Policy)
-	case target.QuickExitPaths.IsZero():
-		return fmt.Sprintf("set quickExitPaths: [%s] in %s of %s", list, place, target.Policy)
+	case sidecar.ImageSource == resolve.SourceOperator:
+		return fmt.Sprintf("set image with quickExitPaths: [%s] in %s of %s", list, place, sidecar.Policy)
+	case sidecar.QuickExitPaths.IsZero():
+		return fmt.Sprintf("set quickExitPaths: [%s] in %s of %s", list, place, sidecar.Policy)
 	default:
-		return fmt.Sprintf("add %s to quickExitPaths in %s of %s", entry, place, target.Policy)
+		return fmt.Sprintf("add %s to quickExitPaths in %s of %s", entry, place, sidecar.Policy)
 	}
 }
 
-// besidesDefault lists what an image has with the entry and the default paths.
+// besidesDefault lists the default paths and the entry, or the entry alone where it covers everything.
 func besidesDefault(entry string) []string {
 	if entry == quickexit.Everything {
 		return []string{entry}

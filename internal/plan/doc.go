@@ -2,25 +2,26 @@
 
 // Package plan decides what to do about one pod now.
 //
-// Next takes a Snapshot of the world and the time, and returns a Decision: actions, a reason, a message and when to look
-// again. It walks an ordered list of rules; the first one that has a verdict wins, and the last one always has. "Do
-// nothing" always has a reason.
+// Next takes a Snapshot and the time, and returns a Decision: actions, a reason, a message and when to requeue. It walks
+// an ordered list of rules. The first rule that applies decides, and the last one always applies. "Do nothing" always
+// has a reason.
 //
-// Attempts are read from the world, never remembered: a ContainerRecreateRequest, an annotation beside a swapped image,
-// an annotation beside a written phase. An attempt is judged by the pod's status. It fails when its deadline has passed
-// and the container is not ended, when the container came back, or when the mechanism gave up. After a failed attempt
-// the next usable mode of the container's ladder follows, once each; when none is left the pod is stuck. A request that
-// Kruise did not carry out is then repeated at growing intervals, but not one after which the container came back.
-// A write that is refused is no attempt: the caller asks again, and the mode is passed over like one that cannot be used.
+// Attempts are read from the cluster, never remembered: a ContainerRecreateRequest (CRR), the annotation of a swapped
+// image, the annotation of a written phase. The pod's status decides whether an attempt succeeded. An attempt fails when
+// its deadline passes before the container has ended, when the container came back, or when the mechanism gave up.
+//
+// After a failed attempt the next usable mode of the sidecar's fallback chain follows, each mode once. When none is left
+// the pod is stuck. A CRR that Kruise did not carry out is then repeated at growing intervals, unless the container came
+// back after it. A denied write is no attempt: the caller decides again with that mode marked as unusable.
 //
 // Invariants, each with a test:
-//   - nothing is done while a main container may run again, and no action names a main container;
-//   - a container has at most one live attempt, and nothing is done once every sidecar has ended;
-//   - the phase written is that of the main containers, and of the sidecars whose exit codes are respected; it is written
-//     only where the operator's flags permit it, and as a last resort only where no image can be swapped;
-//   - where nothing keeps the exit code of an ignored sidecar from counting, a swapped image goes before a request, but for a
-//     declared CRR beside a failed main container;
-//   - a value that a newer API lets through and this version does not know is not guessed.
+//   - No action while a main container may run again, and no action names a main container.
+//   - A container has at most one live attempt. No action follows once every sidecar has ended.
+//   - The written phase is the outcome of the main containers and of the sidecars with exitCodes Respect. It is written
+//     only where the operator's flags permit it, and as a last resort only where no image can be swapped.
+//   - Where an ignored exit code would count after a CRR, Image goes before CRR. The exception is a declared CRR in a pod
+//     whose main container has failed.
+//   - A setting that this version does not know leads to no action.
 //
-// The package is pure: it imports no client, logger or clock. Writing is the business of internal/terminator.
+// The package is pure: it imports no client, logger or clock. Package terminator carries actions out.
 package plan

@@ -16,47 +16,47 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// TestEveryState enumerates the states of a pod with a main container and two sidecars, and holds the decision in each
-// to the invariants of the package. The dimensions are:
+// TestEveryState enumerates the states of a pod with a main container and two sidecars, and checks the package's invariants
+// in each. The dimensions are:
 //
-//	world     1 main in 6 states x 2 sidecars in 6 states x restartPolicy x phase
-//	rules     container restart rules of the main and of the first sidecar, and a swapped image of the latter
+//	pod       1 main in 6 states x 2 sidecars in 6 states x restartPolicy x phase
+//	rules     container restart rules of the main and of the first sidecar, and a swapped image of that sidecar
 //	place     real, daemonless or virtual node, with and without Kruise, with and without the phase; and, for pods without
-//	          such rules, with the phase as the last resort, or a grace period beyond the one up to which it is written
-//	policy    mode, exit codes and fallback of the first sidecar, known and unknown; the second one's are Auto, or are respected
-//	image     has the command of the first sidecar, or does not
-//	past      no attempt, in a quiet pod and in one that is not, or one of fourteen histories, early or late
+//	          such rules, with the phase as the last resort, or a grace period beyond the limit
+//	policy    mode, exit codes and fallback of the first sidecar, known and unknown; the second sidecar has mode Auto or Respect
+//	image     covers the command of the first sidecar, or does not
+//	past      no attempt, in a stable or an unstable pod, or one of fourteen histories, early or late
 //
-// Sidecars are tried in all states where the main is done, and in one where it is not: then nothing else counts. One pod
-// mirrors a static pod.
+// All sidecar states are tried while the main is done, and only one while it is not: then no other state matters. One pod is a
+// mirror pod.
 func TestEveryState(t *testing.T) {
 	t.Parallel()
 	states := 0
 	reasons := map[v1alpha1.Reason]int{}
 	acted := 0
-	for _, w := range worlds() {
-		knowing := w.DeepCopy()
-		knowingKubelet(&plan.Snapshot{Pod: knowing})
+	for _, basePod := range pods() {
+		knowing := basePod.DeepCopy()
+		phaseKnown(&plan.Snapshot{Pod: knowing})
 		for _, place := range places() {
-			if place.plainPods && !isPlain(w) {
+			if place.plainPods && !isPlain(basePod) {
 				continue
 			}
 			for _, policy := range policies() {
 				for i, past := range pasts() {
-					if s := (plan.Snapshot{Pod: w, Attempts: past.attempts}); isTerminal(w) && i > 0 && !hasPhase(s) {
-						continue // the pod has finished, whatever else
+					if s := (plan.Snapshot{Pod: basePod, Attempts: past.attempts}); isTerminal(basePod) && i > 0 && !hasPhase(s) {
+						continue // the pod has finished; nothing else matters
 					}
-					if i > 3 && mayRun(w, "main") {
-						continue // nothing is done, whatever else
+					if i > 3 && mayRun(basePod, "main") {
+						continue // the operator waits; nothing else matters
 					}
-					pod := w
+					pod := basePod
 					if past.known {
 						pod = knowing
 					}
 					s := plan.Snapshot{
-						Pod: pod, View: resolve.View{Mains: []string{"main"}, Targets: policy},
+						Pod: pod, View: resolve.View{Mains: []string{"main"}, Sidecars: policy},
 						Node: place.node, Capabilities: place.capabilities, Attempts: past.attempts,
-						QuietSince: done.Add(past.quiet), ContainersSince: done.Add(past.quiet), SettlePeriod: settle,
+						UnchangedSince: done.Add(past.quiet), ContainersUnchangedSince: done.Add(past.quiet), StabilizationWindow: window,
 					}
 					now := done.Add(past.after)
 					decision := plan.Next(s, now)
@@ -84,7 +84,7 @@ func TestEveryState(t *testing.T) {
 		v1alpha1.ReasonMainContainersRunning, v1alpha1.ReasonTerminated, v1alpha1.ReasonTerminating, v1alpha1.ReasonFallback,
 		v1alpha1.ReasonAttemptInProgress, v1alpha1.ReasonStuck, v1alpha1.ReasonNoUsableMode, v1alpha1.ReasonSidecarStarting,
 		v1alpha1.ReasonMirrorPod, v1alpha1.ReasonUnknownSetting,
-		v1alpha1.ReasonSettling, v1alpha1.ReasonPodFinished, v1alpha1.ReasonExitCodesRespected, v1alpha1.ReasonCommandNotCovered,
+		v1alpha1.ReasonStabilizing, v1alpha1.ReasonPodFinished, v1alpha1.ReasonExitCodesRespected, v1alpha1.ReasonCommandNotCovered,
 	} {
 		if reasons[reason] == 0 {
 			t.Errorf("no state has reason %s: the enumeration misses a part of the decision", reason)
@@ -97,8 +97,8 @@ func statesOf(name string) []container {
 	return []container{creating(name), unpullable(name), crashLooping(name), running(name), exited(name, 0), exited(name, 7)}
 }
 
-// worlds are the pods, with the rules of their containers.
-func worlds() []*corev1.Pod {
+// pods are the pods, with the rules of their containers.
+func pods() []*corev1.Pod {
 	restartOn7 := func(c container, action corev1.ContainerRestartRuleAction) container {
 		return c.restarting(corev1.ContainerRestartPolicyNever, rule(action, corev1.ContainerRestartRuleOnExitCodesOpIn, 7))
 	}
@@ -145,7 +145,7 @@ func worlds() []*corev1.Pod {
 type place struct {
 	node         plan.NodeKind
 	capabilities plan.Capabilities
-	// plainPods means that only pods without restart rules and with a second sidecar that runs are tried.
+	// plainPods limits the pods to those without restart rules whose second sidecar runs.
 	plainPods bool
 }
 
@@ -158,89 +158,89 @@ func isPlain(pod *corev1.Pod) bool {
 func places() []place {
 	const few = 10 * time.Second // less than the grace period of the pods
 	return []place{
-		{plan.NodeReal, plan.Capabilities{CRR: true, PodPhase: plan.PodPhaseEnabled}, false},
-		{plan.NodeReal, plan.Capabilities{PodPhase: plan.PodPhaseEnabled, MaxGracePeriod: time.Hour}, false},
-		{plan.NodeReal, plan.Capabilities{CRR: true}, false},
-		{plan.NodeVirtual, plan.Capabilities{CRR: true, PodPhase: plan.PodPhaseEnabled}, false},
-		{plan.NodeDaemonless, plan.Capabilities{CRR: true, PodPhase: plan.PodPhaseEnabled}, false},
-		{plan.NodeReal, plan.Capabilities{CRR: true, PodPhase: plan.PodPhaseLastResort}, true},
-		{plan.NodeDaemonless, plan.Capabilities{PodPhase: plan.PodPhaseLastResort}, true},
-		{plan.NodeReal, plan.Capabilities{CRR: true, PodPhase: plan.PodPhaseEnabled, MaxGracePeriod: few}, true},
-		{plan.NodeReal, plan.Capabilities{PodPhase: plan.PodPhaseLastResort, MaxGracePeriod: few}, true},
+		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true}, false},
+		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), MaxGracePeriod: time.Hour}, false},
+		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseDisabled), CRRServed: true}, false},
+		{plan.NodeVirtual, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true}, false},
+		{plan.NodeDaemonless, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true}, false},
+		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseLastResort), CRRServed: true}, true},
+		{plan.NodeDaemonless, plan.Capabilities{EnabledModes: modes(plan.PodPhaseLastResort)}, true},
+		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true, MaxGracePeriod: few}, true},
+		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseLastResort), MaxGracePeriod: few}, true},
 	}
 }
 
 // policies are the settings of both sidecars.
-func policies() [][]resolve.Target {
-	var all [][]resolve.Target
+func policies() [][]resolve.Sidecar {
+	var all [][]resolve.Sidecar
 	for _, m := range []v1alpha1.Mode{v1alpha1.ModeAuto, crr, image, podPhase} {
 		for _, codes := range []v1alpha1.ExitCodes{v1alpha1.ExitCodesIgnore, v1alpha1.ExitCodesRespect} {
 			for _, fallback := range []v1alpha1.Fallback{v1alpha1.FallbackEnabled, v1alpha1.FallbackDisabled} {
-				first := sidecar("first", mode(m), func(t *resolve.Target) { t.ExitCodes, t.Fallback = codes, fallback })
-				all = append(all, targets(first, sidecar("second")))
+				first := sidecar("first", mode(m), func(t *resolve.Sidecar) { t.ExitCodes, t.Fallback = codes, fallback })
+				all = append(all, sidecarsOf(first, sidecar("second")))
 				if m == v1alpha1.ModeAuto || m == image {
 					uncovered := first
 					uncovered.QuickExitPaths = quickexit.CoverageOf("/app/server")
-					all = append(all, targets(uncovered, sidecar("second")))
+					all = append(all, sidecarsOf(uncovered, sidecar("second")))
 				}
 				if fallback == v1alpha1.FallbackEnabled {
-					all = append(all, targets(first, sidecar("second", respect, noImage)))
+					all = append(all, sidecarsOf(first, sidecar("second", respect, noImage)))
 				}
 			}
 		}
 	}
-	for _, unknown := range []resolve.Target{
+	for _, unknown := range []resolve.Sidecar{
 		sidecar("first", mode("Freeze")), sidecar("first", mode("Freeze"), noFallback), sidecar("first", mode(crr), unknownFallback),
 		sidecar("first", unknownExitCodes), sidecar("first", mode(podPhase), byPolicy),
 	} {
-		all = append(all, targets(unknown, sidecar("second")))
+		all = append(all, sidecarsOf(unknown, sidecar("second")))
 	}
 	return all
 }
 
-// past is what was attempted, and when the decision is made.
+// past holds the earlier attempts and the time of the decision.
 type past struct {
 	attempts     []plan.Attempt
 	after, quiet time.Duration
-	// known means that the kubelet has said that it knows of the pod's phase.
+	// known means that the kubelet has reported the pod's phase.
 	known bool
 }
 
-// pasts are the histories: live, out of time, finished without effect, one on each sidecar, and what a crash leaves.
+// pasts are the histories: in progress, past the deadline, finished without effect, one on each sidecar, and cut off by a crash.
 func pasts() []past {
 	early, late := 10*time.Second, 10*minute
 	return []past{
 		{after: early, quiet: -time.Hour},
 		{after: early, quiet: early},
-		{attempts: []plan.Attempt{request(0, "first", "second")}, after: early},
-		{attempts: []plan.Attempt{request(0, "first", "second")}, after: late},
-		{attempts: []plan.Attempt{finished(request(0, "first"), time.Second, "daemon has not responded")}, after: early},
-		{attempts: []plan.Attempt{finished(request(0, "first"), early-2*time.Second, "")}, after: early},
+		{attempts: []plan.Attempt{crrAttempt(0, "first", "second")}, after: early},
+		{attempts: []plan.Attempt{crrAttempt(0, "first", "second")}, after: late},
+		{attempts: []plan.Attempt{finished(crrAttempt(0, "first"), time.Second, "daemon has not responded")}, after: early},
+		{attempts: []plan.Attempt{finished(crrAttempt(0, "first"), early-2*time.Second, "")}, after: early},
 		{attempts: []plan.Attempt{swap("first")}, after: early},
 		{attempts: []plan.Attempt{swap("first", "second")}, after: late},
 		{attempts: []plan.Attempt{phaseWrite(0, podPhase)}, after: early},
 		{attempts: []plan.Attempt{phaseWrite(2, podPhase)}, after: early},
 		{attempts: []plan.Attempt{phaseWrite(0, crr)}, after: late},
-		{attempts: []plan.Attempt{phaseWrite(0, crr), request(0, "first")}, after: early},
-		{attempts: []plan.Attempt{request(0, "first"), request(1, "second"), swap("first"), phaseWrite(1, podPhase)}, after: late},
-		{attempts: []plan.Attempt{request(0, "first"), at(request(1, "first"), late-early), swap("first")}, after: late},
+		{attempts: []plan.Attempt{phaseWrite(0, crr), crrAttempt(0, "first")}, after: early},
+		{attempts: []plan.Attempt{crrAttempt(0, "first"), crrAttempt(1, "second"), swap("first"), phaseWrite(1, podPhase)}, after: late},
+		{attempts: []plan.Attempt{crrAttempt(0, "first"), at(crrAttempt(1, "first"), late-early), swap("first")}, after: late},
 		{attempts: []plan.Attempt{phaseWrite(0, crr)}, after: 90 * time.Second},
 		{attempts: []plan.Attempt{phaseWrite(0, crr)}, after: 90 * time.Second, known: true},
 	}
 }
 
-// tell writes a state so that it can be read.
+// tell formats a state for people.
 func tell(s plan.Snapshot, after time.Duration) string {
 	text := fmt.Sprintf("%s phase=%s node=%s %+v after=%s refused=%v unreadable=%q\n",
-		s.Pod.Spec.RestartPolicy, s.Pod.Status.Phase, s.Node, s.Capabilities, after, s.Refused, s.Unreadable)
+		s.Pod.Spec.RestartPolicy, s.Pod.Status.Phase, s.Node, s.Capabilities, after, s.Refused, s.InvalidAnnotation)
 	for i, c := range s.Pod.Spec.Containers {
 		st := s.Pod.Status.ContainerStatuses[i].State
 		text += fmt.Sprintf("  %s running=%t waiting=%v exited=%v restartPolicy=%v rules=%v\n", c.Name, st.Running != nil,
 			reasonOf(st), codeOf(st), c.RestartPolicy != nil, c.RestartPolicyRules)
 	}
-	for _, target := range s.View.Targets {
+	for _, sidecar := range s.View.Sidecars {
 		text += fmt.Sprintf("  sidecar %s %s %s fallback=%s paths=%q policy=%t\n",
-			target.Container, target.Mode, target.ExitCodes, target.Fallback, target.QuickExitPaths, target.Policy != nil)
+			sidecar.Container, sidecar.Mode, sidecar.ExitCodes, sidecar.Fallback, sidecar.QuickExitPaths, sidecar.Policy != nil)
 	}
 	for _, a := range s.Attempts {
 		text += fmt.Sprintf("  attempt %s#%d for %s at %s on %v finished=%v\n", a.Mode, a.Number, a.For, a.Started.Sub(done), a.RestartCounts, !a.Finished.IsZero())

@@ -11,39 +11,41 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// TestFailedMain covers the first attempt beside a main container that has failed under Never. Kubernetes matches a Job's
-// podFailurePolicy against the exit codes of all containers, so that of an ignored sidecar must not stand there. A swapped
-// container exits 0.
+// TestFailedMain covers the first attempt after a main container has failed under Never. Kubernetes matches a Job's
+// podFailurePolicy against the exit codes of all containers, so an ignored sidecar must not leave one. A swapped container
+// exits 0.
 func TestFailedMain(t *testing.T) {
 	pod := func(sidecars ...container) *corev1.Pod {
 		return newPod(never, append([]container{exited("main", 1)}, sidecars...)...)
 	}
 	proxy := func() *corev1.Pod { return pod(running("proxy")) }
-	one := func(changes ...func(*resolve.Target)) []resolve.Target { return targets(sidecar("proxy", changes...)) }
+	one := func(changes ...func(*resolve.Sidecar)) []resolve.Sidecar {
+		return sidecarsOf(sidecar("proxy", changes...))
+	}
 
 	runScenarios(t, map[string]scenario{
-		"Auto swaps the image before it asks Kruise": {
+		"Auto swaps the image before a CRR": {
 			snapshot: observed(proxy(), one()),
 			want:     terminating("Image#0 [proxy] within 1m0s"),
 		},
-		"Auto asks Kruise when the swap has failed": {
+		"Auto creates a CRR when the swap has failed": {
 			snapshot: observed(proxy(), one(), attempted(swap("proxy"))),
 			after:    minute,
 			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
 		},
-		"Auto asks Kruise when the image does not cover the command": {
+		"Auto creates a CRR if the image lacks the command": {
 			snapshot: observed(pod(running("proxy").runs("/app/server")), one()),
 			want:     terminating("CRR#0 [proxy] within 1m0s"),
 		},
-		"Auto asks Kruise when there is no image": {
+		"Auto creates a CRR when there is no image": {
 			snapshot: observed(proxy(), one(noImage)),
 			want:     terminating("CRR#0 [proxy] within 1m0s"),
 		},
-		"Auto asks Kruise when the image is not allowed": {
+		"Auto creates a CRR when the image is not allowed": {
 			snapshot: observed(proxy(), one(from(resolve.SourcePolicy)), withoutImages),
 			want:     terminating("CRR#0 [proxy] within 1m0s"),
 		},
-		"Auto asks Kruise when exit codes are respected": {
+		"Auto creates a CRR when exit codes are respected": {
 			snapshot: observed(proxy(), one(respect)),
 			want:     terminating("CRR#0 [proxy] within 1m0s"),
 		},
@@ -79,42 +81,42 @@ func TestFailedMain(t *testing.T) {
 			snapshot: observed(proxy(), one(mode(podPhase)), withoutPodPhase),
 			want:     fallingBack("Image#0 [proxy] within 1m0s"),
 		},
-		"a written phase that came back falls back to the image": {
+		"an overwritten phase falls back to the image": {
 			snapshot: observed(proxy(), one(mode(podPhase)), attempted(phaseWrite(2, podPhase))),
 			after:    10 * time.Second,
 			want:     fallingBack("Image#0 [proxy] within 1m0s"),
 		},
-		"a phase Failed that ended nothing is followed by Kruise": {
+		"a phase Failed that ended nothing falls back to a CRR": {
 			snapshot: observed(proxy(), one(mode(podPhase)), phase(corev1.PodFailed), attempted(phaseWrite(0, podPhase))),
 			after:    minute,
 			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
 		},
-		"a declared Image falls back to Kruise": {
+		"a declared Image falls back to a CRR": {
 			snapshot: observed(proxy(), one(mode(image), noImage)),
 			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
 		},
 		"each of two sidecars by its own exit codes": {
-			snapshot: observed(pod(running("logs"), running("proxy")), targets(sidecar("logs", respect), sidecar("proxy"))),
+			snapshot: observed(pod(running("logs"), running("proxy")), sidecarsOf(sidecar("logs", respect), sidecar("proxy"))),
 			want:     terminating("Image#0 [proxy] within 1m0s", "CRR#0 [logs] within 1m0s"),
 		},
 		"each of two sidecars by its own mode": {
-			snapshot: observed(pod(running("logs"), running("proxy")), targets(sidecar("logs", mode(crr)), sidecar("proxy"))),
+			snapshot: observed(pod(running("logs"), running("proxy")), sidecarsOf(sidecar("logs", mode(crr)), sidecar("proxy"))),
 			want:     terminating("Image#0 [proxy] within 1m0s", "CRR#0 [logs] within 1m0s"),
 		},
 		"a declared PodPhase waits for the swap of the other": {
-			snapshot: observed(pod(running("logs"), running("proxy")), targets(sidecar("logs", mode(podPhase)), sidecar("proxy"))),
+			snapshot: observed(pod(running("logs"), running("proxy")), sidecarsOf(sidecar("logs", mode(podPhase)), sidecar("proxy"))),
 			want:     terminating("Image#0 [proxy] within 1m0s"),
 		},
-		"a main that may fail for good under OnFailure": {
+		"a main that never restarts under OnFailure": {
 			snapshot: observed(newPod(onFailure, exited("main", 1).restarting(corev1.ContainerRestartPolicyNever), running("proxy")), one()),
 			want:     terminating("CRR#0 [proxy] within 1m0s"),
 		},
-		"a sidecar that may fail for good under OnFailure": {
+		"a sidecar that never restarts under OnFailure": {
 			snapshot: observed(newPod(onFailure, exited("main", 1).restarting(corev1.ContainerRestartPolicyNever),
 				running("proxy").restarting(corev1.ContainerRestartPolicyNever)), one()),
 			want: terminating("Image#0 [proxy] within 1m0s"),
 		},
-		"a sidecar that is started again when it fails": {
+		"a sidecar that restarts on failure": {
 			snapshot: observed(pod(running("proxy").restarting(corev1.ContainerRestartPolicyOnFailure)), one()),
 			want:     terminating("CRR#0 [proxy] within 1m0s"),
 		},

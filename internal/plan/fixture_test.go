@@ -19,7 +19,7 @@ import (
 
 const (
 	quickExit = "registry.example/quick-exit:v1"
-	settle    = 1500 * time.Millisecond
+	window    = 1500 * time.Millisecond
 
 	never     = corev1.RestartPolicyNever
 	onFailure = corev1.RestartPolicyOnFailure
@@ -28,7 +28,7 @@ const (
 // done is when the last main container of a fixture ended.
 var done = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// container is a container of a fixture with its status.
+// container is a container with its status.
 type container struct {
 	spec   corev1.Container
 	status corev1.ContainerStatus
@@ -53,7 +53,7 @@ func crashLooping(name string) container {
 	return c
 }
 
-// waiting is a container that has never started.
+// waiting returns a container that has never started.
 func waiting(name, reason string) container {
 	return container{
 		spec:   corev1.Container{Name: name},
@@ -123,44 +123,49 @@ func newPod(policy corev1.RestartPolicy, containers ...container) *corev1.Pod {
 	return pod
 }
 
-// sidecar returns a target with the operator's defaults and a quick-exit image, changed as told.
-func sidecar(name string, changes ...func(*resolve.Target)) resolve.Target {
-	target := resolve.Target{
+// sidecar returns a sidecar with the operator's defaults and a quick-exit image, and applies the changes.
+func sidecar(name string, changes ...func(*resolve.Sidecar)) resolve.Sidecar {
+	sidecar := resolve.Sidecar{
 		Container: name, Mode: v1alpha1.ModeAuto, Image: quickExit, ExitCodes: v1alpha1.ExitCodesIgnore,
-		Deadline: 30 * time.Second, Fallback: v1alpha1.FallbackEnabled,
+		Timeout: 30 * time.Second, Fallback: v1alpha1.FallbackEnabled,
 	}
 	for _, change := range changes {
-		change(&target)
+		change(&sidecar)
 	}
-	return target
+	return sidecar
 }
 
-func mode(m v1alpha1.Mode) func(*resolve.Target) { return func(t *resolve.Target) { t.Mode = m } }
-func drain(d time.Duration) func(*resolve.Target) {
-	return func(t *resolve.Target) { t.Drain = d }
+func mode(m v1alpha1.Mode) func(*resolve.Sidecar) { return func(t *resolve.Sidecar) { t.Mode = m } }
+func drain(d time.Duration) func(*resolve.Sidecar) {
+	return func(t *resolve.Sidecar) { t.Drain = d }
 }
-func respect(t *resolve.Target)    { t.ExitCodes = v1alpha1.ExitCodesRespect }
-func noFallback(t *resolve.Target) { t.Fallback = v1alpha1.FallbackDisabled }
-func noImage(t *resolve.Target)    { t.Image = "" }
-func byPolicy(t *resolve.Target) {
+func respect(t *resolve.Sidecar)    { t.ExitCodes = v1alpha1.ExitCodesRespect }
+func noFallback(t *resolve.Sidecar) { t.Fallback = v1alpha1.FallbackDisabled }
+func noImage(t *resolve.Sidecar)    { t.Image = "" }
+func byPolicy(t *resolve.Sidecar) {
 	t.Policy = &resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: "batch", Name: "mesh"}
 }
 
-// having says what the target's quick-exit image covers.
-func having(entries ...string) func(*resolve.Target) {
-	return func(t *resolve.Target) { t.QuickExitPaths = quickexit.CoverageOf(entries...) }
+// having sets the coverage of the sidecar's quick-exit image.
+func having(entries ...string) func(*resolve.Sidecar) {
+	return func(t *resolve.Sidecar) { t.QuickExitPaths = quickexit.CoverageOf(entries...) }
 }
 
-// observed returns a snapshot of the pod on a real node, with Kruise, quiet for long. Containers that are no targets are
-// main containers.
-func observed(pod *corev1.Pod, targets []resolve.Target, changes ...func(*plan.Snapshot)) plan.Snapshot {
+// modes are all modes, with the given use of the phase.
+func modes(phase plan.PodPhaseUse) plan.EnabledModes {
+	return plan.EnabledModes{CRR: true, Image: true, PodPhase: phase}
+}
+
+// observed returns a snapshot of a stable pod on a real node with Kruise. All containers that are not sidecars are main
+// containers.
+func observed(pod *corev1.Pod, sidecars []resolve.Sidecar, changes ...func(*plan.Snapshot)) plan.Snapshot {
 	s := plan.Snapshot{
-		Pod: pod, View: resolve.View{Targets: targets}, Node: plan.NodeReal,
-		Capabilities: plan.Capabilities{CRR: true, PodPhase: plan.PodPhaseEnabled, MaxGracePeriod: time.Hour},
-		QuietSince:   done.Add(-time.Hour), SettlePeriod: settle,
+		Pod: pod, View: resolve.View{Sidecars: sidecars}, Node: plan.NodeReal,
+		Capabilities:   plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true, MaxGracePeriod: time.Hour},
+		UnchangedSince: done.Add(-time.Hour), StabilizationWindow: window,
 	}
 	for _, c := range pod.Spec.Containers {
-		if !slices.ContainsFunc(targets, func(t resolve.Target) bool { return t.Container == c.Name }) {
+		if !slices.ContainsFunc(sidecars, func(t resolve.Sidecar) bool { return t.Container == c.Name }) {
 			s.View.Mains = append(s.View.Mains, c.Name)
 		}
 	}
@@ -170,7 +175,7 @@ func observed(pod *corev1.Pod, targets []resolve.Target, changes ...func(*plan.S
 	return s
 }
 
-func withoutKruise(s *plan.Snapshot)    { s.Capabilities.CRR = false }
+func withoutKruise(s *plan.Snapshot)    { s.Capabilities.CRRServed = false }
 func withoutPodPhase(s *plan.Snapshot)  { s.Capabilities.PodPhase = plan.PodPhaseDisabled }
 func lastResort(s *plan.Snapshot)       { s.Capabilities.PodPhase = plan.PodPhaseLastResort }
 func withoutImages(s *plan.Snapshot)    { s.Capabilities.Images = imagesOf("registry.example/other") }
@@ -182,25 +187,25 @@ func mirror(s *plan.Snapshot) {
 	s.Pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: ""}
 }
 
-// grace gives the pod a grace period. Those above an hour are beyond what the operator writes phases for.
+// grace sets the pod's grace period. The operator's limit for mode PodPhase is one hour.
 func grace(d time.Duration) func(*plan.Snapshot) {
 	return func(s *plan.Snapshot) { *s.Pod.Spec.TerminationGracePeriodSeconds = int64(d / time.Second) }
 }
 
-func quietFrom(t time.Time) func(*plan.Snapshot) {
-	return func(s *plan.Snapshot) { s.QuietSince = t }
+func unchangedSince(t time.Time) func(*plan.Snapshot) {
+	return func(s *plan.Snapshot) { s.UnchangedSince = t }
 }
 
-func containersFrom(t time.Time) func(*plan.Snapshot) {
-	return func(s *plan.Snapshot) { s.ContainersSince = t }
+func containersUnchangedSince(t time.Time) func(*plan.Snapshot) {
+	return func(s *plan.Snapshot) { s.ContainersUnchangedSince = t }
 }
 
 func phase(p corev1.PodPhase) func(*plan.Snapshot) {
 	return func(s *plan.Snapshot) { s.Pod.Status.Phase = p }
 }
 
-// knowingKubelet has the kubelet say that it knows of the pod's phase.
-func knowingKubelet(s *plan.Snapshot) {
+// phaseKnown adds the condition with which the kubelet reports the pod's phase.
+func phaseKnown(s *plan.Snapshot) {
 	s.Pod.Status.Conditions = append(s.Pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"})
 }
 
@@ -208,8 +213,8 @@ func attempted(attempts ...plan.Attempt) func(*plan.Snapshot) {
 	return func(s *plan.Snapshot) { s.Attempts = append(s.Attempts, attempts...) }
 }
 
-// request is an attempt of mode CRR that began when the mains were done, on containers with no restart.
-func request(number int, containers ...string) plan.Attempt {
+// crrAttempt is an attempt of mode CRR that began when the mains were done, on containers with no restart.
+func crrAttempt(number int, containers ...string) plan.Attempt {
 	a := plan.Attempt{Mode: v1alpha1.ModeCRR, For: v1alpha1.ModeCRR, Number: number, Started: done, RestartCounts: map[string]int32{}}
 	for _, name := range containers {
 		a.RestartCounts[name] = 0
@@ -218,7 +223,7 @@ func request(number int, containers ...string) plan.Attempt {
 }
 
 func swap(containers ...string) plan.Attempt {
-	a := request(0, containers...)
+	a := crrAttempt(0, containers...)
 	a.Mode, a.For = v1alpha1.ModeImage, v1alpha1.ModeImage
 	return a
 }
@@ -237,7 +242,7 @@ func finished(a plan.Attempt, after time.Duration, message string) plan.Attempt 
 	return a
 }
 
-// brief is what tables compare: the decision with its actions as one line each, without the message.
+// brief is what tables compare: the decision without its message, and with one line for each action.
 type brief struct {
 	Stage   plan.Stage
 	Reason  v1alpha1.Reason
@@ -253,7 +258,7 @@ func briefly(d plan.Decision) brief {
 	return b
 }
 
-// describe writes an action as a line: what is written, for which containers, and what the attempt may take.
+// describe formats an action as a line with its containers and timeout.
 func describe(a plan.Action) string {
 	line := fmt.Sprintf("%s#%d", a.Mode, a.Attempt)
 	if a.ReleasePhase {
@@ -273,10 +278,10 @@ func describe(a plan.Action) string {
 		}
 		line += fmt.Sprintf(" instead of %v", numbers)
 	}
-	return line + fmt.Sprintf(" within %s", a.Deadline)
+	return line + fmt.Sprintf(" within %s", a.Timeout)
 }
 
-func targets(t ...resolve.Target) []resolve.Target { return t }
+func sidecarsOf(s ...resolve.Sidecar) []resolve.Sidecar { return s }
 
 // imagesOf is the administrator's list of these images.
 func imagesOf(entries ...string) imagelist.List {
@@ -291,6 +296,6 @@ func imagesOf(entries ...string) imagelist.List {
 	return list
 }
 
-func from(source resolve.Source) func(*resolve.Target) {
-	return func(t *resolve.Target) { t.ImageSource = source }
+func from(source resolve.Source) func(*resolve.Sidecar) {
+	return func(t *resolve.Sidecar) { t.ImageSource = source }
 }

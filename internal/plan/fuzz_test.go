@@ -32,7 +32,7 @@ func FuzzNext(f *testing.F) {
 	})
 }
 
-// bytesOf returns a source of numbers: the next byte, below the bound, and zero after the last.
+// bytesOf returns a source of numbers below a bound. Each byte gives one number, and zeros follow the last.
 func bytesOf(data []byte) func(bound int) int {
 	return func(bound int) int {
 		if len(data) == 0 {
@@ -50,7 +50,7 @@ func fuzzedSnapshot(next func(int) int) (plan.Snapshot, time.Time) {
 	pod.Status.Phase = corev1.PodPhase(pick("Running", "Pending", "Succeeded", "Failed"))
 	s := observed(pod, nil)
 	s.Node = plan.NodeKind(pick("Real", "Virtual", "", "Daemonless"))
-	s.Capabilities = plan.Capabilities{CRR: next(2) == 0, PodPhase: plan.PodPhaseUse(pick("Enabled", "Disabled", "LastResort"))}
+	s.Capabilities = plan.Capabilities{CRRServed: next(2) == 0, EnabledModes: modes(plan.PodPhaseUse(pick("Enabled", "Disabled", "LastResort")))}
 	s.Capabilities.MaxGracePeriod = []time.Duration{time.Hour, 10 * time.Second, 0}[next(3)]
 	if next(4) == 1 {
 		pod.Annotations = map[string]string{v1alpha1.AnnotationPhaseGuard: "Enabled"}
@@ -88,16 +88,16 @@ func fuzzedSnapshot(next func(int) int) (plan.Snapshot, time.Time) {
 			s.View.Mains = append(s.View.Mains, name)
 			continue
 		}
-		s.View.Targets = append(s.View.Targets, sidecar(name, func(target *resolve.Target) {
-			target.Mode = v1alpha1.Mode(pick("Auto", "CRR", "Image", "PodPhase", "Freeze"))
-			target.ExitCodes = v1alpha1.ExitCodes(pick("Ignore", "Respect", "Ignore", "Respect", "RespectUnlessKilled"))
-			target.Fallback = v1alpha1.Fallback(pick("Enabled", "Disabled", "Enabled", "Disabled", "Sometimes"))
+		s.View.Sidecars = append(s.View.Sidecars, sidecar(name, func(sidecar *resolve.Sidecar) {
+			sidecar.Mode = v1alpha1.Mode(pick("Auto", "CRR", "Image", "PodPhase", "Freeze"))
+			sidecar.ExitCodes = v1alpha1.ExitCodes(pick("Ignore", "Respect", "Ignore", "Respect", "RespectUnlessKilled"))
+			sidecar.Fallback = v1alpha1.Fallback(pick("Enabled", "Disabled", "Enabled", "Disabled", "Sometimes"))
 			if next(2) == 0 {
-				byPolicy(target)
+				byPolicy(sidecar)
 			}
-			target.Image = pick(quickExit, "")
-			target.QuickExitPaths = quickexit.CoverageOf([][]string{nil, {"default", "/app/server"}, {"*"}, {"/app/server"}, {"server"}}[next(5)]...)
-			target.Drain = time.Duration(next(3)) * 20 * time.Second
+			sidecar.Image = pick(quickExit, "")
+			sidecar.QuickExitPaths = quickexit.CoverageOf([][]string{nil, {"default", "/app/server"}, {"*"}, {"/app/server"}, {"server"}}[next(5)]...)
+			sidecar.Drain = time.Duration(next(3)) * 20 * time.Second
 		}))
 	}
 	for i := range next(5) {
@@ -111,14 +111,14 @@ func fuzzedSnapshot(next func(int) int) (plan.Snapshot, time.Time) {
 				}
 			}
 		} else if slices.ContainsFunc(s.Attempts, func(earlier plan.Attempt) bool { return earlier.Mode == podPhase }) {
-			continue // its annotation holds one
+			continue // its annotation holds only one
 		}
 		if a.Mode == crr && next(3) == 1 {
 			a.Finished = a.Started.Add(time.Duration(next(60)) * time.Second)
 		}
 		s.Attempts = append(s.Attempts, a)
 	}
-	s.QuietSince = done.Add(time.Duration(next(120)) * time.Second)
+	s.UnchangedSince = done.Add(time.Duration(next(120)) * time.Second)
 	now := done.Add(time.Duration(next(180)) * time.Duration(1+next(4)) * time.Second)
 	for _, m := range []v1alpha1.Mode{crr, image, podPhase} {
 		if next(4) == 1 {
@@ -129,8 +129,8 @@ func fuzzedSnapshot(next func(int) int) (plan.Snapshot, time.Time) {
 		}
 	}
 	if next(16) == 1 {
-		s.Unreadable = "unreadable"
+		s.InvalidAnnotation = "unreadable"
 	}
-	s.ContainersSince = s.QuietSince.Add(-time.Duration(next(60)) * time.Second)
+	s.ContainersUnchangedSince = s.UnchangedSince.Add(-time.Duration(next(60)) * time.Second)
 	return s, now
 }

@@ -12,18 +12,18 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-// phaseGuardPeriod is how long, beyond the grace period, a kubelet may take to act upon a written phase before the
-// guard is taken off it.
+// phaseGuardPeriod is how long, beyond the grace period, a kubelet may take to act on a written phase before the operator
+// removes the phase guard.
 const phaseGuardPeriod = 5 * time.Minute
 
-// PhaseIsGuarded reports whether the pod reads a terminal phase that the kubelet is kept from changing, while a container
-// of it runs. Such a pod concerns the operator whatever is declared: nobody else takes the guard off.
+// PhaseIsGuarded reports whether the pod has a guarded terminal phase while a container still runs. The operator handles
+// such a pod whatever policies say, because nobody else removes the guard.
 func PhaseIsGuarded(pod *corev1.Pod) bool {
 	return IsTearingDown(pod) && pod.Annotations[v1alpha1.AnnotationPhaseGuard] != ""
 }
 
-// phaseIgnored takes the guard off a phase that the kubelet did not act upon for long. While the guard is on, the
-// kubelet's reports of such a pod are refused, and no later attempt can be judged. What is declared by now is of no account.
+// phaseIgnored removes the guard from a phase that the kubelet has ignored for too long. While the guard is on, the
+// kubelet's status updates are denied, so no later attempt can be judged. Policies do not change that.
 func phaseIgnored(s *situation) *Decision {
 	wait, guarded := s.untilRelease()
 	if !guarded || wait > 0 {
@@ -32,7 +32,7 @@ func phaseIgnored(s *situation) *Decision {
 	if refused := s.refused(v1alpha1.ModePodPhase); refused.reason != "" {
 		return &Decision{
 			Stage: StageStuck, Reason: refused.reason,
-			Message: "the kubelet has not torn the pod down, and the guard has to be taken off its phase: " + refused.message,
+			Message: "the kubelet has not torn the pod down, and the guard on its phase cannot be removed: " + refused.message,
 		}
 	}
 	written := s.writtenPhase()
@@ -47,11 +47,11 @@ func phaseIgnored(s *situation) *Decision {
 	}
 }
 
-// untilRelease returns how long the guard is to stay on the written phase, and whether there is one. A slow node is given
-// long: a phase that comes back is worse than an attempt that is judged late.
+// untilRelease returns how long the guard stays on the written phase, and whether there is a guard. The wait is long for
+// the sake of slow nodes: a phase that comes back is worse than an attempt that is judged late.
 func (s *situation) untilRelease() (time.Duration, bool) {
 	written := s.writtenPhase()
-	if !s.Capabilities.PodPhase.Allowed() || written == nil || s.Pod.DeletionTimestamp != nil || !PhaseIsGuarded(s.Pod) {
+	if !s.Capabilities.Enabled(v1alpha1.ModePodPhase) || written == nil || s.Pod.DeletionTimestamp != nil || !PhaseIsGuarded(s.Pod) {
 		return 0, false
 	}
 	return written.Started.Add(GracePeriod(s.Pod) + phaseGuardPeriod).Sub(s.now), true

@@ -16,16 +16,16 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// checkInvariants returns what is wrong with the decision, or nothing. It knows the kubelet's rules by itself and shares
-// no code with the package.
+// checkInvariants returns the first invariant that the decision breaks, or nothing. It has its own copy of the kubelet's
+// rules and shares no code with the package.
 func checkInvariants(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	if slices.ContainsFunc(d.Actions, func(a plan.Action) bool { return a.ReleasePhase }) {
-		return releasesOnlyALatePhase(s, now, d) + doesNotInsist(s, now, d)
+		return releasesOnlyALatePhase(s, now, d) + skipsDeniedModes(s, now, d)
 	}
 	for _, check := range []func(plan.Snapshot, time.Time, plan.Decision) string{
-		saysWhy, actsOnlyWhenMainsAreDone, namesOnlyOpenSidecars, keepsOneLiveAttempt, writesTheOutcome,
-		writesToAQuietPod, stopsNothingBehindTheKubeletsBack, writesPhasesWithinLimits, leavesNoExitCode, guessesNothing,
-		doesNotInsist, wakesUp,
+		givesReason, actsOnlyWhenMainsAreDone, namesOnlyOpenSidecars, keepsOneLiveAttempt, writesTheOutcome,
+		writesToAStablePod, waitsForKubeletBeforeCRR, writesPhasesWithinLimits, leavesNoIgnoredExitCode, skipsUnknownSettings,
+		skipsDeniedModes, requeues,
 	} {
 		if problem := check(s, now, d); problem != "" {
 			return problem
@@ -34,27 +34,27 @@ func checkInvariants(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	return ""
 }
 
-// saysWhy: every decision has a stage, a reason and a message.
-func saysWhy(_ plan.Snapshot, _ time.Time, d plan.Decision) string {
+// givesReason: every decision has a stage, a reason and a message.
+func givesReason(_ plan.Snapshot, _ time.Time, d plan.Decision) string {
 	if d.Stage == "" || d.Reason == "" || d.Message == "" {
 		return "a decision without stage, reason or message"
 	}
 	return ""
 }
 
-// releasesOnlyALatePhase: the guard is taken off a terminal phase that the operator wrote, while a container runs and when
-// no attempt may still end it by that phase, and nothing else is done then. It is, whatever is declared.
+// releasesOnlyALatePhase: the operator releases only a terminal phase that it wrote, after the deadline of every attempt by
+// that phase, and only while a container still runs. The release is the only action, whatever the policies declare.
 func releasesOnlyALatePhase(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	late := slices.ContainsFunc(s.Attempts, func(a plan.Attempt) bool { return a.Mode == podPhase && now.After(a.Started.Add(5*minute)) })
 	runs := slices.ContainsFunc(s.Pod.Status.ContainerStatuses, func(st corev1.ContainerStatus) bool { return st.State.Running != nil })
 	if len(d.Actions) != 1 || !isTerminal(s.Pod) || !late || !runs || s.Pod.Annotations[v1alpha1.AnnotationPhaseGuard] == "" {
 		return "the guard is taken off too early, or with something else"
 	}
-	return saysWhy(s, now, d)
+	return givesReason(s, now, d)
 }
 
-// actsOnlyWhenMainsAreDone: nothing is done while a main container may run again, nor without a main container, nor to
-// a pod that is none of the operator's business.
+// actsOnlyWhenMainsAreDone: no action while a main container may run again, in a pod without a main container, or on a pod
+// that the operator must ignore.
 func actsOnlyWhenMainsAreDone(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 	if len(d.Actions) == 0 {
 		return ""
@@ -64,7 +64,7 @@ func actsOnlyWhenMainsAreDone(s plan.Snapshot, _ time.Time, d plan.Decision) str
 	}
 	_, static := s.Pod.Annotations["kubernetes.io/config.mirror"]
 	if s.Pod.Spec.RestartPolicy != never && s.Pod.Spec.RestartPolicy != onFailure || s.Pod.DeletionTimestamp != nil || static {
-		return "an action on a pod that is to be left alone"
+		return "an action on a pod that the operator must ignore"
 	}
 	if s.Node == plan.NodeUnknown {
 		return "an action on an unknown node"
@@ -82,8 +82,8 @@ func actsOnlyWhenMainsAreDone(s plan.Snapshot, _ time.Time, d plan.Decision) str
 	return ""
 }
 
-// namesOnlyOpenSidecars: no action names a main container, a sidecar that has ended or one that still drains, and a
-// request names no container that has never started.
+// namesOnlyOpenSidecars: no action names a main container, a sidecar that has ended, or one that still drains. A CRR names no
+// container that has never started.
 func namesOnlyOpenSidecars(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	if d.Stage == plan.StageTerminated && len(d.Actions) > 0 {
 		return "an action when every sidecar has ended"
@@ -93,22 +93,22 @@ func namesOnlyOpenSidecars(s plan.Snapshot, now time.Time, d plan.Decision) stri
 			return fmt.Sprintf("an action on no container, or out of order: %v", action.Containers)
 		}
 		for _, name := range action.Containers {
-			i := slices.IndexFunc(s.View.Targets, func(t resolve.Target) bool { return t.Container == name })
+			i := slices.IndexFunc(s.View.Sidecars, func(t resolve.Sidecar) bool { return t.Container == name })
 			switch {
 			case i < 0:
 				return fmt.Sprintf("an action names %s, which is no sidecar", name)
-			case s.View.Targets[i].Drain > 0 && now.Before(d.MainsDone.Add(s.View.Targets[i].Drain)):
+			case s.View.Sidecars[i].Drain > 0 && now.Before(d.MainsDone.Add(s.View.Sidecars[i].Drain)):
 				return fmt.Sprintf("an action names %s, which drains", name)
 			case !mayRun(s.Pod, name) && !justSwapped(s, name):
 				return fmt.Sprintf("an action names %s, which has ended", name)
 			case action.Mode == crr && status(s.Pod, name).ContainerID == "":
-				return fmt.Sprintf("a request names %s, which has never started", name)
+				return fmt.Sprintf("a CRR names %s, which has never started", name)
 			case action.Mode == image && hasQuickExitImage(s, name) && !recordsSwap(s, name) &&
-				(s.Node == plan.NodeVirtual || s.View.Targets[i].Mode == image):
+				(s.Node == plan.NodeVirtual || s.View.Sidecars[i].Mode == image):
 				return fmt.Sprintf("a swap names %s, which has been swapped", name)
-			case action.Mode == image && action.Images[name] != s.View.Targets[i].Image, action.Mode == image && action.Images[name] == "":
+			case action.Mode == image && action.Images[name] != s.View.Sidecars[i].Image, action.Mode == image && action.Images[name] == "":
 				return fmt.Sprintf("a swap gives %s the image %q", name, action.Images[name])
-			case action.Mode == image && !runsQuickExit(s.Pod, s.View.Targets[i]):
+			case action.Mode == image && !runsQuickExit(s.Pod, s.View.Sidecars[i]):
 				return fmt.Sprintf("a swap gives %s an image that does not have its command", name)
 			}
 		}
@@ -116,10 +116,10 @@ func namesOnlyOpenSidecars(s plan.Snapshot, now time.Time, d plan.Decision) stri
 	return ""
 }
 
-// runsQuickExit says whether the image has the command, of the few that containers and images of these tests have.
-func runsQuickExit(pod *corev1.Pod, target resolve.Target) bool {
-	i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == target.Container })
-	has := strings.Split(target.QuickExitPaths.String(), ",")
+// runsQuickExit says whether the image covers the command. It knows only the commands and images of these tests.
+func runsQuickExit(pod *corev1.Pod, sidecar resolve.Sidecar) bool {
+	i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == sidecar.Container })
+	has := strings.Split(sidecar.QuickExitPaths.String(), ",")
 	switch command := pod.Spec.Containers[i].Command; {
 	case len(command) == 0, slices.Contains(has, "*"), slices.Contains(has, command[0]):
 		return true
@@ -128,8 +128,8 @@ func runsQuickExit(pod *corev1.Pod, target resolve.Target) bool {
 	}
 }
 
-// keepsOneLiveAttempt: no action begins an attempt on a container while another one may still end it. The phase that
-// goes before a request is one attempt with it, and so is a phase that is written again.
+// keepsOneLiveAttempt: no action begins an attempt on a container while another attempt may still end it. A CRR and its phase
+// are one attempt, and so is a rewritten phase.
 func keepsOneLiveAttempt(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	named := map[string]plan.Action{}
 	for _, action := range d.Actions {
@@ -144,7 +144,7 @@ func keepsOneLiveAttempt(s plan.Snapshot, now time.Time, d plan.Decision) string
 		for _, spent := range action.Supersedes {
 			for name := range spent.RestartCounts {
 				if mayRun(s.Pod, name) {
-					return fmt.Sprintf("request %d is removed while %s may run", spent.Number, name)
+					return fmt.Sprintf("CRR %d is removed while %s may run", spent.Number, name)
 				}
 			}
 		}
@@ -164,8 +164,8 @@ func keepsOneLiveAttempt(s plan.Snapshot, now time.Time, d plan.Decision) string
 	return ""
 }
 
-// writesTheOutcome: the phase is written once the mains are done and every respected sidecar has ended, is that of their
-// exit codes, and is never written over a terminal one, on a virtual node or against the operator's flag.
+// writesTheOutcome: the phase is written only after the mains are done and every respected sidecar has ended. Their exit codes
+// determine it. It never replaces a terminal phase, and is never written on a virtual node or against the operator's flag.
 func writesTheOutcome(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 	for _, action := range d.Actions {
 		if action.Mode != podPhase {
@@ -176,12 +176,12 @@ func writesTheOutcome(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 		}
 		want := corev1.PodSucceeded
 		counted := slices.Clone(s.View.Mains)
-		for _, target := range s.View.Targets {
-			if target.ExitCodes != v1alpha1.ExitCodesIgnore {
-				if mayRun(s.Pod, target.Container) {
-					return fmt.Sprintf("a phase while %s, which is respected, may run", target.Container)
+		for _, sidecar := range s.View.Sidecars {
+			if sidecar.ExitCodes != v1alpha1.ExitCodesIgnore {
+				if mayRun(s.Pod, sidecar.Container) {
+					return fmt.Sprintf("a phase while %s, which is respected, may run", sidecar.Container)
 				}
-				counted = append(counted, target.Container)
+				counted = append(counted, sidecar.Container)
 			}
 		}
 		for _, name := range counted {
@@ -195,95 +195,93 @@ func writesTheOutcome(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 		case isTerminal(s.Pod):
 			return "a phase over a terminal one"
 		case s.Node == plan.NodeVirtual, s.Capabilities.PodPhase != plan.PodPhaseEnabled && s.Capabilities.PodPhase != plan.PodPhaseLastResort:
-			return "a phase where it cannot or may not be written"
+			return "a phase on a virtual node, or although PodPhase is disabled"
 		}
 	}
 	for _, action := range d.Actions {
-		if action.Mode == crr && (s.Node == plan.NodeVirtual || s.Node == plan.NodeDaemonless || !s.Capabilities.CRR) {
-			return "a request where Kruise is not"
+		if action.Mode == crr && (s.Node == plan.NodeVirtual || s.Node == plan.NodeDaemonless || !s.Capabilities.CRR || !s.Capabilities.CRRServed) {
+			return "a CRR without Kruise"
 		}
 	}
 	return ""
 }
 
-// writesToAQuietPod: the phase is written to a pod that has not changed for the settle period, or whose containers have not
-// for twenty. The clock of the pod's node has no say.
-func writesToAQuietPod(s plan.Snapshot, now time.Time, d plan.Decision) string {
-	quiet := !now.Before(s.QuietSince.Add(s.SettlePeriod)) || !now.Before(s.ContainersSince.Add(20*s.SettlePeriod))
+// writesToAStablePod: the phase is written only if the pod has not changed for the stabilization window, or its containers have
+// not changed for twenty windows. The clock of the pod's node does not matter.
+func writesToAStablePod(s plan.Snapshot, now time.Time, d plan.Decision) string {
+	quiet := !now.Before(s.UnchangedSince.Add(s.StabilizationWindow)) || !now.Before(s.ContainersUnchangedSince.Add(20*s.StabilizationWindow))
 	if !quiet && slices.ContainsFunc(d.Actions, func(a plan.Action) bool { return a.Phase != "" }) {
-		return "the phase is written to a pod that is not quiet"
+		return "the phase is written to a pod that is not stable"
 	}
 	return ""
 }
 
-// stopsNothingBehindTheKubeletsBack: a sidecar whose exit code is not to count is stopped by a request only after the
-// phase was written, where it may be, and as long as that stands only when the kubelet has said that it knows of it, or was
-// given time.
-func stopsNothingBehindTheKubeletsBack(s plan.Snapshot, now time.Time, d plan.Decision) string {
+// waitsForKubeletBeforeCRR: before a CRR stops a sidecar with ignored exit codes, the operator writes the phase if it may. While
+// that phase stands, the CRR waits until the kubelet has reported it, or two minutes have passed.
+func waitsForKubeletBeforeCRR(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	known := slices.ContainsFunc(s.Pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == "Ready" && c.Reason == "PodCompleted" })
 	late := slices.ContainsFunc(s.Attempts, func(a plan.Attempt) bool { return a.Mode == podPhase && !now.Before(a.Started.Add(2*minute)) })
 	for _, action := range d.Actions {
-		for _, target := range s.View.Targets {
+		for _, sidecar := range s.View.Sidecars {
 			switch {
-			case hasFailed(s), action.Mode != crr, target.ExitCodes != v1alpha1.ExitCodesIgnore, !slices.Contains(action.Containers, target.Container):
-			case !hasPhase(s) && mayHavePhase(s, target):
-				return fmt.Sprintf("a request for %s, whose exit code would count", target.Container)
+			case hasFailed(s), action.Mode != crr, sidecar.ExitCodes != v1alpha1.ExitCodesIgnore, !slices.Contains(action.Containers, sidecar.Container):
+			case !hasPhase(s) && mayHavePhase(s, sidecar):
+				return fmt.Sprintf("a CRR for %s, whose exit code would count", sidecar.Container)
 			case hasPhase(s) && isTerminal(s.Pod) && !known && !late:
-				return fmt.Sprintf("a request for %s, and the kubelet may not know of the phase", target.Container)
+				return fmt.Sprintf("a CRR for %s, although the kubelet may not have seen the phase", sidecar.Container)
 			}
 		}
 	}
 	return ""
 }
 
-// writesPhasesWithinLimits: beyond the longest grace period a phase is written only for sidecars whose policy declares that
-// mode. Where it is the last resort it is written only for sidecars that declare it, as a part of CRR too, or cannot be
-// swapped.
+// writesPhasesWithinLimits: beyond the longest grace period, a phase is written only for sidecars whose policy declares PodPhase.
+// With PodPhase as the last resort, it is written only for sidecars that declare PodPhase or CRR, or that cannot be swapped.
 func writesPhasesWithinLimits(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 	for _, action := range d.Actions {
-		for _, target := range s.View.Targets {
+		for _, sidecar := range s.View.Sidecars {
 			switch {
-			case action.Phase == "" || !slices.Contains(action.Containers, target.Container):
-			case !mayHavePhase(s, target):
-				return fmt.Sprintf("the phase is written for %s, whose pod has too long a grace period", target.Container)
-			case s.Capabilities.PodPhase == plan.PodPhaseLastResort && !hasPhase(s) && target.Mode != podPhase && target.Mode != crr && canSwap(s, target):
-				return fmt.Sprintf("the phase is written for %s, which can be swapped", target.Container)
+			case action.Phase == "" || !slices.Contains(action.Containers, sidecar.Container):
+			case !mayHavePhase(s, sidecar):
+				return fmt.Sprintf("the phase is written for %s, whose pod has too long a grace period", sidecar.Container)
+			case s.Capabilities.PodPhase == plan.PodPhaseLastResort && !hasPhase(s) && sidecar.Mode != podPhase && sidecar.Mode != crr && canSwap(s, sidecar):
+				return fmt.Sprintf("the phase is written for %s, which can be swapped", sidecar.Container)
 			}
 		}
 	}
 	return ""
 }
 
-// leavesNoExitCode: where nothing keeps the exit code of an ignored sidecar from counting, it is swapped, if it can be,
-// before a request stops it. Beside a main container that has failed a declared CRR is used all the same.
-func leavesNoExitCode(s plan.Snapshot, _ time.Time, d plan.Decision) string {
+// leavesNoIgnoredExitCode: if the ignored exit code of a sidecar would count after a CRR, its image is swapped first if possible.
+// The exception is a declared CRR after a main container has failed.
+func leavesNoIgnoredExitCode(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 	for _, action := range d.Actions {
-		for _, target := range s.View.Targets {
-			stands := !mayRun(withExit(s.Pod, target.Container, 143), target.Container)
-			hidden := !hasFailed(s) && (isTerminal(s.Pod) || !hasPhase(s) && mayHavePhase(s, target))
-			declared := target.Mode == crr && (hasFailed(s) || target.Fallback != v1alpha1.FallbackEnabled)
-			if action.Mode == crr && slices.Contains(action.Containers, target.Container) && target.ExitCodes == v1alpha1.ExitCodesIgnore &&
-				stands && !hidden && !declared && canSwap(s, target) {
-				return fmt.Sprintf("a request for %s, which can be swapped, and whose exit code would count", target.Container)
+		for _, sidecar := range s.View.Sidecars {
+			stands := !mayRun(withExit(s.Pod, sidecar.Container, 143), sidecar.Container)
+			hidden := !hasFailed(s) && (isTerminal(s.Pod) || !hasPhase(s) && mayHavePhase(s, sidecar))
+			declared := sidecar.Mode == crr && (hasFailed(s) || sidecar.Fallback != v1alpha1.FallbackEnabled)
+			if action.Mode == crr && slices.Contains(action.Containers, sidecar.Container) && sidecar.ExitCodes == v1alpha1.ExitCodesIgnore &&
+				stands && !hidden && !declared && canSwap(s, sidecar) {
+				return fmt.Sprintf("a CRR for %s, which can be swapped, and whose exit code would count", sidecar.Container)
 			}
 		}
 	}
 	return ""
 }
 
-// guessesNothing: a value that this version does not know leads to nothing that may be other than what it means.
-func guessesNothing(s plan.Snapshot, _ time.Time, d plan.Decision) string {
+// skipsUnknownSettings: no action may contradict a setting whose value this version does not know.
+func skipsUnknownSettings(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 	for _, action := range d.Actions {
-		for _, target := range s.View.Targets {
-			known := target.Fallback == v1alpha1.FallbackEnabled || target.Fallback == v1alpha1.FallbackDisabled
+		for _, sidecar := range s.View.Sidecars {
+			known := sidecar.Fallback == v1alpha1.FallbackEnabled || sidecar.Fallback == v1alpha1.FallbackDisabled
 			switch {
 			case !slices.Contains([]v1alpha1.Mode{crr, image, podPhase}, action.Mode):
 				return fmt.Sprintf("an action of mode %s", action.Mode)
-			case !slices.Contains(action.Containers, target.Container):
-			case target.ExitCodes != v1alpha1.ExitCodesIgnore && target.ExitCodes != v1alpha1.ExitCodesRespect:
-				return fmt.Sprintf("an action on %s, and nobody knows whether its exit code counts", target.Container)
-			case !known && target.Mode != v1alpha1.ModeAuto && action.Mode != target.Mode && (target.Mode != crr || action.Mode != podPhase):
-				return fmt.Sprintf("a fallback for %s, which nobody knows to be wanted", target.Container)
+			case !slices.Contains(action.Containers, sidecar.Container):
+			case sidecar.ExitCodes != v1alpha1.ExitCodesIgnore && sidecar.ExitCodes != v1alpha1.ExitCodesRespect:
+				return fmt.Sprintf("an action on %s, whose exitCodes are unknown", sidecar.Container)
+			case !known && sidecar.Mode != v1alpha1.ModeAuto && action.Mode != sidecar.Mode && (sidecar.Mode != crr || action.Mode != podPhase):
+				return fmt.Sprintf("a fallback for %s, whose fallback setting is unknown", sidecar.Container)
 			}
 		}
 	}
@@ -293,26 +291,26 @@ func guessesNothing(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 // hasFailed says whether the pod has failed by the exit codes that count.
 func hasFailed(s plan.Snapshot) bool {
 	return slices.ContainsFunc(s.Pod.Status.ContainerStatuses, func(st corev1.ContainerStatus) bool {
-		counts := !slices.ContainsFunc(s.View.Targets, func(t resolve.Target) bool { return t.Container == st.Name && t.ExitCodes == v1alpha1.ExitCodesIgnore })
+		counts := !slices.ContainsFunc(s.View.Sidecars, func(t resolve.Sidecar) bool { return t.Container == st.Name && t.ExitCodes == v1alpha1.ExitCodesIgnore })
 		return counts && st.State.Terminated != nil && st.State.Terminated.ExitCode != 0 && !mayRun(s.Pod, st.Name)
 	})
 }
 
-// mayHavePhase says whether the operator's flags let it write the phase in order to end the target.
-func mayHavePhase(s plan.Snapshot, target resolve.Target) bool {
+// mayHavePhase says whether the operator's flags let it write the phase in order to end the sidecar.
+func mayHavePhase(s plan.Snapshot, sidecar resolve.Sidecar) bool {
 	c := s.Capabilities
 	short := c.MaxGracePeriod == 0 || *s.Pod.Spec.TerminationGracePeriodSeconds <= int64(c.MaxGracePeriod/time.Second)
-	return (c.PodPhase == plan.PodPhaseEnabled || c.PodPhase == plan.PodPhaseLastResort) && (short || target.Mode == podPhase && target.Policy != nil)
+	return (c.PodPhase == plan.PodPhaseEnabled || c.PodPhase == plan.PodPhaseLastResort) && (short || sidecar.Mode == podPhase && sidecar.Policy != nil)
 }
 
-// canSwap says whether mode Image can be used for the target, and was not.
-func canSwap(s plan.Snapshot, target resolve.Target) bool {
-	i := slices.IndexFunc(s.Pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == target.Container })
+// canSwap says whether mode Image can be used for the sidecar, and was not.
+func canSwap(s plan.Snapshot, sidecar resolve.Sidecar) bool {
+	i := slices.IndexFunc(s.Pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == sidecar.Container })
 	restartsAll := slices.ContainsFunc(s.Pod.Spec.Containers[i].RestartPolicyRules, func(r corev1.ContainerRestartRule) bool { return r.Action == "RestartAllContainers" })
 	_, refused := s.Refused[image]
-	forbidden := s.Capabilities.Images.Check(target.Image) != nil && target.ImageSource != resolve.SourceEnvironment && target.ImageSource != resolve.SourceOperator
-	return target.Image != "" && !s.Capabilities.ImageDisabled && !isTerminal(s.Pod) && !restartsAll && !refused && !forbidden &&
-		runsQuickExit(s.Pod, target) && !recordsSwap(s, target.Container) && !hasQuickExitImage(s, target.Container)
+	forbidden := s.Capabilities.Images.Check(sidecar.Image) != nil && sidecar.ImageSource != resolve.SourceEnvironment && sidecar.ImageSource != resolve.SourceOperator
+	return sidecar.Image != "" && s.Capabilities.Image && !isTerminal(s.Pod) && !restartsAll && !refused && !forbidden &&
+		runsQuickExit(s.Pod, sidecar) && !recordsSwap(s, sidecar.Container) && !hasQuickExitImage(s, sidecar.Container)
 }
 
 // withExit returns the pod with the container ended by the exit code.
@@ -326,30 +324,30 @@ func withExit(pod *corev1.Pod, name string, code int32) *corev1.Pod {
 	return pod
 }
 
-// doesNotInsist: what was refused a moment ago is left out, and without its records nothing is done.
-func doesNotInsist(s plan.Snapshot, _ time.Time, d plan.Decision) string {
+// skipsDeniedModes: no action uses a mode whose last write was denied, and there is no action if the records are corrupt.
+func skipsDeniedModes(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 	for _, action := range d.Actions {
-		if _, refused := s.Refused[action.Mode]; refused || s.Unreadable != "" {
-			return fmt.Sprintf("an action of mode %s, which was refused, or without records", action.Mode)
+		if _, refused := s.Refused[action.Mode]; refused || s.InvalidAnnotation != "" {
+			return fmt.Sprintf("an action of mode %s, which was denied or has corrupt records", action.Mode)
 		}
 	}
 	return ""
 }
 
-// wakesUp: a decision that waits for time to pass says when to look again. What else is waited for changes the pod, its
-// node, a policy or Kruise, and each brings the pod back.
-func wakesUp(s plan.Snapshot, now time.Time, d plan.Decision) string {
+// requeues: a decision that waits for time to pass has a requeue delay. Other decisions wait for a change of the pod, its node,
+// a policy or Kruise, and such a change enqueues the pod.
+func requeues(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	if d.RequeueAfter < 0 {
 		return "a time in the past"
 	}
-	waitsForTime := d.Reason == v1alpha1.ReasonDraining || d.Reason == v1alpha1.ReasonSettling || d.Reason == v1alpha1.ReasonAttemptInProgress
+	waitsForTime := d.Reason == v1alpha1.ReasonDraining || d.Reason == v1alpha1.ReasonStabilizing || d.Reason == v1alpha1.ReasonAttemptInProgress
 	if waitsForTime && d.RequeueAfter == 0 {
 		return "nothing will wake the pod"
 	}
 	if d.Stage == plan.StageTerminating && d.Reason != v1alpha1.ReasonNodeUnknown && len(d.Actions) == 0 && d.RequeueAfter == 0 {
-		for _, target := range s.View.Targets {
+		for _, sidecar := range s.View.Sidecars {
 			for _, attempt := range s.Attempts {
-				if mayRun(s.Pod, target.Container) && isLive(s, attempt, target.Container, now) {
+				if mayRun(s.Pod, sidecar.Container) && isLive(s, attempt, sidecar.Container, now) {
 					return "nothing will wake the pod at the deadline of an attempt"
 				}
 			}
@@ -358,8 +356,8 @@ func wakesUp(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	return ""
 }
 
-// isDeterministic: the same snapshot and time give the same decision. It is not among checkInvariants, for it decides a
-// second time.
+// isDeterministic: the same snapshot and time give the same decision. It is not part of checkInvariants because it calls Next
+// a second time.
 func isDeterministic(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	if again := plan.Next(s, now); again.Stage != d.Stage || again.Reason != d.Reason || again.Message != d.Message ||
 		again.RequeueAfter != d.RequeueAfter || fmt.Sprint(again.Actions) != fmt.Sprint(d.Actions) {
@@ -410,11 +408,11 @@ func mayRun(pod *corev1.Pod, name string) bool {
 	return policy == "Always" || policy == "OnFailure" && code != 0
 }
 
-// hasQuickExitImage says whether the container has its quick-exit image.
+// hasQuickExitImage says whether the container's image is its quick-exit image.
 func hasQuickExitImage(s plan.Snapshot, name string) bool {
 	c := slices.IndexFunc(s.Pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
-	t := slices.IndexFunc(s.View.Targets, func(t resolve.Target) bool { return t.Container == name })
-	return s.Pod.Spec.Containers[c].Image != "" && s.Pod.Spec.Containers[c].Image == s.View.Targets[t].Image
+	t := slices.IndexFunc(s.View.Sidecars, func(t resolve.Sidecar) bool { return t.Container == name })
+	return s.Pod.Spec.Containers[c].Image != "" && s.Pod.Spec.Containers[c].Image == s.View.Sidecars[t].Image
 }
 
 func recordsSwap(s plan.Snapshot, name string) bool {
@@ -432,8 +430,8 @@ func justSwapped(s plan.Snapshot, name string) bool {
 	})
 }
 
-// isLive says whether the attempt may still end the container: it is within its time, its mechanism is not through, and
-// it has not been seen to fail.
+// isLive says whether the attempt may still end the container: its deadline has not passed, its mechanism has not finished,
+// and it has not failed visibly.
 func isLive(s plan.Snapshot, a plan.Attempt, name string, now time.Time) bool {
 	before, covers := a.RestartCounts[name]
 	if a.Mode == podPhase {

@@ -16,18 +16,17 @@ import (
 
 // Next decides what to do about the pod of the snapshot at the given time. The same input gives the same decision.
 func Next(snapshot Snapshot, now time.Time) Decision {
-	s := observe(snapshot, now)
+	s := newSituation(snapshot, now)
 	for _, rule := range rules {
 		if decision := rule(s); decision != nil {
 			decision.MainsDone, decision.Refused = s.mainsDone, s.Refused
 			decision.Tried, decision.TriedNumber = Tried(s.Attempts)
-			if wait, _ := s.untilRelease(); wait > 0 {
-				decision.RequeueAfter = Soonest(decision.RequeueAfter, wait)
-			}
+			wait, _ := s.untilRelease()
+			decision.RequeueAfter = Soonest(decision.RequeueAfter, max(wait, 0))
 			return *decision
 		}
 	}
-	panic("plan: no rule has a verdict; the last one always must")
+	panic("plan: no rule applies; the last one always must")
 }
 
 // rules are tried in this order. A rule returns nil when it does not apply.
@@ -38,7 +37,7 @@ var rules = []func(*situation) *Decision{
 	mirrorPod,
 	phaseIgnored,
 	noSidecar,
-	recordUnreadable,
+	invalidAnnotation,
 	podFinished,
 	noMainContainer,
 	podNotScheduled,
@@ -49,32 +48,32 @@ var rules = []func(*situation) *Decision{
 	terminate,
 }
 
-// situation is a snapshot with the facts that more than one rule needs.
+// situation is a snapshot with facts that more than one rule needs.
 type situation struct {
 	Snapshot
 	now       time.Time
 	mainsDone time.Time
-	open      []resolve.Target // sidecars that have not ended
-	due       []resolve.Target // open ones that have drained
-	// unrecorded is an attempt that is no more among those of the snapshot, or nil.
-	unrecorded *Attempt
-	// counted is the outcome once it was asked for.
-	counted corev1.PodPhase
+	open      []resolve.Sidecar // sidecars that have not ended
+	due       []resolve.Sidecar // open sidecars that have drained
+	// lostSwap is an attempt of mode Image whose record is lost, or nil. Attempts includes it.
+	lostSwap *Attempt
+	// cachedOutcome is the result of outcome, or empty before its first call.
+	cachedOutcome corev1.PodPhase
 }
 
-func observe(snapshot Snapshot, now time.Time) *situation {
+func newSituation(snapshot Snapshot, now time.Time) *situation {
 	s := &situation{Snapshot: snapshot, now: now}
 	s.mainsDone = s.whenMainsDone()
-	if s.unrecorded = s.unrecordedSwap(); s.unrecorded != nil {
-		s.Attempts = append(slices.Clone(s.Attempts), *s.unrecorded)
+	if s.lostSwap = s.findLostSwap(); s.lostSwap != nil {
+		s.Attempts = append(slices.Clone(s.Attempts), *s.lostSwap)
 	}
-	for _, target := range s.View.Targets {
-		if s.ended(target.Container) {
+	for _, sidecar := range s.View.Sidecars {
+		if s.ended(sidecar.Container) {
 			continue
 		}
-		s.open = append(s.open, target)
-		if s.untilDue(target) <= 0 {
-			s.due = append(s.due, target)
+		s.open = append(s.open, sidecar)
+		if s.untilDue(sidecar) <= 0 {
+			s.due = append(s.due, sidecar)
 		}
 	}
 	return s
@@ -96,7 +95,7 @@ func (s *situation) whenMainsDone() time.Time {
 		}
 	}
 	if len(s.View.Mains) > 0 && last.IsZero() {
-		// A virtual kubelet may leave finishedAt out. Any past time says "done"; this one starts no drain anew.
+		// A virtual kubelet may omit finishedAt. A fixed time in the past counts as done, and the drain does not start again.
 		last = s.Pod.CreationTimestamp.Time
 	}
 	return last
@@ -113,7 +112,7 @@ func (s *situation) ended(name string) bool {
 	if end == nil {
 		return false
 	}
-	if s.unrecorded != nil && s.unrecorded.covers(name) {
+	if s.lostSwap != nil && s.lostSwap.covers(name) {
 		return s.swappedRunEnded(status, end)
 	}
 	for _, attempt := range s.Attempts {
@@ -121,8 +120,7 @@ func (s *situation) ended(name string) bool {
 		if attempt.Mode != v1alpha1.ModeImage || !swapped {
 			continue
 		}
-		// The kubelet stops the old container and then starts the new one, whatever the restartPolicy. The end of the
-		// old one is not yet the end.
+		// Whatever the restartPolicy, the kubelet starts a container with the new image after the old one has ended.
 		if status.RestartCount <= before && !end.FinishedAt.Time.Before(attempt.Started) {
 			return false
 		}
@@ -144,30 +142,30 @@ func restartPolicyAlways(s *situation) *Decision {
 	return ignored(v1alpha1.ReasonRestartPolicyAlways, "the pod's restartPolicy is Always; only pods with Never or OnFailure are acted on")
 }
 
-// mirrorPod leaves the image of a static pod alone: the kubelet runs that by a file of its node, and makes the mirror pod
-// anew when it differs.
+// mirrorPod ignores mirror pods: the kubelet runs a static pod from a file on its node, and recreates a mirror pod that
+// was changed.
 func mirrorPod(s *situation) *Decision {
 	if _, mirror := s.Pod.Annotations[corev1.MirrorPodAnnotationKey]; !mirror {
 		return nil
 	}
-	return ignored(v1alpha1.ReasonMirrorPod, "the pod mirrors a static pod, which is run by a file of its node")
+	return ignored(v1alpha1.ReasonMirrorPod, "the pod mirrors a static pod, which the kubelet runs from a file on its node")
 }
 
 func noSidecar(s *situation) *Decision {
-	if len(s.View.Targets) > 0 {
+	if len(s.View.Sidecars) > 0 {
 		return nil
 	}
-	return ignored(v1alpha1.ReasonNoSidecar, "no policy in force and no environment variable makes a container of the pod a sidecar")
+	return ignored(v1alpha1.ReasonNoSidecar, "no policy or environment variable declares a sidecar in this pod")
 }
 
-// recordUnreadable leaves a pod alone of which it cannot be known what was done to it.
-func recordUnreadable(s *situation) *Decision {
-	if s.Unreadable == "" || len(s.open) == 0 {
+// invalidAnnotation stops at a pod whose past attempts cannot be read.
+func invalidAnnotation(s *situation) *Decision {
+	if s.InvalidAnnotation == "" || len(s.open) == 0 {
 		return nil
 	}
 	return &Decision{
-		Stage: StageStuck, Reason: v1alpha1.ReasonUnreadableRecord,
-		Message: s.Unreadable + "; nothing is done to the pod until the annotation is removed or put right",
+		Stage: StageStuck, Reason: v1alpha1.ReasonInvalidAnnotation,
+		Message: s.InvalidAnnotation + "; remove or correct the annotation, the operator leaves the pod alone until then",
 	}
 }
 
@@ -185,8 +183,8 @@ func noMainContainer(s *situation) *Decision {
 	return &Decision{
 		Stage:  StageStuck,
 		Reason: v1alpha1.ReasonNoMainContainer,
-		Message: fmt.Sprintf("every container (%s) is declared a sidecar, so nothing says when the pod is done; leave at least one container undeclared",
-			strings.Join(containers(s.View.Targets), ", ")),
+		Message: fmt.Sprintf("every container (%s) is declared a sidecar, so no main container says when the pod is done; leave at least one container undeclared",
+			strings.Join(containers(s.View.Sidecars), ", ")),
 	}
 }
 
@@ -204,7 +202,7 @@ func mainContainersRunning(s *situation) *Decision {
 	return &Decision{
 		Stage:   StageWaiting,
 		Reason:  v1alpha1.ReasonMainContainersRunning,
-		Message: fmt.Sprintf("waiting for main containers to be done: %s", strings.Join(s.mainsNotDone(), ", ")),
+		Message: fmt.Sprintf("waiting for main containers to finish: %s", strings.Join(s.mainsNotDone(), ", ")),
 	}
 }
 
@@ -229,7 +227,7 @@ func draining(s *situation) *Decision {
 	return &Decision{
 		Stage:        StageWaiting,
 		Reason:       v1alpha1.ReasonDraining,
-		Message:      fmt.Sprintf("main containers are done; giving sidecars time to drain: %s", strings.Join(containers(s.open), ", ")),
+		Message:      fmt.Sprintf("main containers are done; waiting for sidecars to drain: %s", strings.Join(containers(s.open), ", ")),
 		RequeueAfter: s.untilNextDue(),
 	}
 }
@@ -237,21 +235,19 @@ func draining(s *situation) *Decision {
 // untilNextDue returns the time until the next open sidecar has drained, or zero when all have.
 func (s *situation) untilNextDue() time.Duration {
 	var next time.Duration
-	for _, target := range s.open {
-		if wait := s.untilDue(target); wait > 0 {
-			next = Soonest(next, wait)
-		}
+	for _, sidecar := range s.open {
+		next = Soonest(next, max(s.untilDue(sidecar), 0))
 	}
 	return next
 }
 
-// untilDue returns how much longer the target is to drain, zero or less when it has. A target that need not drain is due
-// even where the operator's clock is behind that of the node.
-func (s *situation) untilDue(target resolve.Target) time.Duration {
-	if target.Drain == 0 {
+// untilDue returns how much longer the sidecar drains; zero or less means that it is due. A sidecar without a drain is
+// due even where the operator's clock is behind the node's.
+func (s *situation) untilDue(sidecar resolve.Sidecar) time.Duration {
+	if sidecar.Drain == 0 {
 		return 0
 	}
-	return s.mainsDone.Add(target.Drain).Sub(s.now)
+	return s.mainsDone.Add(sidecar.Drain).Sub(s.now)
 }
 
 func nodeUnknown(s *situation) *Decision {
@@ -261,7 +257,7 @@ func nodeUnknown(s *situation) *Decision {
 	return &Decision{
 		Stage:   StageTerminating,
 		Reason:  v1alpha1.ReasonNodeUnknown,
-		Message: fmt.Sprintf("main containers are done; node %s is not known yet", s.Pod.Spec.NodeName),
+		Message: fmt.Sprintf("main containers are done; the operator has not seen node %s yet", s.Pod.Spec.NodeName),
 	}
 }
 
@@ -287,25 +283,24 @@ func Tried(attempts []Attempt) (v1alpha1.Mode, int) {
 	return newest.For, newest.Number
 }
 
-// lastEvent returns the newest time at which something is known to have happened that changes the pod's status: a
-// sidecar was due, an attempt began or failed, a container was seen to have started or ended. When it did by the clock of
-// its node is of no account, for that may be behind.
+// lastEvent returns the newest past time at which something changed the pod's status: a sidecar was due, an attempt
+// began or failed, or the operator saw a container start or end. It does not use the node's clock, which may be behind.
 func (s *situation) lastEvent() time.Time {
 	last := s.mainsDone
-	see := func(t time.Time) {
+	add := func(t time.Time) {
 		if t.After(last) && !t.After(s.now) {
 			last = t
 		}
 	}
-	for _, target := range s.due {
-		see(s.mainsDone.Add(target.Drain))
+	for _, sidecar := range s.due {
+		add(s.mainsDone.Add(sidecar.Drain))
 		for _, attempt := range s.Attempts {
-			see(attempt.Started)
-			see(attempt.Finished)
-			see(attempt.Started.Add(s.allowance(attempt, target)))
+			add(attempt.Started)
+			add(attempt.Finished)
+			add(attempt.Started.Add(s.allowance(attempt, sidecar)))
 		}
 	}
-	see(s.ContainersSince)
+	add(s.ContainersUnchangedSince)
 	return last
 }
 
@@ -313,11 +308,11 @@ func ignored(reason v1alpha1.Reason, message string) *Decision {
 	return &Decision{Stage: StageIgnored, Reason: reason, Message: message}
 }
 
-// containers returns the names of the targets, in their order.
-func containers(targets []resolve.Target) []string {
-	names := make([]string, 0, len(targets))
-	for _, target := range targets {
-		names = append(names, target.Container)
+// containers returns the names of the sidecars' containers, in order.
+func containers(sidecars []resolve.Sidecar) []string {
+	names := make([]string, 0, len(sidecars))
+	for _, sidecar := range sidecars {
+		names = append(names, sidecar.Container)
 	}
 	return names
 }

@@ -13,49 +13,49 @@ type LabelMatch struct {
 	Key, Value string
 }
 
-// Marks are labels and taints of nodes. A node that has one of them is marked.
-type Marks struct {
+// NodeMatcher matches a node that has one of the labels or taints.
+type NodeMatcher struct {
 	Labels []LabelMatch
 	// Taints are taint keys.
 	Taints []string
 }
 
-// NodeMarks says by which marks the kind of a node is known. A node with none of them is a real one.
-type NodeMarks struct {
-	// Virtual nodes have no kubelet. These marks go before those of Daemonless.
-	Virtual Marks
+// NodeKindRules determine the kind of a node. A node that matches none of them is real.
+type NodeKindRules struct {
+	// Virtual nodes have no kubelet. Virtual takes precedence over Daemonless.
+	Virtual NodeMatcher
 	// Daemonless nodes have a kubelet and no Kruise daemon.
-	Daemonless Marks
+	Daemonless NodeMatcher
 }
 
-// DefaultNodeMarks covers virtual-kubelet and the providers built on it (label and taint of its own node controller),
+// DefaultNodeKindRules covers virtual-kubelet and the providers built on it (label and taint of its own node controller),
 // and AWS Fargate, whose nodes have a kubelet and run no DaemonSet.
-func DefaultNodeMarks() NodeMarks {
-	return NodeMarks{
-		Virtual: Marks{
+func DefaultNodeKindRules() NodeKindRules {
+	return NodeKindRules{
+		Virtual: NodeMatcher{
 			Labels: []LabelMatch{{Key: "type", Value: "virtual-kubelet"}},
 			Taints: []string{"virtual-kubelet.io/provider"},
 		},
-		Daemonless: Marks{
+		Daemonless: NodeMatcher{
 			Labels: []LabelMatch{{Key: "eks.amazonaws.com/compute-type", Value: "fargate"}},
 		},
 	}
 }
 
 // Classify returns the kind of the node: NodeUnknown for nil, and otherwise by its labels and taints.
-func (m NodeMarks) Classify(node *corev1.Node) NodeKind {
+func (r NodeKindRules) Classify(node *corev1.Node) NodeKind {
 	switch {
 	case node == nil:
 		return NodeUnknown
-	case m.Virtual.on(node):
+	case r.Virtual.matches(node):
 		return NodeVirtual
-	case m.Daemonless.on(node):
+	case r.Daemonless.matches(node):
 		return NodeDaemonless
 	}
 	return NodeReal
 }
 
-func (m Marks) on(node *corev1.Node) bool {
+func (m NodeMatcher) matches(node *corev1.Node) bool {
 	return slices.ContainsFunc(m.Labels, func(match LabelMatch) bool {
 		value, ok := node.Labels[match.Key]
 		return ok && (match.Value == "" || match.Value == value)

@@ -15,7 +15,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// TestMaxGracePeriod covers pods whose grace period is beyond the one up to which phases are written.
+// TestMaxGracePeriod covers pods whose grace period exceeds the limit for mode PodPhase.
 func TestMaxGracePeriod(t *testing.T) {
 	long := grace(time.Hour + time.Second)
 	year := grace(365 * 24 * time.Hour)
@@ -23,7 +23,9 @@ func TestMaxGracePeriod(t *testing.T) {
 		return newPod(policy, exited("main", 0), running("proxy"))
 	}
 	two := func() *corev1.Pod { return newPod(never, exited("main", 0), running("logs"), running("proxy")) }
-	one := func(changes ...func(*resolve.Target)) []resolve.Target { return targets(sidecar("proxy", changes...)) }
+	one := func(changes ...func(*resolve.Sidecar)) []resolve.Sidecar {
+		return sidecarsOf(sidecar("proxy", changes...))
+	}
 	const within = " within 1h0m31s"
 
 	runScenarios(t, map[string]scenario{
@@ -35,7 +37,7 @@ func TestMaxGracePeriod(t *testing.T) {
 			snapshot: observed(pod(never), one(), year, func(s *plan.Snapshot) { s.Capabilities.MaxGracePeriod = 0 }),
 			want:     terminating("PodPhase#0=Succeeded [proxy] for CRR within 8760h0m30s"),
 		},
-		"a limit above what durations are cut to": {
+		"a limit above the longest duration": {
 			snapshot: observed(pod(never), one(noImage, noFallback), withoutKruise, func(s *plan.Snapshot) {
 				s.Capabilities.MaxGracePeriod = 10000 * time.Hour
 				*s.Pod.Spec.TerminationGracePeriodSeconds = 1 << 62
@@ -50,11 +52,11 @@ func TestMaxGracePeriod(t *testing.T) {
 			snapshot: observed(pod(never), one(), long, withoutKruise),
 			want:     terminating("Image#0 [proxy]" + within),
 		},
-		"Auto asks Kruise without the phase when there is no image": {
+		"Auto without an image creates a CRR without the phase": {
 			snapshot: observed(pod(never), one(noImage), long),
 			want:     terminating("CRR#0 [proxy]" + within),
 		},
-		"Auto asks Kruise under OnFailure, where no exit code stands": {
+		"Auto under OnFailure creates a CRR without the phase": {
 			snapshot: observed(pod(onFailure), one(), long),
 			want:     terminating("CRR#0 [proxy]" + within),
 		},
@@ -91,40 +93,40 @@ func TestMaxGracePeriod(t *testing.T) {
 			snapshot: observed(pod(never), one(mode(podPhase), byPolicy), year),
 			want:     terminating("PodPhase#0=Succeeded [proxy] within 8760h0m30s"),
 		},
-		"a PodPhase of no policy is not": {
+		"a declared PodPhase without a policy is not used": {
 			snapshot: observed(pod(never), one(mode(podPhase), noFallback), year),
 			want:     stuck(v1alpha1.ReasonGracePeriodTooLong),
 		},
-		"the sidecar of a policy that leaves the mode open is not exempt": {
+		"a policy with mode Auto has no exemption": {
 			snapshot: observed(pod(never), one(byPolicy, noImage), long, withoutKruise),
 			want:     stuck(v1alpha1.ReasonNoUsableMode),
 		},
 		"a declared PodPhase waits for a sidecar that is not exempt": {
-			snapshot: observed(two(), targets(sidecar("logs"), sidecar("proxy", mode(podPhase), byPolicy)), long),
+			snapshot: observed(two(), sidecarsOf(sidecar("logs"), sidecar("proxy", mode(podPhase), byPolicy)), long),
 			want:     terminating("Image#0 [logs]" + within),
 		},
-		"a declared PodPhase waits for the request of one without an image": {
-			snapshot: observed(two(), targets(sidecar("logs", noImage), sidecar("proxy", mode(podPhase), byPolicy)), long),
+		"a declared PodPhase waits for the CRR of one without an image": {
+			snapshot: observed(two(), sidecarsOf(sidecar("logs", noImage), sidecar("proxy", mode(podPhase), byPolicy)), long),
 			want:     terminating("CRR#0 [logs]" + within),
 		},
 		"a declared PodPhase names only the sidecars that declare it": {
-			snapshot: observed(two(), targets(sidecar("logs", noImage), sidecar("proxy", mode(podPhase), byPolicy)), long, withoutKruise),
+			snapshot: observed(two(), sidecarsOf(sidecar("logs", noImage), sidecar("proxy", mode(podPhase), byPolicy)), long, withoutKruise),
 			want: brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonNoUsableMode,
 				Actions: []string{"PodPhase#0=Succeeded [proxy]" + within}},
 		},
-		"a declared PodPhase that came back is written again": {
-			snapshot: observed(two(), targets(sidecar("logs", noImage), sidecar("proxy", mode(podPhase), byPolicy)), long, withoutKruise,
+		"an overwritten declared PodPhase is rewritten": {
+			snapshot: observed(two(), sidecarsOf(sidecar("logs", noImage), sidecar("proxy", mode(podPhase), byPolicy)), long, withoutKruise,
 				attempted(phaseWrite(0, podPhase))),
 			after: 10 * time.Second,
 			want: brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonTerminating, Requeue: time.Hour + 21*time.Second,
 				Actions: []string{"PodPhase#1=Succeeded [proxy]" + within}},
 		},
-		"a phase that came back is not written again once the limit is lower": {
+		"an overwritten phase stays after the limit is lowered": {
 			snapshot: observed(pod(never), one(), long, attempted(phaseWrite(0, podPhase))),
 			after:    10 * time.Second,
 			want:     brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonAttemptInProgress, Requeue: time.Hour + 21*time.Second},
 		},
-		"a request waits for a kubelet that does not know of the phase": {
+		"a CRR waits until the kubelet has seen the phase": {
 			snapshot: observed(pod(never), one(), grace(2*time.Second), phase(corev1.PodSucceeded), attempted(phaseWrite(0, podPhase)),
 				func(s *plan.Snapshot) { s.Capabilities.MaxGracePeriod = time.Second }),
 			after: minute,
@@ -133,15 +135,17 @@ func TestMaxGracePeriod(t *testing.T) {
 	})
 }
 
-// TestLastResort covers an operator that writes phases only where no image can be swapped.
+// TestLastResort covers an operator that writes phases only if no image can be swapped.
 func TestLastResort(t *testing.T) {
 	pod := func(policy corev1.RestartPolicy) *corev1.Pod {
 		return newPod(policy, exited("main", 0), running("proxy"))
 	}
-	one := func(changes ...func(*resolve.Target)) []resolve.Target { return targets(sidecar("proxy", changes...)) }
+	one := func(changes ...func(*resolve.Sidecar)) []resolve.Sidecar {
+		return sidecarsOf(sidecar("proxy", changes...))
+	}
 
 	runScenarios(t, map[string]scenario{
-		"Auto swaps the image before it asks Kruise": {
+		"Auto swaps the image before a CRR": {
 			snapshot: observed(pod(never), one(), lastResort),
 			want:     terminating("Image#0 [proxy] within 1m0s"),
 		},
@@ -153,7 +157,7 @@ func TestLastResort(t *testing.T) {
 			snapshot: observed(pod(never), one(), lastResort, withoutKruise),
 			want:     terminating("Image#0 [proxy] within 1m0s"),
 		},
-		"Auto asks Kruise where no phase is needed": {
+		"Auto creates a CRR where no phase is needed": {
 			snapshot: observed(pod(never), one(respect), lastResort),
 			want:     terminating("CRR#0 [proxy] within 1m0s"),
 		},
@@ -194,23 +198,25 @@ func TestLastResort(t *testing.T) {
 	})
 }
 
-// TestPodPhaseDisabled covers the requests of an operator that writes no phases: their exit codes count.
+// TestPodPhaseDisabled covers an operator that writes no phases: exit codes count after its CRRs.
 func TestPodPhaseDisabled(t *testing.T) {
 	pod := func(policy corev1.RestartPolicy) *corev1.Pod {
 		return newPod(policy, exited("main", 0), running("proxy"))
 	}
-	one := func(changes ...func(*resolve.Target)) []resolve.Target { return targets(sidecar("proxy", changes...)) }
+	one := func(changes ...func(*resolve.Sidecar)) []resolve.Sidecar {
+		return sidecarsOf(sidecar("proxy", changes...))
+	}
 
 	runScenarios(t, map[string]scenario{
 		"Auto swaps the image": {
 			snapshot: observed(pod(never), one(), withoutPodPhase),
 			want:     terminating("Image#0 [proxy] within 1m0s"),
 		},
-		"Auto asks Kruise when there is no image": {
+		"Auto creates a CRR when there is no image": {
 			snapshot: observed(pod(never), one(noImage), withoutPodPhase),
 			want:     terminating("CRR#0 [proxy] within 1m0s"),
 		},
-		"Auto asks Kruise under OnFailure, where no exit code stands": {
+		"Auto under OnFailure creates a CRR without the phase": {
 			snapshot: observed(pod(onFailure), one(), withoutPodPhase),
 			want:     terminating("CRR#0 [proxy] within 1m0s"),
 		},
@@ -226,16 +232,16 @@ func TestPodPhaseDisabled(t *testing.T) {
 			snapshot: observed(pod(never), one(mode(crr), respect), withoutPodPhase),
 			want:     terminating("CRR#0 [proxy] within 1m0s"),
 		},
-		"a value that is not known writes no phase": {
+		"an unknown value writes no phase": {
 			snapshot: observed(pod(never), one(noImage), withoutKruise, func(s *plan.Snapshot) { s.Capabilities.PodPhase = "Sometimes" }),
 			want:     stuck(v1alpha1.ReasonNoUsableMode),
 		},
 	})
 }
 
-// A declared CRR that gives way says so.
-func TestRequestGivesWaySubstitution(t *testing.T) {
-	one := targets(sidecar("proxy", mode(crr)))
+// A declared CRR that the image replaces is reported as a substitution.
+func TestImageBeforeCRRSubstitution(t *testing.T) {
+	one := sidecarsOf(sidecar("proxy", mode(crr)))
 	tests := map[string]struct {
 		change func(*plan.Snapshot)
 		want   []plan.Substitution
@@ -246,7 +252,7 @@ func TestRequestGivesWaySubstitution(t *testing.T) {
 		"to a long grace period": {grace(2 * time.Hour), []plan.Substitution{
 			{Container: "proxy", Wanted: crr, Used: image, Reason: v1alpha1.ReasonGracePeriodTooLong},
 		}},
-		"not to a phase that came back": {attempted(phaseWrite(2, crr)), nil},
+		"not to an overwritten phase": {attempted(phaseWrite(2, crr)), nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

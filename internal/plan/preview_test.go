@@ -13,44 +13,44 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// TestModeOptions holds the preview to what is done: the phase goes before the request in the first option exactly where
-// Next writes it as the first step of mode CRR.
+// TestModeOptions compares the preview with Next: the first option is a CRR after its phase exactly if Next writes that phase
+// first.
 func TestModeOptions(t *testing.T) {
-	const first = " with the phase before it"
+	const first = " after its phase"
 	pod := func() *corev1.Pod { return newPod(never, exited("main", 0), running("proxy")) }
 	failed := func() *corev1.Pod { return newPod(never, exited("main", 7), running("proxy")) }
 	for name, tc := range map[string]struct {
 		pod     *corev1.Pod
-		target  func(*resolve.Target)
+		sidecar func(*resolve.Sidecar)
 		cluster func(*plan.Snapshot)
 		want    []string
 	}{
-		"a phase that goes before the request is no step of its own": {pod: pod(), want: []string{"CRR" + first, "Image"}},
-		"without Kruise the phase is a step":                         {pod: pod(), cluster: withoutKruise, want: []string{"PodPhase", "Image"}},
-		"where exit codes are respected no phase is written":         {pod: pod(), target: respect, want: []string{"CRR", "Image"}},
-		"without the phase a request goes last":                      {pod: pod(), cluster: withoutPodPhase, want: []string{"Image", "CRR"}},
-		"so does a declared one":                                     {pod: pod(), cluster: withoutPodPhase, target: mode(crr), want: []string{"Image", "CRR"}},
-		"with a long grace period a request goes last":               {pod: pod(), cluster: grace(2 * time.Hour), want: []string{"Image", "CRR"}},
-		"as a last resort the phase goes after the image":            {pod: pod(), cluster: lastResort, want: []string{"Image", "CRR" + first}},
-		"a failed pod has its image swapped, and its phase last":     {pod: failed(), want: []string{"Image", "CRR", "PodPhase"}},
-		"a failed pod with a declared request has that first":        {pod: failed(), target: mode(crr), want: []string{"CRR", "Image", "PodPhase"}},
-		"a failed pod whose exit codes are respected has a request":  {pod: failed(), target: respect, want: []string{"CRR", "Image"}},
-		"after mode Image the request has the phase before it":       {pod: pod(), target: mode(image), want: []string{"Image", "CRR" + first}},
-		"a phase that was written already does not go before a request": {
-			pod: pod(), target: mode(podPhase), want: []string{"PodPhase", "CRR", "Image"},
+		"the phase before a CRR is not a step of its own":        {pod: pod(), want: []string{"CRR" + first, "Image"}},
+		"without Kruise the phase is a step":                     {pod: pod(), cluster: withoutKruise, want: []string{"PodPhase", "Image"}},
+		"where exit codes are respected no phase is written":     {pod: pod(), sidecar: respect, want: []string{"CRR", "Image"}},
+		"without the phase a CRR goes last":                      {pod: pod(), cluster: withoutPodPhase, want: []string{"Image", "CRR"}},
+		"without the phase a declared CRR goes last":             {pod: pod(), cluster: withoutPodPhase, sidecar: mode(crr), want: []string{"Image", "CRR"}},
+		"with a long grace period a CRR goes last":               {pod: pod(), cluster: grace(2 * time.Hour), want: []string{"Image", "CRR"}},
+		"as a last resort the phase goes after the image":        {pod: pod(), cluster: lastResort, want: []string{"Image", "CRR" + first}},
+		"a failed pod has its image swapped, and its phase last": {pod: failed(), want: []string{"Image", "CRR", "PodPhase"}},
+		"a failed pod with a declared CRR has that first":        {pod: failed(), sidecar: mode(crr), want: []string{"CRR", "Image", "PodPhase"}},
+		"a failed pod whose exit codes are respected has a CRR":  {pod: failed(), sidecar: respect, want: []string{"CRR", "Image"}},
+		"after mode Image the CRR includes its phase":            {pod: pod(), sidecar: mode(image), want: []string{"Image", "CRR" + first}},
+		"a phase already written does not go before a CRR": {
+			pod: pod(), sidecar: mode(podPhase), want: []string{"PodPhase", "CRR", "Image"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			target := sidecar("proxy")
-			if tc.target != nil {
-				target = sidecar("proxy", tc.target)
+			declared := sidecar("proxy")
+			if tc.sidecar != nil {
+				declared = sidecar("proxy", tc.sidecar)
 			}
-			snapshot := observed(tc.pod, targets(target))
+			snapshot := observed(tc.pod, sidecarsOf(declared))
 			if tc.cluster != nil {
 				tc.cluster(&snapshot)
 			}
 			var got []string
-			options := plan.ModeOptions(snapshot, target)
+			options := plan.ModeOptions(snapshot, declared)
 			for _, option := range options {
 				if !option.Usable() {
 					continue
@@ -70,6 +70,29 @@ func TestModeOptions(t *testing.T) {
 			}
 			if phaseOfCRR := actions[0].Mode == podPhase && actions[0].For == crr; phaseOfCRR != (tc.want[0] == "CRR"+first) {
 				t.Errorf("Next has %s, and the first step is %q", describe(actions[0]), tc.want[0])
+			}
+		})
+	}
+}
+
+func TestMainDone(t *testing.T) {
+	restartingAll := func(s *plan.Snapshot) {
+		s.Pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.AllContainersRestarting, Status: corev1.ConditionTrue}}
+	}
+	unchanged := func(*plan.Snapshot) {}
+	for name, tc := range map[string]struct {
+		main   container
+		change func(*plan.Snapshot)
+		want   bool
+	}{
+		"running":                {running("main"), unchanged, false},
+		"ended":                  {exited("main", 0), unchanged, true},
+		"all containers restart": {exited("main", 0), restartingAll, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			snapshot := observed(newPod(never, tc.main, running("proxy")), sidecarsOf(sidecar("proxy")), tc.change)
+			if got := snapshot.MainDone("main"); got != tc.want {
+				t.Errorf("MainDone: got %t, want %t", got, tc.want)
 			}
 		})
 	}

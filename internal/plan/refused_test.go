@@ -13,7 +13,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// refusing has the writes of these modes been refused a moment ago.
+// refusing returns a change after which the last write of each of these modes was denied.
 func refusing(modes ...v1alpha1.Mode) func(*plan.Snapshot) {
 	return func(s *plan.Snapshot) {
 		s.Refused = map[v1alpha1.Mode]string{}
@@ -23,57 +23,59 @@ func refusing(modes ...v1alpha1.Mode) func(*plan.Snapshot) {
 	}
 }
 
-// A refused write is no attempt: what follows is what follows a mode that cannot be used.
-func TestARefusedWrite(t *testing.T) {
+// A denied write is not an attempt: the next usable mode follows.
+func TestDeniedWrite(t *testing.T) {
 	pod := func() *corev1.Pod { return newPod(never, exited("main", 0), running("proxy")) }
-	one := func(changes ...func(*resolve.Target)) []resolve.Target { return targets(sidecar("proxy", changes...)) }
+	one := func(changes ...func(*resolve.Sidecar)) []resolve.Sidecar {
+		return sidecarsOf(sidecar("proxy", changes...))
+	}
 
 	runScenarios(t, map[string]scenario{
-		"the image is swapped where the phase may not be written": {
+		"the image is swapped if the phase write is denied": {
 			snapshot: observed(pod(), one(), withoutKruise, refusing(podPhase)),
 			want:     terminating("Image#0 [proxy] within 1m0s"),
 		},
-		"a request is not made without the phase that goes first, for the exit code would count": {
+		"no CRR without its phase": {
 			snapshot: observed(pod(), one(), refusing(podPhase)),
 			want:     terminating("Image#0 [proxy] within 1m0s"),
 		},
-		"a request that needs no phase is made all the same": {
+		"a CRR that needs no phase is created": {
 			snapshot: observed(pod(), one(respect), refusing(podPhase)),
 			want:     terminating("CRR#0 [proxy] within 1m0s"),
 		},
-		"a request is made where the pod has failed and has no image": {
+		"a CRR is created if the pod has failed without an image": {
 			snapshot: observed(newPod(never, exited("main", 7), running("proxy")), one(noImage), refusing(podPhase)),
 			want:     terminating("CRR#0 [proxy] within 1m0s"),
 		},
-		"a request is made where a swap in a failed pod is refused": {
+		"a CRR is created if a swap in a failed pod is denied": {
 			snapshot: observed(newPod(never, exited("main", 7), running("proxy")), one(), refusing(image)),
 			want:     terminating("CRR#0 [proxy] within 1m0s"),
 		},
-		"the phase is written where a request is refused": {
+		"the phase is written if a CRR is denied": {
 			snapshot: observed(pod(), one(), refusing(crr)),
 			want:     terminating("PodPhase#0=Succeeded [proxy] within 1m0s"),
 		},
-		"the phase is written in place of a declared image": {
+		"the phase is written if a declared swap is denied": {
 			snapshot: observed(pod(), one(mode(image)), withoutKruise, refusing(image)),
 			want:     fallingBack("PodPhase#0=Succeeded [proxy] within 1m0s"),
 		},
-		"nothing is left when all are refused": {
+		"no usable mode is left if all writes are denied": {
 			snapshot: observed(pod(), one(), withoutKruise, refusing(podPhase, image)),
 			want:     stuck(v1alpha1.ReasonNoUsableMode),
 		},
-		"a declared mode without fallback is stuck for that reason": {
+		"a denied mode without fallback is stuck": {
 			snapshot: observed(pod(), one(mode(image), noFallback), refusing(image)),
 			want:     stuck(v1alpha1.ReasonWriteRefused),
 		},
-		"another obstacle goes before the refusal": {
+		"a missing image is reported before the denial": {
 			snapshot: observed(pod(), one(mode(image), noFallback, noImage), refusing(image)),
 			want:     stuck(v1alpha1.ReasonNoQuickExitImage),
 		},
-		"an attempt that was made before is waited for": {
+		"an attempt in progress continues": {
 			snapshot: observed(pod(), one(mode(image), noFallback), attempted(swap("proxy")), refusing(image)),
 			want:     brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonAttemptInProgress, Requeue: minute},
 		},
-		"an attempt that has failed is told of first": {
+		"a failed attempt is reported first": {
 			snapshot: observed(pod(), one(mode(image)), withoutKruise, attempted(swap("proxy")), refusing(podPhase)),
 			after:    minute,
 			want:     stuck(v1alpha1.ReasonStuck),
@@ -81,13 +83,13 @@ func TestARefusedWrite(t *testing.T) {
 	})
 }
 
-func TestARefusalIsSaidWithItsAnswer(t *testing.T) {
+func TestDeniedWriteMessage(t *testing.T) {
 	pod := newPod(never, exited("main", 0), running("proxy"))
 	for name, snapshot := range map[string]plan.Snapshot{
-		"as the only reason": observed(pod, targets(sidecar("proxy", mode(image), noFallback)), refusing(image)),
-		"among others":       observed(pod, targets(sidecar("proxy")), withoutKruise, refusing(podPhase, image)),
-		"after a failure":    observed(pod, targets(sidecar("proxy", mode(image))), withoutKruise, attempted(swap("proxy")), refusing(podPhase)),
-		"of the phase that goes before a request": observed(pod, targets(sidecar("proxy", mode(crr), noFallback)),
+		"as the only reason": observed(pod, sidecarsOf(sidecar("proxy", mode(image), noFallback)), refusing(image)),
+		"among others":       observed(pod, sidecarsOf(sidecar("proxy")), withoutKruise, refusing(podPhase, image)),
+		"after a failure":    observed(pod, sidecarsOf(sidecar("proxy", mode(image))), withoutKruise, attempted(swap("proxy")), refusing(podPhase)),
+		"of the phase that goes before a CRR": observed(pod, sidecarsOf(sidecar("proxy", mode(crr), noFallback)),
 			refusing(podPhase)),
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,13 +98,13 @@ func TestARefusalIsSaidWithItsAnswer(t *testing.T) {
 				t.Errorf("got %s: %s", decision.Stage, decision.Message)
 			}
 			if len(decision.Refused) == 0 {
-				t.Error("the decision does not say what it left out")
+				t.Error("the decision does not report the denied mode")
 			}
 		})
 	}
 }
 
-func TestAGuardThatMayNotBeTakenOffIsToldOf(t *testing.T) {
+func TestDeniedRelease(t *testing.T) {
 	s := guarded(running("proxy"))
 	refusing(podPhase)(&s)
 	decision := plan.Next(s, done.Add(10*minute))
@@ -111,35 +113,35 @@ func TestAGuardThatMayNotBeTakenOffIsToldOf(t *testing.T) {
 	}
 }
 
-// What was done to a pod is not known where the record of it cannot be read.
-func TestAnUnreadableRecord(t *testing.T) {
-	proxy := targets(sidecar("proxy"))
-	spoilt := func(s *plan.Snapshot) { s.Unreadable = "unreadable record on the pod: annotation a: no JSON" }
-	left := brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonUnreadableRecord}
+// The earlier attempts on a pod are unknown if their record is corrupt.
+func TestInvalidAnnotation(t *testing.T) {
+	proxy := sidecarsOf(sidecar("proxy"))
+	corrupt := func(s *plan.Snapshot) { s.InvalidAnnotation = "unreadable record on the pod: annotation a: no JSON" }
+	left := brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonInvalidAnnotation}
 
 	runScenarios(t, map[string]scenario{
-		"stops what would be done": {
-			snapshot: observed(newPod(never, exited("main", 0), running("proxy")), proxy, spoilt),
+		"stops the operator from acting": {
+			snapshot: observed(newPod(never, exited("main", 0), running("proxy")), proxy, corrupt),
 			want:     left,
 		},
-		"is told of as soon as it is seen": {
-			snapshot: observed(newPod(never, running("main"), running("proxy")), proxy, spoilt),
+		"is reported while the main container runs": {
+			snapshot: observed(newPod(never, running("main"), running("proxy")), proxy, corrupt),
 			want:     left,
 		},
-		"is told of while a written phase is acted upon": {
-			snapshot: observed(newPod(never, exited("main", 0), running("proxy")), proxy, phase(corev1.PodSucceeded), spoilt),
+		"is reported after the phase was written": {
+			snapshot: observed(newPod(never, exited("main", 0), running("proxy")), proxy, phase(corev1.PodSucceeded), corrupt),
 			want:     left,
 		},
 		"does not matter to a pod without a sidecar": {
-			snapshot: observed(newPod(never, exited("main", 0)), nil, spoilt),
+			snapshot: observed(newPod(never, exited("main", 0)), nil, corrupt),
 			want:     brief{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonNoSidecar},
 		},
 		"does not matter once the pod has finished": {
-			snapshot: observed(newPod(never, exited("main", 0), exited("proxy", 0)), proxy, phase(corev1.PodSucceeded), spoilt),
+			snapshot: observed(newPod(never, exited("main", 0), exited("proxy", 0)), proxy, phase(corev1.PodSucceeded), corrupt),
 			want:     brief{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonPodFinished},
 		},
 		"does not matter once every sidecar has ended": {
-			snapshot: observed(newPod(never, exited("main", 0), exited("proxy", 0)), proxy, spoilt),
+			snapshot: observed(newPod(never, exited("main", 0), exited("proxy", 0)), proxy, corrupt),
 			want:     brief{Stage: plan.StageTerminated, Reason: v1alpha1.ReasonTerminated},
 		},
 	})

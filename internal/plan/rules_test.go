@@ -16,7 +16,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// scenario is one row of a table: a snapshot, a time after the end of the mains, and what is to be decided.
+// scenario is one row of a table: a snapshot, a time after the end of the mains, and the expected decision.
 type scenario struct {
 	snapshot plan.Snapshot
 	after    time.Duration
@@ -39,7 +39,7 @@ func runScenarios(t *testing.T, scenarios map[string]scenario) {
 }
 
 func TestRules(t *testing.T) {
-	proxy := targets(sidecar("proxy"))
+	proxy := sidecarsOf(sidecar("proxy"))
 	deleted := func(s *plan.Snapshot) { s.Pod.DeletionTimestamp = &metav1.Time{Time: done} }
 	unscheduled := func(s *plan.Snapshot) { s.Pod.Spec.NodeName = "" }
 	unknownNode := func(s *plan.Snapshot) { s.Node = plan.NodeUnknown }
@@ -49,45 +49,45 @@ func TestRules(t *testing.T) {
 	mainDone := func() *corev1.Pod { return newPod(never, exited("main", 0), running("proxy")) }
 
 	runScenarios(t, map[string]scenario{
-		"a pod that is being deleted is left alone, even if its sidecars should end": {
+		"a pod being deleted is ignored": {
 			snapshot: observed(mainDone(), proxy, deleted),
 			want:     brief{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonPodDeleted},
 		},
-		"a pod that is restarted always is left alone": {
+		"restartPolicy Always is ignored": {
 			snapshot: observed(newPod(corev1.RestartPolicyAlways, exited("main", 0), running("proxy")), proxy),
 			want:     brief{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonRestartPolicyAlways},
 		},
-		"the mirror pod of a static pod is left alone": {
+		"a mirror pod is ignored": {
 			snapshot: observed(mainDone(), proxy, mirror),
 			want:     brief{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonMirrorPod},
 		},
-		"a guard on a mirror pod is left alone": {
+		"a guard on a mirror pod is ignored": {
 			snapshot: observed(mainDone(), proxy, mirror, phase(corev1.PodSucceeded), attempted(phaseWrite(0, podPhase)),
 				func(s *plan.Snapshot) { s.Pod.Annotations[v1alpha1.AnnotationPhaseGuard] = "Enabled" }),
 			after: time.Hour,
 			want:  brief{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonMirrorPod},
 		},
-		"a pod without restartPolicy is left alone, for the default is Always": {
+		"a pod without restartPolicy is ignored": {
 			snapshot: observed(newPod("", exited("main", 0), running("proxy")), proxy),
 			want:     brief{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonRestartPolicyAlways},
 		},
-		"a pod without a sidecar is left alone": {
+		"a pod without a sidecar is ignored": {
 			snapshot: observed(newPod(never, exited("main", 0)), nil),
 			want:     brief{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonNoSidecar},
 		},
-		"a pod that succeeded by itself is left alone": {
+		"a pod that succeeded on its own is ignored": {
 			snapshot: observed(newPod(never, exited("main", 0), exited("proxy", 0)), proxy, phase(corev1.PodSucceeded)),
 			want:     brief{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonPodFinished},
 		},
-		"a pod that failed by itself is left alone": {
+		"a pod that failed on its own is ignored": {
 			snapshot: observed(mainDone(), proxy, phase(corev1.PodFailed)),
 			want:     brief{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonPodFinished},
 		},
-		"a pod of nothing but sidecars is refused": {
-			snapshot: observed(newPod(never, running("proxy"), running("logs")), targets(sidecar("logs"), sidecar("proxy"))),
+		"a pod with sidecars only is stuck": {
+			snapshot: observed(newPod(never, running("proxy"), running("logs")), sidecarsOf(sidecar("logs"), sidecar("proxy"))),
 			want:     brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonNoMainContainer},
 		},
-		"a pod of nothing but sidecars that ended is refused": {
+		"a pod with ended sidecars only is stuck": {
 			snapshot: observed(newPod(never, exited("proxy", 0)), proxy),
 			want:     brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonNoMainContainer},
 		},
@@ -121,49 +121,56 @@ func TestRules(t *testing.T) {
 			snapshot: observed(mainDone(), proxy, restartingAll),
 			want:     brief{Stage: plan.StageWaiting, Reason: v1alpha1.ReasonMainContainersRunning},
 		},
-		"a pod whose sidecars ended by themselves is through": {
+		"all containers have been restarted: no wait": {
+			snapshot: observed(mainDone(), sidecarsOf(sidecar("proxy", respect)), restartingAll, func(s *plan.Snapshot) {
+				s.Pod.Status.Conditions[0].Status = corev1.ConditionFalse
+				s.Pod.Status.Conditions = append(s.Pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
+			}),
+			want: terminating("CRR#0 [proxy] within 1m0s"),
+		},
+		"sidecars that exited on their own: terminated": {
 			snapshot: observed(newPod(never, exited("main", 0), exited("proxy", 143)), proxy),
 			want:     brief{Stage: plan.StageTerminated, Reason: v1alpha1.ReasonTerminated},
 		},
-		"a sidecar drains for the time that it is given": {
-			snapshot: observed(mainDone(), targets(sidecar("proxy", drain(20*time.Second)))),
+		"a sidecar drains for drainSeconds": {
+			snapshot: observed(mainDone(), sidecarsOf(sidecar("proxy", drain(20*time.Second)))),
 			after:    5 * time.Second,
 			want:     brief{Stage: plan.StageWaiting, Reason: v1alpha1.ReasonDraining, Requeue: 15 * time.Second},
 		},
-		"a sidecar whose drain is over is ended": {
-			snapshot: observed(mainDone(), targets(sidecar("proxy", drain(20*time.Second), respect))),
+		"a sidecar is ended after its drain": {
+			snapshot: observed(mainDone(), sidecarsOf(sidecar("proxy", drain(20*time.Second), respect))),
 			after:    20 * time.Second,
 			want:     brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonTerminating, Actions: []string{"CRR#0 [proxy] within 1m0s"}},
 		},
-		"a sidecar without a drain is ended where the clock is behind the node's": {
-			snapshot: observed(mainDone(), targets(sidecar("proxy", respect))),
+		"a clock behind the node's adds no drain": {
+			snapshot: observed(mainDone(), sidecarsOf(sidecar("proxy", respect))),
 			after:    -3 * time.Hour,
 			want:     brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonTerminating, Actions: []string{"CRR#0 [proxy] within 1m0s"}},
 		},
-		"nothing is chosen while the node is not known": {
+		"no mode is chosen while the node is unknown": {
 			snapshot: observed(mainDone(), proxy, unknownNode),
 			want:     brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonNodeUnknown},
 		},
-		"nothing is chosen while a sidecar is being created": {
+		"no mode is chosen while a sidecar is being created": {
 			snapshot: observed(newPod(never, exited("main", 0), creating("proxy")), proxy),
 			want:     brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonSidecarStarting},
 		},
-		"a written phase is followed to the end of the sidecars": {
+		"a written phase is an attempt in progress": {
 			snapshot: observed(mainDone(), proxy, phase(corev1.PodSucceeded), attempted(phaseWrite(0, v1alpha1.ModePodPhase))),
 			after:    10 * time.Second,
 			want:     brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonAttemptInProgress, Requeue: 50 * time.Second},
 		},
-		"a written phase with no sidecar left is the end": {
+		"a written phase with ended sidecars: terminated": {
 			snapshot: observed(newPod(never, exited("main", 0), exited("proxy", 137)), proxy, phase(corev1.PodSucceeded),
 				attempted(phaseWrite(0, v1alpha1.ModePodPhase))),
 			want: brief{Stage: plan.StageTerminated, Reason: v1alpha1.ReasonTerminated},
 		},
-		"a written phase is the end of a sidecar that never started": {
+		"a written phase with a never-started sidecar: terminated": {
 			snapshot: observed(newPod(never, exited("main", 0), unpullable("proxy")), proxy, phase(corev1.PodSucceeded),
 				attempted(phaseWrite(0, v1alpha1.ModePodPhase))),
 			want: brief{Stage: plan.StageTerminated, Reason: v1alpha1.ReasonTerminated},
 		},
-		"a main container whose exit code was lost in the teardown is done all the same": {
+		"a main container's exit code lost in the teardown: done": {
 			snapshot: observed(newPod(onFailure, exited("main", 137), exited("proxy", 137)), proxy, phase(corev1.PodSucceeded),
 				attempted(phaseWrite(0, v1alpha1.ModePodPhase))),
 			want: brief{Stage: plan.StageTerminated, Reason: v1alpha1.ReasonTerminated},
@@ -171,85 +178,85 @@ func TestRules(t *testing.T) {
 	})
 }
 
-func TestNextSaysWhatItWaitsFor(t *testing.T) {
+func TestMessages(t *testing.T) {
 	tests := map[string]struct {
 		snapshot plan.Snapshot
 		after    time.Duration
 		want     []string
 	}{
 		"the main containers that are not done": {
-			snapshot: observed(newPod(never, running("main"), exited("other", 0), running("third"), running("proxy")), targets(sidecar("proxy"))),
+			snapshot: observed(newPod(never, running("main"), exited("other", 0), running("third"), running("proxy")), sidecarsOf(sidecar("proxy"))),
 			want:     []string{"main", "third"},
 		},
 		"every main container while all restart": {
-			snapshot: observed(newPod(never, exited("main", 0), exited("other", 0), running("proxy")), targets(sidecar("proxy")), func(s *plan.Snapshot) {
+			snapshot: observed(newPod(never, exited("main", 0), exited("other", 0), running("proxy")), sidecarsOf(sidecar("proxy")), func(s *plan.Snapshot) {
 				s.Pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.AllContainersRestarting, Status: corev1.ConditionTrue}}
 			}),
 			want: []string{"main", "other"},
 		},
 		"the sidecar that is being created": {
-			snapshot: observed(newPod(never, exited("main", 0), creating("proxy")), targets(sidecar("proxy"))),
+			snapshot: observed(newPod(never, exited("main", 0), creating("proxy")), sidecarsOf(sidecar("proxy"))),
 			want:     []string{"proxy"},
 		},
 		"the containers that are all sidecars": {
-			snapshot: observed(newPod(never, running("a"), running("b")), targets(sidecar("a"), sidecar("b"))),
+			snapshot: observed(newPod(never, running("a"), running("b")), sidecarsOf(sidecar("a"), sidecar("b"))),
 			want:     []string{"a, b", "leave at least one container undeclared"},
 		},
 		"each mode that cannot be used, and what would help": {
-			snapshot: observed(newPod(never, exited("main", 0), running("proxy")), targets(sidecar("proxy", noImage)), withoutKruise, withoutPodPhase),
+			snapshot: observed(newPod(never, exited("main", 0), running("proxy")), sidecarsOf(sidecar("proxy", noImage)), withoutKruise, withoutPodPhase),
 			want:     []string{"proxy", "CRR: OpenKruise", "PodPhase: the operator runs with --pod-phase=Disabled", "--quick-exit-image"},
 		},
 		"how a command gets into an image": {
-			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("/app/server")), targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy, from(resolve.SourcePolicy)))),
-			want: []string{"mode Image cannot end container proxy: container proxy runs /app/server, which quick-exit image " + quickExit + " does not have",
+			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("/app/server")), sidecarsOf(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy, from(resolve.SourcePolicy)))),
+			want: []string{"mode Image cannot end container proxy: container proxy runs /app/server, which quick-exit image " + quickExit + " does not cover",
 				"build one with `sidecar-termination-operator quick-exit-image --path /app/server --push IMAGE`",
 				"set quickExitPaths: [default, /app/server] in the spec of SidecarTerminationPolicy/mesh, or declare another mode"},
 		},
 		"how a command is added to those of an image": {
-			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("server")), targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy, from(resolve.SourcePolicy), having("/opt/x")))),
+			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("server")), sidecarsOf(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy, from(resolve.SourcePolicy), having("/opt/x")))),
 			want: []string{"runs /usr/local/bin/server", "--path /usr/local/bin/server --push IMAGE`",
 				"add /usr/local/bin/server to quickExitPaths in the spec of SidecarTerminationPolicy/mesh"},
 		},
 		"a command for the image of a sidecar's entry": {
 			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("/app/server")),
-				targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy, from(resolve.SourceEntry)))),
+				sidecarsOf(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy, from(resolve.SourceEntry)))),
 			want: []string{"set quickExitPaths: [default, /app/server] in sidecar proxy of SidecarTerminationPolicy/mesh"},
 		},
 		"a command added for the image of a sidecar's entry": {
 			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("/app/server")),
-				targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy, from(resolve.SourceEntry), having("/opt/x")))),
+				sidecarsOf(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy, from(resolve.SourceEntry), having("/opt/x")))),
 			want: []string{"add /app/server to quickExitPaths in sidecar proxy of SidecarTerminationPolicy/mesh"},
 		},
 		"a command for a policy without an image": {
 			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("/app/server")),
-				targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy, from(resolve.SourceOperator), having("/opt/x")))),
+				sidecarsOf(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy, from(resolve.SourceOperator), having("/opt/x")))),
 			want: []string{"set image with quickExitPaths: [default, /app/server] in the spec of SidecarTerminationPolicy/mesh"},
 		},
 		"a command without a policy": {
-			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("/app/server")), targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback))),
+			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("/app/server")), sidecarsOf(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback))),
 			want:     []string{"run the operator with --quick-exit-paths=default,/app/server"},
 		},
 		"where the operator has the flag": {
-			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("/app/server")), targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, having("/opt/x")))),
+			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("/app/server")), sidecarsOf(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, having("/opt/x")))),
 			want:     []string{"add /app/server to the operator's --quick-exit-paths"},
 		},
 		"a command that cannot be told": {
-			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("$(BIN)/server")), targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy, from(resolve.SourcePolicy)))),
-			want:     []string{"it cannot be told what container proxy runs", "variable BIN", `set quickExitPaths: ["*"] in the spec of SidecarTerminationPolicy/mesh`},
+			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("$(BIN)/server")), sidecarsOf(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy, from(resolve.SourcePolicy)))),
+			want:     []string{"the command of container proxy is unknown", "variable BIN", `set quickExitPaths: ["*"] in the spec of SidecarTerminationPolicy/mesh`},
 		},
 		"a command that a volume hides": {
-			snapshot: observed(newPod(never, exited("main", 0), mounted(running("proxy").runs("/bin/sh"), "/bin")), targets(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy))),
-			want:     []string{"would run /bin/sh, and the volume at /bin hides what an image has there; declare another mode"},
+			snapshot: observed(newPod(never, exited("main", 0), mounted(running("proxy").runs("/bin/sh"), "/bin")), sidecarsOf(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy))),
+			want:     []string{"would run /bin/sh, but the volume at /bin hides the image's program there; declare another mode"},
 		},
 		"what the mechanism said of itself": {
-			snapshot: observed(newPod(never, exited("main", 0), running("proxy")), targets(sidecar("proxy", mode(v1alpha1.ModeCRR), respect, noFallback)),
-				attempted(finished(request(0, "proxy"), 10*time.Second, "daemon has not responded"))),
+			snapshot: observed(newPod(never, exited("main", 0), running("proxy")), sidecarsOf(sidecar("proxy", mode(v1alpha1.ModeCRR), respect, noFallback)),
+				attempted(finished(crrAttempt(0, "proxy"), 10*time.Second, "daemon has not responded"))),
 			after: 20 * time.Second,
 			want:  []string{`"daemon has not responded"`},
 		},
 		"the phase that is the first step of mode CRR": {
-			snapshot: observed(newPod(onFailure, exited("main", 0), running("proxy"), unpullable("logs")), targets(sidecar("logs"), sidecar("proxy"))),
-			want:     []string{"ending logs, proxy by mode PodPhase, the first step of mode CRR"},
+			snapshot: observed(newPod(onFailure, exited("main", 0), running("proxy"), unpullable("logs")), sidecarsOf(sidecar("logs"), sidecar("proxy"))),
+			want:     []string{"ending logs, proxy by mode PodPhase (first step of mode CRR)"},
 		},
 	}
 	for name, test := range tests {
@@ -264,7 +271,7 @@ func TestNextSaysWhatItWaitsFor(t *testing.T) {
 	}
 }
 
-func ofPolicy(t *resolve.Target) {
+func ofPolicy(t *resolve.Sidecar) {
 	t.Policy = &resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: "batch", Name: "mesh"}
 }
 
@@ -278,6 +285,7 @@ func TestMainsDone(t *testing.T) {
 		pod  *corev1.Pod
 		want time.Time
 	}{
+		"is zero without a main container":    {newPod(never, exited("proxy", 0)), time.Time{}},
 		"is zero while a main container runs": {newPod(never, running("main"), running("proxy")), time.Time{}},
 		"is the end of the last main container": {
 			newPod(never, exited("main", 0).endedAt(done.Add(-time.Minute)), exited("other", 0), running("proxy")), done,
@@ -288,7 +296,7 @@ func TestMainsDone(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := plan.Next(observed(test.pod, targets(sidecar("proxy"))), done).MainsDone
+			got := plan.Next(observed(test.pod, sidecarsOf(sidecar("proxy"))), done).MainsDone
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("MainsDone (-want +got):\n%s", diff)
 			}

@@ -24,12 +24,12 @@ const (
 	unpullably manner = "unpullable" // has an image that cannot be pulled
 )
 
-// process is a container as the node has it.
+// process is a container on the node.
 type process struct {
 	name   string
 	manner manner
 	image  string
-	// missing means that the quick-exit image does not have the command.
+	// missing means that the quick-exit image does not cover the command.
 	missing bool
 	state   string // "", unpullable, running, stopping, dead, backoff
 	code    int32
@@ -40,15 +40,15 @@ type process struct {
 	onDeath      []func()
 }
 
-// kubelet runs the pod. A virtual one swaps images and knows no teardown; a future one (kubernetes#139830) trusts its
-// own phase and puts it back.
+// kubelet runs the pod. A virtual kubelet swaps images and does not tear pods down. A future one (kubernetes#139830) overwrites
+// any other phase with its own.
 type kubelet struct {
-	w           *world
+	m           *model
 	processes   []*process
-	images      map[string]string // of the spec that it has seen
-	busy        bool              // stops containers for their new images, which blocks the pod's worker
-	records     []plan.Attempt    // the annotation beside swapped images, as a virtual one knows it
-	terminal    corev1.PodPhase   // the phase upon which it tears the pod down
+	images      map[string]string // of the last spec that it received
+	busy        bool              // stopping containers for new images, which blocks the pod's worker
+	records     []plan.Attempt    // the annotation that records swapped images, as a virtual kubelet knows it
+	terminal    corev1.PodPhase   // once set, it tears the pod down
 	reportAfter time.Time         // status writes keep their order
 }
 
@@ -62,32 +62,32 @@ func (k *kubelet) boot() {
 		k.start(p)
 	}
 	k.report()
-	k.w.after(10*time.Second, k.resync)
-	if k.w.scenario.restless {
-		k.w.after(time.Second, k.probe)
+	k.m.after(10*time.Second, k.resync)
+	if k.m.scenario.restless {
+		k.m.after(time.Second, k.probe)
 	}
 }
 
-// probe has the readiness of the pod change. The write that says so carries the phase that the kubelet knows.
+// probe changes the pod's readiness. That status write carries the phase that the kubelet knows.
 func (k *kubelet) probe() {
 	phase := k.phase()
-	k.w.after(k.w.between(10*time.Millisecond, 300*time.Millisecond), func() {
-		if !k.w.refusesPhase(phase) {
-			k.w.write(func(pod *corev1.Pod) { pod.Status.Phase = phase }, false)
+	k.m.after(k.m.between(10*time.Millisecond, 300*time.Millisecond), func() {
+		if !k.m.refusesPhase(phase) {
+			k.m.write(func(pod *corev1.Pod) { pod.Status.Phase = phase }, false)
 		}
 	})
 	if k.anyAlive() {
-		k.w.after(k.w.between(800*time.Millisecond, 1200*time.Millisecond), k.probe)
+		k.m.after(k.m.between(800*time.Millisecond, 1200*time.Millisecond), k.probe)
 	}
 }
 
-// resync is the status manager's: what the API server has is put right.
+// resync is the status manager's: it corrects the phase in the API server.
 func (k *kubelet) resync() {
-	if phase := k.phase(); phase != k.w.pod.Status.Phase {
+	if phase := k.phase(); phase != k.m.pod.Status.Phase {
 		k.report()
 	}
-	if !isTerminal(k.w.pod) || k.anyAlive() {
-		k.w.after(10*time.Second, k.resync)
+	if !isTerminal(k.m.pod) || k.anyAlive() {
+		k.m.after(10*time.Second, k.resync)
 	}
 }
 
@@ -97,21 +97,21 @@ func (k *kubelet) anyAlive() bool {
 
 // updated delivers a version of the pod whose spec or metadata changed.
 func (k *kubelet) updated(pod *corev1.Pod) {
-	records := slices.Clone(k.w.swaps)
-	delay := k.w.between(10*time.Millisecond, 500*time.Millisecond)
-	if until := done.Add(k.w.scenario.interruptedFor); k.w.now.Before(until) {
-		delay += until.Sub(k.w.now)
+	records := slices.Clone(k.m.swaps)
+	delay := k.m.between(10*time.Millisecond, 500*time.Millisecond)
+	if until := done.Add(k.m.scenario.interruptedFor); k.m.now.Before(until) {
+		delay += until.Sub(k.m.now)
 	}
-	k.w.after(delay, func() {
-		if !k.w.scenario.forgetful {
+	k.m.after(delay, func() {
+		if !k.m.scenario.forgetful {
 			k.records = records
 		}
 		for _, c := range pod.Spec.Containers {
 			k.images[c.Name] = c.Image
 		}
-		if isTerminal(pod) && k.terminal == "" && !k.w.scenario.future && !k.w.scenario.virtual {
+		if isTerminal(pod) && k.terminal == "" && !k.m.scenario.future && !k.m.scenario.virtual {
 			k.terminal = pod.Status.Phase
-			k.w.say("kubelet", "tears the pod down")
+			k.m.say("kubelet", "tears the pod down")
 		}
 		k.sync()
 		k.report()
@@ -167,7 +167,7 @@ func (k *kubelet) swap(swapped []*process, next int) {
 }
 
 func (k *kubelet) restarts(p *process) bool {
-	return k.w.scenario.policy == onFailure && p.code != 0
+	return k.m.scenario.policy == onFailure && p.code != 0
 }
 
 func (k *kubelet) backOff(p *process) {
@@ -176,7 +176,7 @@ func (k *kubelet) backOff(p *process) {
 	if p.image != k.images[p.name] {
 		wait = 0
 	}
-	k.w.after(wait+100*time.Millisecond, func() {
+	k.m.after(wait+100*time.Millisecond, func() {
 		if p.state == "backoff" && k.terminal == "" {
 			p.image = k.images[p.name]
 			k.start(p)
@@ -187,9 +187,9 @@ func (k *kubelet) backOff(p *process) {
 
 func (k *kubelet) start(p *process) {
 	isQuick := p.image == quickExit
-	if p.manner == unpullably && !isQuick || isQuick && k.w.scenario.quickUnpullable {
-		// Under Never a container that has run is not started again, and its last end stands.
-		if p.runs == 0 || k.w.scenario.policy == onFailure {
+	if p.manner == unpullably && !isQuick || isQuick && k.m.scenario.quickUnpullable {
+		// Under Never, a container that has run is not started again and keeps its last exit.
+		if p.runs == 0 || k.m.scenario.policy == onFailure {
 			p.state = "unpullable"
 		}
 		return
@@ -197,7 +197,7 @@ func (k *kubelet) start(p *process) {
 	if p.runs++; p.runs > 1 {
 		p.restarts++
 	}
-	p.state, p.begun = "running", k.w.now
+	p.state, p.begun = "running", k.m.now
 	run := p.runs
 	var live time.Duration
 	var code int32
@@ -205,37 +205,37 @@ func (k *kubelet) start(p *process) {
 	case isQuick && p.missing:
 		code = 128 // StartError
 	case isQuick:
-		live = k.w.between(50*time.Millisecond, 300*time.Millisecond)
+		live = k.m.between(50*time.Millisecond, 300*time.Millisecond)
 	case p.manner == works:
-		live, code = done.Sub(k.w.now), k.w.scenario.mainCode
+		live, code = done.Sub(k.m.now), k.m.scenario.mainCode
 	case p.manner == crashing:
 		live, code = 3*time.Second, 1
 	default:
 		return
 	}
-	k.w.after(live, func() {
+	k.m.after(live, func() {
 		if p.state == "running" && p.runs == run {
 			k.died(p, code)
 		}
 	})
 }
 
-// stop sends SIGTERM, and SIGKILL after the grace period.
+// stop sends SIGTERM, then SIGKILL after the grace period.
 func (k *kubelet) stop(p *process, then func()) {
 	if then != nil {
 		p.onDeath = append(p.onDeath, then)
 	}
 	if p.manner == works {
-		k.w.fail("the main container is stopped")
+		k.m.fail("the main container is stopped")
 	}
 	if p.state != "running" {
 		return
 	}
-	if p.stops++; p.stops > 1 && k.w.scenario.virtual {
-		k.w.fail("%s is stopped once more", p.name)
+	if p.stops++; p.stops > 1 && k.m.scenario.virtual {
+		k.m.fail("%s is stopped twice", p.name)
 	}
 	p.state = "stopping"
-	delay, code := k.w.between(100*time.Millisecond, 2*time.Second), int32(0)
+	delay, code := k.m.between(100*time.Millisecond, 2*time.Second), int32(0)
 	switch {
 	case p.image == quickExit:
 	case p.manner == rude:
@@ -245,22 +245,22 @@ func (k *kubelet) stop(p *process, then func()) {
 	case p.manner == deaf:
 		delay, code = 30*time.Second, 137
 	}
-	k.w.after(delay, func() { k.died(p, code) })
+	k.m.after(delay, func() { k.died(p, code) })
 }
 
 func (k *kubelet) died(p *process, code int32) {
-	k.w.say("node", "%s exits %d", p.name, code)
-	p.state, p.code, p.ended = "dead", code, k.w.now
+	k.m.say("node", "%s exits %d", p.name, code)
+	p.state, p.code, p.ended = "dead", code, k.m.now
 	callbacks := p.onDeath
 	p.onDeath = nil
 	k.report()
 	for _, callback := range callbacks {
 		callback()
 	}
-	k.w.after(k.w.between(10*time.Millisecond, 100*time.Millisecond), func() { k.sync(); k.report() })
+	k.m.after(k.m.between(10*time.Millisecond, 100*time.Millisecond), func() { k.sync(); k.report() })
 }
 
-// phase is what the kubelet takes the pod's phase for.
+// phase is the pod's phase according to the kubelet.
 func (k *kubelet) phase() corev1.PodPhase {
 	if k.terminal != "" {
 		return k.terminal
@@ -278,7 +278,7 @@ func (k *kubelet) phase() corev1.PodPhase {
 	if k.busy {
 		return corev1.PodRunning
 	}
-	// What it has found by itself it keeps to, whatever it learns later.
+	// A phase that the kubelet computed itself is final.
 	k.terminal = corev1.PodSucceeded
 	if failed {
 		k.terminal = corev1.PodFailed
@@ -286,31 +286,31 @@ func (k *kubelet) phase() corev1.PodPhase {
 	return k.terminal
 }
 
-// report writes the status as it is now, a moment later: what the API server gets meanwhile is overwritten.
+// report writes the current status after a short delay, and so overwrites updates that arrive in the meantime.
 func (k *kubelet) report() {
 	phase, statuses, conditions, records := k.phase(), k.statuses(), k.conditions(), k.records
-	at := k.w.now.Add(k.w.between(10*time.Millisecond, 300*time.Millisecond))
+	at := k.m.now.Add(k.m.between(10*time.Millisecond, 300*time.Millisecond))
 	if at.Before(k.reportAfter) {
 		at = k.reportAfter
 	}
 	k.reportAfter = at.Add(time.Millisecond)
-	k.w.after(at.Sub(k.w.now), func() {
-		if k.w.refusesPhase(phase) || k.w.pod.Status.Phase == phase && len(k.w.pod.Status.Conditions) == len(conditions) && equal(k.w.pod.Status.ContainerStatuses, statuses) {
+	k.m.after(at.Sub(k.m.now), func() {
+		if k.m.refusesPhase(phase) || k.m.pod.Status.Phase == phase && len(k.m.pod.Status.Conditions) == len(conditions) && equal(k.m.pod.Status.ContainerStatuses, statuses) {
 			return
 		}
-		if k.w.scenario.virtual && len(k.w.swaps) > len(records) {
-			k.w.say("node", "takes the record of the swap back")
-			k.w.swaps = records
+		if k.m.scenario.virtual && len(k.m.swaps) > len(records) {
+			k.m.say("node", "overwrites the record of the swap")
+			k.m.swaps = records
 		}
-		k.w.write(func(pod *corev1.Pod) {
+		k.m.write(func(pod *corev1.Pod) {
 			pod.Status.Phase, pod.Status.ContainerStatuses, pod.Status.Conditions = phase, statuses, conditions
 		}, false)
 	})
 }
 
-// conditions say that the kubelet takes the pod for completed. A virtual one has none.
+// conditions report that the kubelet has seen the pod complete. A virtual kubelet sets none.
 func (k *kubelet) conditions() []corev1.PodCondition {
-	if k.w.scenario.virtual || k.phase() != corev1.PodSucceeded {
+	if k.m.scenario.virtual || k.phase() != corev1.PodSucceeded {
 		return nil
 	}
 	return []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"}}
@@ -325,7 +325,7 @@ func equal(a, b []corev1.ContainerStatus) bool {
 
 // clock is what the node's clock reads at the time.
 func (k *kubelet) clock(t time.Time) metav1.Time {
-	return metav1.NewTime(t.Add(-k.w.scenario.nodeBehind).Truncate(time.Second))
+	return metav1.NewTime(t.Add(-k.m.scenario.nodeBehind).Truncate(time.Second))
 }
 
 func (k *kubelet) statuses() []corev1.ContainerStatus {
@@ -355,83 +355,83 @@ func (k *kubelet) statuses() []corev1.ContainerStatus {
 
 // kruise is Kruise's manager and its daemon on the node.
 type kruise struct {
-	w    *world
-	busy *recreateRequest
+	m    *model
+	busy *modelCRR
 }
 
 func (k *kruise) silent() bool {
-	return k.w.scenario.silentFor > 0 && k.w.now.Before(done.Add(k.w.scenario.silentFor))
+	return k.m.scenario.silentFor > 0 && k.m.now.Before(done.Add(k.m.scenario.silentFor))
 }
 
-func (k *kruise) created(request *recreateRequest) {
-	k.w.after(k.w.between(50*time.Millisecond, 500*time.Millisecond), k.sync)
+func (k *kruise) created(r *modelCRR) {
+	k.m.after(k.m.between(50*time.Millisecond, 500*time.Millisecond), k.sync)
 	if k.silent() {
-		k.w.after(done.Add(k.w.scenario.silentFor).Sub(k.w.now), k.sync) // a daemon that is back lists what is active
+		k.m.after(done.Add(k.m.scenario.silentFor).Sub(k.m.now), k.sync) // a daemon that recovers lists the active CRRs
 	}
-	k.w.after(time.Minute, func() {
+	k.m.after(time.Minute, func() {
 		if k.silent() {
-			k.w.finish(request, "daemon has not responded for a long time")
+			k.m.finish(r, "daemon has not responded for a long time")
 		}
 	})
-	k.w.after(request.deadline, func() {
-		k.w.finish(request, "recreating has exceeded the activeDeadlineSeconds")
-		k.free(request)
+	k.m.after(r.deadline, func() {
+		k.m.finish(r, "recreating has exceeded the activeDeadlineSeconds")
+		k.free(r)
 	})
 }
 
-func (k *kruise) deleted(request *recreateRequest) { k.free(request) }
+func (k *kruise) deleted(r *modelCRR) { k.free(r) }
 
-// free ends the work on a request. The daemon does not look at the next one for that: it looks when a request is created
-// or, while unfinished, written to.
-func (k *kruise) free(request *recreateRequest) {
-	if k.busy == request {
+// free ends the work on a CRR. It does not start the next one: the daemon does that when a CRR is created, or updated before
+// it has finished.
+func (k *kruise) free(r *modelCRR) {
+	if k.busy == r {
 		k.busy = nil
 	}
 }
 
-// sync works on the oldest request that is not finished, one container after the other.
+// sync works on the oldest unfinished CRR, one container after the other.
 func (k *kruise) sync() {
 	if k.silent() || k.busy != nil {
 		return
 	}
-	for _, request := range k.w.requests {
-		if !request.deleted && request.attempt.Finished.IsZero() {
-			k.busy = request
-			k.next(request)
+	for _, r := range k.m.crrs {
+		if !r.deleted && r.attempt.Finished.IsZero() {
+			k.busy = r
+			k.next(r)
 			return
 		}
 	}
 }
 
-func (k *kruise) next(request *recreateRequest) {
-	for _, name := range slices.Sorted(keys(request.attempt.RestartCounts)) {
-		if request.deleted || slices.Contains(request.killed, name) {
+func (k *kruise) next(r *modelCRR) {
+	for _, name := range slices.Sorted(keys(r.attempt.RestartCounts)) {
+		if r.deleted || slices.Contains(r.killed, name) {
 			continue
 		}
-		request.killed = append(request.killed, name)
-		if p := k.w.kubelet.process(name); p.state == "running" || p.state == "stopping" {
-			k.w.say("kruise", "stops %s", name)
-			k.w.kubelet.stop(p, func() { k.w.after(100*time.Millisecond, func() { k.next(request) }) })
+		r.killed = append(r.killed, name)
+		if p := k.m.kubelet.process(name); p.state == "running" || p.state == "stopping" {
+			k.m.say("kruise", "stops %s", name)
+			k.m.kubelet.stop(p, func() { k.m.after(100*time.Millisecond, func() { k.next(r) }) })
 			return
 		}
-		// A container that does not run is marked as stopped, and nothing is done to it.
+		// A container that does not run counts as stopped.
 	}
-	k.watch(request)
+	k.watch(r)
 }
 
-// watch finishes a request whose containers have all come back; one whose containers stay dead is never finished.
-func (k *kruise) watch(request *recreateRequest) {
-	if request.deleted || !request.attempt.Finished.IsZero() {
+// watch finishes a CRR once all its containers have restarted. If one stays dead, the CRR never finishes.
+func (k *kruise) watch(r *modelCRR) {
+	if r.deleted || !r.attempt.Finished.IsZero() {
 		return
 	}
-	for name, before := range request.attempt.RestartCounts {
-		if k.w.kubelet.process(name).restarts <= before {
-			k.w.after(time.Second, func() { k.watch(request) })
+	for name, before := range r.attempt.RestartCounts {
+		if k.m.kubelet.process(name).restarts <= before {
+			k.m.after(time.Second, func() { k.watch(r) })
 			return
 		}
 	}
-	k.w.finish(request, "succeeded")
-	k.free(request)
+	k.m.finish(r, "succeeded")
+	k.free(r)
 }
 
 func keys(m map[string]int32) func(func(string) bool) {

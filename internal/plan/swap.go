@@ -8,30 +8,30 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-// unrecordedSwap returns an attempt of mode Image whose record is lost and whose effect is not: sidecars that have their
-// quick-exit image already, where mode Image comes first. It returns nil when there are none.
+// findLostSwap returns an attempt of mode Image that took effect, but lost its record, or nil. It covers sidecars whose first
+// mode is Image and that have their quick-exit image without a record.
 //
-// virtual-kubelet writes a pod's status together with the labels and annotations of the copy that its provider has
-// (updatePodStatus in node/pod.go), so that a provider that has not heard of the swap yet takes the record back. The
-// images are of the spec, which a status update leaves alone. The attempt is taken to have begun at the last event that
-// is known; should it have begun later, its deadline comes early, and an end after that still counts.
-func (s *situation) unrecordedSwap() *Attempt {
+// virtual-kubelet writes a pod's status together with the labels and annotations of its provider's copy (updatePodStatus
+// in node/pod.go). A provider that has not seen the swap yet thus removes the record. It does not remove the images, which are in the
+// spec. The attempt's start is the last known event. If it really began later, its deadline is early, which is
+// harmless: a later end of the container still counts.
+func (s *situation) findLostSwap() *Attempt {
 	if s.mainsDone.IsZero() {
 		return nil
 	}
 	var restarts map[string]int32
 	started := s.mainsDone
-	for _, target := range s.View.Targets {
-		container, status := containerOf(s.Pod, target.Container), statusOf(s.Pod, target.Container)
-		imageFirst := s.Node == NodeVirtual || target.Mode == v1alpha1.ModeImage
-		if !imageFirst || target.Image == "" || container == nil || status == nil || container.Image != target.Image || s.recordsSwap(target.Container) {
+	for _, sidecar := range s.View.Sidecars {
+		container, status := containerOf(s.Pod, sidecar.Container), statusOf(s.Pod, sidecar.Container)
+		imageFirst := s.Node == NodeVirtual || sidecar.Mode == v1alpha1.ModeImage
+		if !imageFirst || sidecar.Image == "" || container == nil || status == nil || container.Image != sidecar.Image || s.recordsSwap(sidecar.Container) {
 			continue
 		}
 		if restarts == nil {
 			restarts = map[string]int32{}
 		}
-		restarts[target.Container] = status.RestartCount
-		started = later(started, s.mainsDone.Add(target.Drain))
+		restarts[sidecar.Container] = status.RestartCount
+		started = later(started, s.mainsDone.Add(sidecar.Drain))
 		if state := status.State; state.Running != nil {
 			started = later(started, state.Running.StartedAt.Time)
 		} else if state.Terminated != nil {
@@ -44,7 +44,7 @@ func (s *situation) unrecordedSwap() *Attempt {
 	return &Attempt{Mode: v1alpha1.ModeImage, For: v1alpha1.ModeImage, RestartCounts: restarts, Started: started}
 }
 
-// recordsSwap reports whether an attempt of mode Image on the container is on record.
+// recordsSwap reports whether there is an attempt of mode Image on the container.
 func (s *situation) recordsSwap(name string) bool {
 	for _, attempt := range s.Attempts {
 		if attempt.Mode == v1alpha1.ModeImage && attempt.covers(name) {
@@ -54,9 +54,8 @@ func (s *situation) recordsSwap(name string) bool {
 	return false
 }
 
-// swappedRunEnded reports whether the end of a container whose image was swapped is that of its new image, which was
-// started after the main containers were done. Of a provider that does not say when a container started, it goes by the
-// restarts.
+// swappedRunEnded reports whether the container that ended ran the new image. That one started after the main containers
+// were done. Where a provider reports no start time, the restart count decides.
 func (s *situation) swappedRunEnded(status *corev1.ContainerStatus, end *corev1.ContainerStateTerminated) bool {
 	if end.StartedAt.IsZero() {
 		return status.RestartCount > 0

@@ -13,10 +13,10 @@ import (
 	"github.com/sidecar-termination/operator/internal/plan"
 )
 
-// TestLostRecords covers pods whose sidecar has its quick-exit image and no record of the swap.
-func TestLostRecords(t *testing.T) {
+// TestLostSwap covers pods whose sidecar has its quick-exit image, but no record of the swap.
+func TestLostSwap(t *testing.T) {
 	const late = 5 * time.Second
-	// ran is a container with the quick-exit image that ended, and had been started so long after the mains were done.
+	// ran is an ended container with the quick-exit image. It started this long after the mains were done.
 	ran := func(code int32, started time.Duration) container {
 		c := exited("proxy", code).swapped().endedAt(done.Add(late))
 		c.status.State.Terminated.StartedAt = metav1.NewTime(done.Add(started))
@@ -32,56 +32,56 @@ func TestLostRecords(t *testing.T) {
 
 	runScenarios(t, map[string]scenario{
 		"the old container still runs": {
-			snapshot: observed(pod(never, running("proxy").swapped()), targets(sidecar("proxy")), onVirtualNode),
+			snapshot: observed(pod(never, running("proxy").swapped()), sidecarsOf(sidecar("proxy")), onVirtualNode),
 			after:    10 * time.Second, want: waits(50 * time.Second),
 		},
-		"the old container has ended, and the new one has not started": {
-			snapshot: observed(pod(never, ran(7, -minute)), targets(sidecar("proxy")), onVirtualNode),
+		"old container ended, new one not started": {
+			snapshot: observed(pod(never, ran(7, -minute)), sidecarsOf(sidecar("proxy")), onVirtualNode),
 			after:    10 * time.Second, want: waits(late + 50*time.Second),
 		},
-		"the old container has ended, and nobody says when it had started": {
-			snapshot: observed(pod(never, exited("proxy", 0).swapped()), targets(sidecar("proxy")), onVirtualNode),
+		"old container ended, start time unknown": {
+			snapshot: observed(pod(never, exited("proxy", 0).swapped()), sidecarsOf(sidecar("proxy")), onVirtualNode),
 			after:    10 * time.Second, want: waits(50 * time.Second),
 		},
 		"the new container has ended": {
-			snapshot: observed(pod(never, ran(0, 2*time.Second)), targets(sidecar("proxy")), onVirtualNode),
+			snapshot: observed(pod(never, ran(0, 2*time.Second)), sidecarsOf(sidecar("proxy")), onVirtualNode),
 			after:    10 * time.Second, want: terminated,
 		},
-		"the new container has ended, and nobody says when it had started": {
-			snapshot: observed(pod(never, exited("proxy", 0).swapped().restarted(1)), targets(sidecar("proxy")), onVirtualNode),
+		"new container ended, start time unknown": {
+			snapshot: observed(pod(never, exited("proxy", 0).swapped().restarted(1)), sidecarsOf(sidecar("proxy")), onVirtualNode),
 			after:    10 * time.Second, want: terminated,
 		},
-		"the new container of a sidecar that had never started has ended": {
-			snapshot: observed(pod(onFailure, ran(0, 0)), targets(sidecar("proxy")), onVirtualNode),
+		"new container of a never-started sidecar ended": {
+			snapshot: observed(pod(onFailure, ran(0, 0)), sidecarsOf(sidecar("proxy")), onVirtualNode),
 			after:    10 * time.Second, want: terminated,
 		},
-		"the old container has ended with another code than 0 and is to be restarted": {
-			snapshot: observed(pod(onFailure, ran(7, -minute)), targets(sidecar("proxy")), onVirtualNode),
+		"old container failed and will restart": {
+			snapshot: observed(pod(onFailure, ran(7, -minute)), sidecarsOf(sidecar("proxy")), onVirtualNode),
 			after:    10 * time.Second, want: waits(late + 50*time.Second),
 		},
 		"the new image cannot be pulled": {
-			snapshot: observed(pod(onFailure, unpullable("proxy").swapped()), targets(sidecar("proxy")), onVirtualNode),
+			snapshot: observed(pod(onFailure, unpullable("proxy").swapped()), sidecarsOf(sidecar("proxy")), onVirtualNode),
 			after:    10 * minute, want: stuck(v1alpha1.ReasonStuck),
 		},
-		"a sidecar that still drains has not been swapped by its image alone": {
-			snapshot: observed(pod(never, running("proxy").swapped()), targets(sidecar("proxy", drain(minute))), onVirtualNode),
+		"the quick-exit image alone does not end a drain": {
+			snapshot: observed(pod(never, running("proxy").swapped()), sidecarsOf(sidecar("proxy", drain(minute))), onVirtualNode),
 			after:    10 * time.Second, want: brief{Stage: plan.StageWaiting, Reason: v1alpha1.ReasonDraining, Requeue: 50 * time.Second},
 		},
-		"where the image is declared, on any node": {
-			snapshot: observed(pod(never, running("proxy").swapped()), targets(sidecar("proxy", mode(image)))),
+		"mode Image on any node": {
+			snapshot: observed(pod(never, running("proxy").swapped()), sidecarsOf(sidecar("proxy", mode(image)))),
 			after:    10 * time.Second, want: waits(50 * time.Second),
 		},
-		"where it is declared, the next mode follows in the end": {
-			snapshot: observed(pod(onFailure, unpullable("proxy").swapped()), targets(sidecar("proxy", mode(image))), onDaemonlessNode),
+		"mode Image falls back after its deadline": {
+			snapshot: observed(pod(onFailure, unpullable("proxy").swapped()), sidecarsOf(sidecar("proxy", mode(image))), onDaemonlessNode),
 			after:    10 * minute, want: fallingBack("PodPhase#0=Succeeded [proxy] within 1m0s"),
 		},
-		"a sidecar that happens to have the image is ended by another mode where Image does not come first": {
-			snapshot: observed(pod(never, running("proxy").swapped()), targets(sidecar("proxy")), onDaemonlessNode),
+		"Image is not the first mode: the first mode is used": {
+			snapshot: observed(pod(never, running("proxy").swapped()), sidecarsOf(sidecar("proxy")), onDaemonlessNode),
 			after:    10 * time.Second, want: terminating("PodPhase#0=Succeeded [proxy] within 1m0s"),
 		},
-		"another sidecar is swapped meanwhile": {
+		"another sidecar is swapped at the same time": {
 			snapshot: observed(newPod(never, exited("main", 0), running("proxy").swapped(), running("other")),
-				targets(sidecar("other"), sidecar("proxy")), onVirtualNode),
+				sidecarsOf(sidecar("other"), sidecar("proxy")), onVirtualNode),
 			after: 10 * time.Second, want: requeued(terminating("Image#1 [other] within 1m0s"), 50*time.Second),
 		},
 	})
@@ -92,9 +92,9 @@ func requeued(b brief, after time.Duration) brief {
 	return b
 }
 
-func TestALostRecordStillTellsByWhichModeThePodEnded(t *testing.T) {
+func TestLostSwapIsTried(t *testing.T) {
 	pod := newPod(never, exited("main", 0), exited("proxy", 0).swapped().restarted(1))
-	if got := plan.Next(observed(pod, targets(sidecar("proxy")), onVirtualNode), done); got.Tried != image || got.Stage != plan.StageTerminated {
+	if got := plan.Next(observed(pod, sidecarsOf(sidecar("proxy")), onVirtualNode), done); got.Tried != image || got.Stage != plan.StageTerminated {
 		t.Errorf("the pod is %s by mode %q", got.Stage, got.Tried)
 	}
 }

@@ -15,140 +15,142 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// choice is what is next for one sidecar. Exactly one of mode, live, wait and stuck says so.
-type choice struct {
-	target resolve.Target
-	// mode is to be used now.
+// podPlan is one decision over all due sidecars of a pod.
+type podPlan struct {
+	*situation
+	sidecars []sidecarPlan
+}
+
+// sidecarPlan is what comes next for one sidecar: a mode to use, an attempt or a start to wait for, or nothing (stuck).
+// A stuck sidecar has a mode only when its CRR is repeated.
+type sidecarPlan struct {
+	sidecar resolve.Sidecar
+	// mode is the mode to use now, or empty.
 	mode v1alpha1.Mode
-	// live is an attempt to wait for, until it may be judged anew. requested means that a request is under way, and
-	// swapped that a swapped image is: what else is live is a phase that was written.
-	live      bool
-	wakeAt    time.Time
-	requested bool
-	swapped   bool
+	// live means that an attempt is live; the first one can be judged again at wakeAt. With crrLive it is a CRR, with
+	// swapLive a swapped image, with neither a written phase.
+	live, crrLive, swapLive bool
+	wakeAt                  time.Time
 	// starting means that the kubelet is creating the container.
 	starting bool
-	// stuck means that nothing usable is left, for now or for good.
+	// stuck is why no usable mode is left, or empty. Its CRR may be repeated at retryAt, unless that is zero.
 	stuck   v1alpha1.Reason
+	message string
 	retryAt time.Time
 
-	message      string
 	failures     []Failure
 	substitution *Substitution
 }
 
 // terminate is the last rule: the mains are done and at least one sidecar is due.
 func terminate(s *situation) *Decision {
-	round := round{situation: s}
-	for _, target := range s.due {
-		round.choices = append(round.choices, s.choose(target))
+	p := podPlan{situation: s}
+	for _, sidecar := range s.due {
+		p.sidecars = append(p.sidecars, s.planSidecar(sidecar))
 	}
-	return round.decide()
+	return p.decide()
 }
 
-// choose picks what is next for one target.
-func (s *situation) choose(target resolve.Target) choice {
-	history := s.history(target)
-	rungs := s.ladder(target)
-	c := choice{
-		target: target, failures: history.failures,
-		requested: history.has(v1alpha1.ModeCRR), swapped: history.has(v1alpha1.ModeImage),
+// planSidecar picks what comes next for one sidecar.
+func (s *situation) planSidecar(sidecar resolve.Sidecar) sidecarPlan {
+	history := s.history(sidecar)
+	chain := s.fallbackChain(sidecar)
+	sp := sidecarPlan{
+		sidecar: sidecar, failures: history.failures,
+		crrLive: history.hasLive(v1alpha1.ModeCRR), swapLive: history.hasLive(v1alpha1.ModeImage),
 	}
 
-	left := nextRung(rungs, history)
-	exhausted := left < 0 && len(history.failures) > 0
+	next := nextOption(chain, history)
+	exhausted := next < 0 && len(history.failures) > 0
 	if exhausted {
-		c.stuck, c.message = v1alpha1.ReasonStuck, allFailed(rungs, history.failures)
+		sp.stuck, sp.message = v1alpha1.ReasonStuck, allFailed(chain, history.failures)
 	}
 
 	switch {
-	case s.phaseCameBack(history, target):
-		c.mode = v1alpha1.ModePodPhase
+	case s.phaseCameBack(history, sidecar):
+		sp.mode = v1alpha1.ModePodPhase
 	case len(history.live) > 0:
-		c.live, c.wakeAt = true, history.wakeAt
-	case isStarting(statusOf(s.Pod, target.Container)):
-		// What can be used is known once the container has started or has not.
-		c.starting = true
-		return c
-	case left >= 0:
-		c.mode = rungs[left].mode
-	case exhausted && !history.cameBack && slices.ContainsFunc(rungs, func(r rung) bool { return r.usable() && r.mode == v1alpha1.ModeCRR }):
-		// Only a request can be repeated to any effect: its daemon may be back.
-		if c.retryAt = history.retryAt; !s.now.Before(c.retryAt) {
-			c.mode = v1alpha1.ModeCRR
+		sp.live, sp.wakeAt = true, history.wakeAt
+	case isStarting(statusOf(s.Pod, sidecar.Container)):
+		// The usable modes depend on whether the container starts.
+		sp.starting = true
+		return sp
+	case next >= 0:
+		sp.mode = chain[next].Mode
+	case exhausted && !history.cameBack && slices.ContainsFunc(chain, func(o ModeOption) bool { return o.Usable() && o.Mode == v1alpha1.ModeCRR }):
+		// Repeating helps for a CRR only: the daemon may be back.
+		if sp.retryAt = history.retryAt; !s.now.Before(sp.retryAt) {
+			sp.mode = v1alpha1.ModeCRR
 		}
 	case !exhausted:
-		c.stuck, c.message = unusable(target, rungs)
+		sp.stuck, sp.message = WhyUnusable(sidecar, chain)
 	}
-	c.substitution = s.substitution(target, rungs, history)
-	return c
+	sp.substitution = s.substitution(sidecar, chain, history)
+	return sp
 }
 
-// nextRung returns the index of the first rung that is usable and has not failed, or -1.
-func nextRung(rungs []rung, history history) int {
-	return slices.IndexFunc(rungs, func(r rung) bool { return r.usable() && !history.failed[r.mode] })
+// nextOption returns the index of the first mode that is usable and has not failed, or -1.
+func nextOption(chain []ModeOption, history history) int {
+	return slices.IndexFunc(chain, func(o ModeOption) bool { return o.Usable() && !history.failed[o.Mode] })
 }
 
-// allFailed describes a ladder of which every usable rung has failed, and names the modes whose writes are refused.
-func allFailed(rungs []rung, failures []Failure) string {
+// allFailed describes a fallback chain whose usable modes have all failed, and names the modes whose writes are denied.
+func allFailed(chain []ModeOption, failures []Failure) string {
 	message := "every usable mode has failed: " + failures[len(failures)-1].Message
-	for _, r := range rungs {
-		if r.reason == v1alpha1.ReasonWriteRefused {
-			message += fmt.Sprintf("; %s: %s", r.mode, r.message)
+	for _, o := range chain {
+		if o.Reason == v1alpha1.ReasonWriteRefused {
+			message += fmt.Sprintf("; %s: %s", o.Mode, o.Message)
 		}
 	}
 	return message
 }
 
-// substitution reports a declared mode that cannot be used as declared; failures of usable modes are no substitution.
-func (s *situation) substitution(target resolve.Target, rungs []rung, history history) *Substitution {
-	if target.Mode == v1alpha1.ModeAuto || history.failed[target.Mode] {
+// substitution reports a declared mode that cannot be used as declared, or nil. A usable mode that failed is a Failure
+// and no Substitution.
+func (s *situation) substitution(sidecar resolve.Sidecar, chain []ModeOption, history history) *Substitution {
+	if sidecar.Mode == v1alpha1.ModeAuto || history.failed[sidecar.Mode] {
 		return nil
 	}
-	why := rungs[slices.IndexFunc(rungs, func(r rung) bool { return r.mode == target.Mode })].obstacle
-	if why.reason == "" && rungs[0].mode != target.Mode {
-		why = beforeRequest(target, s.forbiddenPhase(target))
+	declared := chain[slices.IndexFunc(chain, func(o ModeOption) bool { return o.Mode == sidecar.Mode })]
+	why := unusable{declared.Reason, declared.Message}
+	if declared.Usable() && chain[0].Mode != sidecar.Mode {
+		why = asFirstStep(sidecar, s.phaseForbidden(sidecar))
 	}
 	if why.reason == "" {
 		return nil
 	}
 	var used v1alpha1.Mode
-	if i := slices.IndexFunc(rungs, rung.usable); i >= 0 {
-		used = rungs[i].mode
+	if i := slices.IndexFunc(chain, ModeOption.Usable); i >= 0 {
+		used = chain[i].Mode
 	}
 	return &Substitution{
-		Container: target.Container, Wanted: target.Mode, Used: used, Reason: why.reason,
-		Message: fmt.Sprintf("mode %s cannot be used for container %s: %s", target.Mode, target.Container, why.message),
+		Container: sidecar.Container, Wanted: sidecar.Mode, Used: used, Reason: why.reason,
+		Message: fmt.Sprintf("mode %s cannot be used for container %s: %s", sidecar.Mode, sidecar.Container, why.message),
 	}
 }
 
-// round is one decision over all due sidecars of a pod.
-type round struct {
-	*situation
-	choices []choice
-}
-
-func (r round) decide() *Decision {
-	decision := r.summarise()
-	direct, viaPhase := r.split()
-	decision.Actions = append(decision.Actions, r.imageAction(direct)...)
-	if wait := r.waitBeforeRequest(direct); wait != nil {
+// decide combines the plans of the sidecars: direct actions first, the phase last.
+func (p podPlan) decide() *Decision {
+	decision := p.summarize()
+	direct, viaPhase := p.split()
+	decision.Actions = append(decision.Actions, p.imageAction(direct)...)
+	if wait := p.waitBeforeCRR(direct); wait != nil {
 		decision.postpone(wait)
 	} else {
-		decision.Actions = append(decision.Actions, r.requestAction(direct)...)
+		decision.Actions = append(decision.Actions, p.crrAction(direct)...)
 	}
 	if len(viaPhase) > 0 {
-		if wait := r.waitBeforePhase(direct); wait != nil {
+		if wait := p.waitBeforePhase(direct); wait != nil {
 			decision.postpone(wait)
 		} else {
-			decision.Actions = append(decision.Actions, r.phaseAction(viaPhase))
+			decision.Actions = append(decision.Actions, p.phaseAction(viaPhase))
 		}
 	}
-	r.announce(decision)
+	p.explainActions(decision)
 	return decision
 }
 
-// postpone adds the wait of a part of the sidecars to the decision.
+// postpone adds the wait of some of the sidecars to the decision.
 func (d *Decision) postpone(wait *Decision) {
 	d.RequeueAfter = Soonest(d.RequeueAfter, wait.RequeueAfter)
 	if len(d.Actions) == 0 && d.Stage != StageStuck {
@@ -156,181 +158,184 @@ func (d *Decision) postpone(wait *Decision) {
 	}
 }
 
-// split tells the chosen sidecars apart by whether the phase has to be written to end them.
-func (r round) split() (direct, viaPhase []choice) {
-	for _, c := range r.choices {
+// split separates the sidecars with a mode by whether the phase must be written next.
+func (p podPlan) split() (direct, viaPhase []sidecarPlan) {
+	for _, sp := range p.sidecars {
 		switch {
-		case c.mode == "":
-		case c.mode == v1alpha1.ModePodPhase, c.mode == v1alpha1.ModeCRR && r.phaseGoesFirst(c.target):
-			viaPhase = append(viaPhase, c)
+		case sp.mode == "":
+		case sp.mode == v1alpha1.ModePodPhase, sp.mode == v1alpha1.ModeCRR && p.phaseBeforeCRR(sp.sidecar):
+			viaPhase = append(viaPhase, sp)
 		default:
-			direct = append(direct, c)
+			direct = append(direct, sp)
 		}
 	}
 	return direct, viaPhase
 }
 
-// phaseGoesFirst reports whether the phase is to be written before a request for the target.
-func (s *situation) phaseGoesFirst(target resolve.Target) bool {
-	return s.requestsNeedPhase(target) && !HasTerminalPhase(s.Pod) && s.writtenPhase() == nil
+// phaseBeforeCRR reports whether the phase must still be written before a CRR for the sidecar.
+func (s *situation) phaseBeforeCRR(sidecar resolve.Sidecar) bool {
+	return s.crrNeedsPhase(sidecar) && !HasTerminalPhase(s.Pod) && s.writtenPhase() == nil
 }
 
-// requestsNeedPhase reports whether a request for the target is to find the phase written, so that the exit code of a
-// sidecar that is to be ignored does not count. Beside a failed main container the phase does not help: a Job's
-// podFailurePolicy still sees that exit code.
-func (s *situation) requestsNeedPhase(target resolve.Target) bool {
-	return s.phaseHides(target) && s.forbiddenPhase(target) == (obstacle{})
+// crrNeedsPhase reports whether mode CRR writes the phase first, so that an ignored exit code does not count. In a
+// failed pod that does not help: a Job's podFailurePolicy still sees the exit code.
+func (s *situation) crrNeedsPhase(sidecar resolve.Sidecar) bool {
+	return s.phaseHides(sidecar) && s.phaseForbidden(sidecar) == (unusable{})
 }
 
-// phaseHides reports whether a written phase keeps the exit code of the target from counting.
-func (s *situation) phaseHides(target resolve.Target) bool {
-	return !respected(target) && s.outcome() == corev1.PodSucceeded
+// phaseHides reports whether a written phase keeps the sidecar's exit code from counting.
+func (s *situation) phaseHides(sidecar resolve.Sidecar) bool {
+	return !respected(sidecar) && s.outcome() == corev1.PodSucceeded
 }
 
-// waitBeforeRequest returns why Kruise cannot be asked yet, or nil. It works on one request of a pod at a time, so that
-// a second one would use up its deadline behind the first. A kubelet that does not know of the written phase would have
-// the exit code of a sidecar that is to be ignored count.
-func (r round) waitBeforeRequest(direct []choice) *Decision {
+// waitBeforeCRR returns why a CRR cannot be created yet, or nil. Kruise works on one CRR of a pod at a time, so a second
+// one would use up its deadline while it waits. A kubelet that does not know the written phase yet would count the exit
+// code of an ignored sidecar.
+func (p podPlan) waitBeforeCRR(direct []sidecarPlan) *Decision {
 	waiting := ofMode(direct, v1alpha1.ModeCRR)
 	if len(waiting) == 0 {
 		return nil
 	}
-	if underWay := slices.IndexFunc(r.choices, func(c choice) bool { return c.requested }); underWay >= 0 {
-		return &Decision{Reason: v1alpha1.ReasonAttemptInProgress, Message: fmt.Sprintf("container %s is ended first, and then: %s",
-			r.choices[underWay].target.Container, strings.Join(names(waiting), ", "))}
+	if live := slices.IndexFunc(p.sidecars, func(sp sidecarPlan) bool { return sp.crrLive }); live >= 0 {
+		return &Decision{Reason: v1alpha1.ReasonAttemptInProgress, Message: fmt.Sprintf("waiting for container %s to end before ending: %s",
+			p.sidecars[live].sidecar.Container, strings.Join(containersOf(waiting), ", "))}
 	}
-	for _, c := range waiting {
-		if wait := r.untilPhaseKnown(c.target); wait > 0 {
+	for _, sp := range waiting {
+		if wait := p.untilPhaseKnown(sp.sidecar); wait > 0 {
 			return &Decision{Reason: v1alpha1.ReasonAttemptInProgress, RequeueAfter: wait, Message: fmt.Sprintf(
-				"the kubelet of node %s does not know of the pod's phase yet; container %s is stopped by a request after that", r.Pod.Spec.NodeName, c.target.Container)}
+				"waiting for the kubelet of node %s to see the pod's phase before a ContainerRecreateRequest stops container %s", p.Pod.Spec.NodeName, sp.sidecar.Container)}
 		}
 	}
 	return nil
 }
 
-// untilPhaseKnown returns how much longer a request for the target is to wait for the kubelet to learn of the written
-// phase, zero or less when it need not.
-func (s *situation) untilPhaseKnown(target resolve.Target) time.Duration {
+// untilPhaseKnown returns how much longer a CRR for the sidecar must wait for the kubelet to see the written phase. It is
+// zero or less when the CRR need not wait.
+func (s *situation) untilPhaseKnown(sidecar resolve.Sidecar) time.Duration {
 	written := s.writtenPhase()
-	if written == nil || !HasTerminalPhase(s.Pod) || !s.phaseHides(target) || kubeletKnowsPhase(s.Pod) {
+	if written == nil || !HasTerminalPhase(s.Pod) || !s.phaseHides(sidecar) || kubeletKnowsPhase(s.Pod) {
 		return 0
 	}
 	return written.Started.Add(maxPhaseDelay).Sub(s.now)
 }
 
-// waitBeforePhase returns why the phase cannot be written yet, or nil. Writing it ends every container of the pod, so
-// each other sidecar must have ended or have been given up on, and a kubelet that has a status write in flight would
-// put the old phase back for a moment.
-func (r round) waitBeforePhase(direct []choice) *Decision {
+// waitBeforePhase returns why the phase cannot be written yet, or nil. The phase ends every container of the pod, so each
+// other sidecar must have ended or be stuck. A kubelet with a status write in flight would revert the phase for a moment.
+func (p podPlan) waitBeforePhase(direct []sidecarPlan) *Decision {
 	if len(direct) > 0 {
 		return &Decision{Reason: v1alpha1.ReasonAttemptInProgress,
-			Message: "other sidecars are ended first: " + strings.Join(names(direct), ", ")}
+			Message: "waiting for other sidecars to end first: " + strings.Join(containersOf(direct), ", ")}
 	}
-	if wait := r.untilNextDue(); wait > 0 {
-		return &Decision{Reason: v1alpha1.ReasonDraining, Message: "another sidecar drains, and writing the phase would end it", RequeueAfter: wait}
+	if wait := p.untilNextDue(); wait > 0 {
+		return &Decision{Reason: v1alpha1.ReasonDraining, Message: "waiting for another sidecar to drain, because writing the phase would end it", RequeueAfter: wait}
 	}
-	for _, c := range r.choices {
-		name := c.target.Container
+	for _, sp := range p.sidecars {
+		name := sp.sidecar.Container
 		switch {
-		case c.starting:
-			return &Decision{Reason: v1alpha1.ReasonSidecarStarting, Message: fmt.Sprintf("container %s is being created", name)}
-		case c.live && (c.requested || c.swapped):
-			return &Decision{Reason: v1alpha1.ReasonAttemptInProgress, Message: fmt.Sprintf("container %s is ended first", name)}
-		case respected(c.target):
+		case sp.starting:
+			return &Decision{Reason: v1alpha1.ReasonSidecarStarting, Message: isBeingCreated(name)}
+		case sp.live && (sp.crrLive || sp.swapLive):
+			return &Decision{Reason: v1alpha1.ReasonAttemptInProgress, Message: fmt.Sprintf("waiting for container %s to end first", name)}
+		case respected(sp.sidecar):
 			return &Decision{Reason: v1alpha1.ReasonExitCodesRespected,
-				Message: fmt.Sprintf("container %s has not ended, and its exit code is to be respected", name)}
+				Message: fmt.Sprintf("container %s has exitCodes Respect and has not ended, so the phase cannot be written", name)}
 		}
 	}
-	if wait := earlier(r.QuietSince.Add(r.SettlePeriod), r.lastEvent().Add(maxSettlePeriods*r.SettlePeriod)).Sub(r.now); wait > 0 {
-		return &Decision{Reason: v1alpha1.ReasonSettling, Message: "the pod's status changed a moment ago; its phase is written once it is quiet", RequeueAfter: wait}
+	if wait := earlier(p.UnchangedSince.Add(p.StabilizationWindow), p.lastEvent().Add(maxStabilizationWindows*p.StabilizationWindow)).Sub(p.now); wait > 0 {
+		return &Decision{Reason: v1alpha1.ReasonStabilizing, Message: "waiting for the pod's status to be stable before writing the phase", RequeueAfter: wait}
 	}
 	return nil
 }
 
-// summarise turns the choices into a decision without actions.
-func (r round) summarise() *Decision {
+func isBeingCreated(container string) string {
+	return fmt.Sprintf("the kubelet is creating container %s", container)
+}
+
+// summarize turns the plans of the sidecars into a decision without actions.
+func (p podPlan) summarize() *Decision {
 	d := &Decision{
 		Stage: StageTerminating, Reason: v1alpha1.ReasonAttemptInProgress,
-		Message:      "waiting for sidecars to end: " + strings.Join(containers(r.open), ", "),
-		RequeueAfter: r.untilNextDue(),
+		Message:      "waiting for sidecars to end: " + strings.Join(containers(p.open), ", "),
+		RequeueAfter: p.untilNextDue(),
 	}
-	for _, c := range r.choices {
-		d.Failures = append(d.Failures, c.failures...)
-		if c.substitution != nil {
-			d.Substitutions = append(d.Substitutions, *c.substitution)
+	for _, sp := range p.sidecars {
+		d.Failures = append(d.Failures, sp.failures...)
+		if sp.substitution != nil {
+			d.Substitutions = append(d.Substitutions, *sp.substitution)
 		}
 		switch {
-		case c.stuck != "" && d.Stage != StageStuck:
-			d.Stage, d.Reason, d.Message = StageStuck, c.stuck, c.message
-		case c.starting && d.Stage != StageStuck:
-			d.Reason, d.Message = v1alpha1.ReasonSidecarStarting, fmt.Sprintf("container %s is being created", c.target.Container)
+		case sp.stuck != "" && d.Stage != StageStuck:
+			d.Stage, d.Reason, d.Message = StageStuck, sp.stuck, sp.message
+		case sp.starting && d.Stage != StageStuck:
+			d.Reason, d.Message = v1alpha1.ReasonSidecarStarting, isBeingCreated(sp.sidecar.Container)
 		}
 		switch {
-		case c.live:
-			d.RequeueAfter = Soonest(d.RequeueAfter, c.wakeAt.Sub(r.now))
-		case c.mode == "" && !c.retryAt.IsZero():
-			d.RequeueAfter = Soonest(d.RequeueAfter, c.retryAt.Sub(r.now))
+		case sp.live:
+			d.RequeueAfter = Soonest(d.RequeueAfter, sp.wakeAt.Sub(p.now))
+		case sp.mode == "" && !sp.retryAt.IsZero():
+			d.RequeueAfter = Soonest(d.RequeueAfter, sp.retryAt.Sub(p.now))
 		}
 	}
 	return d
 }
 
-// imageAction swaps the images of the sidecars chosen for it, in one write.
-func (r round) imageAction(chosen []choice) []Action {
-	chosen = ofMode(chosen, v1alpha1.ModeImage)
-	if len(chosen) == 0 {
+// imageAction swaps the images of the plans with mode Image, in one write.
+func (p podPlan) imageAction(plans []sidecarPlan) []Action {
+	plans = ofMode(plans, v1alpha1.ModeImage)
+	if len(plans) == 0 {
 		return nil
 	}
-	images := make(map[string]string, len(chosen))
-	for _, c := range chosen {
-		images[c.target.Container] = c.target.Image
+	images := make(map[string]string, len(plans))
+	for _, sp := range plans {
+		images[sp.sidecar.Container] = sp.sidecar.Image
 	}
 	return []Action{{
-		Mode: v1alpha1.ModeImage, For: v1alpha1.ModeImage, Attempt: r.nextNumber(v1alpha1.ModeImage),
-		Containers: names(chosen), Images: images, Deadline: r.deadline(chosen, len(chosen)),
+		Mode: v1alpha1.ModeImage, For: v1alpha1.ModeImage, Attempt: p.nextNumber(v1alpha1.ModeImage),
+		Containers: containersOf(plans), Images: images, Timeout: p.timeout(plans, len(plans)),
 	}}
 }
 
-// requestAction asks Kruise to stop the sidecars chosen for it, in one request.
-func (r round) requestAction(chosen []choice) []Action {
-	chosen = ofMode(chosen, v1alpha1.ModeCRR)
-	if len(chosen) == 0 {
+// crrAction creates one CRR for the plans with mode CRR.
+func (p podPlan) crrAction(plans []sidecarPlan) []Action {
+	plans = ofMode(plans, v1alpha1.ModeCRR)
+	if len(plans) == 0 {
 		return nil
 	}
 	return []Action{{
-		Mode: v1alpha1.ModeCRR, For: v1alpha1.ModeCRR, Attempt: r.nextNumber(v1alpha1.ModeCRR),
-		Containers: names(chosen), Deadline: r.deadline(chosen, len(chosen)), Supersedes: r.spentRequests(),
+		Mode: v1alpha1.ModeCRR, For: v1alpha1.ModeCRR, Attempt: p.nextNumber(v1alpha1.ModeCRR),
+		Containers: containersOf(plans), Timeout: p.timeout(plans, len(plans)), Supersedes: p.obsoleteCRRs(),
 	}}
 }
 
-// phaseAction writes the phase. It ends the sidecars whose mode is CRR as well: Kruise is asked only where it has not.
-// Asked at once, Kruise's daemon may be faster than a kubelet whose watch was interrupted, and the exit code would count.
-func (r round) phaseAction(chosen []choice) Action {
+// phaseAction writes the phase. It ends sidecars of mode CRR as well; a CRR follows only where the phase has not ended
+// them. With an immediate CRR, Kruise's daemon may be faster than a kubelet whose watch was interrupted, and the exit
+// code would count.
+func (p podPlan) phaseAction(plans []sidecarPlan) Action {
 	purpose := v1alpha1.ModePodPhase
-	if len(ofMode(chosen, v1alpha1.ModeCRR)) > 0 {
+	if len(ofMode(plans, v1alpha1.ModeCRR)) > 0 {
 		purpose = v1alpha1.ModeCRR
 	}
 	return Action{
-		Mode: v1alpha1.ModePodPhase, For: purpose, Attempt: r.nextNumber(v1alpha1.ModePodPhase),
-		Containers: names(chosen), Phase: r.outcome(), Deadline: r.deadline(chosen, 1),
+		Mode: v1alpha1.ModePodPhase, For: purpose, Attempt: p.nextNumber(v1alpha1.ModePodPhase),
+		Containers: containersOf(plans), Phase: p.outcome(), Timeout: p.timeout(plans, 1),
 	}
 }
 
-// deadline is the longest time that one of the chosen sidecars is given, when so many are stopped one after the other.
-func (r round) deadline(chosen []choice, serial int) time.Duration {
+// timeout is the longest time that one of the sidecars gets when serial containers stop one after the other.
+func (p podPlan) timeout(plans []sidecarPlan, serial int) time.Duration {
 	var longest time.Duration
-	for _, c := range chosen {
-		longest = max(longest, c.target.Deadline)
+	for _, sp := range plans {
+		longest = max(longest, sp.sidecar.Timeout)
 	}
-	return GracePeriod(r.Pod)*time.Duration(serial) + longest
+	return GracePeriod(p.Pod)*time.Duration(serial) + longest
 }
 
-// announce gives a decision with actions its reason and message.
-func (r round) announce(d *Decision) {
+// explainActions gives a decision with actions its reason and message.
+func (p podPlan) explainActions(d *Decision) {
 	if len(d.Actions) == 0 {
 		return
 	}
-	d.BackoffLimitRisk = r.Pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure &&
+	d.BackoffLimitRisk = p.Pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure &&
 		slices.ContainsFunc(d.Actions, func(a Action) bool { return a.Mode == v1alpha1.ModeImage })
 	if d.Stage == StageStuck {
 		return
@@ -343,28 +348,28 @@ func (r round) announce(d *Decision) {
 	for _, action := range d.Actions {
 		part := fmt.Sprintf("%s by mode %s", strings.Join(action.Containers, ", "), action.Mode)
 		if action.For != action.Mode {
-			part += fmt.Sprintf(", the first step of mode %s", action.For)
+			part += fmt.Sprintf(" (first step of mode %s)", action.For)
 		}
 		parts = append(parts, part)
 	}
 	d.Message = "main containers are done; ending " + strings.Join(parts, " and ")
 }
 
-func ofMode(chosen []choice, mode v1alpha1.Mode) []choice {
-	var result []choice
-	for _, c := range chosen {
-		if c.mode == mode {
-			result = append(result, c)
+func ofMode(plans []sidecarPlan, mode v1alpha1.Mode) []sidecarPlan {
+	var result []sidecarPlan
+	for _, sp := range plans {
+		if sp.mode == mode {
+			result = append(result, sp)
 		}
 	}
 	return result
 }
 
-// names returns the sorted names of the chosen containers.
-func names(chosen []choice) []string {
-	result := make([]string, 0, len(chosen))
-	for _, c := range chosen {
-		result = append(result, c.target.Container)
+// containersOf returns the sorted names of the plans' containers.
+func containersOf(plans []sidecarPlan) []string {
+	result := make([]string, 0, len(plans))
+	for _, sp := range plans {
+		result = append(result, sp.sidecar.Container)
 	}
 	slices.SortFunc(result, cmp.Compare)
 	return result

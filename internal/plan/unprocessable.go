@@ -10,27 +10,27 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-// MaxContainers is how many regular and init containers a pod may have that is acted on, and how many statuses of regular
-// containers. What is done about a pod takes time that grows with products of these numbers, and Kubernetes has no limit.
+// MaxContainers bounds the regular and init containers of a pod that the operator handles, and the statuses of its
+// regular containers. The time per pod grows with products of these numbers, and Kubernetes has no limit.
 const MaxContainers = 128
 
-// Unprocessable returns why the pod cannot be acted on, whatever is declared: it is too large, or it is a Stub. It returns
-// an empty reason for every other pod.
+// Unprocessable returns why the operator ignores the pod whatever policies say: it is too large, or it is a Stub. It
+// returns an empty reason for every other pod.
 func Unprocessable(pod *corev1.Pod) (v1alpha1.Reason, string) {
 	containers, statuses := len(pod.Spec.Containers)+len(pod.Spec.InitContainers), len(pod.Status.ContainerStatuses)
 	switch {
 	case isStub(pod):
 		return v1alpha1.Reason(pod.Status.Reason), pod.Status.Message
 	case containers > MaxContainers:
-		return v1alpha1.ReasonPodTooLarge, fmt.Sprintf("the pod has %d containers; pods with more than %d are left alone", containers, MaxContainers)
+		return v1alpha1.ReasonPodTooLarge, fmt.Sprintf("the pod has %d containers; the operator ignores pods with more than %d", containers, MaxContainers)
 	case statuses > MaxContainers:
-		return v1alpha1.ReasonPodTooLarge, fmt.Sprintf("the pod has %d container statuses; pods with more than %d are left alone", statuses, MaxContainers)
+		return v1alpha1.ReasonPodTooLarge, fmt.Sprintf("the pod has %d container statuses; the operator ignores pods with more than %d", statuses, MaxContainers)
 	}
 	return "", ""
 }
 
-// Stub returns a pod with the identity of the given one and why it cannot be acted on, and nothing else: what a cache
-// holds in its place. Nobody can forge one, for the API server accepts no pod without a restartPolicy.
+// Stub returns what a cache holds instead of an unprocessable pod: its identity and the reason, nothing else. Users cannot
+// forge one, because the API server accepts no pod without a restartPolicy.
 func Stub(pod *corev1.Pod, reason v1alpha1.Reason, message string) *corev1.Pod {
 	stub := &corev1.Pod{TypeMeta: pod.TypeMeta, Status: corev1.PodStatus{Reason: string(reason), Message: message}}
 	stub.Namespace, stub.Name, stub.UID, stub.ResourceVersion = pod.Namespace, pod.Name, pod.UID, pod.ResourceVersion
@@ -39,7 +39,7 @@ func Stub(pod *corev1.Pod, reason v1alpha1.Reason, message string) *corev1.Pod {
 
 func isStub(pod *corev1.Pod) bool { return pod.Spec.RestartPolicy == "" && pod.Status.Reason != "" }
 
-// podUnprocessable leaves a pod alone that is too large, or of which nothing is known.
+// podUnprocessable ignores a pod that is too large, and a Stub.
 func podUnprocessable(s *situation) *Decision {
 	reason, message := Unprocessable(s.Pod)
 	if reason == "" {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/imagelist"
+	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
@@ -30,167 +31,166 @@ type Situation struct {
 	Policy Policy
 	// Namespace is where the jobs of cluster policies live; empty when the operator does not know its own.
 	Namespace string
-	// DefaultImage is the quick-exit image where the policy has none, or empty.
+	// DefaultImage is the operator's quick-exit image, for policies without one, or empty.
 	DefaultImage string
-	// Images are the images that policies may name. That of the operator is permitted by the flag that names it.
+	// Images are the images that policies may use. The operator's own image is always permitted.
 	Images imagelist.List
-	// ImageDisabled is true when the operator never swaps images, so that none is needed.
-	ImageDisabled bool
-	// Disabled is true when the operator may make no jobs and does not know of any.
-	Disabled bool
+	// Enabled says whether the operator may create jobs, and whether it swaps images at all. Without PrePull the operator
+	// does not know the existing jobs.
+	Enabled plan.EnabledModes
 	// Served is true while the cluster serves jobs.
 	Served bool
 	// Existing are the policy's jobs.
 	Existing []Existing
-	// Refusal is why OpenKruise did not take a job of the policy, or empty.
+	// Refusal is why the last job of the policy could not be created, or empty.
 	Refusal string
-	// Now is the time.
+	// Now is the current time.
 	Now time.Time
 }
 
-// changedAge is how old a job that somebody has changed must be to be made anew. Whoever changes every job would otherwise
-// have images pulled to every node without end.
+// changedAge is the minimum age of a job that somebody has changed before it is replaced. Without it, a program that
+// changes every job would have images pulled to every node endlessly.
 const changedAge = 10 * time.Minute
 
-// Decision is what is to be done about a policy's jobs, and what there is to say. Lists are sorted.
+// Decision is the jobs of a policy to create and delete, and the report. Lists are sorted.
 type Decision struct {
 	Create []Job
 	Delete []Existing
-	// RequeueAfter is when to look again even if nothing changes; zero means that a change will bring the policy back.
+	// RequeueAfter is when to requeue the policy even if nothing changes; zero means that a change will requeue it.
 	RequeueAfter time.Duration
 	// Report is nil while the policy has no prePull.
 	Report *Report
 }
 
-// Report is the condition PrePulled without its type.
+// Report is the content of the condition PrePulled.
 type Report struct {
 	Holds   bool
 	Reason  v1alpha1.Reason
 	Message string
 }
 
-// obstacle is a reason for which nothing is pulled; the zero value means that there is none.
-type obstacle struct {
+// blocker is a reason to pull nothing; the zero value means that there is none.
+type blocker struct {
 	reason  v1alpha1.Reason
 	message string
 }
 
-// Decide says which jobs are missing and which are too many. With an obstacle every job is too many.
+// Decide returns the jobs to create and to delete. With a blocker it deletes every job.
 func Decide(s Situation) Decision {
-	if s.Disabled || !s.Served {
+	if !s.Enabled.PrePull || !s.Served {
 		return Decision{Report: s.unavailable()}
 	}
 	var decision Decision
 	var wanted []Job
 	if s.Policy.Spec.PrePull != nil && !s.Policy.Deleted {
 		images := Images(s.Policy.Spec, s.DefaultImage)
-		obstacle := s.obstacle(images)
-		if obstacle.reason == "" {
+		blocker := s.blocker(images)
+		if blocker.reason == "" {
 			wanted = jobs(s.Policy, s.namespace(), images)
 			decision.Report = report(wanted, s.Existing, s.Refusal)
 		} else {
-			decision.Report = &Report{Reason: obstacle.reason, Message: obstacle.message}
+			decision.Report = &Report{Reason: blocker.reason, Message: blocker.message}
 		}
 	}
 	decision.Create = missing(wanted, s.Existing)
-	decision.Delete = s.superfluous(wanted)
-	decision.RequeueAfter = s.untilAnew(wanted)
+	decision.Delete = s.unwanted(wanted)
+	decision.RequeueAfter = s.untilReplacement(wanted)
 	return decision
 }
 
-// unavailable is all there is to say where no job can be seen.
+// unavailable is the report where jobs cannot be read.
 func (s Situation) unavailable() *Report {
 	switch {
 	case s.Policy.Spec.PrePull == nil || s.Policy.Deleted:
 		return nil
-	case s.Disabled:
-		return &Report{Reason: v1alpha1.ReasonPrePullUnavailable, Message: "the operator runs with --pre-pull=Disabled; images are pulled when they are needed"}
+	case !s.Enabled.PrePull:
+		return &Report{Reason: v1alpha1.ReasonPrePullUnavailable, Message: "the operator runs with --pre-pull=Disabled; nodes pull images when they need them"}
 	default:
 		return &Report{Reason: v1alpha1.ReasonPrePullUnavailable,
-			Message: "OpenKruise does not serve ImagePullJobs in this cluster; install it, or remove prePull. Images are pulled when they are needed"}
+			Message: "OpenKruise does not serve ImagePullJobs in this cluster; install it, or remove prePull. Nodes pull images when they need them"}
 	}
 }
 
-// obstacle is the first thing that stands in the way of pulling the images.
-func (s Situation) obstacle(images []string) obstacle {
-	for _, find := range []func(images []string) obstacle{
+// blocker returns the first reason to pull nothing.
+func (s Situation) blocker(images []string) blocker {
+	for _, find := range []func(images []string) blocker{
 		s.dryRun, s.imagesNeverSwapped, s.noImageMode, s.noImage, s.forbiddenImage, s.noNamespace, s.invalidNodeSelector,
 	} {
 		if found := find(images); found.reason != "" {
 			return found
 		}
 	}
-	return obstacle{}
+	return blocker{}
 }
 
-func (s Situation) dryRun([]string) obstacle {
+func (s Situation) dryRun([]string) blocker {
 	if s.Policy.Spec.Enforcement.Acts() {
-		return obstacle{}
+		return blocker{}
 	}
-	return obstacle{v1alpha1.ReasonDryRun, "nothing is pulled; set enforcement to Enforce to act"}
+	return blocker{v1alpha1.ReasonDryRun, "nothing is pulled; set enforcement to Enforce to act"}
 }
 
-func (s Situation) imagesNeverSwapped([]string) obstacle {
-	if !s.ImageDisabled {
-		return obstacle{}
+func (s Situation) imagesNeverSwapped([]string) blocker {
+	if s.Enabled.Image {
+		return blocker{}
 	}
-	return obstacle{v1alpha1.ReasonImageDisabled, "no image is needed, for the operator runs with --image-swap=Disabled; remove prePull"}
+	return blocker{v1alpha1.ReasonImageDisabled, "no image is needed, because the operator runs with --image-swap=Disabled; remove prePull"}
 }
 
-func (s Situation) noImageMode([]string) obstacle {
+func (s Situation) noImageMode([]string) blocker {
 	if slices.ContainsFunc(entries(s.Policy.Spec), mayUseImage) {
-		return obstacle{}
+		return blocker{}
 	}
-	return obstacle{v1alpha1.ReasonPrePullUnavailable,
-		"no image is needed, for every sidecar declares another mode than Image with fallback Disabled; remove prePull"}
+	return blocker{v1alpha1.ReasonPrePullUnavailable,
+		"no image is needed, because every sidecar declares another mode than Image with fallback Disabled; remove prePull"}
 }
 
-func (s Situation) noImage(images []string) obstacle {
+func (s Situation) noImage(images []string) blocker {
 	if len(images) > 0 {
-		return obstacle{}
+		return blocker{}
 	}
-	return obstacle{v1alpha1.ReasonNoQuickExitImage,
+	return blocker{v1alpha1.ReasonNoQuickExitImage,
 		"no quick-exit image is set; set image in the policy, or the operator's --quick-exit-image. Images of environment variables are not pulled"}
 }
 
-func (s Situation) forbiddenImage([]string) obstacle {
+func (s Situation) forbiddenImage([]string) blocker {
 	for _, settings := range entries(s.Policy.Spec) {
 		if settings.Image == "" || !mayUseImage(settings) {
 			continue
 		}
 		if err := s.Images.Check(settings.Image); err != nil {
-			return obstacle{v1alpha1.ReasonImageNotAllowed, fmt.Sprintf("nothing is pulled, for quick-exit image %s is not allowed: %v; use one that "+
+			return blocker{v1alpha1.ReasonImageNotAllowed, fmt.Sprintf("nothing is pulled, because quick-exit image %s is not allowed: %v; use one that "+
 				"--allowed-quick-exit-image and --quick-exit-image-digests of the operator permit", settings.Image, err)}
 		}
 	}
-	return obstacle{}
+	return blocker{}
 }
 
-func (s Situation) noNamespace([]string) obstacle {
+func (s Situation) noNamespace([]string) blocker {
 	if s.namespace() != "" {
-		return obstacle{}
+		return blocker{}
 	}
-	return obstacle{v1alpha1.ReasonPrePullUnavailable,
+	return blocker{v1alpha1.ReasonPrePullUnavailable,
 		"the operator does not know its namespace, where the ImagePullJobs of cluster policies live; set --pre-pull-namespace"}
 }
 
-func (s Situation) invalidNodeSelector([]string) obstacle {
+func (s Situation) invalidNodeSelector([]string) blocker {
 	selector := s.Policy.Spec.PrePull.NodeSelector
 	if selector == nil {
-		return obstacle{}
+		return blocker{}
 	}
 	if _, err := metav1.LabelSelectorAsSelector(selector); err != nil {
-		return obstacle{v1alpha1.ReasonInvalidSelector, fmt.Sprintf("parse spec.prePull.nodeSelector: %s", err)}
+		return blocker{v1alpha1.ReasonInvalidSelector, fmt.Sprintf("parse spec.prePull.nodeSelector: %s", err)}
 	}
-	return obstacle{}
+	return blocker{}
 }
 
-// namespace is where the policy's jobs live, where their pull secrets are.
+// namespace is where the policy's jobs and their pull secrets live.
 func (s Situation) namespace() string {
 	return cmp.Or(s.Policy.Ref.Namespace, s.Namespace)
 }
 
-// Images returns the distinct quick-exit images, sorted, that the policy can lead to.
+// Images returns the distinct quick-exit images that the policy may use, sorted.
 func Images(spec *v1alpha1.PolicySpec, defaultImage string) []string {
 	var images []string
 	for _, settings := range entries(spec) {
@@ -202,7 +202,7 @@ func Images(spec *v1alpha1.PolicySpec, defaultImage string) []string {
 	return slices.Compact(images)
 }
 
-// entries returns the policy's settings for each of its sidecars; with mainContainers they are those of the policy.
+// entries returns the settings of each sidecar that the policy lists, or with mainContainers the policy's own.
 func entries(spec *v1alpha1.PolicySpec) []v1alpha1.TerminationSettings {
 	if len(spec.Sidecars) == 0 {
 		return []v1alpha1.TerminationSettings{spec.TerminationSettings}
@@ -218,8 +218,8 @@ func entries(spec *v1alpha1.PolicySpec) []v1alpha1.TerminationSettings {
 	return all
 }
 
-// mayUseImage reports whether mode Image is declared or may take another's place. Where the policy declares no mode, an
-// environment variable may. A mode that this version does not know is none of Image, and a fallback none of Enabled.
+// mayUseImage reports whether mode Image is declared or may be a fallback. Without a declared mode, an environment variable
+// may declare it. An unknown mode is not Image, and an unknown fallback is not Enabled.
 func mayUseImage(settings v1alpha1.TerminationSettings) bool {
 	switch settings.Mode {
 	case "", v1alpha1.ModeAuto, v1alpha1.ModeImage:
@@ -228,7 +228,7 @@ func mayUseImage(settings v1alpha1.TerminationSettings) bool {
 	return cmp.Or(settings.Fallback, v1alpha1.FallbackEnabled) == v1alpha1.FallbackEnabled
 }
 
-// missing returns the wanted jobs of which none exists. One that is being deleted keeps its name until it has gone.
+// missing returns the wanted jobs that do not exist. A job that is being deleted still exists.
 func missing(wanted []Job, existing []Existing) []Job {
 	var create []Job
 	for _, job := range wanted {
@@ -239,9 +239,8 @@ func missing(wanted []Job, existing []Existing) []Job {
 	return create
 }
 
-// superfluous returns the jobs that are not wanted, and those that somebody has changed a while after they were made, which
-// are made anew.
-func (s Situation) superfluous(wanted []Job) []Existing {
+// unwanted returns the existing jobs that are not wanted, and changed jobs that are old enough to be replaced.
+func (s Situation) unwanted(wanted []Job) []Existing {
 	var remove []Existing
 	for _, e := range s.Existing {
 		isWanted := slices.ContainsFunc(wanted, e.is)
@@ -255,8 +254,8 @@ func (s Situation) superfluous(wanted []Job) []Existing {
 	return remove
 }
 
-// untilAnew returns the time until the next wanted job that somebody has changed is made anew, or zero where there is none.
-func (s Situation) untilAnew(wanted []Job) time.Duration {
+// untilReplacement returns the time until the next changed job is replaced, or zero where there is none.
+func (s Situation) untilReplacement(wanted []Job) time.Duration {
 	var next time.Duration
 	for _, e := range s.Existing {
 		wait := s.untilOld(e)

@@ -14,21 +14,22 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/prepull"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
 const image = "registry.example/quick-exit:v1"
 
-// noon is when the tests take place. A job of which the age is not said has been there for long.
+// noon is the current time of the tests. A job without a stated age is old.
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// changedAt is a job that is so old and that somebody has changed.
+// changedAt returns a change that makes a job modified and this old.
 func changedAt(age time.Duration) func(*prepull.Existing) {
 	return func(e *prepull.Existing) { e.Changed, e.Created = true, noon.Add(-age) }
 }
 
-// situation has a namespaced policy with one sidecar, whose image is the operator's, where jobs are served.
+// situation returns a namespaced policy with one sidecar that uses the operator's image. The cluster serves ImagePullJobs.
 func situation(changes ...func(*prepull.Situation)) prepull.Situation {
 	s := prepull.Situation{
 		Policy: prepull.Policy{
@@ -36,7 +37,7 @@ func situation(changes ...func(*prepull.Situation)) prepull.Situation {
 			UID:  "4a1b",
 			Spec: &v1alpha1.PolicySpec{Sidecars: []v1alpha1.Sidecar{{Name: "proxy"}}, PrePull: &v1alpha1.PrePull{}},
 		},
-		Namespace: "system", DefaultImage: image, Served: true, Now: noon,
+		Namespace: "system", DefaultImage: image, Enabled: plan.EnabledModes{Image: true, PrePull: true}, Served: true, Now: noon,
 	}
 	for _, change := range changes {
 		change(&s)
@@ -67,7 +68,7 @@ func ofCluster(s *prepull.Situation) {
 
 func withoutPrePull(s *prepull.Situation) { s.Policy.Spec.PrePull = nil }
 
-// existing is the job that the situation wants for an image, with what became of it.
+// existing returns the wanted job of the image with its status.
 func existing(s prepull.Situation, image string, changes ...func(*prepull.Existing)) prepull.Existing {
 	s.Existing = nil
 	for _, job := range prepull.Decide(s).Create {
@@ -89,7 +90,7 @@ func nodes(desired, succeeded int32, failed ...string) func(*prepull.Existing) {
 	}
 }
 
-// with has the wanted jobs of the images exist.
+// with adds the wanted jobs of the images to the existing ones.
 func with(images []string, changes ...func(*prepull.Existing)) func(*prepull.Situation) {
 	return func(s *prepull.Situation) {
 		for _, image := range images {
@@ -98,28 +99,28 @@ func with(images []string, changes ...func(*prepull.Existing)) func(*prepull.Sit
 	}
 }
 
-func TestWhichImagesAPolicyCanLeadTo(t *testing.T) {
+func TestImagesOfPolicy(t *testing.T) {
 	own := func(image string) v1alpha1.TerminationSettings { return v1alpha1.TerminationSettings{Image: image} }
 	for name, tc := range map[string]struct {
 		change func(*prepull.Situation)
 		want   []string
 	}{
-		"that of the operator where the policy has none":   {sidecars(own("")), []string{image}},
-		"that of the policy where a sidecar has none":      {spec(func(p *v1alpha1.PolicySpec) { p.Image = "b" }), []string{"b"}},
-		"those of all sidecars, sorted":                    {sidecars(own("c"), own("a")), []string{"a", "c"}},
-		"each one once":                                    {sidecars(own("a"), own("b"), own("a")), []string{"a", "b"}},
-		"not that of the policy when no sidecar is left":   {func(s *prepull.Situation) { sidecars(own("a"))(s); s.Policy.Spec.Image = "b" }, []string{"a"}},
-		"with main containers that of the policy":          {spec(func(p *v1alpha1.PolicySpec) { p.Sidecars, p.Image = nil, "b" }), []string{"b"}},
-		"with main containers that of the operator":        {spec(func(p *v1alpha1.PolicySpec) { p.Sidecars = nil }), []string{image}},
-		"that of a sidecar whose other mode may fail":      {sidecars(v1alpha1.TerminationSettings{Mode: "CRR", Image: "a"}), []string{"a"}},
-		"not that of a sidecar that has no other mode":     {sidecars(v1alpha1.TerminationSettings{Mode: "CRR", Image: "a", Fallback: "Disabled"}, own("b")), []string{"b"}},
-		"that of Auto, which may choose Image by itself":   {sidecars(v1alpha1.TerminationSettings{Mode: "Auto", Image: "a", Fallback: "Disabled"}), []string{"a"}},
-		"that of mode Image alone":                         {sidecars(v1alpha1.TerminationSettings{Mode: "Image", Image: "a", Fallback: "Disabled"}), []string{"a"}},
-		"that of a sidecar whose mode is not known":        {sidecars(v1alpha1.TerminationSettings{Mode: "Freeze", Image: "a"}), []string{"a"}},
-		"not that of one with no other mode":               {sidecars(v1alpha1.TerminationSettings{Mode: "Freeze", Image: "a", Fallback: "Disabled"}, own("b")), []string{"b"}},
-		"not that of one whose fallback is unknown":        {sidecars(v1alpha1.TerminationSettings{Mode: "CRR", Image: "a", Fallback: "Sometimes"}, own("b")), []string{"b"}},
-		"none where the policy's mode and fallback say so": {spec(func(p *v1alpha1.PolicySpec) { p.Mode, p.Fallback = "PodPhase", "Disabled" }), nil},
-		"that of a sidecar that overrides the policy's fallback": {func(s *prepull.Situation) {
+		"no image in the policy: the operator's":                    {sidecars(own("")), []string{image}},
+		"no image in the sidecar: the policy's":                     {spec(func(p *v1alpha1.PolicySpec) { p.Image = "b" }), []string{"b"}},
+		"images of all sidecars, sorted":                            {sidecars(own("c"), own("a")), []string{"a", "c"}},
+		"one image in two sidecars: once":                           {sidecars(own("a"), own("b"), own("a")), []string{"a", "b"}},
+		"the policy's image is unused if every sidecar has its own": {func(s *prepull.Situation) { sidecars(own("a"))(s); s.Policy.Spec.Image = "b" }, []string{"a"}},
+		"mainContainers: the policy's image":                        {spec(func(p *v1alpha1.PolicySpec) { p.Sidecars, p.Image = nil, "b" }), []string{"b"}},
+		"mainContainers without an image: the operator's":           {spec(func(p *v1alpha1.PolicySpec) { p.Sidecars = nil }), []string{image}},
+		"mode CRR with fallback":                                    {sidecars(v1alpha1.TerminationSettings{Mode: "CRR", Image: "a"}), []string{"a"}},
+		"mode CRR without fallback":                                 {sidecars(v1alpha1.TerminationSettings{Mode: "CRR", Image: "a", Fallback: "Disabled"}, own("b")), []string{"b"}},
+		"mode Auto without fallback":                                {sidecars(v1alpha1.TerminationSettings{Mode: "Auto", Image: "a", Fallback: "Disabled"}), []string{"a"}},
+		"mode Image without fallback":                               {sidecars(v1alpha1.TerminationSettings{Mode: "Image", Image: "a", Fallback: "Disabled"}), []string{"a"}},
+		"unknown mode with fallback":                                {sidecars(v1alpha1.TerminationSettings{Mode: "Freeze", Image: "a"}), []string{"a"}},
+		"unknown mode without fallback":                             {sidecars(v1alpha1.TerminationSettings{Mode: "Freeze", Image: "a", Fallback: "Disabled"}, own("b")), []string{"b"}},
+		"mode CRR with unknown fallback":                            {sidecars(v1alpha1.TerminationSettings{Mode: "CRR", Image: "a", Fallback: "Sometimes"}, own("b")), []string{"b"}},
+		"policy with mode PodPhase without fallback":                {spec(func(p *v1alpha1.PolicySpec) { p.Mode, p.Fallback = "PodPhase", "Disabled" }), nil},
+		"a sidecar overrides the policy's fallback": {func(s *prepull.Situation) {
 			sidecars(v1alpha1.TerminationSettings{Image: "a", Fallback: "Enabled"})(s)
 			s.Policy.Spec.Mode, s.Policy.Spec.Fallback = "CRR", "Disabled"
 		}, []string{"a"}},
@@ -133,7 +134,7 @@ func TestWhichImagesAPolicyCanLeadTo(t *testing.T) {
 	}
 }
 
-func TestAJobSaysAllThatThePolicyWishes(t *testing.T) {
+func TestJobHasPolicySettings(t *testing.T) {
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "batch"}}
 	sandbox := &v1alpha1.SandboxConfig{Labels: map[string]string{"tenant": "etl"}, Annotations: map[string]string{"snapshotter": "lazy"}}
 	for name, tc := range map[string]struct {
@@ -145,7 +146,7 @@ func TestAJobSaysAllThatThePolicyWishes(t *testing.T) {
 		"an empty selector means all nodes": {
 			[]func(*prepull.Situation){prePull(func(p *v1alpha1.PrePull) { p.NodeSelector = &metav1.LabelSelector{} })}, "batch", prepull.Pull{Image: image},
 		},
-		"an empty sandbox says nothing": {
+		"an empty sandboxConfig is omitted": {
 			[]func(*prepull.Situation){prePull(func(p *v1alpha1.PrePull) { p.SandboxConfig = &v1alpha1.SandboxConfig{} })}, "batch", prepull.Pull{Image: image},
 		},
 		"selector, secrets and sandbox": {
@@ -154,7 +155,7 @@ func TestAJobSaysAllThatThePolicyWishes(t *testing.T) {
 			})}, "batch",
 			prepull.Pull{Image: image, NodeSelector: selector, PullSecrets: []string{"a", "b"}, SandboxConfig: sandbox},
 		},
-		"the job of a cluster policy lives with the operator": {[]func(*prepull.Situation){ofCluster}, "system", prepull.Pull{Image: image}},
+		"a cluster policy's job is in the operator's namespace": {[]func(*prepull.Situation){ofCluster}, "system", prepull.Pull{Image: image}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			created := prepull.Decide(situation(tc.change...)).Create
@@ -162,22 +163,22 @@ func TestAJobSaysAllThatThePolicyWishes(t *testing.T) {
 				t.Fatalf("%d jobs are created, want 1", len(created))
 			}
 			if diff := cmp.Diff(tc.want, created[0].Pull); diff != "" {
-				t.Errorf("the job asks for (-want +got):\n%s", diff)
+				t.Errorf("job (-want +got):\n%s", diff)
 			}
 			if created[0].Namespace != tc.namespace {
-				t.Errorf("the job lives in %s, want %s", created[0].Namespace, tc.namespace)
+				t.Errorf("the job is in namespace %s, want %s", created[0].Namespace, tc.namespace)
 			}
 		})
 	}
 }
 
-// Whatever differs is another job, for Kruise does not hand every change of a job on.
-func TestAnotherWishIsAnotherJob(t *testing.T) {
+// Every change makes another job, because Kruise does not apply every change to an existing one.
+func TestChangedSettingsChangeJobName(t *testing.T) {
 	names := map[string]string{}
 	for what, change := range map[string]func(*prepull.Situation){
-		"the policy as it is": func(*prepull.Situation) {},
-		"another policy":      func(s *prepull.Situation) { s.Policy.UID = "5c2d" },
-		"another image":       func(s *prepull.Situation) { s.DefaultImage = "other" },
+		"the unchanged policy": func(*prepull.Situation) {},
+		"another policy":       func(s *prepull.Situation) { s.Policy.UID = "5c2d" },
+		"another image":        func(s *prepull.Situation) { s.DefaultImage = "other" },
 		"a selector": prePull(func(p *v1alpha1.PrePull) {
 			p.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 		}),
@@ -186,7 +187,7 @@ func TestAnotherWishIsAnotherJob(t *testing.T) {
 		"a label of a sandbox": prePull(func(p *v1alpha1.PrePull) {
 			p.SandboxConfig = &v1alpha1.SandboxConfig{Labels: map[string]string{"a": "b"}}
 		}),
-		"its annotation": prePull(func(p *v1alpha1.PrePull) {
+		"an annotation of a sandbox": prePull(func(p *v1alpha1.PrePull) {
 			p.SandboxConfig = &v1alpha1.SandboxConfig{Annotations: map[string]string{"a": "b"}}
 		}),
 		"another value of a label": prePull(func(p *v1alpha1.PrePull) {
@@ -207,7 +208,7 @@ func TestAnotherWishIsAnotherJob(t *testing.T) {
 	}
 }
 
-func TestNamesFitWhateverThePolicyIsCalled(t *testing.T) {
+func TestJobNamesAreValid(t *testing.T) {
 	for _, policy := range []string{
 		"a", "mesh.v1", strings.Repeat("a", 63), strings.Repeat("a", 253), strings.Repeat("a", 49) + ".-" + strings.Repeat("b", 100),
 		strings.Repeat("a", 62) + "." + strings.Repeat("b", 100),
@@ -217,7 +218,7 @@ func TestNamesFitWhateverThePolicyIsCalled(t *testing.T) {
 			t.Errorf("name %s of %d characters: %v", job.Name, len(job.Name), invalid)
 		}
 		if !strings.HasPrefix(job.Name, policy[:min(len(policy), 49)]) {
-			t.Errorf("name %s does not tell of policy %s", job.Name, policy)
+			t.Errorf("name %s does not contain policy %s", job.Name, policy)
 		}
 		if invalid := validation.IsValidLabelValue(prepull.LabelValue(policy)); len(invalid) > 0 {
 			t.Errorf("label %s: %v", prepull.LabelValue(policy), invalid)
@@ -225,7 +226,7 @@ func TestNamesFitWhateverThePolicyIsCalled(t *testing.T) {
 	}
 }
 
-func TestJobsThatAreMissingAreCreatedAndOthersDeleted(t *testing.T) {
+func TestCreateAndDeleteJobs(t *testing.T) {
 	two := sidecars(v1alpha1.TerminationSettings{Image: "a"}, v1alpha1.TerminationSettings{Image: "b"})
 	both := []string{"a", "b"}
 	toOther := sidecars(v1alpha1.TerminationSettings{Image: "b"})
@@ -233,28 +234,28 @@ func TestJobsThatAreMissingAreCreatedAndOthersDeleted(t *testing.T) {
 		change         []func(*prepull.Situation)
 		create, delete []string // images
 	}{
-		"nothing is there":                        {[]func(*prepull.Situation){two}, both, nil},
-		"all is there":                            {[]func(*prepull.Situation){two, with(both)}, nil, nil},
-		"one is missing":                          {[]func(*prepull.Situation){two, with([]string{"b"})}, []string{"a"}, nil},
-		"an image is no longer wanted":            {[]func(*prepull.Situation){two, with(both), toOther}, nil, []string{"a"}},
-		"the image changes":                       {[]func(*prepull.Situation){with([]string{image}), toOther}, []string{"b"}, []string{image}},
-		"prePull is removed":                      {[]func(*prepull.Situation){two, with(both), withoutPrePull}, nil, both},
-		"there never was prePull":                 {[]func(*prepull.Situation){withoutPrePull}, nil, nil},
-		"the policy becomes DryRun":               {[]func(*prepull.Situation){with([]string{image}), spec(func(p *v1alpha1.PolicySpec) { p.Enforcement = "DryRun" })}, nil, []string{image}},
-		"the operator's mode Image is turned off": {[]func(*prepull.Situation){with([]string{image}), func(s *prepull.Situation) { s.ImageDisabled = true }}, nil, []string{image}},
-		"the policy is being deleted":             {[]func(*prepull.Situation){with([]string{image}), func(s *prepull.Situation) { s.Policy.Deleted = true }}, nil, []string{image}},
+		"no job exists":                {[]func(*prepull.Situation){two}, both, nil},
+		"every job exists":             {[]func(*prepull.Situation){two, with(both)}, nil, nil},
+		"one job is missing":           {[]func(*prepull.Situation){two, with([]string{"b"})}, []string{"a"}, nil},
+		"an image is no longer wanted": {[]func(*prepull.Situation){two, with(both), toOther}, nil, []string{"a"}},
+		"the image changes":            {[]func(*prepull.Situation){with([]string{image}), toOther}, []string{"b"}, []string{image}},
+		"prePull is removed":           {[]func(*prepull.Situation){two, with(both), withoutPrePull}, nil, both},
+		"no prePull and no job":        {[]func(*prepull.Situation){withoutPrePull}, nil, nil},
+		"the policy becomes DryRun":    {[]func(*prepull.Situation){with([]string{image}), spec(func(p *v1alpha1.PolicySpec) { p.Enforcement = "DryRun" })}, nil, []string{image}},
+		"mode Image is disabled":       {[]func(*prepull.Situation){with([]string{image}), func(s *prepull.Situation) { s.Enabled.Image = false }}, nil, []string{image}},
+		"the policy is being deleted":  {[]func(*prepull.Situation){with([]string{image}), func(s *prepull.Situation) { s.Policy.Deleted = true }}, nil, []string{image}},
 		"the selector becomes invalid": {[]func(*prepull.Situation){with([]string{image}), prePull(func(p *v1alpha1.PrePull) {
 			p.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b c"}}
 		})}, nil, []string{image}},
-		"somebody has changed a job":             {[]func(*prepull.Situation){with([]string{image}, func(e *prepull.Existing) { e.Changed = true })}, nil, []string{image}},
-		"somebody has changed a new job":         {[]func(*prepull.Situation){with([]string{image}, changedAt(9*time.Minute))}, nil, nil},
-		"a new job that was changed has aged":    {[]func(*prepull.Situation){with([]string{image}, changedAt(10*time.Minute))}, nil, []string{image}},
-		"a new job that was changed is unwanted": {[]func(*prepull.Situation){with([]string{image}, changedAt(time.Minute)), withoutPrePull}, nil, []string{image}},
-		"a job is being deleted":                 {[]func(*prepull.Situation){with([]string{image}, func(e *prepull.Existing) { e.Deleted = true })}, nil, nil},
-		"an unwanted job is being deleted":       {[]func(*prepull.Situation){with([]string{image}, func(e *prepull.Existing) { e.Deleted = true }), withoutPrePull}, nil, nil},
-		"a job was refused and is tried again":   {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Refusal = "no" }}, []string{image}, nil},
-		"jobs are not served":                    {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Served = false }}, nil, nil},
-		"the operator may make no jobs":          {[]func(*prepull.Situation){with([]string{image}), func(s *prepull.Situation) { s.Disabled = true }, withoutPrePull}, nil, nil},
+		"a job was modified":                      {[]func(*prepull.Situation){with([]string{image}, func(e *prepull.Existing) { e.Changed = true })}, nil, []string{image}},
+		"a new job was modified":                  {[]func(*prepull.Situation){with([]string{image}, changedAt(9*time.Minute))}, nil, nil},
+		"a modified job is old enough to replace": {[]func(*prepull.Situation){with([]string{image}, changedAt(10*time.Minute))}, nil, []string{image}},
+		"a new modified job is unwanted":          {[]func(*prepull.Situation){with([]string{image}, changedAt(time.Minute)), withoutPrePull}, nil, []string{image}},
+		"a job is being deleted":                  {[]func(*prepull.Situation){with([]string{image}, func(e *prepull.Existing) { e.Deleted = true })}, nil, nil},
+		"an unwanted job is being deleted":        {[]func(*prepull.Situation){with([]string{image}, func(e *prepull.Existing) { e.Deleted = true }), withoutPrePull}, nil, nil},
+		"a denied job is retried":                 {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Refusal = "no" }}, []string{image}, nil},
+		"jobs are not served":                     {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Served = false }}, nil, nil},
+		"pre-pulling is disabled":                 {[]func(*prepull.Situation){with([]string{image}), func(s *prepull.Situation) { s.Enabled.PrePull = false }, withoutPrePull}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			decision := prepull.Decide(situation(tc.change...))
@@ -282,7 +283,7 @@ func TestJobsThatAreMissingAreCreatedAndOthersDeleted(t *testing.T) {
 	}
 }
 
-func TestWhatIsReported(t *testing.T) {
+func TestReport(t *testing.T) {
 	a, b := v1alpha1.TerminationSettings{Image: "a"}, v1alpha1.TerminationSettings{Image: "b"}
 	one := []string{image}
 	for name, tc := range map[string]struct {
@@ -291,7 +292,7 @@ func TestWhatIsReported(t *testing.T) {
 	}{
 		"nothing without prePull":               {[]func(*prepull.Situation){withoutPrePull}, nil},
 		"nothing without prePull or OpenKruise": {[]func(*prepull.Situation){withoutPrePull, func(s *prepull.Situation) { s.Served = false }}, nil},
-		"nothing of a policy that is going":     {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Policy.Deleted = true }}, nil},
+		"nothing for a policy being deleted":    {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Policy.Deleted = true }}, nil},
 		"the image is everywhere": {[]func(*prepull.Situation){with(one)},
 			&prepull.Report{Holds: true, Reason: "PrePulled", Message: image + " is on 3 of 3 nodes"}},
 		"two images are everywhere": {[]func(*prepull.Situation){sidecars(a, b), with([]string{"a", "b"})},
@@ -299,45 +300,45 @@ func TestWhatIsReported(t *testing.T) {
 		"many images are counted": {[]func(*prepull.Situation){
 			sidecars(a, b, v1alpha1.TerminationSettings{Image: "c"}, v1alpha1.TerminationSettings{Image: "d"}), with([]string{"a", "b", "c", "d"})},
 			&prepull.Report{Holds: true, Reason: "PrePulled", Message: "a is on 3 of 3 nodes; b is on 3 of 3 nodes; c is on 3 of 3 nodes; and 1 more"}},
-		"the job is not there yet": {nil, &prepull.Report{Reason: "PrePulling", Message: image + " waits for OpenKruise to begin"}},
-		"Kruise has not looked yet": {[]func(*prepull.Situation){with(one, func(e *prepull.Existing) { *e = prepull.Existing{Namespace: e.Namespace, Name: e.Name} })},
-			&prepull.Report{Reason: "PrePulling", Message: image + " waits for OpenKruise to begin"}},
-		"the job is about to be made anew": {[]func(*prepull.Situation){with(one, func(e *prepull.Existing) { e.Deleted = true })},
-			&prepull.Report{Reason: "PrePulling", Message: image + " waits for OpenKruise to begin"}},
-		"some nodes are missing, of which only the missing images are told": {
+		"the job does not exist yet": {nil, &prepull.Report{Reason: "PrePulling", Message: image + " is waiting for OpenKruise to start the ImagePullJob"}},
+		"Kruise has not processed the job": {[]func(*prepull.Situation){with(one, func(e *prepull.Existing) { *e = prepull.Existing{Namespace: e.Namespace, Name: e.Name} })},
+			&prepull.Report{Reason: "PrePulling", Message: image + " is waiting for OpenKruise to start the ImagePullJob"}},
+		"the job is about to be recreated": {[]func(*prepull.Situation){with(one, func(e *prepull.Existing) { e.Deleted = true })},
+			&prepull.Report{Reason: "PrePulling", Message: image + " is waiting for OpenKruise to start the ImagePullJob"}},
+		"only images that are missing on nodes are reported": {
 			[]func(*prepull.Situation){sidecars(a, b), with([]string{"a"}), with([]string{"b"}, nodes(3, 1))},
 			&prepull.Report{Reason: "PrePulling", Message: "b is on 1 of 3 nodes"}},
-		"somebody has changed a job, whatever came of it": {
+		"a modified job is reported despite its result": {
 			[]func(*prepull.Situation){with(one, changedAt(time.Minute), nodes(6, 1, "n1"))},
-			&prepull.Report{Reason: "PrePulling", Message: "somebody has changed the ImagePullJob of " + image + ", which is made anew once it is 10m0s old; see who it was: " +
+			&prepull.Report{Reason: "PrePulling", Message: "somebody changed the ImagePullJob of " + image + "; the operator replaces it once it is 10m0s old. To see who changed it: " +
 				"kubectl -n batch get imagepulljob mesh-HASH -o yaml --show-managed-fields"}},
 		"no node is selected": {[]func(*prepull.Situation){with(one, nodes(0, 0))},
-			&prepull.Report{Reason: "PrePulling", Message: image + " has no node to be pulled to: OpenKruise's manager knows none that nodeSelector selects"}},
-		"nodes have failed, which goes before what is under way": {
+			&prepull.Report{Reason: "PrePulling", Message: image + " has no node to be pulled to: OpenKruise knows no node that nodeSelector selects"}},
+		"failed nodes are reported before pulls in progress": {
 			[]func(*prepull.Situation){sidecars(a, b), with([]string{"a"}, nodes(6, 1)), with([]string{"b"}, nodes(6, 1, "n4", "n1", "n2", "n3"))},
 			&prepull.Report{Reason: "PrePullFailed", Message: "b is on 1 of 6 nodes and could not be pulled to n1, n2, n3 and 1 more. The cause is in the events of each " +
-				"job (kubectl -n batch describe imagepulljob mesh-HASH). OpenKruise tries again after a day, or at once when the job is deleted, which the operator then makes anew"}},
-		"OpenKruise is not there": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Served = false }},
-			&prepull.Report{Reason: "PrePullUnavailable", Message: "OpenKruise does not serve ImagePullJobs in this cluster; install it, or remove prePull. Images are pulled when they are needed"}},
-		"OpenKruise refuses": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Refusal = "the gate is off" }},
-			&prepull.Report{Reason: "PrePullUnavailable", Message: "the gate is off. Images are pulled when they are needed"}},
-		"a refusal is over once the job is there": {[]func(*prepull.Situation){with(one), func(s *prepull.Situation) { s.Refusal = "the gate is off" }},
+				"job (kubectl -n batch describe imagepulljob mesh-HASH). OpenKruise retries after a day. To retry at once, delete the job; the operator recreates it"}},
+		"OpenKruise is not installed": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Served = false }},
+			&prepull.Report{Reason: "PrePullUnavailable", Message: "OpenKruise does not serve ImagePullJobs in this cluster; install it, or remove prePull. Nodes pull images when they need them"}},
+		"OpenKruise denies the job": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Refusal = "the gate is off" }},
+			&prepull.Report{Reason: "PrePullUnavailable", Message: "the gate is off. Nodes pull images when they need them"}},
+		"an earlier denial does not count once the job exists": {[]func(*prepull.Situation){with(one), func(s *prepull.Situation) { s.Refusal = "the gate is off" }},
 			&prepull.Report{Holds: true, Reason: "PrePulled", Message: image + " is on 3 of 3 nodes"}},
-		"the operator may make no jobs": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Disabled = true }},
-			&prepull.Report{Reason: "PrePullUnavailable", Message: "the operator runs with --pre-pull=Disabled; images are pulled when they are needed"}},
-		"the operator swaps no images": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.ImageDisabled = true }},
-			&prepull.Report{Reason: "ImageDisabled", Message: "no image is needed, for the operator runs with --image-swap=Disabled; remove prePull"}},
-		"nothing is written for a DryRun policy": {[]func(*prepull.Situation){spec(func(p *v1alpha1.PolicySpec) { p.Enforcement = "DryRun" })},
+		"pre-pulling is disabled": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Enabled.PrePull = false }},
+			&prepull.Report{Reason: "PrePullUnavailable", Message: "the operator runs with --pre-pull=Disabled; nodes pull images when they need them"}},
+		"mode Image is disabled": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Enabled.Image = false }},
+			&prepull.Report{Reason: "ImageDisabled", Message: "no image is needed, because the operator runs with --image-swap=Disabled; remove prePull"}},
+		"a DryRun policy pulls nothing": {[]func(*prepull.Situation){spec(func(p *v1alpha1.PolicySpec) { p.Enforcement = "DryRun" })},
 			&prepull.Report{Reason: "DryRun", Message: "nothing is pulled; set enforcement to Enforce to act"}},
 		"no image is needed": {[]func(*prepull.Situation){spec(func(p *v1alpha1.PolicySpec) { p.Mode, p.Fallback = "CRR", "Disabled" })},
-			&prepull.Report{Reason: "PrePullUnavailable", Message: "no image is needed, for every sidecar declares another mode than Image with fallback Disabled; remove prePull"}},
-		"the administrator does not permit the policy's image": {[]func(*prepull.Situation){sidecars(a), func(s *prepull.Situation) { s.Images.DigestRequired = true }},
-			&prepull.Report{Reason: "ImageNotAllowed", Message: "nothing is pulled, for quick-exit image a is not allowed: it is not named by its digest; use one that --allowed-quick-exit-image and --quick-exit-image-digests of the operator permit"}},
-		"the operator's image needs no permission": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Images.DigestRequired = true }, with(one)},
+			&prepull.Report{Reason: "PrePullUnavailable", Message: "no image is needed, because every sidecar declares another mode than Image with fallback Disabled; remove prePull"}},
+		"the policy's image is not allowed": {[]func(*prepull.Situation){sidecars(a), func(s *prepull.Situation) { s.Images.DigestRequired = true }},
+			&prepull.Report{Reason: "ImageNotAllowed", Message: "nothing is pulled, because quick-exit image a is not allowed: it has no digest; use one that --allowed-quick-exit-image and --quick-exit-image-digests of the operator permit"}},
+		"the operator's image is always allowed": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Images.DigestRequired = true }, with(one)},
 			&prepull.Report{Holds: true, Reason: "PrePulled", Message: image + " is on 3 of 3 nodes"}},
-		"there is no image at any level": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.DefaultImage = "" }},
+		"no image at any level": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.DefaultImage = "" }},
 			&prepull.Report{Reason: "NoQuickExitImage", Message: "no quick-exit image is set; set image in the policy, or the operator's --quick-exit-image. Images of environment variables are not pulled"}},
-		"the operator does not know where it is": {[]func(*prepull.Situation){ofCluster, func(s *prepull.Situation) { s.Namespace = "" }},
+		"the operator does not know its namespace": {[]func(*prepull.Situation){ofCluster, func(s *prepull.Situation) { s.Namespace = "" }},
 			&prepull.Report{Reason: "PrePullUnavailable", Message: "the operator does not know its namespace, where the ImagePullJobs of cluster policies live; set --pre-pull-namespace"}},
 		"the node selector is invalid": {[]func(*prepull.Situation){prePull(func(p *v1alpha1.PrePull) {
 			p.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Equals"}}}
@@ -358,17 +359,17 @@ func TestWhatIsReported(t *testing.T) {
 	}
 }
 
-func TestAChangedJobBringsThePolicyBackWhenItMayBeMadeAnew(t *testing.T) {
+func TestChangedJobRequeuesPolicy(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change []func(*prepull.Situation)
 		want   time.Duration
 	}{
-		"no job was changed":            {[]func(*prepull.Situation){with([]string{image})}, 0},
-		"one was":                       {[]func(*prepull.Situation){with([]string{image}, changedAt(4*time.Minute))}, 6 * time.Minute},
-		"one was, long ago":             {[]func(*prepull.Situation){with([]string{image}, changedAt(time.Hour))}, 0},
-		"one was that is not wanted":    {[]func(*prepull.Situation){with([]string{image}, changedAt(time.Minute)), withoutPrePull}, 0},
-		"one was that is being deleted": {[]func(*prepull.Situation){with([]string{image}, changedAt(time.Minute), func(e *prepull.Existing) { e.Deleted = true })}, 0},
-		"the older of two comes first": {[]func(*prepull.Situation){
+		"no modified job":              {[]func(*prepull.Situation){with([]string{image})}, 0},
+		"a modified job":               {[]func(*prepull.Situation){with([]string{image}, changedAt(4*time.Minute))}, 6 * time.Minute},
+		"a job modified long ago":      {[]func(*prepull.Situation){with([]string{image}, changedAt(time.Hour))}, 0},
+		"an unwanted modified job":     {[]func(*prepull.Situation){with([]string{image}, changedAt(time.Minute)), withoutPrePull}, 0},
+		"a modified job being deleted": {[]func(*prepull.Situation){with([]string{image}, changedAt(time.Minute), func(e *prepull.Existing) { e.Deleted = true })}, 0},
+		"two modified jobs: the older counts": {[]func(*prepull.Situation){
 			sidecars(v1alpha1.TerminationSettings{Image: "a"}, v1alpha1.TerminationSettings{Image: "b"}),
 			with([]string{"a"}, changedAt(time.Minute)), with([]string{"b"}, changedAt(8*time.Minute)),
 		}, 2 * time.Minute},
@@ -381,8 +382,8 @@ func TestAChangedJobBringsThePolicyBackWhenItMayBeMadeAnew(t *testing.T) {
 	}
 }
 
-// Jobs that the operator has named are found again after a restart, and by another version of it.
-func TestTheNameOfAJobStays(t *testing.T) {
+// The operator finds its jobs again after a restart or an upgrade.
+func TestJobNameIsStable(t *testing.T) {
 	s := situation(prePull(func(p *v1alpha1.PrePull) {
 		p.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "batch", "arch": "arm64"}}
 		p.PullSecrets = []v1alpha1.SecretName{"registry"}

@@ -23,7 +23,7 @@ type Job struct {
 	Pull
 }
 
-// Pull is what a job asks for.
+// Pull is the content of a job.
 type Pull struct {
 	Image string `json:"image"`
 	// NodeSelector is nil for all nodes.
@@ -33,23 +33,23 @@ type Pull struct {
 	SandboxConfig *v1alpha1.SandboxConfig `json:"sandboxConfig,omitempty"`
 }
 
-// Existing is a job of the policy that is there, and how far it is.
+// Existing is a job of the policy in the cluster, with its progress.
 type Existing struct {
 	Namespace, Name string
 	UID             types.UID
 	Created         time.Time
-	// Changed is true when somebody has changed what the job asks for.
+	// Changed is true when somebody has changed the job's spec.
 	Changed bool
 	// Deleted is true while the job is being deleted.
 	Deleted bool
-	// Begun is true once OpenKruise has looked at the job.
+	// Begun is true once OpenKruise has started the job.
 	Begun bool
 	// Desired, Succeeded and Failed are numbers of nodes.
 	Desired, Succeeded, Failed int32
 	FailedNodes                []string
 }
 
-// hashLength is how much of the hash is in a name.
+// hashLength is the number of the hash's characters in a name.
 const hashLength = 12
 
 // jobs returns one job for each image, in the images' order.
@@ -67,7 +67,8 @@ func jobs(policy Policy, namespace string, images []string) []Job {
 	return all
 }
 
-// nodeSelector returns nil for a selector that selects every node: OpenKruise tells no job with an empty one of new nodes.
+// nodeSelector returns nil for a selector that selects every node: OpenKruise does not apply a job with an empty selector
+// to new nodes.
 func nodeSelector(prePull *v1alpha1.PrePull) *metav1.LabelSelector {
 	selector := prePull.NodeSelector
 	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
@@ -84,9 +85,9 @@ func sandboxConfig(prePull *v1alpha1.PrePull) *v1alpha1.SandboxConfig {
 	return sandbox
 }
 
-// jobName is as much of the policy's name as fits, and a hash of the policy and of all that the job asks for.
+// jobName is the policy's name, cut to fit, and a hash of the policy's uid and the job's content.
 func jobName(policy Policy, pull Pull) string {
-	// Strings, slices and maps of strings can always be encoded, and maps are sorted.
+	// Encoding strings, slices and maps of strings cannot fail, and maps are sorted.
 	content, _ := json.Marshal(struct {
 		UID types.UID
 		Pull
@@ -96,12 +97,12 @@ func jobName(policy Policy, pull Pull) string {
 	return cut(policy.Ref.Name, validation.DNS1123LabelMaxLength-len(suffix)) + suffix
 }
 
-// LabelValue returns the policy's name as it fits into a label.
+// LabelValue returns the policy's name, cut to the length of a label value.
 func LabelValue(policy string) string {
 	return cut(policy, validation.LabelValueMaxLength)
 }
 
-// cut shortens the name of an object, so that it still ends in a letter or digit.
+// cut shortens the name of an object so that it still ends in a letter or digit.
 func cut(name string, length int) string {
 	if len(name) <= length {
 		return name

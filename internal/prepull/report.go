@@ -10,16 +10,16 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-// few is how many of many are named.
-const few = 3
+// maxNamed bounds how many jobs or nodes a message names.
+const maxNamed = 3
 
-// state is a wanted job with what is known of it; the job may not exist yet.
+// state is a wanted job with its progress; the job may not exist yet.
 type state struct {
 	Job
 	Existing
 }
 
-// report says how far the wanted jobs are. A failure is said before all else, for it does not pass by itself soon.
+// report describes the progress of the wanted jobs. Failures come first, because they do not go away soon by themselves.
 func report(wanted []Job, existing []Existing, refusal string) *Report {
 	var states, failed, unfinished []state
 	refused := false
@@ -44,7 +44,7 @@ func report(wanted []Job, existing []Existing, refusal string) *Report {
 	case len(failed) > 0:
 		return &Report{Reason: v1alpha1.ReasonPrePullFailed, Message: failure(failed)}
 	case refused:
-		return &Report{Reason: v1alpha1.ReasonPrePullUnavailable, Message: refusal + ". Images are pulled when they are needed"}
+		return &Report{Reason: v1alpha1.ReasonPrePullUnavailable, Message: refusal + ". Nodes pull images when they need them"}
 	case len(unfinished) > 0:
 		return &Report{Reason: v1alpha1.ReasonPrePulling, Message: list(unfinished, state.progress)}
 	default:
@@ -52,7 +52,7 @@ func report(wanted []Job, existing []Existing, refusal string) *Report {
 	}
 }
 
-// finished reports whether the image is on every node. Without a node nothing is.
+// finished reports whether the image is on every node, and there is at least one.
 func (s state) finished() bool {
 	return s.Begun && s.Desired > 0 && s.Succeeded >= s.Desired
 }
@@ -60,21 +60,21 @@ func (s state) finished() bool {
 func (s state) progress() string {
 	switch {
 	case s.Changed:
-		return fmt.Sprintf("somebody has changed the ImagePullJob of %s, which is made anew once it is %s old; see who it was: "+
+		return fmt.Sprintf("somebody changed the ImagePullJob of %s; the operator replaces it once it is %s old. To see who changed it: "+
 			"kubectl -n %s get imagepulljob %s -o yaml --show-managed-fields", s.Image, changedAge, s.Job.Namespace, s.Job.Name)
 	case !s.Begun:
-		return fmt.Sprintf("%s waits for OpenKruise to begin", s.Image)
+		return fmt.Sprintf("%s is waiting for OpenKruise to start the ImagePullJob", s.Image)
 	case s.Desired == 0:
-		return fmt.Sprintf("%s has no node to be pulled to: OpenKruise's manager knows none that nodeSelector selects", s.Image)
+		return fmt.Sprintf("%s has no node to be pulled to: OpenKruise knows no node that nodeSelector selects", s.Image)
 	}
 	return fmt.Sprintf("%s is on %d of %d nodes", s.Image, s.Succeeded, s.Desired)
 }
 
-// failure says what failed where, and where the cause is found.
+// failure says which pulls failed, and where to find the cause.
 func failure(failed []state) string {
 	first := failed[0].Job
 	return fmt.Sprintf("%s. The cause is in the events of each job (kubectl -n %s describe imagepulljob %s). "+
-		"OpenKruise tries again after a day, or at once when the job is deleted, which the operator then makes anew",
+		"OpenKruise retries after a day. To retry at once, delete the job; the operator recreates it",
 		list(failed, state.failure), first.Namespace, first.Name)
 }
 
@@ -83,26 +83,26 @@ func (s state) failure() string {
 	return fmt.Sprintf("%s is on %d of %d nodes and could not be pulled to %s", s.Image, s.Succeeded, s.Desired, firstOf(nodes, int(s.Failed)))
 }
 
-// firstOf names a few nodes. There may be more of them than names.
+// firstOf names up to maxNamed of the nodes. The total may be larger than the number of known names.
 func firstOf(nodes []string, total int) string {
 	total = max(total, len(nodes))
 	if len(nodes) == 0 {
 		return fmt.Sprintf("%d of them", total)
 	}
-	named := nodes[:min(len(nodes), few)]
+	named := nodes[:min(len(nodes), maxNamed)]
 	if rest := total - len(named); rest > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(named, ", "), rest)
 	}
 	return strings.Join(named, ", ")
 }
 
-// list describes a few jobs.
+// list describes up to maxNamed jobs.
 func list(states []state, describe func(state) string) string {
 	var parts []string
-	for _, s := range states[:min(len(states), few)] {
+	for _, s := range states[:min(len(states), maxNamed)] {
 		parts = append(parts, describe(s))
 	}
-	if rest := len(states) - few; rest > 0 {
+	if rest := len(states) - maxNamed; rest > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more", rest))
 	}
 	return strings.Join(parts, "; ")

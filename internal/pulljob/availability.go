@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
 
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -18,40 +17,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
-	ctrl "sigs.k8s.io/controller-runtime"
-
+	"github.com/sidecar-termination/operator/internal/optionalkind"
 	"github.com/sidecar-termination/operator/internal/resolve"
-	"github.com/sidecar-termination/operator/internal/served"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=imagepulljobs.apps.kruise.io,verbs=list;watch,roleName=sidecar-termination-manager-pre-pull-role
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=imagepulljobs,verbs=list;watch;create;delete,roleName=sidecar-termination-manager-pre-pull-role
 
-// DefinitionName is the definition by which it is told whether jobs are served.
+// DefinitionName is the name of the definition of ImagePullJobs.
 const DefinitionName = "imagepulljobs.apps.kruise.io"
 
 // indexPolicyUID is the field index of jobs by the uid of the policy that owns them.
 const indexPolicyUID = "ownerPolicyUID"
 
-// Availability tells whether ImagePullJobs are served. It follows Kruise being installed, upgraded and removed, and keeps a
-// cache of the operator's own jobs while they are served.
-type Availability struct {
-	*served.Loop
-
-	definitions cache.Cache
-	jobs        served.Cache
-	isServed    atomic.Bool
-	announced   bool // what onChange was last told
-
-	// onChange is called, never concurrently, after jobs have become served or have gone.
-	onChange func(ctx context.Context)
-	// onJob is called with the policy of a job that was changed or has gone.
-	onJob func(policy resolve.PolicyRef)
-}
-
-// NewAvailability returns an Availability that calls onChange when jobs become served or are no longer, and onJob with the
-// policy of a job that was changed. It is a Runnable and must be added to the manager; never started it finds nothing.
-func NewAvailability(c cluster.Cluster, onChange func(ctx context.Context), onJob func(policy resolve.PolicyRef)) (*Availability, error) {
+// NewAvailability returns the availability of ImagePullJobs. It calls onChange when they become available or unavailable,
+// and onJob with the policy of each job that was created, changed or deleted.
+func NewAvailability(c cluster.Cluster, onChange func(ctx context.Context), onJob func(policy resolve.PolicyRef)) (*optionalkind.Availability, error) {
 	// The manager's cache holds one definition already, and cannot select a second one by name.
 	definitions, err := cache.New(c.GetConfig(), cache.Options{
 		Scheme:     c.GetScheme(),
@@ -68,14 +50,24 @@ func NewAvailability(c cluster.Cluster, onChange func(ctx context.Context), onJo
 	if err != nil {
 		return nil, fmt.Errorf("make cache of the definition of ImagePullJobs: %w", err)
 	}
-	a := &Availability{Loop: served.NewLoop(), definitions: definitions, onChange: onChange, onJob: onJob}
-	a.jobs = served.Cache{
-		Cluster: c, Object: &kruise.ImagePullJob{}, Labels: labels.Set{labelManagedBy: managedBy}, Prepare: a.prepare,
-	}
-	return a, nil
+	return optionalkind.NewAvailability(optionalkind.Config{
+		Kind:        "ImagePullJob",
+		Source:      definitions,
+		StartSource: true,
+		Watched:     []client.Object{&apiextensionsv1.CustomResourceDefinition{}},
+		Look: func(ctx context.Context) (served, usable bool, err error) {
+			served, err = areServed(ctx, definitions)
+			return served, true, err
+		},
+		Objects: optionalkind.Objects{
+			Cluster: c, Example: &kruise.ImagePullJob{}, Labels: labels.Set{labelManagedBy: settings.Name},
+			Prepare: func(ctx context.Context, jobs cache.Cache) error { return prepare(ctx, jobs, onJob) },
+		},
+		OnChange: func(ctx context.Context, _ bool) { onChange(ctx) },
+	}), nil
 }
 
-// withoutSchemas drops what is large and not read.
+// withoutSchemas drops the large fields of a definition that nothing reads.
 func withoutSchemas(object any) (any, error) {
 	if definition, ok := object.(*apiextensionsv1.CustomResourceDefinition); ok {
 		definition.ManagedFields = nil
@@ -88,63 +80,24 @@ func withoutSchemas(object any) (any, error) {
 	return object, nil
 }
 
-// Served reports whether jobs can be created and read now.
-func (a *Availability) Served() bool {
-	return a.isServed.Load()
-}
-
-// NeedLeaderElection is false: every replica knows, so that a new leader need not find out first.
-func (a *Availability) NeedLeaderElection() bool { return false }
-
-// Start follows Kruise until the context ends.
-func (a *Availability) Start(ctx context.Context) error {
-	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithName("pre-pull"))
-	go func() {
-		if err := a.definitions.Start(ctx); err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "Cache of the definition of ImagePullJobs failed")
-		}
-	}()
-	if !a.definitions.WaitForCacheSync(ctx) {
-		return nil
-	}
-	if err := a.Run(ctx, a.definitions, a.update, &apiextensionsv1.CustomResourceDefinition{}); err != nil && ctx.Err() == nil {
-		return fmt.Errorf("look for ImagePullJobs: %w", err)
-	}
-	return nil
-}
-
-// update compares what is with what was announced and carries the change out. After an error it may be called again.
-func (a *Availability) update(ctx context.Context) error {
+func areServed(ctx context.Context, reader client.Reader) (bool, error) {
 	var definitions apiextensionsv1.CustomResourceDefinitionList
-	if err := a.definitions.List(ctx, &definitions); err != nil {
-		return fmt.Errorf("list definitions: %w", err)
+	if err := reader.List(ctx, &definitions); err != nil {
+		return false, fmt.Errorf("list definitions: %w", err)
 	}
-	isServed := slices.ContainsFunc(definitions.Items, servesJobs)
-	if !isServed {
-		a.isServed.Store(false)
-	}
-	if err := a.jobs.Follow(ctx, isServed); err != nil {
-		return err
-	}
-	a.isServed.Store(isServed)
-	if isServed != a.announced {
-		a.announced = isServed
-		a.onChange(ctx)
-		ctrl.LoggerFrom(ctx).Info("ImagePullJobs were looked for", "served", isServed)
-	}
-	return nil
+	return slices.ContainsFunc(definitions.Items, servesJobs), nil
 }
 
 // servesJobs reports whether the definition serves the version of jobs that the operator knows.
 func servesJobs(definition apiextensionsv1.CustomResourceDefinition) bool {
-	return served.IsEstablished(definition) &&
+	return optionalkind.IsEstablished(definition) &&
 		slices.ContainsFunc(definition.Spec.Versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool {
 			return v.Name == kruise.GroupVersion.Version && v.Served
 		})
 }
 
-// prepare makes a cache of jobs find those of a policy and tell when one changes.
-func (a *Availability) prepare(ctx context.Context, jobs cache.Cache) error {
+// prepare indexes a cache of jobs by policy, and makes it call onJob for each change of a job.
+func prepare(ctx context.Context, jobs cache.Cache, onJob func(policy resolve.PolicyRef)) error {
 	if err := jobs.IndexField(ctx, &kruise.ImagePullJob{}, indexPolicyUID, ownerPolicyUID); err != nil {
 		return fmt.Errorf("index by policy: %w", err)
 	}
@@ -152,18 +105,22 @@ func (a *Availability) prepare(ctx context.Context, jobs cache.Cache) error {
 	if err != nil {
 		return err
 	}
-	_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    a.changed,
-		UpdateFunc: func(_, job any) { a.changed(job) },
-		DeleteFunc: a.changed,
-	})
+	_, err = informer.AddEventHandler(handler(onJob))
 	return err
 }
 
-// changed passes the policy of a job on. What is no job is the note that one was missed while it was deleted.
-func (a *Availability) changed(object any) {
-	if missed, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
-		object = missed.Obj
+func handler(onJob func(policy resolve.PolicyRef)) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(job any) { notify(job, onJob) },
+		UpdateFunc: func(_, job any) { notify(job, onJob) },
+		DeleteFunc: func(job any) { notify(job, onJob) },
+	}
+}
+
+// notify calls onJob with the policy of the job, which may be a tombstone.
+func notify(object any, onJob func(policy resolve.PolicyRef)) {
+	if tombstone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+		object = tombstone.Obj
 	}
 	job, ok := object.(*kruise.ImagePullJob)
 	if !ok {
@@ -174,7 +131,7 @@ func (a *Availability) changed(object any) {
 		if ref.Kind == resolve.KindNamespaced {
 			ref.Namespace = job.Namespace
 		}
-		a.onJob(ref)
+		onJob(ref)
 	}
 }
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pulljob makes images come to nodes through OpenKruise: an ImagePullJob has Kruise's daemon on each node pull one
-// image. It is the only code that writes to ImagePullJobs. It carries out what internal/prepull has decided and reports
-// the jobs that are there; it decides nothing. Availability tells whether the cluster serves jobs at all.
+// Package pulljob pulls images to nodes through OpenKruise: an ImagePullJob makes Kruise's daemon on each node pull one
+// image. It is the only package that writes ImagePullJobs. It carries out the decisions of package prepull, reads the
+// existing jobs, and knows whether the cluster serves them.
 package pulljob
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,33 +20,35 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/optionalkind"
 	"github.com/sidecar-termination/operator/internal/prepull"
-	"github.com/sidecar-termination/operator/internal/served"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 const (
 	// labelManagedBy marks the jobs that this operator created.
 	labelManagedBy = "app.kubernetes.io/managed-by"
-	managedBy      = "sidecar-termination-operator"
 
 	// parallelism is how many nodes pull at once. Kruise's default is one node after the other. It must be a number: Kruise
-	// takes a percentage for 0, which pauses a job (syncNodeImages in imagepulljob_controller.go).
+	// reads a percentage as 0, which pauses a job (syncNodeImages in imagepulljob_controller.go).
 	parallelism = 10
 )
 
-// ErrRefused means that Kruise's webhook did not accept a job, or did not answer, or that the operator may not create jobs.
-// The error says which.
+// ErrRefused means that a job cannot be created: Kruise's webhook denied it or did not answer, the operator lacks the
+// permission, or the job's name is taken. The error says which.
 var ErrRefused = errors.New("the ImagePullJob was refused")
 
 // Jobs reads and writes the operator's jobs.
 type Jobs struct {
-	Client       client.Client
-	Availability *Availability
+	Client client.Client
+	// Server reads without a cache.
+	Server       client.Reader
+	Availability *optionalkind.Availability
 }
 
 // Of returns the policy's jobs from the cache, and none while jobs are not served.
 func (j *Jobs) Of(ctx context.Context, policy types.UID) ([]prepull.Existing, error) {
-	reader := j.Availability.jobs.Reader()
+	reader := j.Availability.Reader()
 	if reader == nil {
 		return nil, nil
 	}
@@ -63,7 +66,7 @@ func (j *Jobs) Of(ctx context.Context, policy types.UID) ([]prepull.Existing, er
 func toExisting(job *kruise.ImagePullJob) prepull.Existing {
 	return prepull.Existing{
 		Namespace: job.Namespace, Name: job.Name, UID: job.UID, Created: job.CreationTimestamp.Time,
-		// A creation is generation 1, with all that webhooks made of it.
+		// A new object has generation 1, changes by admission webhooks included.
 		Changed:     job.Generation > 1,
 		Deleted:     job.DeletionTimestamp != nil,
 		Begun:       job.Status.StartTime != nil,
@@ -74,20 +77,44 @@ func toExisting(job *kruise.ImagePullJob) prepull.Existing {
 	}
 }
 
-// Create creates the job with the policy as its owner. A job that exists already is no error. It returns ErrRefused when
-// the job is not accepted.
+// Create creates the job with the policy as its owner. A job that exists already is no error, unless it is somebody
+// else's. Create returns ErrRefused when the job is denied or its name is taken, and a conflict when an existing job of
+// its name has just been deleted.
 func (j *Jobs) Create(ctx context.Context, policy prepull.Policy, job prepull.Job) error {
 	switch err := j.Client.Create(ctx, newJob(policy, job)); {
-	case err == nil, apierrors.IsAlreadyExists(err):
+	case err == nil:
 		return nil
-	case served.IsRefusal(err):
+	case apierrors.IsAlreadyExists(err):
+		return j.checkExisting(ctx, policy, job)
+	case optionalkind.IsRefusal(err):
 		return fmt.Errorf("%w: %w", ErrRefused, err)
 	default:
 		return fmt.Errorf("create ImagePullJob %s: %w", job.Name, err)
 	}
 }
 
-// Delete deletes the job. When another one has taken its name it fails with a conflict.
+// checkExisting returns nil when the existing job of this name is the policy's, which Of finds as soon as the cache has
+// it. Otherwise the job would never be seen, and each creation would end here again.
+func (j *Jobs) checkExisting(ctx context.Context, policy prepull.Policy, job prepull.Job) error {
+	var list kruise.ImagePullJobList
+	// A list by name needs no permission that the cache does not need.
+	err := j.Server.List(ctx, &list, client.InNamespace(job.Namespace), client.MatchingFields{"metadata.name": job.Name})
+	switch {
+	case err != nil:
+		return fmt.Errorf("read ImagePullJob %s: %w", job.Name, err)
+	case len(list.Items) == 0:
+		jobs := kruise.SchemeGroupVersion.WithResource("imagepulljobs").GroupResource()
+		return apierrors.NewConflict(jobs, job.Name, errors.New("it was deleted a moment ago"))
+	}
+	existing := &list.Items[0]
+	if existing.Labels[labelManagedBy] == settings.Name && slices.Contains(ownerPolicyUID(existing), string(policy.UID)) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s/%s exists without the operator's label %s=%s or without the policy as its owner; delete it",
+		ErrRefused, existing.Namespace, existing.Name, labelManagedBy, settings.Name)
+}
+
+// Delete deletes the job. It fails with a conflict when another job has taken its name.
 func (j *Jobs) Delete(ctx context.Context, existing prepull.Existing) error {
 	job := &kruise.ImagePullJob{ObjectMeta: metav1.ObjectMeta{Namespace: existing.Namespace, Name: existing.Name}}
 	err := j.Client.Delete(ctx, job, client.Preconditions{UID: &existing.UID})
@@ -97,15 +124,15 @@ func (j *Jobs) Delete(ctx context.Context, existing prepull.Existing) error {
 	return nil
 }
 
-// newJob builds the job. It never completes, so that nodes that join later get the image as well, and so that Kruise asks
-// each node again about once a day, which brings back an image that the kubelet has removed. What is left out is Kruise's
-// to default: a pull may take 10 minutes, is repeated 3 times, and is left out where the image is there.
+// newJob builds the job. It never completes, so that nodes that join later get the image as well, and so that Kruise
+// repeats the pull about once a day, which brings back an image that the kubelet removed. Kruise sets defaults for the
+// rest: a pull times out after 10 minutes, is retried 3 times, and is skipped where the image exists.
 func newJob(policy prepull.Policy, job prepull.Job) *kruise.ImagePullJob {
 	return &kruise.ImagePullJob{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: job.Namespace,
 			Name:      job.Name,
-			Labels:    map[string]string{labelManagedBy: managedBy, v1alpha1.LabelPolicy: prepull.LabelValue(policy.Ref.Name)},
+			Labels:    map[string]string{labelManagedBy: settings.Name, v1alpha1.LabelPolicy: prepull.LabelValue(policy.Ref.Name)},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: v1alpha1.GroupVersion.String(), Kind: string(policy.Ref.Kind), Name: policy.Ref.Name, UID: policy.UID,
 				Controller: ptr.To(true),

@@ -22,6 +22,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/prepull"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 var (
@@ -30,12 +31,19 @@ var (
 	resource   = schema.GroupResource{Group: "apps.kruise.io", Resource: "imagepulljobs"}
 )
 
-// server is a client that takes jobs, or fails.
+// server is an API server that accepts jobs or returns an error.
 type server struct {
 	client.Client
-	err     error
-	created *kruise.ImagePullJob
-	deleted []string
+	err      error
+	created  *kruise.ImagePullJob
+	existing []kruise.ImagePullJob
+	listErr  error
+	deleted  []string
+}
+
+func (s *server) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	list.(*kruise.ImagePullJobList).Items = s.existing
+	return s.listErr
 }
 
 func (s *server) Create(_ context.Context, object client.Object, _ ...client.CreateOption) error {
@@ -50,7 +58,7 @@ func (s *server) Delete(_ context.Context, object client.Object, options ...clie
 	return s.err
 }
 
-func TestTheJob(t *testing.T) {
+func TestCreatedJob(t *testing.T) {
 	full := prepull.Job{Namespace: "batch", Name: "mesh-1", Pull: prepull.Pull{
 		Image:         "quick-exit:v1",
 		NodeSelector:  &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "batch"}},
@@ -62,13 +70,13 @@ func TestTheJob(t *testing.T) {
 			APIVersion: "sidecartermination.dev/v1alpha1", Kind: string(policy.Ref.Kind), Name: "mesh", UID: policy.UID, Controller: ptr.To(true),
 		}}
 	}
-	labels := map[string]string{"app.kubernetes.io/managed-by": "sidecar-termination-operator", "sidecartermination.dev/policy": "mesh"}
+	labels := map[string]string{"app.kubernetes.io/managed-by": settings.Name, "sidecartermination.dev/policy": "mesh"}
 	for name, tc := range map[string]struct {
 		policy prepull.Policy
 		job    prepull.Job
 		want   kruise.ImagePullJob
 	}{
-		"of a namespaced policy, with all there is": {namespaced, full, kruise.ImagePullJob{
+		"namespaced policy, every field": {namespaced, full, kruise.ImagePullJob{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "mesh-1", Labels: labels, OwnerReferences: owner(namespaced)},
 			Spec: kruise.ImagePullJobSpec{Image: "quick-exit:v1", ImagePullJobTemplate: kruise.ImagePullJobTemplate{
 				Selector:         &kruise.ImagePullJobNodeSelector{LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"pool": "batch"}}},
@@ -78,7 +86,7 @@ func TestTheJob(t *testing.T) {
 				CompletionPolicy: kruise.CompletionPolicy{Type: "Never"},
 			}},
 		}},
-		"of a cluster policy, with the least": {ofCluster, prepull.Job{Namespace: "system", Name: "mesh-2", Pull: prepull.Pull{Image: "quick-exit:v1"}}, kruise.ImagePullJob{
+		"cluster policy, required fields": {ofCluster, prepull.Job{Namespace: "system", Name: "mesh-2", Pull: prepull.Pull{Image: "quick-exit:v1"}}, kruise.ImagePullJob{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "mesh-2", Labels: labels, OwnerReferences: owner(ofCluster)},
 			Spec: kruise.ImagePullJobSpec{Image: "quick-exit:v1", ImagePullJobTemplate: kruise.ImagePullJobTemplate{
 				Parallelism:      ptr.To(intstr.FromInt32(10)),
@@ -98,41 +106,70 @@ func TestTheJob(t *testing.T) {
 	}
 }
 
-func TestWhatBecomesOfACreation(t *testing.T) {
+func TestCreateErrors(t *testing.T) {
 	broken := errors.New("broken")
 	for name, tc := range map[string]struct {
-		err              error
-		refused, ignored bool
+		err     error
+		refused bool
 	}{
-		"it is there already":            {err: apierrors.NewAlreadyExists(resource, "x"), ignored: true},
-		"Kruise's gate is off":           {err: apierrors.NewForbidden(resource, "x", errors.New("feature-gate ImagePullJobGate is not enabled")), refused: true},
-		"Kruise does not understand it":  {err: apierrors.NewBadRequest("invalid image"), refused: true},
-		"Kruise's manager is down":       {err: apierrors.NewInternalError(errors.New("failed calling webhook")), refused: true},
-		"the definition has gone":        {err: apierrors.NewNotFound(resource, ""), refused: true},
-		"the API server has its own woe": {err: apierrors.NewInternalError(errors.New("etcd"))},
-		"the API server cannot be had":   {err: broken},
+		"Kruise's feature gate is off": {apierrors.NewForbidden(resource, "x", errors.New("feature-gate ImagePullJobGate is not enabled")), true},
+		"Kruise's webhook denies it":   {apierrors.NewBadRequest("invalid image"), true},
+		"Kruise's webhook is down":     {apierrors.NewInternalError(errors.New("failed calling webhook")), true},
+		"the definition is gone":       {apierrors.NewNotFound(resource, ""), true},
+		"internal server error":        {apierrors.NewInternalError(errors.New("etcd")), false},
+		"no connection":                {broken, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := (&Jobs{Client: &server{err: tc.err}}).Create(t.Context(), namespaced, prepull.Job{})
-			if (err == nil) != tc.ignored || errors.Is(err, ErrRefused) != tc.refused {
-				t.Errorf("got %v", err)
-			}
-			if err != nil && !errors.Is(err, tc.err) {
-				t.Errorf("%v does not tell of %v", err, tc.err)
+			if errors.Is(err, ErrRefused) != tc.refused || !errors.Is(err, tc.err) {
+				t.Errorf("got %v, want an error that wraps %v, refused=%t", err, tc.err, tc.refused)
 			}
 		})
 	}
 }
 
-func TestADeletionMeansOneJobAndNoOther(t *testing.T) {
+func TestCreateWithTakenName(t *testing.T) {
+	job := prepull.Job{Namespace: "batch", Name: "mesh-1"}
+	broken := errors.New("broken")
+	is := func(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
+	for name, tc := range map[string]struct {
+		change  func(*kruise.ImagePullJob)
+		gone    bool
+		listErr error
+		want    func(error) bool
+	}{
+		"own job":                {change: func(*kruise.ImagePullJob) {}, want: is(nil)},
+		"no label":               {change: func(j *kruise.ImagePullJob) { j.Labels = nil }, want: is(ErrRefused)},
+		"another manager":        {change: func(j *kruise.ImagePullJob) { j.Labels[labelManagedBy] = "another" }, want: is(ErrRefused)},
+		"no owner":               {change: func(j *kruise.ImagePullJob) { j.OwnerReferences = nil }, want: is(ErrRefused)},
+		"another policy's":       {change: func(j *kruise.ImagePullJob) { j.OwnerReferences[0].UID = "5c2d" }, want: is(ErrRefused)},
+		"an owner of other kind": {change: func(j *kruise.ImagePullJob) { j.OwnerReferences[0].Kind = "ImageListPullJob" }, want: is(ErrRefused)},
+		"deleted meanwhile":      {gone: true, want: apierrors.IsConflict},
+		"cannot be read":         {gone: true, listErr: broken, want: is(broken)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &server{err: apierrors.NewAlreadyExists(resource, job.Name), listErr: tc.listErr}
+			if !tc.gone {
+				existing := newJob(namespaced, job)
+				tc.change(existing)
+				s.existing = []kruise.ImagePullJob{*existing}
+			}
+			if err := (&Jobs{Client: s, Server: s}).Create(t.Context(), namespaced, job); !tc.want(err) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+func TestDelete(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err  error
 		want bool
 	}{
-		"it is gone":                 {nil, false},
-		"it was gone":                {apierrors.NewNotFound(resource, "x"), false},
-		"another one has its name":   {apierrors.NewConflict(resource, "x", errors.New("uid")), true},
-		"the API server cannot tell": {apierrors.NewInternalError(errors.New("etcd")), true},
+		"deleted":               {nil, false},
+		"already gone":          {apierrors.NewNotFound(resource, "x"), false},
+		"replaced by another":   {apierrors.NewConflict(resource, "x", errors.New("uid")), true},
+		"internal server error": {apierrors.NewInternalError(errors.New("etcd")), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &server{err: tc.err}
@@ -147,7 +184,7 @@ func TestADeletionMeansOneJobAndNoOther(t *testing.T) {
 	}
 }
 
-func TestWhatIsReadOfAJob(t *testing.T) {
+func TestToExisting(t *testing.T) {
 	job := newJob(namespaced, prepull.Job{Namespace: "batch", Name: "mesh-1"})
 	job.UID, job.Generation = "6e3f", 1
 	want := prepull.Existing{Namespace: "batch", Name: "mesh-1", UID: "6e3f"}
@@ -159,11 +196,11 @@ func TestWhatIsReadOfAJob(t *testing.T) {
 	want = prepull.Existing{Namespace: "batch", Name: "mesh-1", UID: "6e3f",
 		Changed: true, Deleted: true, Begun: true, Desired: 4, Succeeded: 2, Failed: 1, FailedNodes: []string{"node-1"}}
 	if diff := cmp.Diff(want, toExisting(job)); diff != "" {
-		t.Errorf("one that somebody has changed and deleted (-want +got):\n%s", diff)
+		t.Errorf("a changed and deleted job (-want +got):\n%s", diff)
 	}
 }
 
-func TestThePolicyOfAJobIsTold(t *testing.T) {
+func TestNotify(t *testing.T) {
 	ownedBy := func(kind string) *kruise.ImagePullJob {
 		return &kruise.ImagePullJob{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "mesh-1", OwnerReferences: []metav1.OwnerReference{
 			{Kind: kind, Name: "mesh", UID: types.UID("of " + kind), Controller: ptr.To(true)},
@@ -173,16 +210,16 @@ func TestThePolicyOfAJobIsTold(t *testing.T) {
 		object any
 		want   []resolve.PolicyRef
 	}{
-		"a namespaced one has the job's namespace": {ownedBy("SidecarTerminationPolicy"), []resolve.PolicyRef{{Kind: resolve.KindNamespaced, Namespace: "system", Name: "mesh"}}},
-		"a cluster one has none":                   {ownedBy("ClusterSidecarTerminationPolicy"), []resolve.PolicyRef{{Kind: resolve.KindCluster, Name: "mesh"}}},
-		"a job that was missed while it was deleted": {toolscache.DeletedFinalStateUnknown{Obj: ownedBy("ClusterSidecarTerminationPolicy")},
+		"namespaced policy": {ownedBy("SidecarTerminationPolicy"), []resolve.PolicyRef{{Kind: resolve.KindNamespaced, Namespace: "system", Name: "mesh"}}},
+		"cluster policy":    {ownedBy("ClusterSidecarTerminationPolicy"), []resolve.PolicyRef{{Kind: resolve.KindCluster, Name: "mesh"}}},
+		"tombstone": {toolscache.DeletedFinalStateUnknown{Obj: ownedBy("ClusterSidecarTerminationPolicy")},
 			[]resolve.PolicyRef{{Kind: resolve.KindCluster, Name: "mesh"}}},
-		"a job of somebody else": {ownedBy("ImageListPullJob"), nil},
-		"a job of nobody":        {&kruise.ImagePullJob{}, nil},
+		"other owner": {ownedBy("ImageListPullJob"), nil},
+		"no owner":    {&kruise.ImagePullJob{}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []resolve.PolicyRef
-			(&Availability{onJob: func(ref resolve.PolicyRef) { got = append(got, ref) }}).changed(tc.object)
+			notify(tc.object, func(ref resolve.PolicyRef) { got = append(got, ref) })
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("policies (-want +got):\n%s", diff)
 			}
@@ -190,7 +227,7 @@ func TestThePolicyOfAJobIsTold(t *testing.T) {
 	}
 }
 
-func TestJobsAreServedInTheVersionThatTheOperatorKnows(t *testing.T) {
+func TestServesJobs(t *testing.T) {
 	definition := func(version string, isServed bool) apiextensionsv1.CustomResourceDefinition {
 		return apiextensionsv1.CustomResourceDefinition{
 			Spec: apiextensionsv1.CustomResourceDefinitionSpec{Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: version, Served: isServed}}},
@@ -203,10 +240,10 @@ func TestJobsAreServedInTheVersionThatTheOperatorKnows(t *testing.T) {
 		definition apiextensionsv1.CustomResourceDefinition
 		want       bool
 	}{
-		"the version":               {definition("v1alpha1", true), true},
-		"the version is turned off": {definition("v1alpha1", false), false},
-		"another version":           {definition("v1beta1", true), false},
-		"not established":           {apiextensionsv1.CustomResourceDefinition{Spec: definition("v1alpha1", true).Spec}, false},
+		"known version":            {definition("v1alpha1", true), true},
+		"known version not served": {definition("v1alpha1", false), false},
+		"unknown version":          {definition("v1beta1", true), false},
+		"not established":          {apiextensionsv1.CustomResourceDefinition{Spec: definition("v1alpha1", true).Spec}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kept, err := withoutSchemas(&tc.definition)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The entries of a coverage that are not paths.
+// Entries of a coverage that are not paths.
 const (
 	// Default stands for DefaultPaths.
 	Default = "default"
@@ -16,29 +16,28 @@ const (
 	Everything = "*"
 )
 
-// MaxEntries is how many entries of a coverage count.
+// MaxEntries is the maximum number of entries of a coverage. Further entries have no effect.
 const MaxEntries = 1024
 
-// Coverage says at which paths an image has the program. Every image has the entrypoint.
-// The zero value is that of an image nobody has said anything about: it has DefaultPaths.
+// Coverage is the set of paths at which an image has the program. Every image also has the entrypoint. The zero value
+// means that nothing is declared about the image: it has DefaultPaths.
 //
-// A coverage is built once and never changes. Copies share what was built, and a lookup
-// costs the same whatever the number of entries. Use Equal to compare two of them.
+// A coverage is immutable. Copies share its data, and a lookup takes the same time for any number of entries. Compare
+// coverages with Equal.
 type Coverage struct {
 	_   [0]func() // no ==, which would compare pointers
 	set *entrySet
 }
 
-// entrySet is what the entries come to.
+// entrySet is the parsed form of the entries.
 type entrySet struct {
 	entries              []string // as written
 	paths                map[string]struct{}
 	defaults, everything bool
 }
 
-// CoverageOf returns the coverage of an image that has the entries and no others. An entry
-// is an absolute path, Default or Everything. Entries that ValidateEntries names match no
-// command, nor do those after the first MaxEntries. No entries give the zero value.
+// CoverageOf returns the coverage of an image with exactly these entries. An entry is an absolute path, Default or
+// Everything. Entries that ValidateEntries rejects match no command. No entries give the zero value.
 func CoverageOf[E ~string](entries ...E) Coverage {
 	if len(entries) == 0 {
 		return Coverage{}
@@ -60,11 +59,10 @@ func CoverageOf[E ~string](entries ...E) Coverage {
 	return Coverage{set: set}
 }
 
-// ValidateEntries fails if entries do not count. The error names the first one and says
-// what an entry must be.
+// ValidateEntries fails if an entry has no effect. The error names the first one and says what an entry must be.
 func ValidateEntries(entries []string) error {
 	if len(entries) > MaxEntries {
-		return fmt.Errorf("there are %d entries, and at most %d count; list fewer, or build an image for those that are needed", len(entries), MaxEntries)
+		return fmt.Errorf("%d entries are more than the maximum of %d; list fewer", len(entries), MaxEntries)
 	}
 	for _, entry := range entries {
 		if err := validateEntry(entry); err != nil {
@@ -87,10 +85,10 @@ func validateEntry(entry string) error {
 	return nil
 }
 
-// IsZero reports whether nothing was said about the image.
+// IsZero reports whether nothing is declared about the image.
 func (c Coverage) IsZero() bool { return c.set == nil }
 
-// Equal reports whether both were built from the same entries.
+// Equal reports whether both have the same entries in the same order.
 func (c Coverage) Equal(other Coverage) bool {
 	if c.set == nil || other.set == nil {
 		return c.set == other.set
@@ -98,15 +96,18 @@ func (c Coverage) Equal(other Coverage) bool {
 	return slices.Equal(c.set.entries, other.set.entries)
 }
 
-// String returns the entries as written, separated by commas.
-func (c Coverage) String() string {
+// Entries returns the entries as written, or Default if there are none.
+func (c Coverage) Entries() []string {
 	if c.set == nil {
-		return Default
+		return []string{Default}
 	}
-	return strings.Join(c.set.entries, ",")
+	return slices.Clone(c.set.entries)
 }
 
-// has reports whether one of the entries stands for the path, which is clean.
+// String returns the entries as written, separated by commas.
+func (c Coverage) String() string { return strings.Join(c.Entries(), ",") }
+
+// has reports whether the image has the program at the path, which must be clean.
 func (c Coverage) has(name string) bool {
 	if c.set == nil {
 		return isDefault(name)

@@ -14,7 +14,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/quickexit"
 )
 
-// programs returns so many paths of one length.
+// programs returns n paths of the same length.
 func programs(count int) []string {
 	var paths []string
 	for i := range count {
@@ -23,28 +23,28 @@ func programs(count int) []string {
 	return paths
 }
 
-func TestCoverageSaysWhichCommandsAreCovered(t *testing.T) {
+func TestCoverage(t *testing.T) {
 	const shell, server, proxy = "/bin/sh", "/app/server", "/opt/proxy"
 	for name, test := range map[string]struct {
 		entries []string
 		covered []string // of shell, server, proxy
 	}{
-		"nothing said is the shipped image":    {nil, []string{shell}},
-		"default is the shipped image":         {[]string{"default"}, []string{shell}},
-		"a path is the full set":               {[]string{"/app/server"}, []string{server}},
-		"default and a path":                   {[]string{"default", "/app/server"}, []string{shell, server}},
-		"two paths":                            {[]string{"/app/server", "/opt/proxy"}, []string{server, proxy}},
-		"an asterisk is everything":            {[]string{"*"}, []string{shell, server, proxy}},
-		"an asterisk among others":             {[]string{"/app/server", "*"}, []string{shell, server, proxy}},
-		"what is no path counts for nothing":   {[]string{"app/server", "/opt/proxy"}, []string{proxy}},
-		"alone it is not the shipped image":    {[]string{"sh"}, nil},
-		"nor is an empty entry":                {[]string{""}, nil},
-		"entries are not split":                {[]string{"default,/app/server", "/app/server /opt/proxy"}, nil},
-		"a path that is not in shortest form":  {[]string{"/app//server"}, nil},
-		"a directory is no pattern":            {[]string{"/app/", "/opt/*"}, nil},
-		"the last entry that counts":           {append(programs(quickexit.MaxEntries-1), server), []string{server}},
-		"the first entry that does not":        {append(programs(quickexit.MaxEntries), server, "*"), nil},
-		"the entrypoint need not be mentioned": {[]string{"/quick-exit"}, nil},
+		"no entry is the default image":                  {nil, []string{shell}},
+		"default is the default image":                   {[]string{"default"}, []string{shell}},
+		"a path replaces the default image":              {[]string{"/app/server"}, []string{server}},
+		"default and a path":                             {[]string{"default", "/app/server"}, []string{shell, server}},
+		"two paths":                                      {[]string{"/app/server", "/opt/proxy"}, []string{server, proxy}},
+		"an asterisk covers everything":                  {[]string{"*"}, []string{shell, server, proxy}},
+		"an asterisk among others":                       {[]string{"/app/server", "*"}, []string{shell, server, proxy}},
+		"an invalid path does not count":                 {[]string{"app/server", "/opt/proxy"}, []string{proxy}},
+		"an invalid path alone is not the default image": {[]string{"sh"}, nil},
+		"an empty entry is not the default image":        {[]string{""}, nil},
+		"entries are not split":                          {[]string{"default,/app/server", "/app/server /opt/proxy"}, nil},
+		"a path that is not clean does not count":        {[]string{"/app//server"}, nil},
+		"a directory is not a pattern":                   {[]string{"/app/", "/opt/*"}, nil},
+		"the last entry that counts":                     {append(programs(quickexit.MaxEntries-1), server), []string{server}},
+		"the first entry beyond the limit":               {append(programs(quickexit.MaxEntries), server, "*"), nil},
+		"the entrypoint need not be mentioned":           {[]string{"/quick-exit"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			coverage := quickexit.CoverageOf(test.entries...)
@@ -61,24 +61,24 @@ func TestCoverageSaysWhichCommandsAreCovered(t *testing.T) {
 	}
 }
 
-func TestEntriesThatDoNotCountAreNamed(t *testing.T) {
+func TestInvalidEntriesAreNamed(t *testing.T) {
 	for name, test := range map[string]struct {
 		entries []string
 		want    []string // parts of the error; none: no error
 	}{
-		"nothing":           {nil, nil},
-		"every kind":        {[]string{"default", "/app/server", "/opt/my app,v2", "*"}, nil},
-		"as many as count":  {programs(quickexit.MaxEntries), nil},
-		"one more":          {programs(quickexit.MaxEntries + 1), []string{"1025 entries, and at most 1024 count"}},
-		"a relative path":   {[]string{"/a", "bin/x"}, []string{`invalid entry "bin/x"`, `"default" for the paths of the shipped image`}},
-		"another word":      {[]string{"all"}, []string{`entry "all"`, `"*" for an image that covers every command`}},
-		"an empty entry":    {[]string{""}, []string{`invalid entry ""`}},
-		"several in one":    {[]string{"default,/app/server"}, []string{`entry "default,/app/server"`}},
-		"not clean":         {[]string{"/a/../b"}, []string{`entry "/a/../b"`, "shortest form"}},
-		"a directory":       {[]string{"/a/"}, []string{`entry "/a/"`, "names a directory"}},
-		"of the runtime":    {[]string{"/proc/1/exe"}, []string{"/proc/1/exe", "hidden in every container"}},
-		"several, of which": {[]string{"/b", "c", "d"}, []string{`entry "c"`}},
-		"a long one":        {[]string{"x" + strings.Repeat("y", 5000)}, []string{`"x` + strings.Repeat("y", 79) + `"`}},
+		"nothing":              {nil, nil},
+		"every kind":           {[]string{"default", "/app/server", "/opt/my app,v2", "*"}, nil},
+		"the most entries":     {programs(quickexit.MaxEntries), nil},
+		"one more":             {programs(quickexit.MaxEntries + 1), []string{"1025 entries are more than the maximum of 1024"}},
+		"a relative path":      {[]string{"/a", "bin/x"}, []string{`invalid entry "bin/x"`, `"default" for the paths of the shipped image`}},
+		"another word":         {[]string{"all"}, []string{`entry "all"`, `"*" for an image that covers every command`}},
+		"an empty entry":       {[]string{""}, []string{`invalid entry ""`}},
+		"several in one":       {[]string{"default,/app/server"}, []string{`entry "default,/app/server"`}},
+		"not clean":            {[]string{"/a/../b"}, []string{`entry "/a/../b"`, "shortest form"}},
+		"a directory":          {[]string{"/a/"}, []string{`entry "/a/"`, "names a directory"}},
+		"of the runtime":       {[]string{"/proc/1/exe"}, []string{"/proc/1/exe", "hidden in every container"}},
+		"the first of several": {[]string{"/b", "c", "d"}, []string{`entry "c"`}},
+		"a long one":           {[]string{"x" + strings.Repeat("y", 5000)}, []string{`"x` + strings.Repeat("y", 79) + `"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := quickexit.ValidateEntries(test.entries)
@@ -103,11 +103,11 @@ func TestCoverageIsAValue(t *testing.T) {
 		a, b quickexit.Coverage
 		want bool
 	}{
-		"the same entries":   {coverage, of("default", "/a"), true},
-		"nothing said twice": {of(), quickexit.Coverage{}, true},
-		"another entry":      {coverage, of("default", "/b"), false},
-		"one more entry":     {coverage, of("default", "/a", "/b"), false},
-		"nothing said":       {of("default"), of(), false},
+		"the same entries": {coverage, of("default", "/a"), true},
+		"no entries twice": {of(), quickexit.Coverage{}, true},
+		"another entry":    {coverage, of("default", "/b"), false},
+		"one more entry":   {coverage, of("default", "/a", "/b"), false},
+		"no entries":       {of("default"), of(), false},
 	} {
 		if test.a.Equal(test.b) != test.want || test.b.Equal(test.a) != test.want || cmp.Equal(test.a, test.b) != test.want {
 			t.Errorf("%s: %s equals %s: not %t", name, test.a, test.b, test.want)
@@ -117,11 +117,11 @@ func TestCoverageIsAValue(t *testing.T) {
 		t.Errorf("written as %q", got)
 	}
 	if coverage.IsZero() || !of().IsZero() {
-		t.Error("it is not known whether anything was said")
+		t.Error("IsZero is wrong")
 	}
 }
 
-// lists are coverages that lookups must not cost more than each other with.
+// lists are coverages for which a lookup must cost the same.
 func lists() map[string]quickexit.Coverage {
 	return map[string]quickexit.Coverage{
 		"NothingSaid": {}, "1": quickexit.CoverageOf(programs(1)...), "64": quickexit.CoverageOf(programs(64)...),
@@ -129,7 +129,7 @@ func lists() map[string]quickexit.Coverage {
 	}
 }
 
-// searching returns a container whose command may be in one of so many directories, in none of which an image has it.
+// searching returns a container whose command may be in any of n directories. The images have it in none of them.
 func searching(directories int) corev1.Container {
 	var path []string
 	for i := range directories {
@@ -138,8 +138,8 @@ func searching(directories int) corev1.Container {
 	return with(command("server"), "PATH", strings.Join(path, ":"))
 }
 
-// TestALookupAllocatesNothing compares a list of one entry with the longest, for a command that is looked for in many places.
-func TestALookupAllocatesNothing(t *testing.T) {
+// TestLookupAllocatesNothing compares a list of one entry with the longest list, for a command with many candidate paths.
+func TestLookupAllocatesNothing(t *testing.T) {
 	for _, container := range []corev1.Container{command("/app/server"), searching(50)} {
 		allocated := map[string]float64{}
 		for name, coverage := range lists() {

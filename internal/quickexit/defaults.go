@@ -7,14 +7,13 @@ import (
 	"slices"
 )
 
-// DefaultPaths returns the paths that an image has unless it is built without them,
-// sorted: those of shells and of process supervisors in every directory where
-// distributions keep them, and those of well-known sidecars in their official images.
+// DefaultPaths returns the default paths of an image, sorted: shells and process supervisors in every directory where
+// distributions keep them, and the commands of well-known sidecars in their official images.
 func DefaultPaths() []string {
 	return slices.Clone(defaultPaths)
 }
 
-// defaultPaths are made once, for they are looked up for many a container.
+// defaultPaths are computed once, because they are checked for every container.
 var defaultPaths = collectDefaultPaths()
 
 func collectDefaultPaths() []string {
@@ -31,8 +30,7 @@ func collectDefaultPaths() []string {
 	return slices.Compact(paths)
 }
 
-// Sidecar is a program that often runs beside others, and the paths that its official
-// image or its injector starts it by.
+// Sidecar is a well-known sidecar, and the paths of its command in its official image or injector.
 type Sidecar struct {
 	Name  string
 	Paths []string
@@ -47,7 +45,7 @@ func DefaultSidecars() []Sidecar {
 	return copied
 }
 
-// tools are what commands in shell form, wrappers and hooks start with.
+// tools are programs that shell-form commands, wrappers and hooks start with.
 var tools = []struct {
 	name        string
 	directories []string

@@ -10,16 +10,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// dependencies collects the definitions of variables that a command depends on. It is given the container's variables
-// from the last to the first: a value refers to the last definition before its own.
+// dependencies collects the definitions of variables that a command depends on. The caller passes the container's
+// variables from last to first, because a value refers to the last definition before its own.
 type dependencies struct {
-	// names are the variables that are referred to and whose definition has not been met.
+	// names are referenced variables whose definition has not been passed yet.
 	names []string
-	// references counts the names that there have been.
+	// references counts all names so far.
 	references int
 }
 
-// dependenciesOf starts with what the first word of a command refers to.
+// dependenciesOf returns the direct dependencies of the first word of a command.
 func dependenciesOf(word string) *dependencies {
 	d := &dependencies{}
 	if dependsOnPath(word) {
@@ -54,7 +54,7 @@ func (d *dependencies) refer(name string) {
 
 func (d *dependencies) tooMany() bool { return d.references > maxVariables }
 
-// meet reports whether the command depends on the definition, and adds what its value refers to.
+// meet reports whether the command depends on the definition, and adds the variables in its value.
 func (d *dependencies) meet(variable *corev1.EnvVar) bool {
 	i := slices.Index(d.names, variable.Name)
 	if i < 0 || d.tooMany() {
@@ -67,8 +67,8 @@ func (d *dependencies) meet(variable *corev1.EnvVar) bool {
 	return true
 }
 
-// definitions returns the definitions that the first word of a command depends on, in their order. It fails when there
-// are more than maxVariables.
+// definitions returns the definitions that the first word of a command depends on, in the container's order. It fails
+// when there are more than maxVariables.
 func definitions(container *corev1.Container, word string) ([]corev1.EnvVar, error) {
 	needed := dependenciesOf(word)
 	var found []corev1.EnvVar
@@ -84,7 +84,7 @@ func definitions(container *corev1.Container, word string) ([]corev1.EnvVar, err
 	return found, nil
 }
 
-// dependsOnWorkingDir and dependsOnPath err on the side of yes where the word refers to variables.
+// dependsOnWorkingDir and dependsOnPath return true if in doubt, that is, where the word refers to variables.
 func dependsOnWorkingDir(word string) bool {
 	return !strings.HasPrefix(word, "/") && strings.ContainsAny(word, "/$")
 }
@@ -93,8 +93,8 @@ func dependsOnPath(word string) bool {
 	return !strings.Contains(word, "/") || strings.Contains(word, "$") && word[0] != '/'
 }
 
-// refersToVariables reports whether the expansion of a variable decides what the word runs, given the definitions that it
-// depends on.
+// refersToVariables reports whether the program that the word runs depends on the expansion of a variable, given the
+// definitions that it depends on.
 func refersToVariables(word string, definitions []corev1.EnvVar) bool {
 	return strings.Contains(word, "$") || dependsOnPath(word) && slices.ContainsFunc(definitions, func(v corev1.EnvVar) bool {
 		return v.Name == searchPathVariable && strings.Contains(v.Value, "$")

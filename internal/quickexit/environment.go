@@ -8,22 +8,24 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sidecar-termination/operator/internal/truncate"
 )
 
 const searchPathVariable = "PATH"
 
-// environment are the variables that a command depends on, as far as the container's definition has their values.
+// environment holds the values of the variables that a command depends on.
 type environment struct {
-	// values has the last value of each variable, expanded.
+	// values maps each variable to its last value, expanded.
 	values map[string]string
-	// unknown has why the value of a variable cannot be told.
+	// unknown maps a variable to the reason why its value is unknown.
 	unknown map[string]error
-	// expanded is the length of all expansions so far.
+	// expanded is the total length of all expansions so far.
 	expanded int
 }
 
-// newEnvironment reads the variables in their order, as the kubelet does: a value may refer to the variables before it,
-// and a later variable replaces an earlier one.
+// newEnvironment expands the variables in order, as the kubelet does: a value may refer to earlier variables, and a later
+// variable replaces an earlier one.
 func newEnvironment(variables []corev1.EnvVar) *environment {
 	result := &environment{values: map[string]string{}, unknown: map[string]error{}}
 	for i := range variables {
@@ -43,18 +45,18 @@ func newEnvironment(variables []corev1.EnvVar) *environment {
 func (e *environment) read(variable *corev1.EnvVar) (string, error) {
 	switch {
 	case variable.ValueFrom != nil:
-		return "", fmt.Errorf("variable %s has its value from elsewhere (valueFrom)", shown(variable.Name))
+		return "", fmt.Errorf("variable %s gets its value from another object (valueFrom)", truncate.String(variable.Name, maxShown))
 	case len(variable.Value) > maxValue:
-		return "", fmt.Errorf("variable %s is longer than %d bytes", shown(variable.Name), maxValue)
+		return "", fmt.Errorf("variable %s is longer than %d bytes", truncate.String(variable.Name, maxShown), maxValue)
 	}
 	value, err := e.expand(variable.Value)
 	if err != nil {
-		return "", fmt.Errorf("expand variable %s: %w", shown(variable.Name), err)
+		return "", fmt.Errorf("expand variable %s: %w", truncate.String(variable.Name, maxShown), err)
 	}
 	return value, nil
 }
 
-// searchPath returns the container's PATH, or that of the image.
+// searchPath returns the container's PATH, or else the image's.
 func (e *environment) searchPath() (string, error) {
 	if err := e.unknown[searchPathVariable]; err != nil {
 		return "", err
@@ -65,9 +67,8 @@ func (e *environment) searchPath() (string, error) {
 	return SearchPath, nil
 }
 
-// expand replaces $(NAME) by the variable's value and $$ by $, as the kubelet does
-// (third_party/forked/golang/expansion). It fails when a variable's value cannot be told, and when all expansions
-// together become longer than maxExpanded.
+// expand replaces $(NAME) by the variable's value and $$ by $, as the kubelet does (third_party/forked/golang/expansion).
+// It fails when a value is unknown, and when all expansions together are longer than maxExpanded.
 func (e *environment) expand(text string) (string, error) {
 	if !strings.Contains(text, "$") {
 		return text, nil
@@ -95,13 +96,13 @@ func (e *environment) value(name string) (string, error) {
 	}
 	value, ok := e.values[name]
 	if !ok {
-		return "", fmt.Errorf("variable %s is not among the container's env", shown(name))
+		return "", fmt.Errorf("variable %s is not in the container's env", truncate.String(name, maxShown))
 	}
 	return value, nil
 }
 
-// pieces cuts a text into what stands for itself and the names of the variables that are referred to, in their order;
-// true comes with a name. Its time is linear in the length of the text.
+// pieces splits a text into literals (false) and names of referenced variables (true), in order. Its time is linear in the
+// length of the text.
 func pieces(text string) iter.Seq2[string, bool] {
 	return func(yield func(string, bool) bool) {
 		for text != "" {

@@ -11,8 +11,8 @@ import (
 	"github.com/sidecar-termination/operator/internal/quickexit"
 )
 
-// FuzzCandidates expands a command with variables of any value. It ends, fails or gives clean absolute paths, and an
-// image that has the first of them covers the container unless a volume hides it.
+// FuzzCandidates expands a command with arbitrary variables. The result is an error or clean absolute paths. An image that has
+// the first path covers the container unless a volume hides it.
 func FuzzCandidates(f *testing.F) {
 	f.Add("$(BIN)/envoy", "BIN", "/opt/bin", "PATH", "/bin", "/data", "/app")
 	f.Add("server", "A", "$(A)", "PATH", "$(A):/bin::relative:/usr/bin", "", "")
@@ -37,7 +37,7 @@ func FuzzCandidates(f *testing.F) {
 		}
 		if err != nil {
 			if quickexit.PathsCoverContainer(candidates, container) == nil {
-				t.Errorf("a command that cannot be told is covered: %v", err)
+				t.Errorf("an unknown command is covered: %v", err)
 			}
 			return
 		}

@@ -12,9 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// CoversContainer fails unless the container, restarted with an image of the coverage,
-// runs the program. The error says why it would not: it is a MissingError, a HiddenError,
-// or says why the path of the command cannot be told.
+// CoversContainer fails unless the container, restarted with an image of the coverage, runs the program. The error is a
+// MissingError, a HiddenError, or says why the path of the command is unknown.
 func CoversContainer(coverage Coverage, container *corev1.Container) error {
 	if coverage.isEverything() {
 		return nil
@@ -36,7 +35,7 @@ func covers(has func(name string) bool, container *corev1.Container) error {
 		return fmt.Errorf("the command depends on variables, and the container mounts more than %d volumes", maxMounts)
 	}
 	hidden := found.firstHidden(container.VolumeMounts)
-	// The runtime takes the first one that exists and can be executed. What a volume has there cannot be known.
+	// The runtime runs the first candidate that exists and is executable. The content of a volume is unknown.
 	for i := range found.len() {
 		candidate := found.candidate(i)
 		if hidden != nil && hidden.index == i {
@@ -49,10 +48,9 @@ func covers(has func(name string) bool, container *corev1.Container) error {
 	return &MissingError{Candidates: found.candidates()}
 }
 
-// MissingError means that the image does not have the program where the container looks
-// for its command.
+// MissingError means that the image does not have the program at any path where the runtime looks for the command.
 type MissingError struct {
-	// Candidates are the paths at which it looks, in its order; there is at least one.
+	// Candidates are the paths at which the runtime looks, in order; there is at least one.
 	Candidates []string
 }
 
@@ -60,8 +58,7 @@ func (e *MissingError) Error() string {
 	return "the image does not have " + strings.Join(e.Candidates, " or ")
 }
 
-// Wanted returns the path to add to the image: one of a directory that users' own
-// programs are kept in, if there is one.
+// Wanted returns the path to add to the image: in PreferredDirectory if possible.
 func (e *MissingError) Wanted() string {
 	for _, candidate := range e.Candidates {
 		if path.Dir(candidate) == PreferredDirectory {
@@ -71,8 +68,7 @@ func (e *MissingError) Wanted() string {
 	return e.Candidates[0]
 }
 
-// HiddenError means that what an image has at the path is hidden by what is mounted there,
-// whatever the image.
+// HiddenError means that a volume hides the image's file at the path, whatever the image.
 type HiddenError struct {
 	Path, Mount string
 }
@@ -81,8 +77,8 @@ func (e *HiddenError) Error() string {
 	return fmt.Sprintf("%s is hidden by what is mounted at %s", e.Path, e.Mount)
 }
 
-// HiddenBy returns the mount path of the container's volume that hides what an image has
-// at the path, which is clean and absolute, or nothing.
+// HiddenBy returns the mount path of the container's volume that hides an image's file at the path, or "". The path must
+// be clean and absolute.
 func HiddenBy(container *corev1.Container, name string) string {
 	if hidden := (lookup{path: name}).firstHidden(container.VolumeMounts); hidden != nil {
 		return hidden.mount
@@ -90,9 +86,9 @@ func HiddenBy(container *corev1.Container, name string) string {
 	return ""
 }
 
-// Candidates returns the paths at which the container's runtime looks for the command, in
-// its order: one for a path, and one per directory of PATH for a mere name. It fails when
-// they depend on what the container's definition does not say, and beyond the bounds of this package.
+// Candidates returns the paths at which the runtime looks for the command, in order: one for a path, and one per directory
+// of PATH for a file name. It fails when they depend on values that the container's spec does not contain, and beyond the
+// bounds of this package.
 func Candidates(container *corev1.Container, command []string) ([]string, error) {
 	found, err := lookUp(container, command)
 	if err != nil {
@@ -101,19 +97,19 @@ func Candidates(container *corev1.Container, command []string) ([]string, error)
 	return found.candidates(), nil
 }
 
-// lookup is where a container's runtime looks for a command: at a path, or for a file in directories.
+// lookup is where the runtime looks for a command: at a path, or for a file in directories.
 type lookup struct {
-	// path is clean and absolute; empty when the command is a mere name.
+	// path is clean and absolute; empty when the command is a file name.
 	path string
-	// file is looked for in the directories, in their order. They are clean and absolute, without the slash at the end that
-	// the root has.
+	// file is the name that the runtime looks for in the directories, in order. Directories are clean and absolute, and the
+	// root is "".
 	file        string
 	directories []string
 	// expanded is true when the command or PATH refers to variables.
 	expanded bool
 }
 
-// lookUpCommand is lookUp for the container's own command, and without one for the image's.
+// lookUpCommand is lookUp for the container's command, or without one for the image's entrypoint.
 func lookUpCommand(container *corev1.Container) (lookup, error) {
 	if len(container.Command) == 0 {
 		return lookup{path: Entrypoint}, nil
@@ -159,7 +155,7 @@ func expandAndLookUp(word, workingDir string, environment *environment) (lookup,
 	return lookUpFile(environment, name)
 }
 
-// lookUpRelative looks in the working directory. Without one of the container that of the image counts, which is the root.
+// lookUpRelative looks in the working directory of the container, or else of the image, which is the root.
 func lookUpRelative(workingDir, name string) (lookup, error) {
 	if len(workingDir) > maxPath {
 		return lookup{}, fmt.Errorf("the working directory is longer than %d bytes", maxPath)
@@ -211,7 +207,7 @@ func (l lookup) len() int {
 	return len(l.directories)
 }
 
-// candidate returns the i-th path at which the command is looked for.
+// candidate returns the i-th path where the command may be.
 func (l lookup) candidate(i int) string {
 	if l.path != "" {
 		return l.path
@@ -233,8 +229,8 @@ type hiddenCandidate struct {
 	mount string
 }
 
-// firstHidden returns the first candidate that a volume hides, with the first mount that does, or nil. It makes no copy of
-// any path, for a container may have very many mounts.
+// firstHidden returns the first candidate that a volume hides, with the first mount that does, or nil. It copies no paths,
+// because a container may have very many mounts.
 func (l lookup) firstHidden(mounts []corev1.VolumeMount) *hiddenCandidate {
 	var first *hiddenCandidate
 	before := l.len()
@@ -249,7 +245,7 @@ func (l lookup) firstHidden(mounts []corev1.VolumeMount) *hiddenCandidate {
 	return first
 }
 
-// firstWithin returns the first of so many candidates that is the clean and absolute path or below it, or else their number.
+// firstWithin returns the index of the first of count candidates that is at or below the clean and absolute path, or count.
 func (l lookup) firstWithin(above string, count int) int {
 	if l.path != "" {
 		if within(l.path, above) {

@@ -34,9 +34,9 @@ func TestCandidates(t *testing.T) {
 		"lone dollars":    {container: command("/a/$x$(y"), want: []string{"/a/$x$(y"}},
 		"no command":      {wantError: "command is empty"},
 		"empty word":      {container: command(""), wantError: "empty word"},
-		"no such":         {container: command("$(HOME)/x"), wantError: "variable HOME is not among the container's env"},
-		"elsewhere":       {container: withSource(command("$(HOME)/x"), "HOME", fromField), wantError: "variable HOME has its value from elsewhere"},
-		"unknown PATH":    {container: withSource(command("x"), "PATH", fromField), wantError: "variable PATH has its value from elsewhere"},
+		"no such":         {container: command("$(HOME)/x"), wantError: "variable HOME is not in the container's env"},
+		"elsewhere":       {container: withSource(command("$(HOME)/x"), "HOME", fromField), wantError: "variable HOME gets its value from another object"},
+		"unknown PATH":    {container: withSource(command("x"), "PATH", fromField), wantError: "variable PATH gets its value from another object"},
 		"unknown in PATH": {container: with(command("x"), "PATH", "$(X):/bin"), wantError: "expand variable PATH: variable X"},
 		"empty PATH":      {container: with(command("x"), "PATH", ""), wantError: "no absolute directory"},
 	} {
@@ -58,23 +58,23 @@ func TestCoversContainer(t *testing.T) {
 		container corev1.Container
 		wantError string
 	}{
-		"no command":       {},
-		"only arguments":   {container: corev1.Container{Args: []string{"/daprd"}}},
-		"the entrypoint":   {container: command("/quick-exit")},
-		"a path":           {container: command("/bin/sh", "-c", "sleep 1d")},
-		"in PATH":          {container: command("fluent-bit")},
-		"mounted besides":  {container: mounted("/bin/shared", command("/bin/sh"))},
-		"mounted in PATH":  {container: mounted("/usr/bin", command("fluent-bit"))},
-		"another path":     {container: command("/usr/bin/sh"), wantError: "does not have /usr/bin/sh"},
-		"another PATH":     {container: with(command("sh"), "PATH", "/opt"), wantError: "does not have /opt/sh"},
-		"mounted above":    {container: mounted("/bin/", command("/bin/sh")), wantError: "/bin/sh is hidden by what is mounted at /bin/"},
-		"mounted over":     {container: mounted("/bin/sh", command("/bin/sh")), wantError: "hidden"},
-		"mounted at root":  {container: mounted("/", command("/bin/sh")), wantError: "hidden"},
-		"relative mount":   {container: mounted("bin", command("/bin/sh")), wantError: "hidden"},
-		"entrypoint over":  {container: mounted("/quick-exit", corev1.Container{}), wantError: "hidden"},
-		"mounted earlier":  {container: mounted("/usr/local/sbin", command("fluent-bit")), wantError: "/usr/local/sbin/fluent-bit is hidden"},
-		"cannot be known":  {container: command("$(X)"), wantError: "variable X"},
-		"a directory of a": {container: command("/bin"), wantError: "does not have /bin"},
+		"no command":        {},
+		"only arguments":    {container: corev1.Container{Args: []string{"/daprd"}}},
+		"the entrypoint":    {container: command("/quick-exit")},
+		"a path":            {container: command("/bin/sh", "-c", "sleep 1d")},
+		"in PATH":           {container: command("fluent-bit")},
+		"mounted elsewhere": {container: mounted("/bin/shared", command("/bin/sh"))},
+		"mounted in PATH":   {container: mounted("/usr/bin", command("fluent-bit"))},
+		"another path":      {container: command("/usr/bin/sh"), wantError: "does not have /usr/bin/sh"},
+		"another PATH":      {container: with(command("sh"), "PATH", "/opt"), wantError: "does not have /opt/sh"},
+		"mounted above":     {container: mounted("/bin/", command("/bin/sh")), wantError: "/bin/sh is hidden by what is mounted at /bin/"},
+		"mounted over":      {container: mounted("/bin/sh", command("/bin/sh")), wantError: "hidden"},
+		"mounted at root":   {container: mounted("/", command("/bin/sh")), wantError: "hidden"},
+		"relative mount":    {container: mounted("bin", command("/bin/sh")), wantError: "hidden"},
+		"entrypoint over":   {container: mounted("/quick-exit", corev1.Container{}), wantError: "hidden"},
+		"mounted earlier":   {container: mounted("/usr/local/sbin", command("fluent-bit")), wantError: "/usr/local/sbin/fluent-bit is hidden"},
+		"cannot be known":   {container: command("$(X)"), wantError: "variable X"},
+		"a directory of a":  {container: command("/bin"), wantError: "does not have /bin"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := quickexit.CoversContainer(quickexit.CoverageOf(paths...), &test.container)
@@ -85,7 +85,7 @@ func TestCoversContainer(t *testing.T) {
 				t.Errorf("error is %v, want one with %q", err, test.wantError)
 			}
 			if got := quickexit.PathsCoverContainer(paths, &test.container); fmt.Sprint(got) != fmt.Sprint(err) {
-				t.Errorf("with a list of paths it is %v, and not %v", got, err)
+				t.Errorf("with a list of paths the error is %v, want %v", got, err)
 			}
 			if err := quickexit.CoversContainer(quickexit.CoverageOf(quickexit.Everything), &test.container); err != nil {
 				t.Errorf("an image that covers every command does not: %v", err)
@@ -94,7 +94,7 @@ func TestCoversContainer(t *testing.T) {
 	}
 }
 
-func TestTheMissingPathIsOneToLinkTheProgramAt(t *testing.T) {
+func TestMissingPathIsWhereToLink(t *testing.T) {
 	for name, test := range map[string]struct {
 		container corev1.Container
 		want      string

@@ -10,13 +10,13 @@ import (
 	"github.com/sidecar-termination/operator/internal/quickexit"
 )
 
-func TestDefaultPathsCanBeInOneImage(t *testing.T) {
+func TestDefaultPathsAreValid(t *testing.T) {
 	paths := quickexit.DefaultPaths()
 	if err := quickexit.ValidatePaths(paths); err != nil {
 		t.Error(err)
 	}
 	if !slices.IsSorted(paths) || len(slices.Compact(slices.Clone(paths))) != len(paths) {
-		t.Errorf("not sorted, or one is there twice: %v", paths)
+		t.Errorf("not sorted, or not unique: %v", paths)
 	}
 	for _, path := range []string{quickexit.Entrypoint, "/bin/sh", "/bin/sleep", "/usr/local/bin/pilot-agent"} {
 		if !slices.Contains(paths, path) {
@@ -25,7 +25,7 @@ func TestDefaultPathsCanBeInOneImage(t *testing.T) {
 	}
 }
 
-func TestDefaultPathsCannotBeChangedByCallers(t *testing.T) {
+func TestDefaultPathsAreCopied(t *testing.T) {
 	quickexit.DefaultPaths()[0] = "/changed"
 	quickexit.DefaultSidecars()[0].Paths[0] = "/changed"
 	if slices.Contains(quickexit.DefaultPaths(), "/changed") {

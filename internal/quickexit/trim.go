@@ -8,14 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Trim returns a container with what CoversContainer reads of the given one and nothing
-// else, so that both have the same answer with every coverage, word for word: the first
-// word of the command, and of working directory, variables and mount paths those that
-// bear on it. The last definition of each variable that keep has a use for is kept as
-// well, in the container's order.
+// Trim returns a copy of the container with only the fields that CoversContainer reads: the first word of the command, and
+// the working directory, variables and mount paths that it depends on. CoversContainer gives the same answer for both
+// containers and every coverage. Trim also keeps the last definition of each variable for which keep returns true, in
+// the container's order.
 //
-// It expands no variable. Its time and the memory that it takes are linear in the size of the container,
-// and a text that is longer than its bound is cut behind it. Texts within their bounds are shared with the container, and so is nothing else.
+// Trim expands no variables. Its time and memory are linear in the size of the container. It shortens texts that exceed
+// their bounds, and shares other texts with the container, but nothing else.
 func Trim(container *corev1.Container, keep func(variable string) bool) corev1.Container {
 	trimmed := corev1.Container{}
 	if len(container.Command) > 0 {
@@ -30,7 +29,7 @@ func Trim(container *corev1.Container, keep func(variable string) bool) corev1.C
 	return trimmed
 }
 
-// elsewhere stands for every source of a value, for none can be read.
+// elsewhere replaces every valueFrom, because none can be read.
 var elsewhere = &corev1.EnvVarSource{}
 
 // neededVariables returns the definitions that the command depends on, and the last one of each variable to keep.
@@ -60,8 +59,8 @@ func neededVariables(container *corev1.Container, command []string, keep func(va
 	return slices.Clip(found)
 }
 
-// neededMounts returns, of all mounts of a trimmed container, the one that hides the first candidate which is hidden. Where
-// that depends on expansions it returns the first ones, up to one more than CoversContainer reads.
+// neededMounts returns the one mount that hides the first hidden candidate. Where that depends on expansions, it returns
+// the first mounts, up to one more than CoversContainer reads.
 func neededMounts(trimmed *corev1.Container, mounts []corev1.VolumeMount) []corev1.VolumeMount {
 	if len(mounts) == 0 {
 		return nil
@@ -71,7 +70,7 @@ func neededMounts(trimmed *corev1.Container, mounts []corev1.VolumeMount) []core
 	}
 	found, err := lookUpCommand(trimmed)
 	if err != nil {
-		return nil // The answer is the error, whatever is mounted.
+		return nil // CoversContainer returns this error, whatever is mounted.
 	}
 	if hidden := found.firstHidden(mounts); hidden != nil {
 		return []corev1.VolumeMount{{MountPath: hidden.mount}}

@@ -16,7 +16,7 @@ import (
 
 func nothing(string) bool { return false }
 
-func TestOfAContainerOnlyWhatTellsItsCommandIsKept(t *testing.T) {
+func TestTrim(t *testing.T) {
 	full := func(words ...string) corev1.Container {
 		container := mounted("/data", mounted("/usr/bin", inDirectory("/app", command(words...))))
 		return with(container, "SECRET", "hunter2", "BASE", "/opt", "DIR", "$(BASE)/bin", "PATH", "$(DIR):/bin", "DIR", "/late")
@@ -47,7 +47,7 @@ func TestOfAContainerOnlyWhatTellsItsCommandIsKept(t *testing.T) {
 	}
 }
 
-func TestTrimKeepsTheLastOfEachVariableThatIsReadElsewhere(t *testing.T) {
+func TestTrimKeepsLastVariable(t *testing.T) {
 	container := with(corev1.Container{}, "KEPT", "1", "OTHER", "2", "KEPT", "3", "KEPT", "4")
 	want := with(corev1.Container{}, "KEPT", "4")
 	got := quickexit.Trim(&container, func(name string) bool { return name == "KEPT" })
@@ -56,8 +56,8 @@ func TestTrimKeepsTheLastOfEachVariableThatIsReadElsewhere(t *testing.T) {
 	}
 }
 
-// FuzzTrim makes a container from bytes. Whatever it is, a trimmed container has the same answer as the full one with
-// every coverage, trimming it again changes nothing, and the container itself is left as it was.
+// FuzzTrim makes a container from bytes. Every coverage gives the same result for the trimmed container as for the full one.
+// Trimming again changes nothing, and Trim does not modify its argument.
 func FuzzTrim(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{1, 0, 0, 2, 1, 1, 0, 1})
@@ -68,8 +68,8 @@ func FuzzTrim(f *testing.F) {
 	})
 }
 
-// FuzzTrimHostile builds what the author of a pod can make large: chains of variables that refer to each other, long PATHs,
-// many mounts and long words. The bounds are on both sides of what it builds.
+// FuzzTrimHostile builds containers with the parts that a pod's author can make large: chains of variables, long PATHs, many
+// mounts and long words. Their sizes are just below and above the limits.
 func FuzzTrimHostile(f *testing.F) {
 	f.Add("$(V3)", uint8(4), uint8(2), "x", uint16(10), uint16(3), uint16(10), uint16(0))
 	f.Add("sh", uint8(30), uint8(2), "", uint16(64), uint16(4), uint16(100), uint16(0))
@@ -98,8 +98,8 @@ func FuzzTrimHostile(f *testing.F) {
 	})
 }
 
-// checkTrim fails unless the trimmed container has the same answer as the full one with every coverage, trimming it again
-// changes nothing, and the container itself is left as it was.
+// checkTrim fails unless every coverage gives the same result for the trimmed container as for the full one. Trimming again must
+// change nothing, and Trim must not modify its argument.
 func checkTrim(t *testing.T, container corev1.Container) {
 	t.Helper()
 	before := container.DeepCopy()
@@ -128,7 +128,7 @@ func fuzzedContainer(data []byte) corev1.Container {
 		data = data[1:]
 		return int(b) % bound
 	}
-	// Texts are put together of what means something somewhere.
+	// Texts are built from parts that have a meaning in a command or a variable.
 	text := func(parts ...string) string {
 		joined := ""
 		for range next(4) {

@@ -11,8 +11,8 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// TestWhatAnImageCovers goes through the places that an image may come from, with and without a word on what it covers.
-func TestWhatAnImageCovers(t *testing.T) {
+// TestQuickExitPaths goes through the places that an image may come from, with and without a word on what it covers.
+func TestQuickExitPaths(t *testing.T) {
 	type paths = []v1alpha1.QuickExitPath
 	own := v1alpha1.TerminationSettings{Image: "own:v1", QuickExitPaths: paths{"default", "/app/server"}}
 	entry := v1alpha1.TerminationSettings{Image: "entry:v1", QuickExitPaths: paths{"/opt/entry"}}
@@ -28,62 +28,73 @@ func TestWhatAnImageCovers(t *testing.T) {
 		want     quickexit.Coverage
 		from     resolve.Source
 	}{
-		"the policy's image without a word is like the shipped one": {
+		"no quickExitPaths: the default coverage": {
 			policies: []resolve.Policy{namespaced(t, "p", 1, spec(settings(silent(own))))}, options: flags, from: resolve.SourceDefault,
 		},
-		"an empty list is no word": {
+		"empty quickExitPaths: the default coverage": {
 			policies: []resolve.Policy{namespaced(t, "p", 1, spec(settings(v1alpha1.TerminationSettings{Image: "own:v1", QuickExitPaths: paths{}})))},
 			from:     resolve.SourceDefault,
 		},
-		"a namespaced policy says what its image covers": {
+		"quickExitPaths of a namespaced policy": {
 			policies: []resolve.Policy{namespaced(t, "p", 1, spec(settings(own)))}, options: flags,
 			want: quickexit.CoverageOf("default", "/app/server"), from: resolve.SourcePolicy,
 		},
-		"a cluster policy says so": {
+		"quickExitPaths of a cluster policy": {
 			policies: []resolve.Policy{cluster(t, "p", 1, spec(settings(own)))}, want: quickexit.CoverageOf("default", "/app/server"), from: resolve.SourcePolicy,
 		},
-		"an entry says what its image covers": {
+		"quickExitPaths of a sidecar entry": {
 			policies: []resolve.Policy{cluster(t, "p", 1, spec(settings(own), entrySettings(entry)))}, want: quickexit.CoverageOf("/opt/entry"), from: resolve.SourceEntry,
 		},
-		"the spec's paths are not those of an entry's image": {
+		"a second entry says what its image covers": {
+			policies: []resolve.Policy{namespaced(t, "p", 1, spec(sidecars("proxy", "other"), entrySettings(entry), reversed))}, want: quickexit.CoverageOf("/opt/entry"), from: resolve.SourceEntry,
+		},
+		"the spec's paths do not apply to an entry's image": {
 			policies: []resolve.Policy{namespaced(t, "p", 1, spec(settings(own), entrySettings(silent(entry))))}, from: resolve.SourceDefault,
 		},
-		"another entry's paths are not those of the spec's image": {
+		"an entry's paths do not apply to the spec's image": {
 			policies: []resolve.Policy{namespaced(t, "p", 1, spec(sidecars("other", "proxy"), entrySettings(entry), settings(silent(own))))}, from: resolve.SourceDefault,
 		},
-		"whoever wrote the pod vouches for the image of its variable": {
+		"an image from a variable covers everything": {
 			env: []string{withImage, quickExit}, options: flags, want: quickexit.CoverageOf("*"), from: resolve.SourceEnvironment,
 		},
-		"also beside a policy without an image": {
+		"an image from a variable next to a policy without one": {
 			policies: []resolve.Policy{namespaced(t, "p", 1, spec())}, env: []string{withImage, quickExit}, options: flags,
 			want: quickexit.CoverageOf("*"), from: resolve.SourceEnvironment,
 		},
-		"the operator's flag counts for its own image": {
+		"the operator's flag applies to its own image": {
 			policies: []resolve.Policy{namespaced(t, "p", 1, spec())}, options: flags, want: flags.QuickExitPaths, from: resolve.SourceOperator,
 		},
-		"without the flag the operator's image is the shipped one": {
+		"no flag: the operator's image has the default coverage": {
 			policies: []resolve.Policy{namespaced(t, "p", 1, spec())}, options: resolve.Options{Image: quickExit}, from: resolve.SourceDefault,
 		},
 		"no image covers nothing": {policies: []resolve.Policy{namespaced(t, "p", 1, spec())}, from: resolve.SourceDefault},
-		"a policy that lost says nothing": {
-			policies: []resolve.Policy{namespaced(t, "winner", 2, spec(settings(silent(own)))), namespaced(t, "loser", 1, spec(settings(own)))},
+		"the paths of an overridden policy do not count": {
+			policies: []resolve.Policy{namespaced(t, "first", 2, spec(settings(silent(own)))), namespaced(t, "overridden", 1, spec(settings(own)))},
 			from:     resolve.SourceDefault,
+		},
+		"the policy with precedence is found after another": {
+			policies: []resolve.Policy{namespaced(t, "overridden", 1, spec(settings(silent(own)))), namespaced(t, "first", 2, spec(settings(own)))},
+			want:     quickexit.CoverageOf("default", "/app/server"), from: resolve.SourcePolicy,
+		},
+		"a policy that names no container is no source": {
+			policies: []resolve.Policy{namespaced(t, "p", 1, spec(sidecars("other"), settings(own)))}, env: []string{withImage, quickExit},
+			want: quickexit.CoverageOf("*"), from: resolve.SourceEnvironment,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := withEnv(newPod("main", "proxy"), test.env...)
-			target := resolve.Resolve(pod, test.policies, test.options).Enforced.Targets[0]
+			target := resolve.Resolve(pod, test.policies, test.options).Enforced.Sidecars[0]
 			if !target.QuickExitPaths.Equal(test.want) {
 				t.Errorf("the image covers %q, want %q", target.QuickExitPaths, test.want)
 			}
 			if from := resolve.SourcesOf(pod, test.policies, test.options, target).QuickExitPaths; from != test.from {
-				t.Errorf("that comes from %s, want %s", from, test.from)
+				t.Errorf("the paths come from %s, want %s", from, test.from)
 			}
 		})
 	}
 }
 
-// TestPathsAreParsedOncePerPolicy resolves a pod again and again, which must not cost more the more paths a policy lists.
+// TestPathsAreParsedOncePerPolicy resolves a pod repeatedly. The cost must not grow with the paths that a policy lists.
 func TestPathsAreParsedOncePerPolicy(t *testing.T) {
 	pod := newPod("main", "proxy")
 	allocations := func(count int) float64 {

@@ -13,7 +13,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-// envDeclaration is what a container's environment variables say.
+// envDeclaration is what a container's environment variables declare.
 type envDeclaration struct {
 	sidecar  bool
 	settings v1alpha1.TerminationSettings
@@ -22,23 +22,23 @@ type envDeclaration struct {
 
 var imageReference = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]*$`)
 
-// maxImage bounds an image reference, as the API bounds a policy's.
+// maxImage limits an image reference to the same length as in a policy.
 const maxImage = 512
 
-// IsImageReference reports whether the API accepts the text as a policy's image. It does not accept $(VARIABLE), for one.
+// IsImageReference reports whether the API accepts the text as a policy's image. It rejects $(VARIABLE), for example.
 func IsImageReference(text string) bool {
 	return len(text) <= maxImage && imageReference.MatchString(text)
 }
 
-// readEnv reads OpenKruise's convention. As in a container's process, the last of several variables of one name counts.
-// A variable that cannot be read or understood counts as unset.
+// readEnv reads OpenKruise's convention. If a name occurs several times, the last variable counts, as in the container's
+// process. A variable without a literal or valid value counts as unset.
 func readEnv(container *corev1.Container) envDeclaration {
 	var d envDeclaration
 	terminate, image := false, ""
 	for _, variable := range conventionVariables(container) {
 		if variable.ValueFrom != nil {
 			d.warn(container.Name, v1alpha1.ReasonUnreadableEnv, fmt.Sprintf(
-				"container %s: environment variable %s has no literal value; the operator cannot read valueFrom, set value instead",
+				"container %s: environment variable %s has no literal value, and the operator cannot read valueFrom; set value instead",
 				container.Name, variable.Name))
 			continue
 		}
@@ -64,6 +64,12 @@ func readEnv(container *corev1.Container) envDeclaration {
 	return d
 }
 
+// ReadEnv reports whether the container's environment variables declare it a sidecar, and with which settings.
+func ReadEnv(container *corev1.Container) (sidecar bool, settings v1alpha1.TerminationSettings) {
+	d := readEnv(container)
+	return d.sidecar, d.settings
+}
+
 // IsConventionVariable reports whether name is one of the variables that the operator reads.
 func IsConventionVariable(name string) bool {
 	switch name {
@@ -73,8 +79,8 @@ func IsConventionVariable(name string) bool {
 	return false
 }
 
-// conventionVariables returns the last of each variable that the operator reads, in the container's order. There are
-// three at most, however often the container repeats them.
+// conventionVariables returns the last occurrence of each variable that the operator reads, in the container's order: at
+// most three.
 func conventionVariables(container *corev1.Container) []*corev1.EnvVar {
 	var last []*corev1.EnvVar
 	for i := len(container.Env) - 1; i >= 0; i-- {

@@ -3,6 +3,7 @@
 package resolve_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -23,9 +24,9 @@ const (
 )
 
 // fromEnv is a sidecar that its environment variables declare.
-func fromEnv(mode v1alpha1.Mode, image string, exitCodes v1alpha1.ExitCodes) []resolve.Target {
-	target := resolve.Target{
-		Container: "proxy", Mode: mode, Image: image, ExitCodes: exitCodes, Deadline: 30 * time.Second, Fallback: v1alpha1.FallbackEnabled,
+func fromEnv(mode v1alpha1.Mode, image string, exitCodes v1alpha1.ExitCodes) []resolve.Sidecar {
+	target := resolve.Sidecar{
+		Container: "proxy", Mode: mode, Image: image, ExitCodes: exitCodes, Timeout: 30 * time.Second, Fallback: v1alpha1.FallbackEnabled,
 	}
 	switch image {
 	case "":
@@ -35,7 +36,7 @@ func fromEnv(mode v1alpha1.Mode, image string, exitCodes v1alpha1.ExitCodes) []r
 	default:
 		target.ImageSource = resolve.SourceOperator
 	}
-	return []resolve.Target{target}
+	return []resolve.Sidecar{target}
 }
 
 func TestEnvironmentVariables(t *testing.T) {
@@ -56,43 +57,46 @@ func TestEnvironmentVariables(t *testing.T) {
 	tests := map[string]struct {
 		pod      *corev1.Pod
 		options  resolve.Options
-		want     []resolve.Target
+		want     []resolve.Sidecar
 		warnings []v1alpha1.Reason
 	}{
-		"no variable makes no sidecar":                           {pod: newPod("main", "proxy")},
-		"another variable makes no sidecar":                      {pod: env("KRUISE_TERMINATE", "true")},
-		"a variable's name is taken as it is written":            {pod: env("kruise_terminate_sidecar_when_job_exit", "true")},
-		"TERMINATE makes a sidecar of mode CRR":                  {pod: env(terminate, "true"), want: fromEnv(v1alpha1.ModeCRR, "", ignored)},
-		"TERMINATE may be written in any case":                   {pod: env(terminate, "TrUe"), want: fromEnv(v1alpha1.ModeCRR, "", ignored)},
-		"TERMINATE false makes no sidecar":                       {pod: env(terminate, "False")},
-		"TERMINATE empty makes no sidecar":                       {pod: env(terminate, "")},
-		"TERMINATE with another value is warned of":              {pod: env(terminate, "yes"), warnings: []v1alpha1.Reason{invalid}},
-		"TERMINATE with a space is warned of":                    {pod: env(terminate, "true "), warnings: []v1alpha1.Reason{invalid}},
-		"WITH_IMAGE makes a sidecar of mode Image":               {pod: env(withImage, quickExit), want: fromEnv(v1alpha1.ModeImage, quickExit, ignored)},
-		"WITH_IMAGE empty makes no sidecar":                      {pod: env(withImage, "")},
-		"WITH_IMAGE with a reference to a variable is warned of": {pod: env(withImage, "$(EXIT_IMAGE)"), warnings: []v1alpha1.Reason{invalid}},
-		"WITH_IMAGE with a space is warned of":                   {pod: env(withImage, " quick-exit"), warnings: []v1alpha1.Reason{invalid}},
-		"an image that is not understood counts as unset":        {pod: env(terminate, "true", withImage, "$(EXIT_IMAGE)"), want: fromEnv(v1alpha1.ModeCRR, "", ignored), warnings: []v1alpha1.Reason{invalid}},
-		"both make a sidecar whose node decides the mode":        {pod: env(terminate, "true", withImage, quickExit), want: fromEnv(v1alpha1.ModeAuto, quickExit, ignored)},
-		"both in the other order are the same":                   {pod: env(withImage, quickExit, terminate, "true"), want: fromEnv(v1alpha1.ModeAuto, quickExit, ignored)},
-		"TERMINATE false beside an image is mode Image":          {pod: env(terminate, "false", withImage, quickExit), want: fromEnv(v1alpha1.ModeImage, quickExit, ignored)},
-		"IGNORE_EXIT_CODE alone makes no sidecar":                {pod: env(ignore, "true")},
-		"IGNORE_EXIT_CODE true ignores":                          {pod: env(terminate, "true", ignore, "True"), options: resolve.Options{ExitCodes: respected}, want: fromEnv(v1alpha1.ModeCRR, "", ignored)},
-		"IGNORE_EXIT_CODE false respects":                        {pod: env(terminate, "true", ignore, "FALSE"), want: fromEnv(v1alpha1.ModeCRR, "", respected)},
-		"IGNORE_EXIT_CODE empty leaves the default":              {pod: env(terminate, "true", ignore, ""), options: resolve.Options{ExitCodes: respected}, want: fromEnv(v1alpha1.ModeCRR, "", respected)},
-		"IGNORE_EXIT_CODE with another value is warned of":       {pod: env(terminate, "true", ignore, "1"), want: fromEnv(v1alpha1.ModeCRR, "", ignored), warnings: []v1alpha1.Reason{invalid}},
-		"the last of several variables of a name counts":         {pod: env(terminate, "true", terminate, "false")},
-		"the last one counts, and nothing is said of the others": {pod: env(terminate, "yes", terminate, "true"), want: fromEnv(v1alpha1.ModeCRR, "", ignored)},
-		"the last of several exit code settings counts":          {pod: env(terminate, "true", ignore, "false", ignore, ""), want: fromEnv(v1alpha1.ModeCRR, "", ignored)},
-		"a value from elsewhere cannot be read":                  {pod: appended(fromField(terminate)), warnings: []v1alpha1.Reason{unreadable}},
-		"a last value from elsewhere unsets an earlier one": {
+		"no variable makes no sidecar":                       {pod: newPod("main", "proxy")},
+		"another variable makes no sidecar":                  {pod: env("KRUISE_TERMINATE", "true")},
+		"a variable's name is case-sensitive":                {pod: env("kruise_terminate_sidecar_when_job_exit", "true")},
+		"TERMINATE makes a sidecar of mode CRR":              {pod: env(terminate, "true"), want: fromEnv(v1alpha1.ModeCRR, "", ignored)},
+		"TERMINATE is case-insensitive":                      {pod: env(terminate, "TrUe"), want: fromEnv(v1alpha1.ModeCRR, "", ignored)},
+		"TERMINATE false makes no sidecar":                   {pod: env(terminate, "False")},
+		"TERMINATE empty makes no sidecar":                   {pod: env(terminate, "")},
+		"TERMINATE with another value has a warning":         {pod: env(terminate, "yes"), warnings: []v1alpha1.Reason{invalid}},
+		"TERMINATE with a space has a warning":               {pod: env(terminate, "true "), warnings: []v1alpha1.Reason{invalid}},
+		"WITH_IMAGE makes a sidecar of mode Image":           {pod: env(withImage, quickExit), want: fromEnv(v1alpha1.ModeImage, quickExit, ignored)},
+		"WITH_IMAGE empty makes no sidecar":                  {pod: env(withImage, "")},
+		"WITH_IMAGE with a variable reference has a warning": {pod: env(withImage, "$(EXIT_IMAGE)"), warnings: []v1alpha1.Reason{invalid}},
+		"WITH_IMAGE with a space has a warning":              {pod: env(withImage, " quick-exit"), warnings: []v1alpha1.Reason{invalid}},
+		"an invalid image counts as unset":                   {pod: env(terminate, "true", withImage, "$(EXIT_IMAGE)"), want: fromEnv(v1alpha1.ModeCRR, "", ignored), warnings: []v1alpha1.Reason{invalid}},
+		"both make a sidecar of mode Auto":                   {pod: env(terminate, "true", withImage, quickExit), want: fromEnv(v1alpha1.ModeAuto, quickExit, ignored)},
+		"both in the other order: mode Auto":                 {pod: env(withImage, quickExit, terminate, "true"), want: fromEnv(v1alpha1.ModeAuto, quickExit, ignored)},
+		"TERMINATE false with an image is mode Image":        {pod: env(terminate, "false", withImage, quickExit), want: fromEnv(v1alpha1.ModeImage, quickExit, ignored)},
+		"IGNORE_EXIT_CODE alone makes no sidecar":            {pod: env(ignore, "true")},
+		"IGNORE_EXIT_CODE true ignores":                      {pod: env(terminate, "true", ignore, "True"), options: resolve.Options{ExitCodes: respected}, want: fromEnv(v1alpha1.ModeCRR, "", ignored)},
+		"IGNORE_EXIT_CODE false respects":                    {pod: env(terminate, "true", ignore, "FALSE"), want: fromEnv(v1alpha1.ModeCRR, "", respected)},
+		"IGNORE_EXIT_CODE empty leaves the default":          {pod: env(terminate, "true", ignore, ""), options: resolve.Options{ExitCodes: respected}, want: fromEnv(v1alpha1.ModeCRR, "", respected)},
+		"IGNORE_EXIT_CODE with another value has a warning":  {pod: env(terminate, "true", ignore, "1"), want: fromEnv(v1alpha1.ModeCRR, "", ignored), warnings: []v1alpha1.Reason{invalid}},
+		"the last of several variables with one name counts": {pod: env(terminate, "true", terminate, "false")},
+		"earlier invalid values have no warning":             {pod: env(terminate, "yes", terminate, "true"), want: fromEnv(v1alpha1.ModeCRR, "", ignored)},
+		"the last of several exit code settings counts":      {pod: env(terminate, "true", ignore, "false", ignore, ""), want: fromEnv(v1alpha1.ModeCRR, "", ignored)},
+		"a value from a reference cannot be read":            {pod: appended(fromField(terminate)), warnings: []v1alpha1.Reason{unreadable}},
+		"a last value from a reference unsets an earlier one": {
 			pod: appended(literal(terminate, "true"), fromField(terminate)), warnings: []v1alpha1.Reason{unreadable},
 		},
-		"a last literal value counts after one from elsewhere": {
+		"an unreadable variable does not hide a later one": {
+			pod: appended(fromField(ignore), literal(terminate, "true")), want: fromEnv(v1alpha1.ModeCRR, "", ignored), warnings: []v1alpha1.Reason{unreadable},
+		},
+		"a last literal value counts after a reference": {
 			pod: appended(fromField(terminate), literal(terminate, "true")), want: fromEnv(v1alpha1.ModeCRR, "", ignored),
 		},
-		"the variables can be turned off, with their warnings": {pod: env(terminate, "true", ignore, "1"), options: resolve.Options{IgnoreEnv: true}},
-		"a sidecar of mode CRR knows the default image":        {pod: env(terminate, "true"), options: resolve.Options{Image: "default:v1"}, want: fromEnv(v1alpha1.ModeCRR, "default:v1", ignored)},
+		"ignored variables have no warnings":          {pod: env(terminate, "true", ignore, "1"), options: resolve.Options{IgnoreEnv: true}},
+		"a sidecar of mode CRR has the default image": {pod: env(terminate, "true"), options: resolve.Options{Image: "default:v1"}, want: fromEnv(v1alpha1.ModeCRR, "default:v1", ignored)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +105,7 @@ func TestEnvironmentVariables(t *testing.T) {
 			if test.want == nil {
 				mains = []string{"main", "proxy"}
 			}
-			if diff := cmp.Diff(resolve.View{Targets: test.want, Mains: mains}, got.Enforced); diff != "" {
+			if diff := cmp.Diff(resolve.View{Sidecars: test.want, Mains: mains}, got.Enforced); diff != "" {
 				t.Errorf("Enforced (-want +got):\n%s", diff)
 			}
 			var warnings []v1alpha1.Reason
@@ -124,6 +128,15 @@ func TestVariablesOfInitContainersDoNotCount(t *testing.T) {
 	got := resolve.Resolve(pod, nil, resolve.Options{})
 	if diff := cmp.Diff(resolve.Resolution{Enforced: resolve.View{Mains: []string{"main"}}}, got); diff != "" {
 		t.Errorf("Resolve() (-want +got):\n%s", diff)
+	}
+}
+
+func TestIsImageReference(t *testing.T) {
+	longest := strings.Repeat("a", 512)
+	for text, want := range map[string]bool{quickExit: true, longest: true, longest + "a": false, "$(IMAGE)": false, "": false} {
+		if got := resolve.IsImageReference(text); got != want {
+			t.Errorf("IsImageReference(%q) = %t", text, got)
+		}
 	}
 }
 

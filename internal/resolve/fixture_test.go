@@ -3,6 +3,7 @@
 package resolve_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -37,7 +38,7 @@ func fromField(name string) corev1.EnvVar {
 	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}
 }
 
-// spec returns what a policy declares, naming the container proxy, changed as told.
+// spec returns a policy spec that names the container proxy, and applies the changes.
 func spec(changes ...func(*v1alpha1.PolicySpec)) v1alpha1.PolicySpec {
 	s := v1alpha1.PolicySpec{Sidecars: []v1alpha1.Sidecar{{Name: "proxy"}}}
 	for _, change := range changes {
@@ -63,6 +64,9 @@ func sidecars(names ...string) func(*v1alpha1.PolicySpec) {
 	}
 }
 
+// reversed puts the entries of sidecars into the opposite order.
+func reversed(s *v1alpha1.PolicySpec) { slices.Reverse(s.Sidecars) }
+
 func mainContainers(names ...v1alpha1.ContainerName) func(*v1alpha1.PolicySpec) {
 	return func(s *v1alpha1.PolicySpec) { s.Sidecars, s.MainContainers = nil, names }
 }
@@ -73,7 +77,7 @@ func priority(p int32) func(*v1alpha1.PolicySpec) {
 
 func dryRun(s *v1alpha1.PolicySpec) { s.Enforcement = v1alpha1.EnforcementDryRun }
 
-// namespaced returns a policy of namespace batch, so many hours old.
+// namespaced returns a policy of namespace batch with this age in hours.
 func namespaced(tb testing.TB, name string, age int, s v1alpha1.PolicySpec) resolve.Policy {
 	tb.Helper()
 	policy, err := resolve.FromNamespaced(&v1alpha1.SidecarTerminationPolicy{

@@ -16,9 +16,9 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// FuzzResolve makes a pod and policies from bytes. Whatever they are, each regular container is exactly once a main one
-// or a sidecar, in each view; sidecars come sorted; each has all its settings; the order of the policies does not
-// matter; and the same input gives the same output.
+// FuzzResolve makes a pod and policies from bytes. In each view, every regular container is exactly once a main container or a
+// sidecar. Sidecars are sorted and have all their settings. The order of the policies does not matter, and the same input gives
+// the same output.
 func FuzzResolve(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte{3, 1, 0, 1, 2, 1, 4, 1, 1, 0, 2, 2, 1})
@@ -35,9 +35,9 @@ func FuzzResolve(f *testing.F) {
 		if got.DryRun != nil {
 			checkView(t, pod, *got.DryRun)
 		}
-		for _, loss := range got.Losses {
-			if loss.Winner == loss.Loser {
-				t.Errorf("%s loses to itself", loss.Loser)
+		for _, loss := range got.Overrides {
+			if loss.By == loss.Policy {
+				t.Errorf("%s loses to itself", loss.Policy)
 			}
 		}
 		reversed := slices.Clone(policies)
@@ -58,14 +58,14 @@ func checkView(t *testing.T, pod *corev1.Pod, view resolve.View) {
 		names = append(names, c.Name)
 	}
 	told = append(told, view.Mains...)
-	for _, target := range view.Targets {
+	for _, target := range view.Sidecars {
 		told = append(told, target.Container)
-		if target.Mode == "" || target.ExitCodes == "" || target.Fallback == "" || target.Deadline <= 0 || target.Drain < 0 {
+		if target.Mode == "" || target.ExitCodes == "" || target.Fallback == "" || target.Timeout <= 0 || target.Drain < 0 {
 			t.Errorf("a sidecar without all its settings: %+v", target)
 		}
 	}
-	if !slices.IsSortedFunc(view.Targets, func(a, b resolve.Target) int { return compare(a.Container, b.Container) }) {
-		t.Errorf("sidecars are not sorted: %+v", view.Targets)
+	if !slices.IsSortedFunc(view.Sidecars, func(a, b resolve.Sidecar) int { return compare(a.Container, b.Container) }) {
+		t.Errorf("sidecars are not sorted: %+v", view.Sidecars)
 	}
 	slices.Sort(names)
 	slices.Sort(told)
@@ -74,10 +74,10 @@ func checkView(t *testing.T, pod *corev1.Pod, view resolve.View) {
 	}
 }
 
-// checkPaths: the place that gives the image says what it covers, and nobody else.
+// checkPaths checks that the source of an image is the only source of its paths.
 func checkPaths(t *testing.T, policies []resolve.Policy, options resolve.Options, view resolve.View) {
 	t.Helper()
-	for _, target := range view.Targets {
+	for _, target := range view.Sidecars {
 		want := quickexit.Coverage{}
 		switch target.ImageSource {
 		case resolve.SourceEntry, resolve.SourcePolicy:
@@ -105,7 +105,7 @@ func fuzzedPaths(next func(int) int) []v1alpha1.QuickExitPath {
 	return [][]v1alpha1.QuickExitPath{nil, {}, {"default", "/app/server"}, {"*"}, {"nonsense"}}[next(5)]
 }
 
-// fuzzedImage gives the settings an image and what it covers, or none.
+// fuzzedImage gives the settings an image with its paths, or none.
 func fuzzedImage(next func(int) int, settings *v1alpha1.TerminationSettings) {
 	if next(3) == 1 {
 		settings.Image, settings.QuickExitPaths = fmt.Sprintf("image:v%d", next(3)), fuzzedPaths(next)
@@ -122,7 +122,7 @@ func compare(a, b string) int {
 	return 0
 }
 
-// bytesOf returns a source of numbers: the next byte, below the bound, and zero after the last.
+// bytesOf returns a source of numbers below a bound. Each byte gives one number, and zeros follow the last.
 func bytesOf(data []byte) func(bound int) int {
 	return func(bound int) int {
 		if len(data) == 0 {

@@ -17,7 +17,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/quickexit"
 )
 
-// PolicyKind is the kind of a policy.
+// PolicyKind is the Kubernetes kind of a policy.
 type PolicyKind string
 
 // The policy kinds.
@@ -46,7 +46,7 @@ type Policy struct {
 
 	pods       labels.Selector
 	namespaces labels.Selector // nil for the namespaced kind
-	// covers is what quickExitPaths of the spec and of its sidecars says, where it says anything.
+	// covers is the parsed quickExitPaths of the spec. sidecarCovers holds the parsed quickExitPaths of sidecars by name.
 	covers        quickexit.Coverage
 	sidecarCovers map[string]quickexit.Coverage
 }
@@ -100,7 +100,7 @@ func parseSelector(field string, selector *metav1.LabelSelector) (labels.Selecto
 	return parsed, nil
 }
 
-// sidecarCoverage parses quickExitPaths of the sidecars that have any. Few do, so the map is often nil.
+// sidecarCoverage parses the quickExitPaths of the sidecars that set it. Few do, so the map is often nil.
 func sidecarCoverage(sidecars []v1alpha1.Sidecar) map[string]quickexit.Coverage {
 	var covers map[string]quickexit.Coverage
 	for i := range sidecars {
@@ -115,8 +115,8 @@ func sidecarCoverage(sidecars []v1alpha1.Sidecar) map[string]quickexit.Coverage 
 	return covers
 }
 
-// Selects reports whether the policy selects the pod, given the labels of the pod's namespace. It says nothing about
-// the pod's containers.
+// Selects reports whether the policy selects the pod, given the labels of the pod's namespace. It ignores the pod's
+// containers.
 func (p Policy) Selects(pod *corev1.Pod, namespaceLabels map[string]string) bool {
 	if p.namespaces == nil && p.Ref.Namespace != pod.Namespace {
 		return false
@@ -127,12 +127,12 @@ func (p Policy) Selects(pod *corev1.Pod, namespaceLabels map[string]string) bool
 	return p.pods.Matches(labels.Set(pod.Labels))
 }
 
-// MaySelect reports whether the policy selects the pod by the pod's own labels, whatever those of its namespace are.
+// MaySelect reports whether the policy selects the pod, ignoring the labels of the pod's namespace.
 func (p Policy) MaySelect(pod *corev1.Pod) bool {
 	return (p.namespaces != nil || p.Ref.Namespace == pod.Namespace) && p.pods.Matches(labels.Set(pod.Labels))
 }
 
-// SelectsNamespaces reports whether the policy may select pods of other namespaces than its own.
+// SelectsNamespaces reports whether the policy is of the cluster kind, which selects pods by namespace labels.
 func (p Policy) SelectsNamespaces() bool {
 	return p.namespaces != nil
 }
@@ -159,16 +159,16 @@ func (p Policy) dryRun() bool {
 	return !p.Spec.Enforcement.Acts()
 }
 
-// UnknownEnforcement says that the enforcement is one that this version does not know and takes for DryRun; empty when it
-// knows it.
+// UnknownEnforcement returns a message about an enforcement that this version does not know and treats as DryRun, or ""
+// for a known one.
 func UnknownEnforcement(enforcement v1alpha1.Enforcement) string {
 	if enforcement.Acts() || enforcement == v1alpha1.EnforcementDryRun {
 		return ""
 	}
-	return fmt.Sprintf("this version of the operator does not know enforcement %q and takes it for DryRun; upgrade the operator, or set it to Enforce", enforcement)
+	return fmt.Sprintf("this version of the operator does not know enforcement %q and treats it as DryRun; upgrade the operator, or set it to Enforce", enforcement)
 }
 
-// byPrecedence orders policies so that the winner comes first.
+// byPrecedence orders policies by precedence, highest first.
 func byPrecedence(a, b Policy) int {
 	return cmp.Or(
 		compareBool(a.Ref.Kind == KindNamespaced, b.Ref.Kind == KindNamespaced),

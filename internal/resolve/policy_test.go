@@ -71,16 +71,16 @@ func TestSelects(t *testing.T) {
 		policy resolve.Policy
 		want   bool
 	}{
-		"the empty selector selects every pod of the policy's namespace": {own("batch", metav1.LabelSelector{}), true},
-		"a namespaced policy selects no pod of another namespace":        {own("other", metav1.LabelSelector{}), false},
-		"a namespaced policy without a namespace selects nothing":        {own("", metav1.LabelSelector{}), false},
-		"labels that match":        {own("batch", etl), true},
-		"labels that do not match": {own("batch", web), false},
-		"a cluster policy without namespaceSelector selects every namespace":       {everywhere(etl, nil), true},
-		"a cluster policy with an empty namespaceSelector selects every namespace": {everywhere(etl, &metav1.LabelSelector{}), true},
-		"a cluster policy whose namespaceSelector matches":                         {everywhere(etl, &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}), true},
-		"a cluster policy whose namespaceSelector does not match":                  {everywhere(etl, &metav1.LabelSelector{MatchLabels: map[string]string{"env": "test"}}), false},
-		"a cluster policy whose podSelector does not match":                        {everywhere(web, nil), false},
+		"an empty podSelector selects every pod of the namespace": {own("batch", metav1.LabelSelector{}), true},
+		"a namespaced policy selects no pod of another namespace": {own("other", metav1.LabelSelector{}), false},
+		"a namespaced policy without a namespace selects nothing": {own("", metav1.LabelSelector{}), false},
+		"labels that match":                          {own("batch", etl), true},
+		"labels that do not match":                   {own("batch", web), false},
+		"no namespaceSelector: every namespace":      {everywhere(etl, nil), true},
+		"empty namespaceSelector: every namespace":   {everywhere(etl, &metav1.LabelSelector{}), true},
+		"namespaceSelector matches":                  {everywhere(etl, &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}), true},
+		"namespaceSelector does not match":           {everywhere(etl, &metav1.LabelSelector{MatchLabels: map[string]string{"env": "test"}}), false},
+		"cluster policy: podSelector does not match": {everywhere(web, nil), false},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -89,12 +89,38 @@ func TestSelects(t *testing.T) {
 			}
 		})
 	}
+	for name, test := range map[string]struct {
+		policy resolve.Policy
+		want   bool
+	}{
+		"labels that match":                 {own("batch", etl), true},
+		"labels that do not match":          {own("batch", web), false},
+		"another namespace":                 {own("other", etl), false},
+		"any namespace of a cluster policy": {everywhere(etl, &metav1.LabelSelector{MatchLabels: map[string]string{"env": "test"}}), true},
+		"other labels of a cluster policy":  {everywhere(web, nil), false},
+	} {
+		t.Run("MaySelect "+name, func(t *testing.T) {
+			if got := test.policy.MaySelect(newPod("main")); got != test.want {
+				t.Errorf("MaySelect() = %t", got)
+			}
+		})
+	}
 	if own("batch", etl).SelectsNamespaces() || !everywhere(etl, nil).SelectsNamespaces() {
 		t.Error("only the cluster kind selects namespaces")
 	}
 }
 
-func TestPolicyRefReadsAsOnACommandLine(t *testing.T) {
+func TestUnknownEnforcement(t *testing.T) {
+	for enforcement, want := range map[v1alpha1.Enforcement]bool{
+		"": false, v1alpha1.EnforcementEnforce: false, v1alpha1.EnforcementDryRun: false, "Audit": true,
+	} {
+		if got := resolve.UnknownEnforcement(enforcement); (got != "") != want {
+			t.Errorf("UnknownEnforcement(%q) = %q", enforcement, got)
+		}
+	}
+}
+
+func TestPolicyRefString(t *testing.T) {
 	if got, want := refOf("mesh").String(), "SidecarTerminationPolicy/mesh"; got != want {
 		t.Errorf("String() = %q, want %q", got, want)
 	}

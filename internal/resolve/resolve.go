@@ -16,12 +16,12 @@ import (
 
 // The operator's defaults for settings that no policy and no environment variable has.
 const (
-	DefaultMode                = v1alpha1.ModeAuto
-	DefaultTerminationDeadline = 30 * time.Second
-	DefaultFallback            = v1alpha1.FallbackEnabled
+	DefaultMode               = v1alpha1.ModeAuto
+	DefaultTerminationTimeout = 30 * time.Second
+	DefaultFallback           = v1alpha1.FallbackEnabled
 )
 
-// Options are the operator's settings that bear on resolution.
+// Options are the operator's settings that resolution depends on.
 type Options struct {
 	// IgnoreEnv turns the environment variables off.
 	IgnoreEnv bool
@@ -33,71 +33,69 @@ type Options struct {
 	QuickExitPaths quickexit.Coverage
 }
 
-// Target is a sidecar with its effective settings.
-type Target struct {
+// Sidecar is a container declared as a sidecar, with its effective settings.
+type Sidecar struct {
 	Container string
 	Mode      v1alpha1.Mode
 	Image     string // empty when no level has one
-	// QuickExitPaths is what Image covers, as the place that gives the image says.
+	// QuickExitPaths is what Image covers, according to the place that sets the image.
 	QuickExitPaths quickexit.Coverage
-	// ImageSource is the place that Image comes from; empty when no level has one.
+	// ImageSource is the place that sets Image; empty when none does.
 	ImageSource Source
 	ExitCodes   v1alpha1.ExitCodes
 	Drain       time.Duration
-	Deadline    time.Duration
+	Timeout     time.Duration
 	Fallback    v1alpha1.Fallback
 	// Policy is the policy that governs the container, or nil when only its environment variables do.
 	Policy *PolicyRef
 }
 
-// View is a pod's regular containers, told apart.
+// View divides a pod's regular containers into sidecars and main containers.
 type View struct {
-	Targets []Target // sorted by container
-	Mains   []string // in the pod's order
+	Sidecars []Sidecar // sorted by container
+	Mains    []string  // in the pod's order
 }
 
-// Target returns what is to be done with the container, or nil when it is no sidecar.
-func (v View) Target(container string) *Target {
-	i := slices.IndexFunc(v.Targets, func(t Target) bool { return t.Container == container })
+// Sidecar returns the sidecar with this container name, or nil.
+func (v View) Sidecar(container string) *Sidecar {
+	i := slices.IndexFunc(v.Sidecars, func(s Sidecar) bool { return s.Container == container })
 	if i < 0 {
 		return nil
 	}
-	return &v.Targets[i]
+	return &v.Sidecars[i]
 }
 
-// Loss says that Loser names a container over which Winner decides. There is one for each such policy, however many
-// containers it names, so that their number does not grow with policies times containers.
-type Loss struct {
-	// Container is the first of them in the pod's order, and Others how many more there are.
-	Container     string
-	Others        int
-	Loser, Winner PolicyRef
+// Override means that Policy names a container that By governs. There is one Override per overridden policy, not per
+// container, so their number does not grow with policies times containers.
+type Override struct {
+	// Container is the first such container in the pod's order, and Others counts further ones.
+	Container  string
+	Others     int
+	Policy, By PolicyRef
 }
 
-// Warning is a declaration that has no effect and that its author should know of.
+// Warning is about a declaration that has no effect.
 type Warning struct {
 	Container string
 	Reason    v1alpha1.Reason
 	Message   string
-	Policy    *PolicyRef // the first that is meant; nil when it is the pod's own declaration
+	Policy    *PolicyRef // the first policy that declares it; nil when the pod itself does
 }
 
 // Resolution is what the declarations mean for one pod.
 type Resolution struct {
-	// Enforced is what counts for acting on the pod.
+	// Enforced is the view that the operator acts on.
 	Enforced View
-	// DryRun is what would count if every DryRun policy were enforced; nil when none of them would decide over a
-	// container of the pod.
+	// DryRun is the view as if every DryRun policy were enforced; nil when none of them would govern a container.
 	DryRun *View
-	// Losses are the policies that name containers over which others decide.
-	Losses []Loss
-	// Warnings are in the pod's container order, regular containers first. However many policies are meant, there is one
-	// for a container and reason.
+	// Overrides are the policies that name containers which other policies govern.
+	Overrides []Override
+	// Warnings are in the pod's container order, regular containers first: at most one per container and reason.
 	Warnings []Warning
 }
 
-// Resolve tells a pod's main containers from its sidecars. Policies must all select the pod; their order is of no
-// account. Only the pod's labels, namespace and spec are read.
+// Resolve divides a pod's containers into main containers and sidecars. All policies must select the pod; their order
+// does not matter. Resolve reads only the pod's namespace, labels and spec.
 func Resolve(pod *corev1.Pod, selecting []Policy, options Options) Resolution {
 	ordered := slices.Clone(selecting)
 	slices.SortFunc(ordered, byPrecedence)
@@ -113,97 +111,97 @@ func Resolve(pod *corev1.Pod, selecting []Policy, options Options) Resolution {
 	}
 	r.Warnings = append(r.Warnings, nativeSidecarWarnings(pod, ordered)...)
 	r.Enforced = view(pod, enforced, env, options)
-	r.Losses = losses(pod, enforced, false)
-	if len(enforced) < len(ordered) {
-		r.Losses = append(r.Losses, losses(pod, ordered, true)...)
-		if dryRun := view(pod, ordered, env, options); anyDryRun(dryRun.Targets, ordered) {
+	r.Overrides = overrides(pod, enforced, false)
+	if len(enforced) != len(ordered) {
+		r.Overrides = append(r.Overrides, overrides(pod, ordered, true)...)
+		if dryRun := view(pod, ordered, env, options); anyDryRun(dryRun.Sidecars, ordered) {
 			r.DryRun = &dryRun
 		}
 	}
 	return r
 }
 
-// view applies policies, winner first, and environment variables to every regular container.
+// view applies the policies, highest precedence first, and the environment variables to every regular container.
 func view(pod *corev1.Pod, ordered []Policy, env []envDeclaration, options Options) View {
 	var v View
 	for i := range pod.Spec.Containers {
 		name := pod.Spec.Containers[i].Name
-		winner := slices.IndexFunc(ordered, func(p Policy) bool { return p.Names(name) })
+		governing := slices.IndexFunc(ordered, func(p Policy) bool { return p.Names(name) })
 		switch {
-		case winner >= 0:
-			v.Targets = append(v.Targets, target(name, &ordered[winner], env[i].settings, options))
+		case governing >= 0:
+			v.Sidecars = append(v.Sidecars, mergeSettings(name, &ordered[governing], env[i].settings, options))
 		case env[i].sidecar:
-			v.Targets = append(v.Targets, target(name, nil, env[i].settings, options))
+			v.Sidecars = append(v.Sidecars, mergeSettings(name, nil, env[i].settings, options))
 		default:
 			v.Mains = append(v.Mains, name)
 		}
 	}
-	slices.SortFunc(v.Targets, func(a, b Target) int { return cmp.Compare(a.Container, b.Container) })
+	slices.SortFunc(v.Sidecars, func(a, b Sidecar) int { return cmp.Compare(a.Container, b.Container) })
 	return v
 }
 
-// target merges the settings of one sidecar, first place first.
-func target(container string, policy *Policy, env v1alpha1.TerminationSettings, options Options) Target {
-	t := Target{Container: container, Deadline: DefaultTerminationDeadline}
+// mergeSettings merges the settings of one sidecar: the first layer that sets a field counts.
+func mergeSettings(container string, policy *Policy, env v1alpha1.TerminationSettings, options Options) Sidecar {
+	s := Sidecar{Container: container, Timeout: DefaultTerminationTimeout}
 	if policy != nil {
-		t.Policy = &policy.Ref
+		s.Policy = &policy.Ref
 	}
 	var drain, deadline *int32
 	for _, layer := range layers(container, policy, env, options) {
-		t.Mode = cmp.Or(t.Mode, layer.settings.Mode)
-		if t.Image == "" && layer.settings.Image != "" {
-			t.Image, t.QuickExitPaths, t.ImageSource = layer.settings.Image, layer.covers, layer.source
+		s.Mode = cmp.Or(s.Mode, layer.settings.Mode)
+		if s.Image == "" && layer.settings.Image != "" {
+			s.Image, s.QuickExitPaths, s.ImageSource = layer.settings.Image, layer.covers, layer.source
 		}
-		t.ExitCodes = cmp.Or(t.ExitCodes, layer.settings.ExitCodes)
-		t.Fallback = cmp.Or(t.Fallback, layer.settings.Fallback)
+		s.ExitCodes = cmp.Or(s.ExitCodes, layer.settings.ExitCodes)
+		s.Fallback = cmp.Or(s.Fallback, layer.settings.Fallback)
 		drain = cmp.Or(drain, layer.settings.DrainSeconds)
 		deadline = cmp.Or(deadline, layer.settings.TerminationDeadlineSeconds)
 	}
 	if drain != nil {
-		t.Drain = time.Duration(*drain) * time.Second
+		s.Drain = time.Duration(*drain) * time.Second
 	}
 	if deadline != nil {
-		t.Deadline = time.Duration(*deadline) * time.Second
+		s.Timeout = time.Duration(*deadline) * time.Second
 	}
-	return t
+	return s
 }
 
-// losses lists the policies that name containers without winning them, in their order. With onlyDryRun it lists the losses of
-// DryRun policies only: an enforced policy loses nothing to one that is not enforced.
-func losses(pod *corev1.Pod, ordered []Policy, onlyDryRun bool) []Loss {
-	ofPolicies := make([]Loss, len(ordered))
+// overrides lists the overridden policies, in their order. With onlyDryRun it lists DryRun policies only, because a DryRun
+// policy does not override an enforced one.
+func overrides(pod *corev1.Pod, ordered []Policy, onlyDryRun bool) []Override {
+	byPolicy := make([]Override, len(ordered))
 	for i := range pod.Spec.Containers {
 		name := pod.Spec.Containers[i].Name
-		var winner *Policy
+		var governing *Policy
 		for j := range ordered {
-			loss := &ofPolicies[j]
+			override := &byPolicy[j]
 			switch {
 			case !ordered[j].Names(name):
-			case winner == nil:
-				winner = &ordered[j]
+			case governing == nil:
+				governing = &ordered[j]
 			case onlyDryRun && !ordered[j].dryRun():
-			case loss.Container == "":
-				*loss = Loss{Container: name, Loser: ordered[j].Ref, Winner: winner.Ref}
+			case override.Container == "":
+				*override = Override{Container: name, Policy: ordered[j].Ref, By: governing.Ref}
 			default:
-				loss.Others++
+				override.Others++
 			}
 		}
 	}
-	lost := slices.DeleteFunc(ofPolicies, func(loss Loss) bool { return loss.Container == "" })
-	if len(lost) == 0 {
+	overridden := slices.DeleteFunc(byPolicy, func(o Override) bool { return o.Container == "" })
+	if len(overridden) == 0 {
 		return nil
 	}
-	return lost
+	return overridden
 }
 
-// anyDryRun reports whether a DryRun policy governs one of the targets.
-func anyDryRun(targets []Target, policies []Policy) bool {
+// anyDryRun reports whether a DryRun policy governs one of the sidecars.
+func anyDryRun(sidecars []Sidecar, policies []Policy) bool {
 	return slices.ContainsFunc(policies, func(p Policy) bool {
-		return p.dryRun() && slices.ContainsFunc(targets, func(t Target) bool { return t.Policy != nil && *t.Policy == p.Ref })
+		return p.dryRun() && slices.ContainsFunc(sidecars, func(s Sidecar) bool { return s.Policy != nil && *s.Policy == p.Ref })
 	})
 }
 
-// nativeSidecarWarnings finds init containers with restartPolicy Always that policies name by hand.
+// nativeSidecarWarnings warns about init containers with restartPolicy Always that policies list under sidecars.
 func nativeSidecarWarnings(pod *corev1.Pod, policies []Policy) []Warning {
 	var warnings []Warning
 	for i := range pod.Spec.InitContainers {
@@ -227,7 +225,7 @@ func nativeSidecarWarnings(pod *corev1.Pod, policies []Policy) []Warning {
 				Container: container.Name,
 				Reason:    v1alpha1.ReasonNativeSidecar,
 				Message: fmt.Sprintf("%s container %s, which is a native sidecar (an init container with restartPolicy Always): Kubernetes ends it itself",
-					whoNames(*first, others), container.Name),
+					namedBy(*first, others), container.Name),
 				Policy: first,
 			})
 		}
@@ -235,8 +233,8 @@ func nativeSidecarWarnings(pod *corev1.Pod, policies []Policy) []Warning {
 	return warnings
 }
 
-// whoNames says that a policy names something, and how many more do.
-func whoNames(first PolicyRef, others int) string {
+// namedBy returns a phrase such as "KIND/NAME and 2 more policies name".
+func namedBy(first PolicyRef, others int) string {
 	switch others {
 	case 0:
 		return fmt.Sprintf("%s names", first)

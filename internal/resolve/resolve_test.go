@@ -37,93 +37,106 @@ func TestMerging(t *testing.T) {
 		spec    v1alpha1.PolicySpec
 		env     []string
 		options resolve.Options
-		want    resolve.Target
+		want    resolve.Sidecar
+		sources resolve.Sources
 	}{
 		"the policy's entry for the container comes first": {
 			spec: spec(entrySettings(entry), settings(own)), env: env, options: options,
-			want: resolve.Target{Mode: v1alpha1.ModePodPhase, Image: "entry:v1", ImageSource: resolve.SourceEntry, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackDisabled, Deadline: 11 * time.Second},
+			want:    resolve.Sidecar{Mode: v1alpha1.ModePodPhase, Image: "entry:v1", ImageSource: resolve.SourceEntry, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackDisabled, Timeout: 11 * time.Second},
+			sources: resolve.Sources{Mode: resolve.SourceEntry, Image: resolve.SourceEntry, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourceEntry, Drain: resolve.SourceEntry, Timeout: resolve.SourceEntry, Fallback: resolve.SourceEntry},
 		},
 		"the policy's spec comes second": {
 			spec: spec(settings(own)), env: env, options: options,
-			want: resolve.Target{Mode: v1alpha1.ModeImage, Image: "spec:v1", ImageSource: resolve.SourcePolicy, ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackEnabled, Drain: 22 * time.Second, Deadline: 33 * time.Second},
+			want:    resolve.Sidecar{Mode: v1alpha1.ModeImage, Image: "spec:v1", ImageSource: resolve.SourcePolicy, ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackEnabled, Drain: 22 * time.Second, Timeout: 33 * time.Second},
+			sources: resolve.Sources{Mode: resolve.SourcePolicy, Image: resolve.SourcePolicy, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourcePolicy, Drain: resolve.SourcePolicy, Timeout: resolve.SourcePolicy, Fallback: resolve.SourcePolicy},
 		},
 		"the container's variables come third": {
 			spec: spec(), env: env, options: options,
-			want: resolve.Target{Mode: v1alpha1.ModeAuto, Image: "env:v1", ImageSource: resolve.SourceEnvironment, QuickExitPaths: quickexit.CoverageOf("*"), ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackEnabled, Deadline: 30 * time.Second},
+			want:    resolve.Sidecar{Mode: v1alpha1.ModeAuto, Image: "env:v1", ImageSource: resolve.SourceEnvironment, QuickExitPaths: quickexit.CoverageOf("*"), ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second},
+			sources: resolve.Sources{Mode: resolve.SourceEnvironment, Image: resolve.SourceEnvironment, QuickExitPaths: resolve.SourceEnvironment, ExitCodes: resolve.SourceEnvironment, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
 		},
 		"the operator's defaults come last": {
 			spec: spec(), options: resolve.Options{Image: "default:v1", ExitCodes: v1alpha1.ExitCodesRespect},
-			want: resolve.Target{Mode: v1alpha1.ModeAuto, Image: "default:v1", ImageSource: resolve.SourceOperator, ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackEnabled, Deadline: 30 * time.Second},
+			want:    resolve.Sidecar{Mode: v1alpha1.ModeAuto, Image: "default:v1", ImageSource: resolve.SourceOperator, ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second},
+			sources: resolve.Sources{Mode: resolve.SourceDefault, Image: resolve.SourceOperator, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourceOperator, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
 		},
-		"without any default exit codes are ignored and there is no image": {
-			spec: spec(),
-			want: resolve.Target{Mode: v1alpha1.ModeAuto, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackEnabled, Deadline: 30 * time.Second},
+		"no defaults: exit codes are ignored, there is no image": {
+			spec:    spec(),
+			want:    resolve.Sidecar{Mode: v1alpha1.ModeAuto, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second},
+			sources: resolve.Sources{Mode: resolve.SourceDefault, Image: resolve.SourceDefault, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourceDefault, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
 		},
-		"each field is taken by itself": {
+		"each field is merged separately": {
 			spec: spec(entrySettings(v1alpha1.TerminationSettings{Image: "entry:v1"}), settings(v1alpha1.TerminationSettings{Fallback: v1alpha1.FallbackDisabled})),
 			env:  []string{terminate, "true"}, options: options,
-			want: resolve.Target{Mode: v1alpha1.ModeCRR, Image: "entry:v1", ImageSource: resolve.SourceEntry, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackDisabled, Deadline: 30 * time.Second},
+			want:    resolve.Sidecar{Mode: v1alpha1.ModeCRR, Image: "entry:v1", ImageSource: resolve.SourceEntry, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackDisabled, Timeout: 30 * time.Second},
+			sources: resolve.Sources{Mode: resolve.SourceEnvironment, Image: resolve.SourceEntry, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourceOperator, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourcePolicy},
 		},
-		"variables that are turned off are no level": {
+		"ignored variables are skipped": {
 			spec: spec(), env: env, options: resolve.Options{IgnoreEnv: true},
-			want: resolve.Target{Mode: v1alpha1.ModeAuto, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackEnabled, Deadline: 30 * time.Second},
+			want:    resolve.Sidecar{Mode: v1alpha1.ModeAuto, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second},
+			sources: resolve.Sources{Mode: resolve.SourceDefault, Image: resolve.SourceDefault, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourceDefault, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
 		},
-		"a policy that names main containers has its spec for every sidecar": {
+		"mainContainers: the spec applies to every sidecar": {
 			spec: spec(mainContainers("main"), settings(own)), env: env,
-			want: resolve.Target{Mode: v1alpha1.ModeImage, Image: "spec:v1", ImageSource: resolve.SourcePolicy, ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackEnabled, Drain: 22 * time.Second, Deadline: 33 * time.Second},
+			want:    resolve.Sidecar{Mode: v1alpha1.ModeImage, Image: "spec:v1", ImageSource: resolve.SourcePolicy, ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackEnabled, Drain: 22 * time.Second, Timeout: 33 * time.Second},
+			sources: resolve.Sources{Mode: resolve.SourcePolicy, Image: resolve.SourcePolicy, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourcePolicy, Drain: resolve.SourcePolicy, Timeout: resolve.SourcePolicy, Fallback: resolve.SourcePolicy},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			pod := withEnv(newPod("main", "proxy"), test.env...)
-			got := resolve.Resolve(pod, []resolve.Policy{namespaced(t, "mesh", 1, test.spec)}, test.options).Enforced
+			policies := []resolve.Policy{namespaced(t, "mesh", 1, test.spec)}
+			got := resolve.Resolve(pod, policies, test.options).Enforced
 			test.want.Container, test.want.Policy = "proxy", &policy
-			if diff := cmp.Diff(resolve.View{Targets: []resolve.Target{test.want}, Mains: []string{"main"}}, got); diff != "" {
+			if diff := cmp.Diff(resolve.View{Sidecars: []resolve.Sidecar{test.want}, Mains: []string{"main"}}, got); diff != "" {
 				t.Errorf("Enforced (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.sources, resolve.SourcesOf(pod, policies, test.options, *got.Sidecar("proxy"))); diff != "" {
+				t.Errorf("SourcesOf() (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestPrecedence names one container in two policies; the first must win in whatever order they come.
+// TestPrecedence names one container in two policies. The first takes precedence in either order.
 func TestPrecedence(t *testing.T) {
-	tests := map[string]struct{ winner, loser resolve.Policy }{
-		"a namespaced policy beats a cluster one, whatever its priority and age": {
+	tests := map[string]struct{ first, overridden resolve.Policy }{
+		"namespaced before cluster, despite priority and age": {
 			namespaced(t, "z", 1, spec()), cluster(t, "a", 9, spec(priority(100))),
 		},
-		"a higher priority beats a lower one, whatever its age": {
+		"higher priority first, despite age": {
 			namespaced(t, "z", 1, spec(priority(2))), namespaced(t, "a", 9, spec(priority(1))),
 		},
-		"no priority beats a negative one": {
+		"no priority before a negative one": {
 			namespaced(t, "z", 1, spec()), namespaced(t, "a", 9, spec(priority(-1))),
 		},
-		"an older policy beats a younger one, whatever its name": {
+		"older policy first, despite its name": {
 			namespaced(t, "z", 9, spec()), namespaced(t, "a", 1, spec()),
 		},
-		"the name decides between policies of one age": {
+		"same age: by name": {
 			namespaced(t, "a", 1, spec()), namespaced(t, "z", 1, spec()),
 		},
-		"the same holds among cluster policies": {
+		"cluster policies: by name": {
 			cluster(t, "z", 1, spec(priority(2))), cluster(t, "a", 9, spec(priority(1))),
 		},
-		"naming the main containers is no less than naming the sidecar": {
+		"mainContainers and sidecars have equal precedence": {
 			namespaced(t, "z", 9, spec(mainContainers("main"))), namespaced(t, "a", 1, spec()),
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			for _, policies := range [][]resolve.Policy{{test.winner, test.loser}, {test.loser, test.winner}} {
+			for _, policies := range [][]resolve.Policy{{test.first, test.overridden}, {test.overridden, test.first}} {
 				before := slices.Clone(policies)
 				got := resolve.Resolve(newPod("main", "proxy"), policies, resolve.Options{})
-				if diff := cmp.Diff(&test.winner.Ref, got.Enforced.Targets[0].Policy); diff != "" {
-					t.Errorf("winner (-want +got):\n%s", diff)
+				if diff := cmp.Diff(&test.first.Ref, got.Enforced.Sidecars[0].Policy); diff != "" {
+					t.Errorf("policy (-want +got):\n%s", diff)
 				}
-				if diff := cmp.Diff([]resolve.Loss{{Container: "proxy", Loser: test.loser.Ref, Winner: test.winner.Ref}}, got.Losses); diff != "" {
-					t.Errorf("Losses (-want +got):\n%s", diff)
+				if diff := cmp.Diff([]resolve.Override{{Container: "proxy", Policy: test.overridden.Ref, By: test.first.Ref}}, got.Overrides); diff != "" {
+					t.Errorf("Overrides (-want +got):\n%s", diff)
 				}
 				for i := range before {
 					if before[i].Ref != policies[i].Ref {
-						t.Error("the caller's policies were put into another order")
+						t.Error("the caller's policies were reordered")
 					}
 				}
 			}
@@ -132,18 +145,18 @@ func TestPrecedence(t *testing.T) {
 }
 
 func TestResolve(t *testing.T) {
-	target := func(container string, policy resolve.PolicyRef) resolve.Target {
-		return resolve.Target{
+	target := func(container string, policy resolve.PolicyRef) resolve.Sidecar {
+		return resolve.Sidecar{
 			Container: container, Mode: v1alpha1.ModeAuto, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackEnabled,
-			Deadline: 30 * time.Second, Policy: &policy,
+			Timeout: 30 * time.Second, Policy: &policy,
 		}
 	}
-	view := func(mains []string, targets ...resolve.Target) resolve.View {
-		return resolve.View{Mains: mains, Targets: targets}
+	view := func(mains []string, targets ...resolve.Sidecar) resolve.View {
+		return resolve.View{Mains: mains, Sidecars: targets}
 	}
 	mesh := refOf("mesh")
-	fromVariables := resolve.Target{
-		Container: "proxy", Mode: v1alpha1.ModeCRR, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackEnabled, Deadline: 30 * time.Second,
+	fromVariables := resolve.Sidecar{
+		Container: "proxy", Mode: v1alpha1.ModeCRR, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second,
 	}
 
 	tests := map[string]struct {
@@ -159,22 +172,22 @@ func TestResolve(t *testing.T) {
 			pod:      newPod(),
 			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec())},
 		},
-		"sidecars come sorted and main containers in the pod's order": {
+		"sidecars are sorted, main containers keep the pod's order": {
 			pod:      newPod("zeta", "proxy", "alpha", "logs"),
 			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec(sidecars("proxy", "logs")))},
 			want:     resolve.Resolution{Enforced: view([]string{"zeta", "alpha"}, target("logs", mesh), target("proxy", mesh))},
 		},
-		"a name that the pod does not have is passed over": {
+		"a name that the pod does not have is ignored": {
 			pod:      newPod("main"),
 			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec())},
 			want:     resolve.Resolution{Enforced: view([]string{"main"})},
 		},
-		"with mainContainers every other container is a sidecar": {
+		"mainContainers: every other container is a sidecar": {
 			pod:      newPod("main", "proxy", "logs"),
 			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec(mainContainers("main")))},
 			want:     resolve.Resolution{Enforced: view([]string{"main"}, target("logs", mesh), target("proxy", mesh))},
 		},
-		"with mainContainers that the pod does not have every container is a sidecar": {
+		"unknown mainContainers: every container is a sidecar": {
 			pod:      newPod("proxy"),
 			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec(mainContainers("main")))},
 			want:     resolve.Resolution{Enforced: view(nil, target("proxy", mesh))},
@@ -184,19 +197,26 @@ func TestResolve(t *testing.T) {
 			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec()), cluster(t, "logging", 1, spec(sidecars("logs")))},
 			want:     resolve.Resolution{Enforced: view([]string{"main"}, target("logs", clusterRefOf("logging")), target("proxy", mesh))},
 		},
-		"a policy and a variable that name one container are no conflict": {
+		"a policy and a variable for one container do not conflict": {
 			pod:      withEnv(newPod("main", "proxy"), terminate, "true"),
 			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec(settings(v1alpha1.TerminationSettings{Mode: v1alpha1.ModeAuto})))},
 			want:     resolve.Resolution{Enforced: view([]string{"main"}, target("proxy", mesh))},
 		},
-		"every loser is told who won": {
+		"every override names the policy that takes precedence": {
 			pod:      newPod("main", "proxy"),
 			policies: []resolve.Policy{cluster(t, "c", 1, spec()), namespaced(t, "b", 1, spec()), namespaced(t, "a", 1, spec())},
-			want: resolve.Resolution{Enforced: view([]string{"main"}, target("proxy", refOf("a"))), Losses: []resolve.Loss{
-				{Container: "proxy", Loser: refOf("b"), Winner: refOf("a")}, {Container: "proxy", Loser: clusterRefOf("c"), Winner: refOf("a")},
+			want: resolve.Resolution{Enforced: view([]string{"main"}, target("proxy", refOf("a"))), Overrides: []resolve.Override{
+				{Container: "proxy", Policy: refOf("b"), By: refOf("a")}, {Container: "proxy", Policy: clusterRefOf("c"), By: refOf("a")},
 			}},
 		},
-		"a policy that is not enforced makes no sidecar": {
+		"an override names its first container and counts the others": {
+			pod:      newPod("main", "proxy", "logs", "dns"),
+			policies: []resolve.Policy{cluster(t, "c", 1, spec(sidecars("proxy", "logs", "dns"))), namespaced(t, "mesh", 1, spec(mainContainers("main")))},
+			want: resolve.Resolution{Enforced: view([]string{"main"}, target("dns", mesh), target("logs", mesh), target("proxy", mesh)), Overrides: []resolve.Override{
+				{Container: "proxy", Others: 2, Policy: clusterRefOf("c"), By: mesh},
+			}},
+		},
+		"a DryRun policy declares no sidecar": {
 			pod:      newPod("main", "proxy"),
 			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec(dryRun))},
 			want: resolve.Resolution{
@@ -210,29 +230,29 @@ func TestResolve(t *testing.T) {
 				Enforced: view([]string{"main", "proxy"}), DryRun: ptr.To(view([]string{"main"}, target("proxy", mesh))),
 			},
 		},
-		"a policy that is not enforced is seen beside what is": {
+		"a DryRun policy is shown separately": {
 			pod:      withEnv(newPod("main", "logs", "proxy"), terminate, "true"),
 			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec(dryRun, sidecars("logs")))},
 			want: resolve.Resolution{
 				Enforced: view([]string{"main", "logs"}, fromVariables), DryRun: ptr.To(view([]string{"main"}, target("logs", mesh), fromVariables)),
 			},
 		},
-		"an enforced policy loses nothing to one that is not": {
+		"a DryRun policy does not override an enforced one": {
 			pod:      newPod("main", "proxy"),
 			policies: []resolve.Policy{cluster(t, "base", 1, spec()), namespaced(t, "mesh", 1, spec(dryRun))},
 			want: resolve.Resolution{
 				Enforced: view([]string{"main"}, target("proxy", clusterRefOf("base"))), DryRun: ptr.To(view([]string{"main"}, target("proxy", mesh))),
 			},
 		},
-		"a policy that is not enforced loses to one that is, and would change nothing": {
+		"an enforced policy overrides a DryRun one": {
 			pod:      newPod("main", "proxy"),
 			policies: []resolve.Policy{cluster(t, "base", 1, spec(dryRun)), namespaced(t, "mesh", 1, spec())},
 			want: resolve.Resolution{
-				Enforced: view([]string{"main"}, target("proxy", mesh)),
-				Losses:   []resolve.Loss{{Container: "proxy", Loser: clusterRefOf("base"), Winner: mesh}},
+				Enforced:  view([]string{"main"}, target("proxy", mesh)),
+				Overrides: []resolve.Override{{Container: "proxy", Policy: clusterRefOf("base"), By: mesh}},
 			},
 		},
-		"a policy that is not enforced and names nothing is no matter": {
+		"a DryRun policy that names no container has no effect": {
 			pod:      newPod("main"),
 			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec(dryRun))},
 			want:     resolve.Resolution{Enforced: view([]string{"main"})},
@@ -248,11 +268,23 @@ func TestResolve(t *testing.T) {
 	}
 }
 
+func TestViewSidecar(t *testing.T) {
+	view := resolve.View{Sidecars: []resolve.Sidecar{{Container: "logs"}, {Container: "proxy"}}}
+	for _, want := range view.Sidecars {
+		if got := view.Sidecar(want.Container); got == nil || got.Container != want.Container {
+			t.Errorf("Sidecar(%s) = %v", want.Container, got)
+		}
+	}
+	if got := view.Sidecar("main"); got != nil {
+		t.Errorf("Sidecar(main) = %v", got)
+	}
+}
+
 func TestNativeSidecars(t *testing.T) {
 	pod := newPod("main")
 	pod.Spec.InitContainers = []corev1.Container{
-		{Name: "proxy", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)},
 		{Name: "setup"},
+		{Name: "proxy", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)},
 		{Name: "retry", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyOnFailure)},
 	}
 	mesh := refOf("mesh")
@@ -260,12 +292,12 @@ func TestNativeSidecars(t *testing.T) {
 		spec v1alpha1.PolicySpec
 		want []resolve.Warning
 	}{
-		"one that is named is warned of": {spec(), []resolve.Warning{{Container: "proxy", Reason: v1alpha1.ReasonNativeSidecar, Policy: &mesh}}},
-		"one that is named by a policy that is not enforced is warned of": {
+		"a named native sidecar has a warning": {spec(), []resolve.Warning{{Container: "proxy", Reason: v1alpha1.ReasonNativeSidecar, Policy: &mesh}}},
+		"a native sidecar of a DryRun policy has a warning": {
 			spec(dryRun), []resolve.Warning{{Container: "proxy", Reason: v1alpha1.ReasonNativeSidecar, Policy: &mesh}},
 		},
-		"other init containers are passed over":                   {spec(sidecars("setup", "retry")), nil},
-		"one that is not among the main containers is no sidecar": {spec(mainContainers("main")), nil},
+		"other init containers are ignored":         {spec(sidecars("setup", "retry")), nil},
+		"mainContainers does not make it a sidecar": {spec(mainContainers("main")), nil},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -280,8 +312,8 @@ func TestNativeSidecars(t *testing.T) {
 	}
 }
 
-// Whoever may write policies must not be able to have the operator say, and remember, as much as they like.
-func TestManyPoliciesOnNativeSidecarsAreOneWarningEach(t *testing.T) {
+// The number of policies must not increase the number of warnings that the operator emits and remembers.
+func TestNativeSidecarHasOneWarning(t *testing.T) {
 	var names []string
 	pod := newPod("main")
 	for i := range 32 {

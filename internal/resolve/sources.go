@@ -14,7 +14,7 @@ import (
 // Source is the place that a setting of a sidecar comes from.
 type Source string
 
-// The places, in the order in which they are asked.
+// The places, in order of precedence.
 const (
 	SourceEntry       Source = "PolicyEntry"
 	SourcePolicy      Source = "Policy"
@@ -25,22 +25,23 @@ const (
 
 // Sources say where each setting of a sidecar comes from.
 type Sources struct {
-	Mode, Image, QuickExitPaths, ExitCodes, Drain, Deadline, Fallback Source
+	Mode, Image, QuickExitPaths, ExitCodes, Drain, Timeout, Fallback Source
 }
 
-// SourcesOf returns where the settings of the target come from, given what Resolve was given when it made the target.
-func SourcesOf(pod *corev1.Pod, selecting []Policy, options Options, target Target) Sources {
+// SourcesOf returns where each setting of the sidecar comes from. The other arguments must be those of the call of Resolve
+// that returned the sidecar.
+func SourcesOf(pod *corev1.Pod, selecting []Policy, options Options, sidecar Sidecar) Sources {
 	var env v1alpha1.TerminationSettings
 	for i := range pod.Spec.Containers {
-		if container := &pod.Spec.Containers[i]; container.Name == target.Container && !options.IgnoreEnv {
+		if container := &pod.Spec.Containers[i]; container.Name == sidecar.Container && !options.IgnoreEnv {
 			env = readEnv(container).settings
 		}
 	}
 	var policy *Policy
-	if i := slices.IndexFunc(selecting, func(p Policy) bool { return target.Policy != nil && p.Ref == *target.Policy }); i >= 0 {
+	if i := slices.IndexFunc(selecting, func(p Policy) bool { return sidecar.Policy != nil && p.Ref == *sidecar.Policy }); i >= 0 {
 		policy = &selecting[i]
 	}
-	all := layers(target.Container, policy, env, options)
+	all := layers(sidecar.Container, policy, env, options)
 	first := func(set func(v1alpha1.TerminationSettings) bool) Source {
 		if i := slices.IndexFunc(all, func(l layer) bool { return set(l.settings) }); i >= 0 {
 			return all[i].source
@@ -49,7 +50,7 @@ func SourcesOf(pod *corev1.Pod, selecting []Policy, options Options, target Targ
 	}
 	image := first(func(s v1alpha1.TerminationSettings) bool { return s.Image != "" })
 	paths := image
-	if target.QuickExitPaths.IsZero() {
+	if sidecar.QuickExitPaths.IsZero() {
 		paths = SourceDefault
 	}
 	return Sources{
@@ -57,27 +58,27 @@ func SourcesOf(pod *corev1.Pod, selecting []Policy, options Options, target Targ
 		Image: image, QuickExitPaths: paths,
 		ExitCodes: first(func(s v1alpha1.TerminationSettings) bool { return s.ExitCodes != "" }),
 		Drain:     first(func(s v1alpha1.TerminationSettings) bool { return s.DrainSeconds != nil }),
-		Deadline:  first(func(s v1alpha1.TerminationSettings) bool { return s.TerminationDeadlineSeconds != nil }),
+		Timeout:   first(func(s v1alpha1.TerminationSettings) bool { return s.TerminationDeadlineSeconds != nil }),
 		Fallback:  first(func(s v1alpha1.TerminationSettings) bool { return s.Fallback != "" }),
 	}
 }
 
-// layer is what one place says.
+// layer is the settings of one place.
 type layer struct {
 	source   Source
 	settings v1alpha1.TerminationSettings
-	// covers is what an image of this place covers.
+	// covers is what the image of this place covers.
 	covers quickexit.Coverage
 }
 
-// maxLayers is how many places there are.
+// maxLayers is the number of places.
 const maxLayers = 5
 
-// coveredByAuthor is what an image of an environment variable covers. The author of the pod vouches for it: OpenKruise
-// asks for one that covers the command.
+// coveredByAuthor is what an image of an environment variable covers: every command. OpenKruise requires the pod's author
+// to choose such an image.
 var coveredByAuthor = quickexit.CoverageOf(quickexit.Everything)
 
-// layers lists the places that have a say in a sidecar's settings, first place first. Each place says what its own image
+// layers lists the places of a sidecar's settings, highest precedence first. Each place declares what its own image
 // covers.
 func layers(container string, policy *Policy, env v1alpha1.TerminationSettings, options Options) []layer {
 	all := make([]layer, 0, maxLayers)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rollup turns what was observed of a policy's pods into the policy's status. It is pure: the same input gives
-// the same bytes. Reading pods and writing the status is the business of controllers.
+// Package rollup computes a policy's status from observations of its pods. It is pure: the same input gives the same
+// bytes. Package controllers reads the pods and writes the status.
 package rollup
 
 import (
@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,34 +16,36 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/prepull"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/truncate"
 )
 
-// maxRecent is the bound of status.recent, maxMessage that of a condition's message.
+// maxRecent limits status.recent, and maxMessage limits a condition's message.
 const (
 	maxRecent  = 10
 	maxMessage = 1024
 )
 
-// Tally is what has come about since the status was last written and cannot be seen in live pods.
+// Tally counts what happened since the status was last written and is not visible in live pods.
 type Tally struct {
-	Terminated, Failed int64
-	Last               time.Time
+	Terminated, FailedAttempts int64
+	// Last is the newest termination.
+	Last time.Time
 	// Recent is newest first.
 	Recent []v1alpha1.RecentTermination
 }
 
-// Empty reports whether there is nothing to add.
+// Empty reports whether the tally adds nothing to a status.
 func (t Tally) Empty() bool {
-	return t.Terminated == 0 && t.Failed == 0 && len(t.Recent) == 0
+	return t.Terminated == 0 && t.FailedAttempts == 0 && len(t.Recent) == 0
 }
 
-// Merge returns the two tallies as one, where t is the newer.
+// Merge returns the sum of both tallies, where t is the newer.
 func (t Tally) Merge(older Tally) Tally {
 	merged := Tally{
-		Terminated: t.Terminated + older.Terminated,
-		Failed:     t.Failed + older.Failed,
-		Last:       t.Last,
-		Recent:     newest(t.Recent, older.Recent),
+		Terminated:     t.Terminated + older.Terminated,
+		FailedAttempts: t.FailedAttempts + older.FailedAttempts,
+		Last:           t.Last,
+		Recent:         newest(t.Recent, older.Recent),
 	}
 	if older.Last.After(merged.Last) {
 		merged.Last = older.Last
@@ -57,46 +58,46 @@ func newest(recent, older []v1alpha1.RecentTermination) []v1alpha1.RecentTermina
 	return all[:min(len(all), maxRecent)]
 }
 
-// Policy is what the status says of the policy itself.
+// Policy is the part of the status's input that does not come from pods.
 type Policy struct {
 	Generation int64
 	Spec       *v1alpha1.PolicySpec
 	// Invalid is why the policy cannot be acted on, or nil.
 	Invalid error
-	// PrePull is how far the pulling of its images is, or nil while it has none pulled.
+	// PrePull is the progress of pulling its images, or nil while the policy has no prePull.
 	PrePull *prepull.Report
 }
 
-// Summarize returns the policy's status: counts from what is seen of live pods on top of the cumulative figures of the old
-// status. Conditions keep their transition times where they did not change.
-func Summarize(policy Policy, old v1alpha1.PolicyStatus, census Census, tally Tally, now time.Time) v1alpha1.PolicyStatus {
+// Summarize returns the policy's status: the counts of live pods, and the cumulative figures of the old status plus the
+// tally. Conditions keep their transition times where they did not change.
+func Summarize(policy Policy, old v1alpha1.PolicyStatus, pods PodSummary, tally Tally, now time.Time) v1alpha1.PolicyStatus {
 	status := v1alpha1.PolicyStatus{
 		ObservedGeneration:  policy.Generation,
 		Mode:                cmp.Or(policy.Spec.Mode, resolve.DefaultMode),
-		MatchedPods:         census.matched,
-		WaitingPods:         census.waiting,
-		StuckPods:           census.stuck.pods,
+		MatchedPods:         pods.matched,
+		WaitingPods:         pods.waiting,
+		StuckPods:           pods.stuck.pods,
 		TerminatedPods:      old.TerminatedPods + tally.Terminated,
-		FailedAttempts:      old.FailedAttempts + tally.Failed,
+		FailedAttempts:      old.FailedAttempts + tally.FailedAttempts,
 		LastTerminationTime: old.LastTerminationTime.DeepCopy(),
 		Recent:              newest(tally.Recent, old.Recent),
 		Conditions:          slices.Clone(old.Conditions),
 	}
 	if !policy.Spec.Enforcement.Acts() {
-		status.DryRunPods = census.terminating
+		status.DryRunPods = pods.terminating
 	} else {
-		status.TerminatingPods = census.terminating
+		status.TerminatingPods = pods.terminating
 	}
 	if last := status.LastTerminationTime; !tally.Last.IsZero() && (last == nil || last.Time.Before(tally.Last)) {
 		status.LastTerminationTime = &metav1.Time{Time: tally.Last.UTC().Truncate(time.Second)}
 	}
-	for _, c := range conditions(policy, census) {
+	for _, c := range conditions(policy, pods) {
 		c.setIn(&status, policy.Generation, now)
 	}
 	return status
 }
 
-// condition is a condition and whether it holds. One that is abnormal when true is absent while it does not hold.
+// condition is a condition and whether it holds. While it does not hold it is absent, unless always is set.
 type condition struct {
 	kind    string
 	holds   bool
@@ -115,23 +116,23 @@ func (c condition) setIn(status *v1alpha1.PolicyStatus, generation int64, now ti
 		value = metav1.ConditionTrue
 	}
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type: c.kind, Status: value, Reason: string(c.reason), Message: bounded(c.message),
+		Type: c.kind, Status: value, Reason: string(c.reason), Message: truncate.String(c.message, maxMessage),
 		ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(now.UTC().Truncate(time.Second)),
 	})
 }
 
-func conditions(policy Policy, census Census) []condition {
+func conditions(policy Policy, pods PodSummary) []condition {
 	return []condition{
-		ready(policy, census),
-		overridden(census),
-		degraded(census),
+		ready(policy, pods),
+		overridden(pods),
+		degraded(pods),
 		{kind: v1alpha1.ConditionStalled, holds: policy.Invalid != nil, reason: v1alpha1.ReasonInvalidSelector, message: errorText(policy.Invalid)},
 		prePulled(policy),
 	}
 }
 
-// ready is about the policy alone. A pod must not change it, for others than the policy's author write pods.
-func ready(policy Policy, census Census) condition {
+// ready depends on the policy alone, because people other than its author write pods. Pods only choose between two reasons.
+func ready(policy Policy, pods PodSummary) condition {
 	c := condition{kind: v1alpha1.ConditionReady, always: true, holds: true}
 	switch {
 	case policy.Invalid != nil:
@@ -140,28 +141,28 @@ func ready(policy Policy, census Census) condition {
 		c.holds, c.reason, c.message = false, v1alpha1.ReasonUnknownSetting, resolve.UnknownEnforcement(policy.Spec.Enforcement)
 	case policy.Spec.Enforcement == v1alpha1.EnforcementDryRun:
 		c.reason, c.message = v1alpha1.ReasonDryRun, "nothing is written to pods; set enforcement to Enforce to act"
-	case census.matched == 0:
+	case pods.matched == 0:
 		c.reason, c.message = v1alpha1.ReasonNoPodsMatched, "no unfinished pod with restartPolicy Never or OnFailure matches"
 	default:
-		c.reason, c.message = v1alpha1.ReasonInForce, "the policy is in force"
+		c.reason, c.message = v1alpha1.ReasonEnforced, "the policy is enforced"
 	}
 	return c
 }
 
-func overridden(census Census) condition {
+func overridden(pods PodSummary) condition {
 	c := condition{kind: v1alpha1.ConditionOverridden, reason: v1alpha1.ReasonOverridden}
-	if overridden := census.overridden; overridden.pods > 0 {
-		loss := overridden.example.Losses[0]
+	if overridden := pods.overridden; overridden.pods > 0 {
+		override := overridden.example.Overrides[0]
 		c.holds = true
-		c.message = overridden.withOthers(fmt.Sprintf("container %s of pod %s is decided over by %s", loss.Container, overridden.example.name(), loss.Winner))
+		c.message = overridden.withOthers(fmt.Sprintf("%s takes precedence for container %s in pod %s", override.By, override.Container, overridden.example.name()))
 	}
 	return c
 }
 
-// degraded gives pods that are stuck before those whose sidecars another mode ends.
-func degraded(census Census) condition {
+// degraded reports stuck pods before pods whose sidecars another mode ends.
+func degraded(pods PodSummary) condition {
 	c := condition{kind: v1alpha1.ConditionDegraded, holds: true}
-	switch stuck, substituted := census.stuck, census.substituted; {
+	switch stuck, substituted := pods.stuck, pods.substituted; {
 	case stuck.pods > 0:
 		c.reason = stuck.example.Decision.Reason
 		c.message = fmt.Sprintf("%d %s %s: %s", stuck.pods, plural(stuck.pods, "pod is stuck:", "pods are stuck, for example"),
@@ -196,16 +197,4 @@ func errorText(err error) string {
 		return ""
 	}
 	return err.Error()
-}
-
-// bounded cuts a message that is too long, between two characters.
-func bounded(message string) string {
-	if len(message) <= maxMessage {
-		return message
-	}
-	end := maxMessage - len("...")
-	for end > 0 && !utf8.RuneStart(message[end]) {
-		end--
-	}
-	return message[:end] + "..."
 }

@@ -29,7 +29,7 @@ var (
 	now    = time.Date(2026, time.March, 1, 12, 0, 0, 123456789, time.UTC)
 )
 
-// policy is in force, at generation 3.
+// policy returns an enforced policy at generation 3.
 func policy(changes ...func(*rollup.Policy)) rollup.Policy {
 	p := rollup.Policy{Generation: 3, Spec: &v1alpha1.PolicySpec{}}
 	for _, change := range changes {
@@ -44,60 +44,60 @@ func invalid(message string) func(*rollup.Policy) {
 	return func(p *rollup.Policy) { p.Invalid = errors.New(message) }
 }
 
-// seen is a pod that the policy governs.
-func seen(pod string, stage plan.Stage, changes ...func(*rollup.Observation)) rollup.Observation {
-	o := rollup.Observation{Namespace: "batch", Pod: pod, Governs: true, Decision: plan.Decision{Stage: stage}}
+// seen returns a pod that the policy governs.
+func seen(pod string, stage plan.Stage, changes ...func(*rollup.PodObservation)) rollup.PodObservation {
+	o := rollup.PodObservation{Namespace: "batch", Pod: pod, Governs: true, Decision: plan.Decision{Stage: stage}}
 	for _, change := range changes {
 		change(&o)
 	}
 	return o
 }
 
-func notGoverned(o *rollup.Observation) { o.Governs = false }
+func notGoverned(o *rollup.PodObservation) { o.Governs = false }
 
-func because(reason v1alpha1.Reason, message string) func(*rollup.Observation) {
-	return func(o *rollup.Observation) { o.Decision.Reason, o.Decision.Message = reason, message }
+func because(reason v1alpha1.Reason, message string) func(*rollup.PodObservation) {
+	return func(o *rollup.PodObservation) { o.Decision.Reason, o.Decision.Message = reason, message }
 }
 
-func lostTo(name string) func(*rollup.Observation) {
-	return func(o *rollup.Observation) {
-		o.Losses = []resolve.Loss{{Container: "proxy", Winner: resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: "batch", Name: name}}}
+func lostTo(name string) func(*rollup.PodObservation) {
+	return func(o *rollup.PodObservation) {
+		o.Overrides = []resolve.Override{{Container: "proxy", By: resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: "batch", Name: name}}}
 	}
 }
 
-func substituted(reason v1alpha1.Reason, message string) func(*rollup.Observation) {
-	return func(o *rollup.Observation) {
+func substituted(reason v1alpha1.Reason, message string) func(*rollup.PodObservation) {
+	return func(o *rollup.PodObservation) {
 		o.Substitutions = []plan.Substitution{{Container: "proxy", Reason: reason, Message: message}}
 	}
 }
 
-func summarize(p rollup.Policy, observations ...rollup.Observation) v1alpha1.PolicyStatus {
-	return rollup.Summarize(p, v1alpha1.PolicyStatus{}, rollup.CensusOf(observations...), rollup.Tally{}, now)
+func summarize(p rollup.Policy, observations ...rollup.PodObservation) v1alpha1.PolicyStatus {
+	return rollup.Summarize(p, v1alpha1.PolicyStatus{}, rollup.SummarizePods(observations...), rollup.Tally{}, now)
 }
 
 func TestCounts(t *testing.T) {
-	all := []rollup.Observation{
+	all := []rollup.PodObservation{
 		seen("waits", plan.StageWaiting), seen("drains", plan.StageWaiting), seen("ends", plan.StageTerminating),
 		seen("hangs", plan.StageStuck), seen("ended", plan.StageTerminated), seen("ignored", plan.StageIgnored),
 		seen("lost", plan.StageTerminating, notGoverned), seen("lost-and-stuck", plan.StageStuck, notGoverned),
 	}
 	tests := map[string]struct {
 		policy       rollup.Policy
-		observations []rollup.Observation
+		observations []rollup.PodObservation
 		want         v1alpha1.PolicyStatus
 	}{
 		"no pods": {policy(), nil, v1alpha1.PolicyStatus{Mode: "Auto"}},
-		"each pod counts by its stage, and one that another policy governs only as matched": {
+		"pods count by stage; pods of another policy only match": {
 			policy(), all, v1alpha1.PolicyStatus{Mode: "Auto", MatchedPods: 8, WaitingPods: 2, TerminatingPods: 1, StuckPods: 1},
 		},
-		"with an unknown enforcement a pod that would be terminating is counted apart": {
+		"unknown enforcement: terminating pods count in dryRunPods": {
 			policy(func(p *rollup.Policy) { p.Spec.Enforcement = "Audit" }), all,
 			v1alpha1.PolicyStatus{Mode: "Auto", MatchedPods: 8, WaitingPods: 2, DryRunPods: 1, StuckPods: 1},
 		},
-		"with DryRun a pod that would be terminating is counted apart": {
+		"DryRun: terminating pods count in dryRunPods": {
 			policy(dryRun), all, v1alpha1.PolicyStatus{Mode: "Auto", MatchedPods: 8, WaitingPods: 2, DryRunPods: 1, StuckPods: 1},
 		},
-		"the mode is that of the spec": {
+		"the mode is the spec's mode": {
 			policy(func(p *rollup.Policy) { p.Spec.Mode = v1alpha1.ModeImage }), nil, v1alpha1.PolicyStatus{Mode: "Image"},
 		},
 	}
@@ -128,49 +128,49 @@ func TestConditions(t *testing.T) {
 	notReady := func(reason v1alpha1.Reason, message string) metav1.Condition {
 		return condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
 	}
-	inForce := ready(v1alpha1.ReasonInForce, "the policy is in force")
+	enforced := ready(v1alpha1.ReasonEnforced, "the policy is enforced")
 
 	tests := map[string]struct {
 		policy       rollup.Policy
-		observations []rollup.Observation
+		observations []rollup.PodObservation
 		want         []metav1.Condition
 	}{
 		"a policy without pods is ready": {
 			policy(), nil, []metav1.Condition{ready(v1alpha1.ReasonNoPodsMatched, "no unfinished pod with restartPolicy Never or OnFailure matches")},
 		},
-		"a policy with pods is ready": {policy(), []rollup.Observation{seen("a", plan.StageWaiting)}, []metav1.Condition{inForce}},
-		"a DryRun policy is ready and says so": {
-			policy(dryRun), []rollup.Observation{seen("a", plan.StageWaiting)},
+		"a policy with pods is ready": {policy(), []rollup.PodObservation{seen("a", plan.StageWaiting)}, []metav1.Condition{enforced}},
+		"a DryRun policy is ready with reason DryRun": {
+			policy(dryRun), []rollup.PodObservation{seen("a", plan.StageWaiting)},
 			[]metav1.Condition{ready(v1alpha1.ReasonDryRun, "nothing is written to pods; set enforcement to Enforce to act")},
 		},
 		"a policy with an unknown enforcement is not ready": {
-			policy(func(p *rollup.Policy) { p.Spec.Enforcement = "Audit" }), []rollup.Observation{seen("a", plan.StageWaiting)},
+			policy(func(p *rollup.Policy) { p.Spec.Enforcement = "Audit" }), []rollup.PodObservation{seen("a", plan.StageWaiting)},
 			[]metav1.Condition{notReady(v1alpha1.ReasonUnknownSetting,
-				`this version of the operator does not know enforcement "Audit" and takes it for DryRun; upgrade the operator, or set it to Enforce`)},
+				`this version of the operator does not know enforcement "Audit" and treats it as DryRun; upgrade the operator, or set it to Enforce`)},
 		},
-		"a stuck pod degrades the policy, and it stays ready": {
-			policy(), []rollup.Observation{seen("a", plan.StageStuck, because(v1alpha1.ReasonStuck, "every usable mode has failed"))},
-			[]metav1.Condition{inForce, degraded(v1alpha1.ReasonStuck, "1 pod is stuck: batch/a: every usable mode has failed")},
+		"a stuck pod: degraded and ready": {
+			policy(), []rollup.PodObservation{seen("a", plan.StageStuck, because(v1alpha1.ReasonStuck, "every usable mode has failed"))},
+			[]metav1.Condition{enforced, degraded(v1alpha1.ReasonStuck, "1 pod is stuck: batch/a: every usable mode has failed")},
 		},
-		"a pod with a forged record degrades the policy, and it stays ready": {
-			policy(), []rollup.Observation{seen("a", plan.StageStuck, because(v1alpha1.ReasonUnreadableRecord, "cannot be read"))},
-			[]metav1.Condition{inForce, degraded(v1alpha1.ReasonUnreadableRecord, "1 pod is stuck: batch/a: cannot be read")},
+		"a pod with a forged record: degraded and ready": {
+			policy(), []rollup.PodObservation{seen("a", plan.StageStuck, because(v1alpha1.ReasonInvalidAnnotation, "cannot be read"))},
+			[]metav1.Condition{enforced, degraded(v1alpha1.ReasonInvalidAnnotation, "1 pod is stuck: batch/a: cannot be read")},
 		},
-		"a pod that would be stuck degrades a DryRun policy": {
-			policy(dryRun), []rollup.Observation{seen("a", plan.StageStuck, because(v1alpha1.ReasonNoUsableMode, "no mode"))},
+		"DryRun: a pod that would be stuck degrades the policy": {
+			policy(dryRun), []rollup.PodObservation{seen("a", plan.StageStuck, because(v1alpha1.ReasonNoUsableMode, "no mode"))},
 			[]metav1.Condition{
 				ready(v1alpha1.ReasonDryRun, "nothing is written to pods; set enforcement to Enforce to act"),
 				degraded(v1alpha1.ReasonNoUsableMode, "1 pod is stuck: batch/a: no mode"),
 			},
 		},
-		"of several stuck pods the first by name is told": {
-			policy(), []rollup.Observation{
+		"several stuck pods: the first by name is reported": {
+			policy(), []rollup.PodObservation{
 				seen("b", plan.StageStuck, because(v1alpha1.ReasonStuck, "second")), seen("a", plan.StageStuck, because(v1alpha1.ReasonNoMainContainer, "first")),
 			},
-			[]metav1.Condition{inForce, degraded(v1alpha1.ReasonNoMainContainer, "2 pods are stuck, for example batch/a: first")},
+			[]metav1.Condition{enforced, degraded(v1alpha1.ReasonNoMainContainer, "2 pods are stuck, for example batch/a: first")},
 		},
-		"a stuck pod of another policy is no matter": {
-			policy(), []rollup.Observation{seen("a", plan.StageStuck, notGoverned, because(v1alpha1.ReasonNoUsableMode, "no mode"))}, []metav1.Condition{inForce},
+		"a stuck pod of another policy does not count": {
+			policy(), []rollup.PodObservation{seen("a", plan.StageStuck, notGoverned, because(v1alpha1.ReasonNoUsableMode, "no mode"))}, []metav1.Condition{enforced},
 		},
 		"a policy that cannot be parsed is stalled": {
 			policy(invalid("parse spec.podSelector: no")), nil,
@@ -179,30 +179,30 @@ func TestConditions(t *testing.T) {
 				condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalidSelector, "parse spec.podSelector: no"),
 			},
 		},
-		"a policy over which another one decides says which": {
-			policy(), []rollup.Observation{seen("a", plan.StageWaiting, notGoverned, lostTo("mesh"))},
-			[]metav1.Condition{inForce, condition(v1alpha1.ConditionOverridden, metav1.ConditionTrue, v1alpha1.ReasonOverridden,
-				"container proxy of pod batch/a is decided over by SidecarTerminationPolicy/mesh")},
+		"an overridden policy names the overriding policy": {
+			policy(), []rollup.PodObservation{seen("a", plan.StageWaiting, notGoverned, lostTo("mesh"))},
+			[]metav1.Condition{enforced, condition(v1alpha1.ConditionOverridden, metav1.ConditionTrue, v1alpha1.ReasonOverridden,
+				"SidecarTerminationPolicy/mesh takes precedence for container proxy in pod batch/a")},
 		},
-		"one more pod is told in the singular": {
-			policy(), []rollup.Observation{seen("b", plan.StageWaiting, lostTo("x")), seen("a", plan.StageWaiting, lostTo("mesh"))},
-			[]metav1.Condition{inForce, condition(v1alpha1.ConditionOverridden, metav1.ConditionTrue, v1alpha1.ReasonOverridden,
-				"container proxy of pod batch/a is decided over by SidecarTerminationPolicy/mesh, and 1 more pod")},
+		"one more pod is reported in the singular": {
+			policy(), []rollup.PodObservation{seen("b", plan.StageWaiting, lostTo("x")), seen("a", plan.StageWaiting, lostTo("mesh"))},
+			[]metav1.Condition{enforced, condition(v1alpha1.ConditionOverridden, metav1.ConditionTrue, v1alpha1.ReasonOverridden,
+				"SidecarTerminationPolicy/mesh takes precedence for container proxy in pod batch/a, and 1 more pod")},
 		},
-		"a mode that cannot be used degrades the policy, and it stays ready": {
-			policy(), []rollup.Observation{
+		"an unusable mode: degraded and ready": {
+			policy(), []rollup.PodObservation{
 				seen("a", plan.StageTerminating, substituted(v1alpha1.ReasonCRRUnavailable, "mode CRR cannot be used")),
 				seen("b", plan.StageTerminating, substituted(v1alpha1.ReasonVirtualNode, "other")),
 				seen("c", plan.StageTerminating, substituted(v1alpha1.ReasonVirtualNode, "other")),
 			},
-			[]metav1.Condition{inForce, degraded(v1alpha1.ReasonCRRUnavailable, "pod batch/a: mode CRR cannot be used, and 2 more pods")},
+			[]metav1.Condition{enforced, degraded(v1alpha1.ReasonCRRUnavailable, "pod batch/a: mode CRR cannot be used, and 2 more pods")},
 		},
-		"stuck pods are told before the modes that cannot be used": {
-			policy(), []rollup.Observation{
+		"stuck pods are reported before unusable modes": {
+			policy(), []rollup.PodObservation{
 				seen("a", plan.StageTerminating, substituted(v1alpha1.ReasonCRRUnavailable, "other")),
 				seen("b", plan.StageStuck, substituted(v1alpha1.ReasonVirtualNode, "other"), because(v1alpha1.ReasonNoUsableMode, "no mode can end container proxy")),
 			},
-			[]metav1.Condition{inForce, degraded(v1alpha1.ReasonNoUsableMode, "1 pod is stuck: batch/b: no mode can end container proxy")},
+			[]metav1.Condition{enforced, degraded(v1alpha1.ReasonNoUsableMode, "1 pod is stuck: batch/b: no mode can end container proxy")},
 		},
 	}
 	for name, test := range tests {
@@ -215,12 +215,12 @@ func TestConditions(t *testing.T) {
 }
 
 func TestConditionsVanish(t *testing.T) {
-	bad := []rollup.Observation{seen("a", plan.StageStuck, because(v1alpha1.ReasonNoUsableMode, "no mode"), lostTo("mesh"))}
-	old := rollup.Summarize(policy(invalid("no")), v1alpha1.PolicyStatus{}, rollup.CensusOf(bad...), rollup.Tally{}, before)
+	bad := []rollup.PodObservation{seen("a", plan.StageStuck, because(v1alpha1.ReasonNoUsableMode, "no mode"), lostTo("mesh"))}
+	old := rollup.Summarize(policy(invalid("no")), v1alpha1.PolicyStatus{}, rollup.SummarizePods(bad...), rollup.Tally{}, before)
 	if len(old.Conditions) != 4 {
 		t.Fatalf("conditions: got %d, want all 4", len(old.Conditions))
 	}
-	got := rollup.Summarize(policy(), old, rollup.Census{}, rollup.Tally{}, now).Conditions
+	got := rollup.Summarize(policy(), old, rollup.PodSummary{}, rollup.Tally{}, now).Conditions
 	if len(got) != 1 || got[0].Type != v1alpha1.ConditionReady || got[0].Status != metav1.ConditionTrue {
 		t.Errorf("conditions: got %+v, want Ready alone", got)
 	}
@@ -231,26 +231,26 @@ func TestTransitionTimes(t *testing.T) {
 	const ready, degraded = v1alpha1.ConditionReady, v1alpha1.ConditionDegraded
 	tests := map[string]struct {
 		kind     string
-		old, new rollup.Observation
+		old, new rollup.PodObservation
 		want     time.Time
 	}{
-		"are kept while the status is the same":                        {degraded, stuck, stuck, before},
-		"are kept while only the message differs":                      {degraded, stuck, seen("a", plan.StageStuck, because(v1alpha1.ReasonStuck, "two")), before},
-		"are kept while only the reason differs":                       {degraded, stuck, seen("a", plan.StageStuck, because(v1alpha1.ReasonNoUsableMode, "two")), before},
-		"of Ready are kept when a pod becomes stuck":                   {ready, seen("a", plan.StageWaiting), stuck, before},
-		"change with the status, to whole seconds as the API has them": {degraded, seen("a", plan.StageWaiting), stuck, now.Truncate(time.Second)},
+		"are kept while nothing changes":             {degraded, stuck, stuck, before},
+		"are kept while only the message differs":    {degraded, stuck, seen("a", plan.StageStuck, because(v1alpha1.ReasonStuck, "two")), before},
+		"are kept while only the reason differs":     {degraded, stuck, seen("a", plan.StageStuck, because(v1alpha1.ReasonNoUsableMode, "two")), before},
+		"of Ready are kept when a pod becomes stuck": {ready, seen("a", plan.StageWaiting), stuck, before},
+		"change with the status, in whole seconds":   {degraded, seen("a", plan.StageWaiting), stuck, now.Truncate(time.Second)},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			old := rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, rollup.CensusOf(test.old), rollup.Tally{}, before)
+			old := rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, rollup.SummarizePods(test.old), rollup.Tally{}, before)
 			kept := old.DeepCopy()
-			got := rollup.Summarize(policy(), old, rollup.CensusOf(test.new), rollup.Tally{}, now)
+			got := rollup.Summarize(policy(), old, rollup.SummarizePods(test.new), rollup.Tally{}, now)
 			condition := meta.FindStatusCondition(got.Conditions, test.kind)
 			if diff := cmp.Diff(test.want, condition.LastTransitionTime.Time); diff != "" {
 				t.Errorf("LastTransitionTime (-want +got):\n%s", diff)
 			}
 			if diff := cmp.Diff(*kept, old); diff != "" {
-				t.Errorf("the old status was changed (-before +after):\n%s", diff)
+				t.Errorf("the old status was modified (-before +after):\n%s", diff)
 			}
 		})
 	}
@@ -261,12 +261,12 @@ func TestMessagesAreBounded(t *testing.T) {
 		message string
 		wantLen int
 	}{
-		"a message of the greatest length is kept":            {strings.Repeat("a", 1024), 1024},
-		"a longer one is cut":                                 {strings.Repeat("a", 1025), 1024},
-		"one of two-byte characters is cut between two":       {strings.Repeat("ä", 1000), 1023},
-		"one of three-byte characters is cut between two":     {strings.Repeat("世", 1000), 1023},
-		"one of four-byte characters is cut between two":      {strings.Repeat("🙂", 1000), 1023},
-		"one whose cut falls inside a character loses it all": {"a" + strings.Repeat("世", 1000), 1024},
+		"the longest message is kept":                     {strings.Repeat("a", 1024), 1024},
+		"a longer one is cut":                             {strings.Repeat("a", 1025), 1024},
+		"one of two-byte characters is cut between two":   {strings.Repeat("ä", 1000), 1023},
+		"one of three-byte characters is cut between two": {strings.Repeat("世", 1000), 1023},
+		"one of four-byte characters is cut between two":  {strings.Repeat("🙂", 1000), 1023},
+		"a cut inside a character removes the character":  {"a" + strings.Repeat("世", 1000), 1024},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -299,13 +299,13 @@ func TestCumulativeFigures(t *testing.T) {
 		tally rollup.Tally
 		want  v1alpha1.PolicyStatus
 	}{
-		"nothing new leaves them as they are": {
+		"no new results: no change": {
 			old:  v1alpha1.PolicyStatus{TerminatedPods: 5, FailedAttempts: 2, LastTerminationTime: at(before), Recent: results("old", 3)},
 			want: v1alpha1.PolicyStatus{TerminatedPods: 5, FailedAttempts: 2, LastTerminationTime: at(before), Recent: results("old", 3)},
 		},
-		"what is new is added, newest first": {
+		"new results are added, newest first": {
 			old:   v1alpha1.PolicyStatus{TerminatedPods: 5, FailedAttempts: 2, LastTerminationTime: at(before), Recent: results("old", 2)},
-			tally: rollup.Tally{Terminated: 3, Failed: 1, Last: now, Recent: results("new", 2)},
+			tally: rollup.Tally{Terminated: 3, FailedAttempts: 1, Last: now, Recent: results("new", 2)},
 			want: v1alpha1.PolicyStatus{TerminatedPods: 8, FailedAttempts: 3, LastTerminationTime: at(now.Truncate(time.Second)),
 				Recent: slices.Concat(results("new", 2), results("old", 2))},
 		},
@@ -327,7 +327,7 @@ func TestCumulativeFigures(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := rollup.Summarize(policy(), test.old, rollup.Census{}, test.tally, now)
+			got := rollup.Summarize(policy(), test.old, rollup.PodSummary{}, test.tally, now)
 			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(v1alpha1.PolicyStatus{}, "ObservedGeneration", "Mode", "Conditions")); diff != "" {
 				t.Errorf("Summarize() (-want +got):\n%s", diff)
 			}
@@ -336,9 +336,9 @@ func TestCumulativeFigures(t *testing.T) {
 }
 
 func TestMerge(t *testing.T) {
-	newer := rollup.Tally{Terminated: 1, Failed: 2, Last: now, Recent: results("new", 8)}
-	older := rollup.Tally{Terminated: 10, Failed: 20, Last: before, Recent: results("old", 8)}
-	want := rollup.Tally{Terminated: 11, Failed: 22, Last: now, Recent: slices.Concat(results("new", 8), results("old", 2))}
+	newer := rollup.Tally{Terminated: 1, FailedAttempts: 2, Last: now, Recent: results("new", 8)}
+	older := rollup.Tally{Terminated: 10, FailedAttempts: 20, Last: before, Recent: results("old", 8)}
+	want := rollup.Tally{Terminated: 11, FailedAttempts: 22, Last: now, Recent: slices.Concat(results("new", 8), results("old", 2))}
 	if diff := cmp.Diff(want, newer.Merge(older)); diff != "" {
 		t.Errorf("Merge() (-want +got):\n%s", diff)
 	}
@@ -355,10 +355,10 @@ func TestEmpty(t *testing.T) {
 		tally rollup.Tally
 		want  bool
 	}{
-		"nothing has come about": {rollup.Tally{}, true},
-		"a termination":          {rollup.Tally{Terminated: 1}, false},
-		"a failed attempt":       {rollup.Tally{Failed: 1}, false},
-		"a result of a DryRun":   {rollup.Tally{Recent: results("new", 1)}, false},
+		"nothing happened":     {rollup.Tally{}, true},
+		"a termination":        {rollup.Tally{Terminated: 1}, false},
+		"a failed attempt":     {rollup.Tally{FailedAttempts: 1}, false},
+		"a result of a DryRun": {rollup.Tally{Recent: results("new", 1)}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := test.tally.Empty(); got != test.want {
@@ -368,20 +368,20 @@ func TestEmpty(t *testing.T) {
 	}
 }
 
-// TestSameInputSameBytes shuffles the observations and writes a status over itself: nothing may change, or a policy's
-// status would be written for ever.
+// TestSameInputSameBytes shuffles the observations and summarizes a status twice. The result must not change, or the operator
+// would write the status forever.
 func TestSameInputSameBytes(t *testing.T) {
-	observations := []rollup.Observation{
+	observations := []rollup.PodObservation{
 		seen("a", plan.StageStuck, because(v1alpha1.ReasonStuck, "one")), seen("b", plan.StageTerminating, substituted(v1alpha1.ReasonCRRUnavailable, "no")),
 		seen("c", plan.StageWaiting, lostTo("mesh")), seen("d", plan.StageStuck, because(v1alpha1.ReasonStuck, "two")),
 	}
 	observations[3].Namespace = "another"
 	tally := rollup.Tally{Terminated: 1, Last: before, Recent: results("new", 3)}
-	first := rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, rollup.CensusOf(observations...), tally, before)
+	first := rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, rollup.SummarizePods(observations...), tally, before)
 	want := encode(t, first)
 	for range observations {
 		observations = append(observations[1:], observations[0])
-		if diff := cmp.Diff(want, encode(t, rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, rollup.CensusOf(observations...), tally, before))); diff != "" {
+		if diff := cmp.Diff(want, encode(t, rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, rollup.SummarizePods(observations...), tally, before))); diff != "" {
 			t.Errorf("the order of the observations matters:\n%s", diff)
 		}
 	}
@@ -389,7 +389,7 @@ func TestSameInputSameBytes(t *testing.T) {
 	if err := json.Unmarshal([]byte(want), &read); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, encode(t, rollup.Summarize(policy(), read, rollup.CensusOf(observations...), rollup.Tally{}, now))); diff != "" {
+	if diff := cmp.Diff(want, encode(t, rollup.Summarize(policy(), read, rollup.SummarizePods(observations...), rollup.Tally{}, now))); diff != "" {
 		t.Errorf("a status that was written and read changes although nothing happened:\n%s", diff)
 	}
 }
@@ -408,19 +408,19 @@ var sink v1alpha1.PolicyStatus
 func BenchmarkSummarize(b *testing.B) {
 	for _, count := range []int{1, 100, 10_000, 50_000} {
 		b.Run(fmt.Sprintf("Pods%d", count), func(b *testing.B) {
-			var observations []rollup.Observation
+			var observations []rollup.PodObservation
 			for i := range count {
 				observations = append(observations, seen(fmt.Sprintf("job-%05d", (i*7919)%count), plan.StageTerminating))
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				sink = rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, rollup.CensusOf(observations...), rollup.Tally{}, now)
+				sink = rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, rollup.SummarizePods(observations...), rollup.Tally{}, now)
 			}
 		})
 	}
 }
 
-func TestPrePulledIsPresentWhileThePolicyHasImagesPulled(t *testing.T) {
+func TestPrePulledCondition(t *testing.T) {
 	report := func(r *prepull.Report) rollup.Policy {
 		return policy(func(p *rollup.Policy) { p.PrePull = r })
 	}
@@ -432,10 +432,10 @@ func TestPrePulledIsPresentWhileThePolicyHasImagesPulled(t *testing.T) {
 	}{
 		{"without prePull", nil, ""},
 		{"while images are pulled", &prepull.Report{Reason: v1alpha1.ReasonPrePulling, Message: "on 1 of 3 nodes"}, "False PrePulling on 1 of 3 nodes"},
-		{"once they are there", &prepull.Report{Holds: true, Reason: v1alpha1.ReasonPrePulled, Message: "on 3 of 3 nodes"}, "True PrePulled on 3 of 3 nodes"},
+		{"once all images are pulled", &prepull.Report{Holds: true, Reason: v1alpha1.ReasonPrePulled, Message: "on 3 of 3 nodes"}, "True PrePulled on 3 of 3 nodes"},
 		{"after prePull was removed", nil, ""},
 	} {
-		status = rollup.Summarize(report(step.report), status, rollup.Census{}, rollup.Tally{}, now)
+		status = rollup.Summarize(report(step.report), status, rollup.PodSummary{}, rollup.Tally{}, now)
 		got := ""
 		if c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionPrePulled); c != nil {
 			got = fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
@@ -444,7 +444,7 @@ func TestPrePulledIsPresentWhileThePolicyHasImagesPulled(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", step.name, got, step.want)
 		}
 		if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
-			t.Errorf("%s: the policy is not ready, and that must not depend on images", step.name)
+			t.Errorf("%s: the policy is not ready; Ready must not depend on images", step.name)
 		}
 	}
 }

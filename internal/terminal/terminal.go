@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package terminal makes text safe to show. Names, reasons and messages come from anybody who can write a pod or a manifest. In
-// them control characters could change what a terminal shows or does, and format characters the order in which text is read.
+// Package terminal escapes text for terminals. Names, reasons and messages come from anyone who can write a pod or a manifest.
+// Control characters can change what a terminal shows or does, and format characters can reorder text.
 package terminal
 
 import (
@@ -13,20 +13,20 @@ import (
 	"unicode/utf8"
 )
 
-// Escape returns the text with every character that is not visible as an escape sequence, such as \n or \u001b: C0 and C1
-// controls, DEL, and the Unicode controls of direction and format. Bytes that are not UTF-8 become \xNN. What is visible, a
-// backslash included, stays. Within a JSON string the result means the same as the text, unless it was not UTF-8.
+// Escape replaces every invisible character with an escape sequence such as \n or \u001b: C0 and C1 controls, DEL, and Unicode
+// format characters. Bytes that are not UTF-8 become \xNN. Visible characters, including backslashes, stay. Inside a JSON
+// string the result has the same meaning as the text, if the text is UTF-8.
 func Escape(text string) string { return escape(text, "", surrogates) }
 
-// EscapeLines is Escape for text of several lines: newlines and tabs stay.
+// EscapeLines is Escape for multi-line text: newlines and tabs stay.
 func EscapeLines(text string) string { return escape(text, "\n\t", surrogates) }
 
-// EscapeYAML is EscapeLines for JSON that is read as YAML, which has another form for characters above U+FFFF.
+// EscapeYAML is EscapeLines for JSON that is parsed as YAML, which escapes characters above U+FFFF differently.
 func EscapeYAML(text string) string {
 	return escape(text, "\n\t", func(r rune) string { return fmt.Sprintf(`\U%08x`, r) })
 }
 
-// Writer writes to W what EscapeLines makes of each write. A character must not be split over two writes.
+// Writer escapes each write with EscapeLines. A character must not be split over two writes.
 type Writer struct{ W io.Writer }
 
 // Write implements io.Writer.
@@ -37,7 +37,7 @@ func (w Writer) Write(data []byte) (int, error) {
 	return len(data), nil
 }
 
-// surrogates is how JSON writes a character above U+FFFF.
+// surrogates is the JSON escape of a character above U+FFFF.
 func surrogates(r rune) string {
 	first, second := utf16.EncodeRune(r)
 	return fmt.Sprintf(`\u%04x\u%04x`, first, second)

@@ -18,7 +18,7 @@ func TestEscape(t *testing.T) {
 	for name, tc := range map[string]struct{ text, want, lines string }{
 		"plain":            {"main exited with 1", "main exited with 1", "main exited with 1"},
 		"visible Unicode":  {`日本語 é 🚀 \ "x"`, `日本語 é 🚀 \ "x"`, `日本語 é 🚀 \ "x"`},
-		"title by OSC":     {"a\x1b]0;owned\x07b", `a\u001b]0;owned\u0007b`, `a\u001b]0;owned\u0007b`},
+		"OSC title":        {"a\x1b]0;owned\x07b", `a\u001b]0;owned\u0007b`, `a\u001b]0;owned\u0007b`},
 		"newline and tab":  {"a\n\tb", `a\n\tb`, "a\n\tb"},
 		"carriage return":  {"bad\rgood", `bad\rgood`, `bad\rgood`},
 		"backspace, DEL":   {"a\b\x7f", `a\u0008\u007f`, `a\u0008\u007f`},

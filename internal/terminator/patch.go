@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// PodPatch is a strategic merge patch of a pod. The API server refuses it unless the pod is the one that was read, at
-// the version that was read.
+// PodPatch is a strategic merge patch of a pod. The API server rejects it unless the pod has the uid and resourceVersion
+// that were read.
 type PodPatch struct {
 	Metadata PodPatchMetadata `json:"metadata"`
 	Spec     *PodPatchSpec    `json:"spec,omitempty"`
@@ -60,8 +60,8 @@ func (p PodPatch) Raw() (client.Patch, error) {
 	return client.RawPatch(types.StrategicMergePatchType, data), nil
 }
 
-// PatchTarget returns an object that names the pod and takes the server's answer, so that the pod that was read, which
-// may be shared with a cache, stays as it is.
+// PatchTarget returns an object with the pod's name for the client to patch. The client writes the server's answer to it,
+// so it must not be the pod that was read, which a cache may share.
 func PatchTarget(pod *corev1.Pod) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
 }

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// Ports from firstPort on are none that Linux chooses by default (net.ipv4.ip_local_port_range), for a connection or for who
-// listens on port 0: either could take the port of a process that is being started again.
+// Ports from firstPort are outside of Linux's ephemeral port range (net.ipv4.ip_local_port_range), so that no connection takes
+// the port of a process while it restarts.
 const firstPort, ports = 20000, 10000
 
-// FreeAddress returns a loopback address that nobody listens on.
+// FreeAddress returns an unused loopback address.
 func FreeAddress(tb testing.TB) string {
 	tb.Helper()
 	var err error

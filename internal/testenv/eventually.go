@@ -15,18 +15,18 @@ const (
 	timeout  = time.Minute
 )
 
-// Eventually waits until the check has no error any more, and ends the test with the last error if that takes too long.
+// Eventually polls until the check returns nil, and fails the test with the last error after a timeout.
 func Eventually(t *testing.T, what string, check func(ctx context.Context) error) {
 	t.Helper()
 	var last error
 	err := wait.PollUntilContextTimeout(context.WithoutCancel(t.Context()), interval, timeout, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
 		if last == nil || ctx.Err() == nil {
-			last = err // what the end of the time does to a call says nothing
+			last = err // an error caused by the timeout says nothing
 		}
 		return err == nil, nil
 	})
 	if err != nil {
-		t.Fatalf("waited in vain until %s: %v", what, last)
+		t.Fatalf("timed out waiting: %s: %v", what, last)
 	}
 }

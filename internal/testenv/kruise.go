@@ -34,12 +34,11 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kruiseVersion is the release of which the definitions are taken.
+// kruiseVersion is the release of the CRDs.
 const kruiseVersion = "v1.8.3"
 
-// Kruise is as much of OpenKruise as the operator sees: the definitions of ContainerRecreateRequests and ImagePullJobs, and
-// the webhook that binds each request to its pod and fills in what a job leaves open. No manager and no daemon acts on
-// either.
+// Kruise simulates the parts of OpenKruise that the operator depends on: the CRDs of ContainerRecreateRequests and ImagePullJobs,
+// and the webhook that binds each CRR to its pod and sets defaults of pull jobs. Nothing processes the objects.
 type Kruise struct {
 	client        client.Client
 	definitions   []*apiextensionsv1.CustomResourceDefinition
@@ -50,14 +49,14 @@ type Kruise struct {
 	jobRefusal    atomic.Pointer[string]
 }
 
-// NewKruise starts the webhook's server and installs nothing yet. The client must know core, admissionregistration and
-// apiextensions types. The server ends with the test.
+// NewKruise starts the webhook's server until the test ends, and installs nothing. The client's scheme must have core,
+// admissionregistration and apiextensions types.
 func NewKruise(t *testing.T, c client.Client) *Kruise {
 	t.Helper()
 	k := &Kruise{client: c, definitions: definitions(t, "containerrecreaterequests", "imagepulljobs")}
 	serving := &envtest.WebhookInstallOptions{}
 	if err := serving.PrepWithoutInstalling(); err != nil {
-		t.Fatalf("make certificates of the webhook: %v", err)
+		t.Fatalf("create certificates of the webhook: %v", err)
 	}
 	t.Cleanup(func() { _ = serving.Cleanup() })
 	address := net.JoinHostPort(serving.LocalServingHost, strconv.Itoa(serving.LocalServingPort))
@@ -80,7 +79,7 @@ func NewKruise(t *testing.T, c client.Client) *Kruise {
 	return k
 }
 
-// objects are what is installed.
+// objects are the objects to install.
 func (k *Kruise) objects() []client.Object {
 	objects := []client.Object{k.configuration.DeepCopy()}
 	for _, definition := range k.definitions {
@@ -89,7 +88,7 @@ func (k *Kruise) objects() []client.Object {
 	return objects
 }
 
-// Install installs all objects, unless they are, and has them removed at the end of the test.
+// Install installs all objects unless they exist, and removes them when the test ends.
 func (k *Kruise) Install(t *testing.T) {
 	t.Helper()
 	if k.installed {
@@ -111,11 +110,11 @@ func (k *Kruise) Install(t *testing.T) {
 	t.Cleanup(func() { k.Remove(t) })
 }
 
-// Remove removes all objects, with every request and job, if they are there.
+// Remove removes all objects if they exist, including CRRs and pull jobs.
 func (k *Kruise) Remove(t *testing.T) {
 	t.Helper()
 	k.installed = false
-	// Cleanups run when the test's own context has ended.
+	// In cleanups, the test's context has ended.
 	ctx := context.WithoutCancel(t.Context())
 	for _, object := range k.objects() {
 		if err := client.IgnoreNotFound(k.client.Delete(ctx, object)); err != nil {
@@ -131,12 +130,12 @@ func (k *Kruise) Remove(t *testing.T) {
 			case err != nil:
 				return err
 			}
-			return errors.New("the definition is still there")
+			return errors.New("the CRD still exists")
 		})
 	}
 }
 
-// RemoveWebhook removes the webhook's configuration and leaves the definition, as an upgrade may do for a moment.
+// RemoveWebhook removes the webhook's configuration only, as an upgrade may do temporarily.
 func (k *Kruise) RemoveWebhook(t *testing.T) {
 	t.Helper()
 	if err := k.client.Delete(t.Context(), k.configuration.DeepCopy()); err != nil {
@@ -144,17 +143,17 @@ func (k *Kruise) RemoveWebhook(t *testing.T) {
 	}
 }
 
-// Refuse has the webhook answer each request with the code, or take it again when the code is 0.
+// Refuse makes the webhook deny all CRRs with the code. Code 0 admits them again.
 func (k *Kruise) Refuse(code int32) {
 	k.refusal.Store(code)
 }
 
-// RefuseIn has the webhook answer each request of the namespace with the code, whatever it does elsewhere.
+// RefuseIn makes the webhook deny all CRRs of the namespace with the status code.
 func (k *Kruise) RefuseIn(namespace string, code int32) {
 	k.refusedIn.Store(namespace, code)
 }
 
-// refusalOf returns the code with which a request of the namespace is answered, or 0 when it is taken.
+// refusalOf returns the code for CRRs of the namespace, or 0 if they are admitted.
 func (k *Kruise) refusalOf(namespace string) int32 {
 	if code, ok := k.refusedIn.Load(namespace); ok {
 		return code.(int32)
@@ -162,13 +161,13 @@ func (k *Kruise) refusalOf(namespace string) int32 {
 	return k.refusal.Load()
 }
 
-// RefuseJobs has the webhook forbid each ImagePullJob with the message, as Kruise does while a gate of it is off, or take it
-// again when the message is empty.
+// RefuseJobs makes the webhook deny all ImagePullJobs with the message, as OpenKruise does if the feature gate is off. An empty
+// message admits them again.
 func (k *Kruise) RefuseJobs(message string) {
 	k.jobRefusal.Store(&message)
 }
 
-// ServeHTTP answers the API server.
+// ServeHTTP handles admission reviews.
 func (k *Kruise) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var review admissionv1.AdmissionReview
 	if err := json.NewDecoder(r.Body).Decode(&review); err != nil || review.Request == nil {
@@ -194,7 +193,7 @@ func (k *Kruise) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(review)
 }
 
-// admitJob fills in what a new job leaves open.
+// admitJob sets defaults of a new job.
 func (k *Kruise) admitJob(admission *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse) {
 	if message := k.jobRefusal.Load(); message != nil && *message != "" {
 		response.Allowed, response.Result = false, &metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: *message}
@@ -207,7 +206,7 @@ func (k *Kruise) admitJob(admission *admissionv1.AdmissionRequest, response *adm
 	}
 }
 
-// request is the part of a ContainerRecreateRequest that the webhook reads.
+// request contains the fields of a CRR that the webhook reads.
 type request struct {
 	Spec struct {
 		PodName    string `json:"podName"`
@@ -223,8 +222,8 @@ type operation struct {
 	Value any    `json:"value"`
 }
 
-// bind labels the request with its pod, found by name, and notes the state of each container. As with Kruise a container
-// that has never started is an error.
+// bind labels the CRR with its pod's UID and records each container's state. Like OpenKruise, it rejects containers that have
+// never started.
 func (k *Kruise) bind(ctx context.Context, admission *admissionv1.AdmissionRequest) ([]byte, error) {
 	var r request
 	if err := json.Unmarshal(admission.Object.Raw, &r); err != nil {
@@ -274,7 +273,7 @@ func webhookConfiguration(url string, authority []byte) *registrationv1.Mutating
 	return configuration
 }
 
-// definitions reads definitions from Kruise's own release in the module cache, which it is downloaded to if it is not there.
+// definitions reads CRDs from OpenKruise's release, which it downloads to the module cache if necessary.
 func definitions(t *testing.T, names ...string) []*apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	_, file, _, _ := runtime.Caller(0)

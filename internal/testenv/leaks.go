@@ -4,8 +4,7 @@ package testenv
 
 import "go.uber.org/goleak"
 
-// KeptConnections are the goroutines of connections that a client or a server of the test keeps for the next request. They
-// are no leaks.
+// KeptConnections ignores goroutines of idle keep-alive connections of the test's clients and servers, which are not leaks.
 func KeptConnections() []goleak.Option {
 	return []goleak.Option{
 		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testenv runs integration tests against a real API server: kube-apiserver and etcd, and nothing else, so that
-// no kubelet and no controller changes what a test has written.
+// Package testenv runs integration tests against kube-apiserver and etcd. No kubelet or controller changes what a test writes.
 package testenv
 
 import (
@@ -14,12 +13,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// startTimeout is how long a server may take to start and to stop. The default of 20 seconds is too short where the machine
-// has other work.
+// startTimeout limits the start and stop of the server. The default of 20 seconds is too short on a busy machine.
 const startTimeout = 2 * time.Minute
 
-// Run starts an API server that serves the custom resource definitions of a directory, hands over the way to reach it,
-// runs the tests and stops the server. It returns the exit code for TestMain, which is not zero when there is no server.
+// Run starts an API server with the CRDs of a directory, passes its configuration on, runs the tests and stops the server. It
+// returns the exit code for TestMain, which is non-zero if the server does not start.
 func Run(m *testing.M, crds string, use func(*rest.Config)) int {
 	if os.Getenv("KUBEBUILDER_ASSETS") == "" {
 		fmt.Fprintln(os.Stderr, "KUBEBUILDER_ASSETS is not set, so there is no API server: run it through make test-integration")

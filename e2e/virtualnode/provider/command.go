@@ -14,7 +14,7 @@ import (
 
 const defaultSearchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// command is what a container runs. All paths but the root are below the root.
+// command is the command of a container. Its paths are relative to the root.
 type command struct {
 	root        string
 	path        string
@@ -24,7 +24,7 @@ type command struct {
 	user        syscall.Credential
 }
 
-// newCommand merges the container with its image, as every container runtime does.
+// newCommand merges the container with its image's config, as container runtimes do.
 func newCommand(spec corev1.Container, security *corev1.PodSecurityContext, image image, root string) command {
 	entrypoint, arguments := image.config.Entrypoint, image.config.Cmd
 	if len(spec.Command) > 0 {
@@ -56,8 +56,8 @@ func newCommand(spec corev1.Container, security *corev1.PodSecurityContext, imag
 	return c
 }
 
-// resolve finds a program named without a directory. One that is not found stays as it is,
-// and running it fails.
+// resolve searches PATH for a program without a directory. It returns an unknown program
+// unchanged.
 func resolve(program, root, searchPath string) string {
 	if strings.Contains(program, "/") {
 		return program
@@ -70,7 +70,7 @@ func resolve(program, root, searchPath string) string {
 	return "/" + program
 }
 
-// user returns the numeric user of the container; a name stands for root.
+// user returns the numeric user of the container. A name means root.
 func user(spec corev1.Container, security *corev1.PodSecurityContext, image image) syscall.Credential {
 	name, group, _ := strings.Cut(image.config.User, ":")
 	result := syscall.Credential{Uid: number(name), Gid: number(group)}

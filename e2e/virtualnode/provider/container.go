@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// startErrorExitCode is what the kubelet reports for a command that cannot be run.
+	// startErrorExitCode is the kubelet's exit code for a command that cannot start.
 	startErrorExitCode = 128
-	// firstPause is the pause before a container is started again; it doubles up to lastPause.
+	// firstPause is the first restart backoff. It doubles up to lastPause.
 	firstPause = time.Second
 	lastPause  = 16 * time.Second
 )
 
-// container is one container of a sandbox, run by a goroutine of its own.
+// container is one container of a sandbox. It has its own goroutine.
 type container struct {
 	sandbox       *sandbox
 	index         int
@@ -28,25 +28,25 @@ type container struct {
 	directory     string
 	starts        int
 
-	// These are guarded by the sandbox' mutex. The channel is closed, and replaced, when the
-	// wanted image changes.
+	// The sandbox' mutex guards these. The channel is closed and replaced when the wanted
+	// image changes.
 	image   string
 	changed chan struct{}
 	status  corev1.ContainerStatus
 }
 
-// next is what follows a run of a container.
+// next is what happens after a run of a container.
 type next int
 
 const (
-	// never means that the container has ended for good.
+	// never means no restart.
 	never next = iota
-	// atOnce and later mean that it is started again, later after a pause.
+	// atOnce means a restart, later a restart with backoff.
 	atOnce
 	later
 )
 
-// run runs the container for as often as the pod wants.
+// run runs the container and its restarts.
 func (c *container) run() {
 	pause := firstPause
 	for {
@@ -65,8 +65,8 @@ func (c *container) run() {
 	}
 }
 
-// wanted returns the container as it is to run now, and a channel that is closed when its
-// image changes.
+// wanted returns the container's current spec, and a channel that is closed when its image
+// changes.
 func (c *container) wanted() (corev1.Container, <-chan struct{}) {
 	c.sandbox.mutex.Lock()
 	defer c.sandbox.mutex.Unlock()
@@ -75,7 +75,7 @@ func (c *container) wanted() (corev1.Container, <-chan struct{}) {
 	return *spec, c.changed
 }
 
-// once runs the container in a fresh copy of its image until it ends or is to be stopped.
+// once runs the container once in a fresh copy of its image.
 func (c *container) once(spec corev1.Container, changed <-chan struct{}) next {
 	root := filepath.Join(c.directory, strconv.Itoa(c.starts), "root")
 	image, err := c.sandbox.images.unpack(spec.Image, root)
@@ -93,14 +93,14 @@ func (c *container) once(spec corev1.Container, changed <-chan struct{}) next {
 	case <-process.ended:
 		return c.end("", "", process.exitCode, c.restartAfter(process.exitCode))
 	case <-changed:
-		// Restarted whatever the restartPolicy says: the container is another one now.
+		// A changed image restarts the container regardless of restartPolicy.
 		return c.end("", "", process.stop(c.sandbox.grace()), atOnce)
 	case <-c.sandbox.stopping.Done():
 		return c.end("", "", process.stop(c.sandbox.grace()), never)
 	}
 }
 
-// begin makes the status that of a further run.
+// begin sets the status of a new run.
 func (c *container) begin(status *corev1.ContainerStatus, image image) {
 	if status.ContainerID != "" {
 		status.RestartCount++
@@ -110,7 +110,7 @@ func (c *container) begin(status *corev1.ContainerStatus, image image) {
 	status.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
 }
 
-// restartAfter says what the pod's restartPolicy wants after the exit code.
+// restartAfter applies the pod's restartPolicy to the exit code.
 func (c *container) restartAfter(exitCode int32) next {
 	if c.restartPolicy == corev1.RestartPolicyNever || c.restartPolicy == corev1.RestartPolicyOnFailure && exitCode == 0 {
 		return never
@@ -118,7 +118,7 @@ func (c *container) restartAfter(exitCode int32) next {
 	return later
 }
 
-// end makes the status that of a run that has ended, and returns what follows it.
+// end sets the status of a finished run, and returns what happens next.
 func (c *container) end(reason, message string, exitCode int32, then next) next {
 	if reason == "" && exitCode == 0 {
 		reason = "Completed"
@@ -143,8 +143,8 @@ func (c *container) end(reason, message string, exitCode int32, then next) next 
 	return then
 }
 
-// wait pauses before the next run, unless the image changes, and returns false when there
-// will be none.
+// wait waits for the backoff or an image change. It returns false if the container must not
+// run again.
 func (c *container) wait(changed <-chan struct{}, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
@@ -163,7 +163,7 @@ func (c *container) wait(changed <-chan struct{}, pause time.Duration) bool {
 	}
 }
 
-// report changes the status and has it reported.
+// report changes and reports the status.
 func (c *container) report(change func(*corev1.ContainerStatus)) {
 	c.sandbox.mutex.Lock()
 	change(&c.status)

@@ -105,7 +105,7 @@ func (n *node) saveImage(reference string, program []byte) {
 	}
 }
 
-// pod returns a pod with a container for each script.
+// pod returns a pod with one container for each script.
 func pod(policy corev1.RestartPolicy, scripts ...string) *corev1.Pod {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "pod", UID: "uid"}}
 	pod.Spec.RestartPolicy = policy
@@ -134,7 +134,7 @@ func (n *node) get() *corev1.Pod {
 	return pod
 }
 
-// swap gives containers another image.
+// swap changes the images of containers.
 func (n *node) swap(image string, containers ...int) {
 	n.Helper()
 	pod := n.get()
@@ -146,7 +146,7 @@ func (n *node) swap(image string, containers ...int) {
 	}
 }
 
-// eventually waits for a status that is reported, or that was reported last.
+// eventually waits until the last reported status passes the check.
 func (n *node) eventually(what string, check func(*corev1.Pod) error) {
 	n.Helper()
 	timeout := time.NewTimer(20 * time.Second)
@@ -166,7 +166,7 @@ func (n *node) eventually(what string, check func(*corev1.Pod) error) {
 	}
 }
 
-// awaitOutput waits until the container has written the text.
+// awaitOutput waits until the container's output contains the text.
 func (n *node) awaitOutput(container, text string) {
 	n.Helper()
 	file := filepath.Join(n.directory, "uid", container, "output.log")

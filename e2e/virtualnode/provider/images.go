@@ -18,25 +18,25 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// Images are the image archives of a directory. An image's archive is named for its
-// reference, with _ for / and for :.
+// Images are the image archives of a directory. An archive has the name of its reference,
+// with _ instead of / and :.
 type Images struct {
 	Directory string
 }
 
-// image is an image that has been unpacked.
+// image is an unpacked image.
 type image struct {
 	reference string
 	digest    string
 	config    v1.Config
 }
 
-// archive returns the file of an image.
+// archive returns the path of an image's archive.
 func (i Images) archive(reference string) string {
 	return filepath.Join(i.Directory, strings.NewReplacer("/", "_", ":", "_").Replace(reference)+".tar")
 }
 
-// unpack puts the file system of the image into a directory, which it empties first.
+// unpack replaces the content of a directory with the file system of the image.
 func (i Images) unpack(reference, root string) (image, error) {
 	archive := i.archive(reference)
 	if _, err := os.Stat(archive); errors.Is(err, fs.ErrNotExist) {
@@ -65,7 +65,7 @@ func (i Images) unpack(reference, root string) (image, error) {
 	return image{reference: reference, digest: digest.String(), config: file.Config}, nil
 }
 
-// extract writes directories, files and links below the root, and nowhere else.
+// extract writes directories, files and links. It writes nothing outside of the root.
 func extract(archive io.Reader, path string) error {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return fmt.Errorf("make the root: %w", err)
@@ -110,8 +110,8 @@ func write(root *os.Root, header *tar.Header, content io.Reader) error {
 	case tar.TypeLink:
 		return root.Link(strings.Trim(filepath.Clean("/"+header.Linkname), "/"), name)
 	case tar.TypeReg:
-		// A process that is started meanwhile would inherit the open file, and a program that
-		// is open for writing cannot be run.
+		// A process that starts now would inherit the open file, and a program that is open for
+		// writing cannot run.
 		syscall.ForkLock.RLock()
 		defer syscall.ForkLock.RUnlock()
 		file, err := root.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode.Perm())
@@ -125,7 +125,7 @@ func write(root *os.Root, header *tar.Header, content io.Reader) error {
 	}
 }
 
-// makeNull makes /dev/null, which shells need for what they run in the background.
+// makeNull creates /dev/null, which shells need for background commands.
 func makeNull(root string) error {
 	const null = 1<<8 | 3
 	if err := os.MkdirAll(filepath.Join(root, "dev"), 0o755); err != nil {

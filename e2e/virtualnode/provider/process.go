@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// killedExitCode is that of a process that SIGKILL ended.
+// killedExitCode is the exit code after SIGKILL.
 const killedExitCode = 128 + int32(syscall.SIGKILL)
 
 // process is a running container.
 type process struct {
 	command *exec.Cmd
-	// ended is closed when the process is gone; then the exit code is set.
+	// ended is closed when the process has exited and the exit code is set.
 	ended    chan struct{}
 	exitCode int32
 }
 
-// start runs the command as the first process of a process namespace, so that all its
-// children go when it goes. Its output is appended to a file.
+// start runs the command as the first process of a PID namespace, so that its children exit
+// with it. It appends the output to a file.
 func start(c command, output string) (*process, error) {
 	file, err := os.OpenFile(output, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
@@ -45,7 +45,7 @@ func start(c command, output string) (*process, error) {
 }
 
 func (p *process) reap() {
-	// How it ended is in the state, whatever the error.
+	// The process state has the exit code.
 	_ = p.command.Wait()
 	p.exitCode = int32(p.command.ProcessState.ExitCode())
 	if status, ok := p.command.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
@@ -54,8 +54,7 @@ func (p *process) reap() {
 	close(p.ended)
 }
 
-// stop ends the process with SIGTERM, and with SIGKILL after the grace period, and returns
-// its exit code.
+// stop sends SIGTERM, and SIGKILL after the grace period, and returns the exit code.
 func (p *process) stop(grace time.Duration) int32 {
 	if grace > 0 {
 		_ = p.command.Process.Signal(syscall.SIGTERM)

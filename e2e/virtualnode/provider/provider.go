@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package provider runs the containers of pods as processes: each in the unpacked file
-// system of its image, with process identifiers of its own. It follows the kubelet where
-// the operator depends on it: restart policies, the restart of a container whose image
-// changed, exit codes, images that cannot be had, and graceful stops. It has no volumes, no
-// network of its own, no probes, no lifecycle hooks and no init containers.
+// Package provider runs the containers of pods as processes, each in the unpacked file
+// system of its image and in its own PID namespace. It behaves like a kubelet where the
+// operator depends on it: restart policies, restarts after image changes, exit codes,
+// unpullable images and graceful termination. It supports no volumes, pod networks, probes,
+// lifecycle hooks or init containers.
 package provider
 
 import (
@@ -22,7 +22,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// Provider is what the pod controller of a virtual kubelet calls.
+// Provider implements virtual-kubelet's pod lifecycle handler.
 type Provider struct {
 	images    Images
 	directory string
@@ -32,7 +32,7 @@ type Provider struct {
 	pods   map[types.NamespacedName]*sandbox
 }
 
-// New returns a provider that keeps its files below a directory, which it empties first.
+// New returns a provider with its files in a directory, which it empties first.
 func New(images Images, directory string) (*Provider, error) {
 	if err := os.RemoveAll(directory); err != nil {
 		return nil, fmt.Errorf("remove what earlier pods left: %w", err)
@@ -43,15 +43,15 @@ func New(images Images, directory string) (*Provider, error) {
 	return &Provider{images: images, directory: directory, pods: map[types.NamespacedName]*sandbox{}}, nil
 }
 
-// NotifyPods says whom to tell of changed statuses.
+// NotifyPods sets the callback for changed statuses.
 func (p *Provider) NotifyPods(_ context.Context, notify func(*corev1.Pod)) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.notify = notify
 }
 
-// CreatePod starts a pod. One that has been started before, by a process of this node that
-// is gone, has lost its containers and fails.
+// CreatePod starts a pod. A pod of a previous process of this node has lost its containers
+// and fails.
 func (p *Provider) CreatePod(_ context.Context, pod *corev1.Pod) error {
 	if len(pod.Spec.InitContainers) > 0 {
 		return errdefs.InvalidInput("this node runs no init containers")
@@ -78,8 +78,7 @@ func (p *Provider) UpdatePod(_ context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// DeletePod stops a pod. It returns at once; the pod is forgotten when its processes are
-// gone.
+// DeletePod stops a pod and does not wait for its processes.
 func (p *Provider) DeletePod(_ context.Context, pod *corev1.Pod) error {
 	key := keyOf(pod)
 	s, err := p.find(key)
@@ -125,7 +124,7 @@ func (p *Provider) GetPods(context.Context) ([]*corev1.Pod, error) {
 	return pods, nil
 }
 
-// Close kills every process and returns when all are gone.
+// Close kills all processes and waits for them.
 func (p *Provider) Close() {
 	var group sync.WaitGroup
 	for _, s := range p.all() {

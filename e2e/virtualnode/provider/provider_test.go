@@ -45,8 +45,8 @@ func TestFailedContainerIsRestarted(t *testing.T) {
 	}
 }
 
-// A container whose image changed is restarted whatever the restartPolicy, and one that has
-// ended stays as it is.
+// An image change restarts a running container regardless of restartPolicy, and does not
+// restart a terminated one.
 func TestImageChangeRestartsContainer(t *testing.T) {
 	for _, policy := range []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure} {
 		node := newNode(t)
@@ -58,18 +58,18 @@ func TestImageChangeRestartsContainer(t *testing.T) {
 			first, second := pod.Status.ContainerStatuses[0], pod.Status.ContainerStatuses[1]
 			switch {
 			case first.RestartCount != 0:
-				t.Errorf("the ended container was restarted: %+v", first)
+				t.Errorf("the terminated container restarted: %+v", first)
 			case second.RestartCount != 1 || second.State.Running == nil || second.Image != otherImage:
 				return fmt.Errorf("the status is %+v", second)
 			case second.LastTerminationState.Terminated.ExitCode != 3:
-				t.Errorf("the old container ended with %+v", second.LastTerminationState)
+				t.Errorf("the last termination state is %+v", second.LastTerminationState)
 			}
 			return nil
 		})
 	}
 }
 
-func TestImageThatCannotBeHad(t *testing.T) {
+func TestUnpullableImage(t *testing.T) {
 	node := newNode(t)
 	node.create(pod(corev1.RestartPolicyNever, exitsThree))
 	node.eventually("the container to run", running(0))
@@ -85,7 +85,7 @@ func TestImageThatCannotBeHad(t *testing.T) {
 	node.eventually("the container to run again", running(0))
 }
 
-func TestCommandThatTheImageDoesNotHave(t *testing.T) {
+func TestMissingCommand(t *testing.T) {
 	node := newNode(t)
 	broken := pod(corev1.RestartPolicyNever, "true")
 	broken.Spec.Containers[0].Command = []string{"/not/there"}
@@ -98,7 +98,7 @@ func TestCommandThatTheImageDoesNotHave(t *testing.T) {
 	})
 }
 
-func TestDeletedPodIsKilledAfterItsGracePeriod(t *testing.T) {
+func TestDeletedPodIsKilledAfterGracePeriod(t *testing.T) {
 	node := newNode(t)
 	node.create(pod(corev1.RestartPolicyNever, ignores))
 	node.eventually("the container to run", running(0))
@@ -123,8 +123,8 @@ func TestDeletedPodIsKilledAfterItsGracePeriod(t *testing.T) {
 	}
 }
 
-// A pod that ran before the node was restarted must not run a second time.
-func TestPodOfAnEarlierNodeFails(t *testing.T) {
+// A pod that ran before the node's process restarted must not run again.
+func TestPodOfPreviousProcessFails(t *testing.T) {
 	node := newNode(t)
 	known := pod(corev1.RestartPolicyNever, "exit 0", exitsThree)
 	node.create(known.DeepCopy())

@@ -14,15 +14,15 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// defaultGraceSeconds is Kubernetes' own default.
+// defaultGraceSeconds is Kubernetes' default.
 const defaultGraceSeconds = 30
 
-// sandbox is one pod on the node.
+// sandbox is a pod on the node.
 type sandbox struct {
 	images    Images
 	directory string
 	notify    func(*corev1.Pod)
-	// dirty tells the reporter that there is something new; closed when there will be no more.
+	// dirty signals a changed status. It is closed after the last change.
 	dirty    chan struct{}
 	reported chan struct{}
 
@@ -66,7 +66,7 @@ func (s *sandbox) start() {
 	s.tell()
 }
 
-// lose ends every container as one of which nothing is known any more.
+// lose sets every container to terminated with an unknown result.
 func (s *sandbox) lose() {
 	for _, c := range s.containers {
 		c.report(func(status *corev1.ContainerStatus) {
@@ -84,7 +84,7 @@ func (s *sandbox) lose() {
 	}
 }
 
-// update takes over what may change of a pod.
+// update applies changed images of a pod.
 func (s *sandbox) update(pod *corev1.Pod) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -100,7 +100,7 @@ func (s *sandbox) update(pod *corev1.Pod) {
 	}
 }
 
-// stop ends all processes and returns when they are gone.
+// stop stops all processes and waits for them.
 func (s *sandbox) stop(graceSeconds int64) {
 	s.mutex.Lock()
 	s.graceSeconds = graceSeconds
@@ -109,7 +109,7 @@ func (s *sandbox) stop(graceSeconds int64) {
 	s.running.Wait()
 }
 
-// finish reports the last status and removes the files. The sandbox is stopped.
+// finish reports the last status of a stopped sandbox and removes its files.
 func (s *sandbox) finish() {
 	s.finishing.Do(func() {
 		close(s.dirty)
@@ -124,7 +124,7 @@ func (s *sandbox) grace() time.Duration {
 	return time.Duration(s.graceSeconds) * time.Second
 }
 
-// tell has the status reported, unless that is under way.
+// tell requests a report unless one is pending.
 func (s *sandbox) tell() {
 	select {
 	case s.dirty <- struct{}{}:
@@ -132,7 +132,7 @@ func (s *sandbox) tell() {
 	}
 }
 
-// report reports statuses one at a time, the newest ones only.
+// report reports the newest status, one report at a time.
 func (s *sandbox) report() {
 	defer close(s.reported)
 	for range s.dirty {

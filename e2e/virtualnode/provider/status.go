@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// summarise sets phase and conditions by the statuses of the containers, as the kubelet does.
+// summarise derives phase and conditions from the container statuses, as the kubelet does.
 func summarise(pod *corev1.Pod) {
 	ready := true
 	ended, failed, unstarted := 0, 0, 0

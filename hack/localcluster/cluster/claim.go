@@ -28,7 +28,7 @@ func (c *Cluster) claimant() (string, error) {
 	if directory == c.layout.Root {
 		return "", nil
 	}
-	// Whoever removed the directory by hand left a cluster that nobody can take down.
+	// If somebody removed the directory by hand, nothing can take the cluster down.
 	if _, err := os.Stat(filepath.Join(directory, stateName)); err != nil {
 		return "", nil
 	}

@@ -6,25 +6,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/discovery/cached/memory"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// clients talk to the API server as the administrator.
-type clients struct {
-	typed   kubernetes.Interface
-	dynamic dynamic.Interface
-	mapper  *restmapper.DeferredDiscoveryRESTMapper
-}
-
-func (c *Cluster) connect() (*clients, error) {
+// connect returns a client that acts as the administrator.
+func (c *Cluster) connect() (client.Client, error) {
 	configuration, err := clientcmd.BuildConfigFromFlags("", c.layout.AdminKubeconfig())
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
@@ -32,44 +27,35 @@ func (c *Cluster) connect() (*clients, error) {
 	return connectWith(configuration)
 }
 
-// connectWith returns clients of any API server.
-func connectWith(configuration *rest.Config) (*clients, error) {
+// connectWith returns a client of any API server.
+func connectWith(configuration *rest.Config) (client.Client, error) {
+	types := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(types), apiextensionsv1.AddToScheme(types)); err != nil {
+		return nil, fmt.Errorf("register types: %w", err)
+	}
 	configuration = rest.CopyConfig(configuration)
 	configuration.QPS = -1
-	typed, err := kubernetes.NewForConfig(configuration)
+	api, err := client.New(configuration, client.Options{Scheme: types})
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	generic, err := dynamic.NewForConfig(configuration)
-	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
-	}
-	return &clients{
-		typed:   typed,
-		dynamic: generic,
-		mapper:  restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(typed.Discovery())),
-	}, nil
+	return api, nil
 }
 
-func (c *clients) nodeReady(ctx context.Context, name string) error {
-	node, err := c.typed.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
+// nodeReady fails unless the node is Ready and without the taints of nodes that are not. A taint keeps pods away until some
+// time after the node is Ready.
+func nodeReady(ctx context.Context, api client.Client, name string) error {
+	node := &corev1.Node{}
+	if err := api.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
 		return fmt.Errorf("get the node: %w", err)
 	}
-	for _, condition := range node.Status.Conditions {
-		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
-			return untainted(node)
-		}
-		if condition.Type == corev1.NodeReady {
-			return fmt.Errorf("it is not: %s", condition.Message)
-		}
+	ready := slices.IndexFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool { return condition.Type == corev1.NodeReady })
+	if ready < 0 {
+		return errors.New("it has not reported yet")
 	}
-	return errors.New("it has not reported yet")
-}
-
-// untainted fails while the node still has the taint of nodes that are not ready, which
-// keeps pods away until some time after it is.
-func untainted(node *corev1.Node) error {
+	if condition := node.Status.Conditions[ready]; condition.Status != corev1.ConditionTrue {
+		return fmt.Errorf("it is not: %s", condition.Message)
+	}
 	for _, taint := range node.Spec.Taints {
 		if taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable {
 			return fmt.Errorf("it still has the taint %s", taint.Key)
@@ -78,8 +64,8 @@ func untainted(node *corev1.Node) error {
 	return nil
 }
 
-func (c *clients) defaultAccountExists(ctx context.Context) error {
-	if _, err := c.typed.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{}); err != nil {
+func defaultAccountExists(ctx context.Context, api client.Client) error {
+	if err := api.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "default"}, &corev1.ServiceAccount{}); err != nil {
 		return fmt.Errorf("get the default service account: %w", err)
 	}
 	return nil

@@ -2,7 +2,7 @@
 
 // Package cluster runs a real Kubernetes cluster on a bare machine: plain processes on
 // the loopback interface, whose files are all below one directory. It changes the machine
-// outside that directory in few places, all of which Down restores: an address on the
+// outside that directory in few places, and Down restores them all: an address on the
 // loopback interface for each node, a bridge, a control group, and a symbolic link at
 // which Kruise's daemon looks for the container runtime.
 package cluster

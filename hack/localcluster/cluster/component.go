@@ -18,20 +18,20 @@ func (c *Cluster) StartComponent(ctx context.Context, name string) error {
 // StopComponent stops one component of the cluster and returns when its process is gone.
 // It does nothing when it does not run.
 func (c *Cluster) StopComponent(ctx context.Context, name string) error {
-	return c.withComponent(name, func(component components.Component) error { return c.stop(ctx, component) })
+	return c.withComponent(name, func(component components.Component) error { return c.stop(ctx, component, stopTimeout) })
 }
 
 // KillComponent ends one component of the cluster as a crash would, and returns when its
 // process is gone. It does nothing when it does not run.
 func (c *Cluster) KillComponent(ctx context.Context, name string) error {
-	return c.withComponent(name, func(component components.Component) error { return c.kill(ctx, component) })
+	return c.withComponent(name, func(component components.Component) error { return c.stop(ctx, component, 0) })
 }
 
 // RestartComponent stops one component of the cluster if it runs, starts it and waits
 // until it is healthy.
 func (c *Cluster) RestartComponent(ctx context.Context, name string) error {
 	return c.withComponent(name, func(component components.Component) error {
-		if err := c.stop(ctx, component); err != nil {
+		if err := c.stop(ctx, component, stopTimeout); err != nil {
 			return err
 		}
 		return c.start(ctx, component)

@@ -13,15 +13,15 @@ import (
 // writeCredentials makes the certificates and kubeconfigs that are missing for anything in
 // the cluster.
 func (c *Cluster) writeCredentials(description components.Cluster) error {
-	authority, authorityPair, err := c.authority()
+	authority, err := c.authority()
 	if err != nil {
 		return err
 	}
-	for name, subject := range description.Certificates() {
-		if exists(c.layout.Key(name))() {
+	for name, holder := range description.Certificates() {
+		if exists(c.layout.Key(name)) {
 			continue
 		}
-		pair, err := authority.Issue(subject)
+		pair, err := authority.Issue(holder)
 		if err != nil {
 			return err
 		}
@@ -29,19 +29,19 @@ func (c *Cluster) writeCredentials(description components.Cluster) error {
 			return err
 		}
 	}
-	kubeconfigs := map[string]pki.Subject{c.layout.AdminKubeconfig(): components.Administrator()}
-	for name, subject := range description.Users() {
-		kubeconfigs[c.layout.Kubeconfig(name)] = subject
+	kubeconfigs := map[string]pki.Holder{c.layout.AdminKubeconfig(): components.Administrator()}
+	for name, holder := range description.Users() {
+		kubeconfigs[c.layout.Kubeconfig(name)] = holder
 	}
-	for file, subject := range kubeconfigs {
-		if exists(file)() {
+	for file, holder := range kubeconfigs {
+		if exists(file) {
 			continue
 		}
-		pair, err := authority.Issue(subject)
+		pair, err := authority.Issue(holder)
 		if err != nil {
 			return err
 		}
-		if err := pki.SaveKubeconfig(file, components.Server(), authorityPair.Certificate, subject.Name, pair); err != nil {
+		if err := pki.SaveKubeconfig(file, components.Server(), authority.Certificate, holder.Name, pair); err != nil {
 			return err
 		}
 	}
@@ -49,16 +49,16 @@ func (c *Cluster) writeCredentials(description components.Cluster) error {
 }
 
 // authority returns the cluster's authority, and makes it when there is none.
-func (c *Cluster) authority() (*pki.Authority, pki.Pair, error) {
+func (c *Cluster) authority() (*pki.Authority, error) {
 	certificate, key := c.layout.Certificate("ca"), c.layout.Key("ca")
-	if exists(key)() {
+	if exists(key) {
 		return pki.LoadAuthority(certificate, key)
 	}
-	authority, pair, err := pki.NewAuthority("local-cluster")
+	authority, err := pki.NewAuthority("local-cluster")
 	if err != nil {
-		return nil, pki.Pair{}, err
+		return nil, err
 	}
-	return authority, pair, pair.Save(certificate, key)
+	return authority, authority.Save(certificate, key)
 }
 
 // writeConfiguration writes the files that the components read.

@@ -8,27 +8,20 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/types"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/images"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-const (
-	operatorNamespace  = "sidecar-termination-system"
-	operatorDeployment = "sidecar-termination-controller-manager"
-	// operatorImage is what the manifests call the operator's image.
-	operatorImage = "sidecar-termination-operator"
-
-	deployTimeout = 120 * time.Second
-)
+const deployTimeout = 120 * time.Second
 
 // DefaultOverlay is the kustomization that Deploy renders unless told otherwise, relative
 // to the repository.
@@ -66,25 +59,40 @@ func (c *Cluster) Deploy(ctx context.Context, overlay string) error {
 	if err != nil {
 		return err
 	}
-	clients, err := c.connect()
+	api, err := c.connect()
 	if err != nil {
 		return err
 	}
-	if err := clients.writeAll(ctx, objects, applyObject); err != nil {
+	if err := writeAll(ctx, api, objects, applyObject); err != nil {
 		return fmt.Errorf("deploy the operator: %w", err)
 	}
-	return c.awaitOperator(ctx, clients, tag)
+	return c.awaitOperator(ctx, tag)
 }
 
-func (c *Cluster) awaitOperator(ctx context.Context, clients *clients, tag string) error {
+// awaitOperator waits until all replicas are of the newest revision and available. Its error has what a person needs to see why
+// they are not: the pods with their events, and the end of their logs.
+func (c *Cluster) awaitOperator(ctx context.Context, tag string) error {
+	const deployment = "deployment/" + settings.DeploymentName
 	err := c.progress.Step("wait for the operator", func() error {
-		return poll(ctx, deployTimeout, clients.operatorReady)
+		output, err := c.kubectl(ctx, "rollout", "status", deployment, "--timeout="+deployTimeout.String())
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, output)
+		}
+		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("the operator did not become ready: %w\n%s", err, clients.describePods(ctx, operatorNamespace))
+		pods, _ := c.kubectl(ctx, "describe", "pods")
+		logs, _ := c.kubectl(ctx, "logs", deployment, "--all-pods", "--all-containers", "--tail="+strconv.Itoa(logLines))
+		return fmt.Errorf("the operator did not become ready: %w\n%s\n%s", err, pods, logs)
 	}
 	c.progress.Say("deployed %s:%s", images.OperatorRepository, tag)
 	return nil
+}
+
+// kubectl runs kubectl in the operator's namespace, and returns its output and errors.
+func (c *Cluster) kubectl(ctx context.Context, arguments ...string) ([]byte, error) {
+	arguments = append([]string{"--kubeconfig=" + c.layout.AdminKubeconfig(), "--namespace=" + settings.Namespace}, arguments...)
+	return exec.CommandContext(ctx, c.layout.Path("bin", "kubectl"), arguments...).CombinedOutput()
 }
 
 // buildOperator returns an archive of the operator's image, and the image's tag, which is
@@ -118,9 +126,9 @@ func renderOverlay(overlay, tag string) (objects []*unstructured.Unstructured, e
 	kustomization, err := yaml.Marshal(types.Kustomization{
 		TypeMeta:  types.TypeMeta{APIVersion: types.KustomizationVersion, Kind: types.KustomizationKind},
 		Resources: []string{base},
-		// The overlay may have renamed the image already.
+		// The manifests call the image by the operator's name. The overlay may have renamed it already.
 		Images: []types.Image{
-			{Name: operatorImage, NewName: images.OperatorRepository, NewTag: tag},
+			{Name: settings.Name, NewName: images.OperatorRepository, NewTag: tag},
 			{Name: images.OperatorRepository, NewTag: tag},
 		},
 	})
@@ -130,29 +138,5 @@ func renderOverlay(overlay, tag string) (objects []*unstructured.Unstructured, e
 	if err := writeFile(filepath.Join(directory, "kustomization.yaml"), kustomization); err != nil {
 		return nil, err
 	}
-	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), directory)
-	if err != nil {
-		return nil, fmt.Errorf("render %s: %w", overlay, err)
-	}
-	return objectsOf(rendered)
-}
-
-// operatorReady fails unless all replicas of the operator are those of its newest
-// revision and ready.
-func (c *clients) operatorReady(ctx context.Context) error {
-	deployment, err := c.typed.AppsV1().Deployments(operatorNamespace).Get(ctx, operatorDeployment, metav1.GetOptions{})
-	if err != nil {
-		return fmt.Errorf("get the operator's deployment: %w", err)
-	}
-	wanted := int32(1)
-	if deployment.Spec.Replicas != nil {
-		wanted = *deployment.Spec.Replicas
-	}
-	status := deployment.Status
-	if status.ObservedGeneration < deployment.Generation || status.Replicas != wanted ||
-		status.UpdatedReplicas != wanted || status.ReadyReplicas != wanted {
-		return fmt.Errorf("of %d replicas %d are updated and %d ready, %d exist",
-			wanted, status.UpdatedReplicas, status.ReadyReplicas, status.Replicas)
-	}
-	return nil
+	return render(directory)
 }

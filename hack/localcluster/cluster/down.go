@@ -30,8 +30,8 @@ func (c *Cluster) Down(ctx context.Context) error {
 	return nil
 }
 
-// tearDown does the same whatever state the cluster is in: everything that it looks for
-// may be missing. What several clusters would share is left alone when it is another's.
+// tearDown works in any state of the cluster: all that it removes may be missing. It leaves
+// shared resources alone if another cluster uses them.
 func (c *Cluster) tearDown(ctx context.Context) error {
 	other, err := c.claimant()
 	if err != nil {
@@ -71,8 +71,7 @@ const tearDownGrace = 3 * time.Second
 func (c *Cluster) stopAll(ctx context.Context) error {
 	all := c.description(toolchain.DefaultKubernetes).All()
 	for _, component := range slices.Backward(all) {
-		component.StopTimeout = min(component.StopTimeout, tearDownGrace)
-		if err := c.stop(ctx, component); err != nil {
+		if err := c.stop(ctx, component, tearDownGrace); err != nil {
 			return err
 		}
 	}

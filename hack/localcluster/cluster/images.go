@@ -19,11 +19,11 @@ import (
 	quickexitimage "github.com/sidecar-termination/operator/internal/quickexit/image"
 )
 
-// platform is that of the machine's images.
+// platform is the platform of this machine.
 func platform() v1.Platform { return v1.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH} }
 
-// buildImages makes the images that every cluster has and returns their archives, that
-// of the pod sandbox first.
+// buildImages makes the images that every cluster has and returns their archives,
+// the pod sandbox first.
 func (c *Cluster) buildImages(ctx context.Context) ([]string, error) {
 	builders := []struct {
 		reference string

@@ -6,27 +6,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/components"
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
-
-var broadcastJobs = schema.GroupVersionResource{Group: "apps.kruise.io", Version: "v1alpha1", Resource: "broadcastjobs"}
-
-var webhookConfigurations = []schema.GroupVersionResource{
-	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"},
-	{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "validatingwebhookconfigurations"},
-}
 
 // InstallKruise installs Kruise on the running cluster, or completes it, and waits until
 // its webhooks serve.
@@ -58,31 +56,39 @@ func (c *Cluster) addKruise(ctx context.Context, description components.Cluster,
 // WriteKruiseObjects writes all that a manager of Kruise needs to any API server: definitions, webhook configurations,
 // accounts and rights. It runs nothing.
 func (c *Cluster) WriteKruiseObjects(ctx context.Context, server *rest.Config) error {
-	clients, err := connectWith(server)
+	api, err := connectWith(server)
 	if err != nil {
 		return err
 	}
-	return c.writeKruiseObjects(ctx, clients)
+	return c.writeKruiseObjects(ctx, api)
 }
 
-func (c *Cluster) writeKruiseObjects(ctx context.Context, clients *clients) error {
-	objects, err := c.renderKruise(ctx)
+func (c *Cluster) writeKruiseObjects(ctx context.Context, api client.Client) error {
+	source, err := c.builder.KruiseSource(ctx)
 	if err != nil {
 		return err
 	}
+	objects, err := render(filepath.Join(source, "config", "default"))
+	if err != nil {
+		return err
+	}
+	// The workloads run as processes.
+	objects = slices.DeleteFunc(objects, func(object *unstructured.Unstructured) bool {
+		return object.GetKind() == "Deployment" || object.GetKind() == "DaemonSet"
+	})
 	// What exists is left alone: the manager completes its webhook configurations itself.
-	if err := clients.writeAll(ctx, objects, createObject); err != nil {
+	if err := writeAll(ctx, api, objects, createObject); err != nil {
 		return fmt.Errorf("install kruise: %w", err)
 	}
 	return nil
 }
 
 func (c *Cluster) installKruise(ctx context.Context, description components.Cluster) error {
-	clients, err := c.connect()
+	api, err := c.connect()
 	if err != nil {
 		return err
 	}
-	if err := c.writeKruiseObjects(ctx, clients); err != nil {
+	if err := c.writeKruiseObjects(ctx, api); err != nil {
 		return err
 	}
 	// Kruise's daemon finds its one container runtime at a fixed path.
@@ -97,18 +103,18 @@ func (c *Cluster) installKruise(ctx context.Context, description components.Clus
 			return err
 		}
 	}
-	if err := poll(ctx, 60*time.Second, clients.kruiseServes); err != nil {
+	if err := poll(ctx, 60*time.Second, func(ctx context.Context) error { return kruiseServes(ctx, api) }); err != nil {
 		return fmt.Errorf("the webhooks of kruise do not serve: %w\n%s", err, tail(c.layout.Log(components.KruiseManager)))
 	}
 	return nil
 }
 
 // kruiseServes fails unless an object that Kruise's webhooks look at can be created.
-func (c *clients) kruiseServes(ctx context.Context) error {
+func kruiseServes(ctx context.Context, api client.Client) error {
 	job := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": broadcastJobs.GroupVersion().String(),
+		"apiVersion": "apps.kruise.io/v1alpha1",
 		"kind":       "BroadcastJob",
-		"metadata":   map[string]any{"generateName": "webhook-check-"},
+		"metadata":   map[string]any{"generateName": "webhook-check-", "namespace": metav1.NamespaceDefault},
 		"spec": map[string]any{
 			"completionPolicy": map[string]any{"type": "Always"},
 			"template": map[string]any{"spec": map[string]any{
@@ -117,9 +123,7 @@ func (c *clients) kruiseServes(ctx context.Context) error {
 			}},
 		},
 	}}
-	_, err := c.dynamic.Resource(broadcastJobs).Namespace(metav1.NamespaceDefault).
-		Create(ctx, job, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
-	if err != nil {
+	if err := api.Create(ctx, job, client.DryRunAll); err != nil {
 		return fmt.Errorf("create a BroadcastJob: %w", err)
 	}
 	return nil
@@ -141,113 +145,101 @@ func (c *Cluster) RemoveKruise(ctx context.Context) error {
 		if !component.Kruise {
 			continue
 		}
-		if err := c.stop(ctx, component); err != nil {
+		if err := c.stop(ctx, component, stopTimeout); err != nil {
 			return err
 		}
 	}
-	clients, err := c.connect()
+	api, err := c.connect()
 	if err != nil {
 		return err
 	}
-	if err := clients.removeKruiseWebhooks(ctx); err != nil {
+	if err := removeKruiseWebhooks(ctx, api); err != nil {
 		return err
 	}
-	if err := clients.removeKruiseDefinitions(ctx); err != nil {
+	if err := removeKruiseDefinitions(ctx, api); err != nil {
 		return err
 	}
 	previous.Kruise = false
 	return c.saveState(previous)
 }
 
-func (c *clients) removeKruiseWebhooks(ctx context.Context) error {
-	for _, resource := range webhookConfigurations {
-		list, err := c.dynamic.Resource(resource).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return fmt.Errorf("list the %s: %w", resource.Resource, err)
+func removeKruiseWebhooks(ctx context.Context, api client.Client) error {
+	for _, list := range []client.ObjectList{
+		&admissionregistrationv1.MutatingWebhookConfigurationList{}, &admissionregistrationv1.ValidatingWebhookConfigurationList{},
+	} {
+		if err := api.List(ctx, list); err != nil {
+			return fmt.Errorf("list webhook configurations: %w", err)
 		}
-		for _, item := range list.Items {
-			if !strings.HasPrefix(item.GetName(), "kruise-") {
-				continue
+		err := meta.EachListItem(list, func(item runtime.Object) error {
+			webhooks, ok := item.(client.Object)
+			if !ok || !strings.HasPrefix(webhooks.GetName(), "kruise-") {
+				return nil
 			}
-			if err := ignoreMissing(c.dynamic.Resource(resource).Delete(ctx, item.GetName(), metav1.DeleteOptions{})); err != nil {
-				return fmt.Errorf("delete the webhook configuration %s: %w", item.GetName(), err)
-			}
+			return client.IgnoreNotFound(api.Delete(ctx, webhooks))
+		})
+		if err != nil {
+			return fmt.Errorf("delete a webhook configuration: %w", err)
 		}
 	}
 	return nil
 }
 
-func (c *clients) removeKruiseDefinitions(ctx context.Context) error {
-	mine, err := c.kruiseDefinitions(ctx)
+func removeKruiseDefinitions(ctx context.Context, api client.Client) error {
+	own, err := kruiseDefinitions(ctx, api)
 	if err != nil {
 		return err
 	}
 	// Nothing converts between versions any more, and without that the custom resources
 	// could not be listed to be deleted.
-	const withoutConversion = `{"spec":{"conversion":{"strategy":"None","webhook":null}}}`
-	for _, name := range mine {
-		_, err := c.dynamic.Resource(definitions).Patch(ctx, name, types.MergePatchType, []byte(withoutConversion), metav1.PatchOptions{})
-		if err := ignoreMissing(err); err != nil {
-			return fmt.Errorf("end the conversion of %s: %w", name, err)
+	withoutConversion := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"conversion":{"strategy":"None","webhook":null}}}`))
+	for _, definition := range own {
+		if err := client.IgnoreNotFound(api.Patch(ctx, &definition, withoutConversion)); err != nil {
+			return fmt.Errorf("end the conversion of %s: %w", definition.Name, err)
 		}
-		if err := ignoreMissing(c.dynamic.Resource(definitions).Delete(ctx, name, metav1.DeleteOptions{})); err != nil {
-			return fmt.Errorf("delete the definition %s: %w", name, err)
+		if err := client.IgnoreNotFound(api.Delete(ctx, &definition)); err != nil {
+			return fmt.Errorf("delete the definition %s: %w", definition.Name, err)
 		}
 	}
 	return poll(ctx, 60*time.Second, func(ctx context.Context) error {
-		left, err := c.kruiseDefinitions(ctx)
-		if err != nil {
+		left, err := kruiseDefinitions(ctx, api)
+		if err != nil || len(left) == 0 {
 			return err
 		}
-		if len(left) == 0 {
-			return nil
-		}
-		return errors.Join(fmt.Errorf("definitions are left: %s", strings.Join(left, ", ")), c.releaseFinalizers(ctx, left))
+		return errors.Join(fmt.Errorf("%d definitions are left, such as %s", len(left), left[0].Name), releaseFinalizers(ctx, api, left))
 	})
 }
 
-func (c *clients) kruiseDefinitions(ctx context.Context) ([]string, error) {
-	list, err := c.dynamic.Resource(definitions).List(ctx, metav1.ListOptions{})
-	if err != nil {
+func kruiseDefinitions(ctx context.Context, api client.Client) ([]apiextensionsv1.CustomResourceDefinition, error) {
+	list := &apiextensionsv1.CustomResourceDefinitionList{}
+	if err := api.List(ctx, list); err != nil {
 		return nil, fmt.Errorf("list the definitions: %w", err)
 	}
-	var names []string
-	for _, item := range list.Items {
-		if strings.HasSuffix(item.GetName(), ".kruise.io") {
-			names = append(names, item.GetName())
-		}
-	}
-	return names, nil
+	return slices.DeleteFunc(list.Items, func(definition apiextensionsv1.CustomResourceDefinition) bool {
+		return !strings.HasSuffix(definition.Name, ".kruise.io")
+	}), nil
 }
 
 // releaseFinalizers lets custom resources go whose controller no longer runs.
-func (c *clients) releaseFinalizers(ctx context.Context, names []string) error {
-	for _, name := range names {
-		plural, group, _ := strings.Cut(name, ".")
-		for _, version := range []string{"v1beta1", "v1alpha1"} {
-			resource := c.dynamic.Resource(schema.GroupVersionResource{Group: group, Version: version, Resource: plural})
-			list, err := resource.List(ctx, metav1.ListOptions{})
-			if err != nil {
+func releaseFinalizers(ctx context.Context, api client.Client, definitions []apiextensionsv1.CustomResourceDefinition) error {
+	for _, definition := range definitions {
+		for _, version := range definition.Spec.Versions {
+			kind := schema.GroupVersionKind{Group: definition.Spec.Group, Version: version.Name, Kind: definition.Spec.Names.Kind}
+			list := &metav1.PartialObjectMetadataList{}
+			list.SetGroupVersionKind(kind)
+			if err := api.List(ctx, list); err != nil {
 				continue
 			}
 			for _, item := range list.Items {
-				if len(item.GetFinalizers()) == 0 {
+				if len(item.Finalizers) == 0 {
 					continue
 				}
-				_, err := resource.Namespace(item.GetNamespace()).Patch(ctx, item.GetName(), types.MergePatchType,
-					[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
-				if err := ignoreMissing(err); err != nil {
-					return fmt.Errorf("release %s %s: %w", name, item.GetName(), err)
+				item.SetGroupVersionKind(kind)
+				err := api.Patch(ctx, &item, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+				if client.IgnoreNotFound(err) != nil {
+					return fmt.Errorf("release %s %s: %w", definition.Name, item.Name, err)
 				}
 			}
 		}
 	}
 	return nil
-}
-
-func ignoreMissing(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,31 +20,11 @@ const addressLabel = "lo:sidecar"
 // addAddresses gives the loopback interface the addresses of the nodes.
 func addAddresses(ctx context.Context, nodes []components.Node) error {
 	for _, node := range nodes {
-		present, err := hasAddress(node.Address)
-		if err != nil {
-			return err
-		}
-		if present {
-			continue
-		}
-		if err := ip(ctx, "address", "add", node.Address+"/32", "dev", "lo", "label", addressLabel); err != nil {
+		if err := ip(ctx, "address", "replace", node.Address+"/32", "dev", "lo", "label", addressLabel); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func hasAddress(address string) (bool, error) {
-	addresses, err := net.InterfaceAddrs()
-	if err != nil {
-		return false, fmt.Errorf("list the addresses of the machine: %w", err)
-	}
-	for _, present := range addresses {
-		if network, ok := present.(*net.IPNet); ok && network.IP.String() == address {
-			return true, nil
-		}
-	}
-	return false, nil
 }
 
 // removeNetwork removes the addresses that addAddresses added, the bridge and all that

@@ -3,78 +3,54 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
-	"debug/elf"
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
 // busyboxProgram is where Debian's busybox-static has its program.
 const busyboxProgram = "/bin/busybox"
 
-// requirements maps the packages that the cluster needs to what shows that each is there.
-var requirements = []struct {
-	debian  string
-	present func() bool
-}{
-	{"containerd", exists("/usr/bin/containerd")},
-	{"runc", exists("/usr/sbin/runc")},
-	{"containernetworking-plugins", exists("/usr/lib/cni/bridge")},
-	{"busybox-static", isStatic(busyboxProgram)},
-	{"iproute2", func() bool { _, err := exec.LookPath("ip"); return err == nil }},
+// requirements maps the packages that the cluster needs to a file of each.
+var requirements = map[string]string{
+	"containerd":                  "/usr/bin/containerd",
+	"runc":                        "/usr/sbin/runc",
+	"containernetworking-plugins": "/usr/lib/cni/bridge",
+	// The package busybox has the same program, but linked dynamically.
+	"busybox-static": "/var/lib/dpkg/info/busybox-static.list",
+	"iproute2":       "/usr/sbin/ip",
 }
 
-func exists(file string) func() bool {
-	return func() bool {
-		_, err := os.Stat(file)
-		return err == nil
-	}
-}
-
-func isStatic(program string) func() bool {
-	return func() bool {
-		file, err := elf.Open(program)
-		if err != nil {
-			return false
-		}
-		defer func() { _ = file.Close() }()
-		for _, header := range file.Progs {
-			if header.Type == elf.PT_INTERP {
-				return false
-			}
-		}
-		return true
-	}
+func exists(file string) bool {
+	_, err := os.Stat(file)
+	return err == nil
 }
 
 func missingPackages() []string {
 	var missing []string
-	for _, requirement := range requirements {
-		if !requirement.present() {
-			missing = append(missing, requirement.debian)
+	for _, name := range slices.Sorted(maps.Keys(requirements)) {
+		if !exists(requirements[name]) {
+			missing = append(missing, name)
 		}
 	}
 	return missing
 }
 
-// requireRoot fails with one line that also names missing packages, so that someone who
-// cannot be root knows what to ask for.
+// requireRoot fails with an error that names missing packages, so that someone who cannot be root knows what to ask for.
 func requireRoot() error {
-	if os.Geteuid() == 0 {
-		return nil
+	if os.Geteuid() != 0 {
+		return fmt.Errorf("the local cluster runs as root only; missing Debian packages: %q", missingPackages())
 	}
-	if missing := missingPackages(); len(missing) > 0 {
-		return fmt.Errorf("the local cluster runs as root only, and the Debian packages %s are missing", strings.Join(missing, ", "))
-	}
-	return errors.New("the local cluster runs as root only")
+	return nil
 }
 
-// installPackages installs the missing packages. No service of theirs is started.
+// installPackages installs the missing packages. It starts none of their services.
 func (c *Cluster) installPackages(ctx context.Context) error {
 	missing := missingPackages()
 	if len(missing) == 0 {
@@ -116,9 +92,7 @@ func forbidServices() (func(), error) {
 func apt(ctx context.Context, arguments ...string) error {
 	command := exec.CommandContext(ctx, "apt-get", arguments...)
 	command.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-	output := &bytes.Buffer{}
-	command.Stdout, command.Stderr = output, output
-	if err := command.Run(); err != nil {
+	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("run apt-get %s: %w\n%s", strings.Join(arguments, " "), err, output)
 	}
 	return nil

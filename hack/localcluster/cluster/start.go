@@ -7,12 +7,22 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/components"
 	"github.com/sidecar-termination/operator/hack/localcluster/process"
 )
+
+const (
+	// startTimeout bounds the time until a component is healthy, and stopTimeout the time from SIGTERM to SIGKILL.
+	startTimeout = 120 * time.Second
+	stopTimeout  = 15 * time.Second
+)
+
+// environment is what every process gets besides its own variables.
+var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}
 
 // logLines is how much of a log a failure shows.
 const logLines = 30
@@ -34,7 +44,7 @@ func (c *Cluster) launch(component components.Component) error {
 	identity, err := process.Start(process.Command{
 		Path:        component.Path,
 		Arguments:   component.Arguments,
-		Environment: component.Environment,
+		Environment: slices.Concat(environment, component.Environment),
 		Directory:   c.layout.Root,
 		Log:         c.layout.Log(component.Name),
 	})
@@ -47,7 +57,7 @@ func (c *Cluster) launch(component components.Component) error {
 // await waits until the component is healthy. It fails early when the process ends.
 func (c *Cluster) await(ctx context.Context, component components.Component) error {
 	begin := time.Now()
-	err := poll(ctx, component.StartTimeout, func(ctx context.Context) error {
+	err := poll(ctx, startTimeout, func(ctx context.Context) error {
 		if !c.alive(component) {
 			return finalError{errors.New("the process ended")}
 		}
@@ -67,25 +77,15 @@ func (c *Cluster) start(ctx context.Context, component components.Component) err
 	return c.await(ctx, component)
 }
 
-// stop ends the component and forgets it. It does nothing when it does not run.
-func (c *Cluster) stop(ctx context.Context, component components.Component) error {
-	return c.end(component, func(identity process.Identity) error {
-		return process.Stop(ctx, identity, component.StopTimeout)
-	})
-}
-
-// kill is stop without a chance for the component to tidy up.
-func (c *Cluster) kill(ctx context.Context, component components.Component) error {
-	return c.end(component, func(identity process.Identity) error { return process.Kill(ctx, identity) })
-}
-
-func (c *Cluster) end(component components.Component, end func(process.Identity) error) error {
+// stop ends the component and forgets it: by SIGTERM, and by SIGKILL after the grace period. Without grace it does so at once,
+// as a crash would. It does nothing when the component does not run.
+func (c *Cluster) stop(ctx context.Context, component components.Component, grace time.Duration) error {
 	record := c.layout.Record(component.Name)
 	identity, err := process.Load(record)
 	if err != nil {
 		return err
 	}
-	if err := end(identity); err != nil {
+	if err := process.Stop(ctx, identity, grace); err != nil {
 		return fmt.Errorf("stop %s: %w", component.Name, err)
 	}
 	if err := os.RemoveAll(record); err != nil {

@@ -16,7 +16,7 @@ import (
 type state struct {
 	Kubernetes string `json:"kubernetes"`
 	Kruise     bool   `json:"kruise"`
-	// Complete is set once everything was up: what ended half way is of no use.
+	// Complete is set once everything is up. An incomplete cluster cannot be used.
 	Complete bool `json:"complete"`
 }
 

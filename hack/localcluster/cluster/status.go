@@ -57,13 +57,13 @@ func (c *Cluster) condition(ctx context.Context, component components.Component,
 }
 
 func (c *Cluster) nodeReady(ctx context.Context, node string) error {
-	clients, err := c.connect()
+	api, err := c.connect()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	return clients.nodeReady(ctx, node)
+	return nodeReady(ctx, api, node)
 }
 
 // version asks a program for its version when the component does not say it.

@@ -29,8 +29,8 @@ func (c *Cluster) stopStrays(ctx context.Context, known []components.Component) 
 	return nil
 }
 
-// isStray reports whether the arguments are those of a component that was told to work
-// in this cluster's directory.
+// isStray reports whether the arguments start a component that works in this cluster's
+// directory.
 func (c *Cluster) isStray(arguments []string, known []components.Component) bool {
 	isComponent := slices.ContainsFunc(known, func(component components.Component) bool {
 		return filepath.Base(component.Path) == filepath.Base(arguments[0])

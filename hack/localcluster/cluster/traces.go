@@ -19,31 +19,28 @@ const (
 // removeTraces removes what the kubelet and the network plugins noted about the cluster's
 // containers outside the cluster directory.
 func (c *Cluster) removeTraces() error {
-	links, err := filepath.Glob(filepath.Join(logLinks, "*"))
-	if err != nil {
-		return fmt.Errorf("list the links to logs: %w", err)
+	own := c.layout.Root + string(filepath.Separator)
+	isOwnLink := func(path string) bool {
+		target, err := os.Readlink(path)
+		return err == nil && strings.HasPrefix(target, own)
 	}
-	for _, link := range links {
-		target, err := os.Readlink(link)
-		if err != nil || !strings.HasPrefix(target, c.layout.Root+string(filepath.Separator)) {
-			continue
-		}
-		if err := os.RemoveAll(link); err != nil {
-			return fmt.Errorf("remove a link to a log: %w", err)
-		}
+	// A result names the network namespace, which is a file below the cluster directory.
+	isOwnResult := func(path string) bool {
+		content, err := os.ReadFile(path)
+		return err == nil && strings.Contains(string(content), own)
 	}
-	results, err := filepath.Glob(filepath.Join(networkResults, "*"))
-	if err != nil {
-		return fmt.Errorf("list the results of network plugins: %w", err)
-	}
-	for _, result := range results {
-		// A result names the network namespace, which is a file below the cluster directory.
-		content, err := os.ReadFile(result)
-		if err != nil || !strings.Contains(string(content), c.layout.Root+string(filepath.Separator)) {
-			continue
+	for directory, isOwn := range map[string]func(string) bool{logLinks: isOwnLink, networkResults: isOwnResult} {
+		traces, err := filepath.Glob(filepath.Join(directory, "*"))
+		if err != nil {
+			return fmt.Errorf("list %s: %w", directory, err)
 		}
-		if err := os.RemoveAll(result); err != nil {
-			return fmt.Errorf("remove the result of a network plugin: %w", err)
+		for _, trace := range traces {
+			if !isOwn(trace) {
+				continue
+			}
+			if err := os.RemoveAll(trace); err != nil {
+				return fmt.Errorf("remove a trace of a container: %w", err)
+			}
 		}
 	}
 	return nil

@@ -4,7 +4,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -28,17 +27,19 @@ func (c *Cluster) Up(ctx context.Context, version string, kruise bool) error {
 		return err
 	}
 	defer unlock()
-	previous, err := c.loadState()
+	current, err := c.loadState()
 	if err != nil {
 		return err
 	}
-	if previous.Complete && c.running(previous) {
-		if previous.Kubernetes != version {
-			return fmt.Errorf("a cluster of Kubernetes %s is running: run localcluster down first", previous.Kubernetes)
+	if !current.Complete || !c.running(current) {
+		current = state{Kubernetes: version, Kruise: kruise}
+		if err := c.prepareMachine(ctx, current); err != nil {
+			return err
 		}
-		return c.complete(ctx, previous, kruise)
+	} else if current.Kubernetes != version {
+		return fmt.Errorf("a cluster of Kubernetes %s is running: run localcluster down first", current.Kubernetes)
 	}
-	return c.fresh(ctx, state{Kubernetes: version, Kruise: kruise})
+	return c.complete(ctx, current, kruise)
 }
 
 // running reports whether any component runs.
@@ -46,40 +47,55 @@ func (c *Cluster) running(previous state) bool {
 	return slices.ContainsFunc(c.description(previous.Kubernetes).All(), c.alive)
 }
 
-// complete starts what is missing of a running cluster.
-func (c *Cluster) complete(ctx context.Context, previous state, kruise bool) error {
-	description := c.description(previous.Kubernetes)
-	if err := c.equip(ctx, description); err != nil {
+// complete starts everything that does not run.
+func (c *Cluster) complete(ctx context.Context, current state, kruise bool) error {
+	description := c.description(current.Kubernetes)
+	current.Kruise = current.Kruise || kruise
+	if err := c.equip(ctx, description, current); err != nil {
 		return err
 	}
-	missing, err := c.startMissing(ctx, description, previous)
-	if err != nil {
-		return err
+	missing := slices.DeleteFunc(description.All(), func(component components.Component) bool {
+		return component.Kruise && !current.Kruise || c.alive(component) && c.probe(ctx, component.Health) == nil
+	})
+	if len(missing) > 0 {
+		if err := c.startAll(ctx, description, missing); err != nil {
+			return err
+		}
 	}
-	if kruise && !previous.Kruise {
-		missing++
-		if err := c.addKruise(ctx, description, previous); err != nil {
+	if slices.ContainsFunc(missing, func(component components.Component) bool { return component.Kruise }) {
+		if err := c.installKruise(ctx, description); err != nil {
 			return err
 		}
 	}
 	if err := c.awaitNodes(ctx, description); err != nil {
 		return err
 	}
-	if missing == 0 {
-		c.progress.Say("the cluster is already up: Kubernetes %s, KUBECONFIG=%s", previous.Kubernetes, c.layout.AdminKubeconfig())
-		return nil
+	current.Complete = true
+	if err := c.saveState(current); err != nil {
+		return err
 	}
-	c.sayReady(previous.Kubernetes)
+	c.progress.Say("the cluster is ready: Kubernetes %s, KUBECONFIG=%s", current.Kubernetes, c.layout.AdminKubeconfig())
 	return nil
 }
 
-// equip gives a running cluster what its processes need. It was brought up with all of it,
-// unless by an earlier version of this tool that knew fewer of them.
-func (c *Cluster) equip(ctx context.Context, description components.Cluster) error {
-	if _, err := c.builder.Ensure(ctx, toolchain.VirtualNode()); err != nil {
+// equip gives the cluster what its processes need: programs, addresses, control groups and files.
+func (c *Cluster) equip(ctx context.Context, description components.Cluster, current state) error {
+	tools := []toolchain.Tool{toolchain.Kubernetes(current.Kubernetes), toolchain.Etcd(), toolchain.VirtualNode()}
+	if current.Kruise {
+		tools = append(tools, toolchain.Kruise())
+	}
+	for _, tool := range tools {
+		if _, err := c.builder.Ensure(ctx, tool); err != nil {
+			return err
+		}
+	}
+	if err := addAddresses(ctx, description.Nodes); err != nil {
 		return err
 	}
-	if err := prepareNodes(ctx, description); err != nil {
+	if err := makeCgroups(description.Cgroups()); err != nil {
+		return err
+	}
+	if err := c.saveState(current); err != nil {
 		return err
 	}
 	if err := c.writeCredentials(description); err != nil {
@@ -88,91 +104,46 @@ func (c *Cluster) equip(ctx context.Context, description components.Cluster) err
 	return c.writeConfiguration(description)
 }
 
-// startMissing starts the processes that do not run, and returns how many those were.
-func (c *Cluster) startMissing(ctx context.Context, description components.Cluster, previous state) (int, error) {
-	missing := 0
-	for _, component := range description.All() {
-		if component.Kruise && !previous.Kruise || c.alive(component) && c.probe(ctx, component.Health) == nil {
-			continue
-		}
-		missing++
-		if err := c.start(ctx, component); err != nil {
-			return 0, err
-		}
-		for _, node := range description.Nodes {
-			if description.On(node).Containerd.Name != component.Name {
-				continue
-			}
-			archives, err := c.buildImages(ctx)
-			if err != nil {
-				return 0, err
-			}
-			if err := importImages(ctx, description.ContainerdSocket(node), archives); err != nil {
-				return 0, err
-			}
-		}
-	}
-	return missing, nil
-}
-
-func (c *Cluster) sayReady(version string) {
-	c.progress.Say("the cluster is ready: Kubernetes %s, KUBECONFIG=%s", version, c.layout.AdminKubeconfig())
-}
-
-// fresh brings up a new cluster.
-func (c *Cluster) fresh(ctx context.Context, wanted state) error {
-	if err := c.prepareMachine(ctx, wanted); err != nil {
-		return err
-	}
-	description := c.description(wanted.Kubernetes)
-	if err := c.saveState(wanted); err != nil {
-		return err
-	}
-	if err := c.writeCredentials(description); err != nil {
-		return err
-	}
-	if err := c.writeConfiguration(description); err != nil {
-		return err
-	}
+// startAll starts components other than Kruise's, in order. It waits at once for those that later ones need, and for the
+// others when all have been launched.
+func (c *Cluster) startAll(ctx context.Context, description components.Cluster, missing []components.Component) error {
 	archives, err := c.buildImages(ctx)
 	if err != nil {
 		return err
 	}
-	if err := c.startControlPlane(ctx, description); err != nil {
-		return err
+	var launched []components.Component
+	for _, component := range missing {
+		if component.Kruise {
+			continue
+		}
+		if err := c.launch(component); err != nil {
+			return err
+		}
+		node, isRuntime := description.NodeOf(component)
+		if !isRuntime && component.Name != components.Etcd && component.Name != components.APIServer {
+			launched = append(launched, component)
+			continue
+		}
+		if err := c.await(ctx, component); err != nil {
+			return err
+		}
+		if isRuntime {
+			if err := importImages(ctx, description.ContainerdSocket(node), archives); err != nil {
+				return err
+			}
+		}
 	}
-	if err := c.startNodes(ctx, description, archives); err != nil {
-		return err
-	}
-	for _, name := range []string{components.ControllerManager, components.Scheduler, components.VirtualNode} {
-		component, _ := description.Named(name)
+	for _, component := range launched {
 		if err := c.await(ctx, component); err != nil {
 			return err
 		}
 	}
-	if wanted.Kruise {
-		if err := c.installKruise(ctx, description); err != nil {
-			return err
-		}
-	}
-	if err := c.awaitNodes(ctx, description); err != nil {
-		return err
-	}
-	wanted.Complete = true
-	if err := c.saveState(wanted); err != nil {
-		return err
-	}
-	c.sayReady(wanted.Kubernetes)
 	return nil
 }
 
-// prepareMachine installs and builds what is missing, removes what an earlier cluster
-// left, and checks that the cluster has what it needs.
+// prepareMachine installs what is missing, removes what an earlier cluster left, and checks that the ports are free.
 func (c *Cluster) prepareMachine(ctx context.Context, wanted state) error {
 	if err := c.installPackages(ctx); err != nil {
-		return err
-	}
-	if err := c.buildTools(ctx, wanted); err != nil {
 		return err
 	}
 	if err := c.tearDown(ctx); err != nil {
@@ -184,8 +155,7 @@ func (c *Cluster) prepareMachine(ctx context.Context, wanted state) error {
 	if err := c.claim(); err != nil {
 		return err
 	}
-	description := c.description(wanted.Kubernetes)
-	for _, component := range description.All() {
+	for _, component := range c.description(wanted.Kubernetes).All() {
 		if component.Kruise && !wanted.Kruise {
 			continue
 		}
@@ -193,88 +163,21 @@ func (c *Cluster) prepareMachine(ctx context.Context, wanted state) error {
 			return err
 		}
 	}
-	return prepareNodes(ctx, description)
-}
-
-// prepareNodes gives the machine what the nodes need outside the cluster directory.
-func prepareNodes(ctx context.Context, description components.Cluster) error {
-	if err := addAddresses(ctx, description.Nodes); err != nil {
-		return err
-	}
-	return makeCgroups(description.Cgroups())
-}
-
-func (c *Cluster) buildTools(ctx context.Context, wanted state) error {
-	tools := []toolchain.Tool{toolchain.Kubernetes(wanted.Kubernetes), toolchain.Etcd(), toolchain.VirtualNode()}
-	if wanted.Kruise {
-		tools = append(tools, toolchain.Kruise())
-	}
-	for _, tool := range tools {
-		if _, err := c.builder.Ensure(ctx, tool); err != nil {
-			return err
-		}
-	}
 	return nil
-}
-
-// startControlPlane returns when the API server serves; what only needs it may still
-// be starting.
-func (c *Cluster) startControlPlane(ctx context.Context, description components.Cluster) error {
-	for _, name := range []string{components.Etcd, components.APIServer} {
-		component, _ := description.Named(name)
-		if err := c.start(ctx, component); err != nil {
-			return err
-		}
-	}
-	for _, name := range []string{components.ControllerManager, components.Scheduler} {
-		component, _ := description.Named(name)
-		if err := c.launch(component); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// startNodes starts all nodes at once. The virtual one may still be starting.
-func (c *Cluster) startNodes(ctx context.Context, description components.Cluster, archives []string) error {
-	virtual, _ := description.Named(components.VirtualNode)
-	if err := c.launch(virtual); err != nil {
-		return err
-	}
-	started := make(chan error, len(description.Nodes))
-	for _, node := range description.Nodes {
-		go func() { started <- c.startNode(ctx, description, node, archives) }()
-	}
-	var failures []error
-	for range description.Nodes {
-		failures = append(failures, <-started)
-	}
-	return errors.Join(failures...)
-}
-
-func (c *Cluster) startNode(ctx context.Context, description components.Cluster, node components.Node, archives []string) error {
-	on := description.On(node)
-	if err := c.start(ctx, on.Containerd); err != nil {
-		return err
-	}
-	if err := importImages(ctx, description.ContainerdSocket(node), archives); err != nil {
-		return err
-	}
-	return c.start(ctx, on.Kubelet)
 }
 
 // awaitNodes waits until all nodes are Ready and pods can be created.
 func (c *Cluster) awaitNodes(ctx context.Context, description components.Cluster) error {
-	clients, err := c.connect()
+	api, err := c.connect()
 	if err != nil {
 		return err
 	}
 	for _, node := range description.NodeNames() {
-		if err := poll(ctx, 60*time.Second, func(ctx context.Context) error { return clients.nodeReady(ctx, node) }); err != nil {
+		if err := poll(ctx, 60*time.Second, func(ctx context.Context) error { return nodeReady(ctx, api, node) }); err != nil {
 			return fmt.Errorf("node %s did not become ready: %w\n%s", node, err, tail(c.layout.Log(description.ServerOf(node))))
 		}
 	}
-	if err := poll(ctx, 30*time.Second, clients.defaultAccountExists); err != nil {
+	if err := poll(ctx, 30*time.Second, func(ctx context.Context) error { return defaultAccountExists(ctx, api) }); err != nil {
 		return fmt.Errorf("the default service account did not appear: %w\n%s", err,
 			tail(c.layout.Log(components.ControllerManager)))
 	}

@@ -20,8 +20,8 @@ const (
 
 const (
 	serviceRange = "10.96.0.0/16"
-	// ServiceAddress is the first address of the service range, that of the service
-	// named kubernetes.
+	// ServiceAddress is the first address of the service range. It belongs to the
+	// service kubernetes.
 	ServiceAddress = "10.96.0.1"
 	dnsAddress     = "10.96.0.10"
 	podRange       = "127.250.0.0/16"

@@ -6,8 +6,6 @@
 package components
 
 import (
-	"time"
-
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
@@ -31,18 +29,15 @@ const (
 
 // Component is one process of the cluster.
 type Component struct {
-	Name        string
-	Version     string
-	Path        string
-	Arguments   []string
+	Name      string
+	Version   string
+	Path      string
+	Arguments []string
+	// Environment has the variables that only this component gets.
 	Environment []string
 	// Listens are the addresses, host:port, that must be free before it starts.
 	Listens []string
 	Health  Probe
-	// StartTimeout bounds the time until it is healthy, and StopTimeout the time from
-	// SIGTERM to SIGKILL.
-	StartTimeout time.Duration
-	StopTimeout  time.Duration
 	// Kruise is set for those that a cluster without Kruise does not have.
 	Kruise bool
 }
@@ -72,9 +67,9 @@ type Node struct {
 // Cluster holds what the descriptions depend on.
 type Cluster struct {
 	layout.Layout
-	// Version is that of Kubernetes.
+	// Version is the version of Kubernetes.
 	Version string
-	// KruiseVersion, EtcdVersion and VirtualNodeVersion are those of the other programs.
+	// KruiseVersion, EtcdVersion and VirtualNodeVersion are the versions of the other programs.
 	KruiseVersion      string
 	EtcdVersion        string
 	VirtualNodeVersion string
@@ -166,9 +161,4 @@ func (c Cluster) onNode(component string, node Node) string {
 		return component
 	}
 	return component + "-" + node.Name
-}
-
-// environment is what every process gets besides its own variables.
-func environment(own ...string) []string {
-	return append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root"}, own...)
 }

@@ -5,10 +5,7 @@ package components
 import (
 	"path/filepath"
 	"strconv"
-	"time"
 )
-
-const startTimeout = 60 * time.Second
 
 func (c Cluster) etcd() Component {
 	client, peer := "http://"+loopback(etcdPort), "http://"+loopback(etcdPeerPort)
@@ -30,11 +27,8 @@ func (c Cluster) etcd() Component {
 			// The data need not survive a power failure.
 			"--unsafe-no-fsync",
 		},
-		Environment:  environment(),
-		Listens:      []string{loopback(etcdPort), loopback(etcdPeerPort)},
-		Health:       Probe{URL: client + "/health"},
-		StartTimeout: startTimeout,
-		StopTimeout:  10 * time.Second,
+		Listens: []string{loopback(etcdPort), loopback(etcdPeerPort)},
+		Health:  Probe{URL: client + "/health"},
 	}
 }
 
@@ -71,11 +65,8 @@ func (c Cluster) apiServer() Component {
 			"--service-cluster-ip-range=" + serviceRange,
 			"--v=1",
 		},
-		Environment:  environment(),
-		Listens:      []string{loopback(apiServerPort)},
-		Health:       Probe{URL: Server() + "/readyz"},
-		StartTimeout: startTimeout,
-		StopTimeout:  15 * time.Second,
+		Listens: []string{loopback(apiServerPort)},
+		Health:  Probe{URL: Server() + "/readyz"},
 	}
 }
 
@@ -105,11 +96,8 @@ func (c Cluster) controllerManager() Component {
 			"--kube-api-burst=400",
 			"--v=1",
 		},
-		Environment:  environment(),
-		Listens:      []string{loopback(controllerManagerPort)},
-		Health:       Probe{URL: "https://" + loopback(controllerManagerPort) + "/healthz"},
-		StartTimeout: startTimeout,
-		StopTimeout:  10 * time.Second,
+		Listens: []string{loopback(controllerManagerPort)},
+		Health:  Probe{URL: "https://" + loopback(controllerManagerPort) + "/healthz"},
 	}
 }
 
@@ -130,11 +118,8 @@ func (c Cluster) scheduler() Component {
 			"--client-ca-file=" + c.Certificate("ca"),
 			"--v=1",
 		},
-		Environment:  environment(),
-		Listens:      []string{loopback(schedulerPort)},
-		Health:       Probe{URL: "https://" + loopback(schedulerPort) + "/healthz"},
-		StartTimeout: startTimeout,
-		StopTimeout:  10 * time.Second,
+		Listens: []string{loopback(schedulerPort)},
+		Health:  Probe{URL: "https://" + loopback(schedulerPort) + "/healthz"},
 	}
 }
 

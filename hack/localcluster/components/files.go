@@ -83,8 +83,8 @@ func (c Cluster) kubeletSettings(node Node) settings {
 		"kubeAPIQPS":                  200,
 		"kubeAPIBurst":                400,
 		"imageGCHighThresholdPercent": 100,
-		// Images are loaded by hand here. Once a kubelet since 1.35 has pulled one of the same content by another name, it
-		// takes the loaded one for an image that it must pull too, and there is no registry to pull it from.
+		// Images are loaded without a registry. If kubelet 1.35 or later has pulled an image with the same content under another
+		// name, it also tries to pull the loaded one.
 		"featureGates": settings{"KubeletEnsureSecretPulledImages": false},
 		"evictionHard": settings{
 			"memory.available":  "50Mi",

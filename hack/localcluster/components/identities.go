@@ -8,8 +8,8 @@ import (
 
 // Certificates returns the certificates that the components need as files, by the name
 // of the file.
-func (c Cluster) Certificates() map[string]pki.Subject {
-	subjects := map[string]pki.Subject{
+func (c Cluster) Certificates() map[string]pki.Holder {
+	holders := map[string]pki.Holder{
 		APIServer: {Name: APIServer, Hosts: []string{
 			"127.0.0.1", ServiceAddress, "localhost", "kubernetes", "kubernetes.default",
 			"kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
@@ -20,15 +20,15 @@ func (c Cluster) Certificates() map[string]pki.Subject {
 		"service-accounts":         {Name: "service-accounts"},
 	}
 	for _, node := range c.Nodes {
-		subjects[kubeletUser(node)+"-serving"] = pki.Subject{Name: node.Name, Hosts: []string{node.Address, node.Name}}
+		holders[kubeletUser(node)+"-serving"] = pki.Holder{Name: node.Name, Hosts: []string{node.Address, node.Name}}
 	}
-	return subjects
+	return holders
 }
 
 // Users returns the clients of the API server that have a kubeconfig, by the name of
 // the kubeconfig. Kruise's processes act as its service accounts, with their rights.
-func (c Cluster) Users() map[string]pki.Subject {
-	users := map[string]pki.Subject{
+func (c Cluster) Users() map[string]pki.Holder {
+	users := map[string]pki.Holder{
 		ControllerManager: {Name: "system:kube-controller-manager"},
 		Scheduler:         {Name: "system:kube-scheduler"},
 		KruiseManager:     serviceAccount(KruiseNamespace, "kruise-manager"),
@@ -38,18 +38,18 @@ func (c Cluster) Users() map[string]pki.Subject {
 		VirtualNode: {Name: "virtual-kubelet", Groups: []string{"system:masters"}},
 	}
 	for _, node := range c.Nodes {
-		users[kubeletUser(node)] = pki.Subject{Name: "system:node:" + node.Name, Groups: []string{"system:nodes"}}
+		users[kubeletUser(node)] = pki.Holder{Name: "system:node:" + node.Name, Groups: []string{"system:nodes"}}
 	}
 	return users
 }
 
 // Administrator is the user of the kubeconfig that people use.
-func Administrator() pki.Subject {
-	return pki.Subject{Name: "admin", Groups: []string{"system:masters"}}
+func Administrator() pki.Holder {
+	return pki.Holder{Name: "admin", Groups: []string{"system:masters"}}
 }
 
-func serviceAccount(namespace, name string) pki.Subject {
-	return pki.Subject{
+func serviceAccount(namespace, name string) pki.Holder {
+	return pki.Holder{
 		Name:   "system:serviceaccount:" + namespace + ":" + name,
 		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace},
 	}

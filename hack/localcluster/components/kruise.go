@@ -5,7 +5,6 @@ package components
 import (
 	"path/filepath"
 	"strconv"
-	"time"
 )
 
 const (
@@ -14,8 +13,6 @@ const (
 	// DefaultKruiseFeatureGates leave out Kruise's own terminator of sidecars and all
 	// alpha features but jobs that pull images.
 	DefaultKruiseFeatureGates = "AllAlpha=false,ImagePullJobGate=true,SidecarTerminator=false"
-
-	kruiseStartTimeout = 120 * time.Second
 )
 
 func (c Cluster) kruiseManager() Component {
@@ -31,17 +28,15 @@ func (c Cluster) kruiseManager() Component {
 			"--health-probe-addr=" + loopback(kruiseHealthPort),
 			"--feature-gates=" + c.KruiseFeatureGates,
 		},
-		Environment: environment(
-			"POD_NAMESPACE="+KruiseNamespace,
+		Environment: []string{
+			"POD_NAMESPACE=" + KruiseNamespace,
 			"WEBHOOK_HOST=127.0.0.1",
-			"WEBHOOK_PORT="+strconv.Itoa(kruiseWebhookPort),
-			"WEBHOOK_CERT_DIR="+c.Path("kruise", "certificates"),
-		),
-		Listens:      []string{loopback(kruiseWebhookPort), loopback(kruiseHealthPort), loopback(kruiseMetricsPort)},
-		Health:       Probe{URL: "http://" + loopback(kruiseHealthPort) + "/readyz"},
-		StartTimeout: kruiseStartTimeout,
-		StopTimeout:  10 * time.Second,
-		Kruise:       true,
+			"WEBHOOK_PORT=" + strconv.Itoa(kruiseWebhookPort),
+			"WEBHOOK_CERT_DIR=" + c.Path("kruise", "certificates"),
+		},
+		Listens: []string{loopback(kruiseWebhookPort), loopback(kruiseHealthPort), loopback(kruiseMetricsPort)},
+		Health:  Probe{URL: "http://" + loopback(kruiseHealthPort) + "/readyz"},
+		Kruise:  true,
 	}
 }
 
@@ -56,11 +51,9 @@ func (c Cluster) kruiseDaemon(node Node) Component {
 			"--enable-pprof=false",
 			"--feature-gates=" + c.KruiseFeatureGates,
 		},
-		Environment:  environment("NODE_NAME=" + node.Name),
-		Listens:      []string{loopback(node.DaemonPort)},
-		Health:       Probe{URL: "http://" + loopback(node.DaemonPort) + "/healthz"},
-		StartTimeout: kruiseStartTimeout,
-		StopTimeout:  10 * time.Second,
-		Kruise:       true,
+		Environment: []string{"NODE_NAME=" + node.Name},
+		Listens:     []string{loopback(node.DaemonPort)},
+		Health:      Probe{URL: "http://" + loopback(node.DaemonPort) + "/healthz"},
+		Kruise:      true,
 	}
 }

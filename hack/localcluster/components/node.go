@@ -6,7 +6,6 @@ import (
 	"net"
 	"path/filepath"
 	"strconv"
-	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 )
@@ -18,15 +17,14 @@ const CgroupRoot = "/sidecar-termination-cluster"
 // Cgroup is the control group of the node's pods.
 func (n Node) Cgroup() string { return CgroupRoot + "/" + n.Name }
 
-// OnNode are the components of one node, apart from Kruise's.
-type OnNode struct {
-	Containerd Component
-	Kubelet    Component
-}
-
-// On returns the components of the node.
-func (c Cluster) On(node Node) OnNode {
-	return OnNode{Containerd: c.containerd(node), Kubelet: c.kubelet(node)}
+// NodeOf returns the node whose containerd the component is, if it is one.
+func (c Cluster) NodeOf(containerd Component) (Node, bool) {
+	for _, node := range c.Nodes {
+		if c.onNode(Containerd, node) == containerd.Name {
+			return node, true
+		}
+	}
+	return Node{}, false
 }
 
 // ContainerdSocket is where the containerd of a node listens.
@@ -36,13 +34,10 @@ func (c Cluster) ContainerdSocket(node Node) string {
 
 func (c Cluster) containerd(node Node) Component {
 	return Component{
-		Name:         c.onNode(Containerd, node),
-		Path:         "/usr/bin/containerd",
-		Arguments:    []string{"--config=" + c.containerdConfiguration(node)},
-		Environment:  environment(),
-		Health:       Probe{Command: []string{"/usr/bin/ctr", "--address", c.ContainerdSocket(node), "version"}},
-		StartTimeout: startTimeout,
-		StopTimeout:  10 * time.Second,
+		Name:      c.onNode(Containerd, node),
+		Path:      "/usr/bin/containerd",
+		Arguments: []string{"--config=" + c.containerdConfiguration(node)},
+		Health:    Probe{Command: []string{"/usr/bin/ctr", "--address", c.ContainerdSocket(node), "version"}},
 	}
 }
 
@@ -60,11 +55,8 @@ func (c Cluster) kubelet(node Node) Component {
 			"--node-labels=" + labels.Set(node.Labels).String(),
 			"--v=2",
 		},
-		Environment:  environment(),
-		Listens:      []string{net.JoinHostPort(node.Address, strconv.Itoa(kubeletPort)), loopback(node.HealthPort)},
-		Health:       Probe{URL: "http://" + loopback(node.HealthPort) + "/healthz"},
-		StartTimeout: startTimeout,
-		StopTimeout:  10 * time.Second,
+		Listens: []string{net.JoinHostPort(node.Address, strconv.Itoa(kubeletPort)), loopback(node.HealthPort)},
+		Health:  Probe{URL: "http://" + loopback(node.HealthPort) + "/healthz"},
 	}
 }
 

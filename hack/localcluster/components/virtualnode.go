@@ -2,10 +2,7 @@
 
 package components
 
-import (
-	"path/filepath"
-	"time"
-)
+import "path/filepath"
 
 const (
 	// VirtualNode is the name of the program that serves the virtual node.
@@ -29,10 +26,7 @@ func (c Cluster) virtualNode() Component {
 			"--cgroup=" + virtualNodeCgroup,
 			"--health-address=" + loopback(virtualNodeHealthPort),
 		},
-		Environment:  environment(),
-		Listens:      []string{loopback(virtualNodeHealthPort)},
-		Health:       Probe{URL: "http://" + loopback(virtualNodeHealthPort) + "/healthz"},
-		StartTimeout: startTimeout,
-		StopTimeout:  10 * time.Second,
+		Listens: []string{loopback(virtualNodeHealthPort)},
+		Health:  Probe{URL: "http://" + loopback(virtualNodeHealthPort) + "/healthz"},
 	}
 }

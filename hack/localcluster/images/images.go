@@ -12,6 +12,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	"github.com/sidecar-termination/operator/internal/ociimage"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // References of the images that every cluster has.
@@ -32,7 +33,7 @@ func Pause(program []byte, platform v1.Platform) (v1.Image, error) {
 
 // Operator returns the operator's image.
 func Operator(program []byte, platform v1.Platform) (v1.Image, error) {
-	const binary = "sidecar-termination-operator"
+	const binary = settings.Name
 	return ociimage.Rootfs{Programs: map[string][]byte{binary: program}, Directories: map[string]int64{"tmp": 0o1777}}.Image(platform,
 		v1.Config{
 			Entrypoint: []string{"/" + binary}, User: "65532:65532", Env: []string{searchPath},

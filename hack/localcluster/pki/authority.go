@@ -5,6 +5,7 @@
 package pki
 
 import (
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -12,6 +13,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -24,8 +26,9 @@ const validity = 10 * 365 * 24 * time.Hour
 
 // Authority signs certificates.
 type Authority struct {
+	Pair
 	certificate *x509.Certificate
-	key         *ecdsa.PrivateKey
+	key         crypto.PrivateKey
 }
 
 // Pair is a certificate and its private key, both PEM encoded.
@@ -34,83 +37,72 @@ type Pair struct {
 	Key         []byte
 }
 
-// Subject says whom a certificate is for.
-type Subject struct {
+// Holder is the holder of a certificate.
+type Holder struct {
 	Name   string
 	Groups []string
 	// Hosts are the DNS names and addresses of a server; a client has none.
 	Hosts []string
 }
 
-// NewAuthority makes a new authority and returns it with its own pair.
-func NewAuthority(name string) (*Authority, Pair, error) {
-	template, err := newTemplate(Subject{Name: name})
+// NewAuthority makes a new authority.
+func NewAuthority(name string) (*Authority, error) {
+	template, err := newTemplate(Holder{Name: name})
 	if err != nil {
-		return nil, Pair{}, err
+		return nil, err
 	}
 	template.IsCA = true
 	template.BasicConstraintsValid = true
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = nil
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	pair, err := sign(template, nil)
 	if err != nil {
-		return nil, Pair{}, fmt.Errorf("generate a key: %w", err)
+		return nil, err
 	}
-	pair, err := sign(template, template, key, key)
-	if err != nil {
-		return nil, Pair{}, err
-	}
-	return &Authority{certificate: template, key: key}, pair, nil
+	return parse(pair)
 }
 
 // LoadAuthority returns the authority whose pair was saved to the files.
-func LoadAuthority(certificateFile, keyFile string) (*Authority, Pair, error) {
-	var pair Pair
-	for file, content := range map[string]*[]byte{certificateFile: &pair.Certificate, keyFile: &pair.Key} {
-		read, err := os.ReadFile(file)
-		if err != nil {
-			return nil, Pair{}, fmt.Errorf("read the authority: %w", err)
-		}
-		*content = read
+func LoadAuthority(certificateFile, keyFile string) (*Authority, error) {
+	certificate, certificateErr := os.ReadFile(certificateFile)
+	key, keyErr := os.ReadFile(keyFile)
+	if err := errors.Join(certificateErr, keyErr); err != nil {
+		return nil, fmt.Errorf("read the authority: %w", err)
 	}
+	return parse(Pair{certificate, key})
+}
+
+func parse(pair Pair) (*Authority, error) {
 	loaded, err := tls.X509KeyPair(pair.Certificate, pair.Key)
 	if err != nil {
-		return nil, Pair{}, fmt.Errorf("parse the authority: %w", err)
+		return nil, fmt.Errorf("parse the authority: %w", err)
 	}
-	key, ok := loaded.PrivateKey.(*ecdsa.PrivateKey)
-	if !ok {
-		return nil, Pair{}, fmt.Errorf("the authority's key is a %T", loaded.PrivateKey)
-	}
-	return &Authority{certificate: loaded.Leaf, key: key}, pair, nil
+	return &Authority{Pair: pair, certificate: loaded.Leaf, key: loaded.PrivateKey}, nil
 }
 
 // Issue makes a new key and a certificate for it.
-func (a *Authority) Issue(subject Subject) (Pair, error) {
-	template, err := newTemplate(subject)
+func (a *Authority) Issue(holder Holder) (Pair, error) {
+	template, err := newTemplate(holder)
 	if err != nil {
 		return Pair{}, err
 	}
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return Pair{}, fmt.Errorf("generate a key: %w", err)
-	}
-	return sign(template, a.certificate, key, a.key)
+	return sign(template, a)
 }
 
-func newTemplate(subject Subject) (*x509.Certificate, error) {
+func newTemplate(holder Holder) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
 		return nil, fmt.Errorf("draw a serial number: %w", err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial,
-		Subject:      pkix.Name{CommonName: subject.Name, Organization: subject.Groups},
+		Subject:      pkix.Name{CommonName: holder.Name, Organization: holder.Groups},
 		NotBefore:    time.Now().Add(-time.Hour),
 		NotAfter:     time.Now().Add(validity),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
-	for _, host := range subject.Hosts {
+	for _, host := range holder.Hosts {
 		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 		if address := net.ParseIP(host); address != nil {
 			template.IPAddresses = append(template.IPAddresses, address)
@@ -121,8 +113,16 @@ func newTemplate(subject Subject) (*x509.Certificate, error) {
 	return template, nil
 }
 
-func sign(template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) (Pair, error) {
-	certificate, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+// sign makes a new key and a certificate for it. Without an authority the certificate signs itself.
+func sign(template *x509.Certificate, authority *Authority) (Pair, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return Pair{}, fmt.Errorf("generate a key: %w", err)
+	}
+	if authority == nil {
+		authority = &Authority{certificate: template, key: key}
+	}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, authority.certificate, &key.PublicKey, authority.key)
 	if err != nil {
 		return Pair{}, fmt.Errorf("sign the certificate of %s: %w", template.Subject.CommonName, err)
 	}

@@ -12,14 +12,14 @@ import (
 
 func TestIssue(t *testing.T) {
 	certificate, key := filepath.Join(t.TempDir(), "ca.crt"), filepath.Join(t.TempDir(), "ca.key")
-	_, pair, err := NewAuthority("authority")
+	pair, err := NewAuthority("authority")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := pair.Save(certificate, key); err != nil {
 		t.Fatal(err)
 	}
-	authority, _, err := LoadAuthority(certificate, key)
+	authority, err := LoadAuthority(certificate, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,14 +28,14 @@ func TestIssue(t *testing.T) {
 		t.Fatal("the authority's certificate cannot be read")
 	}
 	for name, test := range map[string]struct {
-		subject Subject
-		usage   x509.ExtKeyUsage
+		holder Holder
+		usage  x509.ExtKeyUsage
 	}{
-		"client": {Subject{Name: "admin", Groups: []string{"system:masters"}}, x509.ExtKeyUsageClientAuth},
-		"server": {Subject{Name: "server", Hosts: []string{"127.0.0.1", "localhost"}}, x509.ExtKeyUsageServerAuth},
+		"client": {Holder{Name: "admin", Groups: []string{"system:masters"}}, x509.ExtKeyUsageClientAuth},
+		"server": {Holder{Name: "server", Hosts: []string{"127.0.0.1", "localhost"}}, x509.ExtKeyUsageServerAuth},
 	} {
 		t.Run(name, func(t *testing.T) {
-			issued, err := authority.Issue(test.subject)
+			issued, err := authority.Issue(test.holder)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -46,10 +46,10 @@ func TestIssue(t *testing.T) {
 			if _, err := loaded.Leaf.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{test.usage}}); err != nil {
 				t.Error(err)
 			}
-			if loaded.Leaf.Subject.CommonName != test.subject.Name || !slices.Equal(loaded.Leaf.Subject.Organization, test.subject.Groups) {
+			if loaded.Leaf.Subject.CommonName != test.holder.Name || !slices.Equal(loaded.Leaf.Subject.Organization, test.holder.Groups) {
 				t.Errorf("subject is %s", loaded.Leaf.Subject)
 			}
-			for _, host := range test.subject.Hosts {
+			for _, host := range test.holder.Hosts {
 				if err := loaded.Leaf.VerifyHostname(host); err != nil {
 					t.Error(err)
 				}

@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// Identity names one process for all time.
+// Identity names one process, even after its pid is reused.
 type Identity struct {
 	PID int `json:"pid"`
 	// StartTime is in clock ticks since the boot.
@@ -61,7 +61,7 @@ func (i Identity) aliveIn(proc string) bool {
 	return stat.state != 'Z' || len(threads(proc, i.PID)) > 1
 }
 
-// threads returns those of the process, of which its first stays until all others are gone.
+// threads returns the threads of the process. The first one stays until all others are gone.
 func threads(proc string, pid int) []os.DirEntry {
 	entries, _ := os.ReadDir(filepath.Join(proc, strconv.Itoa(pid), "task"))
 	return entries
@@ -101,7 +101,6 @@ func Load(file string) (Identity, error) {
 
 type stat struct {
 	state     byte
-	parent    int
 	startTime uint64
 }
 
@@ -124,13 +123,9 @@ func parseStat(content []byte) (stat, error) {
 	if len(fields) < 20 {
 		return stat{}, fmt.Errorf("parse a process state: %d fields behind the command name, want at least 20", len(fields))
 	}
-	parent, err := strconv.Atoi(fields[1])
-	if err != nil {
-		return stat{}, fmt.Errorf("parse the parent of a process: %w", err)
-	}
 	startTime, err := strconv.ParseUint(fields[19], 10, 64)
 	if err != nil {
 		return stat{}, fmt.Errorf("parse the start time of a process: %w", err)
 	}
-	return stat{state: fields[0][0], parent: parent, startTime: startTime}, nil
+	return stat{state: fields[0][0], startTime: startTime}, nil
 }

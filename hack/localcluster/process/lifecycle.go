@@ -12,6 +12,8 @@ import (
 	"runtime"
 	"syscall"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const pollInterval = 50 * time.Millisecond
@@ -22,14 +24,13 @@ type Command struct {
 	Arguments   []string
 	Environment []string
 	Directory   string
-	// Log receives standard output and standard error, behind what it held, and how the process has ended if the caller
-	// still runs then.
+	// Log receives standard output and standard error, appended, and how the process ended if the caller still runs.
 	Log string
-	// EndWithCaller has the kernel kill the process when the caller ends, however that comes. Only Linux does so.
+	// EndWithCaller makes the kernel kill the process when the caller ends. Linux only.
 	EndWithCaller bool
 }
 
-// Start runs the command in a session of its own, so that it outlives the caller unless it is to end with it.
+// Start runs the command in a session of its own, so that it outlives the caller unless EndWithCaller is set.
 func Start(command Command) (Identity, error) {
 	if err := os.MkdirAll(filepath.Dir(command.Log), 0o755); err != nil {
 		return Identity{}, fmt.Errorf("create the log directory: %w", err)
@@ -66,8 +67,8 @@ func Start(command Command) (Identity, error) {
 	return Identify(run.Process.Pid)
 }
 
-// Stop ends the process: SIGTERM, and SIGKILL after the grace period. It returns once
-// the process is gone, and does nothing when it is not alive.
+// Stop ends the process: SIGTERM, and SIGKILL after the grace period. Without grace it sends SIGKILL at once. It returns
+// when the process is gone, and does nothing when it is not alive.
 func Stop(ctx context.Context, identity Identity, grace time.Duration) error {
 	for _, step := range []struct {
 		signal  syscall.Signal
@@ -75,6 +76,9 @@ func Stop(ctx context.Context, identity Identity, grace time.Duration) error {
 	}{{syscall.SIGTERM, grace}, {syscall.SIGKILL, 10 * time.Second}} {
 		if !identity.Alive() {
 			return nil
+		}
+		if step.timeout == 0 {
+			continue
 		}
 		if err := syscall.Kill(identity.PID, step.signal); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("send %s to process %d: %w", step.signal, identity.PID, err)
@@ -86,32 +90,7 @@ func Stop(ctx context.Context, identity Identity, grace time.Duration) error {
 	return fmt.Errorf("process %d is still there after SIGKILL", identity.PID)
 }
 
-// Kill ends the process at once, without a chance to tidy up. It returns once the process is gone, and does nothing when
-// it is not alive.
-func Kill(ctx context.Context, identity Identity) error {
-	if !identity.Alive() {
-		return nil
-	}
-	if err := syscall.Kill(identity.PID, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-		return fmt.Errorf("kill process %d: %w", identity.PID, err)
-	}
-	if !waitGone(ctx, identity, 10*time.Second) {
-		return fmt.Errorf("process %d is still there after SIGKILL", identity.PID)
-	}
-	return nil
-}
-
 func waitGone(ctx context.Context, identity Identity, timeout time.Duration) bool {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	for identity.Alive() {
-		select {
-		case <-ctx.Done():
-			return false
-		case <-ticker.C:
-		}
-	}
-	return true
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(context.Context) (bool, error) { return !identity.Alive(), nil })
+	return err == nil
 }

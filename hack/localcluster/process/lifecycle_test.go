@@ -63,7 +63,7 @@ func TestAProcessEndsWithItsCallerWhenAsked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = Kill(context.WithoutCancel(t.Context()), caller) })
+	t.Cleanup(func() { _ = Stop(context.WithoutCancel(t.Context()), caller, 0) })
 	children := map[string]Identity{}
 	for _, name := range []string{"stays", "goes"} {
 		for !children[name].Alive() {
@@ -76,13 +76,13 @@ func TestAProcessEndsWithItsCallerWhenAsked(t *testing.T) {
 			}
 			runtime.Gosched()
 		}
-		t.Cleanup(func() { _ = Kill(context.WithoutCancel(t.Context()), children[name]) })
+		t.Cleanup(func() { _ = Stop(context.WithoutCancel(t.Context()), children[name], 0) })
 	}
-	if err := Kill(t.Context(), caller); err != nil {
+	if err := Stop(t.Context(), caller, 0); err != nil {
 		t.Fatal(err)
 	}
 	if !waitGone(t.Context(), children["goes"], time.Minute) {
-		t.Error("what was to end with its caller is still there")
+		t.Error("the process with EndWithCaller still runs")
 	}
 	if !children["stays"].Alive() {
 		t.Error("what was to outlive its caller is gone")
@@ -106,7 +106,7 @@ func beTheCaller(t *testing.T, directory string) {
 	select {}
 }
 
-func TestKillGivesNoChanceToTidyUp(t *testing.T) {
+func TestStopWithoutGraceSendsNoSIGTERM(t *testing.T) {
 	traces := filepath.Join(t.TempDir(), "tidied")
 	identity, err := Start(Command{
 		Path:      "/bin/sh",
@@ -117,7 +117,7 @@ func TestKillGivesNoChanceToTidyUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := Kill(t.Context(), identity); err != nil {
+		if err := Stop(t.Context(), identity, 0); err != nil {
 			t.Fatal(err)
 		}
 		if identity.Alive() {

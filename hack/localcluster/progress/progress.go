@@ -10,67 +10,39 @@ import (
 	"time"
 )
 
-// Reporter writes to one stream. Its zero value is not usable; see Stderr.
-type Reporter struct {
-	stream   io.Writer
-	terminal bool
-	interval time.Duration
-}
+// repeatPeriod is the time between reports of a running step.
+const repeatPeriod = 30 * time.Second
 
-// Stderr reports to standard error: a running step is redrawn every second on a
-// terminal, and repeated every 30 seconds elsewhere.
-func Stderr() *Reporter {
-	information, err := os.Stderr.Stat()
-	terminal := err == nil && information.Mode()&os.ModeCharDevice != 0
-	interval := 30 * time.Second
-	if terminal {
-		interval = time.Second
-	}
-	return &Reporter{stream: os.Stderr, terminal: terminal, interval: interval}
-}
+// Reporter writes to one stream. Its zero value is not usable; see Stderr.
+type Reporter struct{ stream io.Writer }
+
+// Stderr reports to standard error.
+func Stderr() *Reporter { return &Reporter{stream: os.Stderr} }
 
 // Say writes one line.
 func (r *Reporter) Say(format string, arguments ...any) {
 	_, _ = fmt.Fprintf(r.stream, format+"\n", arguments...)
 }
 
-// Step runs a step that may take long and reports how long it has been running.
+// Step runs a step that may take long. It reports how long it has been running, and how it ended.
 func (r *Reporter) Step(name string, step func() error) error {
 	begin := time.Now()
 	done := make(chan error, 1)
 	go func() { done <- step() }()
-	ticker := time.NewTicker(r.interval)
+	ticker := time.NewTicker(repeatPeriod)
 	defer ticker.Stop()
-	if r.terminal {
-		_, _ = fmt.Fprintf(r.stream, "%s …", name)
-	}
+	r.Say("%s …", name)
 	for {
 		select {
 		case err := <-done:
-			r.finish(name, time.Since(begin), err)
+			outcome := "done"
+			if err != nil {
+				outcome = "failed"
+			}
+			r.Say("%s: %s in %.1f s", name, outcome, time.Since(begin).Seconds())
 			return err
 		case <-ticker.C:
-			r.tick(name, time.Since(begin))
+			r.Say("%s … %.0f s", name, time.Since(begin).Seconds())
 		}
 	}
-}
-
-func (r *Reporter) tick(name string, elapsed time.Duration) {
-	if r.terminal {
-		_, _ = fmt.Fprintf(r.stream, "\r%s … %d s", name, int(elapsed.Seconds()))
-		return
-	}
-	r.Say("%s … %d s", name, int(elapsed.Seconds()))
-}
-
-func (r *Reporter) finish(name string, elapsed time.Duration, err error) {
-	outcome := "done"
-	if err != nil {
-		outcome = "failed"
-	}
-	start := ""
-	if r.terminal {
-		start = "\r"
-	}
-	r.Say("%s%s: %s in %.1f s", start, name, outcome, elapsed.Seconds())
 }

@@ -5,7 +5,6 @@
 package toolchain
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -32,7 +31,7 @@ type Builder struct {
 
 // Ensure returns the directory of the tool's binaries, after building those named, or
 // all if none is, that are missing or were built from another tool module. A directory
-// in the cache holds whole binaries only, whenever it is looked at.
+// in the cache never holds partial binaries.
 func (b Builder) Ensure(ctx context.Context, tool Tool, binaries ...string) (string, error) {
 	if len(binaries) == 0 {
 		binaries = tool.Binaries()
@@ -48,14 +47,14 @@ func (b Builder) Ensure(ctx context.Context, tool Tool, binaries ...string) (str
 	}
 	directory := b.Directory(tool)
 	current, err := os.ReadFile(filepath.Join(directory, stampName))
-	if err != nil || string(current) != stamp {
-		return directory, b.replace(ctx, tool, directory, stamp, binaries)
+	stale := err != nil || string(current) != stamp
+	if !stale {
+		binaries = missingFrom(directory, binaries)
 	}
-	missing := missingFrom(directory, binaries)
-	if len(missing) == 0 {
+	if len(binaries) == 0 {
 		return directory, nil
 	}
-	return directory, b.add(ctx, tool, directory, missing)
+	return directory, b.install(ctx, tool, directory, binaries, stale, stamp)
 }
 
 func (b Builder) module(tool Tool) string {
@@ -72,31 +71,24 @@ func missingFrom(directory string, binaries []string) []string {
 	return missing
 }
 
-// replace builds into a temporary directory that then takes the place of the directory.
-func (b Builder) replace(ctx context.Context, tool Tool, directory, stamp string, binaries []string) error {
+// install builds into a temporary directory, and moves the binaries from there. It removes binaries of another stamp.
+func (b Builder) install(ctx context.Context, tool Tool, directory string, binaries []string, stale bool, stamp string) error {
 	temporary, err := b.build(ctx, tool, binaries)
 	defer func() { _ = os.RemoveAll(temporary) }()
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(temporary, stampName), []byte(stamp), 0o644); err != nil {
-		return fmt.Errorf("write the stamp of %s: %w", tool.Name, err)
-	}
-	if err := os.RemoveAll(directory); err != nil {
-		return fmt.Errorf("remove old binaries of %s: %w", tool.Name, err)
-	}
-	if err := os.Rename(temporary, directory); err != nil {
-		return fmt.Errorf("install the binaries of %s: %w", tool.Name, err)
-	}
-	return nil
-}
-
-// add builds more binaries of a tool whose directory is up to date.
-func (b Builder) add(ctx context.Context, tool Tool, directory string, binaries []string) error {
-	temporary, err := b.build(ctx, tool, binaries)
-	defer func() { _ = os.RemoveAll(temporary) }()
-	if err != nil {
-		return err
+	if stale {
+		if err := os.WriteFile(filepath.Join(temporary, stampName), []byte(stamp), 0o644); err != nil {
+			return fmt.Errorf("write the stamp of %s: %w", tool.Name, err)
+		}
+		if err := os.RemoveAll(directory); err != nil {
+			return fmt.Errorf("remove old binaries of %s: %w", tool.Name, err)
+		}
+		if err := os.Rename(temporary, directory); err != nil {
+			return fmt.Errorf("install the binaries of %s: %w", tool.Name, err)
+		}
+		return nil
 	}
 	for _, name := range binaries {
 		if err := os.Rename(filepath.Join(temporary, name), filepath.Join(directory, name)); err != nil {
@@ -106,7 +98,7 @@ func (b Builder) add(ctx context.Context, tool Tool, directory string, binaries 
 	return nil
 }
 
-// build returns a new directory with the binaries, also when it fails half way.
+// build returns a new directory with the binaries. It returns the directory even if it fails.
 func (b Builder) build(ctx context.Context, tool Tool, binaries []string) (string, error) {
 	temporary, err := os.MkdirTemp(b.Cache, "."+tool.Name+"-")
 	if err != nil {
@@ -134,9 +126,7 @@ func (b Builder) compile(ctx context.Context, tool Tool, directory string, binar
 	command := exec.CommandContext(ctx, "go", arguments...)
 	command.Dir = b.module(tool)
 	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=")
-	output := &bytes.Buffer{}
-	command.Stdout, command.Stderr = output, output
-	if err := command.Run(); err != nil {
+	if output, err := command.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s: %w\n%s", tool.Name, err, output)
 	}
 	for _, name := range binaries {

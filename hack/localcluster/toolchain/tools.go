@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// DefaultKubernetes is the version that a cluster runs when none is asked for.
+// DefaultKubernetes is the version of a cluster by default.
 const DefaultKubernetes = "v1.36.3"
 
 var kubernetesVersions = []string{DefaultKubernetes, "v1.34.4"}
@@ -17,7 +17,7 @@ var kubernetesVersions = []string{DefaultKubernetes, "v1.34.4"}
 // Tool is a set of programs built from one tool module, a directory below hack/tools.
 type Tool struct {
 	// Name is the program's name and version, and both the directory of the tool
-	// module and that of the cached binaries.
+	// module and of the cached binaries.
 	Name string
 	// Duration says how long a first build takes, for people who wait for it.
 	Duration string
@@ -25,8 +25,8 @@ type Tool struct {
 	Packages map[string]string
 	// LinkerFlags are given to the linker.
 	LinkerFlags string
-	// Module is the directory of the tool module, relative to that of all tool modules,
-	// where it is not the name.
+	// Module is the directory of the tool module, relative to the directory of all tool
+	// modules, if it differs from the name.
 	Module string
 }
 
@@ -83,8 +83,8 @@ func Kruise() Tool {
 	}
 }
 
-// VirtualNode returns the tool that builds the virtual node. Its version is that of
-// virtual-kubelet.
+// VirtualNode returns the tool that builds the virtual node. Its version is the version
+// of virtual-kubelet.
 func VirtualNode() Tool {
 	return Tool{
 		Name:        "virtual-node-v1.13.0",

@@ -14,9 +14,7 @@ import (
 	"slices"
 
 	"github.com/sidecar-termination/operator/hack/packaging/archive"
-	"github.com/sidecar-termination/operator/hack/packaging/chart"
 	"github.com/sidecar-termination/operator/hack/packaging/plugin"
-	"github.com/sidecar-termination/operator/hack/packaging/render"
 )
 
 // Names of the files.
@@ -56,7 +54,7 @@ func Write(config, directory string, commandLine map[string][]byte) ([]string, e
 // removeOld removes what is named for a version or a platform, and would otherwise seem to
 // belong to what is written.
 func removeOld(directory string) error {
-	for _, pattern := range []string{chart.Name + "-*.tgz", plugin.Program + "-*"} {
+	for _, pattern := range []string{ChartName + "-*.tgz", plugin.Program + "-*"} {
 		old, err := filepath.Glob(filepath.Join(directory, pattern))
 		if err != nil {
 			return fmt.Errorf("look for old files: %w", err)
@@ -73,7 +71,7 @@ func removeOld(directory string) error {
 func build(config string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for name, kustomization := range map[string]string{InstallFile: "default", CRDFile: "crd"} {
-		content, err := render.YAML(filepath.Join(config, kustomization))
+		content, err := render(filepath.Join(config, kustomization))
 		if err != nil {
 			return nil, err
 		}
@@ -84,15 +82,15 @@ func build(config string) (map[string][]byte, error) {
 		return nil, err
 	}
 	files[ComponentFile] = component
-	generated, err := chart.Generate(config)
+	version, chart, err := chartFiles(config)
 	if err != nil {
-		return nil, fmt.Errorf("generate the chart: %w", err)
+		return nil, err
 	}
-	packed, err := archive.TarGzip(archive.Plain(below(chart.Name, generated.Files)))
+	packed, err := archive.TarGzip(archive.Plain(below(ChartName, chart)))
 	if err != nil {
 		return nil, fmt.Errorf("archive the chart: %w", err)
 	}
-	files[fmt.Sprintf("%s-%s.tgz", chart.Name, generated.Version)] = packed
+	files[fmt.Sprintf("%s-%s.tgz", ChartName, version)] = packed
 	return files, nil
 }
 

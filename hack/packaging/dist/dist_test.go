@@ -33,12 +33,12 @@ func write(t *testing.T) (directory string, names []string) {
 	return directory, names
 }
 
-func TestFilesCanBeMadeAgain(t *testing.T) {
+func TestFilesAreReproducible(t *testing.T) {
 	first, names := write(t)
 	second, _ := write(t)
 	for _, name := range names {
 		if one, other := read(t, first, name), read(t, second, name); one != other {
-			t.Errorf("%s differs when it is made again", name)
+			t.Errorf("%s differs in the second build", name)
 		}
 	}
 }
@@ -97,6 +97,28 @@ func TestArchiveHasTheComponent(t *testing.T) {
 	}
 	if !slices.Contains(names, "component/kustomization.yaml") {
 		t.Errorf("the archive has %v only", names)
+	}
+}
+
+func TestChartIsReplaced(t *testing.T) {
+	directory := filepath.Join(t.TempDir(), "chart")
+	if err := dist.WriteChart(config, directory); err != nil {
+		t.Fatal(err)
+	}
+	stale := filepath.Join(directory, "templates", "stale.yaml")
+	if err := os.WriteFile(stale, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := dist.WriteChart(config, directory); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(stale); err == nil {
+		t.Error("a file of the old chart is still there")
+	}
+	for _, name := range []string{"Chart.yaml", "templates/deployment.yaml", "files/rbac/role.yaml"} {
+		if read(t, directory, name) == "" {
+			t.Errorf("%s is empty", name)
+		}
 	}
 }
 

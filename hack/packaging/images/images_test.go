@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build packaging
+
 package images_test
 
 import (
@@ -37,8 +39,8 @@ func write(t *testing.T) []images.Built {
 	return built
 }
 
-// Neither the place of the sources nor that of the images is in them.
-func TestImagesCanBeMadeAgain(t *testing.T) {
+// The directories of the sources and of the images do not change the digests.
+func TestImagesAreReproducible(t *testing.T) {
 	first, second := write(t), write(t)
 	for i := range first {
 		if first[i].Digest != second[i].Digest {

@@ -4,34 +4,35 @@
 package manual
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra/doc"
 
 	"github.com/sidecar-termination/operator/hack/packaging/archive"
+	"github.com/sidecar-termination/operator/internal/cli"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
+
+// cacheDir is the flag of kubectl whose default contains the home directory of the user.
+const cacheDir = "cache-dir"
 
 // FileName is the name of the archive.
 const FileName = "kubectl-sidecar_termination-man.tar.gz"
 
-// Archive returns the man pages of the program of the repository as an archive, in the
-// directory that man looks for them in. The same sources give the same bytes.
-func Archive(ctx context.Context, repository string) (packed []byte, err error) {
+// Archive returns the man pages of the kubectl plugin as an archive, in the directory where man looks for them. The same
+// sources give the same bytes.
+func Archive() (packed []byte, err error) {
 	directory, err := os.MkdirTemp("", "manual-")
 	if err != nil {
 		return nil, fmt.Errorf("create a directory: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
-	command := exec.CommandContext(ctx, "go", "run", "-tags", "manpages", ".", directory)
-	command.Dir = repository
-	output := &bytes.Buffer{}
-	command.Stdout, command.Stderr = output, output
-	if err := command.Run(); err != nil {
-		return nil, fmt.Errorf("write the man pages: %w\n%s", err, output)
+	if err := write(directory); err != nil {
+		return nil, fmt.Errorf("write the man pages: %w", err)
 	}
 	pages, err := filepath.Glob(filepath.Join(directory, "*.1"))
 	if err != nil || len(pages) == 0 {
@@ -46,4 +47,18 @@ func Archive(ctx context.Context, repository string) (packed []byte, err error) 
 		files["man1/"+filepath.Base(page)] = archive.File{Content: content}
 	}
 	return archive.TarGzip(files)
+}
+
+func write(directory string) error {
+	plugin := cli.New([]string{settings.PluginProgram}, nil)
+	plugin.DisableAutoGenTag = true
+	for _, command := range plugin.Commands() {
+		if flag := command.Flags().Lookup(cacheDir); flag != nil {
+			flag.DefValue = "$HOME/.kube/cache"
+		}
+	}
+	epoch := time.Unix(0, 0).UTC()
+	return doc.GenManTree(plugin, &doc.GenManHeader{
+		Section: "1", Date: &epoch, Source: settings.Name, Manual: "User Commands",
+	}, directory)
 }

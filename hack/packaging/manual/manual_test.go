@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build packaging
+
 package manual_test
 
 import (
@@ -19,7 +21,7 @@ import (
 )
 
 func TestEveryCommandHasItsPage(t *testing.T) {
-	packed, err := manual.Archive(t.Context(), "../../..")
+	packed, err := manual.Archive()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +58,7 @@ func TestEveryCommandHasItsPage(t *testing.T) {
 			}
 		}
 		if strings.Contains(page, home+"/") {
-			t.Errorf("%s says where it was made: %s", header.Name, home)
+			t.Errorf("%s contains the home directory %s", header.Name, home)
 		}
 	}
 	slices.Sort(names)

@@ -14,24 +14,25 @@ import (
 
 	"github.com/sidecar-termination/operator/hack/packaging/archive"
 	"github.com/sidecar-termination/operator/hack/packaging/program"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // Names in an archive.
 const (
 	// Program is the name by which kubectl finds the plugin; on Windows it ends with .exe.
-	Program = "kubectl-sidecar_termination"
+	Program = settings.PluginProgram
 	// Completion is the name by which kubectl asks for completions.
-	Completion = "kubectl_complete-sidecar_termination"
-	// Operator is the name by which the program has its other subcommands.
-	Operator = "sidecar-termination-operator"
+	Completion = settings.CompletionProgram
+	// Operator is the program name that offers the other subcommands.
+	Operator = settings.Name
 	// License is the file with the licence.
 	License = "LICENSE"
 )
 
 const windows = "windows"
 
-// windowsCompletion asks the program beside it for completions. A link would be shorter,
-// but Windows lets few users make one.
+// windowsCompletion runs the program in the same directory for completions. It replaces a
+// link, because most Windows users may not create links.
 const windowsCompletion = "@\"%~dp0" + Program + ".exe\" __complete %*\r\n"
 
 // Platforms returns the platforms that there are archives for.

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build packaging
+
 package plugin_test
 
 import (
@@ -43,7 +45,7 @@ func TestArchivesAreForUsersOfKubectl(t *testing.T) {
 }
 
 // The place of the sources is not in the archives. Each has a program of its platform.
-func TestArchivesCanBeMadeAgain(t *testing.T) {
+func TestArchivesAreReproducible(t *testing.T) {
 	isELF := func(program io.ReaderAt) error { _, err := elf.NewFile(program); return err }
 	isMachO := func(program io.ReaderAt) error { _, err := macho.NewFile(program); return err }
 	isPE := func(program io.ReaderAt) error { _, err := pe.NewFile(program); return err }
@@ -55,7 +57,7 @@ func TestArchivesCanBeMadeAgain(t *testing.T) {
 	for _, platform := range platforms {
 		name := plugin.FileName(platform)
 		if len(first[name]) == 0 || !bytes.Equal(first[name], second[name]) {
-			t.Errorf("%s differs when it is made again", name)
+			t.Errorf("%s differs in the second build", name)
 		}
 		directory := unpack(t, name, first[name])
 		file := filepath.Join(directory, plugin.Program)

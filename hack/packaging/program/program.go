@@ -4,7 +4,6 @@
 package program
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +14,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// Compile builds the program at a path of the module in the directory for a platform, static and
-// without anything of this machine in it: the same sources and the same Go give the same
-// bytes wherever they are.
+// Compile builds the package at path, in the module at directory module, for a platform. The
+// program is static and reproducible: the same sources and Go version give the same bytes on
+// every machine.
 func Compile(ctx context.Context, module, path string, platform v1.Platform) (program []byte, err error) {
 	directory, err := os.MkdirTemp("", "operator-")
 	if err != nil {
@@ -28,9 +27,7 @@ func Compile(ctx context.Context, module, path string, platform v1.Platform) (pr
 	command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid=", "-o", file, path)
 	command.Dir = module
 	command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
-	output := &bytes.Buffer{}
-	command.Stdout, command.Stderr = output, output
-	if err := command.Run(); err != nil {
+	if output, err := command.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("compile for %s: %w\n%s", platform, err, output)
 	}
 	program, err = os.ReadFile(file)

@@ -10,11 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// startErrorExitCode is that of a container whose command the image does not have.
+// startErrorExitCode is the exit code of a container whose command is not in the image.
 const startErrorExitCode = 128
 
-// isReady reports whether the main container has ended and the sidecar runs. A pod that has
-// finished will not get there.
+// isReady reports whether the main container has ended and the sidecar runs. It fails if the
+// pod has finished.
 func isReady(pod *corev1.Pod) (bool, error) {
 	main, sidecar := statusOf(pod, mainName), statusOf(pod, sidecarName)
 	if main.State.Terminated != nil && sidecar.State.Running != nil {
@@ -26,7 +26,7 @@ func isReady(pod *corev1.Pod) (bool, error) {
 	return false, nil
 }
 
-// hasReacted reports whether nothing more is to be expected of the pod.
+// hasReacted reports whether the pod has reached its final state.
 func hasReacted(pod *corev1.Pod) bool {
 	return hasFinished(pod) || statusOf(pod, mainName).State.Running != nil
 }
@@ -35,7 +35,7 @@ func hasFinished(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed || pod.DeletionTimestamp != nil
 }
 
-// judge says what the node has made of the changed image, by the pod before and after.
+// judge returns the verdict from the pod before and after the change of its image.
 func judge(before, after *corev1.Pod, took time.Duration) Verdict {
 	node := before.Spec.NodeName
 	no := func(format string, arguments ...any) Verdict {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package probe finds out whether a node does what mode Image needs.
+// Package probe tests whether mode Image works on a node.
 package probe
 
 import (
@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/utils/ptr"
@@ -83,8 +84,8 @@ func Run(ctx context.Context, client kubernetes.Interface, o Options) (verdict V
 	return judge(before, after, time.Since(begin)), nil
 }
 
-// newPod returns a pod as a Job would have it, whose sidecar mode Image is to end. It is put
-// on the node without a scheduler, which might not want it there.
+// newPod returns a pod as a Job would have it, whose sidecar mode Image ends. It names
+// its node, because the scheduler might choose another one.
 func newPod(o Options) *corev1.Pod {
 	container := func(name, seconds string) corev1.Container {
 		return corev1.Container{Name: name, Image: o.Image, Command: []string{"/bin/sleep", seconds}}
@@ -120,34 +121,24 @@ func swap(ctx context.Context, pods typedcorev1.PodInterface, pod *corev1.Pod, i
 
 // await polls the pod until the condition holds or has an error. After the timeout it
 // returns the newest state with an error.
-func await(ctx context.Context, pods typedcorev1.PodInterface, name string, timeout time.Duration, condition func(*corev1.Pod) (bool, error)) (*corev1.Pod, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	ticker := time.NewTicker(pollInterval)
-	defer ticker.Stop()
-	var newest *corev1.Pod
+func await(ctx context.Context, pods typedcorev1.PodInterface, name string, timeout time.Duration, condition func(*corev1.Pod) (bool, error)) (newest *corev1.Pod, err error) {
 	var last error
-	for {
+	err = wait.PollUntilContextTimeout(ctx, pollInterval, timeout, true, func(ctx context.Context) (bool, error) {
 		pod, err := pods.Get(ctx, name, metav1.GetOptions{})
-		if err == nil {
-			newest = pod
-			done, err := condition(pod)
-			if done || err != nil {
-				return pod, err
-			}
-			last = fmt.Errorf("not within %s: %s", timeout, describe(pod))
-		} else if ctx.Err() == nil {
+		if err != nil {
 			last = err
+			return false, nil
 		}
-		select {
-		case <-ctx.Done():
-			return newest, errors.Join(context.Cause(ctx), last)
-		case <-ticker.C:
-		}
+		newest, last = pod, fmt.Errorf("not within %s: %s", timeout, describe(pod))
+		return condition(pod)
+	})
+	if wait.Interrupted(err) {
+		err = errors.Join(err, last)
 	}
+	return newest, err
 }
 
-// remove deletes the pod, also when the user has lost patience.
+// remove deletes the pod, even after the user interrupts the probe.
 func remove(pods typedcorev1.PodInterface, pod *corev1.Pod) error {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer cancel()

@@ -15,8 +15,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// node answers for the pods of a cluster: each has one state until its image is changed, and
-// another one from then on.
+// node is a client of a cluster whose pods have one state until their image changes, and
+// another one afterwards.
 func node(before, after *corev1.Pod) *fake.Clientset {
 	client := fake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}})
 	now := before
@@ -84,7 +84,7 @@ func TestRunGivesUp(t *testing.T) {
 	}
 }
 
-// Whoever interrupts the probe gets no verdict, and no pod is left.
+// An interrupted probe gives no verdict and leaves no pod.
 func TestRunIsInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	client := node(probed(corev1.PodRunning, exited(0), runs(), 0), probed(corev1.PodRunning, exited(0), runs(), 0))

@@ -25,7 +25,7 @@ import (
 const (
 	repository = "../../.."
 	chartName  = "sidecar-termination-operator"
-	// namespace is that of the kustomization, so that the renderings can be compared.
+	// namespace is the namespace of the kustomization, so that the objects can be compared.
 	namespace = "sidecar-termination-system"
 )
 

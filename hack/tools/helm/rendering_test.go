@@ -11,39 +11,96 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
 const deployment = "Deployment sidecar-termination-controller-manager"
 
-// With its defaults the chart installs what the manifest installs, but for the namespace,
-// which is the user's, and for Helm's labels.
-func TestDefaultsRenderToTheInstallManifest(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join(built, "install.yaml"))
+// The chart installs what config/default and its components install, apart from the namespace and Helm's labels.
+func TestChartEqualsKustomization(t *testing.T) {
+	for name, test := range map[string]struct {
+		values     values
+		components []string
+	}{
+		"defaults":        {},
+		"no CRR":          {values{"modes": values{"crr": "Disabled"}}, []string{"no-crr"}},
+		"no Image":        {values{"modes": values{"image": "Disabled"}}, []string{"no-image"}},
+		"no PodPhase":     {values{"modes": values{"podPhase": "Disabled"}}, []string{"no-pod-phase"}},
+		"no pre-pull":     {values{"prePull": "Disabled"}, []string{"no-pre-pull"}},
+		"no admission":    {values{"admissionPolicies": values{"enabled": false}}, []string{"no-admission"}},
+		"service monitor": {values{"serviceMonitor": values{"enabled": true}}, []string{"service-monitor"}},
+		"alerts":          {values{"alerts": values{"enabled": true}}, []string{"alerts"}},
+		"dashboard":       {values{"dashboard": values{"enabled": true}}, []string{"dashboard"}},
+		"network policy":  {values{"networkPolicy": values{"enabled": true}}, []string{"network-policy"}},
+		"everything off": {
+			values{"modes": values{"crr": "Disabled", "image": "Disabled", "podPhase": "Disabled"}, "prePull": "Disabled", "admissionPolicies": values{"enabled": false}},
+			[]string{"no-crr", "no-image", "no-pod-phase", "no-pre-pull", "no-admission"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := kustomization(t, test.components)
+			delete(want, "Namespace "+namespace)
+			got := render(t, test.values)
+			for _, object := range got {
+				removeHelm(t, object)
+			}
+			// The chart sets the default of Kubernetes.
+			delete(container(t, got), "imagePullPolicy")
+			if difference := cmp.Diff(want, got, cmp.Comparer(sameText)); difference != "" {
+				t.Errorf("objects (-kustomization +chart):\n%s", difference)
+			}
+		})
+	}
+}
+
+// sameText compares texts without blank lines, which kustomize adds to folded texts with indented lines.
+func sameText(one, other string) bool {
+	return strings.ReplaceAll(one, "\n\n", "\n") == strings.ReplaceAll(other, "\n\n", "\n")
+}
+
+// kustomization returns the objects of config/default with components.
+func kustomization(t *testing.T, components []string) map[string]*unstructured.Unstructured {
+	t.Helper()
+	directory := t.TempDir()
+	// kustomize refuses absolute paths.
+	config, err := filepath.Abs(filepath.Join(repository, "config"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := decode(t, content)
-	delete(want, "Namespace "+namespace)
-	got := render(t, nil)
-	for key := range got {
-		if want[key] == nil {
-			t.Errorf("%s is in the chart only", key)
-		}
+	if config, err = filepath.Rel(directory, config); err != nil {
+		t.Fatal(err)
 	}
-	for key, object := range want {
-		if got[key] == nil {
-			t.Errorf("%s is in the manifest only", key)
-			continue
-		}
-		removeHelm(t, got[key])
-		if key == deployment {
-			// The chart says what Kubernetes does by default.
-			delete(container(t, got), "imagePullPolicy")
-		}
-		if one, other := text(t, got[key]), text(t, object); one != other {
-			t.Errorf("%s differs: chart\n%s\nmanifest\n%s", key, one, other)
-		}
+	overlay := &types.Kustomization{Resources: []string{filepath.Join(config, "default")}}
+	for _, component := range components {
+		overlay.Components = append(overlay.Components, filepath.Join(config, "components", component))
+	}
+	content, err := json.Marshal(overlay)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(directory, "kustomization.yaml"), content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if content, err = rendered.AsYaml(); err != nil {
+		t.Fatal(err)
+	}
+	return decode(t, content)
+}
+
+// The chart's version is the version of the images that it installs.
+func TestChartVersion(t *testing.T) {
+	metadata := load(t).Metadata
+	image, _ := container(t, render(t, nil))["image"].(string)
+	if !strings.HasSuffix(image, ":"+metadata.AppVersion) || metadata.AppVersion != "v"+metadata.Version {
+		t.Errorf("version %s, appVersion %s, image %s", metadata.Version, metadata.AppVersion, image)
 	}
 }
 
@@ -71,7 +128,7 @@ func removeHelm(t *testing.T, object *unstructured.Unstructured) {
 	object.SetAnnotations(annotations)
 }
 
-func TestNamespaceIsThatOfTheRelease(t *testing.T) {
+func TestNamespaceIsReleaseNamespace(t *testing.T) {
 	objects, err := tryRender(t, everything(), "elsewhere")
 	if err != nil {
 		t.Fatal(err)
@@ -86,31 +143,7 @@ func TestNamespaceIsThatOfTheRelease(t *testing.T) {
 	}
 }
 
-// What is off leaves neither its flag nor its rights behind.
-func TestWhatIsOffIsOffAsInItsComponent(t *testing.T) {
-	all := render(t, nil)
-	for mode, test := range map[string]struct {
-		values     values
-		flag, role string
-	}{
-		"crr":      {values{"modes": values{"crr": "Disabled"}}, "--crr=Disabled", "sidecar-termination-manager-crr-role"},
-		"image":    {values{"modes": values{"image": "Disabled"}}, "--image-swap=Disabled", "sidecar-termination-manager-image-role"},
-		"podPhase": {values{"modes": values{"podPhase": "Disabled"}}, "--pod-phase=Disabled", "sidecar-termination-manager-pod-phase-role"},
-		"prePull":  {values{"prePull": "Disabled"}, "--pre-pull=Disabled", "sidecar-termination-manager-pre-pull-role"},
-	} {
-		objects := render(t, test.values)
-		if !slices.Contains(arguments(t, objects), test.flag) || slices.Contains(arguments(t, all), test.flag) {
-			t.Errorf("%s: arguments are %v, and %v when it is on", mode, arguments(t, objects), arguments(t, all))
-		}
-		for _, key := range []string{"ClusterRole " + test.role, "ClusterRoleBinding " + test.role + "binding"} {
-			if objects[key] != nil || all[key] == nil {
-				t.Errorf("%s: %s is there when it is off: %t, when it is on: %t", mode, key, objects[key] != nil, all[key] != nil)
-			}
-		}
-	}
-}
-
-// The last resort is a flag alone: its mode keeps the rights that it needs.
+// LastResort changes only a flag: mode PodPhase keeps its permissions.
 func TestPodPhaseAsLastResort(t *testing.T) {
 	objects := render(t, values{"modes": values{"podPhase": "LastResort"}})
 	if args := arguments(t, objects); !slices.Contains(args, "--pod-phase=LastResort") || slices.Contains(args, "--pod-phase=Disabled") {
@@ -157,7 +190,7 @@ func TestValues(t *testing.T) {
 			t.Errorf("the Deployment has no %s:\n%s", want, operator)
 		}
 	}
-	for _, want := range []string{"--settle-period=2s", "--pod-phase-max-grace-period=10m", "--max-concurrent-reconciles=32", "--leader-elect=true", "--virtual-node-label=a=b,c"} {
+	for _, want := range []string{"--stabilization-window=2s", "--pod-phase-max-grace-period=10m", "--max-concurrent-reconciles=32", "--leader-elect=true", "--virtual-node-label=a=b,c"} {
 		if !slices.Contains(arguments(t, objects), want) {
 			t.Errorf("arguments are %v, want %s among them", arguments(t, objects), want)
 		}
@@ -204,13 +237,13 @@ func TestWhatIsOff(t *testing.T) {
 
 func TestBadValuesAreRefused(t *testing.T) {
 	for want, given := range map[string]values{
-		"replica":         {"replica": 3},
-		"replicas":        {"replicas": "two"},
-		"modes/podPhase":  {"modes": values{"podPhase": "Off"}},
-		"modes":           {"modes": values{"phase": "Enabled"}},
-		"--settle-period": {"flags": values{"--settle-period": "2s"}},
-		"image/digest":    {"image": values{"digest": "latest"}},
-		"pullPolicy":      {"image": values{"pullPolicy": "Sometimes"}},
+		"replica":                {"replica": 3},
+		"replicas":               {"replicas": "two"},
+		"modes/podPhase":         {"modes": values{"podPhase": "Off"}},
+		"modes":                  {"modes": values{"phase": "Enabled"}},
+		"--stabilization-window": {"flags": values{"--stabilization-window": "2s"}},
+		"image/digest":           {"image": values{"digest": "latest"}},
+		"pullPolicy":             {"image": values{"pullPolicy": "Sometimes"}},
 	} {
 		if _, err := tryRender(t, given, namespace); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: error is %v, want one that names %s", given, err, want)
@@ -228,7 +261,7 @@ func everything() values {
 		"imagePullSecrets": []any{values{"name": "mirror"}},
 		"quickExitImage":   "mirror.example/quick-exit:v2",
 		"flags": values{
-			"settle-period": "2s", "pod-phase-max-grace-period": "10m", "max-concurrent-reconciles": 32, "leader-elect": true, "virtual-node-label": "a=b,c",
+			"stabilization-window": "2s", "pod-phase-max-grace-period": "10m", "max-concurrent-reconciles": 32, "leader-elect": true, "virtual-node-label": "a=b,c",
 		},
 		"resources":                 values{"limits": values{"memory": "1Gi"}},
 		"goMemoryLimit":             "900MiB",

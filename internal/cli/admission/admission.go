@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admission holds policies to what the API server would hold them to: to the schema and the rules of their
-// definitions, by the code that the API server does it with. It is for manifests, which no API server has seen.
+// Package admission validates policies in manifests like the API server: by the schema and the CEL rules of their CRDs, with
+// the same code.
 package admission
 
 import (
@@ -36,11 +36,11 @@ type validator struct {
 	rules      *cel.Validator
 }
 
-// validators are made when the first policy is checked: compiling the rules takes a moment.
+// validators are built for the first policy, because compiling the rules takes time.
 var validators = sync.OnceValues(load)
 
-// Check returns why the API server would refuse to create the policy, nothing if it would take it. The namespace must be set.
-// An error says that there is no telling.
+// Check returns the errors with which the API server would reject the policy. The namespace must be set. An error means that the
+// validators could not be built.
 func Check(ctx context.Context, policy *unstructured.Unstructured) (field.ErrorList, error) {
 	known, err := validators()
 	if err != nil {
@@ -55,32 +55,32 @@ func Check(ctx context.Context, policy *unstructured.Unstructured) (field.ErrorL
 
 func (v *validator) check(ctx context.Context, policy *unstructured.Unstructured) field.ErrorList {
 	object := policy.DeepCopy().Object
-	var refused field.ErrorList
-	// kubectl asks the API server to refuse unknown fields instead of dropping them.
+	var errors field.ErrorList
+	// kubectl makes the API server reject unknown fields instead of dropping them.
 	unknown := structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}
 	paths := pruning.PruneWithOptions(object, v.schema, true, unknown)
 	slices.Sort(paths)
 	for _, unknown := range paths {
-		refused = append(refused, field.Forbidden(field.NewPath(unknown), "there is no such field"))
+		errors = append(errors, field.Forbidden(field.NewPath(unknown), "unknown field"))
 	}
 	defaulting.Default(object, v.schema)
-	refused = append(refused, apivalidation.ValidateObjectMetaAccessor(policy, v.namespaced, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))...)
-	broken := validation.ValidateCustomResource(nil, object, v.fields)
-	broken = append(broken, listtype.ValidateListSetsAndMaps(nil, v.schema, object)...)
-	refused = append(refused, broken...)
-	// A rule cannot be asked of what does not have the form that it was written for.
-	if len(broken) == 0 {
-		violated, _ := v.rules.Validate(ctx, nil, v.schema, object, nil, celconfig.RuntimeCELCostBudget)
-		refused = append(refused, violated...)
+	errors = append(errors, apivalidation.ValidateObjectMetaAccessor(policy, v.namespaced, apivalidation.NameIsDNSSubdomain, field.NewPath("metadata"))...)
+	schemaErrors := validation.ValidateCustomResource(nil, object, v.fields)
+	schemaErrors = append(schemaErrors, listtype.ValidateListSetsAndMaps(nil, v.schema, object)...)
+	errors = append(errors, schemaErrors...)
+	// CEL rules require an object that matches the schema.
+	if len(schemaErrors) == 0 {
+		ruleErrors, _ := v.rules.Validate(ctx, nil, v.schema, object, nil, celconfig.RuntimeCELCostBudget)
+		errors = append(errors, ruleErrors...)
 	}
-	// The schema's fields are gone through in the order of a map.
-	slices.SortStableFunc(refused, func(a, b *field.Error) int {
+	// The errors come in map order.
+	slices.SortStableFunc(errors, func(a, b *field.Error) int {
 		return cmp.Or(cmp.Compare(a.Field, b.Field), cmp.Compare(a.Error(), b.Error()))
 	})
-	return refused
+	return errors
 }
 
-// load makes the validators of the definitions.
+// load builds the validators from the CRDs.
 func load() (map[schema.GroupVersionKind]*validator, error) {
 	definitions, err := crd.Read()
 	if err != nil {
@@ -91,7 +91,7 @@ func load() (map[schema.GroupVersionKind]*validator, error) {
 		for _, version := range external.Spec.Versions {
 			v, err := newValidator(version.Schema)
 			if err != nil {
-				return nil, fmt.Errorf("prepare the definition %s, version %s: %w", external.Name, version.Name, err)
+				return nil, fmt.Errorf("load CRD %s, version %s: %w", external.Name, version.Name, err)
 			}
 			v.namespaced = external.Spec.Scope == apiextensionsv1.NamespaceScoped
 			known[schema.GroupVersionKind{Group: external.Spec.Group, Version: version.Name, Kind: external.Spec.Names.Kind}] = v
@@ -118,7 +118,7 @@ func newValidator(external *apiextensionsv1.CustomResourceValidation) (*validato
 	}, nil
 }
 
-// names lists what there are validators for.
+// names lists the known versions and kinds.
 func names(known map[schema.GroupVersionKind]*validator) []string {
 	var all []string
 	for kind := range known {

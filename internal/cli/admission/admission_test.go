@@ -17,27 +17,27 @@ const (
 	clusterHeader = "apiVersion: sidecartermination.dev/v1alpha1\nkind: ClusterSidecarTerminationPolicy\nmetadata: {name: mesh}\n"
 )
 
-func TestCheckSaysWhatTheAPIServerWouldRefuse(t *testing.T) {
+func TestCheck(t *testing.T) {
 	for name, tc := range map[string]struct {
 		policy string
 		fields []string
 	}{
-		"a policy as it should be":          {header + "spec: {podSelector: {}, sidecars: [{name: proxy, drainSeconds: 5}], mode: CRR}", nil},
-		"a cluster policy as it should be":  {clusterHeader + "spec: {podSelector: {}, namespaceSelector: {}, mainContainers: [main]}", nil},
-		"a field that does not exist":       {header + "spec: {podSelector: {}, sidecars: [{name: proxy, drain: 5}]}", []string{"spec.sidecars[0].drain"}},
-		"a field of the other kind":         {header + "spec: {podSelector: {}, namespaceSelector: {}, sidecars: [{name: proxy}]}", []string{"spec.namespaceSelector"}},
-		"a value of another type":           {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], drainSeconds: five}", []string{"spec.drainSeconds"}},
-		"an unknown mode":                   {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], mode: Graceful}", []string{"spec.mode"}},
-		"a deadline that is too short":      {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], terminationDeadlineSeconds: 1}", []string{"spec.terminationDeadlineSeconds"}},
+		"valid policy":                      {header + "spec: {podSelector: {}, sidecars: [{name: proxy, drainSeconds: 5}], mode: CRR}", nil},
+		"valid cluster policy":              {clusterHeader + "spec: {podSelector: {}, namespaceSelector: {}, mainContainers: [main]}", nil},
+		"unknown field":                     {header + "spec: {podSelector: {}, sidecars: [{name: proxy, drain: 5}]}", []string{"spec.sidecars[0].drain"}},
+		"field of the other kind":           {header + "spec: {podSelector: {}, namespaceSelector: {}, sidecars: [{name: proxy}]}", []string{"spec.namespaceSelector"}},
+		"wrong type":                        {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], drainSeconds: five}", []string{"spec.drainSeconds"}},
+		"unknown mode":                      {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], mode: Graceful}", []string{"spec.mode"}},
+		"deadline too short":                {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], terminationDeadlineSeconds: 1}", []string{"spec.terminationDeadlineSeconds"}},
 		"no selector":                       {header + "spec: {sidecars: [{name: proxy}]}", []string{"spec.podSelector"}},
-		"a sidecar twice":                   {header + "spec: {podSelector: {}, sidecars: [{name: proxy}, {name: proxy}]}", []string{"spec.sidecars[1]"}},
-		"sidecars and mains, a rule in CEL": {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], mainContainers: [main]}", []string{"spec"}},
-		"neither sidecars nor mains":        {header + "spec: {podSelector: {}}", []string{"spec"}},
-		"a name that no object can have":    {clusterHeader + "spec: {podSelector: {}, sidecars: [{name: Proxy}]}", []string{"spec.sidecars[0].name"}},
-		"a version that does not exist": {
+		"duplicate sidecar":                 {header + "spec: {podSelector: {}, sidecars: [{name: proxy}, {name: proxy}]}", []string{"spec.sidecars[1]"}},
+		"sidecars and mainContainers":       {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], mainContainers: [main]}", []string{"spec"}},
+		"no sidecars and no mainContainers": {header + "spec: {podSelector: {}}", []string{"spec"}},
+		"invalid sidecar name":              {clusterHeader + "spec: {podSelector: {}, sidecars: [{name: Proxy}]}", []string{"spec.sidecars[0].name"}},
+		"unknown version": {
 			"apiVersion: sidecartermination.dev/v1\nkind: SidecarTerminationPolicy\nmetadata: {name: mesh, namespace: batch}\nspec: {}", []string{"apiVersion"},
 		},
-		"metadata that cannot be": {
+		"invalid metadata": {
 			"apiVersion: sidecartermination.dev/v1alpha1\nkind: SidecarTerminationPolicy\nmetadata: {name: Mesh_1, namespace: batch}\nspec: {podSelector: {}, sidecars: [{name: proxy}]}",
 			[]string{"metadata.name"},
 		},
@@ -60,7 +60,7 @@ func TestCheckSaysWhatTheAPIServerWouldRefuse(t *testing.T) {
 				t.Errorf("fields (-want +got):\n%s\n%v", diff, problems)
 			}
 			if diff := cmp.Diff(before, policy); diff != "" {
-				t.Errorf("the policy was changed:\n%s", diff)
+				t.Errorf("Check modified the policy:\n%s", diff)
 			}
 		})
 	}

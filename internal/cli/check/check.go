@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package check is the subcommand that looks over the operator's installation and what it needs, one line each.
+// Package check is the subcommand that checks the operator's installation and its dependencies, one line each.
 package check
 
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,40 +16,39 @@ import (
 	"github.com/sidecar-termination/operator/internal/explain"
 )
 
-// New returns the subcommand. Its examples call the program by the name.
-func New(name string, operator source.Operator) *cobra.Command {
-	operator.Program = name
-	o := &options{operator: operator, connection: source.NewConnection()}
+// New returns the subcommand of the program.
+func New(program source.Program) *cobra.Command {
+	o := &options{program: program, connection: source.NewConnection()}
 	command := &cobra.Command{
 		Use:   "check [--pre]",
-		Short: "Checks the operator's installation, its rights and OpenKruise",
-		Long: `Checks, line by line, the version of Kubernetes, the operator's definitions, Deployment, version, flags, metrics, lease,
-admission policies and rights, the images that policies may name, its policies, networks that cut off a pod whose phase is
-written, and OpenKruise: its definition, its webhook, its daemon on each node, and whether its own SidecarTerminator acts on
-the same pods. Each line is ok, a warning or a failure, and says what to do. With --pre it checks, before anything is installed, what an installation needs.
+		Short: "Checks the operator's installation, its permissions and OpenKruise",
+		Long: `Checks the version of Kubernetes, the operator's CRDs, Deployment, version, flags, metrics, lease, admission policies and
+permissions, the allowed images, the policies, network plugins that disconnect a pod with a terminal phase, and OpenKruise:
+its CRD, its webhook, its daemon on each node, and whether its own SidecarTerminator acts on the same pods.
 
-It asks the API server and creates nothing but access reviews. What the user may not read is a warning.
+Each line is ok, a warning or a failure, with a hint. With --pre the command checks the requirements of an installation.
 
-The exit code is 0 unless something has failed, 1 if so, or with --fail-on=warning if there is a warning, and 2 where it
-was not possible to look.`,
+The command only reads and creates access reviews. Missing permissions of the user are warnings.
+
+The exit code is 0 without failures, 1 with a failure (or with a warning and --fail-on=warning), and 2 on errors.`,
 		Example: fmt.Sprintf(`  # before installing
   %[1]s check --pre
 
   # after installing, upgrading, or when Jobs hang
-  %[1]s check`, name),
+  %[1]s check`, program.Name),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.format.Bind(command)
 	o.failOn.Bind(command)
-	command.Flags().BoolVar(&o.pre, "pre", false, "check what an installation needs, before there is one")
+	command.Flags().BoolVar(&o.pre, "pre", false, "check the requirements before an installation")
 	o.connection.Bind(command.Flags())
 	output.GroupFlags(command, nil, source.NewConnection().Bind)
 	return exit.Wrap(command)
 }
 
 type options struct {
-	operator   source.Operator
+	program    source.Program
 	connection *source.Connection
 	format     output.Format
 	failOn     output.FailOn
@@ -65,7 +65,7 @@ func (o *options) run(cmd *cobra.Command) error {
 	}
 	discovery, err := o.connection.ToDiscoveryClient()
 	if err != nil {
-		return fmt.Errorf("find a cluster: %w", err)
+		return fmt.Errorf("connect to the cluster: %w", err)
 	}
 	version, err := discovery.ServerVersion()
 	if err != nil {
@@ -73,7 +73,7 @@ func (o *options) run(cmd *cobra.Command) error {
 	}
 	c := &checker{
 		Live: cluster, client: cluster.Client, namespace: o.connection.OperatorNamespace, version: version,
-		program: o.operator.Program, own: cmd.Root().Version, parse: o.operator.Parse, now: o.operator.Now,
+		program: o.program.Name, programVersion: cmd.Root().Version, now: o.program.Now,
 	}
 	r, err := c.check(cmd.Context(), o.pre)
 	if err != nil {
@@ -85,72 +85,88 @@ func (o *options) run(cmd *cobra.Command) error {
 	return o.failOn.Judge(r.worst())
 }
 
-// level is how a check has turned out.
-type level string
+// outcome is the result of a check.
+type outcome string
 
 const (
-	levelOK      level = "ok"
-	levelWarning level = "warning"
-	levelFailure level = "failure"
+	outcomeOK      outcome = "OK"
+	outcomeWarning outcome = "Warning"
+	outcomeFailure outcome = "Failure"
 )
 
-// line is the outcome of one check.
-type line struct {
+// checkResult is the result of one check.
+type checkResult struct {
 	Section string `json:"section"`
-	Level   level  `json:"level"`
-	Message string `json:"message"`
+	// Name identifies the check. A check may have several results.
+	Name    string  `json:"name"`
+	Outcome outcome `json:"outcome"`
+	Message string  `json:"message"`
 	// Hint says what to do about it.
 	Hint string `json:"hint,omitempty"`
 }
 
-// result is everything that was found. Its JSON form is what programs read.
+// result is the outcome of the command. Its JSON form is part of the versioned output.
 type result struct {
-	Lines []line `json:"checks"`
+	output.Header
+	Summary summary       `json:"summary"`
+	Checks  []checkResult `json:"checks"`
 }
 
-func (r *result) count(of level) int {
-	count := 0
-	for _, l := range r.Lines {
-		if l.Level == of {
-			count++
+// summary counts the results.
+type summary struct {
+	OK       int `json:"ok"`
+	Warnings int `json:"warnings"`
+	Failures int `json:"failures"`
+}
+
+func newResult(checks []checkResult) *result {
+	r := &result{Header: output.NewHeader("CheckReport"), Checks: checks}
+	for _, check := range checks {
+		switch check.Outcome {
+		case outcomeOK:
+			r.Summary.OK++
+		case outcomeWarning:
+			r.Summary.Warnings++
+		case outcomeFailure:
+			r.Summary.Failures++
 		}
 	}
-	return count
+	return r
 }
 
 func (r *result) worst() explain.Severity {
 	switch {
-	case r.count(levelFailure) > 0:
+	case r.Summary.Failures > 0:
 		return explain.SeverityProblem
-	case r.count(levelWarning) > 0:
+	case r.Summary.Warnings > 0:
 		return explain.SeverityWarning
 	}
 	return ""
 }
 
-var styles = map[level]output.Style{levelOK: output.Green, levelWarning: output.Yellow, levelFailure: output.Red}
+var styles = map[outcome]output.Style{outcomeOK: output.Green, outcomeWarning: output.Yellow, outcomeFailure: output.Red}
 
 func (r *result) text(p *output.Printer) {
 	section := ""
-	for _, l := range r.Lines {
-		if l.Section != section {
+	for _, check := range r.Checks {
+		if check.Section != section {
 			if section != "" {
 				p.Line("")
 			}
-			section = l.Section
+			section = check.Section
 			p.StyledLine(output.Bold, section)
 		}
-		word := fmt.Sprintf("%-7s", l.Level)
-		p.Prose([]output.Cell{{Text: "  "}, {Text: word, Style: styles[l.Level]}, {Text: "  "}}, l.Message)
-		p.Hint(len(word)+4, l.Hint)
+		word := fmt.Sprintf("%-7s", strings.ToLower(string(check.Outcome)))
+		p.Prose([]output.Cell{{Text: "  "}, {Text: word, Style: styles[check.Outcome]}, {Text: "  "}}, check.Message)
+		p.Hint(len(word)+4, check.Hint)
 	}
 	p.Line("")
-	switch failures, warnings := r.count(levelFailure), r.count(levelWarning); {
+	switch failures, warnings, ok := r.Summary.Failures, r.Summary.Warnings, r.Summary.OK; {
 	case failures > 0:
-		p.StyledLine(output.Red, fmt.Sprintf("%d failed, %d to look at, %d ok", failures, warnings, r.count(levelOK)))
+		p.StyledLine(output.Red, fmt.Sprintf("failures: %d, warnings: %d, ok: %d", failures, warnings, ok))
 	case warnings > 0:
-		p.StyledLine(output.Yellow, fmt.Sprintf("%d to look at, %d ok", warnings, r.count(levelOK)))
+		p.StyledLine(output.Yellow, fmt.Sprintf("warnings: %d, ok: %d", warnings, ok))
 	default:
-		p.StyledLine(output.Green, fmt.Sprintf("all %d ok", r.count(levelOK)))
+		p.StyledLine(output.Green, fmt.Sprintf("all %d ok", ok))
 	}
 }

@@ -16,14 +16,15 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/apimachinery/pkg/version"
+
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// The lists of rights are those of the roles, the first of which is generated from the code.
-func TestRightsAreThoseOfTheManifests(t *testing.T) {
-	const lease = "sidecar-termination-operator.sidecartermination.dev"
-	for file, list := range map[string][]right{
-		"role.yaml":                 rights,
-		"leader_election_role.yaml": leaseRights("sidecar-termination-system", lease),
+// The code generates role.yaml from markers.
+func TestPermissionsMatchTheRoles(t *testing.T) {
+	for file, list := range map[string][]permission{
+		"role.yaml":                 permissions,
+		"leader_election_role.yaml": leasePermissions(settings.Namespace, settings.LeaseName),
 	} {
 		t.Run(file, func(t *testing.T) {
 			var got []string
@@ -38,13 +39,13 @@ func TestRightsAreThoseOfTheManifests(t *testing.T) {
 			slices.Sort(want)
 			slices.Sort(got)
 			if difference := cmp.Diff(want, got); difference != "" {
-				t.Errorf("rights (-manifest +check):\n%s", difference)
+				t.Errorf("permissions (-manifest +check):\n%s", difference)
 			}
 		})
 	}
 }
 
-// granted lists the rights of the roles of a file.
+// granted lists the permissions of the roles in a file.
 func granted(t *testing.T, file string) []string {
 	t.Helper()
 	content, err := os.ReadFile(file)
@@ -68,7 +69,7 @@ func granted(t *testing.T, file string) []string {
 	}
 }
 
-// flatten writes each single right on a line.
+// flatten returns one line for each permission.
 func flatten(groups, resources, names, verbs []string) []string {
 	if len(names) == 0 {
 		names = []string{"*"}
@@ -86,11 +87,11 @@ func flatten(groups, resources, names, verbs []string) []string {
 	return all
 }
 
-func TestVersionsOfKubernetes(t *testing.T) {
-	for minor, want := range map[string]level{"29": levelFailure, "30": levelOK, "36": levelOK, "33+": levelOK, "next": levelWarning} {
+func TestKubernetesVersion(t *testing.T) {
+	for minor, want := range map[string]outcome{"29": outcomeFailure, "30": outcomeOK, "36": outcomeOK, "33+": outcomeOK, "next": outcomeWarning} {
 		c := &checker{version: &version.Info{Major: "1", Minor: minor, GitVersion: "v1." + minor}}
-		if err := c.kubernetes(t.Context()); err != nil || c.lines[0].Level != want {
-			t.Errorf("version 1.%s: got %+v, %v, want %s", minor, c.lines, err, want)
+		if err := c.kubernetes(t.Context()); err != nil || c.checks[0].Outcome != want {
+			t.Errorf("version 1.%s: got %+v, %v, want %s", minor, c.checks, err, want)
 		}
 	}
 }
@@ -100,14 +101,14 @@ func TestTerminatorGate(t *testing.T) {
 		arguments []string
 		want      bool
 	}{
-		"no gates":             {[]string{"--v=5"}, false},
-		"other gates":          {[]string{"--feature-gates=AllBeta=true"}, false},
-		"the gate":             {[]string{"--feature-gates=AllBeta=true,SidecarTerminator=true"}, true},
-		"one dash":             {[]string{"-feature-gates=SidecarTerminator=true"}, true},
-		"as an argument apart": {[]string{"--feature-gates", "SidecarTerminator=true"}, true},
-		"all alpha ones":       {[]string{"--feature-gates=AllAlpha=true,EnableExternalCerts=false"}, true},
-		"all but this one":     {[]string{"--feature-gates=SidecarTerminator=false,AllAlpha=true"}, false},
-		"no value":             {[]string{"--feature-gates"}, false},
+		"no gates":                 {[]string{"--v=5"}, false},
+		"other gates":              {[]string{"--feature-gates=AllBeta=true"}, false},
+		"on":                       {[]string{"--feature-gates=AllBeta=true,SidecarTerminator=true"}, true},
+		"one dash":                 {[]string{"-feature-gates=SidecarTerminator=true"}, true},
+		"separate argument":        {[]string{"--feature-gates", "SidecarTerminator=true"}, true},
+		"all alpha gates":          {[]string{"--feature-gates=AllAlpha=true,EnableExternalCerts=false"}, true},
+		"all alpha gates but this": {[]string{"--feature-gates=SidecarTerminator=false,AllAlpha=true"}, false},
+		"no value":                 {[]string{"--feature-gates"}, false},
 	} {
 		if got := terminatorGate([]corev1.Container{{Args: tc.arguments}}); got != tc.want {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)

@@ -14,42 +14,44 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/internal/cli/source"
-	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// checker goes through the checks and gathers their lines.
+// checker runs the checks and collects their results.
 type checker struct {
 	*source.Live
-	client    client.Client
-	namespace string        // of the operator
-	version   *version.Info // of Kubernetes
-	program   string        // what users type
-	own       string        // version of this program, empty where it is not known
-	parse     func(arguments []string) (explain.OperatorSettings, error)
-	now       func() time.Time
+	client         client.Client
+	namespace      string        // of the operator
+	version        *version.Info // of Kubernetes
+	program        string        // name of the program
+	programVersion string        // version of this program, or empty
+	now            func() time.Time
 
-	settings explain.OperatorSettings
-	badFlags error // why the operator's flags cannot be understood, or nil
+	settings   settings.Operator
+	flagsError error // why the operator's flags cannot be parsed, or nil
 
 	section string
-	lines   []line
+	name    string // of the current check
+	checks  []checkResult
 }
 
-// check carries out every check. An error means that it was not possible to look.
+// check runs every check. An error means that a check could not run.
 func (c *checker) check(ctx context.Context, pre bool) (*result, error) {
+	read := c.readSettings
 	sections := []struct {
 		name  string
 		check func(context.Context) error
 	}{
 		{"Kubernetes", c.kubernetes},
 		{"Operator", c.operator},
-		{"Rights of the operator", c.operatorRights},
+		{"Operator permissions", c.operatorPermissions},
 		{"Policies", c.policies},
 		{"Policies", c.uncheckedPolicies},
 		{"Network", c.network},
 		{"OpenKruise", c.kruise},
 	}
 	if pre {
+		read = c.defaultSettings
 		sections = sections[:1]
 		sections = append(sections, []struct {
 			name  string
@@ -58,7 +60,8 @@ func (c *checker) check(ctx context.Context, pre bool) (*result, error) {
 			{"Installation", c.installation},
 			{"OpenKruise", c.kruise},
 		}...)
-	} else if err := c.readSettings(ctx); err != nil {
+	}
+	if err := read(ctx); err != nil {
 		return nil, err
 	}
 	for _, section := range sections {
@@ -67,44 +70,45 @@ func (c *checker) check(ctx context.Context, pre bool) (*result, error) {
 			return nil, err
 		}
 	}
-	return &result{c.lines}, nil
+	return newResult(c.checks), nil
 }
 
 func (c *checker) ok(format string, arguments ...any) {
-	c.lines = append(c.lines, line{c.section, levelOK, fmt.Sprintf(format, arguments...), ""})
+	c.checks = append(c.checks, checkResult{c.section, c.name, outcomeOK, fmt.Sprintf(format, arguments...), ""})
 }
 
 func (c *checker) warn(hint, format string, arguments ...any) {
-	c.lines = append(c.lines, line{c.section, levelWarning, fmt.Sprintf(format, arguments...), hint})
+	c.checks = append(c.checks, checkResult{c.section, c.name, outcomeWarning, fmt.Sprintf(format, arguments...), hint})
 }
 
 func (c *checker) fail(hint, format string, arguments ...any) {
-	c.lines = append(c.lines, line{c.section, levelFailure, fmt.Sprintf(format, arguments...), hint})
+	c.checks = append(c.checks, checkResult{c.section, c.name, outcomeFailure, fmt.Sprintf(format, arguments...), hint})
 }
 
-// unreadable adds a warning for what the user may not read, and reports whether that is what the error says.
+// unreadable reports whether the error is a missing permission of the user, and adds a warning for it.
 func (c *checker) unreadable(err error, what string) bool {
 	if !apierrors.IsForbidden(err) {
 		return false
 	}
-	c.warn("ask someone who may, or for the right to read them", "you may not read %s", what)
+	c.warn("request permission to read them, or ask someone who has it", "you may not read %s", what)
 	return true
 }
 
-// minimumMinor is the first version of Kubernetes 1 with all that the operator's manifests use: admission policies in
-// version v1. The rules of its definitions came earlier.
+// minimumMinor is the first minor version of Kubernetes 1 that supports the operator's manifests: it serves admission policies
+// in version v1.
 const minimumMinor = 30
 
 func (c *checker) kubernetes(context.Context) error {
+	c.name = "KubernetesVersion"
 	minor, err := strconv.Atoi(strings.TrimRight(c.version.Minor, "+"))
 	if err != nil || c.version.Major != "1" {
-		c.warn("look for it among the versions that the operator was tested with", "Kubernetes %s has a version that is not understood", c.version.GitVersion)
+		c.warn("compare it with the tested versions of the operator", "unknown version of Kubernetes: %s", c.version.GitVersion)
 		return nil
 	}
 	if minor < minimumMinor {
-		c.fail("upgrade Kubernetes", "Kubernetes %s is older than 1.%d, and lacks admission policies in version v1", c.version.GitVersion, minimumMinor)
+		c.fail("upgrade Kubernetes", "Kubernetes %s is older than 1.%d and does not serve admission policies in version v1", c.version.GitVersion, minimumMinor)
 		return nil
 	}
-	c.ok("Kubernetes %s has all that the operator needs", c.version.GitVersion)
+	c.ok("Kubernetes %s supports the operator", c.version.GitVersion)
 	return nil
 }

@@ -15,13 +15,14 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/config/crd"
-	"github.com/sidecar-termination/operator/internal/served"
+	"github.com/sidecar-termination/operator/internal/optionalkind"
 )
 
-const definitionsHint = "install the definitions of this version: kubectl apply --server-side -k config/crd"
+const definitionsHint = "install the CRDs of this version: kubectl apply --server-side -k config/crd"
 
-// definitions compares the definitions of the policies with those that this program was built with.
+// definitions compares the installed CRDs with the CRDs in this program.
 func (c *checker) definitions(ctx context.Context) error {
+	c.name = "CustomResourceDefinitions"
 	known, err := crd.Read()
 	if err != nil {
 		return err
@@ -40,35 +41,35 @@ func (c *checker) definition(ctx context.Context, known *apiextensionsv1.CustomR
 	err := c.client.Get(ctx, client.ObjectKey{Name: name}, installed)
 	schema := servedSchema(installed, version)
 	switch {
-	case c.unreadable(err, "definition "+name):
+	case c.unreadable(err, "CRD "+name):
 		return nil
 	case apierrors.IsNotFound(err):
-		c.fail(installHint, "definition %s is missing", name)
+		c.fail(installHint, "CRD %s is missing", name)
 		return nil
 	case err != nil:
-		return fmt.Errorf("get definition %s: %w", name, err)
-	case !served.IsEstablished(*installed):
-		c.fail("see its conditions: kubectl describe crd "+name, "definition %s is not served", name)
+		return fmt.Errorf("get CRD %s: %w", name, err)
+	case !optionalkind.IsEstablished(*installed):
+		c.fail("read its conditions: kubectl describe crd "+name, "CRD %s is not served", name)
 		return nil
 	case schema == nil:
-		c.fail(definitionsHint, "definition %s does not serve version %s", name, version)
+		c.fail(definitionsHint, "CRD %s does not serve version %s", name, version)
 		return nil
 	}
 	own := servedSchema(known, version)
-	older, newer := lacking(own, schema, ""), lacking(schema, own, "")
+	older, newer := missingFields(own, schema, ""), missingFields(schema, own, "")
 	if len(older) > 0 {
-		c.warn(definitionsHint, "definition %s is of another version, and does not have %s", name, firstOf(older))
+		c.warn(definitionsHint, "CRD %s has another version and lacks %s", name, firstOf(older))
 	}
 	if len(newer) > 0 {
-		c.warn(versionHint, "definition %s is of another version, and has what this program does not know: %s", name, firstOf(newer))
+		c.warn(versionHint, "CRD %s has another version and fields unknown to this program: %s", name, firstOf(newer))
 	}
 	if len(older)+len(newer) == 0 {
-		c.ok("definition %s serves version %s with every field", name, version)
+		c.ok("CRD %s serves version %s with every field", name, version)
 	}
 	return nil
 }
 
-// servedSchema returns the schema of the version, or nil where the definition does not serve it.
+// servedSchema returns the schema of a served version, or nil.
 func servedSchema(definition *apiextensionsv1.CustomResourceDefinition, version string) *apiextensionsv1.JSONSchemaProps {
 	for _, v := range definition.Spec.Versions {
 		if v.Name == version && v.Served && v.Schema != nil {
@@ -78,10 +79,10 @@ func servedSchema(definition *apiextensionsv1.CustomResourceDefinition, version 
 	return nil
 }
 
-// lacking lists what the first schema has and the second one lacks: fields, and values of fields that may have few. What is
-// below a field that is lacking is left out. Nothing else is compared: the API server may store descriptions, rules and
-// limits in another form than they were written in, and tools leave descriptions out.
-func lacking(first, second *apiextensionsv1.JSONSchemaProps, at string) []string {
+// missingFields lists the fields and enum values of the first schema that the second one lacks. It omits fields below a missing
+// field. It ignores descriptions, rules and limits: the API server may store them in another form, and tools remove
+// descriptions.
+func missingFields(first, second *apiextensionsv1.JSONSchemaProps, at string) []string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(first.Properties)) {
 		path := strings.TrimPrefix(at+"."+name, ".")
@@ -91,10 +92,10 @@ func lacking(first, second *apiextensionsv1.JSONSchemaProps, at string) []string
 			all = append(all, path)
 			continue
 		}
-		all = append(all, lacking(&inFirst, &inSecond, path)...)
+		all = append(all, missingFields(&inFirst, &inSecond, path)...)
 	}
 	if first.Items != nil && first.Items.Schema != nil && second.Items != nil && second.Items.Schema != nil {
-		all = append(all, lacking(first.Items.Schema, second.Items.Schema, at+"[]")...)
+		all = append(all, missingFields(first.Items.Schema, second.Items.Schema, at+"[]")...)
 	}
 	if len(second.Enum) == 0 {
 		return all
@@ -108,7 +109,7 @@ func lacking(first, second *apiextensionsv1.JSONSchemaProps, at string) []string
 	return all
 }
 
-// valuesOf lists the values that a field of few values may have.
+// valuesOf lists the enum values of a field.
 func valuesOf(schema *apiextensionsv1.JSONSchemaProps) []string {
 	var all []string
 	for _, value := range schema.Enum {

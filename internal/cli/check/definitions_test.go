@@ -24,18 +24,18 @@ func policySchema(t *testing.T) *apiextensionsv1.JSONSchemaProps {
 			return servedSchema(&definitions[i], v1alpha1.GroupVersion.Version)
 		}
 	}
-	t.Fatal("the definition was not found")
+	t.Fatal("CRD not found")
 	return nil
 }
 
-func TestHowADefinitionDiffersFromThatOfThisProgram(t *testing.T) {
+func TestMissingFields(t *testing.T) {
 	type properties = map[string]apiextensionsv1.JSONSchemaProps
 	for name, tc := range map[string]struct {
 		change       func(schema *apiextensionsv1.JSONSchemaProps, spec properties)
 		older, newer []string
 	}{
-		"it is the same": {change: func(*apiextensionsv1.JSONSchemaProps, properties) {}},
-		"it has no descriptions, no rules and other limits": {
+		"same": {change: func(*apiextensionsv1.JSONSchemaProps, properties) {}},
+		"other descriptions, rules and limits": {
 			change: func(schema *apiextensionsv1.JSONSchemaProps, spec properties) {
 				schema.Description = ""
 				sidecars := spec["sidecars"]
@@ -43,21 +43,21 @@ func TestHowADefinitionDiffersFromThatOfThisProgram(t *testing.T) {
 				spec["sidecars"] = sidecars
 			},
 		},
-		"it lacks a field with fields": {
+		"missing object": {
 			change: func(_ *apiextensionsv1.JSONSchemaProps, spec properties) { delete(spec, "prePull") },
 			older:  []string{"spec.prePull"},
 		},
-		"it lacks a field of a list": {
+		"missing field of a list": {
 			change: func(_ *apiextensionsv1.JSONSchemaProps, spec properties) {
 				delete(spec["sidecars"].Items.Schema.Properties, "drainSeconds")
 			},
 			older: []string{"spec.sidecars[].drainSeconds"},
 		},
-		"it lacks the status": {
+		"missing status": {
 			change: func(schema *apiextensionsv1.JSONSchemaProps, _ properties) { delete(schema.Properties, "status") },
 			older:  []string{"status"},
 		},
-		"it lacks a value": {
+		"missing value": {
 			change: func(_ *apiextensionsv1.JSONSchemaProps, spec properties) {
 				mode := spec["mode"]
 				mode.Enum = mode.Enum[:len(mode.Enum)-1]
@@ -65,14 +65,14 @@ func TestHowADefinitionDiffersFromThatOfThisProgram(t *testing.T) {
 			},
 			older: []string{"value PodPhase of spec.mode"},
 		},
-		"it permits every value": {
+		"every value allowed": {
 			change: func(_ *apiextensionsv1.JSONSchemaProps, spec properties) {
 				mode := spec["mode"]
 				mode.Enum = nil
 				spec["mode"] = mode
 			},
 		},
-		"it has another field and another value": {
+		"extra field and value": {
 			change: func(_ *apiextensionsv1.JSONSchemaProps, spec properties) {
 				spec["grace"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
 				mode := spec["mode"]
@@ -85,27 +85,27 @@ func TestHowADefinitionDiffersFromThatOfThisProgram(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			own, installed := policySchema(t), policySchema(t)
 			tc.change(installed, installed.Properties["spec"].Properties)
-			if difference := cmp.Diff(tc.older, lacking(own, installed, "")); difference != "" {
-				t.Errorf("what it lacks (-want +got):\n%s", difference)
+			if difference := cmp.Diff(tc.older, missingFields(own, installed, "")); difference != "" {
+				t.Errorf("missing (-want +got):\n%s", difference)
 			}
-			if difference := cmp.Diff(tc.newer, lacking(installed, own, "")); difference != "" {
-				t.Errorf("what it has besides (-want +got):\n%s", difference)
+			if difference := cmp.Diff(tc.newer, missingFields(installed, own, "")); difference != "" {
+				t.Errorf("extra (-want +got):\n%s", difference)
 			}
 		})
 	}
 }
 
-func TestOnlyAServedVersionHasASchema(t *testing.T) {
+func TestSchemaOfServedVersionsOnly(t *testing.T) {
 	definitions, err := crd.Read()
 	if err != nil || len(definitions) != 2 {
 		t.Fatalf("read %d definitions: %v", len(definitions), err)
 	}
 	definition := &definitions[0]
 	if servedSchema(definition, "v1") != nil {
-		t.Error("a version that is not there has a schema")
+		t.Error("an unknown version has a schema")
 	}
 	definition.Spec.Versions[0].Served = false
 	if servedSchema(definition, v1alpha1.GroupVersion.Version) != nil {
-		t.Error("a version that is not served has a schema")
+		t.Error("an unserved version has a schema")
 	}
 }

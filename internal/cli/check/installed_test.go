@@ -12,8 +12,6 @@ import (
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
-
-	"github.com/sidecar-termination/operator/internal/explain"
 )
 
 // render returns the objects of a kustomization of config.
@@ -26,7 +24,7 @@ func render(t *testing.T, directory string) []*resource.Resource {
 	return rendered.Resources()
 }
 
-func TestEveryAdmissionPolicyIsLookedFor(t *testing.T) {
+func TestEveryAdmissionPolicyIsChecked(t *testing.T) {
 	want := map[string][]string{}
 	for _, object := range render(t, "admission") {
 		want[object.GetKind()] = append(want[object.GetKind()], object.GetName())
@@ -37,20 +35,18 @@ func TestEveryAdmissionPolicyIsLookedFor(t *testing.T) {
 		got = append(got, policy.name)
 	}
 	slices.Sort(got)
-	// A policy without its binding does nothing: both are looked for by one name.
+	// A policy without a binding has no effect. Both have the same name.
 	for _, kind := range []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
 		names := want[kind]
 		slices.Sort(names)
 		if difference := cmp.Diff(names, got); difference != "" {
-			t.Errorf("%s (-installed +looked for):\n%s", kind, difference)
+			t.Errorf("%s (-installed +checked):\n%s", kind, difference)
 		}
 	}
 }
 
-func TestAdmissionPoliciesOfWhatIsTurnedOffAreNotNeeded(t *testing.T) {
-	everythingOff := explain.OperatorSettings{PrePullDisabled: true}
-	everythingOff.Capabilities.CRRDisabled, everythingOff.Capabilities.ImageDisabled = true, true
-	c := &checker{settings: everythingOff}
+func TestAdmissionPoliciesOfDisabledFeatures(t *testing.T) {
+	c := &checker{}
 	var got []string
 	for _, policy := range c.admissionPolicies() {
 		if policy.needed {
@@ -62,7 +58,7 @@ func TestAdmissionPoliciesOfWhatIsTurnedOffAreNotNeeded(t *testing.T) {
 	}
 }
 
-func TestWhoeverInstallsIsAskedForEveryKind(t *testing.T) {
+func TestInstallationChecksEveryKind(t *testing.T) {
 	wanted := map[schema.GroupResource]bool{}
 	for _, object := range render(t, "default") {
 		kind := object.GetGvk()
@@ -70,11 +66,11 @@ func TestWhoeverInstallsIsAskedForEveryKind(t *testing.T) {
 		wanted[plural.GroupResource()] = true
 	}
 	asked := map[schema.GroupResource]bool{}
-	for _, r := range installed {
+	for _, r := range installedKinds {
 		asked[schema.GroupResource{Group: r.group, Resource: r.resource}] = true
 	}
 	if difference := cmp.Diff(names(wanted), names(asked)); difference != "" {
-		t.Errorf("kinds (-installed +asked for):\n%s", difference)
+		t.Errorf("kinds (-installed +checked):\n%s", difference)
 	}
 }
 

@@ -19,15 +19,16 @@ import (
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 )
 
-// The names that OpenKruise's chart and manifests give.
+// The names in OpenKruise's chart and manifests.
 const (
 	kruiseManager = "kruise-controller-manager"
 	kruiseDaemon  = "kruise-daemon"
 )
 
 func (c *checker) kruise(ctx context.Context) error {
-	if c.settings.Capabilities.CRRDisabled {
-		c.ok("the operator runs without mode CRR and does not use OpenKruise")
+	c.name = "OpenKruise"
+	if !c.settings.Capabilities.CRR {
+		c.ok("mode CRR is disabled, so the operator does not use OpenKruise")
 		return nil
 	}
 	kruise, err := source.KruiseServes(ctx, c.client)
@@ -35,18 +36,18 @@ func (c *checker) kruise(ctx context.Context) error {
 		return err
 	}
 	if !kruise.Defined {
-		c.ok("OpenKruise is not installed: mode CRR cannot be used, and Auto ends sidecars on real nodes by PodPhase")
+		c.ok("OpenKruise is not installed: mode CRR is not usable, and Auto uses PodPhase on real nodes")
 		return nil
 	}
-	c.ok("definition %s is served", crr.DefinitionName)
+	c.ok("CRD %s is served", crr.DefinitionName)
 	switch {
 	case kruise.Note != "":
-		c.warn("ask someone who may", "%s", kruise.Note)
+		c.warn("ask someone who may read them", "%s", kruise.Note)
 	case kruise.Guarded:
-		c.ok("%s guards requests (failurePolicy Fail)", crr.WebhookConfigurationName)
+		c.ok("%s guards CRRs (failurePolicy Fail)", crr.WebhookConfigurationName)
 	default:
-		c.warn("restore OpenKruise's webhook with failurePolicy Fail for containerrecreaterequests: without it a request could reach containers of other pods",
-			"%s does not guard requests, so that mode CRR is not used", crr.WebhookConfigurationName)
+		c.warn("restore OpenKruise's webhook with failurePolicy Fail for containerrecreaterequests: without it a CRR could target containers of other pods",
+			"%s does not guard CRRs, so mode CRR is not usable", crr.WebhookConfigurationName)
 	}
 	if err := c.kruiseDaemon(ctx); err != nil {
 		return err
@@ -54,8 +55,9 @@ func (c *checker) kruise(ctx context.Context) error {
 	return c.kruiseManager(ctx)
 }
 
-// kruiseDaemon compares the nodes with those on which the daemon is ready.
+// kruiseDaemon finds real nodes without a ready daemon.
 func (c *checker) kruiseDaemon(ctx context.Context) error {
+	c.name = "OpenKruiseDaemon"
 	var nodes corev1.NodeList
 	if err := c.client.List(ctx, &nodes); err != nil {
 		if c.unreadable(err, "nodes") {
@@ -68,11 +70,11 @@ func (c *checker) kruiseDaemon(ctx context.Context) error {
 		if c.unreadable(err, "DaemonSets") {
 			return nil
 		}
-		return fmt.Errorf("look for OpenKruise's daemon: %w", err)
+		return fmt.Errorf("get OpenKruise's daemon: %w", err)
 	}
 	if len(daemons.Items) == 0 {
-		c.warn("see to it that kruise-daemon runs on every node: a request on a node without it comes to nothing, and the next mode follows",
-			"there is no DaemonSet %s", kruiseDaemon)
+		c.warn("run kruise-daemon on every node: on a node without it a CRR has no effect, and the operator falls back to the next mode",
+			"DaemonSet %s not found", kruiseDaemon)
 		return nil
 	}
 	ready, err := c.readyNodes(ctx, &daemons.Items[0])
@@ -82,7 +84,7 @@ func (c *checker) kruiseDaemon(ctx context.Context) error {
 	case err != nil:
 		return err
 	}
-	marks, total := c.nodeMarks(), 0
+	marks, total := c.settings.NodeKindRules, 0
 	var without []string
 	for i := range nodes.Items {
 		node := &nodes.Items[i]
@@ -94,7 +96,7 @@ func (c *checker) kruiseDaemon(ctx context.Context) error {
 		}
 	}
 	if len(without) > 0 {
-		c.warn("see why: kubectl get pods -n "+daemons.Items[0].Namespace+" -o wide. There another mode follows after the deadline, and at once on nodes marked by --daemonless-node-label or --daemonless-node-taint",
+		c.warn("find the cause: kubectl get pods -n "+daemons.Items[0].Namespace+" -o wide. On these nodes the operator falls back to another mode after the deadline, or immediately if --daemonless-node-label or --daemonless-node-taint marks the node",
 			"%s is not ready on %d of %d real nodes: %s", kruiseDaemon, len(without), total, firstOf(without))
 		return nil
 	}
@@ -102,19 +104,11 @@ func (c *checker) kruiseDaemon(ctx context.Context) error {
 	return nil
 }
 
-// nodeMarks are those that the operator goes by, or would go by.
-func (c *checker) nodeMarks() plan.NodeMarks {
-	if len(c.settings.NodeMarks.Virtual.Labels) == 0 {
-		return plan.DefaultNodeMarks()
-	}
-	return c.settings.NodeMarks
-}
-
-// readyNodes lists the nodes that have a ready pod of the DaemonSet.
+// readyNodes lists the nodes with a ready pod of the DaemonSet.
 func (c *checker) readyNodes(ctx context.Context, daemon *appsv1.DaemonSet) ([]string, error) {
 	selector, err := metav1.LabelSelectorAsSelector(daemon.Spec.Selector)
 	if err != nil {
-		return nil, fmt.Errorf("understand DaemonSet %s: %w", daemon.Name, err)
+		return nil, fmt.Errorf("parse the selector of DaemonSet %s: %w", daemon.Name, err)
 	}
 	var pods corev1.PodList
 	if err := c.client.List(ctx, &pods, client.InNamespace(daemon.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
@@ -131,11 +125,12 @@ func (c *checker) readyNodes(ctx context.Context, daemon *appsv1.DaemonSet) ([]s
 	return nodes, nil
 }
 
-// kruiseManager finds out whether OpenKruise's own SidecarTerminator acts on the pods that environment variables mark.
+// kruiseManager checks whether OpenKruise's own SidecarTerminator acts on the same environment variables.
 func (c *checker) kruiseManager(ctx context.Context) error {
-	const hint = "either turn its gate SidecarTerminator off, or run the operator with --env-convention=Disabled"
+	c.name = "OpenKruiseSidecarTerminator"
+	const hint = "turn off its feature gate SidecarTerminator, or run the operator with --env-convention=Disabled"
 	if c.settings.Resolve.IgnoreEnv {
-		c.ok("the operator leaves the environment variables to OpenKruise's own SidecarTerminator (--env-convention=Disabled)")
+		c.ok("the operator ignores environment variables (--env-convention=Disabled), so OpenKruise's SidecarTerminator may use them")
 		return nil
 	}
 	var deployments appsv1.DeploymentList
@@ -143,23 +138,23 @@ func (c *checker) kruiseManager(ctx context.Context) error {
 		if c.unreadable(err, "Deployments of all namespaces") {
 			return nil
 		}
-		return fmt.Errorf("look for OpenKruise's manager: %w", err)
+		return fmt.Errorf("get OpenKruise's manager: %w", err)
 	}
 	if len(deployments.Items) == 0 {
-		c.warn("see to it that it runs with --feature-gates=SidecarTerminator=false, or run the operator with --env-convention=Disabled",
-			"there is no Deployment %s, so that its feature gates cannot be read", kruiseManager)
+		c.warn("run OpenKruise with --feature-gates=SidecarTerminator=false, or the operator with --env-convention=Disabled",
+			"Deployment %s not found, so its feature gates are unknown", kruiseManager)
 		return nil
 	}
 	if terminatorGate(deployments.Items[0].Spec.Template.Spec.Containers) {
-		c.warn(hint, "OpenKruise's own SidecarTerminator runs and acts on the same environment variables as the operator")
+		c.warn(hint, "OpenKruise's SidecarTerminator is on and acts on the same environment variables as the operator")
 		return nil
 	}
-	c.ok("OpenKruise's own SidecarTerminator is off")
+	c.ok("OpenKruise's SidecarTerminator is off")
 	return nil
 }
 
-// terminatorGate reports whether the gate SidecarTerminator is on. It is alpha and off by default, in OpenKruise 1.4 to
-// 1.8; its own entry goes before AllAlpha.
+// terminatorGate reports whether the feature gate SidecarTerminator is on. It is alpha and off by default in OpenKruise 1.4 to
+// 1.8. Its own entry overrides AllAlpha.
 func terminatorGate(containers []corev1.Container) bool {
 	gates := map[string]bool{}
 	for _, container := range containers {
@@ -184,7 +179,7 @@ func terminatorGate(containers []corev1.Container) bool {
 	return gates["AllAlpha"]
 }
 
-// firstOf names a few of many.
+// firstOf lists the first names and counts the others.
 func firstOf(names []string) string {
 	const few = 5
 	if len(names) <= few {

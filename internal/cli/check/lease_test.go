@@ -11,19 +11,19 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-func TestALeaseExpires(t *testing.T) {
+func TestLeaseExpires(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {
 		renewed *time.Time
 		lasts   *int32
 		want    bool
 	}{
-		"just renewed":                      {ptr.To(now), ptr.To[int32](15), false},
-		"renewed as long ago as it lasts":   {ptr.To(now.Add(-15 * time.Second)), ptr.To[int32](15), false},
-		"renewed longer ago than it lasts":  {ptr.To(now.Add(-16 * time.Second)), ptr.To[int32](15), true},
-		"renewed by a clock that goes fast": {ptr.To(now.Add(time.Hour)), ptr.To[int32](15), false},
-		"never renewed":                     {nil, ptr.To[int32](15), true},
-		"without a duration":                {ptr.To(now.Add(-time.Second)), nil, true},
+		"just renewed":             {ptr.To(now), ptr.To[int32](15), false},
+		"renewed one duration ago": {ptr.To(now.Add(-15 * time.Second)), ptr.To[int32](15), false},
+		"renewed longer ago":       {ptr.To(now.Add(-16 * time.Second)), ptr.To[int32](15), true},
+		"renewed by a fast clock":  {ptr.To(now.Add(time.Hour)), ptr.To[int32](15), false},
+		"never renewed":            {nil, ptr.To[int32](15), true},
+		"without a duration":       {ptr.To(now.Add(-time.Second)), nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lease := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{LeaseDurationSeconds: tc.lasts}}
@@ -37,20 +37,20 @@ func TestALeaseExpires(t *testing.T) {
 	}
 }
 
-func TestALeaseIsRenewedWhereItsTimeChanges(t *testing.T) {
+func TestLeaseIsRenewed(t *testing.T) {
 	renewed := func(at time.Time) *coordinationv1.Lease {
 		return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{RenewTime: ptr.To(metav1.NewMicroTime(at))}}
 	}
-	// By a clock that is a year behind.
+	// The clock of the cluster is a year behind.
 	first := time.Date(2025, 3, 1, 12, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {
 		before, after *coordinationv1.Lease
 		want          bool
 	}{
-		"read once":                   {nil, renewed(first), false},
-		"read twice, and not renewed": {renewed(first), renewed(first), false},
-		"read twice, and renewed":     {renewed(first), renewed(first.Add(2 * time.Second)), true},
-		"renewed for the first time":  {&coordinationv1.Lease{}, renewed(first), true},
+		"read once":                  {nil, renewed(first), false},
+		"not renewed between reads":  {renewed(first), renewed(first), false},
+		"renewed between reads":      {renewed(first), renewed(first.Add(2 * time.Second)), true},
+		"renewed for the first time": {&coordinationv1.Lease{}, renewed(first), true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := isRenewed(tc.before, tc.after); got != tc.want {
@@ -60,7 +60,7 @@ func TestALeaseIsRenewedWhereItsTimeChanges(t *testing.T) {
 	}
 }
 
-func TestTheLeaderIsNamedAfterItsPod(t *testing.T) {
+func TestLeaderName(t *testing.T) {
 	for identity, want := range map[*string]string{
 		nil:                      "",
 		ptr.To(""):               "",

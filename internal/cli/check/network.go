@@ -16,11 +16,11 @@ import (
 	"github.com/sidecar-termination/operator/internal/plan"
 )
 
-// networks are those that cut off a pod whose phase is terminal, while its sidecars may still run: Calico drops the endpoint,
-// Cilium's operator deletes the CiliumEndpoint, and Istio takes the pod out of the ambient mesh.
+// networks disconnect a pod as soon as its phase is terminal, while its sidecars may still run. Calico drops the endpoint,
+// Cilium's operator deletes the CiliumEndpoint, and Istio removes the pod from the ambient mesh.
 var networks = []struct {
 	name string
-	// kind is served where the network is installed; empty where it has none of its own. daemonSet runs on its nodes.
+	// kind is an API of the network, or empty. daemonSet is its DaemonSet.
 	kind      schema.GroupKind
 	daemonSet string
 }{
@@ -29,9 +29,10 @@ var networks = []struct {
 	{"Istio ambient", schema.GroupKind{}, "ztunnel"},
 }
 
-// network warns of networks that sidecars lose when the operator writes a phase. It says nothing where the operator does not
-// write phases before it tries other modes.
+// network warns of networks that disconnect sidecars when the operator writes a phase. It has no result if the operator writes
+// phases as a last resort or never.
 func (c *checker) network(ctx context.Context) error {
+	c.name = "Network"
 	if !c.writesPhaseEarly() {
 		return nil
 	}
@@ -40,16 +41,16 @@ func (c *checker) network(ctx context.Context) error {
 	for _, network := range networks {
 		served, err := c.serves(network.kind)
 		if err != nil {
-			return fmt.Errorf("look for %s: %w", network.name, err)
+			return fmt.Errorf("get %s: %w", network.name, err)
 		}
 		if !served && readable {
 			var daemons appsv1.DaemonSetList
 			err := c.client.List(ctx, &daemons, client.MatchingFields{"metadata.name": network.daemonSet})
 			switch {
-			case c.unreadable(err, "DaemonSets, which tell the network of pods"):
+			case c.unreadable(err, "DaemonSets, which identify the network plugin"):
 				readable = false
 			case err != nil:
-				return fmt.Errorf("look for %s: %w", network.name, err)
+				return fmt.Errorf("get %s: %w", network.name, err)
 			}
 			served = slices.ContainsFunc(daemons.Items, func(d appsv1.DaemonSet) bool { return d.DeletionTimestamp == nil })
 		}
@@ -58,18 +59,18 @@ func (c *checker) network(ctx context.Context) error {
 		}
 	}
 	if len(found) > 0 {
-		c.warn("if sidecars need the network at their end, such as log shippers, set drainSeconds in their policy, or run the operator with --pod-phase=LastResort",
-			"found %s: a pod loses its network once its phase is written, while its sidecars are still stopping", strings.Join(found, ", "))
+		c.warn("if sidecars need the network while they end, as log shippers do, set drainSeconds in their policy, or run the operator with --pod-phase=LastResort",
+			"found %s: a pod loses its network when its phase is written, while its sidecars are still ending", strings.Join(found, ", "))
 	}
 	return nil
 }
 
-// writesPhaseEarly reports whether the operator writes phases where another mode could be used.
+// writesPhaseEarly reports whether the operator writes phases even if another mode is usable.
 func (c *checker) writesPhaseEarly() bool {
 	return c.settings.Capabilities.PodPhase == plan.PodPhaseEnabled
 }
 
-// serves reports whether the cluster serves the kind, in any version. Every user may ask that.
+// serves reports whether the cluster serves the kind in any version. This needs no permission.
 func (c *checker) serves(kind schema.GroupKind) (bool, error) {
 	if kind.Empty() {
 		return false, nil

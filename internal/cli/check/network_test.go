@@ -4,9 +4,9 @@ package check
 
 import "testing"
 
-func TestNetworkIsNotAskedForWithoutEarlyPhases(t *testing.T) {
+func TestNetworkWithoutEarlyPhases(t *testing.T) {
 	c := &checker{} // without a client, so that a read would panic
-	if err := c.network(t.Context()); err != nil || len(c.lines) > 0 {
-		t.Errorf("got %v, %v", c.lines, err)
+	if err := c.network(t.Context()); err != nil || len(c.checks) > 0 {
+		t.Errorf("got %v, %v", c.checks, err)
 	}
 }

@@ -28,6 +28,7 @@ func (c *checker) operator(ctx context.Context) error {
 }
 
 func (c *checker) deployment(ctx context.Context) error {
+	c.name = "Deployment"
 	deployment, err := c.Operator(ctx)
 	switch {
 	case c.unreadable(err, "Deployments in namespace "+c.namespace):
@@ -35,7 +36,7 @@ func (c *checker) deployment(ctx context.Context) error {
 	case err != nil:
 		return err
 	case deployment == nil:
-		c.fail(installHint+", or name its namespace: --operator-namespace", "there is no operator in namespace %s", c.namespace)
+		c.fail(installHint+", or set --operator-namespace", "no operator found in namespace %s", c.namespace)
 		return nil
 	}
 	name := deployment.Namespace + "/" + deployment.Name
@@ -47,16 +48,17 @@ func (c *checker) deployment(ctx context.Context) error {
 	case wanted == 0:
 		c.fail("kubectl scale deployment/"+deployment.Name+" -n "+deployment.Namespace+" --replicas=2", "Deployment %s is scaled to 0", name)
 	case status.ReadyReplicas == 0:
-		c.fail("see why: kubectl describe pods -n "+deployment.Namespace, "Deployment %s has no ready pod of %d", name, wanted)
+		c.fail("find the cause: kubectl describe pods -n "+deployment.Namespace, "Deployment %s has 0 of %d ready pods", name, wanted)
 	case status.ReadyReplicas < wanted:
-		c.warn("see why: kubectl describe pods -n "+deployment.Namespace, "Deployment %s has %d ready pods of %d", name, status.ReadyReplicas, wanted)
+		c.warn("find the cause: kubectl describe pods -n "+deployment.Namespace, "Deployment %s has %d of %d ready pods", name, status.ReadyReplicas, wanted)
 	default:
 		c.ok("Deployment %s is ready (%d of %d), image %s", name, status.ReadyReplicas, wanted, imageOf(deployment))
 	}
 	c.operatorVersion(deployment)
-	if c.badFlags != nil {
+	if c.flagsError != nil {
+		c.name = "Flags"
 		c.fail(fmt.Sprintf("correct them: kubectl edit deployment/%s -n %s. If the operator runs with them, %s", deployment.Name, deployment.Namespace, versionHint),
-			"the operator cannot start with its flags, and what follows goes by the default ones: %v", c.badFlags)
+			"the operator cannot start with its flags, so the other checks assume the defaults: %v", c.flagsError)
 	} else {
 		c.flags()
 		c.images()
@@ -72,99 +74,98 @@ func imageOf(deployment *appsv1.Deployment) string {
 	return deployment.Spec.Template.Spec.Containers[0].Image
 }
 
-// flags says what the operator's flags leave out.
+// flags checks for disabled features.
 func (c *checker) flags() {
+	c.name = "Flags"
 	if image := c.settings.Resolve.Image; image != "" {
 		c.ok("the quick-exit image is %s", image)
 	} else {
-		c.warn("set --quick-exit-image: without it mode Image, the only one on virtual nodes, needs an image in each policy",
+		c.warn("set --quick-exit-image: without it mode Image, the only mode on virtual nodes, needs an image in each policy",
 			"no quick-exit image is set")
 	}
-	capabilities := c.settings.Capabilities
 	for _, mode := range []struct {
-		name     v1alpha1.Mode
-		flag     string
-		disabled bool
-	}{
-		{v1alpha1.ModeCRR, "--crr", capabilities.CRRDisabled},
-		{v1alpha1.ModeImage, "--image-swap", capabilities.ImageDisabled},
-		{v1alpha1.ModePodPhase, "--pod-phase", !capabilities.PodPhase.Allowed()},
-	} {
-		if mode.disabled {
-			c.warn("this is a choice; to undo it set "+mode.flag+"=Enabled", "the operator runs without mode %s", mode.name)
+		name v1alpha1.Mode
+		flag string
+	}{{v1alpha1.ModeCRR, "--crr"}, {v1alpha1.ModeImage, "--image-swap"}, {v1alpha1.ModePodPhase, "--pod-phase"}} {
+		if !c.settings.Capabilities.Enabled(mode.name) {
+			c.warn("if this is not intended, set "+mode.flag+"=Enabled", "mode %s is disabled", mode.name)
 		}
 	}
-	if c.settings.PrePullDisabled {
-		c.warn("this is a choice; to undo it set --pre-pull=Enabled", "the operator pulls no images ahead (prePull of policies)")
+	if !c.settings.Capabilities.PrePull {
+		c.warn("if this is not intended, set --pre-pull=Enabled", "prePull of policies is disabled")
 	}
 }
 
-// images says which images policies may name.
+// images lists the allowed quick-exit images.
 func (c *checker) images() {
+	c.name = "QuickExitImages"
 	switch list := c.settings.Capabilities.Images; {
-	case c.settings.Capabilities.ImageDisabled:
+	case !c.settings.Capabilities.Image:
 	case len(list.Entries) == 0 && !list.DigestRequired:
-		c.ok("policies may name any quick-exit image; --allowed-quick-exit-image would list those that they may")
+		c.ok("policies may use any quick-exit image; restrict them with --allowed-quick-exit-image")
 	case len(list.Entries) == 0:
-		c.ok("policies may name any quick-exit image by its digest")
+		c.ok("policies may use any quick-exit image with a digest")
 	default:
 		var entries []string
 		for _, entry := range list.Entries {
 			entries = append(entries, entry.String())
 		}
-		c.ok("policies may name the quick-exit images %s", strings.Join(entries, ", "))
+		c.ok("policies may use the quick-exit images %s", strings.Join(entries, ", "))
 	}
 }
 
-// metrics says who may read them.
+// metrics checks who may read metrics.
 func (c *checker) metrics() {
+	c.name = "Metrics"
 	switch metrics := c.settings.Metrics; {
 	case metrics.Address == "":
-		c.warn("set --metrics-bind-address: without metrics no alert says that pods hang", "the operator serves no metrics")
+		c.warn("set --metrics-bind-address: without metrics there are no alerts on stuck pods", "the operator serves no metrics")
 	case !metrics.Authenticated:
-		c.warn("set --metrics-authentication=Enabled", "metrics are served in the clear, to all who reach %s", metrics.Address)
+		c.warn("set --metrics-authentication=Enabled", "metrics are served on %s without TLS and authentication", metrics.Address)
 	default:
-		c.ok("metrics are served on %s to those who may get /metrics", metrics.Address)
+		c.ok("metrics are served on %s to users who may get /metrics", metrics.Address)
 	}
 }
 
-// admissionPolicy is one that the operator is installed with. Its binding has the same name.
+// admissionPolicy is an admission policy of the installation. Its binding has the same name.
 type admissionPolicy struct {
 	name string
-	// does and missing say what it is good for.
+	// does and missing describe its effect, and the effect of its absence.
 	does, missing string
-	// needed is whether the operator, as it runs, has a use for it.
+	// needed is true if the operator's flags enable what it protects.
 	needed bool
 }
 
-// admissionPolicies are those of config/admission, to which a test holds them.
+// admissionPolicies are the policies in config/admission. A test compares them.
 func (c *checker) admissionPolicies() []admissionPolicy {
-	capabilities := c.settings.Capabilities
+	enabled := c.settings.Capabilities.EnabledModes
+	podPhase := enabled.Enabled(v1alpha1.ModePodPhase)
 	return []admissionPolicy{
-		{"sidecar-termination-phase-guard", "keeps the phases that are written",
-			"a phase that mode PodPhase writes may be taken back for a moment", capabilities.PodPhase.Allowed()},
-		{"sidecar-termination-operator-limits", "holds the operator to images and phases",
-			"nothing but RBAC limits what the operator's ServiceAccount can do to pods", true},
-		{"sidecar-termination-operator-requests", "holds the operator to requests and pull jobs of its own",
-			"nothing but RBAC limits what the operator's ServiceAccount can ask of OpenKruise, and delete of what others asked",
-			!capabilities.CRRDisabled || !c.settings.PrePullDisabled},
-		{"sidecar-termination-mode-crr", "asks authors of policies for the right that mode CRR takes",
-			"whoever may write policies can have containers stopped through them", !capabilities.CRRDisabled},
-		{"sidecar-termination-mode-image", "asks authors of policies for the right that mode Image takes",
-			"whoever may write policies can have images of pods changed through them", !capabilities.ImageDisabled},
-		{"sidecar-termination-mode-pod-phase", "asks authors of policies for the right that mode PodPhase takes",
-			"whoever may write policies can have pods ended through them", capabilities.PodPhase.Allowed()},
-		{"sidecar-termination-mode-pre-pull", "asks authors of policies for the right that pre-pull takes",
-			"whoever may write policies can have images pulled to nodes through them", !c.settings.PrePullDisabled},
+		{"sidecar-termination-phase-guard", "protects written phases",
+			"the kubelet may revert a phase of mode PodPhase for a moment", podPhase},
+		{"sidecar-termination-operator-limits", "limits the operator to images and phases",
+			"only RBAC limits what the operator's ServiceAccount can do to pods", true},
+		{"sidecar-termination-operator-requests", "limits the operator to its own CRRs and ImagePullJobs",
+			"only RBAC limits which CRRs and ImagePullJobs the operator's ServiceAccount can create and delete",
+			enabled.CRR || enabled.PrePull},
+		{"sidecar-termination-mode-crr", "requires authors of policies to have the permission for mode CRR",
+			"anyone who may write policies can stop containers", enabled.CRR},
+		{"sidecar-termination-mode-image", "requires authors of policies to have the permission for mode Image",
+			"anyone who may write policies can change images of pods", enabled.Image},
+		{"sidecar-termination-mode-pod-phase", "requires authors of policies to have the permission for mode PodPhase",
+			"anyone who may write policies can end pods", podPhase},
+		{"sidecar-termination-mode-pre-pull", "requires authors of policies to have the permission for prePull",
+			"anyone who may write policies can pull images to nodes", enabled.PrePull},
 	}
 }
 
 func (c *checker) admission(ctx context.Context) error {
+	c.name = "AdmissionPolicies"
 	for _, policy := range c.admissionPolicies() {
 		if !policy.needed {
 			continue
 		}
-		switch missing, err := c.lacks(ctx, policy.name); {
+		switch missing, err := c.isMissing(ctx, policy.name); {
 		case c.unreadable(err, "admission policies"):
 			return nil
 		case err != nil:
@@ -178,8 +179,8 @@ func (c *checker) admission(ctx context.Context) error {
 	return nil
 }
 
-// lacks reports whether the admission policy or its binding is missing.
-func (c *checker) lacks(ctx context.Context, name string) (bool, error) {
+// isMissing reports whether the admission policy or its binding is missing.
+func (c *checker) isMissing(ctx context.Context, name string) (bool, error) {
 	for _, object := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}} {
 		switch err := c.client.Get(ctx, client.ObjectKey{Name: name}, object); {
 		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):

@@ -14,13 +14,14 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-// policies says which policies are not in force or degraded, and why.
+// policies finds policies that are not ready or degraded.
 func (c *checker) policies(ctx context.Context) error {
-	total, unwell := 0, 0
-	see := func(kind, namespace, name string, generation int64, status v1alpha1.PolicyStatus) {
+	c.name = "PolicyConditions"
+	total, affected := 0, 0
+	inspect := func(kind, namespace, name string, generation int64, status v1alpha1.PolicyStatus) {
 		total++
 		title := kind + "/" + name
-		hint := "see: " + c.program + " explain " + title
+		hint := "run: " + c.program + " explain " + title
 		if namespace != "" {
 			title, hint = title+" in namespace "+namespace, hint+" -n "+namespace
 		}
@@ -28,13 +29,13 @@ func (c *checker) policies(ctx context.Context) error {
 		degraded := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded)
 		switch {
 		case ready == nil || status.ObservedGeneration < generation:
-			unwell++
-			c.warn("the operator writes it within seconds if it runs", "%s has no current status", title)
+			affected++
+			c.warn("check that the operator is running: it writes the status within seconds", "%s has no current status", title)
 		case ready.Status != metav1.ConditionTrue:
-			unwell++
+			affected++
 			c.warn(hint, "%s is not ready (%s): %s", title, ready.Reason, ready.Message)
 		case degraded != nil:
-			unwell++
+			affected++
 			c.warn(hint, "%s is degraded (%s): %s", title, degraded.Reason, degraded.Message)
 		}
 	}
@@ -44,7 +45,7 @@ func (c *checker) policies(ctx context.Context) error {
 	}
 	for i := range namespaced.Items {
 		p := &namespaced.Items[i]
-		see("policy", p.Namespace, p.Name, p.Generation, p.Status)
+		inspect("policy", p.Namespace, p.Name, p.Generation, p.Status)
 	}
 	var cluster v1alpha1.ClusterSidecarTerminationPolicyList
 	if err := c.client.List(ctx, &cluster); err != nil {
@@ -52,18 +53,18 @@ func (c *checker) policies(ctx context.Context) error {
 	}
 	for i := range cluster.Items {
 		p := &cluster.Items[i]
-		see("clusterpolicy", "", p.Name, p.Generation, p.Status)
+		inspect("clusterpolicy", "", p.Name, p.Generation, p.Status)
 	}
 	switch {
 	case total == 0:
-		c.ok("there is no policy yet; only environment variables count")
-	case unwell == 0:
-		c.ok("%d of %d policies are ready, and none is degraded", total, total)
+		c.ok("no policies found; only environment variables declare sidecars")
+	case affected == 0:
+		c.ok("%d of %d policies are ready and not degraded", total, total)
 	}
 	return nil
 }
 
-// policiesUnread makes a line of the error, or passes on one that means that it was not possible to look.
+// policiesUnread adds a result for the error, or returns an unexpected error.
 func (c *checker) policiesUnread(err error) error {
 	switch {
 	case c.unreadable(err, "policies of all namespaces"):

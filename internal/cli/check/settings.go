@@ -8,10 +8,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/sidecar-termination/operator/internal/cli/source"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// readSettings reads the flags that the operator runs with. The settings are those of the default flags where there is no
-// operator, where the user may not read it, and where its flags cannot be understood: then badFlags says why.
+// readSettings reads the operator's flags. It uses the defaults if the operator is missing, unreadable, or has invalid flags,
+// and sets flagsError for invalid flags.
 func (c *checker) readSettings(ctx context.Context) error {
 	deployment, err := c.Operator(ctx)
 	if err != nil && !apierrors.IsForbidden(err) {
@@ -21,9 +22,14 @@ func (c *checker) readSettings(ctx context.Context) error {
 	if deployment != nil {
 		arguments, _ = source.OperatorArguments(deployment)
 	}
-	if c.settings, c.badFlags = c.parse(arguments); c.badFlags == nil {
+	if c.settings, c.flagsError = settings.Parse(arguments); c.flagsError == nil {
 		return nil
 	}
-	c.settings, err = c.parse(nil)
+	return c.defaultSettings(ctx)
+}
+
+// defaultSettings sets the settings of an operator without flags.
+func (c *checker) defaultSettings(context.Context) (err error) {
+	c.settings, err = settings.Parse(nil)
 	return err
 }

@@ -10,20 +10,21 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 )
 
-const versionHint = "use the command line of the operator's version: another one may come to other decisions"
+const versionHint = "use the command line of the operator's version: other versions may decide differently"
 
-// operatorVersion compares the operator's version, as far as the tag of its image tells, with that of this program.
+// operatorVersion compares the version in the operator's image tag with the version of this program.
 func (c *checker) operatorVersion(deployment *appsv1.Deployment) {
+	c.name = "OperatorVersion"
 	switch operator := versionOf(imageOf(deployment)); {
-	case operator == "" || c.own == "":
-	case strings.TrimPrefix(operator, "v") != strings.TrimPrefix(c.own, "v"):
-		c.warn(versionHint, "the operator has version %s, and this program %s", operator, c.own)
+	case operator == "" || c.programVersion == "":
+	case strings.TrimPrefix(operator, "v") != strings.TrimPrefix(c.programVersion, "v"):
+		c.warn(versionHint, "the operator has version %s, but this program has version %s", operator, c.programVersion)
 	default:
-		c.ok("the operator has version %s, as this program", operator)
+		c.ok("the operator and this program have version %s", operator)
 	}
 }
 
-// versionOf returns the tag of the image if it is a version, else nothing.
+// versionOf returns the tag of the image if it is a version, or nothing.
 func versionOf(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	tag, err := name.NewTag(image)

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-func TestTheTagOfAnImageTellsItsVersion(t *testing.T) {
+func TestVersionOfImage(t *testing.T) {
 	const digest = "@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 	for image, want := range map[string]string{
 		"registry.example/operator:v0.2.0":          "v0.2.0",
@@ -28,23 +28,23 @@ func TestTheTagOfAnImageTellsItsVersion(t *testing.T) {
 	}
 }
 
-func TestAnOperatorOfAnotherVersionIsAWarning(t *testing.T) {
+func TestOperatorVersion(t *testing.T) {
 	for name, tc := range map[string]struct {
 		tag, own string
-		want     []line
+		want     []checkResult
 	}{
-		"the same version":               {"v0.1.0", "v0.1.0", []line{{Level: levelOK, Message: "the operator has version v0.1.0, as this program"}}},
-		"the same, written another way":  {"0.1.0", "v0.1.0", []line{{Level: levelOK, Message: "the operator has version 0.1.0, as this program"}}},
-		"another version":                {"v0.2.0", "v0.1.0", []line{{Level: levelWarning, Message: "the operator has version v0.2.0, and this program v0.1.0", Hint: versionHint}}},
-		"an image that tells no version": {"dev", "v0.1.0", nil},
-		"a program of no version":        {"v0.2.0", "", nil},
+		"same version":              {"v0.1.0", "v0.1.0", []checkResult{{Outcome: outcomeOK, Name: "OperatorVersion", Message: "the operator and this program have version v0.1.0"}}},
+		"same version without v":    {"0.1.0", "v0.1.0", []checkResult{{Outcome: outcomeOK, Name: "OperatorVersion", Message: "the operator and this program have version 0.1.0"}}},
+		"other version":             {"v0.2.0", "v0.1.0", []checkResult{{Outcome: outcomeWarning, Name: "OperatorVersion", Message: "the operator has version v0.2.0, but this program has version v0.1.0", Hint: versionHint}}},
+		"image without a version":   {"dev", "v0.1.0", nil},
+		"program without a version": {"v0.2.0", "", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			deployment := &appsv1.Deployment{}
 			deployment.Spec.Template.Spec.Containers = []corev1.Container{{Image: "registry.example/operator:" + tc.tag}}
-			c := &checker{own: tc.own}
+			c := &checker{programVersion: tc.own}
 			c.operatorVersion(deployment)
-			if difference := cmp.Diff(tc.want, c.lines); difference != "" {
+			if difference := cmp.Diff(tc.want, c.checks); difference != "" {
 				t.Errorf("lines (-want +got):\n%s", difference)
 			}
 		})

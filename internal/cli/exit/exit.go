@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package exit holds the exit codes of the subcommands that look at things: 0 where all is well, 1 where a problem was
-// found, and 2 where it was not possible to look. Scripts depend on them.
+// Package exit defines the exit codes of explain, lint and check: 0 without problems, 1 with a problem, and 2 on errors. Scripts
+// depend on them.
 package exit
 
 import (
@@ -17,27 +17,27 @@ import (
 
 // The exit codes.
 const (
-	CodeProblem      = 1
-	CodeCouldNotLook = 2
+	CodeProblem = 1
+	CodeError   = 2
 )
 
-// ErrProblem means that a problem was found and has been reported.
+// ErrProblem means that the command has reported a problem.
 var ErrProblem = errors.New("a problem was found")
 
-// lookError means that it was not possible to look.
-type lookError struct{ error }
+// commandError is an error of the command itself.
+type commandError struct{ error }
 
-func (e lookError) Unwrap() error { return e.error }
+func (e commandError) Unwrap() error { return e.error }
 
-// CouldNotLook marks an error as one of looking. It returns nil for nil, and ErrProblem as it is.
-func CouldNotLook(err error) error {
+// CommandError marks an error of the command itself. It returns nil and ErrProblem unchanged.
+func CommandError(err error) error {
 	if err == nil || errors.Is(err, ErrProblem) {
 		return err
 	}
-	return lookError{err}
+	return commandError{err}
 }
 
-// Report writes the error of a command, unless it has been reported, and returns the exit code.
+// Report writes the error of a command, except ErrProblem, and returns the exit code.
 func Report(w io.Writer, err error) int {
 	switch {
 	case err == nil:
@@ -48,19 +48,19 @@ func Report(w io.Writer, err error) int {
 	if !errors.Is(err, context.Canceled) {
 		_, _ = fmt.Fprintln(w, "error:", terminal.EscapeLines(err.Error()))
 	}
-	if errors.As(err, &lookError{}) {
-		return CodeCouldNotLook
+	if errors.As(err, &commandError{}) {
+		return CodeError
 	}
 	return CodeProblem
 }
 
-// Wrap has every error of the command, that of its flags and arguments included, end with CodeCouldNotLook.
+// Wrap makes every error of the command, its flags and its arguments exit with CodeError.
 func Wrap(command *cobra.Command) *cobra.Command {
 	run, args := command.RunE, command.Args
-	command.RunE = func(cmd *cobra.Command, arguments []string) error { return CouldNotLook(run(cmd, arguments)) }
-	command.Args = func(cmd *cobra.Command, arguments []string) error { return CouldNotLook(args(cmd, arguments)) }
+	command.RunE = func(cmd *cobra.Command, arguments []string) error { return CommandError(run(cmd, arguments)) }
+	command.Args = func(cmd *cobra.Command, arguments []string) error { return CommandError(args(cmd, arguments)) }
 	command.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return CouldNotLook(fmt.Errorf("%w\nSee %q", err, cmd.CommandPath()+" --help"))
+		return CommandError(fmt.Errorf("%w\nSee %q", err, cmd.CommandPath()+" --help"))
 	})
 	return command
 }

@@ -12,8 +12,8 @@ import (
 
 func TestReportEscapesControlCharacters(t *testing.T) {
 	var out strings.Builder
-	code := exit.Report(&out, exit.CouldNotLook(errors.New("webhook says \x1b]0;owned\x07\nsee \u202e")))
-	if want := "error: webhook says " + `\u001b]0;owned\u0007` + "\nsee " + `\u202e` + "\n"; out.String() != want || code != exit.CodeCouldNotLook {
+	code := exit.Report(&out, exit.CommandError(errors.New("webhook says \x1b]0;owned\x07\nsee \u202e")))
+	if want := "error: webhook says " + `\u001b]0;owned\u0007` + "\nsee " + `\u202e` + "\n"; out.String() != want || code != exit.CodeError {
 		t.Errorf("got %d, %q, want %q", code, out.String(), want)
 	}
 }

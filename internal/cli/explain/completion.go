@@ -16,10 +16,10 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-// completionTimeout bounds how long a shell is kept waiting.
+// completionTimeout bounds how long a shell waits.
 const completionTimeout = 3 * time.Second
 
-// complete offers types, and the names of objects once a type is typed.
+// complete offers types, and after a type the names of objects.
 func (o *options) complete(cmd *cobra.Command, arguments []string, typed string) ([]string, cobra.ShellCompDirective) {
 	typeName, _, slash := strings.Cut(typed, "/")
 	switch {
@@ -43,7 +43,7 @@ func (o *options) complete(cmd *cobra.Command, arguments []string, typed string)
 	return offered, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// names lists the objects of the kind; none where the cluster does not answer.
+// names lists the objects of the kind, or nothing if the cluster does not answer.
 func (o *options) names(ctx context.Context, of kind, prefix string) []string {
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()

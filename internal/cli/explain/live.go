@@ -17,24 +17,24 @@ import (
 	"github.com/sidecar-termination/operator/internal/plan"
 )
 
-// mostPods bounds how many pods of one Job are explained at length.
+// mostPods is the highest number of pods of one Job with a full report.
 const mostPods = 5
 
-// live gathers results from a cluster.
+// live explains objects of a cluster.
 type live struct {
 	*source.Live
-	look      *source.Source
-	namespace string // empty for all, where no name is given
+	source    *source.Source
+	namespace string // empty for all namespaces
 }
 
-func (o *options) runLive(cmd *cobra.Command, subjects []subject) error {
+func (o *options) runLive(cmd *cobra.Command, workloads []workload) error {
 	namespace, err := o.connection.CurrentNamespace()
 	if err != nil {
 		return err
 	}
 	if o.allNamespaces {
-		if subjects[0].name != "" {
-			return errors.New("--all-namespaces goes with a TYPE without a name")
+		if workloads[0].name != "" {
+			return errors.New("--all-namespaces requires a TYPE without a name")
 		}
 		namespace = ""
 	}
@@ -42,15 +42,15 @@ func (o *options) runLive(cmd *cobra.Command, subjects []subject) error {
 	if err != nil {
 		return err
 	}
-	first, err := cluster.Source(cmd.Context(), o.operator, cmd.Flags())
+	first, err := cluster.Source(cmd.Context(), o.program, cmd.Flags())
 	if err != nil {
 		return err
 	}
-	l := &live{Live: cluster, look: first, namespace: namespace}
+	l := &live{Live: cluster, source: first, namespace: namespace}
 	if o.watch {
-		return o.runWatch(cmd, l, subjects)
+		return o.runWatch(cmd, l, workloads)
 	}
-	r, err := l.gather(cmd.Context(), subjects)
+	r, err := l.gather(cmd.Context(), workloads)
 	if err != nil {
 		return err
 	}
@@ -60,10 +60,10 @@ func (o *options) runLive(cmd *cobra.Command, subjects []subject) error {
 	return o.failOn.Judge(r.worst())
 }
 
-// gather explains the subjects.
-func (l *live) gather(ctx context.Context, subjects []subject) (*result, error) {
-	r := &result{Pods: []explain.Report{}}
-	for _, of := range subjects {
+// gather explains the workloads.
+func (l *live) gather(ctx context.Context, workloads []workload) (*result, error) {
+	r := newResult()
+	for _, of := range workloads {
 		var err error
 		switch {
 		case of.name == "":
@@ -82,7 +82,7 @@ func (l *live) gather(ctx context.Context, subjects []subject) (*result, error) 
 			return nil, err
 		}
 	}
-	r.Notes = append(r.Notes, l.look.Notes()...)
+	r.Notes = append(r.Notes, l.source.Notes()...)
 	return r, nil
 }
 
@@ -91,11 +91,11 @@ func (l *live) key(name string) client.ObjectKey {
 }
 
 func (l *live) pod(ctx context.Context, r *result, name string) error {
-	pod, err := l.PodNamed(ctx, l.look, l.key(name))
+	pod, err := l.GetPod(ctx, l.source, l.key(name))
 	if err != nil {
 		return err
 	}
-	r.Pods = append(r.Pods, l.look.Explain(pod))
+	r.Pods = append(r.Pods, l.source.Explain(pod))
 	return nil
 }
 
@@ -107,19 +107,19 @@ func (l *live) job(ctx context.Context, r *result, name string) error {
 	return l.addJob(ctx, r, job)
 }
 
-// addJob explains the Job's unfinished pods, or the newest finished one, or the template where there is none.
+// addJob explains the Job's unfinished pods. Without one it explains the newest finished pod, and without any pod the template.
 func (l *live) addJob(ctx context.Context, r *result, job *batchv1.Job) error {
-	r.Jobs = append(r.Jobs, jobLine{job.Namespace, job.Name, jobStatus(job)})
+	r.Jobs = append(r.Jobs, newJobReport(job))
 	pods, err := l.PodsOf(ctx, job)
 	if err != nil {
 		return err
 	}
 	if len(pods) == 0 {
-		template, err := l.look.Template(ctx, source.OfJob(job))
+		template, err := l.source.Template(ctx, source.OfJob(job))
 		if err != nil {
 			return err
 		}
-		r.Pods = append(r.Pods, l.look.Explain(template))
+		r.Pods = append(r.Pods, l.source.Explain(template))
 		return nil
 	}
 	for i := range pods {
@@ -127,24 +127,24 @@ func (l *live) addJob(ctx context.Context, r *result, job *batchv1.Job) error {
 		case i > 0 && r.brief && plan.HasTerminalPhase(&pods[i]):
 			return nil
 		case i > 0 && !r.brief && (plan.HasTerminalPhase(&pods[i]) || i >= mostPods):
-			r.Notes = append(r.Notes, fmt.Sprintf("%d more pods of Job %s are not shown; ask for one by name", len(pods)-i, job.Name))
+			r.Notes = append(r.Notes, fmt.Sprintf("%d more pods of Job %s are not shown: explain them by name", len(pods)-i, job.Name))
 			return nil
 		}
 		pod, err := l.podOf(ctx, &pods[i], job, r.brief)
 		if err != nil {
 			return err
 		}
-		r.Pods = append(r.Pods, l.look.Explain(pod))
+		r.Pods = append(r.Pods, l.source.Explain(pod))
 	}
 	return nil
 }
 
-// podOf gathers what bears on a pod of the Job. In brief the operator's events are of no use.
+// podOf reads the input for a pod of the Job. The brief output shows no events.
 func (l *live) podOf(ctx context.Context, pod *corev1.Pod, job *batchv1.Job, brief bool) (explain.Pod, error) {
 	if brief {
-		return l.look.Pod(ctx, pod, job)
+		return l.source.Pod(ctx, pod, job)
 	}
-	return l.PodWithEvents(ctx, l.look, pod, job)
+	return l.PodWithEvents(ctx, l.source, pod, job)
 }
 
 func (l *live) cronJob(ctx context.Context, r *result, name string) error {
@@ -152,11 +152,11 @@ func (l *live) cronJob(ctx context.Context, r *result, name string) error {
 	if err := l.Client.Get(ctx, l.key(name), cron); err != nil {
 		return fmt.Errorf("get CronJob: %w", err)
 	}
-	template, err := l.look.Template(ctx, source.OfCronJob(cron))
+	template, err := l.source.Template(ctx, source.OfCronJob(cron))
 	if err != nil {
 		return err
 	}
-	r.Pods = append(r.Pods, l.look.Explain(template))
+	r.Pods = append(r.Pods, l.source.Explain(template))
 	for _, active := range cron.Status.Active {
 		if err := l.job(ctx, r, active.Name); client.IgnoreNotFound(err) != nil {
 			return err
@@ -176,7 +176,7 @@ func (l *live) all(ctx context.Context, r *result, of kind) error {
 			return fmt.Errorf("list Jobs: %w", err)
 		}
 		for i := range jobs.Items {
-			if finishedAs(&jobs.Items[i]) != "" {
+			if source.FinalCondition(&jobs.Items[i]) != nil {
 				continue
 			}
 			if err := l.addJob(ctx, r, &jobs.Items[i]); err != nil {
@@ -190,55 +190,28 @@ func (l *live) all(ctx context.Context, r *result, of kind) error {
 			return fmt.Errorf("list CronJobs: %w", err)
 		}
 		for i := range crons.Items {
-			template, err := l.look.Template(ctx, source.OfCronJob(&crons.Items[i]))
+			template, err := l.source.Template(ctx, source.OfCronJob(&crons.Items[i]))
 			if err != nil {
 				return err
 			}
-			r.Pods = append(r.Pods, l.look.Explain(template))
+			r.Pods = append(r.Pods, l.source.Explain(template))
 		}
 		return nil
 	}
-	return l.allPolicies(ctx, r, of)
+	return l.listPolicies(ctx, r, of)
 }
 
 func (l *live) allPods(ctx context.Context, r *result) error {
-	pods, err := l.Unfinished(ctx, l.namespace)
+	pods, err := l.UnfinishedPods(ctx, l.namespace)
 	if err != nil {
 		return err
 	}
 	for i := range pods {
-		pod, err := l.look.Pod(ctx, &pods[i], nil)
+		pod, err := l.source.Pod(ctx, &pods[i], nil)
 		if err != nil {
 			return err
 		}
-		r.Pods = append(r.Pods, l.look.Explain(pod))
+		r.Pods = append(r.Pods, l.source.Explain(pod))
 	}
 	return nil
-}
-
-// jobStatus says in a line how the Job fares.
-func jobStatus(job *batchv1.Job) string {
-	if as := finishedAs(job); as != "" {
-		return as
-	}
-	if job.Spec.Suspend != nil && *job.Spec.Suspend {
-		return "suspended"
-	}
-	return fmt.Sprintf("running: %d active, %d succeeded, %d failed", job.Status.Active, job.Status.Succeeded, job.Status.Failed)
-}
-
-// finishedAs returns the Job's final condition, or nothing while it has none.
-func finishedAs(job *batchv1.Job) string {
-	for _, condition := range job.Status.Conditions {
-		if condition.Status != corev1.ConditionTrue {
-			continue
-		}
-		switch condition.Type {
-		case batchv1.JobComplete:
-			return "complete"
-		case batchv1.JobFailed:
-			return fmt.Sprintf("failed (%s): %s", condition.Reason, condition.Message)
-		}
-	}
-	return ""
 }

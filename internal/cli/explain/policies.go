@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -16,8 +15,25 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// policy explains one policy by the unfinished pods that it selects.
-func (l *live) policy(ctx context.Context, r *result, of subject) error {
+// podReport is the report on a pod and the policies that select it.
+type podReport struct {
+	explain.Report
+	policies []resolve.Policy
+}
+
+// selectedBy returns the reports on the pods that the policy selects.
+func selectedBy(ref resolve.PolicyRef, reports []podReport) []explain.Report {
+	var selected []explain.Report
+	for _, report := range reports {
+		if slices.ContainsFunc(report.policies, func(p resolve.Policy) bool { return p.Ref == ref }) {
+			selected = append(selected, report.Report)
+		}
+	}
+	return selected
+}
+
+// policy explains one policy and the unfinished pods that it selects.
+func (l *live) policy(ctx context.Context, r *result, of workload) error {
 	var object client.Object = &v1alpha1.SidecarTerminationPolicy{}
 	key := l.key(of.name)
 	if of.kind == kindClusterPolicy {
@@ -26,14 +42,11 @@ func (l *live) policy(ctx context.Context, r *result, of subject) error {
 	if err := l.Client.Get(ctx, key, object); err != nil {
 		return fmt.Errorf("get policy: %w", err)
 	}
-	pods, err := l.Unfinished(ctx, object.GetNamespace())
-	if err != nil {
-		return err
-	}
-	return l.addPolicy(ctx, r, object, pods)
+	return l.addPolicies(ctx, r, object.GetNamespace(), []client.Object{object})
 }
 
-func (l *live) allPolicies(ctx context.Context, r *result, of kind) error {
+// listPolicies explains every policy of the kind.
+func (l *live) listPolicies(ctx context.Context, r *result, of kind) error {
 	var objects []client.Object
 	if of == kindClusterPolicy {
 		var list v1alpha1.ClusterSidecarTerminationPolicyList
@@ -43,46 +56,37 @@ func (l *live) allPolicies(ctx context.Context, r *result, of kind) error {
 		for i := range list.Items {
 			objects = append(objects, &list.Items[i])
 		}
-	} else {
-		var list v1alpha1.SidecarTerminationPolicyList
-		if err := l.Client.List(ctx, &list, client.InNamespace(l.namespace)); err != nil {
-			return fmt.Errorf("list policies: %w", err)
-		}
-		for i := range list.Items {
-			objects = append(objects, &list.Items[i])
-		}
+		return l.addPolicies(ctx, r, "", objects)
 	}
-	namespace := l.namespace
-	if of == kindClusterPolicy {
-		namespace = ""
+	var list v1alpha1.SidecarTerminationPolicyList
+	if err := l.Client.List(ctx, &list, client.InNamespace(l.namespace)); err != nil {
+		return fmt.Errorf("list policies: %w", err)
 	}
-	pods, err := l.Unfinished(ctx, namespace)
+	for i := range list.Items {
+		objects = append(objects, &list.Items[i])
+	}
+	return l.addPolicies(ctx, r, l.namespace, objects)
+}
+
+// addPolicies explains the policies. It reads each unfinished pod of the namespace once.
+func (l *live) addPolicies(ctx context.Context, r *result, namespace string, objects []client.Object) error {
+	pods, err := l.UnfinishedPods(ctx, namespace)
 	if err != nil {
 		return err
 	}
-	for _, object := range objects {
-		if err := l.addPolicy(ctx, r, object, pods); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (l *live) addPolicy(ctx context.Context, r *result, object client.Object, pods []corev1.Pod) error {
-	policy, _ := source.PolicyOf(object)
-	var reports []explain.Report
+	var reports []podReport
 	for i := range pods {
-		if ns := object.GetNamespace(); ns != "" && ns != pods[i].Namespace {
-			continue
-		}
-		pod, err := l.look.Pod(ctx, &pods[i], nil)
+		pod, err := l.source.Pod(ctx, &pods[i], nil)
 		if err != nil {
 			return err
 		}
-		if slices.ContainsFunc(pod.Policies, func(p resolve.Policy) bool { return p.Ref == policy.Ref }) {
-			reports = append(reports, l.look.Explain(pod))
+		if len(pod.Policies) > 0 {
+			reports = append(reports, podReport{l.source.Explain(pod), pod.Policies})
 		}
 	}
-	r.Policies = append(r.Policies, explain.DescribePolicy(policy, reports))
+	for _, object := range objects {
+		policy, _ := source.PolicyOf(object)
+		r.Policies = append(r.Policies, explain.DescribePolicy(policy, selectedBy(policy.Ref, reports)))
+	}
 	return nil
 }

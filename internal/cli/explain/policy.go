@@ -12,7 +12,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/explain"
 )
 
-// policyName is what to call a policy of either kind by.
+// policyName identifies a policy of either kind.
 func policyName(r *explain.PolicyReport) string {
 	if r.Namespace == "" {
 		return r.Kind + " " + r.Name
@@ -20,10 +20,10 @@ func policyName(r *explain.PolicyReport) string {
 	return fmt.Sprintf("%s %s/%s", r.Kind, r.Namespace, r.Name)
 }
 
-// writePolicy writes all there is to say about one policy.
+// writePolicy writes the full report on one policy.
 func writePolicy(p *output.Printer, r *explain.PolicyReport) {
-	if r.Mode == "" {
-		p.StyledLine(output.Bold, policyName(r)+": not in force, the API server would refuse it")
+	if r.Rejected {
+		p.StyledLine(output.Bold, policyName(r)+": not enforced, the API server would reject it")
 		p.Findings(r.Findings)
 		return
 	}
@@ -45,7 +45,7 @@ func writePolicy(p *output.Printer, r *explain.PolicyReport) {
 		var rows [][]output.Cell
 		for _, pod := range r.Pods {
 			rows = append(rows, []output.Cell{
-				{Text: pod.Namespace}, {Text: strings.ToLower(pod.Kind) + "/" + pod.Name}, {Text: strings.Join(pod.Containers, ", ")},
+				{Text: pod.Namespace}, {Text: strings.ToLower(pod.Kind) + "/" + pod.Name}, {Text: strings.Join(pod.Sidecars, ", ")},
 				{Text: string(pod.Stage), Style: stageStyles[pod.Stage]}, {Text: string(pod.Reason)},
 			})
 		}

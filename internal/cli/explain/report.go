@@ -5,7 +5,9 @@ package explain
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/cli/output"
@@ -14,12 +16,12 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// writeReport writes all there is to say about one pod or template.
+// writeReport writes the full report on one pod or template.
 func writeReport(p *output.Printer, r *explain.Report) {
 	p.StyledLine(output.Bold, title(r))
 	writeStage(p, r)
-	if r.NextLook != nil {
-		p.StyledLine(output.Faint, fmt.Sprintf("the operator looks again in %s at the latest", explain.Age(r.NextLook.Sub(r.Now()))))
+	if r.NextReconcileTime != nil {
+		p.StyledLine(output.Faint, fmt.Sprintf("next reconcile within %s", explain.Age(r.NextReconcileTime.Sub(r.Now()))))
 	}
 	p.Line("")
 	writeContainers(p, r)
@@ -32,14 +34,14 @@ func writeReport(p *output.Printer, r *explain.Report) {
 	}
 }
 
-// writeStage says what is decided now, once: a finding may say it at length.
+// writeStage writes the current decision. A message that is also a finding is written only there.
 func writeStage(p *output.Printer, r *explain.Report) {
 	if r.Stage == "" {
 		return
 	}
-	head, message := fmt.Sprintf("%s (%s): ", r.Stage, r.StageReason), r.Message
+	head, message := fmt.Sprintf("%s (%s): ", r.Stage, r.Reason), r.Message
 	if slices.ContainsFunc(r.Findings, func(f explain.Finding) bool { return f.Message == r.Message }) {
-		message = "see the findings"
+		message = "see FINDINGS"
 	}
 	p.Prose([]output.Cell{{Text: head, Style: stageStyles[r.Stage]}}, message)
 }
@@ -50,22 +52,22 @@ var stageStyles = map[plan.Stage]output.Style{
 
 func title(r *explain.Report) string {
 	text := fmt.Sprintf("%s %s/%s", r.Kind, r.Namespace, r.Name)
-	if r.Owner != "" {
-		text += " of Job " + r.Owner
+	if r.Job != "" {
+		text += " of Job " + r.Job
 	}
 	parts := []string{"restartPolicy " + r.RestartPolicy}
 	switch {
 	case r.Template:
-		parts = append(parts, "pods to come")
-	case r.Node == "":
+		parts = append(parts, "no pod yet")
+	case r.NodeName == "":
 		parts = append(parts, "no node yet")
 	case r.NodeKind == plan.NodeUnknown:
-		parts = append(parts, fmt.Sprintf("node %s, of unknown kind", r.Node))
+		parts = append(parts, fmt.Sprintf("node %s of unknown type", r.NodeName))
 	default:
-		parts = append(parts, fmt.Sprintf("%s node %s", strings.ToLower(string(r.NodeKind)), r.Node))
+		parts = append(parts, fmt.Sprintf("%s node %s", strings.ToLower(string(r.NodeKind)), r.NodeName))
 	}
-	if r.MainsDone != nil {
-		parts = append(parts, fmt.Sprintf("mains done %s ago", explain.Age(r.Now().Sub(r.MainsDone.Time))))
+	if r.MainsDoneTime != nil {
+		parts = append(parts, fmt.Sprintf("main containers done %s ago", explain.Age(r.Now().Sub(r.MainsDoneTime.Time))))
 	}
 	return text + ": " + strings.Join(parts, ", ")
 }
@@ -79,10 +81,10 @@ func writeContainers(p *output.Printer, r *explain.Report) {
 	for _, c := range r.Containers {
 		by := c.DeclaredBy
 		switch {
-		case by == "environment":
+		case by == explain.DeclaredByEnvironment:
 			by = "environment variables"
 		case by == "" && c.Role == explain.RoleMain:
-			by = "nothing"
+			by = "-"
 		case by == "":
 			by = "the pod"
 		}
@@ -90,9 +92,31 @@ func writeContainers(p *output.Printer, r *explain.Report) {
 		if c.Role == explain.RoleSidecar {
 			style = output.Green
 		}
-		rows = append(rows, []output.Cell{{Text: c.Name}, {Text: roles[c.Role], Style: style}, {Text: c.State}, {Text: by}})
+		rows = append(rows, []output.Cell{{Text: c.Name}, {Text: roles[c.Role], Style: style}, {Text: stateText(c.State, r.Now())}, {Text: by}})
 	}
 	p.Table([]string{"CONTAINER", "ROLE", "STATE", "DECLARED BY"}, rows)
+}
+
+// stateText describes the state of a container in a few words.
+func stateText(state *explain.ContainerState, now time.Time) string {
+	if state == nil {
+		return ""
+	}
+	var text string
+	switch {
+	case state.Running != nil:
+		text = "running " + explain.Age(now.Sub(state.Running.StartedAt.Time))
+	case state.Terminated != nil:
+		text = fmt.Sprintf("exit %d, %s ago", state.Terminated.ExitCode, explain.Age(now.Sub(state.Terminated.FinishedAt.Time)))
+	case state.Waiting != nil && state.Waiting.Reason != "":
+		text = "waiting: " + state.Waiting.Reason
+	default:
+		text = "waiting"
+	}
+	if state.RestartCount > 0 {
+		text += fmt.Sprintf(", %d restarts", state.RestartCount)
+	}
+	return text
 }
 
 var sources = map[resolve.Source]string{
@@ -100,7 +124,7 @@ var sources = map[resolve.Source]string{
 	resolve.SourceOperator: "operator's flag", resolve.SourceDefault: "default",
 }
 
-// writeSidecars says how each sidecar will be ended: one row for each kind of node, beside the settings.
+// writeSidecars writes the modes of each sidecar, one row for each node type, and its settings.
 func writeSidecars(p *output.Printer, r *explain.Report) {
 	var rows [][]output.Cell
 	for _, c := range r.Containers {
@@ -108,13 +132,13 @@ func writeSidecars(p *output.Printer, r *explain.Report) {
 			continue
 		}
 		settings := settingLines(c.Settings)
-		for i := range max(len(settings), len(c.Settings.Ways)) {
+		for i := range max(len(settings), len(c.Settings.Methods)) {
 			row := make([]output.Cell, 4)
 			if i == 0 {
 				row[0].Text = c.Name
 			}
-			if i < len(c.Settings.Ways) {
-				row[1].Text, row[2] = c.Settings.Ways[i].Where, wayCell(c.Settings.Ways[i])
+			if i < len(c.Settings.Methods) {
+				row[1].Text, row[2] = c.Settings.Methods[i].NodeType, methodCell(c.Settings.Methods[i])
 			}
 			if i < len(settings) {
 				row[3].Text = settings[i]
@@ -124,47 +148,55 @@ func writeSidecars(p *output.Printer, r *explain.Report) {
 	}
 	if len(rows) > 0 {
 		p.Line("")
-		p.Table([]string{"SIDECAR", "ON A", "IS ENDED BY", "SETTINGS"}, rows)
+		p.Table([]string{"SIDECAR", "NODE TYPE", "METHOD", "SETTINGS"}, rows)
 	}
 }
 
-func wayCell(way explain.Way) output.Cell {
-	if len(way.Modes) == 0 {
-		return output.Cell{Text: "nothing: " + string(way.Reason), Style: output.Red}
+func methodCell(method explain.Method) output.Cell {
+	if len(method.Modes) == 0 {
+		return output.Cell{Text: "none: " + string(method.Reason), Style: output.Red}
 	}
 	var names []string
-	for _, mode := range way.Modes {
+	for _, mode := range method.Modes {
 		name := string(mode)
-		if mode == v1alpha1.ModeCRR && way.PhaseFirst {
-			name += " with the phase before it"
+		if mode == v1alpha1.ModeCRR && method.PhaseFirst {
+			name += " (after phase patch)"
 		}
 		names = append(names, name)
 	}
 	return output.Cell{Text: strings.Join(names, ", then ")}
 }
 
-// settingLines writes the mode, the image where it may be used, and what else somebody has set.
+// settingLines lists the mode, the image if it may be used, and the other settings that are not defaults.
 func settingLines(s *explain.Settings) []string {
-	lines := []string{"mode " + with(s.Mode)}
+	lines := []string{settingLine("mode", s.Mode.Value, s.Mode.Source)}
 	if mayUseImage(s) {
-		lines = append(lines, "image "+with(s.Image))
+		lines = append(lines, settingLine("image", s.Image.Value, s.Image.Source))
 	}
-	if from := s.QuickExitPaths.From; from != resolve.SourceDefault && from != resolve.SourceEnvironment {
-		lines = append(lines, "image covers "+with(explain.Setting{Value: brief(s.QuickExitPaths.Value), From: from}))
+	if source := s.QuickExitPaths.Source; source != resolve.SourceDefault && source != resolve.SourceEnvironment {
+		lines = append(lines, settingLine("image covers", shorten(strings.Join(s.QuickExitPaths.Value, ",")), source))
 	}
-	for _, setting := range []struct {
-		name string
-		explain.Setting
-	}{{"exit codes", s.ExitCodes}, {"drain", s.Drain}, {"deadline", s.Deadline}, {"fallback", s.Fallback}} {
-		if setting.From != resolve.SourceDefault && (setting.From != resolve.SourceOperator || setting.Value == string(v1alpha1.ExitCodesRespect)) {
-			lines = append(lines, setting.name+" "+with(setting.Setting))
-		}
+	if s.ExitCodes.Source != resolve.SourceDefault && (s.ExitCodes.Source != resolve.SourceOperator || s.ExitCodes.Value == v1alpha1.ExitCodesRespect) {
+		lines = append(lines, settingLine("exit codes", s.ExitCodes.Value, s.ExitCodes.Source))
+	}
+	if drain := s.DrainSeconds; drain.Source != resolve.SourceDefault {
+		lines = append(lines, settingLine("drain", time.Duration(drain.Value)*time.Second, drain.Source))
+	}
+	if deadline := s.TerminationDeadlineSeconds; deadline.Source != resolve.SourceDefault {
+		lines = append(lines, settingLine("deadline", time.Duration(deadline.Value)*time.Second, deadline.Source))
+	}
+	if s.Fallback.Source != resolve.SourceDefault {
+		lines = append(lines, settingLine("fallback", s.Fallback.Value, s.Fallback.Source))
 	}
 	return lines
 }
 
-// brief writes a list in one short line.
-func brief(list string) string {
+func settingLine(name string, value any, source resolve.Source) string {
+	return fmt.Sprintf("%s %v (%s)", name, value, sources[source])
+}
+
+// shorten returns a list in one short line.
+func shorten(list string) string {
 	const most = 60
 	if list = strings.Join(strings.Fields(list), " "); len(list) > most {
 		return strings.ToValidUTF8(list[:most], "") + "..."
@@ -173,41 +205,36 @@ func brief(list string) string {
 }
 
 func mayUseImage(s *explain.Settings) bool {
-	return slices.ContainsFunc(s.Ways, func(w explain.Way) bool { return slices.Contains(w.Modes, v1alpha1.ModeImage) })
+	return slices.ContainsFunc(s.Methods, func(m explain.Method) bool { return slices.Contains(m.Modes, v1alpha1.ModeImage) })
 }
 
-// with writes a setting and where it comes from.
-func with(s explain.Setting) string {
-	return fmt.Sprintf("%s (%s)", s.Value, sources[s.From])
-}
-
-// writeAttempts says what was done, and what the operator said of it.
+// writeAttempts writes the past attempts and the operator's events.
 func writeAttempts(p *output.Printer, r *explain.Report) {
 	if len(r.Attempts) > 0 {
 		var rows [][]output.Cell
 		for _, a := range r.Attempts {
 			mode := string(a.Mode)
-			if a.For != "" {
-				mode += " for " + string(a.For)
+			if a.PartOf != "" {
+				mode += " for " + string(a.PartOf)
 			}
 			var result output.Cell
 			switch {
-			case a.Result != "":
-				result = output.Cell{Text: "failed; see the findings", Style: output.Red}
-			case a.Finished != nil:
-				result = output.Cell{Text: fmt.Sprintf("carried out %s ago", explain.Age(r.Now().Sub(a.Finished.Time)))}
+			case a.Failure != "":
+				result = output.Cell{Text: "failed; see FINDINGS", Style: output.Red}
+			case a.CompletionTime != nil:
+				result = output.Cell{Text: fmt.Sprintf("completed %s ago", explain.Age(r.Now().Sub(a.CompletionTime.Time)))}
 			}
 			rows = append(rows, []output.Cell{
-				{Text: mode}, {Text: fmt.Sprint(a.Number + 1)}, {Text: explain.Age(r.Now().Sub(a.Started.Time)) + " ago"},
-				{Text: strings.Join(a.Containers, ", ")}, result,
+				{Text: mode}, {Text: strconv.Itoa(a.Number)}, {Text: explain.Age(r.Now().Sub(a.StartTime.Time)) + " ago"},
+				{Text: strings.Join(a.Sidecars, ", ")}, result,
 			})
 		}
 		p.Line("")
-		p.Table([]string{"DONE", "ATTEMPT", "WHEN", "SIDECARS", "RESULT"}, rows)
+		p.Table([]string{"MODE", "ATTEMPT", "STARTED", "SIDECARS", "RESULT"}, rows)
 	}
 	if len(r.Events) > 0 {
 		p.Line("")
-		p.StyledLine(output.Bold, "EVENTS OF THE OPERATOR")
+		p.StyledLine(output.Bold, "OPERATOR EVENTS")
 		for _, e := range r.Events {
 			head := fmt.Sprintf("  %-5s %s: ", explain.Age(r.Now().Sub(e.Time.Time)), e.Reason)
 			p.Prose(output.Cells(head), e.Message)

@@ -12,29 +12,28 @@ import (
 	"github.com/sidecar-termination/operator/internal/explain"
 )
 
-// result is everything that was found. Its JSON form is what programs read.
+// result is the outcome of the command. Its JSON form is part of the versioned output.
 type result struct {
+	output.Header
+	Summary  explain.Summary        `json:"summary"`
 	Pods     []explain.Report       `json:"pods"`
 	Policies []explain.PolicyReport `json:"policies,omitempty"`
-	// Jobs say how the Jobs that were asked about, or those of a CronJob, fare.
-	Jobs []jobLine `json:"jobs,omitempty"`
+	// Jobs has the requested Jobs, or those of a CronJob.
+	Jobs []jobReport `json:"jobs,omitempty"`
 	// Notes say what was assumed because it could not be read.
 	Notes []string `json:"notes,omitempty"`
-	// brief has one line written for each object that was asked about.
+	// brief selects one line for each requested object.
 	brief bool
-	// quiet has the names of policies that are left out of text, because the pods' reports say all there is to say.
-	quiet map[string]bool
+	// omitted has the names of policies that the text leaves out, because the pods' reports contain the same findings.
+	omitted map[string]bool
 }
 
-// jobLine is a Job in one line.
-type jobLine struct {
-	Namespace string `json:"namespace"`
-	Name      string `json:"name"`
-	Status    string `json:"status"`
+func newResult() *result {
+	return &result{Header: output.NewHeader("ExplainReport"), Pods: []explain.Report{}, omitted: map[string]bool{}}
 }
 
-// worst returns the severity of the worst finding.
-func (r *result) worst() explain.Severity {
+// findings returns the findings on all pods and policies.
+func (r *result) findings() []explain.Finding {
 	var all []explain.Finding
 	for _, pod := range r.Pods {
 		all = append(all, pod.Findings...)
@@ -42,10 +41,14 @@ func (r *result) worst() explain.Severity {
 	for _, policy := range r.Policies {
 		all = append(all, policy.Findings...)
 	}
-	return explain.Worst(all)
+	return all
 }
 
+// worst returns the severity of the worst finding.
+func (r *result) worst() explain.Severity { return explain.Worst(r.findings()) }
+
 func (r *result) write(w io.Writer, format output.Format) error {
+	r.Summary = explain.Summarize(r.findings())
 	return format.Write(w, r, r.text)
 }
 
@@ -62,24 +65,24 @@ func (r *result) text(p *output.Printer) {
 
 func (r *result) writeFull(p *output.Printer) {
 	for _, job := range r.Jobs {
-		p.Line("Job %s/%s: %s", job.Namespace, job.Name, job.Status)
+		p.Line("Job %s/%s: %s", job.Namespace, job.Name, job.text())
 	}
 	for i := range r.Pods {
 		writeReport(p, &r.Pods[i])
 		p.Line("")
 	}
 	for i := range r.Policies {
-		if policy := &r.Policies[i]; !r.quiet[policyName(policy)] {
+		if policy := &r.Policies[i]; !r.omitted[policyName(policy)] {
 			writePolicy(p, policy)
 			p.Line("")
 		}
 	}
 	if len(r.Pods)+len(r.Jobs)+len(r.Policies) == 0 {
-		p.Line("Nothing to explain: no pod, no Job, no CronJob and no policy was found.")
+		p.Line("No pods, Jobs, CronJobs or policies found.")
 	}
 }
 
-// writeBrief writes one line for each object that was asked about: for a Job that of its pods that fares worst.
+// writeBrief writes one line for each requested object. The line of a Job describes its pod with the worst finding.
 func (r *result) writeBrief(p *output.Printer) {
 	switch {
 	case len(r.Policies) > 0:
@@ -99,25 +102,25 @@ func (r *result) writeBrief(p *output.Printer) {
 		}
 		p.Table(briefHeading, rows)
 	default:
-		p.Line("Nothing to explain: no unfinished object of that kind was found.")
+		p.Line("No unfinished objects of this type found.")
 	}
 }
 
 var briefHeading = []string{"NAMESPACE", "NAME", "RESTART", "SIDECARS", "STAGE", "REASON", "FINDING"}
 
-// briefRow is a line under briefHeading about the object, whose pods are as the one of the report.
+// briefRow is the row of an object under briefHeading, with the report on one of its pods.
 func briefRow(pod *explain.Report, of kind, name string) []output.Cell {
-	row := output.Cells(pod.Namespace, string(of)+"/"+name, pod.RestartPolicy, sidecars(pod), string(cmp.Or(pod.Stage, "-")), string(pod.StageReason), briefFinding(pod.Findings))
+	row := output.Cells(pod.Namespace, string(of)+"/"+name, pod.RestartPolicy, sidecars(pod), string(cmp.Or(pod.Stage, "-")), string(pod.Reason), briefFinding(pod.Findings))
 	row[4].Style = stageStyles[pod.Stage]
 	return row
 }
 
-// worstOf returns the report with the worst finding of those on the Job's pods, or that on its template.
-func (r *result) worstOf(job jobLine) *explain.Report {
+// worstOf returns the report on the Job's pod with the worst finding, or on the Job's template.
+func (r *result) worstOf(job jobReport) *explain.Report {
 	var worst *explain.Report
 	for i := range r.Pods {
 		pod := &r.Pods[i]
-		ofJob := pod.Owner == job.Name || pod.Template && pod.Name == job.Name
+		ofJob := pod.Job == job.Name || pod.Template && pod.Name == job.Name
 		if ofJob && pod.Namespace == job.Namespace &&
 			(worst == nil || explain.Worst(pod.Findings).WorseThan(explain.Worst(worst.Findings))) {
 			worst = pod
@@ -135,7 +138,7 @@ func (r *result) writeBriefPolicies(p *output.Printer) {
 		}
 		named := strings.Join(policy.Sidecars, ",")
 		if len(policy.Mains) > 0 {
-			named = "all but " + strings.Join(policy.Mains, ",")
+			named = "all except " + strings.Join(policy.Mains, ",")
 		}
 		rows = append(rows, output.Cells(policy.Namespace, string(of)+"/"+policy.Name, string(policy.Mode), string(policy.Enforcement), named,
 			strconv.Itoa(len(policy.Pods)), briefFinding(policy.Findings)))
@@ -153,7 +156,7 @@ func sidecars(r *explain.Report) string {
 	return cmp.Or(strings.Join(names, ","), "-")
 }
 
-// briefFinding names the worst finding, unless it is only good to know.
+// briefFinding names the worst finding, unless it is a note.
 func briefFinding(findings []explain.Finding) string {
 	if len(findings) == 0 || findings[0].Severity == explain.SeverityNote {
 		return ""

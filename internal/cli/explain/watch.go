@@ -15,37 +15,38 @@ import (
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/cli/output"
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/terminal"
 )
 
-// watchInterval is how often a watched object is read. A policy is explained by all the pods that it selects, and read less
-// often.
+// watchInterval is the time between two reads of a watched object. A policy is read less often, because its report needs all
+// pods that it selects.
 const (
 	watchInterval       = time.Second
 	policyWatchInterval = 5 * time.Second
 )
 
-// clearScreen has a terminal start over.
+// clearScreen clears a terminal.
 const clearScreen = "\x1b[H\x1b[2J"
 
-// runWatch shows the object until it has finished, has gone, or the user has seen enough.
-func (o *options) runWatch(cmd *cobra.Command, l *live, subjects []subject) error {
-	if len(subjects) != 1 || subjects[0].name == "" || o.format != output.FormatTable {
-		return errors.New("--watch shows one object, given as TYPE/NAME, as a table")
+// runWatch shows the object until it has finished, is deleted, or the user interrupts.
+func (o *options) runWatch(cmd *cobra.Command, l *live, workloads []workload) error {
+	if len(workloads) != 1 || workloads[0].name == "" || o.format != output.FormatTable {
+		return errors.New("--watch requires one object as TYPE/NAME and table output")
 	}
-	of := subjects[0]
+	of := workloads[0]
 	ctx, w := cmd.Context(), cmd.OutOrStdout()
 	view := &watchView{w: w, stderr: cmd.ErrOrStderr(), terminal: output.IsTerminal(w)}
 	ticker := time.NewTicker(of.kind.interval())
 	defer ticker.Stop()
 	for {
-		r, err := l.gather(ctx, subjects)
+		r, err := l.gather(ctx, workloads)
 		switch {
 		case apierrors.IsNotFound(err) && view.shown != "":
-			_, err := fmt.Fprintf(w, "%s/%s has gone\n", of.kind, terminal.Escape(of.name))
+			_, err := fmt.Fprintf(w, "%s/%s was deleted\n", of.kind, terminal.Escape(of.name))
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -57,21 +58,21 @@ func (o *options) runWatch(cmd *cobra.Command, l *live, subjects []subject) erro
 			if err := view.show(r); err != nil {
 				return err
 			}
-			if of.kind.isOver(r) {
+			if of.kind.isFinished(r) {
 				return o.failOn.Judge(r.worst())
 			}
 		}
 		if err := wait(ctx, ticker); err != nil {
 			return err
 		}
-		l.look = l.Again(l.look, o.operator.Now())
+		l.source = l.Refresh(l.source, o.program.Now())
 	}
 }
 
-// isFinal reports whether trying again is of no use where nothing could be read yet.
+// isFinal reports whether a retry of the first read is useless.
 func isFinal(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) }
 
-// interval is how often a watched object of the kind is read.
+// interval is the time between two reads of a watched object of the kind.
 func (k kind) interval() time.Duration {
 	if k == kindPolicy || k == kindClusterPolicy {
 		return policyWatchInterval
@@ -79,8 +80,8 @@ func (k kind) interval() time.Duration {
 	return watchInterval
 }
 
-// isOver reports whether nothing more will happen to the object of the kind. Only pods and Jobs ever finish.
-func (k kind) isOver(r *result) bool { return (k == kindPod || k == kindJob) && r.isOver() }
+// isFinished reports whether the watched object has finished. Only pods and Jobs finish.
+func (k kind) isFinished(r *result) bool { return (k == kindPod || k == kindJob) && r.isFinished() }
 
 func wait(ctx context.Context, ticker *time.Ticker) error {
 	select {
@@ -91,37 +92,37 @@ func wait(ctx context.Context, ticker *time.Ticker) error {
 	}
 }
 
-// isOver reports whether nothing more will happen. A Job is complete as soon as the phase of its pod is written, and the sidecar
-// that is being ended then still runs.
-func (r *result) isOver() bool {
+// isFinished reports whether the Jobs or pods have finished. A Job completes as soon as the phase of its pod is written, while
+// the sidecar is still ending.
+func (r *result) isFinished() bool {
 	if len(r.Jobs) > 0 {
-		return !slices.ContainsFunc(r.Jobs, func(j jobLine) bool { return strings.HasPrefix(j.Status, "running") || j.Status == "suspended" }) &&
+		return !slices.ContainsFunc(r.Jobs, func(j jobReport) bool { return !j.isFinished() }) &&
 			!slices.ContainsFunc(r.Pods, func(p explain.Report) bool { return p.Stage == plan.StageTerminating && len(p.Attempts) > 0 })
 	}
 	return !slices.ContainsFunc(r.Pods, func(p explain.Report) bool {
-		return p.Stage != plan.StageTerminated && (p.Stage != plan.StageIgnored || p.StageReason != "PodFinished")
+		return p.Stage != plan.StageTerminated && (p.Stage != plan.StageIgnored || p.Reason != v1alpha1.ReasonPodFinished)
 	})
 }
 
-// watchView shows results one after the other: on a terminal in the same place, elsewhere one below the other.
+// watchView shows one result after another. A terminal is cleared before each result.
 type watchView struct {
 	w, stderr io.Writer
 	terminal  bool
 	shown     string
-	// failure is the error that was shown since the last result, or empty.
+	// failure is the error shown since the last result, or empty.
 	failure string
 }
 
-// ages are the parts of a report that change by themselves.
+// ages are the parts of a report that change with time alone.
 var ages = regexp.MustCompile(`\b([0-9]+[smhdy])+\b *`)
 
-// failed shows why there is no result this time, once for as long as it stays the same.
+// failed shows why there is no result. It shows the same error once.
 func (v *watchView) failed(err error) {
 	if err.Error() == v.failure {
 		return
 	}
 	v.failure = err.Error()
-	_, _ = fmt.Fprintf(v.stderr, "error: %s; trying again\n", terminal.EscapeLines(v.failure))
+	_, _ = fmt.Fprintf(v.stderr, "error: %s; retrying\n", terminal.EscapeLines(v.failure))
 }
 
 func (v *watchView) show(r *result) error {
@@ -138,14 +139,14 @@ func (v *watchView) show(r *result) error {
 	if err := r.write(&text, format); err != nil {
 		return err
 	}
-	essence := strings.Join(strings.Fields(ages.ReplaceAllString(text.String(), "")), " ")
-	if essence == v.shown {
+	content := strings.Join(strings.Fields(ages.ReplaceAllString(text.String(), "")), " ")
+	if content == v.shown {
 		return nil
 	}
 	if v.shown != "" {
 		_, _ = fmt.Fprintln(v.w, "---")
 	}
-	v.shown = essence
+	v.shown = content
 	_, err := io.WriteString(v.w, text.String())
 	return err
 }

@@ -9,24 +9,24 @@ import (
 	"github.com/sidecar-termination/operator/internal/plan"
 )
 
-func TestAWatchedJobIsOverOnceItsSidecarsAreEnded(t *testing.T) {
+func TestWatchedJobIsFinished(t *testing.T) {
 	attempts := []explain.Attempt{{}}
 	for name, tc := range map[string]struct {
-		status string
+		status jobStatus
 		pod    explain.Report
 		want   bool
 	}{
-		"it runs":                                 {"running: 1 active, 0 succeeded, 0 failed", explain.Report{Stage: plan.StageTerminated}, false},
-		"it is suspended":                         {"suspended", explain.Report{}, false},
-		"it is complete":                          {"complete", explain.Report{Stage: plan.StageTerminated, Attempts: attempts}, true},
-		"it is complete, and a sidecar is ended":  {"complete", explain.Report{Stage: plan.StageTerminating, Attempts: attempts}, false},
-		"it is complete, and a sidecar is stuck":  {"complete", explain.Report{Stage: plan.StageStuck, Attempts: attempts}, true},
-		"it has failed, and nobody ends anything": {"failed (DeadlineExceeded): late", explain.Report{Stage: plan.StageTerminating}, true},
+		"running":                      {jobRunning, explain.Report{Stage: plan.StageTerminated}, false},
+		"suspended":                    {jobSuspended, explain.Report{}, false},
+		"complete":                     {jobComplete, explain.Report{Stage: plan.StageTerminated, Attempts: attempts}, true},
+		"complete with ending sidecar": {jobComplete, explain.Report{Stage: plan.StageTerminating, Attempts: attempts}, false},
+		"complete with stuck sidecar":  {jobComplete, explain.Report{Stage: plan.StageStuck, Attempts: attempts}, true},
+		"failed without an attempt":    {jobFailed, explain.Report{Stage: plan.StageTerminating}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := &result{Jobs: []jobLine{{Status: tc.status}}, Pods: []explain.Report{tc.pod}}
-			if got := r.isOver(); got != tc.want {
-				t.Errorf("over: %t", got)
+			r := &result{Jobs: []jobReport{{Status: tc.status}}, Pods: []explain.Report{tc.pod}}
+			if got := r.isFinished(); got != tc.want {
+				t.Errorf("got %t, want %t", got, tc.want)
 			}
 		})
 	}

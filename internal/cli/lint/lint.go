@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lint is the subcommand that looks for workloads that may hang because nobody has declared their sidecars.
+// Package lint is the subcommand that finds workloads that may hang because their sidecars are not declared.
 package lint
 
 import (
@@ -23,36 +23,35 @@ import (
 	"github.com/sidecar-termination/operator/internal/cli/output"
 	"github.com/sidecar-termination/operator/internal/cli/source"
 	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// New returns the subcommand. Its examples call the program by the name.
-func New(name string, operator source.Operator) *cobra.Command {
-	operator.Program = name
-	o := &options{operator: operator, connection: source.NewConnection()}
+// New returns the subcommand of the program.
+func New(program source.Program) *cobra.Command {
+	o := &options{program: program, connection: source.NewConnection()}
 	command := &cobra.Command{
 		Use:   "lint [-f FILE | -k DIRECTORY]",
-		Short: "Finds Jobs, CronJobs and pods that may hang, because nothing declares their sidecars",
-		Long: `Looks at the Jobs, CronJobs and pods with restartPolicy Never or OnFailure of a namespace, or of manifests, for containers
-that no policy and no environment variable declares a sidecar and that may keep their pod from finishing:
+		Short: "Finds Jobs, CronJobs and pods that may hang because their sidecars are not declared",
+		Long: `Checks Jobs, CronJobs and pods with restartPolicy Never or OnFailure in a namespace or in manifests. It finds containers
+that no policy or environment variable declares a sidecar and that may keep their pod from finishing:
 
-  - a container with the name or the image of a well-known sidecar, such as istio-proxy or fluent-bit, beside others
-    (a problem);
-  - a container that runs on although another one has ended (live pods; a problem);
-  - several containers of which any may be a sidecar (a warning).
+  - a container with the name or image of a well-known sidecar, such as istio-proxy or fluent-bit (a problem);
+  - a container that is still running after another one has terminated (live pods; a problem);
+  - several undeclared containers, since any may be a sidecar (a warning).
 
-It also finds declarations that come to nothing: variables that cannot be read, pods without a main container, and policies
-of manifests that the API server would refuse, that have a selector which cannot be parsed, or of which a part does not
-count. Of a Job it finds rules of its podFailurePolicy that may decide by the exit code of a sidecar. What is guesswork a policy
-settles: name sidecars under sidecars, or all containers to wait for under mainContainers.
+It also finds ineffective declarations: unreadable variables, pods without a main container, and policies in manifests that
+the API server would reject or that have an invalid selector. In a Job it finds podFailurePolicy rules that match the exit
+code of a sidecar, and deletions and finalizers that may shorten the grace period of sidecars.
 
-The exit code is 0 where nothing was found, 1 where a problem was found, or with --fail-on=warning a warning, and 2 where
-it was not possible to look.`,
+To resolve a guess, list the container under sidecars or mainContainers of a policy.
+
+The exit code is 0 without problems, 1 with a problem (or with a warning and --fail-on=warning), and 2 on errors.`,
 		Example: fmt.Sprintf(`  # the current namespace, or the whole cluster
   %[1]s lint
   %[1]s lint -A
 
-  # in CI, and strictly
-  %[1]s lint -k overlays/production --fail-on=warning`, name),
+  # in CI, also failing on warnings
+  %[1]s lint -k overlays/production --fail-on=warning`, program.Name),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
@@ -60,15 +59,15 @@ it was not possible to look.`,
 	o.format.Bind(command)
 	o.failOn.Bind(command)
 	o.files.Bind(flags)
-	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "look at all namespaces")
+	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "check all namespaces")
 	o.connection.Bind(flags)
-	operator.Bind(flags)
-	output.GroupFlags(command, operator.Bind, source.NewConnection().Bind)
+	settings.BindDecisions(flags)
+	output.GroupFlags(command, settings.BindDecisions, source.NewConnection().Bind)
 	return exit.Wrap(command)
 }
 
 type options struct {
-	operator      source.Operator
+	program       source.Program
 	connection    *source.Connection
 	files         source.Files
 	format        output.Format
@@ -76,8 +75,8 @@ type options struct {
 	allNamespaces bool
 }
 
-// linted is one workload with findings.
-type linted struct {
+// workloadReport is a workload or a policy with findings.
+type workloadReport struct {
 	Kind      string            `json:"kind"`
 	Namespace string            `json:"namespace"`
 	Name      string            `json:"name"`
@@ -85,53 +84,65 @@ type linted struct {
 	Findings  []explain.Finding `json:"findings"`
 }
 
-// result is everything that was found. Its JSON form is what programs read.
+// result is the outcome of the command. Its JSON form is part of the versioned output.
 type result struct {
-	// Looked is how many workloads were looked at.
-	Looked    int      `json:"looked"`
-	Workloads []linted `json:"workloads"`
-	// Policies are those of manifests with findings of their own: that the API server would refuse, or that do not count.
-	Policies []linted `json:"policies,omitempty"`
-	// Notes say what was assumed because it could not be read, and what was passed over.
+	output.Header
+	Summary summary `json:"summary"`
+	// Workloads has the workloads with findings.
+	Workloads []workloadReport `json:"workloads"`
+	// Policies has the policies of manifests with findings of their own.
+	Policies []workloadReport `json:"policies,omitempty"`
+	// Notes say what was assumed because it could not be read, and what was ignored.
 	Notes []string `json:"notes,omitempty"`
+}
+
+// summary counts the checked workloads and the findings.
+type summary struct {
+	CheckedWorkloads int `json:"checkedWorkloads"`
+	explain.Summary
+}
+
+func newResult() *result {
+	return &result{Header: output.NewHeader("LintReport"), Workloads: []workloadReport{}}
 }
 
 func (o *options) run(cmd *cobra.Command) error {
 	if err := errors.Join(o.format.Check(), o.failOn.Check()); err != nil {
 		return err
 	}
-	look := o.live
+	run := o.live
 	if o.files.Given() {
 		if o.allNamespaces {
-			return errors.New("-f and -k go without --all-namespaces")
+			return errors.New("-f and -k cannot be combined with --all-namespaces")
 		}
-		look = o.offline
+		run = o.offline
 	}
-	r, err := look(cmd)
+	r, err := run(cmd)
 	if err != nil {
-		return err
-	}
-	if err := o.format.Write(cmd.OutOrStdout(), r, r.text); err != nil {
 		return err
 	}
 	var all []explain.Finding
 	for _, workload := range slices.Concat(r.Policies, r.Workloads) {
 		all = append(all, workload.Findings...)
 	}
+	r.Summary.Summary = explain.Summarize(all)
+	if err := o.format.Write(cmd.OutOrStdout(), r, r.text); err != nil {
+		return err
+	}
 	return o.failOn.Judge(explain.Worst(all))
 }
 
 func (r *result) add(report explain.Report, file string) {
-	r.Looked++
+	r.Summary.CheckedWorkloads++
 	if findings := explain.Lint(report.Findings); len(findings) > 0 {
-		r.Workloads = append(r.Workloads, linted{report.Kind, report.Namespace, report.Name, file, findings})
+		r.Workloads = append(r.Workloads, workloadReport{report.Kind, report.Namespace, report.Name, file, findings})
 	}
 }
 
-// addPolicy takes over what is wrong with a policy whatever it selects.
+// addPolicy adds the findings on a policy itself.
 func (r *result) addPolicy(policy explain.PolicyReport, file string) {
 	if findings := explain.Lint(policy.Findings); len(findings) > 0 {
-		r.Policies = append(r.Policies, linted{policy.Kind, policy.Namespace, policy.Name, file, findings})
+		r.Policies = append(r.Policies, workloadReport{policy.Kind, policy.Namespace, policy.Name, file, findings})
 	}
 }
 
@@ -147,25 +158,23 @@ func (r *result) text(p *output.Printer) {
 	for _, note := range r.Notes {
 		p.Note(note)
 	}
+	checked, found := r.Summary.CheckedWorkloads, len(r.Workloads)
+	workloads := "workloads"
+	if checked == 1 {
+		workloads = "workload"
+	}
 	switch {
-	case r.Looked == 0 && len(r.Policies) > 0:
-		p.Line("No workload was looked at.")
-	case r.Looked == 0:
-		p.Line("Nothing to look at: no Job, no CronJob and no pod with restartPolicy Never or OnFailure was found.")
-	case len(r.Workloads)+len(r.Policies) == 0:
-		p.StyledLine(output.Green, fmt.Sprintf("Looked at %d %s and found nothing.", r.Looked, plural(r.Looked)))
-	case len(r.Workloads) == 0:
-		p.Line("Looked at %d %s and found something about policies alone.", r.Looked, plural(r.Looked))
+	case checked == 0 && len(r.Policies) == 0:
+		p.Line("No Jobs, CronJobs or pods with restartPolicy Never or OnFailure found")
+	case found+len(r.Policies) == 0:
+		p.StyledLine(output.Green, fmt.Sprintf("Checked %d %s: no findings", checked, workloads))
+	case found == 0:
+		p.Line("Checked %d %s: only policies have findings", checked, workloads)
+	case found == 1:
+		p.Line("Checked %d %s: 1 has findings", checked, workloads)
 	default:
-		p.Line("Looked at %d %s and found something about %d.", r.Looked, plural(r.Looked), len(r.Workloads))
+		p.Line("Checked %d %s: %d have findings", checked, workloads, found)
 	}
-}
-
-func plural(count int) string {
-	if count == 1 {
-		return "workload"
-	}
-	return "workloads"
 }
 
 func (o *options) offline(cmd *cobra.Command) (*result, error) {
@@ -173,14 +182,14 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := manifests.Source(o.operator, cmd.Flags())
+	s, err := manifests.Source(o.program, cmd.Flags())
 	if err != nil {
 		return nil, err
 	}
-	r := &result{Workloads: []linted{}}
-	for _, refused := range manifests.Refused {
-		policy := explain.RefusedPolicy(refused.Policy, refused.Why)
-		r.Policies = append(r.Policies, linted{policy.Kind, policy.Namespace, policy.Name, refused.File, policy.Findings})
+	r := newResult()
+	for _, rejected := range manifests.Rejected {
+		policy := explain.RejectedPolicy(rejected.Policy, rejected.Errors)
+		r.Policies = append(r.Policies, workloadReport{policy.Kind, policy.Namespace, policy.Name, rejected.File, policy.Findings})
 	}
 	for _, manifest := range manifests.Objects {
 		if policy, ok := source.PolicyOf(manifest.Object); ok {
@@ -194,7 +203,7 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 		if !ok {
 			continue
 		}
-		// A pod that is restarted for ever is a service, and nobody's business here unless something declares a sidecar.
+		// A pod with restartPolicy Always matters only if something declares a sidecar.
 		if report := s.Explain(pod); explain.IsJobType(pod.Pod) || len(report.Findings) > 0 {
 			r.add(report, manifest.File)
 		}
@@ -215,13 +224,13 @@ func (o *options) live(cmd *cobra.Command) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := cluster.Source(cmd.Context(), o.operator, cmd.Flags())
+	s, err := cluster.Source(cmd.Context(), o.program, cmd.Flags())
 	if err != nil {
 		return nil, err
 	}
-	l := &linter{Live: cluster, look: s, result: &result{Workloads: []linted{}}, looked: sets.New[types.UID](), known: sets.New[string]()}
-	for _, look := range []func(context.Context, string) error{l.listJobs, l.pods, l.jobTemplates, l.cronJobs} {
-		if err := look(cmd.Context(), namespace); err != nil {
+	l := &linter{Live: cluster, source: s, result: newResult(), seenOwners: sets.New[types.UID](), reported: sets.New[string]()}
+	for _, step := range []func(context.Context, string) error{l.listJobs, l.pods, l.jobTemplates, l.cronJobs} {
+		if err := step(cmd.Context(), namespace); err != nil {
 			return nil, err
 		}
 	}
@@ -229,15 +238,15 @@ func (o *options) live(cmd *cobra.Command) (*result, error) {
 	return l.result, nil
 }
 
-// linter looks at a cluster. What a webhook has injected shows in pods only, so that a template is looked at where it
-// has no pod.
+// linter checks a cluster. Injected containers are in pods only, so it checks the templates of Jobs and CronJobs without
+// pods only.
 type linter struct {
 	*source.Live
-	look   *source.Source
-	result *result
-	jobs   []*batchv1.Job
-	looked sets.Set[types.UID] // owners of which a pod was looked at
-	known  sets.Set[string]    // what was found about pods of Jobs
+	source     *source.Source
+	result     *result
+	jobs       []*batchv1.Job
+	seenOwners sets.Set[types.UID] // owners of checked pods
+	reported   sets.Set[string]    // findings on pods of Jobs, with the Job's UID
 }
 
 func (l *linter) listJobs(ctx context.Context, namespace string) error {
@@ -252,7 +261,7 @@ func (l *linter) listJobs(ctx context.Context, namespace string) error {
 }
 
 func (l *linter) pods(ctx context.Context, namespace string) error {
-	pods, err := l.Unfinished(ctx, namespace)
+	pods, err := l.UnfinishedPods(ctx, namespace)
 	if err != nil {
 		return err
 	}
@@ -265,42 +274,41 @@ func (l *linter) pods(ctx context.Context, namespace string) error {
 		var job *batchv1.Job
 		if owner != nil {
 			job = byUID[owner.UID]
-			l.looked.Insert(owner.UID)
+			l.seenOwners.Insert(owner.UID)
 		}
-		gathered, err := l.look.Pod(ctx, &pods[i], job)
+		pod, err := l.source.Pod(ctx, &pods[i], job)
 		if err != nil {
 			return err
 		}
-		report := l.look.Explain(gathered)
-		if !l.isKnown(owner, report) {
+		report := l.source.Explain(pod)
+		if !l.isDuplicate(owner, report) {
 			l.result.add(report, "")
 		}
 	}
 	return nil
 }
 
-// isKnown reports whether the same was found about another pod of the same Job. Pods of other owners, such as workflows,
-// have little in common.
-func (l *linter) isKnown(owner *metav1.OwnerReference, report explain.Report) bool {
+// isDuplicate reports whether another pod of the same Job has the same findings. Pods of other owners, such as workflows, differ.
+func (l *linter) isDuplicate(owner *metav1.OwnerReference, report explain.Report) bool {
 	if owner == nil || owner.Kind != "Job" || !strings.HasPrefix(owner.APIVersion, batchv1.GroupName+"/") {
 		return false
 	}
-	found := fmt.Sprint(owner.UID, explain.Lint(report.Findings))
-	known := l.known.Has(found)
-	l.known.Insert(found)
-	return known
+	findings := fmt.Sprint(owner.UID, explain.Lint(report.Findings))
+	duplicate := l.reported.Has(findings)
+	l.reported.Insert(findings)
+	return duplicate
 }
 
-// jobTemplates looks at those of the Jobs that have no pod.
+// jobTemplates checks the unfinished Jobs without a pod.
 func (l *linter) jobTemplates(ctx context.Context, _ string) error {
 	for _, job := range l.jobs {
-		if isFinished(job) {
+		if source.FinalCondition(job) != nil {
 			continue
 		}
 		if owner := metav1.GetControllerOf(job); owner != nil {
-			l.looked.Insert(owner.UID)
+			l.seenOwners.Insert(owner.UID)
 		}
-		if l.looked.Has(job.UID) {
+		if l.seenOwners.Has(job.UID) {
 			continue
 		}
 		if err := l.template(ctx, source.OfJob(job)); err != nil {
@@ -316,7 +324,7 @@ func (l *linter) cronJobs(ctx context.Context, namespace string) error {
 		return fmt.Errorf("list CronJobs: %w", err)
 	}
 	for i := range crons.Items {
-		if l.looked.Has(crons.Items[i].UID) {
+		if l.seenOwners.Has(crons.Items[i].UID) {
 			continue
 		}
 		if err := l.template(ctx, source.OfCronJob(&crons.Items[i])); err != nil {
@@ -327,19 +335,10 @@ func (l *linter) cronJobs(ctx context.Context, namespace string) error {
 }
 
 func (l *linter) template(ctx context.Context, template source.Template) error {
-	gathered, err := l.look.Template(ctx, template)
+	pod, err := l.source.Template(ctx, template)
 	if err != nil {
 		return err
 	}
-	l.result.add(l.look.Explain(gathered), "")
+	l.result.add(l.source.Explain(pod), "")
 	return nil
-}
-
-func isFinished(job *batchv1.Job) bool {
-	for _, condition := range job.Status.Conditions {
-		if (condition.Type == batchv1.JobComplete || condition.Type == batchv1.JobFailed) && strings.EqualFold(string(condition.Status), "true") {
-			return true
-		}
-	}
-	return false
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/explain"
 )
 
-// severities are the words and colours of findings, of equal length so that they align.
+// severities are the words and colours of findings. The words have equal length, so that they align.
 var severities = map[explain.Severity]struct {
 	word  string
 	style Style
@@ -22,7 +22,7 @@ var severities = map[explain.Severity]struct {
 	explain.SeverityNote:    {"note   ", Faint},
 }
 
-// Findings writes findings, each with what to do about it.
+// Findings writes findings with their hints.
 func (p *Printer) Findings(findings []explain.Finding) {
 	for _, finding := range findings {
 		severity := severities[finding.Severity]
@@ -36,27 +36,27 @@ func (p *Printer) Findings(findings []explain.Finding) {
 	}
 }
 
-// Hint writes what to do, as far from the margin as given. An empty hint is left out.
+// Hint writes a hint with the indent. It writes nothing for an empty hint.
 func (p *Printer) Hint(indent int, text string) {
 	if text != "" {
 		p.Prose([]Cell{{Text: strings.Repeat(" ", indent)}, {"-> ", Bold}}, text)
 	}
 }
 
-// Note writes something that is good to know about the whole output.
+// Note writes a note on the whole output.
 func (p *Printer) Note(text string) { p.Prose([]Cell{{"note: ", Faint}}, text) }
 
-// FailOn is the value of --fail-on: the least finding that makes the exit code 1.
+// FailOn is the value of --fail-on: the least severity with exit code 1.
 type FailOn string
 
 // Bind adds the flag to the command.
 func (f *FailOn) Bind(command *cobra.Command) {
 	values := []string{"problem", "warning"}
-	command.Flags().StringVar((*string)(f), "fail-on", values[0], "least finding with which the exit code is 1: problem or warning")
+	command.Flags().StringVar((*string)(f), "fail-on", values[0], "least severity with exit code 1: problem or warning")
 	_ = command.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// Check fails for an unknown value.
+// Check returns an error for an unknown value.
 func (f FailOn) Check() error {
 	if f != "problem" && f != "warning" {
 		return fmt.Errorf("--fail-on is %q; it must be problem or warning", string(f))
@@ -64,7 +64,7 @@ func (f FailOn) Check() error {
 	return nil
 }
 
-// Judge returns exit.ErrProblem if the worst finding is bad enough.
+// Judge returns exit.ErrProblem if the worst severity reaches the value.
 func (f FailOn) Judge(worst explain.Severity) error {
 	if worst == explain.SeverityProblem || worst == explain.SeverityWarning && f == "warning" {
 		return exit.ErrProblem

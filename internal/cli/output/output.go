@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package output writes what the subcommands have found: as text for people, in colours on a terminal, or as JSON or YAML
-// for programs.
+// Package output writes the results of the subcommands: as text with colours on a terminal, or as JSON or YAML for programs.
 package output
 
 import (
@@ -16,6 +15,7 @@ import (
 	"golang.org/x/term"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/terminal"
 )
 
@@ -26,6 +26,18 @@ const (
 	FormatYAML  = "yaml"
 )
 
+// APIVersion is the version of the JSON and YAML output.
+const APIVersion = "cli." + v1alpha1.GroupName + "/v1alpha1"
+
+// Header starts every JSON and YAML output.
+type Header struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+}
+
+// NewHeader returns the header of an output of the kind.
+func NewHeader(kind string) Header { return Header{APIVersion, kind} }
+
 var formats = []string{FormatTable, FormatJSON, FormatYAML}
 
 // Format is the value of --output.
@@ -34,11 +46,11 @@ type Format string
 // Bind adds the flag to the command.
 func (f *Format) Bind(command *cobra.Command) {
 	*f = FormatTable
-	command.Flags().StringVarP((*string)(f), "output", "o", FormatTable, "how to write the result: "+strings.Join(formats, ", "))
+	command.Flags().StringVarP((*string)(f), "output", "o", FormatTable, "output format: "+strings.Join(formats, ", "))
 	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// Check fails for an unknown format.
+// Check returns an error for an unknown format.
 func (f Format) Check() error {
 	if !slices.Contains(formats, string(f)) {
 		return fmt.Errorf("--output is %q; it must be one of %s", string(f), strings.Join(formats, ", "))
@@ -46,7 +58,7 @@ func (f Format) Check() error {
 	return nil
 }
 
-// Write writes the value as JSON or YAML, or calls text for a table. No form of it controls a terminal.
+// Write writes the value as JSON or YAML, or calls text for a table. The output contains no control characters from the value.
 func (f Format) Write(w io.Writer, value any, text func(p *Printer)) error {
 	var encoded string
 	var err error
@@ -67,14 +79,14 @@ func (f Format) Write(w io.Writer, value any, text func(p *Printer)) error {
 	return err
 }
 
-// encodeJSON has escape replace what the encoder leaves as it is: of the controls it escapes those of C0 alone.
+// encodeJSON calls escape for the control characters that the encoder does not escape: it escapes C0 only.
 func encodeJSON(value any, escape func(string) string) (string, error) {
 	data, err := json.MarshalIndent(value, "", "  ")
 	return escape(string(data)) + "\n", err
 }
 
-// encodeYAML returns JSON, which is YAML as well, where the YAML would hold controls: they can be escaped in double quotes
-// alone, and its encoder writes most strings without.
+// encodeYAML returns JSON, which is also YAML, if the YAML would contain control characters. YAML can escape them in double
+// quotes only, and the encoder writes most strings without quotes.
 func encodeYAML(value any) (string, error) {
 	asJSON, err := encodeJSON(value, terminal.EscapeYAML)
 	if err != nil {
@@ -87,7 +99,7 @@ func encodeYAML(value any) (string, error) {
 	return asJSON, err
 }
 
-// HasColours reports whether the writer is a terminal on which colours are welcome: https://no-color.org.
+// HasColours reports whether the writer is a terminal that allows colours: https://no-color.org.
 func HasColours(w io.Writer) bool {
 	return IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }

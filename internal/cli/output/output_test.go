@@ -17,7 +17,7 @@ import (
 // hostile has a control or a format character of each kind.
 const hostile = "a\x1b]0;owned\x07b\nc\td\r\x7fe\u009bf\u0085g\u202eh\u2066i\u200bj\U000e0041k"
 
-func TestHostileTextInEveryPartOfATable(t *testing.T) {
+func TestTableEscapesHostileText(t *testing.T) {
 	const shown = `a\u001b]0;owned\u0007b\nc\td\r\u007fe\u009bf\u0085g\u202eh\u2066i\u200bj\udb40\udc41k`
 	p := &Printer{colours: true}
 	p.Line("line %s", hostile)
@@ -47,7 +47,7 @@ func TestHostileTextInEveryPartOfATable(t *testing.T) {
 	}
 }
 
-func TestHostileTextForPrograms(t *testing.T) {
+func TestJSONAndYAMLEscapeHostileText(t *testing.T) {
 	for name, text := range map[string]string{
 		"plain": "a: b", "hostile": hostile, "right-to-left": "a\u202eb", "DEL": "a\x7f", "C1": "a\u009b", "tag": "\U000e0041", "ESC": "\x1b",
 	} {

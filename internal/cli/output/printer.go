@@ -10,10 +10,10 @@ import (
 	"github.com/sidecar-termination/operator/internal/terminal"
 )
 
-// Style is how a piece of text is shown on a terminal. It means nothing elsewhere, where the words must do.
+// Style is the colour of a text on a terminal. Other outputs ignore it.
 type Style string
 
-// The styles, as terminals know them.
+// The styles, as ANSI codes.
 const (
 	Plain  Style = ""
 	Bold   Style = "1"
@@ -23,11 +23,10 @@ const (
 	Yellow Style = "33"
 )
 
-// width is how long a line of prose may get.
+// width is the maximum length of a line of prose.
 const width = 110
 
-// Printer gathers text. It escapes all that it is given, so that nothing but its own styles and newlines can control a
-// terminal.
+// Printer collects text. It escapes its arguments, so that only its own styles and newlines control a terminal.
 type Printer struct {
 	text    strings.Builder
 	colours bool
@@ -43,7 +42,7 @@ func (p *Printer) StyledLine(style Style, text string) {
 	p.line(p.styled(Cell{text, style}.escaped()))
 }
 
-// line writes what has been escaped.
+// line writes escaped text.
 func (p *Printer) line(escaped string) {
 	p.text.WriteString(escaped + "\n")
 }
@@ -56,8 +55,7 @@ func (p *Printer) styled(cell Cell) string {
 	return "\x1b[" + string(cell.Style) + "m" + cell.Text + "\x1b[0m"
 }
 
-// Prose writes text in lines of bounded length. The first one begins with the head, and the others are as far from the
-// margin.
+// Prose wraps text. The first line starts with the head, and the other lines have the same indent.
 func (p *Printer) Prose(head []Cell, text string) {
 	line, length := "", 0
 	for _, cell := range head {
@@ -80,7 +78,7 @@ func (p *Printer) Prose(head []Cell, text string) {
 	p.line(strings.TrimRight(line, " "))
 }
 
-// Cell is a piece of a row.
+// Cell is a text with a style.
 type Cell struct {
 	Text  string
 	Style Style
@@ -97,10 +95,10 @@ func Cells(texts ...string) []Cell {
 	return cells
 }
 
-// gap is between two columns.
+// gap separates two columns.
 const gap = "   "
 
-// Table writes aligned columns under a heading. A column that is empty in every row is left out.
+// Table writes aligned columns under a heading. It omits columns that are empty in every row.
 func (p *Printer) Table(heading []string, rows [][]Cell) {
 	all := [][]Cell{Cells(heading...)}
 	for i := range all[0] {

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// GroupFlags has the command's usage list its own flags first, then those that are the operator's as well, and then
-// those of kubectl. Each of the two functions adds its flags to an empty set; the first one may be nil.
+// GroupFlags groups the flags in the command's usage: own flags, flags of the operator, flags of kubectl. Each of the two
+// functions adds its flags to an empty set. The first may be nil.
 func GroupFlags(command *cobra.Command, operator, kubectl func(*pflag.FlagSet)) {
 	command.SetUsageFunc(func(cmd *cobra.Command) error {
 		groups := []struct {
@@ -19,7 +19,7 @@ func GroupFlags(command *cobra.Command, operator, kubectl func(*pflag.FlagSet)) 
 			flags *pflag.FlagSet
 		}{
 			{"Flags", pflag.NewFlagSet("own", pflag.ContinueOnError)},
-			{"Flags of the operator (by default as it runs, or its defaults with -f and -k)", setOf(operator)},
+			{"Flags of the operator (default: its current flags, or the defaults with -f and -k)", setOf(operator)},
 			{"Flags of kubectl", setOf(kubectl)},
 		}
 		cmd.Flags().VisitAll(func(flag *pflag.Flag) {

@@ -14,13 +14,12 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// completionTimeout bounds how long a shell is kept waiting.
+// completionTimeout bounds how long a shell waits.
 const completionTimeout = 3 * time.Second
 
-// complete has shells offer, as values of the flags, what the kubeconfig and the cluster have; nothing where they cannot be
-// read.
+// complete registers completions for the flags from the kubeconfig and the cluster. Without them there are no completions.
 func (c *Connection) complete(flags *pflag.FlagSet) {
-	// What completes a flag is kept with the flag; a command is only the way to it.
+	// Cobra keeps completions by flag, so any command with these flags will do.
 	command := &cobra.Command{}
 	command.Flags().AddFlagSet(flags)
 	for flag, offered := range map[string]func(context.Context) []string{

@@ -10,11 +10,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/sidecar-termination/operator/internal/cli/source"
-	"github.com/sidecar-termination/operator/internal/explain"
 )
 
-// FuzzManifests reads what is given on standard input. It is read or there is an error; every object has a kind that bears
-// on something, and can be explained.
+// FuzzManifests reads manifests from standard input and explains their objects.
 func FuzzManifests(f *testing.F) {
 	f.Add("")
 	f.Add("---\n---\n")
@@ -24,11 +22,6 @@ func FuzzManifests(f *testing.F) {
 	f.Add("apiVersion: sidecartermination.dev/v1alpha1\nkind: SidecarTerminationPolicy\nmetadata: {name: a}\nspec: {podSelector: {}, sidecars: [{name: proxy}]}\n")
 	f.Add("apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Pod, metadata: {name: a}, status: {containerStatuses: [{}]}}]\n")
 	f.Add(`{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"a":1}}}`)
-	operator := source.Operator{
-		Bind:  func(*pflag.FlagSet) {},
-		Parse: func([]string) (explain.OperatorSettings, error) { return explain.OperatorSettings{}, nil },
-		Now:   time.Now,
-	}
 	f.Fuzz(func(t *testing.T, text string) {
 		files := source.Files{}
 		files.Filenames = []string{"-"}
@@ -36,13 +29,13 @@ func FuzzManifests(f *testing.F) {
 		if err != nil {
 			return
 		}
-		looked, err := manifests.Source(operator, pflag.NewFlagSet("", pflag.ContinueOnError))
+		s, err := manifests.Source(source.Program{Now: time.Now}, pflag.NewFlagSet("", pflag.ContinueOnError))
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, manifest := range manifests.Objects {
-			if pod, found, err := looked.Manifest(t.Context(), manifest); err == nil && found {
-				looked.Explain(pod)
+			if pod, found, err := s.Manifest(t.Context(), manifest); err == nil && found {
+				s.Explain(pod)
 			}
 		}
 	})

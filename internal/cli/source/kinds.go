@@ -17,8 +17,8 @@ import (
 
 const policyGroup = v1alpha1.GroupName
 
-// bears reports whether objects of the kind bear on anything.
-func bears(object *unstructured.Unstructured) bool {
+// isRelevant reports whether objects of the kind affect decisions.
+func isRelevant(object *unstructured.Unstructured) bool {
 	kind := object.GroupVersionKind()
 	switch kind.Group {
 	case policyGroup:
@@ -31,8 +31,8 @@ func bears(object *unstructured.Unstructured) bool {
 	return false
 }
 
-// makesPods reports whether objects of a kind that is not looked at make pods that end: they hold a container with an
-// image, and are none of Kubernetes' own kinds, whose pods are all restarted for ever but for those of Jobs.
+// makesPods reports whether an object of an unknown kind may create pods that finish: it contains a container with an image.
+// Built-in workloads other than Jobs restart their pods forever.
 func makesPods(object *unstructured.Unstructured) bool {
 	switch object.GroupVersionKind().Group {
 	case "", "apps", "extensions":
@@ -41,7 +41,7 @@ func makesPods(object *unstructured.Unstructured) bool {
 	return holdsContainer(object.Object)
 }
 
-// holdsContainer reports whether there is, at any depth, a container with an image, or a list of them.
+// holdsContainer reports whether the value has, at any depth, a container with an image or a list of them.
 func holdsContainer(value any) bool {
 	switch value := value.(type) {
 	case map[string]any:
@@ -67,8 +67,8 @@ func hasImage(value any) bool {
 	return image != ""
 }
 
-// notePassedOver says which kinds make pods and were not looked at, given the kind of each such object.
-func notePassedOver(kinds []schema.GroupVersionKind) string {
+// noteIgnoredKinds names the kinds that create pods and are ignored, given the kind of each such object.
+func noteIgnoredKinds(kinds []schema.GroupVersionKind) string {
 	counts := map[schema.GroupVersionKind]int{}
 	var order []schema.GroupVersionKind
 	for _, kind := range kinds {
@@ -80,7 +80,7 @@ func notePassedOver(kinds []schema.GroupVersionKind) string {
 	for _, kind := range order {
 		parts = append(parts, fmt.Sprintf("%d %s (%s)", counts[kind], kind.Kind, kind.GroupVersion()))
 	}
-	return fmt.Sprintf("passed over: %s; of manifests only pods, and Jobs and CronJobs of batch/v1, are looked at: look at the pods of others in the cluster",
+	return fmt.Sprintf("ignored: %s; only Pods, Jobs and CronJobs are read from manifests: for other kinds explain their pods in the cluster",
 		strings.Join(parts, ", "))
 }
 

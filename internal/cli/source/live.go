@@ -17,34 +17,36 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
-	_ "k8s.io/client-go/plugin/pkg/client/auth" // the ways to log in that kubectl knows
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // the authentication plugins of kubectl
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sidecar-termination/operator/internal/optionalkind"
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/served"
+	"github.com/sidecar-termination/operator/internal/scheme"
+	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 )
 
-// Connection is how a command reaches a cluster: the flags of kubectl, and where the operator is.
+// Connection has the flags of kubectl and the namespace of the operator.
 type Connection struct {
 	*genericclioptions.ConfigFlags
 	OperatorNamespace string
 }
 
-// NewConnection returns a connection without flags given.
+// NewConnection returns a connection with default flags.
 func NewConnection() *Connection {
-	return &Connection{ConfigFlags: genericclioptions.NewConfigFlags(true), OperatorNamespace: OperatorNamespace}
+	return &Connection{ConfigFlags: genericclioptions.NewConfigFlags(true), OperatorNamespace: settings.Namespace}
 }
 
-// Bind adds the flags, and has shells complete those that name something.
+// Bind adds the flags with their completions.
 func (c *Connection) Bind(flags *pflag.FlagSet) {
 	c.AddFlags(flags)
-	flags.StringVar(&c.OperatorNamespace, "operator-namespace", c.OperatorNamespace, "namespace of the operator, whose own flags are read there")
+	flags.StringVar(&c.OperatorNamespace, "operator-namespace", c.OperatorNamespace, "namespace of the operator; its flags are read from its Deployment")
 	c.complete(flags)
 }
 
-// CurrentNamespace is the namespace of --namespace, or that of the context.
+// CurrentNamespace is the namespace of --namespace or of the context.
 func (c *Connection) CurrentNamespace() (string, error) {
 	namespace, _, err := c.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
@@ -53,7 +55,7 @@ func (c *Connection) CurrentNamespace() (string, error) {
 	return namespace, nil
 }
 
-// Connect returns a client that reads from the cluster, never from a cache.
+// Connect returns a client without a cache.
 func (c *Connection) Connect() (*Live, error) {
 	config, err := c.ToRESTConfig()
 	if err != nil {
@@ -62,14 +64,14 @@ func (c *Connection) Connect() (*Live, error) {
 	if raw, err := c.ToRawKubeConfigLoader().RawConfig(); err == nil && len(raw.Clusters) == 0 && strings.HasSuffix(config.Host, "localhost:8080") {
 		return nil, errors.New("find a cluster: there is no kubeconfig; set --kubeconfig, KUBECONFIG or --server")
 	}
-	// The commands read much at once and never for long.
+	// Commands are short and read many objects at once.
 	config.QPS, config.Burst = 100, 300
 	config.WarningHandler = rest.NoWarnings{}
-	scheme, err := NewScheme()
+	types, err := scheme.New()
 	if err != nil {
 		return nil, err
 	}
-	direct, err := client.New(config, client.Options{Scheme: scheme})
+	direct, err := client.New(config, client.Options{Scheme: types})
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
 	}
@@ -82,14 +84,14 @@ type Live struct {
 	operatorNamespace string
 }
 
-// Source takes a first look: at the operator's own flags, over which those given here go, at OpenKruise and at the nodes.
-func (l *Live) Source(ctx context.Context, operator Operator, flags *pflag.FlagSet) (*Source, error) {
-	s := &Source{now: operator.Now(), program: operator.Program, Reader: newPatient(l.Client, operator.Program)}
+// Source reads the operator's flags, OpenKruise and the nodes. Flags on the command line override the operator's flags.
+func (l *Live) Source(ctx context.Context, program Program, flags *pflag.FlagSet) (*Source, error) {
+	s := &Source{now: program.Now(), program: program.Name, Reader: newTolerantReader(l.Client, program.Name)}
 	arguments, err := l.operatorArguments(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	if s.Settings, err = operator.Parse(append(arguments, operator.given(flags)...)); err != nil {
+	if s.Settings, err = settings.Parse(append(arguments, givenFlags(flags)...)); err != nil {
 		return nil, fmt.Errorf("read the flags of the operator: %w", err)
 	}
 	kruise, err := KruiseServes(ctx, l.Client)
@@ -103,14 +105,14 @@ func (l *Live) Source(ctx context.Context, operator Operator, flags *pflag.FlagS
 	return s, l.nodes(ctx, s)
 }
 
-// Again returns a new look with what the first one found of the operator, of OpenKruise and of the nodes.
-func (l *Live) Again(first *Source, now time.Time) *Source {
-	again := *first
-	again.now, again.Reader = now, newPatient(l.Client, first.program)
-	return &again
+// Refresh returns a source that reads again, with the known operator flags, OpenKruise and nodes.
+func (l *Live) Refresh(old *Source, now time.Time) *Source {
+	refreshed := *old
+	refreshed.now, refreshed.Reader = now, newTolerantReader(l.Client, old.program)
+	return &refreshed
 }
 
-// Operator returns the operator's Deployment, or nil where there is none.
+// Operator returns the operator's Deployment, or nil.
 func (l *Live) Operator(ctx context.Context) (*appsv1.Deployment, error) {
 	var deployments appsv1.DeploymentList
 	if err := l.Client.List(ctx, &deployments, client.InNamespace(l.operatorNamespace), OperatorLabels); err != nil {
@@ -128,19 +130,19 @@ func (l *Live) operatorArguments(ctx context.Context, s *Source) ([]string, erro
 	deployment, err := l.Operator(ctx)
 	switch {
 	case apierrors.IsForbidden(err):
-		s.notes = append(s.notes, fmt.Sprintf("you may not read Deployments in namespace %s: the operator is taken to run with its default flags", l.operatorNamespace))
+		s.notes = append(s.notes, fmt.Sprintf("you may not read Deployments in namespace %s: the operator's default flags are assumed", l.operatorNamespace))
 		return nil, nil
 	case err != nil:
 		return nil, err
 	case deployment == nil:
-		s.notes = append(s.notes, fmt.Sprintf("there is no operator in namespace %s (--operator-namespace): its default flags are assumed", l.operatorNamespace))
+		s.notes = append(s.notes, fmt.Sprintf("no operator found in namespace %s (--operator-namespace): its default flags are assumed", l.operatorNamespace))
 		return nil, nil
 	}
 	arguments, _ := OperatorArguments(deployment)
 	return arguments, nil
 }
 
-// nodes finds out whether there are nodes of the special kinds; not knowing is no error.
+// nodes sets whether the cluster has virtual and daemonless nodes. Missing permission is not an error.
 func (l *Live) nodes(ctx context.Context, s *Source) error {
 	var nodes corev1.NodeList
 	switch err := l.Client.List(ctx, &nodes); {
@@ -150,22 +152,22 @@ func (l *Live) nodes(ctx context.Context, s *Source) error {
 		return fmt.Errorf("list nodes: %w", err)
 	}
 	has := func(kind plan.NodeKind) *bool {
-		found := slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return s.Settings.NodeMarks.Classify(&n) == kind })
+		found := slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return s.Settings.NodeKindRules.Classify(&n) == kind })
 		return &found
 	}
 	s.Cluster.VirtualNodes, s.Cluster.DaemonlessNodes = has(plan.NodeVirtual), has(plan.NodeDaemonless)
 	return nil
 }
 
-// Kruise is what there is of OpenKruise.
+// Kruise is the state of OpenKruise.
 type Kruise struct {
-	// Defined and Guarded say whether requests are served and pass the webhook; Usable means both.
+	// Defined is true if CRRs are served, and Guarded if they pass the webhook. Usable means both.
 	Defined, Guarded, Usable bool
-	// Note says what could not be read and was assumed.
+	// Note is an assumption about what could not be read, or empty.
 	Note string
 }
 
-// KruiseServes asks, as the operator does, whether OpenKruise can be used.
+// KruiseServes reports whether OpenKruise is usable, by the rules of the operator.
 func KruiseServes(ctx context.Context, reader client.Client) (Kruise, error) {
 	definition := &apiextensionsv1.CustomResourceDefinition{}
 	err := reader.Get(ctx, client.ObjectKey{Name: crr.DefinitionName}, definition)
@@ -174,19 +176,19 @@ func KruiseServes(ctx context.Context, reader client.Client) (Kruise, error) {
 	case apierrors.IsForbidden(err):
 		k.Defined = crr.IsServed(reader.RESTMapper())
 	case client.IgnoreNotFound(err) != nil:
-		return k, fmt.Errorf("look for OpenKruise: %w", err)
+		return k, fmt.Errorf("get OpenKruise: %w", err)
 	default:
-		k.Defined = err == nil && served.IsEstablished(*definition)
+		k.Defined = err == nil && optionalkind.IsEstablished(*definition)
 	}
 	configuration := &admissionv1.MutatingWebhookConfiguration{}
 	err = reader.Get(ctx, client.ObjectKey{Name: crr.WebhookConfigurationName}, configuration)
 	switch {
 	case apierrors.IsForbidden(err):
-		k.Guarded, k.Note = true, "you may not read webhook configurations: OpenKruise's webhook is taken to be in place"
+		k.Guarded, k.Note = true, "you may not read webhook configurations: OpenKruise's webhook is assumed to be installed"
 	case client.IgnoreNotFound(err) != nil:
-		return k, fmt.Errorf("look for OpenKruise: %w", err)
+		return k, fmt.Errorf("get OpenKruise: %w", err)
 	default:
-		k.Guarded = err == nil && crr.GuardsRequests(*configuration)
+		k.Guarded = err == nil && crr.GuardsCRRs(*configuration)
 	}
 	if k.Usable = k.Defined && k.Guarded; !k.Defined {
 		k.Note = ""

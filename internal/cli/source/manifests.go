@@ -21,6 +21,8 @@ import (
 	"github.com/sidecar-termination/operator/internal/cli/admission"
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/scheme"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // Files are manifests: -f, -R and -k of kubectl.
@@ -30,40 +32,39 @@ type Files struct {
 
 // Bind adds the flags.
 func (f *Files) Bind(flags *pflag.FlagSet) {
-	flags.StringSliceVarP(&f.Filenames, "filename", "f", nil, "file, directory or URL with manifests, or - for standard input; may be repeated. No cluster is asked")
-	flags.BoolVarP(&f.Recursive, "recursive", "R", false, "go through the directories of -f recursively")
-	flags.StringVarP(&f.Kustomize, "kustomize", "k", "", "directory or URL of a kustomization to build. No cluster is asked")
+	flags.StringSliceVarP(&f.Filenames, "filename", "f", nil, "file, directory or URL with manifests, or - for standard input; may be repeated. Does not connect to a cluster")
+	flags.BoolVarP(&f.Recursive, "recursive", "R", false, "read the directories of -f recursively")
+	flags.StringVarP(&f.Kustomize, "kustomize", "k", "", "directory or URL of a kustomization to build. Does not connect to a cluster")
 }
 
-// Given reports whether manifests are to be looked at.
+// Given reports whether the user gave manifests.
 func (f *Files) Given() bool { return len(f.Filenames) > 0 || f.Kustomize != "" }
 
 // Manifests are the objects in files.
 type Manifests struct {
 	Objects []Manifest
-	// PassedOver has the kind of each object that makes pods and is not looked at.
-	PassedOver []schema.GroupVersionKind
-	// Refused are policies that the API server would refuse. They are not among the objects.
-	Refused []Refused
+	// IgnoredKinds has the kind of each ignored object that may create pods.
+	IgnoredKinds []schema.GroupVersionKind
+	// Rejected are the policies that the API server would reject. They are not in Objects.
+	Rejected []Rejection
 }
 
-// Refused is a policy that the API server would refuse, where it was found, and why.
-type Refused struct {
+// Rejection is a policy that the API server would reject, its file and the errors.
+type Rejection struct {
 	Policy resolve.PolicyRef
 	File   string
-	Why    []string
+	Errors []string
 }
 
-// Manifest is one object and where it was found.
+// Manifest is one object and its file.
 type Manifest struct {
 	Object client.Object
 	File   string
 }
 
-// Read reads the objects of the files. Those of kinds that are not looked at are left out, and policies that
-// the API server would refuse are kept apart. Objects without a namespace get the given one.
+// Read reads the objects in the files. Objects without a namespace get the given one.
 func (f *Files) Read(ctx context.Context, stdin io.Reader, namespace string) (Manifests, error) {
-	scheme, err := NewScheme()
+	types, err := scheme.New()
 	if err != nil {
 		return Manifests{}, err
 	}
@@ -79,22 +80,22 @@ func (f *Files) Read(ctx context.Context, stdin io.Reader, namespace string) (Ma
 	}
 	var all Manifests
 	for _, info := range infos {
-		refused, err := refusal(ctx, info.Object, namespace)
+		rejected, err := validatePolicy(ctx, info.Object, namespace)
 		if err != nil {
 			return all, fmt.Errorf("check %s: %w", info.Source, err)
 		}
-		if refused != nil {
-			refused.File = info.Source
-			all.Refused = append(all.Refused, *refused)
+		if rejected != nil {
+			rejected.File = info.Source
+			all.Rejected = append(all.Rejected, *rejected)
 			continue
 		}
-		object, err := toTyped(scheme, info.Object)
+		object, err := toTyped(types, info.Object)
 		if err != nil {
 			return all, fmt.Errorf("read %s: %w", info.Source, err)
 		}
 		if object == nil {
 			if raw, ok := info.Object.(*unstructured.Unstructured); ok && makesPods(raw) {
-				all.PassedOver = append(all.PassedOver, raw.GroupVersionKind())
+				all.IgnoredKinds = append(all.IgnoredKinds, raw.GroupVersionKind())
 			}
 			continue
 		}
@@ -106,9 +107,9 @@ func (f *Files) Read(ctx context.Context, stdin io.Reader, namespace string) (Ma
 	return all, nil
 }
 
-// refusal returns why the API server would refuse an object if it is a policy, and nil where it would not. A policy without
-// a namespace gets the given one.
-func refusal(ctx context.Context, object runtime.Object, namespace string) (*Refused, error) {
+// validatePolicy returns the errors with which the API server would reject a policy, and nil for valid policies and other
+// objects. A policy without a namespace gets the given one.
+func validatePolicy(ctx context.Context, object runtime.Object, namespace string) (*Rejection, error) {
 	policy, ok := object.(*unstructured.Unstructured)
 	if !ok || policy.GroupVersionKind().Group != policyGroup {
 		return nil, nil
@@ -124,25 +125,25 @@ func refusal(ctx context.Context, object runtime.Object, namespace string) (*Ref
 	if err != nil || len(problems) == 0 {
 		return nil, err
 	}
-	refused := &Refused{Policy: ref}
+	rejected := &Rejection{Policy: ref}
 	for _, problem := range problems {
-		refused.Why = append(refused.Why, problem.Error())
+		rejected.Errors = append(rejected.Errors, problem.Error())
 	}
-	return refused, nil
+	return rejected, nil
 }
 
-// toTyped converts an object of a kind that bears on something, and returns nil for any other.
-func toTyped(scheme *runtime.Scheme, object runtime.Object) (client.Object, error) {
+// toTyped converts an object of a relevant kind, and returns nil for any other.
+func toTyped(types *runtime.Scheme, object runtime.Object) (client.Object, error) {
 	raw, ok := object.(*unstructured.Unstructured)
-	if !ok || !bears(raw) {
+	if !ok || !isRelevant(raw) {
 		return nil, nil
 	}
-	typed, err := scheme.New(raw.GroupVersionKind())
+	typed, err := types.New(raw.GroupVersionKind())
 	if err != nil {
-		return nil, fmt.Errorf("understand %s %s: %w", raw.GetKind(), raw.GetName(), err)
+		return nil, fmt.Errorf("decode %s %s: %w", raw.GetKind(), raw.GetName(), err)
 	}
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(raw.Object, typed); err != nil {
-		return nil, fmt.Errorf("understand %s %s: %w", raw.GetKind(), raw.GetName(), err)
+		return nil, fmt.Errorf("decode %s %s: %w", raw.GetKind(), raw.GetName(), err)
 	}
 	switch object := typed.(type) {
 	case *corev1.Pod:
@@ -153,29 +154,29 @@ func toTyped(scheme *runtime.Scheme, object runtime.Object) (client.Object, erro
 	return typed.(client.Object), nil
 }
 
-// Source is one look at the manifests, with the flags of the operator as given.
-func (m Manifests) Source(operator Operator, flags *pflag.FlagSet) (*Source, error) {
-	settings, err := operator.Parse(operator.given(flags))
+// Source returns the source that reads the manifests, with the operator's flags from the command line.
+func (m Manifests) Source(program Program, flags *pflag.FlagSet) (*Source, error) {
+	operator, err := settings.Parse(givenFlags(flags))
 	if err != nil {
 		return nil, err
 	}
-	scheme, err := NewScheme()
+	types, err := scheme.New()
 	if err != nil {
 		return nil, err
 	}
-	reader := &memory{scheme: scheme}
+	reader := &memory{scheme: types}
 	for _, manifest := range m.Objects {
 		reader.objects = append(reader.objects, manifest.Object)
 	}
-	s := &Source{Reader: reader, Settings: settings, Cluster: explain.Cluster{}, Offline: true, now: operator.Now(), program: operator.Program}
+	s := &Source{Reader: reader, Settings: operator, Cluster: explain.Cluster{}, Offline: true, now: program.Now(), program: program.Name}
 	s.assumed = m.missingNamespaces()
 	for _, name := range sets.List(s.assumed) {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		withName(namespace)
 		reader.objects = append(reader.objects, namespace)
 	}
-	if len(m.PassedOver) > 0 {
-		s.notes = append(s.notes, notePassedOver(m.PassedOver))
+	if len(m.IgnoredKinds) > 0 {
+		s.notes = append(s.notes, noteIgnoredKinds(m.IgnoredKinds))
 	}
 	return s, nil
 }

@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// memory is a reader of objects that it holds. It knows namespaces and label selectors and no field selectors. Objects
-// that it returns are shared and must not be changed.
+// memory is a reader of objects in memory. It supports namespaces and label selectors, but no field selectors. The returned
+// objects are shared and must not be modified.
 type memory struct {
 	scheme  *runtime.Scheme
 	objects []client.Object
@@ -27,11 +27,11 @@ type memory struct {
 
 var _ client.Reader = &memory{}
 
-// Get finds an object by type and name. An object of which only the metadata is asked for is found as well.
+// Get finds an object by type and name. It also supports PartialObjectMetadata.
 func (m *memory) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	kind, err := apiutil.GVKForObject(into, m.scheme)
 	if err != nil {
-		return fmt.Errorf("tell the kind of %T: %w", into, err)
+		return fmt.Errorf("get the kind of %T: %w", into, err)
 	}
 	for _, object := range m.objects {
 		held, err := apiutil.GVKForObject(object, m.scheme)
@@ -48,11 +48,11 @@ func (m *memory) Get(_ context.Context, key client.ObjectKey, into client.Object
 	return apierrors.NewNotFound(schema.GroupResource{Group: kind.Group, Resource: strings.ToLower(kind.Kind)}, key.Name)
 }
 
-// List finds objects by type, namespace and labels, in the order in which they are held.
+// List finds objects by type, namespace and labels, in their original order.
 func (m *memory) List(_ context.Context, into client.ObjectList, options ...client.ListOption) error {
 	kind, err := apiutil.GVKForObject(into, m.scheme)
 	if err != nil {
-		return fmt.Errorf("tell the kind of %T: %w", into, err)
+		return fmt.Errorf("get the kind of %T: %w", into, err)
 	}
 	var wanted client.ListOptions
 	wanted.ApplyOptions(options)

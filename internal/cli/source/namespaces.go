@@ -12,16 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/observe"
+	"github.com/sidecar-termination/operator/internal/policyindex"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// withName sets the label that the API server gives to every namespace.
+// withName sets the name label that the API server sets on every namespace.
 func withName(namespace *corev1.Namespace) {
 	metav1.SetMetaDataLabel(&namespace.ObjectMeta, corev1.LabelMetadataName, namespace.Name)
 }
 
-// missingNamespaces are those of the objects that are not among the objects themselves.
+// missingNamespaces are the namespaces of objects that are not in the manifests.
 func (m Manifests) missingNamespaces() sets.Set[string] {
 	missing, given := sets.New[string](), sets.New[string]()
 	for _, manifest := range m.Objects {
@@ -35,10 +35,14 @@ func (m Manifests) missingNamespaces() sets.Set[string] {
 	return missing.Difference(given).Delete("")
 }
 
-// policies returns the policies that select the pod. Of manifests it notes where that depends on the labels of a namespace
-// that they do not have.
+// policies returns the policies that select the pod. It adds a note if the result depends on the labels of a namespace that is
+// not in the manifests.
 func (s *Source) policies(ctx context.Context, pod *corev1.Pod) ([]resolve.Policy, error) {
-	selecting, err := observe.Policies(ctx, s.Reader, pod)
+	index, err := policyindex.List(ctx, s.Reader, pod.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	selecting, err := index.Policies(ctx, pod)
 	if err != nil || !s.assumed.Has(pod.Namespace) {
 		return selecting, err
 	}
@@ -48,10 +52,10 @@ func (s *Source) policies(ctx context.Context, pod *corev1.Pod) ([]resolve.Polic
 	}
 	for i := range cluster.Items {
 		policy, err := resolve.FromCluster(&cluster.Items[i])
-		if err != nil || !policy.MaySelect(pod) || !asksForLabels(cluster.Items[i].Spec.NamespaceSelector) {
+		if err != nil || !policy.MaySelect(pod) || !selectsByUnknownLabel(cluster.Items[i].Spec.NamespaceSelector) {
 			continue
 		}
-		note := fmt.Sprintf("namespace %s is not in the manifests: it is taken to have no label but %s; give its manifest as well, for cluster policies select by labels",
+		note := fmt.Sprintf("namespace %s is not in the manifests: it is assumed to have the label %s only; add its manifest, because a cluster policy selects by labels",
 			pod.Namespace, corev1.LabelMetadataName)
 		if !slices.Contains(s.notes, note) {
 			s.notes = append(s.notes, note)
@@ -60,8 +64,8 @@ func (s *Source) policies(ctx context.Context, pod *corev1.Pod) ([]resolve.Polic
 	return selecting, nil
 }
 
-// asksForLabels reports whether the selector depends on a label that the API server does not set.
-func asksForLabels(selector *metav1.LabelSelector) bool {
+// selectsByUnknownLabel reports whether the selector uses a label that the API server does not set.
+func selectsByUnknownLabel(selector *metav1.LabelSelector) bool {
 	if selector == nil {
 		return false
 	}

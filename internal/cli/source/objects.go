@@ -17,14 +17,13 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// eventSource is the name under which the operator reports events.
-const eventSource = "sidecar-termination-operator"
-
-// PodNamed gathers what bears on a pod, its Job and events included.
-func (l *Live) PodNamed(ctx context.Context, s *Source, key client.ObjectKey) (explain.Pod, error) {
+// GetPod reads a pod with its Job and events.
+func (l *Live) GetPod(ctx context.Context, s *Source, key client.ObjectKey) (explain.Pod, error) {
 	pod := &corev1.Pod{}
 	if err := l.Client.Get(ctx, key, pod); err != nil {
 		return explain.Pod{}, fmt.Errorf("get pod: %w", err)
@@ -32,7 +31,7 @@ func (l *Live) PodNamed(ctx context.Context, s *Source, key client.ObjectKey) (e
 	return l.PodWithEvents(ctx, s, pod, nil)
 }
 
-// PodWithEvents gathers what bears on a pod that was read already. Without a Job its own is looked up.
+// PodWithEvents reads the Job and events of a pod. A nil Job is read from the cluster.
 func (l *Live) PodWithEvents(ctx context.Context, s *Source, pod *corev1.Pod, job *batchv1.Job) (explain.Pod, error) {
 	if job == nil {
 		var err error
@@ -48,7 +47,7 @@ func (l *Live) PodWithEvents(ctx context.Context, s *Source, pod *corev1.Pod, jo
 	return result, err
 }
 
-// jobOf returns the Job that made the pod, or nil. Not being allowed to read it is no error.
+// jobOf returns the Job of the pod, or nil. Missing permission is not an error.
 func (l *Live) jobOf(ctx context.Context, pod *corev1.Pod) (*batchv1.Job, error) {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil || owner.Kind != "Job" {
@@ -56,7 +55,7 @@ func (l *Live) jobOf(ctx context.Context, pod *corev1.Pod) (*batchv1.Job, error)
 	}
 	job := &batchv1.Job{}
 	switch err := l.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, job); {
-	case err != nil && isAbsence(err):
+	case err != nil && isUnavailable(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("get Job of pod: %w", err)
@@ -64,23 +63,23 @@ func (l *Live) jobOf(ctx context.Context, pod *corev1.Pod) (*batchv1.Job, error)
 	return job, nil
 }
 
-// events returns what the operator has said of the pod, oldest first. Not being allowed to read it is no error.
+// events returns the operator's events on the pod, oldest first. Missing permission is not an error.
 func (l *Live) events(ctx context.Context, pod *corev1.Pod) ([]explain.Event, error) {
 	var list eventsv1.EventList
 	err := l.Client.List(ctx, &list, client.InNamespace(pod.Namespace), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("regarding.uid", string(pod.UID))})
-	if err != nil && !isAbsence(err) {
-		// Older API servers cannot select by that field.
+	if err != nil && !isUnavailable(err) {
+		// Older API servers do not support this field selector.
 		err = l.Client.List(ctx, &list, client.InNamespace(pod.Namespace))
 	}
 	switch {
-	case err != nil && isAbsence(err):
+	case err != nil && isUnavailable(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("list events of pod: %w", err)
 	}
 	var events []explain.Event
 	for _, event := range list.Items {
-		if event.Regarding.UID == pod.UID && event.ReportingController == eventSource {
+		if event.Regarding.UID == pod.UID && event.ReportingController == settings.Name {
 			events = append(events, explain.Event{
 				Time: metav1.NewTime(event.EventTime.Time), Type: event.Type, Reason: v1alpha1.Reason(event.Reason), Message: event.Note,
 			})
@@ -90,21 +89,16 @@ func (l *Live) events(ctx context.Context, pod *corev1.Pod) ([]explain.Event, er
 	return events, nil
 }
 
-// Unfinished lists the pods on which the operator may act. An empty namespace means all.
-func (l *Live) Unfinished(ctx context.Context, namespace string) ([]corev1.Pod, error) {
-	selector := fields.AndSelectors(
-		fields.OneTermNotEqualSelector("spec.restartPolicy", string(corev1.RestartPolicyAlways)),
-		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
-		fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
-	)
+// UnfinishedPods lists the unfinished Job-type pods. An empty namespace means all.
+func (l *Live) UnfinishedPods(ctx context.Context, namespace string) ([]corev1.Pod, error) {
 	var pods corev1.PodList
-	if err := l.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: selector}); err != nil {
+	if err := l.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingFieldsSelector{Selector: observe.UnfinishedPods()}); err != nil {
 		return nil, fmt.Errorf("list pods: %w", err)
 	}
 	return pods.Items, nil
 }
 
-// PodsOf returns the pods of a Job: unfinished ones first, then newer ones first.
+// PodsOf returns the pods of a Job: unfinished pods first, then newer pods first.
 func (l *Live) PodsOf(ctx context.Context, job *batchv1.Job) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	if err := l.Client.List(ctx, &list, client.InNamespace(job.Namespace), client.MatchingLabels{batchv1.ControllerUidLabel: string(job.UID)}); err != nil {
@@ -120,4 +114,15 @@ func (l *Live) PodsOf(ctx context.Context, job *batchv1.Job) ([]corev1.Pod, erro
 		return cmp.Or(cmp.Compare(finished(&a), finished(&b)), b.CreationTimestamp.Compare(a.CreationTimestamp.Time))
 	})
 	return list.Items, nil
+}
+
+// FinalCondition returns the condition Complete or Failed of a finished Job, or nil.
+func FinalCondition(job *batchv1.Job) *batchv1.JobCondition {
+	i := slices.IndexFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
+		return c.Status == corev1.ConditionTrue && (c.Type == batchv1.JobComplete || c.Type == batchv1.JobFailed)
+	})
+	if i < 0 {
+		return nil
+	}
+	return &job.Status.Conditions[i]
 }

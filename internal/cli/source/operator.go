@@ -13,35 +13,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// Operator knows the flags of the operator, and how it is called.
-type Operator struct {
-	// Bind adds those flags that bear on decisions.
-	Bind func(flags *pflag.FlagSet)
-	// Parse makes settings of the operator's arguments. Arguments that bear on nothing else are passed over.
-	Parse func(arguments []string) (explain.OperatorSettings, error)
+// Program is the program whose subcommand runs.
+type Program struct {
+	// Name is what users type to run it. Messages suggest other subcommands by this name.
+	Name string
 	// Now tells the time.
 	Now func() time.Time
-	// Program is how users call the program whose subcommand looks. Messages have them run others of its subcommands.
-	Program string
 }
 
-// OperatorNamespace is where the operator's manifests install it.
-const OperatorNamespace = "sidecar-termination-system"
+// OperatorLabels are the labels of the operator's Deployment and its pods.
+var OperatorLabels = client.MatchingLabels{"app.kubernetes.io/name": settings.Name}
 
-// OperatorLabels are those of the operator's Deployment and of its pods.
-var OperatorLabels = client.MatchingLabels{"app.kubernetes.io/name": "sidecar-termination-operator"}
-
-// operatorContainer is the name of the operator's container.
-const operatorContainer = "manager"
-
-// OperatorArguments returns the arguments that the operator runs with, its variables put in as Kubernetes does, and false
-// where the Deployment is not one of the operator.
+// OperatorArguments returns the operator's arguments with variables expanded as in Kubernetes. It returns false if the
+// Deployment is not the operator's.
 func OperatorArguments(deployment *appsv1.Deployment) ([]string, bool) {
 	containers := deployment.Spec.Template.Spec.Containers
-	i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == operatorContainer })
+	i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == settings.ContainerName })
 	if i < 0 {
 		return nil, false
 	}
@@ -73,13 +63,13 @@ func expand(text string, values map[string]string) string {
 	})
 }
 
-// given returns the flags that were given on the command line, as arguments of the operator.
-func (o Operator) given(flags *pflag.FlagSet) []string {
-	own := pflag.NewFlagSet("operator", pflag.ContinueOnError)
-	o.Bind(own)
+// givenFlags returns the operator's flags that are set on the command line, as arguments of the operator.
+func givenFlags(flags *pflag.FlagSet) []string {
+	decisions := pflag.NewFlagSet("decisions", pflag.ContinueOnError)
+	settings.BindDecisions(decisions)
 	var arguments []string
 	flags.Visit(func(flag *pflag.Flag) {
-		if own.Lookup(flag.Name) == nil {
+		if decisions.Lookup(flag.Name) == nil {
 			return
 		}
 		if list, ok := flag.Value.(pflag.SliceValue); ok {

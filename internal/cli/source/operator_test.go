@@ -10,15 +10,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sidecar-termination/operator/internal/cli/source"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 func TestOperatorArguments(t *testing.T) {
 	deployment := &appsv1.Deployment{}
 	if _, ok := source.OperatorArguments(deployment); ok {
-		t.Error("a Deployment without the operator's container was taken for the operator's")
+		t.Error("a Deployment without the operator's container has arguments")
 	}
 	deployment.Spec.Template.Spec.Containers = []corev1.Container{{Name: "metrics-proxy", Args: []string{"--other"}}, {
-		Name:    "manager",
+		Name:    settings.ContainerName,
 		Command: []string{"/sidecar-termination-operator", "--crr=Disabled"},
 		Args:    []string{"--quick-exit-image=$(IMAGE)", "--a=$$(IMAGE)", "--b=$(UNKNOWN)", "--c=$(SECRET)", "--d=$5"},
 		Env: []corev1.EnvVar{

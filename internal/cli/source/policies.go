@@ -10,7 +10,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// PolicyOf returns the policy that the object is, and false for any other object.
+// PolicyOf converts a policy of either kind, and returns false for other objects.
 func PolicyOf(object client.Object) (explain.Policy, bool) {
 	switch policy := object.(type) {
 	case *v1alpha1.SidecarTerminationPolicy:

@@ -16,37 +16,38 @@ import (
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/terminator"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 	"github.com/sidecar-termination/operator/internal/terminator/image"
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 )
 
-// Source is one look at a cluster, or at manifests.
+// Source reads a cluster or manifests.
 type Source struct {
 	Reader   client.Reader
-	Settings explain.OperatorSettings
+	Settings settings.Operator
 	Cluster  explain.Cluster
-	// Offline is true where manifests are looked at.
+	// Offline is true for manifests.
 	Offline bool
-	program string // as users call it
-	// assumed are the namespaces that the manifests do not have.
+	program string // name of the program
+	// assumed are the namespaces that are not in the manifests.
 	assumed sets.Set[string]
 	notes   []string
 	now     time.Time
 }
 
-// Notes say what was assumed because it could not be read.
+// Notes are the assumptions about what could not be read.
 func (s *Source) Notes() []string {
-	if reader, ok := s.Reader.(*patient); ok {
+	if reader, ok := s.Reader.(*tolerantReader); ok {
 		return append(s.notes[:len(s.notes):len(s.notes)], reader.notes...)
 	}
 	return s.notes
 }
 
-// Explain reports on what was gathered. What to do next is said in commands of the program that users have called.
+// Explain reports on a pod. Hints name commands of the program.
 func (s *Source) Explain(pod explain.Pod) explain.Report {
-	report := explain.Explain(pod, s.Settings, s.Cluster, s.now)
+	report := explain.Explain(pod, s.Settings.Decisions, s.Cluster, s.now)
 	for i := range report.Findings {
 		if found := &report.Findings[i]; explain.CheckSaysMore(found.Reason) {
 			found.Hint += fmt.Sprintf("; run: %s check", s.program)
@@ -55,7 +56,7 @@ func (s *Source) Explain(pod explain.Pod) explain.Report {
 	return report
 }
 
-// Pod gathers what bears on a pod. The Job is its own, or nil.
+// Pod reads the input for a pod. The Job is the pod's Job, or nil.
 func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (explain.Pod, error) {
 	result := explain.Pod{Kind: "Pod", Name: shownName(pod), Pod: pod}
 	if job != nil {
@@ -66,7 +67,7 @@ func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (ex
 	if result.Policies, err = s.policies(ctx, pod); err != nil {
 		return result, err
 	}
-	// What a manifest says of a pod that has run can be explained as well; its node is not there to be asked.
+	// A manifest of a pod that has run has a status, but no node object.
 	result.Template = s.Offline && len(pod.Status.ContainerStatuses) == 0
 	if result.Template {
 		return result, nil
@@ -75,18 +76,18 @@ func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (ex
 	if err != nil {
 		return result, err
 	}
-	if result.Node = s.Settings.NodeMarks.Classify(node); s.Offline && result.Node == plan.NodeUnknown && pod.Spec.NodeName != "" {
+	if result.Node = s.Settings.NodeKindRules.Classify(node); s.Offline && result.Node == plan.NodeUnknown && pod.Spec.NodeName != "" {
 		result.Node = plan.NodeReal
 	}
 	observers := []observe.Observer{crr.Observer{Reader: s.Reader}, &podphase.Terminator{}, &image.Terminator{}}
 	result.Attempts, err = observe.Attempts(ctx, observers, pod)
-	if errors.Is(err, terminator.ErrUnreadable) {
-		result.Unreadable, err = err.Error(), nil
+	if errors.Is(err, terminator.ErrInvalidAnnotation) {
+		result.InvalidAnnotation, err = err.Error(), nil
 	}
 	return result, err
 }
 
-// Template gathers what bears on the pods that a template will make.
+// Template reads the input for the pods that a template will create.
 func (s *Source) Template(ctx context.Context, template Template) (explain.Pod, error) {
 	pod := template.pod()
 	result := explain.Pod{
@@ -98,7 +99,7 @@ func (s *Source) Template(ctx context.Context, template Template) (explain.Pod, 
 	return result, err
 }
 
-// defaultBackoffLimit is that of Kubernetes.
+// defaultBackoffLimit is the default of Kubernetes.
 const defaultBackoffLimit = 6
 
 func backoffLimit(spec batchv1.JobSpec) *int32 {
@@ -109,7 +110,7 @@ func backoffLimit(spec batchv1.JobSpec) *int32 {
 	return &limit
 }
 
-// Manifest gathers what bears on the pods of a manifest, and returns false for an object that makes none.
+// Manifest reads the input for the pods of a manifest, and returns false for other objects.
 func (s *Source) Manifest(ctx context.Context, manifest Manifest) (explain.Pod, bool, error) {
 	var pod explain.Pod
 	var err error

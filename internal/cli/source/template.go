@@ -13,17 +13,17 @@ import (
 	"github.com/sidecar-termination/operator/internal/explain"
 )
 
-// Template is what makes pods. Name is what to call it by, which with generateName is not yet its name.
+// Template is a pod template of a Job or CronJob. With generateName, Name is the prefix and an asterisk.
 type Template struct {
 	Kind, Namespace, Name string
 	Pod                   corev1.PodTemplateSpec
 	BackoffLimit          *int32
 	FailurePolicy         *batchv1.PodFailurePolicy
 	Deletion              *explain.Deletion
-	labels                map[string]string // that the controller adds to the pods
+	labels                map[string]string // added by the Job controller
 }
 
-// OfJob is the template of a Job.
+// OfJob returns the template of a Job.
 func OfJob(job *batchv1.Job) Template {
 	template := templateOf(job, "Job", job.Spec)
 	if job.Name != "" {
@@ -32,7 +32,7 @@ func OfJob(job *batchv1.Job) Template {
 	return template
 }
 
-// OfCronJob is the template of the pods of a CronJob's Jobs.
+// OfCronJob returns the template of a CronJob's pods.
 func OfCronJob(cron *batchv1.CronJob) Template {
 	template := templateOf(cron, "CronJob", cron.Spec.JobTemplate.Spec)
 	switch {
@@ -53,7 +53,7 @@ func templateOf(object metav1.Object, kind string, spec batchv1.JobSpec) Templat
 	}
 }
 
-// deletion returns when the Job is deleted by its own ttlSecondsAfterFinished, or nil.
+// deletion returns the deletion by ttlSecondsAfterFinished, or nil.
 func deletion(spec batchv1.JobSpec) *explain.Deletion {
 	if spec.TTLSecondsAfterFinished == nil {
 		return nil
@@ -61,7 +61,7 @@ func deletion(spec batchv1.JobSpec) *explain.Deletion {
 	return &explain.Deletion{Field: "ttlSecondsAfterFinished", After: time.Duration(*spec.TTLSecondsAfterFinished) * time.Second}
 }
 
-// shownName is what to call an object by. With generateName the API server makes up the end of its name.
+// shownName is the name of an object. With generateName it is the prefix and an asterisk.
 func shownName(object metav1.Object) string {
 	if object.GetName() == "" && object.GetGenerateName() != "" {
 		return object.GetGenerateName() + "*"
@@ -69,7 +69,7 @@ func shownName(object metav1.Object) string {
 	return object.GetName()
 }
 
-// pod is a pod as the template will make it, but for what webhooks add.
+// pod is a pod of the template, without the changes of webhooks.
 func (t Template) pod() *corev1.Pod {
 	labels := maps.Clone(t.Pod.Labels)
 	if labels == nil {
@@ -77,14 +77,14 @@ func (t Template) pod() *corev1.Pod {
 	}
 	maps.Copy(labels, t.labels)
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: t.Name, Labels: labels, Annotations: t.Pod.Annotations},
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: t.Name, Labels: labels, Annotations: t.Pod.Annotations, Finalizers: t.Pod.Finalizers},
 		Spec:       t.Pod.Spec,
 	}
 	withDefaults(pod)
 	return pod
 }
 
-// withDefaults sets what the API server sets and what decisions depend on.
+// withDefaults sets the API server's defaults that affect decisions.
 func withDefaults(pod *corev1.Pod) {
 	if pod.Spec.RestartPolicy == "" {
 		pod.Spec.RestartPolicy = corev1.RestartPolicyAlways

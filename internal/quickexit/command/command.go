@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command is the subcommand that builds a quick-exit image.
+// Package command implements the subcommand quick-exit-image, which builds a quick-exit image.
 package command
 
 import (
@@ -15,7 +15,7 @@ func New() *cobra.Command {
 	options := &options{}
 	command := &cobra.Command{
 		Use:   "quick-exit-image (--output oci:DIRECTORY | --output tar:FILE | --push REFERENCE) [flags]",
-		Short: "Builds the image that sidecars are restarted with to end them",
+		Short: "Builds a quick-exit image, with which mode Image ends sidecars",
 		Long: `Builds an image whose only program exits with 0 at once, whatever its arguments are. Mode Image ends a sidecar by
 restarting it with this image; the restarted container keeps its command, so the image needs the program at that
 command's path. The image has the paths of well-known sidecars and shells, those given by --path, and those of the

@@ -20,7 +20,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/terminal"
 )
 
-// outcome is what a run of the subcommand left.
+// outcome is the result of a run of the subcommand.
 type outcome struct {
 	stdout, stderr string
 	err            error
@@ -159,7 +159,7 @@ func TestHostileManifestCannotControlTheTerminal(t *testing.T) {
 	}
 }
 
-func TestExistingOutputIsReplacedOnlyByForce(t *testing.T) {
+func TestForceReplacesOutput(t *testing.T) {
 	directory := t.TempDir()
 	layout, archive := "oci:"+filepath.Join(directory, "layout"), "tar:"+filepath.Join(directory, "archive")
 	for _, output := range []string{layout, archive} {
@@ -184,7 +184,7 @@ func TestExistingOutputIsReplacedOnlyByForce(t *testing.T) {
 	}
 }
 
-func TestForceRemovesNothingButLayouts(t *testing.T) {
+func TestForceReplacesOnlyLayouts(t *testing.T) {
 	directory := t.TempDir()
 	keep := filepath.Join(directory, "keep")
 	if err := os.WriteFile(keep, []byte("x"), 0o600); err != nil {
@@ -221,9 +221,9 @@ func TestBadInput(t *testing.T) {
 		"relative path":          {[]string{layout, "--path=sh"}, `--path: path "sh" is not absolute`},
 		"path of a directory":    {[]string{layout, "--path=/bin"}, `combine the paths: "/bin" cannot be a file`},
 		"no such file":           {[]string{layout, "-f", "/no/such.yaml"}, "--from-file: open the file: open /no/such.yaml"},
-		"file without pods":      {[]string{layout, "-f", "/dev/null"}, "--from-file: /dev/null: no Pod and no pod template"},
+		"file without pods":      {[]string{layout, "-f", "/dev/null"}, "--from-file: /dev/null: it contains no Pod and no pod template"},
 		"standard input twice":   {[]string{layout, "-f", "-", "-f", "-"}, "--from-file - may be given once"},
-		"bad manifest":           {[]string{layout, "-f", "-"}, "--from-file: standard input: document 1: Pod: spec.containers[0]: command has a string"},
+		"bad manifest":           {[]string{layout, "-f", "-"}, "--from-file: standard input: document 1: Pod: spec.containers[0]: command cannot be a string"},
 		"container without file": {[]string{layout, "--container=x"}, "--container selects from the files of --from-file"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -13,8 +13,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/quickexit/manifest"
 )
 
-// allPaths returns all paths that the image is to have, sorted, and warnings about
-// containers that it may not end all the same.
+// allPaths returns the paths of the image, sorted, and warnings about containers that it may not end.
 func (o *options) allPaths(stdin io.Reader) (paths, warnings []string, err error) {
 	paths = []string{quickexit.Entrypoint}
 	if !o.noDefaultPaths {
@@ -43,8 +42,7 @@ func (o *options) allPaths(stdin io.Reader) (paths, warnings []string, err error
 	return paths, warnings, nil
 }
 
-// readContainers returns the selected containers of all files. A selected name that no
-// file has is an error.
+// readContainers returns the selected containers of all files. It fails if no file has a container of a selected name.
 func (o *options) readContainers(stdin io.Reader) ([]manifest.Container, error) {
 	var containers []manifest.Container
 	for _, file := range o.files {

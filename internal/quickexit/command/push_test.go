@@ -22,8 +22,8 @@ import (
 
 const user, password = "somebody", "secret"
 
-// startRegistry returns the address of a registry on this machine that wants a password
-// for everything, and has the container engines' configuration of this test name it.
+// startRegistry returns the address of a local registry that requires a password, and adds the password to the test's
+// container engine configuration.
 func startRegistry(t *testing.T) string {
 	t.Helper()
 	storage := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
@@ -72,7 +72,7 @@ func TestPush(t *testing.T) {
 	}
 }
 
-func TestPushMovesNoTagButByForce(t *testing.T) {
+func TestPushMovesTagsOnlyWithForce(t *testing.T) {
 	image := startRegistry(t) + "/quick-exit:v1"
 	for _, step := range []struct {
 		arguments []string

@@ -14,17 +14,17 @@ import (
 	"github.com/sidecar-termination/operator/internal/quickexit/image"
 )
 
-// request is what the flags ask for, checked.
+// request is the validated content of the flags.
 type request struct {
 	platforms []v1.Platform
 	// layout and archive are paths; at most one of them is set.
 	layout, archive string
 	tag             name.Tag
-	// push is nil when nothing is to be pushed.
+	// push is nil without --push.
 	push name.Reference
 }
 
-// request checks the flags that need nothing but themselves. An error names the flag.
+// request validates the flags without reading files. An error names the flag.
 func (o *options) request() (*request, error) {
 	if o.format != formatText && o.format != formatJSON {
 		return nil, fmt.Errorf("--format is %q; it must be %s or %s", o.format, formatText, formatJSON)
@@ -33,7 +33,7 @@ func (o *options) request() (*request, error) {
 		return nil, errors.New("nothing to do: one of --output and --push must be given")
 	}
 	if len(o.containers) > 0 && len(o.files) == 0 {
-		return nil, errors.New("--container selects from the files of --from-file, of which there are none")
+		return nil, errors.New("--container selects from the files of --from-file, and no file was given")
 	}
 	if first := slices.Index(o.files, "-"); first >= 0 && slices.Contains(o.files[first+1:], "-") {
 		return nil, errors.New("--from-file - may be given once: the standard input can be read once only")
@@ -84,8 +84,8 @@ func (r *request) parseOutput(output string) error {
 	return nil
 }
 
-// parsePlatforms returns the named platforms in the order in which an index has them, so
-// that the order of flags does not change a digest.
+// parsePlatforms returns the named platforms in the order of image.Platforms, so that the order of flags does not change a
+// digest.
 func parsePlatforms(names []string) ([]v1.Platform, error) {
 	known := image.Platforms()
 	if len(names) == 0 {

@@ -19,10 +19,10 @@ const (
 	formatJSON = "json"
 )
 
-// result is what was built, and where it is. Its JSON form is for programs: fields are
-// only ever added.
+// result describes the image and where it was written. Programs read its JSON form, so fields may be added, but not
+// changed or removed.
 type result struct {
-	// Digest is that of the image index.
+	// Digest is the digest of the image index.
 	Digest    string           `json:"digest"`
 	Platforms []platformResult `json:"platforms"`
 	Layout    string           `json:"layout,omitempty"`

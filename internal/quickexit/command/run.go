@@ -16,8 +16,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/terminal"
 )
 
-// run builds the image, writes it, and reports: warnings to standard error, the result to
-// standard output.
+// run builds and writes the image. It prints warnings to standard error and the result to standard output.
 func run(cmd *cobra.Command, options *options) error {
 	request, err := options.request()
 	if err != nil {
@@ -52,7 +51,7 @@ func run(cmd *cobra.Command, options *options) error {
 	return result.print(cmd.OutOrStdout(), options.format)
 }
 
-// write writes what --output asks for.
+// write writes the output of --output.
 func (r *request) write(index v1.ImageIndex, replace bool) error {
 	if r.layout != "" {
 		return ociimage.WriteLayout(r.layout, r.tag.String(), index, replace)
@@ -71,7 +70,7 @@ func (r *request) write(index v1.ImageIndex, replace bool) error {
 	return ociimage.WriteArchive(r.archive, r.tag, only, replace)
 }
 
-// adviseForce names the flag, and says how to go on when something exists.
+// adviseForce adds the flag to the error, and advises --force when the output exists.
 func adviseForce(flag string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%s: interrupted: %w", flag, err)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package image builds the quick-exit image: the program of package program at the
-// entrypoint, and hard links to it at every path of a command that it stands in for.
+// Package image builds the quick-exit image: the program of package program at the entrypoint, and hard links to it at
+// the path of every command that it replaces.
 package image
 
 import (
@@ -24,8 +24,8 @@ func Platforms() []v1.Platform {
 	return platforms
 }
 
-// Build returns the image with the paths for one platform. The order of the paths does not
-// matter, nor do those that occur twice: the same set gives the same digest.
+// Build returns the image with the paths for one platform. The same set of paths gives the same digest: their order and
+// duplicates do not matter.
 func Build(paths []string, platform v1.Platform) (v1.Image, error) {
 	if err := quickexit.ValidatePaths(paths); err != nil {
 		return nil, fmt.Errorf("check the paths: %w", err)

@@ -31,7 +31,7 @@ func indexDigest(t *testing.T, paths []string) v1.Hash {
 	return digest
 }
 
-func TestTheSamePathsGiveTheSameDigest(t *testing.T) {
+func TestDigestIsReproducible(t *testing.T) {
 	paths := quickexit.DefaultPaths()
 	want := indexDigest(t, paths)
 	slices.Reverse(paths)
@@ -43,7 +43,7 @@ func TestTheSamePathsGiveTheSameDigest(t *testing.T) {
 	}
 }
 
-func TestEveryPathIsALinkToTheProgram(t *testing.T) {
+func TestPathsLinkToProgram(t *testing.T) {
 	paths := append(quickexit.DefaultPaths(), "/opt/own/proxy")
 	for _, platform := range image.Platforms() {
 		built, err := image.Build(paths, platform)
@@ -80,7 +80,7 @@ func TestEveryPathIsALinkToTheProgram(t *testing.T) {
 	}
 }
 
-func TestTheConfigurationIsThatOfAnUnprivilegedProgram(t *testing.T) {
+func TestImageConfigIsUnprivileged(t *testing.T) {
 	for _, platform := range image.Platforms() {
 		built, err := image.Build(nil, platform)
 		if err != nil {
@@ -108,7 +108,7 @@ func TestTheConfigurationIsThatOfAnUnprivilegedProgram(t *testing.T) {
 	}
 }
 
-func TestTheIndexNamesPlatformsAndNothingElse(t *testing.T) {
+func TestIndexListsOnlyPlatforms(t *testing.T) {
 	index, err := image.Index(nil, image.Platforms())
 	if err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func TestTheIndexNamesPlatformsAndNothingElse(t *testing.T) {
 	for _, descriptor := range manifest.Manifests {
 		platforms = append(platforms, descriptor.Platform.String())
 		if descriptor.ArtifactType != "" {
-			t.Errorf("%s has artifactType %q; some registries take it for something else than an image", descriptor.Platform, descriptor.ArtifactType)
+			t.Errorf("%s has artifactType %q; some registries do not treat it as an image", descriptor.Platform, descriptor.ArtifactType)
 		}
 	}
 	if !slices.Equal(platforms, []string{"linux/amd64", "linux/arm64"}) {
@@ -129,7 +129,7 @@ func TestTheIndexNamesPlatformsAndNothingElse(t *testing.T) {
 	}
 }
 
-func TestBuildRefuses(t *testing.T) {
+func TestBuildErrors(t *testing.T) {
 	amd64 := v1.Platform{OS: "linux", Architecture: "amd64"}
 	for name, test := range map[string]struct {
 		paths    []string

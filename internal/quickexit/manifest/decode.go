@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package manifest finds the commands of containers in Kubernetes manifests of any kind,
-// so that a quick-exit image can be built for them.
+// Package manifest finds the commands of containers in Kubernetes manifests of any kind, to build a quick-exit image for
+// them.
 package manifest
 
 import (
@@ -18,15 +18,14 @@ import (
 // Container is a container of a manifest.
 type Container struct {
 	corev1.Container
-	// Source says where it is, for messages: file, document, object and field.
+	// Source is the container's location, for messages: file, document, object and field.
 	Source string
 }
 
-// Read returns the regular containers of all pods and pod templates in a stream of YAML
-// or JSON documents: those of Pods, of workloads of any kind, built in or not, of lists,
-// and of kinds that list containers to be injected. Init containers are left out, because
-// no sidecar is ended there. It fails when there are none, or when a document cannot be
-// read; the error names the file, the object and the field.
+// Read returns the regular containers of all pods and pod templates in a stream of YAML or JSON documents. It finds them in
+// Pods, workloads of any kind, lists, and kinds that list containers to inject. It skips init containers, because the
+// operator does not end them. It fails when there are none, or when a document is invalid; the error names the file, the
+// object and the field.
 func Read(file string, content io.Reader) ([]Container, error) {
 	decoder := yaml.NewYAMLOrJSONDecoder(content, 4096)
 	var containers []Container
@@ -49,12 +48,12 @@ func Read(file string, content io.Reader) ([]Container, error) {
 		}
 	}
 	if len(containers) == 0 {
-		return nil, fmt.Errorf("%s: no Pod and no pod template is in it", file)
+		return nil, fmt.Errorf("%s: it contains no Pod and no pod template", file)
 	}
 	return containers, nil
 }
 
-// search returns the containers of a document, which is nothing, an object or a list.
+// search returns the containers of a document: empty, an object or a list.
 func search(document any) ([]Container, error) {
 	switch value := document.(type) {
 	case nil:
@@ -93,8 +92,8 @@ func searchObject(object map[string]any) ([]Container, error) {
 // walker looks for pod specifications in one object.
 type walker struct{ object string }
 
-// walk returns the containers of every pod specification in a value: of a field spec that
-// has a list containers, at any depth. Fields are visited in the order of their names.
+// walk returns the containers of every pod specification in a value. A pod specification is a field spec with a list
+// containers, at any depth. walk visits fields in the order of their names.
 func (w walker) walk(field string, value any) ([]Container, error) {
 	var containers []Container
 	switch value := value.(type) {
@@ -152,13 +151,13 @@ func (w walker) read(field string, list []any) ([]Container, error) {
 	return containers, nil
 }
 
-// explain turns an error about Go's types into one about the manifest's.
+// explain turns an error about Go types into one about the manifest's fields.
 func explain(err error) error {
 	var mismatch *json.UnmarshalTypeError
 	if !errors.As(err, &mismatch) || mismatch.Field == "" {
 		return err
 	}
-	return fmt.Errorf("%s has a %s where it must not", mismatch.Field, mismatch.Value)
+	return fmt.Errorf("%s cannot be a %s", mismatch.Field, mismatch.Value)
 }
 
 func join(field, name string) string {

@@ -11,7 +11,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/quickexit/manifest"
 )
 
-func TestReadFindsTheContainersOfEveryKind(t *testing.T) {
+func TestReadFindsContainersOfEveryKind(t *testing.T) {
 	file, err := os.Open("testdata/kinds.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestReadFindsTheContainersOfEveryKind(t *testing.T) {
 	}
 }
 
-func TestReadTakesJSON(t *testing.T) {
+func TestReadAcceptsJSON(t *testing.T) {
 	const pod = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"p"},"spec":{"containers":[{"name":"c","command":["/x"]}]}}`
 	containers, err := manifest.Read("pods.json", strings.NewReader(pod+"\n"+pod))
 	if err != nil || len(containers) != 2 || containers[1].Command[0] != "/x" {
@@ -60,16 +60,16 @@ func TestReadNamesFileAndField(t *testing.T) {
 		content string
 		want    []string
 	}{
-		"empty":             {"", []string{"f.yaml: no Pod and no pod template"}},
-		"only others":       {"apiVersion: v1\nkind: Service\n", []string{"f.yaml: no Pod and no pod template"}},
+		"empty":             {"", []string{"f.yaml: it contains no Pod and no pod template"}},
+		"only others":       {"apiVersion: v1\nkind: Service\n", []string{"f.yaml: it contains no Pod and no pod template"}},
 		"not YAML":          {"a: [", []string{"f.yaml: document 1: "}},
 		"not an object":     {"- a\n", []string{"f.yaml: document 1: expected a Kubernetes object, found a list"}},
 		"text":              {"hello\n", []string{"f.yaml: document 1: expected a Kubernetes object, found a text"}},
 		"no kind":           {"---\nspec: {}\n", []string{"f.yaml: document 1: apiVersion or kind is missing"}},
 		"second document":   {"apiVersion: v1\nkind: Service\n---\n1\n", []string{"f.yaml: document 2: expected a Kubernetes object"}},
 		"item":              {"apiVersion: v1\nkind: List\nitems: [1]\n", []string{"f.yaml: document 1: items[0]: expected"}},
-		"command is a text": {job + "[{name: c, command: sh}]}}}", []string{"f.yaml: document 1: Job j: spec.template.spec.containers[0]: command has a string"}},
-		"number in command": {job + "[{name: c, command: [sh, 1]}]}}}", []string{"containers[0]: command", "has a number"}},
+		"command is a text": {job + "[{name: c, command: sh}]}}}", []string{"f.yaml: document 1: Job j: spec.template.spec.containers[0]: command cannot be a string"}},
+		"number in command": {job + "[{name: c, command: [sh, 1]}]}}}", []string{"containers[0]: command", "cannot be a number"}},
 		"container is null": {job + "[null]}}}", []string{"f.yaml: document 1: Job j: spec.template.spec.containers[0]: container has no name"}},
 		"no name":           {job + "[{image: x}]}}}", []string{"spec.template.spec.containers[0]: container has no name"}},
 	} {

@@ -10,11 +10,10 @@ import (
 	"github.com/sidecar-termination/operator/internal/quickexit"
 )
 
-// Paths returns the paths at which an image needs the program, besides those that it has,
-// so that the containers run it, sorted, and warnings about containers that may not run it
-// all the same. It looks at each container's command and at its postStart and preStop
-// commands, since the former runs again when a container is restarted. A command whose
-// path cannot be told from the manifest is an error that names the container and the field.
+// Paths returns the paths that an image needs in addition to the existing ones, sorted, so that the containers run its
+// program, and warnings about containers that may not run it. It considers each container's command and its postStart
+// and preStop hooks, because a hook runs in the restarted container too. A command whose path is unknown is an error that
+// names the container and the field.
 func Paths(existing []string, containers []Container) (paths, warnings []string, err error) {
 	for _, container := range containers {
 		for _, found := range container.commands() {
@@ -61,7 +60,7 @@ func (c Container) covered(existing, words []string) bool {
 	return quickexit.PathsCoverContainer(existing, &changed) == nil
 }
 
-// locate returns the path for a command, and what the user should know about it.
+// locate returns the path for a command, and a warning or "".
 func (c Container) locate(words []string) (name, warning string, err error) {
 	candidates, err := quickexit.Candidates(&c.Container, words)
 	if err != nil {
@@ -73,7 +72,7 @@ func (c Container) locate(words []string) (name, warning string, err error) {
 	}
 	switch mount := quickexit.HiddenBy(&c.Container, name); {
 	case mount != "":
-		warning = fmt.Sprintf("%s is below the volume mounted at %s, which hides what the image has there; mode Image cannot end this container",
+		warning = fmt.Sprintf("%s is below the volume mounted at %s, which hides the image's program there; mode Image cannot end this container",
 			name, mount)
 	case !path.IsAbs(words[0]):
 		warning = fmt.Sprintf("%q is not an absolute path; it is linked at %s", words[0], name)
@@ -81,8 +80,7 @@ func (c Container) locate(words []string) (name, warning string, err error) {
 	return name, warning, nil
 }
 
-// choose prefers what no volume hides, and of that the directory that users' own programs
-// are kept in.
+// choose returns a candidate that no volume hides, preferably in PreferredDirectory, or else the first one.
 func (c Container) choose(candidates []string) string {
 	hidden := func(name string) bool { return quickexit.HiddenBy(&c.Container, name) != "" }
 	visible := slices.DeleteFunc(slices.Clone(candidates), hidden)

@@ -61,13 +61,13 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-func TestPathsRefusesWhatCannotBeKnown(t *testing.T) {
+func TestPathsErrors(t *testing.T) {
 	for name, test := range map[string]struct{ fields, want string }{
-		"variable from elsewhere": {"command: [$(X)], env: [{name: X, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]", "variable X has its value from elsewhere"},
-		"variable of nobody":      {"command: [/a/$(X)]", "variable X is not among the container's env"},
-		"no directory":            {"command: [x], env: [{name: PATH, value: bin}]", "it has no absolute directory"},
-		"empty word":              {"command: ['']", "empty word"},
-		"device":                  {"command: [/proc/self/exe]", "hidden in every container"},
+		"variable from a reference": {"command: [$(X)], env: [{name: X, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]", "variable X gets its value from another object"},
+		"unknown variable":          {"command: [/a/$(X)]", "variable X is not in the container's env"},
+		"no directory":              {"command: [x], env: [{name: PATH, value: bin}]", "it has no absolute directory"},
+		"empty word":                {"command: ['']", "empty word"},
+		"device":                    {"command: [/proc/self/exe]", "hidden in every container"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := manifest.Paths(nil, readContainer(t, test.fields))

@@ -7,17 +7,15 @@ import (
 	"slices"
 )
 
-// target is what the programs of two architectures differ in.
+// target is the part of the program that depends on the architecture.
 type target struct {
 	machine elf.Machine
 	code    []byte
 }
 
-// targets are the programs by architecture. Each calls exit_group(0), which is how the
-// programs of C libraries and of Go end, so that every seccomp profile that lets a
-// sidecar end lets it end too. Where a profile answers with an error all the same, it
-// calls exit(0), and if nothing ends it, it runs into an invalid instruction rather than
-// into whatever follows.
+// targets are the programs by architecture. Each calls exit_group(0), as C libraries and Go programs do, so that every
+// seccomp profile that lets a sidecar exit permits it. If a profile still denies that, the program calls exit(0). If that
+// fails too, it executes an invalid instruction.
 var targets = map[string]target{
 	"amd64": {machine: elf.EM_X86_64, code: slices.Concat(
 		[]byte{0x31, 0xff},                   // xor  edi, edi

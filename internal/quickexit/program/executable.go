@@ -13,14 +13,14 @@ const (
 	segmentSize = 56
 	segments    = 2
 
-	// loadAddress is where linkers put programs too, clear of the lowest pages, which Linux lets nobody map.
+	// loadAddress is the usual address of linkers, above the lowest pages, which Linux does not permit to map.
 	loadAddress = 0x400000
 	// alignment suits every page size that Linux uses on these architectures.
 	alignment = 0x10000
 )
 
-// executable returns an ELF file that is loaded as a whole, readable and executable but
-// not writable, and starts at the code.
+// executable returns an ELF file that is loaded completely, is readable and executable but not writable, and starts at the
+// code.
 func executable(machine elf.Machine, code []byte) []byte {
 	const codeOffset = headerSize + segments*segmentSize
 	size := uint64(codeOffset + len(code))
@@ -47,12 +47,12 @@ func executable(machine elf.Machine, code []byte) []byte {
 		Memsz:  size,
 		Align:  alignment,
 	}
-	// Without this one the kernel would make the stack executable, which some security modules forbid.
+	// Without this segment the kernel would make the stack executable, which some security modules forbid.
 	stack := elf.Prog64{Type: uint32(elf.PT_GNU_STACK), Flags: uint32(elf.PF_R | elf.PF_W), Align: 16}
 
 	file := &bytes.Buffer{}
 	for _, part := range []any{header, all, stack, code} {
-		// A buffer takes everything, and every part has a fixed size.
+		// Writing to a buffer cannot fail, and every part has a fixed size.
 		_ = binary.Write(file, binary.LittleEndian, part)
 	}
 	return file.Bytes()

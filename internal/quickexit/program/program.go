@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package program assembles what the quick-exit image runs: a program of a few machine
-// instructions that ends with exit code 0 at once, whatever its arguments, environment,
-// user and file system are. It needs no compiler, no C library and no interpreter, so
-// that the image can be built wherever the operator runs.
+// Package program assembles the quick-exit program: a few machine instructions that exit with 0 at once, whatever the
+// arguments, environment, user and file system are. It needs no compiler, C library or interpreter, so the image can be
+// built wherever the operator runs.
 package program
 
 import (
@@ -12,11 +11,11 @@ import (
 	"slices"
 )
 
-// Architectures returns the architectures that a program exists for, in Go's names.
+// Architectures returns the supported architectures by their Go names, sorted.
 func Architectures() []string { return slices.Sorted(maps.Keys(targets)) }
 
-// For returns the program for an architecture: a static ELF executable for Linux. The
-// same architecture always gives the same bytes.
+// For returns the program for an architecture: a static ELF executable for Linux. The same architecture always gives the
+// same bytes.
 func For(architecture string) ([]byte, error) {
 	target, ok := targets[architecture]
 	if !ok {

@@ -26,8 +26,8 @@ func assemble(t *testing.T, architecture string) []byte {
 	return content
 }
 
-// A change of a program changes the digest of every image that has it, so it must be meant.
-func TestProgramsAreTheKnownOnes(t *testing.T) {
+// A change of a program changes the digest of every image that contains it, so it must be intentional.
+func TestProgramDigests(t *testing.T) {
 	for architecture, want := range map[string]struct {
 		size   int
 		digest string
@@ -46,7 +46,7 @@ func TestProgramsAreTheKnownOnes(t *testing.T) {
 	}
 }
 
-func TestUnknownArchitecturesAreRefused(t *testing.T) {
+func TestUnknownArchitecture(t *testing.T) {
 	for _, architecture := range []string{"", "s390x", "2242945d74afbbd6cedbd9617be49da56b51e83dc0789029db0d47255f668dc1"} {
 		if _, err := program.For(architecture); err == nil {
 			t.Errorf("%q was accepted", architecture)
@@ -72,10 +72,10 @@ func TestProgramsAreStaticExecutables(t *testing.T) {
 		}
 		load, stack := file.Progs[0], file.Progs[1]
 		if load.Type != elf.PT_LOAD || load.Flags != elf.PF_R|elf.PF_X || load.Off != 0 || load.Filesz != uint64(len(content)) || load.Memsz != load.Filesz {
-			t.Errorf("%s: the file is not loaded as a whole, without being writable: %+v", architecture, load.ProgHeader)
+			t.Errorf("%s: the whole file must be loaded read-only: %+v", architecture, load.ProgHeader)
 		}
 		if load.Vaddr%load.Align != load.Off%load.Align || load.Align%0x10000 != 0 {
-			t.Errorf("%s: pages of 64 KiB are not possible: %+v", architecture, load.ProgHeader)
+			t.Errorf("%s: the file does not load with pages of 64 KiB: %+v", architecture, load.ProgHeader)
 		}
 		if stack.Type != elf.PT_GNU_STACK || stack.Flags&elf.PF_X != 0 {
 			t.Errorf("%s: the stack is executable: %+v", architecture, stack.ProgHeader)

@@ -17,7 +17,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/quickexit/program"
 )
 
-// arguments are of the kinds that a program might trip over.
+// arguments are difficult command lines.
 var arguments = map[string][]string{
 	"none":         nil,
 	"shell form":   {"-c", "exit 3"},
@@ -44,7 +44,7 @@ func TestProgramsExitWithZero(t *testing.T) {
 	}
 }
 
-func TestProgramNeedsNeitherRightsNorFiles(t *testing.T) {
+func TestProgramRunsUnprivilegedAndAlone(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("skipped: only root may change the root directory and the user")
 	}
@@ -60,7 +60,7 @@ func TestProgramNeedsNeitherRightsNorFiles(t *testing.T) {
 	expectSilentSuccess(t, "as another user, alone in its file system", command)
 }
 
-func TestProgramRunsFromAReadOnlyFileSystem(t *testing.T) {
+func TestProgramRunsOnReadOnlyFileSystem(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("skipped: only root may mount")
 	}
@@ -90,7 +90,7 @@ func TestProgramRunsFromAReadOnlyFileSystem(t *testing.T) {
 // install writes the program, executable by all, and returns its path.
 func install(t *testing.T, directory, architecture string) string {
 	t.Helper()
-	// A test's directory is its user's alone.
+	// Only its user may read a test's directory.
 	if err := os.Chmod(directory, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -101,8 +101,8 @@ func install(t *testing.T, directory, architecture string) string {
 	return file
 }
 
-// emulatorFor returns the program that runs those of another architecture, or nothing
-// where none is needed. Without one the test is skipped.
+// emulatorFor returns the emulator for programs of another architecture, or nothing for the native one. It skips the test if the
+// emulator is missing.
 func emulatorFor(t *testing.T, architecture string) string {
 	t.Helper()
 	if architecture == runtime.GOARCH {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
 
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -15,13 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/cluster"
 
-	ctrl "sigs.k8s.io/controller-runtime"
-
-	"github.com/sidecar-termination/operator/internal/served"
+	"github.com/sidecar-termination/operator/internal/optionalkind"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=containerrecreaterequests.apps.kruise.io,verbs=list;watch,roleName=sidecar-termination-manager-crr-role
@@ -29,14 +28,14 @@ import (
 // +kubebuilder:rbac:groups=apps.kruise.io,resources=containerrecreaterequests,verbs=list;watch;create;delete,roleName=sidecar-termination-manager-crr-role
 
 const (
-	// DefinitionName is the definition by which Kruise's presence is told.
+	// DefinitionName is the name of the definition of ContainerRecreateRequests.
 	DefinitionName = "containerrecreaterequests.apps.kruise.io"
-	// WebhookConfigurationName is the configuration of the webhook without which requests are not safe.
+	// WebhookConfigurationName is the name of Kruise's webhook configuration. Without that webhook CRRs are not safe.
 	WebhookConfigurationName = "kruise-mutating-webhook-configuration"
 
 	resource = "containerrecreaterequests"
 
-	// indexPodUID is the field index of requests by the uid of the pod that owns them.
+	// indexPodUID is the field index of CRRs by the uid of the pod that owns them.
 	indexPodUID = "ownerPodUID"
 )
 
@@ -45,8 +44,8 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	return kruise.AddToScheme(scheme)
 }
 
-// CacheOptions restrict the manager's cache to the two objects by which Kruise's presence is told. Requests are not in
-// it: a cache cannot be made for a kind that the cluster does not serve.
+// CacheOptions restrict the manager's cache to the two objects that show whether CRRs are available. CRRs are not in it,
+// because a cache cannot be created for a kind that the cluster does not serve.
 func CacheOptions() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&apiextensionsv1.CustomResourceDefinition{}: {
@@ -60,7 +59,7 @@ func CacheOptions() map[client.Object]cache.ByObject {
 	}
 }
 
-// keepConditions drops the schema of the definition, which is large and not read.
+// keepConditions drops the spec of a definition, because it is large and unused.
 func keepConditions(object any) (any, error) {
 	if definition, ok := object.(*apiextensionsv1.CustomResourceDefinition); ok {
 		definition.ManagedFields = nil
@@ -69,88 +68,65 @@ func keepConditions(object any) (any, error) {
 	return object, nil
 }
 
-// Availability tells whether ContainerRecreateRequests can be used: Kruise serves them, and its mutating webhook, which
-// binds a request to its pod, cannot be bypassed. It follows Kruise being installed, upgraded and removed, and keeps a
-// cache of the operator's own requests while they are served.
-type Availability struct {
-	*served.Loop
-
-	cluster   cluster.Cluster
-	requests  served.Cache
-	available atomic.Bool
-	announced bool // what onChange was last told
-
-	// onChange is called, never concurrently, after Kruise has become available or has gone.
-	onChange func(ctx context.Context, available bool)
-	// onFinished is called with the pod of a request when Kruise is through with the request.
-	onFinished func(pod types.NamespacedName)
-}
-
-// NewAvailability returns an Availability that calls onChange at each change, and onFinished when Kruise is through with
-// a request. It is a Runnable and must be added to the manager, whose cache must have been made with CacheOptions.
-// Before WaitUntilKnown has returned, an operator that has just started would take another mode than the one it was in the
-// middle of.
+// NewAvailability returns the availability of CRRs: Kruise serves them, and its mutating webhook, which binds a CRR to its
+// pod, cannot be bypassed. It calls onChange at each change, and onFinished when Kruise has finished a CRR. The manager's
+// cache must have been made with CacheOptions.
+//
+// Wait until the availability is known before acting. Otherwise an operator that has just started would switch from CRR
+// to another mode.
 func NewAvailability(
 	c cluster.Cluster, onChange func(ctx context.Context, available bool), onFinished func(pod types.NamespacedName),
-) *Availability {
-	a := &Availability{Loop: served.NewLoop(), cluster: c, onChange: onChange, onFinished: onFinished}
-	a.requests = served.Cache{
-		Cluster: c, Object: &kruise.ContainerRecreateRequest{}, Labels: labels.Set{labelManagedBy: managedBy}, Prepare: a.prepare,
-	}
-	return a
+) *optionalkind.Availability {
+	return optionalkind.NewAvailability(optionalkind.Config{
+		Kind:    "ContainerRecreateRequest",
+		Source:  c.GetCache(),
+		Watched: []client.Object{&apiextensionsv1.CustomResourceDefinition{}, &admissionv1.MutatingWebhookConfiguration{}},
+		Look: func(ctx context.Context) (served, usable bool, err error) {
+			return look(ctx, c.GetCache())
+		},
+		Objects: optionalkind.Objects{
+			Cluster: c, Example: &kruise.ContainerRecreateRequest{}, Labels: labels.Set{labelManagedBy: settings.Name},
+			Prepare: func(ctx context.Context, crrs cache.Cache) error { return prepare(ctx, crrs, onFinished) },
+		},
+		OnChange: onChange,
+	})
 }
 
-// Available reports whether requests can be created and read now.
-func (a *Availability) Available() bool {
-	return a.available.Load()
+// look returns whether the cluster serves CRRs, and whether the webhook guards them.
+func look(ctx context.Context, reader client.Reader) (served, guarded bool, err error) {
+	var definitions apiextensionsv1.CustomResourceDefinitionList
+	if err := reader.List(ctx, &definitions); err != nil {
+		return false, false, fmt.Errorf("list definitions: %w", err)
+	}
+	var configurations admissionv1.MutatingWebhookConfigurationList
+	if err := reader.List(ctx, &configurations); err != nil {
+		return false, false, fmt.Errorf("list webhook configurations: %w", err)
+	}
+	return slices.ContainsFunc(definitions.Items, optionalkind.IsEstablished), slices.ContainsFunc(configurations.Items, GuardsCRRs), nil
 }
 
-// NeedLeaderElection is false: every replica knows, so that a new leader need not find out first.
-func (a *Availability) NeedLeaderElection() bool { return false }
-
-// Start follows Kruise until the context ends.
-func (a *Availability) Start(ctx context.Context) error {
-	ctx = ctrl.LoggerInto(ctx, ctrl.LoggerFrom(ctx).WithName("kruise"))
-	err := a.Run(ctx, a.cluster.GetCache(), a.update, &apiextensionsv1.CustomResourceDefinition{}, &admissionv1.MutatingWebhookConfiguration{})
-	if err != nil {
-		return fmt.Errorf("look for OpenKruise: %w", err)
-	}
-	return nil
+// GuardsCRRs reports whether the configuration sends CRRs to Kruise's webhook and denies them while it is down. A CRR
+// that has not passed the webhook can name containers of any pod of the node and run commands in them.
+func GuardsCRRs(configuration admissionv1.MutatingWebhookConfiguration) bool {
+	return slices.ContainsFunc(configuration.Webhooks, func(webhook admissionv1.MutatingWebhook) bool {
+		return webhook.FailurePolicy != nil && *webhook.FailurePolicy == admissionv1.Fail &&
+			slices.ContainsFunc(webhook.Rules, func(rule admissionv1.RuleWithOperations) bool {
+				return slices.Contains(rule.APIGroups, kruise.GroupVersion.Group) && slices.Contains(rule.Resources, resource) &&
+					slices.Contains(rule.Operations, admissionv1.Create)
+			})
+	})
 }
 
-// update compares what is with what was announced and carries the change out. After an error it may be called again.
-// Requests that were made remain readable while the webhook is missing for a moment, as it is when Kruise is upgraded.
-func (a *Availability) update(ctx context.Context) error {
-	isServed, guarded, err := a.look(ctx)
-	if err != nil {
-		return err
-	}
-	available := isServed && guarded
-	if !available {
-		a.available.Store(false)
-	}
-	if err := a.requests.Follow(ctx, isServed); err != nil {
-		return err
-	}
-	a.available.Store(available)
-	if available != a.announced {
-		a.announced = available
-		a.onChange(ctx, available)
-		ctrl.LoggerFrom(ctx).Info("OpenKruise was looked for", "available", available)
-	}
-	return nil
-}
-
-// prepare makes a cache of requests find those of a pod and tell when Kruise is through with one.
-func (a *Availability) prepare(ctx context.Context, requests cache.Cache) error {
-	if err := requests.IndexField(ctx, &kruise.ContainerRecreateRequest{}, indexPodUID, ownerPodUID); err != nil {
+// prepare indexes a cache of CRRs by pod, and has it call onFinished when Kruise has finished one.
+func prepare(ctx context.Context, crrs cache.Cache, onFinished func(pod types.NamespacedName)) error {
+	if err := crrs.IndexField(ctx, &kruise.ContainerRecreateRequest{}, indexPodUID, ownerPodUID); err != nil {
 		return fmt.Errorf("index by pod: %w", err)
 	}
-	informer, err := requests.GetInformer(ctx, &kruise.ContainerRecreateRequest{}, cache.BlockUntilSynced(false))
+	informer, err := crrs.GetInformer(ctx, &kruise.ContainerRecreateRequest{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return err
 	}
-	_, err = informer.AddEventHandler(whenFinished(a.onFinished))
+	_, err = informer.AddEventHandler(whenFinished(onFinished))
 	return err
 }
 
@@ -163,27 +139,20 @@ func ownerPodUID(object client.Object) []string {
 	return nil
 }
 
-// look reads the two objects from the cache: whether requests are served, and whether the webhook guards them.
-func (a *Availability) look(ctx context.Context) (isServed, guarded bool, err error) {
-	var definitions apiextensionsv1.CustomResourceDefinitionList
-	if err := a.cluster.GetCache().List(ctx, &definitions); err != nil {
-		return false, false, fmt.Errorf("list definitions: %w", err)
+// whenFinished calls onFinished with the pod of each CRR that Kruise has just finished. All other effects of a CRR show in
+// the pod's own status.
+func whenFinished(onFinished func(pod types.NamespacedName)) toolscache.ResourceEventHandler {
+	return toolscache.ResourceEventHandlerFuncs{
+		UpdateFunc: func(before, after any) {
+			crr, ok := after.(*kruise.ContainerRecreateRequest)
+			if ok && isFinished(crr) && !isFinished(before) {
+				onFinished(types.NamespacedName{Namespace: crr.Namespace, Name: crr.Spec.PodName})
+			}
+		},
 	}
-	var configurations admissionv1.MutatingWebhookConfigurationList
-	if err := a.cluster.GetCache().List(ctx, &configurations); err != nil {
-		return false, false, fmt.Errorf("list webhook configurations: %w", err)
-	}
-	return slices.ContainsFunc(definitions.Items, served.IsEstablished), slices.ContainsFunc(configurations.Items, GuardsRequests), nil
 }
 
-// GuardsRequests reports whether the configuration sends requests to Kruise's webhook and fails without it. A request
-// that has not passed the webhook can name containers of any pod of the node and run commands in them.
-func GuardsRequests(configuration admissionv1.MutatingWebhookConfiguration) bool {
-	return slices.ContainsFunc(configuration.Webhooks, func(webhook admissionv1.MutatingWebhook) bool {
-		return webhook.FailurePolicy != nil && *webhook.FailurePolicy == admissionv1.Fail &&
-			slices.ContainsFunc(webhook.Rules, func(rule admissionv1.RuleWithOperations) bool {
-				return slices.Contains(rule.APIGroups, kruise.GroupVersion.Group) && slices.Contains(rule.Resources, resource) &&
-					slices.Contains(rule.Operations, admissionv1.Create)
-			})
-	})
+func isFinished(object any) bool {
+	crr, ok := object.(*kruise.ContainerRecreateRequest)
+	return ok && crr.Status.CompletionTime != nil
 }

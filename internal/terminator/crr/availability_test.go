@@ -3,6 +3,9 @@
 package crr
 
 import (
+	"context"
+	"errors"
+	"reflect"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,12 +13,18 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/sidecar-termination/operator/internal/plan"
 )
 
-// guarding is the webhook of an installed Kruise.
+// guarding returns the webhook of an installed Kruise.
 func guarding() admissionv1.MutatingWebhook {
 	return admissionv1.MutatingWebhook{
 		Name:          "mcontainerrecreaterequest.kb.io",
@@ -29,21 +38,21 @@ func guarding() admissionv1.MutatingWebhook {
 	}
 }
 
-func TestRequestsAreGuardedByAWebhookThatCannotBePassedBy(t *testing.T) {
+func TestWebhookGuardsCRRs(t *testing.T) {
 	for name, tc := range map[string]struct {
 		change func(*admissionv1.MutatingWebhook)
 		want   bool
 	}{
-		"Kruise's own":                 {func(*admissionv1.MutatingWebhook) {}, true},
-		"one that may be down":         {func(w *admissionv1.MutatingWebhook) { w.FailurePolicy = ptr.To(admissionv1.Ignore) }, false},
-		"one without a failure policy": {func(w *admissionv1.MutatingWebhook) { w.FailurePolicy = nil }, false},
-		"one that sees no creation": {func(w *admissionv1.MutatingWebhook) {
+		"Kruise's own":         {func(*admissionv1.MutatingWebhook) {}, true},
+		"failurePolicy Ignore": {func(w *admissionv1.MutatingWebhook) { w.FailurePolicy = ptr.To(admissionv1.Ignore) }, false},
+		"no failurePolicy":     {func(w *admissionv1.MutatingWebhook) { w.FailurePolicy = nil }, false},
+		"no rule for creations": {func(w *admissionv1.MutatingWebhook) {
 			w.Rules[0].Operations = []admissionv1.OperationType{admissionv1.Update}
 		}, false},
-		"one of another group":          {func(w *admissionv1.MutatingWebhook) { w.Rules[0].APIGroups = []string{"apps"} }, false},
-		"one of another kind of Kruise": {func(w *admissionv1.MutatingWebhook) { w.Rules[0].Resources = []string{"clonesets"} }, false},
-		"one that has no rule at all":   {func(w *admissionv1.MutatingWebhook) { w.Rules = nil }, false},
-		"one that has a rule besides it": {func(w *admissionv1.MutatingWebhook) {
+		"another API group":      {func(w *admissionv1.MutatingWebhook) { w.Rules[0].APIGroups = []string{"apps"} }, false},
+		"another kind of Kruise": {func(w *admissionv1.MutatingWebhook) { w.Rules[0].Resources = []string{"clonesets"} }, false},
+		"no rules":               {func(w *admissionv1.MutatingWebhook) { w.Rules = nil }, false},
+		"an additional rule": {func(w *admissionv1.MutatingWebhook) {
 			w.Rules = append([]admissionv1.RuleWithOperations{{}}, w.Rules...)
 		}, true},
 	} {
@@ -51,14 +60,101 @@ func TestRequestsAreGuardedByAWebhookThatCannotBePassedBy(t *testing.T) {
 			webhook := guarding()
 			tc.change(&webhook)
 			configuration := admissionv1.MutatingWebhookConfiguration{Webhooks: []admissionv1.MutatingWebhook{{Name: "other"}, webhook}}
-			if got := GuardsRequests(configuration); got != tc.want {
+			if got := GuardsCRRs(configuration); got != tc.want {
 				t.Errorf("got %t", got)
 			}
 		})
 	}
 }
 
-func TestThePodIsToldWhenKruiseBecomesThroughWithARequest(t *testing.T) {
+func TestLook(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(apiextensionsv1.AddToScheme(scheme), admissionv1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	definition := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: DefinitionName},
+		Status: apiextensionsv1.CustomResourceDefinitionStatus{Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{
+			{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue},
+		}},
+	}
+	configuration := &admissionv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: WebhookConfigurationName}, Webhooks: []admissionv1.MutatingWebhook{guarding()},
+	}
+	for name, tc := range map[string]struct {
+		objects         []client.Object
+		failing         client.ObjectList
+		served, guarded bool
+	}{
+		"no Kruise":                   {},
+		"Kruise":                      {objects: []client.Object{definition, configuration}, served: true, guarded: true},
+		"no webhook":                  {objects: []client.Object{definition}, served: true},
+		"no definition":               {objects: []client.Object{configuration}, guarded: true},
+		"definitions fail":            {objects: []client.Object{definition, configuration}, failing: &apiextensionsv1.CustomResourceDefinitionList{}},
+		"webhook configurations fail": {objects: []client.Object{definition, configuration}, failing: &admissionv1.MutatingWebhookConfigurationList{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			broken := errors.New("broken")
+			reader := fake.NewClientBuilder().WithScheme(scheme).WithObjects(tc.objects...).WithInterceptorFuncs(interceptor.Funcs{
+				List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) error {
+					if reflect.TypeOf(list) == reflect.TypeOf(tc.failing) {
+						return broken
+					}
+					return c.List(ctx, list, options...)
+				},
+			}).Build()
+			served, guarded, err := look(t.Context(), reader)
+			if served != tc.served || guarded != tc.guarded || errors.Is(err, broken) != (tc.failing != nil) {
+				t.Errorf("got served %t, guarded %t, error %v", served, guarded, err)
+			}
+		})
+	}
+}
+
+// crrCache is a cache whose index cannot be added if indexErr is set.
+type crrCache struct {
+	informertest.FakeInformers
+	indexErr error
+}
+
+func (c *crrCache) IndexField(context.Context, client.Object, string, client.IndexerFunc) error {
+	return c.indexErr
+}
+
+func TestPrepare(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	var finished []types.NamespacedName
+	crrs := &crrCache{FakeInformers: informertest.FakeInformers{Scheme: scheme}}
+	if err := prepare(t.Context(), crrs, func(pod types.NamespacedName) { finished = append(finished, pod) }); err != nil {
+		t.Fatal(err)
+	}
+	informer, err := crrs.FakeInformerFor(t.Context(), &kruise.ContainerRecreateRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := newCRR(pod, plan.Action{}, stopped.Now())
+	after := before.DeepCopy()
+	after.Status.CompletionTime = ptr.To(metav1.Now())
+	informer.Update(before, after)
+	if diff := cmp.Diff([]types.NamespacedName{{Namespace: "batch", Name: "job-1"}}, finished); diff != "" {
+		t.Errorf("pods (-want +got):\n%s", diff)
+	}
+
+	broken := errors.New("broken")
+	for name, failing := range map[string]*crrCache{
+		"index":    {FakeInformers: informertest.FakeInformers{Scheme: scheme}, indexErr: broken},
+		"informer": {FakeInformers: informertest.FakeInformers{Scheme: scheme, Error: broken}},
+	} {
+		if err := prepare(t.Context(), failing, nil); !errors.Is(err, broken) {
+			t.Errorf("%s fails: got error %v", name, err)
+		}
+	}
+}
+
+func TestFinishedCRREnqueuesPod(t *testing.T) {
 	request := func(finished bool) *kruise.ContainerRecreateRequest {
 		r := &kruise.ContainerRecreateRequest{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "r"}}
 		r.Spec.PodName = "job-1"
@@ -71,10 +167,10 @@ func TestThePodIsToldWhenKruiseBecomesThroughWithARequest(t *testing.T) {
 		before, after bool
 		want          []types.NamespacedName
 	}{
-		"it has just finished":     {false, true, []types.NamespacedName{{Namespace: "batch", Name: "job-1"}}},
-		"it finished earlier":      {true, true, nil},
-		"it is being worked on":    {false, false, nil},
-		"it was replaced by a new": {true, false, nil},
+		"just finished":         {false, true, []types.NamespacedName{{Namespace: "batch", Name: "job-1"}}},
+		"finished earlier":      {true, true, nil},
+		"in progress":           {false, false, nil},
+		"replaced by a new one": {true, false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []types.NamespacedName
@@ -89,7 +185,7 @@ func TestThePodIsToldWhenKruiseBecomesThroughWithARequest(t *testing.T) {
 	}
 }
 
-func TestOnlyOneDefinitionAndOneConfigurationAreWatched(t *testing.T) {
+func TestWatchSelectors(t *testing.T) {
 	got := map[string]string{}
 	for object, options := range CacheOptions() {
 		switch object.(type) {
@@ -110,7 +206,7 @@ func TestOnlyOneDefinitionAndOneConfigurationAreWatched(t *testing.T) {
 	}
 }
 
-func TestTheSchemaOfTheDefinitionIsNotKept(t *testing.T) {
+func TestDefinitionSchemaIsDropped(t *testing.T) {
 	definition := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: DefinitionName, ManagedFields: []metav1.ManagedFieldsEntry{{}}},
 		Spec:       apiextensionsv1.CustomResourceDefinitionSpec{Group: "apps.kruise.io"},

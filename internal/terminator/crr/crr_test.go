@@ -23,6 +23,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 var pod = &corev1.Pod{
@@ -35,16 +36,16 @@ var pod = &corev1.Pod{
 // stopped is the operator's clock.
 var stopped = clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 
-// server is a client that creates and deletes requests as Kruise's webhook has it.
+// server is a client that creates and deletes CRRs as with Kruise's webhook.
 type server struct {
 	client.Client
-	uid     string // of the pod that the webhook finds by its name
+	uid     string // of the pod that the webhook finds by name
 	err     error
 	created *kruise.ContainerRecreateRequest
 	deleted []string
-	// undeletable is the answer to deletions; without it, nothing is found.
+	// undeletable is the error of deletions; if nil, they return NotFound.
 	undeletable error
-	// existing is what is found by its name.
+	// existing is the CRR that has the name.
 	existing *kruise.ContainerRecreateRequest
 	listErr  error
 }
@@ -78,9 +79,9 @@ func (s *server) Delete(_ context.Context, object client.Object, options ...clie
 	return apierrors.NewNotFound(schema.GroupResource{}, object.GetName())
 }
 
-func TestTheRequest(t *testing.T) {
+func TestCreate(t *testing.T) {
 	s := &server{uid: "4a1b"}
-	action := plan.Action{Attempt: 3, Containers: []string{"logger", "proxy"}, Deadline: 40 * time.Second}
+	action := plan.Action{Attempt: 3, Containers: []string{"logger", "proxy"}, Timeout: 40 * time.Second}
 	changed, err := (&Terminator{Client: s, Clock: stopped}).Terminate(t.Context(), pod, action)
 	if err != nil || !changed {
 		t.Fatalf("got changed %t, error %v", changed, err)
@@ -89,7 +90,7 @@ func TestTheRequest(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace:       "batch",
 			Name:            "sidecar-termination-4a1b-3",
-			Labels:          map[string]string{"app.kubernetes.io/managed-by": "sidecar-termination-operator"},
+			Labels:          map[string]string{"app.kubernetes.io/managed-by": settings.Name},
 			Annotations:     map[string]string{"sidecartermination.dev/requested-at": "2026-03-01T12:00:00Z"},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "job-1", UID: "4a1b"}},
 		},
@@ -102,20 +103,20 @@ func TestTheRequest(t *testing.T) {
 		},
 	}
 	if diff := cmp.Diff(want, s.created); diff != "" {
-		t.Errorf("request (-want +got):\n%s", diff)
+		t.Errorf("CRR (-want +got):\n%s", diff)
 	}
 	if len(s.deleted) > 0 {
 		t.Errorf("deleted %v", s.deleted)
 	}
 }
 
-func TestADeadlineThatKruiseWouldRefuseIsLengthened(t *testing.T) {
-	if got := *newRequest(pod, plan.Action{Deadline: time.Second}, stopped.Now()).Spec.ActiveDeadlineSeconds; got != 3 {
+func TestShortDeadlineIsExtended(t *testing.T) {
+	if got := *newCRR(pod, plan.Action{Timeout: time.Second}, stopped.Now()).Spec.ActiveDeadlineSeconds; got != 3 {
 		t.Errorf("got %d seconds", got)
 	}
 }
 
-func TestARequestIsKeptAsLongAsAPodWhoseContainersMayBeStartedAgain(t *testing.T) {
+func TestCRRIsKeptIfContainersMayRestart(t *testing.T) {
 	onFailure, never := corev1.ContainerRestartPolicyOnFailure, corev1.ContainerRestartPolicyNever
 	for name, tc := range map[string]struct {
 		pod       corev1.RestartPolicy
@@ -131,14 +132,14 @@ func TestARequestIsKeptAsLongAsAPodWhoseContainersMayBeStartedAgain(t *testing.T
 			pod := pod.DeepCopy()
 			pod.Spec.RestartPolicy = tc.pod
 			pod.Spec.Containers = []corev1.Container{{Name: "main"}, {Name: "proxy", RestartPolicy: tc.container}}
-			if ttl := newRequest(pod, plan.Action{}, stopped.Now()).Spec.TTLSecondsAfterFinished; tc.kept != (ttl == nil) {
-				t.Errorf("it is deleted %v seconds after its end", ttl)
+			if ttl := newCRR(pod, plan.Action{}, stopped.Now()).Spec.TTLSecondsAfterFinished; tc.kept != (ttl == nil) {
+				t.Errorf("the CRR is deleted %v seconds after its end", ttl)
 			}
 		})
 	}
 }
 
-func TestSupersededRequestsAreRemovedFirst(t *testing.T) {
+func TestSupersededCRRsAreDeletedFirst(t *testing.T) {
 	s := &server{uid: "4a1b", err: errors.New("broken")}
 	superseded := []plan.Attempt{{Number: 0, UID: "aa"}, {Number: 1, UID: "bb"}}
 	_, err := (&Terminator{Client: s, Clock: stopped}).Terminate(t.Context(), pod, plan.Action{Supersedes: superseded})
@@ -150,23 +151,23 @@ func TestSupersededRequestsAreRemovedFirst(t *testing.T) {
 	}
 }
 
-func TestNoRequestIsMadeWhileASupersededOneCannotBeRemoved(t *testing.T) {
+func TestFailedDeletionPreventsCreation(t *testing.T) {
 	requests := kruise.SchemeGroupVersion.WithResource("containerrecreaterequests").GroupResource()
 	for name, answer := range map[string]error{
-		"it was replaced since it was read": apierrors.NewConflict(requests, "sidecar-termination-4a1b-0", errors.New("precondition failed")),
-		"that is forbidden":                 apierrors.NewForbidden(requests, "sidecar-termination-4a1b-0", errors.New("not allowed")),
+		"replaced since it was read": apierrors.NewConflict(requests, "sidecar-termination-4a1b-0", errors.New("precondition failed")),
+		"forbidden":                  apierrors.NewForbidden(requests, "sidecar-termination-4a1b-0", errors.New("not allowed")),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &server{uid: "4a1b", undeletable: answer}
 			changed, err := (&Terminator{Client: s, Clock: stopped}).Terminate(t.Context(), pod, plan.Action{Supersedes: []plan.Attempt{{UID: "aa"}}})
 			if changed || !errors.Is(err, answer) || s.created != nil {
-				t.Errorf("got changed %t, error %v, and request %v", changed, err, s.created)
+				t.Errorf("got changed %t, error %v, CRR %v", changed, err, s.created)
 			}
 		})
 	}
 }
 
-func TestARequestThatWasMadeForAnotherPodIsTakenBack(t *testing.T) {
+func TestCRRForAnotherPodIsDeleted(t *testing.T) {
 	for name, uid := range map[string]string{"another pod has the name": "9c2d", "the webhook was passed by": ""} {
 		t.Run(name, func(t *testing.T) {
 			s := &server{uid: uid}
@@ -181,7 +182,7 @@ func TestARequestThatWasMadeForAnotherPodIsTakenBack(t *testing.T) {
 	}
 }
 
-func TestWhatTheServerAnswersToARequest(t *testing.T) {
+func TestCreateErrors(t *testing.T) {
 	resource := schema.GroupResource{Group: "apps.kruise.io", Resource: "containerrecreaterequests"}
 	denied := func(code int32) error {
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
@@ -192,15 +193,15 @@ func TestWhatTheServerAnswersToARequest(t *testing.T) {
 		err             error
 		refused, failed bool
 	}{
-		"the webhook says 400":                {err: denied(http.StatusBadRequest), refused: true},
-		"the webhook says 403":                {err: denied(http.StatusForbidden), refused: true},
-		"the webhook says 500":                {err: denied(http.StatusInternalServerError), refused: true},
-		"the webhook does not answer":         {err: apierrors.NewInternalError(errors.New("failed calling webhook")), refused: true},
-		"the definition has gone":             {err: apierrors.NewNotFound(resource, ""), refused: true},
-		"the namespace is going":              {err: apierrors.NewForbidden(resource, "x", errors.New("being terminated")), refused: true},
-		"the server has a trouble of its own": {err: apierrors.NewInternalError(errors.New("etcd")), failed: true},
-		"the server is busy":                  {err: apierrors.NewTooManyRequests("later", 1), failed: true},
-		"the server is down":                  {err: errors.New("connection refused"), failed: true},
+		"the webhook returns 400":        {err: denied(http.StatusBadRequest), refused: true},
+		"the webhook returns 403":        {err: denied(http.StatusForbidden), refused: true},
+		"the webhook returns 500":        {err: denied(http.StatusInternalServerError), refused: true},
+		"the webhook does not respond":   {err: apierrors.NewInternalError(errors.New("failed calling webhook")), refused: true},
+		"the definition was deleted":     {err: apierrors.NewNotFound(resource, ""), refused: true},
+		"the namespace is being deleted": {err: apierrors.NewForbidden(resource, "x", errors.New("being terminated")), refused: true},
+		"internal server error":          {err: apierrors.NewInternalError(errors.New("etcd")), failed: true},
+		"the server is busy":             {err: apierrors.NewTooManyRequests("later", 1), failed: true},
+		"the server is down":             {err: errors.New("connection refused"), failed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changed, err := (&Terminator{Client: &server{err: tc.err}, Clock: stopped}).Terminate(t.Context(), pod, plan.Action{})
@@ -214,7 +215,7 @@ func TestWhatTheServerAnswersToARequest(t *testing.T) {
 	}
 }
 
-func TestARequestWhoseNameIsTaken(t *testing.T) {
+func TestCreateWithTakenName(t *testing.T) {
 	requests := kruise.SchemeGroupVersion.WithResource(resource).GroupResource()
 	broken := errors.New("broken")
 	for name, tc := range map[string]struct {
@@ -223,28 +224,28 @@ func TestARequestWhoseNameIsTaken(t *testing.T) {
 		listErr error
 		want    func(error) bool
 	}{
-		"by its own creation": {
+		"by the operator's own CRR": {
 			change: func(*kruise.ContainerRecreateRequest) {}, want: func(err error) bool { return err == nil },
 		},
-		"by one without the label": {
+		"without the label": {
 			change: func(r *kruise.ContainerRecreateRequest) { r.Labels = nil }, want: isRefused,
 		},
-		"by one of another manager": {
+		"of another manager": {
 			change: func(r *kruise.ContainerRecreateRequest) { r.Labels[labelManagedBy] = "another" }, want: isRefused,
 		},
-		"by one without an owner": {
+		"without an owner": {
 			change: func(r *kruise.ContainerRecreateRequest) { r.OwnerReferences = nil }, want: isRefused,
 		},
-		"by one of another pod": {
+		"of another pod": {
 			change: func(r *kruise.ContainerRecreateRequest) { r.OwnerReferences[0].UID = "9c2d" }, want: isRefused,
 		},
-		"by one that is gone by now":  {gone: true, want: apierrors.IsConflict},
-		"by one that cannot be found": {gone: true, listErr: broken, want: func(err error) bool { return errors.Is(err, broken) }},
+		"deleted meanwhile": {gone: true, want: apierrors.IsConflict},
+		"cannot be read":    {gone: true, listErr: broken, want: func(err error) bool { return errors.Is(err, broken) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &server{err: apierrors.NewAlreadyExists(requests, "sidecar-termination-4a1b-0"), listErr: tc.listErr}
 			if !tc.gone {
-				s.existing = newRequest(pod, plan.Action{}, stopped.Now())
+				s.existing = newCRR(pod, plan.Action{}, stopped.Now())
 				tc.change(s.existing)
 			}
 			changed, err := (&Terminator{Client: s, Server: s, Clock: stopped}).Terminate(t.Context(), pod, plan.Action{})
@@ -259,15 +260,16 @@ func isRefused(err error) bool {
 	return errors.Is(err, ErrRefused) && strings.Contains(err.Error(), "batch/sidecar-termination-4a1b-0 exists") && strings.HasSuffix(err.Error(), "; delete it")
 }
 
-func TestAttemptNumbersAreReadFromNames(t *testing.T) {
+func TestAttemptNumber(t *testing.T) {
 	const uid = types.UID("4a1b")
 	for name, want := range map[string]int{
-		requestName(uid, 0):            0,
-		requestName(uid, 12):           12,
-		requestName("9c2d", 0):         -1,
+		crrName(uid, 0):                0,
+		crrName(uid, 12):               12,
+		crrName("9c2d", 0):             -1,
 		"sidecar-termination-4a1b-":    -1,
 		"sidecar-termination-4a1b--1":  -1,
 		"sidecar-termination-4a1b-two": -1,
+		"sidecar-termination-4a1b-01":  -1,
 		"sidecar-termination-4a1b":     -1,
 		"other-4a1b-0":                 -1,
 	} {
@@ -280,54 +282,54 @@ func TestAttemptNumbersAreReadFromNames(t *testing.T) {
 	}
 }
 
-func TestAttemptsAreReadFromRequests(t *testing.T) {
+func TestToAttempts(t *testing.T) {
 	created := metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	completed := metav1.NewTime(created.Add(time.Minute))
 	for name, tc := range map[string]struct {
 		change func(*kruise.ContainerRecreateRequest)
 		want   plan.Attempt
 	}{
-		"a request that Kruise has not seen": {
+		"a CRR that Kruise has not seen": {
 			func(*kruise.ContainerRecreateRequest) {},
 			plan.Attempt{RestartCounts: map[string]int32{"proxy": 0}},
 		},
-		"a request that tells when the operator made it, which counts where the server's clock says another time": {
+		"the operator's time counts, not the API server's": {
 			func(r *kruise.ContainerRecreateRequest) {
 				r.Annotations = map[string]string{annotationRequestedAt: "2026-03-01T12:50:00Z"}
 			},
 			plan.Attempt{RestartCounts: map[string]int32{"proxy": 0}, Started: created.Add(50 * time.Minute)},
 		},
-		"a request that somebody has given a time in the future": {
+		"a modified time in the future": {
 			func(r *kruise.ContainerRecreateRequest) {
 				r.Annotations = map[string]string{annotationRequestedAt: "2099-03-01T12:00:00Z"}
 			},
 			plan.Attempt{RestartCounts: map[string]int32{"proxy": 0}},
 		},
-		"a request that somebody has given no time": {
+		"a removed time": {
 			func(r *kruise.ContainerRecreateRequest) {
 				r.Annotations = map[string]string{annotationRequestedAt: "noon"}
 			},
 			plan.Attempt{RestartCounts: map[string]int32{"proxy": 0}},
 		},
-		"a request with the counts that the webhook found": {
+		"restart counts of the webhook": {
 			func(r *kruise.ContainerRecreateRequest) {
 				r.Spec.Containers[0].StatusContext = &kruise.ContainerRecreateRequestContainerContext{RestartCount: 4}
 			},
 			plan.Attempt{RestartCounts: map[string]int32{"proxy": 4}},
 		},
-		"a request that Kruise has given up": {
+		"a CRR that Kruise has given up": {
 			func(r *kruise.ContainerRecreateRequest) {
 				r.Status.CompletionTime, r.Status.Message = &completed, "daemon has not responded for a long time"
 			},
 			plan.Attempt{RestartCounts: map[string]int32{"proxy": 0}, Finished: completed.Time, Message: "daemon has not responded for a long time"},
 		},
-		"a request that names containers which the pod does not have": {
+		"a CRR with unknown containers": {
 			func(r *kruise.ContainerRecreateRequest) {
-				r.Spec.Containers = append(r.Spec.Containers, kruise.ContainerRecreateRequestContainer{Name: "other"})
+				r.Spec.Containers = append([]kruise.ContainerRecreateRequestContainer{{Name: "other"}}, r.Spec.Containers...)
 			},
 			plan.Attempt{RestartCounts: map[string]int32{"proxy": 0}},
 		},
-		"the first failed container speaks for a request without a message": {
+		"no message: the first failed container's message": {
 			func(r *kruise.ContainerRecreateRequest) {
 				r.Status.ContainerRecreateStates = []kruise.ContainerRecreateRequestContainerRecreateState{
 					{Phase: kruise.ContainerRecreateRequestSucceeded, Message: "fine"},
@@ -339,7 +341,7 @@ func TestAttemptsAreReadFromRequests(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			request := newRequest(pod, plan.Action{Containers: []string{"proxy"}}, created.Time)
+			request := newCRR(pod, plan.Action{Containers: []string{"proxy"}}, created.Time)
 			request.CreationTimestamp = created
 			tc.change(request)
 			tc.want.Mode, tc.want.For, tc.want.Number = v1alpha1.ModeCRR, v1alpha1.ModeCRR, 7
@@ -353,10 +355,10 @@ func TestAttemptsAreReadFromRequests(t *testing.T) {
 	}
 }
 
-func TestOfVeryManyRequestsTheNewestCount(t *testing.T) {
+func TestNewestOfManyCRRsCount(t *testing.T) {
 	var requests []kruise.ContainerRecreateRequest
 	for i := range 1000 {
-		requests = append(requests, *newRequest(pod, plan.Action{Attempt: 999 - i, Containers: []string{"proxy"}}, time.Time{}))
+		requests = append(requests, *newCRR(pod, plan.Action{Attempt: 999 - i, Containers: []string{"proxy"}}, time.Time{}))
 	}
 	attempts := toAttempts(requests, pod)
 	if len(attempts) != maxAttempts || attempts[0].Number != 1000-maxAttempts || attempts[maxAttempts-1].Number != 999 {

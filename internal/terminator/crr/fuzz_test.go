@@ -12,8 +12,8 @@ import (
 	"github.com/sidecar-termination/operator/internal/terminator"
 )
 
-// FuzzToAttempts reads requests that anybody may have made or changed. Only names that the operator gives count, each
-// attempt has the count of every container of the pod that its request names, and attempts come in the order of their numbers.
+// FuzzToAttempts reads CRRs that anybody may have created or modified. Only the operator's names count. An attempt has a restart
+// count for every container of the pod that its CRR names. Attempts are sorted by number.
 func FuzzToAttempts(f *testing.F) {
 	f.Add(`{}`, "")
 	f.Add(`{"spec":{"containers":[{"name":"proxy"}]}}`, "sidecar-termination-4a1b-0")
@@ -27,7 +27,7 @@ func FuzzToAttempts(f *testing.F) {
 		}
 		request.Name = name
 		second := *request.DeepCopy()
-		second.Name = requestName(pod.UID, 1)
+		second.Name = crrName(pod.UID, 1)
 		attempts := toAttempts([]kruise.ContainerRecreateRequest{second, request}, pod)
 		for i, attempt := range attempts {
 			if attempt.Mode != v1alpha1.ModeCRR || attempt.For != v1alpha1.ModeCRR || attempt.Number < 0 {
@@ -44,11 +44,11 @@ func FuzzToAttempts(f *testing.F) {
 			}
 		}
 		if _, ok := attemptNumber(name, pod.UID); ok != (len(attempts) == 2) {
-			t.Errorf("%d attempts of a request with the name %q", len(attempts), name)
+			t.Errorf("%d attempts of a CRR with the name %q", len(attempts), name)
 		}
-		// A name that counts is one that the operator gives: two names for one attempt would be two requests for it.
-		if number, ok := attemptNumber(name, pod.UID); ok && requestName(pod.UID, number) != name {
-			t.Errorf("name %q is taken for that of attempt %d", name, number)
+		// Only one name is valid for an attempt, or one attempt could have two CRRs.
+		if number, ok := attemptNumber(name, pod.UID); ok && crrName(pod.UID, number) != name {
+			t.Errorf("name %q is parsed as attempt %d", name, number)
 		}
 	})
 }

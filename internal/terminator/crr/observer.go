@@ -4,7 +4,6 @@ package crr
 
 import (
 	"context"
-	"fmt"
 
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -13,28 +12,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// Observer knows the operator's past requests, like Terminator, but asks a reader of any kind for them. It is for those
-// who look and never act.
+// Observer reads the operator's CRRs from any reader, for callers that never write. Terminator reads them from a cache.
 type Observer struct {
 	Reader client.Reader
 }
 
-// Observe returns the operator's requests for the pod, oldest first, and none where requests are not served.
+// Observe returns the operator's CRRs for the pod as attempts, oldest first, and none where CRRs are not served.
 func (o Observer) Observe(ctx context.Context, pod *corev1.Pod) ([]plan.Attempt, error) {
-	var list kruise.ContainerRecreateRequestList
-	err := o.Reader.List(ctx, &list, client.InNamespace(pod.Namespace), client.MatchingLabels{labelManagedBy: managedBy})
-	switch {
-	case meta.IsNoMatchError(err):
+	attempts, err := observe(ctx, o.Reader, pod, client.MatchingLabels{labelManagedBy: settings.Name})
+	if meta.IsNoMatchError(err) {
 		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("list ContainerRecreateRequests of pod: %w", err)
 	}
-	return toAttempts(list.Items, pod), nil
+	return attempts, err
 }
 
-// IsServed reports whether the cluster serves requests, for those who may not read definitions.
+// IsServed reports whether the cluster serves CRRs. It needs no permission to read definitions.
 func IsServed(mapper meta.RESTMapper) bool {
 	_, err := mapper.RESTMapping(schema.GroupKind{Group: kruise.GroupVersion.Group, Kind: "ContainerRecreateRequest"}, kruise.GroupVersion.Version)
 	return err == nil

@@ -15,8 +15,8 @@ import (
 	"github.com/sidecar-termination/operator/internal/terminator/image"
 )
 
-// FuzzObserve reads a record that anybody who may write to the pod may have written. It is read, or said to be
-// unreadable; reading it again gives the same; and attempts come sorted, each once and with a container at least.
+// FuzzObserve reads a record from any writer of the pod. It returns attempts or an error, and the same result each time.
+// Attempts are sorted and unique, and have at least one container.
 func FuzzObserve(f *testing.F) {
 	for _, value := range []string{
 		"", "null", "{}", "[]", "{", `"x"`, `{"proxy":null}`,
@@ -29,11 +29,11 @@ func FuzzObserve(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value string) {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationImageSwap: value}}}
 		attempts, err := (&image.Terminator{}).Observe(t.Context(), pod)
-		if err != nil && !errors.Is(err, terminator.ErrUnreadable) {
+		if err != nil && !errors.Is(err, terminator.ErrInvalidAnnotation) {
 			t.Errorf("error %v", err)
 		}
 		if err != nil && len(attempts) > 0 {
-			t.Errorf("attempts %+v beside the error %v", attempts, err)
+			t.Errorf("attempts %+v with error %v", attempts, err)
 		}
 		for i, attempt := range attempts {
 			if attempt.Mode != v1alpha1.ModeImage || len(attempt.RestartCounts) == 0 || i > 0 && attempts[i-1].Number >= attempt.Number {

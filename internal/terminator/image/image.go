@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package image ends sidecars by swapping their images in place for one that exits 0 (mode Image). The kubelet restarts
-// a container whose image changed whatever the pod's restartPolicy (computePodActions in kuberuntime_manager.go); a
-// virtual kubelet's provider is told of the update. It writes to pods only, one patch for all sidecars of an attempt.
+// Package image ends sidecars by swapping their images in place for one that exits 0 (mode Image). The kubelet restarts a
+// container whose image changed, whatever the pod's restartPolicy (computePodActions in kuberuntime_manager.go). A
+// virtual kubelet passes the update to its provider. The package writes pods only, one patch per attempt.
 package image
 
 import (
@@ -28,11 +28,11 @@ import (
 
 // Swap records one container's swap in AnnotationImageSwap, by container name.
 type Swap struct {
-	// Image is the image that the container had before; empty where the record would be longer with it than one may be.
+	// Image is the container's original image. It is empty if the record would otherwise exceed terminator.MaxRecord.
 	Image string `json:"image"`
 	// RestartCount is the container's restart count before the swap, -1 if it had never started.
 	RestartCount int32 `json:"restartCount"`
-	// Attempt and SwappedAt tell when.
+	// Attempt is the number of the attempt, and SwappedAt its start.
 	Attempt   int         `json:"attempt"`
 	SwappedAt metav1.Time `json:"swappedAt"`
 }
@@ -46,15 +46,15 @@ type Terminator struct {
 // Mode returns Image.
 func (t *Terminator) Mode() v1alpha1.Mode { return v1alpha1.ModeImage }
 
-// Observe returns the swaps that the pod's annotation records, by attempt. It reads nothing but the pod. The error
-// is terminator.ErrUnreadable: acting without the record could lose the original images.
+// Observe returns the attempts that the pod's annotation records. It reads only the pod. Every error wraps
+// terminator.ErrInvalidAnnotation: acting without the record could lose the original images.
 func (t *Terminator) Observe(_ context.Context, pod *corev1.Pod) ([]plan.Attempt, error) {
 	swaps, err := readSwaps(pod)
 	if err != nil {
 		return nil, err
 	}
 	byNumber := map[int]*plan.Attempt{}
-	// In the order of names: what somebody has written may have two times for one attempt, of which the first counts.
+	// Sorted by name, so that the result is deterministic where a forged record has two start times for one attempt.
 	for _, name := range slices.Sorted(maps.Keys(swaps)) {
 		swap := swaps[name]
 		attempt := byNumber[swap.Attempt]
@@ -74,7 +74,7 @@ func (t *Terminator) Observe(_ context.Context, pod *corev1.Pod) ([]plan.Attempt
 	return attempts, nil
 }
 
-// Terminate swaps the images of the action's containers. It returns false when all of them are swapped already.
+// Terminate swaps the images of the action's containers. It returns false when all of them have been swapped already.
 func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) (bool, error) {
 	swaps, err := readSwaps(pod)
 	if err != nil {
@@ -112,21 +112,21 @@ func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan
 	return true, nil
 }
 
-// readSwaps returns the swaps on record of containers that the pod has. Somebody may have added any number of others.
+// readSwaps returns the recorded swaps of the pod's containers. It drops records of other containers.
 func readSwaps(pod *corev1.Pod) (map[string]Swap, error) {
 	swaps := map[string]Swap{}
 	if err := terminator.ReadRecord(pod, v1alpha1.AnnotationImageSwap, &swaps); err != nil {
 		return nil, err
 	}
 	if swaps == nil {
-		return nil, fmt.Errorf("%w: annotation %s is null", terminator.ErrUnreadable, v1alpha1.AnnotationImageSwap)
+		return nil, fmt.Errorf("%w: annotation %s is null", terminator.ErrInvalidAnnotation, v1alpha1.AnnotationImageSwap)
 	}
 	known := terminator.ContainerNames(pod)
 	maps.DeleteFunc(swaps, func(name string, _ Swap) bool { return !known[name] })
 	return swaps, nil
 }
 
-// encode leaves the images out of a record that is too long with them: such names can be written, and are no image's.
+// encode omits the images if the record would be too long with them. A pod may have such names, but no registry does.
 func encode(swaps map[string]Swap, limit int) (string, error) {
 	record, err := json.Marshal(swaps)
 	if err == nil && len(record) > limit {

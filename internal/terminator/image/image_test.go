@@ -26,7 +26,7 @@ import (
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
 
-// patches is a client that takes patches of pods and nothing else.
+// patches is a client that accepts only patches of pods.
 type patches struct {
 	client.Client
 	kind types.PatchType
@@ -40,7 +40,7 @@ func (p *patches) Patch(_ context.Context, object client.Object, patch client.Pa
 	return p.err
 }
 
-// newPod has a main container that is done and two sidecars, of which tunnel has never started.
+// newPod has a main container that is done and two sidecars. Sidecar tunnel has never started.
 func newPod() *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "job-1", UID: "4a1b", ResourceVersion: "17"},
@@ -65,7 +65,7 @@ func newTerminator(c client.Client) *image.Terminator {
 	return &image.Terminator{Client: c, Clock: clocktesting.NewFakePassiveClock(now)}
 }
 
-func TestTheSwapIsOnePatchOfTheSidecarsAndTheirRecord(t *testing.T) {
+func TestSwapIsOnePatch(t *testing.T) {
 	for name, tc := range map[string]struct {
 		pod    *corev1.Pod
 		images map[string]string
@@ -96,7 +96,7 @@ func TestTheSwapIsOnePatchOfTheSidecarsAndTheirRecord(t *testing.T) {
   }
 }`,
 		},
-		"an earlier swap stays in the record and is not repeated": {
+		"an earlier swap is kept and not repeated": {
 			pod:    withSwaps(`{"proxy":{"image":"proxy:v1","restartCount":2,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"}}`),
 			images: map[string]string{"proxy": "quick-exit:v1", "tunnel": "quick-exit:v2"},
 			want: `{
@@ -133,26 +133,30 @@ func TestTheSwapIsOnePatchOfTheSidecarsAndTheirRecord(t *testing.T) {
 				t.Errorf("patch (-want +got):\n%s", diff)
 			}
 			if sent.kind != types.StrategicMergePatchType {
-				t.Errorf("the patch is of type %s, and only a strategic merge leaves the other containers alone", sent.kind)
+				t.Errorf("the patch has type %s; only a strategic merge keeps the other containers", sent.kind)
 			}
 			if diff := cmp.Diff(before, tc.pod); diff != "" {
-				t.Errorf("the pod that was read may be shared with a cache, and was changed (-before +after):\n%s", diff)
+				t.Errorf("the pod, which may be shared with a cache, was modified (-before +after):\n%s", diff)
 			}
 		})
 	}
 }
 
-// Whatever a pod is like, what the operator records of it can be read again.
-func TestARecordIsNoLongerThanOneThatIsRead(t *testing.T) {
+// The operator can read every record that it writes.
+func TestRecordLength(t *testing.T) {
 	longest := newPod()
 	longest.Spec.Containers[1].Name = strings.Repeat("n", 63)
 	longest.Spec.Containers[1].Image = strings.Repeat("r", 255) + ":" + strings.Repeat("t", 128) + "@sha512:" + strings.Repeat("a", 128)
+	full := newPod()
+	rest := len(`{"proxy":{"image":"","restartCount":2,"attempt":0,"swappedAt":"2026-03-01T12:00:00Z"}}`)
+	full.Spec.Containers[1].Image = strings.Repeat("r", terminator.MaxRecord(full)-rest)
 	for name, tc := range map[string]struct {
 		pod  *corev1.Pod
-		want string // the image on record
+		want string // the recorded image
 	}{
-		"the longest image name that there can be": {longest, longest.Spec.Containers[1].Image},
-		"what is no image name":                    {newPod(), ""},
+		"longest record":         {full, full.Spec.Containers[1].Image},
+		"the longest image name": {longest, longest.Spec.Containers[1].Image},
+		"no image name":          {newPod(), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.want == "" {
@@ -174,13 +178,13 @@ func TestARecordIsNoLongerThanOneThatIsRead(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := swaps[container].Image; got != tc.want {
-				t.Errorf("the image on record has %d characters, want %d", len(got), len(tc.want))
+				t.Errorf("the recorded image has %d characters, want %d", len(got), len(tc.want))
 			}
 		})
 	}
 }
 
-func TestNothingIsSentWhenEverySidecarIsSwapped(t *testing.T) {
+func TestNoPatchAfterSwap(t *testing.T) {
 	pod := withSwaps(`{"proxy":{"image":"proxy:v1","restartCount":2,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"}}`)
 	changed, err := newTerminator(nil).Terminate(t.Context(), pod, plan.Action{Attempt: 1, Images: map[string]string{"proxy": "quick-exit:v1"}})
 	if changed || err != nil {
@@ -188,7 +192,7 @@ func TestNothingIsSentWhenEverySidecarIsSwapped(t *testing.T) {
 	}
 }
 
-func TestAnErrorOfTheServerIsPassedOn(t *testing.T) {
+func TestServerErrorIsReturned(t *testing.T) {
 	broken := errors.New("broken")
 	changed, err := newTerminator(&patches{err: broken}).Terminate(t.Context(), newPod(), plan.Action{Images: map[string]string{"proxy": "x"}})
 	if changed || !errors.Is(err, broken) {
@@ -196,7 +200,7 @@ func TestAnErrorOfTheServerIsPassedOn(t *testing.T) {
 	}
 }
 
-func TestAttemptsAreReadFromTheRecord(t *testing.T) {
+func TestObserve(t *testing.T) {
 	eleven := time.Date(2026, 3, 1, 11, 0, 0, 0, time.UTC)
 	for name, tc := range map[string]struct {
 		pod  *corev1.Pod
@@ -204,7 +208,7 @@ func TestAttemptsAreReadFromTheRecord(t *testing.T) {
 	}{
 		"no record":       {newPod(), nil},
 		"an empty record": {withSwaps(`{}`), nil},
-		"swaps are grouped by attempt, the oldest first": {
+		"swaps are grouped by attempt, oldest first": {
 			withSwaps(`{
 				"tunnel":{"image":"t","restartCount":-1,"attempt":1,"swappedAt":"2026-03-01T11:00:30Z"},
 				"main":{"image":"l","restartCount":0,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"},
@@ -214,7 +218,7 @@ func TestAttemptsAreReadFromTheRecord(t *testing.T) {
 				{Mode: v1alpha1.ModeImage, For: v1alpha1.ModeImage, Number: 1, Started: eleven.Add(30 * time.Second), RestartCounts: map[string]int32{"tunnel": -1}},
 			},
 		},
-		"swaps of containers that the pod does not have": {withSwaps(`{"other":{"attempt":0},"another":{"attempt":1}}`), nil},
+		"swaps of unknown containers": {withSwaps(`{"other":{"attempt":0},"another":{"attempt":1}}`), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := newTerminator(nil).Observe(t.Context(), tc.pod)
@@ -228,16 +232,16 @@ func TestAttemptsAreReadFromTheRecord(t *testing.T) {
 	}
 }
 
-func TestARecordThatSomebodyHasSpoiltStopsTheMode(t *testing.T) {
+func TestCorruptRecordStopsMode(t *testing.T) {
 	for _, record := range []string{`null`, `[]`, `{`, `"x"`, `{"proxy":7}`, `{"proxy":{"swappedAt":"noon"}}`, `{}` + strings.Repeat(" ", 5000)} {
 		t.Run(record[:min(len(record), 40)], func(t *testing.T) {
 			pod := withSwaps(record)
-			if _, err := newTerminator(nil).Observe(t.Context(), pod); !errors.Is(err, terminator.ErrUnreadable) {
-				t.Errorf("Observe: got error %v, want ErrUnreadable", err)
+			if _, err := newTerminator(nil).Observe(t.Context(), pod); !errors.Is(err, terminator.ErrInvalidAnnotation) {
+				t.Errorf("Observe: got error %v, want ErrInvalidAnnotation", err)
 			}
 			action := plan.Action{Images: map[string]string{"proxy": "quick-exit:v1"}}
-			if _, err := newTerminator(nil).Terminate(t.Context(), pod, action); !errors.Is(err, terminator.ErrUnreadable) {
-				t.Errorf("Terminate: got error %v, want ErrUnreadable", err)
+			if _, err := newTerminator(nil).Terminate(t.Context(), pod, action); !errors.Is(err, terminator.ErrInvalidAnnotation) {
+				t.Errorf("Terminate: got error %v, want ErrInvalidAnnotation", err)
 			}
 		})
 	}

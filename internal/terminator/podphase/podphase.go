@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podphase ends sidecars by writing the pod's terminal phase (mode PodPhase). The patch carries an annotation
-// too: the kubelet takes a pod whose annotations changed for updated and tears a terminal one down with its full grace
-// period, while it reverts a mere change of status (podsDifferSemantically in pkg/kubelet/config/config.go, UpdatePod in
-// pod_workers.go). It writes to pods/status only, one patch an attempt.
+// Package podphase ends sidecars by writing the pod's terminal phase (mode PodPhase). The patch also changes an annotation.
+// That makes the kubelet treat the pod as updated and tear it down with its full grace period; it would revert a change
+// of the status alone (podsDifferSemantically in pkg/kubelet/config/config.go, UpdatePod in pod_workers.go). The package
+// writes pods/status only, one patch per attempt.
 package podphase
 
 import (
@@ -31,7 +31,7 @@ const guarded = "Enabled"
 // Record is the value of AnnotationPodPhase.
 type Record struct {
 	Phase corev1.PodPhase `json:"phase"`
-	// Mode is the mode that the phase was written for: PodPhase, or CRR.
+	// Mode is the mode for which the phase was written: PodPhase, or CRR.
 	Mode      v1alpha1.Mode `json:"mode"`
 	Attempt   int           `json:"attempt"`
 	WrittenAt metav1.Time   `json:"writtenAt"`
@@ -46,24 +46,24 @@ type Terminator struct {
 // Mode returns PodPhase.
 func (t *Terminator) Mode() v1alpha1.Mode { return v1alpha1.ModePodPhase }
 
-// Observe returns the newest write of the phase that the pod's annotation records, or nothing. It reads nothing but the
-// pod. The error is terminator.ErrUnreadable.
+// Observe returns the attempt that the pod's annotation records, or none. It reads only the pod. Every error wraps
+// terminator.ErrInvalidAnnotation.
 func (t *Terminator) Observe(_ context.Context, pod *corev1.Pod) ([]plan.Attempt, error) {
 	var record Record
 	if err := terminator.ReadRecord(pod, v1alpha1.AnnotationPodPhase, &record); err != nil || record == (Record{}) {
 		return nil, err
 	}
-	// The mode becomes the label of a metric, of which users must not make up values.
+	// The mode becomes a metric's label, and users must not be able to invent label values.
 	if record.Mode != v1alpha1.ModePodPhase && record.Mode != v1alpha1.ModeCRR {
-		return nil, fmt.Errorf("%w: annotation %s: mode %q", terminator.ErrUnreadable, v1alpha1.AnnotationPodPhase, record.Mode)
+		return nil, fmt.Errorf("%w: annotation %s: mode %q", terminator.ErrInvalidAnnotation, v1alpha1.AnnotationPodPhase, record.Mode)
 	}
 	return []plan.Attempt{{
 		Mode: v1alpha1.ModePodPhase, For: record.Mode, Number: record.Attempt, Started: record.WrittenAt.Time,
 	}}, nil
 }
 
-// Terminate writes phase, condition, annotations and label in one patch, or takes the guard off the phase again. It fails
-// with a conflict when the pod has changed since it was read.
+// Terminate writes phase, condition, annotations and label in one patch, or removes the phase guard. It returns a conflict
+// when the pod has changed since it was read.
 func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) (bool, error) {
 	if action.ReleasePhase {
 		return t.release(ctx, pod)
@@ -84,7 +84,7 @@ func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan
 			Type:               v1alpha1.PodConditionSidecarTerminated,
 			Status:             corev1.ConditionTrue,
 			Reason:             string(v1alpha1.ReasonTerminating),
-			Message:            "main containers are done; the phase is that of the main containers",
+			Message:            "main containers are done; the phase is their outcome",
 			LastTransitionTime: now,
 		}},
 	}
@@ -94,7 +94,7 @@ func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan
 	return true, nil
 }
 
-// release removes the annotation of the guard. It returns false when there is none.
+// release removes the guard's annotation. It returns false when there is none.
 func (t *Terminator) release(ctx context.Context, pod *corev1.Pod) (bool, error) {
 	if pod.Annotations[v1alpha1.AnnotationPhaseGuard] == "" {
 		return false, nil
@@ -102,7 +102,7 @@ func (t *Terminator) release(ctx context.Context, pod *corev1.Pod) (bool, error)
 	patch := terminator.NewPodPatch(pod)
 	patch.Metadata.Annotations = map[string]*string{v1alpha1.AnnotationPhaseGuard: nil}
 	if err := t.write(ctx, pod, patch); err != nil {
-		return false, fmt.Errorf("take the guard off the phase of pod: %w", err)
+		return false, fmt.Errorf("remove the phase guard of pod: %w", err)
 	}
 	return true, nil
 }

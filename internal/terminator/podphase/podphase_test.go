@@ -26,7 +26,7 @@ import (
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
 
-// patches takes patches of statuses and nothing else.
+// patches accepts only patches of the status.
 type patches struct {
 	client.SubResourceWriter
 	kind types.PatchType
@@ -40,7 +40,7 @@ func (p *patches) Patch(_ context.Context, object client.Object, patch client.Pa
 	return p.err
 }
 
-// statusOnly is a client that writes statuses and nothing else.
+// statusOnly is a client that only writes the status.
 type statusOnly struct {
 	client.Client
 	status *patches
@@ -60,7 +60,7 @@ func newTerminator(status *patches) *podphase.Terminator {
 	return &podphase.Terminator{Client: statusOnly{status: status}, Clock: clocktesting.NewFakePassiveClock(now)}
 }
 
-func TestPhaseConditionAnnotationAndLabelAreOnePatch(t *testing.T) {
+func TestPhaseIsOnePatch(t *testing.T) {
 	const want = `{
   "metadata": {
     "uid": "4a1b",
@@ -82,7 +82,7 @@ func TestPhaseConditionAnnotationAndLabelAreOnePatch(t *testing.T) {
         "lastProbeTime": null,
         "lastTransitionTime": "2026-03-01T12:00:00Z",
         "reason": "Terminating",
-        "message": "main containers are done; the phase is that of the main containers"
+        "message": "main containers are done; the phase is their outcome"
       }
     ]
   }
@@ -102,14 +102,14 @@ func TestPhaseConditionAnnotationAndLabelAreOnePatch(t *testing.T) {
 		t.Errorf("patch (-want +got):\n%s", diff)
 	}
 	if sent.kind != types.StrategicMergePatchType {
-		t.Errorf("the patch is of type %s, and only a strategic merge leaves the other conditions alone", sent.kind)
+		t.Errorf("the patch has type %s; only a strategic merge keeps the other conditions", sent.kind)
 	}
 	if diff := cmp.Diff(newPod(""), pod); diff != "" {
-		t.Errorf("the pod that was read was changed (-before +after):\n%s", diff)
+		t.Errorf("the pod, which may be shared with a cache, was modified (-before +after):\n%s", diff)
 	}
 }
 
-func TestAnErrorOfTheServerIsPassedOn(t *testing.T) {
+func TestServerErrorIsReturned(t *testing.T) {
 	broken := errors.New("broken")
 	changed, err := newTerminator(&patches{err: broken}).Terminate(t.Context(), newPod(""), plan.Action{Phase: corev1.PodFailed})
 	if changed || !errors.Is(err, broken) {
@@ -117,7 +117,7 @@ func TestAnErrorOfTheServerIsPassedOn(t *testing.T) {
 	}
 }
 
-func TestTheNewestWriteIsReadFromTheRecord(t *testing.T) {
+func TestObserve(t *testing.T) {
 	for name, tc := range map[string]struct {
 		record string
 		want   []plan.Attempt
@@ -143,19 +143,19 @@ func TestTheNewestWriteIsReadFromTheRecord(t *testing.T) {
 	}
 }
 
-func TestARecordThatSomebodyHasSpoiltStopsTheMode(t *testing.T) {
+func TestCorruptRecordStopsMode(t *testing.T) {
 	for _, record := range []string{
 		`[]`, `{`, `{"mode":7}`, `{"mode":"Invented","attempt":1}`, `{"mode":"CRR","writtenAt":"noon"}`, `{"mode":"CRR"}` + strings.Repeat(" ", 5000),
 	} {
 		t.Run(record[:min(len(record), 40)], func(t *testing.T) {
-			if _, err := newTerminator(nil).Observe(t.Context(), newPod(record)); !errors.Is(err, terminator.ErrUnreadable) {
-				t.Errorf("got error %v, want ErrUnreadable", err)
+			if _, err := newTerminator(nil).Observe(t.Context(), newPod(record)); !errors.Is(err, terminator.ErrInvalidAnnotation) {
+				t.Errorf("got error %v, want ErrInvalidAnnotation", err)
 			}
 		})
 	}
 }
 
-func TestTheGuardIsTakenOffOnce(t *testing.T) {
+func TestGuardIsRemovedOnce(t *testing.T) {
 	var sent patches
 	release := plan.Action{Mode: v1alpha1.ModePodPhase, For: v1alpha1.ModePodPhase, ReleasePhase: true}
 	pod := newPod("")
@@ -177,6 +177,6 @@ func TestTheGuardIsTakenOffOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if value, named := body.Metadata.Annotations[v1alpha1.AnnotationPhaseGuard]; !named || value != nil || body.Status != nil {
-		t.Errorf("the patch %s does not remove the annotation and nothing else", sent.body)
+		t.Errorf("the patch %s does not remove the annotation only", sent.body)
 	}
 }

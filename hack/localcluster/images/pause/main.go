@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command pause is the first process of every pod on the local cluster: it waits to be
-// told to end, and reaps the processes that become its children.
+// Command pause is the first process of every pod on the local cluster. It waits for
+// SIGTERM and reaps the processes that become its children.
 package main
 
 import (

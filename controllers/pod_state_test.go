@@ -1,0 +1,566 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podcache"
+	"github.com/sidecar-termination/operator/internal/podtest"
+	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/rollup"
+)
+
+// statesTest is podStates with a reporter whose output is recorded.
+type statesTest struct {
+	*podStates
+	*reporter
+	clock    *clocktesting.FakePassiveClock
+	events   *recordedEvents
+	notified map[string]bool
+}
+
+func newStatesTest(t *testing.T) *statesTest {
+	t.Helper()
+	attemptsTotal.Reset()
+	attemptFailuresTotal.Reset()
+	dryRunAttemptsTotal.Reset()
+	fallbacksTotal.Reset()
+	podsTerminatedTotal.Reset()
+	terminationSeconds.Reset()
+	stuckPods.Set(0)
+	st := &statesTest{clock: clocktesting.NewFakePassiveClock(podtest.Noon.Add(time.Second)), events: &recordedEvents{}, notified: map[string]bool{}}
+	st.reporter = newReporter(st.events, st.clock, func(policy resolve.PolicyRef) { st.notified[policy.Name] = true })
+	st.podStates = newPodStates(st.reporter, st.clock)
+	return st
+}
+
+// enqueued returns the policies that were enqueued since the last call.
+func (st *statesTest) enqueued() map[string]bool {
+	names := st.notified
+	st.notified = map[string]bool{}
+	return names
+}
+
+var mesh = podtest.Policy("mesh", "proxy")
+
+// The decisions in the life of a pod.
+func waiting() plan.Decision {
+	return plan.Decision{Stage: plan.StageWaiting, Reason: v1alpha1.ReasonMainContainersRunning, Message: "waiting"}
+}
+
+func terminating(mode v1alpha1.Mode) plan.Decision {
+	return plan.Decision{
+		Stage: plan.StageTerminating, Reason: v1alpha1.ReasonTerminating, Message: "ending proxy by mode " + string(mode), MainsDone: podtest.Noon,
+		Actions: []plan.Action{{Mode: mode, For: mode}},
+	}
+}
+
+func inProgress(mode v1alpha1.Mode, failures ...plan.Failure) plan.Decision {
+	return plan.Decision{
+		Stage: plan.StageTerminating, Reason: v1alpha1.ReasonAttemptInProgress, Message: "waiting for proxy", MainsDone: podtest.Noon,
+		Tried: mode, Failures: failures,
+	}
+}
+
+func stuck(failures ...plan.Failure) plan.Decision {
+	return plan.Decision{
+		Stage: plan.StageStuck, Reason: v1alpha1.ReasonStuck, Message: "every usable mode has failed", MainsDone: podtest.Noon,
+		Tried: v1alpha1.ModeCRR, Failures: failures,
+	}
+}
+
+func terminated(mode v1alpha1.Mode) plan.Decision {
+	return plan.Decision{Stage: plan.StageTerminated, Reason: v1alpha1.ReasonTerminated, Message: "every sidecar has ended", MainsDone: podtest.Noon, Tried: mode}
+}
+
+func failureOf(container, message string) plan.Failure {
+	return plan.Failure{Container: container, Mode: v1alpha1.ModeCRR, Attempt: 0, Message: message}
+}
+
+func TestTransitionsAreReportedOnce(t *testing.T) {
+	st := newStatesTest(t)
+	resolved := resolvedPodOf(podtest.New(), mesh)
+	for _, decision := range []plan.Decision{
+		waiting(), waiting(),
+		terminating(v1alpha1.ModeCRR), inProgress(v1alpha1.ModeCRR), inProgress(v1alpha1.ModeCRR),
+		terminated(v1alpha1.ModeCRR), terminated(v1alpha1.ModeCRR),
+	} {
+		st.record(resolved, decision, nil)
+	}
+	if diff := cmp.Diff([]string{"Normal Terminating batch/job-1: ending proxy by mode CRR [SidecarTerminationPolicy/mesh]"}, st.events.take()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	st.gone(keyOf(resolved.pod))
+	want := rollup.Tally{Terminated: 1, Last: st.clock.Now(), Recent: []v1alpha1.RecentTermination{
+		{Pod: "job-1", Mode: v1alpha1.ModeCRR, Outcome: v1alpha1.OutcomeTerminated, Milliseconds: 1000},
+	}}
+	if diff := cmp.Diff(want, st.take(mesh.Ref)); diff != "" {
+		t.Errorf("tally (-want +got):\n%s", diff)
+	}
+	for name, got := range map[string]float64{
+		"started":    testutil.ToFloat64(attemptsTotal.WithLabelValues("CRR")),
+		"terminated": testutil.ToFloat64(podsTerminatedTotal.WithLabelValues("CRR")),
+		"durations":  float64(testutil.CollectAndCount(terminationSeconds)),
+	} {
+		if got != 1 {
+			t.Errorf("%s: counted %v times", name, got)
+		}
+	}
+	if len(st.pods)+len(st.tallies) > 0 {
+		t.Errorf("still held: %v and %v", st.pods, st.tallies)
+	}
+}
+
+func TestFailureCountsForPoliciesOfRunningContainers(t *testing.T) {
+	st := newStatesTest(t)
+	logging, tracing := podtest.Policy("logging", "logs"), podtest.Policy("tracing", "agent", "tracer")
+	pod := podtest.New(func(p *corev1.Pod) {
+		for _, name := range []string{"logs", "agent", "tracer"} {
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: name})
+		}
+	})
+	resolved := resolvedPodOf(pod, mesh, logging, tracing)
+	st.record(resolved, terminating(v1alpha1.ModeCRR), nil)
+	before := testutil.ToFloat64(attemptFailuresTotal.WithLabelValues("CRR"))
+	proxy, agent, tracer := failureOf("proxy", "late"), failureOf("agent", "late"), failureOf("tracer", "late")
+	st.record(resolved, inProgress(v1alpha1.ModeCRR, proxy), nil)
+	st.record(resolved, inProgress(v1alpha1.ModeCRR, proxy, agent, tracer), nil)
+	got := map[string]int64{}
+	for _, policy := range []resolve.PolicyRef{mesh.Ref, logging.Ref, tracing.Ref} {
+		got[policy.Name] = st.take(policy).FailedAttempts
+	}
+	if diff := cmp.Diff(map[string]int64{"mesh": 1, "logging": 0, "tracing": 1}, got); diff != "" {
+		t.Errorf("failed attempts (-want +got):\n%s", diff)
+	}
+	if counted := testutil.ToFloat64(attemptFailuresTotal.WithLabelValues("CRR")) - before; counted != 1 {
+		t.Errorf("one attempt was counted %v times", counted)
+	}
+}
+
+func TestPodThatLeavesCacheHasTerminated(t *testing.T) {
+	for name, tc := range map[string]struct {
+		last plan.Decision
+		want int64
+	}{
+		"after an attempt":          {inProgress(v1alpha1.ModeImage), 1},
+		"without an attempt":        {waiting(), 0},
+		"deleted during an attempt": {plan.Decision{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonPodDeleted, MainsDone: podtest.Noon, Tried: v1alpha1.ModeImage}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := newStatesTest(t)
+			resolved := resolvedPodOf(podtest.New(), mesh)
+			st.record(resolved, waiting(), nil)
+			st.record(resolved, tc.last, nil)
+			if again := st.gone(keyOf(resolved.pod)); again != 0 {
+				t.Errorf("requeued after %s", again)
+			}
+			if got := st.take(mesh.Ref).Terminated; got != tc.want {
+				t.Errorf("counted %d, want %d", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestPodBetweenCachesIsRequeued(t *testing.T) {
+	st := newStatesTest(t)
+	resolved := resolvedPodOf(podtest.New(podtest.MainDone), mesh)
+	st.record(resolved, waiting(), nil)
+	st.record(resolved, terminating(v1alpha1.ModePodPhase), nil)
+	if again := st.gone(keyOf(resolved.pod)); again != podcache.TeardownPoll {
+		t.Errorf("requeued after %s, want %s", again, podcache.TeardownPoll)
+	}
+	// It appears in the teardown cache, still in teardown, and leaves it at its end.
+	st.record(resolvedPodOf(podtest.New(podtest.MainDone, podtest.Succeeded), mesh), inProgress(v1alpha1.ModePodPhase), nil)
+	if again := st.gone(keyOf(resolved.pod)); again != 0 {
+		t.Errorf("requeued after %s", again)
+	}
+	if got := st.take(mesh.Ref).Terminated; got != 1 {
+		t.Errorf("counted %d", got)
+	}
+
+	st.record(resolved, waiting(), nil)
+	st.record(resolved, terminating(v1alpha1.ModePodPhase), nil)
+	st.clock.SetTime(st.clock.Now().Add(podcache.TeardownLag))
+	if again := st.gone(keyOf(resolved.pod)); again != 0 || len(st.pods) > 0 {
+		t.Errorf("a pod that never appeared is requeued after %s; held: %v", again, st.pods)
+	}
+}
+
+func TestFailedAttemptIsCountedOnce(t *testing.T) {
+	st := newStatesTest(t)
+	resolved := resolvedPodOf(podtest.New(podtest.MainDone), podtest.Policy("mesh", "proxy", "logger"))
+	st.record(resolved, waiting(), nil)
+	st.record(resolved, inProgress(v1alpha1.ModeCRR), nil)
+	st.record(resolved, inProgress(v1alpha1.ModeCRR, failureOf("logger", "the daemon gave up")), nil)
+	st.record(resolved, inProgress(v1alpha1.ModeCRR, failureOf("logger", "it had not ended"), failureOf("proxy", "it had not ended")), nil)
+	st.record(resolved, stuck(failureOf("logger", "it had not ended"), failureOf("proxy", "it had not ended")), nil)
+	want := rollup.Tally{FailedAttempts: 1, Recent: []v1alpha1.RecentTermination{{Pod: "job-1", Mode: v1alpha1.ModeCRR, Outcome: v1alpha1.OutcomeFailed}}}
+	if diff := cmp.Diff(want, st.take(mesh.Ref)); diff != "" {
+		t.Errorf("tally (-want +got):\n%s", diff)
+	}
+	if got := testutil.ToFloat64(attemptFailuresTotal.WithLabelValues("CRR")); got != 1 {
+		t.Errorf("counted %v failed attempts", got)
+	}
+	if got := testutil.ToFloat64(attemptsTotal.WithLabelValues("CRR")); got != 0 {
+		t.Errorf("the failure was counted as %v started attempts", got)
+	}
+}
+
+// Attempts count by the mode of their write, so that failures compare with starts. The pod counts by the mode that the write was a
+// step of.
+func TestPhaseWriteOfModeCRRIsCounted(t *testing.T) {
+	st := newStatesTest(t)
+	resolved := resolvedPodOf(podtest.New(podtest.MainDone), mesh)
+	phase := terminating(v1alpha1.ModeCRR)
+	phase.Actions[0].Mode = v1alpha1.ModePodPhase
+	for _, decision := range []plan.Decision{waiting(), phase, inProgress(v1alpha1.ModeCRR), terminated(v1alpha1.ModeCRR)} {
+		st.record(resolved, decision, nil)
+	}
+	want := map[string]float64{"PodPhase started": 1, "CRR terminated": 1}
+	got := map[string]float64{}
+	for _, mode := range []string{"PodPhase", "CRR"} {
+		for name, counter := range map[string]prometheus.Counter{
+			"started":    attemptsTotal.WithLabelValues(mode),
+			"terminated": podsTerminatedTotal.WithLabelValues(mode),
+		} {
+			if value := testutil.ToFloat64(counter); value != 0 {
+				got[mode+" "+name] = value
+			}
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("counters (-want +got):\n%s", diff)
+	}
+	if recent := st.take(mesh.Ref).Recent; len(recent) != 1 || recent[0].Mode != v1alpha1.ModeCRR {
+		t.Errorf("recent is %+v", recent)
+	}
+}
+
+func TestFallbackIsCounted(t *testing.T) {
+	st := newStatesTest(t)
+	resolved := resolvedPodOf(podtest.New(podtest.MainDone), mesh)
+	st.record(resolved, waiting(), nil)
+	st.record(resolved, terminating(v1alpha1.ModeCRR), nil)
+	st.record(resolved, inProgress(v1alpha1.ModeCRR), nil)
+	fallback := terminating(v1alpha1.ModePodPhase)
+	fallback.Reason = v1alpha1.ReasonFallback
+	st.record(resolved, fallback, nil)
+	st.record(resolved, inProgress(v1alpha1.ModePodPhase), nil)
+	got := map[v1alpha1.Mode]float64{}
+	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModePodPhase} {
+		got[mode] = testutil.ToFloat64(fallbacksTotal.WithLabelValues(string(mode)))
+	}
+	if diff := cmp.Diff(map[v1alpha1.Mode]float64{v1alpha1.ModeCRR: 0, v1alpha1.ModePodPhase: 1}, got); diff != "" {
+		t.Errorf("fallbacks by mode (-want +got):\n%s", diff)
+	}
+}
+
+func TestRestartCountsNothingTwice(t *testing.T) {
+	st := newStatesTest(t)
+	resolved := resolvedPodOf(podtest.New(podtest.MainDone), mesh)
+	old, late := failureOf("proxy", "it had not ended"), plan.Failure{Container: "proxy", Mode: v1alpha1.ModeImage, Message: "neither"}
+	st.record(resolved, stuck(old), nil)
+	st.record(resolved, stuck(old, late), nil)
+	if got := st.take(mesh.Ref).FailedAttempts; got != 1 {
+		t.Errorf("counted %d failures, want the one after the restart", got)
+	}
+
+	st = newStatesTest(t)
+	st.record(resolved, terminated(v1alpha1.ModePodPhase), nil)
+	st.record(resolved, terminated(v1alpha1.ModePodPhase), nil)
+	st.gone(keyOf(resolved.pod))
+	if tally := st.take(mesh.Ref); !tally.Empty() {
+		t.Errorf("a pod that had ended before the restart was counted: %+v", tally)
+	}
+
+	st.record(resolved, inProgress(v1alpha1.ModePodPhase), nil)
+	st.record(resolved, terminated(v1alpha1.ModePodPhase), nil)
+	if got := st.take(mesh.Ref).Terminated; got != 1 {
+		t.Errorf("counted %d pods that ended after the restart, want 1", got)
+	}
+}
+
+func TestStuckPodsGauge(t *testing.T) {
+	st := newStatesTest(t)
+	one, two := resolvedPodOf(podtest.New(), mesh), resolvedPodOf(podtest.New(func(p *corev1.Pod) { p.Name, p.UID = "job-2", "9c2d" }), mesh)
+	steps := []struct {
+		name string
+		do   func()
+		want float64
+	}{
+		{"one waits", func() { st.record(one, waiting(), nil) }, 0},
+		{"one is stuck", func() { st.record(one, stuck(), nil) }, 1},
+		{"it still is", func() { st.record(one, stuck(), nil) }, 1},
+		{"two is stuck as well", func() { st.record(two, stuck(), nil) }, 2},
+		{"one has ended late", func() { st.record(one, terminated(v1alpha1.ModeCRR), nil) }, 1},
+		{"two is no longer governed", func() { st.forget(keyOf(two.pod)) }, 0},
+		{"two is stuck again", func() { st.record(two, stuck(), nil) }, 1},
+		{"another pod takes its name", func() {
+			st.record(resolvedPodOf(podtest.New(func(p *corev1.Pod) { p.Name, p.UID = "job-2", "0000" }), mesh), waiting(), nil)
+		}, 0},
+		{"it is stuck and goes", func() { st.record(one, stuck(), nil); st.gone(keyOf(one.pod)) }, 0},
+	}
+	for _, step := range steps {
+		step.do()
+		if got := testutil.ToFloat64(stuckPods); got != step.want {
+			t.Errorf("%s: the gauge is %v, want %v", step.name, got, step.want)
+		}
+	}
+}
+
+func TestDecisionEvents(t *testing.T) {
+	failure := failureOf("proxy", "it had not ended")
+	fallback := terminating(v1alpha1.ModeImage)
+	fallback.Reason, fallback.Failures, fallback.BackoffLimitRisk = v1alpha1.ReasonFallback, []plan.Failure{failure}, true
+	retry := stuck(failure)
+	retry.Actions = []plan.Action{{Mode: v1alpha1.ModeCRR, For: v1alpha1.ModeCRR, Attempt: 1}}
+	for name, tc := range map[string]struct {
+		decisions []plan.Decision
+		want      []string
+	}{
+		"waiting": {[]plan.Decision{waiting(), inProgress(v1alpha1.ModeCRR)}, nil},
+		"fallback with failure and risk": {[]plan.Decision{fallback}, []string{
+			"Warning Fallback batch/job-1: ending proxy by mode Image (it had not ended) [SidecarTerminationPolicy/mesh]",
+			"Warning BackoffLimitRisk batch/job-1: mode Image restarts a container, and under restartPolicy OnFailure each restart counts towards the Job's backoffLimit [SidecarTerminationPolicy/mesh]",
+		}},
+		"stuck once": {[]plan.Decision{stuck(failure), stuck(failure)}, []string{
+			"Warning Stuck batch/job-1: every usable mode has failed [SidecarTerminationPolicy/mesh]",
+		}},
+		"stuck with an action": {[]plan.Decision{retry}, []string{
+			"Warning Stuck batch/job-1: every usable mode has failed [SidecarTerminationPolicy/mesh]",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := newStatesTest(t)
+			for _, decision := range tc.decisions {
+				st.record(resolvedPodOf(podtest.New(podtest.MainDone), mesh), decision, nil)
+			}
+			if diff := cmp.Diff(tc.want, st.events.take()); diff != "" {
+				t.Errorf("events (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLongEventNoteIsCut(t *testing.T) {
+	events := &recordedEvents{}
+	podEvent{corev1.EventTypeNormal, v1alpha1.ReasonStuck, strings.Repeat("é", maxNote), nil}.emit(events, podtest.New())
+	_, note, _ := strings.Cut(events.take()[0], ": ")
+	if len(note) > maxNote || !strings.HasSuffix(note, "é...") {
+		t.Errorf("the note has %d bytes and ends in %q", len(note), note[len(note)-8:])
+	}
+}
+
+func TestWarningIsEmittedOncePerPod(t *testing.T) {
+	st := newStatesTest(t)
+	resolved := resolvedPodOf(podtest.New(func(p *corev1.Pod) {
+		p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "yes"}}
+	}))
+	ignored := plan.Decision{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonNoSidecar}
+	st.record(resolved, ignored, nil)
+	st.record(resolved, ignored, nil)
+	if got := st.events.take(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning InvalidEnv batch/job-1: container proxy") {
+		t.Errorf("events: %q", got)
+	}
+}
+
+// Many policies must not fill the operator's memory, or the cluster with events.
+func TestPodStateStaysSmallWithManyPolicies(t *testing.T) {
+	const containers, many = 32, 1000
+	pod := podtest.New()
+	var names []string
+	for i := range containers {
+		name := fmt.Sprintf("proxy-%02d", i)
+		names = append(names, name)
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name})
+		native := corev1.Container{Name: "native-" + name, RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}
+		pod.Spec.InitContainers = append(pod.Spec.InitContainers, native)
+		names = append(names, native.Name)
+	}
+	st := newStatesTest(t)
+	var policies []resolve.Policy
+	for i := range many {
+		policy := podtest.Policy(fmt.Sprintf("mesh-%04d", i), names...)
+		policy.Spec.Enforcement = v1alpha1.EnforcementDryRun
+		policies = append(policies, policy)
+		if i+1 != 1 && i+1 != 10 && i+1 != many {
+			continue
+		}
+		resolved := resolvedPodOf(pod, policies...)
+		st.record(resolved, waiting(), nil)
+		e := st.pods[keyOf(pod)]
+		if len(resolved.resolution.Overrides) != i {
+			t.Errorf("%d policies: %d overrides, want one for each but the first", i+1, len(resolved.resolution.Overrides))
+		}
+		if len(e.warned) != containers || len(e.policies) != i+1 || len(e.governing) > containers {
+			t.Errorf("%d policies: kept %d warnings, %d policies and %d governing ones", i+1, len(e.warned), len(e.policies), len(e.governing))
+		}
+	}
+	if got := st.events.take(); len(got) != containers {
+		t.Errorf("%d events, want one for each native sidecar", len(got))
+	}
+}
+
+func TestPodsShareEqualPolicyRefs(t *testing.T) {
+	st := newStatesTest(t)
+	kinds := [][]resolve.Policy{{mesh}, {mesh, podtest.Policy("other", "proxy")}}
+	kept := map[*policyRefs]bool{}
+	for i := range 100 {
+		resolved := resolvedPodOf(podtest.New(func(p *corev1.Pod) { p.Name = fmt.Sprintf("job-%d", i) }), kinds[i%2]...)
+		st.record(resolved, waiting(), nil)
+		kept[st.pods[keyOf(resolved.pod)].policyRefs] = true
+	}
+	if len(kept) != len(kinds) {
+		t.Errorf("100 pods with two sets of policies keep %d sets", len(kept))
+	}
+}
+
+func TestDryRunIsReportedOnce(t *testing.T) {
+	st := newStatesTest(t)
+	policy := podtest.Policy("mesh", "proxy")
+	policy.Spec.Enforcement = v1alpha1.EnforcementDryRun
+	resolved := resolvedPodOf(podtest.New(podtest.MainDone), policy)
+	stabilizing := plan.Decision{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonStabilizing}
+	st.recordDryRun(resolved, stabilizing)
+	st.enqueued()
+	st.recordDryRun(resolved, terminating(v1alpha1.ModePodPhase))
+	if diff := cmp.Diff(map[string]bool{"mesh": true}, st.enqueued()); diff != "" {
+		t.Errorf("the result is in no status (-want +got):\n%s", diff)
+	}
+	st.recordDryRun(resolved, terminating(v1alpha1.ModePodPhase))
+	want := []string{"Normal WouldTerminate batch/job-1: nothing was done because the policy's enforcement is DryRun; with Enforce: " +
+		"ending proxy by mode PodPhase [SidecarTerminationPolicy/mesh]"}
+	if diff := cmp.Diff(want, st.events.take()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	tally := rollup.Tally{Recent: []v1alpha1.RecentTermination{{Pod: "job-1", Mode: v1alpha1.ModePodPhase, Outcome: v1alpha1.OutcomeWouldTerminate}}}
+	if diff := cmp.Diff(tally, st.take(policy.Ref)); diff != "" {
+		t.Errorf("tally (-want +got):\n%s", diff)
+	}
+	if got := testutil.ToFloat64(dryRunAttemptsTotal.WithLabelValues("PodPhase")); got != 1 {
+		t.Errorf("counted %v", got)
+	}
+	if got := testutil.ToFloat64(attemptsTotal.WithLabelValues("PodPhase")); got != 0 {
+		t.Errorf("counted %v started attempts", got)
+	}
+}
+
+func TestPoliciesAreEnqueuedOnChanges(t *testing.T) {
+	pod := podtest.New()
+	high := podtest.Policy("high", "proxy")
+	high.Spec.Priority = 1
+	other := podtest.Policy("other", "main-of-another-pod")
+	both := map[string]bool{"high": true, "mesh": true}
+	for name, tc := range map[string]struct {
+		before, after []resolve.Policy
+		want          map[string]bool
+	}{
+		"nothing changed":                 {[]resolve.Policy{mesh, high}, []resolve.Policy{mesh, high}, map[string]bool{}},
+		"another policy comes first":      {[]resolve.Policy{mesh}, []resolve.Policy{mesh, high}, both},
+		"the first policy goes":           {[]resolve.Policy{mesh, high}, []resolve.Policy{mesh}, both},
+		"a policy no longer selects it":   {[]resolve.Policy{mesh, other}, []resolve.Policy{mesh}, map[string]bool{"mesh": true, "other": true}},
+		"the first leaves it a container": {[]resolve.Policy{mesh, high}, []resolve.Policy{mesh, {Ref: high.Ref, Spec: other.Spec}}, both},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := newStatesTest(t)
+			st.record(resolvedPodOf(pod, tc.before...), waiting(), nil)
+			st.enqueued()
+			st.record(resolvedPodOf(pod, tc.after...), waiting(), nil)
+			if diff := cmp.Diff(tc.want, st.enqueued()); diff != "" {
+				t.Errorf("enqueued policies (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestForgottenPodEnqueuesItsPolicies(t *testing.T) {
+	st := newStatesTest(t)
+	resolved := resolvedPodOf(podtest.New(), mesh)
+	st.record(resolved, waiting(), nil)
+	st.enqueued()
+	st.forget(keyOf(resolved.pod))
+	if diff := cmp.Diff(map[string]bool{"mesh": true}, st.enqueued()); diff != "" {
+		t.Errorf("enqueued policies (-want +got):\n%s", diff)
+	}
+	st.forget(keyOf(resolved.pod))
+	if st.gone(keyOf(resolved.pod)) != 0 || len(st.pods) > 0 || len(st.enqueued()) > 0 {
+		t.Error("it is still tracked")
+	}
+}
+
+func TestUnwrittenTallyIsRestored(t *testing.T) {
+	st := newStatesTest(t)
+	first := rollup.Tally{Terminated: 1, Recent: []v1alpha1.RecentTermination{{Pod: "first"}}}
+	second := rollup.Tally{Terminated: 2, Recent: []v1alpha1.RecentTermination{{Pod: "second"}}}
+	st.add(mesh.Ref, first)
+	taken := st.take(mesh.Ref)
+	st.add(mesh.Ref, second)
+	st.restore(mesh.Ref, taken)
+	want := rollup.Tally{Terminated: 3, Recent: []v1alpha1.RecentTermination{{Pod: "second"}, {Pod: "first"}}}
+	if diff := cmp.Diff(want, st.take(mesh.Ref)); diff != "" {
+		t.Errorf("tally (-want +got):\n%s", diff)
+	}
+	st.restore(mesh.Ref, rollup.Tally{})
+	if len(st.tallies) > 0 {
+		t.Error("an empty tally is kept")
+	}
+}
+
+func TestMetricsPassPrometheusLint(t *testing.T) {
+	st := newStatesTest(t)
+	resolved := resolvedPodOf(podtest.New(), mesh)
+	st.record(resolved, waiting(), nil)
+	st.recordDryRun(resolved, terminating(v1alpha1.ModeCRR))
+	st.record(resolved, terminating(v1alpha1.ModeCRR), nil)
+	st.record(resolved, inProgress(v1alpha1.ModeCRR, failureOf("proxy", "late")), nil)
+	st.record(resolved, terminated(v1alpha1.ModeCRR), nil)
+	problems, err := testutil.GatherAndLint(metrics.Registry, "sidecar_termination_attempts_total",
+		"sidecar_termination_attempt_failures_total", "sidecar_termination_dry_run_attempts_total",
+		"sidecar_termination_fallbacks_total", "sidecar_termination_pods_terminated_total",
+		"sidecar_termination_duration_seconds", "sidecar_termination_stuck_pods")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, problem := range problems {
+		t.Errorf("%s: %s", problem.Metric, problem.Text)
+	}
+}
+
+func TestOneLogLinePerResult(t *testing.T) {
+	st := newStatesTest(t)
+	var lines []string
+	st.log = funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{})
+	resolved := resolvedPodOf(podtest.New(podtest.MainDone), mesh)
+	failed := terminating(v1alpha1.ModeImage)
+	failed.Actions[0].Attempt = 1
+	failed.Failures = []plan.Failure{{Container: "proxy", Mode: v1alpha1.ModeCRR, Message: "too slow"}}
+	outOfModes := plan.Decision{Stage: plan.StageStuck, Reason: v1alpha1.ReasonStuck, Message: "all failed", MainsDone: podtest.Noon, Failures: failed.Failures}
+	ended := plan.Decision{Stage: plan.StageTerminated, Reason: v1alpha1.ReasonTerminated, MainsDone: podtest.Noon}
+	for _, decision := range []plan.Decision{waiting(), terminating(v1alpha1.ModeCRR), failed, failed, outOfModes, outOfModes, ended, ended} {
+		st.record(resolved, decision, nil)
+	}
+	const pod = `"pod"={"name"="job-1" "namespace"="batch"} "uid"="4a1b" "policy"="SidecarTerminationPolicy/mesh" `
+	want := []string{
+		`"level"=0 "msg"="Attempt failed" ` + pod + `"mode"="CRR" "attempt"=0 "sidecar"="proxy" "message"="too slow"`,
+		`"level"=0 "msg"="Pod is stuck" ` + pod + `"reason"="Stuck" "message"="all failed"`,
+		`"level"=0 "msg"="Sidecars terminated" ` + pod + `"mode"="Image" "attempt"=1 "sidecars"=["proxy"] "outcome"="Terminated" "milliseconds"=1000`,
+	}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Errorf("log lines (-want +got):\n%s", diff)
+	}
+}

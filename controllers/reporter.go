@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package controllers
+
+import (
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/rollup"
+)
+
+// reporter turns transitions of pods into events, metrics, log lines and tallies for the statuses of policies. podStates calls it
+// once per transition. No decision depends on it.
+type reporter struct {
+	recorder events.EventRecorder
+	// log gets one line for each termination, each failed attempt and each pod that becomes stuck.
+	log   logr.Logger
+	clock clock.PassiveClock
+	// notify enqueues a policy, so that its status is written.
+	notify func(policy resolve.PolicyRef)
+
+	mu      sync.Mutex
+	tallies map[resolve.PolicyRef]rollup.Tally
+}
+
+func newReporter(recorder events.EventRecorder, clock clock.PassiveClock, notify func(resolve.PolicyRef)) *reporter {
+	return &reporter{
+		recorder: recorder, log: ctrl.Log.WithName("pods"), clock: clock, notify: notify, tallies: map[resolve.PolicyRef]rollup.Tally{},
+	}
+}
+
+func (r *reporter) event(pod *corev1.Pod, event podEvent) { event.emit(r.recorder, pod) }
+
+// decided emits the events of a decision. moved says that the decision changes the pod's reported state.
+func (r *reporter) decided(pod *corev1.Pod, state *podState, decision plan.Decision, moved bool) {
+	for _, event := range decisionEvents(decision, moved, state.first()) {
+		r.event(pod, event)
+	}
+}
+
+// moved reports a pod that becomes stuck or stops being stuck. state is the one before the decision.
+func (r *reporter) moved(key types.NamespacedName, state *podState, decision plan.Decision) {
+	stuckPods.Add(stuckCount(decision.Stage) - stuckCount(state.stage))
+	if decision.Stage == plan.StageStuck {
+		r.logOf(key, state).Info("Pod is stuck", "reason", decision.Reason, "message", decision.Message)
+	}
+}
+
+// dropped reports a pod that the operator no longer tracks.
+func (r *reporter) dropped(state *podState) { stuckPods.Sub(stuckCount(state.stage)) }
+
+func (r *reporter) attemptStarted(mode v1alpha1.Mode, fallback bool) {
+	attemptsTotal.WithLabelValues(string(mode)).Inc()
+	if fallback {
+		fallbacksTotal.WithLabelValues(string(mode)).Inc()
+	}
+}
+
+func (r *reporter) attemptFailed(key types.NamespacedName, state *podState, failure plan.Failure) {
+	attemptFailuresTotal.WithLabelValues(string(failure.Mode)).Inc()
+	r.logOf(key, state).Info("Attempt failed",
+		"mode", failure.Mode, "attempt", failure.Attempt, "sidecar", failure.Container, "message", failure.Message)
+}
+
+// tallyFailure adds a failed attempt to the status of its policy.
+func (r *reporter) tallyFailure(key types.NamespacedName, failed attempt) {
+	r.add(failed.policy, rollup.Tally{FailedAttempts: 1, Recent: []v1alpha1.RecentTermination{
+		recent(failed.policy, key, failed.mode, v1alpha1.OutcomeFailed, 0),
+	}})
+}
+
+// terminated reports that the sidecars of a pod have ended.
+func (r *reporter) terminated(key types.NamespacedName, state *podState) {
+	now := r.clock.Now()
+	took := max(now.Sub(state.mainsDone), 0)
+	podsTerminatedTotal.WithLabelValues(string(state.mode)).Inc()
+	terminationSeconds.WithLabelValues(string(state.mode)).Observe(took.Seconds())
+	r.logOf(key, state).Info("Sidecars terminated", "mode", state.mode, "attempt", state.attempt, "sidecars", state.sidecars,
+		"outcome", v1alpha1.OutcomeTerminated, "milliseconds", took.Milliseconds())
+	for _, policy := range state.governing {
+		r.add(policy, rollup.Tally{Terminated: 1, Last: now, Recent: []v1alpha1.RecentTermination{
+			recent(policy, key, state.mode, v1alpha1.OutcomeTerminated, took),
+		}})
+	}
+}
+
+// dryRun reports what the pod's DryRun policies would have done.
+func (r *reporter) dryRun(resolved resolvedPod, decision plan.Decision) {
+	mode := decision.Actions[len(decision.Actions)-1].For
+	dryRunAttemptsTotal.WithLabelValues(string(mode)).Inc()
+	for _, policy := range resolved.policies {
+		if policy.Spec.Enforcement.Acts() || !governs(*resolved.resolution.DryRun, policy.Ref) {
+			continue
+		}
+		r.event(resolved.pod, dryRunEvent(decision, &policy.Ref))
+		r.add(policy.Ref, rollup.Tally{Recent: []v1alpha1.RecentTermination{
+			recent(policy.Ref, client.ObjectKeyFromObject(resolved.pod), mode, v1alpha1.OutcomeWouldTerminate, 0),
+		}})
+	}
+}
+
+// add adds to the tally that the next status of the policy includes.
+func (r *reporter) add(policy resolve.PolicyRef, tally rollup.Tally) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tallies[policy] = tally.Merge(r.tallies[policy])
+}
+
+// take returns the policy's tally and clears it. restore undoes that.
+func (r *reporter) take(policy resolve.PolicyRef) rollup.Tally {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	tally := r.tallies[policy]
+	delete(r.tallies, policy)
+	return tally
+}
+
+func (r *reporter) restore(policy resolve.PolicyRef, tally rollup.Tally) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !tally.Empty() {
+		r.tallies[policy] = r.tallies[policy].Merge(tally)
+	}
+}
+
+// logOf returns a logger for the pod.
+func (r *reporter) logOf(key types.NamespacedName, state *podState) logr.Logger {
+	log := r.log.WithValues("pod", key, "uid", state.uid)
+	if policy := state.first(); policy != nil {
+		log = log.WithValues("policy", policy.String())
+	}
+	return log
+}
+
+func recent(policy resolve.PolicyRef, pod types.NamespacedName, mode v1alpha1.Mode, outcome v1alpha1.TerminationOutcome, took time.Duration) v1alpha1.RecentTermination {
+	result := v1alpha1.RecentTermination{Pod: pod.Name, Mode: mode, Outcome: outcome, Milliseconds: took.Milliseconds()}
+	if policy.Kind == resolve.KindCluster {
+		result.Namespace = pod.Namespace
+	}
+	return result
+}
+
+// stuckCount is what a pod in the stage adds to the gauge of stuck pods.
+func stuckCount(stage plan.Stage) float64 {
+	if stage == plan.StageStuck {
+		return 1
+	}
+	return 0
+}

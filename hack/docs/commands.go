@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"mvdan.cc/sh/v3/syntax"
+
+	"github.com/sidecar-termination/operator/internal/docs"
+)
+
+// classify sets a block's kind and commands. The kind is Unknown if the script cannot be parsed.
+func classify(block *docs.Block) {
+	script := block.Script()
+	if script == "" {
+		return
+	}
+	own, err := calls(script)
+	given, errOfGiven := calls(block.Given)
+	if err != nil || errOfGiven != nil {
+		block.Kind = docs.Unknown
+		return
+	}
+	block.Commands = append(given, own...)
+	block.Kind = docs.Offline
+	for _, call := range own {
+		switch needs(call) {
+		case docs.Unknown:
+			block.Kind = docs.Unknown
+			return
+		case docs.Cluster:
+			block.Kind = docs.Cluster
+		}
+	}
+}
+
+// calls returns the words of every command in a script, without quotes.
+func calls(script string) ([][]string, error) {
+	file, err := syntax.NewParser().Parse(strings.NewReader(script), "")
+	if err != nil {
+		return nil, fmt.Errorf("read commands: %w", err)
+	}
+	var found [][]string
+	syntax.Walk(file, func(node syntax.Node) bool {
+		if call, ok := node.(*syntax.CallExpr); ok && len(call.Args) > 0 {
+			words := make([]string, 0, len(call.Args))
+			for _, word := range call.Args {
+				words = append(words, strings.Trim(script[word.Pos().Offset():word.End().Offset()], `"'`))
+			}
+			found = append(found, words)
+		}
+		return true
+	})
+	return found, nil
+}
+
+// known are the prefixes of commands that tests can run. The first match counts.
+var known = []struct {
+	begin []string
+	needs docs.Kind
+}{
+	{[]string{"cat"}, docs.Offline},
+	{[]string{"cd"}, docs.Offline},
+	{[]string{"cp"}, docs.Offline},
+	{[]string{"echo"}, docs.Offline},
+	{[]string{"export"}, docs.Offline},
+	{[]string{"grep"}, docs.Offline},
+	{[]string{"mkdir"}, docs.Offline},
+	{[]string{"make", "help"}, docs.Offline},
+	{[]string{"go", "run", "./hack/packaging"}, docs.Offline},
+	{[]string{"go", "run", "./hack/probe-virtual-node"}, docs.Cluster},
+	{[]string{"sidecar-termination-operator", "quick-exit-image"}, docs.Offline},
+	{[]string{"kubectl"}, docs.Cluster},
+}
+
+// needs returns what one command needs.
+func needs(call []string) docs.Kind {
+	if slices.ContainsFunc(call, isRemote) {
+		return docs.Unknown
+	}
+	if begins(call, "kubectl", "sidecar-termination") && (slices.Contains(call, "-f") || slices.Contains(call, "-k")) {
+		return docs.Offline // reads manifests only
+	}
+	for _, command := range known {
+		if begins(call, command.begin...) {
+			return command.needs
+		}
+	}
+	return docs.Unknown
+}
+
+func begins(words []string, with ...string) bool {
+	return len(words) >= len(with) && slices.Equal(words[:len(with)], with)
+}
+
+// isRemote reports whether an argument needs the network.
+func isRemote(argument string) bool {
+	return strings.HasPrefix(argument, "https://") || argument == "--push"
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sidecar-termination/operator/internal/docs"
+)
+
+func read(t *testing.T) []docs.Document {
+	t.Helper()
+	documents, err := readAll(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return documents
+}
+
+// document returns one document.
+func document(t *testing.T, path string) docs.Document {
+	t.Helper()
+	found, err := readFile(root, path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// TestOfflineCommands or the end-to-end tests run every command. Other blocks must state a reason.
+func TestCommandsRunOrStateReason(t *testing.T) {
+	counts := map[docs.Kind]int{}
+	var notRun []string
+	for _, document := range read(t) {
+		for _, block := range document.Blocks {
+			at := fmt.Sprintf("%s:%d", document.Path, block.Line)
+			switch {
+			case block.NotRun != "":
+				notRun = append(notRun, at+": "+block.NotRun)
+			case block.Language == "":
+				t.Errorf("%s: the code block has no language; use sh for commands, or console for commands with output", at)
+			case block.Kind == docs.Unknown:
+				t.Errorf("%s: tests cannot run this block; add the comment <!-- not run: REASON --> before it, or extend known in hack/docs/commands.go:\n%s", at, block.Text)
+			default:
+				counts[block.Kind]++
+			}
+		}
+	}
+	t.Logf("%d blocks of commands need no cluster, %d need one, %d are not run:\n%s",
+		counts[docs.Offline], counts[docs.Cluster], len(notRun), strings.Join(notRun, "\n"))
+	if counts[docs.Offline] == 0 || counts[docs.Cluster] == 0 {
+		t.Error("no commands were found")
+	}
+}
+
+// In commands without a cluster, kubectl runs the plugin only.
+const kubectl = `#!/bin/sh
+test "$1" = sidecar-termination || { echo "this needs a cluster: kubectl $*" >&2; exit 1; }
+shift
+exec kubectl-sidecar_termination "$@"
+`
+
+func TestOfflineCommands(t *testing.T) {
+	place := newPlace(t)
+	for _, document := range read(t) {
+		for _, block := range document.Blocks {
+			if name := block.File(); name != "" {
+				if err := place.Write(name, block.Text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if block.Kind != docs.Offline || block.NotRun != "" {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s:%d", document.Path, block.Line), func(t *testing.T) {
+				if output, err := place.Run(t.Context(), block.Given+"\n"+block.Script()); err != nil {
+					t.Errorf("%v\n%s\n%s", err, block.Script(), output)
+				}
+			})
+		}
+	}
+}
+
+func newPlace(t *testing.T) *docs.Place {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "sidecar-termination-operator")
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", program, ".")
+	build.Dir = root
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build the operator: %v\n%s", err, output)
+	}
+	place, err := docs.NewPlace(root, program, t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(place.Programs, "kubectl"), []byte(kubectl), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	// The commands must not reach an existing cluster.
+	place.Environment = []string{"KUBECONFIG=" + filepath.Join(t.TempDir(), "none")}
+	return place
+}
+
+func TestLinksResolve(t *testing.T) {
+	documents := append(read(t), document(t, "README.zh-CN.md"))
+	anchors := map[string][]string{}
+	for _, document := range documents {
+		for _, heading := range document.Headings {
+			anchors[document.Path] = append(anchors[document.Path], heading.Anchor)
+		}
+	}
+	for _, document := range documents {
+		for _, link := range document.Links {
+			if strings.Contains(link, "://") {
+				continue
+			}
+			path, anchor, _ := strings.Cut(link, "#")
+			target := document.Path
+			if path != "" {
+				target = filepath.ToSlash(filepath.Join(filepath.Dir(document.Path), path))
+			}
+			if _, err := os.Stat(filepath.Join(root, target)); err != nil {
+				t.Errorf("%s links to %s, which does not exist", document.Path, link)
+			}
+			if anchor != "" && strings.HasSuffix(target, ".md") && !slices.Contains(anchors[target], anchor) {
+				t.Errorf("%s links to %s, but %s has no such heading", document.Path, link, target)
+			}
+		}
+	}
+}

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/cluster"
+	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
+)
+
+const versionVariable = "K8S_VERSION"
+
+// newSimpleCommand returns a command without arguments.
+func newSimpleCommand(use, short string, run func(context.Context) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, Args: cobra.NoArgs,
+		RunE: func(command *cobra.Command, _ []string) error { return run(command.Context()) },
+	}
+}
+
+func addVersionFlag(command *cobra.Command, version *string) {
+	command.Flags().StringVar(version, "kubernetes-version", os.Getenv(versionVariable),
+		"version of Kubernetes, with or without v; the default is $"+versionVariable+" or "+toolchain.DefaultKubernetes)
+}
+
+func newUpCommand(local *cluster.Cluster) *cobra.Command {
+	var version string
+	var withoutKruise bool
+	command := newSimpleCommand("up", "Bring the cluster up, or complete it, and wait until it is usable", func(ctx context.Context) error {
+		kubernetes, err := toolchain.ParseKubernetes(version)
+		if err != nil {
+			return err
+		}
+		return local.Up(ctx, kubernetes, !withoutKruise)
+	})
+	addVersionFlag(command, &version)
+	command.Flags().BoolVar(&withoutKruise, "without-kruise", false, "do not install OpenKruise")
+	return command
+}
+
+func newStatusCommand(local *cluster.Cluster) *cobra.Command {
+	return newSimpleCommand("status", "Show the components and the nodes; fail when one of them is down", func(ctx context.Context) error {
+		well, err := local.Status(ctx, os.Stdout)
+		if err == nil && !well {
+			return errUnwell
+		}
+		return err
+	})
+}
+
+func newDeployCommand(local *cluster.Cluster) *cobra.Command {
+	var overlay string
+	command := newSimpleCommand("deploy", "Build the operator, deploy it and wait until it is ready", func(ctx context.Context) error {
+		return local.Deploy(ctx, overlay)
+	})
+	command.Flags().StringVar(&overlay, "overlay", cluster.DefaultOverlay, "kustomization to apply, relative to the repository")
+	return command
+}
+
+func newBuildCommand(local *cluster.Cluster) *cobra.Command {
+	var version string
+	var envtest bool
+	command := newSimpleCommand("build", "Build the programs of the cluster into the cache and print where they are", func(ctx context.Context) error {
+		kubernetes, err := toolchain.ParseKubernetes(version)
+		if err != nil {
+			return err
+		}
+		if envtest {
+			directory, err := local.Builder().EnsureEnvtest(ctx, kubernetes)
+			if err == nil {
+				fmt.Println(directory)
+			}
+			return err
+		}
+		for _, tool := range []toolchain.Tool{toolchain.Kubernetes(kubernetes), toolchain.Etcd(), toolchain.Kruise(), toolchain.VirtualNode()} {
+			directory, err := local.Builder().Ensure(ctx, tool)
+			if err != nil {
+				return err
+			}
+			fmt.Println(directory)
+		}
+		return nil
+	})
+	addVersionFlag(command, &version)
+	command.Flags().BoolVar(&envtest, "envtest", false, "build only kube-apiserver, etcd and kubectl; the one directory printed serves as KUBEBUILDER_ASSETS")
+	return command
+}
+
+func newComponentCommand(local *cluster.Cluster) *cobra.Command {
+	command := &cobra.Command{
+		Use:   "component",
+		Short: "Start, stop, kill or restart one process of the cluster",
+		Long:  "Start, stop, kill or restart one process of the cluster: " + local.Names() + ".",
+	}
+	for _, change := range []struct {
+		use, short string
+		run        func(context.Context, string) error
+	}{
+		{"start NAME", "Start one process and wait until it is healthy", local.StartComponent},
+		{"stop NAME", "Stop one process and wait until it is gone", local.StopComponent},
+		{"kill NAME", "Kill one process, as a crash would, and wait until it is gone", local.KillComponent},
+		{"restart NAME", "Stop one process if it runs, start it and wait until it is healthy", local.RestartComponent},
+	} {
+		command.AddCommand(&cobra.Command{
+			Use:   change.use,
+			Short: change.short,
+			Args:  cobra.ExactArgs(1),
+			RunE: func(command *cobra.Command, arguments []string) error {
+				return change.run(command.Context(), arguments[0])
+			},
+		})
+	}
+	return command
+}
+
+func newKruiseCommand(local *cluster.Cluster) *cobra.Command {
+	command := &cobra.Command{Use: "kruise", Short: "Install or remove OpenKruise on the running cluster"}
+	command.AddCommand(
+		newSimpleCommand("install", "Install OpenKruise and wait until its webhooks serve", local.InstallKruise),
+		newSimpleCommand("remove", "Stop OpenKruise, remove its webhooks and definitions and wait until they are gone", local.RemoveKruise),
+	)
+	return command
+}

@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+
+	"github.com/sidecar-termination/operator/internal/cli/exit"
+	"github.com/sidecar-termination/operator/internal/settings"
+	"github.com/sidecar-termination/operator/internal/terminal"
+)
+
+var update = flag.Bool("update", false, "write the golden files, and the outputs in the documentation")
+
+// noon is when the tests take place.
+func noon() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
+
+// runPlugin runs the kubectl plugin, and returns its output and exit code.
+func runPlugin(t *testing.T, stdin []byte, arguments ...string) (string, int) {
+	t.Helper()
+	// A test must not reach a real cluster.
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	var out bytes.Buffer
+	command := newPlugin(noon)
+	command.SetArgs(arguments)
+	command.SetIn(bytes.NewReader(stdin))
+	command.SetOut(&out)
+	command.SetErr(&out)
+	code := exit.Report(&out, command.ExecuteContext(t.Context()))
+	return out.String(), code
+}
+
+// TestOutputs compares the output of commands with testdata/cli/NAME.txt of the repository. The first line of a file is
+// the command line, the last one the exit code. Run with -update to rewrite the files, and review the difference.
+func TestOutputs(t *testing.T) {
+	t.Chdir("../../testdata/cli")
+	files, err := filepath.Glob("*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("found %d golden files: %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(file, ".txt"), func(t *testing.T) {
+			golden, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, _, _ := strings.Cut(string(golden), "\n")
+			got := first + "\n" + runLine(t, first)
+			if escaped := terminal.EscapeLines(got); got != escaped {
+				t.Errorf("control characters reach the terminal: %s", firstDifference(strconv.QuoteToASCII(got), strconv.QuoteToASCII(escaped)))
+			}
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got != string(golden) && !*update {
+				t.Errorf("the output differs; run this test with -update and review the difference, which starts at\n%s", firstDifference(got, string(golden)))
+			}
+		})
+	}
+}
+
+func firstDifference(got, want string) string {
+	gotLines, wantLines := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range min(len(gotLines), len(wantLines)) {
+		if gotLines[i] != wantLines[i] {
+			return "got:  " + gotLines[i] + "\nwant: " + wantLines[i]
+		}
+	}
+	return "one is longer"
+}
+
+// runLine runs a command line and returns its output and exit code. "< FILE" is its standard input.
+func runLine(t *testing.T, line string) string {
+	t.Helper()
+	line, input, _ := strings.Cut(line, " < ")
+	arguments := strings.Fields(strings.TrimPrefix(line, "$ kubectl sidecar-termination "))
+	var stdin []byte
+	if input != "" {
+		var err error
+		if stdin, err = os.ReadFile(input); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, code := runPlugin(t, stdin, arguments...)
+	return out + "exit code " + string(rune('0'+code)) + "\n"
+}
+
+// TestDocumentedOutputs runs the commands in docs/cli.md that read files, and compares their output.
+func TestDocumentedOutputs(t *testing.T) {
+	t.Chdir("../..")
+	const file, start, end = "docs/cli.md", "```console\n", "```\n"
+	document, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var written strings.Builder
+	blocks := strings.Split(string(document), start)
+	written.WriteString(blocks[0])
+	for _, block := range blocks[1:] {
+		console, rest, _ := strings.Cut(block, end)
+		command, _, _ := strings.Cut(console, "\n")
+		output := runLine(t, command)
+		code := strings.LastIndex(output, "exit code ")
+		written.WriteString(start + command + "\n" + output[:code] + "$ echo $?\n" + strings.TrimPrefix(output[code:], "exit code ") + end + rest)
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(written.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	} else if written.String() != string(document) {
+		t.Errorf("%s does not show the output of its commands; run this test with -update and review the difference", file)
+	}
+	if len(blocks) < 3 {
+		t.Errorf("%s shows %d outputs", file, len(blocks)-1)
+	}
+}
+
+func TestProgramNameSelectsTheCommand(t *testing.T) {
+	for program, want := range map[string]string{
+		"/sidecar-termination-operator":                 "sidecar-termination-operator",
+		"/usr/local/bin/kubectl-sidecar_termination":    "kubectl sidecar-termination",
+		"C:/kubectl-sidecar_termination.exe":            "kubectl sidecar-termination",
+		"/usr/bin/kubectl_complete-sidecar_termination": "kubectl sidecar-termination",
+	} {
+		command := New([]string{program}, nil)
+		if got := command.DisplayName(); got != want {
+			t.Errorf("%s: got %q, want %q", program, got, want)
+		}
+		for _, name := range []string{"explain", "lint", "check"} {
+			if found, _, err := command.Find([]string{name}); err != nil || found.Name() != name {
+				t.Errorf("%s has no subcommand %s: %v", program, name, err)
+			}
+		}
+	}
+}
+
+// runOperator runs the operator's command, and returns its output and exit code. The test fails if the operator itself starts.
+func runOperator(t *testing.T, arguments ...string) (string, int) {
+	t.Helper()
+	var out bytes.Buffer
+	command := newOperator(func(context.Context, settings.Operator) error {
+		t.Error("the operator started")
+		return nil
+	})
+	command.SetArgs(arguments)
+	command.SetOut(&out)
+	command.SetErr(&out)
+	code := exit.Report(&out, command.ExecuteContext(t.Context()))
+	return out.String(), code
+}
+
+func TestSettingsReachTheOperator(t *testing.T) {
+	var got settings.Operator
+	command := newOperator(func(_ context.Context, operator settings.Operator) error {
+		got = operator
+		return nil
+	})
+	command.SetArgs([]string{"--status-period=7s"})
+	if err := command.ExecuteContext(t.Context()); err != nil || got.StatusPeriod != 7*time.Second {
+		t.Errorf("got status period %s, error %v", got.StatusPeriod, err)
+	}
+}
+
+// TestOutputs covers the plugin.
+func TestOperatorRejectsUnknownCommands(t *testing.T) {
+	for name, tc := range map[string]struct {
+		arguments []string
+		output    string
+		code      int
+	}{
+		"misspelled command": {
+			[]string{"explian", "job/x", "-n", "batch"},
+			"error: unknown command \"explian\" for \"sidecar-termination-operator\"; did you mean explain?\nSee \"sidecar-termination-operator --help\"\n",
+			exit.CodeError,
+		},
+		"unknown command": {
+			[]string{"status"},
+			"error: unknown command \"status\" for \"sidecar-termination-operator\"\nSee \"sidecar-termination-operator --help\"\n",
+			exit.CodeError,
+		},
+		"unknown flag": {
+			[]string{"--status"}, "error: unknown flag: --status\n", exit.CodeProblem,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			output, code := runOperator(t, tc.arguments...)
+			if difference := cmp.Diff(tc.output, output); difference != "" || code != tc.code {
+				t.Errorf("exit code %d, want %d; output (-want +got):\n%s", code, tc.code, difference)
+			}
+		})
+	}
+}
+
+const kubeconfig = `apiVersion: v1
+kind: Config
+clusters: [{name: east, cluster: {server: https://east.example}}, {name: west, cluster: {server: https://west.example}}]
+users: [{name: reader, user: {token: secret}}]
+contexts: [{name: production, context: {cluster: east, user: reader}}, {name: development, context: {cluster: west, user: reader}}]
+`
+
+func TestFlagValuesAreCompleted(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for flag, want := range map[string]string{
+		"--context": "development\nproduction\n",
+		"--cluster": "east\nwest\n",
+		"--user":    "reader\n",
+		// The cluster does not answer, and file names are not offered.
+		"-n":                   "",
+		"--operator-namespace": "",
+	} {
+		for _, command := range []string{"explain", "lint", "check"} {
+			t.Run(command+" "+flag, func(t *testing.T) {
+				// The word to complete goes last; it is empty.
+				output, code := runPlugin(t, nil, "__complete", command, "--kubeconfig="+file, "--server=http://127.0.0.1:1", flag, "")
+				want := want + ":4\nCompletion ended with directive: ShellCompDirectiveNoFileComp\n"
+				if difference := cmp.Diff(want, output); difference != "" || code != 0 {
+					t.Errorf("exit code %d, output (-want +got):\n%s", code, difference)
+				}
+			})
+		}
+	}
+}
+
+func TestProgramsPrintTheirVersion(t *testing.T) {
+	plugin, _ := runPlugin(t, nil, "--version")
+	operator, _ := runOperator(t, "--version")
+	want := "kubectl sidecar-termination version " + settings.Version() + "\nsidecar-termination-operator version " + settings.Version() + "\n"
+	if difference := cmp.Diff(want, plugin+operator); difference != "" {
+		t.Errorf("output (-want +got):\n%s", difference)
+	}
+}
+
+// The operator must not look for a cluster before.
+func TestInvalidFlagStopsTheOperator(t *testing.T) {
+	output, code := runOperator(t, "--pod-phase=no")
+	want := "error: --pod-phase is \"no\"; it must be Enabled, LastResort or Disabled\n"
+	if difference := cmp.Diff(want, output); difference != "" || code == 0 {
+		t.Errorf("exit code %d; output (-want +got):\n%s", code, difference)
+	}
+}
+
+// Help, completions and man pages show these texts. Flags of kubectl and zap keep their own.
+func TestEveryCommandAndFlagHasHelp(t *testing.T) {
+	kubectls := pflag.NewFlagSet("kubectl", pflag.ContinueOnError)
+	genericclioptions.NewConfigFlags(true).AddFlags(kubectls)
+	goFlags := flag.NewFlagSet("zap", flag.ContinueOnError)
+	new(zap.Options).BindFlags(goFlags)
+	kubectls.AddGoFlagSet(goFlags)
+	var describe func(command *cobra.Command)
+	describe = func(command *cobra.Command) {
+		path := command.CommandPath()
+		if command.Short == "" || strings.HasSuffix(command.Short, ".") || strings.Contains(command.Short, "\n") {
+			t.Errorf("%s: Short must be one line without a full stop: %q", path, command.Short)
+		}
+		if !strings.HasSuffix(strings.TrimSpace(command.Long), ".") {
+			t.Errorf("%s: Long must end with a full stop: %q", path, command.Long)
+		}
+		if !strings.Contains(command.Example, command.CommandPath()) {
+			t.Errorf("%s: Example must call the command: %q", path, command.Example)
+		}
+		command.Flags().VisitAll(func(f *pflag.Flag) {
+			if kubectls.Lookup(f.Name) == nil && (len(strings.Fields(f.Usage)) < 2 || strings.HasSuffix(f.Usage, ".")) {
+				t.Errorf("%s: --%s needs a usage of several words without a full stop: %q", path, f.Name, f.Usage)
+			}
+		})
+		for _, below := range command.Commands() {
+			describe(below)
+		}
+	}
+	describe(newPlugin(noon))
+	describe(newOperator(nil))
+}

@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"container/heap"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+)
+
+// model is a cluster with one pod: an API server, and actors that see its objects late and act on their own. Time is
+// virtual, and every delay comes from one seed.
+type model struct {
+	scenario simulation
+	random   *rand.Rand
+	now      time.Time
+	queue    events
+
+	pod     *corev1.Pod // replaced at each write, never changed
+	version int
+	phase   *plan.Attempt  // the annotation that records a written phase
+	swaps   []plan.Attempt // the annotation that records swapped images
+	crrs    []*modelCRR
+	// crrsVersion grows with each change of a CRR.
+	crrsVersion int
+
+	kubelet  *kubelet
+	kruise   *kruise
+	operator *operator
+
+	transcript []string
+	problems   []string
+}
+
+// event is something that happens at a time; the order breaks ties.
+type event struct {
+	at    time.Time
+	order uint64
+	run   func()
+}
+
+type events []event
+
+func (e events) Len() int { return len(e) }
+func (e events) Less(i, j int) bool {
+	return e[i].at.Before(e[j].at) || e[i].at.Equal(e[j].at) && e[i].order < e[j].order
+}
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
+func (e *events) Pop() any {
+	last := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return last
+}
+
+// after schedules an event. Events at the same time run in a random order.
+func (m *model) after(delay time.Duration, run func()) {
+	heap.Push(&m.queue, event{at: m.now.Add(delay), order: m.random.Uint64(), run: run})
+}
+
+// between returns a delay from the seed.
+func (m *model) between(low, high time.Duration) time.Duration {
+	return low + time.Duration(m.random.Int64N(int64(high-low)+1))
+}
+
+// run processes events until none is left or the horizon is reached.
+func (m *model) run(horizon time.Duration) {
+	end := m.now.Add(horizon)
+	for len(m.queue) > 0 && !m.queue[0].at.After(end) {
+		next := heap.Pop(&m.queue).(event)
+		m.now = next.at
+		next.run()
+	}
+	m.now = end
+}
+
+func (m *model) say(who, format string, args ...any) {
+	m.transcript = append(m.transcript, fmt.Sprintf("%8.1fs  %-8s  %s", m.now.Sub(done).Seconds(), who, fmt.Sprintf(format, args...)))
+}
+
+func (m *model) fail(format string, args ...any) {
+	m.problems = append(m.problems, fmt.Sprintf("%.1fs: ", m.now.Sub(done).Seconds())+fmt.Sprintf(format, args...))
+}
+
+// seconds is a time as the API writes it.
+func (m *model) seconds() metav1.Time { return metav1.NewTime(m.now.Truncate(time.Second)) }
+
+// write changes the pod. An update of spec or metadata reaches the kubelet at once; a change of status does not.
+func (m *model) write(change func(*corev1.Pod), isUpdate bool) {
+	pod := m.pod.DeepCopy()
+	change(pod)
+	m.version++
+	pod.ResourceVersion = fmt.Sprint(m.version)
+	if before := m.pod.Status.Phase; before != pod.Status.Phase {
+		m.say("pod", "reads %s", pod.Status.Phase)
+	}
+	m.pod = pod
+	m.operator.podChanged(m.view())
+	if isUpdate {
+		m.kubelet.updated(pod)
+	}
+}
+
+// refusesPhase says whether the admission policy denies the kubelet's phase.
+func (m *model) refusesPhase(phase corev1.PodPhase) bool {
+	return m.scenario.guarded && isTerminal(m.pod) && phase != m.pod.Status.Phase && m.pod.Annotations[v1alpha1.AnnotationPhaseGuard] != ""
+}
+
+// view is the pod with its annotations, as a watch event carries it.
+func (m *model) view() podView {
+	v := podView{pod: m.pod, swaps: slices.Clone(m.swaps)}
+	if m.phase != nil {
+		v.phase = []plan.Attempt{*m.phase}
+	}
+	return v
+}
+
+type podView struct {
+	pod          *corev1.Pod
+	phase, swaps []plan.Attempt
+}
+
+// modelCRR is a ContainerRecreateRequest.
+type modelCRR struct {
+	attempt  plan.Attempt
+	deadline time.Duration
+	killed   []string
+	deleted  bool
+}
+
+// create plays the API server with Kruise's webhook. It returns false if the CRR is denied. If a superseded CRR was replaced
+// since the operator observed it, create deletes and creates nothing.
+func (m *model) create(action plan.Action) bool {
+	for _, spent := range action.Supersedes {
+		if !m.delete(spent) {
+			m.operator.wake(time.Second)
+			return true
+		}
+	}
+	if m.scenario.refuses {
+		m.say("kruise", "denies a CRR")
+		return false
+	}
+	if slices.ContainsFunc(m.crrs, func(r *modelCRR) bool { return !r.deleted && r.attempt.Number == action.Attempt }) {
+		return true
+	}
+	if m.scenario.daemonless || m.scenario.virtual {
+		m.fail("a CRR on a node without Kruise's daemon")
+	}
+	counts := map[string]int32{}
+	for _, name := range action.Containers {
+		st := status(m.pod, name)
+		if st.ContainerID == "" || isTerminal(m.pod) && m.phase == nil {
+			m.say("kruise", "denies a CRR for %s", name)
+			return false
+		}
+		counts[name] = st.RestartCount
+	}
+	r := &modelCRR{deadline: action.Timeout, attempt: plan.Attempt{
+		Mode: crr, For: crr, Number: action.Attempt, UID: types.UID(fmt.Sprint(len(m.crrs))), RestartCounts: counts, Started: m.seconds().Time,
+	}}
+	for _, other := range m.crrs {
+		if !other.deleted && other.attempt.Finished.IsZero() && maps.Equal(other.attempt.RestartCounts, counts) {
+			m.fail("a CRR is created twice: %v", action.Containers)
+		}
+	}
+	m.crrs = append(m.crrs, r)
+	m.operator.crrsChanged()
+	m.kruise.created(r)
+	return true
+}
+
+// delete removes a CRR. It returns false if another CRR has that name.
+func (m *model) delete(spent plan.Attempt) bool {
+	for _, r := range m.crrs {
+		switch {
+		case r.deleted || r.attempt.Number != spent.Number:
+		case r.attempt.UID != spent.UID:
+			m.say("operator", "finds another CRR with number %d", spent.Number)
+			return false
+		default:
+			r.deleted = true
+			m.kruise.deleted(r)
+			m.operator.crrsChanged()
+		}
+	}
+	return true
+}
+
+func (m *model) finish(r *modelCRR, message string) {
+	if r.deleted || !r.attempt.Finished.IsZero() {
+		return
+	}
+	r.attempt.Finished, r.attempt.Message = m.seconds().Time, message
+	m.say("kruise", "finishes CRR %d: %s", r.attempt.Number, message)
+	m.operator.crrsChanged()
+}
+
+// patchPhase writes phase and annotation, unless the pod has changed since it was read.
+func (m *model) patchPhase(read *corev1.Pod, action plan.Action) bool {
+	if read.ResourceVersion != m.pod.ResourceVersion {
+		return false
+	}
+	if action.ReleasePhase {
+		m.write(func(pod *corev1.Pod) { pod.Annotations = nil }, true)
+		return true
+	}
+	if isTerminal(m.pod) || action.Phase != corev1.PodSucceeded && action.Phase != corev1.PodFailed {
+		m.fail("phase %s is written over %s", action.Phase, m.pod.Status.Phase)
+	}
+	m.phase = &plan.Attempt{Mode: podPhase, For: action.For, Number: action.Attempt, Started: m.seconds().Time}
+	m.write(func(pod *corev1.Pod) {
+		pod.Status.Phase, pod.Annotations = action.Phase, map[string]string{v1alpha1.AnnotationPhaseGuard: "Enabled"}
+	}, true)
+	return true
+}
+
+// patchImages swaps images and writes the annotation, unless the pod has changed since it was read.
+func (m *model) patchImages(read *corev1.Pod, action plan.Action) bool {
+	if read.ResourceVersion != m.pod.ResourceVersion {
+		return false
+	}
+	for _, name := range action.Containers {
+		if i := slices.IndexFunc(m.pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name }); m.pod.Spec.Containers[i].Image == action.Images[name] {
+			m.fail("the image of %s is swapped twice", name)
+		}
+	}
+	swap := plan.Attempt{Mode: image, For: image, Number: action.Attempt, Started: m.seconds().Time, RestartCounts: map[string]int32{}}
+	for _, name := range action.Containers {
+		swap.RestartCounts[name] = -1
+		if st := status(m.pod, name); st.ContainerID != "" {
+			swap.RestartCounts[name] = st.RestartCount
+		}
+	}
+	m.swaps = append(m.swaps, swap)
+	m.write(func(pod *corev1.Pod) {
+		for i := range pod.Spec.Containers {
+			if to, ok := action.Images[pod.Spec.Containers[i].Name]; ok {
+				pod.Spec.Containers[i].Image = to
+			}
+		}
+	}, true)
+	return true
+}
+
+// operator calls plan.Next in a loop. It remembers only when the pod and its containers last changed.
+type operator struct {
+	m        *model
+	seen     podView // the pod in its cache
+	seenCRRs []plan.Attempt
+	// seenCRRsVersion is the crrsVersion of seenCRRs.
+	seenCRRsVersion int
+	quietVersion    string
+	quietSince      time.Time
+	// containers is the last observed state, unchanged since containersSince.
+	containers      []corev1.ContainerStatus
+	containersSince time.Time
+	wakeAt          time.Time
+
+	down   bool
+	writes int
+	last   plan.Decision
+}
+
+func (o *operator) lag() time.Duration {
+	if o.m.scenario.stale {
+		return o.m.between(5*time.Millisecond, 3*time.Second)
+	}
+	return o.m.between(5*time.Millisecond, 200*time.Millisecond)
+}
+
+// podChanged delivers a version of the pod. A cache never goes back.
+func (o *operator) podChanged(view podView) {
+	version := o.m.version
+	o.m.after(o.lag(), func() {
+		if o.seen.pod == nil || version > versionOf(o.seen.pod) {
+			o.seen = view
+			o.reconcile()
+		}
+	})
+}
+
+func versionOf(pod *corev1.Pod) int {
+	var version int
+	_, _ = fmt.Sscan(pod.ResourceVersion, &version)
+	return version
+}
+
+// crrsChanged delivers the CRRs as they are now. A cache never goes back.
+func (o *operator) crrsChanged() {
+	var attempts []plan.Attempt
+	for _, r := range o.m.crrs {
+		if !r.deleted {
+			attempts = append(attempts, r.attempt)
+		}
+	}
+	o.m.crrsVersion++
+	version := o.m.crrsVersion
+	o.m.after(o.lag(), func() {
+		if version > o.seenCRRsVersion {
+			o.seenCRRsVersion, o.seenCRRs = version, attempts
+			o.reconcile()
+		}
+	})
+}
+
+func (o *operator) snapshot() plan.Snapshot {
+	if o.quietVersion != o.seen.pod.ResourceVersion {
+		o.quietVersion, o.quietSince = o.seen.pod.ResourceVersion, o.m.now
+	}
+	if now := o.seen.pod.Status.ContainerStatuses; o.containersSince.IsZero() || !equal(o.containers, now) {
+		o.containers, o.containersSince = now, o.m.now
+	}
+	return observed(o.seen.pod, o.m.scenario.declared(), func(s *plan.Snapshot) {
+		switch {
+		case o.m.scenario.virtual:
+			s.Node = plan.NodeVirtual
+		case o.m.scenario.daemonless:
+			s.Node = plan.NodeDaemonless
+		}
+		s.Capabilities = plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: o.m.scenario.kruise, MaxGracePeriod: o.m.scenario.maxGrace}
+		if o.m.scenario.lastResort {
+			s.Capabilities.PodPhase = plan.PodPhaseLastResort
+		}
+		s.Attempts = slices.Concat(o.seenCRRs, o.seen.swaps, o.seen.phase)
+		s.UnchangedSince, s.ContainersUnchangedSince = o.quietSince, o.containersSince
+	})
+}
+
+func (o *operator) reconcile() {
+	if o.seen.pod == nil || o.down {
+		return
+	}
+	s := o.snapshot()
+	decision := plan.Next(s, o.m.now)
+	if problem := checkInvariants(s, o.m.now, decision); problem != "" {
+		o.m.fail("%s: %+v", problem, briefly(decision))
+	}
+	if refused := o.act(s, decision); refused {
+		s.Capabilities.CRRServed = false
+		decision = plan.Next(s, o.m.now)
+		o.act(s, decision)
+	}
+	if decision.RequeueAfter > 0 {
+		o.wake(decision.RequeueAfter)
+	}
+}
+
+// wake keeps the earliest requeue time, as a work queue does.
+func (o *operator) wake(delay time.Duration) {
+	at := o.m.now.Add(delay)
+	if o.wakeAt.After(o.m.now) && !o.wakeAt.After(at) {
+		return
+	}
+	o.wakeAt = at
+	o.m.after(delay, func() {
+		if o.wakeAt.Equal(at) {
+			o.reconcile()
+		}
+	})
+}
+
+// act executes the decision and reports whether Kruise denied a CRR. The operator may crash after each action.
+func (o *operator) act(s plan.Snapshot, d plan.Decision) bool {
+	if d.Stage != o.last.Stage || d.Reason != o.last.Reason || len(d.Actions) > 0 {
+		o.m.say("operator", "%s: %s%s", d.Stage, d.Reason, lines(d.Actions))
+	}
+	o.last = d
+	if len(d.Failures) > 0 && o.m.scenario.smooth {
+		o.m.fail("an attempt failed: %+v", d.Failures)
+	}
+	for _, action := range d.Actions {
+		switch action.Mode {
+		case crr:
+			before := len(o.m.crrs)
+			if !o.m.create(action) {
+				o.wake(15 * time.Second)
+				return true
+			}
+			o.writes += len(o.m.crrs) - before
+		default:
+			patch := o.m.patchPhase
+			if action.Mode == image {
+				patch = o.m.patchImages
+			}
+			if !patch(s.Pod, action) {
+				o.m.say("operator", "gets a conflict: the pod has changed")
+				o.wake(time.Second)
+				return false
+			}
+			o.writes++
+		}
+		if o.m.scenario.crashes && o.m.random.IntN(2) == 0 {
+			o.restart()
+			return false
+		}
+	}
+	return false
+}
+
+// restart makes the operator forget everything and read the cluster again.
+func (o *operator) restart() {
+	o.m.say("operator", "crashes")
+	*o = operator{m: o.m, writes: o.writes, down: true}
+	o.m.after(o.m.between(time.Second, 5*time.Second), func() {
+		o.m.say("operator", "starts")
+		o.down, o.seen = false, o.m.view()
+		o.crrsChanged()
+	})
+}
+
+func lines(actions []plan.Action) string {
+	var text strings.Builder
+	for _, action := range actions {
+		text.WriteString("; " + describe(action))
+	}
+	return text.String()
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podcache
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/observe"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podtest"
+	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/terminator/image"
+	"github.com/sidecar-termination/operator/internal/terminator/podphase"
+)
+
+// hostileFields each fill one part of a pod with that many units. They are what the author of a pod, or a writer of its status, can
+// make large.
+var hostileFields = map[string]func(pod *corev1.Pod, units int){
+	"Containers": func(pod *corev1.Pod, units int) {
+		for i := range units {
+			pod.Spec.Containers = append(pod.Spec.Containers, served(fmt.Sprintf("c%d", i)))
+		}
+	},
+	"ContainersWithinTheBound": func(pod *corev1.Pod, units int) {
+		for i := range plan.MaxContainers - len(pod.Spec.Containers) {
+			container := served(fmt.Sprintf("c%d", i))
+			container.Command = []string{"$(V9)"}
+			doubleVariables(&container, min(units, 10))
+			container.Args = []string{strings.Repeat("x", units)}
+			pod.Spec.Containers = append(pod.Spec.Containers, container)
+			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, podtest.Running(container.Name))
+		}
+	},
+	"NativeSidecars": func(pod *corev1.Pod, units int) {
+		for i := range units {
+			container := served(fmt.Sprintf("n%d", i))
+			container.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+			pod.Spec.InitContainers = append(pod.Spec.InitContainers, container)
+		}
+	},
+	"Labels": func(pod *corev1.Pod, units int) {
+		for i := range units {
+			pod.Labels[fmt.Sprintf("l%d", i)] = "v"
+		}
+	},
+	"Annotations": func(pod *corev1.Pod, units int) {
+		pod.Annotations = map[string]string{}
+		for i := range units {
+			pod.Annotations[fmt.Sprintf("a%d", i)] = "v"
+		}
+	},
+	"Records": func(pod *corev1.Pod, units int) {
+		swaps := make([]string, 0, units)
+		for i := range units {
+			swaps = append(swaps, fmt.Sprintf(`"s%d":{"attempt":%d}`, i, i))
+		}
+		record := "{" + strings.Join(swaps, ",") + "}"
+		pod.Annotations = map[string]string{v1alpha1.AnnotationImageSwap: record, v1alpha1.AnnotationPodPhase: record}
+	},
+	"Command": func(pod *corev1.Pod, units int) { sidecarOf(pod).Command = []string{"/" + strings.Repeat("a/", units)} },
+	"Words": func(pod *corev1.Pod, units int) {
+		sidecarOf(pod).Command = strings.Split(strings.Repeat("a ", units), " ")
+	},
+	"WorkingDir": func(pod *corev1.Pod, units int) {
+		sidecarOf(pod).WorkingDir, sidecarOf(pod).Command = strings.Repeat("/d", units), []string{"./run"}
+	},
+	"Image": func(pod *corev1.Pod, units int) { sidecarOf(pod).Image = strings.Repeat("i", units) },
+	"DoublingVariables": func(pod *corev1.Pod, units int) {
+		sidecarOf(pod).Command = []string{fmt.Sprintf("$(V%d)", units-1)}
+		doubleVariables(sidecarOf(pod), units)
+	},
+	"Variables": func(pod *corev1.Pod, units int) {
+		sidecarOf(pod).Command = []string{"$(A)"}
+		for i := range units {
+			sidecarOf(pod).Env = append(sidecarOf(pod).Env, corev1.EnvVar{Name: fmt.Sprintf("V%d", i), Value: "v"})
+		}
+	},
+	"References": func(pod *corev1.Pod, units int) {
+		sidecarOf(pod).Command = []string{"sh"}
+		setPath(pod, strings.Repeat("$(V)", units))
+	},
+	"ReferencesToMany": func(pod *corev1.Pod, units int) {
+		sidecarOf(pod).Command = []string{"sh"}
+		references := make([]string, 0, units)
+		for i := range units {
+			references = append(references, fmt.Sprintf("$(V%d)", i))
+		}
+		setPath(pod, strings.Join(references, ""))
+	},
+	"UnclosedReferences": func(pod *corev1.Pod, units int) {
+		sidecarOf(pod).Command = []string{"sh"}
+		setPath(pod, strings.Repeat("$(", units))
+	},
+	"RepeatedVariables": func(pod *corev1.Pod, units int) {
+		for range units {
+			sidecarOf(pod).Env = append(sidecarOf(pod).Env,
+				corev1.EnvVar{Name: v1alpha1.EnvTerminate, Value: "yes"}, corev1.EnvVar{Name: v1alpha1.EnvTerminateWithImage, Value: "no image"})
+		}
+	},
+	"ImageVariable": func(pod *corev1.Pod, units int) {
+		sidecarOf(pod).Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminateWithImage, Value: strings.Repeat("i/", units)}}
+	},
+	"PathDirectories": func(pod *corev1.Pod, units int) {
+		sidecarOf(pod).Command = []string{"sh"}
+		setPath(pod, strings.Repeat("/a:", units))
+	},
+	"Mounts": func(pod *corev1.Pod, units int) {
+		sidecarOf(pod).Command = []string{"sh"}
+		mountVolumes(pod, "/usr/local/sbin/%d", units)
+	},
+	"MountsAndDirectories": func(pod *corev1.Pod, units int) {
+		sidecarOf(pod).Command = []string{"sh"}
+		setPath(pod, strings.Repeat("/a/b:", min(units, 64)))
+		mountVolumes(pod, "/a/b/%d", units)
+	},
+	"MountsThatAreNotClean": func(pod *corev1.Pod, units int) {
+		sidecarOf(pod).Command = []string{"/a/b"}
+		mountVolumes(pod, "a/.././/%d/", units)
+	},
+	"MountsAndVariables": func(pod *corev1.Pod, units int) {
+		sidecarOf(pod).Command = []string{"$(V1)"}
+		doubleVariables(sidecarOf(pod), 2)
+		mountVolumes(pod, "/a/b/%d", units)
+	},
+	"Conditions": func(pod *corev1.Pod, units int) {
+		for range units {
+			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.AllContainersRestarting, Status: corev1.ConditionFalse})
+		}
+	},
+	"Statuses": func(pod *corev1.Pod, units int) {
+		for i := range units {
+			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, podtest.Running(fmt.Sprintf("c%d", i)))
+		}
+	},
+	"WaitingReason": func(pod *corev1.Pod, units int) {
+		pod.Status.ContainerStatuses[1].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: strings.Repeat("r", units)}}
+	},
+	"RestartRules": func(pod *corev1.Pod, units int) {
+		for range units {
+			sidecarOf(pod).RestartPolicyRules = append(sidecarOf(pod).RestartPolicyRules, corev1.ContainerRestartRule{Action: corev1.ContainerRestartRuleActionRestart})
+		}
+	},
+}
+
+func sidecarOf(pod *corev1.Pod) *corev1.Container { return &pod.Spec.Containers[1] }
+
+// served is a container with the API server's default values.
+func served(name string) corev1.Container {
+	return corev1.Container{
+		Name: name, Image: "i", TerminationMessagePath: corev1.TerminationMessagePathDefault,
+		TerminationMessagePolicy: corev1.TerminationMessageReadFile, ImagePullPolicy: corev1.PullIfNotPresent,
+	}
+}
+
+// doubleVariables adds variables that each repeat the previous one twice.
+func doubleVariables(container *corev1.Container, count int) {
+	for i := range count {
+		value := "xx"
+		if i > 0 {
+			value = fmt.Sprintf("$(V%d)$(V%d)", i-1, i-1)
+		}
+		container.Env = append(container.Env, corev1.EnvVar{Name: fmt.Sprintf("V%d", i), Value: value})
+	}
+}
+
+func setPath(pod *corev1.Pod, value string) {
+	sidecarOf(pod).Env = append(sidecarOf(pod).Env, corev1.EnvVar{Name: "PATH", Value: value})
+}
+
+func mountVolumes(pod *corev1.Pod, path string, count int) {
+	for i := range count {
+		sidecarOf(pod).VolumeMounts = append(sidecarOf(pod).VolumeMounts, corev1.VolumeMount{Name: "v", MountPath: fmt.Sprintf(path, i)})
+	}
+}
+
+// hostileSizes are sizes of pods in bytes of JSON, up to about the maximum of etcd.
+var hostileSizes = []int{1 << 10, 10 << 10, 100 << 10, 1400 << 10}
+
+// hostilePod is a pod whose main container is done, with the field filled up to about the size.
+func hostilePod(tb testing.TB, fill func(*corev1.Pod, int), size int) *corev1.Pod {
+	tb.Helper()
+	build := func(units int) *corev1.Pod {
+		pod := podtest.New(podtest.MainDone)
+		fill(pod, units)
+		return pod
+	}
+	const few, more = 100, 200
+	fewer := sizeOf(tb, build(few))
+	perUnit := float64(sizeOf(tb, build(more))-fewer) / (more - few)
+	return build(max(few+int(float64(size-fewer)/perUnit), 1))
+}
+
+func sizeOf(tb testing.TB, pod *corev1.Pod) int {
+	tb.Helper()
+	encoded, err := json.Marshal(pod)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return len(encoded)
+}
+
+// decideOn makes the decision of a reconcile about a cached pod. Its policy makes every container except main a sidecar, so that each of
+// them matters.
+func decideOn(pod *corev1.Pod) plan.Decision {
+	policy := podtest.Policy("mesh")
+	policy.Spec.MainContainers = []v1alpha1.ContainerName{"main"}
+	policy.Spec.Mode = v1alpha1.ModeImage
+	resolution := resolve.Resolve(pod, []resolve.Policy{policy}, resolve.Options{Image: "quick-exit:v1"})
+	snapshot := plan.Snapshot{Pod: pod, View: resolution.Enforced, Node: plan.NodeReal}
+	for _, terminator := range []observe.Observer{&image.Terminator{}, &podphase.Terminator{}} {
+		attempts, err := terminator.Observe(nil, pod) //nolint:staticcheck // These two read the pod alone.
+		if err != nil {
+			snapshot.InvalidAnnotation = err.Error()
+		}
+		snapshot.Attempts = append(snapshot.Attempts, attempts...)
+	}
+	return plan.Next(snapshot, podtest.Noon.Add(time.Second))
+}
+
+// allocated returns the bytes that the function allocates, without those of other goroutines.
+func allocated(do func()) int {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	least := 0
+	for i := range 5 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		do()
+		runtime.ReadMemStats(&after)
+		if bytes := int(after.TotalAlloc - before.TotalAlloc); i == 0 || bytes < least {
+			least = bytes
+		}
+	}
+	return least
+}
+
+var decided plan.Decision
+
+// The test counts memory, because times differ on a busy machine. Quadratic work shows if it allocates; BenchmarkHostilePod shows the
+// rest.
+func TestCostIsLinearInPodSize(t *testing.T) {
+	for field, fill := range hostileFields {
+		t.Run(field, func(t *testing.T) {
+			perKiB := map[string][]float64{}
+			for _, size := range hostileSizes {
+				pod := hostilePod(t, fill, size)
+				trimmed := TrimPod(pod).(*corev1.Pod)
+				actual := float64(sizeOf(t, pod)) / 1024
+				transform := allocated(func() { trimmedPod = TrimPod(pod) })
+				if most := 4 * size; size == 100<<10 && transform > most {
+					t.Errorf("the transform of a pod of %d bytes allocates %d, want at most %d", size, transform, most)
+				}
+				decision := allocated(func() { decided = decideOn(trimmed) })
+				perKiB["transform"] = append(perKiB["transform"], float64(transform)/actual)
+				perKiB["decision"] = append(perKiB["decision"], float64(decision)/actual)
+			}
+			for of, costs := range perKiB {
+				t.Logf("%s: %.0f bytes per KiB of %v bytes", of, costs, hostileSizes)
+				for _, larger := range costs[1:] {
+					if larger > 3*costs[0] {
+						t.Errorf("%s: %.0f bytes per KiB are allocated; of a larger pod more than 3 times those of the smallest", of, costs)
+						break
+					}
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkHostilePod(b *testing.B) {
+	for field, fill := range hostileFields {
+		for _, size := range hostileSizes {
+			pod := hostilePod(b, fill, size)
+			trimmed := TrimPod(pod).(*corev1.Pod)
+			kib := float64(sizeOf(b, pod)) / 1024
+			for of, do := range map[string]func(){
+				"Transform": func() { trimmedPod = TrimPod(pod) },
+				"Decision":  func() { decided = decideOn(trimmed) },
+			} {
+				b.Run(fmt.Sprintf("%s/%s/%dKiB", of, field, size>>10), func(b *testing.B) {
+					b.ReportAllocs()
+					for b.Loop() {
+						do()
+					}
+					b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/kib, "ns/KiB")
+				})
+			}
+		}
+	}
+}

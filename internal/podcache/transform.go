@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podcache
+
+import (
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/quickexit"
+	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/terminator"
+)
+
+// TrimPod keeps the fields of a pod that internal/resolve, internal/plan and the terminators read: identity, labels, the
+// operator's own annotations and the mirror annotation, scheduling and restart fields, the convention's environment variables,
+// what decides whether a quick-exit image covers a container, container states and three types of conditions. A pod on which
+// the operator cannot act becomes a stub. Any other object is returned unchanged. The result shares memory with other pods and
+// with the given one, and must not be changed.
+//
+// One goroutine runs it for every watch event of every unfinished pod, on input that users control. Its time and memory are
+// therefore linear in the size of the pod (docs/reliability.md, Hostile input).
+func TrimPod(object any) any {
+	pod, ok := object.(*corev1.Pod)
+	if !ok {
+		return object
+	}
+	if reason, message := plan.Unprocessable(pod); reason != "" {
+		return plan.Stub(pod, reason, message)
+	}
+	trimmed := &corev1.Pod{
+		TypeMeta:   pod.TypeMeta,
+		ObjectMeta: trimMeta(pod.ObjectMeta, terminator.MaxRecord(pod)),
+		Spec: corev1.PodSpec{
+			NodeName:                      intern(pod.Spec.NodeName),
+			RestartPolicy:                 intern(pod.Spec.RestartPolicy),
+			TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
+			Containers:                    make([]corev1.Container, 0, len(pod.Spec.Containers)),
+			InitContainers:                nativeSidecars(pod.Spec.InitContainers),
+		},
+		Status: corev1.PodStatus{Phase: intern(pod.Status.Phase), Conditions: trimConditions(pod.Status.Conditions)},
+	}
+	for i := range pod.Spec.Containers {
+		trimmed.Spec.Containers = append(trimmed.Spec.Containers, trimContainer(&pod.Spec.Containers[i]))
+	}
+	trimmed.Spec.Containers = shareContainers(trimmed.Spec.Containers)
+	if len(pod.Status.ContainerStatuses) > 0 {
+		trimmed.Status.ContainerStatuses = make([]corev1.ContainerStatus, 0, len(pod.Status.ContainerStatuses))
+	}
+	for i := range pod.Status.ContainerStatuses {
+		trimmed.Status.ContainerStatuses = append(trimmed.Status.ContainerStatuses, trimContainerStatus(&pod.Status.ContainerStatuses[i]))
+	}
+	return trimmed
+}
+
+func nativeSidecars(initContainers []corev1.Container) []corev1.Container {
+	var native []corev1.Container
+	for i := range initContainers {
+		if container := &initContainers[i]; container.RestartPolicy != nil {
+			native = append(native, corev1.Container{Name: container.Name, RestartPolicy: container.RestartPolicy})
+		}
+	}
+	return native
+}
+
+// trimConditions keeps three types of conditions, and of each type the first that is true and the first that is not: the API
+// server accepts duplicates.
+func trimConditions(conditions []corev1.PodCondition) []corev1.PodCondition {
+	var kept []corev1.PodCondition
+	for i := range conditions {
+		condition := corev1.PodCondition{Type: conditions[i].Type, Status: conditions[i].Status}
+		switch condition.Type {
+		case corev1.AllContainersRestarting, v1alpha1.PodConditionSidecarTerminated:
+		case corev1.PodReady:
+			if conditions[i].Reason != plan.PodCompleted {
+				continue
+			}
+			condition.Reason = plan.PodCompleted
+		default:
+			continue
+		}
+		holds := condition.Status == corev1.ConditionTrue
+		if !slices.ContainsFunc(kept, func(c corev1.PodCondition) bool {
+			return c.Type == condition.Type && (c.Status == corev1.ConditionTrue) == holds
+		}) {
+			kept = append(kept, condition)
+		}
+	}
+	return kept
+}
+
+// trimMeta cuts an annotation that is longer than any record to one byte more than the limit, so that it stays too long.
+func trimMeta(meta metav1.ObjectMeta, maxRecord int) metav1.ObjectMeta {
+	trimmed := metav1.ObjectMeta{
+		Name:              meta.Name,
+		Namespace:         intern(meta.Namespace),
+		UID:               meta.UID,
+		ResourceVersion:   meta.ResourceVersion,
+		CreationTimestamp: meta.CreationTimestamp,
+		DeletionTimestamp: meta.DeletionTimestamp,
+		Labels:            internLabels(meta.Labels),
+	}
+	for _, key := range []string{v1alpha1.AnnotationImageSwap, v1alpha1.AnnotationPodPhase, v1alpha1.AnnotationPhaseGuard} {
+		if value, ok := meta.Annotations[key]; ok {
+			if trimmed.Annotations == nil {
+				trimmed.Annotations = map[string]string{}
+			}
+			if len(value) > maxRecord {
+				value = strings.Clone(value[:maxRecord+1])
+			}
+			trimmed.Annotations[key] = value
+		}
+	}
+	if _, mirror := meta.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		if trimmed.Annotations == nil {
+			trimmed.Annotations = map[string]string{}
+		}
+		trimmed.Annotations[corev1.MirrorPodAnnotationKey] = "" // only its presence matters
+	}
+	return trimmed
+}
+
+func trimContainer(container *corev1.Container) corev1.Container {
+	trimmed := quickexit.Trim(container, resolve.IsConventionVariable)
+	trimmed.Name = intern(container.Name)
+	trimmed.Image = intern(container.Image)
+	for i := range trimmed.Env {
+		trimmed.Env[i].Name, trimmed.Env[i].Value = intern(trimmed.Env[i].Name), intern(trimmed.Env[i].Value)
+	}
+	for i := range trimmed.Command {
+		trimmed.Command[i] = intern(trimmed.Command[i])
+	}
+	trimmed.RestartPolicy = container.RestartPolicy
+	trimmed.RestartPolicyRules = container.RestartPolicyRules
+	return trimmed
+}
+
+// someContainer replaces every container ID, because only its presence matters: the container was created.
+const someContainer = "some"
+
+func trimContainerStatus(status *corev1.ContainerStatus) corev1.ContainerStatus {
+	trimmed := corev1.ContainerStatus{
+		Name:         intern(status.Name),
+		RestartCount: status.RestartCount,
+	}
+	if status.ContainerID != "" {
+		trimmed.ContainerID = someContainer
+	}
+	switch {
+	case status.State.Running != nil:
+		trimmed.State.Running = &corev1.ContainerStateRunning{StartedAt: status.State.Running.StartedAt}
+	case status.State.Terminated != nil:
+		end := status.State.Terminated
+		trimmed.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: end.ExitCode, StartedAt: end.StartedAt, FinishedAt: end.FinishedAt}
+	case status.State.Waiting != nil:
+		trimmed.State.Waiting = &corev1.ContainerStateWaiting{Reason: intern(status.State.Waiting.Reason)}
+	}
+	return trimmed
+}
+
+// trimNode keeps what determines a node's kind. Any other object is returned unchanged.
+func trimNode(object any) any {
+	node, ok := object.(*corev1.Node)
+	if !ok {
+		return object
+	}
+	return &corev1.Node{
+		TypeMeta: node.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{
+			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels,
+		},
+		Spec: corev1.NodeSpec{Taints: slices.Clone(node.Spec.Taints)},
+	}
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podcache
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podtest"
+	"github.com/sidecar-termination/operator/internal/quickexit"
+	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/terminator/image"
+	"github.com/sidecar-termination/operator/internal/terminator/podphase"
+)
+
+// FuzzTrimPod makes a pod from bytes. The decision about the whole pod and about the trimmed one must be the same, and trimming twice
+// must change nothing.
+func FuzzTrimPod(f *testing.F) {
+	f.Add([]byte{})
+	f.Add([]byte{0, 0, 1, 2, 1, 1, 0, 3, 0, 0, 2, 1})
+	f.Add([]byte{1, 0, 2, 1, 0, 5, 4, 3, 2, 1, 1, 1, 1, 2, 2, 2, 3, 3, 3, 9, 9, 9, 7})
+	f.Add([]byte("a pod with containers, their commands, variables, volumes, states and records"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		next := func(bound int) int {
+			if len(data) == 0 {
+				return 0
+			}
+			b := data[0]
+			data = data[1:]
+			return int(b) % bound
+		}
+		pod := fuzzedPod(next)
+		policy := podtest.Policy("mesh", "c1", "c2", "native")
+		policy.Spec.Mode = []v1alpha1.Mode{v1alpha1.ModeAuto, v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase}[next(4)]
+		policy.Spec.ExitCodes = []v1alpha1.ExitCodes{v1alpha1.ExitCodesIgnore, v1alpha1.ExitCodesRespect}[next(2)]
+		options := resolve.Options{Image: "quick-exit:v1", QuickExitPaths: quickexit.CoverageOf([][]string{nil, {"default"}, {"/app/server"}, {"*"}}[next(4)]...)}
+		capabilities := plan.Capabilities{
+			CRRServed: next(2) == 0, EnabledModes: podtest.Modes([]plan.PodPhaseUse{plan.PodPhaseEnabled, plan.PodPhaseDisabled, plan.PodPhaseLastResort}[next(3)]),
+			MaxGracePeriod: []time.Duration{0, time.Second}[next(2)],
+		}
+		node := []plan.NodeKind{plan.NodeReal, plan.NodeVirtual, plan.NodeDaemonless}[next(3)]
+
+		now := podtest.Noon.AddDate(0, 0, next(2))
+
+		decide := func(pod *corev1.Pod) any {
+			resolution := resolve.Resolve(pod, []resolve.Policy{policy}, options)
+			snapshot := plan.Snapshot{Pod: pod, View: resolution.Enforced, Node: node, Capabilities: capabilities}
+			swaps, swapError := (&image.Terminator{}).Observe(t.Context(), pod)
+			phases, phaseError := (&podphase.Terminator{}).Observe(t.Context(), pod)
+			snapshot.Attempts = append(swaps, phases...)
+			return []any{resolution, plan.Next(snapshot, now), message(swapError), message(phaseError)}
+		}
+		before := pod.DeepCopy()
+		once := TrimPod(pod)
+		if diff := cmp.Diff(before, pod); diff != "" {
+			t.Fatalf("the pod was changed (-before +after):\n%s", diff)
+		}
+		twice := TrimPod(once)
+		if diff := cmp.Diff(once, twice); diff != "" {
+			t.Errorf("trimming twice is not trimming once (-once +twice):\n%s", diff)
+		}
+		if diff := cmp.Diff(decide(pod), decide(once.(*corev1.Pod))); diff != "" {
+			t.Errorf("another decision (-full +trimmed):\n%s", diff)
+		}
+	})
+}
+
+func message(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// fuzzedPod is a pod of up to four containers, each in any state.
+func fuzzedPod(next func(int) int) *corev1.Pod {
+	pick := func(options ...string) string { return options[next(len(options))] }
+	pod := fullPod()
+	pod.Spec.RestartPolicy = corev1.RestartPolicy(pick("Never", "OnFailure", "Always"))
+	pod.Status.Phase = corev1.PodPhase(pick("Running", "Pending", "Succeeded", "Failed"))
+	if next(8) != 1 {
+		pod.DeletionTimestamp = nil
+	}
+	pod.Status.Conditions[1].Status = corev1.ConditionStatus(pick("False", "True", "False", "False"))
+	pod.Annotations = map[string]string{"example.com/large": "value"}
+	if value := pick("", "", `{"c1":{"image":"c1:v1","restartCount":0,"attempt":0,"swappedAt":"2026-03-01T12:00:00Z"}}`, "{", "null", "{}"); value != "" {
+		pod.Annotations[v1alpha1.AnnotationImageSwap] = value
+	}
+	if value := pick("", "", `{"phase":"Succeeded","mode":"PodPhase","attempt":0,"writtenAt":"2026-03-01T12:00:00Z"}`, `{"mode":"x"}`, "[]"); value != "" {
+		pod.Annotations[v1alpha1.AnnotationPodPhase] = value
+	}
+	if next(3) == 1 {
+		pod.Annotations[v1alpha1.AnnotationPhaseGuard] = "Enabled"
+	}
+	if next(8) == 1 {
+		pod.Annotations[corev1.MirrorPodAnnotationKey] = "5e8ff9bf55ba3508199d22e984129be6"
+	}
+	pod.Spec.Containers, pod.Status.ContainerStatuses = nil, nil
+	for i := range next(5) {
+		name := "c" + string(rune('0'+i))
+		container := corev1.Container{Name: name, Image: pick(name+":v1", "quick-exit:v1"), WorkingDir: pick("", "/app"), Args: []string{"run"}}
+		if word := pick("", "/app/server", "server", "./server", "$(BIN)/server", "$(SECRET)"); word != "" {
+			container.Command = []string{word, "-v"}
+		}
+		for range next(4) {
+			variable := corev1.EnvVar{
+				Name:  pick("BIN", "PATH", "SECRET", v1alpha1.EnvTerminate, v1alpha1.EnvTerminateWithImage, v1alpha1.EnvIgnoreExitCode),
+				Value: pick("true", "false", "/app", "$(BIN)", ""),
+			}
+			if next(6) == 1 {
+				variable.Value, variable.ValueFrom = "", &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}
+			}
+			container.Env = append(container.Env, variable)
+		}
+		if mount := pick("", "/app", "/quick-exit", "/data"); mount != "" {
+			container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: "v", MountPath: mount, SubPath: "s"})
+		}
+		if policy := pick("", "", "Never", "OnFailure", "Always"); policy != "" {
+			container.RestartPolicy = ptr.To(corev1.ContainerRestartPolicy(policy))
+			container.RestartPolicyRules = []corev1.ContainerRestartRule{{
+				Action:    corev1.ContainerRestartRuleAction(pick("Restart", "RestartAllContainers")),
+				ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{42}},
+			}}
+		}
+		pod.Spec.Containers = append(pod.Spec.Containers, container)
+		status := []corev1.ContainerStatus{
+			podtest.Running(name), podtest.Ended(name, 0), podtest.Ended(name, 42), podtest.Ended(name, 143),
+			{Name: name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ErrImagePull", Message: "long"}}}, {},
+		}[next(6)]
+		if status.Name == "" {
+			continue
+		}
+		status.Image, status.RestartCount = container.Image, int32(next(3))
+		status.LastTerminationState = podtest.Ended(name, 1).State
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, status)
+	}
+	return pod
+}

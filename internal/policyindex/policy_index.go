@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package policyindex finds the policies that select a pod. The operator feeds an Index from its informers, the command line and
+// tests from lists; the matching is the same.
+package policyindex
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// indexSelector is the index of policies by a label that their pods must have.
+const indexSelector = "spec.podSelector"
+
+// Index finds the policies that select a pod, at a cost that depends on the pod's labels and not on the number of policies. It
+// keeps the policies' selectors parsed.
+type Index struct {
+	namespaces          client.Reader
+	namespaced, cluster policyStore
+	parsed              sync.Map // types.UID -> parsedPolicy
+}
+
+// policyStore holds the policies of one kind, each indexed by a label that it requires.
+type policyStore struct {
+	toolscache.Indexer
+	labels *requiredLabels
+}
+
+// parsedPolicy is the parsed form of one version of a policy.
+type parsedPolicy struct {
+	source any // the stored object, which is replaced and never changed
+	policy resolve.Policy
+	valid  bool
+}
+
+// New indexes the stores of the two informers, so that a policy is in the index before an event handler learns of it. The
+// informers must not have been started. The reader serves the metadata of namespaces.
+func New(namespaces client.Reader, namespaced, cluster toolscache.SharedIndexInformer) (*Index, error) {
+	index := &Index{namespaces: namespaces}
+	for _, source := range []struct {
+		informer toolscache.SharedIndexInformer
+		store    *policyStore
+	}{{namespaced, &index.namespaced}, {cluster, &index.cluster}} {
+		labels := newRequiredLabels()
+		if err := source.informer.AddIndexers(toolscache.Indexers{indexSelector: labels.index}); err != nil {
+			return nil, fmt.Errorf("index policies: %w", err)
+		}
+		if _, err := source.informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: index.forget}); err != nil {
+			return nil, fmt.Errorf("watch deletions of policies: %w", err)
+		}
+		*source.store = policyStore{source.informer.GetIndexer(), labels}
+	}
+	return index, nil
+}
+
+// List indexes the policies that the reader has for pods of one namespace. The index does not follow later changes.
+func List(ctx context.Context, reader client.Reader, namespace string) (*Index, error) {
+	index := &Index{namespaces: reader, namespaced: newStore(), cluster: newStore()}
+	var namespaced v1alpha1.SidecarTerminationPolicyList
+	if err := reader.List(ctx, &namespaced, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list policies: %w", err)
+	}
+	for i := range namespaced.Items {
+		if err := index.namespaced.Add(&namespaced.Items[i]); err != nil {
+			return nil, fmt.Errorf("index policies: %w", err)
+		}
+	}
+	var cluster v1alpha1.ClusterSidecarTerminationPolicyList
+	if err := reader.List(ctx, &cluster, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list cluster policies: %w", err)
+	}
+	for i := range cluster.Items {
+		if err := index.cluster.Add(&cluster.Items[i]); err != nil {
+			return nil, fmt.Errorf("index cluster policies: %w", err)
+		}
+	}
+	return index, nil
+}
+
+func newStore() policyStore {
+	labels := newRequiredLabels()
+	return policyStore{toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{indexSelector: labels.index}), labels}
+}
+
+// Policies returns the policies that select the pod: namespaced ones, then cluster ones, each sorted by name. A policy with an
+// invalid selector selects nothing; its status says so. The result may share memory with the index and must not be changed.
+func (x *Index) Policies(ctx context.Context, pod *corev1.Pod) ([]resolve.Policy, error) {
+	namespaced, err := x.mayMatch(x.namespaced, pod.Namespace, pod.Labels)
+	if err != nil {
+		return nil, err
+	}
+	selecting := slices.DeleteFunc(namespaced, func(p resolve.Policy) bool { return !p.Selects(pod, nil) })
+	cluster, err := x.mayMatch(x.cluster, "", pod.Labels)
+	if err != nil || len(cluster) == 0 {
+		return selecting, err
+	}
+	namespace := NamespaceMetadata()
+	if err := x.namespaces.Get(ctx, types.NamespacedName{Name: pod.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("get namespace of pod: %w", err)
+	}
+	return append(selecting, slices.DeleteFunc(cluster, func(p resolve.Policy) bool { return !p.Selects(pod, namespace.Labels) })...), nil
+}
+
+// mayMatch returns the policies of the store that require one of the labels, or no label, sorted by name.
+func (x *Index) mayMatch(store policyStore, namespace string, labels map[string]string) ([]resolve.Policy, error) {
+	objects, err := store.ByIndex(indexSelector, namespace)
+	for name, value := range labels {
+		if err != nil {
+			break
+		}
+		if !store.labels.mayRequire(name) {
+			continue
+		}
+		var found []any
+		found, err = store.ByIndex(indexSelector, selectorKey(namespace, name, value))
+		objects = append(objects, found...)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("find policies by label: %w", err)
+	}
+	var policies []resolve.Policy
+	for _, object := range objects {
+		if policy, valid := x.parse(object); valid {
+			policies = append(policies, policy)
+		}
+	}
+	slices.SortFunc(policies, func(a, b resolve.Policy) int { return strings.Compare(a.Ref.Name, b.Ref.Name) })
+	return policies, nil
+}
+
+// parse returns the policy of a stored object, and whether its selectors are valid.
+func (x *Index) parse(object any) (resolve.Policy, bool) {
+	uid := object.(client.Object).GetUID()
+	if known, ok := x.parsed.Load(uid); ok && known.(parsedPolicy).source == object {
+		return known.(parsedPolicy).policy, known.(parsedPolicy).valid
+	}
+	var policy resolve.Policy
+	var err error
+	switch object := object.(type) {
+	case *v1alpha1.SidecarTerminationPolicy:
+		policy, err = resolve.FromNamespaced(object)
+	case *v1alpha1.ClusterSidecarTerminationPolicy:
+		policy, err = resolve.FromCluster(object)
+	}
+	x.parsed.Store(uid, parsedPolicy{object, policy, err == nil})
+	return policy, err == nil
+}
+
+// forget drops the parsed form of a deleted policy.
+func (x *Index) forget(object any) {
+	if unknown, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
+		object = unknown.Obj
+	}
+	if policy, ok := object.(client.Object); ok {
+		x.parsed.Delete(policy.GetUID())
+	}
+}
+
+// NamespaceMetadata returns an empty namespace for reads and watches of metadata alone.
+func NamespaceMetadata() *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	return object
+}

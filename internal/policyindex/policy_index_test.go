@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package policyindex
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// namespaceLabels are the labels of namespaces, by name.
+type namespaceLabels map[string]map[string]string
+
+// Get fills in the metadata of a namespace.
+func (n namespaceLabels) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	object.SetName(key.Name)
+	object.SetLabels(n[key.Name])
+	return nil
+}
+
+// List is never called.
+func (n namespaceLabels) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	panic("an index lists nothing")
+}
+
+// newTestIndex returns an index over stores that the test fills.
+func newTestIndex(namespaces namespaceLabels) *Index {
+	return &Index{namespaces: namespaces, namespaced: newStore(), cluster: newStore()}
+}
+
+func indexedPolicy(namespace, name string, selector metav1.LabelSelector) *v1alpha1.SidecarTerminationPolicy {
+	return &v1alpha1.SidecarTerminationPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, UID: types.UID(namespace + "/" + name)},
+		Spec: v1alpha1.SidecarTerminationPolicySpec{PolicySpec: v1alpha1.PolicySpec{
+			PodSelector: selector, Sidecars: []v1alpha1.Sidecar{{Name: "proxy"}},
+		}},
+	}
+}
+
+// The index must find the same policies as a scan of all of them, in the same order.
+func TestIndexFindsEverySelectingPolicy(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	namespaces := namespaceLabels{"a": {"tier": "batch"}, "b": {}}
+	index := newTestIndex(namespaces)
+	var namespaced, cluster []resolve.Policy
+	for i := range 400 {
+		selector := randomSelector(random)
+		name := fmt.Sprintf("p%03d", i)
+		if i%2 == 0 {
+			policy := indexedPolicy([]string{"a", "b"}[random.IntN(2)], name, selector)
+			must(t, index.namespaced.Add(policy))
+			if parsed, err := resolve.FromNamespaced(policy); err == nil {
+				namespaced = append(namespaced, parsed)
+			}
+			continue
+		}
+		policy := &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name)}}
+		policy.Spec.PodSelector = selector
+		policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}}
+		if random.IntN(2) == 0 {
+			policy.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "batch"}}
+		}
+		must(t, index.cluster.Add(policy))
+		if parsed, err := resolve.FromCluster(policy); err == nil {
+			cluster = append(cluster, parsed)
+		}
+	}
+	found := 0
+	for range 500 {
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: []string{"a", "b"}[random.IntN(2)], Labels: randomLabels(random)}}
+		var want []string
+		for _, policy := range slices.Concat(namespaced, cluster) {
+			if policy.Selects(pod, namespaces[pod.Namespace]) {
+				want = append(want, policy.Ref.String())
+			}
+		}
+		got := namesOf(t, index, pod)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("pod %v (-want +got):\n%s", pod.ObjectMeta, diff)
+		}
+		found += len(got)
+	}
+	if found == 0 {
+		t.Fatal("no policy selects any pod: the test compared nothing")
+	}
+}
+
+func TestIndexFollowsPolicyChanges(t *testing.T) {
+	index := newTestIndex(nil)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Labels: map[string]string{"app": "new"}}}
+	policy := indexedPolicy("a", "p", metav1.LabelSelector{MatchLabels: map[string]string{"app": "old"}})
+	must(t, index.namespaced.Add(policy))
+	if got := namesOf(t, index, pod); len(got) > 0 {
+		t.Errorf("found %v for other labels", got)
+	}
+	changed := policy.DeepCopy()
+	changed.Spec.PodSelector.MatchLabels["app"] = "new"
+	must(t, index.namespaced.Update(changed))
+	if got := namesOf(t, index, pod); len(got) != 1 {
+		t.Errorf("found %v after the selector changed", got)
+	}
+	replaced := changed.DeepCopy()
+	replaced.Spec.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Invalid"}}
+	must(t, index.namespaced.Update(replaced))
+	if got := namesOf(t, index, pod); len(got) > 0 {
+		t.Errorf("found %v by an invalid selector", got)
+	}
+	must(t, index.namespaced.Delete(replaced))
+	index.forget(toolscache.DeletedFinalStateUnknown{Obj: replaced})
+	index.parsed.Range(func(key, _ any) bool { t.Errorf("%v is still parsed", key); return true })
+}
+
+func namesOf(t *testing.T, index *Index, pod *corev1.Pod) []string {
+	t.Helper()
+	policies, err := index.Policies(t.Context(), pod)
+	must(t, err)
+	var names []string
+	for _, policy := range policies {
+		names = append(names, policy.Ref.String())
+	}
+	return names
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+var (
+	labelNames  = []string{"app", "team", "tier"}
+	labelValues = []string{"", "x", "y", "batch"}
+)
+
+func randomLabels(random *rand.Rand) map[string]string {
+	labels := map[string]string{}
+	for _, name := range labelNames {
+		if random.IntN(2) == 0 {
+			labels[name] = labelValues[random.IntN(len(labelValues))]
+		}
+	}
+	return labels
+}
+
+func randomSelector(random *rand.Rand) metav1.LabelSelector {
+	var selector metav1.LabelSelector
+	if random.IntN(2) == 0 {
+		selector.MatchLabels = randomLabels(random)
+	}
+	operators := []metav1.LabelSelectorOperator{
+		metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist, "Invalid",
+	}
+	for range random.IntN(3) {
+		requirement := metav1.LabelSelectorRequirement{Key: labelNames[random.IntN(len(labelNames))], Operator: operators[random.IntN(len(operators))]}
+		if strings.HasSuffix(string(requirement.Operator), "In") {
+			requirement.Values = labelValues[random.IntN(2) : 2+random.IntN(3)]
+		}
+		selector.MatchExpressions = append(selector.MatchExpressions, requirement)
+	}
+	return selector
+}
+
+var found []resolve.Policy
+
+// The cost of a pod event must not grow with the policies of a namespace that select other pods.
+func BenchmarkPolicyIndex(b *testing.B) {
+	for _, count := range []int{1, 100, 10_000} {
+		b.Run(fmt.Sprintf("Policies%d", count), func(b *testing.B) {
+			index := newTestIndex(nil)
+			for i := range count {
+				policy := indexedPolicy("batch", fmt.Sprintf("p%05d", i), metav1.LabelSelector{
+					MatchLabels: map[string]string{"app": fmt.Sprintf("app-%05d", i), "enabled": "true"},
+				})
+				if err := index.namespaced.Add(policy); err != nil {
+					b.Fatal(err)
+				}
+			}
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Labels: map[string]string{
+				"app": "app-00000", "enabled": "true", "team": "etl", "batch.kubernetes.io/job-name": "import",
+				"batch.kubernetes.io/controller-uid": "4b9c0a52-6b53-4f0e-9d2a-4c0f3a1d2e77", "job-name": "import",
+				"controller-uid": "4b9c0a52-6b53-4f0e-9d2a-4c0f3a1d2e77", "version": "v1",
+			}}}
+			b.ReportAllocs()
+			for b.Loop() {
+				var err error
+				if found, err = index.Policies(b.Context(), pod); err != nil || len(found) != 1 {
+					b.Fatalf("found %d policies: %v", len(found), err)
+				}
+			}
+		})
+	}
+}
+
+// listed is a reader of a fixed list of policies of each kind.
+type listed struct {
+	namespaceLabels
+	namespaced []v1alpha1.SidecarTerminationPolicy
+	cluster    []v1alpha1.ClusterSidecarTerminationPolicy
+}
+
+// List returns the policies of the list's kind and namespace.
+func (l listed) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+	var applied client.ListOptions
+	applied.ApplyOptions(options)
+	switch list := list.(type) {
+	case *v1alpha1.SidecarTerminationPolicyList:
+		for _, policy := range l.namespaced {
+			if policy.Namespace == applied.Namespace {
+				list.Items = append(list.Items, policy)
+			}
+		}
+	case *v1alpha1.ClusterSidecarTerminationPolicyList:
+		list.Items = l.cluster
+	}
+	return nil
+}
+
+// The API server sets UIDs, and manifests have none.
+func TestListIndexesPoliciesWithoutUID(t *testing.T) {
+	selector := metav1.LabelSelector{MatchLabels: map[string]string{"app": "import"}}
+	reader := listed{namespaceLabels: namespaceLabels{"a": {"tier": "batch"}}}
+	for _, namespace := range []string{"a", "b"} {
+		for _, name := range []string{"second", "first"} {
+			policy := indexedPolicy(namespace, name, selector)
+			policy.UID = ""
+			reader.namespaced = append(reader.namespaced, *policy)
+		}
+	}
+	for _, tier := range []string{"web", "batch"} {
+		policy := v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: tier}}
+		policy.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": tier}}
+		reader.cluster = append(reader.cluster, policy)
+	}
+	index, err := List(t.Context(), reader, "a")
+	must(t, err)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Labels: map[string]string{"app": "import"}}}
+	want := []string{"SidecarTerminationPolicy/first", "SidecarTerminationPolicy/second", "ClusterSidecarTerminationPolicy/batch"}
+	if diff := cmp.Diff(want, namesOf(t, index, pod)); diff != "" {
+		t.Errorf("policies (-want +got):\n%s", diff)
+	}
+}

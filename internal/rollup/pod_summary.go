@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package rollup
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// PodObservation is one live pod that the policy selects and in which it names a container.
+type PodObservation struct {
+	Namespace, Pod string
+	// Governs is true when the policy governs at least one container of the pod.
+	Governs bool
+	// Decision is the decision for the pod; for a DryRun policy the hypothetical one.
+	Decision plan.Decision
+	// Overrides are the overrides of this policy by others.
+	Overrides []resolve.Override
+	// Substitutions are those of the containers that the policy governs.
+	Substitutions []plan.Substitution
+}
+
+func (o PodObservation) name() string { return o.Namespace + "/" + o.Pod }
+
+// PodSummary sums up the observations of a policy's pods. The order of additions does not matter, and its size does not
+// depend on their number. The zero value is the summary of no pods.
+type PodSummary struct {
+	matched, waiting, terminating  int32
+	stuck, overridden, substituted podCount
+}
+
+// SummarizePods returns the summary of the observations.
+func SummarizePods(observations ...PodObservation) PodSummary {
+	var summary PodSummary
+	for _, o := range observations {
+		summary.Add(o)
+	}
+	return summary
+}
+
+// Add adds one pod, which must not have been added before.
+func (s *PodSummary) Add(o PodObservation) {
+	s.matched++
+	if o.Governs {
+		switch o.Decision.Stage {
+		case plan.StageWaiting:
+			s.waiting++
+		case plan.StageTerminating:
+			s.terminating++
+		case plan.StageStuck:
+			s.stuck.add(o)
+		}
+	}
+	if len(o.Overrides) > 0 {
+		s.overridden.add(o)
+	}
+	if len(o.Substitutions) > 0 {
+		s.substituted.add(o)
+	}
+}
+
+// podCount counts the pods with a property, and keeps the first one by namespace and name as an example.
+type podCount struct {
+	pods    int32
+	example PodObservation
+}
+
+func (c *podCount) add(o PodObservation) {
+	if c.pods++; c.pods == 1 || cmp.Or(cmp.Compare(o.Namespace, c.example.Namespace), cmp.Compare(o.Pod, c.example.Pod)) < 0 {
+		c.example = o
+	}
+}
+
+// withOthers adds the number of other pods to a message about the example.
+func (c *podCount) withOthers(message string) string {
+	if c.pods == 1 {
+		return message
+	}
+	return fmt.Sprintf("%s, and %d more %s", message, c.pods-1, plural(c.pods-1, "pod", "pods"))
+}

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package settings
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/imagelist"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/quickexit"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// The values of flags that turn a feature on or off.
+const (
+	enabled  = "Enabled"
+	disabled = "Disabled"
+)
+
+// lastResort is the third value of --pod-phase.
+const lastResort = string(plan.PodPhaseLastResort)
+
+// The values of --quick-exit-image-digests and --env-images.
+const (
+	optional = "Optional"
+	required = "Required"
+	trusted  = "Trusted"
+	listed   = "Listed"
+)
+
+// Flags are the operator's flags.
+type Flags struct {
+	// operator has the settings whose flags need no conversion.
+	operator                Operator
+	metricsAddress          string
+	metricsAuthentication   string
+	leaderElect             bool
+	leaderElectionNamespace string
+	quickExitImage          string
+	quickExitPaths          []string
+	allowedImages           []string
+	imageDigests            string
+	envImages               string
+	envConvention           string
+	defaultExitCodes        string
+	crr                     string
+	imageSwap               string
+	podPhase                string
+	maxGracePeriod          time.Duration
+	prePull                 string
+	virtualNodes            nodeFlags
+	daemonlessNodes         nodeFlags
+}
+
+// nodeFlags are the flags that add marks of one kind of node.
+type nodeFlags struct {
+	kind           string // the prefix of the flags
+	labels, taints []string
+}
+
+func defaultFlags() *Flags {
+	return &Flags{
+		operator: Operator{
+			Decisions:               Decisions{StabilizationWindow: 1500 * time.Millisecond},
+			StatusPeriod:            5 * time.Second,
+			MaxConcurrentReconciles: 32,
+			ProbeAddress:            ":8081",
+			ShutdownTimeout:         15 * time.Second,
+		},
+		metricsAddress:        ":8443",
+		metricsAuthentication: enabled,
+		leaderElect:           true,
+		imageDigests:          optional,
+		envImages:             trusted,
+		envConvention:         enabled,
+		defaultExitCodes:      string(v1alpha1.ExitCodesIgnore),
+		crr:                   enabled,
+		imageSwap:             enabled,
+		podPhase:              enabled,
+		maxGracePeriod:        time.Hour,
+		prePull:               enabled,
+		virtualNodes:          nodeFlags{kind: "virtual"},
+		daemonlessNodes:       nodeFlags{kind: "daemonless"},
+	}
+}
+
+// Bind adds all flags to the set, with their defaults.
+func Bind(flags *pflag.FlagSet) *Flags {
+	f := defaultFlags()
+	f.bindDecisions(flags)
+	f.bindProcess(flags)
+	return f
+}
+
+// BindDecisions adds the flags that decisions about pods depend on.
+func BindDecisions(flags *pflag.FlagSet) {
+	defaultFlags().bindDecisions(flags)
+}
+
+// Parse returns the settings of an operator that runs with the arguments. It ignores unknown flags, because the operator
+// may have another version.
+func Parse(arguments []string) (Operator, error) {
+	flags := pflag.NewFlagSet(Name, pflag.ContinueOnError)
+	flags.ParseErrorsAllowlist.UnknownFlags = true
+	f := Bind(flags)
+	if err := flags.Parse(arguments); err != nil {
+		return Operator{}, err
+	}
+	return f.Operator()
+}
+
+func (f *Flags) bindProcess(flags *pflag.FlagSet) {
+	o := &f.operator
+	flags.StringVar(&f.metricsAddress, "metrics-bind-address", f.metricsAddress, "address that serves metrics; 0 turns metrics off")
+	flags.StringVar(&f.metricsAuthentication, "metrics-authentication", f.metricsAuthentication,
+		"Enabled: serve metrics over HTTPS, to clients with the permission to get /metrics; Disabled: serve them over HTTP to everyone")
+	flags.StringVar(&o.Metrics.CertDir, "metrics-cert-dir", "",
+		"directory with tls.crt and tls.key for metrics, reloaded when they change; by default the operator generates a self-signed certificate")
+	flags.StringVar(&o.ProbeAddress, "health-probe-bind-address", o.ProbeAddress, "address that serves /healthz and /readyz")
+	flags.StringVar(&o.PprofAddress, "pprof-bind-address", "",
+		"address that serves Go profiles without authentication, so use a loopback address; empty turns them off")
+	flags.BoolVar(&f.leaderElect, "leader-elect", f.leaderElect, "let only one of several replicas act; it releases its lease on shutdown")
+	flags.StringVar(&f.leaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease; by default the operator's own")
+	flags.DurationVar(&o.StatusPeriod, "status-period", o.StatusPeriod,
+		"shortest time between two status updates of one policy, longer for a policy with very many pods; 0 for no limit")
+	flags.StringVar(&f.prePull, "pre-pull", f.prePull, "Enabled or Disabled: whether the operator may create OpenKruise ImagePullJobs for policies with prePull")
+	flags.StringVar(&o.PrePullNamespace, "pre-pull-namespace", "",
+		"namespace of the ImagePullJobs of cluster policies and of their pull secrets; by default the operator's own")
+	flags.IntVar(&o.MaxConcurrentReconciles, "max-concurrent-reconciles", o.MaxConcurrentReconciles, "how many pods the operator reconciles at once")
+	flags.DurationVar(&o.ShutdownTimeout, "graceful-shutdown-timeout", o.ShutdownTimeout, "how long in-flight work may take on shutdown")
+
+	goFlags := flag.NewFlagSet("zap", flag.ContinueOnError)
+	o.Log.BindFlags(goFlags)
+	flags.AddGoFlagSet(goFlags)
+}
+
+func (f *Flags) bindDecisions(flags *pflag.FlagSet) {
+	flags.StringVar(&f.quickExitImage, "quick-exit-image", "", "default image of mode Image, if neither the policy nor an environment variable names one")
+	flags.StringSliceVar(&f.quickExitPaths, "quick-exit-paths", nil,
+		"commands that --quick-exit-image can replace: absolute paths, default for the paths of the shipped image, or * for every command; "+
+			fmt.Sprintf("may be repeated, at most %d entries; without it, the default paths", quickexit.MaxEntries))
+	flags.StringSliceVar(&f.allowedImages, "allowed-quick-exit-image", nil,
+		"image that policies may name: a repository, a reference with tag or digest, or registry.example/team/* for all below; "+
+			"may be repeated; without it, policies may name any image")
+	flags.StringVar(&f.imageDigests, "quick-exit-image-digests", f.imageDigests,
+		"Optional or Required: whether policies must name images by digest")
+	flags.StringVar(&f.envImages, "env-images", f.envImages,
+		"Trusted or Listed: whether "+v1alpha1.EnvTerminateWithImage+" may name any image, or only those that policies may name")
+	flags.StringVar(&f.envConvention, "env-convention", f.envConvention,
+		"Enabled or Disabled: whether "+v1alpha1.EnvTerminate+" and its related variables declare sidecars; disable it if OpenKruise's SidecarTerminator is on")
+	flags.StringVar(&f.defaultExitCodes, "default-exit-codes", f.defaultExitCodes,
+		"Ignore or Respect: whether a sidecar's exit code counts, if neither the policy nor an environment variable says so")
+	flags.StringVar(&f.crr, "crr", f.crr, "Enabled or Disabled: whether the operator may create OpenKruise ContainerRecreateRequests (mode CRR)")
+	flags.StringVar(&f.imageSwap, "image-swap", f.imageSwap, "Enabled or Disabled: whether the operator may replace the images of containers (mode Image)")
+	flags.StringVar(&f.podPhase, "pod-phase", f.podPhase,
+		"Enabled, LastResort or Disabled: whether the operator may write the phase of pods (mode PodPhase); LastResort: only if it cannot swap an image, or if the mode is declared")
+	flags.DurationVar(&f.maxGracePeriod, "pod-phase-max-grace-period", f.maxGracePeriod,
+		"longest terminationGracePeriodSeconds of a pod whose phase the operator writes, because quotas no longer count such a pod while its sidecars run; "+
+			"policies with mode PodPhase are exempt")
+	window := &f.operator.StabilizationWindow
+	flags.DurationVar(window, "stabilization-window", *window, "how long a pod must be unchanged before the operator writes its phase")
+	f.virtualNodes.bind(flags, "nodes without a kubelet")
+	f.daemonlessNodes.bind(flags, "nodes with a kubelet but without OpenKruise's daemon")
+}
+
+func (n *nodeFlags) bind(flags *pflag.FlagSet, nodes string) {
+	flags.StringSliceVar(&n.labels, n.kind+"-node-label", nil, "additional label, key or key=value, of "+nodes+"; may be repeated")
+	flags.StringSliceVar(&n.taints, n.kind+"-node-taint", nil, "key of an additional taint of "+nodes+"; may be repeated")
+}
+
+// Operator returns the settings once the flags are parsed. An error names the flag.
+func (f *Flags) Operator() (Operator, error) {
+	if err := f.check(); err != nil {
+		return Operator{}, err
+	}
+	marks := plan.DefaultNodeKindRules()
+	if err := errors.Join(f.virtualNodes.addTo(&marks.Virtual), f.daemonlessNodes.addTo(&marks.Daemonless)); err != nil {
+		return Operator{}, err
+	}
+	images, err := f.images()
+	if err != nil {
+		return Operator{}, err
+	}
+	o := f.operator
+	o.NodeKindRules = marks
+	o.Resolve = resolve.Options{
+		IgnoreEnv:      f.envConvention == disabled,
+		ExitCodes:      v1alpha1.ExitCodes(f.defaultExitCodes),
+		Image:          f.quickExitImage,
+		QuickExitPaths: quickexit.CoverageOf(f.quickExitPaths...),
+	}
+	o.Capabilities = plan.Capabilities{
+		EnabledModes: plan.EnabledModes{
+			CRR: f.crr == enabled, Image: f.imageSwap == enabled, PodPhase: plan.PodPhaseUse(f.podPhase), PrePull: f.prePull == enabled,
+		},
+		MaxGracePeriod: f.maxGracePeriod,
+		Images:         images,
+	}
+	o.PrePullNamespace = cmp.Or(o.PrePullNamespace, ownNamespace(serviceAccountNamespace))
+	if f.leaderElect {
+		o.Lease = Lease{Name: LeaseName, Namespace: f.leaderElectionNamespace}
+	}
+	if f.metricsAddress != "0" {
+		o.Metrics.Address = f.metricsAddress
+	}
+	o.Metrics.Authenticated = f.metricsAuthentication == enabled
+	return o, nil
+}
+
+func (f *Flags) check() error {
+	o := f.operator
+	either := func(value string, allowed ...string) bool { return slices.Contains(allowed, value) }
+	for _, flag := range []struct {
+		name  string
+		value any
+		ok    bool
+		must  string
+	}{
+		{"env-convention", f.envConvention, either(f.envConvention, enabled, disabled), "be Enabled or Disabled"},
+		{"crr", f.crr, either(f.crr, enabled, disabled), "be Enabled or Disabled"},
+		{"image-swap", f.imageSwap, either(f.imageSwap, enabled, disabled), "be Enabled or Disabled"},
+		{"pod-phase", f.podPhase, either(f.podPhase, enabled, lastResort, disabled), "be Enabled, LastResort or Disabled"},
+		{"pod-phase-max-grace-period", f.maxGracePeriod, f.maxGracePeriod > 0, "be longer than 0"},
+		{"pre-pull", f.prePull, either(f.prePull, enabled, disabled), "be Enabled or Disabled"},
+		{"pre-pull-namespace", o.PrePullNamespace, o.PrePullNamespace == "" || len(content.IsDNS1123Label(o.PrePullNamespace)) == 0, "be the name of a namespace"},
+		{"metrics-authentication", f.metricsAuthentication, either(f.metricsAuthentication, enabled, disabled), "be Enabled or Disabled"},
+		{"quick-exit-image-digests", f.imageDigests, either(f.imageDigests, optional, required), "be Optional or Required"},
+		{"env-images", f.envImages, either(f.envImages, trusted, listed), "be Trusted or Listed"},
+		{"default-exit-codes", f.defaultExitCodes, either(f.defaultExitCodes, string(v1alpha1.ExitCodesIgnore), string(v1alpha1.ExitCodesRespect)), "be Ignore or Respect"},
+		{"quick-exit-image", f.quickExitImage, f.quickExitImage == "" || resolve.IsImageReference(f.quickExitImage), "be an image reference of at most 512 characters such as registry.example/quick-exit:v1"},
+		{"stabilization-window", o.StabilizationWindow, o.StabilizationWindow >= 0, "not be negative"},
+		{"status-period", o.StatusPeriod, o.StatusPeriod >= 0, "not be negative"},
+		{"graceful-shutdown-timeout", o.ShutdownTimeout, o.ShutdownTimeout >= 0, "not be negative"},
+		{"max-concurrent-reconciles", o.MaxConcurrentReconciles, o.MaxConcurrentReconciles >= 1, "be at least 1"},
+	} {
+		if !flag.ok {
+			return fmt.Errorf("--%s is %q; it must %s", flag.name, fmt.Sprint(flag.value), flag.must)
+		}
+	}
+	if err := quickexit.ValidateEntries(f.quickExitPaths); err != nil {
+		return fmt.Errorf("--quick-exit-paths: %w", err)
+	}
+	return nil
+}
+
+// images returns the images that policies may name. An error names the flag.
+func (f *Flags) images() (imagelist.List, error) {
+	list := imagelist.List{DigestRequired: f.imageDigests == required, EnvironmentListed: f.envImages == listed}
+	for _, text := range f.allowedImages {
+		entry, err := imagelist.ParseEntry(text)
+		if err != nil {
+			return imagelist.List{}, fmt.Errorf("--allowed-quick-exit-image: %w", err)
+		}
+		list.Entries = append(list.Entries, entry)
+	}
+	return list, nil
+}
+
+// addTo adds the marks. An error names the flag.
+func (n *nodeFlags) addTo(marks *plan.NodeMatcher) error {
+	for _, label := range n.labels {
+		key, value, _ := strings.Cut(label, "=")
+		if len(content.IsLabelKey(key)) > 0 || len(content.IsLabelValue(value)) > 0 {
+			return fmt.Errorf("--%s-node-label is %q; it must be key or key=value of a label", n.kind, label)
+		}
+		marks.Labels = append(marks.Labels, plan.LabelMatch{Key: key, Value: value})
+	}
+	for _, taint := range n.taints {
+		if len(content.IsLabelKey(taint)) > 0 {
+			return fmt.Errorf("--%s-node-taint is %q; it must be the key of a taint", n.kind, taint)
+		}
+		marks.Taints = append(marks.Taints, taint)
+	}
+	return nil
+}
+
+// serviceAccountNamespace is the file that holds the namespace of a pod.
+const serviceAccountNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// ownNamespace returns the namespace that the operator runs in; empty outside of a cluster.
+func ownNamespace(file string) string {
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(content))
+}

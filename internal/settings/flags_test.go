@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package settings
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/spf13/pflag"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/imagelist"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/quickexit"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// parse returns the settings of an operator that is started with the arguments.
+func parse(arguments ...string) (Operator, error) {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	f := Bind(flags)
+	if err := flags.Parse(arguments); err != nil {
+		return Operator{}, err
+	}
+	return f.Operator()
+}
+
+// defaults are the settings without flags.
+func defaults() Operator {
+	return Operator{
+		Decisions: Decisions{
+			Resolve:       resolve.Options{ExitCodes: v1alpha1.ExitCodesIgnore},
+			NodeKindRules: plan.DefaultNodeKindRules(),
+			Capabilities: plan.Capabilities{
+				EnabledModes:   plan.EnabledModes{CRR: true, Image: true, PodPhase: plan.PodPhaseEnabled, PrePull: true},
+				MaxGracePeriod: time.Hour,
+			},
+			StabilizationWindow: 1500 * time.Millisecond,
+		},
+		StatusPeriod:            5 * time.Second,
+		MaxConcurrentReconciles: 32,
+		Lease:                   Lease{Name: LeaseName},
+		Metrics:                 Metrics{Address: ":8443", Authenticated: true},
+		ProbeAddress:            ":8081",
+		ShutdownTimeout:         15 * time.Second,
+	}
+}
+
+func TestFlagsBecomeSettings(t *testing.T) {
+	for name, tc := range map[string]struct {
+		arguments []string
+		change    func(*Operator)
+	}{
+		"no flag": {nil, func(*Operator) {}},
+		"environment variables off": {
+			[]string{"--env-convention=Disabled"}, func(o *Operator) { o.Resolve.IgnoreEnv = true },
+		},
+		"exit codes count by default": {
+			[]string{"--default-exit-codes=Respect"}, func(o *Operator) { o.Resolve.ExitCodes = v1alpha1.ExitCodesRespect },
+		},
+		"quick-exit image": {
+			[]string{"--quick-exit-image=registry.example:5000/quick-exit@sha256:0123"},
+			func(o *Operator) { o.Resolve.Image = "registry.example:5000/quick-exit@sha256:0123" },
+		},
+		"quick-exit paths": {
+			[]string{"--quick-exit-paths=default,/app/server", "--quick-exit-paths=/opt/proxy"},
+			func(o *Operator) {
+				o.Resolve.QuickExitPaths = quickexit.CoverageOf("default", "/app/server", "/opt/proxy")
+			},
+		},
+		"quick-exit image for every command": {
+			[]string{"--quick-exit-paths=*"}, func(o *Operator) { o.Resolve.QuickExitPaths = quickexit.CoverageOf(quickexit.Everything) },
+		},
+		"list of allowed images": {
+			[]string{"--allowed-quick-exit-image=registry.example/team/*,registry.example/quick-exit:v1", "--quick-exit-image-digests=Required", "--env-images=Listed"},
+			func(o *Operator) {
+				o.Capabilities.Images = imagelist.List{
+					Entries:        []imagelist.Entry{entry(t, "registry.example/team/*"), entry(t, "registry.example/quick-exit:v1")},
+					DigestRequired: true, EnvironmentListed: true,
+				}
+			},
+		},
+		"mode PodPhase off": {
+			[]string{"--pod-phase=Disabled"}, func(o *Operator) { o.Capabilities.PodPhase = plan.PodPhaseDisabled },
+		},
+		"mode PodPhase as last resort": {
+			[]string{"--pod-phase=LastResort"}, func(o *Operator) { o.Capabilities.PodPhase = plan.PodPhaseLastResort },
+		},
+		"longest grace period for mode PodPhase": {
+			[]string{"--pod-phase-max-grace-period=90s"}, func(o *Operator) { o.Capabilities.MaxGracePeriod = 90 * time.Second },
+		},
+		"mode CRR off": {
+			[]string{"--crr=Disabled"}, func(o *Operator) { o.Capabilities.CRR = false },
+		},
+		"pre-pull off": {
+			[]string{"--pre-pull=Disabled"}, func(o *Operator) { o.Capabilities.PrePull = false },
+		},
+		"namespace of pull jobs": {
+			[]string{"--pre-pull-namespace=images"}, func(o *Operator) { o.PrePullNamespace = "images" },
+		},
+		"mode Image off": {
+			[]string{"--image-swap=Disabled"}, func(o *Operator) { o.Capabilities.Image = false },
+		},
+		"periods of zero": {
+			[]string{"--stabilization-window=0", "--status-period=0s"},
+			func(o *Operator) { o.StabilizationWindow, o.StatusPeriod = 0, 0 },
+		},
+		"marks of virtual nodes": {
+			[]string{"--virtual-node-label=example.com/virtual", "--virtual-node-label=kind=eci,arm", "--virtual-node-taint=example.com/no-kubelet"},
+			func(o *Operator) {
+				o.NodeKindRules.Virtual.Labels = append(o.NodeKindRules.Virtual.Labels,
+					plan.LabelMatch{Key: "example.com/virtual"}, plan.LabelMatch{Key: "kind", Value: "eci"}, plan.LabelMatch{Key: "arm"})
+				o.NodeKindRules.Virtual.Taints = append(o.NodeKindRules.Virtual.Taints, "example.com/no-kubelet")
+			},
+		},
+		"marks of daemonless nodes": {
+			[]string{"--daemonless-node-label=kubernetes.io/os=windows", "--daemonless-node-label=example.com/bare", "--daemonless-node-taint=example.com/no-daemons"},
+			func(o *Operator) {
+				o.NodeKindRules.Daemonless.Labels = append(o.NodeKindRules.Daemonless.Labels,
+					plan.LabelMatch{Key: "kubernetes.io/os", Value: "windows"}, plan.LabelMatch{Key: "example.com/bare"})
+				o.NodeKindRules.Daemonless.Taints = append(o.NodeKindRules.Daemonless.Taints, "example.com/no-daemons")
+			},
+		},
+		"number of workers": {
+			[]string{"--max-concurrent-reconciles=1"}, func(o *Operator) { o.MaxConcurrentReconciles = 1 },
+		},
+		"lease in another namespace": {
+			[]string{"--leader-election-namespace=leases"}, func(o *Operator) { o.Lease.Namespace = "leases" },
+		},
+		"leader election off": {
+			[]string{"--leader-elect=false", "--leader-election-namespace=leases"}, func(o *Operator) { o.Lease = Lease{} },
+		},
+		"metrics off": {
+			[]string{"--metrics-bind-address=0"}, func(o *Operator) { o.Metrics.Address = "" },
+		},
+		"metrics over HTTP": {
+			[]string{"--metrics-bind-address=:1", "--metrics-authentication=Disabled"}, func(o *Operator) { o.Metrics = Metrics{Address: ":1"} },
+		},
+		"metrics with a certificate": {
+			[]string{"--metrics-cert-dir=/certificate"}, func(o *Operator) { o.Metrics.CertDir = "/certificate" },
+		},
+		"addresses and shutdown": {
+			[]string{"--health-probe-bind-address=:2", "--pprof-bind-address=127.0.0.1:3", "--graceful-shutdown-timeout=1m"},
+			func(o *Operator) {
+				o.ProbeAddress, o.PprofAddress, o.ShutdownTimeout = ":2", "127.0.0.1:3", time.Minute
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			want := defaults()
+			tc.change(&want)
+			got, err := parse(tc.arguments...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, got, cmpopts.EquateComparable(imagelist.Entry{}), cmpopts.IgnoreFields(Operator{}, "Log")); diff != "" {
+				t.Errorf("settings (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestInvalidFlagIsNamedInTheError(t *testing.T) {
+	for _, argument := range []string{
+		"--env-convention=enabled",
+		"--env-convention=",
+		"--crr=false",
+		"--image-swap=disabled",
+		"--pod-phase=Off",
+		"--pod-phase=lastresort",
+		"--pod-phase-max-grace-period=0",
+		"--pod-phase-max-grace-period=-1h",
+		"--pod-phase-max-grace-period=3600",
+		"--pre-pull=no",
+		"--pre-pull-namespace=not/a/name",
+		"--default-exit-codes=ignore",
+		"--quick-exit-image=quick exit",
+		"--quick-exit-image=-v1",
+		"--allowed-quick-exit-image=*",
+		"--allowed-quick-exit-image=Registry/Quick Exit",
+		"--quick-exit-image-digests=Enabled",
+		"--env-images=Allowed",
+		"--quick-exit-paths=bin/server",
+		"--quick-exit-paths=/app/",
+		"--quick-exit-paths=default,all",
+		"--quick-exit-paths=default, /app/server",
+		"--stabilization-window=-1s",
+		"--stabilization-window=fast",
+		"--status-period=-1ns",
+		"--graceful-shutdown-timeout=-1s",
+		"--max-concurrent-reconciles=0",
+		"--max-concurrent-reconciles=many",
+		"--virtual-node-label==fargate",
+		"--virtual-node-label=a,,b",
+		"--virtual-node-label=type=virtual=kubelet",
+		"--virtual-node-label=no spaces",
+		"--virtual-node-taint=example.com/a,",
+		"--virtual-node-taint=example.com/virtual:NoSchedule",
+		"--virtual-node-taint=example.com/virtual=true",
+		"--daemonless-node-label=kubernetes.io/os==windows",
+		"--daemonless-node-taint=example.com/no-daemons:NoSchedule",
+		"--leader-elect=perhaps",
+		"--zap-log-level=chatty",
+	} {
+		t.Run(argument, func(t *testing.T) {
+			name, _, _ := strings.Cut(argument, "=")
+			switch _, err := parse(argument); {
+			case err == nil:
+				t.Error("accepted")
+			case !strings.Contains(err.Error(), name):
+				t.Errorf("the error does not name %s: %v", name, err)
+			}
+		})
+	}
+}
+
+func TestParseIgnoresFlagsOfOtherVersions(t *testing.T) {
+	operator, err := Parse([]string{"--leader-elect", "--flag-of-another-version=1", "--pod-phase=LastResort", "--metrics-bind-address", ":1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if operator.Capabilities.PodPhase != plan.PodPhaseLastResort || operator.Metrics.Address != ":1" {
+		t.Errorf("settings are %+v", operator)
+	}
+	if _, err := Parse([]string{"--pod-phase=Sometimes"}); err == nil {
+		t.Error("an invalid flag was accepted")
+	}
+}
+
+func TestNamespaceOfThePod(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "namespace")
+	if got := ownNamespace(file); got != "" {
+		t.Errorf("got %q outside of a cluster", got)
+	}
+	if err := os.WriteFile(file, []byte("operators\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := ownNamespace(file); got != "operators" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func entry(t *testing.T, text string) imagelist.Entry {
+	t.Helper()
+	entry, err := imagelist.ParseEntry(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entry
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package settings
+
+const (
+	// Name is the name of the program, its image and its component label, and the source of its events.
+	Name = "sidecar-termination-operator"
+	// Namespace is where the manifests install the operator.
+	Namespace = "sidecar-termination-system"
+	// DeploymentName is the name of the operator's Deployment and of its ServiceAccount.
+	DeploymentName = "sidecar-termination-controller-manager"
+	// ContainerName is the name of the operator's container in its Deployment.
+	ContainerName = "manager"
+	// LeaseName is the name of the lease of leader election.
+	LeaseName = Name + ".sidecartermination.dev"
+)
+
+const (
+	// PluginProgram is the file name by which kubectl finds the plugin.
+	PluginProgram = "kubectl-sidecar_termination"
+	// PluginName is what users type to run the plugin.
+	PluginName = "kubectl sidecar-termination"
+	// CompletionProgram is the file name of the program that kubectl runs to complete the plugin's arguments.
+	CompletionProgram = "kubectl_complete-sidecar_termination"
+)
