@@ -93,25 +93,18 @@ func (j *Jobs) Create(ctx context.Context, policy prepull.Policy, job prepull.Jo
 	}
 }
 
-// checkExisting returns nil when the existing job of this name is the policy's, which Of finds as soon as the cache has
-// it. Otherwise the job would never be seen, and each creation would end here again.
+// checkExisting returns nil if the existing job of this name is the policy's, which Of finds as soon as the cache has it.
+// Otherwise the job would stay invisible and each retry would fail here, so it returns ErrRefused. It returns a conflict if the
+// job no longer exists.
 func (j *Jobs) checkExisting(ctx context.Context, policy prepull.Policy, job prepull.Job) error {
-	var list kruise.ImagePullJobList
-	// A list by name needs no permission that the cache does not need.
-	err := j.Server.List(ctx, &list, client.InNamespace(job.Namespace), client.MatchingFields{"metadata.name": job.Name})
-	switch {
-	case err != nil:
-		return fmt.Errorf("read ImagePullJob %s: %w", job.Name, err)
-	case len(list.Items) == 0:
-		jobs := kruise.SchemeGroupVersion.WithResource("imagepulljobs").GroupResource()
-		return apierrors.NewConflict(jobs, job.Name, errors.New("it was deleted a moment ago"))
+	jobs := kruise.SchemeGroupVersion.WithResource("imagepulljobs").GroupResource()
+	key := client.ObjectKey{Namespace: job.Namespace, Name: job.Name}
+	existing, err := optionalkind.ReadExisting(ctx, j.Server, &kruise.ImagePullJobList{}, jobs, key)
+	if err != nil || existing.GetLabels()[labelManagedBy] == settings.Name && slices.Contains(ownerPolicyUID(existing), string(policy.UID)) {
+		return err
 	}
-	existing := &list.Items[0]
-	if existing.Labels[labelManagedBy] == settings.Name && slices.Contains(ownerPolicyUID(existing), string(policy.UID)) {
-		return nil
-	}
-	return fmt.Errorf("%w: %s/%s exists without the operator's label %s=%s or without the policy as its owner; delete it",
-		ErrRefused, existing.Namespace, existing.Name, labelManagedBy, settings.Name)
+	return fmt.Errorf("%w: %s exists without the operator's label %s=%s or without the policy as its owner; delete it",
+		ErrRefused, key, labelManagedBy, settings.Name)
 }
 
 // Delete deletes the job. It fails with a conflict when another job has taken its name.

@@ -29,11 +29,9 @@ func (c *checker) operator(ctx context.Context) error {
 
 func (c *checker) deployment(ctx context.Context) error {
 	c.name = "Deployment"
-	deployment, err := c.Operator(ctx)
+	deployment, ok, err := c.readDeployment(ctx)
 	switch {
-	case c.unreadable(err, "Deployments in namespace "+c.namespace):
-		return nil
-	case err != nil:
+	case !ok:
 		return err
 	case deployment == nil:
 		c.fail(installHint+", or set --operator-namespace", "no operator found in namespace %s", c.namespace)
@@ -68,6 +66,16 @@ func (c *checker) deployment(ctx context.Context) error {
 		return nil
 	}
 	return c.lease(ctx, deployment)
+}
+
+// readDeployment returns the operator's Deployment, or nil if there is none. It returns false if the Deployment cannot be read,
+// and reports missing permission as a warning instead of an error.
+func (c *checker) readDeployment(ctx context.Context) (deployment *appsv1.Deployment, ok bool, err error) {
+	deployment, err = c.Operator(ctx)
+	if c.unreadable(err, "Deployments in namespace "+c.namespace) {
+		return nil, false, nil
+	}
+	return deployment, err == nil, err
 }
 
 func imageOf(deployment *appsv1.Deployment) string {

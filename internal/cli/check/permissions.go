@@ -77,11 +77,9 @@ func leasePermissions(namespace, name string) []permission {
 // operatorPermissions checks the permissions of the operator's ServiceAccount.
 func (c *checker) operatorPermissions(ctx context.Context) error {
 	c.name = "Permissions"
-	deployment, err := c.Operator(ctx)
+	deployment, ok, err := c.readDeployment(ctx)
 	switch {
-	case c.unreadable(err, "Deployments in namespace "+c.namespace):
-		return nil
-	case err != nil:
+	case !ok:
 		return err
 	case deployment == nil:
 		c.warn(installHint, "without an operator there are no permissions to check")
@@ -210,10 +208,9 @@ func (c *checker) installation(ctx context.Context) error {
 	} else {
 		c.ok("you may create all objects of an installation")
 	}
-	deployment, err := c.Operator(ctx)
+	deployment, ok, err := c.readDeployment(ctx)
 	switch {
-	case c.unreadable(err, "Deployments in namespace "+c.namespace):
-	case err != nil:
+	case !ok:
 		return err
 	case deployment != nil:
 		c.warn("a new installation would upgrade it; to check the current one, run: "+c.program+" check", "the operator is already installed with image %s", imageOf(deployment))

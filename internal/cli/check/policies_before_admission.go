@@ -93,7 +93,9 @@ func (c *checker) createdAt(ctx context.Context, name string) (time.Time, error)
 		if err := c.client.Get(ctx, client.ObjectKey{Name: name}, object); err != nil {
 			return last, err
 		}
-		last = later(last, object.GetCreationTimestamp().Time)
+		if created := object.GetCreationTimestamp(); created.After(last) {
+			last = created.Time
+		}
 	}
 	return last, nil
 }
@@ -145,16 +147,9 @@ func lastChanged(object metav1.Object) time.Time {
 		if entry.Time == nil || entry.FieldsV1 == nil || entry.Subresource != "" || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
 			continue
 		}
-		if _, ofSpec := fields["f:spec"]; ofSpec {
-			last = later(last, entry.Time.Time)
+		if _, ofSpec := fields["f:spec"]; ofSpec && entry.Time.After(last) {
+			last = entry.Time.Time
 		}
 	}
 	return last
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }

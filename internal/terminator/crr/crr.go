@@ -137,22 +137,13 @@ func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan
 // the attempt would stay invisible and each retry would fail here, so it returns ErrRefused. It returns a conflict if the object
 // no longer exists.
 func (t *Terminator) checkExisting(ctx context.Context, crr *kruise.ContainerRecreateRequest, pod types.UID) error {
-	var list kruise.ContainerRecreateRequestList
-	// A list by name needs no permission that the cache does not need.
-	err := t.Server.List(ctx, &list, client.InNamespace(crr.Namespace), client.MatchingFields{"metadata.name": crr.Name})
-	switch {
-	case err != nil:
-		return fmt.Errorf("read ContainerRecreateRequest %s: %w", crr.Name, err)
-	case len(list.Items) == 0:
-		crrs := kruise.SchemeGroupVersion.WithResource(resource).GroupResource()
-		return apierrors.NewConflict(crrs, crr.Name, errors.New("it was deleted a moment ago"))
-	}
-	existing := &list.Items[0]
-	if existing.Labels[labelManagedBy] == settings.Name && slices.Contains(ownerPodUID(existing), string(pod)) {
-		return nil
+	crrs := kruise.SchemeGroupVersion.WithResource(resource).GroupResource()
+	existing, err := optionalkind.ReadExisting(ctx, t.Server, &kruise.ContainerRecreateRequestList{}, crrs, client.ObjectKeyFromObject(crr))
+	if err != nil || existing.GetLabels()[labelManagedBy] == settings.Name && slices.Contains(ownerPodUID(existing), string(pod)) {
+		return err
 	}
 	return fmt.Errorf("%w: %s/%s exists without the operator's label %s=%s or without the pod as its owner; delete it",
-		ErrRefused, existing.Namespace, existing.Name, labelManagedBy, settings.Name)
+		ErrRefused, crr.Namespace, crr.Name, labelManagedBy, settings.Name)
 }
 
 func (t *Terminator) delete(ctx context.Context, namespace, name string, uid types.UID) error {

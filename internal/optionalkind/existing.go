@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package optionalkind
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// ReadExisting reads the object whose name made a create fail, without a cache. It returns a conflict if the object no longer
+// exists. The list is an empty one of the resource.
+func ReadExisting(
+	ctx context.Context, server client.Reader, list client.ObjectList, resource schema.GroupResource, key client.ObjectKey,
+) (client.Object, error) {
+	// A list by name needs no permission that the cache does not need.
+	if err := server.List(ctx, list, client.InNamespace(key.Namespace), client.MatchingFields{"metadata.name": key.Name}); err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", resource, key, err)
+	}
+	items, err := meta.ExtractList(list)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("read %s %s: %w", resource, key, err)
+	case len(items) == 0:
+		return nil, apierrors.NewConflict(resource, key.Name, errors.New("it was deleted a moment ago"))
+	}
+	return items[0].(client.Object), nil
+}
