@@ -184,7 +184,7 @@ func BenchmarkObservePolicy(b *testing.B) {
 			r.options.Clock = clock.RealClock{}
 			b.ReportAllocs()
 			for b.Loop() {
-				if seenPods, err = r.observe(b.Context(), policies[0], nil); err != nil {
+				if seenPods, err = r.summarize(b.Context(), policies[0], nil); err != nil {
 					b.Fatal(err)
 				}
 			}

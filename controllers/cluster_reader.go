@@ -40,7 +40,7 @@ type policyLister interface {
 // podLister lists the unfinished pods, and those in teardown that still run a container. Each pod is listed once, in its newer
 // version. An empty namespace means all namespaces. The pods are shared and must not be changed.
 type podLister interface {
-	LivePods(ctx context.Context, namespace string) ([]*corev1.Pod, error)
+	Pods(ctx context.Context, namespace string) ([]*corev1.Pod, error)
 }
 
 // resolvedPod is a pod with the policies and declarations that apply to it.
@@ -133,7 +133,7 @@ func (c *clusterReader) liveOutcome(ctx context.Context, key types.NamespacedNam
 	return mode, plan.IsTearingDown(pod), err
 }
 
-// governs reports whether the policy governs a container of the view.
-func governs(view resolve.View, policy resolve.PolicyRef) bool {
+// appliesTo reports whether the policy applies to a container of the view.
+func appliesTo(view resolve.View, policy resolve.PolicyRef) bool {
 	return slices.ContainsFunc(view.Sidecars, func(s resolve.Sidecar) bool { return s.Policy != nil && *s.Policy == policy })
 }

@@ -45,13 +45,13 @@ func (e podEvent) emit(recorder events.EventRecorder, pod *corev1.Pod) {
 	recorder.Eventf(reference, related, e.kind, string(e.reason), actionTerminate, "%s", truncate.String(e.note, maxNote))
 }
 
-// decisionEvents returns the events of a decision: its actions or, if the pod has just become stuck, that. moved says that the
+// decisionEvents returns the events of a decision: its actions or, if the pod has just become stuck, that. changed says that the
 // decision changes the pod's reported state.
-func decisionEvents(decision plan.Decision, moved bool, policy *resolve.PolicyRef) []podEvent {
+func decisionEvents(decision plan.Decision, changed bool, policy *resolve.PolicyRef) []podEvent {
 	acted, stuck := len(decision.Actions) > 0, decision.Stage == plan.StageStuck
 	var list []podEvent
 	switch {
-	case stuck && (acted || moved):
+	case stuck && (acted || changed):
 		list = append(list, podEvent{corev1.EventTypeWarning, decision.Reason, decision.Message, policy})
 	case acted && len(decision.Failures) > 0:
 		last := decision.Failures[len(decision.Failures)-1]

@@ -96,10 +96,10 @@ func (p policyReader) Policies(ctx context.Context, pod *corev1.Pod) ([]resolve.
 	return index.Policies(ctx, pod)
 }
 
-// podReader lists live pods from both caches.
+// podReader lists the pods of both caches.
 type podReader struct{ unfinished, teardown *lagging }
 
-func (p podReader) LivePods(context.Context, string) ([]*corev1.Pod, error) {
+func (p podReader) Pods(context.Context, string) ([]*corev1.Pod, error) {
 	unfinished, err := p.unfinished.pods()
 	if err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ func (p podReader) LivePods(context.Context, string) ([]*corev1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	return podcache.Live(pointers(unfinished), pointers(teardown))
+	return podcache.Merge(pointers(unfinished), pointers(teardown))
 }
 
 func pointers(pods []corev1.Pod) []*corev1.Pod {

@@ -23,32 +23,32 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// podsOfPolicy enqueues the live pods that a namespaced policy selects, on an update by its old and by its new selector.
+// podsOfPolicy enqueues the unfinished pods that a namespaced policy selects, on an update by its old and by its new selector.
 func podsOfPolicy(pods podcache.Stores) handler.TypedEventHandler[*v1alpha1.SidecarTerminationPolicy, reconcile.Request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, policy *v1alpha1.SidecarTerminationPolicy) []reconcile.Request {
 		return podsSelectedBy(ctx, pods, policy.Namespace, &policy.Spec.PodSelector)
 	})
 }
 
-// podsOfClusterPolicy enqueues the live pods of all namespaces whose own labels a cluster policy selects.
+// podsOfClusterPolicy enqueues the unfinished pods of all namespaces whose own labels a cluster policy selects.
 func podsOfClusterPolicy(pods podcache.Stores) handler.TypedEventHandler[*v1alpha1.ClusterSidecarTerminationPolicy, reconcile.Request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, policy *v1alpha1.ClusterSidecarTerminationPolicy) []reconcile.Request {
 		return podsSelectedBy(ctx, pods, metav1.NamespaceAll, &policy.Spec.PodSelector)
 	})
 }
 
-// podsOfNode enqueues the live pods on a node.
+// podsOfNode enqueues the unfinished pods on a node.
 func podsOfNode(pods podcache.Stores) handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, node *corev1.Node) []reconcile.Request {
-		onNode, err := pods.LivePodsOnNode(node.Name)
+		onNode, err := pods.PodsOnNode(node.Name)
 		return requestsFor(ctx, onNode, err)
 	})
 }
 
-// podsOfNamespace enqueues the live pods of a namespace.
+// podsOfNamespace enqueues the unfinished pods of a namespace.
 func podsOfNamespace(pods podcache.Stores) handler.TypedEventHandler[*metav1.PartialObjectMetadata, reconcile.Request] {
 	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, namespace *metav1.PartialObjectMetadata) []reconcile.Request {
-		inside, err := pods.LivePods(ctx, namespace.Name)
+		inside, err := pods.Pods(ctx, namespace.Name)
 		return requestsFor(ctx, inside, err)
 	})
 }
@@ -58,8 +58,8 @@ func podsSelectedBy(ctx context.Context, pods podcache.Stores, namespace string,
 	if err != nil {
 		return nil
 	}
-	live, err := pods.LivePods(ctx, namespace)
-	return requestsFor(ctx, slices.DeleteFunc(live, func(pod *corev1.Pod) bool { return !parsed.Matches(labels.Set(pod.Labels)) }), err)
+	all, err := pods.Pods(ctx, namespace)
+	return requestsFor(ctx, slices.DeleteFunc(all, func(pod *corev1.Pod) bool { return !parsed.Matches(labels.Set(pod.Labels)) }), err)
 }
 
 // requestsFor enqueues each pod. The error means that the stores could not be read, for example because two versions of a pod cannot

@@ -15,7 +15,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// maxBytesPerPod is the memory limit for a live pod of a Job with one sidecar, without the queues. The documented budget is 3,500
+// maxBytesPerPod is the memory limit for an unfinished pod of a Job with one sidecar, without the queues. The documented budget is 3,500
 // bytes.
 const maxBytesPerPod = 3000
 

@@ -38,7 +38,7 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (re
 	defer r.recoverReconcile(ctx, request, &err)
 	pod, err := r.reader.pod(ctx, request.NamespacedName)
 	if apierrors.IsNotFound(err) {
-		return r.gone(ctx, request.NamespacedName)
+		return r.forget(ctx, request.NamespacedName)
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("get pod: %w", err)
@@ -65,9 +65,9 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (re
 	return ctrl.Result{RequeueAfter: requeueAfter}, nil
 }
 
-// gone handles a pod that has left the caches. If the outcome of the last write or of the teardown is unknown, it reads the pod
+// forget forgets a pod that has left the caches. If the outcome of the last write or of the teardown is unknown, it reads the pod
 // live first.
-func (r *PodReconciler) gone(ctx context.Context, key types.NamespacedName) (ctrl.Result, error) {
+func (r *PodReconciler) forget(ctx context.Context, key types.NamespacedName) (ctrl.Result, error) {
 	if uid, unknown := r.states.unknownOutcome(key); unknown {
 		mode, inTeardown, err := r.reader.liveOutcome(ctx, key, uid)
 		if err != nil {
@@ -75,7 +75,7 @@ func (r *PodReconciler) gone(ctx context.Context, key types.NamespacedName) (ctr
 		}
 		r.states.resolveUnknownOutcome(key, mode, inTeardown)
 	}
-	return ctrl.Result{RequeueAfter: r.states.gone(key)}, nil
+	return ctrl.Result{RequeueAfter: r.states.forgetMissing(key)}, nil
 }
 
 // act decides and carries the decision out. It returns the decision with the actions that changed something. After a refused

@@ -21,7 +21,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// podStates is what the operator remembers about live pods between reconciles. PodReconciler owns it; PolicyReconciler reads
+// podStates is what the operator remembers about unfinished pods between reconciles. PodReconciler owns it; PolicyReconciler reads
 // refused writes from it. It passes each transition on to the reporter once.
 //
 // Three parts feed decisions: how long a pod has been stable, which writes were refused, and which outcome is unknown. A
@@ -36,7 +36,7 @@ type podStates struct {
 	shared sharedRefs
 }
 
-// podState is what the operator remembers about one pod. Every live pod with a declaration has one, so that fields which few
+// podState is what the operator remembers about one pod. Every unfinished pod with a declaration has one, so that fields which few
 // pods need are allocated on demand.
 type podState struct {
 	*policyRefs
@@ -90,12 +90,12 @@ func (s *podStates) record(resolved resolvedPod, decision plan.Decision, actErr 
 	state.refused = refusedAfter(state.refused, decision)
 	s.recordActions(state, decision)
 	s.recordFailures(key, state, resolved, decision.Failures)
-	moved := state.moves(decision)
-	if moved {
-		s.reporter.moved(key, state, decision)
+	changed := state.changes(decision)
+	if changed {
+		s.reporter.stageChanged(key, state, decision)
 		state.stage, state.reason = decision.Stage, decision.Reason
 	}
-	s.reporter.decided(resolved.pod, state, decision, moved)
+	s.reporter.decided(resolved.pod, state, decision, changed)
 	for _, warning := range resolved.resolution.Warnings {
 		if addTo(&state.warned, warningID(warning)) {
 			s.reporter.event(resolved.pod, warningEvent(warning))
@@ -104,7 +104,7 @@ func (s *podStates) record(resolved resolvedPod, decision plan.Decision, actErr 
 	if decision.Stage == plan.StageTerminated {
 		s.finish(key, state)
 	}
-	if moved || len(decision.Actions) > 0 || len(decision.Failures) > 0 {
+	if changed || len(decision.Actions) > 0 || len(decision.Failures) > 0 {
 		s.notify(state)
 	}
 	state.known = true
@@ -125,7 +125,7 @@ func (s *podStates) recordActions(state *podState, decision plan.Decision) {
 	}
 }
 
-// recordFailures counts each failed attempt once, and once for each policy that governs a container which it left running. Later
+// recordFailures counts each failed attempt once, and once for each policy that applies to a container which it left running. Later
 // failures of other containers or with other messages belong to the same attempt.
 func (s *podStates) recordFailures(key types.NamespacedName, state *podState, resolved resolvedPod, failures []plan.Failure) {
 	for _, failure := range failures {
@@ -144,9 +144,9 @@ func (s *podStates) recordFailures(key types.NamespacedName, state *podState, re
 	}
 }
 
-// moves reports whether the decision changes the pod's reported state. A pod that is stuck because of a refused write remains
+// changes reports whether the decision changes the pod's reported state. A pod that is stuck because of a refused write remains
 // stuck while its retry waits for a stable pod.
-func (p *podState) moves(decision plan.Decision) bool {
+func (p *podState) changes(decision plan.Decision) bool {
 	if p.stage == plan.StageStuck && decision.Reason == v1alpha1.ReasonStabilizing && len(p.refused) > 0 {
 		return false
 	}
@@ -170,9 +170,9 @@ func (s *podStates) recordDryRun(resolved resolvedPod, decision plan.Decision) {
 	s.notify(state)
 }
 
-// gone handles a pod that is in no cache: it has finished or was deleted. It returns the requeue delay while a cache may still
-// be behind, and otherwise zero.
-func (s *podStates) gone(key types.NamespacedName) time.Duration {
+// forgetMissing forgets a pod that is in no cache: it has finished or was deleted. It returns the requeue delay while a cache may
+// still be behind, and otherwise zero.
+func (s *podStates) forgetMissing(key types.NamespacedName) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := s.pods[key]
@@ -183,7 +183,7 @@ func (s *podStates) gone(key types.NamespacedName) time.Duration {
 	if !state.phaseWritten.IsZero() && s.clock.Since(state.phaseWritten) < podcache.TeardownLag {
 		return podcache.TeardownPoll
 	}
-	s.remove(key, state)
+	s.finishAndForget(key, state)
 	return 0
 }
 
@@ -245,12 +245,12 @@ func (s *podStates) resolveUnknownOutcome(key types.NamespacedName, mode v1alpha
 	}
 }
 
-// forget drops a pod without declarations.
+// forget forgets a pod without declarations.
 func (s *podStates) forget(key types.NamespacedName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if state := s.pods[key]; state != nil {
-		s.drop(key, state)
+		s.forgetState(key, state)
 	}
 }
 
@@ -259,7 +259,7 @@ func (s *podStates) stateOf(pod *corev1.Pod) *podState {
 	key := client.ObjectKeyFromObject(pod)
 	state := s.pods[key]
 	if state != nil && state.uid != pod.UID {
-		s.remove(key, state)
+		s.finishAndForget(key, state)
 		state = nil
 	}
 	if state == nil {
@@ -281,16 +281,16 @@ func (s *podStates) update(resolved resolvedPod) *podState {
 	return state
 }
 
-// remove drops a pod that is gone. Unless it was deleted, its sidecars have ended.
-func (s *podStates) remove(key types.NamespacedName, state *podState) {
+// finishAndForget forgets a pod that is in no cache. Unless it was deleted, its sidecars have ended.
+func (s *podStates) finishAndForget(key types.NamespacedName, state *podState) {
 	if !state.deleted {
 		s.finish(key, state)
 	}
-	s.drop(key, state)
+	s.forgetState(key, state)
 }
 
-func (s *podStates) drop(key types.NamespacedName, state *podState) {
-	s.reporter.dropped(state)
+func (s *podStates) forgetState(key types.NamespacedName, state *podState) {
+	s.reporter.forgotten(state)
 	delete(s.pods, key)
 	s.notify(state)
 }

@@ -105,7 +105,7 @@ func TestTransitionsAreReportedOnce(t *testing.T) {
 	if diff := cmp.Diff([]string{"Normal Terminating batch/job-1: ending proxy by mode CRR [SidecarTerminationPolicy/mesh]"}, st.events.take()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	st.gone(keyOf(resolved.pod))
+	st.forgetMissing(keyOf(resolved.pod))
 	want := rollup.Tally{Terminated: 1, Last: st.clock.Now(), Recent: []v1alpha1.RecentTermination{
 		{Pod: "job-1", Mode: v1alpha1.ModeCRR, Outcome: v1alpha1.OutcomeTerminated, Milliseconds: 1000},
 	}}
@@ -166,7 +166,7 @@ func TestPodThatLeavesCacheHasTerminated(t *testing.T) {
 			resolved := resolvedPodOf(podtest.New(), mesh)
 			st.record(resolved, waiting(), nil)
 			st.record(resolved, tc.last, nil)
-			if again := st.gone(keyOf(resolved.pod)); again != 0 {
+			if again := st.forgetMissing(keyOf(resolved.pod)); again != 0 {
 				t.Errorf("requeued after %s", again)
 			}
 			if got := st.take(mesh.Ref).Terminated; got != tc.want {
@@ -181,12 +181,12 @@ func TestPodBetweenCachesIsRequeued(t *testing.T) {
 	resolved := resolvedPodOf(podtest.New(podtest.MainDone), mesh)
 	st.record(resolved, waiting(), nil)
 	st.record(resolved, terminating(v1alpha1.ModePodPhase), nil)
-	if again := st.gone(keyOf(resolved.pod)); again != podcache.TeardownPoll {
+	if again := st.forgetMissing(keyOf(resolved.pod)); again != podcache.TeardownPoll {
 		t.Errorf("requeued after %s, want %s", again, podcache.TeardownPoll)
 	}
 	// It appears in the teardown cache, still in teardown, and leaves it at its end.
 	st.record(resolvedPodOf(podtest.New(podtest.MainDone, podtest.Succeeded), mesh), inProgress(v1alpha1.ModePodPhase), nil)
-	if again := st.gone(keyOf(resolved.pod)); again != 0 {
+	if again := st.forgetMissing(keyOf(resolved.pod)); again != 0 {
 		t.Errorf("requeued after %s", again)
 	}
 	if got := st.take(mesh.Ref).Terminated; got != 1 {
@@ -196,7 +196,7 @@ func TestPodBetweenCachesIsRequeued(t *testing.T) {
 	st.record(resolved, waiting(), nil)
 	st.record(resolved, terminating(v1alpha1.ModePodPhase), nil)
 	st.clock.SetTime(st.clock.Now().Add(podcache.TeardownLag))
-	if again := st.gone(keyOf(resolved.pod)); again != 0 || len(st.pods) > 0 {
+	if again := st.forgetMissing(keyOf(resolved.pod)); again != 0 || len(st.pods) > 0 {
 		t.Errorf("a pod that never appeared is requeued after %s; held: %v", again, st.pods)
 	}
 }
@@ -283,7 +283,7 @@ func TestRestartCountsNothingTwice(t *testing.T) {
 	st = newStatesTest(t)
 	st.record(resolved, terminated(v1alpha1.ModePodPhase), nil)
 	st.record(resolved, terminated(v1alpha1.ModePodPhase), nil)
-	st.gone(keyOf(resolved.pod))
+	st.forgetMissing(keyOf(resolved.pod))
 	if tally := st.take(mesh.Ref); !tally.Empty() {
 		t.Errorf("a pod that had ended before the restart was counted: %+v", tally)
 	}
@@ -308,12 +308,12 @@ func TestStuckPodsGauge(t *testing.T) {
 		{"it still is", func() { st.record(one, stuck(), nil) }, 1},
 		{"two is stuck as well", func() { st.record(two, stuck(), nil) }, 2},
 		{"one has ended late", func() { st.record(one, terminated(v1alpha1.ModeCRR), nil) }, 1},
-		{"two is no longer governed", func() { st.forget(keyOf(two.pod)) }, 0},
+		{"two is no longer declared", func() { st.forget(keyOf(two.pod)) }, 0},
 		{"two is stuck again", func() { st.record(two, stuck(), nil) }, 1},
 		{"another pod takes its name", func() {
 			st.record(resolvedPodOf(podtest.New(func(p *corev1.Pod) { p.Name, p.UID = "job-2", "0000" }), mesh), waiting(), nil)
 		}, 0},
-		{"it is stuck and goes", func() { st.record(one, stuck(), nil); st.gone(keyOf(one.pod)) }, 0},
+		{"it is stuck and goes", func() { st.record(one, stuck(), nil); st.forgetMissing(keyOf(one.pod)) }, 0},
 	}
 	for _, step := range steps {
 		step.do()
@@ -407,8 +407,8 @@ func TestPodStateStaysSmallWithManyPolicies(t *testing.T) {
 		if len(resolved.resolution.Overrides) != i {
 			t.Errorf("%d policies: %d overrides, want one for each but the first", i+1, len(resolved.resolution.Overrides))
 		}
-		if len(e.warned) != containers || len(e.policies) != i+1 || len(e.governing) > containers {
-			t.Errorf("%d policies: kept %d warnings, %d policies and %d governing ones", i+1, len(e.warned), len(e.policies), len(e.governing))
+		if len(e.warned) != containers || len(e.policies) != i+1 || len(e.applied) > containers {
+			t.Errorf("%d policies: kept %d warnings, %d policies and %d applied ones", i+1, len(e.warned), len(e.policies), len(e.applied))
 		}
 	}
 	if got := st.events.take(); len(got) != containers {
@@ -498,7 +498,7 @@ func TestForgottenPodEnqueuesItsPolicies(t *testing.T) {
 		t.Errorf("enqueued policies (-want +got):\n%s", diff)
 	}
 	st.forget(keyOf(resolved.pod))
-	if st.gone(keyOf(resolved.pod)) != 0 || len(st.pods) > 0 || len(st.enqueued()) > 0 {
+	if st.forgetMissing(keyOf(resolved.pod)) != 0 || len(st.pods) > 0 || len(st.enqueued()) > 0 {
 		t.Error("it is still tracked")
 	}
 }

@@ -59,7 +59,7 @@ func (r *PolicyReconciler) Reconcile(ctx context.Context, ref resolve.PolicyRef)
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	policy, invalid := object.parse()
-	summary, err := r.observe(ctx, policy, invalid)
+	summary, err := r.summarize(ctx, policy, invalid)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -144,27 +144,27 @@ func (r *PolicyReconciler) write(ctx context.Context, object *policyObject, stat
 	return nil
 }
 
-// observe summarizes the live pods with a container that the policy names.
-func (r *PolicyReconciler) observe(ctx context.Context, policy resolve.Policy, invalid error) (rollup.PodSummary, error) {
+// summarize sums up the unfinished pods with a container that the policy names.
+func (r *PolicyReconciler) summarize(ctx context.Context, policy resolve.Policy, invalid error) (rollup.PodSummary, error) {
 	var summary rollup.PodSummary
 	if invalid != nil {
 		return summary, nil
 	}
-	pods, err := r.pods.LivePods(ctx, policy.Ref.Namespace)
+	pods, err := r.pods.Pods(ctx, policy.Ref.Namespace)
 	if err != nil {
 		return summary, err
 	}
 	for _, pod := range pods {
-		if err := r.observePod(ctx, policy, pod, &summary); err != nil {
+		if err := r.addPod(ctx, policy, pod, &summary); err != nil {
 			return summary, err
 		}
 	}
 	return summary, nil
 }
 
-// observePod adds the pod to the summary if the policy selects it and names one of its containers. It leaves out a pod on which
+// addPod adds the pod to the summary if the policy selects it and names one of its containers. It leaves out a pod on which
 // the operator panics, so that the policy still gets a status. That pod's own reconcile reports the panic.
-func (r *PolicyReconciler) observePod(ctx context.Context, policy resolve.Policy, pod *corev1.Pod, summary *rollup.PodSummary) error {
+func (r *PolicyReconciler) addPod(ctx context.Context, policy resolve.Policy, pod *corev1.Pod, summary *rollup.PodSummary) error {
 	defer func() {
 		if cause := recover(); cause != nil {
 			panics.Report(panics.InStatus, client.ObjectKeyFromObject(pod), cause)
@@ -195,7 +195,7 @@ func (r *PolicyReconciler) observation(ctx context.Context, policy resolve.Polic
 	if !policy.Spec.Enforcement.Acts() && resolved.resolution.DryRun != nil {
 		view = *resolved.resolution.DryRun
 	}
-	o.Governs = governs(view, policy.Ref)
+	o.Applies = appliesTo(view, policy.Ref)
 	snapshot, err := r.reader.snapshot(ctx, resolved.pod, view)
 	if err != nil {
 		return o, err
@@ -208,7 +208,7 @@ func (r *PolicyReconciler) observation(ctx context.Context, policy resolve.Polic
 		}
 	}
 	for _, substitution := range o.Decision.Substitutions {
-		if policy.Names(substitution.Container) && o.Governs {
+		if policy.Names(substitution.Container) && o.Applies {
 			o.Substitutions = append(o.Substitutions, substitution)
 		}
 	}

@@ -16,7 +16,7 @@ import (
 // policyRefs are the policies of a pod, and what they declare. Pods share equal ones, which must not be changed.
 type policyRefs struct {
 	policies  []unique.Handle[resolve.PolicyRef] // all that select the pod
-	governing []resolve.PolicyRef                // those that govern one of its containers, in the order of the containers
+	applied   []resolve.PolicyRef                // those that apply to one of its containers, in the order of the containers
 	overrides uint64                             // overridesID: a pod may have as many overrides as policies
 	sidecars  []string
 }
@@ -31,24 +31,24 @@ func newPolicyRefs(resolved resolvedPod) policyRefs {
 	}
 	for _, sidecar := range resolved.resolution.Enforced.Sidecars {
 		refs.sidecars = append(refs.sidecars, sidecar.Container)
-		if sidecar.Policy != nil && !slices.Contains(refs.governing, *sidecar.Policy) {
-			refs.governing = append(refs.governing, *sidecar.Policy)
+		if sidecar.Policy != nil && !slices.Contains(refs.applied, *sidecar.Policy) {
+			refs.applied = append(refs.applied, *sidecar.Policy)
 		}
 	}
 	return refs
 }
 
 func (r *policyRefs) equal(other *policyRefs) bool {
-	return slices.Equal(r.policies, other.policies) && slices.Equal(r.governing, other.governing) &&
+	return slices.Equal(r.policies, other.policies) && slices.Equal(r.applied, other.applied) &&
 		slices.Equal(r.sidecars, other.sidecars) && r.overrides == other.overrides
 }
 
-// first returns the policy that governs the pod's first sidecar, or nil.
+// first returns the policy that applies to the pod's first sidecar, or nil.
 func (r *policyRefs) first() *resolve.PolicyRef {
-	if len(r.governing) == 0 {
+	if len(r.applied) == 0 {
 		return nil
 	}
-	return &r.governing[0]
+	return &r.applied[0]
 }
 
 // sharedRefs keeps the most recent policyRefs, so that pods can share them.
@@ -82,7 +82,7 @@ func newHash() *maphash.Hash {
 func (r *policyRefs) id() uint64 {
 	hash := newHash()
 	writeAll(hash, r.policies)
-	writeAll(hash, r.governing)
+	writeAll(hash, r.applied)
 	writeAll(hash, r.sidecars)
 	maphash.WriteComparable(hash, r.overrides)
 	return hash.Sum64()

@@ -42,23 +42,23 @@ func newReporter(recorder events.EventRecorder, clock clock.PassiveClock, notify
 
 func (r *reporter) event(pod *corev1.Pod, event podEvent) { event.emit(r.recorder, pod) }
 
-// decided emits the events of a decision. moved says that the decision changes the pod's reported state.
-func (r *reporter) decided(pod *corev1.Pod, state *podState, decision plan.Decision, moved bool) {
-	for _, event := range decisionEvents(decision, moved, state.first()) {
+// decided emits the events of a decision. changed says that the decision changes the pod's reported state.
+func (r *reporter) decided(pod *corev1.Pod, state *podState, decision plan.Decision, changed bool) {
+	for _, event := range decisionEvents(decision, changed, state.first()) {
 		r.event(pod, event)
 	}
 }
 
-// moved reports a pod that becomes stuck or stops being stuck. state is the one before the decision.
-func (r *reporter) moved(key types.NamespacedName, state *podState, decision plan.Decision) {
+// stageChanged reports a pod that becomes stuck or stops being stuck. state is the one before the decision.
+func (r *reporter) stageChanged(key types.NamespacedName, state *podState, decision plan.Decision) {
 	stuckPods.Add(stuckCount(decision.Stage) - stuckCount(state.stage))
 	if decision.Stage == plan.StageStuck {
 		r.logOf(key, state).Info("Pod is stuck", "reason", decision.Reason, "message", decision.Message)
 	}
 }
 
-// dropped reports a pod that the operator no longer tracks.
-func (r *reporter) dropped(state *podState) { stuckPods.Sub(stuckCount(state.stage)) }
+// forgotten reports a pod that the operator no longer tracks.
+func (r *reporter) forgotten(state *podState) { stuckPods.Sub(stuckCount(state.stage)) }
 
 func (r *reporter) attemptStarted(mode v1alpha1.Mode, fallback bool) {
 	attemptsTotal.WithLabelValues(string(mode)).Inc()
@@ -88,7 +88,7 @@ func (r *reporter) terminated(key types.NamespacedName, state *podState) {
 	terminationSeconds.WithLabelValues(string(state.mode)).Observe(took.Seconds())
 	r.logOf(key, state).Info("Sidecars terminated", "mode", state.mode, "attempt", state.attempt, "sidecars", state.sidecars,
 		"outcome", v1alpha1.OutcomeTerminated, "milliseconds", took.Milliseconds())
-	for _, policy := range state.governing {
+	for _, policy := range state.applied {
 		r.add(policy, rollup.Tally{Terminated: 1, Last: now, Recent: []v1alpha1.RecentTermination{
 			recent(policy, key, state.mode, v1alpha1.OutcomeTerminated, took),
 		}})
@@ -100,7 +100,7 @@ func (r *reporter) dryRun(resolved resolvedPod, decision plan.Decision) {
 	mode := decision.Actions[len(decision.Actions)-1].For
 	dryRunAttemptsTotal.WithLabelValues(string(mode)).Inc()
 	for _, policy := range resolved.policies {
-		if policy.Spec.Enforcement.Acts() || !governs(*resolved.resolution.DryRun, policy.Ref) {
+		if policy.Spec.Enforcement.Acts() || !appliesTo(*resolved.resolution.DryRun, policy.Ref) {
 			continue
 		}
 		r.event(resolved.pod, dryRunEvent(decision, &policy.Ref))

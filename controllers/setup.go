@@ -309,8 +309,8 @@ func kruiseKnown(followers ...kruiseFollower) func(ctx context.Context) {
 // kruiseChanged returns a function that enqueues every pod when Kruise becomes available or unavailable.
 func kruiseChanged(pods podcache.Stores, queue *queue[reconcile.Request]) func(ctx context.Context, available bool) {
 	return func(ctx context.Context, available bool) {
-		live, err := pods.LivePods(ctx, metav1.NamespaceAll)
-		for _, request := range requestsFor(ctx, live, err) {
+		all, err := pods.Pods(ctx, metav1.NamespaceAll)
+		for _, request := range requestsFor(ctx, all, err) {
 			queue.add(request)
 		}
 		ctrl.LoggerFrom(ctx).V(1).Info("Enqueued every pod", "kruiseAvailable", available)

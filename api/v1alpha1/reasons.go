@@ -7,7 +7,7 @@ const (
 	// ConditionReady is true while the operator can act on the policy. Stuck pods do not change it; ConditionDegraded and
 	// status.stuckPods report them.
 	ConditionReady = "Ready"
-	// ConditionOverridden is present and true while another policy governs a container that this one names.
+	// ConditionOverridden is present and true while another policy applies to a container that this one names.
 	ConditionOverridden = "Overridden"
 	// ConditionDegraded is present and true while pods are stuck, or while another mode replaces a declared one that cannot be
 	// used. If both hold, it reports stuck pods.
@@ -161,7 +161,7 @@ const (
 	ReasonDryRun Reason = "DryRun"
 	// ReasonInvalidSelector means that a selector of the policy cannot be parsed.
 	ReasonInvalidSelector Reason = "InvalidSelector"
-	// ReasonOverridden means that another policy governs a container that this one names.
+	// ReasonOverridden means that another policy applies to a container that this one names.
 	ReasonOverridden Reason = "Overridden"
 	// ReasonPrePulled means that every quick-exit image of the policy is on every node that prePull selects.
 	ReasonPrePulled Reason = "PrePulled"

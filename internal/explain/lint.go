@@ -14,7 +14,7 @@ import (
 
 // mayHang finds undeclared containers that may keep the pod from finishing. It guesses:
 //
-//   - a container that still runs after another one has terminated may be a sidecar (live pods only);
+//   - a container that still runs after another one has terminated may be a sidecar (running pods only);
 //   - a container with the name or image of a well-known sidecar is probably a sidecar;
 //   - one of several undeclared containers may be a sidecar.
 //

@@ -22,7 +22,7 @@ type Policy struct {
 	Invalid error
 }
 
-// PolicyPod is an unfinished pod, or a template, with sidecars that the policy governs.
+// PolicyPod is an unfinished pod, or a template, with sidecars that the policy applies to.
 type PolicyPod struct {
 	Kind      string          `json:"kind"`
 	Namespace string          `json:"namespace"`
@@ -94,15 +94,15 @@ func RejectedPolicy(ref resolve.PolicyRef, errors []string) PolicyReport {
 
 // add merges the parts of a pod's report that concern the policy.
 func (r *PolicyReport) add(policy Policy, report *Report) {
-	var governed []string
+	var sidecars []string
 	for _, container := range report.Containers {
 		if container.Role == RoleSidecar && container.DeclaredBy == policy.Ref.String() {
-			governed = append(governed, container.Name)
+			sidecars = append(sidecars, container.Name)
 		}
 	}
 	where := fmt.Sprintf("%s %s/%s", report.Kind, report.Namespace, report.Name)
 	for _, f := range report.Findings {
-		ofPolicy := f.Severity != SeverityNote && f.Reason != v1alpha1.ReasonMayHang && (len(governed) > 0 || f.Reason == v1alpha1.ReasonDryRun)
+		ofPolicy := f.Severity != SeverityNote && f.Reason != v1alpha1.ReasonMayHang && (len(sidecars) > 0 || f.Reason == v1alpha1.ReasonDryRun)
 		if ofPolicy && (f.Container == "" || policy.names(f.Container)) {
 			f.Message = where + ": " + f.Message
 			r.Findings = append(r.Findings, f)
@@ -114,10 +114,10 @@ func (r *PolicyReport) add(policy Policy, report *Report) {
 				fmt.Sprintf("%s: %s takes precedence for container %s%s", where, override.By, override.Container, andOthers(override.Others))))
 		}
 	}
-	if len(governed) > 0 {
+	if len(sidecars) > 0 {
 		r.Pods = append(r.Pods, PolicyPod{
 			Kind: report.Kind, Namespace: report.Namespace, Name: report.Name,
-			Stage: report.Stage, Reason: report.Reason, Message: report.Message, Sidecars: governed,
+			Stage: report.Stage, Reason: report.Reason, Message: report.Message, Sidecars: sidecars,
 		})
 	}
 }

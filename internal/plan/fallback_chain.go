@@ -54,7 +54,7 @@ func (s *situation) fallbackChain(sidecar resolve.Sidecar) []ModeOption {
 func (s *situation) autoOrder(sidecar resolve.Sidecar) []v1alpha1.Mode {
 	lastResort := s.Capabilities.PodPhase == PodPhaseLastResort
 	switch {
-	case s.exitCodeWouldCount(sidecar), lastResort && s.crrNeedsPhase(sidecar):
+	case !s.crrHonorsExitCodes(sidecar), lastResort && s.crrNeedsPhase(sidecar):
 		return []v1alpha1.Mode{v1alpha1.ModeImage, v1alpha1.ModeCRR, v1alpha1.ModePodPhase}
 	case lastResort, s.outcome() == corev1.PodFailed:
 		return []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase}
@@ -62,20 +62,20 @@ func (s *situation) autoOrder(sidecar resolve.Sidecar) []v1alpha1.Mode {
 	return []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModePodPhase, v1alpha1.ModeImage}
 }
 
-// exitCodeWouldCount reports whether a CRR would leave an exit code that must be ignored but would count. It counts in
-// a failed pod, where a Job's podFailurePolicy may match it, and in a succeeded pod whose phase cannot be written or
-// came back. It does not count where the kubelet restarts the container, as under OnFailure. A CRR then costs one
-// restart, and so does a swapped image.
-func (s *situation) exitCodeWouldCount(sidecar resolve.Sidecar) bool {
-	if respected(sidecar) || !s.staysEnded(sidecar) {
-		return false
+// crrHonorsExitCodes reports whether the exit code that a CRR leaves counts only if exitCodes allows that. With Ignore it must
+// not count: the kubelet restarts the container, as under OnFailure, or the pod has succeeded with a phase that is written
+// before the exit. In a failed pod, a Job's podFailurePolicy may match the exit code. A restart costs as much as a swapped
+// image.
+func (s *situation) crrHonorsExitCodes(sidecar resolve.Sidecar) bool {
+	if respected(sidecar) || s.restartsAfterSIGTERM(sidecar) {
+		return true
 	}
-	return s.outcome() == corev1.PodFailed || !HasTerminalPhase(s.Pod) && (!s.crrNeedsPhase(sidecar) || s.writtenPhase() != nil)
+	return s.outcome() == corev1.PodSucceeded && (HasTerminalPhase(s.Pod) || s.phaseBeforeCRR(sidecar))
 }
 
-// staysEnded reports whether the kubelet does not restart the sidecar when SIGTERM ends it.
-func (s *situation) staysEnded(sidecar resolve.Sidecar) bool {
-	return !shouldRestart(containerOf(s.Pod, sidecar.Container), s.Pod.Spec.RestartPolicy, ExitCodeSIGTERM)
+// restartsAfterSIGTERM reports whether the kubelet restarts the sidecar when SIGTERM ends it.
+func (s *situation) restartsAfterSIGTERM(sidecar resolve.Sidecar) bool {
+	return shouldRestart(containerOf(s.Pod, sidecar.Container), s.Pod.Spec.RestartPolicy, ExitCodeSIGTERM)
 }
 
 // imageBeforeCRR reports whether Image goes before a declared CRR. It does where the sidecar's exit code would fail a
@@ -83,7 +83,7 @@ func (s *situation) staysEnded(sidecar resolve.Sidecar) bool {
 // container has failed, a declared CRR goes first.
 func (s *situation) imageBeforeCRR(sidecar resolve.Sidecar) bool {
 	return sidecar.Mode == v1alpha1.ModeCRR && sidecar.Fallback == v1alpha1.FallbackEnabled &&
-		s.outcome() == corev1.PodSucceeded && s.exitCodeWouldCount(sidecar) && s.whyNotImage(sidecar) == (unusable{})
+		s.outcome() == corev1.PodSucceeded && !s.crrHonorsExitCodes(sidecar) && s.whyNotImage(sidecar) == (unusable{})
 }
 
 // whyNot returns why the mode cannot end the sidecar. Settings that this version does not know make every mode

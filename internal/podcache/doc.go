@@ -3,7 +3,7 @@
 // Package podcache holds the operator's caches of pods and keeps them small.
 //
 //	                      ┌─ unfinished pods (ManagerOptions) ──────┐
-//	API server ─ TrimPod ─┤                                         ├─ Stores: LivePods, LivePodsOnNode
+//	API server ─ TrimPod ─┤                                         ├─ Stores: Pods, PodsOnNode
 //	                      └─ pods in teardown (NewTeardown, filter) ┘
 //
 // A pod is in teardown once the operator has written its phase, until its containers have ended. That write takes the pod out

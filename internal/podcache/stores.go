@@ -38,9 +38,9 @@ func nodeName(object any) ([]string, error) {
 	return []string{object.(*corev1.Pod).Spec.NodeName}, nil
 }
 
-// LivePods returns the Live pods of the namespace, in no order. An empty namespace means all namespaces.
-func (s Stores) LivePods(_ context.Context, namespace string) ([]*corev1.Pod, error) {
-	return s.live(func(store toolscache.Indexer) ([]any, error) {
+// Pods returns the pods of the namespace from both caches, merged, in no order. An empty namespace means all namespaces.
+func (s Stores) Pods(_ context.Context, namespace string) ([]*corev1.Pod, error) {
+	return s.merged(func(store toolscache.Indexer) ([]any, error) {
 		if namespace == "" {
 			return store.List(), nil
 		}
@@ -48,12 +48,12 @@ func (s Stores) LivePods(_ context.Context, namespace string) ([]*corev1.Pod, er
 	})
 }
 
-// LivePodsOnNode returns the Live pods of the node, in no order.
-func (s Stores) LivePodsOnNode(name string) ([]*corev1.Pod, error) {
-	return s.live(func(store toolscache.Indexer) ([]any, error) { return store.ByIndex(indexNode, name) })
+// PodsOnNode returns the pods of the node from both caches, merged, in no order.
+func (s Stores) PodsOnNode(name string) ([]*corev1.Pod, error) {
+	return s.merged(func(store toolscache.Indexer) ([]any, error) { return store.ByIndex(indexNode, name) })
 }
 
-func (s Stores) live(list func(toolscache.Indexer) ([]any, error)) ([]*corev1.Pod, error) {
+func (s Stores) merged(list func(toolscache.Indexer) ([]any, error)) ([]*corev1.Pod, error) {
 	unfinished, err := list(s.unfinished)
 	if err != nil {
 		return nil, fmt.Errorf("list unfinished pods: %w", err)
@@ -62,12 +62,12 @@ func (s Stores) live(list func(toolscache.Indexer) ([]any, error)) ([]*corev1.Po
 	if err != nil {
 		return nil, fmt.Errorf("list pods in teardown: %w", err)
 	}
-	return Live(toPods(unfinished), toPods(teardown))
+	return Merge(toPods(unfinished), toPods(teardown))
 }
 
-// Live merges the pods of both caches: the unfinished ones and those in teardown that still run a container, each once and in
+// Merge merges the pods of both caches: the unfinished ones and those in teardown that still run a container, each once and in
 // its newer version. It reuses the memory of the first list.
-func Live(unfinished, teardown []*corev1.Pod) ([]*corev1.Pod, error) {
+func Merge(unfinished, teardown []*corev1.Pod) ([]*corev1.Pod, error) {
 	others := make(map[types.NamespacedName]*corev1.Pod, len(teardown))
 	for _, pod := range teardown {
 		others[client.ObjectKeyFromObject(pod)] = pod

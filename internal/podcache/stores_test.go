@@ -14,7 +14,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/podtest"
 )
 
-func TestLivePodsPrefersNewerVersion(t *testing.T) {
+func TestPodsPrefersNewerVersion(t *testing.T) {
 	copyOf := func(version string, phase corev1.PodPhase, state corev1.ContainerState) *corev1.Pod {
 		return podtest.OfJob(func(pod *corev1.Pod) {
 			pod.Name, pod.ResourceVersion, pod.Status.Phase = "import", version, phase
@@ -67,7 +67,7 @@ func TestLivePodsPrefersNewerVersion(t *testing.T) {
 		for _, namespace := range []string{"", podtest.OfJob().Namespace} {
 			t.Run(strings.TrimSpace(test.name+" "+namespace), func(t *testing.T) {
 				stores := newTestStores(t, test.unfinished, test.teardown)
-				pods, err := stores.LivePods(t.Context(), namespace)
+				pods, err := stores.Pods(t.Context(), namespace)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -77,7 +77,7 @@ func TestLivePodsPrefersNewerVersion(t *testing.T) {
 				}
 				slices.Sort(got)
 				if diff := cmp.Diff(test.want, got); diff != "" {
-					t.Errorf("live pods (-want +got):\n%s", diff)
+					t.Errorf("pods (-want +got):\n%s", diff)
 				}
 			})
 		}
@@ -104,7 +104,7 @@ func newTestStores(t *testing.T, unfinished, teardown []*corev1.Pod) Stores {
 	return stores
 }
 
-func TestLivePodsOnNodeReadsBothCaches(t *testing.T) {
+func TestPodsOnNodeReadsBothCaches(t *testing.T) {
 	on := func(node, name string, change ...func(*corev1.Pod)) *corev1.Pod {
 		pod := podtest.New(change...)
 		pod.Name, pod.Spec.NodeName = name, node
@@ -114,7 +114,7 @@ func TestLivePodsOnNodeReadsBothCaches(t *testing.T) {
 		[]*corev1.Pod{on("node-1", "runs"), on("node-2", "elsewhere"), on("", "pending")},
 		[]*corev1.Pod{on("node-1", "teardown", podtest.Succeeded), on("node-2", "teardown elsewhere", podtest.Succeeded), on("node-1", "over", podtest.Succeeded, podtest.MainDone, podtest.SidecarDone)},
 	)
-	pods, err := stores.LivePodsOnNode("node-1")
+	pods, err := stores.PodsOnNode("node-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,6 +124,6 @@ func TestLivePodsOnNodeReadsBothCaches(t *testing.T) {
 	}
 	slices.Sort(got)
 	if diff := cmp.Diff([]string{"runs", "teardown"}, got); diff != "" {
-		t.Errorf("live pods (-want +got):\n%s", diff)
+		t.Errorf("pods (-want +got):\n%s", diff)
 	}
 }

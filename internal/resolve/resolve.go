@@ -46,7 +46,7 @@ type Sidecar struct {
 	Drain       time.Duration
 	Timeout     time.Duration
 	Fallback    v1alpha1.Fallback
-	// Policy is the policy that governs the container, or nil when only its environment variables do.
+	// Policy is the policy that applies to the container, or nil when only its environment variables do.
 	Policy *PolicyRef
 }
 
@@ -65,7 +65,7 @@ func (v View) Sidecar(container string) *Sidecar {
 	return &v.Sidecars[i]
 }
 
-// Override means that Policy names a container that By governs. There is one Override per overridden policy, not per
+// Override means that Policy names a container that By applies to. There is one Override per overridden policy, not per
 // container, so their number does not grow with policies times containers.
 type Override struct {
 	// Container is the first such container in the pod's order, and Others counts further ones.
@@ -86,9 +86,9 @@ type Warning struct {
 type Resolution struct {
 	// Enforced is the view that the operator acts on.
 	Enforced View
-	// DryRun is the view as if every DryRun policy were enforced; nil when none of them would govern a container.
+	// DryRun is the view as if every DryRun policy were enforced; nil when none of them would apply to a container.
 	DryRun *View
-	// Overrides are the policies that name containers which other policies govern.
+	// Overrides are the policies that name containers that other policies apply to.
 	Overrides []Override
 	// Warnings are in the pod's container order, regular containers first: at most one per container and reason.
 	Warnings []Warning
@@ -126,10 +126,10 @@ func view(pod *corev1.Pod, ordered []Policy, env []envDeclaration, options Optio
 	var v View
 	for i := range pod.Spec.Containers {
 		name := pod.Spec.Containers[i].Name
-		governing := slices.IndexFunc(ordered, func(p Policy) bool { return p.Names(name) })
+		applied := slices.IndexFunc(ordered, func(p Policy) bool { return p.Names(name) })
 		switch {
-		case governing >= 0:
-			v.Sidecars = append(v.Sidecars, mergeSettings(name, &ordered[governing], env[i].settings, options))
+		case applied >= 0:
+			v.Sidecars = append(v.Sidecars, mergeSettings(name, &ordered[applied], env[i].settings, options))
 		case env[i].sidecar:
 			v.Sidecars = append(v.Sidecars, mergeSettings(name, nil, env[i].settings, options))
 		default:
@@ -172,16 +172,16 @@ func overrides(pod *corev1.Pod, ordered []Policy, onlyDryRun bool) []Override {
 	byPolicy := make([]Override, len(ordered))
 	for i := range pod.Spec.Containers {
 		name := pod.Spec.Containers[i].Name
-		var governing *Policy
+		var applied *Policy
 		for j := range ordered {
 			override := &byPolicy[j]
 			switch {
 			case !ordered[j].Names(name):
-			case governing == nil:
-				governing = &ordered[j]
+			case applied == nil:
+				applied = &ordered[j]
 			case onlyDryRun && !ordered[j].dryRun():
 			case override.Container == "":
-				*override = Override{Container: name, Policy: ordered[j].Ref, By: governing.Ref}
+				*override = Override{Container: name, Policy: ordered[j].Ref, By: applied.Ref}
 			default:
 				override.Others++
 			}
@@ -194,7 +194,7 @@ func overrides(pod *corev1.Pod, ordered []Policy, onlyDryRun bool) []Override {
 	return overridden
 }
 
-// anyDryRun reports whether a DryRun policy governs one of the sidecars.
+// anyDryRun reports whether a DryRun policy applies to one of the sidecars.
 func anyDryRun(sidecars []Sidecar, policies []Policy) bool {
 	return slices.ContainsFunc(policies, func(p Policy) bool {
 		return p.dryRun() && slices.ContainsFunc(sidecars, func(s Sidecar) bool { return s.Policy != nil && *s.Policy == p.Ref })

@@ -10,16 +10,16 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// PodObservation is one live pod that the policy selects and in which it names a container.
+// PodObservation is one unfinished pod that the policy selects and in which it names a container.
 type PodObservation struct {
 	Namespace, Pod string
-	// Governs is true when the policy governs at least one container of the pod.
-	Governs bool
+	// Applies is true when the policy applies to at least one container of the pod.
+	Applies bool
 	// Decision is the decision for the pod; for a DryRun policy the hypothetical one.
 	Decision plan.Decision
 	// Overrides are the overrides of this policy by others.
 	Overrides []resolve.Override
-	// Substitutions are those of the containers that the policy governs.
+	// Substitutions are those of the containers that the policy applies to.
 	Substitutions []plan.Substitution
 }
 
@@ -44,7 +44,7 @@ func SummarizePods(observations ...PodObservation) PodSummary {
 // Add adds one pod, which must not have been added before.
 func (s *PodSummary) Add(o PodObservation) {
 	s.matched++
-	if o.Governs {
+	if o.Applies {
 		switch o.Decision.Stage {
 		case plan.StageWaiting:
 			s.waiting++

@@ -25,7 +25,7 @@ const (
 	maxMessage = 1024
 )
 
-// Tally counts what happened since the status was last written and is not visible in live pods.
+// Tally counts what happened since the status was last written and is not visible in unfinished pods.
 type Tally struct {
 	Terminated, FailedAttempts int64
 	// Last is the newest termination.
@@ -68,7 +68,7 @@ type Policy struct {
 	PrePull *prepull.Report
 }
 
-// Summarize returns the policy's status: the counts of live pods, and the cumulative figures of the old status plus the
+// Summarize returns the policy's status: the counts of unfinished pods, and the cumulative figures of the old status plus the
 // tally. Conditions keep their transition times where they did not change.
 func Summarize(policy Policy, old v1alpha1.PolicyStatus, pods PodSummary, tally Tally, now time.Time) v1alpha1.PolicyStatus {
 	status := v1alpha1.PolicyStatus{

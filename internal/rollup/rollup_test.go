@@ -44,16 +44,16 @@ func invalid(message string) func(*rollup.Policy) {
 	return func(p *rollup.Policy) { p.Invalid = errors.New(message) }
 }
 
-// seen returns a pod that the policy governs.
+// seen returns a pod that the policy applies to.
 func seen(pod string, stage plan.Stage, changes ...func(*rollup.PodObservation)) rollup.PodObservation {
-	o := rollup.PodObservation{Namespace: "batch", Pod: pod, Governs: true, Decision: plan.Decision{Stage: stage}}
+	o := rollup.PodObservation{Namespace: "batch", Pod: pod, Applies: true, Decision: plan.Decision{Stage: stage}}
 	for _, change := range changes {
 		change(&o)
 	}
 	return o
 }
 
-func notGoverned(o *rollup.PodObservation) { o.Governs = false }
+func notApplied(o *rollup.PodObservation) { o.Applies = false }
 
 func because(reason v1alpha1.Reason, message string) func(*rollup.PodObservation) {
 	return func(o *rollup.PodObservation) { o.Decision.Reason, o.Decision.Message = reason, message }
@@ -79,7 +79,7 @@ func TestCounts(t *testing.T) {
 	all := []rollup.PodObservation{
 		seen("waits", plan.StageWaiting), seen("drains", plan.StageWaiting), seen("ends", plan.StageTerminating),
 		seen("hangs", plan.StageStuck), seen("ended", plan.StageTerminated), seen("ignored", plan.StageIgnored),
-		seen("lost", plan.StageTerminating, notGoverned), seen("lost-and-stuck", plan.StageStuck, notGoverned),
+		seen("lost", plan.StageTerminating, notApplied), seen("lost-and-stuck", plan.StageStuck, notApplied),
 	}
 	tests := map[string]struct {
 		policy       rollup.Policy
@@ -170,7 +170,7 @@ func TestConditions(t *testing.T) {
 			[]metav1.Condition{enforced, degraded(v1alpha1.ReasonNoMainContainer, "2 pods are stuck, for example batch/a: first")},
 		},
 		"a stuck pod of another policy does not count": {
-			policy(), []rollup.PodObservation{seen("a", plan.StageStuck, notGoverned, because(v1alpha1.ReasonNoUsableMode, "no mode"))}, []metav1.Condition{enforced},
+			policy(), []rollup.PodObservation{seen("a", plan.StageStuck, notApplied, because(v1alpha1.ReasonNoUsableMode, "no mode"))}, []metav1.Condition{enforced},
 		},
 		"a policy that cannot be parsed is stalled": {
 			policy(invalid("parse spec.podSelector: no")), nil,
@@ -180,7 +180,7 @@ func TestConditions(t *testing.T) {
 			},
 		},
 		"an overridden policy names the overriding policy": {
-			policy(), []rollup.PodObservation{seen("a", plan.StageWaiting, notGoverned, lostTo("mesh"))},
+			policy(), []rollup.PodObservation{seen("a", plan.StageWaiting, notApplied, lostTo("mesh"))},
 			[]metav1.Condition{enforced, condition(v1alpha1.ConditionOverridden, metav1.ConditionTrue, v1alpha1.ReasonOverridden,
 				"SidecarTerminationPolicy/mesh takes precedence for container proxy in pod batch/a")},
 		},

@@ -31,7 +31,7 @@ line for each unfinished object. The line of a Job describes its pod with the wo
 With -f or -k the command explains manifests and does not connect to a cluster. Manifests may contain policies, namespaces,
 Jobs, CronJobs and pods. Flags of the operator, such as --quick-exit-image, are then taken from the command line.
 
-A Job's template lacks the containers that webhooks inject: explain a live pod to see them.
+A Job's template lacks the containers that webhooks inject: explain a running pod to see them.
 
 The exit code is 0 without problems, 1 with a problem, and 2 on errors.`,
 		Example: fmt.Sprintf(`  # why is this Job still running?
@@ -43,7 +43,7 @@ The exit code is 0 without problems, 1 with a problem, and 2 on errors.`,
   # every unfinished Job of the cluster, one line each
   %[1]s explain jobs -A
 
-  # which pods does a policy govern, and where does another policy take precedence?
+  # which pods does a policy apply to, and where does another policy take precedence?
   %[1]s explain policy/mesh -n batch
 
   # in CI, before applying manifests

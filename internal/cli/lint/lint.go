@@ -36,7 +36,7 @@ func New(program source.Program) *cobra.Command {
 that no policy or environment variable declares a sidecar and that may keep their pod from finishing:
 
   - a container with the name or image of a well-known sidecar, such as istio-proxy or fluent-bit (a problem);
-  - a container that is still running after another one has terminated (live pods; a problem);
+  - a container that is still running after another one has terminated (running pods; a problem);
   - several undeclared containers, since any may be a sidecar (a warning).
 
 It also finds ineffective declarations: unreadable variables, pods without a main container, and policies in manifests that
