@@ -21,7 +21,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/plan"
 )
 
-// node simulates the kubelet and Kruise's daemon by writes of pod statuses. Each step is one write. The model of internal/plan,
+// node simulates the kubelet and OpenKruise's daemon by writes of pod statuses. Each step is one write. The model of internal/plan,
 // which runs in virtual time with delays, shares no code with it: here the API server keeps all state.
 type node struct {
 	server client.Client
@@ -120,7 +120,7 @@ func (n *node) daemon(pod *corev1.Pod, requests []kruise.ContainerRecreateReques
 	return false
 }
 
-// finished completes a CRR after one of its containers has restarted, as Kruise does.
+// finished completes a CRR after one of its containers has restarted, as OpenKruise does.
 func (n *node) finished(pod *corev1.Pod, requests []kruise.ContainerRecreateRequest) *kruise.ContainerRecreateRequest {
 	for i := range requests {
 		request := requests[i].DeepCopy()

@@ -146,7 +146,7 @@ func (r *run) start() {
 	}
 	events := &recordedEvents{}
 	reporter := newReporter(events, r, func(resolve.PolicyRef) {})
-	// These are never started: the run itself decides what Kruise serves.
+	// These are never started: the run itself decides what OpenKruise serves.
 	kinds := kruiseKinds{crrs: &optionalkind.Availability{}, pullJobs: &optionalkind.Availability{}}
 	from := readers{teardown: teardown, live: unreliable{r.server, r.lag}, policies: policyReader{reader}, pods: podReader{reader, teardown}}
 	all := newReconcilers(cached{c, reader}, from, kinds, reporter, options)

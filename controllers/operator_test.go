@@ -235,7 +235,7 @@ func TestFinishedCRREnqueuesPod(t *testing.T) {
 	f.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect))
 	pod := f.newPod("job-1", podtest.MainDone)
 	f.untilCRRs(1)
-	// Kruise gives up because its daemon has not answered. The pod itself does not change. The operator waits some seconds for the pod's
+	// OpenKruise gives up because its daemon has not answered. The pod itself does not change. The operator waits some seconds for the pod's
 	// status to follow, which have passed here.
 	request := f.crrs()[0]
 	request.Status.Phase, request.Status.Message = "Completed", "daemon has not responded for a long time"

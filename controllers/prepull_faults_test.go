@@ -117,7 +117,7 @@ func TestFaultAnyAnswerToPullJobWrites(t *testing.T) {
 	t.Logf("%d writes, %d runs with a fault; undisturbed:\n%s", undisturbed.wire.number, runs, strings.Join(want, "\n"))
 }
 
-// The names of jobs, of objects of Kruise's daemon and of labels hold a policy's name in 63 characters.
+// The names of jobs, of objects of OpenKruise's daemon and of labels hold a policy's name in 63 characters.
 func TestPullJobsWithLongestNames(t *testing.T) {
 	newKruise(t).Install(t)
 	f := newFixture(t)

@@ -97,7 +97,7 @@ func (f *fixture) images() []string {
 	return images
 }
 
-// pulled writes the status of every job of the namespace, as Kruise's manager would.
+// pulled writes the status of every job of the namespace, as OpenKruise's manager would.
 func (f *fixture) pulled(desired, succeeded int32, failed ...string) {
 	f.Helper()
 	var jobs []kruise.ImagePullJob
@@ -200,7 +200,7 @@ func (f *fixture) update(object client.Object) {
 	}
 }
 
-// Kruise does not pass every change of a job on to nodes, so the operator replaces the job.
+// OpenKruise does not pass every change of a job on to nodes, so the operator replaces the job.
 func TestPullSettingsChangeReplacesJob(t *testing.T) {
 	b := newPrePullBench(t, newKruise(t))
 	policy := b.newPolicy("mesh", withPrePull)
@@ -225,7 +225,7 @@ func TestPullSettingsChangeReplacesJob(t *testing.T) {
 		SandboxConfig:    &kruise.SandboxConfig{Labels: map[string]string{"tenant": "etl"}, Annotations: map[string]string{"lazy": "true"}},
 		Parallelism:      ptr.To(intstr.FromInt32(10)),
 		CompletionPolicy: kruise.CompletionPolicy{Type: kruise.Never},
-		// Kruise's webhook sets the rest.
+		// OpenKruise's webhook sets the rest.
 		PullPolicy:      &kruise.PullPolicy{TimeoutSeconds: ptr.To[int32](600), BackoffLimit: ptr.To[int32](3)},
 		ImagePullPolicy: kruise.PullIfNotPresent,
 	}

@@ -41,7 +41,7 @@ const (
 	maxErrorRetry = time.Minute
 )
 
-// kruiseTimeout is how long the controllers' start waits until Kruise's presence is known. The controllers themselves would fail
+// kruiseTimeout is how long the controllers' start waits until OpenKruise's presence is known. The controllers themselves would fail
 // after two minutes.
 const kruiseTimeout = 45 * time.Second
 
@@ -306,7 +306,7 @@ func kruiseKnown(followers ...kruiseFollower) func(ctx context.Context) {
 	}
 }
 
-// kruiseChanged returns a function that enqueues every pod when Kruise becomes available or unavailable.
+// kruiseChanged returns a function that enqueues every pod when OpenKruise becomes available or unavailable.
 func kruiseChanged(pods podcache.Stores, queue *queue[reconcile.Request]) func(ctx context.Context, available bool) {
 	return func(ctx context.Context, available bool) {
 		all, err := pods.Pods(ctx, metav1.NamespaceAll)

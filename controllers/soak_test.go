@@ -119,7 +119,7 @@ func notOurs() []goleak.Option {
 		goleak.IgnoreTopFunction("k8s.io/apimachinery/pkg/watch.(*filteredWatch).loop"))
 }
 
-// Caches of Kruise's kinds are opened each time when Kruise appears, and closed when it goes.
+// Caches of OpenKruise's kinds are opened each time when OpenKruise appears, and closed when it goes.
 func TestRemovedKruiseLeavesNoWatches(t *testing.T) {
 	f := newFixture(t)
 	k := newKruise(t)

@@ -100,12 +100,12 @@ const (
 	ReasonCommandNotCovered Reason = "CommandNotCovered"
 	// ReasonImageNotAllowed means that the operator's administrator does not permit the quick-exit image.
 	ReasonImageNotAllowed Reason = "ImageNotAllowed"
-	// ReasonCRRUnavailable means that the cluster does not serve ContainerRecreateRequests, or that Kruise's webhook does not
+	// ReasonCRRUnavailable means that the cluster does not serve ContainerRecreateRequests, or that OpenKruise's webhook does not
 	// guard them.
 	ReasonCRRUnavailable Reason = "CRRUnavailable"
 	// ReasonVirtualNode means that the mode needs a kubelet, and a virtual node has none.
 	ReasonVirtualNode Reason = "VirtualNode"
-	// ReasonNoKruiseDaemon means that mode CRR needs Kruise's daemon, which nodes of this kind do not run.
+	// ReasonNoKruiseDaemon means that mode CRR needs OpenKruise's daemon, which nodes of this kind do not run.
 	ReasonNoKruiseDaemon Reason = "NoKruiseDaemon"
 	// ReasonSidecarNotStarted means that mode CRR cannot end a container that has never started.
 	ReasonSidecarNotStarted Reason = "SidecarNotStarted"

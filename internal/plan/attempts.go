@@ -84,7 +84,7 @@ func (a Attempt) covers(container string) bool {
 	return covered
 }
 
-// allowance is how long the attempt may take. Kruise's daemon stops the containers of a CRR one after the other, each with
+// allowance is how long the attempt may take. OpenKruise's daemon stops the containers of a CRR one after the other, each with
 // its full grace period. So does the kubelet with containers whose images changed, but it tears a pod down all at once.
 func (s *situation) allowance(attempt Attempt, sidecar resolve.Sidecar) time.Duration {
 	return GracePeriod(s.Pod)*time.Duration(max(len(attempt.RestartCounts), 1)) + sidecar.Timeout
@@ -155,9 +155,9 @@ func (s *situation) obsoleteCRRs() []Attempt {
 	return obsolete
 }
 
-// obsolete reports whether the attempt is an unfinished CRR whose containers have all ended. Kruise works on one CRR of a
+// obsolete reports whether the attempt is an unfinished CRR whose containers have all ended. OpenKruise works on one CRR of a
 // pod at a time, and such a CRR blocks the next one forever. It is deleted before the next one is created, because
-// a deletion does not make Kruise's daemon look at other CRRs (pkg/daemon/containerrecreate/crr_daemon_controller.go).
+// a deletion does not make OpenKruise's daemon look at other CRRs (pkg/daemon/containerrecreate/crr_daemon_controller.go).
 func (s *situation) obsolete(attempt Attempt) bool {
 	return attempt.Mode == v1alpha1.ModeCRR && attempt.Finished.IsZero() && s.allEnded(attempt)
 }

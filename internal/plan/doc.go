@@ -11,7 +11,7 @@
 // its deadline passes before the container has ended, when the container came back, or when the mechanism gave up.
 //
 // After a failed attempt the next usable mode of the sidecar's fallback chain follows, each mode once. When none is left
-// the pod is stuck. A CRR that Kruise did not carry out is then repeated at growing intervals, unless the container came
+// the pod is stuck. A CRR that OpenKruise did not carry out is then repeated at growing intervals, unless the container came
 // back after it. A denied write is no attempt: the caller decides again with that mode marked as unusable.
 //
 // Invariants, each with a test:

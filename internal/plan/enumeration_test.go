@@ -21,7 +21,7 @@ import (
 //
 //	pod       1 main in 6 states x 2 sidecars in 6 states x restartPolicy x phase
 //	rules     container restart rules of the main and of the first sidecar, and a swapped image of that sidecar
-//	place     real, daemonless or virtual node, with and without Kruise, with and without the phase; and, for pods without
+//	place     real, daemonless or virtual node, with and without OpenKruise, with and without the phase; and, for pods without
 //	          such rules, with the phase as the last resort, or a grace period beyond the limit
 //	policy    mode, exit codes and fallback of the first sidecar, known and unknown; the second sidecar has mode Auto or Respect
 //	image     covers the command of the first sidecar, or does not

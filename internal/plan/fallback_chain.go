@@ -115,15 +115,15 @@ func unknownSetting(field, value string) unusable {
 func (s *situation) whyNotCRR(sidecar resolve.Sidecar) unusable {
 	switch {
 	case s.Node == NodeVirtual:
-		return unusable{v1alpha1.ReasonVirtualNode, fmt.Sprintf("node %s is virtual and has no Kruise daemon", s.Pod.Spec.NodeName)}
+		return unusable{v1alpha1.ReasonVirtualNode, fmt.Sprintf("node %s is virtual and has no OpenKruise daemon", s.Pod.Spec.NodeName)}
 	case s.Node == NodeDaemonless:
-		return unusable{v1alpha1.ReasonNoKruiseDaemon, fmt.Sprintf("node %s does not run Kruise's daemon", s.Pod.Spec.NodeName)}
+		return unusable{v1alpha1.ReasonNoKruiseDaemon, fmt.Sprintf("node %s does not run OpenKruise's daemon", s.Pod.Spec.NodeName)}
 	case !s.Capabilities.Enabled(v1alpha1.ModeCRR):
 		return unusable{v1alpha1.ReasonCRRDisabled, "the operator runs with --crr=Disabled"}
 	case !s.Capabilities.CRRServed:
 		return unusable{v1alpha1.ReasonCRRUnavailable, "OpenKruise does not serve ContainerRecreateRequests, or its webhook does not guard them; install OpenKruise, or declare another mode"}
 	case !hasStarted(statusOf(s.Pod, sidecar.Container)):
-		return unusable{v1alpha1.ReasonSidecarNotStarted, fmt.Sprintf("container %s has never started, and Kruise stops only containers that have started", sidecar.Container)}
+		return unusable{v1alpha1.ReasonSidecarNotStarted, fmt.Sprintf("container %s has never started, and OpenKruise stops only containers that have started", sidecar.Container)}
 	case restartsAllContainers(containerOf(s.Pod, sidecar.Container)):
 		return mayRestartAll(sidecar)
 	}

@@ -156,7 +156,7 @@ func modes(phase plan.PodPhaseUse) plan.EnabledModes {
 	return plan.EnabledModes{CRR: true, Image: true, PodPhase: phase}
 }
 
-// observed returns a snapshot of a stable pod on a real node with Kruise. All containers that are not sidecars are main
+// observed returns a snapshot of a stable pod on a real node with OpenKruise. All containers that are not sidecars are main
 // containers.
 func observed(pod *corev1.Pod, sidecars []resolve.Sidecar, changes ...func(*plan.Snapshot)) plan.Snapshot {
 	s := plan.Snapshot{

@@ -335,7 +335,7 @@ func skipsDeniedModes(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 }
 
 // requeues: a decision that waits for time to pass has a requeue delay. Other decisions wait for a change of the pod, its node,
-// a policy or Kruise, and such a change enqueues the pod.
+// a policy or OpenKruise, and such a change enqueues the pod.
 func requeues(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	if d.RequeueAfter < 0 {
 		return "a time in the past"

@@ -24,7 +24,7 @@ type NodeMatcher struct {
 type NodeKindRules struct {
 	// Virtual nodes have no kubelet. Virtual takes precedence over Daemonless.
 	Virtual NodeMatcher
-	// Daemonless nodes have a kubelet and no Kruise daemon.
+	// Daemonless nodes have a kubelet and no OpenKruise daemon.
 	Daemonless NodeMatcher
 }
 

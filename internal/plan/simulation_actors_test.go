@@ -353,7 +353,7 @@ func (k *kubelet) statuses() []corev1.ContainerStatus {
 	return statuses
 }
 
-// kruise is Kruise's manager and its daemon on the node.
+// kruise is OpenKruise's manager and its daemon on the node.
 type kruise struct {
 	m    *model
 	busy *modelCRR

@@ -139,7 +139,7 @@ type modelCRR struct {
 	deleted  bool
 }
 
-// create plays the API server with Kruise's webhook. It returns false if the CRR is denied. If a superseded CRR was replaced
+// create plays the API server with OpenKruise's webhook. It returns false if the CRR is denied. If a superseded CRR was replaced
 // since the operator observed it, create deletes and creates nothing.
 func (m *model) create(action plan.Action) bool {
 	for _, spent := range action.Supersedes {
@@ -371,7 +371,7 @@ func (o *operator) wake(delay time.Duration) {
 	})
 }
 
-// act executes the decision and reports whether Kruise denied a CRR. The operator may crash after each action.
+// act executes the decision and reports whether OpenKruise denied a CRR. The operator may crash after each action.
 func (o *operator) act(s plan.Snapshot, d plan.Decision) bool {
 	if d.Stage != o.last.Stage || d.Reason != o.last.Reason || len(d.Actions) > 0 {
 		o.m.say("operator", "%s: %s%s", d.Stage, d.Reason, lines(d.Actions))

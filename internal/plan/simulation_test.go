@@ -39,7 +39,7 @@ type simulation struct {
 	forgetful bool
 	// guarded means that the admission policy keeps a written phase.
 	guarded bool
-	// refuses makes Kruise's webhook deny every CRR. silentFor is how long its daemon does not respond.
+	// refuses makes OpenKruise's webhook deny every CRR. silentFor is how long its daemon does not respond.
 	refuses         bool
 	silentFor       time.Duration
 	quickUnpullable bool

@@ -19,9 +19,9 @@ type NodeKind string
 const (
 	// NodeUnknown is the zero value: the operator has not seen the node.
 	NodeUnknown NodeKind = ""
-	// NodeReal has a kubelet, and Kruise's daemon where Kruise is installed.
+	// NodeReal has a kubelet, and OpenKruise's daemon where it is installed.
 	NodeReal NodeKind = "Real"
-	// NodeDaemonless has a kubelet, and cannot run Kruise's daemon.
+	// NodeDaemonless has a kubelet, and cannot run OpenKruise's daemon.
 	NodeDaemonless NodeKind = "Daemonless"
 	// NodeVirtual is run by a virtual kubelet and has neither.
 	NodeVirtual NodeKind = "Virtual"
@@ -64,7 +64,7 @@ const (
 // Capabilities are what the cluster and the operator's flags allow.
 type Capabilities struct {
 	EnabledModes
-	// CRRServed is true while Kruise serves ContainerRecreateRequests and its webhook guards them.
+	// CRRServed is true while OpenKruise serves ContainerRecreateRequests and its webhook guards them.
 	CRRServed bool
 	// MaxGracePeriod is the longest terminationGracePeriodSeconds of a pod whose phase may be written, unless its policy
 	// declares mode PodPhase. Zero means no limit.

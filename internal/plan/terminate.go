@@ -188,7 +188,7 @@ func (s *situation) phaseHides(sidecar resolve.Sidecar) bool {
 	return !respected(sidecar) && s.outcome() == corev1.PodSucceeded
 }
 
-// waitBeforeCRR returns why a CRR cannot be created yet, or nil. Kruise works on one CRR of a pod at a time, so a second
+// waitBeforeCRR returns why a CRR cannot be created yet, or nil. OpenKruise works on one CRR of a pod at a time, so a second
 // one would use up its deadline while it waits. A kubelet that does not know the written phase yet would count the exit
 // code of an ignored sidecar.
 func (p podPlan) waitBeforeCRR(direct []sidecarPlan) *Decision {
@@ -308,7 +308,7 @@ func (p podPlan) crrAction(plans []sidecarPlan) []Action {
 }
 
 // phaseAction writes the phase. It ends sidecars of mode CRR as well; a CRR follows only where the phase has not ended
-// them. With an immediate CRR, Kruise's daemon may be faster than a kubelet whose watch was interrupted, and the exit
+// them. With an immediate CRR, OpenKruise's daemon may be faster than a kubelet whose watch was interrupted, and the exit
 // code would count.
 func (p podPlan) phaseAction(plans []sidecarPlan) Action {
 	purpose := v1alpha1.ModePodPhase

@@ -172,7 +172,7 @@ func TestJobHasPolicySettings(t *testing.T) {
 	}
 }
 
-// Every change makes another job, because Kruise does not apply every change to an existing one.
+// Every change makes another job, because OpenKruise does not apply every change to an existing one.
 func TestChangedSettingsChangeJobName(t *testing.T) {
 	names := map[string]string{}
 	for what, change := range map[string]func(*prepull.Situation){

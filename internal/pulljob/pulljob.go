@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package pulljob pulls images to nodes through OpenKruise: an ImagePullJob makes Kruise's daemon on each node pull one
+// Package pulljob pulls images to nodes through OpenKruise: an ImagePullJob makes its daemon on each node pull one
 // image. It is the only package that writes ImagePullJobs. It carries out the decisions of package prepull, reads the
 // existing jobs, and knows whether the cluster serves them.
 package pulljob
@@ -29,12 +29,12 @@ const (
 	// labelManagedBy marks the jobs that this operator created.
 	labelManagedBy = "app.kubernetes.io/managed-by"
 
-	// parallelism is how many nodes pull at once. Kruise's default is one node after the other. It must be a number: Kruise
+	// parallelism is how many nodes pull at once. OpenKruise's default is one node after the other. It must be a number: OpenKruise
 	// reads a percentage as 0, which pauses a job (syncNodeImages in imagepulljob_controller.go).
 	parallelism = 10
 )
 
-// ErrRefused means that a job cannot be created: Kruise's webhook denied it or did not answer, the operator lacks the
+// ErrRefused means that a job cannot be created: OpenKruise's webhook denied it or did not answer, the operator lacks the
 // permission, or the job's name is taken. The error says which.
 var ErrRefused = errors.New("the ImagePullJob was refused")
 
@@ -117,8 +117,8 @@ func (j *Jobs) Delete(ctx context.Context, existing prepull.Existing) error {
 	return nil
 }
 
-// newJob builds the job. It never completes, so that nodes that join later get the image as well, and so that Kruise
-// repeats the pull about once a day, which brings back an image that the kubelet removed. Kruise sets defaults for the
+// newJob builds the job. It never completes, so that nodes that join later get the image as well, and so that OpenKruise
+// repeats the pull about once a day, which brings back an image that the kubelet removed. OpenKruise sets defaults for the
 // rest: a pull times out after 10 minutes, is retried 3 times, and is skipped where the image exists.
 func newJob(policy prepull.Policy, job prepull.Job) *kruise.ImagePullJob {
 	return &kruise.ImagePullJob{

@@ -37,7 +37,7 @@ type Operator struct {
 type Decisions struct {
 	// Resolve holds the defaults of policies, and whether environment variables declare sidecars.
 	Resolve resolve.Options
-	// NodeKindRules say which nodes have no kubelet or no Kruise daemon.
+	// NodeKindRules say which nodes have no kubelet or no OpenKruise daemon.
 	NodeKindRules plan.NodeKindRules
 	// Capabilities are what the flags allow. CRRServed is false: only a cluster can tell.
 	Capabilities plan.Capabilities

@@ -97,7 +97,7 @@ func (k *Kruise) Install(t *testing.T) {
 	k.installed = true
 	for _, object := range k.objects() {
 		if err := k.client.Create(t.Context(), object); err != nil {
-			t.Fatalf("install Kruise: %v", err)
+			t.Fatalf("install OpenKruise: %v", err)
 		}
 	}
 	for _, definition := range k.definitions {
@@ -118,7 +118,7 @@ func (k *Kruise) Remove(t *testing.T) {
 	ctx := context.WithoutCancel(t.Context())
 	for _, object := range k.objects() {
 		if err := client.IgnoreNotFound(k.client.Delete(ctx, object)); err != nil {
-			t.Errorf("remove Kruise: %v", err)
+			t.Errorf("remove OpenKruise: %v", err)
 		}
 	}
 	for _, definition := range k.definitions {
@@ -139,7 +139,7 @@ func (k *Kruise) Remove(t *testing.T) {
 func (k *Kruise) RemoveWebhook(t *testing.T) {
 	t.Helper()
 	if err := k.client.Delete(t.Context(), k.configuration.DeepCopy()); err != nil {
-		t.Fatalf("remove the webhook of Kruise: %v", err)
+		t.Fatalf("remove the webhook of OpenKruise: %v", err)
 	}
 }
 
@@ -282,11 +282,11 @@ func definitions(t *testing.T, names ...string) []*apiextensionsv1.CustomResourc
 	command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 	output, err := command.Output()
 	if err != nil {
-		t.Fatalf("download Kruise: %v", err)
+		t.Fatalf("download OpenKruise: %v", err)
 	}
 	var module struct{ Dir string }
 	if err := json.Unmarshal(output, &module); err != nil {
-		t.Fatalf("read where Kruise is: %v", err)
+		t.Fatalf("read where OpenKruise is: %v", err)
 	}
 	var all []*apiextensionsv1.CustomResourceDefinition
 	for _, name := range names {

@@ -30,7 +30,7 @@ import (
 const (
 	// DefinitionName is the name of the definition of ContainerRecreateRequests.
 	DefinitionName = "containerrecreaterequests.apps.kruise.io"
-	// WebhookConfigurationName is the name of Kruise's webhook configuration. Without that webhook CRRs are not safe.
+	// WebhookConfigurationName is the name of OpenKruise's webhook configuration. Without that webhook CRRs are not safe.
 	WebhookConfigurationName = "kruise-mutating-webhook-configuration"
 
 	resource = "containerrecreaterequests"
@@ -39,7 +39,7 @@ const (
 	indexPodUID = "ownerPodUID"
 )
 
-// AddToScheme registers Kruise's types.
+// AddToScheme registers OpenKruise's types.
 func AddToScheme(scheme *runtime.Scheme) error {
 	return kruise.AddToScheme(scheme)
 }
@@ -68,8 +68,8 @@ func keepConditions(object any) (any, error) {
 	return object, nil
 }
 
-// NewAvailability returns the availability of CRRs: Kruise serves them, and its mutating webhook, which binds a CRR to its
-// pod, cannot be bypassed. It calls onChange at each change, and onFinished when Kruise has finished a CRR. The manager's
+// NewAvailability returns the availability of CRRs: OpenKruise serves them, and its mutating webhook, which binds a CRR to its
+// pod, cannot be bypassed. It calls onChange at each change, and onFinished when OpenKruise has finished a CRR. The manager's
 // cache must have been made with CacheOptions.
 //
 // Wait until the availability is known before acting. Otherwise an operator that has just started would switch from CRR
@@ -105,7 +105,7 @@ func look(ctx context.Context, reader client.Reader) (served, guarded bool, err 
 	return slices.ContainsFunc(definitions.Items, optionalkind.IsEstablished), slices.ContainsFunc(configurations.Items, GuardsCRRs), nil
 }
 
-// GuardsCRRs reports whether the configuration sends CRRs to Kruise's webhook and denies them while it is down. A CRR
+// GuardsCRRs reports whether the configuration sends CRRs to OpenKruise's webhook and denies them while it is down. A CRR
 // that has not passed the webhook can name containers of any pod of the node and run commands in them.
 func GuardsCRRs(configuration admissionv1.MutatingWebhookConfiguration) bool {
 	return slices.ContainsFunc(configuration.Webhooks, func(webhook admissionv1.MutatingWebhook) bool {
@@ -117,7 +117,7 @@ func GuardsCRRs(configuration admissionv1.MutatingWebhookConfiguration) bool {
 	})
 }
 
-// prepare indexes a cache of CRRs by pod, and has it call onFinished when Kruise has finished one.
+// prepare indexes a cache of CRRs by pod, and has it call onFinished when OpenKruise has finished one.
 func prepare(ctx context.Context, crrs cache.Cache, onFinished func(pod types.NamespacedName)) error {
 	if err := crrs.IndexField(ctx, &kruise.ContainerRecreateRequest{}, indexPodUID, ownerPodUID); err != nil {
 		return fmt.Errorf("index by pod: %w", err)
@@ -139,7 +139,7 @@ func ownerPodUID(object client.Object) []string {
 	return nil
 }
 
-// whenFinished calls onFinished with the pod of each CRR that Kruise has just finished. All other effects of a CRR show in
+// whenFinished calls onFinished with the pod of each CRR that OpenKruise has just finished. All other effects of a CRR show in
 // the pod's own status.
 func whenFinished(onFinished func(pod types.NamespacedName)) toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{

@@ -24,7 +24,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/plan"
 )
 
-// guarding returns the webhook of an installed Kruise.
+// guarding returns the webhook of an installed OpenKruise.
 func guarding() admissionv1.MutatingWebhook {
 	return admissionv1.MutatingWebhook{
 		Name:          "mcontainerrecreaterequest.kb.io",

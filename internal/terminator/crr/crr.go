@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package crr ends sidecars through OpenKruise (mode CRR): a ContainerRecreateRequest (CRR) makes Kruise's daemon on the
+// Package crr ends sidecars through OpenKruise (mode CRR): a ContainerRecreateRequest (CRR) makes its daemon on the
 // pod's node run preStop and stop the container. It is the only package that knows this kind, and it writes nothing
-// else. NewAvailability finds out whether the cluster has a usable Kruise.
+// else. NewAvailability finds out whether the cluster has a usable OpenKruise.
 package crr
 
 import (
@@ -41,14 +41,14 @@ const (
 	// The API server's clock may differ.
 	annotationRequestedAt = "sidecartermination.dev/requested-at"
 
-	// minActiveDeadline is the shortest deadline that Kruise's webhook accepts.
+	// minActiveDeadline is the shortest deadline that OpenKruise's webhook accepts.
 	minActiveDeadline = 3 * time.Second
 	// ttlAfterFinished keeps finished CRRs longer than the longest wait between two attempts, so that the operator can
 	// count the attempts.
 	ttlAfterFinished = 30 * time.Minute
 )
 
-// ErrRefused means that a CRR cannot be created: Kruise's webhook denied it or did not answer, or its name is taken. The
+// ErrRefused means that a CRR cannot be created: OpenKruise's webhook denied it or did not answer, or its name is taken. The
 // caller may use another mode.
 var ErrRefused = errors.New("the ContainerRecreateRequest was refused")
 
@@ -106,7 +106,7 @@ func toAttempts(crrs []kruise.ContainerRecreateRequest, pod *corev1.Pod) []plan.
 }
 
 // Terminate deletes the CRRs that the action supersedes and creates one for its containers. It returns false when the CRR
-// exists already, a conflict when a superseded one has been replaced since it was read, and ErrRefused when Kruise denies
+// exists already, a conflict when a superseded one has been replaced since it was read, and ErrRefused when OpenKruise denies
 // the CRR or another object has its name.
 func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) (bool, error) {
 	for _, superseded := range action.Supersedes {
@@ -123,12 +123,12 @@ func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan
 	case err != nil:
 		return false, fmt.Errorf("create ContainerRecreateRequest: %w", err)
 	}
-	// Kruise finds the pod by name. If another pod has taken the name, its containers must not be stopped.
+	// OpenKruise finds the pod by name. If another pod has taken the name, its containers must not be stopped.
 	if uid := crr.Labels[kruise.ContainerRecreateRequestPodUIDKey]; uid != string(pod.UID) {
 		if err := t.delete(ctx, crr.Namespace, crr.Name, crr.UID); err != nil {
 			return false, err
 		}
-		return false, fmt.Errorf("%w: Kruise bound it to the pod with uid %q, not %q", ErrRefused, uid, pod.UID)
+		return false, fmt.Errorf("%w: OpenKruise bound it to the pod with uid %q, not %q", ErrRefused, uid, pod.UID)
 	}
 	return true, nil
 }
@@ -183,7 +183,7 @@ func newCRR(pod *corev1.Pod, action plan.Action, now time.Time) *kruise.Containe
 	return crr
 }
 
-// ttl returns how many seconds Kruise keeps a finished CRR; nil means as long as the pod, which owns it. Where the kubelet
+// ttl returns how many seconds OpenKruise keeps a finished CRR; nil means as long as the pod, which owns it. Where the kubelet
 // may restart a container the CRR must stay, because a CRR after which the container came back must not be repeated.
 func ttl(pod *corev1.Pod) *int32 {
 	restarts := func(container corev1.Container) bool { return container.RestartPolicy != nil }

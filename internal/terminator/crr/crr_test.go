@@ -36,7 +36,7 @@ var pod = &corev1.Pod{
 // stopped is the operator's clock.
 var stopped = clocktesting.NewFakePassiveClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 
-// server is a client that creates and deletes CRRs as with Kruise's webhook.
+// server is a client that creates and deletes CRRs as with OpenKruise's webhook.
 type server struct {
 	client.Client
 	uid     string // of the pod that the webhook finds by name
