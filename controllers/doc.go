@@ -11,7 +11,7 @@
 //
 // PodReconciler alone acts on pods, PolicyReconciler alone writes the statuses of policies, and PrePullReconciler alone writes pull
 // jobs. Each derives its actions from the cluster on every call. podStates and policyStates hold what the cluster cannot tell: what
-// was reported, for how long a pod has been stable, and writes that were refused or not answered. After a restart the operator works
+// was reported, for how long a pod has been stable, and writes that were denied or not answered. After a restart the operator works
 // without them.
 //
 // Decisions live in internal/resolve, internal/plan, internal/rollup and internal/prepull; mechanisms in internal/terminator; caches

@@ -34,8 +34,8 @@ type node struct {
 	ignoresPhase bool
 	// stops counts the stops of each container.
 	stops map[string]int
-	// refused counts how often the guard denied the kubelet's phase.
-	refused int
+	// denied counts how often the guard denied the kubelet's phase.
+	denied int
 }
 
 // step makes the node's next write. It returns the written resource, or nothing.
@@ -56,7 +56,7 @@ func (n *node) step(ctx context.Context, v version) (resource string, err error)
 			if !apierrors.IsForbidden(err) {
 				return "", fmt.Errorf("restore the phase as the kubelet: %w", err)
 			}
-			n.refused++
+			n.denied++
 		}
 		if finished := n.finished(pod, v.requests); finished != nil {
 			if err := n.server.Status().Update(ctx, finished); err != nil {

@@ -331,7 +331,7 @@ func killsBetween(before, after *corev1.Pod) []kill {
 
 // checkHistory checks the invariants in every version. A kubelet that ignores a phase may undo it only after the guard is released.
 func (r *run) checkHistory() {
-	if r.scenario.ignoresPhase && r.node.refused == 0 {
+	if r.scenario.ignoresPhase && r.node.denied == 0 {
 		r.problem("the guard has kept the kubelet from nothing")
 	}
 	for i := 1; i < len(r.history.versions); i++ {

@@ -38,9 +38,9 @@ const (
 type openKruise string
 
 const (
-	kruiseWorks   openKruise = ""
-	kruiseAbsent  openKruise = "absent"
-	kruiseRefuses openKruise = "refuses each request"
+	kruiseWorks  openKruise = ""
+	kruiseAbsent openKruise = "absent"
+	kruiseDenies openKruise = "denies each request"
 )
 
 // scenario is a pod with a main container and two sidecars, their declarations, and what happens to them.
@@ -186,7 +186,7 @@ func addObstructed(add adder) {
 	fails := func(s *scenario) { s.mains = []int32{3} }
 	failsOnce := func(s *scenario) { s.mains = []int32{1, 0} }
 	without := func(s *scenario) { s.kruise = kruiseAbsent }
-	refused := func(s *scenario) { s.kruise = kruiseRefuses }
+	denied := func(s *scenario) { s.kruise = kruiseDenies }
 	virtual := func(s *scenario) { s.nodeLabels = virtualKubelet }
 	unstarted := func(s *scenario) { s.unstarted = true }
 	drained := func(s *scenario) { s.spec.Sidecars[1].DrainSeconds = ptr.To[int32](60) }
@@ -201,8 +201,8 @@ func addObstructed(add adder) {
 	add("PodPhase of a main that fails once", onFailure, 143, phase, phase, ignore, failsOnce)
 	add("Auto on a virtual node", never, 0, auto, auto, ignore, virtual)
 	add("CRR and PodPhase on a virtual node", onFailure, 143, request, phase, ignore, virtual)
-	add("Auto that OpenKruise refuses", never, 0, auto, auto, respect, refused)
-	add("CRR that OpenKruise refuses", never, 143, request, request, ignore, refused)
+	add("Auto that OpenKruise denies", never, 0, auto, auto, respect, denied)
+	add("CRR that OpenKruise denies", never, 143, request, request, ignore, denied)
 	add("CRR without OpenKruise", never, 143, request, request, ignore, without)
 	add("Auto without OpenKruise", onFailure, 143, auto, auto, respect, without)
 	add("Auto of a sidecar that has not started", never, 0, auto, auto, ignore, unstarted)

@@ -163,8 +163,8 @@ func newTrial(t *testing.T, k *testenv.Kruise, s scenario, number int, sum *tall
 	if s.nodeLabels != nil {
 		tr.node = tr.newNode(s.nodeLabels)
 	}
-	if s.kruise == kruiseRefuses {
-		k.RefuseIn(tr.namespace, http.StatusForbidden)
+	if s.kruise == kruiseDenies {
+		k.DenyIn(tr.namespace, http.StatusForbidden)
 	}
 	sum.begin()
 	tr.reference, tr.want = s.execute(tr.fixture, disturbance{})

@@ -43,8 +43,8 @@ const (
 	maxReconciles = 12
 	// maxStatusWrites is the maximum number of status writes for one mutation: one for the mutation and one for its effects.
 	maxStatusWrites = 2
-	// maxRefusals is the maximum number of consecutive values that the schema allows and CEL rules deny.
-	maxRefusals = 200
+	// maxRejections is the maximum number of consecutive values that the schema allows and CEL rules deny.
+	maxRejections = 200
 )
 
 // number reads an environment variable.
@@ -71,13 +71,13 @@ type mutated struct {
 	reasons      map[string]bool
 	stored       *unstructured.Unstructured // as it was last accepted
 
-	accepted, refused map[string]int // by field
+	accepted, rejected map[string]int // by field
 }
 
 func newMutated(f *fixture, g generator, kind, plural, namespace string) *mutated {
 	f.Helper()
 	m := &mutated{fixture: f, generator: g, kind: kind, plural: plural, fields: fieldsOf(definitionOf(f.T, plural)),
-		rules: map[string]bool{}, reasons: reasons(f.T), accepted: map[string]int{}, refused: map[string]int{}}
+		rules: map[string]bool{}, reasons: reasons(f.T), accepted: map[string]int{}, rejected: map[string]int{}}
 	for _, field := range m.fields {
 		for _, rule := range field.schema.XValidations {
 			m.rules[rule.Message] = false
@@ -151,7 +151,7 @@ func (m *mutated) allowed(target field, value any) {
 		m.accept(target, policy)
 		return
 	}
-	m.refuse(target, where, "a valid value", policy, err)
+	m.reject(target, where, "a valid value", policy, err)
 	for _, cause := range causes(err) {
 		message, known := m.rule(cause.Message)
 		// The removed field may be required, its list may become too short, or the item may be a duplicate. The API server then skips CEL
@@ -170,12 +170,12 @@ func (m *mutated) allowed(target field, value any) {
 // validUntilAccepted sets valid values until no rule denies one.
 func (m *mutated) validUntilAccepted(target field) {
 	m.Helper()
-	for range maxRefusals {
+	for range maxRejections {
 		if m.allowed(target, m.value(target.schema)); m.accepted[target.String()] > 0 || m.Failed() {
 			return
 		}
 	}
-	m.Errorf("%s %s: rules have refused %d valid values", m.kind, target, maxRefusals)
+	m.Errorf("%s %s: rules have rejected %d valid values", m.kind, target, maxRejections)
 }
 
 // rule returns the message of the CEL rule in the text.
@@ -194,7 +194,7 @@ func (m *mutated) invalid(target field) {
 	w := one(m.generator, m.wrongs(target.schema))
 	policy, where := m.changed(target, func(any) any { return w.value })
 	if err := m.send(m.Client, policy); err != nil {
-		m.refuse(target, where, w.what, policy, err)
+		m.reject(target, where, w.what, policy, err)
 		return
 	}
 	m.Errorf("%s %s: %s was accepted: %v", m.kind, where, w.what, w.value)
@@ -222,7 +222,7 @@ func (m *mutated) unknown(target field) {
 	}
 	if err := m.send(m.Client, policy); err != nil {
 		// A CEL rule may deny a parent that was created for the field.
-		m.refuse(target, where, "an unknown field", policy, err)
+		m.reject(target, where, "an unknown field", policy, err)
 		return
 	}
 	if strings.Contains(fmt.Sprint(policy.Object["spec"]), "unheardOf") {
@@ -236,7 +236,7 @@ func (m *mutated) nothing(target field) {
 	m.Helper()
 	policy, where := m.changed(target, func(any) any { return nil })
 	if err := m.send(m.Client, policy); err != nil {
-		m.refuse(target, where, "null", policy, err)
+		m.reject(target, where, "null", policy, err)
 		return
 	}
 	m.accept(target, policy)
@@ -245,10 +245,10 @@ func (m *mutated) nothing(target field) {
 // index is the index of an item in a list.
 var index = regexp.MustCompile(`\[\d+\]`)
 
-// refuse checks that the answer names the field, a parent of it, or a field inside it.
-func (m *mutated) refuse(target field, where, what string, policy *unstructured.Unstructured, err error) {
+// reject checks that the answer names the field, a parent of it, or a field inside it.
+func (m *mutated) reject(target field, where, what string, policy *unstructured.Unstructured, err error) {
 	m.Helper()
-	m.refused[target.String()]++
+	m.rejected[target.String()]++
 	if !apierrors.IsInvalid(err) {
 		m.Errorf("%s %s: %s was answered with: %v", m.kind, where, what, err)
 		return
@@ -261,7 +261,7 @@ func (m *mutated) refuse(target field, where, what string, policy *unstructured.
 		_, rule := m.rule(cause.Message)
 		return cause.Field != "" && (rule || strings.HasPrefix(cause.Field, where) || strings.HasPrefix(where, cause.Field))
 	}) {
-		m.Errorf("%s: %s of %s was refused, and the answer does not name it: %v\nspec %v", m.kind, what, where, err, policy.Object["spec"])
+		m.Errorf("%s: %s of %s was rejected, and the answer does not name it: %v\nspec %v", m.kind, what, where, err, policy.Object["spec"])
 	}
 }
 
@@ -440,7 +440,7 @@ func TestMutatedPolicyIsDeniedOrReported(t *testing.T) {
 
 	count = 0
 	for _, m := range policies {
-		count += sum(m.accepted) + sum(m.refused)
+		count += sum(m.accepted) + sum(m.rejected)
 	}
 	f.quiet(reasons(t))
 	if got := counted(t, "controller_runtime_reconcile_total") - reconciles; got > count*maxReconciles {
@@ -512,13 +512,13 @@ func (m *mutated) covered() {
 	m.Helper()
 	for _, field := range m.fields {
 		name := field.String()
-		if m.refused[name] == 0 || m.accepted[name] == 0 {
-			m.Errorf("%s: %s was accepted %d times and refused %d times", m.kind, name, m.accepted[name], m.refused[name])
+		if m.rejected[name] == 0 || m.accepted[name] == 0 {
+			m.Errorf("%s: %s was accepted %d times and rejected %d times", m.kind, name, m.accepted[name], m.rejected[name])
 		}
 	}
 	rules := slices.DeleteFunc(slices.Sorted(maps.Keys(m.rules)), func(message string) bool { return m.rules[message] })
-	m.Logf("%s: %d fields, %d mutations accepted and %d refused; %d of %d rules denied something, not these: %q", m.kind, len(m.fields),
-		sum(m.accepted), sum(m.refused), len(m.rules)-len(rules), len(m.rules), rules)
+	m.Logf("%s: %d fields, %d mutations accepted and %d rejected; %d of %d rules denied something, not these: %q", m.kind, len(m.fields),
+		sum(m.accepted), sum(m.rejected), len(m.rules)-len(rules), len(m.rules), rules)
 }
 
 func sum(counts map[string]int) int {

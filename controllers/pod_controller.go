@@ -78,25 +78,25 @@ func (r *PodReconciler) forget(ctx context.Context, key types.NamespacedName) (c
 	return ctrl.Result{RequeueAfter: r.states.forgetMissing(key)}, nil
 }
 
-// act decides and carries the decision out. It returns the decision with the actions that changed something. After a refused
+// act decides and carries the decision out. It returns the decision with the actions that changed something. After a denied
 // write it decides once more without the mode that needs the write.
 func (r *PodReconciler) act(ctx context.Context, snapshot plan.Snapshot) (plan.Decision, error) {
 	decision := plan.Next(snapshot, r.options.Clock.Now())
 	err := r.terminate(ctx, snapshot.Pod, &decision)
-	for refused := refusalIn(err); refused != nil && snapshot.Refused[refused.mode] == ""; refused = refusalIn(err) {
-		ctrl.LoggerFrom(ctx).V(1).Info("The API server refused a write; trying without it", "mode", refused.mode, "cause", refused.cause.Error())
-		snapshot.Refused = withRefusal(snapshot.Refused, refused)
+	for denied := denialIn(err); denied != nil && snapshot.Denied[denied.mode] == ""; denied = denialIn(err) {
+		ctrl.LoggerFrom(ctx).V(1).Info("The API server denied a write; trying without it", "mode", denied.mode, "cause", denied.cause.Error())
+		snapshot.Denied = withDenial(snapshot.Denied, denied)
 		err = nil
-		// The write of the phase before the refusal may be enough.
+		// The write of the phase before the denial may be enough.
 		if len(decision.Actions) > 0 {
 			break
 		}
 		decision = plan.Next(snapshot, r.options.Clock.Now())
 		err = r.terminate(ctx, snapshot.Pod, &decision)
 	}
-	if decision.Refused = snapshot.Refused; len(decision.Refused) > 0 {
+	if decision.Denied = snapshot.Denied; len(decision.Denied) > 0 {
 		// The next write may be accepted although nothing about the pod changes.
-		decision.RequeueAfter = plan.Soonest(decision.RequeueAfter, refusalWait(decision, r.options.Clock.Now()))
+		decision.RequeueAfter = plan.Soonest(decision.RequeueAfter, denialWait(decision, r.options.Clock.Now()))
 	}
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
 		// The cache was stale. The next reconcile decides on the current pod.

@@ -22,10 +22,10 @@ import (
 )
 
 // podStates is what the operator remembers about unfinished pods between reconciles. PodReconciler owns it; PolicyReconciler reads
-// refused writes from it. It passes each transition on to the reporter once.
+// denied writes from it. It passes each transition on to the reporter once.
 //
-// Three parts feed decisions: how long a pod has been stable, which writes were refused, and which outcome is unknown. A
-// restarted operator lacks them. It then waits one more stabilization window and repeats a refused write, but acts no differently
+// Three parts feed decisions: how long a pod has been stable, which writes were denied, and which outcome is unknown. A
+// restarted operator lacks them. It then waits one more stabilization window and repeats a denied write, but acts no differently
 // on the pod.
 type podStates struct {
 	reporter *reporter
@@ -60,7 +60,7 @@ type podState struct {
 	phaseWritten   time.Time // when the phase was written or last read live; zero once a cache has the terminal phase
 	deleted        bool
 	outcomeUnknown bool                     // a write failed and may still have been applied
-	refused        map[v1alpha1.Mode]string // the refused write of each mode, until one succeeds, with the error
+	denied         map[v1alpha1.Mode]string // the denied write of each mode, until one succeeds, with the error
 }
 
 // attempt identifies a failed attempt on a pod, or, with a policy, its failure for that policy's containers.
@@ -87,7 +87,7 @@ func (s *podStates) record(resolved resolvedPod, decision plan.Decision, actErr 
 	if plan.HasTerminalPhase(resolved.pod) {
 		state.phaseWritten = time.Time{}
 	}
-	state.refused = refusedAfter(state.refused, decision)
+	state.denied = deniedAfter(state.denied, decision)
 	s.recordActions(state, decision)
 	s.recordFailures(key, state, resolved, decision.Failures)
 	changed := state.changes(decision)
@@ -144,10 +144,10 @@ func (s *podStates) recordFailures(key types.NamespacedName, state *podState, re
 	}
 }
 
-// changes reports whether the decision changes the pod's reported state. A pod that is stuck because of a refused write remains
+// changes reports whether the decision changes the pod's reported state. A pod that is stuck because of a denied write remains
 // stuck while its retry waits for a stable pod.
 func (p *podState) changes(decision plan.Decision) bool {
-	if p.stage == plan.StageStuck && decision.Reason == v1alpha1.ReasonStabilizing && len(p.refused) > 0 {
+	if p.stage == plan.StageStuck && decision.Reason == v1alpha1.ReasonStabilizing && len(p.denied) > 0 {
 		return false
 	}
 	return p.stage != decision.Stage || p.reason != decision.Reason
@@ -187,21 +187,21 @@ func (s *podStates) forgetMissing(key types.NamespacedName) time.Duration {
 	return 0
 }
 
-// refusedWrites returns the modes whose last write to the pod was refused, with the errors. The result must not be changed.
-func (s *podStates) refusedWrites(pod *corev1.Pod) map[v1alpha1.Mode]string {
+// deniedWrites returns the modes whose last write to the pod was denied, with the errors. The result must not be changed.
+func (s *podStates) deniedWrites(pod *corev1.Pod) map[v1alpha1.Mode]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if state := s.pods[client.ObjectKeyFromObject(pod)]; state != nil && state.uid == pod.UID {
-		return state.refused
+		return state.denied
 	}
 	return nil
 }
 
-// refusedAfter returns the refused writes after the decision was carried out. It copies the map, which callers of refusedWrites
+// deniedAfter returns the denied writes after the decision was carried out. It copies the map, which callers of deniedWrites
 // may be reading.
-func refusedAfter(before map[v1alpha1.Mode]string, decision plan.Decision) map[v1alpha1.Mode]string {
+func deniedAfter(before map[v1alpha1.Mode]string, decision plan.Decision) map[v1alpha1.Mode]string {
 	after := maps.Clone(before)
-	for mode, answer := range decision.Refused {
+	for mode, answer := range decision.Denied {
 		if after == nil {
 			after = map[v1alpha1.Mode]string{}
 		}

@@ -37,7 +37,7 @@ type PolicyReconciler struct {
 	prePulls *prePulls
 	reporter *reporter
 	states   *policyStates
-	// podStates provides the refused writes of pods.
+	// podStates provides the denied writes of pods.
 	podStates *podStates
 	options   Options
 }
@@ -119,11 +119,11 @@ func (r *PolicyReconciler) takeTally(object *policyObject) (tally rollup.Tally, 
 
 // keepTally keeps the tally of a failed write. The object is as it was sent.
 func (r *PolicyReconciler) keepTally(object *policyObject, status v1alpha1.PolicyStatus, tally rollup.Tally, err error) {
-	refused := apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err)
+	notApplied := apierrors.IsConflict(err) || apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsForbidden(err)
 	switch {
 	case r.states.get(object.ref).unanswered != nil:
 		// The tally is the one of the unanswered write, whose outcome is still unknown.
-	case refused || tally.Empty():
+	case notApplied || tally.Empty():
 		r.reporter.restore(object.ref, tally)
 	default:
 		r.states.setUnanswered(object.ref, &statusWrite{object.GetResourceVersion(), status, tally})
@@ -200,7 +200,7 @@ func (r *PolicyReconciler) observation(ctx context.Context, policy resolve.Polic
 	if err != nil {
 		return o, err
 	}
-	snapshot.Refused = r.podStates.refusedWrites(resolved.pod)
+	snapshot.Denied = r.podStates.deniedWrites(resolved.pod)
 	o.Decision = plan.Next(snapshot, r.options.Clock.Now())
 	for _, override := range resolved.resolution.Overrides {
 		if override.Policy == policy.Ref {

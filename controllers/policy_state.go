@@ -21,14 +21,14 @@ type policyStates struct {
 }
 
 // policyState is what the operator remembers about one policy. A restarted operator lacks it: it may write a status too soon and
-// retries a refused pull job sooner.
+// retries a denied pull job sooner.
 type policyState struct {
 	// notBefore is the earliest time of the next status write.
 	notBefore time.Time
 	// unanswered is the last write of the status, if its outcome is unknown.
 	unanswered *statusWrite
-	// pullRefusal is the error of a refused pull job. No object holds it.
-	pullRefusal string
+	// pullDenial is the error of a denied pull job. No object holds it.
+	pullDenial string
 }
 
 // statusWrite is a write of a policy's status. It adds to totals, so writing it twice would count pods twice.
@@ -86,8 +86,8 @@ func (s *policyStates) setUnanswered(ref resolve.PolicyRef, write *statusWrite) 
 	s.update(ref, func(state *policyState) { state.unanswered = write })
 }
 
-// setPullRefusal reports whether the refusal is a new one. An empty one means that nothing is refused.
-func (s *policyStates) setPullRefusal(ref resolve.PolicyRef, refusal string) (changed bool) {
-	s.update(ref, func(state *policyState) { changed, state.pullRefusal = state.pullRefusal != refusal, refusal })
+// setPullDenial reports whether the denial is a new one. An empty one means that nothing is denied.
+func (s *policyStates) setPullDenial(ref resolve.PolicyRef, denial string) (changed bool) {
+	s.update(ref, func(state *policyState) { changed, state.pullDenial = state.pullDenial != denial, denial })
 	return changed
 }

@@ -38,15 +38,15 @@ func TestStatusWriteIsDelayed(t *testing.T) {
 	}
 }
 
-func TestPullRefusalIsKeptOnce(t *testing.T) {
+func TestPullDenialIsKeptOnce(t *testing.T) {
 	mesh := resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: "batch", Name: "mesh"}
 	var states policyStates
 	for _, step := range []struct {
-		refusal string
+		denial  string
 		changed bool
 	}{{"", false}, {"gate", true}, {"gate", false}, {"quota", true}, {"", true}, {"", false}} {
-		if changed := states.setPullRefusal(mesh, step.refusal); changed != step.changed || states.get(mesh).pullRefusal != step.refusal {
-			t.Errorf("refusal %q: changed %t, kept %q", step.refusal, changed, states.get(mesh).pullRefusal)
+		if changed := states.setPullDenial(mesh, step.denial); changed != step.changed || states.get(mesh).pullDenial != step.denial {
+			t.Errorf("denial %q: changed %t, kept %q", step.denial, changed, states.get(mesh).pullDenial)
 		}
 	}
 	if len(states.policies) > 0 {

@@ -30,7 +30,7 @@ func (p *prePulls) decide(ctx context.Context, object *policyObject) (prepull.De
 		Enabled:      p.options.Capabilities.EnabledModes,
 		Served:       p.jobs.Availability.Available(),
 		Existing:     existing,
-		Refusal:      p.states.get(object.ref).pullRefusal,
+		Denial:       p.states.get(object.ref).pullDenial,
 		Now:          p.options.Clock.Now(),
 	}), nil
 }

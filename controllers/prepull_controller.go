@@ -18,8 +18,8 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// pullRefusalRetry is the requeue delay after OpenKruise has refused a job, because its manager is down or lacks the feature gate.
-const pullRefusalRetry = 30 * time.Second
+// pullDenialRetry is the requeue delay after OpenKruise has denied a job, because its manager is down or lacks the feature gate.
+const pullDenialRetry = 30 * time.Second
 
 // PrePullReconciler creates and deletes the pull jobs of one policy, and writes nothing else. PolicyReconciler reports on the jobs
 // in the policy's status.
@@ -35,7 +35,7 @@ type PrePullReconciler struct {
 func (r *PrePullReconciler) Reconcile(ctx context.Context, ref resolve.PolicyRef) (ctrl.Result, error) {
 	object, err := readPolicy(ctx, r.client, ref)
 	if apierrors.IsNotFound(err) {
-		r.prePulls.states.setPullRefusal(ref, "")
+		r.prePulls.states.setPullDenial(ref, "")
 		return ctrl.Result{}, nil
 	}
 	if err != nil {
@@ -45,7 +45,7 @@ func (r *PrePullReconciler) Reconcile(ctx context.Context, ref resolve.PolicyRef
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	refused, err := r.create(ctx, object, decision.Create)
+	denied, err := r.create(ctx, object, decision.Create)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -59,27 +59,27 @@ func (r *PrePullReconciler) Reconcile(ctx context.Context, ref resolve.PolicyRef
 			return ctrl.Result{}, err
 		}
 	}
-	if refused {
-		return ctrl.Result{RequeueAfter: plan.Soonest(decision.RequeueAfter, pullRefusalRetry)}, nil
+	if denied {
+		return ctrl.Result{RequeueAfter: plan.Soonest(decision.RequeueAfter, pullDenialRetry)}, nil
 	}
 	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, nil
 }
 
-// create creates the jobs until one is refused, and enqueues the policy to report that.
-func (r *PrePullReconciler) create(ctx context.Context, object *policyObject, jobs []prepull.Job) (refused bool, err error) {
-	refusal := ""
+// create creates the jobs until one is denied, and enqueues the policy to report that.
+func (r *PrePullReconciler) create(ctx context.Context, object *policyObject, jobs []prepull.Job) (denied bool, err error) {
+	denial := ""
 	for _, job := range jobs {
 		err := r.prePulls.jobs.Create(ctx, object.toPrePull(), job)
-		if errors.Is(err, pulljob.ErrRefused) {
-			refusal = err.Error()
+		if errors.Is(err, pulljob.ErrDenied) {
+			denial = err.Error()
 			break
 		}
 		if err != nil {
 			return false, err
 		}
 	}
-	if r.prePulls.states.setPullRefusal(object.ref, refusal) {
+	if r.prePulls.states.setPullDenial(object.ref, denial) {
 		r.notify(object.ref)
 	}
-	return refusal != "", nil
+	return denial != "", nil
 }

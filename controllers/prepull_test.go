@@ -349,21 +349,21 @@ func TestDeletedPullJobIsRecreated(t *testing.T) {
 	f.wantPrePulled(policy, "True PrePulled")
 }
 
-func TestRefusedPullJobIsReportedAndRetried(t *testing.T) {
+func TestDeniedPullJobIsReportedAndRetried(t *testing.T) {
 	k := newKruise(t)
 	b := newPrePullBench(t, k)
 	policy := b.newPolicy("mesh", withPrePull)
-	k.RefuseJobs("feature-gate ImagePullJobGate is not enabled")
+	k.DenyJobs("feature-gate ImagePullJobGate is not enabled")
 	b.knowsPolicyAndJobs(policy)
 	result, err := b.prePulls.Reconcile(t.Context(), refOf(policy))
-	if err != nil || result.RequeueAfter != pullRefusalRetry {
+	if err != nil || result.RequeueAfter != pullDenialRetry {
 		t.Fatalf("got %+v and error %v", result, err)
 	}
-	b.says(policy, "False PrePullUnavailable the ImagePullJob was refused: ")
+	b.says(policy, "False PrePullUnavailable the ImagePullJob was denied: ")
 	if got := prePulled(policy.Status); !strings.Contains(got, "feature-gate ImagePullJobGate is not enabled") {
 		t.Errorf("the policy does not say why: %s", got)
 	}
-	k.RefuseJobs("")
+	k.DenyJobs("")
 	b.pulls(policy)
 	b.says(policy, "False PrePulling")
 }

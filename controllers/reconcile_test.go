@@ -437,16 +437,16 @@ func TestReusedPodNameIsNotWritten(t *testing.T) {
 	}
 }
 
-func TestFallbackWhenKruiseRefuses(t *testing.T) {
+func TestFallbackWhenKruiseDenies(t *testing.T) {
 	k := newKruise(t)
 	k.Install(t)
 	for _, code := range []int32{http.StatusBadRequest, http.StatusForbidden, http.StatusInternalServerError} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
 			b := newBench(t, testOptions(), k)
-			k.Refuse(code)
+			k.Deny(code)
 			b.newPolicy("mesh", mode(v1alpha1.ModeAuto, v1alpha1.ExitCodesRespect))
 			pod := b.newPod("job-1", podtest.MainDone)
-			b.goesOnAfterRefusal(pod, []string{"POST containerrecreaterequests", "PATCH pods"})
+			b.goesOnAfterDenial(pod, []string{"POST containerrecreaterequests", "PATCH pods"})
 		})
 	}
 }
@@ -470,8 +470,8 @@ func TestFallbackWhenCRRNameIsTaken(t *testing.T) {
 					PodName: pod.Name, Containers: []kruise.ContainerRecreateRequestContainer{{Name: "proxy"}},
 				},
 			})
-			if result := b.reconcileStale(pod); result.RequeueAfter <= 0 || result.RequeueAfter > refusalRetry {
-				b.Errorf("requeued after %s, want %s at most", result.RequeueAfter, refusalRetry)
+			if result := b.reconcileStale(pod); result.RequeueAfter <= 0 || result.RequeueAfter > denialRetry {
+				b.Errorf("requeued after %s, want %s at most", result.RequeueAfter, denialRetry)
 			}
 			b.wrote("POST containerrecreaterequests", "PATCH pods")
 		})

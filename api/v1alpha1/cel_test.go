@@ -34,7 +34,7 @@ func TestInvalidPolicies(t *testing.T) {
 		noImage     = "quickExitPaths describes the image at the same level: set image as well"
 	)
 	long := strings.Repeat("a", 64)
-	for name, refused := range map[string]struct {
+	for name, rejected := range map[string]struct {
 		spec, field, message string
 	}{
 		"neither sidecars nor main containers are named":  {"podSelector: {}", "spec", exactlyOne},
@@ -118,7 +118,7 @@ func TestInvalidPolicies(t *testing.T) {
 	} {
 		for _, kind := range kinds {
 			t.Run(name+"/"+kind, func(t *testing.T) {
-				wantRefused(t, newClient(t).Create(t.Context(), object(t, kind, refused.spec)), refused.field, refused.message)
+				wantRejected(t, newClient(t).Create(t.Context(), object(t, kind, rejected.spec)), rejected.field, rejected.message)
 			})
 		}
 	}
@@ -133,7 +133,7 @@ func TestNamespaceSelectorLimits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			policy := object(t, "ClusterSidecarTerminationPolicy", valid+"namespaceSelector: "+selector)
-			wantRefused(t, newClient(t).Create(t.Context(), policy), "spec.namespaceSelector", message)
+			wantRejected(t, newClient(t).Create(t.Context(), policy), "spec.namespaceSelector", message)
 		})
 	}
 }
@@ -155,7 +155,7 @@ func TestUpdatesAreValidated(t *testing.T) {
 		t.Fatal(err)
 	}
 	policy.Object["spec"].(map[string]any)["mainContainers"] = []any{"main"}
-	wantRefused(t, c.Update(t.Context(), policy), "spec", "exactly one of sidecars and mainContainers")
+	wantRejected(t, c.Update(t.Context(), policy), "spec", "exactly one of sidecars and mainContainers")
 }
 
 func TestValidPolicies(t *testing.T) {
@@ -212,8 +212,8 @@ func TestQuickExitPathsMatchOperator(t *testing.T) {
 	}
 }
 
-// wantRefused checks that the server rejected the field with the message.
-func wantRefused(t *testing.T, err error, field, message string) {
+// wantRejected checks that the server rejected the field with the message.
+func wantRejected(t *testing.T, err error, field, message string) {
 	t.Helper()
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || !apierrors.IsInvalid(err) {

@@ -69,7 +69,7 @@ func TestInvalidStatus(t *testing.T) {
 	if err := c.Create(t.Context(), policy); err != nil {
 		t.Fatal(err)
 	}
-	for name, refused := range map[string]struct {
+	for name, rejected := range map[string]struct {
 		change         func(*v1alpha1.PolicyStatus)
 		field, message string
 	}{
@@ -82,8 +82,8 @@ func TestInvalidStatus(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			changed := policy.DeepCopy()
 			changed.Status = fullStatus(10)
-			refused.change(&changed.Status)
-			wantRefused(t, c.Status().Update(t.Context(), changed), refused.field, refused.message)
+			rejected.change(&changed.Status)
+			wantRejected(t, c.Status().Update(t.Context(), changed), rejected.field, rejected.message)
 		})
 	}
 }

@@ -76,9 +76,9 @@ func TestArgumentsAreNotModified(t *testing.T) {
 			unchanged(t, "Lint or Worst", second, first)
 			unchanged(t, "IsJobType", copied, given)
 
-			refusals := []string{"spec: b", "spec: a"}
-			explain.RejectedPolicy(policy.Ref, refusals)
-			unchanged(t, "RefusedPolicy", []string{"spec: b", "spec: a"}, refusals)
+			rejections := []string{"spec: b", "spec: a"}
+			explain.RejectedPolicy(policy.Ref, rejections)
+			unchanged(t, "RejectedPolicy", []string{"spec: b", "spec: a"}, rejections)
 		})
 	}
 }

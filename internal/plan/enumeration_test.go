@@ -231,8 +231,8 @@ func pasts() []past {
 
 // tell formats a state for people.
 func tell(s plan.Snapshot, after time.Duration) string {
-	text := fmt.Sprintf("%s phase=%s node=%s %+v after=%s refused=%v unreadable=%q\n",
-		s.Pod.Spec.RestartPolicy, s.Pod.Status.Phase, s.Node, s.Capabilities, after, s.Refused, s.InvalidAnnotation)
+	text := fmt.Sprintf("%s phase=%s node=%s %+v after=%s denied=%v unreadable=%q\n",
+		s.Pod.Spec.RestartPolicy, s.Pod.Status.Phase, s.Node, s.Capabilities, after, s.Denied, s.InvalidAnnotation)
 	for i, c := range s.Pod.Spec.Containers {
 		st := s.Pod.Status.ContainerStatuses[i].State
 		text += fmt.Sprintf("  %s running=%t waiting=%v exited=%v restartPolicy=%v rules=%v\n", c.Name, st.Running != nil,

@@ -127,10 +127,10 @@ func (s *situation) whyNotCRR(sidecar resolve.Sidecar) unusable {
 	case restartsAllContainers(containerOf(s.Pod, sidecar.Container)):
 		return mayRestartAll(sidecar)
 	}
-	if phase := s.refused(v1alpha1.ModePodPhase); phase.reason != "" && s.phaseBeforeCRR(sidecar) {
+	if phase := s.denied(v1alpha1.ModePodPhase); phase.reason != "" && s.phaseBeforeCRR(sidecar) {
 		return asFirstStep(sidecar, phase)
 	}
-	return s.refused(v1alpha1.ModeCRR)
+	return s.denied(v1alpha1.ModeCRR)
 }
 
 // asFirstStep turns the reason why the phase cannot be written into the reason why mode CRR is unusable.
@@ -148,7 +148,7 @@ func (s *situation) whyNotPodPhase(sidecar resolve.Sidecar) unusable {
 	case respected(sidecar):
 		return unusable{v1alpha1.ReasonExitCodesRespected, fmt.Sprintf("exitCodes is Respect for container %s, and a written phase would override its exit code", sidecar.Container)}
 	}
-	return s.refused(v1alpha1.ModePodPhase)
+	return s.denied(v1alpha1.ModePodPhase)
 }
 
 // phaseForbidden returns why the operator's flags do not permit writing the pod's phase to end the sidecar. A pod with a
@@ -188,13 +188,13 @@ func (s *situation) whyNotImage(sidecar resolve.Sidecar) unusable {
 			return why
 		}
 	}
-	return s.refused(v1alpha1.ModeImage)
+	return s.denied(v1alpha1.ModeImage)
 }
 
-// refused reports a mode as unusable because its last write was denied.
-func (s *situation) refused(mode v1alpha1.Mode) unusable {
-	answer, refused := s.Refused[mode]
-	if !refused {
+// denied reports a mode as unusable because its last write was denied.
+func (s *situation) denied(mode v1alpha1.Mode) unusable {
+	answer, denied := s.Denied[mode]
+	if !denied {
 		return unusable{}
 	}
 	return unusable{v1alpha1.ReasonWriteRefused, "the API server denied the write, which is retried; grant the operator this permission, or exempt it from the webhook: " + answer}

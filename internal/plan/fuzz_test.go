@@ -122,10 +122,10 @@ func fuzzedSnapshot(next func(int) int) (plan.Snapshot, time.Time) {
 	now := done.Add(time.Duration(next(180)) * time.Duration(1+next(4)) * time.Second)
 	for _, m := range []v1alpha1.Mode{crr, image, podPhase} {
 		if next(4) == 1 {
-			if s.Refused == nil {
-				s.Refused = map[v1alpha1.Mode]string{}
+			if s.Denied == nil {
+				s.Denied = map[v1alpha1.Mode]string{}
 			}
-			s.Refused[m] = "refused"
+			s.Denied[m] = "denied"
 		}
 	}
 	if next(16) == 1 {

@@ -29,10 +29,10 @@ func phaseIgnored(s *situation) *Decision {
 	if !guarded || wait > 0 {
 		return nil
 	}
-	if refused := s.refused(v1alpha1.ModePodPhase); refused.reason != "" {
+	if denied := s.denied(v1alpha1.ModePodPhase); denied.reason != "" {
 		return &Decision{
-			Stage: StageStuck, Reason: refused.reason,
-			Message: "the kubelet has not torn the pod down, and the guard on its phase cannot be removed: " + refused.message,
+			Stage: StageStuck, Reason: denied.reason,
+			Message: "the kubelet has not torn the pod down, and the guard on its phase cannot be removed: " + denied.message,
 		}
 	}
 	written := s.writtenPhase()

@@ -307,9 +307,9 @@ func mayHavePhase(s plan.Snapshot, sidecar resolve.Sidecar) bool {
 func canSwap(s plan.Snapshot, sidecar resolve.Sidecar) bool {
 	i := slices.IndexFunc(s.Pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == sidecar.Container })
 	restartsAll := slices.ContainsFunc(s.Pod.Spec.Containers[i].RestartPolicyRules, func(r corev1.ContainerRestartRule) bool { return r.Action == "RestartAllContainers" })
-	_, refused := s.Refused[image]
+	_, denied := s.Denied[image]
 	forbidden := s.Capabilities.Images.Check(sidecar.Image) != nil && sidecar.ImageSource != resolve.SourceEnvironment && sidecar.ImageSource != resolve.SourceOperator
-	return sidecar.Image != "" && s.Capabilities.Image && !isTerminal(s.Pod) && !restartsAll && !refused && !forbidden &&
+	return sidecar.Image != "" && s.Capabilities.Image && !isTerminal(s.Pod) && !restartsAll && !denied && !forbidden &&
 		runsQuickExit(s.Pod, sidecar) && !recordsSwap(s, sidecar.Container) && !hasQuickExitImage(s, sidecar.Container)
 }
 
@@ -327,7 +327,7 @@ func withExit(pod *corev1.Pod, name string, code int32) *corev1.Pod {
 // skipsDeniedModes: no action uses a mode whose last write was denied, and there is no action if the records are corrupt.
 func skipsDeniedModes(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 	for _, action := range d.Actions {
-		if _, refused := s.Refused[action.Mode]; refused || s.InvalidAnnotation != "" {
+		if _, denied := s.Denied[action.Mode]; denied || s.InvalidAnnotation != "" {
 			return fmt.Sprintf("an action of mode %s, which was denied or has corrupt records", action.Mode)
 		}
 	}

@@ -19,7 +19,7 @@ func Next(snapshot Snapshot, now time.Time) Decision {
 	s := newSituation(snapshot, now)
 	for _, rule := range rules {
 		if decision := rule(s); decision != nil {
-			decision.MainsDone, decision.Refused = s.mainsDone, s.Refused
+			decision.MainsDone, decision.Denied = s.mainsDone, s.Denied
 			decision.Tried, decision.TriedNumber = Tried(s.Attempts)
 			wait, _ := s.untilRelease()
 			decision.RequeueAfter = Soonest(decision.RequeueAfter, max(wait, 0))

@@ -72,7 +72,7 @@ func (k *kubelet) boot() {
 func (k *kubelet) probe() {
 	phase := k.phase()
 	k.m.after(k.m.between(10*time.Millisecond, 300*time.Millisecond), func() {
-		if !k.m.refusesPhase(phase) {
+		if !k.m.deniesPhase(phase) {
 			k.m.write(func(pod *corev1.Pod) { pod.Status.Phase = phase }, false)
 		}
 	})
@@ -295,7 +295,7 @@ func (k *kubelet) report() {
 	}
 	k.reportAfter = at.Add(time.Millisecond)
 	k.m.after(at.Sub(k.m.now), func() {
-		if k.m.refusesPhase(phase) || k.m.pod.Status.Phase == phase && len(k.m.pod.Status.Conditions) == len(conditions) && equal(k.m.pod.Status.ContainerStatuses, statuses) {
+		if k.m.deniesPhase(phase) || k.m.pod.Status.Phase == phase && len(k.m.pod.Status.Conditions) == len(conditions) && equal(k.m.pod.Status.ContainerStatuses, statuses) {
 			return
 		}
 		if k.m.scenario.virtual && len(k.m.swaps) > len(records) {

@@ -112,8 +112,8 @@ func (m *model) write(change func(*corev1.Pod), isUpdate bool) {
 	}
 }
 
-// refusesPhase says whether the admission policy denies the kubelet's phase.
-func (m *model) refusesPhase(phase corev1.PodPhase) bool {
+// deniesPhase says whether the admission policy denies the kubelet's phase.
+func (m *model) deniesPhase(phase corev1.PodPhase) bool {
 	return m.scenario.guarded && isTerminal(m.pod) && phase != m.pod.Status.Phase && m.pod.Annotations[v1alpha1.AnnotationPhaseGuard] != ""
 }
 
@@ -148,7 +148,7 @@ func (m *model) create(action plan.Action) bool {
 			return true
 		}
 	}
-	if m.scenario.refuses {
+	if m.scenario.denies {
 		m.say("kruise", "denies a CRR")
 		return false
 	}
@@ -347,7 +347,7 @@ func (o *operator) reconcile() {
 	if problem := checkInvariants(s, o.m.now, decision); problem != "" {
 		o.m.fail("%s: %+v", problem, briefly(decision))
 	}
-	if refused := o.act(s, decision); refused {
+	if denied := o.act(s, decision); denied {
 		s.Capabilities.CRRServed = false
 		decision = plan.Next(s, o.m.now)
 		o.act(s, decision)

@@ -39,8 +39,8 @@ type simulation struct {
 	forgetful bool
 	// guarded means that the admission policy keeps a written phase.
 	guarded bool
-	// refuses makes OpenKruise's webhook deny every CRR. silentFor is how long its daemon does not respond.
-	refuses         bool
+	// denies makes OpenKruise's webhook deny every CRR. silentFor is how long its daemon does not respond.
+	denies          bool
 	silentFor       time.Duration
 	quickUnpullable bool
 	// lastResort and maxGrace are the operator's flags of mode PodPhase. The pod's grace period is 30 seconds.
@@ -149,7 +149,7 @@ func simulations() map[string]simulation {
 			policy: onFailure, sidecars: one(rude), guarded: true, kruise: true, interruptedFor: 90 * time.Second, want: corev1.PodSucceeded, maxWrites: 2,
 		},
 		"Kruise's webhook denies CRRs: the phase ends the sidecar": {
-			policy: never, sidecars: one(rude), kruise: true, refuses: true, want: corev1.PodSucceeded, maxWrites: 4,
+			policy: never, sidecars: one(rude), kruise: true, denies: true, want: corev1.PodSucceeded, maxWrites: 4,
 		},
 		"virtual node: the image is swapped": {
 			policy: never, sidecars: one(deaf), virtual: true, want: corev1.PodSucceeded, maxWrites: 2,

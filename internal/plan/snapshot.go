@@ -105,8 +105,8 @@ type Snapshot struct {
 	UnchangedSince, ContainersUnchangedSince time.Time
 	// StabilizationWindow is how long the pod must be unchanged before its phase is written.
 	StabilizationWindow time.Duration
-	// Refused holds the modes whose last write was denied, each with the API server's answer. Next does not use them.
-	Refused map[v1alpha1.Mode]string
+	// Denied holds the modes whose last write was denied, each with the API server's answer. Next does not use them.
+	Denied map[v1alpha1.Mode]string
 	// InvalidAnnotation is why the annotations that record attempts cannot be read, or empty. If it is set, Attempts is
 	// incomplete.
 	InvalidAnnotation string
@@ -184,8 +184,8 @@ type Decision struct {
 	// Tried is the mode that the newest attempt belongs to, and TriedNumber its number; empty and zero when there is none.
 	Tried       v1alpha1.Mode
 	TriedNumber int
-	// Refused is copied from the snapshot.
-	Refused map[v1alpha1.Mode]string
+	// Denied is copied from the snapshot.
+	Denied map[v1alpha1.Mode]string
 	// Failures and Substitutions are sorted by container.
 	Failures      []Failure
 	Substitutions []Substitution

@@ -42,8 +42,8 @@ type Situation struct {
 	Served bool
 	// Existing are the policy's jobs.
 	Existing []Existing
-	// Refusal is why the last job of the policy could not be created, or empty.
-	Refusal string
+	// Denial is why the last job of the policy could not be created, or empty.
+	Denial string
 	// Now is the current time.
 	Now time.Time
 }
@@ -87,7 +87,7 @@ func Decide(s Situation) Decision {
 		blocker := s.blocker(images)
 		if blocker.reason == "" {
 			wanted = jobs(s.Policy, s.namespace(), images)
-			decision.Report = report(wanted, s.Existing, s.Refusal)
+			decision.Report = report(wanted, s.Existing, s.Denial)
 		} else {
 			decision.Report = &Report{Reason: blocker.reason, Message: blocker.message}
 		}

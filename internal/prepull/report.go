@@ -20,16 +20,16 @@ type state struct {
 }
 
 // report describes the progress of the wanted jobs. Failures come first, because they do not go away soon by themselves.
-func report(wanted []Job, existing []Existing, refusal string) *Report {
+func report(wanted []Job, existing []Existing, denial string) *Report {
 	var states, failed, unfinished []state
-	refused := false
+	denied := false
 	for _, job := range wanted {
 		s := state{Job: job}
 		e := find(existing, job)
 		if e != nil && !e.Deleted {
 			s.Existing = *e
 		}
-		refused = refused || e == nil && refusal != ""
+		denied = denied || e == nil && denial != ""
 		states = append(states, s)
 		switch {
 		case s.Changed:
@@ -43,8 +43,8 @@ func report(wanted []Job, existing []Existing, refusal string) *Report {
 	switch {
 	case len(failed) > 0:
 		return &Report{Reason: v1alpha1.ReasonPrePullFailed, Message: failure(failed)}
-	case refused:
-		return &Report{Reason: v1alpha1.ReasonPrePullUnavailable, Message: refusal + ". Nodes pull images when they need them"}
+	case denied:
+		return &Report{Reason: v1alpha1.ReasonPrePullUnavailable, Message: denial + ". Nodes pull images when they need them"}
 	case len(unfinished) > 0:
 		return &Report{Reason: v1alpha1.ReasonPrePulling, Message: list(unfinished, state.progress)}
 	default:

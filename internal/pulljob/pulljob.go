@@ -34,9 +34,9 @@ const (
 	parallelism = 10
 )
 
-// ErrRefused means that a job cannot be created: OpenKruise's webhook denied it or did not answer, the operator lacks the
+// ErrDenied means that a job cannot be created: OpenKruise's webhook denied it or did not answer, the operator lacks the
 // permission, or the job's name is taken. The error says which.
-var ErrRefused = errors.New("the ImagePullJob was refused")
+var ErrDenied = errors.New("the ImagePullJob was denied")
 
 // Jobs reads and writes the operator's jobs.
 type Jobs struct {
@@ -78,7 +78,7 @@ func toExisting(job *kruise.ImagePullJob) prepull.Existing {
 }
 
 // Create creates the job with the policy as its owner. A job that exists already is no error, unless it is somebody
-// else's. Create returns ErrRefused when the job is denied or its name is taken, and a conflict when an existing job of
+// else's. Create returns ErrDenied when the job is denied or its name is taken, and a conflict when an existing job of
 // its name has just been deleted.
 func (j *Jobs) Create(ctx context.Context, policy prepull.Policy, job prepull.Job) error {
 	switch err := j.Client.Create(ctx, newJob(policy, job)); {
@@ -86,15 +86,15 @@ func (j *Jobs) Create(ctx context.Context, policy prepull.Policy, job prepull.Jo
 		return nil
 	case apierrors.IsAlreadyExists(err):
 		return j.checkExisting(ctx, policy, job)
-	case optionalkind.IsRefusal(err):
-		return fmt.Errorf("%w: %w", ErrRefused, err)
+	case optionalkind.IsDenial(err):
+		return fmt.Errorf("%w: %w", ErrDenied, err)
 	default:
 		return fmt.Errorf("create ImagePullJob %s: %w", job.Name, err)
 	}
 }
 
 // checkExisting returns nil if the existing job of this name is the policy's, which Of finds as soon as the cache has it.
-// Otherwise the job would stay invisible and each retry would fail here, so it returns ErrRefused. It returns a conflict if the
+// Otherwise the job would stay invisible and each retry would fail here, so it returns ErrDenied. It returns a conflict if the
 // job no longer exists.
 func (j *Jobs) checkExisting(ctx context.Context, policy prepull.Policy, job prepull.Job) error {
 	jobs := kruise.SchemeGroupVersion.WithResource("imagepulljobs").GroupResource()
@@ -104,7 +104,7 @@ func (j *Jobs) checkExisting(ctx context.Context, policy prepull.Policy, job pre
 		return err
 	}
 	return fmt.Errorf("%w: %s exists without the operator's label %s=%s or without the policy as its owner; delete it",
-		ErrRefused, key, labelManagedBy, settings.Name)
+		ErrDenied, key, labelManagedBy, settings.Name)
 }
 
 // Delete deletes the job. It fails with a conflict when another job has taken its name.

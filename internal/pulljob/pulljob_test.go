@@ -109,8 +109,8 @@ func TestCreatedJob(t *testing.T) {
 func TestCreateErrors(t *testing.T) {
 	broken := errors.New("broken")
 	for name, tc := range map[string]struct {
-		err     error
-		refused bool
+		err    error
+		denied bool
 	}{
 		"Kruise's feature gate is off": {apierrors.NewForbidden(resource, "x", errors.New("feature-gate ImagePullJobGate is not enabled")), true},
 		"Kruise's webhook denies it":   {apierrors.NewBadRequest("invalid image"), true},
@@ -121,8 +121,8 @@ func TestCreateErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := (&Jobs{Client: &server{err: tc.err}}).Create(t.Context(), namespaced, prepull.Job{})
-			if errors.Is(err, ErrRefused) != tc.refused || !errors.Is(err, tc.err) {
-				t.Errorf("got %v, want an error that wraps %v, refused=%t", err, tc.err, tc.refused)
+			if errors.Is(err, ErrDenied) != tc.denied || !errors.Is(err, tc.err) {
+				t.Errorf("got %v, want an error that wraps %v, denied=%t", err, tc.err, tc.denied)
 			}
 		})
 	}
@@ -139,11 +139,11 @@ func TestCreateWithTakenName(t *testing.T) {
 		want    func(error) bool
 	}{
 		"own job":                {change: func(*kruise.ImagePullJob) {}, want: is(nil)},
-		"no label":               {change: func(j *kruise.ImagePullJob) { j.Labels = nil }, want: is(ErrRefused)},
-		"another manager":        {change: func(j *kruise.ImagePullJob) { j.Labels[labelManagedBy] = "another" }, want: is(ErrRefused)},
-		"no owner":               {change: func(j *kruise.ImagePullJob) { j.OwnerReferences = nil }, want: is(ErrRefused)},
-		"another policy's":       {change: func(j *kruise.ImagePullJob) { j.OwnerReferences[0].UID = "5c2d" }, want: is(ErrRefused)},
-		"an owner of other kind": {change: func(j *kruise.ImagePullJob) { j.OwnerReferences[0].Kind = "ImageListPullJob" }, want: is(ErrRefused)},
+		"no label":               {change: func(j *kruise.ImagePullJob) { j.Labels = nil }, want: is(ErrDenied)},
+		"another manager":        {change: func(j *kruise.ImagePullJob) { j.Labels[labelManagedBy] = "another" }, want: is(ErrDenied)},
+		"no owner":               {change: func(j *kruise.ImagePullJob) { j.OwnerReferences = nil }, want: is(ErrDenied)},
+		"another policy's":       {change: func(j *kruise.ImagePullJob) { j.OwnerReferences[0].UID = "5c2d" }, want: is(ErrDenied)},
+		"an owner of other kind": {change: func(j *kruise.ImagePullJob) { j.OwnerReferences[0].Kind = "ImageListPullJob" }, want: is(ErrDenied)},
 		"deleted meanwhile":      {gone: true, want: apierrors.IsConflict},
 		"cannot be read":         {gone: true, listErr: broken, want: is(broken)},
 	} {

@@ -44,9 +44,9 @@ type Kruise struct {
 	definitions   []*apiextensionsv1.CustomResourceDefinition
 	configuration *registrationv1.MutatingWebhookConfiguration
 	installed     bool
-	refusal       atomic.Int32
-	refusedIn     sync.Map // codes by namespace
-	jobRefusal    atomic.Pointer[string]
+	denial        atomic.Int32
+	deniedIn      sync.Map // codes by namespace
+	jobDenial     atomic.Pointer[string]
 }
 
 // NewKruise starts the webhook's server until the test ends, and installs nothing. The client's scheme must have core,
@@ -143,28 +143,28 @@ func (k *Kruise) RemoveWebhook(t *testing.T) {
 	}
 }
 
-// Refuse makes the webhook deny all CRRs with the code. Code 0 admits them again.
-func (k *Kruise) Refuse(code int32) {
-	k.refusal.Store(code)
+// Deny makes the webhook deny all CRRs with the code. Code 0 admits them again.
+func (k *Kruise) Deny(code int32) {
+	k.denial.Store(code)
 }
 
-// RefuseIn makes the webhook deny all CRRs of the namespace with the status code.
-func (k *Kruise) RefuseIn(namespace string, code int32) {
-	k.refusedIn.Store(namespace, code)
+// DenyIn makes the webhook deny all CRRs of the namespace with the status code.
+func (k *Kruise) DenyIn(namespace string, code int32) {
+	k.deniedIn.Store(namespace, code)
 }
 
-// refusalOf returns the code for CRRs of the namespace, or 0 if they are admitted.
-func (k *Kruise) refusalOf(namespace string) int32 {
-	if code, ok := k.refusedIn.Load(namespace); ok {
+// denialOf returns the code for CRRs of the namespace, or 0 if they are admitted.
+func (k *Kruise) denialOf(namespace string) int32 {
+	if code, ok := k.deniedIn.Load(namespace); ok {
 		return code.(int32)
 	}
-	return k.refusal.Load()
+	return k.denial.Load()
 }
 
-// RefuseJobs makes the webhook deny all ImagePullJobs with the message, as OpenKruise does if the feature gate is off. An empty
+// DenyJobs makes the webhook deny all ImagePullJobs with the message, as OpenKruise does if the feature gate is off. An empty
 // message admits them again.
-func (k *Kruise) RefuseJobs(message string) {
-	k.jobRefusal.Store(&message)
+func (k *Kruise) DenyJobs(message string) {
+	k.jobDenial.Store(&message)
 }
 
 // ServeHTTP handles admission reviews.
@@ -175,11 +175,11 @@ func (k *Kruise) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	response := &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
-	switch code := k.refusalOf(review.Request.Namespace); {
+	switch code := k.denialOf(review.Request.Namespace); {
 	case review.Request.Resource.Resource == "imagepulljobs":
 		k.admitJob(review.Request, response)
 	case code != 0:
-		response.Allowed, response.Result = false, &metav1.Status{Code: code, Message: "refused by the test"}
+		response.Allowed, response.Result = false, &metav1.Status{Code: code, Message: "denied by the test"}
 	case review.Request.Operation == admissionv1.Create:
 		patch, err := k.bind(r.Context(), review.Request)
 		if err != nil {
@@ -195,7 +195,7 @@ func (k *Kruise) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // admitJob sets defaults of a new job.
 func (k *Kruise) admitJob(admission *admissionv1.AdmissionRequest, response *admissionv1.AdmissionResponse) {
-	if message := k.jobRefusal.Load(); message != nil && *message != "" {
+	if message := k.jobDenial.Load(); message != nil && *message != "" {
 		response.Allowed, response.Result = false, &metav1.Status{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: *message}
 		return
 	}

@@ -53,8 +53,8 @@ func offline(ctx context.Context, s *source.Source, manifests source.Manifests) 
 	if slices.ContainsFunc(r.Pods, func(p explain.Report) bool { return !p.Template }) {
 		r.Notes = append(r.Notes, "manifests do not show whether OpenKruise is installed: it is assumed to be absent for pods that have run")
 	}
-	for _, refused := range manifests.Rejected {
-		r.Policies = append(r.Policies, explain.RejectedPolicy(refused.Policy, refused.Errors))
+	for _, rejected := range manifests.Rejected {
+		r.Policies = append(r.Policies, explain.RejectedPolicy(rejected.Policy, rejected.Errors))
 	}
 	for _, manifest := range manifests.Objects {
 		policy, ok := source.PolicyOf(manifest.Object)

@@ -48,9 +48,9 @@ const (
 	ttlAfterFinished = 30 * time.Minute
 )
 
-// ErrRefused means that a CRR cannot be created: OpenKruise's webhook denied it or did not answer, or its name is taken. The
+// ErrDenied means that a CRR cannot be created: OpenKruise's webhook denied it or did not answer, or its name is taken. The
 // caller may use another mode.
-var ErrRefused = errors.New("the ContainerRecreateRequest was refused")
+var ErrDenied = errors.New("the ContainerRecreateRequest was denied")
 
 // Terminator carries out mode CRR.
 type Terminator struct {
@@ -106,7 +106,7 @@ func toAttempts(crrs []kruise.ContainerRecreateRequest, pod *corev1.Pod) []plan.
 }
 
 // Terminate deletes the CRRs that the action supersedes and creates one for its containers. It returns false when the CRR
-// exists already, a conflict when a superseded one has been replaced since it was read, and ErrRefused when OpenKruise denies
+// exists already, a conflict when a superseded one has been replaced since it was read, and ErrDenied when OpenKruise denies
 // the CRR or another object has its name.
 func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) (bool, error) {
 	for _, superseded := range action.Supersedes {
@@ -118,8 +118,8 @@ func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan
 	switch err := t.Client.Create(ctx, crr); {
 	case apierrors.IsAlreadyExists(err):
 		return false, t.checkExisting(ctx, crr, pod.UID)
-	case optionalkind.IsRefusal(err):
-		return false, fmt.Errorf("%w: %w", ErrRefused, err)
+	case optionalkind.IsDenial(err):
+		return false, fmt.Errorf("%w: %w", ErrDenied, err)
 	case err != nil:
 		return false, fmt.Errorf("create ContainerRecreateRequest: %w", err)
 	}
@@ -128,13 +128,13 @@ func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan
 		if err := t.delete(ctx, crr.Namespace, crr.Name, crr.UID); err != nil {
 			return false, err
 		}
-		return false, fmt.Errorf("%w: OpenKruise bound it to the pod with uid %q, not %q", ErrRefused, uid, pod.UID)
+		return false, fmt.Errorf("%w: OpenKruise bound it to the pod with uid %q, not %q", ErrDenied, uid, pod.UID)
 	}
 	return true, nil
 }
 
 // checkExisting returns nil if Observe will recognize the existing object with the CRR's name once the cache has it. Otherwise
-// the attempt would stay invisible and each retry would fail here, so it returns ErrRefused. It returns a conflict if the object
+// the attempt would stay invisible and each retry would fail here, so it returns ErrDenied. It returns a conflict if the object
 // no longer exists.
 func (t *Terminator) checkExisting(ctx context.Context, crr *kruise.ContainerRecreateRequest, pod types.UID) error {
 	crrs := kruise.SchemeGroupVersion.WithResource(resource).GroupResource()
@@ -143,7 +143,7 @@ func (t *Terminator) checkExisting(ctx context.Context, crr *kruise.ContainerRec
 		return err
 	}
 	return fmt.Errorf("%w: %s/%s exists without the operator's label %s=%s or without the pod as its owner; delete it",
-		ErrRefused, crr.Namespace, crr.Name, labelManagedBy, settings.Name)
+		ErrDenied, crr.Namespace, crr.Name, labelManagedBy, settings.Name)
 }
 
 func (t *Terminator) delete(ctx context.Context, namespace, name string, uid types.UID) error {

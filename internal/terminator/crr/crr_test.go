@@ -172,7 +172,7 @@ func TestCRRForAnotherPodIsDeleted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &server{uid: uid}
 			changed, err := (&Terminator{Client: s, Clock: stopped}).Terminate(t.Context(), pod, plan.Action{})
-			if changed || !errors.Is(err, ErrRefused) {
+			if changed || !errors.Is(err, ErrDenied) {
 				t.Errorf("got changed %t, error %v", changed, err)
 			}
 			if diff := cmp.Diff([]string{"batch/sidecar-termination-4a1b-0 with uid c0de"}, s.deleted); diff != "" {
@@ -190,22 +190,22 @@ func TestCreateErrors(t *testing.T) {
 		}}
 	}
 	for name, tc := range map[string]struct {
-		err             error
-		refused, failed bool
+		err            error
+		denied, failed bool
 	}{
-		"the webhook returns 400":        {err: denied(http.StatusBadRequest), refused: true},
-		"the webhook returns 403":        {err: denied(http.StatusForbidden), refused: true},
-		"the webhook returns 500":        {err: denied(http.StatusInternalServerError), refused: true},
-		"the webhook does not respond":   {err: apierrors.NewInternalError(errors.New("failed calling webhook")), refused: true},
-		"the definition was deleted":     {err: apierrors.NewNotFound(resource, ""), refused: true},
-		"the namespace is being deleted": {err: apierrors.NewForbidden(resource, "x", errors.New("being terminated")), refused: true},
+		"the webhook returns 400":        {err: denied(http.StatusBadRequest), denied: true},
+		"the webhook returns 403":        {err: denied(http.StatusForbidden), denied: true},
+		"the webhook returns 500":        {err: denied(http.StatusInternalServerError), denied: true},
+		"the webhook does not respond":   {err: apierrors.NewInternalError(errors.New("failed calling webhook")), denied: true},
+		"the definition was deleted":     {err: apierrors.NewNotFound(resource, ""), denied: true},
+		"the namespace is being deleted": {err: apierrors.NewForbidden(resource, "x", errors.New("being terminated")), denied: true},
 		"internal server error":          {err: apierrors.NewInternalError(errors.New("etcd")), failed: true},
 		"the server is busy":             {err: apierrors.NewTooManyRequests("later", 1), failed: true},
 		"the server is down":             {err: errors.New("connection refused"), failed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			changed, err := (&Terminator{Client: &server{err: tc.err}, Clock: stopped}).Terminate(t.Context(), pod, plan.Action{})
-			if changed || errors.Is(err, ErrRefused) != tc.refused || (err != nil) != (tc.refused || tc.failed) {
+			if changed || errors.Is(err, ErrDenied) != tc.denied || (err != nil) != (tc.denied || tc.failed) {
 				t.Errorf("got changed %t, error %v", changed, err)
 			}
 			if err != nil && !errors.Is(err, tc.err) {
@@ -228,16 +228,16 @@ func TestCreateWithTakenName(t *testing.T) {
 			change: func(*kruise.ContainerRecreateRequest) {}, want: func(err error) bool { return err == nil },
 		},
 		"without the label": {
-			change: func(r *kruise.ContainerRecreateRequest) { r.Labels = nil }, want: isRefused,
+			change: func(r *kruise.ContainerRecreateRequest) { r.Labels = nil }, want: isDenied,
 		},
 		"of another manager": {
-			change: func(r *kruise.ContainerRecreateRequest) { r.Labels[labelManagedBy] = "another" }, want: isRefused,
+			change: func(r *kruise.ContainerRecreateRequest) { r.Labels[labelManagedBy] = "another" }, want: isDenied,
 		},
 		"without an owner": {
-			change: func(r *kruise.ContainerRecreateRequest) { r.OwnerReferences = nil }, want: isRefused,
+			change: func(r *kruise.ContainerRecreateRequest) { r.OwnerReferences = nil }, want: isDenied,
 		},
 		"of another pod": {
-			change: func(r *kruise.ContainerRecreateRequest) { r.OwnerReferences[0].UID = "9c2d" }, want: isRefused,
+			change: func(r *kruise.ContainerRecreateRequest) { r.OwnerReferences[0].UID = "9c2d" }, want: isDenied,
 		},
 		"deleted meanwhile": {gone: true, want: apierrors.IsConflict},
 		"cannot be read":    {gone: true, listErr: broken, want: func(err error) bool { return errors.Is(err, broken) }},
@@ -256,8 +256,8 @@ func TestCreateWithTakenName(t *testing.T) {
 	}
 }
 
-func isRefused(err error) bool {
-	return errors.Is(err, ErrRefused) && strings.Contains(err.Error(), "batch/sidecar-termination-4a1b-0 exists") && strings.HasSuffix(err.Error(), "; delete it")
+func isDenied(err error) bool {
+	return errors.Is(err, ErrDenied) && strings.Contains(err.Error(), "batch/sidecar-termination-4a1b-0 exists") && strings.HasSuffix(err.Error(), "; delete it")
 }
 
 func TestAttemptNumber(t *testing.T) {

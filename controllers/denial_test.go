@@ -20,7 +20,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 )
 
-func TestRefusalIn(t *testing.T) {
+func TestDenialIn(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	cause := errors.New("because")
 	for name, tc := range map[string]struct {
@@ -31,7 +31,7 @@ func TestRefusalIn(t *testing.T) {
 		"it is forbidden":                {apierrors.NewForbidden(pods, "job-1", cause), true},
 		"it is invalid":                  {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "job-1", nil), true},
 		"a webhook answers 400":          {apierrors.NewBadRequest("denied"), true},
-		"OpenKruise refuses a CRR":       {fmt.Errorf("%w: %w", crr.ErrRefused, cause), true},
+		"OpenKruise denies a CRR":        {fmt.Errorf("%w: %w", crr.ErrDenied, cause), true},
 		"the pod has changed":            {apierrors.NewConflict(pods, "job-1", cause), false},
 		"the pod has gone":               {apierrors.NewNotFound(pods, "job-1"), false},
 		"the server is busy":             {apierrors.NewTooManyRequests("later", 1), false},
@@ -44,42 +44,42 @@ func TestRefusalIn(t *testing.T) {
 			if err != nil {
 				err = &writeError{v1alpha1.ModeImage, fmt.Errorf("swap images of pod: %w", tc.err)}
 			}
-			if got := refusalIn(err); (got != nil) != tc.want {
+			if got := denialIn(err); (got != nil) != tc.want {
 				t.Errorf("got %v", got)
 			}
 		})
 	}
-	if got := refusalIn(apierrors.NewForbidden(pods, "job-1", cause)); got != nil {
-		t.Errorf("an error without a write is a refusal: %v", got)
+	if got := denialIn(apierrors.NewForbidden(pods, "job-1", cause)); got != nil {
+		t.Errorf("an error without a write is a denial: %v", got)
 	}
 }
 
-func TestRefusalWait(t *testing.T) {
+func TestDenialWait(t *testing.T) {
 	for name, tc := range map[string]struct {
 		stage plan.Stage
 		after time.Duration
 		want  time.Duration
 	}{
-		"another mode is used":             {plan.StageTerminating, time.Hour, refusalRetry},
-		"stuck, just after the mains' end": {plan.StageStuck, time.Millisecond, minRefusalRetry},
+		"another mode is used":             {plan.StageTerminating, time.Hour, denialRetry},
+		"stuck, just after the mains' end": {plan.StageStuck, time.Millisecond, minDenialRetry},
 		"stuck for a while":                {plan.StageStuck, 40 * time.Second, 40 * time.Second},
-		"stuck for long":                   {plan.StageStuck, time.Hour, maxRefusalRetry},
-		"clocks differ":                    {plan.StageStuck, -time.Hour, refusalRetry},
+		"stuck for long":                   {plan.StageStuck, time.Hour, maxDenialRetry},
+		"clocks differ":                    {plan.StageStuck, -time.Hour, denialRetry},
 	} {
 		t.Run(name, func(t *testing.T) {
 			decision := plan.Decision{Stage: tc.stage, MainsDone: podtest.Noon}
-			if got := refusalWait(decision, podtest.Noon.Add(tc.after)); got != tc.want {
+			if got := denialWait(decision, podtest.Noon.Add(tc.after)); got != tc.want {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}
 		})
 	}
 }
 
-func TestRefusedWritesAreKeptUntilOneSucceeds(t *testing.T) {
+func TestDeniedWritesAreKeptUntilOneSucceeds(t *testing.T) {
 	st := newStatesTest(t)
 	resolved := resolvedPodOf(podtest.New(podtest.MainDone), mesh)
-	refused := func(decision plan.Decision, answers map[v1alpha1.Mode]string) plan.Decision {
-		decision.Refused = answers
+	denied := func(decision plan.Decision, answers map[v1alpha1.Mode]string) plan.Decision {
+		decision.Denied = answers
 		return decision
 	}
 	both := map[v1alpha1.Mode]string{v1alpha1.ModePodPhase: "no", v1alpha1.ModeImage: "never"}
@@ -91,17 +91,17 @@ func TestRefusedWritesAreKeptUntilOneSucceeds(t *testing.T) {
 		events   int
 		stuck    float64
 	}{
-		{"two are refused", refused(stuck(), both), both, 1, 1},
-		{"refused again", refused(stuck(), both), both, 0, 1},
+		{"two are denied", denied(stuck(), both), both, 1, 1},
+		{"denied again", denied(stuck(), both), both, 0, 1},
 		{"the pod must stabilize first", plan.Decision{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonStabilizing, MainsDone: podtest.Noon}, both, 0, 1},
-		{"refused once more", refused(stuck(), both), both, 0, 1},
+		{"denied once more", denied(stuck(), both), both, 0, 1},
 		{"one is accepted", terminating(v1alpha1.ModePodPhase), map[v1alpha1.Mode]string{v1alpha1.ModeImage: "never"}, 1, 0},
 		{"it is in progress", inProgress(v1alpha1.ModePodPhase), map[v1alpha1.Mode]string{v1alpha1.ModeImage: "never"}, 0, 0},
 		{"the other is accepted too", terminating(v1alpha1.ModeImage), nil, 1, 0},
 	} {
 		st.record(resolved, step.decision, nil)
-		if diff := cmp.Diff(step.want, st.refusedWrites(resolved.pod)); diff != "" {
-			t.Errorf("%s: refused (-want +got):\n%s", step.name, diff)
+		if diff := cmp.Diff(step.want, st.deniedWrites(resolved.pod)); diff != "" {
+			t.Errorf("%s: denied (-want +got):\n%s", step.name, diff)
 		}
 		if got := st.events.take(); len(got) != step.events {
 			t.Errorf("%s: events %q", step.name, got)
@@ -109,8 +109,8 @@ func TestRefusedWritesAreKeptUntilOneSucceeds(t *testing.T) {
 		if got := testutil.ToFloat64(stuckPods); got != step.stuck {
 			t.Errorf("%s: %v pods are stuck", step.name, got)
 		}
-		if got := st.refusedWrites(other); got != nil {
-			t.Errorf("%s: refusals of another pod with the name: %v", step.name, got)
+		if got := st.deniedWrites(other); got != nil {
+			t.Errorf("%s: denials of another pod with the name: %v", step.name, got)
 		}
 	}
 	if diff := cmp.Diff(map[v1alpha1.Mode]string{v1alpha1.ModePodPhase: "no", v1alpha1.ModeImage: "never"}, both); diff != "" {

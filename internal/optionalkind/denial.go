@@ -8,9 +8,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// IsRefusal reports whether validation, authorization or a webhook denied the write, as opposed to a failure of the API
+// IsDenial reports whether validation, authorization or a webhook denied the write, as opposed to a failure of the API
 // server.
-func IsRefusal(err error) bool {
+func IsDenial(err error) bool {
 	if apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) {
 		return true
 	}

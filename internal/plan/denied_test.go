@@ -13,12 +13,12 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// refusing returns a change after which the last write of each of these modes was denied.
-func refusing(modes ...v1alpha1.Mode) func(*plan.Snapshot) {
+// denying returns a change after which the last write of each of these modes was denied.
+func denying(modes ...v1alpha1.Mode) func(*plan.Snapshot) {
 	return func(s *plan.Snapshot) {
-		s.Refused = map[v1alpha1.Mode]string{}
+		s.Denied = map[v1alpha1.Mode]string{}
 		for _, m := range modes {
-			s.Refused[m] = "a webhook denied it"
+			s.Denied[m] = "a webhook denied it"
 		}
 	}
 }
@@ -32,51 +32,51 @@ func TestDeniedWrite(t *testing.T) {
 
 	runScenarios(t, map[string]scenario{
 		"the image is swapped if the phase write is denied": {
-			snapshot: observed(pod(), one(), withoutKruise, refusing(podPhase)),
+			snapshot: observed(pod(), one(), withoutKruise, denying(podPhase)),
 			want:     terminating("Image#0 [proxy] within 1m0s"),
 		},
 		"no CRR without its phase": {
-			snapshot: observed(pod(), one(), refusing(podPhase)),
+			snapshot: observed(pod(), one(), denying(podPhase)),
 			want:     terminating("Image#0 [proxy] within 1m0s"),
 		},
 		"a CRR that needs no phase is created": {
-			snapshot: observed(pod(), one(respect), refusing(podPhase)),
+			snapshot: observed(pod(), one(respect), denying(podPhase)),
 			want:     terminating("CRR#0 [proxy] within 1m0s"),
 		},
 		"a CRR is created if the pod has failed without an image": {
-			snapshot: observed(newPod(never, exited("main", 7), running("proxy")), one(noImage), refusing(podPhase)),
+			snapshot: observed(newPod(never, exited("main", 7), running("proxy")), one(noImage), denying(podPhase)),
 			want:     terminating("CRR#0 [proxy] within 1m0s"),
 		},
 		"a CRR is created if a swap in a failed pod is denied": {
-			snapshot: observed(newPod(never, exited("main", 7), running("proxy")), one(), refusing(image)),
+			snapshot: observed(newPod(never, exited("main", 7), running("proxy")), one(), denying(image)),
 			want:     terminating("CRR#0 [proxy] within 1m0s"),
 		},
 		"the phase is written if a CRR is denied": {
-			snapshot: observed(pod(), one(), refusing(crr)),
+			snapshot: observed(pod(), one(), denying(crr)),
 			want:     terminating("PodPhase#0=Succeeded [proxy] within 1m0s"),
 		},
 		"the phase is written if a declared swap is denied": {
-			snapshot: observed(pod(), one(mode(image)), withoutKruise, refusing(image)),
+			snapshot: observed(pod(), one(mode(image)), withoutKruise, denying(image)),
 			want:     fallingBack("PodPhase#0=Succeeded [proxy] within 1m0s"),
 		},
 		"no usable mode is left if all writes are denied": {
-			snapshot: observed(pod(), one(), withoutKruise, refusing(podPhase, image)),
+			snapshot: observed(pod(), one(), withoutKruise, denying(podPhase, image)),
 			want:     stuck(v1alpha1.ReasonNoUsableMode),
 		},
 		"a denied mode without fallback is stuck": {
-			snapshot: observed(pod(), one(mode(image), noFallback), refusing(image)),
+			snapshot: observed(pod(), one(mode(image), noFallback), denying(image)),
 			want:     stuck(v1alpha1.ReasonWriteRefused),
 		},
 		"a missing image is reported before the denial": {
-			snapshot: observed(pod(), one(mode(image), noFallback, noImage), refusing(image)),
+			snapshot: observed(pod(), one(mode(image), noFallback, noImage), denying(image)),
 			want:     stuck(v1alpha1.ReasonNoQuickExitImage),
 		},
 		"an attempt in progress continues": {
-			snapshot: observed(pod(), one(mode(image), noFallback), attempted(swap("proxy")), refusing(image)),
+			snapshot: observed(pod(), one(mode(image), noFallback), attempted(swap("proxy")), denying(image)),
 			want:     brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonAttemptInProgress, Requeue: minute},
 		},
 		"a failed attempt is reported first": {
-			snapshot: observed(pod(), one(mode(image)), withoutKruise, attempted(swap("proxy")), refusing(podPhase)),
+			snapshot: observed(pod(), one(mode(image)), withoutKruise, attempted(swap("proxy")), denying(podPhase)),
 			after:    minute,
 			want:     stuck(v1alpha1.ReasonStuck),
 		},
@@ -86,18 +86,18 @@ func TestDeniedWrite(t *testing.T) {
 func TestDeniedWriteMessage(t *testing.T) {
 	pod := newPod(never, exited("main", 0), running("proxy"))
 	for name, snapshot := range map[string]plan.Snapshot{
-		"as the only reason": observed(pod, sidecarsOf(sidecar("proxy", mode(image), noFallback)), refusing(image)),
-		"among others":       observed(pod, sidecarsOf(sidecar("proxy")), withoutKruise, refusing(podPhase, image)),
-		"after a failure":    observed(pod, sidecarsOf(sidecar("proxy", mode(image))), withoutKruise, attempted(swap("proxy")), refusing(podPhase)),
+		"as the only reason": observed(pod, sidecarsOf(sidecar("proxy", mode(image), noFallback)), denying(image)),
+		"among others":       observed(pod, sidecarsOf(sidecar("proxy")), withoutKruise, denying(podPhase, image)),
+		"after a failure":    observed(pod, sidecarsOf(sidecar("proxy", mode(image))), withoutKruise, attempted(swap("proxy")), denying(podPhase)),
 		"of the phase that goes before a CRR": observed(pod, sidecarsOf(sidecar("proxy", mode(crr), noFallback)),
-			refusing(podPhase)),
+			denying(podPhase)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			decision := plan.Next(snapshot, done.Add(minute))
 			if decision.Stage != plan.StageStuck || !strings.Contains(decision.Message, "a webhook denied it") {
 				t.Errorf("got %s: %s", decision.Stage, decision.Message)
 			}
-			if len(decision.Refused) == 0 {
+			if len(decision.Denied) == 0 {
 				t.Error("the decision does not report the denied mode")
 			}
 		})
@@ -106,7 +106,7 @@ func TestDeniedWriteMessage(t *testing.T) {
 
 func TestDeniedRelease(t *testing.T) {
 	s := guarded(running("proxy"))
-	refusing(podPhase)(&s)
+	denying(podPhase)(&s)
 	decision := plan.Next(s, done.Add(10*minute))
 	if decision.Stage != plan.StageStuck || decision.Reason != v1alpha1.ReasonWriteRefused || len(decision.Actions) > 0 {
 		t.Errorf("got %s %s with %d actions: %s", decision.Stage, decision.Reason, len(decision.Actions), decision.Message)

@@ -12,7 +12,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/optionalkind"
 )
 
-func TestIsRefusal(t *testing.T) {
+func TestIsDenial(t *testing.T) {
 	for name, tc := range map[string]struct {
 		err  error
 		want bool
@@ -28,7 +28,7 @@ func TestIsRefusal(t *testing.T) {
 		"proxy fails":     {errors.New("webhook"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := optionalkind.IsRefusal(tc.err); got != tc.want {
+			if got := optionalkind.IsDenial(tc.err); got != tc.want {
 				t.Errorf("got %t", got)
 			}
 		})

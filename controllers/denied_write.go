@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// refusalRetry is the requeue delay after a refused write if another mode replaced it. For a stuck pod, the delay doubles
-	// with each refusal, between minRefusalRetry and maxRefusalRetry.
-	refusalRetry    = 15 * time.Second
-	minRefusalRetry = time.Second
-	maxRefusalRetry = time.Minute
+	// denialRetry is the requeue delay after a denied write if another mode replaced it. For a stuck pod, the delay doubles
+	// with each denial, between minDenialRetry and maxDenialRetry.
+	denialRetry    = 15 * time.Second
+	minDenialRetry = time.Second
+	maxDenialRetry = time.Minute
 
 	// maxAnswer limits the length of a kept error, so that a note has room for the errors of all modes.
 	maxAnswer = 400
@@ -39,23 +39,23 @@ func (w *writeError) Error() string {
 
 func (w *writeError) Unwrap() error { return w.cause }
 
-// refusalIn returns the error's write if RBAC, admission or OpenKruise refuses it, so that another mode may be used at once. It
-// returns nil otherwise. An error of a busy or failing server is no refusal.
-func refusalIn(err error) *writeError {
+// denialIn returns the error's write if RBAC, admission or OpenKruise denies it, so that another mode may be used at once. It
+// returns nil otherwise. An error of a busy or failing server is no denial.
+func denialIn(err error) *writeError {
 	var write *writeError
 	if !errors.As(err, &write) {
 		return nil
 	}
 	cause := write.cause
-	if errors.Is(cause, crr.ErrRefused) || apierrors.IsForbidden(cause) || apierrors.IsInvalid(cause) || apierrors.IsBadRequest(cause) {
+	if errors.Is(cause, crr.ErrDenied) || apierrors.IsForbidden(cause) || apierrors.IsInvalid(cause) || apierrors.IsBadRequest(cause) {
 		return write
 	}
 	return nil
 }
 
-// withRefusal returns the refusals of a snapshot with one more. It does not change its argument.
-func withRefusal(refused map[v1alpha1.Mode]string, write *writeError) map[v1alpha1.Mode]string {
-	all := maps.Clone(refused)
+// withDenial returns the denials of a snapshot with one more. It does not change its argument.
+func withDenial(denied map[v1alpha1.Mode]string, write *writeError) map[v1alpha1.Mode]string {
+	all := maps.Clone(denied)
 	if all == nil {
 		all = map[v1alpha1.Mode]string{}
 	}
@@ -63,12 +63,12 @@ func withRefusal(refused map[v1alpha1.Mode]string, write *writeError) map[v1alph
 	return all
 }
 
-// refusalWait returns the delay before a refused write is tried again, given the decision without it. It derives from the time
+// denialWait returns the delay before a denied write is tried again, given the decision without it. It derives from the time
 // since the mains' end, so that the operator need not remember retries.
-func refusalWait(decision plan.Decision, now time.Time) time.Duration {
+func denialWait(decision plan.Decision, now time.Time) time.Duration {
 	waited := now.Sub(decision.MainsDone)
 	if decision.Stage != plan.StageStuck || waited < 0 {
-		return refusalRetry
+		return denialRetry
 	}
-	return min(max(waited, minRefusalRetry), maxRefusalRetry)
+	return min(max(waited, minDenialRetry), maxDenialRetry)
 }

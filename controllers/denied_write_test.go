@@ -23,13 +23,13 @@ import (
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
-// refusal is the message of the admission policies in these tests.
-const refusal = "nobody changes pods here"
+// denial is the message of the admission policies in these tests.
+const denial = "nobody changes pods here"
 
-// refuse makes the API server deny the operator's writes to the resources of the pod's namespace. The returned function ends that.
-func (f *fixture) refuse(pod *corev1.Pod, reason *metav1.StatusReason, resources ...string) (allow func()) {
+// deny makes the API server deny the operator's writes to the resources of the pod's namespace. The returned function ends that.
+func (f *fixture) deny(pod *corev1.Pod, reason *metav1.StatusReason, resources ...string) (allow func()) {
 	f.Helper()
-	name := "refuse-" + f.namespace
+	name := "deny-" + f.namespace
 	policy := &admissionv1.ValidatingAdmissionPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
@@ -43,7 +43,7 @@ func (f *fixture) refuse(pod *corev1.Pod, reason *metav1.StatusReason, resources
 			MatchConditions: []admissionv1.MatchCondition{{
 				Name: "the-operator-writes", Expression: fmt.Sprintf("request.userInfo.username == %q", asOperator().Impersonate.UserName),
 			}},
-			Validations: []admissionv1.Validation{{Expression: "false", Message: refusal, Reason: reason}},
+			Validations: []admissionv1.Validation{{Expression: "false", Message: denial, Reason: reason}},
 		},
 	}
 	binding := &admissionv1.ValidatingAdmissionPolicyBinding{
@@ -71,7 +71,7 @@ func (f *fixture) refuse(pod *corev1.Pod, reason *metav1.StatusReason, resources
 			return nil
 		})
 	}
-	await("the operator's writes are refused", func(err error) bool { return err != nil && strings.Contains(err.Error(), refusal) })
+	await("the operator's writes are denied", func(err error) bool { return err != nil && strings.Contains(err.Error(), denial) })
 	return func() {
 		f.Helper()
 		f.remove(binding)
@@ -93,12 +93,12 @@ func (f *fixture) tryWrite(ctx context.Context, pod *corev1.Pod, resource string
 	return operator.Patch(ctx, target, patch, client.DryRunAll)
 }
 
-// goesOnAfterRefusal requires these writes and one event from a reconcile with a refused write. The next reconcile must follow
+// goesOnAfterDenial requires these writes and one event from a reconcile with a denied write. The next reconcile must follow
 // soon and add nothing.
-func (b *bench) goesOnAfterRefusal(pod *corev1.Pod, writes []string) {
+func (b *bench) goesOnAfterDenial(pod *corev1.Pod, writes []string) {
 	b.Helper()
-	if result := b.reconcile(pod); result.RequeueAfter <= 0 || result.RequeueAfter > refusalRetry {
-		b.Errorf("requeued after %s, want %s at most", result.RequeueAfter, refusalRetry)
+	if result := b.reconcile(pod); result.RequeueAfter <= 0 || result.RequeueAfter > denialRetry {
+		b.Errorf("requeued after %s, want %s at most", result.RequeueAfter, denialRetry)
 	}
 	b.wrote(writes...)
 	b.reconcile(pod)
@@ -108,12 +108,12 @@ func (b *bench) goesOnAfterRefusal(pod *corev1.Pod, writes []string) {
 	}
 }
 
-func TestFallbackWhenPodWriteIsRefused(t *testing.T) {
+func TestFallbackWhenPodWriteIsDenied(t *testing.T) {
 	for name, tc := range map[string]struct {
-		mode    v1alpha1.Mode
-		reason  *metav1.StatusReason // nil for Invalid
-		refused string
-		want    []string
+		mode   v1alpha1.Mode
+		reason *metav1.StatusReason // nil for Invalid
+		denied string
+		want   []string
 	}{
 		"image after a forbidden phase": {
 			v1alpha1.ModeAuto, ptr.To(metav1.StatusReasonForbidden), "pods/status", []string{"PATCH pods/status", "PATCH pods"},
@@ -129,34 +129,34 @@ func TestFallbackWhenPodWriteIsRefused(t *testing.T) {
 			b := newBench(t, testOptions(), nil)
 			b.newPolicy("mesh", mode(tc.mode, ""))
 			pod := b.newPod("job-1", podtest.MainDone)
-			b.refuse(pod, tc.reason, tc.refused)
-			b.goesOnAfterRefusal(pod, tc.want)
+			b.deny(pod, tc.reason, tc.denied)
+			b.goesOnAfterDenial(pod, tc.want)
 		})
 	}
 }
 
-func TestPodIsStuckWhileEveryWriteIsRefused(t *testing.T) {
+func TestPodIsStuckWhileEveryWriteIsDenied(t *testing.T) {
 	options := testOptions()
 	options.StatusPeriod = 0
 	b := newBench(t, options, nil)
 	policy := b.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
 	pod := b.newPod("job-1", podtest.MainDone)
-	allow := b.refuse(pod, ptr.To(metav1.StatusReasonForbidden), "pods", "pods/status")
+	allow := b.deny(pod, ptr.To(metav1.StatusReasonForbidden), "pods", "pods/status")
 
 	for range 2 {
-		if result := b.reconcile(pod); result.RequeueAfter != maxRefusalRetry {
-			t.Errorf("requeued after %s, want %s long after the end of the main container", result.RequeueAfter, maxRefusalRetry)
+		if result := b.reconcile(pod); result.RequeueAfter != maxDenialRetry {
+			t.Errorf("requeued after %s, want %s long after the end of the main container", result.RequeueAfter, maxDenialRetry)
 		}
 	}
 	b.wrote("PATCH pods/status", "PATCH pods", "PATCH pods/status", "PATCH pods")
 	got := b.events.take()
-	if len(got) != 1 || !strings.HasPrefix(got[0], "Warning NoUsableMode ") || strings.Count(got[0], refusal) != 2 {
+	if len(got) != 1 || !strings.HasPrefix(got[0], "Warning NoUsableMode ") || strings.Count(got[0], denial) != 2 {
 		t.Errorf("events: %q, want one that has both answers", got)
 	}
 	b.summarise(policy)
 	b.reload(policy)
 	degraded := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionDegraded)
-	if policy.Status.StuckPods != 1 || degraded == nil || degraded.Reason != string(v1alpha1.ReasonNoUsableMode) || !strings.Contains(degraded.Message, refusal) {
+	if policy.Status.StuckPods != 1 || degraded == nil || degraded.Reason != string(v1alpha1.ReasonNoUsableMode) || !strings.Contains(degraded.Message, denial) {
 		t.Errorf("the policy has %d stuck pods and is degraded as %+v", policy.Status.StuckPods, degraded)
 	}
 
@@ -176,13 +176,13 @@ func TestPodIsStuckWhileEveryWriteIsRefused(t *testing.T) {
 }
 
 // The operator requeues the pod without a watch event.
-func TestOperatorRetriesRefusedWrites(t *testing.T) {
+func TestOperatorRetriesDeniedWrites(t *testing.T) {
 	f := newFixture(t)
 	f.startOperator(testOptions())
 	pod := f.newPod("job-1", podtest.MainDone, func(p *corev1.Pod) {
 		p.Status.ContainerStatuses[0].State.Terminated.FinishedAt = metav1.Now()
 	})
-	allow := f.refuse(pod, ptr.To(metav1.StatusReasonForbidden), "pods", "pods/status")
+	allow := f.deny(pod, ptr.To(metav1.StatusReasonForbidden), "pods", "pods/status")
 	policy := f.newPolicy("mesh")
 	f.untilCounts(policy, counts{matched: 1, stuck: 1})
 	f.untilEvent(pod)
