@@ -8,7 +8,7 @@ import "github.com/sidecar-termination/operator/api/v1alpha1"
 // reason.
 func CheckSaysMore(reason v1alpha1.Reason) bool {
 	switch reason {
-	case v1alpha1.ReasonNoUsableMode, v1alpha1.ReasonImageNotAllowed, v1alpha1.ReasonCRRUnavailable, v1alpha1.ReasonOverdue:
+	case v1alpha1.ReasonNoUsableMode, v1alpha1.ReasonImageNotAllowed, v1alpha1.ReasonCRRUnavailable, v1alpha1.ReasonOverdue, v1alpha1.ReasonWriteRefused:
 		return true
 	}
 	return false
@@ -47,6 +47,8 @@ var hints = map[v1alpha1.Reason]string{
 	v1alpha1.ReasonRestartsAllContainers: "remove the rule RestartAllContainers from the sidecar, or use mode PodPhase",
 	v1alpha1.ReasonBackoffLimitRisk:      "set mode to Auto, or restartPolicy to Never, or raise backoffLimit",
 	v1alpha1.ReasonCommandNotCovered:     "use an image that covers the command (sidecar-termination-operator quick-exit-image --help), or set mode to Auto",
+	v1alpha1.ReasonWriteRefused:          "grant the operator's ServiceAccount the permission that the message names, or exempt it from the admission policy or webhook that the message names",
+	v1alpha1.ReasonContainerNotFound:     "correct the name in spec.sidecars or spec.mainContainers of the policy, or remove the entry",
 	v1alpha1.ReasonPolicyRefused:         "correct the policy: kubectl explain sidecarterminationpolicy.spec",
 	v1alpha1.ReasonInvalidSelector:       "correct the selector: its operators are In, NotIn, Exists and DoesNotExist",
 	v1alpha1.ReasonStuck:                 "read the container's log and the failed attempts, then delete the pod if necessary",

@@ -171,7 +171,7 @@ func (s Situation) noNamespace([]string) blocker {
 		return blocker{}
 	}
 	return blocker{v1alpha1.ReasonPrePullUnavailable,
-		"the operator does not know its namespace, where the ImagePullJobs of cluster policies live; set --pre-pull-namespace"}
+		"the operator does not know its namespace, where the ImagePullJobs of cluster policies live; set the operator's --pre-pull-namespace"}
 }
 
 func (s Situation) invalidNodeSelector([]string) blocker {

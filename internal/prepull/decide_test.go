@@ -300,11 +300,11 @@ func TestReport(t *testing.T) {
 		"many images are counted": {[]func(*prepull.Situation){
 			sidecars(a, b, v1alpha1.TerminationSettings{Image: "c"}, v1alpha1.TerminationSettings{Image: "d"}), with([]string{"a", "b", "c", "d"})},
 			&prepull.Report{Holds: true, Reason: "PrePulled", Message: "a is on 3 of 3 nodes; b is on 3 of 3 nodes; c is on 3 of 3 nodes; and 1 more"}},
-		"the job does not exist yet": {nil, &prepull.Report{Reason: "PrePulling", Message: image + " is waiting for OpenKruise to start the ImagePullJob"}},
+		"the job does not exist yet": {nil, &prepull.Report{Reason: "PrePulling", Message: image + " is waiting for OpenKruise to start the ImagePullJob batch/mesh-HASH; if this persists, check that OpenKruise's manager runs"}},
 		"Kruise has not processed the job": {[]func(*prepull.Situation){with(one, func(e *prepull.Existing) { *e = prepull.Existing{Namespace: e.Namespace, Name: e.Name} })},
-			&prepull.Report{Reason: "PrePulling", Message: image + " is waiting for OpenKruise to start the ImagePullJob"}},
+			&prepull.Report{Reason: "PrePulling", Message: image + " is waiting for OpenKruise to start the ImagePullJob batch/mesh-HASH; if this persists, check that OpenKruise's manager runs"}},
 		"the job is about to be recreated": {[]func(*prepull.Situation){with(one, func(e *prepull.Existing) { e.Deleted = true })},
-			&prepull.Report{Reason: "PrePulling", Message: image + " is waiting for OpenKruise to start the ImagePullJob"}},
+			&prepull.Report{Reason: "PrePulling", Message: image + " is waiting for OpenKruise to start the ImagePullJob batch/mesh-HASH; if this persists, check that OpenKruise's manager runs"}},
 		"only images that are missing on nodes are reported": {
 			[]func(*prepull.Situation){sidecars(a, b), with([]string{"a"}), with([]string{"b"}, nodes(3, 1))},
 			&prepull.Report{Reason: "PrePulling", Message: "b is on 1 of 3 nodes"}},
@@ -313,15 +313,16 @@ func TestReport(t *testing.T) {
 			&prepull.Report{Reason: "PrePulling", Message: "somebody changed the ImagePullJob of " + image + "; the operator replaces it once it is 10m0s old. To see who changed it: " +
 				"kubectl -n batch get imagepulljob mesh-HASH -o yaml --show-managed-fields"}},
 		"no node is selected": {[]func(*prepull.Situation){with(one, nodes(0, 0))},
-			&prepull.Report{Reason: "PrePulling", Message: image + " has no node to be pulled to: OpenKruise knows no node that nodeSelector selects"}},
+			&prepull.Report{Reason: "PrePulling", Message: image + " has no node to be pulled to: OpenKruise knows no node that spec.prePull.nodeSelector selects; correct it, or run OpenKruise's daemon on these nodes"}},
 		"failed nodes are reported before pulls in progress": {
 			[]func(*prepull.Situation){sidecars(a, b), with([]string{"a"}, nodes(6, 1)), with([]string{"b"}, nodes(6, 1, "n4", "n1", "n2", "n3"))},
 			&prepull.Report{Reason: "PrePullFailed", Message: "b is on 1 of 6 nodes and could not be pulled to n1, n2, n3 and 1 more. The cause is in the events of each " +
-				"job (kubectl -n batch describe imagepulljob mesh-HASH). OpenKruise retries after a day. To retry at once, delete the job; the operator recreates it"}},
+				"job (kubectl -n batch describe imagepulljob mesh-HASH). Correct image or spec.prePull of the policy. OpenKruise retries after a day. To retry at once, delete the job; the operator recreates it"}},
 		"OpenKruise is not installed": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Served = false }},
 			&prepull.Report{Reason: "PrePullUnavailable", Message: "OpenKruise does not serve ImagePullJobs in this cluster; install it, or remove prePull. Nodes pull images when they need them"}},
 		"OpenKruise denies the job": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Denial = "the gate is off" }},
-			&prepull.Report{Reason: "PrePullUnavailable", Message: "the gate is off. Nodes pull images when they need them"}},
+			&prepull.Report{Reason: "PrePullUnavailable", Message: "the gate is off. Turn on OpenKruise's feature gate ImagePullJobGate, or correct what the message names, or remove spec.prePull from the policy. " +
+				"Until then nodes pull images when they need them"}},
 		"an earlier denial does not count once the job exists": {[]func(*prepull.Situation){with(one), func(s *prepull.Situation) { s.Denial = "the gate is off" }},
 			&prepull.Report{Holds: true, Reason: "PrePulled", Message: image + " is on 3 of 3 nodes"}},
 		"pre-pulling is disabled": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Enabled.PrePull = false }},
@@ -339,17 +340,21 @@ func TestReport(t *testing.T) {
 		"no image at any level": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.DefaultImage = "" }},
 			&prepull.Report{Reason: "NoQuickExitImage", Message: "no quick-exit image is set; set image in the policy, or the operator's --quick-exit-image. Images of environment variables are not pulled"}},
 		"the operator does not know its namespace": {[]func(*prepull.Situation){ofCluster, func(s *prepull.Situation) { s.Namespace = "" }},
-			&prepull.Report{Reason: "PrePullUnavailable", Message: "the operator does not know its namespace, where the ImagePullJobs of cluster policies live; set --pre-pull-namespace"}},
+			&prepull.Report{Reason: "PrePullUnavailable", Message: "the operator does not know its namespace, where the ImagePullJobs of cluster policies live; set the operator's --pre-pull-namespace"}},
 		"the node selector is invalid": {[]func(*prepull.Situation){prePull(func(p *v1alpha1.PrePull) {
 			p.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Equals"}}}
 		})}, &prepull.Report{Reason: "InvalidSelector", Message: `parse spec.prePull.nodeSelector: "Equals" is not a valid label selector operator`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := situation(tc.change...)
-			got := prepull.Decide(s).Report
+			decision := prepull.Decide(s)
+			got := decision.Report
 			if got != nil {
 				for _, e := range s.Existing {
 					got.Message = strings.ReplaceAll(got.Message, e.Name, "mesh-HASH")
+				}
+				for _, job := range decision.Create {
+					got.Message = strings.ReplaceAll(got.Message, job.Name, "mesh-HASH")
 				}
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {

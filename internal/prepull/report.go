@@ -13,6 +13,10 @@ import (
 // maxNamed bounds how many jobs or nodes a message names.
 const maxNamed = 3
 
+// waysOut follows the API server's answer to a denied job.
+const waysOut = ". Turn on OpenKruise's feature gate ImagePullJobGate, or correct what the message names, or remove spec.prePull from the policy. " +
+	"Until then nodes pull images when they need them"
+
 // state is a wanted job with its progress; the job may not exist yet.
 type state struct {
 	Job
@@ -44,7 +48,7 @@ func report(wanted []Job, existing []Existing, denial string) *Report {
 	case len(failed) > 0:
 		return &Report{Reason: v1alpha1.ReasonPrePullFailed, Message: failure(failed)}
 	case denied:
-		return &Report{Reason: v1alpha1.ReasonPrePullUnavailable, Message: denial + ". Nodes pull images when they need them"}
+		return &Report{Reason: v1alpha1.ReasonPrePullUnavailable, Message: denial + waysOut}
 	case len(unfinished) > 0:
 		return &Report{Reason: v1alpha1.ReasonPrePulling, Message: list(unfinished, state.progress)}
 	default:
@@ -63,9 +67,9 @@ func (s state) progress() string {
 		return fmt.Sprintf("somebody changed the ImagePullJob of %s; the operator replaces it once it is %s old. To see who changed it: "+
 			"kubectl -n %s get imagepulljob %s -o yaml --show-managed-fields", s.Image, changedAge, s.Job.Namespace, s.Job.Name)
 	case !s.Begun:
-		return fmt.Sprintf("%s is waiting for OpenKruise to start the ImagePullJob", s.Image)
+		return fmt.Sprintf("%s is waiting for OpenKruise to start the ImagePullJob %s/%s; if this persists, check that OpenKruise's manager runs", s.Image, s.Job.Namespace, s.Job.Name)
 	case s.Desired == 0:
-		return fmt.Sprintf("%s has no node to be pulled to: OpenKruise knows no node that nodeSelector selects", s.Image)
+		return fmt.Sprintf("%s has no node to be pulled to: OpenKruise knows no node that spec.prePull.nodeSelector selects; correct it, or run OpenKruise's daemon on these nodes", s.Image)
 	}
 	return fmt.Sprintf("%s is on %d of %d nodes", s.Image, s.Succeeded, s.Desired)
 }
@@ -73,7 +77,7 @@ func (s state) progress() string {
 // failure says which pulls failed, and where to find the cause.
 func failure(failed []state) string {
 	first := failed[0].Job
-	return fmt.Sprintf("%s. The cause is in the events of each job (kubectl -n %s describe imagepulljob %s). "+
+	return fmt.Sprintf("%s. The cause is in the events of each job (kubectl -n %s describe imagepulljob %s). Correct image or spec.prePull of the policy. "+
 		"OpenKruise retries after a day. To retry at once, delete the job; the operator recreates it",
 		list(failed, state.failure), first.Namespace, first.Name)
 }

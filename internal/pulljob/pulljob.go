@@ -87,7 +87,7 @@ func (j *Jobs) Create(ctx context.Context, policy prepull.Policy, job prepull.Jo
 	case apierrors.IsAlreadyExists(err):
 		return j.checkExisting(ctx, policy, job)
 	case optionalkind.IsDenial(err):
-		return fmt.Errorf("%w: %w", ErrDenied, err)
+		return fmt.Errorf("%w: create %s/%s: %w", ErrDenied, job.Namespace, job.Name, err)
 	default:
 		return fmt.Errorf("create ImagePullJob %s: %w", job.Name, err)
 	}
