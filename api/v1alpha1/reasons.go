@@ -155,7 +155,8 @@ const (
 const (
 	// ReasonEnforced means that the operator acts on the policy.
 	ReasonEnforced Reason = "Enforced"
-	// ReasonNoPodsMatched means that the policy is enforced and no unfinished pod matches it.
+	// ReasonNoPodsMatched means that the policy is enforced and no unfinished pod matches it now. Pods that have finished
+	// do not count; status.terminatedPods has those whose sidecars were terminated.
 	ReasonNoPodsMatched Reason = "NoPodsMatched"
 	// ReasonDryRun means that the operator evaluates the policy and does not act on it.
 	ReasonDryRun Reason = "DryRun"

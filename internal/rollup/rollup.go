@@ -91,7 +91,7 @@ func Summarize(policy Policy, old v1alpha1.PolicyStatus, pods PodSummary, tally 
 	if last := status.LastTerminationTime; !tally.Last.IsZero() && (last == nil || last.Time.Before(tally.Last)) {
 		status.LastTerminationTime = &metav1.Time{Time: tally.Last.UTC().Truncate(time.Second)}
 	}
-	for _, c := range conditions(policy, pods) {
+	for _, c := range conditions(policy, pods, status.TerminatedPods) {
 		c.setIn(&status, policy.Generation, now)
 	}
 	return status
@@ -121,9 +121,9 @@ func (c condition) setIn(status *v1alpha1.PolicyStatus, generation int64, now ti
 	})
 }
 
-func conditions(policy Policy, pods PodSummary) []condition {
+func conditions(policy Policy, pods PodSummary, terminated int64) []condition {
 	return []condition{
-		ready(policy, pods),
+		ready(policy, pods, terminated),
 		overridden(pods),
 		degraded(pods),
 		{kind: v1alpha1.ConditionStalled, holds: policy.Invalid != nil, reason: v1alpha1.ReasonInvalidSelector, message: errorText(policy.Invalid)},
@@ -131,8 +131,9 @@ func conditions(policy Policy, pods PodSummary) []condition {
 	}
 }
 
-// ready depends on the policy alone, because people other than its author write pods. Pods only choose between two reasons.
-func ready(policy Policy, pods PodSummary) condition {
+// ready depends on the policy alone, because people other than its author write pods. Pods only choose between two reasons. After
+// the last pod has finished, the message says how many pods the policy has terminated.
+func ready(policy Policy, pods PodSummary, terminated int64) condition {
 	c := condition{kind: v1alpha1.ConditionReady, always: true, holds: true}
 	switch {
 	case policy.Invalid != nil:
@@ -142,7 +143,10 @@ func ready(policy Policy, pods PodSummary) condition {
 	case policy.Spec.Enforcement == v1alpha1.EnforcementDryRun:
 		c.reason, c.message = v1alpha1.ReasonDryRun, "nothing is written to pods; set enforcement to Enforce to act"
 	case pods.matched == 0:
-		c.reason, c.message = v1alpha1.ReasonNoPodsMatched, "no unfinished pod with restartPolicy Never or OnFailure matches"
+		c.reason, c.message = v1alpha1.ReasonNoPodsMatched, "no unfinished pod with restartPolicy Never or OnFailure matches now"
+		if terminated > 0 {
+			c.message += fmt.Sprintf("; sidecars of %d %s were terminated before", terminated, plural(terminated, "pod", "pods"))
+		}
 	default:
 		c.reason, c.message = v1alpha1.ReasonEnforced, "the policy is enforced"
 	}
@@ -185,7 +189,7 @@ func prePulled(policy Policy) condition {
 	return c
 }
 
-func plural(n int32, one, many string) string {
+func plural[N int32 | int64](n N, one, many string) string {
 	if n == 1 {
 		return one
 	}
