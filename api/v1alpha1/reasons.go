@@ -189,6 +189,20 @@ const (
 	ReasonImagePullRisk Reason = "ImagePullRisk"
 	// ReasonSidecarMatchesFailurePolicy means that a rule of a Job's podFailurePolicy may match the exit code of a sidecar.
 	ReasonSidecarMatchesFailurePolicy Reason = "SidecarMatchesFailurePolicy"
+	// ReasonWouldConvert means that sidecars become native sidecars when the pod of a template is created.
+	ReasonWouldConvert Reason = "WouldConvert"
+	// ReasonNotConverted means that a sidecar was not converted when its pod was created, although it would be now.
+	ReasonNotConverted Reason = "NotConverted"
+	// ReasonStartupProbeDelaysMain means that the main containers wait for the startup probe of a converted sidecar.
+	ReasonStartupProbeDelaysMain Reason = "StartupProbeDelaysMain"
+	// ReasonSidecarRestartsCount means that restarts of converted sidecars count towards the backoffLimit of the Job.
+	ReasonSidecarRestartsCount Reason = "SidecarRestartsCount"
+	// ReasonDefaultContainerConverted means that kubectl's default container becomes an init container.
+	ReasonDefaultContainerConverted Reason = "DefaultContainerConverted"
+	// ReasonHostPortClash means that a converted sidecar uses the same host port as another container.
+	ReasonHostPortClash Reason = "HostPortClash"
+	// ReasonReapplyRejected means that the API server rejects the manifest of a converted pod when it is applied again.
+	ReasonReapplyRejected Reason = "ReapplyRejected"
 	// ReasonContainerNotFound means that a policy names a container that the pod does not have.
 	ReasonContainerNotFound Reason = "ContainerNotFound"
 	// ReasonPolicyRefused means that the API server would reject a policy in a manifest.

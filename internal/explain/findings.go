@@ -46,6 +46,7 @@ func (x *explainer) findings(report Report) []Finding {
 		all = append(all, x.mayHang()...)
 		all = append(all, x.checkEnvFrom()...)
 	}
+	all = append(all, x.checkConversion()...)
 	all = append(all, x.checkDecision(all)...)
 	all = append(all, x.checkOverrides()...)
 	return append(all, x.checkMissingContainers()...)
@@ -63,6 +64,9 @@ func (x *explainer) isFinished() bool {
 func (x *explainer) checkDeclarations() []Finding {
 	var all []Finding
 	for _, warning := range x.resolution.Warnings {
+		if warning.Reason == v1alpha1.ReasonNativeSidecar && x.convertedBy(warning.Container) != "" {
+			continue // checkConversion says that it was converted
+		}
 		severity := SeverityProblem
 		if warning.Reason == v1alpha1.ReasonNativeSidecar {
 			severity = SeverityNote

@@ -26,6 +26,9 @@ type Pod struct {
 	// Pod is the pod. If Template is true, it is a pod that the template will create, without a status.
 	Pod      *corev1.Pod
 	Template bool
+	// NamesNode is true if the pod's template sets nodeName. It is not needed for a template.
+	NamesNode       bool
+	NamespaceLabels map[string]string
 	// Policies are the policies that select the pod.
 	Policies []resolve.Policy
 	// Node is the kind of the pod's node, and Attempts are the past attempts. A template has neither.

@@ -79,8 +79,10 @@ var roles = map[explain.Role]string{
 func writeContainers(p *output.Printer, r *explain.Report) {
 	var rows [][]output.Cell
 	for _, c := range r.Containers {
-		by := c.DeclaredBy
+		by, role := c.DeclaredBy, roles[c.Role]
 		switch {
+		case c.ConvertedBy != "":
+			by, role = c.ConvertedBy, "native since admission"
 		case by == explain.DeclaredByEnvironment:
 			by = "environment variables"
 		case by == "" && c.Role == explain.RoleMain:
@@ -92,7 +94,7 @@ func writeContainers(p *output.Printer, r *explain.Report) {
 		if c.Role == explain.RoleSidecar {
 			style = output.Green
 		}
-		rows = append(rows, []output.Cell{{Text: c.Name}, {Text: roles[c.Role], Style: style}, {Text: stateText(c.State, r.Now())}, {Text: by}})
+		rows = append(rows, []output.Cell{{Text: c.Name}, {Text: role, Style: style}, {Text: stateText(c.State, r.Now())}, {Text: by}})
 	}
 	p.Table([]string{"CONTAINER", "ROLE", "STATE", "DECLARED BY"}, rows)
 }

@@ -41,7 +41,8 @@ that no policy or environment variable declares a sidecar and that may keep thei
 
 It also finds ineffective declarations: unreadable variables, pods without a main container, and policies in manifests that
 the API server would reject or that have an invalid selector. In a Job it finds podFailurePolicy rules that match the exit
-code of a sidecar, and deletions and finalizers that may shorten the grace period of sidecars.
+code of a sidecar, and deletions and finalizers that may shorten the grace period of sidecars. If a policy asks for conversion
+to native sidecars, it says what the conversion changes.
 
 To resolve a guess, list the container under sidecars or mainContainers of a policy.
 

@@ -10,8 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/native"
 	"github.com/sidecar-termination/operator/internal/policyindex"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
@@ -33,6 +36,29 @@ func (m Manifests) missingNamespaces() sets.Set[string] {
 		}
 	}
 	return missing.Difference(given).Delete("")
+}
+
+// addPolicies adds the policies that select the pod and, if something may ask for conversion to native sidecars, the labels of its
+// namespace.
+func (s *Source) addPolicies(ctx context.Context, pod *explain.Pod) error {
+	var err error
+	if pod.Policies, err = s.policies(ctx, pod.Pod); err != nil {
+		return err
+	}
+	asks := slices.ContainsFunc(pod.Policies, func(p resolve.Policy) bool { return native.Requests(p.Spec) })
+	declares := slices.ContainsFunc(pod.Pod.Spec.Containers, func(c corev1.Container) bool {
+		declared, _ := resolve.ReadEnv(&c)
+		return declared
+	})
+	if !asks && (!declares || s.Settings.Resolve.IgnoreEnv) {
+		return nil
+	}
+	namespace := policyindex.NamespaceMetadata()
+	if err := s.Reader.Get(ctx, client.ObjectKey{Name: pod.Pod.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get namespace: %w", err)
+	}
+	pod.NamespaceLabels = namespace.Labels
+	return nil
 }
 
 // policies returns the policies that select the pod. It adds a note if the result depends on the labels of a namespace that is

@@ -61,10 +61,9 @@ func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (ex
 	result := explain.Pod{Kind: "Pod", Name: shownName(pod), Pod: pod}
 	if job != nil {
 		result.Job, result.BackoffLimit, result.FailurePolicy = job.Name, backoffLimit(job.Spec), job.Spec.PodFailurePolicy
-		result.Deletion = deletion(job.Spec)
+		result.Deletion, result.NamesNode = deletion(job.Spec), job.Spec.Template.Spec.NodeName != ""
 	}
-	var err error
-	if result.Policies, err = s.policies(ctx, pod); err != nil {
+	if err := s.addPolicies(ctx, &result); err != nil {
 		return result, err
 	}
 	// A manifest of a pod that has run has a status, but no node object.
@@ -94,9 +93,7 @@ func (s *Source) Template(ctx context.Context, template Template) (explain.Pod, 
 		Kind: template.Kind, Name: template.Name, Pod: pod, Template: true,
 		BackoffLimit: template.BackoffLimit, FailurePolicy: template.FailurePolicy, Deletion: template.Deletion,
 	}
-	var err error
-	result.Policies, err = s.policies(ctx, pod)
-	return result, err
+	return result, s.addPolicies(ctx, &result)
 }
 
 // defaultBackoffLimit is the default of Kubernetes.
