@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/native"
@@ -257,7 +258,7 @@ func (x *explainer) hostPortClashes() []Finding {
 
 // reapplyRejected finds a Pod that cannot be applied twice: its manifest lists the converted containers as regular ones.
 func (x *explainer) reapplyRejected() []Finding {
-	if x.Kind != "Pod" || x.Pod.Pod.Name == "" {
+	if x.Kind != "Pod" || x.Pod.Pod.Name == "" || metav1.GetControllerOf(x.Pod.Pod) != nil {
 		return nil
 	}
 	return []Finding{finding(SeverityWarning, v1alpha1.ReasonReapplyRejected, "",

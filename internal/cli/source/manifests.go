@@ -59,7 +59,9 @@ type Rejection struct {
 // Manifest is one object and its file.
 type Manifest struct {
 	Object client.Object
-	File   string
+	// Raw is the object as in the file, with fields that this program does not know. It must not be modified.
+	Raw  *unstructured.Unstructured
+	File string
 }
 
 // Read reads the objects in the files. Objects without a namespace get the given one.
@@ -93,8 +95,9 @@ func (f *Files) Read(ctx context.Context, stdin io.Reader, namespace string) (Ma
 		if err != nil {
 			return all, fmt.Errorf("read %s: %w", info.Source, err)
 		}
+		raw, ok := info.Object.(*unstructured.Unstructured)
 		if object == nil {
-			if raw, ok := info.Object.(*unstructured.Unstructured); ok && makesPods(raw) {
+			if ok && makesPods(raw) {
 				all.IgnoredKinds = append(all.IgnoredKinds, raw.GroupVersionKind())
 			}
 			continue
@@ -102,7 +105,7 @@ func (f *Files) Read(ctx context.Context, stdin io.Reader, namespace string) (Ma
 		if object.GetNamespace() == "" && isNamespaced(object) {
 			object.SetNamespace(namespace)
 		}
-		all.Objects = append(all.Objects, Manifest{object, info.Source})
+		all.Objects = append(all.Objects, Manifest{object, raw, info.Source})
 	}
 	return all, nil
 }

@@ -48,12 +48,22 @@ func (s *Source) Notes() []string {
 // Explain reports on a pod. Hints name commands of the program.
 func (s *Source) Explain(pod explain.Pod) explain.Report {
 	report := explain.Explain(pod, s.Settings.Decisions, s.Cluster, s.now)
-	for i := range report.Findings {
-		if found := &report.Findings[i]; explain.CheckSaysMore(found.Reason) {
+	s.nameCheck(report.Findings)
+	return report
+}
+
+// DescribeConversion reports on the conversion of a pod to native sidecars.
+func (s *Source) DescribeConversion(pod explain.Pod) explain.NativeReport {
+	return explain.DescribeConversion(pod, s.Settings.Decisions, s.now)
+}
+
+// nameCheck adds the subcommand check to the hints of findings on which it has more details.
+func (s *Source) nameCheck(findings []explain.Finding) {
+	for i := range findings {
+		if found := &findings[i]; explain.CheckSaysMore(found.Reason) {
 			found.Hint += fmt.Sprintf("; run: %s check", s.program)
 		}
 	}
-	return report
 }
 
 // Pod reads the input for a pod. The Job is the pod's Job, or nil.
