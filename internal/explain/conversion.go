@@ -59,8 +59,8 @@ func (x *explainer) atCreation() *corev1.Pod {
 	return pod
 }
 
-// convertedBy returns on whose request the container was converted, or nothing. The text is of limited length: whoever creates
-// pods can write it.
+// convertedBy returns on whose request the container was converted, or nothing. Authors of pods can write this text, so its length
+// is limited.
 func (x *explainer) convertedBy(container string) string {
 	const most = 300
 	for _, conversion := range x.converted {
@@ -100,7 +100,7 @@ func (x *explainer) whyNotConverted() []Finding {
 		all = append(all, conversionFinding(exclusion.Reason, exclusion.Container, exclusion.Message))
 	}
 	switch reason := x.conversion.Reason; {
-	case len(all) > 0, len(x.conversion.Conversions) > 0, reason == v1alpha1.ReasonConversionNotRequested:
+	case len(all)+len(x.converted)+len(x.conversion.Conversions) > 0, reason == v1alpha1.ReasonConversionNotRequested:
 	case reason == v1alpha1.ReasonNoMainContainer && len(x.view.Mains) == 0:
 		// The pod has a finding with this reason.
 	default:
@@ -248,8 +248,8 @@ func (x *explainer) hostPortClashes() []Finding {
 			}
 			if other != container && (x.willConvert(container.Name) || x.willConvert(other.Name)) {
 				all = append(all, finding(SeverityWarning, v1alpha1.ReasonHostPortClash, "", fmt.Sprintf(
-					"ports.hostPort %d (%s) of container %s is also that of container %s: the API server rejects such regular containers, and accepts the converted pod, in which only one of them gets the port",
-					port.HostPort, port.Protocol, container.Name, other.Name)))
+					"containers %s and %s have the same ports.hostPort, %d (%s): the API server rejects this for regular containers, but accepts the converted pod, in which only one of them gets the port",
+					other.Name, container.Name, port.HostPort, port.Protocol)))
 			}
 		}
 	}

@@ -130,6 +130,22 @@ func TestConversion(t *testing.T) {
 		"drain": {func(w *fixture) {
 			w.policy(func(s *v1alpha1.PolicySpec) { preferred(s); s.DrainSeconds = ptr.To[int32](5) }, "proxy")
 		}, []string{"Note DrainConfigured proxy"}},
+		"exit code that counts": {func(w *fixture) {
+			w.policy(func(s *v1alpha1.PolicySpec) { preferred(s); s.ExitCodes = v1alpha1.ExitCodesRespect }, "proxy")
+		}, []string{"Note ExitCodesRespected proxy"}},
+		"restart rules": {func(w *fixture) {
+			converts(w)
+			w.container("proxy").RestartPolicy = ptr.To(corev1.ContainerRestartPolicyNever)
+		}, []string{"Note RestartRules proxy"}},
+		"pod for a virtual node": {func(w *fixture) { converts(w); w.Pod.Pod.Spec.SchedulerName = "eci-scheduler" }, []string{"Note VirtualNode "}},
+		"mirror pod": {func(w *fixture) {
+			converts(w)
+			w.Pod.Pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: ""}
+		}, []string{"Note MirrorPod "}},
+		"too many containers": {func(w *fixture) {
+			converts(w)
+			w.Pod.Pod.Spec.InitContainers = make([]corev1.Container, 127)
+		}, []string{"Note PodTooLarge "}},
 		"drain of one": {func(w *fixture) {
 			w.Pod.Pod.Spec.Containers = append(w.Pod.Pod.Spec.Containers, corev1.Container{Name: "logs"})
 			w.policy(func(s *v1alpha1.PolicySpec) { preferred(s); s.Sidecars[1].DrainSeconds = ptr.To[int32](5) }, "proxy", "logs")
@@ -137,6 +153,11 @@ func TestConversion(t *testing.T) {
 
 		"pod that was converted":                   {func(w *fixture) { converted(w); converts(w) }, []string{"Note ConvertedToNative proxy"}},
 		"pod that was converted, without a policy": {converted, []string{"Note ConvertedToNative proxy"}},
+		"pod that was converted, and opted out later": {func(w *fixture) {
+			converted(w)
+			converts(w)
+			w.NamespaceLabels = map[string]string{v1alpha1.LabelNativeConversion: "false"}
+		}, []string{"Note ConvertedToNative proxy"}},
 		"finished pod that was converted": {func(w *fixture) {
 			converted(w)
 			converts(w)
@@ -155,7 +176,7 @@ func TestConversion(t *testing.T) {
 		}, []string{"Note NotConverted proxy"}},
 		"pod whose template names a node": {func(w *fixture) { w.runs(plan.NodeReal); converts(w); w.NamesNode = true },
 			[]string{"Note NodeNameSet "}},
-		"pod of which one was converted": {func(w *fixture) {
+		"pod with one converted sidecar": {func(w *fixture) {
 			converted(w)
 			w.Pod.Pod.Spec.Containers = append(w.Pod.Pod.Spec.Containers, corev1.Container{Name: "logs"})
 			w.policy(preferred, "proxy", "logs")

@@ -71,6 +71,8 @@ var conversionHints = map[v1alpha1.Reason]string{
 	v1alpha1.ReasonConversionNotRequested: "set nativeConversion to Preferred in a policy. With enforcement DryRun the policy changes nothing",
 	v1alpha1.ReasonRestartPolicyAlways:    hints[v1alpha1.ReasonRestartPolicyAlways],
 	v1alpha1.ReasonNoMainContainer:        hints[v1alpha1.ReasonNoMainContainer],
+	v1alpha1.ReasonMirrorPod:              hints[v1alpha1.ReasonMirrorPod],
+	v1alpha1.ReasonTooManyPolicies:        "combine policies that name the same containers",
 	v1alpha1.ReasonConversionOptedOut:     "remove the label " + v1alpha1.LabelNativeConversion,
 	v1alpha1.ReasonAnnotationPresent:      "remove the annotation " + v1alpha1.AnnotationNativeSidecars + " from the manifest",
 	v1alpha1.ReasonPodTooLarge:            hints[v1alpha1.ReasonPodTooLarge],

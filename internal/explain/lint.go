@@ -100,7 +100,7 @@ var lintReasons = []v1alpha1.Reason{
 	v1alpha1.ReasonSidecarMatchesFailurePolicy, v1alpha1.ReasonDeletedWhileEnding, v1alpha1.ReasonForeignFinalizer,
 	v1alpha1.ReasonWouldConvert, v1alpha1.ReasonStartupProbeDelaysMain, v1alpha1.ReasonSidecarRestartsCount,
 	v1alpha1.ReasonDefaultContainerConverted, v1alpha1.ReasonHostPortClash, v1alpha1.ReasonReapplyRejected,
-	v1alpha1.ReasonAnnotationPresent, v1alpha1.ReasonNodeNameSet, v1alpha1.ReasonDrainConfigured, v1alpha1.ReasonRestartRules,
+	v1alpha1.ReasonAnnotationPresent, v1alpha1.ReasonNodeNameSet, v1alpha1.ReasonRestartRules,
 }
 
 // Lint returns the findings on missing and ineffective declarations.

@@ -33,7 +33,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/scheme"
 )
 
-// randomPod returns a pod and the containers to convert, of which there is at least one.
+// randomPod returns a pod and the containers to convert: at least one, and not all.
 func randomPod(random *rand.Rand) (*corev1.Pod, []string) {
 	pod := &corev1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
