@@ -116,7 +116,7 @@ TIMEOUT := 60m
 test: test-unit test-fuzz test-packaging test-integration test-e2e ## Run every test.
 
 .PHONY: test-long
-test-long: test-faults test-mutations soak test-e2e-faults test-e2e-matrix ## Run what takes too long for every change: every fault, many mutations, the soak, every Job policy (1.5 hours).
+test-long: test-faults test-mutations test-native soak test-e2e-faults test-e2e-matrix ## Run what takes too long for every change: every fault, many mutations, 20,000 conversions, the soak, every Job policy (2 hours).
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests with the race detector.
@@ -137,6 +137,11 @@ test-integration: $(LOCALCLUSTER) ## Run the integration tests against a real AP
 	for module in $(filter hack/%,$(NESTED)); do \
 		KUBEBUILDER_ASSETS="$$assets" go -C $$module test -race -tags integration -count=1 -timeout $(TIMEOUT) ./...; \
 	done
+
+.PHONY: test-native
+test-native: $(LOCALCLUSTER) ## Compare 20,000 conversions of the API server with those of package native (10 minutes).
+	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
+	KUBEBUILDER_ASSETS="$$assets" NATIVE_PODS=20000 go test -tags integration -count=1 -timeout $(TIMEOUT) -run '^TestNativeAgreement$$' -v ./config
 
 # How often test-repeat runs each test, and the pattern of their names.
 COUNT ?= 50

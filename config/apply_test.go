@@ -78,7 +78,7 @@ func kinds(t *testing.T) *runtime.Scheme {
 var foreign = []string{"monitoring.coreos.com", "example.com"}
 
 // apply does what kubectl apply --server-side -k does, in the rendered order. When the test ends, it deletes Deployments, which
-// overlays cannot change into each other, and bindings, which would grant permissions to other overlays.
+// overlays cannot change into each other, and bindings, which would have effect on other overlays.
 func apply(t *testing.T, directory string) resources {
 	t.Helper()
 	c, got := newClient(t)
@@ -97,7 +97,7 @@ func apply(t *testing.T, directory string) resources {
 		if err := c.Apply(t.Context(), configuration, client.ForceOwnership, client.FieldOwner("kubectl")); err != nil {
 			t.Errorf("%s: apply %s %s: %v", directory, object.GetKind(), object.GetName(), err)
 		}
-		if slices.Contains([]string{"Deployment", "Job", "ClusterRoleBinding", "RoleBinding"}, object.GetKind()) {
+		if slices.Contains([]string{"Deployment", "Job", "ClusterRoleBinding", "RoleBinding", "MutatingAdmissionPolicyBinding"}, object.GetKind()) {
 			t.Cleanup(func() {
 				err := c.Delete(context.Background(), &object, client.PropagationPolicy(metav1.DeletePropagationBackground))
 				if client.IgnoreNotFound(err) != nil {

@@ -76,15 +76,24 @@ func TestComponentsRender(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var added struct {
+			type object struct {
 				Kind     string
 				Metadata struct{ Name string }
+			}
+			var added struct {
+				object `json:",inline"`
+				Items  []object
 			}
 			if err := yaml.Unmarshal(content, &added); err != nil {
 				t.Fatal(err)
 			}
-			if !rendered.has(added.Kind, added.Metadata.Name) {
-				t.Errorf("%s does not add %s %s", directory, added.Kind, added.Metadata.Name)
+			if added.Kind != "List" {
+				added.Items = []object{added.object}
+			}
+			for _, one := range added.Items {
+				if !rendered.has(one.Kind, one.Metadata.Name) {
+					t.Errorf("%s does not add %s %s", directory, one.Kind, one.Metadata.Name)
+				}
 			}
 		}
 	}

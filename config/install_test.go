@@ -25,7 +25,7 @@ import (
 // clusterScoped are the cluster-scoped kinds of the installation.
 var clusterScoped = []string{
 	"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding",
-	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
 }
 
 // installations returns the kustomizations that install the operator.

@@ -45,23 +45,18 @@ func prefers(spec *v1alpha1.PolicySpec, entry *v1alpha1.TerminationSettings) boo
 }
 
 // requestsFor returns what asks for conversion in the pod, sorted by name.
-func requestsFor(pod *corev1.Pod, selecting []resolve.Policy, options Options) []request {
+func requestsFor(selecting []resolve.Policy, options Options) []request {
 	var requests []request
 	for _, policy := range selecting {
 		if (policy.Spec.Enforcement.Acts() || options.AsEnforced) && Requests(policy.Spec) {
 			requests = append(requests, request{by: policy.Ref.String(), spec: policy.Spec})
 		}
 	}
-	if options.Environment && !options.IgnoreEnv && slices.ContainsFunc(pod.Spec.Containers, declaredByEnv) {
+	if options.Environment && !options.IgnoreEnv {
 		requests = append(requests, request{by: Environment})
 	}
 	slices.SortFunc(requests, func(a, b request) int { return cmp.Compare(a.by, b.by) })
 	return requests
-}
-
-func declaredByEnv(container corev1.Container) bool {
-	declared, _ := resolve.ReadEnv(&container)
-	return declared
 }
 
 // answerFor returns what the request says about the container.

@@ -26,6 +26,7 @@ objects: the objects of the files that match a pattern, with the labels and in t
 {{- range $path, $content := $files }}
 {{- range regexSplit "(?m)^---$" (toString $content) -1 }}
 {{- with fromYaml (replace "sidecar-termination-system" $root.Release.Namespace .) }}
+{{- range ternary .items (list .) (eq .kind "List") }}
 {{- if not (has .metadata.name $without) }}
 {{- $_ := set .metadata "labels" (mergeOverwrite (default dict .metadata.labels) $labels) }}
 {{- if $annotations }}
@@ -34,6 +35,7 @@ objects: the objects of the files that match a pattern, with the labels and in t
 ---
 {{ toYaml . }}
 {{ end }}
+{{- end }}
 {{- end }}
 {{- end }}
 {{- end }}

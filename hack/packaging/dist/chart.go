@@ -19,7 +19,8 @@ const ChartName = settings.Name
 
 // chartSources are the directories of config whose files the chart's templates read.
 var chartSources = []string{
-	"admission", "components/alerts", "components/dashboard", "components/network-policy", "components/service-monitor", "crd/bases", "rbac",
+	"admission", "components/alerts", "components/dashboard", "components/native", "components/network-policy",
+	"components/service-monitor", "crd/bases", "rbac",
 }
 
 // WriteChart replaces a directory by the chart.

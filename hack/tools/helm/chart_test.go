@@ -36,6 +36,12 @@ func TestMain(m *testing.M) { runWithPackages(m) }
 
 func chartDirectory() string { return filepath.Join(built, "chart", chartName) }
 
+// Versions of Kubernetes: newest has all that the chart can use, older lacks mutating admission policies.
+var (
+	newest = &chartutil.KubeVersion{Version: "v1.36.0", Major: "1", Minor: "36"}
+	older  = &chartutil.KubeVersion{Version: "v1.35.4", Major: "1", Minor: "35"}
+)
+
 // values are what a user gives.
 type values = map[string]any
 
@@ -51,10 +57,15 @@ func render(t *testing.T, given values) map[string]*unstructured.Unstructured {
 
 func tryRender(t *testing.T, given values, into string) (map[string]*unstructured.Unstructured, error) {
 	t.Helper()
+	return tryRenderFor(t, newest, given, into)
+}
+
+func tryRenderFor(t *testing.T, kubernetes *chartutil.KubeVersion, given values, into string) (map[string]*unstructured.Unstructured, error) {
+	t.Helper()
 	install := action.NewInstall(&action.Configuration{})
 	install.DryRun, install.ClientOnly = true, true
 	install.ReleaseName, install.Namespace = "release", into
-	install.KubeVersion = &chartutil.KubeVersion{Version: "v1.34.0", Major: "1", Minor: "34"}
+	install.KubeVersion = kubernetes
 	release, err := install.RunWithContext(t.Context(), load(t), given)
 	if err != nil {
 		return nil, err
@@ -103,7 +114,7 @@ func TestChartIsLinted(t *testing.T) {
 		"everything": everything(),
 	} {
 		lint := action.NewLint()
-		lint.Strict, lint.Namespace = true, namespace
+		lint.Strict, lint.Namespace, lint.KubeVersion = true, namespace, newest
 		result := lint.Run([]string{chartDirectory()}, given)
 		for _, err := range result.Errors {
 			t.Errorf("%s: %v", name, err)

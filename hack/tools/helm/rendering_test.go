@@ -36,6 +36,7 @@ func TestChartEqualsKustomization(t *testing.T) {
 		"alerts":          {values{"alerts": values{"enabled": true}}, []string{"alerts"}},
 		"dashboard":       {values{"dashboard": values{"enabled": true}}, []string{"dashboard"}},
 		"network policy":  {values{"networkPolicy": values{"enabled": true}}, []string{"network-policy"}},
+		"native":          {values{"native": values{"enabled": true}}, []string{"native"}},
 		"everything off": {
 			values{"modes": values{"crr": "Disabled", "image": "Disabled", "podPhase": "Disabled"}, "prePull": "Disabled", "admissionPolicies": values{"enabled": false}},
 			[]string{"no-crr", "no-image", "no-pod-phase", "no-pre-pull", "no-admission"},
@@ -235,6 +236,16 @@ func TestWhatIsOff(t *testing.T) {
 	}
 }
 
+func TestNativeNeedsItsVersion(t *testing.T) {
+	if _, err := tryRenderFor(t, older, nil, namespace); err != nil {
+		t.Errorf("the defaults: %v", err)
+	}
+	const want = "native.enabled needs Kubernetes 1.36 or later, and the cluster has v1.35.4"
+	if _, err := tryRenderFor(t, older, values{"native": values{"enabled": true}}, namespace); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("native: error is %v, want %q", err, want)
+	}
+}
+
 func TestBadValuesAreRefused(t *testing.T) {
 	for want, given := range map[string]values{
 		"replica":                {"replica": 3},
@@ -276,6 +287,7 @@ func everything() values {
 		"alerts":                    values{"enabled": true},
 		"dashboard":                 values{"enabled": true},
 		"networkPolicy":             values{"enabled": true},
+		"native":                    values{"enabled": true},
 	}
 }
 
