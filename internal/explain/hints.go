@@ -48,6 +48,8 @@ var hints = map[v1alpha1.Reason]string{
 	v1alpha1.ReasonRestartsAllContainers:     "remove the rule RestartAllContainers from the sidecar, or use mode PodPhase",
 	v1alpha1.ReasonBackoffLimitRisk:          "set mode to Auto, or restartPolicy to Never, or raise backoffLimit",
 	v1alpha1.ReasonCommandNotCovered:         "use an image that covers the command (sidecar-termination-operator quick-exit-image --help), or set mode to Auto",
+	v1alpha1.ReasonWriteRefused:              "grant the operator's ServiceAccount the permission that the message names, or exempt it from the admission policy or webhook that the message names",
+	v1alpha1.ReasonContainerNotFound:         "correct the name in spec.sidecars or spec.mainContainers of the policy, or remove the entry",
 	v1alpha1.ReasonPolicyRefused:             "correct the policy: kubectl explain sidecarterminationpolicy.spec",
 	v1alpha1.ReasonInvalidSelector:           "correct the selector: its operators are In, NotIn, Exists and DoesNotExist",
 	v1alpha1.ReasonStuck:                     "read the container's log and the failed attempts, then delete the pod if necessary",
@@ -81,6 +83,4 @@ var conversionHints = map[v1alpha1.Reason]string{
 	v1alpha1.ReasonRestartRules:           "remove restartPolicy and restartPolicyRules from the sidecar, or set nativeConversion to None for it",
 	v1alpha1.ReasonDrainConfigured:        "remove drainSeconds, or set nativeConversion to None for the sidecar",
 	v1alpha1.ReasonExitCodesRespected:     "set exitCodes to Ignore, or nativeConversion to None for the sidecar",
-	v1alpha1.ReasonWriteRefused:           "grant the operator's ServiceAccount the permission that the message names, or exempt it from the admission policy or webhook that the message names",
-	v1alpha1.ReasonContainerNotFound:      "correct the name in spec.sidecars or spec.mainContainers of the policy, or remove the entry",
 }

@@ -53,7 +53,7 @@ func TestAdmissionPoliciesOfDisabledFeatures(t *testing.T) {
 			got = append(got, policy.name)
 		}
 	}
-	if difference := cmp.Diff([]string{"sidecar-termination-operator-limits"}, got); difference != "" {
+	if difference := cmp.Diff([]string{"sidecar-termination-operator-limits", "sidecar-termination-mode-native"}, got); difference != "" {
 		t.Errorf("needed (-want +got):\n%s", difference)
 	}
 }
