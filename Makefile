@@ -24,7 +24,7 @@ GREMLINS := bin/gremlins
 # What make generate writes.
 GENERATED := api/v1alpha1/zz_generated.deepcopy.go config/crd/bases config/rbac/role.yaml \
 	config/kustomize/component/schema.json config/kustomize/component/policies.json docs/api-reference.md \
-	docs/performance.md docs/operations.md docs/images
+	docs/performance.md docs/operations.md
 # Packages whose tests need an API server.
 INTEGRATION = $(filter-out $(addsuffix /,$(NESTED)),$(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' api config controllers hack internal))))
 # Modules with code of their own and more dependencies than the operator. They are linted and tested like the main module.
@@ -247,7 +247,7 @@ bench: ## Measure the operator, OpenKruise and bare clients on an API server (BE
 	bin/bench $(BENCH_ARGS)
 
 .PHONY: bench-report
-bench-report: ## Write the kept results (docs/performance) into the documents, and draw the charts.
+bench-report: ## Write the kept results (docs/performance) into docs/performance.md.
 	go -C hack/bench run . report
 
 .PHONY: bench-short

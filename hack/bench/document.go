@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,8 +25,8 @@ type documents string
 func newReportCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "report",
-		Short: "Write the kept results into docs/performance.md and draw the charts",
-		Long:  "Reads docs/performance/bench.json and microbench.txt. Writes a section of docs/performance.md and the charts docs/images/performance-*.svg.",
+		Short: "Write the kept results into docs/performance.md",
+		Long:  "Reads docs/performance/bench.json and microbench.txt. Writes a section of docs/performance.md.",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			directories, err := layout.Find()
@@ -41,7 +42,7 @@ func (d documents) path(elements ...string) string {
 	return filepath.Join(append([]string{string(d)}, elements...)...)
 }
 
-// write makes the section and the charts from the results.
+// write makes the section from the results.
 func (d documents) write() error {
 	report, err := readReport(d.path("performance", "bench.json"))
 	if err != nil {
@@ -61,16 +62,8 @@ func (d documents) write() error {
 	if err != nil {
 		return err
 	}
-	files := map[string][]byte{d.path("performance.md"): []byte(after)}
-	for axis, name := range charts {
-		if files[d.path("images", name)], err = report.memoryChart(axis); err != nil {
-			return err
-		}
-	}
-	for file, content := range files {
-		if err := os.WriteFile(file, content, 0o644); err != nil {
-			return fmt.Errorf("write a document: %w", err)
-		}
+	if err := os.WriteFile(d.path("performance.md"), []byte(after), 0o644); err != nil {
+		return fmt.Errorf("write a document: %w", err)
 	}
 	return nil
 }
@@ -135,15 +128,18 @@ var columns = []Contender{ContenderOperator, ContenderFloor, ContenderKruise, Co
 // absent stands for what was not measured.
 const absent = "-"
 
-// rows are the rows of the table of results: those with a target first.
-var rows = []struct {
+// row is a row of the table of results.
+type row struct {
 	// name is the name of the figure.
 	name string
 	// target is in words, empty if there is none. limit is the greatest value that meets it, or with atLeast the least.
 	target  string
 	limit   float64
 	atLeast bool
-}{
+}
+
+// rows are the rows of the table of results, those with a target first. The memory at rest follows.
+var rows = []row{
 	{name: "live heap per live candidate pod", target: "<= 3.5 KB", limit: 3.5},
 	// The limit is the difference between two runs, over 50,000 pods.
 	{name: "live heap per other pod", target: "none (< 0.05 KB)", limit: 0.05},
@@ -183,7 +179,13 @@ func (r *Report) section(all figures) string {
 		fmt.Fprintf(out, " `%s` |", contender)
 	}
 	fmt.Fprintf(out, "\n|---|---|---|%s\n", strings.Repeat("---:|", len(columns)))
-	for _, row := range rows {
+	shown := slices.Clone(rows)
+	for _, figure := range all {
+		if strings.HasSuffix(figure.name, ": "+memoryAtRest) {
+			shown = append(shown, row{name: figure.name})
+		}
+	}
+	for _, row := range shown {
 		verdict, cells := "not measured", ""
 		measured := all.named(row.name)
 		for _, contender := range columns {
@@ -196,10 +198,10 @@ func (r *Report) section(all figures) string {
 				continue
 			}
 			// The verdict is about the value that the table shows.
-			shown := math.Round(value.median*100)/100 + 0 // a rounded zero has no sign
-			cells += fmt.Sprintf(" "+measured.format+" |", shown)
+			rounded := math.Round(value.median*100)/100 + 0 // a rounded zero has no sign
+			cells += fmt.Sprintf(" "+measured.format+" |", rounded)
 			if contender == ContenderOperator {
-				verdict = verdictOf(shown, row.limit, row.atLeast)
+				verdict = verdictOf(rounded, row.limit, row.atLeast)
 			}
 		}
 		target := row.target
@@ -207,9 +209,6 @@ func (r *Report) section(all figures) string {
 			target, verdict = absent, absent
 		}
 		fmt.Fprintf(out, "| %s | %s | %s |%s\n", row.name, target, verdict, cells)
-	}
-	for _, axis := range []Axis{AxisUnrelated, AxisCandidates} {
-		fmt.Fprintf(out, "\n![Memory at rest by the number of %s](images/%s)\n", axes[axis], charts[axis])
 	}
 	for _, growth := range r.Growth {
 		for i, run := range growth.Runs {

@@ -6,7 +6,6 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -39,12 +38,9 @@ func TestReport(t *testing.T) {
 }
 
 // writeReport returns the document after the second report: the first one left something to replace.
-func writeReport(t *testing.T, results string) (written string) {
+func writeReport(t *testing.T, results string) string {
 	t.Helper()
 	docs := documents(t.TempDir())
-	if err := os.Mkdir(docs.path("images"), 0o700); err != nil {
-		t.Fatal(err)
-	}
 	if err := os.CopyFS(docs.path("performance"), os.DirFS(results)); err != nil {
 		t.Fatal(err)
 	}
@@ -60,14 +56,7 @@ func writeReport(t *testing.T, results string) (written string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	written = string(content)
-	for _, chart := range regexp.MustCompile(`images/\S+\.svg`).FindAllString(written, -1) {
-		picture, err := os.ReadFile(docs.path(chart))
-		if err != nil || !strings.Contains(string(picture), "resident memory, MiB") {
-			t.Errorf("%s: %v\n%s", chart, err, picture)
-		}
-	}
-	return written
+	return string(content)
 }
 
 func TestReplaceResultsNeedsMarks(t *testing.T) {

@@ -189,11 +189,14 @@ func (run Run) writesTo(resources ...string) float64 {
 // axes name what grows.
 var axes = map[Axis]string{AxisUnrelated: "other pods", AxisCandidates: "live candidate pods", AxisPolicies: "policies"}
 
+// memoryAtRest is the name of a figure of every count.
+const memoryAtRest = "RSS at rest"
+
 func addGrowth(all *figures, growth *Growth) {
 	add := func(name, format string, value func(GrowthRun) float64) {
 		all.add(fmt.Sprintf("%d %s: %s", growth.Count, axes[growth.Axis], name), format, growth.Contender, measured(growth.Runs, value)...)
 	}
-	add("RSS at rest", "%.0f MiB", rssOf)
+	add(memoryAtRest, "%.0f MiB", func(run GrowthRun) float64 { return run.RSS })
 	add("heap at rest", "%.0f MiB", func(run GrowthRun) float64 { return run.Heap })
 	add("live heap at rest", "%.0f MiB", liveOf)
 	add("burst: pods/s", "%.0f", func(run GrowthRun) float64 {
@@ -204,7 +207,6 @@ func addGrowth(all *figures, growth *Growth) {
 	})
 }
 
-func rssOf(run GrowthRun) float64  { return run.RSS }
 func liveOf(run GrowthRun) float64 { return run.Live }
 
 // growth returns a contender's results along an axis, the least count first.
