@@ -6,11 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
-	"sync"
-	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,46 +43,25 @@ func reporters(config *rest.Config) (*kubernetes.Clientset, error) {
 // each calls do once for each index, in as many goroutines as there are writers. A rate limits how many calls start per
 // second. A slow call does not delay later ones while a writer is free.
 func each(ctx context.Context, count, rate int, do func(ctx context.Context, index int) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
+	calls, called := errgroup.WithContext(ctx)
+	calls.SetLimit(writers)
 	begin := time.Now()
-	var next atomic.Int64
-	var group sync.WaitGroup
-	for range writers {
-		group.Go(func() {
-			for ctx.Err() == nil {
-				index := int(next.Add(1)) - 1
-				if index >= count {
-					return
-				}
-				if rate > 0 {
-					select {
-					case <-ctx.Done():
-						return
-					case <-time.After(time.Until(begin.Add(time.Duration(index) * time.Second / time.Duration(rate)))):
-					}
-				}
-				if err := try(ctx, index, do); err != nil {
-					cancel(err)
-				}
+	for index := range count {
+		if rate > 0 {
+			select {
+			case <-called.Done():
+			case <-time.After(time.Until(begin.Add(time.Duration(index) * time.Second / time.Duration(rate)))):
 			}
-		})
-	}
-	group.Wait()
-	if cause := context.Cause(ctx); cause != nil {
-		return cause
-	}
-	return ctx.Err()
-}
-
-// try calls do. It returns a panic as an error, because the servers must be stopped.
-func try(ctx context.Context, index int, do func(ctx context.Context, index int) error) (err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
 		}
-	}()
-	return do(ctx, index)
+		if called.Err() != nil {
+			break
+		}
+		calls.Go(func() error { return do(called, index) })
+	}
+	if err := calls.Wait(); err != nil {
+		return err
+	}
+	return context.Cause(ctx)
 }
 
 // newPod is a pod of a Job with a main container and a sidecar, of a usual size. A variable declares the sidecar to
