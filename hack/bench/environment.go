@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -46,7 +46,7 @@ func startServer(ctx context.Context, binaries, crds string) (*environment, erro
 	if err != nil {
 		return nil, fmt.Errorf("make a directory: %w", err)
 	}
-	programs, err := endingWithCaller(binaries, directory)
+	programs, err := writeScripts(binaries, directory)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(directory))
 	}
@@ -66,27 +66,21 @@ func startServer(ctx context.Context, binaries, crds string) (*environment, erro
 	return e, nil
 }
 
-// endingWithCaller returns a directory with scripts that run the binaries and that the kernel kills when their parent ends.
-// envtest has no setting for that. Without setpriv of util-linux it returns the directory of the binaries.
-func endingWithCaller(binaries, directory string) (string, error) {
-	setpriv, err := exec.LookPath("setpriv")
+// writeScripts returns a directory with scripts that run the binaries, and that end with the benchmark. envtest has no setting
+// for that.
+func writeScripts(binaries, directory string) (string, error) {
+	binaries, err := filepath.Abs(binaries)
 	if err != nil {
-		return binaries, nil
-	}
-	if binaries, err = filepath.Abs(binaries); err != nil {
 		return "", fmt.Errorf("find the binaries: %w", err)
 	}
-	programs := filepath.Join(directory, "programs")
-	if err := os.Mkdir(programs, 0o755); err != nil {
-		return "", fmt.Errorf("make a directory: %w", err)
-	}
 	for _, name := range []string{"etcd", "kube-apiserver"} {
-		script := fmt.Sprintf("#!/bin/sh\nexec '%s' --pdeathsig KILL '%s' \"$@\"\n", setpriv, filepath.Join(binaries, name))
-		if err := os.WriteFile(filepath.Join(programs, name), []byte(script), 0o755); err != nil {
+		words := endingWithCaller(filepath.Join(binaries, name))
+		script := fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\"\n", strings.Join(words, "' '"))
+		if err := os.WriteFile(filepath.Join(directory, name), []byte(script), 0o755); err != nil {
 			return "", fmt.Errorf("write a program: %w", err)
 		}
 	}
-	return programs, nil
+	return directory, nil
 }
 
 func (e *environment) prepare(ctx context.Context, config *rest.Config) error {

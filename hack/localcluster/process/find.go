@@ -4,30 +4,25 @@ package process
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
+
+	"github.com/prometheus/procfs"
 )
 
 // Find returns all processes whose arguments, the command's name included, satisfy
 // the condition. Processes that end meanwhile are left out.
 func Find(condition func(arguments []string) bool) ([]Identity, error) {
-	entries, err := os.ReadDir("/proc")
+	all, err := procfs.AllProcs()
 	if err != nil {
 		return nil, fmt.Errorf("list the processes: %w", err)
 	}
 	var found []Identity
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil {
+	for _, process := range all {
+		// Threads of the kernel have no arguments.
+		arguments, err := process.CmdLine()
+		if err != nil || len(arguments) == 0 || !condition(arguments) {
 			continue
 		}
-		line, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "cmdline"))
-		if err != nil || !condition(strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")) {
-			continue
-		}
-		if identity, err := Identify(pid); err == nil {
+		if identity, err := Identify(process.PID); err == nil {
 			found = append(found, identity)
 		}
 	}

@@ -6,7 +6,6 @@
 package process
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,6 +14,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/prometheus/procfs"
 )
 
 // Identity names one process, even after its pid is reused.
@@ -27,44 +28,43 @@ type Identity struct {
 
 // Identify returns the identity of the process that has the pid now.
 func Identify(pid int) (Identity, error) {
-	return identifyIn("/proc", pid)
+	identity, _, err := lookUp(procfs.DefaultMountPoint, pid)
+	return identity, err
 }
 
-func identifyIn(proc string, pid int) (Identity, error) {
-	stat, err := readStat(proc, pid)
+// lookUp returns the identity and the state of the process that has the pid now.
+func lookUp(mount string, pid int) (identity Identity, state string, err error) {
+	system, err := procfs.NewFS(mount)
 	if err != nil {
-		return Identity{}, err
+		return Identity{}, "", fmt.Errorf("find the processes: %w", err)
 	}
-	bootID, err := os.ReadFile(filepath.Join(proc, "sys/kernel/random/boot_id"))
+	found, err := system.Proc(pid)
 	if err != nil {
-		return Identity{}, fmt.Errorf("read the boot id: %w", err)
+		return Identity{}, "", fmt.Errorf("find process %d: %w", pid, err)
 	}
-	return Identity{PID: pid, StartTime: stat.startTime, BootID: strings.TrimSpace(string(bootID))}, nil
+	stat, err := found.Stat()
+	if err != nil {
+		return Identity{}, "", fmt.Errorf("read the state of process %d: %w", pid, err)
+	}
+	bootID, err := os.ReadFile(filepath.Join(mount, "sys/kernel/random/boot_id"))
+	if err != nil {
+		return Identity{}, "", fmt.Errorf("read the boot id: %w", err)
+	}
+	return Identity{PID: pid, StartTime: stat.Starttime, BootID: strings.TrimSpace(string(bootID))}, stat.State, nil
 }
 
 // Alive reports whether the process still runs, any of its threads, which hold its ports. A
 // zombie that has no other threads does not.
-func (i Identity) Alive() bool { return i.aliveIn("/proc") }
+func (i Identity) Alive() bool { return i.aliveIn(procfs.DefaultMountPoint) }
 
-func (i Identity) aliveIn(proc string) bool {
-	if i.PID <= 0 {
+func (i Identity) aliveIn(mount string) bool {
+	now, state, err := lookUp(mount, i.PID)
+	if err != nil || now != i || state == "X" {
 		return false
 	}
-	now, err := identifyIn(proc, i.PID)
-	if err != nil || now != i {
-		return false
-	}
-	stat, err := readStat(proc, i.PID)
-	if err != nil || stat.state == 'X' {
-		return false
-	}
-	return stat.state != 'Z' || len(threads(proc, i.PID)) > 1
-}
-
-// threads returns the threads of the process. The first one stays until all others are gone.
-func threads(proc string, pid int) []os.DirEntry {
-	entries, _ := os.ReadDir(filepath.Join(proc, strconv.Itoa(pid), "task"))
-	return entries
+	// The first thread stays until all others are gone.
+	threads, _ := os.ReadDir(filepath.Join(mount, strconv.Itoa(i.PID), "task"))
+	return state != "Z" || len(threads) > 1
 }
 
 // Save writes the identity to a file.
@@ -97,35 +97,4 @@ func Load(file string) (Identity, error) {
 		return Identity{}, nil
 	}
 	return identity, nil
-}
-
-type stat struct {
-	state     byte
-	startTime uint64
-}
-
-func readStat(proc string, pid int) (stat, error) {
-	content, err := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return stat{}, fmt.Errorf("read the state of process %d: %w", pid, err)
-	}
-	return parseStat(content)
-}
-
-// parseStat reads the fields behind the command name, which may itself hold spaces
-// and parentheses.
-func parseStat(content []byte) (stat, error) {
-	end := bytes.LastIndexByte(content, ')')
-	if end < 0 {
-		return stat{}, fmt.Errorf("parse a process state: no command name in %q", content)
-	}
-	fields := strings.Fields(string(content[end+1:]))
-	if len(fields) < 20 {
-		return stat{}, fmt.Errorf("parse a process state: %d fields behind the command name, want at least 20", len(fields))
-	}
-	startTime, err := strconv.ParseUint(fields[19], 10, 64)
-	if err != nil {
-		return stat{}, fmt.Errorf("parse the start time of a process: %w", err)
-	}
-	return stat{state: fields[0][0], startTime: startTime}, nil
 }

@@ -17,7 +17,8 @@ func fakeProc(t *testing.T, pid int, state string, startTime int, boot string) s
 	proc := t.TempDir()
 	// The command's name is hostile on purpose.
 	fields := append([]string{state, "1"}, strings.Fields(strings.Repeat("0 ", 17))...)
-	fields = append(fields, strconv.Itoa(startTime), "0")
+	fields = append(fields, strconv.Itoa(startTime))
+	fields = append(fields, strings.Fields(strings.Repeat("0 ", 30))...)
 	write(t, filepath.Join(proc, strconv.Itoa(pid), "stat"), fmt.Sprintf("%d (a) R 1 (b) %s\n", pid, strings.Join(fields, " ")))
 	write(t, filepath.Join(proc, "sys/kernel/random/boot_id"), boot+"\n")
 	return proc
@@ -81,7 +82,7 @@ func TestZeroIdentityIsNotAlive(t *testing.T) {
 }
 
 func TestIdentifyReadsBehindTheCommandName(t *testing.T) {
-	got, err := identifyIn(fakeProc(t, 7, "S", 1234, "boot-1"), 7)
+	got, _, err := lookUp(fakeProc(t, 7, "S", 1234, "boot-1"), 7)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -26,11 +26,9 @@ type Command struct {
 	Directory   string
 	// Log receives standard output and standard error, appended, and how the process ended if the caller still runs.
 	Log string
-	// EndWithCaller makes the kernel kill the process when the caller ends. Linux only.
-	EndWithCaller bool
 }
 
-// Start runs the command in a session of its own, so that it outlives the caller unless EndWithCaller is set.
+// Start runs the command in a session of its own, so that it outlives the caller. It gets no open file of the caller.
 func Start(command Command) (Identity, error) {
 	if err := os.MkdirAll(filepath.Dir(command.Log), 0o755); err != nil {
 		return Identity{}, fmt.Errorf("create the log directory: %w", err)
@@ -39,32 +37,39 @@ func Start(command Command) (Identity, error) {
 	if err != nil {
 		return Identity{}, fmt.Errorf("open the log: %w", err)
 	}
+	if err := keepInheritedFiles(); err != nil {
+		return Identity{}, errors.Join(err, log.Close())
+	}
 	run := exec.Command(command.Path, command.Arguments...)
 	run.Dir = command.Directory
 	run.Env = command.Environment
 	run.Stdout, run.Stderr = log, log
 	run.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if command.EndWithCaller {
-		endWithCaller(run.SysProcAttr)
+	if err := run.Start(); err != nil {
+		return Identity{}, errors.Join(fmt.Errorf("start %s: %w", command.Path, err), log.Close())
 	}
-	begun := make(chan error)
 	go func() {
-		defer func() { _ = log.Close() }()
-		// For the kernel the thread that starts a process is its parent, and must stay as long as the process does.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := run.Start()
-		begun <- err
-		if err == nil {
-			// Reaps the process if it ends while the caller still runs. Who waits for it to be healthy sees that it is gone.
-			_ = run.Wait()
-			_, _ = fmt.Fprintf(log, "process %d has ended: %s\n", run.Process.Pid, run.ProcessState)
-		}
+		// Reaps the process if it ends while the caller still runs. Who waits for it to be healthy sees that it is gone.
+		_ = run.Wait()
+		_, _ = fmt.Fprintf(log, "process %d has ended: %s\n", run.Process.Pid, run.ProcessState)
+		_ = log.Close()
 	}()
-	if err := <-begun; err != nil {
-		return Identity{}, fmt.Errorf("start %s: %w", command.Path, err)
-	}
 	return Identify(run.Process.Pid)
+}
+
+// keepInheritedFiles keeps files that this process has inherited, such as a lock of its caller, from the processes that it
+// starts. The standard library does so only for files that it opens.
+func keepInheritedFiles() error {
+	entries, err := os.ReadDir("/dev/fd")
+	if err != nil {
+		return fmt.Errorf("list the open files: %w", err)
+	}
+	for _, entry := range entries {
+		if descriptor, err := strconv.Atoi(entry.Name()); err == nil && descriptor > 2 {
+			syscall.CloseOnExec(descriptor)
+		}
+	}
+	return nil
 }
 
 // Stop ends the process: SIGTERM, and SIGKILL after the grace period. Without grace it sends SIGKILL at once. It returns

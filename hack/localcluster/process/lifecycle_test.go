@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -41,69 +43,32 @@ func TestStartAndStop(t *testing.T) {
 	}
 }
 
-// endingTest is set in the process that TestAProcessEndsWithItsCallerWhenAsked starts as the caller.
-const endingTest = "PROCESS_TEST_DIRECTORY"
-
-func TestAProcessEndsWithItsCallerWhenAsked(t *testing.T) {
-	if directory := os.Getenv(endingTest); directory != "" {
-		beTheCaller(t, directory)
-	}
-	if runtime.GOOS != "linux" {
-		t.Skip("only Linux ends it")
-	}
-	directory := t.TempDir()
-	program, err := os.Executable()
+func TestStartedProcessInheritsNoOpenFile(t *testing.T) {
+	inherited, err := os.Create(filepath.Join(t.TempDir(), "lock"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	caller, err := Start(Command{
-		Path: program, Arguments: []string{"-test.run=^" + t.Name() + "$"}, Environment: []string{endingTest + "=" + directory},
-		Log: filepath.Join(directory, "caller.log"),
-	})
+	defer func() { _ = inherited.Close() }()
+	// A duplicate stays open in children, like a file that a shell opens for a command.
+	duplicate, err := syscall.Dup(int(inherited.Fd()))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = Stop(context.WithoutCancel(t.Context()), caller, 0) })
-	children := map[string]Identity{}
-	for _, name := range []string{"stays", "goes"} {
-		for !children[name].Alive() {
-			if !caller.Alive() {
-				log, _ := os.ReadFile(filepath.Join(directory, "caller.log"))
-				t.Fatalf("the caller ended: %s", log)
-			}
-			if children[name], err = Load(filepath.Join(directory, name)); err != nil {
-				t.Fatal(err)
-			}
-			runtime.Gosched()
-		}
-		t.Cleanup(func() { _ = Stop(context.WithoutCancel(t.Context()), children[name], 0) })
-	}
-	if err := Stop(t.Context(), caller, 0); err != nil {
+	defer func() { _ = syscall.Close(duplicate) }()
+	identity, err := Start(Command{Path: "/bin/sh", Arguments: []string{"-c", "exec sleep 1000"}, Log: filepath.Join(t.TempDir(), "sh.log")})
+	if err != nil {
 		t.Fatal(err)
 	}
-	if !waitGone(t.Context(), children["goes"], time.Minute) {
-		t.Error("the process with EndWithCaller still runs")
+	defer func() { _ = Stop(context.WithoutCancel(t.Context()), identity, 0) }()
+	open, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(identity.PID), "fd"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if !children["stays"].Alive() {
-		t.Error("what was to outlive its caller is gone")
-	}
-}
-
-// beTheCaller starts two processes, tells of them, and waits to be killed.
-func beTheCaller(t *testing.T, directory string) {
-	t.Helper()
-	for name, ends := range map[string]bool{"stays": false, "goes": true} {
-		child, err := Start(Command{
-			Path: "/bin/sleep", Arguments: []string{"1000"}, Log: filepath.Join(directory, name+".log"), EndWithCaller: ends,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := child.Save(filepath.Join(directory, name)); err != nil {
-			t.Fatal(err)
+	for _, file := range open {
+		if target, _ := os.Readlink(filepath.Join("/proc", strconv.Itoa(identity.PID), "fd", file.Name())); target == inherited.Name() {
+			t.Errorf("descriptor %s of the process is the caller's file", file.Name())
 		}
 	}
-	select {}
 }
 
 func TestStopWithoutGraceSendsNoSIGTERM(t *testing.T) {
