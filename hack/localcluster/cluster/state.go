@@ -9,7 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"syscall"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/flock"
 )
 
 // state is what a cluster was brought up with. The zero state stands for no cluster.
@@ -61,16 +62,4 @@ func writeFile(file string, content []byte) error {
 const lockName = "lock"
 
 // lock keeps commands that change the cluster apart.
-func (c *Cluster) lock() (func(), error) {
-	if err := os.MkdirAll(c.layout.Root, 0o755); err != nil {
-		return nil, fmt.Errorf("create the cluster directory: %w", err)
-	}
-	file, err := os.OpenFile(c.layout.Path(lockName), os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("open the cluster's lock: %w", err)
-	}
-	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock the cluster: %w", err), file.Close())
-	}
-	return func() { _ = file.Close() }, nil
-}
+func (c *Cluster) lock() (func(), error) { return flock.Lock(c.layout.Path(lockName)) }

@@ -39,16 +39,3 @@ func TestVersion(t *testing.T) {
 		}
 	}
 }
-
-func TestBuiltName(t *testing.T) {
-	for path, want := range map[string]string{
-		"go.etcd.io/etcd/server/v3":              "server",
-		"github.com/openkruise/kruise":           "kruise",
-		"k8s.io/kubernetes/cmd/kubelet":          "kubelet",
-		"github.com/openkruise/kruise/cmd/vault": "vault",
-	} {
-		if got := builtName(path); got != want {
-			t.Errorf("%s is built as %q, want %q", path, got, want)
-		}
-	}
-}
