@@ -18,8 +18,10 @@ import (
 	"math/big"
 	"net"
 	"os"
-	"path/filepath"
 	"time"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
 const validity = 10 * 365 * 24 * time.Hour
@@ -138,13 +140,8 @@ func sign(template *x509.Certificate, authority *Authority) (Pair, error) {
 
 // Save writes the pair, the key readable by the owner only.
 func (p Pair) Save(certificateFile, keyFile string) error {
-	for file, content := range map[string][]byte{certificateFile: p.Certificate, keyFile: p.Key} {
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			return fmt.Errorf("create the directory of certificates: %w", err)
-		}
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			return fmt.Errorf("write %s: %w", filepath.Base(file), err)
-		}
+	if err := errors.Join(cert.WriteCert(certificateFile, p.Certificate), keyutil.WriteKey(keyFile, p.Key)); err != nil {
+		return fmt.Errorf("write a certificate: %w", err)
 	}
 	return nil
 }
