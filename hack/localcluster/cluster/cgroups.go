@@ -23,19 +23,16 @@ const cgroupMount = "/sys/fs/cgroup"
 // hierarchies returns the control group hierarchies of the machine: one of version 2, or
 // one for each controller of version 1.
 func hierarchies() ([]string, error) {
-	if _, err := os.Stat(filepath.Join(cgroupMount, "cgroup.controllers")); err == nil {
+	if exists(filepath.Join(cgroupMount, "cgroup.controllers")) {
 		return []string{cgroupMount}, nil
 	}
-	entries, err := os.ReadDir(cgroupMount)
+	files, err := filepath.Glob(filepath.Join(cgroupMount, "*", "cgroup.procs"))
 	if err != nil {
 		return nil, fmt.Errorf("list the control group hierarchies: %w", err)
 	}
-	var found []string
-	for _, entry := range entries {
-		directory := filepath.Join(cgroupMount, entry.Name())
-		if _, err := os.Stat(filepath.Join(directory, "cgroup.procs")); err == nil && entry.IsDir() {
-			found = append(found, directory)
-		}
+	found := make([]string, len(files))
+	for i, file := range files {
+		found[i] = filepath.Dir(file)
 	}
 	return found, nil
 }

@@ -48,7 +48,7 @@ func (c *Cluster) Deploy(ctx context.Context, overlay string) error {
 		return err
 	}
 	for _, node := range description.Nodes {
-		if err := importImage(ctx, description.ContainerdSocket(node), archive); err != nil {
+		if err := importImages(ctx, description.ContainerdSocket(node), archive); err != nil {
 			return err
 		}
 	}

@@ -87,20 +87,12 @@ func (c *Cluster) compile(ctx context.Context, path string) ([]byte, error) {
 }
 
 // importImages makes the images of the archives known to a node's kubelet.
-func importImages(ctx context.Context, socket string, archives []string) error {
+func importImages(ctx context.Context, socket string, archives ...string) error {
 	for _, archive := range archives {
-		if err := importImage(ctx, socket, archive); err != nil {
-			return err
+		command := exec.CommandContext(ctx, "ctr", "--address", socket, "--namespace", "k8s.io", "images", "import", archive)
+		if output, err := command.CombinedOutput(); err != nil {
+			return fmt.Errorf("import %s: %w: %s", filepath.Base(archive), err, output)
 		}
-	}
-	return nil
-}
-
-// importImage makes the image of an archive known to a node's kubelet.
-func importImage(ctx context.Context, socket, archive string) error {
-	command := exec.CommandContext(ctx, "ctr", "--address", socket, "--namespace", "k8s.io", "images", "import", archive)
-	if output, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("import %s: %w: %s", filepath.Base(archive), err, output)
 	}
 	return nil
 }

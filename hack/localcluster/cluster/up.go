@@ -128,7 +128,7 @@ func (c *Cluster) startAll(ctx context.Context, description components.Cluster, 
 			return err
 		}
 		if isRuntime {
-			if err := importImages(ctx, description.ContainerdSocket(node), archives); err != nil {
+			if err := importImages(ctx, description.ContainerdSocket(node), archives...); err != nil {
 				return err
 			}
 		}
