@@ -29,48 +29,34 @@ func builtinDefinitions() (map[string]*schema, error) {
 
 // prune keeps the definitions that change how kustomize merges a patch.
 func prune(definitions map[string]*schema) map[string]*schema {
-	p := pruner{definitions: definitions, matters: map[string]bool{}}
+	matters := pruner{}
 	// Definitions refer to each other and to themselves, so the loop runs until it finds no more that matter.
 	for changed := true; changed; {
 		changed = false
 		for name, definition := range definitions {
-			if !p.matters[name] && p.prune(definition) != nil {
-				p.matters[name], changed = true, true
+			if !matters[name] && matters.prune(definition) != nil {
+				matters[name], changed = true, true
 			}
 		}
 	}
 	kept := map[string]*schema{}
-	for name, definition := range definitions {
-		if len(definition.Kinds) > 0 {
-			p.keep(name, kept)
-		}
+	for name := range matters {
+		kept[name] = matters.prune(definitions[name])
+		kept[name].Kinds = definitions[name].Kinds
 	}
 	return kept
 }
 
-type pruner struct {
-	definitions map[string]*schema
-	matters     map[string]bool
-}
-
-// keep adds the pruned definition and all that it refers to.
-func (p *pruner) keep(name string, kept map[string]*schema) {
-	if _, done := kept[name]; done || !p.matters[name] {
-		return
-	}
-	pruned := p.prune(p.definitions[name])
-	pruned.Kinds = p.definitions[name].Kinds
-	kept[name] = pruned
-	pruned.references(func(reference string) { p.keep(reference, kept) })
-}
+// pruner has the names of the definitions that matter.
+type pruner map[string]bool
 
 // prune returns the part of the schema that leads to lists that merge, or nil. kustomize replaces other lists as a whole.
-func (p *pruner) prune(s *schema) *schema {
+func (p pruner) prune(s *schema) *schema {
 	switch {
 	case s == nil:
 		return nil
 	case s.Ref != "":
-		if p.matters[strings.TrimPrefix(s.Ref, refPrefix)] {
+		if p[strings.TrimPrefix(s.Ref, refPrefix)] {
 			return &schema{Ref: s.Ref}
 		}
 		return nil
@@ -106,21 +92,4 @@ func orEmpty(s *schema) *schema {
 		return &schema{}
 	}
 	return s
-}
-
-// references calls visit with the name of each definition that the schema refers to.
-func (s *schema) references(visit func(string)) {
-	if s == nil {
-		return
-	}
-	if s.Ref != "" {
-		visit(strings.TrimPrefix(s.Ref, refPrefix))
-	}
-	for _, property := range s.Properties {
-		property.references(visit)
-	}
-	if s.AdditionalProperties != nil {
-		s.AdditionalProperties.references(visit)
-	}
-	s.Items.references(visit)
 }
