@@ -12,91 +12,89 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
-	"slices"
+	"os"
 	"time"
 )
 
-// File is what an archive has at a path: a file, or a symbolic link.
-type File struct {
-	Content    []byte
-	Executable bool
-	// Link is what a symbolic link refers to; such a file has no content.
-	Link string
+// each calls add for every file and symbolic link of the directory, in a fixed order. A link has no content.
+func each(directory string, add func(name string, mode fs.FileMode, content []byte) error) error {
+	files := os.DirFS(directory)
+	return fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		if entry.Type() == fs.ModeSymlink {
+			return add(name, 0o777|fs.ModeSymlink, nil)
+		}
+		info, err := entry.Info()
+		if err != nil {
+			return err
+		}
+		mode := fs.FileMode(0o644)
+		if info.Mode()&0o100 != 0 {
+			mode = 0o755
+		}
+		content, err := fs.ReadFile(files, name)
+		if err != nil {
+			return err
+		}
+		return add(name, mode, content)
+	})
 }
 
-func (f File) mode() fs.FileMode {
-	switch {
-	case f.Link != "":
-		return 0o777 | fs.ModeSymlink
-	case f.Executable:
-		return 0o755
-	default:
-		return 0o644
-	}
-}
-
-// Plain returns files that are neither programs nor links.
-func Plain(contents map[string][]byte) map[string]File {
-	files := map[string]File{}
-	for name, content := range contents {
-		files[name] = File{Content: content}
-	}
-	return files
-}
-
-// TarGzip returns a compressed tar archive of files by their paths.
-func TarGzip(files map[string]File) ([]byte, error) {
+// TarGzip returns a compressed tar archive of the files and symbolic links of a directory.
+func TarGzip(directory string) ([]byte, error) {
 	buffer := &bytes.Buffer{}
 	compressed := gzip.NewWriter(buffer)
 	writer := tar.NewWriter(compressed)
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		file := files[name]
+	err := each(directory, func(name string, mode fs.FileMode, content []byte) error {
 		header := &tar.Header{
 			Typeflag: tar.TypeReg,
 			Name:     name,
-			Mode:     int64(file.mode().Perm()),
-			Size:     int64(len(file.Content)),
+			Mode:     int64(mode.Perm()),
+			Size:     int64(len(content)),
 			ModTime:  time.Unix(0, 0).UTC(),
 			Format:   tar.FormatUSTAR,
 		}
-		if file.Link != "" {
-			header.Typeflag, header.Linkname = tar.TypeSymlink, file.Link
+		if mode&fs.ModeSymlink != 0 {
+			target, err := fs.ReadLink(os.DirFS(directory), name)
+			if err != nil {
+				return err
+			}
+			header.Typeflag, header.Linkname = tar.TypeSymlink, target
 		}
 		if err := writer.WriteHeader(header); err != nil {
-			return nil, fmt.Errorf("add %s: %w", name, err)
+			return err
 		}
-		if _, err := writer.Write(file.Content); err != nil {
-			return nil, fmt.Errorf("fill %s: %w", name, err)
-		}
-	}
-	if err := errors.Join(writer.Close(), compressed.Close()); err != nil {
-		return nil, fmt.Errorf("finish the archive: %w", err)
+		_, err := writer.Write(content)
+		return err
+	})
+	if err := errors.Join(err, writer.Close(), compressed.Close()); err != nil {
+		return nil, fmt.Errorf("archive %s: %w", directory, err)
 	}
 	return buffer.Bytes(), nil
 }
 
-// Zip returns a compressed zip archive of files by their paths. It has no links.
-func Zip(files map[string]File) ([]byte, error) {
+// Zip returns a compressed zip archive of the files of a directory. It has no links.
+func Zip(directory string) ([]byte, error) {
 	buffer := &bytes.Buffer{}
 	writer := zip.NewWriter(buffer)
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if files[name].Link != "" {
-			return nil, fmt.Errorf("add %s: a zip archive is unpacked where there may be no symbolic links", name)
+	err := each(directory, func(name string, mode fs.FileMode, content []byte) error {
+		if mode&fs.ModeSymlink != 0 {
+			return fmt.Errorf("add %s: a zip archive is unpacked where there may be no symbolic links", name)
 		}
 		// A zip archive knows no earlier time.
 		header := &zip.FileHeader{Name: name, Method: zip.Deflate, Modified: time.Date(1980, time.January, 1, 0, 0, 0, 0, time.UTC)}
-		header.SetMode(files[name].mode())
+		header.SetMode(mode)
 		entry, err := writer.CreateHeader(header)
 		if err != nil {
-			return nil, fmt.Errorf("add %s: %w", name, err)
+			return err
 		}
-		if _, err := entry.Write(files[name].Content); err != nil {
-			return nil, fmt.Errorf("fill %s: %w", name, err)
-		}
-	}
-	if err := writer.Close(); err != nil {
-		return nil, fmt.Errorf("finish the archive: %w", err)
+		_, err = entry.Write(content)
+		return err
+	})
+	if err := errors.Join(err, writer.Close()); err != nil {
+		return nil, fmt.Errorf("archive %s: %w", directory, err)
 	}
 	return buffer.Bytes(), nil
 }

@@ -10,6 +10,8 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,11 +19,22 @@ import (
 	"github.com/sidecar-termination/operator/hack/packaging/archive"
 )
 
-var (
-	program = archive.File{Content: []byte("program"), Executable: true}
-	text    = archive.File{Content: []byte("text")}
-	link    = archive.File{Link: "program"}
-)
+// files returns a directory with a program, a text and, if asked, a link.
+func files(t *testing.T, withLink bool) string {
+	t.Helper()
+	directory := t.TempDir()
+	err := errors.Join(
+		os.WriteFile(filepath.Join(directory, "program"), []byte("program"), 0o700),
+		os.WriteFile(filepath.Join(directory, "text"), []byte("text"), 0o600),
+	)
+	if withLink {
+		err = errors.Join(err, os.Symlink("program", filepath.Join(directory, "link")))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return directory
+}
 
 // unpacked is what a user has of a file.
 type unpacked struct {
@@ -31,7 +44,7 @@ type unpacked struct {
 }
 
 func TestTarGzip(t *testing.T) {
-	content, err := archive.TarGzip(map[string]archive.File{"program": program, "text": text, "link": link})
+	content, err := archive.TarGzip(files(t, true))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +79,7 @@ func TestTarGzip(t *testing.T) {
 }
 
 func TestZip(t *testing.T) {
-	content, err := archive.Zip(map[string]archive.File{"program": program, "text": text})
+	content, err := archive.Zip(files(t, false))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +109,7 @@ func TestZip(t *testing.T) {
 }
 
 func TestZipRefusesLinks(t *testing.T) {
-	if _, err := archive.Zip(map[string]archive.File{"link": link}); err == nil {
+	if _, err := archive.Zip(files(t, true)); err == nil {
 		t.Error("a link was accepted")
 	}
 }

@@ -4,9 +4,7 @@ package dist
 
 import (
 	"fmt"
-	"maps"
 	"os"
-	"path"
 	"path/filepath"
 
 	"sigs.k8s.io/yaml"
@@ -23,44 +21,36 @@ var chartSources = []string{
 	"components/service-monitor", "crd/bases", "rbac",
 }
 
-// WriteChart replaces a directory by the chart.
+// WriteChart replaces a directory by the chart: the files of config/chart, and below files/ the objects that the chart shares
+// with the kustomizations.
 func WriteChart(config, directory string) error {
-	_, files, err := chartFiles(config)
-	if err != nil {
-		return err
-	}
 	if err := os.RemoveAll(directory); err != nil {
 		return fmt.Errorf("remove the old chart: %w", err)
 	}
-	for name, content := range files {
-		file := filepath.Join(directory, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			return fmt.Errorf("create a directory of the chart: %w", err)
+	if err := os.CopyFS(directory, os.DirFS(filepath.Join(config, "chart"))); err != nil {
+		return fmt.Errorf("write the chart: %w", err)
+	}
+	for _, source := range chartSources {
+		shared := filepath.Join(directory, "files", source)
+		if err := os.CopyFS(shared, os.DirFS(filepath.Join(config, source))); err != nil {
+			return fmt.Errorf("write the chart: %w", err)
 		}
-		if err := os.WriteFile(file, content, 0o644); err != nil {
-			return fmt.Errorf("write a file of the chart: %w", err)
+		if err := os.RemoveAll(filepath.Join(shared, "kustomization.yaml")); err != nil {
+			return fmt.Errorf("write the chart: %w", err)
 		}
 	}
 	return nil
 }
 
-// chartFiles returns the version of the chart and its files: those of config/chart, and
-// below files/ the objects that the chart shares with the kustomizations.
-func chartFiles(config string) (version string, files map[string][]byte, err error) {
-	if files, err = readTree(filepath.Join(config, "chart")); err != nil {
-		return "", nil, err
-	}
-	for _, source := range chartSources {
-		shared, err := readTree(filepath.Join(config, filepath.FromSlash(source)))
-		if err != nil {
-			return "", nil, err
-		}
-		delete(shared, "kustomization.yaml")
-		maps.Copy(files, below(path.Join("files", source), shared))
+// chartVersion returns the version in Chart.yaml.
+func chartVersion(config string) (string, error) {
+	content, err := os.ReadFile(filepath.Join(config, "chart", "Chart.yaml"))
+	if err != nil {
+		return "", fmt.Errorf("read Chart.yaml: %w", err)
 	}
 	var description struct{ Version string }
-	if err := yaml.Unmarshal(files["Chart.yaml"], &description); err != nil {
-		return "", nil, fmt.Errorf("read Chart.yaml: %w", err)
+	if err := yaml.Unmarshal(content, &description); err != nil {
+		return "", fmt.Errorf("read Chart.yaml: %w", err)
 	}
-	return description.Version, files, nil
+	return description.Version, nil
 }

@@ -68,8 +68,8 @@ func removeOld(directory string) error {
 	return nil
 }
 
-func build(config string) (map[string][]byte, error) {
-	files := map[string][]byte{}
+func build(config string) (files map[string][]byte, err error) {
+	files = map[string][]byte{}
 	for name, kustomization := range map[string]string{InstallFile: "default", CRDFile: "crd"} {
 		content, err := render(filepath.Join(config, kustomization))
 		if err != nil {
@@ -77,37 +77,28 @@ func build(config string) (map[string][]byte, error) {
 		}
 		files[name] = content
 	}
-	component, err := componentArchive(filepath.Join(config, "kustomize", "component"))
+	directory, err := os.MkdirTemp("", "dist-")
+	if err != nil {
+		return nil, fmt.Errorf("create a directory: %w", err)
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
+	component := filepath.Join(directory, "component")
+	if err := os.CopyFS(filepath.Join(component, "component"), os.DirFS(filepath.Join(config, "kustomize", "component"))); err != nil {
+		return nil, fmt.Errorf("copy the kustomize component: %w", err)
+	}
+	if files[ComponentFile], err = archive.TarGzip(component); err != nil {
+		return nil, err
+	}
+	version, err := chartVersion(config)
 	if err != nil {
 		return nil, err
 	}
-	files[ComponentFile] = component
-	version, chart, err := chartFiles(config)
-	if err != nil {
+	chart := filepath.Join(directory, "chart")
+	if err := WriteChart(config, filepath.Join(chart, ChartName)); err != nil {
 		return nil, err
 	}
-	packed, err := archive.TarGzip(archive.Plain(below(ChartName, chart)))
-	if err != nil {
-		return nil, fmt.Errorf("archive the chart: %w", err)
-	}
-	files[fmt.Sprintf("%s-%s.tgz", ChartName, version)] = packed
-	return files, nil
-}
-
-// componentArchive returns the component that users' kustomizations include, as an archive.
-func componentArchive(directory string) ([]byte, error) {
-	if _, err := os.Stat(filepath.Join(directory, "kustomization.yaml")); err != nil {
-		return nil, fmt.Errorf("archive the kustomize component: %w", err)
-	}
-	files, err := readTree(directory)
-	if err != nil {
-		return nil, err
-	}
-	content, err := archive.TarGzip(archive.Plain(below("component", files)))
-	if err != nil {
-		return nil, fmt.Errorf("archive the kustomize component: %w", err)
-	}
-	return content, nil
+	files[fmt.Sprintf("%s-%s.tgz", ChartName, version)], err = archive.TarGzip(chart)
+	return files, err
 }
 
 // checksums returns the file that sha256sum --check reads.

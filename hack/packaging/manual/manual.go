@@ -31,22 +31,14 @@ func Archive() (packed []byte, err error) {
 		return nil, fmt.Errorf("create a directory: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
-	if err := write(directory); err != nil {
+	pages := filepath.Join(directory, "man1")
+	if err := os.Mkdir(pages, 0o755); err != nil {
+		return nil, fmt.Errorf("create a directory: %w", err)
+	}
+	if err := write(pages); err != nil {
 		return nil, fmt.Errorf("write the man pages: %w", err)
 	}
-	pages, err := filepath.Glob(filepath.Join(directory, "*.1"))
-	if err != nil || len(pages) == 0 {
-		return nil, errors.Join(errors.New("no man pages were written"), err)
-	}
-	files := map[string]archive.File{}
-	for _, page := range pages {
-		content, err := os.ReadFile(page)
-		if err != nil {
-			return nil, fmt.Errorf("read a man page: %w", err)
-		}
-		files["man1/"+filepath.Base(page)] = archive.File{Content: content}
-	}
-	return archive.TarGzip(files)
+	return archive.TarGzip(directory)
 }
 
 func write(directory string) error {

@@ -6,6 +6,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -77,18 +78,33 @@ func Archives(ctx context.Context, repository string, platforms []v1.Platform) (
 	return archives, nil
 }
 
-func pack(platform v1.Platform, compiled, license []byte) ([]byte, error) {
-	if platform.OS == windows {
-		return archive.Zip(map[string]archive.File{
-			Program + ".exe":    {Content: compiled, Executable: true},
-			Completion + ".cmd": {Content: []byte(windowsCompletion), Executable: true},
-			License:             {Content: license},
-		})
+func pack(platform v1.Platform, compiled, license []byte) (packed []byte, err error) {
+	directory, err := os.MkdirTemp("", "plugin-")
+	if err != nil {
+		return nil, err
 	}
-	return archive.TarGzip(map[string]archive.File{
-		Program:    {Content: compiled, Executable: true},
-		Completion: {Link: Program},
-		Operator:   {Link: Program},
-		License:    {Content: license},
-	})
+	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
+	path := func(name string) string { return filepath.Join(directory, name) }
+	if err := os.WriteFile(path(License), license, 0o644); err != nil {
+		return nil, err
+	}
+	if platform.OS == windows {
+		err := errors.Join(
+			os.WriteFile(path(Program+".exe"), compiled, 0o755),
+			os.WriteFile(path(Completion+".cmd"), []byte(windowsCompletion), 0o755),
+		)
+		if err != nil {
+			return nil, err
+		}
+		return archive.Zip(directory)
+	}
+	err = errors.Join(
+		os.WriteFile(path(Program), compiled, 0o755),
+		os.Symlink(Program, path(Completion)),
+		os.Symlink(Program, path(Operator)),
+	)
+	if err != nil {
+		return nil, err
+	}
+	return archive.TarGzip(directory)
 }
