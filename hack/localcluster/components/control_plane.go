@@ -108,7 +108,7 @@ func (c Cluster) scheduler() Component {
 		Version: c.Version,
 		Path:    filepath.Join(c.KubernetesBinaries, Scheduler),
 		Arguments: []string{
-			"--config=" + c.schedulerConfiguration(),
+			"--kubeconfig=" + kubeconfig,
 			"--authentication-kubeconfig=" + kubeconfig,
 			"--authorization-kubeconfig=" + kubeconfig,
 			"--bind-address=127.0.0.1",
@@ -116,11 +116,12 @@ func (c Cluster) scheduler() Component {
 			"--tls-cert-file=" + c.Certificate(Scheduler),
 			"--tls-private-key-file=" + c.Key(Scheduler),
 			"--client-ca-file=" + c.Certificate("ca"),
+			"--leader-elect=false",
+			"--kube-api-qps=200",
+			"--kube-api-burst=400",
 			"--v=1",
 		},
 		Listens: []string{loopback(schedulerPort)},
 		Health:  Probe{URL: "https://" + loopback(schedulerPort) + "/healthz"},
 	}
 }
-
-func (c Cluster) schedulerConfiguration() string { return c.Path("config", Scheduler+".yaml") }

@@ -15,11 +15,6 @@ import (
 // Files returns the configuration files that the components read, by path.
 func (c Cluster) Files() (map[string]string, error) {
 	files := map[string]string{}
-	scheduler, err := yaml.Marshal(c.schedulerSettings())
-	if err != nil {
-		return nil, fmt.Errorf("render the scheduler's configuration: %w", err)
-	}
-	files[c.schedulerConfiguration()] = string(scheduler)
 	for _, node := range c.Nodes {
 		kubelet, err := yaml.Marshal(c.kubeletSettings(node))
 		if err != nil {
@@ -39,19 +34,6 @@ func (c Cluster) Files() (map[string]string, error) {
 
 type settings map[string]any
 
-func (c Cluster) schedulerSettings() settings {
-	return settings{
-		"apiVersion":     "kubescheduler.config.k8s.io/v1",
-		"kind":           "KubeSchedulerConfiguration",
-		"leaderElection": settings{"leaderElect": false},
-		"clientConnection": settings{
-			"kubeconfig": c.Kubeconfig(Scheduler),
-			"qps":        200,
-			"burst":      400,
-		},
-	}
-}
-
 func (c Cluster) kubeletSettings(node Node) settings {
 	return settings{
 		"registerWithTaints":          node.Taints,
@@ -59,14 +41,11 @@ func (c Cluster) kubeletSettings(node Node) settings {
 		"kind":                        "KubeletConfiguration",
 		"address":                     node.Address,
 		"port":                        kubeletPort,
-		"healthzBindAddress":          "127.0.0.1",
 		"healthzPort":                 node.HealthPort,
 		"tlsCertFile":                 c.Certificate(kubeletUser(node) + "-serving"),
 		"tlsPrivateKeyFile":           c.Key(kubeletUser(node) + "-serving"),
-		"authentication":              settings{"anonymous": settings{"enabled": false}, "webhook": settings{"enabled": true}, "x509": settings{"clientCAFile": c.Certificate("ca")}},
-		"authorization":               settings{"mode": "Webhook"},
+		"authentication":              settings{"x509": settings{"clientCAFile": c.Certificate("ca")}},
 		"containerRuntimeEndpoint":    "unix://" + c.ContainerdSocket(node),
-		"cgroupDriver":                "cgroupfs",
 		"cgroupRoot":                  node.Cgroup(),
 		"failSwapOn":                  false,
 		"failCgroupV1":                false,
