@@ -15,6 +15,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
+
 	"github.com/sidecar-termination/operator/hack/localcluster/components"
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 	"github.com/sidecar-termination/operator/hack/localcluster/progress"
@@ -87,32 +89,22 @@ func (c *Cluster) current() (components.Cluster, state, error) {
 // poll calls the condition until it holds, and returns the condition's last error when
 // it does not within the timeout.
 func poll(parent context.Context, timeout time.Duration, condition func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(parent, timeout)
-	defer cancel()
-	ticker := time.NewTicker(200 * time.Millisecond)
-	defer ticker.Stop()
 	var last error
-	for {
+	err := wait.PollUntilContextTimeout(parent, 200*time.Millisecond, timeout, true, func(ctx context.Context) (bool, error) {
 		err := condition(ctx)
-		if err == nil {
-			return nil
-		}
 		if final := (finalError{}); errors.As(err, &final) {
-			return final.error
+			return false, final.error
 		}
 		// A condition that was cut short says nothing about why it does not hold.
 		if last == nil || ctx.Err() == nil {
 			last = err
 		}
-		select {
-		case <-ctx.Done():
-			if parent.Err() != nil {
-				return parent.Err()
-			}
-			return fmt.Errorf("not within %s: %w", timeout, last)
-		case <-ticker.C:
-		}
+		return err == nil, nil
+	})
+	if wait.Interrupted(err) && parent.Err() == nil {
+		return fmt.Errorf("not within %s: %w", timeout, last)
 	}
+	return err
 }
 
 // finalError ends a poll at once.

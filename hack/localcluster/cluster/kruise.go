@@ -13,10 +13,8 @@ import (
 
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -38,11 +36,6 @@ func (c *Cluster) InstallKruise(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.addKruise(ctx, description, previous)
-}
-
-// addKruise installs Kruise on a running cluster that may never have had it.
-func (c *Cluster) addKruise(ctx context.Context, description components.Cluster, previous state) error {
 	if _, err := c.builder.Ensure(ctx, toolchain.Kruise()); err != nil {
 		return err
 	}
@@ -164,21 +157,12 @@ func (c *Cluster) RemoveKruise(ctx context.Context) error {
 }
 
 func removeKruiseWebhooks(ctx context.Context, api client.Client) error {
-	for _, list := range []client.ObjectList{
-		&admissionregistrationv1.MutatingWebhookConfigurationList{}, &admissionregistrationv1.ValidatingWebhookConfigurationList{},
+	for _, webhooks := range []client.Object{
+		&admissionregistrationv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kruise-mutating-webhook-configuration"}},
+		&admissionregistrationv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kruise-validating-webhook-configuration"}},
 	} {
-		if err := api.List(ctx, list); err != nil {
-			return fmt.Errorf("list webhook configurations: %w", err)
-		}
-		err := meta.EachListItem(list, func(item runtime.Object) error {
-			webhooks, ok := item.(client.Object)
-			if !ok || !strings.HasPrefix(webhooks.GetName(), "kruise-") {
-				return nil
-			}
-			return client.IgnoreNotFound(api.Delete(ctx, webhooks))
-		})
-		if err != nil {
-			return fmt.Errorf("delete a webhook configuration: %w", err)
+		if err := client.IgnoreNotFound(api.Delete(ctx, webhooks)); err != nil {
+			return fmt.Errorf("delete %s: %w", webhooks.GetName(), err)
 		}
 	}
 	return nil
