@@ -51,6 +51,7 @@ func prune(definitions map[string]*schema) map[string]*schema {
 type pruner map[string]bool
 
 // prune returns the part of the schema that leads to lists that merge, or nil. kustomize replaces other lists as a whole.
+// Values of maps, such as labels, lead to no lists.
 func (p pruner) prune(s *schema) *schema {
 	switch {
 	case s == nil:
@@ -75,12 +76,7 @@ func (p pruner) prune(s *schema) *schema {
 			pruned.Properties[name] = kept
 		}
 	}
-	if s.AdditionalProperties != nil {
-		if kept := p.prune(&s.AdditionalProperties.schema); kept != nil {
-			pruned.AdditionalProperties = &valueSchema{*kept}
-		}
-	}
-	if len(pruned.Properties) == 0 && pruned.AdditionalProperties == nil {
+	if len(pruned.Properties) == 0 {
 		return nil
 	}
 	return pruned

@@ -12,27 +12,14 @@ import (
 // schema is the part of an OpenAPI schema that says how patches are merged. Whatever else a schema holds is dropped when
 // it is decoded into this type.
 type schema struct {
-	Ref                  string             `json:"$ref,omitempty"`
-	Type                 string             `json:"type,omitempty"`
-	Properties           map[string]*schema `json:"properties,omitempty"`
-	AdditionalProperties *valueSchema       `json:"additionalProperties,omitempty"`
-	Items                *schema            `json:"items,omitempty"`
-	PatchStrategy        string             `json:"x-kubernetes-patch-strategy,omitempty"`
-	PatchMergeKey        string             `json:"x-kubernetes-patch-merge-key,omitempty"`
-	ListMapKeys          []string           `json:"x-kubernetes-list-map-keys,omitempty"`
-	Kinds                []groupVersionKind `json:"x-kubernetes-group-version-kind,omitempty"`
-}
-
-// valueSchema is the schema of a map's values. Where OpenAPI has `true` in its place, any value may be there.
-type valueSchema struct {
-	schema
-}
-
-func (v *valueSchema) UnmarshalJSON(data []byte) error {
-	if len(data) > 0 && data[0] != '{' {
-		return nil
-	}
-	return json.Unmarshal(data, &v.schema)
+	Ref           string             `json:"$ref,omitempty"`
+	Type          string             `json:"type,omitempty"`
+	Properties    map[string]*schema `json:"properties,omitempty"`
+	Items         *schema            `json:"items,omitempty"`
+	PatchStrategy string             `json:"x-kubernetes-patch-strategy,omitempty"`
+	PatchMergeKey string             `json:"x-kubernetes-patch-merge-key,omitempty"`
+	ListMapKeys   []string           `json:"x-kubernetes-list-map-keys,omitempty"`
+	Kinds         []groupVersionKind `json:"x-kubernetes-group-version-kind,omitempty"`
 }
 
 type groupVersionKind struct {

@@ -10,6 +10,7 @@ import (
 	"debug/elf"
 	"errors"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -20,16 +21,25 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
 	"github.com/sidecar-termination/operator/hack/packaging/images"
-	"github.com/sidecar-termination/operator/hack/packaging/packagingtest"
 	"github.com/sidecar-termination/operator/internal/ociimage"
 )
 
 // machines are the platforms of the images, and what their programs are made for.
 var machines = map[string]elf.Machine{"linux/amd64": elf.EM_X86_64, "linux/arm64": elf.EM_AARCH64}
 
+// module returns another directory at each call, with a module whose program is compiled in seconds.
+func module(t *testing.T) string {
+	t.Helper()
+	directory := t.TempDir()
+	if err := os.CopyFS(directory, os.DirFS(filepath.Join("..", "testdata", "program"))); err != nil {
+		t.Fatal(err)
+	}
+	return directory
+}
+
 func write(t *testing.T) []images.Built {
 	t.Helper()
-	built, err := images.Write(t.Context(), packagingtest.Module(t), t.TempDir(), "v1")
+	built, err := images.Write(t.Context(), module(t), t.TempDir(), "v1")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,6 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/sidecar-termination/operator/hack/packaging/packagingtest"
 	"github.com/sidecar-termination/operator/hack/packaging/plugin"
 )
 
@@ -53,7 +52,7 @@ func TestArchivesAreReproducible(t *testing.T) {
 	platforms := []v1.Platform{
 		{OS: "linux", Architecture: "arm64"}, {OS: "darwin", Architecture: "arm64"}, {OS: "windows", Architecture: "amd64"},
 	}
-	first, second := archives(t, packagingtest.Module(t), platforms), archives(t, packagingtest.Module(t), platforms)
+	first, second := archives(t, module(t), platforms), archives(t, module(t), platforms)
 	for _, platform := range platforms {
 		name := plugin.FileName(platform)
 		if len(first[name]) == 0 || !bytes.Equal(first[name], second[name]) {
@@ -81,7 +80,7 @@ func TestArchivesAreReproducible(t *testing.T) {
 func TestWindowsAsksTheProgramForCompletions(t *testing.T) {
 	platform := v1.Platform{OS: "windows", Architecture: "amd64"}
 	name := plugin.FileName(platform)
-	directory := unpack(t, name, archives(t, packagingtest.Module(t), []v1.Platform{platform})[name])
+	directory := unpack(t, name, archives(t, module(t), []v1.Platform{platform})[name])
 	script, err := os.ReadFile(filepath.Join(directory, plugin.Completion+".cmd"))
 	if err != nil || string(script) != "@\"%~dp0kubectl-sidecar_termination.exe\" __complete %*\r\n" {
 		t.Errorf("the script is %q, %v", script, err)
@@ -129,9 +128,19 @@ func requireOutput(t *testing.T, code int, part, name string, arguments ...strin
 	}
 }
 
-func archives(t *testing.T, module string, platforms []v1.Platform) map[string][]byte {
+// module returns another directory at each call, with a module whose program is compiled in seconds.
+func module(t *testing.T) string {
 	t.Helper()
-	built, err := plugin.Archives(t.Context(), module, platforms)
+	directory := t.TempDir()
+	if err := os.CopyFS(directory, os.DirFS(filepath.Join("..", "testdata", "program"))); err != nil {
+		t.Fatal(err)
+	}
+	return directory
+}
+
+func archives(t *testing.T, directory string, platforms []v1.Platform) map[string][]byte {
+	t.Helper()
+	built, err := plugin.Archives(t.Context(), directory, platforms)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,3 @@
+module example.test/program
+
+go 1.26

@@ -1,0 +1,3 @@
+package main
+
+func main() { panic("the trace has the file's path") }
