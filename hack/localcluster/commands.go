@@ -97,21 +97,21 @@ func newComponentCommand(local *cluster.Cluster) *cobra.Command {
 		Short: "Start, stop, kill or restart one process of the cluster",
 		Long:  "Start, stop, kill or restart one process of the cluster: " + local.Names() + ".",
 	}
-	for _, change := range []struct {
+	for _, one := range []struct {
 		use, short string
-		run        func(context.Context, string) error
+		change     cluster.Change
 	}{
-		{"start NAME", "Start one process and wait until it is healthy", local.StartComponent},
-		{"stop NAME", "Stop one process and wait until it is gone", local.StopComponent},
-		{"kill NAME", "Kill one process, as a crash would, and wait until it is gone", local.KillComponent},
-		{"restart NAME", "Stop one process if it runs, start it and wait until it is healthy", local.RestartComponent},
+		{"start NAME", "Start one process and wait until it is healthy", cluster.Change{Start: true}},
+		{"stop NAME", "Stop one process and wait until it is gone", cluster.Change{Stop: true}},
+		{"kill NAME", "Kill one process, as a crash would, and wait until it is gone", cluster.Change{Kill: true}},
+		{"restart NAME", "Stop one process if it runs, start it and wait until it is healthy", cluster.Change{Stop: true, Start: true}},
 	} {
 		command.AddCommand(&cobra.Command{
-			Use:   change.use,
-			Short: change.short,
+			Use:   one.use,
+			Short: one.short,
 			Args:  cobra.ExactArgs(1),
 			RunE: func(command *cobra.Command, arguments []string) error {
-				return change.run(command.Context(), arguments[0])
+				return local.ChangeComponent(command.Context(), arguments[0], one.change)
 			},
 		})
 	}

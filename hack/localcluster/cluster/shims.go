@@ -10,26 +10,19 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/sidecar-termination/operator/hack/localcluster/process"
 )
 
 // killShims kills the processes between containerd and its containers, which outlive
 // containerd, and removes their sockets, which lie outside the cluster directory.
 func (c *Cluster) killShims(ctx context.Context) error {
 	sockets := c.shimSockets()
-	shims, err := process.Find(func(arguments []string) bool {
+	err := stopMatching(ctx, 0, func(arguments []string) bool {
 		index := slices.Index(arguments, "-address")
 		return filepath.Base(arguments[0]) == "containerd-shim-runc-v2" && index > 0 && index+1 < len(arguments) &&
 			strings.HasPrefix(arguments[index+1], c.layout.Root+string(filepath.Separator))
 	})
 	if err != nil {
-		return err
-	}
-	for _, shim := range shims {
-		if err := process.Stop(ctx, shim, 0); err != nil {
-			return fmt.Errorf("stop a container's shim: %w", err)
-		}
+		return fmt.Errorf("stop the shims of containers: %w", err)
 	}
 	for _, socket := range sockets {
 		if err := os.RemoveAll(socket); err != nil {

@@ -17,13 +17,22 @@ import (
 // stopStrays stops processes of the cluster whose records were lost, which someone
 // causes who removes the cluster directory by hand.
 func (c *Cluster) stopStrays(ctx context.Context, known []components.Component) error {
-	strays, err := process.Find(func(arguments []string) bool { return c.isStray(arguments, known) })
+	err := stopMatching(ctx, 10*time.Second, func(arguments []string) bool { return c.isStray(arguments, known) })
+	if err != nil {
+		return fmt.Errorf("stop processes that were lost: %w", err)
+	}
+	return nil
+}
+
+// stopMatching stops the processes whose arguments satisfy the condition.
+func stopMatching(ctx context.Context, grace time.Duration, condition func(arguments []string) bool) error {
+	found, err := process.Find(condition)
 	if err != nil {
 		return err
 	}
-	for _, stray := range strays {
-		if err := process.Stop(ctx, stray, 10*time.Second); err != nil {
-			return fmt.Errorf("stop a process that was lost: %w", err)
+	for _, identity := range found {
+		if err := process.Stop(ctx, identity, grace); err != nil {
+			return err
 		}
 	}
 	return nil
