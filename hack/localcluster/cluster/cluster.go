@@ -59,18 +59,17 @@ func (c *Cluster) description(version string) components.Cluster {
 	if own := os.Getenv(FeatureGatesVariable); own != "" {
 		gates = own
 	}
+	build := func(tool toolchain.Tool) components.Build {
+		return components.Build{Version: tool.Version(), Directory: c.builder.Directory(tool)}
+	}
 	return components.Cluster{
-		Layout:              c.layout,
-		Version:             version,
-		KruiseVersion:       toolchain.Kruise().Version(),
-		EtcdVersion:         toolchain.Etcd().Version(),
-		VirtualNodeVersion:  toolchain.VirtualNode().Version(),
-		KubernetesBinaries:  c.builder.Directory(toolchain.Kubernetes(version)),
-		EtcdBinaries:        c.builder.Directory(toolchain.Etcd()),
-		KruiseBinaries:      c.builder.Directory(toolchain.Kruise()),
-		VirtualNodeBinaries: c.builder.Directory(toolchain.VirtualNode()),
-		KruiseFeatureGates:  gates,
-		Nodes:               components.DefaultNodes(),
+		Layout:             c.layout,
+		Kubernetes:         build(toolchain.Kubernetes(version)),
+		Etcd:               build(toolchain.Etcd()),
+		Kruise:             build(toolchain.Kruise()),
+		VirtualNode:        build(toolchain.VirtualNode()),
+		KruiseFeatureGates: gates,
+		Nodes:              components.DefaultNodes(),
 	}
 }
 

@@ -64,20 +64,13 @@ type Node struct {
 	Taints []corev1.Taint
 }
 
+// Build is a version of programs and the directory that has them.
+type Build struct{ Version, Directory string }
+
 // Cluster holds what the descriptions depend on.
 type Cluster struct {
 	layout.Layout
-	// Version is the version of Kubernetes.
-	Version string
-	// KruiseVersion, EtcdVersion and VirtualNodeVersion are the versions of the other programs.
-	KruiseVersion      string
-	EtcdVersion        string
-	VirtualNodeVersion string
-	// KubernetesBinaries, EtcdBinaries, KruiseBinaries and VirtualNodeBinaries are directories.
-	KubernetesBinaries  string
-	EtcdBinaries        string
-	KruiseBinaries      string
-	VirtualNodeBinaries string
+	Kubernetes, Etcd, Kruise, VirtualNode Build
 	// KruiseFeatureGates are given to Kruise's manager and daemon.
 	KruiseFeatureGates string
 	Nodes              []Node

@@ -14,14 +14,13 @@ import (
 
 func example(nodes ...components.Node) components.Cluster {
 	return components.Cluster{
-		Layout:              layout.Layout{Repository: "/repository", Root: "/repository/.cluster"},
-		Version:             "v1.36.3",
-		KubernetesBinaries:  "/cache/kubernetes",
-		EtcdBinaries:        "/cache/etcd",
-		KruiseBinaries:      "/cache/kruise",
-		VirtualNodeBinaries: "/cache/virtual-node",
-		KruiseFeatureGates:  components.DefaultKruiseFeatureGates,
-		Nodes:               nodes,
+		Layout:             layout.Layout{Repository: "/repository", Root: "/repository/.cluster"},
+		Kubernetes:         components.Build{Version: "v1.36.3", Directory: "/cache/kubernetes"},
+		Etcd:               components.Build{Directory: "/cache/etcd"},
+		Kruise:             components.Build{Directory: "/cache/kruise"},
+		VirtualNode:        components.Build{Directory: "/cache/virtual-node"},
+		KruiseFeatureGates: components.DefaultKruiseFeatureGates,
+		Nodes:              nodes,
 	}
 }
 

@@ -11,8 +11,8 @@ func (c Cluster) etcd() Component {
 	client, peer := "http://"+loopback(etcdPort), "http://"+loopback(etcdPeerPort)
 	return Component{
 		Name:    Etcd,
-		Version: c.EtcdVersion,
-		Path:    filepath.Join(c.EtcdBinaries, Etcd),
+		Version: c.Etcd.Version,
+		Path:    filepath.Join(c.Etcd.Directory, Etcd),
 		Arguments: []string{
 			"--name=local",
 			"--data-dir=" + c.Path("etcd"),
@@ -35,8 +35,8 @@ func (c Cluster) etcd() Component {
 func (c Cluster) apiServer() Component {
 	return Component{
 		Name:    APIServer,
-		Version: c.Version,
-		Path:    filepath.Join(c.KubernetesBinaries, APIServer),
+		Version: c.Kubernetes.Version,
+		Path:    filepath.Join(c.Kubernetes.Directory, APIServer),
 		Arguments: []string{
 			"--etcd-servers=http://" + loopback(etcdPort),
 			"--bind-address=127.0.0.1",
@@ -74,8 +74,8 @@ func (c Cluster) controllerManager() Component {
 	kubeconfig := c.Kubeconfig(ControllerManager)
 	return Component{
 		Name:    ControllerManager,
-		Version: c.Version,
-		Path:    filepath.Join(c.KubernetesBinaries, ControllerManager),
+		Version: c.Kubernetes.Version,
+		Path:    filepath.Join(c.Kubernetes.Directory, ControllerManager),
 		Arguments: []string{
 			"--kubeconfig=" + kubeconfig,
 			"--authentication-kubeconfig=" + kubeconfig,
@@ -105,8 +105,8 @@ func (c Cluster) scheduler() Component {
 	kubeconfig := c.Kubeconfig(Scheduler)
 	return Component{
 		Name:    Scheduler,
-		Version: c.Version,
-		Path:    filepath.Join(c.KubernetesBinaries, Scheduler),
+		Version: c.Kubernetes.Version,
+		Path:    filepath.Join(c.Kubernetes.Directory, Scheduler),
 		Arguments: []string{
 			"--kubeconfig=" + kubeconfig,
 			"--authentication-kubeconfig=" + kubeconfig,

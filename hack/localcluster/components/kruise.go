@@ -18,8 +18,8 @@ const (
 func (c Cluster) kruiseManager() Component {
 	return Component{
 		Name:    KruiseManager,
-		Version: c.KruiseVersion,
-		Path:    filepath.Join(c.KruiseBinaries, KruiseManager),
+		Version: c.Kruise.Version,
+		Path:    filepath.Join(c.Kruise.Directory, KruiseManager),
 		Arguments: []string{
 			"--kubeconfig=" + c.Kubeconfig(KruiseManager),
 			"--enable-leader-election=false",
@@ -43,8 +43,8 @@ func (c Cluster) kruiseManager() Component {
 func (c Cluster) kruiseDaemon(node Node) Component {
 	return Component{
 		Name:    c.onNode(KruiseDaemon, node),
-		Version: c.KruiseVersion,
-		Path:    filepath.Join(c.KruiseBinaries, KruiseDaemon),
+		Version: c.Kruise.Version,
+		Path:    filepath.Join(c.Kruise.Directory, KruiseDaemon),
 		Arguments: []string{
 			"--kubeconfig=" + c.Kubeconfig(KruiseDaemon),
 			"--addr=" + loopback(node.DaemonPort),

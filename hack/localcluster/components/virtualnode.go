@@ -16,8 +16,8 @@ const (
 func (c Cluster) virtualNode() Component {
 	return Component{
 		Name:    VirtualNode,
-		Version: c.VirtualNodeVersion,
-		Path:    filepath.Join(c.VirtualNodeBinaries, VirtualNode),
+		Version: c.VirtualNode.Version,
+		Path:    filepath.Join(c.VirtualNode.Directory, VirtualNode),
 		Arguments: []string{
 			"--node=" + VirtualNodeName,
 			"--kubeconfig=" + c.Kubeconfig(VirtualNode),
