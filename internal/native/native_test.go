@@ -290,14 +290,15 @@ func TestRecorded(t *testing.T) {
 		annotation string
 		want       []native.Conversion
 	}{
-		"what Apply wrote":                  {converted.Annotations[v1alpha1.AnnotationNativeSidecars], []native.Conversion{{Container: "proxy", By: "SidecarTerminationPolicy/mesh"}}},
-		"no native sidecar of this name":    {"setup=A,main=B,other=C", nil},
-		"pending":                           {"?proxy=A", nil},
-		"nothing converted":                 {"!proxy=A", nil},
-		"empty":                             {"", nil},
-		"no requester":                      {"proxy", nil},
-		"too long":                          {"proxy=" + strings.Repeat("a", 128<<10), nil},
-		"corrupt records beside a good one": {",=,=x,proxy=Environment,", []native.Conversion{{Container: "proxy", By: native.Environment}}},
+		"what Apply wrote":                   {converted.Annotations[v1alpha1.AnnotationNativeSidecars], []native.Conversion{{Container: "proxy", By: "SidecarTerminationPolicy/mesh"}}},
+		"no native sidecar of this name":     {"setup=A,main=B,other=C", nil},
+		"pending":                            {"?proxy=A", nil},
+		"nothing converted":                  {"!proxy=A", nil},
+		"empty":                              {"", nil},
+		"no requester":                       {"proxy", nil},
+		"too long":                           {"proxy=" + strings.Repeat("a", 128<<10), nil},
+		"a requester longer than any policy": {"proxy=" + strings.Repeat("a", 300), nil},
+		"corrupt records beside a good one":  {",=,=x,proxy=Environment,", []native.Conversion{{Container: "proxy", By: native.Environment}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := converted.DeepCopy()

@@ -42,10 +42,16 @@ var hostileFields = map[string]func(pod *corev1.Pod, units int){
 	},
 	"NativeSidecars": func(pod *corev1.Pod, units int) {
 		for i := range units {
-			container := served(fmt.Sprintf("n%d", i))
-			container.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
-			pod.Spec.InitContainers = append(pod.Spec.InitContainers, container)
+			addNativeSidecar(pod, fmt.Sprintf("n%d", i))
 		}
+	},
+	"NativeRecords": func(pod *corev1.Pod, units int) {
+		addNativeSidecar(pod, "n")
+		pod.Annotations = map[string]string{v1alpha1.AnnotationNativeSidecars: "n=Environment" + strings.Repeat(",a=b", units)}
+	},
+	"RepeatedNativeRecords": func(pod *corev1.Pod, units int) {
+		addNativeSidecar(pod, "n")
+		pod.Annotations = map[string]string{v1alpha1.AnnotationNativeSidecars: "n=Environment" + strings.Repeat(",n=b", units)}
 	},
 	"Labels": func(pod *corev1.Pod, units int) {
 		for i := range units {
@@ -149,6 +155,12 @@ var hostileFields = map[string]func(pod *corev1.Pod, units int){
 			sidecarOf(pod).RestartPolicyRules = append(sidecarOf(pod).RestartPolicyRules, corev1.ContainerRestartRule{Action: corev1.ContainerRestartRuleActionRestart})
 		}
 	},
+}
+
+func addNativeSidecar(pod *corev1.Pod, name string) {
+	container := served(name)
+	container.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+	pod.Spec.InitContainers = append(pod.Spec.InitContainers, container)
 }
 
 func sidecarOf(pod *corev1.Pod) *corev1.Container { return &pod.Spec.Containers[1] }

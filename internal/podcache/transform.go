@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/native"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/quickexit"
 	"github.com/sidecar-termination/operator/internal/resolve"
@@ -17,7 +18,7 @@ import (
 )
 
 // TrimPod keeps the fields of a pod that internal/resolve, internal/plan and the terminators read: identity, labels, the
-// operator's own annotations and the mirror annotation, scheduling and restart fields, the convention's environment variables,
+// operator's own annotations and the mirror annotation, native sidecars, scheduling and restart fields, the convention's environment variables,
 // what decides whether a quick-exit image covers a container, container states and three types of conditions. A pod on which
 // the operator cannot act becomes a stub. Any other object is returned unchanged. The result shares memory with other pods and
 // with the given one, and must not be changed.
@@ -34,13 +35,13 @@ func TrimPod(object any) any {
 	}
 	trimmed := &corev1.Pod{
 		TypeMeta:   pod.TypeMeta,
-		ObjectMeta: trimMeta(pod.ObjectMeta, terminator.MaxRecord(pod)),
+		ObjectMeta: trimMeta(pod),
 		Spec: corev1.PodSpec{
 			NodeName:                      intern(pod.Spec.NodeName),
 			RestartPolicy:                 intern(pod.Spec.RestartPolicy),
 			TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
 			Containers:                    make([]corev1.Container, 0, len(pod.Spec.Containers)),
-			InitContainers:                nativeSidecars(pod.Spec.InitContainers),
+			InitContainers:                shareContainers(nativeSidecars(pod.Spec.InitContainers)),
 		},
 		Status: corev1.PodStatus{Phase: intern(pod.Status.Phase), Conditions: trimConditions(pod.Status.Conditions)},
 	}
@@ -61,7 +62,7 @@ func nativeSidecars(initContainers []corev1.Container) []corev1.Container {
 	var native []corev1.Container
 	for i := range initContainers {
 		if container := &initContainers[i]; container.RestartPolicy != nil {
-			native = append(native, corev1.Container{Name: container.Name, RestartPolicy: container.RestartPolicy})
+			native = append(native, corev1.Container{Name: intern(container.Name), RestartPolicy: container.RestartPolicy})
 		}
 	}
 	return native
@@ -94,7 +95,8 @@ func trimConditions(conditions []corev1.PodCondition) []corev1.PodCondition {
 }
 
 // trimMeta cuts an annotation that is longer than any record to one byte more than the limit, so that it stays too long.
-func trimMeta(meta metav1.ObjectMeta, maxRecord int) metav1.ObjectMeta {
+func trimMeta(pod *corev1.Pod) metav1.ObjectMeta {
+	meta, maxRecord := &pod.ObjectMeta, terminator.MaxRecord(pod)
 	trimmed := metav1.ObjectMeta{
 		Name:              meta.Name,
 		Namespace:         intern(meta.Namespace),
@@ -106,20 +108,17 @@ func trimMeta(meta metav1.ObjectMeta, maxRecord int) metav1.ObjectMeta {
 	}
 	for _, key := range []string{v1alpha1.AnnotationImageSwap, v1alpha1.AnnotationPodPhase, v1alpha1.AnnotationPhaseGuard} {
 		if value, ok := meta.Annotations[key]; ok {
-			if trimmed.Annotations == nil {
-				trimmed.Annotations = map[string]string{}
-			}
 			if len(value) > maxRecord {
 				value = strings.Clone(value[:maxRecord+1])
 			}
-			trimmed.Annotations[key] = value
+			metav1.SetMetaDataAnnotation(&trimmed, key, value)
 		}
 	}
 	if _, mirror := meta.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
-		if trimmed.Annotations == nil {
-			trimmed.Annotations = map[string]string{}
-		}
-		trimmed.Annotations[corev1.MirrorPodAnnotationKey] = "" // only its presence matters
+		metav1.SetMetaDataAnnotation(&trimmed, corev1.MirrorPodAnnotationKey, "") // only its presence matters
+	}
+	if recorded := native.Recorded(pod); len(recorded) > 0 {
+		metav1.SetMetaDataAnnotation(&trimmed, v1alpha1.AnnotationNativeSidecars, intern(native.Record(recorded)))
 	}
 	return trimmed
 }
