@@ -44,9 +44,14 @@ var (
 		Name: "sidecar_termination_stuck_pods",
 		Help: "Pods with a sidecar that no usable mode has ended or could end.",
 	})
+
+	nativePods = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "sidecar_termination_native_pods",
+		Help: "Unfinished pods with sidecars that were converted to native sidecars when the pod was created.",
+	})
 )
 
 func init() {
 	metrics.Registry.MustRegister(attemptsTotal, attemptFailuresTotal, dryRunAttemptsTotal, fallbacksTotal, podsTerminatedTotal,
-		terminationSeconds, stuckPods)
+		terminationSeconds, stuckPods, nativePods)
 }

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/native"
 	"github.com/sidecar-termination/operator/internal/panics"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
@@ -144,7 +145,7 @@ func (r *PolicyReconciler) write(ctx context.Context, object *policyObject, stat
 	return nil
 }
 
-// summarize sums up the unfinished pods with a container that the policy names.
+// summarize sums up the unfinished pods with a container that the policy names or that was converted on its request.
 func (r *PolicyReconciler) summarize(ctx context.Context, policy resolve.Policy, invalid error) (rollup.PodSummary, error) {
 	var summary rollup.PodSummary
 	if invalid != nil {
@@ -162,8 +163,8 @@ func (r *PolicyReconciler) summarize(ctx context.Context, policy resolve.Policy,
 	return summary, nil
 }
 
-// addPod adds the pod to the summary if the policy selects it and names one of its containers. It leaves out a pod on which
-// the operator panics, so that the policy still gets a status. That pod's own reconcile reports the panic.
+// addPod adds the pod to the summary if the policy selects it, and names one of its containers or has had one converted. It
+// leaves out a pod on which the operator panics, so that the policy still gets a status. That pod's own reconcile reports the panic.
 func (r *PolicyReconciler) addPod(ctx context.Context, policy resolve.Policy, pod *corev1.Pod, summary *rollup.PodSummary) error {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -171,7 +172,11 @@ func (r *PolicyReconciler) addPod(ctx context.Context, policy resolve.Policy, po
 		}
 	}()
 	// The pod's own labels come first: they cost little and exclude most pods of a large cluster.
-	if !policy.MaySelect(pod) || !namesContainer(policy, pod) {
+	if !policy.MaySelect(pod) {
+		return nil
+	}
+	named, converted := namesContainer(policy, pod), convertedBy(policy, pod)
+	if !named && !converted {
 		return nil
 	}
 	resolved, err := r.reader.resolve(ctx, pod)
@@ -179,6 +184,12 @@ func (r *PolicyReconciler) addPod(ctx context.Context, policy resolve.Policy, po
 		return err
 	}
 	if !slices.ContainsFunc(resolved.policies, func(p resolve.Policy) bool { return p.Ref == policy.Ref }) {
+		return nil
+	}
+	if converted {
+		summary.AddNative()
+	}
+	if !named {
 		return nil
 	}
 	observation, err := r.observation(ctx, policy, resolved)
@@ -217,6 +228,11 @@ func (r *PolicyReconciler) observation(ctx context.Context, policy resolve.Polic
 
 func namesContainer(policy resolve.Policy, pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return policy.Names(c.Name) })
+}
+
+// convertedBy reports whether sidecars of the pod were converted on the policy's request.
+func convertedBy(policy resolve.Policy, pod *corev1.Pod) bool {
+	return slices.ContainsFunc(native.Recorded(pod), func(c native.Conversion) bool { return c.By == policy.Ref.String() })
 }
 
 // policyObject is a policy of either kind, with the parts that both kinds have.

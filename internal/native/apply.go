@@ -82,6 +82,15 @@ func Recorded(pod *corev1.Pod) []Conversion {
 	return recorded
 }
 
+// WithoutRecorded returns the warnings except those about native sidecars that were converted. Forged records silence such
+// a warning, and nothing else: it is about an init container, which the operator never ends.
+func WithoutRecorded(warnings []resolve.Warning, recorded []Conversion) []resolve.Warning {
+	return slices.DeleteFunc(warnings, func(w resolve.Warning) bool {
+		return w.Reason == v1alpha1.ReasonNativeSidecar &&
+			slices.ContainsFunc(recorded, func(c Conversion) bool { return c.Container == w.Container })
+	})
+}
+
 func isNativeSidecar(container *corev1.Container) bool {
 	return container.RestartPolicy != nil && *container.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }

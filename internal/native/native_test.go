@@ -313,6 +313,33 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
+func TestConvertedSidecarsCauseNoWarning(t *testing.T) {
+	warnings := func(reasons ...v1alpha1.Reason) []resolve.Warning {
+		var all []resolve.Warning
+		for i, reason := range reasons {
+			all = append(all, resolve.Warning{Container: []string{"proxy", "logs"}[i%2], Reason: reason})
+		}
+		return all
+	}
+	foreign, env := v1alpha1.ReasonNativeSidecar, v1alpha1.ReasonInvalidEnv
+	proxy := native.Conversion{Container: "proxy", By: native.Environment}
+	for name, tc := range map[string]struct {
+		warnings []resolve.Warning
+		recorded []native.Conversion
+		want     []resolve.Warning
+	}{
+		"nothing recorded":      {warnings(foreign, foreign), nil, warnings(foreign, foreign)},
+		"one of two recorded":   {warnings(foreign, foreign), []native.Conversion{proxy}, warnings(foreign, foreign)[1:]},
+		"warnings about others": {warnings(env, env), []native.Conversion{proxy}, warnings(env, env)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, native.WithoutRecorded(tc.warnings, tc.recorded)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestRequests(t *testing.T) {
 	for name, tc := range map[string]struct {
 		spec v1alpha1.PolicySpec

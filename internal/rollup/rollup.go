@@ -77,6 +77,7 @@ func Summarize(policy Policy, old v1alpha1.PolicyStatus, pods PodSummary, tally 
 		MatchedPods:         pods.matched,
 		WaitingPods:         pods.waiting,
 		StuckPods:           pods.stuck.pods,
+		NativePods:          pods.native,
 		TerminatedPods:      old.TerminatedPods + tally.Terminated,
 		FailedAttempts:      old.FailedAttempts + tally.FailedAttempts,
 		LastTerminationTime: old.LastTerminationTime.DeepCopy(),
@@ -142,7 +143,7 @@ func ready(policy Policy, pods PodSummary, terminated int64) condition {
 		c.holds, c.reason, c.message = false, v1alpha1.ReasonUnknownSetting, resolve.UnknownEnforcement(policy.Spec.Enforcement)
 	case policy.Spec.Enforcement == v1alpha1.EnforcementDryRun:
 		c.reason, c.message = v1alpha1.ReasonDryRun, "nothing is written to pods; set enforcement to Enforce to act"
-	case pods.matched == 0:
+	case pods.matched == 0 && pods.native == 0:
 		c.reason, c.message = v1alpha1.ReasonNoPodsMatched, "no unfinished pod with restartPolicy Never or OnFailure matches now"
 		if terminated > 0 {
 			c.message += fmt.Sprintf("; sidecars of %d %s were terminated before", terminated, plural(terminated, "pod", "pods"))

@@ -112,6 +112,37 @@ func TestCounts(t *testing.T) {
 	}
 }
 
+func TestNativePodsMakePolicyEnforced(t *testing.T) {
+	for name, tc := range map[string]struct {
+		native       int32
+		observations []rollup.PodObservation
+		policy       rollup.Policy
+		want         v1alpha1.Reason
+		matched      int32
+	}{
+		"none":                                 {0, nil, policy(), v1alpha1.ReasonNoPodsMatched, 0},
+		"two":                                  {2, nil, policy(), v1alpha1.ReasonEnforced, 0},
+		"one that the policy applies to as well":  {1, []rollup.PodObservation{seen("a", plan.StageWaiting)}, policy(), v1alpha1.ReasonEnforced, 1},
+		"one, of a policy that is DryRun now":  {1, nil, policy(dryRun), v1alpha1.ReasonDryRun, 0},
+		"one, of a policy that is invalid now": {1, nil, policy(invalid("no")), v1alpha1.ReasonInvalidSelector, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pods := rollup.SummarizePods(tc.observations...)
+			for range tc.native {
+				pods.AddNative()
+			}
+			status := rollup.Summarize(tc.policy, v1alpha1.PolicyStatus{NativePods: 9}, pods, rollup.Tally{}, now)
+			if status.NativePods != tc.native || status.MatchedPods != tc.matched {
+				t.Errorf("counted %d native and %d matched pods", status.NativePods, status.MatchedPods)
+			}
+			ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+			if diff := cmp.Diff(string(tc.want), ready.Reason); diff != "" {
+				t.Errorf("reason of Ready (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestConditions(t *testing.T) {
 	condition := func(kind string, status metav1.ConditionStatus, reason v1alpha1.Reason, message string) metav1.Condition {
 		return metav1.Condition{
