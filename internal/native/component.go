@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package native
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// The admission policies of the component native. Their bindings have the same names.
+const (
+	// LabelingPolicy labels the policies that ask for conversion.
+	LabelingPolicy = "sidecar-termination-native-label"
+	// NamespacedPolicy and ClusterPolicy convert on request of the policies of one kind.
+	NamespacedPolicy = "sidecar-termination-native-namespaced"
+	ClusterPolicy    = "sidecar-termination-native-cluster"
+	// EnvironmentPolicy converts containers that environment variables declare.
+	EnvironmentPolicy = "sidecar-termination-native-environment"
+)
+
+// AdmissionPolicies are the names of all admission policies of the component.
+var AdmissionPolicies = []string{LabelingPolicy, NamespacedPolicy, ClusterPolicy, EnvironmentPolicy}
+
+// Component is what a cluster has of the component native.
+type Component struct {
+	// Served is true if the cluster serves MutatingAdmissionPolicies in version v1.
+	Served bool
+	// Unreadable is why the admission policies cannot be read, or empty.
+	Unreadable string
+	// Policies are the installed admission policies of the component by name.
+	Policies map[string]*admissionv1.MutatingAdmissionPolicy
+	// Bound are the installed bindings by name, with the name of the policy that each binds.
+	Bound map[string]string
+}
+
+// Unavailable returns why the cluster does not convert pods on request of policies of the kind, and the way out. It is
+// empty if the cluster does.
+func (c Component) Unavailable(kind resolve.PolicyKind) string {
+	converting := NamespacedPolicy
+	if kind == resolve.KindCluster {
+		converting = ClusterPolicy
+	}
+	return c.lacks(LabelingPolicy, converting)
+}
+
+// lacks returns what is missing of the admission policies, or nothing.
+func (c Component) lacks(names ...string) string {
+	const modes = "so the modes end the sidecars"
+	switch {
+	case c.Unreadable != "":
+		return fmt.Sprintf("the operator cannot tell whether the cluster converts pods: %s; restore the operator's roles", c.Unreadable)
+	case !c.Served:
+		return fmt.Sprintf("the cluster does not serve MutatingAdmissionPolicies in version v1, %s; upgrade to Kubernetes 1.36 or later, or set nativeConversion to None", modes)
+	case len(c.Policies)+len(c.Bound) == 0:
+		return fmt.Sprintf("the component native is not installed, %s; install it, or set nativeConversion to None", modes)
+	}
+	for _, name := range names {
+		_, installed := c.Policies[name]
+		bound, binding := c.Bound[name]
+		switch {
+		case !installed:
+			return fmt.Sprintf("MutatingAdmissionPolicy %s is missing, %s; install the component native again", name, modes)
+		case !binding:
+			return fmt.Sprintf("MutatingAdmissionPolicyBinding %s is missing, %s; install the component native again", name, modes)
+		case bound != name:
+			return fmt.Sprintf("MutatingAdmissionPolicyBinding %s binds another policy (%s), %s; install the component native again", name, bound, modes)
+		}
+	}
+	return ""
+}
+
+// Labeled reports whether the labels of a policy have the admission policies find it. An admission policy keeps the label
+// current at each write of the policy, so that only policies from before its installation lack the label.
+func Labeled(labels map[string]string) bool {
+	return labels[v1alpha1.LabelNativeConversion] == string(v1alpha1.NativeConversionPreferred)
+}
+
+// ParseOptions reads the settings of an admission policy from its variables. Environment is false: it depends on the pod's
+// namespace. An error names the variable and the way out.
+func ParseOptions(variables []admissionv1.Variable) (Options, error) {
+	var options Options
+	var readEnvironment bool
+	marks := &options.VirtualNodes
+	for _, constant := range []struct {
+		name    string
+		value   any
+		example string
+	}{
+		{"virtualPodLabels", &marks.PodLabels, `{"alibabacloud.com/eci": "true"}`},
+		{"virtualNamespaceLabels", &marks.NamespaceLabels, `{"alibabacloud.com/eci": "true"}`},
+		{"virtualNodeSelector", &marks.NodeSelector, `{"type": "virtual-kubelet"}`},
+		{"virtualTolerations", &marks.Tolerations, `["virtual-kubelet.io/provider"]`},
+		{"virtualSchedulers", &marks.Schedulers, `["eci-scheduler"]`},
+		{"defaultExitCodes", &options.ExitCodes, `"Ignore"`},
+		{"readEnvironment", &readEnvironment, `true`},
+	} {
+		i := slices.IndexFunc(variables, func(v admissionv1.Variable) bool { return v.Name == constant.name })
+		if i < 0 {
+			return Options{}, fmt.Errorf("variable %s is missing; install the component native again", constant.name)
+		}
+		expression := variables[i].Expression
+		if err := json.Unmarshal([]byte(expression), constant.value); err != nil || expression == "null" {
+			return Options{}, fmt.Errorf("variable %s is not the expected constant, but %q; write it as JSON, such as %s", constant.name, expression, constant.example)
+		}
+	}
+	if options.ExitCodes != v1alpha1.ExitCodesIgnore && options.ExitCodes != v1alpha1.ExitCodesRespect {
+		return Options{}, fmt.Errorf("variable defaultExitCodes is %q; set it to %q or %q", options.ExitCodes, v1alpha1.ExitCodesIgnore, v1alpha1.ExitCodesRespect)
+	}
+	options.IgnoreEnv = !readEnvironment
+	return options, nil
+}

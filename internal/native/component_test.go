@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package native_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/native"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// installed returns the whole component after the change.
+func installed(change func(*native.Component)) native.Component {
+	c := native.Component{Served: true, Policies: map[string]*admissionv1.MutatingAdmissionPolicy{}, Bound: map[string]string{}}
+	for _, name := range native.AdmissionPolicies {
+		c.Policies[name], c.Bound[name] = &admissionv1.MutatingAdmissionPolicy{}, name
+	}
+	change(&c)
+	return c
+}
+
+func TestUnavailable(t *testing.T) {
+	const (
+		old = "the cluster does not serve MutatingAdmissionPolicies in version v1, so the modes end the sidecars; " +
+			"upgrade to Kubernetes 1.36 or later, or set nativeConversion to None"
+		none   = "the component native is not installed, so the modes end the sidecars; install it, or set nativeConversion to None"
+		denied = `the operator cannot tell whether the cluster converts pods: forbidden; restore the operator's roles`
+	)
+	missing := func(object string) string {
+		return object + ", so the modes end the sidecars; install the component native again"
+	}
+	for name, tc := range map[string]struct {
+		component           native.Component
+		namespaced, cluster string
+	}{
+		"all installed":      {installed(func(*native.Component) {}), "", ""},
+		"older Kubernetes":   {native.Component{}, old, old},
+		"not installed":      {native.Component{Served: true}, none, none},
+		"missing permission": {native.Component{Served: true, Unreadable: "forbidden"}, denied, denied},
+		"no labeling policy": {
+			installed(func(c *native.Component) { delete(c.Policies, native.LabelingPolicy) }),
+			missing("MutatingAdmissionPolicy sidecar-termination-native-label is missing"),
+			missing("MutatingAdmissionPolicy sidecar-termination-native-label is missing"),
+		},
+		"no policy of one kind": {
+			installed(func(c *native.Component) { delete(c.Policies, native.ClusterPolicy) }),
+			"", missing("MutatingAdmissionPolicy sidecar-termination-native-cluster is missing"),
+		},
+		"no binding": {
+			installed(func(c *native.Component) { delete(c.Bound, native.NamespacedPolicy) }),
+			missing("MutatingAdmissionPolicyBinding sidecar-termination-native-namespaced is missing"), "",
+		},
+		"no policies but bindings": {
+			installed(func(c *native.Component) { clear(c.Policies) }),
+			missing("MutatingAdmissionPolicy sidecar-termination-native-label is missing"),
+			missing("MutatingAdmissionPolicy sidecar-termination-native-label is missing"),
+		},
+		"a binding of another policy": {
+			installed(func(c *native.Component) { c.Bound[native.NamespacedPolicy] = "other" }),
+			missing("MutatingAdmissionPolicyBinding sidecar-termination-native-namespaced binds another policy (other)"), "",
+		},
+		"environment is independent": {
+			installed(func(c *native.Component) {
+				delete(c.Policies, native.EnvironmentPolicy)
+				delete(c.Bound, native.EnvironmentPolicy)
+			}), "", "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.namespaced, tc.component.Unavailable(resolve.KindNamespaced)); diff != "" {
+				t.Errorf("namespaced (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.cluster, tc.component.Unavailable(resolve.KindCluster)); diff != "" {
+				t.Errorf("cluster (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLabeled(t *testing.T) {
+	for value, want := range map[string]bool{"Preferred": true, "preferred": false, "false": false, "": false} {
+		if got := native.Labeled(map[string]string{v1alpha1.LabelNativeConversion: value}); got != want {
+			t.Errorf("value %q: got %t", value, got)
+		}
+	}
+	if native.Labeled(nil) {
+		t.Error("labeled without labels")
+	}
+}
+
+// constants are the variables of the component, with one set to another expression, or removed if that is empty.
+func constants(name, expression string) []admissionv1.Variable {
+	all := []admissionv1.Variable{
+		{Name: "virtualPodLabels", Expression: `{"alibabacloud.com/eci": "true"}`},
+		{Name: "virtualNamespaceLabels", Expression: `{"alibabacloud.com/eci": "true"}`},
+		{Name: "virtualNodeSelector", Expression: `{"type": "virtual-kubelet"}`},
+		{Name: "virtualTolerations", Expression: `["virtual-kubelet.io/provider"]`},
+		{Name: "virtualSchedulers", Expression: `["eci-scheduler"]`},
+		{Name: "defaultExitCodes", Expression: `"Ignore"`},
+		{Name: "readEnvironment", Expression: `true`},
+		{Name: "by", Expression: `'Environment'`},
+	}
+	var changed []admissionv1.Variable
+	for _, variable := range all {
+		if variable.Name == name {
+			variable.Expression = expression
+		}
+		if variable.Expression != "" {
+			changed = append(changed, variable)
+		}
+	}
+	return changed
+}
+
+func TestParseOptions(t *testing.T) {
+	defaults := func(change func(*native.Options)) native.Options {
+		o := native.Options{ExitCodes: v1alpha1.ExitCodesIgnore, VirtualNodes: native.DefaultVirtualNodeMarks()}
+		change(&o)
+		return o
+	}
+	const again = "; install the component native again"
+	for name, tc := range map[string]struct {
+		variable, expression string
+		want                 native.Options
+		err                  string
+	}{
+		"defaults":           {"", "", defaults(func(*native.Options) {}), ""},
+		"no virtual nodes":   {"virtualNodeSelector", `{}`, defaults(func(o *native.Options) { o.VirtualNodes.NodeSelector = map[string]string{} }), ""},
+		"another scheduler":  {"virtualSchedulers", ` ["a", "b"] `, defaults(func(o *native.Options) { o.VirtualNodes.Schedulers = []string{"a", "b"} }), ""},
+		"exit codes count":   {"defaultExitCodes", `"Respect"`, defaults(func(o *native.Options) { o.ExitCodes = v1alpha1.ExitCodesRespect }), ""},
+		"no environment":     {"readEnvironment", `false`, defaults(func(o *native.Options) { o.IgnoreEnv = true }), ""},
+		"unknown exit codes": {"defaultExitCodes", `"Sometimes"`, native.Options{}, `variable defaultExitCodes is "Sometimes"; set it to "Ignore" or "Respect"`},
+		"missing labels":     {"virtualPodLabels", "", native.Options{}, "variable virtualPodLabels is missing" + again},
+		"missing setting":    {"readEnvironment", "", native.Options{}, "variable readEnvironment is missing" + again},
+		"another type": {
+			"virtualTolerations", `"a"`, native.Options{},
+			`variable virtualTolerations is not the expected constant, but "\"a\""; write it as JSON, such as ["virtual-kubelet.io/provider"]`,
+		},
+		"null": {
+			"virtualPodLabels", `null`, native.Options{},
+			`variable virtualPodLabels is not the expected constant, but "null"; write it as JSON, such as {"alibabacloud.com/eci": "true"}`,
+		},
+		"an expression": {
+			"defaultExitCodes", `variables.other`, native.Options{},
+			`variable defaultExitCodes is not the expected constant, but "variables.other"; write it as JSON, such as "Ignore"`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := native.ParseOptions(constants(tc.variable, tc.expression))
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("options (-want +got):\n%s", diff)
+			}
+			if (err != nil) != (tc.err != "") || err != nil && err.Error() != tc.err {
+				t.Errorf("error %v, want %q", err, tc.err)
+			}
+			if err != nil && !strings.Contains(err.Error(), tc.variable) {
+				t.Errorf("the error does not name variable %s: %v", tc.variable, err)
+			}
+		})
+	}
+}
