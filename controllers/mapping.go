@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/native"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/resolve"
@@ -104,6 +105,15 @@ func declarationChanged[policy client.Object]() predicate.TypedPredicate[policy]
 	}
 }
 
+// statusMayChange passes what declarationChanged does, and changes of the label that the admission policies set.
+func statusMayChange[policy client.Object]() predicate.TypedPredicate[policy] {
+	return predicate.Or(declarationChanged[policy](), predicate.TypedFuncs[policy]{
+		UpdateFunc: func(e event.TypedUpdateEvent[policy]) bool {
+			return native.Labeled(e.ObjectOld.GetLabels()) != native.Labeled(e.ObjectNew.GetLabels())
+		},
+	})
+}
+
 // specOf returns the spec of a policy of either kind.
 func specOf(policy client.Object) any {
 	switch p := policy.(type) {
@@ -122,13 +132,16 @@ func toPolicy[policy client.Object](kind resolve.PolicyKind) handler.TypedEventH
 	})
 }
 
-// policiesWithPrePull lists the policies with prePull. The cache fails only before its start or after its stop, when nothing is lost.
-func policiesWithPrePull(ctx context.Context, c client.Reader) []resolve.PolicyRef {
+func hasPrePull(spec *v1alpha1.PolicySpec) bool { return spec.PrePull != nil }
+
+// policiesThat lists the policies whose spec has the property. The cache fails only before its start or after its stop, when nothing is
+// lost.
+func policiesThat(ctx context.Context, c client.Reader, has func(spec *v1alpha1.PolicySpec) bool) []resolve.PolicyRef {
 	var refs []resolve.PolicyRef
 	var namespaced v1alpha1.SidecarTerminationPolicyList
 	if err := c.List(ctx, &namespaced, client.UnsafeDisableDeepCopy); err == nil {
 		for i := range namespaced.Items {
-			if policy := &namespaced.Items[i]; policy.Spec.PrePull != nil {
+			if policy := &namespaced.Items[i]; has(&policy.Spec.PolicySpec) {
 				refs = append(refs, resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: policy.Namespace, Name: policy.Name})
 			}
 		}
@@ -136,7 +149,7 @@ func policiesWithPrePull(ctx context.Context, c client.Reader) []resolve.PolicyR
 	var cluster v1alpha1.ClusterSidecarTerminationPolicyList
 	if err := c.List(ctx, &cluster, client.UnsafeDisableDeepCopy); err == nil {
 		for i := range cluster.Items {
-			if policy := &cluster.Items[i]; policy.Spec.PrePull != nil {
+			if policy := &cluster.Items[i]; has(&policy.Spec.PolicySpec) {
 				refs = append(refs, resolve.PolicyRef{Kind: resolve.KindCluster, Name: policy.Name})
 			}
 		}

@@ -45,6 +45,11 @@ var (
 		Help: "Pods with a sidecar that no usable mode has ended or could end.",
 	})
 
+	conversionAvailable = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "sidecar_termination_native_conversion_available",
+		Help: "1 if the cluster converts sidecars to native sidecars on request of policies of both kinds, otherwise 0.",
+	})
+
 	nativePods = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "sidecar_termination_native_pods",
 		Help: "Unfinished pods with sidecars that were converted to native sidecars when the pod was created.",
@@ -53,5 +58,5 @@ var (
 
 func init() {
 	metrics.Registry.MustRegister(attemptsTotal, attemptFailuresTotal, dryRunAttemptsTotal, fallbacksTotal, podsTerminatedTotal,
-		terminationSeconds, stuckPods, nativePods)
+		terminationSeconds, stuckPods, conversionAvailable, nativePods)
 }

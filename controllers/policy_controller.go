@@ -36,8 +36,10 @@ type PolicyReconciler struct {
 	reader   *clusterReader
 	pods     podLister
 	prePulls *prePulls
-	reporter *reporter
-	states   *policyStates
+	// conversion tells whether the cluster converts sidecars.
+	conversion *conversion
+	reporter   *reporter
+	states     *policyStates
 	// podStates provides the denied writes of pods.
 	podStates *podStates
 	options   Options
@@ -71,7 +73,7 @@ func (r *PolicyReconciler) Reconcile(ctx context.Context, ref resolve.PolicyRef)
 		return ctrl.Result{}, err
 	}
 	tally, repeated := r.takeTally(object)
-	rolledUp := rollup.Policy{Generation: object.GetGeneration(), Spec: object.spec, Invalid: invalid, PrePull: pull.Report}
+	rolledUp := rollup.Policy{Generation: object.GetGeneration(), Spec: object.spec, Invalid: invalid, PrePull: pull.Report, Conversion: r.conversion.of(object)}
 	status := rollup.Summarize(rolledUp, *object.status, summary, tally, now)
 	return r.report(ctx, object, status, tally, repeated)
 }

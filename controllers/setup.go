@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/native"
 	"github.com/sidecar-termination/operator/internal/optionalkind"
 	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/policyindex"
@@ -41,9 +42,9 @@ const (
 	maxErrorRetry = time.Minute
 )
 
-// kruiseTimeout is how long the controllers' start waits until OpenKruise's presence is known. The controllers themselves would fail
-// after two minutes.
-const kruiseTimeout = 45 * time.Second
+// knownTimeout is how long the controllers' start waits until the presence of an optional part is known. The controllers themselves
+// would fail after two minutes.
+const knownTimeout = 45 * time.Second
 
 // Setup adds the reconcilers and their caches to the manager, whose cache must have podcache.ManagerOptions.
 func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
@@ -63,7 +64,11 @@ func setup(ctx context.Context, mgr manager.Manager, options Options) (reconcile
 		return reconcilers{}, err
 	}
 	reporter := newReporter(mgr.GetEventRecorder(settings.Name), options.Clock, queues.policies.add)
-	r := newReconcilers(mgr.GetClient(), caches.readers(mgr), kruise, reporter, options)
+	from := caches.readers(mgr)
+	if from.conversion, err = followConversion(mgr, &queues); err != nil {
+		return reconcilers{}, err
+	}
+	r := newReconcilers(mgr.GetClient(), from, kruise, reporter, options)
 	if err := watchPods(mgr, r.pods, caches, &queues.pods); err != nil {
 		return reconcilers{}, fmt.Errorf("set up pod controller: %w", err)
 	}
@@ -146,7 +151,7 @@ func newCaches(ctx context.Context, mgr manager.Manager, clock clock.PassiveCloc
 }
 
 func (c caches) readers(mgr manager.Manager) readers {
-	return readers{teardown: c.teardown, live: mgr.GetAPIReader(), policies: c.policies, pods: c.pods}
+	return readers{teardown: c.teardown, live: mgr.GetAPIReader(), policies: c.policies, pods: c.pods, conversion: &conversion{}}
 }
 
 // queues are the controllers' queues for items that no watch enqueues.
@@ -180,7 +185,7 @@ func followKruise(mgr manager.Manager, pods podcache.Stores, options Options, qu
 	if err != nil {
 		return kinds, err
 	}
-	var follow []kruiseFollower
+	var follow []follower
 	if options.Capabilities.CRR {
 		follow = append(follow, kinds.crrs)
 		queues.pods.ready = kruiseKnown(kinds.crrs)
@@ -198,6 +203,24 @@ func followKruise(mgr manager.Manager, pods podcache.Stores, options Options, qu
 	return kinds, nil
 }
 
+// followConversion makes the manager follow whether the cluster converts sidecars. The policy controller starts once that is known.
+func followConversion(mgr manager.Manager, queues *queues) (*conversion, error) {
+	c := newConversion(mgr.GetAPIReader(), conversionInterval, func(ctx context.Context) {
+		for _, ref := range policiesThat(ctx, mgr.GetCache(), native.Requests) {
+			queues.policies.add(ref)
+		}
+	})
+	if err := mgr.Add(c); err != nil {
+		return nil, fmt.Errorf("follow the component native: %w", err)
+	}
+	kruiseKnown := queues.policies.ready
+	queues.policies.ready = func(ctx context.Context) {
+		kruiseKnown(ctx)
+		waitUntilKnown(ctx, "the component native", c)
+	}
+	return c, nil
+}
+
 // reconcilers are the three reconcilers of the operator.
 type reconcilers struct {
 	pods     *PodReconciler
@@ -211,6 +234,8 @@ type readers struct {
 	live     client.Reader // the API server
 	policies policyLister
 	pods     podLister
+	// conversion tells whether the cluster converts sidecars. Its zero value does not know.
+	conversion *conversion
 }
 
 // newReconcilers wires the reconcilers up. The client reads the manager's cache.
@@ -233,7 +258,8 @@ func newReconcilers(c client.Client, from readers, kruise kruiseKinds, reporter 
 	return reconcilers{
 		pods: &PodReconciler{reader: reader, terminators: byMode, states: podStates, options: options},
 		policies: &PolicyReconciler{
-			client: c, reader: reader, pods: from.pods, prePulls: p, reporter: reporter, states: policyStates, podStates: podStates, options: options,
+			client: c, reader: reader, pods: from.pods, prePulls: p, conversion: from.conversion, reporter: reporter, states: policyStates,
+			podStates: podStates, options: options,
 		},
 		prePulls: &PrePullReconciler{client: c, prePulls: p, notify: reporter.notify},
 	}
@@ -274,9 +300,9 @@ func watchPolicies(mgr manager.Manager, name string, r reconcile.TypedReconciler
 	}
 	for _, watch := range []source.TypedSource[resolve.PolicyRef]{
 		source.TypedKind(mgr.GetCache(), &v1alpha1.SidecarTerminationPolicy{},
-			toPolicy[*v1alpha1.SidecarTerminationPolicy](resolve.KindNamespaced), declarationChanged[*v1alpha1.SidecarTerminationPolicy]()),
+			toPolicy[*v1alpha1.SidecarTerminationPolicy](resolve.KindNamespaced), statusMayChange[*v1alpha1.SidecarTerminationPolicy]()),
 		source.TypedKind(mgr.GetCache(), &v1alpha1.ClusterSidecarTerminationPolicy{},
-			toPolicy[*v1alpha1.ClusterSidecarTerminationPolicy](resolve.KindCluster), declarationChanged[*v1alpha1.ClusterSidecarTerminationPolicy]()),
+			toPolicy[*v1alpha1.ClusterSidecarTerminationPolicy](resolve.KindCluster), statusMayChange[*v1alpha1.ClusterSidecarTerminationPolicy]()),
 		queue.source(),
 	} {
 		if err := c.Watch(watch); err != nil {
@@ -286,22 +312,25 @@ func watchPolicies(mgr manager.Manager, name string, r reconcile.TypedReconciler
 	return nil
 }
 
-// kruiseFollower follows one of OpenKruise's kinds.
-type kruiseFollower interface {
+// follower follows something that a cluster may lack.
+type follower interface {
 	manager.Runnable
 	WaitUntilKnown(ctx context.Context) bool
 }
 
-// kruiseKnown returns a function that waits for discovery of the kinds, up to kruiseTimeout.
-func kruiseKnown(followers ...kruiseFollower) func(ctx context.Context) {
-	return func(ctx context.Context) {
-		limited, cancel := context.WithTimeout(ctx, kruiseTimeout)
-		defer cancel()
-		for _, follower := range followers {
-			if !follower.WaitUntilKnown(limited) && ctx.Err() == nil {
-				ctrl.Log.Info("Starting without OpenKruise, because its presence is still unknown", "waited", kruiseTimeout)
-				return
-			}
+// kruiseKnown returns a function that waits for discovery of the kinds.
+func kruiseKnown(followers ...follower) func(ctx context.Context) {
+	return func(ctx context.Context) { waitUntilKnown(ctx, "OpenKruise", followers...) }
+}
+
+// waitUntilKnown waits until the presence of what is followed is known, up to knownTimeout.
+func waitUntilKnown(ctx context.Context, what string, followers ...follower) {
+	limited, cancel := context.WithTimeout(ctx, knownTimeout)
+	defer cancel()
+	for _, follower := range followers {
+		if !follower.WaitUntilKnown(limited) && ctx.Err() == nil {
+			ctrl.Log.Info("Starting although the presence of an optional part is still unknown", "part", what, "waited", knownTimeout)
+			return
 		}
 	}
 }
@@ -320,7 +349,7 @@ func kruiseChanged(pods podcache.Stores, queue *queue[reconcile.Request]) func(c
 // pullJobsChanged returns a function that enqueues the policies with prePull when pull jobs become available or unavailable.
 func pullJobsChanged(c client.Reader, queues *queues) func(ctx context.Context) {
 	return func(ctx context.Context) {
-		for _, ref := range policiesWithPrePull(ctx, c) {
+		for _, ref := range policiesThat(ctx, c, hasPrePull) {
 			queues.addPolicy(ref)
 		}
 	}

@@ -317,7 +317,7 @@ type PolicyStatus struct {
 
 	// conditions: Ready is always present. It is true while the operator can act on the policy, whether or not pods are
 	// stuck. Overridden, Degraded and Stalled are present only while they are true, and PrePulled only while spec.prePull is
-	// set. Degraded reports stuck pods, or a mode that cannot be used.
+	// set. Degraded reports stuck pods, that the cluster cannot convert pods to native sidecars, or a mode that cannot be used.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

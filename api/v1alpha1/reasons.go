@@ -9,8 +9,8 @@ const (
 	ConditionReady = "Ready"
 	// ConditionOverridden is present and true while another policy applies to a container that this one names.
 	ConditionOverridden = "Overridden"
-	// ConditionDegraded is present and true while pods are stuck, or while another mode replaces a declared one that cannot be
-	// used. If both hold, it reports stuck pods.
+	// ConditionDegraded is present and true while pods are stuck, while the cluster cannot convert pods as the policy requests,
+	// or while another mode replaces a declared one that cannot be used. If several hold, it reports the first of them.
 	ConditionDegraded = "Degraded"
 	// ConditionStalled is present and true while the operator cannot act on the policy until its author changes it.
 	ConditionStalled = "Stalled"
@@ -134,7 +134,7 @@ const (
 	// ReasonConversionNotRequested means that no policy asks for conversion.
 	ReasonConversionNotRequested Reason = "ConversionNotRequested"
 	// ReasonConversionUnavailable means that the cluster cannot convert: Kubernetes is too old, or an admission policy or
-	// its binding is missing. The modes end the sidecars.
+	// its binding or the policy's label is missing. The modes end the sidecars.
 	ReasonConversionUnavailable Reason = "ConversionUnavailable"
 	// ReasonConversionOptedOut means that the pod or its namespace has the label that opts out of conversion.
 	ReasonConversionOptedOut Reason = "ConversionOptedOut"

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/native"
 	"github.com/sidecar-termination/operator/internal/pulljob"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 )
@@ -43,7 +44,7 @@ var (
 	watchVerbs = []string{"list", "watch"}
 
 	// permissions are the cluster-wide permissions of the operator. A test compares them with config/rbac/role.yaml.
-	permissions = []permission{
+	permissions = append(admissionPolicyPermissions(), []permission{
 		{group: "", resource: "namespaces", verbs: watchVerbs},
 		{group: "", resource: "nodes", verbs: watchVerbs},
 		{group: "", resource: "pods", verbs: []string{"get", "list", "watch"}},
@@ -61,8 +62,19 @@ var (
 		{feature: featurePodPhase, group: "", resource: "pods/status", verbs: []string{"patch"}},
 		{feature: featurePrePull, group: "apiextensions.k8s.io", resource: "customresourcedefinitions", name: pulljob.DefinitionName, verbs: watchVerbs},
 		{feature: featurePrePull, group: "apps.kruise.io", resource: "imagepulljobs", verbs: []string{"list", "watch", "create", "delete"}},
-	}
+	}...)
 )
+
+// admissionPolicyPermissions are the permissions to find out whether the cluster converts sidecars.
+func admissionPolicyPermissions() []permission {
+	var all []permission
+	for _, name := range native.AdmissionPolicies {
+		for _, resource := range []string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"} {
+			all = append(all, permission{group: "admissionregistration.k8s.io", resource: resource, name: name, verbs: []string{"get"}})
+		}
+	}
+	return all
+}
 
 // leasePermissions are the permissions for leader election with the lease. A test compares them with
 // config/rbac/leader_election_role.yaml.
