@@ -21,7 +21,7 @@ import (
 const conversionInterval = 30 * time.Second
 
 // conversionRetry is the delay after a failed read.
-const conversionRetry = 2 * time.Second
+const conversionRetry = time.Second
 
 // conversion follows whether the cluster converts sidecars to native ones. Decisions about pods do not depend on it. It is a Runnable.
 type conversion struct {

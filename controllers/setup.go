@@ -42,9 +42,12 @@ const (
 	maxErrorRetry = time.Minute
 )
 
-// knownTimeout is how long the controllers' start waits until the presence of an optional part is known. The controllers themselves
-// would fail after two minutes.
-const knownTimeout = 45 * time.Second
+// kruiseTimeout is how long the controllers' start waits until Kruise's presence is known, and conversionTimeout until that of the
+// component native, which only statuses depend on. The controllers themselves would fail after two minutes.
+const (
+	kruiseTimeout     = 45 * time.Second
+	conversionTimeout = 10 * time.Second
+)
 
 // Setup adds the reconcilers and their caches to the manager, whose cache must have podcache.ManagerOptions.
 func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
@@ -216,7 +219,7 @@ func followConversion(mgr manager.Manager, queues *queues) (*conversion, error) 
 	kruiseKnown := queues.policies.ready
 	queues.policies.ready = func(ctx context.Context) {
 		kruiseKnown(ctx)
-		waitUntilKnown(ctx, "the component native", c)
+		waitUntilKnown(ctx, conversionTimeout, "the component native", c)
 	}
 	return c, nil
 }
@@ -320,16 +323,16 @@ type follower interface {
 
 // kruiseKnown returns a function that waits for discovery of the kinds.
 func kruiseKnown(followers ...follower) func(ctx context.Context) {
-	return func(ctx context.Context) { waitUntilKnown(ctx, "OpenKruise", followers...) }
+	return func(ctx context.Context) { waitUntilKnown(ctx, kruiseTimeout, "OpenKruise", followers...) }
 }
 
-// waitUntilKnown waits until the presence of what is followed is known, up to knownTimeout.
-func waitUntilKnown(ctx context.Context, what string, followers ...follower) {
-	limited, cancel := context.WithTimeout(ctx, knownTimeout)
+// waitUntilKnown waits until the presence of what is followed is known, up to the timeout.
+func waitUntilKnown(ctx context.Context, timeout time.Duration, what string, followers ...follower) {
+	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	for _, follower := range followers {
 		if !follower.WaitUntilKnown(limited) && ctx.Err() == nil {
-			ctrl.Log.Info("Starting although the presence of an optional part is still unknown", "part", what, "waited", knownTimeout)
+			ctrl.Log.Info("Starting although the presence of an optional part is still unknown", "part", what, "waited", timeout)
 			return
 		}
 	}

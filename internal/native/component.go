@@ -49,6 +49,9 @@ func (c Component) Unavailable(kind resolve.PolicyKind) string {
 	return c.lacks(LabelingPolicy, converting)
 }
 
+// Incomplete returns what the cluster lacks of the whole component, and the way out. It is empty if nothing is missing.
+func (c Component) Incomplete() string { return c.lacks(AdmissionPolicies...) }
+
 // lacks returns what is missing of the admission policies, or nothing.
 func (c Component) lacks(names ...string) string {
 	const modes = "so the modes end the sidecars"

@@ -37,38 +37,39 @@ func TestUnavailable(t *testing.T) {
 	for name, tc := range map[string]struct {
 		component           native.Component
 		namespaced, cluster string
+		incomplete          bool
 	}{
-		"all installed":      {installed(func(*native.Component) {}), "", ""},
-		"older Kubernetes":   {native.Component{}, old, old},
-		"not installed":      {native.Component{Served: true}, none, none},
-		"missing permission": {native.Component{Served: true, Unreadable: "forbidden"}, denied, denied},
+		"all installed":      {installed(func(*native.Component) {}), "", "", false},
+		"older Kubernetes":   {native.Component{}, old, old, true},
+		"not installed":      {native.Component{Served: true}, none, none, true},
+		"missing permission": {native.Component{Served: true, Unreadable: "forbidden"}, denied, denied, true},
 		"no labeling policy": {
 			installed(func(c *native.Component) { delete(c.Policies, native.LabelingPolicy) }),
 			missing("MutatingAdmissionPolicy sidecar-termination-native-label is missing"),
-			missing("MutatingAdmissionPolicy sidecar-termination-native-label is missing"),
+			missing("MutatingAdmissionPolicy sidecar-termination-native-label is missing"), true,
 		},
 		"no policy of one kind": {
 			installed(func(c *native.Component) { delete(c.Policies, native.ClusterPolicy) }),
-			"", missing("MutatingAdmissionPolicy sidecar-termination-native-cluster is missing"),
+			"", missing("MutatingAdmissionPolicy sidecar-termination-native-cluster is missing"), true,
 		},
 		"no binding": {
 			installed(func(c *native.Component) { delete(c.Bound, native.NamespacedPolicy) }),
-			missing("MutatingAdmissionPolicyBinding sidecar-termination-native-namespaced is missing"), "",
+			missing("MutatingAdmissionPolicyBinding sidecar-termination-native-namespaced is missing"), "", true,
 		},
 		"no policies but bindings": {
 			installed(func(c *native.Component) { clear(c.Policies) }),
 			missing("MutatingAdmissionPolicy sidecar-termination-native-label is missing"),
-			missing("MutatingAdmissionPolicy sidecar-termination-native-label is missing"),
+			missing("MutatingAdmissionPolicy sidecar-termination-native-label is missing"), true,
 		},
 		"a binding of another policy": {
 			installed(func(c *native.Component) { c.Bound[native.NamespacedPolicy] = "other" }),
-			missing("MutatingAdmissionPolicyBinding sidecar-termination-native-namespaced binds another policy (other)"), "",
+			missing("MutatingAdmissionPolicyBinding sidecar-termination-native-namespaced binds another policy (other)"), "", true,
 		},
 		"environment is independent": {
 			installed(func(c *native.Component) {
 				delete(c.Policies, native.EnvironmentPolicy)
 				delete(c.Bound, native.EnvironmentPolicy)
-			}), "", "",
+			}), "", "", true,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,6 +78,9 @@ func TestUnavailable(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.cluster, tc.component.Unavailable(resolve.KindCluster)); diff != "" {
 				t.Errorf("cluster (-want +got):\n%s", diff)
+			}
+			if got := tc.component.Incomplete(); (got != "") != tc.incomplete {
+				t.Errorf("incomplete: %q", got)
 			}
 		})
 	}
