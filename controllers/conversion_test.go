@@ -5,6 +5,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,13 +27,32 @@ import (
 // installedPolicies is an API server with these admission policies and their bindings, or with an error.
 type installedPolicies struct {
 	client.Reader
+	mu    sync.Mutex
 	names map[string]bool
 	err   error
 	reads int
 }
 
+// fail sets the error of the next reads.
+func (i *installedPolicies) fail(err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.err = err
+}
+
+// take returns the number of reads since the last call.
+func (i *installedPolicies) take() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	reads := i.reads
+	i.reads = 0
+	return reads
+}
+
 // Get returns the object of this name.
 func (i *installedPolicies) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	i.reads++
 	if i.err != nil {
 		return i.err
@@ -61,13 +81,13 @@ func TestConversionFollowsComponent(t *testing.T) {
 	}{
 		{"Kubernetes is too old", func() {}, false, false, 0, 1},
 		{"no change", func() {}, false, false, 0, 1},
-		{"Kubernetes is upgraded", func() { server.err = nil }, false, false, 0, 2},
+		{"Kubernetes is upgraded", func() { server.fail(nil) }, false, false, 0, 2},
 		{"the component is installed", func() { server.names = whole }, true, true, 1, 3},
-		{"the API server is away", func() { server.err = errors.New("connection refused") }, true, true, 1, 3},
-		{"it is back", func() { server.err = nil }, true, true, 1, 3},
+		{"the API server is away", func() { server.fail(errors.New("connection refused")) }, true, true, 1, 3},
+		{"it is back", func() { server.fail(nil) }, true, true, 1, 3},
 		{"a policy is deleted", func() { delete(whole, native.ClusterPolicy) }, true, false, 0, 4},
 		{"the environment is left out", func() { delete(whole, native.EnvironmentPolicy); whole[native.ClusterPolicy] = true }, true, true, 1, 5},
-		{"the role is gone", func() { server.err = apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("no role")) }, false, false, 0, 6},
+		{"the role is gone", func() { server.fail(apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("no role"))) }, false, false, 0, 6},
 	} {
 		step.set()
 		if err := c.update(t.Context()); (err != nil) != (step.name == "the API server is away") {
@@ -127,18 +147,17 @@ func TestConversionIsReadAgain(t *testing.T) {
 		if c.WaitUntilKnown(early) {
 			t.Error("known without an answer")
 		}
-		if server.reads < 5 {
-			t.Errorf("%d reads in 10 s without an answer", server.reads)
+		if reads := server.take(); reads < 5 {
+			t.Errorf("%d reads in 10 s without an answer", reads)
 		}
-		server.err = nil
+		server.fail(nil)
 		if !c.WaitUntilKnown(ctx) {
 			t.Error("unknown after an answer")
 		}
-		server.reads = 0
+		server.take()
 		time.Sleep(10*conversionInterval + time.Second)
-		synctest.Wait()
-		if want := 10 * 2 * len(native.AdmissionPolicies); server.reads != want {
-			t.Errorf("%d reads in 10 intervals, want %d", server.reads, want)
+		if reads, want := server.take(), 10*2*len(native.AdmissionPolicies); reads != want {
+			t.Errorf("%d reads in 10 intervals, want %d", reads, want)
 		}
 		cancel()
 		if err := <-done; err != nil {
