@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"context"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
@@ -17,6 +18,8 @@ import (
 type Options struct {
 	settings.Operator
 	Clock clock.PassiveClock
+	// ConversionInterval is the interval of reads of the component native. Zero means the default.
+	ConversionInterval time.Duration
 }
 
 // Terminator ends containers of a pod by one mode.

@@ -3,6 +3,7 @@
 package controllers
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -68,7 +69,7 @@ func setup(ctx context.Context, mgr manager.Manager, options Options) (reconcile
 	}
 	reporter := newReporter(mgr.GetEventRecorder(settings.Name), options.Clock, queues.policies.add)
 	from := caches.readers(mgr)
-	if from.conversion, err = followConversion(mgr, &queues); err != nil {
+	if from.conversion, err = followConversion(mgr, options, &queues); err != nil {
 		return reconcilers{}, err
 	}
 	r := newReconcilers(mgr.GetClient(), from, kruise, reporter, options)
@@ -207,8 +208,8 @@ func followKruise(mgr manager.Manager, pods podcache.Stores, options Options, qu
 }
 
 // followConversion makes the manager follow whether the cluster converts sidecars. The policy controller starts once that is known.
-func followConversion(mgr manager.Manager, queues *queues) (*conversion, error) {
-	c := newConversion(mgr.GetAPIReader(), conversionInterval, func(ctx context.Context) {
+func followConversion(mgr manager.Manager, options Options, queues *queues) (*conversion, error) {
+	c := newConversion(mgr.GetAPIReader(), cmp.Or(options.ConversionInterval, conversionInterval), func(ctx context.Context) {
 		for _, ref := range policiesThat(ctx, mgr.GetCache(), native.Requests) {
 			queues.policies.add(ref)
 		}
