@@ -43,8 +43,8 @@ const (
 	maxErrorRetry = time.Minute
 )
 
-// kruiseTimeout is how long the controllers' start waits until Kruise's presence is known, and conversionTimeout until that of the
-// component native, which only statuses depend on. The controllers themselves would fail after two minutes.
+// kruiseTimeout is how long the controllers' start waits until Kruise's presence is known. The controllers themselves would fail after
+// two minutes. conversionTimeout is the same for the component native, on which only statuses depend.
 const (
 	kruiseTimeout     = 45 * time.Second
 	conversionTimeout = 10 * time.Second

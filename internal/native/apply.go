@@ -53,7 +53,7 @@ func Record(conversions []Conversion) string {
 const maxRequester = len(resolve.KindCluster) + len("/") + validation.DNS1123SubdomainMaxLength
 
 // Recorded returns the native sidecars of a pod that its annotation records as converted, in the pod's order, and on whose
-// request. It is nil if there are none. Whoever can create pods can write the annotation, so it proves nothing; a name
+// request. It is nil if there are none. Anyone who can create pods can write the annotation, so it proves nothing; a name
 // without a native sidecar is skipped. Time and memory are linear in the size of the pod.
 func Recorded(pod *corev1.Pod) []Conversion {
 	value := pod.Annotations[v1alpha1.AnnotationNativeSidecars]

@@ -57,7 +57,7 @@ func TestConvertedPodNamesRequesters(t *testing.T) {
 	}
 }
 
-// Whoever creates a pod can write the annotation. It must not change how the regular sidecars are ended.
+// Anyone who creates a pod can write the annotation. It must not change how the regular sidecars are ended.
 func TestForgedConversionsChangeNoAction(t *testing.T) {
 	for name, forged := range map[string]string{
 		"of regular containers": "proxy=SidecarTerminationPolicy/mesh,main=Environment",

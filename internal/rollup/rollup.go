@@ -75,7 +75,7 @@ type Policy struct {
 type Conversion struct {
 	// Unavailable is why the cluster does not convert, and the way out; empty if it does.
 	Unavailable string
-	// Labeled is true if the policy has the label by which the admission policies find it.
+	// Labeled is true if the policy has its label. Admission policies see only labeled policies.
 	Labeled bool
 }
 
