@@ -15,7 +15,6 @@ import (
 	"github.com/sidecar-termination/operator/internal/native"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
-	"github.com/sidecar-termination/operator/internal/truncate"
 )
 
 // annotationDefaultContainer names the container that kubectl logs, exec and attach use by default.
@@ -59,13 +58,11 @@ func (x *explainer) atCreation() *corev1.Pod {
 	return pod
 }
 
-// convertedBy returns on whose request the container was converted, or nothing. Authors of pods can write this text, so its length
-// is limited.
+// convertedBy returns on whose request the container was converted, or nothing.
 func (x *explainer) convertedBy(container string) string {
-	const most = 300
 	for _, conversion := range x.converted {
 		if conversion.Container == container {
-			return truncate.String(conversion.By, most)
+			return conversion.By
 		}
 	}
 	return ""
@@ -81,7 +78,7 @@ func (x *explainer) checkConversion() []Finding {
 	var all []Finding
 	for _, conversion := range x.converted {
 		all = append(all, finding(SeverityNote, v1alpha1.ReasonConvertedToNative, conversion.Container, fmt.Sprintf(
-			"container %s is a native sidecar since admission, by %s", conversion.Container, x.convertedBy(conversion.Container))))
+			"container %s is a native sidecar since admission, by %s", conversion.Container, conversion.By)))
 	}
 	if x.isFinished() {
 		return all

@@ -230,10 +230,6 @@ func TestConversionMessages(t *testing.T) {
 			w.Policies[0].Created, w.Policies[1].Created = noon, noon.Add(-2*time.Hour)
 			w.Pod.Pod.CreationTimestamp = metav1.NewTime(noon.Add(-time.Hour))
 		}, []string{"created before that, or the cluster cannot convert"}},
-		"long requester": {func(w *fixture) {
-			converted(w)
-			w.Pod.Pod.Annotations[v1alpha1.AnnotationNativeSidecars] = "proxy=" + strings.Repeat("x", 1000)
-		}, []string{"by " + strings.Repeat("x", 297) + "..."}},
 		"webhook added a virtual node's toleration": {func(w *fixture) {
 			w.runs(plan.NodeReal)
 			converts(w)

@@ -125,11 +125,11 @@ func TestNativePodsMakePolicyEnforced(t *testing.T) {
 		want         v1alpha1.Reason
 		matched      int32
 	}{
-		"none":                                 {0, nil, policy(), v1alpha1.ReasonNoPodsMatched, 0},
-		"two":                                  {2, nil, policy(), v1alpha1.ReasonEnforced, 0},
-		"one that the policy applies to as well":  {1, []rollup.PodObservation{seen("a", plan.StageWaiting)}, policy(), v1alpha1.ReasonEnforced, 1},
-		"one, of a policy that is DryRun now":  {1, nil, policy(dryRun), v1alpha1.ReasonDryRun, 0},
-		"one, of a policy that is invalid now": {1, nil, policy(invalid("no")), v1alpha1.ReasonInvalidSelector, 0},
+		"none":                                   {0, nil, policy(), v1alpha1.ReasonNoPodsMatched, 0},
+		"two":                                    {2, nil, policy(), v1alpha1.ReasonEnforced, 0},
+		"one that the policy applies to as well": {1, []rollup.PodObservation{seen("a", plan.StageWaiting)}, policy(), v1alpha1.ReasonEnforced, 1},
+		"one, of a policy that is DryRun now":    {1, nil, policy(dryRun), v1alpha1.ReasonDryRun, 0},
+		"one, of a policy that is invalid now":   {1, nil, policy(invalid("no")), v1alpha1.ReasonInvalidSelector, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pods := rollup.SummarizePods(tc.observations...)
