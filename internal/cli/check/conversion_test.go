@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/native"
@@ -39,6 +40,40 @@ func component(change map[string]string) []client.Object {
 		objects = append(objects, policy, binding)
 	}
 	return objects
+}
+
+// The operator and check look for these names and read these constants.
+func TestInstalledComponentIsKnown(t *testing.T) {
+	names := map[string][]string{}
+	for _, object := range render(t, "overlays/native") {
+		kind := object.GetKind()
+		if !strings.HasPrefix(kind, "MutatingAdmissionPolicy") {
+			continue
+		}
+		names[kind] = append(names[kind], object.GetName())
+		content, err := object.AsYAML()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var policy admissionv1.MutatingAdmissionPolicy
+		if err := yaml.Unmarshal(content, &policy); err != nil {
+			t.Fatal(err)
+		}
+		if kind != "MutatingAdmissionPolicy" || policy.Name == native.LabelingPolicy {
+			continue
+		}
+		options, err := native.ParseOptions(policy.Spec.Variables)
+		want := native.Options{ExitCodes: v1alpha1.ExitCodesIgnore, VirtualNodes: native.DefaultVirtualNodeMarks()}
+		if diff := cmp.Diff(want, options); diff != "" || err != nil {
+			t.Errorf("%s: error %v; options (-want +got):\n%s", policy.Name, err, diff)
+		}
+	}
+	for _, kind := range []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"} {
+		slices.Sort(names[kind])
+		if diff := cmp.Diff(slices.Sorted(slices.Values(native.AdmissionPolicies)), names[kind]); diff != "" {
+			t.Errorf("%s (-known +installed):\n%s", kind, diff)
+		}
+	}
 }
 
 // preferring returns a policy that asks for conversion.
