@@ -7,6 +7,11 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/native"
 )
 
 var (
@@ -71,6 +76,13 @@ func TestGuideExamples(t *testing.T) {
 	}
 	if containers := job(t, render(t, writeFiles(t, all[5])), "load").Spec.Template.Spec.Containers; len(containers) != 2 {
 		t.Errorf("the Job has containers %v", containers)
+	}
+	installed = render(t, writeFiles(t, all[len(all)-1]))
+	for _, name := range native.AdmissionPolicies[1:] {
+		options, err := native.ParseOptions(byName[admissionv1.MutatingAdmissionPolicy](t, installed, "MutatingAdmissionPolicy", name).Spec.Variables)
+		if err != nil || options.ExitCodes != v1alpha1.ExitCodesRespect || options.VirtualNodes.NodeSelector["pool"] != "serverless" {
+			t.Errorf("%s is patched to %+v, error %v", name, options, err)
+		}
 	}
 }
 
