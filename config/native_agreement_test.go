@@ -7,6 +7,7 @@ package config_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -177,8 +178,8 @@ func (w *nativeWorld) one(n int) bool { return w.random.IntN(n) == 0 }
 func pick[T any](random *rand.Rand, values ...T) T { return values[random.IntN(len(values))] }
 
 var (
-	labelKeys      = []string{"app", "team", "example.com/tier"}
-	labelValues    = []string{"", "a", "b", "c"}
+	labelKeys        = []string{"app", "team", "example.com/tier"}
+	labelValues      = []string{"", "a", "b", "c"}
 	nativeContainers = []string{"main", "proxy", "logs", "a", "a-b", "b"}
 )
 
@@ -344,7 +345,9 @@ func (w *nativeWorld) complicate(pod *corev1.Pod) {
 			pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists, Key: pick(w.random, "virtual-kubelet.io/provider", "dedicated", "")}}
 		},
 		func() { pod.Spec.SchedulerName = pick(w.random, "eci-scheduler", "my-scheduler") },
-		func() { pod.Spec.Affinity = affinity(pick(w.random, corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn)) },
+		func() {
+			pod.Spec.Affinity = affinity(pick(w.random, corev1.NodeSelectorOpIn, corev1.NodeSelectorOpNotIn))
+		},
 		func() { pod.Spec.NodeName = "node" },
 		func() { metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.AnnotationNativeSidecars, w.forgery()) },
 		func() { w.fillAnnotations(pod) },
@@ -411,8 +414,11 @@ func awaitNative(t *testing.T) {
 	for _, policy := range []client.Object{namespaced, cluster} {
 		testenv.Eventually(t, "a policy to be labeled", func(ctx context.Context) error {
 			attempt := policy.DeepCopyObject().(client.Object)
-			if err := c.Create(ctx, attempt, client.DryRunAll); err != nil || attempt.GetLabels()[v1alpha1.LabelNativeConversion] == "" {
-				return fmt.Errorf("got labels %v, error %v", attempt.GetLabels(), err)
+			if err := c.Create(ctx, attempt, client.DryRunAll); err != nil {
+				return err
+			}
+			if attempt.GetLabels()[v1alpha1.LabelNativeConversion] == "" {
+				return errors.New("it has no label")
 			}
 			return nil
 		})
@@ -420,8 +426,11 @@ func awaitNative(t *testing.T) {
 	}
 	testenv.Eventually(t, "pods to be converted", func(ctx context.Context) error {
 		got := pod.DeepCopy()
-		if err := c.Create(ctx, got, client.DryRunAll); err != nil || got.Annotations[v1alpha1.AnnotationNativeSidecars] != want {
-			return fmt.Errorf("got annotations %v, error %v", got.Annotations, err)
+		if err := c.Create(ctx, got, client.DryRunAll); err != nil {
+			return err
+		}
+		if text := got.Annotations[v1alpha1.AnnotationNativeSidecars]; text != want {
+			return fmt.Errorf("the annotation is %q", text)
 		}
 		return nil
 	})

@@ -100,7 +100,8 @@ func (i injector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	review.Response = &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}
 	named := func(c corev1.Container) bool { return c.Name == i.container.Name }
-	if !slices.ContainsFunc(pod.Spec.Containers, named) && !(i.everywhere && slices.ContainsFunc(pod.Spec.InitContainers, named)) {
+	present := slices.ContainsFunc(pod.Spec.Containers, named) || i.everywhere && slices.ContainsFunc(pod.Spec.InitContainers, named)
+	if !present {
 		patch, err := json.Marshal([]map[string]any{{"op": "add", "path": "/spec/containers/0", "value": i.container}})
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
@@ -138,8 +139,11 @@ func inject(t *testing.T, space string, i injector, reinvocation registrationv1.
 	testenv.Eventually(t, "containers to be injected", func(ctx context.Context) error {
 		probe := jobPod(space, "main")
 		probe.Spec.RestartPolicy = corev1.RestartPolicyAlways
-		if err := c.Create(ctx, probe, client.DryRunAll); err != nil || len(probe.Spec.Containers) != 2 {
-			return fmt.Errorf("got %d containers, error %v", len(probe.Spec.Containers), err)
+		if err := c.Create(ctx, probe, client.DryRunAll); err != nil {
+			return err
+		}
+		if len(probe.Spec.Containers) != 2 {
+			return errors.New("none was injected")
 		}
 		return nil
 	})
@@ -410,7 +414,7 @@ func TestAdmissionRequiresNativePermission(t *testing.T) {
 		"asks, can patch pods":          {ofSidecar, []rbacv1.PolicyRule{createRequests, patchPods}, ""},
 		"asks, can use mode Native":     {ofSidecar, []rbacv1.PolicyRule{useNative}, ""},
 		"asks, can use mode Image only": {ofSidecar, []rbacv1.PolicyRule{createRequests, useImage}, denied},
-		"DryRun": {func(p *v1alpha1.SidecarTerminationPolicy) { p.Spec.Enforcement = v1alpha1.EnforcementDryRun }, nil, ""},
+		"DryRun":                        {func(p *v1alpha1.SidecarTerminationPolicy) { p.Spec.Enforcement = v1alpha1.EnforcementDryRun }, nil, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			space := newNamespace(t)

@@ -66,12 +66,12 @@ func manifests(t *testing.T, pod *corev1.Pod) []*unstructured.Unstructured {
 		Schedule: "@daily", JobTemplate: batchv1.JobTemplateSpec{Spec: job.Spec},
 	}}
 	var all []*unstructured.Unstructured
-	for _, make := range []func() (*unstructured.Unstructured, error){
+	for _, read := range []func() (*unstructured.Unstructured, error){
 		func() (*unstructured.Unstructured, error) { return manifestOf(pod) },
 		func() (*unstructured.Unstructured, error) { return manifestOfJob(job) },
 		func() (*unstructured.Unstructured, error) { return manifestOfCronJob(cron) },
 	} {
-		manifest, err := make()
+		manifest, err := read()
 		if err != nil {
 			t.Fatal(err)
 		}
