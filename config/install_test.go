@@ -87,6 +87,27 @@ func TestObjectNamesHaveProjectPrefix(t *testing.T) {
 	}
 }
 
+// The phase is written at once only if the phase guard is installed.
+func TestStabilizationWindowFitsThePhaseGuard(t *testing.T) {
+	withoutGuard := renderOverlay(t, "resources: [CONFIG/default]\ncomponents: [CONFIG/components/no-admission]\n")
+	for name, rendered := range map[string]resources{"default": render(t, "default"), "no-admission": withoutGuard} {
+		args := only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template.Spec.Containers[0].Args
+		want := "--stabilization-window=1500ms"
+		if rendered.has("ValidatingAdmissionPolicy", "sidecar-termination-phase-guard") {
+			want = "--stabilization-window=0s"
+		}
+		var last string
+		for _, arg := range args {
+			if strings.HasPrefix(arg, "--stabilization-window=") {
+				last = arg
+			}
+		}
+		if last != want {
+			t.Errorf("%s: %q is effective, want %q", name, last, want)
+		}
+	}
+}
+
 func TestOperatorRunsUnprivileged(t *testing.T) {
 	for _, directory := range installations() {
 		spec := only[appsv1.Deployment](t, render(t, directory), "Deployment").Spec.Template.Spec

@@ -45,6 +45,11 @@ var (
 		Help: "Pods with a sidecar that no usable mode has ended or could end.",
 	})
 
+	phaseReversalsTotal = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "sidecar_termination_phase_reversals_total",
+		Help: "Phases that the operator wrote and the kubelet then reverted. The phase guard prevents that.",
+	})
+
 	conversionAvailable = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "sidecar_termination_native_conversion_available",
 		Help: "1 if the cluster converts sidecars to native sidecars on request of policies of both kinds, otherwise 0.",
@@ -58,5 +63,5 @@ var (
 
 func init() {
 	metrics.Registry.MustRegister(attemptsTotal, attemptFailuresTotal, dryRunAttemptsTotal, fallbacksTotal, podsTerminatedTotal,
-		terminationSeconds, stuckPods, conversionAvailable, nativePods)
+		terminationSeconds, stuckPods, phaseReversalsTotal, conversionAvailable, nativePods)
 }

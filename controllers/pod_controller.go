@@ -56,6 +56,7 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (re
 		return ctrl.Result{}, err
 	}
 	snapshot.UnchangedSince, snapshot.ContainersUnchangedSince = r.states.unchangedSince(pod, r.options.Clock.Now())
+	snapshot.StabilizationWindow = r.states.stabilizationWindow(snapshot, r.options.Clock.Now())
 	decision, actErr := r.act(ctx, snapshot)
 	r.states.record(resolved, decision, actErr)
 	requeueAfter := plan.Soonest(decision.RequeueAfter, r.dryRun(snapshot, resolved))

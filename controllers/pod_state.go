@@ -24,9 +24,9 @@ import (
 // podStates is what the operator remembers about unfinished pods between reconciles. PodReconciler owns it; PolicyReconciler reads
 // denied writes from it. It passes each transition on to the reporter once.
 //
-// Three parts feed decisions: how long a pod has been stable, which writes were denied, and which outcome is unknown. A
-// restarted operator lacks them. It then waits one more stabilization window and repeats a denied write, but acts no differently
-// on the pod.
+// Four parts feed decisions: how long a pod has been stable, which writes were denied, which outcome is unknown, and whether a
+// phase was reverted. A restarted operator lacks them. It then waits one more stabilization window, repeats a denied write, and
+// trusts the phase guard again, but acts no differently on the pod.
 type podStates struct {
 	reporter *reporter
 	clock    clock.PassiveClock
@@ -34,6 +34,8 @@ type podStates struct {
 	mu     sync.Mutex
 	pods   map[types.NamespacedName]*podState
 	shared sharedRefs
+	// reverted is when a phase that this process had written was last seen reverted.
+	reverted time.Time
 }
 
 // podState is what the operator remembers about one pod. Every unfinished pod with a declaration has one, so that fields which few
@@ -59,6 +61,7 @@ type podState struct {
 	attempt        int
 	mainsDone      time.Time
 	phaseWritten   time.Time // when the phase was written or last read live; zero once a cache has the terminal phase
+	writtenPhase   int       // one more than the number of the attempt whose phase this process wrote last, until it was reverted
 	deleted        bool
 	outcomeUnknown bool                     // a write failed and may still have been applied
 	denied         map[v1alpha1.Mode]string // the denied write of each mode, until one succeeds, with the error
@@ -120,7 +123,7 @@ func (s *podStates) recordActions(state *podState, decision plan.Decision) {
 		}
 		state.mode, state.attempt = action.For, action.Attempt
 		if action.Mode == v1alpha1.ModePodPhase {
-			state.phaseWritten = s.clock.Now()
+			state.phaseWritten, state.writtenPhase = s.clock.Now(), action.Attempt+1
 		}
 		s.reporter.attemptStarted(action.Mode, decision.Reason == v1alpha1.ReasonFallback)
 	}
@@ -352,6 +355,27 @@ func (s *podStates) unchangedSince(pod *corev1.Pod, now time.Time) (unchanged, c
 		state.stability = &stabilityTracker{unchangedSince: now, containersSince: now}
 	}
 	return state.stability.see(pod, now)
+}
+
+// unguardedFor is how long the operator does not trust the phase guard after a phase was reverted.
+const unguardedFor = time.Hour
+
+// stabilizationWindow returns how long a pod must be unchanged before its phase is written: what is configured, or at least
+// plan.UnguardedWindow if a phase that this process wrote was reverted lately.
+func (s *podStates) stabilizationWindow(snapshot plan.Snapshot, now time.Time) time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := client.ObjectKeyFromObject(snapshot.Pod)
+	// An older attempt on the pod comes from a stale cache, or from somebody who has forged the annotation.
+	if state := s.pods[key]; state != nil && state.uid == snapshot.Pod.UID && state.writtenPhase > 0 &&
+		plan.PhaseReverted(snapshot.Pod, snapshot.Attempts) >= state.writtenPhase-1 {
+		state.writtenPhase, s.reverted = 0, now
+		s.reporter.phaseReverted(key, state)
+	}
+	if s.reverted.IsZero() || now.Sub(s.reverted) >= unguardedFor {
+		return snapshot.StabilizationWindow
+	}
+	return max(snapshot.StabilizationWindow, plan.UnguardedWindow)
 }
 
 // see records this version of the pod in the tracker. It returns the same times as unchangedSince.

@@ -81,6 +81,13 @@ func (r *reporter) attemptStarted(mode v1alpha1.Mode, fallback bool) {
 	}
 }
 
+// phaseReverted reports that a pod no longer has the phase that the operator wrote.
+func (r *reporter) phaseReverted(key types.NamespacedName, state *podState) {
+	phaseReversalsTotal.Inc()
+	r.logOf(key, state).Info("A written phase was reverted, so phases are written only to pods that are unchanged for a while; check that the phase guard is installed",
+		"stabilizationWindow", plan.UnguardedWindow)
+}
+
 func (r *reporter) attemptFailed(key types.NamespacedName, state *podState, failure plan.Failure) {
 	attemptFailuresTotal.WithLabelValues(string(failure.Mode)).Inc()
 	r.logOf(key, state).Info("Attempt failed",

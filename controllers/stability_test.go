@@ -6,8 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/podtest"
 )
 
@@ -41,5 +44,51 @@ func TestForgottenPodIsUnchangedFromNowOn(t *testing.T) {
 	states.forget(keyOf(podtest.New()))
 	if quiet, containers := states.unchangedSince(podtest.New(podtest.MainDone), podtest.Noon.Add(time.Hour)); !quiet.Equal(podtest.Noon.Add(time.Hour)) || !containers.Equal(quiet) {
 		t.Errorf("unchanged since %s, containers since %s", quiet, containers)
+	}
+}
+
+// A process that sees its phase reverted does not trust the phase guard for an hour.
+func TestRevertedPhaseLengthensTheWindow(t *testing.T) {
+	wrote := func(number int) plan.Decision {
+		decision := terminating(v1alpha1.ModePodPhase)
+		decision.Actions[0].Attempt = number
+		return decision
+	}
+	recorded := func(number int) []plan.Attempt { return []plan.Attempt{{Mode: v1alpha1.ModePodPhase, Number: number}} }
+	succeeded := func(p *corev1.Pod) { p.Status.Phase = corev1.PodSucceeded }
+	for name, tc := range map[string]struct {
+		writes   []int // numbers of the phases that this process wrote
+		pod      *corev1.Pod
+		attempts []plan.Attempt
+		after    time.Duration
+		want     time.Duration
+		counted  float64
+	}{
+		"no phase":                        {nil, podtest.New(podtest.MainDone), nil, 0, 0, 0},
+		"the phase is kept":               {[]int{0}, podtest.New(podtest.MainDone, succeeded), recorded(0), 0, 0, 0},
+		"the phase is reverted":           {[]int{0}, podtest.New(podtest.MainDone), recorded(0), 0, plan.UnguardedWindow, 1},
+		"an hour later":                   {[]int{0}, podtest.New(podtest.MainDone), recorded(0), time.Hour, 0, 1},
+		"the cache lacks the write":       {[]int{0}, podtest.New(podtest.MainDone), nil, 0, 0, 0},
+		"the cache lacks the second":      {[]int{0, 1}, podtest.New(podtest.MainDone), recorded(0), 0, 0, 0},
+		"another process wrote the phase": {nil, podtest.New(podtest.MainDone), recorded(0), 0, 0, 0},
+		"another pod of the same name":    {[]int{0}, podtest.New(podtest.MainDone, func(p *corev1.Pod) { p.UID = "5b2c" }), recorded(0), 0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := newStatesTest(t)
+			before := testutil.ToFloat64(phaseReversalsTotal)
+			for _, number := range tc.writes {
+				st.record(resolvedPodOf(podtest.New(podtest.MainDone), mesh), wrote(number), nil)
+			}
+			st.stabilizationWindow(plan.Snapshot{Pod: tc.pod, Attempts: tc.attempts}, podtest.Noon)
+			// A reversal counts once, and for all pods.
+			st.stabilizationWindow(plan.Snapshot{Pod: tc.pod, Attempts: tc.attempts}, podtest.Noon)
+			other := podtest.New(func(p *corev1.Pod) { p.Name = "other" })
+			if got := st.stabilizationWindow(plan.Snapshot{Pod: other}, podtest.Noon.Add(tc.after)); got != tc.want {
+				t.Errorf("the window is %s, want %s", got, tc.want)
+			}
+			if got := testutil.ToFloat64(phaseReversalsTotal) - before; got != tc.counted {
+				t.Errorf("%v reversals were counted, want %v", got, tc.counted)
+			}
+		})
 	}
 }

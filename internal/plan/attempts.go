@@ -7,9 +7,15 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
+
+// UnguardedWindow is a stabilization window that is long enough without the phase guard: until its pod worker has seen a written
+// phase, a kubelet may still report the old one (pkg/kubelet/status/status_manager.go syncBatch).
+const UnguardedWindow = 1500 * time.Millisecond
 
 const (
 	// maxPhaseWrites bounds how often the phase is written, because it may come back each time.
@@ -125,6 +131,29 @@ func (s *situation) cameBack(attempt Attempt, container string) bool {
 func (s *situation) phaseCameBack(h history, sidecar resolve.Sidecar) bool {
 	return !HasTerminalPhase(s.Pod) && h.hasLive(v1alpha1.ModePodPhase) &&
 		s.whyNotPodPhase(sidecar) == (unusable{}) && !isStarting(statusOf(s.Pod, sidecar.Container))
+}
+
+// PhaseReverted returns the number of the newest attempt whose phase the pod no longer has, or -1. A kubelet that has not seen
+// the phase yet reverts it, unless the phase guard denies that.
+func PhaseReverted(pod *corev1.Pod, attempts []Attempt) int {
+	number := -1
+	if HasTerminalPhase(pod) {
+		return number
+	}
+	for _, attempt := range attempts {
+		if attempt.Mode == v1alpha1.ModePodPhase {
+			number = max(number, attempt.Number)
+		}
+	}
+	return number
+}
+
+// stabilizationWindow is at least UnguardedWindow for a pod whose phase was reverted: the guard does not protect it.
+func (s *situation) stabilizationWindow() time.Duration {
+	if PhaseReverted(s.Pod, s.Attempts) >= 0 {
+		return max(s.StabilizationWindow, UnguardedWindow)
+	}
+	return s.StabilizationWindow
 }
 
 // hasLive reports whether an attempt of the mode is live.

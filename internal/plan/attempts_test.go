@@ -295,6 +295,15 @@ func TestStabilization(t *testing.T) {
 			snapshot: observed(pod(), one, unchangedSince(done)),
 			want:     stabilizing(window),
 		},
+		"with the phase guard the phase is written at once": {
+			snapshot: observed(pod(), one, withoutKruise, unchangedSince(done), withoutWindow),
+			want:     written,
+		},
+		"with the phase guard a reverted phase waits for a stable pod": {
+			snapshot: observed(pod(), one, withoutKruise, attempted(phaseWrite(0, podPhase)), unchangedSince(done.Add(10*time.Second)), withoutWindow),
+			after:    10 * time.Second,
+			want:     stabilizing(plan.UnguardedWindow),
+		},
 		"a CRR without a phase needs no stable pod": {
 			snapshot: observed(pod(), sidecarsOf(sidecar("proxy", respect)), unchangedSince(done)),
 			want:     terminating("CRR#0 [proxy] within 1m0s"),

@@ -192,6 +192,9 @@ func grace(d time.Duration) func(*plan.Snapshot) {
 	return func(s *plan.Snapshot) { *s.Pod.Spec.TerminationGracePeriodSeconds = int64(d / time.Second) }
 }
 
+// withoutWindow is an installation with the phase guard.
+func withoutWindow(s *plan.Snapshot) { s.StabilizationWindow = 0 }
+
 func unchangedSince(t time.Time) func(*plan.Snapshot) {
 	return func(s *plan.Snapshot) { s.UnchangedSince = t }
 }

@@ -207,9 +207,13 @@ func writesTheOutcome(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 }
 
 // writesToAStablePod: the phase is written only if the pod has not changed for the stabilization window, or its containers have
-// not changed for twenty windows. The clock of the pod's node does not matter.
+// not changed for twenty windows. After a phase was reverted, the window is that without the phase guard. The clock of the pod's node does not matter.
 func writesToAStablePod(s plan.Snapshot, now time.Time, d plan.Decision) string {
-	quiet := !now.Before(s.UnchangedSince.Add(s.StabilizationWindow)) || !now.Before(s.ContainersUnchangedSince.Add(20*s.StabilizationWindow))
+	window := s.StabilizationWindow
+	if plan.PhaseReverted(s.Pod, s.Attempts) >= 0 {
+		window = max(window, plan.UnguardedWindow)
+	}
+	quiet := !now.Before(s.UnchangedSince.Add(window)) || !now.Before(s.ContainersUnchangedSince.Add(20*window))
 	if !quiet && slices.ContainsFunc(d.Actions, func(a plan.Action) bool { return a.Phase != "" }) {
 		return "the phase is written to a pod that is not stable"
 	}

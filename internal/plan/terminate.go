@@ -241,7 +241,8 @@ func (p podPlan) waitBeforePhase(direct []sidecarPlan) *Decision {
 				Message: fmt.Sprintf("container %s has exitCodes Respect and has not ended, so the phase cannot be written", name)}
 		}
 	}
-	if wait := earlier(p.UnchangedSince.Add(p.StabilizationWindow), p.lastEvent().Add(maxStabilizationWindows*p.StabilizationWindow)).Sub(p.now); wait > 0 {
+	window := p.stabilizationWindow()
+	if wait := earlier(p.UnchangedSince.Add(window), p.lastEvent().Add(maxStabilizationWindows*window)).Sub(p.now); wait > 0 {
 		return &Decision{Reason: v1alpha1.ReasonStabilizing, Message: "waiting for the pod's status to be stable before writing the phase", RequeueAfter: wait}
 	}
 	return nil

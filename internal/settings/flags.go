@@ -72,7 +72,7 @@ type nodeFlags struct {
 func defaultFlags() *Flags {
 	return &Flags{
 		operator: Operator{
-			Decisions:               Decisions{StabilizationWindow: 1500 * time.Millisecond},
+			Decisions:               Decisions{StabilizationWindow: plan.UnguardedWindow},
 			StatusPeriod:            5 * time.Second,
 			MaxConcurrentReconciles: 32,
 			ProbeAddress:            ":8081",
@@ -169,7 +169,7 @@ func (f *Flags) bindDecisions(flags *pflag.FlagSet) {
 		"longest terminationGracePeriodSeconds of a pod whose phase the operator writes, because quotas no longer count such a pod while its sidecars run; "+
 			"policies with mode PodPhase are exempt")
 	window := &f.operator.StabilizationWindow
-	flags.DurationVar(window, "stabilization-window", *window, "how long a pod must be unchanged before the operator writes its phase")
+	flags.DurationVar(window, "stabilization-window", *window, "how long a pod must be unchanged before the operator writes its phase. 0 is safe with the phase guard, which the manifests install with this flag")
 	f.virtualNodes.bind(flags, "nodes without a kubelet")
 	f.daemonlessNodes.bind(flags, "nodes with a kubelet but without OpenKruise's daemon")
 }

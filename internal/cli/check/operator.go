@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
 )
 
 const installHint = "install the operator: kubectl apply -k config/default"
@@ -135,6 +136,9 @@ func (c *checker) metrics() {
 	}
 }
 
+// phaseGuard is the admission policy that denies to revert a written phase.
+const phaseGuard = "sidecar-termination-phase-guard"
+
 // admissionPolicy is an admission policy of the installation. Its binding has the same name.
 type admissionPolicy struct {
 	name string
@@ -149,7 +153,7 @@ func (c *checker) admissionPolicies() []admissionPolicy {
 	enabled := c.settings.Capabilities.EnabledModes
 	podPhase := enabled.Enabled(v1alpha1.ModePodPhase)
 	return []admissionPolicy{
-		{"sidecar-termination-phase-guard", "protects written phases",
+		{phaseGuard, "protects written phases",
 			"the kubelet may revert a phase of mode PodPhase for a moment", podPhase},
 		{"sidecar-termination-operator-limits", "limits the operator to images and phases",
 			"only RBAC limits what the operator's ServiceAccount can do to pods", true},
@@ -175,7 +179,8 @@ func (c *checker) admission(ctx context.Context) error {
 		if !policy.needed {
 			continue
 		}
-		switch missing, err := c.isMissing(ctx, policy.name); {
+		missing, err := c.isMissing(ctx, policy.name)
+		switch {
 		case c.unreadable(err, "admission policies"):
 			return nil
 		case err != nil:
@@ -185,8 +190,25 @@ func (c *checker) admission(ctx context.Context) error {
 		default:
 			c.ok("admission policy %s %s", policy.name, policy.does)
 		}
+		if policy.name == phaseGuard {
+			c.stabilizationWindow(!missing)
+		}
 	}
 	return nil
+}
+
+// stabilizationWindow compares the stabilization window with what the phase guard permits.
+func (c *checker) stabilizationWindow(guarded bool) {
+	window := c.settings.StabilizationWindow
+	switch {
+	case !guarded && window < plan.UnguardedWindow:
+		c.warn(fmt.Sprintf("install the phase guard, or set --stabilization-window=%s", plan.UnguardedWindow),
+			"without the phase guard, a stabilization window of %s is too short: kubelets may revert written phases", window)
+	case guarded && window > 0:
+		c.warn("set --stabilization-window=0s", "Jobs complete %s later than necessary: with the phase guard, phases can be written at once", window)
+	default:
+		c.ok("the stabilization window of %s fits", window)
+	}
 }
 
 // isMissing reports whether the admission policy or its binding is missing.
