@@ -246,6 +246,14 @@ bench: ## Measure the operator, OpenKruise and bare clients on an API server (BE
 	go -C hack/bench build -o $(CURDIR)/bin/bench .
 	bin/bench $(BENCH_ARGS)
 
+# How many pods of each kind bench-native creates.
+ROUNDS ?= 300
+
+.PHONY: bench-native
+bench-native: $(LOCALCLUSTER) ## Measure what conversion to native sidecars adds to the creation of a pod (ROUNDS=300; 5 minutes).
+	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
+	KUBEBUILDER_ASSETS="$$assets" go test -tags integration -timeout $(TIMEOUT) -run '^$$' -bench '^BenchmarkNativeCreate$$' -benchtime $(ROUNDS)x ./config
+
 .PHONY: bench-report
 bench-report: ## Write the kept results (docs/performance) into docs/performance.md.
 	go -C hack/bench run . report

@@ -50,25 +50,25 @@ func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _, t
 }
 
 // newClient returns a client with strict field validation, and its warnings.
-func newClient(t *testing.T) (client.Client, *warnings) {
-	t.Helper()
+func newClient(tb testing.TB) (client.Client, *warnings) {
+	tb.Helper()
 	got := &warnings{}
 	config := rest.CopyConfig(server)
 	config.WarningHandlerWithContext = got
-	plain, err := client.New(config, client.Options{Scheme: kinds(t)})
+	plain, err := client.New(config, client.Options{Scheme: kinds(tb)})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return client.WithFieldValidation(plain, "Strict"), got
 }
 
 // kinds returns a scheme with the types of the tests.
-func kinds(t *testing.T) *runtime.Scheme {
-	t.Helper()
+func kinds(tb testing.TB) *runtime.Scheme {
+	tb.Helper()
 	all := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme, kruise.AddToScheme} {
 		if err := add(all); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		}
 	}
 	return all
@@ -79,48 +79,48 @@ var foreign = []string{"monitoring.coreos.com", "example.com"}
 
 // apply does what kubectl apply --server-side -k does, in the rendered order. When the test ends, it deletes Deployments, which
 // overlays cannot change into each other, and bindings, which would have effect on other overlays.
-func apply(t *testing.T, directory string) resources {
-	t.Helper()
-	c, got := newClient(t)
-	rendered := render(t, directory)
+func apply(tb testing.TB, directory string) resources {
+	tb.Helper()
+	c, got := newClient(tb)
+	rendered := render(tb, directory)
 	for _, object := range rendered {
 		if slices.Contains(foreign, object.GroupVersionKind().Group) {
 			continue
 		}
 		if namespaced, err := c.IsObjectNamespaced(&object); err != nil {
-			t.Fatal(err)
+			tb.Fatal(err)
 		} else if namespaced && object.GetNamespace() == "" {
 			object.SetNamespace("default")
 		}
-		ensureNamespace(t, c, object.GetNamespace())
+		ensureNamespace(tb, c, object.GetNamespace())
 		configuration := client.ApplyConfigurationFromUnstructured(object.DeepCopy())
-		if err := c.Apply(t.Context(), configuration, client.ForceOwnership, client.FieldOwner("kubectl")); err != nil {
-			t.Errorf("%s: apply %s %s: %v", directory, object.GetKind(), object.GetName(), err)
+		if err := c.Apply(tb.Context(), configuration, client.ForceOwnership, client.FieldOwner("kubectl")); err != nil {
+			tb.Errorf("%s: apply %s %s: %v", directory, object.GetKind(), object.GetName(), err)
 		}
 		if slices.Contains([]string{"Deployment", "Job", "ClusterRoleBinding", "RoleBinding", "MutatingAdmissionPolicyBinding"}, object.GetKind()) {
-			t.Cleanup(func() {
+			tb.Cleanup(func() {
 				err := c.Delete(context.Background(), &object, client.PropagationPolicy(metav1.DeletePropagationBackground))
 				if client.IgnoreNotFound(err) != nil {
-					t.Errorf("remove the %s: %v", object.GetKind(), err)
+					tb.Errorf("remove the %s: %v", object.GetKind(), err)
 				}
 			})
 		}
 	}
 	if len(got.texts) > 0 {
-		t.Errorf("apply %s: warnings %q", directory, got.texts)
+		tb.Errorf("apply %s: warnings %q", directory, got.texts)
 	}
 	return rendered
 }
 
 // ensureNamespace creates the namespace that a user's kustomization requires.
-func ensureNamespace(t *testing.T, c client.Client, name string) {
-	t.Helper()
+func ensureNamespace(tb testing.TB, c client.Client, name string) {
+	tb.Helper()
 	if name == "" || name == "default" || name == namespace {
 		return
 	}
-	err := c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	err := c.Create(tb.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 

@@ -380,19 +380,19 @@ func (w *nativeWorld) fillContainers(pod *corev1.Pod) {
 }
 
 // installNative installs overlay native.
-func installNative(t *testing.T) {
-	t.Helper()
-	apply(t, "overlays/native")
-	awaitNative(t)
+func installNative(tb testing.TB) {
+	tb.Helper()
+	apply(tb, "overlays/native")
+	awaitNative(tb)
 }
 
 // awaitNative waits until the server converts pods according to all policies that exist now and none that was deleted. The
 // server observes the policies of a kind in order, so the last one shows that it has observed all.
-func awaitNative(t *testing.T) {
-	t.Helper()
-	c, _ := newClient(t)
+func awaitNative(tb testing.TB) {
+	tb.Helper()
+	c, _ := newClient(tb)
 	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "sentinel-"}}
-	create(t, c, space)
+	create(tb, c, space)
 	spec := func(container string) v1alpha1.PolicySpec {
 		return v1alpha1.PolicySpec{
 			Sidecars:            []v1alpha1.Sidecar{{Name: container}},
@@ -412,7 +412,7 @@ func awaitNative(t *testing.T) {
 	want := "namespaced=SidecarTerminationPolicy/sentinel,cluster=ClusterSidecarTerminationPolicy/" + space.Name
 	// The label is set by an admission policy as well, so a policy that was created too early has none.
 	for _, policy := range []client.Object{namespaced, cluster} {
-		testenv.Eventually(t, "a policy to be labeled", func(ctx context.Context) error {
+		testenv.Eventually(tb, "a policy to be labeled", func(ctx context.Context) error {
 			attempt := policy.DeepCopyObject().(client.Object)
 			if err := c.Create(ctx, attempt, client.DryRunAll); err != nil {
 				return err
@@ -422,9 +422,9 @@ func awaitNative(t *testing.T) {
 			}
 			return nil
 		})
-		create(t, c, policy)
+		create(tb, c, policy)
 	}
-	testenv.Eventually(t, "pods to be converted", func(ctx context.Context) error {
+	testenv.Eventually(tb, "pods to be converted", func(ctx context.Context) error {
 		got := pod.DeepCopy()
 		if err := c.Create(ctx, got, client.DryRunAll); err != nil {
 			return err
@@ -434,7 +434,7 @@ func awaitNative(t *testing.T) {
 		}
 		return nil
 	})
-	if err := c.Delete(t.Context(), cluster); err != nil {
-		t.Fatal(err)
+	if err := c.Delete(tb.Context(), cluster); err != nil {
+		tb.Fatal(err)
 	}
 }

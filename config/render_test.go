@@ -29,9 +29,9 @@ type resources []unstructured.Unstructured
 var built = map[string][][]byte{}
 
 // render builds the kustomization in a directory.
-func render(t *testing.T, directory string) resources {
-	t.Helper()
-	return cached(t, directory, directory)
+func render(tb testing.TB, directory string) resources {
+	tb.Helper()
+	return cached(tb, directory, directory)
 }
 
 // renderOverlay builds a user's kustomization. CONFIG stands for this directory.
@@ -42,18 +42,18 @@ func renderOverlay(t *testing.T, kustomization string) resources {
 
 // cached builds the kustomization in a directory unless the key is cached. kustomize has a global OpenAPI schema, so tests that
 // render must not run in parallel.
-func cached(t *testing.T, key, directory string) resources {
-	t.Helper()
+func cached(tb testing.TB, key, directory string) resources {
+	tb.Helper()
 	if built[key] == nil {
 		openapi.ResetOpenAPI()
 		rendered, err := testenv.Kustomizer().Run(filesys.MakeFsOnDisk(), directory)
 		if err != nil {
-			t.Fatalf("render %s: %v", directory, err)
+			tb.Fatalf("render %s: %v", directory, err)
 		}
 		for _, resource := range rendered.Resources() {
 			content, err := resource.MarshalJSON()
 			if err != nil {
-				t.Fatalf("read %s of %s: %v", resource.CurId(), directory, err)
+				tb.Fatalf("read %s of %s: %v", resource.CurId(), directory, err)
 			}
 			built[key] = append(built[key], content)
 		}
@@ -61,7 +61,7 @@ func cached(t *testing.T, key, directory string) resources {
 	rendered := make(resources, len(built[key]))
 	for i, content := range built[key] {
 		if err := rendered[i].UnmarshalJSON(content); err != nil {
-			t.Fatalf("read object %d of %s: %v", i, directory, err)
+			tb.Fatalf("read object %d of %s: %v", i, directory, err)
 		}
 	}
 	return rendered

@@ -144,12 +144,12 @@ func finishedPod(t *testing.T, c client.Client) (*v1alpha1.SidecarTerminationPol
 }
 
 // create creates the object and deletes it when the test ends, as far as possible without controllers.
-func create(t *testing.T, c client.Client, object client.Object) {
-	t.Helper()
-	if err := c.Create(t.Context(), object); err != nil {
-		t.Fatal(err)
+func create(tb testing.TB, c client.Client, object client.Object) {
+	tb.Helper()
+	if err := c.Create(tb.Context(), object); err != nil {
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.Delete(context.Background(), object, client.GracePeriodSeconds(0)) })
+	tb.Cleanup(func() { _ = c.Delete(context.Background(), object, client.GracePeriodSeconds(0)) })
 }
 
 // build builds the operator.

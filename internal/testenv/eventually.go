@@ -16,10 +16,10 @@ const (
 )
 
 // Eventually polls until the check returns nil, and fails the test with the last error after a timeout.
-func Eventually(t *testing.T, what string, check func(ctx context.Context) error) {
-	t.Helper()
+func Eventually(tb testing.TB, what string, check func(ctx context.Context) error) {
+	tb.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(context.WithoutCancel(t.Context()), interval, timeout, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(context.WithoutCancel(tb.Context()), interval, timeout, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
 		if last == nil || ctx.Err() == nil {
 			last = err // an error caused by the timeout says nothing
@@ -27,6 +27,6 @@ func Eventually(t *testing.T, what string, check func(ctx context.Context) error
 		return err == nil, nil
 	})
 	if err != nil {
-		t.Fatalf("timed out waiting: %s: %v", what, last)
+		tb.Fatalf("timed out waiting: %s: %v", what, last)
 	}
 }
