@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/go-logr/logr"
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -23,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/kustomize/api/types"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -34,6 +36,7 @@ import (
 var server *rest.Config
 
 func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard()) // otherwise clients warn after a while, in the middle of a benchmark's results
 	os.Exit(testenv.Run(m, "crd/bases", func(config *rest.Config) { server = config }))
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -38,11 +39,41 @@ type creation struct {
 func BenchmarkNativeCreate(b *testing.B) {
 	installNative(b)
 	c, _ := newClient(b)
-	b.Run("Namespaced", func(b *testing.B) { measure(b, c, namespacedCreations(b, c)) })
-	// Cluster policies apply in every namespace, so each number of them is a group.
+	// As many elsewhere as in the namespace with the most.
+	benchPolicies(b, c, benchNamespace(b, c, nil), 1000, v1alpha1.NativeConversionPreferred)
+	// The garbage of 1,000 evaluations slows down what follows, so they are a group of their own.
 	var first *creation
+	for _, group := range []struct {
+		name     string
+		policies []int
+	}{{"Namespaced", []int{1, 10, 100}}, {"Namespaced1000", []int{1000}}} {
+		b.Run(group.name, func(b *testing.B) {
+			none, always := baselines(b, c)
+			all := []*creation{none, always, none.in(benchNamespace(b, c, nil), "NoPolicies", 0)}
+			environment := none.in(benchNamespace(b, c, map[string]string{v1alpha1.LabelNativeEnvironment: "true"}), "Environment", 1)
+			environment.want = "logs=Environment,proxy=Environment"
+			all = append(all, environment)
+			for _, n := range group.policies {
+				space := benchNamespace(b, c, nil)
+				benchPolicies(b, c, space, n, v1alpha1.NativeConversionNone)
+				all = append(all, none.in(space, fmt.Sprintf("WithoutConversion%d", n), 0))
+
+				space = benchNamespace(b, c, nil)
+				benchPolicies(b, c, space, n, v1alpha1.NativeConversionPreferred)
+				preferred := none.in(space, fmt.Sprintf("Preferred%d", n), n)
+				preferred.want, preferred.first = "logs=SidecarTerminationPolicy/p0,proxy=SidecarTerminationPolicy/p0", first
+				if first == nil {
+					first = preferred
+				}
+				all = append(all, preferred, always.in(space, fmt.Sprintf("PreferredAlways%d", n), n))
+			}
+			measure(b, c, all)
+		})
+	}
+	// Cluster policies apply in every namespace, so each number of them is a group.
+	first = nil
 	for _, n := range []int{1, 10, 100} {
-		b.Run(fmt.Sprintf("Cluster%d", n), func(b *testing.B) {
+		b.Run("Cluster"+strconv.Itoa(n), func(b *testing.B) {
 			none, always := baselines(b, c)
 			space := benchNamespace(b, c, nil)
 			for i := range n {
@@ -51,50 +82,24 @@ func BenchmarkNativeCreate(b *testing.B) {
 					Spec:       v1alpha1.ClusterSidecarTerminationPolicySpec{PolicySpec: benchSpec(i, v1alpha1.NativeConversionPreferred)},
 				})
 			}
-			preferred := none.in(space, "Preferred", n)
-			preferred.want = "logs=ClusterSidecarTerminationPolicy/p0,proxy=ClusterSidecarTerminationPolicy/p0"
+			preferred := none.in(space, fmt.Sprintf("Preferred%d", n), n)
+			preferred.want, preferred.first = "logs=ClusterSidecarTerminationPolicy/p0,proxy=ClusterSidecarTerminationPolicy/p0", first
 			if first == nil {
 				first = preferred
-			} else {
-				preferred.first = first
 			}
-			measure(b, c, []*creation{none, always, preferred, always.in(space, "PreferredAlways", n)})
+			measure(b, c, []*creation{none, always, preferred, always.in(space, fmt.Sprintf("PreferredAlways%d", n), n)})
 		})
 	}
 }
 
-// namespacedCreations returns the creations in namespaces with policies of their own. The policies exist afterwards.
-func namespacedCreations(b *testing.B, c client.Client) []*creation {
+// benchPolicies creates policies in the namespace. The first selects the pod of benchPod.
+func benchPolicies(b *testing.B, c client.Client, space string, n int, conversion v1alpha1.NativeConversion) {
 	b.Helper()
-	policies := func(space string, n int, conversion v1alpha1.NativeConversion) {
-		for i := range n {
-			policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: fmt.Sprintf("p%d", i)}}
-			policy.Spec.PolicySpec = benchSpec(i, conversion)
-			create(b, c, policy)
-		}
+	for i := range n {
+		policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: fmt.Sprintf("p%d", i)}}
+		policy.Spec.PolicySpec = benchSpec(i, conversion)
+		create(b, c, policy)
 	}
-	none, always := baselines(b, c)
-	environment := none.in(benchNamespace(b, c, map[string]string{v1alpha1.LabelNativeEnvironment: "true"}), "Environment", 1)
-	environment.want = "logs=Environment,proxy=Environment"
-	all := []*creation{none, always, environment, none.in(benchNamespace(b, c, nil), "NoPolicies", 0)}
-	// As many elsewhere as in the namespace with the most.
-	policies(benchNamespace(b, c, nil), 1000, v1alpha1.NativeConversionPreferred)
-	var first *creation
-	for _, n := range []int{1, 10, 100, 1000} {
-		space := benchNamespace(b, c, nil)
-		policies(space, n, v1alpha1.NativeConversionNone)
-		all = append(all, none.in(space, fmt.Sprintf("WithoutConversion%d", n), 0))
-
-		space = benchNamespace(b, c, nil)
-		policies(space, n, v1alpha1.NativeConversionPreferred)
-		preferred := none.in(space, fmt.Sprintf("Preferred%d", n), n)
-		preferred.want, preferred.first = "logs=SidecarTerminationPolicy/p0,proxy=SidecarTerminationPolicy/p0", first
-		if first == nil {
-			first = preferred
-		}
-		all = append(all, preferred, always.in(space, fmt.Sprintf("PreferredAlways%d", n), n))
-	}
-	return all
 }
 
 // baselines returns the creations of a Job's pod and of a Deployment's pod in a namespace that is opted out.
@@ -120,7 +125,7 @@ func benchNamespace(b *testing.B, c client.Client, labels map[string]string) str
 	return space.Name
 }
 
-// benchSpec returns the spec of a policy. The first of a namespace selects the pod of benchPod.
+// benchSpec returns the spec of a policy. That with index 0 selects the pod of benchPod.
 func benchSpec(i int, conversion v1alpha1.NativeConversion) v1alpha1.PolicySpec {
 	return v1alpha1.PolicySpec{
 		PodSelector:         metav1.LabelSelector{MatchLabels: map[string]string{"app": fmt.Sprintf("app-%d", i)}},
