@@ -247,10 +247,10 @@ bench: ## Measure the operator, OpenKruise and bare clients on an API server (BE
 	bin/bench $(BENCH_ARGS)
 
 # How many pods of each kind bench-native creates.
-ROUNDS ?= 300
+ROUNDS ?= 200
 
 .PHONY: bench-native
-bench-native: $(LOCALCLUSTER) ## Measure what conversion to native sidecars adds to the creation of a pod (ROUNDS=300; 5 minutes).
+bench-native: $(LOCALCLUSTER) ## Measure what conversion to native sidecars adds to the creation of a pod (ROUNDS=200; 2 minutes).
 	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
 	KUBEBUILDER_ASSETS="$$assets" go test -tags integration -timeout $(TIMEOUT) -run '^$$' -bench '^BenchmarkNativeCreate$$' -benchtime $(ROUNDS)x ./config
 

@@ -35,12 +35,12 @@ type creation struct {
 
 // BenchmarkNativeCreate measures what conversion adds to the creation of a pod. The cases of a group exist at once, and each round
 // creates the pod of each in random order, so that other load on the machine affects all alike. One policy selects the pod and
-// converts two containers; the others select other pods.
+// converts two containers. The others select other pods, except in case Selecting10.
 func BenchmarkNativeCreate(b *testing.B) {
 	installNative(b)
 	c, _ := newClient(b)
 	// As many elsewhere as in the namespace with the most.
-	benchPolicies(b, c, benchNamespace(b, c, nil), 1000, v1alpha1.NativeConversionPreferred)
+	benchPolicies(b, c, benchNamespace(b, c, nil), 1000, asking)
 	// The garbage of 1,000 evaluations slows down what follows, so they are a group of their own.
 	var first *creation
 	for _, group := range []struct {
@@ -55,17 +55,25 @@ func BenchmarkNativeCreate(b *testing.B) {
 			all = append(all, environment)
 			for _, n := range group.policies {
 				space := benchNamespace(b, c, nil)
-				benchPolicies(b, c, space, n, v1alpha1.NativeConversionNone)
+				benchPolicies(b, c, space, n, notAsking)
 				all = append(all, none.in(space, fmt.Sprintf("WithoutConversion%d", n), 0))
 
 				space = benchNamespace(b, c, nil)
-				benchPolicies(b, c, space, n, v1alpha1.NativeConversionPreferred)
+				benchPolicies(b, c, space, n, asking)
 				preferred := none.in(space, fmt.Sprintf("Preferred%d", n), n)
 				preferred.want, preferred.first = "logs=SidecarTerminationPolicy/p0,proxy=SidecarTerminationPolicy/p0", first
 				if first == nil {
 					first = preferred
 				}
 				all = append(all, preferred, always.in(space, fmt.Sprintf("PreferredAlways%d", n), n))
+				if n != 10 {
+					continue
+				}
+				space = benchNamespace(b, c, nil)
+				benchPolicies(b, c, space, n, func(int) v1alpha1.PolicySpec { return asking(0) })
+				selecting := none.in(space, fmt.Sprintf("Selecting%d", n), n)
+				selecting.want, selecting.first = preferred.want, first
+				all = append(all, selecting)
 			}
 			measure(b, c, all)
 		})
@@ -79,7 +87,7 @@ func BenchmarkNativeCreate(b *testing.B) {
 			for i := range n {
 				create(b, c, &v1alpha1.ClusterSidecarTerminationPolicy{
 					ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("p%d", i)},
-					Spec:       v1alpha1.ClusterSidecarTerminationPolicySpec{PolicySpec: benchSpec(i, v1alpha1.NativeConversionPreferred)},
+					Spec:       v1alpha1.ClusterSidecarTerminationPolicySpec{PolicySpec: asking(i)},
 				})
 			}
 			preferred := none.in(space, fmt.Sprintf("Preferred%d", n), n)
@@ -92,12 +100,12 @@ func BenchmarkNativeCreate(b *testing.B) {
 	}
 }
 
-// benchPolicies creates policies in the namespace. The first selects the pod of benchPod.
-func benchPolicies(b *testing.B, c client.Client, space string, n int, conversion v1alpha1.NativeConversion) {
+// benchPolicies creates policies in the namespace.
+func benchPolicies(b *testing.B, c client.Client, space string, n int, spec func(i int) v1alpha1.PolicySpec) {
 	b.Helper()
 	for i := range n {
 		policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: fmt.Sprintf("p%d", i)}}
-		policy.Spec.PolicySpec = benchSpec(i, conversion)
+		policy.Spec.PolicySpec = spec(i)
 		create(b, c, policy)
 	}
 }
@@ -125,13 +133,20 @@ func benchNamespace(b *testing.B, c client.Client, labels map[string]string) str
 	return space.Name
 }
 
-// benchSpec returns the spec of a policy. That with index 0 selects the pod of benchPod.
-func benchSpec(i int, conversion v1alpha1.NativeConversion) v1alpha1.PolicySpec {
+// asking returns the spec of a policy that asks for conversion. That with index 0 selects the pod of benchPod.
+func asking(i int) v1alpha1.PolicySpec {
 	return v1alpha1.PolicySpec{
 		PodSelector:         metav1.LabelSelector{MatchLabels: map[string]string{"app": fmt.Sprintf("app-%d", i)}},
 		Sidecars:            []v1alpha1.Sidecar{{Name: "proxy"}, {Name: "logs"}},
-		TerminationSettings: v1alpha1.TerminationSettings{NativeConversion: conversion},
+		TerminationSettings: v1alpha1.TerminationSettings{NativeConversion: v1alpha1.NativeConversionPreferred},
 	}
+}
+
+// notAsking returns the same spec without conversion.
+func notAsking(i int) v1alpha1.PolicySpec {
+	spec := asking(i)
+	spec.NativeConversion = v1alpha1.NativeConversionNone
+	return spec
 }
 
 // benchPod returns a pod with a main container and two sidecars that environment variables declare as well.
