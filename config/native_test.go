@@ -370,7 +370,7 @@ func TestNativeLabelFollowsPolicy(t *testing.T) {
 }
 
 // A converted sidecar is subject to Pod Security like any container.
-func TestNativeIsSubjectToPodSecurity(t *testing.T) {
+func TestPodSecurityChecksConvertedPods(t *testing.T) {
 	installNative(t)
 	c, _ := newClient(t)
 	space := newNamespace(t)
@@ -386,7 +386,7 @@ func TestNativeIsSubjectToPodSecurity(t *testing.T) {
 	pod := jobPod(space, "main", "proxy")
 	pod.Spec.Containers[1].SecurityContext = &corev1.SecurityContext{Privileged: ptr.To(true)}
 	if err := c.Create(t.Context(), pod, client.DryRunAll); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), `violates PodSecurity "baseline:latest": privileged (container "proxy"`) {
-		t.Errorf("got error %v, want that of Pod Security", err)
+		t.Errorf("got error %v, want an error of Pod Security", err)
 	}
 }
 

@@ -291,7 +291,7 @@ type PolicyStatus struct {
 	DryRunPods int32 `json:"dryRunPods"`
 
 	// nativePods is the number of unfinished pods with sidecars that were converted to native sidecars on request of this
-	// policy. They count as matched only if the policy names another container of theirs.
+	// policy. They count as matched only if the policy names another of their containers.
 	// +optional
 	NativePods int32 `json:"nativePods"`
 

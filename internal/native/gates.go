@@ -21,7 +21,7 @@ const (
 )
 
 // VirtualNodeMarks recognize pods that are meant for virtual nodes: a pod with one of the marks is not converted, because
-// virtual kubelets may run init containers one after another. Nothing else is known about the node when a pod is created.
+// virtual kubelets may run init containers one after another. When a pod is created, the API server knows nothing else about its node.
 type VirtualNodeMarks struct {
 	PodLabels, NamespaceLabels, NodeSelector map[string]string
 	// Tolerations are keys.

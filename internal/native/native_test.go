@@ -85,7 +85,7 @@ func TestDecide(t *testing.T) {
 		namespaceLabels map[string]string
 		policies        all
 		options         native.Options
-		// want are the conversions, and the excluded containers with reasons; reason is that of the whole decision.
+		// want are the conversions, and the excluded containers with reasons; reason applies to the whole decision.
 		want     []native.Conversion
 		excluded map[string]v1alpha1.Reason
 		reason   v1alpha1.Reason
@@ -298,7 +298,7 @@ func TestRecorded(t *testing.T) {
 		"no requester":                       {"proxy", nil},
 		"too long":                           {"proxy=" + strings.Repeat("a", 128<<10), nil},
 		"a requester longer than any policy": {"proxy=" + strings.Repeat("a", 300), nil},
-		"corrupt records beside a good one":  {",=,=x,proxy=Environment,", []native.Conversion{{Container: "proxy", By: native.Environment}}},
+		"a good record among corrupt ones":   {",=,=x,proxy=Environment,", []native.Conversion{{Container: "proxy", By: native.Environment}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := converted.DeepCopy()

@@ -24,7 +24,7 @@ type request struct {
 type answer struct {
 	// declared is true if the request makes the container a sidecar.
 	declared bool
-	// wanted is true if it is to be converted; otherwise reason says why not, if the request asks for it.
+	// wanted is true if it should be converted; otherwise reason says why not, if the request asks for it.
 	wanted  bool
 	reason  v1alpha1.Reason
 	message string
