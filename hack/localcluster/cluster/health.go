@@ -4,14 +4,12 @@ package cluster
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"os/exec"
 	"time"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/components"
 )
@@ -32,9 +30,9 @@ func (c *Cluster) probe(ctx context.Context, probe components.Probe) error {
 	if err != nil {
 		return fmt.Errorf("make a health request: %w", err)
 	}
-	client, err := c.probeClient()
+	client, err := rest.HTTPClientFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: c.layout.Certificate("ca")}})
 	if err != nil {
-		return err
+		return fmt.Errorf("make a health client: %w", err)
 	}
 	response, err := client.Do(request)
 	if err != nil {
@@ -47,19 +45,4 @@ func (c *Cluster) probe(ctx context.Context, probe components.Probe) error {
 		return fmt.Errorf("health is %s", response.Status)
 	}
 	return nil
-}
-
-func (c *Cluster) probeClient() (*http.Client, error) {
-	authority, err := os.ReadFile(c.layout.Certificate("ca"))
-	if err != nil {
-		return nil, fmt.Errorf("read the cluster's authority: %w", err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(authority) {
-		return nil, errors.New("the cluster's authority is not a certificate")
-	}
-	return &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		TLSClientConfig:   &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12},
-	}}, nil
 }

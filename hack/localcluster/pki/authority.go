@@ -15,7 +15,6 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"net"
 	"os"
 	"time"
@@ -49,10 +48,7 @@ type Holder struct {
 
 // NewAuthority makes a new authority.
 func NewAuthority(name string) (*Authority, error) {
-	template, err := newTemplate(Holder{Name: name})
-	if err != nil {
-		return nil, err
-	}
+	template := newTemplate(Holder{Name: name})
 	template.IsCA = true
 	template.BasicConstraintsValid = true
 	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
@@ -84,20 +80,12 @@ func parse(pair Pair) (*Authority, error) {
 
 // Issue makes a new key and a certificate for it.
 func (a *Authority) Issue(holder Holder) (Pair, error) {
-	template, err := newTemplate(holder)
-	if err != nil {
-		return Pair{}, err
-	}
-	return sign(template, a)
+	return sign(newTemplate(holder), a)
 }
 
-func newTemplate(holder Holder) (*x509.Certificate, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
-	if err != nil {
-		return nil, fmt.Errorf("draw a serial number: %w", err)
-	}
+// newTemplate has no serial number, so that each certificate gets a random one.
+func newTemplate(holder Holder) *x509.Certificate {
 	template := &x509.Certificate{
-		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: holder.Name, Organization: holder.Groups},
 		NotBefore:    time.Now().Add(-time.Hour),
 		NotAfter:     time.Now().Add(validity),
@@ -112,7 +100,7 @@ func newTemplate(holder Holder) (*x509.Certificate, error) {
 			template.DNSNames = append(template.DNSNames, host)
 		}
 	}
-	return template, nil
+	return template
 }
 
 // sign makes a new key and a certificate for it. Without an authority the certificate signs itself.
