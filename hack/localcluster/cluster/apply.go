@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
@@ -19,9 +18,11 @@ import (
 
 const fieldManager = "localcluster"
 
-// render returns the objects of a kustomization, those first that others need.
+// render returns the objects of a kustomization, those first that others need, as kubectl apply does.
 func render(directory string) ([]*unstructured.Unstructured, error) {
-	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), directory)
+	options := krusty.MakeDefaultOptions()
+	options.Reorder = krusty.ReorderOptionLegacy
+	rendered, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), directory)
 	if err != nil {
 		return nil, fmt.Errorf("render %s: %w", directory, err)
 	}
@@ -33,26 +34,7 @@ func render(directory string) ([]*unstructured.Unstructured, error) {
 		}
 		objects = append(objects, &unstructured.Unstructured{Object: content})
 	}
-	sortForApply(objects)
 	return objects, nil
-}
-
-func sortForApply(objects []*unstructured.Unstructured) {
-	rank := func(object *unstructured.Unstructured) int {
-		switch object.GetKind() {
-		case "Namespace":
-			return 0
-		case "CustomResourceDefinition":
-			return 1
-		case "ServiceAccount", "ClusterRole", "Role", "ConfigMap", "Secret":
-			return 2
-		case "Deployment":
-			return 4
-		default:
-			return 3
-		}
-	}
-	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int { return rank(a) - rank(b) })
 }
 
 // writeObject puts one object on the API server.
