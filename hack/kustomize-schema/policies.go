@@ -3,7 +3,7 @@
 package main
 
 import (
-	"errors"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -46,11 +46,18 @@ func (d document) add(crd apiextensionsv1.CustomResourceDefinitionSpec) error {
 			return fmt.Errorf("version %s: spec.versions[].schema.openAPIV3Schema is missing", version.Name)
 		}
 		// Nobody patches a status with kustomize.
-		spec, err := mergeSchema(version.Schema.OpenAPIV3Schema.Properties["spec"])
+		content, err := json.Marshal(version.Schema.OpenAPIV3Schema.Properties["spec"])
 		if err != nil {
-			return fmt.Errorf("version %s: spec: %w", version.Name, err)
+			return fmt.Errorf("encode version %s: %w", version.Name, err)
 		}
-		if spec == nil {
+		spec := &schema{}
+		if err := json.Unmarshal(content, spec); err != nil {
+			return fmt.Errorf("decode version %s: %w", version.Name, err)
+		}
+		if err := mergeLists(spec, "spec"); err != nil {
+			return fmt.Errorf("version %s: %w", version.Name, err)
+		}
+		if spec = (pruner{}).prune(spec); spec == nil {
 			return fmt.Errorf("version %s: spec has no list that merges", version.Name)
 		}
 		kind := groupVersionKind{Group: crd.Group, Version: version.Name, Kind: crd.Names.Kind}
@@ -74,48 +81,26 @@ func definitionName(kind groupVersionKind) string {
 	return strings.Join(append(parts, kind.Version, kind.Kind), ".")
 }
 
-// mergeSchema returns the part of the schema that leads to lists that merge, or nil. kustomize reads
-// x-kubernetes-patch-strategy, which only built-in kinds can have. A custom resource definition has x-kubernetes-list-type
-// instead.
-func mergeSchema(props apiextensionsv1.JSONSchemaProps) (*schema, error) {
-	if props.Type == "array" {
-		return mergeList(props)
+// mergeLists sets the patch strategy of each list that merges. kustomize reads x-kubernetes-patch-strategy, which only built-in
+// kinds can have. A custom resource definition has x-kubernetes-list-type instead.
+func mergeLists(s *schema, path string) error {
+	if s == nil {
+		return nil
 	}
-	merged := &schema{Properties: map[string]*schema{}}
-	for name, property := range props.Properties {
-		kept, err := mergeSchema(property)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+	if s.ListType == "map" && len(s.ListMapKeys) != 1 {
+		return fmt.Errorf("%s: a list of type map must have one key", path)
+	}
+	if s.ListType == "map" {
+		s.PatchMergeKey = s.ListMapKeys[0]
+	}
+	if s.ListType == "map" || s.ListType == "set" {
+		s.PatchStrategy = "merge"
+	}
+	s.ListType, s.ListMapKeys = "", nil
+	for name, property := range s.Properties {
+		if err := mergeLists(property, path+"."+name); err != nil {
+			return err
 		}
-		if kept != nil {
-			merged.Properties[name] = kept
-		}
 	}
-	if len(merged.Properties) == 0 {
-		return nil, nil
-	}
-	return merged, nil
-}
-
-func mergeList(props apiextensionsv1.JSONSchemaProps) (*schema, error) {
-	if props.XListType == nil || *props.XListType == "atomic" {
-		return nil, nil
-	}
-	list := &schema{Type: "array", Items: &schema{}, PatchStrategy: "merge"}
-	if *props.XListType == "set" {
-		return list, nil
-	}
-	if len(props.XListMapKeys) != 1 {
-		return nil, errors.New("a list of type map must have one key")
-	}
-	list.PatchMergeKey = props.XListMapKeys[0]
-	if props.Items == nil || props.Items.Schema == nil {
-		return nil, errors.New("a list of type map must have items")
-	}
-	items, err := mergeSchema(*props.Items.Schema)
-	if err != nil {
-		return nil, err
-	}
-	list.Items = orEmpty(items)
-	return list, nil
+	return mergeLists(s.Items, path+"[]")
 }

@@ -18,6 +18,7 @@ type schema struct {
 	Items         *schema            `json:"items,omitempty"`
 	PatchStrategy string             `json:"x-kubernetes-patch-strategy,omitempty"`
 	PatchMergeKey string             `json:"x-kubernetes-patch-merge-key,omitempty"`
+	ListType      string             `json:"x-kubernetes-list-type,omitempty"`
 	ListMapKeys   []string           `json:"x-kubernetes-list-map-keys,omitempty"`
 	Kinds         []groupVersionKind `json:"x-kubernetes-group-version-kind,omitempty"`
 }

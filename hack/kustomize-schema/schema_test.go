@@ -160,7 +160,7 @@ spec:
 		"two keys": {
 			start + "      schema: {openAPIV3Schema: {properties: {spec: {type: object, properties: {ports: " +
 				"{type: array, x-kubernetes-list-type: map, x-kubernetes-list-map-keys: [port, protocol]}}}}}}",
-			"things.yaml: version v1: spec: ports: a list of type map must have one key",
+			"things.yaml: version v1: spec.ports: a list of type map must have one key",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
