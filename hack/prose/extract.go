@@ -3,10 +3,13 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"go/types"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -22,37 +25,49 @@ type line struct {
 }
 
 // extract writes the texts of each file to DIRECTORY/FILE.strings.txt and DIRECTORY/FILE.names.txt. Every text stands on
-// the line that it has in its file, so that findings point there. Vale itself reads the comments of Go files.
+// the line that it has in its file, so that findings point there. Vale itself reads the comments of Go files, so those in
+// DIRECTORY/FILE.comments are only for make prose-sample.
 func extract(files []string, directory string) error {
 	for _, file := range files {
-		texts, names, err := textsOf(file)
+		texts, err := textsOf(file)
 		if err != nil {
 			return err
 		}
-		if err := write(filepath.Join(directory, file+".strings.txt"), texts); err != nil {
-			return err
-		}
-		if err := write(filepath.Join(directory, file+".names.txt"), names); err != nil {
-			return err
+		for suffix, lines := range texts {
+			if err := write(filepath.Join(directory, file+suffix), lines); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-func textsOf(file string) (texts, names []line, err error) {
+// textsOf returns the texts of a file by the suffix of the file to write them to.
+func textsOf(file string) (map[string][]line, error) {
 	if filepath.Ext(file) != ".go" {
 		content, err := os.ReadFile(file)
 		if err != nil {
-			return nil, nil, fmt.Errorf("read a file: %w", err)
+			return nil, fmt.Errorf("read a file: %w", err)
 		}
-		return plain(file, string(content)), nil, nil
+		return map[string][]line{".strings.txt": plain(file, string(content))}, nil
 	}
 	positions := token.NewFileSet()
-	tree, err := parser.ParseFile(positions, file, nil, parser.SkipObjectResolution)
+	tree, err := parser.ParseFile(positions, file, nil, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
-		return nil, nil, fmt.Errorf("parse a Go file: %w", err)
+		return nil, fmt.Errorf("parse a Go file: %w", err)
 	}
-	return literals(positions, tree), declared(positions, tree), nil
+	return map[string][]line{
+		".strings.txt": literals(positions, tree), ".names.txt": declared(positions, tree), ".comments": comments(positions, tree),
+	}, nil
+}
+
+// comments returns each group of comments as one line.
+func comments(positions *token.FileSet, tree *ast.File) []line {
+	var found []line
+	for _, group := range tree.Comments {
+		found = append(found, line{positions.Position(group.Pos()).Line, strings.Join(strings.Fields(group.Text()), " ")})
+	}
+	return found
 }
 
 var comment = regexp.MustCompile(`(?:^|\s)#+ (.*)`)
@@ -110,39 +125,17 @@ var words = regexp.MustCompile(`[A-Z]+[a-z0-9]*|[a-z0-9]+`)
 
 // declared returns the words of every name that the file declares: "podPlan" becomes "pod plan".
 func declared(positions *token.FileSet, tree *ast.File) []line {
+	info := types.Info{Defs: map[*ast.Ident]types.Object{}}
+	// The file is checked without its package and imports: what they declare is missing, which changes nothing.
+	config := types.Config{Error: func(error) {}}
+	_, _ = config.Check(tree.Name.Name, positions, []*ast.File{tree}, &info)
+	// Other packages chose the names that imports have.
+	maps.DeleteFunc(info.Defs, func(_ *ast.Ident, object types.Object) bool { _, isImport := object.(*types.PkgName); return isImport })
 	var found []line
-	add := func(names ...*ast.Ident) {
-		for _, name := range names {
-			split := strings.ToLower(strings.Join(words.FindAllString(name.Name, -1), " "))
-			found = append(found, line{positions.Position(name.Pos()).Line, split + "."})
-		}
+	for _, name := range slices.SortedFunc(maps.Keys(info.Defs), func(a, b *ast.Ident) int { return cmp.Compare(a.Pos(), b.Pos()) }) {
+		split := strings.ToLower(strings.Join(words.FindAllString(name.Name, -1), " "))
+		found = append(found, line{positions.Position(name.Pos()).Line, split + "."})
 	}
-	add(tree.Name)
-	ast.Inspect(tree, func(node ast.Node) bool {
-		switch node := node.(type) {
-		case *ast.FuncDecl:
-			add(node.Name)
-		case *ast.TypeSpec:
-			add(node.Name)
-		case *ast.ValueSpec:
-			add(node.Names...)
-		case *ast.Field:
-			add(node.Names...)
-		case *ast.AssignStmt:
-			for _, left := range node.Lhs {
-				if name, ok := left.(*ast.Ident); ok && node.Tok == token.DEFINE {
-					add(name)
-				}
-			}
-		case *ast.RangeStmt:
-			for _, left := range []ast.Expr{node.Key, node.Value} {
-				if name, ok := left.(*ast.Ident); ok && node.Tok == token.DEFINE {
-					add(name)
-				}
-			}
-		}
-		return true
-	})
 	return found
 }
 
