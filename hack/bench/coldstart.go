@@ -29,7 +29,7 @@ func (x *session) coldStarts(ctx context.Context, e *environment) error {
 		return err
 	}
 	all := func(Contender) int { return s.scaleRuns }
-	return x.each(partColdStart, s.only([]Contender{ContenderOperator, ContenderKruiseLifted}), all, func(contender Contender) error {
+	return inTurn(x, partColdStart, s.only([]Contender{ContenderOperator, ContenderKruiseLifted}), all, func(contender Contender) error {
 		run, err := startCold(ctx, w, x.programs, contender)
 		x.report.addColdStart(contender, s.coldStart, coldFinished, run)
 		return err

@@ -84,16 +84,8 @@ func readReport(file string) (*Report, error) {
 // readMicrobench reads the output of make microbench, and returns the microseconds of each run of a benchmark. Without the
 // file it returns nothing.
 func readMicrobench(file, name string) ([]float64, error) {
-	opened, err := os.Open(file)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the benchmarks of decisions: %w", err)
-	}
-	defer func() { _ = opened.Close() }()
 	var microseconds []float64
-	reader := benchfmt.NewReader(opened, file)
+	reader := benchfmt.Files{Paths: []string{file}}
 	for reader.Scan() {
 		switch record := reader.Result().(type) {
 		case *benchfmt.SyntaxError:
@@ -104,7 +96,10 @@ func readMicrobench(file, name string) ([]float64, error) {
 			}
 		}
 	}
-	return microseconds, reader.Err()
+	if err := reader.Err(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("read the benchmarks of decisions: %w", err)
+	}
+	return microseconds, nil
 }
 
 const (
@@ -170,7 +165,7 @@ var rows = []row{
 // section is the generated part of docs/performance.md.
 func (r *Report) section(all figures) string {
 	out := &strings.Builder{}
-	fmt.Fprintf(out, "Measured on %s on %d CPUs (Linux %s, %s), Kubernetes %s, OpenKruise %s. The load average of the minute before was %s. "+
+	fmt.Fprintf(out, "Measured on %s on %d CPUs (Linux %s, %s), Kubernetes %s, OpenKruise %s. The load average of the minute before was %.2f. "+
 		"Figures are medians of all runs. 1 KB is 1,000 bytes.\n\n",
 		r.Started.Format("2 January 2006"), r.Machine.CPUs, r.Machine.Kernel, r.Machine.Go, strings.TrimPrefix(r.Kubernetes, "v"),
 		strings.TrimPrefix(r.Kruise, "v"), r.Machine.Load)

@@ -61,7 +61,7 @@ func (x *session) grow(ctx context.Context, e *environment, g growing) error {
 		if err := x.reporter.Step("make "+name, func() error { return w.growTo(ctx, count) }); err != nil {
 			return err
 		}
-		err := x.each(name, g.contenders, s.runsOf, func(contender Contender) error {
+		err := inTurn(x, name, g.contenders, s.runsOf, func(contender Contender) error {
 			run, err := measureAmong(ctx, w, x.programs, contender, Scenario{Mode: v1alpha1.ModeCRR, Pods: s.scalePods})
 			x.report.addGrowth(contender, g.axis, count, run)
 			return err

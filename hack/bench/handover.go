@@ -30,27 +30,15 @@ const (
 
 // handovers ends the leader, by either signal, while main containers end.
 func (x *session) handovers(ctx context.Context, e *environment) error {
-	s := x.settings
-	for number := range s.scaleRuns {
-		for _, graceful := range []bool{true, false} {
-			signal := syscall.SIGKILL
-			if graceful {
-				signal = syscall.SIGTERM
-			}
-			err := x.reporter.Step(fmt.Sprintf("handover, run %d of %d: %s", number+1, s.scaleRuns, signal), func() error {
-				run, err := handOver(ctx, e, x.programs, signal, s.handoverPods)
-				if err != nil {
-					return err
-				}
-				x.report.addHandover(graceful, s.handoverPods, handoverRate, run)
-				return x.save()
-			})
-			if err != nil {
-				return err
-			}
+	pods := x.settings.handoverPods
+	all := func(syscall.Signal) int { return x.settings.scaleRuns }
+	return inTurn(x, partHandover, []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL}, all, func(signal syscall.Signal) error {
+		run, err := handOver(ctx, e, x.programs, signal, pods)
+		if err == nil {
+			x.report.addHandover(signal == syscall.SIGTERM, pods, handoverRate, run)
 		}
-	}
-	return nil
+		return err
+	})
 }
 
 // startReplicas adds a leader and its successor to the processes. It returns the leader, with the holder of the lease.

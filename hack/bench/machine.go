@@ -5,6 +5,7 @@ package main
 import (
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 )
 
@@ -12,9 +13,10 @@ import (
 type Machine struct {
 	CPUs   int    `json:"cpus"`
 	Kernel string `json:"kernel"`
-	// Load is the load average of the last minute before the benchmark: figures of a busy machine mean little.
-	Load string `json:"loadBefore"`
-	Go   string `json:"go"`
+	// Load is the load average of the last minute before the benchmark: figures of a busy machine mean
+	// little. It is 0 if unknown.
+	Load float64 `json:"loadBefore,string"`
+	Go   string  `json:"go"`
 }
 
 // machine describes this machine.
@@ -26,6 +28,7 @@ func machine() Machine {
 		}
 		return strings.TrimSpace(string(content))
 	}
-	load, _, _ := strings.Cut(read("/proc/loadavg"), " ")
+	lastMinute, _, _ := strings.Cut(read("/proc/loadavg"), " ")
+	load, _ := strconv.ParseFloat(lastMinute, 64)
 	return Machine{CPUs: runtime.NumCPU(), Kernel: read("/proc/sys/kernel/osrelease"), Load: load, Go: runtime.Version()}
 }

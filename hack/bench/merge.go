@@ -41,19 +41,8 @@ func (r *Report) continued(file string, replace bool) (*Report, error) {
 			file, strings.Join(differ, "; "))
 	}
 	// Keep the highest load: figures of a busy machine mean little.
-	if before(kept.Machine.Load) < before(r.Machine.Load) {
-		kept.Machine.Load = r.Machine.Load
-	}
+	kept.Machine.Load = max(kept.Machine.Load, r.Machine.Load)
 	return kept, nil
-}
-
-// before parses a load average.
-func before(load string) float64 {
-	value, err := strconv.ParseFloat(load, 64)
-	if err != nil {
-		return -1
-	}
-	return value
 }
 
 // entryOf returns the one of the report's entries that is meant, or a new one. The entry has the runs of this session only:

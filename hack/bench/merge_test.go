@@ -14,7 +14,7 @@ import (
 )
 
 func reportOf(change func(*Report)) *Report {
-	r := &Report{Machine: Machine{CPUs: 2, Kernel: "6.1", Go: "go1.26", Load: "0.10"}, Kubernetes: "v1.36.3", Kruise: "v1.8.3", Operator: "sha256:1"}
+	r := &Report{Machine: Machine{CPUs: 2, Kernel: "6.1", Go: "go1.26", Load: 0.1}, Kubernetes: "v1.36.3", Kruise: "v1.8.3", Operator: "sha256:1"}
 	if change != nil {
 		change(r)
 	}
@@ -106,14 +106,14 @@ func TestResultsOfSomethingElseAreNotAddedTo(t *testing.T) {
 }
 
 func TestTheGreatestLoadOfAllSessionsIsTold(t *testing.T) {
-	for _, test := range []struct{ kept, now, want string }{{"0.10", "9.50", "9.50"}, {"10.00", "9.50", "10.00"}, {"unknown", "0.00", "0.00"}} {
+	for _, test := range []struct{ kept, now, want float64 }{{0.1, 9.5, 9.5}, {10, 9.5, 10}} {
 		file := filepath.Join(t.TempDir(), "bench.json")
 		if err := reportOf(func(r *Report) { r.Machine.Load = test.kept }).save(file); err != nil {
 			t.Fatal(err)
 		}
 		got, err := reportOf(func(r *Report) { r.Machine.Load = test.now }).continued(file, false)
 		if err != nil || got.Machine.Load != test.want {
-			t.Errorf("%s and then %s: got %v, %v; want %s", test.kept, test.now, got.Machine.Load, err, test.want)
+			t.Errorf("%v and then %v: got %v, %v; want %v", test.kept, test.now, got.Machine.Load, err, test.want)
 		}
 	}
 }

@@ -34,9 +34,6 @@ type session struct {
 	output   string
 }
 
-// save keeps what has been measured so far.
-func (x *session) save() error { return x.report.save(x.output) }
-
 // measure runs the requested parts in turn.
 func (x *session) measure(ctx context.Context) error {
 	type measurement struct {
@@ -62,15 +59,15 @@ func (x *session) measure(ctx context.Context) error {
 	return nil
 }
 
-// each measures contenders in turn, so that other load on the machine affects all of them, and saves the results of each run.
-func (x *session) each(name string, contenders []Contender, runsOf func(Contender) int, measure func(Contender) error) error {
+// inTurn measures cases in turn, so that other load on the machine affects all of them, and saves the results of each run.
+func inTurn[T any](x *session, name string, cases []T, runsOf func(T) int, measure func(T) error) error {
 	for number := range maxRuns {
-		for _, contender := range contenders {
-			if number >= runsOf(contender) {
+		for _, one := range cases {
+			if number >= runsOf(one) {
 				continue
 			}
-			err := x.reporter.Step(fmt.Sprintf("%s, run %d of %d: %s", name, number+1, runsOf(contender), contender), func() error {
-				return errors.Join(measure(contender), x.save())
+			err := x.reporter.Step(fmt.Sprintf("%s, run %d of %d: %v", name, number+1, runsOf(one), one), func() error {
+				return errors.Join(measure(one), x.report.save(x.output))
 			})
 			if err != nil {
 				return err
@@ -117,7 +114,7 @@ func (x *session) largeBursts(ctx context.Context, e *environment) error {
 
 func (x *session) measureAll(ctx context.Context, e *environment, part string, scenarios []Scenario, runsOf func(Contender) int) error {
 	able := slices.DeleteFunc(x.settings.only(contenders), func(contender Contender) bool { return !slices.ContainsFunc(scenarios, contender.can) })
-	return x.each(part, able, runsOf, func(contender Contender) error {
+	return inTurn(x, part, able, runsOf, func(contender Contender) error {
 		return measureContender(ctx, e, x.programs, contender, scenarios, x.report)
 	})
 }
