@@ -15,7 +15,6 @@ import (
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
-	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
 
 	"github.com/sidecar-termination/operator/internal/docs"
@@ -26,11 +25,12 @@ var translations = []string{"README.zh-CN.md"}
 
 // readAll returns the documents in the root of the repository and below docs, without translations.
 func readAll(root string) ([]docs.Document, error) {
-	paths, err := filepath.Glob(filepath.Join(root, "*.md"))
+	files := os.DirFS(root)
+	paths, err := fs.Glob(files, "*.md")
 	if err != nil {
 		return nil, fmt.Errorf("list documents: %w", err)
 	}
-	err = filepath.WalkDir(filepath.Join(root, "docs"), func(path string, entry fs.DirEntry, err error) error {
+	err = fs.WalkDir(files, "docs", func(path string, entry fs.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() && filepath.Ext(path) == ".md" {
 			paths = append(paths, path)
 		}
@@ -41,14 +41,10 @@ func readAll(root string) ([]docs.Document, error) {
 	}
 	var documents []docs.Document
 	for _, path := range paths {
-		relative, err := filepath.Rel(root, path)
-		if err != nil {
-			return nil, fmt.Errorf("relative path of %s: %w", path, err)
-		}
-		if slices.Contains(translations, relative) {
+		if slices.Contains(translations, path) {
 			continue
 		}
-		document, err := readFile(root, filepath.ToSlash(relative))
+		document, err := readFile(root, path)
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +55,7 @@ func readAll(root string) ([]docs.Document, error) {
 
 // readFile returns one document. The path is relative to the root.
 func readFile(root, path string) (docs.Document, error) {
-	source, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(path)))
+	source, err := fs.ReadFile(os.DirFS(root), path)
 	if err != nil {
 		return docs.Document{}, fmt.Errorf("read a document: %w", err)
 	}
@@ -69,8 +65,7 @@ func readFile(root, path string) (docs.Document, error) {
 // parse parses a Markdown source.
 func parse(path string, source []byte) docs.Document {
 	document := docs.Document{Path: path}
-	markdown := goldmark.New(goldmark.WithExtensions(extension.Table))
-	tree := markdown.Parser().Parse(text.NewReader(source), parser.WithContext(parser.NewContext()))
+	tree := goldmark.New(goldmark.WithExtensions(extension.Table)).Parser().Parse(text.NewReader(source))
 	// The walk function returns no error.
 	_ = ast.Walk(tree, func(node ast.Node, entering bool) (ast.WalkStatus, error) {
 		if entering {
