@@ -10,6 +10,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
@@ -64,7 +65,9 @@ func handOver(ctx context.Context, e *environment, p programs, signal syscall.Si
 	if err != nil {
 		return run, err
 	}
-	defer func() { err = errors.Join(err, cleanUp(ctx, e.client, namespace)) }()
+	defer func() {
+		err = errors.Join(err, cleanUp(ctx, e.client, namespace, &v1alpha1.SidecarTerminationPolicy{}, &corev1.Pod{}))
+	}()
 	if err := createPolicy(ctx, e.client, namespace, v1alpha1.ModeCRR); err != nil {
 		return run, err
 	}

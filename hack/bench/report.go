@@ -5,9 +5,9 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"time"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 )
 
 // Report is all results, with the machine and versions that they belong to.
@@ -47,11 +47,5 @@ func (r *Report) save(file string) error {
 	if err != nil {
 		return fmt.Errorf("encode the results: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return fmt.Errorf("make the directory of the results: %w", err)
-	}
-	if err := os.WriteFile(file, append(content, '\n'), 0o644); err != nil {
-		return fmt.Errorf("write the results: %w", err)
-	}
-	return nil
+	return layout.WriteFile(file, append(content, '\n'))
 }

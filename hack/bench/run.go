@@ -111,7 +111,9 @@ func bench(ctx context.Context, e *environment, r *running, contender Contender,
 	if err != nil {
 		return run, err
 	}
-	defer func() { err = errors.Join(err, cleanUp(ctx, e.client, namespace)) }()
+	defer func() {
+		err = errors.Join(err, cleanUp(ctx, e.client, namespace, &v1alpha1.SidecarTerminationPolicy{}, &corev1.Pod{}))
+	}()
 	if contender == ContenderOperator && !scenario.Backlog {
 		if err := createPolicy(ctx, e.client, namespace, scenario.Mode); err != nil {
 			return run, err

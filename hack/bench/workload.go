@@ -194,27 +194,22 @@ func createPolicy(ctx context.Context, c client.Client, namespace string, mode v
 // removePods removes pods, and all requests and events of their namespace.
 func removePods(ctx context.Context, e *environment, c kubernetes.Interface, namespace string, names []string) error {
 	ctx = context.WithoutCancel(ctx)
-	failures := []error{each(ctx, len(names), 0, func(ctx context.Context, i int) error {
+	failed := each(ctx, len(names), 0, func(ctx context.Context, i int) error {
 		err := c.CoreV1().Pods(namespace).Delete(ctx, names[i], metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("remove a pod: %w", err)
 		}
 		return nil
-	})}
-	request := &metav1.PartialObjectMetadata{}
-	request.SetGroupVersionKind(requestKind)
-	for _, object := range []client.Object{request, &corev1.Event{}} {
-		failures = append(failures, removeAll(ctx, e.client, object, namespace))
-	}
-	return errors.Join(failures...)
+	})
+	return errors.Join(failed, cleanUp(ctx, e.client, namespace))
 }
 
-// cleanUp removes all objects of the namespace. No controller does so here.
-func cleanUp(ctx context.Context, c client.Client, namespace string) error {
+// cleanUp removes all objects of some kinds, all requests and all events of the namespace. No controller does so here.
+func cleanUp(ctx context.Context, c client.Client, namespace string, kinds ...client.Object) error {
 	request := &metav1.PartialObjectMetadata{}
 	request.SetGroupVersionKind(requestKind)
 	var failures []error
-	for _, object := range []client.Object{&v1alpha1.SidecarTerminationPolicy{}, request, &corev1.Pod{}, &corev1.Event{}} {
+	for _, object := range append(kinds, request, &corev1.Event{}) {
 		failures = append(failures, removeAll(context.WithoutCancel(ctx), c, object, namespace))
 	}
 	return errors.Join(failures...)

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 )
 
 // claimFile names the directory of the one cluster that the machine may have: ports,
@@ -44,7 +46,7 @@ func (c *Cluster) claim() error {
 	if other != "" {
 		return fmt.Errorf("this machine has the cluster of %s: run localcluster down there first", filepath.Dir(other))
 	}
-	return writeFile(claimFile, []byte(c.layout.Root+"\n"))
+	return layout.WriteFile(claimFile, []byte(c.layout.Root+"\n"))
 }
 
 func releaseClaim() error {

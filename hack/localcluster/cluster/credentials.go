@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/components"
+	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 	"github.com/sidecar-termination/operator/hack/localcluster/pki"
 )
 
@@ -68,7 +69,7 @@ func (c *Cluster) writeConfiguration(description components.Cluster) error {
 		return err
 	}
 	for file, content := range files {
-		if err := writeFile(file, []byte(content)); err != nil {
+		if err := layout.WriteFile(file, []byte(content)); err != nil {
 			return err
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/images"
+	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -135,7 +136,7 @@ func renderOverlay(overlay, tag string) (objects []*unstructured.Unstructured, e
 	if err != nil {
 		return nil, fmt.Errorf("make the kustomization: %w", err)
 	}
-	if err := writeFile(filepath.Join(directory, "kustomization.yaml"), kustomization); err != nil {
+	if err := layout.WriteFile(filepath.Join(directory, "kustomization.yaml"), kustomization); err != nil {
 		return nil, err
 	}
 	return render(directory)

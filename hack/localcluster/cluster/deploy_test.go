@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 )
 
 func TestRenderOverlaySetsTheImage(t *testing.T) {
@@ -25,7 +27,7 @@ spec: {template: {spec: {containers: [{name: manager, image: "` + image + `"}]}}
 				"kustomization.yaml": "resources: [deployment.yaml]\n",
 				"deployment.yaml":    deployment,
 			} {
-				if err := writeFile(filepath.Join(overlay, file), []byte(content)); err != nil {
+				if err := layout.WriteFile(filepath.Join(overlay, file), []byte(content)); err != nil {
 					t.Fatal(err)
 				}
 			}

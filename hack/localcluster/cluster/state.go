@@ -8,9 +8,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/flock"
+	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 )
 
 // state is what a cluster was brought up with. The zero state stands for no cluster.
@@ -45,17 +45,7 @@ func (c *Cluster) saveState(saved state) error {
 	if err != nil {
 		return fmt.Errorf("encode the cluster's state: %w", err)
 	}
-	return writeFile(c.stateFile(), content)
-}
-
-func writeFile(file string, content []byte) error {
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return fmt.Errorf("create the directory of %s: %w", filepath.Base(file), err)
-	}
-	if err := os.WriteFile(file, content, 0o644); err != nil {
-		return fmt.Errorf("write %s: %w", filepath.Base(file), err)
-	}
-	return nil
+	return layout.WriteFile(c.stateFile(), content)
 }
 
 // lockName is a file that stays when the cluster is removed: who waits for the lock holds it open.

@@ -91,3 +91,14 @@ func Cache() (string, error) {
 	}
 	return filepath.Join(directory, "sidecar-termination-operator", "bin"), nil
 }
+
+// WriteFile writes a file, and makes its directory if there is none.
+func WriteFile(file string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		return fmt.Errorf("create the directory of %s: %w", filepath.Base(file), err)
+	}
+	if err := os.WriteFile(file, content, 0o644); err != nil {
+		return fmt.Errorf("write %s: %w", filepath.Base(file), err)
+	}
+	return nil
+}

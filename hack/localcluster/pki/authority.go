@@ -86,11 +86,11 @@ func (a *Authority) Issue(holder Holder) (Pair, error) {
 // newTemplate has no serial number, so that each certificate gets a random one.
 func newTemplate(holder Holder) *x509.Certificate {
 	template := &x509.Certificate{
-		Subject:      pkix.Name{CommonName: holder.Name, Organization: holder.Groups},
-		NotBefore:    time.Now().Add(-time.Hour),
-		NotAfter:     time.Now().Add(validity),
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		Subject:     pkix.Name{CommonName: holder.Name, Organization: holder.Groups},
+		NotBefore:   time.Now().Add(-time.Hour),
+		NotAfter:    time.Now().Add(validity),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 	for _, host := range holder.Hosts {
 		template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}

@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"github.com/prometheus/procfs"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 )
 
 // Identity names one process, even after its pid is reused.
@@ -73,13 +75,7 @@ func (i Identity) Save(file string) error {
 	if err != nil {
 		return fmt.Errorf("encode the process record: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return fmt.Errorf("create the directory of the process record: %w", err)
-	}
-	if err := os.WriteFile(file, content, 0o644); err != nil {
-		return fmt.Errorf("write the process record: %w", err)
-	}
-	return nil
+	return layout.WriteFile(file, content)
 }
 
 // Load reads the identity that Save wrote. The zero identity, which is never alive,
