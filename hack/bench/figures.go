@@ -91,7 +91,7 @@ func (r *Report) figures() figures {
 		addGrowth(all, growth)
 	}
 	for _, contender := range contenders {
-		all.add("live heap per live candidate pod", "%.2f KB", contender, heapPer(r.growth(contender, AxisCandidates))...)
+		all.add("live heap per unfinished Job-type pod", "%.2f KB", contender, heapPer(r.growth(contender, AxisCandidates))...)
 		all.add("live heap per other pod", "%.2f KB", contender, heapPer(r.growth(contender, AxisUnrelated))...)
 	}
 	for _, start := range r.ColdStarts {
@@ -187,7 +187,7 @@ func (run Run) writesTo(resources ...string) float64 {
 }
 
 // axes name what grows.
-var axes = map[Axis]string{AxisUnrelated: "other pods", AxisCandidates: "live candidate pods", AxisPolicies: "policies"}
+var axes = map[Axis]string{AxisUnrelated: "other pods", AxisCandidates: "unfinished Job-type pods", AxisPolicies: "policies"}
 
 // memoryAtRest is the name of a figure of every count.
 const memoryAtRest = "RSS at rest"

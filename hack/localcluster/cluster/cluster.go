@@ -4,7 +4,7 @@
 // the loopback interface, whose files are all below one directory. It changes the machine
 // outside that directory in few places, and Down restores them all: an address on the
 // loopback interface for each node, a bridge, a control group, and a symbolic link at
-// which Kruise's daemon looks for the container runtime.
+// which OpenKruise's daemon looks for the container runtime.
 package cluster
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
-// FeatureGatesVariable is the environment variable that replaces the feature gates of Kruise.
+// FeatureGatesVariable is the environment variable that replaces the feature gates of OpenKruise.
 const FeatureGatesVariable = "KRUISE_FEATURE_GATES"
 
 // Cluster is the local cluster of one repository.

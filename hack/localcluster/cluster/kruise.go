@@ -24,7 +24,7 @@ import (
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
-// InstallKruise installs Kruise on the running cluster, or completes it, and waits until
+// InstallKruise installs OpenKruise on the running cluster, or completes it, and waits until
 // its webhooks serve.
 func (c *Cluster) InstallKruise(ctx context.Context) error {
 	unlock, err := c.lock()
@@ -46,7 +46,7 @@ func (c *Cluster) InstallKruise(ctx context.Context) error {
 	return c.installKruise(ctx, description)
 }
 
-// WriteKruiseObjects writes all that a manager of Kruise needs to any API server: definitions, webhook configurations,
+// WriteKruiseObjects writes all that a manager of OpenKruise needs to any API server: definitions, webhook configurations,
 // accounts and rights. It runs nothing.
 func (c *Cluster) WriteKruiseObjects(ctx context.Context, server *rest.Config) error {
 	api, err := connectWith(server)
@@ -71,7 +71,7 @@ func (c *Cluster) writeKruiseObjects(ctx context.Context, api client.Client) err
 	})
 	// What exists is left alone: the manager completes its webhook configurations itself.
 	if err := writeAll(ctx, api, objects, createObject); err != nil {
-		return fmt.Errorf("install kruise: %w", err)
+		return fmt.Errorf("install OpenKruise: %w", err)
 	}
 	return nil
 }
@@ -84,7 +84,7 @@ func (c *Cluster) installKruise(ctx context.Context, description components.Clus
 	if err := c.writeKruiseObjects(ctx, api); err != nil {
 		return err
 	}
-	// Kruise's daemon finds its one container runtime at a fixed path.
+	// OpenKruise's daemon finds its one container runtime at a fixed path.
 	if err := c.linkSocket(description, description.Nodes[0]); err != nil {
 		return err
 	}
@@ -97,12 +97,12 @@ func (c *Cluster) installKruise(ctx context.Context, description components.Clus
 		}
 	}
 	if err := poll(ctx, 60*time.Second, func(ctx context.Context) error { return kruiseServes(ctx, api) }); err != nil {
-		return fmt.Errorf("the webhooks of kruise do not serve: %w\n%s", err, tail(c.layout.Log(components.KruiseManager)))
+		return fmt.Errorf("the webhooks of OpenKruise do not serve: %w\n%s", err, tail(c.layout.Log(components.KruiseManager)))
 	}
 	return nil
 }
 
-// kruiseServes fails unless an object that Kruise's webhooks look at can be created.
+// kruiseServes fails unless an object that OpenKruise's webhooks look at can be created.
 func kruiseServes(ctx context.Context, api client.Client) error {
 	job := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "apps.kruise.io/v1alpha1",
@@ -122,7 +122,7 @@ func kruiseServes(ctx context.Context, api client.Client) error {
 	return nil
 }
 
-// RemoveKruise stops Kruise and removes its webhooks and its custom resources with their
+// RemoveKruise stops OpenKruise and removes its webhooks and its custom resources with their
 // definitions. It returns when they are gone.
 func (c *Cluster) RemoveKruise(ctx context.Context) error {
 	unlock, err := c.lock()

@@ -15,7 +15,7 @@ import (
 )
 
 // Status writes a table of the components and the nodes, and reports whether all of them
-// are well. A cluster without Kruise may be.
+// are well. A cluster without OpenKruise may be.
 func (c *Cluster) Status(ctx context.Context, output io.Writer) (bool, error) {
 	description, state, err := c.current()
 	if err != nil {

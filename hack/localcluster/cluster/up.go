@@ -104,7 +104,7 @@ func (c *Cluster) equip(ctx context.Context, description components.Cluster, cur
 	return c.writeConfiguration(description)
 }
 
-// startAll starts components other than Kruise's, in order. It waits at once for those that later ones need, and for the
+// startAll starts components other than OpenKruise's, in order. It waits at once for those that later ones need, and for the
 // others when all have been launched.
 func (c *Cluster) startAll(ctx context.Context, description components.Cluster, missing []components.Component) error {
 	archives, err := c.buildImages(ctx)

@@ -38,7 +38,7 @@ type Component struct {
 	// Listens are the addresses, host:port, that must be free before it starts.
 	Listens []string
 	Health  Probe
-	// Kruise is set for those that a cluster without Kruise does not have.
+	// Kruise is set for those that a cluster without OpenKruise does not have.
 	Kruise bool
 }
 
@@ -56,7 +56,7 @@ type Node struct {
 	// Address is the node's address, which no other machine can reach.
 	Address string
 	// HealthPort is where the kubelet answers health checks on the loopback interface,
-	// and DaemonPort where Kruise's daemon does. A node without the latter has no daemon.
+	// and DaemonPort where OpenKruise's daemon does. A node without the latter has no daemon.
 	HealthPort int
 	DaemonPort int
 	// Labels and Taints are those with which the kubelet registers the node.
@@ -71,12 +71,12 @@ type Build struct{ Version, Directory string }
 type Cluster struct {
 	layout.Layout
 	Kubernetes, Etcd, Kruise, VirtualNode Build
-	// KruiseFeatureGates are given to Kruise's manager and daemon.
+	// KruiseFeatureGates are given to OpenKruise's manager and daemon.
 	KruiseFeatureGates string
 	Nodes              []Node
 }
 
-// FargateNodeName is the node with a kubelet and without Kruise's daemon.
+// FargateNodeName is the node with a kubelet and without OpenKruise's daemon.
 const FargateNodeName = "fargate-1"
 
 // fargateMark is both the label and the taint of the nodes of AWS Fargate.

@@ -51,7 +51,7 @@ func TestComponentsAreComplete(t *testing.T) {
 	}
 }
 
-// The node that looks like one of AWS Fargate has no Kruise daemon, and only pods that want to get there.
+// The node that looks like one of AWS Fargate has no OpenKruise daemon, and only pods that want to get there.
 func TestFargateNode(t *testing.T) {
 	cluster := example(components.DefaultNodes()...)
 	if _, known := cluster.Named("kruise-daemon-" + components.FargateNodeName); known {

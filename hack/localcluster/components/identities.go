@@ -26,7 +26,7 @@ func (c Cluster) Certificates() map[string]pki.Holder {
 }
 
 // Users returns the clients of the API server that have a kubeconfig, by the name of
-// the kubeconfig. Kruise's processes act as its service accounts, with their rights.
+// the kubeconfig. OpenKruise's processes act as its service accounts, with their rights.
 func (c Cluster) Users() map[string]pki.Holder {
 	users := map[string]pki.Holder{
 		ControllerManager: {Name: "system:kube-controller-manager"},

@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// KruiseNamespace is where Kruise's own objects live.
+	// KruiseNamespace is where OpenKruise's own objects live.
 	KruiseNamespace = "kruise-system"
-	// DefaultKruiseFeatureGates leave out Kruise's own terminator of sidecars and all
+	// DefaultKruiseFeatureGates leave out OpenKruise's own terminator of sidecars and all
 	// alpha features but jobs that pull images.
 	DefaultKruiseFeatureGates = "AllAlpha=false,ImagePullJobGate=true,SidecarTerminator=false"
 )

@@ -19,11 +19,11 @@ func (b Builder) KruiseSource(ctx context.Context) (string, error) {
 	command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 	output, err := command.Output()
 	if err != nil {
-		return "", fmt.Errorf("find the source of kruise: %w", err)
+		return "", fmt.Errorf("find the source of OpenKruise: %w", err)
 	}
 	var module struct{ Dir string }
 	if err := json.Unmarshal(output, &module); err != nil {
-		return "", fmt.Errorf("read where the source of kruise is: %w", err)
+		return "", fmt.Errorf("read where the source of OpenKruise is: %w", err)
 	}
 	return module.Dir, nil
 }
