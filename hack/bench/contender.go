@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/process"
@@ -68,8 +69,8 @@ func (p programs) start(ctx context.Context, e *environment, contender Contender
 // stop ends all processes, the last one first.
 func (r *running) stop(ctx context.Context) error {
 	var failures []error
-	for i := range r.all {
-		failures = append(failures, r.all[len(r.all)-1-i].stop(ctx))
+	for _, last := range slices.Backward(r.all) {
+		failures = append(failures, last.stop(ctx))
 	}
 	return errors.Join(failures...)
 }

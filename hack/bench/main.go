@@ -7,15 +7,14 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -209,16 +208,17 @@ func (s *settings) run(ctx context.Context) error {
 		return err
 	}
 	x.programs.kruiseManager = filepath.Join(kruiseBinaries, "kruise-manager")
-	if x.programs.operator, err = buildOperator(ctx, directories.Repository, x.reporter); err != nil {
+	operator, build, err := x.buildOperator(ctx, directories.Repository)
+	if err != nil {
 		return err
 	}
+	x.programs.operator = operator
 	x.output = s.output
 	if !filepath.IsAbs(x.output) {
 		x.output = filepath.Join(directories.Repository, s.output)
 	}
-	x.report = &Report{Started: time.Now().UTC(), Machine: machine(), Kubernetes: version, Kruise: toolchain.Kruise().Version()}
-	if x.report.Operator, err = digest(x.programs.operator); err != nil {
-		return err
+	x.report = &Report{
+		Started: time.Now().UTC(), Machine: machine(), Kubernetes: version, Kruise: toolchain.Kruise().Version(), Operator: build,
 	}
 	if x.report, err = x.report.continued(x.output, s.replace); err != nil {
 		return err
@@ -255,17 +255,16 @@ func measureContender(ctx context.Context, e *environment, p programs, contender
 	return nil
 }
 
-// buildOperator builds the operator like a release but without the commit, so that the same code makes the same file.
-func buildOperator(ctx context.Context, repository string, reporter *progress.Reporter) (string, error) {
-	file := filepath.Join(repository, "bin", "manager")
-	return file, reporter.Step("build the operator", func() error {
-		command := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-o", file, ".")
-		command.Dir = repository
-		command.Env = append(os.Environ(), "CGO_ENABLED=0")
-		output, err := command.CombinedOutput()
+// buildOperator builds the operator like a release. It returns the file, and what identifies the build.
+func (x *session) buildOperator(ctx context.Context, repository string) (file, digest string, err error) {
+	file = filepath.Join(repository, "bin", "manager")
+	err = x.reporter.Step("build the operator", func() error {
+		compiled, err := x.cluster.Compile(ctx, ".")
 		if err != nil {
-			return fmt.Errorf("%w: %s", err, strings.TrimSpace(string(output)))
+			return err
 		}
-		return nil
+		digest = fmt.Sprintf("sha256:%x", sha256.Sum256(compiled))
+		return errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.RemoveAll(file), os.WriteFile(file, compiled, 0o755))
 	})
+	return file, digest, err
 }

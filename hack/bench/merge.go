@@ -3,11 +3,9 @@
 package main
 
 import (
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,13 +60,4 @@ func entryOf[T any](r *Report, entries *[]*T, empty T, meant func(*T) bool) *T {
 		*entry = empty
 	}
 	return entry
-}
-
-// digest identifies a build of the operator.
-func digest(program string) (string, error) {
-	content, err := os.ReadFile(program)
-	if err != nil {
-		return "", fmt.Errorf("read the operator: %w", err)
-	}
-	return fmt.Sprintf("sha256:%x", sha256.Sum256(content)), nil
 }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -65,8 +66,9 @@ func (p pruner) prune(s *schema) *schema {
 		if s.PatchStrategy == "" {
 			return nil
 		}
+		// kustomize follows the items of a list that merges, so they are never missing.
 		return &schema{
-			Type: s.Type, Items: orEmpty(p.prune(s.Items)),
+			Type: s.Type, Items: cmp.Or(p.prune(s.Items), &schema{}),
 			PatchStrategy: s.PatchStrategy, PatchMergeKey: s.PatchMergeKey, ListMapKeys: s.ListMapKeys,
 		}
 	}
@@ -80,12 +82,4 @@ func (p pruner) prune(s *schema) *schema {
 		return nil
 	}
 	return pruned
-}
-
-// orEmpty returns a schema that says nothing for none: kustomize follows the items of a list that merges.
-func orEmpty(s *schema) *schema {
-	if s == nil {
-		return &schema{}
-	}
-	return s
 }

@@ -99,7 +99,7 @@ func (c *Cluster) kubectl(ctx context.Context, arguments ...string) ([]byte, err
 // buildOperator returns an archive of the operator's image, and the image's tag, which is
 // derived from the program.
 func (c *Cluster) buildOperator(ctx context.Context) (archive, tag string, err error) {
-	program, err := c.compile(ctx, ".")
+	program, err := c.Compile(ctx, ".")
 	if err != nil {
 		return "", "", err
 	}

@@ -54,7 +54,7 @@ func (c *Cluster) saveImage(reference string, image v1.Image) (string, error) {
 }
 
 func (c *Cluster) pauseImage(ctx context.Context) (v1.Image, error) {
-	program, err := c.compile(ctx, "./hack/localcluster/images/pause")
+	program, err := c.Compile(ctx, "./hack/localcluster/images/pause")
 	if err != nil {
 		return nil, err
 	}
@@ -77,8 +77,8 @@ func busyboxImage(ctx context.Context) (v1.Image, error) {
 	return images.Busybox(program, strings.Fields(string(applets)), platform())
 }
 
-// compile builds a program of the operator's module for the machine and returns it.
-func (c *Cluster) compile(ctx context.Context, path string) ([]byte, error) {
+// Compile builds a program of the operator's module for the machine and returns it.
+func (c *Cluster) Compile(ctx context.Context, path string) ([]byte, error) {
 	compiled, err := program.Compile(ctx, c.layout.Repository, path, platform())
 	if err != nil {
 		return nil, fmt.Errorf("build %s: %w", path, err)

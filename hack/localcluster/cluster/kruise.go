@@ -214,9 +214,6 @@ func releaseFinalizers(ctx context.Context, api client.Client, definitions []api
 				continue
 			}
 			for _, item := range list.Items {
-				if len(item.Finalizers) == 0 {
-					continue
-				}
 				item.SetGroupVersionKind(kind)
 				err := api.Patch(ctx, &item, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
 				if client.IgnoreNotFound(err) != nil {

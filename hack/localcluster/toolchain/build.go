@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/flock"
@@ -49,7 +50,10 @@ func (b Builder) Ensure(ctx context.Context, tool Tool, binaries ...string) (str
 			return "", fmt.Errorf("remove old binaries of %s: %w", tool.Name, err)
 		}
 	}
-	binaries = missingFrom(directory, binaries)
+	binaries = slices.DeleteFunc(slices.Clone(binaries), func(name string) bool {
+		_, err := os.Stat(filepath.Join(directory, name))
+		return err == nil
+	})
 	if len(binaries) == 0 {
 		return directory, nil
 	}
@@ -75,16 +79,6 @@ func (b Builder) clear(directory, stamp string) error {
 
 func (b Builder) module(tool Tool) string {
 	return filepath.Join(b.Modules, cmp.Or(tool.Module, tool.Name))
-}
-
-func missingFrom(directory string, binaries []string) []string {
-	var missing []string
-	for _, name := range binaries {
-		if _, err := os.Stat(filepath.Join(directory, name)); err != nil {
-			missing = append(missing, name)
-		}
-	}
-	return missing
 }
 
 // compile builds the binaries one by one. Each appears in the directory when it is complete. Builds share compiled packages.

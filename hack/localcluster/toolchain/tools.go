@@ -4,6 +4,7 @@ package toolchain
 
 import (
 	"fmt"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -101,11 +102,4 @@ func (t Tool) Version() string {
 }
 
 // Binaries returns the names of all binaries, sorted.
-func (t Tool) Binaries() []string {
-	names := make([]string, 0, len(t.Packages))
-	for name := range t.Packages {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func (t Tool) Binaries() []string { return slices.Sorted(maps.Keys(t.Packages)) }
