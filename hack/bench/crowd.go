@@ -87,18 +87,11 @@ func (w *crowd) addPolicy(ctx context.Context, number int) error {
 	return nil
 }
 
-// unrelatedPod is a pod of a Deployment. It has no further status: another write per pod would only add to what contenders
-// that read all pods read.
+// unrelatedPod is a pod of a Deployment, which declares no sidecar. It has no further status: another write per pod would
+// only add to what contenders that read all pods read.
 func unrelatedPod(namespace string, number int) *corev1.Pod {
-	pod := newPod(namespace, fmt.Sprintf("web-%05d", number))
+	pod := newUndeclaredPod(namespace, fmt.Sprintf("web-%05d", number))
 	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
 	pod.Labels = map[string]string{"app": "web", "team": "shop", "pod-template-hash": "7c9d8b6f5"}
-	for i := range pod.Spec.Containers {
-		// A pod that never ends declares no sidecar.
-		env := &pod.Spec.Containers[i].Env
-		if len(*env) > 0 && (*env)[0].Name == v1alpha1.EnvTerminate {
-			*env = (*env)[1:]
-		}
-	}
 	return pod
 }

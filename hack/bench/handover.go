@@ -22,6 +22,8 @@ import (
 
 const (
 	leaseNamespace = "default"
+	leaderName     = "replica-a"
+	successorName  = "replica-b"
 	// handoverRate is how many main containers end in a second, and handoverBefore how many before the signal.
 	handoverRate   = 20
 	handoverBefore = 100
@@ -156,11 +158,6 @@ func (s *observations) handover(begun map[string]time.Time, signalled, acquired 
 	}
 	return run
 }
-
-const (
-	leaderName    = "replica-a"
-	successorName = "replica-b"
-)
 
 // countTwice counts the pods for which there is more than one request.
 func countTwice(ctx context.Context, c client.Client, namespace string) (int, error) {
