@@ -64,13 +64,23 @@ func requireUntouched(test *harness.Test, owner string, allowedEvents ...string)
 	test.Helper()
 	var record harness.PodRecord
 	test.Recorder.Look(func(seen harness.Seen) { record = *seen.Pods(owner)[0] })
-	test.RequireCRRs(&record, 0)
+	requireUnwritten(test, &record, allowedEvents...)
+	if sidecars := record.Pod.Annotations[v1alpha1.AnnotationNativeSidecars]; sidecars != "" {
+		test.Errorf("Pod %s has the converted sidecars %s", record.Pod.Name, sidecars)
+	}
+}
+
+// requireUnwritten requires that the operator has not written to the pod, and has emitted no other events than the allowed ones.
+func requireUnwritten(test *harness.Test, record *harness.PodRecord, allowedEvents ...string) {
+	test.Helper()
+	test.RequireCRRs(record, 0)
 	for _, container := range record.Pod.Spec.Containers {
-		test.RequireImage(&record, container.Name, harness.BusyboxImage)
+		test.RequireImage(record, container.Name, harness.BusyboxImage)
 	}
 	for _, keys := range []map[string]string{record.Pod.Labels, record.Pod.Annotations} {
 		for key := range keys {
-			if strings.HasPrefix(key, v1alpha1.GroupName+"/") {
+			// The API server writes this annotation.
+			if strings.HasPrefix(key, v1alpha1.GroupName+"/") && key != v1alpha1.AnnotationNativeSidecars {
 				test.Errorf("Pod %s has %s", record.Pod.Name, key)
 			}
 		}

@@ -17,6 +17,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
@@ -134,25 +135,37 @@ func (c *Cluster) requireDeployed(ctx context.Context) error {
 
 // localDeployment returns the operator's Deployment of config/overlays/local.
 func (c *Cluster) localDeployment() (*appsv1.Deployment, error) {
-	overlay := filepath.Join(c.Repository, "config", "overlays", "local")
-	options := krusty.MakeDefaultOptions()
-	options.Reorder = krusty.ReorderOptionUnspecified // the overlay sets it
-	rendered, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), overlay)
+	const overlay = "config/overlays/local"
+	objects, err := c.render(overlay)
 	if err != nil {
-		return nil, fmt.Errorf("render %s: %w", overlay, err)
+		return nil, err
 	}
-	for _, resource := range rendered.Resources() {
-		if resource.GetKind() != "Deployment" {
-			continue
+	for _, object := range objects {
+		if object.GetKind() == "Deployment" {
+			deployment := &appsv1.Deployment{}
+			return deployment, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment)
 		}
-		object, err := resource.Map()
-		if err != nil {
-			return nil, fmt.Errorf("read the Deployment of %s: %w", overlay, err)
-		}
-		deployment := &appsv1.Deployment{}
-		return deployment, runtime.DefaultUnstructuredConverter.FromUnstructured(object, deployment)
 	}
 	return nil, errors.New("no Deployment in " + overlay)
+}
+
+// render returns the objects of a kustomization of the repository.
+func (c *Cluster) render(kustomization string) ([]*unstructured.Unstructured, error) {
+	options := krusty.MakeDefaultOptions()
+	options.Reorder = krusty.ReorderOptionUnspecified // the overlays set it
+	rendered, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), filepath.Join(c.Repository, filepath.FromSlash(kustomization)))
+	if err != nil {
+		return nil, fmt.Errorf("render %s: %w", kustomization, err)
+	}
+	objects := make([]*unstructured.Unstructured, 0, rendered.Size())
+	for _, resource := range rendered.Resources() {
+		object, err := resource.Map()
+		if err != nil {
+			return nil, fmt.Errorf("read %s of %s: %w", resource.CurId(), kustomization, err)
+		}
+		objects = append(objects, &unstructured.Unstructured{Object: object})
+	}
+	return objects, nil
 }
 
 // settingsOf returns the replicas, arguments and environment variables.
