@@ -5,19 +5,24 @@
 package e2e
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
+
+const needsConversion = "Needs MutatingAdmissionPolicies in version v1, which Kubernetes supports since 1.36"
 
 // sidecarConverted is the annotation of a pod whose sidecar was converted on request of the policy of preferNative.
 const sidecarConverted = harness.SidecarName + "=SidecarTerminationPolicy/policy"
@@ -27,7 +32,7 @@ func newNative(t *testing.T, labels map[string]string) *harness.Test {
 	t.Helper()
 	test := harness.NewWithLabels(t, labels)
 	if !test.CanConvert() {
-		test.Skip("Needs MutatingAdmissionPolicies in version v1, which Kubernetes supports since 1.36")
+		test.Skip(needsConversion)
 	}
 	return test
 }
@@ -211,4 +216,281 @@ func nativeStatus(record *harness.PodRecord, name string) corev1.ContainerStatus
 		}
 	}
 	return corev1.ContainerStatus{}
+}
+
+func TestNativeCronJob(t *testing.T) {
+	harness.Shared(t)
+	test := newNative(t, nil)
+	template := harness.PodTemplate(corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(2))
+	test.Create(preferNative())
+	test.WaitForConversion(template, sidecarConverted)
+	test.Create(harness.CronJob("cron", template))
+	jobs := &batchv1.JobList{}
+	test.Eventually("a Job of the CronJob to be Complete", twoRuns, func(ctx context.Context) error {
+		if err := test.Client.List(ctx, jobs, client.InNamespace(test.Namespace)); err != nil {
+			return err
+		}
+		if len(jobs.Items) == 0 {
+			return errors.New("there is no Job")
+		}
+		if _, complete := harness.JobCondition(&jobs.Items[0], batchv1.JobComplete); !complete {
+			return fmt.Errorf("the Job's status is %+v", jobs.Items[0].Status)
+		}
+		return nil
+	})
+	requireNative(test, jobs.Items[0].Name, sidecarConverted)
+}
+
+func TestNativeClusterPolicy(t *testing.T) {
+	harness.Shared(t)
+	labels := ownLabels()
+	test, other := newNative(t, labels), harness.New(t)
+	policy := clusterPolicy(test, "", labels)
+	policy.Spec.NativeConversion = v1alpha1.NativeConversionPreferred
+	test.CreateForCluster(policy)
+	job := harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(2))
+	annotation := harness.SidecarName + "=ClusterSidecarTerminationPolicy/" + policy.Name
+	test.WaitForConversion(job.Spec.Template, annotation)
+	other.WaitForConversion(job.Spec.Template, "")
+	test.Create(job)
+	test.RequireCompleted("job")
+	requireNative(test, "job", annotation)
+}
+
+// The status counts converted pods while they run. The operator never terminates them.
+func TestNativeStatus(t *testing.T) {
+	harness.Shared(t)
+	test := newNative(t, nil)
+	policy := preferNative()
+	job := harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(0))
+	gate := test.Gate(&job.Spec.Template)
+	test.Create(policy)
+	test.WaitForConversion(job.Spec.Template, sidecarConverted)
+	test.Create(job)
+	wantNativePods := func(wanted int32) {
+		test.EventuallyStatus(policy, fmt.Sprintf("%d native pods", wanted), func(status v1alpha1.PolicyStatus) error {
+			if status.NativePods != wanted || status.MatchedPods != 0 || status.TerminatedPods != 0 || status.FailedAttempts != 0 {
+				return fmt.Errorf("the status is %+v", status)
+			}
+			return nil
+		})
+	}
+	wantNativePods(1)
+	output, code := plugin(test, "explain", "job/job", "-n", test.Namespace)
+	requireOutput(test, output, code, 0, "native since admission", "SidecarTerminationPolicy/policy")
+	gate.Open()
+	test.RequireCompleted("job")
+	requireNative(test, "job", sidecarConverted)
+	wantNativePods(0)
+}
+
+// A pod is converted when it is created, so the next pod follows the changed policy, and the modes end its sidecar.
+func TestNativeSwitchedOff(t *testing.T) {
+	harness.Shared(t)
+	for name, switchOff := range map[string]func(*harness.Test, *v1alpha1.SidecarTerminationPolicy){
+		"None": func(test *harness.Test, policy *v1alpha1.SidecarTerminationPolicy) {
+			test.MergePatch(policy, `{"spec":{"nativeConversion":"None"}}`)
+		},
+		"DryRun": func(test *harness.Test, policy *v1alpha1.SidecarTerminationPolicy) {
+			test.MergePatch(policy, `{"spec":{"enforcement":"DryRun"}}`)
+		},
+		"deleted": func(test *harness.Test, policy *v1alpha1.SidecarTerminationPolicy) {
+			if err := test.Client.Delete(test.Context(), policy); err != nil {
+				test.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test := newNative(t, nil)
+			policy, other := preferNative(), harness.Policy(v1alpha1.ModeAuto)
+			other.Name = "other"
+			before := harness.Job("before", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(2))
+			after := harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(2))
+			test.Create(policy, other)
+			test.WaitForConversion(before.Spec.Template, sidecarConverted)
+			test.Create(before)
+			test.EventuallySeen("the pod to be created", harness.StartTimeout, func(seen harness.Seen) error {
+				if len(seen.Pods("before")) == 0 {
+					return errors.New("there is no pod")
+				}
+				return nil
+			})
+			switchOff(test, policy)
+			test.WaitForConversion(after.Spec.Template, "")
+			test.Create(after)
+			requireEndedByPhase(test, map[string]int32{harness.SidecarName: 7})
+			test.WaitForComplete("before")
+			requireNative(test, "before", sidecarConverted)
+		})
+	}
+}
+
+// OpenKruise's webhook injects the sidecar. Its configuration does not ask to be called again.
+func TestNativeSidecarSet(t *testing.T) {
+	harness.Shared(t)
+	test := newNative(t, nil)
+	labels := map[string]string{"app": "injected"}
+	createSidecarSet(test, labels)
+	job := harness.Job("job", corev1.RestartPolicyNever, harness.Main(2))
+	job.Spec.Template.Labels = labels
+	test.Create(preferNative())
+	test.WaitForConversion(job.Spec.Template, sidecarConverted)
+	test.Create(job)
+	test.RequireCompleted("job")
+	requireNative(test, "job", sidecarConverted)
+}
+
+// createSidecarSet has OpenKruise inject the sidecar into the pods of the namespace with the labels.
+func createSidecarSet(test *harness.Test, labels map[string]string) {
+	test.Helper()
+	container := harness.ToMap(harness.Sidecar(harness.ExitsSevenOnTerm))
+	container["podInjectPolicy"] = "BeforeAppContainer"
+	container["shareVolumePolicy"] = map[string]any{"type": "disabled"}
+	test.CreateForCluster(harness.Kruise("SidecarSet", test.Namespace, map[string]any{
+		"namespace":      test.Namespace,
+		"selector":       harness.ToMap(metav1.LabelSelector{MatchLabels: labels}),
+		"updateStrategy": map[string]any{"type": "NotUpdate"},
+		"containers":     []any{container},
+	}))
+}
+
+// The virtual node runs no init containers. By its marks the API server sees that a pod is for such a node.
+func TestNativeOnVirtualNode(t *testing.T) {
+	harness.Shared(t)
+	marks := map[string]func(*corev1.PodSpec){
+		"nodeSelector": func(pod *corev1.PodSpec) {
+			pod.NodeSelector = map[string]string{"type": "virtual-kubelet"}
+			pod.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+		},
+		"toleration": func(pod *corev1.PodSpec) {
+			pod.NodeSelector = map[string]string{corev1.LabelHostname: virtualNode}
+			pod.Tolerations = []corev1.Toleration{{Key: "virtual-kubelet.io/provider", Operator: corev1.TolerationOpExists}}
+		},
+	}
+	for name, mark := range marks {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test := newNative(t, nil)
+			job := harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(2))
+			test.Create(preferNative())
+			test.WaitForConversion(job.Spec.Template, sidecarConverted)
+			mark(&job.Spec.Template.Spec)
+			test.Create(job)
+			requireEndedByImage(test)
+			if pod := test.PodOf("job"); pod.Annotations[v1alpha1.AnnotationNativeSidecars] != "" {
+				test.Errorf("Pod %s for a virtual node was converted", pod.Name)
+			}
+		})
+	}
+}
+
+// A native sidecar whose startup probe waits for the main container blocks it. The opt-out label helps.
+func TestNativeSidecarWaitsForMain(t *testing.T) {
+	harness.Shared(t)
+	test := newNative(t, nil)
+	blocked := jobWithWaitingSidecar("blocked")
+	test.Create(preferNative())
+	test.WaitForConversion(blocked.Spec.Template, sidecarConverted)
+	test.Create(blocked)
+	test.EventuallySeen("the sidecar to run", harness.StartTimeout, func(seen harness.Seen) error {
+		if pods := seen.Pods("blocked"); len(pods) == 1 && nativeStatus(pods[0], harness.SidecarName).State.Running != nil {
+			return nil
+		}
+		return errors.New(seen.Describe("blocked"))
+	})
+	if event := test.WaitForEvent(test.PodOf("blocked"), "Unhealthy"); !strings.Contains(event.Message, "Startup probe failed") {
+		test.Errorf("The event says %q", event.Message)
+	}
+	test.Recorder.Look(func(seen harness.Seen) {
+		record := seen.Pods("blocked")[0]
+		main := record.Container(harness.MainName).State.Waiting
+		if record.Pod.Status.Phase != corev1.PodPending || main == nil || main.Reason != "PodInitializing" ||
+			ptr.Deref(nativeStatus(record, harness.SidecarName).Started, true) {
+			test.Errorf("The main container does not wait for its sidecar: %s", seen.Describe("blocked"))
+		}
+	})
+
+	optedOut := jobWithWaitingSidecar("job")
+	optedOut.Spec.Template.Labels = map[string]string{v1alpha1.LabelNativeConversion: "false"}
+	test.Create(optedOut)
+	requireEndedByPhase(test, map[string]int32{harness.SidecarName: 7})
+}
+
+// jobWithWaitingSidecar returns a Job whose sidecar has started when its main container has.
+func jobWithWaitingSidecar(name string) *batchv1.Job {
+	const shared = "/shared"
+	mount := corev1.VolumeMount{Name: "shared", MountPath: shared}
+	sidecar, main := harness.Sidecar(harness.ExitsSevenOnTerm), harness.Container(harness.MainName, "touch "+shared+"/started; sleep 2")
+	sidecar.StartupProbe = &corev1.Probe{
+		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"test", "-e", shared + "/started"}}},
+		PeriodSeconds: 1, FailureThreshold: 3600,
+	}
+	sidecar.VolumeMounts, main.VolumeMounts = []corev1.VolumeMount{mount}, []corev1.VolumeMount{mount}
+	job := harness.Job(name, corev1.RestartPolicyNever, sidecar, main)
+	job.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: mount.Name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
+	return job
+}
+
+// Load of TestNativeRemovedUnderLoad.
+const (
+	removals        = 4
+	jobsPerStep     = 3
+	parallelDryRuns = 2
+)
+
+// Each pod is either converted or ended by the modes, whatever the API server knows of the component and the policy at its
+// creation.
+func TestNativeRemovedUnderLoad(t *testing.T) {
+	harness.Exclusive(t)
+	test := newNative(t, nil)
+	component := test.NativeComponent()
+	other := harness.Policy(v1alpha1.ModeAuto)
+	other.Name = "other"
+	template := harness.PodTemplate(corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(1))
+	test.Create(other, preferNative())
+	test.WaitForConversion(template, sidecarConverted)
+
+	load := test.StartLoad(template, parallelDryRuns)
+	jobs := 0
+	createJobs := func() {
+		for range jobsPerStep {
+			test.Create(harness.Job(jobName(jobs), template.Spec.RestartPolicy, template.Spec.Containers...))
+			jobs++
+		}
+	}
+	for range removals {
+		createJobs()
+		component.Delete()
+		createJobs()
+		test.WaitForConversion(template, "")
+		component.Apply()
+		createJobs()
+		test.WaitForConversion(template, sidecarConverted)
+		policy := preferNative()
+		policy.Namespace = test.Namespace
+		if err := test.Client.Delete(test.Context(), policy); err != nil {
+			test.Fatal(err)
+		}
+		createJobs()
+		test.WaitForConversion(template, "")
+		test.Create(preferNative())
+		createJobs()
+		test.WaitForConversion(template, sidecarConverted)
+	}
+	converted, others := load.Stop()
+	test.Logf("%d dry runs were converted, %d were not", converted, others)
+	if converted == 0 || others == 0 {
+		test.Error("The dry runs were all converted or all not")
+	}
+	for i := range jobs {
+		test.RequireCompleted(jobName(i))
+	}
+	events := &corev1.EventList{}
+	if err := test.Client.List(test.Context(), events, client.InNamespace(test.Namespace), client.MatchingFields{"reason": "FailedCreate"}); err != nil {
+		test.Fatal(err)
+	}
+	for _, event := range events.Items {
+		test.Errorf("A pod could not be created: %s", event.Message)
+	}
 }

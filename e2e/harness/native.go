@@ -8,6 +8,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -170,4 +172,43 @@ func (t *Test) dryRunPod(ctx context.Context, template corev1.PodTemplateSpec) (
 	pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
 	pod.Namespace, pod.Name, pod.GenerateName = t.Namespace, "", "dry-run-"
 	return pod, t.Client.Create(ctx, pod, client.DryRunAll)
+}
+
+// Load is a load of dry runs that create pods.
+type Load struct {
+	cancel            context.CancelFunc
+	workers           sync.WaitGroup
+	converted, others atomic.Int64
+}
+
+// StartLoad creates pods of the template in dry runs until it is stopped. It fails the test if one of them is denied.
+func (t *Test) StartLoad(template corev1.PodTemplateSpec, workers int) *Load {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	load := &Load{cancel: cancel}
+	t.Cleanup(func() { load.Stop() })
+	for range workers {
+		load.workers.Go(func() {
+			for ctx.Err() == nil {
+				pod, err := t.dryRunPod(ctx, template)
+				switch {
+				case ctx.Err() != nil:
+				case err != nil:
+					t.Errorf("Create a pod: %v", err)
+				case pod.Annotations[v1alpha1.AnnotationNativeSidecars] == "":
+					load.others.Add(1)
+				default:
+					load.converted.Add(1)
+				}
+			}
+		})
+	}
+	return load
+}
+
+// Stop stops the load, and returns how many pods were converted and how many were not. It is idempotent.
+func (l *Load) Stop() (converted, others int64) {
+	l.cancel()
+	l.workers.Wait()
+	return l.converted.Load(), l.others.Load()
 }
