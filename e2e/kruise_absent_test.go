@@ -23,7 +23,7 @@ func TestKruiseInstalledAfterOperatorStart(t *testing.T) {
 	test.WaitForOperator()
 	operator := test.OperatorPod()
 
-	auto, crr := policyForMode(v1alpha1.ModeAuto), policyForMode(v1alpha1.ModeCRR)
+	auto, crr := columnPolicy(matrixColumn(v1alpha1.ModeAuto)), columnPolicy(matrixColumn(v1alpha1.ModeCRR))
 	crr.Spec.ExitCodes = v1alpha1.ExitCodesRespect
 
 	without := harness.Job("without-kruise", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2))

@@ -6,6 +6,8 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -42,13 +44,61 @@ var (
 	modes       = []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase, v1alpha1.ModeAuto}
 )
 
+// matrixColumn is a column of a matrix: a mode, or native sidecars.
+type matrixColumn string
+
+const (
+	// columnNative is a policy that asks for conversion to native sidecars.
+	columnNative matrixColumn = "Native"
+	// columnHandWritten is a manifest with native sidecars. The tables do not show it: its outcomes equal those of columnNative.
+	columnHandWritten matrixColumn = "HandWritten"
+)
+
+// columns are the columns of the tables.
+var columns = append(columnsOf(modes), columnNative)
+
+func columnsOf(modes []v1alpha1.Mode) []matrixColumn {
+	var columns []matrixColumn
+	for _, mode := range modes {
+		columns = append(columns, matrixColumn(mode))
+	}
+	return columns
+}
+
+// labelColumn is the label by which the policies of the columns select pods.
+const labelColumn = "column"
+
+// columnPolicy returns a policy for the pods of the column.
+func columnPolicy(column matrixColumn) *v1alpha1.SidecarTerminationPolicy {
+	policy := preferNative()
+	if column != columnNative {
+		policy = harness.Policy(v1alpha1.Mode(column))
+	}
+	policy.Name = "column-" + strings.ToLower(string(column))
+	policy.Spec.PodSelector.MatchLabels = map[string]string{labelColumn: string(column)}
+	return policy
+}
+
+// handWrite makes the sidecar of the Job a native one, with the manifest that a user would write.
+func handWrite(job *batchv1.Job) {
+	pod := &job.Spec.Template.Spec
+	i := slices.IndexFunc(pod.Containers, func(container corev1.Container) bool { return container.Name == harness.SidecarName })
+	sidecar := pod.Containers[i]
+	sidecar.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+	pod.Containers = slices.Delete(pod.Containers, i, i+1)
+	pod.InitContainers = append(pod.InitContainers, sidecar)
+	job.Spec.Template.Labels = map[string]string{labelColumn: string(columnHandWritten)}
+}
+
 // cell is one combination of the outcome matrix.
 type cell struct {
 	restartPolicy corev1.RestartPolicy
 	main          mainEnd
 	sidecar       sidecarEnd
 	native        bool
-	mode          v1alpha1.Mode
+	column        matrixColumn
+	// limit is the Job's backoffLimit, or nil for one that sidecars do not reach.
+	limit *int32
 }
 
 // cells returns every combination, in the order of the table.
@@ -58,8 +108,8 @@ func cells() []cell {
 		for _, main := range mainEnds {
 			for _, sidecar := range sidecarEnds {
 				for _, native := range []bool{false, true} {
-					for _, mode := range modes {
-						all = append(all, cell{restartPolicy, main, sidecar, native, mode})
+					for _, column := range columns {
+						all = append(all, cell{restartPolicy: restartPolicy, main: main, sidecar: sidecar, native: native, column: column})
 					}
 				}
 			}
@@ -68,23 +118,40 @@ func cells() []cell {
 	return all
 }
 
+// cellsWithBackoffLimit returns the cells of successful main containers and native sidecars with backoffLimit 1.
+func cellsWithBackoffLimit() []cell {
+	var all []cell
+	for _, restartPolicy := range jobRestartPolicies {
+		for _, sidecar := range sidecarEnds {
+			all = append(all, cell{restartPolicy: restartPolicy, main: mainSucceeds, sidecar: sidecar, column: columnNative, limit: ptr.To[int32](1)})
+		}
+	}
+	return all
+}
+
 func (c cell) String() string {
-	name := fmt.Sprintf("%s, main %s, sidecar %s, mode %s", c.restartPolicy, c.main, c.sidecar, c.mode)
+	name := fmt.Sprintf("%s, main %s, sidecar %s, %s", c.restartPolicy, c.main, c.sidecar, c.column)
 	if c.native {
 		name += ", native sidecar"
+	}
+	if c.limit != nil {
+		name += fmt.Sprintf(", backoffLimit %d", *c.limit)
 	}
 	return name
 }
 
-// job returns the cell's Job. The policy of its mode selects it.
+// job returns the cell's Job. The policy of its column selects it.
 func (c cell) job(name string) *batchv1.Job {
 	mainScript := "sleep 3"
 	if c.main == mainFails {
 		mainScript = "sleep 3; exit 1"
 	}
+	if c.limit != nil && c.restartsEarly() && c.restartPolicy == corev1.RestartPolicyOnFailure {
+		mainScript = "sleep 60" // the kubelet of a busy node may restart the sidecar late
+	}
 	job := harness.Job(name, c.restartPolicy, c.sidecarContainer(), harness.Container(harness.MainName, mainScript))
 	job.Spec.BackoffLimit = ptr.To(c.backoffLimit())
-	job.Spec.Template.Labels = map[string]string{"mode": string(c.mode)}
+	job.Spec.Template.Labels = map[string]string{labelColumn: string(c.column)}
 	job.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](2)
 	if c.native {
 		native := harness.Container("native", harness.ExitsZeroOnTerm)
@@ -97,6 +164,8 @@ func (c cell) job(name string) *batchv1.Job {
 // backoffLimit lets a failed pod fail its Job under Never, a failing main container run twice, and a sidecar crash.
 func (c cell) backoffLimit() int32 {
 	switch {
+	case c.limit != nil:
+		return *c.limit
 	case c.restartPolicy == corev1.RestartPolicyNever:
 		return 0
 	case c.main == mainFails:
@@ -106,6 +175,8 @@ func (c cell) backoffLimit() int32 {
 	}
 }
 
+// sidecarContainer returns the sidecar. One that exits early runs for a second: the kubelet starts the main container when it has
+// seen a native sidecar run.
 func (c cell) sidecarContainer() corev1.Container {
 	switch c.sidecar {
 	case exitsZero:
@@ -115,11 +186,11 @@ func (c cell) sidecarContainer() corev1.Container {
 	case ignoresTerm:
 		return harness.Sidecar(harness.IgnoresTerm)
 	case exitedZero:
-		return harness.Sidecar("exit 0")
+		return harness.Sidecar("sleep 1; exit 0")
 	case exitedSeven:
-		return harness.Sidecar("exit 7")
+		return harness.Sidecar("sleep 1; exit 7")
 	case crashLoops:
-		container := harness.Sidecar("exit 1")
+		container := harness.Sidecar("sleep 1; exit 1")
 		if c.needsOwnRestartPolicy() {
 			container.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyOnFailure)
 		}

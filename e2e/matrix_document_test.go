@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// matrixTable returns the table of the results, with one row for all modes of a combination.
+// matrixTable returns the table of the results, with one row for all columns of a combination.
 func matrixTable(all []cell, results []outcome) string {
-	table := newModeTable("restartPolicy", "main", "sidecar", "native sidecar")
-	for i := 0; i < len(all); i += len(modes) {
+	table := newTable(append([]string{"restartPolicy", "main", "sidecar", "native sidecar"}, namesOf(columns)...)...)
+	for i := 0; i < len(all); i += len(columns) {
 		native := "no"
 		if all[i].native {
 			native = "yes"
 		}
 		fmt.Fprintf(&table.Builder, "| %s | %s | %s | %s |", all[i].restartPolicy, all[i].main, all[i].sidecar, native)
-		for j := range modes {
+		for j := range columns {
 			_, exception := all[i+j].expect()
 			table.cell(results[i+j].words(), exception.words())
 		}
@@ -28,23 +28,40 @@ func matrixTable(all []cell, results []outcome) string {
 	return table.String()
 }
 
-// modeTable is a Markdown table whose last columns are the modes, with footnotes.
-type modeTable struct {
+// limitTable returns the table of the cells with backoffLimit 1.
+func limitTable(all []cell, results []outcome) string {
+	table := newTable("restartPolicy", "sidecar", string(columnNative))
+	for i, c := range all {
+		fmt.Fprintf(&table.Builder, "| %s | %s |", c.restartPolicy, c.sidecar)
+		_, exception := c.expect()
+		table.cell(results[i].words(), exception.words())
+		table.WriteString("\n")
+	}
+	return table.String()
+}
+
+func namesOf(columns []matrixColumn) []string {
+	var names []string
+	for _, column := range columns {
+		names = append(names, string(column))
+	}
+	return names
+}
+
+// noteTable is a Markdown table with footnotes.
+type noteTable struct {
 	strings.Builder
 	notes []string
 }
 
-func newModeTable(columns ...string) *modeTable {
-	for _, mode := range modes {
-		columns = append(columns, string(mode))
-	}
-	table := &modeTable{}
+func newTable(columns ...string) *noteTable {
+	table := &noteTable{}
 	fmt.Fprintf(&table.Builder, "| %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
 	return table
 }
 
 // cell writes a cell, with the number of its note unless that is empty.
-func (t *modeTable) cell(words, note string) {
+func (t *noteTable) cell(words, note string) {
 	fmt.Fprintf(&t.Builder, " %s", words)
 	if note != "" {
 		if !slices.Contains(t.notes, note) {
@@ -56,7 +73,7 @@ func (t *modeTable) cell(words, note string) {
 }
 
 // String returns the table and its notes.
-func (t *modeTable) String() string {
+func (t *noteTable) String() string {
 	out := t.Builder.String() + "\n"
 	for i, note := range t.notes {
 		out += fmt.Sprintf("%d. %s\n", i+1, note)
@@ -66,7 +83,7 @@ func (t *modeTable) String() string {
 
 func (o outcome) words() string {
 	switch {
-	case o == complete, o == failed:
+	case o == complete, o == failed, o.job == neverStarts:
 		return o.job
 	case o.pod == "Deleted":
 		return o.job + ", deleted"

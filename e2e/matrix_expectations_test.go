@@ -5,12 +5,14 @@
 package e2e
 
 import (
+	"slices"
+
 	corev1 "k8s.io/api/core/v1"
 )
 
 // outcome is the result of a cell.
 type outcome struct {
-	// job is Complete or Failed.
+	// job is Complete, Failed or neverStarts.
 	job string
 	// pod is the last phase of the pod, or Deleted.
 	pod string
@@ -23,6 +25,9 @@ var (
 	complete = outcome{job: "Complete", pod: string(corev1.PodSucceeded), runs: 1}
 	failed   = outcome{job: "Failed", pod: string(corev1.PodFailed), runs: 1}
 )
+
+// neverStarts is the state of a Job whose main container waits for ever.
+const neverStarts = "never starts"
 
 // exception is an outcome that Kubernetes decides before the operator can act.
 type exception struct {
@@ -42,7 +47,19 @@ func (e *exception) words() string {
 
 // expect returns the cell's outcome, and its exception or nil.
 func (c cell) expect() (outcome, *exception) {
+	native := c.column == columnNative
 	switch {
+	case native && c.sidecar == unpullable:
+		return blockedBySidecar.outcome, blockedBySidecar
+	case native && c.needsOwnRestartPolicy():
+		if c.main == mainFails {
+			return failed, notConverted
+		}
+		return complete, notConverted
+	case native && c.restartPolicy == corev1.RestartPolicyOnFailure && c.limit != nil && c.restartsEarly():
+		return failedByRestarts.outcome, failedByRestarts
+	case native && c.main == mainSucceeds:
+		return complete, nil
 	case c.restartPolicy == corev1.RestartPolicyOnFailure && c.main == mainFails:
 		return restartedUntilFailed.outcome, restartedUntilFailed
 	case c.restartPolicy == corev1.RestartPolicyNever && c.main == mainSucceeds && c.sidecar == exitedSeven:
@@ -52,6 +69,11 @@ func (c cell) expect() (outcome, *exception) {
 	default:
 		return complete, nil
 	}
+}
+
+// restartsEarly reports whether the sidecar, if native, restarts while the main container runs.
+func (c cell) restartsEarly() bool {
+	return slices.Contains([]sidecarEnd{exitedZero, exitedSeven, crashLoops}, c.sidecar)
 }
 
 var (
@@ -65,5 +87,17 @@ var (
 		note: "Every container has terminated, one of them with a non-zero exit code. The kubelet therefore writes phase Failed in the " +
 			"same status update that reports the main container as terminated.",
 		outcome: failed,
+	}
+	blockedBySidecar = &exception{
+		note:    "The main container waits until its native sidecars have started. The Job neither completes nor fails.",
+		outcome: outcome{job: neverStarts, pod: string(corev1.PodPending)},
+	}
+	notConverted = &exception{
+		note: "A container with a restartPolicy of its own is not converted. Mode Auto ends it.",
+	}
+	failedByRestarts = &exception{
+		note:    "Under OnFailure, the restarts of a native sidecar count towards backoffLimit, also those after exit code 0.",
+		outcome: outcome{job: "Failed", pod: "Deleted"},
+		anyRuns: true,
 	}
 )

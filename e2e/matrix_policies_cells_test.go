@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
@@ -43,7 +42,7 @@ const (
 
 var podFailureRules = []jobPolicy{ruleIgnore, ruleFailJob, ruleCount, ruleFailIndex}
 
-// policyRow is one row of the outcome matrix of Job policies: the same Job in every mode and without its sidecar.
+// policyRow is one row of the outcome matrix of Job policies: the same Job in every column and without its sidecar.
 type policyRow struct {
 	policy jobPolicy
 	// namesMain is true if the rule names the main container, and matches no other.
@@ -96,8 +95,8 @@ func (r policyRow) alone() policyRow {
 	return r
 }
 
-// job returns the row's Job for the mode.
-func (r policyRow) job(name string, mode v1alpha1.Mode, state string) *batchv1.Job {
+// job returns the row's Job for the column.
+func (r policyRow) job(name string, column matrixColumn, state string) *batchv1.Job {
 	main := harness.Container(harness.MainName, r.mainScript(name))
 	containers := []corev1.Container{main}
 	switch r.sidecar {
@@ -108,7 +107,10 @@ func (r policyRow) job(name string, mode v1alpha1.Mode, state string) *batchv1.J
 	}
 	job := harness.Job(name, corev1.RestartPolicyNever, containers...)
 	job.Spec.BackoffLimit = ptr.To[int32](1)
-	job.Spec.Template.Labels = map[string]string{"mode": string(mode)}
+	job.Spec.Template.Labels = map[string]string{labelColumn: string(column)}
+	if column == columnHandWritten {
+		handWrite(job)
+	}
 	template := &job.Spec.Template.Spec
 	template.TerminationGracePeriodSeconds = ptr.To[int64](2)
 	harness.MountHostDirectory(template, harness.MainName, state, stateMount)

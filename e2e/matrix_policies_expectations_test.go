@@ -89,8 +89,9 @@ const (
 		"after the phase was written."
 )
 
-// expect returns the row's exception in the mode, or nil if the sidecar does not change the outcome.
-func (r policyRow) expect(mode v1alpha1.Mode) *jobException {
+// expect returns the row's exception in the column, or nil if the sidecar does not change the outcome.
+func (r policyRow) expect(column matrixColumn) *jobException {
+	mode := v1alpha1.Mode(column)
 	endsWithZero := mode == v1alpha1.ModeImage || mode == v1alpha1.ModeAuto
 	if endsWithZero || r.namesMain || r.main == mainSucceeds || !slices.Contains(podFailureRules, r.policy) {
 		return nil
@@ -112,7 +113,7 @@ func (r policyRow) expect(mode v1alpha1.Mode) *jobException {
 		return nil
 	}
 	switch {
-	case mode == v1alpha1.ModeCRR:
+	case mode == v1alpha1.ModeCRR || column == columnNative || column == columnHandWritten:
 		return &jobException{note: noteSeen, outcome: outcome}
 	case r.policy == ruleFailJob:
 		// The Job controller evaluates this rule at each sync, so the next pod may already exist.

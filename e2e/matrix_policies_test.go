@@ -7,6 +7,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,11 +27,15 @@ const allMatrixRows = "MATRIX"
 func TestOutcomeMatrixJobPolicies(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
-	for _, mode := range modes {
-		policy := policyForMode(mode)
+	tested := columns
+	if !test.CanConvert() {
+		tested = columnsOf(modes)
+	}
+	for _, column := range tested {
+		policy := columnPolicy(column)
 		// Avoids fallbacks on a busy node.
 		policy.Spec.TerminationDeadlineSeconds = ptr.To[int32](120)
-		if mode != v1alpha1.ModeAuto {
+		if policy.Spec.Mode != v1alpha1.ModeAuto {
 			// Avoids fallbacks after writes that a busy webhook denied.
 			policy.Spec.Fallback = v1alpha1.FallbackDisabled
 		}
@@ -43,10 +48,14 @@ func TestOutcomeMatrixJobPolicies(t *testing.T) {
 		if whole || row.isBasic() {
 			rows = append(rows, row)
 			run.add(row.alone(), "")
-			for _, mode := range modes {
-				run.add(row, mode)
+			for _, column := range tested {
+				run.add(row, column)
 			}
+			run.add(row, columnHandWritten)
 		}
+	}
+	if slices.Contains(tested, columnNative) {
+		test.WaitForConversion(rows[0].job("", columnNative, "").Spec.Template, columnAnnotation)
 	}
 	t.Run("cells", func(t *testing.T) {
 		for i, cell := range run.cells {
@@ -60,24 +69,24 @@ func TestOutcomeMatrixJobPolicies(t *testing.T) {
 		return
 	}
 	for _, row := range rows {
-		run.compare(row)
+		run.compare(row, tested)
 	}
-	if whole && !t.Failed() {
+	if whole && len(tested) == len(columns) && !t.Failed() {
 		test.RequireSection("docs/outcome-matrix.md", "job-policies", run.table(rows))
 	}
 }
 
-// policyCell is a row in one mode, or without a sidecar.
+// policyCell is a row in one column, or without a sidecar.
 type policyCell struct {
 	policyRow
-	mode v1alpha1.Mode
+	column matrixColumn
 }
 
 func (c policyCell) String() string {
-	if c.mode == "" {
+	if c.column == "" {
 		return c.policyRow.String() + "none"
 	}
-	return c.policyRow.String() + ", mode " + string(c.mode)
+	return c.policyRow.String() + ", " + string(c.column)
 }
 
 // policyRun holds the Jobs of the rows and their outcomes.
@@ -89,9 +98,9 @@ type policyRun struct {
 	results map[policyCell]*jobOutcome
 }
 
-// add adds the row in the mode unless it exists.
-func (r *policyRun) add(row policyRow, mode v1alpha1.Mode) {
-	cell := policyCell{row, mode}
+// add adds the row in the column unless it exists.
+func (r *policyRun) add(row policyRow, column matrixColumn) {
+	cell := policyCell{row, column}
 	if r.results[cell] == nil {
 		r.cells, r.results[cell] = append(r.cells, cell), &jobOutcome{}
 	}
@@ -103,7 +112,7 @@ func (r *policyRun) run(t *testing.T, cell policyCell, name string) {
 	r.slots <- struct{}{}
 	defer func() { <-r.slots }()
 	test := harness.Within(t, r.test)
-	job := cell.job(name, cell.mode, r.state)
+	job := cell.job(name, cell.column, r.state)
 	test.Create(job)
 	test.EventuallySeen("the Job to finish", cellTimeout, func(seen harness.Seen) error {
 		var err error
@@ -141,28 +150,29 @@ func observeJob(seen harness.Seen, name string, mostPods int) (jobOutcome, error
 	return got, fmt.Errorf("the Job has not finished: %s", seen.Describe(name))
 }
 
-// compare requires, in each mode of the row, the outcome without a sidecar or the outcome of the exception.
-func (r *policyRun) compare(row policyRow) {
+// compare requires, in each column of the row, the outcome without a sidecar or the outcome of the exception. A hand-written
+// native sidecar has the outcome of a converted one.
+func (r *policyRun) compare(row policyRow, tested []matrixColumn) {
 	r.test.Helper()
 	alone := *r.results[policyCell{row.alone(), ""}]
-	for _, mode := range modes {
-		got, exception := *r.results[policyCell{row, mode}], row.expect(mode)
+	for _, column := range append(slices.Clone(tested), columnHandWritten) {
+		got, exception := *r.results[policyCell{row, column}], row.expect(column)
 		switch {
 		case exception == nil && got != alone:
-			r.test.Errorf("%s, mode %s: the outcome is %+v, want %+v as without the sidecar", row, mode, got, alone)
+			r.test.Errorf("%s, %s: the outcome is %+v, want %+v as without the sidecar", row, column, got, alone)
 		case exception != nil && !exception.holds(got, alone):
-			r.test.Errorf("%s, mode %s: the outcome is %+v, want %+v: %s", row, mode, got, exception.outcome, exception.note)
+			r.test.Errorf("%s, %s: the outcome is %+v, want %+v: %s", row, column, got, exception.outcome, exception.note)
 		}
 	}
 }
 
 // table returns the table of the rows.
 func (r *policyRun) table(rows []policyRow) string {
-	table := newModeTable("rule", "names", "main", "sidecar", "alone")
+	table := newTable(append([]string{"rule", "names", "main", "sidecar", "alone"}, namesOf(columns)...)...)
 	for _, row := range rows {
 		fmt.Fprintf(&table.Builder, "| %s | %s | %s | %s | %s |", row.policy, row.ruleNames(), row.main, row.sidecar, r.results[policyCell{row.alone(), ""}].words())
-		for _, mode := range modes {
-			exception := row.expect(mode)
+		for _, column := range columns {
+			exception := row.expect(column)
 			table.cell(inTable(exception), exception.words())
 		}
 		table.WriteString("\n")
@@ -170,7 +180,7 @@ func (r *policyRun) table(rows []policyRow) string {
 	return table.String()
 }
 
-// inTable returns the text of a mode in the table.
+// inTable returns the text of a cell of the table.
 func inTable(exception *jobException) string {
 	switch {
 	case exception == nil:

@@ -6,11 +6,12 @@ package e2e
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -18,10 +19,14 @@ import (
 )
 
 const (
-	// podsOfMatrix is how many cells run at once.
+	// podsOfMatrix is how many cells of modes run at once.
 	podsOfMatrix = 40
+	// nativeOfMatrix is how many cells of column Native run at once. Many of them wait until the kubelet restarts the sidecar.
+	nativeOfMatrix = 16
 	// cellTimeout is for one cell on a busy node.
 	cellTimeout = 5 * time.Minute
+	// columnAnnotation is the annotation of the pods of column Native.
+	columnAnnotation = harness.SidecarName + "=SidecarTerminationPolicy/column-native"
 )
 
 // In every combination, the main container decides the Job's outcome, except where Kubernetes decides it before the operator can
@@ -29,46 +34,71 @@ const (
 func TestOutcomeMatrix(t *testing.T) {
 	harness.Exclusive(t)
 	test := harness.New(t)
-	for _, mode := range modes {
-		policy := policyForMode(mode)
+	for _, column := range columns {
+		policy := columnPolicy(column)
 		policy.Spec.TerminationDeadlineSeconds = ptr.To[int32](10)
 		test.Create(policy)
 	}
-	all := cells()
+	converts := test.CanConvert()
+	if converts {
+		test.WaitForConversion(cell{restartPolicy: corev1.RestartPolicyNever, sidecar: exitsZero, column: columnNative}.job("").Spec.Template, columnAnnotation)
+	}
+	all := slices.Concat(cells(), cellsWithBackoffLimit())
 	results := make([]outcome, len(all))
-	slots := make(chan struct{}, podsOfMatrix)
+	modeSlots, nativeSlots := make(chan struct{}, podsOfMatrix), make(chan struct{}, nativeOfMatrix)
 	t.Run("cells", func(t *testing.T) {
 		for i, c := range all {
 			t.Run(c.String(), func(t *testing.T) {
 				t.Parallel()
+				slots := modeSlots
+				if c.column == columnNative {
+					slots = nativeSlots
+				}
 				slots <- struct{}{}
 				defer func() { <-slots }()
+				if c.column == columnNative && !converts {
+					t.Skip(needsConversion)
+				}
 				results[i] = runCell(harness.Within(t, test), c, fmt.Sprintf("cell-%03d", i))
 			})
 		}
 	})
 	if !t.Failed() && allRan(results) {
-		test.RequireSection("docs/outcome-matrix.md", "matrix", matrixTable(all, results))
+		withoutLimit := len(cells())
+		test.RequireSection("docs/outcome-matrix.md", "matrix", matrixTable(all[:withoutLimit], results))
+		test.RequireSection("docs/outcome-matrix.md", "backoff-limit", limitTable(all[withoutLimit:], results[withoutLimit:]))
 	}
 }
 
-// policyForMode returns a policy with the mode that selects pods with label mode.
-func policyForMode(mode v1alpha1.Mode) *v1alpha1.SidecarTerminationPolicy {
-	policy := harness.Policy(mode)
-	policy.Name = "mode-" + strings.ToLower(string(mode))
-	policy.Spec.PodSelector.MatchLabels = map[string]string{"mode": string(mode)}
-	return policy
-}
-
-// runCell runs the cell's Job, requires the expected outcome and returns it.
+// runCell runs the cell's Job, requires the expected outcome and returns it. In column Native, a Job with hand-written native
+// sidecars runs beside it.
 func runCell(test *harness.Test, c cell, name string) outcome {
 	test.Helper()
 	job := c.job(name)
+	names := []string{name}
 	test.Create(job)
 	if own := job.Spec.Template.Spec.Containers[0].RestartPolicy; c.needsOwnRestartPolicy() && own == nil {
 		test.Skip("Needs container restartPolicy, which Kubernetes supports since 1.35")
 	}
+	if c.column == columnNative {
+		written := c.job(name + "-written")
+		handWrite(written)
+		test.Create(written)
+		names = append(names, written.Name)
+	}
 	wanted, exception := c.expect()
+	for _, name := range names {
+		requireCell(test, name, wanted, exception)
+	}
+	if c.column == columnNative && !c.needsOwnRestartPolicy() {
+		requireOnlyConverted(test, name)
+	}
+	return wanted
+}
+
+// requireCell requires the outcome of the Job.
+func requireCell(test *harness.Test, name string, wanted outcome, exception *exception) {
+	test.Helper()
 	var got outcome
 	test.EventuallySeen("the Job to finish and its containers to terminate", cellTimeout, func(seen harness.Seen) error {
 		var err error
@@ -79,7 +109,7 @@ func runCell(test *harness.Test, c cell, name string) outcome {
 		got.runs = 0
 	}
 	if got != wanted {
-		test.Errorf("The outcome is %+v, want %+v", got, wanted)
+		test.Errorf("The outcome of %s is %+v, want %+v", name, got, wanted)
 	}
 	test.Recorder.Look(func(seen harness.Seen) {
 		for _, record := range seen.Pods(name) {
@@ -92,7 +122,21 @@ func runCell(test *harness.Test, c cell, name string) outcome {
 			test.Log(seen.Describe(name))
 		}
 	})
-	return got
+}
+
+// requireOnlyConverted requires that the Job's pods were converted, and that the operator has not written to them.
+func requireOnlyConverted(test *harness.Test, name string) {
+	test.Helper()
+	var records []harness.PodRecord
+	test.Recorder.Look(func(seen harness.Seen) {
+		for _, record := range seen.Pods(name) {
+			records = append(records, *record)
+		}
+	})
+	for i := range records {
+		requireConverted(test, &records[i], columnAnnotation)
+		requireUnwritten(test, &records[i])
+	}
 }
 
 // observeCell returns the outcome of the Job and its pods, or an error while it has none.
@@ -104,6 +148,8 @@ func observeCell(seen harness.Seen, name string) (outcome, error) {
 		got.job = "Complete"
 	case hasCondition(job, batchv1.JobFailed):
 		got.job = "Failed"
+	case len(pods) == 1 && mainCannotStart(pods[0]):
+		return blockedBySidecar.outcome, nil
 	default:
 		return got, fmt.Errorf("the Job has not finished: %s", seen.Describe(name))
 	}
@@ -119,6 +165,13 @@ func observeCell(seen harness.Seen, name string) (outcome, error) {
 		}
 	}
 	return got, nil
+}
+
+// mainCannotStart reports whether the main container waits for a native sidecar whose image cannot be pulled.
+func mainCannotStart(record *harness.PodRecord) bool {
+	main, sidecar := record.Container(harness.MainName), nativeStatus(record, harness.SidecarName)
+	return main != nil && main.State.Waiting != nil && main.State.Waiting.Reason == "PodInitializing" &&
+		sidecar.State.Waiting != nil && sidecar.State.Waiting.Reason == "ErrImageNeverPull"
 }
 
 func hasCondition(job *batchv1.Job, condition batchv1.JobConditionType) bool {
