@@ -494,3 +494,27 @@ func TestNativeRemovedUnderLoad(t *testing.T) {
 		test.Errorf("A pod could not be created: %s", event.Message)
 	}
 }
+
+// The audit log shows what managed fields may hide. The other Job shows that the log has the operator's writes.
+func TestNativeWithoutWrites(t *testing.T) {
+	harness.Shared(t)
+	test := newNative(t, nil)
+	job := indexed(harness.Job("job", corev1.RestartPolicyOnFailure, harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(2)))
+	other := harness.Job("other", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(2))
+	other.Spec.Template.Labels = map[string]string{v1alpha1.LabelNativeConversion: "false"}
+	test.Create(preferNative())
+	test.WaitForConversion(job.Spec.Template, sidecarConverted)
+	test.Create(job, other)
+	test.WaitForComplete("job")
+	requireNative(test, "job", sidecarConverted)
+	ended := test.RequireCompleted("other").Pod.Name
+
+	writes := test.OperatorWrites()
+	if len(writes[ended]) == 0 {
+		test.Errorf("The audit log has no write of the operator to pod %s, only %v", ended, writes)
+	}
+	delete(writes, ended)
+	if len(writes) > 0 {
+		test.Errorf("The operator has written to converted pods: %v", writes)
+	}
+}

@@ -14,7 +14,11 @@ import (
 
 // Files returns the configuration files that the components read, by path.
 func (c Cluster) Files() (map[string]string, error) {
-	files := map[string]string{}
+	audit, err := yaml.Marshal(auditSettings)
+	if err != nil {
+		return nil, fmt.Errorf("render the audit policy: %w", err)
+	}
+	files := map[string]string{c.auditPolicy(): string(audit)}
 	for _, node := range c.Nodes {
 		kubelet, err := yaml.Marshal(c.kubeletSettings(node))
 		if err != nil {
@@ -33,6 +37,21 @@ func (c Cluster) Files() (map[string]string, error) {
 }
 
 type settings map[string]any
+
+// auditSettings log who writes to pods. Kubelets write most often, and nobody asks what they write.
+var auditSettings = settings{
+	"apiVersion": "audit.k8s.io/v1",
+	"kind":       "Policy",
+	"omitStages": []string{"RequestReceived"},
+	"rules": []settings{
+		{"level": "None", "userGroups": []string{"system:nodes"}},
+		{
+			"level":     "Metadata",
+			"verbs":     []string{"create", "update", "patch", "delete", "deletecollection"},
+			"resources": []settings{{"group": "", "resources": []string{"pods", "pods/status"}}},
+		},
+	},
+}
 
 func (c Cluster) kubeletSettings(node Node) settings {
 	return settings{
