@@ -55,7 +55,7 @@ func TestOutcomeMatrixJobPolicies(t *testing.T) {
 		}
 	}
 	if slices.Contains(tested, columnNative) {
-		test.WaitForConversion(rows[0].job("", columnNative, "").Spec.Template, columnAnnotation)
+		test.WaitForConversion(rows[0].job("", columnNative, run.state).Spec.Template, columnAnnotation)
 	}
 	t.Run("cells", func(t *testing.T) {
 		for i, cell := range run.cells {
