@@ -169,7 +169,7 @@ func observeCell(seen harness.Seen, name string) (outcome, error) {
 
 // mainCannotStart reports whether the main container waits for a native sidecar whose image cannot be pulled.
 func mainCannotStart(record *harness.PodRecord) bool {
-	main, sidecar := record.Container(harness.MainName), nativeStatus(record, harness.SidecarName)
+	main, sidecar := record.Container(harness.MainName), nativeStatus(record)
 	return main != nil && main.State.Waiting != nil && main.State.Waiting.Reason == "PodInitializing" &&
 		sidecar.State.Waiting != nil && sidecar.State.Waiting.Reason == "ErrImageNeverPull"
 }

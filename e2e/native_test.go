@@ -156,7 +156,7 @@ func TestNativeJobs(t *testing.T) {
 				if reason, failed := harness.JobCondition(seen.Job("job"), batchv1.JobFailed); failed && !strings.HasPrefix(reason, c.reason) {
 					test.Errorf("The Job failed with %s, want %s", reason, c.reason)
 				}
-				if restarted := nativeStatus(seen.Pods("job")[0], harness.SidecarName).RestartCount > 0; restarted != c.restarts {
+				if restarted := nativeStatus(seen.Pods("job")[0]).RestartCount > 0; restarted != c.restarts {
 					test.Errorf("The sidecar has restarted: %t, want %t: %s", restarted, c.restarts, seen.Describe("job"))
 				}
 			})
@@ -208,10 +208,10 @@ func requireConverted(test *harness.Test, record *harness.PodRecord, annotation 
 	}
 }
 
-// nativeStatus returns the status of an init container, or an empty one.
-func nativeStatus(record *harness.PodRecord, name string) corev1.ContainerStatus {
+// nativeStatus returns the status of the sidecar as an init container, or an empty one.
+func nativeStatus(record *harness.PodRecord) corev1.ContainerStatus {
 	for _, status := range record.Pod.Status.InitContainerStatuses {
-		if status.Name == name {
+		if status.Name == harness.SidecarName {
 			return status
 		}
 	}
@@ -394,7 +394,7 @@ func TestNativeSidecarWaitsForMain(t *testing.T) {
 	test.WaitForConversion(blocked.Spec.Template, sidecarConverted)
 	test.Create(blocked)
 	test.EventuallySeen("the sidecar to run", harness.StartTimeout, func(seen harness.Seen) error {
-		if pods := seen.Pods("blocked"); len(pods) == 1 && nativeStatus(pods[0], harness.SidecarName).State.Running != nil {
+		if pods := seen.Pods("blocked"); len(pods) == 1 && nativeStatus(pods[0]).State.Running != nil {
 			return nil
 		}
 		return errors.New(seen.Describe("blocked"))
@@ -406,7 +406,7 @@ func TestNativeSidecarWaitsForMain(t *testing.T) {
 		record := seen.Pods("blocked")[0]
 		main := record.Container(harness.MainName).State.Waiting
 		if record.Pod.Status.Phase != corev1.PodPending || main == nil || main.Reason != "PodInitializing" ||
-			ptr.Deref(nativeStatus(record, harness.SidecarName).Started, true) {
+			ptr.Deref(nativeStatus(record).Started, true) {
 			test.Errorf("The main container does not wait for its sidecar: %s", seen.Describe("blocked"))
 		}
 	})
