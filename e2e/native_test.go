@@ -392,7 +392,9 @@ func TestNativeSidecarWaitsForMain(t *testing.T) {
 	blocked := jobWithWaitingSidecar("blocked")
 	test.Create(preferNative())
 	test.WaitForConversion(blocked.Spec.Template, sidecarConverted)
-	test.Create(blocked)
+	optedOut := jobWithWaitingSidecar("job")
+	optedOut.Spec.Template.Labels = map[string]string{v1alpha1.LabelNativeConversion: "false"}
+	test.Create(blocked, optedOut)
 	test.EventuallySeen("the sidecar to run", harness.StartTimeout, func(seen harness.Seen) error {
 		if pods := seen.Pods("blocked"); len(pods) == 1 && nativeStatus(pods[0]).State.Running != nil {
 			return nil
@@ -410,10 +412,6 @@ func TestNativeSidecarWaitsForMain(t *testing.T) {
 			test.Errorf("The main container does not wait for its sidecar: %s", seen.Describe("blocked"))
 		}
 	})
-
-	optedOut := jobWithWaitingSidecar("job")
-	optedOut.Spec.Template.Labels = map[string]string{v1alpha1.LabelNativeConversion: "false"}
-	test.Create(optedOut)
 	requireEndedByPhase(test, map[string]int32{harness.SidecarName: 7})
 }
 
@@ -425,6 +423,7 @@ func jobWithWaitingSidecar(name string) *batchv1.Job {
 	sidecar.StartupProbe = &corev1.Probe{
 		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"test", "-e", shared + "/started"}}},
 		PeriodSeconds: 1, FailureThreshold: 3600,
+		TimeoutSeconds: 10, // for a busy node
 	}
 	sidecar.VolumeMounts, main.VolumeMounts = []corev1.VolumeMount{mount}, []corev1.VolumeMount{mount}
 	job := harness.Job(name, corev1.RestartPolicyNever, sidecar, main)
