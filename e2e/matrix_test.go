@@ -22,7 +22,7 @@ const (
 	// podsOfMatrix is how many cells of modes run at once.
 	podsOfMatrix = 40
 	// nativeOfMatrix is how many cells of column Native run at once. Many of them wait until the kubelet restarts the sidecar.
-	nativeOfMatrix = 16
+	nativeOfMatrix = 24
 	// cellTimeout is for one cell on a busy node.
 	cellTimeout = 5 * time.Minute
 	// columnAnnotation is the annotation of the pods of column Native.

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -341,6 +342,62 @@ func TestNativeSidecarSet(t *testing.T) {
 	requireNative(test, "job", sidecarConverted)
 }
 
+// An injector that is called again and searches only the regular containers injects its sidecar twice. OpenKruise's webhook becomes
+// one by another configuration.
+func TestNativeReinvokedInjector(t *testing.T) {
+	harness.Shared(t)
+	test := newNative(t, nil)
+	labels := map[string]string{"app": "injected"}
+	createSidecarSet(test, labels)
+	job := harness.Job("job", corev1.RestartPolicyNever, harness.Main(2))
+	job.Spec.Template.Labels = labels
+	policy := preferNative()
+	test.Create(policy)
+	test.WaitForConversion(job.Spec.Template, sidecarConverted)
+	reinvokeKruise(test)
+	test.WaitForDenial(job.Spec.Template, "Duplicate value")
+	test.Create(job)
+	test.Eventually("an event about the pod that cannot be created", harness.StatusTimeout, func(ctx context.Context) error {
+		messages, err := failedCreations(ctx, test)
+		if err == nil && !slices.ContainsFunc(messages, func(m string) bool { return strings.Contains(m, "Duplicate value") }) {
+			err = fmt.Errorf("the events are %q", messages)
+		}
+		return err
+	})
+	test.MergePatch(policy, `{"spec":{"nativeConversion":"None"}}`)
+	requireEndedByPhase(test, map[string]int32{harness.SidecarName: 7})
+}
+
+// reinvokeKruise has the API server call OpenKruise's webhook again for pods of the namespace that others have changed.
+func reinvokeKruise(test *harness.Test) {
+	test.Helper()
+	kruise := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "kruise-mutating-webhook-configuration"}}
+	test.Get(kruise)
+	i := slices.IndexFunc(kruise.Webhooks, func(webhook admissionv1.MutatingWebhook) bool { return webhook.Name == "mpod.kb.io" })
+	if i < 0 {
+		test.Fatal("OpenKruise has no webhook mpod.kb.io")
+	}
+	webhook := kruise.Webhooks[i]
+	webhook.Name, webhook.ReinvocationPolicy = "again.example.com", ptr.To(admissionv1.IfNeededReinvocationPolicy)
+	webhook.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: test.Namespace}}
+	test.CreateForCluster(&admissionv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: test.Namespace}, Webhooks: []admissionv1.MutatingWebhook{webhook},
+	})
+}
+
+// failedCreations returns the messages of the events about pods of the namespace that could not be created.
+func failedCreations(ctx context.Context, test *harness.Test) ([]string, error) {
+	events := &corev1.EventList{}
+	if err := test.Client.List(ctx, events, client.InNamespace(test.Namespace), client.MatchingFields{"reason": "FailedCreate"}); err != nil {
+		return nil, fmt.Errorf("list the events: %w", err)
+	}
+	var messages []string
+	for _, event := range events.Items {
+		messages = append(messages, event.Message)
+	}
+	return messages, nil
+}
+
 // createSidecarSet has OpenKruise inject the sidecar into the pods of the namespace with the labels.
 func createSidecarSet(test *harness.Test, labels map[string]string) {
 	test.Helper()
@@ -485,12 +542,8 @@ func TestNativeRemovedUnderLoad(t *testing.T) {
 	for i := range jobs {
 		test.RequireCompleted(jobName(i))
 	}
-	events := &corev1.EventList{}
-	if err := test.Client.List(test.Context(), events, client.InNamespace(test.Namespace), client.MatchingFields{"reason": "FailedCreate"}); err != nil {
-		test.Fatal(err)
-	}
-	for _, event := range events.Items {
-		test.Errorf("A pod could not be created: %s", event.Message)
+	if messages, err := failedCreations(test.Context(), test); err != nil || len(messages) > 0 {
+		test.Errorf("Pods could not be created: %q, %v", messages, err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -162,6 +163,17 @@ func (t *Test) WaitForConversion(template corev1.PodTemplateSpec, annotation str
 		}
 		if got := pod.Annotations[v1alpha1.AnnotationNativeSidecars]; got != annotation {
 			return fmt.Errorf("they have %q", got)
+		}
+		return nil
+	})
+}
+
+// WaitForDenial waits until new pods of the template are denied with an error that has the words.
+func (t *Test) WaitForDenial(template corev1.PodTemplateSpec, words string) {
+	t.Helper()
+	t.Eventually("new pods to be denied", conversionTimeout, func(ctx context.Context) error {
+		if _, err := t.dryRunPod(ctx, template); err == nil || !strings.Contains(err.Error(), words) {
+			return fmt.Errorf("the error is %v, want %q", err, words)
 		}
 		return nil
 	})
