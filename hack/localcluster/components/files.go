@@ -77,7 +77,8 @@ func (c Cluster) kubeletSettings(node Node) settings {
 		"maxPods":                     250,
 		"serializeImagePulls":         false,
 		"registryPullQPS":             0,
-		"eventRecordQPS":              0,
+		"eventRecordQPS":              500, // the kubelet's client takes 0 as 5
+		"eventBurst":                  1000,
 		"kubeAPIQPS":                  200,
 		"kubeAPIBurst":                400,
 		"imageGCHighThresholdPercent": 100,
