@@ -3,6 +3,7 @@
 package components
 
 import (
+	_ "embed"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -12,13 +13,16 @@ import (
 	"github.com/sidecar-termination/operator/hack/localcluster/images"
 )
 
+var (
+	//go:embed audit.yaml
+	auditPolicy string
+	//go:embed containerd.toml
+	containerdTemplate string
+)
+
 // Files returns the configuration files that the components read, by path.
 func (c Cluster) Files() (map[string]string, error) {
-	audit, err := yaml.Marshal(auditSettings)
-	if err != nil {
-		return nil, fmt.Errorf("render the audit policy: %w", err)
-	}
-	files := map[string]string{c.auditPolicy(): string(audit)}
+	files := map[string]string{c.auditPolicy(): auditPolicy}
 	for _, node := range c.Nodes {
 		kubelet, err := yaml.Marshal(c.kubeletSettings(node))
 		if err != nil {
@@ -37,21 +41,6 @@ func (c Cluster) Files() (map[string]string, error) {
 }
 
 type settings map[string]any
-
-// auditSettings log who writes to pods. Kubelets write most often, and nobody asks what they write.
-var auditSettings = settings{
-	"apiVersion": "audit.k8s.io/v1",
-	"kind":       "Policy",
-	"omitStages": []string{"RequestReceived"},
-	"rules": []settings{
-		{"level": "None", "userGroups": []string{"system:nodes"}},
-		{
-			"level":     "Metadata",
-			"verbs":     []string{"create", "update", "patch", "delete", "deletecollection"},
-			"resources": []settings{{"group": "", "resources": []string{"pods", "pods/status"}}},
-		},
-	},
-}
 
 func (c Cluster) kubeletSettings(node Node) settings {
 	return settings{
@@ -130,44 +119,3 @@ func (c Cluster) containerdSettings(node Node) string {
 		"{pause}", images.PauseReference,
 	).Replace(containerdTemplate)
 }
-
-// Scores of the out-of-memory killer are restricted since a container may otherwise need
-// a capability that the machine does not give.
-const containerdTemplate = `version = 2
-root = "{root}"
-state = "{state}"
-disabled_plugins = [
-  "io.containerd.snapshotter.v1.aufs",
-  "io.containerd.snapshotter.v1.btrfs",
-  "io.containerd.snapshotter.v1.devmapper",
-  "io.containerd.snapshotter.v1.zfs",
-]
-
-[grpc]
-  address = "{socket}"
-
-[plugins."io.containerd.internal.v1.opt"]
-  path = "{optional}"
-
-[plugins."io.containerd.grpc.v1.cri"]
-  sandbox_image = "{pause}"
-  restrict_oom_score_adj = true
-  netns_mounts_under_state_dir = true
-  stream_server_address = "127.0.0.1"
-  stream_server_port = "0"
-
-[plugins."io.containerd.grpc.v1.cri".cni]
-  bin_dir = "/usr/lib/cni"
-  conf_dir = "{network}"
-
-[plugins."io.containerd.grpc.v1.cri".containerd]
-  snapshotter = "overlayfs"
-  default_runtime_name = "runc"
-
-[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
-  runtime_type = "io.containerd.runc.v2"
-
-[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-  SystemdCgroup = false
-  Root = "{runc}"
-`

@@ -6,6 +6,7 @@
 package process
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,10 +16,11 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/prometheus/procfs"
-
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 )
+
+// procDirectory is where the kernel lists the processes.
+const procDirectory = "/proc"
 
 // Identity names one process, even after its pid is reused.
 type Identity struct {
@@ -30,34 +32,35 @@ type Identity struct {
 
 // Identify returns the identity of the process that has the pid now.
 func Identify(pid int) (Identity, error) {
-	identity, _, err := lookUp(procfs.DefaultMountPoint, pid)
+	identity, _, err := lookUp(procDirectory, pid)
 	return identity, err
 }
 
 // lookUp returns the identity and the state of the process that has the pid now.
 func lookUp(mount string, pid int) (identity Identity, state string, err error) {
-	system, err := procfs.NewFS(mount)
-	if err != nil {
-		return Identity{}, "", fmt.Errorf("find the processes: %w", err)
-	}
-	found, err := system.Proc(pid)
+	content, err := os.ReadFile(filepath.Join(mount, strconv.Itoa(pid), "stat"))
 	if err != nil {
 		return Identity{}, "", fmt.Errorf("find process %d: %w", pid, err)
 	}
-	stat, err := found.Stat()
+	// See proc_pid_stat(5). The name of the command may contain spaces and parentheses.
+	fields := strings.Fields(string(content[bytes.LastIndexByte(content, ')')+1:]))
+	if len(fields) < 20 {
+		return Identity{}, "", fmt.Errorf("process %d has %d fields in its status", pid, len(fields))
+	}
+	started, err := strconv.ParseUint(fields[19], 10, 64)
 	if err != nil {
-		return Identity{}, "", fmt.Errorf("read the state of process %d: %w", pid, err)
+		return Identity{}, "", fmt.Errorf("read the start of process %d: %w", pid, err)
 	}
 	bootID, err := os.ReadFile(filepath.Join(mount, "sys/kernel/random/boot_id"))
 	if err != nil {
 		return Identity{}, "", fmt.Errorf("read the boot id: %w", err)
 	}
-	return Identity{PID: pid, StartTime: stat.Starttime, BootID: strings.TrimSpace(string(bootID))}, stat.State, nil
+	return Identity{PID: pid, StartTime: started, BootID: strings.TrimSpace(string(bootID))}, fields[0], nil
 }
 
 // Alive reports whether the process still runs, any of its threads, which hold its ports. A
 // zombie that has no other threads does not.
-func (i Identity) Alive() bool { return i.aliveIn(procfs.DefaultMountPoint) }
+func (i Identity) Alive() bool { return i.aliveIn(procDirectory) }
 
 func (i Identity) aliveIn(mount string) bool {
 	now, state, err := lookUp(mount, i.PID)
