@@ -171,11 +171,16 @@ func (t *Test) WaitForConversion(template corev1.PodTemplateSpec, annotation str
 // WaitForDenial waits until new pods of the template are denied with an error that has the words.
 func (t *Test) WaitForDenial(template corev1.PodTemplateSpec, words string) {
 	t.Helper()
-	t.Eventually("new pods to be denied", conversionTimeout, func(ctx context.Context) error {
-		if _, err := t.dryRunPod(ctx, template); err == nil || !strings.Contains(err.Error(), words) {
-			return fmt.Errorf("the error is %v, want %q", err, words)
+	t.Eventually("new pods to be denied because of "+words, conversionTimeout, func(ctx context.Context) error {
+		_, err := t.dryRunPod(ctx, template)
+		switch {
+		case err == nil:
+			return errors.New("they are not denied")
+		case !strings.Contains(err.Error(), words):
+			return err
+		default:
+			return nil
 		}
-		return nil
 	})
 }
 
