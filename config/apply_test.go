@@ -295,6 +295,8 @@ func TestOverlayPermissions(t *testing.T) {
 		"overlays/daemonless":    {false, true, true, false},
 		"overlays/virtual-nodes": {false, true, false, false},
 		"overlays/restricted":    {true, true, false, true},
+		"overlays/native":        {true, true, true, true},
+		"overlays/native-only":   {},
 	} {
 		t.Run(overlay, func(t *testing.T) {
 			apply(t, overlay)
