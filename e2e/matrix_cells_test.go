@@ -65,7 +65,7 @@ func columnsOf(modes []v1alpha1.Mode) []matrixColumn {
 	return columns
 }
 
-// labelColumn is the label by which the policies of the columns select pods.
+// labelColumn is the label in the podSelector of the columns' policies.
 const labelColumn = "column"
 
 // columnPolicy returns a policy for the pods of the column.

@@ -71,7 +71,7 @@ func TestOutcomeMatrix(t *testing.T) {
 }
 
 // runCell runs the cell's Job, requires the expected outcome and returns it. In column Native, a Job with hand-written native
-// sidecars runs beside it.
+// sidecars runs as well.
 func runCell(test *harness.Test, c cell, name string) outcome {
 	test.Helper()
 	job := c.job(name)

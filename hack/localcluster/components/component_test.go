@@ -122,7 +122,7 @@ func TestNothingListensForOtherMachines(t *testing.T) {
 	}
 }
 
-// The audit log has the writes of everybody but kubelets to pods.
+// The audit log has all writes to pods except those of kubelets.
 func TestAuditPolicy(t *testing.T) {
 	files, err := example(components.DefaultNodes()...).Files()
 	if err != nil {

@@ -69,12 +69,8 @@ func (c *checker) conversion(ctx context.Context) error {
 // conversionRequests lists the enforced policies that ask for conversion. It leaves out those with an invalid selector, which select
 // nothing.
 func (c *checker) conversionRequests(ctx context.Context) ([]requestingPolicy, error) {
-	var namespaced v1alpha1.SidecarTerminationPolicyList
-	if err := c.client.List(ctx, &namespaced); err != nil {
-		return nil, err
-	}
-	var cluster v1alpha1.ClusterSidecarTerminationPolicyList
-	if err := c.client.List(ctx, &cluster); err != nil {
+	namespaced, cluster, err := c.listPolicies(ctx)
+	if err != nil {
 		return nil, err
 	}
 	var all []requestingPolicy
@@ -83,13 +79,13 @@ func (c *checker) conversionRequests(ctx context.Context) ([]requestingPolicy, e
 			all = append(all, requestingPolicy{name, policy.Ref.Namespace, native.Labeled(labels)})
 		}
 	}
-	for i := range namespaced.Items {
-		p := &namespaced.Items[i]
+	for i := range namespaced {
+		p := &namespaced[i]
 		policy, err := resolve.FromNamespaced(p)
 		add("policy "+p.Namespace+"/"+p.Name, p.Labels, policy, err)
 	}
-	for i := range cluster.Items {
-		p := &cluster.Items[i]
+	for i := range cluster {
+		p := &cluster[i]
 		policy, err := resolve.FromCluster(p)
 		add("clusterpolicy "+p.Name, p.Labels, policy, err)
 	}

@@ -39,20 +39,16 @@ func (c *checker) policies(ctx context.Context) error {
 			c.warn(hint, "%s is degraded (%s): %s", title, degraded.Reason, degraded.Message)
 		}
 	}
-	var namespaced v1alpha1.SidecarTerminationPolicyList
-	if err := c.client.List(ctx, &namespaced); err != nil {
+	namespaced, cluster, err := c.listPolicies(ctx)
+	if err != nil {
 		return c.policiesUnread(err)
 	}
-	for i := range namespaced.Items {
-		p := &namespaced.Items[i]
+	for i := range namespaced {
+		p := &namespaced[i]
 		inspect("policy", p.Namespace, p.Name, p.Generation, p.Status)
 	}
-	var cluster v1alpha1.ClusterSidecarTerminationPolicyList
-	if err := c.client.List(ctx, &cluster); err != nil {
-		return c.policiesUnread(err)
-	}
-	for i := range cluster.Items {
-		p := &cluster.Items[i]
+	for i := range cluster {
+		p := &cluster[i]
 		inspect("clusterpolicy", "", p.Name, p.Generation, p.Status)
 	}
 	switch {
@@ -74,4 +70,17 @@ func (c *checker) policiesUnread(err error) error {
 		return nil
 	}
 	return fmt.Errorf("list policies: %w", err)
+}
+
+// listPolicies lists the policies of both kinds.
+func (c *checker) listPolicies(ctx context.Context) ([]v1alpha1.SidecarTerminationPolicy, []v1alpha1.ClusterSidecarTerminationPolicy, error) {
+	var namespaced v1alpha1.SidecarTerminationPolicyList
+	if err := c.client.List(ctx, &namespaced); err != nil {
+		return nil, nil, err
+	}
+	var cluster v1alpha1.ClusterSidecarTerminationPolicyList
+	if err := c.client.List(ctx, &cluster); err != nil {
+		return nil, nil, err
+	}
+	return namespaced.Items, cluster.Items, nil
 }

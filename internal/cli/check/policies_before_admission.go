@@ -102,12 +102,8 @@ func (c *checker) createdAt(ctx context.Context, name string) (time.Time, error)
 
 // writtenPolicies lists the policies whose authors need permissions: all policies without enforcement DryRun.
 func (c *checker) writtenPolicies(ctx context.Context) ([]writtenPolicy, error) {
-	var namespaced v1alpha1.SidecarTerminationPolicyList
-	if err := c.client.List(ctx, &namespaced); err != nil {
-		return nil, err
-	}
-	var cluster v1alpha1.ClusterSidecarTerminationPolicyList
-	if err := c.client.List(ctx, &cluster); err != nil {
+	namespaced, cluster, err := c.listPolicies(ctx)
+	if err != nil {
 		return nil, err
 	}
 	var all []writtenPolicy
@@ -116,12 +112,12 @@ func (c *checker) writtenPolicies(ctx context.Context) ([]writtenPolicy, error) 
 			all = append(all, writtenPolicy{name, object, spec.PrePull != nil})
 		}
 	}
-	for i := range namespaced.Items {
-		p := &namespaced.Items[i]
+	for i := range namespaced {
+		p := &namespaced[i]
 		add("policy "+p.Namespace+"/"+p.Name, p, &p.Spec.PolicySpec)
 	}
-	for i := range cluster.Items {
-		p := &cluster.Items[i]
+	for i := range cluster {
+		p := &cluster[i]
 		add("clusterpolicy "+p.Name, p, &p.Spec.PolicySpec)
 	}
 	return all, nil

@@ -102,18 +102,7 @@ func (o *options) nativeOffline(cmd *cobra.Command, r *nativeResult) (*source.So
 }
 
 func (o *options) nativeLive(cmd *cobra.Command, r *nativeResult) (*source.Source, error) {
-	namespace, err := o.connection.CurrentNamespace()
-	if err != nil {
-		return nil, err
-	}
-	if o.allNamespaces {
-		namespace = ""
-	}
-	cluster, err := o.connection.Connect()
-	if err != nil {
-		return nil, err
-	}
-	s, err := cluster.Source(cmd.Context(), o.program, cmd.Flags())
+	cluster, s, namespace, err := o.connection.Open(cmd.Context(), o.program, cmd.Flags(), o.allNamespaces)
 	if err != nil {
 		return nil, err
 	}

@@ -214,18 +214,7 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 }
 
 func (o *options) live(cmd *cobra.Command) (*result, error) {
-	namespace, err := o.connection.CurrentNamespace()
-	if err != nil {
-		return nil, err
-	}
-	if o.allNamespaces {
-		namespace = ""
-	}
-	cluster, err := o.connection.Connect()
-	if err != nil {
-		return nil, err
-	}
-	s, err := cluster.Source(cmd.Context(), o.program, cmd.Flags())
+	cluster, s, namespace, err := o.connection.Open(cmd.Context(), o.program, cmd.Flags(), o.allNamespaces)
 	if err != nil {
 		return nil, err
 	}

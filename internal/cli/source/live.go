@@ -84,6 +84,23 @@ type Live struct {
 	operatorNamespace string
 }
 
+// Open connects and reads what Source reads. The namespace is the current one, or empty for all.
+func (c *Connection) Open(
+	ctx context.Context, program Program, flags *pflag.FlagSet, allNamespaces bool,
+) (cluster *Live, s *Source, namespace string, err error) {
+	if namespace, err = c.CurrentNamespace(); err != nil {
+		return nil, nil, "", err
+	}
+	if allNamespaces {
+		namespace = ""
+	}
+	if cluster, err = c.Connect(); err != nil {
+		return nil, nil, "", err
+	}
+	s, err = cluster.Source(ctx, program, flags)
+	return cluster, s, namespace, err
+}
+
 // Source reads the operator's flags, OpenKruise and the nodes. Flags on the command line override the operator's flags.
 func (l *Live) Source(ctx context.Context, program Program, flags *pflag.FlagSet) (*Source, error) {
 	s := &Source{now: program.Now(), program: program.Name, Reader: newTolerantReader(l.Client, program.Name)}
