@@ -153,6 +153,7 @@ func (c cell) job(name string) *batchv1.Job {
 	job.Spec.BackoffLimit = ptr.To(c.backoffLimit())
 	job.Spec.Template.Labels = map[string]string{labelColumn: string(c.column)}
 	job.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](2)
+	harness.ReportStart(&job.Spec.Template.Spec)
 	if c.native {
 		native := harness.Container("native", harness.ExitsZeroOnTerm)
 		native.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
@@ -175,8 +176,7 @@ func (c cell) backoffLimit() int32 {
 	}
 }
 
-// sidecarContainer returns the sidecar. One that exits early runs for a second: the kubelet starts the main container when it has
-// seen a native sidecar run.
+// sidecarContainer returns the sidecar.
 func (c cell) sidecarContainer() corev1.Container {
 	switch c.sidecar {
 	case exitsZero:
@@ -186,11 +186,11 @@ func (c cell) sidecarContainer() corev1.Container {
 	case ignoresTerm:
 		return harness.Sidecar(harness.IgnoresTerm)
 	case exitedZero:
-		return harness.Sidecar("sleep 1; exit 0")
+		return harness.Sidecar(harness.ExitsDuringMain(0))
 	case exitedSeven:
-		return harness.Sidecar("sleep 1; exit 7")
+		return harness.Sidecar(harness.ExitsDuringMain(7))
 	case crashLoops:
-		container := harness.Sidecar("sleep 1; exit 1")
+		container := harness.Sidecar(harness.CrashLoops())
 		if c.needsOwnRestartPolicy() {
 			container.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyOnFailure)
 		}

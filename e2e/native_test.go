@@ -109,12 +109,13 @@ func indexed(job *batchv1.Job) *batchv1.Job {
 // jobThatFailsWithEveryMode returns a Job whose pod Kubernetes fails before any mode can act: its sidecar exits 7 before the main
 // container is done. It also has what may get lost in a conversion.
 func jobThatFailsWithEveryMode() *batchv1.Job {
-	sidecar, second := harness.Sidecar("sleep 1; exit 7"), harness.Container("second", harness.IgnoresTerm)
+	sidecar, second := harness.Sidecar(harness.ExitsDuringMain(7)), harness.Container("second", harness.IgnoresTerm)
 	always := corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}
 	second.ReadinessProbe, second.StartupProbe = &corev1.Probe{ProbeHandler: always}, &corev1.Probe{ProbeHandler: always, PeriodSeconds: 1}
 	second.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: always.Exec}}
 	second.Ports = []corev1.ContainerPort{{Name: "metrics", ContainerPort: 9000}}
 	job := withBackoffLimit(0, harness.Job("job", corev1.RestartPolicyNever, second, harness.Main(4), sidecar))
+	harness.ReportStart(&job.Spec.Template.Spec)
 	job.Spec.Template.Spec.InitContainers = []corev1.Container{harness.Container("init", "true")}
 	return job
 }

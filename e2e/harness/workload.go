@@ -63,6 +63,41 @@ func WithEnv(container corev1.Container, namesAndValues ...string) corev1.Contai
 	return container
 }
 
+// startedFile is a file of the pod that exists once the main container runs.
+const startedFile = "/started/main"
+
+// ExitsDuringMain returns the script of a sidecar that exits with the code while the main container of ReportStart runs. If it is
+// restarted, it runs until SIGTERM.
+//
+// A native sidecar must run when the kubelet starts the main container, and again after the main container is done: the kubelet
+// ends the pod when it sees the last init container run (computeInitContainerActions in pkg/kubelet/kuberuntime).
+func ExitsDuringMain(exitCode int) string {
+	return exitsDuringMain(exitCode, ExitsZeroOnTerm)
+}
+
+// CrashLoops returns the script of a sidecar that exits with 1 while the main container of ReportStart runs, and some seconds
+// after each restart.
+func CrashLoops() string { return exitsDuringMain(1, "sleep 10; exit 1") }
+
+func exitsDuringMain(exitCode int, restarted string) string {
+	return fmt.Sprintf("[ -e /started/sidecar ] && { %s; }; until [ -e %s ]; do sleep 0.1; done; : > /started/sidecar; exit %d",
+		restarted, startedFile, exitCode)
+}
+
+// ReportStart lets the main container tell the other containers of the pod that it runs.
+func ReportStart(pod *corev1.PodSpec) {
+	volume := path.Base(path.Dir(startedFile))
+	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
+	for i := range pod.Containers {
+		container := &pod.Containers[i]
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: path.Dir(startedFile)})
+		if container.Name == MainName {
+			last := len(container.Command) - 1
+			container.Command[last] = ": > " + startedFile + "; " + container.Command[last]
+		}
+	}
+}
+
 // PodTemplate returns a pod template whose containers start in the given order.
 func PodTemplate(restartPolicy corev1.RestartPolicy, containers ...corev1.Container) corev1.PodTemplateSpec {
 	return corev1.PodTemplateSpec{Spec: corev1.PodSpec{
