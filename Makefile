@@ -217,7 +217,7 @@ test-e2e-faults: cluster-up deploy ## Run the end-to-end tests with faults of ev
 	FAULTS=all go test -tags e2e -count=1 -timeout 120m -v -run '^Test(Faults|Teardown)' ./e2e
 
 .PHONY: test-e2e-matrix
-test-e2e-matrix: cluster-up deploy ## Run the outcome matrix beside hand-written native sidecars, and every row of that of Job policies (Linux, root; 15 minutes).
+test-e2e-matrix: cluster-up deploy ## Run every row of the outcome matrices, also with hand-written native sidecars (Linux, root; 15 minutes).
 	MATRIX=all go test -tags e2e -count=1 -timeout $(TIMEOUT) -v -run '^TestOutcomeMatrix' ./e2e
 
 .PHONY: demo
