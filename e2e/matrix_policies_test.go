@@ -20,8 +20,8 @@ import (
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// wholeMatrix reports whether MATRIX=all asks for every row of the outcome matrix of Job policies, and for hand-written native
-// sidecars beside the converted ones of the outcome matrix.
+// wholeMatrix reports whether MATRIX=all asks for every row of the outcome matrix of Job policies. The cells of column Native
+// in the outcome matrix then also run with hand-written native sidecars.
 func wholeMatrix() bool { return os.Getenv("MATRIX") == "all" }
 
 // Jobs with rules for exit codes have the same outcome as without their sidecar, except for known exceptions.

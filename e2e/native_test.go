@@ -66,7 +66,7 @@ func nativeCases() []nativeCase {
 		policy.Name = name
 		return policy
 	}
-	exitsSeven, exitsEarly := harness.Sidecar(harness.ExitsSevenOnTerm), harness.Sidecar("sleep 1")
+	exitsSeven, exitsEarly := harness.Sidecar(harness.ExitsSevenOnTerm), harness.Sidecar(harness.ExitsDuringMain(0))
 	return []nativeCase{
 		{name: "Never", job: harness.Job("job", corev1.RestartPolicyNever, exitsSeven, harness.Main(2))},
 		{name: "OnFailure", job: harness.Job("job", corev1.RestartPolicyOnFailure, harness.Main(2), exitsSeven)},
@@ -75,10 +75,10 @@ func nativeCases() []nativeCase {
 			name: "exits 7 early", restarts: true, job: jobThatFailsWithEveryMode(), policies: []client.Object{preferNative(harness.SidecarName, "second")},
 			annotation: "second=SidecarTerminationPolicy/policy," + sidecarConverted,
 		},
-		{name: "exits 0 early", restarts: true, job: harness.Job("job", corev1.RestartPolicyNever, exitsEarly, harness.Main(4))},
+		{name: "exits 0 early", restarts: true, job: reportsStart(harness.Job("job", corev1.RestartPolicyNever, exitsEarly, harness.Main(4)))},
 		{
 			name: "exits 0 early, backoffLimit", reason: batchv1.JobReasonBackoffLimitExceeded, restarts: true,
-			job: withBackoffLimit(1, harness.Job("job", corev1.RestartPolicyOnFailure, exitsEarly, harness.Main(3600))),
+			job: withBackoffLimit(1, reportsStart(harness.Job("job", corev1.RestartPolicyOnFailure, exitsEarly, harness.Main(3600)))),
 		},
 		{name: "podFailurePolicy", reason: batchv1.JobReasonPodFailurePolicy, job: jobThatFailsOn143(nil)},
 		{name: "podFailurePolicy names main", reason: batchv1.JobReasonBackoffLimitExceeded, job: jobThatFailsOn143(ptr.To(harness.MainName))},
@@ -100,6 +100,11 @@ func withBackoffLimit(limit int32, job *batchv1.Job) *batchv1.Job {
 	return job
 }
 
+func reportsStart(job *batchv1.Job) *batchv1.Job {
+	harness.ReportStart(&job.Spec.Template.Spec)
+	return job
+}
+
 func indexed(job *batchv1.Job) *batchv1.Job {
 	job.Spec.CompletionMode = ptr.To(batchv1.IndexedCompletion)
 	job.Spec.Completions, job.Spec.Parallelism = ptr.To[int32](3), ptr.To[int32](2)
@@ -114,8 +119,7 @@ func jobThatFailsWithEveryMode() *batchv1.Job {
 	second.ReadinessProbe, second.StartupProbe = &corev1.Probe{ProbeHandler: always}, &corev1.Probe{ProbeHandler: always, PeriodSeconds: 1}
 	second.Lifecycle = &corev1.Lifecycle{PreStop: &corev1.LifecycleHandler{Exec: always.Exec}}
 	second.Ports = []corev1.ContainerPort{{Name: "metrics", ContainerPort: 9000}}
-	job := withBackoffLimit(0, harness.Job("job", corev1.RestartPolicyNever, second, harness.Main(4), sidecar))
-	harness.ReportStart(&job.Spec.Template.Spec)
+	job := withBackoffLimit(0, reportsStart(harness.Job("job", corev1.RestartPolicyNever, second, harness.Main(4), sidecar)))
 	job.Spec.Template.Spec.InitContainers = []corev1.Container{harness.Container("init", "true")}
 	return job
 }

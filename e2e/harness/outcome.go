@@ -7,6 +7,7 @@ package harness
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -105,7 +106,7 @@ func (t *Test) PodOf(owner string) *corev1.Pod {
 	return pod
 }
 
-// WaitForRunning waits until every container of the controller's pods runs.
+// WaitForRunning waits until every regular container of the controller's pods runs.
 func (t *Test) WaitForRunning(owner string) {
 	t.Helper()
 	t.EventuallySeen("the containers of "+owner+" to run", StartTimeout, func(seen Seen) error {
@@ -114,7 +115,7 @@ func (t *Test) WaitForRunning(owner string) {
 			return errors.New("there is no pod")
 		}
 		for _, record := range pods {
-			if len(record.Running()) != len(record.Pod.Spec.Containers) {
+			if slices.ContainsFunc(record.Pod.Spec.Containers, func(c corev1.Container) bool { return !slices.Contains(record.Running(), c.Name) }) {
 				return errors.New(describePods(pods))
 			}
 		}
