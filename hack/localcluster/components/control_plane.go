@@ -97,7 +97,6 @@ func (c Cluster) controllerManager() Component {
 			"--cluster-signing-key-file=" + c.Key("ca"),
 			"--service-account-private-key-file=" + c.Key("service-accounts"),
 			"--use-service-account-credentials=true",
-			"--controllers=*,-node-ipam-controller,-node-route-controller,-service-lb-controller",
 			"--leader-elect=false",
 			"--kube-api-qps=200",
 			"--kube-api-burst=400",

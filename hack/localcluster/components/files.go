@@ -66,7 +66,7 @@ func (c Cluster) kubeletSettings(node Node) settings {
 		"maxPods":                     250,
 		"serializeImagePulls":         false,
 		"registryPullQPS":             0,
-		"eventRecordQPS":              500, // the kubelet's client takes 0 as 5
+		"eventRecordQPS":              500, // kubelets before 1.37 take 0 as 5
 		"eventBurst":                  1000,
 		"kubeAPIQPS":                  200,
 		"kubeAPIBurst":                400,

@@ -13,7 +13,8 @@ import (
 // DefaultKubernetes is the version of a cluster by default.
 const DefaultKubernetes = "v1.36.3"
 
-var kubernetesVersions = []string{DefaultKubernetes, "v1.34.4"}
+// kubernetesVersions has one version of each minor, the oldest first.
+var kubernetesVersions = []string{"v1.34.4", "v1.35.8", DefaultKubernetes, "v1.37.2"}
 
 // Tool is a set of programs built from one tool module, a directory below hack/tools.
 type Tool struct {

@@ -3,6 +3,11 @@
 package toolchain
 
 import (
+	"encoding/json"
+	"maps"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -13,6 +18,8 @@ func TestParseKubernetes(t *testing.T) {
 		"1.36.3":  "v1.36.3",
 		"v1.36.3": "v1.36.3",
 		"1.34.4":  "v1.34.4",
+		"1.35.8":  "v1.35.8",
+		"1.37.2":  "v1.37.2",
 		"1.2.3":   "",
 		"latest":  "",
 	} {
@@ -29,6 +36,52 @@ func TestKubernetesReportsItsVersion(t *testing.T) {
 		if !strings.Contains(flags, want) {
 			t.Errorf("the linker flags %q lack %s", flags, want)
 		}
+	}
+}
+
+// Each supported version has a tool module that pins it, together with the staging modules of the same release.
+func TestKubernetesModules(t *testing.T) {
+	directories, err := filepath.Glob("../../tools/kubernetes-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var versions []string
+	for _, directory := range directories {
+		tool := Kubernetes(strings.TrimPrefix(filepath.Base(directory), "kubernetes-"))
+		versions = append(versions, tool.Version())
+		command := exec.Command("go", "mod", "edit", "-json")
+		command.Dir = directory
+		output, err := command.Output()
+		if err != nil {
+			t.Fatalf("read %s: %v", directory, err)
+		}
+		type version struct{ Path, Version string }
+		var module struct {
+			Require []version
+			Replace []struct{ Old, New version }
+			Tool    []struct{ Path string }
+		}
+		if err := json.Unmarshal(output, &module); err != nil {
+			t.Fatalf("parse %s: %v", directory, err)
+		}
+		if want := (version{"k8s.io/kubernetes", tool.Version()}); !slices.Contains(module.Require, want) {
+			t.Errorf("%s does not require %v", directory, want)
+		}
+		for _, replace := range module.Replace {
+			if want := (version{replace.Old.Path, "v0" + strings.TrimPrefix(tool.Version(), "v1")}); replace.New != want {
+				t.Errorf("%s replaces %s with %v, want %v", directory, replace.Old.Path, replace.New, want)
+			}
+		}
+		var tools []string
+		for _, one := range module.Tool {
+			tools = append(tools, one.Path)
+		}
+		if want := slices.Sorted(maps.Values(tool.Packages)); !slices.Equal(tools, want) {
+			t.Errorf("%s has the tools %v, want %v", directory, tools, want)
+		}
+	}
+	if !slices.Equal(versions, kubernetesVersions) {
+		t.Errorf("there are tool modules for %v, want %v", versions, kubernetesVersions)
 	}
 }
 
