@@ -549,6 +549,32 @@ func TestNativeRemovedUnderLoad(t *testing.T) {
 	}
 }
 
+// Kubernetes before 1.36 cannot convert. The modes end the sidecar, and the policy, explain and check report why.
+func TestNativeNotServed(t *testing.T) {
+	harness.Shared(t)
+	test := harness.New(t)
+	if test.CanConvert() {
+		test.Skip("Needs Kubernetes 1.35 or earlier")
+	}
+	policy := preferNative()
+	test.Create(policy, harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(2)))
+	requireEndedByPhase(test, map[string]int32{harness.SidecarName: 7})
+	const reason = "upgrade to Kubernetes 1.36 or later"
+	test.EventuallyStatus(policy, "Degraded to say that the cluster cannot convert", func(status v1alpha1.PolicyStatus) error {
+		degraded := harness.Condition(status, v1alpha1.ConditionDegraded)
+		if degraded.Status != metav1.ConditionTrue || degraded.Reason != string(v1alpha1.ReasonConversionUnavailable) || !strings.Contains(degraded.Message, reason) {
+			return fmt.Errorf("the condition is %+v", degraded)
+		}
+		return requireReady(status, v1alpha1.ReasonEnforced)
+	})
+	output, code := plugin(test, "explain", "policy/policy", "-n", test.Namespace)
+	requireOutput(test, output, code, 0, reason)
+	output, _ = plugin(test, "check")
+	if !strings.Contains(output, reason) {
+		test.Errorf("check does not report that the cluster cannot convert:\n%s", output)
+	}
+}
+
 // The audit log shows what managed fields may hide. The other Job shows that the log has the operator's writes.
 func TestNativeWithoutWrites(t *testing.T) {
 	harness.Shared(t)
