@@ -13,6 +13,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/timeline"
 )
 
 // Severity is how bad a finding is.
@@ -162,6 +163,8 @@ type Report struct {
 	Attempts   []Attempt   `json:"attempts,omitempty"`
 	Events     []Event     `json:"events,omitempty"`
 	Findings   []Finding   `json:"findings"`
+	// Timeline is the completion of a pod with sidecars whose main containers are done.
+	Timeline *timeline.Timeline `json:"timeline,omitempty"`
 
 	now       time.Time
 	overrides []resolve.Override

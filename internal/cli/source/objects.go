@@ -35,7 +35,7 @@ func (l *Live) GetPod(ctx context.Context, s *Source, key client.ObjectKey) (exp
 func (l *Live) PodWithEvents(ctx context.Context, s *Source, pod *corev1.Pod, job *batchv1.Job) (explain.Pod, error) {
 	if job == nil {
 		var err error
-		if job, err = l.jobOf(ctx, pod); err != nil {
+		if job, err = jobOf(ctx, l.Client, pod); err != nil {
 			return explain.Pod{}, err
 		}
 	}
@@ -48,13 +48,13 @@ func (l *Live) PodWithEvents(ctx context.Context, s *Source, pod *corev1.Pod, jo
 }
 
 // jobOf returns the Job of the pod, or nil. Missing permission is not an error.
-func (l *Live) jobOf(ctx context.Context, pod *corev1.Pod) (*batchv1.Job, error) {
+func jobOf(ctx context.Context, reader client.Reader, pod *corev1.Pod) (*batchv1.Job, error) {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil || owner.Kind != "Job" {
 		return nil, nil
 	}
 	job := &batchv1.Job{}
-	switch err := l.Client.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, job); {
+	switch err := reader.Get(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: owner.Name}, job); {
 	case err != nil && isUnavailable(err):
 		return nil, nil
 	case err != nil:

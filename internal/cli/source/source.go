@@ -68,7 +68,7 @@ func (s *Source) nameCheck(findings []explain.Finding) {
 
 // Pod reads the input for a pod. The Job is the pod's Job, or nil.
 func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (explain.Pod, error) {
-	result := explain.Pod{Kind: "Pod", Name: shownName(pod), Pod: pod}
+	result := explain.Pod{Kind: "Pod", Name: shownName(pod), Pod: pod, OwnerJob: job}
 	if job != nil {
 		result.Job, result.BackoffLimit, result.FailurePolicy = job.Name, backoffLimit(job.Spec), job.Spec.PodFailurePolicy
 		result.Deletion, result.NamesNode = deletion(job.Spec), job.Spec.Template.Spec.NodeName != ""
@@ -123,7 +123,10 @@ func (s *Source) Manifest(ctx context.Context, manifest Manifest) (explain.Pod, 
 	var err error
 	switch object := manifest.Object.(type) {
 	case *corev1.Pod:
-		pod, err = s.Pod(ctx, object, nil)
+		var job *batchv1.Job
+		if job, err = jobOf(ctx, s.Reader, object); err == nil {
+			pod, err = s.Pod(ctx, object, job)
+		}
 	case *batchv1.Job:
 		pod, err = s.Template(ctx, OfJob(object))
 	case *batchv1.CronJob:
