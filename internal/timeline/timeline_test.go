@@ -25,7 +25,9 @@ import (
 // done is when the main container of the tests ended.
 var done = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func after(seconds int) metav1.Time { return metav1.NewTime(done.Add(time.Duration(seconds) * time.Second)) }
+func after(seconds int) metav1.Time {
+	return metav1.NewTime(done.Add(time.Duration(seconds) * time.Second))
+}
 
 // fixture is a pod of a Job with main and proxy. The operator wrote the phase 2 s after main's end, and the Job completed 2 s
 // later, before proxy had ended.
