@@ -19,6 +19,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/timeline"
 )
 
 // podStates is what the operator remembers about unfinished pods between reconciles. PodReconciler owns it; PolicyReconciler reads
@@ -65,6 +66,7 @@ type podState struct {
 	deleted        bool
 	outcomeUnknown bool                     // a write failed and may still have been applied
 	denied         map[v1alpha1.Mode]string // the denied write of each mode, until one succeeds, with the error
+	facts          *timeline.Facts          // for the trace of the termination; nil if no traces are exported
 }
 
 // attempt identifies a failed attempt on a pod, or, with a policy, its failure for that policy's containers.
@@ -92,6 +94,9 @@ func (s *podStates) record(resolved resolvedPod, decision plan.Decision, actErr 
 		state.phaseWritten = time.Time{}
 	}
 	state.denied = deniedAfter(state.denied, decision)
+	if s.reporter.tracer != nil {
+		state.facts = state.trace(resolved.resolution.Enforced, decision, s.clock.Now())
+	}
 	s.recordActions(state, decision)
 	s.recordFailures(key, state, resolved, decision.Failures)
 	changed := state.changes(decision)

@@ -68,6 +68,7 @@ func setup(ctx context.Context, mgr manager.Manager, options Options) (reconcile
 		return reconcilers{}, err
 	}
 	reporter := newReporter(mgr.GetEventRecorder(settings.Name), options.Clock, queues.policies.add)
+	reporter.tracer = options.Tracer
 	from := caches.readers(mgr)
 	if from.conversion, err = followConversion(mgr, options, &queues); err != nil {
 		return reconcilers{}, err

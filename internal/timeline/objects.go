@@ -36,7 +36,8 @@ const maxManagers = 64
 
 // Read returns what the objects record of the completion of a pod whose main containers are done.
 func Read(o Objects) Facts {
-	facts := Facts{MainsDone: o.mainsDone(), Attempts: o.attempts()}
+	facts := Facts{MainsDone: o.mainsDone()}
+	o.addAttempts(&facts)
 	facts.Noticed, facts.Drained = o.noticed(facts), o.drained(facts)
 	facts.Seen = Moment{Note: NotRecorded}
 	if facts.Drained != (Moment{}) {
@@ -95,13 +96,10 @@ func (o Objects) noticed(facts Facts) Moment {
 
 // drained returns when the first sidecar has drained, by the settings in effect now.
 func (o Objects) drained(facts Facts) Moment {
-	if len(o.View.Sidecars) == 0 || facts.MainsDone.Time.IsZero() {
-		return Moment{}
-	}
-	drain := slices.MinFunc(o.View.Sidecars, func(a, b resolve.Sidecar) int { return cmp.Compare(a.Drain, b.Drain) }).Drain
+	drain := Drain(o.View)
 	over := facts.MainsDone.Time.Add(drain)
 	switch {
-	case drain == 0 || len(facts.Attempts) > 0 && over.After(facts.Attempts[0].Started.Time.Add(Resolution)):
+	case drain == 0 || facts.MainsDone.Time.IsZero() || len(facts.Attempts) > 0 && over.After(facts.Attempts[0].Started.Time.Add(Resolution)):
 		return Moment{}
 	case over.After(o.Now):
 		return Moment{Note: NotYet}
@@ -109,18 +107,21 @@ func (o Objects) drained(facts Facts) Moment {
 	return Moment{Time: over}
 }
 
-// attempts returns the first attempt and the newest ones.
-func (o Objects) attempts() []Attempt {
+// Drain returns how long the first sidecar drains.
+func Drain(view resolve.View) time.Duration {
+	if len(view.Sidecars) == 0 {
+		return 0
+	}
+	return slices.MinFunc(view.Sidecars, func(a, b resolve.Sidecar) int { return cmp.Compare(a.Drain, b.Drain) }).Drain
+}
+
+// addAttempts adds the attempts in the order of their starts.
+func (o Objects) addAttempts(facts *Facts) {
 	sorted := slices.Clone(o.Attempts)
 	slices.SortStableFunc(sorted, func(a, b plan.Attempt) int { return a.Started.Compare(b.Started) })
-	if len(sorted) > MaxAttempts {
-		sorted = slices.Delete(sorted, 1, len(sorted)-MaxAttempts+1)
-	}
-	var attempts []Attempt
 	for _, attempt := range sorted {
-		attempts = append(attempts, Attempt{Mode: attempt.Mode, For: attempt.For, Number: attempt.Number + 1, Started: o.moment(attempt.Started)})
+		facts.AddAttempt(Attempt{Mode: attempt.Mode, For: attempt.For, Number: attempt.Number + 1, Started: o.moment(attempt.Started)})
 	}
-	return attempts
 }
 
 // sidecarsEnded returns when the last sidecar ended. Sidecars that never started do not count once the pod has finished.

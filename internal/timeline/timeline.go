@@ -86,6 +86,14 @@ type Facts struct {
 	OtherPods   bool
 }
 
+// AddAttempt adds a new attempt. It keeps the first one and the newest.
+func (f *Facts) AddAttempt(attempt Attempt) {
+	if len(f.Attempts) == MaxAttempts {
+		f.Attempts = slices.Delete(f.Attempts, 1, 2)
+	}
+	f.Attempts = append(f.Attempts, attempt)
+}
+
 // Step is one part of the completion.
 type Step struct {
 	Name StepName `json:"name"`
