@@ -20,7 +20,7 @@ import (
 
 // traced is a decision at a time after the end of the main container.
 type traced struct {
-	after    time.Duration
+	after    int // milliseconds after the main container
 	decision plan.Decision
 }
 
@@ -72,7 +72,7 @@ func TestTraces(t *testing.T) {
 			resolved := resolvedPodOf(podtest.New(podtest.MainDone), mesh)
 			setDrain(&resolved, tc.drain)
 			for _, step := range tc.decisions {
-				st.clock.SetTime(podtest.Noon.Add(step.after * time.Millisecond))
+				st.clock.SetTime(podtest.Noon.Add(time.Duration(step.after) * time.Millisecond))
 				st.record(resolved, step.decision, nil)
 			}
 			var got []string

@@ -73,7 +73,7 @@ type Attempt struct {
 	Started Moment
 }
 
-// Facts are what is known of the completion of a pod.
+// Facts are the recorded times of the completion of a pod.
 type Facts struct {
 	MainsDone, Noticed, Seen, Drained Moment
 	// Attempts are sorted by start.
@@ -157,7 +157,7 @@ func New(facts Facts) Timeline {
 	return t
 }
 
-// path is a row of steps, each of which starts when the one before it ends.
+// path is a row of steps. Each step starts when the one before it ends.
 type path struct {
 	timeline *Timeline
 	at       time.Time // the end of the last step of known time
