@@ -38,6 +38,8 @@ type model struct {
 	kubelet  *kubelet
 	kruise   *kruise
 	operator *operator
+	// standby is a replica that does not lead, or nil.
+	standby *operator
 
 	transcript []string
 	problems   []string
@@ -96,6 +98,22 @@ func (m *model) fail(format string, args ...any) {
 // seconds is a time as the API writes it.
 func (m *model) seconds() metav1.Time { return metav1.NewTime(m.now.Truncate(time.Second)) }
 
+// replicas are the operator's processes.
+func (m *model) replicas() []*operator {
+	if m.standby == nil {
+		return []*operator{m.operator}
+	}
+	return []*operator{m.operator, m.standby}
+}
+
+// crrsChanged delivers the CRRs to every replica.
+func (m *model) crrsChanged() {
+	m.crrsVersion++
+	for _, o := range m.replicas() {
+		o.crrsChanged()
+	}
+}
+
 // write changes the pod. An update of spec or metadata reaches the kubelet at once; a change of status does not.
 func (m *model) write(change func(*corev1.Pod), isUpdate bool) {
 	pod := m.pod.DeepCopy()
@@ -106,7 +124,9 @@ func (m *model) write(change func(*corev1.Pod), isUpdate bool) {
 		m.say("pod", "reads %s", pod.Status.Phase)
 	}
 	m.pod = pod
-	m.operator.podChanged(m.view())
+	for _, o := range m.replicas() {
+		o.podChanged(m.view())
+	}
 	if isUpdate {
 		m.kubelet.updated(pod)
 	}
@@ -141,10 +161,10 @@ type modelCRR struct {
 
 // create plays the API server with OpenKruise's webhook. It returns false if the CRR is denied. If a superseded CRR was replaced
 // since the operator observed it, create deletes and creates nothing.
-func (m *model) create(action plan.Action) bool {
+func (m *model) create(o *operator, action plan.Action) bool {
 	for _, spent := range action.Supersedes {
 		if !m.delete(spent) {
-			m.operator.wake(time.Second)
+			o.wake(time.Second)
 			return true
 		}
 	}
@@ -168,7 +188,7 @@ func (m *model) create(action plan.Action) bool {
 		counts[name] = st.RestartCount
 	}
 	r := &modelCRR{deadline: action.Timeout, attempt: plan.Attempt{
-		Mode: crr, For: crr, Number: action.Attempt, UID: types.UID(fmt.Sprint(len(m.crrs))), RestartCounts: counts, Started: m.seconds().Time,
+		Mode: crr, For: crr, Number: action.Attempt, UID: types.UID(fmt.Sprint(len(m.crrs))), RestartCounts: counts, Started: o.seconds(),
 	}}
 	for _, other := range m.crrs {
 		if !other.deleted && other.attempt.Finished.IsZero() && maps.Equal(other.attempt.RestartCounts, counts) {
@@ -176,7 +196,7 @@ func (m *model) create(action plan.Action) bool {
 		}
 	}
 	m.crrs = append(m.crrs, r)
-	m.operator.crrsChanged()
+	m.crrsChanged()
 	m.kruise.created(r)
 	return true
 }
@@ -192,7 +212,7 @@ func (m *model) delete(spent plan.Attempt) bool {
 		default:
 			r.deleted = true
 			m.kruise.deleted(r)
-			m.operator.crrsChanged()
+			m.crrsChanged()
 		}
 	}
 	return true
@@ -204,11 +224,11 @@ func (m *model) finish(r *modelCRR, message string) {
 	}
 	r.attempt.Finished, r.attempt.Message = m.seconds().Time, message
 	m.say("kruise", "finishes CRR %d: %s", r.attempt.Number, message)
-	m.operator.crrsChanged()
+	m.crrsChanged()
 }
 
 // patchPhase writes phase and annotation, unless the pod has changed since it was read.
-func (m *model) patchPhase(read *corev1.Pod, action plan.Action) bool {
+func (m *model) patchPhase(o *operator, read *corev1.Pod, action plan.Action) bool {
 	if read.ResourceVersion != m.pod.ResourceVersion {
 		return false
 	}
@@ -219,7 +239,7 @@ func (m *model) patchPhase(read *corev1.Pod, action plan.Action) bool {
 	if isTerminal(m.pod) || action.Phase != corev1.PodSucceeded && action.Phase != corev1.PodFailed {
 		m.fail("phase %s is written over %s", action.Phase, m.pod.Status.Phase)
 	}
-	m.phase = &plan.Attempt{Mode: podPhase, For: action.For, Number: action.Attempt, Started: m.seconds().Time}
+	m.phase = &plan.Attempt{Mode: podPhase, For: action.For, Number: action.Attempt, Started: o.seconds()}
 	m.write(func(pod *corev1.Pod) {
 		pod.Status.Phase, pod.Annotations = action.Phase, map[string]string{v1alpha1.AnnotationPhaseGuard: "Enabled"}
 	}, true)
@@ -227,7 +247,7 @@ func (m *model) patchPhase(read *corev1.Pod, action plan.Action) bool {
 }
 
 // patchImages swaps images and writes the annotation, unless the pod has changed since it was read.
-func (m *model) patchImages(read *corev1.Pod, action plan.Action) bool {
+func (m *model) patchImages(o *operator, read *corev1.Pod, action plan.Action) bool {
 	if read.ResourceVersion != m.pod.ResourceVersion {
 		return false
 	}
@@ -236,7 +256,7 @@ func (m *model) patchImages(read *corev1.Pod, action plan.Action) bool {
 			m.fail("the image of %s is swapped twice", name)
 		}
 	}
-	swap := plan.Attempt{Mode: image, For: image, Number: action.Attempt, Started: m.seconds().Time, RestartCounts: map[string]int32{}}
+	swap := plan.Attempt{Mode: image, For: image, Number: action.Attempt, Started: o.seconds(), RestartCounts: map[string]int32{}}
 	for _, name := range action.Containers {
 		swap.RestartCounts[name] = -1
 		if st := status(m.pod, name); st.ContainerID != "" {
@@ -271,6 +291,26 @@ type operator struct {
 	down   bool
 	writes int
 	last   plan.Decision
+	// firstWrite is when it wrote first.
+	firstWrite time.Time
+	// ahead is how far its clock is ahead.
+	ahead time.Duration
+	// standby is what a replica that does not lead remembers. It is nil for the leader.
+	standby *plan.Standby
+}
+
+// now is what its clock reads.
+func (o *operator) now() time.Time { return o.m.now.Add(o.ahead) }
+
+// seconds is the time as it writes it.
+func (o *operator) seconds() time.Time { return o.now().Truncate(time.Second) }
+
+// name is how transcripts call it.
+func (o *operator) name() string {
+	if o.standby != nil {
+		return "standby"
+	}
+	return "operator"
 }
 
 func (o *operator) lag() time.Duration {
@@ -305,7 +345,6 @@ func (o *operator) crrsChanged() {
 			attempts = append(attempts, r.attempt)
 		}
 	}
-	o.m.crrsVersion++
 	version := o.m.crrsVersion
 	o.m.after(o.lag(), func() {
 		if version > o.seenCRRsVersion {
@@ -317,10 +356,10 @@ func (o *operator) crrsChanged() {
 
 func (o *operator) snapshot() plan.Snapshot {
 	if o.quietVersion != o.seen.pod.ResourceVersion {
-		o.quietVersion, o.quietSince = o.seen.pod.ResourceVersion, o.m.now
+		o.quietVersion, o.quietSince = o.seen.pod.ResourceVersion, o.now()
 	}
 	if now := o.seen.pod.Status.ContainerStatuses; o.containersSince.IsZero() || !equal(o.containers, now) {
-		o.containers, o.containersSince = now, o.m.now
+		o.containers, o.containersSince = now, o.now()
 	}
 	return observed(o.seen.pod, o.m.scenario.declared(), func(s *plan.Snapshot) {
 		switch {
@@ -343,18 +382,33 @@ func (o *operator) reconcile() {
 		return
 	}
 	s := o.snapshot()
-	decision := plan.Next(s, o.m.now)
-	if problem := checkInvariants(s, o.m.now, decision); problem != "" {
+	decision := plan.Next(s, o.now())
+	if problem := checkInvariants(s, o.now(), decision); problem != "" {
 		o.m.fail("%s: %+v", problem, briefly(decision))
+	}
+	if o.standby != nil && !o.overdue(s, decision) {
+		return
 	}
 	if denied := o.act(s, decision); denied {
 		s.Capabilities.CRRServed = false
-		decision = plan.Next(s, o.m.now)
+		decision = plan.Next(s, o.now())
 		o.act(s, decision)
 	}
 	if decision.RequeueAfter > 0 {
 		o.wake(decision.RequeueAfter)
 	}
+}
+
+// overdue tells a replica that does not lead whether to act. Before that it reads the pod live, as the operator does.
+func (o *operator) overdue(s plan.Snapshot, d plan.Decision) bool {
+	overdue, wait := o.standby.Overdue(s.View, d, standbyDelay, o.now())
+	if overdue && o.m.pod.ResourceVersion != s.Pod.ResourceVersion {
+		overdue, wait = false, standbyDelay
+	}
+	if wait > 0 {
+		o.wake(wait)
+	}
+	return overdue
 }
 
 // wake keeps the earliest requeue time, as a work queue does.
@@ -374,7 +428,7 @@ func (o *operator) wake(delay time.Duration) {
 // act executes the decision and reports whether OpenKruise denied a CRR. The operator may crash after each action.
 func (o *operator) act(s plan.Snapshot, d plan.Decision) bool {
 	if d.Stage != o.last.Stage || d.Reason != o.last.Reason || len(d.Actions) > 0 {
-		o.m.say("operator", "%s: %s%s", d.Stage, d.Reason, lines(d.Actions))
+		o.m.say(o.name(), "%s: %s%s", d.Stage, d.Reason, lines(d.Actions))
 	}
 	o.last = d
 	if len(d.Failures) > 0 && o.m.scenario.smooth {
@@ -384,7 +438,7 @@ func (o *operator) act(s plan.Snapshot, d plan.Decision) bool {
 		switch action.Mode {
 		case crr:
 			before := len(o.m.crrs)
-			if !o.m.create(action) {
+			if !o.m.create(o, action) {
 				o.wake(15 * time.Second)
 				return true
 			}
@@ -394,12 +448,15 @@ func (o *operator) act(s plan.Snapshot, d plan.Decision) bool {
 			if action.Mode == image {
 				patch = o.m.patchImages
 			}
-			if !patch(s.Pod, action) {
-				o.m.say("operator", "gets a conflict: the pod has changed")
+			if !patch(o, s.Pod, action) {
+				o.m.say(o.name(), "gets a conflict: the pod has changed")
 				o.wake(time.Second)
 				return false
 			}
 			o.writes++
+		}
+		if o.firstWrite.IsZero() && o.writes > 0 {
+			o.firstWrite = o.m.now
 		}
 		if o.m.scenario.crashes && o.m.random.IntN(2) == 0 {
 			o.restart()
@@ -411,11 +468,12 @@ func (o *operator) act(s plan.Snapshot, d plan.Decision) bool {
 
 // restart makes the operator forget everything and read the cluster again.
 func (o *operator) restart() {
-	o.m.say("operator", "crashes")
-	*o = operator{m: o.m, writes: o.writes, down: true}
+	o.m.say(o.name(), "crashes")
+	*o = operator{m: o.m, writes: o.writes, firstWrite: o.firstWrite, down: true}
 	o.m.after(o.m.between(time.Second, 5*time.Second), func() {
-		o.m.say("operator", "starts")
+		o.m.say(o.name(), "starts")
 		o.down, o.seen = false, o.m.view()
+		o.m.crrsVersion++
 		o.crrsChanged()
 	})
 }

@@ -355,6 +355,15 @@ func TestSimulation(t *testing.T) {
 
 // simulate runs the scenario and judges its end.
 func simulate(s simulation, seed uint64) *model {
+	m := newModel(s, seed)
+	m.kubelet.boot()
+	m.run(horizon)
+	m.judge()
+	return m
+}
+
+// newModel returns the scenario's cluster before its start.
+func newModel(s simulation, seed uint64) *model {
 	m := &model{scenario: s, random: rand.New(rand.NewPCG(seed, 1)), now: done.Add(-5 * time.Second)}
 	containers := []container{creating("main")}
 	m.kubelet = &kubelet{m: m, images: map[string]string{"main": "main:v1"}, processes: []*process{{name: "main", manner: works, image: "main:v1"}}}
@@ -374,9 +383,6 @@ func simulate(s simulation, seed uint64) *model {
 		m.pod.Spec.Containers[i].Image = m.pod.Spec.Containers[i].Name + ":v1"
 	}
 	m.pod.Status.Phase = corev1.PodPending
-	m.kubelet.boot()
-	m.run(horizon)
-	m.judge()
 	return m
 }
 
@@ -386,8 +392,12 @@ func (m *model) judge() {
 	if main := m.kubelet.process("main"); main.runs != 1 {
 		m.fail("the main container ran %d times", main.runs)
 	}
-	if m.operator.writes > s.maxWrites {
-		m.fail("%d writes, more than %d", m.operator.writes, s.maxWrites)
+	writes := 0
+	for _, o := range m.replicas() {
+		writes += o.writes
+	}
+	if writes > s.maxWrites {
+		m.fail("%d writes, more than %d", writes, s.maxWrites)
 	}
 	m.operator.seen = m.view()
 	last := plan.Next(m.operator.snapshot(), m.now)

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sidecar-termination/operator/internal/plan"
+)
+
+// standbyDelay is how long the standby leaves a pod to the leader, and standbySeeds the number of runs of each scenario.
+const (
+	standbyDelay = 3 * time.Second
+	standbySeeds = 40
+)
+
+// A standby whose clock is hours off watches beside a leader. Whatever either of them sees late, the pod ends as with one replica,
+// with as few writes. A leader that sees the pod in time always acts first.
+func TestSimulationStandbyBesideLeader(t *testing.T) {
+	for name, scenario := range simulations() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(standbySeeds) {
+				s := scenario
+				s.stale = seed%2 == 1
+				m := newModel(s, seed)
+				m.standby = &operator{m: m, standby: &plan.Standby{}, ahead: []time.Duration{-3 * time.Hour, 0, 3 * time.Hour}[seed%3]}
+				m.kubelet.boot()
+				m.run(horizon)
+				m.judge()
+				if !s.stale && !s.denies && m.standby.writes > 0 {
+					m.fail("the standby wrote %d times beside a leader", m.standby.writes)
+				}
+				m.mustBeFine(t, seed)
+			}
+		})
+	}
+}
+
+// The leader is killed around the end of the main container. The standby acts before it leads, and leads once the lease has expired.
+func TestSimulationLeaderIsKilled(t *testing.T) {
+	for name, scenario := range simulations() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(standbySeeds) {
+				s := scenario
+				s.stale = seed%2 == 1
+				m := newModel(s, seed)
+				killed := done.Add(m.between(-4*time.Second, 3*time.Second))
+				m.standby = &operator{m: m, standby: &plan.Standby{}}
+				m.after(killed.Sub(m.now), func() { m.say("operator", "is killed"); m.operator.down = true })
+				m.after(killed.Add(m.between(15*time.Second, 20*time.Second)).Sub(m.now), func() { m.standby.lead() })
+				m.kubelet.boot()
+				m.run(horizon)
+				// judge looks at the replica that leads.
+				m.operator, m.standby = m.standby, m.operator
+				m.judge()
+				m.mustBeFine(t, seed)
+			}
+		})
+	}
+}
+
+// A pod does not wait until the lease of a killed leader has expired.
+func TestSimulationStandbyActsInTime(t *testing.T) {
+	all := simulations()
+	for name, limit := range map[string]time.Duration{
+		"guarded phase: written once despite in-flight updates": standbyDelay + 2*window,
+		"Respect: exit code 7 fails the pod":                    standbyDelay + time.Second,
+		"virtual node: the image is swapped":                    standbyDelay + time.Second,
+		"failed main, Kruise":                                   standbyDelay + time.Second,
+	} {
+		t.Run(name, func(t *testing.T) {
+			scenario, ok := all[name]
+			if !ok {
+				t.Fatalf("there is no scenario %q", name)
+			}
+			scenario.restless = false
+			for seed := range uint64(standbySeeds) {
+				m := newModel(scenario, seed)
+				m.operator.down = true
+				m.standby = &operator{m: m, standby: &plan.Standby{}}
+				m.kubelet.boot()
+				m.run(time.Minute)
+				wait := m.standby.firstWrite.Sub(done)
+				if wait < standbyDelay || wait > limit {
+					m.fail("the standby acted %s after the end of the main container, not within %s", wait, limit)
+				}
+				m.mustBeFine(t, seed)
+			}
+		})
+	}
+}
+
+// lead makes a standby the leader: it forgets what it remembers.
+func (o *operator) lead() {
+	o.m.say(o.name(), "leads")
+	*o = operator{m: o.m, seen: o.seen, seenCRRs: o.seenCRRs, seenCRRsVersion: o.seenCRRsVersion, writes: o.writes, firstWrite: o.firstWrite}
+	o.reconcile()
+}
+
+func (m *model) mustBeFine(t *testing.T, seed uint64) {
+	t.Helper()
+	if len(m.problems) > 0 {
+		t.Fatalf("seed %d:\n%s\n\n%s", seed, strings.Join(m.problems, "\n"), strings.Join(m.transcript, "\n"))
+	}
+}
