@@ -350,7 +350,7 @@ type stabilityTracker struct {
 // unchangedSince returns when the operator first saw the pod's resourceVersion and the current states of its containers. A pod
 // without an ended container has no phase to write yet and is not tracked.
 func (s *podStates) unchangedSince(pod *corev1.Pod, now time.Time) (unchanged, containersUnchanged time.Time) {
-	if !slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Terminated != nil }) {
+	if !hasEnded(pod) {
 		return now, now
 	}
 	s.mu.Lock()
@@ -360,6 +360,11 @@ func (s *podStates) unchangedSince(pod *corev1.Pod, now time.Time) (unchanged, c
 		state.stability = &stabilityTracker{unchangedSince: now, containersSince: now}
 	}
 	return state.stability.see(pod, now)
+}
+
+// hasEnded reports whether a container of the pod has ended.
+func hasEnded(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Terminated != nil })
 }
 
 // unguardedFor is how long the operator does not trust the phase guard after a phase was reverted.

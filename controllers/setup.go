@@ -77,6 +77,9 @@ func setup(ctx context.Context, mgr manager.Manager, options Options) (reconcile
 	if err := watchPods(mgr, r.pods, caches, &queues.pods); err != nil {
 		return reconcilers{}, fmt.Errorf("set up pod controller: %w", err)
 	}
+	if err := leadWhenElected(mgr, r.pods, func(ctx context.Context) { enqueueEveryPod(ctx, caches.pods, &queues.pods) }); err != nil {
+		return reconcilers{}, fmt.Errorf("follow leader election: %w", err)
+	}
 	if err := watchPolicies(mgr, "policy", r.policies, &queues.policies); err != nil {
 		return reconcilers{}, fmt.Errorf("set up policy controller: %w", err)
 	}
@@ -261,7 +264,7 @@ func newReconcilers(c client.Client, from readers, kruise kruiseKinds, reporter 
 	podStates, policyStates := newPodStates(reporter, options.Clock), &policyStates{}
 	p := &prePulls{jobs: &pulljob.Jobs{Client: c, Server: from.live, Availability: kruise.pullJobs}, options: options, states: policyStates}
 	return reconcilers{
-		pods: &PodReconciler{reader: reader, terminators: byMode, states: podStates, options: options},
+		pods: &PodReconciler{reader: reader, terminators: byMode, states: podStates, standby: newStandby(options.StandbyDelay), options: options},
 		policies: &PolicyReconciler{
 			client: c, reader: reader, pods: from.pods, prePulls: p, conversion: from.conversion, reporter: reporter, states: policyStates,
 			podStates: podStates, options: options,
@@ -270,11 +273,12 @@ func newReconcilers(c client.Client, from readers, kruise kruiseKinds, reporter 
 	}
 }
 
-// watchPods adds the pod controller. It watches the pods of both caches, and everything that a decision about a pod depends on.
+// watchPods adds the pod controller. It also runs on a replica that does not lead, if that replica may act. It watches the pods of both caches, and everything that a decision about a pod depends on.
 func watchPods(mgr manager.Manager, r *PodReconciler, caches caches, queue *queue[reconcile.Request]) error {
 	c, err := controller.New("pod", mgr, controller.Options{
 		Reconciler:              r,
 		MaxConcurrentReconciles: r.options.MaxConcurrentReconciles,
+		NeedLeaderElection:      new(r.standby.leads()),
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](errorRetry, maxErrorRetry),
 	})
 	if err != nil {
@@ -343,11 +347,15 @@ func waitUntilKnown(ctx context.Context, timeout time.Duration, what string, fol
 // kruiseChanged returns a function that enqueues every pod when OpenKruise becomes available or unavailable.
 func kruiseChanged(pods podcache.Stores, queue *queue[reconcile.Request]) func(ctx context.Context, available bool) {
 	return func(ctx context.Context, available bool) {
-		all, err := pods.Pods(ctx, metav1.NamespaceAll)
-		for _, request := range requestsFor(ctx, all, err) {
-			queue.add(request)
-		}
+		enqueueEveryPod(ctx, pods, queue)
 		ctrl.LoggerFrom(ctx).V(1).Info("Enqueued every pod", "kruiseAvailable", available)
+	}
+}
+
+func enqueueEveryPod(ctx context.Context, pods podcache.Stores, queue *queue[reconcile.Request]) {
+	all, err := pods.Pods(ctx, metav1.NamespaceAll)
+	for _, request := range requestsFor(ctx, all, err) {
+		queue.add(request)
 	}
 }
 

@@ -23,6 +23,8 @@ type Operator struct {
 	// MaxConcurrentReconciles bounds how many pods are reconciled at once.
 	MaxConcurrentReconciles int
 	Lease                   Lease
+	// StandbyDelay is how long a replica that does not lead leaves an overdue pod to the leader; zero means until it leads.
+	StandbyDelay time.Duration
 	Metrics                 Metrics
 	// ProbeAddress serves /healthz and /readyz.
 	ProbeAddress string
