@@ -29,7 +29,7 @@ func TestStandbyActsWhileKilledLeaderHoldsLease(t *testing.T) {
 	newKruise(t).Install(t)
 	elect := func(o *manager.Options) {
 		o.LeaderElection, o.LeaderElectionID, o.LeaderElectionNamespace = true, settings.LeaseName, systemNamespace
-		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = ptr.To(10*time.Second), ptr.To(5*time.Second), ptr.To(500*time.Millisecond)
+		o.LeaseDuration, o.RenewDeadline, o.RetryPeriod = ptr.To(15*time.Second), ptr.To(10*time.Second), ptr.To(500*time.Millisecond)
 	}
 	holder := func() string {
 		lease := &coordinationv1.Lease{}
@@ -54,6 +54,9 @@ func TestStandbyActsWhileKilledLeaderHoldsLease(t *testing.T) {
 	}
 	end("leader")
 	f.untilCounts(policy, counts{matched: each, terminating: each})
+	for _, pod := range pods {
+		f.untilEvent(pod)
+	}
 	leader := holder()
 	kill()
 	end("standby")
