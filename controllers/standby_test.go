@@ -6,6 +6,7 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -78,7 +79,7 @@ func TestStandbyActsWhileKilledLeaderHoldsLease(t *testing.T) {
 		testenv.Eventually(t, pod.Name+": one event", func(ctx context.Context) error {
 			got, err := f.eventsOn(ctx, pod)
 			if diff := cmp.Diff([]string{"Normal Terminating SidecarTerminationPolicy/mesh"}, got); diff != "" {
-				return fmt.Errorf("events (-want +got), error %v:\n%s", err, diff)
+				return errors.Join(err, errors.New("events (-want +got):\n"+diff))
 			}
 			return nil
 		})

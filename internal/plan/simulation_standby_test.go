@@ -16,7 +16,7 @@ const (
 	standbySeeds = 40
 )
 
-// A standby whose clock is hours off watches beside a leader. Whatever either of them sees late, the pod ends as with one replica,
+// A standby whose clock is hours off watches the pods of a leader. Whatever either of them sees late, the pod ends as with one replica,
 // with as few writes. A leader that sees the pod in time always acts first.
 func TestSimulationStandbyBesideLeader(t *testing.T) {
 	for name, scenario := range simulations() {
@@ -31,7 +31,7 @@ func TestSimulationStandbyBesideLeader(t *testing.T) {
 				m.run(horizon)
 				m.judge()
 				if !s.stale && !s.denies && m.standby.writes > 0 {
-					m.fail("the standby wrote %d times beside a leader", m.standby.writes)
+					m.fail("the standby wrote %d times although the leader runs", m.standby.writes)
 				}
 				m.mustBeFine(t, seed)
 			}
