@@ -83,7 +83,8 @@ func writeScripts(binaries, directory string) (string, error) {
 	return directory, nil
 }
 
-func (e *environment) prepare(ctx context.Context, config *rest.Config) error {
+// connect makes the clients.
+func (e *environment) connect(config *rest.Config) error {
 	// No client-side limit may slow a load down.
 	e.config = rest.CopyConfig(config)
 	e.config.QPS = -1
@@ -96,6 +97,13 @@ func (e *environment) prepare(ctx context.Context, config *rest.Config) error {
 	var err error
 	if e.client, err = client.NewWithWatch(e.config, client.Options{Scheme: types}); err != nil {
 		return fmt.Errorf("make a client: %w", err)
+	}
+	return nil
+}
+
+func (e *environment) prepare(ctx context.Context, config *rest.Config) error {
+	if err := e.connect(config); err != nil {
+		return err
 	}
 	port := "--secure-port=" + e.server.ControlPlane.GetAPIServer().Port
 	found, err := process.Find(func(arguments []string) bool {

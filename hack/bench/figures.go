@@ -100,6 +100,7 @@ func (r *Report) figures() figures {
 	for _, handover := range r.Handovers {
 		addHandover(all, handover)
 	}
+	r.addCompletions(all)
 	return *all
 }
 
@@ -282,6 +283,6 @@ func (r *Report) print(to io.Writer) error {
 			_, _ = fmt.Fprintf(out, "\t%s", text)
 		}
 	}
-	_, _ = fmt.Fprintln(out)
+	_, _ = fmt.Fprintf(out, "\n%s\n", r.completionTable())
 	return out.Flush()
 }

@@ -53,6 +53,10 @@ type settings struct {
 	policies     []int
 	coldStart    int
 	handoverPods int
+
+	completionJobs int
+	completionRuns int
+	reversalJobs   int
 }
 
 // Limits of the flags.
@@ -67,7 +71,8 @@ const (
 // Values of the flags.
 var (
 	modeNames = []string{string(v1alpha1.ModeCRR), string(v1alpha1.ModePodPhase), string(v1alpha1.ModeImage)}
-	partNames = []string{partLatency, partLargeBurst, partGrowth, partColdStart, partHandover}
+	ownParts  = []string{partLatency, partLargeBurst, partGrowth, partColdStart, partHandover}
+	partNames = append(slices.Clone(ownParts), partCompletion, partReversals)
 	axisNames = []string{string(AxisUnrelated), string(AxisCandidates), string(AxisPolicies)}
 )
 
@@ -121,7 +126,7 @@ func newFlags(s *settings) *pflag.FlagSet {
 	flags.IntSliceVar(&s.rates, "rates", []int{50, 100}, "steady rates, in main containers that end per second")
 	flags.StringSliceVar(&s.modes, "modes", modeNames, "modes")
 	flags.StringSliceVar(&s.contenders, "contenders", contenderNames(), "contenders to measure")
-	flags.StringSliceVar(&s.parts, "parts", partNames, "parts to measure")
+	flags.StringSliceVar(&s.parts, "parts", ownParts, fmt.Sprintf("parts to measure; %s and %s need the local cluster with the operator", partCompletion, partReversals))
 	flags.StringSliceVar(&s.axes, "axes", axisNames, "what grows in the part growth")
 	flags.IntVar(&s.scaleRuns, "scale-runs", 3, "runs of the parts growth, cold-start and handover; OpenKruise runs growth once")
 	flags.IntVar(&s.scalePods, "scale-pods", 500, "main containers in a burst of the part growth")
@@ -134,6 +139,9 @@ func newFlags(s *settings) *pflag.FlagSet {
 	flags.StringVar(&s.output, "output", filepath.Join(".cluster", "bench.json"), "file for the results, as JSON")
 	flags.BoolVar(&s.replace, "replace", false, "discard the results in the file; by default only what is measured again is replaced")
 	flags.IntVar(&s.largePods, "large-pods", maxPods, "main containers in the part large-burst")
+	flags.IntVar(&s.completionJobs, "completion-jobs", 5, "Jobs at once in the part completion")
+	flags.IntVar(&s.completionRuns, "completion-runs", 20, "runs of the part completion: each contender in turn")
+	flags.IntVar(&s.reversalJobs, "reversal-jobs", 1000, fmt.Sprintf("Jobs in the part reversals, %d at once", reversalJobsAtOnce))
 	flags.IntVar(&s.largeRuns, "large-runs", 5, "runs of the part large-burst; kruise runs it once")
 	return flags
 }
@@ -160,6 +168,8 @@ func (s *settings) check() error {
 		{"pods", []int{s.pods}, 0, maxPods}, {"steady-pods", []int{s.steadyPods}, 1, maxPods}, {"large-pods", []int{s.largePods}, 1, maxPods},
 		{"scale-pods", []int{s.scalePods}, 1, maxPods}, {"handover-pods", []int{s.handoverPods}, 2 * handoverBefore, maxPods},
 		{"rates", s.rates, 1, maxRate}, {"unrelated", s.unrelated, 0, maxCrowd}, {"candidates", s.candidates, 0, maxCrowd},
+		{"completion-jobs", []int{s.completionJobs}, 1, reversalJobsAtOnce}, {"completion-runs", []int{s.completionRuns}, 1, maxRuns},
+		{"reversal-jobs", []int{s.reversalJobs}, 1, maxPods},
 		{"policies", s.policies, 1, maxPolicies}, {"cold-start-candidates", []int{s.coldStart}, coldFinished, maxCrowd},
 	} {
 		for _, count := range list.given {
@@ -192,7 +202,7 @@ func (s *settings) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	x := &session{settings: s, reporter: progress.Stderr(), crds: filepath.Join(directories.Repository, "config", "crd", "bases")}
+	x := &session{settings: s, reporter: progress.Stderr(), directories: directories}
 	if x.cluster, err = cluster.New(directories, x.reporter); err != nil {
 		return err
 	}

@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/localcluster/cluster"
+	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 )
 
@@ -20,6 +22,9 @@ const (
 	partGrowth     = "growth"
 	partColdStart  = "cold-start"
 	partHandover   = "handover"
+	// These need the local cluster, with kubelets.
+	partCompletion = "completion"
+	partReversals  = "reversals"
 )
 
 // session is one run of the benchmark.
@@ -29,16 +34,18 @@ type session struct {
 	cluster  *cluster.Cluster
 	programs programs
 	binaries string // of the API server and etcd
-	crds     string
 	report   *Report
 	output   string
+
+	directories layout.Layout
 }
 
 // measure runs the requested parts in turn.
 func (x *session) measure(ctx context.Context) error {
+	type run func(context.Context, *environment) error
 	type measurement struct {
 		part string
-		run  func(context.Context, *environment) error
+		run
 	}
 	all := []measurement{{partLatency, x.latency}, {partLargeBurst, x.largeBursts}}
 	for _, g := range x.settings.growing() {
@@ -48,11 +55,16 @@ func (x *session) measure(ctx context.Context) error {
 	if slices.Contains(x.settings.contenders, string(ContenderOperator)) {
 		all = append(all, measurement{partHandover, x.handovers})
 	}
+	all = append(all, measurement{partCompletion, x.completions}, measurement{partReversals, x.reversals})
 	for _, measurement := range all {
 		if !slices.Contains(x.settings.parts, measurement.part) {
 			continue
 		}
-		if err := x.onServer(ctx, measurement.run); err != nil {
+		on := x.onServer
+		if measurement.part == partCompletion || measurement.part == partReversals {
+			on = x.onCluster
+		}
+		if err := on(ctx, measurement.run); err != nil {
 			return fmt.Errorf("%s: %w", measurement.part, err)
 		}
 	}
@@ -82,7 +94,7 @@ func (x *session) onServer(ctx context.Context, measure func(ctx context.Context
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	e, err := startServer(ctx, x.binaries, x.crds)
+	e, err := startServer(ctx, x.binaries, filepath.Join(x.directories.Repository, "config", "crd", "bases"))
 	if err != nil {
 		return err
 	}

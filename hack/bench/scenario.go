@@ -55,10 +55,13 @@ const (
 	ContenderFloor Contender = "floor"
 	// ContenderWrites are bare clients with a backlog: the rate at which the API server takes the writes alone.
 	ContenderWrites Contender = "writes"
+	// ContenderNative are native sidecars, written by hand, and ContenderAlone pods without a sidecar. Both need a kubelet.
+	ContenderNative Contender = "native"
+	ContenderAlone  Contender = "alone"
 )
 
 // contenders are all contenders, in the order of tables.
-var contenders = []Contender{ContenderFloor, ContenderWrites, ContenderOperator, ContenderKruise, ContenderKruiseLifted}
+var contenders = []Contender{ContenderFloor, ContenderWrites, ContenderAlone, ContenderNative, ContenderOperator, ContenderKruise, ContenderKruiseLifted}
 
 // kruise reports whether OpenKruise's SidecarTerminator is the contender.
 func (s Contender) kruise() bool { return s == ContenderKruise || s == ContenderKruiseLifted }
@@ -74,6 +77,8 @@ func (s Contender) can(scenario Scenario) bool {
 		return scenario.Backlog
 	case ContenderOperator:
 		return true
+	case ContenderNative, ContenderAlone:
+		return false
 	default:
 		return !scenario.Backlog && (s == ContenderFloor || scenario.Mode == v1alpha1.ModeCRR)
 	}

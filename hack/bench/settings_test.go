@@ -45,6 +45,10 @@ func TestSettingsCheck(t *testing.T) {
 		{"--policies 0", "--policies"},
 		{"--cold-start-candidates 99", "--cold-start-candidates"},
 		{"--handover-pods 199", "--handover-pods"},
+		{"--parts completion,reversals --modes CRR", ""},
+		{"--completion-jobs 31", "--completion-jobs"},
+		{"--completion-runs 0", "--completion-runs"},
+		{"--reversal-jobs 0", "--reversal-jobs"},
 	} {
 		t.Run(test.arguments, func(t *testing.T) {
 			_, err := parsed(t, strings.Fields(test.arguments)...)
@@ -81,5 +85,40 @@ func TestGrowing(t *testing.T) {
 				t.Errorf("growing (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestCases(t *testing.T) {
+	for _, test := range []struct {
+		arguments string
+		want      []string
+	}{
+		{"", []string{"alone", "native", "kruise", "operator, Auto", "operator, PodPhase", "operator, CRR, Ignore", "operator, CRR, Respect", "operator, Image"}},
+		{"--contenders native,operator --modes Image", []string{"native", "operator, Auto", "operator, Image"}},
+		{"--contenders floor", nil},
+	} {
+		t.Run(test.arguments, func(t *testing.T) {
+			s, err := parsed(t, strings.Fields(test.arguments)...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, c := range s.cases() {
+				got = append(got, c.String())
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("cases (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCompletionIsNotMeasuredByDefault(t *testing.T) {
+	s, err := parsed(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(ownParts, s.parts); diff != "" {
+		t.Errorf("parts (-want +got):\n%s", diff)
 	}
 }
