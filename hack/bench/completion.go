@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -27,57 +26,88 @@ import (
 	operatorsettings "github.com/sidecar-termination/operator/internal/settings"
 )
 
-// Case is how the sidecars of Jobs end on a kubelet.
-type Case struct {
-	Contender Contender          `json:"contender"`
-	Mode      v1alpha1.Mode      `json:"mode,omitempty"`
-	ExitCodes v1alpha1.ExitCodes `json:"exitCodes,omitempty"`
-	// Mixed is true for the part reversals: sidecars exit 0, exit 7 or ignore SIGTERM, while the CPUs are busy.
-	Mixed bool `json:"mixed,omitempty"`
+// Completion has the figures of all Jobs on kubelets with one contender.
+type Completion struct {
+	Contender Contender `json:"contender"`
+	// AtOnce is how many Jobs were created at once, and Jobs how many in all.
+	AtOnce int `json:"atOnce"`
+	Jobs   int `json:"jobs"`
+	// P50 are medians of the milliseconds from the end of the main container until the benchmark sees each step, and P99 is for
+	// the last one.
+	P50 map[step]float64 `json:"p50Milliseconds"`
+	P99 float64          `json:"p99Milliseconds"`
+	// Reversals counts changes of a terminal phase, and Wrong Jobs whose outcome is not that of their main container.
+	Reversals int `json:"phaseReversals"`
+	Wrong     int `json:"wrongOutcomes"`
+	// Problems describe the first Jobs with either.
+	Problems []string `json:"problems,omitempty"`
+
+	times map[step][]time.Duration
 }
 
-// String is the case's name in tables.
-func (c Case) String() string {
-	name := string(c.Contender)
-	for _, setting := range []string{string(c.Mode), string(c.ExitCodes)} {
-		if setting != "" {
-			name += ", " + setting
+// maxProblems is how many problems are kept.
+const maxProblems = 10
+
+// add adds Jobs that have been watched.
+func (c *Completion) add(records jobRecords) {
+	c.Jobs += len(records)
+	for name, record := range records {
+		c.Reversals += record.reversals
+		if record.wrong() {
+			c.Wrong++
+		}
+		if (record.wrong() || record.reversals > 0) && len(c.Problems) < maxProblems {
+			c.Problems = append(c.Problems, fmt.Sprintf("Job %s: result %q, phase %s after %d reversals, main container fails %t, ran again %t",
+				name, record.result, record.phase, record.reversals, record.fails, record.again))
+		}
+		for seen, at := range record.at {
+			if record.ended > 0 {
+				c.times[seen] = append(c.times[seen], at-record.ended)
+			}
 		}
 	}
-	return name
+	c.P50 = map[step]float64{}
+	for seen, times := range c.times {
+		slices.Sort(times)
+		c.P50[seen] = milliseconds(percentile(times, 50))
+	}
+	if times := c.times[stepJob]; len(times) > 0 {
+		c.P99 = milliseconds(percentile(times, 99))
+	}
 }
 
-// cases are the cases of the part completion. --modes chooses among the modes other than Auto.
-func (s *settings) cases() []Case {
-	all := []Case{
-		{Contender: ContenderAlone}, {Contender: ContenderNative}, {Contender: ContenderKruise},
-		{Contender: ContenderOperator, Mode: v1alpha1.ModeAuto},
-		{Contender: ContenderOperator, Mode: v1alpha1.ModePodPhase},
-		{Contender: ContenderOperator, Mode: v1alpha1.ModeCRR, ExitCodes: v1alpha1.ExitCodesIgnore},
-		{Contender: ContenderOperator, Mode: v1alpha1.ModeCRR, ExitCodes: v1alpha1.ExitCodesRespect},
-		{Contender: ContenderOperator, Mode: v1alpha1.ModeImage},
+// failure is an error if this operator caused a phase reversal or a wrong outcome.
+func (c *Completion) failure() error {
+	if c.Reversals+c.Wrong == 0 || !strings.HasPrefix(string(c.Contender), string(ContenderOperator)) {
+		return nil
 	}
-	return slices.DeleteFunc(all, func(c Case) bool {
-		return !slices.Contains(s.contenders, string(c.Contender)) ||
-			slices.Contains(modeNames, string(c.Mode)) && !slices.Contains(s.modes, string(c.Mode))
-	})
+	return fmt.Errorf("%s: %d Jobs with %d phase reversals and %d wrong outcomes: %s", c.Contender, c.Jobs, c.Reversals, c.Wrong, strings.Join(c.Problems, "; "))
 }
 
 const (
-	// reversalJobsAtOnce is how many Jobs of the part reversals exist at once, and busyLoops how many processes keep CPUs busy.
+	// reversalJobsAtOnce is how many Jobs of the part reversals exist at once, and busyLoops how many CPUs are kept busy.
 	reversalJobsAtOnce = 30
 	busyLoops          = 2
-	// mainSeconds is how long main containers run.
-	mainSeconds = 3
-	// gracePeriodSeconds is when sidecars that ignore SIGTERM are killed.
-	gracePeriodSeconds = 5
-	mainName           = "main"
+	// mainSeconds is how long main containers run, and graceSeconds when sidecars that ignore SIGTERM are killed.
+	mainSeconds  = 3
+	graceSeconds = 5
 )
+
+// terminations are the settings of the policies. Pods of kruise declare their sidecars by a variable, which this operator reads
+// as well: a policy that lets sidecars drain for longer than the benchmark takes keeps it away.
+var terminations = map[Contender]v1alpha1.TerminationSettings{
+	ContenderOperator:   {},
+	ContenderPodPhase:   {Mode: v1alpha1.ModePodPhase},
+	ContenderCRR:        {Mode: v1alpha1.ModeCRR},
+	ContenderCRRRespect: {Mode: v1alpha1.ModeCRR, ExitCodes: v1alpha1.ExitCodesRespect},
+	ContenderImage:      {Mode: v1alpha1.ModeImage, Image: images.QuickExitReference},
+	ContenderKruise:     {DrainSeconds: ptr.To[int32](86400)},
+}
 
 // completions measures Jobs from the end of their main containers.
 func (x *session) completions(ctx context.Context, e *environment) error {
 	s := x.settings
-	return x.completeJobs(ctx, e, partCompletion, s.cases(), s.completionJobs, s.completionJobs*s.completionRuns)
+	return x.completeJobs(ctx, e, partCompletion, s.only(onKubelets), s.completionJobs, s.completionJobs*s.completionRuns)
 }
 
 // reversals looks for phase reversals and wrong outcomes while the CPUs are busy.
@@ -85,18 +115,12 @@ func (x *session) reversals(ctx context.Context, e *environment) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for range busyLoops {
-		words := append(endingWithCaller("sh"), "-c", "while :; do :; done")
-		loop := exec.CommandContext(ctx, words[0], words[1:]...)
-		if err := loop.Start(); err != nil {
-			return fmt.Errorf("keep the CPUs busy: %w", err)
-		}
-		defer func() {
-			cancel()
-			_ = loop.Wait() // the signal is its error
+		go func() {
+			for ctx.Err() == nil {
+			}
 		}()
 	}
-	mixed := Case{Contender: ContenderOperator, Mode: v1alpha1.ModeAuto, Mixed: true}
-	return x.completeJobs(ctx, e, partReversals, []Case{mixed}, reversalJobsAtOnce, x.settings.reversalJobs)
+	return x.completeJobs(ctx, e, partReversals, []Contender{ContenderOperator}, reversalJobsAtOnce, x.settings.reversalJobs)
 }
 
 // onCluster measures on the local cluster. The operator that it runs must be the one of this repository.
@@ -131,19 +155,19 @@ func (x *session) onCluster(ctx context.Context, measure func(ctx context.Contex
 	return measure(ctx, e)
 }
 
-// completeJobs runs the Jobs of all cases in turn. An operator that caused a phase reversal or a wrong outcome is an error.
-func (x *session) completeJobs(ctx context.Context, e *environment, part string, cases []Case, atOnce, total int) (err error) {
-	r := &jobRunner{e: e, namespaces: map[Case]string{}, created: map[Case]int{}}
-	if r.boot, err = bootTime(); err != nil {
+// completeJobs runs Jobs with each contender in turn. A phase reversal or a wrong outcome that this operator caused is an error.
+func (x *session) completeJobs(ctx context.Context, e *environment, part string, cases []Contender, atOnce, total int) (err error) {
+	results := &x.report.Completions
+	r := &jobRunner{e: e, mixed: part == partReversals, namespaces: map[Contender]string{}, created: map[Contender]int{}}
+	if r.mixed {
+		results = &x.report.Reversals
+	}
+	*results = nil // ratios are within one run
+	defer func() { err = errors.Join(err, r.stop(ctx)) }()
+	if err := r.start(ctx, part, cases); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.stop(ctx)) }()
-	for _, c := range cases {
-		if err := r.prepare(ctx, part, c); err != nil {
-			return err
-		}
-	}
-	if slices.ContainsFunc(cases, func(c Case) bool { return c.Contender.kruise() }) {
+	if slices.Contains(cases, ContenderKruise) {
 		before := os.Getenv(cluster.FeatureGatesVariable)
 		defer func() { err = errors.Join(err, x.restartKruise(context.WithoutCancel(ctx), before)) }()
 		on := strings.Replace(components.DefaultKruiseFeatureGates, "SidecarTerminator=false", "SidecarTerminator=true", 1)
@@ -151,22 +175,22 @@ func (x *session) completeJobs(ctx context.Context, e *environment, part string,
 			return err
 		}
 	}
-	mixed := part == partReversals
-	// Ratios are within one run.
-	x.report.Completions = slices.DeleteFunc(x.report.Completions, func(c *Completion) bool { return c.Mixed == mixed })
-	err = inTurn(x, part, cases, func(Case) int { return (total + atOnce - 1) / atOnce }, func(c Case) error {
-		if r.created[c] == 0 { // The first Job meets a policy that has just been created.
-			if _, err := r.run(ctx, c, 1); err != nil {
+	err = inTurn(x, part, cases, func(Contender) int { return (total + atOnce - 1) / atOnce }, func(contender Contender) error {
+		entry := entryOf(x.report, results, Completion{Contender: contender, AtOnce: atOnce, times: map[step][]time.Duration{}},
+			func(c *Completion) bool { return c.Contender == contender })
+		if entry.Jobs == 0 { // The first Job meets a policy that has just been created.
+			if _, err := r.run(ctx, contender, 1); err != nil {
 				return err
 			}
 		}
-		records, err := r.run(ctx, c, min(atOnce, 1+total-r.created[c]))
-		if err == nil {
-			x.report.addCompletion(c, atOnce, records)
-		}
+		records, err := r.run(ctx, contender, min(atOnce, total-entry.Jobs))
+		entry.add(records)
 		return err
 	})
-	return errors.Join(err, x.report.completionFailures(mixed))
+	for _, completion := range *results {
+		err = errors.Join(err, completion.failure())
+	}
+	return err
 }
 
 // restartKruise restarts OpenKruise's manager on the local cluster. Without feature gates it has those of the cluster.
@@ -177,75 +201,73 @@ func (x *session) restartKruise(ctx context.Context, gates string) error {
 	return x.cluster.ChangeComponent(ctx, components.KruiseManager, cluster.Change{Stop: true, Start: true})
 }
 
-// jobRunner runs Jobs on the local cluster. Each case has a namespace of its own.
+// jobRunner runs Jobs on the local cluster. Each contender has a namespace.
 type jobRunner struct {
 	e          *environment
+	mixed      bool // sidecars and outcomes of main containers differ
 	boot       time.Time
-	namespaces map[Case]string
-	created    map[Case]int // Jobs so far
+	namespaces map[Contender]string
+	created    map[Contender]int // Jobs so far
 }
 
-// prepare creates the namespace of a case and its policy. Pods of the contender kruise declare their sidecars by a variable,
-// which this operator reads as well. A policy that lets sidecars drain for longer than the benchmark takes keeps it away.
-func (r *jobRunner) prepare(ctx context.Context, part string, c Case) (err error) {
-	if r.namespaces[c], err = createNamespace(ctx, r.e.client, part+"-", nil); err != nil || c.Contender == ContenderAlone || c.Contender == ContenderNative {
+// start creates the namespaces and policies.
+func (r *jobRunner) start(ctx context.Context, part string, cases []Contender) (err error) {
+	if r.boot, err = bootTime(); err != nil {
 		return err
 	}
-	return createPolicy(ctx, r.e.client, r.namespaces[c], c.Mode, func(spec *v1alpha1.PolicySpec) {
-		spec.Fallback, spec.ExitCodes = "", c.ExitCodes
-		if c.Contender.kruise() {
-			spec.DrainSeconds = ptr.To[int32](86400)
+	for _, contender := range cases {
+		if r.namespaces[contender], err = createNamespace(ctx, r.e.client, part+"-", nil); err != nil {
+			return err
 		}
-		if c.Mode == v1alpha1.ModeImage {
-			spec.Image = images.QuickExitReference
+		if settings, ok := terminations[contender]; ok {
+			if err := createPolicyWith(ctx, r.e.client, r.namespaces[contender], settings); err != nil {
+				return err
+			}
 		}
-	})
+	}
+	return nil
 }
 
 // stop deletes the namespaces.
-func (r *jobRunner) stop(ctx context.Context) error {
-	var failures []error
+func (r *jobRunner) stop(ctx context.Context) (err error) {
 	for _, name := range r.namespaces {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-		failures = append(failures, client.IgnoreNotFound(r.e.client.Delete(context.WithoutCancel(ctx), namespace)))
+		err = errors.Join(err, r.e.client.Delete(context.WithoutCancel(ctx), namespace))
 	}
-	return errors.Join(failures...)
+	return err
 }
 
-// run creates Jobs at once, waits until they have finished and no container runs, and removes them. A Job that does not finish
-// has a record that says so.
-func (r *jobRunner) run(ctx context.Context, c Case, count int) ([]*jobRecord, error) {
-	namespace := r.namespaces[c]
-	var jobs []*batchv1.Job
-	var records []*jobRecord
-	for i, name := range numbered(burstPods, r.created[c], r.created[c]+count) {
-		job, fails := c.job(namespace, name, r.created[c]+i)
-		jobs, records = append(jobs, job), append(records, &jobRecord{name: name, fails: fails, at: map[step]time.Duration{}})
-	}
-	r.created[c] += count
-	seen, err := watchJobs(ctx, r.e.client, namespace, r.boot, records)
+// run creates Jobs at once, waits until they have finished and no container runs, and removes them. The record of a Job that
+// takes too long says so.
+func (r *jobRunner) run(ctx context.Context, contender Contender, count int) (jobRecords, error) {
+	namespace := r.namespaces[contender]
+	limited, cancel := context.WithTimeout(ctx, time.Minute+time.Duration(count)*10*time.Second)
+	defer cancel()
+	events, err := watchJobs(limited, r.e.client, namespace, r.boot)
 	if err != nil {
 		return nil, err
 	}
-	defer seen.stop()
-	err = each(ctx, count, 0, func(ctx context.Context, i int) error { return r.e.client.Create(ctx, jobs[i]) })
-	if err != nil {
-		return nil, fmt.Errorf("create a Job: %w", err)
+	records := jobRecords{}
+	for range count {
+		job, fails := r.job(contender, namespace)
+		records[job.Name] = &jobRecord{fails: fails, at: map[step]time.Duration{}}
+		if err := r.e.client.Create(ctx, job); err != nil {
+			return nil, fmt.Errorf("create a Job: %w", err)
+		}
 	}
-	if err := seen.wait(ctx, time.Minute+time.Duration(count)*10*time.Second); err != nil {
+	if err := errors.Join(records.await(limited, events), ctx.Err()); err != nil {
 		return nil, err
 	}
-	seen.stop()
 	return records, r.remove(ctx, namespace)
 }
 
 // remove removes all Jobs, and waits until their pods are gone.
 func (r *jobRunner) remove(ctx context.Context, namespace string) error {
-	err := r.e.client.DeleteAllOf(ctx, &batchv1.Job{}, client.InNamespace(namespace), client.PropagationPolicy(metav1.DeletePropagationBackground))
-	if err != nil {
+	background := client.PropagationPolicy(metav1.DeletePropagationBackground)
+	if err := r.e.client.DeleteAllOf(ctx, &batchv1.Job{}, client.InNamespace(namespace), background); err != nil {
 		return fmt.Errorf("delete the Jobs: %w", err)
 	}
-	err = wait.PollUntilContextTimeout(ctx, pollInterval, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextTimeout(ctx, pollInterval, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
 		pods := &corev1.PodList{}
 		err := r.e.client.List(ctx, pods, client.InNamespace(namespace))
 		return len(pods.Items) == 0, err
@@ -256,18 +278,20 @@ func (r *jobRunner) remove(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// sidecarScripts are the sidecars of mixed cases. The first one is that of all other cases.
+// sidecarScripts are the sidecars of mixed Jobs. The first one is that of all others.
 var sidecarScripts = []string{
 	"trap 'exit 0' TERM; sleep 3600 & wait",
 	"trap 'exit 7' TERM; sleep 3600 & wait",
 	"trap '' TERM; while :; do sleep 1; done",
 }
 
-// job is a Job of the case, and whether its main container fails. The main container writes the uptime of the machine at its
-// end into its termination message. In mixed cases a third of the Jobs has restartPolicy OnFailure, and a third fails.
-func (c Case) job(namespace, name string, number int) (job *batchv1.Job, fails bool) {
+// job is the next Job with a contender, and whether its main container fails. The main container writes the machine's uptime into
+// its termination message when it ends. A third of mixed Jobs has restartPolicy OnFailure, and a third has Never and fails.
+func (r *jobRunner) job(contender Contender, namespace string) (job *batchv1.Job, fails bool) {
+	number := r.created[contender]
+	r.created[contender]++
 	script, restartPolicy, exitCode := sidecarScripts[0], corev1.RestartPolicyNever, 0
-	if c.Mixed {
+	if r.mixed {
 		script = sidecarScripts[number%3]
 		switch number / 3 % 3 {
 		case 1:
@@ -279,24 +303,25 @@ func (c Case) job(namespace, name string, number int) (job *batchv1.Job, fails b
 	container := func(name, script string) corev1.Container {
 		return corev1.Container{Name: name, Image: images.BusyboxReference, Command: []string{"/bin/sh", "-c", script}}
 	}
-	main := container(mainName, fmt.Sprintf("sleep %d; read -r uptime idle </proc/uptime; echo $uptime >/dev/termination-log; exit %d",
-		mainSeconds, exitCode))
-	beside := container(sidecar, script)
+	main := fmt.Sprintf("sleep %d; read -r uptime idle </proc/uptime; echo $uptime >/dev/termination-log; exit %d", mainSeconds, exitCode)
 	pod := corev1.PodSpec{
-		RestartPolicy: restartPolicy, TerminationGracePeriodSeconds: ptr.To[int64](gracePeriodSeconds),
-		AutomountServiceAccountToken: ptr.To(false), Containers: []corev1.Container{main, beside},
+		RestartPolicy: restartPolicy, TerminationGracePeriodSeconds: ptr.To[int64](graceSeconds), AutomountServiceAccountToken: ptr.To(false),
+		Containers: []corev1.Container{container("main", main)},
 	}
-	switch c.Contender {
+	beside := container(sidecar, script)
+	switch contender {
 	case ContenderAlone:
-		pod.Containers = pod.Containers[:1]
 	case ContenderNative:
 		beside.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
-		pod.InitContainers, pod.Containers = []corev1.Container{beside}, pod.Containers[:1]
+		pod.InitContainers = []corev1.Container{beside}
 	case ContenderKruise:
-		pod.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "true"}}
+		beside.Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "true"}}
+		fallthrough
+	default:
+		pod.Containers = append(pod.Containers, beside)
 	}
 	return &batchv1.Job{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s-%05d", burstPods, number)},
 		Spec: batchv1.JobSpec{BackoffLimit: ptr.To[int32](0), Template: corev1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "import"}}, Spec: pod,
 		}},

@@ -283,6 +283,45 @@ func (r *Report) print(to io.Writer) error {
 			_, _ = fmt.Fprintf(out, "\t%s", text)
 		}
 	}
-	_, _ = fmt.Fprintf(out, "\n%s\n", r.completionTable())
+	_, _ = fmt.Fprintln(out)
 	return out.Flush()
+}
+
+// Names of figures with targets.
+const (
+	toNativeP50 = "Job finished: p50, relative to `native`"
+	toNativeP99 = "Job finished: p99, relative to p50 of `native`"
+)
+
+// addCompletions adds the figures of Jobs on kubelets.
+func (r *Report) addCompletions(all *figures) {
+	native := 0.0
+	for _, c := range r.Completions {
+		if c.Contender == ContenderNative {
+			native = c.P50[stepJob]
+		}
+	}
+	add := func(name, format string, unit float64, value func(*Completion) float64) {
+		for _, c := range r.Completions {
+			if value(c) > 0 && unit > 0 {
+				all.add(name, format, c.Contender, value(c)/unit)
+			}
+		}
+	}
+	median := func(seen step) func(*Completion) float64 { return func(c *Completion) float64 { return c.P50[seen] } }
+	p99 := func(c *Completion) float64 { return c.P99 }
+	add(toNativeP50, "%.2f", native, median(stepJob))
+	add(toNativeP99, "%.2f", native, p99)
+	for _, seen := range steps {
+		add(string(seen)+": p50", "%.2f s", 1000, median(seen))
+	}
+	add("Job finished: p99", "%.2f s", 1000, p99)
+	for i, results := range [][]*Completion{r.Completions, r.Reversals} {
+		for _, c := range results {
+			kind := []string{"Jobs", "mixed Jobs"}[i]
+			all.add(kind, "%.0f", c.Contender, float64(c.Jobs))
+			all.add(kind+": phase reversals", "%.0f", c.Contender, float64(c.Reversals))
+			all.add(kind+": wrong outcomes", "%.0f", c.Contender, float64(c.Wrong))
+		}
+	}
 }

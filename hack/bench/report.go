@@ -23,8 +23,9 @@ type Report struct {
 	Growth     []*Growth    `json:"growth,omitempty"`
 	ColdStarts []*ColdStart `json:"coldStarts,omitempty"`
 	Handovers  []*Handover  `json:"handovers,omitempty"`
-	// Completions are Jobs on a kubelet, with an operator that ran with OperatorArguments.
+	// Jobs on kubelets, with an operator that runs with these arguments.
 	Completions       []*Completion `json:"completions,omitempty"`
+	Reversals         []*Completion `json:"reversals,omitempty"`
 	OperatorArguments []string      `json:"operatorArguments,omitempty"`
 
 	touched map[any]bool // entries with runs of this session

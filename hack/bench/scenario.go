@@ -55,13 +55,25 @@ const (
 	ContenderFloor Contender = "floor"
 	// ContenderWrites are bare clients with a backlog: the rate at which the API server takes the writes alone.
 	ContenderWrites Contender = "writes"
-	// ContenderNative are native sidecars, written by hand, and ContenderAlone pods without a sidecar. Both need a kubelet.
+
+	// On kubelets ContenderOperator has a policy with the defaults. These have policies with other modes.
+	ContenderPodPhase   Contender = "operator-podphase"
+	ContenderCRR        Contender = "operator-crr"
+	ContenderCRRRespect Contender = "operator-crr-respect"
+	ContenderImage      Contender = "operator-image"
+	// ContenderNative are native sidecars, written by hand, and ContenderAlone pods without a sidecar.
 	ContenderNative Contender = "native"
 	ContenderAlone  Contender = "alone"
 )
 
 // contenders are all contenders, in the order of tables.
-var contenders = []Contender{ContenderFloor, ContenderWrites, ContenderAlone, ContenderNative, ContenderOperator, ContenderKruise, ContenderKruiseLifted}
+var contenders = []Contender{
+	ContenderFloor, ContenderWrites, ContenderAlone, ContenderNative,
+	ContenderOperator, ContenderPodPhase, ContenderCRR, ContenderCRRRespect, ContenderImage, ContenderKruise, ContenderKruiseLifted,
+}
+
+// onKubelets are the contenders of the part completion.
+var onKubelets = contenders[2 : len(contenders)-1]
 
 // kruise reports whether OpenKruise's SidecarTerminator is the contender.
 func (s Contender) kruise() bool { return s == ContenderKruise || s == ContenderKruiseLifted }
@@ -77,9 +89,9 @@ func (s Contender) can(scenario Scenario) bool {
 		return scenario.Backlog
 	case ContenderOperator:
 		return true
-	case ContenderNative, ContenderAlone:
-		return false
+	case ContenderFloor:
+		return !scenario.Backlog
 	default:
-		return !scenario.Backlog && (s == ContenderFloor || scenario.Mode == v1alpha1.ModeCRR)
+		return s.kruise() && !scenario.Backlog && scenario.Mode == v1alpha1.ModeCRR
 	}
 }

@@ -88,31 +88,6 @@ func TestGrowing(t *testing.T) {
 	}
 }
 
-func TestCases(t *testing.T) {
-	for _, test := range []struct {
-		arguments string
-		want      []string
-	}{
-		{"", []string{"alone", "native", "kruise", "operator, Auto", "operator, PodPhase", "operator, CRR, Ignore", "operator, CRR, Respect", "operator, Image"}},
-		{"--contenders native,operator --modes Image", []string{"native", "operator, Auto", "operator, Image"}},
-		{"--contenders floor", nil},
-	} {
-		t.Run(test.arguments, func(t *testing.T) {
-			s, err := parsed(t, strings.Fields(test.arguments)...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var got []string
-			for _, c := range s.cases() {
-				got = append(got, c.String())
-			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("cases (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 func TestCompletionIsNotMeasuredByDefault(t *testing.T) {
 	s, err := parsed(t)
 	if err != nil {

@@ -171,23 +171,24 @@ func createPods(
 }
 
 // createPolicy creates a policy with the mode. PodPhase needs exitCodes Ignore. The other modes use Respect, so that the
-// mode's own write is the only one. Changes are made last.
-func createPolicy(ctx context.Context, c client.Client, namespace string, mode v1alpha1.Mode, changes ...func(*v1alpha1.PolicySpec)) error {
+// mode's own write is the only one.
+func createPolicy(ctx context.Context, c client.Client, namespace string, mode v1alpha1.Mode) error {
+	settings := v1alpha1.TerminationSettings{Mode: mode, Fallback: v1alpha1.FallbackDisabled, ExitCodes: v1alpha1.ExitCodesRespect}
+	switch mode {
+	case v1alpha1.ModePodPhase:
+		settings.ExitCodes = v1alpha1.ExitCodesIgnore
+	case v1alpha1.ModeImage:
+		settings.Image = quickExitImage
+	}
+	return createPolicyWith(ctx, c, namespace, settings)
+}
+
+// createPolicyWith creates a policy with the settings.
+func createPolicyWith(ctx context.Context, c client.Client, namespace string, settings v1alpha1.TerminationSettings) error {
 	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "bench"}}
 	policy.Spec.PodSelector = metav1.LabelSelector{MatchLabels: map[string]string{"app": "import"}}
 	policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: sidecar}}
-	policy.Spec.Mode = mode
-	policy.Spec.Fallback = v1alpha1.FallbackDisabled
-	policy.Spec.ExitCodes = v1alpha1.ExitCodesRespect
-	switch mode {
-	case v1alpha1.ModePodPhase:
-		policy.Spec.ExitCodes = v1alpha1.ExitCodesIgnore
-	case v1alpha1.ModeImage:
-		policy.Spec.Image = quickExitImage
-	}
-	for _, change := range changes {
-		change(&policy.Spec.PolicySpec)
-	}
+	policy.Spec.TerminationSettings = settings
 	if err := c.Create(ctx, policy); err != nil {
 		return fmt.Errorf("create the policy: %w", err)
 	}
