@@ -205,16 +205,12 @@ func (x *session) restartKruise(ctx context.Context, gates string) error {
 type jobRunner struct {
 	e          *environment
 	mixed      bool // sidecars and outcomes of main containers differ
-	boot       time.Time
 	namespaces map[Contender]string
 	created    map[Contender]int // Jobs so far
 }
 
 // start creates the namespaces and policies.
 func (r *jobRunner) start(ctx context.Context, part string, cases []Contender) (err error) {
-	if r.boot, err = bootTime(); err != nil {
-		return err
-	}
 	for _, contender := range cases {
 		if r.namespaces[contender], err = createNamespace(ctx, r.e.client, part+"-", nil); err != nil {
 			return err
@@ -243,7 +239,7 @@ func (r *jobRunner) run(ctx context.Context, contender Contender, count int) (jo
 	namespace := r.namespaces[contender]
 	limited, cancel := context.WithTimeout(ctx, time.Minute+time.Duration(count)*10*time.Second)
 	defer cancel()
-	events, err := watchJobs(limited, r.e.client, namespace, r.boot)
+	events, err := watchJobs(limited, r.e.client, namespace)
 	if err != nil {
 		return nil, err
 	}

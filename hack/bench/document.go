@@ -59,7 +59,7 @@ func (d documents) write() error {
 	onKubelet, err := readReport(d.path("performance", "completion.json"))
 	if err == nil {
 		remark := fmt.Sprintf("Times are from the end of the main container. The operator ran with `%s`.", strings.Join(onKubelet.OperatorArguments, " "))
-		section += "\n\n### Jobs on kubelets\n\n" + onKubelet.section(remark, onKubelet.figures(), completionRows, "", onKubelets)
+		section += "\n\n### Results on kubelets\n\n" + onKubelet.section(remark, onKubelet.figures(), completionRows, "", onKubelets)
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -85,7 +85,7 @@ func (r *jobRecord) seeContainer(status corev1.ContainerStatus, at time.Duration
 	switch {
 	case status.Name != sidecar && ended != nil:
 		r.first(stepReported, at)
-		r.ended, _ = parseUptime(ended.Message)
+		r.ended = parseUptime(ended.Message)
 	case ended != nil:
 		r.first(stepSidecar, at)
 	case status.Name == sidecar:
@@ -168,7 +168,7 @@ type jobEvent struct {
 }
 
 // watchJobs starts watches that no contender shares before it returns. They end with the context.
-func watchJobs(ctx context.Context, c client.WithWatch, namespace string, boot time.Time) (<-chan jobEvent, error) {
+func watchJobs(ctx context.Context, c client.WithWatch, namespace string) (<-chan jobEvent, error) {
 	all := make(chan jobEvent)
 	crrs := &metav1.PartialObjectMetadataList{}
 	crrs.SetGroupVersionKind(requestKind.GroupVersion().WithKind(requestKind.Kind + "List"))
@@ -183,7 +183,7 @@ func watchJobs(ctx context.Context, c client.WithWatch, namespace string, boot t
 				var event watch.Event
 				event, open = <-events.ResultChan()
 				select {
-				case all <- jobEvent{event, time.Since(boot)}:
+				case all <- jobEvent{event, uptime()}:
 				case <-ctx.Done():
 					return
 				}
@@ -193,22 +193,15 @@ func watchJobs(ctx context.Context, c client.WithWatch, namespace string, boot t
 	return all, nil
 }
 
-// bootTime is when the machine booted, on the monotonic clock of this process.
-func bootTime() (time.Time, error) {
-	content, err := os.ReadFile("/proc/uptime")
-	now := time.Now()
-	if err != nil {
-		return now, fmt.Errorf("read the uptime: %w", err)
-	}
-	uptime, err := parseUptime(string(content))
-	return now.Add(-uptime), err
+// uptime is the time since the machine booted. Containers have the same clock.
+func uptime() time.Duration {
+	content, _ := os.ReadFile("/proc/uptime")
+	return parseUptime(string(content))
 }
 
-// parseUptime reads the first number of /proc/uptime, which has hundredths of a second.
-func parseUptime(content string) (time.Duration, error) {
+// parseUptime reads the first number of /proc/uptime, which has hundredths of a second. It returns 0 if there is none.
+func parseUptime(content string) time.Duration {
 	seconds := 0.0
-	if _, err := fmt.Sscan(content, &seconds); err != nil {
-		return 0, fmt.Errorf("read the uptime: %w", err)
-	}
-	return time.Duration(seconds * float64(time.Second)), nil
+	_, _ = fmt.Sscan(content, &seconds)
+	return time.Duration(seconds * float64(time.Second))
 }
