@@ -36,7 +36,7 @@ type Completion struct {
 	// the last one.
 	P50 map[step]float64 `json:"p50Milliseconds"`
 	P99 float64          `json:"p99Milliseconds"`
-	// Reversals counts changes of a terminal phase, and Wrong Jobs whose outcome is not that of their main container.
+	// Reversals counts changes of a terminal phase, and Wrong Jobs whose outcome differs from their main container's.
 	Reversals int `json:"phaseReversals"`
 	Wrong     int `json:"wrongOutcomes"`
 	// Problems describe the first Jobs with either.
@@ -274,7 +274,7 @@ func (r *jobRunner) remove(ctx context.Context, namespace string) error {
 	return nil
 }
 
-// sidecarScripts are the sidecars of mixed Jobs. The first one is that of all others.
+// sidecarScripts are the sidecars of mixed Jobs. All other Jobs have the first one.
 var sidecarScripts = []string{
 	"trap 'exit 0' TERM; sleep 3600 & wait",
 	"trap 'exit 7' TERM; sleep 3600 & wait",

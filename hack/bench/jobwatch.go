@@ -109,7 +109,7 @@ func terminal(phase corev1.PodPhase) bool {
 // finished reports whether nothing more will happen.
 func (r *jobRecord) finished() bool { return r.result != "" && terminal(r.phase) && !r.running }
 
-// wrong reports whether the outcome is not that of the main container, or the main container ran more than once.
+// wrong reports whether the outcome differs from the main container's, or the main container ran more than once.
 func (r *jobRecord) wrong() bool {
 	result, phase := batchv1.JobComplete, corev1.PodSucceeded
 	if r.fails {
