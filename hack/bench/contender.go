@@ -24,7 +24,7 @@ type programs struct {
 
 // running is a started contender with the processes that it needs.
 type running struct {
-	// measured is the process whose work is counted; nil for bare clients.
+	// measured is the process whose work is counted, or nil.
 	measured *started
 	// kruiseManager is OpenKruise's manager if it is not measured, or nil.
 	kruiseManager *started
@@ -32,7 +32,7 @@ type running struct {
 	all []*started
 }
 
-// serves is where the measured process serves its metrics and its profiles; empty for bare clients.
+// serves is where the measured process serves its metrics and its profiles; empty if it does not.
 type serves struct{ metrics, profiles string }
 
 // start starts the contender and OpenKruise's manager, whose webhook admits every ContainerRecreateRequest.
@@ -55,15 +55,18 @@ func (p programs) start(ctx context.Context, e *environment, contender Contender
 			r.kruiseManager = manager
 		}
 	}
-	if contender == ContenderOperator {
-		operator, at, err := p.startOperator(ctx, e, "operator")
-		if err != nil {
-			return r, err
-		}
-		r.all = append(r.all, operator)
-		r.measured, r.serves = operator, at
+	switch contender {
+	case ContenderOperator:
+		r.measured, r.serves, err = p.startOperator(ctx, e, "operator")
+	case ContenderFloor:
+		r.measured, err = startFloor(ctx, e)
+	default:
+		return r, nil
 	}
-	return r, nil
+	if err == nil {
+		r.all = append(r.all, r.measured)
+	}
+	return r, err
 }
 
 // stop ends all processes, the last one first.

@@ -73,7 +73,7 @@ func handOver(ctx context.Context, e *environment, p programs, signal syscall.Si
 	if err := createPolicy(ctx, e.client, namespace, v1alpha1.ModeCRR); err != nil {
 		return run, err
 	}
-	r, err := p.start(ctx, e, ContenderFloor)
+	r, err := p.start(ctx, e, ContenderWrites)
 	if err != nil {
 		return run, err
 	}

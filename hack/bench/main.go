@@ -112,7 +112,7 @@ func newCommand() *cobra.Command {
 			return s.run(command.Context())
 		},
 	}
-	command.AddCommand(newReportCommand())
+	command.AddCommand(newReportCommand(), newFloorCommand())
 	command.Flags().AddFlagSet(newFlags(&s))
 	return command
 }

@@ -11,15 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/localcluster/process"
-	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/terminator/crr"
-	"github.com/sidecar-termination/operator/internal/terminator/image"
-	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 )
 
 // Run has the figures of one run of a scenario with a contender.
@@ -31,7 +25,7 @@ type Run struct {
 	Max float64 `json:"maxMilliseconds"`
 	// PerSecond is pods per second, from the first acknowledgement to the last observation.
 	PerSecond float64 `json:"podsPerSecond"`
-	// CPU is milliseconds of the contender's process per pod, and APIServerCPU those of the API server. Bare clients have none.
+	// CPU is milliseconds of the contender's process per pod, and APIServerCPU those of the API server. The contender writes has none.
 	CPU          float64 `json:"cpuMillisecondsPerPod,omitempty"`
 	APIServerCPU float64 `json:"apiServerCPUMillisecondsPerPod"`
 	// KruiseCPU is milliseconds per pod of OpenKruise's manager where it is not the contender: its webhook admits each
@@ -107,7 +101,7 @@ func (r *running) processes() map[process.Identity]time.Duration {
 func bench(ctx context.Context, e *environment, r *running, contender Contender, scenario Scenario) (run Run, err error) {
 	ctx, cancel := context.WithTimeout(ctx, scenario.timeLimit())
 	defer cancel()
-	namespace, err := createNamespace(ctx, e.client, "bench-", nil)
+	namespace, err := createNamespace(ctx, e.client, namespacePrefix(scenario.Mode), nil)
 	if err != nil {
 		return run, err
 	}
@@ -184,8 +178,8 @@ func preparePods(ctx context.Context, c kubernetes.Interface, namespace string, 
 	return pods, each(ctx, len(pods), 0, func(ctx context.Context, i int) error { return reportEnd(ctx, c, pods, i) })
 }
 
-// load reports the end of each main container, and bare clients then terminate the sidecar. For a backlog, whose main
-// containers have ended, it creates the policy instead. It returns the time from which each pod counts.
+// load reports the end of each main container. For a backlog, whose main containers have ended, it creates the policy instead,
+// or makes the operator's writes itself. It returns the time from which each pod counts.
 func load(ctx context.Context, e *environment, c kubernetes.Interface, pods []*corev1.Pod, contender Contender, scenario Scenario) (map[string]time.Time, error) {
 	end := bareTerminator(e.client, scenario.Mode)
 	begun := make([]time.Time, len(pods))
@@ -206,7 +200,7 @@ func load(ctx context.Context, e *environment, c kubernetes.Interface, pods []*c
 			}
 		}
 		begun[i] = time.Now()
-		if contender.bare() {
+		if contender == ContenderWrites {
 			return end(ctx, pods[i])
 		}
 		return nil
@@ -232,25 +226,6 @@ func reportEnd(ctx context.Context, c kubernetes.Interface, pods []*corev1.Pod, 
 	}
 	pods[i] = updated
 	return nil
-}
-
-// bareTerminator returns a function that makes the operator's write of the mode, without a watch or a decision.
-func bareTerminator(c client.Client, mode v1alpha1.Mode) func(context.Context, *corev1.Pod) error {
-	action := plan.Action{
-		Mode: mode, For: mode, Containers: []string{sidecar}, Images: map[string]string{sidecar: quickExitImage},
-		Phase: corev1.PodSucceeded, Timeout: time.Minute,
-	}
-	terminators := map[v1alpha1.Mode]interface {
-		Terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) (bool, error)
-	}{
-		v1alpha1.ModeCRR:      &crr.Terminator{Client: c, Server: c, Clock: clock.RealClock{}},
-		v1alpha1.ModePodPhase: &podphase.Terminator{Client: c, Clock: clock.RealClock{}},
-		v1alpha1.ModeImage:    &image.Terminator{Client: c, Clock: clock.RealClock{}},
-	}
-	return func(ctx context.Context, pod *corev1.Pod) error {
-		_, err := terminators[mode].Terminate(ctx, pod, action)
-		return err
-	}
 }
 
 // runOf computes the figures of a run from what was read before and after it.

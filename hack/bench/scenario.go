@@ -50,8 +50,7 @@ const (
 	ContenderKruise Contender = "kruise"
 	// ContenderKruiseLifted is OpenKruise's SidecarTerminator without a request limit and with as many workers as the operator.
 	ContenderKruiseLifted Contender = "kruise-lifted"
-	// ContenderFloor are bare clients: each reports the end of a main container and then terminates the sidecar itself.
-	// Nothing that watches pods can be faster.
+	// ContenderFloor is a process that watches pods and makes the operator's write at once. Nothing that watches pods does less.
 	ContenderFloor Contender = "floor"
 	// ContenderWrites are bare clients with a backlog: the rate at which the API server takes the writes alone.
 	ContenderWrites Contender = "writes"
@@ -77,9 +76,6 @@ var onKubelets = contenders[2 : len(contenders)-1]
 
 // kruise reports whether OpenKruise's SidecarTerminator is the contender.
 func (s Contender) kruise() bool { return s == ContenderKruise || s == ContenderKruiseLifted }
-
-// bare reports whether the contender is the benchmark's own clients.
-func (s Contender) bare() bool { return s == ContenderFloor || s == ContenderWrites }
 
 // can reports whether the contender supports the scenario. OpenKruise runs mode CRR only: its other modes do something else.
 // It has no backlog, because its pods declare their sidecars from the start.
