@@ -86,7 +86,9 @@ func startFloor(ctx context.Context, e *environment) (*started, error) {
 }
 
 // namespacePrefix is the name prefix of the namespaces in which pods complete by the mode.
-func namespacePrefix(mode v1alpha1.Mode) string { return "bench-" + strings.ToLower(string(mode)) + "-" }
+func namespacePrefix(mode v1alpha1.Mode) string {
+	return "bench-" + strings.ToLower(string(mode)) + "-"
+}
 
 func runFloor(ctx context.Context, kubeconfig, health string) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
@@ -114,7 +116,9 @@ func runFloor(ctx context.Context, kubeconfig, health string) error {
 	if err != nil {
 		return fmt.Errorf("watch pods: %w", err)
 	}
-	go func() { log.Print(http.ListenAndServe(health, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))) }()
+	go func() {
+		log.Print(http.ListenAndServe(health, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
+	}()
 	followEnds(events.ResultChan(), func(pod *corev1.Pod) {
 		do := byPrefix[pod.Namespace[:strings.LastIndex(pod.Namespace, "-")+1]]
 		if do == nil {

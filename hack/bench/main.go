@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command bench measures how soon sidecars are terminated after a pod's main containers, and at what cost. It compares this
-// operator, OpenKruise's SidecarTerminator, and bare clients that make the same writes at once. It runs its own API server and
-// etcd on the loopback interface, and no kubelet. docs/performance.md says what is measured.
+// operator, OpenKruise's SidecarTerminator, and a process that watches pods and makes the same writes at once. It runs its own API
+// server and etcd on the loopback interface, and no kubelet. docs/performance.md says what is measured.
 package main
 
 import (
