@@ -18,30 +18,34 @@ const coldFinished = 100
 // coldLimit is how long a contender may take from its start to its last action.
 const coldLimit = 5 * time.Minute
 
-// coldStarts starts each contender in turn, among candidates. The main containers of some have finished.
+// coldStarts starts each contender in turn, among candidates.
 func (x *session) coldStarts(ctx context.Context, e *environment) error {
-	s := x.settings
-	w, err := newCrowd(ctx, e, AxisCandidates)
+	w, err := newCrowd(ctx, e, 0)
 	if err != nil {
 		return err
 	}
-	if err := x.reporter.Step(fmt.Sprintf("make %d candidates", s.coldStart), func() error { return w.growTo(ctx, s.coldStart-coldFinished) }); err != nil {
+	if err := x.populate(ctx, w, AxisCandidates, x.settings.coldStart-coldFinished); err != nil {
 		return err
 	}
-	all := func(Contender) int { return s.scaleRuns }
-	return inTurn(x, partColdStart, s.only([]Contender{ContenderOperator, ContenderKruiseLifted}), all, func(contender Contender) error {
-		run, err := startCold(ctx, w, x.programs, contender)
-		x.report.addColdStart(contender, s.coldStart, coldFinished, run)
+	return x.startsAmong(ctx, w, x.programs, AxisCandidates, x.settings.only([]Contender{ContenderOperator, ContenderKruiseLifted}))
+}
+
+// startsAmong starts each contender in turn. The main containers of some candidates have finished.
+func (x *session) startsAmong(ctx context.Context, w *crowd, p programs, axis Axis, cases []Contender) error {
+	all := func(Contender) int { return x.settings.scaleRuns }
+	return inTurn(x, partColdStart, cases, all, func(contender Contender) error {
+		run, err := startCold(ctx, w, p, contender, w.counts[axis])
+		x.report.addColdStart(contender, axis, w.counts[axis]+coldFinished, coldFinished, run)
 		return err
 	})
 }
 
-// startCold starts the contender and waits until it has acted on every finished pod.
-func startCold(ctx context.Context, w *crowd, p programs, contender Contender) (run ColdStartRun, err error) {
-	// The names spread the finished pods over the list of all pods, which is sorted by name.
+// startCold starts the contender among candidates, and waits until it has acted on every finished pod.
+func startCold(ctx context.Context, w *crowd, p programs, contender Contender, candidates int) (run ColdStartRun, err error) {
+	// The names spread the finished pods over the list of all pods of the namespace, which is sorted by name.
 	var names []string
 	for i := range coldFinished {
-		names = append(names, fmt.Sprintf("candidate-%05d-done", i*(w.count/coldFinished)))
+		names = append(names, fmt.Sprintf("candidate-%05d-done", i*(candidates/coldFinished)))
 	}
 	defer func() { err = errors.Join(err, removePods(ctx, w.e, w.c, w.namespace, names)) }()
 	pods, err := createPods(ctx, w.c, w.namespace, names, newPod)

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,68 +14,67 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-// crowd is the pods or policies that exist while other pods complete. It only grows. The completing pods are in its namespace
+// crowd is the pods and policies that exist while other pods complete. It only grows. The completing pods are in its namespace
 // and match its policy, so that code that reads all pods of a policy or namespace reads the crowd.
 type crowd struct {
 	e         *environment
 	c         *kubernetes.Clientset
-	axis      Axis
 	namespace string
-	others    []string // the other namespaces with policies
-	count     int
+	others    []string // further namespaces, which sort before it; each has a node of the same name
+	counts    map[Axis]int
 }
 
-// crowdSpaces is the number of other namespaces over which half of the policies is spread.
-const crowdSpaces = 10
-
-// newCrowd creates the namespaces, and the policy that selects the completing pods and all candidates.
-func newCrowd(ctx context.Context, e *environment, axis Axis) (*crowd, error) {
+// newCrowd creates the namespaces, and the policy that selects the completing pods and all candidates of its namespace.
+func newCrowd(ctx context.Context, e *environment, others int) (*crowd, error) {
 	c, err := reporters(e.config)
 	if err != nil {
 		return nil, err
 	}
-	w := &crowd{e: e, c: c, axis: axis}
+	w := &crowd{e: e, c: c, others: make([]string, others), counts: map[Axis]int{AxisPolicies: 1}}
 	if w.namespace, err = createNamespace(ctx, e.client, "crowd-", exempt); err != nil {
 		return nil, err
 	}
-	if axis == AxisPolicies {
-		w.count = 1
-		for range crowdSpaces {
-			other, err := createNamespace(ctx, e.client, "crowd-", exempt)
-			if err != nil {
-				return nil, err
-			}
-			w.others = append(w.others, other)
-		}
-	}
-	return w, createPolicy(ctx, e.client, w.namespace, v1alpha1.ModeCRR)
+	err = each(ctx, others, 0, func(ctx context.Context, i int) (err error) {
+		w.others[i], err = createNamespace(ctx, e.client, "another-", exempt)
+		return errors.Join(err, createNode(ctx, e.client, w.others[i]))
+	})
+	return w, errors.Join(err, createPolicy(ctx, e.client, w.namespace, v1alpha1.ModeCRR))
 }
 
 // growTo creates objects until there are count.
-func (w *crowd) growTo(ctx context.Context, count int) error {
-	from := w.count
-	if count <= from {
-		return nil
-	}
-	w.count = count
-	if w.axis == AxisCandidates {
-		_, err := createPods(ctx, w.c, w.namespace, numbered("candidate", from, count), newPod)
+func (w *crowd) growTo(ctx context.Context, axis Axis, count int) error {
+	from := w.counts[axis]
+	w.counts[axis] = max(from, count)
+	return each(ctx, count-from, 0, func(ctx context.Context, i int) (err error) {
+		switch number := from + i; axis {
+		case AxisPolicies:
+			return w.addPolicy(ctx, number)
+		case AxisUnrelated:
+			_, err = createPod(ctx, w.c, unrelatedPod(w.namespace, number), nil)
+		case AxisFinished:
+			_, err = createPod(ctx, w.c, w.candidate("finished", number), finishes)
+		default:
+			_, err = createPod(ctx, w.c, w.candidate("candidate", number), runs)
+		}
 		return err
-	}
-	return each(ctx, count-from, 0, func(ctx context.Context, i int) error {
-		if w.axis == AxisPolicies {
-			return w.addPolicy(ctx, from+i)
-		}
-		if _, err := w.c.CoreV1().Pods(w.namespace).Create(ctx, unrelatedPod(w.namespace, from+i), metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("create a pod: %w", err)
-		}
-		return nil
 	})
 }
 
-// addPolicy creates a policy that selects no pod. Half of them are in the namespace of the pods and match one label of two.
-// The others are in namespaces without pods.
+// candidate is a Job-type pod. All namespaces have as many.
+func (w *crowd) candidate(prefix string, number int) *corev1.Pod {
+	pod := newPod(w.namespace, fmt.Sprintf("%s-%05d", prefix, number))
+	if i := number % (len(w.others) + 1); i > 0 {
+		pod.Namespace, pod.Spec.NodeName = w.others[i-1], w.others[i-1]
+	}
+	return pod
+}
+
+// addPolicy creates a policy. The first ones select the candidates of the other namespaces. The rest select no pod: half of them
+// are in the namespace of the completing pods and match one label of two, and half are spread over the others.
 func (w *crowd) addPolicy(ctx context.Context, number int) error {
+	if number <= len(w.others) {
+		return createPolicy(ctx, w.e.client, w.others[number-1], v1alpha1.ModeCRR)
+	}
 	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: fmt.Sprintf("policy-%05d", number)}}
 	if number%2 == 0 {
 		policy.Namespace = w.others[number/2%len(w.others)]

@@ -54,14 +54,27 @@ func (d documents) write() error {
 		return err
 	}
 	all.add("decision about a pod event at 10,000 policies", "%.1f µs", ContenderOperator, decisions...)
-	section := report.section("Figures are medians of all runs. 1 KB is 1,000 bytes.", all, rows, ": "+memoryAtRest, columns)
-	// Jobs on kubelets are measured on their own.
-	onKubelet, err := readReport(d.path("performance", "completion.json"))
-	if err == nil {
-		remark := fmt.Sprintf("Times are from the end of the main container. The operator ran with `%s`.", strings.Join(onKubelet.OperatorArguments, " "))
-		section += "\n\n### Results on kubelets\n\n" + onKubelet.section(remark, onKubelet.figures(), completionRows, "", onKubelets)
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return err
+	section := report.section(medians, all, rows, ": "+memoryAtRest, columns)
+	// These are measured on their own, and kept in files of their own.
+	for _, more := range []struct {
+		file, title, remark, suffix string
+		first                       []row
+		columns                     []Contender
+	}{
+		{"large.json", "Results of a large cluster", medians, ": " + memoryAtRest, largeRows, []Contender{ContenderOperator}},
+		{"completion.json", "Results on kubelets", "Times are from the end of the main container.", "", completionRows, onKubelets},
+	} {
+		report, err := readReport(d.path("performance", more.file))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		if len(report.OperatorArguments) > 0 {
+			more.remark += fmt.Sprintf(" The operator ran with `%s`.", strings.Join(report.OperatorArguments, " "))
+		}
+		section += "\n\n### " + more.title + "\n\n" + report.section(more.remark, report.figures(), more.first, more.suffix, more.columns)
 	}
 	before, err := os.ReadFile(d.path("performance.md"))
 	if err != nil {
@@ -76,6 +89,9 @@ func (d documents) write() error {
 	}
 	return nil
 }
+
+// medians is the remark about tables of medians.
+const medians = "Figures are medians of all runs. 1 KB is 1,000 bytes."
 
 // readReport reads a report that save has written.
 func readReport(file string) (*Report, error) {
@@ -173,6 +189,19 @@ var rows = []row{
 
 // completionRows are the rows with targets in the table about Jobs on kubelets.
 var completionRows = []row{{name: toNativeP50, target: "<= 0.6", limit: 0.6}, {name: toNativeP99, target: "<= 1", limit: 1}}
+
+// largeRows are the rows with targets in the table about a large cluster, and what belongs to them.
+var largeRows = []row{
+	{name: "150000 unfinished and as many finished pods: RSS at rest", target: "<= 800 MiB", limit: 800},
+	{name: "live heap per finished pod", target: "none (< 0.05 KB)", limit: 0.05},
+	{name: "cold start among 150000 of both: first pod acted on", target: "<= 15 s", limit: 15000},
+	{name: "150000 unfinished and as many finished pods: burst: rate, relative to that at 0", target: ">= 0.67", limit: 0.67, atLeast: true},
+	{name: "0 unfinished and as many finished pods: burst: pods/s"},
+	{name: "150000 unfinished and as many finished pods: burst: pods/s"},
+	{name: "cold start among 150000 of both: ready"},
+	{name: "cold start among 150000 of both: all pods acted on"},
+	{name: "cold start among 150000 of both: peak of RSS"},
+}
 
 // section is a generated part of docs/performance.md: a remark, and a table of the first rows and of other figures whose names
 // end with the suffix.

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -56,6 +54,9 @@ func startServer(ctx context.Context, binaries, crds string) (*environment, erro
 	}}
 	// The default of one worker may not delete thousands of objects within the time limit of a request.
 	e.server.ControlPlane.GetAPIServer().Configure().Set("delete-collection-workers", strconv.Itoa(writers))
+	// The default quota of 2 GiB is too small for the part large: a write stays until the next compaction, which may be minutes later.
+	e.server.ControlPlane.Etcd = &envtest.Etcd{}
+	e.server.ControlPlane.Etcd.Configure().Set("quota-backend-bytes", strconv.Itoa(16<<30))
 	config, err := e.server.Start()
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start the API server: %w", err), e.stop())
@@ -113,11 +114,7 @@ func (e *environment) prepare(ctx context.Context, config *rest.Config) error {
 		return errors.Join(err, fmt.Errorf("find the API server's process: %d have %s", len(found), port))
 	}
 	e.apiServer = found[0]
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName, Labels: map[string]string{corev1.LabelHostname: nodeName}}}
-	if err := e.client.Create(ctx, node); err != nil {
-		return fmt.Errorf("create the node: %w", err)
-	}
-	return nil
+	return createNode(ctx, e.client, nodeName)
 }
 
 // stop ends the API server and removes all files but the logs of a failure.

@@ -78,6 +78,13 @@ func (f *figures) add(name, format string, contender Contender, values ...float6
 	}
 }
 
+// addRatio adds the ratio of two medians, if there are both.
+func (f *figures) addRatio(name string, contender Contender, values, base []float64) {
+	if len(values) > 0 && len(base) > 0 {
+		f.add(name, "%.2f", contender, spreadOf(values).median/spreadOf(base).median)
+	}
+}
+
 // figures returns everything that was measured.
 func (r *Report) figures() figures {
 	all := &figures{}
@@ -88,11 +95,12 @@ func (r *Report) figures() figures {
 		addRequests(all, result)
 	}
 	for _, growth := range r.Growth {
-		addGrowth(all, growth)
+		r.addGrowing(all, growth)
 	}
 	for _, contender := range contenders {
 		all.add("live heap per unfinished Job-type pod", "%.2f KB", contender, heapPer(r.growth(contender, AxisCandidates))...)
 		all.add("live heap per other pod", "%.2f KB", contender, heapPer(r.growth(contender, AxisUnrelated))...)
+		all.add("live heap per finished pod", "%.2f KB", contender, heapPer(r.growth(contender, AxisFinished))...)
 	}
 	for _, start := range r.ColdStarts {
 		addColdStart(all, start)
@@ -142,9 +150,9 @@ func (r *Report) addLoad(all *figures, result *Result) {
 	}
 	for _, bare := range []Contender{ContenderFloor, ContenderWrites} {
 		i := slices.IndexFunc(r.Results, func(other *Result) bool { return other.Contender == bare && other.Scenario == result.Scenario })
-		if i >= 0 && len(result.Runs) > 0 && len(r.Results[i].Runs) > 0 {
-			rate, most := spreadOf(counted(result.Runs, perSecond)), spreadOf(counted(r.Results[i].Runs, perSecond))
-			all.add(fmt.Sprintf("%s: rate, relative to `%s`", result.Scenario, bare), "%.2f", result.Contender, rate.median/most.median)
+		if i >= 0 {
+			name := fmt.Sprintf("%s: rate, relative to `%s`", result.Scenario, bare)
+			all.addRatio(name, result.Contender, counted(result.Runs, perSecond), counted(r.Results[i].Runs, perSecond))
 		}
 	}
 }
@@ -188,24 +196,34 @@ func (run Run) writesTo(resources ...string) float64 {
 }
 
 // axes name what grows.
-var axes = map[Axis]string{AxisUnrelated: "other pods", AxisCandidates: "unfinished Job-type pods", AxisPolicies: "policies"}
+var axes = map[Axis]string{
+	AxisUnrelated: "other pods", AxisCandidates: "unfinished Job-type pods", AxisPolicies: "policies", AxisFinished: "finished pods",
+	AxisLarge: "unfinished and as many finished pods",
+}
 
 // memoryAtRest is the name of a figure of every count.
 const memoryAtRest = "RSS at rest"
 
-func addGrowth(all *figures, growth *Growth) {
+func (r *Report) addGrowing(all *figures, growth *Growth) {
+	prefix := fmt.Sprintf("%d %s: ", growth.Count, axes[growth.Axis])
 	add := func(name, format string, value func(GrowthRun) float64) {
-		all.add(fmt.Sprintf("%d %s: %s", growth.Count, axes[growth.Axis], name), format, growth.Contender, measured(growth.Runs, value)...)
+		all.add(prefix+name, format, growth.Contender, measured(growth.Runs, value)...)
 	}
 	add(memoryAtRest, "%.0f MiB", func(run GrowthRun) float64 { return run.RSS })
 	add("heap at rest", "%.0f MiB", func(run GrowthRun) float64 { return run.Heap })
 	add("live heap at rest", "%.0f MiB", liveOf)
-	add("burst: pods/s", "%.0f", func(run GrowthRun) float64 {
-		if run.Burst == nil {
-			return 0
-		}
-		return run.Burst.PerSecond
-	})
+	add("burst: pods/s", "%.0f", burstRate)
+	if least := r.growth(growth.Contender, growth.Axis)[0]; least != growth {
+		name := fmt.Sprintf("%sburst: rate, relative to that at %d", prefix, least.Count)
+		all.addRatio(name, growth.Contender, measured(growth.Runs, burstRate), measured(least.Runs, burstRate))
+	}
+}
+
+func burstRate(run GrowthRun) float64 {
+	if run.Burst == nil {
+		return 0
+	}
+	return run.Burst.PerSecond
 }
 
 func liveOf(run GrowthRun) float64 { return run.Live }
@@ -235,8 +253,12 @@ func heapPer(along []*Growth) []float64 {
 }
 
 func addColdStart(all *figures, start *ColdStart) {
+	prefix := "cold start: "
+	if start.Axis == AxisLarge {
+		prefix = fmt.Sprintf("cold start among %d of both: ", start.Candidates-start.Finished)
+	}
 	add := func(name, format string, value func(ColdStartRun) float64) {
-		all.add("cold start: "+name, format, start.Contender, measured(start.Runs, value)...)
+		all.add(prefix+name, format, start.Contender, measured(start.Runs, value)...)
 	}
 	add("ready", "%.0f ms", func(run ColdStartRun) float64 { return run.Ready })
 	add("first pod acted on", "%.0f ms", func(run ColdStartRun) float64 { return run.FirstAction })

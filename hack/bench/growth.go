@@ -49,20 +49,29 @@ func (s *settings) runsOf(contender Contender) int {
 	return s.scaleRuns
 }
 
+// policySpaces is the number of other namespaces in the axis of policies.
+const policySpaces = 10
+
 // grow measures along one axis. All runs of all contenders share one crowd.
 func (x *session) grow(ctx context.Context, e *environment, g growing) error {
-	s := x.settings
-	w, err := newCrowd(ctx, e, g.axis)
+	others := 0
+	if g.axis == AxisPolicies {
+		others = policySpaces
+	}
+	w, err := newCrowd(ctx, e, others)
 	if err != nil {
 		return err
 	}
+	return x.growAmong(ctx, w, x.programs, g)
+}
+
+func (x *session) growAmong(ctx context.Context, w *crowd, p programs, g growing) error {
 	for _, count := range g.counts {
-		name := fmt.Sprintf("%d %s", count, g.axis)
-		if err := x.reporter.Step("make "+name, func() error { return w.growTo(ctx, count) }); err != nil {
+		if err := x.populate(ctx, w, g.axis, count); err != nil {
 			return err
 		}
-		err := inTurn(x, name, g.contenders, s.runsOf, func(contender Contender) error {
-			run, err := measureAmong(ctx, w, x.programs, contender, Scenario{Mode: v1alpha1.ModeCRR, Pods: s.scalePods})
+		err := inTurn(x, fmt.Sprintf("%d %s", count, g.axis), g.contenders, x.settings.runsOf, func(contender Contender) error {
+			run, err := measureAmong(ctx, w, p, contender, Scenario{Mode: v1alpha1.ModeCRR, Pods: x.settings.scalePods})
 			x.report.addGrowth(contender, g.axis, count, run)
 			return err
 		})
@@ -71,6 +80,50 @@ func (x *session) grow(ctx context.Context, e *environment, g growing) error {
 		}
 	}
 	return nil
+}
+
+// populate creates objects until there are count. It reports each batch.
+func (x *session) populate(ctx context.Context, w *crowd, axis Axis, count int) error {
+	const batch = 10000
+	for w.counts[axis] < count {
+		next := min(w.counts[axis]+batch, count)
+		if err := x.reporter.Step(fmt.Sprintf("make %d of %d %s", next, count, axis), func() error { return w.growTo(ctx, axis, next) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Sizes of the part large, relative to its unfinished pods.
+const (
+	podsPerSpace  = 150
+	podsPerPolicy = 15
+	maxLargeCrowd = 150000
+)
+
+// large measures one cluster as it grows, and then starts in it. OpenKruise's manager, whose webhook admits requests, reads only
+// the namespace of the burst: its cache of all pods would take more memory than the API server.
+func (x *session) large(ctx context.Context, e *environment) error {
+	count := x.settings.largeCrowd
+	w, err := newCrowd(ctx, e, count/podsPerSpace-1)
+	if err != nil {
+		return err
+	}
+	p := x.programs
+	p.kruiseNamespace = w.namespace
+	operator := []Contender{ContenderOperator}
+	if err := x.growAmong(ctx, w, p, growing{AxisLarge, []int{0}, operator}); err != nil {
+		return err
+	}
+	if err := x.populate(ctx, w, AxisPolicies, count/podsPerPolicy); err != nil {
+		return err
+	}
+	for _, g := range []growing{{AxisFinished, []int{0, count}, operator}, {AxisLarge, []int{count}, operator}} {
+		if err := x.growAmong(ctx, w, p, g); err != nil {
+			return err
+		}
+	}
+	return x.startsAmong(ctx, w, p, AxisLarge, operator)
 }
 
 // measureAmong starts the contender, waits until it has read everything, and completes a burst of pods. A contender that is

@@ -57,6 +57,7 @@ type settings struct {
 	completionJobs int
 	completionRuns int
 	reversalJobs   int
+	largeCrowd     int
 }
 
 // Limits of the flags.
@@ -72,7 +73,7 @@ const (
 var (
 	modeNames = []string{string(v1alpha1.ModeCRR), string(v1alpha1.ModePodPhase), string(v1alpha1.ModeImage)}
 	ownParts  = []string{partLatency, partLargeBurst, partGrowth, partColdStart, partHandover}
-	partNames = append(slices.Clone(ownParts), partCompletion, partReversals)
+	partNames = append(slices.Clone(ownParts), partLarge, partCompletion, partReversals)
 	axisNames = []string{string(AxisUnrelated), string(AxisCandidates), string(AxisPolicies)}
 )
 
@@ -126,7 +127,7 @@ func newFlags(s *settings) *pflag.FlagSet {
 	flags.IntSliceVar(&s.rates, "rates", []int{50, 100}, "steady rates, in main containers that end per second")
 	flags.StringSliceVar(&s.modes, "modes", modeNames, "modes")
 	flags.StringSliceVar(&s.contenders, "contenders", contenderNames(), "contenders to measure")
-	flags.StringSliceVar(&s.parts, "parts", ownParts, fmt.Sprintf("parts to measure; %s and %s need the local cluster (make cluster-up deploy)", partCompletion, partReversals))
+	flags.StringSliceVar(&s.parts, "parts", ownParts, fmt.Sprintf("parts to measure, of %v; %s and %s need the local cluster (make cluster-up deploy)", partNames, partCompletion, partReversals))
 	flags.StringSliceVar(&s.axes, "axes", axisNames, "what grows in the part growth")
 	flags.IntVar(&s.scaleRuns, "scale-runs", 3, "runs of the parts growth, cold-start and handover; OpenKruise runs growth once")
 	flags.IntVar(&s.scalePods, "scale-pods", 500, "main containers in a burst of the part growth")
@@ -135,6 +136,7 @@ func newFlags(s *settings) *pflag.FlagSet {
 	flags.IntSliceVar(&s.policies, "policies", []int{1, 100, 1000, 10000}, "numbers of policies")
 	flags.IntVar(&s.coldStart, "cold-start-candidates", 20000, "unfinished Job-type pods that a new process finds")
 	flags.IntVar(&s.handoverPods, "handover-pods", 600, fmt.Sprintf("main containers that end, %d a second, during a handover", handoverRate))
+	flags.IntVar(&s.largeCrowd, "large-cluster", maxLargeCrowd, fmt.Sprintf("unfinished Job-type pods in the part large, among as many finished ones; one namespace for %d and one policy for %d", podsPerSpace, podsPerPolicy))
 	flags.StringVar(&s.version, "kubernetes-version", os.Getenv("K8S_VERSION"), "version of the API server")
 	flags.StringVar(&s.output, "output", filepath.Join(".cluster", "bench.json"), "file for the results, as JSON")
 	flags.BoolVar(&s.replace, "replace", false, "discard the results in the file; by default only what is measured again is replaced")
@@ -169,6 +171,7 @@ func (s *settings) check() error {
 		{"scale-pods", []int{s.scalePods}, 1, maxPods}, {"handover-pods", []int{s.handoverPods}, 2 * handoverBefore, maxPods},
 		{"rates", s.rates, 1, maxRate}, {"unrelated", s.unrelated, 0, maxCrowd}, {"candidates", s.candidates, 0, maxCrowd},
 		{"completion-jobs", []int{s.completionJobs}, 1, reversalJobsAtOnce}, {"completion-runs", []int{s.completionRuns}, 1, maxRuns},
+		{"large-cluster", []int{s.largeCrowd}, 2 * podsPerSpace, maxLargeCrowd},
 		{"reversal-jobs", []int{s.reversalJobs}, 1, maxPods},
 		{"policies", s.policies, 1, maxPolicies}, {"cold-start-candidates", []int{s.coldStart}, coldFinished, maxCrowd},
 	} {

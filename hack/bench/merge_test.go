@@ -31,7 +31,7 @@ func TestWhatIsMeasuredAgainIsReplacedAndTheRestStays(t *testing.T) {
 				r.add(ContenderOperator, small, Run{P50: p50})
 			}
 			r.addGrowth(ContenderOperator, AxisPolicies, 1, GrowthRun{RSS: 1})
-			r.addColdStart(ContenderOperator, 1000, 100, ColdStartRun{Ready: 1})
+			r.addColdStart(ContenderOperator, "", 1000, 100, ColdStartRun{Ready: 1})
 			r.addHandover(true, 600, 20, HandoverRun{Gap: 1})
 		},
 		func(r *Report) {
@@ -43,7 +43,7 @@ func TestWhatIsMeasuredAgainIsReplacedAndTheRestStays(t *testing.T) {
 				r.addGrowth(ContenderOperator, AxisPolicies, 1, GrowthRun{RSS: rss})
 			}
 			for _, ready := range []float64{2, 3} {
-				r.addColdStart(ContenderOperator, 20000, 100, ColdStartRun{Ready: ready})
+				r.addColdStart(ContenderOperator, AxisCandidates, 20000, 100, ColdStartRun{Ready: ready})
 			}
 		},
 	}
@@ -68,7 +68,7 @@ func TestWhatIsMeasuredAgainIsReplacedAndTheRestStays(t *testing.T) {
 			{ContenderOperator, large, []Run{{P50: 6}}},
 		}
 		r.Growth = []*Growth{{ContenderOperator, AxisPolicies, 1, []GrowthRun{{RSS: 2}, {RSS: 3}}}}
-		r.ColdStarts = []*ColdStart{{ContenderOperator, 20000, 100, []ColdStartRun{{Ready: 2}, {Ready: 3}}}}
+		r.ColdStarts = []*ColdStart{{ContenderOperator, AxisCandidates, 20000, 100, []ColdStartRun{{Ready: 2}, {Ready: 3}}}}
 		r.Handovers = []*Handover{{true, 600, 20, []HandoverRun{{Gap: 1}}}}
 	})
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Report{})); diff != "" {

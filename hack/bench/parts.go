@@ -22,6 +22,7 @@ const (
 	partGrowth     = "growth"
 	partColdStart  = "cold-start"
 	partHandover   = "handover"
+	partLarge      = "large"
 	// These need the local cluster, with kubelets.
 	partCompletion = "completion"
 	partReversals  = "reversals"
@@ -55,7 +56,7 @@ func (x *session) measure(ctx context.Context) error {
 	if slices.Contains(x.settings.contenders, string(ContenderOperator)) {
 		all = append(all, measurement{partHandover, x.handovers})
 	}
-	all = append(all, measurement{partCompletion, x.completions}, measurement{partReversals, x.reversals})
+	all = append(all, measurement{partLarge, x.large}, measurement{partCompletion, x.completions}, measurement{partReversals, x.reversals})
 	for _, measurement := range all {
 		if !slices.Contains(x.settings.parts, measurement.part) {
 			continue

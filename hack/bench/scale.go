@@ -12,6 +12,10 @@ const (
 	AxisCandidates Axis = "candidates"
 	// AxisPolicies are policies.
 	AxisPolicies Axis = "policies"
+	// AxisFinished are pods like the candidates that have succeeded, before there are candidates in a large cluster.
+	AxisFinished Axis = "finishedPods"
+	// AxisLarge are the candidates of a large cluster. At 0, it has neither policies nor pods. Otherwise as many finished pods exist.
+	AxisLarge Axis = "largeCluster"
 )
 
 // Growth is all runs of a burst with one contender, at one count of an axis.
@@ -40,6 +44,8 @@ type GrowthRun struct {
 // ColdStart is how soon a contender acts on pods whose main containers ended before its start.
 type ColdStart struct {
 	Contender Contender `json:"contender"`
+	// Axis is AxisLarge in a large cluster, and otherwise empty or AxisCandidates.
+	Axis Axis `json:"axis,omitempty"`
 	// Candidates is the number of live pods at the start, and Finished how many of them have finished main containers.
 	Candidates int            `json:"candidates"`
 	Finished   int            `json:"finished"`
@@ -88,9 +94,11 @@ func (r *Report) addGrowth(contender Contender, axis Axis, count int, run Growth
 	entry.Runs = append(entry.Runs, run)
 }
 
-func (r *Report) addColdStart(contender Contender, candidates, finished int, run ColdStartRun) {
-	entry := entryOf(r, &r.ColdStarts, ColdStart{Contender: contender, Candidates: candidates, Finished: finished},
-		func(c *ColdStart) bool { return c.Contender == contender })
+func (r *Report) addColdStart(contender Contender, axis Axis, candidates, finished int, run ColdStartRun) {
+	entry := entryOf(r, &r.ColdStarts, ColdStart{Contender: contender, Axis: axis, Candidates: candidates, Finished: finished},
+		func(c *ColdStart) bool {
+			return c.Contender == contender && (c.Axis == AxisLarge) == (axis == AxisLarge)
+		})
 	entry.Runs = append(entry.Runs, run)
 }
 

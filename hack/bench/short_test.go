@@ -88,12 +88,12 @@ func TestModeCosts(t *testing.T) {
 // What the operator asks of the API server depends on the pods that complete, and not on those that are around.
 func requestsDoNotGrow(t *testing.T, e *environment, r *running) {
 	t.Helper()
-	w, err := newCrowd(t.Context(), e, AxisCandidates)
+	w, err := newCrowd(t.Context(), e, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, count := range []int{0, 300} {
-		if err := w.growTo(t.Context(), count); err != nil {
+		if err := w.growTo(t.Context(), AxisCandidates, count); err != nil {
 			t.Fatal(err)
 		}
 		run, err := completeAndRemove(t.Context(), w, r, ContenderOperator, Scenario{Mode: v1alpha1.ModeCRR, Pods: 30})

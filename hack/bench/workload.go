@@ -120,8 +120,19 @@ func runs(pod *corev1.Pod) {
 }
 
 // mainEnds sets the status that a kubelet reports after the main container exits 0.
-func mainEnds(pod *corev1.Pod) {
-	status := &pod.Status.ContainerStatuses[0]
+func mainEnds(pod *corev1.Pod) { exits(pod, 0) }
+
+// finishes sets the status that a kubelet reports after all containers exit 0.
+func finishes(pod *corev1.Pod) {
+	runs(pod)
+	pod.Status.Phase = corev1.PodSucceeded
+	for i := range pod.Status.ContainerStatuses {
+		exits(pod, i)
+	}
+}
+
+func exits(pod *corev1.Pod, container int) {
+	status := &pod.Status.ContainerStatuses[container]
 	status.Ready = false
 	status.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 		Reason: "Completed", ContainerID: status.ContainerID, StartedAt: *pod.Status.StartTime, FinishedAt: metav1.Now(),
@@ -140,6 +151,15 @@ func numbered(prefix string, from, to int) []string {
 // exempt is a namespace label that keeps OpenKruise's webhooks from pods: pods are created while OpenKruise does not run.
 var exempt = map[string]string{"control-plane": "bench"}
 
+// createNode creates a node, which has no kubelet.
+func createNode(ctx context.Context, c client.Client, name string) error {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
+	if err := c.Create(ctx, node); err != nil {
+		return fmt.Errorf("create a node: %w", err)
+	}
+	return nil
+}
+
 // createNamespace creates a namespace and returns its name.
 func createNamespace(ctx context.Context, c client.Client, prefix string, labels map[string]string) (string, error) {
 	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: prefix, Labels: labels}}
@@ -149,25 +169,33 @@ func createNamespace(ctx context.Context, c client.Client, prefix string, labels
 	return space.Name, nil
 }
 
-// createPods creates running pods and returns them as last written. Each takes two writes, because the API server ignores the
-// status of a new pod.
+// createPods creates running pods and returns them as last written.
 func createPods(
 	ctx context.Context, c kubernetes.Interface, namespace string, names []string, build func(namespace, name string) *corev1.Pod,
 ) ([]*corev1.Pod, error) {
 	pods := make([]*corev1.Pod, len(names))
-	err := each(ctx, len(names), 0, func(ctx context.Context, i int) error {
-		pod, err := c.CoreV1().Pods(namespace).Create(ctx, build(namespace, names[i]), metav1.CreateOptions{})
-		if err != nil {
-			return fmt.Errorf("create a pod: %w", err)
-		}
-		runs(pod)
-		pods[i], err = c.CoreV1().Pods(namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
-		if err != nil {
-			return fmt.Errorf("report that a pod runs: %w", err)
-		}
-		return nil
+	err := each(ctx, len(names), 0, func(ctx context.Context, i int) (err error) {
+		pods[i], err = createPod(ctx, c, build(namespace, names[i]), runs)
+		return err
 	})
 	return pods, err
+}
+
+// createPod creates a pod and returns it as last written. A status takes a second write, because the API server ignores that of a
+// new pod.
+func createPod(ctx context.Context, c kubernetes.Interface, pod *corev1.Pod, status func(*corev1.Pod)) (*corev1.Pod, error) {
+	pod, err := c.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("create a pod: %w", err)
+	}
+	if status == nil {
+		return pod, nil
+	}
+	status(pod)
+	if pod, err = c.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
+		return nil, fmt.Errorf("report the status of a pod: %w", err)
+	}
+	return pod, nil
 }
 
 // createPolicy creates a policy with the mode. PodPhase needs exitCodes Ignore. The other modes use Respect, so that the
