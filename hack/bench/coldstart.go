@@ -20,7 +20,7 @@ const coldLimit = 5 * time.Minute
 
 // coldStarts starts each contender in turn, among candidates.
 func (x *session) coldStarts(ctx context.Context, e *environment) error {
-	w, err := newCrowd(ctx, e, 0)
+	w, err := newCrowd(ctx, e, v1alpha1.ModeCRR, 0)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func startCold(ctx context.Context, w *crowd, p programs, contender Contender, c
 	}
 	limited, cancel := context.WithTimeout(ctx, coldLimit)
 	defer cancel()
-	seen, err := watchFor(limited, w.e.config, w.namespace, v1alpha1.ModeCRR, len(pods))
+	seen, err := watchFor(limited, w.e.config, w.namespace, w.mode, len(pods))
 	if err != nil {
 		return run, err
 	}

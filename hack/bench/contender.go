@@ -20,8 +20,6 @@ import (
 type programs struct {
 	operator      string
 	kruiseManager string // empty: something else plays OpenKruise's webhook
-	// kruiseNamespace is the only namespace that OpenKruise's manager reads; empty: it reads all.
-	kruiseNamespace string
 }
 
 // running is a started contender with the processes that it needs.
@@ -128,7 +126,7 @@ func (p programs) startKruise(ctx context.Context, e *environment, contender Con
 		return nil, serves{}, err
 	}
 	arguments := []string{
-		"--kubeconfig=" + kubeconfig, "--namespace=" + p.kruiseNamespace, "--enable-leader-election=false", "--pprof-addr=" + at.profiles,
+		"--kubeconfig=" + kubeconfig, "--enable-leader-election=false", "--pprof-addr=" + at.profiles,
 		"--metrics-addr=" + at.metrics, "--health-probe-addr=" + probes,
 		fmt.Sprintf("--feature-gates=AllAlpha=false,SidecarTerminator=%t", contender.kruise()),
 	}

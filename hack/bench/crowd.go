@@ -19,18 +19,19 @@ import (
 type crowd struct {
 	e         *environment
 	c         *kubernetes.Clientset
+	mode      v1alpha1.Mode
 	namespace string
 	others    []string // further namespaces, which sort before it; each has a node of the same name
 	counts    map[Axis]int
 }
 
 // newCrowd creates the namespaces, and the policy that selects the completing pods and all candidates of its namespace.
-func newCrowd(ctx context.Context, e *environment, others int) (*crowd, error) {
+func newCrowd(ctx context.Context, e *environment, mode v1alpha1.Mode, others int) (*crowd, error) {
 	c, err := reporters(e.config)
 	if err != nil {
 		return nil, err
 	}
-	w := &crowd{e: e, c: c, others: make([]string, others), counts: map[Axis]int{AxisPolicies: 1}}
+	w := &crowd{e: e, c: c, mode: mode, others: make([]string, others), counts: map[Axis]int{AxisPolicies: 1}}
 	if w.namespace, err = createNamespace(ctx, e.client, "crowd-", exempt); err != nil {
 		return nil, err
 	}
@@ -38,7 +39,7 @@ func newCrowd(ctx context.Context, e *environment, others int) (*crowd, error) {
 		w.others[i], err = createNamespace(ctx, e.client, "another-", exempt)
 		return errors.Join(err, createNode(ctx, e.client, w.others[i]))
 	})
-	return w, errors.Join(err, createPolicy(ctx, e.client, w.namespace, v1alpha1.ModeCRR))
+	return w, errors.Join(err, createPolicy(ctx, e.client, w.namespace, mode))
 }
 
 // growTo creates objects until there are count.
@@ -73,7 +74,7 @@ func (w *crowd) candidate(prefix string, number int) *corev1.Pod {
 // are in the namespace of the completing pods and match one label of two, and half are spread over the others.
 func (w *crowd) addPolicy(ctx context.Context, number int) error {
 	if number <= len(w.others) {
-		return createPolicy(ctx, w.e.client, w.others[number-1], v1alpha1.ModeCRR)
+		return createPolicy(ctx, w.e.client, w.others[number-1], w.mode)
 	}
 	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: fmt.Sprintf("policy-%05d", number)}}
 	if number%2 == 0 {

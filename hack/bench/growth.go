@@ -58,7 +58,7 @@ func (x *session) grow(ctx context.Context, e *environment, g growing) error {
 	if g.axis == AxisPolicies {
 		others = policySpaces
 	}
-	w, err := newCrowd(ctx, e, others)
+	w, err := newCrowd(ctx, e, v1alpha1.ModeCRR, others)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (x *session) growAmong(ctx context.Context, w *crowd, p programs, g growing
 			return err
 		}
 		err := inTurn(x, fmt.Sprintf("%d %s", count, g.axis), g.contenders, x.settings.runsOf, func(contender Contender) error {
-			run, err := measureAmong(ctx, w, p, contender, Scenario{Mode: v1alpha1.ModeCRR, Pods: x.settings.scalePods})
+			run, err := measureAmong(ctx, w, p, contender, Scenario{Mode: w.mode, Pods: x.settings.scalePods})
 			x.report.addGrowth(contender, g.axis, count, run)
 			return err
 		})
@@ -101,16 +101,16 @@ const (
 	maxLargeCrowd = 150000
 )
 
-// large measures one cluster as it grows, and then starts in it. OpenKruise's manager, whose webhook admits requests, reads only
-// the namespace of the burst: its cache of all pods would take more memory than the API server.
+// large measures one cluster as it grows, and then starts in it. It uses mode PodPhase, so that OpenKruise's manager is not needed:
+// its cache of all pods would take more memory than the machine has beside the API server.
 func (x *session) large(ctx context.Context, e *environment) error {
 	count := x.settings.largeCrowd
-	w, err := newCrowd(ctx, e, count/podsPerSpace-1)
+	w, err := newCrowd(ctx, e, v1alpha1.ModePodPhase, count/podsPerSpace-1)
 	if err != nil {
 		return err
 	}
 	p := x.programs
-	p.kruiseNamespace = w.namespace
+	p.kruiseManager = ""
 	operator := []Contender{ContenderOperator}
 	if err := x.growAmong(ctx, w, p, growing{AxisLarge, []int{0}, operator}); err != nil {
 		return err

@@ -35,7 +35,7 @@ type GrowthRun struct {
 	Heap float64 `json:"heapMiB"`
 	// Live is the heap after a garbage collection at that time (go_memstats_heap_alloc_bytes).
 	Live float64 `json:"liveHeapMiB,omitempty"`
-	// Burst is a burst by mode CRR, or nil if it did not finish in time.
+	// Burst is a burst by mode CRR, or by PodPhase in a large cluster. It is nil if it did not finish in time.
 	Burst *Run `json:"burst,omitempty"`
 	// Unfinished says why Burst is missing.
 	Unfinished string `json:"unfinished,omitempty"`

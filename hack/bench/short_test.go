@@ -88,7 +88,7 @@ func TestModeCosts(t *testing.T) {
 // What the operator asks of the API server depends on the pods that complete, and not on those that are around.
 func requestsDoNotGrow(t *testing.T, e *environment, r *running) {
 	t.Helper()
-	w, err := newCrowd(t.Context(), e, 0)
+	w, err := newCrowd(t.Context(), e, v1alpha1.ModeCRR, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
