@@ -32,6 +32,7 @@ func TestWhatIsMeasuredAgainIsReplacedAndTheRestStays(t *testing.T) {
 			}
 			r.addGrowth(ContenderOperator, AxisPolicies, 1, GrowthRun{RSS: 1})
 			r.addColdStart(ContenderOperator, "", 1000, 100, ColdStartRun{Ready: 1})
+			r.addColdStart(ContenderOperator, AxisLarge, 1000, 100, ColdStartRun{Ready: 4})
 			r.addHandover(true, 600, 20, HandoverRun{Gap: 1})
 		},
 		func(r *Report) {
@@ -68,7 +69,7 @@ func TestWhatIsMeasuredAgainIsReplacedAndTheRestStays(t *testing.T) {
 			{ContenderOperator, large, []Run{{P50: 6}}},
 		}
 		r.Growth = []*Growth{{ContenderOperator, AxisPolicies, 1, []GrowthRun{{RSS: 2}, {RSS: 3}}}}
-		r.ColdStarts = []*ColdStart{{ContenderOperator, AxisCandidates, 20000, 100, []ColdStartRun{{Ready: 2}, {Ready: 3}}}}
+		r.ColdStarts = []*ColdStart{{ContenderOperator, AxisCandidates, 20000, 100, []ColdStartRun{{Ready: 2}, {Ready: 3}}}, {ContenderOperator, AxisLarge, 1000, 100, []ColdStartRun{{Ready: 4}}}}
 		r.Handovers = []*Handover{{true, 600, 20, []HandoverRun{{Gap: 1}}}}
 	})
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Report{})); diff != "" {

@@ -14,8 +14,8 @@ const (
 	AxisPolicies Axis = "policies"
 	// AxisFinished are pods like the candidates that have succeeded, before there are candidates in a large cluster.
 	AxisFinished Axis = "finishedPods"
-	// AxisLarge are the candidates of a large cluster. At 0, it has neither policies nor pods. Otherwise as many finished pods exist.
-	AxisLarge Axis = "largeCluster"
+	// AxisLarge are candidates of a large cluster. At 0, it has no pods and one policy. Otherwise it has as many finished pods.
+	AxisLarge Axis = "unfinishedPods"
 )
 
 // Growth is all runs of a burst with one contender, at one count of an axis.

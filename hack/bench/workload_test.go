@@ -7,6 +7,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -44,5 +45,31 @@ func TestWhatIsNotRemovedInTimeIsLeftToTheNextRequest(t *testing.T) {
 				t.Errorf("got %d requests and %v; want %d, and an error %t", calls, err, test.wantCalls, test.wantError)
 			}
 		})
+	}
+}
+
+func TestFinishes(t *testing.T) {
+	pod := newPod("bench", "import")
+	finishes(pod)
+	if pod.Status.Phase != corev1.PodSucceeded || len(pod.Status.ContainerStatuses) != len(pod.Spec.Containers) {
+		t.Errorf("got phase %s and %d statuses, want Succeeded and %d", pod.Status.Phase, len(pod.Status.ContainerStatuses), len(pod.Spec.Containers))
+	}
+	for _, status := range pod.Status.ContainerStatuses {
+		if status.State.Terminated == nil || status.State.Running != nil || status.Ready {
+			t.Errorf("container %s: got %+v, want it terminated", status.Name, status)
+		}
+	}
+}
+
+func TestCandidatesAreSpreadOverNamespacesAndNodes(t *testing.T) {
+	w := &crowd{namespace: "burst", others: []string{"a", "b"}}
+	got := map[[2]string]int{}
+	for number := range 9 {
+		pod := w.candidate("candidate", number)
+		got[[2]string{pod.Namespace, pod.Spec.NodeName}]++
+	}
+	want := map[[2]string]int{{"burst", nodeName}: 3, {"a", "a"}: 3, {"b", "b"}: 3}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pods by namespace and node (-want +got):\n%s", diff)
 	}
 }
