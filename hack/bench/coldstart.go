@@ -35,7 +35,7 @@ func (x *session) startsAmong(ctx context.Context, w *crowd, p programs, axis Ax
 	all := func(Contender) int { return x.settings.scaleRuns }
 	return inTurn(x, partColdStart, cases, all, func(contender Contender) error {
 		run, err := startCold(ctx, w, p, contender, w.counts[axis])
-		x.report.addColdStart(contender, axis, w.counts[axis]+coldFinished, coldFinished, run)
+		x.report.addColdStart(contender, axis, w.counts[axis]+coldFinished, run)
 		return err
 	})
 }

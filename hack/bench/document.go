@@ -26,7 +26,7 @@ func newReportCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "report",
 		Short: "Write the kept results into docs/performance.md",
-		Long:  "Reads docs/performance/bench.json and microbench.txt. Writes a section of docs/performance.md.",
+		Long:  "Reads the kept results in docs/performance. Writes a section of docs/performance.md.",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			directories, err := layout.Find()

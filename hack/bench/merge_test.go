@@ -31,8 +31,8 @@ func TestWhatIsMeasuredAgainIsReplacedAndTheRestStays(t *testing.T) {
 				r.add(ContenderOperator, small, Run{P50: p50})
 			}
 			r.addGrowth(ContenderOperator, AxisPolicies, 1, GrowthRun{RSS: 1})
-			r.addColdStart(ContenderOperator, "", 1000, 100, ColdStartRun{Ready: 1})
-			r.addColdStart(ContenderOperator, AxisLarge, 1000, 100, ColdStartRun{Ready: 4})
+			r.addColdStart(ContenderOperator, "", 1000, ColdStartRun{Ready: 1})
+			r.addColdStart(ContenderOperator, AxisLarge, 1000, ColdStartRun{Ready: 4})
 			r.addHandover(true, 600, 20, HandoverRun{Gap: 1})
 		},
 		func(r *Report) {
@@ -44,7 +44,7 @@ func TestWhatIsMeasuredAgainIsReplacedAndTheRestStays(t *testing.T) {
 				r.addGrowth(ContenderOperator, AxisPolicies, 1, GrowthRun{RSS: rss})
 			}
 			for _, ready := range []float64{2, 3} {
-				r.addColdStart(ContenderOperator, AxisCandidates, 20000, 100, ColdStartRun{Ready: ready})
+				r.addColdStart(ContenderOperator, AxisCandidates, 20000, ColdStartRun{Ready: ready})
 			}
 		},
 	}

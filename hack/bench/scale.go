@@ -94,8 +94,8 @@ func (r *Report) addGrowth(contender Contender, axis Axis, count int, run Growth
 	entry.Runs = append(entry.Runs, run)
 }
 
-func (r *Report) addColdStart(contender Contender, axis Axis, candidates, finished int, run ColdStartRun) {
-	entry := entryOf(r, &r.ColdStarts, ColdStart{Contender: contender, Axis: axis, Candidates: candidates, Finished: finished},
+func (r *Report) addColdStart(contender Contender, axis Axis, candidates int, run ColdStartRun) {
+	entry := entryOf(r, &r.ColdStarts, ColdStart{Contender: contender, Axis: axis, Candidates: candidates, Finished: coldFinished},
 		func(c *ColdStart) bool {
 			return c.Contender == contender && (c.Axis == AxisLarge) == (axis == AxisLarge)
 		})
