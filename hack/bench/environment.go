@@ -54,7 +54,7 @@ func startServer(ctx context.Context, binaries, crds string) (*environment, erro
 	}}
 	// The default of one worker may not delete thousands of objects within the time limit of a request.
 	e.server.ControlPlane.GetAPIServer().Configure().Set("delete-collection-workers", strconv.Itoa(writers))
-	// The default quota of 2 GiB is too small for the part large: a write stays until the next compaction, which may be minutes later.
+	// The default quota of 2 GiB is too small for the part large: etcd keeps old versions of objects for minutes.
 	e.server.ControlPlane.Etcd = &envtest.Etcd{}
 	e.server.ControlPlane.Etcd.Configure().Set("quota-backend-bytes", strconv.Itoa(16<<30))
 	config, err := e.server.Start()

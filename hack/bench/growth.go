@@ -102,7 +102,7 @@ const (
 )
 
 // large measures one cluster as it grows, and then starts in it. It uses mode PodPhase, so that OpenKruise's manager is not needed:
-// its cache of all pods would take more memory than the machine has beside the API server.
+// its cache of all pods would take more memory than the API server leaves.
 func (x *session) large(ctx context.Context, e *environment) error {
 	count := x.settings.largeCrowd
 	w, err := newCrowd(ctx, e, v1alpha1.ModePodPhase, count/podsPerSpace-1)

@@ -4,7 +4,14 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
@@ -52,4 +59,79 @@ func (r *Report) save(file string) error {
 		return fmt.Errorf("encode the results: %w", err)
 	}
 	return layout.WriteFile(file, append(content, '\n'))
+}
+
+// continued returns the report to add to: the one in the file, or a new one if there is no file or replace is set. Results of
+// another machine, operator or version are an error, because they cannot be compared.
+func (r *Report) continued(file string, replace bool) (*Report, error) {
+	kept, err := readReport(file)
+	if replace || errors.Is(err, fs.ErrNotExist) {
+		return r, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var differ []string
+	for _, field := range []struct{ name, kept, now string }{
+		{"CPUs", strconv.Itoa(kept.Machine.CPUs), strconv.Itoa(r.Machine.CPUs)},
+		{"kernel", kept.Machine.Kernel, r.Machine.Kernel},
+		{"Go", kept.Machine.Go, r.Machine.Go},
+		{"Kubernetes", kept.Kubernetes, r.Kubernetes},
+		{"OpenKruise", kept.Kruise, r.Kruise},
+		{"operator", kept.Operator, r.Operator},
+	} {
+		if field.kept != field.now {
+			differ = append(differ, fmt.Sprintf("%s %q, now %q", field.name, field.kept, field.now))
+		}
+	}
+	if len(differ) > 0 {
+		return nil, fmt.Errorf("%s has results of another setup (%s): name another file by --output, or discard these by --replace",
+			file, strings.Join(differ, "; "))
+	}
+	// Keep the highest load: figures of a busy machine mean little.
+	kept.Machine.Load = max(kept.Machine.Load, r.Machine.Load)
+	return kept, nil
+}
+
+// entryOf returns the one of the report's entries that is meant, or a new one. The entry has the runs of this session only:
+// older runs are dropped.
+func entryOf[T any](r *Report, entries *[]*T, empty T, meant func(*T) bool) *T {
+	i := slices.IndexFunc(*entries, meant)
+	if i < 0 {
+		i = len(*entries)
+		*entries = append(*entries, new(T))
+	}
+	entry := (*entries)[i]
+	if !r.touched[entry] {
+		if r.touched == nil {
+			r.touched = map[any]bool{}
+		}
+		r.touched[entry] = true
+		*entry = empty
+	}
+	return entry
+}
+
+// Machine describes where the benchmark ran.
+type Machine struct {
+	CPUs   int    `json:"cpus"`
+	Kernel string `json:"kernel"`
+	// Load is the load average of the last minute before the benchmark: figures of a busy machine mean
+	// little. It is 0 if unknown.
+	Load float64 `json:"loadBefore,string"`
+	Go   string  `json:"go"`
+}
+
+// machine describes this machine.
+func machine() Machine {
+	read := func(file string) string {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return "unknown"
+		}
+		return strings.TrimSpace(string(content))
+	}
+	lastMinute, _, _ := strings.Cut(read("/proc/loadavg"), " ")
+	load, _ := strconv.ParseFloat(lastMinute, 64)
+	return Machine{CPUs: runtime.NumCPU(), Kernel: read("/proc/sys/kernel/osrelease"), Load: load, Go: runtime.Version()}
 }
