@@ -181,8 +181,8 @@ func createPods(
 	return pods, err
 }
 
-// createPod creates a pod and returns it as last written. A status takes a second write, because the API server ignores that of a
-// new pod.
+// createPod creates a pod and returns it as last written. A status takes a second write, because the API server drops the status
+// of a new pod.
 func createPod(ctx context.Context, c kubernetes.Interface, pod *corev1.Pod, status func(*corev1.Pod)) (*corev1.Pod, error) {
 	pod, err := c.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 	if err != nil {
