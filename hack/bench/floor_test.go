@@ -57,7 +57,7 @@ func TestFollowEndsActsOncePerEndedPod(t *testing.T) {
 		close(release)
 		synctest.Wait()
 		want := map[string]int{"ended": 1}
-		for _, name := range numbered("burst", 0, 2*operatorWorkers) {
+		for _, name := range numbered("burst", 2*operatorWorkers) {
 			want[name] = 1
 		}
 		if diff := cmp.Diff(want, acted); diff != "" {

@@ -177,7 +177,7 @@ func unfinished(ctx context.Context, run GrowthRun, err error) (GrowthRun, error
 // completeAndRemove runs a scenario among the crowd and removes its pods.
 func completeAndRemove(ctx context.Context, w *crowd, r *running, contender Contender, scenario Scenario) (run Run, err error) {
 	defer func() {
-		err = errors.Join(err, removePods(ctx, w.e, w.c, w.namespace, numbered(burstPods, 0, scenario.Pods)))
+		err = errors.Join(err, removePods(ctx, w.e, w.c, w.namespace, numbered(burstPods, scenario.Pods)))
 	}()
 	ctx, cancel := context.WithTimeout(ctx, scenario.timeLimit())
 	defer cancel()

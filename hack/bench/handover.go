@@ -86,7 +86,7 @@ func handOver(ctx context.Context, e *environment, p programs, signal syscall.Si
 	if err != nil {
 		return run, err
 	}
-	pods, err := createPods(ctx, c, namespace, numbered(burstPods, 0, count), newPod)
+	pods, err := createPods(ctx, c, namespace, numbered(burstPods, count), newPod)
 	if err != nil {
 		return run, err
 	}

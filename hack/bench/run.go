@@ -171,7 +171,7 @@ func preparePods(ctx context.Context, c kubernetes.Interface, namespace string, 
 	if scenario.Backlog {
 		build = newUndeclaredPod
 	}
-	pods, err := createPods(ctx, c, namespace, numbered(burstPods, 0, scenario.Pods), build)
+	pods, err := createPods(ctx, c, namespace, numbered(burstPods, scenario.Pods), build)
 	if err != nil || !scenario.Backlog {
 		return pods, err
 	}

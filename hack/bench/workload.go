@@ -140,9 +140,9 @@ func exits(pod *corev1.Pod, container int) {
 }
 
 // numbered are names of pods.
-func numbered(prefix string, from, to int) []string {
-	names := make([]string, 0, to-from)
-	for i := from; i < to; i++ {
+func numbered(prefix string, count int) []string {
+	names := make([]string, 0, count)
+	for i := range count {
 		names = append(names, fmt.Sprintf("%s-%05d", prefix, i))
 	}
 	return names
