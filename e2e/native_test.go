@@ -565,7 +565,10 @@ func TestNativeNotServed(t *testing.T) {
 		if degraded.Status != metav1.ConditionTrue || degraded.Reason != string(v1alpha1.ReasonConversionUnavailable) || !strings.Contains(degraded.Message, reason) {
 			return fmt.Errorf("the condition is %+v", degraded)
 		}
-		return requireReady(status, v1alpha1.ReasonEnforced)
+		if ready := harness.Condition(status, v1alpha1.ConditionReady); ready.Status != metav1.ConditionTrue {
+			return fmt.Errorf("the condition is %+v", ready)
+		}
+		return nil
 	})
 	output, code := plugin(test, "explain", "policy/policy", "-n", test.Namespace)
 	requireOutput(test, output, code, 0, reason)
