@@ -141,6 +141,9 @@ func observeJob(seen harness.Seen, name string, mostPods int) (jobOutcome, error
 	got.completed, got.failed = job.Status.CompletedIndexes, ptr.Deref(job.Status.FailedIndexes, "")
 	for _, condition := range []batchv1.JobConditionType{batchv1.JobComplete, batchv1.JobFailed} {
 		if words, ok := harness.JobCondition(job, condition); ok {
+			if counted := int(job.Status.Succeeded + job.Status.Failed); got.pods < counted {
+				return got, fmt.Errorf("the Job has counted %d pods, the watch of pods has shown %d", counted, got.pods)
+			}
 			got.job, got.reason = string(condition), strings.Fields(words + " -")[0]
 			return got, nil
 		}

@@ -159,6 +159,9 @@ func observeCell(seen harness.Seen, name string) (outcome, error) {
 			got.pod = "Deleted"
 		} else if running := record.Running(); len(running) > 0 || record.Pod.DeletionTimestamp != nil {
 			return got, fmt.Errorf("containers are running: %s", seen.Describe(name))
+		} else if !record.Finished() {
+			// The watches of Jobs and pods are not in step.
+			return got, fmt.Errorf("a pod has not finished: %s", seen.Describe(name))
 		}
 		if main := record.Container(harness.MainName); main != nil && main.ContainerID != "" {
 			got.runs += 1 + main.RestartCount
