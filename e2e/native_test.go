@@ -335,13 +335,7 @@ func TestNativeSwitchedOff(t *testing.T) {
 // OpenKruise's webhook injects the sidecar. Its configuration does not ask to be called again.
 func TestNativeSidecarSet(t *testing.T) {
 	harness.Shared(t)
-	test := newNative(t, nil)
-	labels := map[string]string{"app": "injected"}
-	createSidecarSet(test, labels)
-	job := harness.Job("job", corev1.RestartPolicyNever, harness.Main(2))
-	job.Spec.Template.Labels = labels
-	test.Create(preferNative())
-	test.WaitForConversion(job.Spec.Template, sidecarConverted)
+	test, _, job := newInjected(t)
 	test.Create(job)
 	test.RequireCompleted("job")
 	requireNative(test, "job", sidecarConverted)
@@ -351,14 +345,7 @@ func TestNativeSidecarSet(t *testing.T) {
 // one by another configuration.
 func TestNativeReinvokedInjector(t *testing.T) {
 	harness.Shared(t)
-	test := newNative(t, nil)
-	labels := map[string]string{"app": "injected"}
-	createSidecarSet(test, labels)
-	job := harness.Job("job", corev1.RestartPolicyNever, harness.Main(2))
-	job.Spec.Template.Labels = labels
-	policy := preferNative()
-	test.Create(policy)
-	test.WaitForConversion(job.Spec.Template, sidecarConverted)
+	test, policy, job := newInjected(t)
 	reinvokeKruise(test)
 	test.WaitForDenial(job.Spec.Template, "Duplicate value")
 	test.Create(job)
@@ -371,6 +358,18 @@ func TestNativeReinvokedInjector(t *testing.T) {
 	})
 	test.MergePatch(policy, `{"spec":{"nativeConversion":"None"}}`)
 	requireEndedByPhase(test, map[string]int32{harness.SidecarName: 7})
+}
+
+// newInjected is newNative with a policy that asks for conversion, and a Job that does not exist yet. OpenKruise injects the sidecar
+// into its pod, and the API server converts it.
+func newInjected(t *testing.T) (*harness.Test, *v1alpha1.SidecarTerminationPolicy, *batchv1.Job) {
+	t.Helper()
+	test, policy, job := newNative(t, nil), preferNative(), harness.Job("job", corev1.RestartPolicyNever, harness.Main(2))
+	job.Spec.Template.Labels = map[string]string{"app": "injected"}
+	createSidecarSet(test, job.Spec.Template.Labels)
+	test.Create(policy)
+	test.WaitForConversion(job.Spec.Template, sidecarConverted)
+	return test, policy, job
 }
 
 // reinvokeKruise has the API server call OpenKruise's webhook again for pods of the namespace that others have changed.
@@ -476,18 +475,13 @@ func TestNativeSidecarWaitsForMain(t *testing.T) {
 
 // jobWithWaitingSidecar returns a Job whose sidecar has started when its main container has.
 func jobWithWaitingSidecar(name string) *batchv1.Job {
-	const shared = "/shared"
-	mount := corev1.VolumeMount{Name: "shared", MountPath: shared}
-	sidecar, main := harness.Sidecar(harness.ExitsSevenOnTerm), harness.Container(harness.MainName, "touch "+shared+"/started; sleep 2")
+	sidecar := harness.Sidecar(harness.ExitsSevenOnTerm)
 	sidecar.StartupProbe = &corev1.Probe{
-		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"test", "-e", shared + "/started"}}},
+		ProbeHandler:  corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"test", "-e", harness.StartedFile}}},
 		PeriodSeconds: 1, FailureThreshold: 3600,
 		TimeoutSeconds: 10, // for a busy node
 	}
-	sidecar.VolumeMounts, main.VolumeMounts = []corev1.VolumeMount{mount}, []corev1.VolumeMount{mount}
-	job := harness.Job(name, corev1.RestartPolicyNever, sidecar, main)
-	job.Spec.Template.Spec.Volumes = []corev1.Volume{{Name: mount.Name, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
-	return job
+	return reportsStart(harness.Job(name, corev1.RestartPolicyNever, sidecar, harness.Main(2)))
 }
 
 // Load of TestNativeRemovedUnderLoad.

@@ -63,8 +63,8 @@ func WithEnv(container corev1.Container, namesAndValues ...string) corev1.Contai
 	return container
 }
 
-// startedFile is a file of the pod that exists once the main container runs.
-const startedFile = "/started/main"
+// StartedFile is a file in each container of a pod of ReportStart. It exists once the main container runs.
+const StartedFile = "/started/main"
 
 // ExitsDuringMain returns the script of a sidecar that exits with the code while the main container of ReportStart runs. If it is
 // restarted, it runs until SIGTERM.
@@ -81,19 +81,19 @@ func CrashLoops() string { return exitsDuringMain(1, "sleep 10; exit 1") }
 
 func exitsDuringMain(exitCode int, restarted string) string {
 	return fmt.Sprintf("[ -e /started/sidecar ] && { %s; }; until [ -e %s ]; do sleep 0.1; done; : > /started/sidecar; exit %d",
-		restarted, startedFile, exitCode)
+		restarted, StartedFile, exitCode)
 }
 
 // ReportStart lets the main container tell the other containers of the pod that it runs.
 func ReportStart(pod *corev1.PodSpec) {
-	volume := path.Base(path.Dir(startedFile))
+	volume := path.Base(path.Dir(StartedFile))
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: volume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}})
 	for i := range pod.Containers {
 		container := &pod.Containers[i]
-		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: path.Dir(startedFile)})
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: volume, MountPath: path.Dir(StartedFile)})
 		if container.Name == MainName {
 			last := len(container.Command) - 1
-			container.Command[last] = ": > " + startedFile + "; " + container.Command[last]
+			container.Command[last] = ": > " + StartedFile + "; " + container.Command[last]
 		}
 	}
 }
