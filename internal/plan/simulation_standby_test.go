@@ -16,31 +16,35 @@ const (
 	standbySeeds = 40
 )
 
-// A standby whose clock is hours off watches the pods of a leader. Whatever either of them sees late, the pod ends as with one replica,
-// with as few writes. A leader that sees the pod in time always acts first.
+// The standby's clock is hours off, and each replica may see changes late. The pod ends as with one replica, with as few writes. A
+// leader that sees the pod in time always acts first.
 func TestSimulationStandbyBesideLeader(t *testing.T) {
-	for name, scenario := range simulations() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			for seed := range uint64(standbySeeds) {
-				s := scenario
-				s.stale = seed%2 == 1
-				m := newModel(s, seed)
-				m.standby = &operator{m: m, standby: &plan.Standby{}, ahead: []time.Duration{-3 * time.Hour, 0, 3 * time.Hour}[seed%3]}
-				m.kubelet.boot()
-				m.run(horizon)
-				m.judge()
-				if !s.stale && !s.denies && m.standby.writes > 0 {
-					m.fail("the standby wrote %d times although the leader runs", m.standby.writes)
-				}
-				m.mustBeFine(t, seed)
-			}
-		})
-	}
+	simulateStandby(t, func(m *model, seed uint64) {
+		m.standby.ahead = []time.Duration{-3 * time.Hour, 0, 3 * time.Hour}[seed%3]
+	}, func(m *model) {
+		m.judge()
+		if s := m.scenario; !s.stale && !s.denies && m.standby.writes > 0 {
+			m.fail("the standby wrote %d times although the leader runs", m.standby.writes)
+		}
+	})
 }
 
 // The leader is killed around the end of the main container. The standby acts before it leads, and leads once the lease has expired.
 func TestSimulationLeaderIsKilled(t *testing.T) {
+	simulateStandby(t, func(m *model, _ uint64) {
+		killed := done.Add(m.between(-4*time.Second, 3*time.Second))
+		m.after(killed.Sub(m.now), func() { m.say("operator", "is killed"); m.operator.down = true })
+		m.after(killed.Add(m.between(15*time.Second, 20*time.Second)).Sub(m.now), func() { m.standby.lead() })
+	}, func(m *model) {
+		// judge looks at the replica that leads.
+		m.operator, m.standby = m.standby, m.operator
+		m.judge()
+	})
+}
+
+// simulateStandby runs every scenario with a leader and a standby, and judges its end. Half of the runs have stale caches.
+func simulateStandby(t *testing.T, prepare func(m *model, seed uint64), judge func(m *model)) {
+	t.Helper()
 	for name, scenario := range simulations() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -48,15 +52,11 @@ func TestSimulationLeaderIsKilled(t *testing.T) {
 				s := scenario
 				s.stale = seed%2 == 1
 				m := newModel(s, seed)
-				killed := done.Add(m.between(-4*time.Second, 3*time.Second))
 				m.standby = &operator{m: m, standby: &plan.Standby{}}
-				m.after(killed.Sub(m.now), func() { m.say("operator", "is killed"); m.operator.down = true })
-				m.after(killed.Add(m.between(15*time.Second, 20*time.Second)).Sub(m.now), func() { m.standby.lead() })
+				prepare(m, seed)
 				m.kubelet.boot()
 				m.run(horizon)
-				// judge looks at the replica that leads.
-				m.operator, m.standby = m.standby, m.operator
-				m.judge()
+				judge(m)
 				m.mustBeFine(t, seed)
 			}
 		})
