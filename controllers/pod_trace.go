@@ -10,8 +10,8 @@ import (
 	"github.com/sidecar-termination/operator/internal/timeline"
 )
 
-// trace returns what the operator knows of the pod's termination after the decision, or nil while a main container may run again. A process
-// that finds attempts of an earlier one does not know when they started.
+// trace returns what the operator knows of the pod's termination after the decision, or nil while a main container may run again. A
+// process that finds attempts of an earlier one does not know when they started.
 func (p *podState) trace(view resolve.View, decision plan.Decision, now time.Time) *timeline.Facts {
 	if decision.MainsDone.IsZero() || len(view.Sidecars) == 0 {
 		return nil

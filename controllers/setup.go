@@ -273,7 +273,8 @@ func newReconcilers(c client.Client, from readers, kruise kruiseKinds, reporter 
 	}
 }
 
-// watchPods adds the pod controller. It also runs on a replica that does not lead, if that replica may act. It watches the pods of both caches, and everything that a decision about a pod depends on.
+// watchPods adds the pod controller. It watches the pods of both caches, and everything that a decision about a pod depends on. It
+// also runs on a replica that does not lead, if that replica may act.
 func watchPods(mgr manager.Manager, r *PodReconciler, caches caches, queue *queue[reconcile.Request]) error {
 	c, err := controller.New("pod", mgr, controller.Options{
 		Reconciler:              r,

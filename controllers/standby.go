@@ -130,8 +130,12 @@ func (r *reporter) stoodIn(resolved resolvedPod, decision plan.Decision) {
 		"mode", decision.Actions[0].For, "mainsDone", decision.MainsDone)
 }
 
-// leadWhenElected makes the replica the leader once it holds the lease, and then has it reconcile every pod as after a start.
+// leadWhenElected makes the replica the leader once it holds the lease, and then has it reconcile every pod as after a start. Without
+// a delay, the pod controller starts only then, and reconciles every pod by itself.
 func leadWhenElected(mgr manager.Manager, r *PodReconciler, enqueueAll func(ctx context.Context)) error {
+	if r.standby.leads() {
+		return nil
+	}
 	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		r.standby.lead()
 		enqueueAll(ctx)
