@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,8 +19,9 @@ import (
 
 // programs are the binaries under test.
 type programs struct {
-	operator      string
-	kruiseManager string // empty: something else plays OpenKruise's webhook
+	operator       string
+	operatorMemory string // the operator's GOMEMLIMIT, or empty for none
+	kruiseManager  string // empty: something else plays OpenKruise's webhook
 }
 
 // running is a started contender with the processes that it needs.
@@ -100,7 +102,7 @@ func (p programs) startOperator(ctx context.Context, e *environment, name string
 			"--stabilization-window=0", "--leader-election-namespace=" + leaseNamespace,
 			"--metrics-bind-address=" + at.metrics, "--pprof-bind-address=" + at.profiles, "--metrics-authentication=Disabled", "--health-probe-bind-address=" + probes,
 		},
-		Environment: []string{"KUBECONFIG=" + kubeconfig, "PATH=" + os.Getenv("PATH")},
+		Environment: []string{"KUBECONFIG=" + kubeconfig, "PATH=" + os.Getenv("PATH"), "GOMEMLIMIT=" + cmp.Or(p.operatorMemory, "off")},
 		Directory:   e.directory,
 		Log:         filepath.Join(e.directory, name+".log"),
 	}, "http://"+probes+"/readyz")

@@ -101,6 +101,9 @@ const (
 	maxLargeCrowd = 150000
 )
 
+// largeMemory is the operator's GOMEMLIMIT in the part large. The manifests set such a limit as well.
+const largeMemory = "700MiB"
+
 // large measures one cluster as it grows, and then starts in it. It uses mode PodPhase, so that OpenKruise's manager is not needed:
 // its cache of all pods would take more memory than the API server leaves.
 func (x *session) large(ctx context.Context, e *environment) error {
@@ -110,7 +113,7 @@ func (x *session) large(ctx context.Context, e *environment) error {
 		return err
 	}
 	p := x.programs
-	p.kruiseManager = ""
+	p.kruiseManager, p.operatorMemory = "", largeMemory
 	operator := []Contender{ContenderOperator}
 	if err := x.growAmong(ctx, w, p, growing{AxisLarge, []int{0}, operator}); err != nil {
 		return err
