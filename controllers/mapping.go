@@ -10,8 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -24,56 +26,92 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
+// podHandler enqueues pods. Pods of the initial list wait behind all others, unless a container has ended: without one, no pod is due.
+type podHandler struct {
+	handler.TypedEnqueueRequestForObject[*corev1.Pod]
+}
+
+// Create implements handler.TypedEventHandler.
+func (h *podHandler) Create(ctx context.Context, e event.TypedCreateEvent[*corev1.Pod], queue podQueue) {
+	e.IsInInitialList = e.IsInInitialList && !hasEnded(e.Object)
+	h.TypedEnqueueRequestForObject.Create(ctx, e, queue)
+}
+
+// podQueue is the queue of the pod controller.
+type podQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
 // podsOfPolicy enqueues the unfinished pods that a namespaced policy selects, on an update by its old and by its new selector.
 func podsOfPolicy(pods podcache.Stores) handler.TypedEventHandler[*v1alpha1.SidecarTerminationPolicy, reconcile.Request] {
-	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, policy *v1alpha1.SidecarTerminationPolicy) []reconcile.Request {
+	return enqueuePodsOf(func(ctx context.Context, policy *v1alpha1.SidecarTerminationPolicy) ([]*corev1.Pod, error) {
 		return podsSelectedBy(ctx, pods, policy.Namespace, &policy.Spec.PodSelector)
 	})
 }
 
 // podsOfClusterPolicy enqueues the unfinished pods of all namespaces whose own labels a cluster policy selects.
 func podsOfClusterPolicy(pods podcache.Stores) handler.TypedEventHandler[*v1alpha1.ClusterSidecarTerminationPolicy, reconcile.Request] {
-	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, policy *v1alpha1.ClusterSidecarTerminationPolicy) []reconcile.Request {
+	return enqueuePodsOf(func(ctx context.Context, policy *v1alpha1.ClusterSidecarTerminationPolicy) ([]*corev1.Pod, error) {
 		return podsSelectedBy(ctx, pods, metav1.NamespaceAll, &policy.Spec.PodSelector)
 	})
 }
 
 // podsOfNode enqueues the unfinished pods on a node.
 func podsOfNode(pods podcache.Stores) handler.TypedEventHandler[*corev1.Node, reconcile.Request] {
-	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, node *corev1.Node) []reconcile.Request {
-		onNode, err := pods.PodsOnNode(node.Name)
-		return requestsFor(ctx, onNode, err)
-	})
+	return enqueuePodsOf(func(_ context.Context, node *corev1.Node) ([]*corev1.Pod, error) { return pods.PodsOnNode(node.Name) })
 }
 
 // podsOfNamespace enqueues the unfinished pods of a namespace.
 func podsOfNamespace(pods podcache.Stores) handler.TypedEventHandler[*metav1.PartialObjectMetadata, reconcile.Request] {
-	return handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, namespace *metav1.PartialObjectMetadata) []reconcile.Request {
-		inside, err := pods.Pods(ctx, namespace.Name)
-		return requestsFor(ctx, inside, err)
+	return enqueuePodsOf(func(ctx context.Context, namespace *metav1.PartialObjectMetadata) ([]*corev1.Pod, error) {
+		return pods.Pods(ctx, namespace.Name)
 	})
 }
 
-func podsSelectedBy(ctx context.Context, pods podcache.Stores, namespace string, selector *metav1.LabelSelector) []reconcile.Request {
+// podsSelectedBy lists the unfinished pods that the selector matches, and none for an invalid selector.
+func podsSelectedBy(ctx context.Context, pods podcache.Stores, namespace string, selector *metav1.LabelSelector) ([]*corev1.Pod, error) {
 	parsed, err := metav1.LabelSelectorAsSelector(selector)
 	if err != nil {
-		return nil
+		return nil, nil
 	}
 	all, err := pods.Pods(ctx, namespace)
-	return requestsFor(ctx, slices.DeleteFunc(all, func(pod *corev1.Pod) bool { return !parsed.Matches(labels.Set(pod.Labels)) }), err)
+	return slices.DeleteFunc(all, func(pod *corev1.Pod) bool { return !parsed.Matches(labels.Set(pod.Labels)) }), err
 }
 
-// requestsFor enqueues each pod. The error means that the stores could not be read, for example because two versions of a pod cannot
-// be compared. A reconcile of that pod fails by the same error and is retried.
-func requestsFor(ctx context.Context, pods []*corev1.Pod, err error) []reconcile.Request {
+// enqueuePodsOf enqueues the pods that an object concerns: on an update those of the old and of the new one.
+func enqueuePodsOf[object client.Object](podsOf func(context.Context, object) ([]*corev1.Pod, error)) handler.TypedEventHandler[object, reconcile.Request] {
+	enqueue := func(ctx context.Context, o object, queue podQueue) {
+		pods, err := podsOf(ctx, o)
+		enqueuePods(ctx, queue, pods, err)
+	}
+	return handler.TypedFuncs[object, reconcile.Request]{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[object], queue podQueue) {
+			enqueue(ctx, e.Object, queue)
+		},
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[object], queue podQueue) {
+			enqueue(ctx, e.ObjectOld, queue)
+			enqueue(ctx, e.ObjectNew, queue)
+		},
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[object], queue podQueue) {
+			enqueue(ctx, e.Object, queue)
+		},
+	}
+}
+
+// enqueuePods enqueues each pod. Pods without an ended container wait behind all others, so that one policy for many pods delays
+// nobody. The error means that the stores could not be read, for example because two versions of a pod cannot be compared. A reconcile
+// of that pod fails by the same error and is retried.
+func enqueuePods(ctx context.Context, queue podQueue, pods []*corev1.Pod, err error) {
 	if err != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "Cannot list the pods to enqueue")
 	}
-	requests := make([]reconcile.Request, 0, len(pods))
+	prioritized, ok := queue.(priorityqueue.PriorityQueue[reconcile.Request])
 	for _, pod := range pods {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)})
+		request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(pod)}
+		if !ok || hasEnded(pod) {
+			queue.Add(request)
+			continue
+		}
+		prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, request)
 	}
-	return requests
 }
 
 // nodeKindChanged passes new nodes and nodes whose kind changed.

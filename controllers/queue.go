@@ -26,10 +26,15 @@ func (q *queue[request]) source() source.TypedSyncingSource[request] {
 
 // add enqueues the item. Before the controller has started it does nothing, because the initial lists enqueue everything.
 func (q *queue[request]) add(item request) {
+	q.use(func(inner workqueue.TypedRateLimitingInterface[request]) { inner.Add(item) })
+}
+
+// use calls the function with the controller's queue, under the same condition.
+func (q *queue[request]) use(enqueue func(inner workqueue.TypedRateLimitingInterface[request])) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.inner != nil {
-		q.inner.Add(item)
+		enqueue(q.inner)
 	}
 }
 

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -287,8 +286,8 @@ func watchPods(mgr manager.Manager, r *PodReconciler, caches caches, queue *queu
 	}
 	unfinished := mgr.GetCache()
 	for _, watch := range []source.Source{
-		source.Kind(unfinished, &corev1.Pod{}, &handler.TypedEnqueueRequestForObject[*corev1.Pod]{}),
-		source.Kind(caches.teardown, &corev1.Pod{}, &handler.TypedEnqueueRequestForObject[*corev1.Pod]{}, podcache.InTeardown()),
+		source.Kind(unfinished, &corev1.Pod{}, &podHandler{}),
+		source.Kind(caches.teardown, &corev1.Pod{}, &podHandler{}, podcache.InTeardown()),
 		source.Kind(unfinished, &v1alpha1.SidecarTerminationPolicy{}, podsOfPolicy(caches.pods), declarationChanged[*v1alpha1.SidecarTerminationPolicy]()),
 		source.Kind(unfinished, &v1alpha1.ClusterSidecarTerminationPolicy{}, podsOfClusterPolicy(caches.pods), declarationChanged[*v1alpha1.ClusterSidecarTerminationPolicy]()),
 		source.Kind(unfinished, &corev1.Node{}, podsOfNode(caches.pods), nodeKindChanged(r.options.NodeKindRules)),
@@ -355,9 +354,7 @@ func kruiseChanged(pods podcache.Stores, queue *queue[reconcile.Request]) func(c
 
 func enqueueEveryPod(ctx context.Context, pods podcache.Stores, queue *queue[reconcile.Request]) {
 	all, err := pods.Pods(ctx, metav1.NamespaceAll)
-	for _, request := range requestsFor(ctx, all, err) {
-		queue.add(request)
-	}
+	queue.use(func(inner podQueue) { enqueuePods(ctx, inner, all, err) })
 }
 
 // pullJobsChanged returns a function that enqueues the policies with prePull when pull jobs become available or unavailable.
