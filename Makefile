@@ -8,7 +8,7 @@ SHELL := /usr/bin/env bash
 .NOTPARALLEL:
 
 # The version of Kubernetes that tests run against.
-K8S_VERSION ?= 1.36.3
+K8S_VERSION ?= 1.37.2
 export K8S_VERSION
 
 # The toolchain is the one that is installed, and a build does not depend on the state of the repository.
@@ -219,6 +219,10 @@ test-e2e-faults: cluster-up deploy ## Run the end-to-end tests with faults of ev
 .PHONY: test-e2e-matrix
 test-e2e-matrix: cluster-up deploy ## Run every row of the outcome matrices, also with hand-written native sidecars (Linux, root; 15 minutes).
 	MATRIX=all go test -tags e2e -count=1 -timeout $(TIMEOUT) -v -run '^TestOutcomeMatrix' ./e2e
+
+.PHONY: test-versions
+test-versions: ## Test every supported combination of versions, and write the table in docs/operations.md (Linux, root; 40 minutes each; VERSIONS='1.34 1.35').
+	hack/test-versions.sh $(VERSIONS)
 
 .PHONY: demo
 demo: cluster-up deploy ## Show the operator at work on a real local cluster (Linux, root).

@@ -3,7 +3,7 @@
 LOCALCLUSTER := bin/localcluster
 
 .PHONY: cluster-up
-cluster-up: $(LOCALCLUSTER) ## Bring up a real Kubernetes cluster on this machine (K8S_VERSION=1.34.4, 1.35.8, 1.36.3 or 1.37.2).
+cluster-up: $(LOCALCLUSTER) ## Bring up a real Kubernetes cluster on this machine (K8S_VERSION=1.34.10, 1.35.8, 1.36.4 or 1.37.2).
 	$(LOCALCLUSTER) up
 
 .PHONY: cluster-down

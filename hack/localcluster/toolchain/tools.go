@@ -11,10 +11,10 @@ import (
 )
 
 // DefaultKubernetes is the version of a cluster by default.
-const DefaultKubernetes = "v1.36.3"
+const DefaultKubernetes = "v1.37.2"
 
 // kubernetesVersions has one version of each minor, the oldest first.
-var kubernetesVersions = []string{"v1.34.4", "v1.35.8", DefaultKubernetes, "v1.37.2"}
+var kubernetesVersions = []string{"v1.34.10", "v1.35.8", "v1.36.4", DefaultKubernetes}
 
 // Tool is a set of programs built from one tool module, a directory below hack/tools.
 type Tool struct {

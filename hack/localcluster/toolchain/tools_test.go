@@ -15,9 +15,9 @@ import (
 func TestParseKubernetes(t *testing.T) {
 	for text, want := range map[string]string{
 		"":        DefaultKubernetes,
-		"1.36.3":  "v1.36.3",
-		"v1.36.3": "v1.36.3",
-		"1.34.4":  "v1.34.4",
+		"1.36.4":  "v1.36.4",
+		"v1.36.4": "v1.36.4",
+		"1.34.10": "v1.34.10",
 		"1.35.8":  "v1.35.8",
 		"1.37.2":  "v1.37.2",
 		"1.2.3":   "",
@@ -31,8 +31,8 @@ func TestParseKubernetes(t *testing.T) {
 }
 
 func TestKubernetesReportsItsVersion(t *testing.T) {
-	flags := Kubernetes("v1.34.4").LinkerFlags
-	for _, want := range []string{".gitVersion=v1.34.4", ".gitMajor=1", ".gitMinor=34"} {
+	flags := Kubernetes("v1.34.10").LinkerFlags
+	for _, want := range []string{".gitVersion=v1.34.10", ".gitMajor=1", ".gitMinor=34"} {
 		if !strings.Contains(flags, want) {
 			t.Errorf("the linker flags %q lack %s", flags, want)
 		}
