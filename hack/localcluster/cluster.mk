@@ -1,9 +1,10 @@
-# A real Kubernetes cluster on this machine. K8S_VERSION chooses the version of Kubernetes.
+# A real Kubernetes cluster on this machine. CONTRIBUTING.md lists these variables.
+export KUBELET KUBELET_VERSION KRUISE_VERSION CONTAINERD_VERSION
 
 LOCALCLUSTER := bin/localcluster
 
 .PHONY: cluster-up
-cluster-up: $(LOCALCLUSTER) ## Bring up a real Kubernetes cluster on this machine (K8S_VERSION=1.34.10, 1.35.8, 1.36.4 or 1.37.2).
+cluster-up: $(LOCALCLUSTER) ## Bring up a real Kubernetes cluster on this machine (K8S_VERSION=1.36.4; more variables in CONTRIBUTING.md).
 	$(LOCALCLUSTER) up
 
 .PHONY: cluster-down

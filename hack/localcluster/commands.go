@@ -6,14 +6,19 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/cluster"
+	"github.com/sidecar-termination/operator/hack/localcluster/kubelets"
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
-const versionVariable = "K8S_VERSION"
+const (
+	versionVariable = "K8S_VERSION"
+	kubeletVariable = "KUBELET"
+)
 
 // newSimpleCommand returns a command without arguments.
 func newSimpleCommand(use, short string, run func(context.Context) error) *cobra.Command {
@@ -28,17 +33,27 @@ func addVersionFlag(command *cobra.Command, version *string) {
 		"version of Kubernetes, with or without v; the default is $"+versionVariable+" or "+toolchain.DefaultKubernetes)
 }
 
+func addKubeletFlag(command *cobra.Command, name *string) {
+	command.Flags().StringVar(name, "kubelet", os.Getenv(kubeletVariable),
+		"kubelet that differs from the released one: "+strings.Join(kubelets.Names(), ", ")+"; the default is $"+kubeletVariable)
+}
+
 func newUpCommand(local *cluster.Cluster) *cobra.Command {
-	var version string
+	var version, kubeletName string
 	var withoutKruise bool
 	command := newSimpleCommand("up", "Bring the cluster up, or complete it, and wait until it is usable", func(ctx context.Context) error {
 		kubernetes, err := toolchain.ParseKubernetes(version)
 		if err != nil {
 			return err
 		}
-		return local.Up(ctx, kubernetes, !withoutKruise)
+		kubelet, err := kubelets.Parse(kubeletName)
+		if err != nil {
+			return err
+		}
+		return local.Up(ctx, kubernetes, kubelet, !withoutKruise)
 	})
 	addVersionFlag(command, &version)
+	addKubeletFlag(command, &kubeletName)
 	command.Flags().BoolVar(&withoutKruise, "without-kruise", false, "do not install OpenKruise")
 	return command
 }
@@ -63,10 +78,14 @@ func newDeployCommand(local *cluster.Cluster) *cobra.Command {
 }
 
 func newBuildCommand(local *cluster.Cluster) *cobra.Command {
-	var version string
+	var version, kubeletName string
 	var envtest bool
 	command := newSimpleCommand("build", "Build the programs of the cluster into the cache and print where they are", func(ctx context.Context) error {
 		kubernetes, err := toolchain.ParseKubernetes(version)
+		if err != nil {
+			return err
+		}
+		kubelet, err := kubelets.Parse(kubeletName)
 		if err != nil {
 			return err
 		}
@@ -77,7 +96,11 @@ func newBuildCommand(local *cluster.Cluster) *cobra.Command {
 			}
 			return err
 		}
-		for _, tool := range []toolchain.Tool{toolchain.Kubernetes(kubernetes), toolchain.Etcd(), toolchain.Kruise(), toolchain.VirtualNode()} {
+		tools := []toolchain.Tool{toolchain.Kubernetes(kubernetes), toolchain.Etcd(), toolchain.Kruise(), toolchain.VirtualNode()}
+		if len(kubelet.Edits) > 0 {
+			tools = append(tools, toolchain.Kubelet(kubernetes, kubelet))
+		}
+		for _, tool := range tools {
 			directory, err := local.Builder().Ensure(ctx, tool)
 			if err != nil {
 				return err
@@ -87,6 +110,7 @@ func newBuildCommand(local *cluster.Cluster) *cobra.Command {
 		return nil
 	})
 	addVersionFlag(command, &version)
+	addKubeletFlag(command, &kubeletName)
 	command.Flags().BoolVar(&envtest, "envtest", false, "build only kube-apiserver, etcd and kubectl; the one directory printed serves as KUBEBUILDER_ASSETS")
 	return command
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/components"
+	"github.com/sidecar-termination/operator/hack/localcluster/kubelets"
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
@@ -54,7 +55,7 @@ func New(directories layout.Layout, reporter *progress.Reporter) (*Cluster, erro
 func (c *Cluster) Builder() toolchain.Builder { return c.builder }
 
 // description returns the components of the cluster at a version of Kubernetes.
-func (c *Cluster) description(version string) components.Cluster {
+func (c *Cluster) description(version string, kubelet kubelets.Kubelet) components.Cluster {
 	gates := components.DefaultKruiseFeatureGates
 	if own := os.Getenv(FeatureGatesVariable); own != "" {
 		gates = own
@@ -65,6 +66,8 @@ func (c *Cluster) description(version string) components.Cluster {
 	return components.Cluster{
 		Layout:             c.layout,
 		Kubernetes:         build(toolchain.Kubernetes(version)),
+		Kubelet:            components.Build{Version: kubelet.Version(version), Directory: c.builder.Directory(toolchain.Kubelet(version, kubelet))},
+		FeatureGates:       kubelet.FeatureGates(version),
 		Etcd:               build(toolchain.Etcd()),
 		Kruise:             build(toolchain.Kruise()),
 		VirtualNode:        build(toolchain.VirtualNode()),
@@ -82,7 +85,7 @@ func (c *Cluster) current() (components.Cluster, state, error) {
 	if state.Kubernetes == "" {
 		return components.Cluster{}, state, errors.New("there is no cluster: run localcluster up")
 	}
-	return c.description(state.Kubernetes), state, nil
+	return c.description(state.Kubernetes, state.kubelet()), state, nil
 }
 
 // poll calls the condition until it holds, and returns the condition's last error when

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/sidecar-termination/operator/hack/localcluster/kubelets"
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
@@ -69,7 +70,7 @@ const tearDownGrace = 3 * time.Second
 
 // stopAll stops the components, those started last first.
 func (c *Cluster) stopAll(ctx context.Context) error {
-	all := c.description(toolchain.DefaultKubernetes).All()
+	all := c.description(toolchain.DefaultKubernetes, kubelets.Kubelet{}).All()
 	for _, component := range slices.Backward(all) {
 		if err := c.stop(ctx, component, tearDownGrace); err != nil {
 			return err

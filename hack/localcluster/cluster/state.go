@@ -10,15 +10,32 @@ import (
 	"os"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/flock"
+	"github.com/sidecar-termination/operator/hack/localcluster/kubelets"
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 )
 
 // state is what a cluster was brought up with. The zero state stands for no cluster.
 type state struct {
 	Kubernetes string `json:"kubernetes"`
-	Kruise     bool   `json:"kruise"`
+	// Kubelet is the name of the kubelet, or nothing for the released one.
+	Kubelet string `json:"kubelet,omitempty"`
+	Kruise  bool   `json:"kruise"`
 	// Complete is set once everything is up. An incomplete cluster cannot be used.
 	Complete bool `json:"complete"`
+}
+
+// kubelet returns the kubelet, which loadState and Up have checked.
+func (s state) kubelet() kubelets.Kubelet {
+	kubelet, _ := kubelets.Find(s.Kubelet)
+	return kubelet
+}
+
+// release says which version of Kubernetes it is, and which kubelet.
+func (s state) release() string {
+	if s.Kubelet == "" {
+		return "Kubernetes " + s.Kubernetes
+	}
+	return "Kubernetes " + s.Kubernetes + " with kubelet " + s.Kubelet
 }
 
 const stateName = "state.json"
@@ -35,6 +52,9 @@ func (c *Cluster) loadState() (state, error) {
 	}
 	var loaded state
 	if json.Unmarshal(content, &loaded) != nil {
+		return state{}, nil
+	}
+	if _, known := kubelets.Find(loaded.Kubelet); !known {
 		return state{}, nil
 	}
 	return loaded, nil

@@ -11,14 +11,15 @@ import (
 	"time"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/components"
+	"github.com/sidecar-termination/operator/hack/localcluster/kubelets"
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
 // Up brings the cluster up at a version of Kubernetes and returns when it is usable. A
-// running cluster of the same version is completed where a process is missing and is
-// otherwise left alone; one of another version is refused. Whatever is left of a cluster
+// running cluster of the same version and kubelet is completed where a process is missing
+// and is otherwise left alone; another one is refused. Whatever is left of a cluster
 // that no longer runs, or that never came up, is removed first.
-func (c *Cluster) Up(ctx context.Context, version string, kruise bool) error {
+func (c *Cluster) Up(ctx context.Context, version string, kubelet kubelets.Kubelet, kruise bool) error {
 	if err := requireRoot(); err != nil {
 		return err
 	}
@@ -31,25 +32,26 @@ func (c *Cluster) Up(ctx context.Context, version string, kruise bool) error {
 	if err != nil {
 		return err
 	}
+	wanted := state{Kubernetes: version, Kubelet: kubelet.Name, Kruise: kruise}
 	if !current.Complete || !c.running(current) {
-		current = state{Kubernetes: version, Kruise: kruise}
+		current = wanted
 		if err := c.prepareMachine(ctx, current); err != nil {
 			return err
 		}
-	} else if current.Kubernetes != version {
-		return fmt.Errorf("a cluster of Kubernetes %s is running: run localcluster down first", current.Kubernetes)
+	} else if current.release() != wanted.release() {
+		return fmt.Errorf("a cluster of %s is running: run localcluster down first", current.release())
 	}
 	return c.complete(ctx, current, kruise)
 }
 
 // running reports whether any component runs.
 func (c *Cluster) running(previous state) bool {
-	return slices.ContainsFunc(c.description(previous.Kubernetes).All(), c.alive)
+	return slices.ContainsFunc(c.description(previous.Kubernetes, previous.kubelet()).All(), c.alive)
 }
 
 // complete starts everything that does not run.
 func (c *Cluster) complete(ctx context.Context, current state, kruise bool) error {
-	description := c.description(current.Kubernetes)
+	description := c.description(current.Kubernetes, current.kubelet())
 	current.Kruise = current.Kruise || kruise
 	if err := c.equip(ctx, description, current); err != nil {
 		return err
@@ -74,13 +76,16 @@ func (c *Cluster) complete(ctx context.Context, current state, kruise bool) erro
 	if err := c.saveState(current); err != nil {
 		return err
 	}
-	c.progress.Say("the cluster is ready: Kubernetes %s, KUBECONFIG=%s", current.Kubernetes, c.layout.AdminKubeconfig())
+	c.progress.Say("the cluster is ready: %s, KUBECONFIG=%s", current.release(), c.layout.AdminKubeconfig())
 	return nil
 }
 
 // equip gives the cluster what its processes need: programs, addresses, control groups and files.
 func (c *Cluster) equip(ctx context.Context, description components.Cluster, current state) error {
-	tools := []toolchain.Tool{toolchain.Kubernetes(current.Kubernetes), toolchain.Etcd(), toolchain.VirtualNode()}
+	tools := []toolchain.Tool{
+		toolchain.Kubernetes(current.Kubernetes), toolchain.Kubelet(current.Kubernetes, current.kubelet()),
+		toolchain.Etcd(), toolchain.VirtualNode(),
+	}
 	if current.Kruise {
 		tools = append(tools, toolchain.Kruise())
 	}
@@ -155,7 +160,7 @@ func (c *Cluster) prepareMachine(ctx context.Context, wanted state) error {
 	if err := c.claim(); err != nil {
 		return err
 	}
-	for _, component := range c.description(wanted.Kubernetes).All() {
+	for _, component := range c.description(wanted.Kubernetes, wanted.kubelet()).All() {
 		if component.Kruise && !wanted.Kruise {
 			continue
 		}
@@ -187,7 +192,7 @@ func (c *Cluster) awaitNodes(ctx context.Context, description components.Cluster
 // Names returns the names of all components, for help texts.
 func (c *Cluster) Names() string {
 	var names []string
-	for _, component := range c.description(toolchain.DefaultKubernetes).All() {
+	for _, component := range c.description(toolchain.DefaultKubernetes, kubelets.Kubelet{}).All() {
 		names = append(names, component.Name)
 	}
 	return strings.Join(names, ", ")

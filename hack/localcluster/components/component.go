@@ -70,7 +70,9 @@ type Build struct{ Version, Directory string }
 // Cluster holds what the descriptions depend on.
 type Cluster struct {
 	layout.Layout
-	Kubernetes, Etcd, Kruise, VirtualNode Build
+	Kubernetes, Kubelet, Etcd, Kruise, VirtualNode Build
+	// FeatureGates are those of the kubelet and the API server.
+	FeatureGates map[string]bool
 	// KruiseFeatureGates are given to OpenKruise's manager and daemon.
 	KruiseFeatureGates string
 	Nodes              []Node

@@ -3,8 +3,12 @@
 package components
 
 import (
+	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 func (c Cluster) etcd() Component {
@@ -33,7 +37,7 @@ func (c Cluster) etcd() Component {
 }
 
 func (c Cluster) apiServer() Component {
-	return Component{
+	server := Component{
 		Name:    APIServer,
 		Version: c.Kubernetes.Version,
 		Path:    filepath.Join(c.Kubernetes.Directory, APIServer),
@@ -73,6 +77,14 @@ func (c Cluster) apiServer() Component {
 		Listens: []string{loopback(apiServerPort)},
 		Health:  Probe{URL: Server() + "/readyz"},
 	}
+	var gates []string
+	for _, name := range slices.Sorted(maps.Keys(c.FeatureGates)) {
+		gates = append(gates, fmt.Sprintf("%s=%t", name, c.FeatureGates[name]))
+	}
+	if len(gates) > 0 {
+		server.Arguments = append(server.Arguments, "--feature-gates="+strings.Join(gates, ","))
+	}
+	return server
 }
 
 func (c Cluster) auditPolicy() string { return c.Path("config", "audit-policy.yaml") }

@@ -44,8 +44,8 @@ func (c Cluster) containerd(node Node) Component {
 func (c Cluster) kubelet(node Node) Component {
 	return Component{
 		Name:    c.onNode(Kubelet, node),
-		Version: c.Kubernetes.Version,
-		Path:    filepath.Join(c.Kubernetes.Directory, Kubelet),
+		Version: c.Kubelet.Version,
+		Path:    filepath.Join(c.Kubelet.Directory, Kubelet),
 		Arguments: []string{
 			"--config=" + c.kubeletConfiguration(node),
 			"--kubeconfig=" + c.Kubeconfig(kubeletUser(node)),

@@ -83,9 +83,17 @@ func (b Builder) module(tool Tool) string {
 
 // compile builds the binaries one by one. Each appears in the directory when it is complete. Builds share compiled packages.
 func (b Builder) compile(ctx context.Context, tool Tool, directory string, binaries []string) error {
+	arguments := []string{"build", "-p", "2", "-trimpath", "-ldflags", tool.LinkerFlags}
+	if len(tool.Kubelet.Edits) > 0 {
+		overlay, err := b.overlay(ctx, tool, directory)
+		if err != nil {
+			return err
+		}
+		arguments = append(arguments, overlay...)
+	}
 	for _, name := range binaries {
 		unfinished := filepath.Join(directory, "."+name)
-		command := exec.CommandContext(ctx, "go", "build", "-p", "2", "-trimpath", "-ldflags", tool.LinkerFlags, "-o", unfinished, tool.Packages[name])
+		command := exec.CommandContext(ctx, "go", slices.Concat(arguments, []string{"-o", unfinished, tool.Packages[name]})...)
 		command.Dir = b.module(tool)
 		command.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=")
 		if output, err := command.CombinedOutput(); err != nil {

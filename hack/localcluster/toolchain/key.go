@@ -14,7 +14,7 @@ import (
 )
 
 // key digests everything that decides what the binaries of a tool are: the tool module
-// with its own source, the packages, the linker's flags, the Go version and the platform.
+// with its own source, the packages, the edits, the linker's flags, the Go version and the platform.
 func key(tool Tool, module string) (string, error) {
 	digest := sha256.New()
 	names, err := sourcesOf(module)
@@ -30,6 +30,9 @@ func key(tool Tool, module string) (string, error) {
 	}
 	for _, name := range tool.Binaries() {
 		_, _ = fmt.Fprintf(digest, "%s %s\n", name, tool.Packages[name])
+	}
+	for _, edit := range tool.Kubelet.Edits {
+		_, _ = fmt.Fprintf(digest, "%q %q %q\n", edit.File, edit.Old, edit.New)
 	}
 	_, _ = fmt.Fprintf(digest, "%s\n%s %s %s\n", tool.LinkerFlags, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return hex.EncodeToString(digest.Sum(nil)), nil

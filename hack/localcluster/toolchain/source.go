@@ -13,17 +13,21 @@ import (
 // KruiseSource returns the directory of OpenKruise's source in the module cache, which
 // is read-only.
 func (b Builder) KruiseSource(ctx context.Context) (string, error) {
-	tool := Kruise()
-	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", "github.com/openkruise/kruise@"+tool.Version())
+	return b.source(ctx, Kruise(), "github.com/openkruise/kruise")
+}
+
+// source returns the directory of a module in the module cache, at the version of the tool.
+func (b Builder) source(ctx context.Context, tool Tool, path string) (string, error) {
+	command := exec.CommandContext(ctx, "go", "mod", "download", "-json", path+"@"+tool.Version())
 	command.Dir = b.module(tool)
 	command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
 	output, err := command.Output()
 	if err != nil {
-		return "", fmt.Errorf("find the source of OpenKruise: %w", err)
+		return "", fmt.Errorf("find the source of %s: %w", tool.Name, err)
 	}
 	var module struct{ Dir string }
 	if err := json.Unmarshal(output, &module); err != nil {
-		return "", fmt.Errorf("read where the source of OpenKruise is: %w", err)
+		return "", fmt.Errorf("read where the source of %s is: %w", tool.Name, err)
 	}
 	return module.Dir, nil
 }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/kubelets"
 )
 
 // DefaultKubernetes is the version of a cluster by default.
@@ -30,6 +32,8 @@ type Tool struct {
 	// Module is the directory of the tool module, relative to the directory of all tool
 	// modules, if it differs from the name.
 	Module string
+	// Kubelet has edits of the source, if the tool is such a kubelet.
+	Kubelet kubelets.Kubelet
 }
 
 // ParseKubernetes returns the supported version that the text names, with or without

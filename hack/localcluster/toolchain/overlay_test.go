@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package toolchain
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/kubelets"
+)
+
+func goCommand(t *testing.T, directory string, arguments ...string) string {
+	t.Helper()
+	command := exec.Command("go", arguments...)
+	command.Dir = directory
+	command.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+	output, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("go %s: %v\n%s", strings.Join(arguments, " "), err, output)
+	}
+	return strings.TrimSpace(string(output))
+}
+
+// eachDownloaded calls the function for each version whose source the module cache has.
+func eachDownloaded(t *testing.T, test func(t *testing.T, tool Tool, source string)) {
+	for _, version := range kubernetesVersions {
+		t.Run(version, func(t *testing.T) {
+			tool := Kubernetes(version)
+			source := goCommand(t, builder.module(tool), "list", "-m", "-f", "{{.Dir}}", kubernetesModule)
+			if source == "" {
+				t.Skip("the module cache does not have this version")
+			}
+			test(t, tool, source)
+		})
+	}
+}
+
+var builder = Builder{Modules: filepath.Join("..", "..", "tools")}
+
+// Every edit applies to every version.
+func TestEditsApply(t *testing.T) {
+	eachDownloaded(t, func(t *testing.T, released Tool, source string) {
+		for _, kubelet := range kubelets.All {
+			tool := Kubelet(released.Version(), kubelet)
+			if len(kubelet.Edits) == 0 {
+				if tool.Name != released.Name {
+					t.Errorf("kubelet %s has no edits and is built as %s", kubelet.Name, tool.Name)
+				}
+				continue
+			}
+			if _, err := kubelet.Apply(source, tool.Version()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// The go command takes the edited files instead of those in the module cache.
+func TestOverlay(t *testing.T) {
+	eachDownloaded(t, func(t *testing.T, released Tool, source string) {
+		const file = "pkg/kubelet/pod_workers.go"
+		kubelet := kubelets.Kubelet{Name: "x", Edits: []kubelets.Edit{{File: file, Old: "package kubelet\n", New: "package other\n"}}}
+		tool, directory := Kubelet(released.Version(), kubelet), t.TempDir()
+		arguments, err := builder.overlay(t.Context(), tool, directory)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := slices.Concat([]string{"list", "-e"}, arguments, []string{"-find", "-f", "{{.Dir}}: {{.Error}}", kubernetesModule + "/pkg/kubelet"})
+		got := goCommand(t, builder.module(tool), list...)
+		if want := filepath.Join(directory, "overlay", "kubernetes", "pkg", "kubelet") + ": "; !strings.HasPrefix(got, want) || !strings.Contains(got, "other (pod_workers.go)") {
+			t.Errorf("the packages are %s, want %s and two package clauses", got, want)
+		}
+	})
+}
+
+// Feature gates that a version does not have would keep its API server from starting.
+func TestFeatureGatesExist(t *testing.T) {
+	eachDownloaded(t, func(t *testing.T, tool Tool, source string) {
+		content, err := os.ReadFile(filepath.Join(source, "pkg", "features", "kube_features.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, kubelet := range kubelets.All {
+			for gate := range kubelet.FeatureGates(tool.Version()) {
+				if !strings.Contains(string(content), "\n\t"+gate+": {\n") {
+					t.Errorf("kubelet %s has the unknown feature gate %s", kubelet.Name, gate)
+				}
+			}
+		}
+	})
+}
+
+func TestKubeletsHaveDirectoriesOfTheirOwn(t *testing.T) {
+	var names []string
+	for _, kubelet := range kubelets.All {
+		if len(kubelet.Edits) > 0 {
+			names = append(names, Kubelet("v1.36.3", kubelet).Name)
+		}
+	}
+	want := []string{"kubelet-ignore-phase-v1.36.3", "kubelet-ignore-phase-merge-v1.36.3", "kubelet-slow-v1.36.3"}
+	if !slices.Equal(names, want) {
+		t.Errorf("the tools are %v, want %v", names, want)
+	}
+}
