@@ -209,14 +209,15 @@ func (s *settings) run(ctx context.Context) error {
 	if x.cluster, err = cluster.New(directories, x.reporter); err != nil {
 		return err
 	}
-	version, err := toolchain.ParseKubernetes(s.version)
-	if err != nil {
+	versions := toolchain.FromEnvironment()
+	versions.Kubernetes = s.version
+	if versions, err = versions.Parse(); err != nil {
 		return err
 	}
-	if x.binaries, err = x.cluster.Builder().EnsureEnvtest(ctx, version); err != nil {
+	if x.binaries, err = x.cluster.Builder().EnsureEnvtest(ctx, versions.Kubernetes); err != nil {
 		return err
 	}
-	kruiseBinaries, err := x.cluster.Builder().Ensure(ctx, toolchain.Kruise())
+	kruiseBinaries, err := x.cluster.Builder().Ensure(ctx, versions.KruiseTool())
 	if err != nil {
 		return err
 	}
@@ -231,7 +232,7 @@ func (s *settings) run(ctx context.Context) error {
 		x.output = filepath.Join(directories.Repository, s.output)
 	}
 	x.report = &Report{
-		Started: time.Now().UTC(), Machine: machine(), Kubernetes: version, Kruise: toolchain.Kruise().Version(), Operator: build,
+		Started: time.Now().UTC(), Machine: machine(), Kubernetes: versions.Kubernetes, Kruise: versions.KruiseTool().Version(), Operator: build,
 	}
 	if x.report, err = x.report.continued(x.output, s.replace); err != nil {
 		return err

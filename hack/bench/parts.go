@@ -100,7 +100,7 @@ func (x *session) onServer(ctx context.Context, measure func(ctx context.Context
 		return err
 	}
 	defer func() { err = errors.Join(err, e.stop()) }()
-	if err := x.cluster.WriteKruiseObjects(ctx, e.config); err != nil {
+	if err := x.cluster.WriteKruiseObjects(ctx, e.config, x.report.Kruise); err != nil {
 		return err
 	}
 	return measure(ctx, e)

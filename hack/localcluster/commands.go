@@ -15,11 +15,6 @@ import (
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
-const (
-	versionVariable = "K8S_VERSION"
-	kubeletVariable = "KUBELET"
-)
-
 // newSimpleCommand returns a command without arguments.
 func newSimpleCommand(use, short string, run func(context.Context) error) *cobra.Command {
 	return &cobra.Command{
@@ -28,33 +23,33 @@ func newSimpleCommand(use, short string, run func(context.Context) error) *cobra
 	}
 }
 
-func addVersionFlag(command *cobra.Command, version *string) {
-	command.Flags().StringVar(version, "kubernetes-version", os.Getenv(versionVariable),
-		"version of Kubernetes, with or without v; the default is $"+versionVariable+" or "+toolchain.DefaultKubernetes)
-}
-
-func addKubeletFlag(command *cobra.Command, name *string) {
-	command.Flags().StringVar(name, "kubelet", os.Getenv(kubeletVariable),
-		"kubelet that differs from the released one: "+strings.Join(kubelets.Names(), ", ")+"; the default is $"+kubeletVariable)
+// addVersionFlags adds the flags that choose versions. Their defaults are those of the environment.
+func addVersionFlags(command *cobra.Command) *toolchain.Versions {
+	versions := toolchain.FromEnvironment()
+	flags := command.Flags()
+	flags.StringVar(&versions.Kubernetes, "kubernetes-version", versions.Kubernetes,
+		"version of Kubernetes, with or without v; the default is $K8S_VERSION or "+toolchain.DefaultKubernetes)
+	flags.StringVar(&versions.KubeletVersion, "kubelet-version", versions.KubeletVersion,
+		"version of the kubelets; the default is $KUBELET_VERSION or the version of Kubernetes")
+	flags.StringVar(&versions.Kubelet, "kubelet", versions.Kubelet,
+		"kubelet that differs from the released one: "+strings.Join(kubelets.Names(), ", ")+"; the default is $KUBELET")
+	flags.StringVar(&versions.Kruise, "kruise-version", versions.Kruise,
+		"version of OpenKruise, or "+toolchain.WithoutKruise+"; the default is $KRUISE_VERSION or "+toolchain.DefaultKruise)
+	flags.StringVar(&versions.Containerd, "containerd-version", versions.Containerd,
+		"version of containerd; the default is $CONTAINERD_VERSION or the one of Debian")
+	return &versions
 }
 
 func newUpCommand(local *cluster.Cluster) *cobra.Command {
-	var version, kubeletName string
-	var withoutKruise bool
+	var versions *toolchain.Versions
 	command := newSimpleCommand("up", "Bring the cluster up, or complete it, and wait until it is usable", func(ctx context.Context) error {
-		kubernetes, err := toolchain.ParseKubernetes(version)
+		parsed, err := versions.Parse()
 		if err != nil {
 			return err
 		}
-		kubelet, err := kubelets.Parse(kubeletName)
-		if err != nil {
-			return err
-		}
-		return local.Up(ctx, kubernetes, kubelet, !withoutKruise)
+		return local.Up(ctx, parsed)
 	})
-	addVersionFlag(command, &version)
-	addKubeletFlag(command, &kubeletName)
-	command.Flags().BoolVar(&withoutKruise, "without-kruise", false, "do not install OpenKruise")
+	versions = addVersionFlags(command)
 	return command
 }
 
@@ -78,39 +73,27 @@ func newDeployCommand(local *cluster.Cluster) *cobra.Command {
 }
 
 func newBuildCommand(local *cluster.Cluster) *cobra.Command {
-	var version, kubeletName string
+	var versions *toolchain.Versions
 	var envtest bool
 	command := newSimpleCommand("build", "Build the programs of the cluster into the cache and print where they are", func(ctx context.Context) error {
-		kubernetes, err := toolchain.ParseKubernetes(version)
-		if err != nil {
-			return err
-		}
-		kubelet, err := kubelets.Parse(kubeletName)
+		parsed, err := versions.Parse()
 		if err != nil {
 			return err
 		}
 		if envtest {
-			directory, err := local.Builder().EnsureEnvtest(ctx, kubernetes)
+			directory, err := local.Builder().EnsureEnvtest(ctx, parsed.Kubernetes)
 			if err == nil {
 				fmt.Println(directory)
 			}
 			return err
 		}
-		tools := []toolchain.Tool{toolchain.Kubernetes(kubernetes), toolchain.Etcd(), toolchain.Kruise(), toolchain.VirtualNode()}
-		if len(kubelet.Edits) > 0 {
-			tools = append(tools, toolchain.Kubelet(kubernetes, kubelet))
-		}
-		for _, tool := range tools {
-			directory, err := local.Builder().Ensure(ctx, tool)
-			if err != nil {
-				return err
-			}
+		directories, err := local.Build(ctx, parsed, parsed.HasKruise())
+		for _, directory := range directories {
 			fmt.Println(directory)
 		}
-		return nil
+		return err
 	})
-	addVersionFlag(command, &version)
-	addKubeletFlag(command, &kubeletName)
+	versions = addVersionFlags(command)
 	command.Flags().BoolVar(&envtest, "envtest", false, "build only kube-apiserver, etcd and kubectl; the one directory printed serves as KUBEBUILDER_ASSETS")
 	return command
 }

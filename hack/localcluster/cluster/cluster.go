@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/components"
-	"github.com/sidecar-termination/operator/hack/localcluster/kubelets"
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
@@ -54,8 +53,8 @@ func New(directories layout.Layout, reporter *progress.Reporter) (*Cluster, erro
 // Builder returns what builds the cluster's programs.
 func (c *Cluster) Builder() toolchain.Builder { return c.builder }
 
-// description returns the components of the cluster at a version of Kubernetes.
-func (c *Cluster) description(version string, kubelet kubelets.Kubelet) components.Cluster {
+// description returns the components of the cluster at these versions.
+func (c *Cluster) description(versions toolchain.Versions) components.Cluster {
 	gates := components.DefaultKruiseFeatureGates
 	if own := os.Getenv(FeatureGatesVariable); own != "" {
 		gates = own
@@ -63,13 +62,18 @@ func (c *Cluster) description(version string, kubelet kubelets.Kubelet) componen
 	build := func(tool toolchain.Tool) components.Build {
 		return components.Build{Version: tool.Version(), Directory: c.builder.Directory(tool)}
 	}
+	containerd := components.DebianContainerd
+	if versions.Containerd != "" {
+		containerd = build(toolchain.Containerd(versions.Containerd))
+	}
 	return components.Cluster{
 		Layout:             c.layout,
-		Kubernetes:         build(toolchain.Kubernetes(version)),
-		Kubelet:            components.Build{Version: kubelet.Version(version), Directory: c.builder.Directory(toolchain.Kubelet(version, kubelet))},
-		FeatureGates:       kubelet.FeatureGates(version),
+		Kubernetes:         build(toolchain.Kubernetes(versions.Kubernetes)),
+		Kubelet:            components.Build{Version: versions.KubeletName(), Directory: c.builder.Directory(versions.KubeletTool())},
+		Containerd:         containerd,
+		FeatureGates:       versions.FeatureGates(),
 		Etcd:               build(toolchain.Etcd()),
-		Kruise:             build(toolchain.Kruise()),
+		Kruise:             build(versions.KruiseTool()),
 		VirtualNode:        build(toolchain.VirtualNode()),
 		KruiseFeatureGates: gates,
 		Nodes:              components.DefaultNodes(),
@@ -85,7 +89,7 @@ func (c *Cluster) current() (components.Cluster, state, error) {
 	if state.Kubernetes == "" {
 		return components.Cluster{}, state, errors.New("there is no cluster: run localcluster up")
 	}
-	return c.description(state.Kubernetes, state.kubelet()), state, nil
+	return c.description(state.Versions), state, nil
 }
 
 // poll calls the condition until it holds, and returns the condition's last error when

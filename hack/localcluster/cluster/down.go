@@ -8,9 +8,6 @@ import (
 	"os"
 	"slices"
 	"time"
-
-	"github.com/sidecar-termination/operator/hack/localcluster/kubelets"
-	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
 // Down removes the cluster, running or not, and restores the machine. Logs stay until
@@ -70,7 +67,7 @@ const tearDownGrace = 3 * time.Second
 
 // stopAll stops the components, those started last first.
 func (c *Cluster) stopAll(ctx context.Context) error {
-	all := c.description(toolchain.DefaultKubernetes, kubelets.Kubelet{}).All()
+	all := c.description(defaultVersions()).All()
 	for _, component := range slices.Backward(all) {
 		if err := c.stop(ctx, component, tearDownGrace); err != nil {
 			return err

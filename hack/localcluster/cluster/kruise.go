@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/components"
-	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
 // InstallKruise installs OpenKruise on the running cluster, or completes it, and waits until
@@ -36,7 +35,7 @@ func (c *Cluster) InstallKruise(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.builder.Ensure(ctx, toolchain.Kruise()); err != nil {
+	if _, err := c.builder.Ensure(ctx, previous.KruiseTool()); err != nil {
 		return err
 	}
 	previous.Kruise = true
@@ -48,16 +47,16 @@ func (c *Cluster) InstallKruise(ctx context.Context) error {
 
 // WriteKruiseObjects writes all that a manager of OpenKruise needs to any API server: definitions, webhook configurations,
 // accounts and rights. It runs nothing.
-func (c *Cluster) WriteKruiseObjects(ctx context.Context, server *rest.Config) error {
+func (c *Cluster) WriteKruiseObjects(ctx context.Context, server *rest.Config, version string) error {
 	api, err := connectWith(server)
 	if err != nil {
 		return err
 	}
-	return c.writeKruiseObjects(ctx, api)
+	return c.writeKruiseObjects(ctx, api, version)
 }
 
-func (c *Cluster) writeKruiseObjects(ctx context.Context, api client.Client) error {
-	source, err := c.builder.KruiseSource(ctx)
+func (c *Cluster) writeKruiseObjects(ctx context.Context, api client.Client, version string) error {
+	source, err := c.builder.KruiseSource(ctx, version)
 	if err != nil {
 		return err
 	}
@@ -81,7 +80,7 @@ func (c *Cluster) installKruise(ctx context.Context, description components.Clus
 	if err != nil {
 		return err
 	}
-	if err := c.writeKruiseObjects(ctx, api); err != nil {
+	if err := c.writeKruiseObjects(ctx, api, description.Kruise.Version); err != nil {
 		return err
 	}
 	// OpenKruise's daemon finds its one container runtime at a fixed path.

@@ -10,32 +10,17 @@ import (
 	"os"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/flock"
-	"github.com/sidecar-termination/operator/hack/localcluster/kubelets"
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
+	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
 // state is what a cluster was brought up with. The zero state stands for no cluster.
 type state struct {
-	Kubernetes string `json:"kubernetes"`
-	// Kubelet is the name of the kubelet, or nothing for the released one.
-	Kubelet string `json:"kubelet,omitempty"`
-	Kruise  bool   `json:"kruise"`
+	toolchain.Versions
+	// Kruise is whether the cluster has OpenKruise now.
+	Kruise bool `json:"kruise"`
 	// Complete is set once everything is up. An incomplete cluster cannot be used.
 	Complete bool `json:"complete"`
-}
-
-// kubelet returns the kubelet, which loadState and Up have checked.
-func (s state) kubelet() kubelets.Kubelet {
-	kubelet, _ := kubelets.Find(s.Kubelet)
-	return kubelet
-}
-
-// release says which version of Kubernetes it is, and which kubelet.
-func (s state) release() string {
-	if s.Kubelet == "" {
-		return "Kubernetes " + s.Kubernetes
-	}
-	return "Kubernetes " + s.Kubernetes + " with kubelet " + s.Kubelet
 }
 
 const stateName = "state.json"
@@ -54,7 +39,8 @@ func (c *Cluster) loadState() (state, error) {
 	if json.Unmarshal(content, &loaded) != nil {
 		return state{}, nil
 	}
-	if _, known := kubelets.Find(loaded.Kubelet); !known {
+	// Nothing can complete a cluster of versions that this program does not have.
+	if _, err := loaded.Parse(); err != nil {
 		return state{}, nil
 	}
 	return loaded, nil

@@ -5,36 +5,52 @@ package cluster
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/components"
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
+	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
 func TestState(t *testing.T) {
 	local := &Cluster{layout: layout.Layout{Root: t.TempDir()}}
-	for _, test := range []struct {
-		saved, want state
-		release     string
-	}{
-		{state{Kubernetes: "v1.36.3", Complete: true}, state{Kubernetes: "v1.36.3", Complete: true}, "Kubernetes v1.36.3"},
-		{state{Kubernetes: "v1.36.3", Kubelet: "slow"}, state{Kubernetes: "v1.36.3", Kubelet: "slow"}, "Kubernetes v1.36.3 with kubelet slow"},
-		// Nothing can complete a cluster whose kubelet this version does not have.
-		{state{Kubernetes: "v1.36.3", Kubelet: "unknown"}, state{}, "Kubernetes "},
+	known, err := toolchain.Versions{Kubelet: "slow"}.Parse()
+	if err != nil {
+		t.Fatal(err)
+	}
+	unknown := known
+	unknown.Kubelet = "unknown"
+	for _, test := range []struct{ saved, want state }{
+		{state{Versions: known, Kruise: true, Complete: true}, state{Versions: known, Kruise: true, Complete: true}},
+		{state{Versions: unknown}, state{}},
 	} {
 		if err := local.saveState(test.saved); err != nil {
 			t.Fatal(err)
 		}
 		got, err := local.loadState()
-		if err != nil || got != test.want || got.release() != test.release {
-			t.Errorf("%+v is loaded as %+v (%s), %v, want %+v (%s)", test.saved, got, got.release(), err, test.want, test.release)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(state{})); diff != "" {
+			t.Errorf("state (-want +got):\n%s", diff)
 		}
 	}
 }
 
-func TestDescriptionHasTheKubelet(t *testing.T) {
-	description := (&Cluster{}).description("v1.36.3", state{Kubelet: "slow"}.kubelet())
-	if got := description.Kubelet; got.Version != "v1.36.3 (slow)" || got.Directory != "kubelet-slow-v1.36.3" {
-		t.Errorf("the kubelet is %+v", got)
+func TestDescriptionHasTheVersions(t *testing.T) {
+	description := (&Cluster{}).description(toolchain.Versions{
+		Kubernetes: "v1.37.2", KubeletVersion: "v1.34.10", Kubelet: "slow", Kruise: "v1.9.1", Containerd: "v2.4.2",
+	})
+	want := map[string]components.Build{
+		"Kubernetes": {Version: "v1.37.2", Directory: "kubernetes-v1.37.2"},
+		"kubelet":    {Version: "v1.34.10 (slow)", Directory: "kubelet-slow-v1.34.10"},
+		"OpenKruise": {Version: "v1.9.1", Directory: "kruise-v1.9.1"},
+		"containerd": {Version: "v2.4.2", Directory: "containerd-v2.4.2"},
 	}
-	if got := description.Kubernetes; got.Version != "v1.36.3" || got.Directory != "kubernetes-v1.36.3" {
-		t.Errorf("the other components are %+v", got)
+	got := map[string]components.Build{
+		"Kubernetes": description.Kubernetes, "kubelet": description.Kubelet, "OpenKruise": description.Kruise, "containerd": description.Containerd,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("builds (-want +got):\n%s", diff)
 	}
 }

@@ -11,15 +11,14 @@ import (
 	"time"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/components"
-	"github.com/sidecar-termination/operator/hack/localcluster/kubelets"
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
-// Up brings the cluster up at a version of Kubernetes and returns when it is usable. A
-// running cluster of the same version and kubelet is completed where a process is missing
-// and is otherwise left alone; another one is refused. Whatever is left of a cluster
-// that no longer runs, or that never came up, is removed first.
-func (c *Cluster) Up(ctx context.Context, version string, kubelet kubelets.Kubelet, kruise bool) error {
+// Up brings the cluster up at these versions and returns when it is usable. A running
+// cluster of the same versions is completed where a process is missing and is otherwise
+// left alone; another one is refused. Whatever is left of a cluster that no longer runs,
+// or that never came up, is removed first.
+func (c *Cluster) Up(ctx context.Context, versions toolchain.Versions) error {
 	if err := requireRoot(); err != nil {
 		return err
 	}
@@ -32,27 +31,26 @@ func (c *Cluster) Up(ctx context.Context, version string, kubelet kubelets.Kubel
 	if err != nil {
 		return err
 	}
-	wanted := state{Kubernetes: version, Kubelet: kubelet.Name, Kruise: kruise}
 	if !current.Complete || !c.running(current) {
-		current = wanted
+		current = state{Versions: versions, Kruise: versions.HasKruise()}
 		if err := c.prepareMachine(ctx, current); err != nil {
 			return err
 		}
-	} else if current.release() != wanted.release() {
-		return fmt.Errorf("a cluster of %s is running: run localcluster down first", current.release())
+	} else if current.Versions != versions {
+		return fmt.Errorf("a cluster of %s is running: run localcluster down first", current.Versions)
 	}
-	return c.complete(ctx, current, kruise)
+	return c.complete(ctx, current)
 }
 
 // running reports whether any component runs.
 func (c *Cluster) running(previous state) bool {
-	return slices.ContainsFunc(c.description(previous.Kubernetes, previous.kubelet()).All(), c.alive)
+	return slices.ContainsFunc(c.description(previous.Versions).All(), c.alive)
 }
 
 // complete starts everything that does not run.
-func (c *Cluster) complete(ctx context.Context, current state, kruise bool) error {
-	description := c.description(current.Kubernetes, current.kubelet())
-	current.Kruise = current.Kruise || kruise
+func (c *Cluster) complete(ctx context.Context, current state) error {
+	description := c.description(current.Versions)
+	current.Kruise = current.Kruise || current.HasKruise()
 	if err := c.equip(ctx, description, current); err != nil {
 		return err
 	}
@@ -76,23 +74,14 @@ func (c *Cluster) complete(ctx context.Context, current state, kruise bool) erro
 	if err := c.saveState(current); err != nil {
 		return err
 	}
-	c.progress.Say("the cluster is ready: %s, KUBECONFIG=%s", current.release(), c.layout.AdminKubeconfig())
+	c.progress.Say("the cluster is ready: %s, KUBECONFIG=%s", current.Versions, c.layout.AdminKubeconfig())
 	return nil
 }
 
 // equip gives the cluster what its processes need: programs, addresses, control groups and files.
 func (c *Cluster) equip(ctx context.Context, description components.Cluster, current state) error {
-	tools := []toolchain.Tool{
-		toolchain.Kubernetes(current.Kubernetes), toolchain.Kubelet(current.Kubernetes, current.kubelet()),
-		toolchain.Etcd(), toolchain.VirtualNode(),
-	}
-	if current.Kruise {
-		tools = append(tools, toolchain.Kruise())
-	}
-	for _, tool := range tools {
-		if _, err := c.builder.Ensure(ctx, tool); err != nil {
-			return err
-		}
+	if _, err := c.Build(ctx, current.Versions, current.Kruise); err != nil {
+		return err
 	}
 	if err := addAddresses(ctx, description.Nodes); err != nil {
 		return err
@@ -107,6 +96,30 @@ func (c *Cluster) equip(ctx context.Context, description components.Cluster, cur
 		return err
 	}
 	return c.writeConfiguration(description)
+}
+
+// Build builds the programs of a cluster that are not in the cache, and returns their directories.
+func (c *Cluster) Build(ctx context.Context, versions toolchain.Versions, kruise bool) ([]string, error) {
+	tools := []toolchain.Tool{toolchain.Kubernetes(versions.Kubernetes), toolchain.Etcd(), toolchain.VirtualNode()}
+	if kruise {
+		tools = append(tools, versions.KruiseTool())
+	}
+	if versions.Containerd != "" {
+		tools = append(tools, toolchain.Containerd(versions.Containerd))
+	}
+	var directories []string
+	for _, tool := range tools {
+		directory, err := c.builder.Ensure(ctx, tool)
+		if err != nil {
+			return directories, err
+		}
+		directories = append(directories, directory)
+	}
+	directory, err := c.builder.Ensure(ctx, versions.KubeletTool(), components.Kubelet)
+	if err == nil && !slices.Contains(directories, directory) {
+		directories = append(directories, directory)
+	}
+	return directories, err
 }
 
 // startAll starts components other than OpenKruise's, in order. It waits at once for those that later ones need, and for the
@@ -160,7 +173,7 @@ func (c *Cluster) prepareMachine(ctx context.Context, wanted state) error {
 	if err := c.claim(); err != nil {
 		return err
 	}
-	for _, component := range c.description(wanted.Kubernetes, wanted.kubelet()).All() {
+	for _, component := range c.description(wanted.Versions).All() {
 		if component.Kruise && !wanted.Kruise {
 			continue
 		}
@@ -192,8 +205,13 @@ func (c *Cluster) awaitNodes(ctx context.Context, description components.Cluster
 // Names returns the names of all components, for help texts.
 func (c *Cluster) Names() string {
 	var names []string
-	for _, component := range c.description(toolchain.DefaultKubernetes, kubelets.Kubelet{}).All() {
+	for _, component := range c.description(defaultVersions()).All() {
 		names = append(names, component.Name)
 	}
 	return strings.Join(names, ", ")
+}
+
+// defaultVersions serve where only the names of components matter, which all versions share.
+func defaultVersions() toolchain.Versions {
+	return toolchain.Versions{Kubernetes: toolchain.DefaultKubernetes, KubeletVersion: toolchain.DefaultKubernetes, Kruise: toolchain.DefaultKruise}
 }

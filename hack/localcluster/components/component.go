@@ -67,10 +67,13 @@ type Node struct {
 // Build is a version of programs and the directory that has them.
 type Build struct{ Version, Directory string }
 
+// DebianContainerd is the containerd of Debian's package.
+var DebianContainerd = Build{Directory: "/usr/bin"}
+
 // Cluster holds what the descriptions depend on.
 type Cluster struct {
 	layout.Layout
-	Kubernetes, Kubelet, Etcd, Kruise, VirtualNode Build
+	Kubernetes, Kubelet, Containerd, Etcd, Kruise, VirtualNode Build
 	// FeatureGates are those of the kubelet and the API server.
 	FeatureGates map[string]bool
 	// KruiseFeatureGates are given to OpenKruise's manager and daemon.

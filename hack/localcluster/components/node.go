@@ -35,9 +35,12 @@ func (c Cluster) ContainerdSocket(node Node) string {
 func (c Cluster) containerd(node Node) Component {
 	return Component{
 		Name:      c.onNode(Containerd, node),
-		Path:      "/usr/bin/containerd",
+		Version:   c.Containerd.Version,
+		Path:      filepath.Join(c.Containerd.Directory, Containerd),
 		Arguments: []string{"--config=" + c.containerdConfiguration(node)},
-		Health:    Probe{Command: []string{"/usr/bin/ctr", "--address", c.ContainerdSocket(node), "version"}},
+		// It finds its shim by the path.
+		Environment: []string{"PATH=" + c.Containerd.Directory + ":/usr/sbin:/usr/bin:/sbin:/bin"},
+		Health:      Probe{Command: []string{filepath.Join(c.Containerd.Directory, "ctr"), "--address", c.ContainerdSocket(node), "version"}},
 	}
 }
 

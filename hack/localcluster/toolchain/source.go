@@ -12,8 +12,8 @@ import (
 
 // KruiseSource returns the directory of OpenKruise's source in the module cache, which
 // is read-only.
-func (b Builder) KruiseSource(ctx context.Context) (string, error) {
-	return b.source(ctx, Kruise(), "github.com/openkruise/kruise")
+func (b Builder) KruiseSource(ctx context.Context, version string) (string, error) {
+	return b.source(ctx, Kruise(version), "github.com/openkruise/kruise")
 }
 
 // source returns the directory of a module in the module cache, at the version of the tool.

@@ -12,12 +12,6 @@ import (
 	"github.com/sidecar-termination/operator/hack/localcluster/kubelets"
 )
 
-// DefaultKubernetes is the version of a cluster by default.
-const DefaultKubernetes = "v1.37.2"
-
-// kubernetesVersions has one version of each minor, the oldest first.
-var kubernetesVersions = []string{"v1.34.10", "v1.35.8", "v1.36.4", DefaultKubernetes}
-
 // Tool is a set of programs built from one tool module, a directory below hack/tools.
 type Tool struct {
 	// Name is the program's name and version, and both the directory of the tool
@@ -34,19 +28,6 @@ type Tool struct {
 	Module string
 	// Kubelet has edits of the source, if the tool is such a kubelet.
 	Kubelet kubelets.Kubelet
-}
-
-// ParseKubernetes returns the supported version that the text names, with or without
-// a leading v. The empty text names the default.
-func ParseKubernetes(text string) (string, error) {
-	if text == "" {
-		return DefaultKubernetes, nil
-	}
-	version := "v" + strings.TrimPrefix(text, "v")
-	if !slices.Contains(kubernetesVersions, version) {
-		return "", fmt.Errorf("kubernetes %s is not supported here: choose one of %s", text, strings.Join(kubernetesVersions, ", "))
-	}
-	return version, nil
 }
 
 // Kubernetes returns the tool that builds a supported version of Kubernetes.
@@ -76,10 +57,10 @@ func Etcd() Tool {
 	}
 }
 
-// Kruise returns the tool that builds OpenKruise's manager and daemon.
-func Kruise() Tool {
+// Kruise returns the tool that builds a supported version of OpenKruise's manager and daemon.
+func Kruise(version string) Tool {
 	return Tool{
-		Name:     "kruise-v1.8.3",
+		Name:     "kruise-" + version,
 		Duration: "3 minutes",
 		Packages: map[string]string{
 			"kruise-manager": "github.com/openkruise/kruise",
@@ -87,6 +68,19 @@ func Kruise() Tool {
 		},
 		LinkerFlags: "-s -w",
 	}
+}
+
+// Containerd returns the tool that builds a supported version of containerd.
+func Containerd(version string) Tool {
+	module := "github.com/containerd/containerd"
+	if strings.HasPrefix(version, "v2.") {
+		module += "/v2"
+	}
+	packages := map[string]string{}
+	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {
+		packages[name] = module + "/cmd/" + name
+	}
+	return Tool{Name: "containerd-" + version, Duration: "2 minutes", Packages: packages, LinkerFlags: "-s -w"}
 }
 
 // VirtualNode returns the tool that builds the virtual node. Its version is the version

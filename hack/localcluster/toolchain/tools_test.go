@@ -12,24 +12,6 @@ import (
 	"testing"
 )
 
-func TestParseKubernetes(t *testing.T) {
-	for text, want := range map[string]string{
-		"":        DefaultKubernetes,
-		"1.36.4":  "v1.36.4",
-		"v1.36.4": "v1.36.4",
-		"1.34.10": "v1.34.10",
-		"1.35.8":  "v1.35.8",
-		"1.37.2":  "v1.37.2",
-		"1.2.3":   "",
-		"latest":  "",
-	} {
-		got, err := ParseKubernetes(text)
-		if got != want || (err == nil) != (want != "") {
-			t.Errorf("%q is parsed as %q, %v, want %q", text, got, err, want)
-		}
-	}
-}
-
 func TestKubernetesReportsItsVersion(t *testing.T) {
 	flags := Kubernetes("v1.34.10").LinkerFlags
 	for _, want := range []string{".gitVersion=v1.34.10", ".gitMajor=1", ".gitMinor=34"} {

@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package toolchain
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/kubelets"
+)
+
+// DefaultKubernetes and DefaultKruise are the versions of a cluster by default.
+const (
+	DefaultKubernetes = "v1.37.2"
+	DefaultKruise     = "v1.8.3"
+)
+
+// WithoutKruise is the version of OpenKruise of a cluster that does not have it.
+const WithoutKruise = "none"
+
+var (
+	// kubernetesVersions has one version of each minor, the oldest first.
+	kubernetesVersions = []string{"v1.34.10", "v1.35.8", "v1.36.4", DefaultKubernetes}
+	kruiseVersions     = []string{DefaultKruise, "v1.9.1", WithoutKruise}
+	containerdVersions = []string{"v1.7.36", "v2.4.2"}
+)
+
+// maxKubeletSkew is how many minor versions a kubelet may be older than the API server.
+const maxKubeletSkew = 3
+
+// Versions are the versions of a cluster's programs. Parse completes and checks them.
+type Versions struct {
+	Kubernetes string `json:"kubernetes"`
+	// KubeletVersion is the version of the kubelets, and Kubelet the name of one that differs from the released one, or empty.
+	KubeletVersion string `json:"kubeletVersion"`
+	Kubelet        string `json:"kubelet,omitempty"`
+	Kruise         string `json:"kruiseVersion"`
+	// Containerd is empty for Debian's.
+	Containerd string `json:"containerd,omitempty"`
+}
+
+// FromEnvironment returns the versions that the environment names, which may be incomplete.
+func FromEnvironment() Versions {
+	return Versions{
+		Kubernetes: os.Getenv("K8S_VERSION"), KubeletVersion: os.Getenv("KUBELET_VERSION"), Kubelet: os.Getenv("KUBELET"),
+		Kruise: os.Getenv("KRUISE_VERSION"), Containerd: os.Getenv("CONTAINERD_VERSION"),
+	}
+}
+
+// Parse completes the versions by the defaults, and each by its leading v. It fails if one is not supported here.
+func (v Versions) Parse() (Versions, error) {
+	var err error
+	if v.Kubernetes, err = supported("kubernetes", cmp.Or(v.Kubernetes, DefaultKubernetes), kubernetesVersions); err != nil {
+		return Versions{}, err
+	}
+	if v.KubeletVersion, err = supported("kubelet", cmp.Or(v.KubeletVersion, v.Kubernetes), kubernetesVersions); err != nil {
+		return Versions{}, err
+	}
+	newest, oldest := version.MustParseSemantic(v.Kubernetes).Minor(), version.MustParseSemantic(v.KubeletVersion).Minor()
+	if oldest > newest || newest-oldest > maxKubeletSkew {
+		return Versions{}, fmt.Errorf("an API server %s does not support kubelet %s: a kubelet may be up to %d minor versions older, and not newer",
+			v.Kubernetes, v.KubeletVersion, maxKubeletSkew)
+	}
+	if _, err := kubelets.Parse(v.Kubelet); err != nil {
+		return Versions{}, err
+	}
+	if v.Kruise, err = supported("OpenKruise", cmp.Or(v.Kruise, DefaultKruise), kruiseVersions); err != nil {
+		return Versions{}, err
+	}
+	if v.Containerd != "" {
+		v.Containerd, err = supported("containerd", v.Containerd, containerdVersions)
+	}
+	return v, err
+}
+
+// supported returns the version that the text names, with or without a leading v.
+func supported(what, text string, versions []string) (string, error) {
+	for _, name := range []string{text, "v" + text} {
+		if slices.Contains(versions, name) {
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("%s %s is not supported here: choose one of %s", what, text, strings.Join(versions, ", "))
+}
+
+// String names the versions that differ from each other and from the defaults.
+func (v Versions) String() string {
+	text := "Kubernetes " + v.Kubernetes
+	if v.KubeletVersion != v.Kubernetes {
+		text += ", kubelet " + v.KubeletVersion
+	}
+	if v.Kubelet != "" {
+		text += ", kubelet " + v.Kubelet
+	}
+	if v.Kruise != DefaultKruise {
+		text += ", OpenKruise " + v.Kruise
+	}
+	if v.Containerd != "" {
+		text += ", containerd " + v.Containerd
+	}
+	return text
+}
+
+// kubelet returns the kubelet of package kubelets.
+func (v Versions) kubelet() kubelets.Kubelet {
+	kubelet, _ := kubelets.Find(v.Kubelet)
+	return kubelet
+}
+
+// FeatureGates are those of the kubelets, which a newer API server has as well.
+func (v Versions) FeatureGates() map[string]bool { return v.kubelet().FeatureGates(v.KubeletVersion) }
+
+// KubeletTool returns the tool that builds the kubelet. It builds all of Kubernetes, unless the kubelet has edits.
+func (v Versions) KubeletTool() Tool { return Kubelet(v.KubeletVersion, v.kubelet()) }
+
+// KubeletName says which kubelet it is.
+func (v Versions) KubeletName() string { return v.kubelet().Version(v.KubeletVersion) }
+
+// HasKruise reports whether the cluster has OpenKruise when it comes up.
+func (v Versions) HasKruise() bool { return v.Kruise != WithoutKruise }
+
+// KruiseTool returns the tool that builds OpenKruise. A cluster without OpenKruise may get the default version later.
+func (v Versions) KruiseTool() Tool {
+	if !v.HasKruise() {
+		return Kruise(DefaultKruise)
+	}
+	return Kruise(v.Kruise)
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package toolchain
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParse(t *testing.T) {
+	for name, test := range map[string]struct {
+		versions, want Versions
+		text, err      string
+	}{
+		"defaults": {
+			want: Versions{Kubernetes: DefaultKubernetes, KubeletVersion: DefaultKubernetes, Kruise: DefaultKruise},
+			text: "Kubernetes " + DefaultKubernetes,
+		},
+		"with and without v": {
+			versions: Versions{Kubernetes: "1.36.4", KubeletVersion: "v1.35.8"},
+			want:     Versions{Kubernetes: "v1.36.4", KubeletVersion: "v1.35.8", Kruise: DefaultKruise},
+			text:     "Kubernetes v1.36.4, kubelet v1.35.8",
+		},
+		"everything else": {
+			versions: Versions{Kubernetes: "1.37.2", Kubelet: "slow", Kruise: "none", Containerd: "2.4.2"},
+			want:     Versions{Kubernetes: "v1.37.2", KubeletVersion: "v1.37.2", Kubelet: "slow", Kruise: "none", Containerd: "v2.4.2"},
+			text:     "Kubernetes v1.37.2, kubelet slow, OpenKruise none, containerd v2.4.2",
+		},
+		"unknown Kubernetes":            {versions: Versions{Kubernetes: "1.2.3"}, err: "kubernetes 1.2.3 is not supported here: choose one of v1.34.10"},
+		"unknown kubelet version":       {versions: Versions{KubeletVersion: "latest"}, err: "kubelet latest is not supported here"},
+		"kubelet newer than API server": {versions: Versions{Kubernetes: "1.34.10", KubeletVersion: "1.37.2"}, err: "an API server v1.34.10 does not support kubelet v1.37.2"},
+		"unknown kubelet":               {versions: Versions{Kubelet: "fast"}, err: "there is no kubelet fast"},
+		"unknown OpenKruise":            {versions: Versions{Kruise: "1.0.0"}, err: "OpenKruise 1.0.0 is not supported here"},
+		"unknown containerd":            {versions: Versions{Containerd: "1.6.20"}, err: "containerd 1.6.20 is not supported here"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := test.versions.Parse()
+			if test.err != "" {
+				if err == nil || !strings.HasPrefix(err.Error(), test.err) {
+					t.Errorf("the error is %v, want %q", err, test.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("versions (-want +got):\n%s", diff)
+			}
+			if got.String() != test.text {
+				t.Errorf("the text is %q, want %q", got, test.text)
+			}
+		})
+	}
+}
+
+func TestKubeletTool(t *testing.T) {
+	for name, test := range map[string]struct {
+		versions Versions
+		want     string
+	}{
+		"released": {Versions{KubeletVersion: "v1.36.4"}, "kubernetes-v1.36.4"},
+		"edited":   {Versions{KubeletVersion: "v1.36.4", Kubelet: "slow"}, "kubelet-slow-v1.36.4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := test.versions.KubeletTool().Name; got != test.want {
+				t.Errorf("the tool is %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// Each version of OpenKruise and containerd has a tool module.
+func TestModulesExist(t *testing.T) {
+	var tools []Tool
+	for _, version := range kruiseVersions {
+		if version != WithoutKruise {
+			tools = append(tools, Kruise(version))
+		}
+	}
+	for _, version := range containerdVersions {
+		tools = append(tools, Containerd(version))
+	}
+	for _, tool := range tools {
+		module, err := os.ReadFile(filepath.Join("..", "..", "tools", tool.Name, "go.mod"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(module), " "+tool.Version()) {
+			t.Errorf("the tool module of %s does not require it", tool.Name)
+		}
+	}
+}
