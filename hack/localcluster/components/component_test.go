@@ -22,6 +22,7 @@ func example(nodes ...components.Node) components.Cluster {
 		Layout:             layout.Layout{Repository: "/repository", Root: "/repository/.cluster"},
 		Kubernetes:         components.Build{Version: "v1.36.3", Directory: "/cache/kubernetes"},
 		Kubelet:            components.Build{Version: "v1.36.3 (slow)", Directory: "/cache/kubelet"},
+		Containerd:         components.DebianContainerd,
 		FeatureGates:       map[string]bool{"B": true, "A": false},
 		Etcd:               components.Build{Directory: "/cache/etcd"},
 		Kruise:             components.Build{Directory: "/cache/kruise"},

@@ -15,7 +15,7 @@ const (
 var All = []Kubelet{
 	{Name: "ignore-phase", Edits: ignorePhase},
 	{Name: "ignore-phase-merge", Edits: slices.Concat(ignorePhase, ignorePhaseMerge)},
-	{Name: "evented-pleg", Gates: []Gate{{Name: "EventedPLEG", Since: 26}}},
+	{Name: "evented-pleg", Gates: []Gate{{Name: "EventedPLEG", Since: 26}}, ContainerEvents: true},
 	{Name: "container-restart", Gates: []Gate{
 		{Name: "ContainerRestartRules", Since: 34},
 		{Name: "NodeDeclaredFeatures", Since: 35}, // RestartAllContainersOnContainerExits needs it

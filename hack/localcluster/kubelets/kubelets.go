@@ -22,6 +22,8 @@ type Kubelet struct {
 	Edits []Edit
 	// Gates are turned on in the kubelet and in the API server.
 	Gates []Gate
+	// ContainerEvents says that the container runtime must report events of containers, which containerd does since 1.7.
+	ContainerEvents bool
 }
 
 // Edit replaces a snippet that occurs exactly once in a file.

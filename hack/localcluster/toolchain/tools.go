@@ -80,7 +80,7 @@ func Containerd(version string) Tool {
 	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {
 		packages[name] = module + "/cmd/" + name
 	}
-	return Tool{Name: "containerd-" + version, Duration: "2 minutes", Packages: packages, LinkerFlags: "-s -w"}
+	return Tool{Name: "containerd-" + version, Duration: "2 minutes", Packages: packages, LinkerFlags: "-s -w -X " + module + "/version.Version=" + version}
 }
 
 // VirtualNode returns the tool that builds the virtual node. Its version is the version

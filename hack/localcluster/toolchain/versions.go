@@ -66,11 +66,15 @@ func (v Versions) Parse() (Versions, error) {
 		return Versions{}, fmt.Errorf("an API server %s does not support kubelet %s: a kubelet may be up to %d minor versions older, and not newer",
 			v.Kubernetes, v.KubeletVersion, maxKubeletSkew)
 	}
-	if _, err := kubelets.Parse(v.Kubelet); err != nil {
+	kubelet, err := kubelets.Parse(v.Kubelet)
+	if err != nil {
 		return Versions{}, err
 	}
 	if v.Kruise, err = supported("OpenKruise", cmp.Or(v.Kruise, DefaultKruise), kruiseVersions); err != nil {
 		return Versions{}, err
+	}
+	if v.Containerd == "" && kubelet.ContainerEvents {
+		v.Containerd = containerdVersions[0]
 	}
 	if v.Containerd != "" {
 		v.Containerd, err = supported("containerd", v.Containerd, containerdVersions)

@@ -30,6 +30,11 @@ func TestParse(t *testing.T) {
 			want:     Versions{Kubernetes: "v1.37.2", KubeletVersion: "v1.37.2", Kubelet: "slow", Kruise: "none", Containerd: "v2.4.2"},
 			text:     "Kubernetes v1.37.2, kubelet slow, OpenKruise none, containerd v2.4.2",
 		},
+		"container events": {
+			versions: Versions{Kubelet: "evented-pleg"},
+			want:     Versions{Kubernetes: DefaultKubernetes, KubeletVersion: DefaultKubernetes, Kubelet: "evented-pleg", Kruise: DefaultKruise, Containerd: "v1.7.36"},
+			text:     "Kubernetes " + DefaultKubernetes + ", kubelet evented-pleg, containerd v1.7.36",
+		},
 		"unknown Kubernetes":            {versions: Versions{Kubernetes: "1.2.3"}, err: "kubernetes 1.2.3 is not supported here: choose one of v1.34.10"},
 		"unknown kubelet version":       {versions: Versions{KubeletVersion: "latest"}, err: "kubelet latest is not supported here"},
 		"kubelet newer than API server": {versions: Versions{Kubernetes: "1.34.10", KubeletVersion: "1.37.2"}, err: "an API server v1.34.10 does not support kubelet v1.37.2"},
