@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sidecar-termination/operator/internal/plan"
@@ -24,6 +25,9 @@ func TestMemoryPerLivePod(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Pod){
 		"a pod with a sidecar": func(*corev1.Pod) {},
 		"a converted pod":      convertedProxy,
+		"a pod with a list of main containers": func(pod *corev1.Pod) {
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "example.com/mains", pod.Spec.Containers[0].Name)
+		},
 	} {
 		t.Run(name, func(t *testing.T) { testMemoryPerLivePod(t, change) })
 	}

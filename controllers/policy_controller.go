@@ -177,7 +177,7 @@ func (r *PolicyReconciler) addPod(ctx context.Context, policy resolve.Policy, po
 	if !policy.MaySelect(pod) {
 		return nil
 	}
-	named, converted := namesContainer(policy, pod), convertedBy(policy, pod)
+	named, converted := policy.NamesAny(pod), convertedBy(policy, pod)
 	if !named && !converted {
 		return nil
 	}
@@ -221,15 +221,11 @@ func (r *PolicyReconciler) observation(ctx context.Context, policy resolve.Polic
 		}
 	}
 	for _, substitution := range o.Decision.Substitutions {
-		if policy.Names(substitution.Container) && o.Applies {
+		if policy.Names(resolved.pod, substitution.Container) && o.Applies {
 			o.Substitutions = append(o.Substitutions, substitution)
 		}
 	}
 	return o, nil
-}
-
-func namesContainer(policy resolve.Policy, pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return policy.Names(c.Name) })
 }
 
 // convertedBy reports whether sidecars of the pod were converted on the policy's request.

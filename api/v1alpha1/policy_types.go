@@ -161,8 +161,21 @@ type Sidecar struct {
 // +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 type ContainerName string
 
+// MainContainersFrom says where a pod names its main containers.
+type MainContainersFrom struct {
+	// podAnnotation is the key of an annotation of the pod. Its value is a list of at most 32 names of regular containers,
+	// separated by commas, such as "main,wait", in at most 2,560 bytes. Spaces around a name are ignored. The policy leaves a
+	// pod alone that has no such annotation or an empty one. It also leaves a pod alone whose list is invalid: it is too long,
+	// or a name in it is no container of the pod. The author of a pod decides with it which containers the operator ends.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	// +kubebuilder:validation:XValidation:rule="self.indexOf('/') <= 253 && self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="podAnnotation must be the key of an annotation, such as example.com/main-containers"
+	PodAnnotation string `json:"podAnnotation"`
+}
+
 // PolicySpec is what both policy kinds declare.
-// +kubebuilder:validation:XValidation:rule="has(self.sidecars) != has(self.mainContainers)",message="exactly one of sidecars and mainContainers must be set: sidecars names the containers to end, mainContainers those to wait for"
+// +kubebuilder:validation:XValidation:rule="has(self.sidecars) != (has(self.mainContainers) || has(self.mainContainersFrom))",message="exactly one of sidecars and mainContainers must be set, where mainContainersFrom counts as mainContainers: keep sidecars to name the containers to end, or mainContainers and mainContainersFrom to name those to wait for, and remove the other"
 // +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'PodPhase' && has(self.exitCodes) && self.exitCodes == 'Respect')",message="exitCodes: Respect cannot be combined with mode: PodPhase, which ignores sidecar exit codes",fieldPath=".exitCodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.sidecars) || !has(self.exitCodes) || self.exitCodes != 'Respect' || self.sidecars.all(s, !has(s.mode) || s.mode != 'PodPhase' || has(s.exitCodes))",message="a sidecar with mode: PodPhase must set exitCodes: Ignore where the policy sets Respect, because the mode ignores sidecar exit codes",fieldPath=".sidecars"
 // +kubebuilder:validation:XValidation:rule="!has(self.sidecars) || !has(self.mode) || self.mode != 'PodPhase' || self.sidecars.all(s, !has(s.exitCodes) || s.exitCodes != 'Respect' || has(s.mode))",message="a sidecar with exitCodes: Respect must set another mode where the policy sets mode: PodPhase, which ignores sidecar exit codes",fieldPath=".sidecars"
@@ -175,7 +188,8 @@ type PolicySpec struct {
 	PodSelector metav1.LabelSelector `json:"podSelector"`
 
 	// sidecars are the containers to end once every other regular container is done. A name that a pod does not have is
-	// ignored, and the order has no meaning. Exactly one of sidecars and mainContainers must be set.
+	// ignored, and the order has no meaning. It cannot be combined with mainContainers or mainContainersFrom; one of the
+	// three must be set.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -183,13 +197,18 @@ type PolicySpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	Sidecars []Sidecar `json:"sidecars,omitempty"`
 
-	// mainContainers are the containers to wait for; every other regular container is a sidecar. Exactly one of
-	// sidecars and mainContainers must be set.
+	// mainContainers are the containers to wait for; every other regular container is a sidecar. It cannot be combined with
+	// sidecars.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	MainContainers []ContainerName `json:"mainContainers,omitempty"`
+
+	// mainContainersFrom lets each pod name further containers to wait for, in an annotation. Every regular container that
+	// neither the annotation nor mainContainers names is a sidecar. It cannot be combined with sidecars.
+	// +optional
+	MainContainersFrom *MainContainersFrom `json:"mainContainersFrom,omitempty"`
 
 	TerminationSettings `json:",inline"`
 

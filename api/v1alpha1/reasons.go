@@ -39,6 +39,12 @@ const (
 	ReasonNoMainContainer Reason = "NoMainContainer"
 	// ReasonNativeSidecar means that a policy names a native sidecar, which Kubernetes ends itself.
 	ReasonNativeSidecar Reason = "NativeSidecar"
+	// ReasonMainContainersNotListed means that a policy with mainContainersFrom leaves the pod alone, because the pod lacks
+	// the annotation or it is empty.
+	ReasonMainContainersNotListed Reason = "MainContainersNotListed"
+	// ReasonInvalidMainContainers means that a policy with mainContainersFrom leaves the pod alone, because the list in the
+	// pod's annotation is too long or names a container that the pod does not have.
+	ReasonInvalidMainContainers Reason = "InvalidMainContainers"
 	// ReasonUnreadableEnv means that one of the operator's environment variables has no literal value.
 	ReasonUnreadableEnv Reason = "UnreadableEnv"
 	// ReasonInvalidEnv means that one of the operator's environment variables has an invalid value.

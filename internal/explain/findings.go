@@ -49,6 +49,7 @@ func (x *explainer) findings(report Report) []Finding {
 	all = append(all, x.checkConversion()...)
 	all = append(all, x.checkDecision(all)...)
 	all = append(all, x.checkOverrides()...)
+	all = append(all, x.checkLists()...)
 	return append(all, x.checkMissingContainers()...)
 }
 
@@ -191,6 +192,18 @@ func (x *explainer) overrideRule(override resolve.Override) string {
 		return "both have the same priority, and it is older"
 	}
 	return "both have the same priority and age, and its name sorts first"
+}
+
+// checkLists finds policies that leave the pod alone because it does not list its main containers. An invalid list is a
+// declaration without effect, which checkDeclarations reports.
+func (x *explainer) checkLists() []Finding {
+	var all []Finding
+	for _, policy := range x.Policies {
+		if reason, message := policy.LeavesAlone(x.Pod.Pod); reason == v1alpha1.ReasonMainContainersNotListed {
+			all = append(all, finding(SeverityNote, reason, "", fmt.Sprintf("%s leaves the pod alone: %s", policy.Ref, message)))
+		}
+	}
+	return all
 }
 
 // checkMissingContainers finds containers that policies name and the pod does not have. Policies often name more containers

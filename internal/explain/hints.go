@@ -26,6 +26,8 @@ var hints = map[v1alpha1.Reason]string{
 	v1alpha1.ReasonRestartPolicyAlways:       "if the pod should end, set restartPolicy to Never or OnFailure",
 	v1alpha1.ReasonNoMainContainer:           "leave at least one container undeclared, or list the main containers under mainContainers",
 	v1alpha1.ReasonNativeSidecar:             "no action needed: Kubernetes ends native sidecars itself",
+	v1alpha1.ReasonMainContainersNotListed:   "list the main containers in the annotation, separated by commas, if the policy should end the sidecars of this pod",
+	v1alpha1.ReasonInvalidMainContainers:     "correct the annotation: at most 32 names of containers of the pod, separated by commas",
 	v1alpha1.ReasonUnreadableEnv:             "set the variable by value instead of valueFrom or envFrom, or name the container in a policy",
 	v1alpha1.ReasonInvalidEnv:                "correct the value, or name the container in a policy",
 	v1alpha1.ReasonInvalidAnnotation:         "remove the annotation that the message names: kubectl annotate pod NAME ANNOTATION-",

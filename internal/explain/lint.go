@@ -96,6 +96,7 @@ func (x *explainer) declaredDryRun(name string) bool {
 // native sidecars.
 var lintReasons = []v1alpha1.Reason{
 	v1alpha1.ReasonMayHang, v1alpha1.ReasonNoMainContainer, v1alpha1.ReasonUnreadableEnv, v1alpha1.ReasonInvalidEnv,
+	v1alpha1.ReasonInvalidMainContainers,
 	v1alpha1.ReasonRestartPolicyAlways, v1alpha1.ReasonCommandNotCovered, v1alpha1.ReasonInvalidSelector,
 	v1alpha1.ReasonSidecarMatchesFailurePolicy, v1alpha1.ReasonDeletedWhileEnding, v1alpha1.ReasonForeignFinalizer,
 	v1alpha1.ReasonWouldConvert, v1alpha1.ReasonStartupProbeDelaysMain, v1alpha1.ReasonSidecarRestartsCount,

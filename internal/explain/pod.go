@@ -44,7 +44,7 @@ func Explain(pod Pod, operator settings.Decisions, cluster Cluster, now time.Tim
 	report := Report{
 		Kind: pod.Kind, Namespace: pod.Pod.Namespace, Name: pod.Name, Template: pod.Template, Job: pod.Job,
 		RestartPolicy: string(pod.Pod.Spec.RestartPolicy), NodeName: pod.Pod.Spec.NodeName, NodeKind: pod.Node,
-		Events: pod.Events, now: now, overrides: x.resolution.Overrides,
+		Events: pod.Events, now: now, pod: pod.Pod, overrides: x.resolution.Overrides,
 	}
 	if !pod.Template {
 		x.decision = plan.Next(x.snapshot(), x.now)
@@ -126,10 +126,10 @@ func (x *explainer) settings(sidecar resolve.Sidecar) *Settings {
 	}
 }
 
-// declaredMain returns the policy that lists the container under mainContainers, or nothing.
+// declaredMain returns the policy that lists the container as a main container, itself or in an annotation, or nothing.
 func (x *explainer) declaredMain(name string) string {
 	for _, policy := range x.Policies {
-		if slices.Contains(policy.Spec.MainContainers, v1alpha1.ContainerName(name)) {
+		if policy.NamesMain(x.Pod.Pod, name) {
 			return policy.Ref.String()
 		}
 	}

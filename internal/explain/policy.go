@@ -42,9 +42,11 @@ type PolicyReport struct {
 	Enforcement v1alpha1.Enforcement `json:"enforcement"`
 	Priority    int32                `json:"priority"`
 	// Rejected is true for a policy of a manifest that the API server would reject. Its findings say why.
-	Rejected   bool               `json:"rejected,omitempty"`
-	Sidecars   []string           `json:"sidecars,omitempty"`
-	Mains      []string           `json:"mainContainers,omitempty"`
+	Rejected bool     `json:"rejected,omitempty"`
+	Sidecars []string `json:"sidecars,omitempty"`
+	Mains    []string `json:"mainContainers,omitempty"`
+	// MainsFrom is the annotation in which pods list further main containers.
+	MainsFrom  string             `json:"mainContainersFrom,omitempty"`
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	Pods       []PolicyPod        `json:"pods"`
 	Findings   []Finding          `json:"findings"`
@@ -62,6 +64,9 @@ func DescribePolicy(policy Policy, reports []Report) PolicyReport {
 	}
 	for _, main := range policy.Spec.MainContainers {
 		result.Mains = append(result.Mains, string(main))
+	}
+	if from := policy.Spec.MainContainersFrom; from != nil {
+		result.MainsFrom = from.PodAnnotation
 	}
 	if policy.Invalid != nil {
 		result.Findings = append(result.Findings, finding(SeverityProblem, v1alpha1.ReasonInvalidSelector, "", policy.Invalid.Error()))
@@ -101,9 +106,17 @@ func (r *PolicyReport) add(policy Policy, report *Report) {
 		}
 	}
 	where := fmt.Sprintf("%s %s/%s", report.Kind, report.Namespace, report.Name)
+	parsed := resolve.Policy{Ref: policy.Ref, Spec: policy.Spec}
+	switch reason, message := parsed.LeavesAlone(report.pod); reason {
+	case v1alpha1.ReasonInvalidMainContainers:
+		r.Findings = append(r.Findings, finding(SeverityProblem, reason, "", where+": "+message))
+	case v1alpha1.ReasonMainContainersNotListed:
+		r.Findings = append(r.Findings, finding(SeverityNote, reason, "", where+": "+message))
+	}
 	for _, f := range report.Findings {
-		ofPolicy := f.Severity != SeverityNote && f.Reason != v1alpha1.ReasonMayHang && (len(sidecars) > 0 || f.Reason == v1alpha1.ReasonDryRun)
-		if ofPolicy && (f.Container == "" || policy.names(f.Container)) {
+		ofPolicy := f.Severity != SeverityNote && f.Reason != v1alpha1.ReasonMayHang && f.Reason != v1alpha1.ReasonInvalidMainContainers &&
+			(len(sidecars) > 0 || f.Reason == v1alpha1.ReasonDryRun)
+		if ofPolicy && (f.Container == "" || parsed.Names(report.pod, f.Container)) {
 			f.Message = where + ": " + f.Message
 			r.Findings = append(r.Findings, f)
 		}
@@ -120,8 +133,4 @@ func (r *PolicyReport) add(policy Policy, report *Report) {
 			Stage: report.Stage, Reason: report.Reason, Message: report.Message, Sidecars: sidecars,
 		})
 	}
-}
-
-func (p Policy) names(container string) bool {
-	return resolve.Policy{Ref: p.Ref, Spec: p.Spec}.Names(container)
 }

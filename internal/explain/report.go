@@ -167,6 +167,7 @@ type Report struct {
 	Timeline *timeline.Timeline `json:"timeline,omitempty"`
 
 	now       time.Time
+	pod       *corev1.Pod
 	overrides []resolve.Override
 }
 

@@ -66,7 +66,7 @@ func (d Decision) Converts(container string) bool {
 // their order does not matter. Decide reads the pod's metadata and spec as they are before conversion. Policies have no
 // precedence here: a container is converted if one of them asks for it.
 func Decide(pod *corev1.Pod, namespaceLabels map[string]string, selecting []resolve.Policy, options Options) Decision {
-	requests := requestsFor(selecting, options)
+	requests := requestsFor(pod, selecting, options)
 	if len(requests) == 0 {
 		return Decision{Reason: v1alpha1.ReasonConversionNotRequested, Message: "no policy asks for conversion to native sidecars"}
 	}

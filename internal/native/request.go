@@ -18,6 +18,8 @@ import (
 type request struct {
 	by   string
 	spec *v1alpha1.PolicySpec
+	// listed are the main containers in the annotation that the policy names.
+	listed []string
 }
 
 // answer is what a request says about one container.
@@ -44,12 +46,13 @@ func prefers(spec *v1alpha1.PolicySpec, entry *v1alpha1.TerminationSettings) boo
 	return cmp.Or(entry.NativeConversion, spec.NativeConversion) == v1alpha1.NativeConversionPreferred
 }
 
-// requestsFor returns what asks for conversion in the pod, sorted by name.
-func requestsFor(selecting []resolve.Policy, options Options) []request {
+// requestsFor returns what asks for conversion in the pod, sorted by name. A policy that leaves the pod alone does not ask.
+func requestsFor(pod *corev1.Pod, selecting []resolve.Policy, options Options) []request {
 	var requests []request
 	for _, policy := range selecting {
-		if (policy.Spec.Enforcement.Acts() || options.AsEnforced) && Requests(policy.Spec) {
-			requests = append(requests, request{by: policy.Ref.String(), spec: policy.Spec})
+		listed, valid := policy.ListedMains(pod)
+		if valid && (policy.Spec.Enforcement.Acts() || options.AsEnforced) && Requests(policy.Spec) {
+			requests = append(requests, request{by: policy.Ref.String(), spec: policy.Spec, listed: listed})
 		}
 	}
 	if options.Environment && !options.IgnoreEnv {
@@ -69,7 +72,7 @@ func (r request) answerFor(container *corev1.Container, options Options) answer 
 	spec := &v1alpha1.PolicySpec{TerminationSettings: v1alpha1.TerminationSettings{NativeConversion: v1alpha1.NativeConversionPreferred}}
 	if r.spec != nil {
 		spec = r.spec
-		entry, declared = entryFor(spec, container.Name)
+		entry, declared = r.entryFor(container.Name)
 	}
 	if !declared || !prefers(spec, &entry) {
 		return answer{declared: declared}
@@ -91,11 +94,12 @@ func (r request) answerFor(container *corev1.Container, options Options) answer 
 }
 
 // entryFor returns the settings of the policy's entry for the container, and whether the policy makes it a sidecar.
-func entryFor(spec *v1alpha1.PolicySpec, container string) (entry v1alpha1.TerminationSettings, declared bool) {
-	for i := range spec.Sidecars {
-		if spec.Sidecars[i].Name == container {
-			return spec.Sidecars[i].TerminationSettings, true
+func (r request) entryFor(container string) (entry v1alpha1.TerminationSettings, declared bool) {
+	for i := range r.spec.Sidecars {
+		if r.spec.Sidecars[i].Name == container {
+			return r.spec.Sidecars[i].TerminationSettings, true
 		}
 	}
-	return entry, len(spec.Sidecars) == 0 && !slices.Contains(spec.MainContainers, v1alpha1.ContainerName(container))
+	isMain := slices.Contains(r.spec.MainContainers, v1alpha1.ContainerName(container)) || slices.Contains(r.listed, container)
+	return entry, len(r.spec.Sidecars) == 0 && !isMain
 }

@@ -22,6 +22,9 @@ import (
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 )
 
+// listKey is the annotation that the policies of tests read.
+const listKey = "example.com/mains"
+
 // hostileFields each fill one part of a pod with that many units. They are what the author of a pod, or a writer of its status, can
 // make large.
 var hostileFields = map[string]func(pod *corev1.Pod, units int){
@@ -63,6 +66,15 @@ var hostileFields = map[string]func(pod *corev1.Pod, units int){
 		for i := range units {
 			pod.Annotations[fmt.Sprintf("a%d", i)] = "v"
 		}
+	},
+	"ContainerLists": func(pod *corev1.Pod, units int) {
+		pod.Annotations = map[string]string{}
+		for i := range units {
+			pod.Annotations[fmt.Sprintf("a%d", i)] = "main"
+		}
+	},
+	"LongContainerList": func(pod *corev1.Pod, units int) {
+		pod.Annotations = map[string]string{listKey: "main" + strings.Repeat(",main", units)}
 	},
 	"Records": func(pod *corev1.Pod, units int) {
 		swaps := make([]string, 0, units)
@@ -225,8 +237,10 @@ func sizeOf(tb testing.TB, pod *corev1.Pod) int {
 func decideOn(pod *corev1.Pod) plan.Decision {
 	policy := podtest.Policy("mesh")
 	policy.Spec.MainContainers = []v1alpha1.ContainerName{"main"}
+	listing := podtest.Policy("listing")
+	listing.Spec.MainContainersFrom = &v1alpha1.MainContainersFrom{PodAnnotation: listKey}
 	policy.Spec.Mode = v1alpha1.ModeImage
-	resolution := resolve.Resolve(pod, []resolve.Policy{policy}, resolve.Options{Image: "quick-exit:v1"})
+	resolution := resolve.Resolve(pod, []resolve.Policy{policy, listing}, resolve.Options{Image: "quick-exit:v1"})
 	snapshot := plan.Snapshot{Pod: pod, View: resolution.Enforced, Node: plan.NodeReal}
 	for _, terminator := range []observe.Observer{&image.Terminator{}, &podphase.Terminator{}} {
 		attempts, err := terminator.Observe(nil, pod) //nolint:staticcheck // These two read the pod alone.

@@ -4,6 +4,7 @@ package podcache
 
 import (
 	"hash/maphash"
+	"maps"
 	"reflect"
 	"sync"
 	"unsafe"
@@ -103,6 +104,21 @@ func shareContainers(containers []corev1.Container) []corev1.Container {
 	}
 	key := templateKey{len(containers), containers[0].Name, containers[0].Image}
 	return templates.share(maphash.Comparable(hashSeed, key), containers, func(a, b []corev1.Container) bool { return reflect.DeepEqual(a, b) })
+}
+
+// lists holds the annotations of pods that may list main containers.
+var lists = newSharedValues[map[string]string](1 << 10)
+
+// shareLists returns equal annotations that the pods of one template share.
+func shareLists(annotations map[string]string) map[string]string {
+	if len(annotations) == 0 {
+		return nil
+	}
+	var hash uint64
+	for key, value := range annotations {
+		hash += maphash.Comparable(hashSeed, [2]string{key, value})
+	}
+	return lists.share(hash, annotations, maps.Equal)
 }
 
 // bytesOf returns the size of trimmed containers in bytes, without values that are the same in every pod.

@@ -18,7 +18,7 @@ import (
 )
 
 // TrimPod keeps the fields of a pod that internal/resolve, internal/plan and the terminators read: identity, labels, the
-// operator's own annotations and the mirror annotation, native sidecars, scheduling and restart fields, the convention's environment variables,
+// operator's own annotations and the mirror annotation, annotations that may list main containers, native sidecars, scheduling and restart fields, the convention's environment variables,
 // what decides whether a quick-exit image covers a container, container states and three types of conditions. A pod on which
 // the operator cannot act becomes a stub. Any other object is returned unchanged. The result shares memory with other pods and
 // with the given one, and must not be changed.
@@ -120,7 +120,57 @@ func trimMeta(pod *corev1.Pod) metav1.ObjectMeta {
 	if recorded := native.Recorded(pod); len(recorded) > 0 {
 		metav1.SetMetaDataAnnotation(&trimmed, v1alpha1.AnnotationNativeSidecars, intern(native.Record(recorded)))
 	}
+	mains := containerLists(pod)
+	if trimmed.Annotations == nil {
+		trimmed.Annotations = shareLists(mains)
+		return trimmed
+	}
+	for key, value := range mains {
+		if _, own := trimmed.Annotations[key]; !own {
+			trimmed.Annotations[key] = value
+		}
+	}
 	return trimmed
+}
+
+// maxLists limits the annotations of a pod that may list containers, in bytes of keys and values.
+const maxLists = 4 << 10
+
+// containerLists returns the annotations that may list main containers: those whose value starts with the name of a regular
+// container or native sidecar. The transform does not know which keys policies name. So it can run before policies are read, and
+// a new policy finds its annotation on every cached pod. A list that starts with another name is invalid for every policy, and
+// the operator takes it for missing.
+func containerLists(pod *corev1.Pod) map[string]string {
+	if len(pod.Annotations) == 0 {
+		return nil
+	}
+	names := make(map[string]bool, len(pod.Spec.Containers))
+	for i := range pod.Spec.Containers {
+		names[pod.Spec.Containers[i].Name] = true
+	}
+	for i := range pod.Spec.InitContainers {
+		if pod.Spec.InitContainers[i].RestartPolicy != nil {
+			names[pod.Spec.InitContainers[i].Name] = true
+		}
+	}
+	var kept map[string]string
+	size := 0
+	for key, value := range pod.Annotations {
+		if len(value) > resolve.MaxListBytes {
+			value = value[:resolve.MaxListBytes+1] // it stays too long
+		}
+		if first, _, _ := strings.Cut(value, ","); !names[strings.TrimSpace(first)] {
+			continue
+		}
+		if size += len(key) + len(value); size > maxLists {
+			return nil
+		}
+		if kept == nil {
+			kept = map[string]string{}
+		}
+		kept[key] = strings.Clone(value)
+	}
+	return kept
 }
 
 func trimContainer(container *corev1.Container) corev1.Container {

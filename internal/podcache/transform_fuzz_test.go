@@ -41,6 +41,8 @@ func FuzzTrimPod(f *testing.F) {
 		policy.Spec.Mode = []v1alpha1.Mode{v1alpha1.ModeAuto, v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase}[next(4)]
 		policy.Spec.ExitCodes = []v1alpha1.ExitCodes{v1alpha1.ExitCodesIgnore, v1alpha1.ExitCodesRespect}[next(2)]
 		options := resolve.Options{Image: "quick-exit:v1", QuickExitPaths: quickexit.CoverageOf([][]string{nil, {"default"}, {"/app/server"}, {"*"}}[next(4)]...)}
+		listing := podtest.Policy("listing")
+		listing.Spec.MainContainersFrom = &v1alpha1.MainContainersFrom{PodAnnotation: listKey}
 		capabilities := plan.Capabilities{
 			CRRServed: next(2) == 0, EnabledModes: podtest.Modes([]plan.PodPhaseUse{plan.PodPhaseEnabled, plan.PodPhaseDisabled, plan.PodPhaseLastResort}[next(3)]),
 			MaxGracePeriod: []time.Duration{0, time.Second}[next(2)],
@@ -50,7 +52,7 @@ func FuzzTrimPod(f *testing.F) {
 		now := podtest.Noon.AddDate(0, 0, next(2))
 
 		decide := func(pod *corev1.Pod) any {
-			resolution := resolve.Resolve(pod, []resolve.Policy{policy}, options)
+			resolution := resolve.Resolve(pod, []resolve.Policy{policy, listing}, options)
 			snapshot := plan.Snapshot{Pod: pod, View: resolution.Enforced, Node: node, Capabilities: capabilities}
 			swaps, swapError := (&image.Terminator{}).Observe(t.Context(), pod)
 			phases, phaseError := (&podphase.Terminator{}).Observe(t.Context(), pod)
@@ -143,6 +145,10 @@ func fuzzedPod(next func(int) int) *corev1.Pod {
 	}
 	if value := pick("", "native=Environment", "native=a,native=b,c1=c", "!NoMainContainer", "?native=a", "setup=a", ",native,=native"); value != "" {
 		pod.Annotations[v1alpha1.AnnotationNativeSidecars] = value
+	}
+	// A list that starts with another name is not kept.
+	if value := pick("", "", "c0", "c0, c2", "c0,gone", "c0,native", "native,c0", "c0,setup"); len(pod.Spec.Containers) > 0 && value != "" {
+		pod.Annotations[listKey] = value
 	}
 	return pod
 }

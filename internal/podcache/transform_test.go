@@ -4,6 +4,9 @@ package podcache
 
 import (
 	"errors"
+	"fmt"
+	"maps"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -304,6 +307,79 @@ func TestTrimPodKeepsRecordedConversions(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestTrimPodKeepsContainerLists(t *testing.T) {
+	limit, long := resolve.MaxListBytes, strings.Repeat("n", 300)
+	for name, tc := range map[string]struct {
+		annotations, want map[string]string
+	}{
+		"a list":                              {map[string]string{listKey: "main,proxy", "example.com/other": "other"}, map[string]string{listKey: "main,proxy"}},
+		"several lists":                       {map[string]string{listKey: " main ", "default-container": "proxy"}, map[string]string{listKey: " main ", "default-container": "proxy"}},
+		"a list with a native sidecar":        {map[string]string{listKey: "native,main"}, map[string]string{listKey: "native,main"}},
+		"an invalid list of a container":      {map[string]string{listKey: "main,mian"}, map[string]string{listKey: "main,mian"}},
+		"an invalid list of no container":     {map[string]string{listKey: "mian,main"}, nil},
+		"a list that starts with setup":       {map[string]string{listKey: "setup"}, nil},
+		"an empty value":                      {map[string]string{listKey: ""}, nil},
+		"the longest list":                    {map[string]string{listKey: "main" + strings.Repeat(" ", limit-4)}, map[string]string{listKey: "main" + strings.Repeat(" ", limit-4)}},
+		"a longer list is cut":                {map[string]string{listKey: "main" + strings.Repeat(" ", 200<<10)}, map[string]string{listKey: "main" + strings.Repeat(" ", limit-3)}},
+		"a name behind too many spaces":       {map[string]string{listKey: strings.Repeat(" ", limit+1) + "main"}, nil},
+		"as many bytes as possible":           {manyLists(8, 508), manyLists(8, 508)},
+		"too many bytes":                      {manyLists(8, 509), nil},
+		"too many keys":                       {map[string]string{long: "main", listKey: "main" + strings.Repeat(",main", 500), "x": "main" + strings.Repeat(",main", 300)}, nil},
+		"the operator's own annotations stay": {map[string]string{listKey: "main", v1alpha1.AnnotationPodPhase: "main,"}, map[string]string{listKey: "main", v1alpha1.AnnotationPodPhase: "main,"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			newPod := func() *corev1.Pod {
+				return podtest.New(func(p *corev1.Pod) {
+					p.Annotations = maps.Clone(tc.annotations)
+					p.Spec.InitContainers = []corev1.Container{{Name: "setup"}, {Name: "native", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
+				})
+			}
+			pod := newPod()
+			trimmed := TrimPod(pod).(*corev1.Pod)
+			if diff := cmp.Diff(tc.want, trimmed.Annotations); diff != "" {
+				t.Errorf("annotations (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(newPod(), pod); diff != "" {
+				t.Errorf("the pod was changed (-before +after):\n%s", diff)
+			}
+			if diff := cmp.Diff(trimmed, TrimPod(trimmed)); diff != "" {
+				t.Errorf("trimming twice is not trimming once (-once +twice):\n%s", diff)
+			}
+		})
+	}
+}
+
+// manyLists returns lists with keys of four characters and values of this length.
+func manyLists(count, length int) map[string]string {
+	lists := map[string]string{}
+	for i := range count {
+		lists[fmt.Sprintf("k%03d", i)] = "main" + strings.Repeat(" ", length-4)
+	}
+	return lists
+}
+
+// A shared value must not change when another pod with the same list has annotations of its own.
+func TestSharedListsDoNotChange(t *testing.T) {
+	list := map[string]string{listKey: "main"}
+	listing := func(p *corev1.Pod) { p.Annotations = maps.Clone(list) }
+	first := TrimPod(podtest.New(listing)).(*corev1.Pod)
+	TrimPod(podtest.New(listing, func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationPhaseGuard] = "Enabled" }))
+	second := TrimPod(podtest.New(listing)).(*corev1.Pod)
+	if diff := cmp.Diff([]map[string]string{list, list}, []map[string]string{first.Annotations, second.Annotations}); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+	before := podtest.ReachableBytes()
+	const pods = 1000
+	kept := make([]map[string]string, pods)
+	for i := range kept {
+		kept[i] = TrimPod(podtest.New(listing)).(*corev1.Pod).Annotations
+	}
+	if each := (podtest.ReachableBytes() - before) / pods; each > 16 {
+		t.Errorf("the list of a pod takes %d bytes, want it shared", each)
+	}
+	runtime.KeepAlive(kept)
 }
 
 func TestTrimmedNodeHasSameKind(t *testing.T) {

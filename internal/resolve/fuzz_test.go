@@ -150,6 +150,9 @@ func fuzzedPod(next func(int) int) *corev1.Pod {
 		}
 		pod.Spec.Containers = append(pod.Spec.Containers, c)
 	}
+	if value := []string{"", "c0", "c1,c2", "c0, c7", "c9"}[next(5)]; value != "" {
+		listing(pod, value)
+	}
 	if next(3) == 1 {
 		pod.Spec.InitContainers = []corev1.Container{{Name: "c7", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
 	}
@@ -172,6 +175,8 @@ func fuzzedPolicies(t *testing.T, next func(int) int) []resolve.Policy {
 		}))
 		if next(3) == 1 {
 			mainContainers(v1alpha1.ContainerName(names[0]))(&s)
+		} else if next(4) == 1 {
+			mainsFrom([][]v1alpha1.ContainerName{nil, {"c0"}}[next(2)]...)(&s)
 		}
 		if next(3) == 1 {
 			dryRun(&s)

@@ -5,7 +5,6 @@ package resolve
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -137,14 +136,6 @@ func (p Policy) SelectsNamespaces() bool {
 	return p.namespaces != nil
 }
 
-// Names reports whether the policy makes the container a sidecar of the pods that it selects.
-func (p Policy) Names(container string) bool {
-	if len(p.Spec.MainContainers) > 0 {
-		return !slices.Contains(p.Spec.MainContainers, v1alpha1.ContainerName(container))
-	}
-	return p.entry(container) != nil
-}
-
 // entry returns the policy's own entry for the container, or nil.
 func (p Policy) entry(container string) *v1alpha1.Sidecar {
 	for i := range p.Spec.Sidecars {
@@ -169,7 +160,7 @@ func UnknownEnforcement(enforcement v1alpha1.Enforcement) string {
 }
 
 // byPrecedence orders policies by precedence, highest first.
-func byPrecedence(a, b Policy) int {
+func byPrecedence(a, b declaration) int {
 	return cmp.Or(
 		compareBool(a.Ref.Kind == KindNamespaced, b.Ref.Kind == KindNamespaced),
 		cmp.Compare(b.Spec.Priority, a.Spec.Priority),

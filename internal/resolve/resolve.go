@@ -90,16 +90,20 @@ type Resolution struct {
 	DryRun *View
 	// Overrides are the policies that name containers that other policies apply to.
 	Overrides []Override
-	// Warnings are in the pod's container order, regular containers first: at most one per container and reason.
+	// Warnings are in the pod's container order, regular containers first: at most one per container and reason. The last one
+	// may be about an annotation that policies name.
 	Warnings []Warning
 }
 
 // Resolve divides a pod's containers into main containers and sidecars. All policies must select the pod; their order
-// does not matter. Resolve reads only the pod's namespace, labels and spec.
+// does not matter. Resolve reads only the pod's namespace, labels, spec, and the annotations that policies name.
 func Resolve(pod *corev1.Pod, selecting []Policy, options Options) Resolution {
-	ordered := slices.Clone(selecting)
+	ordered := make([]declaration, 0, len(selecting))
+	for i := range selecting {
+		ordered = append(ordered, selecting[i].declare(pod))
+	}
 	slices.SortFunc(ordered, byPrecedence)
-	enforced := slices.DeleteFunc(slices.Clone(ordered), Policy.dryRun)
+	enforced := slices.DeleteFunc(slices.Clone(ordered), func(d declaration) bool { return d.dryRun() })
 
 	env := make([]envDeclaration, len(pod.Spec.Containers))
 	var r Resolution
@@ -110,6 +114,7 @@ func Resolve(pod *corev1.Pod, selecting []Policy, options Options) Resolution {
 		}
 	}
 	r.Warnings = append(r.Warnings, nativeSidecarWarnings(pod, ordered)...)
+	r.Warnings = append(r.Warnings, invalidListWarnings(pod, ordered)...)
 	r.Enforced = view(pod, enforced, env, options)
 	r.Overrides = overrides(pod, enforced, false)
 	if len(enforced) != len(ordered) {
@@ -122,14 +127,14 @@ func Resolve(pod *corev1.Pod, selecting []Policy, options Options) Resolution {
 }
 
 // view applies the policies, highest precedence first, and the environment variables to every regular container.
-func view(pod *corev1.Pod, ordered []Policy, env []envDeclaration, options Options) View {
+func view(pod *corev1.Pod, ordered []declaration, env []envDeclaration, options Options) View {
 	var v View
 	for i := range pod.Spec.Containers {
 		name := pod.Spec.Containers[i].Name
-		applied := slices.IndexFunc(ordered, func(p Policy) bool { return p.Names(name) })
+		applied := slices.IndexFunc(ordered, func(d declaration) bool { return d.names(name) })
 		switch {
 		case applied >= 0:
-			v.Sidecars = append(v.Sidecars, mergeSettings(name, &ordered[applied], env[i].settings, options))
+			v.Sidecars = append(v.Sidecars, mergeSettings(name, &ordered[applied].Policy, env[i].settings, options))
 		case env[i].sidecar:
 			v.Sidecars = append(v.Sidecars, mergeSettings(name, nil, env[i].settings, options))
 		default:
@@ -168,15 +173,15 @@ func mergeSettings(container string, policy *Policy, env v1alpha1.TerminationSet
 
 // overrides lists the overridden policies, in their order. With onlyDryRun it lists DryRun policies only, because a DryRun
 // policy does not override an enforced one.
-func overrides(pod *corev1.Pod, ordered []Policy, onlyDryRun bool) []Override {
+func overrides(pod *corev1.Pod, ordered []declaration, onlyDryRun bool) []Override {
 	byPolicy := make([]Override, len(ordered))
 	for i := range pod.Spec.Containers {
 		name := pod.Spec.Containers[i].Name
-		var applied *Policy
+		var applied *declaration
 		for j := range ordered {
 			override := &byPolicy[j]
 			switch {
-			case !ordered[j].Names(name):
+			case !ordered[j].names(name):
 			case applied == nil:
 				applied = &ordered[j]
 			case onlyDryRun && !ordered[j].dryRun():
@@ -195,18 +200,18 @@ func overrides(pod *corev1.Pod, ordered []Policy, onlyDryRun bool) []Override {
 }
 
 // anyDryRun reports whether a DryRun policy applies to one of the sidecars.
-func anyDryRun(sidecars []Sidecar, policies []Policy) bool {
-	return slices.ContainsFunc(policies, func(p Policy) bool {
+func anyDryRun(sidecars []Sidecar, policies []declaration) bool {
+	return slices.ContainsFunc(policies, func(p declaration) bool {
 		return p.dryRun() && slices.ContainsFunc(sidecars, func(s Sidecar) bool { return s.Policy != nil && *s.Policy == p.Ref })
 	})
 }
 
 // nativeSidecarWarnings warns about init containers with restartPolicy Always that policies list under sidecars.
-func nativeSidecarWarnings(pod *corev1.Pod, policies []Policy) []Warning {
+func nativeSidecarWarnings(pod *corev1.Pod, policies []declaration) []Warning {
 	var warnings []Warning
 	for i := range pod.Spec.InitContainers {
 		container := &pod.Spec.InitContainers[i]
-		if container.RestartPolicy == nil || *container.RestartPolicy != corev1.ContainerRestartPolicyAlways {
+		if !isNativeSidecar(container) {
 			continue
 		}
 		var first *PolicyRef
@@ -225,7 +230,7 @@ func nativeSidecarWarnings(pod *corev1.Pod, policies []Policy) []Warning {
 				Container: container.Name,
 				Reason:    v1alpha1.ReasonNativeSidecar,
 				Message: fmt.Sprintf("%s container %s, which is a native sidecar (an init container with restartPolicy Always): Kubernetes ends it itself",
-					namedBy(*first, others), container.Name),
+					phrase(*first, others, "names", "name"), container.Name),
 				Policy: first,
 			})
 		}
@@ -233,13 +238,13 @@ func nativeSidecarWarnings(pod *corev1.Pod, policies []Policy) []Warning {
 	return warnings
 }
 
-// namedBy returns a phrase such as "KIND/NAME and 2 more policies name".
-func namedBy(first PolicyRef, others int) string {
+// phrase returns a phrase such as "KIND/NAME and 2 more policies name".
+func phrase(first PolicyRef, others int, singular, plural string) string {
 	switch others {
 	case 0:
-		return fmt.Sprintf("%s names", first)
+		return fmt.Sprintf("%s %s", first, singular)
 	case 1:
-		return fmt.Sprintf("%s and 1 more policy name", first)
+		return fmt.Sprintf("%s and 1 more policy %s", first, plural)
 	}
-	return fmt.Sprintf("%s and %d more policies name", first, others)
+	return fmt.Sprintf("%s and %d more policies %s", first, others, plural)
 }

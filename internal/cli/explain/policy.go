@@ -4,6 +4,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +21,14 @@ func policyName(r *explain.PolicyReport) string {
 	return fmt.Sprintf("%s %s/%s", r.Kind, r.Namespace, r.Name)
 }
 
+// mains names the main containers of a policy that names no sidecars, and where pods list theirs.
+func mains(r *explain.PolicyReport) []string {
+	if r.MainsFrom == "" {
+		return r.Mains
+	}
+	return append(slices.Clone(r.Mains), "those in annotation "+r.MainsFrom)
+}
+
 // writePolicy writes the full report on one policy.
 func writePolicy(p *output.Printer, r *explain.PolicyReport) {
 	if r.Rejected {
@@ -31,7 +40,7 @@ func writePolicy(p *output.Printer, r *explain.PolicyReport) {
 	if len(r.Sidecars) > 0 {
 		p.Prose(output.Cells("sidecars: "), strings.Join(r.Sidecars, ", "))
 	} else {
-		p.Prose(output.Cells("main containers: "), strings.Join(r.Mains, ", ")+"; every other regular container is a sidecar")
+		p.Prose(output.Cells("main containers: "), strings.Join(mains(r), ", ")+"; every other regular container is a sidecar")
 	}
 	for _, condition := range r.Conditions {
 		style := output.Green

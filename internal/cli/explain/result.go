@@ -137,8 +137,8 @@ func (r *result) writeBriefPolicies(p *output.Printer) {
 			of = kindClusterPolicy
 		}
 		named := strings.Join(policy.Sidecars, ",")
-		if len(policy.Mains) > 0 {
-			named = "all except " + strings.Join(policy.Mains, ",")
+		if len(policy.Sidecars) == 0 {
+			named = "all except " + strings.Join(mains(policy), ",")
 		}
 		rows = append(rows, output.Cells(policy.Namespace, string(of)+"/"+policy.Name, string(policy.Mode), string(policy.Enforcement), named,
 			strconv.Itoa(len(policy.Pods)), briefFinding(policy.Findings)))
