@@ -239,9 +239,15 @@ func (m *nativeModel) spec() v1alpha1.PolicySpec {
 		spec.Enforcement = v1alpha1.EnforcementDryRun
 	}
 	names := m.random.Perm(len(nativeContainers))[:1+m.random.IntN(3)]
-	mains := m.one(3)
+	mains, listed := m.one(3), m.one(6)
+	if listed {
+		spec.MainContainersFrom = &v1alpha1.MainContainersFrom{PodAnnotation: nativeMainsKey}
+	}
 	for _, i := range names {
-		if mains {
+		if listed && m.one(2) {
+			continue
+		}
+		if mains || listed {
 			spec.MainContainers = append(spec.MainContainers, v1alpha1.ContainerName(nativeContainers[i]))
 			continue
 		}
@@ -291,10 +297,45 @@ func (m *nativeModel) pod() *corev1.Pod {
 	if m.one(3) {
 		pod.Annotations = map[string]string{"note": "kept"}
 	}
+	if m.one(2) {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, nativeMainsKey, m.list(pod))
+	}
 	for range m.random.IntN(2) {
 		m.complicate(pod)
 	}
 	return pod
+}
+
+// nativeMainsKey is the annotation in which policies find main containers.
+const nativeMainsKey = "example.com/mains"
+
+// list is a list of containers of the pod, which may be invalid.
+func (m *nativeModel) list(pod *corev1.Pod) string {
+	var names []string
+	for i := range pod.Spec.Containers {
+		if m.one(2) {
+			names = append(names, pod.Spec.Containers[i].Name)
+		}
+	}
+	for i := range pod.Spec.InitContainers {
+		if m.one(6) {
+			names = append(names, pod.Spec.InitContainers[i].Name)
+		}
+	}
+	switch {
+	case m.one(8):
+		names = append(names, pick(m.random, append(nativeContainers, "", "gone", "Main 1")...))
+	case m.one(8) && len(names) > 0:
+		// As many names as possible, or one more.
+		for len(names) < resolve.MaxListedContainers+m.random.IntN(2) {
+			names = append(names, names[0])
+		}
+	}
+	list := strings.Join(names, pick(m.random, ",", ", ", " ,\u2003"))
+	if m.one(8) {
+		list += strings.Repeat(" ", max(0, resolve.MaxListBytes-len(list)+m.random.IntN(2)))
+	}
+	return list
 }
 
 func (m *nativeModel) container(name string, restartPolicy corev1.RestartPolicy) corev1.Container {

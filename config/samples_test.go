@@ -33,6 +33,7 @@ func TestSamplesCoverFeatures(t *testing.T) {
 		shown["mode "+string(p.Spec.Mode)] = true
 		shown["enforcement "+string(p.Spec.Enforcement)] = true
 		shown["mainContainers"] = shown["mainContainers"] || len(p.Spec.MainContainers) > 0
+		shown["mainContainersFrom"] = shown["mainContainersFrom"] || p.Spec.MainContainersFrom != nil
 		shown["prePull"] = shown["prePull"] || p.Spec.PrePull != nil
 		shown["priority"] = shown["priority"] || p.Spec.Priority != 0
 		for _, s := range p.Spec.Sidecars {
@@ -46,7 +47,7 @@ func TestSamplesCoverFeatures(t *testing.T) {
 	}
 	for _, want := range []string{
 		"mode ", "mode CRR", "mode Image", "enforcement DryRun", "exitCodes Respect",
-		"mainContainers", "priority", "drainSeconds", "namespaceSelector", "prePull",
+		"mainContainers", "mainContainersFrom", "priority", "drainSeconds", "namespaceSelector", "prePull",
 	} {
 		if !shown[want] {
 			t.Errorf("no sample shows %q", want)

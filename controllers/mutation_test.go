@@ -96,12 +96,14 @@ func newMutated(f *fixture, g generator, kind, plural, namespace string) *mutate
 	return m
 }
 
-// alternative is the field that a policy may have instead of the path's first field, or nothing.
-func alternative(steps []string) string {
+// alternatives are the fields that a policy may have instead of the path's first field.
+func alternatives(steps []string) []string {
 	if len(steps) < 2 {
-		return ""
+		return nil
 	}
-	return map[string]string{"sidecars": "mainContainers", "mainContainers": "sidecars"}[steps[1]]
+	return map[string][]string{
+		"sidecars": {"mainContainers", "mainContainersFrom"}, "mainContainers": {"sidecars"}, "mainContainersFrom": {"sidecars"},
+	}[steps[1]]
 }
 
 // changed returns the stored policy with a new value of the field, and the field's path.
@@ -109,8 +111,10 @@ func (m *mutated) changed(target field, change func(old any) any) (policy *unstr
 	m.Helper()
 	policy = m.stored.DeepCopy()
 	spec := policy.Object["spec"].(map[string]any)
-	if other := alternative(target.steps); other != "" && m.IntN(8) > 0 {
-		delete(spec, other)
+	if m.IntN(8) > 0 {
+		for _, other := range alternatives(target.steps) {
+			delete(spec, other)
+		}
 	}
 	updated, where := m.edit(spec, m.fields[0].schema, target.steps[1:], "spec", change)
 	policy.Object["spec"] = updated

@@ -33,6 +33,13 @@ func TestInvalidPolicyIsRejected(t *testing.T) {
 			field:   "spec", message: "exactly one of sidecars and mainContainers",
 		},
 		{
+			name: "sidecars and mainContainersFrom",
+			breakIt: func(spec *v1alpha1.PolicySpec) {
+				spec.MainContainersFrom = &v1alpha1.MainContainersFrom{PodAnnotation: "example.com/mains"}
+			},
+			field: "spec", message: "exactly one of sidecars and mainContainers",
+		},
+		{
 			name:    "neither sidecars nor mainContainers",
 			breakIt: func(spec *v1alpha1.PolicySpec) { spec.Sidecars = nil },
 			field:   "spec", message: "exactly one of sidecars and mainContainers",

@@ -111,6 +111,15 @@ func (w *fixture) runs(on plan.NodeKind) {
 	w.Pod.Pod.Status.ContainerStatuses[0].State = w.Pod.Pod.Status.ContainerStatuses[1].State
 }
 
+func mainsFrom(s *v1alpha1.PolicySpec) {
+	s.MainContainersFrom = &v1alpha1.MainContainersFrom{PodAnnotation: "example.com/mains"}
+}
+
+// list gives the pod a list of main containers.
+func (w *fixture) list(value string) {
+	w.Pod.Pod.Annotations = map[string]string{"example.com/mains": value}
+}
+
 func TestFindings(t *testing.T) {
 	const problem, warning, note = explain.SeverityProblem, explain.SeverityWarning, explain.SeverityNote
 	for name, tc := range map[string]struct {
@@ -278,6 +287,14 @@ func TestFindings(t *testing.T) {
 		"mainContainers": {func(w *fixture) {
 			w.policy(func(s *v1alpha1.PolicySpec) { s.MainContainers = []v1alpha1.ContainerName{"main", "proxy"} })
 		}, nil},
+		"list of main containers": {func(w *fixture) { w.policy(mainsFrom); w.list("main") }, nil},
+		"every container in the list": {func(w *fixture) { w.policy(mainsFrom); w.list("main, proxy") }, nil},
+		"no list of main containers": {func(w *fixture) { w.policy(mainsFrom) },
+			[]string{"Warning MayHang ", "Note MainContainersNotListed "}},
+		"invalid list of main containers": {func(w *fixture) { w.policy(mainsFrom); w.list("mian") },
+			[]string{"Problem InvalidMainContainers ", "Warning MayHang "}},
+		"invalid list beside another policy": {func(w *fixture) { w.policy(mainsFrom); w.policy(asIs, "proxy"); w.list("mian") },
+			[]string{"Problem InvalidMainContainers "}},
 
 		"undeclared sidecar still running": {func(w *fixture) { w.live(time.Minute, 0) }, []string{"Problem MayHang proxy"}},
 		"main will restart": {func(w *fixture) {
@@ -445,6 +462,36 @@ func TestDescribePolicy(t *testing.T) {
 	invalid := explain.DescribePolicy(explain.Policy{Ref: w.Policies[1].Ref, Spec: w.Policies[1].Spec, Invalid: errors.New("cannot be parsed")}, nil)
 	if found := explain.Lint(invalid.Findings); len(found) != 1 || found[0].Reason != v1alpha1.ReasonInvalidSelector || found[0].Hint == "" {
 		t.Errorf("lint does not report an invalid selector: %+v", found)
+	}
+}
+
+// A policy that leaves a pod alone says so itself: the pod does not count as one of its pods.
+func TestDescribePolicyOfListedMains(t *testing.T) {
+	for value, want := range map[string][]string{
+		"main": nil,
+		"":     {"Note MainContainersNotListed Pod batch/job-1: the pod has no annotation example.com/mains, or an empty one"},
+		"mian": {`Problem InvalidMainContainers Pod batch/job-1: annotation example.com/mains lists "mian", which is no container of the pod`},
+	} {
+		t.Run(value, func(t *testing.T) {
+			w := newFixture()
+			w.policy(mainsFrom)
+			w.list(value)
+			report := explain.Explain(w.Pod, w.operator, w.cluster, noon)
+			report.Kind, report.Namespace, report.Name = "Pod", "batch", "job-1"
+			got := explain.DescribePolicy(explain.Policy{Ref: w.Policies[0].Ref, Spec: w.Policies[0].Spec}, []explain.Report{report})
+			var findings []string
+			for _, f := range got.Findings {
+				if f.Reason != v1alpha1.ReasonNoPodsMatched {
+					findings = append(findings, fmt.Sprintf("%s %s %s", f.Severity, f.Reason, f.Message))
+				}
+			}
+			if diff := cmp.Diff(want, findings); diff != "" {
+				t.Errorf("findings (-want +got):\n%s", diff)
+			}
+			if applies := len(got.Pods) == 1; applies != (want == nil) || got.MainsFrom != "example.com/mains" {
+				t.Errorf("pods %+v, annotation %q", got.Pods, got.MainsFrom)
+			}
+		})
 	}
 }
 

@@ -76,6 +76,19 @@ func env(container int, name, value string) func(*corev1.Pod) {
 	}
 }
 
+const mainsKey = "example.com/mains"
+
+// listing makes a policy read main containers from the annotation mainsKey, and lists these itself.
+func listing(names ...v1alpha1.ContainerName) func(*v1alpha1.PolicySpec) {
+	return func(s *v1alpha1.PolicySpec) {
+		s.Sidecars, s.MainContainers, s.MainContainersFrom = nil, names, &v1alpha1.MainContainersFrom{PodAnnotation: mainsKey}
+	}
+}
+
+func lists(value string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Annotations = map[string]string{mainsKey: value} }
+}
+
 func TestDecide(t *testing.T) {
 	type all = []*v1alpha1.SidecarTerminationPolicy
 	drain := func(s *v1alpha1.PolicySpec) { s.DrainSeconds = ptr.To[int32](5) }
@@ -113,6 +126,16 @@ func TestDecide(t *testing.T) {
 		})}, want: []native.Conversion{
 			{Container: "proxy", By: "SidecarTerminationPolicy/mesh"}, {Container: "logs", By: "SidecarTerminationPolicy/mesh"},
 		}, reason: v1alpha1.ReasonConvertedToNative},
+		"main containers in an annotation": {policies: all{mesh(listing())}, pod: newPod(lists("main")), want: []native.Conversion{
+			{Container: "proxy", By: "SidecarTerminationPolicy/mesh"}, {Container: "logs", By: "SidecarTerminationPolicy/mesh"},
+		}, reason: v1alpha1.ReasonConvertedToNative},
+		"main containers in both places": {policies: all{mesh(listing("logs"))}, pod: newPod(lists(" main ")),
+			want: []native.Conversion{{Container: "proxy", By: "SidecarTerminationPolicy/mesh"}}, reason: v1alpha1.ReasonConvertedToNative},
+		"no list of main containers":      {policies: all{mesh(listing("main"))}, reason: v1alpha1.ReasonConversionNotRequested},
+		"invalid list of main containers": {policies: all{mesh(listing())}, pod: newPod(lists("main,mian")), reason: v1alpha1.ReasonConversionNotRequested},
+		"invalid list beside another policy": {policies: all{mesh(), policy("argo", listing(), func(s *v1alpha1.PolicySpec) { s.NativeConversion = preferred })},
+			pod:  newPod(lists("mian")),
+			want: []native.Conversion{{Container: "proxy", By: "SidecarTerminationPolicy/mesh"}}, reason: v1alpha1.ReasonConvertedToNative},
 		"two policies, first by name is recorded": {policies: all{mesh(), policy("aaa", func(s *v1alpha1.PolicySpec) {
 			s.Sidecars, s.NativeConversion = sidecars("proxy", "logs"), preferred
 		})}, want: []native.Conversion{
