@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
@@ -375,6 +376,55 @@ func TestConvertedPodsAreCounted(t *testing.T) {
 		// The event of the step without the annotation.
 		if !strings.HasPrefix(event, "Warning NativeSidecar batch/job-1: SidecarTerminationPolicy/mesh names container proxy") {
 			t.Errorf("event: %s", event)
+		}
+	}
+}
+
+// The annotation of a live pod changes: the operator reports an invalid list once, and the policy counts the pod again.
+func TestChangedListOfMainContainers(t *testing.T) {
+	st := newStatesTest(t)
+	listing := podtest.Policy("listing")
+	listing.Spec.MainContainersFrom = &v1alpha1.MainContainersFrom{PodAnnotation: "example.com/mains"}
+	const event = `Warning InvalidMainContainers batch/job-1: SidecarTerminationPolicy/listing leaves the pod alone: annotation example.com/mains lists "mian", which is no container of the pod`
+	for _, step := range []struct {
+		name, list string
+		sidecars   []string
+		attention  bool
+		enqueued   bool
+		events     []string
+	}{
+		{"no list", "", nil, false, false, nil},
+		{"an invalid list", "main,mian", nil, true, true, []string{event}},
+		{"no change", "main,mian", nil, true, false, nil},
+		{"a valid list", "main", []string{"proxy"}, true, true, nil},
+		{"every container", "main,proxy", nil, false, true, nil},
+	} {
+		pod := podtest.New(func(p *corev1.Pod) { p.Annotations = map[string]string{"example.com/mains": step.list} })
+		resolved, err := readerOf(listing).resolve(t.Context(), podcache.TrimPod(pod).(*corev1.Pod))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var sidecars []string
+		for _, sidecar := range resolved.resolution.Enforced.Sidecars {
+			sidecars = append(sidecars, sidecar.Container)
+		}
+		if diff := cmp.Diff(step.sidecars, sidecars); diff != "" {
+			t.Errorf("%s: sidecars (-want +got):\n%s", step.name, diff)
+		}
+		st.enqueued()
+		if resolved.needsAttention() != step.attention {
+			t.Errorf("%s: the pod needs attention: want %t", step.name, step.attention)
+		}
+		if step.attention {
+			st.record(resolved, waiting(), nil)
+		} else {
+			st.forget(keyOf(pod))
+		}
+		if got := st.enqueued()["listing"]; got != step.enqueued {
+			t.Errorf("%s: the policy is enqueued: %t, want %t", step.name, got, step.enqueued)
+		}
+		if diff := cmp.Diff(step.events, st.events.take(), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s: events (-want +got):\n%s", step.name, diff)
 		}
 	}
 }

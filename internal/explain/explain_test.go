@@ -287,7 +287,7 @@ func TestFindings(t *testing.T) {
 		"mainContainers": {func(w *fixture) {
 			w.policy(func(s *v1alpha1.PolicySpec) { s.MainContainers = []v1alpha1.ContainerName{"main", "proxy"} })
 		}, nil},
-		"list of main containers": {func(w *fixture) { w.policy(mainsFrom); w.list("main") }, nil},
+		"list of main containers":     {func(w *fixture) { w.policy(mainsFrom); w.list("main") }, nil},
 		"every container in the list": {func(w *fixture) { w.policy(mainsFrom); w.list("main, proxy") }, nil},
 		"no list of main containers": {func(w *fixture) { w.policy(mainsFrom) },
 			[]string{"Warning MayHang ", "Note MainContainersNotListed "}},
