@@ -385,7 +385,7 @@ func TestChangedListOfMainContainers(t *testing.T) {
 	st := newStatesTest(t)
 	listing := podtest.Policy("listing")
 	listing.Spec.MainContainersFrom = &v1alpha1.MainContainersFrom{PodAnnotation: "example.com/mains"}
-	const event = `Warning InvalidMainContainers batch/job-1: SidecarTerminationPolicy/listing leaves the pod alone: annotation example.com/mains lists "mian", which is no container of the pod`
+	const event = `Warning InvalidMainContainers batch/job-1: SidecarTerminationPolicy/listing leaves the pod alone: annotation example.com/mains lists "mian", which is no container of the pod [SidecarTerminationPolicy/listing]`
 	for _, step := range []struct {
 		name, list string
 		sidecars   []string
