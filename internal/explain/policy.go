@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -107,12 +108,7 @@ func (r *PolicyReport) add(policy Policy, report *Report) {
 	}
 	where := fmt.Sprintf("%s %s/%s", report.Kind, report.Namespace, report.Name)
 	parsed := resolve.Policy{Ref: policy.Ref, Spec: policy.Spec}
-	switch reason, message := parsed.LeavesAlone(report.pod); reason {
-	case v1alpha1.ReasonInvalidMainContainers:
-		r.Findings = append(r.Findings, finding(SeverityProblem, reason, "", where+": "+message))
-	case v1alpha1.ReasonMainContainersNotListed:
-		r.Findings = append(r.Findings, finding(SeverityNote, reason, "", where+": "+message))
-	}
+	r.Findings = append(r.Findings, leftAlone(parsed, report.pod, where)...)
 	for _, f := range report.Findings {
 		ofPolicy := f.Severity != SeverityNote && f.Reason != v1alpha1.ReasonMayHang && f.Reason != v1alpha1.ReasonInvalidMainContainers &&
 			(len(sidecars) > 0 || f.Reason == v1alpha1.ReasonDryRun)
@@ -133,4 +129,17 @@ func (r *PolicyReport) add(policy Policy, report *Report) {
 			Stage: report.Stage, Reason: report.Reason, Message: report.Message, Sidecars: sidecars,
 		})
 	}
+}
+
+// leftAlone says why the policy leaves the pod alone, if it does.
+func leftAlone(policy resolve.Policy, pod *corev1.Pod, where string) []Finding {
+	severity := SeverityProblem
+	reason, message := policy.LeavesAlone(pod)
+	switch reason {
+	case "":
+		return nil
+	case v1alpha1.ReasonMainContainersNotListed:
+		severity = SeverityNote
+	}
+	return []Finding{finding(severity, reason, "", where+": "+message)}
 }

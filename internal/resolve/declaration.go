@@ -94,21 +94,18 @@ func (p Policy) listed(pod *corev1.Pod) (names []string, reason v1alpha1.Reason,
 	}
 	key := p.Spec.MainContainersFrom.PodAnnotation
 	value := pod.Annotations[key]
-	invalid := func(format string, args ...any) ([]string, v1alpha1.Reason, string) {
-		return nil, v1alpha1.ReasonInvalidMainContainers, fmt.Sprintf("annotation %s ", key) + fmt.Sprintf(format, args...)
-	}
 	switch {
 	case len(value) > MaxListBytes:
-		return invalid("has more than %d bytes", MaxListBytes)
+		return nil, v1alpha1.ReasonInvalidMainContainers, fmt.Sprintf("annotation %s has more than %d bytes", key, MaxListBytes)
 	case strings.TrimSpace(value) == "":
 		return nil, v1alpha1.ReasonMainContainersNotListed, ""
 	case strings.Count(value, ",") >= MaxListedContainers:
-		return invalid("lists more than %d containers", MaxListedContainers)
+		return nil, v1alpha1.ReasonInvalidMainContainers, fmt.Sprintf("annotation %s lists more than %d containers", key, MaxListedContainers)
 	}
 	for name := range strings.SplitSeq(value, ",") {
 		name = strings.TrimSpace(name)
 		if !hasContainer(pod, name) {
-			return invalid("lists %.80q, which is no container of the pod", name)
+			return nil, v1alpha1.ReasonInvalidMainContainers, fmt.Sprintf("annotation %s lists %.80q, which is no container of the pod", key, name)
 		}
 		names = append(names, name)
 	}
