@@ -25,73 +25,77 @@ func goCommand(t *testing.T, directory string, arguments ...string) string {
 	return strings.TrimSpace(string(output))
 }
 
-// eachDownloaded calls the function for each version whose source the module cache has.
-func eachDownloaded(t *testing.T, test func(t *testing.T, tool Tool, source string)) {
-	for _, version := range kubernetesVersions {
-		t.Run(version, func(t *testing.T) {
-			tool := Kubernetes(version)
-			source := goCommand(t, builder.module(tool), "list", "-m", "-f", "{{.Dir}}", kubernetesModule)
-			if source == "" {
-				t.Skip("the module cache does not have this version")
-			}
-			test(t, tool, source)
-		})
+// source returns the directory of the version's source, if the module cache has it.
+func source(t *testing.T, version string) string {
+	t.Helper()
+	directory := goCommand(t, builder.module(Kubernetes(version)), "list", "-m", "-f", "{{.Dir}}", kubernetesModule)
+	if directory == "" {
+		t.Skip("the module cache does not have this version")
 	}
+	return directory
 }
 
 var builder = Builder{Modules: filepath.Join("..", "..", "tools")}
 
 // Every edit applies to every version.
 func TestEditsApply(t *testing.T) {
-	eachDownloaded(t, func(t *testing.T, released Tool, source string) {
-		for _, kubelet := range kubelets.All {
-			tool := Kubelet(released.Version(), kubelet)
-			if len(kubelet.Edits) == 0 {
-				if tool.Name != released.Name {
-					t.Errorf("kubelet %s has no edits and is built as %s", kubelet.Name, tool.Name)
+	for _, version := range kubernetesVersions {
+		t.Run(version, func(t *testing.T) {
+			directory := source(t, version)
+			for _, kubelet := range kubelets.All {
+				tool := Kubelet(version, kubelet)
+				if len(kubelet.Edits) == 0 {
+					if tool.Name != Kubernetes(version).Name {
+						t.Errorf("kubelet %s has no edits and is built as %s", kubelet.Name, tool.Name)
+					}
+					continue
 				}
-				continue
+				if _, err := kubelet.Apply(directory, version); err != nil {
+					t.Error(err)
+				}
 			}
-			if _, err := kubelet.Apply(source, tool.Version()); err != nil {
-				t.Error(err)
-			}
-		}
-	})
+		})
+	}
 }
 
 // The go command takes the edited files instead of those in the module cache.
 func TestOverlay(t *testing.T) {
-	eachDownloaded(t, func(t *testing.T, released Tool, source string) {
-		const file = "pkg/kubelet/pod_workers.go"
-		kubelet := kubelets.Kubelet{Name: "x", Edits: []kubelets.Edit{{File: file, Old: "package kubelet\n", New: "package other\n"}}}
-		tool, directory := Kubelet(released.Version(), kubelet), t.TempDir()
-		arguments, err := builder.overlay(t.Context(), tool, directory)
-		if err != nil {
-			t.Fatal(err)
-		}
-		list := slices.Concat([]string{"list", "-e"}, arguments, []string{"-find", "-f", "{{.Dir}}: {{.Error}}", kubernetesModule + "/pkg/kubelet"})
-		got := goCommand(t, builder.module(tool), list...)
-		if want := filepath.Join(directory, "overlay", "kubernetes", "pkg", "kubelet") + ": "; !strings.HasPrefix(got, want) || !strings.Contains(got, "other (pod_workers.go)") {
-			t.Errorf("the packages are %s, want %s and two package clauses", got, want)
-		}
-	})
+	for _, version := range kubernetesVersions {
+		t.Run(version, func(t *testing.T) {
+			source(t, version)
+			const file = "pkg/kubelet/pod_workers.go"
+			kubelet := kubelets.Kubelet{Name: "x", Edits: []kubelets.Edit{{File: file, Old: "package kubelet\n", New: "package other\n"}}}
+			tool, directory := Kubelet(version, kubelet), t.TempDir()
+			arguments, err := builder.overlay(t.Context(), tool, directory)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list := slices.Concat([]string{"list", "-e"}, arguments, []string{"-find", "-f", "{{.Dir}}: {{.Error}}", kubernetesModule + "/pkg/kubelet"})
+			got := goCommand(t, builder.module(tool), list...)
+			if want := filepath.Join(directory, "overlay", "kubernetes", "pkg", "kubelet") + ": "; !strings.HasPrefix(got, want) || !strings.Contains(got, "other (pod_workers.go)") {
+				t.Errorf("the packages are %s, want %s and two package clauses", got, want)
+			}
+		})
+	}
 }
 
 // Feature gates that a version does not have would keep its API server from starting.
 func TestFeatureGatesExist(t *testing.T) {
-	eachDownloaded(t, func(t *testing.T, tool Tool, source string) {
-		content, err := os.ReadFile(filepath.Join(source, "pkg", "features", "kube_features.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, kubelet := range kubelets.All {
-			for gate := range kubelet.FeatureGates(tool.Version()) {
-				if !strings.Contains(string(content), "\n\t"+gate+": {\n") {
-					t.Errorf("kubelet %s has the unknown feature gate %s", kubelet.Name, gate)
+	for _, version := range kubernetesVersions {
+		t.Run(version, func(t *testing.T) {
+			content, err := os.ReadFile(filepath.Join(source(t, version), "pkg", "features", "kube_features.go"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, kubelet := range kubelets.All {
+				for gate := range kubelet.FeatureGates(version) {
+					if !strings.Contains(string(content), "\n\t"+gate+": {\n") {
+						t.Errorf("kubelet %s has the unknown feature gate %s", kubelet.Name, gate)
+					}
 				}
 			}
-		}
-	})
+		})
+	}
 }
 
 func TestKubeletsHaveDirectoriesOfTheirOwn(t *testing.T) {
