@@ -13,11 +13,12 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podmodel"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// checkInvariants returns the first invariant that the decision breaks, or nothing. It has its own copy of the kubelet's
-// rules and shares no code with the package.
+// checkInvariants returns the first invariant that the decision breaks, or nothing. It shares no code with
+// the package, and uses the kubelet's rules of package podmodel.
 func checkInvariants(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	if slices.ContainsFunc(d.Actions, func(a plan.Action) bool { return a.ReleasePhase }) {
 		return releasesOnlyALatePhase(s, now, d) + skipsDeniedModes(s, now, d)
@@ -396,20 +397,8 @@ func mayRun(pod *corev1.Pod, name string) bool {
 	if st.State.Terminated == nil {
 		return true
 	}
-	code := st.State.Terminated.ExitCode
-	policy := string(pod.Spec.RestartPolicy)
-	for _, c := range pod.Spec.Containers {
-		if c.Name != name || c.RestartPolicy == nil {
-			continue
-		}
-		policy = string(*c.RestartPolicy)
-		for _, r := range c.RestartPolicyRules {
-			if slices.Contains(r.ExitCodes.Values, code) == (r.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
-				return true
-			}
-		}
-	}
-	return policy == "Always" || policy == "OnFailure" && code != 0
+	i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
+	return podmodel.Restarts(pod.Spec.RestartPolicy, &pod.Spec.Containers[i], st.State.Terminated.ExitCode)
 }
 
 // hasQuickExitImage says whether the container's image is its quick-exit image.

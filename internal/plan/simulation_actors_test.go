@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podmodel"
 )
 
 // manner is what a container does.
@@ -68,14 +69,9 @@ func (k *kubelet) boot() {
 	}
 }
 
-// probe changes the pod's readiness. That status write carries the phase that the kubelet knows.
+// probe changes the result of a probe. That status write carries the phase that the kubelet knows.
 func (k *kubelet) probe() {
-	phase := k.phase()
-	k.m.after(k.m.between(10*time.Millisecond, 300*time.Millisecond), func() {
-		if !k.m.deniesPhase(phase) {
-			k.m.write(func(pod *corev1.Pod) { pod.Status.Phase = phase }, false)
-		}
-	})
+	k.send(true)
 	if k.anyAlive() {
 		k.m.after(k.m.between(800*time.Millisecond, 1200*time.Millisecond), k.probe)
 	}
@@ -265,12 +261,12 @@ func (k *kubelet) phase() corev1.PodPhase {
 	if k.terminal != "" {
 		return k.terminal
 	}
+	if slices.ContainsFunc(k.processes, func(p *process) bool { return p.state == "unpullable" && p.runs == 0 }) {
+		return corev1.PodPending
+	}
 	failed := false
 	for _, p := range k.processes {
-		switch {
-		case p.state == "unpullable" && p.runs == 0:
-			return corev1.PodPending
-		case p.state != "dead" || k.restarts(p):
+		if p.state != "dead" || k.restarts(p) {
 			return corev1.PodRunning
 		}
 		failed = failed || p.code != 0
@@ -286,8 +282,15 @@ func (k *kubelet) phase() corev1.PodPhase {
 	return k.terminal
 }
 
-// report writes the current status after a short delay, and so overwrites updates that arrive in the meantime.
-func (k *kubelet) report() {
+// report writes the current status if it has changed.
+func (k *kubelet) report() { k.send(false) }
+
+// send writes the current status after a short delay, and so overwrites updates that arrive in the meantime. While a kubelet stops
+// containers for new images, it computes no status.
+func (k *kubelet) send(always bool) {
+	if k.busy && !k.m.scenario.virtual {
+		return
+	}
 	phase, statuses, conditions, records := k.phase(), k.statuses(), k.conditions(), k.records
 	at := k.m.now.Add(k.m.between(10*time.Millisecond, 300*time.Millisecond))
 	if at.Before(k.reportAfter) {
@@ -295,25 +298,36 @@ func (k *kubelet) report() {
 	}
 	k.reportAfter = at.Add(time.Millisecond)
 	k.m.after(at.Sub(k.m.now), func() {
-		if k.m.deniesPhase(phase) || k.m.pod.Status.Phase == phase && len(k.m.pod.Status.Conditions) == len(conditions) && equal(k.m.pod.Status.ContainerStatuses, statuses) {
+		if k.m.deniesPhase(phase) || !always && k.m.pod.Status.Phase == phase && len(k.m.pod.Status.Conditions) == len(conditions) && equal(k.m.pod.Status.ContainerStatuses, statuses) {
 			return
 		}
 		if k.m.scenario.virtual && len(k.m.swaps) > len(records) {
 			k.m.say("node", "overwrites the record of the swap")
 			k.m.swaps = records
 		}
-		k.m.write(func(pod *corev1.Pod) {
+		k.m.write(k.writer(), func(pod *corev1.Pod) {
 			pod.Status.Phase, pod.Status.ContainerStatuses, pod.Status.Conditions = phase, statuses, conditions
-		}, false)
+			if k.m.scenario.virtual {
+				k.m.recordSwaps(pod)
+			}
+		})
 	})
 }
 
-// conditions report that the kubelet has seen the pod complete. A virtual kubelet sets none.
+func (k *kubelet) writer() podmodel.Writer {
+	if k.m.scenario.virtual {
+		return podmodel.VirtualKubelet
+	}
+	return podmodel.Kubelet
+}
+
+// conditions report that the kubelet has seen the pod end. A virtual kubelet sets none.
 func (k *kubelet) conditions() []corev1.PodCondition {
-	if k.m.scenario.virtual || k.phase() != corev1.PodSucceeded {
+	reason := map[corev1.PodPhase]string{corev1.PodSucceeded: "PodCompleted", corev1.PodFailed: "PodFailed"}[k.phase()]
+	if k.m.scenario.virtual || reason == "" {
 		return nil
 	}
-	return []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"}}
+	return []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: reason}}
 }
 
 func equal(a, b []corev1.ContainerStatus) bool {
@@ -331,14 +345,17 @@ func (k *kubelet) clock(t time.Time) metav1.Time {
 func (k *kubelet) statuses() []corev1.ContainerStatus {
 	var statuses []corev1.ContainerStatus
 	for _, p := range k.processes {
-		st := corev1.ContainerStatus{Name: p.name, RestartCount: p.restarts}
+		st := corev1.ContainerStatus{Name: p.name, Image: p.image, RestartCount: p.restarts}
 		if p.runs > 0 {
 			st.ContainerID = "containerd://" + p.name
 		}
 		begun, ended := k.clock(p.begun), k.clock(p.ended)
+		if p.state != "dead" && !p.ended.IsZero() {
+			st.LastTerminationState.Terminated = &corev1.ContainerStateTerminated{ExitCode: p.code, FinishedAt: ended}
+		}
 		switch p.state {
 		case "running", "stopping":
-			st.State.Running = &corev1.ContainerStateRunning{StartedAt: begun}
+			st.Ready, st.State.Running = true, &corev1.ContainerStateRunning{StartedAt: begun}
 		case "dead":
 			st.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: p.code, StartedAt: begun, FinishedAt: ended}
 		case "backoff":

@@ -4,6 +4,7 @@ package plan_test
 
 import (
 	"container/heap"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podmodel"
 )
 
 // model is a cluster with one pod: an API server, and actors that see its objects late and act on their own. Time is
@@ -26,6 +28,8 @@ type model struct {
 	random   *rand.Rand
 	now      time.Time
 	queue    events
+	// bug is a bug of the operator. The zero value is none.
+	bug bug
 
 	pod     *corev1.Pod // replaced at each write, never changed
 	version int
@@ -114,10 +118,14 @@ func (m *model) crrsChanged() {
 	}
 }
 
-// write changes the pod. An update of spec or metadata reaches the kubelet at once; a change of status does not.
-func (m *model) write(change func(*corev1.Pod), isUpdate bool) {
+// write changes the pod. A rule of package podmodel must explain it. The kubelet receives the operator's writes, which are updates
+// of spec or metadata, but not its own.
+func (m *model) write(writer podmodel.Writer, change func(*corev1.Pod)) {
 	pod := m.pod.DeepCopy()
 	change(pod)
+	if _, divergence := podmodel.Step(m.pod, pod, writer); divergence != nil {
+		m.fail("%v", divergence)
+	}
 	m.version++
 	pod.ResourceVersion = fmt.Sprint(m.version)
 	if before := m.pod.Status.Phase; before != pod.Status.Phase {
@@ -127,7 +135,7 @@ func (m *model) write(change func(*corev1.Pod), isUpdate bool) {
 	for _, o := range m.replicas() {
 		o.podChanged(m.view())
 	}
-	if isUpdate {
+	if writer == podmodel.Operator {
 		m.kubelet.updated(pod)
 	}
 }
@@ -222,6 +230,9 @@ func (m *model) finish(r *modelCRR, message string) {
 	if r.deleted || !r.attempt.Finished.IsZero() {
 		return
 	}
+	if _, divergence := podmodel.StepObject("ContainerRecreateRequest", podmodel.Object{Phase: "Recreating"}, podmodel.Object{Phase: "Completed"}); divergence != nil {
+		m.fail("%v", divergence)
+	}
 	r.attempt.Finished, r.attempt.Message = m.seconds().Time, message
 	m.say("kruise", "finishes CRR %d: %s", r.attempt.Number, message)
 	m.crrsChanged()
@@ -229,26 +240,50 @@ func (m *model) finish(r *modelCRR, message string) {
 
 // patchPhase writes phase and annotation, unless the pod has changed since it was read.
 func (m *model) patchPhase(o *operator, read *corev1.Pod, action plan.Action) bool {
-	if read.ResourceVersion != m.pod.ResourceVersion {
+	if m.isStale(read) {
 		return false
 	}
 	if action.ReleasePhase {
-		m.write(func(pod *corev1.Pod) { pod.Annotations = nil }, true)
+		m.write(podmodel.Operator, func(pod *corev1.Pod) { delete(pod.Annotations, v1alpha1.AnnotationPhaseGuard) })
 		return true
 	}
 	if isTerminal(m.pod) || action.Phase != corev1.PodSucceeded && action.Phase != corev1.PodFailed {
 		m.fail("phase %s is written over %s", action.Phase, m.pod.Status.Phase)
 	}
 	m.phase = &plan.Attempt{Mode: podPhase, For: action.For, Number: action.Attempt, Started: o.seconds()}
-	m.write(func(pod *corev1.Pod) {
-		pod.Status.Phase, pod.Annotations = action.Phase, map[string]string{v1alpha1.AnnotationPhaseGuard: "Enabled"}
-	}, true)
+	m.write(podmodel.Operator, func(pod *corev1.Pod) {
+		pod.Status.Phase = action.Phase
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.AnnotationPodPhase, fmt.Sprintf(`{"phase":%q}`, action.Phase))
+		if !m.bug.unguarded {
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.AnnotationPhaseGuard, "Enabled")
+		}
+	})
 	return true
+}
+
+// isStale says whether a patch with these preconditions is a conflict.
+func (m *model) isStale(read *corev1.Pod) bool {
+	return read.ResourceVersion != m.pod.ResourceVersion && !m.bug.unconditional
+}
+
+// recordSwaps writes the annotation that records swapped images.
+func (m *model) recordSwaps(pod *corev1.Pod) {
+	record := map[string]struct{}{}
+	for _, swap := range m.swaps {
+		for name := range swap.RestartCounts {
+			record[name] = struct{}{}
+		}
+	}
+	encoded, err := json.Marshal(record)
+	if err != nil {
+		m.fail("%v", err)
+	}
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.AnnotationImageSwap, string(encoded))
 }
 
 // patchImages swaps images and writes the annotation, unless the pod has changed since it was read.
 func (m *model) patchImages(o *operator, read *corev1.Pod, action plan.Action) bool {
-	if read.ResourceVersion != m.pod.ResourceVersion {
+	if m.isStale(read) {
 		return false
 	}
 	for _, name := range action.Containers {
@@ -264,13 +299,14 @@ func (m *model) patchImages(o *operator, read *corev1.Pod, action plan.Action) b
 		}
 	}
 	m.swaps = append(m.swaps, swap)
-	m.write(func(pod *corev1.Pod) {
+	m.write(podmodel.Operator, func(pod *corev1.Pod) {
+		m.recordSwaps(pod)
 		for i := range pod.Spec.Containers {
 			if to, ok := action.Images[pod.Spec.Containers[i].Name]; ok {
 				pod.Spec.Containers[i].Image = to
 			}
 		}
-	}, true)
+	})
 	return true
 }
 
@@ -382,7 +418,7 @@ func (o *operator) reconcile() {
 		return
 	}
 	s := o.snapshot()
-	decision := plan.Next(s, o.now())
+	decision := o.decide(s)
 	if problem := checkInvariants(s, o.now(), decision); problem != "" {
 		o.m.fail("%s: %+v", problem, briefly(decision))
 	}
@@ -391,12 +427,25 @@ func (o *operator) reconcile() {
 	}
 	if denied := o.act(s, decision); denied {
 		s.Capabilities.CRRServed = false
-		decision = plan.Next(s, o.now())
+		decision = o.decide(s)
 		o.act(s, decision)
 	}
 	if decision.RequeueAfter > 0 {
 		o.wake(decision.RequeueAfter)
 	}
+}
+
+// decide makes the operator's decision. A bug may change what it sees, and what it decides.
+func (o *operator) decide(s plan.Snapshot) plan.Decision {
+	if sees := o.m.bug.sees; sees != nil {
+		s.Pod = s.Pod.DeepCopy()
+		sees(&s)
+	}
+	decision := plan.Next(s, o.now())
+	if decides := o.m.bug.decides; decides != nil {
+		decides(s, &decision)
+	}
+	return decision
 }
 
 // overdue tells a replica that does not lead whether to act. Before that it reads the pod live, as the operator does.

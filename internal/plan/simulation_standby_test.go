@@ -48,7 +48,7 @@ func simulateStandby(t *testing.T, prepare func(m *model, seed uint64), judge fu
 	for name, scenario := range simulations() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(standbySeeds) {
+			for seed := range seedsOf(t, standbySeeds) {
 				s := scenario
 				s.stale = seed%2 == 1
 				m := newModel(s, seed)

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -338,28 +339,43 @@ func TestSimulation(t *testing.T) {
 	for name, scenario := range simulations() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			writes := 0
-			for seed := range uint64(seeds) {
-				s := scenario
-				s.stale, s.crashes = seed%2 == 1, seed%4 >= 2
-				m := simulate(s, seed)
+			writes, seeds := 0, seedsOf(t, seeds)
+			for seed := range seeds {
+				m := newModel(scenario.mixed(seed), seed)
+				m.simulate()
 				writes = max(writes, m.operator.writes)
-				if len(m.problems) > 0 {
-					t.Fatalf("seed %d:\n%s\n\n%s", seed, strings.Join(m.problems, "\n"), strings.Join(m.transcript, "\n"))
-				}
+				m.mustBeFine(t, seed)
 			}
-			t.Logf("%d seeds, at most %d writes", seeds, writes)
+			t.Logf("%d schedules, at most %d writes", seeds, writes)
 		})
 	}
 }
 
+// seedsOf returns the number of runs of each scenario in one of the three tests with all scenarios. SCHEDULES sets the sum.
+func seedsOf(t *testing.T, otherwise uint64) uint64 {
+	t.Helper()
+	value := os.Getenv("SCHEDULES")
+	if value == "" {
+		return otherwise
+	}
+	schedules, err := strconv.ParseUint(value, 10, 64)
+	if err != nil {
+		t.Fatalf("SCHEDULES: %v", err)
+	}
+	return schedules/uint64(3*len(simulations())) + 1
+}
+
+// mixed returns the scenario with stale caches and crashes in half of the seeds each.
+func (s simulation) mixed(seed uint64) simulation {
+	s.stale, s.crashes = seed%2 == 1, seed%4 >= 2
+	return s
+}
+
 // simulate runs the scenario and judges its end.
-func simulate(s simulation, seed uint64) *model {
-	m := newModel(s, seed)
+func (m *model) simulate() {
 	m.kubelet.boot()
 	m.run(horizon)
 	m.judge()
-	return m
 }
 
 // newModel returns the scenario's cluster before its start.
@@ -447,7 +463,8 @@ func TestTranscripts(t *testing.T) {
 				t.Fatalf("there is no scenario %q", name)
 			}
 			s.crashes = file == "crash-after-a-write"
-			m := simulate(s, 2)
+			m := newModel(s, 2)
+			m.simulate()
 			got := name + "\n\n" + strings.Join(m.transcript, "\n") + "\n"
 			path := filepath.Join("testdata", file+".golden")
 			if *update {
