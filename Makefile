@@ -116,7 +116,7 @@ TIMEOUT := 60m
 test: test-unit test-fuzz test-packaging test-integration test-e2e ## Run every test.
 
 .PHONY: test-long
-test-long: test-faults test-mutations test-native soak test-e2e-faults test-e2e-matrix ## Run what takes too long for every change: every fault, many mutations, 20,000 conversions, the soak, every Job policy (2 hours).
+test-long: test-faults test-mutations test-native simulate soak test-e2e-faults test-e2e-matrix ## Run what takes too long for every change: every fault, many mutations, 20,000 conversions, 10 million simulated schedules, the soak, every Job policy (3 hours).
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests with the race detector.
@@ -168,6 +168,13 @@ test-mutations: $(LOCALCLUSTER) ## Change policies at random MUTATIONS (5000) ti
 	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
 	MUTATIONS=$(MUTATIONS) KUBEBUILDER_ASSETS="$$assets" go test -race -tags integration -count=1 -timeout $(TIMEOUT) -v -run '^TestMutatedPolicy' ./controllers/
 
+# How many schedules make simulate runs.
+SCHEDULES ?= 10000000
+
+.PHONY: simulate
+simulate: ## Simulate SCHEDULES (10000000) interleavings of the operator, a kubelet and OpenKruise (an hour).
+	SCHEDULES=$(SCHEDULES) go test -count=1 -timeout 24h -run '^TestSimulation(|StandbyBesideLeader|LeaderIsKilled)$$' ./internal/plan
+
 # How long the operator runs under churn, when make soak asks for it.
 SOAK ?= 10m
 
@@ -196,6 +203,17 @@ fuzz: ## Run every fuzz target for FUZZTIME (10s) each. What it finds is kept in
 .PHONY: test-fuzz
 test-fuzz: ## Try 5000 inputs on every fuzz target.
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=5000x
+
+# The directory into which end-to-end tests record every state of pods. Empty: they record nothing.
+E2E_RECORD ?= $(CURDIR)/.cluster/recordings
+export E2E_RECORD
+
+# The directory with the recordings that make replay reads.
+RECORDINGS ?= $(CURDIR)/.cluster/recordings
+
+.PHONY: replay
+replay: ## Check that the model of the simulation explains each recorded write to a pod (RECORDINGS=.cluster/recordings).
+	go run ./hack/replay $(RECORDINGS)
 
 # REQUIRE_E2E=1 fails if this machine cannot run a kubelet.
 .PHONY: test-e2e

@@ -37,6 +37,11 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "Install the component native: %v\n", err)
 		os.Exit(1)
 	}
+	stopRecording, err := harness.Record()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "Record the pods: %v\n", err)
+		os.Exit(1)
+	}
 	code := m.Run()
 	if err := removeNative(); err != nil {
 		fmt.Fprintf(os.Stderr, "Remove the component native: %v\n", err)
@@ -44,6 +49,10 @@ func TestMain(m *testing.M) {
 	}
 	if err := removeOthers(); err != nil {
 		fmt.Fprintf(os.Stderr, "Delete the objects of others: %v\n", err)
+		code = 1
+	}
+	if err := stopRecording(); err != nil {
+		fmt.Fprintf(os.Stderr, "Record the pods: %v\n", err)
 		code = 1
 	}
 	os.Exit(code)

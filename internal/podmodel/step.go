@@ -179,17 +179,17 @@ func sameContainers(a, b []corev1.Container) bool {
 }
 
 // sameState reports whether a container runs, waits or has ended as before.
-func sameState(old, new *corev1.ContainerStatus) bool {
-	b, a := &old.State, &new.State
+func sameState(before, after *corev1.ContainerStatus) bool {
+	b, a := &before.State, &after.State
 	switch {
-	case old.RestartCount != new.RestartCount || old.ContainerID != new.ContainerID:
+	case before.RestartCount != after.RestartCount || before.ContainerID != after.ContainerID:
 		return false
 	case b.Running != nil:
 		return a.Running != nil
 	case b.Terminated != nil:
 		return a.Terminated != nil && a.Terminated.ExitCode == b.Terminated.ExitCode && a.Terminated.Reason == b.Terminated.Reason
 	default:
-		return isWaiting(new) && reasonOf(b.Waiting) == reasonOf(a.Waiting)
+		return isWaiting(after) && reasonOf(b.Waiting) == reasonOf(a.Waiting)
 	}
 }
 
