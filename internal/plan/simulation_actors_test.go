@@ -45,6 +45,7 @@ type process struct {
 // any other phase with its own.
 type kubelet struct {
 	m           *model
+	received    int // the version of the pod that it received last
 	processes   []*process
 	images      map[string]string // of the last spec that it received
 	busy        bool              // stopping containers for new images, which blocks the pod's worker
@@ -99,6 +100,11 @@ func (k *kubelet) updated(pod *corev1.Pod) {
 		delay += until.Sub(k.m.now)
 	}
 	k.m.after(delay, func() {
+		// A watch keeps the order.
+		if versionOf(pod) < k.received {
+			return
+		}
+		k.received = versionOf(pod)
 		if !k.m.scenario.forgetful {
 			k.records = records
 		}

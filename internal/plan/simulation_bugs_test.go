@@ -50,7 +50,7 @@ var bugs = map[string]bug{
 			}
 		}
 	}},
-	"treats unknown nodes as nodes with a kubelet and OpenKruise's daemon": {sees: func(s *plan.Snapshot) { s.Node = plan.NodeReal }},
+	"takes a virtual node for one with a kubelet": {sees: func(s *plan.Snapshot) { s.Node = plan.NodeReal }},
 	"writes Succeeded whatever the exit codes are": {decides: func(_ plan.Snapshot, d *plan.Decision) {
 		for i := range d.Actions {
 			if d.Actions[i].Mode == podPhase {
