@@ -117,7 +117,7 @@ func Managers(object metav1.Object) []Manager {
 		}
 		if entry.FieldsV1 != nil {
 			hash := fnv.New32a()
-			_, _ = hash.Write(entry.FieldsV1.Raw)
+			_, _ = hash.Write(entry.FieldsV1.GetRawBytes())
 			m.Fields = hash.Sum32()
 		}
 		managers = append(managers, m)

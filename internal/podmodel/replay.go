@@ -38,7 +38,8 @@ func (r *Replay) Begin() {
 
 // Add replays the next event of the recording.
 func (r *Replay) Add(e Event) {
-	known, id := r.objects, ""
+	known := r.objects
+	var id string
 	switch {
 	case e.Type == Gap:
 		r.gap(e.Kind)

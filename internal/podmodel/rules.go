@@ -235,25 +235,22 @@ func agreesWithReady(c change) bool {
 	if c.is == nil || c.is.Type != corev1.PodReady {
 		return false
 	}
-	phase, written := c.after.Status.Phase, writtenPhase(c.after)
 	switch {
 	case c.is.Status == corev1.ConditionTrue:
 		return !isTerminal(c.after) && all(c.after, func(_ *corev1.Container, s *corev1.ContainerStatus) bool { return s != nil && s.Ready })
 	case c.is.Reason == completed:
-		return phase == corev1.PodSucceeded || written == corev1.PodSucceeded ||
-			all(c.after, func(_ *corev1.Container, s *corev1.ContainerStatus) bool {
-				end := endOf(s)
-				return end != nil && end.ExitCode == 0
-			})
+		return reads(c.after, corev1.PodSucceeded) || all(c.after, endedWith0)
 	case c.is.Reason == failed:
-		return phase == corev1.PodFailed || written == corev1.PodFailed || c.after.DeletionTimestamp != nil || c.after.Status.Reason != "" ||
-			initFailed(c.after) || !all(c.after, func(_ *corev1.Container, s *corev1.ContainerStatus) bool {
-			end := endOf(s)
-			return end == nil || end.ExitCode == 0
-		})
+		return reads(c.after, corev1.PodFailed) || c.after.DeletionTimestamp != nil || c.after.Status.Reason != "" ||
+			initFailed(c.after) || !all(c.after, func(c *corev1.Container, s *corev1.ContainerStatus) bool { return endOf(s) == nil || endedWith0(c, s) })
 	default:
 		return true
 	}
+}
+
+// reads reports whether the pod has this phase, or the operator has written it.
+func reads(pod *corev1.Pod, phase corev1.PodPhase) bool {
+	return pod.Status.Phase == phase || writtenPhase(pod) == phase
 }
 
 // hasFinished reports whether the kubelet knows that the pod has a terminal phase. It learns of a phase that the operator wrote
@@ -306,6 +303,12 @@ func endOf(s *corev1.ContainerStatus) *corev1.ContainerStateTerminated {
 	default:
 		return s.LastTerminationState.Terminated
 	}
+}
+
+// endedWith0 reports whether a container that does not run ended last with 0.
+func endedWith0(_ *corev1.Container, s *corev1.ContainerStatus) bool {
+	end := endOf(s)
+	return end != nil && end.ExitCode == 0
 }
 
 // all reports whether all regular containers satisfy the check.

@@ -36,7 +36,7 @@ type Divergence struct {
 	Before, After string
 }
 
-func (d *Divergence) Error() string {
+func (d *Divergence) String() string {
 	return fmt.Sprintf("no rule lets the %s change %s from %s to %s", d.Writer, d.Field, d.Before, d.After)
 }
 
@@ -116,18 +116,24 @@ func (w *write) changes() []change {
 	if b.Status.Phase != a.Status.Phase {
 		all = append(all, change{write: w, of: ofPhase, field: "status.phase", values: [2]any{b.Status.Phase, a.Status.Phase}})
 	}
-	for _, of := range conditionTypes {
-		was, is := conditionOf(b, of), conditionOf(a, of)
-		if was == nil && is == nil || was != nil && is != nil && was.Status == is.Status && was.Reason == is.Reason {
-			continue
-		}
-		all = append(all, change{write: w, of: ofCondition, field: fmt.Sprintf("status.conditions[%s]", of), values: [2]any{was, is}, was: was, is: is})
-	}
+	all = w.conditions(all)
 	for i := range a.Spec.InitContainers {
 		all = w.container(all, i, true)
 	}
 	for i := range a.Spec.Containers {
 		all = w.container(all, i, false)
+	}
+	return all
+}
+
+// conditions appends the changes of conditions.
+func (w *write) conditions(all []change) []change {
+	for _, of := range conditionTypes {
+		was, is := conditionOf(w.before, of), conditionOf(w.after, of)
+		if was == nil && is == nil || was != nil && is != nil && was.Status == is.Status && was.Reason == is.Reason {
+			continue
+		}
+		all = append(all, change{write: w, of: ofCondition, field: fmt.Sprintf("status.conditions[%s]", of), values: [2]any{was, is}, was: was, is: is})
 	}
 	return all
 }
@@ -142,31 +148,37 @@ func (w *write) container(all []change, i int, init bool) []change {
 	}
 	c.container = &a[i]
 	c.old, c.new = statusOf(w.before, a[i].Name, init), statusOf(w.after, a[i].Name, init)
-	add := func(of topic, field string, values [2]any) {
-		next := c
-		next.of, next.field, next.values = of, field, values
-		all = append(all, next)
-	}
 	if i < len(b) && b[i].Image != a[i].Image {
-		add(ofImage, fmt.Sprintf("spec.containers[%s].image", a[i].Name), [2]any{b[i].Image, a[i].Image})
+		all = append(all, c.at(ofImage, fmt.Sprintf("spec.containers[%s].image", a[i].Name), b[i].Image, a[i].Image))
 	}
-	path += "[" + a[i].Name + "]"
-	switch {
-	case c.old == nil && c.new == nil:
+	if c.old == nil && c.new == nil {
 		return all
+	}
+	return c.status(all, path+"["+a[i].Name+"]")
+}
+
+// at returns the change of a field of the same container.
+func (c change) at(of topic, field string, before, after any) change {
+	c.of, c.field, c.values = of, field, [2]any{before, after}
+	return c
+}
+
+// status appends the changes of a container's status.
+func (c change) status(all []change, path string) []change {
+	switch {
 	case c.old == nil || c.new == nil:
-		add(ofStatus, path, [2]any{c.old, c.new})
+		all = append(all, c.at(ofStatus, path, c.old, c.new))
 	case !sameState(c.old, c.new):
-		add(ofState, path+".state", [2]any{c.old, c.new})
+		all = append(all, c.at(ofState, path+".state", c.old, c.new))
 	}
 	if c.new == nil {
 		return all
 	}
 	if c.old != nil && c.old.RestartCount != c.new.RestartCount {
-		add(ofRestartCount, path+".restartCount", [2]any{c.old.RestartCount, c.new.RestartCount})
+		all = append(all, c.at(ofRestartCount, path+".restartCount", c.old.RestartCount, c.new.RestartCount))
 	}
 	if c.new.Ready && (c.old == nil || !sameState(c.old, c.new)) || c.old != nil && c.old.Ready != c.new.Ready {
-		add(ofReady, path+".ready", [2]any{c.old != nil && c.old.Ready, c.new.Ready})
+		all = append(all, c.at(ofReady, path+".ready", c.old != nil && c.old.Ready, c.new.Ready))
 	}
 	return all
 }
