@@ -3,7 +3,7 @@
 package config_test
 
 import (
-	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 
@@ -16,7 +16,7 @@ import (
 )
 
 func TestSamplesRender(t *testing.T) {
-	files, err := os.ReadDir("samples")
+	files, err := filepath.Glob("samples/*.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/cli/exit"
 	"github.com/sidecar-termination/operator/internal/cli/explain"
 	"github.com/sidecar-termination/operator/internal/cli/lint"
+	"github.com/sidecar-termination/operator/internal/cli/policytest"
 	"github.com/sidecar-termination/operator/internal/cli/source"
 	quickexit "github.com/sidecar-termination/operator/internal/quickexit/command"
 	"github.com/sidecar-termination/operator/internal/settings"
@@ -74,13 +75,16 @@ func newPlugin(now func() time.Time) *cobra.Command {
 		Use:   settings.PluginProgram,
 		Short: "Explains what ends the sidecars of Jobs, and why they still run",
 		Long: `Explains what the sidecar-termination-operator does about pods, Jobs, CronJobs and policies, finds workloads whose
-sidecars nothing will end, and checks the operator's installation. It only reads.`,
+sidecars nothing will end, tests policies, and checks the operator's installation. It only reads.`,
 		Example: `  # why is this Job still running?
   kubectl sidecar-termination explain job/report -n batch
 
   # which Jobs may hang, in the whole cluster or before they are applied?
   kubectl sidecar-termination lint -A
   kubectl sidecar-termination lint -k overlays/production
+
+  # do the policies decide what their tests expect?
+  kubectl sidecar-termination test policies/
 
   # is the operator installed correctly?
   kubectl sidecar-termination check`,
@@ -99,5 +103,5 @@ sidecars nothing will end, and checks the operator's installation. It only reads
 // readCommands returns the subcommands that only read, for the program that users call by the name.
 func readCommands(name string, now func() time.Time) []*cobra.Command {
 	program := source.Program{Name: name, Now: now}
-	return []*cobra.Command{explain.New(program), lint.New(program), check.New(program)}
+	return []*cobra.Command{explain.New(program), lint.New(program), policytest.New(program), check.New(program)}
 }

@@ -3,6 +3,8 @@
 package explain
 
 import (
+	"time"
+
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
@@ -34,6 +36,8 @@ type Pod struct {
 	// Node is the kind of the pod's node, and Attempts are the past attempts. A template has neither.
 	Node     plan.NodeKind
 	Attempts []plan.Attempt
+	// UnchangedSince is when the pod's status last changed. Zero means unknown: the pod then counts as stable.
+	UnchangedSince time.Time
 	// Job is the name of the pod's Job. BackoffLimit and FailurePolicy are nil for pods without a Job.
 	Job           string
 	BackoffLimit  *int32

@@ -48,6 +48,7 @@ func Explain(pod Pod, operator settings.Decisions, cluster Cluster, now time.Tim
 	}
 	if !pod.Template {
 		x.decision = plan.Next(x.snapshot(), x.now)
+		report.decision = x.decision
 		x.report(&report)
 	}
 	report.Containers = x.containers()
@@ -57,14 +58,13 @@ func Explain(pod Pod, operator settings.Decisions, cluster Cluster, now time.Tim
 	return report
 }
 
-// snapshot is the input of the operator's decision. The time of the last status change is unknown, so the pod counts as
-// stable.
+// snapshot is the input of the operator's decision.
 func (x *explainer) snapshot() plan.Snapshot {
 	capabilities := x.operator.Capabilities
 	capabilities.CRRServed = x.cluster.Kruise != nil && *x.cluster.Kruise
 	return plan.Snapshot{
 		Pod: x.Pod.Pod, View: x.view, Node: x.Node, Capabilities: capabilities,
-		Attempts: x.Attempts, StabilizationWindow: x.operator.StabilizationWindow, InvalidAnnotation: x.InvalidAnnotation,
+		Attempts: x.Attempts, UnchangedSince: x.UnchangedSince, StabilizationWindow: x.operator.StabilizationWindow, InvalidAnnotation: x.InvalidAnnotation,
 	}
 }
 

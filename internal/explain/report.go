@@ -169,10 +169,14 @@ type Report struct {
 	now       time.Time
 	pod       *corev1.Pod
 	overrides []resolve.Override
+	decision  plan.Decision
 }
 
 // Now is the time of the report.
 func (r *Report) Now() time.Time { return r.now }
+
+// Decision is the operator's current decision about the pod. It is the zero value for a template.
+func (r *Report) Decision() plan.Decision { return r.decision }
 
 // WorseThan reports whether the severity is worse than the other one. The empty severity is the least bad.
 func (s Severity) WorseThan(other Severity) bool {

@@ -3,6 +3,7 @@
 package source
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -70,13 +71,41 @@ func (f *Files) Read(ctx context.Context, stdin io.Reader, namespace string) (Ma
 	if err != nil {
 		return Manifests{}, err
 	}
-	builder := resource.NewLocalBuilder().Unstructured().Local().Flatten().ContinueOnError()
+	builder := localBuilder()
 	files := f.FilenameOptions
 	if i := slices.Index(files.Filenames, "-"); i >= 0 {
 		files.Filenames = slices.Delete(slices.Clone(files.Filenames), i, i+1)
 		builder = builder.Stream(stdin, "standard input")
 	}
-	infos, err := builder.FilenameParam(false, &files).Do().Infos()
+	return decode(ctx, types, builder.FilenameParam(false, &files), namespace)
+}
+
+// Text is the content of a file with manifests.
+type Text struct {
+	Name string
+	Data []byte
+}
+
+// ReadTexts reads the objects in the texts. Objects without a namespace get the given one.
+func ReadTexts(ctx context.Context, texts []Text, namespace string) (Manifests, error) {
+	types, err := scheme.New()
+	if err != nil || len(texts) == 0 {
+		return Manifests{}, err
+	}
+	builder := localBuilder()
+	for _, text := range texts {
+		builder = builder.Stream(bytes.NewReader(text.Data), text.Name)
+	}
+	return decode(ctx, types, builder, namespace)
+}
+
+func localBuilder() *resource.Builder {
+	return resource.NewLocalBuilder().Unstructured().Local().Flatten().ContinueOnError()
+}
+
+// decode decodes and checks the objects that the builder reads.
+func decode(ctx context.Context, types *runtime.Scheme, builder *resource.Builder, namespace string) (Manifests, error) {
+	infos, err := builder.Do().Infos()
 	if err != nil {
 		return Manifests{}, fmt.Errorf("read manifests: %w", err)
 	}
