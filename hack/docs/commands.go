@@ -84,6 +84,9 @@ func needs(call []string) docs.Kind {
 	if begins(call, "kubectl", "sidecar-termination") && (slices.Contains(call, "-f") || slices.Contains(call, "-k")) {
 		return docs.Offline // reads manifests only
 	}
+	if begins(call, "kubectl", "sidecar-termination", "test") {
+		return docs.Offline
+	}
 	for _, command := range known {
 		if begins(call, command.begin...) {
 			return command.needs

@@ -101,10 +101,17 @@ func runLine(t *testing.T, line string) string {
 	return out + "exit code " + string(rune('0'+code)) + "\n"
 }
 
-// TestDocumentedOutputs runs the commands in docs/cli.md that read files, and compares their output.
+// TestDocumentedOutputs runs the commands in documents that read files, and compares their output.
 func TestDocumentedOutputs(t *testing.T) {
 	t.Chdir("../..")
-	const file, start, end = "docs/cli.md", "```console\n", "```\n"
+	checkDocument(t, "docs/cli.md", 5)
+	checkDocument(t, "docs/guides/testing-policies.md", 2)
+}
+
+// checkDocument compares the outputs in a document, which are a known number.
+func checkDocument(t *testing.T, file string, outputs int) {
+	t.Helper()
+	const start, end = "```console\n", "```\n"
 	document, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -126,8 +133,8 @@ func TestDocumentedOutputs(t *testing.T) {
 	} else if written.String() != string(document) {
 		t.Errorf("%s does not show the output of its commands; run this test with -update and review the difference", file)
 	}
-	if len(blocks) < 3 {
-		t.Errorf("%s shows %d outputs", file, len(blocks)-1)
+	if got := len(blocks) - 1; got != outputs {
+		t.Errorf("%s shows %d outputs, want %d", file, got, outputs)
 	}
 }
 
@@ -142,7 +149,7 @@ func TestProgramNameSelectsTheCommand(t *testing.T) {
 		if got := command.DisplayName(); got != want {
 			t.Errorf("%s: got %q, want %q", program, got, want)
 		}
-		for _, name := range []string{"explain", "lint", "check"} {
+		for _, name := range []string{"explain", "lint", "test", "check"} {
 			if found, _, err := command.Find([]string{name}); err != nil || found.Name() != name {
 				t.Errorf("%s has no subcommand %s: %v", program, name, err)
 			}

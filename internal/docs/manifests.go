@@ -7,15 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// kustomizations are no API objects.
-const kustomizations = "kustomize.config.k8s.io/v1beta1"
+// notObjects are the apiVersions of files that are no API objects: kustomizations, and tests of policies.
+var notObjects = []string{"kustomize.config.k8s.io/v1beta1", "cli.sidecartermination.dev/v1alpha1"}
 
-// Manifests returns the objects of a YAML block. Parts of objects and kustomizations are excluded.
+// Manifests returns the objects of a YAML block. Parts of objects and files for programs are excluded.
 func (b Block) Manifests() ([]*unstructured.Unstructured, error) {
 	if b.Language != "yaml" || b.NotRun != "" {
 		return nil, nil
@@ -31,7 +32,7 @@ func (b Block) Manifests() ([]*unstructured.Unstructured, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read a manifest: %w", err)
 		}
-		if object.GetKind() != "" && object.GetAPIVersion() != kustomizations {
+		if object.GetKind() != "" && !slices.Contains(notObjects, object.GetAPIVersion()) {
 			objects = append(objects, object)
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package exit defines the exit codes of explain, lint and check: 0 without problems, 1 with a problem, and 2 on errors. Scripts
+// Package exit defines the exit codes of explain, lint, test and check: 0 without problems, 1 with a problem, and 2 on errors. Scripts
 // depend on them.
 package exit
 

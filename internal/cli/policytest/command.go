@@ -35,7 +35,7 @@ The exit code is 0 if every case passed, 1 if a case failed, and 2 on errors: an
   %[1]s test policies/
 
   # some cases, until the first one fails
-  %[1]s test policies/ --run 'main .* failed' --fail-fast
+  %[1]s test policies/ --run 'main failed' --fail-fast
 
   # in CI
   %[1]s test policies/ -o junit > report.xml`, program.Name),
@@ -116,9 +116,9 @@ func (o *options) runFile(ctx context.Context, path string, selected *regexp.Reg
 		r.Error = err.Error()
 		return r
 	}
-	fixtures := make([]fixture, 0, len(s.Cases))
+	fixtures := make([]fixture, 0, len(s.cases))
 	var problems []error
-	for i, c := range s.Cases {
+	for i, c := range s.cases {
 		f, err := s.fixture(ctx, c)
 		if err != nil {
 			problems = append(problems, inCase(i, err))
@@ -133,7 +133,7 @@ func (o *options) runFile(ctx context.Context, path string, selected *regexp.Reg
 		return r
 	}
 	r.Notes = s.notes()
-	for i, c := range s.Cases {
+	for i, c := range s.cases {
 		if !selected.MatchString(c.Name) {
 			continue
 		}

@@ -28,7 +28,8 @@ type definition struct {
 	Namespace string `json:"namespace"`
 	// Cluster applies to every case.
 	Cluster clusterFacts `json:"cluster"`
-	Cases   []testCase   `json:"cases"`
+	// Cases are of type testCase.
+	Cases []json.RawMessage `json:"cases"`
 }
 
 // clusterFacts describe the cluster and the operator in it. An unset field of a case has the value of the file.

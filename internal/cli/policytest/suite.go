@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"reflect"
 	"strings"
 
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
@@ -26,6 +27,7 @@ import (
 // suite is a test file with its manifests.
 type suite struct {
 	definition
+	cases     []testCase
 	manifests source.Manifests
 	program   source.Program
 	// sources has a source for each set of operator flags, and workloads has the workloads of each source.
@@ -40,7 +42,7 @@ func load(ctx context.Context, program source.Program, path string) (*suite, err
 		return nil, err
 	}
 	s := &suite{program: program, sources: map[string]*source.Source{}, workloads: map[*source.Source][]workload{}}
-	if s.definition, err = parse(data); err != nil {
+	if s.definition, s.cases, err = parse(data); err != nil {
 		return nil, err
 	}
 	if err := s.checkNames(); err != nil {
@@ -56,27 +58,66 @@ func load(ctx context.Context, program source.Program, path string) (*suite, err
 	return s, s.checkPolicies()
 }
 
-// parse decodes a test file. It accepts no unknown or repeated fields.
-func parse(data []byte) (definition, error) {
+// parse decodes a test file and its cases. It accepts no unknown or repeated fields.
+func parse(data []byte) (definition, []testCase, error) {
 	var d definition
 	if err := checkDocuments(data); err != nil {
-		return d, err
+		return d, nil, err
 	}
 	asJSON, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {
-		return d, err
+		return d, nil, err
 	}
 	var header output.Header
 	// Errors about other fields follow.
 	_ = json.Unmarshal(asJSON, &header)
 	if want := output.NewHeader(kind); header != want {
-		return d, fmt.Errorf("apiVersion is %q and kind is %q; a test file has apiVersion: %s and kind: %s", header.APIVersion, header.Kind, want.APIVersion, want.Kind)
+		return d, nil, fmt.Errorf("apiVersion is %q and kind is %q; a test file has apiVersion: %s and kind: %s", header.APIVersion, header.Kind, want.APIVersion, want.Kind)
 	}
-	unknown, err := kjson.UnmarshalStrict(asJSON, &d)
+	if err := decodeStrict(asJSON, &d, ""); err != nil {
+		return d, nil, err
+	}
+	cases := make([]testCase, len(d.Cases))
+	var all []error
+	for i, raw := range d.Cases {
+		all = append(all, decodeStrict(raw, &cases[i], fmt.Sprintf("cases[%d].", i)))
+	}
+	return d, cases, errors.Join(all...)
+}
+
+// decodeStrict decodes JSON. Errors start with the prefix and the field.
+func decodeStrict(data []byte, into any, prefix string) error {
+	unknown, err := kjson.UnmarshalStrict(data, into)
+	if wrong := (&json.UnmarshalTypeError{}); errors.As(err, &wrong) {
+		return fmt.Errorf("%s: is of type %s; it must be %s", strings.TrimSuffix(prefix+wrong.Field, "."), wrong.Value, typeName(wrong.Type))
+	}
 	if err != nil {
-		return d, err
+		return err
 	}
-	return d, errors.Join(unknown...)
+	var all []error
+	for _, err := range unknown {
+		field := ""
+		if known, ok := err.(kjson.FieldError); ok {
+			field = known.FieldPath()
+		}
+		all = append(all, fmt.Errorf("%s%s: unknown field; docs/guides/testing-policies.md lists the fields", prefix, field))
+	}
+	return errors.Join(all...)
+}
+
+// typeName names the JSON type of values of a Go type.
+func typeName(of reflect.Type) string {
+	switch of.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int32, reflect.Int64:
+		return "an integer"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	}
+	return "a string"
 }
 
 // checkDocuments returns an error unless there is one document: the decoder would ignore the others.
@@ -114,12 +155,12 @@ func isBlank(document []byte) bool {
 
 // checkNames checks that there are cases, and that their names are unique.
 func (s *suite) checkNames() error {
-	if len(s.Cases) == 0 {
+	if len(s.cases) == 0 {
 		return errors.New("cases: there is no case")
 	}
 	seen := map[string]bool{}
 	var all []error
-	for i, c := range s.Cases {
+	for i, c := range s.cases {
 		switch {
 		case c.Name == "":
 			all = append(all, fmt.Errorf("cases[%d].name: set a name", i))
