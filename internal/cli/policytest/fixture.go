@@ -197,7 +197,7 @@ func (c testCase) checkTimes() error {
 	return errors.Join(all...)
 }
 
-// checkContainers checks the states of containers, and that every name is that of a container.
+// checkContainers checks the states of containers, and that the pod has every named container.
 func (c testCase) checkContainers(pod *corev1.Pod) error {
 	regular, all := namesOf(pod.Spec.Containers), namesOf(pod.Spec.InitContainers)
 	all = append(all, regular...)

@@ -11,7 +11,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/plan"
 )
 
-// kind is the kind of a test file. Its apiVersion is that of the JSON output.
+// kind is the kind of a test file. It has the apiVersion of the JSON output.
 const kind = "PolicyTest"
 
 // none is the value of an expectation that there is nothing, such as no mode.

@@ -36,21 +36,22 @@ const objects = `objects:
     spec: {restartPolicy: OnFailure, containers: [{name: main, image: app}, {name: proxy, image: proxy}]}
 `
 
-func run(t testing.TB, arguments ...string) (string, int) {
-	t.Helper()
+func run(tb testing.TB, arguments ...string) (string, int) {
+	tb.Helper()
 	var out bytes.Buffer
 	command := New(source.Program{Name: "kubectl sidecar-termination", Now: time.Now})
 	command.SilenceUsage, command.SilenceErrors = true, true
 	command.SetArgs(arguments)
 	command.SetOut(&out)
 	command.SetErr(&out)
-	code := exit.Report(&out, command.ExecuteContext(t.Context()))
+	code := exit.Report(&out, command.ExecuteContext(tb.Context()))
 	return out.String(), code
 }
 
-func write(t testing.TB, name, content string) string {
+// write writes a test file and returns its path.
+func write(t *testing.T, content string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
+	path := filepath.Join(t.TempDir(), "a_test.yaml")
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +61,7 @@ func write(t testing.TB, name, content string) string {
 // errorsOf returns the errors of a test file with the content.
 func errorsOf(t *testing.T, content string) []string {
 	t.Helper()
-	path := write(t, "a_test.yaml", content)
+	path := write(t, content)
 	r := (&options{program: source.Program{Now: time.Now}}).runFile(t.Context(), path, everything)
 	if len(r.Cases) > 0 {
 		t.Errorf("an invalid file has the cases %v", r.Cases)
@@ -236,7 +237,7 @@ func TestCases(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			path := write(t, "a_test.yaml", header+objects+"cases: [{name: a, "+tc.fields+"}]\n")
+			path := write(t, header+objects+"cases: [{name: a, "+tc.fields+"}]\n")
 			r := (&options{program: source.Program{Now: time.Now}}).runFile(t.Context(), path, everything)
 			if r.Error != "" || len(r.Cases) != 1 {
 				t.Fatalf("result is %+v", r)
@@ -250,7 +251,7 @@ func TestCases(t *testing.T) {
 
 // A pod of a cluster keeps its status, its node and its attempts.
 func TestPodWithStatus(t *testing.T) {
-	path := write(t, "a_test.yaml", header+`objects:
+	path := write(t, header+`objects:
   - apiVersion: sidecartermination.dev/v1alpha1
     kind: ClusterSidecarTerminationPolicy
     metadata: {name: mesh}
@@ -317,7 +318,7 @@ func TestDiscovery(t *testing.T) {
 
 // CI systems parse the XML. It keeps every name, and has no character that XML forbids.
 func TestJUnitIsWellFormed(t *testing.T) {
-	path := write(t, "a_test.yaml", header+objects+`cases:
+	path := write(t, header+objects+`cases:
   - {name: "a\e\u0085<&>]]>\"", expect: {stage: "\u0007\ufffe"}}
   - {name: b, expect: {stage: Waiting}}
 `)

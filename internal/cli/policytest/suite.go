@@ -87,7 +87,7 @@ func parse(data []byte) (definition, []testCase, error) {
 
 // decodeStrict decodes JSON. Errors start with the prefix and the field.
 func decodeStrict(data []byte, into any, prefix string) error {
-	unknown, err := kjson.UnmarshalStrict(data, into)
+	problems, err := kjson.UnmarshalStrict(data, into)
 	if wrong := (&json.UnmarshalTypeError{}); errors.As(err, &wrong) {
 		return fmt.Errorf("%s: is of type %s; it must be %s", strings.TrimSuffix(prefix+wrong.Field, "."), wrong.Value, typeName(wrong.Type))
 	}
@@ -95,12 +95,12 @@ func decodeStrict(data []byte, into any, prefix string) error {
 		return err
 	}
 	var all []error
-	for _, err := range unknown {
-		field := ""
-		if known, ok := err.(kjson.FieldError); ok {
-			field = known.FieldPath()
+	for _, err := range problems {
+		var unknown kjson.FieldError
+		if !errors.As(err, &unknown) {
+			return err
 		}
-		all = append(all, fmt.Errorf("%s%s: unknown field; docs/guides/testing-policies.md lists the fields", prefix, field))
+		all = append(all, fmt.Errorf("%s%s: unknown field; docs/guides/testing-policies.md lists the fields", prefix, unknown.FieldPath()))
 	}
 	return errors.Join(all...)
 }
@@ -172,7 +172,7 @@ func (s *suite) checkNames() error {
 	return errors.Join(all...)
 }
 
-// texts reads the manifests. The path is that of the test file.
+// texts reads the manifests. They are relative to the path, a test file.
 func (s *suite) texts(path string) ([]source.Text, error) {
 	if len(s.Manifests) > maxManifests {
 		return nil, fmt.Errorf("manifests: there are more than %d files", maxManifests)
