@@ -27,8 +27,9 @@ type checker struct {
 	programVersion string        // version of this program, or empty
 	now            func() time.Time
 
-	settings   settings.Operator
-	flagsError error // why the operator's flags cannot be parsed, or nil
+	deploymentName string // of the operator, or empty
+	settings       settings.Operator
+	flagsError     error // why the operator's flags cannot be parsed, or nil
 
 	section string
 	name    string // of the current check

@@ -7,8 +7,11 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -81,4 +84,32 @@ func names(resources map[schema.GroupResource]bool) []string {
 	}
 	slices.Sort(all)
 	return all
+}
+
+func TestAdmissionPoliciesOfAnotherInstallation(t *testing.T) {
+	objects := fake.NewClientBuilder()
+	for _, name := range []string{"team-a-sidecar-termination-operator-limits", "team-a-sidecar-termination-mode-native"} {
+		objects.WithObjects(
+			&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		)
+	}
+	cluster := objects.Build()
+	for deployment, want := range map[string]outcome{
+		"team-a-sidecar-termination-controller-manager": outcomeOK,
+		"sidecar-termination-controller-manager":        outcomeWarning,
+		"custom":                                        outcomeWarning,
+	} {
+		c := &checker{client: cluster, deploymentName: deployment}
+		if err := c.admission(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var got []outcome
+		for _, check := range c.checks {
+			got = append(got, check.Outcome)
+		}
+		if difference := cmp.Diff([]outcome{want, want}, got); difference != "" {
+			t.Errorf("%s (-want +got):\n%s", deployment, difference)
+		}
+	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 const installHint = "install the operator: kubectl apply -k config/default"
@@ -179,16 +180,17 @@ func (c *checker) admission(ctx context.Context) error {
 		if !policy.needed {
 			continue
 		}
-		missing, err := c.isMissing(ctx, policy.name)
+		name := c.installedName(policy.name)
+		missing, err := c.isMissing(ctx, name)
 		switch {
 		case c.unreadable(err, "admission policies"):
 			return nil
 		case err != nil:
 			return err
 		case missing:
-			c.warn("install it: kubectl apply -k config/admission", "admission policy %s is missing: %s", policy.name, policy.missing)
+			c.warn("install it: kubectl apply -k config/admission", "admission policy %s is missing: %s", name, policy.missing)
 		default:
-			c.ok("admission policy %s %s", policy.name, policy.does)
+			c.ok("admission policy %s %s", name, policy.does)
 		}
 		if policy.name == phaseGuard {
 			c.stabilizationWindow(!missing)
@@ -209,6 +211,17 @@ func (c *checker) stabilizationWindow(guarded bool) {
 	default:
 		c.ok("the stabilization window of %s fits", window)
 	}
+}
+
+// installedName returns a name of config/default as it is in the cluster. A Helm release and kustomize's namePrefix may change
+// what names begin with.
+func (c *checker) installedName(name string) string {
+	const role = "-controller-manager"
+	base := strings.TrimSuffix(settings.DeploymentName, role)
+	if installed, ok := strings.CutSuffix(c.deploymentName, role); ok {
+		return installed + strings.TrimPrefix(name, base)
+	}
+	return name
 }
 
 // isMissing reports whether the admission policy or its binding is missing.

@@ -72,7 +72,7 @@ func (c *checker) modePolicyTimes(ctx context.Context) (map[string]time.Time, er
 		if !policy.needed || !strings.HasPrefix(policy.name, modePolicyPrefix) {
 			continue
 		}
-		created, err := c.createdAt(ctx, policy.name)
+		created, err := c.createdAt(ctx, c.installedName(policy.name))
 		switch {
 		case apierrors.IsForbidden(err):
 			return nil, nil

@@ -11,7 +11,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// readSettings reads the operator's flags. It uses the defaults if the operator is missing, unreadable, or has invalid flags,
+// readSettings reads the operator's flags and the name of its Deployment. It uses the defaults if the operator is missing, unreadable, or has invalid flags,
 // and sets flagsError for invalid flags.
 func (c *checker) readSettings(ctx context.Context) error {
 	deployment, err := c.Operator(ctx)
@@ -20,6 +20,7 @@ func (c *checker) readSettings(ctx context.Context) error {
 	}
 	var arguments []string
 	if deployment != nil {
+		c.deploymentName = deployment.Name
 		arguments, _ = source.OperatorArguments(deployment)
 	}
 	if c.settings, c.flagsError = settings.Parse(arguments); c.flagsError == nil {
