@@ -14,9 +14,18 @@ dist: ## Write the files of a release: manifests, kustomize component, Helm char
 chart: ## Package the Helm chart (config/chart) as a directory: dist/chart.
 	go run ./hack/packaging chart
 
+helm-docs = $(HELM_DOCS) --chart-search-root=config/chart --template-files=$(CURDIR)/hack/packaging/chart/README.md.gotmpl \
+	--sort-values-order=file --log-level=warning
+
+.PHONY: chart-readme
+chart-readme: $(HELM_DOCS) ## Write the README of the Helm chart from the comments of its values.
+	$(helm-docs)
+
 .PHONY: verify-chart
-verify-chart: ## Lint the Helm chart, and compare its objects with config/default and its components.
+verify-chart: $(HELM_DOCS) ## Lint the Helm chart, compare its objects with config/default and its components, and check that its README is current.
 	go -C hack/tools/helm test -count=1 -timeout $(TIMEOUT) ./...
+	@$(helm-docs) --dry-run | diff config/chart/README.md - || \
+		{ echo "config/chart/README.md is not current: run make chart-readme" >&2; exit 1; }
 
 # CRD_BASE=HEAD~ or CRD_BASE=$(git merge-base main HEAD) compares with that commit instead of the last release.
 .PHONY: verify-crds

@@ -17,8 +17,7 @@ const ChartName = settings.Name
 
 // chartSources are the directories of config whose files the chart's templates read.
 var chartSources = []string{
-	"admission", "components/alerts", "components/dashboard", "components/native", "components/network-policy",
-	"components/service-monitor", "crd/bases", "rbac",
+	"admission", "components/alerts", "components/dashboard", "components/native", "crd/bases", "rbac",
 }
 
 // WriteChart replaces a directory by the chart: the files of config/chart, and below files/ the objects that the chart shares

@@ -45,35 +45,53 @@ var (
 // values are what a user gives.
 type values = map[string]any
 
-// render returns the objects that the chart renders to, by kind and name.
-func render(t *testing.T, given values) map[string]*unstructured.Unstructured {
+// release is where a user installs the chart.
+type release struct {
+	name, namespace string
+	kubernetes      *chartutil.KubeVersion
+}
+
+// documented is the release that the documentation installs.
+var documented = release{chartName, namespace, newest}
+
+// objects are the objects of a release by kind and name.
+type objects = map[string]*unstructured.Unstructured
+
+// render returns the objects that the chart renders to.
+func render(t *testing.T, given values) objects {
 	t.Helper()
-	objects, err := tryRender(t, given, namespace)
+	installed, _ := renderAs(t, documented, given)
+	return installed
+}
+
+// renderAs returns the objects of a release, and those of its test.
+func renderAs(t *testing.T, as release, given values) (installed, hooks objects) {
+	t.Helper()
+	installed, hooks, err := tryRender(t, as, given)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return objects
+	return installed, hooks
 }
 
-func tryRender(t *testing.T, given values, into string) (map[string]*unstructured.Unstructured, error) {
-	t.Helper()
-	return tryRenderFor(t, newest, given, into)
-}
-
-func tryRenderFor(t *testing.T, kubernetes *chartutil.KubeVersion, given values, into string) (map[string]*unstructured.Unstructured, error) {
+func tryRender(t *testing.T, as release, given values) (installed, hooks objects, err error) {
 	t.Helper()
 	install := action.NewInstall(&action.Configuration{})
 	install.DryRun, install.ClientOnly = true, true
-	install.ReleaseName, install.Namespace = "release", into
-	install.KubeVersion = kubernetes
-	release, err := install.RunWithContext(t.Context(), load(t), given)
+	install.ReleaseName, install.Namespace = as.name, as.namespace
+	install.KubeVersion = as.kubernetes
+	rendered, err := install.RunWithContext(t.Context(), load(t), given)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if !strings.Contains(release.Info.Notes, "-n "+into) {
-		t.Errorf("the notes do not say where the operator is: %s", release.Info.Notes)
+	if !strings.Contains(rendered.Info.Notes, "kubectl -n "+as.namespace+" rollout status deployment/") {
+		t.Errorf("the notes do not say where the operator is: %s", rendered.Info.Notes)
 	}
-	return decode(t, []byte(release.Manifest)), nil
+	var tests strings.Builder
+	for _, hook := range rendered.Hooks {
+		tests.WriteString("---\n" + hook.Manifest + "\n")
+	}
+	return decode(t, []byte(rendered.Manifest)), decode(t, []byte(tests.String())), nil
 }
 
 func load(t *testing.T) *chart.Chart {

@@ -33,7 +33,7 @@ func TestChartEqualsKustomization(t *testing.T) {
 		"no pre-pull":     {values{"prePull": "Disabled"}, []string{"no-pre-pull"}},
 		"no admission":    {values{"admissionPolicies": values{"enabled": false}}, []string{"no-admission"}},
 		"service monitor": {values{"serviceMonitor": values{"enabled": true}}, []string{"service-monitor"}},
-		"alerts":          {values{"alerts": values{"enabled": true}}, []string{"alerts"}},
+		"alerts":          {values{"prometheusRule": values{"enabled": true}}, []string{"alerts"}},
 		"dashboard":       {values{"dashboard": values{"enabled": true}}, []string{"dashboard"}},
 		"network policy":  {values{"networkPolicy": values{"enabled": true}}, []string{"network-policy"}},
 		"native":          {values{"native": values{"enabled": true}}, []string{"native"}},
@@ -64,7 +64,7 @@ func sameText(one, other string) bool {
 }
 
 // kustomization returns the objects of config/default with components.
-func kustomization(t *testing.T, components []string) map[string]*unstructured.Unstructured {
+func kustomization(t *testing.T, components []string) objects {
 	t.Helper()
 	directory := t.TempDir()
 	// kustomize refuses absolute paths.
@@ -110,7 +110,7 @@ func removeHelm(t *testing.T, object *unstructured.Unstructured) {
 	t.Helper()
 	labels, annotations := object.GetLabels(), object.GetAnnotations()
 	for label, want := range map[string]string{
-		"app.kubernetes.io/instance":   "release",
+		"app.kubernetes.io/instance":   chartName,
 		"app.kubernetes.io/managed-by": "Helm",
 		"helm.sh/chart":                chartName + "-" + load(t).Metadata.Version,
 	} {
@@ -130,11 +130,9 @@ func removeHelm(t *testing.T, object *unstructured.Unstructured) {
 }
 
 func TestNamespaceIsReleaseNamespace(t *testing.T) {
-	objects, err := tryRender(t, everything(), "elsewhere")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for key, object := range objects {
+	installed, hooks := renderAs(t, release{chartName, "elsewhere", newest}, everything())
+	maps.Copy(installed, hooks)
+	for key, object := range installed {
 		if strings.Contains(text(t, object), namespace) {
 			t.Errorf("%s still names %s", key, namespace)
 		}
@@ -163,42 +161,11 @@ func TestPodPhaseAsLastResort(t *testing.T) {
 	}
 }
 
-func TestValues(t *testing.T) {
+func TestTemplatesOfOthersAreKept(t *testing.T) {
 	objects := render(t, everything())
-	for _, key := range []string{"ServiceMonitor", "PrometheusRule", "NetworkPolicy", "Service", "ConfigMap"} {
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(objects)), func(found string) bool { return strings.HasPrefix(found, key+" ") }) {
-			t.Errorf("no %s is there", key)
-		}
-	}
-	operator := text(t, objects[deployment])
-	for _, want := range []string{
-		`"replicas":3`,
-		`"image":"mirror.example:5000/operator@sha256:` + strings.Repeat("0", 64) + `"`,
-		`"imagePullPolicy":"Always"`,
-		`"imagePullSecrets":[{"name":"mirror"}]`,
-		`{"name":"QUICK_EXIT_IMAGE","value":"mirror.example/quick-exit:v2"}`,
-		`{"name":"GOMEMLIMIT","value":"900MiB"}`,
-		`"resources":{"limits":{"memory":"1Gi"`,
-		`"nodeSelector":{"kubernetes.io/os":"linux"}`,
-		`"tolerations":[{"key":"infra","operator":"Exists"}]`,
-		`"priorityClassName":"system-cluster-critical"`,
-		`"example.com/team":"batch"`,
-		`"topologySpreadConstraints":[{"maxSkew":1`,
-		`"kubectl.kubernetes.io/default-container":"manager"`,
-		`"affinity":{"nodeAffinity":{}`,
-	} {
-		if !strings.Contains(operator, want) {
-			t.Errorf("the Deployment has no %s:\n%s", want, operator)
-		}
-	}
-	for _, want := range []string{"--stabilization-window=2s", "--pod-phase-max-grace-period=10m", "--max-concurrent-reconciles=32", "--leader-elect=true", "--virtual-node-label=a=b,c"} {
-		if !slices.Contains(arguments(t, objects), want) {
-			t.Errorf("arguments are %v, want %s among them", arguments(t, objects), want)
-		}
-	}
 	// Prometheus fills in these braces, not Helm.
 	rule := text(t, objects["PrometheusRule sidecar-termination-operator"])
-	if !strings.Contains(rule, "{{ $labels.") && !strings.Contains(rule, "{{ $value") {
+	if !strings.Contains(rule, "{{ $labels.") || !strings.Contains(rule, "{{ $value") {
 		t.Errorf("the alerts lost their templates: %s", rule)
 	}
 	// And these Grafana.
@@ -207,8 +174,8 @@ func TestValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	rendered, _, _ := unstructured.NestedString(objects["ConfigMap sidecar-termination-dashboard"].Object, "data", "sidecar-termination-operator.json")
-	if rendered != string(board) {
-		t.Errorf("the dashboard of the chart is another one: %s", rendered)
+	if difference := cmp.Diff(string(board), rendered); difference != "" {
+		t.Errorf("the dashboard (-file +chart):\n%s", difference)
 	}
 }
 
@@ -237,11 +204,12 @@ func TestWhatIsOff(t *testing.T) {
 }
 
 func TestNativeNeedsItsVersion(t *testing.T) {
-	if _, err := tryRenderFor(t, older, nil, namespace); err != nil {
+	on := release{chartName, namespace, older}
+	if _, _, err := tryRender(t, on, nil); err != nil {
 		t.Errorf("the defaults: %v", err)
 	}
 	const want = "native.enabled needs Kubernetes 1.36 or later, and the cluster has v1.35.4"
-	if _, err := tryRenderFor(t, older, values{"native": values{"enabled": true}}, namespace); err == nil || !strings.Contains(err.Error(), want) {
+	if _, _, err := tryRender(t, on, values{"native": values{"enabled": true}}); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("native: error is %v, want %q", err, want)
 	}
 }
@@ -255,43 +223,20 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"--stabilization-window": {"flags": values{"--stabilization-window": "2s"}},
 		"image/digest":           {"image": values{"digest": "latest"}},
 		"pullPolicy":             {"image": values{"pullPolicy": "Sometimes"}},
+		"imageRegistry":          {"imageRegistry": "https://mirror.example"},
+		"fullnameOverride":       {"fullnameOverride": strings.Repeat("a", 37)},
+		"env/0/name":             {"env": []any{values{"name": "GOMEMLIMIT", "value": "1GiB"}}},
+		"commonLabels/a":         {"commonLabels": values{"a": 1}},
+		"minAvailable":           {"podDisruptionBudget": values{"minAvailable": "one"}},
+		"serviceMonitor":         {"serviceMonitor": values{"relabeling": []any{}}},
 	} {
-		if _, err := tryRender(t, given, namespace); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := tryRender(t, documented, given); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: error is %v, want one that names %s", given, err, want)
 		}
 	}
 }
 
-// everything changes each value of the chart.
-func everything() values {
-	return values{
-		"replicas": 3,
-		"image": values{
-			"repository": "mirror.example:5000/operator", "digest": "sha256:" + strings.Repeat("0", 64), "pullPolicy": "Always",
-		},
-		"imagePullSecrets": []any{values{"name": "mirror"}},
-		"quickExitImage":   "mirror.example/quick-exit:v2",
-		"flags": values{
-			"stabilization-window": "2s", "pod-phase-max-grace-period": "10m", "max-concurrent-reconciles": 32, "leader-elect": true, "virtual-node-label": "a=b,c",
-		},
-		"resources":                 values{"limits": values{"memory": "1Gi"}},
-		"goMemoryLimit":             "900MiB",
-		"nodeSelector":              values{"kubernetes.io/os": "linux"},
-		"tolerations":               []any{values{"key": "infra", "operator": "Exists"}},
-		"affinity":                  values{"podAntiAffinity": nil, "nodeAffinity": values{}},
-		"topologySpreadConstraints": []any{values{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}},
-		"priorityClassName":         "system-cluster-critical",
-		"podAnnotations":            values{"example.com/a": "b"},
-		"podLabels":                 values{"example.com/team": "batch"},
-		"serviceMonitor":            values{"enabled": true},
-		"alerts":                    values{"enabled": true},
-		"dashboard":                 values{"enabled": true},
-		"networkPolicy":             values{"enabled": true},
-		"native":                    values{"enabled": true},
-	}
-}
-
-func container(t *testing.T, objects map[string]*unstructured.Unstructured) map[string]any {
+func container(t *testing.T, objects objects) map[string]any {
 	t.Helper()
 	containers, _, err := unstructured.NestedFieldNoCopy(objects[deployment].Object, "spec", "template", "spec", "containers")
 	if err != nil {
@@ -300,7 +245,7 @@ func container(t *testing.T, objects map[string]*unstructured.Unstructured) map[
 	return containers.([]any)[0].(map[string]any)
 }
 
-func arguments(t *testing.T, objects map[string]*unstructured.Unstructured) []string {
+func arguments(t *testing.T, objects objects) []string {
 	t.Helper()
 	found, _, err := unstructured.NestedStringSlice(container(t, objects), "args")
 	if err != nil {

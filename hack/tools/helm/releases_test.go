@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package helm_test
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestNames(t *testing.T) {
+	for name, tc := range map[string]struct {
+		release string
+		values  values
+		want    string
+	}{
+		"documented":           {chartName, nil, "sidecar-termination"},
+		"short":                {"sidecar-termination", nil, "sidecar-termination"},
+		"prefix":               {"prod-sidecar-termination", nil, "prod-sidecar-termination"},
+		"another":              {"batch", nil, "batch-sidecar-termination"},
+		"operator":             {"batch-operator", nil, "batch-operator-sidecar-termination"},
+		"long":                 {strings.Repeat("a", 53), nil, strings.Repeat("a", 36)},
+		"nameOverride":         {"batch", values{"nameOverride": "sidecars"}, "batch-sidecars"},
+		"release has the name": {"sidecars", values{"nameOverride": "sidecars"}, "sidecars"},
+		"fullnameOverride":     {"batch", values{"nameOverride": "sidecars", "fullnameOverride": "jobs"}, "jobs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			installed, _ := renderAs(t, release{tc.release, namespace, newest}, tc.values)
+			if installed["Deployment "+tc.want+"-controller-manager"] == nil {
+				t.Errorf("no Deployment %s-controller-manager among %v", tc.want, slices.Sorted(maps.Keys(installed)))
+			}
+		})
+	}
+}
+
+// shared are the objects that two releases have in common: Helm lets one of them own each.
+func shared() []string {
+	return slices.Sorted(slices.Values(append(admission("Mutating", "native-label", "native-namespaced", "native-cluster", "native-environment"), definitions...)))
+}
+
+func TestReleasesDoNotCollide(t *testing.T) {
+	given := everything()
+	for _, name := range []string{"serviceMonitor", "prometheusRule", "dashboard"} {
+		given[name] = values{"enabled": true, "namespace": "monitoring"}
+	}
+	first, firstHooks := renderAs(t, release{"team-a", "a", newest}, copied(given))
+	second, secondHooks := renderAs(t, release{"team-b", "b", newest}, copied(given))
+	maps.Copy(first, firstHooks)
+	maps.Copy(second, secondHooks)
+	var common []string
+	for key := range first {
+		if second[key] != nil {
+			common = append(common, key)
+		}
+	}
+	slices.Sort(common)
+	if difference := cmp.Diff(shared(), common); difference != "" {
+		t.Errorf("objects of both releases (-want +got):\n%s", difference)
+	}
+}
+
+// References to objects follow their names, in expressions and messages as well.
+func TestReferencesFollowNames(t *testing.T) {
+	original, hooks := renderAs(t, documented, everything())
+	maps.Copy(original, hooks)
+	installed, hooks := renderAs(t, release{"team-a", namespace, newest}, values{
+		"fullnameOverride": "jobs",
+		"serviceMonitor":   values{"enabled": true},
+		"prometheusRule":   values{"enabled": true},
+		"networkPolicy":    values{"enabled": true},
+	})
+	maps.Copy(installed, hooks)
+	for key := range original {
+		_, name, _ := strings.Cut(key, " ")
+		// The name of the PrometheusRule is also the name of the program.
+		if slices.Contains(shared(), key) || name == chartName {
+			continue
+		}
+		reference := regexp.MustCompile(`(^|[^-a-z])` + regexp.QuoteMeta(name) + `($|[^-a-z])`)
+		for user, object := range installed {
+			if found := reference.FindString(text(t, object)); found != "" {
+				t.Errorf("%s refers to %s", user, found)
+			}
+		}
+	}
+	const want = `[^:]*jobs-controller-manager[^:]*$`
+	if limits := text(t, installed["ValidatingAdmissionPolicy jobs-operator-limits"]); !strings.Contains(limits, want) {
+		t.Errorf("the limits do not apply to the operator: %s", limits)
+	}
+}
+
+// helm test runs the check of the operator's image, with permissions of its own.
+func TestCheckOfTheRelease(t *testing.T) {
+	installed, hooks := renderAs(t, release{"team-a", "a", newest}, values{"imagePullSecrets": []any{values{"name": "mirror"}}})
+	const name = "team-a-sidecar-termination-check"
+	want := []string{"ClusterRole " + name, "ClusterRoleBinding " + name, "Pod " + name, "ServiceAccount " + name}
+	if difference := cmp.Diff(want, slices.Sorted(maps.Keys(hooks))); difference != "" {
+		t.Fatalf("hooks (-want +got):\n%s", difference)
+	}
+	for key, object := range hooks {
+		policy := "before-hook-creation,hook-succeeded"
+		if object.GetKind() == "Pod" {
+			policy = "before-hook-creation"
+		}
+		if annotations := object.GetAnnotations(); annotations["helm.sh/hook"] != "test" || annotations["helm.sh/hook-delete-policy"] != policy {
+			t.Errorf("%s: annotations are %v", key, annotations)
+		}
+	}
+	operator := installed["Deployment team-a-sidecar-termination-controller-manager"].Object["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
+	manager := operator["containers"].([]any)[0].(map[string]any)
+	wantPod := map[string]any{
+		"restartPolicy":                "Never",
+		"activeDeadlineSeconds":        120.0,
+		"serviceAccountName":           name,
+		"automountServiceAccountToken": true,
+		"imagePullSecrets":             operator["imagePullSecrets"],
+		"securityContext":              operator["securityContext"],
+		"containers": []any{map[string]any{
+			"name": "check", "image": manager["image"], "imagePullPolicy": manager["imagePullPolicy"], "securityContext": manager["securityContext"],
+			"args": []any{"check", "--operator-namespace=a"},
+		}},
+	}
+	if difference := cmp.Diff(wantPod, hooks["Pod "+name].Object["spec"]); difference != "" {
+		t.Errorf("the pod (-want +got):\n%s", difference)
+	}
+}
