@@ -121,6 +121,9 @@ const (
 	ReasonRestartsAllContainers Reason = "RestartsAllContainers"
 	// ReasonPodPhaseDisabled means that the operator runs with mode PodPhase turned off.
 	ReasonPodPhaseDisabled Reason = "PodPhaseDisabled"
+	// ReasonPhaseIgnoredByKubelet means that kubelets of the node's version have ignored written phases, so that modes that write
+	// the phase come last.
+	ReasonPhaseIgnoredByKubelet Reason = "PhaseIgnoredByKubelet"
 	// ReasonGracePeriodTooLong means that the pod's grace period is longer than the operator may write phases for.
 	ReasonGracePeriodTooLong Reason = "GracePeriodTooLong"
 	// ReasonUnknownSetting means that a setting has a value that this version of the operator does not know.

@@ -22,7 +22,7 @@ import (
 //	pod       1 main in 6 states x 2 sidecars in 6 states x restartPolicy x phase
 //	rules     container restart rules of the main and of the first sidecar, and a swapped image of that sidecar
 //	place     real, daemonless or virtual node, with and without OpenKruise, with and without the phase; and, for pods without
-//	          such rules, with the phase as the last resort, or a grace period beyond the limit
+//	          such rules, with the phase as the last resort, a grace period beyond the limit, or a kubelet that ignores phases
 //	policy    mode, exit codes and fallback of the first sidecar, known and unknown; the second sidecar has mode Auto or Respect
 //	image     covers the command of the first sidecar, or does not
 //	past      no attempt, in a stable or an unstable pod, or one of fourteen histories, early or late
@@ -57,6 +57,7 @@ func TestEveryState(t *testing.T) {
 						Pod: pod, View: resolve.View{Mains: []string{"main"}, Sidecars: policy},
 						Node: place.node, Capabilities: place.capabilities, Attempts: past.attempts,
 						UnchangedSince: done.Add(past.quiet), ContainersUnchangedSince: done.Add(past.quiet), StabilizationWindow: window,
+						Kubelet: plan.Kubelet{IgnoresPhase: place.ignoresPhase},
 					}
 					now := done.Add(past.after)
 					decision := plan.Next(s, now)
@@ -147,6 +148,8 @@ type place struct {
 	capabilities plan.Capabilities
 	// plainPods limits the pods to those without restart rules whose second sidecar runs.
 	plainPods bool
+	// ignoresPhase means that the kubelet is known to ignore phases.
+	ignoresPhase bool
 }
 
 func isPlain(pod *corev1.Pod) bool {
@@ -158,15 +161,17 @@ func isPlain(pod *corev1.Pod) bool {
 func places() []place {
 	const few = 10 * time.Second // less than the grace period of the pods
 	return []place{
-		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true}, false},
-		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), MaxGracePeriod: time.Hour}, false},
-		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseDisabled), CRRServed: true}, false},
-		{plan.NodeVirtual, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true}, false},
-		{plan.NodeDaemonless, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true}, false},
-		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseLastResort), CRRServed: true}, true},
-		{plan.NodeDaemonless, plan.Capabilities{EnabledModes: modes(plan.PodPhaseLastResort)}, true},
-		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true, MaxGracePeriod: few}, true},
-		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseLastResort), MaxGracePeriod: few}, true},
+		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true}, false, false},
+		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), MaxGracePeriod: time.Hour}, false, false},
+		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseDisabled), CRRServed: true}, false, false},
+		{plan.NodeVirtual, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true}, false, false},
+		{plan.NodeDaemonless, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true}, false, false},
+		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseLastResort), CRRServed: true}, true, false},
+		{plan.NodeDaemonless, plan.Capabilities{EnabledModes: modes(plan.PodPhaseLastResort)}, true, false},
+		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true, MaxGracePeriod: few}, true, false},
+		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseLastResort), MaxGracePeriod: few}, true, false},
+		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true}, true, true},
+		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), MaxGracePeriod: few}, true, true},
 	}
 }
 
@@ -231,8 +236,8 @@ func pasts() []past {
 
 // tell formats a state for people.
 func tell(s plan.Snapshot, after time.Duration) string {
-	text := fmt.Sprintf("%s phase=%s node=%s %+v after=%s denied=%v unreadable=%q\n",
-		s.Pod.Spec.RestartPolicy, s.Pod.Status.Phase, s.Node, s.Capabilities, after, s.Denied, s.InvalidAnnotation)
+	text := fmt.Sprintf("%s phase=%s node=%s %+v after=%s denied=%v unreadable=%q ignores=%t\n",
+		s.Pod.Spec.RestartPolicy, s.Pod.Status.Phase, s.Node, s.Capabilities, after, s.Denied, s.InvalidAnnotation, s.Kubelet.IgnoresPhase)
 	for i, c := range s.Pod.Spec.Containers {
 		st := s.Pod.Status.ContainerStatuses[i].State
 		text += fmt.Sprintf("  %s running=%t waiting=%v exited=%v restartPolicy=%v rules=%v\n", c.Name, st.Running != nil,

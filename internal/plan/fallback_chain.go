@@ -25,7 +25,7 @@ type unusable struct {
 func (s *situation) fallbackChain(sidecar resolve.Sidecar) []ModeOption {
 	modes := s.autoOrder(sidecar)
 	switch {
-	case sidecar.Mode == v1alpha1.ModeAuto, s.imageBeforeCRR(sidecar):
+	case sidecar.Mode == v1alpha1.ModeAuto, s.imageBeforeCRR(sidecar), s.phaseLast(sidecar):
 	case sidecar.Fallback == v1alpha1.FallbackDisabled:
 		modes = []v1alpha1.Mode{sidecar.Mode}
 	default:
@@ -48,11 +48,11 @@ func (s *situation) fallbackChain(sidecar resolve.Sidecar) []ModeOption {
 //   - Image goes last on a real node, because its restart counts towards the Job's backoffLimit.
 //
 // Image goes first where CRR would leave an exit code that must be ignored, and where CRR would write a phase that is only
-// the last resort. It
+// the last resort, by the operator's flag or because the kubelet ignores it. It
 // goes before PodPhase once a main container has failed: an early phase Failed starts the Job's replacement pod while
 // sidecars still run.
 func (s *situation) autoOrder(sidecar resolve.Sidecar) []v1alpha1.Mode {
-	lastResort := s.Capabilities.PodPhase == PodPhaseLastResort
+	lastResort := s.Capabilities.PodPhase == PodPhaseLastResort || s.Kubelet.IgnoresPhase
 	switch {
 	case !s.crrHonorsExitCodes(sidecar), lastResort && s.crrNeedsPhase(sidecar):
 		return []v1alpha1.Mode{v1alpha1.ModeImage, v1alpha1.ModeCRR, v1alpha1.ModePodPhase}
@@ -79,11 +79,17 @@ func (s *situation) restartsAfterSIGTERM(sidecar resolve.Sidecar) bool {
 }
 
 // imageBeforeCRR reports whether Image goes before a declared CRR. It does where the sidecar's exit code would fail a
-// pod that has succeeded, because the phase that belongs to mode CRR cannot be written or came back. Once a main
-// container has failed, a declared CRR goes first.
+// pod that has succeeded, because the phase that belongs to mode CRR cannot be written, came back, or is ignored by the
+// kubelet. Once a main container has failed, a declared CRR goes first.
 func (s *situation) imageBeforeCRR(sidecar resolve.Sidecar) bool {
+	exitCodeCounts := !s.crrHonorsExitCodes(sidecar) || s.Kubelet.IgnoresPhase && s.crrNeedsPhase(sidecar)
 	return sidecar.Mode == v1alpha1.ModeCRR && sidecar.Fallback == v1alpha1.FallbackEnabled &&
-		s.outcome() == corev1.PodSucceeded && !s.crrHonorsExitCodes(sidecar) && s.whyNotImage(sidecar) == (unusable{})
+		s.outcome() == corev1.PodSucceeded && exitCodeCounts && s.whyNotImage(sidecar) == (unusable{})
+}
+
+// phaseLast reports whether a declared PodPhase goes last, because the kubelet ignores phases.
+func (s *situation) phaseLast(sidecar resolve.Sidecar) bool {
+	return sidecar.Mode == v1alpha1.ModePodPhase && sidecar.Fallback == v1alpha1.FallbackEnabled && s.Kubelet.IgnoresPhase
 }
 
 // whyNot returns why the mode cannot end the sidecar. Settings that this version does not know make every mode

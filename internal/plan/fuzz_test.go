@@ -132,5 +132,6 @@ func fuzzedSnapshot(next func(int) int) (plan.Snapshot, time.Time) {
 		s.InvalidAnnotation = "unreadable"
 	}
 	s.ContainersUnchangedSince = s.UnchangedSince.Add(-time.Duration(next(60)) * time.Second)
+	s.Kubelet.IgnoresPhase = next(4) == 1
 	return s, now
 }

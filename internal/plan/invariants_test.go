@@ -25,7 +25,7 @@ func checkInvariants(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	}
 	for _, check := range []func(plan.Snapshot, time.Time, plan.Decision) string{
 		givesReason, actsOnlyWhenMainsAreDone, namesOnlyOpenSidecars, keepsOneLiveAttempt, writesTheOutcome,
-		writesToAStablePod, waitsForKubeletBeforeCRR, writesPhasesWithinLimits, leavesNoIgnoredExitCode, skipsUnknownSettings,
+		writesToAStablePod, waitsForKubeletBeforeCRR, writesPhasesWithinLimits, writesIgnoredPhasesLast, leavesNoIgnoredExitCode, skipsUnknownSettings,
 		skipsDeniedModes, requeues,
 	} {
 		if problem := check(s, now, d); problem != "" {
@@ -230,10 +230,29 @@ func waitsForKubeletBeforeCRR(s plan.Snapshot, now time.Time, d plan.Decision) s
 		for _, sidecar := range s.View.Sidecars {
 			switch {
 			case hasFailed(s), action.Mode != crr, sidecar.ExitCodes != v1alpha1.ExitCodesIgnore, !slices.Contains(action.Containers, sidecar.Container):
-			case !hasPhase(s) && mayHavePhase(s, sidecar):
+			case !hasPhase(s) && mayHavePhase(s, sidecar) && !restartsUnderCRR(s, sidecar):
 				return fmt.Sprintf("a CRR for %s, whose exit code would count", sidecar.Container)
 			case hasPhase(s) && isTerminal(s.Pod) && !known && !late:
 				return fmt.Sprintf("a CRR for %s, although the kubelet may not have seen the phase", sidecar.Container)
+			}
+		}
+	}
+	return ""
+}
+
+// restartsUnderCRR says whether the kubelet ignores phases and restarts the sidecar that a CRR stops, so that no phase hides the exit.
+func restartsUnderCRR(s plan.Snapshot, sidecar resolve.Sidecar) bool {
+	return s.Kubelet.IgnoresPhase && mayRun(withExit(s.Pod, sidecar.Container, 143), sidecar.Container)
+}
+
+// writesIgnoredPhasesLast: where the kubelet ignores phases, a phase is written only for a sidecar that cannot be swapped, or
+// without fallback.
+func writesIgnoredPhasesLast(s plan.Snapshot, _ time.Time, d plan.Decision) string {
+	for _, action := range d.Actions {
+		for _, sidecar := range s.View.Sidecars {
+			if s.Kubelet.IgnoresPhase && action.Phase != "" && !hasPhase(s) && slices.Contains(action.Containers, sidecar.Container) &&
+				sidecar.Fallback == v1alpha1.FallbackEnabled && canSwap(s, sidecar) {
+				return fmt.Sprintf("a phase for %s, which can be swapped, although the kubelet ignores it", sidecar.Container)
 			}
 		}
 	}

@@ -88,6 +88,17 @@ func (k *kubelet) resync() {
 	}
 }
 
+// lastEnd is when the last container ended.
+func (k *kubelet) lastEnd() time.Time {
+	var last time.Time
+	for _, p := range k.processes {
+		if p.ended.After(last) {
+			last = p.ended
+		}
+	}
+	return last
+}
+
 func (k *kubelet) anyAlive() bool {
 	return slices.ContainsFunc(k.processes, func(p *process) bool { return p.state == "running" || p.state == "stopping" })
 }

@@ -333,6 +333,9 @@ type operator struct {
 	ahead time.Duration
 	// standby is what a replica that does not lead remembers. It is nil for the leader.
 	standby *plan.Standby
+	// trial is its last written phase, and evidence what that has shown about the kubelet.
+	trial    *plan.PhaseTrial
+	evidence []plan.PhaseEvidence
 }
 
 // now is what its clock reads.
@@ -410,6 +413,7 @@ func (o *operator) snapshot() plan.Snapshot {
 		}
 		s.Attempts = slices.Concat(o.seenCRRs, o.seen.swaps, o.seen.phase)
 		s.UnchangedSince, s.ContainersUnchangedSince = o.quietSince, o.containersSince
+		s.Kubelet = plan.Kubelet{Version: "v1.40.0", ReadySince: done.Add(-time.Hour), IgnoresPhase: o.m.scenario.known}
 	})
 }
 
@@ -425,6 +429,7 @@ func (o *operator) reconcile() {
 	if o.standby != nil && !o.overdue(s, decision) {
 		return
 	}
+	o.learn(s)
 	if denied := o.act(s, decision); denied {
 		s.Capabilities.CRRServed = false
 		decision = o.decide(s)
@@ -446,6 +451,21 @@ func (o *operator) decide(s plan.Snapshot) plan.Decision {
 		decides(s, &decision)
 	}
 	return decision
+}
+
+// learn judges the last written phase by the observed pod.
+func (o *operator) learn(s plan.Snapshot) {
+	if o.trial == nil {
+		return
+	}
+	evidence, over := o.trial.See(s, o.now())
+	if evidence != "" {
+		o.m.say(o.name(), "learns about the kubelet: phase %s", strings.ToLower(string(evidence)))
+		o.evidence = append(o.evidence, evidence)
+	}
+	if over {
+		o.trial = nil
+	}
 }
 
 // overdue tells a replica that does not lead whether to act. Before that it reads the pod live, as the operator does.
@@ -503,6 +523,7 @@ func (o *operator) act(s plan.Snapshot, d plan.Decision) bool {
 				return false
 			}
 			o.writes++
+			o.trial = plan.NewPhaseTrial(o.trial, action, s.Kubelet, o.now())
 		}
 		if o.firstWrite.IsZero() && o.writes > 0 {
 			o.firstWrite = o.m.now
@@ -518,7 +539,7 @@ func (o *operator) act(s plan.Snapshot, d plan.Decision) bool {
 // restart makes the operator forget everything and read the cluster again.
 func (o *operator) restart() {
 	o.m.say(o.name(), "crashes")
-	*o = operator{m: o.m, writes: o.writes, firstWrite: o.firstWrite, down: true}
+	*o = operator{m: o.m, writes: o.writes, firstWrite: o.firstWrite, evidence: o.evidence, down: true}
 	o.m.after(o.m.between(time.Second, 5*time.Second), func() {
 		o.m.say(o.name(), "starts")
 		o.down, o.seen = false, o.m.view()

@@ -97,7 +97,7 @@ func TestSimulationStandbyActsInTime(t *testing.T) {
 // lead makes a standby the leader: it forgets what it remembers.
 func (o *operator) lead() {
 	o.m.say(o.name(), "leads")
-	*o = operator{m: o.m, seen: o.seen, seenCRRs: o.seenCRRs, seenCRRsVersion: o.seenCRRsVersion, writes: o.writes, firstWrite: o.firstWrite}
+	*o = operator{m: o.m, seen: o.seen, seenCRRs: o.seenCRRs, seenCRRsVersion: o.seenCRRsVersion, writes: o.writes, firstWrite: o.firstWrite, evidence: o.evidence}
 	o.reconcile()
 }
 

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -35,6 +36,8 @@ type simulation struct {
 	sidecars []simulated
 
 	virtual, daemonless, future, kruise bool
+	// known means that the operator takes the kubelet for one that ignores phases.
+	known bool
 	// forgetful means that the node's provider ignores a pod's annotations, so each of its status writes restores the old
 	// ones. On any virtual node, a status write in flight does so.
 	forgetful bool
@@ -66,6 +69,8 @@ type simulation struct {
 	smooth bool
 	// maxWrites bounds the writes of all attempts.
 	maxWrites int
+	// shows is what a single operator that does not crash must learn about the kubelet, if anything.
+	shows plan.PhaseEvidence
 }
 
 type simulated struct {
@@ -120,28 +125,28 @@ func simulations() map[string]simulation {
 			policy: onFailure, sidecars: one(crashing, respect), kruise: true, want: corev1.PodSucceeded, maxWrites: 4,
 		},
 		"kubelet ignores the phase: falls back to the image": {
-			policy: never, sidecars: one(polite), future: true, want: corev1.PodSucceeded, maxWrites: 5,
+			policy: never, sidecars: one(polite), future: true, want: corev1.PodSucceeded, maxWrites: 5, shows: plan.PhaseIgnored,
 		},
 		"kubelet ignores a guarded phase: guard off, then the image": {
-			policy: never, sidecars: one(polite), future: true, guarded: true, want: corev1.PodSucceeded, maxWrites: 3,
+			policy: never, sidecars: one(polite), future: true, guarded: true, want: corev1.PodSucceeded, maxWrites: 3, shows: plan.PhaseIgnored,
 		},
 		"guarded phase: written once despite in-flight updates": {
-			policy: onFailure, sidecars: one(deaf), restless: true, guarded: true, want: corev1.PodSucceeded, maxWrites: 1, smooth: true,
+			policy: onFailure, sidecars: one(deaf), restless: true, guarded: true, want: corev1.PodSucceeded, maxWrites: 1, smooth: true, shows: plan.PhaseHonored,
 		},
 		"kubelet ignores the phase, no image: stuck": {
 			policy: never, sidecars: one(polite, noImage), future: true, stuck: v1alpha1.ReasonStuck, maxWrites: 4,
 		},
 		"kubelet ignores the phase, Kruise: the sidecar ends": {
-			policy: never, sidecars: one(polite), future: true, kruise: true, want: corev1.PodSucceeded, maxWrites: 6,
+			policy: never, sidecars: one(polite), future: true, kruise: true, want: corev1.PodSucceeded, maxWrites: 6, shows: plan.PhaseIgnored,
 		},
 		"kubelet ignores the phase, Kruise, exit code 7: succeeds": {
-			policy: never, sidecars: one(rude), future: true, kruise: true, want: corev1.PodSucceeded, maxWrites: 6,
+			policy: never, sidecars: one(rude), future: true, kruise: true, want: corev1.PodSucceeded, maxWrites: 6, shows: plan.PhaseIgnored,
 		},
 		"kubelet ignores a guarded phase, Kruise: the sidecar ends": {
-			policy: never, sidecars: one(polite), future: true, guarded: true, kruise: true, want: corev1.PodSucceeded, maxWrites: 2,
+			policy: never, sidecars: one(polite), future: true, guarded: true, kruise: true, want: corev1.PodSucceeded, maxWrites: 2, shows: plan.PhaseUnreported,
 		},
 		"kubelet sees the phase 30 s late: succeeds": {
-			policy: never, sidecars: one(rude), guarded: true, kruise: true, interruptedFor: 28 * time.Second, want: corev1.PodSucceeded, maxWrites: 1, smooth: true,
+			policy: never, sidecars: one(rude), guarded: true, kruise: true, interruptedFor: 28 * time.Second, want: corev1.PodSucceeded, maxWrites: 1, smooth: true, shows: plan.PhaseHonored,
 		},
 		"kubelet sees the phase after its deadline: succeeds": {
 			policy: never, sidecars: one(rude), guarded: true, kruise: true, interruptedFor: 90 * time.Second, want: corev1.PodSucceeded, maxWrites: 2,
@@ -166,7 +171,7 @@ func simulations() map[string]simulation {
 			sidecars: []simulated{{manner: polite, sidecar: sidecar("a")}, {manner: rude, sidecar: sidecar("b")}, {manner: deaf, sidecar: sidecar("c")}},
 		},
 		"no daemon on the node, phase ignored: the image": {
-			policy: never, sidecars: one(polite), daemonless: true, kruise: true, future: true, want: corev1.PodSucceeded, maxWrites: 5,
+			policy: never, sidecars: one(polite), daemonless: true, kruise: true, future: true, want: corev1.PodSucceeded, maxWrites: 5, shows: plan.PhaseIgnored,
 		},
 		"no daemon on the node, mode Image": {
 			policy: never, sidecars: one(rude, mode(image)), daemonless: true, kruise: true, want: corev1.PodSucceeded, maxWrites: 1, smooth: true,
@@ -415,6 +420,7 @@ func (m *model) judge() {
 	if writes > s.maxWrites {
 		m.fail("%d writes, more than %d", writes, s.maxWrites)
 	}
+	m.judgeEvidence()
 	m.operator.seen = m.view()
 	last := plan.Next(m.operator.snapshot(), m.now)
 	if s.want == "" {
@@ -436,6 +442,75 @@ func (m *model) judge() {
 	}
 	if len(last.Actions) > 0 || last.Stage != plan.StageTerminated && last.Stage != plan.StageIgnored {
 		m.fail("the final state is not stable: %+v", briefly(last))
+	}
+}
+
+// judgeEvidence records what the operator has learned wrongly about the kubelet, or has not learned.
+func (m *model) judgeEvidence() {
+	s := m.scenario
+	for _, o := range m.replicas() {
+		for _, evidence := range o.evidence {
+			if s.future != (evidence != plan.PhaseHonored) {
+				m.fail("the kubelet ignores phases: %t, but the pod shows: phase %s", s.future, evidence)
+			}
+		}
+	}
+	if s.shows != "" && !s.crashes && m.standby == nil && !slices.Contains(m.operator.evidence, s.shows) {
+		m.fail("the pod has not shown: phase %s, but only %v", s.shows, m.operator.evidence)
+	}
+}
+
+// Once the operator has learned that the kubelet ignores phases, a pod with another usable mode does not wait for an attempt that
+// fails. A pod without one is not worse off.
+func TestSimulationKubeletKnownToIgnorePhases(t *testing.T) {
+	simulateKnown(t, func(s *simulation) bool {
+		s.smooth = s.shows != ""
+		return s.future
+	}, func(m *model) {
+		if m.scenario.shows == "" {
+			return
+		}
+		if m.phase != nil {
+			m.fail("the phase was written")
+		}
+		if ended := m.kubelet.lastEnd().Sub(done); ended > 15*time.Second {
+			m.fail("the last container ended %s after the main container", ended)
+		}
+	})
+}
+
+// If the operator is wrong about the kubelet, each pod still ends, with the same outcome. The exceptions are pods whose quick-exit image
+// cannot be pulled, and those in which only a sidecar with mode PodPhase permits the phase that hides another one's exit code.
+func TestSimulationKubeletWronglyBelievedToIgnorePhases(t *testing.T) {
+	simulateKnown(t, func(s *simulation) bool {
+		s.smooth, s.alone, s.maxWrites = false, false, s.maxWrites+3
+		return !s.future && !s.quickUnpullable && (s.maxGrace == 0 || len(s.sidecars) == 1)
+	}, func(*model) {})
+}
+
+// simulateKnown runs the scenarios with an operator that takes the kubelet for one that ignores phases. change prepares a scenario, or
+// leaves it out.
+func simulateKnown(t *testing.T, change func(*simulation) bool, judge func(*model)) {
+	t.Helper()
+	for name, scenario := range simulations() {
+		if !change(&scenario) {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(standbySeeds) {
+				s := scenario
+				s.known, s.stale = true, seed%2 == 1
+				m := newModel(s, seed)
+				m.kubelet.boot()
+				m.run(horizon)
+				m.scenario.shows = ""
+				m.judge()
+				m.scenario.shows = s.shows
+				judge(m)
+				m.mustBeFine(t, seed)
+			}
+		})
 	}
 }
 

@@ -98,6 +98,7 @@ type Snapshot struct {
 	Pod          *corev1.Pod
 	View         resolve.View
 	Node         NodeKind
+	Kubelet      Kubelet
 	Capabilities Capabilities
 	Attempts     []Attempt
 	// UnchangedSince is when the operator last saw the pod's resourceVersion change, ContainersUnchangedSince when it last

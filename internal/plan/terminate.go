@@ -112,21 +112,34 @@ func (s *situation) substitution(sidecar resolve.Sidecar, chain []ModeOption, hi
 		return nil
 	}
 	declared := chain[slices.IndexFunc(chain, func(o ModeOption) bool { return o.Mode == sidecar.Mode })]
-	why := unusable{declared.Reason, declared.Message}
-	if declared.Usable() && chain[0].Mode != sidecar.Mode {
-		why = asFirstStep(sidecar, s.phaseForbidden(sidecar))
-	}
-	if why.reason == "" {
-		return nil
-	}
 	var used v1alpha1.Mode
 	if i := slices.IndexFunc(chain, ModeOption.Usable); i >= 0 {
 		used = chain[i].Mode
+	}
+	why := unusable{declared.Reason, declared.Message}
+	if declared.Usable() && used != sidecar.Mode {
+		why = s.whyNotFirst(sidecar)
+	}
+	if why.reason == "" {
+		return nil
 	}
 	return &Substitution{
 		Container: sidecar.Container, Wanted: sidecar.Mode, Used: used, Reason: why.reason,
 		Message: fmt.Sprintf("mode %s cannot be used for container %s: %s", sidecar.Mode, sidecar.Container, why.message),
 	}
+}
+
+// whyNotFirst returns why another mode goes before a declared mode that is usable: the phase that it writes is not permitted, or
+// the kubelet ignores it.
+func (s *situation) whyNotFirst(sidecar resolve.Sidecar) unusable {
+	why := s.phaseForbidden(sidecar)
+	if why.reason == "" {
+		why = s.phaseIgnoredByKubelet()
+	}
+	if sidecar.Mode == v1alpha1.ModePodPhase || why.reason == "" {
+		return why
+	}
+	return asFirstStep(sidecar, why)
 }
 
 // decide combines the plans of the sidecars: direct actions first, the phase last.
@@ -178,8 +191,12 @@ func (s *situation) phaseBeforeCRR(sidecar resolve.Sidecar) bool {
 }
 
 // crrNeedsPhase reports whether mode CRR writes the phase first, so that an ignored exit code does not count. In a
-// failed pod that does not help: a Job's podFailurePolicy still sees the exit code.
+// failed pod that does not help: a Job's podFailurePolicy still sees the exit code. Nor does it where the kubelet ignores the
+// phase and restarts the container. Where it would not, the written phase at least lets the Job complete.
 func (s *situation) crrNeedsPhase(sidecar resolve.Sidecar) bool {
+	if s.Kubelet.IgnoresPhase && s.restartsAfterSIGTERM(sidecar) {
+		return false
+	}
 	return s.phaseHides(sidecar) && s.phaseForbidden(sidecar) == (unusable{})
 }
 
