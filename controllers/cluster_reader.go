@@ -30,6 +30,7 @@ type clusterReader struct {
 	policies    policyLister
 	terminators []Terminator
 	crrServed   func() bool
+	kubelets    *kubelets
 	options     Options
 }
 
@@ -113,6 +114,7 @@ func (c *clusterReader) snapshot(ctx context.Context, pod *corev1.Pod, view reso
 		Pod:                 pod,
 		View:                view,
 		Node:                c.options.NodeKindRules.Classify(node),
+		Kubelet:             c.kubelets.of(node),
 		Capabilities:        capabilities,
 		Attempts:            attempts,
 		InvalidAnnotation:   invalidAnnotation,

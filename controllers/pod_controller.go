@@ -63,8 +63,10 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (re
 	}
 	snapshot.UnchangedSince, snapshot.ContainersUnchangedSince = r.states.unchangedSince(pod, r.options.Clock.Now())
 	snapshot.StabilizationWindow = r.states.stabilizationWindow(snapshot, r.options.Clock.Now())
+	snapshot.Kubelet = r.states.kubelet(snapshot, r.options.Clock.Now())
 	decision, actErr := r.act(ctx, snapshot)
 	r.states.record(resolved, decision, actErr)
+	r.states.recordPhase(snapshot, decision)
 	requeueAfter := plan.Soonest(decision.RequeueAfter, r.dryRun(snapshot, resolved))
 	if actErr != nil {
 		return ctrl.Result{}, actErr

@@ -25,12 +25,13 @@ import (
 // podStates is what the operator remembers about unfinished pods between reconciles. PodReconciler owns it; PolicyReconciler reads
 // denied writes from it. It passes each transition on to the reporter once.
 //
-// Four parts feed decisions: how long a pod has been stable, which writes were denied, which outcome is unknown, and whether a
-// phase was reverted. A restarted operator lacks them. It then waits one more stabilization window, repeats a denied write, and
-// trusts the phase guard again, but acts no differently on the pod.
+// Five parts feed decisions: how long a pod has been stable, which writes were denied, which outcome is unknown, whether a
+// phase was reverted, and which kubelets ignore phases. A restarted operator lacks them. It then waits one more stabilization window,
+// repeats a denied write, trusts the phase guard and kubelets again, but acts no differently on the pod.
 type podStates struct {
 	reporter *reporter
 	clock    clock.PassiveClock
+	kubelets *kubelets
 
 	mu     sync.Mutex
 	pods   map[types.NamespacedName]*podState
@@ -66,6 +67,7 @@ type podState struct {
 	deleted        bool
 	outcomeUnknown bool                     // a write failed and may still have been applied
 	denied         map[v1alpha1.Mode]string // the denied write of each mode, until one succeeds, with the error
+	trial          *plan.PhaseTrial         // of a phase that this process wrote; nil once the kubelet has shown what it does
 	facts          *timeline.Facts          // for the trace of the termination; nil if no traces are exported
 }
 
@@ -77,7 +79,9 @@ type attempt struct {
 }
 
 func newPodStates(reporter *reporter, clock clock.PassiveClock) *podStates {
-	return &podStates{reporter: reporter, clock: clock, pods: map[types.NamespacedName]*podState{}, shared: newSharedRefs()}
+	return &podStates{
+		reporter: reporter, clock: clock, kubelets: &kubelets{clock: clock}, pods: map[types.NamespacedName]*podState{}, shared: newSharedRefs(),
+	}
 }
 
 // record updates the pod's state by a decision, whose Actions are those that were carried out, and reports the transitions. After

@@ -256,11 +256,11 @@ func newReconcilers(c client.Client, from readers, kruise kruiseKinds, reporter 
 	for _, terminator := range terminators {
 		byMode[terminator.Mode()] = terminator
 	}
+	podStates, policyStates := newPodStates(reporter, options.Clock), &policyStates{}
 	reader := &clusterReader{
 		cache: c, teardown: from.teardown, live: from.live, policies: from.policies,
-		terminators: terminators, crrServed: kruise.crrs.Available, options: options,
+		terminators: terminators, crrServed: kruise.crrs.Available, kubelets: podStates.kubelets, options: options,
 	}
-	podStates, policyStates := newPodStates(reporter, options.Clock), &policyStates{}
 	p := &prePulls{jobs: &pulljob.Jobs{Client: c, Server: from.live, Availability: kruise.pullJobs}, options: options, states: policyStates}
 	return reconcilers{
 		pods: &PodReconciler{reader: reader, terminators: byMode, states: podStates, standby: newStandby(options.StandbyDelay), options: options},

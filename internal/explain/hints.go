@@ -42,6 +42,7 @@ var hints = map[v1alpha1.Reason]string{
 	v1alpha1.ReasonImageDisabled:             "set mode to Auto, or run the operator with --image-swap=Enabled",
 	v1alpha1.ReasonPodPhaseDisabled:          "set mode to Auto, or run the operator with --pod-phase=Enabled",
 	v1alpha1.ReasonGracePeriodTooLong:        "shorten terminationGracePeriodSeconds, or set mode to PodPhase in a policy, or raise the operator's --pod-phase-max-grace-period",
+	v1alpha1.ReasonPhaseIgnoredByKubelet:     "set a quick-exit image that has the sidecar's command, or install OpenKruise, and mode to Auto",
 	v1alpha1.ReasonUnknownSetting:            "upgrade the operator, which is older than the policy's CRD, or set the field to another value",
 	v1alpha1.ReasonMirrorPod:                 "remove the manifest of the static pod from its node",
 	v1alpha1.ReasonVirtualNode:               "set mode to Auto and an image: virtual nodes support mode Image only",

@@ -211,11 +211,22 @@ func trimContainerStatus(status *corev1.ContainerStatus) corev1.ContainerStatus 
 	return trimmed
 }
 
-// trimNode keeps what determines a node's kind. Any other object is returned unchanged.
+// trimNode keeps what determines a node's kind, the version of its kubelet, and since when it is ready. Any other object is returned
+// unchanged.
 func trimNode(object any) any {
 	node, ok := object.(*corev1.Node)
 	if !ok {
 		return object
+	}
+	version := node.Status.NodeInfo.KubeletVersion
+	if len(version) > maxInterned {
+		version = ""
+	}
+	var ready []corev1.NodeCondition
+	for i := range node.Status.Conditions {
+		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+			ready = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: c.LastTransitionTime}}
+		}
 	}
 	return &corev1.Node{
 		TypeMeta: node.TypeMeta,
@@ -223,5 +234,8 @@ func trimNode(object any) any {
 			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels,
 		},
 		Spec: corev1.NodeSpec{Taints: slices.Clone(node.Spec.Taints)},
+		Status: corev1.NodeStatus{
+			Conditions: ready, NodeInfo: corev1.NodeSystemInfo{KubeletVersion: intern(version)},
+		},
 	}
 }

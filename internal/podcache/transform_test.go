@@ -412,12 +412,23 @@ func TestTrimmedNodeHasSameKind(t *testing.T) {
 			node := &corev1.Node{
 				ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "n", ResourceVersion: "5", Labels: tc.labels, Annotations: map[string]string{"a": "b"}},
 				Spec:       tc.spec,
-				Status:     corev1.NodeStatus{Images: []corev1.ContainerImage{{SizeBytes: 1}}},
+				Status: corev1.NodeStatus{
+					Images:   []corev1.ContainerImage{{SizeBytes: 1}},
+					NodeInfo: corev1.NodeSystemInfo{KubeletVersion: "v1.36.3", KernelVersion: "6.1"},
+					Conditions: []corev1.NodeCondition{
+						{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue},
+						{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastTransitionTime: metav1.NewTime(podtest.Noon)},
+					},
+				},
 			}
 			trimmed := trimNode(node)
 			want := &corev1.Node{
 				ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "n", ResourceVersion: "5", Labels: tc.labels},
 				Spec:       corev1.NodeSpec{Taints: tc.spec.Taints},
+				Status: corev1.NodeStatus{
+					NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: "v1.36.3"},
+					Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(podtest.Noon)}},
+				},
 			}
 			if diff := cmp.Diff(want, trimmed); diff != "" {
 				t.Errorf("trimmed node (-want +got):\n%s", diff)
@@ -426,6 +437,17 @@ func TestTrimmedNodeHasSameKind(t *testing.T) {
 				t.Errorf("the node is %s and %s when trimmed, want %s", full, got, tc.want)
 			}
 		})
+	}
+}
+
+// Nodes write the version of their kubelet.
+func TestTrimmedNodeHasNoLongVersion(t *testing.T) {
+	node := &corev1.Node{Status: corev1.NodeStatus{
+		NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: strings.Repeat("v", 300)},
+		Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown}},
+	}}
+	if diff := cmp.Diff(&corev1.Node{}, trimNode(node)); diff != "" {
+		t.Errorf("trimmed node (-want +got):\n%s", diff)
 	}
 }
 
