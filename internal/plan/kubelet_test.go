@@ -109,12 +109,12 @@ func TestKubeletIgnoresPhaseSubstitution(t *testing.T) {
 	}{
 		"PodPhase": {podPhase, nil, []plan.Substitution{
 			{Container: "proxy", Wanted: podPhase, Used: image, Reason: v1alpha1.ReasonPhaseIgnoredByKubelet,
-				Message: "mode PodPhase cannot be used for container proxy: the kubelet of node node ignores written phases, as others of version v1.40.0 did; declare mode Auto, Image or CRR"},
+				Message: "mode PodPhase cannot be used for container proxy: the kubelet of node worker ignores written phases, as others of version v1.40.0 did; declare mode Auto, Image or CRR"},
 		}},
 		"CRR": {crr, nil, []plan.Substitution{
 			{Container: "proxy", Wanted: crr, Used: image, Reason: v1alpha1.ReasonPhaseIgnoredByKubelet,
 				Message: "mode CRR cannot be used for container proxy: mode CRR writes the pod's phase first, so that the exit code of container proxy does not count, " +
-					"but the kubelet of node node ignores written phases, as others of version v1.40.0 did; declare mode Auto, Image or CRR"},
+					"but the kubelet of node worker ignores written phases, as others of version v1.40.0 did; declare mode Auto, Image or CRR"},
 		}},
 		"Image":                  {image, nil, nil},
 		"PodPhase, the only one": {podPhase, []func(*plan.Snapshot){withoutKruise, withoutImages}, nil},
@@ -122,6 +122,7 @@ func TestKubeletIgnoresPhaseSubstitution(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			changes := append([]func(*plan.Snapshot){ignoringKubelet}, test.changes...)
 			s := observed(newPod(never, exited("main", 0), running("proxy")), sidecarsOf(sidecar("proxy", mode(test.declared))), changes...)
+			s.Pod.Spec.NodeName = "worker"
 			if diff := cmp.Diff(test.want, plan.Next(s, done).Substitutions, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("Substitutions (-want +got):\n%s", diff)
 			}
