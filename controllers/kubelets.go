@@ -55,7 +55,7 @@ type kubeletRecord struct {
 	retrying types.UID
 }
 
-// of returns what is known about the kubelet of the node, or the zero value without a node.
+// of returns what the operator knows about the kubelet of the node, or the zero value without a node.
 func (k *kubelets) of(node *corev1.Node) plan.Kubelet {
 	if node == nil || !usableVersion(node.Status.NodeInfo.KubeletVersion) {
 		return plan.Kubelet{}
@@ -161,8 +161,8 @@ func (k *kubelets) retry(version string, uid types.UID) bool {
 	return true
 }
 
-// kubelet judges the phase that this process wrote to the pod last, and returns what is known about the pod's kubelet for the next
-// decision. For a pod that tries the phase again, the kubelet does not count as one that ignores phases.
+// kubelet judges the phase that this process wrote to the pod last, and returns what the operator knows about the pod's kubelet for
+// the next decision. For a pod that tries the phase again, the kubelet does not count as one that ignores phases.
 func (s *podStates) kubelet(snapshot plan.Snapshot, now time.Time) plan.Kubelet {
 	kubelet, uid := snapshot.Kubelet, snapshot.Pod.UID
 	if ignores, learned := s.learn(snapshot, now); learned {

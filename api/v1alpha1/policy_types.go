@@ -175,7 +175,7 @@ type MainContainersFrom struct {
 }
 
 // PolicySpec is what both policy kinds declare.
-// +kubebuilder:validation:XValidation:rule="has(self.sidecars) != (has(self.mainContainers) || has(self.mainContainersFrom))",message="exactly one of sidecars and mainContainers must be set, where mainContainersFrom counts as mainContainers: keep sidecars to name the containers to end, or mainContainers and mainContainersFrom to name those to wait for, and remove the other"
+// +kubebuilder:validation:XValidation:rule="has(self.sidecars) != (has(self.mainContainers) || has(self.mainContainersFrom))",message="exactly one of sidecars and mainContainers must be set, where mainContainersFrom counts as mainContainers: sidecars names the containers to end, the others those to wait for"
 // +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'PodPhase' && has(self.exitCodes) && self.exitCodes == 'Respect')",message="exitCodes: Respect cannot be combined with mode: PodPhase, which ignores sidecar exit codes",fieldPath=".exitCodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.sidecars) || !has(self.exitCodes) || self.exitCodes != 'Respect' || self.sidecars.all(s, !has(s.mode) || s.mode != 'PodPhase' || has(s.exitCodes))",message="a sidecar with mode: PodPhase must set exitCodes: Ignore where the policy sets Respect, because the mode ignores sidecar exit codes",fieldPath=".sidecars"
 // +kubebuilder:validation:XValidation:rule="!has(self.sidecars) || !has(self.mode) || self.mode != 'PodPhase' || self.sidecars.all(s, !has(s.exitCodes) || s.exitCodes != 'Respect' || has(s.mode))",message="a sidecar with exitCodes: Respect must set another mode where the policy sets mode: PodPhase, which ignores sidecar exit codes",fieldPath=".sidecars"

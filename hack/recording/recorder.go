@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	// Directory is the directory of recordings in that of the local cluster.
+	// Directory is the directory of recordings, relative to the local cluster's directory.
 	Directory = "recordings"
 	// Suffix is the end of the name of a recording.
 	Suffix = ".jsonl.gz"

@@ -293,7 +293,7 @@ func TestFindings(t *testing.T) {
 			[]string{"Warning MayHang ", "Note MainContainersNotListed "}},
 		"invalid list of main containers": {func(w *fixture) { w.policy(mainsFrom); w.list("mian") },
 			[]string{"Problem InvalidMainContainers ", "Warning MayHang "}},
-		"invalid list beside another policy": {func(w *fixture) { w.policy(mainsFrom); w.policy(asIs, "proxy"); w.list("mian") },
+		"invalid list and another policy": {func(w *fixture) { w.policy(mainsFrom); w.policy(asIs, "proxy"); w.list("mian") },
 			[]string{"Problem InvalidMainContainers "}},
 
 		"undeclared sidecar still running": {func(w *fixture) { w.live(time.Minute, 0) }, []string{"Problem MayHang proxy"}},

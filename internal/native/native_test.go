@@ -133,7 +133,7 @@ func TestDecide(t *testing.T) {
 			want: []native.Conversion{{Container: "proxy", By: "SidecarTerminationPolicy/mesh"}}, reason: v1alpha1.ReasonConvertedToNative},
 		"no list of main containers":      {policies: all{mesh(listing("main"))}, reason: v1alpha1.ReasonConversionNotRequested},
 		"invalid list of main containers": {policies: all{mesh(listing())}, pod: newPod(lists("main,mian")), reason: v1alpha1.ReasonConversionNotRequested},
-		"invalid list beside another policy": {policies: all{mesh(), policy("argo", listing(), func(s *v1alpha1.PolicySpec) { s.NativeConversion = preferred })},
+		"invalid list and another policy": {policies: all{mesh(), policy("argo", listing(), func(s *v1alpha1.PolicySpec) { s.NativeConversion = preferred })},
 			pod:  newPod(lists("mian")),
 			want: []native.Conversion{{Container: "proxy", By: "SidecarTerminationPolicy/mesh"}}, reason: v1alpha1.ReasonConvertedToNative},
 		"two policies, first by name is recorded": {policies: all{mesh(), policy("aaa", func(s *v1alpha1.PolicySpec) {

@@ -92,7 +92,7 @@ func TestKubeletIgnoresPhase(t *testing.T) {
 			snapshot: observed(newPod(never, exited("main", 3), running("proxy")), one(mode(crr)), ignoringKubelet),
 			want:     terminating("CRR#0 [proxy] within 1m0s"),
 		},
-		"a phase that is being acted on is waited for": {
+		"waits for a phase that the kubelet is acting on": {
 			snapshot: observed(pod(never), one(), ignoringKubelet, phase(corev1.PodSucceeded), attempted(phaseWrite(0, podPhase))),
 			after:    10 * time.Second,
 			want:     brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonAttemptInProgress, Requeue: 50 * time.Second},

@@ -12,7 +12,7 @@ type Object struct {
 	UID       string `json:"uid"`
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Phase of a request is its phase. That of a Job is the type of its latest condition that is about its end.
+	// Phase is the phase of a request. For a Job, it is the type of its latest condition that is about its end.
 	Phase string `json:"phase"`
 	// Succeeded and Failed count the pods of a Job.
 	Succeeded int64 `json:"succeeded,omitempty"`

@@ -21,7 +21,7 @@ import (
 )
 
 // recorded returns the events of the recording. Its pods are a (the operator writes its phase), b (its main container restarts and
-// its sidecar's image is swapped), c (its main container fails, beside a native sidecar) and d (its events have a gap).
+// its sidecar's image is swapped), c (its main container fails, with a native sidecar) and d (its events have a gap).
 func recorded(t *testing.T) []podmodel.Event {
 	t.Helper()
 	file, err := os.Open(filepath.Join("testdata", "recording.jsonl"))

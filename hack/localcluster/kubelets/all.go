@@ -25,7 +25,7 @@ var All = []Kubelet{
 	{Name: "slow", Edits: slow},
 }
 
-// ignorePhase makes the pod workers go by the phase that the kubelet has determined itself. They use the API's phase for a pod
+// ignorePhase makes the pod workers use the phase that the kubelet has determined itself. They use the API's phase for a pod
 // whose status the kubelet has not determined yet: without it, finished pods would run again after a restart of the kubelet.
 var ignorePhase = []Edit{
 	{podWorkers, "func (p *podWorkers) UpdatePod(", `
