@@ -15,6 +15,7 @@ export K8S_VERSION
 export GOTOOLCHAIN := local
 export GOFLAGS := $(strip $(filter-out -buildvcs=%,$(GOFLAGS)) -buildvcs=false)
 
+ACTIONLINT := bin/actionlint
 CONTROLLER_GEN := bin/controller-gen
 CRD_REF_DOCS := bin/crd-ref-docs
 GOLANGCI_LINT := bin/golangci-lint
@@ -76,7 +77,7 @@ lint: $(GOLANGCI_LINT) ## Lint the code, the import rules included.
 	for module in $(NESTED); do (cd $$module && $(CURDIR)/$(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml); done
 
 .PHONY: verify
-verify: verify-generated verify-modules lint ## Check that generated files are current and that lint, vet and modules are clean.
+verify: verify-generated verify-modules verify-workflows lint ## Check that generated files are current and that lint, vet and modules are clean.
 	$(GOLANGCI_LINT) config verify
 	for module in . $(NESTED); do go -C $$module vet -tags e2e,integration,packaging ./...; done
 
@@ -94,6 +95,10 @@ verify-generated:
 .PHONY: verify-modules
 verify-modules:
 	@for module in $(MODULES); do echo "go mod tidy -diff in $$module"; (cd "$$module" && go mod tidy -diff); done
+
+.PHONY: verify-workflows
+verify-workflows: $(ACTIONLINT) ## Check the workflows with actionlint, and their scripts with shellcheck if it is installed.
+	$(ACTIONLINT) .github/workflows/*.yaml
 
 # The URL of the vulnerability database, or of a copy (file:///path).
 VULN_DB ?= https://vuln.go.dev
@@ -297,6 +302,9 @@ clean-cache: ## Remove the cache of built cluster components, which take minutes
 	rm -rf "$${SIDECAR_TERMINATION_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/sidecar-termination-operator}/bin"
 
 # Tools, each built from a module that pins it.
+
+$(ACTIONLINT): hack/tools/actionlint/go.mod hack/tools/actionlint/go.sum
+	go -C hack/tools/actionlint build -o $(CURDIR)/$@ github.com/rhysd/actionlint/cmd/actionlint
 
 bin/benchstat: hack/tools/benchstat/go.mod hack/tools/benchstat/go.sum
 	go -C hack/tools/benchstat build -o $(CURDIR)/$@ golang.org/x/perf/cmd/benchstat

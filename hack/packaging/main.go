@@ -16,7 +16,9 @@ import (
 	"github.com/sidecar-termination/operator/hack/packaging/dist"
 	"github.com/sidecar-termination/operator/hack/packaging/images"
 	"github.com/sidecar-termination/operator/hack/packaging/manual"
+	"github.com/sidecar-termination/operator/hack/packaging/notes"
 	"github.com/sidecar-termination/operator/hack/packaging/plugin"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 func main() {
@@ -50,7 +52,7 @@ func newCommand() *cobra.Command {
 		},
 	}
 	imagesCommand.Flags().StringVar(&tag, "tag", tag, "tag of the images in their layouts")
-	command.AddCommand(imagesCommand, newDistCommand(output), &cobra.Command{
+	command.AddCommand(imagesCommand, newDistCommand(output), newNotesCommand(), &cobra.Command{
 		Use:   "chart",
 		Short: "Packages the Helm chart as a directory",
 		Args:  cobra.NoArgs,
@@ -89,4 +91,25 @@ func newDistCommand(output *string) *cobra.Command {
 	}
 	command.Flags().BoolVar(&commandLine, "command-line", commandLine, "compile the command line for every platform and write its man pages, which takes minutes the first time")
 	return command
+}
+
+func newNotesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "notes TAG",
+		Short: "Prints the notes of a release from the changelog",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, arguments []string) error {
+			tag := arguments[0]
+			if tag != settings.Release {
+				return fmt.Errorf("the sources have version %s, not %q", settings.Release, tag)
+			}
+			changelog, err := os.ReadFile("CHANGELOG.md")
+			if err != nil {
+				return fmt.Errorf("read the changelog: %w", err)
+			}
+			text, err := notes.Of(string(changelog), tag)
+			fmt.Print(text)
+			return err
+		},
+	}
 }

@@ -10,6 +10,10 @@ images: ## Build the operator's and the quick-exit image for amd64 and arm64 as 
 dist: ## Write the files of a release: manifests, kustomize component, Helm chart, command line, checksums.
 	go run ./hack/packaging dist
 
+.PHONY: release-notes
+release-notes: ## Print the notes of a release (TAG=v0.1.0), which must be the version of the sources, from CHANGELOG.md.
+	@go run ./hack/packaging notes '$(TAG)'
+
 .PHONY: chart
 chart: ## Package the Helm chart (config/chart) as a directory: dist/chart.
 	go run ./hack/packaging chart
