@@ -12,7 +12,7 @@ $(VALE): hack/tools/prose/go.mod hack/tools/prose/go.sum
 # Kubernetes' own types.
 PROSE_DOCUMENTS := '*.md' 'testdata/cli/*.txt' ':!README.zh-CN.md' ':!hack/**/testdata/**' ':!hack/prose/sample.md'
 PROSE_CODE := '*.go' ':!*/zz_generated*'
-PROSE_OTHERS := Makefile Dockerfile .ci/run .golangci.yml '*.mk' '*.sh' 'config/*.yaml' 'config/*.json' ':!config/crd/bases' ':!config/kustomize/component/schema.json'
+PROSE_OTHERS := Makefile Dockerfile .ci/run .golangci.yml '.github/*.yaml' '.github/*.yml' '*.mk' '*.sh' 'config/*.yaml' 'config/*.json' ':!config/crd/bases' ':!config/kustomize/component/schema.json'
 prose-files = git ls-files --cached --others --exclude-standard --deduplicate --
 
 .PHONY: verify-prose
