@@ -3,10 +3,10 @@
 package toolchain
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -28,17 +28,21 @@ func minor(version string) string {
 	return version[:strings.LastIndex(version, ".")]
 }
 
-func TestSupportedKubernetesIsTested(t *testing.T) {
-	row := regexp.MustCompile(`(?m)^\| Kubernetes \| (.*) \|$`).FindStringSubmatch(read(t, "docs/support.md"))
-	if row == nil {
-		t.Fatal("docs/support.md has no row of Kubernetes")
-	}
-	var tested []string
-	for _, version := range kubernetesVersions {
-		tested = append(tested, minor(version))
-	}
-	if documented := strings.Split(row[1], ", "); !slices.Equal(documented, tested) {
-		t.Errorf("docs/support.md says that tests run on Kubernetes %q, and they run on %q", documented, tested)
+func TestSupportedVersionsAreTested(t *testing.T) {
+	document, nightly := read(t, "docs/support.md"), read(t, ".github/workflows/nightly.yaml")
+	for name, versions := range map[string][]string{"Kubernetes": kubernetesVersions, "OpenKruise": kruiseVersions} {
+		var tested []string
+		for _, version := range versions {
+			if version != WithoutKruise {
+				tested = append(tested, minor(version))
+			}
+		}
+		if row := fmt.Sprintf("| %s | %s |", name, strings.Join(tested, ", ")); !strings.Contains(document, row) {
+			t.Errorf("docs/support.md does not name the tested versions: %s", row)
+		}
+		if matrix := fmt.Sprintf(`minor: ["%s"]`, strings.Join(tested, `", "`)); name == "Kubernetes" && !strings.Contains(nightly, matrix) {
+			t.Errorf("the nightly tests do not run on the tested versions: %s", matrix)
+		}
 	}
 }
 
