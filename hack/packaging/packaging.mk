@@ -12,7 +12,8 @@ dist: ## Write the files of a release: manifests, kustomize component, Helm char
 
 .PHONY: release-notes
 release-notes: ## Print the notes of a release (TAG=v0.1.0), which must be the version of the sources, from CHANGELOG.md.
-	@go run ./hack/packaging notes '$(TAG)'
+	@# Make does not expand a TAG of the environment, and the shell does not either.
+	@go run ./hack/packaging notes "$$TAG"
 
 .PHONY: chart
 chart: ## Package the Helm chart (config/chart) as a directory: dist/chart.
