@@ -40,6 +40,7 @@ var (
 // TerminatePod) and status/generate.go.
 var rules = []rule{
 	{name: "the pod is being deleted, or sooner", of: ofDeletion, explains: deletesSooner},
+	{name: "a deletion ends after its grace period", of: ofDeletion, explains: endsDeletion},
 	{name: "the scheduler binds the pod", of: ofNode, explains: func(c change) bool { return c.before.Spec.NodeName == "" }},
 
 	{name: "the operator records what it does", of: ofAnnotations, by: []Writer{Operator}},
@@ -95,6 +96,11 @@ var rules = []rule{
 	}},
 	{name: "a container ends", of: ofState, by: kubelets, explains: func(c change) bool {
 		return c.old.State.Running != nil && c.new.State.Terminated != nil && c.old.RestartCount == c.new.RestartCount && c.old.ContainerID == c.new.ContainerID
+	}},
+	{name: "a deleted pod reports an older run", of: ofState, by: kubelets, explains: func(c change) bool {
+		last := c.old.LastTerminationState.Terminated
+		now := c.new.State.Terminated
+		return c.before.DeletionTimestamp != nil && last != nil && now != nil && last.FinishedAt.Equal(&now.FinishedAt)
 	}},
 	{name: "a container is lost", of: ofState, by: kubelets, explains: isLost},
 	{name: "a container starts and ends between two writes", of: ofState, by: kubelets, explains: func(c change) bool {
@@ -154,7 +160,7 @@ func mayStart(c change) bool {
 // restartsWithImage: the kubelet restarts a container with another image whatever its policy is. It does not report the end of
 // the container before that, and rejects a start under restartPolicy Never if it did. A virtual kubelet may report it.
 func restartsWithImage(c change) bool {
-	replaced := c.old.Image != c.new.Image || recordsSwap(c.after, c.container.Name)
+	replaced := c.old.Image != c.new.Image || c.old.Image != c.container.Image || recordsSwap(c.after, c.container.Name)
 	seen := c.old.State.Terminated != nil && c.writer == Kubelet && !restarts(c, c.old.State.Terminated.ExitCode)
 	return !c.init && replaced && !seen && hasRestarted(c) && mayStart(c)
 }
@@ -181,6 +187,13 @@ func mayBeReady(c change) bool {
 func deletesSooner(c change) bool {
 	b, a := c.before.DeletionTimestamp, c.after.DeletionTimestamp
 	return a != nil && (b == nil || a.Time.Before(b.Time))
+}
+
+// endsDeletion: a shorter grace period ends now if it were over, or in a second (BeforeDelete in
+// k8s.io/apiserver/pkg/registry/rest/delete.go). A kubelet deletes with 0 when no container runs any more.
+func endsDeletion(c change) bool {
+	period := c.after.DeletionGracePeriodSeconds
+	return c.before.DeletionTimestamp != nil && c.after.DeletionTimestamp != nil && period != nil && *period <= 1
 }
 
 // runs: every container has started, even if it waits now.
