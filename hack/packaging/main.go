@@ -38,7 +38,7 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	output := command.PersistentFlags().String("output", "dist", "directory to write to")
-	tag := "latest"
+	tag := defaultTag
 	imagesCommand := &cobra.Command{
 		Use:   "images",
 		Short: "Builds the operator's image and the quick-exit image as OCI layouts",
@@ -52,7 +52,7 @@ func newCommand() *cobra.Command {
 		},
 	}
 	imagesCommand.Flags().StringVar(&tag, "tag", tag, "tag of the images in their layouts")
-	command.AddCommand(imagesCommand, newDistCommand(output), newNotesCommand(), &cobra.Command{
+	command.AddCommand(imagesCommand, newDistCommand(output), newAttestCommand(output), newVerifyCommand(output), newNotesCommand(), &cobra.Command{
 		Use:   "chart",
 		Short: "Packages the Helm chart as a directory",
 		Args:  cobra.NoArgs,
@@ -72,17 +72,7 @@ func newDistCommand(output *string) *cobra.Command {
 		Short: "Writes the manifests, the kustomize component, the chart, the command line with its man pages and their checksums",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var archives map[string][]byte
-			if commandLine {
-				var err error
-				if archives, err = plugin.Archives(cmd.Context(), ".", plugin.Platforms()); err != nil {
-					return err
-				}
-				if archives[manual.FileName], err = manual.Archive(); err != nil {
-					return err
-				}
-			}
-			names, err := dist.Write("config", *output, archives)
+			names, err := writeDist(cmd.Context(), *output, commandLine)
 			for _, name := range names {
 				fmt.Println(filepath.Join(*output, name))
 			}
@@ -112,4 +102,18 @@ func newNotesCommand() *cobra.Command {
 			return err
 		},
 	}
+}
+
+func writeDist(ctx context.Context, directory string, commandLine bool) ([]string, error) {
+	var archives map[string][]byte
+	if commandLine {
+		var err error
+		if archives, err = plugin.Archives(ctx, ".", plugin.Platforms()); err != nil {
+			return nil, err
+		}
+		if archives[manual.FileName], err = manual.Archive(); err != nil {
+			return nil, err
+		}
+	}
+	return dist.Write("config", directory, archives)
 }

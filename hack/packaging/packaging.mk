@@ -1,4 +1,4 @@
-# What people install: images, manifests, the Helm chart and the command line. All of it is reproducible.
+# What people install: images, manifests, the Helm chart and the command line, and what describes them. All of it is reproducible.
 
 ##@ Packages
 
@@ -14,6 +14,28 @@ dist: ## Write the files of a release: manifests, kustomize component, Helm char
 release-notes: ## Print the notes of a release (TAG=v0.1.0), which must be the version of the sources, from CHANGELOG.md.
 	@# Make does not expand a TAG of the environment, and the shell does not either.
 	@go run ./hack/packaging notes "$$TAG"
+
+CYCLONEDX_GOMOD := bin/cyclonedx-gomod
+# BUILDER is the address of who builds the release. The default says that somebody builds on their own machine.
+BUILDER ?=
+
+.PHONY: attest
+attest: $(CYCLONEDX_GOMOD) ## Add SBOMs and provenance to what make dist images has built, and update its checksums (BUILDER=URL).
+	go run ./hack/packaging attest --generator=$(CYCLONEDX_GOMOD) $(if $(BUILDER),--builder='$(BUILDER)')
+
+# The directory of a release, the public key of its signatures, and whether to build it again.
+DIST ?= dist
+KEY ?= $(wildcard cosign.pub)
+REBUILD ?= 1
+
+.PHONY: verify-release
+verify-release: $(CYCLONEDX_GOMOD) ## Check checksums, signatures, images, provenance and SBOMs of a release, and rebuild it (DIST=dist KEY=cosign.pub REBUILD=0).
+	@go run ./hack/packaging verify --output='$(DIST)' --key='$(KEY)' --rebuild=$(REBUILD) --generator=$(CYCLONEDX_GOMOD)
+
+$(CYCLONEDX_GOMOD): hack/tools/sbom/go.mod hack/tools/sbom/go.sum
+	go -C hack/tools/sbom build -o $(CURDIR)/$@ github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+
+test-packaging: $(CYCLONEDX_GOMOD)
 
 .PHONY: chart
 chart: ## Package the Helm chart (config/chart) as a directory: dist/chart.

@@ -41,6 +41,12 @@ func WriteChart(config, directory string) error {
 	return nil
 }
 
+// Version returns the version of the release, which is also the tag of its sources.
+func Version(config string) (string, error) {
+	version, err := chartVersion(config)
+	return "v" + version, err
+}
+
 // chartVersion returns the version in Chart.yaml.
 func chartVersion(config string) (string, error) {
 	content, err := os.ReadFile(filepath.Join(config, "chart", "Chart.yaml"))

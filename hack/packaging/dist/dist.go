@@ -5,6 +5,7 @@ package dist
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/sidecar-termination/operator/hack/packaging/archive"
 	"github.com/sidecar-termination/operator/hack/packaging/plugin"
@@ -35,7 +37,7 @@ func Write(config, directory string, commandLine map[string][]byte) ([]string, e
 		return nil, err
 	}
 	maps.Copy(files, commandLine)
-	files[ChecksumFile] = checksums(files)
+	files[ChecksumFile] = Checksums(files)
 	if err := os.MkdirAll(directory, 0o755); err != nil {
 		return nil, fmt.Errorf("create %s: %w", directory, err)
 	}
@@ -51,10 +53,10 @@ func Write(config, directory string, commandLine map[string][]byte) ([]string, e
 	return names, nil
 }
 
-// removeOld removes what is named for a version or a platform, and would otherwise seem to
-// belong to what is written.
+// removeOld removes what is named for a version or a platform or describes old files, and would otherwise seem to belong
+// to what is written.
 func removeOld(directory string) error {
-	for _, pattern := range []string{ChartName + "-*.tgz", plugin.Program + "-*"} {
+	for _, pattern := range []string{ChartName + "-*.tgz", plugin.Program + "-*", "*.cdx.json", "*.spdx.json", "provenance.json", "*.sig"} {
 		old, err := filepath.Glob(filepath.Join(directory, pattern))
 		if err != nil {
 			return fmt.Errorf("look for old files: %w", err)
@@ -101,11 +103,36 @@ func build(config string) (files map[string][]byte, err error) {
 	return files, err
 }
 
-// checksums returns the file that sha256sum --check reads.
-func checksums(files map[string][]byte) []byte {
+// Checksums returns the file that sha256sum --check reads.
+func Checksums(files map[string][]byte) []byte {
 	var lines []byte
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		lines = fmt.Appendf(lines, "%x  %s\n", sha256.Sum256(files[name]), name)
+		lines = fmt.Appendf(lines, "%s  %s\n", Digest(files[name]), name)
 	}
 	return lines
+}
+
+// ParseChecksums returns the names and checksums of a file that Checksums wrote.
+func ParseChecksums(content []byte) (map[string]string, error) {
+	sums := map[string]string{}
+	for line := range strings.Lines(string(content)) {
+		sum, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "  ")
+		decoded, err := hex.DecodeString(sum)
+		switch {
+		case !ok || err != nil || len(decoded) != sha256.Size:
+			return nil, fmt.Errorf("parse %s: invalid line %q", ChecksumFile, line)
+		case name == "" || name != filepath.Base(name):
+			return nil, fmt.Errorf("parse %s: invalid file name %q", ChecksumFile, name)
+		case sums[name] != "":
+			return nil, fmt.Errorf("parse %s: %s is listed twice", ChecksumFile, name)
+		}
+		sums[name] = sum
+	}
+	return sums, nil
+}
+
+// Digest returns the checksum of a file.
+func Digest(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
 }

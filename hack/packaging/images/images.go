@@ -15,6 +15,13 @@ import (
 	"github.com/sidecar-termination/operator/internal/ociimage"
 	"github.com/sidecar-termination/operator/internal/quickexit"
 	"github.com/sidecar-termination/operator/internal/quickexit/image"
+	"github.com/sidecar-termination/operator/internal/settings"
+)
+
+// Names of the images.
+const (
+	Operator  = settings.Name
+	QuickExit = "quick-exit"
 )
 
 // Built is an image that was written.
@@ -39,7 +46,7 @@ func Write(ctx context.Context, repository, directory, tag string) ([]Built, err
 	for _, index := range []struct {
 		name  string
 		index v1.ImageIndex
-	}{{"sidecar-termination-operator", operator}, {"quick-exit", quickExit}} {
+	}{{Operator, operator}, {QuickExit, quickExit}} {
 		target := filepath.Join(directory, index.name)
 		if err := ociimage.WriteLayout(target, tag, index.index, true); err != nil {
 			return nil, err
