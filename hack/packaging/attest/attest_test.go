@@ -79,6 +79,21 @@ func TestProvenanceOfOthersIsAnError(t *testing.T) {
 	}
 }
 
+// The addresses in the provenance are those of sections.
+func TestProvenanceIsDocumented(t *testing.T) {
+	document, err := os.ReadFile("../../../docs/packages.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for address, heading := range map[string]string{BuildType: "### Provenance", LocalBuilder: "### Local builds"} {
+		_, anchor, _ := strings.Cut(address, "docs/packages.md#")
+		title := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(heading, "### ")), " ", "-")
+		if anchor != title || !bytes.Contains(document, []byte("\n"+heading+"\n")) {
+			t.Errorf("%s is not the section %q of docs/packages.md", address, heading)
+		}
+	}
+}
+
 func TestSBOMsWithoutModules(t *testing.T) {
 	documents, err := Generator("").sboms(t.Context(), quickExit, parameters)
 	if err != nil {

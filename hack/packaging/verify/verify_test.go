@@ -81,7 +81,7 @@ func TestReleases(t *testing.T) {
 		"changed name in the checksums": {change: edit(dist.ChecksumFile, "  install.yaml", "  instal1.yaml"),
 			want: []string{"instal1.yaml: missing, but SHA256SUMS lists it", "install.yaml: not a part of the release", "provenance.json: names the subject install.yaml, which is missing"}},
 		"path in the checksums":   {change: edit(dist.ChecksumFile, "  install.yaml", "  ../install.yaml"), want: []string{`SHA256SUMS: parse SHA256SUMS: invalid file name "../install.yaml"`}},
-		"line twice":              {change: func(t *testing.T, directory string) { doubleLine(t, directory) }, want: []string{"SHA256SUMS: parse SHA256SUMS: install.yaml is listed twice"}},
+		"line twice":              {change: doubleLine, want: []string{"SHA256SUMS: parse SHA256SUMS: install.yaml is listed twice"}},
 		"no checksums":            {change: remove(dist.ChecksumFile), want: []string{"SHA256SUMS: open "}},
 		"extra file":              {change: write("extra.txt", "x"), want: []string{"extra.txt: not a part of the release, SHA256SUMS does not list it: remove it"}},
 		"signature without a key": {change: write("SHA256SUMS.sigstore.json", "{}")},
@@ -234,20 +234,20 @@ func swap(one, other string) change {
 }
 
 // sums makes a change and corrects the checksums.
-func sums(make change) change {
+func sums(inner change) change {
 	return func(t *testing.T, directory string) {
 		t.Helper()
-		make(t, directory)
+		inner(t, directory)
 		files := topFiles(t, directory)
 		writeFile(t, directory, dist.ChecksumFile, dist.Checksums(files))
 	}
 }
 
 // subjects makes a change, and corrects the provenance and the checksums.
-func subjects(make change) change {
+func subjects(inner change) change {
 	return sums(func(t *testing.T, directory string) {
 		t.Helper()
-		make(t, directory)
+		inner(t, directory)
 		statement, err := attest.ParseStatement(read(t, directory, attest.ProvenanceFile))
 		if err != nil {
 			t.Fatal(err)
