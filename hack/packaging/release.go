@@ -102,8 +102,8 @@ func rebuildRelease(ctx context.Context, generator attest.Generator, directory s
 	return err
 }
 
-// sources returns the commit of the working directory, which may have no changes, and the date for documents: that of
-// the commit, or SOURCE_DATE_EPOCH.
+// sources returns the commit of the working directory, which must not have changes, and the date for documents: the date
+// of the commit, or SOURCE_DATE_EPOCH.
 func sources(ctx context.Context) (commit string, date time.Time, err error) {
 	changes, err := run(ctx, "git", "status", "--porcelain")
 	if err != nil {

@@ -32,7 +32,7 @@ type Parameters struct {
 	Builder string
 	// Go is the version of the toolchain.
 	Go string
-	// Date is the time in SBOMs, usually that of the commit.
+	// Date is the time in SBOMs, usually the date of the commit.
 	Date time.Time
 }
 
