@@ -46,25 +46,27 @@ func (r *release) rebuild(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	before := r.failed
+	before, compared := r.failed, 0
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		content, ok := got[name]
 		ofImage := strings.HasPrefix(name, attest.ImagesDirectory+"/")
 		switch {
 		case ofImage && (len(r.imageDigests) == 0 || !strings.Contains(name, "/blobs/")):
 			// The provenance has the digests of the images. The other files of a layout depend on who copied it.
+			continue
 		case !ok:
 			r.fail("rebuild: %s is missing from the release", name)
 		case content != want[name]:
 			r.fail("rebuild: %s differs from what commit %s gives with %s: do not use this release", name, r.parameters.Commit, r.parameters.Go)
 		}
+		compared++
 	}
 	for name := range r.files {
 		if _, ok := want[name]; !ok {
 			r.fail("rebuild: commit %s does not give the file %s", r.parameters.Commit, name)
 		}
 	}
-	r.passIf(before, "rebuild: %d files of commit %s are the same byte by byte", len(want), r.parameters.Commit)
+	r.passIf(before, "rebuild: %d files of commit %s are the same byte by byte", compared, r.parameters.Commit)
 	return nil
 }
 

@@ -257,7 +257,7 @@ func (r *release) sboms() {
 				r.fail("%s: %v: run `make attest`, or download it again", file, err)
 				continue
 			}
-			r.pass("%s: %d modules, as in the program", file, modules)
+			r.pass("%s: names the modules of the program: %d", file, modules)
 		}
 	}
 }
