@@ -64,7 +64,8 @@ func TestEveryCommandHasItsPage(t *testing.T) {
 	slices.Sort(names)
 	want := []string{
 		"man1/kubectl-sidecar-termination-check.1", "man1/kubectl-sidecar-termination-explain.1",
-		"man1/kubectl-sidecar-termination-lint.1", "man1/kubectl-sidecar-termination.1",
+		"man1/kubectl-sidecar-termination-lint.1",
+		"man1/kubectl-sidecar-termination-test.1", "man1/kubectl-sidecar-termination.1",
 	}
 	if difference := cmp.Diff(want, names); difference != "" {
 		t.Errorf("pages (-want +got):\n%s", difference)
