@@ -55,6 +55,11 @@ type kubeletRecord struct {
 	retrying types.UID
 }
 
+// retryDue reports whether a pod may try the phase again. The record may be nil.
+func (r *kubeletRecord) retryDue(now time.Time) bool {
+	return r != nil && r.ignores && !now.Before(r.retryAt)
+}
+
 // of returns what the operator knows about the kubelet of the node, or the zero value without a node.
 func (k *kubelets) of(node *corev1.Node) plan.Kubelet {
 	if node == nil || !usableVersion(node.Status.NodeInfo.KubeletVersion) {
@@ -145,8 +150,7 @@ func (k *kubelets) isRetry(version string, uid types.UID) bool {
 func (k *kubelets) retryDue(version string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	record := k.versions[version]
-	return record != nil && record.ignores && !k.clock.Now().Before(record.retryAt)
+	return k.versions[version].retryDue(k.clock.Now())
 }
 
 // retry makes the pod the one that tries the phase again, unless another was faster.
@@ -154,7 +158,7 @@ func (k *kubelets) retry(version string, uid types.UID) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	record, now := k.versions[version], k.clock.Now()
-	if record == nil || !record.ignores || now.Before(record.retryAt) {
+	if !record.retryDue(now) {
 		return false
 	}
 	record.retrying, record.retryAt = uid, now.Add(phaseRetryInterval)

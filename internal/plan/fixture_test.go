@@ -123,6 +123,16 @@ func newPod(policy corev1.RestartPolicy, containers ...container) *corev1.Pod {
 	return pod
 }
 
+// finishedMain is a pod whose container main has exited 0, and whose container proxy runs.
+func finishedMain(policy corev1.RestartPolicy) *corev1.Pod {
+	return newPod(policy, exited("main", 0), running("proxy"))
+}
+
+// oneProxy is the sidecar proxy with these changes.
+func oneProxy(changes ...func(*resolve.Sidecar)) []resolve.Sidecar {
+	return sidecarsOf(sidecar("proxy", changes...))
+}
+
 // sidecar returns a sidecar with the operator's defaults and a quick-exit image, and applies the changes.
 func sidecar(name string, changes ...func(*resolve.Sidecar)) resolve.Sidecar {
 	sidecar := resolve.Sidecar{

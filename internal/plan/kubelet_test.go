@@ -13,7 +13,6 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
 // ignoringKubelet is a node whose kubelet is known to ignore phases.
@@ -23,77 +22,70 @@ func ignoringKubelet(s *plan.Snapshot) {
 
 // TestKubeletIgnoresPhase covers the first attempt where the kubelet is known to ignore phases.
 func TestKubeletIgnoresPhase(t *testing.T) {
-	pod := func(policy corev1.RestartPolicy) *corev1.Pod {
-		return newPod(policy, exited("main", 0), running("proxy"))
-	}
-	one := func(changes ...func(*resolve.Sidecar)) []resolve.Sidecar {
-		return sidecarsOf(sidecar("proxy", changes...))
-	}
-
 	runScenarios(t, map[string]scenario{
 		"Auto swaps the image": {
-			snapshot: observed(pod(never), one(), ignoringKubelet, withoutKruise),
+			snapshot: observed(finishedMain(never), oneProxy(), ignoringKubelet, withoutKruise),
 			want:     terminating("Image#0 [proxy] within 1m0s"),
 		},
 		"Auto, Kruise: swaps the image": {
-			snapshot: observed(pod(never), one(), ignoringKubelet),
+			snapshot: observed(finishedMain(never), oneProxy(), ignoringKubelet),
 			want:     terminating("Image#0 [proxy] within 1m0s"),
 		},
 		"Auto, Kruise, OnFailure: a CRR without the phase": {
-			snapshot: observed(pod(onFailure), one(), ignoringKubelet),
+			snapshot: observed(finishedMain(onFailure), oneProxy(), ignoringKubelet),
 			want:     terminating("CRR#0 [proxy] within 1m0s"),
 		},
 		"Auto, Kruise, Respect: a CRR": {
-			snapshot: observed(pod(never), one(respect), ignoringKubelet),
+			snapshot: observed(finishedMain(never), oneProxy(respect), ignoringKubelet),
 			want:     terminating("CRR#0 [proxy] within 1m0s"),
 		},
 		"Auto, Kruise, no image: the Job completes by the phase": {
-			snapshot: observed(pod(never), one(noImage), ignoringKubelet),
+			snapshot: observed(finishedMain(never), oneProxy(noImage), ignoringKubelet),
 			want:     terminating("PodPhase#0=Succeeded [proxy] for CRR within 1m0s"),
 		},
 		"Auto without another mode writes the phase": {
-			snapshot: observed(pod(never), one(noImage), ignoringKubelet, withoutKruise),
+			snapshot: observed(finishedMain(never), oneProxy(noImage), ignoringKubelet, withoutKruise),
 			want:     terminating("PodPhase#0=Succeeded [proxy] within 1m0s"),
 		},
 		"Auto writes the phase when the swap has failed": {
-			snapshot: observed(pod(onFailure), one(), ignoringKubelet, withoutKruise, attempted(swap("proxy"))),
+			snapshot: observed(finishedMain(onFailure), oneProxy(), ignoringKubelet, withoutKruise, attempted(swap("proxy"))),
 			after:    minute,
 			want:     fallingBack("PodPhase#0=Succeeded [proxy] within 1m0s"),
 		},
 		"a declared PodPhase gives way to the image": {
-			snapshot: observed(pod(never), one(mode(podPhase)), ignoringKubelet, withoutKruise),
+			snapshot: observed(finishedMain(never), oneProxy(mode(podPhase)), ignoringKubelet, withoutKruise),
 			want:     fallingBack("Image#0 [proxy] within 1m0s"),
 		},
 		"a declared PodPhase gives way to a CRR": {
-			snapshot: observed(pod(onFailure), one(mode(podPhase), byPolicy), ignoringKubelet),
+			snapshot: observed(finishedMain(onFailure), oneProxy(mode(podPhase), byPolicy), ignoringKubelet),
 			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
 		},
 		"a declared PodPhase without fallback is used": {
-			snapshot: observed(pod(never), one(mode(podPhase), noFallback), ignoringKubelet),
+			snapshot: observed(finishedMain(never), oneProxy(mode(podPhase), noFallback), ignoringKubelet),
 			want:     terminating("PodPhase#0=Succeeded [proxy] within 1m0s"),
 		},
 		"a declared PodPhase without another mode is used": {
-			snapshot: observed(pod(never), one(mode(podPhase), noImage), ignoringKubelet, withoutKruise),
+			snapshot: observed(finishedMain(never), oneProxy(mode(podPhase), noImage), ignoringKubelet, withoutKruise),
 			want:     terminating("PodPhase#0=Succeeded [proxy] within 1m0s"),
 		},
 		"a declared CRR gives way to the image": {
-			snapshot: observed(pod(never), one(mode(crr)), ignoringKubelet),
+			snapshot: observed(finishedMain(never), oneProxy(mode(crr)), ignoringKubelet),
 			want:     fallingBack("Image#0 [proxy] within 1m0s"),
 		},
 		"a declared CRR without fallback writes the phase": {
-			snapshot: observed(pod(never), one(mode(crr), noFallback), ignoringKubelet),
+			snapshot: observed(finishedMain(never), oneProxy(mode(crr), noFallback), ignoringKubelet),
 			want:     terminating("PodPhase#0=Succeeded [proxy] for CRR within 1m0s"),
 		},
 		"a declared CRR under OnFailure is used without the phase": {
-			snapshot: observed(pod(onFailure), one(mode(crr)), ignoringKubelet),
+			snapshot: observed(finishedMain(onFailure), oneProxy(mode(crr)), ignoringKubelet),
 			want:     terminating("CRR#0 [proxy] within 1m0s"),
 		},
 		"a declared CRR in a failed pod is used": {
-			snapshot: observed(newPod(never, exited("main", 3), running("proxy")), one(mode(crr)), ignoringKubelet),
+			snapshot: observed(newPod(never, exited("main", 3), running("proxy")), oneProxy(mode(crr)), ignoringKubelet),
 			want:     terminating("CRR#0 [proxy] within 1m0s"),
 		},
 		"waits for a phase that the kubelet is acting on": {
-			snapshot: observed(pod(never), one(), ignoringKubelet, phase(corev1.PodSucceeded), attempted(phaseWrite(0, podPhase))),
+			snapshot: observed(finishedMain(never), oneProxy(), ignoringKubelet, phase(corev1.PodSucceeded), attempted(phaseWrite(0, podPhase))),
 			after:    10 * time.Second,
 			want:     brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonAttemptInProgress, Requeue: 50 * time.Second},
 		},

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"github.com/sidecar-termination/operator/hack/packaging/dist"
 )
 
@@ -102,17 +104,27 @@ func imageSubjects(directory string) (map[string]string, []Artifact, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		digest, err := index.Digest()
+		digests, err := ImageDigests(name, index, found)
 		if err != nil {
-			return nil, nil, fmt.Errorf("digest the image %s: %w", name, err)
+			return nil, nil, err
 		}
-		subjects[IndexSubject(name)] = digest.Hex
-		for _, artifact := range found {
-			subjects[artifact.Subject()] = artifact.SHA256
-		}
+		maps.Copy(subjects, digests)
 		artifacts = append(artifacts, found...)
 	}
 	return subjects, artifacts, nil
+}
+
+// ImageDigests returns the digests of an image and of its platforms, by the names of their subjects.
+func ImageDigests(name string, index v1.ImageIndex, platforms []Artifact) (map[string]string, error) {
+	digest, err := index.Digest()
+	if err != nil {
+		return nil, fmt.Errorf("digest the image %s: %w", name, err)
+	}
+	digests := map[string]string{IndexSubject(name): digest.Hex}
+	for _, artifact := range platforms {
+		digests[artifact.Subject()] = artifact.SHA256
+	}
+	return digests, nil
 }
 
 // toolchain returns the version of Go that built all programs.

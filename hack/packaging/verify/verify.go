@@ -168,19 +168,18 @@ func (r *release) image(name string) error {
 	if err := validate.Index(index); err != nil {
 		return err
 	}
-	digest, err := index.Digest()
+	digests, err := attest.ImageDigests(name, index, artifacts)
 	if err != nil {
 		return err
 	}
 	if err := extraBlobs(r.path(attest.IndexSubject(name)), index); err != nil {
 		return err
 	}
-	r.imageDigests[attest.IndexSubject(name)] = digest.Hex
+	maps.Copy(r.imageDigests, digests)
 	for _, artifact := range artifacts {
-		r.imageDigests[artifact.Subject()] = artifact.SHA256
 		r.artifacts[artifact.Name] = artifact
 	}
-	r.pass("%s: %s, %d platforms", attest.IndexSubject(name), digest, len(artifacts))
+	r.pass("%s: sha256:%s, %d platforms", attest.IndexSubject(name), digests[attest.IndexSubject(name)], len(artifacts))
 	return nil
 }
 

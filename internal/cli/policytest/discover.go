@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -18,6 +17,7 @@ const suffix = "_test.yaml"
 // with the suffix, at any depth.
 func discover(arguments []string) ([]string, error) {
 	var all []string
+	seen := map[string]bool{}
 	for _, argument := range arguments {
 		info, err := os.Stat(argument)
 		if err != nil {
@@ -33,9 +33,10 @@ func discover(arguments []string) ([]string, error) {
 			return nil, fmt.Errorf("find test files: no file below %s ends in %s", argument, suffix)
 		}
 		for _, path := range found {
-			if !slices.Contains(all, path) {
+			if !seen[path] {
 				all = append(all, path)
 			}
+			seen[path] = true
 		}
 		if len(all) > maxFiles {
 			return nil, fmt.Errorf("find test files: there are more than %d; run the command for fewer directories", maxFiles)
