@@ -25,12 +25,12 @@ func goCommand(t *testing.T, directory string, arguments ...string) string {
 	return strings.TrimSpace(string(output))
 }
 
-// source returns the directory of the version's source, if the module cache has it.
+// source returns the directory of the version's source. It downloads the source if the module cache lacks it.
 func source(t *testing.T, version string) string {
 	t.Helper()
-	directory := goCommand(t, builder.module(Kubernetes(version)), "list", "-m", "-f", "{{.Dir}}", kubernetesModule)
-	if directory == "" {
-		t.Skip("the module cache does not have this version")
+	directory, err := builder.source(t.Context(), Kubernetes(version), kubernetesModule)
+	if err != nil {
+		t.Fatal(err)
 	}
 	return directory
 }
@@ -62,7 +62,6 @@ func TestEditsApply(t *testing.T) {
 func TestOverlay(t *testing.T) {
 	for _, version := range kubernetesVersions {
 		t.Run(version, func(t *testing.T) {
-			source(t, version)
 			const file = "pkg/kubelet/pod_workers.go"
 			kubelet := kubelets.Kubelet{Name: "x", Edits: []kubelets.Edit{{File: file, Old: "package kubelet\n", New: "package other\n"}}}
 			tool, directory := Kubelet(version, kubelet), t.TempDir()
