@@ -94,7 +94,7 @@ func (c *clusterReader) resolve(ctx context.Context, pod *corev1.Pod) (resolvedP
 }
 
 // snapshot gathers what a decision about the pod depends on, for one view of its containers. The caller fills in
-// UnchangedSince, ContainersUnchangedSince and Denied.
+// UnchangedSince, ContainersUnchangedSince, DrainsSince and Denied.
 func (c *clusterReader) snapshot(ctx context.Context, pod *corev1.Pod, view resolve.View) (plan.Snapshot, error) {
 	node, err := observe.Node(ctx, c.cache, pod)
 	if err != nil {

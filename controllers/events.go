@@ -12,14 +12,9 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/truncate"
 )
-
-// actionTerminate is the action of every event.
-const actionTerminate = "TerminateSidecars"
-
-// maxNote is the maximum length of a note in events.k8s.io.
-const maxNote = 1024
 
 // podEvent is one event on a pod.
 type podEvent struct {
@@ -42,7 +37,7 @@ func (e podEvent) emit(recorder events.EventRecorder, pod *corev1.Pod) {
 	reference := &corev1.ObjectReference{
 		APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
 	}
-	recorder.Eventf(reference, related, e.kind, string(e.reason), actionTerminate, "%s", truncate.String(e.note, maxNote))
+	recorder.Eventf(reference, related, e.kind, string(e.reason), settings.EventAction, "%s", truncate.String(e.note, truncate.MaxEventNote))
 }
 
 // decisionEvents returns the events of a decision: its actions or, if the pod has just become stuck, that. changed says that the

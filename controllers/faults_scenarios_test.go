@@ -7,7 +7,6 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,11 +64,6 @@ type scenario struct {
 	unstarted bool
 	// rare marks scenarios that every test runs, because only they reach some of the operator's writes.
 	rare bool
-}
-
-// drains reports whether a sidecar has drain time after the main container's end.
-func (s scenario) drains() bool {
-	return slices.ContainsFunc(s.spec.Sidecars, func(sidecar v1alpha1.Sidecar) bool { return sidecar.DrainSeconds != nil })
 }
 
 func (s scenario) pod() *corev1.Pod {

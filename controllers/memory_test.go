@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// The operators of integration tests allocate memory in the background.
+//go:build !integration
+
 package controllers
 
 import (

@@ -62,6 +62,7 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (re
 		return r.standIn(ctx, resolved, snapshot)
 	}
 	snapshot.UnchangedSince, snapshot.ContainersUnchangedSince = r.states.unchangedSince(pod, r.options.Clock.Now())
+	snapshot.DrainsSince = r.states.drainsSince(snapshot, r.options.Clock.Now())
 	snapshot.StabilizationWindow = r.states.stabilizationWindow(snapshot, r.options.Clock.Now())
 	snapshot.Kubelet = r.states.kubelet(snapshot, r.options.Clock.Now())
 	decision, actErr := r.act(ctx, snapshot)

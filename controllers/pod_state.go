@@ -349,6 +349,7 @@ type stabilityTracker struct {
 	unchangedSince  time.Time
 	containers      uint64 // containersID
 	containersSince time.Time
+	drainsSince     time.Time // zero while a main container may run again
 }
 
 // unchangedSince returns when the operator first saw the pod's resourceVersion and the current states of its containers. A pod
@@ -364,6 +365,29 @@ func (s *podStates) unchangedSince(pod *corev1.Pod, now time.Time) (unchanged, c
 		state.stability = &stabilityTracker{unchangedSince: now, containersSince: now}
 	}
 	return state.stability.see(pod, now)
+}
+
+// drainsSince returns since when the pod's sidecars drain: when this process saw the main containers end. If it has not seen them
+// run, the node's clock decides, but no drain begins in the future.
+func (s *podStates) drainsSince(snapshot plan.Snapshot, now time.Time) time.Time {
+	done := plan.MainsDone(snapshot)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.pods[client.ObjectKeyFromObject(snapshot.Pod)]
+	if state == nil || state.uid != snapshot.Pod.UID || state.stability == nil {
+		return done
+	}
+	since := &state.stability.drainsSince
+	switch {
+	case done.IsZero():
+		*since = done
+	case !since.IsZero():
+	case state.known && state.mainsDone.IsZero(), done.After(now):
+		*since = now
+	default:
+		*since = done
+	}
+	return *since
 }
 
 // hasEnded reports whether a container of the pod has ended.

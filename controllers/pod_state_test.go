@@ -24,6 +24,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/podtest"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/rollup"
+	"github.com/sidecar-termination/operator/internal/truncate"
 )
 
 // statesTest is podStates with a reporter whose output is recorded.
@@ -509,9 +510,9 @@ func TestDecisionEvents(t *testing.T) {
 
 func TestLongEventNoteIsCut(t *testing.T) {
 	events := &recordedEvents{}
-	podEvent{corev1.EventTypeNormal, v1alpha1.ReasonStuck, strings.Repeat("é", maxNote), nil}.emit(events, podtest.New())
+	podEvent{corev1.EventTypeNormal, v1alpha1.ReasonStuck, strings.Repeat("é", truncate.MaxEventNote), nil}.emit(events, podtest.New())
 	_, note, _ := strings.Cut(events.take()[0], ": ")
-	if len(note) > maxNote || !strings.HasSuffix(note, "é...") {
+	if len(note) > truncate.MaxEventNote || !strings.HasSuffix(note, "é...") {
 		t.Errorf("the note has %d bytes and ends in %q", len(note), note[len(note)-8:])
 	}
 }

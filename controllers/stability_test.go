@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
@@ -33,6 +34,52 @@ func TestPodIsUnchangedSince(t *testing.T) {
 			quiet, containers := states.unchangedSince(tc.next, podtest.Noon.Add(time.Minute))
 			if quiet.Sub(podtest.Noon) != tc.quiet || containers.Sub(podtest.Noon) != tc.containers {
 				t.Errorf("unchanged since %s and its containers since %s after noon, want %s and %s", quiet.Sub(podtest.Noon), containers.Sub(podtest.Noon), tc.quiet, tc.containers)
+			}
+		})
+	}
+}
+
+func TestDrainsSince(t *testing.T) {
+	for name, tc := range map[string]struct {
+		seenRunning bool
+		clock       time.Duration // how far the node's clock is ahead
+		since       time.Duration // after noon
+	}{
+		"the process saw the main container end":    {true, 0, 2 * time.Second},
+		"saw it end, the node's clock is behind":    {true, -50 * time.Minute, 2 * time.Second},
+		"saw it end, the node's clock is ahead":     {true, 50 * time.Minute, 2 * time.Second},
+		"the process has started later":             {false, 0, 0},
+		"started later, the node's clock is ahead":  {false, 50 * time.Minute, 2 * time.Second},
+		"started later, the node's clock is behind": {false, -50 * time.Minute, -50 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := newStatesTest(t)
+			done := podtest.New(podtest.MainDone, func(p *corev1.Pod) {
+				p.Status.ContainerStatuses[0].State.Terminated.FinishedAt = metav1.NewTime(podtest.Noon.Add(tc.clock))
+			})
+			// drains reconciles the pod some time after noon.
+			drains := func(pod *corev1.Pod, after time.Duration) time.Time {
+				now := podtest.Noon.Add(after)
+				resolved := resolvedPodOf(pod, mesh)
+				snapshot := plan.Snapshot{Pod: pod, View: resolved.resolution.Enforced}
+				st.unchangedSince(pod, now)
+				since := st.drainsSince(snapshot, now)
+				st.record(resolved, plan.Decision{Stage: plan.StageWaiting, Reason: v1alpha1.ReasonDraining, MainsDone: plan.MainsDone(snapshot)}, nil)
+				return since
+			}
+			if tc.seenRunning {
+				drains(podtest.New(), 0)
+			}
+			for _, after := range []time.Duration{2 * time.Second, 10 * time.Second} {
+				if got := drains(done, after).Sub(podtest.Noon); got != tc.since {
+					t.Errorf("after %s the sidecar drains since %s after noon, want %s", after, got, tc.since)
+				}
+			}
+			if got := drains(podtest.New(), 15*time.Second); !got.IsZero() {
+				t.Errorf("the sidecar drains since %s although the main container runs", got)
+			}
+			if got := drains(done, 22*time.Second).Sub(podtest.Noon); got != 22*time.Second {
+				t.Errorf("after the main container has run again, the sidecar drains since %s after noon, want 22s", got)
 			}
 		})
 	}

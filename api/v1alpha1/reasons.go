@@ -86,6 +86,8 @@ const (
 	ReasonWouldTerminate Reason = "WouldTerminate"
 	// ReasonTerminated means that every sidecar has ended.
 	ReasonTerminated Reason = "Terminated"
+	// ReasonFinishedByUser means that somebody has ended the sidecars of a stuck pod with the subcommand finish.
+	ReasonFinishedByUser Reason = "FinishedByUser"
 	// ReasonAttemptFailed means that a sidecar did not end within the deadline of an attempt, or came back.
 	ReasonAttemptFailed Reason = "AttemptFailed"
 	// ReasonStuck means that every usable mode has failed.
@@ -212,8 +214,17 @@ const (
 	ReasonHostPortClash Reason = "HostPortClash"
 	// ReasonReapplyRejected means that the API server rejects the manifest of a converted pod when it is applied again.
 	ReasonReapplyRejected Reason = "ReapplyRejected"
+	// ReasonNotSelected means that a policy does not select the pod, because of its labels or those of its namespace.
+	ReasonNotSelected Reason = "NotSelected"
+	// ReasonIneffectiveEnv means that an environment variable resembles one of the operator's and has no effect: its name is
+	// misspelled, or nothing declares its container a sidecar.
+	ReasonIneffectiveEnv Reason = "IneffectiveEnv"
 	// ReasonContainerNotFound means that a policy names a container that the pod does not have.
 	ReasonContainerNotFound Reason = "ContainerNotFound"
+	// ReasonInvalidManifest means that the API server would reject a workload in a manifest, or ignore a field of its pods.
+	ReasonInvalidManifest Reason = "InvalidManifest"
+	// ReasonNotChecked means that lint could not check an object of a manifest, or found nothing to check.
+	ReasonNotChecked Reason = "NotChecked"
 	// ReasonPolicyRefused means that the API server would reject a policy in a manifest.
 	ReasonPolicyRefused Reason = "PolicyRefused"
 )

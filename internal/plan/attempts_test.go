@@ -91,6 +91,21 @@ func TestAttempts(t *testing.T) {
 			after:    2 * time.Second,
 			want:     brief{Stage: plan.StageTerminated, Reason: v1alpha1.ReasonTerminated},
 		},
+		"a swap waits for the new container although the node's clock is behind": {
+			snapshot: observed(newPod(never, exited("main", 0), exited("proxy", 143).endedAt(done.Add(-50*minute))), one(), attempted(swap("proxy"))),
+			after:    time.Second,
+			want:     inProgress(59 * time.Second),
+		},
+		"a sidecar that exited long before its swap has ended at the deadline": {
+			snapshot: observed(newPod(never, exited("main", 0), exited("proxy", 143).endedAt(done.Add(-50*minute))), one(), attempted(swap("proxy"))),
+			after:    minute,
+			want:     brief{Stage: plan.StageTerminated, Reason: v1alpha1.ReasonTerminated},
+		},
+		"a sidecar that exited at an unknown time has ended": {
+			snapshot: observed(newPod(never, exited("main", 0), exited("proxy", 0).endedAt(time.Time{})), one(), attempted(swap("proxy"))),
+			after:    time.Second,
+			want:     brief{Stage: plan.StageTerminated, Reason: v1alpha1.ReasonTerminated},
+		},
 		"a swap to an unpullable image falls back to the phase": {
 			snapshot: observed(newPod(onFailure, exited("main", 0), crashLooping("proxy").restarted(0)), one(), withoutKruise, attempted(swap("proxy"))),
 			after:    minute,
@@ -337,6 +352,12 @@ func TestStabilization(t *testing.T) {
 				sidecarsOf(sidecar("logs", respect), sidecar("proxy")), withoutKruise, unchangedSince(done.Add(time.Hour)), containersUnchangedSince(done.Add(time.Hour))),
 			after: time.Hour,
 			want:  stabilizing(window),
+		},
+		"20 windows although the node's clock is ahead": {
+			snapshot: observed(newPod(never, exited("main", 0).endedAt(done.Add(50*minute)), running("proxy")), one, withoutKruise,
+				unchangedSince(done.Add(30*time.Second)), drainsSince(done)),
+			after: 30 * time.Second,
+			want:  written,
 		},
 		"20 windows are measured by the operator's clock": {
 			snapshot: observed(pod(), one, withoutKruise, unchangedSince(done.Add(time.Hour)), containersUnchangedSince(done.Add(time.Hour-20*window))),

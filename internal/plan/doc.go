@@ -14,6 +14,8 @@
 // the pod is stuck. A CRR that OpenKruise did not carry out is then repeated at growing intervals, unless the container came
 // back after it. A denied write is no attempt: the caller decides again with that mode marked as unusable.
 //
+// Finish is Next for a person who ends the sidecars of a stuck pod with the command line.
+//
 // Invariants, each with a test:
 //   - No action while a main container may run again, and no action names a main container.
 //   - A container has at most one live attempt. No action follows once every sidecar has ended.

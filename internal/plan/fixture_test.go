@@ -213,6 +213,10 @@ func containersUnchangedSince(t time.Time) func(*plan.Snapshot) {
 	return func(s *plan.Snapshot) { s.ContainersUnchangedSince = t }
 }
 
+func drainsSince(t time.Time) func(*plan.Snapshot) {
+	return func(s *plan.Snapshot) { s.DrainsSince = t }
+}
+
 func phase(p corev1.PodPhase) func(*plan.Snapshot) {
 	return func(s *plan.Snapshot) { s.Pod.Status.Phase = p }
 }

@@ -29,6 +29,9 @@ func FuzzNext(f *testing.F) {
 		if problem := checkInvariants(s, now, decision) + isDeterministic(s, now, decision); problem != "" {
 			t.Errorf("%s\nin %s\ndecision: %+v", problem, tell(s, now.Sub(done)), briefly(decision))
 		}
+		if problem := brokenByFinish(s, now); problem != "" {
+			t.Errorf("Finish breaks invariants: %s\nin %s", problem, tell(s, now.Sub(done)))
+		}
 	})
 }
 

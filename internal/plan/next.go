@@ -16,8 +16,10 @@ import (
 )
 
 // Next decides what to do about the pod of the snapshot at the given time. The same input gives the same decision.
-func Next(snapshot Snapshot, now time.Time) Decision {
-	s := newSituation(snapshot, now)
+func Next(snapshot Snapshot, now time.Time) Decision { return newSituation(snapshot, now).applyRules() }
+
+// applyRules returns the decision of the first rule that applies.
+func (s *situation) applyRules() Decision {
 	for _, rule := range rules {
 		if decision := rule(s); decision != nil {
 			decision.MainsDone, decision.Denied = s.mainsDone, s.Denied
@@ -59,6 +61,8 @@ type situation struct {
 	due       []resolve.Sidecar // open sidecars that have drained
 	// lostSwap is an attempt of mode Image whose record is lost, or nil. Attempts includes it.
 	lostSwap *Attempt
+	// retry lets a mode be used again after it has failed.
+	retry bool
 	// cachedOutcome is the result of outcome, or empty before its first call.
 	cachedOutcome corev1.PodPhase
 }
@@ -123,11 +127,29 @@ func (s *situation) ended(name string) bool {
 			continue
 		}
 		// Whatever the restartPolicy, the kubelet starts a container with the new image after the old one has ended.
-		if status.RestartCount <= before && !end.FinishedAt.Time.Before(attempt.Started) {
+		if status.RestartCount <= before && !s.endedBefore(attempt, name, end.FinishedAt.Time) {
 			return false
 		}
 	}
 	return true
+}
+
+// endedBefore reports whether the container had ended when its image was swapped, so that the kubelet does not start it again. The
+// operator does not swap the image of a container that it knows to have ended. If the end is long before the swap, the kubelet has
+// reported it very late, or the node's clock is behind. The attempt has the benefit of the doubt until its deadline.
+func (s *situation) endedBefore(attempt Attempt, name string, finished time.Time) bool {
+	early := attempt.Started.Sub(finished)
+	if early <= statusLag || finished.IsZero() {
+		return early > 0
+	}
+	sidecar := s.View.Sidecar(name)
+	return sidecar == nil || !s.now.Before(attempt.Started.Add(s.allowance(attempt, *sidecar)))
+}
+
+// MainsDone returns when the last main container of the snapshot ended, by the node's clock. It is zero while one runs or may run
+// again.
+func MainsDone(snapshot Snapshot) time.Time {
+	return (&situation{Snapshot: snapshot}).whenMainsDone()
 }
 
 func podDeleted(s *situation) *Decision {
@@ -267,7 +289,20 @@ func (s *situation) untilDue(sidecar resolve.Sidecar) time.Duration {
 	if sidecar.Drain == 0 {
 		return 0
 	}
-	return s.mainsDone.Add(sidecar.Drain).Sub(s.now)
+	return s.drained(sidecar).Sub(s.now)
+}
+
+// drained returns when the sidecar has drained.
+func (s *situation) drained(sidecar resolve.Sidecar) time.Time {
+	return s.drainsSince().Add(sidecar.Drain)
+}
+
+// drainsSince returns when drains began: by the operator's clock if it has seen the main containers end, and otherwise by the node's.
+func (s *situation) drainsSince() time.Time {
+	if s.DrainsSince.IsZero() {
+		return s.mainsDone
+	}
+	return s.DrainsSince
 }
 
 func nodeUnknown(s *situation) *Decision {
@@ -304,16 +339,16 @@ func Tried(attempts []Attempt) (v1alpha1.Mode, int) {
 }
 
 // lastEvent returns the newest past time at which something changed the pod's status: a sidecar was due, an attempt
-// began or failed, or the operator saw a container start or end. It does not use the node's clock, which may be behind.
+// began or failed, or the operator saw a container start or end. It does not use the node's clock if it can, which may be wrong.
 func (s *situation) lastEvent() time.Time {
-	last := s.mainsDone
+	last := s.drainsSince()
 	add := func(t time.Time) {
 		if t.After(last) && !t.After(s.now) {
 			last = t
 		}
 	}
 	for _, sidecar := range s.due {
-		add(s.mainsDone.Add(sidecar.Drain))
+		add(s.drained(sidecar))
 		for _, attempt := range s.Attempts {
 			add(attempt.Started)
 			add(attempt.Finished)

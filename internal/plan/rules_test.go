@@ -202,6 +202,16 @@ func TestRules(t *testing.T) {
 			after:    20 * time.Second,
 			want:     brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonTerminating, Actions: []string{"CRR#0 [proxy] within 1m0s"}},
 		},
+		"a drain that the operator saw begin lasts although the node's clock is behind": {
+			snapshot: observed(mainDone(), sidecarsOf(sidecar("proxy", drain(20*time.Second))), drainsSince(done.Add(50*minute))),
+			after:    50*minute + 5*time.Second,
+			want:     brief{Stage: plan.StageWaiting, Reason: v1alpha1.ReasonDraining, Requeue: 15 * time.Second},
+		},
+		"a drain that the operator saw begin ends although the node's clock is ahead": {
+			snapshot: observed(mainDone(), sidecarsOf(sidecar("proxy", drain(20*time.Second), respect)), drainsSince(done.Add(-50*minute))),
+			after:    -50*minute + 20*time.Second,
+			want:     brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonTerminating, Actions: []string{"CRR#0 [proxy] within 1m0s"}},
+		},
 		"a clock behind the node's adds no drain": {
 			snapshot: observed(mainDone(), sidecarsOf(sidecar("proxy", respect))),
 			after:    -3 * time.Hour,

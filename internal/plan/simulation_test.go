@@ -318,6 +318,12 @@ func simulations() map[string]simulation {
 		"node clock ahead": {
 			policy: onFailure, sidecars: one(rude), nodeBehind: -10 * minute, want: corev1.PodSucceeded, maxWrites: 3, smooth: true,
 		},
+		"node clock behind, mode Image": {
+			policy: never, sidecars: one(rude, mode(image)), nodeBehind: 50 * minute, want: corev1.PodSucceeded, maxWrites: 1, smooth: true,
+		},
+		"node clock ahead, mode Image": {
+			policy: onFailure, sidecars: one(rude, mode(image)), nodeBehind: -50 * minute, want: corev1.PodSucceeded, maxWrites: 1, smooth: true,
+		},
 		"status changes every second, Kruise": {
 			policy: onFailure, sidecars: one(deaf), restless: true, kruise: true, want: corev1.PodSucceeded, maxWrites: 6,
 		},

@@ -104,6 +104,9 @@ type Snapshot struct {
 	// UnchangedSince is when the operator last saw the pod's resourceVersion change, ContainersUnchangedSince when it last
 	// saw a container's state change. Both use the clock of Next's argument.
 	UnchangedSince, ContainersUnchangedSince time.Time
+	// DrainsSince is when the operator saw the main containers end, by the same clock. If it is zero, the node's clock says since
+	// when sidecars drain.
+	DrainsSince time.Time
 	// StabilizationWindow is how long the pod must be unchanged before its phase is written.
 	StabilizationWindow time.Duration
 	// Denied holds the modes whose last write was denied, each with the API server's answer. Next does not use them.

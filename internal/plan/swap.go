@@ -14,7 +14,8 @@ import (
 // virtual-kubelet writes a pod's status together with the labels and annotations of its provider's copy (updatePodStatus
 // in node/pod.go). A provider that has not seen the swap yet thus removes the record. It does not remove the images, which are in the
 // spec. The attempt's start is the last known event. If it really began later, its deadline is early, which is
-// harmless: a later end of the container still counts.
+// harmless: a later end of the container still counts. If the node's clock is ahead, the start is when the operator last saw a
+// container change.
 func (s *situation) findLostSwap() *Attempt {
 	if s.mainsDone.IsZero() {
 		return nil
@@ -31,7 +32,7 @@ func (s *situation) findLostSwap() *Attempt {
 			restarts = map[string]int32{}
 		}
 		restarts[sidecar.Container] = status.RestartCount
-		started = later(started, s.mainsDone.Add(sidecar.Drain))
+		started = later(started, s.drained(sidecar))
 		if state := status.State; state.Running != nil {
 			started = later(started, state.Running.StartedAt.Time)
 		} else if state.Terminated != nil {
@@ -40,6 +41,9 @@ func (s *situation) findLostSwap() *Attempt {
 	}
 	if restarts == nil {
 		return nil
+	}
+	if started.After(s.now) {
+		started = s.ContainersUnchangedSince
 	}
 	return &Attempt{Mode: v1alpha1.ModeImage, For: v1alpha1.ModeImage, RestartCounts: restarts, Started: started}
 }

@@ -35,6 +35,11 @@ func TestLostSwap(t *testing.T) {
 			snapshot: observed(pod(never, running("proxy").swapped()), sidecarsOf(sidecar("proxy")), onVirtualNode),
 			after:    10 * time.Second, want: waits(50 * time.Second),
 		},
+		"the old container still runs, and the node's clock is ahead": {
+			snapshot: observed(newPod(never, exited("main", 0).endedAt(done.Add(50*minute)), running("proxy").swapped()), sidecarsOf(sidecar("proxy")), onVirtualNode,
+				containersUnchangedSince(done)),
+			after: 10 * time.Second, want: waits(50 * time.Second),
+		},
 		"old container ended, new one not started": {
 			snapshot: observed(pod(never, ran(7, -minute)), sidecarsOf(sidecar("proxy")), onVirtualNode),
 			after:    10 * time.Second, want: waits(late + 50*time.Second),

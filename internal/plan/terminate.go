@@ -54,6 +54,9 @@ func terminate(s *situation) *Decision {
 // planSidecar picks what comes next for one sidecar.
 func (s *situation) planSidecar(sidecar resolve.Sidecar) sidecarPlan {
 	history := s.history(sidecar)
+	if s.retry {
+		history.failed = nil
+	}
 	chain := s.fallbackChain(sidecar)
 	sp := sidecarPlan{
 		sidecar: sidecar, failures: history.failures,
@@ -362,15 +365,20 @@ func (p podPlan) explainActions(d *Decision) {
 	if len(d.Failures)+len(d.Substitutions) > 0 {
 		d.Reason = v1alpha1.ReasonFallback
 	}
+	d.Message = "main containers are done; ending " + DescribeActions(d.Actions)
+}
+
+// DescribeActions names the containers that the actions end and the mode of each.
+func DescribeActions(actions []Action) string {
 	var parts []string
-	for _, action := range d.Actions {
+	for _, action := range actions {
 		part := fmt.Sprintf("%s by mode %s", strings.Join(action.Containers, ", "), action.Mode)
 		if action.For != action.Mode {
 			part += fmt.Sprintf(" (first step of mode %s)", action.For)
 		}
 		parts = append(parts, part)
 	}
-	d.Message = "main containers are done; ending " + strings.Join(parts, " and ")
+	return strings.Join(parts, " and ")
 }
 
 func ofMode(plans []sidecarPlan, mode v1alpha1.Mode) []sidecarPlan {

@@ -5,6 +5,7 @@ package resolve
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -129,6 +130,21 @@ func (p Policy) Selects(pod *corev1.Pod, namespaceLabels map[string]string) bool
 // MaySelect reports whether the policy selects the pod, ignoring the labels of the pod's namespace.
 func (p Policy) MaySelect(pod *corev1.Pod) bool {
 	return (p.namespaces != nil || p.Ref.Namespace == pod.Namespace) && p.pods.Matches(labels.Set(pod.Labels))
+}
+
+// UnmetRequirements returns the requirements of podSelector that the pod's labels do not meet, and those of namespaceSelector
+// that the labels of its namespace do not meet.
+func (p Policy) UnmetRequirements(pod *corev1.Pod, namespaceLabels map[string]string) (ofPod, ofNamespace []labels.Requirement) {
+	return unmet(p.pods, pod.Labels), unmet(p.namespaces, namespaceLabels)
+}
+
+// unmet returns the requirements of a selector, which may be nil, that the labels do not meet.
+func unmet(selector labels.Selector, set labels.Set) []labels.Requirement {
+	if selector == nil {
+		return nil
+	}
+	all, _ := selector.Requirements()
+	return slices.DeleteFunc(slices.Clone(all), func(r labels.Requirement) bool { return r.Matches(set) })
 }
 
 // SelectsNamespaces reports whether the policy is of the cluster kind, which selects pods by namespace labels.

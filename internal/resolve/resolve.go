@@ -31,6 +31,8 @@ type Options struct {
 	Image string
 	// QuickExitPaths is what Image covers.
 	QuickExitPaths quickexit.Coverage
+	// Sidecars are containers that a user of the command line declares as sidecars. The operator has none.
+	Sidecars []string
 }
 
 // Sidecar is a container declared as a sidecar, with its effective settings.
@@ -46,7 +48,7 @@ type Sidecar struct {
 	Drain       time.Duration
 	Timeout     time.Duration
 	Fallback    v1alpha1.Fallback
-	// Policy is the policy that applies to the container, or nil when only its environment variables do.
+	// Policy is the policy that applies to the container, or nil when only its environment variables or Options.Sidecars do.
 	Policy *PolicyRef
 }
 
@@ -135,7 +137,7 @@ func view(pod *corev1.Pod, ordered []declaration, env []envDeclaration, options 
 		switch {
 		case applied >= 0:
 			v.Sidecars = append(v.Sidecars, mergeSettings(name, &ordered[applied].Policy, env[i].settings, options))
-		case env[i].sidecar:
+		case env[i].sidecar, slices.Contains(options.Sidecars, name):
 			v.Sidecars = append(v.Sidecars, mergeSettings(name, nil, env[i].settings, options))
 		default:
 			v.Mains = append(v.Mains, name)

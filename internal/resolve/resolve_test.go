@@ -337,3 +337,17 @@ func TestNativeSidecarHasOneWarning(t *testing.T) {
 		}
 	}
 }
+
+func TestOptionsDeclareFurtherSidecars(t *testing.T) {
+	pod := withEnv(newPod("main", "proxy", "logs"), withImage, quickExit)
+	options := resolve.Options{IgnoreEnv: true, Image: "default:v1", Sidecars: []string{"logs", "proxy", "unknown"}}
+	got := resolve.Resolve(pod, []resolve.Policy{namespaced(t, "mesh", 1, spec())}, options).Enforced
+	policy := refOf("mesh")
+	want := resolve.View{Mains: []string{"main"}, Sidecars: []resolve.Sidecar{
+		{Container: "logs", Mode: v1alpha1.ModeAuto, Image: "default:v1", ImageSource: resolve.SourceOperator, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second},
+		{Container: "proxy", Mode: v1alpha1.ModeAuto, Image: "default:v1", ImageSource: resolve.SourceOperator, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second, Policy: &policy},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("view (-want +got):\n%s", diff)
+	}
+}

@@ -5,6 +5,8 @@ package settings
 const (
 	// Name is the name of the program, its image and its component label, and the source of its events.
 	Name = "sidecar-termination-operator"
+	// EventAction is the action of events on pods.
+	EventAction = "TerminateSidecars"
 	// Namespace is where the manifests install the operator.
 	Namespace = "sidecar-termination-system"
 	// DeploymentName is the name of the operator's Deployment and of its ServiceAccount.
@@ -16,10 +18,15 @@ const (
 )
 
 const (
-	// PluginProgram is the file name by which kubectl finds the plugin.
+	// PluginProgram is the file name by which kubectl finds the plugin, and the source of its events.
 	PluginProgram = "kubectl-sidecar_termination"
 	// PluginName is what users type to run the plugin.
 	PluginName = "kubectl sidecar-termination"
 	// CompletionProgram is the file name of the program that kubectl runs to complete the plugin's arguments.
 	CompletionProgram = "kubectl_complete-sidecar_termination"
 )
+
+// InstalledArguments are the operator's arguments in config/default. A test compares them.
+func InstalledArguments() []string {
+	return []string{"--leader-elect", "--quick-exit-image=ghcr.io/sidecar-termination/quick-exit:" + Release, "--stabilization-window=0s"}
+}

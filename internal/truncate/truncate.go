@@ -3,9 +3,15 @@
 // Package truncate shortens texts that users control, for messages with a bounded length.
 package truncate
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 const ellipsis = "..."
+
+// MaxEventNote is the maximum length of a note in events.k8s.io.
+const MaxEventNote = 1024
 
 // String returns the text, or its beginning and an ellipsis if it is longer than limit bytes. A shortened text is valid
 // UTF-8. The limit must be at least the length of the ellipsis.
@@ -14,4 +20,13 @@ func String(text string, limit int) string {
 		return text
 	}
 	return strings.ToValidUTF8(text[:limit-len(ellipsis)], "") + ellipsis
+}
+
+// List joins the first texts with the separator, and counts those beyond the limit.
+func List(texts []string, limit int, separator string) string {
+	joined := strings.Join(texts[:min(len(texts), limit)], separator)
+	if more := len(texts) - limit; more > 0 {
+		joined += fmt.Sprintf(" and %d more", more)
+	}
+	return joined
 }

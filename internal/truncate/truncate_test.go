@@ -27,3 +27,21 @@ func TestString(t *testing.T) {
 		})
 	}
 }
+
+func TestList(t *testing.T) {
+	tests := map[string]struct {
+		texts []string
+		want  string
+	}{
+		"empty":                   {nil, ""},
+		"as many as the limit":    {[]string{"a", "b"}, "a, b"},
+		"one more than the limit": {[]string{"a", "b", "c"}, "a, b and 1 more"},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			if got := truncate.List(test.texts, 2, ", "); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}

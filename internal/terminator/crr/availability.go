@@ -139,14 +139,23 @@ func ownerPodUID(object client.Object) []string {
 	return nil
 }
 
-// whenFinished calls onFinished with the pod of each CRR that OpenKruise has just finished. All other effects of a CRR show in
-// the pod's own status.
+// whenFinished calls onFinished with the pod of each CRR that OpenKruise has just finished. A lost watch may skip the versions before
+// that one. All other effects of a CRR show in the pod's own status.
 func whenFinished(onFinished func(pod types.NamespacedName)) toolscache.ResourceEventHandler {
-	return toolscache.ResourceEventHandlerFuncs{
+	finished := func(object any) {
+		if crr, ok := object.(*kruise.ContainerRecreateRequest); ok && isFinished(crr) {
+			onFinished(types.NamespacedName{Namespace: crr.Namespace, Name: crr.Spec.PodName})
+		}
+	}
+	return toolscache.ResourceEventHandlerDetailedFuncs{
+		AddFunc: func(object any, isInInitialList bool) {
+			if !isInInitialList {
+				finished(object)
+			}
+		},
 		UpdateFunc: func(before, after any) {
-			crr, ok := after.(*kruise.ContainerRecreateRequest)
-			if ok && isFinished(crr) && !isFinished(before) {
-				onFinished(types.NamespacedName{Namespace: crr.Namespace, Name: crr.Spec.PodName})
+			if !isFinished(before) {
+				finished(after)
 			}
 		},
 	}

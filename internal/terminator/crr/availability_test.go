@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -163,21 +164,23 @@ func TestFinishedCRREnqueuesPod(t *testing.T) {
 		}
 		return r
 	}
+	job := []types.NamespacedName{{Namespace: "batch", Name: "job-1"}}
 	for name, tc := range map[string]struct {
-		before, after bool
-		want          []types.NamespacedName
+		event func(toolscache.ResourceEventHandler)
+		want  []types.NamespacedName
 	}{
-		"just finished":         {false, true, []types.NamespacedName{{Namespace: "batch", Name: "job-1"}}},
-		"finished earlier":      {true, true, nil},
-		"in progress":           {false, false, nil},
-		"replaced by a new one": {true, false, nil},
+		"just finished":                {func(h toolscache.ResourceEventHandler) { h.OnUpdate(request(false), request(true)) }, job},
+		"finished earlier":             {func(h toolscache.ResourceEventHandler) { h.OnUpdate(request(true), request(true)) }, nil},
+		"in progress":                  {func(h toolscache.ResourceEventHandler) { h.OnUpdate(request(false), request(false)) }, nil},
+		"replaced by a new one":        {func(h toolscache.ResourceEventHandler) { h.OnUpdate(request(true), request(false)) }, nil},
+		"created":                      {func(h toolscache.ResourceEventHandler) { h.OnAdd(request(false), false) }, nil},
+		"first seen finished":          {func(h toolscache.ResourceEventHandler) { h.OnAdd(request(true), false) }, job},
+		"finished before the start":    {func(h toolscache.ResourceEventHandler) { h.OnAdd(request(true), true) }, nil},
+		"deleted after it is finished": {func(h toolscache.ResourceEventHandler) { h.OnDelete(request(true)) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []types.NamespacedName
-			handler := whenFinished(func(pod types.NamespacedName) { got = append(got, pod) })
-			handler.OnAdd(request(tc.before), false)
-			handler.OnUpdate(request(tc.before), request(tc.after))
-			handler.OnDelete(request(tc.after))
+			tc.event(whenFinished(func(pod types.NamespacedName) { got = append(got, pod) }))
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("pods (-want +got):\n%s", diff)
 			}
