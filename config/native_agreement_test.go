@@ -38,7 +38,8 @@ func TestNativeAgreement(t *testing.T) {
 	installNative(t)
 	pods, seed := number(t, "NATIVE_PODS", 1000), uint64(number(t, "NATIVE_SEED", int(time.Now().UnixNano()&0xffffff)))
 	converted := 0
-	for i := range (pods + podsPerModel - 1) / podsPerModel {
+	// A model that converts no pod is common, so a run with few conversions continues.
+	for i := 0; i*podsPerModel < pods || converted < pods/10 && i*podsPerModel < 4*pods; i++ {
 		m := newNativeModel(t, rand.New(rand.NewPCG(seed, uint64(i))))
 		for range podsPerModel {
 			converted += m.compare(t)
@@ -48,9 +49,9 @@ func TestNativeAgreement(t *testing.T) {
 			t.Fatalf("repeat with NATIVE_SEED=%d", seed)
 		}
 	}
-	t.Logf("%d of %d pods were converted", converted, pods)
+	t.Logf("%d pods were converted", converted)
 	if converted < pods/10 {
-		t.Errorf("only %d of %d pods were converted: the comparison says little", converted, pods)
+		t.Errorf("only %d pods were converted: the comparison says little", converted)
 	}
 }
 

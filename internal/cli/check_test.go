@@ -104,7 +104,10 @@ func TestCheck(t *testing.T) {
 	out, code = runCommand(t, "check", "--pre")
 	wantOutput(t, "before an upgrade", out, code, 0, "warning the operator is already installed", "to check the current one, run: "+settings.PluginName+" check")
 	out, code = runCommand(t, "check", "--as", "nobody")
-	wantOutput(t, "someone who may read nothing", out, code, 0, "warning you may not read Deployments in namespace")
+	wantOutput(t, "someone who may read nothing", out, code, 2, "error: you may not read anything that this command checks")
+	if strings.Contains(out, "warning") {
+		t.Errorf("there is more than one message:\n%s", out)
+	}
 
 	checkPolicies(t, c)
 	checkKruise(t, c)
@@ -321,16 +324,9 @@ func checkKruise(t *testing.T, c client.Client) {
 	out, code := runCommand(t, "check", "--fail-on=warning")
 	wantOutput(t, "OpenKruise as it should be", out, code, 0, "ok kruise-daemon is ready on all 1 real nodes", "ok OpenKruise's SidecarTerminator is off")
 
-	reader := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "reader-of-cli-tests"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list"}},
-		{APIGroups: []string{"apps"}, Resources: []string{"daemonsets"}, Verbs: []string{"list"}},
-	}}
-	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: reader.ObjectMeta,
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: reader.Name},
-		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "reader"}},
-	}
-	create(t, c, reader, binding)
+	grant(t, c, "reader",
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list"}},
+		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"daemonsets"}, Verbs: []string{"list"}})
 	testenv.Eventually(t, "the reader may read DaemonSets", func(context.Context) error {
 		if out, code = runCommand(t, "check", "--as", "reader"); code != 0 || strings.Contains(out, "you may not read DaemonSets") || strings.Contains(out, "you may not read nodes") {
 			return fmt.Errorf("exit code %d:\n%s", code, out)

@@ -5,6 +5,7 @@ package cli
 
 import (
 	"context"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -12,9 +13,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sidecar-termination/operator/internal/cli/check"
+	"github.com/sidecar-termination/operator/internal/cli/diff"
 	"github.com/sidecar-termination/operator/internal/cli/exit"
 	"github.com/sidecar-termination/operator/internal/cli/explain"
+	"github.com/sidecar-termination/operator/internal/cli/finish"
 	"github.com/sidecar-termination/operator/internal/cli/lint"
+	"github.com/sidecar-termination/operator/internal/cli/output"
 	"github.com/sidecar-termination/operator/internal/cli/policytest"
 	"github.com/sidecar-termination/operator/internal/cli/source"
 	quickexit "github.com/sidecar-termination/operator/internal/quickexit/command"
@@ -66,7 +70,7 @@ operator ends the sidecars, so that the pod and its Job complete.`,
 		return run(cmd.Context(), operator)
 	}
 	command.AddCommand(quickexit.New())
-	command.AddCommand(readCommands(settings.Name, time.Now)...)
+	command.AddCommand(subcommands(settings.Name, time.Now)...)
 	return rejectUnknownCommands(command)
 }
 
@@ -75,7 +79,8 @@ func newPlugin(now func() time.Time) *cobra.Command {
 		Use:   settings.PluginProgram,
 		Short: "Explains what ends the sidecars of Jobs, and why they still run",
 		Long: `Explains what the sidecar-termination-operator does about pods, Jobs, CronJobs and policies, finds workloads whose
-sidecars nothing will end, tests policies, and checks the operator's installation. It only reads.`,
+sidecars nothing will end, tests and compares policies, and checks the operator's installation. Only finish writes: it ends the
+sidecars of stuck pods.`,
 		Example: `  # why is this Job still running?
   kubectl sidecar-termination explain job/report -n batch
 
@@ -86,8 +91,14 @@ sidecars nothing will end, tests policies, and checks the operator's installatio
   # do the policies decide what their tests expect?
   kubectl sidecar-termination test policies/
 
+  # about which pods does the operator decide differently after a change of policies?
+  kubectl sidecar-termination diff -f policies.yaml
+
   # is the operator installed correctly?
-  kubectl sidecar-termination check`,
+  kubectl sidecar-termination check
+
+  # end the sidecars of a stuck pod
+  kubectl sidecar-termination finish pod/report-x4mfd -n batch`,
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: settings.PluginName},
 		Version:           settings.Version(),
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -96,12 +107,14 @@ sidecars nothing will end, tests policies, and checks the operator's installatio
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 	}
-	command.AddCommand(readCommands(settings.PluginName, now)...)
+	command.AddCommand(subcommands(settings.PluginName, now)...)
 	return rejectUnknownCommands(exit.Wrap(command))
 }
 
-// readCommands returns the subcommands that only read, for the program that users call by the name.
-func readCommands(name string, now func() time.Time) []*cobra.Command {
-	program := source.Program{Name: name, Now: now}
-	return []*cobra.Command{explain.New(program), lint.New(program), policytest.New(program), check.New(program)}
+// subcommands returns the subcommands of both programs, for the program that users call by the name. Only finish writes.
+func subcommands(name string, now func() time.Time) []*cobra.Command {
+	program := source.Program{Name: name, Now: now, Progress: output.NewProgress(os.Stderr, now)}
+	return []*cobra.Command{
+		explain.New(program), lint.New(program), policytest.New(program), diff.New(program), check.New(program), finish.New(program),
+	}
 }

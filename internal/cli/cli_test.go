@@ -104,7 +104,7 @@ func runLine(t *testing.T, line string) string {
 // TestDocumentedOutputs runs the commands in documents that read files, and compares their output.
 func TestDocumentedOutputs(t *testing.T) {
 	t.Chdir("../..")
-	checkDocument(t, "docs/cli.md", 5)
+	checkDocument(t, "docs/cli.md", 7)
 	checkDocument(t, "docs/guides/testing-policies.md", 2)
 }
 
@@ -149,7 +149,7 @@ func TestProgramNameSelectsTheCommand(t *testing.T) {
 		if got := command.DisplayName(); got != want {
 			t.Errorf("%s: got %q, want %q", program, got, want)
 		}
-		for _, name := range []string{"explain", "lint", "test", "check"} {
+		for _, name := range []string{"explain", "lint", "test", "diff", "check", "finish"} {
 			if found, _, err := command.Find([]string{name}); err != nil || found.Name() != name {
 				t.Errorf("%s has no subcommand %s: %v", program, name, err)
 			}
@@ -234,7 +234,7 @@ func TestFlagValuesAreCompleted(t *testing.T) {
 		"-n":                   "",
 		"--operator-namespace": "",
 	} {
-		for _, command := range []string{"explain", "lint", "check"} {
+		for _, command := range []string{"explain", "lint", "diff", "check", "finish"} {
 			t.Run(command+" "+flag, func(t *testing.T) {
 				// The word to complete goes last; it is empty.
 				output, code := runPlugin(t, nil, "__complete", command, "--kubeconfig="+file, "--server=http://127.0.0.1:1", flag, "")

@@ -126,14 +126,14 @@ func TestExplainJob(t *testing.T) {
 	for _, arguments := range [][]string{{"job/job"}, {"jobs", "job"}, {"pod/job-1"}, {"po", "job-1"}} {
 		out, code := runCommand(t, append([]string{"explain", "-n", namespace}, arguments...)...)
 		wantOutput(t, strings.Join(arguments, " "), out, code, 1, "of Job job", "real node node-of-cli-tests, main containers done 60m ago",
-			"Terminating (Terminating): main containers are done; ending proxy by mode PodPhase",
+			"Due: main containers are done, and the operator has not acted yet; it will end proxy by mode PodPhase",
 			"main exit 0, 60m ago -", "Overdue", "run: "+settings.PluginName+" check", "Terminating: it is ending", "no operator found in namespace")
 	}
 	out, code = runCommand(t, "explain", "jobs", "-n", namespace)
-	wantOutput(t, "every Job", out, code, 1, "job/job Never proxy Terminating", "problem Overdue")
+	wantOutput(t, "every Job", out, code, 1, "job/job Never proxy Due", "problem Overdue")
 	runPodWith(t, c, job, "job-2", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Minute)}})
 	out, code = runCommand(t, "explain", "jobs", "-n", namespace)
-	wantOutput(t, "every Job, with two pods", out, code, 1, "job/job Never proxy Terminating", "problem Overdue")
+	wantOutput(t, "every Job, with two pods", out, code, 1, "job/job Never proxy Due", "problem Overdue")
 	if rows := strings.Count(out, namespace+" "); rows != 1 {
 		t.Errorf("a Job with two pods has %d lines, want one:\n%s", rows, out)
 	}
@@ -141,7 +141,7 @@ func TestExplainJob(t *testing.T) {
 	wantOutput(t, "every pod", out, code, 1, namespace+" pod/job-1")
 
 	out, code = runCommand(t, "explain", "policy/mesh", "-n", namespace)
-	wantOutput(t, "the policy", out, code, 1, namespace+" pod/job-1 proxy Terminating", "Overdue: Pod "+namespace+"/job-1")
+	wantOutput(t, "the policy", out, code, 1, namespace+" pod/job-1 proxy Due", "Overdue: Pod "+namespace+"/job-1")
 	out, code = runCommand(t, "explain", "stp", "-n", namespace)
 	wantOutput(t, "every policy", out, code, 1, "NAME MODE ENFORCEMENT SIDECARS PODS FINDING", "policy/mesh Auto Enforce proxy 2 problem Overdue")
 
@@ -193,7 +193,7 @@ func TestExplainWithOpenKruise(t *testing.T) {
 	create(t, c, newPolicy(namespace), job)
 	pod := runPod(t, c, job)
 	out, code := runCommand(t, "explain", "job/job", "-n", namespace)
-	wantOutput(t, "before a request", out, code, 1, "real node CRR (after phase patch) mode Auto", "ending proxy by mode PodPhase (first step of mode CRR)")
+	wantOutput(t, "before a request", out, code, 1, "real node CRR (after phase patch) mode Auto", "it will end proxy by mode PodPhase (first step of mode CRR)")
 
 	create(t, c, newRequest(pod))
 	out, code = runCommand(t, "explain", "job/job", "-n", namespace)
@@ -217,7 +217,7 @@ func TestExplainNodeTypes(t *testing.T) {
 	job.Spec.Template.Spec.NodeName = "fargate-of-cli-tests"
 	runPod(t, c, job)
 	out, _ = runCommand(t, "explain", "job/job", "-n", namespace)
-	wantOutput(t, "a pod", out, 0, 0, "daemonless node fargate-of-cli-tests", "node without OpenKruise's daemon PodPhase", "ending proxy by mode PodPhase")
+	wantOutput(t, "a pod", out, 0, 0, "daemonless node fargate-of-cli-tests", "node without OpenKruise's daemon PodPhase", "it will end proxy by mode PodPhase")
 }
 
 // TestExplainWithFewPermissions has a user with the usual permissions of a namespace owner.

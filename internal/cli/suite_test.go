@@ -19,11 +19,14 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/sidecar-termination/operator/internal/cli"
 	"github.com/sidecar-termination/operator/internal/cli/exit"
@@ -81,6 +84,34 @@ func create(t *testing.T, c client.Client, objects ...client.Object) {
 			}
 		})
 	}
+}
+
+// installAdmission installs the admission policies.
+func installAdmission(t *testing.T, c client.Client) {
+	t.Helper()
+	rendered, err := testenv.Kustomizer().Run(filesys.MakeFsOnDisk(), "../../config/admission")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, resource := range rendered.Resources() {
+		fields, err := resource.Map()
+		if err != nil {
+			t.Fatal(err)
+		}
+		create(t, c, &unstructured.Unstructured{Object: fields})
+	}
+}
+
+// grant permits the user what the rules say, in the whole cluster.
+func grant(t *testing.T, c client.Client, user string, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "cli-"}, Rules: rules}
+	create(t, c, role)
+	create(t, c, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "cli-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	})
 }
 
 // kubeconfig writes a kubeconfig for the API server and returns its path.

@@ -10,10 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/testenv"
@@ -36,17 +33,7 @@ func TestCheckPoliciesBeforeAdmission(t *testing.T) {
 		t.Errorf("unexpected result without admission policies:\n%s", out)
 	}
 
-	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../config/admission")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, resource := range rendered.Resources() {
-		fields, err := resource.Map()
-		if err != nil {
-			t.Fatal(err)
-		}
-		create(t, c, &unstructured.Unstructured{Object: fields})
-	}
+	installAdmission(t, c)
 	out, _ = runCommand(t, "check")
 	wantOutput(t, "policies older than admission policies", out, 0, 0,
 		"warning 7 of 7 enforced policies were last changed before the admission policies that check authors: policy "+namespace+"/mesh-0, ",

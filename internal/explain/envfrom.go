@@ -34,7 +34,7 @@ func (x *explainer) checkEnvFrom() []Finding {
 func mayDeclareByEnvFrom(container *corev1.Container) bool {
 	return slices.ContainsFunc([]string{v1alpha1.EnvTerminate, v1alpha1.EnvTerminateWithImage}, func(name string) bool {
 		// Variables in env override those in envFrom.
-		return !slices.ContainsFunc(container.Env, func(v corev1.EnvVar) bool { return v.Name == name }) &&
+		return !hasEnv(container, name) &&
 			slices.ContainsFunc(container.EnvFrom, func(s corev1.EnvFromSource) bool { return strings.HasPrefix(name, s.Prefix) })
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/similar"
 )
 
 // Why the operator ignores a pod.
@@ -45,6 +46,8 @@ func (x *explainer) findings(report Report) []Finding {
 		all = append(all, x.checkDeletion()...)
 		all = append(all, x.mayHang()...)
 		all = append(all, x.checkEnvFrom()...)
+		all = append(all, x.checkEnvNames()...)
+		all = append(all, x.checkNotSelecting()...)
 	}
 	all = append(all, x.checkConversion()...)
 	all = append(all, x.checkDecision(all)...)
@@ -99,7 +102,8 @@ func (x *explainer) checkDryRun() []Finding {
 		snapshot := x.snapshot()
 		snapshot.View = *x.resolution.DryRun
 		if decision := plan.Next(snapshot, x.now); len(decision.Actions) > 0 {
-			all = append(all, finding(SeverityWarning, v1alpha1.ReasonWouldTerminate, "", "with enforcement Enforce: "+decision.Message))
+			all = append(all, finding(SeverityWarning, v1alpha1.ReasonWouldTerminate, "",
+				"with enforcement Enforce the operator would now end "+plan.DescribeActions(decision.Actions)))
 		}
 	}
 	return all
@@ -206,32 +210,83 @@ func (x *explainer) checkLists() []Finding {
 	return all
 }
 
-// checkMissingContainers finds containers that policies name and the pod does not have. Policies often name more containers
-// than one pod has, so an existing pod has a finding only if it has none of them.
+// missingContainers is a policy with the containers that it names and the pod does not have.
+type missingContainers struct {
+	policy resolve.PolicyRef
+	// misspelled is true if the policy probably means a container of the pod that has a similar name.
+	misspelled bool
+	message    string
+}
+
+// checkMissingContainers finds containers that policies name and the pod does not have.
 func (x *explainer) checkMissingContainers() []Finding {
 	var all []Finding
+	for _, missing := range x.missingContainers() {
+		severity := SeverityNote
+		if missing.misspelled {
+			severity = SeverityWarning
+		}
+		all = append(all, finding(severity, v1alpha1.ReasonContainerNotFound, "", fmt.Sprintf("%s %s", missing.policy, missing.message)))
+	}
+	return all
+}
+
+// missingContainers lists the policies that name containers that the pod does not have. Policies often name more containers than
+// one pod has, so an existing pod must have none of them, or one with a similar name. Containers that a webhook will add count as the
+// pod's.
+func (x *explainer) missingContainers() []missingContainers {
+	var undeclared []string
+	for _, container := range x.undeclared() {
+		undeclared = append(undeclared, container.Name)
+	}
+	var all []missingContainers
 	for _, policy := range x.Policies {
-		var missing []string
-		for _, sidecar := range policy.Spec.Sidecars {
-			if !hasContainer(x.Pod.Pod, sidecar.Name) {
-				missing = append(missing, sidecar.Name)
-			}
+		missing, misspelled := x.missingFrom(policy, undeclared)
+		names := len(policy.Spec.Sidecars) + len(policy.Spec.MainContainers)
+		if !x.Template && len(missing) < names {
+			missing = misspelled
 		}
-		for _, main := range policy.Spec.MainContainers {
-			if !hasContainer(x.Pod.Pod, string(main)) {
-				missing = append(missing, string(main))
-			}
-		}
-		if len(missing) == 0 || !x.Template && len(missing) < len(policy.Spec.Sidecars)+len(policy.Spec.MainContainers) {
+		if len(missing) == 0 {
 			continue
 		}
-		message := fmt.Sprintf("%s names %s, which is not in the pod", policy.Ref, strings.Join(missing, ", "))
+		message := fmt.Sprintf("names %s, which is not in the pod", strings.Join(missing, ", "))
 		if x.Template {
 			message += " unless a webhook injects it"
 		}
-		all = append(all, finding(SeverityNote, v1alpha1.ReasonContainerNotFound, "", message))
+		all = append(all, missingContainers{policy.Ref, len(misspelled) > 0, message})
 	}
 	return all
+}
+
+// missingFrom lists the names in the policy that no container of the pod has, each with the name that it is a likely misspelling
+// of, and those with such a name alone. A sidecar may be meant by a container without a declaration, and a main container by one
+// that the policy does not list.
+func (x *explainer) missingFrom(policy resolve.Policy, undeclared []string) (missing, misspelled []string) {
+	add := func(name string, candidates []string) {
+		if hasContainer(x.Pod.Pod, name) {
+			return
+		}
+		if meant := similar.To(name, candidates); meant != "" {
+			name = fmt.Sprintf("%s (did you mean %s?)", name, meant)
+			misspelled = append(misspelled, name)
+		}
+		missing = append(missing, name)
+	}
+	var unlisted []string
+	for i := range x.Pod.Pod.Spec.Containers {
+		if name := x.Pod.Pod.Spec.Containers[i].Name; !policy.NamesMain(x.Pod.Pod, name) {
+			unlisted = append(unlisted, name)
+		}
+	}
+	for _, sidecar := range policy.Spec.Sidecars {
+		if !x.isInjected(sidecar.Name) {
+			add(sidecar.Name, undeclared)
+		}
+	}
+	for _, main := range policy.Spec.MainContainers {
+		add(string(main), unlisted)
+	}
+	return missing, misspelled
 }
 
 func hasContainer(pod *corev1.Pod, name string) bool {

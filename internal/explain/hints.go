@@ -52,6 +52,7 @@ var hints = map[v1alpha1.Reason]string{
 	v1alpha1.ReasonBackoffLimitRisk:          "set mode to Auto, or restartPolicy to Never, or raise backoffLimit",
 	v1alpha1.ReasonCommandNotCovered:         "use an image that covers the command (sidecar-termination-operator quick-exit-image --help), or set mode to Auto",
 	v1alpha1.ReasonWriteRefused:              "grant the operator's ServiceAccount the permission that the message names, or exempt it from the admission policy or webhook that the message names",
+	v1alpha1.ReasonIneffectiveEnv:            "set " + v1alpha1.EnvTerminate + " to \"true\" as well, or name the container in a policy",
 	v1alpha1.ReasonContainerNotFound:         "correct the name in spec.sidecars or spec.mainContainers of the policy, or remove the entry",
 	v1alpha1.ReasonPolicyRefused:             "correct the policy: kubectl explain sidecarterminationpolicy.spec",
 	v1alpha1.ReasonInvalidSelector:           "correct the selector: its operators are In, NotIn, Exists and DoesNotExist",
@@ -68,6 +69,8 @@ var hints = map[v1alpha1.Reason]string{
 	v1alpha1.ReasonSidecarRestartsCount:      "raise backoffLimit, set restartPolicy to Never, or set nativeConversion to None for sidecars that exit before they are stopped",
 	v1alpha1.ReasonDefaultContainerConverted: "name a main container in the annotation, or remove the annotation",
 	v1alpha1.ReasonHostPortClash:             "give each container its own hostPort",
+	v1alpha1.ReasonInvalidManifest:           "correct the field that the message names",
+	v1alpha1.ReasonNotChecked:                "if the object creates no pods that finish, exclude it with --ignore-kind KIND.GROUP; otherwise lint a manifest of its pods",
 	v1alpha1.ReasonReapplyRejected:           "write the pod with native sidecars (explain --native -o yaml), or use a Job",
 }
 

@@ -8,6 +8,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/sidecar-termination/operator/internal/injectors"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
@@ -31,8 +32,13 @@ type Pod struct {
 	// NamesNode is true if the pod's template sets nodeName. It is not needed for a template.
 	NamesNode       bool
 	NamespaceLabels map[string]string
-	// Policies are the policies that select the pod.
-	Policies []resolve.Policy
+	// Policies are the policies that select the pod. NotSelecting are others of its namespace and of the cluster kind, if the
+	// report should say why they do not select it. It then needs NamespaceLabels.
+	Policies, NotSelecting []resolve.Policy
+	// Injected are the containers that webhooks will add to the pods of a template.
+	Injected []injectors.Sidecar
+	// EndedByOthers are containers that end without this operator: the workload's controller ends them, or waits for them alone.
+	EndedByOthers []string
 	// Node is the kind of the pod's node, and Attempts are the past attempts. A template has neither.
 	Node     plan.NodeKind
 	Attempts []plan.Attempt

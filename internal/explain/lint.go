@@ -16,12 +16,13 @@ import (
 //
 //   - a container that still runs after another one has terminated may be a sidecar (running pods only);
 //   - a container with the name or image of a well-known sidecar is probably a sidecar;
+//   - a container that an injector adds is a sidecar (templates only);
 //   - one of several undeclared containers may be a sidecar.
 //
 // Containers under mainContainers of a policy and containers that are alone in their pod have no finding.
 func (x *explainer) mayHang() []Finding {
 	var undeclared []string
-	var all []Finding
+	all := x.undeclaredInjections()
 	for _, container := range x.undeclared() {
 		undeclared = append(undeclared, container.Name)
 		if len(x.Pod.Pod.Spec.Containers) == 1 {
@@ -44,12 +45,13 @@ func (x *explainer) mayHang() []Finding {
 	return []Finding{several}
 }
 
-// undeclared lists the regular containers without a declaration.
+// undeclared lists the regular containers without a declaration, except those that end without one.
 func (x *explainer) undeclared() []*corev1.Container {
 	var undeclared []*corev1.Container
 	for i := range x.Pod.Pod.Spec.Containers {
 		container := &x.Pod.Pod.Spec.Containers[i]
-		if x.view.Sidecar(container.Name) == nil && x.declaredMain(container.Name) == "" && !x.declaredDryRun(container.Name) {
+		if x.view.Sidecar(container.Name) == nil && x.declaredMain(container.Name) == "" && !x.declaredDryRun(container.Name) &&
+			!slices.Contains(x.EndedByOthers, container.Name) {
 			undeclared = append(undeclared, container)
 		}
 	}
@@ -96,12 +98,28 @@ func (x *explainer) declaredDryRun(name string) bool {
 // native sidecars.
 var lintReasons = []v1alpha1.Reason{
 	v1alpha1.ReasonMayHang, v1alpha1.ReasonNoMainContainer, v1alpha1.ReasonUnreadableEnv, v1alpha1.ReasonInvalidEnv,
-	v1alpha1.ReasonInvalidMainContainers,
+	v1alpha1.ReasonInvalidMainContainers, v1alpha1.ReasonIneffectiveEnv,
 	v1alpha1.ReasonRestartPolicyAlways, v1alpha1.ReasonCommandNotCovered, v1alpha1.ReasonInvalidSelector,
 	v1alpha1.ReasonSidecarMatchesFailurePolicy, v1alpha1.ReasonDeletedWhileEnding, v1alpha1.ReasonForeignFinalizer,
 	v1alpha1.ReasonWouldConvert, v1alpha1.ReasonStartupProbeDelaysMain, v1alpha1.ReasonSidecarRestartsCount,
 	v1alpha1.ReasonDefaultContainerConverted, v1alpha1.ReasonHostPortClash, v1alpha1.ReasonReapplyRejected,
 	v1alpha1.ReasonAnnotationPresent, v1alpha1.ReasonNodeNameSet, v1alpha1.ReasonRestartRules,
+	v1alpha1.ReasonInvalidManifest, v1alpha1.ReasonNotChecked,
+}
+
+// InvalidManifest is the finding on a mistake in a manifest.
+func InvalidManifest(message string) Finding {
+	return finding(SeverityProblem, v1alpha1.ReasonInvalidManifest, "", message)
+}
+
+// NotChecked is the finding on something that lint could not check.
+func NotChecked(message string) Finding {
+	return finding(SeverityWarning, v1alpha1.ReasonNotChecked, "", message)
+}
+
+// LeftAlone is the finding on something that lint need not check.
+func LeftAlone(message string) Finding {
+	return Finding{Severity: SeverityNote, Reason: v1alpha1.ReasonNotChecked, Message: message}
 }
 
 // Lint returns the findings on missing and ineffective declarations.

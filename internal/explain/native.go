@@ -78,6 +78,7 @@ func DescribeConversion(pod Pod, operator settings.Decisions, now time.Time) Nat
 // mayBeInjected finds containers that policies ask to convert and that the pod does not have.
 func (x *explainer) mayBeInjected() []Finding {
 	asking := *x
+	asking.Injected = nil // a conversion depends on what webhooks add
 	asking.Policies = filter(x.Policies, func(p resolve.Policy) bool { return native.Requests(p.Spec) })
 	return asking.checkMissingContainers()
 }

@@ -51,6 +51,7 @@ func Explain(pod Pod, operator settings.Decisions, cluster Cluster, now time.Tim
 		report.decision = x.decision
 		x.report(&report)
 	}
+	report.missing = x.missingContainers()
 	report.Containers = x.containers()
 	report.Attempts = x.attempts()
 	report.Findings = x.findings(report)
@@ -72,6 +73,10 @@ func (x *explainer) snapshot() plan.Snapshot {
 func (x *explainer) report(report *Report) {
 	d := x.decision
 	report.Stage, report.Reason, report.Message = d.Stage, d.Reason, d.Message
+	report.Planned = d.Stage == plan.StageTerminating && len(x.Attempts) == 0
+	if d.Reason == v1alpha1.ReasonTerminating || d.Reason == v1alpha1.ReasonFallback {
+		report.Message = nextStep(d.Actions, report.Planned)
+	}
 	if !d.MainsDone.IsZero() && len(x.view.Sidecars) > 0 {
 		report.MainsDoneTime = &metav1.Time{Time: d.MainsDone}
 		completion := timeline.New(timeline.Read(timeline.Objects{
@@ -82,6 +87,15 @@ func (x *explainer) report(report *Report) {
 	if d.RequeueAfter > 0 && len(d.Actions) == 0 {
 		report.NextReconcileTime = &metav1.Time{Time: x.now.Add(d.RequeueAfter)}
 	}
+}
+
+// nextStep is the message of a decision to act, which the operator has not carried out yet. The message of the decision itself is
+// for the event that the operator emits when it acts.
+func nextStep(actions []plan.Action, first bool) string {
+	if first {
+		return "main containers are done, and the operator has not acted yet; it will end " + plan.DescribeActions(actions)
+	}
+	return "main containers are done; next, the operator will end " + plan.DescribeActions(actions)
 }
 
 func (x *explainer) containers() []Container {

@@ -5,6 +5,7 @@ package explain
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,8 @@ type Policy struct {
 	Ref        resolve.PolicyRef
 	Spec       *v1alpha1.PolicySpec
 	Conditions []metav1.Condition
+	// Parsed has the parsed selectors, unless Invalid is set.
+	Parsed resolve.Policy
 	// Invalid is why the policy's selectors cannot be parsed, or nil.
 	Invalid error
 }
@@ -31,6 +34,7 @@ type PolicyPod struct {
 	Stage     plan.Stage      `json:"stage,omitempty"`
 	Reason    v1alpha1.Reason `json:"reason,omitempty"`
 	Message   string          `json:"message,omitempty"`
+	Planned   bool            `json:"planned,omitempty"`
 	Sidecars  []string        `json:"sidecars"`
 }
 
@@ -98,6 +102,10 @@ func RejectedPolicy(ref resolve.PolicyRef, errors []string) PolicyReport {
 	return result
 }
 
+// notOfPolicy are the reasons of findings on a pod that do not concern each policy that selects it. The report on a policy has its
+// own findings with the last two reasons.
+var notOfPolicy = []v1alpha1.Reason{v1alpha1.ReasonMayHang, v1alpha1.ReasonInvalidMainContainers, v1alpha1.ReasonContainerNotFound}
+
 // add merges the parts of a pod's report that concern the policy.
 func (r *PolicyReport) add(policy Policy, report *Report) {
 	var sidecars []string
@@ -110,13 +118,13 @@ func (r *PolicyReport) add(policy Policy, report *Report) {
 	parsed := resolve.Policy{Ref: policy.Ref, Spec: policy.Spec}
 	r.Findings = append(r.Findings, leftAlone(parsed, report.pod, where)...)
 	for _, f := range report.Findings {
-		ofPolicy := f.Severity != SeverityNote && f.Reason != v1alpha1.ReasonMayHang && f.Reason != v1alpha1.ReasonInvalidMainContainers &&
-			(len(sidecars) > 0 || f.Reason == v1alpha1.ReasonDryRun)
+		ofPolicy := f.Severity != SeverityNote && !slices.Contains(notOfPolicy, f.Reason) && (len(sidecars) > 0 || f.Reason == v1alpha1.ReasonDryRun)
 		if ofPolicy && (f.Container == "" || parsed.Names(report.pod, f.Container)) {
 			f.Message = where + ": " + f.Message
 			r.Findings = append(r.Findings, f)
 		}
 	}
+	r.Findings = append(r.Findings, misspelledIn(policy.Ref, report.missing, where)...)
 	for _, override := range report.overrides {
 		if override.Policy == policy.Ref {
 			r.Findings = append(r.Findings, finding(SeverityNote, v1alpha1.ReasonOverridden, override.Container,
@@ -126,9 +134,20 @@ func (r *PolicyReport) add(policy Policy, report *Report) {
 	if len(sidecars) > 0 {
 		r.Pods = append(r.Pods, PolicyPod{
 			Kind: report.Kind, Namespace: report.Namespace, Name: report.Name,
-			Stage: report.Stage, Reason: report.Reason, Message: report.Message, Sidecars: sidecars,
+			Stage: report.Stage, Reason: report.Reason, Message: report.Message, Planned: report.Planned, Sidecars: sidecars,
 		})
 	}
+}
+
+// misspelledIn finds the containers that the policy probably means by another name.
+func misspelledIn(policy resolve.PolicyRef, all []missingContainers, where string) []Finding {
+	var found []Finding
+	for _, missing := range all {
+		if missing.misspelled && missing.policy == policy {
+			found = append(found, finding(SeverityWarning, v1alpha1.ReasonContainerNotFound, "", fmt.Sprintf("%s: %s %s", where, policy, missing.message)))
+		}
+	}
+	return found
 }
 
 // leftAlone says why the policy leaves the pod alone, if it does.

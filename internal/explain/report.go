@@ -154,6 +154,8 @@ type Report struct {
 	Stage   plan.Stage      `json:"stage,omitempty"`
 	Reason  v1alpha1.Reason `json:"reason,omitempty"`
 	Message string          `json:"message,omitempty"`
+	// Planned is true for stage Terminating if the operator has not written anything to the pod yet.
+	Planned bool `json:"planned,omitempty"`
 	// MainsDoneTime is when the last main container ended for good.
 	MainsDoneTime *metav1.Time `json:"mainsDoneTime,omitempty"`
 	// NextReconcileTime is the latest time of the next reconcile.
@@ -169,6 +171,7 @@ type Report struct {
 	now       time.Time
 	pod       *corev1.Pod
 	overrides []resolve.Override
+	missing   []missingContainers
 	decision  plan.Decision
 }
 

@@ -29,7 +29,10 @@ the same pods.
 
 Each line is ok, a warning or a failure, with a hint. With --pre the command checks the requirements of an installation.
 
-The command only reads and creates access reviews. Missing permissions of the user are warnings.
+If nothing is installed, that is the only failure. Hints fit the installation: they name Helm's command for a Helm release.
+
+The command only reads and creates access reviews. Missing permissions of the user are warnings. If the user may read nothing, the
+command ends with an error.
 
 The exit code is 0 without failures, 1 with a failure (or with a warning and --fail-on=warning), and 2 on errors.`,
 		Example: fmt.Sprintf(`  # before installing
@@ -72,12 +75,18 @@ func (o *options) run(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("reach the API server: %w", err)
 	}
+	reads := &countingClient{Client: cluster.Client}
+	cluster.Client = reads
 	c := &checker{
-		Live: cluster, client: cluster.Client, namespace: o.connection.OperatorNamespace, version: version,
+		Live: cluster, client: reads, namespace: o.connection.OperatorNamespace, version: version,
 		program: o.program.Name, programVersion: cmd.Root().Version, now: o.program.Now,
 	}
 	r, err := c.check(cmd.Context(), o.pre)
 	if err != nil {
+		return err
+	}
+	// With --pre, the user's own permissions are a result.
+	if err := reads.err(); err != nil && !o.pre {
 		return err
 	}
 	if err := o.format.Write(cmd.OutOrStdout(), r, r.text); err != nil {

@@ -5,6 +5,7 @@ package check
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,22 +28,27 @@ type checker struct {
 	programVersion string        // version of this program, or empty
 	now            func() time.Time
 
-	deploymentName string // of the operator, or empty
-	settings       settings.Operator
-	flagsError     error // why the operator's flags cannot be parsed, or nil
+	deploymentName       string // of the operator, or empty
+	deploymentUnreadable bool   // because the user may not list Deployments
+	installer            installer
+	settings             settings.Operator
+	flagsError           error // why the operator's flags cannot be parsed, or nil
 
 	section string
 	name    string // of the current check
 	checks  []checkResult
 }
 
+// section is a group of checks.
+type section struct {
+	name  string
+	check func(context.Context) error
+}
+
 // check runs every check. An error means that a check could not run.
 func (c *checker) check(ctx context.Context, pre bool) (*result, error) {
 	read := c.readSettings
-	sections := []struct {
-		name  string
-		check func(context.Context) error
-	}{
+	sections := []section{
 		{"Kubernetes", c.kubernetes},
 		{"Operator", c.operator},
 		{"Operator permissions", c.operatorPermissions},
@@ -54,17 +60,19 @@ func (c *checker) check(ctx context.Context, pre bool) (*result, error) {
 	}
 	if pre {
 		read = c.defaultSettings
-		sections = sections[:1]
-		sections = append(sections, []struct {
-			name  string
-			check func(context.Context) error
-		}{
-			{"Installation", c.installation},
-			{"OpenKruise", c.kruise},
-		}...)
+		sections = append(sections[:1], section{"Installation", c.installation}, section{"OpenKruise", c.kruise})
 	}
 	if err := read(ctx); err != nil {
 		return nil, err
+	}
+	if !pre {
+		installed, err := c.isInstalled(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if !installed {
+			sections = append(sections[:1], section{"Operator", c.notInstalled})
+		}
 	}
 	for _, section := range sections {
 		c.section = section.name
@@ -76,15 +84,22 @@ func (c *checker) check(ctx context.Context, pre bool) (*result, error) {
 }
 
 func (c *checker) ok(format string, arguments ...any) {
-	c.checks = append(c.checks, checkResult{c.section, c.name, outcomeOK, fmt.Sprintf(format, arguments...), ""})
+	c.add(outcomeOK, "", fmt.Sprintf(format, arguments...))
 }
 
 func (c *checker) warn(hint, format string, arguments ...any) {
-	c.checks = append(c.checks, checkResult{c.section, c.name, outcomeWarning, fmt.Sprintf(format, arguments...), hint})
+	c.add(outcomeWarning, hint, fmt.Sprintf(format, arguments...))
 }
 
 func (c *checker) fail(hint, format string, arguments ...any) {
-	c.checks = append(c.checks, checkResult{c.section, c.name, outcomeFailure, fmt.Sprintf(format, arguments...), hint})
+	c.add(outcomeFailure, hint, fmt.Sprintf(format, arguments...))
+}
+
+// add adds a result. Several checks may find the same: that a kind is not served, or that the user may not read it.
+func (c *checker) add(o outcome, hint, message string) {
+	if !slices.ContainsFunc(c.checks, func(known checkResult) bool { return known.Outcome == o && known.Message == message }) {
+		c.checks = append(c.checks, checkResult{c.section, c.name, o, message, hint})
+	}
 }
 
 // unreadable reports whether the error is a missing permission of the user, and adds a warning for it.

@@ -17,11 +17,6 @@ import (
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-const (
-	componentHint = "install the component native: kubectl apply -k config/overlays/native"
-	constantsHint = "change the constants in the component native, and install it again"
-)
-
 // manyRequests is the number of policies that ask for conversion of pods of one namespace, from which on the creation of its
 // pods becomes noticeably slower.
 const manyRequests = 50
@@ -54,7 +49,7 @@ func (c *checker) conversion(ctx context.Context) error {
 	case missing == "":
 		c.ok("the component native is installed; enforced policies that ask for conversion to native sidecars: %d", len(requests))
 	case installed || len(requests) > 0:
-		c.warn(componentHint, "enforced policies that ask for conversion to native sidecars: %d, but %s", len(requests), missing)
+		c.warn("install the component native: "+c.installer.apply("overlays/native", "native.enabled=true"), "enforced policies that ask for conversion to native sidecars: %d, but %s", len(requests), missing)
 	default:
 		c.ok("no enforced policy asks for conversion to native sidecars, and the component native is not installed")
 	}
@@ -125,6 +120,10 @@ func (c *checker) constants(component native.Component) {
 		return
 	}
 	before := len(c.checks)
+	constantsHint := "change the constants in the component native, and install it again"
+	if c.installer.release != "" {
+		constantsHint = "change native in the values: " + c.installer.upgrade("native.CONSTANT=VALUE")
+	}
 	differences := map[string][]string{} // with the names of the admission policies
 	for _, name := range []string{native.NamespacedPolicy, native.ClusterPolicy, native.EnvironmentPolicy} {
 		policy, ok := component.Policies[name]

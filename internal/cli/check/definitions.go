@@ -18,8 +18,6 @@ import (
 	"github.com/sidecar-termination/operator/internal/optionalkind"
 )
 
-const definitionsHint = "install the CRDs of this version: kubectl apply --server-side -k config/crd"
-
 // definitions compares the installed CRDs with the CRDs in this program.
 func (c *checker) definitions(ctx context.Context) error {
 	c.name = "CustomResourceDefinitions"
@@ -37,6 +35,7 @@ func (c *checker) definitions(ctx context.Context) error {
 
 func (c *checker) definition(ctx context.Context, known *apiextensionsv1.CustomResourceDefinition) error {
 	name, version := known.Name, v1alpha1.GroupVersion.Version
+	definitionsHint := "install the CRDs of this version: " + c.installer.apply("crd", "crds.install=true")
 	installed := &apiextensionsv1.CustomResourceDefinition{}
 	err := c.client.Get(ctx, client.ObjectKey{Name: name}, installed)
 	schema := servedSchema(installed, version)
@@ -44,7 +43,7 @@ func (c *checker) definition(ctx context.Context, known *apiextensionsv1.CustomR
 	case c.unreadable(err, "CRD "+name):
 		return nil
 	case apierrors.IsNotFound(err):
-		c.fail(installHint, "CRD %s is missing", name)
+		c.fail(definitionsHint, "CRD %s is missing", name)
 		return nil
 	case err != nil:
 		return fmt.Errorf("get CRD %s: %w", name, err)

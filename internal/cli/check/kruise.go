@@ -17,6 +17,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/cli/source"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
+	"github.com/sidecar-termination/operator/internal/truncate"
 )
 
 // The names in OpenKruise's chart and manifests.
@@ -182,8 +183,5 @@ func terminatorGate(containers []corev1.Container) bool {
 // firstOf lists the first names and counts the others.
 func firstOf(names []string) string {
 	const few = 5
-	if len(names) <= few {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:few], ", "), len(names)-few)
+	return truncate.List(names, few, ", ")
 }

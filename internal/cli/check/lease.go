@@ -29,7 +29,7 @@ const (
 func (c *checker) lease(ctx context.Context, deployment *appsv1.Deployment) error {
 	c.name = "Lease"
 	if c.settings.Lease.Name == "" {
-		c.warn("if this is not intended, set --leader-elect", "the operator runs without leader election, so every replica acts")
+		c.warn("if this is not intended: "+c.installer.set("--leader-elect=true"), "the operator runs without leader election, so every replica acts")
 		return nil
 	}
 	key := client.ObjectKey{Namespace: c.leaseNamespace(deployment), Name: c.settings.Lease.Name}

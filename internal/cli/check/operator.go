@@ -9,16 +9,48 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/config/crd"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-const installHint = "install the operator: kubectl apply -k config/default"
+// notInstalled is the only result if neither the operator nor a CRD of it was found: everything else would follow from that.
+func (c *checker) notInstalled(context.Context) error {
+	c.name = "Deployment"
+	c.fail(c.installHint(), "the operator is not installed: namespace %s has no Deployment of it, and the cluster has none of its CRDs", c.namespace)
+	return nil
+}
+
+// isInstalled reports whether the operator or a CRD of it was found, or may exist because the user may not read it.
+func (c *checker) isInstalled(ctx context.Context) (bool, error) {
+	if c.deploymentName != "" || c.deploymentUnreadable {
+		return true, nil
+	}
+	known, err := crd.Read()
+	if err != nil {
+		return false, err
+	}
+	for i := range known {
+		err := c.client.Get(ctx, client.ObjectKey{Name: known[i].Name}, &apiextensionsv1.CustomResourceDefinition{})
+		switch {
+		case err == nil, apierrors.IsForbidden(err):
+			return true, nil
+		case !apierrors.IsNotFound(err):
+			return false, fmt.Errorf("get CRD %s: %w", known[i].Name, err)
+		}
+	}
+	return false, nil
+}
+
+func (c *checker) installHint() string {
+	return "install the operator: " + c.installer.apply("default") + ", or install its Helm chart"
+}
 
 func (c *checker) operator(ctx context.Context) error {
 	for _, check := range []func(context.Context) error{c.definitions, c.deployment, c.admission} {
@@ -36,7 +68,7 @@ func (c *checker) deployment(ctx context.Context) error {
 	case !ok:
 		return err
 	case deployment == nil:
-		c.fail(installHint+", or set --operator-namespace", "no operator found in namespace %s", c.namespace)
+		c.fail(c.installHint()+", or set --operator-namespace", "no operator found in namespace %s", c.namespace)
 		return nil
 	}
 	name := deployment.Namespace + "/" + deployment.Name
@@ -46,7 +78,11 @@ func (c *checker) deployment(ctx context.Context) error {
 	}
 	switch status := deployment.Status; {
 	case wanted == 0:
-		c.fail("kubectl scale deployment/"+deployment.Name+" -n "+deployment.Namespace+" --replicas=2", "Deployment %s is scaled to 0", name)
+		hint := "kubectl scale deployment/" + deployment.Name + " -n " + deployment.Namespace + " --replicas=2"
+		if c.installer.release != "" {
+			hint = c.installer.upgrade("replicas=2")
+		}
+		c.fail(hint, "Deployment %s is scaled to 0", name)
 	case status.ReadyReplicas == 0:
 		c.fail("find the cause: kubectl describe pods -n "+deployment.Namespace, "Deployment %s has 0 of %d ready pods", name, wanted)
 	case status.ReadyReplicas < wanted:
@@ -57,7 +93,11 @@ func (c *checker) deployment(ctx context.Context) error {
 	c.operatorVersion(deployment)
 	if c.flagsError != nil {
 		c.name = "Flags"
-		c.fail(fmt.Sprintf("correct them: kubectl edit deployment/%s -n %s. If the operator runs with them, %s", deployment.Name, deployment.Namespace, versionHint),
+		edit := fmt.Sprintf("kubectl edit deployment/%s -n %s", deployment.Name, deployment.Namespace)
+		if c.installer.release != "" {
+			edit = c.installer.upgrade("flags.FLAG=VALUE")
+		}
+		c.fail(fmt.Sprintf("correct them: %s. If the operator runs with them, %s", edit, versionHint),
 			"the operator cannot start with its flags, so the other checks assume the defaults: %v", c.flagsError)
 	} else {
 		c.flags()
@@ -90,19 +130,19 @@ func (c *checker) flags() {
 	if image := c.settings.Resolve.Image; image != "" {
 		c.ok("the quick-exit image is %s", image)
 	} else {
-		c.warn("set --quick-exit-image: without it mode Image, the only mode on virtual nodes, needs an image in each policy",
+		c.warn("otherwise mode Image, the only mode on virtual nodes, needs an image in each policy: "+c.installer.set("--quick-exit-image", "quickExitImage=IMAGE"),
 			"no quick-exit image is set")
 	}
 	for _, mode := range []struct {
-		name v1alpha1.Mode
-		flag string
-	}{{v1alpha1.ModeCRR, "--crr"}, {v1alpha1.ModeImage, "--image-swap"}, {v1alpha1.ModePodPhase, "--pod-phase"}} {
+		name        v1alpha1.Mode
+		flag, value string
+	}{{v1alpha1.ModeCRR, "--crr", "modes.crr"}, {v1alpha1.ModeImage, "--image-swap", "modes.image"}, {v1alpha1.ModePodPhase, "--pod-phase", "modes.podPhase"}} {
 		if !c.settings.Capabilities.Enabled(mode.name) {
-			c.warn("if this is not intended, set "+mode.flag+"=Enabled", "mode %s is disabled", mode.name)
+			c.warn("if this is not intended: "+c.installer.set(mode.flag+"=Enabled", mode.value+"=Enabled"), "mode %s is disabled", mode.name)
 		}
 	}
 	if !c.settings.Capabilities.PrePull {
-		c.warn("if this is not intended, set --pre-pull=Enabled", "prePull of policies is disabled")
+		c.warn("if this is not intended: "+c.installer.set("--pre-pull=Enabled", "prePull=Enabled"), "prePull of policies is disabled")
 	}
 }
 
@@ -129,9 +169,9 @@ func (c *checker) metrics() {
 	c.name = "Metrics"
 	switch metrics := c.settings.Metrics; {
 	case metrics.Address == "":
-		c.warn("set --metrics-bind-address: without metrics there are no alerts on stuck pods", "the operator serves no metrics")
+		c.warn("without metrics there are no alerts on stuck pods: "+c.installer.set("--metrics-bind-address=:8443"), "the operator serves no metrics")
 	case !metrics.Authenticated:
-		c.warn("set --metrics-authentication=Enabled", "metrics are served on %s without TLS and authentication", metrics.Address)
+		c.warn(c.installer.set("--metrics-authentication=Enabled"), "metrics are served on %s without TLS and authentication", metrics.Address)
 	default:
 		c.ok("metrics are served on %s to users who may get /metrics", metrics.Address)
 	}
@@ -188,7 +228,7 @@ func (c *checker) admission(ctx context.Context) error {
 		case err != nil:
 			return err
 		case missing:
-			c.warn("install it: kubectl apply -k config/admission", "admission policy %s is missing: %s", name, policy.missing)
+			c.warn("install it: "+c.installer.apply("admission", "admissionPolicies.enabled=true"), "admission policy %s is missing: %s", name, policy.missing)
 		default:
 			c.ok("admission policy %s %s", name, policy.does)
 		}
@@ -204,10 +244,10 @@ func (c *checker) stabilizationWindow(guarded bool) {
 	window := c.settings.StabilizationWindow
 	switch {
 	case !guarded && window < plan.UnguardedWindow:
-		c.warn(fmt.Sprintf("install the phase guard, or set --stabilization-window=%s", plan.UnguardedWindow),
+		c.warn("install the phase guard, or "+c.installer.set(fmt.Sprintf("--stabilization-window=%s", plan.UnguardedWindow)),
 			"without the phase guard, a stabilization window of %s is too short: kubelets may revert written phases", window)
 	case guarded && window > 0:
-		c.warn("set --stabilization-window=0s", "Jobs complete %s later than necessary: with the phase guard, phases can be written at once", window)
+		c.warn(c.installer.set("--stabilization-window=0s"), "Jobs complete %s later than necessary: with the phase guard, phases can be written at once", window)
 	default:
 		c.ok("the stabilization window of %s fits", window)
 	}

@@ -66,7 +66,7 @@ func (c *checker) policiesUnread(err error) error {
 	case c.unreadable(err, "policies of all namespaces"):
 		return nil
 	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
-		c.warn(installHint, "policies are not served")
+		c.warn("install the CRDs of the operator", "policies are not served")
 		return nil
 	}
 	return fmt.Errorf("list policies: %w", err)

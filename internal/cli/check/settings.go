@@ -11,13 +11,14 @@ import (
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// readSettings reads the operator's flags and the name of its Deployment. It uses the defaults if the operator is missing, unreadable, or has invalid flags,
+// readSettings reads the operator's flags, the name of its Deployment and how it was installed. It uses the defaults if the operator is missing, unreadable, or has invalid flags,
 // and sets flagsError for invalid flags.
 func (c *checker) readSettings(ctx context.Context) error {
 	deployment, err := c.Operator(ctx)
-	if err != nil && !apierrors.IsForbidden(err) {
+	if c.deploymentUnreadable = apierrors.IsForbidden(err); err != nil && !c.deploymentUnreadable {
 		return err
 	}
+	c.installer = installerOf(deployment, c.program)
 	var arguments []string
 	if deployment != nil {
 		c.deploymentName = deployment.Name

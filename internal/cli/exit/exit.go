@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package exit defines the exit codes of explain, lint, test and check: 0 without problems, 1 with a problem, and 2 on errors. Scripts
-// depend on them.
+// Package exit defines the exit codes of the subcommands: 0 without problems, 1 with a problem, and 2 on errors. Scripts depend on
+// them.
 package exit
 
 import (

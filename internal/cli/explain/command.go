@@ -29,7 +29,8 @@ TYPE is pod, job, cronjob, policy or clusterpolicy, or a short name: po, cj, stp
 line for each unfinished object. The line of a Job describes its pod with the worst finding.
 
 With -f or -k the command explains manifests and does not connect to a cluster. Manifests may contain policies, namespaces,
-Jobs, CronJobs and pods. Flags of the operator, such as --quick-exit-image, are then taken from the command line.
+Jobs, CronJobs and pods. The flags of the operator are those of its Deployment in these manifests or in --install, and otherwise
+those of a default installation. Flags on the command line, such as --quick-exit-image, override them.
 
 A Job's template lacks the containers that webhooks inject: explain a running pod to see them.
 
@@ -90,7 +91,7 @@ func (o *options) run(cmd *cobra.Command, arguments []string) error {
 	if o.native {
 		further = []string{formatKustomize}
 	}
-	if err := errors.Join(o.format.Check(further...), o.failOn.Check()); err != nil {
+	if err := errors.Join(o.format.Check(further...), o.failOn.Check(), o.files.Check()); err != nil {
 		return err
 	}
 	if o.files.Given() && (len(arguments) > 0 || o.watch || o.allNamespaces) {

@@ -51,6 +51,7 @@ func (o *options) runLive(cmd *cobra.Command, workloads []workload) error {
 		return o.runWatch(cmd, l, workloads)
 	}
 	r, err := l.gather(cmd.Context(), workloads)
+	o.program.Progress.Clear()
 	if err != nil {
 		return err
 	}
@@ -95,8 +96,26 @@ func (l *live) pod(ctx context.Context, r *result, name string) error {
 	if err != nil {
 		return err
 	}
+	return l.add(ctx, r, pod)
+}
+
+// add explains the pod. The brief output does not say why policies do not select it.
+func (l *live) add(ctx context.Context, r *result, pod explain.Pod) error {
+	if !r.brief {
+		if err := l.source.AddNotSelecting(ctx, &pod); err != nil {
+			return err
+		}
+	}
 	r.Pods = append(r.Pods, l.source.Explain(pod))
 	return nil
+}
+
+func (l *live) addTemplate(ctx context.Context, r *result, template source.Template) error {
+	pod, err := l.source.Template(ctx, template)
+	if err != nil {
+		return err
+	}
+	return l.add(ctx, r, pod)
 }
 
 func (l *live) job(ctx context.Context, r *result, name string) error {
@@ -115,12 +134,7 @@ func (l *live) addJob(ctx context.Context, r *result, job *batchv1.Job) error {
 		return err
 	}
 	if len(pods) == 0 {
-		template, err := l.source.Template(ctx, source.OfJob(job))
-		if err != nil {
-			return err
-		}
-		r.Pods = append(r.Pods, l.source.Explain(template))
-		return nil
+		return l.addTemplate(ctx, r, source.OfJob(job))
 	}
 	for i := range pods {
 		switch {
@@ -134,7 +148,9 @@ func (l *live) addJob(ctx context.Context, r *result, job *batchv1.Job) error {
 		if err != nil {
 			return err
 		}
-		r.Pods = append(r.Pods, l.source.Explain(pod))
+		if err := l.add(ctx, r, pod); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -152,11 +168,9 @@ func (l *live) cronJob(ctx context.Context, r *result, name string) error {
 	if err := l.Client.Get(ctx, l.key(name), cron); err != nil {
 		return fmt.Errorf("get CronJob: %w", err)
 	}
-	template, err := l.source.Template(ctx, source.OfCronJob(cron))
-	if err != nil {
+	if err := l.addTemplate(ctx, r, source.OfCronJob(cron)); err != nil {
 		return err
 	}
-	r.Pods = append(r.Pods, l.source.Explain(template))
 	for _, active := range cron.Status.Active {
 		if err := l.job(ctx, r, active.Name); client.IgnoreNotFound(err) != nil {
 			return err
@@ -190,11 +204,9 @@ func (l *live) all(ctx context.Context, r *result, of kind) error {
 			return fmt.Errorf("list CronJobs: %w", err)
 		}
 		for i := range crons.Items {
-			template, err := l.source.Template(ctx, source.OfCronJob(&crons.Items[i]))
-			if err != nil {
+			if err := l.addTemplate(ctx, r, source.OfCronJob(&crons.Items[i])); err != nil {
 				return err
 			}
-			r.Pods = append(r.Pods, l.source.Explain(template))
 		}
 		return nil
 	}
@@ -211,7 +223,9 @@ func (l *live) allPods(ctx context.Context, r *result) error {
 		if err != nil {
 			return err
 		}
-		r.Pods = append(r.Pods, l.source.Explain(pod))
+		if err := l.add(ctx, r, pod); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -54,6 +54,7 @@ func (o *options) runNative(cmd *cobra.Command, arguments []string) error {
 		gather = o.nativeOffline
 	}
 	s, err := gather(cmd, r)
+	o.program.Progress.Clear()
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ func (o *options) runOffline(cmd *cobra.Command) error {
 		return err
 	}
 	r, err := offline(cmd.Context(), s, manifests)
+	o.program.Progress.Clear()
 	if err != nil {
 		return err
 	}
@@ -38,16 +39,22 @@ func (o *options) runOffline(cmd *cobra.Command) error {
 func offline(ctx context.Context, s *source.Source, manifests source.Manifests) (*result, error) {
 	r := newResult()
 	var reports []podReport
+	var pods []explain.Pod
 	for _, manifest := range manifests.Objects {
 		pod, ok, err := s.Manifest(ctx, manifest)
 		if err != nil {
 			return nil, err
 		}
-		if ok {
-			report := s.Explain(pod)
-			reports = append(reports, podReport{report, pod.Policies})
-			r.Pods = append(r.Pods, report)
+		if !ok {
+			continue
 		}
+		if err := s.AddNotSelecting(ctx, &pod); err != nil {
+			return nil, err
+		}
+		pods = append(pods, pod)
+		report := s.Explain(pod)
+		reports = append(reports, podReport{report, pod.Policies})
+		r.Pods = append(r.Pods, report)
 	}
 	r.Notes = s.Notes()
 	if slices.ContainsFunc(r.Pods, func(p explain.Report) bool { return !p.Template }) {
@@ -62,7 +69,7 @@ func offline(ctx context.Context, s *source.Source, manifests source.Manifests) 
 			continue
 		}
 		by := selectedBy(policy.Ref, reports)
-		report := explain.DescribePolicy(policy, by)
+		report := describePolicy(policy, by, pods)
 		r.Policies = append(r.Policies, report)
 		if containAll(by, policy.Ref, report.Findings) {
 			r.omitted[policyName(&report)] = true

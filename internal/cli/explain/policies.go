@@ -75,18 +75,37 @@ func (l *live) addPolicies(ctx context.Context, r *result, namespace string, obj
 		return err
 	}
 	var reports []podReport
+	var all []explain.Pod
 	for i := range pods {
 		pod, err := l.source.Pod(ctx, &pods[i], nil)
 		if err != nil {
 			return err
 		}
-		if len(pod.Policies) > 0 {
+		if namespace == "" && !r.brief {
+			if err := l.source.AddNamespaceLabels(ctx, &pod); err != nil {
+				return err
+			}
+		}
+		if all = append(all, pod); len(pod.Policies) > 0 {
 			reports = append(reports, podReport{l.source.Explain(pod), pod.Policies})
 		}
 	}
+	if r.brief {
+		all = nil // one line says only that no pod matches
+	}
 	for _, object := range objects {
 		policy, _ := source.PolicyOf(object)
-		r.Policies = append(r.Policies, explain.DescribePolicy(policy, selectedBy(policy.Ref, reports)))
+		r.Policies = append(r.Policies, describePolicy(policy, selectedBy(policy.Ref, reports), all))
 	}
 	return nil
+}
+
+// describePolicy reports on a policy, given the reports on the pods that it selects. If it selects none, the report names the nearest
+// of all pods.
+func describePolicy(policy explain.Policy, selected []explain.Report, all []explain.Pod) explain.PolicyReport {
+	report := explain.DescribePolicy(policy, selected)
+	if len(selected) == 0 && policy.Invalid == nil {
+		report.AddNearest(policy.Parsed, all)
+	}
+	return report
 }

@@ -53,10 +53,9 @@ func writePolicy(p *output.Printer, r *explain.PolicyReport) {
 	if len(r.Pods) > 0 {
 		var rows [][]output.Cell
 		for _, pod := range r.Pods {
-			rows = append(rows, []output.Cell{
-				{Text: pod.Namespace}, {Text: strings.ToLower(pod.Kind) + "/" + pod.Name}, {Text: strings.Join(pod.Sidecars, ", ")},
-				{Text: string(pod.Stage), Style: stageStyles[pod.Stage]}, {Text: string(pod.Reason)},
-			})
+			stage, reason := stageCells(pod.Stage, pod.Reason, pod.Planned)
+			row := output.Cells(pod.Namespace, strings.ToLower(pod.Kind)+"/"+pod.Name, strings.Join(pod.Sidecars, ", "))
+			rows = append(rows, append(row, stage, reason))
 		}
 		p.Line("")
 		p.Table([]string{"NAMESPACE", "POD", "SIDECARS", "STAGE", "REASON"}, rows)

@@ -40,11 +40,28 @@ func writeStage(p *output.Printer, r *explain.Report) {
 	if r.Stage == "" {
 		return
 	}
-	head, message := fmt.Sprintf("%s (%s): ", r.Stage, r.Reason), r.Message
+	head, reason := stageCells(r.Stage, r.Reason, r.Planned)
+	if reason.Text != "" {
+		head.Text += " (" + reason.Text + ")"
+	}
+	head.Text += ": "
+	message := r.Message
 	if slices.ContainsFunc(r.Findings, func(f explain.Finding) bool { return f.Message == r.Message }) {
 		message = "see FINDINGS"
 	}
-	p.Prose([]output.Cell{{Text: head, Style: stageStyles[r.Stage]}}, message)
+	p.Prose([]output.Cell{head}, message)
+}
+
+// stageCells are the stage and the reason of a decision for people. The operator decides Terminating before it writes anything:
+// until it has, the pod is due, or waits for what the reason says.
+func stageCells(stage plan.Stage, reason v1alpha1.Reason, planned bool) (shownStage, shownReason output.Cell) {
+	switch {
+	case planned && (reason == v1alpha1.ReasonTerminating || reason == v1alpha1.ReasonFallback):
+		return output.Cell{Text: "Due", Style: output.Yellow}, output.Cell{}
+	case planned:
+		stage = plan.StageWaiting
+	}
+	return output.Cell{Text: string(stage), Style: stageStyles[stage]}, output.Cell{Text: string(reason)}
 }
 
 var stageStyles = map[plan.Stage]output.Style{

@@ -110,9 +110,9 @@ var briefHeading = []string{"NAMESPACE", "NAME", "RESTART", "SIDECARS", "STAGE",
 
 // briefRow is the row of an object under briefHeading, with the report on one of its pods.
 func briefRow(pod *explain.Report, of kind, name string) []output.Cell {
-	row := output.Cells(pod.Namespace, string(of)+"/"+name, pod.RestartPolicy, sidecars(pod), string(cmp.Or(pod.Stage, "-")), string(pod.Reason), briefFinding(pod.Findings))
-	row[4].Style = stageStyles[pod.Stage]
-	return row
+	stage, reason := stageCells(cmp.Or(pod.Stage, "-"), pod.Reason, pod.Planned)
+	row := output.Cells(pod.Namespace, string(of)+"/"+name, pod.RestartPolicy, sidecars(pod))
+	return append(row, stage, reason, output.Cell{Text: briefFinding(pod.Findings)})
 }
 
 // worstOf returns the report on the Job's pod with the worst finding, or on the Job's template.

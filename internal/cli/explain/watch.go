@@ -44,6 +44,7 @@ func (o *options) runWatch(cmd *cobra.Command, l *live, workloads []workload) er
 	defer ticker.Stop()
 	for {
 		r, err := l.gather(ctx, workloads)
+		o.program.Progress.Clear()
 		switch {
 		case apierrors.IsNotFound(err) && view.shown != "":
 			_, err := fmt.Fprintf(w, "%s/%s was deleted\n", of.kind, terminal.Escape(of.name))

@@ -32,12 +32,17 @@ func New(program source.Program) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "lint [-f FILE | -k DIRECTORY]",
 		Short: "Finds Jobs, CronJobs and pods that may hang because their sidecars are not declared",
-		Long: `Checks Jobs, CronJobs and pods with restartPolicy Never or OnFailure in a namespace or in manifests. It finds containers
-that no policy or environment variable declares a sidecar and that may keep their pod from finishing:
+		Long: `Checks Jobs, CronJobs and pods with restartPolicy Never or OnFailure in a namespace or in manifests. In manifests it also checks
+the pod templates of other kinds, such as JobSet and Argo's Workflow. It finds containers that no policy or environment variable
+declares a sidecar and that may keep their pod from finishing:
 
   - a container with the name or image of a well-known sidecar, such as istio-proxy or fluent-bit (a problem);
+  - a container that an injector adds later, such as Istio or Vault (manifests; a problem, or a warning if the injector may add a
+    native sidecar);
   - a container that is still running after another one has terminated (running pods; a problem);
   - several undeclared containers, since any may be a sidecar (a warning).
+
+In manifests it finds mistakes in the fields of pods, and says what it could not check (a warning).
 
 It also finds ineffective declarations: unreadable variables, pods without a main container, and policies in manifests that
 the API server would reject or that have an invalid selector. In a Job it finds podFailurePolicy rules that match the exit
@@ -46,7 +51,8 @@ to native sidecars, it says what the conversion changes.
 
 To resolve a guess, list the container under sidecars or mainContainers of a policy.
 
-The exit code is 0 without problems, 1 with a problem (or with a warning and --fail-on=warning), and 2 on errors.`,
+The exit code is 0 without problems, 1 with a problem (or with a warning and --fail-on=warning), and 2 on errors, also if
+manifests contain no object.`,
 		Example: fmt.Sprintf(`  # the current namespace, or the whole cluster
   %[1]s lint
   %[1]s lint -A
@@ -60,6 +66,7 @@ The exit code is 0 without problems, 1 with a problem (or with a warning and --f
 	o.format.Bind(command)
 	o.failOn.Bind(command)
 	o.files.Bind(flags)
+	flags.StringSliceVar(&o.ignoredKinds, "ignore-kind", nil, "kind of manifests not to check, such as ServiceMonitor.monitoring.coreos.com; may be repeated")
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "check all namespaces")
 	o.connection.Bind(flags)
 	settings.BindDecisions(flags)
@@ -74,15 +81,24 @@ type options struct {
 	format        output.Format
 	failOn        output.FailOn
 	allNamespaces bool
+	ignoredKinds  []string
 }
 
-// workloadReport is a workload or a policy with findings.
+// workloadReport is a workload, a policy or another object with findings.
 type workloadReport struct {
-	Kind      string            `json:"kind"`
-	Namespace string            `json:"namespace"`
-	Name      string            `json:"name"`
-	File      string            `json:"file,omitempty"`
-	Findings  []explain.Finding `json:"findings"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	location
+	Findings []explain.Finding `json:"findings"`
+}
+
+// location is the place of a workload in manifests.
+type location struct {
+	File string `json:"file,omitempty"`
+	// Path is the place of the pod template in an object that may have several.
+	Path     string `json:"path,omitempty"`
+	position int
 }
 
 // result is the outcome of the command. Its JSON form is part of the versioned output.
@@ -93,6 +109,10 @@ type result struct {
 	Workloads []workloadReport `json:"workloads"`
 	// Policies has the policies of manifests with findings of their own.
 	Policies []workloadReport `json:"policies,omitempty"`
+	// Objects has the objects of manifests that could not be checked, or not entirely.
+	Objects []workloadReport `json:"objects,omitempty"`
+	// Findings are on the manifests as a whole.
+	Findings []explain.Finding `json:"findings,omitempty"`
 	// Notes say what was assumed because it could not be read, and what was ignored.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -100,6 +120,9 @@ type result struct {
 // summary counts the checked workloads and the findings.
 type summary struct {
 	CheckedWorkloads int `json:"checkedWorkloads"`
+	// CheckedPolicies and UncheckedObjects are of manifests.
+	CheckedPolicies  int `json:"checkedPolicies,omitempty"`
+	UncheckedObjects int `json:"uncheckedObjects,omitempty"`
 	explain.Summary
 }
 
@@ -108,7 +131,7 @@ func newResult() *result {
 }
 
 func (o *options) run(cmd *cobra.Command) error {
-	if err := errors.Join(o.format.Check(), o.failOn.Check()); err != nil {
+	if err := errors.Join(o.format.Check(), o.failOn.Check(), o.files.Check()); err != nil {
 		return err
 	}
 	run := o.live
@@ -117,13 +140,16 @@ func (o *options) run(cmd *cobra.Command) error {
 			return errors.New("-f and -k cannot be combined with --all-namespaces")
 		}
 		run = o.offline
+	} else if len(o.ignoredKinds) > 0 {
+		return errors.New("--ignore-kind needs -f or -k")
 	}
 	r, err := run(cmd)
+	o.program.Progress.Clear()
 	if err != nil {
 		return err
 	}
-	var all []explain.Finding
-	for _, workload := range slices.Concat(r.Policies, r.Workloads) {
+	all := slices.Clone(r.Findings)
+	for _, workload := range slices.Concat(r.Policies, r.Workloads, r.Objects) {
 		all = append(all, workload.Findings...)
 	}
 	r.Summary.Summary = explain.Summarize(all)
@@ -133,84 +159,82 @@ func (o *options) run(cmd *cobra.Command) error {
 	return o.failOn.Judge(explain.Worst(all))
 }
 
-func (r *result) add(report explain.Report, file string) {
+// add adds a checked workload, with further findings.
+func (r *result) add(report explain.Report, at location, further ...explain.Finding) {
 	r.Summary.CheckedWorkloads++
-	if findings := explain.Lint(report.Findings); len(findings) > 0 {
-		r.Workloads = append(r.Workloads, workloadReport{report.Kind, report.Namespace, report.Name, file, findings})
+	if findings := slices.Concat(further, explain.Lint(report.Findings)); len(findings) > 0 {
+		r.Workloads = append(r.Workloads, workloadReport{report.Kind, report.Namespace, report.Name, at, findings})
 	}
 }
 
 // addPolicy adds the findings on a policy itself.
-func (r *result) addPolicy(policy explain.PolicyReport, file string) {
-	if findings := explain.Lint(policy.Findings); len(findings) > 0 {
-		r.Policies = append(r.Policies, workloadReport{policy.Kind, policy.Namespace, policy.Name, file, findings})
+func (r *result) addPolicy(policy explain.PolicyReport, at location) {
+	r.Summary.CheckedPolicies++
+	findings := policy.Findings
+	if !policy.Rejected {
+		findings = explain.Lint(findings)
+	}
+	if len(findings) > 0 {
+		r.Policies = append(r.Policies, workloadReport{policy.Kind, policy.Namespace, policy.Name, at, findings})
 	}
 }
 
 func (r *result) text(p *output.Printer) {
-	for _, workload := range slices.Concat(r.Policies, r.Workloads) {
+	reports := slices.Concat(r.Workloads, r.Objects)
+	slices.SortStableFunc(reports, func(a, b workloadReport) int { return cmp.Compare(a.position, b.position) })
+	for _, workload := range slices.Concat(r.Policies, reports) {
 		name := workload.Kind + " " + path.Join(workload.Namespace, workload.Name)
+		if workload.Path != "" {
+			name += " " + workload.Path
+		}
 		if workload.File != "" {
 			name += " (" + workload.File + ")"
 		}
 		p.StyledLine(output.Bold, name)
 		p.Findings(workload.Findings)
 	}
+	p.Findings(r.Findings)
 	for _, note := range r.Notes {
 		p.Note(note)
 	}
-	checked, found := r.Summary.CheckedWorkloads, len(r.Workloads)
-	workloads := "workloads"
-	if checked == 1 {
-		workloads = "workload"
+	r.summaryLine(p)
+}
+
+func (r *result) summaryLine(p *output.Printer) {
+	unchecked := ""
+	if len(r.Objects) > 0 {
+		unchecked = "; not checked: " + count(len(r.Objects), "object")
+	}
+	checked, found := count(r.Summary.CheckedWorkloads, "workload"), len(r.Workloads)
+	if r.Summary.CheckedWorkloads == 0 && r.Summary.CheckedPolicies > 0 {
+		checked = count(r.Summary.CheckedPolicies, "policy")
 	}
 	switch {
-	case checked == 0 && len(r.Policies) == 0:
-		p.Line("No Jobs, CronJobs or pods with restartPolicy Never or OnFailure found")
+	case r.Summary.CheckedWorkloads+r.Summary.CheckedPolicies == 0:
+		p.Line("No Jobs, CronJobs or pods with restartPolicy Never or OnFailure found%s", unchecked)
+	case found+len(r.Policies)+len(r.Objects) == 0:
+		p.StyledLine(output.Green, fmt.Sprintf("Checked %s: no findings", checked))
 	case found+len(r.Policies) == 0:
-		p.StyledLine(output.Green, fmt.Sprintf("Checked %d %s: no findings", checked, workloads))
+		p.Line("Checked %s: no findings%s", checked, unchecked)
 	case found == 0:
-		p.Line("Checked %d %s: only policies have findings", checked, workloads)
+		p.Line("Checked %s: only policies have findings%s", checked, unchecked)
 	case found == 1:
-		p.Line("Checked %d %s: 1 has findings", checked, workloads)
+		p.Line("Checked %s: 1 has findings%s", checked, unchecked)
 	default:
-		p.Line("Checked %d %s: %d have findings", checked, workloads, found)
+		p.Line("Checked %s: %d have findings%s", checked, found, unchecked)
 	}
 }
 
-func (o *options) offline(cmd *cobra.Command) (*result, error) {
-	manifests, err := o.files.Read(cmd.Context(), cmd.InOrStdin(), cmp.Or(*o.connection.Namespace, "default"))
-	if err != nil {
-		return nil, err
+// count returns the number and the noun in its number.
+func count(number int, noun string) string {
+	switch {
+	case number == 1:
+	case strings.HasSuffix(noun, "y"):
+		noun = strings.TrimSuffix(noun, "y") + "ies"
+	default:
+		noun += "s"
 	}
-	s, err := manifests.Source(o.program, cmd.Flags())
-	if err != nil {
-		return nil, err
-	}
-	r := newResult()
-	for _, rejected := range manifests.Rejected {
-		policy := explain.RejectedPolicy(rejected.Policy, rejected.Errors)
-		r.Policies = append(r.Policies, workloadReport{policy.Kind, policy.Namespace, policy.Name, rejected.File, policy.Findings})
-	}
-	for _, manifest := range manifests.Objects {
-		if policy, ok := source.PolicyOf(manifest.Object); ok {
-			r.addPolicy(explain.DescribePolicy(policy, nil), manifest.File)
-			continue
-		}
-		pod, ok, err := s.Manifest(cmd.Context(), manifest)
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			continue
-		}
-		// A pod with restartPolicy Always matters only if something declares a sidecar.
-		if report := s.Explain(pod); explain.IsJobType(pod.Pod) || len(report.Findings) > 0 {
-			r.add(report, manifest.File)
-		}
-	}
-	r.Notes = s.Notes()
-	return r, nil
+	return fmt.Sprintf("%d %s", number, noun)
 }
 
 func (o *options) live(cmd *cobra.Command) (*result, error) {
@@ -272,7 +296,7 @@ func (l *linter) pods(ctx context.Context, namespace string) error {
 		}
 		report := l.source.Explain(pod)
 		if !l.isDuplicate(owner, report) {
-			l.result.add(report, "")
+			l.result.add(report, location{})
 		}
 	}
 	return nil
@@ -329,6 +353,6 @@ func (l *linter) template(ctx context.Context, template source.Template) error {
 	if err != nil {
 		return err
 	}
-	l.result.add(l.source.Explain(pod), "")
+	l.result.add(l.source.Explain(pod), location{})
 	return nil
 }

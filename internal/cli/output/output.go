@@ -69,7 +69,7 @@ func (f Format) Write(w io.Writer, value any, text func(p *Printer)) error {
 	case FormatYAML:
 		encoded, err = encodeYAML(value)
 	default:
-		p := &Printer{colours: HasColours(w)}
+		p := &Printer{colours: HasColours(w), terminalWidth: terminalWidth(w)}
 		text(p)
 		encoded = p.text.String()
 	}
@@ -103,6 +103,18 @@ func encodeYAML(value any) (string, error) {
 // HasColours reports whether the writer is a terminal that allows colours: https://no-color.org.
 func HasColours(w io.Writer) bool {
 	return IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// terminalWidth returns the number of columns of a terminal, or 0 for other writers.
+func terminalWidth(w io.Writer) int {
+	if !IsTerminal(w) {
+		return 0
+	}
+	columns, _, err := term.GetSize(int(w.(*os.File).Fd()))
+	if err != nil {
+		return 0
+	}
+	return columns
 }
 
 // IsTerminal reports whether the writer is a terminal.

@@ -75,3 +75,74 @@ func TestJSONAndYAMLEscapeHostileText(t *testing.T) {
 		})
 	}
 }
+
+func TestTextFollowsTheTerminal(t *testing.T) {
+	heading := []string{"NAME", "METHOD", "EMPTY COLUMN", "SETTINGS"}
+	rows := [][]Cell{
+		{{Text: "istio-proxy"}, {"CRR (after phase patch), then Image, then PodPhase", Red}, {}, {Text: "mode Auto (default)"}},
+		Cells("", "", "", "image registry.example/quick-exit:v1 (policy)"),
+	}
+	write := func(p *Printer) {
+		p.Table(heading, rows)
+		p.Prose(Cells("  note  "), "one two three four five six seven eight nine ten eleven twelve thirteen")
+	}
+	for name, tc := range map[string]struct {
+		width int
+		want  string
+	}{
+		"no terminal": {0, `NAME          METHOD                                               SETTINGS
+istio-proxy   CRR (after phase patch), then Image, then PodPhase   mode Auto (default)
+                                                                   image registry.example/quick-exit:v1 (policy)
+  note  one two three four five six seven eight nine ten eleven twelve thirteen
+`},
+		"wide terminal": {120, `NAME          METHOD                                               SETTINGS
+istio-proxy   CRR (after phase patch), then Image, then PodPhase   mode Auto (default)
+                                                                   image registry.example/quick-exit:v1 (policy)
+  note  one two three four five six seven eight nine ten eleven twelve thirteen
+`},
+		"one narrow column": {100, `NAME          METHOD                                   SETTINGS
+istio-proxy   CRR (after phase patch), then Image,     mode Auto (default)
+              then PodPhase
+                                                       image registry.example/quick-exit:v1 (policy)
+  note  one two three four five six seven eight nine ten eleven twelve thirteen
+`},
+		"two narrow columns": {64, `NAME          METHOD             SETTINGS
+istio-proxy   CRR (after phase   mode Auto (default)
+              patch), then
+              Image, then
+              PodPhase
+                                 image
+                                 registry.example/quick-exit:v1
+                                 (policy)
+  note  one two three four five six seven eight nine ten eleven
+        twelve thirteen
+`},
+		"narrower than the words": {10, `NAME          METHOD             SETTINGS
+istio-proxy   CRR (after phase   mode Auto (default)
+              patch), then
+              Image, then
+              PodPhase
+                                 image
+                                 registry.example/quick-exit:v1
+                                 (policy)
+  note  one two three
+        four five six
+        seven eight nine
+        ten eleven
+        twelve thirteen
+`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &Printer{terminalWidth: tc.width}
+			write(p)
+			if difference := cmp.Diff(tc.want, p.text.String()); difference != "" {
+				t.Errorf("(-want +got):\n%s", difference)
+			}
+		})
+	}
+	p := &Printer{terminalWidth: 64, colours: true}
+	write(p)
+	if plain, styled := "patch), then\n", "\x1b[31mpatch), then\x1b[0m\n"; !strings.Contains(p.text.String(), styled) || strings.Contains(p.text.String(), " "+plain) {
+		t.Errorf("a wrapped line has no style:\n%q", p.text.String())
+	}
+}

@@ -3,7 +3,9 @@
 package output
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -23,13 +25,19 @@ const (
 	Yellow Style = "33"
 )
 
-// width is the maximum length of a line of prose.
-const width = 110
+const (
+	// proseWidth is the maximum length of a line of prose in files and pipes. Their tables have no limit.
+	proseWidth = 110
+	// minWrapped is the least width of wrapped text, however narrow the terminal is.
+	minWrapped = 16
+)
 
 // Printer collects text. It escapes its arguments, so that only its own styles and newlines control a terminal.
 type Printer struct {
 	text    strings.Builder
 	colours bool
+	// terminalWidth is the number of columns of the terminal, or 0 for other outputs.
+	terminalWidth int
 }
 
 // Line writes a line.
@@ -55,27 +63,42 @@ func (p *Printer) styled(cell Cell) string {
 	return "\x1b[" + string(cell.Style) + "m" + cell.Text + "\x1b[0m"
 }
 
-// Prose wraps text. The first line starts with the head, and the other lines have the same indent.
+// Prose wraps text to the width of the terminal. The first line starts with the head, and the other lines have the same indent.
 func (p *Printer) Prose(head []Cell, text string) {
 	line, length := "", 0
 	for _, cell := range head {
 		cell = cell.escaped()
 		line, length = line+p.styled(cell), length+utf8.RuneCountInString(cell.Text)
 	}
-	indent, used := strings.Repeat(" ", length), length
-	for i, word := range strings.Fields(text) {
-		word = terminal.Escape(word)
-		if i > 0 && used+1+utf8.RuneCountInString(word) > width {
-			p.line(line)
-			line, used = indent+word, length+utf8.RuneCountInString(word)
-			continue
-		}
-		if i > 0 {
-			line, used = line+" ", used+1
-		}
-		line, used = line+word, used+utf8.RuneCountInString(word)
+	width := proseWidth - length
+	if p.terminalWidth > 0 {
+		width = max(p.terminalWidth-length, minWrapped)
 	}
-	p.line(strings.TrimRight(line, " "))
+	for i, wrapped := range wrap(terminal.Escape(strings.Join(strings.Fields(text), " ")), width) {
+		if i > 0 {
+			line = strings.Repeat(" ", length)
+		}
+		p.line(strings.TrimRight(line+wrapped, " "))
+	}
+}
+
+// wrap breaks text between words into lines of the width. A longer word has a longer line. There is at least one line.
+func wrap(text string, width int) []string {
+	var lines []string
+	line, used := "", 0
+	for i, word := range strings.Split(text, " ") {
+		length := utf8.RuneCountInString(word)
+		switch {
+		case i == 0:
+			line, used = word, length
+		case used+1+length > width:
+			lines = append(lines, line)
+			line, used = word, length
+		default:
+			line, used = line+" "+word, used+1+length
+		}
+	}
+	return append(lines, line)
 }
 
 // Cell is a text with a style.
@@ -98,7 +121,8 @@ func Cells(texts ...string) []Cell {
 // gap separates two columns.
 const gap = "   "
 
-// Table writes aligned columns under a heading. It omits columns that are empty in every row.
+// Table writes aligned columns under a heading. It omits columns that are empty in every row. On a terminal it wraps the texts of
+// columns that do not fit.
 func (p *Printer) Table(heading []string, rows [][]Cell) {
 	all := [][]Cell{Cells(heading...)}
 	for i := range all[0] {
@@ -119,16 +143,65 @@ func (p *Printer) Table(heading []string, rows [][]Cell) {
 			}
 		}
 	}
+	p.fit(all, widths)
 	for _, row := range all {
+		p.row(row, widths)
+	}
+}
+
+// row writes the cells of a row, which may have several lines.
+func (p *Printer) row(row []Cell, widths []int) {
+	wrapped, height := make([][]string, len(row)), 1
+	for column, cell := range row {
+		if widths[column] > 0 {
+			wrapped[column] = wrap(cell.Text, widths[column])
+			height = max(height, len(wrapped[column]))
+		}
+	}
+	for i := range height {
 		var line strings.Builder
 		padding := ""
 		for column, cell := range row {
 			if widths[column] == 0 {
 				continue
 			}
-			line.WriteString(padding + p.styled(cell))
-			padding = strings.Repeat(" ", widths[column]-utf8.RuneCountInString(cell.Text)) + gap
+			text := ""
+			if i < len(wrapped[column]) {
+				text = wrapped[column][i]
+			}
+			line.WriteString(padding + p.styled(Cell{text, cell.Style}))
+			padding = strings.Repeat(" ", widths[column]-utf8.RuneCountInString(text)) + gap
 		}
 		p.line(strings.TrimRight(line.String(), " "))
+	}
+}
+
+// fit narrows columns, the widest one first, until the rows fit the terminal or cannot become shorter.
+func (p *Printer) fit(rows [][]Cell, widths []int) {
+	if p.terminalWidth == 0 {
+		return
+	}
+	excess := -len(gap) - p.terminalWidth
+	columns := make([]int, 0, len(widths))
+	for column, width := range widths {
+		if width > 0 {
+			columns, excess = append(columns, column), excess+width+len(gap)
+		}
+	}
+	slices.SortStableFunc(columns, func(a, b int) int { return cmp.Compare(widths[b], widths[a]) })
+	for _, column := range columns {
+		if excess <= 0 {
+			return
+		}
+		narrow := max(widths[column]-excess, minWrapped)
+		for _, row := range rows {
+			for word := range strings.SplitSeq(row[column].Text, " ") {
+				narrow = max(narrow, utf8.RuneCountInString(word))
+			}
+		}
+		if narrow < widths[column] {
+			excess -= widths[column] - narrow
+			widths[column] = narrow
+		}
 	}
 }

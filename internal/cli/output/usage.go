@@ -3,6 +3,7 @@
 package output
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -19,7 +20,7 @@ func GroupFlags(command *cobra.Command, operator, kubectl func(*pflag.FlagSet)) 
 			flags *pflag.FlagSet
 		}{
 			{"Flags", pflag.NewFlagSet("own", pflag.ContinueOnError)},
-			{"Flags of the operator (default: its current flags, or the defaults with -f and -k)", setOf(operator)},
+			{"Flags of the operator (default: its current flags, or those of --install without a cluster)", setOf(operator)},
 			{"Flags of kubectl", setOf(kubectl)},
 		}
 		cmd.Flags().VisitAll(func(flag *pflag.Flag) {
@@ -32,9 +33,10 @@ func GroupFlags(command *cobra.Command, operator, kubectl func(*pflag.FlagSet)) 
 		if cmd.HasExample() {
 			_, _ = fmt.Fprintf(&text, "\nExamples:\n%s\n", cmd.Example)
 		}
+		columns := cmp.Or(terminalWidth(cmd.OutOrStderr()), proseWidth+10)
 		for _, group := range groups {
 			if group.flags.HasFlags() {
-				_, _ = fmt.Fprintf(&text, "\n%s:\n%s", group.title, group.flags.FlagUsagesWrapped(width+10))
+				_, _ = fmt.Fprintf(&text, "\n%s:\n%s", group.title, group.flags.FlagUsagesWrapped(columns))
 			}
 		}
 		_, err := cmd.OutOrStderr().Write([]byte(text.String()))

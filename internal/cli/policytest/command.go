@@ -89,6 +89,7 @@ func (o *options) test(cmd *cobra.Command, arguments []string) error {
 			break
 		}
 	}
+	o.program.Progress.Clear()
 	if len(r.Files) == 0 {
 		return fmt.Errorf("no case matches --run %q", o.run)
 	}
@@ -137,6 +138,7 @@ func (o *options) runFile(ctx context.Context, path string, selected *regexp.Reg
 		if !selected.MatchString(c.Name) {
 			continue
 		}
+		o.program.Progress.Step("cases")
 		done := newCaseResult(c, fixtures[i])
 		r.Cases = append(r.Cases, done)
 		if o.failFast && done.Outcome == failed {

@@ -82,7 +82,8 @@ func newCaseResult(c testCase, f fixture) caseResult {
 
 // describe returns the stage, reason and message of the decision.
 func describe(report explain.Report) string {
-	return fmt.Sprintf("%s (%s): %s", report.Stage, report.Reason, report.Message)
+	decision := report.Decision()
+	return fmt.Sprintf("%s (%s): %s", decision.Stage, decision.Reason, decision.Message)
 }
 
 func (r *result) text(p *output.Printer) {

@@ -43,6 +43,29 @@ func (c *Connection) kubeconfig() clientcmdapi.Config {
 	return config
 }
 
+// UnfinishedPods returns the unfinished pods of the current namespace as pod/NAME, or nothing if the cluster does not answer.
+func (c *Connection) UnfinishedPods(ctx context.Context) []string {
+	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
+	defer cancel()
+	namespace, err := c.CurrentNamespace()
+	if err != nil {
+		return nil
+	}
+	cluster, err := c.Connect()
+	if err != nil {
+		return nil
+	}
+	pods, err := cluster.UnfinishedPods(ctx, namespace)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for i := range pods {
+		names = append(names, "pod/"+pods[i].Name)
+	}
+	return names
+}
+
 func (c *Connection) namespaces(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
 	defer cancel()

@@ -13,16 +13,19 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 const policyGroup = v1alpha1.GroupName
 
-// isRelevant reports whether objects of the kind affect decisions.
+// isRelevant reports whether the object affects decisions.
 func isRelevant(object *unstructured.Unstructured) bool {
 	kind := object.GroupVersionKind()
 	switch kind.Group {
 	case policyGroup:
 		return true
+	case "apps":
+		return kind.Version == "v1" && kind.Kind == "Deployment" && object.GetLabels()[operatorLabel] == settings.Name
 	case "batch":
 		return kind.Version == "v1" && (kind.Kind == "Job" || kind.Kind == "CronJob")
 	case "":

@@ -103,7 +103,7 @@ func (c *Connection) Open(
 
 // Source reads the operator's flags, OpenKruise and the nodes. Flags on the command line override the operator's flags.
 func (l *Live) Source(ctx context.Context, program Program, flags *pflag.FlagSet) (*Source, error) {
-	s := &Source{now: program.Now(), program: program.Name, Reader: newTolerantReader(l.Client, program.Name)}
+	s := &Source{now: program.Now(), program: program, Reader: newTolerantReader(l.Client, program.Name)}
 	arguments, err := l.operatorArguments(ctx, s)
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (l *Live) Source(ctx context.Context, program Program, flags *pflag.FlagSet
 // Refresh returns a source that reads again, with the known operator flags, OpenKruise and nodes.
 func (l *Live) Refresh(old *Source, now time.Time) *Source {
 	refreshed := *old
-	refreshed.now, refreshed.Reader = now, newTolerantReader(l.Client, old.program)
+	refreshed.now, refreshed.Reader = now, newTolerantReader(l.Client, old.program.Name)
 	return &refreshed
 }
 

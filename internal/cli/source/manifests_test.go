@@ -19,6 +19,12 @@ func read(t *testing.T, text string, arguments ...string) (source.Manifests, *so
 	t.Helper()
 	files := source.Files{}
 	files.Filenames = []string{"-"}
+	return readFiles(t, &files, text, arguments...)
+}
+
+// readFiles is read for files with the text as standard input.
+func readFiles(t *testing.T, files *source.Files, text string, arguments ...string) (source.Manifests, *source.Source) {
+	t.Helper()
 	manifests, err := files.Read(t.Context(), strings.NewReader(text), "batch")
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +138,7 @@ func TestNamespaceNotInManifests(t *testing.T) {
 
 func TestHintsNameTheProgram(t *testing.T) {
 	manifests, s := read(t, "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: app}, "+
-		"{name: proxy, image: app, env: [{name: KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT, value: \"true\"}]}]}}}", "--pod-phase=Disabled")
+		"{name: proxy, image: app, env: [{name: KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT, value: \"true\"}]}]}}}", "--pod-phase=Disabled", "--quick-exit-image=")
 	pod, _, err := s.Manifest(t.Context(), manifests.Objects[0])
 	if err != nil {
 		t.Fatal(err)

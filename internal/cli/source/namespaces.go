@@ -35,6 +35,9 @@ func (m Manifests) missingNamespaces() sets.Set[string] {
 			missing.Insert(object.GetNamespace())
 		}
 	}
+	for _, manifest := range m.Others {
+		missing.Insert(manifest.Raw.GetNamespace())
+	}
 	return missing.Difference(given).Delete("")
 }
 
@@ -53,12 +56,49 @@ func (s *Source) addPolicies(ctx context.Context, pod *explain.Pod) error {
 	if !asks && (!declares || s.Settings.Resolve.IgnoreEnv) {
 		return nil
 	}
+	return s.AddNamespaceLabels(ctx, pod)
+}
+
+// AddNamespaceLabels adds the labels of the pod's namespace.
+func (s *Source) AddNamespaceLabels(ctx context.Context, pod *explain.Pod) error {
 	namespace := policyindex.NamespaceMetadata()
 	if err := s.Reader.Get(ctx, client.ObjectKey{Name: pod.Pod.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("get namespace: %w", err)
 	}
 	pod.NamespaceLabels = namespace.Labels
 	return nil
+}
+
+// AddNotSelecting adds the policies of the pod's namespace and of the cluster kind that do not select the pod, without those with
+// an invalid selector, and the labels of the namespace.
+func (s *Source) AddNotSelecting(ctx context.Context, pod *explain.Pod) error {
+	var namespaced v1alpha1.SidecarTerminationPolicyList
+	if err := s.Reader.List(ctx, &namespaced, client.InNamespace(pod.Pod.Namespace)); err != nil {
+		return fmt.Errorf("list policies: %w", err)
+	}
+	var cluster v1alpha1.ClusterSidecarTerminationPolicyList
+	if err := s.Reader.List(ctx, &cluster); err != nil {
+		return fmt.Errorf("list cluster policies: %w", err)
+	}
+	selecting := sets.New[resolve.PolicyRef]()
+	for _, policy := range pod.Policies {
+		selecting.Insert(policy.Ref)
+	}
+	add := func(policy resolve.Policy, invalid error) {
+		if invalid == nil && !selecting.Has(policy.Ref) {
+			pod.NotSelecting = append(pod.NotSelecting, policy)
+		}
+	}
+	for i := range namespaced.Items {
+		add(resolve.FromNamespaced(&namespaced.Items[i]))
+	}
+	for i := range cluster.Items {
+		add(resolve.FromCluster(&cluster.Items[i]))
+	}
+	if !slices.ContainsFunc(pod.NotSelecting, resolve.Policy.SelectsNamespaces) {
+		return nil
+	}
+	return s.AddNamespaceLabels(ctx, pod)
 }
 
 // policies returns the policies that select the pod. It adds a note if the result depends on the labels of a namespace that is

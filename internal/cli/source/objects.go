@@ -63,7 +63,10 @@ func jobOf(ctx context.Context, reader client.Reader, pod *corev1.Pod) (*batchv1
 	return job, nil
 }
 
-// events returns the operator's events on the pod, oldest first. Missing permission is not an error.
+// eventSources are the reporting controllers of events to show.
+var eventSources = []string{settings.Name, settings.PluginProgram}
+
+// events returns the events of the operator and of the plugin on the pod, oldest first. Missing permission is not an error.
 func (l *Live) events(ctx context.Context, pod *corev1.Pod) ([]explain.Event, error) {
 	var list eventsv1.EventList
 	err := l.Client.List(ctx, &list, client.InNamespace(pod.Namespace), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("regarding.uid", string(pod.UID))})
@@ -79,7 +82,7 @@ func (l *Live) events(ctx context.Context, pod *corev1.Pod) ([]explain.Event, er
 	}
 	var events []explain.Event
 	for _, event := range list.Items {
-		if event.Regarding.UID == pod.UID && event.ReportingController == settings.Name {
+		if event.Regarding.UID == pod.UID && slices.Contains(eventSources, event.ReportingController) {
 			events = append(events, explain.Event{
 				Time: metav1.NewTime(event.EventTime.Time), Type: event.Type, Reason: v1alpha1.Reason(event.Reason), Message: event.Note,
 			})

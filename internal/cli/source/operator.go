@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sidecar-termination/operator/internal/cli/output"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -22,10 +23,15 @@ type Program struct {
 	Name string
 	// Now tells the time.
 	Now func() time.Time
+	// Progress shows progress, or is nil.
+	Progress *output.Progress
 }
 
+// operatorLabel is the label of the operator's Deployment with the name of the program.
+const operatorLabel = "app.kubernetes.io/name"
+
 // OperatorLabels are the labels of the operator's Deployment and its pods.
-var OperatorLabels = client.MatchingLabels{"app.kubernetes.io/name": settings.Name}
+var OperatorLabels = client.MatchingLabels{operatorLabel: settings.Name}
 
 // OperatorArguments returns the operator's arguments with variables expanded as in Kubernetes. It returns false if the
 // Deployment is not the operator's.

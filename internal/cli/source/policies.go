@@ -14,16 +14,16 @@ import (
 func PolicyOf(object client.Object) (explain.Policy, bool) {
 	switch policy := object.(type) {
 	case *v1alpha1.SidecarTerminationPolicy:
-		_, invalid := resolve.FromNamespaced(policy)
+		parsed, invalid := resolve.FromNamespaced(policy)
 		return explain.Policy{
 			Ref:  resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: policy.Namespace, Name: policy.Name},
-			Spec: &policy.Spec.PolicySpec, Conditions: policy.Status.Conditions, Invalid: invalid,
+			Spec: &policy.Spec.PolicySpec, Conditions: policy.Status.Conditions, Parsed: parsed, Invalid: invalid,
 		}, true
 	case *v1alpha1.ClusterSidecarTerminationPolicy:
-		_, invalid := resolve.FromCluster(policy)
+		parsed, invalid := resolve.FromCluster(policy)
 		return explain.Policy{
 			Ref:  resolve.PolicyRef{Kind: resolve.KindCluster, Name: policy.Name},
-			Spec: &policy.Spec.PolicySpec, Conditions: policy.Status.Conditions, Invalid: invalid,
+			Spec: &policy.Spec.PolicySpec, Conditions: policy.Status.Conditions, Parsed: parsed, Invalid: invalid,
 		}, true
 	}
 	return explain.Policy{}, false

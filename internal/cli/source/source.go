@@ -14,8 +14,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/injectors"
 	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/policyindex"
 	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/terminator"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
@@ -30,12 +32,15 @@ type Source struct {
 	Cluster  explain.Cluster
 	// Offline is true for manifests.
 	Offline bool
-	program string // name of the program
+	program Program
 	// assumed are the namespaces that are not in the manifests.
 	assumed sets.Set[string]
 	notes   []string
 	now     time.Time
 }
+
+// workloads are the items that progress counts.
+const workloads = "workloads"
 
 // Notes are the assumptions about what could not be read.
 func (s *Source) Notes() []string {
@@ -47,6 +52,7 @@ func (s *Source) Notes() []string {
 
 // Explain reports on a pod. Hints name commands of the program.
 func (s *Source) Explain(pod explain.Pod) explain.Report {
+	s.program.Progress.Step(workloads)
 	report := explain.Explain(pod, s.Settings.Decisions, s.Cluster, s.now)
 	s.nameCheck(report.Findings)
 	return report
@@ -54,6 +60,7 @@ func (s *Source) Explain(pod explain.Pod) explain.Report {
 
 // DescribeConversion reports on the conversion of a pod to native sidecars.
 func (s *Source) DescribeConversion(pod explain.Pod) explain.NativeReport {
+	s.program.Progress.Step(workloads)
 	return explain.DescribeConversion(pod, s.Settings.Decisions, s.now)
 }
 
@@ -61,7 +68,7 @@ func (s *Source) DescribeConversion(pod explain.Pod) explain.NativeReport {
 func (s *Source) nameCheck(findings []explain.Finding) {
 	for i := range findings {
 		if found := &findings[i]; explain.CheckSaysMore(found.Reason) {
-			found.Hint += fmt.Sprintf("; run: %s check", s.program)
+			found.Hint += fmt.Sprintf("; run: %s check", s.program.Name)
 		}
 	}
 }
@@ -79,7 +86,7 @@ func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (ex
 	// A manifest of a pod that has run has a status, but no node object.
 	result.Template = s.Offline && len(pod.Status.ContainerStatuses) == 0
 	if result.Template {
-		return result, nil
+		return result, s.addInjected(ctx, &result)
 	}
 	node, err := observe.Node(ctx, s.Reader, pod)
 	if err != nil {
@@ -102,9 +109,26 @@ func (s *Source) Template(ctx context.Context, template Template) (explain.Pod, 
 	result := explain.Pod{
 		Kind: template.Kind, Name: template.Name, Pod: pod, Template: true,
 		BackoffLimit: template.BackoffLimit, FailurePolicy: template.FailurePolicy, Deletion: template.Deletion,
+		EndedByOthers: template.EndedByOthers,
 	}
-	return result, s.addPolicies(ctx, &result)
+	if err := s.addPolicies(ctx, &result); err != nil || !s.Offline {
+		return result, err
+	}
+	return result, s.addInjected(ctx, &result)
 }
+
+// addInjected predicts from manifests what webhooks add to the pods of a template. In a cluster the pods show it.
+func (s *Source) addInjected(ctx context.Context, pod *explain.Pod) error {
+	namespace := policyindex.NamespaceMetadata()
+	if err := s.Reader.Get(ctx, client.ObjectKey{Name: pod.Pod.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("get namespace: %w", err)
+	}
+	pod.Injected = injectors.Predict(pod.Pod, injectors.Metadata{Labels: namespace.Labels, Annotations: namespace.Annotations})
+	return nil
+}
+
+// Assumed reports whether the namespace is not in the manifests, so that only its name is known.
+func (s *Source) Assumed(namespace string) bool { return s.assumed.Has(namespace) }
 
 // defaultBackoffLimit is the default of Kubernetes.
 const defaultBackoffLimit = 6

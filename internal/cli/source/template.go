@@ -20,7 +20,9 @@ type Template struct {
 	BackoffLimit          *int32
 	FailurePolicy         *batchv1.PodFailurePolicy
 	Deletion              *explain.Deletion
-	labels                map[string]string // added by the Job controller
+	// EndedByOthers are containers that the workload's controller ends, or waits for alone.
+	EndedByOthers []string
+	labels        map[string]string // added by the Job controller
 }
 
 // OfJob returns the template of a Job.

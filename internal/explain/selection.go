@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/similar"
+	"github.com/sidecar-termination/operator/internal/truncate"
+)
+
+// The limits of the findings on policies that do not select the pod.
+const (
+	maxNotSelecting = 3  // policies
+	maxMismatches   = 3  // labels for each policy
+	maxValues       = 5  // values for each label
+	maxLabel        = 80 // bytes of a value: manifests may have longer ones than the API server accepts
+)
+
+// notSelecting is a policy that does not select the pod.
+type notSelecting struct {
+	policy resolve.PolicyRef
+	// relevant is true if the policy would declare a container a sidecar that nothing declares now.
+	relevant bool
+	// mismatches are the labels that do not match. misspelled counts those that a correction of one name would match.
+	mismatches []string
+	misspelled int
+	// hint proposes the first of these corrections, or is empty.
+	hint string
+}
+
+// checkNotSelecting says why policies do not select the pod, the nearest policy first. In a pod with declared sidecars, it omits
+// policies that would declare no further one. In a pod with one container there is no sidecar to declare, unless a webhook adds
+// one to a template.
+func (x *explainer) checkNotSelecting() []Finding {
+	undeclared := x.undeclared()
+	if len(undeclared) == 0 || len(x.Pod.Pod.Spec.Containers) == 1 && !x.Template {
+		return nil
+	}
+	var near []notSelecting
+	for _, policy := range x.NotSelecting {
+		if n := whyNotSelecting(policy, &x.Pod, undeclared); n.relevant || len(x.view.Sidecars) == 0 && x.resolution.DryRun == nil {
+			near = append(near, n)
+		}
+	}
+	slices.SortStableFunc(near, notSelecting.compare)
+	var all []Finding
+	for _, n := range near[:min(len(near), maxNotSelecting)] {
+		all = append(all, n.finding(n.policy.String()+" does not select the pod"))
+	}
+	if more := len(near) - maxNotSelecting; more > 0 {
+		all = append(all, Finding{Severity: SeverityNote, Reason: v1alpha1.ReasonNotSelected,
+			Message: fmt.Sprintf("%d more policies do not select the pod", more)})
+	}
+	return all
+}
+
+// AddNearest says why the policy selects none of the pods, with the pod that it is nearest to. The pods need NamespaceLabels if it
+// is a cluster policy.
+func (r *PolicyReport) AddNearest(policy resolve.Policy, pods []Pod) {
+	var nearest *Pod
+	var least notSelecting
+	for i := range pods {
+		pod := &pods[i]
+		if !IsJobType(pod.Pod) || !policy.SelectsNamespaces() && pod.Pod.Namespace != policy.Ref.Namespace {
+			continue
+		}
+		var containers []*corev1.Container
+		for j := range pod.Pod.Spec.Containers {
+			containers = append(containers, &pod.Pod.Spec.Containers[j])
+		}
+		if n := whyNotSelecting(policy, pod, containers); nearest == nil || n.compare(least) < 0 {
+			nearest, least = pod, n
+		}
+	}
+	if nearest != nil {
+		r.Findings = append(r.Findings, least.finding(fmt.Sprintf("%s %s/%s is the nearest", nearest.Kind, nearest.Pod.Namespace, nearest.Name)))
+	}
+}
+
+// compare orders relevant policies first, then by the number of labels to change, where a misspelling counts half.
+func (n notSelecting) compare(other notSelecting) int {
+	if n.relevant != other.relevant {
+		if n.relevant {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Compare(2*len(n.mismatches)-n.misspelled, 2*len(other.mismatches)-other.misspelled)
+}
+
+// finding lists the mismatches after the text.
+func (n notSelecting) finding(text string) Finding {
+	return Finding{Severity: SeverityNote, Reason: v1alpha1.ReasonNotSelected, Message: text + ": " + truncate.List(n.mismatches, maxMismatches, "; "), Hint: n.hint}
+}
+
+// whyNotSelecting compares the selectors of the policy with the pod. Undeclared are the containers that it could declare.
+func whyNotSelecting(policy resolve.Policy, pod *Pod, undeclared []*corev1.Container) notSelecting {
+	n := notSelecting{policy: policy.Ref, relevant: wouldDeclare(policy, pod.Pod, undeclared)}
+	ofPod, ofNamespace := policy.UnmetRequirements(pod.Pod, pod.NamespaceLabels)
+	n.add(ofPod, pod.Pod.Labels, "podSelector", "pod")
+	n.add(ofNamespace, pod.NamespaceLabels, "namespaceSelector", "namespace")
+	return n
+}
+
+// wouldDeclare reports whether the policy would declare one of the containers a sidecar. A policy that lists main containers
+// would declare every other one, so the pod must have a main container of the policy.
+func wouldDeclare(policy resolve.Policy, pod *corev1.Pod, undeclared []*corev1.Container) bool {
+	if len(policy.Spec.Sidecars) == 0 && !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return policy.NamesMain(pod, c.Name) }) {
+		return false
+	}
+	return slices.ContainsFunc(undeclared, func(c *corev1.Container) bool { return policy.Names(pod, c.Name) })
+}
+
+// add adds the requirements of the selector that the labels of the object do not meet.
+func (n *notSelecting) add(unmet []labels.Requirement, has labels.Set, selector, object string) {
+	// Requirements for the same label have no fixed order.
+	slices.SortFunc(unmet, func(a, b labels.Requirement) int { return strings.Compare(a.String(), b.String()) })
+	for i := range unmet {
+		wanted := &unmet[i]
+		value, present := has[wanted.Key()]
+		inPolicy, inObject, shown := "", value, "none"
+		switch operator := wanted.Operator(); {
+		case !present:
+			inPolicy, inObject = wanted.Key(), similar.To(wanted.Key(), slices.Sorted(maps.Keys(has)))
+		case operator == selection.In || operator == selection.Equals:
+			inPolicy = similar.To(value, wanted.ValuesUnsorted())
+		}
+		if present {
+			shown = shownValue(value)
+		}
+		n.mismatches = append(n.mismatches, fmt.Sprintf("label %s: want %s, %s has %s", wanted.Key(), wantedValue(wanted), object, shown))
+		if inPolicy == "" || inObject == "" {
+			continue
+		}
+		n.misspelled++
+		n.hint = cmp.Or(n.hint, fmt.Sprintf("if it is a misspelling, change %[1]s to %[2]s in %[3]s of the policy, or %[2]s to %[1]s in the labels of the %[4]s",
+			inPolicy, inObject, selector, object))
+	}
+}
+
+// wantedValue describes the values that meet the requirement.
+func wantedValue(r *labels.Requirement) string {
+	values := r.ValuesUnsorted()
+	slices.Sort(values)
+	for i, value := range values {
+		values[i] = shownValue(value)
+	}
+	listed := truncate.List(values, maxValues, ", ")
+	switch r.Operator() {
+	case selection.Exists:
+		return "any value"
+	case selection.DoesNotExist:
+		return "no such label"
+	case selection.NotIn:
+		return "a value other than " + listed
+	}
+	if len(values) > 1 {
+		return "one of " + listed
+	}
+	return listed
+}
+
+// shownValue returns the value of a label for a message.
+func shownValue(value string) string { return cmp.Or(truncate.String(value, maxLabel), `""`) }
