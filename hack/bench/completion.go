@@ -127,7 +127,7 @@ func (x *session) reversals(ctx context.Context, e *environment) error {
 func (x *session) onCluster(ctx context.Context, measure func(ctx context.Context, e *environment) error) error {
 	config, err := clientcmd.BuildConfigFromFlags("", x.directories.AdminKubeconfig())
 	if err != nil {
-		return fmt.Errorf("find the local cluster (make cluster-up deploy): %w", err)
+		return fmt.Errorf("find the local cluster (make cluster-up cluster-deploy): %w", err)
 	}
 	e := &environment{}
 	if err := e.connect(config); err != nil {
@@ -143,12 +143,12 @@ func (x *session) onCluster(ctx context.Context, measure func(ctx context.Contex
 	}
 	deployment, err := c.AppsV1().Deployments(operatorsettings.Namespace).Get(ctx, operatorsettings.DeploymentName, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("find the operator (make deploy): %w", err)
+		return fmt.Errorf("find the operator (make cluster-deploy): %w", err)
 	}
 	manager := deployment.Spec.Template.Spec.Containers[0]
 	want := images.OperatorRepository + ":" + strings.TrimPrefix(x.report.Operator, "sha256:")[:12]
 	if version.GitVersion != x.report.Kubernetes || manager.Image != want || deployment.Status.ReadyReplicas == 0 {
-		return fmt.Errorf("the local cluster has Kubernetes %s and %d ready replicas of %s, want %s and %s: run make cluster-up deploy",
+		return fmt.Errorf("the local cluster has Kubernetes %s and %d ready replicas of %s, want %s and %s: run make cluster-up cluster-deploy",
 			version.GitVersion, deployment.Status.ReadyReplicas, manager.Image, x.report.Kubernetes, want)
 	}
 	x.report.OperatorArguments = manager.Args

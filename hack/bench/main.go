@@ -127,7 +127,7 @@ func newFlags(s *settings) *pflag.FlagSet {
 	flags.IntSliceVar(&s.rates, "rates", []int{50, 100}, "steady rates, in main containers that end per second")
 	flags.StringSliceVar(&s.modes, "modes", modeNames, "modes")
 	flags.StringSliceVar(&s.contenders, "contenders", contenderNames(), "contenders to measure")
-	flags.StringSliceVar(&s.parts, "parts", ownParts, fmt.Sprintf("parts to measure, of %v; %s and %s need the local cluster (make cluster-up deploy)", partNames, partCompletion, partReversals))
+	flags.StringSliceVar(&s.parts, "parts", ownParts, fmt.Sprintf("parts to measure, of %v; %s and %s need the local cluster (make cluster-up cluster-deploy)", partNames, partCompletion, partReversals))
 	flags.StringSliceVar(&s.axes, "axes", axisNames, "what grows in the part growth")
 	flags.IntVar(&s.scaleRuns, "scale-runs", 3, "runs of the parts growth, cold-start and handover; OpenKruise runs growth once")
 	flags.IntVar(&s.scalePods, "scale-pods", 500, "main containers in a burst of the part growth")
