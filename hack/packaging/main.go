@@ -62,6 +62,7 @@ func newCommand() *cobra.Command {
 			return dist.WriteChart("config", directory)
 		},
 	})
+	command.AddCommand(newCheckoutCommands(output)...)
 	return command
 }
 

@@ -2,9 +2,12 @@
 
 ##@ Packages
 
+# The directory of what is built.
+DIST ?= dist
+
 .PHONY: images
 images: ## Build the operator's and the quick-exit image for amd64 and arm64 as OCI layouts: dist/images.
-	go run ./hack/packaging images
+	go run ./hack/packaging images --output='$(DIST)'
 
 .PHONY: dist
 dist: ## Write the files of a release: manifests, kustomize component, Helm chart, command line, checksums.
@@ -23,8 +26,7 @@ BUILDER ?=
 attest: $(CYCLONEDX_GOMOD) ## Add SBOMs and provenance to what make dist images has built, and update its checksums (BUILDER=URL).
 	go run ./hack/packaging attest --generator=$(CYCLONEDX_GOMOD) $(if $(BUILDER),--builder='$(BUILDER)')
 
-# The directory of a release, the public key of its signatures, and whether to build it again.
-DIST ?= dist
+# The public key of the signatures of a release, and whether to build it again.
 KEY ?= $(wildcard cosign.pub)
 REBUILD ?= 1
 
@@ -64,3 +66,49 @@ verify-monitoring: ## Check the alerts and the dashboard with Prometheus's own c
 	go -C hack/tools/monitoring test -count=1 -timeout $(TIMEOUT) ./...
 
 verify: verify-chart verify-crds verify-monitoring
+
+##@ Install this checkout
+
+KUBECTL ?= kubectl
+# The name of the operator's image, with a tag. The quick-exit image is quick-exit next to it, with its tag, unless it has a name.
+IMG ?=
+QUICK_EXIT_IMG ?=
+own-images = --output='$(DIST)' --image='$(IMG)' --quick-exit-image='$(QUICK_EXIT_IMG)'
+
+.PHONY: docker-build
+docker-build: images ## Build the images (make images). It needs no container engine.
+
+.PHONY: docker-push
+docker-push: ## Push the images that were built (IMG=registry.example/team/sidecar-termination-operator:dev).
+	@go run ./hack/packaging push $(own-images)
+
+.PHONY: deploy
+deploy: ## Install the operator with these images on the cluster of kubectl's context (IMG=…).
+	overlay=$$(go run ./hack/packaging overlay $(own-images)); \
+	$(KUBECTL) apply --server-side --force-conflicts -k "$$overlay"
+	$(KUBECTL) --namespace=sidecar-termination-system rollout status deployment/sidecar-termination-controller-manager --timeout=2m
+
+.PHONY: undeploy
+undeploy: uninstall ## Remove every policy, and then the operator, from the cluster of kubectl's context.
+	$(KUBECTL) delete --ignore-not-found -k config/default
+
+.PHONY: install
+install: ## Install the admission policies and the definitions, without the operator.
+	$(KUBECTL) apply --server-side --force-conflicts -k config/admission
+	$(KUBECTL) apply --server-side --force-conflicts -k config/crd
+
+.PHONY: uninstall
+uninstall: ## Remove the definitions, and every policy with them. The admission policies stay.
+	$(KUBECTL) delete --ignore-not-found -k config/crd
+
+# The name of the kind cluster or of the minikube profile.
+KIND_CLUSTER ?= kind
+MINIKUBE_PROFILE ?= minikube
+
+.PHONY: kind-load
+kind-load: ## Load the images that were built into the nodes of a kind cluster (IMG=… KIND_CLUSTER=kind).
+	go run ./hack/packaging save $(own-images) | xargs -I{} kind load image-archive {} --name '$(KIND_CLUSTER)'
+
+.PHONY: minikube-load
+minikube-load: ## Load the images that were built into minikube (IMG=… MINIKUBE_PROFILE=minikube).
+	go run ./hack/packaging save $(own-images) | xargs -I{} minikube image load {} --profile '$(MINIKUBE_PROFILE)'

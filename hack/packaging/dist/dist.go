@@ -56,7 +56,7 @@ func Write(config, directory string, commandLine map[string][]byte) ([]string, e
 // removeOld removes what is named for a version or a platform or describes old files, and would otherwise seem to belong
 // to what is written.
 func removeOld(directory string) error {
-	for _, pattern := range []string{ChartName + "-*.tgz", plugin.Program + "-*", "*.cdx.json", "*.spdx.json", "provenance.json", "*.sig"} {
+	for _, pattern := range []string{ChartName + "-*.tgz", plugin.Program + "-*", "*.cdx.json", "*.spdx.json", "provenance.json", "*.sig", "*.sigstore.json"} {
 		old, err := filepath.Glob(filepath.Join(directory, pattern))
 		if err != nil {
 			return fmt.Errorf("look for old files: %w", err)

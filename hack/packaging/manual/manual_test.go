@@ -63,7 +63,8 @@ func TestEveryCommandHasItsPage(t *testing.T) {
 	}
 	slices.Sort(names)
 	want := []string{
-		"man1/kubectl-sidecar-termination-check.1", "man1/kubectl-sidecar-termination-explain.1",
+		"man1/kubectl-sidecar-termination-check.1", "man1/kubectl-sidecar-termination-diff.1",
+		"man1/kubectl-sidecar-termination-explain.1", "man1/kubectl-sidecar-termination-finish.1",
 		"man1/kubectl-sidecar-termination-lint.1",
 		"man1/kubectl-sidecar-termination-test.1", "man1/kubectl-sidecar-termination.1",
 	}
