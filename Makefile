@@ -122,7 +122,7 @@ TIMEOUT := 60m
 test: test-unit test-fuzz test-packaging test-integration test-e2e ## Run every test.
 
 .PHONY: test-long
-test-long: test-faults test-mutations test-native simulate soak test-e2e-faults test-e2e-matrix ## Run what takes too long for every change: every fault, many mutations, 20,000 conversions, 10 million simulated schedules, the soak, every Job policy (3 hours).
+test-long: test-faults test-mutations test-native simulate soak test-e2e-faults test-e2e-matrix ## Run what takes too long for every change: every fault, many mutations, 20,000 conversions, 10 million simulated schedules, the soak, every Job policy (4 hours).
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests with the race detector.
@@ -223,9 +223,9 @@ replay: ## Check that the model of the simulation explains each recorded write t
 
 # REQUIRE_E2E=1 fails if this machine cannot run a kubelet.
 .PHONY: test-e2e
-test-e2e: ## Run the end-to-end tests on a local cluster (Linux, root; otherwise skipped unless REQUIRE_E2E=1).
+test-e2e: ## Run the end-to-end tests on a local cluster, and replay their recordings (Linux, root; otherwise skipped unless REQUIRE_E2E=1).
 	@if reason=$$(hack/can-run-kubelet.sh); then \
-		$(MAKE) --no-print-directory cluster-up deploy run-e2e; \
+		$(MAKE) --no-print-directory cluster-up cluster-deploy run-e2e replay; \
 	elif [[ "$${REQUIRE_E2E:-}" == 1 ]]; then \
 		echo "End-to-end tests are required and cannot run: $$reason" >&2; exit 1; \
 	else \
@@ -237,19 +237,34 @@ run-e2e: ## Run the end-to-end tests on the running local cluster (E2E_ARGS='-ru
 	go test -tags e2e -count=1 -timeout $(TIMEOUT) -v ./e2e/... $(E2E_ARGS)
 
 .PHONY: test-e2e-faults
-test-e2e-faults: cluster-up deploy ## Run the end-to-end tests with faults of every component and all cases of TestTeardown (Linux, root; over half an hour).
+test-e2e-faults: cluster-up cluster-deploy ## Run the end-to-end tests with faults of every component and all cases of TestTeardown, and then test-e2e-node-faults (Linux, root; 2 hours).
 	FAULTS=all go test -tags e2e -count=1 -timeout 120m -v -run '^Test(Faults|Teardown)' ./e2e
+	$(MAKE) --no-print-directory test-e2e-node-faults
+
+.PHONY: test-e2e-node-faults
+test-e2e-node-faults: ## Run the end-to-end tests with wrong clocks of nodes and with an upgrade of the kubelet, on three new clusters (Linux, root; 45 minutes).
+	for clock in -50m 50m; do \
+		$(MAKE) --no-print-directory cluster-down; \
+		$(MAKE) --no-print-directory NODE_CLOCK=$$clock E2E_ARGS="-run '^Test(FaultsNodeClock|Teardown)'" cluster-up cluster-deploy run-e2e; \
+	done
+	$(MAKE) --no-print-directory cluster-down
+	FAULTS=all $(MAKE) --no-print-directory K8S_VERSION=1.37.2 KUBELET_VERSION=1.36.4 E2E_ARGS='-run TestFaultsKubeletUpgrade' cluster-up cluster-deploy run-e2e
+	$(MAKE) --no-print-directory cluster-down
 
 .PHONY: test-e2e-matrix
-test-e2e-matrix: cluster-up deploy ## Run every row of the outcome matrices, also with hand-written native sidecars (Linux, root; 15 minutes).
+test-e2e-matrix: cluster-up cluster-deploy ## Run every row of the outcome matrices, also with hand-written native sidecars (Linux, root; 15 minutes).
 	MATRIX=all go test -tags e2e -count=1 -timeout $(TIMEOUT) -v -run '^TestOutcomeMatrix' ./e2e
 
 .PHONY: test-versions
 test-versions: ## Test every supported combination of versions, and write the table in docs/operations.md (Linux, root; 40 minutes each; VERSIONS='1.34 1.35').
 	hack/test-versions.sh $(VERSIONS)
 
+.PHONY: test-kubelets
+test-kubelets: ## Test on kubelets to come, and write the table in docs/reliability.md (Linux, root; over an hour, and more to build them; KUBELETS='slow').
+	hack/test-kubelets.sh $(KUBELETS)
+
 .PHONY: demo
-demo: cluster-up deploy ## Show the operator at work on a real local cluster (Linux, root).
+demo: cluster-up cluster-deploy ## Show the operator at work on a real local cluster (Linux, root).
 	hack/demo.sh
 
 # The packages that decide, those that write to pods, and the one that tells whether CRRs are available.

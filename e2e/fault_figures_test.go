@@ -134,6 +134,6 @@ func (f *faultJobs) measure(seen harness.Seen, record *harness.PodRecord, figure
 	main := record.Container(harness.MainName)
 	at, finished := record.FinishedAt()
 	if finished && main != nil && main.State.Terminated != nil && !main.State.Terminated.FinishedAt.IsZero() {
-		figures.latencies = append(figures.latencies, at.Sub(main.State.Terminated.FinishedAt.Time))
+		figures.latencies = append(figures.latencies, at.Sub(main.State.Terminated.FinishedAt.Time)+f.nodeClock)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -123,6 +124,10 @@ type faultJobs struct {
 	inWaves bool
 	// control creates pods without sidecars. Wrong results are counted and are not errors.
 	control bool
+	// change changes each Job before it is created, if it is not nil.
+	change func(*batchv1.Job)
+	// nodeClock is how far the clock of the node is ahead.
+	nodeClock time.Duration
 	// clockJumps says that the operator's clock jumps at each start. A CRR of the previous clock may look overdue and be repeated.
 	clockJumps bool
 	// runs is a host directory in which each main container counts its runs, in a file with the name of its Job. The counts do
@@ -151,6 +156,9 @@ func (f *faultJobs) plan(number int) {
 	switch {
 	case f.control:
 		kinds = controlKinds
+	case f.nodeClock > 0:
+		// The Job controller counts the time since a pod failed from the container's finishedAt, and replaces the pod 50 minutes late.
+		kinds = slices.DeleteFunc(slices.Clone(mainKinds), func(kind mainKind) bool { return kind.pods > 1 })
 	case f.inWaves:
 		kinds = slices.DeleteFunc(slices.Clone(mainKinds), func(kind mainKind) bool { return kind.runs != 1 })
 	}
@@ -211,6 +219,9 @@ func (f *faultJobs) object(job faultJob, seconds int, sidecar string) *batchv1.J
 	object.Spec.BackoffLimit = ptr.To(job.backoffLimit)
 	object.Spec.Template.Labels = map[string]string{policyLabel: job.policy.name()}
 	harness.MountHostDirectory(&object.Spec.Template.Spec, harness.MainName, f.runs, "/runs")
+	if f.change != nil {
+		f.change(object)
+	}
 	return object
 }
 

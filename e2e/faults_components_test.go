@@ -190,13 +190,18 @@ func (f *faultJobs) terminating(seen harness.Seen) int {
 		if record.Deleted || sidecar == nil || sidecar.State.Running == nil {
 			continue
 		}
-		_, phase := record.Pod.Annotations[v1alpha1.AnnotationPodPhase]
-		_, swap := record.Pod.Annotations[v1alpha1.AnnotationImageSwap]
-		if phase || swap || len(seen.CRRs(record.Pod.Name)) > 0 {
+		if attempted(seen, record) {
 			count++
 		}
 	}
 	return count
+}
+
+// attempted reports whether the operator has made an attempt on the pod.
+func attempted(seen harness.Seen, record *harness.PodRecord) bool {
+	_, phase := record.Pod.Annotations[v1alpha1.AnnotationPodPhase]
+	_, swap := record.Pod.Annotations[v1alpha1.AnnotationImageSwap]
+	return phase || swap || len(seen.CRRs(record.Pod.Name)) > 0
 }
 
 // While kruise-manager is down, its webhooks reject new pods.

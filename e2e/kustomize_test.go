@@ -30,13 +30,13 @@ func TestKubectlInstallsOperator(t *testing.T) {
 
 	repository, tag, ok := strings.Cut(operatorImage(test), ":")
 	if !ok {
-		t.Skipf("the operator was not deployed by `make deploy`: its image is %s", repository)
+		t.Skipf("the operator was not deployed by `make cluster-deploy`: its image is %s", repository)
 	}
 	installation := writeKustomization(test, map[string]string{"kustomization.yaml": fmt.Sprintf(`
 resources: [CONFIG/overlays/local]
 images: [{name: %s, newTag: %q}]
 `, repository, tag)})
-	// The field manager of `make deploy`, so that the next deployment has no conflicts.
+	// The field manager of `make cluster-deploy`, so that the next deployment has no conflicts.
 	kubectl(test, "apply", "--server-side", "--force-conflicts", "--field-manager=localcluster", "-k", installation)
 	test.WaitForOperator()
 

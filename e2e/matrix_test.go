@@ -74,12 +74,8 @@ func TestOutcomeMatrix(t *testing.T) {
 // hand-written native sidecars runs as well.
 func runCell(test *harness.Test, c cell, name string) outcome {
 	test.Helper()
-	job := c.job(name)
 	names := []string{name}
-	test.Create(job)
-	if own := job.Spec.Template.Spec.Containers[0].RestartPolicy; c.needsOwnRestartPolicy() && own == nil {
-		test.Skip("Needs container restartPolicy, which Kubernetes supports since 1.35")
-	}
+	createCell(test, c, c.job(name))
 	if c.column == columnNative && wholeMatrix() {
 		written := c.job(name + "-written")
 		handWrite(written)
@@ -94,6 +90,15 @@ func runCell(test *harness.Test, c cell, name string) outcome {
 		requireOnlyConverted(test, name)
 	}
 	return wanted
+}
+
+// createCell creates the Job of the cell. It skips the test if Kubernetes does not support the sidecar's restartPolicy.
+func createCell(test *harness.Test, c cell, job *batchv1.Job) {
+	test.Helper()
+	test.Create(job)
+	if own := job.Spec.Template.Spec.Containers[0].RestartPolicy; c.needsOwnRestartPolicy() && own == nil {
+		test.Skip("Needs container restartPolicy, which Kubernetes supports since 1.35")
+	}
 }
 
 // requireCell requires the outcome of the Job.

@@ -92,7 +92,7 @@ components: [%s]
 images: [{name: %s, newTag: %q}]
 `, strings.Join(components, ", "), image, tag)})
 	kubectl(test, "delete", "clusterroles,clusterrolebindings", "--selector=app.kubernetes.io/part-of=sidecar-termination-operator")
-	// The field manager of `make deploy`, so that the next deployment has no conflicts.
+	// The field manager of `make cluster-deploy`, so that the next deployment has no conflicts.
 	kubectl(test, "apply", "--server-side", "--force-conflicts", "--field-manager=localcluster", "-k", installation)
 	test.WaitForOperator()
 }

@@ -3,11 +3,14 @@
 
 # Tests the operator on each supported combination of versions, and writes the result of each to the table in
 # docs/operations.md. A combination is "KUBERNETES KUBELET OPENKRUISE". Arguments choose combinations by their first words:
-# hack/test-versions.sh 1.34 '1.37.2 1.34'. It needs Linux and root. It goes on after a failure and fails at the end.
+# hack/test-versions.sh 1.34 '1.37.2 1.34'. It needs Linux and root.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-document=docs/operations.md
+document=docs/operations.md section=versions
+# shellcheck source=hack/cluster-tests.sh
+source hack/cluster-tests.sh
+
 combinations=(
 	"1.34.10 1.34.10 1.8.3"
 	"1.35.8 1.35.8 1.8.3"
@@ -17,8 +20,6 @@ combinations=(
 	# The oldest kubelets that this API server supports.
 	"1.37.2 1.34.10 1.8.3"
 )
-results=$(mktemp -d)
-trap 'rm -rf "$results"' EXIT
 
 chosen() {
 	(($# > 1)) || return 0
@@ -28,9 +29,6 @@ chosen() {
 	done
 	return 1
 }
-
-# count PATTERN FILE prints how many lines of go test -v match.
-count() { grep -cE "^ *--- $1" "$2" || true; }
 
 # row KUBERNETES KUBELET OPENKRUISE prints the row of the running cluster.
 row() {
@@ -45,26 +43,13 @@ row() {
 	echo "| $1 | $2 | $3 | $(date -u +%F) | $tests | $matrix | ${reversals:-not finished} |"
 }
 
-# publish KEY ROW replaces the table's row that starts with the key, or adds it.
-publish() {
-	KEY=$1 ROW=$2 awk '
-		/<!-- begin versions/ { inside = 1 }
-		/<!-- end versions/ { if (!done) print ENVIRON["ROW"]; inside = 0 }
-		inside && index($0, ENVIRON["KEY"]) == 1 { print ENVIRON["ROW"]; done = 1; next }
-		{ print }' "$document" >"$results/document"
-	cp "$results/document" "$document"
-}
-
-touch "$results/failures"
 for combination in "${combinations[@]}"; do
 	chosen "$combination" "$@" || continue
 	read -r kubernetes kubelet kruise <<<"$combination"
 	echo "==> Kubernetes $kubernetes, kubelets $kubelet, OpenKruise $kruise"
 	make --no-print-directory cluster-down
 	export K8S_VERSION=$kubernetes KUBELET_VERSION=$kubelet KRUISE_VERSION=$kruise
-	make --no-print-directory cluster-up deploy
+	make --no-print-directory cluster-up cluster-deploy
 	publish "| $kubernetes | $kubelet | $kruise |" "$(row "$kubernetes" "$kubelet" "$kruise")"
 done
-make --no-print-directory cluster-down
-cat "$results/failures" >&2
-[[ ! -s $results/failures ]]
+finish

@@ -6,14 +6,42 @@ package harness
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/layout"
+	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
 const localClusterTimeout = 5 * time.Minute
+
+// Kubelet returns the name that package kubelets has for the kubelets of the local cluster. It is empty for released kubelets
+// and for other clusters.
+func (c *Cluster) Kubelet() (string, error) {
+	local, err := layout.New(c.Repository)
+	if err != nil {
+		return "", err
+	}
+	content, err := os.ReadFile(local.State())
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the state of the local cluster: %w", err)
+	}
+	versions := toolchain.Versions{}
+	if err := json.Unmarshal(content, &versions); err != nil {
+		return "", fmt.Errorf("read the state of the local cluster: %w", err)
+	}
+	return versions.Kubelet, nil
+}
 
 // LocalCluster runs a localcluster command, such as `component stop kruise-daemon`.
 func (t *Test) LocalCluster(arguments ...string) {

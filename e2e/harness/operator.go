@@ -31,7 +31,7 @@ const (
 	podLogDirectory = "/var/log/pods"
 )
 
-var errNoOperator = errors.New("no operator pod is ready (deploy it with `make deploy`)")
+var errNoOperator = errors.New("no operator pod is ready (deploy it with `make cluster-deploy`)")
 
 // operatorPod returns the operator's ready pod.
 func (c *Cluster) operatorPod(ctx context.Context) (*corev1.Pod, error) {

@@ -6,7 +6,6 @@ package harness
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -23,6 +22,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 
+	"github.com/sidecar-termination/operator/hack/localcluster/overlay"
 	"github.com/sidecar-termination/operator/hack/localcluster/process"
 	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/testenv"
@@ -34,9 +34,6 @@ const (
 	operatorTokenLife = 3 * time.Hour
 	buildTimeout      = 30 * time.Minute
 )
-
-// clockOffsetVariable sets by how many seconds the clock of BuildOperatorWithClock's operator is ahead.
-const clockOffsetVariable = "CLOCK_OFFSET_SECONDS"
 
 // OperatorProcess is an operator that runs as a process of this machine with the permissions of the deployed one. Tests can
 // kill it repeatedly without the kubelet's restart backoff.
@@ -70,45 +67,16 @@ func (t *Test) BuildOperator() string {
 // would recompile the standard library.
 func (t *Test) BuildOperatorWithClock() string {
 	t.Helper()
-	root, err := exec.CommandContext(t.Context(), "go", "env", "GOROOT").Output()
-	if err != nil {
-		t.Fatalf("Find the Go toolchain: %v", err)
-	}
-	original := filepath.Join(strings.TrimSpace(string(root)), "src", "time", "time.go")
-	source, err := os.ReadFile(original)
-	if err != nil {
-		t.Fatalf("Read the clock of the standard library: %v", err)
-	}
-	changed := string(source)
-	for _, change := range []struct{ old, new string }{
-		{"import (\n", "import (\n\t\"syscall\"\n"},
-		{"func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n", "func Now() Time {\n\tsec, nsec, mono := runtimeNow()\n\tsec += clockOffset\n"},
-	} {
-		if strings.Count(changed, change.old) != 1 {
-			t.Fatalf("%s does not contain %q once", original, change.old)
-		}
-		changed = strings.Replace(changed, change.old, change.new, 1)
-	}
-	changed += `
-var clockOffset = func() int64 {
-	value, _ := syscall.Getenv("` + clockOffsetVariable + `")
-	seconds, _ := atoi(value)
-	return int64(seconds)
-}()
-`
 	directory := t.TempDir()
-	replacement := filepath.Join(directory, "time.go")
-	overlay := filepath.Join(directory, "overlay.json")
-	content, err := json.Marshal(map[string]map[string]string{"Replace": {original: replacement}})
+	replacements := overlay.Replacements{}
+	if err := replacements.AddClock(t.Context(), directory); err != nil {
+		t.Fatal(err)
+	}
+	argument, err := replacements.Write(filepath.Join(directory, "overlay.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, content := range map[string][]byte{replacement: []byte(changed), overlay: content} {
-		if err := os.WriteFile(file, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return t.buildOperator("-overlay=" + overlay)
+	return t.buildOperator(argument)
 }
 
 func (t *Test) buildOperator(flags ...string) string {
@@ -184,7 +152,7 @@ func (t *Test) writeOperatorKubeconfig(file string) {
 
 // SetClock sets the clock offset of the next start of an operator of BuildOperatorWithClock.
 func (o *OperatorProcess) SetClock(offset time.Duration) {
-	o.command.Environment = append(o.command.Environment, fmt.Sprintf("%s=%d", clockOffsetVariable, int64(offset.Seconds())))
+	o.command.Environment = append(o.command.Environment, overlay.ClockOffset(offset))
 }
 
 // Start starts the operator unless it runs, and does not wait until it is ready.
@@ -235,9 +203,14 @@ func (o *OperatorProcess) WaitForReady() {
 	})
 }
 
+// Metrics returns the operator's metrics.
+func (o *OperatorProcess) Metrics() (string, error) {
+	return get(o.test.Context(), "http://"+o.metrics+"/metrics")
+}
+
 // Leads reports whether the operator is the leader.
 func (o *OperatorProcess) Leads() bool {
-	metrics, err := get(o.test.Context(), "http://"+o.metrics+"/metrics")
+	metrics, err := o.Metrics()
 	return err == nil && strings.Contains(metrics, operatorLeads)
 }
 

@@ -39,10 +39,16 @@ func AddOthers() (remove func() error, err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 	defer cancel()
-	for _, object := range objects {
-		if err := cluster.Client.Create(ctx, object); err != nil && !apierrors.IsAlreadyExists(err) {
-			return nil, fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
+	// The namespace of the last run may still be terminating.
+	if err := poll(ctx, func(ctx context.Context) error {
+		for _, object := range objects {
+			if err := cluster.Client.Create(ctx, object.DeepCopyObject().(client.Object)); err != nil && !apierrors.IsAlreadyExists(err) {
+				return fmt.Errorf("create %T %s: %w", object, object.GetName(), err)
+			}
 		}
+		return nil
+	}); err != nil {
+		return nil, err
 	}
 	return func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)

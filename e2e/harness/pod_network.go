@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"net"
 	"net/netip"
 	"os"
@@ -153,38 +154,56 @@ func (n *PodNetwork) observe(ctx context.Context, pod *corev1.Pod) {
 	case !attached && runs && !isTerminal(pod.Status.Phase):
 		n.next = n.next.Next()
 		address := netip.PrefixFrom(n.next, netip.MustParsePrefix(podNetworkPrefix).Bits()).String()
-		n.change(ctx, pod, n.attached, []string{"ip", "address", "replace", n.onBridge(), "dev", podBridge},
-			inPod(pod, "ip", "address", "add", address, "dev", podInterface))
+		if err := run(ctx, "ip", "address", "replace", n.onBridge(), "dev", podBridge); err != nil {
+			n.failed(ctx, err)
+			return
+		}
+		n.change(ctx, pod, n.attached, "ip", "address", "add", address, "dev", podInterface)
 	case attached && !cut && isTerminal(pod.Status.Phase) && pod.Labels[LabelNetworkCut] != "":
-		n.change(ctx, pod, n.cut, inPod(pod, "ip", "link", "set", podInterface, "down"))
+		n.change(ctx, pod, n.cut, "ip", "link", "set", podInterface, "down")
 	}
 }
 
-// change runs the commands and marks the pod as done. It does nothing if a command is nil.
-func (n *PodNetwork) change(ctx context.Context, pod *corev1.Pod, done map[types.UID]bool, commands ...[]string) {
-	for _, command := range commands {
-		if command == nil {
+// change runs the command in the pod's network namespace and marks the pod as done. It does nothing if the pod has no process. A
+// process that ends meanwhile is replaced by another one of the pod.
+func (n *PodNetwork) change(ctx context.Context, pod *corev1.Pod, done map[types.UID]bool, command ...string) {
+	for process := range processes(pod) {
+		err := run(ctx, append([]string{"nsenter", "--net=" + filepath.Join(process, "ns", "net")}, command...)...)
+		if err == nil {
+			n.mutex.Lock()
+			defer n.mutex.Unlock()
+			done[pod.UID] = true
 			return
 		}
-		if output, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput(); err != nil {
-			if ctx.Err() == nil {
-				n.test.Errorf("Change the network of pod %s: %s: %v: %s", pod.Name, strings.Join(command, " "), err, output)
-			}
+		if _, gone := os.Stat(filepath.Join(process, "ns", "net")); gone == nil {
+			n.failed(ctx, fmt.Errorf("change the network of pod %s: %w", pod.Name, err))
 			return
 		}
 	}
-	n.mutex.Lock()
-	defer n.mutex.Unlock()
-	done[pod.UID] = true
 }
 
-// inPod returns a command in the pod's network namespace, or nil if the pod has no process.
-func inPod(pod *corev1.Pod, command ...string) []string {
-	groups, _ := filepath.Glob("/proc/[0-9]*/cgroup")
-	for _, file := range groups {
-		if content, err := os.ReadFile(file); err == nil && strings.Contains(string(content), "/pod"+string(pod.UID)+"/") {
-			return append([]string{"nsenter", "--net=" + filepath.Join(filepath.Dir(file), "ns", "net")}, command...)
-		}
+func (n *PodNetwork) failed(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		n.test.Error(err)
+	}
+}
+
+func run(ctx context.Context, command ...string) error {
+	if output, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", strings.Join(command, " "), err, output)
 	}
 	return nil
+}
+
+// processes are the directories in /proc of the pod's processes.
+func processes(pod *corev1.Pod) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		groups, _ := filepath.Glob("/proc/[0-9]*/cgroup")
+		for _, file := range groups {
+			content, err := os.ReadFile(file)
+			if err == nil && strings.Contains(string(content), "/pod"+string(pod.UID)+"/") && !yield(filepath.Dir(file)) {
+				return
+			}
+		}
+	}
 }

@@ -103,7 +103,7 @@ func (c *Cluster) requireKruise(ctx context.Context) error {
 func (c *Cluster) requireNoForeignPolicy(ctx context.Context) error {
 	policies := &v1alpha1.ClusterSidecarTerminationPolicyList{}
 	if err := c.Client.List(ctx, policies); err != nil {
-		return fmt.Errorf("list the cluster policies (deploy the operator with `make deploy`): %w", err)
+		return fmt.Errorf("list the cluster policies (deploy the operator with `make cluster-deploy`): %w", err)
 	}
 	for i := range policies.Items {
 		policy := &policies.Items[i]
@@ -117,7 +117,7 @@ func (c *Cluster) requireNoForeignPolicy(ctx context.Context) error {
 	return nil
 }
 
-// requireDeployed requires that the operator has the settings of `make deploy`. Its image may differ.
+// requireDeployed requires that the operator has the settings of `make cluster-deploy`. Its image may differ.
 func (c *Cluster) requireDeployed(ctx context.Context) error {
 	wanted, err := c.localDeployment()
 	if err != nil {
@@ -125,10 +125,10 @@ func (c *Cluster) requireDeployed(ctx context.Context) error {
 	}
 	deployed := &appsv1.Deployment{}
 	if err := c.Client.Get(ctx, client.ObjectKeyFromObject(wanted), deployed); err != nil {
-		return fmt.Errorf("get the operator's Deployment (deploy the operator with `make deploy`): %w", err)
+		return fmt.Errorf("get the operator's Deployment (deploy the operator with `make cluster-deploy`): %w", err)
 	}
 	if want, got := settingsOf(wanted), settingsOf(deployed); want != got {
-		return fmt.Errorf("the operator has other settings (deploy it with `make deploy`):\n%s\nwant:\n%s", got, want)
+		return fmt.Errorf("the operator has other settings (deploy it with `make cluster-deploy`):\n%s\nwant:\n%s", got, want)
 	}
 	return nil
 }

@@ -66,6 +66,8 @@ func TestCommandKind(t *testing.T) {
 		"make test": docs.Unknown,
 		"kubectl sidecar-termination lint -f job.yaml":                   docs.Offline,
 		"kubectl sidecar-termination explain job/x":                      docs.Cluster,
+		"kubectl sidecar-termination diff -f mesh.yaml":                  docs.Cluster,
+		"kubectl sidecar-termination diff -f mesh.yaml --against x.yaml": docs.Offline,
 		"kubectl apply -f job.yaml | grep created":                       docs.Cluster,
 		"kubectl apply -k 'https://example/x'":                           docs.Unknown,
 		"kubectl apply -k https://example/x":                             docs.Unknown,

@@ -1,5 +1,5 @@
 # A real Kubernetes cluster on this machine. CONTRIBUTING.md lists these variables.
-export KUBELET KUBELET_VERSION KRUISE_VERSION CONTAINERD_VERSION
+export KUBELET KUBELET_VERSION KRUISE_VERSION CONTAINERD_VERSION NODE_CLOCK
 
 LOCALCLUSTER := bin/localcluster
 
@@ -15,8 +15,8 @@ cluster-down: $(LOCALCLUSTER) ## Remove the local cluster and restore the machin
 cluster-status: $(LOCALCLUSTER) ## Show the components of the local cluster; fail when one is down.
 	$(LOCALCLUSTER) status
 
-.PHONY: deploy
-deploy: $(LOCALCLUSTER) ## Build the operator and deploy it to the local cluster.
+.PHONY: cluster-deploy
+cluster-deploy: $(LOCALCLUSTER) ## Build the operator and deploy it to the local cluster.
 	$(LOCALCLUSTER) deploy
 
 # The go command knows whether it is up to date.

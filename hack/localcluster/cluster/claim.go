@@ -31,7 +31,8 @@ func (c *Cluster) claimant() (string, error) {
 		return "", nil
 	}
 	// If somebody removed the directory by hand, nothing can take the cluster down.
-	if _, err := os.Stat(filepath.Join(directory, stateName)); err != nil {
+	other := layout.Layout{Root: directory}
+	if _, err := os.Stat(other.State()); err != nil {
 		return "", nil
 	}
 	return directory, nil

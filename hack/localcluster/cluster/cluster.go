@@ -19,6 +19,7 @@ import (
 
 	"github.com/sidecar-termination/operator/hack/localcluster/components"
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
+	"github.com/sidecar-termination/operator/hack/localcluster/overlay"
 	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
@@ -64,7 +65,11 @@ func (c *Cluster) description(versions toolchain.Versions) components.Cluster {
 	}
 	containerd := components.DebianContainerd
 	if versions.Containerd != "" {
-		containerd = build(toolchain.Containerd(versions.Containerd))
+		containerd = build(versions.ContainerdTool())
+	}
+	var clock []string
+	if offset := versions.ClockOffset(); offset != 0 {
+		clock = []string{overlay.ClockOffset(offset)}
 	}
 	return components.Cluster{
 		Layout:             c.layout,
@@ -74,6 +79,8 @@ func (c *Cluster) description(versions toolchain.Versions) components.Cluster {
 		FeatureGates:       versions.FeatureGates(),
 		Etcd:               build(toolchain.Etcd()),
 		Kruise:             build(versions.KruiseTool()),
+		KruiseDaemon:       build(versions.DaemonTool()),
+		NodeClock:          clock,
 		VirtualNode:        build(toolchain.VirtualNode()),
 		KruiseFeatureGates: gates,
 		Nodes:              components.DefaultNodes(),

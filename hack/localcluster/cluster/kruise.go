@@ -35,7 +35,7 @@ func (c *Cluster) InstallKruise(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.builder.Ensure(ctx, previous.KruiseTool()); err != nil {
+	if _, err := c.Build(ctx, previous.Versions, true); err != nil {
 		return err
 	}
 	previous.Kruise = true

@@ -23,12 +23,8 @@ type state struct {
 	Complete bool `json:"complete"`
 }
 
-const stateName = "state.json"
-
-func (c *Cluster) stateFile() string { return c.layout.Path(stateName) }
-
 func (c *Cluster) loadState() (state, error) {
-	content, err := os.ReadFile(c.stateFile())
+	content, err := os.ReadFile(c.layout.State())
 	if errors.Is(err, fs.ErrNotExist) {
 		return state{}, nil
 	}
@@ -51,7 +47,7 @@ func (c *Cluster) saveState(saved state) error {
 	if err != nil {
 		return fmt.Errorf("encode the cluster's state: %w", err)
 	}
-	return layout.WriteFile(c.stateFile(), content)
+	return layout.WriteFile(c.layout.State(), content)
 }
 
 // lockName is a file that stays when the cluster is removed: who waits for the lock holds it open.

@@ -5,6 +5,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -16,7 +17,8 @@ import (
 
 // Up brings the cluster up at these versions and returns when it is usable. A running
 // cluster of the same versions is completed where a process is missing and is otherwise
-// left alone; another one is refused. Whatever is left of a cluster that no longer runs,
+// left alone. One with older kubelets gets newer ones, while its containers run on. Another
+// one is refused. Whatever is left of a cluster that no longer runs,
 // or that never came up, is removed first.
 func (c *Cluster) Up(ctx context.Context, versions toolchain.Versions) error {
 	if err := requireRoot(); err != nil {
@@ -31,15 +33,36 @@ func (c *Cluster) Up(ctx context.Context, versions toolchain.Versions) error {
 	if err != nil {
 		return err
 	}
-	if !current.Complete || !c.running(current) {
+	switch {
+	case !current.Complete || !c.running(current):
 		current = state{Versions: versions, Kruise: versions.HasKruise()}
 		if err := c.prepareMachine(ctx, current); err != nil {
 			return err
 		}
-	} else if current.Versions != versions {
+	case current.UpgradesKubelets(versions):
+		current.Versions = versions
+		if err := c.stopKubelets(ctx, current); err != nil {
+			return err
+		}
+	case current.Versions != versions:
 		return fmt.Errorf("a cluster of %s is running: run localcluster down first", current.Versions)
 	}
 	return c.complete(ctx, current)
+}
+
+// stopKubelets builds the kubelets that come next, and stops those that run.
+func (c *Cluster) stopKubelets(ctx context.Context, next state) error {
+	if _, err := c.Build(ctx, next.Versions, next.Kruise); err != nil {
+		return err
+	}
+	description := c.description(next.Versions)
+	for _, node := range description.Nodes {
+		kubelet, _ := description.Named(description.ServerOf(node.Name))
+		if err := c.stop(ctx, kubelet, stopTimeout); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // running reports whether any component runs.
@@ -105,7 +128,7 @@ func (c *Cluster) Build(ctx context.Context, versions toolchain.Versions, kruise
 		tools = append(tools, versions.KruiseTool())
 	}
 	if versions.Containerd != "" {
-		tools = append(tools, toolchain.Containerd(versions.Containerd))
+		tools = append(tools, versions.ContainerdTool())
 	}
 	var directories []string
 	for _, tool := range tools {
@@ -115,11 +138,21 @@ func (c *Cluster) Build(ctx context.Context, versions toolchain.Versions, kruise
 		}
 		directories = append(directories, directory)
 	}
-	directory, err := c.builder.Ensure(ctx, versions.KubeletTool(), components.Kubelet)
-	if err == nil && !slices.Contains(directories, directory) {
-		directories = append(directories, directory)
+	// Programs whose tools build others as well.
+	single := map[string]toolchain.Tool{components.Kubelet: versions.KubeletTool()}
+	if kruise {
+		single[components.KruiseDaemon] = versions.DaemonTool()
 	}
-	return directories, err
+	for _, program := range slices.Sorted(maps.Keys(single)) {
+		directory, err := c.builder.Ensure(ctx, single[program], program)
+		if err != nil {
+			return directories, err
+		}
+		if !slices.Contains(directories, directory) {
+			directories = append(directories, directory)
+		}
+	}
+	return directories, nil
 }
 
 // startAll starts components other than OpenKruise's, in order. It waits at once for those that later ones need, and for the

@@ -73,7 +73,9 @@ var DebianContainerd = Build{Directory: "/usr/bin"}
 // Cluster holds what the descriptions depend on.
 type Cluster struct {
 	layout.Layout
-	Kubernetes, Kubelet, Containerd, Etcd, Kruise, VirtualNode Build
+	Kubernetes, Kubelet, Containerd, Etcd, Kruise, KruiseDaemon, VirtualNode Build
+	// NodeClock has the environment variable that sets the clocks of nodes with a kubelet, or nothing.
+	NodeClock []string
 	// FeatureGates are those of the kubelet and the API server.
 	FeatureGates map[string]bool
 	// KruiseFeatureGates are given to OpenKruise's manager and daemon.

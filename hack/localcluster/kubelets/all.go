@@ -4,6 +4,12 @@ package kubelets
 
 import "slices"
 
+// Names of the kubelets that ignore phases which others write.
+const (
+	IgnorePhase      = "ignore-phase"
+	IgnorePhaseMerge = "ignore-phase-merge"
+)
+
 // Files of Kubernetes that have edits.
 const (
 	podWorkers    = "pkg/kubelet/pod_workers.go"
@@ -13,8 +19,8 @@ const (
 
 // All are the kubelets that differ from a released one.
 var All = []Kubelet{
-	{Name: "ignore-phase", Edits: ignorePhase},
-	{Name: "ignore-phase-merge", Edits: slices.Concat(ignorePhase, ignorePhaseMerge)},
+	{Name: IgnorePhase, Edits: ignorePhase},
+	{Name: IgnorePhaseMerge, Edits: slices.Concat(ignorePhase, ignorePhaseMerge)},
 	{Name: "evented-pleg", Gates: []Gate{{Name: "EventedPLEG", Since: 26}}, ContainerEvents: true},
 	{Name: "container-restart", Gates: []Gate{
 		{Name: "ContainerRestartRules", Since: 34},

@@ -40,11 +40,18 @@ func TestFeatureGates(t *testing.T) {
 	}
 }
 
-// Every kubelet differs from the released one, and the README says how.
+// Every kubelet differs from the released one, the README says how, and make test-kubelets runs it.
 func TestAll(t *testing.T) {
 	readme, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
+	}
+	script, err := os.ReadFile("../../test-kubelets.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := strings.Join(kubelets.Names(), " "); !strings.Contains(string(script), "set -- "+all+"\n") {
+		t.Errorf("hack/test-kubelets.sh does not run %s", all)
 	}
 	for _, kubelet := range kubelets.All {
 		if len(kubelet.Edits)+len(kubelet.Gates) == 0 {

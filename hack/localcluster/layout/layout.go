@@ -57,6 +57,9 @@ func (l Layout) Path(elements ...string) string {
 	return filepath.Join(append([]string{l.Root}, elements...)...)
 }
 
+// State returns the file that says what the cluster was brought up with. It has the fields of toolchain.Versions.
+func (l Layout) State() string { return l.Path("state.json") }
+
 // Node returns a path below the directory of one node.
 func (l Layout) Node(node string, elements ...string) string {
 	return l.Path(append([]string{"nodes", node}, elements...)...)

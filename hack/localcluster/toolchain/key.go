@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/overlay"
 )
 
 // key digests everything that decides what the binaries of a tool are: the tool module
@@ -33,6 +35,9 @@ func key(tool Tool, module string) (string, error) {
 	}
 	for _, edit := range tool.Kubelet.Edits {
 		_, _ = fmt.Fprintf(digest, "%q %q %q\n", edit.File, edit.Old, edit.New)
+	}
+	if tool.Clock {
+		_, _ = fmt.Fprintf(digest, "%q\n", overlay.ClockEdits)
 	}
 	_, _ = fmt.Fprintf(digest, "%s\n%s %s %s\n", tool.LinkerFlags, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return hex.EncodeToString(digest.Sum(nil)), nil

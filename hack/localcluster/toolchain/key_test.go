@@ -37,7 +37,8 @@ func TestKeyCoversWhatDecidesTheBinaries(t *testing.T) {
 	if again := mustKey(t, tool, files); again != base {
 		t.Errorf("the key of the same tool changed from %s to %s", base, again)
 	}
-	flags, packages, edits, otherEdits := tool, tool, tool, tool
+	flags, packages, edits, otherEdits, clock := tool, tool, tool, tool, tool
+	clock.Clock = true
 	flags.LinkerFlags = "-w"
 	packages.Packages = map[string]string{"a": "example.com/b"}
 	edits.Kubelet.Edits = []kubelets.Edit{{File: "a.go", Old: "a", New: "b"}}
@@ -51,6 +52,7 @@ func TestKeyCoversWhatDecidesTheBinaries(t *testing.T) {
 		"linker flags": mustKey(t, flags, files),
 		"packages":     mustKey(t, packages, files),
 		"edits":        mustKey(t, edits, files),
+		"clock":        mustKey(t, clock, files),
 		"source":       mustKey(t, tool, map[string]string{"go.mod": "module a", "go.sum": "sum", "main.go": "package main"}),
 		"file borders": mustKey(t, tool, map[string]string{"go.mod": "module as", "go.sum": "um"}),
 	} {

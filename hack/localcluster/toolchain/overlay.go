@@ -4,13 +4,13 @@ package toolchain
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/kubelets"
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
+	"github.com/sidecar-termination/operator/hack/localcluster/overlay"
 )
 
 const kubernetesModule = "k8s.io/kubernetes"
@@ -33,49 +33,64 @@ func Kubelet(version string, kubelet kubelets.Kubelet) Tool {
 	}
 }
 
-// overlay writes edited files of Kubernetes below the directory, and returns the arguments with which the go command builds with
-// them. The go command refuses to replace files in the module cache. Therefore the build replaces the module with a link to it.
+// overlay writes changed source files below the directory, and returns the arguments with which the go command builds with them.
 func (b Builder) overlay(ctx context.Context, tool Tool, directory string) ([]string, error) {
-	source, err := b.source(ctx, tool, kubernetesModule)
-	if err != nil {
-		return nil, err
-	}
-	edited, err := tool.Kubelet.Apply(source, tool.Version())
-	if err != nil {
-		return nil, err
-	}
 	directory = filepath.Join(directory, "overlay")
 	if err := os.RemoveAll(directory); err != nil {
 		return nil, fmt.Errorf("remove an old overlay: %w", err)
 	}
+	var arguments []string
+	replacements := overlay.Replacements{}
+	if len(tool.Kubelet.Edits) > 0 {
+		module, err := b.editKubernetes(ctx, tool, directory, replacements)
+		if err != nil {
+			return nil, err
+		}
+		arguments = append(arguments, module)
+	}
+	if tool.Clock {
+		if err := replacements.AddClock(ctx, directory); err != nil {
+			return nil, err
+		}
+	}
+	argument, err := replacements.Write(filepath.Join(directory, "overlay.json"))
+	return append(arguments, argument), err
+}
+
+// editKubernetes writes edited files of Kubernetes, adds them to the replacements, and returns the argument that selects the module
+// file. The go command refuses to replace files in the module cache. Therefore the build replaces the module with a link to it.
+func (b Builder) editKubernetes(ctx context.Context, tool Tool, directory string, replacements overlay.Replacements) (argument string, err error) {
+	source, err := b.source(ctx, tool, kubernetesModule)
+	if err != nil {
+		return "", err
+	}
+	edited, err := tool.Kubelet.Apply(source, tool.Version())
+	if err != nil {
+		return "", err
+	}
 	path := func(name string) string { return filepath.Join(directory, name) }
 	link := path("kubernetes")
-	replacements := map[string]string{}
 	for name, content := range edited {
 		file := filepath.Join(path("edited"), name)
 		if err := layout.WriteFile(file, content); err != nil {
-			return nil, err
+			return "", err
 		}
 		replacements[filepath.Join(link, name)] = file
 	}
-	if err := os.Symlink(source, link); err != nil {
-		return nil, fmt.Errorf("link to the source of Kubernetes: %w", err)
-	}
-	overlay, err := json.Marshal(map[string]any{"Replace": replacements})
-	if err != nil {
-		return nil, fmt.Errorf("encode the overlay: %w", err)
-	}
-	files := map[string][]byte{"overlay.json": overlay}
+	files := map[string][]byte{}
 	for _, name := range []string{"go.mod", "go.sum"} {
 		if files[name], err = os.ReadFile(filepath.Join(b.module(tool), name)); err != nil {
-			return nil, fmt.Errorf("read the tool module: %w", err)
+			return "", fmt.Errorf("read the tool module: %w", err)
 		}
 	}
 	files["go.mod"] = fmt.Appendf(files["go.mod"], "\nreplace %s => %q\n", kubernetesModule, link)
 	for name, content := range files {
 		if err := layout.WriteFile(path(name), content); err != nil {
-			return nil, err
+			return "", err
 		}
 	}
-	return []string{"-modfile=" + path("go.mod"), "-overlay=" + path("overlay.json")}, nil
+	if err := os.Symlink(source, link); err != nil {
+		return "", fmt.Errorf("link to the source of Kubernetes: %w", err)
+	}
+	return "-modfile=" + path("go.mod"), nil
 }

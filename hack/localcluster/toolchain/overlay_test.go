@@ -78,6 +78,34 @@ func TestOverlay(t *testing.T) {
 	}
 }
 
+// A tool with a clock takes the module, the version and the edits of the tool without it.
+func TestClock(t *testing.T) {
+	slow, _ := kubelets.Find("slow")
+	for _, test := range []struct {
+		tool         Tool
+		module       string
+		replacements int
+	}{
+		{Containerd("v1.7.36"), "containerd-v1.7.36", 1},
+		{Kubelet("v1.37.2", slow), "kubernetes-v1.37.2", 3},
+	} {
+		tool, directory := test.tool.WithClock(), t.TempDir()
+		if tool.Version() != test.tool.Version() || tool.Name == test.tool.Name || builder.module(tool) != filepath.Join(builder.Modules, test.module) {
+			t.Errorf("the tool is %s of module %s", tool.Name, builder.module(tool))
+		}
+		if _, err := builder.overlay(t.Context(), tool, directory); err != nil {
+			t.Fatal(err)
+		}
+		content, err := os.ReadFile(filepath.Join(directory, "overlay", "overlay.json"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(content), ".go\":"); n != test.replacements || !strings.Contains(string(content), "/src/time/time.go\":") {
+			t.Errorf("the overlay of %s replaces %d files: %s", tool.Name, n, content)
+		}
+	}
+}
+
 // Feature gates that a version does not have would keep its API server from starting.
 func TestFeatureGatesExist(t *testing.T) {
 	for _, version := range kubernetesVersions {

@@ -3,6 +3,7 @@
 package toolchain
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -28,6 +29,16 @@ type Tool struct {
 	Module string
 	// Kubelet has edits of the source, if the tool is such a kubelet.
 	Kubelet kubelets.Kubelet
+	// Clock says that the clock of the programs can have an offset: see overlay.ClockOffset.
+	Clock bool
+}
+
+// WithClock returns the tool that builds the same programs with a clock that can have an offset.
+func (t Tool) WithClock() Tool {
+	t.Module = cmp.Or(t.Module, t.Name)
+	t.Name = strings.TrimSuffix(t.Name, t.Version()) + "clock-" + t.Version()
+	t.Clock = true
+	return t
 }
 
 // Kubernetes returns the tool that builds a supported version of Kubernetes.

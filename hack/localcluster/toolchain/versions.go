@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/version"
 
@@ -42,13 +43,19 @@ type Versions struct {
 	Kruise         string `json:"kruiseVersion"`
 	// Containerd is empty for Debian's.
 	Containerd string `json:"containerd,omitempty"`
+	// NodeClock is how far the clocks of nodes with a kubelet are ahead, such as -50m0s, or empty.
+	NodeClock string `json:"nodeClock,omitempty"`
 }
+
+// maxNodeClock is more than the clocks of nodes can be wrong by. The cluster's certificates become valid an hour before they are
+// made, and tokens of pods expire an hour after that.
+const maxNodeClock = time.Hour
 
 // FromEnvironment returns the versions that the environment names, which may be incomplete.
 func FromEnvironment() Versions {
 	return Versions{
 		Kubernetes: os.Getenv("K8S_VERSION"), KubeletVersion: os.Getenv("KUBELET_VERSION"), Kubelet: os.Getenv("KUBELET"),
-		Kruise: os.Getenv("KRUISE_VERSION"), Containerd: os.Getenv("CONTAINERD_VERSION"),
+		Kruise: os.Getenv("KRUISE_VERSION"), Containerd: os.Getenv("CONTAINERD_VERSION"), NodeClock: os.Getenv("NODE_CLOCK"),
 	}
 }
 
@@ -73,13 +80,33 @@ func (v Versions) Parse() (Versions, error) {
 	if v.Kruise, err = supported("OpenKruise", cmp.Or(v.Kruise, DefaultKruise), kruiseVersions); err != nil {
 		return Versions{}, err
 	}
-	if v.Containerd == "" && kubelet.ContainerEvents {
+	if v.NodeClock, err = parseNodeClock(v.NodeClock); err != nil {
+		return Versions{}, err
+	}
+	if v.Containerd == "" && (kubelet.ContainerEvents || v.NodeClock != "") {
 		v.Containerd = containerdVersions[0]
 	}
 	if v.Containerd != "" {
 		v.Containerd, err = supported("containerd", v.Containerd, containerdVersions)
 	}
 	return v, err
+}
+
+// parseNodeClock returns the duration in its usual form, or nothing for no offset.
+func parseNodeClock(text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	offset, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("the clock of the nodes: %w", err)
+	case offset.Abs() >= maxNodeClock:
+		return "", fmt.Errorf("the clock of the nodes cannot be wrong by %s: it must be less than %s", offset, maxNodeClock)
+	case offset == 0:
+		return "", nil
+	}
+	return offset.String(), nil
 }
 
 // supported returns the version that the text names, with or without a leading v.
@@ -107,6 +134,9 @@ func (v Versions) String() string {
 	if v.Containerd != "" {
 		text += ", containerd " + v.Containerd
 	}
+	if v.NodeClock != "" {
+		text += ", clocks of the nodes " + v.NodeClock
+	}
 	return text
 }
 
@@ -120,7 +150,34 @@ func (v Versions) kubelet() kubelets.Kubelet {
 func (v Versions) FeatureGates() map[string]bool { return v.kubelet().FeatureGates(v.KubeletVersion) }
 
 // KubeletTool returns the tool that builds the kubelet. It builds all of Kubernetes, unless the kubelet has edits.
-func (v Versions) KubeletTool() Tool { return Kubelet(v.KubeletVersion, v.kubelet()) }
+func (v Versions) KubeletTool() Tool { return v.onNode(Kubelet(v.KubeletVersion, v.kubelet())) }
+
+// ContainerdTool returns the tool that builds containerd, which is not Debian's.
+func (v Versions) ContainerdTool() Tool { return v.onNode(Containerd(v.Containerd)) }
+
+// DaemonTool returns the tool that builds OpenKruise's daemon. It builds all of OpenKruise.
+func (v Versions) DaemonTool() Tool { return v.onNode(v.KruiseTool()) }
+
+// onNode returns the tool that builds programs with the clock of a node.
+func (v Versions) onNode(tool Tool) Tool {
+	if v.NodeClock == "" {
+		return tool
+	}
+	return tool.WithClock()
+}
+
+// ClockOffset returns how far the clocks of nodes with a kubelet are ahead.
+func (v Versions) ClockOffset() time.Duration {
+	offset, _ := time.ParseDuration(v.NodeClock)
+	return offset
+}
+
+// UpgradesKubelets reports whether the other versions differ only in newer kubelets.
+func (v Versions) UpgradesKubelets(other Versions) bool {
+	newer := version.MustParseSemantic(v.KubeletVersion).LessThan(version.MustParseSemantic(other.KubeletVersion))
+	v.KubeletVersion = other.KubeletVersion
+	return newer && v == other
+}
 
 // KubeletName says which kubelet it is.
 func (v Versions) KubeletName() string { return v.kubelet().Version(v.KubeletVersion) }

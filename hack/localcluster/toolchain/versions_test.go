@@ -35,6 +35,24 @@ func TestParse(t *testing.T) {
 			want:     Versions{Kubernetes: DefaultKubernetes, KubeletVersion: DefaultKubernetes, Kubelet: "evented-pleg", Kruise: DefaultKruise, Containerd: "v1.7.36"},
 			text:     "Kubernetes " + DefaultKubernetes + ", kubelet evented-pleg, containerd v1.7.36",
 		},
+		"wrong clocks": {
+			versions: Versions{NodeClock: "-50m", Containerd: "2.4.2"},
+			want:     Versions{Kubernetes: DefaultKubernetes, KubeletVersion: DefaultKubernetes, Kruise: DefaultKruise, Containerd: "v2.4.2", NodeClock: "-50m0s"},
+			text:     "Kubernetes " + DefaultKubernetes + ", containerd v2.4.2, clocks of the nodes -50m0s",
+		},
+		"wrong clocks need a containerd that is built": {
+			versions: Versions{NodeClock: "50m"},
+			want:     Versions{Kubernetes: DefaultKubernetes, KubeletVersion: DefaultKubernetes, Kruise: DefaultKruise, Containerd: "v1.7.36", NodeClock: "50m0s"},
+			text:     "Kubernetes " + DefaultKubernetes + ", containerd v1.7.36, clocks of the nodes 50m0s",
+		},
+		"right clocks": {
+			versions: Versions{NodeClock: "0s"},
+			want:     Versions{Kubernetes: DefaultKubernetes, KubeletVersion: DefaultKubernetes, Kruise: DefaultKruise},
+			text:     "Kubernetes " + DefaultKubernetes,
+		},
+		"unknown clock":                 {versions: Versions{NodeClock: "slow"}, err: "the clock of the nodes: time: invalid duration"},
+		"clock older than certificates": {versions: Versions{NodeClock: "-1h"}, err: "the clock of the nodes cannot be wrong by -1h0m0s"},
+		"clock newer than tokens":       {versions: Versions{NodeClock: "60m"}, err: "the clock of the nodes cannot be wrong by 1h0m0s"},
 		"unknown Kubernetes":            {versions: Versions{Kubernetes: "1.2.3"}, err: "kubernetes 1.2.3 is not supported here: choose one of v1.34.10"},
 		"unknown kubelet version":       {versions: Versions{KubeletVersion: "latest"}, err: "kubelet latest is not supported here"},
 		"kubelet newer than API server": {versions: Versions{Kubernetes: "1.34.10", KubeletVersion: "1.37.2"}, err: "an API server v1.34.10 does not support kubelet v1.37.2"},
@@ -68,12 +86,36 @@ func TestKubeletTool(t *testing.T) {
 		versions Versions
 		want     string
 	}{
-		"released": {Versions{KubeletVersion: "v1.36.4"}, "kubernetes-v1.36.4"},
-		"edited":   {Versions{KubeletVersion: "v1.36.4", Kubelet: "slow"}, "kubelet-slow-v1.36.4"},
+		"released":        {Versions{KubeletVersion: "v1.36.4"}, "kubernetes-v1.36.4"},
+		"edited":          {Versions{KubeletVersion: "v1.36.4", Kubelet: "slow"}, "kubelet-slow-v1.36.4"},
+		"released, clock": {Versions{KubeletVersion: "v1.36.4", NodeClock: "50m0s"}, "kubernetes-clock-v1.36.4"},
+		"edited, clock":   {Versions{KubeletVersion: "v1.36.4", Kubelet: "slow", NodeClock: "50m0s"}, "kubelet-slow-clock-v1.36.4"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := test.versions.KubeletTool().Name; got != test.want {
 				t.Errorf("the tool is %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestUpgradesKubelets(t *testing.T) {
+	current := Versions{Kubernetes: "v1.37.2", KubeletVersion: "v1.36.4", Kruise: "v1.8.3"}
+	for name, test := range map[string]struct {
+		change func(*Versions)
+		want   bool
+	}{
+		"newer kubelet":          {func(v *Versions) { v.KubeletVersion = "v1.37.2" }, true},
+		"older kubelet":          {func(v *Versions) { v.KubeletVersion = "v1.35.8" }, false},
+		"no change":              {func(*Versions) {}, false},
+		"newer kubelet and more": {func(v *Versions) { v.KubeletVersion, v.Kruise = "v1.37.2", "v1.9.1" }, false},
+		"two digits":             {func(v *Versions) { v.KubeletVersion = "v1.36.10" }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			other := current
+			test.change(&other)
+			if got := current.UpgradesKubelets(other); got != test.want {
+				t.Errorf("upgrades kubelets is %t", got)
 			}
 		})
 	}
