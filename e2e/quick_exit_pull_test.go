@@ -79,11 +79,8 @@ func TestQuickExitImageRegistryDown(t *testing.T) {
 				job.Spec.BackoffLimit = ptr.To[int32](0)
 			}
 			policy := policyForImage(pushQuickExit(test, registry.Reference("quick-exit:v1"), job))
-			policy.Spec.Fallback, policy.Spec.TerminationDeadlineSeconds = v1alpha1.FallbackEnabled, ptr.To[int32](3)
-			if c.fallback {
-				// Leaves a busy node time to report the pull error, which the event contains.
-				policy.Spec.TerminationDeadlineSeconds = ptr.To[int32](20)
-			}
+			// Leaves a busy node time to stop the sidecar, or to report the pull error, which the event of a fallback contains.
+			policy.Spec.Fallback, policy.Spec.TerminationDeadlineSeconds = v1alpha1.FallbackEnabled, ptr.To[int32](20)
 			gate := test.Gate(&job.Spec.Template)
 			test.Create(job)
 			test.WaitForRunning("job")
