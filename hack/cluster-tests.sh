@@ -2,10 +2,10 @@
 
 # For scripts that run tests on several local clusters, one after the other, and keep a row for each in a table of a document.
 # Source it after setting document, and section, which is the name in the comments around the table. A script goes on after a
-# failure, which it adds to $results/failures, and fails at the end.
+# failure, which it adds to $results/failures, and fails at the end. It then keeps $results, where the logs are.
 
 results=$(mktemp -d)
-trap 'rm -rf "$results"' EXIT
+trap '[[ -s $results/failures ]] || rm -rf "$results"' EXIT
 touch "$results/failures"
 
 # count PATTERN FILE prints how many lines of go test -v match.
@@ -24,6 +24,8 @@ publish() {
 # finish removes the last cluster, and fails if there was a failure.
 finish() {
 	make --no-print-directory cluster-down
+	[[ -s $results/failures ]] || return 0
 	cat "$results/failures" >&2
-	[[ ! -s $results/failures ]]
+	echo "The logs are in $results" >&2
+	return 1
 }

@@ -13,7 +13,7 @@ source hack/cluster-tests.sh
 
 # row KUBELET TESTS prints the row of the running cluster. The model of make replay has no rules for these kubelets.
 row() {
-	local log=$results/log result=passed cases figures
+	local log=$results/$1.log result=passed cases figures
 	E2E_RECORD='' go test -tags e2e -count=1 -timeout 60m -v -run "^($2)\$" ./e2e 2>&1 | tee "$log" >&2 || result=failed
 	[[ $result == passed ]] || echo "tests failed: $1" >>"$results/failures"
 	cases="$(count 'PASS: Test[^/]*/[^/]*/' "$log") of $(count '(PASS|FAIL): Test[^/]*/[^/]*/' "$log")"

@@ -32,13 +32,13 @@ chosen() {
 
 # row KUBERNETES KUBELET OPENKRUISE prints the row of the running cluster.
 row() {
-	local log=$results/log report=$results/report.json tests matrix reversals
+	local log=$results/$1-$2-$3.log bench=$results/$1-$2-$3-bench.log report=$results/report.json tests matrix reversals
 	E2E_ARGS='' MATRIX=all go test -tags e2e -count=1 -timeout 120m -v ./e2e/... >"$log" 2>&1 || echo "tests failed: $1 $2 $3" >>"$results/failures"
 	grep -E '^(--- FAIL|FAIL)' "$log" >&2 || true
 	tests="$(count 'PASS: Test[^/]*( |$)' "$log") passed, $(count 'FAIL: Test[^/]*( |$)' "$log") failed, $(count 'SKIP: Test[^/]*( |$)' "$log") skipped"
 	matrix="$(count 'PASS: TestOutcomeMatrix[^/]*/' "$log") of $(count '(PASS|FAIL): TestOutcomeMatrix[^/]*/' "$log")"
-	make --no-print-directory bench BENCH_ARGS="--parts reversals --reversal-jobs 100 --output $report --replace" >"$log" 2>&1 ||
-		{ tail -n 20 "$log" >&2; echo "100 mixed Jobs failed: $1 $2 $3" >>"$results/failures"; }
+	make --no-print-directory bench BENCH_ARGS="--parts reversals --reversal-jobs 100 --output $report --replace" >"$bench" 2>&1 ||
+		{ tail -n 20 "$bench" >&2; echo "100 mixed Jobs failed: $1 $2 $3" >>"$results/failures"; }
 	reversals=$(grep -oE '"(phaseReversals|wrongOutcomes)": *[0-9]+' "$report" | grep -oE '[0-9]+$' | paste -sd, | sed 's/,/, /')
 	echo "| $1 | $2 | $3 | $(date -u +%F) | $tests | $matrix | ${reversals:-not finished} |"
 }
