@@ -133,6 +133,7 @@ func (r *Report) addLoad(all *figures, result *Result) {
 		{"p99", "%.1f ms", func(run Run) float64 { return run.P99 }},
 		{"CPU per pod", "%.2f ms", func(run Run) float64 { return run.CPU }},
 		{"API server CPU per pod", "%.2f ms", func(run Run) float64 { return run.APIServerCPU }},
+		{"API server garbage collection per pod", "%.2f ms", func(run Run) float64 { return run.APIServerGC }},
 		{"OpenKruise manager CPU per pod", "%.2f ms", func(run Run) float64 { return run.KruiseCPU }},
 		{"CPUs busy", "%.0f %%", func(run Run) float64 { return run.Busy }},
 		{"RSS", "%.0f MiB", func(run Run) float64 { return run.RSS }},
@@ -213,17 +214,26 @@ func (r *Report) addGrowing(all *figures, growth *Growth) {
 	add("heap at rest", "%.0f MiB", func(run GrowthRun) float64 { return run.Heap })
 	add("live heap at rest", "%.0f MiB", liveOf)
 	add("burst: pods/s", "%.0f", burstRate)
+	if growth.Axis == AxisLarge {
+		add("burst: API server CPU per pod", "%.1f ms", ofBurst(func(run *Run) float64 { return run.APIServerCPU }))
+		add("burst: API server garbage collection per pod", "%.1f ms", ofBurst(func(run *Run) float64 { return run.APIServerGC }))
+	}
 	if least := r.growth(growth.Contender, growth.Axis)[0]; least != growth {
 		name := fmt.Sprintf("%sburst: rate, relative to that at %d", prefix, least.Count)
 		all.addRatio(name, growth.Contender, measured(growth.Runs, burstRate), measured(least.Runs, burstRate))
 	}
 }
 
-func burstRate(run GrowthRun) float64 {
-	if run.Burst == nil {
-		return 0
+var burstRate = ofBurst(func(run *Run) float64 { return run.PerSecond })
+
+// ofBurst returns a figure of the burst, or 0 without one.
+func ofBurst(value func(*Run) float64) func(GrowthRun) float64 {
+	return func(run GrowthRun) float64 {
+		if run.Burst == nil {
+			return 0
+		}
+		return value(run.Burst)
 	}
-	return run.Burst.PerSecond
 }
 
 func liveOf(run GrowthRun) float64 { return run.Live }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -33,8 +34,8 @@ func (r requests) since(before requests) requests {
 // unrelated are resources that the API server and leader election read and write independently of pods.
 var unrelated = map[string]bool{"": true, "leases": true, "endpoints": true, "endpointslices": true}
 
-// requestsOf reads the API server's count of served requests. Failed ones have their code in brackets.
-func requestsOf(ctx context.Context, e *environment) (requests, error) {
+// serverMetrics reads the API server's metrics.
+func serverMetrics(ctx context.Context, e *environment) (map[string]*dto.MetricFamily, error) {
 	c, err := kubernetes.NewForConfig(e.config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
@@ -43,10 +44,20 @@ func requestsOf(ctx context.Context, e *environment) (requests, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the API server's metrics: %w", err)
 	}
-	families, err := parseMetrics(content)
-	if err != nil {
-		return nil, err
+	return parseMetrics(content)
+}
+
+// collectionTime returns the CPU time of a Go process's garbage collections. It grows when a collection ends, and includes
+// collections on otherwise idle CPUs.
+func collectionTime(families map[string]*dto.MetricFamily) time.Duration {
+	for _, metric := range families["go_cpu_classes_gc_total_cpu_seconds_total"].GetMetric() {
+		return time.Duration(metric.GetCounter().GetValue() * float64(time.Second))
 	}
+	return 0
+}
+
+// requestsOf returns the API server's count of served requests. Failed ones have their code in brackets.
+func requestsOf(families map[string]*dto.MetricFamily) requests {
 	counted := requests{}
 	for _, metric := range families["apiserver_request_total"].GetMetric() {
 		labels := map[string]string{}
@@ -65,7 +76,7 @@ func requestsOf(ctx context.Context, e *environment) (requests, error) {
 		}
 		counted[labels["verb"]+" "+resource] += metric.GetCounter().GetValue()
 	}
-	return counted, nil
+	return counted
 }
 
 // reconcilesOf reads how many reconciles a controller has completed, with any result.

@@ -28,6 +28,8 @@ type Run struct {
 	// CPU is milliseconds of the contender's process per pod, and APIServerCPU those of the API server. The contender writes has none.
 	CPU          float64 `json:"cpuMillisecondsPerPod,omitempty"`
 	APIServerCPU float64 `json:"apiServerCPUMillisecondsPerPod"`
+	// APIServerGC is the part of APIServerCPU in garbage collections that ended during the run.
+	APIServerGC float64 `json:"apiServerGCMillisecondsPerPod,omitempty"`
 	// KruiseCPU is milliseconds per pod of OpenKruise's manager where it is not the contender: its webhook admits each
 	// ContainerRecreateRequest, and its controllers watch all pods.
 	KruiseCPU float64 `json:"kruiseCPUMillisecondsPerPod,omitempty"`
@@ -50,14 +52,17 @@ type reading struct {
 	contender     usage
 	kruiseManager usage
 	apiServer     usage
+	apiServerGC   time.Duration
 	cpus          cpuTimes
 	reconciles    float64
 }
 
 func read(ctx context.Context, e *environment, r *running, contender Contender) (now reading, err error) {
-	if now.requests, err = requestsOf(ctx, e); err != nil {
+	families, err := serverMetrics(ctx, e)
+	if err != nil {
 		return now, err
 	}
+	now.requests, now.apiServerGC = requestsOf(families), collectionTime(families)
 	if now.apiServer, err = usageOf(e.apiServer); err != nil {
 		return now, err
 	}
@@ -245,6 +250,7 @@ func runOf(begun map[string]time.Time, seen *observations, before, after reading
 		PerSecond:    pods / last.Sub(first).Seconds(),
 		CPU:          milliseconds(after.contender.CPU-before.contender.CPU) / pods,
 		APIServerCPU: milliseconds(after.apiServer.CPU-before.apiServer.CPU) / pods,
+		APIServerGC:  milliseconds(after.apiServerGC-before.apiServerGC) / pods,
 		KruiseCPU:    milliseconds(after.kruiseManager.CPU-before.kruiseManager.CPU) / pods,
 		RSS:          mebibytes(after.contender.RSS), Peak: mebibytes(after.contender.Peak),
 		Requests:   map[string]float64{},
