@@ -127,9 +127,11 @@ func (s *situation) cameBack(attempt Attempt, container string) bool {
 	return status != nil && status.RestartCount > attempt.RestartCounts[container]
 }
 
-// phaseCameBack reports whether the written phase was reverted and may be written again.
+// phaseCameBack reports whether the written phase was reverted and may be written again. A sidecar that is now declared with mode
+// Image and no fallback permits no phase.
 func (s *situation) phaseCameBack(h history, sidecar resolve.Sidecar) bool {
-	return !HasTerminalPhase(s.Pod) && h.hasLive(v1alpha1.ModePodPhase) &&
+	onlyImage := sidecar.Mode == v1alpha1.ModeImage && sidecar.Fallback == v1alpha1.FallbackDisabled
+	return !onlyImage && !HasTerminalPhase(s.Pod) && h.hasLive(v1alpha1.ModePodPhase) &&
 		s.whyNotPodPhase(sidecar) == (unusable{}) && !isStarting(statusOf(s.Pod, sidecar.Container))
 }
 

@@ -37,7 +37,11 @@ func TestFinish(t *testing.T) {
 		"failed swap":                {snapshot: observed(pod(), oneProxy(), attempted(swap("proxy"))), after: minute, want: fallingBack(written)},
 		"phase reverted three times": {snapshot: observed(pod(), oneProxy(), attempted(phaseWrite(2, podPhase))), after: minute, want: fallingBack("PodPhase#3=Succeeded [proxy] within 1m0s")},
 
-		"live CRR":              {snapshot: observed(pod(), oneProxy(), attempted(crrAttempt(0, "proxy"))), after: 30 * time.Second, want: inProgress(30 * time.Second)},
+		"live CRR": {snapshot: observed(pod(), oneProxy(), attempted(crrAttempt(0, "proxy"))), after: 30 * time.Second, want: inProgress(30 * time.Second)},
+		"image after reverted phase": {
+			snapshot: observed(pod(), oneProxy(), attempted(phaseWrite(0, podPhase))), mode: image,
+			after: 30 * time.Second, want: inProgress(30 * time.Second),
+		},
 		"image swapped before":  {snapshot: observed(pod(), oneProxy(), attempted(swap("proxy"))), mode: image, after: minute, want: stuck(v1alpha1.ReasonStuck)},
 		"main runs":             {snapshot: observed(newPod(never, running("main"), running("proxy")), oneProxy()), want: refused(plan.StageWaiting, v1alpha1.ReasonMainContainersRunning)},
 		"main will restart":     {snapshot: observed(newPod(onFailure, exited("main", 3), running("proxy")), oneProxy()), want: refused(plan.StageWaiting, v1alpha1.ReasonMainContainersRunning)},
