@@ -122,7 +122,7 @@ TIMEOUT := 60m
 test: test-unit test-fuzz test-packaging test-integration test-e2e ## Run every test.
 
 .PHONY: test-long
-test-long: test-faults test-mutations test-native simulate soak test-e2e-faults test-e2e-matrix ## Run what takes too long for every change: every fault, many mutations, 20,000 conversions, 10 million simulated schedules, the soak, every Job policy (4 hours).
+test-long: test-faults test-mutations test-native simulate soak test-e2e-faults test-e2e-matrix e2e-tools ## Run what takes too long for every change: every fault, many mutations, 20,000 conversions, 10 million simulated schedules, the soak, every Job policy, tools that make pods (5 hours).
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests with the race detector.
@@ -234,7 +234,17 @@ test-e2e: ## Run the end-to-end tests on a local cluster, and replay their recor
 
 .PHONY: run-e2e
 run-e2e: ## Run the end-to-end tests on the running local cluster (E2E_ARGS='-run TestX').
-	go test -tags e2e -count=1 -timeout $(TIMEOUT) -v ./e2e/... $(E2E_ARGS)
+	go test -tags e2e -count=1 -timeout $(TIMEOUT) -skip '^TestTools' -v ./e2e/... $(E2E_ARGS)
+
+.PHONY: e2e-tools
+e2e-tools: ## Run the end-to-end tests with tools that make pods, such as JobSet, on a new cluster that has them (Linux, root; 15 minutes, and more to build them).
+	$(MAKE) --no-print-directory cluster-down
+	REQUIRE_E2E=1 $(MAKE) --no-print-directory WITH=all cluster-up cluster-deploy run-e2e-tools
+	$(MAKE) --no-print-directory cluster-down
+
+.PHONY: run-e2e-tools
+run-e2e-tools: ## Run the end-to-end tests with the tools of the running local cluster (E2E_ARGS='-run TestToolsJobSet').
+	go test -tags e2e -count=1 -timeout $(TIMEOUT) -v ./e2e -run '^TestTools' $(E2E_ARGS)
 
 .PHONY: test-e2e-faults
 test-e2e-faults: cluster-up cluster-deploy ## Run the end-to-end tests with faults of every component and all cases of TestTeardown, and then test-e2e-node-faults (Linux, root; 2 hours).

@@ -13,9 +13,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"testing"
 	"time"
 
+	"github.com/sidecar-termination/operator/hack/localcluster/addons"
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
@@ -25,22 +28,51 @@ const localClusterTimeout = 5 * time.Minute
 // Kubelet returns the name that package kubelets has for the kubelets of the local cluster. It is empty for released kubelets
 // and for other clusters.
 func (c *Cluster) Kubelet() (string, error) {
+	versions, err := c.versions()
+	return versions.Kubelet, err
+}
+
+// versions returns what the local cluster was brought up with. They are empty for other clusters.
+func (c *Cluster) versions() (toolchain.Versions, error) {
+	versions := toolchain.Versions{}
 	local, err := layout.New(c.Repository)
 	if err != nil {
-		return "", err
+		return versions, err
 	}
 	content, err := os.ReadFile(local.State())
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+		return versions, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(content, &versions)
 	}
 	if err != nil {
-		return "", fmt.Errorf("read the state of the local cluster: %w", err)
+		return versions, fmt.Errorf("read the state of the local cluster: %w", err)
 	}
-	versions := toolchain.Versions{}
-	if err := json.Unmarshal(content, &versions); err != nil {
-		return "", fmt.Errorf("read the state of the local cluster: %w", err)
+	return versions, nil
+}
+
+// RequireAddons skips the test if the local cluster lacks one of the addons. With REQUIRE_E2E=1 the test fails instead.
+func RequireAddons(t *testing.T, names ...string) {
+	t.Helper()
+	cluster, err := Connect()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return versions.Kubelet, nil
+	versions, err := cluster.versions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if slices.ContainsFunc(versions.Addons(), func(addon addons.Addon) bool { return addon.Name == name }) {
+			continue
+		}
+		reason := fmt.Sprintf("The local cluster does not have %s: bring it up by make cluster-up WITH=%s", name, strings.Join(names, ","))
+		if os.Getenv("REQUIRE_E2E") == "1" {
+			t.Fatal(reason)
+		}
+		t.Skip(reason)
+	}
 }
 
 // LocalCluster runs a localcluster command, such as `component stop kruise-daemon`.

@@ -1,10 +1,10 @@
 # A real Kubernetes cluster on this machine. CONTRIBUTING.md lists these variables.
-export KUBELET KUBELET_VERSION KRUISE_VERSION CONTAINERD_VERSION NODE_CLOCK
+export KUBELET KUBELET_VERSION KRUISE_VERSION CONTAINERD_VERSION NODE_CLOCK WITH
 
 LOCALCLUSTER := bin/localcluster
 
 .PHONY: cluster-up
-cluster-up: $(LOCALCLUSTER) ## Bring up a real Kubernetes cluster on this machine (K8S_VERSION=1.36.4; more variables in CONTRIBUTING.md).
+cluster-up: $(LOCALCLUSTER) ## Bring up a real Kubernetes cluster on this machine (K8S_VERSION=1.36.4, WITH=jobset; more variables in CONTRIBUTING.md).
 	$(LOCALCLUSTER) up
 
 .PHONY: cluster-down

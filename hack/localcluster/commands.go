@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/sidecar-termination/operator/hack/localcluster/addons"
 	"github.com/sidecar-termination/operator/hack/localcluster/cluster"
 	"github.com/sidecar-termination/operator/hack/localcluster/kubelets"
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
@@ -39,6 +40,8 @@ func addVersionFlags(command *cobra.Command) *toolchain.Versions {
 		"version of containerd; the default is $CONTAINERD_VERSION or the one of Debian")
 	flags.StringVar(&versions.NodeClock, "node-clock", versions.NodeClock,
 		"how far the clocks of nodes with a kubelet are ahead, such as 50m or -50m; the default is $NODE_CLOCK or 0")
+	flags.StringVar(&versions.With, "with", versions.With,
+		"further controllers, separated by commas: "+strings.Join(addons.Names(), ", ")+", or "+addons.Every+"; the default is $WITH")
 	return &versions
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
@@ -22,17 +23,23 @@ const fieldManager = "localcluster"
 func render(directory string) ([]*unstructured.Unstructured, error) {
 	options := krusty.MakeDefaultOptions()
 	options.Reorder = krusty.ReorderOptionLegacy
+	// A kustomization that this program makes names files of others.
+	options.LoadRestrictions = types.LoadRestrictionsNone
 	rendered, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), directory)
 	if err != nil {
 		return nil, fmt.Errorf("render %s: %w", directory, err)
 	}
 	var objects []*unstructured.Unstructured
 	for _, resource := range rendered.Resources() {
-		content, err := resource.Map()
+		content, err := resource.MarshalJSON()
 		if err != nil {
 			return nil, fmt.Errorf("read %s: %w", resource.CurId(), err)
 		}
-		objects = append(objects, &unstructured.Unstructured{Object: content})
+		object := &unstructured.Unstructured{}
+		if err := object.UnmarshalJSON(content); err != nil {
+			return nil, fmt.Errorf("read %s: %w", resource.CurId(), err)
+		}
+		objects = append(objects, object)
 	}
 	return objects, nil
 }

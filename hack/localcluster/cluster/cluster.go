@@ -71,6 +71,10 @@ func (c *Cluster) description(versions toolchain.Versions) components.Cluster {
 	if offset := versions.ClockOffset(); offset != 0 {
 		clock = []string{overlay.ClockOffset(offset)}
 	}
+	var further []components.Addon
+	for _, addon := range versions.Addons() {
+		further = append(further, components.Addon{Addon: addon, Directory: c.builder.Directory(toolchain.Addon(addon))})
+	}
 	return components.Cluster{
 		Layout:             c.layout,
 		Kubernetes:         build(toolchain.Kubernetes(versions.Kubernetes)),
@@ -84,6 +88,7 @@ func (c *Cluster) description(versions toolchain.Versions) components.Cluster {
 		VirtualNode:        build(toolchain.VirtualNode()),
 		KruiseFeatureGates: gates,
 		Nodes:              components.DefaultNodes(),
+		Addons:             further,
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/sidecar-termination/operator/hack/localcluster/components"
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 	"github.com/sidecar-termination/operator/hack/localcluster/pki"
@@ -19,14 +21,12 @@ func (c *Cluster) writeCredentials(description components.Cluster) error {
 		return err
 	}
 	for name, holder := range description.Certificates() {
-		if exists(c.layout.Key(name)) {
-			continue
-		}
-		pair, err := authority.Issue(holder)
-		if err != nil {
+		if err := issue(authority, holder, c.layout.Certificate(name), c.layout.Key(name)); err != nil {
 			return err
 		}
-		if err := pair.Save(c.layout.Certificate(name), c.layout.Key(name)); err != nil {
+	}
+	for directory, holder := range description.WebhookHolders() {
+		if err := issue(authority, holder, filepath.Join(directory, corev1.TLSCertKey), filepath.Join(directory, corev1.TLSPrivateKeyKey)); err != nil {
 			return err
 		}
 	}
@@ -47,6 +47,18 @@ func (c *Cluster) writeCredentials(description components.Cluster) error {
 		}
 	}
 	return nil
+}
+
+// issue saves a new certificate, unless there is one.
+func issue(authority *pki.Authority, holder pki.Holder, certificate, key string) error {
+	if exists(key) {
+		return nil
+	}
+	pair, err := authority.Issue(holder)
+	if err != nil {
+		return err
+	}
+	return pair.Save(certificate, key)
 }
 
 // authority returns the cluster's authority, and makes it when there is none.

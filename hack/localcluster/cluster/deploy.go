@@ -115,23 +115,32 @@ func (c *Cluster) buildOperator(ctx context.Context) (archive, tag string, err e
 
 // renderOverlay returns the objects of the overlay with the operator's image at the tag.
 func renderOverlay(overlay, tag string) (objects []*unstructured.Unstructured, err error) {
+	return renderResources([]string{overlay},
+		// The manifests call the image by the operator's name. The overlay may have renamed it already.
+		types.Image{Name: settings.Name, NewName: images.OperatorRepository, NewTag: tag},
+		types.Image{Name: images.OperatorRepository, NewTag: tag},
+	)
+}
+
+// renderResources returns the objects of files and kustomizations, with other images.
+func renderResources(resources []string, renamed ...types.Image) (objects []*unstructured.Unstructured, err error) {
 	directory, err := os.MkdirTemp("", "localcluster-")
 	if err != nil {
 		return nil, fmt.Errorf("create a directory for the kustomization: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(directory) }()
-	base, err := filepath.Rel(directory, overlay)
-	if err != nil {
-		return nil, fmt.Errorf("find the way to %s: %w", overlay, err)
+	var relative []string
+	for _, resource := range resources {
+		path, err := filepath.Rel(directory, resource)
+		if err != nil {
+			return nil, fmt.Errorf("find the way to %s: %w", resource, err)
+		}
+		relative = append(relative, path)
 	}
 	kustomization, err := yaml.Marshal(types.Kustomization{
 		TypeMeta:  types.TypeMeta{APIVersion: types.KustomizationVersion, Kind: types.KustomizationKind},
-		Resources: []string{base},
-		// The manifests call the image by the operator's name. The overlay may have renamed it already.
-		Images: []types.Image{
-			{Name: settings.Name, NewName: images.OperatorRepository, NewTag: tag},
-			{Name: images.OperatorRepository, NewTag: tag},
-		},
+		Resources: relative,
+		Images:    renamed,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make the kustomization: %w", err)

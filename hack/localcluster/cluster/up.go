@@ -11,13 +11,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sidecar-termination/operator/hack/localcluster/addons"
 	"github.com/sidecar-termination/operator/hack/localcluster/components"
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
 // Up brings the cluster up at these versions and returns when it is usable. A running
 // cluster of the same versions is completed where a process is missing and is otherwise
-// left alone. One with older kubelets gets newer ones, while its containers run on. Another
+// left alone. It may gain addons. One with older kubelets gets newer ones, while its containers run on. Another
 // one is refused. Whatever is left of a cluster that no longer runs,
 // or that never came up, is removed first.
 func (c *Cluster) Up(ctx context.Context, versions toolchain.Versions) error {
@@ -44,6 +45,8 @@ func (c *Cluster) Up(ctx context.Context, versions toolchain.Versions) error {
 		if err := c.stopKubelets(ctx, current); err != nil {
 			return err
 		}
+	case current.GainsAddons(versions):
+		current.Versions = versions
 	case current.Versions != versions:
 		return fmt.Errorf("a cluster of %s is running: run localcluster down first", current.Versions)
 	}
@@ -93,6 +96,9 @@ func (c *Cluster) complete(ctx context.Context, current state) error {
 	if err := c.awaitNodes(ctx, description); err != nil {
 		return err
 	}
+	if err := c.installAddons(ctx, description, missing); err != nil {
+		return err
+	}
 	current.Complete = true
 	if err := c.saveState(current); err != nil {
 		return err
@@ -130,6 +136,9 @@ func (c *Cluster) Build(ctx context.Context, versions toolchain.Versions, kruise
 	if versions.Containerd != "" {
 		tools = append(tools, versions.ContainerdTool())
 	}
+	for _, addon := range versions.Addons() {
+		tools = append(tools, toolchain.Addon(addon))
+	}
 	var directories []string
 	for _, tool := range tools {
 		directory, err := c.builder.Ensure(ctx, tool)
@@ -155,7 +164,7 @@ func (c *Cluster) Build(ctx context.Context, versions toolchain.Versions, kruise
 	return directories, nil
 }
 
-// startAll starts components other than OpenKruise's, in order. It waits at once for those that later ones need, and for the
+// startAll starts components other than those of OpenKruise and of addons, in order. It waits at once for those that later ones need, and for the
 // others when all have been launched.
 func (c *Cluster) startAll(ctx context.Context, description components.Cluster, missing []components.Component) error {
 	archives, err := c.buildImages(ctx)
@@ -164,7 +173,7 @@ func (c *Cluster) startAll(ctx context.Context, description components.Cluster, 
 	}
 	var launched []components.Component
 	for _, component := range missing {
-		if component.Kruise {
+		if component.Kruise || component.Addon != "" {
 			continue
 		}
 		if err := c.launch(component); err != nil {
@@ -244,7 +253,10 @@ func (c *Cluster) Names() string {
 	return strings.Join(names, ", ")
 }
 
-// defaultVersions serve where only the names of components matter, which all versions share.
+// defaultVersions serve where only the names of components matter, which all versions share. They have every addon.
 func defaultVersions() toolchain.Versions {
-	return toolchain.Versions{Kubernetes: toolchain.DefaultKubernetes, KubeletVersion: toolchain.DefaultKubernetes, Kruise: toolchain.DefaultKruise}
+	return toolchain.Versions{
+		Kubernetes: toolchain.DefaultKubernetes, KubeletVersion: toolchain.DefaultKubernetes, Kruise: toolchain.DefaultKruise,
+		With: strings.Join(addons.Names(), ","),
+	}
 }

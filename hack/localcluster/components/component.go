@@ -40,6 +40,8 @@ type Component struct {
 	Health  Probe
 	// Kruise is set for those that a cluster without OpenKruise does not have.
 	Kruise bool
+	// Addon names the addon that the component is a process of, or is empty.
+	Addon string
 }
 
 // Probe says how to find out whether a component is healthy: exactly one field is set.
@@ -81,6 +83,8 @@ type Cluster struct {
 	// KruiseFeatureGates are given to OpenKruise's manager and daemon.
 	KruiseFeatureGates string
 	Nodes              []Node
+	// Addons are the further controllers of the cluster.
+	Addons []Addon
 }
 
 // FargateNodeName is the node with a kubelet and without OpenKruise's daemon.
@@ -140,6 +144,11 @@ func (c Cluster) All() []Component {
 	for _, node := range c.Nodes {
 		if node.DaemonPort != 0 {
 			all = append(all, c.kruiseDaemon(node))
+		}
+	}
+	for _, addon := range c.Addons {
+		for _, process := range addon.Processes {
+			all = append(all, c.Component(addon, process))
 		}
 	}
 	return all

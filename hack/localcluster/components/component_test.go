@@ -8,16 +8,22 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"k8s.io/apiserver/pkg/apis/audit"
 	"k8s.io/apiserver/pkg/audit/policy"
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
 
+	"github.com/sidecar-termination/operator/hack/localcluster/addons"
 	"github.com/sidecar-termination/operator/hack/localcluster/components"
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 )
 
 func example(nodes ...components.Node) components.Cluster {
+	var further []components.Addon
+	for _, addon := range addons.All() {
+		further = append(further, components.Addon{Addon: addon, Directory: "/cache/" + addon.Name})
+	}
 	return components.Cluster{
 		Layout:             layout.Layout{Repository: "/repository", Root: "/repository/.cluster"},
 		Kubernetes:         components.Build{Version: "v1.36.3", Directory: "/cache/kubernetes"},
@@ -30,6 +36,7 @@ func example(nodes ...components.Node) components.Cluster {
 		VirtualNode:        components.Build{Directory: "/cache/virtual-node"},
 		KruiseFeatureGates: components.DefaultKruiseFeatureGates,
 		Nodes:              nodes,
+		Addons:             further,
 	}
 }
 
@@ -38,7 +45,9 @@ var second = components.Node{Name: "node-2", Address: "198.51.100.3", HealthPort
 func TestAllStartsInOrder(t *testing.T) {
 	var names []string
 	for _, component := range example(components.DefaultNodes()...).All() {
-		names = append(names, component.Name)
+		if component.Addon == "" {
+			names = append(names, component.Name)
+		}
 	}
 	want := []string{
 		"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler",
@@ -168,6 +177,44 @@ func TestNothingListensForOtherMachines(t *testing.T) {
 	}
 }
 
+// An addon's process acts as its service account, and finds its certificate and its settings in the cluster's directory.
+func TestAddonProcess(t *testing.T) {
+	process := addons.Process{
+		Name: "robot", Account: "worker", Arguments: []string{"--kubeconfig={kubeconfig}", "--settings={config}"}, Environment: []string{"DIR={certificates}"},
+		Config: "dir: {certificates}", Webhook: addons.Webhook{Service: "hooks", Port: 1}, Ports: []int{2}, Health: "http://127.0.0.1:2/",
+	}
+	cluster := example()
+	cluster.Addons = []components.Addon{{
+		Addon:     addons.Addon{Name: "robots", Version: "v1.2.3", Namespace: "robots-system", Processes: []addons.Process{process}},
+		Directory: "/cache/robots",
+	}}
+	const directory = "/repository/.cluster/addons/robot/"
+	want := components.Component{
+		Name: "robot", Version: "v1.2.3", Path: "/cache/robots/robot", Addon: "robots",
+		Arguments:   []string{"--kubeconfig=/repository/.cluster/kubeconfigs/robot", "--settings=" + directory + "config.yaml"},
+		Environment: []string{"DIR=" + directory + "certificates"},
+		Listens:     []string{"127.0.0.1:1", "127.0.0.1:2"},
+		Health:      components.Probe{URL: "http://127.0.0.1:2/"},
+	}
+	got, _ := cluster.Named("robot")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("component (-want +got):\n%s", diff)
+	}
+	if user := cluster.Users()["robot"]; user.Name != "system:serviceaccount:robots-system:worker" {
+		t.Errorf("it acts as %s", user.Name)
+	}
+	if holder := cluster.WebhookHolders()[directory+"certificates"]; !slices.Equal(holder.Hosts, []string{"hooks.robots-system.svc"}) {
+		t.Errorf("its certificate is for %v", holder.Hosts)
+	}
+	files, err := cluster.Files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if content := files[directory+"config.yaml"]; content != "dir: "+directory+"certificates" {
+		t.Errorf("its settings are %q", content)
+	}
+}
+
 // The audit log has all writes to pods except those of kubelets.
 func TestAuditPolicy(t *testing.T) {
 	files, err := example(components.DefaultNodes()...).Files()
@@ -208,7 +255,7 @@ func TestFilesStayInTheCluster(t *testing.T) {
 		if !strings.HasPrefix(file, "/repository/.cluster/") {
 			t.Errorf("%s is outside the cluster directory", file)
 		}
-		if content == "" || strings.Contains(content, "{root}") {
+		if content == "" || strings.Contains(content, "{root}") || strings.Contains(content, "{certificates}") {
 			t.Errorf("%s is not rendered", file)
 		}
 	}

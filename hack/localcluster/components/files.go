@@ -38,6 +38,13 @@ func (c Cluster) Files() (map[string]string, error) {
 		files[c.containerdConfiguration(node)] = c.containerdSettings(node)
 		files[c.resolverConfiguration(node)] = "nameserver 127.0.0.1\n"
 	}
+	for _, addon := range c.Addons {
+		for _, process := range addon.Processes {
+			if process.Config != "" {
+				files[c.addonConfiguration(process)] = c.placeholders(process).Replace(process.Config)
+			}
+		}
+	}
 	return files, nil
 }
 

@@ -26,7 +26,8 @@ func (c Cluster) Certificates() map[string]pki.Holder {
 }
 
 // Users returns the clients of the API server that have a kubeconfig, by the name of
-// the kubeconfig. OpenKruise's processes act as its service accounts, with their rights.
+// the kubeconfig. Processes of OpenKruise and of
+// addons act as their service accounts, with their rights.
 func (c Cluster) Users() map[string]pki.Holder {
 	users := map[string]pki.Holder{
 		ControllerManager: {Name: "system:kube-controller-manager"},
@@ -39,6 +40,11 @@ func (c Cluster) Users() map[string]pki.Holder {
 	}
 	for _, node := range c.Nodes {
 		users[kubeletUser(node)] = pki.Holder{Name: "system:node:" + node.Name, Groups: []string{"system:nodes"}}
+	}
+	for _, addon := range c.Addons {
+		for _, process := range addon.Processes {
+			users[process.Name] = serviceAccount(addon.Namespace, process.Account)
+		}
 	}
 	return users
 }

@@ -41,6 +41,12 @@ func Operator(program []byte, platform v1.Platform) (v1.Image, error) {
 		})
 }
 
+// Programs returns an image with programs of others, by their path in the image without the leading slash.
+func Programs(programs map[string][]byte, entrypoint []string, platform v1.Platform) (v1.Image, error) {
+	return ociimage.Rootfs{Programs: programs, Directories: map[string]int64{"tmp": 0o1777}}.Image(platform,
+		v1.Config{Entrypoint: entrypoint, Env: []string{searchPath}})
+}
+
 // Busybox returns an image in which each applet is a hard link to the static program.
 func Busybox(program []byte, applets []string, platform v1.Platform) (v1.Image, error) {
 	root := ociimage.Rootfs{

@@ -8,12 +8,19 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/addons"
 )
 
 // KruiseSource returns the directory of OpenKruise's source in the module cache, which
 // is read-only.
 func (b Builder) KruiseSource(ctx context.Context, version string) (string, error) {
 	return b.source(ctx, Kruise(version), "github.com/openkruise/kruise")
+}
+
+// AddonSource returns the directory of an addon's source in the module cache, which is read-only.
+func (b Builder) AddonSource(ctx context.Context, addon addons.Addon) (string, error) {
+	return b.source(ctx, Addon(addon), addon.Module)
 }
 
 // source returns the directory of a module in the module cache, at the version of the tool.

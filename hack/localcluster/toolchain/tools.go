@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/sidecar-termination/operator/hack/localcluster/addons"
 	"github.com/sidecar-termination/operator/hack/localcluster/kubelets"
 )
 
@@ -92,6 +93,14 @@ func Containerd(version string) Tool {
 		packages[name] = module + "/cmd/" + name
 	}
 	return Tool{Name: "containerd-" + version, Duration: "2 minutes", Packages: packages, LinkerFlags: "-s -w -X " + module + "/version.Version=" + version}
+}
+
+// Addon returns the tool that builds the programs of an addon.
+func Addon(addon addons.Addon) Tool {
+	return Tool{
+		Name: addon.Name + "-" + addon.Version, Duration: addon.Duration, Packages: addon.Packages,
+		LinkerFlags: strings.TrimSpace("-s -w " + addon.LinkerFlags),
+	}
 }
 
 // VirtualNode returns the tool that builds the virtual node. Its version is the version

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/version"
 
+	"github.com/sidecar-termination/operator/hack/localcluster/addons"
 	"github.com/sidecar-termination/operator/hack/localcluster/kubelets"
 )
 
@@ -45,6 +46,8 @@ type Versions struct {
 	Containerd string `json:"containerd,omitempty"`
 	// NodeClock is how far the clocks of nodes with a kubelet are ahead, such as -50m0s, or empty.
 	NodeClock string `json:"nodeClock,omitempty"`
+	// With names the addons, sorted and separated by commas.
+	With string `json:"with,omitempty"`
 }
 
 // maxNodeClock is more than the clocks of nodes can be wrong by. The cluster's certificates become valid an hour before they are
@@ -56,6 +59,7 @@ func FromEnvironment() Versions {
 	return Versions{
 		Kubernetes: os.Getenv("K8S_VERSION"), KubeletVersion: os.Getenv("KUBELET_VERSION"), Kubelet: os.Getenv("KUBELET"),
 		Kruise: os.Getenv("KRUISE_VERSION"), Containerd: os.Getenv("CONTAINERD_VERSION"), NodeClock: os.Getenv("NODE_CLOCK"),
+		With: os.Getenv("WITH"),
 	}
 }
 
@@ -81,6 +85,9 @@ func (v Versions) Parse() (Versions, error) {
 		return Versions{}, err
 	}
 	if v.NodeClock, err = parseNodeClock(v.NodeClock); err != nil {
+		return Versions{}, err
+	}
+	if _, v.With, err = addons.Parse(v.With); err != nil {
 		return Versions{}, err
 	}
 	if v.Containerd == "" && (kubelet.ContainerEvents || v.NodeClock != "") {
@@ -137,6 +144,9 @@ func (v Versions) String() string {
 	if v.NodeClock != "" {
 		text += ", clocks of the nodes " + v.NodeClock
 	}
+	if v.With != "" {
+		text += ", with " + strings.ReplaceAll(v.With, ",", " and ")
+	}
 	return text
 }
 
@@ -177,6 +187,25 @@ func (v Versions) UpgradesKubelets(other Versions) bool {
 	newer := version.MustParseSemantic(v.KubeletVersion).LessThan(version.MustParseSemantic(other.KubeletVersion))
 	v.KubeletVersion = other.KubeletVersion
 	return newer && v == other
+}
+
+// Addons returns the addons of the cluster.
+func (v Versions) Addons() []addons.Addon {
+	chosen, _, _ := addons.Parse(v.With)
+	return chosen
+}
+
+// GainsAddons reports whether the other versions differ only in more addons.
+func (v Versions) GainsAddons(other Versions) bool {
+	others := strings.Split(other.With, ",")
+	for name := range strings.SplitSeq(v.With, ",") {
+		if name != "" && !slices.Contains(others, name) {
+			return false
+		}
+	}
+	more := v.With != other.With
+	v.With = other.With
+	return more && v == other
 }
 
 // KubeletName says which kubelet it is.

@@ -50,6 +50,11 @@ func TestParse(t *testing.T) {
 			want:     Versions{Kubernetes: DefaultKubernetes, KubeletVersion: DefaultKubernetes, Kruise: DefaultKruise},
 			text:     "Kubernetes " + DefaultKubernetes,
 		},
+		"addons": {
+			versions: Versions{With: "jobset, jobset"},
+			want:     Versions{Kubernetes: DefaultKubernetes, KubeletVersion: DefaultKubernetes, Kruise: DefaultKruise, With: "jobset"},
+			text:     "Kubernetes " + DefaultKubernetes + ", with jobset",
+		},
 		"unknown clock":                 {versions: Versions{NodeClock: "slow"}, err: "the clock of the nodes: time: invalid duration"},
 		"clock older than certificates": {versions: Versions{NodeClock: "-1h"}, err: "the clock of the nodes cannot be wrong by -1h0m0s"},
 		"clock newer than tokens":       {versions: Versions{NodeClock: "60m"}, err: "the clock of the nodes cannot be wrong by 1h0m0s"},
@@ -59,6 +64,7 @@ func TestParse(t *testing.T) {
 		"unknown kubelet":               {versions: Versions{Kubelet: "fast"}, err: "there is no kubelet fast"},
 		"unknown OpenKruise":            {versions: Versions{Kruise: "1.0.0"}, err: "OpenKruise 1.0.0 is not supported here"},
 		"unknown containerd":            {versions: Versions{Containerd: "1.6.20"}, err: "containerd 1.6.20 is not supported here"},
+		"unknown addon":                 {versions: Versions{With: "jobset,volcano"}, err: "there is no addon volcano: choose from"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := test.versions.Parse()
@@ -116,6 +122,31 @@ func TestUpgradesKubelets(t *testing.T) {
 			test.change(&other)
 			if got := current.UpgradesKubelets(other); got != test.want {
 				t.Errorf("upgrades kubelets is %t", got)
+			}
+		})
+	}
+}
+
+func TestGainsAddons(t *testing.T) {
+	none := Versions{Kubernetes: "v1.37.2"}
+	one, two := none, none
+	one.With, two.With = "jobset", "jobset,kueue"
+	other := two
+	other.Kruise = "v1.9.1"
+	for name, test := range map[string]struct {
+		from, to Versions
+		want     bool
+	}{
+		"first":         {none, one, true},
+		"more":          {one, two, true},
+		"none":          {one, one, false},
+		"fewer":         {two, one, false},
+		"all gone":      {one, none, false},
+		"more and more": {one, other, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := test.from.GainsAddons(test.to); got != test.want {
+				t.Errorf("gains addons is %t", got)
 			}
 		})
 	}
