@@ -3,8 +3,10 @@
 package config_test
 
 import (
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,7 +98,7 @@ func TestGuideListsOverlaysAndPresets(t *testing.T) {
 			t.Errorf("the guide does not name config/%s", overlay)
 		}
 	}
-	for preset := range presets {
+	for _, preset := range slices.Concat(slices.Collect(maps.Keys(presets)), slices.Collect(maps.Keys(toolPresets))) {
 		if !strings.Contains(string(content), preset) {
 			t.Errorf("the guide does not name the preset %s", preset)
 		}

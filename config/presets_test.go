@@ -3,6 +3,7 @@
 package config_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -10,11 +11,22 @@ import (
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
-// presets are the sidecars of the presets by directory, which is also the policy's name.
+// toolPresets are the main containers of the presets for tools that make pods, by directory, which is also the policy's name. A
+// preset without main containers lists sidecars.
+var toolPresets = map[string][]v1alpha1.ContainerName{
+	"airflow":    {"base", "airflow-xcom-sidecar"},
+	"spark":      {"spark-kubernetes-driver", "spark-kubernetes-executor"},
+	"jenkins":    {"jnlp"},
+	"github-arc": {"job"},
+	"kuberay":    nil,
+}
+
+// presets are the sidecars of the presets for sidecars by directory, which is also the policy's name.
 var presets = map[string]string{
 	"istio-proxy":     "istio-proxy",
 	"linkerd-proxy":   "linkerd-proxy",
@@ -29,8 +41,9 @@ func TestPresets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(entries) != len(presets) {
-		t.Errorf("presets holds %d entries, want %d", len(entries), len(presets))
+	// The other entry is tests.
+	if want := len(presets) + len(toolPresets) + 1; len(entries) != want {
+		t.Errorf("presets holds %d entries, want %d", len(entries), want)
 	}
 	for name, container := range presets {
 		rendered := render(t, filepath.Join("presets", name))
@@ -52,6 +65,34 @@ func TestPresets(t *testing.T) {
 		}
 		if len(spec.PodSelector.MatchLabels)+len(spec.PodSelector.MatchExpressions) > 0 {
 			t.Errorf("%s: selector %v, want every pod until users patch it", name, spec.PodSelector)
+		}
+	}
+}
+
+// A preset for a tool selects labelled namespaces, and does nothing until users enforce it.
+func TestToolPresets(t *testing.T) {
+	for name, mains := range toolPresets {
+		rendered := render(t, filepath.Join("presets", name))
+		spec := clusterPolicy(t, rendered, name).Spec
+		if len(rendered) != 1 || !slices.Equal(spec.MainContainers, mains) || (len(mains) == 0) != (len(spec.Sidecars) > 0) {
+			t.Errorf("%s: %d objects with main containers %v and sidecars %v, want main containers %v", name, len(rendered), spec.MainContainers, sidecarNames(spec.PolicySpec), mains)
+		}
+		if want := map[string]string{v1alpha1.GroupName + "/preset-" + name: "enabled"}; spec.NamespaceSelector == nil || !maps.Equal(spec.NamespaceSelector.MatchLabels, want) {
+			t.Errorf("%s: namespaceSelector is %v, want %v", name, spec.NamespaceSelector, want)
+		}
+		if spec.Enforcement != v1alpha1.EnforcementDryRun {
+			t.Errorf("%s: enforcement is %s, want DryRun until users change it", name, spec.Enforcement)
+		}
+		if len(spec.PodSelector.MatchLabels)+len(spec.PodSelector.MatchExpressions) == 0 {
+			t.Errorf("%s selects every pod of a namespace", name)
+		}
+		if spec.DrainSeconds == nil || spec.TerminationDeadlineSeconds == nil || spec.ExitCodes != v1alpha1.ExitCodesIgnore || spec.Mode != "" {
+			t.Errorf("%s: %+v: want drainSeconds, terminationDeadlineSeconds, exitCodes Ignore and no mode", name, spec.TerminationSettings)
+		}
+		if ray := spec.PodSelector.MatchExpressions; name == "kuberay" && !slices.ContainsFunc(ray, func(r metav1.LabelSelectorRequirement) bool {
+			return r.Key == "ray.io/node-type" && r.Operator == metav1.LabelSelectorOpDoesNotExist
+		}) {
+			t.Errorf("%s selects nodes of Ray: %v", name, ray)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/cli/source"
@@ -90,14 +91,15 @@ func (s *suite) fixture(ctx context.Context, c testCase) (fixture, error) {
 	return f, nil
 }
 
-// source returns the source of the manifests with the operator's flags. Decisions with the same flags share it.
+// source returns the source of the manifests with the operator's flags. Decisions about the same cluster share it.
 func (s *suite) source(facts clusterFacts) (*source.Source, error) {
 	var arguments []string
+	enforce := boolOf(facts.EnforceDryRun, s.Cluster.EnforceDryRun, false)
 	if boolOf(facts.PhaseGuard, s.Cluster.PhaseGuard, true) {
 		arguments = append(arguments, "--stabilization-window=0s")
 	}
 	arguments = slices.Concat(arguments, s.Cluster.OperatorFlags, facts.OperatorFlags)
-	key := strings.Join(arguments, "\x00")
+	key := fmt.Sprint(enforce, "\x00", strings.Join(arguments, "\x00"))
 	if known := s.sources[key]; known != nil {
 		return known, nil
 	}
@@ -114,8 +116,26 @@ func (s *suite) source(facts clusterFacts) (*source.Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cluster.operatorFlags: %w", err)
 	}
+	if enforce {
+		made = made.WithPolicies(s.enforced())
+	}
 	s.sources[key] = made
 	return made, nil
+}
+
+// enforced returns copies of the policies with enforcement DryRun that are enforced.
+func (s *suite) enforced() []client.Object {
+	var all []client.Object
+	for _, manifest := range s.manifests.Objects {
+		if policy, ok := source.PolicyOf(manifest.Object); !ok || policy.Spec.Enforcement != v1alpha1.EnforcementDryRun {
+			continue
+		}
+		changed := manifest.Object.DeepCopyObject().(client.Object)
+		policy, _ := source.PolicyOf(changed)
+		policy.Spec.Enforcement = v1alpha1.EnforcementEnforce
+		all = append(all, changed)
+	}
+	return all
 }
 
 // boolOf returns the value of a case, of its file, or the default.

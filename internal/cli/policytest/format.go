@@ -38,6 +38,8 @@ type clusterFacts struct {
 	OpenKruise *bool `json:"openKruise"`
 	// PhaseGuard says whether the phase guard is installed. Default: true, as in the manifests.
 	PhaseGuard *bool `json:"phaseGuard"`
+	// EnforceDryRun says whether policies with enforcement DryRun count as enforced. Default: false.
+	EnforceDryRun *bool `json:"enforceDryRun"`
 	// OperatorFlags are flags of the operator. Those of a case follow those of the file.
 	OperatorFlags []string `json:"operatorFlags"`
 }

@@ -1,0 +1,311 @@
+//go:build e2e
+
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/e2e/harness"
+)
+
+// Scripts of main containers.
+const (
+	worksThenSucceeds = "sleep 1; echo done"
+	worksThenFails    = "sleep 1; echo done; exit 3"
+)
+
+// tool is the pods that a tool makes, in a namespace that the tool's preset selects.
+type tool struct {
+	*harness.Test
+	objects []client.Object
+}
+
+// newTool reads config/samples/tools/NAME.yaml, and enforces config/presets/NAME if there is one.
+func newTool(t *testing.T, name string) *tool {
+	t.Helper()
+	labels := ownLabels()
+	result := &tool{Test: harness.NewWithLabels(t, labels)}
+	result.read(name)
+	content, err := os.ReadFile(filepath.Join(result.Repository, "config", "presets", name, "policy.yaml"))
+	if errors.Is(err, os.ErrNotExist) {
+		return result
+	}
+	policy := &v1alpha1.ClusterSidecarTerminationPolicy{}
+	if err := errors.Join(err, yaml.UnmarshalStrict(content, policy)); err != nil {
+		t.Fatal(err)
+	}
+	policy.Name, policy.Spec.Enforcement = result.Namespace, v1alpha1.EnforcementEnforce
+	policy.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: labels}
+	result.CreateForCluster(policy)
+	return result
+}
+
+func (t *tool) read(name string) {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(t.Repository, "config", "samples", "tools", name+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents := utilyaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(content)))
+	defer documents.Close()
+	buffer := make([]byte, len(content))
+	for {
+		size, err := documents.Read(buffer)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(buffer[:size], nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.objects = append(t.objects, object.(client.Object))
+	}
+}
+
+// create creates the object of that name with stand-ins for what the cluster does not have. The scripts are those of containers by
+// name: others run until SIGTERM. The object keeps everything else.
+func (t *tool) create(name string, scripts map[string]string, changes ...func(client.Object)) client.Object {
+	t.Helper()
+	for _, object := range t.objects {
+		if object.GetName() != name {
+			continue
+		}
+		object = object.DeepCopyObject().(client.Object)
+		switch typed := object.(type) {
+		case *corev1.Pod:
+			t.standIn(&typed.Spec, scripts)
+		case *batchv1.Job:
+			t.standIn(&typed.Spec.Template.Spec, scripts)
+		}
+		for _, change := range changes {
+			change(object)
+		}
+		t.Create(object)
+		return object
+	}
+	t.Fatalf("There is no object %s", name)
+	return nil
+}
+
+// standIn replaces images, commands, resources and claims of volumes, and creates what the pod refers to. Init containers succeed.
+func (t *tool) standIn(pod *corev1.PodSpec, scripts map[string]string) {
+	t.Helper()
+	pod.TerminationGracePeriodSeconds = ptr.To[int64](harness.GracePeriodSeconds)
+	if pod.ServiceAccountName != "" {
+		t.ensure(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: pod.ServiceAccountName}})
+	}
+	for i := range pod.Volumes {
+		switch volume := &pod.Volumes[i]; {
+		case volume.ConfigMap != nil:
+			data := map[string]string{}
+			for _, item := range volume.ConfigMap.Items {
+				data[item.Key] = ""
+			}
+			t.ensure(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: volume.ConfigMap.Name}, Data: data})
+		case volume.PersistentVolumeClaim != nil:
+			volume.VolumeSource = corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}
+		}
+	}
+	replace := func(container *corev1.Container, script string) {
+		with := harness.Container(container.Name, script)
+		container.Image, container.ImagePullPolicy, container.Resources = with.Image, with.ImagePullPolicy, with.Resources
+		container.Command, container.Args = with.Command, nil
+		for _, from := range container.EnvFrom {
+			t.ensure(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: from.SecretRef.Name}})
+		}
+	}
+	for i := range pod.InitContainers {
+		replace(&pod.InitContainers[i], "true")
+	}
+	for i := range pod.Containers {
+		script, ok := scripts[pod.Containers[i].Name]
+		if !ok {
+			script = harness.ExitsZeroOnTerm
+		}
+		replace(&pod.Containers[i], script)
+	}
+}
+
+// ensure creates the object unless it exists.
+func (t *tool) ensure(object client.Object) {
+	t.Helper()
+	object.SetNamespace(t.Namespace)
+	if err := t.Client.Create(t.Context(), object); client.IgnoreAlreadyExists(err) != nil {
+		t.Fatal(err)
+	}
+}
+
+// waitForEnd waits until the container of the pod, or of the controller's pod, has ended.
+func (t *tool) waitForEnd(owner, container string) {
+	t.Helper()
+	t.EventuallySeen(fmt.Sprintf("container %s of %s to end", container, owner), harness.StartTimeout, func(seen harness.Seen) error {
+		for _, record := range seen.Pods(owner) {
+			if status := record.Container(container); status != nil && status.State.Terminated != nil {
+				return nil
+			}
+		}
+		return errors.New(seen.Describe(owner))
+	})
+}
+
+// requireOutcome requires that the pod is finished without a running process, and what tools read: its phase, the exit code of the
+// main container, and its log.
+func (t *tool) requireOutcome(owner, container string, phase corev1.PodPhase, exitCode int32) {
+	t.Helper()
+	record := t.RequireFinished(owner)
+	if record.Pod.Status.Phase != phase {
+		t.Errorf("Pod %s is %s, want %s", record.Pod.Name, record.Pod.Status.Phase, phase)
+	}
+	status := record.Container(container)
+	if status == nil || status.State.Terminated == nil || status.State.Terminated.ExitCode != exitCode || status.RestartCount != 0 {
+		t.Errorf("Container %s of pod %s is %+v, want exit code %d", container, record.Pod.Name, status, exitCode)
+	}
+	log, err := t.Clientset.CoreV1().Pods(t.Namespace).GetLogs(record.Pod.Name, &corev1.PodLogOptions{Container: container}).DoRaw(t.Context())
+	if err != nil || string(log) != "done\n" {
+		t.Errorf("The log of container %s of pod %s is %q: %v", container, record.Pod.Name, log, err)
+	}
+}
+
+// requireLeftAlone requires that the operator has not touched the pod, and that exactly these containers run.
+func (t *tool) requireLeftAlone(name string, running ...string) {
+	t.Helper()
+	requireUntouched(t.Test, name)
+	t.Recorder.Look(func(seen harness.Seen) {
+		if got, want := strings.Join(seen.Pods(name)[0].Running(), " "), strings.Join(running, " "); got != want {
+			t.Errorf("Containers %s of pod %s run, want %s", got, name, want)
+		}
+	})
+}
+
+// exec runs a shell command in a container and returns its output.
+func (t *tool) exec(pod, container, script string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), harness.StartTimeout)
+	defer cancel()
+	command := exec.CommandContext(ctx, kubectlProgram(t.Repository), "exec", "--namespace", t.Namespace, pod, "--container", container, "--", "/bin/sh", "-c", script)
+	command.Env = append(os.Environ(), "KUBECONFIG="+t.Kubeconfig)
+	output, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("Run %q in container %s of pod %s: %v\n%s", script, container, pod, err, output)
+	}
+	return string(output)
+}
+
+// Airflow reads the result of a task from its sidecar after the base container has ended, and interrupts the sidecar. The failed task
+// shows that the operator had time to act before.
+func TestToolAirflow(t *testing.T) {
+	harness.Shared(t)
+	test := newTool(t, "airflow")
+	const task, failed, worker = "load-orders-k2x8v1qd", "check-orders-p7d3m9zt", "orders-report-9fd0c3hb"
+	test.create(task, map[string]string{
+		"base":                 `echo '{"orders": 3}' > /airflow/xcom/return.json; echo done`,
+		"airflow-xcom-sidecar": `trap "exit 0" INT; while true; do sleep 1; done;`,
+	})
+	test.waitForEnd(task, "base")
+	test.create(failed, map[string]string{"base": worksThenFails})
+	test.create(worker, map[string]string{"base": worksThenSucceeds})
+	test.requireOutcome(failed, "base", corev1.PodFailed, 3)
+	test.requireOutcome(worker, "base", corev1.PodSucceeded, 0)
+
+	test.requireLeftAlone(task, "airflow-xcom-sidecar", "istio-proxy")
+	if result := test.exec(task, "airflow-xcom-sidecar", "cat /airflow/xcom/return.json; kill -2 1"); strings.TrimSpace(result) != `{"orders": 3}` {
+		t.Errorf("The result of the task is %q", result)
+	}
+	test.requireOutcome(task, "base", corev1.PodSucceeded, 0)
+}
+
+// The driver owns the executors, and deletes them when it ends by itself. An executor that dies stays until then.
+func TestToolSpark(t *testing.T) {
+	harness.Shared(t)
+	test := newTool(t, "spark")
+	const driver, executor = "pi-8d1f0c9a7b6e5d4c-driver", "pi-8d1f0c9a7b6e5d4c-exec-1"
+	running := test.create(driver, map[string]string{"spark-kubernetes-driver": worksThenSucceeds})
+	test.requireOutcome(driver, "spark-kubernetes-driver", corev1.PodSucceeded, 0)
+	test.create(executor, map[string]string{"spark-kubernetes-executor": worksThenFails}, func(pod client.Object) {
+		pod.GetOwnerReferences()[0].UID = running.GetUID()
+	})
+	test.create(driver, map[string]string{"spark-kubernetes-driver": worksThenFails}, func(pod client.Object) { pod.SetName("failed-driver") })
+	test.requireOutcome("failed-driver", "spark-kubernetes-driver", corev1.PodFailed, 3)
+	test.requireOutcome(executor, "spark-kubernetes-executor", corev1.PodFailed, 3)
+}
+
+// The other container ignores SIGTERM, as sleep does.
+func TestToolJenkins(t *testing.T) {
+	harness.Shared(t)
+	test := newTool(t, "jenkins")
+	const agent = "build-42-7k3qz-m1x9c-0wv5t"
+	test.create(agent, map[string]string{"jnlp": worksThenSucceeds, "maven": harness.IgnoresTerm})
+	test.requireOutcome(agent, "jnlp", corev1.PodSucceeded, 0)
+}
+
+func TestToolGitHubARC(t *testing.T) {
+	harness.Shared(t)
+	test := newTool(t, "github-arc")
+	const step, workflow = "arc-runner-x7f2k-runner-9q4zd-step-1c0ffee0", "arc-runner-x7f2k-runner-9q4zd-workflow"
+	test.create(workflow, nil)
+	test.WaitForRunning(workflow)
+	test.create(step, map[string]string{"job": worksThenSucceeds})
+	test.create(step, map[string]string{"job": worksThenFails}, func(job client.Object) { job.SetName("failed-step") })
+	test.WaitForComplete(step)
+	test.requireOutcome(step, "job", corev1.PodSucceeded, 0)
+	test.WaitForFailed("failed-step")
+	test.requireOutcome("failed-step", "job", corev1.PodFailed, 3)
+	test.requireLeftAlone(workflow, "fluent-bit", "job", "redis")
+}
+
+// meshPolicy declares Istio's proxy a sidecar of every pod of a namespace.
+func meshPolicy() *v1alpha1.SidecarTerminationPolicy { return harness.Policy(v1alpha1.ModeAuto, "istio-proxy") }
+
+// The Job shows that the operator had time to act.
+func TestToolGitLabIsLeftAlone(t *testing.T) {
+	harness.Shared(t)
+	test := newTool(t, "gitlab")
+	test.Create(meshPolicy())
+	const pod = "runner-t3stt0k3n-project-7-concurrent-0-vq1m0x2s"
+	test.create(pod, map[string]string{"build": worksThenFails})
+	test.waitForEnd(pod, "build")
+	test.Create(harness.Job("job", corev1.RestartPolicyNever, harness.Container("istio-proxy", harness.ExitsZeroOnTerm), harness.Main(1)))
+	test.RequireCompleted("job")
+	test.requireLeftAlone(pod, "helper", "istio-proxy", "svc-0")
+}
+
+// A policy selects every pod of the namespace. In one of the heads, the submitter ends while Ray runs on.
+func TestToolKubeRayHeadIsLeftAlone(t *testing.T) {
+	harness.Shared(t)
+	test := newTool(t, "kuberay")
+	test.Create(meshPolicy())
+	const head, headWithSubmitter, submitter = "fit-model-x2v9q-head-8kd4w", "tune-model-c7h1p-head-5zq8n", "fit-model"
+	test.create(head, nil)
+	test.create(headWithSubmitter, map[string]string{"ray-job-submitter": worksThenSucceeds})
+	test.WaitForRunning(head)
+	test.waitForEnd(headWithSubmitter, "ray-job-submitter")
+	test.create(submitter, map[string]string{"ray-job-submitter": worksThenSucceeds})
+	test.WaitForComplete(submitter)
+	test.requireOutcome(submitter, "ray-job-submitter", corev1.PodSucceeded, 0)
+	test.requireLeftAlone(head, "autoscaler", "istio-proxy", "ray-head")
+	test.requireLeftAlone(headWithSubmitter, "istio-proxy", "ray-head")
+}
