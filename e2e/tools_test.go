@@ -278,7 +278,9 @@ func TestToolGitHubARC(t *testing.T) {
 }
 
 // meshPolicy declares Istio's proxy a sidecar of every pod of a namespace.
-func meshPolicy() *v1alpha1.SidecarTerminationPolicy { return harness.Policy(v1alpha1.ModeAuto, "istio-proxy") }
+func meshPolicy() *v1alpha1.SidecarTerminationPolicy {
+	return harness.Policy(v1alpha1.ModeAuto, "istio-proxy")
+}
 
 // The Job shows that the operator had time to act.
 func TestToolGitLabIsLeftAlone(t *testing.T) {
