@@ -5,6 +5,7 @@
 package e2e
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -67,18 +68,16 @@ func (t *tool) read(name string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	documents := utilyaml.NewDocumentDecoder(io.NopCloser(bytes.NewReader(content)))
-	defer documents.Close()
-	buffer := make([]byte, len(content))
+	documents := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(content)))
 	for {
-		size, err := documents.Read(buffer)
+		document, err := documents.Read()
 		if errors.Is(err, io.EOF) {
 			return
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(buffer[:size], nil, nil)
+		object, _, err := scheme.Codecs.UniversalDeserializer().Decode(document, nil, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
