@@ -37,6 +37,7 @@ MODULES := . $(NESTED) $(filter-out hack/tools/kruise-%,$(sort $(dir $(wildcard 
 include hack/localcluster/cluster.mk
 include hack/packaging/packaging.mk
 include hack/prose/prose.mk
+include hack/site/site.mk
 
 ##@ General
 
@@ -79,7 +80,7 @@ lint: $(GOLANGCI_LINT) ## Lint the code, the import rules included.
 .PHONY: verify
 verify: verify-generated verify-modules verify-workflows lint ## Check that generated files are current and that lint, vet and modules are clean.
 	$(GOLANGCI_LINT) config verify
-	for module in . $(NESTED); do go -C $$module vet -tags e2e,integration,packaging ./...; done
+	for module in . $(NESTED); do go -C $$module vet -tags browser,e2e,integration,packaging ./...; done
 
 .PHONY: verify-generated
 verify-generated:
@@ -122,7 +123,7 @@ TIMEOUT := 60m
 test: test-unit test-fuzz test-packaging test-integration test-e2e ## Run every test.
 
 .PHONY: test-long
-test-long: test-faults test-mutations test-native simulate soak test-e2e-faults test-e2e-matrix e2e-tools ## Run what takes too long for every change: every fault, many mutations, 20,000 conversions, 10 million simulated schedules, the soak, every Job policy, tools that make pods (5 hours).
+test-long: test-site test-faults test-mutations test-native simulate soak test-e2e-faults test-e2e-matrix e2e-tools ## Run what takes too long for every change: the site in a browser, every fault, many mutations, 20,000 conversions, 10 million simulated schedules, the soak, every Job policy, tools that make pods (5 hours).
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests with the race detector.

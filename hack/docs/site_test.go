@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build browser
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+)
+
+const (
+	// sitePath is the path that make test-site builds the site for, as GitHub Pages has it.
+	sitePath = "/operator/"
+	// otherVersion is the version that make test-site builds besides development.
+	otherVersion = "v0.0.1"
+	// browserTimeout ends a browser that hangs, and stepTimeout a test that waits in vain.
+	browserTimeout = 10 * time.Minute
+	stepTimeout    = time.Minute
+)
+
+// serveSite serves the directory SITE as GitHub Pages does, with the page 404.html for everything that does not exist.
+func serveSite(t *testing.T) *url.URL {
+	t.Helper()
+	directory := os.Getenv("SITE")
+	if directory == "" {
+		t.Fatal("SITE is not set: run make test-site")
+	}
+	missing, err := os.ReadFile(filepath.Join(directory, "404.html"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := os.DirFS(directory)
+	serve := http.StripPrefix(sitePath, http.FileServerFS(files))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		name, below := strings.CutPrefix(r.URL.Path, sitePath)
+		file, err := files.Open(path.Join(".", name))
+		if !below || err != nil {
+			w.Header().Set("Content-Type", "text/html; charset=utf-8")
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = w.Write(missing)
+			return
+		}
+		_ = file.Close()
+		serve.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	address, err := url.Parse(server.URL + sitePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address
+}
+
+// startBrowser returns a context of a new browser, which can only reach this machine.
+func startBrowser(t *testing.T) context.Context {
+	t.Helper()
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
+		chromedp.UserDataDir(t.TempDir()),
+		chromedp.NoSandbox,
+		chromedp.DisableGPU,
+		chromedp.Flag("disable-quic", true),
+		chromedp.Flag("disable-component-update", true),
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"),
+	)
+	ctx, cancel := context.WithTimeout(t.Context(), browserTimeout)
+	t.Cleanup(cancel)
+	ctx, stop := chromedp.NewExecAllocator(ctx, options...)
+	t.Cleanup(stop)
+	ctx, stop = chromedp.NewContext(ctx)
+	t.Cleanup(stop)
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatalf("start Chromium: %v", err)
+	}
+	return ctx
+}
+
+// tab is a page of the browser at one width.
+type tab struct {
+	*testing.T
+	ctx  context.Context
+	site *url.URL
+	// name and width are those of the screen.
+	name  string
+	width int
+
+	mu       sync.Mutex
+	problems []string
+}
+
+// openTab opens a tab. It fails the test if a page reports an error or sends a request to another host.
+func openTab(browser context.Context, t *testing.T, site *url.URL, name string, width, height int64, options ...chromedp.EmulateViewportOption) *tab {
+	t.Helper()
+	ctx, cancel := chromedp.NewContext(browser)
+	t.Cleanup(cancel)
+	opened := &tab{T: t, ctx: ctx, site: site, name: name, width: int(width)}
+	if err := chromedp.Listen(ctx, opened.listen); err != nil {
+		t.Fatalf("open a tab: %v", err)
+	}
+	opened.run(chromedp.EmulateViewport(width, height, options...))
+	return opened
+}
+
+func (t *tab) listen(event any) {
+	var problem string
+	switch e := event.(type) {
+	case *network.EventRequestWillBeSent:
+		if address, err := url.Parse(e.Request.URL); err != nil || address.Host != t.site.Host && address.Scheme != "data" {
+			problem = "request to " + e.Request.URL
+		}
+	case *runtime.EventExceptionThrown:
+		problem = fmt.Sprintf("exception: %s %v", e.ExceptionDetails.Text, e.ExceptionDetails.Exception)
+	case *runtime.EventConsoleAPICalled:
+		if e.Type == "error" {
+			problem = fmt.Sprintf("console error: %v", e.Args)
+		}
+	case *log.EventEntryAdded:
+		if e.Entry.Level == "error" {
+			problem = "error: " + e.Entry.Text + " " + e.Entry.URL
+		}
+	}
+	if problem != "" {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.problems = append(t.problems, problem)
+	}
+}
+
+// takeProblems returns what the pages have reported since the last call.
+func (t *tab) takeProblems() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	problems := t.problems
+	t.problems = nil
+	return problems
+}
+
+func (t *tab) run(actions ...chromedp.Action[chromedp.Void]) {
+	t.Helper()
+	if err := chromedp.Do(t.ctx, actions...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// open loads a page and returns its status.
+func (t *tab) open(address string) int64 {
+	t.Helper()
+	response, err := chromedp.RunResponse(t.ctx, chromedp.Navigate(address))
+	if err != nil {
+		t.Fatalf("open %s: %v", address, err)
+	}
+	return response.Status
+}
+
+// waitFor waits until a JavaScript expression is true.
+func (t *tab) waitFor(expression string) {
+	t.Helper()
+	_, err := chromedp.Run(t.ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(stepTimeout)))
+	if err != nil {
+		t.Fatalf("wait for %s at %s: %v", expression, eval[string](t, "location.href"), err)
+	}
+}
+
+// eval returns the value of a JavaScript expression.
+func eval[V any](t *tab, expression string) V {
+	t.Helper()
+	value, err := chromedp.Run(t.ctx, chromedp.Evaluate[V](expression))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// page returns the URL of a page of the site.
+func (t *tab) page(name string) string {
+	return t.site.String() + name
+}
+
+// screenshot writes a picture of what the screen shows to the directory SCREENSHOTS.
+func (t *tab) screenshot(name string) {
+	t.Helper()
+	directory := os.Getenv("SCREENSHOTS")
+	if directory == "" {
+		return
+	}
+	picture, err := chromedp.Run(t.ctx, chromedp.CaptureScreenshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(directory, t.name+"-"+name+".png"), picture, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// sidebar returns the URLs of the pages in the navigation.
+func (t *tab) sidebar() []string {
+	t.Helper()
+	t.open(t.site.String())
+	links := eval[[]string](t, `[...document.querySelectorAll(".sidebar-container a")].map(a => a.href)`)
+	for i, link := range links {
+		links[i], _, _ = strings.Cut(link, "#")
+	}
+	slices.Sort(links)
+	return slices.Compact(links)
+}
+
+// sitePage returns the path of the page of a document.
+func sitePage(document string) string {
+	return strings.ToLower(strings.TrimSuffix(strings.TrimSuffix(document, ".md"), "/README")) + "/"
+}
+
+func TestSite(t *testing.T) {
+	site := serveSite(t)
+	browser := startBrowser(t)
+	t.Run("desktop", func(t *testing.T) {
+		checkSite(t, openTab(browser, t, site, "desktop", 1440, 900))
+	})
+	t.Run("phone", func(t *testing.T) {
+		checkSite(t, openTab(browser, t, site, "phone", 390, 844, chromedp.EmulateMobile, chromedp.EmulateTouch, chromedp.EmulateScale(2)))
+	})
+}
+
+func checkSite(t *testing.T, opened *tab) {
+	t.Helper()
+	for _, check := range []struct {
+		name string
+		run  func(*tab)
+	}{
+		{"pages", checkPages},
+		{"menu", checkMenu},
+		{"search", checkSearch},
+		{"versions", checkVersions},
+		{"dark", checkDark},
+		{"missing", checkMissing},
+	} {
+		t.Run(check.name, func(t *testing.T) {
+			opened.T = t
+			check.run(opened)
+			if problems := opened.takeProblems(); len(problems) > 0 {
+				t.Errorf("the pages report:\n%s", strings.Join(problems, "\n"))
+			}
+		})
+	}
+}
+
+// checkPages opens every page of the navigation. Each document of docs has one.
+func checkPages(t *tab) {
+	pages := append(t.sidebar(), t.site.String())
+	headings := map[string]string{}
+	for _, document := range read(t.T) {
+		if strings.HasPrefix(document.Path, "docs/") && document.Path != "docs/README.md" {
+			headings[t.page(sitePage(document.Path))] = document.Headings[0].Text
+		}
+	}
+	for address := range headings {
+		if !slices.Contains(pages, address) {
+			t.Errorf("%s is not in the navigation", address)
+		}
+	}
+	for _, address := range pages {
+		if status := t.open(address); status != http.StatusOK {
+			t.Errorf("%s: status %d", address, status)
+			continue
+		}
+		t.checkPage(address, headings[address])
+		if current := eval[string](t, `document.querySelector(".sidebar-active-item")?.href ?? ""`); current != address && address != t.site.String() {
+			t.Errorf("%s: the navigation highlights %q", address, current)
+		}
+	}
+	t.open(t.page("docs/concepts/"))
+	t.waitFor(`document.querySelector(".mermaid svg")`)
+	t.run(chromedp.ScrollIntoView(chromedp.CSS(".mermaid svg")))
+	t.screenshot("diagram")
+	for name, address := range map[string]string{
+		"home": "", "guide": "docs/guides/mesh/", "api-reference": "docs/api-reference/#clustersidecarterminationpolicyspec",
+	} {
+		t.open(t.page(address))
+		t.screenshot(name)
+	}
+}
+
+// checkPage checks the page that is open. If its heading is known, it must have that.
+func (t *tab) checkPage(address, heading string) {
+	t.Helper()
+	page := eval[struct {
+		Title    string
+		Headings []string
+		Width    int
+		Wide     []string
+	}](t, `({
+		title: document.title,
+		headings: [...document.querySelectorAll("h1")].map(h => h.textContent.trim()),
+		width: Math.max(document.documentElement.scrollWidth, document.body.scrollWidth),
+		wide: [...document.querySelectorAll("main *")].filter(e => e.getBoundingClientRect().right > `+fmt.Sprint(t.width)+` &&
+			!e.closest("table, pre, svg")).map(e => e.outerHTML.slice(0, 200)),
+	})`)
+	if !strings.Contains(page.Title, "sidecar-termination-operator") {
+		t.Errorf("%s: title %q", address, page.Title)
+	}
+	if len(page.Headings) != 1 || page.Headings[0] == "" || heading != "" && page.Headings[0] != heading {
+		t.Errorf("%s: headings %q, want %q", address, page.Headings, heading)
+	}
+	if page.Width > t.width || len(page.Wide) > 0 {
+		t.Errorf("%s: the page is %d pixels wide on a screen of %d:\n%s", address, page.Width, t.width, strings.Join(page.Wide, "\n"))
+	}
+}
+
+// openMenu taps the button of the phone's menu, and does nothing on a desktop, which always shows the menu.
+func (t *tab) openMenu() {
+	t.Helper()
+	if t.name == "phone" {
+		t.run(chromedp.Tap(chromedp.CSS(".hamburger-menu")))
+	}
+	t.waitFor(shown)
+}
+
+// shown is true while the navigation is on the screen.
+const shown = `(r => r.height > 100 && r.top >= 0 && r.top < innerHeight)(document.querySelector(".sidebar-container").getBoundingClientRect())`
+
+func checkMenu(t *tab) {
+	t.open(t.page("docs/glossary/"))
+	if t.name == "phone" && eval[bool](t, shown) {
+		t.Error("the phone shows the menu before somebody opens it")
+	}
+	t.openMenu()
+	t.screenshot("menu")
+	t.follow(`.sidebar-container a[href$="/guides/"]`, "guides/")
+	t.openMenu()
+	t.follow(`.sidebar-container a[href$="/docs/guides/log-shippers/"]`, "docs/guides/log-shippers/")
+}
+
+// visible is the first element on the screen that a selector finds.
+func visible(selector string) chromedp.JSPath {
+	return chromedp.JSPath(fmt.Sprintf("[...document.querySelectorAll(%q)].find(e => e.getClientRects().length)", selector))
+}
+
+// follow clicks a link, which must lead to a page of the site.
+func (t *tab) follow(selector, page string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.ctx, stepTimeout)
+	defer cancel()
+	response, err := chromedp.RunResponse(ctx, chromedp.Click(visible(selector)))
+	if err != nil {
+		t.Fatalf("follow %s: %v", selector, err)
+	}
+	if response.Status != http.StatusOK || response.URL != t.page(page) {
+		t.Errorf("%s leads to %s with status %d, want %s", selector, response.URL, response.Status, t.page(page))
+	}
+}
+
+func checkSearch(t *tab) {
+	t.open(t.site.String())
+	t.openMenu()
+	input := visible(".search-input")
+	t.run(chromedp.Click(input), chromedp.SendKeys(input, "drainSeconds"))
+	// The last key may come before the index is loaded.
+	t.waitFor(`document.querySelector(".search-results a") || void document.activeElement.dispatchEvent(new Event("keyup"))`)
+	t.screenshot("search")
+	t.follow(`.search-results a[href*="/docs/api-reference/"]`, "docs/api-reference/")
+}
+
+func checkVersions(t *tab) {
+	t.open(t.page("docs/concepts/"))
+	for _, version := range []struct{ name, page string }{{otherVersion, otherVersion + "/"}, {"development", ""}} {
+		t.run(chromedp.Click(chromedp.CSS(".versions summary")))
+		t.screenshot("versions-" + version.name)
+		t.follow(fmt.Sprintf(`.versions a[href="%s"]`, t.site.Path+version.page), version.page)
+		if current := eval[string](t, `document.querySelector(".versions summary").textContent.trim()`); current != version.name {
+			t.Errorf("the menu shows %q after the choice of %s", current, version.name)
+		}
+	}
+	// Links stay in the version.
+	t.open(t.page(otherVersion + "/guides/"))
+	t.openMenu()
+	t.follow(`.sidebar-container a[href$="/docs/guides/mesh/"]`, otherVersion+"/docs/guides/mesh/")
+}
+
+// dark is true if the page is in dark mode, and its text is bright on a dark background.
+const dark = `document.documentElement.classList.contains("dark") &&
+	(c => c.match(/\d+/g).slice(0, 3).every(v => v < 64))(getComputedStyle(document.body).backgroundColor) &&
+	(c => c.match(/\d+/g).slice(0, 3).every(v => v > 128))(getComputedStyle(document.querySelector("main h1")).color)`
+
+func checkDark(t *tab) {
+	t.open(t.page("docs/guides/mesh/"))
+	if eval[bool](t, dark) {
+		t.Error("the page is dark by default")
+	}
+	t.prefer("dark")
+	t.open(t.page("docs/guides/mesh/"))
+	t.waitFor(dark)
+	t.screenshot("dark")
+	t.prefer("light")
+
+	// The button changes it, and the choice lasts.
+	t.open(t.page("docs/guides/mesh/"))
+	t.openMenu()
+	t.run(chromedp.Click(visible(".theme-toggle")))
+	t.waitFor(dark)
+	t.open(t.page("docs/api-reference/"))
+	t.waitFor(dark)
+	t.screenshot("dark-api-reference")
+	eval[chromedp.Void](t, "localStorage.clear()")
+}
+
+// prefer sets the color scheme of the operating system.
+func (t *tab) prefer(scheme string) {
+	t.Helper()
+	features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
+	if _, err := chromedp.Call(t.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func checkMissing(t *tab) {
+	if status := t.open(t.page("docs/none/")); status != http.StatusNotFound {
+		t.Errorf("status %d", status)
+	}
+	t.checkPage(t.page("docs/none/"), "Page not found")
+	t.screenshot("missing")
+	// The browser reports the status as an error.
+	for _, problem := range t.takeProblems() {
+		if !strings.Contains(problem, "404") || !strings.Contains(problem, "docs/none/") {
+			t.Error(problem)
+		}
+	}
+}

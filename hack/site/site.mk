@@ -1,0 +1,35 @@
+# The documentation site, built from the documents of the repository.
+
+##@ Documentation
+
+HUGO := bin/hugo
+HTMLTEST := bin/htmltest
+
+# Where the site is written, the URL that it is for, and its versions: hack/site/build.sh explains them.
+SITE ?= dist/site
+SITE_URL ?= /
+SITE_VERSIONS ?= development
+
+.PHONY: site
+site: $(HUGO) $(HTMLTEST) ## Build the documentation site and check its links: dist/site (SITE_URL=https://host/path SITE_VERSIONS='v0.1.0 development').
+	hack/site/build.sh '$(SITE)' '$(SITE_URL)' $(SITE_VERSIONS)
+
+# REQUIRE_BROWSER=1 fails if this machine has no Chromium and cannot install it.
+.PHONY: test-site
+test-site: $(HUGO) $(HTMLTEST) ## Look at every page of the site in Chromium, as wide as a desktop and a phone: screenshots in bin/site/screenshots.
+	@if reason=$$(hack/site/require-chromium.sh); then \
+		hack/site/build.sh bin/site/test /operator/ development v0.0.1=HEAD; \
+		rm -rf bin/site/screenshots; mkdir bin/site/screenshots; \
+		SITE=$(CURDIR)/bin/site/test SCREENSHOTS=$(CURDIR)/bin/site/screenshots \
+			go -C hack/docs test -tags browser -count=1 -v -run '^TestSite$$' .; \
+	elif [[ "$${REQUIRE_BROWSER:-}" == 1 ]]; then \
+		echo "The test of the site is required and cannot run: $$reason" >&2; exit 1; \
+	else \
+		echo "Test of the site skipped: $$reason"; \
+	fi
+
+$(HUGO): hack/tools/site/go.mod hack/tools/site/go.sum
+	go -C hack/tools/site build -o $(CURDIR)/$@ github.com/gohugoio/hugo
+
+$(HTMLTEST): hack/tools/site/go.mod hack/tools/site/go.sum
+	go -C hack/tools/site build -o $(CURDIR)/$@ github.com/wjdp/htmltest
