@@ -88,7 +88,10 @@ func names(resources map[schema.GroupResource]bool) []string {
 
 func TestAdmissionPoliciesOfAnotherInstallation(t *testing.T) {
 	objects := fake.NewClientBuilder()
-	for _, name := range []string{"team-a-sidecar-termination-operator-limits", "team-a-sidecar-termination-mode-native"} {
+	for _, name := range []string{
+		"team-a-sidecar-termination-operator-limits", "team-a-sidecar-termination-mode-native",
+		"acme-sidecar-termination-operator-limits-blue", "acme-sidecar-termination-mode-native-blue",
+	} {
 		objects.WithObjects(
 			&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}},
 			&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: name}},
@@ -96,9 +99,11 @@ func TestAdmissionPoliciesOfAnotherInstallation(t *testing.T) {
 	}
 	cluster := objects.Build()
 	for deployment, want := range map[string]outcome{
-		"team-a-sidecar-termination-controller-manager": outcomeOK,
-		"sidecar-termination-controller-manager":        outcomeWarning,
-		"custom":                                        outcomeWarning,
+		"team-a-sidecar-termination-controller-manager":    outcomeOK,
+		"acme-sidecar-termination-controller-manager-blue": outcomeOK,
+		"acme-sidecar-termination-controller-manager-red":  outcomeWarning,
+		"sidecar-termination-controller-manager":           outcomeWarning,
+		"custom":                                           outcomeWarning,
 	} {
 		c := &checker{client: cluster, deploymentName: deployment}
 		if err := c.admission(t.Context()); err != nil {

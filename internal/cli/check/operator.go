@@ -253,13 +253,13 @@ func (c *checker) stabilizationWindow(guarded bool) {
 	}
 }
 
-// installedName returns a name of config/default as it is in the cluster. A Helm release and kustomize's namePrefix may change
-// what names begin with.
+// installedName returns a name of config/default as it is in the cluster. A Helm release, and namePrefix and nameSuffix of
+// kustomize, may change what names begin and end with.
 func (c *checker) installedName(name string) string {
 	const role = "-controller-manager"
 	base := strings.TrimSuffix(settings.DeploymentName, role)
-	if installed, ok := strings.CutSuffix(c.deploymentName, role); ok {
-		return installed + strings.TrimPrefix(name, base)
+	if prefix, suffix, ok := strings.Cut(c.deploymentName, role); ok {
+		return prefix + strings.TrimPrefix(name, base) + suffix
 	}
 	return name
 }
