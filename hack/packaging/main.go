@@ -9,8 +9,10 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"syscall"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/cobra"
 
 	"github.com/sidecar-termination/operator/hack/packaging/dist"
@@ -18,6 +20,7 @@ import (
 	"github.com/sidecar-termination/operator/hack/packaging/manual"
 	"github.com/sidecar-termination/operator/hack/packaging/notes"
 	"github.com/sidecar-termination/operator/hack/packaging/plugin"
+	"github.com/sidecar-termination/operator/internal/quickexit/image"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -38,13 +41,17 @@ func newCommand() *cobra.Command {
 		SilenceErrors: true,
 	}
 	output := command.PersistentFlags().String("output", "dist", "directory to write to")
-	tag := defaultTag
+	tag, thisMachine := defaultTag, false
 	imagesCommand := &cobra.Command{
 		Use:   "images",
 		Short: "Builds the operator's image and the quick-exit image as OCI layouts",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			built, err := images.Write(cmd.Context(), ".", filepath.Join(*output, "images"), tag)
+			platforms := image.Platforms()
+			if thisMachine {
+				platforms = []v1.Platform{{OS: "linux", Architecture: runtime.GOARCH}}
+			}
+			built, err := images.Write(cmd.Context(), ".", filepath.Join(*output, "images"), tag, platforms)
 			for _, image := range built {
 				fmt.Println(image.Digest, image.Directory)
 			}
@@ -52,7 +59,8 @@ func newCommand() *cobra.Command {
 		},
 	}
 	imagesCommand.Flags().StringVar(&tag, "tag", tag, "tag of the images in their layouts")
-	command.AddCommand(imagesCommand, newDistCommand(output), newAttestCommand(output), newVerifyCommand(output), newNotesCommand(), &cobra.Command{
+	imagesCommand.Flags().BoolVar(&thisMachine, "this-machine", thisMachine, "build for the processor of this machine alone")
+	command.AddCommand(imagesCommand, newDistCommand(output), newAttestCommand(output), newVerifyCommand(output), newNotesCommand(), newReleaseCommand(output), &cobra.Command{
 		Use:   "chart",
 		Short: "Packages the Helm chart as a directory",
 		Args:  cobra.NoArgs,
@@ -90,19 +98,23 @@ func newNotesCommand() *cobra.Command {
 		Short: "Prints the notes of a release from the changelog",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, arguments []string) error {
-			tag := arguments[0]
-			if tag != settings.Release {
-				return fmt.Errorf("the sources have version %s, not %q", settings.Release, tag)
-			}
-			changelog, err := os.ReadFile("CHANGELOG.md")
-			if err != nil {
-				return fmt.Errorf("read the changelog: %w", err)
-			}
-			text, err := notes.Of(string(changelog), tag)
+			text, err := notesOf(arguments[0])
 			fmt.Print(text)
 			return err
 		},
 	}
+}
+
+// notesOf returns the notes of a release, which must be the version of the sources.
+func notesOf(version string) (string, error) {
+	if version != settings.Release {
+		return "", fmt.Errorf("the sources have version %s, not %q", settings.Release, version)
+	}
+	changelog, err := os.ReadFile("CHANGELOG.md")
+	if err != nil {
+		return "", fmt.Errorf("read the changelog: %w", err)
+	}
+	return notes.Of(string(changelog), version)
 }
 
 func writeDist(ctx context.Context, directory string, commandLine bool) ([]string, error) {
@@ -112,6 +124,14 @@ func writeDist(ctx context.Context, directory string, commandLine bool) ([]strin
 		if archives, err = plugin.Archives(ctx, ".", plugin.Platforms()); err != nil {
 			return nil, err
 		}
+	}
+	return writeFiles(directory, archives)
+}
+
+// writeFiles writes the files of a release, and the man pages if there are archives of the command line.
+func writeFiles(directory string, archives map[string][]byte) ([]string, error) {
+	if archives != nil {
+		var err error
 		if archives[manual.FileName], err = manual.Archive(); err != nil {
 			return nil, err
 		}

@@ -34,6 +34,12 @@ REBUILD ?= 1
 verify-release: $(CYCLONEDX_GOMOD) ## Check checksums, signatures, images, provenance and SBOMs of a release, and rebuild it (DIST=dist KEY=cosign.pub REBUILD=0).
 	@go run ./hack/packaging verify --output='$(DIST)' --key='$(KEY)' --rebuild=$(REBUILD) --generator=$(CYCLONEDX_GOMOD)
 
+# The release workflow runs this target, and publishes what it leaves in dist/VERSION.
+.PHONY: release-dry-run
+release-dry-run: $(CYCLONEDX_GOMOD) ## Build and check what a release publishes (VERSION=v0.1.0, the version of the sources; BUILDER=URL): dist/v0.1.0.
+	@# Make does not expand a VERSION of the environment, and the shell does not either.
+	@go run ./hack/packaging release "$$VERSION" --output='$(DIST)' --generator=$(CYCLONEDX_GOMOD) $(if $(BUILDER),--builder='$(BUILDER)')
+
 $(CYCLONEDX_GOMOD): hack/tools/sbom/go.mod hack/tools/sbom/go.sum
 	go -C hack/tools/sbom build -o $(CURDIR)/$@ github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
 

@@ -33,6 +33,13 @@ func Write(ctx context.Context, generator Generator, directory string, parameter
 		return nil, err
 	}
 	artifacts = append(artifacts, ofImages...)
+	chart, err := dist.ChartDigest(directory)
+	if err != nil {
+		return nil, err
+	}
+	if chart != "" {
+		subjects[dist.ChartLayout] = chart
+	}
 	if parameters.Go, err = toolchain(artifacts); err != nil {
 		return nil, err
 	}

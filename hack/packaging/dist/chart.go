@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 
 	"sigs.k8s.io/yaml"
 
@@ -45,6 +46,40 @@ func WriteChart(config, directory string) error {
 func Version(config string) (string, error) {
 	version, err := chartVersion(config)
 	return "v" + version, err
+}
+
+// releasedImage matches an image of a release, and its tag.
+var releasedImage = regexp.MustCompile(`\bghcr\.io/sidecar-termination/[a-z-]+:([\w.-]+)`)
+
+// CheckVersion returns an error unless the chart and the images in the manifests and in the chart have the version, such as v0.1.0.
+func CheckVersion(config, version string) error {
+	chart, err := Version(config)
+	if err != nil {
+		return err
+	}
+	if chart != version {
+		return fmt.Errorf("the chart has version %s, not %s", chart, version)
+	}
+	manifests, err := render(filepath.Join(config, "default"))
+	if err != nil {
+		return err
+	}
+	values, err := os.ReadFile(filepath.Join(config, "chart", "values.yaml"))
+	if err != nil {
+		return fmt.Errorf("read the values of the chart: %w", err)
+	}
+	for source, content := range map[string][]byte{"config/default": manifests, "config/chart/values.yaml": values} {
+		images := releasedImage.FindAllSubmatch(content, -1)
+		if len(images) == 0 {
+			return fmt.Errorf("%s has no image of a release", source)
+		}
+		for _, image := range images {
+			if string(image[1]) != version {
+				return fmt.Errorf("%s has the image %s, not %s", source, image[0], version)
+			}
+		}
+	}
+	return nil
 }
 
 // chartVersion returns the version in Chart.yaml.

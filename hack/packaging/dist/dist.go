@@ -30,9 +30,14 @@ const (
 // Write writes into a directory everything that can be installed: the whole operator and
 // its definitions as one file each, the kustomize component and the Helm chart as archives,
 // the archives of the command line that are given by name, and the checksums of all of them.
-// Equal kustomizations give equal files. It returns the names of the files.
+// The chart is there as an OCI layout as well. Equal kustomizations give equal files. It returns the names of the files
+// and of the layout.
 func Write(config, directory string, commandLine map[string][]byte) ([]string, error) {
-	files, err := build(config)
+	version, err := chartVersion(config)
+	if err != nil {
+		return nil, err
+	}
+	files, err := build(config, ChartFile(version))
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +55,10 @@ func Write(config, directory string, commandLine map[string][]byte) ([]string, e
 			return nil, fmt.Errorf("write a file of the release: %w", err)
 		}
 	}
-	return names, nil
+	if err := WriteChartLayout(filepath.Join(directory, ChartLayout), files[ChartFile(version)]); err != nil {
+		return nil, err
+	}
+	return append(names, ChartLayout), nil
 }
 
 // removeOld removes what is named for a version or a platform or describes old files, and would otherwise seem to belong
@@ -70,7 +78,7 @@ func removeOld(directory string) error {
 	return nil
 }
 
-func build(config string) (files map[string][]byte, err error) {
+func build(config, chartFile string) (files map[string][]byte, err error) {
 	files = map[string][]byte{}
 	for name, kustomization := range map[string]string{InstallFile: "default", CRDFile: "crd"} {
 		content, err := render(filepath.Join(config, kustomization))
@@ -91,15 +99,11 @@ func build(config string) (files map[string][]byte, err error) {
 	if files[ComponentFile], err = archive.TarGzip(component); err != nil {
 		return nil, err
 	}
-	version, err := chartVersion(config)
-	if err != nil {
-		return nil, err
-	}
 	chart := filepath.Join(directory, "chart")
 	if err := WriteChart(config, filepath.Join(chart, ChartName)); err != nil {
 		return nil, err
 	}
-	files[fmt.Sprintf("%s-%s.tgz", ChartName, version)], err = archive.TarGzip(chart)
+	files[chartFile], err = archive.TarGzip(chart)
 	return files, err
 }
 

@@ -30,7 +30,10 @@ func write(t *testing.T) (directory string, names []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return directory, names
+	if layout := names[len(names)-1]; layout != dist.ChartLayout {
+		t.Fatalf("the last name is %s, not the layout of the chart", layout)
+	}
+	return directory, names[:len(names)-1]
 }
 
 func TestFilesAreReproducible(t *testing.T) {
@@ -119,6 +122,63 @@ func TestChartIsReplaced(t *testing.T) {
 		if read(t, directory, name) == "" {
 			t.Errorf("%s is empty", name)
 		}
+	}
+}
+
+func TestChartLayoutHasTheArchive(t *testing.T) {
+	directory, _ := write(t)
+	layout := filepath.Join(directory, dist.ChartLayout)
+	digest, err := dist.ChartDigest(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	archive, err := filepath.Glob(filepath.Join(directory, dist.ChartName+"-*.tgz"))
+	if err != nil || len(archive) != 1 {
+		t.Fatalf("archives %v, %v", archive, err)
+	}
+	content := []byte(read(t, directory, filepath.Base(archive[0])))
+	manifest := read(t, layout, "blobs/sha256/"+digest)
+	for _, part := range []string{
+		dist.Digest(content), "application/vnd.cncf.helm.config.v1+json", "application/vnd.cncf.helm.chart.content.v1.tar+gzip",
+	} {
+		if !strings.Contains(manifest, part) {
+			t.Errorf("the manifest has no %s:\n%s", part, manifest)
+		}
+	}
+	again := t.TempDir()
+	if err := dist.WriteChartLayout(filepath.Join(again, dist.ChartLayout), content); err != nil {
+		t.Fatal(err)
+	}
+	if second, err := dist.ChartDigest(again); err != nil || second != digest {
+		t.Errorf("the second layout has the digest %s, %v; want %s", second, err, digest)
+	}
+}
+
+func TestVersionsOfTheSourcesAgree(t *testing.T) {
+	version, err := dist.Version(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := dist.CheckVersion(config, version); err != nil {
+		t.Error(err)
+	}
+	copied := filepath.Join(t.TempDir(), "config")
+	if err := os.CopyFS(copied, os.DirFS(config)); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"chart/Chart.yaml", "default/kustomization.yaml", "default/quick_exit_image.yaml", "chart/values.yaml"} {
+		t.Run(file, func(t *testing.T) {
+			original := read(t, copied, file)
+			changed := strings.ReplaceAll(original, strings.TrimPrefix(version, "v"), "9.9.9")
+			for _, content := range []string{changed, original} {
+				if err := os.WriteFile(filepath.Join(copied, file), []byte(content), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				if err := dist.CheckVersion(copied, version); (err == nil) != (content == original) {
+					t.Errorf("error %v; want one only for another version", err)
+				}
+			}
+		})
 	}
 }
 

@@ -31,14 +31,14 @@ type Built struct {
 }
 
 // Write builds the operator's image from the repository and the quick-exit image, each for
-// all platforms, and writes each as an OCI layout below the directory, in place of what was
+// the platforms, and writes each as an OCI layout below the directory, in place of what was
 // there. The same sources and the same Go give the same digests.
-func Write(ctx context.Context, repository, directory, tag string) ([]Built, error) {
-	operator, err := operatorIndex(ctx, repository)
+func Write(ctx context.Context, repository, directory, tag string, platforms []v1.Platform) ([]Built, error) {
+	operator, err := operatorIndex(ctx, repository, platforms)
 	if err != nil {
 		return nil, fmt.Errorf("build the operator's image: %w", err)
 	}
-	quickExit, err := image.Index(quickexit.DefaultPaths(), image.Platforms())
+	quickExit, err := image.Index(quickexit.DefaultPaths(), platforms)
 	if err != nil {
 		return nil, fmt.Errorf("build the quick-exit image: %w", err)
 	}
@@ -60,9 +60,9 @@ func Write(ctx context.Context, repository, directory, tag string) ([]Built, err
 	return all, nil
 }
 
-func operatorIndex(ctx context.Context, repository string) (v1.ImageIndex, error) {
+func operatorIndex(ctx context.Context, repository string, platforms []v1.Platform) (v1.ImageIndex, error) {
 	var images []ociimage.PlatformImage
-	for _, platform := range image.Platforms() {
+	for _, platform := range platforms {
 		compiled, err := program.Compile(ctx, repository, ".", platform)
 		if err != nil {
 			return nil, err

@@ -22,6 +22,7 @@ import (
 
 	"github.com/sidecar-termination/operator/hack/packaging/images"
 	"github.com/sidecar-termination/operator/internal/ociimage"
+	"github.com/sidecar-termination/operator/internal/quickexit/image"
 )
 
 // machines are the platforms of the images, and what their programs are made for.
@@ -39,7 +40,7 @@ func module(t *testing.T) string {
 
 func write(t *testing.T) []images.Built {
 	t.Helper()
-	built, err := images.Write(t.Context(), module(t), t.TempDir(), "v1")
+	built, err := images.Write(t.Context(), module(t), t.TempDir(), "v1", image.Platforms())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +114,7 @@ func TestImagesRunOnEveryPlatformAsNobodySpecial(t *testing.T) {
 }
 
 func TestAProgramThatCannotBeCompiledIsAnError(t *testing.T) {
-	_, err := images.Write(t.Context(), t.TempDir(), t.TempDir(), "v1")
+	_, err := images.Write(t.Context(), t.TempDir(), t.TempDir(), "v1", image.Platforms())
 	if err == nil || !strings.Contains(err.Error(), "compile for linux/amd64") {
 		t.Errorf("error is %v", err)
 	}

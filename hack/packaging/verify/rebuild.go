@@ -49,10 +49,13 @@ func (r *release) rebuild(ctx context.Context) (err error) {
 	before, compared := r.failed, 0
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		content, ok := got[name]
-		ofImage := strings.HasPrefix(name, attest.ImagesDirectory+"/")
+		ofImage, ofChart := strings.HasPrefix(name, attest.ImagesDirectory+"/"), strings.HasPrefix(name, dist.ChartLayout+"/")
 		switch {
-		case ofImage && (len(r.imageDigests) == 0 || !strings.Contains(name, "/blobs/")):
-			// The provenance has the digests of the images. The other files of a layout depend on who copied it.
+		case ofImage && len(r.imageDigests) == 0, ofChart && r.chartDigest == "":
+			// There is no layout here.
+			continue
+		case (ofImage || ofChart) && !strings.Contains(name, "/blobs/"):
+			// The provenance has the digests of images and chart. The other files of a layout depend on who copied it.
 			continue
 		case !ok:
 			r.fail("rebuild: %s is missing from the release", name)

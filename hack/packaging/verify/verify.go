@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +21,9 @@ import (
 	"github.com/sidecar-termination/operator/hack/packaging/attest"
 	"github.com/sidecar-termination/operator/hack/packaging/dist"
 )
+
+// NotesFile has the notes of the release. They are not a file of the release: its page shows them.
+const NotesFile = "release-notes.md"
 
 // Options say what is checked.
 type Options struct {
@@ -37,6 +41,7 @@ func Release(ctx context.Context, options Options, output io.Writer) error {
 	r.checksums()
 	r.signatures()
 	r.images()
+	r.chart()
 	r.provenance()
 	r.sboms()
 	if err := r.rebuild(ctx); err != nil {
@@ -82,6 +87,8 @@ type release struct {
 	listed bool
 	// imageDigests are the digests of images and their platforms by the names of their subjects.
 	imageDigests map[string]string
+	// chartDigest is the digest of the chart's manifest, or empty without a layout of the chart.
+	chartDigest string
 	// artifacts are the archives and images by name.
 	artifacts map[string]attest.Artifact
 	// parameters are those of the provenance, or nil.
@@ -134,7 +141,8 @@ func (r *release) extraFiles(sums map[string]string) {
 		name := entry.Name()
 		signed := strings.TrimSuffix(name, signatureSuffix)
 		switch {
-		case sums[name] != "", name == dist.ChecksumFile, name == bundleFile, name == attest.ImagesDirectory && entry.IsDir():
+		case sums[name] != "", name == dist.ChecksumFile, name == bundleFile, name == NotesFile:
+		case entry.IsDir() && (name == attest.ImagesDirectory || name == path.Dir(dist.ChartLayout)):
 		case signed != name && (signed == dist.ChecksumFile || sums[signed] != ""):
 		default:
 			r.fail("%s: not a part of the release, %s does not list it: remove it", name, dist.ChecksumFile)
@@ -183,6 +191,58 @@ func (r *release) image(name string) error {
 	return nil
 }
 
+// chart checks that the layout of the chart has the chart of the release and nothing else.
+func (r *release) chart() {
+	if !r.listed {
+		return
+	}
+	if _, err := os.Stat(r.path(dist.ChartLayout)); errors.Is(err, fs.ErrNotExist) {
+		r.skip("%s: the directory has no chart for a registry. `make dist` builds it", dist.ChartLayout)
+		return
+	}
+	if err := r.chartLayout(); err != nil {
+		r.fail("%s: %v: run `make dist`, or copy the chart again", dist.ChartLayout, err)
+		return
+	}
+	r.pass("%s: sha256:%s", dist.ChartLayout, r.chartDigest)
+}
+
+func (r *release) chartLayout() (err error) {
+	charts := slices.Sorted(maps.Keys(r.files))
+	charts = slices.DeleteFunc(charts, func(name string) bool { return !strings.HasSuffix(name, ".tgz") })
+	if len(charts) != 1 {
+		return fmt.Errorf("the release has %d archives of charts, not 1", len(charts))
+	}
+	directory, err := os.MkdirTemp("", "chart-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
+	if err := dist.WriteChartLayout(directory, r.files[charts[0]]); err != nil {
+		return err
+	}
+	want, err := contents(directory)
+	if err != nil {
+		return err
+	}
+	got, err := contents(r.path(dist.ChartLayout))
+	if err != nil {
+		return err
+	}
+	for name, content := range want {
+		if strings.HasPrefix(name, "blobs/") && got[name] != content {
+			return fmt.Errorf("%s is not the one of %s", name, charts[0])
+		}
+	}
+	for name := range got {
+		if want[name] == "" {
+			return fmt.Errorf("%s is not a part of the chart", name)
+		}
+	}
+	r.chartDigest, err = dist.ChartDigest(r.Directory)
+	return err
+}
+
 // provenance checks that the subjects of the provenance are the files and images.
 func (r *release) provenance() {
 	if !r.listed {
@@ -202,6 +262,9 @@ func (r *release) provenance() {
 	parameters := statement.Parameters()
 	r.parameters = &parameters
 	want := maps.Clone(r.imageDigests)
+	if r.chartDigest != "" {
+		want[dist.ChartLayout] = r.chartDigest
+	}
 	for name, content := range r.files {
 		if name != attest.ProvenanceFile {
 			want[name] = dist.Digest(content)
@@ -216,6 +279,8 @@ func (r *release) provenance() {
 			r.fail("%s: names the subject %s twice: download it again", attest.ProvenanceFile, subject.Name)
 		case want[subject.Name] == "" && isImage && len(r.imageDigests) == 0:
 			// There are no images here.
+		case want[subject.Name] == "" && subject.Name == dist.ChartLayout:
+			// There is no chart for a registry here, or it was reported.
 		case want[subject.Name] == "":
 			r.fail("%s: names the subject %s, which is missing: download it, or run `make images` for an image", attest.ProvenanceFile, subject.Name)
 		case want[subject.Name] != got:

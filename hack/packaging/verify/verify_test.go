@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"maps"
 	"os"
 	"path/filepath"
@@ -17,11 +18,13 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	packer "github.com/sidecar-termination/operator/hack/packaging/archive"
 	"github.com/sidecar-termination/operator/hack/packaging/attest"
 	"github.com/sidecar-termination/operator/hack/packaging/dist"
 	"github.com/sidecar-termination/operator/hack/packaging/images"
 	"github.com/sidecar-termination/operator/hack/packaging/plugin"
 	"github.com/sidecar-termination/operator/hack/packaging/verify"
+	"github.com/sidecar-termination/operator/internal/quickexit/image"
 )
 
 const (
@@ -41,17 +44,38 @@ func build(ctx context.Context, directory string, parameters attest.Parameters) 
 		return err
 	}
 	files["install.yaml"] = []byte("kind: Namespace\n")
+	chart, err := chartArchive()
+	if err != nil {
+		return err
+	}
+	files[dist.ChartFile("0.1.0")] = chart
+	if err := dist.WriteChartLayout(filepath.Join(directory, dist.ChartLayout), chart); err != nil {
+		return err
+	}
 	files[dist.ChecksumFile] = dist.Checksums(maps.Clone(files))
 	for name, content := range files {
 		if err := os.WriteFile(filepath.Join(directory, name), content, 0o600); err != nil {
 			return err
 		}
 	}
-	if _, err := images.Write(ctx, module, filepath.Join(directory, attest.ImagesDirectory), "latest"); err != nil {
+	if _, err := images.Write(ctx, module, filepath.Join(directory, attest.ImagesDirectory), "latest", image.Platforms()); err != nil {
 		return err
 	}
 	_, err = attest.Write(ctx, generator, directory, parameters)
 	return err
+}
+
+// chartArchive returns the operator's chart.
+func chartArchive() (packed []byte, err error) {
+	directory, err := os.MkdirTemp("", "chart-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
+	if err := dist.WriteChart(filepath.Join("..", "..", "..", "config"), filepath.Join(directory, dist.ChartName)); err != nil {
+		return nil, err
+	}
+	return packer.TarGzip(directory)
 }
 
 func TestReleases(t *testing.T) {
@@ -69,15 +93,18 @@ func TestReleases(t *testing.T) {
 		want    []string
 		rebuild bool
 	}{
-		"intact":                  {change: func(*testing.T, string) {}},
-		"intact and rebuilt":      {change: func(*testing.T, string) {}, rebuild: true},
-		"without images":          {change: remove("images")},
-		"without images, rebuilt": {change: remove("images"), rebuild: true},
-		"changed archive":         {change: flip(archive), want: []string{archive + ": SHA-256 is "}},
-		"changed text":            {change: flip("install.yaml"), want: []string{"install.yaml: SHA-256 is ", "provenance.json: the digest of install.yaml is "}},
-		"changed SBOM":            {change: flip(sbom), want: []string{sbom + ": SHA-256 is "}},
-		"changed provenance":      {change: flip("provenance.json"), want: []string{"provenance.json: SHA-256 is "}},
-		"changed checksum":        {change: edit(dist.ChecksumFile, "  install.yaml", "0  install.yaml"), want: []string{"SHA256SUMS: parse SHA256SUMS: invalid line "}},
+		"intact":                     {change: func(*testing.T, string) {}},
+		"intact and rebuilt":         {change: func(*testing.T, string) {}, rebuild: true},
+		"without images":             {change: remove("images")},
+		"without images, rebuilt":    {change: remove("images"), rebuild: true},
+		"without the chart":          {change: remove("charts")},
+		"without the chart, rebuilt": {change: remove("charts"), rebuild: true},
+		"notes":                      {change: write("release-notes.md", "x")},
+		"changed archive":            {change: flip(archive), want: []string{archive + ": SHA-256 is "}},
+		"changed text":               {change: flip("install.yaml"), want: []string{"install.yaml: SHA-256 is ", "provenance.json: the digest of install.yaml is "}},
+		"changed SBOM":               {change: flip(sbom), want: []string{sbom + ": SHA-256 is "}},
+		"changed provenance":         {change: flip("provenance.json"), want: []string{"provenance.json: SHA-256 is "}},
+		"changed checksum":           {change: edit(dist.ChecksumFile, "  install.yaml", "0  install.yaml"), want: []string{"SHA256SUMS: parse SHA256SUMS: invalid line "}},
 		"changed name in the checksums": {change: edit(dist.ChecksumFile, "  install.yaml", "  instal1.yaml"),
 			want: []string{"instal1.yaml: missing, but SHA256SUMS lists it", "install.yaml: not a part of the release", "provenance.json: names the subject install.yaml, which is missing"}},
 		"path in the checksums":   {change: edit(dist.ChecksumFile, "  install.yaml", "  ../install.yaml"), want: []string{`SHA256SUMS: parse SHA256SUMS: invalid file name "../install.yaml"`}},
@@ -93,15 +120,19 @@ func TestReleases(t *testing.T) {
 		"missing provenance": {change: remove("provenance.json"), want: []string{"provenance.json: missing, but SHA256SUMS lists it: download it"}},
 		"missing image": {change: remove("images/quick-exit"),
 			want: []string{"provenance.json: names the subject images/quick-exit, which is missing", "provenance.json: names the subject images/quick-exit@linux/amd64, which is missing"}},
-		"changed layer":            {change: flipBlob(false), want: []string{"images/quick-exit: "}},
-		"changed manifest":         {change: flipBlob(true), want: []string{"images/quick-exit: "}},
-		"extra blob":               {change: write("images/quick-exit/blobs/sha256/extra", "x"), want: []string{"images/quick-exit: blobs/sha256/extra is not a part of the image"}},
-		"extra image":              {change: write("images/other/oci-layout", "{}"), want: []string{"images/other: "}},
-		"archive and checksums":    {change: sums(flip(archive)), want: []string{"provenance.json: the digest of " + archive + " is "}},
-		"SBOM and checksums":       {change: sums(flip(sbom)), want: []string{"provenance.json: the digest of " + sbom + " is "}},
-		"extra file and checksums": {change: sums(write("extra.txt", "x")), want: []string{"provenance.json: does not name the subject extra.txt"}},
-		"unknown type of build":    {change: sums(edit("provenance.json", "packages.md#provenance", "packages.md#other")), want: []string{"provenance.json: parse provenance.json: buildType is "}},
-		"SBOM without a module":    {change: subjects(edit(sbom, `"name": "std"`, `"name": "other"`)), want: []string{sbom + ": it does not name the module std@go1."}},
+		"changed layer":                 {change: flipBlob("images/quick-exit", false), want: []string{"images/quick-exit: "}},
+		"changed manifest":              {change: flipBlob("images/quick-exit", true), want: []string{"images/quick-exit: "}},
+		"extra blob":                    {change: write("images/quick-exit/blobs/sha256/extra", "x"), want: []string{"images/quick-exit: blobs/sha256/extra is not a part of the image"}},
+		"changed chart in the layout":   {change: flipBlob(dist.ChartLayout, false), want: []string{dist.ChartLayout + ": blobs/sha256/"}},
+		"changed manifest of the chart": {change: flipBlob(dist.ChartLayout, true), want: []string{dist.ChartLayout + ": blobs/sha256/"}},
+		"extra blob of the chart":       {change: write(dist.ChartLayout+"/blobs/sha256/extra", "x"), want: []string{dist.ChartLayout + ": blobs/sha256/extra is not a part of the chart"}},
+		"another chart in the layout":   {change: edit(dist.ChartLayout+"/index.json", "sha256:", "sha256:0"), want: []string{dist.ChartLayout + ": "}},
+		"extra image":                   {change: write("images/other/oci-layout", "{}"), want: []string{"images/other: "}},
+		"archive and checksums":         {change: sums(flip(archive)), want: []string{"provenance.json: the digest of " + archive + " is "}},
+		"SBOM and checksums":            {change: sums(flip(sbom)), want: []string{"provenance.json: the digest of " + sbom + " is "}},
+		"extra file and checksums":      {change: sums(write("extra.txt", "x")), want: []string{"provenance.json: does not name the subject extra.txt"}},
+		"unknown type of build":         {change: sums(edit("provenance.json", "packages.md#provenance", "packages.md#other")), want: []string{"provenance.json: parse provenance.json: buildType is "}},
+		"SBOM without a module":         {change: subjects(edit(sbom, `"name": "std"`, `"name": "other"`)), want: []string{sbom + ": it does not name the module std@go1."}},
 		"SBOM of another image": {change: subjects(swap(imageSBOM, "sidecar-termination-operator-image-linux-amd64.spdx.json")),
 			want: []string{"sidecar-termination-operator-image-linux-amd64.spdx.json: it describes something with the digest ", imageSBOM + ": it describes something with the digest "}},
 		"SBOM of another version": {change: subjects(edit(imageSBOM, `"versionInfo": "v1.2.3"`, `"versionInfo": "v1.2.4"`)), want: []string{imageSBOM + ": it names the program example.test/program@v1.2.4, want example.test/program@v1.2.3"}},
@@ -163,11 +194,11 @@ func flip(name string) change {
 	}
 }
 
-// flipBlob changes the largest or smallest file of the quick-exit image.
-func flipBlob(smallest bool) change {
+// flipBlob changes the largest or smallest file of a layout.
+func flipBlob(layout string, smallest bool) change {
 	return func(t *testing.T, directory string) {
 		t.Helper()
-		blobs := filepath.Join("images", "quick-exit", "blobs", "sha256")
+		blobs := filepath.Join(layout, "blobs", "sha256")
 		entries, err := os.ReadDir(filepath.Join(directory, blobs))
 		if err != nil {
 			t.Fatal(err)
