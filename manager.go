@@ -84,7 +84,8 @@ func newManager(ctx context.Context, operator settings.Operator) (manager.Manage
 	config.Wrap(eventtransport.Wrapper(ctx))
 	mgr, err := manager.New(config, manager.Options{
 		Scheme:                        types,
-		Cache:                         podcache.ManagerOptions(types),
+		Cache:                         podcache.ManagerOptions(types, operator.WatchNamespaces...),
+		NewCache:                      podcache.NewCache,
 		Metrics:                       metricsOptions(operator.Metrics),
 		HealthProbeBindAddress:        operator.ProbeAddress,
 		PprofBindAddress:              operator.PprofAddress,

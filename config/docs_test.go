@@ -93,7 +93,7 @@ func TestGuideListsOverlaysAndPresets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, overlay := range installations() {
+	for _, overlay := range append(installations(), namespacedOverlay) {
 		if overlay != "overlays/local" && !strings.Contains(string(content), "`config/"+overlay+"`") {
 			t.Errorf("the guide does not name config/%s", overlay)
 		}

@@ -28,12 +28,13 @@ var clusterScoped = []string{
 	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
 }
 
-// installations returns the kustomizations that install the operator.
+// installations returns the kustomizations that install the operator for the whole cluster. namespaced_test.go tests the other one.
 func installations() []string {
 	overlays, err := filepath.Glob("overlays/*")
 	if err != nil {
 		panic(err)
 	}
+	overlays = slices.DeleteFunc(overlays, func(overlay string) bool { return overlay == namespacedOverlay })
 	return append([]string{"default"}, overlays...)
 }
 

@@ -48,7 +48,7 @@ type podCase struct {
 func newPodCase(tb testing.TB, policies int) podCase {
 	tb.Helper()
 	informers := newTestInformers(&v1alpha1.SidecarTerminationPolicy{}, &v1alpha1.ClusterSidecarTerminationPolicy{})
-	index, err := policyindex.New(nil, informers[0], informers[1])
+	index, err := policyindex.New(nil, informers[:1], informers[1:])
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func newTestInformers(objects ...client.Object) []toolscache.SharedIndexInformer
 func newTestStores(tb testing.TB) (podcache.Stores, toolscache.Store) {
 	tb.Helper()
 	informers := newTestInformers(&corev1.Pod{}, &corev1.Pod{})
-	stores, err := podcache.NewStores(informers[0], informers[1])
+	stores, err := podcache.NewStores(informers[:1], informers[1:])
 	if err != nil {
 		tb.Fatal(err)
 	}

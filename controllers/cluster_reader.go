@@ -96,9 +96,12 @@ func (c *clusterReader) resolve(ctx context.Context, pod *corev1.Pod) (resolvedP
 // snapshot gathers what a decision about the pod depends on, for one view of its containers. The caller fills in
 // UnchangedSince, ContainersUnchangedSince, DrainsSince and Denied.
 func (c *clusterReader) snapshot(ctx context.Context, pod *corev1.Pod, view resolve.View) (plan.Snapshot, error) {
-	node, err := observe.Node(ctx, c.cache, pod)
-	if err != nil {
-		return plan.Snapshot{}, err
+	var node *corev1.Node
+	if c.options.NodeKindRules.All == "" {
+		var err error
+		if node, err = observe.Node(ctx, c.cache, pod); err != nil {
+			return plan.Snapshot{}, err
+		}
 	}
 	attempts, err := observe.Attempts(ctx, c.terminators, pod)
 	invalidAnnotation := ""

@@ -41,6 +41,15 @@ func newConversion(live client.Reader, interval time.Duration, onChange func(ctx
 	return &conversion{live: live, interval: interval, onChange: onChange, known: make(chan struct{})}
 }
 
+// conversionNotRead returns the state of an operator that may not read admission policies. It must not be started.
+func conversionNotRead() *conversion {
+	c := newConversion(nil, 0, nil)
+	component := native.Component{NotRead: true}
+	c.state.Store(&conversionState{component.Unavailable(resolve.KindNamespaced), component.Unavailable(resolve.KindCluster)})
+	close(c.known)
+	return c
+}
+
 // of returns the input of a policy's status about its conversion, or nil if the policy asks for none, or while the availability is
 // unknown.
 func (c *conversion) of(policy *policyObject) *rollup.Conversion {

@@ -23,15 +23,16 @@ func (p *prePulls) decide(ctx context.Context, object *policyObject) (prepull.De
 		return prepull.Decision{}, err
 	}
 	return prepull.Decide(prepull.Situation{
-		Policy:       object.toPrePull(),
-		Namespace:    p.options.PrePullNamespace,
-		DefaultImage: p.options.Resolve.Image,
-		Images:       p.options.Capabilities.Images,
-		Enabled:      p.options.Capabilities.EnabledModes,
-		Served:       p.jobs.Availability.Available(),
-		Existing:     existing,
-		Denial:       p.states.get(object.ref).pullDenial,
-		Now:          p.options.Clock.Now(),
+		Policy:         object.toPrePull(),
+		Namespace:      p.options.PrePullNamespace,
+		DefaultImage:   p.options.Resolve.Image,
+		Images:         p.options.Capabilities.Images,
+		Enabled:        p.options.Capabilities.EnabledModes,
+		NamespacesOnly: p.options.Capabilities.NamespacesOnly,
+		Served:         p.jobs.Availability.Available(),
+		Existing:       existing,
+		Denial:         p.states.get(object.ref).pullDenial,
+		Now:            p.options.Clock.Now(),
 	}), nil
 }
 

@@ -44,7 +44,7 @@ func newBench(t *testing.T, options Options, withKruise *testenv.Kruise) *bench 
 	t.Helper()
 	f := newFixture(t)
 	mgr := f.newManager()
-	caches, err := newCaches(t.Context(), mgr, options.Clock)
+	caches, err := newCaches(t.Context(), mgr, options)
 	if err != nil {
 		t.Fatal(err)
 	}

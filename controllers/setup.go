@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
-	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -49,7 +48,8 @@ const (
 	conversionTimeout = 10 * time.Second
 )
 
-// Setup adds the reconcilers and their caches to the manager, whose cache must have podcache.ManagerOptions.
+// Setup adds the reconcilers and their caches to the manager, whose cache must be one of podcache.NewCache with
+// podcache.ManagerOptions for the namespaces of the options.
 func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 	_, err := setup(ctx, mgr, options)
 	return err
@@ -57,7 +57,7 @@ func Setup(ctx context.Context, mgr manager.Manager, options Options) error {
 
 // setup is Setup, and returns the reconcilers.
 func setup(ctx context.Context, mgr manager.Manager, options Options) (reconcilers, error) {
-	caches, err := newCaches(ctx, mgr, options.Clock)
+	caches, err := newCaches(ctx, mgr, options)
 	if err != nil {
 		return reconcilers{}, err
 	}
@@ -79,43 +79,40 @@ func setup(ctx context.Context, mgr manager.Manager, options Options) (reconcile
 	if err := leadWhenElected(mgr, r.pods, func(ctx context.Context) { enqueueEveryPod(ctx, caches.pods, &queues.pods) }); err != nil {
 		return reconcilers{}, fmt.Errorf("follow leader election: %w", err)
 	}
-	if err := watchPolicies(mgr, "policy", r.policies, &queues.policies); err != nil {
+	if err := watchPolicies(mgr, "policy", r.policies, &queues.policies, options); err != nil {
 		return reconcilers{}, fmt.Errorf("set up policy controller: %w", err)
 	}
-	if !options.Capabilities.PrePull {
+	if !options.Capabilities.PrePull || options.Capabilities.NamespacesOnly {
 		return r, nil
 	}
-	if err := watchPolicies(mgr, "prepull", r.prePulls, &queues.prePulls); err != nil {
+	if err := watchPolicies(mgr, "prepull", r.prePulls, &queues.prePulls, options); err != nil {
 		return reconcilers{}, fmt.Errorf("set up pre-pull controller: %w", err)
 	}
 	return r, nil
 }
 
-// startInformers fills the cache with every kind that the reconcilers read before they run, also on a replica that waits for the
-// lease. It fails if the cluster lacks the operator's kinds.
-func startInformers(ctx context.Context, c cache.Cache) error {
-	for _, object := range []client.Object{
-		&corev1.Pod{}, &corev1.Node{}, policyindex.NamespaceMetadata(),
-		&v1alpha1.SidecarTerminationPolicy{}, &v1alpha1.ClusterSidecarTerminationPolicy{},
-	} {
+// cachedObjects are an object of every kind that the reconcilers read from the manager's cache. An operator for single namespaces
+// leaves out kinds without a namespace, for which it has no permission.
+func cachedObjects(options Options) []client.Object {
+	objects := []client.Object{&corev1.Pod{}, &v1alpha1.SidecarTerminationPolicy{}}
+	if options.NodeKindRules.All == "" {
+		objects = append(objects, &corev1.Node{})
+	}
+	if !options.Capabilities.NamespacesOnly {
+		objects = append(objects, policyindex.NamespaceMetadata(), &v1alpha1.ClusterSidecarTerminationPolicy{})
+	}
+	return objects
+}
+
+// startInformers fills the cache with the objects before the reconcilers run, also on a replica that waits for the lease. It fails if
+// the cluster lacks the operator's kinds.
+func startInformers(ctx context.Context, c cache.Cache, objects []client.Object) error {
+	for _, object := range objects {
 		if _, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
 			return fmt.Errorf("watch %T: %w", object, err)
 		}
 	}
 	return nil
-}
-
-// sharedInformer returns the cache's informer of the object's kind without waiting for its sync.
-func sharedInformer(ctx context.Context, c cache.Cache, object client.Object) (toolscache.SharedIndexInformer, error) {
-	informer, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false))
-	if err != nil {
-		return nil, fmt.Errorf("watch %T: %w", object, err)
-	}
-	shared, ok := informer.(toolscache.SharedIndexInformer)
-	if !ok {
-		return nil, fmt.Errorf("watch %T: the cache's informer is a %T and has no store", object, informer)
-	}
-	return shared, nil
 }
 
 // caches are the caches that the operator adds to the manager's own.
@@ -126,34 +123,35 @@ type caches struct {
 }
 
 // newCaches adds the caches to the manager, which must not have been started.
-func newCaches(ctx context.Context, mgr manager.Manager, clock clock.PassiveClock) (caches, error) {
-	teardown, err := podcache.NewTeardown(ctx, mgr, clock)
+func newCaches(ctx context.Context, mgr manager.Manager, options Options) (caches, error) {
+	teardown, err := podcache.NewTeardown(ctx, mgr, options.Clock, options.WatchNamespaces...)
 	if err != nil {
 		return caches{}, err
 	}
 	unfinished := mgr.GetCache()
-	if err := startInformers(ctx, unfinished); err != nil {
+	if err := startInformers(ctx, unfinished, cachedObjects(options)); err != nil {
 		return caches{}, err
 	}
-	var informers []toolscache.SharedIndexInformer
-	for _, source := range []struct {
-		cache  cache.Cache
-		object client.Object
-	}{
-		{unfinished, &corev1.Pod{}}, {teardown, &corev1.Pod{}},
-		{unfinished, &v1alpha1.SidecarTerminationPolicy{}}, {unfinished, &v1alpha1.ClusterSidecarTerminationPolicy{}},
-	} {
-		informer, err := sharedInformer(ctx, source.cache, source.object)
-		if err != nil {
-			return caches{}, err
+	informers := func(c cache.Cache, object client.Object) (found []toolscache.SharedIndexInformer) {
+		if err == nil {
+			found, err = podcache.Informers(ctx, c, object)
 		}
-		informers = append(informers, informer)
+		return found
 	}
-	pods, err := podcache.NewStores(informers[0], informers[1])
+	unfinishedPods, podsInTeardown := informers(unfinished, &corev1.Pod{}), informers(teardown, &corev1.Pod{})
+	namespaced := informers(unfinished, &v1alpha1.SidecarTerminationPolicy{})
+	var cluster []toolscache.SharedIndexInformer
+	if !options.Capabilities.NamespacesOnly {
+		cluster = informers(unfinished, &v1alpha1.ClusterSidecarTerminationPolicy{})
+	}
 	if err != nil {
 		return caches{}, err
 	}
-	policies, err := policyindex.New(unfinished, informers[2], informers[3])
+	pods, err := podcache.NewStores(unfinishedPods, podsInTeardown)
+	if err != nil {
+		return caches{}, err
+	}
+	policies, err := policyindex.New(unfinished, namespaced, cluster)
 	return caches{teardown, pods, policies}, err
 }
 
@@ -193,11 +191,13 @@ func followKruise(mgr manager.Manager, pods podcache.Stores, options Options, qu
 		return kinds, err
 	}
 	var follow []follower
-	if options.Capabilities.CRR {
+	// An operator for single namespaces may not read the definitions and the webhook.
+	readable := !options.Capabilities.NamespacesOnly
+	if options.Capabilities.CRR && readable {
 		follow = append(follow, kinds.crrs)
 		queues.pods.ready = kruiseKnown(kinds.crrs)
 	}
-	if options.Capabilities.PrePull {
+	if options.Capabilities.PrePull && readable {
 		follow = append(follow, kinds.pullJobs)
 		queues.prePulls.ready = kruiseKnown(kinds.pullJobs)
 	}
@@ -210,8 +210,12 @@ func followKruise(mgr manager.Manager, pods podcache.Stores, options Options, qu
 	return kinds, nil
 }
 
-// followConversion makes the manager follow whether the cluster converts sidecars. The policy controller starts once that is known.
+// followConversion makes the manager follow whether the cluster converts sidecars. The policy controller starts once that is known. An
+// operator for single namespaces may not read admission policies, and reports that.
 func followConversion(mgr manager.Manager, options Options, queues *queues) (*conversion, error) {
+	if options.Capabilities.NamespacesOnly {
+		return conversionNotRead(), nil
+	}
 	c := newConversion(mgr.GetAPIReader(), cmp.Or(options.ConversionInterval, conversionInterval), func(ctx context.Context) {
 		for _, ref := range policiesThat(ctx, mgr.GetCache(), native.Requests) {
 			queues.policies.add(ref)
@@ -285,15 +289,21 @@ func watchPods(mgr manager.Manager, r *PodReconciler, caches caches, queue *queu
 		return err
 	}
 	unfinished := mgr.GetCache()
-	for _, watch := range []source.Source{
+	watches := []source.Source{
 		source.Kind(unfinished, &corev1.Pod{}, &podHandler{}),
 		source.Kind(caches.teardown, &corev1.Pod{}, &podHandler{}, podcache.InTeardown()),
 		source.Kind(unfinished, &v1alpha1.SidecarTerminationPolicy{}, podsOfPolicy(caches.pods), declarationChanged[*v1alpha1.SidecarTerminationPolicy]()),
-		source.Kind(unfinished, &v1alpha1.ClusterSidecarTerminationPolicy{}, podsOfClusterPolicy(caches.pods), declarationChanged[*v1alpha1.ClusterSidecarTerminationPolicy]()),
-		source.Kind(unfinished, &corev1.Node{}, podsOfNode(caches.pods), nodeKindChanged(r.options.NodeKindRules)),
-		source.Kind(unfinished, policyindex.NamespaceMetadata(), podsOfNamespace(caches.pods), namespaceLabelsChanged()),
 		queue.source(),
-	} {
+	}
+	if r.options.NodeKindRules.All == "" {
+		watches = append(watches, source.Kind(unfinished, &corev1.Node{}, podsOfNode(caches.pods), nodeKindChanged(r.options.NodeKindRules)))
+	}
+	if !r.options.Capabilities.NamespacesOnly {
+		watches = append(watches,
+			source.Kind(unfinished, &v1alpha1.ClusterSidecarTerminationPolicy{}, podsOfClusterPolicy(caches.pods), declarationChanged[*v1alpha1.ClusterSidecarTerminationPolicy]()),
+			source.Kind(unfinished, policyindex.NamespaceMetadata(), podsOfNamespace(caches.pods), namespaceLabelsChanged()))
+	}
+	for _, watch := range watches {
 		if err := c.Watch(watch); err != nil {
 			return err
 		}
@@ -302,18 +312,23 @@ func watchPods(mgr manager.Manager, r *PodReconciler, caches caches, queue *queu
 }
 
 // watchPolicies adds a controller of policies. Changes of specs and the queue enqueue policies.
-func watchPolicies(mgr manager.Manager, name string, r reconcile.TypedReconciler[resolve.PolicyRef], queue *queue[resolve.PolicyRef]) error {
+func watchPolicies(
+	mgr manager.Manager, name string, r reconcile.TypedReconciler[resolve.PolicyRef], queue *queue[resolve.PolicyRef], options Options,
+) error {
 	c, err := controller.NewTyped(name, mgr, controller.TypedOptions[resolve.PolicyRef]{Reconciler: r})
 	if err != nil {
 		return err
 	}
-	for _, watch := range []source.TypedSource[resolve.PolicyRef]{
+	watches := []source.TypedSource[resolve.PolicyRef]{
 		source.TypedKind(mgr.GetCache(), &v1alpha1.SidecarTerminationPolicy{},
 			toPolicy[*v1alpha1.SidecarTerminationPolicy](resolve.KindNamespaced), statusMayChange[*v1alpha1.SidecarTerminationPolicy]()),
-		source.TypedKind(mgr.GetCache(), &v1alpha1.ClusterSidecarTerminationPolicy{},
-			toPolicy[*v1alpha1.ClusterSidecarTerminationPolicy](resolve.KindCluster), statusMayChange[*v1alpha1.ClusterSidecarTerminationPolicy]()),
 		queue.source(),
-	} {
+	}
+	if !options.Capabilities.NamespacesOnly {
+		watches = append(watches, source.TypedKind(mgr.GetCache(), &v1alpha1.ClusterSidecarTerminationPolicy{},
+			toPolicy[*v1alpha1.ClusterSidecarTerminationPolicy](resolve.KindCluster), statusMayChange[*v1alpha1.ClusterSidecarTerminationPolicy]()))
+	}
+	for _, watch := range watches {
 		if err := c.Watch(watch); err != nil {
 			return err
 		}

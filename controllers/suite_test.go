@@ -377,14 +377,19 @@ func asOperator() *rest.Config {
 // newManager returns a manager with the operator's permissions.
 func (f *fixture) newManager(change ...func(*manager.Options)) manager.Manager {
 	f.Helper()
-	limited := asOperator()
+	return f.newManagerAs(asOperator(), change...)
+}
+
+// newManagerAs returns a manager with the permissions of the connection.
+func (f *fixture) newManagerAs(limited *rest.Config, change ...func(*manager.Options)) manager.Manager {
+	f.Helper()
 	limited.Wrap(f.writes.wrap)
 	limited.Wrap(f.watches.wrap)
 	limited.Wrap(f.late.wrap)
 	limited.Wrap(f.swept.wrap)
 	limited.Wrap(f.failing.wrap)
 	options := manager.Options{
-		Scheme: scheme, Cache: podcache.ManagerOptions(scheme), Metrics: metricsserver.Options{BindAddress: "0"},
+		Scheme: scheme, Cache: podcache.ManagerOptions(scheme), NewCache: podcache.NewCache, Metrics: metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: ptr.To(true)},
 	}
 	for _, c := range change {

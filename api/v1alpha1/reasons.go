@@ -109,10 +109,13 @@ const (
 	// ReasonImageNotAllowed means that the operator's administrator does not permit the quick-exit image.
 	ReasonImageNotAllowed Reason = "ImageNotAllowed"
 	// ReasonCRRUnavailable means that the cluster does not serve ContainerRecreateRequests, or that OpenKruise's webhook does not
-	// guard them.
+	// guard them, or that an operator for single namespaces cannot tell.
 	ReasonCRRUnavailable Reason = "CRRUnavailable"
 	// ReasonVirtualNode means that the mode needs a kubelet, and a virtual node has none.
 	ReasonVirtualNode Reason = "VirtualNode"
+	// ReasonNodeKindUnknown means that the operator does not read nodes and its flags do not say which kind they have, so that only
+	// mode Image can be used.
+	ReasonNodeKindUnknown Reason = "NodeKindUnknown"
 	// ReasonNoKruiseDaemon means that mode CRR needs OpenKruise's daemon, which nodes of this kind do not run.
 	ReasonNoKruiseDaemon Reason = "NoKruiseDaemon"
 	// ReasonSidecarNotStarted means that mode CRR cannot end a container that has never started.
@@ -214,6 +217,9 @@ const (
 	ReasonHostPortClash Reason = "HostPortClash"
 	// ReasonReapplyRejected means that the API server rejects the manifest of a converted pod when it is applied again.
 	ReasonReapplyRejected Reason = "ReapplyRejected"
+	// ReasonNamespaceNotWatched means that the operator does not watch the namespace, or no cluster policies, because it was installed
+	// for other namespaces.
+	ReasonNamespaceNotWatched Reason = "NamespaceNotWatched"
 	// ReasonNotSelected means that a policy does not select the pod, because of its labels or those of its namespace.
 	ReasonNotSelected Reason = "NotSelected"
 	// ReasonIneffectiveEnv means that an environment variable resembles one of the operator's and has no effect: its name is

@@ -27,7 +27,7 @@ const overdue = 45 * time.Second
 
 // findings returns all findings on the pod.
 func (x *explainer) findings(report Report) []Finding {
-	all := append([]Finding{}, x.checkDeclarations()...)
+	all := append(x.checkNamespace(), x.checkDeclarations()...)
 	if !IsJobType(x.Pod.Pod) {
 		if x.isDeclared() {
 			all = append(all, finding(SeverityProblem, v1alpha1.ReasonRestartPolicyAlways, "", restartPolicyAlways))

@@ -8,7 +8,7 @@ import "github.com/sidecar-termination/operator/api/v1alpha1"
 // reason.
 func CheckSaysMore(reason v1alpha1.Reason) bool {
 	switch reason {
-	case v1alpha1.ReasonNoUsableMode, v1alpha1.ReasonImageNotAllowed, v1alpha1.ReasonCRRUnavailable, v1alpha1.ReasonOverdue, v1alpha1.ReasonWriteRefused,
+	case v1alpha1.ReasonNoUsableMode, v1alpha1.ReasonNamespaceNotWatched, v1alpha1.ReasonImageNotAllowed, v1alpha1.ReasonCRRUnavailable, v1alpha1.ReasonOverdue, v1alpha1.ReasonWriteRefused,
 		v1alpha1.ReasonWouldConvert, v1alpha1.ReasonNotConverted:
 		return true
 	}
@@ -34,6 +34,8 @@ var hints = map[v1alpha1.Reason]string{
 	v1alpha1.ReasonPodTooLarge:               "split the pod",
 	v1alpha1.ReasonInternalError:             "report the messages about this pod in the operator's log",
 	v1alpha1.ReasonDryRun:                    "set enforcement to Enforce in the policy to let it act",
+	v1alpha1.ReasonNodeKindUnknown:           "set --node-kind of the operator to the kind of all nodes of its namespaces, or set mode to Auto and an image that covers the command",
+	v1alpha1.ReasonNamespaceNotWatched:       "add the namespace to --watch-namespaces of the operator and grant it the permissions there, or move the workload",
 	v1alpha1.ReasonNoUsableMode:              "set image in the policy, or the operator's --quick-exit-image, or install OpenKruise",
 	v1alpha1.ReasonNoQuickExitImage:          "set image in the policy, or the operator's --quick-exit-image",
 	v1alpha1.ReasonImageNotAllowed:           "use an image that --allowed-quick-exit-image of the operator lists, or remove image",

@@ -104,7 +104,7 @@ var lintReasons = []v1alpha1.Reason{
 	v1alpha1.ReasonWouldConvert, v1alpha1.ReasonStartupProbeDelaysMain, v1alpha1.ReasonSidecarRestartsCount,
 	v1alpha1.ReasonDefaultContainerConverted, v1alpha1.ReasonHostPortClash, v1alpha1.ReasonReapplyRejected,
 	v1alpha1.ReasonAnnotationPresent, v1alpha1.ReasonNodeNameSet, v1alpha1.ReasonRestartRules,
-	v1alpha1.ReasonInvalidManifest, v1alpha1.ReasonNotChecked,
+	v1alpha1.ReasonInvalidManifest, v1alpha1.ReasonNotChecked, v1alpha1.ReasonNamespaceNotWatched,
 }
 
 // InvalidManifest is the finding on a mistake in a manifest.

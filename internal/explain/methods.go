@@ -31,7 +31,13 @@ const (
 
 // scenarios lists the node types that the pod runs on or may run on.
 func (x *explainer) scenarios() []scenario {
-	switch x.Node {
+	node := x.Node
+	if all := x.operator.NodeKindRules.All; all != "" {
+		node = all
+	}
+	switch node {
+	case plan.NodeNotRead:
+		return []scenario{{nodeType: onAnyNode, node: plan.NodeNotRead, crr: x.kruise(), certain: true}}
 	case plan.NodeReal:
 		return x.realNodes()
 	case plan.NodeVirtual:

@@ -38,7 +38,10 @@ type explainer struct {
 // Explain reports on one pod. It does not modify its arguments, and the same input gives the same report.
 func Explain(pod Pod, operator settings.Decisions, cluster Cluster, now time.Time) Report {
 	x := &explainer{Pod: pod, operator: operator, cluster: cluster, now: now}
-	x.resolution = resolve.Resolve(pod.Pod, pod.Policies, operator.Resolve)
+	if !x.isWatched() {
+		x.operator.Resolve.IgnoreEnv = true
+	}
+	x.resolution = resolve.Resolve(pod.Pod, pod.Policies, x.operator.Resolve)
 	x.view = x.resolution.Enforced
 	x.decideConversion(false)
 	report := Report{
@@ -48,6 +51,9 @@ func Explain(pod Pod, operator settings.Decisions, cluster Cluster, now time.Tim
 	}
 	if !pod.Template {
 		x.decision = plan.Next(x.snapshot(), x.now)
+		if !x.isWatched() {
+			x.decision = plan.Decision{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonNamespaceNotWatched, Message: x.notWatched()}
+		}
 		report.decision = x.decision
 		x.report(&report)
 	}

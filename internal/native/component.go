@@ -31,6 +31,8 @@ var AdmissionPolicies = []string{LabelingPolicy, NamespacedPolicy, ClusterPolicy
 type Component struct {
 	// Served is true if the cluster serves MutatingAdmissionPolicies in version v1.
 	Served bool
+	// NotRead is true if nobody has read the admission policies, because the operator watches single namespaces.
+	NotRead bool
 	// Unreadable is why the admission policies cannot be read, or empty.
 	Unreadable string
 	// Policies are the installed admission policies of the component by name.
@@ -56,6 +58,9 @@ func (c Component) Incomplete() string { return c.lacks(AdmissionPolicies...) }
 func (c Component) lacks(names ...string) string {
 	const modes = "so the modes end the sidecars"
 	switch {
+	case c.NotRead:
+		return "the operator runs with --watch-namespaces and does not read admission policies, so it cannot tell whether the cluster converts pods. " +
+			"The modes end the sidecars of pods that were not converted"
 	case c.Unreadable != "":
 		return fmt.Sprintf("the operator cannot tell whether the cluster converts pods: %s; restore the operator's roles", c.Unreadable)
 	case !c.Served:

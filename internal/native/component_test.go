@@ -28,7 +28,9 @@ func TestUnavailable(t *testing.T) {
 	const (
 		old = "the cluster does not serve MutatingAdmissionPolicies in version v1, so the modes end the sidecars; " +
 			"upgrade to Kubernetes 1.36 or later, or set nativeConversion to None"
-		none   = "the component native is not installed, so the modes end the sidecars; install it, or set nativeConversion to None"
+		none    = "the component native is not installed, so the modes end the sidecars; install it, or set nativeConversion to None"
+		notRead = "the operator runs with --watch-namespaces and does not read admission policies, so it cannot tell whether the cluster converts pods. " +
+			"The modes end the sidecars of pods that were not converted"
 		denied = `the operator cannot tell whether the cluster converts pods: forbidden; restore the operator's roles`
 	)
 	missing := func(object string) string {
@@ -42,6 +44,7 @@ func TestUnavailable(t *testing.T) {
 		"all installed":      {installed(func(*native.Component) {}), "", "", false},
 		"older Kubernetes":   {native.Component{}, old, old, true},
 		"not installed":      {native.Component{Served: true}, none, none, true},
+		"not read":           {native.Component{NotRead: true}, notRead, notRead, true},
 		"missing permission": {native.Component{Served: true, Unreadable: "forbidden"}, denied, denied, true},
 		"no labeling policy": {
 			installed(func(c *native.Component) { delete(c.Policies, native.LabelingPolicy) }),

@@ -21,6 +21,7 @@
 //   - A container has at most one live attempt. No action follows once every sidecar has ended.
 //   - The written phase is the outcome of the main containers and of the sidecars with exitCodes Respect. It is written
 //     only where the operator's flags permit it, and as a last resort only where no image can be swapped.
+//   - On a node whose kind is unknown, no phase is written: on a virtual node the sidecars would run on unseen.
 //   - Where an ignored exit code would count after a CRR, Image goes before CRR. The exception is a declared CRR in a pod
 //     whose main container has failed.
 //   - A setting that this version does not know leads to no action.

@@ -166,6 +166,8 @@ func places() []place {
 		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseDisabled), CRRServed: true}, false, false},
 		{plan.NodeVirtual, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true}, false, false},
 		{plan.NodeDaemonless, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true}, false, false},
+		{plan.NodeNotRead, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true}, true, false},
+		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true, NamespacesOnly: true}, true, false},
 		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseLastResort), CRRServed: true}, true, false},
 		{plan.NodeDaemonless, plan.Capabilities{EnabledModes: modes(plan.PodPhaseLastResort)}, true, false},
 		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true, MaxGracePeriod: few}, true, false},

@@ -126,6 +126,11 @@ func (s *situation) whyNotCRR(sidecar resolve.Sidecar) unusable {
 		return unusable{v1alpha1.ReasonNoKruiseDaemon, fmt.Sprintf("node %s does not run OpenKruise's daemon", s.Pod.Spec.NodeName)}
 	case !s.Capabilities.Enabled(v1alpha1.ModeCRR):
 		return unusable{v1alpha1.ReasonCRRDisabled, "the operator runs with --crr=Disabled"}
+	case s.Capabilities.NamespacesOnly:
+		return unusable{v1alpha1.ReasonCRRUnavailable, "the operator runs with --watch-namespaces, so it cannot tell whether OpenKruise's webhook guards " +
+			"ContainerRecreateRequests; declare another mode, or install the operator for the whole cluster"}
+	case s.Node == NodeNotRead:
+		return s.nodeKindUnknown()
 	case !s.Capabilities.CRRServed:
 		return unusable{v1alpha1.ReasonCRRUnavailable, "OpenKruise does not serve ContainerRecreateRequests, or its webhook does not guard them; install OpenKruise, or declare another mode"}
 	case !hasStarted(statusOf(s.Pod, sidecar.Container)):
@@ -139,6 +144,13 @@ func (s *situation) whyNotCRR(sidecar resolve.Sidecar) unusable {
 	return s.denied(v1alpha1.ModeCRR)
 }
 
+// nodeKindUnknown is the reason of modes that write a phase. On a virtual node, the sidecars of a pod with a written phase would
+// run on unseen.
+func (s *situation) nodeKindUnknown() unusable {
+	return unusable{v1alpha1.ReasonNodeKindUnknown, fmt.Sprintf(
+		"the operator does not read nodes, and node %s may be virtual; set its --node-kind to the kind of all nodes, or to Read", s.Pod.Spec.NodeName)}
+}
+
 // asFirstStep turns the reason why the phase cannot be written into the reason why mode CRR is unusable.
 func asFirstStep(sidecar resolve.Sidecar, phase unusable) unusable {
 	return unusable{phase.reason, fmt.Sprintf("mode CRR writes the pod's phase first, so that the exit code of container %s does not count, but %s",
@@ -149,6 +161,8 @@ func (s *situation) whyNotPodPhase(sidecar resolve.Sidecar) unusable {
 	switch {
 	case s.Node == NodeVirtual:
 		return unusable{v1alpha1.ReasonVirtualNode, fmt.Sprintf("node %s is virtual and has no kubelet to tear the pod down", s.Pod.Spec.NodeName)}
+	case s.Node == NodeNotRead && s.Capabilities.Enabled(v1alpha1.ModePodPhase):
+		return s.nodeKindUnknown()
 	case s.phaseForbidden(sidecar) != (unusable{}):
 		return s.phaseForbidden(sidecar)
 	case respected(sidecar):

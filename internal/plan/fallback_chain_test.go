@@ -74,6 +74,30 @@ func TestFallbackChain(t *testing.T) {
 			snapshot: observed(pod(), one(respect), withoutKruise),
 			want:     terminating("Image#0 [proxy] within 1m0s"),
 		},
+		"Auto, unknown kind of node: the image": {
+			snapshot: observed(pod(), one(), onUnreadNode),
+			want:     terminating("Image#0 [proxy] within 1m0s"),
+		},
+		"Auto, unknown kind of node, no image": {
+			snapshot: observed(pod(), one(noImage), onUnreadNode),
+			want:     stuck(v1alpha1.ReasonNoUsableMode),
+		},
+		"PodPhase, unknown kind of node": {
+			snapshot: observed(pod(), one(mode(podPhase), noFallback), onUnreadNode),
+			want:     stuck(v1alpha1.ReasonNodeKindUnknown),
+		},
+		"CRR, unknown kind of node": {
+			snapshot: observed(pod(), one(mode(crr), noFallback), onUnreadNode),
+			want:     stuck(v1alpha1.ReasonNodeKindUnknown),
+		},
+		"Auto, an operator for single namespaces: the phase": {
+			snapshot: observed(pod(), one(), namespacesOnly),
+			want:     terminating("PodPhase#0=Succeeded [proxy] within 1m0s"),
+		},
+		"CRR, an operator for single namespaces": {
+			snapshot: observed(pod(), one(mode(crr), noFallback), namespacesOnly),
+			want:     stuck(v1alpha1.ReasonCRRUnavailable),
+		},
 		"Auto, virtual node: the image": {
 			snapshot: observed(pod(), one(), onVirtualNode),
 			want:     terminating("Image#0 [proxy] within 1m0s"),

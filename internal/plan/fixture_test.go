@@ -191,6 +191,8 @@ func lastResort(s *plan.Snapshot)       { s.Capabilities.PodPhase = plan.PodPhas
 func withoutImages(s *plan.Snapshot)    { s.Capabilities.Images = imagesOf("registry.example/other") }
 func onVirtualNode(s *plan.Snapshot)    { s.Node = plan.NodeVirtual }
 func onDaemonlessNode(s *plan.Snapshot) { s.Node = plan.NodeDaemonless }
+func onUnreadNode(s *plan.Snapshot)     { s.Node = plan.NodeNotRead }
+func namespacesOnly(s *plan.Snapshot)   { s.Capabilities.NamespacesOnly = true }
 
 // mirror makes the pod the mirror pod of a static pod.
 func mirror(s *plan.Snapshot) {

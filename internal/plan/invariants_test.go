@@ -195,12 +195,12 @@ func writesTheOutcome(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 			return fmt.Sprintf("phase %s where the outcome is %s", action.Phase, want)
 		case isTerminal(s.Pod):
 			return "a phase over a terminal one"
-		case s.Node == plan.NodeVirtual, s.Capabilities.PodPhase != plan.PodPhaseEnabled && s.Capabilities.PodPhase != plan.PodPhaseLastResort:
-			return "a phase on a virtual node, or although PodPhase is disabled"
+		case s.Node == plan.NodeVirtual, s.Node == plan.NodeNotRead, s.Capabilities.PodPhase != plan.PodPhaseEnabled && s.Capabilities.PodPhase != plan.PodPhaseLastResort:
+			return "a phase on a node that is or may be virtual, or although PodPhase is disabled"
 		}
 	}
 	for _, action := range d.Actions {
-		if action.Mode == crr && (s.Node == plan.NodeVirtual || s.Node == plan.NodeDaemonless || !s.Capabilities.CRR || !s.Capabilities.CRRServed) {
+		if action.Mode == crr && (s.Node != plan.NodeReal || !s.Capabilities.CRR || !s.Capabilities.CRRServed || s.Capabilities.NamespacesOnly) {
 			return "a CRR without Kruise"
 		}
 	}

@@ -22,6 +22,8 @@ type NodeMatcher struct {
 
 // NodeKindRules determine the kind of a node. A node that matches none of them is real.
 type NodeKindRules struct {
+	// All is the kind of every node, which the operator then need not read. It is empty if it reads nodes.
+	All NodeKind
 	// Virtual nodes have no kubelet. Virtual takes precedence over Daemonless.
 	Virtual NodeMatcher
 	// Daemonless nodes have a kubelet and no OpenKruise daemon.
@@ -42,9 +44,11 @@ func DefaultNodeKindRules() NodeKindRules {
 	}
 }
 
-// Classify returns the kind of the node: NodeUnknown for nil, and otherwise by its labels and taints.
+// Classify returns the kind of the node: All if it is set, NodeUnknown for nil, and otherwise by its labels and taints.
 func (r NodeKindRules) Classify(node *corev1.Node) NodeKind {
 	switch {
+	case r.All != "":
+		return r.All
 	case node == nil:
 		return NodeUnknown
 	case r.Virtual.matches(node):

@@ -46,6 +46,8 @@ func TestClassify(t *testing.T) {
 		"a taint of nodes without a daemon":               {own, tainted("example.com/bare"), plan.NodeDaemonless},
 		"a virtual mark goes before a daemonless one":     {own, labelled("kubernetes.io/os", "windows", "example.com/serverless", "true"), plan.NodeVirtual},
 		"own rules take the place of the default ones":    {own, labelled("type", "virtual-kubelet"), plan.NodeReal},
+		"the kind of all nodes":                           {plan.NodeKindRules{All: plan.NodeReal}, labelled("type", "virtual-kubelet"), plan.NodeReal},
+		"the kind of all nodes, which are not read":       {plan.NodeKindRules{All: plan.NodeNotRead}, nil, plan.NodeNotRead},
 		"without any rule every known node is a real one": {plan.NodeKindRules{}, labelled("type", "virtual-kubelet"), plan.NodeReal},
 	}
 	for name, test := range tests {

@@ -25,6 +25,9 @@ const (
 	NodeDaemonless NodeKind = "Daemonless"
 	// NodeVirtual is run by a virtual kubelet and has neither.
 	NodeVirtual NodeKind = "Virtual"
+	// NodeNotRead is the kind of all nodes if the operator may not read nodes, and nobody has said which kind they have. Only modes
+	// that work on every kind may be used.
+	NodeNotRead NodeKind = "NotRead"
 )
 
 // EnabledModes are the modes that the operator's flags turn on. The zero value turns on none.
@@ -66,6 +69,8 @@ type Capabilities struct {
 	EnabledModes
 	// CRRServed is true while OpenKruise serves ContainerRecreateRequests and its webhook guards them.
 	CRRServed bool
+	// NamespacesOnly is true if the operator watches single namespaces. It then cannot tell whether CRRs are served and guarded.
+	NamespacesOnly bool
 	// MaxGracePeriod is the longest terminationGracePeriodSeconds of a pod whose phase may be written, unless its policy
 	// declares mode PodPhase. Zero means no limit.
 	MaxGracePeriod time.Duration

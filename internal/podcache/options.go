@@ -12,10 +12,11 @@ import (
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 )
 
-// ManagerOptions returns the options of the manager's cache. Of pods it holds the unfinished ones that can finish, selected by
+// ManagerOptions returns the options of the manager's cache, which NewCache makes. Without namespaces it watches the whole cluster. Of
+// pods it holds the unfinished ones that can finish, selected by
 // the API server, and of every object only the fields that the operator reads. Callers share cached objects and must not
 // change them. The cache logs when a kind is no longer served.
-func ManagerOptions(scheme *runtime.Scheme) cache.Options {
+func ManagerOptions(scheme *runtime.Scheme, namespaces ...string) cache.Options {
 	shared := ptr.To(true)
 	byObject := crr.CacheOptions()
 	byObject[&corev1.Pod{}] = cache.ByObject{Field: observe.UnfinishedPods(), Transform: recovering(TrimPod), UnsafeDisableDeepCopy: shared}
@@ -23,6 +24,7 @@ func ManagerOptions(scheme *runtime.Scheme) cache.Options {
 	return cache.Options{
 		Scheme:                      scheme,
 		ByObject:                    byObject,
+		DefaultNamespaces:           onlyIn(namespaces),
 		DefaultTransform:            cache.TransformStripManagedFields(),
 		DefaultWatchErrorHandler:    (&unservedKinds{}).watchFailed,
 		ReaderFailOnMissingInformer: true,

@@ -5,6 +5,7 @@ package podcache
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,20 +19,28 @@ import (
 // Stores lists pods from the informers' own stores, because a client copies each pod that it lists. The pods are shared and
 // must not be changed.
 type Stores struct {
-	unfinished, teardown toolscache.Indexer
+	// Each has one indexer for each namespace that the operator watches, or one for the whole cluster.
+	unfinished, teardown []toolscache.Indexer
 }
 
 // indexNode is the index of pods by the name of their node.
 const indexNode = "node"
 
 // NewStores adds an index to the informers of both caches. They must not have been started.
-func NewStores(unfinished, teardown toolscache.SharedIndexInformer) (Stores, error) {
-	for _, informer := range []toolscache.SharedIndexInformer{unfinished, teardown} {
-		if err := informer.AddIndexers(toolscache.Indexers{indexNode: nodeName}); err != nil {
-			return Stores{}, fmt.Errorf("index pods by node: %w", err)
+func NewStores(unfinished, teardown []toolscache.SharedIndexInformer) (Stores, error) {
+	var s Stores
+	for _, source := range []struct {
+		informers []toolscache.SharedIndexInformer
+		store     *[]toolscache.Indexer
+	}{{unfinished, &s.unfinished}, {teardown, &s.teardown}} {
+		for _, informer := range source.informers {
+			if err := informer.AddIndexers(toolscache.Indexers{indexNode: nodeName}); err != nil {
+				return Stores{}, fmt.Errorf("index pods by node: %w", err)
+			}
+			*source.store = append(*source.store, informer.GetIndexer())
 		}
 	}
-	return Stores{unfinished: unfinished.GetIndexer(), teardown: teardown.GetIndexer()}, nil
+	return s, nil
 }
 
 func nodeName(object any) ([]string, error) {
@@ -54,15 +63,31 @@ func (s Stores) PodsOnNode(name string) ([]*corev1.Pod, error) {
 }
 
 func (s Stores) merged(list func(toolscache.Indexer) ([]any, error)) ([]*corev1.Pod, error) {
-	unfinished, err := list(s.unfinished)
+	unfinished, err := listAll(s.unfinished, list)
 	if err != nil {
 		return nil, fmt.Errorf("list unfinished pods: %w", err)
 	}
-	teardown, err := list(s.teardown)
+	teardown, err := listAll(s.teardown, list)
 	if err != nil {
 		return nil, fmt.Errorf("list pods in teardown: %w", err)
 	}
-	return Merge(toPods(unfinished), toPods(teardown))
+	return Merge(unfinished, teardown)
+}
+
+// listAll returns the pods of all stores.
+func listAll(stores []toolscache.Indexer, list func(toolscache.Indexer) ([]any, error)) ([]*corev1.Pod, error) {
+	var pods []*corev1.Pod
+	for _, store := range stores {
+		objects, err := list(store)
+		if err != nil {
+			return nil, err
+		}
+		pods = slices.Grow(pods, len(objects))
+		for _, object := range objects {
+			pods = append(pods, object.(*corev1.Pod))
+		}
+	}
+	return pods, nil
 }
 
 // Merge merges the pods of both caches: the unfinished ones and those in teardown that still run a container, each once and in
@@ -104,12 +129,4 @@ func Newer(pod, other *corev1.Pod) (*corev1.Pod, error) {
 		return other, nil
 	}
 	return pod, nil
-}
-
-func toPods(objects []any) []*corev1.Pod {
-	pods := make([]*corev1.Pod, 0, len(objects))
-	for _, object := range objects {
-		pods = append(pods, object.(*corev1.Pod))
-	}
-	return pods
 }

@@ -87,7 +87,7 @@ func TestPodsPrefersNewerVersion(t *testing.T) {
 // newTestStores returns stores with pods.
 func newTestStores(t *testing.T, unfinished, teardown []*corev1.Pod) Stores {
 	t.Helper()
-	informer := func(pods []*corev1.Pod) toolscache.SharedIndexInformer {
+	informers := func(pods []*corev1.Pod) []toolscache.SharedIndexInformer {
 		informer := toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.Pod{}, 0,
 			toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})
 		for _, pod := range pods {
@@ -95,9 +95,9 @@ func newTestStores(t *testing.T, unfinished, teardown []*corev1.Pod) Stores {
 				t.Fatal(err)
 			}
 		}
-		return informer
+		return []toolscache.SharedIndexInformer{informer}
 	}
-	stores, err := NewStores(informer(unfinished), informer(teardown))
+	stores, err := NewStores(informers(unfinished), informers(teardown))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,19 +33,20 @@ const (
 )
 
 // NewTeardown adds the teardown cache to the manager: a second cache of pods, with those whose phase the operator has written.
-// It drops a pod soon after its containers have ended.
-func NewTeardown(ctx context.Context, mgr manager.Manager, clock clock.PassiveClock) (cache.Cache, error) {
+// It drops a pod soon after its containers have ended. Without namespaces it watches the whole cluster.
+func NewTeardown(ctx context.Context, mgr manager.Manager, clock clock.PassiveClock, namespaces ...string) (cache.Cache, error) {
 	labelled, err := labels.NewRequirement(v1alpha1.LabelTerminatedBy, selection.Exists, nil)
 	if err != nil {
 		return nil, fmt.Errorf("select pods in teardown: %w", err)
 	}
-	teardown, err := cache.New(mgr.GetConfig(), cache.Options{
+	teardown, err := NewCache(mgr.GetConfig(), cache.Options{
 		Scheme:     mgr.GetScheme(),
 		Mapper:     mgr.GetRESTMapper(),
 		HTTPClient: mgr.GetHTTPClient(),
 		ByObject: map[client.Object]cache.ByObject{
 			&corev1.Pod{}: {Label: labels.NewSelector().Add(*labelled), Transform: recovering(TrimPod), UnsafeDisableDeepCopy: ptr.To(true)},
 		},
+		DefaultNamespaces:           onlyIn(namespaces),
 		ReaderFailOnMissingInformer: true,
 		NewInformer: func(
 			source toolscache.ListerWatcher, object runtime.Object, resync time.Duration, indexers toolscache.Indexers,

@@ -32,10 +32,28 @@ type Index struct {
 	parsed              sync.Map // types.UID -> parsedPolicy
 }
 
-// policyStore holds the policies of one kind, each indexed by a label that it requires.
+// policyStore holds the policies of one kind, each indexed by a label that it requires. It has one indexer for each namespace that the
+// operator watches, or one for the whole cluster.
 type policyStore struct {
-	toolscache.Indexer
-	labels *requiredLabels
+	indexers []toolscache.Indexer
+	labels   *requiredLabels
+}
+
+// byIndex returns the policies with the key.
+func (s policyStore) byIndex(key string) ([]any, error) {
+	var all []any
+	for _, indexer := range s.indexers {
+		objects, err := indexer.ByIndex(indexSelector, key)
+		if err != nil {
+			return nil, err
+		}
+		if len(all) == 0 {
+			all = objects
+			continue
+		}
+		all = append(all, objects...)
+	}
+	return all, nil
 }
 
 // parsedPolicy is the parsed form of one version of a policy.
@@ -45,22 +63,25 @@ type parsedPolicy struct {
 	valid  bool
 }
 
-// New indexes the stores of the two informers, so that a policy is in the index before an event handler learns of it. The
-// informers must not have been started. The reader serves the metadata of namespaces.
-func New(namespaces client.Reader, namespaced, cluster toolscache.SharedIndexInformer) (*Index, error) {
+// New indexes the stores of the informers of both kinds, so that a policy is in the index before an event handler learns of it. The
+// informers must not have been started. The reader serves the metadata of namespaces; without informers of cluster policies it is not
+// used.
+func New(namespaces client.Reader, namespaced, cluster []toolscache.SharedIndexInformer) (*Index, error) {
 	index := &Index{namespaces: namespaces}
 	for _, source := range []struct {
-		informer toolscache.SharedIndexInformer
-		store    *policyStore
+		informers []toolscache.SharedIndexInformer
+		store     *policyStore
 	}{{namespaced, &index.namespaced}, {cluster, &index.cluster}} {
-		labels := newRequiredLabels()
-		if err := source.informer.AddIndexers(toolscache.Indexers{indexSelector: labels.index}); err != nil {
-			return nil, fmt.Errorf("index policies: %w", err)
+		source.store.labels = newRequiredLabels()
+		for _, informer := range source.informers {
+			if err := informer.AddIndexers(toolscache.Indexers{indexSelector: source.store.labels.index}); err != nil {
+				return nil, fmt.Errorf("index policies: %w", err)
+			}
+			if _, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: index.forget}); err != nil {
+				return nil, fmt.Errorf("watch deletions of policies: %w", err)
+			}
+			source.store.indexers = append(source.store.indexers, informer.GetIndexer())
 		}
-		if _, err := source.informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{DeleteFunc: index.forget}); err != nil {
-			return nil, fmt.Errorf("watch deletions of policies: %w", err)
-		}
-		*source.store = policyStore{source.informer.GetIndexer(), labels}
 	}
 	return index, nil
 }
@@ -73,7 +94,7 @@ func List(ctx context.Context, reader client.Reader, namespace string) (*Index, 
 		return nil, fmt.Errorf("list policies: %w", err)
 	}
 	for i := range namespaced.Items {
-		if err := index.namespaced.Add(&namespaced.Items[i]); err != nil {
+		if err := index.namespaced.add(&namespaced.Items[i]); err != nil {
 			return nil, fmt.Errorf("index policies: %w", err)
 		}
 	}
@@ -82,17 +103,22 @@ func List(ctx context.Context, reader client.Reader, namespace string) (*Index, 
 		return nil, fmt.Errorf("list cluster policies: %w", err)
 	}
 	for i := range cluster.Items {
-		if err := index.cluster.Add(&cluster.Items[i]); err != nil {
+		if err := index.cluster.add(&cluster.Items[i]); err != nil {
 			return nil, fmt.Errorf("index cluster policies: %w", err)
 		}
 	}
 	return index, nil
 }
 
+// newStore returns an empty store that add fills.
 func newStore() policyStore {
 	labels := newRequiredLabels()
-	return policyStore{toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{indexSelector: labels.index}), labels}
+	indexer := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{indexSelector: labels.index})
+	return policyStore{[]toolscache.Indexer{indexer}, labels}
 }
+
+// add adds a policy to a store of newStore.
+func (s policyStore) add(policy any) error { return s.indexers[0].Add(policy) }
 
 // Policies returns the policies that select the pod: namespaced ones, then cluster ones, each sorted by name. A policy with an
 // invalid selector selects nothing; its status says so. The result may share memory with the index and must not be changed.
@@ -115,7 +141,7 @@ func (x *Index) Policies(ctx context.Context, pod *corev1.Pod) ([]resolve.Policy
 
 // mayMatch returns the policies of the store that require one of the labels, or no label, sorted by name.
 func (x *Index) mayMatch(store policyStore, namespace string, labels map[string]string) ([]resolve.Policy, error) {
-	objects, err := store.ByIndex(indexSelector, namespace)
+	objects, err := store.byIndex(namespace)
 	for name, value := range labels {
 		if err != nil {
 			break
@@ -124,7 +150,7 @@ func (x *Index) mayMatch(store policyStore, namespace string, labels map[string]
 			continue
 		}
 		var found []any
-		found, err = store.ByIndex(indexSelector, selectorKey(namespace, name, value))
+		found, err = store.byIndex(selectorKey(namespace, name, value))
 		objects = append(objects, found...)
 	}
 	if err != nil {

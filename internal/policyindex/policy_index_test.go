@@ -61,7 +61,7 @@ func TestIndexFindsEverySelectingPolicy(t *testing.T) {
 		name := fmt.Sprintf("p%03d", i)
 		if i%2 == 0 {
 			policy := indexedPolicy([]string{"a", "b"}[random.IntN(2)], name, selector)
-			must(t, index.namespaced.Add(policy))
+			must(t, index.namespaced.indexers[0].Add(policy))
 			if parsed, err := resolve.FromNamespaced(policy); err == nil {
 				namespaced = append(namespaced, parsed)
 			}
@@ -73,7 +73,7 @@ func TestIndexFindsEverySelectingPolicy(t *testing.T) {
 		if random.IntN(2) == 0 {
 			policy.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "batch"}}
 		}
-		must(t, index.cluster.Add(policy))
+		must(t, index.cluster.indexers[0].Add(policy))
 		if parsed, err := resolve.FromCluster(policy); err == nil {
 			cluster = append(cluster, parsed)
 		}
@@ -102,23 +102,23 @@ func TestIndexFollowsPolicyChanges(t *testing.T) {
 	index := newTestIndex(nil)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Labels: map[string]string{"app": "new"}}}
 	policy := indexedPolicy("a", "p", metav1.LabelSelector{MatchLabels: map[string]string{"app": "old"}})
-	must(t, index.namespaced.Add(policy))
+	must(t, index.namespaced.indexers[0].Add(policy))
 	if got := namesOf(t, index, pod); len(got) > 0 {
 		t.Errorf("found %v for other labels", got)
 	}
 	changed := policy.DeepCopy()
 	changed.Spec.PodSelector.MatchLabels["app"] = "new"
-	must(t, index.namespaced.Update(changed))
+	must(t, index.namespaced.indexers[0].Update(changed))
 	if got := namesOf(t, index, pod); len(got) != 1 {
 		t.Errorf("found %v after the selector changed", got)
 	}
 	replaced := changed.DeepCopy()
 	replaced.Spec.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Invalid"}}
-	must(t, index.namespaced.Update(replaced))
+	must(t, index.namespaced.indexers[0].Update(replaced))
 	if got := namesOf(t, index, pod); len(got) > 0 {
 		t.Errorf("found %v by an invalid selector", got)
 	}
-	must(t, index.namespaced.Delete(replaced))
+	must(t, index.namespaced.indexers[0].Delete(replaced))
 	index.forget(toolscache.DeletedFinalStateUnknown{Obj: replaced})
 	index.parsed.Range(func(key, _ any) bool { t.Errorf("%v is still parsed", key); return true })
 }
@@ -185,7 +185,7 @@ func BenchmarkPolicyIndex(b *testing.B) {
 				policy := indexedPolicy("batch", fmt.Sprintf("p%05d", i), metav1.LabelSelector{
 					MatchLabels: map[string]string{"app": fmt.Sprintf("app-%05d", i), "enabled": "true"},
 				})
-				if err := index.namespaced.Add(policy); err != nil {
+				if err := index.namespaced.indexers[0].Add(policy); err != nil {
 					b.Fatal(err)
 				}
 			}

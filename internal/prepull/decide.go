@@ -38,6 +38,8 @@ type Situation struct {
 	// Enabled says whether the operator may create jobs, and whether it swaps images at all. Without PrePull the operator
 	// does not know the existing jobs.
 	Enabled plan.EnabledModes
+	// NamespacesOnly is true if the operator watches single namespaces, and so cannot tell whether jobs are served.
+	NamespacesOnly bool
 	// Served is true while the cluster serves jobs.
 	Served bool
 	// Existing are the policy's jobs.
@@ -105,6 +107,9 @@ func (s Situation) unavailable() *Report {
 		return nil
 	case !s.Enabled.PrePull:
 		return &Report{Reason: v1alpha1.ReasonPrePullUnavailable, Message: "the operator runs with --pre-pull=Disabled; nodes pull images when they need them"}
+	case s.NamespacesOnly:
+		return &Report{Reason: v1alpha1.ReasonPrePullUnavailable,
+			Message: "the operator runs with --watch-namespaces and does not use OpenKruise; nodes pull images when they need them"}
 	default:
 		return &Report{Reason: v1alpha1.ReasonPrePullUnavailable,
 			Message: "OpenKruise does not serve ImagePullJobs in this cluster; install it, or remove prePull. Nodes pull images when they need them"}

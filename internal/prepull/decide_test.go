@@ -327,6 +327,8 @@ func TestReport(t *testing.T) {
 			&prepull.Report{Holds: true, Reason: "PrePulled", Message: image + " is on 3 of 3 nodes"}},
 		"pre-pulling is disabled": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Enabled.PrePull = false }},
 			&prepull.Report{Reason: "PrePullUnavailable", Message: "the operator runs with --pre-pull=Disabled; nodes pull images when they need them"}},
+		"the operator watches single namespaces": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Served, s.NamespacesOnly = false, true }},
+			&prepull.Report{Reason: "PrePullUnavailable", Message: "the operator runs with --watch-namespaces and does not use OpenKruise; nodes pull images when they need them"}},
 		"mode Image is disabled": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Enabled.Image = false }},
 			&prepull.Report{Reason: "ImageDisabled", Message: "no image is needed, because the operator runs with --image-swap=Disabled; remove prePull"}},
 		"a DryRun policy pulls nothing": {[]func(*prepull.Situation){spec(func(p *v1alpha1.PolicySpec) { p.Enforcement = "DryRun" })},

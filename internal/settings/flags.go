@@ -39,6 +39,15 @@ const (
 	listed   = "Listed"
 )
 
+// The values of --node-kind that are no kinds of nodes.
+const (
+	nodeKindRead    = "Read"
+	nodeKindUnknown = "Unknown"
+)
+
+// maxWatchNamespaces bounds the operator's watches: it has three for each namespace.
+const maxWatchNamespaces = 64
+
 // minStandbyDelay is the time that a leader under load needs to act first.
 const minStandbyDelay = time.Second
 
@@ -64,6 +73,8 @@ type Flags struct {
 	prePull                 string
 	virtualNodes            nodeFlags
 	daemonlessNodes         nodeFlags
+	watchNamespaces         []string
+	nodeKind                string
 }
 
 // nodeFlags are the flags that add marks of one kind of node.
@@ -176,6 +187,12 @@ func (f *Flags) bindDecisions(flags *pflag.FlagSet) {
 			"policies with mode PodPhase are exempt")
 	window := &f.operator.StabilizationWindow
 	flags.DurationVar(window, "stabilization-window", *window, "how long a pod must be unchanged before the operator writes its phase. 0 is safe with the phase guard, which the manifests install with this flag")
+	flags.StringSliceVar(&f.watchNamespaces, "watch-namespaces", nil,
+		fmt.Sprintf("the only namespaces whose pods and policies the operator reads, at most %d; without it, the whole cluster. "+
+			"The operator then needs no permission in the cluster, and uses neither cluster policies nor OpenKruise", maxWatchNamespaces))
+	flags.StringVar(&f.nodeKind, "node-kind", "",
+		"Read: read the node of each pod; Real, Daemonless or Virtual: every pod runs on a node of this kind; Unknown: use only mode Image, which all kinds have; "+
+			"by default Read, and Unknown with --watch-namespaces")
 	f.virtualNodes.bind(flags, "nodes without a kubelet")
 	f.daemonlessNodes.bind(flags, "nodes with a kubelet but without OpenKruise's daemon")
 }
@@ -199,6 +216,8 @@ func (f *Flags) Operator() (Operator, error) {
 		return Operator{}, err
 	}
 	o := f.operator
+	o.WatchNamespaces = slices.Compact(slices.Sorted(slices.Values(f.watchNamespaces)))
+	marks.All = f.kindOfAllNodes()
 	o.NodeKindRules = marks
 	o.Resolve = resolve.Options{
 		IgnoreEnv:      f.envConvention == disabled,
@@ -212,6 +231,7 @@ func (f *Flags) Operator() (Operator, error) {
 		},
 		MaxGracePeriod: f.maxGracePeriod,
 		Images:         images,
+		NamespacesOnly: len(f.watchNamespaces) > 0,
 	}
 	o.PrePullNamespace = cmp.Or(o.PrePullNamespace, ownNamespace(serviceAccountNamespace))
 	if f.leaderElect {
@@ -240,6 +260,8 @@ func (f *Flags) check() error {
 		{"image-swap", f.imageSwap, either(f.imageSwap, enabled, disabled), "be Enabled or Disabled"},
 		{"pod-phase", f.podPhase, either(f.podPhase, enabled, lastResort, disabled), "be Enabled, LastResort or Disabled"},
 		{"pod-phase-max-grace-period", f.maxGracePeriod, f.maxGracePeriod > 0, "be longer than 0"},
+		{"node-kind", f.nodeKind, either(f.nodeKind, "", nodeKindRead, string(plan.NodeReal), string(plan.NodeDaemonless), string(plan.NodeVirtual), nodeKindUnknown),
+			"be Read, Real, Daemonless, Virtual or Unknown"},
 		{"pre-pull", f.prePull, either(f.prePull, enabled, disabled), "be Enabled or Disabled"},
 		{"pre-pull-namespace", o.PrePullNamespace, o.PrePullNamespace == "" || len(content.IsDNS1123Label(o.PrePullNamespace)) == 0, "be the name of a namespace"},
 		{"metrics-authentication", f.metricsAuthentication, either(f.metricsAuthentication, enabled, disabled), "be Enabled or Disabled"},
@@ -260,7 +282,30 @@ func (f *Flags) check() error {
 	if err := quickexit.ValidateEntries(f.quickExitPaths); err != nil {
 		return fmt.Errorf("--quick-exit-paths: %w", err)
 	}
+	return f.checkNamespaces()
+}
+
+func (f *Flags) checkNamespaces() error {
+	if len(f.watchNamespaces) > maxWatchNamespaces {
+		return fmt.Errorf("--watch-namespaces has %d entries; it may have at most %d", len(f.watchNamespaces), maxWatchNamespaces)
+	}
+	for _, namespace := range f.watchNamespaces {
+		if len(content.IsDNS1123Label(namespace)) > 0 {
+			return fmt.Errorf("--watch-namespaces has %q; it must have names of namespaces", namespace)
+		}
+	}
 	return nil
+}
+
+// kindOfAllNodes returns the kind that every node has by the flags, or empty if the operator reads nodes.
+func (f *Flags) kindOfAllNodes() plan.NodeKind {
+	switch {
+	case f.nodeKind == nodeKindUnknown, f.nodeKind == "" && len(f.watchNamespaces) > 0:
+		return plan.NodeNotRead
+	case f.nodeKind == "", f.nodeKind == nodeKindRead:
+		return ""
+	}
+	return plan.NodeKind(f.nodeKind)
 }
 
 // images returns the images that policies may name. An error names the flag.

@@ -127,6 +127,31 @@ func TestFlagsBecomeSettings(t *testing.T) {
 				o.NodeKindRules.Daemonless.Taints = append(o.NodeKindRules.Daemonless.Taints, "example.com/no-daemons")
 			},
 		},
+		"single namespaces": {
+			[]string{"--watch-namespaces=etl,batch", "--watch-namespaces=batch"},
+			func(o *Operator) {
+				o.WatchNamespaces, o.Capabilities.NamespacesOnly, o.NodeKindRules.All = []string{"batch", "etl"}, true, plan.NodeNotRead
+			},
+		},
+		"single namespaces, permission to read nodes": {
+			[]string{"--watch-namespaces=batch", "--node-kind=Read"},
+			func(o *Operator) { o.WatchNamespaces, o.Capabilities.NamespacesOnly = []string{"batch"}, true },
+		},
+		"single namespaces, real nodes": {
+			[]string{"--watch-namespaces=batch", "--node-kind=Real"},
+			func(o *Operator) {
+				o.WatchNamespaces, o.Capabilities.NamespacesOnly, o.NodeKindRules.All = []string{"batch"}, true, plan.NodeReal
+			},
+		},
+		"no namespaces": {
+			[]string{"--watch-namespaces=", "--node-kind=Read"}, func(*Operator) {},
+		},
+		"unknown nodes": {
+			[]string{"--node-kind=Unknown"}, func(o *Operator) { o.NodeKindRules.All = plan.NodeNotRead },
+		},
+		"virtual nodes": {
+			[]string{"--node-kind=Virtual"}, func(o *Operator) { o.NodeKindRules.All = plan.NodeVirtual },
+		},
 		"number of workers": {
 			[]string{"--max-concurrent-reconciles=1"}, func(o *Operator) { o.MaxConcurrentReconciles = 1 },
 		},
@@ -213,6 +238,13 @@ func TestInvalidFlagIsNamedInTheError(t *testing.T) {
 		"--virtual-node-taint=example.com/virtual=true",
 		"--daemonless-node-label=kubernetes.io/os==windows",
 		"--daemonless-node-taint=example.com/no-daemons:NoSchedule",
+		"--watch-namespaces=batch,,etl",
+		"--watch-namespaces=*",
+		"--watch-namespaces=batch.etl",
+		"--watch-namespaces=" + strings.Repeat("a", 64),
+		"--watch-namespaces=" + strings.TrimSuffix(strings.Repeat("batch,", 65), ","),
+		"--node-kind=virtual",
+		"--node-kind=NotRead",
 		"--leader-elect=perhaps",
 		"--zap-log-level=chatty",
 	} {
@@ -223,6 +255,25 @@ func TestInvalidFlagIsNamedInTheError(t *testing.T) {
 				t.Error("accepted")
 			case !strings.Contains(err.Error(), name):
 				t.Errorf("the error does not name %s: %v", name, err)
+			}
+		})
+	}
+}
+
+func TestWatchesNamespace(t *testing.T) {
+	for name, tc := range map[string]struct {
+		watched []string
+		want    map[string]bool
+	}{
+		"the whole cluster": {nil, map[string]bool{"batch": true, "etl": true, "": true}},
+		"one namespace":     {[]string{"batch"}, map[string]bool{"batch": true, "etl": false, "": false}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			decisions := Decisions{WatchNamespaces: tc.watched}
+			for namespace, want := range tc.want {
+				if got := decisions.Watches(namespace); got != want {
+					t.Errorf("namespace %q: %t", namespace, got)
+				}
 			}
 		})
 	}

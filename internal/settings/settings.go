@@ -5,6 +5,7 @@
 package settings
 
 import (
+	"slices"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
@@ -43,8 +44,17 @@ type Decisions struct {
 	NodeKindRules plan.NodeKindRules
 	// Capabilities are what the flags allow. CRRServed is false: only a cluster can tell.
 	Capabilities plan.Capabilities
+	// WatchNamespaces are the only namespaces whose pods and policies the operator reads, sorted. Of objects without a namespace it
+	// then reads nodes at most. They are empty for the whole cluster.
+	WatchNamespaces []string
 	// StabilizationWindow is how long a pod must be unchanged before its phase is written.
 	StabilizationWindow time.Duration
+}
+
+// Watches reports whether the operator reads pods and policies of the namespace. The empty namespace stands for objects without one,
+// such as cluster policies.
+func (d Decisions) Watches(namespace string) bool {
+	return len(d.WatchNamespaces) == 0 || slices.Contains(d.WatchNamespaces, namespace)
 }
 
 // Lease is the lease of leader election.

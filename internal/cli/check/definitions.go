@@ -26,6 +26,9 @@ func (c *checker) definitions(ctx context.Context) error {
 		return err
 	}
 	for i := range known {
+		if known[i].Spec.Scope == apiextensionsv1.ClusterScoped && c.settings.Capabilities.NamespacesOnly {
+			continue // the operator does not read cluster policies
+		}
 		if err := c.definition(ctx, &known[i]); err != nil {
 			return err
 		}

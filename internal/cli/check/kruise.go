@@ -28,6 +28,9 @@ const (
 
 func (c *checker) kruise(ctx context.Context) error {
 	c.name = "OpenKruise"
+	if c.settings.Capabilities.NamespacesOnly {
+		return nil // another check says that the operator does not use it
+	}
 	if !c.settings.Capabilities.CRR {
 		c.ok("mode CRR is disabled, so the operator does not use OpenKruise")
 		return nil

@@ -100,6 +100,9 @@ func (c *checker) deployment(ctx context.Context) error {
 		c.fail(fmt.Sprintf("correct them: %s. If the operator runs with them, %s", edit, versionHint),
 			"the operator cannot start with its flags, so the other checks assume the defaults: %v", c.flagsError)
 	} else {
+		if err := c.namespaces(ctx); err != nil {
+			return err
+		}
 		c.flags()
 		c.images()
 		c.metrics()
@@ -137,11 +140,14 @@ func (c *checker) flags() {
 		name        v1alpha1.Mode
 		flag, value string
 	}{{v1alpha1.ModeCRR, "--crr", "modes.crr"}, {v1alpha1.ModeImage, "--image-swap", "modes.image"}, {v1alpha1.ModePodPhase, "--pod-phase", "modes.podPhase"}} {
+		if mode.name == v1alpha1.ModeCRR && c.settings.Capabilities.NamespacesOnly {
+			continue
+		}
 		if !c.settings.Capabilities.Enabled(mode.name) {
 			c.warn("if this is not intended: "+c.installer.set(mode.flag+"=Enabled", mode.value+"=Enabled"), "mode %s is disabled", mode.name)
 		}
 	}
-	if !c.settings.Capabilities.PrePull {
+	if !c.settings.Capabilities.PrePull && !c.settings.Capabilities.NamespacesOnly {
 		c.warn("if this is not intended: "+c.installer.set("--pre-pull=Enabled", "prePull=Enabled"), "prePull of policies is disabled")
 	}
 }
@@ -170,6 +176,9 @@ func (c *checker) metrics() {
 	switch metrics := c.settings.Metrics; {
 	case metrics.Address == "":
 		c.warn("without metrics there are no alerts on stuck pods: "+c.installer.set("--metrics-bind-address=:8443"), "the operator serves no metrics")
+	case !metrics.Authenticated && c.settings.Capabilities.NamespacesOnly:
+		c.warn("limit who can connect with a NetworkPolicy, or grant the operator create on tokenreviews and subjectaccessreviews and "+
+			c.installer.set("--metrics-authentication=Enabled"), "metrics are served on %s without TLS and authentication", metrics.Address)
 	case !metrics.Authenticated:
 		c.warn(c.installer.set("--metrics-authentication=Enabled"), "metrics are served on %s without TLS and authentication", metrics.Address)
 	default:

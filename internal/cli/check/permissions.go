@@ -26,6 +26,8 @@ type permission struct {
 	name      string // of a single object, or empty
 	namespace string // empty for cluster-wide permissions
 	verbs     []string
+	// perNamespace is true if an operator for single namespaces needs the permission in each of them.
+	perNamespace bool
 }
 
 // feature is a part of the operator that flags can disable.
@@ -47,19 +49,19 @@ var (
 	permissions = append(admissionPolicyPermissions(), []permission{
 		{group: "", resource: "namespaces", verbs: watchVerbs},
 		{group: "", resource: "nodes", verbs: watchVerbs},
-		{group: "", resource: "pods", verbs: []string{"get", "list", "watch"}},
-		{group: "events.k8s.io", resource: "events", verbs: []string{"create", "patch"}},
+		{group: "", resource: "pods", verbs: []string{"get", "list", "watch"}, perNamespace: true},
+		{group: "events.k8s.io", resource: "events", verbs: []string{"create", "patch"}, perNamespace: true},
 		{group: "authentication.k8s.io", resource: "tokenreviews", verbs: []string{"create"}},
 		{group: "authorization.k8s.io", resource: "subjectaccessreviews", verbs: []string{"create"}},
-		{group: v1alpha1.GroupName, resource: "sidecarterminationpolicies", verbs: watchVerbs},
+		{group: v1alpha1.GroupName, resource: "sidecarterminationpolicies", verbs: watchVerbs, perNamespace: true},
 		{group: v1alpha1.GroupName, resource: "clustersidecarterminationpolicies", verbs: watchVerbs},
-		{group: v1alpha1.GroupName, resource: "sidecarterminationpolicies/status", verbs: []string{"update"}},
+		{group: v1alpha1.GroupName, resource: "sidecarterminationpolicies/status", verbs: []string{"update"}, perNamespace: true},
 		{group: v1alpha1.GroupName, resource: "clustersidecarterminationpolicies/status", verbs: []string{"update"}},
 		{feature: featureCRR, group: "apiextensions.k8s.io", resource: "customresourcedefinitions", name: crr.DefinitionName, verbs: watchVerbs},
 		{feature: featureCRR, group: "admissionregistration.k8s.io", resource: "mutatingwebhookconfigurations", name: crr.WebhookConfigurationName, verbs: watchVerbs},
 		{feature: featureCRR, group: "apps.kruise.io", resource: "containerrecreaterequests", verbs: []string{"list", "watch", "create", "delete"}},
-		{feature: featureImage, group: "", resource: "pods", verbs: []string{"patch"}},
-		{feature: featurePodPhase, group: "", resource: "pods/status", verbs: []string{"patch"}},
+		{feature: featureImage, group: "", resource: "pods", verbs: []string{"patch"}, perNamespace: true},
+		{feature: featurePodPhase, group: "", resource: "pods/status", verbs: []string{"patch"}, perNamespace: true},
 		{feature: featurePrePull, group: "apiextensions.k8s.io", resource: "customresourcedefinitions", name: pulljob.DefinitionName, verbs: watchVerbs},
 		{feature: featurePrePull, group: "apps.kruise.io", resource: "imagepulljobs", verbs: []string{"list", "watch", "create", "delete"}},
 	}...)
@@ -86,6 +88,35 @@ func leasePermissions(namespace, name string) []permission {
 	}
 }
 
+// permissions are the permissions of the operator by its flags, apart from those for leader election.
+func (c *checker) permissions() []permission {
+	if !c.settings.Capabilities.NamespacesOnly {
+		return permissions
+	}
+	var all []permission
+	for _, r := range permissions {
+		switch {
+		case r.perNamespace:
+			for _, namespace := range c.settings.WatchNamespaces {
+				r.namespace = namespace
+				all = append(all, r)
+			}
+		case r.resource == "nodes" && c.settings.NodeKindRules.All == "",
+			(r.resource == "tokenreviews" || r.resource == "subjectaccessreviews") && c.settings.Metrics.Authenticated:
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// rolesDirectory is the directory of config with the operator's roles.
+func (c *checker) rolesDirectory() string {
+	if c.settings.Capabilities.NamespacesOnly {
+		return "overlays/namespaced"
+	}
+	return "rbac"
+}
+
 // operatorPermissions checks the permissions of the operator's ServiceAccount.
 func (c *checker) operatorPermissions(ctx context.Context) error {
 	c.name = "Permissions"
@@ -98,7 +129,7 @@ func (c *checker) operatorPermissions(ctx context.Context) error {
 	}
 	account := serviceAccount{deployment.Namespace, cmp.Or(deployment.Spec.Template.Spec.ServiceAccountName, "default")}
 	total, missing := 0, 0
-	for _, r := range slices.Concat(permissions, leasePermissions(c.leaseNamespace(deployment), c.settings.Lease.Name)) {
+	for _, r := range slices.Concat(c.permissions(), leasePermissions(c.leaseNamespace(deployment), c.settings.Lease.Name)) {
 		if !c.isEnabled(r.feature) {
 			continue
 		}
@@ -113,7 +144,7 @@ func (c *checker) operatorPermissions(ctx context.Context) error {
 		total += len(r.verbs)
 		if len(denied) > 0 {
 			missing++
-			c.fail("restore the operator's roles and bindings: "+c.installer.apply("rbac"), "ServiceAccount %s may not %s", account.name, r.describe(denied))
+			c.fail("restore the operator's roles and bindings: "+c.installer.apply(c.rolesDirectory()), "ServiceAccount %s may not %s", account.name, r.describe(denied))
 		}
 	}
 	if missing == 0 {

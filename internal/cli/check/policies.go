@@ -6,10 +6,10 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
@@ -72,8 +72,19 @@ func (c *checker) policiesUnread(err error) error {
 	return fmt.Errorf("list policies: %w", err)
 }
 
-// listPolicies lists the policies of both kinds.
+// listPolicies lists the policies of both kinds that the operator reads.
 func (c *checker) listPolicies(ctx context.Context) ([]v1alpha1.SidecarTerminationPolicy, []v1alpha1.ClusterSidecarTerminationPolicy, error) {
+	if c.settings.Capabilities.NamespacesOnly {
+		var all []v1alpha1.SidecarTerminationPolicy
+		for _, namespace := range c.settings.WatchNamespaces {
+			var namespaced v1alpha1.SidecarTerminationPolicyList
+			if err := c.client.List(ctx, &namespaced, client.InNamespace(namespace)); err != nil {
+				return nil, nil, err
+			}
+			all = append(all, namespaced.Items...)
+		}
+		return all, nil, nil
+	}
 	var namespaced v1alpha1.SidecarTerminationPolicyList
 	if err := c.client.List(ctx, &namespaced); err != nil {
 		return nil, nil, err

@@ -70,6 +70,7 @@ func offline(ctx context.Context, s *source.Source, manifests source.Manifests) 
 		}
 		by := selectedBy(policy.Ref, reports)
 		report := describePolicy(policy, by, pods)
+		report.AddNotWatched(s.Settings.Decisions)
 		r.Policies = append(r.Policies, report)
 		if containAll(by, policy.Ref, report.Findings) {
 			r.omitted[policyName(&report)] = true

@@ -95,7 +95,9 @@ func (l *live) addPolicies(ctx context.Context, r *result, namespace string, obj
 	}
 	for _, object := range objects {
 		policy, _ := source.PolicyOf(object)
-		r.Policies = append(r.Policies, describePolicy(policy, selectedBy(policy.Ref, reports), all))
+		report := describePolicy(policy, selectedBy(policy.Ref, reports), all)
+		report.AddNotWatched(l.source.Settings.Decisions)
+		r.Policies = append(r.Policies, report)
 	}
 	return nil
 }

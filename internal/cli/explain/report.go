@@ -79,7 +79,7 @@ func title(r *explain.Report) string {
 		parts = append(parts, "no pod yet")
 	case r.NodeName == "":
 		parts = append(parts, "no node yet")
-	case r.NodeKind == plan.NodeUnknown:
+	case r.NodeKind == plan.NodeUnknown, r.NodeKind == plan.NodeNotRead:
 		parts = append(parts, fmt.Sprintf("node %s of unknown type", r.NodeName))
 	default:
 		parts = append(parts, fmt.Sprintf("%s node %s", strings.ToLower(string(r.NodeKind)), r.NodeName))

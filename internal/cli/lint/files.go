@@ -93,7 +93,9 @@ func (l *fileLinter) run(ctx context.Context, mistakes []source.Mistakes) error 
 // object checks an object that affects decisions.
 func (l *fileLinter) object(ctx context.Context, manifest source.Manifest) error {
 	if policy, ok := source.PolicyOf(manifest.Object); ok {
-		l.result.addPolicy(explain.DescribePolicy(policy, nil), location{File: manifest.File})
+		report := explain.DescribePolicy(policy, nil)
+		report.AddNotWatched(l.Settings.Decisions)
+		l.result.addPolicy(report, location{File: manifest.File})
 		return nil
 	}
 	pod, ok, err := l.Manifest(ctx, manifest)

@@ -111,6 +111,9 @@ func (l *Live) Source(ctx context.Context, program Program, flags *pflag.FlagSet
 	if s.Settings, err = settings.Parse(append(arguments, givenFlags(flags)...)); err != nil {
 		return nil, fmt.Errorf("read the flags of the operator: %w", err)
 	}
+	if s.Settings.Capabilities.NamespacesOnly {
+		return s, l.nodes(ctx, s) // the operator does not use OpenKruise
+	}
 	kruise, err := KruiseServes(ctx, l.Client)
 	if err != nil {
 		return nil, err
@@ -161,6 +164,9 @@ func (l *Live) operatorArguments(ctx context.Context, s *Source) ([]string, erro
 
 // nodes sets whether the cluster has virtual and daemonless nodes. Missing permission is not an error.
 func (l *Live) nodes(ctx context.Context, s *Source) error {
+	if s.Settings.NodeKindRules.All != "" {
+		return nil
+	}
 	var nodes corev1.NodeList
 	switch err := l.Client.List(ctx, &nodes); {
 	case apierrors.IsForbidden(err):

@@ -85,7 +85,7 @@ func (s *Source) AddNotSelecting(ctx context.Context, pod *explain.Pod) error {
 		selecting.Insert(policy.Ref)
 	}
 	add := func(policy resolve.Policy, invalid error) {
-		if invalid == nil && !selecting.Has(policy.Ref) {
+		if invalid == nil && !selecting.Has(policy.Ref) && s.Settings.Watches(policy.Ref.Namespace) {
 			pod.NotSelecting = append(pod.NotSelecting, policy)
 		}
 	}
@@ -109,7 +109,10 @@ func (s *Source) policies(ctx context.Context, pod *corev1.Pod) ([]resolve.Polic
 		return nil, err
 	}
 	selecting, err := index.Policies(ctx, pod)
-	if err != nil || !s.assumed.Has(pod.Namespace) {
+	if !s.Settings.Watches("") {
+		selecting = slices.DeleteFunc(slices.Clone(selecting), func(p resolve.Policy) bool { return !s.Settings.Watches(p.Ref.Namespace) })
+	}
+	if err != nil || !s.Settings.Watches("") || !s.assumed.Has(pod.Namespace) {
 		return selecting, err
 	}
 	var cluster v1alpha1.ClusterSidecarTerminationPolicyList

@@ -88,14 +88,18 @@ func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (ex
 	if result.Template {
 		return result, s.addInjected(ctx, &result)
 	}
-	node, err := observe.Node(ctx, s.Reader, pod)
-	if err != nil {
-		return result, err
+	var node *corev1.Node
+	if s.Settings.NodeKindRules.All == "" {
+		var err error
+		if node, err = observe.Node(ctx, s.Reader, pod); err != nil {
+			return result, err
+		}
 	}
 	if result.Node = s.Settings.NodeKindRules.Classify(node); s.Offline && result.Node == plan.NodeUnknown && pod.Spec.NodeName != "" {
 		result.Node = plan.NodeReal
 	}
 	observers := []observe.Observer{crr.Observer{Reader: s.Reader}, &podphase.Terminator{}, &image.Terminator{}}
+	var err error
 	result.Attempts, err = observe.Attempts(ctx, observers, pod)
 	if errors.Is(err, terminator.ErrInvalidAnnotation) {
 		result.InvalidAnnotation, err = err.Error(), nil

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/settings"
+	"github.com/sidecar-termination/operator/internal/truncate"
+)
+
+// maxNamespaces limits the namespaces that a message lists.
+const maxNamespaces = 5
+
+// isWatched reports whether the operator watches the pod's namespace.
+func (x *explainer) isWatched() bool { return x.operator.Watches(x.Pod.Pod.Namespace) }
+
+func (x *explainer) notWatched() string {
+	return fmt.Sprintf("the operator does not watch namespace %s, but only %s", x.Pod.Pod.Namespace, watched(x.operator))
+}
+
+// watched lists the namespaces that the operator watches.
+func watched(operator settings.Decisions) string {
+	return truncate.List(operator.WatchNamespaces, maxNamespaces, ", ")
+}
+
+// checkNamespace finds a pod with several containers in a namespace that the operator does not watch. In a pod with one there is no
+// sidecar to end.
+func (x *explainer) checkNamespace() []Finding {
+	if x.isWatched() || !IsJobType(x.Pod.Pod) || len(x.Pod.Pod.Spec.Containers)+len(x.Injected) < 2 {
+		return []Finding{}
+	}
+	return []Finding{finding(SeverityWarning, v1alpha1.ReasonNamespaceNotWatched, "", x.notWatched())}
+}
+
+// AddNotWatched adds a problem if the operator does not read the policy.
+func (r *PolicyReport) AddNotWatched(operator settings.Decisions) {
+	if operator.Watches(r.Namespace) {
+		return
+	}
+	message := fmt.Sprintf("the operator does not watch namespace %s, but only %s", r.Namespace, watched(operator))
+	if r.Namespace == "" {
+		message = "the operator runs with --watch-namespaces and reads no cluster policies"
+	}
+	r.Findings = append([]Finding{finding(SeverityProblem, v1alpha1.ReasonNamespaceNotWatched, "", message)}, r.Findings...)
+}
