@@ -229,6 +229,30 @@ func TestFindings(t *testing.T) {
 			uncovered(only(v1alpha1.ModeImage))(w)
 			w.live(time.Hour, 0)
 		}, []string{"Problem CommandNotCovered "}},
+		"unknown kind of nodes": {func(w *fixture) {
+			uncovered(asIs)(w)
+			w.operator.NodeKindRules.All = plan.NodeNotRead
+		}, []string{"Problem NoUsableMode proxy"}},
+		"mode PodPhase, unknown kind of nodes": {func(w *fixture) {
+			w.policy(only(v1alpha1.ModePodPhase), "proxy")
+			w.operator.NodeKindRules.All = plan.NodeNotRead
+		}, []string{"Problem NodeKindUnknown proxy"}},
+		"mode CRR only, an operator for single namespaces": {func(w *fixture) {
+			w.policy(only(v1alpha1.ModeCRR), "proxy")
+			w.operator.Capabilities.NamespacesOnly, w.operator.WatchNamespaces = true, []string{"batch"}
+		}, []string{"Problem CRRUnavailable proxy"}},
+		"an operator for other namespaces": {func(w *fixture) {
+			w.operator.WatchNamespaces = []string{"etl"}
+		}, []string{"Warning NamespaceNotWatched ", "Warning MayHang "}},
+		"an operator for other namespaces, one container": {func(w *fixture) {
+			w.operator.WatchNamespaces = []string{"etl"}
+			w.Pod.Pod.Spec.Containers = w.Pod.Pod.Spec.Containers[:1]
+		}, nil},
+		"an operator for other namespaces, a variable": {func(w *fixture) {
+			w.operator.WatchNamespaces = []string{"etl"}
+			w.Pod.Pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "true"}}
+			w.live(time.Hour, 0)
+		}, []string{"Problem MayHang proxy", "Warning NamespaceNotWatched "}},
 		"pull risk under Never": {func(w *fixture) {
 			w.policy(mode(v1alpha1.ModeImage), "proxy")
 			w.operator.Resolve.Image = "quick-exit:v1"

@@ -39,9 +39,11 @@ func (r *PolicyReport) AddNotWatched(operator settings.Decisions) {
 	if operator.Watches(r.Namespace) {
 		return
 	}
-	message := fmt.Sprintf("the operator does not watch namespace %s, but only %s", r.Namespace, watched(operator))
+	f := finding(SeverityProblem, v1alpha1.ReasonNamespaceNotWatched, "",
+		fmt.Sprintf("the operator does not watch namespace %s, but only %s", r.Namespace, watched(operator)))
 	if r.Namespace == "" {
-		message = "the operator runs with --watch-namespaces and reads no cluster policies"
+		f.Message = "the operator runs with --watch-namespaces and reads no cluster policies"
+		f.Hint = "write a SidecarTerminationPolicy in each namespace, or install the operator for the whole cluster"
 	}
-	r.Findings = append([]Finding{finding(SeverityProblem, v1alpha1.ReasonNamespaceNotWatched, "", message)}, r.Findings...)
+	r.Findings = append([]Finding{f}, r.Findings...)
 }

@@ -26,13 +26,10 @@ type Cache struct {
 	informers map[schema.GroupVersionKind][]toolscache.SharedIndexInformer
 }
 
-// newInformer makes an informer.
-type newInformer = func(toolscache.ListerWatcher, runtime.Object, time.Duration, toolscache.Indexers) toolscache.SharedIndexInformer
-
 // NewCache returns a *Cache. It is a cache.NewCacheFunc, and the options must have a scheme.
 func NewCache(config *rest.Config, options cache.Options) (cache.Cache, error) {
 	c := &Cache{scheme: options.Scheme, informers: map[schema.GroupVersionKind][]toolscache.SharedIndexInformer{}}
-	var inner newInformer = toolscache.NewSharedIndexInformer
+	inner := toolscache.NewSharedIndexInformer
 	if options.NewInformer != nil {
 		inner = options.NewInformer
 	}

@@ -119,6 +119,9 @@ func decode(t *testing.T, content []byte) map[string]*unstructured.Unstructured 
 			continue
 		}
 		key := object.GetKind() + " " + object.GetName()
+		if known := objects[key]; known != nil && known.GetNamespace() != object.GetNamespace() {
+			key += " in " + object.GetNamespace()
+		}
 		if objects[key] != nil {
 			t.Errorf("%s is rendered twice", key)
 		}

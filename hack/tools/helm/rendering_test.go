@@ -58,6 +58,57 @@ func TestChartEqualsKustomization(t *testing.T) {
 	}
 }
 
+// The chart for single namespaces installs what the overlay for them installs.
+func TestChartEqualsNamespacedOverlay(t *testing.T) {
+	want := build(t, filepath.Join(repository, "config", "overlays", "namespaced"))
+	delete(want, "Namespace "+namespace)
+	got := render(t, values{"watchNamespaces": []any{"batch"}, "flags": values{"node-kind": "Unknown"}})
+	for key, object := range got {
+		removeHelm(t, object)
+		// The overlay labels only what it shares with config/default.
+		if object.GetNamespace() == "batch" {
+			if object.GetLabels()["app.kubernetes.io/part-of"] != chartName {
+				t.Errorf("%s has labels %v", key, object.GetLabels())
+			}
+			object.SetLabels(nil)
+		}
+	}
+	delete(container(t, got), "imagePullPolicy")
+	if difference := cmp.Diff(want, got, cmp.Comparer(sameText)); difference != "" {
+		t.Errorf("objects (-overlay +chart):\n%s", difference)
+	}
+}
+
+func TestRolesInEachWatchedNamespace(t *testing.T) {
+	installed, hooks := renderAs(t, release{"team-a", "system", newest}, values{
+		"watchNamespaces": []any{"batch", "etl", "batch"}, "modes": values{"image": "Disabled"}, "serviceMonitor": values{"enabled": true},
+	})
+	var got []string
+	for _, objects := range []objects{installed, hooks} {
+		for _, object := range objects {
+			switch object.GetKind() {
+			case "Role":
+				got = append(got, object.GetNamespace()+"/"+object.GetName())
+			case "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy":
+				t.Errorf("%s %s needs permissions in the cluster", object.GetKind(), object.GetName())
+			}
+		}
+	}
+	slices.Sort(got)
+	want := []string{
+		"batch/team-a-sidecar-termination-check", "batch/team-a-sidecar-termination-manager-pod-phase-role", "batch/team-a-sidecar-termination-manager-role",
+		"etl/team-a-sidecar-termination-check", "etl/team-a-sidecar-termination-manager-pod-phase-role", "etl/team-a-sidecar-termination-manager-role",
+		"system/team-a-sidecar-termination-check", "system/team-a-sidecar-termination-leader-election-role",
+	}
+	if difference := cmp.Diff(want, got); difference != "" {
+		t.Errorf("roles (-want +got):\n%s", difference)
+	}
+	endpoints, _, _ := unstructured.NestedSlice(installed["ServiceMonitor team-a-sidecar-termination-controller-manager"].Object, "spec", "endpoints")
+	if endpoint := endpoints[0].(map[string]any); endpoint["scheme"] != "http" || endpoint["bearerTokenFile"] != nil || endpoint["tlsConfig"] != nil {
+		t.Errorf("metrics are scraped as %v", endpoint)
+	}
+}
+
 // sameText compares texts without blank lines, which kustomize adds to folded texts with indented lines.
 func sameText(one, other string) bool {
 	return strings.ReplaceAll(one, "\n\n", "\n") == strings.ReplaceAll(other, "\n\n", "\n")
@@ -86,11 +137,18 @@ func kustomization(t *testing.T, components []string) objects {
 	if err := os.WriteFile(filepath.Join(directory, "kustomization.yaml"), content, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return build(t, directory)
+}
+
+// build returns the objects of a kustomization.
+func build(t *testing.T, directory string) objects {
+	t.Helper()
 	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), directory)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if content, err = rendered.AsYaml(); err != nil {
+	content, err := rendered.AsYaml()
+	if err != nil {
 		t.Fatal(err)
 	}
 	return decode(t, content)
@@ -217,6 +275,7 @@ func TestNativeNeedsItsVersion(t *testing.T) {
 func TestBadValuesAreRefused(t *testing.T) {
 	for want, given := range map[string]values{
 		"replica":                {"replica": 3},
+		"watchNamespaces/0":      {"watchNamespaces": []any{"batch.etl"}},
 		"replicas":               {"replicas": "two"},
 		"modes/podPhase":         {"modes": values{"podPhase": "Off"}},
 		"modes":                  {"modes": values{"phase": "Enabled"}},

@@ -76,6 +76,16 @@ func effects() map[string]effect {
 			all(deleted, admission("Validating", "mode-crr", "mode-image", "mode-native", "mode-pod-phase", "mode-pre-pull",
 				"phase-guard", "operator-limits", "operator-requests")...))},
 
+		"watchNamespaces": {value: []any{"batch"}, want: both(
+			map[string]any{
+				firstContainer + "args.3": "--stabilization-window=1500ms", firstContainer + "args.4": "--watch-namespaces=batch",
+				firstContainer + "args.5": "--metrics-authentication=Disabled",
+			},
+			all(deleted, admission("Validating", "mode-crr", "mode-image", "mode-native", "mode-pod-phase", "mode-pre-pull",
+				"phase-guard", "operator-limits", "operator-requests")...),
+			all(deleted, clusterRoles()...),
+			all(created, namespacedRoles("manager-", "manager-image-", "manager-pod-phase-")...),
+		)},
 		"native.enabled": {value: true, want: all(created, admission("Mutating", "native-label", "native-namespaced", "native-cluster", "native-environment")...)},
 		"native.virtualPodLabels": {value: values{"pool": "serverless"}, with: enabled("native"),
 			want: constant(0, `{"alibabacloud.com/eci":"true","pool":"serverless"}`)},
@@ -202,6 +212,27 @@ func admission(kind string, names ...string) []string {
 	var keys []string
 	for _, name := range names {
 		keys = append(keys, kind+"AdmissionPolicy sidecar-termination-"+name, kind+"AdmissionPolicyBinding sidecar-termination-"+name)
+	}
+	return keys
+}
+
+// clusterRoles are the ClusterRoles of the operator with their bindings, and those for users.
+func clusterRoles() []string {
+	var keys []string
+	for _, name := range []string{"manager-", "manager-crr-", "manager-image-", "manager-pod-phase-", "manager-pre-pull-"} {
+		keys = append(keys, "ClusterRole sidecar-termination-"+name+"role", "ClusterRoleBinding sidecar-termination-"+name+"rolebinding")
+	}
+	for _, name := range []string{"policy-viewer", "policy-editor", "clusterpolicy-viewer", "mode-user", "pod-finisher", "metrics-reader"} {
+		keys = append(keys, "ClusterRole sidecar-termination-"+name)
+	}
+	return keys
+}
+
+// namespacedRoles returns Roles and their bindings.
+func namespacedRoles(names ...string) []string {
+	var keys []string
+	for _, name := range names {
+		keys = append(keys, "Role sidecar-termination-"+name+"role", "RoleBinding sidecar-termination-"+name+"rolebinding")
 	}
 	return keys
 }

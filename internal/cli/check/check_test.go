@@ -23,9 +23,9 @@ import (
 // The code generates role.yaml from markers.
 func TestPermissionsMatchTheRoles(t *testing.T) {
 	for file, list := range map[string][]permission{
-		"role.yaml":                 permissions,
-		"namespaced/role.yaml":      newNamespacedChecker(t, "--watch-namespaces=batch").permissions(),
-		"leader_election_role.yaml": leasePermissions(settings.Namespace, settings.LeaseName),
+		"role.yaml":                    permissions,
+		"../rbac-namespaced/role.yaml": newNamespacedChecker(t, "--watch-namespaces=batch").permissions(),
+		"leader_election_role.yaml":    leasePermissions(settings.Namespace, settings.LeaseName),
 	} {
 		t.Run(file, func(t *testing.T) {
 			var got []string
