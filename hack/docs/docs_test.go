@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -131,6 +132,24 @@ func TestLinksResolve(t *testing.T) {
 			if anchor != "" && strings.HasSuffix(target, ".md") && !slices.Contains(anchors[target], anchor) {
 				t.Errorf("%s links to %s, but %s has no such heading", document.Path, link, target)
 			}
+		}
+	}
+}
+
+// The site has only pages that docs/README.md or the README.md of a directory links.
+func TestIndexLinksEveryDocument(t *testing.T) {
+	linked := map[string]bool{"docs/README.md": true}
+	documents := read(t)
+	for _, document := range documents {
+		if strings.HasPrefix(document.Path, "docs/") && path.Base(document.Path) == "README.md" {
+			for _, link := range document.Links {
+				linked[path.Join(path.Dir(document.Path), link)] = true
+			}
+		}
+	}
+	for _, document := range documents {
+		if strings.HasPrefix(document.Path, "docs/") && !linked[document.Path] {
+			t.Errorf("%s is in no table of docs/README.md, so readers do not find it: add a row", document.Path)
 		}
 	}
 }
