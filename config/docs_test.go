@@ -80,7 +80,8 @@ func TestGuideExamples(t *testing.T) {
 		t.Errorf("the Job has containers %v", containers)
 	}
 	installed = render(t, writeFiles(t, all[len(all)-1]))
-	for _, name := range native.AdmissionPolicies[1:] {
+	for _, label := range native.AdmissionPolicies[1:] {
+		name := "sidecar-termination-native-" + strings.ToLower(label)
 		options, err := native.ParseOptions(byName[admissionv1.MutatingAdmissionPolicy](t, installed, "MutatingAdmissionPolicy", name).Spec.Variables)
 		if err != nil || options.ExitCodes != v1alpha1.ExitCodesRespect || options.VirtualNodes.NodeSelector["pool"] != "serverless" {
 			t.Errorf("%s is patched to %+v, error %v", name, options, err)

@@ -19,9 +19,11 @@ import (
 	"github.com/sidecar-termination/operator/internal/native"
 )
 
-// inertPolicy returns an admission policy that never applies, and its binding.
-func inertPolicy(name string) (*admissionv1.MutatingAdmissionPolicy, *admissionv1.MutatingAdmissionPolicyBinding) {
-	policy := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+// inertPolicy returns an admission policy with the label that never applies, and its binding.
+func inertPolicy(label string) (*admissionv1.MutatingAdmissionPolicy, *admissionv1.MutatingAdmissionPolicyBinding) {
+	policy := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{
+		Name: "team-a-" + strings.ToLower(label), Labels: map[string]string{v1alpha1.LabelNativePolicy: label},
+	}}
 	policy.Spec.MatchConstraints = &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{
 		RuleWithOperations: admissionv1.RuleWithOperations{
 			Operations: []admissionv1.OperationType{admissionv1.Create},
@@ -33,7 +35,7 @@ func inertPolicy(name string) (*admissionv1.MutatingAdmissionPolicy, *admissionv
 		PatchType: admissionv1.PatchTypeJSONPatch, JSONPatch: &admissionv1.JSONPatch{Expression: "[JSONPatch{op: 'test', path: '/kind', value: 'None'}]"},
 	}}
 	binding := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: policy.ObjectMeta}
-	binding.Spec.PolicyName = name
+	binding.Spec.PolicyName = policy.Name
 	return policy, binding
 }
 
@@ -63,8 +65,8 @@ func TestConversionOnAPIServer(t *testing.T) {
 			f.remove(binding)
 		}
 	}()
-	for _, name := range native.AdmissionPolicies {
-		admission, binding := inertPolicy(name)
+	for _, label := range native.AdmissionPolicies {
+		admission, binding := inertPolicy(label)
 		f.create(admission, binding)
 		installed, bindings = append(installed, admission), append(bindings, binding)
 	}
@@ -100,6 +102,6 @@ func TestConversionOnAPIServer(t *testing.T) {
 	for _, admission := range installed {
 		f.remove(admission)
 	}
-	unavailable("MutatingAdmissionPolicy sidecar-termination-native-label is missing")
+	unavailable("the MutatingAdmissionPolicy with label sidecartermination.dev/native-policy=Label is missing")
 	f.nothingWentWrong()
 }

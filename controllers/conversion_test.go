@@ -15,6 +15,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -27,10 +28,10 @@ import (
 // installedPolicies is an API server with these admission policies and their bindings, or with an error.
 type installedPolicies struct {
 	client.Reader
-	mu    sync.Mutex
-	names map[string]bool
-	err   error
-	reads int
+	mu     sync.Mutex
+	labels map[string]bool
+	err    error
+	reads  int
 }
 
 // fail sets the error of the next reads.
@@ -49,20 +50,28 @@ func (i *installedPolicies) take() int {
 	return reads
 }
 
-// Get returns the object of this name.
-func (i *installedPolicies) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+// List returns the admission policies, or their bindings.
+func (i *installedPolicies) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.reads++
 	if i.err != nil {
 		return i.err
 	}
-	if !i.names[key.Name] {
-		return apierrors.NewNotFound(schema.GroupResource{Resource: "mutatingadmissionpolicies"}, key.Name)
-	}
-	object.SetName(key.Name)
-	if binding, ok := object.(*admissionv1.MutatingAdmissionPolicyBinding); ok {
-		binding.Spec.PolicyName = key.Name
+	for label, installed := range i.labels {
+		labelled := metav1.ObjectMeta{Name: label, Labels: map[string]string{v1alpha1.LabelNativePolicy: label}}
+		switch list := list.(type) {
+		case *admissionv1.MutatingAdmissionPolicyList:
+			if installed {
+				list.Items = append(list.Items, admissionv1.MutatingAdmissionPolicy{ObjectMeta: labelled})
+			}
+		case *admissionv1.MutatingAdmissionPolicyBindingList:
+			binding := admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: labelled}
+			binding.Spec.PolicyName = label
+			if installed {
+				list.Items = append(list.Items, binding)
+			}
+		}
 	}
 	return nil
 }
@@ -82,7 +91,7 @@ func TestConversionFollowsComponent(t *testing.T) {
 		{"Kubernetes is too old", func() {}, false, false, 0, 1},
 		{"no change", func() {}, false, false, 0, 1},
 		{"Kubernetes is upgraded", func() { server.fail(nil) }, false, false, 0, 2},
-		{"the component is installed", func() { server.names = whole }, true, true, 1, 3},
+		{"the component is installed", func() { server.labels = whole }, true, true, 1, 3},
 		{"the API server is away", func() { server.fail(errors.New("connection refused")) }, true, true, 1, 3},
 		{"it is back", func() { server.fail(nil) }, true, true, 1, 3},
 		{"a policy is deleted", func() { delete(whole, native.ClusterPolicy) }, true, false, 0, 4},
@@ -156,7 +165,7 @@ func TestConversionIsReadAgain(t *testing.T) {
 		}
 		server.take()
 		time.Sleep(10*conversionInterval + time.Second)
-		if reads, want := server.take(), 10*2*len(native.AdmissionPolicies); reads != want {
+		if reads, want := server.take(), 10*2; reads != want {
 			t.Errorf("%d reads in 10 intervals, want %d", reads, want)
 		}
 		cancel()

@@ -37,6 +37,9 @@ const (
 	// LabelNativeConversion has the value Preferred on a policy that asks for conversion; an admission policy keeps it
 	// current. On a pod or a namespace the value "false" opts out of conversion.
 	LabelNativeConversion = GroupName + "/native-conversion"
+	// LabelNativePolicy is on the admission policies of the component native and on their bindings. Its value says what the policy
+	// does, so that the policy is found whatever its name is.
+	LabelNativePolicy = GroupName + "/native-policy"
 	// LabelNativeEnvironment set to "true" on a namespace converts containers that environment variables declare.
 	LabelNativeEnvironment = GroupName + "/native-environment"
 	// AnnotationNativeSidecars records on a pod which containers were converted at admission, and on whose request, such as

@@ -3,6 +3,7 @@
 package native
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -13,18 +14,19 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// The admission policies of the component native. Their bindings have the same names.
+// The admission policies of the component native, by the value of LabelNativePolicy. Their bindings have the same label. A Helm release
+// and kustomizations may rename them.
 const (
 	// LabelingPolicy labels the policies that ask for conversion.
-	LabelingPolicy = "sidecar-termination-native-label"
+	LabelingPolicy = "Label"
 	// NamespacedPolicy and ClusterPolicy convert on request of the policies of one kind.
-	NamespacedPolicy = "sidecar-termination-native-namespaced"
-	ClusterPolicy    = "sidecar-termination-native-cluster"
+	NamespacedPolicy = "Namespaced"
+	ClusterPolicy    = "Cluster"
 	// EnvironmentPolicy converts containers that environment variables declare.
-	EnvironmentPolicy = "sidecar-termination-native-environment"
+	EnvironmentPolicy = "Environment"
 )
 
-// AdmissionPolicies are the names of all admission policies of the component.
+// AdmissionPolicies are the labels of all admission policies of the component.
 var AdmissionPolicies = []string{LabelingPolicy, NamespacedPolicy, ClusterPolicy, EnvironmentPolicy}
 
 // Component is what a cluster has of the component native.
@@ -35,10 +37,35 @@ type Component struct {
 	NotRead bool
 	// Unreadable is why the admission policies cannot be read, or empty.
 	Unreadable string
-	// Policies are the installed admission policies of the component by name.
+	// Policies are the installed admission policies of the component by label.
 	Policies map[string]*admissionv1.MutatingAdmissionPolicy
-	// Bound are the installed bindings by name, with the name of the policy that each binds.
+	// Bound are the installed bindings by label, with the name of the policy that each binds.
 	Bound map[string]string
+}
+
+// NewComponent returns the component with these admission policies and bindings, which are sorted by name. Of several with the same
+// label, as of two releases, it has a policy that is bound.
+func NewComponent(policies []admissionv1.MutatingAdmissionPolicy, bindings []admissionv1.MutatingAdmissionPolicyBinding) Component {
+	c := Component{Served: true, Policies: map[string]*admissionv1.MutatingAdmissionPolicy{}, Bound: map[string]string{}}
+	for _, label := range AdmissionPolicies {
+		bound := map[string]bool{}
+		for i := range bindings {
+			if binding := &bindings[i]; binding.Labels[v1alpha1.LabelNativePolicy] == label {
+				bound[binding.Spec.PolicyName] = true
+				c.Bound[label] = cmp.Or(c.Bound[label], binding.Spec.PolicyName)
+			}
+		}
+		for i := range policies {
+			policy := &policies[i]
+			if known := c.Policies[label]; policy.Labels[v1alpha1.LabelNativePolicy] == label && (known == nil || !bound[known.Name] && bound[policy.Name]) {
+				c.Policies[label] = policy
+			}
+		}
+		if policy := c.Policies[label]; policy != nil && bound[policy.Name] {
+			c.Bound[label] = policy.Name
+		}
+	}
+	return c
 }
 
 // Unavailable returns why the cluster does not convert pods on request of policies of the kind, and the way out. It is
@@ -55,7 +82,7 @@ func (c Component) Unavailable(kind resolve.PolicyKind) string {
 func (c Component) Incomplete() string { return c.lacks(AdmissionPolicies...) }
 
 // lacks returns what is missing of the admission policies, or nothing.
-func (c Component) lacks(names ...string) string {
+func (c Component) lacks(labels ...string) string {
 	const modes = "so the modes end the sidecars"
 	switch {
 	case c.NotRead:
@@ -68,16 +95,17 @@ func (c Component) lacks(names ...string) string {
 	case len(c.Policies)+len(c.Bound) == 0:
 		return fmt.Sprintf("the component native is not installed, %s; install it, or set nativeConversion to None", modes)
 	}
-	for _, name := range names {
-		_, installed := c.Policies[name]
-		bound, binding := c.Bound[name]
+	for _, label := range labels {
+		policy, installed := c.Policies[label]
+		bound, binding := c.Bound[label]
+		selector := v1alpha1.LabelNativePolicy + "=" + label
 		switch {
 		case !installed:
-			return fmt.Sprintf("MutatingAdmissionPolicy %s is missing, %s; install the component native again", name, modes)
+			return fmt.Sprintf("the MutatingAdmissionPolicy with label %s is missing, %s; install the component native again", selector, modes)
 		case !binding:
-			return fmt.Sprintf("MutatingAdmissionPolicyBinding %s is missing, %s; install the component native again", name, modes)
-		case bound != name:
-			return fmt.Sprintf("MutatingAdmissionPolicyBinding %s binds another policy (%s), %s; install the component native again", name, bound, modes)
+			return fmt.Sprintf("the MutatingAdmissionPolicyBinding with label %s is missing, %s; install the component native again", selector, modes)
+		case bound != policy.Name:
+			return fmt.Sprintf("the MutatingAdmissionPolicyBinding with label %s binds another policy (%s), %s; install the component native again", selector, bound, modes)
 		}
 	}
 	return ""

@@ -3,11 +3,13 @@
 package native_test
 
 import (
+	"cmp"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/native"
@@ -17,11 +19,61 @@ import (
 // installed returns the whole component after the change.
 func installed(change func(*native.Component)) native.Component {
 	c := native.Component{Served: true, Policies: map[string]*admissionv1.MutatingAdmissionPolicy{}, Bound: map[string]string{}}
-	for _, name := range native.AdmissionPolicies {
-		c.Policies[name], c.Bound[name] = &admissionv1.MutatingAdmissionPolicy{}, name
+	for _, label := range native.AdmissionPolicies {
+		policy := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "team-a-" + label}}
+		c.Policies[label], c.Bound[label] = policy, policy.Name
 	}
 	change(&c)
 	return c
+}
+
+func TestComponentOfSeveralPolicies(t *testing.T) {
+	meta := func(name, label string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.LabelNativePolicy: label}}
+	}
+	policy := func(name, label string) admissionv1.MutatingAdmissionPolicy {
+		return admissionv1.MutatingAdmissionPolicy{ObjectMeta: meta(name, label)}
+	}
+	binding := func(name, label, binds string) admissionv1.MutatingAdmissionPolicyBinding {
+		return admissionv1.MutatingAdmissionPolicyBinding{
+			ObjectMeta: meta(name, label), Spec: admissionv1.MutatingAdmissionPolicyBindingSpec{PolicyName: binds},
+		}
+	}
+	type policies = []admissionv1.MutatingAdmissionPolicy
+	type bindings = []admissionv1.MutatingAdmissionPolicyBinding
+	for name, tc := range map[string]struct {
+		policies policies
+		bindings bindings
+		want     []string // label, policy and what the binding binds
+	}{
+		"nothing":               {nil, nil, nil},
+		"unknown labels":        {policies{policy("a", "Other")}, bindings{binding("a", "", "a")}, nil},
+		"one":                   {policies{policy("a", "Label")}, bindings{binding("b", "Label", "a")}, []string{"Label a a"}},
+		"no binding":            {policies{policy("a", "Label"), policy("b", "Label")}, nil, []string{"Label a -"}},
+		"no policy":             {nil, bindings{binding("a", "Label", "a"), binding("b", "Label", "b")}, []string{"Label - a"}},
+		"the second is bound":   {policies{policy("a", "Label"), policy("b", "Label")}, bindings{binding("b", "Label", "b")}, []string{"Label b b"}},
+		"two releases":          {policies{policy("a", "Label"), policy("b", "Label")}, bindings{binding("a", "Label", "a"), binding("b", "Label", "b")}, []string{"Label a a"}},
+		"one binds another":     {policies{policy("b", "Label")}, bindings{binding("a", "Label", "a"), binding("b", "Label", "b")}, []string{"Label b b"}},
+		"only another is bound": {policies{policy("b", "Label")}, bindings{binding("a", "Label", "a")}, []string{"Label b a"}},
+		"another kind is bound": {policies{policy("a", "Label")}, bindings{binding("a", "Cluster", "a")}, []string{"Label a -", "Cluster - a"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			component := native.NewComponent(tc.policies, tc.bindings)
+			var got []string
+			for _, label := range native.AdmissionPolicies {
+				installed, bound := "-", cmp.Or(component.Bound[label], "-")
+				if policy := component.Policies[label]; policy != nil {
+					installed = policy.Name
+				}
+				if installed+bound != "--" {
+					got = append(got, label+" "+installed+" "+bound)
+				}
+			}
+			if diff := gocmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
 }
 
 func TestUnavailable(t *testing.T) {
@@ -48,25 +100,25 @@ func TestUnavailable(t *testing.T) {
 		"missing permission": {native.Component{Served: true, Unreadable: "forbidden"}, denied, denied, true},
 		"no labeling policy": {
 			installed(func(c *native.Component) { delete(c.Policies, native.LabelingPolicy) }),
-			missing("MutatingAdmissionPolicy sidecar-termination-native-label is missing"),
-			missing("MutatingAdmissionPolicy sidecar-termination-native-label is missing"), true,
+			missing("the MutatingAdmissionPolicy with label sidecartermination.dev/native-policy=Label is missing"),
+			missing("the MutatingAdmissionPolicy with label sidecartermination.dev/native-policy=Label is missing"), true,
 		},
 		"no policy of one kind": {
 			installed(func(c *native.Component) { delete(c.Policies, native.ClusterPolicy) }),
-			"", missing("MutatingAdmissionPolicy sidecar-termination-native-cluster is missing"), true,
+			"", missing("the MutatingAdmissionPolicy with label sidecartermination.dev/native-policy=Cluster is missing"), true,
 		},
 		"no binding": {
 			installed(func(c *native.Component) { delete(c.Bound, native.NamespacedPolicy) }),
-			missing("MutatingAdmissionPolicyBinding sidecar-termination-native-namespaced is missing"), "", true,
+			missing("the MutatingAdmissionPolicyBinding with label sidecartermination.dev/native-policy=Namespaced is missing"), "", true,
 		},
 		"no policies but bindings": {
 			installed(func(c *native.Component) { clear(c.Policies) }),
-			missing("MutatingAdmissionPolicy sidecar-termination-native-label is missing"),
-			missing("MutatingAdmissionPolicy sidecar-termination-native-label is missing"), true,
+			missing("the MutatingAdmissionPolicy with label sidecartermination.dev/native-policy=Label is missing"),
+			missing("the MutatingAdmissionPolicy with label sidecartermination.dev/native-policy=Label is missing"), true,
 		},
 		"a binding of another policy": {
 			installed(func(c *native.Component) { c.Bound[native.NamespacedPolicy] = "other" }),
-			missing("MutatingAdmissionPolicyBinding sidecar-termination-native-namespaced binds another policy (other)"), "", true,
+			missing("the MutatingAdmissionPolicyBinding with label sidecartermination.dev/native-policy=Namespaced binds another policy (other)"), "", true,
 		},
 		"environment is independent": {
 			installed(func(c *native.Component) {
@@ -76,10 +128,10 @@ func TestUnavailable(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.namespaced, tc.component.Unavailable(resolve.KindNamespaced)); diff != "" {
+			if diff := gocmp.Diff(tc.namespaced, tc.component.Unavailable(resolve.KindNamespaced)); diff != "" {
 				t.Errorf("namespaced (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(tc.cluster, tc.component.Unavailable(resolve.KindCluster)); diff != "" {
+			if diff := gocmp.Diff(tc.cluster, tc.component.Unavailable(resolve.KindCluster)); diff != "" {
 				t.Errorf("cluster (-want +got):\n%s", diff)
 			}
 			if got := tc.component.Incomplete(); (got != "") != tc.incomplete {
@@ -159,7 +211,7 @@ func TestParseOptions(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := native.ParseOptions(constants(tc.variable, tc.expression))
-			if diff := cmp.Diff(tc.want, got); diff != "" {
+			if diff := gocmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("options (-want +got):\n%s", diff)
 			}
 			if (err != nil) != (tc.err != "") || err != nil && err.Error() != tc.err {

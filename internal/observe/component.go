@@ -11,33 +11,26 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/native"
 )
 
-// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings,resourceNames=sidecar-termination-native-label;sidecar-termination-native-namespaced;sidecar-termination-native-cluster;sidecar-termination-native-environment,verbs=get
+// +kubebuilder:rbac:groups=admissionregistration.k8s.io,resources=mutatingadmissionpolicies;mutatingadmissionpolicybindings,verbs=list
 
-// NativeComponent reads what the cluster has of the component native. A missing permission is a part of the result. The reader
-// must read from the API server: a cache would need a watch for each object.
+// NativeComponent reads what the cluster has of the component native, by label: a Helm release and kustomizations rename its objects. A
+// missing permission is a part of the result. The reader must read from the API server: a cache would hold the policies for nothing.
 func NativeComponent(ctx context.Context, reader client.Reader) (native.Component, error) {
-	component := native.Component{Served: true, Policies: map[string]*admissionv1.MutatingAdmissionPolicy{}, Bound: map[string]string{}}
-	for _, name := range native.AdmissionPolicies {
-		policy, binding := &admissionv1.MutatingAdmissionPolicy{}, &admissionv1.MutatingAdmissionPolicyBinding{}
-		for _, object := range []client.Object{policy, binding} {
-			switch err := reader.Get(ctx, client.ObjectKey{Name: name}, object); {
-			case meta.IsNoMatchError(err):
-				return native.Component{}, nil
-			case apierrors.IsForbidden(err):
-				return native.Component{Served: true, Unreadable: err.Error()}, nil
-			case err != nil && !apierrors.IsNotFound(err):
-				return native.Component{}, fmt.Errorf("get admission policy %s: %w", name, err)
-			}
-		}
-		if policy.Name != "" {
-			component.Policies[name] = policy
-		}
-		if binding.Name != "" {
-			component.Bound[name] = binding.Spec.PolicyName
+	var policies admissionv1.MutatingAdmissionPolicyList
+	var bindings admissionv1.MutatingAdmissionPolicyBindingList
+	for _, list := range []client.ObjectList{&policies, &bindings} {
+		switch err := reader.List(ctx, list, client.HasLabels{v1alpha1.LabelNativePolicy}); {
+		case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
+			return native.Component{}, nil
+		case apierrors.IsForbidden(err):
+			return native.Component{Served: true, Unreadable: err.Error()}, nil
+		case err != nil:
+			return native.Component{}, fmt.Errorf("list the admission policies of the component native: %w", err)
 		}
 	}
-	return component, nil
+	return native.NewComponent(policies.Items, bindings.Items), nil
 }

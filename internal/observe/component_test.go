@@ -5,8 +5,7 @@ package observe_test
 import (
 	"context"
 	"errors"
-	"maps"
-	"slices"
+	"fmt"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,47 +16,47 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/native"
 	"github.com/sidecar-termination/operator/internal/observe"
 )
 
 var admissionPolicies = schema.GroupResource{Group: admissionv1.GroupName, Resource: "mutatingadmissionpolicies"}
 
-// cluster answers reads with the bindings and policies that it has, or with an error.
+// cluster answers lists with labelled policies and bindings, or with an error.
 type cluster struct {
 	client.Reader
 	policies []string
-	bound    map[string]string
 	err      error
 }
 
-// Get returns the object of this name.
-func (c cluster) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
-	if c.err != nil {
+// List returns the objects. It fails the test if it is not asked for those with the label.
+func (c cluster) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+	var asked client.ListOptions
+	asked.ApplyOptions(options)
+	switch {
+	case c.err != nil:
 		return c.err
+	case asked.LabelSelector.String() != v1alpha1.LabelNativePolicy:
+		return fmt.Errorf("asked for %s", asked.LabelSelector)
 	}
-	switch object := object.(type) {
-	case *admissionv1.MutatingAdmissionPolicy:
-		if slices.Contains(c.policies, key.Name) {
-			object.Name = key.Name
-			return nil
-		}
-	case *admissionv1.MutatingAdmissionPolicyBinding:
-		if policy, ok := c.bound[key.Name]; ok {
-			object.Name, object.Spec.PolicyName = key.Name, policy
-			return nil
+	for _, label := range c.policies {
+		labelled := metav1.ObjectMeta{Name: "team-a-" + label, Labels: map[string]string{v1alpha1.LabelNativePolicy: label}}
+		switch list := list.(type) {
+		case *admissionv1.MutatingAdmissionPolicyList:
+			list.Items = append(list.Items, admissionv1.MutatingAdmissionPolicy{ObjectMeta: labelled})
+		case *admissionv1.MutatingAdmissionPolicyBindingList:
+			binding := admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: labelled}
+			binding.Spec.PolicyName = labelled.Name
+			list.Items = append(list.Items, binding)
 		}
 	}
-	return apierrors.NewNotFound(admissionPolicies, key.Name)
+	return nil
 }
 
 func TestNativeComponent(t *testing.T) {
-	denied := apierrors.NewForbidden(admissionPolicies, native.LabelingPolicy, errors.New("no role"))
-	policy := func(name string) *admissionv1.MutatingAdmissionPolicy {
-		return &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	}
+	denied := apierrors.NewForbidden(admissionPolicies, "", errors.New("no role"))
 	type policies = map[string]*admissionv1.MutatingAdmissionPolicy
-	bound := map[string]string{native.ClusterPolicy: native.ClusterPolicy, native.LabelingPolicy: "other"}
 	for name, tc := range map[string]struct {
 		cluster cluster
 		want    native.Component
@@ -65,12 +64,18 @@ func TestNativeComponent(t *testing.T) {
 	}{
 		"nothing": {cluster{}, native.Component{Served: true, Policies: policies{}, Bound: map[string]string{}}, false},
 		"some": {
-			cluster{policies: []string{native.LabelingPolicy, "foreign"}, bound: bound},
-			native.Component{Served: true, Policies: policies{native.LabelingPolicy: policy(native.LabelingPolicy)}, Bound: maps.Clone(bound)}, false,
+			cluster{policies: []string{native.LabelingPolicy, "Foreign"}},
+			native.Component{
+				Served: true, Bound: map[string]string{native.LabelingPolicy: "team-a-Label"},
+				Policies: policies{native.LabelingPolicy: {ObjectMeta: metav1.ObjectMeta{
+					Name: "team-a-Label", Labels: map[string]string{v1alpha1.LabelNativePolicy: native.LabelingPolicy},
+				}}},
+			}, false,
 		},
-		"older Kubernetes":   {cluster{err: &meta.NoKindMatchError{}}, native.Component{}, false},
-		"missing permission": {cluster{err: denied}, native.Component{Served: true, Unreadable: denied.Error()}, false},
-		"unanswered":         {cluster{err: errors.New("connection refused")}, native.Component{}, true},
+		"older Kubernetes":         {cluster{err: &meta.NoKindMatchError{}}, native.Component{}, false},
+		"Kubernetes is downgraded": {cluster{err: apierrors.NewNotFound(admissionPolicies, "")}, native.Component{}, false},
+		"missing permission":       {cluster{err: denied}, native.Component{Served: true, Unreadable: denied.Error()}, false},
+		"unanswered":               {cluster{err: errors.New("connection refused")}, native.Component{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := observe.NativeComponent(t.Context(), tc.cluster)

@@ -125,11 +125,12 @@ func (c *checker) constants(component native.Component) {
 		constantsHint = "change native in the values: " + c.installer.upgrade("native.CONSTANT=VALUE")
 	}
 	differences := map[string][]string{} // with the names of the admission policies
-	for _, name := range []string{native.NamespacedPolicy, native.ClusterPolicy, native.EnvironmentPolicy} {
-		policy, ok := component.Policies[name]
+	for _, label := range []string{native.NamespacedPolicy, native.ClusterPolicy, native.EnvironmentPolicy} {
+		policy, ok := component.Policies[label]
 		if !ok {
 			continue
 		}
+		name := policy.Name
 		options, err := native.ParseOptions(policy.Spec.Variables)
 		if err != nil {
 			c.warn(constantsHint, "admission policy %s: %v", name, err)

@@ -30,27 +30,30 @@ func component(change map[string]string) []client.Object {
 	}
 	maps.Copy(variables, change)
 	var objects []client.Object
-	for _, name := range native.AdmissionPolicies {
-		policy := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, label := range native.AdmissionPolicies {
+		policy := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{
+			Name: "team-a-" + strings.ToLower(label), Labels: map[string]string{v1alpha1.LabelNativePolicy: label},
+		}}
 		for variable, expression := range variables {
 			policy.Spec.Variables = append(policy.Spec.Variables, admissionv1.Variable{Name: variable, Expression: expression})
 		}
 		binding := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: policy.ObjectMeta}
-		binding.Spec.PolicyName = name
+		binding.Spec.PolicyName = policy.Name
 		objects = append(objects, policy, binding)
 	}
 	return objects
 }
 
-// The operator and check look for these names and read these constants.
+// The operator and check look for these labels and read these constants.
 func TestInstalledComponentIsKnown(t *testing.T) {
-	names := map[string][]string{}
+	labels := map[string][]string{}
 	for _, object := range render(t, "overlays/native") {
 		kind := object.GetKind()
 		if !strings.HasPrefix(kind, "MutatingAdmissionPolicy") {
 			continue
 		}
-		names[kind] = append(names[kind], object.GetName())
+		label := object.GetLabels()[v1alpha1.LabelNativePolicy]
+		labels[kind] = append(labels[kind], label)
 		content, err := object.AsYAML()
 		if err != nil {
 			t.Fatal(err)
@@ -59,7 +62,7 @@ func TestInstalledComponentIsKnown(t *testing.T) {
 		if err := yaml.Unmarshal(content, &policy); err != nil {
 			t.Fatal(err)
 		}
-		if kind != "MutatingAdmissionPolicy" || policy.Name == native.LabelingPolicy {
+		if kind != "MutatingAdmissionPolicy" || label == native.LabelingPolicy {
 			continue
 		}
 		options, err := native.ParseOptions(policy.Spec.Variables)
@@ -69,8 +72,8 @@ func TestInstalledComponentIsKnown(t *testing.T) {
 		}
 	}
 	for _, kind := range []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"} {
-		slices.Sort(names[kind])
-		if diff := cmp.Diff(slices.Sorted(slices.Values(native.AdmissionPolicies)), names[kind]); diff != "" {
+		slices.Sort(labels[kind])
+		if diff := cmp.Diff(slices.Sorted(slices.Values(native.AdmissionPolicies)), labels[kind]); diff != "" {
 			t.Errorf("%s (-known +installed):\n%s", kind, diff)
 		}
 	}
@@ -107,8 +110,8 @@ func TestConversion(t *testing.T) {
 		}
 		return all
 	}
-	without := func(name string) []client.Object {
-		return slices.DeleteFunc(component(nil), func(o client.Object) bool { return o.GetName() == name })
+	without := func(label string) []client.Object {
+		return slices.DeleteFunc(component(nil), func(o client.Object) bool { return o.GetLabels()[v1alpha1.LabelNativePolicy] == label })
 	}
 	for name, tc := range map[string]struct {
 		flags   []string
@@ -128,7 +131,7 @@ func TestConversion(t *testing.T) {
 				"policy batch/mesh, clusterpolicy mesh",
 		}},
 		"a missing admission policy": {nil, without(native.EnvironmentPolicy), []string{
-			"Warning enforced policies that ask for conversion to native sidecars: 0, but MutatingAdmissionPolicy sidecar-termination-native-environment is missing, " +
+			"Warning enforced policies that ask for conversion to native sidecars: 0, but the MutatingAdmissionPolicy with label sidecartermination.dev/native-policy=Environment is missing, " +
 				"so the modes end the sidecars; install the component native again",
 			matches,
 		}},
@@ -158,9 +161,9 @@ func TestConversion(t *testing.T) {
 		},
 		"a constant that is an expression": {nil, component(map[string]string{"readEnvironment": `1 == 1`}), []string{
 			ready(0),
-			"Warning admission policy sidecar-termination-native-namespaced: " + notConstant,
-			"Warning admission policy sidecar-termination-native-cluster: " + notConstant,
-			"Warning admission policy sidecar-termination-native-environment: " + notConstant,
+			"Warning admission policy team-a-namespaced: " + notConstant,
+			"Warning admission policy team-a-cluster: " + notConstant,
+			"Warning admission policy team-a-environment: " + notConstant,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -190,6 +193,6 @@ func TestConversion(t *testing.T) {
 }
 
 // converting are the admission policies with constants.
-var converting = strings.Join([]string{native.NamespacedPolicy, native.ClusterPolicy, native.EnvironmentPolicy}, ", ")
+const converting = "team-a-namespaced, team-a-cluster, team-a-environment"
 
 const notConstant = `variable readEnvironment is not the expected constant, but "1 == 1"; write it as JSON, such as true`

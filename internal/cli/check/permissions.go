@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/native"
 	"github.com/sidecar-termination/operator/internal/pulljob"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 )
@@ -46,7 +45,9 @@ var (
 	watchVerbs = []string{"list", "watch"}
 
 	// permissions are the cluster-wide permissions of the operator. A test compares them with config/rbac/role.yaml.
-	permissions = append(admissionPolicyPermissions(), []permission{
+	permissions = []permission{
+		{group: "admissionregistration.k8s.io", resource: "mutatingadmissionpolicies", verbs: []string{"list"}},
+		{group: "admissionregistration.k8s.io", resource: "mutatingadmissionpolicybindings", verbs: []string{"list"}},
 		{group: "", resource: "namespaces", verbs: watchVerbs},
 		{group: "", resource: "nodes", verbs: watchVerbs},
 		{group: "", resource: "pods", verbs: []string{"get", "list", "watch"}, perNamespace: true},
@@ -64,19 +65,8 @@ var (
 		{feature: featurePodPhase, group: "", resource: "pods/status", verbs: []string{"patch"}, perNamespace: true},
 		{feature: featurePrePull, group: "apiextensions.k8s.io", resource: "customresourcedefinitions", name: pulljob.DefinitionName, verbs: watchVerbs},
 		{feature: featurePrePull, group: "apps.kruise.io", resource: "imagepulljobs", verbs: []string{"list", "watch", "create", "delete"}},
-	}...)
-)
-
-// admissionPolicyPermissions are the permissions to find out whether the cluster converts sidecars.
-func admissionPolicyPermissions() []permission {
-	var all []permission
-	for _, name := range native.AdmissionPolicies {
-		for _, resource := range []string{"mutatingadmissionpolicies", "mutatingadmissionpolicybindings"} {
-			all = append(all, permission{group: "admissionregistration.k8s.io", resource: resource, name: name, verbs: []string{"get"}})
-		}
 	}
-	return all
-}
+)
 
 // leasePermissions are the permissions for leader election with the lease. A test compares them with
 // config/rbac/leader_election_role.yaml.
