@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -51,7 +50,10 @@ func serveSite(t *testing.T) *url.URL {
 	serve := http.StripPrefix(sitePath, http.FileServerFS(files))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, below := strings.CutPrefix(r.URL.Path, sitePath)
-		file, err := files.Open(path.Join(".", name))
+		if strings.HasSuffix(r.URL.Path, "/") {
+			name += "index.html"
+		}
+		file, err := files.Open(name)
 		if !below || err != nil {
 			w.Header().Set("Content-Type", "text/html; charset=utf-8")
 			w.WriteHeader(http.StatusNotFound)
@@ -126,10 +128,16 @@ func (t *tab) listen(event any) {
 			problem = "request to " + e.Request.URL
 		}
 	case *runtime.EventExceptionThrown:
-		problem = fmt.Sprintf("exception: %s %v", e.ExceptionDetails.Text, e.ExceptionDetails.Exception)
+		problem = "exception: " + e.ExceptionDetails.Text
+		if exception := e.ExceptionDetails.Exception; exception != nil {
+			problem += " " + exception.Description
+		}
 	case *runtime.EventConsoleAPICalled:
 		if e.Type == "error" {
-			problem = fmt.Sprintf("console error: %v", e.Args)
+			problem = "console error:"
+			for _, argument := range e.Args {
+				problem += fmt.Sprintf(" %s %s", argument.Value, argument.Description)
+			}
 		}
 	case *log.EventEntryAdded:
 		if e.Entry.Level == "error" {
@@ -162,7 +170,7 @@ func (t *tab) run(actions ...chromedp.Action[chromedp.Void]) {
 // open loads a page and returns its status.
 func (t *tab) open(address string) int64 {
 	t.Helper()
-	response, err := chromedp.RunResponse(t.ctx, chromedp.Navigate(address))
+	response, err := chromedp.Run(t.ctx, chromedp.NavigateResponse(address))
 	if err != nil {
 		t.Fatalf("open %s: %v", address, err)
 	}
@@ -172,8 +180,11 @@ func (t *tab) open(address string) int64 {
 // waitFor waits until a JavaScript expression is true.
 func (t *tab) waitFor(expression string) {
 	t.Helper()
-	_, err := chromedp.Run(t.ctx, chromedp.Poll[chromedp.Void](expression, chromedp.WithPollingTimeout(stepTimeout)))
-	if err != nil {
+	ctx, cancel := context.WithTimeout(t.ctx, stepTimeout)
+	defer cancel()
+	// chromedp.Poll fails if it starts before chromedp has noticed that the page is a new one.
+	promise := fmt.Sprintf("new Promise(done => { const look = () => (%s) ? done(true) : requestAnimationFrame(look); look() })", expression)
+	if _, err := chromedp.Run(ctx, chromedp.Evaluate[chromedp.Void](promise, chromedp.EvalAwaitPromise)); err != nil {
 		t.Fatalf("wait for %s at %s: %v", expression, eval[string](t, "location.href"), err)
 	}
 }
@@ -373,7 +384,7 @@ func checkSearch(t *tab) {
 	// The last key may come before the index is loaded.
 	t.waitFor(`document.querySelector(".search-results a") || void document.activeElement.dispatchEvent(new Event("keyup"))`)
 	t.screenshot("search")
-	t.follow(`.search-results a[href*="/docs/api-reference/"]`, "docs/api-reference/")
+	t.follow(`.search-results a[href*="/docs/api-reference/#"]`, "docs/api-reference/")
 }
 
 func checkVersions(t *tab) {
