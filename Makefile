@@ -238,9 +238,9 @@ run-e2e: ## Run the end-to-end tests on the running local cluster (E2E_ARGS='-ru
 	go test -tags e2e -count=1 -timeout $(TIMEOUT) -skip '^TestTools' -v ./e2e/... $(E2E_ARGS)
 
 .PHONY: e2e-tools
-e2e-tools: ## Run the end-to-end tests with tools that make pods, such as JobSet, on a new cluster that has them (Linux, root; 15 minutes, and more to build them).
+e2e-tools: ## Run the end-to-end tests with tools that make pods, such as JobSet, on a new cluster that has them, and replay their recordings (Linux, root; 5 minutes, and 5 more to build JobSet and Kueue).
 	$(MAKE) --no-print-directory cluster-down
-	REQUIRE_E2E=1 $(MAKE) --no-print-directory WITH=all cluster-up cluster-deploy run-e2e-tools
+	REQUIRE_E2E=1 $(MAKE) --no-print-directory WITH=all cluster-up cluster-deploy run-e2e-tools replay
 	$(MAKE) --no-print-directory cluster-down
 
 .PHONY: run-e2e-tools

@@ -366,7 +366,7 @@ func newInjected(t *testing.T) (*harness.Test, *v1alpha1.SidecarTerminationPolic
 	t.Helper()
 	test, policy, job := newNative(t, nil), preferNative(), harness.Job("job", corev1.RestartPolicyNever, harness.Main(2))
 	job.Spec.Template.Labels = map[string]string{"app": "injected"}
-	createSidecarSet(test, job.Spec.Template.Labels)
+	createSidecarSet(test, job.Spec.Template.Labels, harness.ExitsSevenOnTerm)
 	test.Create(policy)
 	test.WaitForConversion(job.Spec.Template, sidecarConverted)
 	return test, policy, job
@@ -402,10 +402,10 @@ func failedCreations(ctx context.Context, test *harness.Test) ([]string, error) 
 	return messages, nil
 }
 
-// createSidecarSet has OpenKruise inject the sidecar into the pods of the namespace with the labels.
-func createSidecarSet(test *harness.Test, labels map[string]string) {
+// createSidecarSet has OpenKruise inject the sidecar with the script into the pods of the namespace with the labels.
+func createSidecarSet(test *harness.Test, labels map[string]string, script string) {
 	test.Helper()
-	container := harness.ToMap(harness.Sidecar(harness.ExitsSevenOnTerm))
+	container := harness.ToMap(harness.Sidecar(script))
 	container["podInjectPolicy"] = "BeforeAppContainer"
 	container["shareVolumePolicy"] = map[string]any{"type": "disabled"}
 	test.CreateForCluster(harness.Kruise("SidecarSet", test.Namespace, map[string]any{

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -181,6 +182,21 @@ func (t *Test) WaitForDenial(template corev1.PodTemplateSpec, words string) {
 		default:
 			return nil
 		}
+	})
+}
+
+// WaitForInjection waits until new pods of the template get the container SidecarName.
+func (t *Test) WaitForInjection(template corev1.PodTemplateSpec) {
+	t.Helper()
+	t.Eventually("new pods to get a sidecar", conversionTimeout, func(ctx context.Context) error {
+		pod, err := t.dryRunPod(ctx, template)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == SidecarName }) {
+			return errors.New("nothing injects it")
+		}
+		return nil
 	})
 }
 

@@ -90,7 +90,7 @@ func (p Process) BinaryName() string { return cmp.Or(p.Binary, p.Name) }
 var all = map[string]Addon{}
 
 // add registers an addon. It is called once for each.
-func add(addon Addon) Addon {
+func add(addon Addon) Addon { //nolint:unparam // A variable of a package needs a value.
 	all[addon.Name] = addon
 	return addon
 }

@@ -1,0 +1,275 @@
+//go:build e2e
+
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/e2e/harness"
+)
+
+// Labels and annotations of JobSet.
+const (
+	jobSetName        = "set"
+	jobSetLabel       = "jobset.sigs.k8s.io/jobset-name"
+	jobSetAttemptPath = "metadata.annotations['jobset.sigs.k8s.io/restart-attempt']"
+)
+
+// What JobSet writes to status.terminalState, and the reasons of its condition Failed.
+const (
+	jobSetCompleted   = "Completed"
+	jobSetFailed      = "Failed"
+	jobSetFailedByFPA = "FailJobSetFailurePolicyAction"
+	jobSetMaxRestarts = "ReachedMaxRestarts"
+)
+
+// newJobSet returns a JobSet. Its pods and Jobs are named JOBSET-REPLICATEDJOB-INDEX.
+func newJobSet(name string, policies map[string]any, replicatedJobs ...any) *unstructured.Unstructured {
+	spec := map[string]any{"replicatedJobs": replicatedJobs}
+	for field, policy := range policies {
+		spec[field] = policy
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "spec": spec}}
+	object.SetName(name)
+	return object
+}
+
+// replicatedJob returns a part of a JobSet: Jobs of one pod that is never retried.
+func replicatedJob(name string, replicas int64, template corev1.PodTemplateSpec) map[string]any {
+	return replicatedJobOf(name, replicas, batchv1.JobSpec{BackoffLimit: ptr.To[int32](0), Template: template})
+}
+
+func replicatedJobOf(name string, replicas int64, job batchv1.JobSpec) map[string]any {
+	return map[string]any{"name": name, "replicas": replicas, "template": map[string]any{"spec": harness.ToMap(job)}}
+}
+
+// failsFirst returns the main container that exits with the code in the JobSet's first attempt, and succeeds in the next.
+func failsFirst(exitCode int) corev1.Container {
+	main := harness.Container(harness.MainName, fmt.Sprintf(`sleep 1; [ "$ATTEMPT" != 0 ] || exit %d`, exitCode))
+	main.Env = []corev1.EnvVar{{Name: "ATTEMPT", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: jobSetAttemptPath}}}}
+	return main
+}
+
+// jobSetResult is how a JobSet ended.
+type jobSetResult struct {
+	State string
+	// Reason comes from the condition Failed, if the JobSet has failed.
+	Reason                    string
+	Restarts, CountTowardsMax int64
+}
+
+// waitForJobSet waits until the JobSet has ended.
+func waitForJobSet(test *harness.Test, name string) jobSetResult {
+	test.Helper()
+	object, result := newJobSet(name, nil), jobSetResult{}
+	object.SetNamespace(test.Namespace)
+	test.EventuallyGet(object, "JobSet "+name+" to end", harness.FinishTimeout, func() error {
+		result = jobSetResult{}
+		result.State, _, _ = unstructured.NestedString(object.Object, "status", "terminalState")
+		result.Restarts, _, _ = unstructured.NestedInt64(object.Object, "status", "restarts")
+		result.CountTowardsMax, _, _ = unstructured.NestedInt64(object.Object, "status", "restartsCountTowardsMax")
+		conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+		for _, condition := range conditions {
+			if fields, isMap := condition.(map[string]any); isMap && fields["type"] == jobSetFailed && fields["status"] == "True" {
+				result.Reason, _ = fields["reason"].(string)
+			}
+		}
+		if result.State == "" {
+			return fmt.Errorf("its status is %v", object.Object["status"])
+		}
+		return nil
+	})
+	return result
+}
+
+func requireJobSet(test *harness.Test, name string, want jobSetResult) {
+	test.Helper()
+	if got := waitForJobSet(test, name); got != want {
+		test.Errorf("JobSet %s ended with %+v, want %+v", name, got, want)
+	}
+}
+
+// requireInjected fails the test unless the pod of the Job has the injected sidecar.
+func requireInjected(test *harness.Test, record *harness.PodRecord) {
+	test.Helper()
+	if !slices.ContainsFunc(record.Pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == harness.SidecarName }) {
+		test.Errorf("Nothing injected a sidecar into pod %s", record.Pod.Name)
+	}
+}
+
+func TestToolsJobSetCompletes(t *testing.T) {
+	harness.Shared(t)
+	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeAuto, v1alpha1.ModeCRR, v1alpha1.ModePodPhase} {
+		for _, restart := range []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure} {
+			t.Run(fmt.Sprintf("%s/%s", mode, restart), func(t *testing.T) {
+				t.Parallel()
+				test := newInjectedTool(t, harness.ExitsSevenOnTerm, "jobset")
+				test.Create(selecting(harness.Policy(mode), jobSetLabel), newJobSet(jobSetName, nil,
+					replicatedJob("driver", 1, injected(harness.PodTemplate(restart, harness.Main(3)))),
+					replicatedJob("workers", 2, injected(harness.PodTemplate(restart, harness.Main(1)))),
+				))
+				requireJobSet(test, jobSetName, jobSetResult{State: jobSetCompleted})
+				for _, job := range []string{"set-driver-0", "set-workers-0", "set-workers-1"} {
+					requireInjected(test, test.RequireCompleted(job))
+				}
+			})
+		}
+	}
+}
+
+// A successPolicy counts Jobs that are Complete, which their main containers alone decide.
+func TestToolsJobSetSuccessPolicy(t *testing.T) {
+	harness.Shared(t)
+	for _, test := range []struct{ operator, target, finished, unfinished string }{
+		{"Any", "driver", "set-driver-0", "set-workers-0"},
+		{"All", "workers", "set-workers-1", "set-driver-0"},
+	} {
+		t.Run(test.operator, func(t *testing.T) {
+			t.Parallel()
+			run := newInjectedTool(t, harness.ExitsSevenOnTerm, "jobset")
+			seconds := map[bool]int{true: 2, false: 3600}
+			template := func(name string) corev1.PodTemplateSpec {
+				return injected(harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(seconds[name == test.target])))
+			}
+			policy := map[string]any{"operator": test.operator, "targetReplicatedJobs": []any{test.target}}
+			run.Create(harness.Policy(v1alpha1.ModeAuto), newJobSet(jobSetName, map[string]any{"successPolicy": policy},
+				replicatedJob("driver", 1, template("driver")), replicatedJob("workers", 2, template("workers")),
+			))
+			run.RequireCompleted(test.finished)
+			requireJobSet(run, jobSetName, jobSetResult{State: jobSetCompleted})
+			run.EventuallySeen("JobSet to delete pods that still ran", harness.FinishTimeout, func(seen harness.Seen) error {
+				pods := seen.Pods(test.unfinished)
+				if len(pods) != 1 || !pods[0].Deleted {
+					return errors.New(seen.Describe(test.unfinished))
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// The Jobs fail by their podFailurePolicy for exit code 7 of any container, and the failurePolicy of the JobSet acts on that. The
+// sidecar exits 7 in every case.
+func TestToolsJobSetFailurePolicy(t *testing.T) {
+	harness.Shared(t)
+	for name, c := range map[string]struct {
+		main corev1.Container
+		want jobSetResult
+	}{
+		"main succeeds": {harness.Main(2), jobSetResult{State: jobSetCompleted}},
+		"main exits 7":  {failsFirst(7), jobSetResult{State: jobSetFailed, Reason: jobSetFailedByFPA}},
+		"main exits 1":  {failsFirst(1), jobSetResult{State: jobSetCompleted, Restarts: 1, CountTowardsMax: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test := newInjectedTool(t, harness.ExitsSevenOnTerm, "jobset")
+			job := batchv1.JobSpec{
+				BackoffLimit: ptr.To[int32](0),
+				Template:     injected(harness.PodTemplate(corev1.RestartPolicyNever, c.main)),
+				PodFailurePolicy: &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
+					Action: batchv1.PodFailurePolicyActionFailJob,
+					OnExitCodes: &batchv1.PodFailurePolicyOnExitCodesRequirement{
+						Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: []int32{7},
+					},
+				}}},
+			}
+			policy := map[string]any{"maxRestarts": int64(3), "rules": []any{map[string]any{
+				"name": "fail", "action": "FailJobSet", "onJobFailureReasons": []any{batchv1.JobReasonPodFailurePolicy},
+			}}}
+			test.Create(harness.Policy(v1alpha1.ModeAuto), newJobSet(jobSetName, map[string]any{"failurePolicy": policy}, replicatedJobOf("driver", 1, job)))
+			requireJobSet(test, jobSetName, c.want)
+		})
+	}
+}
+
+// A JobSet with sidecars is restarted as often as the same JobSet without them.
+func TestToolsJobSetRestarts(t *testing.T) {
+	harness.Shared(t)
+	for name, c := range map[string]struct {
+		main corev1.Container
+		want jobSetResult
+		pods int
+	}{
+		"fails once":   {failsFirst(1), jobSetResult{State: jobSetCompleted, Restarts: 1, CountTowardsMax: 1}, 2},
+		"always fails": {harness.Container(harness.MainName, "exit 1"), jobSetResult{State: jobSetFailed, Reason: jobSetMaxRestarts, Restarts: 2, CountTowardsMax: 2}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test := newInjectedTool(t, harness.ExitsSevenOnTerm, "jobset")
+			test.Create(harness.Policy(v1alpha1.ModeAuto))
+			policies := map[string]any{"failurePolicy": map[string]any{"maxRestarts": int64(2)}}
+			template := harness.PodTemplate(corev1.RestartPolicyNever, c.main)
+			sets := map[string]*unstructured.Unstructured{
+				"with":    newJobSet("with", policies, replicatedJob("driver", 1, injected(template)), replicatedJob("workers", 1, injected(harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(2))))),
+				"without": newJobSet("without", policies, replicatedJob("driver", 1, template), replicatedJob("workers", 1, harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(2)))),
+			}
+			for _, set := range sets {
+				test.Create(set)
+			}
+			for name := range sets {
+				requireJobSet(test, name, c.want)
+				test.Recorder.Look(func(seen harness.Seen) {
+					if pods := seen.Pods(name + "-driver-0"); len(pods) != c.pods {
+						test.Errorf("JobSet %s had %d pods of its driver, want %d: %s", name, len(pods), c.pods, seen.Describe(name+"-driver-0"))
+					}
+				})
+			}
+		})
+	}
+}
+
+// TestToolsJobSetOfTrainer has the JobSet that Kubeflow Trainer v2.1.0 makes for a TrainJob of two nodes with the runtime
+// torchtune-llama3.2-1b (manifests/base/runtimes/torchtune): the replicated jobs, their order, the labels of their Jobs and the names of
+// their containers are the runtime's. Images, volumes and GPUs are not.
+func TestToolsJobSetOfTrainer(t *testing.T) {
+	harness.Shared(t)
+	test := newInjectedTool(t, harness.ExitsSevenOnTerm, "jobset")
+	policy := selecting(harness.Policy(v1alpha1.ModeAuto), jobSetLabel, "jobset.sigs.k8s.io/replicatedjob-name")
+	policy.Spec.Sidecars = nil
+	policy.Spec.MainContainers = []v1alpha1.ContainerName{"dataset-initializer", "model-initializer", "node"}
+	step := func(name, ancestor string, nodes int32) map[string]any {
+		// The runtime leaves restartPolicy to JobSet, which sets OnFailure.
+		job := replicatedJobOf(name, 1, batchv1.JobSpec{
+			Parallelism: ptr.To(nodes), Completions: ptr.To(nodes), Template: injected(harness.PodTemplate("", harness.Container(name, "sleep 2"))),
+		})
+		template := job["template"].(map[string]any)
+		template["metadata"] = map[string]any{"labels": map[string]any{"trainer.kubeflow.org/trainjob-ancestor-step": ancestor}}
+		return job
+	}
+	node := step("node", "trainer", 2)
+	node["dependsOn"] = []any{
+		map[string]any{"name": "dataset-initializer", "status": "Complete"},
+		map[string]any{"name": "model-initializer", "status": "Complete"},
+	}
+	test.Create(policy, newJobSet("train", nil, step("dataset-initializer", "dataset-initializer", 1), step("model-initializer", "model-initializer", 1), node))
+	requireJobSet(test, "train", jobSetResult{State: jobSetCompleted})
+	for job, pods := range map[string]int{"train-dataset-initializer-0": 1, "train-model-initializer-0": 1, "train-node-0": 2} {
+		test.WaitForComplete(job)
+		test.EventuallySeen("the pods of "+job+" to finish", harness.FinishTimeout, func(seen harness.Seen) error {
+			records := seen.Pods(job)
+			if len(records) != pods || anyRunning(records) {
+				return errors.New(seen.Describe(job))
+			}
+			return nil
+		})
+		test.Recorder.Look(func(seen harness.Seen) {
+			for _, record := range seen.Pods(job) {
+				requireInjected(test, record)
+				if record.Pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure || record.Pod.Status.Phase != corev1.PodSucceeded || record.Reversal() != "" {
+					test.Errorf("Pod %s with restartPolicy %s: %s", record.Pod.Name, record.Pod.Spec.RestartPolicy, record.PhaseLog())
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,308 @@
+//go:build e2e
+
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/e2e/harness"
+)
+
+var kueueGroupVersion = schema.GroupVersion{Group: "kueue.x-k8s.io", Version: "v1beta2"}
+
+// Labels and annotations of Kueue.
+const (
+	queueLabel          = "kueue.x-k8s.io/queue-name"
+	priorityLabel       = "kueue.x-k8s.io/priority-class"
+	podGroupLabel       = "kueue.x-k8s.io/pod-group-name"
+	podGroupCount       = "kueue.x-k8s.io/pod-group-total-count"
+	podSetLabel         = "kueue.x-k8s.io/podset"
+	kueueFinalizer      = "kueue.x-k8s.io/managed"
+	kueueQueue          = "queue"
+	workloadFinished    = "Finished"
+	workloadAdmitted    = "Admitted"
+	lowPriority         = "low"
+	highPriority        = "high"
+	lingeringPodSeconds = 120
+)
+
+func kueueObject(kind, name string, content map[string]any) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: content}
+	object.SetGroupVersionKind(kueueGroupVersion.WithKind(kind))
+	object.SetName(name)
+	return object
+}
+
+// createQueue makes a queue of the namespace with a quota of CPU. Workloads of high priority preempt those of low priority.
+func createQueue(test *harness.Test, cpu string) {
+	test.Helper()
+	name := test.Namespace
+	resources := []any{map[string]any{"name": "cpu", "nominalQuota": cpu}, map[string]any{"name": "memory", "nominalQuota": "1Gi"}}
+	for _, object := range []*unstructured.Unstructured{
+		kueueObject("ResourceFlavor", name, map[string]any{}),
+		kueueObject("ClusterQueue", name, map[string]any{"spec": map[string]any{
+			"namespaceSelector": map[string]any{"matchLabels": map[string]any{corev1.LabelMetadataName: test.Namespace}},
+			"preemption":        map[string]any{"withinClusterQueue": "LowerPriority"},
+			"resourceGroups": []any{map[string]any{
+				"coveredResources": []any{"cpu", "memory"},
+				"flavors":          []any{map[string]any{"name": name, "resources": resources}},
+			}},
+		}}),
+		kueueObject("WorkloadPriorityClass", name+"-"+lowPriority, map[string]any{"value": int64(1)}),
+		kueueObject("WorkloadPriorityClass", name+"-"+highPriority, map[string]any{"value": int64(2)}),
+	} {
+		test.CreateForCluster(object)
+	}
+	test.Create(kueueObject("LocalQueue", kueueQueue, map[string]any{"spec": map[string]any{"clusterQueue": name}}))
+}
+
+// queued returns a Job of one pod with a sidecar, which waits in the queue.
+func queued(test *harness.Test, name, priority string, graceSeconds int64) *batchv1.Job {
+	job := harness.Job(name, corev1.RestartPolicyNever, harness.Main(2))
+	job.Spec.Template = injected(job.Spec.Template)
+	job.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To(graceSeconds)
+	job.Labels = map[string]string{queueLabel: kueueQueue, priorityLabel: test.Namespace + "-" + priority}
+	return job
+}
+
+// workloadOf returns the only Workload of the Job or the pod group.
+func workloadOf(ctx context.Context, test *harness.Test, owner string) (*unstructured.Unstructured, error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kueueGroupVersion.WithKind("WorkloadList"))
+	if err := test.Client.List(ctx, list, client.InNamespace(test.Namespace)); err != nil {
+		return nil, err
+	}
+	own := slices.DeleteFunc(list.Items, func(workload unstructured.Unstructured) bool {
+		return workload.GetName() != owner &&
+			!slices.ContainsFunc(workload.GetOwnerReferences(), func(reference metav1.OwnerReference) bool { return reference.Name == owner })
+	})
+	if len(own) != 1 {
+		return nil, fmt.Errorf("%s has %d Workloads, want 1", owner, len(own))
+	}
+	return &own[0], nil
+}
+
+// workloadCondition returns the reason and the time of a condition, and whether it is True.
+func workloadCondition(workload *unstructured.Unstructured, condition string) (string, bool) {
+	conditions, _, _ := unstructured.NestedSlice(workload.Object, "status", "conditions")
+	for _, one := range conditions {
+		if fields, isMap := one.(map[string]any); isMap && fields["type"] == condition && fields["status"] == "True" {
+			return fmt.Sprint(fields["reason"], " at ", fields["lastTransitionTime"]), true
+		}
+	}
+	return "", false
+}
+
+// waitForWorkload waits until the Workload of the owner has the condition, and returns the reason and the time.
+func waitForWorkload(test *harness.Test, owner, condition string) string {
+	test.Helper()
+	var since string
+	test.Eventually(fmt.Sprintf("the Workload of %s to be %s", owner, condition), harness.FinishTimeout, func(ctx context.Context) error {
+		workload, err := workloadOf(ctx, test, owner)
+		if err != nil {
+			return err
+		}
+		reason, found := workloadCondition(workload, condition)
+		if !found {
+			return fmt.Errorf("its status is %v", workload.Object["status"])
+		}
+		since = reason
+		return nil
+	})
+	return since
+}
+
+// requireFinishedOnce fails the test unless the owner's only Workload has been finished since then.
+func requireFinishedOnce(test *harness.Test, owner, since string) {
+	test.Helper()
+	workload, err := workloadOf(test.Context(), test, owner)
+	if err != nil {
+		test.Fatal(err)
+	}
+	if again, _ := workloadCondition(workload, workloadFinished); again != since {
+		test.Errorf("The Workload of %s is finished by %s, and was by %s", owner, again, since)
+	}
+}
+
+// sidecarRuns reads from the API server whether the sidecar of the Job's pod runs.
+func sidecarRuns(test *harness.Test, job string) bool {
+	test.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: test.Namespace, Name: test.PodOf(job).Name}}
+	test.Get(pod)
+	record := harness.PodRecord{Pod: pod}
+	return slices.Contains(record.Running(), harness.SidecarName)
+}
+
+// Two Jobs of a queue that has room for one run one after the other.
+func TestToolsKueueJobs(t *testing.T) {
+	harness.Shared(t)
+	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeAuto, v1alpha1.ModeCRR, v1alpha1.ModePodPhase, v1alpha1.ModeImage} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			test := newInjectedTool(t, harness.ExitsSevenOnTerm, "kueue")
+			createQueue(test, "1m")
+			test.Create(selecting(harness.Policy(mode), podSetLabel), queued(test, "first", lowPriority, 3), queued(test, "second", lowPriority, 3))
+			for _, job := range []string{"first", "second"} {
+				since := waitForWorkload(test, job, workloadFinished)
+				requireInjected(test, test.RequireCompleted(job))
+				requireFinishedOnce(test, job, since)
+			}
+		})
+	}
+}
+
+// Kueue releases quota when a Job is Complete. With a written phase that is before the sidecar has ended.
+func TestToolsKueueReleasesQuota(t *testing.T) {
+	harness.Shared(t)
+	t.Run("while the sidecar ends", func(t *testing.T) {
+		t.Parallel()
+		test := newInjectedTool(t, harness.IgnoresTerm, "kueue")
+		createQueue(test, "1m")
+		test.Create(harness.Policy(v1alpha1.ModePodPhase), queued(test, "first", lowPriority, lingeringPodSeconds))
+		since := waitForWorkload(test, "first", workloadFinished)
+		test.Create(queued(test, "second", lowPriority, 1))
+		waitForWorkload(test, "second", workloadAdmitted)
+		if !sidecarRuns(test, "first") {
+			test.Error("The sidecar ended before Kueue released the quota")
+		}
+		requireFinishedOnce(test, "first", since)
+	})
+	t.Run("after the sidecar has ended", func(t *testing.T) {
+		t.Parallel()
+		test := newInjectedTool(t, `trap 'sleep 3; exit 0' TERM; sleep 3600 & wait`, "kueue")
+		createQueue(test, "1m")
+		policy := harness.Policy(v1alpha1.ModeCRR)
+		policy.Spec.Sidecars[0].ExitCodes = v1alpha1.ExitCodesRespect
+		test.Create(policy, queued(test, "first", lowPriority, 30))
+		waitForWorkload(test, "first", workloadAdmitted)
+		test.Create(queued(test, "second", lowPriority, 30))
+		waitForWorkload(test, "second", workloadAdmitted)
+		if sidecarRuns(test, "first") {
+			test.Error("Kueue released the quota before the sidecar ended")
+		}
+		test.RequireCompleted("first")
+		test.RequireCompleted("second")
+	})
+}
+
+// A group of plain pods is finished when its pods are. Kueue sees them with their injected sidecars.
+func TestToolsKueuePodGroup(t *testing.T) {
+	harness.Shared(t)
+	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeAuto, v1alpha1.ModePodPhase} {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			test := newInjectedTool(t, harness.ExitsSevenOnTerm, "kueue")
+			// Two pods, each with 1m for the main container and for the sidecar.
+			createQueue(test, "4m")
+			test.Create(selecting(harness.Policy(mode), podSetLabel))
+			pods := []string{"group-a", "group-b"}
+			for _, name := range pods {
+				pod := harness.Pod(name, injectedLabels(), harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(2)))
+				pod.Labels[queueLabel], pod.Labels[podGroupLabel] = kueueQueue, "group"
+				pod.Annotations = map[string]string{podGroupCount: fmt.Sprint(len(pods))}
+				test.Create(pod)
+			}
+			since := waitForWorkload(test, "group", workloadFinished)
+			for _, name := range pods {
+				requireInjected(test, test.RequireSucceeded(name))
+			}
+			requireFinishedOnce(test, "group", since)
+			requireWorkloadHasSidecars(test, "group")
+			test.EventuallySeen("Kueue to release the pods", harness.FinishTimeout, func(seen harness.Seen) error {
+				for _, name := range pods {
+					if slices.Contains(seen.Pods(name)[0].Pod.Finalizers, kueueFinalizer) {
+						return errors.New("pod " + name + " has its finalizer")
+					}
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func requireWorkloadHasSidecars(test *harness.Test, owner string) {
+	test.Helper()
+	workload, err := workloadOf(test.Context(), test, owner)
+	if err != nil {
+		test.Fatal(err)
+	}
+	podSets, _, _ := unstructured.NestedSlice(workload.Object, "spec", "podSets")
+	if len(podSets) != 1 {
+		test.Fatalf("The Workload has %d pod sets, want 1", len(podSets))
+	}
+	containers, _, _ := unstructured.NestedSlice(podSets[0].(map[string]any), "template", "spec", "containers")
+	if len(containers) != 2 {
+		test.Errorf("The pods of the Workload have %d containers, want the main container and the sidecar", len(containers))
+	}
+}
+
+// Kueue may still evict a Job whose pod has a written phase, in the moment before the Job is Complete. It completes nevertheless.
+func TestToolsKueuePreemption(t *testing.T) {
+	harness.Shared(t)
+	t.Run("while the sidecar ends", func(t *testing.T) {
+		t.Parallel()
+		test := newInjectedTool(t, harness.IgnoresTerm, "kueue")
+		createQueue(test, "1m")
+		test.Create(harness.Policy(v1alpha1.ModePodPhase), queued(test, "low", lowPriority, lingeringPodSeconds))
+		test.EventuallySeen("the pod to succeed", harness.FinishTimeout, func(seen harness.Seen) error {
+			if pods := seen.Pods("low"); len(pods) != 1 || pods[0].Pod.Status.Phase != corev1.PodSucceeded {
+				return errors.New(seen.Describe("low"))
+			}
+			return nil
+		})
+		test.Create(queued(test, "high", highPriority, 1))
+		waitForWorkload(test, "high", workloadAdmitted)
+		since := waitForWorkload(test, "low", workloadFinished)
+		test.WaitForComplete("low")
+		test.WaitForComplete("high")
+		requireFinishedOnce(test, "low", since)
+		requireRanOnce(test, "low")
+	})
+	// A sidecar that drains keeps its pod running, so Kueue preempts the Job. Kubernetes counts no pod that it deletes because its Job is
+	// suspended, and the main container runs again.
+	t.Run("while the sidecar drains", func(t *testing.T) {
+		t.Parallel()
+		test := newInjectedTool(t, harness.ExitsZeroOnTerm, "kueue")
+		createQueue(test, "1m")
+		policy := harness.Policy(v1alpha1.ModePodPhase)
+		policy.Spec.Sidecars[0].DrainSeconds = ptr.To[int32](120)
+		test.Create(policy, queued(test, "low", lowPriority, 30))
+		test.WaitForMain("low")
+		test.Create(queued(test, "high", highPriority, 1))
+		waitForWorkload(test, "high", workloadAdmitted)
+		test.MergePatch(policy, `{"spec":{"sidecars":[{"name":"sidecar"}]}}`)
+		test.WaitForComplete("high")
+		test.WaitForComplete("low")
+		test.Recorder.Look(func(seen harness.Seen) {
+			if pods := seen.Pods("low"); len(pods) != 2 || pods[0].Pod.Status.Phase != corev1.PodSucceeded || pods[1].Pod.Status.Phase != corev1.PodSucceeded {
+				test.Errorf("The Job had not two pods that succeeded: %s", seen.Describe("low"))
+			}
+		})
+	})
+}
+
+// requireRanOnce fails the test unless the Job has had one pod, whose main container ran once.
+func requireRanOnce(test *harness.Test, job string) {
+	test.Helper()
+	test.Recorder.Look(func(seen harness.Seen) {
+		pods := seen.Pods(job)
+		if len(pods) != 1 || pods[0].Container(harness.MainName).RestartCount != 0 || pods[0].Reversal() != "" {
+			test.Errorf("The main container of %s did not run exactly once: %s", job, seen.Describe(job))
+		}
+	})
+}
