@@ -16,7 +16,12 @@ const changelog = `# Changelog
 
 ### Added
 
-- Described in [the guide](docs/guide.md#a), [above](#changelog) and [elsewhere](https://example.test/x).
+A paragraph
+of two lines.
+
+- Described in [the guide](docs/guide.md#a), [above](#changelog) and
+  [elsewhere](https://example.test/x).
+- Another.
 
 ## [0.1.0] - 2026-02-01
 
@@ -28,8 +33,8 @@ const changelog = `# Changelog
 
 func TestNotesOfTag(t *testing.T) {
 	for tag, want := range map[string]string{
-		"v0.2.0": "### Added\n\n- Described in [the guide](https://github.com/sidecar-termination/operator/blob/v0.2.0/docs/guide.md#a), " +
-			"[above](#changelog) and [elsewhere](https://example.test/x).\n",
+		"v0.2.0": "### Added\n\nA paragraph of two lines.\n\n- Described in [the guide](https://github.com/sidecar-termination/operator/blob/v0.2.0/docs/guide.md#a), " +
+			"[above](#changelog) and [elsewhere](https://example.test/x).\n- Another.\n",
 		"v0.1.0": "- First.\n",
 	} {
 		if got, err := notes.Of(changelog, tag); err != nil || got != want {
