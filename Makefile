@@ -21,6 +21,7 @@ CRD_REF_DOCS := bin/crd-ref-docs
 GOLANGCI_LINT := bin/golangci-lint
 GOVULNCHECK := bin/govulncheck
 GREMLINS := bin/gremlins
+HELM := bin/helm
 HELM_DOCS := bin/helm-docs
 
 # What make generate writes.
@@ -80,7 +81,7 @@ lint: $(GOLANGCI_LINT) ## Lint the code, the import rules included.
 .PHONY: verify
 verify: verify-generated verify-modules verify-workflows lint ## Check that generated files are current and that lint, vet and modules are clean.
 	$(GOLANGCI_LINT) config verify
-	for module in . $(NESTED); do go -C $$module vet -tags browser,e2e,integration,packaging ./...; done
+	for module in . $(NESTED); do go -C $$module vet -tags browser,e2e,integration,packaging,release ./...; done
 
 .PHONY: verify-generated
 verify-generated:
@@ -123,7 +124,7 @@ TIMEOUT := 60m
 test: test-unit test-fuzz test-packaging test-integration test-e2e ## Run every test.
 
 .PHONY: test-long
-test-long: test-site test-faults test-mutations test-native simulate soak test-e2e-faults test-e2e-matrix e2e-tools ## Run what takes too long for every change: the site in a browser, every fault, many mutations, 20,000 conversions, 10 million simulated schedules, the soak, every Job policy, tools that make pods (5 hours).
+test-long: test-site test-faults test-mutations test-native simulate soak test-e2e-faults test-e2e-matrix e2e-tools test-release ## Run what takes too long for every change: the site in a browser, every fault, many mutations, 20,000 conversions, 10 million simulated schedules, the soak, every Job policy, tools that make pods, installs of a release (5 hours).
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests with the race detector.
@@ -266,6 +267,20 @@ test-e2e-node-faults: ## Run the end-to-end tests with wrong clocks of nodes and
 test-e2e-matrix: cluster-up cluster-deploy ## Run every row of the outcome matrices, also with hand-written native sidecars (Linux, root; 15 minutes).
 	MATRIX=all go test -tags e2e -count=1 -timeout $(TIMEOUT) -v -run '^TestOutcomeMatrix' ./e2e
 
+# The directories of a release and of the one before it, which test-release builds unless it gets them.
+RELEASE ?=
+PREVIOUS_RELEASE ?=
+
+.PHONY: test-release
+test-release: $(HELM) $(LOCALCLUSTER) ## Install, upgrade, roll back and remove a release (make release-dry-run) in every way on a new local cluster (Linux, root; 20 minutes).
+	@version=$$(sed -n 's/^appVersion: //p' config/chart/Chart.yaml) release='$(RELEASE)' previous='$(PREVIOUS_RELEASE)'; \
+	[[ -n "$$release" ]] || { VERSION="$$version" $(MAKE) --no-print-directory release-dry-run; release="$(DIST)/$$version"; }; \
+	[[ -n "$$previous" ]] || { previous="$(DIST)/v0.0.9"; hack/previous-release.sh "$$version" v0.0.9 "$$previous"; }; \
+	$(MAKE) --no-print-directory cluster-down cluster-up; \
+	RELEASE="$$(realpath "$$release")" PREVIOUS_RELEASE="$$(realpath "$$previous")" \
+		go test -tags e2e,release -count=1 -timeout $(TIMEOUT) -v ./e2e/release
+	$(MAKE) --no-print-directory cluster-down
+
 .PHONY: test-versions
 test-versions: ## Test every supported combination of versions, and write the table in docs/operations.md (Linux, root; 40 minutes each; VERSIONS='1.34 1.35').
 	hack/test-versions.sh $(VERSIONS)
@@ -346,6 +361,9 @@ $(GOVULNCHECK): hack/tools/vuln/go.mod hack/tools/vuln/go.sum
 
 $(GREMLINS): hack/tools/mutants/go.mod hack/tools/mutants/go.sum
 	go -C hack/tools/mutants build -o $(CURDIR)/$@ github.com/go-gremlins/gremlins/cmd/gremlins
+
+$(HELM): hack/tools/helm/go.mod hack/tools/helm/go.sum
+	go -C hack/tools/helm build -o $(CURDIR)/$@ helm.sh/helm/v3/cmd/helm
 
 $(HELM_DOCS): hack/tools/helm-docs/go.mod hack/tools/helm-docs/go.sum
 	go -C hack/tools/helm-docs build -o $(CURDIR)/$@ github.com/norwoodj/helm-docs/cmd/helm-docs

@@ -1,0 +1,132 @@
+//go:build e2e && release
+
+// SPDX-License-Identifier: Apache-2.0
+
+package release
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+
+	"github.com/sidecar-termination/operator/e2e/harness"
+	"github.com/sidecar-termination/operator/hack/packaging/dist"
+	"github.com/sidecar-termination/operator/internal/settings"
+)
+
+// localPatches are the files of config/overlays/local that adapt the operator to the local cluster, whose pods cannot reach the API
+// server by a pod network.
+var localPatches = []string{"namespace.yaml", "deployment.yaml", "poddisruptionbudget.yaml"}
+
+// write writes files into a new directory, and the patches of the local cluster.
+func (i *installer) write(contents map[string]string, patches ...string) string {
+	i.Helper()
+	directory, err := filepath.EvalSymlinks(i.TempDir())
+	if err != nil {
+		i.Fatal(err)
+	}
+	for _, name := range patches {
+		content, err := os.ReadFile(filepath.Join(i.Repository, "config", "overlays", "local", name))
+		if err != nil {
+			i.Fatal(err)
+		}
+		contents[name] = strings.ReplaceAll(string(content), "imagePullPolicy: Never", "imagePullPolicy: IfNotPresent")
+	}
+	for name, content := range contents {
+		if err := os.WriteFile(filepath.Join(directory, name), []byte(content), 0o600); err != nil {
+			i.Fatal(err)
+		}
+	}
+	return directory
+}
+
+func (i *installer) apply(kustomization string) {
+	i.Helper()
+	i.kubectl("apply", "--server-side", "--force-conflicts", "--kustomize", kustomization)
+}
+
+// manifest installs install.yaml.
+func manifest(i *installer) way {
+	install := func(release files) {
+		content, err := os.ReadFile(release.path(dist.InstallFile))
+		if err != nil {
+			i.Fatal(err)
+		}
+		i.apply(i.write(map[string]string{dist.InstallFile: string(content), "kustomization.yaml": `
+sortOptions: {order: fifo}
+resources: [install.yaml]
+patches: [{path: namespace.yaml}, {path: deployment.yaml}, {path: poddisruptionbudget.yaml}]
+`}, localPatches...))
+	}
+	return way{
+		namespace: settings.Namespace, deployment: settings.DeploymentName,
+		install: install, rollBack: install,
+		uninstall: func(release files) {
+			i.kubectl("delete", "--ignore-not-found", "--filename", release.path(dist.InstallFile))
+		},
+	}
+}
+
+// chart installs the chart: the first release from its archive, and the upgrade from a registry with the OCI layout.
+func chart(i *installer) way {
+	const namespace = settings.Namespace
+	values := i.write(map[string]string{
+		"values.yaml": "replicas: 1\n",
+		"kustomization.yaml": `
+resources: [rendered.yaml]
+patches: [{path: deployment.yaml, target: {kind: Deployment}}]
+`,
+	}, "deployment.yaml")
+	render := filepath.Join(values, "render.sh")
+	script := fmt.Sprintf("#!/bin/sh\ncat >'%s/rendered.yaml' && exec kubectl kustomize '%[1]s'\n", values)
+	if err := os.WriteFile(render, []byte(script), 0o700); err != nil {
+		i.Fatal(err)
+	}
+	options := []string{"--namespace", namespace, "--values", filepath.Join(values, "values.yaml"), "--post-renderer", render}
+	registry := harness.StartRegistry(i.T)
+	installed := false
+	return way{
+		namespace: namespace, deployment: settings.DeploymentName,
+		install: func(release files) {
+			version := strings.TrimPrefix(release.version, "v")
+			if !installed {
+				i.kubectl("create", "namespace", namespace)
+				archive := release.path(dist.ChartFile(version))
+				i.helm(append([]string{"install", dist.ChartName, archive, "--set", "crds.install=false"}, options...)...)
+				i.helm(append([]string{"upgrade", dist.ChartName, archive, "--reset-values"}, options...)...)
+				installed = true
+				return
+			}
+			i.pushChart(registry, release, version)
+			reference := "oci://" + registry.Reference("charts/"+dist.ChartName)
+			i.helm(append([]string{"upgrade", dist.ChartName, reference, "--version", version, "--plain-http", "--reset-values"}, options...)...)
+		},
+		rollBack: func(files) { i.helm("rollback", dist.ChartName, "--namespace", namespace) },
+		uninstall: func(release files) {
+			i.helm("uninstall", dist.ChartName, "--namespace", namespace, "--wait")
+			i.kubectl("delete", "--filename", release.path(dist.CRDFile))
+			i.kubectl("delete", "namespace", namespace)
+		},
+	}
+}
+
+// pushChart copies the layout of the chart into a registry.
+func (i *installer) pushChart(registry *harness.Registry, release files, version string) {
+	i.Helper()
+	index, err := layout.ImageIndexFromPath(release.path(dist.ChartLayout))
+	if err != nil {
+		i.Fatal(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		i.Fatal(err)
+	}
+	image, err := index.Image(manifest.Manifests[0].Digest)
+	if err != nil {
+		i.Fatal(err)
+	}
+	registry.Push(i.T, dist.ChartLayout+":"+version, image)
+}
