@@ -26,8 +26,15 @@ type Addon struct {
 	Packages map[string]string
 	// LinkerFlags are added to those that strip the programs.
 	LinkerFlags string
+	// Loopback builds programs that listen on the loopback interface where they would on every one. It is for programs without an
+	// option for it.
+	Loopback bool
+	// Links are symbolic links in the repository of the module, as source files and their targets. A module does not have them.
+	Links map[string]string
 	// Namespace is where the addon's own objects live.
 	Namespace string
+	// SetNamespace says that the manifests have no namespace.
+	SetNamespace bool
 	// Manifests are patterns of files, or of directories with a kustomization, in the module. Deployments and what
 	// belongs to them are left out, since the programs run as processes.
 	Manifests []string

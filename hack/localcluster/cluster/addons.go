@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/kustomize/api/types"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/addons"
 	"github.com/sidecar-termination/operator/hack/localcluster/components"
@@ -84,9 +85,18 @@ func (c *Cluster) addonObjects(ctx context.Context, addon addons.Addon, authorit
 		}
 		manifests = append(manifests, found...)
 	}
-	objects, err := renderResources(manifests)
+	kustomization := types.Kustomization{Resources: manifests}
+	if addon.SetNamespace {
+		kustomization.Namespace = addon.Namespace
+	}
+	objects, err := renderResources(kustomization)
 	if err != nil {
 		return nil, err
+	}
+	if addon.SetNamespace {
+		objects = slices.Insert(objects, 0, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": addon.Namespace},
+		}})
 	}
 	objects = slices.DeleteFunc(objects, belongsToPods)
 	for _, object := range objects {

@@ -115,37 +115,34 @@ func (c *Cluster) buildOperator(ctx context.Context) (archive, tag string, err e
 
 // renderOverlay returns the objects of the overlay with the operator's image at the tag.
 func renderOverlay(overlay, tag string) (objects []*unstructured.Unstructured, err error) {
-	return renderResources([]string{overlay},
+	return renderResources(types.Kustomization{
+		Resources: []string{overlay},
 		// The manifests call the image by the operator's name. The overlay may have renamed it already.
-		types.Image{Name: settings.Name, NewName: images.OperatorRepository, NewTag: tag},
-		types.Image{Name: images.OperatorRepository, NewTag: tag},
-	)
+		Images: []types.Image{
+			{Name: settings.Name, NewName: images.OperatorRepository, NewTag: tag},
+			{Name: images.OperatorRepository, NewTag: tag},
+		},
+	})
 }
 
-// renderResources returns the objects of files and kustomizations, with other images.
-func renderResources(resources []string, renamed ...types.Image) (objects []*unstructured.Unstructured, err error) {
+// renderResources returns the objects of a kustomization. Its resources have absolute paths.
+func renderResources(kustomization types.Kustomization) (objects []*unstructured.Unstructured, err error) {
 	directory, err := os.MkdirTemp("", "localcluster-")
 	if err != nil {
 		return nil, fmt.Errorf("create a directory for the kustomization: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(directory) }()
-	var relative []string
-	for _, resource := range resources {
-		path, err := filepath.Rel(directory, resource)
-		if err != nil {
+	kustomization.TypeMeta = types.TypeMeta{APIVersion: types.KustomizationVersion, Kind: types.KustomizationKind}
+	for i, resource := range kustomization.Resources {
+		if kustomization.Resources[i], err = filepath.Rel(directory, resource); err != nil {
 			return nil, fmt.Errorf("find the way to %s: %w", resource, err)
 		}
-		relative = append(relative, path)
 	}
-	kustomization, err := yaml.Marshal(types.Kustomization{
-		TypeMeta:  types.TypeMeta{APIVersion: types.KustomizationVersion, Kind: types.KustomizationKind},
-		Resources: relative,
-		Images:    renamed,
-	})
+	content, err := yaml.Marshal(kustomization)
 	if err != nil {
 		return nil, fmt.Errorf("make the kustomization: %w", err)
 	}
-	if err := layout.WriteFile(filepath.Join(directory, "kustomization.yaml"), kustomization); err != nil {
+	if err := layout.WriteFile(filepath.Join(directory, "kustomization.yaml"), content); err != nil {
 		return nil, err
 	}
 	return render(directory)

@@ -7,9 +7,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/overlay"
@@ -36,8 +38,14 @@ func key(tool Tool, module string) (string, error) {
 	for _, edit := range tool.Kubelet.Edits {
 		_, _ = fmt.Fprintf(digest, "%q %q %q\n", edit.File, edit.Old, edit.New)
 	}
+	for _, name := range slices.Sorted(maps.Keys(tool.Links)) {
+		_, _ = fmt.Fprintf(digest, "%q %q\n", name, tool.Links[name])
+	}
 	if tool.Clock {
 		_, _ = fmt.Fprintf(digest, "%q\n", overlay.ClockEdits)
+	}
+	if tool.Loopback {
+		_, _ = fmt.Fprintf(digest, "%q\n", overlay.LoopbackEdits)
 	}
 	_, _ = fmt.Fprintf(digest, "%s\n%s %s %s\n", tool.LinkerFlags, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return hex.EncodeToString(digest.Sum(nil)), nil

@@ -37,8 +37,8 @@ func TestKeyCoversWhatDecidesTheBinaries(t *testing.T) {
 	if again := mustKey(t, tool, files); again != base {
 		t.Errorf("the key of the same tool changed from %s to %s", base, again)
 	}
-	flags, packages, edits, otherEdits, clock := tool, tool, tool, tool, tool
-	clock.Clock = true
+	flags, packages, edits, otherEdits, clock, loopback, links := tool, tool, tool, tool, tool, tool, tool
+	clock.Clock, loopback.Loopback, links.Links = true, true, map[string]string{"a.go": "b.go"}
 	flags.LinkerFlags = "-w"
 	packages.Packages = map[string]string{"a": "example.com/b"}
 	edits.Kubelet.Edits = []kubelets.Edit{{File: "a.go", Old: "a", New: "b"}}
@@ -53,6 +53,8 @@ func TestKeyCoversWhatDecidesTheBinaries(t *testing.T) {
 		"packages":     mustKey(t, packages, files),
 		"edits":        mustKey(t, edits, files),
 		"clock":        mustKey(t, clock, files),
+		"links":        mustKey(t, links, files),
+		"loopback":     mustKey(t, loopback, files),
 		"source":       mustKey(t, tool, map[string]string{"go.mod": "module a", "go.sum": "sum", "main.go": "package main"}),
 		"file borders": mustKey(t, tool, map[string]string{"go.mod": "module as", "go.sum": "um"}),
 	} {

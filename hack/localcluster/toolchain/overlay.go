@@ -48,8 +48,20 @@ func (b Builder) overlay(ctx context.Context, tool Tool, directory string) ([]st
 		}
 		arguments = append(arguments, module)
 	}
+	if len(tool.Links) > 0 {
+		module, err := b.addLinks(ctx, tool, directory, replacements)
+		if err != nil {
+			return nil, err
+		}
+		arguments = append(arguments, module)
+	}
 	if tool.Clock {
 		if err := replacements.AddClock(ctx, directory); err != nil {
+			return nil, err
+		}
+	}
+	if tool.Loopback {
+		if err := replacements.AddLoopback(ctx, directory); err != nil {
 			return nil, err
 		}
 	}
@@ -58,7 +70,7 @@ func (b Builder) overlay(ctx context.Context, tool Tool, directory string) ([]st
 }
 
 // editKubernetes writes edited files of Kubernetes, adds them to the replacements, and returns the argument that selects the module
-// file. The go command refuses to replace files in the module cache. Therefore the build replaces the module with a link to it.
+// file.
 func (b Builder) editKubernetes(ctx context.Context, tool Tool, directory string, replacements overlay.Replacements) (argument string, err error) {
 	source, err := b.source(ctx, tool, kubernetesModule)
 	if err != nil {
@@ -68,29 +80,53 @@ func (b Builder) editKubernetes(ctx context.Context, tool Tool, directory string
 	if err != nil {
 		return "", err
 	}
-	path := func(name string) string { return filepath.Join(directory, name) }
-	link := path("kubernetes")
+	files := map[string]string{}
 	for name, content := range edited {
-		file := filepath.Join(path("edited"), name)
-		if err := layout.WriteFile(file, content); err != nil {
+		files[name] = filepath.Join(directory, "edited", name)
+		if err := layout.WriteFile(files[name], content); err != nil {
 			return "", err
 		}
+	}
+	return b.replaceFiles(tool, directory, kubernetesModule, source, files, replacements)
+}
+
+// addLinks adds the tool's links to the replacements, and returns the argument that selects the module file.
+func (b Builder) addLinks(ctx context.Context, tool Tool, directory string, replacements overlay.Replacements) (argument string, err error) {
+	source, err := b.source(ctx, tool, tool.Source)
+	if err != nil {
+		return "", err
+	}
+	files := map[string]string{}
+	for name, target := range tool.Links {
+		files[name] = filepath.Join(source, target)
+	}
+	return b.replaceFiles(tool, directory, tool.Source, source, files, replacements)
+}
+
+// replaceFiles adds files of a module to the replacements, and returns the argument that selects the module file. The go command
+// refuses to replace files in the module cache. Therefore the build replaces the module with a link to it.
+func (b Builder) replaceFiles(
+	tool Tool, directory, module, source string, files map[string]string, replacements overlay.Replacements,
+) (argument string, err error) {
+	path := func(name string) string { return filepath.Join(directory, name) }
+	link := path("source")
+	for name, file := range files {
 		replacements[filepath.Join(link, name)] = file
 	}
-	files := map[string][]byte{}
+	contents := map[string][]byte{}
 	for _, name := range []string{"go.mod", "go.sum"} {
-		if files[name], err = os.ReadFile(filepath.Join(b.module(tool), name)); err != nil {
+		if contents[name], err = os.ReadFile(filepath.Join(b.module(tool), name)); err != nil {
 			return "", fmt.Errorf("read the tool module: %w", err)
 		}
 	}
-	files["go.mod"] = fmt.Appendf(files["go.mod"], "\nreplace %s => %q\n", kubernetesModule, link)
-	for name, content := range files {
+	contents["go.mod"] = fmt.Appendf(contents["go.mod"], "\nreplace %s => %q\n", module, link)
+	for name, content := range contents {
 		if err := layout.WriteFile(path(name), content); err != nil {
 			return "", err
 		}
 	}
 	if err := os.Symlink(source, link); err != nil {
-		return "", fmt.Errorf("link to the source of Kubernetes: %w", err)
+		return "", fmt.Errorf("link to the source of %s: %w", module, err)
 	}
 	return "-modfile=" + path("go.mod"), nil
 }

@@ -30,8 +30,14 @@ type Tool struct {
 	Module string
 	// Kubelet has edits of the source, if the tool is such a kubelet.
 	Kubelet kubelets.Kubelet
+	// Links maps files of the module Source to the files with their content. They are symbolic links in its repository, which
+	// modules do not have.
+	Links  map[string]string
+	Source string
 	// Clock says that the clock of the programs can have an offset: see overlay.ClockOffset.
 	Clock bool
+	// Loopback says that the programs listen on the loopback interface where they would on every one: see overlay.AddLoopback.
+	Loopback bool
 }
 
 // WithClock returns the tool that builds the same programs with a clock that can have an offset.
@@ -99,7 +105,8 @@ func Containerd(version string) Tool {
 func Addon(addon addons.Addon) Tool {
 	return Tool{
 		Name: addon.Name + "-" + addon.Version, Duration: addon.Duration, Packages: addon.Packages,
-		LinkerFlags: strings.TrimSpace("-s -w " + addon.LinkerFlags),
+		LinkerFlags: strings.TrimSpace("-s -w " + addon.LinkerFlags), Loopback: addon.Loopback,
+		Links: addon.Links, Source: addon.Module,
 	}
 }
 
