@@ -19,11 +19,12 @@ import (
 // toolPresets are the main containers of the presets for tools that make pods, by directory, which is also the policy's name. A
 // preset without main containers lists sidecars.
 var toolPresets = map[string][]v1alpha1.ContainerName{
-	"airflow":    {"base", "airflow-xcom-sidecar"},
-	"spark":      {"spark-kubernetes-driver", "spark-kubernetes-executor"},
-	"jenkins":    {"jnlp"},
-	"github-arc": {"job"},
-	"kuberay":    nil,
+	"airflow":        {"base", "airflow-xcom-sidecar"},
+	"argo-workflows": {"main", "wait"},
+	"spark":          {"spark-kubernetes-driver", "spark-kubernetes-executor"},
+	"jenkins":        {"jnlp"},
+	"github-arc":     {"job"},
+	"kuberay":        nil,
 }
 
 // presets are the sidecars of the presets for sidecars by directory, which is also the policy's name.

@@ -48,18 +48,24 @@ func newTool(t *testing.T, name string) *tool {
 	labels := ownLabels()
 	result := &tool{Test: harness.NewWithLabels(t, labels)}
 	result.read(name)
-	content, err := os.ReadFile(filepath.Join(result.Repository, "config", "presets", name, "policy.yaml"))
+	enforcePreset(result.Test, name, labels)
+	return result
+}
+
+// enforcePreset creates the policy of config/presets/NAME, if there is one, enforced in namespaces with the labels.
+func enforcePreset(test *harness.Test, name string, labels map[string]string) {
+	test.Helper()
+	content, err := os.ReadFile(filepath.Join(test.Repository, "config", "presets", name, "policy.yaml"))
 	if errors.Is(err, os.ErrNotExist) {
-		return result
+		return
 	}
 	policy := &v1alpha1.ClusterSidecarTerminationPolicy{}
 	if err := errors.Join(err, yaml.UnmarshalStrict(content, policy)); err != nil {
-		t.Fatal(err)
+		test.Fatal(err)
 	}
-	policy.Name, policy.Spec.Enforcement = result.Namespace, v1alpha1.EnforcementEnforce
+	policy.Name, policy.Spec.Enforcement = test.Namespace, v1alpha1.EnforcementEnforce
 	policy.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: labels}
-	result.CreateForCluster(policy)
-	return result
+	test.CreateForCluster(policy)
 }
 
 func (t *tool) read(name string) {

@@ -1,0 +1,430 @@
+//go:build e2e
+
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sidecar-termination/operator/e2e/harness"
+)
+
+const (
+	waitName      = "wait"
+	argoexecImage = "localhost/argoexec:v3.7.4"
+	pauseImage    = "localhost/pause:1"
+	workflowLabel = "workflows.argoproj.io/workflow"
+)
+
+// argoSidecars are sidecars that Argo Workflows cannot end: it runs a shell in the container that signals the first process.
+var argoSidecars = map[string]corev1.Container{
+	"without a shell": {Name: harness.SidecarName, Image: pauseImage, ImagePullPolicy: corev1.PullIfNotPresent},
+	"ignores SIGTERM": harness.Sidecar(harness.IgnoresTerm),
+}
+
+// Each step reads the output of the last one.
+const threeSteps = `
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata: {name: workflow}
+spec:
+  entrypoint: all
+  hostNetwork: true
+  podSpecPatch: 'terminationGracePeriodSeconds: 3'
+  templates:
+  - name: all
+    steps:
+    - - {name: one, template: append, arguments: {parameters: [{name: text, value: start}]}}
+    - - {name: two, template: append, arguments: {parameters: [{name: text, value: "{{steps.one.outputs.parameters.text}}"}]}}
+    - - {name: three, template: append, arguments: {parameters: [{name: text, value: "{{steps.two.outputs.parameters.text}}"}]}}
+  - name: append
+    inputs: {parameters: [{name: text}]}
+    container:
+      image: localhost/busybox:1
+      command: [sh, -c, 'echo "{{inputs.parameters.text}}-step" > /tmp/text; echo "this step wrote $(cat /tmp/text)"']
+    outputs: {parameters: [{name: text, valueFrom: {path: /tmp/text}}]}
+`
+
+func TestToolsArgoWorkflow(t *testing.T) {
+	harness.RequireAddons(t, "argo")
+	harness.Shared(t)
+	for name, sidecar := range argoSidecars {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test := newArgo(t, sidecar, true)
+			workflow := test.create(threeSteps)
+			test.requirePhase(workflow, "Succeeded")
+			want := "start"
+			for _, step := range []string{"one", "two", "three"} {
+				want += "-step"
+				node := test.node(workflow, step)
+				parameters, _, _ := unstructured.NestedSlice(node, "outputs", "parameters")
+				if len(parameters) != 1 || parameters[0].(map[string]any)["value"] != want {
+					t.Errorf("The outputs of step %s are %v, want %s", step, parameters, want)
+				}
+			}
+			pods := test.requireFinished(3)
+			for i, record := range pods {
+				test.requireMains(record, 0)
+				if log, want := test.log(record, harness.MainName), "start"+strings.Repeat("-step", i+1); !strings.Contains(log, "this step wrote "+want+"\n") {
+					t.Errorf("The log of pod %s is %q, want %s", record.Pod.Name, log, want)
+				}
+			}
+		})
+	}
+}
+
+// The same workflow hangs without a policy.
+func TestToolsArgoWithoutPolicy(t *testing.T) {
+	harness.RequireAddons(t, "argo")
+	harness.Shared(t)
+	for name, sidecar := range argoSidecars {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hangs, ends := newArgo(t, sidecar, false), newArgo(t, sidecar, true)
+			workflow := hangs.create(threeSteps)
+			hangs.EventuallySeen("the main containers to end", harness.StartTimeout, func(seen harness.Seen) error {
+				pods := seen.Pods(workflow.GetName())
+				if len(pods) == 1 && slices.Equal(pods[0].Running(), []string{harness.SidecarName}) {
+					return nil
+				}
+				return errors.New(seen.Describe(workflow.GetName()))
+			})
+			ends.requirePhase(ends.create(threeSteps), "Succeeded")
+			hangs.Recorder.Look(func(seen harness.Seen) {
+				if pods := seen.Pods(workflow.GetName()); len(pods) != 1 || !slices.Equal(pods[0].Running(), []string{harness.SidecarName}) {
+					t.Errorf("The workflow without a policy went on: %s", seen.Describe(workflow.GetName()))
+				}
+			})
+		})
+	}
+}
+
+func TestToolsArgoFailedStep(t *testing.T) {
+	harness.RequireAddons(t, "argo")
+	harness.Shared(t)
+	test := newArgo(t, argoSidecars["without a shell"], true)
+	workflow := test.create(`
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata: {name: workflow}
+spec:
+  entrypoint: fail
+  hostNetwork: true
+  podSpecPatch: 'terminationGracePeriodSeconds: 3'
+  templates:
+  - name: fail
+    container:
+      image: localhost/busybox:1
+      command: [sh, -c, exit 3]
+`)
+	test.requirePhase(workflow, "Failed")
+	if message, _, _ := unstructured.NestedString(workflow.Object, "status", "message"); !strings.Contains(message, "(exit code 3)") {
+		t.Errorf("The workflow's message is %q, want exit code 3", message)
+	}
+	test.requireMains(test.requireFinished(1)[0], 3)
+}
+
+// The annotation of the guide keeps Argo Workflows from signalling a sidecar that exits with an error.
+func TestToolsArgoKillCommand(t *testing.T) {
+	harness.RequireAddons(t, "argo")
+	harness.Shared(t)
+	test := newArgo(t, harness.Sidecar(harness.ExitsSevenOnTerm), true)
+	workflow := test.create(`
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata: {name: workflow}
+spec:
+  entrypoint: work
+  hostNetwork: true
+  podSpecPatch: 'terminationGracePeriodSeconds: 3'
+  podMetadata: {annotations: {workflows.argoproj.io/kill-cmd-sidecar: '["/bin/true"]'}}
+  templates:
+  - name: work
+    container:
+      image: localhost/busybox:1
+      command: [sh, -c, sleep 1]
+`)
+	test.requirePhase(workflow, "Succeeded")
+	test.requireMains(test.requireFinished(1)[0], 0)
+}
+
+// Argo Workflows makes a pod that deletes artifacts. It has no container wait, and Argo Workflows ends no sidecar of it.
+func TestToolsArgoArtifactGC(t *testing.T) {
+	harness.RequireAddons(t, "argo")
+	harness.Shared(t)
+	test := newArgo(t, argoSidecars["without a shell"], true)
+	store := newObjectStore(t)
+	test.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "store"}, StringData: map[string]string{"key": "any"}})
+	workflow := test.create(`
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata: {name: workflow}
+spec:
+  entrypoint: save
+  hostNetwork: true
+  podSpecPatch: 'terminationGracePeriodSeconds: 3'
+  artifactGC:
+    strategy: OnWorkflowCompletion
+    podSpecPatch: |
+      hostNetwork: true
+      terminationGracePeriodSeconds: 3
+      containers:
+      - name: main
+        env: [{name: KUBERNETES_SERVICE_HOST, value: 127.0.0.1}, {name: KUBERNETES_SERVICE_PORT, value: "6443"}]
+  templates:
+  - name: save
+    container:
+      image: localhost/busybox:1
+      command: [sh, -c, echo kept > /tmp/report]
+    outputs:
+      artifacts:
+      - name: report
+        path: /tmp/report
+        archive: {none: {}}
+        s3:
+          endpoint: ` + store.address + `
+          bucket: bucket
+          region: local
+          insecure: true
+          key: report
+          accessKeySecret: {name: store, key: key}
+          secretKeySecret: {name: store, key: key}
+`)
+	test.requirePhase(workflow, "Succeeded")
+	test.EventuallyGet(workflow, "the artifact to be deleted", harness.FinishTimeout, func() error {
+		node := test.node(workflow, workflow.GetName())
+		artifacts, _, _ := unstructured.NestedSlice(node, "outputs", "artifacts")
+		if len(artifacts) == 0 || artifacts[0].(map[string]any)["deleted"] != true {
+			return fmt.Errorf("the artifacts are %v", artifacts)
+		}
+		if len(workflow.GetFinalizers()) > 0 {
+			return fmt.Errorf("the finalizers are %v", workflow.GetFinalizers())
+		}
+		return nil
+	})
+	if !store.had("report", "kept") || store.has("report") {
+		t.Error("The artifact was not saved and deleted")
+	}
+}
+
+// argoTest is a test with workflows in its namespace.
+type argoTest struct{ *harness.Test }
+
+// newArgo returns a test whose workflows may run. OpenKruise injects the sidecar into their pods. With a policy, it is the preset.
+func newArgo(t *testing.T, sidecar corev1.Container, policy bool) *argoTest {
+	t.Helper()
+	labels := ownLabels()
+	test := &argoTest{harness.NewWithLabels(t, labels)}
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "executor"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"argoproj.io"}, Resources: []string{"workflowtaskresults"}, Verbs: []string{"create", "patch"}},
+		{APIGroups: []string{"argoproj.io"}, Resources: []string{"workflowartifactgctasks"}, Verbs: []string{"list", "watch"}},
+		{APIGroups: []string{"argoproj.io"}, Resources: []string{"workflowartifactgctasks/status"}, Verbs: []string{"patch"}},
+	}}
+	test.Create(role, &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "executor"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: "default", Namespace: test.Namespace}},
+	})
+	injectWhereLabelled(test.Test, workflowLabel, sidecar)
+	if policy {
+		enforcePreset(test.Test, "argo-workflows", labels)
+	}
+	return test
+}
+
+// create creates the workflow of the manifest.
+func (t *argoTest) create(manifest string) *unstructured.Unstructured {
+	t.Helper()
+	workflow := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(manifest), workflow); err != nil {
+		t.Fatal(err)
+	}
+	t.Create(workflow)
+	return workflow
+}
+
+// requirePhase waits until the workflow ends, and requires the phase.
+func (t *argoTest) requirePhase(workflow *unstructured.Unstructured, wanted string) {
+	t.Helper()
+	phase := ""
+	t.EventuallyGet(workflow, "the workflow to end", harness.FinishTimeout, func() error {
+		phase, _, _ = unstructured.NestedString(workflow.Object, "status", "phase")
+		if phase == "" || phase == "Pending" || phase == "Running" {
+			var description string
+			t.Recorder.Look(func(seen harness.Seen) { description = seen.Describe(workflow.GetName()) })
+			return fmt.Errorf("it is %q: %s", phase, description)
+		}
+		return nil
+	})
+	if phase != wanted {
+		t.Fatalf("The workflow is %s, want %s: %v", phase, wanted, workflow.Object["status"])
+	}
+}
+
+// node returns the node of the workflow with the name.
+func (t *argoTest) node(workflow *unstructured.Unstructured, name string) map[string]any {
+	t.Helper()
+	nodes, _, _ := unstructured.NestedMap(workflow.Object, "status", "nodes")
+	for _, node := range nodes {
+		if fields, ok := node.(map[string]any); ok && fields["displayName"] == name {
+			return fields
+		}
+	}
+	t.Fatalf("The workflow has no node %s: %v", name, nodes)
+	return nil
+}
+
+// requireFinished waits until the workflow has the number of pods, and all their containers have ended.
+func (t *argoTest) requireFinished(number int) []*harness.PodRecord {
+	t.Helper()
+	var finished []*harness.PodRecord
+	t.EventuallySeen("the pods to finish", harness.FinishTimeout, func(seen harness.Seen) error {
+		finished = nil
+		pods := seen.Pods("workflow")
+		for _, record := range pods {
+			if !record.Finished() || len(record.Running()) > 0 {
+				return errors.New(seen.Describe("workflow"))
+			}
+			copied := *record
+			finished = append(finished, &copied)
+		}
+		if len(pods) != number {
+			return fmt.Errorf("there are %d pods, want %d", len(pods), number)
+		}
+		return nil
+	})
+	return finished
+}
+
+// requireMains requires that main exited with the code and wait with 0, and that the operator ended only the sidecar.
+func (t *argoTest) requireMains(record *harness.PodRecord, exitCode int32) {
+	t.Helper()
+	t.RequireNoReversal(record)
+	t.RequireImage(record, harness.MainName, harness.BusyboxImage)
+	t.RequireImage(record, waitName, argoexecImage)
+	for name, want := range map[string]int32{harness.MainName: exitCode, waitName: 0} {
+		status := record.Container(name)
+		if ended := status.State.Terminated; ended == nil || ended.ExitCode != want || status.RestartCount != 0 {
+			t.Errorf("Container %s of pod %s is %+v, want exit code %d and no restart", name, record.Pod.Name, status.State, want)
+		}
+	}
+	t.Recorder.Look(func(seen harness.Seen) {
+		for _, crr := range seen.CRRs(record.Pod.Name) {
+			if !slices.Equal(crr.Containers, []string{harness.SidecarName}) {
+				t.Errorf("CRR %s of pod %s ends %v", crr.Name, record.Pod.Name, crr.Containers)
+			}
+		}
+	})
+}
+
+// log returns the log of a container.
+func (t *argoTest) log(record *harness.PodRecord, container string) string {
+	t.Helper()
+	log, err := t.Clientset.CoreV1().Pods(t.Namespace).GetLogs(record.Pod.Name, &corev1.PodLogOptions{Container: container}).DoRaw(t.Context())
+	if err != nil {
+		t.Fatalf("Read the log of pod %s: %v", record.Pod.Name, err)
+	}
+	return string(log)
+}
+
+// injectWhereLabelled has OpenKruise inject the container into the pods of the namespace that have the label, and waits until it does.
+func injectWhereLabelled(test *harness.Test, label string, sidecar corev1.Container) {
+	test.Helper()
+	container := harness.ToMap(sidecar)
+	container["podInjectPolicy"] = "BeforeAppContainer"
+	container["shareVolumePolicy"] = map[string]any{"type": "disabled"}
+	test.CreateForCluster(harness.Kruise("SidecarSet", test.Namespace, map[string]any{
+		"namespace": test.Namespace,
+		"selector": harness.ToMap(metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: label, Operator: metav1.LabelSelectorOpExists},
+		}}),
+		"updateStrategy": map[string]any{"type": "NotUpdate"},
+		"containers":     []any{container},
+	}))
+	template := harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(0))
+	test.Eventually("new pods to get the sidecar", harness.StartTimeout, func(ctx context.Context) error {
+		pod := harness.Pod("any", map[string]string{label: "any"}, template)
+		pod.Namespace = test.Namespace
+		if err := test.Client.Create(ctx, pod, client.DryRunAll); err != nil {
+			return err
+		}
+		if len(pod.Spec.Containers) == 1 {
+			return errors.New("nothing injects it")
+		}
+		return nil
+	})
+}
+
+// objectStore answers the requests of an S3 client for objects of one bucket. It checks no signature, and keeps the chunks of an
+// upload with their signatures.
+type objectStore struct {
+	address string
+
+	mutex          sync.Mutex
+	objects, saved map[string][]byte
+}
+
+func newObjectStore(t *testing.T) *objectStore {
+	t.Helper()
+	store := &objectStore{objects: map[string][]byte{}, saved: map[string][]byte{}}
+	server := httptest.NewServer(store)
+	t.Cleanup(server.Close)
+	store.address = server.Listener.Addr().(*net.TCPAddr).String()
+	return store
+}
+
+func (s *objectStore) ServeHTTP(response http.ResponseWriter, request *http.Request) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	key := strings.TrimPrefix(request.URL.Path, "/bucket/")
+	switch request.Method {
+	case http.MethodPut:
+		content, err := io.ReadAll(request.Body)
+		if err != nil {
+			http.Error(response, err.Error(), http.StatusBadRequest)
+			return
+		}
+		s.objects[key], s.saved[key] = content, content
+		response.Header().Set("ETag", `"any"`)
+	case http.MethodDelete:
+		delete(s.objects, key)
+		response.WriteHeader(http.StatusNoContent)
+	default:
+		http.Error(response, request.Method+" is not served", http.StatusNotImplemented)
+	}
+}
+
+// had reports whether an object with the content was saved.
+func (s *objectStore) had(key, content string) bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	return bytes.Contains(s.saved[key], []byte(content))
+}
+
+// has reports whether the object is there.
+func (s *objectStore) has(key string) bool {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	_, found := s.objects[key]
+	return found
+}
