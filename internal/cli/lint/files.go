@@ -175,6 +175,13 @@ func remark(object *unstructured.Unstructured) []explain.Finding {
 	switch kind := object.GroupVersionKind().GroupKind(); {
 	case kind.Group == "tekton.dev":
 		return []explain.Finding{explain.LeftAlone("left alone: Tekton ends the sidecars of its pods")}
+	case kind.Group == "ray.io" && kind.Kind == "RayJob":
+		mode, _, _ := unstructured.NestedString(object.Object, "spec", "submissionMode")
+		if mode != "" && mode != "K8sJobMode" {
+			return []explain.Finding{explain.LeftAlone(fmt.Sprintf("left alone: with submissionMode %s no Job submits the Ray job", mode))}
+		}
+	case kind.Group == "ray.io":
+		return []explain.Finding{explain.LeftAlone("left alone: a Ray cluster runs until it is deleted")}
 	case kind == schema.GroupKind{Group: "cloudsql.cloud.google.com", Kind: "AuthProxyWorkload"}:
 		sidecarType, _, _ := unstructured.NestedString(object.Object, "spec", "sidecarType")
 		name := fmt.Sprintf("csql-%s-%s", object.GetNamespace(), object.GetName())

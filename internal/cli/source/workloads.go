@@ -94,6 +94,8 @@ var readers = map[schema.GroupKind]func(object *unstructured.Unstructured) found
 	// https://github.com/kubeflow/spark-operator/blob/master/docs/api-docs.md
 	{Group: "sparkoperator.k8s.io", Kind: "SparkApplication"}:          spark("spec"),
 	{Group: "sparkoperator.k8s.io", Kind: "ScheduledSparkApplication"}: spark("spec", "template"),
+	// https://docs.ray.io/en/latest/cluster/kubernetes/getting-started/rayjob-quick-start.html
+	{Group: "ray.io", Kind: "RayJob"}: rayJob,
 }
 
 // ReadWorkload finds the pod templates of an object: by its kind if that is well known, otherwise by their shape. It corrects them
@@ -386,6 +388,15 @@ func spark(fields ...string) func(object *unstructured.Unstructured) found {
 			forced: corev1.RestartPolicyNever, labels: map[string]string{"spark-role": "driver", "sparkoperator.k8s.io/app-name": object.GetName()},
 		}}}
 	}
+}
+
+// rayJob reads the template of the Job that submits the Ray job, or the one that KubeRay uses if there is none.
+func rayJob(object *unstructured.Unstructured) found {
+	template := mapAt(object.Object, "spec", "submitterPodTemplate")
+	if template == nil {
+		template = map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"name": "ray-job-submitter"}}}}
+	}
+	return found{places: []place{{path: "spec.submitterPodTemplate", template: template, restartPolicy: corev1.RestartPolicyNever}}}
 }
 
 // The bounds of the search in objects of unknown kinds.
