@@ -306,3 +306,22 @@ func requireRanOnce(test *harness.Test, job string) {
 		}
 	})
 }
+
+// Kueue admits a JobSet as one Workload, with a pod set for each replicated job.
+func TestToolsKueueJobSet(t *testing.T) {
+	harness.Shared(t)
+	test := newInjectedTool(t, harness.ExitsSevenOnTerm, "jobset", "kueue")
+	createQueue(test, "3m")
+	set := newJobSet(jobSetName, nil,
+		replicatedJob("driver", 1, injected(harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(2)))),
+		replicatedJob("workers", 2, injected(harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(1)))),
+	)
+	set.SetLabels(map[string]string{queueLabel: kueueQueue})
+	test.Create(selecting(harness.Policy(v1alpha1.ModeAuto), podSetLabel, jobSetLabel), set)
+	since := waitForWorkload(test, jobSetName, workloadFinished)
+	requireJobSet(test, jobSetName, jobSetResult{State: jobSetCompleted})
+	for _, job := range []string{"set-driver-0", "set-workers-0", "set-workers-1"} {
+		requireInjected(test, test.RequireCompleted(job))
+	}
+	requireFinishedOnce(test, jobSetName, since)
+}
