@@ -26,6 +26,17 @@ func TestPodOfAnotherNamespaceIsIgnored(t *testing.T) {
 	}
 }
 
+func TestMethodsWithoutOpenKruise(t *testing.T) {
+	w := newFixture()
+	w.operator.WatchNamespaces, w.operator.Capabilities.NamespacesOnly, w.cluster.Kruise = []string{"batch"}, true, nil
+	w.operator.NodeKindRules.All = plan.NodeReal
+	w.policy(asIs, "proxy")
+	methods := explain.Explain(w.Pod, w.operator, w.cluster, noon).Containers[1].Settings.Methods
+	if len(methods) != 1 || methods[0].NodeType != "real node" || *methods[0].OpenKruise {
+		t.Errorf("got %+v", methods)
+	}
+}
+
 func TestPoliciesThatAreNotRead(t *testing.T) {
 	for name, tc := range map[string]struct {
 		watched   []string

@@ -41,6 +41,9 @@ func Explain(pod Pod, operator settings.Decisions, cluster Cluster, now time.Tim
 	if !x.isWatched() {
 		x.operator.Resolve.IgnoreEnv = true
 	}
+	if operator.Capabilities.NamespacesOnly {
+		x.cluster.Kruise = new(false) // the operator does not use it
+	}
 	x.resolution = resolve.Resolve(pod.Pod, pod.Policies, x.operator.Resolve)
 	x.view = x.resolution.Enforced
 	x.decideConversion(false)
