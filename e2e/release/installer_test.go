@@ -82,9 +82,9 @@ func (i *installer) kubectl(arguments ...string) string {
 	return i.run(filepath.Join(i.Repository, ".cluster", "bin", "kubectl"), arguments...)
 }
 
-func (i *installer) helm(arguments ...string) string {
+func (i *installer) helm(arguments ...string) {
 	i.Helper()
-	return i.run(filepath.Join(i.Repository, "bin", "helm"), arguments...)
+	i.run(filepath.Join(i.Repository, "bin", "helm"), arguments...)
 }
 
 // load imports the images of a release into the nodes.

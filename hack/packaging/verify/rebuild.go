@@ -15,7 +15,6 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/sidecar-termination/operator/hack/packaging/attest"
 	"github.com/sidecar-termination/operator/hack/packaging/dist"
 )
 
@@ -49,12 +48,8 @@ func (r *release) rebuild(ctx context.Context) (err error) {
 	before, compared := r.failed, 0
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		content, ok := got[name]
-		ofImage, ofChart := strings.HasPrefix(name, attest.ImagesDirectory+"/"), strings.HasPrefix(name, dist.ChartLayout+"/")
 		switch {
-		case ofImage && len(r.imageDigests) == 0, ofChart && r.chartDigest == "":
-			// There is no layout here.
-			continue
-		case (ofImage || ofChart) && !strings.Contains(name, "/blobs/"):
+		case r.absent(name) || (strings.Contains(name, "/") && !strings.Contains(name, "/blobs/")):
 			// The provenance has the digests of images and chart. The other files of a layout depend on who copied it.
 			continue
 		case !ok:

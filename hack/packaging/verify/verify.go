@@ -261,26 +261,14 @@ func (r *release) provenance() {
 	}
 	parameters := statement.Parameters()
 	r.parameters = &parameters
-	want := maps.Clone(r.imageDigests)
-	if r.chartDigest != "" {
-		want[dist.ChartLayout] = r.chartDigest
-	}
-	for name, content := range r.files {
-		if name != attest.ProvenanceFile {
-			want[name] = dist.Digest(content)
-		}
-	}
+	want := r.subjects()
 	seen := map[string]bool{}
 	for _, subject := range statement.Subject {
 		got := subject.Digest["sha256"]
-		isImage := strings.HasPrefix(subject.Name, attest.ImagesDirectory+"/")
 		switch {
 		case seen[subject.Name]:
 			r.fail("%s: names the subject %s twice: download it again", attest.ProvenanceFile, subject.Name)
-		case want[subject.Name] == "" && isImage && len(r.imageDigests) == 0:
-			// There are no images here.
-		case want[subject.Name] == "" && subject.Name == dist.ChartLayout:
-			// There is no chart for a registry here, or it was reported.
+		case r.absent(subject.Name):
 		case want[subject.Name] == "":
 			r.fail("%s: names the subject %s, which is missing: download it, or run `make images` for an image", attest.ProvenanceFile, subject.Name)
 		case want[subject.Name] != got:
@@ -294,6 +282,26 @@ func (r *release) provenance() {
 		}
 	}
 	r.passIf(before, "%s: %d subjects, commit %s, builder %s", attest.ProvenanceFile, len(statement.Subject), parameters.Commit, parameters.Builder)
+}
+
+// subjects returns the digests of what the provenance has to name.
+func (r *release) subjects() map[string]string {
+	digests := maps.Clone(r.imageDigests)
+	if r.chartDigest != "" {
+		digests[dist.ChartLayout] = r.chartDigest
+	}
+	for name, content := range r.files {
+		if name != attest.ProvenanceFile {
+			digests[name] = dist.Digest(content)
+		}
+	}
+	return digests
+}
+
+// absent says whether a name belongs to an image or to the chart for a registry, and the release has no images or no such chart here.
+func (r *release) absent(name string) bool {
+	return strings.HasPrefix(name, attest.ImagesDirectory+"/") && len(r.imageDigests) == 0 ||
+		strings.HasPrefix(name, dist.ChartLayout) && r.chartDigest == ""
 }
 
 // sboms checks that each archive and image has SBOMs, and that they name exactly the modules in the program.
