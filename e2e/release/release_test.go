@@ -44,6 +44,7 @@ func TestRelease(t *testing.T) {
 	}{
 		{"Manifest", manifest},
 		{"Chart", chart},
+		{"Overlay", overlay},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			test := harness.New(t)
@@ -74,7 +75,7 @@ func TestRelease(t *testing.T) {
 			})
 			i.requireKept(policy)
 			i.requireImageMode("upgraded", current)
-			i.requireCheck()
+			i.requireCheck(way)
 
 			i.whileJobsRun("rollback", func() {
 				way.rollBack(previous)
@@ -180,9 +181,9 @@ func (i *installer) requireKept(created *v1alpha1.SidecarTerminationPolicy) {
 }
 
 // requireCheck requires that the plugin of the release finds no mistake, and explains a Job.
-func (i *installer) requireCheck() {
+func (i *installer) requireCheck(way way) {
 	i.Helper()
-	i.Logf("check\n%s", i.kubectl("sidecar-termination", "check"))
+	i.Logf("check\n%s", i.kubectl("sidecar-termination", "check", "--operator-namespace="+way.namespace))
 	i.Logf("explain\n%s", i.kubectl("sidecar-termination", "explain", "job/upgrade-0", "--namespace="+i.Namespace))
 	version := i.kubectl("sidecar-termination", "--version")
 	if want := filepath.Base(os.Getenv(releaseVariable)); !containsWord(version, want) {

@@ -13,7 +13,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 
 	"github.com/sidecar-termination/operator/e2e/harness"
+	"github.com/sidecar-termination/operator/hack/packaging/checkout"
 	"github.com/sidecar-termination/operator/hack/packaging/dist"
+	"github.com/sidecar-termination/operator/internal/ociimage"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -129,4 +131,75 @@ func (i *installer) pushChart(registry *harness.Registry, release files, version
 		i.Fatal(err)
 	}
 	registry.Push(i.T, dist.ChartLayout+":"+version, image)
+}
+
+// monitoring are definitions of the kinds of the Prometheus operator, without a schema.
+var monitoring = map[string]string{"ServiceMonitor": "servicemonitors", "PrometheusRule": "prometheusrules"}
+
+// overlay installs the manifests of the checkout with all components, a prefix, a suffix, another namespace, and images that nodes
+// pull from a mirror.
+func overlay(i *installer) way {
+	registry := harness.StartRegistry(i.T)
+	i.mirror = registry.Reference("mirror/")
+	var definitions strings.Builder
+	for kind, plural := range monitoring {
+		fmt.Fprintf(&definitions, `---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: %[2]s.monitoring.coreos.com}
+spec:
+  group: monitoring.coreos.com
+  names: {kind: %[1]s, plural: %[2]s}
+  scope: Namespaced
+  versions:
+  - {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}
+`, kind, plural)
+	}
+	file := filepath.Join(i.write(map[string]string{"definitions.yaml": definitions.String()}), "definitions.yaml")
+	i.kubectl("apply", "--filename", file)
+	i.kubectl("wait", "--for=condition=Established", "--filename", file)
+	i.Cleanup(func() { i.kubectl("delete", "--ignore-not-found", "--filename", file) })
+
+	rendered := ""
+	install := func(release files) {
+		references := checkout.References{Operator: i.mirror + settings.Name + ":" + release.version}
+		if _, err := checkout.Push(i.Context(), release.path("images"), references, ociimage.PushOptions{Replace: true}); err != nil {
+			i.Fatal(err)
+		}
+		base := i.write(map[string]string{}, localPatches...)
+		config, err := filepath.Rel(base, filepath.Join(i.Repository, "config"))
+		if err != nil {
+			i.Fatal(err)
+		}
+		var components []string
+		for _, component := range []string{"alerts", "dashboard", "native", "network-policy", "service-monitor"} {
+			components = append(components, config+"/components/"+component)
+		}
+		kustomization := fmt.Sprintf(`
+sortOptions: {order: fifo}
+resources: [%s/default]
+components: [%s]
+patches: [{path: namespace.yaml}, {path: deployment.yaml}, {path: poddisruptionbudget.yaml}]
+`, config, strings.Join(components, ", "))
+		if err := os.WriteFile(filepath.Join(base, "kustomization.yaml"), []byte(kustomization), 0o600); err != nil {
+			i.Fatal(err)
+		}
+		named := i.write(map[string]string{"kustomization.yaml": fmt.Sprintf(`
+namespace: batch-system
+namePrefix: acme-
+nameSuffix: -blue
+sortOptions: {order: fifo}
+resources: [../%s]
+images:
+- {name: %[2]s%[3]s, newName: %[4]s%[3]s, newTag: %[5]s}
+- {name: %[2]squick-exit, newName: %[4]squick-exit, newTag: %[5]s}
+`, filepath.Base(base), registryOfReleases, settings.Name, i.mirror, release.version)})
+		i.apply(named)
+		rendered = named
+	}
+	return way{
+		namespace: "batch-system", deployment: "acme-" + settings.DeploymentName + "-blue",
+		install: install, rollBack: install,
+		uninstall: func(files) { i.kubectl("delete", "--ignore-not-found", "--kustomize", rendered) },
+	}
 }
