@@ -366,7 +366,7 @@ func newInjected(t *testing.T) (*harness.Test, *v1alpha1.SidecarTerminationPolic
 	t.Helper()
 	test, policy, job := newNative(t, nil), preferNative(), harness.Job("job", corev1.RestartPolicyNever, harness.Main(2))
 	job.Spec.Template.Labels = map[string]string{"app": "injected"}
-	createSidecarSet(test, job.Spec.Template.Labels, harness.ExitsSevenOnTerm)
+	createSidecarSet(test, metav1.LabelSelector{MatchLabels: job.Spec.Template.Labels}, harness.Sidecar(harness.ExitsSevenOnTerm))
 	test.Create(policy)
 	test.WaitForConversion(job.Spec.Template, sidecarConverted)
 	return test, policy, job
@@ -402,15 +402,15 @@ func failedCreations(ctx context.Context, test *harness.Test) ([]string, error) 
 	return messages, nil
 }
 
-// createSidecarSet has OpenKruise inject the sidecar with the script into the pods of the namespace with the labels.
-func createSidecarSet(test *harness.Test, labels map[string]string, script string) {
+// createSidecarSet has OpenKruise inject the sidecar into the pods of the namespace that the selector selects.
+func createSidecarSet(test *harness.Test, selector metav1.LabelSelector, sidecar corev1.Container) {
 	test.Helper()
-	container := harness.ToMap(harness.Sidecar(script))
+	container := harness.ToMap(sidecar)
 	container["podInjectPolicy"] = "BeforeAppContainer"
 	container["shareVolumePolicy"] = map[string]any{"type": "disabled"}
 	test.CreateForCluster(harness.Kruise("SidecarSet", test.Namespace, map[string]any{
 		"namespace":      test.Namespace,
-		"selector":       harness.ToMap(metav1.LabelSelector{MatchLabels: labels}),
+		"selector":       harness.ToMap(selector),
 		"updateStrategy": map[string]any{"type": "NotUpdate"},
 		"containers":     []any{container},
 	}))

@@ -25,7 +25,7 @@ func newInjectedTool(t *testing.T, script string, addons ...string) *harness.Tes
 	t.Helper()
 	harness.RequireAddons(t, addons...)
 	test := harness.New(t)
-	createSidecarSet(test, injectedLabels(), script)
+	createSidecarSet(test, metav1.LabelSelector{MatchLabels: injectedLabels()}, harness.Sidecar(script))
 	test.WaitForInjection(injected(harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(1))))
 	return test
 }

@@ -6,7 +6,6 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -22,7 +21,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/e2e/harness"
@@ -350,29 +348,12 @@ func (t *argoTest) log(record *harness.PodRecord, container string) string {
 // injectWhereLabelled has OpenKruise inject the container into the pods of the namespace that have the label, and waits until it does.
 func injectWhereLabelled(test *harness.Test, label string, sidecar corev1.Container) {
 	test.Helper()
-	container := harness.ToMap(sidecar)
-	container["podInjectPolicy"] = "BeforeAppContainer"
-	container["shareVolumePolicy"] = map[string]any{"type": "disabled"}
-	test.CreateForCluster(harness.Kruise("SidecarSet", test.Namespace, map[string]any{
-		"namespace": test.Namespace,
-		"selector": harness.ToMap(metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-			{Key: label, Operator: metav1.LabelSelectorOpExists},
-		}}),
-		"updateStrategy": map[string]any{"type": "NotUpdate"},
-		"containers":     []any{container},
-	}))
+	createSidecarSet(test, metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: label, Operator: metav1.LabelSelectorOpExists},
+	}}, sidecar)
 	template := harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(0))
-	test.Eventually("new pods to get the sidecar", harness.StartTimeout, func(ctx context.Context) error {
-		pod := harness.Pod("any", map[string]string{label: "any"}, template)
-		pod.Namespace = test.Namespace
-		if err := test.Client.Create(ctx, pod, client.DryRunAll); err != nil {
-			return err
-		}
-		if len(pod.Spec.Containers) == 1 {
-			return errors.New("nothing injects it")
-		}
-		return nil
-	})
+	template.Labels = map[string]string{label: "any"}
+	test.WaitForInjection(template)
 }
 
 // objectStore answers the requests of an S3 client for objects of one bucket. It checks no signature, and keeps the chunks of an
