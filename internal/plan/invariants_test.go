@@ -209,12 +209,13 @@ func writesTheOutcome(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 
 // writesToAStablePod: the phase is written only if the pod has not changed for the stabilization window, or its containers have
 // not changed for twenty windows. After a phase was reverted, the window is that without the phase guard. The clock of the pod's node does not matter.
+// If the operator's clock was set back, a change may lie in the future. No pod waits for that.
 func writesToAStablePod(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	window := s.StabilizationWindow
 	if plan.PhaseReverted(s.Pod, s.Attempts) >= 0 {
 		window = max(window, plan.UnguardedWindow)
 	}
-	quiet := !now.Before(s.UnchangedSince.Add(window)) || !now.Before(s.ContainersUnchangedSince.Add(20*window))
+	quiet := !now.Before(s.UnchangedSince.Add(window)) || !now.Before(s.ContainersUnchangedSince.Add(20*window)) || s.ContainersUnchangedSince.After(now)
 	if !quiet && slices.ContainsFunc(d.Actions, func(a plan.Action) bool { return a.Phase != "" }) {
 		return "the phase is written to a pod that is not stable"
 	}
