@@ -5,9 +5,11 @@
 package cli_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -26,6 +28,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/cli/exit"
+	"github.com/sidecar-termination/operator/internal/cli/finish"
+	"github.com/sidecar-termination/operator/internal/cli/source"
 	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/terminator/image"
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
@@ -118,6 +123,85 @@ func TestFinishWritesPhase(t *testing.T) {
 	}
 	out, _ = runCommand(t, "explain", "pod/job-1", "-n", pod.Namespace)
 	wantOutput(t, "explain", out, 0, 0, "FinishedByUser: main containers are done")
+}
+
+// finishWhile finishes the pod job-1 and calls change each time that the command has read the pod. The command asks for the time
+// then, and also when it starts and, after the write, for the event.
+func finishWhile(t *testing.T, namespace string, change func()) (string, int) {
+	t.Helper()
+	started := false
+	command := finish.New(source.Program{Name: settings.PluginName, Now: func() time.Time {
+		if started {
+			change()
+		}
+		started = true
+		return time.Now()
+	}})
+	var out bytes.Buffer
+	command.SetOut(&out)
+	command.SetArgs([]string{"pod/job-1", "-n", namespace, "--kubeconfig=" + kubeconfig(t), "--cache-dir=" + t.TempDir()})
+	code := exit.Report(&out, command.ExecuteContext(t.Context()))
+	return out.String(), code
+}
+
+func TestFinishWhilePodChanges(t *testing.T) {
+	sidecarEnds := func(pod *corev1.Pod) {
+		pod.Status.ContainerStatuses[1].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.Now()}}
+	}
+	for name, tc := range map[string]struct {
+		change  func(*corev1.Pod)
+		changes int
+		code    int
+		want    string
+		events  int
+	}{
+		"three times":  {changes: 3, want: "pod/job-1 finished FinishedByUser", events: 1},
+		"each time":    {changes: 4, code: 2, want: "the pod has changed each time since it was read; run the command again"},
+		"sidecar ends": {change: sidecarEnds, changes: 1, want: "pod/job-1 unchanged Terminated"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, pod := newStuckPod(t, true)
+			changes := 0
+			out, code := finishWhile(t, pod.Namespace, func() {
+				if changes == tc.changes {
+					return
+				}
+				changes++
+				reload(t, c, pod)
+				pod.Status.Message = fmt.Sprintf("change %d", changes)
+				if tc.change != nil {
+					tc.change(pod)
+				}
+				if err := c.Status().Update(t.Context(), pod); err != nil {
+					t.Fatal(err)
+				}
+			})
+			wantOutput(t, name, out, code, tc.code, tc.want)
+			if found := eventsIn(t, c, pod.Namespace); len(found) != tc.events || changes != tc.changes {
+				t.Errorf("%d changes, events: %v", changes, found)
+			}
+		})
+	}
+}
+
+func TestFinishWhilePodIsReplaced(t *testing.T) {
+	c, pod := newStuckPod(t, true)
+	job := newJob(pod.Namespace)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(job), job); err != nil {
+		t.Fatal(err)
+	}
+	var replacement *corev1.Pod
+	out, code := finishWhile(t, pod.Namespace, func() {
+		if replacement != nil {
+			return
+		}
+		if err := c.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+			t.Fatal(err)
+		}
+		replacement = runPod(t, c, job)
+	})
+	wantOutput(t, "replaced", out, code, 2, "the pod is gone, and another one has its name")
+	requireUnchanged(t, c, replacement)
 }
 
 func TestFinishWritesOutcomeOfMain(t *testing.T) {

@@ -58,8 +58,9 @@ Sidecars are the containers that enforced policies and environment variables dec
 refuses a pod while a main container runs or may run again, while no sidecar or every container is declared, and while the
 operator is ending the sidecars. Flags of the operator that turn modes off, and its longest grace period, do not count.
 
-The write fails if the pod has changed since the command has read it. An event on the pod records it. -l selects only
-unfinished pods with restartPolicy Never or OnFailure. A pod that fails does not stop the others.
+If the pod has changed since the command has read it, nothing is written, and the command reads it again and decides anew. An
+event on the pod records the write. -l selects only unfinished pods with restartPolicy Never or OnFailure. A pod that fails does
+not stop the others.
 
 The exit code is 0 if nothing is left to do, 1 if a pod was refused, and 2 on errors.`,
 		Example: fmt.Sprintf(`  # what would be written? The API server checks it and writes nothing

@@ -4,6 +4,7 @@ package finish
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/record/util"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -59,31 +61,46 @@ func (o *options) newFinisher(cluster client.Client, from *source.Source) *finis
 	return f
 }
 
-// finish finishes one pod. It reads the pod first if it has only its name.
+// finish finishes one pod. It reads the pod first if it has only its name. A kubelet may report several changes of a pod within a
+// second, so that a write often meets a newer pod: finish then reads the pod again and decides anew, a few times.
 func (f *finisher) finish(ctx context.Context, pod *corev1.Pod) {
-	r := podResult{Namespace: pod.Namespace, Name: pod.Name, Mode: f.mode}
-	decision, hint, err := f.decide(ctx, pod)
-	switch {
-	case err != nil:
-	case decision.Reason == v1alpha1.ReasonPodFinished, decision.Reason == v1alpha1.ReasonTerminated:
-		r.Outcome, r.Reason, r.Message = unchanged, decision.Reason, decision.Message
-	case len(decision.Actions) == 0:
-		r.Outcome, r.Reason, r.Message, r.Hint = refused, decision.Reason, decision.Message, hint
-	default:
-		r.describe(decision)
-		err = f.act(ctx, pod, decision, r.Message)
-	}
+	var r podResult
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		r = podResult{Namespace: pod.Namespace, Name: pod.Name, Mode: f.mode}
+		err := f.try(ctx, pod, &r)
+		if apierrors.IsConflict(err) {
+			pod.ResourceVersion = ""
+		}
+		return err
+	})
 	if err != nil {
 		r.Outcome, r.Reason, r.Message, r.Hint = failed, "", err.Error(), f.failureHint(err)
 	}
 	f.result.add(r)
 }
 
+// try decides about the pod, carries the decision out and describes it in the result.
+func (f *finisher) try(ctx context.Context, pod *corev1.Pod, r *podResult) error {
+	decision, hint, err := f.decide(ctx, pod)
+	switch {
+	case err != nil:
+		return err
+	case decision.Reason == v1alpha1.ReasonPodFinished, decision.Reason == v1alpha1.ReasonTerminated:
+		r.Outcome, r.Reason, r.Message = unchanged, decision.Reason, decision.Message
+	case len(decision.Actions) == 0:
+		r.Outcome, r.Reason, r.Message, r.Hint = refused, decision.Reason, decision.Message, hint
+	default:
+		r.describe(decision)
+		return f.act(ctx, pod, decision, r.Message)
+	}
+	return nil
+}
+
 // decide decides about the pod, and says what the user can do if the decision has no actions.
 func (f *finisher) decide(ctx context.Context, pod *corev1.Pod) (decision plan.Decision, hint string, err error) {
-	if pod.UID == "" {
-		if err := f.reader.Get(ctx, client.ObjectKeyFromObject(pod), pod); err != nil {
-			return decision, "", fmt.Errorf("get pod: %w", err)
+	if pod.ResourceVersion == "" {
+		if err := f.read(ctx, pod); err != nil {
+			return decision, "", err
 		}
 	}
 	input, err := f.source.Pod(ctx, pod, nil)
@@ -95,6 +112,19 @@ func (f *finisher) decide(ctx context.Context, pod *corev1.Pod) (decision plan.D
 	}
 	decision, inDryRun := decide(input, f.source.Settings.Decisions, f.sidecars, f.mode, f.program.Now())
 	return decision, hintOf(decision.Reason, inDryRun), nil
+}
+
+// read reads the pod. It returns an error if the pod was read before and another one has its name now.
+func (f *finisher) read(ctx context.Context, pod *corev1.Pod) error {
+	var current corev1.Pod
+	if err := f.reader.Get(ctx, client.ObjectKeyFromObject(pod), &current); err != nil {
+		return fmt.Errorf("get pod: %w", err)
+	}
+	if pod.UID != "" && pod.UID != current.UID {
+		return errors.New("the pod is gone, and another one has its name")
+	}
+	*pod = current
+	return nil
 }
 
 // decide returns the decision, and the sidecars that policies with enforcement DryRun declare.
@@ -182,7 +212,7 @@ func (f *finisher) event(pod *corev1.Pod, note string) *eventsv1.Event {
 func (f *finisher) failureHint(err error) string {
 	switch {
 	case apierrors.IsConflict(err):
-		return "the pod has changed since it was read; run the command again"
+		return "the pod has changed each time since it was read; run the command again"
 	case apierrors.IsForbidden(err) && f.mode == v1alpha1.ModePodPhase:
 		return "if you lack a permission, ask an administrator to bind ClusterRole sidecar-termination-pod-finisher to you in the namespace"
 	}
