@@ -25,6 +25,9 @@ var toolPresets = map[string][]v1alpha1.ContainerName{
 	"jenkins":        {"jnlp"},
 	"github-arc":     {"job"},
 	"kuberay":        nil,
+	"jobset":         nil,
+	"trainer":        {"dataset-initializer", "model-initializer", "node"},
+	"kueue":          nil,
 }
 
 // presets are the sidecars of the presets for sidecars by directory, which is also the policy's name.

@@ -25,9 +25,27 @@ func newInjectedTool(t *testing.T, script string, addons ...string) *harness.Tes
 	t.Helper()
 	harness.RequireAddons(t, addons...)
 	test := harness.New(t)
-	createSidecarSet(test, metav1.LabelSelector{MatchLabels: injectedLabels()}, harness.Sidecar(script))
-	test.WaitForInjection(injected(harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(1))))
+	inject(test, harness.Sidecar(script))
 	return test
+}
+
+// newPresetTool is newInjectedTool with the preset as the only policy. The sidecar has a name that presets list.
+func newPresetTool(t *testing.T, preset string, addons ...string) *harness.Test {
+	t.Helper()
+	harness.RequireAddons(t, addons...)
+	labels := ownLabels()
+	test := harness.NewWithLabels(t, labels)
+	sidecar := harness.Sidecar(harness.ExitsSevenOnTerm)
+	sidecar.Name = "istio-proxy"
+	inject(test, sidecar)
+	enforcePreset(test, preset, labels)
+	return test
+}
+
+func inject(test *harness.Test, sidecar corev1.Container) {
+	test.Helper()
+	createSidecarSet(test, metav1.LabelSelector{MatchLabels: injectedLabels()}, sidecar)
+	test.WaitForInjection(injected(harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(1))))
 }
 
 // selecting limits the policy to pods that have the labels.

@@ -7,7 +7,6 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -100,10 +99,10 @@ func requireJobSet(test *harness.Test, name string, want jobSetResult) {
 	}
 }
 
-// requireInjected fails the test unless the pod of the Job has the injected sidecar.
+// requireInjected fails the test unless the pod has the main container and the injected sidecar.
 func requireInjected(test *harness.Test, record *harness.PodRecord) {
 	test.Helper()
-	if !slices.ContainsFunc(record.Pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == harness.SidecarName }) {
+	if len(record.Pod.Spec.Containers) != 2 {
 		test.Errorf("Nothing injected a sidecar into pod %s", record.Pod.Name)
 	}
 }
@@ -115,16 +114,27 @@ func TestToolsJobSetCompletes(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%s", mode, restart), func(t *testing.T) {
 				t.Parallel()
 				test := newInjectedTool(t, harness.ExitsSevenOnTerm, "jobset")
-				test.Create(selecting(harness.Policy(mode), jobSetLabel), newJobSet(jobSetName, nil,
-					replicatedJob("driver", 1, injected(harness.PodTemplate(restart, harness.Main(3)))),
-					replicatedJob("workers", 2, injected(harness.PodTemplate(restart, harness.Main(1)))),
-				))
-				requireJobSet(test, jobSetName, jobSetResult{State: jobSetCompleted})
-				for _, job := range []string{"set-driver-0", "set-workers-0", "set-workers-1"} {
-					requireInjected(test, test.RequireCompleted(job))
-				}
+				test.Create(selecting(harness.Policy(mode), jobSetLabel))
+				requireJobSetCompletes(test, restart)
 			})
 		}
+	}
+	t.Run("preset", func(t *testing.T) {
+		t.Parallel()
+		requireJobSetCompletes(newPresetTool(t, "jobset", "jobset"), corev1.RestartPolicyNever)
+	})
+}
+
+// requireJobSetCompletes creates a JobSet of two replicated jobs, and fails the test unless it and each of its Jobs complete.
+func requireJobSetCompletes(test *harness.Test, restart corev1.RestartPolicy) {
+	test.Helper()
+	test.Create(newJobSet(jobSetName, nil,
+		replicatedJob("driver", 1, injected(harness.PodTemplate(restart, harness.Main(3)))),
+		replicatedJob("workers", 2, injected(harness.PodTemplate(restart, harness.Main(1)))),
+	))
+	requireJobSet(test, jobSetName, jobSetResult{State: jobSetCompleted})
+	for _, job := range []string{"set-driver-0", "set-workers-0", "set-workers-1"} {
+		requireInjected(test, test.RequireCompleted(job))
 	}
 }
 
@@ -229,47 +239,78 @@ func TestToolsJobSetRestarts(t *testing.T) {
 	}
 }
 
-// TestToolsJobSetOfTrainer has the JobSet that Kubeflow Trainer v2.1.0 makes for a TrainJob of two nodes with the runtime
-// torchtune-llama3.2-1b (manifests/base/runtimes/torchtune): the replicated jobs, their order, the labels of their Jobs and the names of
-// their containers are the runtime's. Images, volumes and GPUs are not.
+// trainerJob returns a replicated job as the runtimes of Kubeflow Trainer have it. They leave restartPolicy to JobSet, which sets OnFailure.
+func trainerJob(name string, pods int32, main corev1.Container) map[string]any {
+	return replicatedJobOf(name, 1, batchv1.JobSpec{
+		Parallelism: ptr.To(pods), Completions: ptr.To(pods), Template: injected(harness.PodTemplate("", main)),
+	})
+}
+
+// ancestor sets the label by which Trainer knows what a replicated job is for. Trainer labels the Job, and not its pods.
+func ancestor(job map[string]any, step string) map[string]any {
+	job["template"].(map[string]any)["metadata"] = map[string]any{"labels": map[string]any{"trainer.kubeflow.org/trainjob-ancestor-step": step}}
+	return job
+}
+
+// requireTrained waits until the pods of the Job have finished, and fails the test unless all of them succeeded with a sidecar.
+func requireTrained(test *harness.Test, job string, pods int) {
+	test.Helper()
+	test.WaitForComplete(job)
+	test.EventuallySeen("the pods of "+job+" to finish", harness.FinishTimeout, func(seen harness.Seen) error {
+		records := seen.Pods(job)
+		if len(records) != pods || anyRunning(records) {
+			return errors.New(seen.Describe(job))
+		}
+		return nil
+	})
+	test.Recorder.Look(func(seen harness.Seen) {
+		for _, record := range seen.Pods(job) {
+			requireInjected(test, record)
+			if record.Pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure || record.Pod.Status.Phase != corev1.PodSucceeded || record.Reversal() != "" {
+				test.Errorf("Pod %s with restartPolicy %s: %s", record.Pod.Name, record.Pod.Spec.RestartPolicy, record.PhaseLog())
+			}
+		}
+	})
+}
+
+// TestToolsJobSetOfTrainer has the JobSets that Kubeflow Trainer v2.1.0 makes for TrainJobs of two nodes (manifests/base/runtimes): the
+// replicated jobs, their order, the labels of their Jobs and the names of their containers are the runtime's. Images, volumes and GPUs
+// are not.
 func TestToolsJobSetOfTrainer(t *testing.T) {
 	harness.Shared(t)
-	test := newInjectedTool(t, harness.ExitsSevenOnTerm, "jobset")
-	policy := selecting(harness.Policy(v1alpha1.ModeAuto), jobSetLabel, "jobset.sigs.k8s.io/replicatedjob-name")
-	policy.Spec.Sidecars = nil
-	policy.Spec.MainContainers = []v1alpha1.ContainerName{"dataset-initializer", "model-initializer", "node"}
-	step := func(name, ancestor string, nodes int32) map[string]any {
-		// The runtime leaves restartPolicy to JobSet, which sets OnFailure.
-		job := replicatedJobOf(name, 1, batchv1.JobSpec{
-			Parallelism: ptr.To(nodes), Completions: ptr.To(nodes), Template: injected(harness.PodTemplate("", harness.Container(name, "sleep 2"))),
-		})
-		template := job["template"].(map[string]any)
-		template["metadata"] = map[string]any{"labels": map[string]any{"trainer.kubeflow.org/trainjob-ancestor-step": ancestor}}
-		return job
-	}
-	node := step("node", "trainer", 2)
-	node["dependsOn"] = []any{
-		map[string]any{"name": "dataset-initializer", "status": "Complete"},
-		map[string]any{"name": "model-initializer", "status": "Complete"},
-	}
-	test.Create(policy, newJobSet("train", nil, step("dataset-initializer", "dataset-initializer", 1), step("model-initializer", "model-initializer", 1), node))
-	requireJobSet(test, "train", jobSetResult{State: jobSetCompleted})
-	for job, pods := range map[string]int{"train-dataset-initializer-0": 1, "train-model-initializer-0": 1, "train-node-0": 2} {
-		test.WaitForComplete(job)
-		test.EventuallySeen("the pods of "+job+" to finish", harness.FinishTimeout, func(seen harness.Seen) error {
-			records := seen.Pods(job)
-			if len(records) != pods || anyRunning(records) {
-				return errors.New(seen.Describe(job))
+	t.Run("torchtune-llama3.2-1b", func(t *testing.T) {
+		t.Parallel()
+		test := newPresetTool(t, "trainer", "jobset")
+		const dataset, model, node = "dataset-initializer", "model-initializer", "node"
+		training := ancestor(trainerJob(node, 2, harness.Container(node, "sleep 2")), "trainer")
+		training["dependsOn"] = []any{
+			map[string]any{"name": dataset, "status": "Complete"},
+			map[string]any{"name": model, "status": "Complete"},
+		}
+		test.Create(newJobSet("train", nil,
+			ancestor(trainerJob(dataset, 1, harness.Container(dataset, "sleep 2")), dataset),
+			ancestor(trainerJob(model, 1, harness.Container(model, "sleep 2")), model),
+			training))
+		requireJobSet(test, "train", jobSetResult{State: jobSetCompleted})
+		for job, pods := range map[string]int{"train-dataset-initializer-0": 1, "train-model-initializer-0": 1, "train-node-0": 2} {
+			requireTrained(test, job, pods)
+		}
+	})
+	// The nodes serve until the launcher is done, and JobSet then deletes them.
+	t.Run("deepspeed-distributed", func(t *testing.T) {
+		t.Parallel()
+		test := newPresetTool(t, "trainer", "jobset")
+		success := map[string]any{"successPolicy": map[string]any{"operator": "All", "targetReplicatedJobs": []any{"launcher"}}}
+		test.Create(newJobSet("mpi", success,
+			ancestor(trainerJob("launcher", 1, harness.Container("node", "sleep 5")), "trainer"),
+			trainerJob("node", 1, harness.Container("node", harness.ExitsZeroOnTerm))))
+		requireJobSet(test, "mpi", jobSetResult{State: jobSetCompleted})
+		requireTrained(test, "mpi-launcher-0", 1)
+		test.EventuallySeen("JobSet to delete the node", harness.FinishTimeout, func(seen harness.Seen) error {
+			if records := seen.Pods("mpi-node-0"); len(records) != 1 || !records[0].Deleted {
+				return errors.New(seen.Describe("mpi-node-0"))
 			}
 			return nil
 		})
-		test.Recorder.Look(func(seen harness.Seen) {
-			for _, record := range seen.Pods(job) {
-				requireInjected(test, record)
-				if record.Pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure || record.Pod.Status.Phase != corev1.PodSucceeded || record.Reversal() != "" {
-					test.Errorf("Pod %s with restartPolicy %s: %s", record.Pod.Name, record.Pod.Spec.RestartPolicy, record.PhaseLog())
-				}
-			}
-		})
-	}
+	})
 }

@@ -148,21 +148,31 @@ func sidecarRuns(test *harness.Test, job string) bool {
 	return slices.Contains(record.Running(), harness.SidecarName)
 }
 
-// Two Jobs of a queue that has room for one run one after the other.
 func TestToolsKueueJobs(t *testing.T) {
 	harness.Shared(t)
 	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeAuto, v1alpha1.ModeCRR, v1alpha1.ModePodPhase, v1alpha1.ModeImage} {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
 			test := newInjectedTool(t, harness.ExitsSevenOnTerm, "kueue")
-			createQueue(test, "1m")
-			test.Create(selecting(harness.Policy(mode), podSetLabel), queued(test, "first", lowPriority, 3), queued(test, "second", lowPriority, 3))
-			for _, job := range []string{"first", "second"} {
-				since := waitForWorkload(test, job, workloadFinished)
-				requireInjected(test, test.RequireCompleted(job))
-				requireFinishedOnce(test, job, since)
-			}
+			test.Create(selecting(harness.Policy(mode), podSetLabel))
+			requireQueueCompletes(test)
 		})
+	}
+	t.Run("preset", func(t *testing.T) {
+		t.Parallel()
+		requireQueueCompletes(newPresetTool(t, "kueue", "kueue"))
+	})
+}
+
+// requireQueueCompletes creates two Jobs and a queue that has room for one, and fails the test unless both complete.
+func requireQueueCompletes(test *harness.Test) {
+	test.Helper()
+	createQueue(test, "1m")
+	test.Create(queued(test, "first", lowPriority, 3), queued(test, "second", lowPriority, 3))
+	for _, job := range []string{"first", "second"} {
+		since := waitForWorkload(test, job, workloadFinished)
+		requireInjected(test, test.RequireCompleted(job))
+		requireFinishedOnce(test, job, since)
 	}
 }
 

@@ -58,7 +58,7 @@ Sidecars are the containers that enforced policies and environment variables dec
 refuses a pod while a main container runs or may run again, while no sidecar or every container is declared, and while the
 operator is ending the sidecars. Flags of the operator that turn modes off, and its longest grace period, do not count.
 
-If the pod has changed since the command has read it, nothing is written, and the command reads it again and decides anew. An
+If the pod has changed since the command has read it, nothing is written, and the command reads it and decides again. An
 event on the pod records the write. -l selects only unfinished pods with restartPolicy Never or OnFailure. A pod that fails does
 not stop the others.
 

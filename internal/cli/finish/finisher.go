@@ -62,7 +62,7 @@ func (o *options) newFinisher(cluster client.Client, from *source.Source) *finis
 }
 
 // finish finishes one pod. It reads the pod first if it has only its name. A kubelet may report several changes of a pod within a
-// second, so that a write often meets a newer pod: finish then reads the pod again and decides anew, a few times.
+// second, so that a write often meets a newer pod: finish then reads the pod and decides again, up to three times.
 func (f *finisher) finish(ctx context.Context, pod *corev1.Pod) {
 	var r podResult
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
