@@ -17,15 +17,18 @@ import (
 // Tests of tools that make pods are named TestTools…. make e2e-tools runs them on a local cluster that has the tools, and other runs
 // skip them. OpenKruise's webhook injects the sidecar, and no tool knows of it.
 
+// injectedLabel is a label of pods that get a sidecar.
+const injectedLabel = "sidecar"
+
 // injectedLabels are those of pods that get a sidecar.
-func injectedLabels() map[string]string { return map[string]string{"sidecar": "injected"} }
+func injectedLabels() map[string]string { return map[string]string{injectedLabel: "injected"} }
 
 // newInjectedTool returns a test on a cluster with the addons. OpenKruise injects a sidecar with the script into pods with injectedLabels.
 func newInjectedTool(t *testing.T, script string, addons ...string) *harness.Test {
 	t.Helper()
 	harness.RequireAddons(t, addons...)
 	test := harness.New(t)
-	inject(test, harness.Sidecar(script))
+	injectWhereLabelled(test, injectedLabel, harness.Sidecar(script))
 	return test
 }
 
@@ -37,15 +40,20 @@ func newPresetTool(t *testing.T, preset string, addons ...string) *harness.Test 
 	test := harness.NewWithLabels(t, labels)
 	sidecar := harness.Sidecar(harness.ExitsSevenOnTerm)
 	sidecar.Name = "istio-proxy"
-	inject(test, sidecar)
+	injectWhereLabelled(test, injectedLabel, sidecar)
 	enforcePreset(test, preset, labels)
 	return test
 }
 
-func inject(test *harness.Test, sidecar corev1.Container) {
+// injectWhereLabelled has OpenKruise inject the container into the pods of the namespace that have the label, and waits until it does.
+func injectWhereLabelled(test *harness.Test, label string, sidecar corev1.Container) {
 	test.Helper()
-	createSidecarSet(test, metav1.LabelSelector{MatchLabels: injectedLabels()}, sidecar)
-	test.WaitForInjection(injected(harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(1))))
+	createSidecarSet(test, metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: label, Operator: metav1.LabelSelectorOpExists},
+	}}, sidecar)
+	template := harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(0))
+	template.Labels = map[string]string{label: "any"}
+	test.WaitForInjection(template)
 }
 
 // selecting limits the policy to pods that have the labels.

@@ -345,17 +345,6 @@ func (t *argoTest) log(record *harness.PodRecord, container string) string {
 	return string(log)
 }
 
-// injectWhereLabelled has OpenKruise inject the container into the pods of the namespace that have the label, and waits until it does.
-func injectWhereLabelled(test *harness.Test, label string, sidecar corev1.Container) {
-	test.Helper()
-	createSidecarSet(test, metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-		{Key: label, Operator: metav1.LabelSelectorOpExists},
-	}}, sidecar)
-	template := harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(0))
-	template.Labels = map[string]string{label: "any"}
-	test.WaitForInjection(template)
-}
-
 // objectStore answers the requests of an S3 client for objects of one bucket. It checks no signature, and keeps the chunks of an
 // upload with their signatures.
 type objectStore struct {
