@@ -2,11 +2,14 @@
 
 # For scripts that run tests on several local clusters, one after the other, and keep a row for each in a table of a document.
 # Source it after setting document, and section, which is the name in the comments around the table. A script goes on after a
-# failure, which it adds to $results/failures, and fails at the end. It then keeps $results, where the logs are.
+# failure, and fails at the end. It then keeps $results, where the logs are.
 
 results=$(mktemp -d)
 trap '[[ -s $results/failures ]] || rm -rf "$results"' EXIT
 touch "$results/failures"
+
+# failed WHAT adds a failure.
+failed() { echo "failed $1" >>"$results/failures"; }
 
 # count PATTERN FILE prints how many lines of go test -v match.
 count() { grep -cE "^ *--- $1" "$2" || true; }

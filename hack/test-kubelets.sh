@@ -15,7 +15,7 @@ source hack/cluster-tests.sh
 row() {
 	local log=$results/$1.log result=passed cases figures
 	E2E_RECORD='' go test -tags e2e -count=1 -timeout 60m -v -run "^($2)\$" ./e2e 2>&1 | tee "$log" >&2 || result=failed
-	[[ $result == passed ]] || echo "tests failed: $1" >>"$results/failures"
+	[[ $result == passed ]] || failed "tests: $1"
 	cases="$(count 'PASS: Test[^/]*/[^/]*/' "$log") of $(count '(PASS|FAIL): Test[^/]*/[^/]*/' "$log")"
 	figures=$(sed -n 's/.* figures: //p' "$log")
 	echo "| $1 | $K8S_VERSION | $(date -u +%F) | ${2//|/, } | $result: $cases cases | ${figures:--} |"
@@ -34,7 +34,7 @@ for kubelet in "$@"; do
 	if make --no-print-directory cluster-up cluster-deploy; then
 		publish "| $kubelet | $K8S_VERSION |" "$(row "$kubelet" "$tests")"
 	else
-		echo "the cluster did not come up: $kubelet" >>"$results/failures"
+		failed "to start the cluster: $kubelet"
 	fi
 done
 finish

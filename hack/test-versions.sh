@@ -36,21 +36,19 @@ row() {
 	local files=$results/${combination// /-} tests matrix reversals replayed
 	local log=$files.log report=$files-bench.json
 	export E2E_RECORD=$files-recordings
-	go test -tags e2e -count=1 -timeout 60m -p 1 -v -skip '^Test(Tools|OutcomeMatrix)' ./e2e/... >"$log" 2>&1 || failed tests
+	make --no-print-directory run-e2e E2E_ARGS="-skip '^Test(Tools|OutcomeMatrix)'" >"$log" 2>&1 || failed "tests: $combination"
 	# All rows of the matrices together with the other tests are more than the node can run.
-	MATRIX=all go test -tags e2e -count=1 -timeout 60m -v -run '^TestOutcomeMatrix' ./e2e >>"$log" 2>&1 || failed 'outcome matrices'
+	make --no-print-directory test-e2e-matrix >>"$log" 2>&1 || failed "outcome matrices: $combination"
 	grep -E '^(--- FAIL|FAIL)' "$log" >&2 || true
 	tests="$(count 'PASS: Test[^/]*( |$)' "$log") passed, $(count 'FAIL: Test[^/]*( |$)' "$log") failed, $(count 'SKIP: Test[^/]*( |$)' "$log") skipped"
 	matrix="$(count 'PASS: TestOutcomeMatrix[^/]*/' "$log") of $(count '(PASS|FAIL): TestOutcomeMatrix[^/]*/' "$log")"
-	make --no-print-directory replay RECORDINGS="$E2E_RECORD" >"$files-replay.log" 2>&1 || failed replay
+	make --no-print-directory replay RECORDINGS="$E2E_RECORD" >"$files-replay.log" 2>&1 || failed "replay: $combination"
 	replayed=$(sed -nE 's/^([0-9]+) transitions, .* ([0-9]+) divergences$/\1, \2/p' "$files-replay.log")
 	make --no-print-directory bench BENCH_ARGS="--parts reversals --reversal-jobs 100 --output $report --replace" >"$files-bench.log" 2>&1 ||
-		{ tail -n 20 "$files-bench.log" >&2; failed '100 mixed Jobs'; }
+		{ tail -n 20 "$files-bench.log" >&2; failed "100 mixed Jobs: $combination"; }
 	reversals=$(grep -oE '"(phaseReversals|wrongOutcomes)": *[0-9]+' "$report" | grep -oE '[0-9]+$' | paste -sd, | sed 's/,/, /')
 	echo "$(date -u +%F) | $tests | $matrix | ${replayed:-none} | ${reversals:-not finished} |"
 }
-
-failed() { echo "$1 failed: $combination" >>"$results/failures"; }
 
 for combination in "${combinations[@]}"; do
 	chosen "$combination" "$@" || continue
