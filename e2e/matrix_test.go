@@ -92,13 +92,14 @@ func runCell(test *harness.Test, c cell, name string) outcome {
 	return wanted
 }
 
-// createCell creates the Job of the cell. It skips the test if Kubernetes does not support the sidecar's restartPolicy.
+// createCell creates the Job of the cell. It skips the test if kubelets ignore the sidecar's restartPolicy: it is then a sidecar
+// that has exited 1.
 func createCell(test *harness.Test, c cell, job *batchv1.Job) {
 	test.Helper()
-	test.Create(job)
-	if own := job.Spec.Template.Spec.Containers[0].RestartPolicy; c.needsOwnRestartPolicy() && own == nil {
-		test.Skip("Needs container restartPolicy, which Kubernetes supports since 1.35")
+	if c.needsOwnRestartPolicy() && !test.KubeletIsAtLeast(restartsContainersByOwnPolicy) {
+		test.Skip("Needs a kubelet of Kubernetes " + restartsContainersByOwnPolicy + " or later, which acts on container restartPolicy")
 	}
+	test.Create(job)
 }
 
 // requireCell requires the outcome of the Job.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -84,6 +85,18 @@ func (c *Cluster) RealNodes(ctx context.Context) ([]corev1.Node, error) {
 			"remove the label of an interrupted test with `kubectl label node NODE type-`)", strings.Join(others, ", "))
 	}
 	return found, nil
+}
+
+// KubeletIsAtLeast reports whether the kubelet of each real node has at least this version, such as 1.35.
+func (t *Test) KubeletIsAtLeast(oldest string) bool {
+	t.Helper()
+	nodes, err := t.RealNodes(t.Context())
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	return !slices.ContainsFunc(nodes, func(node corev1.Node) bool {
+		return version.MustParseGeneric(node.Status.NodeInfo.KubeletVersion).LessThan(version.MustParseGeneric(oldest))
+	})
 }
 
 func isReady(node *corev1.Node) bool {

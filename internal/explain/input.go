@@ -39,9 +39,11 @@ type Pod struct {
 	Injected []injectors.Sidecar
 	// EndedByOthers are containers that end without this operator: the workload's controller ends them, or waits for them alone.
 	EndedByOthers []string
-	// Node is the kind of the pod's node, and Attempts are the past attempts. A template has neither.
-	Node     plan.NodeKind
-	Attempts []plan.Attempt
+	// Node is the kind of the pod's node, and KubeletVersion the version that it reports, or empty. Attempts are the past attempts. A
+	// template has none of them.
+	Node           plan.NodeKind
+	KubeletVersion string
+	Attempts       []plan.Attempt
 	// UnchangedSince is when the pod's status last changed. Zero means unknown: the pod then counts as stable.
 	UnchangedSince time.Time
 	// Job is the name of the pod's Job. BackoffLimit and FailurePolicy are nil for pods without a Job.

@@ -73,7 +73,7 @@ func (x *explainer) snapshot() plan.Snapshot {
 	capabilities := x.operator.Capabilities
 	capabilities.CRRServed = x.cluster.Kruise != nil && *x.cluster.Kruise
 	return plan.Snapshot{
-		Pod: x.Pod.Pod, View: x.view, Node: x.Node, Capabilities: capabilities,
+		Pod: x.Pod.Pod, View: x.view, Node: x.Node, Kubelet: plan.Kubelet{Version: x.KubeletVersion}, Capabilities: capabilities,
 		Attempts: x.Attempts, UnchangedSince: x.UnchangedSince, StabilizationWindow: x.operator.StabilizationWindow, InvalidAnnotation: x.InvalidAnnotation,
 	}
 }

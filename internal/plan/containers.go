@@ -43,22 +43,23 @@ func containerOf(pod *corev1.Pod, name string) *corev1.Container {
 
 // terminatedForGood returns the container's termination if the kubelet will not restart it, or nil. In a pod with a
 // terminal phase the kubelet restarts nothing, even where a lost container reads as failed.
-func terminatedForGood(pod *corev1.Pod, name string) *corev1.ContainerStateTerminated {
-	container, status := containerOf(pod, name), statusOf(pod, name)
+func (s *Snapshot) terminatedForGood(name string) *corev1.ContainerStateTerminated {
+	container, status := containerOf(s.Pod, name), statusOf(s.Pod, name)
 	if container == nil || status == nil || status.State.Terminated == nil {
 		return nil
 	}
-	if !HasTerminalPhase(pod) && shouldRestart(container, pod.Spec.RestartPolicy, status.State.Terminated.ExitCode) {
+	if !HasTerminalPhase(s.Pod) && s.shouldRestart(container, status.State.Terminated.ExitCode) {
 		return nil
 	}
 	return status.State.Terminated
 }
 
 // shouldRestart follows the kubelet's ContainerShouldRestart (pkg/api/v1/pod/util.go, KEP-5307 and KEP-5532): the first
-// matching rule, then the container's own restartPolicy, then the pod's. Rules count only with a restartPolicy.
-func shouldRestart(container *corev1.Container, podPolicy corev1.RestartPolicy, exitCode int32) bool {
-	policy := podPolicy
-	if container.RestartPolicy != nil {
+// matching rule, then the container's own restartPolicy, then the pod's. Rules count only with a restartPolicy. For older kubelets,
+// only the pod's counts.
+func (s *Snapshot) shouldRestart(container *corev1.Container, exitCode int32) bool {
+	policy := s.Pod.Spec.RestartPolicy
+	if container.RestartPolicy != nil && !s.ignoresContainerRestartPolicy() {
 		if slices.ContainsFunc(container.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool { return ruleMatches(r, exitCode) }) {
 			return true
 		}

@@ -75,7 +75,7 @@ func (s *situation) crrHonorsExitCodes(sidecar resolve.Sidecar) bool {
 
 // restartsAfterSIGTERM reports whether the kubelet restarts the sidecar when SIGTERM ends it.
 func (s *situation) restartsAfterSIGTERM(sidecar resolve.Sidecar) bool {
-	return shouldRestart(containerOf(s.Pod, sidecar.Container), s.Pod.Spec.RestartPolicy, ExitCodeSIGTERM)
+	return s.shouldRestart(containerOf(s.Pod, sidecar.Container), ExitCodeSIGTERM)
 }
 
 // imageBeforeCRR reports whether Image goes before a declared CRR. It does where the sidecar's exit code would fail a
@@ -263,7 +263,7 @@ func (s *situation) outcome() corev1.PodPhase {
 
 func (s *situation) computeOutcome() corev1.PodPhase {
 	failed := func(name string) bool {
-		end := terminatedForGood(s.Pod, name)
+		end := s.terminatedForGood(name)
 		return end != nil && end.ExitCode != 0
 	}
 	if slices.ContainsFunc(s.View.Mains, failed) || slices.ContainsFunc(s.View.Sidecars, func(sidecar resolve.Sidecar) bool {

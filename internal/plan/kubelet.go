@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
@@ -21,6 +22,21 @@ type Kubelet struct {
 	// IgnoresPhase is true while kubelets of this version are known to ignore written phases. Modes that write the phase then go
 	// last. They stay usable, so that a pod without another mode is no worse off if that is wrong.
 	IgnoresPhase bool
+}
+
+// containerRestartPolicies is the first version of Kubernetes whose kubelets act on restartPolicy and restartPolicyRules of
+// containers by default (feature gate ContainerRestartRules, KEP-5307).
+var containerRestartPolicies = version.MajorMinor(1, 35)
+
+// ignoresContainerRestartPolicy reports whether the kubelet uses the pod's restartPolicy alone, as those before Kubernetes 1.35 do.
+// A newer API server accepts the containers' fields in pods for such kubelets too. Their alpha feature gate cannot be seen and
+// counts as off. An unknown version, and the provider of a virtual node, count as recent: waiting is the safe side.
+func (s *Snapshot) ignoresContainerRestartPolicy() bool {
+	if s.Node == NodeVirtual {
+		return false
+	}
+	kubelet, err := version.ParseGeneric(s.Kubelet.Version)
+	return err == nil && kubelet.LessThan(containerRestartPolicies)
 }
 
 // phaseIgnoredByKubelet returns why modes that write the phase go last, or the zero value.

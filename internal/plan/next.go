@@ -92,7 +92,7 @@ func (s *situation) whenMainsDone() time.Time {
 		return last
 	}
 	for _, name := range s.View.Mains {
-		end := terminatedForGood(s.Pod, name)
+		end := s.terminatedForGood(name)
 		if end == nil {
 			return time.Time{}
 		}
@@ -114,7 +114,7 @@ func (s *situation) ended(name string) bool {
 		// The kubelet starts nothing in a pod with a terminal phase.
 		return status == nil || status.State.Running == nil
 	}
-	end := terminatedForGood(s.Pod, name)
+	end := s.terminatedForGood(name)
 	if end == nil {
 		return false
 	}
@@ -252,7 +252,7 @@ func (s *situation) mainsNotDone() []string {
 	if allContainersRestarting(s.Pod) {
 		return s.View.Mains
 	}
-	return slices.DeleteFunc(slices.Clone(s.View.Mains), func(name string) bool { return terminatedForGood(s.Pod, name) != nil })
+	return slices.DeleteFunc(slices.Clone(s.View.Mains), func(name string) bool { return s.terminatedForGood(name) != nil })
 }
 
 func sidecarsTerminated(s *situation) *Decision {

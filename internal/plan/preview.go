@@ -47,5 +47,5 @@ func ModeOptions(snapshot Snapshot, sidecar resolve.Sidecar) []ModeOption {
 
 // MainDone reports whether the main container has ended and will not run again.
 func (s Snapshot) MainDone(name string) bool {
-	return !allContainersRestarting(s.Pod) && terminatedForGood(s.Pod, name) != nil
+	return !allContainersRestarting(s.Pod) && s.terminatedForGood(name) != nil
 }

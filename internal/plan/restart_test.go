@@ -63,6 +63,48 @@ func TestMainContainerMayRunAgain(t *testing.T) {
 	}
 }
 
+// TestKubeletIgnoresContainerRestartPolicy covers kubelets that use the pod's restartPolicy alone, because they are older than
+// Kubernetes 1.35. A newer API server accepts the containers' fields.
+func TestKubeletIgnoresContainerRestartPolicy(t *testing.T) {
+	const (
+		ownNever     = corev1.ContainerRestartPolicyNever
+		ownOnFailure = corev1.ContainerRestartPolicyOnFailure
+	)
+	restartOn42 := rule(corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleOnExitCodesOpIn, 42)
+	tests := map[string]struct {
+		kubelet string
+		node    plan.NodeKind
+		policy  corev1.RestartPolicy
+		main    container
+		again   bool
+	}{
+		"1.34, Never: OnFailure is ignored":      {"v1.34.10", plan.NodeReal, never, exited("main", 7).restarting(ownOnFailure), false},
+		"1.34, Never: a rule is ignored":         {"v1.34.10", plan.NodeReal, never, exited("main", 42).restarting(ownNever, restartOn42), false},
+		"1.34, OnFailure: Never is ignored":      {"v1.34.10", plan.NodeReal, onFailure, exited("main", 7).restarting(ownNever), true},
+		"1.34 of a provider":                     {"v1.34.10-eks-a737599", plan.NodeReal, never, exited("main", 7).restarting(ownOnFailure), false},
+		"1.34 without OpenKruise's daemon":       {"v1.34.10", plan.NodeDaemonless, never, exited("main", 7).restarting(ownOnFailure), false},
+		"1.35: the container's policy counts":    {"v1.35.0", plan.NodeReal, never, exited("main", 7).restarting(ownOnFailure), true},
+		"1.35 alpha counts as 1.35":              {"v1.35.0-alpha.1", plan.NodeReal, never, exited("main", 7).restarting(ownOnFailure), true},
+		"2.0: the container's policy counts":     {"v2.0.1", plan.NodeReal, never, exited("main", 7).restarting(ownOnFailure), true},
+		"unknown: waiting is the safe side":      {"", plan.NodeReal, never, exited("main", 7).restarting(ownOnFailure), true},
+		"no version: waiting is the safe side":   {"v-unknown", plan.NodeReal, never, exited("main", 7).restarting(ownOnFailure), true},
+		"virtual: the version is the provider's": {"v1.13.0", plan.NodeVirtual, never, exited("main", 7).restarting(ownOnFailure), true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			snapshot := observed(newPod(test.policy, test.main, running("proxy")), sidecarsOf(sidecar("proxy")))
+			snapshot.Node, snapshot.Kubelet.Version = test.node, test.kubelet
+			decision := plan.Next(snapshot, done)
+			if again := decision.Reason == v1alpha1.ReasonMainContainersRunning; again != test.again {
+				t.Errorf("may run again: got %t, want %t (%s)", again, test.again, decision.Message)
+			}
+			if snapshot.MainDone("main") == test.again {
+				t.Errorf("MainDone: got %t", test.again)
+			}
+		})
+	}
+}
+
 // TestSidecarHasEnded applies the same rules to sidecars: a sidecar that the kubelet restarts has not ended.
 func TestSidecarHasEnded(t *testing.T) {
 	tests := map[string]struct {

@@ -137,8 +137,8 @@ func decide(pod explain.Pod, operator settings.Decisions, sidecars []string, mod
 		}
 	}
 	return plan.Finish(plan.Snapshot{
-		Pod: pod.Pod, View: resolution.Enforced, Node: pod.Node, Capabilities: operator.Capabilities,
-		Attempts: pod.Attempts, InvalidAnnotation: pod.InvalidAnnotation,
+		Pod: pod.Pod, View: resolution.Enforced, Node: pod.Node, Kubelet: plan.Kubelet{Version: pod.KubeletVersion},
+		Capabilities: operator.Capabilities, Attempts: pod.Attempts, InvalidAnnotation: pod.InvalidAnnotation,
 	}, mode, now), inDryRun
 }
 

@@ -95,6 +95,9 @@ func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (ex
 			return result, err
 		}
 	}
+	if node != nil {
+		result.KubeletVersion = node.Status.NodeInfo.KubeletVersion
+	}
 	if result.Node = s.Settings.NodeKindRules.Classify(node); s.Offline && result.Node == plan.NodeUnknown && pod.Spec.NodeName != "" {
 		result.Node = plan.NodeReal
 	}
