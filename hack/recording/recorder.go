@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package recording records what an API server shows of pods, Jobs and ContainerRecreateRequests, and reads recordings. Package
-// podmodel replays them.
+// Package recording records what an API server shows of pods, Jobs, ContainerRecreateRequests and nodes, and reads recordings.
+// Package podmodel replays them.
 package recording
 
 import (
@@ -45,6 +45,7 @@ const (
 var kinds = map[string]schema.GroupVersionResource{
 	"Pod":                      {Version: "v1", Resource: "pods"},
 	"Job":                      {Group: "batch", Version: "v1", Resource: "jobs"},
+	"Node":                     {Version: "v1", Resource: "nodes"},
 	"ContainerRecreateRequest": {Group: "apps.kruise.io", Version: "v1alpha1", Resource: "containerrecreaterequests"},
 }
 
@@ -132,6 +133,7 @@ func eventOf(change, kind string, object *unstructured.Unstructured) podmodel.Ev
 
 func objectOf(object *unstructured.Unstructured) podmodel.Object {
 	other := podmodel.Object{UID: string(object.GetUID()), Namespace: object.GetNamespace(), Name: object.GetName()}
+	other.KubeletVersion, _, _ = unstructured.NestedString(object.Object, "status", "nodeInfo", "kubeletVersion")
 	other.Phase, _, _ = unstructured.NestedString(object.Object, "status", "phase")
 	other.Succeeded, _, _ = unstructured.NestedInt64(object.Object, "status", "succeeded")
 	other.Failed, _, _ = unstructured.NestedInt64(object.Object, "status", "failed")

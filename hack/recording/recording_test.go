@@ -87,3 +87,10 @@ func TestPhasesOfObjects(t *testing.T) {
 		}
 	}
 }
+
+func TestVersionsOfKubelets(t *testing.T) {
+	node := eventOf("ADDED", "Node", object(t, `{"metadata":{"name":"node-1"},"status":{"nodeInfo":{"kubeletVersion":"v1.34.10"}}}`)).Object
+	if node.Name != "node-1" || node.KubeletVersion != "v1.34.10" {
+		t.Errorf("%+v", node)
+	}
+}

@@ -27,7 +27,7 @@ type Event struct {
 	At time.Time `json:"at"`
 	// Type is Gap, Listed, or the type of a watch event.
 	Type string `json:"type"`
-	// Kind is Pod, Job or ContainerRecreateRequest.
+	// Kind is Pod, Job, ContainerRecreateRequest or Node.
 	Kind string `json:"kind"`
 	// Pod is a pod, trimmed. Managers are its field managers.
 	Pod      *corev1.Pod `json:"pod,omitempty"`

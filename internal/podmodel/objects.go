@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// Object is a Job or a ContainerRecreateRequest.
+// Object is a Job, a ContainerRecreateRequest or a Node.
 type Object struct {
 	UID       string `json:"uid"`
 	Namespace string `json:"namespace"`
@@ -17,6 +17,8 @@ type Object struct {
 	// Succeeded and Failed count the pods of a Job.
 	Succeeded int64 `json:"succeeded,omitempty"`
 	Failed    int64 `json:"failed,omitempty"`
+	// KubeletVersion is the version of a Node's kubelet.
+	KubeletVersion string `json:"kubeletVersion,omitempty"`
 }
 
 // phases are the phases that may follow each other.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 )
 
 // NothingRecorded is in the place of a rule for a write that changed nothing that the rules are about.
@@ -22,6 +23,8 @@ type Replay struct {
 
 	pods    map[string]Event
 	objects map[string]Event
+	// kubelets are the versions of the nodes' kubelets.
+	kubelets map[string]string
 }
 
 // NewReplay returns a replay of one or more recordings.
@@ -33,7 +36,7 @@ func NewReplay() *Replay {
 
 // Begin begins another recording.
 func (r *Replay) Begin() {
-	r.pods, r.objects = map[string]Event{}, map[string]Event{}
+	r.pods, r.objects, r.kubelets = map[string]Event{}, map[string]Event{}, map[string]string{}
 }
 
 // Add replays the next event of the recording.
@@ -43,6 +46,9 @@ func (r *Replay) Add(e Event) {
 	switch {
 	case e.Type == Gap:
 		r.gap(e.Kind)
+		return
+	case e.Kind == "Node" && e.Object != nil:
+		r.kubelets[e.Object.Name] = e.Object.KubeletVersion
 		return
 	case e.Pod != nil:
 		known, id = r.pods, string(e.Pod.UID)
@@ -91,9 +97,13 @@ func (r *Replay) stepPod(before, after Event) {
 	if len(writers) == 0 {
 		writers = []Writer{Controllers}
 	}
+	from, to := before.Pod, after.Pod
+	if ignoresContainerRestartPolicy(r.kubelets[to.Spec.NodeName]) {
+		from, to = withoutContainerRestartPolicy(from), withoutContainerRestartPolicy(to)
+	}
 	var first *Divergence
 	for _, writer := range writers {
-		names, divergence := Step(before.Pod, after.Pod, writer)
+		names, divergence := Step(from, to, writer)
 		if divergence == nil {
 			if len(names) == 0 {
 				names = []string{NothingRecorded}
@@ -108,6 +118,28 @@ func (r *Replay) stepPod(before, after Event) {
 		}
 	}
 	r.diverges(after, fmt.Sprintf("pod %s/%s (%s): %v", after.Pod.Namespace, after.Pod.Name, after.Pod.UID, first), summary(before.Pod), summary(after.Pod))
+}
+
+// ignoresContainerRestartPolicy reports whether kubelets of this version use the pod's restartPolicy alone. Before Kubernetes
+// 1.35, feature gate ContainerRestartRules is off by default (pkg/features/kube_features.go).
+func ignoresContainerRestartPolicy(kubelet string) bool {
+	v, err := version.ParseGeneric(kubelet)
+	return err == nil && v.LessThan(version.MajorMinor(1, 35))
+}
+
+// withoutContainerRestartPolicy returns the pod as such a kubelet sees it. Kubelets have known native sidecars for longer.
+func withoutContainerRestartPolicy(pod *corev1.Pod) *corev1.Pod {
+	seen := pod.DeepCopy()
+	for i := range seen.Spec.Containers {
+		c := &seen.Spec.Containers[i]
+		c.RestartPolicy, c.RestartPolicyRules = nil, nil
+	}
+	for i := range seen.Spec.InitContainers {
+		if c := &seen.Spec.InitContainers[i]; !isRestartable(c) {
+			c.RestartPolicy, c.RestartPolicyRules = nil, nil
+		}
+	}
+	return seen
 }
 
 func (r *Replay) diverges(e Event, problem string, before, after any) {

@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/podmodel"
@@ -215,6 +216,33 @@ func TestReplayFindsViolations(t *testing.T) {
 			}
 			if first, _, _ := strings.Cut(r.Divergences[0], "\n"); !strings.Contains(first, "pod batch/"+v.pod) || !strings.Contains(first, v.field+" ") {
 				t.Errorf("the first divergence is not about %s: %s", v.field, first)
+			}
+		})
+	}
+}
+
+// The main container of pod c fails and is not restarted, although it has restartPolicy OnFailure. That is right for kubelets that
+// ignore the field. The native sidecar stays one.
+func TestReplayKnowsWhichKubeletsIgnoreContainerRestartPolicy(t *testing.T) {
+	for name, test := range map[string]struct {
+		version  string
+		diverges bool
+	}{
+		"1.34":    {"v1.34.10", false},
+		"1.35":    {"v1.35.0", true},
+		"unknown": {"", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			events := recorded(t)
+			for i := range events {
+				if pod := events[i].Pod; pod != nil && pod.Name == "c" {
+					pod.Spec.Containers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyOnFailure)
+				}
+			}
+			node := &podmodel.Object{Name: "node-1", KubeletVersion: test.version}
+			r := replay(slices.Insert(events, 0, podmodel.Event{Type: podmodel.Listed, Kind: "Node", Object: node}))
+			if diverges := len(r.Divergences) > 0; diverges != test.diverges {
+				t.Errorf("divergences: %s", strings.Join(r.Divergences, "\n"))
 			}
 		})
 	}
