@@ -84,8 +84,8 @@ var (
 		anyRuns: true,
 	}
 	failedBySidecar = &exception{
-		note: "Every container has terminated, one of them with a non-zero exit code. The kubelet therefore writes phase Failed in the " +
-			"same status update that reports the main container as terminated.",
+		note: "Every container has terminated, one of them with a non-zero exit code. When the kubelet reports the main container as " +
+			"terminated, it has decided to fail the pod.",
 		outcome: failed,
 	}
 	blockedBySidecar = &exception{
