@@ -180,7 +180,7 @@ test-mutations: $(LOCALCLUSTER) ## Change policies at random MUTATIONS (5000) ti
 SCHEDULES ?= 10000000
 
 .PHONY: simulate
-simulate: ## Simulate SCHEDULES (10000000) interleavings of the operator, a kubelet and OpenKruise (half an hour on two cores).
+simulate: ## Simulate SCHEDULES (10000000) interleavings of the operator, a kubelet and OpenKruise (16 minutes on two cores).
 	SCHEDULES=$(SCHEDULES) go test -count=1 -timeout 24h -v -run '^TestSimulation(|StandbyBesideLeader|LeaderIsKilled)$$' ./internal/plan
 
 # How long the operator runs under churn, when make soak asks for it.
