@@ -37,7 +37,6 @@ MODULES := . $(NESTED) $(filter-out hack/tools/kruise-%,$(sort $(dir $(wildcard 
 
 include hack/localcluster/cluster.mk
 include hack/packaging/packaging.mk
-include hack/prose/prose.mk
 include hack/site/site.mk
 
 ##@ General
