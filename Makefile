@@ -284,10 +284,6 @@ test-release: $(HELM) $(LOCALCLUSTER) ## Install, upgrade, roll back and remove 
 test-versions: ## Test every supported combination of versions, and write the table in docs/operations.md (Linux, root; 30 minutes each; VERSIONS='1.34 1.35').
 	hack/test-versions.sh $(VERSIONS)
 
-.PHONY: test-kubelets
-test-kubelets: ## Test on kubelets to come, and write the table in docs/reliability.md (Linux, root; over an hour, and more to build them; KUBELETS='slow').
-	hack/test-kubelets.sh $(KUBELETS)
-
 .PHONY: demo
 demo: cluster-up cluster-deploy ## Show the operator at work on a real local cluster (Linux, root).
 	hack/demo.sh

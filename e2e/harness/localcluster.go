@@ -25,13 +25,6 @@ import (
 
 const localClusterTimeout = 5 * time.Minute
 
-// Kubelet returns the name that package kubelets has for the kubelets of the local cluster. It is empty for released kubelets
-// and for other clusters.
-func (c *Cluster) Kubelet() (string, error) {
-	versions, err := c.versions()
-	return versions.Kubelet, err
-}
-
 // versions returns what the local cluster was brought up with. They are empty for other clusters.
 func (c *Cluster) versions() (toolchain.Versions, error) {
 	versions := toolchain.Versions{}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/sidecar-termination/operator/hack/localcluster/addons"
 	"github.com/sidecar-termination/operator/hack/localcluster/cluster"
-	"github.com/sidecar-termination/operator/hack/localcluster/kubelets"
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
@@ -32,8 +31,6 @@ func addVersionFlags(command *cobra.Command) *toolchain.Versions {
 		"version of Kubernetes, with or without v; the default is $K8S_VERSION or "+toolchain.DefaultKubernetes)
 	flags.StringVar(&versions.KubeletVersion, "kubelet-version", versions.KubeletVersion,
 		"version of the kubelets; the default is $KUBELET_VERSION or the version of Kubernetes")
-	flags.StringVar(&versions.Kubelet, "kubelet", versions.Kubelet,
-		"kubelet that differs from the released one: "+strings.Join(kubelets.Names(), ", ")+"; the default is $KUBELET")
 	flags.StringVar(&versions.Kruise, "kruise-version", versions.Kruise,
 		"version of OpenKruise, or "+toolchain.WithoutKruise+"; the default is $KRUISE_VERSION or "+toolchain.DefaultKruise)
 	flags.StringVar(&versions.Containerd, "containerd-version", versions.Containerd,

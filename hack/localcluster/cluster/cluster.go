@@ -78,9 +78,8 @@ func (c *Cluster) description(versions toolchain.Versions) components.Cluster {
 	return components.Cluster{
 		Layout:             c.layout,
 		Kubernetes:         build(toolchain.Kubernetes(versions.Kubernetes)),
-		Kubelet:            components.Build{Version: versions.KubeletName(), Directory: c.builder.Directory(versions.KubeletTool())},
+		Kubelet:            components.Build{Version: versions.KubeletVersion, Directory: c.builder.Directory(versions.KubeletTool())},
 		Containerd:         containerd,
-		FeatureGates:       versions.FeatureGates(),
 		Etcd:               build(toolchain.Etcd()),
 		Kruise:             build(versions.KruiseTool()),
 		KruiseDaemon:       build(versions.DaemonTool()),

@@ -14,12 +14,12 @@ import (
 
 func TestState(t *testing.T) {
 	local := &Cluster{layout: layout.Layout{Root: t.TempDir()}}
-	known, err := toolchain.Versions{Kubelet: "slow"}.Parse()
+	known, err := toolchain.Versions{Kruise: "none"}.Parse()
 	if err != nil {
 		t.Fatal(err)
 	}
 	unknown := known
-	unknown.Kubelet = "unknown"
+	unknown.Kruise = "v0.0.0"
 	for _, test := range []struct{ saved, want state }{
 		{state{Versions: known, Kruise: true, Complete: true}, state{Versions: known, Kruise: true, Complete: true}},
 		{state{Versions: unknown}, state{}},
@@ -39,11 +39,11 @@ func TestState(t *testing.T) {
 
 func TestDescriptionHasTheVersions(t *testing.T) {
 	description := (&Cluster{}).description(toolchain.Versions{
-		Kubernetes: "v1.37.2", KubeletVersion: "v1.34.10", Kubelet: "slow", Kruise: "v1.9.1", Containerd: "v2.4.2",
+		Kubernetes: "v1.37.2", KubeletVersion: "v1.34.10", Kruise: "v1.9.1", Containerd: "v2.4.2",
 	})
 	want := map[string]components.Build{
 		"Kubernetes": {Version: "v1.37.2", Directory: "kubernetes-v1.37.2"},
-		"kubelet":    {Version: "v1.34.10 (slow)", Directory: "kubelet-slow-v1.34.10"},
+		"kubelet":    {Version: "v1.34.10", Directory: "kubernetes-v1.34.10"},
 		"OpenKruise": {Version: "v1.9.1", Directory: "kruise-v1.9.1"},
 		"containerd": {Version: "v2.4.2", Directory: "containerd-v2.4.2"},
 	}

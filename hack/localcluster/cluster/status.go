@@ -34,7 +34,7 @@ func (c *Cluster) Status(ctx context.Context, output io.Writer) (bool, error) {
 		if err := c.nodeReady(ctx, node); err != nil {
 			condition, well = "not ready: "+err.Error(), false
 		}
-		_, _ = fmt.Fprintf(table, "%s (node)\t%s\t\t%s\t\n", node, condition, state.KubeletName())
+		_, _ = fmt.Fprintf(table, "%s (node)\t%s\t\t%s\t\n", node, condition, state.KubeletVersion)
 	}
 	if err := table.Flush(); err != nil {
 		return false, fmt.Errorf("write the status: %w", err)

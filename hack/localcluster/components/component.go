@@ -78,8 +78,6 @@ type Cluster struct {
 	Kubernetes, Kubelet, Containerd, Etcd, Kruise, KruiseDaemon, VirtualNode Build
 	// NodeClock has the environment variable that sets the clocks of nodes with a kubelet, or nothing.
 	NodeClock []string
-	// FeatureGates are those of the kubelet and the API server.
-	FeatureGates map[string]bool
 	// KruiseFeatureGates are given to OpenKruise's manager and daemon.
 	KruiseFeatureGates string
 	Nodes              []Node

@@ -27,9 +27,8 @@ func example(nodes ...components.Node) components.Cluster {
 	return components.Cluster{
 		Layout:             layout.Layout{Repository: "/repository", Root: "/repository/.cluster"},
 		Kubernetes:         components.Build{Version: "v1.36.3", Directory: "/cache/kubernetes"},
-		Kubelet:            components.Build{Version: "v1.36.3 (slow)", Directory: "/cache/kubelet"},
+		Kubelet:            components.Build{Version: "v1.34.10", Directory: "/cache/kubelet"},
 		Containerd:         components.DebianContainerd,
-		FeatureGates:       map[string]bool{"B": true, "A": false},
 		Etcd:               components.Build{Directory: "/cache/etcd"},
 		Kruise:             components.Build{Directory: "/cache/kruise"},
 		KruiseDaemon:       components.Build{Directory: "/cache/kruise-daemon"},
@@ -89,27 +88,11 @@ func TestFargateNode(t *testing.T) {
 	}
 }
 
-func TestFeatureGates(t *testing.T) {
-	cluster := example(components.DefaultNodes()...)
-	server, _ := cluster.Named(components.APIServer)
-	if !slices.Contains(server.Arguments, "--feature-gates=A=false,B=true") {
-		t.Errorf("the API server has the arguments %v", server.Arguments)
-	}
-	files, err := cluster.Files()
-	if err != nil {
-		t.Fatal(err)
-	}
-	const gates = "featureGates:\n  A: false\n  B: true\n  KubeletEnsureSecretPulledImages: false\n"
-	if content := files["/repository/.cluster/nodes/node-1/config/kubelet.yaml"]; !strings.Contains(content, gates) {
-		t.Errorf("the kubelet's configuration is\n%s", content)
-	}
-}
-
 func TestKubeletIsABuildOfItsOwn(t *testing.T) {
 	cluster := example(components.DefaultNodes()...)
 	for _, node := range cluster.Nodes {
 		kubelet, _ := cluster.Named(cluster.ServerOf(node.Name))
-		if kubelet.Path != "/cache/kubelet/kubelet" || kubelet.Version != "v1.36.3 (slow)" {
+		if kubelet.Path != "/cache/kubelet/kubelet" || kubelet.Version != "v1.34.10" {
 			t.Errorf("%s is %s of version %s", kubelet.Name, kubelet.Path, kubelet.Version)
 		}
 	}

@@ -3,12 +3,8 @@
 package components
 
 import (
-	"fmt"
-	"maps"
 	"path/filepath"
-	"slices"
 	"strconv"
-	"strings"
 )
 
 func (c Cluster) etcd() Component {
@@ -37,7 +33,7 @@ func (c Cluster) etcd() Component {
 }
 
 func (c Cluster) apiServer() Component {
-	server := Component{
+	return Component{
 		Name:    APIServer,
 		Version: c.Kubernetes.Version,
 		Path:    filepath.Join(c.Kubernetes.Directory, APIServer),
@@ -77,14 +73,6 @@ func (c Cluster) apiServer() Component {
 		Listens: []string{loopback(apiServerPort)},
 		Health:  Probe{URL: Server() + "/readyz"},
 	}
-	var gates []string
-	for _, name := range slices.Sorted(maps.Keys(c.FeatureGates)) {
-		gates = append(gates, fmt.Sprintf("%s=%t", name, c.FeatureGates[name]))
-	}
-	if len(gates) > 0 {
-		server.Arguments = append(server.Arguments, "--feature-gates="+strings.Join(gates, ","))
-	}
-	return server
 }
 
 func (c Cluster) auditPolicy() string { return c.Path("config", "audit-policy.yaml") }

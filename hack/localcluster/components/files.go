@@ -6,7 +6,6 @@ import (
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -51,10 +50,6 @@ func (c Cluster) Files() (map[string]string, error) {
 type settings map[string]any
 
 func (c Cluster) kubeletSettings(node Node) settings {
-	// Images are loaded without a registry. If kubelet 1.35 or later has pulled an image with the same content under another
-	// name, it also tries to pull the loaded one.
-	gates := map[string]bool{"KubeletEnsureSecretPulledImages": false}
-	maps.Copy(gates, c.FeatureGates)
 	return settings{
 		"registerWithTaints":          node.Taints,
 		"apiVersion":                  "kubelet.config.k8s.io/v1beta1",
@@ -83,7 +78,9 @@ func (c Cluster) kubeletSettings(node Node) settings {
 		"kubeAPIQPS":                  200,
 		"kubeAPIBurst":                400,
 		"imageGCHighThresholdPercent": 100,
-		"featureGates":                gates,
+		// Images are loaded without a registry. If kubelet 1.35 or later has pulled an image with the same content under
+		// another name, it also tries to pull the loaded one.
+		"featureGates": settings{"KubeletEnsureSecretPulledImages": false},
 		"evictionHard": settings{
 			"memory.available":  "50Mi",
 			"nodefs.available":  "1%",

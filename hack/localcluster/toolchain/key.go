@@ -18,7 +18,7 @@ import (
 )
 
 // key digests everything that decides what the binaries of a tool are: the tool module
-// with its own source, the packages, the edits, the linker's flags, the Go version and the platform.
+// with its own source, the packages, the linker's flags, the Go version and the platform.
 func key(tool Tool, module string) (string, error) {
 	digest := sha256.New()
 	names, err := sourcesOf(module)
@@ -34,9 +34,6 @@ func key(tool Tool, module string) (string, error) {
 	}
 	for _, name := range tool.Binaries() {
 		_, _ = fmt.Fprintf(digest, "%s %s\n", name, tool.Packages[name])
-	}
-	for _, edit := range tool.Kubelet.Edits {
-		_, _ = fmt.Fprintf(digest, "%q %q %q\n", edit.File, edit.Old, edit.New)
 	}
 	for _, name := range slices.Sorted(maps.Keys(tool.Links)) {
 		_, _ = fmt.Fprintf(digest, "%q %q\n", name, tool.Links[name])

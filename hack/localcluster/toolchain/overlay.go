@@ -8,30 +8,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/sidecar-termination/operator/hack/localcluster/kubelets"
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 	"github.com/sidecar-termination/operator/hack/localcluster/overlay"
 )
-
-const kubernetesModule = "k8s.io/kubernetes"
-
-// Kubelet returns the tool that builds the kubelet at a supported version of Kubernetes. It is the tool that builds all of
-// Kubernetes, unless the kubelet has edits.
-func Kubelet(version string, kubelet kubelets.Kubelet) Tool {
-	tool := Kubernetes(version)
-	if len(kubelet.Edits) == 0 {
-		return tool
-	}
-	const name = "kubelet"
-	return Tool{
-		Name:        name + "-" + kubelet.Name + "-" + version,
-		Duration:    "2 minutes",
-		Packages:    map[string]string{name: tool.Packages[name]},
-		LinkerFlags: tool.LinkerFlags,
-		Module:      tool.Name,
-		Kubelet:     kubelet,
-	}
-}
 
 // overlay writes changed source files below the directory, and returns the arguments with which the go command builds with them.
 func (b Builder) overlay(ctx context.Context, tool Tool, directory string) ([]string, error) {
@@ -41,13 +20,6 @@ func (b Builder) overlay(ctx context.Context, tool Tool, directory string) ([]st
 	}
 	var arguments []string
 	replacements := overlay.Replacements{}
-	if len(tool.Kubelet.Edits) > 0 {
-		module, err := b.editKubernetes(ctx, tool, directory, replacements)
-		if err != nil {
-			return nil, err
-		}
-		arguments = append(arguments, module)
-	}
 	if len(tool.Links) > 0 {
 		module, err := b.addLinks(ctx, tool, directory, replacements)
 		if err != nil {
@@ -67,27 +39,6 @@ func (b Builder) overlay(ctx context.Context, tool Tool, directory string) ([]st
 	}
 	argument, err := replacements.Write(filepath.Join(directory, "overlay.json"))
 	return append(arguments, argument), err
-}
-
-// editKubernetes writes edited files of Kubernetes, adds them to the replacements, and returns the argument that selects the module
-// file.
-func (b Builder) editKubernetes(ctx context.Context, tool Tool, directory string, replacements overlay.Replacements) (argument string, err error) {
-	source, err := b.source(ctx, tool, kubernetesModule)
-	if err != nil {
-		return "", err
-	}
-	edited, err := tool.Kubelet.Apply(source, tool.Version())
-	if err != nil {
-		return "", err
-	}
-	files := map[string]string{}
-	for name, content := range edited {
-		files[name] = filepath.Join(directory, "edited", name)
-		if err := layout.WriteFile(files[name], content); err != nil {
-			return "", err
-		}
-	}
-	return b.replaceFiles(tool, directory, kubernetesModule, source, files, replacements)
 }
 
 // addLinks adds the tool's links to the replacements, and returns the argument that selects the module file.

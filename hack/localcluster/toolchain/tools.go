@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/addons"
-	"github.com/sidecar-termination/operator/hack/localcluster/kubelets"
 )
 
 // Tool is a set of programs built from one tool module, a directory below hack/tools.
@@ -28,8 +27,6 @@ type Tool struct {
 	// Module is the directory of the tool module, relative to the directory of all tool
 	// modules, if it differs from the name.
 	Module string
-	// Kubelet has edits of the source, if the tool is such a kubelet.
-	Kubelet kubelets.Kubelet
 	// Links maps files of the module Source to the files with their content. They are symbolic links in its repository, which
 	// modules do not have.
 	Links  map[string]string

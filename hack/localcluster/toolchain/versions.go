@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/addons"
-	"github.com/sidecar-termination/operator/hack/localcluster/kubelets"
 )
 
 // DefaultKubernetes and DefaultKruise are the versions of a cluster by default.
@@ -38,9 +37,8 @@ const maxKubeletSkew = 3
 // Versions are the versions of a cluster's programs. Parse completes and checks them.
 type Versions struct {
 	Kubernetes string `json:"kubernetes"`
-	// KubeletVersion is the version of the kubelets, and Kubelet the name of one that differs from the released one, or empty.
+	// KubeletVersion is the version of the kubelets.
 	KubeletVersion string `json:"kubeletVersion"`
-	Kubelet        string `json:"kubelet,omitempty"`
 	Kruise         string `json:"kruiseVersion"`
 	// Containerd is empty for Debian's.
 	Containerd string `json:"containerd,omitempty"`
@@ -57,7 +55,7 @@ const maxNodeClock = time.Hour
 // FromEnvironment returns the versions that the environment names, which may be incomplete.
 func FromEnvironment() Versions {
 	return Versions{
-		Kubernetes: os.Getenv("K8S_VERSION"), KubeletVersion: os.Getenv("KUBELET_VERSION"), Kubelet: os.Getenv("KUBELET"),
+		Kubernetes: os.Getenv("K8S_VERSION"), KubeletVersion: os.Getenv("KUBELET_VERSION"),
 		Kruise: os.Getenv("KRUISE_VERSION"), Containerd: os.Getenv("CONTAINERD_VERSION"), NodeClock: os.Getenv("NODE_CLOCK"),
 		With: os.Getenv("WITH"),
 	}
@@ -77,10 +75,6 @@ func (v Versions) Parse() (Versions, error) {
 		return Versions{}, fmt.Errorf("an API server %s does not support kubelet %s: a kubelet may be up to %d minor versions older, and not newer",
 			v.Kubernetes, v.KubeletVersion, maxKubeletSkew)
 	}
-	kubelet, err := kubelets.Parse(v.Kubelet)
-	if err != nil {
-		return Versions{}, err
-	}
 	if v.Kruise, err = supported("OpenKruise", cmp.Or(v.Kruise, DefaultKruise), kruiseVersions); err != nil {
 		return Versions{}, err
 	}
@@ -90,7 +84,7 @@ func (v Versions) Parse() (Versions, error) {
 	if _, v.With, err = addons.Parse(v.With); err != nil {
 		return Versions{}, err
 	}
-	if v.Containerd == "" && (kubelet.ContainerEvents || v.NodeClock != "") {
+	if v.Containerd == "" && v.NodeClock != "" {
 		v.Containerd = containerdVersions[0]
 	}
 	if v.Containerd != "" {
@@ -132,9 +126,6 @@ func (v Versions) String() string {
 	if v.KubeletVersion != v.Kubernetes {
 		text += ", kubelet " + v.KubeletVersion
 	}
-	if v.Kubelet != "" {
-		text += ", kubelet " + v.Kubelet
-	}
 	if v.Kruise != DefaultKruise {
 		text += ", OpenKruise " + v.Kruise
 	}
@@ -150,17 +141,8 @@ func (v Versions) String() string {
 	return text
 }
 
-// kubelet returns the kubelet of package kubelets.
-func (v Versions) kubelet() kubelets.Kubelet {
-	kubelet, _ := kubelets.Find(v.Kubelet)
-	return kubelet
-}
-
-// FeatureGates are those of the kubelets, which a newer API server has as well.
-func (v Versions) FeatureGates() map[string]bool { return v.kubelet().FeatureGates(v.KubeletVersion) }
-
-// KubeletTool returns the tool that builds the kubelet. It builds all of Kubernetes, unless the kubelet has edits.
-func (v Versions) KubeletTool() Tool { return v.onNode(Kubelet(v.KubeletVersion, v.kubelet())) }
+// KubeletTool returns the tool that builds the kubelet. It builds all of Kubernetes.
+func (v Versions) KubeletTool() Tool { return v.onNode(Kubernetes(v.KubeletVersion)) }
 
 // ContainerdTool returns the tool that builds containerd, which is not Debian's.
 func (v Versions) ContainerdTool() Tool { return v.onNode(Containerd(v.Containerd)) }
@@ -207,9 +189,6 @@ func (v Versions) GainsAddons(other Versions) bool {
 	v.With = other.With
 	return more && v == other
 }
-
-// KubeletName says which kubelet it is.
-func (v Versions) KubeletName() string { return v.kubelet().Version(v.KubeletVersion) }
 
 // HasKruise reports whether the cluster has OpenKruise when it comes up.
 func (v Versions) HasKruise() bool { return v.Kruise != WithoutKruise }
