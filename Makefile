@@ -248,16 +248,8 @@ run-e2e-tools: ## Run the end-to-end tests with the tools of the running local c
 	go test -tags e2e -count=1 -timeout $(TIMEOUT) -v ./e2e -run '^TestTools' $(E2E_ARGS)
 
 .PHONY: test-e2e-faults
-test-e2e-faults: cluster-up cluster-deploy ## Run the end-to-end tests with faults of every component and all cases of TestTeardown, and then test-e2e-node-faults (Linux, root; 2 hours).
+test-e2e-faults: cluster-up cluster-deploy ## Run the end-to-end tests with faults of every component and all cases of TestTeardown, and then with an upgrade of the kubelet on a new cluster (Linux, root; 2 hours).
 	FAULTS=all go test -tags e2e -count=1 -timeout 120m -v -run '^Test(Faults|Teardown)' ./e2e
-	$(MAKE) --no-print-directory test-e2e-node-faults
-
-.PHONY: test-e2e-node-faults
-test-e2e-node-faults: ## Run the end-to-end tests with wrong clocks of nodes and with an upgrade of the kubelet, on three new clusters (Linux, root; 45 minutes).
-	for clock in -50m 50m; do \
-		$(MAKE) --no-print-directory cluster-down; \
-		$(MAKE) --no-print-directory NODE_CLOCK=$$clock E2E_ARGS="-run '^Test(FaultsNodeClock|Teardown)'" cluster-up cluster-deploy run-e2e; \
-	done
 	$(MAKE) --no-print-directory cluster-down
 	FAULTS=all $(MAKE) --no-print-directory K8S_VERSION=1.37.2 KUBELET_VERSION=1.36.4 E2E_ARGS='-run TestFaultsKubeletUpgrade' cluster-up cluster-deploy run-e2e
 	$(MAKE) --no-print-directory cluster-down

@@ -121,9 +121,6 @@ func (f *faultJobs) measure(seen harness.Seen, record *harness.PodRecord, figure
 	for i := 1; i < len(crrs); i++ {
 		if apart := crrs[i].Created.Sub(crrs[i-1].Created); apart < defaultDeadline {
 			figures.hasty++
-			if f.clockJumps {
-				continue
-			}
 			f.Errorf("Pod %s got two CRRs within %s: %s", record.Pod.Name, apart, seen.Describe(record.Pod.Name))
 		}
 	}
@@ -134,6 +131,6 @@ func (f *faultJobs) measure(seen harness.Seen, record *harness.PodRecord, figure
 	main := record.Container(harness.MainName)
 	at, finished := record.FinishedAt()
 	if finished && main != nil && main.State.Terminated != nil && !main.State.Terminated.FinishedAt.IsZero() {
-		figures.latencies = append(figures.latencies, at.Sub(main.State.Terminated.FinishedAt.Time)+f.nodeClock)
+		figures.latencies = append(figures.latencies, at.Sub(main.State.Terminated.FinishedAt.Time))
 	}
 }

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -126,10 +125,6 @@ type faultJobs struct {
 	control bool
 	// change changes each Job before it is created, if it is not nil.
 	change func(*batchv1.Job)
-	// nodeClock is how far the clock of the node is ahead.
-	nodeClock time.Duration
-	// clockJumps says that the operator's clock jumps at each start. A CRR of the previous clock may look overdue and be repeated.
-	clockJumps bool
 	// runs is a host directory in which each main container counts its runs, in a file with the name of its Job. The counts do
 	// not depend on any status.
 	runs string
@@ -156,9 +151,6 @@ func (f *faultJobs) plan(number int) {
 	switch {
 	case f.control:
 		kinds = controlKinds
-	case f.nodeClock > 0:
-		// The Job controller counts the time since a pod failed from the container's finishedAt, and replaces the pod 50 minutes late.
-		kinds = slices.DeleteFunc(slices.Clone(mainKinds), func(kind mainKind) bool { return kind.pods > 1 })
 	case f.inWaves:
 		kinds = slices.DeleteFunc(slices.Clone(mainKinds), func(kind mainKind) bool { return kind.runs != 1 })
 	}

@@ -23,7 +23,7 @@ const kubeletVersionVariable = "KUBELET_VERSION"
 func TestFaultsKubeletUpgrade(t *testing.T) {
 	skipUnlessAllFaults(t)
 	if os.Getenv(kubeletVersionVariable) == "" {
-		t.Skipf("set %s for the cluster and for this test (make test-e2e-node-faults)", kubeletVersionVariable)
+		t.Skipf("set %s for the cluster and for this test (make test-e2e-faults)", kubeletVersionVariable)
 	}
 	harness.Last(t)
 	f := newFaultJobs(t)

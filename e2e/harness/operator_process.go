@@ -22,7 +22,6 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
 
-	"github.com/sidecar-termination/operator/hack/localcluster/overlay"
 	"github.com/sidecar-termination/operator/hack/localcluster/process"
 	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/testenv"
@@ -60,31 +59,10 @@ func (t *Test) scaleOperator(ctx context.Context, replicas int32) {
 // BuildOperator builds the operator with the race detector, and returns the program's path.
 func (t *Test) BuildOperator() string {
 	t.Helper()
-	return t.buildOperator("-race")
-}
-
-// BuildOperatorWithClock builds an operator whose time.Now has an offset to the machine's clock. It has no race detector, which
-// would recompile the standard library.
-func (t *Test) BuildOperatorWithClock() string {
-	t.Helper()
-	directory := t.TempDir()
-	replacements := overlay.Replacements{}
-	if err := replacements.AddClock(t.Context(), directory); err != nil {
-		t.Fatal(err)
-	}
-	argument, err := replacements.Write(filepath.Join(directory, "overlay.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return t.buildOperator(argument)
-}
-
-func (t *Test) buildOperator(flags ...string) string {
-	t.Helper()
 	program := filepath.Join(t.TempDir(), "manager")
 	ctx, cancel := context.WithTimeout(t.Context(), buildTimeout)
 	defer cancel()
-	build := exec.CommandContext(ctx, "go", append(append([]string{"build", "-buildvcs=false"}, flags...), "-o", program, ".")...)
+	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-race", "-o", program, ".")
 	build.Dir = t.Repository
 	if output, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("Build the operator: %v\n%s", err, output)
@@ -148,11 +126,6 @@ func (t *Test) writeOperatorKubeconfig(file string) {
 	if err := clientcmd.WriteToFile(*config, file); err != nil {
 		t.Fatalf("Write the kubeconfig of the operator: %v", err)
 	}
-}
-
-// SetClock sets the clock offset of the next start of an operator of BuildOperatorWithClock.
-func (o *OperatorProcess) SetClock(offset time.Duration) {
-	o.command.Environment = append(o.command.Environment, overlay.ClockOffset(offset))
 }
 
 // Start starts the operator unless it runs, and does not wait until it is ready.

@@ -35,8 +35,6 @@ func addVersionFlags(command *cobra.Command) *toolchain.Versions {
 		"version of OpenKruise, or "+toolchain.WithoutKruise+"; the default is $KRUISE_VERSION or "+toolchain.DefaultKruise)
 	flags.StringVar(&versions.Containerd, "containerd-version", versions.Containerd,
 		"version of containerd; the default is $CONTAINERD_VERSION or the one of Debian")
-	flags.StringVar(&versions.NodeClock, "node-clock", versions.NodeClock,
-		"how far the clocks of nodes with a kubelet are ahead, such as 50m or -50m; the default is $NODE_CLOCK or 0")
 	flags.StringVar(&versions.With, "with", versions.With,
 		"further controllers, separated by commas: "+strings.Join(addons.Names(), ", ")+", or "+addons.Every+"; the default is $WITH")
 	return &versions

@@ -19,7 +19,6 @@ import (
 
 	"github.com/sidecar-termination/operator/hack/localcluster/components"
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
-	"github.com/sidecar-termination/operator/hack/localcluster/overlay"
 	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
@@ -67,10 +66,6 @@ func (c *Cluster) description(versions toolchain.Versions) components.Cluster {
 	if versions.Containerd != "" {
 		containerd = build(versions.ContainerdTool())
 	}
-	var clock []string
-	if offset := versions.ClockOffset(); offset != 0 {
-		clock = []string{overlay.ClockOffset(offset)}
-	}
 	var further []components.Addon
 	for _, addon := range versions.Addons() {
 		further = append(further, components.Addon{Addon: addon, Directory: c.builder.Directory(toolchain.Addon(addon))})
@@ -82,8 +77,6 @@ func (c *Cluster) description(versions toolchain.Versions) components.Cluster {
 		Containerd:         containerd,
 		Etcd:               build(toolchain.Etcd()),
 		Kruise:             build(versions.KruiseTool()),
-		KruiseDaemon:       build(versions.DaemonTool()),
-		NodeClock:          clock,
 		VirtualNode:        build(toolchain.VirtualNode()),
 		KruiseFeatureGates: gates,
 		Nodes:              components.DefaultNodes(),

@@ -54,18 +54,3 @@ func TestDescriptionHasTheVersions(t *testing.T) {
 		t.Errorf("builds (-want +got):\n%s", diff)
 	}
 }
-
-// Only programs of nodes have a wrong clock, and they are builds of their own.
-func TestDescriptionHasTheClock(t *testing.T) {
-	description := (&Cluster{}).description(toolchain.Versions{
-		Kubernetes: "v1.37.2", KubeletVersion: "v1.37.2", Kruise: "v1.9.1", Containerd: "v2.4.2", NodeClock: "-50m0s",
-	})
-	want := []string{"kubernetes-v1.37.2", "kubernetes-clock-v1.37.2", "containerd-clock-v2.4.2", "kruise-v1.9.1", "kruise-clock-v1.9.1", "CLOCK_OFFSET_SECONDS=-3000"}
-	got := append([]string{
-		description.Kubernetes.Directory, description.Kubelet.Directory, description.Containerd.Directory,
-		description.Kruise.Directory, description.KruiseDaemon.Directory,
-	}, description.NodeClock...)
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("directories and clock (-want +got):\n%s", diff)
-	}
-}

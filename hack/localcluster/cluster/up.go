@@ -5,7 +5,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -147,21 +146,12 @@ func (c *Cluster) Build(ctx context.Context, versions toolchain.Versions, kruise
 		}
 		directories = append(directories, directory)
 	}
-	// Programs whose tools build others as well.
-	single := map[string]toolchain.Tool{components.Kubelet: versions.KubeletTool()}
-	if kruise {
-		single[components.KruiseDaemon] = versions.DaemonTool()
+	// Older kubelets come from a tool that builds more.
+	directory, err := c.builder.Ensure(ctx, versions.KubeletTool(), components.Kubelet)
+	if err == nil && !slices.Contains(directories, directory) {
+		directories = append(directories, directory)
 	}
-	for _, program := range slices.Sorted(maps.Keys(single)) {
-		directory, err := c.builder.Ensure(ctx, single[program], program)
-		if err != nil {
-			return directories, err
-		}
-		if !slices.Contains(directories, directory) {
-			directories = append(directories, directory)
-		}
-	}
-	return directories, nil
+	return directories, err
 }
 
 // startAll starts components other than those of OpenKruise and of addons, in order. It waits at once for those that later ones need, and for the

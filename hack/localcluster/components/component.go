@@ -75,9 +75,7 @@ var DebianContainerd = Build{Directory: "/usr/bin"}
 // Cluster holds what the descriptions depend on.
 type Cluster struct {
 	layout.Layout
-	Kubernetes, Kubelet, Containerd, Etcd, Kruise, KruiseDaemon, VirtualNode Build
-	// NodeClock has the environment variable that sets the clocks of nodes with a kubelet, or nothing.
-	NodeClock []string
+	Kubernetes, Kubelet, Containerd, Etcd, Kruise, VirtualNode Build
 	// KruiseFeatureGates are given to OpenKruise's manager and daemon.
 	KruiseFeatureGates string
 	Nodes              []Node

@@ -31,7 +31,6 @@ func example(nodes ...components.Node) components.Cluster {
 		Containerd:         components.DebianContainerd,
 		Etcd:               components.Build{Directory: "/cache/etcd"},
 		Kruise:             components.Build{Directory: "/cache/kruise"},
-		KruiseDaemon:       components.Build{Directory: "/cache/kruise-daemon"},
 		VirtualNode:        components.Build{Directory: "/cache/virtual-node"},
 		KruiseFeatureGates: components.DefaultKruiseFeatureGates,
 		Nodes:              nodes,
@@ -95,22 +94,6 @@ func TestKubeletIsABuildOfItsOwn(t *testing.T) {
 		if kubelet.Path != "/cache/kubelet/kubelet" || kubelet.Version != "v1.34.10" {
 			t.Errorf("%s is %s of version %s", kubelet.Name, kubelet.Path, kubelet.Version)
 		}
-	}
-}
-
-// The programs of a node have its clock. OpenKruise's manager does not run on a node.
-func TestNodeClock(t *testing.T) {
-	cluster := example(components.DefaultNodes()...)
-	cluster.NodeClock = []string{"CLOCK=1"}
-	var wrong []string
-	for _, component := range cluster.All() {
-		if slices.Contains(component.Environment, "CLOCK=1") {
-			wrong = append(wrong, component.Name)
-		}
-	}
-	want := []string{"containerd", "kubelet", "containerd-fargate-1", "kubelet-fargate-1", "kruise-daemon"}
-	if !slices.Equal(wrong, want) {
-		t.Errorf("the components with the clock are %v, want %v", wrong, want)
 	}
 }
 

@@ -43,15 +43,15 @@ func (c Cluster) kruiseManager() Component {
 func (c Cluster) kruiseDaemon(node Node) Component {
 	return Component{
 		Name:    c.onNode(KruiseDaemon, node),
-		Version: c.KruiseDaemon.Version,
-		Path:    filepath.Join(c.KruiseDaemon.Directory, KruiseDaemon),
+		Version: c.Kruise.Version,
+		Path:    filepath.Join(c.Kruise.Directory, KruiseDaemon),
 		Arguments: []string{
 			"--kubeconfig=" + c.Kubeconfig(KruiseDaemon),
 			"--addr=" + loopback(node.DaemonPort),
 			"--enable-pprof=false",
 			"--feature-gates=" + c.KruiseFeatureGates,
 		},
-		Environment: append([]string{"NODE_NAME=" + node.Name}, c.NodeClock...),
+		Environment: []string{"NODE_NAME=" + node.Name},
 		Listens:     []string{loopback(node.DaemonPort)},
 		Health:      Probe{URL: "http://" + loopback(node.DaemonPort) + "/healthz"},
 		Kruise:      true,

@@ -39,7 +39,7 @@ func (c Cluster) containerd(node Node) Component {
 		Path:      filepath.Join(c.Containerd.Directory, Containerd),
 		Arguments: []string{"--config=" + c.containerdConfiguration(node)},
 		// It finds its shim by the path.
-		Environment: append([]string{"PATH=" + c.Containerd.Directory + ":/usr/sbin:/usr/bin:/sbin:/bin"}, c.NodeClock...),
+		Environment: []string{"PATH=" + c.Containerd.Directory + ":/usr/sbin:/usr/bin:/sbin:/bin"},
 		Health:      Probe{Command: []string{filepath.Join(c.Containerd.Directory, "ctr"), "--address", c.ContainerdSocket(node), "version"}},
 	}
 }
@@ -58,9 +58,8 @@ func (c Cluster) kubelet(node Node) Component {
 			"--node-labels=" + labels.Set(node.Labels).String(),
 			"--v=2",
 		},
-		Environment: c.NodeClock,
-		Listens:     []string{net.JoinHostPort(node.Address, strconv.Itoa(kubeletPort)), loopback(node.HealthPort)},
-		Health:      Probe{URL: "http://" + loopback(node.HealthPort) + "/healthz"},
+		Listens: []string{net.JoinHostPort(node.Address, strconv.Itoa(kubeletPort)), loopback(node.HealthPort)},
+		Health:  Probe{URL: "http://" + loopback(node.HealthPort) + "/healthz"},
 	}
 }
 

@@ -84,7 +84,7 @@ func (b Builder) module(tool Tool) string {
 // compile builds the binaries one by one. Each appears in the directory when it is complete. Builds share compiled packages.
 func (b Builder) compile(ctx context.Context, tool Tool, directory string, binaries []string) error {
 	arguments := []string{"build", "-p", "2", "-trimpath", "-ldflags", tool.LinkerFlags}
-	if tool.Clock || tool.Loopback || len(tool.Links) > 0 {
+	if tool.Loopback || len(tool.Links) > 0 {
 		changes, err := b.overlay(ctx, tool, directory)
 		if err != nil {
 			return err

@@ -38,9 +38,6 @@ func key(tool Tool, module string) (string, error) {
 	for _, name := range slices.Sorted(maps.Keys(tool.Links)) {
 		_, _ = fmt.Fprintf(digest, "%q %q\n", name, tool.Links[name])
 	}
-	if tool.Clock {
-		_, _ = fmt.Fprintf(digest, "%q\n", overlay.ClockEdits)
-	}
 	if tool.Loopback {
 		_, _ = fmt.Fprintf(digest, "%q\n", overlay.LoopbackEdits)
 	}

@@ -35,8 +35,8 @@ func TestKeyCoversWhatDecidesTheBinaries(t *testing.T) {
 	if again := mustKey(t, tool, files); again != base {
 		t.Errorf("the key of the same tool changed from %s to %s", base, again)
 	}
-	flags, packages, clock, loopback, links := tool, tool, tool, tool, tool
-	clock.Clock, loopback.Loopback, links.Links = true, true, map[string]string{"a.go": "b.go"}
+	flags, packages, loopback, links := tool, tool, tool, tool
+	loopback.Loopback, links.Links = true, map[string]string{"a.go": "b.go"}
 	flags.LinkerFlags = "-w"
 	packages.Packages = map[string]string{"a": "example.com/b"}
 	for name, other := range map[string]string{
@@ -44,7 +44,6 @@ func TestKeyCoversWhatDecidesTheBinaries(t *testing.T) {
 		"go.sum":       mustKey(t, tool, map[string]string{"go.mod": "module a", "go.sum": "other"}),
 		"linker flags": mustKey(t, flags, files),
 		"packages":     mustKey(t, packages, files),
-		"clock":        mustKey(t, clock, files),
 		"links":        mustKey(t, links, files),
 		"loopback":     mustKey(t, loopback, files),
 		"source":       mustKey(t, tool, map[string]string{"go.mod": "module a", "go.sum": "sum", "main.go": "package main"}),

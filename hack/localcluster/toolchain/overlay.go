@@ -27,11 +27,6 @@ func (b Builder) overlay(ctx context.Context, tool Tool, directory string) ([]st
 		}
 		arguments = append(arguments, module)
 	}
-	if tool.Clock {
-		if err := replacements.AddClock(ctx, directory); err != nil {
-			return nil, err
-		}
-	}
 	if tool.Loopback {
 		if err := replacements.AddLoopback(ctx, directory); err != nil {
 			return nil, err

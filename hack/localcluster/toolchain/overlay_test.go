@@ -31,33 +31,6 @@ func goCommand(t *testing.T, directory string, arguments ...string) string {
 
 var builder = Builder{Modules: filepath.Join("..", "..", "tools")}
 
-// A tool with a clock takes the module, the version and the edits of the tool without it.
-func TestClock(t *testing.T) {
-	for _, test := range []struct {
-		tool         Tool
-		module       string
-		replacements int
-	}{
-		{Containerd("v1.7.36"), "containerd-v1.7.36", 1},
-		{Kubernetes("v1.37.2"), "kubernetes-v1.37.2", 1},
-	} {
-		tool, directory := test.tool.WithClock(), t.TempDir()
-		if tool.Version() != test.tool.Version() || tool.Name == test.tool.Name || builder.module(tool) != filepath.Join(builder.Modules, test.module) {
-			t.Errorf("the tool is %s of module %s", tool.Name, builder.module(tool))
-		}
-		if _, err := builder.overlay(t.Context(), tool, directory); err != nil {
-			t.Fatal(err)
-		}
-		content, err := os.ReadFile(filepath.Join(directory, "overlay", "overlay.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := strings.Count(string(content), ".go\":"); n != test.replacements || !strings.Contains(string(content), "/src/time/time.go\":") {
-			t.Errorf("the overlay of %s replaces %d files: %s", tool.Name, n, content)
-		}
-	}
-}
-
 // The go command finds a file that is a link in the repository of the module.
 func TestLinks(t *testing.T) {
 	for _, addon := range addons.All() {

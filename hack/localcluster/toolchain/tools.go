@@ -3,7 +3,6 @@
 package toolchain
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -31,18 +30,8 @@ type Tool struct {
 	// modules do not have.
 	Links  map[string]string
 	Source string
-	// Clock says that the clock of the programs can have an offset: see overlay.ClockOffset.
-	Clock bool
 	// Loopback says that the programs listen on the loopback interface where they would on every one: see overlay.AddLoopback.
 	Loopback bool
-}
-
-// WithClock returns the tool that builds the same programs with a clock that can have an offset.
-func (t Tool) WithClock() Tool {
-	t.Module = cmp.Or(t.Module, t.Name)
-	t.Name = strings.TrimSuffix(t.Name, t.Version()) + "clock-" + t.Version()
-	t.Clock = true
-	return t
 }
 
 // Kubernetes returns the tool that builds a supported version of Kubernetes.

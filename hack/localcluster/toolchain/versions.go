@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/version"
 
@@ -42,21 +41,15 @@ type Versions struct {
 	Kruise         string `json:"kruiseVersion"`
 	// Containerd is empty for Debian's.
 	Containerd string `json:"containerd,omitempty"`
-	// NodeClock is how far the clocks of nodes with a kubelet are ahead, such as -50m0s, or empty.
-	NodeClock string `json:"nodeClock,omitempty"`
 	// With names the addons, sorted and separated by commas.
 	With string `json:"with,omitempty"`
 }
-
-// maxNodeClock is more than the clocks of nodes can be wrong by. The cluster's certificates become valid an hour before they are
-// made, and tokens of pods expire an hour after that.
-const maxNodeClock = time.Hour
 
 // FromEnvironment returns the versions that the environment names, which may be incomplete.
 func FromEnvironment() Versions {
 	return Versions{
 		Kubernetes: os.Getenv("K8S_VERSION"), KubeletVersion: os.Getenv("KUBELET_VERSION"),
-		Kruise: os.Getenv("KRUISE_VERSION"), Containerd: os.Getenv("CONTAINERD_VERSION"), NodeClock: os.Getenv("NODE_CLOCK"),
+		Kruise: os.Getenv("KRUISE_VERSION"), Containerd: os.Getenv("CONTAINERD_VERSION"),
 		With: os.Getenv("WITH"),
 	}
 }
@@ -78,36 +71,13 @@ func (v Versions) Parse() (Versions, error) {
 	if v.Kruise, err = supported("OpenKruise", cmp.Or(v.Kruise, DefaultKruise), kruiseVersions); err != nil {
 		return Versions{}, err
 	}
-	if v.NodeClock, err = parseNodeClock(v.NodeClock); err != nil {
-		return Versions{}, err
-	}
 	if _, v.With, err = addons.Parse(v.With); err != nil {
 		return Versions{}, err
-	}
-	if v.Containerd == "" && v.NodeClock != "" {
-		v.Containerd = containerdVersions[0]
 	}
 	if v.Containerd != "" {
 		v.Containerd, err = supported("containerd", v.Containerd, containerdVersions)
 	}
 	return v, err
-}
-
-// parseNodeClock returns the duration in its usual form, or nothing for no offset.
-func parseNodeClock(text string) (string, error) {
-	if text == "" {
-		return "", nil
-	}
-	offset, err := time.ParseDuration(text)
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("the clock of the nodes: %w", err)
-	case offset.Abs() >= maxNodeClock:
-		return "", fmt.Errorf("the clock of the nodes cannot be wrong by %s: it must be less than %s", offset, maxNodeClock)
-	case offset == 0:
-		return "", nil
-	}
-	return offset.String(), nil
 }
 
 // supported returns the version that the text names, with or without a leading v.
@@ -132,9 +102,6 @@ func (v Versions) String() string {
 	if v.Containerd != "" {
 		text += ", containerd " + v.Containerd
 	}
-	if v.NodeClock != "" {
-		text += ", clocks of the nodes " + v.NodeClock
-	}
 	if v.With != "" {
 		text += ", with " + strings.ReplaceAll(v.With, ",", " and ")
 	}
@@ -142,27 +109,10 @@ func (v Versions) String() string {
 }
 
 // KubeletTool returns the tool that builds the kubelet. It builds all of Kubernetes.
-func (v Versions) KubeletTool() Tool { return v.onNode(Kubernetes(v.KubeletVersion)) }
+func (v Versions) KubeletTool() Tool { return Kubernetes(v.KubeletVersion) }
 
 // ContainerdTool returns the tool that builds containerd, which is not Debian's.
-func (v Versions) ContainerdTool() Tool { return v.onNode(Containerd(v.Containerd)) }
-
-// DaemonTool returns the tool that builds OpenKruise's daemon. It builds all of OpenKruise.
-func (v Versions) DaemonTool() Tool { return v.onNode(v.KruiseTool()) }
-
-// onNode returns the tool that builds programs with the clock of a node.
-func (v Versions) onNode(tool Tool) Tool {
-	if v.NodeClock == "" {
-		return tool
-	}
-	return tool.WithClock()
-}
-
-// ClockOffset returns how far the clocks of nodes with a kubelet are ahead.
-func (v Versions) ClockOffset() time.Duration {
-	offset, _ := time.ParseDuration(v.NodeClock)
-	return offset
-}
+func (v Versions) ContainerdTool() Tool { return Containerd(v.Containerd) }
 
 // UpgradesKubelets reports whether the other versions differ only in newer kubelets.
 func (v Versions) UpgradesKubelets(other Versions) bool {

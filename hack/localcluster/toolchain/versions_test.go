@@ -30,29 +30,11 @@ func TestParse(t *testing.T) {
 			want:     Versions{Kubernetes: "v1.37.2", KubeletVersion: "v1.37.2", Kruise: "none", Containerd: "v2.4.2"},
 			text:     "Kubernetes v1.37.2, OpenKruise none, containerd v2.4.2",
 		},
-		"wrong clocks": {
-			versions: Versions{NodeClock: "-50m", Containerd: "2.4.2"},
-			want:     Versions{Kubernetes: DefaultKubernetes, KubeletVersion: DefaultKubernetes, Kruise: DefaultKruise, Containerd: "v2.4.2", NodeClock: "-50m0s"},
-			text:     "Kubernetes " + DefaultKubernetes + ", containerd v2.4.2, clocks of the nodes -50m0s",
-		},
-		"wrong clocks need a containerd that is built": {
-			versions: Versions{NodeClock: "50m"},
-			want:     Versions{Kubernetes: DefaultKubernetes, KubeletVersion: DefaultKubernetes, Kruise: DefaultKruise, Containerd: "v1.7.36", NodeClock: "50m0s"},
-			text:     "Kubernetes " + DefaultKubernetes + ", containerd v1.7.36, clocks of the nodes 50m0s",
-		},
-		"right clocks": {
-			versions: Versions{NodeClock: "0s"},
-			want:     Versions{Kubernetes: DefaultKubernetes, KubeletVersion: DefaultKubernetes, Kruise: DefaultKruise},
-			text:     "Kubernetes " + DefaultKubernetes,
-		},
 		"addons": {
 			versions: Versions{With: "jobset, jobset"},
 			want:     Versions{Kubernetes: DefaultKubernetes, KubeletVersion: DefaultKubernetes, Kruise: DefaultKruise, With: "jobset"},
 			text:     "Kubernetes " + DefaultKubernetes + ", with jobset",
 		},
-		"unknown clock":                 {versions: Versions{NodeClock: "slow"}, err: "the clock of the nodes: time: invalid duration"},
-		"clock older than certificates": {versions: Versions{NodeClock: "-1h"}, err: "the clock of the nodes cannot be wrong by -1h0m0s"},
-		"clock newer than tokens":       {versions: Versions{NodeClock: "60m"}, err: "the clock of the nodes cannot be wrong by 1h0m0s"},
 		"unknown Kubernetes":            {versions: Versions{Kubernetes: "1.2.3"}, err: "kubernetes 1.2.3 is not supported here: choose one of v1.34.10"},
 		"unknown kubelet version":       {versions: Versions{KubeletVersion: "latest"}, err: "kubelet latest is not supported here"},
 		"kubelet newer than API server": {versions: Versions{Kubernetes: "1.34.10", KubeletVersion: "1.37.2"}, err: "an API server v1.34.10 does not support kubelet v1.37.2"},
@@ -76,22 +58,6 @@ func TestParse(t *testing.T) {
 			}
 			if got.String() != test.text {
 				t.Errorf("the text is %q, want %q", got, test.text)
-			}
-		})
-	}
-}
-
-func TestKubeletTool(t *testing.T) {
-	for name, test := range map[string]struct {
-		versions Versions
-		want     string
-	}{
-		"released":        {Versions{KubeletVersion: "v1.36.4"}, "kubernetes-v1.36.4"},
-		"released, clock": {Versions{KubeletVersion: "v1.36.4", NodeClock: "50m0s"}, "kubernetes-clock-v1.36.4"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := test.versions.KubeletTool().Name; got != test.want {
-				t.Errorf("the tool is %s, want %s", got, test.want)
 			}
 		})
 	}
