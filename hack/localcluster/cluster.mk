@@ -1,5 +1,5 @@
 # A real Kubernetes cluster on this machine. CONTRIBUTING.md lists these variables.
-export KUBELET_VERSION KRUISE_VERSION CONTAINERD_VERSION WITH
+export KUBELET_VERSION KRUISE_VERSION WITH
 
 LOCALCLUSTER := bin/localcluster
 

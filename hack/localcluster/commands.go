@@ -33,8 +33,6 @@ func addVersionFlags(command *cobra.Command) *toolchain.Versions {
 		"version of the kubelets; the default is $KUBELET_VERSION or the version of Kubernetes")
 	flags.StringVar(&versions.Kruise, "kruise-version", versions.Kruise,
 		"version of OpenKruise, or "+toolchain.WithoutKruise+"; the default is $KRUISE_VERSION or "+toolchain.DefaultKruise)
-	flags.StringVar(&versions.Containerd, "containerd-version", versions.Containerd,
-		"version of containerd; the default is $CONTAINERD_VERSION or the one of Debian")
 	flags.StringVar(&versions.With, "with", versions.With,
 		"further controllers, separated by commas: "+strings.Join(addons.Names(), ", ")+", or "+addons.Every+"; the default is $WITH")
 	return &versions

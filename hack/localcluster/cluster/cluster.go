@@ -62,10 +62,6 @@ func (c *Cluster) description(versions toolchain.Versions) components.Cluster {
 	build := func(tool toolchain.Tool) components.Build {
 		return components.Build{Version: tool.Version(), Directory: c.builder.Directory(tool)}
 	}
-	containerd := components.DebianContainerd
-	if versions.Containerd != "" {
-		containerd = build(versions.ContainerdTool())
-	}
 	var further []components.Addon
 	for _, addon := range versions.Addons() {
 		further = append(further, components.Addon{Addon: addon, Directory: c.builder.Directory(toolchain.Addon(addon))})
@@ -74,7 +70,6 @@ func (c *Cluster) description(versions toolchain.Versions) components.Cluster {
 		Layout:             c.layout,
 		Kubernetes:         build(toolchain.Kubernetes(versions.Kubernetes)),
 		Kubelet:            components.Build{Version: versions.KubeletVersion, Directory: c.builder.Directory(versions.KubeletTool())},
-		Containerd:         containerd,
 		Etcd:               build(toolchain.Etcd()),
 		Kruise:             build(versions.KruiseTool()),
 		VirtualNode:        build(toolchain.VirtualNode()),

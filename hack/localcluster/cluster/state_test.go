@@ -39,16 +39,15 @@ func TestState(t *testing.T) {
 
 func TestDescriptionHasTheVersions(t *testing.T) {
 	description := (&Cluster{}).description(toolchain.Versions{
-		Kubernetes: "v1.37.2", KubeletVersion: "v1.34.10", Kruise: "v1.9.1", Containerd: "v2.4.2",
+		Kubernetes: "v1.37.2", KubeletVersion: "v1.34.10", Kruise: "v1.9.1",
 	})
 	want := map[string]components.Build{
 		"Kubernetes": {Version: "v1.37.2", Directory: "kubernetes-v1.37.2"},
 		"kubelet":    {Version: "v1.34.10", Directory: "kubernetes-v1.34.10"},
 		"OpenKruise": {Version: "v1.9.1", Directory: "kruise-v1.9.1"},
-		"containerd": {Version: "v2.4.2", Directory: "containerd-v2.4.2"},
 	}
 	got := map[string]components.Build{
-		"Kubernetes": description.Kubernetes, "kubelet": description.Kubelet, "OpenKruise": description.Kruise, "containerd": description.Containerd,
+		"Kubernetes": description.Kubernetes, "kubelet": description.Kubelet, "OpenKruise": description.Kruise,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("builds (-want +got):\n%s", diff)

@@ -132,9 +132,6 @@ func (c *Cluster) Build(ctx context.Context, versions toolchain.Versions, kruise
 	if kruise {
 		tools = append(tools, versions.KruiseTool())
 	}
-	if versions.Containerd != "" {
-		tools = append(tools, versions.ContainerdTool())
-	}
 	for _, addon := range versions.Addons() {
 		tools = append(tools, toolchain.Addon(addon))
 	}

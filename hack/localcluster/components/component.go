@@ -69,13 +69,10 @@ type Node struct {
 // Build is a version of programs and the directory that has them.
 type Build struct{ Version, Directory string }
 
-// DebianContainerd is the containerd of Debian's package.
-var DebianContainerd = Build{Directory: "/usr/bin"}
-
 // Cluster holds what the descriptions depend on.
 type Cluster struct {
 	layout.Layout
-	Kubernetes, Kubelet, Containerd, Etcd, Kruise, VirtualNode Build
+	Kubernetes, Kubelet, Etcd, Kruise, VirtualNode Build
 	// KruiseFeatureGates are given to OpenKruise's manager and daemon.
 	KruiseFeatureGates string
 	Nodes              []Node

@@ -28,7 +28,6 @@ func example(nodes ...components.Node) components.Cluster {
 		Layout:             layout.Layout{Repository: "/repository", Root: "/repository/.cluster"},
 		Kubernetes:         components.Build{Version: "v1.36.3", Directory: "/cache/kubernetes"},
 		Kubelet:            components.Build{Version: "v1.34.10", Directory: "/cache/kubelet"},
-		Containerd:         components.DebianContainerd,
 		Etcd:               components.Build{Directory: "/cache/etcd"},
 		Kruise:             components.Build{Directory: "/cache/kruise"},
 		VirtualNode:        components.Build{Directory: "/cache/virtual-node"},

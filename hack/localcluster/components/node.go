@@ -35,12 +35,9 @@ func (c Cluster) ContainerdSocket(node Node) string {
 func (c Cluster) containerd(node Node) Component {
 	return Component{
 		Name:      c.onNode(Containerd, node),
-		Version:   c.Containerd.Version,
-		Path:      filepath.Join(c.Containerd.Directory, Containerd),
+		Path:      "/usr/bin/containerd",
 		Arguments: []string{"--config=" + c.containerdConfiguration(node)},
-		// It finds its shim by the path.
-		Environment: []string{"PATH=" + c.Containerd.Directory + ":/usr/sbin:/usr/bin:/sbin:/bin"},
-		Health:      Probe{Command: []string{filepath.Join(c.Containerd.Directory, "ctr"), "--address", c.ContainerdSocket(node), "version"}},
+		Health:    Probe{Command: []string{"ctr", "--address", c.ContainerdSocket(node), "version"}},
 	}
 }
 

@@ -74,19 +74,6 @@ func Kruise(version string) Tool {
 	}
 }
 
-// Containerd returns the tool that builds a supported version of containerd.
-func Containerd(version string) Tool {
-	module := "github.com/containerd/containerd"
-	if strings.HasPrefix(version, "v2.") {
-		module += "/v2"
-	}
-	packages := map[string]string{}
-	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {
-		packages[name] = module + "/cmd/" + name
-	}
-	return Tool{Name: "containerd-" + version, Duration: "2 minutes", Packages: packages, LinkerFlags: "-s -w -X " + module + "/version.Version=" + version}
-}
-
 // Addon returns the tool that builds the programs of an addon.
 func Addon(addon addons.Addon) Tool {
 	return Tool{

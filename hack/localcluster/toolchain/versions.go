@@ -27,7 +27,6 @@ var (
 	// kubernetesVersions has one version of each minor, the oldest first.
 	kubernetesVersions = []string{"v1.34.10", "v1.35.8", "v1.36.4", DefaultKubernetes}
 	kruiseVersions     = []string{DefaultKruise, "v1.9.1", WithoutKruise}
-	containerdVersions = []string{"v1.7.36", "v2.4.2"}
 )
 
 // maxKubeletSkew is how many minor versions a kubelet may be older than the API server.
@@ -39,8 +38,6 @@ type Versions struct {
 	// KubeletVersion is the version of the kubelets.
 	KubeletVersion string `json:"kubeletVersion"`
 	Kruise         string `json:"kruiseVersion"`
-	// Containerd is empty for Debian's.
-	Containerd string `json:"containerd,omitempty"`
 	// With names the addons, sorted and separated by commas.
 	With string `json:"with,omitempty"`
 }
@@ -49,8 +46,8 @@ type Versions struct {
 func FromEnvironment() Versions {
 	return Versions{
 		Kubernetes: os.Getenv("K8S_VERSION"), KubeletVersion: os.Getenv("KUBELET_VERSION"),
-		Kruise: os.Getenv("KRUISE_VERSION"), Containerd: os.Getenv("CONTAINERD_VERSION"),
-		With: os.Getenv("WITH"),
+		Kruise: os.Getenv("KRUISE_VERSION"),
+		With:   os.Getenv("WITH"),
 	}
 }
 
@@ -74,10 +71,7 @@ func (v Versions) Parse() (Versions, error) {
 	if _, v.With, err = addons.Parse(v.With); err != nil {
 		return Versions{}, err
 	}
-	if v.Containerd != "" {
-		v.Containerd, err = supported("containerd", v.Containerd, containerdVersions)
-	}
-	return v, err
+	return v, nil
 }
 
 // supported returns the version that the text names, with or without a leading v.
@@ -99,9 +93,6 @@ func (v Versions) String() string {
 	if v.Kruise != DefaultKruise {
 		text += ", OpenKruise " + v.Kruise
 	}
-	if v.Containerd != "" {
-		text += ", containerd " + v.Containerd
-	}
 	if v.With != "" {
 		text += ", with " + strings.ReplaceAll(v.With, ",", " and ")
 	}
@@ -110,9 +101,6 @@ func (v Versions) String() string {
 
 // KubeletTool returns the tool that builds the kubelet. It builds all of Kubernetes.
 func (v Versions) KubeletTool() Tool { return Kubernetes(v.KubeletVersion) }
-
-// ContainerdTool returns the tool that builds containerd, which is not Debian's.
-func (v Versions) ContainerdTool() Tool { return Containerd(v.Containerd) }
 
 // UpgradesKubelets reports whether the other versions differ only in newer kubelets.
 func (v Versions) UpgradesKubelets(other Versions) bool {

@@ -26,9 +26,9 @@ func TestParse(t *testing.T) {
 			text:     "Kubernetes v1.36.4, kubelet v1.35.8",
 		},
 		"everything else": {
-			versions: Versions{Kubernetes: "1.37.2", Kruise: "none", Containerd: "2.4.2"},
-			want:     Versions{Kubernetes: "v1.37.2", KubeletVersion: "v1.37.2", Kruise: "none", Containerd: "v2.4.2"},
-			text:     "Kubernetes v1.37.2, OpenKruise none, containerd v2.4.2",
+			versions: Versions{Kubernetes: "1.37.2", Kruise: "none"},
+			want:     Versions{Kubernetes: "v1.37.2", KubeletVersion: "v1.37.2", Kruise: "none"},
+			text:     "Kubernetes v1.37.2, OpenKruise none",
 		},
 		"addons": {
 			versions: Versions{With: "jobset, jobset"},
@@ -39,7 +39,6 @@ func TestParse(t *testing.T) {
 		"unknown kubelet version":       {versions: Versions{KubeletVersion: "latest"}, err: "kubelet latest is not supported here"},
 		"kubelet newer than API server": {versions: Versions{Kubernetes: "1.34.10", KubeletVersion: "1.37.2"}, err: "an API server v1.34.10 does not support kubelet v1.37.2"},
 		"unknown OpenKruise":            {versions: Versions{Kruise: "1.0.0"}, err: "OpenKruise 1.0.0 is not supported here"},
-		"unknown containerd":            {versions: Versions{Containerd: "1.6.20"}, err: "containerd 1.6.20 is not supported here"},
 		"unknown addon":                 {versions: Versions{With: "jobset,volcano"}, err: "there is no addon volcano: choose from"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -110,16 +109,13 @@ func TestGainsAddons(t *testing.T) {
 	}
 }
 
-// Each version of OpenKruise and containerd has a tool module.
+// Each version of OpenKruise has a tool module.
 func TestModulesExist(t *testing.T) {
 	var tools []Tool
 	for _, version := range kruiseVersions {
 		if version != WithoutKruise {
 			tools = append(tools, Kruise(version))
 		}
-	}
-	for _, version := range containerdVersions {
-		tools = append(tools, Containerd(version))
 	}
 	for _, tool := range tools {
 		module, err := os.ReadFile(filepath.Join("..", "..", "tools", tool.Name, "go.mod"))
