@@ -254,3 +254,5 @@ func (f *faultJobs) runsOf(job faultJob) int {
 	}
 	return strings.Count(string(content), "\n")
 }
+
+func jobName(i int) string { return fmt.Sprintf("job-%03d", i) }

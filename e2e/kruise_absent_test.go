@@ -13,12 +13,17 @@ import (
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// The operator starts without OpenKruise and uses it once it is installed, without a restart.
-func TestKruiseInstalledAfterOperatorStart(t *testing.T) {
+// The operator notices that OpenKruise is removed, starts without it, and uses it once it is installed, without a restart.
+func TestKruiseRemovedAndInstalled(t *testing.T) {
 	harness.Exclusive(t)
 	test := harness.New(t)
 	test.RestoreWith("kruise", "install")
+	prePull := prePullPolicy(test)
+	prePull.Spec.PodSelector.MatchLabels = map[string]string{policyLabel: "none"}
+	test.Create(prePull)
+	waitForPrePulled(test, prePull, "True PrePulled")
 	test.LocalCluster("kruise", "remove")
+	waitForPrePulled(test, prePull, "False PrePullUnavailable OpenKruise does not serve ImagePullJobs")
 	test.DeleteOperatorPod()
 	test.WaitForOperator()
 	operator := test.OperatorPod()
@@ -37,6 +42,7 @@ func TestKruiseInstalledAfterOperatorStart(t *testing.T) {
 	with.Spec.Template.Labels = crr.Spec.PodSelector.MatchLabels
 	test.Create(crr, with)
 	requireEndedByCRR(test, "with-kruise")
+	waitForPrePulled(test, prePull, "True PrePulled")
 
 	requireNoRestart(test, operator)
 }

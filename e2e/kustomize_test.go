@@ -120,16 +120,18 @@ func kubectlProgram(repository string) string {
 	return program
 }
 
-// kubectl runs kubectl on the cluster.
-func kubectl(test *harness.Test, arguments ...string) {
+// kubectl runs kubectl on the cluster and returns its output.
+func kubectl(test *harness.Test, arguments ...string) string {
 	test.Helper()
 	ctx, cancel := context.WithTimeout(test.Context(), harness.StatusTimeout)
 	defer cancel()
 	command := exec.CommandContext(ctx, kubectlProgram(test.Repository), arguments...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+test.Kubeconfig)
-	if output, err := command.CombinedOutput(); err != nil {
+	output, err := command.CombinedOutput()
+	if err != nil {
 		test.Fatalf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, output)
 	}
+	return string(output)
 }
 
 // writeKustomization writes a user's files, in which CONFIG stands for the relative path of the operator's directory config.

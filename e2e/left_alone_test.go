@@ -15,47 +15,38 @@ import (
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// The Job shows that the operator had time to act.
-func TestRestartPolicyAlwaysIsIgnored(t *testing.T) {
+// Pods with restartPolicy Always, as those of a CloneSet, and pods that no policy selects keep their sidecars. The Job shows that the
+// operator had time to act.
+func TestLeftAlone(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
-	template := harness.PodTemplate(corev1.RestartPolicyAlways, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(1))
-	service := harness.Pod("service", nil, template)
-	test.Create(harness.Policy(v1alpha1.ModeAuto), service)
-	test.WaitForMain("service")
-
-	test.Create(harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2)))
-	test.RequireCompleted("job")
-
-	requireUntouched(test, "service")
-	test.Recorder.Look(func(seen harness.Seen) {
-		sidecar := seen.Pods("service")[0].Container(harness.SidecarName)
-		if sidecar.State.Running == nil || sidecar.RestartCount != 0 {
-			test.Errorf("The service's sidecar is not running: %+v", sidecar)
-		}
-	})
-}
-
-// The other Job hangs, as it does without the operator.
-func TestUndeclaredSidecarIsIgnored(t *testing.T) {
-	harness.Shared(t)
-	test := harness.New(t)
+	labels := map[string]string{"app": "selected"}
 	policy := harness.Policy(v1alpha1.ModeAuto)
-	policy.Spec.PodSelector.MatchLabels = map[string]string{"app": "selected"}
-	selected := harness.Job("selected", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2))
-	selected.Spec.Template.Labels = map[string]string{"app": "selected"}
-	test.Create(policy, harness.Job("other", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(1)))
-	test.WaitForMain("other")
+	policy.Spec.PodSelector.MatchLabels = labels
+	template := harness.PodTemplate(corev1.RestartPolicyAlways, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(1))
+	template.Labels = labels
+	test.Create(policy, jobOf(corev1.RestartPolicyNever, harness.ExitsZeroOnTerm), harness.Pod("service", labels, template),
+		harness.Kruise("CloneSet", "clone", map[string]any{
+			"replicas": int64(1), "selector": map[string]any{"matchLabels": labels}, "template": harness.ToMap(template),
+			"scaleStrategy": map[string]any{"disablePVCReuse": true},
+		}))
+	all := []string{"job", "service", "clone"}
+	for _, owner := range all {
+		test.WaitForMain(owner)
+	}
 
+	selected := harness.Job("selected", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2))
+	selected.Spec.Template.Labels = labels
 	test.Create(selected)
 	test.RequireCompleted("selected")
-
-	requireUntouched(test, "other")
-	test.Recorder.Look(func(seen harness.Seen) {
-		if running := strings.Join(seen.Pods("other")[0].Running(), ","); running != harness.SidecarName {
-			test.Errorf("The other Job's running containers are %q, want the sidecar", running)
-		}
-	})
+	for _, owner := range all {
+		requireUntouched(test, owner)
+		test.Recorder.Look(func(seen harness.Seen) {
+			if sidecar := seen.Pods(owner)[0].Container(harness.SidecarName); sidecar.State.Running == nil || sidecar.RestartCount != 0 {
+				test.Errorf("The sidecar of %s is not running: %+v", owner, sidecar)
+			}
+		})
+	}
 }
 
 // requireUntouched requires that the operator has not written to the controller's only pod, and has emitted no other events than

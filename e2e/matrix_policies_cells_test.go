@@ -71,7 +71,12 @@ func policyRows() []policyRow {
 
 // isBasic reports whether each test run includes the row.
 func (r policyRow) isBasic() bool {
-	return r == policyRow{ruleIgnore, false, mainFails, exits143} || r == policyRow{ruleFailJob, false, failsOnce, exits143}
+	return slices.Contains([]policyRow{
+		{ruleIgnore, false, mainFails, exits143},
+		{ruleFailJob, false, failsOnce, exits143},
+		{ruleFailJob, false, mainSucceeds, isKilled},
+		{ruleFailIndex, false, mainSucceeds, exits143},
+	}, r)
 }
 
 func (r policyRow) String() string {

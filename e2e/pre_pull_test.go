@@ -15,7 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -28,12 +27,16 @@ const prePullTimeout = 5 * time.Minute
 // prePullPolicy downloads the image of mode Image to one node with OpenKruise's daemon.
 func prePullPolicy(test *harness.Test) *v1alpha1.SidecarTerminationPolicy {
 	test.Helper()
+	nodes, err := test.RealNodes(test.Context())
+	if err != nil {
+		test.Fatal(err)
+	}
 	policy := harness.Policy(v1alpha1.ModeImage)
 	policy.Name = "pre-pull"
 	policy.Spec.Image = harness.QuickExitImage
 	policy.Spec.PrePull = &v1alpha1.PrePull{
 		NodeSelector: &metav1.LabelSelector{
-			MatchLabels: map[string]string{corev1.LabelHostname: realNode(test.T, test.Cluster).Labels[corev1.LabelHostname]},
+			MatchLabels: map[string]string{corev1.LabelHostname: nodes[0].Labels[corev1.LabelHostname]},
 			MatchExpressions: []metav1.LabelSelectorRequirement{
 				{Key: "eks.amazonaws.com/compute-type", Operator: metav1.LabelSelectorOpDoesNotExist},
 			},
@@ -58,22 +61,6 @@ func waitForPrePulled(test *harness.Test, policy *v1alpha1.SidecarTerminationPol
 	})
 }
 
-// withDaemon returns the policy's node selector. NodeImages have the labels of their nodes.
-func withDaemon(t *testing.T, policy *v1alpha1.SidecarTerminationPolicy) labels.Selector {
-	t.Helper()
-	selector, err := metav1.LabelSelectorAsSelector(policy.Spec.PrePull.NodeSelector)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return selector
-}
-
-func kruiseObjects(ctx context.Context, test *harness.Test, kind string, options ...client.ListOption) ([]unstructured.Unstructured, error) {
-	list := harness.KruiseList(kind)
-	err := test.Client.List(ctx, list, options...)
-	return list.Items, err
-}
-
 // The policy's status follows the pull, another image and a failure, and deleting the policy deletes the pull jobs.
 func TestPrePullDownloadsImage(t *testing.T) {
 	harness.Shared(t)
@@ -82,10 +69,16 @@ func TestPrePullDownloadsImage(t *testing.T) {
 	test.Create(policy)
 	waitForPrePulled(test, policy, "True PrePulled "+harness.QuickExitImage+" is on 1 of 1 nodes")
 
-	nodes, err := kruiseObjects(t.Context(), test, "NodeImage", client.MatchingLabelsSelector{Selector: withDaemon(t, policy)})
-	if err != nil || len(nodes) == 0 {
-		t.Fatalf("got %d NodeImages and error %v", len(nodes), err)
+	// NodeImages have the labels of their nodes.
+	selector, err := metav1.LabelSelectorAsSelector(policy.Spec.PrePull.NodeSelector)
+	if err != nil {
+		t.Fatal(err)
 	}
+	list := harness.KruiseList("NodeImage")
+	if err := test.Client.List(t.Context(), list, client.MatchingLabelsSelector{Selector: selector}); err != nil || len(list.Items) == 0 {
+		t.Fatalf("got %d NodeImages and error %v", len(list.Items), err)
+	}
+	nodes := list.Items
 	repository, _, _ := strings.Cut(harness.QuickExitImage, ":")
 	tenant, _, _ := unstructured.NestedString(nodes[0].Object, "spec", "images", repository, "sandboxConfig", "labels", "tenant")
 	note, _, _ := unstructured.NestedString(nodes[0].Object, "spec", "images", repository, "sandboxConfig", "annotations", "e2e")
@@ -103,23 +96,11 @@ func TestPrePullDownloadsImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	test.Eventually("the pull jobs to be deleted", prePullTimeout, func(ctx context.Context) error {
-		jobs, err := kruiseObjects(ctx, test, "ImagePullJob", client.InNamespace(test.Namespace))
-		if err == nil && len(jobs) > 0 {
-			return fmt.Errorf("%d exist", len(jobs))
+		jobs := harness.KruiseList("ImagePullJob")
+		err := test.Client.List(ctx, jobs, client.InNamespace(test.Namespace))
+		if err == nil && len(jobs.Items) > 0 {
+			return fmt.Errorf("%d exist", len(jobs.Items))
 		}
 		return err
 	})
-}
-
-func TestPrePullFollowsKruise(t *testing.T) {
-	harness.Exclusive(t)
-	test := harness.New(t)
-	test.RestoreWith("kruise", "install")
-	policy := prePullPolicy(test)
-	test.Create(policy)
-	waitForPrePulled(test, policy, "True PrePulled")
-	test.LocalCluster("kruise", "remove")
-	waitForPrePulled(test, policy, "False PrePullUnavailable OpenKruise does not serve ImagePullJobs")
-	test.LocalCluster("kruise", "install")
-	waitForPrePulled(test, policy, "True PrePulled")
 }

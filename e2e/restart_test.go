@@ -15,44 +15,12 @@ import (
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-func TestPolicyCreatedAfterMainsEnded(t *testing.T) {
-	harness.Shared(t)
-	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase} {
-		t.Run(string(mode), func(t *testing.T) {
-			t.Parallel()
-			test := harness.New(t)
-			test.Create(harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(1)))
-			test.WaitForMain("job")
-			test.Create(harness.Policy(mode))
-			test.RequireCompleted("job")
-		})
-	}
-}
-
-// slowPod returns a pod with a long grace period, so that the operator can restart while the sidecar terminates.
-func slowPod(script string, seconds int) corev1.PodTemplateSpec {
-	template := harness.PodTemplate(corev1.RestartPolicyNever, harness.Sidecar(script), harness.Main(seconds))
-	template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](15)
-	return template
-}
-
+// The operator restarts while main containers run, and while sidecars terminate.
 func TestOperatorRestarts(t *testing.T) {
 	harness.Exclusive(t)
-	t.Run("while main runs", func(t *testing.T) {
-		test := harness.New(t)
-		job := harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(0))
-		gate := test.Gate(&job.Spec.Template)
-		policy := harness.Policy(v1alpha1.ModeCRR)
-		policy.Spec.ExitCodes = v1alpha1.ExitCodesRespect
-		test.Create(policy, job)
-		test.WaitForRunning("job")
-		test.DeleteOperatorPod()
-		gate.Open()
-		requireEndedByCRR(test, "job")
-		test.WaitForOperator()
-	})
-	const exitsZeroSlowly = `trap 'sleep 8; exit 0' TERM; sleep 3600 & wait`
-	for _, c := range []struct {
+	test := harness.New(t)
+	const exitsZeroSlowly = `trap 'sleep 15; exit 0' TERM; sleep 3600 & wait`
+	cases := []struct {
 		mode      v1alpha1.Mode
 		exitCodes v1alpha1.ExitCodes
 		script    string
@@ -62,20 +30,36 @@ func TestOperatorRestarts(t *testing.T) {
 		{v1alpha1.ModeCRR, v1alpha1.ExitCodesIgnore, harness.IgnoresTerm, 0},
 		{v1alpha1.ModeImage, v1alpha1.ExitCodesIgnore, harness.IgnoresTerm, 0},
 		{v1alpha1.ModePodPhase, v1alpha1.ExitCodesIgnore, harness.IgnoresTerm, 0},
-	} {
-		t.Run(fmt.Sprintf("while sidecar terminates/%s/%s", c.mode, c.exitCodes), func(t *testing.T) {
-			test := harness.New(t)
-			job := harness.Job("job", corev1.RestartPolicyNever)
-			job.Spec.Template = slowPod(c.script, 2)
-			policy := harness.Policy(c.mode)
-			policy.Spec.ExitCodes = c.exitCodes
-			test.Create(policy, job)
-			pod := test.WaitForMain("job")
-			test.WaitForEvent(pod, v1alpha1.ReasonTerminating)
-			test.DeleteOperatorPod()
-			test.WaitForComplete("job")
-			test.RequireCRRs(test.RequireSucceeded("job"), c.crrs)
-			test.WaitForOperator()
-		})
 	}
+	var gates []*harness.Gate
+	for i, c := range cases {
+		policy := harness.Policy(c.mode)
+		policy.Name, policy.Spec.ExitCodes = fmt.Sprintf("policy-%d", i), c.exitCodes
+		policy.Spec.PodSelector.MatchLabels = map[string]string{policyLabel: policy.Name}
+		test.Create(policy)
+		for _, name := range []string{"runs", "ends"} {
+			job := harness.Job(fmt.Sprintf("%s-%d", name, i), corev1.RestartPolicyNever, harness.Sidecar(c.script), harness.Main(2))
+			job.Spec.Template.Labels = policy.Spec.PodSelector.MatchLabels
+			// Longer than the operator takes to restart.
+			job.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](30)
+			if name == "runs" {
+				gates = append(gates, test.Gate(&job.Spec.Template))
+			}
+			test.Create(job)
+		}
+	}
+	for i := range cases {
+		test.WaitForRunning(fmt.Sprintf("runs-%d", i))
+		test.WaitForEvent(test.WaitForMain(fmt.Sprintf("ends-%d", i)), v1alpha1.ReasonTerminating)
+	}
+	test.DeleteOperatorPod()
+	for _, gate := range gates {
+		gate.Open()
+	}
+	for i, c := range cases {
+		for _, name := range []string{"runs", "ends"} {
+			test.RequireCRRs(test.RequireCompleted(fmt.Sprintf("%s-%d", name, i)), c.crrs)
+		}
+	}
+	test.WaitForOperator()
 }

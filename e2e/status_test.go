@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
@@ -45,9 +46,14 @@ func TestPolicyStatusAndEvents(t *testing.T) {
 	if events := eventsOfOperator(test, record.Pod); len(events) != 1 {
 		test.Errorf("The pod has events %v of the operator, want one", events)
 	}
-	requireRow(test, policy.Name, map[string]string{
-		"Mode": "CRR", "Enforcement": "Enforce", "Matched": "0", "Terminating": "0", "Terminated": "1", "Stuck": "0", "Ready": "True",
-	})
+	table := strings.Join(strings.Fields(kubectl(test, "get", "stp", "--namespace="+test.Namespace)), " ")
+	for _, part := range []string{
+		"NAME MODE ENFORCEMENT MATCHED TERMINATING TERMINATED STUCK READY REASON AGE", "policy CRR Enforce 0 0 1 0 True",
+	} {
+		if !strings.Contains(table, part) {
+			test.Errorf("The table is %q, want %q", table, part)
+		}
+	}
 }
 
 func requireReady(status v1alpha1.PolicyStatus, reason v1alpha1.Reason) error {
@@ -93,30 +99,94 @@ func eventsOfOperator(test *harness.Test, pod *corev1.Pod) []string {
 	return harness.ReasonsOf(slices.DeleteFunc(test.EventsOn(pod), func(event corev1.Event) bool { return event.Related == nil }))
 }
 
-// requireRow requires the values of the policy's row in `kubectl get stp`.
-func requireRow(test *harness.Test, name string, wanted map[string]string) {
-	test.Helper()
-	table := test.Table("sidecarterminationpolicies")
-	var columns []string
-	for _, column := range table.ColumnDefinitions {
-		if column.Priority == 0 {
-			columns = append(columns, column.Name)
+// Of two policies for one container, the one with higher priority takes precedence, and the other one reports Overridden.
+func TestOverriddenPolicyStatus(t *testing.T) {
+	harness.Shared(t)
+	test := harness.New(t)
+	overridden, preferred := harness.Policy(v1alpha1.ModeCRR), harness.Policy(v1alpha1.ModeImage)
+	overridden.Name, preferred.Name, preferred.Spec.Priority = "overridden", "preferred", 10
+	job := jobOf(corev1.RestartPolicyNever, harness.ExitsZeroOnTerm)
+	gate := test.Gate(&job.Spec.Template)
+	test.Create(overridden, preferred, job)
+	test.EventuallyStatus(overridden, "the policy to be Overridden", func(status v1alpha1.PolicyStatus) error {
+		if condition := harness.Condition(status, v1alpha1.ConditionOverridden); condition.Status != "True" || condition.Reason != string(v1alpha1.ReasonOverridden) {
+			return fmt.Errorf("the conditions are %+v", status.Conditions)
 		}
-	}
-	if got, want := strings.Join(columns, " "), "Name Mode Enforcement Matched Terminating Terminated Stuck Ready Reason Age"; got != want {
-		test.Errorf("The columns are %q, want %q", got, want)
-	}
-	for _, row := range table.Rows {
-		if fmt.Sprint(row.Cells[0]) != name {
-			continue
+		return nil
+	})
+	gate.Open()
+	requireEndedByImage(test)
+	test.EventuallyStatus(preferred, "the preferred policy not to be Overridden", func(status v1alpha1.PolicyStatus) error {
+		if condition := harness.Condition(status, v1alpha1.ConditionOverridden); condition.Status != "" || status.TerminatedPods != 1 {
+			return fmt.Errorf("terminatedPods is %d and the conditions are %+v", status.TerminatedPods, status.Conditions)
 		}
-		for column, value := range wanted {
-			index := slices.IndexFunc(table.ColumnDefinitions, func(definition metav1.TableColumnDefinition) bool { return definition.Name == column })
-			if index < 0 || fmt.Sprint(row.Cells[index]) != value {
-				test.Errorf("Column %s is not %s in row %v", column, value, row.Cells)
-			}
-		}
-		return
+		return nil
+	})
+}
+
+// A DryRun policy reports what it would do, and does it when it is changed to Enforce.
+func TestDryRunWritesNothing(t *testing.T) {
+	harness.Shared(t)
+	for _, mode := range modes {
+		t.Run(string(mode), func(t *testing.T) {
+			t.Parallel()
+			test := harness.New(t)
+			policy := harness.Policy(mode)
+			policy.Spec.Enforcement = v1alpha1.EnforcementDryRun
+			test.Create(policy, jobOf(corev1.RestartPolicyNever, harness.ExitsZeroOnTerm))
+			pod := test.WaitForMain("job")
+			requireEventOfPolicy(test, test.WaitForEvent(pod, v1alpha1.ReasonWouldTerminate), policy)
+			test.EventuallyStatus(policy, "the status to report the dry run", func(status v1alpha1.PolicyStatus) error {
+				ready := harness.Condition(status, v1alpha1.ConditionReady)
+				if status.DryRunPods != 1 || status.TerminatingPods != 0 || status.TerminatedPods != 0 || ready.Reason != string(v1alpha1.ReasonDryRun) ||
+					len(status.Recent) != 1 || status.Recent[0].Pod != pod.Name || status.Recent[0].Outcome != v1alpha1.OutcomeWouldTerminate {
+					return fmt.Errorf("the status is %+v", status)
+				}
+				return nil
+			})
+			requireUntouched(test, "job", string(v1alpha1.ReasonWouldTerminate))
+			test.MergePatch(policy, `{"spec":{"enforcement":"Enforce"}}`)
+			test.RequireCompleted("job")
+		})
 	}
-	test.Errorf("Policy %s has no row", name)
+}
+
+// ownLabels returns unique labels, so that a policy of an interrupted run does not select the namespace.
+func ownLabels() map[string]string {
+	return map[string]string{"e2e.sidecartermination.dev/team": rand.String(10)}
+}
+
+// clusterPolicy returns a policy for the namespaces with the labels. It has the name of the test's namespace.
+func clusterPolicy(test *harness.Test, mode v1alpha1.Mode, labels map[string]string) *v1alpha1.ClusterSidecarTerminationPolicy {
+	return &v1alpha1.ClusterSidecarTerminationPolicy{
+		ObjectMeta: metav1.ObjectMeta{Name: test.Namespace},
+		Spec: v1alpha1.ClusterSidecarTerminationPolicySpec{
+			PolicySpec: harness.PolicySpec(mode), NamespaceSelector: &metav1.LabelSelector{MatchLabels: labels},
+		},
+	}
+}
+
+// A cluster policy ends sidecars in the namespaces that it selects, unless a policy of the namespace declares them.
+func TestClusterPolicy(t *testing.T) {
+	harness.Shared(t)
+	labels := ownLabels()
+	selected, overriding, other := harness.NewWithLabels(t, labels), harness.NewWithLabels(t, labels), harness.New(t)
+	policy := clusterPolicy(selected, v1alpha1.ModeAuto, labels)
+	policy.Spec.Priority = 1000
+	selected.CreateForCluster(policy)
+
+	other.Create(jobOf(corev1.RestartPolicyNever, harness.ExitsZeroOnTerm))
+	other.WaitForMain("job")
+	overriding.Create(harness.Policy(v1alpha1.ModeImage), jobOf(corev1.RestartPolicyNever, harness.ExitsZeroOnTerm))
+	selected.Create(jobOf(corev1.RestartPolicyNever, harness.ExitsZeroOnTerm))
+	record := selected.RequireCompleted("job")
+	requireEndedByImage(overriding)
+	requireUntouched(other, "job")
+	selected.EventuallyGet(policy, "the pod to be counted as terminated", harness.StatusTimeout, func() error {
+		status := policy.Status
+		if status.TerminatedPods != 1 || len(status.Recent) != 1 || status.Recent[0].Pod != record.Pod.Name || status.Recent[0].Namespace != selected.Namespace {
+			return fmt.Errorf("the status is %+v", status)
+		}
+		return nil
+	})
 }

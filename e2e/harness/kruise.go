@@ -7,7 +7,6 @@ package harness
 import (
 	"encoding/json"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -24,14 +23,6 @@ func Kruise(kind, name string, spec map[string]any) *unstructured.Unstructured {
 		object.Object["spec"] = spec
 	}
 	return object
-}
-
-// BroadcastJob returns a BroadcastJob that completes when its pods on all nodes have finished.
-func BroadcastJob(name string, template corev1.PodTemplateSpec) *unstructured.Unstructured {
-	return Kruise("BroadcastJob", name, map[string]any{
-		"template":         ToMap(template),
-		"completionPolicy": map[string]any{"type": "Always"},
-	})
 }
 
 // ToMap returns the object as unstructured content.

@@ -78,28 +78,6 @@ func (t *Test) WaitForOperator() {
 	})
 }
 
-// SetOperatorVariable changes an environment variable of the operator until the test ends, and waits for the rollout.
-func (t *Test) SetOperatorVariable(name, value string) {
-	t.Helper()
-	before := t.setOperatorVariable(t.Context(), name, value)
-	t.Cleanup(func() { t.setOperatorVariable(context.Background(), name, before) })
-}
-
-// setOperatorVariable returns the variable's previous value.
-func (t *Test) setOperatorVariable(ctx context.Context, name, value string) string {
-	t.Helper()
-	before := ""
-	t.updateOperator(ctx, 1, func(deployment *appsv1.Deployment) {
-		variables := deployment.Spec.Template.Spec.Containers[0].Env
-		i := slices.IndexFunc(variables, func(v corev1.EnvVar) bool { return v.Name == name })
-		if i < 0 {
-			t.Fatalf("The operator has no variable %s", name)
-		}
-		before, variables[i].Value = variables[i].Value, value
-	})
-	return before
-}
-
 // updateOperator changes the operator's Deployment and waits until it has the ready replicas and no others.
 func (t *Test) updateOperator(ctx context.Context, replicas int32, change func(*appsv1.Deployment)) {
 	t.Helper()

@@ -1,0 +1,518 @@
+//go:build e2e
+
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/e2e/harness"
+)
+
+// Nodes without OpenKruise's daemon: a virtual node, where Auto uses mode Image, and one with a kubelet and the label of AWS
+// Fargate, where Auto uses mode PodPhase.
+const (
+	virtualNode = "virtual-1"
+	fargateNode = "fargate-1"
+)
+
+const missingImage = "localhost/not-there:1"
+
+// jobRestartPolicies are the restart policies that Kubernetes allows for pods of Jobs.
+var jobRestartPolicies = []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure}
+
+// bothVariables declare mode CRR on real nodes and mode Image on virtual nodes.
+var bothVariables = []string{v1alpha1.EnvTerminate, "true", v1alpha1.EnvTerminateWithImage, harness.QuickExitImage}
+
+// behaviour is a Job, the policy that declares its sidecars unless environment variables do, and what must become of it. Outcomes
+// that depend on modes, restart policies and exit codes alone are cells of TestOutcomeMatrix.
+type behaviour struct {
+	name    string
+	policy  *v1alpha1.SidecarTerminationPolicy
+	job     *batchv1.Job
+	require requirement
+}
+
+// requirement requires something of the Job named job.
+type requirement func(test *harness.Test, policy *v1alpha1.SidecarTerminationPolicy)
+
+func TestBehaviours(t *testing.T) {
+	harness.Shared(t)
+	for _, b := range slices.Concat(modeBehaviours(), envBehaviours(), nodeBehaviours(), jobBehaviours(), stuckBehaviours()) {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			test := harness.New(t)
+			if b.policy != nil {
+				test.Create(b.policy)
+			}
+			test.Create(b.job)
+			b.require(test, b.policy)
+		})
+	}
+}
+
+// modeBehaviours are the modes of policies on a node with OpenKruise.
+func modeBehaviours() []behaviour {
+	var all []behaviour
+	for _, restartPolicy := range jobRestartPolicies {
+		name, polite := string(restartPolicy)+"/", jobOf(restartPolicy, harness.ExitsZeroOnTerm)
+		all = append(all,
+			behaviour{name + "CRR, Respect", with(v1alpha1.ModeCRR, respect), polite.DeepCopy(), endedByCRR},
+			behaviour{name + "CRR, Ignore", with(v1alpha1.ModeCRR), polite.DeepCopy(), endedByPhase(exits(0))},
+			behaviour{name + "Auto, Respect", with(v1alpha1.ModeAuto, respect), polite.DeepCopy(), endedByCRR},
+			behaviour{name + "three modes", threeModes(), harness.Job("job", restartPolicy,
+				harness.Container("by-crr", harness.ExitsZeroOnTerm), harness.Container("by-image", harness.ExitsZeroOnTerm),
+				harness.Container("by-phase", harness.ExitsSevenOnTerm), harness.Main(2)), endedByCRRAndImage},
+		)
+	}
+	for name, c := range map[string]struct{ respected, ignored string }{
+		"ignored fails":     {harness.ExitsZeroOnTerm, harness.ExitsSevenOnTerm},
+		"ignored is killed": {harness.ExitsZeroOnTerm, harness.IgnoresTerm},
+		"respected fails":   {harness.ExitsSevenOnTerm, harness.ExitsZeroOnTerm},
+	} {
+		policy := harness.Policy(v1alpha1.ModeCRR, "respected", "ignored")
+		policy.Spec.Sidecars[0].ExitCodes = v1alpha1.ExitCodesRespect
+		job := harness.Job("job", corev1.RestartPolicyNever,
+			harness.Container("respected", c.respected), harness.Container("ignored", c.ignored), harness.Main(2))
+		job.Spec.BackoffLimit = ptr.To[int32](0)
+		require := completed
+		if c.respected != harness.ExitsZeroOnTerm {
+			require = failedOnce
+		}
+		all = append(all, behaviour{"Respect and Ignore in one pod, " + name, policy, job, require})
+	}
+	return all
+}
+
+// envBehaviours are sidecars that environment variables declare, on a node with OpenKruise.
+func envBehaviours() []behaviour {
+	byPolicyAndEnv := harness.Job("job", corev1.RestartPolicyNever, harness.Container("by-crr", harness.ExitsZeroOnTerm), harness.Main(2),
+		harness.WithEnv(harness.Container("by-image", harness.ExitsZeroOnTerm), v1alpha1.EnvTerminateWithImage, harness.QuickExitImage))
+	byCRR := harness.Policy(v1alpha1.ModeCRR, "by-crr")
+	byCRR.Spec.ExitCodes = v1alpha1.ExitCodesRespect
+	respected, terminate := []string{v1alpha1.EnvIgnoreExitCode, "false"}, []string{v1alpha1.EnvTerminate, "true"}
+	ignored := append([]string{v1alpha1.EnvIgnoreExitCode, "true"}, terminate...)
+	all := []behaviour{
+		{"env/CRR, Respect", nil, jobWithEnv(corev1.RestartPolicyNever, append(respected, terminate...)...), endedByCRR},
+		{"env/CRR, Respect, upper case", nil, jobWithEnv(corev1.RestartPolicyOnFailure, append(respected, v1alpha1.EnvTerminate, "TRUE")...), endedByCRR},
+		{"env/both variables", nil, jobWithEnv(corev1.RestartPolicyNever, append(respected, bothVariables...)...), endedByCRR},
+		// OpenKruise ignores this variable alone on real nodes.
+		{"env/Image, Never", nil, jobWithEnv(corev1.RestartPolicyNever, v1alpha1.EnvTerminateWithImage, harness.QuickExitImage), endedByImage},
+		{"env/Image, OnFailure", nil, jobWithEnv(corev1.RestartPolicyOnFailure, v1alpha1.EnvTerminateWithImage, harness.QuickExitImage), endedByImage},
+		{
+			"env/image of the policy first", with(v1alpha1.ModeImage),
+			jobWithEnv(corev1.RestartPolicyNever, v1alpha1.EnvTerminateWithImage, missingImage), endedByImage,
+		},
+		{"env/beside a policy", byCRR, byPolicyAndEnv, endedByCRRAndImage},
+	}
+	// OpenKruise's SidecarTerminator completes none of these Jobs.
+	for name, c := range map[string]struct {
+		restartPolicy corev1.RestartPolicy
+		script        string
+		env           []string
+	}{
+		"Never, exits 7":                {corev1.RestartPolicyNever, harness.ExitsSevenOnTerm, terminate},
+		"Never, exits 7, ignored":       {corev1.RestartPolicyNever, harness.ExitsSevenOnTerm, ignored},
+		"OnFailure, exits 7":            {corev1.RestartPolicyOnFailure, harness.ExitsSevenOnTerm, terminate},
+		"OnFailure, exits 7, ignored":   {corev1.RestartPolicyOnFailure, harness.ExitsSevenOnTerm, ignored},
+		"Never, ignores TERM":           {corev1.RestartPolicyNever, harness.IgnoresTerm, terminate},
+		"Never, image cannot be pulled": {corev1.RestartPolicyNever, "", terminate},
+	} {
+		sidecar := harness.WithEnv(harness.Sidecar(c.script), c.env...)
+		if c.script == "" {
+			sidecar.Image, sidecar.ImagePullPolicy = missingImage, corev1.PullNever
+		}
+		job := harness.Job("job", c.restartPolicy, sidecar, harness.Main(3))
+		job.Spec.BackoffLimit = ptr.To[int32](1)
+		all = append(all, behaviour{"env/" + name, nil, job, completed})
+	}
+	return all
+}
+
+// nodeBehaviours are nodes without OpenKruise's daemon, which have the modes of their type.
+func nodeBehaviours() []behaviour {
+	var all []behaviour
+	for _, restartPolicy := range jobRestartPolicies {
+		for node, byNode := range map[string]func(map[string]int32) requirement{
+			virtualNode: func(map[string]int32) requirement { return endedByImage },
+			fargateNode: endedByPhase,
+		} {
+			name := fmt.Sprintf("%s/%s/", node, restartPolicy)
+			rude, polite := onNode(jobOf(restartPolicy, harness.ExitsSevenOnTerm), node), onNode(jobOf(restartPolicy, harness.ExitsZeroOnTerm), node)
+			env := func(namesAndValues ...string) *batchv1.Job {
+				return onNode(jobWithEnv(restartPolicy, namesAndValues...), node)
+			}
+			all = append(all,
+				behaviour{name + "Auto", with(v1alpha1.ModeAuto), rude, byNode(exits(7))},
+				behaviour{name + "Auto, Respect", with(v1alpha1.ModeAuto, respect), polite.DeepCopy(), endedByImage},
+				behaviour{name + "Image", with(v1alpha1.ModeImage), rude.DeepCopy(), endedByImage},
+				behaviour{name + "CRR falls back", with(v1alpha1.ModeCRR), rude.DeepCopy(), both(byNode(exits(7)), event(v1alpha1.ReasonFallback))},
+				behaviour{name + "both variables", nil, env(bothVariables...), byNode(exits(0))},
+				behaviour{name + "variable for CRR falls back", nil, env(v1alpha1.EnvTerminate, "true"), both(byNode(exits(0)), event(v1alpha1.ReasonFallback))},
+			)
+		}
+		// Without a quick-exit image and without restarts.
+		withoutImage := func(spec *v1alpha1.PolicySpec) { spec.Image = missingImage }
+		name := string(restartPolicy) + "/three sidecars on "
+		ofThree := map[string]int32{"exits-zero": 0, "exits-seven": 7, "ignores": 137}
+		all = append(all,
+			behaviour{name + fargateNode, with(v1alpha1.ModeAuto, declareThree, withoutImage), onNode(jobWithThreeSidecars(restartPolicy), fargateNode), endedByPhase(ofThree)},
+			behaviour{
+				name + fargateNode + ", env", nil,
+				onNode(jobWithThreeSidecars(restartPolicy, v1alpha1.EnvTerminate, "true", v1alpha1.EnvTerminateWithImage, missingImage), fargateNode), endedByPhase(ofThree),
+			},
+			behaviour{name + virtualNode, with(v1alpha1.ModeAuto, declareThree), onNode(jobWithThreeSidecars(restartPolicy), virtualNode), threeEndedByImage},
+		)
+	}
+	return all
+}
+
+// jobBehaviours are fields of Jobs.
+func jobBehaviours() []behaviour {
+	var all []behaviour
+	for _, mode := range modes {
+		fails := jobOf(corev1.RestartPolicyNever, harness.ExitsZeroOnTerm)
+		fails.Spec.Template.Spec.Containers[1] = harness.Container(harness.MainName, "sleep 2; exit 1")
+		fails.Spec.BackoffLimit, fails.Spec.PodReplacementPolicy = ptr.To[int32](1), ptr.To(batchv1.Failed)
+		all = append(all, behaviour{"podReplacementPolicy Failed, " + string(mode), with(mode), fails, failedTwice})
+		if mode == v1alpha1.ModeImage {
+			// It costs a restart, which counts towards the Job's backoffLimit.
+			all = append(all, behaviour{
+				"backoffLimit is at risk", with(mode), jobOf(corev1.RestartPolicyOnFailure, harness.ExitsZeroOnTerm),
+				both(endedByImage, event(v1alpha1.ReasonBackoffLimitRisk)),
+			})
+			continue
+		}
+		// A single restart fails the Job.
+		once := jobOf(corev1.RestartPolicyOnFailure, harness.ExitsSevenOnTerm)
+		once.Spec.BackoffLimit = ptr.To[int32](0)
+		all = append(all, behaviour{"backoffLimit 0, " + string(mode), with(mode), once, completed})
+	}
+	late := harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(3600))
+	late.Spec.ActiveDeadlineSeconds = ptr.To[int64](15)
+	late.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1)
+	return append(all, behaviour{"activeDeadlineSeconds", with(v1alpha1.ModeAuto), late, func(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
+		test.WaitForFailed("job")
+		test.Recorder.Look(func(seen harness.Seen) {
+			if reason, _ := harness.JobCondition(seen.Job("job"), batchv1.JobFailed); !strings.HasPrefix(reason, batchv1.JobReasonDeadlineExceeded) {
+				test.Errorf("The Job failed with %s, want %s", reason, batchv1.JobReasonDeadlineExceeded)
+			}
+		})
+		requireUntouched(test, "job")
+	}})
+}
+
+// stuckBehaviours are modes that cannot work, or cannot work yet.
+func stuckBehaviours() []behaviour {
+	noFallback := func(spec *v1alpha1.PolicySpec) { spec.Fallback = v1alpha1.FallbackDisabled }
+	unpullable := func(spec *v1alpha1.PolicySpec) {
+		spec.Image, spec.TerminationDeadlineSeconds = missingImage, ptr.To[int32](3)
+	}
+	polite, rude := jobOf(corev1.RestartPolicyNever, harness.ExitsZeroOnTerm), jobOf(corev1.RestartPolicyNever, harness.ExitsSevenOnTerm)
+	polite.Spec.BackoffLimit, rude.Spec.BackoffLimit = ptr.To[int32](0), ptr.To[int32](0)
+	onFailure := jobOf(corev1.RestartPolicyOnFailure, harness.ExitsSevenOnTerm)
+	return []behaviour{
+		{"no daemon for CRR", with(v1alpha1.ModeCRR, noFallback), onNode(polite.DeepCopy(), fargateNode), unusable(v1alpha1.ReasonNoKruiseDaemon)},
+		{"no kubelet for PodPhase", with(v1alpha1.ModePodPhase, noFallback), onNode(polite.DeepCopy(), virtualNode), unusable(v1alpha1.ReasonVirtualNode)},
+		// Under Never, a kubelet takes a container that it stopped and cannot restart for terminated, so its exit code counts.
+		{"unpullable image under Never, exits 0", with(v1alpha1.ModeImage, unpullable), onNode(polite, fargateNode), completed},
+		{"unpullable image under Never, exits 7", with(v1alpha1.ModeImage, unpullable), onNode(rude, fargateNode), failedOnce},
+		// Otherwise the Job completes once the image is available.
+		{"unpullable image on " + virtualNode + " under Never", with(v1alpha1.ModeImage, unpullable, noFallback), onNode(rude.DeepCopy(), virtualNode), stuckUntilPullable},
+		{"unpullable image on " + virtualNode, with(v1alpha1.ModeImage, unpullable, noFallback), onNode(onFailure, virtualNode), stuckUntilPullable},
+		{"unpullable image on " + fargateNode, with(v1alpha1.ModeImage, unpullable, noFallback), onNode(onFailure.DeepCopy(), fargateNode), stuckUntilPullable},
+		{
+			"unpullable image of the policy for env", with("", unpullable),
+			onNode(jobWithEnv(corev1.RestartPolicyNever, v1alpha1.EnvTerminate, "true"), virtualNode), stuckUntilPullable,
+		},
+	}
+}
+
+// with returns a policy of the mode with the changes.
+func with(mode v1alpha1.Mode, changes ...func(*v1alpha1.PolicySpec)) *v1alpha1.SidecarTerminationPolicy {
+	policy := harness.Policy(mode)
+	for _, change := range changes {
+		change(&policy.Spec.PolicySpec)
+	}
+	return policy
+}
+
+func respect(spec *v1alpha1.PolicySpec) { spec.ExitCodes = v1alpha1.ExitCodesRespect }
+
+func threeModes() *v1alpha1.SidecarTerminationPolicy {
+	policy := harness.Policy(v1alpha1.ModeAuto, "by-crr", "by-image", "by-phase")
+	policy.Spec.Sidecars[0].Mode, policy.Spec.Sidecars[0].ExitCodes = v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect
+	policy.Spec.Sidecars[1].Mode, policy.Spec.Sidecars[1].Image = v1alpha1.ModeImage, harness.QuickExitImage
+	policy.Spec.Sidecars[2].Mode = v1alpha1.ModePodPhase
+	return policy
+}
+
+// jobOf returns a Job whose sidecar runs the script.
+func jobOf(restartPolicy corev1.RestartPolicy, script string) *batchv1.Job {
+	return harness.Job("job", restartPolicy, harness.Sidecar(script), harness.Main(2))
+}
+
+// jobWithEnv returns a Job whose sidecar has the environment variables.
+func jobWithEnv(restartPolicy corev1.RestartPolicy, namesAndValues ...string) *batchv1.Job {
+	return harness.Job("job", restartPolicy, harness.WithEnv(harness.Sidecar(harness.ExitsZeroOnTerm), namesAndValues...), harness.Main(2))
+}
+
+// onNode schedules the Job's pods to the node, which has taints.
+func onNode(job *batchv1.Job, node string) *batchv1.Job {
+	job.Spec.Template.Spec.NodeSelector = map[string]string{corev1.LabelHostname: node}
+	job.Spec.Template.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+	return job
+}
+
+// threeSidecars are scripts of sidecars that handle SIGTERM differently.
+var threeSidecars = map[string]string{"exits-zero": harness.ExitsZeroOnTerm, "exits-seven": harness.ExitsSevenOnTerm, "ignores": harness.IgnoresTerm}
+
+func declareThree(spec *v1alpha1.PolicySpec) {
+	spec.Sidecars = harness.PolicySpec(v1alpha1.ModeAuto, slices.Sorted(maps.Keys(threeSidecars))...).Sidecars
+}
+
+// jobWithThreeSidecars returns a Job with threeSidecars, which have the environment variables. Each swap of an image is a restart, which
+// backoffLimit allows.
+func jobWithThreeSidecars(restartPolicy corev1.RestartPolicy, namesAndValues ...string) *batchv1.Job {
+	containers := []corev1.Container{harness.Main(3)}
+	for _, name := range slices.Sorted(maps.Keys(threeSidecars)) {
+		containers = append(containers, harness.WithEnv(harness.Container(name, threeSidecars[name]), namesAndValues...))
+	}
+	job := harness.Job("job", restartPolicy, containers...)
+	job.Spec.BackoffLimit = ptr.To[int32](6)
+	return job
+}
+
+// exits are the exit codes of a pod with one sidecar.
+func exits(exitCode int32) map[string]int32 { return map[string]int32{harness.SidecarName: exitCode} }
+
+// both requires two things.
+func both(first, second requirement) requirement {
+	return func(test *harness.Test, policy *v1alpha1.SidecarTerminationPolicy) {
+		test.Helper()
+		first(test, policy)
+		second(test, policy)
+	}
+}
+
+// event requires a warning on the pod.
+func event(reason v1alpha1.Reason) requirement {
+	return func(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
+		test.Helper()
+		if found := test.WaitForEvent(test.PodOf("job"), reason); found.Type != corev1.EventTypeWarning {
+			test.Errorf("Event %s is of type %s", reason, found.Type)
+		}
+	}
+}
+
+func completed(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
+	test.Helper()
+	test.RequireCompleted("job")
+}
+
+// failedOnce requires that the Job and its only pod are Failed.
+func failedOnce(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
+	test.Helper()
+	test.WaitForFailed("job")
+	if record := test.RequireFinished("job"); record.Pod.Status.Phase != corev1.PodFailed {
+		test.Errorf("Pod %s is %s, want Failed", record.Pod.Name, record.Pod.Status.Phase)
+	}
+}
+
+// failedTwice requires that the Job has had two pods, whose main containers ran once.
+func failedTwice(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
+	test.Helper()
+	test.WaitForFailed("job")
+	test.EventuallySeen("two failed pods without processes", harness.FinishTimeout, func(seen harness.Seen) error {
+		pods := seen.Pods("job")
+		for _, record := range pods {
+			if record.Pod.Status.Phase != corev1.PodFailed || record.Reversal() != "" || record.Container(harness.MainName).RestartCount != 0 {
+				return errors.New(seen.Describe("job"))
+			}
+		}
+		if len(pods) != 2 || anyRunning(pods) {
+			return fmt.Errorf("there are %d pods: %s", len(pods), seen.Describe("job"))
+		}
+		return nil
+	})
+}
+
+// endedByCRR requires that the Job completes, and that one CRR terminated the sidecar, which handled SIGTERM.
+func endedByCRR(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
+	test.Helper()
+	requireEndedByCRR(test, "job")
+}
+
+func requireEndedByCRR(test *harness.Test, job string) {
+	test.Helper()
+	record := test.RequireCompleted(job)
+	requireCRR(test, record, harness.SidecarName)
+	test.RequireImage(record, harness.SidecarName, harness.BusyboxImage)
+	requireExit(test, record, harness.SidecarName, 0)
+}
+
+// requireCRR requires that the pod has had one CRR, for the container.
+func requireCRR(test *harness.Test, record *harness.PodRecord, container string) {
+	test.Helper()
+	for _, crr := range test.RequireCRRs(record, 1) {
+		if !slices.Equal(crr.Containers, []string{container}) {
+			test.Errorf("The CRR names %v, want %s", crr.Containers, container)
+		}
+	}
+}
+
+// requireExit requires that the container terminated with the exit code and did not restart.
+func requireExit(test *harness.Test, record *harness.PodRecord, container string, wanted int32) {
+	test.Helper()
+	requireRun(test, record, container, wanted, 0)
+}
+
+// requireRun requires that the container terminated with the exit code after the restarts.
+func requireRun(test *harness.Test, record *harness.PodRecord, container string, exitCode, restarts int32) {
+	test.Helper()
+	status := record.Container(container)
+	if status == nil || status.State.Terminated == nil || status.State.Terminated.ExitCode != exitCode || status.RestartCount != restarts {
+		test.Errorf("Container %s of pod %s is %+v, want exit code %d after %d restarts", container, record.Pod.Name, status, exitCode, restarts)
+	}
+}
+
+// endedByCRRAndImage requires that the Job completes, and that its sidecars were ended by the modes of their names.
+func endedByCRRAndImage(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
+	test.Helper()
+	record := test.RequireCompleted("job")
+	requireCRR(test, record, "by-crr")
+	test.RequireImage(record, "by-crr", harness.BusyboxImage)
+	test.RequireImage(record, "by-image", harness.QuickExitImage)
+}
+
+// endedByImage requires that the Job completes, and that the quick-exit image replaced the sidecar, without a CRR.
+func endedByImage(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
+	test.Helper()
+	record := test.RequireCompleted("job")
+	test.RequireCRRs(record, 0)
+	test.RequireImage(record, harness.SidecarName, harness.QuickExitImage)
+	if record.Pod.Annotations[v1alpha1.AnnotationImageSwap] == "" {
+		test.Errorf("Pod %s has no annotation %s", record.Pod.Name, v1alpha1.AnnotationImageSwap)
+	}
+	requireRun(test, record, harness.SidecarName, 0, 1)
+}
+
+func requireEndedByImage(test *harness.Test) {
+	test.Helper()
+	endedByImage(test, nil)
+}
+
+// threeEndedByImage requires that all of threeSidecars were swapped at once.
+func threeEndedByImage(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
+	test.Helper()
+	record := test.RequireCompleted("job")
+	for name := range threeSidecars {
+		test.RequireImage(record, name, harness.QuickExitImage)
+		requireRun(test, record, name, 0, 1)
+	}
+}
+
+// endedByPhase requires that the Job completes, and that the kubelet stopped the sidecars because of a written, guarded phase: they did
+// not restart and have the exit codes.
+func endedByPhase(exitCodes map[string]int32) requirement {
+	return func(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
+		test.Helper()
+		requireEndedByPhase(test, exitCodes)
+	}
+}
+
+func requireEndedByPhase(test *harness.Test, exitCodes map[string]int32) {
+	test.Helper()
+	record := test.RequireCompleted("job")
+	test.RequireCRRs(record, 0)
+	for _, annotation := range []string{v1alpha1.AnnotationPodPhase, v1alpha1.AnnotationPhaseGuard} {
+		if record.Pod.Annotations[annotation] == "" {
+			test.Errorf("Pod %s has no annotation %s", record.Pod.Name, annotation)
+		}
+	}
+	for name, exitCode := range exitCodes {
+		test.RequireImage(record, name, harness.BusyboxImage)
+		requireExit(test, record, name, exitCode)
+	}
+}
+
+// unusable requires that the pod reports at once that its node does not support its mode.
+func unusable(reason v1alpha1.Reason) requirement {
+	return func(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
+		test.Helper()
+		test.WaitForEvent(test.WaitForMain("job"), reason)
+		requireStillRunning(test)
+	}
+}
+
+// stuckUntilPullable requires that the pod and the policy report a sidecar that is stuck, and sets an image that can be pulled.
+func stuckUntilPullable(test *harness.Test, policy *v1alpha1.SidecarTerminationPolicy) {
+	test.Helper()
+	pod := test.WaitForMain("job")
+	if event := test.WaitForEvent(pod, v1alpha1.ReasonStuck); !strings.Contains(event.Message, harness.SidecarName) {
+		test.Errorf("The event says %q", event.Message)
+	}
+	test.EventuallyStatus(policy, "the pod to be stuck", func(status v1alpha1.PolicyStatus) error {
+		if degraded := harness.Condition(status, v1alpha1.ConditionDegraded); status.StuckPods != 1 || degraded.Status != metav1.ConditionTrue {
+			return fmt.Errorf("stuckPods is %d and degraded is %+v", status.StuckPods, degraded)
+		}
+		return nil
+	})
+	requireStillRunning(test)
+
+	test.Get(pod)
+	if image := (&harness.PodRecord{Pod: pod}).Image(harness.SidecarName); image != missingImage {
+		test.Errorf("The sidecar has image %s, want %s", image, missingImage)
+	}
+	patch := client.RawPatch("application/strategic-merge-patch+json",
+		[]byte(`{"spec":{"containers":[{"name":"`+harness.SidecarName+`","image":"`+harness.QuickExitImage+`"}]}}`))
+	if err := test.Client.Patch(test.Context(), pod, patch); err != nil {
+		test.Fatalf("Set an available image: %v", err)
+	}
+	test.RequireCompleted("job")
+	test.EventuallyStatus(policy, "no pod to be stuck", func(status v1alpha1.PolicyStatus) error {
+		if degraded := harness.Condition(status, v1alpha1.ConditionDegraded); status.StuckPods != 0 || degraded.Type != "" {
+			return fmt.Errorf("stuckPods is %d and degraded is %+v", status.StuckPods, degraded)
+		}
+		return nil
+	})
+}
+
+// requireStillRunning requires that the Job named job has one pod, which is Running.
+func requireStillRunning(test *harness.Test) {
+	test.Helper()
+	test.Recorder.Look(func(seen harness.Seen) {
+		pods := seen.Pods("job")
+		if len(pods) != 1 || pods[0].Pod.Status.Phase != corev1.PodRunning {
+			test.Errorf("The Job does not have one running pod: %s", seen.Describe("job"))
+		}
+	})
+}
+
+func anyRunning(records []*harness.PodRecord) bool {
+	return slices.ContainsFunc(records, func(record *harness.PodRecord) bool { return len(record.Running()) > 0 })
+}
+
+// forEachRestartPolicy runs a parallel subtest in its own namespace for each of jobRestartPolicies.
+func forEachRestartPolicy(t *testing.T, run func(test *harness.Test, restartPolicy corev1.RestartPolicy)) {
+	t.Helper()
+	for _, restartPolicy := range jobRestartPolicies {
+		t.Run(string(restartPolicy), func(t *testing.T) {
+			t.Parallel()
+			run(harness.New(t), restartPolicy)
+		})
+	}
+}
