@@ -66,7 +66,7 @@ func runDocuments(t *testing.T, selected func(docs.Document) bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(kubectlProgram(cluster.Repository), filepath.Join(place.Programs, "kubectl")); err != nil {
+	if err := os.Symlink(cluster.KubectlProgram(), filepath.Join(place.Programs, "kubectl")); err != nil {
 		t.Fatal(err)
 	}
 	ran := 0

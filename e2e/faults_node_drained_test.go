@@ -7,9 +7,7 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"os/exec"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -30,14 +28,18 @@ func TestFaultsNodeDrained(t *testing.T) {
 	f.inWaves = true
 	// By default a Job takes a deleted pod for failed before it has ended.
 	f.change = func(job *batchv1.Job) { job.Spec.PodReplacementPolicy = ptr.To(batchv1.Failed) }
-	t.Cleanup(func() { f.kubectl(context.Background(), "uncordon", faultNode) })
+	t.Cleanup(func() {
+		if output, err := f.TryKubectl(context.Background(), "uncordon", faultNode); err != nil {
+			t.Errorf("%v: %s", err, output)
+		}
+	})
 	f.plan(jobsOfWave)
 	f.disturbEnds("node drained during termination", exactly(1), func() {
 		f.EventuallySeen("an attempt on each pod", time.Minute, f.allAttempted)
 		before, crrs := f.OperatorWrites(), f.crrs()
-		f.kubectl(t.Context(), "drain", faultNode, "--pod-selector="+policyLabel, "--timeout="+drainTimeout.String())
+		kubectl(f.Test, "drain", faultNode, "--pod-selector="+policyLabel, "--timeout="+drainTimeout.String())
 		f.requireNoWriteSince(before, crrs)
-		f.kubectl(t.Context(), "uncordon", faultNode)
+		kubectl(f.Test, "uncordon", faultNode)
 	})
 }
 
@@ -79,16 +81,5 @@ func (f *faultJobs) requireNoWriteSince(before map[string][]string, crrs int) {
 	}
 	if now := f.crrs(); now > crrs {
 		f.Errorf("The operator created %d CRRs for evicted pods", now-crrs)
-	}
-}
-
-// kubectl runs kubectl as an administrator.
-func (f *faultJobs) kubectl(ctx context.Context, arguments ...string) {
-	f.Helper()
-	ctx, cancel := context.WithTimeout(ctx, 2*drainTimeout)
-	defer cancel()
-	command := exec.CommandContext(ctx, kubectlProgram(f.Repository), append([]string{"--kubeconfig=" + f.Kubeconfig}, arguments...)...)
-	if output, err := command.CombinedOutput(); err != nil {
-		f.Fatalf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, output)
 	}
 }

@@ -70,7 +70,6 @@ func (f *faultJobs) disturb(scenario string, wanted amount, pause func() time.Du
 		} else if inject() {
 			faults++
 		}
-		f.noteMissing()
 		f.feed()
 	}
 	f.finish()
@@ -85,17 +84,12 @@ func (f *faultJobs) disturb(scenario string, wanted amount, pause func() time.Du
 // finish waits for all Jobs. figures reports stuck ones.
 func (f *faultJobs) finish() {
 	f.Helper()
-	for deadline := time.Now().Add(faultsRecovery); time.Now().Before(deadline); f.noteMissing() {
+	for deadline := time.Now().Add(faultsRecovery); time.Now().Before(deadline); {
 		f.feed()
 		if f.SeenWithin(10*time.Second, f.allFinished) {
 			return
 		}
 	}
-}
-
-func (f *faultJobs) noteMissing() {
-	f.Helper()
-	f.Eventually("the API server to list pods", harness.StartTimeout, f.Recorder.NoteMissing)
 }
 
 func every(pause time.Duration) func() time.Duration {

@@ -8,11 +8,11 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +20,8 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
+
+const kubectlTimeout = 5 * time.Minute
 
 // Other tests need the running operator, so the test installs config/overlays/local with the deployed image. It applies
 // config/default as a dry run only, because its image would have to be pulled.
@@ -107,31 +109,16 @@ func operatorImage(test *harness.Test) string {
 	return deployment.Spec.Template.Spec.Containers[0].Image
 }
 
-// kubectlProgram returns the local cluster's kubectl if it exists, and otherwise the one on the PATH.
-func kubectlProgram(repository string) string {
-	program := filepath.Join(repository, ".cluster", "bin", "kubectl")
-	if _, err := os.Stat(program); err == nil {
-		return program
-	}
-	program, err := exec.LookPath("kubectl")
-	if err != nil {
-		return "kubectl"
-	}
-	return program
-}
-
 // kubectl runs kubectl on the cluster and returns its output.
 func kubectl(test *harness.Test, arguments ...string) string {
 	test.Helper()
-	ctx, cancel := context.WithTimeout(test.Context(), harness.StatusTimeout)
+	ctx, cancel := context.WithTimeout(test.Context(), kubectlTimeout)
 	defer cancel()
-	command := exec.CommandContext(ctx, kubectlProgram(test.Repository), arguments...)
-	command.Env = append(os.Environ(), "KUBECONFIG="+test.Kubeconfig)
-	output, err := command.CombinedOutput()
+	output, err := test.TryKubectl(ctx, arguments...)
 	if err != nil {
 		test.Fatalf("kubectl %s: %v\n%s", strings.Join(arguments, " "), err, output)
 	}
-	return string(output)
+	return output
 }
 
 // writeKustomization writes a user's files, in which CONFIG stands for the relative path of the operator's directory config.

@@ -27,11 +27,6 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "The cluster is not ready for the tests: %v\n", err)
 		os.Exit(1)
 	}
-	removeOthers, err := harness.AddOthers()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "Create the objects of others: %v\n", err)
-		os.Exit(1)
-	}
 	removeNative, err := harness.AddNative()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "Install the component native: %v\n", err)
@@ -45,10 +40,6 @@ func TestMain(m *testing.M) {
 	code := m.Run()
 	if err := removeNative(); err != nil {
 		fmt.Fprintf(os.Stderr, "Remove the component native: %v\n", err)
-		code = 1
-	}
-	if err := removeOthers(); err != nil {
-		fmt.Fprintf(os.Stderr, "Delete the objects of others: %v\n", err)
 		code = 1
 	}
 	if err := stopRecording(); err != nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // With overlay namespaced the operator ends sidecars in its namespace without any ClusterRole, and leaves other namespaces alone.
@@ -40,7 +41,7 @@ func TestNamespaced(t *testing.T) {
 	})
 	requireUntouched(other, "job")
 
-	log := watched.OperatorLog(t.Context(), 1000)
+	log := kubectl(watched, "logs", "--namespace="+harness.OperatorNamespace, "deployment/"+settings.DeploymentName)
 	for line := range strings.Lines(log) {
 		if strings.Contains(line, "forbidden") {
 			t.Errorf("The operator needs more permissions: %s", line)

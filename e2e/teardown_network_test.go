@@ -5,7 +5,11 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -20,6 +24,8 @@ const (
 	batchOfDrained, longDrain = 5, 20
 	// batchOfOthers makes shippers send only after SIGTERM.
 	batchOfOthers = 3600
+	// receivedFile in a host directory has what the shipper has sent.
+	receivedMount, receivedFile = "/received", "lines"
 )
 
 // shipping is a teardown of a shipper, with or without a network at the end.
@@ -96,7 +102,6 @@ func TestTeardownNetwork(t *testing.T) {
 // runShippings runs all teardowns with and without a network at the end, and returns their results.
 func runShippings(test *harness.Test, ways []teardown) ([]shipping, []shipped) {
 	test.Helper()
-	network := test.StartPodNetwork()
 	createTeardownPolicies(test, ways)
 	var all []shipping
 	for _, d := range ways {
@@ -107,7 +112,7 @@ func runShippings(test *harness.Test, ways []teardown) ([]shipping, []shipped) {
 		for i, s := range all {
 			t.Run(fmt.Sprintf("%s/cut %t", s.label(), s.cut), func(t *testing.T) {
 				t.Parallel()
-				results[i] = runShipping(harness.Within(t, test), network, s)
+				results[i] = runShipping(harness.Within(t, test), s)
 			})
 		}
 	})
@@ -124,35 +129,60 @@ func networkTable(all []shipping, results []shipped) string {
 	return out.String()
 }
 
-func runShipping(test *harness.Test, network *harness.PodNetwork, s shipping) shipped {
+func runShipping(test *harness.Test, s shipping) shipped {
 	test.Helper()
 	name := strings.ReplaceAll(fmt.Sprintf("%s-%t", s.label(), s.cut), ".", "-")
-	job := s.job(name, shipper(network, name, s.batch()), logger())
+	job := s.job(name, shipper(s.batch()), logger())
 	job.Spec.Template.Spec.Volumes = []corev1.Volume{logVolume()}
+	directory := test.TempDir()
+	harness.MountHostDirectory(&job.Spec.Template.Spec, harness.SidecarName, directory, receivedMount)
 	job.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(10))
-	if s.cut {
-		job.Spec.Template.Labels[harness.LabelNetworkCut] = "true"
-	}
 	test.Create(job)
-	test.WaitForComplete(name)
-	record := test.RequireFinished(name)
-	if !network.Received(name + "-begins") {
-		test.Fatalf("The shipper of pod %s had no network", record.Pod.Name)
+	if s.cut && s.phaseFirst {
+		test.EventuallySeen("the phase to be terminal", harness.FinishTimeout, func(seen harness.Seen) error {
+			if pods := seen.Pods(name); len(pods) == 0 || !pods[0].Finished() {
+				return errors.New(seen.Describe(name))
+			}
+			return nil
+		})
+		cutNetwork(test, test.PodOf(name))
 	}
-	if s.cut && s.phaseFirst && !network.IsCut(record.Pod) {
-		test.Errorf("Pod %s has not lost its network", record.Pod.Name)
+	test.WaitForComplete(name)
+	test.RequireFinished(name)
+	content, err := os.ReadFile(filepath.Join(directory, receivedFile))
+	if err != nil || !strings.Contains(string(content), "begins") {
+		test.Fatalf("The shipper had no network: %q, %v", content, err)
 	}
 	got := notShipped
 	switch {
-	case network.Received(name + "-before"):
+	case strings.Contains(string(content), "before"):
 		got = shippedBefore
-	case network.Received(name + "-after"):
+	case strings.Contains(string(content), "after"):
 		got = shippedAfter
 	}
 	if wanted := s.expect(); got != wanted {
 		test.Errorf("The last line was %s, want %s", got, wanted)
 	}
 	return got
+}
+
+// cutNetwork takes down the only network interface of the pod, whose sidecar runs.
+func cutNetwork(test *harness.Test, pod *corev1.Pod) {
+	test.Helper()
+	groups, err := filepath.Glob("/proc/[0-9]*/cgroup")
+	for _, file := range groups {
+		content, gone := os.ReadFile(file)
+		if gone != nil || !strings.Contains(string(content), "/pod"+string(pod.UID)+"/") {
+			continue
+		}
+		network := filepath.Join(filepath.Dir(file), "ns", "net")
+		var output []byte
+		if output, err = exec.CommandContext(test.Context(), "nsenter", "--net="+network, "ip", "link", "set", "lo", "down").CombinedOutput(); err == nil {
+			return
+		}
+		err = fmt.Errorf("%w: %s", err, output) // the process may have ended
+	}
+	test.Errorf("Pod %s has not lost its network: %v", pod.Name, err)
 }
 
 // logVolume contains the main container's line and a file that says that the shipper is ready.
@@ -170,14 +200,17 @@ func logger() corev1.Container {
 	return withLogs(harness.Container(harness.MainName, "until [ -e /logs/ready ]; do sleep 0.2; done; echo > /logs/line"))
 }
 
-// shipper returns a sidecar that sends the main container's line after batch seconds, or three seconds after SIGTERM.
-func shipper(network *harness.PodNetwork, name string, batch int) corev1.Container {
+// shipper returns a sidecar that sends the main container's line after batch seconds, or three seconds after SIGTERM. What it sends
+// passes the pod's network interface and is received into a file.
+func shipper(batch int) corev1.Container {
 	return withLogs(harness.Sidecar(fmt.Sprintf(`
-until %s; do sleep 0.2; done
-trap 'sleep 3; %s; exit 0' TERM
+while :; do nc -l -p 9000 >> %s/%s; done &
+send() { echo $1 | nc -w 2 127.0.0.1 9000; }
+until send begins; do sleep 0.2; done
+trap 'sleep 3; send after; exit 0' TERM
 echo > /logs/ready
 until [ -e /logs/line ]; do sleep 0.2 & wait $!; done
 sleep %d & wait $!
-%s
-sleep 3600 & wait`, network.Send(name+"-begins"), network.Send(name+"-after"), batch, network.Send(name+"-before"))))
+send before
+sleep 3600 & wait`, receivedMount, receivedFile, batch)))
 }

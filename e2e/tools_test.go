@@ -7,12 +7,10 @@ package e2e
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -206,20 +204,6 @@ func (t *tool) requireLeftAlone(name string, running ...string) {
 	})
 }
 
-// exec runs a shell command in a container and returns its output.
-func (t *tool) exec(pod, container, script string) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), harness.StartTimeout)
-	defer cancel()
-	command := exec.CommandContext(ctx, kubectlProgram(t.Repository), "exec", "--namespace", t.Namespace, pod, "--container", container, "--", "/bin/sh", "-c", script)
-	command.Env = append(os.Environ(), "KUBECONFIG="+t.Kubeconfig)
-	output, err := command.CombinedOutput()
-	if err != nil {
-		t.Fatalf("Run %q in container %s of pod %s: %v\n%s", script, container, pod, err, output)
-	}
-	return string(output)
-}
-
 // Airflow reads the result of a task from its sidecar after the base container has ended, and interrupts the sidecar. The failed task
 // shows that the operator had time to act before.
 func TestToolAirflow(t *testing.T) {
@@ -237,7 +221,8 @@ func TestToolAirflow(t *testing.T) {
 	test.requireOutcome(worker, "base", corev1.PodSucceeded, 0)
 
 	test.requireLeftAlone(task, "airflow-xcom-sidecar", "istio-proxy")
-	if result := test.exec(task, "airflow-xcom-sidecar", "cat /airflow/xcom/return.json; kill -2 1"); strings.TrimSpace(result) != `{"orders": 3}` {
+	if result := kubectl(test.Test, "exec", "--namespace="+test.Namespace, task, "--container=airflow-xcom-sidecar", "--",
+		"/bin/sh", "-c", "cat /airflow/xcom/return.json; kill -2 1"); strings.TrimSpace(result) != `{"orders": 3}` {
 		t.Errorf("The result of the task is %q", result)
 	}
 	test.requireOutcome(task, "base", corev1.PodSucceeded, 0)

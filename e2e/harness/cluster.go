@@ -5,14 +5,17 @@
 package harness
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
@@ -34,7 +37,9 @@ type Cluster struct {
 	// Config is the connection as an administrator.
 	Config *rest.Config
 	// Client reads and writes API objects, never from a cache.
-	Client client.WithWatch
+	Client client.Client
+	// Dynamic watches kinds that the cluster serves at times.
+	Dynamic dynamic.Interface
 	// Clientset serves what Client does not, such as the logs of pods.
 	Clientset kubernetes.Interface
 	// Repository is the root of the operator's repository.
@@ -67,15 +72,34 @@ func connect() (*Cluster, error) {
 	if err := errors.Join(scheme.AddToScheme(types), v1alpha1.AddToScheme(types)); err != nil {
 		return nil, fmt.Errorf("register the types: %w", err)
 	}
-	direct, err := client.NewWithWatch(config, client.Options{Scheme: types})
-	if err != nil {
-		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
-	}
+	direct, failed := client.New(config, client.Options{Scheme: types})
+	watching, err := dynamic.NewForConfig(config)
+	failed = errors.Join(failed, err)
 	clientset, err := kubernetes.NewForConfig(config)
-	if err != nil {
+	if err := errors.Join(failed, err); err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", config.Host, err)
 	}
-	return &Cluster{Config: config, Client: direct, Clientset: clientset, Repository: repository, Kubeconfig: kubeconfig}, nil
+	return &Cluster{Config: config, Client: direct, Dynamic: watching, Clientset: clientset, Repository: repository, Kubeconfig: kubeconfig}, nil
+}
+
+// KubectlProgram returns the local cluster's kubectl if it exists, and otherwise the one on the PATH.
+func (c *Cluster) KubectlProgram() string {
+	program := filepath.Join(c.Repository, ".cluster", "bin", "kubectl")
+	if _, err := os.Stat(program); err == nil {
+		return program
+	}
+	if program, err := exec.LookPath("kubectl"); err == nil {
+		return program
+	}
+	return "kubectl"
+}
+
+// TryKubectl runs kubectl as an administrator, and returns its output.
+func (c *Cluster) TryKubectl(ctx context.Context, arguments ...string) (string, error) {
+	command := exec.CommandContext(ctx, c.KubectlProgram(), arguments...)
+	command.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
+	output, err := command.CombinedOutput()
+	return string(output), err
 }
 
 // findRepository returns the nearest parent directory with go.mod.

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
@@ -67,6 +70,25 @@ func (c *Cluster) canConvert() (bool, error) {
 // nativeObjects returns the objects of the component native.
 func (c *Cluster) nativeObjects() ([]*unstructured.Unstructured, error) {
 	return c.render(nativeComponent)
+}
+
+// render returns the objects of a kustomization of the repository.
+func (c *Cluster) render(kustomization string) ([]*unstructured.Unstructured, error) {
+	options := krusty.MakeDefaultOptions()
+	options.Reorder = krusty.ReorderOptionUnspecified // the overlays set it
+	rendered, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), filepath.Join(c.Repository, filepath.FromSlash(kustomization)))
+	if err != nil {
+		return nil, fmt.Errorf("render %s: %w", kustomization, err)
+	}
+	objects := make([]*unstructured.Unstructured, 0, rendered.Size())
+	for _, resource := range rendered.Resources() {
+		object, err := resource.Map()
+		if err != nil {
+			return nil, fmt.Errorf("read %s of %s: %w", resource.CurId(), kustomization, err)
+		}
+		objects = append(objects, &unstructured.Unstructured{Object: object})
+	}
+	return objects, nil
 }
 
 // installNative applies the objects of the component native and waits until policies get its label. The API server notices

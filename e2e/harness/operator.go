@@ -8,8 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +15,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/internal/settings"
@@ -112,37 +109,4 @@ func (t *Test) updateOperator(ctx context.Context, replicas int32, change func(*
 // OperatorDeployment returns the operator's Deployment with its name only.
 func OperatorDeployment() *appsv1.Deployment {
 	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: OperatorNamespace, Name: settings.DeploymentName}}
-}
-
-// OperatorLog returns the last lines of the operator's log, or the error of reading it.
-func (c *Cluster) OperatorLog(ctx context.Context, lines int64) string {
-	pods := &corev1.PodList{}
-	if err := c.Client.List(ctx, pods, client.InNamespace(OperatorNamespace)); err != nil {
-		return err.Error()
-	}
-	var out strings.Builder
-	for i := range pods.Items {
-		name := pods.Items[i].Name
-		log, err := c.Clientset.CoreV1().Pods(OperatorNamespace).GetLogs(name, &corev1.PodLogOptions{TailLines: ptr.To(lines)}).DoRaw(ctx)
-		if err != nil {
-			log = []byte(logOfNode(name, int(lines), err))
-		}
-		fmt.Fprintf(&out, "%s\n%s\n", name, log)
-	}
-	return out.String()
-}
-
-// logOfNode reads the log from the node's directory, because its kubelet may be unreachable.
-func logOfNode(pod string, lines int, reason error) string {
-	files, _ := filepath.Glob(filepath.Join(podLogDirectory, OperatorNamespace+"_"+pod+"_*", "*", "*.log"))
-	if len(files) == 0 {
-		return fmt.Sprintf("no log: %v", reason)
-	}
-	slices.Sort(files)
-	data, err := os.ReadFile(files[len(files)-1])
-	if err != nil {
-		return fmt.Sprintf("no log: %v", err)
-	}
-	all := strings.Split(strings.TrimRight(string(data), "\n"), "\n")
-	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }

@@ -6,25 +6,18 @@ package harness
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
@@ -42,7 +35,7 @@ func Ready() error {
 	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
 	defer cancel()
 	for _, require := range []func(context.Context) error{
-		cluster.requireNode, cluster.requireKruise, cluster.requireNoForeignPolicy, cluster.requireDeployed,
+		cluster.requireNode, cluster.requireKruise, cluster.requireNoForeignPolicy,
 	} {
 		if err := require(ctx); err != nil {
 			return err
@@ -128,70 +121,4 @@ func (c *Cluster) requireNoForeignPolicy(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// requireDeployed requires that the operator has the settings of `make cluster-deploy`. Its image may differ.
-func (c *Cluster) requireDeployed(ctx context.Context) error {
-	wanted, err := c.localDeployment()
-	if err != nil {
-		return err
-	}
-	deployed := &appsv1.Deployment{}
-	if err := c.Client.Get(ctx, client.ObjectKeyFromObject(wanted), deployed); err != nil {
-		return fmt.Errorf("get the operator's Deployment (deploy the operator with `make cluster-deploy`): %w", err)
-	}
-	if want, got := settingsOf(wanted), settingsOf(deployed); want != got {
-		return fmt.Errorf("the operator has other settings (deploy it with `make cluster-deploy`):\n%s\nwant:\n%s", got, want)
-	}
-	return nil
-}
-
-// localDeployment returns the operator's Deployment of config/overlays/local.
-func (c *Cluster) localDeployment() (*appsv1.Deployment, error) {
-	const overlay = "config/overlays/local"
-	objects, err := c.render(overlay)
-	if err != nil {
-		return nil, err
-	}
-	for _, object := range objects {
-		if object.GetKind() == "Deployment" {
-			deployment := &appsv1.Deployment{}
-			return deployment, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, deployment)
-		}
-	}
-	return nil, errors.New("no Deployment in " + overlay)
-}
-
-// render returns the objects of a kustomization of the repository.
-func (c *Cluster) render(kustomization string) ([]*unstructured.Unstructured, error) {
-	options := krusty.MakeDefaultOptions()
-	options.Reorder = krusty.ReorderOptionUnspecified // the overlays set it
-	rendered, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), filepath.Join(c.Repository, filepath.FromSlash(kustomization)))
-	if err != nil {
-		return nil, fmt.Errorf("render %s: %w", kustomization, err)
-	}
-	objects := make([]*unstructured.Unstructured, 0, rendered.Size())
-	for _, resource := range rendered.Resources() {
-		object, err := resource.Map()
-		if err != nil {
-			return nil, fmt.Errorf("read %s of %s: %w", resource.CurId(), kustomization, err)
-		}
-		objects = append(objects, &unstructured.Unstructured{Object: object})
-	}
-	return objects, nil
-}
-
-// settingsOf returns the replicas, arguments and environment variables.
-func settingsOf(deployment *appsv1.Deployment) string {
-	manager := deployment.Spec.Template.Spec.Containers[0]
-	lines := []string{fmt.Sprintf("replicas %d", ptr.Deref(deployment.Spec.Replicas, 1))}
-	lines = append(lines, manager.Args...)
-	variables := map[string]string{}
-	for _, variable := range manager.Env {
-		variables[variable.Name] = variable.Value
-	}
-	for _, name := range slices.Sorted(maps.Keys(variables)) {
-		lines = append(lines, name+"="+variables[name])
-	}
-	return "  " + strings.Join(lines, "\n  ")
 }

@@ -6,19 +6,25 @@ package harness
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
 // LabelNamespace marks every namespace that the tests create.
@@ -69,7 +75,7 @@ func NewWithLabels(t *testing.T, labels map[string]string) *Test {
 	}
 	test := &Test{T: t, Cluster: cluster, Namespace: namespace.Name}
 	t.Cleanup(func() { test.deleteNamespace(namespace) })
-	test.Recorder = startRecorder(t, cluster.Client, namespace.Name)
+	test.Recorder = startRecorder(t, cluster.Dynamic, namespace.Name)
 	t.Cleanup(func() {
 		if t.Failed() {
 			test.dump()
@@ -111,16 +117,10 @@ func (t *Test) Create(objects ...client.Object) {
 func (t *Test) CreateForCluster(object client.Object) {
 	t.Helper()
 	t.Create(object)
-	t.DeleteAtEnd(object)
-}
-
-// DeleteAtEnd deletes the object when the test ends.
-func (t *Test) DeleteAtEnd(object client.Object) {
-	t.Helper()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 		defer cancel()
-		if err := t.Client.Delete(ctx, object); err != nil && !apierrors.IsNotFound(err) {
+		if err := t.Client.Delete(ctx, object); client.IgnoreNotFound(err) != nil {
 			t.Errorf("Delete %T %s: %v", object, object.GetName(), err)
 		}
 	})
@@ -166,4 +166,142 @@ func (t *Test) getAgain(ctx context.Context, key client.ObjectKey, object client
 func Within(t *testing.T, parent *Test) *Test {
 	t.Helper()
 	return &Test{T: t, Cluster: parent.Cluster, Namespace: parent.Namespace, Recorder: parent.Recorder}
+}
+
+// pollInterval is the interval of checks of states that no watch reports.
+const pollInterval = 250 * time.Millisecond
+
+// poll runs the check until it returns nil or the context ends, and returns the check's last error.
+func poll(ctx context.Context, check func(context.Context) error) error {
+	var last error
+	if err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
+		err := check(ctx)
+		if ctx.Err() == nil || last == nil {
+			last = err // an error caused by the deadline says less than the error before it
+		}
+		return err == nil, nil
+	}); err != nil {
+		return fmt.Errorf("%w: %w", context.Cause(ctx), last)
+	}
+	return nil
+}
+
+// Eventually polls until the check returns nil, and fails the test with the check's last error otherwise.
+func (t *Test) Eventually(what string, timeout time.Duration, check func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	if err := poll(ctx, check); err != nil {
+		t.Fatalf("Waited %s for %s: %v", timeout, what, err)
+	}
+}
+
+// EventuallySeen runs the check after each recorded change until it returns nil, and fails the test with the check's last error
+// otherwise.
+func (t *Test) EventuallySeen(what string, timeout time.Duration, check func(Seen) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	if err := t.Recorder.wait(ctx, check); err != nil {
+		t.Fatalf("Waited %s for %s: %v", timeout, what, err)
+	}
+}
+
+// SeenWithin runs the check after each recorded change, and reports whether it returns nil within the timeout.
+func (t *Test) SeenWithin(timeout time.Duration, check func(Seen) error) bool {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	return t.Recorder.wait(ctx, check) == nil
+}
+
+// WaitForEvent waits for an event on the pod with the reason, and returns it.
+func (t *Test) WaitForEvent(pod *corev1.Pod, reason v1alpha1.Reason) corev1.Event {
+	t.Helper()
+	var found corev1.Event
+	t.Eventually(fmt.Sprintf("an event %s on pod %s", reason, pod.Name), StatusTimeout, func(ctx context.Context) error {
+		events, err := t.eventsOn(ctx, pod)
+		if err != nil {
+			return err
+		}
+		index := slices.IndexFunc(events, func(event corev1.Event) bool { return event.Reason == string(reason) })
+		if index < 0 {
+			return fmt.Errorf("the pod has the events %v", ReasonsOf(events))
+		}
+		found = events[index]
+		return nil
+	})
+	return found
+}
+
+// EventsOn returns the events on the pod.
+func (t *Test) EventsOn(pod *corev1.Pod) []corev1.Event {
+	t.Helper()
+	events, err := t.eventsOn(t.Context(), pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return events
+}
+
+func (t *Test) eventsOn(ctx context.Context, pod *corev1.Pod) ([]corev1.Event, error) {
+	events := &corev1.EventList{}
+	if err := t.Client.List(ctx, events, client.InNamespace(pod.Namespace), client.MatchingFields{"involvedObject.name": pod.Name}); err != nil {
+		return nil, fmt.Errorf("list the events of pod %s: %w", pod.Name, err)
+	}
+	return slices.DeleteFunc(events.Items, func(event corev1.Event) bool { return event.InvolvedObject.UID != pod.UID }), nil
+}
+
+// ReasonsOf returns the reasons of the events.
+func ReasonsOf(events []corev1.Event) []string {
+	reasons := make([]string, 0, len(events))
+	for i := range events {
+		reasons = append(reasons, events[i].Reason)
+	}
+	return reasons
+}
+
+// EventuallyStatus reads the policy until the check of its status returns nil.
+func (t *Test) EventuallyStatus(policy *v1alpha1.SidecarTerminationPolicy, what string, check func(v1alpha1.PolicyStatus) error) {
+	t.Helper()
+	current := policy.DeepCopy()
+	t.EventuallyGet(current, what, StatusTimeout, func() error { return check(current.Status) })
+}
+
+// Condition returns the policy's condition, or an empty one.
+func Condition(status v1alpha1.PolicyStatus, conditionType string) metav1.Condition {
+	if condition := meta.FindStatusCondition(status.Conditions, conditionType); condition != nil {
+		return *condition
+	}
+	return metav1.Condition{}
+}
+
+// updateDocumentsEnvVar set to 1 writes the results of tests to documents instead of comparing.
+const updateDocumentsEnvVar = "UPDATE_DOCS"
+
+// RequireSection requires that the section of a document has the content. A section begins with the line
+// `<!-- begin NAME: ... -->` and ends with the line `<!-- end NAME -->`.
+func (t *Test) RequireSection(path, name, content string) {
+	t.Helper()
+	file := filepath.Join(t.Repository, filepath.FromSlash(path))
+	document, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("Read %s: %v", path, err)
+	}
+	before, rest, begins := strings.Cut(string(document), fmt.Sprintf("<!-- begin %s: ", name))
+	comment, rest, opens := strings.Cut(rest, "-->\n")
+	_, after, ends := strings.Cut(rest, fmt.Sprintf("<!-- end %s -->\n", name))
+	if !begins || !opens || !ends {
+		t.Fatalf("%s has no section %s", path, name)
+	}
+	updated := fmt.Sprintf("%s<!-- begin %s: %s-->\n\n%s\n\n<!-- end %s -->\n%s", before, name, comment, strings.TrimSpace(content), name, after)
+	switch {
+	case updated == string(document):
+	case os.Getenv(updateDocumentsEnvVar) != "1":
+		t.Errorf("Section %s of %s is outdated; run this test with %s=1. Results:\n%s", name, path, updateDocumentsEnvVar, content)
+	default:
+		if err := os.WriteFile(file, []byte(updated), 0o644); err != nil {
+			t.Fatalf("Write %s: %v", path, err)
+		}
+	}
 }

@@ -5,13 +5,19 @@
 package harness
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
+	"os"
 	"path"
+	"path/filepath"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -170,4 +176,68 @@ func PolicySpec(mode v1alpha1.Mode, sidecars ...string) v1alpha1.PolicySpec {
 		spec.Image = QuickExitImage
 	}
 	return spec
+}
+
+const (
+	gateMount = "/gate"
+	gateFile  = "open"
+)
+
+// Gate keeps a main container running until the test opens it. It is a host directory, so the pod must run on a node with a
+// kubelet: a virtual node mounts none.
+type Gate struct {
+	test *Test
+	file string
+}
+
+// Gate makes the pod's main container run until the returned gate is opened, and then succeed.
+func (t *Test) Gate(pod *corev1.PodTemplateSpec) *Gate {
+	t.Helper()
+	directory := t.TempDir()
+	MountHostDirectory(&pod.Spec, MainName, directory, gateMount)
+	for i := range pod.Spec.Containers {
+		if container := &pod.Spec.Containers[i]; container.Name == MainName {
+			container.Command = Container(MainName, "until [ -e "+path.Join(gateMount, gateFile)+" ]; do sleep 1; done").Command
+		}
+	}
+	return &Gate{t, filepath.Join(directory, gateFile)}
+}
+
+// Open lets the main container end. It is idempotent.
+func (g *Gate) Open() {
+	g.test.Helper()
+	if err := os.WriteFile(g.file, nil, 0o600); err != nil {
+		g.test.Fatalf("Open the gate: %v", err)
+	}
+}
+
+// KruiseGroupVersion is the API version of OpenKruise that the tests use.
+var KruiseGroupVersion = schema.GroupVersion{Group: "apps.kruise.io", Version: "v1alpha1"}
+
+// Kruise returns an object of an OpenKruise kind.
+func Kruise(kind, name string, spec map[string]any) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	object.SetGroupVersionKind(KruiseGroupVersion.WithKind(kind))
+	object.SetName(name)
+	if spec != nil {
+		object.Object["spec"] = spec
+	}
+	return object
+}
+
+// ToMap returns the object as unstructured content.
+func ToMap(object any) map[string]any {
+	data, err := json.Marshal(object)
+	fields := map[string]any{}
+	if err := errors.Join(err, json.Unmarshal(data, &fields)); err != nil {
+		panic(err)
+	}
+	return fields
+}
+
+// KruiseList returns an empty list of an OpenKruise kind.
+func KruiseList(kind string) *unstructured.UnstructuredList {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(KruiseGroupVersion.WithKind(kind + "List"))
+	return list
 }
