@@ -18,13 +18,8 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
-	clusterimages "github.com/sidecar-termination/operator/hack/localcluster/images"
 	"github.com/sidecar-termination/operator/hack/packaging/checkout"
 	"github.com/sidecar-termination/operator/hack/packaging/images"
-	"github.com/sidecar-termination/operator/hack/packaging/program"
-	"github.com/sidecar-termination/operator/internal/ociimage"
-	"github.com/sidecar-termination/operator/internal/quickexit"
-	quickexitimage "github.com/sidecar-termination/operator/internal/quickexit/image"
 )
 
 // A checkout is installed with images that the nodes pull from a registry. Only the patches of config/overlays/local are added: pods of
@@ -37,7 +32,10 @@ func TestInstallWithOwnImages(t *testing.T) {
 	registry := harness.StartRegistry(t)
 	references := checkout.References{Operator: registry.Reference("team/" + images.Operator + ":dev")}
 	dist := t.TempDir()
-	writeLayouts(test, filepath.Join(dist, "images"))
+	platform := v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
+	if _, err := images.Write(t.Context(), test.Repository, filepath.Join(dist, "images"), "latest", []v1.Platform{platform}); err != nil {
+		t.Fatal(err)
+	}
 	push := exec.CommandContext(t.Context(), "make", "--no-print-directory", "docker-push", "DIST="+dist, "IMG="+references.Operator)
 	push.Dir = test.Repository
 	if output, err := push.CombinedOutput(); err != nil {
@@ -74,33 +72,6 @@ patches: [{path: namespace.yaml}, {path: deployment.yaml}, {path: poddisruptionb
 		harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2)))
 	record := test.RequireCompleted("job")
 	test.RequireImage(record, harness.SidecarName, registry.Reference("team/"+images.QuickExit+":dev"))
-}
-
-// writeLayouts writes the images as `make docker-build` does, for this machine's platform alone.
-func writeLayouts(test *harness.Test, directory string) {
-	test.Helper()
-	platform := v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
-	compiled, err := program.Compile(test.Context(), test.Repository, ".", platform)
-	if err != nil {
-		test.Fatal(err)
-	}
-	operator, err := clusterimages.Operator(compiled, platform)
-	if err != nil {
-		test.Fatal(err)
-	}
-	operatorIndex, err := ociimage.Index([]ociimage.PlatformImage{{Platform: platform, Image: operator}})
-	if err != nil {
-		test.Fatal(err)
-	}
-	quickExitIndex, err := quickexitimage.Index(quickexit.DefaultPaths(), []v1.Platform{platform})
-	if err != nil {
-		test.Fatal(err)
-	}
-	for name, index := range map[string]v1.ImageIndex{images.Operator: operatorIndex, images.QuickExit: quickExitIndex} {
-		if err := ociimage.WriteLayout(filepath.Join(directory, name), "latest", index, false); err != nil {
-			test.Fatal(err)
-		}
-	}
 }
 
 // localPatches are the patches of config/overlays/local, with images that are pulled.

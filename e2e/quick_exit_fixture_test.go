@@ -5,28 +5,26 @@
 package e2e
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
-	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
-	batchv1 "k8s.io/api/batch/v1"
 
 	"github.com/sidecar-termination/operator/e2e/harness"
-	"github.com/sidecar-termination/operator/internal/ociimage"
+	clusterimages "github.com/sidecar-termination/operator/hack/localcluster/images"
+	"github.com/sidecar-termination/operator/hack/ociimage"
+	"github.com/sidecar-termination/operator/hack/packaging/program"
+	"github.com/sidecar-termination/operator/internal/quickexit"
 )
 
 // Paths of the program in the image of realSidecar.
 const (
 	sidecarProgram   = "/opt/proxy/bin/proxy"
 	sidecarDirectory = "/app"
-	sidecarScript    = sidecarDirectory + "/server"
 	sidecarCommand   = sidecarDirectory + "/bin/agent"
 	// sidecarUser is the user of the image.
 	sidecarUser = "1337:1337"
@@ -57,7 +55,7 @@ var realSidecar = sync.OnceValues(func() (v1.Image, error) {
 	}
 	root := ociimage.Rootfs{
 		Programs: map[string][]byte{sidecarProgram[1:]: program},
-		Links:    map[string]string{sidecarScript[1:]: sidecarProgram[1:], sidecarCommand[1:]: sidecarProgram[1:]},
+		Links:    map[string]string{sidecarCommand[1:]: sidecarProgram[1:]},
 	}
 	return root.Image(v1.Platform{OS: "linux", Architecture: runtime.GOARCH}, v1.Config{
 		Entrypoint: []string{sidecarProgram},
@@ -78,39 +76,20 @@ func pushSidecar(test *harness.Test, registry *harness.Registry) string {
 	return registry.Push(test.T, "sidecar:v1", image)
 }
 
-// quickExitImage is the output of subcommand quick-exit-image.
-type quickExitImage struct {
-	// Image is the reference with the digest.
-	Image string
-	// Paths are the paths of the program in the image.
-	Paths []string
-}
+// coveredCommands are the paths at which the image of pushQuickExit has the program, besides the default paths.
+var coveredCommands = []string{sidecarProgram, "/usr/local/bin/agent"}
 
-// pushQuickExit builds and pushes a quick-exit image for the Job's sidecar by subcommand quick-exit-image.
-func pushQuickExit(test *harness.Test, reference string, job *batchv1.Job) quickExitImage {
+// pushQuickExit pushes a quick-exit image with coveredCommands and returns the reference.
+func pushQuickExit(test *harness.Test, registry *harness.Registry, tag string) string {
 	test.Helper()
-	program, err := buildOperator()
-	if err != nil {
-		test.Fatalf("Build the operator: %v", err)
-	}
-	manifest := harness.ToMap(job)
-	manifest["apiVersion"], manifest["kind"] = "batch/v1", "Job"
-	input, err := json.Marshal(manifest)
+	platform := v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
+	compiled, err := program.Compile(test.Context(), test.Repository, clusterimages.QuickExitProgram, platform)
 	if err != nil {
 		test.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(test.Context(), time.Minute)
-	defer cancel()
-	command := exec.CommandContext(ctx, program, "quick-exit-image", "--from-file=-", "--container="+harness.SidecarName, "--push="+reference, "-o", "json")
-	var warnings bytes.Buffer
-	command.Stdin, command.Stderr = bytes.NewReader(input), &warnings
-	output, err := command.Output()
+	image, err := clusterimages.QuickExit(compiled, slices.Concat(quickexit.DefaultPaths(), coveredCommands), platform)
 	if err != nil {
-		test.Fatalf("quick-exit-image: %v\n%s", err, warnings.String())
+		test.Fatal(err)
 	}
-	var result quickExitImage
-	if err := json.Unmarshal(output, &result); err != nil {
-		test.Fatalf("Read the result: %v\n%s", err, output)
-	}
-	return result
+	return registry.Push(test.T, tag, image)
 }

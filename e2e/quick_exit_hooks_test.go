@@ -29,9 +29,9 @@ func TestQuickExitImageWithPreStopHook(t *testing.T) {
 		job := jobWithRealSidecar(test, registry, restartPolicy)
 		job.Spec.Template.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PreStop: hook("preStop")}
 		files := mountShared(test, &job.Spec.Template.Spec)
-		image := pushQuickExit(test, registry.Reference("quick-exit:"+test.Namespace), job)
+		image := pushQuickExit(test, registry, "quick-exit:"+test.Namespace)
 		test.Create(policyForImage(image), job)
-		requireEndedByRealImage(test, image.Image)
+		requireEndedByRealImage(test, image)
 		requireFiles(test, files, "preStop")
 		requireKubeletWarnings(test)
 	})
@@ -61,9 +61,9 @@ func TestQuickExitImageWithPostStartHook(t *testing.T) {
 				job := jobWithRealSidecar(test, registry, restartPolicy)
 				job.Spec.Template.Spec.Containers[0].Lifecycle = c.lifecycle
 				files := mountShared(test, &job.Spec.Template.Spec)
-				image := pushQuickExit(test, registry.Reference("quick-exit:"+test.Namespace), job)
+				image := pushQuickExit(test, registry, "quick-exit:"+test.Namespace)
 				test.Create(policyForImage(image), job)
-				requireEndedByRealImage(test, image.Image)
+				requireEndedByRealImage(test, image)
 				requireFiles(test, files, c.files...)
 				// The hook succeeds if the program has not exited yet, so the warnings are optional.
 				requireKubeletWarnings(test, c.warnings...)

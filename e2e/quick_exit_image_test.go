@@ -31,16 +31,7 @@ var waysToStart = []struct {
 	{"absolute command", func(_ *corev1.PodSpec, sidecar *corev1.Container) {
 		sidecar.Command, sidecar.Args = []string{sidecarProgram}, []string{"--listen=:15001"}
 	}},
-	{"relative command", func(_ *corev1.PodSpec, sidecar *corev1.Container) {
-		sidecar.Command, sidecar.WorkingDir = []string{"./server"}, sidecarDirectory
-	}},
-	{"relative command in image's working directory", func(_ *corev1.PodSpec, sidecar *corev1.Container) {
-		sidecar.Command = []string{"./server"}
-	}},
 	{"name in image's PATH", func(_ *corev1.PodSpec, sidecar *corev1.Container) { sidecar.Command = []string{"agent"} }},
-	{"name in own PATH", func(_ *corev1.PodSpec, sidecar *corev1.Container) {
-		sidecar.Command, sidecar.Env = []string{"proxy"}, []corev1.EnvVar{{Name: "PATH", Value: "/opt/proxy/bin"}}
-	}},
 	{"shell form", func(_ *corev1.PodSpec, sidecar *corev1.Container) {
 		sidecar.Image, sidecar.Command = harness.BusyboxImage, []string{"/bin/sh", "-c", harness.ExitsSevenOnTerm}
 	}},
@@ -75,9 +66,9 @@ func TestQuickExitImageTerminatesSidecars(t *testing.T) {
 				job := jobWithRealSidecar(test, registry, restartPolicy)
 				pod := &job.Spec.Template.Spec
 				way.apply(pod, &pod.Containers[0])
-				image := pushQuickExit(test, registry.Reference("quick-exit:"+test.Namespace), job)
+				image := pushQuickExit(test, registry, "quick-exit:"+test.Namespace)
 				test.Create(policyForImage(image), job)
-				requireEndedByRealImage(test, image.Image)
+				requireEndedByRealImage(test, image)
 				requireKubeletWarnings(test)
 			})
 		}
@@ -92,22 +83,14 @@ func jobWithRealSidecar(test *harness.Test, registry *harness.Registry, restartP
 	return harness.Job("job", restartPolicy, sidecar, harness.Main(3))
 }
 
-// quickExitPaths returns the paths that the image covers, with as few entries as possible.
-func quickExitPaths(image quickExitImage) []v1alpha1.QuickExitPath {
-	entries := []v1alpha1.QuickExitPath{quickexit.Default}
-	for _, path := range image.Paths {
-		if !slices.Contains(quickexit.DefaultPaths(), path) {
-			entries = append(entries, v1alpha1.QuickExitPath(path))
-		}
-	}
-	return entries
-}
-
-// policyForImage returns a policy with the image and without fallback.
-func policyForImage(image quickExitImage) *v1alpha1.SidecarTerminationPolicy {
+// policyForImage returns a policy with an image of pushQuickExit and without fallback.
+func policyForImage(image string) *v1alpha1.SidecarTerminationPolicy {
 	policy := harness.Policy(v1alpha1.ModeImage)
-	policy.Spec.QuickExitPaths = quickExitPaths(image)
-	policy.Spec.Image, policy.Spec.Fallback = image.Image, v1alpha1.FallbackDisabled
+	policy.Spec.Image, policy.Spec.Fallback = image, v1alpha1.FallbackDisabled
+	policy.Spec.QuickExitPaths = []v1alpha1.QuickExitPath{quickexit.Default}
+	for _, path := range coveredCommands {
+		policy.Spec.QuickExitPaths = append(policy.Spec.QuickExitPaths, v1alpha1.QuickExitPath(path))
+	}
 	return policy
 }
 

@@ -24,26 +24,24 @@ func TestQuickExitImageIsPulled(t *testing.T) {
 		t.Run(string(restartPolicy), func(t *testing.T) {
 			t.Parallel()
 			repository := "quick-exit-" + strings.ToLower(string(restartPolicy))
-			tag := registry.Reference(repository + ":v1")
 			for i, name := range []string{"first", "second"} {
 				t.Run(name+" swap", func(t *testing.T) {
 					test := harness.New(t)
 					job := jobWithRealSidecar(test, registry, restartPolicy)
 					job.Spec.Template.Spec.Containers[0].ImagePullPolicy = corev1.PullAlways
-					image := pushQuickExit(test, tag, job)
-					image.Image = tag
+					image := pushQuickExit(test, registry, repository+":v1")
 					gate := test.Gate(&job.Spec.Template)
 					test.Create(policyForImage(image), job)
 					test.WaitForRunning("job")
 					before := registry.ManifestRequests(repository)
 					if i == 0 && before != 0 {
-						test.Errorf("%s was requested before the swap", tag)
+						test.Errorf("%s was requested before the swap", image)
 					}
 					gate.Open()
-					requireEndedByRealImage(test, tag)
+					requireEndedByRealImage(test, image)
 					requireKubeletWarnings(test)
 					if registry.ManifestRequests(repository) == before {
-						test.Errorf("%s was not requested", tag)
+						test.Errorf("%s was not requested", image)
 					}
 				})
 			}
@@ -78,7 +76,7 @@ func TestQuickExitImageRegistryDown(t *testing.T) {
 			if c.phase == corev1.PodFailed {
 				job.Spec.BackoffLimit = ptr.To[int32](0)
 			}
-			policy := policyForImage(pushQuickExit(test, registry.Reference("quick-exit:v1"), job))
+			policy := policyForImage(pushQuickExit(test, registry, "quick-exit:v1"))
 			// Leaves a busy node time to stop the sidecar, or to report the pull error, which the event of a fallback contains.
 			policy.Spec.Fallback, policy.Spec.TerminationDeadlineSeconds = v1alpha1.FallbackEnabled, ptr.To[int32](20)
 			gate := test.Gate(&job.Spec.Template)

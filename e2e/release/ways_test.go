@@ -13,9 +13,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 
 	"github.com/sidecar-termination/operator/e2e/harness"
+	"github.com/sidecar-termination/operator/hack/ociimage"
 	"github.com/sidecar-termination/operator/hack/packaging/checkout"
 	"github.com/sidecar-termination/operator/hack/packaging/dist"
-	"github.com/sidecar-termination/operator/internal/ociimage"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 

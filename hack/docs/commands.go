@@ -72,7 +72,6 @@ var known = []struct {
 	{[]string{"make", "help"}, docs.Offline},
 	{[]string{"go", "run", "./hack/packaging"}, docs.Offline},
 	{[]string{"go", "run", "./hack/probe-virtual-node"}, docs.Cluster},
-	{[]string{"sidecar-termination-operator", "quick-exit-image"}, docs.Offline},
 	{[]string{"kubectl"}, docs.Cluster},
 }
 

@@ -74,7 +74,6 @@ func TestCommandKind(t *testing.T) {
 		"if true; then helm install x; fi":                               docs.Unknown,
 		"if":                                                             docs.Unknown,
 		"echo $(docker ps)":                                              docs.Unknown,
-		"sidecar-termination-operator quick-exit-image --push example/x": docs.Unknown,
 	} {
 		block := docs.Block{Language: "sh", Text: script}
 		if classify(&block); block.Kind != want {

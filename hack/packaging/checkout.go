@@ -10,9 +10,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/cobra"
 
+	"github.com/sidecar-termination/operator/hack/ociimage"
 	"github.com/sidecar-termination/operator/hack/packaging/attest"
 	"github.com/sidecar-termination/operator/hack/packaging/checkout"
-	"github.com/sidecar-termination/operator/internal/ociimage"
 )
 
 // newCheckoutCommands returns the commands that install the checkout with images of one's own.

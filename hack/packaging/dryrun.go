@@ -23,7 +23,6 @@ import (
 	"github.com/sidecar-termination/operator/hack/packaging/images"
 	"github.com/sidecar-termination/operator/hack/packaging/plugin"
 	"github.com/sidecar-termination/operator/hack/packaging/verify"
-	"github.com/sidecar-termination/operator/internal/quickexit/image"
 )
 
 // newReleaseCommand returns the command that builds everything that the release workflow publishes.
@@ -90,7 +89,7 @@ func (r *dryRun) steps() []step {
 			return err
 		}},
 		step{"build the images", func(ctx context.Context) error {
-			_, err := images.Write(ctx, ".", filepath.Join(r.directory, attest.ImagesDirectory), defaultTag, image.Platforms())
+			_, err := images.Write(ctx, ".", filepath.Join(r.directory, attest.ImagesDirectory), defaultTag, images.Platforms())
 			return err
 		}},
 		step{"write SBOMs, provenance and checksums", func(ctx context.Context) error {

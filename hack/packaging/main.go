@@ -20,7 +20,6 @@ import (
 	"github.com/sidecar-termination/operator/hack/packaging/manual"
 	"github.com/sidecar-termination/operator/hack/packaging/notes"
 	"github.com/sidecar-termination/operator/hack/packaging/plugin"
-	"github.com/sidecar-termination/operator/internal/quickexit/image"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -47,7 +46,7 @@ func newCommand() *cobra.Command {
 		Short: "Builds the operator's image and the quick-exit image as OCI layouts",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			platforms := image.Platforms()
+			platforms := images.Platforms()
 			if thisMachine {
 				platforms = []v1.Platform{{OS: "linux", Architecture: runtime.GOARCH}}
 			}

@@ -19,7 +19,6 @@ import (
 	"github.com/sidecar-termination/operator/hack/packaging/dist"
 	"github.com/sidecar-termination/operator/hack/packaging/images"
 	"github.com/sidecar-termination/operator/hack/packaging/verify"
-	"github.com/sidecar-termination/operator/internal/quickexit/image"
 )
 
 const (
@@ -96,7 +95,7 @@ func rebuildRelease(ctx context.Context, generator attest.Generator, directory s
 	if _, err := writeDist(ctx, directory, true); err != nil {
 		return err
 	}
-	if _, err := images.Write(ctx, ".", filepath.Join(directory, attest.ImagesDirectory), defaultTag, image.Platforms()); err != nil {
+	if _, err := images.Write(ctx, ".", filepath.Join(directory, attest.ImagesDirectory), defaultTag, images.Platforms()); err != nil {
 		return err
 	}
 	_, err = attest.Write(ctx, generator, directory, parameters)

@@ -21,7 +21,6 @@ import (
 	"github.com/sidecar-termination/operator/internal/cli/output"
 	"github.com/sidecar-termination/operator/internal/cli/policytest"
 	"github.com/sidecar-termination/operator/internal/cli/source"
-	quickexit "github.com/sidecar-termination/operator/internal/quickexit/command"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -52,10 +51,7 @@ operator ends the sidecars, so that the pod and its Job complete.`,
   sidecar-termination-operator --leader-elect=false --quick-exit-image=registry.example/quick-exit:v1
 
   # check the installation in the cluster
-  sidecar-termination-operator check
-
-  # build and push the image that ends sidecars on virtual nodes
-  sidecar-termination-operator quick-exit-image --push registry.example/quick-exit:v1`,
+  sidecar-termination-operator check`,
 		Version:           settings.Version(),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		SilenceUsage:      true,
@@ -69,7 +65,6 @@ operator ends the sidecars, so that the pod and its Job complete.`,
 		}
 		return run(cmd.Context(), operator)
 	}
-	command.AddCommand(quickexit.New())
 	command.AddCommand(subcommands(settings.Name, time.Now)...)
 	return rejectUnknownCommands(command)
 }

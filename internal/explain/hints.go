@@ -52,7 +52,7 @@ var hints = map[v1alpha1.Reason]string{
 	v1alpha1.ReasonExitCodesRespected:        "set exitCodes to Ignore, or a mode other than PodPhase",
 	v1alpha1.ReasonRestartsAllContainers:     "remove the rule RestartAllContainers from the sidecar, or use mode PodPhase",
 	v1alpha1.ReasonBackoffLimitRisk:          "set mode to Auto, or restartPolicy to Never, or raise backoffLimit",
-	v1alpha1.ReasonCommandNotCovered:         "use an image that covers the command (sidecar-termination-operator quick-exit-image --help), or set mode to Auto",
+	v1alpha1.ReasonCommandNotCovered:         "use an image that covers the command, or set mode to Auto",
 	v1alpha1.ReasonWriteRefused:              "grant the operator's ServiceAccount the permission that the message names, or exempt it from the admission policy or webhook that the message names",
 	v1alpha1.ReasonIneffectiveEnv:            "set " + v1alpha1.EnvTerminate + " to \"true\" as well, or name the container in a policy",
 	v1alpha1.ReasonContainerNotFound:         "correct the name in spec.sidecars or spec.mainContainers of the policy, or remove the entry",

@@ -28,14 +28,13 @@ func (s *situation) commandNotCovered(sidecar resolve.Sidecar) unusable {
 	var message string
 	switch {
 	case errors.As(err, &missing):
-		path := missing.Wanted()
-		message = fmt.Sprintf("container %s runs %s, which quick-exit image %s does not cover; build one with `sidecar-termination-operator quick-exit-image --path %s --push IMAGE` and %s, or declare another mode",
-			sidecar.Container, path, sidecar.Image, shellQuote(path), declaration(sidecar, path))
+		message = fmt.Sprintf("container %s runs %s, which quick-exit image %s does not cover; use an image that has the program there and %s, or declare another mode",
+			sidecar.Container, missing.Path, sidecar.Image, declaration(sidecar, missing.Path))
 	case errors.As(err, &hidden):
 		message = fmt.Sprintf("container %s would run %s, but the volume at %s hides the image's program there; declare another mode, or mount the volume elsewhere",
 			sidecar.Container, hidden.Path, hidden.Mount)
 	default:
-		message = fmt.Sprintf("the command of container %s is unknown: %v; if quick-exit image %s covers every command, %s, or declare another mode",
+		message = fmt.Sprintf("no list of paths covers the command of container %s: %v; if quick-exit image %s covers every command, %s, or declare another mode",
 			sidecar.Container, err, sidecar.Image, declaration(sidecar, quickexit.Everything))
 	}
 	return unusable{v1alpha1.ReasonCommandNotCovered, message}

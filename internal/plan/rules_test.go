@@ -279,12 +279,11 @@ func TestMessages(t *testing.T) {
 		"how a command gets into an image": {
 			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("/app/server")), sidecarsOf(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy, from(resolve.SourcePolicy)))),
 			want: []string{"mode Image cannot end container proxy: container proxy runs /app/server, which quick-exit image " + quickExit + " does not cover",
-				"build one with `sidecar-termination-operator quick-exit-image --path /app/server --push IMAGE`",
-				"set quickExitPaths: [default, /app/server] in the spec of SidecarTerminationPolicy/mesh, or declare another mode"},
+				"use an image that has the program there and set quickExitPaths: [default, /app/server] in the spec of SidecarTerminationPolicy/mesh, or declare another mode"},
 		},
 		"how a command is added to those of an image": {
 			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("server")), sidecarsOf(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy, from(resolve.SourcePolicy), having("/opt/x")))),
-			want: []string{"runs /usr/local/bin/server", "--path /usr/local/bin/server --push IMAGE`",
+			want: []string{"runs /usr/local/bin/server",
 				"add /usr/local/bin/server to quickExitPaths in the spec of SidecarTerminationPolicy/mesh"},
 		},
 		"a command for the image of a sidecar's entry": {
@@ -312,7 +311,7 @@ func TestMessages(t *testing.T) {
 		},
 		"a command that cannot be told": {
 			snapshot: observed(newPod(never, exited("main", 0), running("proxy").runs("$(BIN)/server")), sidecarsOf(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy, from(resolve.SourcePolicy)))),
-			want:     []string{"the command of container proxy is unknown", "variable BIN", `set quickExitPaths: ["*"] in the spec of SidecarTerminationPolicy/mesh`},
+			want:     []string{"no list of paths covers the command of container proxy", "may refer to a variable", `set quickExitPaths: ["*"] in the spec of SidecarTerminationPolicy/mesh`},
 		},
 		"a command that a volume hides": {
 			snapshot: observed(newPod(never, exited("main", 0), mounted(running("proxy").runs("/bin/sh"), "/bin")), sidecarsOf(sidecar("proxy", mode(v1alpha1.ModeImage), noFallback, ofPolicy))),

@@ -36,8 +36,7 @@ var hostileFields = map[string]func(pod *corev1.Pod, units int){
 	"ContainersWithinTheBound": func(pod *corev1.Pod, units int) {
 		for i := range plan.MaxContainers - len(pod.Spec.Containers) {
 			container := served(fmt.Sprintf("c%d", i))
-			container.Command = []string{"$(V9)"}
-			doubleVariables(&container, min(units, 10))
+			container.Command = []string{"/opt/server"}
 			container.Args = []string{strings.Repeat("x", units)}
 			pod.Spec.Containers = append(pod.Spec.Containers, container)
 			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, podtest.Running(container.Name))
@@ -88,35 +87,12 @@ var hostileFields = map[string]func(pod *corev1.Pod, units int){
 	"Words": func(pod *corev1.Pod, units int) {
 		sidecarOf(pod).Command = strings.Split(strings.Repeat("a ", units), " ")
 	},
-	"WorkingDir": func(pod *corev1.Pod, units int) {
-		sidecarOf(pod).WorkingDir, sidecarOf(pod).Command = strings.Repeat("/d", units), []string{"./run"}
-	},
 	"Image": func(pod *corev1.Pod, units int) { sidecarOf(pod).Image = strings.Repeat("i", units) },
-	"DoublingVariables": func(pod *corev1.Pod, units int) {
-		sidecarOf(pod).Command = []string{fmt.Sprintf("$(V%d)", units-1)}
-		doubleVariables(sidecarOf(pod), units)
-	},
 	"Variables": func(pod *corev1.Pod, units int) {
-		sidecarOf(pod).Command = []string{"$(A)"}
+		sidecarOf(pod).Command = []string{"sh"}
 		for i := range units {
 			sidecarOf(pod).Env = append(sidecarOf(pod).Env, corev1.EnvVar{Name: fmt.Sprintf("V%d", i), Value: "v"})
 		}
-	},
-	"References": func(pod *corev1.Pod, units int) {
-		sidecarOf(pod).Command = []string{"sh"}
-		setPath(pod, strings.Repeat("$(V)", units))
-	},
-	"ReferencesToMany": func(pod *corev1.Pod, units int) {
-		sidecarOf(pod).Command = []string{"sh"}
-		references := make([]string, 0, units)
-		for i := range units {
-			references = append(references, fmt.Sprintf("$(V%d)", i))
-		}
-		setPath(pod, strings.Join(references, ""))
-	},
-	"UnclosedReferences": func(pod *corev1.Pod, units int) {
-		sidecarOf(pod).Command = []string{"sh"}
-		setPath(pod, strings.Repeat("$(", units))
 	},
 	"RepeatedVariables": func(pod *corev1.Pod, units int) {
 		for range units {
@@ -127,27 +103,13 @@ var hostileFields = map[string]func(pod *corev1.Pod, units int){
 	"ImageVariable": func(pod *corev1.Pod, units int) {
 		sidecarOf(pod).Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminateWithImage, Value: strings.Repeat("i/", units)}}
 	},
-	"PathDirectories": func(pod *corev1.Pod, units int) {
-		sidecarOf(pod).Command = []string{"sh"}
-		setPath(pod, strings.Repeat("/a:", units))
-	},
 	"Mounts": func(pod *corev1.Pod, units int) {
 		sidecarOf(pod).Command = []string{"sh"}
 		mountVolumes(pod, "/usr/local/sbin/%d", units)
 	},
-	"MountsAndDirectories": func(pod *corev1.Pod, units int) {
-		sidecarOf(pod).Command = []string{"sh"}
-		setPath(pod, strings.Repeat("/a/b:", min(units, 64)))
-		mountVolumes(pod, "/a/b/%d", units)
-	},
 	"MountsThatAreNotClean": func(pod *corev1.Pod, units int) {
 		sidecarOf(pod).Command = []string{"/a/b"}
 		mountVolumes(pod, "a/.././/%d/", units)
-	},
-	"MountsAndVariables": func(pod *corev1.Pod, units int) {
-		sidecarOf(pod).Command = []string{"$(V1)"}
-		doubleVariables(sidecarOf(pod), 2)
-		mountVolumes(pod, "/a/b/%d", units)
 	},
 	"Conditions": func(pod *corev1.Pod, units int) {
 		for range units {
@@ -183,21 +145,6 @@ func served(name string) corev1.Container {
 		Name: name, Image: "i", TerminationMessagePath: corev1.TerminationMessagePathDefault,
 		TerminationMessagePolicy: corev1.TerminationMessageReadFile, ImagePullPolicy: corev1.PullIfNotPresent,
 	}
-}
-
-// doubleVariables adds variables that each repeat the previous one twice.
-func doubleVariables(container *corev1.Container, count int) {
-	for i := range count {
-		value := "xx"
-		if i > 0 {
-			value = fmt.Sprintf("$(V%d)$(V%d)", i-1, i-1)
-		}
-		container.Env = append(container.Env, corev1.EnvVar{Name: fmt.Sprintf("V%d", i), Value: value})
-	}
-}
-
-func setPath(pod *corev1.Pod, value string) {
-	sidecarOf(pod).Env = append(sidecarOf(pod).Env, corev1.EnvVar{Name: "PATH", Value: value})
 }
 
 func mountVolumes(pod *corev1.Pod, path string, count int) {

@@ -126,7 +126,7 @@ func bytesOf(containers []corev1.Container) int {
 	bytes := len(containers) * int(unsafe.Sizeof(corev1.Container{}))
 	for i := range containers {
 		container := &containers[i]
-		bytes += len(container.Name) + len(container.Image) + len(container.WorkingDir)
+		bytes += len(container.Name) + len(container.Image)
 		for _, word := range container.Command {
 			bytes += int(unsafe.Sizeof(word)) + len(word)
 		}

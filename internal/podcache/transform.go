@@ -174,17 +174,33 @@ func containerLists(pod *corev1.Pod) map[string]string {
 }
 
 func trimContainer(container *corev1.Container) corev1.Container {
-	trimmed := quickexit.Trim(container, resolve.IsConventionVariable)
+	trimmed := quickexit.Trim(container)
 	trimmed.Name = intern(container.Name)
 	trimmed.Image = intern(container.Image)
-	for i := range trimmed.Env {
-		trimmed.Env[i].Name, trimmed.Env[i].Value = intern(trimmed.Env[i].Name), intern(trimmed.Env[i].Value)
+	for _, variable := range resolve.ConventionVariables(container) {
+		trimmed.Env = append(trimmed.Env, trimVariable(variable))
 	}
 	for i := range trimmed.Command {
 		trimmed.Command[i] = intern(trimmed.Command[i])
 	}
 	trimmed.RestartPolicy = container.RestartPolicy
 	trimmed.RestartPolicyRules = container.RestartPolicyRules
+	return trimmed
+}
+
+// elsewhere replaces every valueFrom, because the operator cannot read any.
+var elsewhere = &corev1.EnvVarSource{}
+
+// trimVariable cuts a value that is longer than any valid one, so that it stays invalid.
+func trimVariable(variable *corev1.EnvVar) corev1.EnvVar {
+	trimmed := corev1.EnvVar{Name: intern(variable.Name), Value: variable.Value}
+	if len(trimmed.Value) > resolve.MaxImage {
+		trimmed.Value = strings.Clone(trimmed.Value[:resolve.MaxImage+1])
+	}
+	trimmed.Value = intern(trimmed.Value)
+	if variable.ValueFrom != nil {
+		trimmed.ValueFrom = elsewhere
+	}
 	return trimmed
 }
 

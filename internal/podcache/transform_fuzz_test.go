@@ -107,21 +107,21 @@ func fuzzedPod(next func(int) int) *corev1.Pod {
 	pod.Spec.Containers, pod.Status.ContainerStatuses = nil, nil
 	for i := range next(5) {
 		name := "c" + string(rune('0'+i))
-		container := corev1.Container{Name: name, Image: pick(name+":v1", "quick-exit:v1"), WorkingDir: pick("", "/app"), Args: []string{"run"}}
-		if word := pick("", "/app/server", "server", "./server", "$(BIN)/server", "$(SECRET)"); word != "" {
+		container := corev1.Container{Name: name, Image: pick(name+":v1", "quick-exit:v1"), Args: []string{"run"}}
+		if word := pick("", "/app/server", "server", "./server", "$(BIN)/server", "sh"); word != "" {
 			container.Command = []string{word, "-v"}
 		}
 		for range next(4) {
 			variable := corev1.EnvVar{
-				Name:  pick("BIN", "PATH", "SECRET", v1alpha1.EnvTerminate, v1alpha1.EnvTerminateWithImage, v1alpha1.EnvIgnoreExitCode),
-				Value: pick("true", "false", "/app", "$(BIN)", ""),
+				Name:  pick("PATH", "SECRET", v1alpha1.EnvTerminate, v1alpha1.EnvTerminateWithImage, v1alpha1.EnvIgnoreExitCode),
+				Value: pick("true", "false", "/app", ""),
 			}
 			if next(6) == 1 {
 				variable.Value, variable.ValueFrom = "", &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}
 			}
 			container.Env = append(container.Env, variable)
 		}
-		if mount := pick("", "/app", "/quick-exit", "/data"); mount != "" {
+		if mount := pick("", "/app", "/quick-exit", "/usr/local"); mount != "" {
 			container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: "v", MountPath: mount, SubPath: "s"})
 		}
 		if policy := pick("", "", "Never", "OnFailure", "Always"); policy != "" {

@@ -33,7 +33,7 @@ import (
 func fullPod() *corev1.Pod {
 	env := []corev1.EnvVar{
 		{Name: "SECRET", Value: "hunter2"},
-		{Name: "BIN", Value: "/opt/bin"},
+		{Name: "PATH", Value: "/opt/bin"},
 		{Name: v1alpha1.EnvTerminate, Value: "true"},
 		{Name: v1alpha1.EnvIgnoreExitCode, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}},
 	}
@@ -68,7 +68,7 @@ func fullPod() *corev1.Pod {
 			Containers: []corev1.Container{
 				{Name: "main", Image: "main:v1", Args: []string{"run"}, Resources: limits, RestartPolicy: ptr.To(corev1.ContainerRestartPolicyNever), RestartPolicyRules: rules},
 				{
-					Name: "proxy", Image: "proxy:v1", Command: []string{"$(BIN)/envoy", "-c", "/data/envoy.yaml"}, WorkingDir: "/data", Env: env,
+					Name: "proxy", Image: "proxy:v1", Command: []string{"envoy", "-c", "/data/envoy.yaml"}, WorkingDir: "/data", Env: env,
 					VolumeMounts: []corev1.VolumeMount{{Name: "data", MountPath: "/data"}, {Name: "tools", MountPath: "/opt/bin", ReadOnly: true}},
 				},
 				{Name: "tunnel", Image: "tunnel:v1"},
@@ -123,11 +123,10 @@ func TestTrimPodKeepsFieldsThatAreRead(t *testing.T) {
 			Containers: []corev1.Container{
 				{Name: "main", Image: "main:v1", RestartPolicy: pod.Spec.Containers[0].RestartPolicy, RestartPolicyRules: pod.Spec.Containers[0].RestartPolicyRules},
 				{
-					Name: "proxy", Image: "proxy:v1", Command: []string{"$(BIN)/envoy"}, WorkingDir: "/data", Env: []corev1.EnvVar{
-						{Name: "BIN", Value: "/opt/bin"}, {Name: v1alpha1.EnvTerminate, Value: "true"},
+					Name: "proxy", Image: "proxy:v1", Command: []string{"envoy"}, Env: []corev1.EnvVar{
+						{Name: "PATH"}, {Name: v1alpha1.EnvTerminate, Value: "true"},
 						{Name: v1alpha1.EnvIgnoreExitCode, ValueFrom: &corev1.EnvVarSource{}},
 					},
-					VolumeMounts: []corev1.VolumeMount{{MountPath: "/data"}, {MountPath: "/opt/bin"}},
 				},
 				{Name: "tunnel", Image: "tunnel:v1"},
 			},
@@ -206,10 +205,10 @@ func TestTrimmedPodHasSameDecision(t *testing.T) {
 			p.Spec.Containers[1].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyNever)
 			p.Spec.Containers[1].RestartPolicyRules = []corev1.ContainerRestartRule{{Action: corev1.ContainerRestartRuleActionRestartAllContainers}}
 		}),
-		"a volume hides the command":      full(sidecarRuns("$(BIN)/envoy")),
-		"no image has the command":        full(sidecarRuns("/app/server")),
-		"the command is of the directory": full(sidecarRuns("./server")),
-		"the command is in PATH":          full(sidecarRuns("sh")),
+		"a volume hides the command":  full(sidecarRuns("/opt/bin/envoy")),
+		"no image has the command":    full(sidecarRuns("/app/server")),
+		"the command is not absolute": full(sidecarRuns("./server")),
+		"the command is in PATH":      full(sidecarRuns("sh")),
 		"its sidecars were converted to native": full(func(p *corev1.Pod) {
 			p.Spec.Containers, p.Status.ContainerStatuses = p.Spec.Containers[:1], p.Status.ContainerStatuses[:1]
 			p.Annotations = map[string]string{v1alpha1.AnnotationNativeSidecars: "native=SidecarTerminationPolicy/mesh"}

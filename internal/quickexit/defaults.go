@@ -23,26 +23,9 @@ func collectDefaultPaths() []string {
 			paths = append(paths, path.Join(directory, tool.name))
 		}
 	}
-	for _, sidecar := range sidecars {
-		paths = append(paths, sidecar.Paths...)
-	}
+	paths = append(paths, sidecars...)
 	slices.Sort(paths)
 	return slices.Compact(paths)
-}
-
-// Sidecar is a well-known sidecar, and the paths of its command in its official image or injector.
-type Sidecar struct {
-	Name  string
-	Paths []string
-}
-
-// DefaultSidecars returns the sidecars whose paths are default paths.
-func DefaultSidecars() []Sidecar {
-	copied := slices.Clone(sidecars)
-	for index := range copied {
-		copied[index].Paths = slices.Clone(copied[index].Paths)
-	}
-	return copied
 }
 
 // tools are programs that shell-form commands, wrappers and hooks start with.
@@ -69,27 +52,33 @@ var tools = []struct {
 	{"entrypoint.sh", []string{"/", "/bin"}},
 }
 
-// sidecars are ordered by name.
-var sidecars = []Sidecar{
-	{"alloydb-auth-proxy", []string{"/alloydb-auth-proxy"}},
-	{"cloud-sql-proxy", []string{"/cloud-sql-proxy", "/cloud_sql_proxy"}},
-	{"consul-dataplane", []string{"/usr/local/bin/consul-dataplane"}},
-	{"daprd", []string{"/daprd"}},
-	{"envoy", []string{"/usr/bin/envoy", "/usr/local/bin/envoy"}},
-	{"filebeat", []string{"/usr/local/bin/docker-entrypoint", "/usr/share/filebeat/filebeat"}},
-	{"fluent-bit", []string{"/fluent-bit/bin/fluent-bit", "/opt/fluent-bit/bin/fluent-bit"}},
-	{"fluentd", []string{"/usr/bin/fluentd", "/usr/local/bundle/bin/fluentd"}},
-	{"istio-proxy", []string{"/usr/local/bin/pilot-agent"}},
-	{"kuma-dp", []string{"/usr/bin/kuma-dp"}},
-	{"linkerd-proxy", []string{
-		"/usr/lib/linkerd/linkerd-await",
-		"/usr/lib/linkerd/linkerd2-proxy",
-		"/usr/lib/linkerd/linkerd2-proxy-identity",
-	}},
-	{"nginx", []string{"/usr/sbin/nginx"}},
-	{"oauth2-proxy", []string{"/bin/oauth2-proxy"}},
-	{"opentelemetry-collector", []string{"/otelcol", "/otelcol-contrib", "/otelcol-k8s"}},
-	{"telegraf", []string{"/usr/bin/telegraf"}},
-	{"vault", []string{"/bin/vault"}},
-	{"vector", []string{"/usr/bin/vector", "/usr/local/bin/vector"}},
+// sidecars are the commands of well-known sidecars in their official images and injectors, ordered by the sidecar's name.
+var sidecars = []string{
+	"/alloydb-auth-proxy",
+	"/cloud-sql-proxy",
+	"/cloud_sql_proxy",
+	"/usr/local/bin/consul-dataplane",
+	"/daprd",
+	"/usr/bin/envoy",
+	"/usr/local/bin/envoy",
+	"/usr/local/bin/docker-entrypoint",
+	"/usr/share/filebeat/filebeat",
+	"/fluent-bit/bin/fluent-bit",
+	"/opt/fluent-bit/bin/fluent-bit",
+	"/usr/bin/fluentd",
+	"/usr/local/bundle/bin/fluentd",
+	"/usr/local/bin/pilot-agent",
+	"/usr/bin/kuma-dp",
+	"/usr/lib/linkerd/linkerd-await",
+	"/usr/lib/linkerd/linkerd2-proxy",
+	"/usr/lib/linkerd/linkerd2-proxy-identity",
+	"/usr/sbin/nginx",
+	"/bin/oauth2-proxy",
+	"/otelcol",
+	"/otelcol-contrib",
+	"/otelcol-k8s",
+	"/usr/bin/telegraf",
+	"/bin/vault",
+	"/usr/bin/vector",
+	"/usr/local/bin/vector",
 }

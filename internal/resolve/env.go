@@ -22,12 +22,12 @@ type envDeclaration struct {
 
 var imageReference = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]*$`)
 
-// maxImage limits an image reference to the same length as in a policy.
-const maxImage = 512
+// MaxImage limits an image reference to the same length as in a policy.
+const MaxImage = 512
 
 // IsImageReference reports whether the API accepts the text as a policy's image. It rejects $(VARIABLE), for example.
 func IsImageReference(text string) bool {
-	return len(text) <= maxImage && imageReference.MatchString(text)
+	return len(text) <= MaxImage && imageReference.MatchString(text)
 }
 
 // readEnv reads OpenKruise's convention. If a name occurs several times, the last variable counts, as in the container's
@@ -35,7 +35,7 @@ func IsImageReference(text string) bool {
 func readEnv(container *corev1.Container) envDeclaration {
 	var d envDeclaration
 	terminate, image := false, ""
-	for _, variable := range conventionVariables(container) {
+	for _, variable := range ConventionVariables(container) {
 		if variable.ValueFrom != nil {
 			d.warn(container.Name, v1alpha1.ReasonUnreadableEnv, fmt.Sprintf(
 				"container %s: environment variable %s has no literal value, and the operator cannot read valueFrom; set value instead",
@@ -70,8 +70,8 @@ func ReadEnv(container *corev1.Container) (sidecar bool, settings v1alpha1.Termi
 	return d.sidecar, d.settings
 }
 
-// IsConventionVariable reports whether name is one of the variables that the operator reads.
-func IsConventionVariable(name string) bool {
+// isConventionVariable reports whether name is one of the variables that the operator reads.
+func isConventionVariable(name string) bool {
 	switch name {
 	case v1alpha1.EnvTerminate, v1alpha1.EnvTerminateWithImage, v1alpha1.EnvIgnoreExitCode:
 		return true
@@ -79,13 +79,13 @@ func IsConventionVariable(name string) bool {
 	return false
 }
 
-// conventionVariables returns the last occurrence of each variable that the operator reads, in the container's order: at
+// ConventionVariables returns the last occurrence of each variable that the operator reads, in the container's order: at
 // most three.
-func conventionVariables(container *corev1.Container) []*corev1.EnvVar {
+func ConventionVariables(container *corev1.Container) []*corev1.EnvVar {
 	var last []*corev1.EnvVar
 	for i := len(container.Env) - 1; i >= 0; i-- {
 		variable := &container.Env[i]
-		if IsConventionVariable(variable.Name) && !slices.ContainsFunc(last, func(v *corev1.EnvVar) bool { return v.Name == variable.Name }) {
+		if isConventionVariable(variable.Name) && !slices.ContainsFunc(last, func(v *corev1.EnvVar) bool { return v.Name == variable.Name }) {
 			last = append(last, variable)
 		}
 	}
@@ -97,7 +97,7 @@ func (d *envDeclaration) readImage(container string, variable *corev1.EnvVar) st
 	if variable.Value != "" && !IsImageReference(variable.Value) {
 		d.warn(container, v1alpha1.ReasonInvalidEnv, fmt.Sprintf(
 			"container %s: environment variable %s is %.80q; it must be an image reference of at most %d characters such as registry.example/quick-exit:v1",
-			container, variable.Name, variable.Value, maxImage))
+			container, variable.Name, variable.Value, MaxImage))
 		return ""
 	}
 	return variable.Value

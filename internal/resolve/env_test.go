@@ -139,11 +139,3 @@ func TestIsImageReference(t *testing.T) {
 		}
 	}
 }
-
-func TestIsConventionVariable(t *testing.T) {
-	for name, want := range map[string]bool{terminate: true, withImage: true, ignore: true, "PATH": false, "": false} {
-		if got := resolve.IsConventionVariable(name); got != want {
-			t.Errorf("IsConventionVariable(%q) = %t", name, got)
-		}
-	}
-}

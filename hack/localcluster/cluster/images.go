@@ -16,7 +16,6 @@ import (
 	"github.com/sidecar-termination/operator/hack/localcluster/images"
 	"github.com/sidecar-termination/operator/hack/packaging/program"
 	"github.com/sidecar-termination/operator/internal/quickexit"
-	quickexitimage "github.com/sidecar-termination/operator/internal/quickexit/image"
 )
 
 // platform is the platform of this machine.
@@ -31,7 +30,7 @@ func (c *Cluster) buildImages(ctx context.Context) ([]string, error) {
 	}{
 		{images.PauseReference, c.pauseImage},
 		{images.BusyboxReference, busyboxImage},
-		{images.QuickExitReference, quickExitImage},
+		{images.QuickExitReference, c.quickExitImage},
 	}
 	var archives []string
 	for _, builder := range builders {
@@ -61,8 +60,12 @@ func (c *Cluster) pauseImage(ctx context.Context) (v1.Image, error) {
 	return images.Pause(program, platform())
 }
 
-func quickExitImage(context.Context) (v1.Image, error) {
-	return quickexitimage.Build(quickexit.DefaultPaths(), platform())
+func (c *Cluster) quickExitImage(ctx context.Context) (v1.Image, error) {
+	program, err := c.Compile(ctx, images.QuickExitProgram)
+	if err != nil {
+		return nil, err
+	}
+	return images.QuickExit(program, quickexit.DefaultPaths(), platform())
 }
 
 func busyboxImage(ctx context.Context) (v1.Image, error) {

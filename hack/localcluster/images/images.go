@@ -7,11 +7,13 @@ package images
 import (
 	"fmt"
 	"path"
+	"strings"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
-	"github.com/sidecar-termination/operator/internal/ociimage"
+	"github.com/sidecar-termination/operator/hack/ociimage"
+	"github.com/sidecar-termination/operator/internal/quickexit"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -24,7 +26,10 @@ const (
 	OperatorRepository = "localhost/sidecar-termination-operator"
 )
 
-const searchPath = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+const searchPath = "PATH=" + quickexit.SearchPath
+
+// QuickExitProgram is the path of the quick-exit image's program in the repository.
+const QuickExitProgram = "./hack/localcluster/images/quickexit"
 
 // Pause returns the image of pod sandboxes.
 func Pause(program []byte, platform v1.Platform) (v1.Image, error) {
@@ -39,6 +44,21 @@ func Operator(program []byte, platform v1.Platform) (v1.Image, error) {
 			Entrypoint: []string{"/" + binary}, User: "65532:65532", Env: []string{searchPath},
 			Labels: ociimage.Labels(binary, "Ends sidecar containers once the main containers of a Job-type pod are done"),
 		})
+}
+
+// QuickExit returns the quick-exit image: the program at its entrypoint, and hard links to it at the paths.
+func QuickExit(program []byte, paths []string, platform v1.Platform) (v1.Image, error) {
+	relative := func(path string) string { return strings.TrimPrefix(path, "/") }
+	root := ociimage.Rootfs{Programs: map[string][]byte{relative(quickexit.Entrypoint): program}, Links: map[string]string{}}
+	for _, path := range paths {
+		if path != quickexit.Entrypoint {
+			root.Links[relative(path)] = relative(quickexit.Entrypoint)
+		}
+	}
+	return root.Image(platform, v1.Config{
+		Entrypoint: []string{quickexit.Entrypoint}, User: quickexit.User, Env: []string{searchPath}, WorkingDir: "/",
+		Labels: ociimage.Labels("quick-exit", "Exits with 0 at once, whatever the command is"),
+	})
 }
 
 // Programs returns an image with programs of others, by their path in the image without the leading slash.

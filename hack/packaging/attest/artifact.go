@@ -19,9 +19,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
+	"github.com/sidecar-termination/operator/hack/ociimage"
 	"github.com/sidecar-termination/operator/hack/packaging/dist"
 	"github.com/sidecar-termination/operator/hack/packaging/plugin"
-	"github.com/sidecar-termination/operator/internal/ociimage"
 )
 
 // ImagesDirectory is the directory of a release with one OCI layout per image.

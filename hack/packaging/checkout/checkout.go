@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sidecar-termination/operator/hack/ociimage"
 	"github.com/sidecar-termination/operator/hack/packaging/images"
-	"github.com/sidecar-termination/operator/internal/ociimage"
 )
 
 // released is the repository of the images in config/default.

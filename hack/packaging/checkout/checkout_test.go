@@ -21,10 +21,10 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/resid"
 	"sigs.k8s.io/yaml"
 
+	clusterimages "github.com/sidecar-termination/operator/hack/localcluster/images"
+	"github.com/sidecar-termination/operator/hack/ociimage"
 	"github.com/sidecar-termination/operator/hack/packaging/checkout"
 	"github.com/sidecar-termination/operator/hack/packaging/images"
-	"github.com/sidecar-termination/operator/internal/ociimage"
-	"github.com/sidecar-termination/operator/internal/quickexit/image"
 	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/testenv"
 )
@@ -34,7 +34,15 @@ func writeLayouts(t *testing.T, path string) (directory string, digests []string
 	t.Helper()
 	directory = t.TempDir()
 	for _, layout := range []string{images.Operator, images.QuickExit} {
-		index, err := image.Index([]string{"/" + layout, path}, image.Platforms())
+		var built []ociimage.PlatformImage
+		for _, platform := range images.Platforms() {
+			image, err := clusterimages.QuickExit(nil, []string{"/" + layout, path}, platform)
+			if err != nil {
+				t.Fatal(err)
+			}
+			built = append(built, ociimage.PlatformImage{Platform: platform, Image: image})
+		}
+		index, err := ociimage.Index(built)
 		if err != nil {
 			t.Fatal(err)
 		}

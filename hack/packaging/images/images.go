@@ -11,10 +11,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
 	clusterimages "github.com/sidecar-termination/operator/hack/localcluster/images"
+	"github.com/sidecar-termination/operator/hack/ociimage"
 	"github.com/sidecar-termination/operator/hack/packaging/program"
-	"github.com/sidecar-termination/operator/internal/ociimage"
 	"github.com/sidecar-termination/operator/internal/quickexit"
-	"github.com/sidecar-termination/operator/internal/quickexit/image"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -23,6 +22,11 @@ const (
 	Operator  = settings.Name
 	QuickExit = "quick-exit"
 )
+
+// Platforms are the platforms of a release.
+func Platforms() []v1.Platform {
+	return []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}}
+}
 
 // Built is an image that was written.
 type Built struct {
@@ -34,11 +38,13 @@ type Built struct {
 // the platforms, and writes each as an OCI layout below the directory, in place of what was
 // there. The same sources and the same Go give the same digests.
 func Write(ctx context.Context, repository, directory, tag string, platforms []v1.Platform) ([]Built, error) {
-	operator, err := operatorIndex(ctx, repository, platforms)
+	operator, err := build(ctx, repository, ".", platforms, clusterimages.Operator)
 	if err != nil {
 		return nil, fmt.Errorf("build the operator's image: %w", err)
 	}
-	quickExit, err := image.Index(quickexit.DefaultPaths(), platforms)
+	quickExit, err := build(ctx, repository, clusterimages.QuickExitProgram, platforms, func(program []byte, platform v1.Platform) (v1.Image, error) {
+		return clusterimages.QuickExit(program, quickexit.DefaultPaths(), platform)
+	})
 	if err != nil {
 		return nil, fmt.Errorf("build the quick-exit image: %w", err)
 	}
@@ -60,14 +66,15 @@ func Write(ctx context.Context, repository, directory, tag string, platforms []v
 	return all, nil
 }
 
-func operatorIndex(ctx context.Context, repository string, platforms []v1.Platform) (v1.ImageIndex, error) {
+// build compiles the program at the path for each platform, and makes an index of the images with it.
+func build(ctx context.Context, repository, path string, platforms []v1.Platform, image func([]byte, v1.Platform) (v1.Image, error)) (v1.ImageIndex, error) {
 	var images []ociimage.PlatformImage
 	for _, platform := range platforms {
-		compiled, err := program.Compile(ctx, repository, ".", platform)
+		compiled, err := program.Compile(ctx, repository, path, platform)
 		if err != nil {
 			return nil, err
 		}
-		built, err := clusterimages.Operator(compiled, platform)
+		built, err := image(compiled, platform)
 		if err != nil {
 			return nil, err
 		}

@@ -20,9 +20,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 
+	"github.com/sidecar-termination/operator/hack/ociimage"
 	"github.com/sidecar-termination/operator/hack/packaging/images"
-	"github.com/sidecar-termination/operator/internal/ociimage"
-	"github.com/sidecar-termination/operator/internal/quickexit/image"
 )
 
 // machines are the platforms of the images, and what their programs are made for.
@@ -40,7 +39,7 @@ func module(t *testing.T) string {
 
 func write(t *testing.T) []images.Built {
 	t.Helper()
-	built, err := images.Write(t.Context(), module(t), t.TempDir(), "v1", image.Platforms())
+	built, err := images.Write(t.Context(), module(t), t.TempDir(), "v1", images.Platforms())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +113,7 @@ func TestImagesRunOnEveryPlatformAsNobodySpecial(t *testing.T) {
 }
 
 func TestAProgramThatCannotBeCompiledIsAnError(t *testing.T) {
-	_, err := images.Write(t.Context(), t.TempDir(), t.TempDir(), "v1", image.Platforms())
+	_, err := images.Write(t.Context(), t.TempDir(), t.TempDir(), "v1", images.Platforms())
 	if err == nil || !strings.Contains(err.Error(), "compile for linux/amd64") {
 		t.Errorf("error is %v", err)
 	}

@@ -104,7 +104,7 @@ func TestKubectlFindsThePlugin(t *testing.T) {
 	t.Run("by its own names", func(t *testing.T) {
 		requireOutput(t, 1, explained, plugin.Program, "explain", "-f", manifest)
 		requireOutput(t, 0, completed, plugin.Completion, "expl")
-		requireOutput(t, 0, "quick-exit-image", plugin.Operator, "--help")
+		requireOutput(t, 0, "--quick-exit-image", plugin.Operator, "--help")
 	})
 	t.Run("by kubectl", func(t *testing.T) {
 		if _, err := exec.LookPath("kubectl"); err != nil {

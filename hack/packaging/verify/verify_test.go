@@ -24,7 +24,6 @@ import (
 	"github.com/sidecar-termination/operator/hack/packaging/images"
 	"github.com/sidecar-termination/operator/hack/packaging/plugin"
 	"github.com/sidecar-termination/operator/hack/packaging/verify"
-	"github.com/sidecar-termination/operator/internal/quickexit/image"
 )
 
 const (
@@ -58,7 +57,7 @@ func build(ctx context.Context, directory string, parameters attest.Parameters) 
 			return err
 		}
 	}
-	if _, err := images.Write(ctx, module, filepath.Join(directory, attest.ImagesDirectory), "latest", image.Platforms()); err != nil {
+	if _, err := images.Write(ctx, module, filepath.Join(directory, attest.ImagesDirectory), "latest", images.Platforms()); err != nil {
 		return err
 	}
 	_, err = attest.Write(ctx, generator, directory, parameters)
