@@ -123,7 +123,7 @@ TIMEOUT := 60m
 test: test-unit test-fuzz test-packaging test-integration test-e2e ## Run every test.
 
 .PHONY: test-long
-test-long: test-site test-faults test-mutations test-native simulate soak test-e2e-faults test-e2e-matrix e2e-tools test-release ## Run what takes too long for every change: the site in a browser, every fault, many mutations, 20,000 conversions, 10 million simulated schedules, the soak, every Job policy, tools that make pods, installs of a release (5 hours).
+test-long: test-site test-faults test-mutations simulate soak test-e2e-faults test-e2e-matrix e2e-tools test-release ## Run what takes too long for every change: the site in a browser, every fault, many mutations, 10 million simulated schedules, the soak, every Job policy, tools that make pods, installs of a release (5 hours).
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests with the race detector.
@@ -144,11 +144,6 @@ test-integration: $(LOCALCLUSTER) ## Run the integration tests against a real AP
 	for module in $(filter hack/%,$(NESTED)); do \
 		KUBEBUILDER_ASSETS="$$assets" go -C $$module test -race -tags integration -count=1 -timeout $(TIMEOUT) ./...; \
 	done
-
-.PHONY: test-native
-test-native: $(LOCALCLUSTER) ## Compare 20,000 conversions of the API server with those of package native (10 minutes).
-	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
-	KUBEBUILDER_ASSETS="$$assets" NATIVE_PODS=20000 go test -tags integration -count=1 -timeout $(TIMEOUT) -run '^TestNativeAgreement$$' -v ./config
 
 # How often test-repeat runs each test, and the pattern of their names.
 COUNT ?= 50
@@ -301,14 +296,6 @@ microbench: ## Measure decisions, cache transform and rollup; compare results wi
 bench: ## Measure the operator, OpenKruise and bare clients on an API server (BENCH_ARGS='--runs 1 --pods 100'; docs/performance.md).
 	go -C hack/bench build -o $(CURDIR)/bin/bench .
 	bin/bench $(BENCH_ARGS)
-
-# How many pods of each kind bench-native creates.
-ROUNDS ?= 200
-
-.PHONY: bench-native
-bench-native: $(LOCALCLUSTER) ## Measure what conversion to native sidecars adds to the creation of a pod (ROUNDS=200; 2 minutes).
-	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
-	KUBEBUILDER_ASSETS="$$assets" go test -tags integration -timeout $(TIMEOUT) -run '^$$' -bench '^BenchmarkNativeCreate$$' -benchtime $(ROUNDS)x ./config
 
 .PHONY: bench-report
 bench-report: ## Write the kept results (docs/performance) into docs/performance.md.

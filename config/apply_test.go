@@ -100,7 +100,7 @@ func apply(tb testing.TB, directory string) resources {
 		if err := c.Apply(tb.Context(), configuration, client.ForceOwnership, client.FieldOwner("kubectl")); err != nil {
 			tb.Errorf("%s: apply %s %s: %v", directory, object.GetKind(), object.GetName(), err)
 		}
-		if slices.Contains([]string{"Deployment", "Job", "ClusterRoleBinding", "RoleBinding", "MutatingAdmissionPolicyBinding"}, object.GetKind()) {
+		if slices.Contains([]string{"Deployment", "Job", "ClusterRoleBinding", "RoleBinding"}, object.GetKind()) {
 			tb.Cleanup(func() {
 				err := c.Delete(context.Background(), &object, client.PropagationPolicy(metav1.DeletePropagationBackground))
 				if client.IgnoreNotFound(err) != nil {
@@ -295,8 +295,6 @@ func TestOverlayPermissions(t *testing.T) {
 		"overlays/daemonless":    {false, true, true, false},
 		"overlays/virtual-nodes": {false, true, false, false},
 		"overlays/restricted":    {true, true, false, true},
-		"overlays/native":        {true, true, true, true},
-		"overlays/native-only":   {},
 	} {
 		t.Run(overlay, func(t *testing.T) {
 			apply(t, overlay)

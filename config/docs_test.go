@@ -9,11 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	admissionv1 "k8s.io/api/admissionregistration/v1"
-
-	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/native"
 )
 
 var (
@@ -78,14 +73,6 @@ func TestGuideExamples(t *testing.T) {
 	}
 	if containers := job(t, render(t, writeFiles(t, all[5])), "load").Spec.Template.Spec.Containers; len(containers) != 2 {
 		t.Errorf("the Job has containers %v", containers)
-	}
-	installed = render(t, writeFiles(t, all[len(all)-1]))
-	for _, label := range native.AdmissionPolicies[1:] {
-		name := "sidecar-termination-native-" + strings.ToLower(label)
-		options, err := native.ParseOptions(byName[admissionv1.MutatingAdmissionPolicy](t, installed, "MutatingAdmissionPolicy", name).Spec.Variables)
-		if err != nil || options.ExitCodes != v1alpha1.ExitCodesRespect || options.VirtualNodes.NodeSelector["pool"] != "serverless" {
-			t.Errorf("%s is patched to %+v, error %v", name, options, err)
-		}
 	}
 }
 

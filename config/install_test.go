@@ -25,7 +25,7 @@ import (
 // clusterScoped are the cluster-scoped kinds of the installation.
 var clusterScoped = []string{
 	"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding",
-	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding",
+	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
 }
 
 // installations returns the kustomizations that install the operator for the whole cluster. namespaced_test.go tests the other one.

@@ -60,7 +60,7 @@ func TestNamespacedFlagsMatchItsRoles(t *testing.T) {
 
 // withoutNamespace are the resources without a namespace in the operator's ClusterRoles.
 var withoutNamespace = []string{
-	"namespaces", "nodes", "mutatingadmissionpolicies", "mutatingadmissionpolicybindings", "tokenreviews", "subjectaccessreviews",
+	"namespaces", "nodes", "tokenreviews", "subjectaccessreviews",
 	"clustersidecarterminationpolicies", "clustersidecarterminationpolicies/status",
 }
 

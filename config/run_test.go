@@ -17,7 +17,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,34 +83,6 @@ func testRights(t *testing.T, program, overlay, annotation string) {
 	name := client.ObjectKey{Namespace: namespace, Name: settings.LeaseName}
 	if err := c.Get(t.Context(), name, lease); err != nil {
 		t.Errorf("get the lease: %v", err)
-	}
-}
-
-// The operator of overlay native-only reports a pod that was not converted. It has no permission to write to pods, and does not try.
-func TestNativeOnlyOperatorWritesToNoPod(t *testing.T) {
-	rendered := apply(t, "overlays/native-only")
-	for _, resource := range []string{"", "status", "ephemeralcontainers", "resize", "binding", "eviction"} {
-		for _, verb := range []string{"create", "update", "patch", "delete", "deletecollection"} {
-			what := authorizationv1.ResourceAttributes{Resource: "pods", Subresource: resource, Verb: verb, Namespace: "default"}
-			if allowed, reason := operatorCan(t, what); allowed {
-				t.Errorf("the operator may %s pods/%s: %s", verb, resource, reason)
-			}
-		}
-	}
-	c, _ := newClient(t)
-	policy, pod := finishedPod(t, c)
-	before := pod.ResourceVersion
-	operator := start(t, build(t), append(arguments(t, rendered), "--metrics-bind-address=0")...)
-	reported := operator.eventually(func() bool {
-		return c.Get(t.Context(), client.ObjectKeyFromObject(policy), policy) == nil && policy.Status.StuckPods == 1
-	})
-	operator.stop(t)
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
-		t.Fatal(err)
-	}
-	if !reported || pod.ResourceVersion != before || strings.Contains(operator.log.String(), "forbidden") {
-		t.Errorf("reported as stuck: %t, the pod was changed: %t; the log must not contain forbidden:\n%s",
-			reported, pod.ResourceVersion != before, &operator.log)
 	}
 }
 

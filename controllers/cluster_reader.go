@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/native"
 	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/podcache"
@@ -51,14 +50,13 @@ type resolvedPod struct {
 	pod        *corev1.Pod
 	policies   []resolve.Policy // all that select the pod
 	resolution resolve.Resolution
-	native     []native.Conversion // the recorded ones
 }
 
-// needsAttention reports whether anything declares a sidecar in the pod, or tries to, or declared one that was converted, or the
-// operator has left a guard on the pod's phase.
+// needsAttention reports whether anything declares a sidecar in the pod, or tries to, or the operator has left a guard on
+// the pod's phase.
 func (r resolvedPod) needsAttention() bool {
 	return len(r.resolution.Enforced.Sidecars) > 0 || r.resolution.DryRun != nil || len(r.resolution.Warnings) > 0 ||
-		len(r.native) > 0 || plan.PhaseIsGuarded(r.pod)
+		plan.PhaseIsGuarded(r.pod)
 }
 
 // pod returns the pod in the newer version of both caches: the write of a phase moves the pod from one to the other, and either
@@ -88,9 +86,7 @@ func (c *clusterReader) resolve(ctx context.Context, pod *corev1.Pod) (resolvedP
 	if err != nil {
 		return resolvedPod{}, err
 	}
-	resolved := resolvedPod{pod: pod, policies: policies, resolution: resolve.Resolve(pod, policies, c.options.Resolve), native: native.Recorded(pod)}
-	resolved.resolution.Warnings = native.WithoutRecorded(resolved.resolution.Warnings, resolved.native)
-	return resolved, nil
+	return resolvedPod{pod: pod, policies: policies, resolution: resolve.Resolve(pod, policies, c.options.Resolve)}, nil
 }
 
 // snapshot gathers what a decision about the pod depends on, for one view of its containers. The caller fills in

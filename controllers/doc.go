@@ -14,8 +14,6 @@
 // was reported, for how long a pod has been stable, and writes that were denied or not answered. After a restart the operator works
 // without them.
 //
-// conversion tells PolicyReconciler whether the cluster converts sidecars to native ones. No decision about a pod depends on it.
-//
 // Decisions live in internal/resolve, internal/plan, internal/rollup and internal/prepull; mechanisms in internal/terminator; caches
 // in internal/podcache and internal/policyindex. Only internal/terminator/crr and internal/pulljob know OpenKruise's types.
 package controllers

@@ -148,7 +148,7 @@ func (r *run) start() {
 	reporter := newReporter(events, r, func(resolve.PolicyRef) {})
 	// These are never started: the run itself decides what OpenKruise serves.
 	kinds := kruiseKinds{crrs: &optionalkind.Availability{}, pullJobs: &optionalkind.Availability{}}
-	from := readers{teardown: teardown, live: unreliable{r.server, r.lag}, policies: policyReader{reader}, pods: podReader{reader, teardown}, conversion: &conversion{}}
+	from := readers{teardown: teardown, live: unreliable{r.server, r.lag}, policies: policyReader{reader}, pods: podReader{reader, teardown}}
 	all := newReconcilers(cached{c, reader}, from, kinds, reporter, options)
 	all.pods.reader.crrServed = func() bool { return r.scenario.kruise != kruiseAbsent }
 	all.pods.reader.terminators[0] = crrObserver{crr.Observer{Reader: reader}, all.pods.reader.terminators[0]}

@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/native"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/resolve"
@@ -141,15 +140,6 @@ func declarationChanged[policy client.Object]() predicate.TypedPredicate[policy]
 				!equality.Semantic.DeepEqual(specOf(e.ObjectOld), specOf(e.ObjectNew))
 		},
 	}
-}
-
-// statusMayChange passes what declarationChanged does, and changes of the label that the admission policies set.
-func statusMayChange[policy client.Object]() predicate.TypedPredicate[policy] {
-	return predicate.Or(declarationChanged[policy](), predicate.TypedFuncs[policy]{
-		UpdateFunc: func(e event.TypedUpdateEvent[policy]) bool {
-			return native.Labeled(e.ObjectOld.GetLabels()) != native.Labeled(e.ObjectNew.GetLabels())
-		},
-	})
 }
 
 // specOf returns the spec of a policy of either kind.

@@ -64,30 +64,6 @@ func TestPolicySpecChangeEnqueuesPods(t *testing.T) {
 	}
 }
 
-func TestConversionLabelChangeEnqueuesPolicy(t *testing.T) {
-	type object = *v1alpha1.ClusterSidecarTerminationPolicy
-	policy := func(labels map[string]string) object {
-		return &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Labels: labels}}
-	}
-	label := map[string]string{v1alpha1.LabelNativeConversion: "Preferred"}
-	again := policy(label)
-	again.Generation = 2
-	changed := statusMayChange[object]()
-	for name, tc := range map[string]struct {
-		before, after object
-		want          bool
-	}{
-		"the label is added":   {policy(nil), policy(label), true},
-		"the label is removed": {policy(label), policy(map[string]string{"team": "etl"}), true},
-		"another label":        {policy(label), policy(map[string]string{v1alpha1.LabelNativeConversion: "Preferred", "team": "etl"}), false},
-		"another spec":         {policy(label), again, true},
-	} {
-		if got := changed.Update(event.TypedUpdateEvent[object]{ObjectOld: tc.before, ObjectNew: tc.after}); got != tc.want {
-			t.Errorf("%s: %t, want %t", name, got, tc.want)
-		}
-	}
-}
-
 func TestNamespaceLabelChangeEnqueuesPods(t *testing.T) {
 	type object = *metav1.PartialObjectMetadata
 	namespace := func(labels map[string]string, annotations map[string]string) object {

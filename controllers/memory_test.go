@@ -27,7 +27,6 @@ const maxBytesPerPod = 3000
 func TestMemoryPerLivePod(t *testing.T) {
 	for name, change := range map[string]func(*corev1.Pod){
 		"a pod with a sidecar": func(*corev1.Pod) {},
-		"a converted pod":      convertedProxy,
 		"a pod with a list of main containers": func(pod *corev1.Pod) {
 			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "example.com/mains", pod.Spec.Containers[0].Name)
 		},

@@ -54,19 +54,9 @@ var (
 		Name: "sidecar_termination_kubelet_ignores_phase",
 		Help: "1 while modes that write the phase come last on nodes with this version of the kubelet, because it has ignored written phases.",
 	}, []string{"kubelet_version"})
-
-	conversionAvailable = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "sidecar_termination_native_conversion_available",
-		Help: "1 if the cluster converts sidecars to native sidecars on request of policies of both kinds, otherwise 0.",
-	})
-
-	nativePods = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "sidecar_termination_native_pods",
-		Help: "Unfinished pods with sidecars that were converted to native sidecars when the pod was created.",
-	})
 )
 
 func init() {
 	metrics.Registry.MustRegister(attemptsTotal, attemptFailuresTotal, dryRunAttemptsTotal, fallbacksTotal, podsTerminatedTotal,
-		terminationSeconds, stuckPods, phaseReversalsTotal, kubeletIgnoresPhase, conversionAvailable, nativePods)
+		terminationSeconds, stuckPods, phaseReversalsTotal, kubeletIgnoresPhase)
 }

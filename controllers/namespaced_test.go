@@ -164,9 +164,7 @@ func TestOperatorForNamespacesNeedsNoClusterRole(t *testing.T) {
 			left = append(left, f.newPod("cluster-policy", podtest.MainDone, declared))
 			selected := func(spec *v1alpha1.PolicySpec) { spec.PodSelector.MatchLabels = map[string]string{"team": "etl"} }
 			etl := func(p *corev1.Pod) { p.Labels = map[string]string{"team": "etl"} }
-			policy := f.newPolicy("mesh", selected, func(spec *v1alpha1.PolicySpec) {
-				spec.NativeConversion, spec.PrePull = v1alpha1.NativeConversionPreferred, &v1alpha1.PrePull{}
-			})
+			policy := f.newPolicy("mesh", selected, func(spec *v1alpha1.PolicySpec) { spec.PrePull = &v1alpha1.PrePull{} })
 			ended := []*corev1.Pod{f.newPod("watched", podtest.MainDone, etl)}
 			f.in(second, func() {
 				f.newPolicy("mesh", selected)
@@ -185,8 +183,7 @@ func TestOperatorForNamespacesNeedsNoClusterRole(t *testing.T) {
 					return found != nil && found.Reason == string(reason) && strings.Contains(found.Message, "--watch-namespaces")
 				}
 				return meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady) &&
-					says(v1alpha1.ConditionPrePulled, v1alpha1.ReasonPrePullUnavailable) &&
-					says(v1alpha1.ConditionDegraded, v1alpha1.ReasonConversionUnavailable)
+					says(v1alpha1.ConditionPrePulled, v1alpha1.ReasonPrePullUnavailable)
 			})
 			if requests := denied.take(); len(requests) > 0 {
 				t.Errorf("the API server has forbidden %q", slices.Compact(requests))

@@ -4,7 +4,6 @@ package controllers
 
 import (
 	"context"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
@@ -21,8 +20,6 @@ type Options struct {
 	Clock clock.PassiveClock
 	// Tracer exports traces of terminations. It is nil if traces are off.
 	Tracer *tracing.Tracer
-	// ConversionInterval is the interval of reads of the component native. Zero means the default.
-	ConversionInterval time.Duration
 }
 
 // Terminator ends containers of a pod by one mode.

@@ -48,7 +48,6 @@ type podState struct {
 	stability *stabilityTracker // of a pod with an ended container
 
 	// What was reported.
-	native         bool // sidecars of the pod were converted
 	known          bool // this process has recorded the pod. Transitions before that were counted before a restart
 	stage          plan.Stage
 	reason         v1alpha1.Reason
@@ -289,11 +288,6 @@ func (s *podStates) update(resolved resolvedPod) *podState {
 	if !refs.equal(state.policyRefs) {
 		s.notify(state)
 		state.policyRefs = s.shared.share(&refs)
-		s.notify(state)
-	}
-	if isNative := len(resolved.native) > 0; state.native != isNative {
-		state.native = isNative
-		s.reporter.converted(isNative)
 		s.notify(state)
 	}
 	return state

@@ -45,7 +45,6 @@ func newStatesTest(t *testing.T) *statesTest {
 	podsTerminatedTotal.Reset()
 	terminationSeconds.Reset()
 	stuckPods.Set(0)
-	nativePods.Set(0)
 	st := &statesTest{clock: clocktesting.NewFakePassiveClock(podtest.Noon.Add(time.Second)), events: &recordedEvents{}, notified: map[string]bool{}}
 	st.reporter = newReporter(st.events, st.clock, func(policy resolve.PolicyRef) { st.notified[policy.Name] = true })
 	st.podStates = newPodStates(st.reporter, st.clock)
@@ -89,17 +88,6 @@ func stuck(failures ...plan.Failure) plan.Decision {
 
 func terminated(mode v1alpha1.Mode) plan.Decision {
 	return plan.Decision{Stage: plan.StageTerminated, Reason: v1alpha1.ReasonTerminated, Message: "every sidecar has ended", MainsDone: podtest.Noon, Tried: mode}
-}
-
-func converted() plan.Decision {
-	return plan.Decision{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonConvertedToNative, Message: "nothing to do"}
-}
-
-// convertedProxy makes proxy a native sidecar, as the admission policies do.
-func convertedProxy(p *corev1.Pod) {
-	p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: "proxy", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)})
-	p.Spec.Containers, p.Status.ContainerStatuses = p.Spec.Containers[:1], p.Status.ContainerStatuses[:1]
-	p.Annotations = map[string]string{v1alpha1.AnnotationNativeSidecars: "proxy=SidecarTerminationPolicy/mesh"}
 }
 
 func failureOf(container, message string) plan.Failure {
@@ -337,50 +325,6 @@ func TestStuckPodsGauge(t *testing.T) {
 	}
 }
 
-func TestConvertedPodsAreCounted(t *testing.T) {
-	st := newStatesTest(t)
-	mesh := podtest.Policy("mesh", "proxy", "logs")
-	pod := func(change ...func(*corev1.Pod)) resolvedPod {
-		t.Helper()
-		resolved, err := readerOf(mesh).resolve(t.Context(), podtest.New(append([]func(*corev1.Pod){convertedProxy}, change...)...))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return resolved
-	}
-	steps := []struct {
-		name     string
-		do       func()
-		gauge    float64
-		enqueued bool
-	}{
-		{"a converted pod", func() { st.record(pod(), converted(), nil) }, 1, true},
-		{"no change", func() { st.record(pod(), converted(), nil) }, 1, false},
-		{"its annotation is removed", func() { st.record(pod(func(p *corev1.Pod) { p.Annotations = nil }), converted(), nil) }, 0, true},
-		{"it is back", func() { st.record(pod(), converted(), nil) }, 1, true},
-		{"the pod is gone", func() { st.forgetMissing(keyOf(podtest.New())) }, 0, true},
-	}
-	for _, step := range steps {
-		st.enqueued()
-		step.do()
-		if got := testutil.ToFloat64(nativePods); got != step.gauge {
-			t.Errorf("%s: the gauge is %v, want %v", step.name, got, step.gauge)
-		}
-		if got := st.enqueued()["mesh"]; got != step.enqueued {
-			t.Errorf("%s: the policy is enqueued: %t, want %t", step.name, got, step.enqueued)
-		}
-	}
-	if tally := st.take(mesh.Ref); !tally.Empty() {
-		t.Errorf("a pod that the operator left alone is in the tally: %+v", tally)
-	}
-	for _, event := range st.events.take() {
-		// The event of the step without the annotation.
-		if !strings.HasPrefix(event, "Warning NativeSidecar batch/job-1: SidecarTerminationPolicy/mesh names container proxy") {
-			t.Errorf("event: %s", event)
-		}
-	}
-}
-
 // The annotation of a live pod changes: the operator reports an invalid list once, and the policy counts the pod again.
 func TestChangedListOfMainContainers(t *testing.T) {
 	st := newStatesTest(t)
@@ -427,50 +371,6 @@ func TestChangedListOfMainContainers(t *testing.T) {
 		if diff := cmp.Diff(step.events, st.events.take(), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s: events (-want +got):\n%s", step.name, diff)
 		}
-	}
-}
-
-func TestConvertedSidecarCausesNoWarning(t *testing.T) {
-	logs := func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "logs"}) }
-	other := func(p *corev1.Pod) {
-		p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: "logs", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)})
-	}
-	for name, tc := range map[string]struct {
-		change   func(*corev1.Pod)
-		warnings []string // containers
-		sidecars []string
-	}{
-		"all converted":                {func(*corev1.Pod) {}, nil, nil},
-		"one converted, one regular":   {logs, nil, []string{"logs"}},
-		"one converted, one of others": {other, []string{"logs"}, nil},
-		"no annotation":                {func(p *corev1.Pod) { p.Annotations = nil }, []string{"proxy"}, nil},
-		"forged for a regular one": {func(p *corev1.Pod) {
-			logs(p)
-			p.Annotations[v1alpha1.AnnotationNativeSidecars] = "logs=SidecarTerminationPolicy/mesh,proxy=Environment"
-		}, nil, []string{"logs"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			resolved, err := readerOf(podtest.Policy("mesh", "proxy", "logs")).resolve(t.Context(), podtest.New(convertedProxy, tc.change))
-			if err != nil {
-				t.Fatal(err)
-			}
-			var warnings, sidecars []string
-			for _, warning := range resolved.resolution.Warnings {
-				warnings = append(warnings, warning.Container)
-			}
-			for _, sidecar := range resolved.resolution.Enforced.Sidecars {
-				sidecars = append(sidecars, sidecar.Container)
-			}
-			if diff := cmp.Diff(tc.warnings, warnings); diff != "" {
-				t.Errorf("warnings (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(tc.sidecars, sidecars); diff != "" {
-				t.Errorf("sidecars (-want +got):\n%s", diff)
-			}
-			if !resolved.needsAttention() {
-				t.Error("the pod gets no attention, so that policies do not count it")
-			}
-		})
 	}
 }
 

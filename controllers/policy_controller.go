@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/native"
 	"github.com/sidecar-termination/operator/internal/panics"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
@@ -36,10 +35,8 @@ type PolicyReconciler struct {
 	reader   *clusterReader
 	pods     podLister
 	prePulls *prePulls
-	// conversion tells whether the cluster converts sidecars.
-	conversion *conversion
-	reporter   *reporter
-	states     *policyStates
+	reporter *reporter
+	states   *policyStates
 	// podStates provides the denied writes of pods.
 	podStates *podStates
 	options   Options
@@ -73,7 +70,7 @@ func (r *PolicyReconciler) Reconcile(ctx context.Context, ref resolve.PolicyRef)
 		return ctrl.Result{}, err
 	}
 	tally, repeated := r.takeTally(object)
-	rolledUp := rollup.Policy{Generation: object.GetGeneration(), Spec: object.spec, Invalid: invalid, PrePull: pull.Report, Conversion: r.conversion.of(object)}
+	rolledUp := rollup.Policy{Generation: object.GetGeneration(), Spec: object.spec, Invalid: invalid, PrePull: pull.Report}
 	status := rollup.Summarize(rolledUp, *object.status, summary, tally, now)
 	return r.report(ctx, object, status, tally, repeated)
 }
@@ -147,7 +144,7 @@ func (r *PolicyReconciler) write(ctx context.Context, object *policyObject, stat
 	return nil
 }
 
-// summarize sums up the unfinished pods with a container that the policy names or that was converted on its request.
+// summarize sums up the unfinished pods with a container that the policy names.
 func (r *PolicyReconciler) summarize(ctx context.Context, policy resolve.Policy, invalid error) (rollup.PodSummary, error) {
 	var summary rollup.PodSummary
 	if invalid != nil {
@@ -165,7 +162,7 @@ func (r *PolicyReconciler) summarize(ctx context.Context, policy resolve.Policy,
 	return summary, nil
 }
 
-// addPod adds the pod to the summary if the policy selects it, and names one of its containers or has had one converted. It
+// addPod adds the pod to the summary if the policy selects it and names one of its containers. It
 // leaves out a pod on which the operator panics, so that the policy still gets a status. That pod's own reconcile reports the panic.
 func (r *PolicyReconciler) addPod(ctx context.Context, policy resolve.Policy, pod *corev1.Pod, summary *rollup.PodSummary) error {
 	defer func() {
@@ -174,11 +171,7 @@ func (r *PolicyReconciler) addPod(ctx context.Context, policy resolve.Policy, po
 		}
 	}()
 	// The pod's own labels come first: they cost little and exclude most pods of a large cluster.
-	if !policy.MaySelect(pod) {
-		return nil
-	}
-	named, converted := policy.NamesAny(pod), convertedBy(policy, pod)
-	if !named && !converted {
+	if !policy.MaySelect(pod) || !policy.NamesAny(pod) {
 		return nil
 	}
 	resolved, err := r.reader.resolve(ctx, pod)
@@ -186,12 +179,6 @@ func (r *PolicyReconciler) addPod(ctx context.Context, policy resolve.Policy, po
 		return err
 	}
 	if !slices.ContainsFunc(resolved.policies, func(p resolve.Policy) bool { return p.Ref == policy.Ref }) {
-		return nil
-	}
-	if converted {
-		summary.AddNative()
-	}
-	if !named {
 		return nil
 	}
 	observation, err := r.observation(ctx, policy, resolved)
@@ -226,11 +213,6 @@ func (r *PolicyReconciler) observation(ctx context.Context, policy resolve.Polic
 		}
 	}
 	return o, nil
-}
-
-// convertedBy reports whether sidecars of the pod were converted on the policy's request.
-func convertedBy(policy resolve.Policy, pod *corev1.Pod) bool {
-	return slices.ContainsFunc(native.Recorded(pod), func(c native.Conversion) bool { return c.By == policy.Ref.String() })
 }
 
 // policyObject is a policy of either kind, with the parts that both kinds have.

@@ -6,15 +6,8 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clocktesting "k8s.io/utils/clock/testing"
-
-	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/podtest"
 	"github.com/sidecar-termination/operator/internal/resolve"
-	"github.com/sidecar-termination/operator/internal/rollup"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -40,64 +33,6 @@ func TestStatusWriteIsDelayed(t *testing.T) {
 			test.events(r)
 			if got := r.states.get(mesh).notBefore; !got.Equal(test.want) {
 				t.Errorf("the next write is at %s, want %s", got, test.want)
-			}
-		})
-	}
-}
-
-func TestPolicyCountsPodsThatItConverted(t *testing.T) {
-	namespaced := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "mesh"}}
-	namespaced.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}, {Name: "logs"}}
-	mesh, err := resolve.FromNamespaced(namespaced)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cluster, err := resolve.FromCluster(&v1alpha1.ClusterSidecarTerminationPolicy{
-		ObjectMeta: metav1.ObjectMeta{Name: "mesh"}, Spec: v1alpha1.ClusterSidecarTerminationPolicySpec{PolicySpec: namespaced.Spec.PolicySpec},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	record := func(name, value string, change ...func(*corev1.Pod)) *corev1.Pod {
-		named := func(p *corev1.Pod) {
-			p.Name = name
-			p.Annotations[v1alpha1.AnnotationNativeSidecars] = value
-		}
-		return podtest.New(append([]func(*corev1.Pod){convertedProxy, named}, change...)...)
-	}
-	withLogs := func(p *corev1.Pod) { p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "logs"}) }
-	elsewhere := func(p *corev1.Pod) { p.Namespace = "other" }
-	for name, tc := range map[string]struct {
-		policy resolve.Policy
-		pods   []*corev1.Pod
-		native int32
-		other  int32 // matched
-	}{
-		"a converted pod":                 {mesh, []*corev1.Pod{record("a", "proxy=SidecarTerminationPolicy/mesh")}, 1, 0},
-		"a pod with another sidecar":      {mesh, []*corev1.Pod{record("a", "proxy=SidecarTerminationPolicy/mesh", withLogs)}, 1, 1},
-		"two pods and one of the cluster": {mesh, []*corev1.Pod{record("a", "proxy=SidecarTerminationPolicy/mesh"), record("b", "proxy=SidecarTerminationPolicy/mesh"), record("c", "proxy=ClusterSidecarTerminationPolicy/mesh")}, 2, 0},
-		"the kind counts":                 {cluster, []*corev1.Pod{record("a", "proxy=SidecarTerminationPolicy/mesh"), record("b", "proxy=ClusterSidecarTerminationPolicy/mesh", elsewhere)}, 1, 0},
-		"on request of another":           {mesh, []*corev1.Pod{record("a", "proxy=SidecarTerminationPolicy/logs"), record("b", "proxy=Environment")}, 0, 0},
-		"a pod of another namespace":      {mesh, []*corev1.Pod{record("a", "proxy=SidecarTerminationPolicy/mesh", elsewhere)}, 0, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := newPodCase(t, 1)
-			c.reader.policies = fixedPolicies{tc.policy}
-			stores, unfinished := newTestStores(t)
-			for _, pod := range tc.pods {
-				if err := unfinished.Add(podcache.TrimPod(pod)); err != nil {
-					t.Fatal(err)
-				}
-			}
-			r := &PolicyReconciler{reader: c.reader, pods: stores, podStates: newPodStates(nil, nil), options: c.reader.options}
-			r.options.Clock = clocktesting.NewFakePassiveClock(podtest.Noon)
-			summary, err := r.summarize(t.Context(), tc.policy, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			status := rollup.Summarize(rollup.Policy{Spec: tc.policy.Spec}, v1alpha1.PolicyStatus{}, summary, rollup.Tally{}, podtest.Noon)
-			if status.NativePods != tc.native || status.MatchedPods != tc.other {
-				t.Errorf("%d native and %d matched pods, want %d and %d", status.NativePods, status.MatchedPods, tc.native, tc.other)
 			}
 		})
 	}

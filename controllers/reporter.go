@@ -61,21 +61,9 @@ func (r *reporter) stageChanged(key types.NamespacedName, state *podState, decis
 	}
 }
 
-// converted reports whether a pod has converted sidecars, after that changed.
-func (r *reporter) converted(isNative bool) {
-	if isNative {
-		nativePods.Inc()
-	} else {
-		nativePods.Dec()
-	}
-}
-
 // forgotten reports a pod that the operator no longer tracks.
 func (r *reporter) forgotten(state *podState) {
 	stuckPods.Sub(stuckCount(state.stage))
-	if state.native {
-		r.converted(false)
-	}
 }
 
 func (r *reporter) attemptStarted(mode v1alpha1.Mode, fallback bool) {

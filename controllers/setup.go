@@ -3,7 +3,6 @@
 package controllers
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -22,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/native"
 	"github.com/sidecar-termination/operator/internal/optionalkind"
 	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/policyindex"
@@ -42,11 +40,8 @@ const (
 )
 
 // kruiseTimeout is how long the controllers' start waits until Kruise's presence is known. The controllers themselves would fail after
-// two minutes. conversionTimeout is the same for the component native, on which only statuses depend.
-const (
-	kruiseTimeout     = 45 * time.Second
-	conversionTimeout = 10 * time.Second
-)
+// two minutes.
+const kruiseTimeout = 45 * time.Second
 
 // Setup adds the reconcilers and their caches to the manager, whose cache must be one of podcache.NewCache with
 // podcache.ManagerOptions for the namespaces of the options.
@@ -68,11 +63,7 @@ func setup(ctx context.Context, mgr manager.Manager, options Options) (reconcile
 	}
 	reporter := newReporter(mgr.GetEventRecorder(settings.Name), options.Clock, queues.policies.add)
 	reporter.tracer = options.Tracer
-	from := caches.readers(mgr)
-	if from.conversion, err = followConversion(mgr, options, &queues); err != nil {
-		return reconcilers{}, err
-	}
-	r := newReconcilers(mgr.GetClient(), from, kruise, reporter, options)
+	r := newReconcilers(mgr.GetClient(), caches.readers(mgr), kruise, reporter, options)
 	if err := watchPods(mgr, r.pods, caches, &queues.pods); err != nil {
 		return reconcilers{}, fmt.Errorf("set up pod controller: %w", err)
 	}
@@ -156,7 +147,7 @@ func newCaches(ctx context.Context, mgr manager.Manager, options Options) (cache
 }
 
 func (c caches) readers(mgr manager.Manager) readers {
-	return readers{teardown: c.teardown, live: mgr.GetAPIReader(), policies: c.policies, pods: c.pods, conversion: &conversion{}}
+	return readers{teardown: c.teardown, live: mgr.GetAPIReader(), policies: c.policies, pods: c.pods}
 }
 
 // queues are the controllers' queues for items that no watch enqueues.
@@ -190,7 +181,7 @@ func followKruise(mgr manager.Manager, pods podcache.Stores, options Options, qu
 	if err != nil {
 		return kinds, err
 	}
-	var follow []follower
+	var follow []*optionalkind.Availability
 	// An operator for single namespaces may not read the definitions and the webhook.
 	readable := !options.Capabilities.NamespacesOnly
 	if options.Capabilities.CRR && readable {
@@ -210,28 +201,6 @@ func followKruise(mgr manager.Manager, pods podcache.Stores, options Options, qu
 	return kinds, nil
 }
 
-// followConversion makes the manager follow whether the cluster converts sidecars. The policy controller starts once that is known. An
-// operator for single namespaces may not read admission policies, and reports that.
-func followConversion(mgr manager.Manager, options Options, queues *queues) (*conversion, error) {
-	if options.Capabilities.NamespacesOnly {
-		return conversionNotRead(), nil
-	}
-	c := newConversion(mgr.GetAPIReader(), cmp.Or(options.ConversionInterval, conversionInterval), func(ctx context.Context) {
-		for _, ref := range policiesThat(ctx, mgr.GetCache(), native.Requests) {
-			queues.policies.add(ref)
-		}
-	})
-	if err := mgr.Add(c); err != nil {
-		return nil, fmt.Errorf("follow the component native: %w", err)
-	}
-	kruiseKnown := queues.policies.ready
-	queues.policies.ready = func(ctx context.Context) {
-		kruiseKnown(ctx)
-		waitUntilKnown(ctx, conversionTimeout, "the component native", c)
-	}
-	return c, nil
-}
-
 // reconcilers are the three reconcilers of the operator.
 type reconcilers struct {
 	pods     *PodReconciler
@@ -245,8 +214,6 @@ type readers struct {
 	live     client.Reader // the API server
 	policies policyLister
 	pods     podLister
-	// conversion tells whether the cluster converts sidecars. Its zero value does not know.
-	conversion *conversion
 }
 
 // newReconcilers wires the reconcilers up. The client reads the manager's cache.
@@ -269,7 +236,7 @@ func newReconcilers(c client.Client, from readers, kruise kruiseKinds, reporter 
 	return reconcilers{
 		pods: &PodReconciler{reader: reader, terminators: byMode, states: podStates, standby: newStandby(options.StandbyDelay), options: options},
 		policies: &PolicyReconciler{
-			client: c, reader: reader, pods: from.pods, prePulls: p, conversion: from.conversion, reporter: reporter, states: policyStates,
+			client: c, reader: reader, pods: from.pods, prePulls: p, reporter: reporter, states: policyStates,
 			podStates: podStates, options: options,
 		},
 		prePulls: &PrePullReconciler{client: c, prePulls: p, notify: reporter.notify},
@@ -321,12 +288,12 @@ func watchPolicies(
 	}
 	watches := []source.TypedSource[resolve.PolicyRef]{
 		source.TypedKind(mgr.GetCache(), &v1alpha1.SidecarTerminationPolicy{},
-			toPolicy[*v1alpha1.SidecarTerminationPolicy](resolve.KindNamespaced), statusMayChange[*v1alpha1.SidecarTerminationPolicy]()),
+			toPolicy[*v1alpha1.SidecarTerminationPolicy](resolve.KindNamespaced), declarationChanged[*v1alpha1.SidecarTerminationPolicy]()),
 		queue.source(),
 	}
 	if !options.Capabilities.NamespacesOnly {
 		watches = append(watches, source.TypedKind(mgr.GetCache(), &v1alpha1.ClusterSidecarTerminationPolicy{},
-			toPolicy[*v1alpha1.ClusterSidecarTerminationPolicy](resolve.KindCluster), statusMayChange[*v1alpha1.ClusterSidecarTerminationPolicy]()))
+			toPolicy[*v1alpha1.ClusterSidecarTerminationPolicy](resolve.KindCluster), declarationChanged[*v1alpha1.ClusterSidecarTerminationPolicy]()))
 	}
 	for _, watch := range watches {
 		if err := c.Watch(watch); err != nil {
@@ -336,25 +303,16 @@ func watchPolicies(
 	return nil
 }
 
-// follower follows something that a cluster may lack.
-type follower interface {
-	manager.Runnable
-	WaitUntilKnown(ctx context.Context) bool
-}
-
-// kruiseKnown returns a function that waits for discovery of the kinds.
-func kruiseKnown(followers ...follower) func(ctx context.Context) {
-	return func(ctx context.Context) { waitUntilKnown(ctx, kruiseTimeout, "OpenKruise", followers...) }
-}
-
-// waitUntilKnown waits until the presence of what is followed is known, up to the timeout.
-func waitUntilKnown(ctx context.Context, timeout time.Duration, what string, followers ...follower) {
-	limited, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	for _, follower := range followers {
-		if !follower.WaitUntilKnown(limited) && ctx.Err() == nil {
-			ctrl.Log.Info("Starting although the presence of an optional part is still unknown", "part", what, "waited", timeout)
-			return
+// kruiseKnown returns a function that waits until the presence of the kinds is known, up to the timeout.
+func kruiseKnown(kinds ...*optionalkind.Availability) func(ctx context.Context) {
+	return func(ctx context.Context) {
+		limited, cancel := context.WithTimeout(ctx, kruiseTimeout)
+		defer cancel()
+		for _, kind := range kinds {
+			if !kind.WaitUntilKnown(limited) && ctx.Err() == nil {
+				ctrl.Log.Info("Starting although the presence of OpenKruise is still unknown", "waited", kruiseTimeout)
+				return
+			}
 		}
 	}
 }

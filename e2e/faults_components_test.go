@@ -67,36 +67,6 @@ func TestFaultsAPIServerRestarts(t *testing.T) {
 	f.disturb("API server restarted", exactly(4), every(10*time.Second), always(f.restarts(apiServer)))
 }
 
-// Pods are converted again as soon as the API server is back. Running pods are not affected.
-func TestFaultsAPIServerRestartsWithConversion(t *testing.T) {
-	onlyWithAllFaults(t)
-	test := newNative(t, nil)
-	test.WholeAtEnd()
-	test.RestoreWith("component", "start", apiServer)
-	other := harness.Policy(v1alpha1.ModeAuto)
-	other.Name = "other"
-	running := harness.Job("running", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(0))
-	gate := test.Gate(&running.Spec.Template)
-	job := harness.Job("", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsSevenOnTerm), harness.Main(1))
-	test.Create(other, preferNative())
-	test.WaitForConversion(job.Spec.Template, sidecarConverted)
-	test.Create(running)
-	test.WaitForRunning("running")
-	for i, end := range []string{"kill", "stop"} {
-		test.LocalCluster("component", end, apiServer)
-		test.LocalCluster("component", "start", apiServer)
-		next := job.DeepCopy()
-		next.Name = jobName(i)
-		test.Create(next)
-		test.WaitForConversion(next.Spec.Template, sidecarConverted)
-	}
-	gate.Open()
-	for _, name := range []string{"running", jobName(0), jobName(1)} {
-		test.RequireCompleted(name)
-	}
-	requireNative(test, "running", sidecarConverted)
-}
-
 func TestFaultsEtcdRestarts(t *testing.T) {
 	onlyWithAllFaults(t)
 	f := newFaultJobs(t)

@@ -56,9 +56,6 @@ func requireUntouched(test *harness.Test, owner string, allowedEvents ...string)
 	var record harness.PodRecord
 	test.Recorder.Look(func(seen harness.Seen) { record = *seen.Pods(owner)[0] })
 	requireUnwritten(test, &record, allowedEvents...)
-	if sidecars := record.Pod.Annotations[v1alpha1.AnnotationNativeSidecars]; sidecars != "" {
-		test.Errorf("Pod %s has the converted sidecars %s", record.Pod.Name, sidecars)
-	}
 }
 
 // requireUnwritten requires that the operator has not written to the pod, and has emitted no other events than the allowed ones.
@@ -70,8 +67,7 @@ func requireUnwritten(test *harness.Test, record *harness.PodRecord, allowedEven
 	}
 	for _, keys := range []map[string]string{record.Pod.Labels, record.Pod.Annotations} {
 		for key := range keys {
-			// The API server writes this annotation.
-			if strings.HasPrefix(key, v1alpha1.GroupName+"/") && key != v1alpha1.AnnotationNativeSidecars {
+			if strings.HasPrefix(key, v1alpha1.GroupName+"/") {
 				test.Errorf("Pod %s has %s", record.Pod.Name, key)
 			}
 		}

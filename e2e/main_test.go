@@ -27,21 +27,12 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "The cluster is not ready for the tests: %v\n", err)
 		os.Exit(1)
 	}
-	removeNative, err := harness.AddNative()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "Install the component native: %v\n", err)
-		os.Exit(1)
-	}
 	stopRecording, err := harness.Record()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "Record the pods: %v\n", err)
 		os.Exit(1)
 	}
 	code := m.Run()
-	if err := removeNative(); err != nil {
-		fmt.Fprintf(os.Stderr, "Remove the component native: %v\n", err)
-		code = 1
-	}
 	if err := stopRecording(); err != nil {
 		fmt.Fprintf(os.Stderr, "Record the pods: %v\n", err)
 		code = 1

@@ -47,12 +47,8 @@ var (
 // matrixColumn is a column of a matrix: a mode, or native sidecars.
 type matrixColumn string
 
-const (
-	// columnNative is a policy that asks for conversion to native sidecars.
-	columnNative matrixColumn = "Native"
-	// columnHandWritten is a manifest with native sidecars. The tables do not show it: its outcomes equal those of columnNative.
-	columnHandWritten matrixColumn = "HandWritten"
-)
+// columnNative is a manifest with native sidecars, without a policy.
+const columnNative matrixColumn = "Native"
 
 // columns are the columns of the tables.
 var columns = append(columnsOf(modes), columnNative)
@@ -68,26 +64,22 @@ func columnsOf(modes []v1alpha1.Mode) []matrixColumn {
 // labelColumn is the label in the podSelector of the columns' policies.
 const labelColumn = "column"
 
-// columnPolicy returns a policy for the pods of the column.
+// columnPolicy returns a policy for the pods of a mode's column.
 func columnPolicy(column matrixColumn) *v1alpha1.SidecarTerminationPolicy {
-	policy := preferNative()
-	if column != columnNative {
-		policy = harness.Policy(v1alpha1.Mode(column))
-	}
+	policy := harness.Policy(v1alpha1.Mode(column))
 	policy.Name = "column-" + strings.ToLower(string(column))
 	policy.Spec.PodSelector.MatchLabels = map[string]string{labelColumn: string(column)}
 	return policy
 }
 
-// handWrite makes the sidecar of the Job a native one, with the manifest that a user would write.
-func handWrite(job *batchv1.Job) {
+// makeNative makes the sidecar of the Job a native one.
+func makeNative(job *batchv1.Job) {
 	pod := &job.Spec.Template.Spec
 	i := slices.IndexFunc(pod.Containers, func(container corev1.Container) bool { return container.Name == harness.SidecarName })
 	sidecar := pod.Containers[i]
 	sidecar.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
 	pod.Containers = slices.Delete(pod.Containers, i, i+1)
 	pod.InitContainers = append(pod.InitContainers, sidecar)
-	job.Spec.Template.Labels = map[string]string{labelColumn: string(columnHandWritten)}
 }
 
 // cell is one combination of the outcome matrix.
@@ -159,6 +151,9 @@ func (c cell) job(name string) *batchv1.Job {
 		native.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
 		job.Spec.Template.Spec.InitContainers = []corev1.Container{native}
 	}
+	if c.column == columnNative {
+		makeNative(job)
+	}
 	return job
 }
 
@@ -202,7 +197,7 @@ func (c cell) sidecarContainer() corev1.Container {
 	}
 }
 
-// needsOwnRestartPolicy reports whether the sidecar crashes repeatedly only with its own restartPolicy.
+// needsOwnRestartPolicy reports whether the sidecar crashes repeatedly only with its own restartPolicy. A native one has it.
 func (c cell) needsOwnRestartPolicy() bool {
-	return c.sidecar == crashLoops && c.restartPolicy == corev1.RestartPolicyNever
+	return c.column != columnNative && c.sidecar == crashLoops && c.restartPolicy == corev1.RestartPolicyNever
 }

@@ -51,11 +51,6 @@ func (c cell) expect() (outcome, *exception) {
 	switch {
 	case native && c.sidecar == unpullable:
 		return blockedBySidecar.outcome, blockedBySidecar
-	case native && c.needsOwnRestartPolicy():
-		if c.main == mainFails {
-			return failed, notConverted
-		}
-		return complete, notConverted
 	case native && c.restartPolicy == corev1.RestartPolicyOnFailure && c.limit != nil && c.restartsEarly():
 		return failedByRestarts.outcome, failedByRestarts
 	case native && c.main == mainSucceeds:
@@ -91,9 +86,6 @@ var (
 	blockedBySidecar = &exception{
 		note:    "The main container waits until its native sidecars have started. The Job neither completes nor fails.",
 		outcome: outcome{job: neverStarts, pod: string(corev1.PodPending)},
-	}
-	notConverted = &exception{
-		note: "A container with a restartPolicy of its own is not converted. Mode Auto ends it.",
 	}
 	failedByRestarts = &exception{
 		note:    "Under OnFailure, the restarts of a native sidecar count towards backoffLimit, also those after exit code 0.",

@@ -113,8 +113,8 @@ func (r policyRow) job(name string, column matrixColumn, state string) *batchv1.
 	job := harness.Job(name, corev1.RestartPolicyNever, containers...)
 	job.Spec.BackoffLimit = ptr.To[int32](1)
 	job.Spec.Template.Labels = map[string]string{labelColumn: string(column)}
-	if column == columnHandWritten {
-		handWrite(job)
+	if column == columnNative {
+		makeNative(job)
 	}
 	template := &job.Spec.Template.Spec
 	template.TerminationGracePeriodSeconds = ptr.To[int64](2)

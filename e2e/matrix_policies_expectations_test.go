@@ -113,7 +113,7 @@ func (r policyRow) expect(column matrixColumn) *jobException {
 		return nil
 	}
 	switch {
-	case mode == v1alpha1.ModeCRR || column == columnNative || column == columnHandWritten:
+	case mode == v1alpha1.ModeCRR || column == columnNative:
 		return &jobException{note: noteSeen, outcome: outcome}
 	case r.policy == ruleFailJob:
 		// The Job controller evaluates this rule at each sync, so the next pod may already exist.

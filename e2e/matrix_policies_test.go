@@ -7,7 +7,6 @@ package e2e
 import (
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -20,19 +19,14 @@ import (
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// wholeMatrix reports whether MATRIX=all asks for every row of the outcome matrix of Job policies. The cells of column Native
-// in the outcome matrix then also run with hand-written native sidecars.
+// wholeMatrix reports whether MATRIX=all asks for every row of the outcome matrix of Job policies.
 func wholeMatrix() bool { return os.Getenv("MATRIX") == "all" }
 
 // Jobs with rules for exit codes have the same outcome as without their sidecar, except for known exceptions.
 func TestOutcomeMatrixJobPolicies(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
-	tested := columns
-	if !test.CanConvert() {
-		tested = columnsOf(modes)
-	}
-	for _, column := range tested {
+	for _, column := range columnsOf(modes) {
 		policy := columnPolicy(column)
 		// Avoids fallbacks on a busy node.
 		policy.Spec.TerminationDeadlineSeconds = ptr.To[int32](120)
@@ -49,14 +43,10 @@ func TestOutcomeMatrixJobPolicies(t *testing.T) {
 		if whole || row.isBasic() {
 			rows = append(rows, row)
 			run.add(row.alone(), "")
-			for _, column := range tested {
+			for _, column := range columns {
 				run.add(row, column)
 			}
-			run.add(row, columnHandWritten)
 		}
-	}
-	if slices.Contains(tested, columnNative) {
-		test.WaitForConversion(rows[0].job("", columnNative, run.state).Spec.Template, columnAnnotation)
 	}
 	t.Run("cells", func(t *testing.T) {
 		for i, cell := range run.cells {
@@ -70,9 +60,9 @@ func TestOutcomeMatrixJobPolicies(t *testing.T) {
 		return
 	}
 	for _, row := range rows {
-		run.compare(row, tested)
+		run.compare(row)
 	}
-	if whole && len(tested) == len(columns) && !t.Failed() {
+	if whole && !t.Failed() {
 		test.RequireSection("docs/outcome-matrix.md", "job-policies", run.table(rows))
 	}
 }
@@ -154,12 +144,11 @@ func observeJob(seen harness.Seen, name string, mostPods int) (jobOutcome, error
 	return got, fmt.Errorf("the Job has not finished: %s", seen.Describe(name))
 }
 
-// compare requires, in each column of the row, the outcome without a sidecar or the outcome of the exception. A hand-written
-// native sidecar has the outcome of a converted one.
-func (r *policyRun) compare(row policyRow, tested []matrixColumn) {
+// compare requires, in each column of the row, the outcome without a sidecar or the outcome of the exception.
+func (r *policyRun) compare(row policyRow) {
 	r.test.Helper()
 	alone := *r.results[policyCell{row.alone(), ""}]
-	for _, column := range append(slices.Clone(tested), columnHandWritten) {
+	for _, column := range columns {
 		got, exception := *r.results[policyCell{row, column}], row.expect(column)
 		switch {
 		case exception == nil && got != alone:

@@ -25,8 +25,6 @@ const (
 	nativeOfMatrix = 24
 	// cellTimeout is for one cell on a busy node.
 	cellTimeout = 5 * time.Minute
-	// columnAnnotation is the annotation of the pods of column Native.
-	columnAnnotation = harness.SidecarName + "=SidecarTerminationPolicy/column-native"
 )
 
 // In every combination, the main container decides the Job's outcome, except where Kubernetes decides it before the operator can
@@ -34,14 +32,10 @@ const (
 func TestOutcomeMatrix(t *testing.T) {
 	harness.Exclusive(t)
 	test := harness.New(t)
-	for _, column := range columns {
+	for _, column := range columnsOf(modes) {
 		policy := columnPolicy(column)
 		policy.Spec.TerminationDeadlineSeconds = ptr.To[int32](10)
 		test.Create(policy)
-	}
-	converts := test.CanConvert()
-	if converts {
-		test.WaitForConversion(cell{restartPolicy: corev1.RestartPolicyNever, sidecar: exitsZero, column: columnNative}.job("").Spec.Template, columnAnnotation)
 	}
 	all := slices.Concat(cells(), cellsWithBackoffLimit())
 	results := make([]outcome, len(all))
@@ -56,9 +50,6 @@ func TestOutcomeMatrix(t *testing.T) {
 				}
 				slots <- struct{}{}
 				defer func() { <-slots }()
-				if c.column == columnNative && !converts {
-					t.Skip(needsConversion)
-				}
 				results[i] = runCell(harness.Within(t, test), c, fmt.Sprintf("cell-%03d", i))
 			})
 		}
@@ -70,24 +61,14 @@ func TestOutcomeMatrix(t *testing.T) {
 	}
 }
 
-// runCell runs the cell's Job, requires the expected outcome and returns it. In column Native of a whole matrix, a Job with
-// hand-written native sidecars runs as well.
+// runCell runs the cell's Job, requires the expected outcome and returns it. The operator must not write to pods of column Native.
 func runCell(test *harness.Test, c cell, name string) outcome {
 	test.Helper()
-	names := []string{name}
 	createCell(test, c, c.job(name))
-	if c.column == columnNative && wholeMatrix() {
-		written := c.job(name + "-written")
-		handWrite(written)
-		test.Create(written)
-		names = append(names, written.Name)
-	}
 	wanted, exception := c.expect()
-	for _, name := range names {
-		requireCell(test, name, wanted, exception)
-	}
-	if c.column == columnNative && !c.needsOwnRestartPolicy() {
-		requireOnlyConverted(test, name)
+	requireCell(test, name, wanted, exception)
+	if c.column == columnNative {
+		requireLeftAlone(test, name)
 	}
 	return wanted
 }
@@ -130,8 +111,8 @@ func requireCell(test *harness.Test, name string, wanted outcome, exception *exc
 	})
 }
 
-// requireOnlyConverted requires that the Job's pods were converted, and that the operator has not written to them.
-func requireOnlyConverted(test *harness.Test, name string) {
+// requireLeftAlone requires that the operator has not written to the Job's pods.
+func requireLeftAlone(test *harness.Test, name string) {
 	test.Helper()
 	var records []harness.PodRecord
 	test.Recorder.Look(func(seen harness.Seen) {
@@ -140,7 +121,6 @@ func requireOnlyConverted(test *harness.Test, name string) {
 		}
 	})
 	for i := range records {
-		requireConverted(test, &records[i], columnAnnotation)
 		requireUnwritten(test, &records[i])
 	}
 }
@@ -205,4 +185,14 @@ func allRan(results []outcome) bool {
 		}
 	}
 	return true
+}
+
+// nativeStatus returns the status of the sidecar as an init container, or an empty one.
+func nativeStatus(record *harness.PodRecord) corev1.ContainerStatus {
+	for _, status := range record.Pod.Status.InitContainerStatuses {
+		if status.Name == harness.SidecarName {
+			return status
+		}
+	}
+	return corev1.ContainerStatus{}
 }

@@ -5,10 +5,14 @@
 package e2e
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
@@ -53,7 +57,7 @@ func injectWhereLabelled(test *harness.Test, label string, sidecar corev1.Contai
 	}}, sidecar)
 	template := harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(0))
 	template.Labels = map[string]string{label: "any"}
-	test.WaitForInjection(template)
+	waitForInjection(test, template)
 }
 
 // selecting limits the policy to pods that have the labels.
@@ -69,4 +73,34 @@ func selecting(policy *v1alpha1.SidecarTerminationPolicy, labels ...string) *v1a
 func injected(template corev1.PodTemplateSpec) corev1.PodTemplateSpec {
 	template.Labels = injectedLabels()
 	return template
+}
+
+// createSidecarSet has OpenKruise inject the sidecar into the pods of the namespace that the selector selects.
+func createSidecarSet(test *harness.Test, selector metav1.LabelSelector, sidecar corev1.Container) {
+	test.Helper()
+	container := harness.ToMap(sidecar)
+	container["podInjectPolicy"] = "BeforeAppContainer"
+	container["shareVolumePolicy"] = map[string]any{"type": "disabled"}
+	test.CreateForCluster(harness.Kruise("SidecarSet", test.Namespace, map[string]any{
+		"namespace":      test.Namespace,
+		"selector":       harness.ToMap(selector),
+		"updateStrategy": map[string]any{"type": "NotUpdate"},
+		"containers":     []any{container},
+	}))
+}
+
+// waitForInjection waits until new pods of the template get a further container.
+func waitForInjection(test *harness.Test, template corev1.PodTemplateSpec) {
+	test.Helper()
+	test.Eventually("new pods to get a sidecar", time.Minute, func(ctx context.Context) error {
+		pod := &corev1.Pod{ObjectMeta: *template.ObjectMeta.DeepCopy(), Spec: *template.Spec.DeepCopy()}
+		pod.Namespace, pod.Name, pod.GenerateName = test.Namespace, "", "dry-run-"
+		if err := test.Client.Create(ctx, pod, client.DryRunAll); err != nil {
+			return err
+		}
+		if len(pod.Spec.Containers) == len(template.Spec.Containers) {
+			return errors.New("nothing injects it")
+		}
+		return nil
+	})
 }

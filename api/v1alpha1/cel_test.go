@@ -29,8 +29,6 @@ func TestInvalidPolicies(t *testing.T) {
 		noReference = "image must be an image reference"
 		noPath      = "an entry of quickExitPaths must be an absolute path in its shortest form"
 		ofRuntime   = "an entry of quickExitPaths cannot be a path that container runtimes mount over the image"
-		noDrain     = "nativeConversion: Preferred cannot be combined with drainSeconds"
-		noExitCode  = "nativeConversion: Preferred cannot be combined with exitCodes: Respect"
 		noKey       = "podAnnotation must be the key of an annotation"
 		noImage     = "quickExitPaths describes the image at the same level: set image as well"
 	)
@@ -104,11 +102,6 @@ func TestInvalidPolicies(t *testing.T) {
 		"terminationDeadlineSeconds of a sidecar is 0":    {"podSelector: {}\nsidecars: [{name: a, terminationDeadlineSeconds: 0}]", "spec.sidecars[0].terminationDeadlineSeconds", "greater than or equal to 3"},
 		"the priority is beyond the upper bound":          {valid + "priority: 1000001", "spec.priority", "less than or equal to"},
 		"the priority is beyond the lower bound":          {valid + "priority: -1000001", "spec.priority", "greater than or equal to"},
-		"nativeConversion is unknown":                     {valid + "nativeConversion: Always", "spec.nativeConversion", "Unsupported value"},
-		"nativeConversion with Respect":                   {valid + "nativeConversion: Preferred\nexitCodes: Respect", "spec.nativeConversion", noExitCode},
-		"nativeConversion with a drain":                   {valid + "nativeConversion: Preferred\ndrainSeconds: 1", "spec.nativeConversion", noDrain},
-		"a sidecar's nativeConversion with Respect":       {"podSelector: {}\nsidecars: [{name: a, nativeConversion: Preferred, exitCodes: Respect}]", "spec.sidecars[0].nativeConversion", noExitCode},
-		"a sidecar's nativeConversion with a drain":       {"podSelector: {}\nsidecars: [{name: a, nativeConversion: Preferred, drainSeconds: 1}]", "spec.sidecars[0].nativeConversion", noDrain},
 		"mode PodPhase with Respect":                      {valid + "mode: PodPhase\nexitCodes: Respect", "spec.exitCodes", noRespect},
 		"a sidecar's mode PodPhase with its own Respect":  {"podSelector: {}\nsidecars: [{name: a}, {name: b, mode: PodPhase, exitCodes: Respect}]", "spec.sidecars[1].exitCodes", noRespect},
 		"a sidecar's mode PodPhase with the policy's Respect": {
@@ -188,8 +181,6 @@ func TestValidPolicies(t *testing.T) {
 		"the most and longest quickExitPaths":                "podSelector: {}\nimage: x\nquickExitPaths: " + longPaths + "\nsidecars: " + list(32, "{name: c%d, image: x, quickExitPaths: "+longPaths+"}"),
 		"mode PodPhase with Ignore":                          valid + "mode: PodPhase\nexitCodes: Ignore",
 		"mode PodPhase with Ignore in a policy with Respect": "podSelector: {}\nsidecars: [{name: a, mode: PodPhase, exitCodes: Ignore}]\nexitCodes: Respect",
-		"nativeConversion":                                   valid + "nativeConversion: Preferred\nexitCodes: Ignore\ndrainSeconds: 0",
-		"nativeConversion above a sidecar that opts out":     "podSelector: {}\nsidecars: [{name: a, drainSeconds: 5}, {name: b, exitCodes: Respect}, {name: c, nativeConversion: None}]\nnativeConversion: Preferred",
 		"the most sidecars":                                  "podSelector: {}\nsidecars: " + sidecars(32),
 		"the most main containers":                           "podSelector: {}\nmainContainers: " + names(32),
 		"the largest pod selector":                           "sidecars: [{name: a}]\npodSelector: {matchLabels: " + labels(64) + ", matchExpressions: " + expressions(64) + "}",

@@ -60,17 +60,6 @@ const (
 // know, which a newer definition may permit.
 func (e Enforcement) Acts() bool { return e == "" || e == EnforcementEnforce }
 
-// NativeConversion says whether a sidecar is converted to a native sidecar when its pod is created.
-// +kubebuilder:validation:Enum=None;Preferred
-type NativeConversion string
-
-const (
-	// NativeConversionNone asks for no conversion. Another policy may ask for it.
-	NativeConversionNone NativeConversion = "None"
-	// NativeConversionPreferred converts the container where it can be converted. The modes end what was not converted.
-	NativeConversionPreferred NativeConversion = "Preferred"
-)
-
 // QuickExitPath is an absolute path of the program in a quick-exit image, or "default" for the paths of the shipped image,
 // or "*" for an image that covers every command.
 // +kubebuilder:validation:MaxLength=256
@@ -81,8 +70,6 @@ type QuickExitPath string
 // TerminationSettings say how a sidecar is ended. An unset field takes its value from the next place that sets it: the
 // policy's spec, the container's environment variables, the operator's default.
 // +kubebuilder:validation:XValidation:rule="!has(self.quickExitPaths) || size(self.quickExitPaths) == 0 || (has(self.image) && size(self.image) > 0)",message="quickExitPaths describes the image at the same level: set image as well",fieldPath=".quickExitPaths"
-// +kubebuilder:validation:XValidation:rule="!has(self.nativeConversion) || self.nativeConversion != 'Preferred' || !has(self.exitCodes) || self.exitCodes != 'Respect'",message="nativeConversion: Preferred cannot be combined with exitCodes: Respect, because the exit code of a native sidecar never counts",fieldPath=".nativeConversion"
-// +kubebuilder:validation:XValidation:rule="!has(self.nativeConversion) || self.nativeConversion != 'Preferred' || !has(self.drainSeconds) || self.drainSeconds == 0",message="nativeConversion: Preferred cannot be combined with drainSeconds, because Kubernetes stops native sidecars as soon as the main containers are done",fieldPath=".nativeConversion"
 type TerminationSettings struct {
 	// mode is the mechanism that ends the sidecar: Auto, CRR, Image or PodPhase. Defaults to Auto, which uses CRR
 	// where OpenKruise's daemon runs, PodPhase on other nodes with a kubelet, and Image on virtual nodes.
@@ -133,13 +120,6 @@ type TerminationSettings struct {
 	// Disabled: nothing, and the operator reports the pod as stuck.
 	// +optional
 	Fallback Fallback `json:"fallback,omitempty"`
-
-	// nativeConversion says whether the sidecar becomes a native sidecar when its pod is created: an init container with
-	// restartPolicy Always, which Kubernetes ends itself. Preferred: it does, if the cluster and the pod permit it. The mode
-	// ends a sidecar that was not converted. None (the default): this policy does not ask for it; another policy may. It
-	// needs Kubernetes 1.36 and the component native. It cannot be combined with exitCodes: Respect or drainSeconds.
-	// +optional
-	NativeConversion NativeConversion `json:"nativeConversion,omitempty"`
 }
 
 // Sidecar declares one container as a sidecar.
@@ -309,11 +289,6 @@ type PolicyStatus struct {
 	// +optional
 	DryRunPods int32 `json:"dryRunPods"`
 
-	// nativePods is the number of unfinished pods with sidecars that were converted to native sidecars on request of this
-	// policy. They count as matched only if the policy names another of their containers.
-	// +optional
-	NativePods int32 `json:"nativePods"`
-
 	// terminatedPods counts the pods that finished after their sidecars were ended for this policy, since the policy was
 	// created. A crash of the operator may lose the counts of its last seconds.
 	// +optional
@@ -336,7 +311,7 @@ type PolicyStatus struct {
 
 	// conditions: Ready is always present. It is true while the operator can act on the policy, whether or not pods are
 	// stuck. Overridden, Degraded and Stalled are present only while they are true, and PrePulled only while spec.prePull is
-	// set. Degraded reports stuck pods, that the cluster cannot convert pods to native sidecars, or a mode that cannot be used.
+	// set. Degraded reports stuck pods, or a mode that cannot be used.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -9,8 +9,8 @@ const (
 	ConditionReady = "Ready"
 	// ConditionOverridden is present and true while another policy applies to a container that this one names.
 	ConditionOverridden = "Overridden"
-	// ConditionDegraded is present and true while pods are stuck, while the cluster cannot convert pods as the policy requests,
-	// or while another mode replaces a declared one that cannot be used. If several hold, it reports the first of them.
+	// ConditionDegraded is present and true while pods are stuck, or while another mode replaces a declared one that cannot be used. If
+	// both hold, it reports the stuck pods.
 	ConditionDegraded = "Degraded"
 	// ConditionStalled is present and true while the operator cannot act on the policy until its author changes it.
 	ConditionStalled = "Stalled"
@@ -141,30 +141,6 @@ const (
 	ReasonWriteRefused Reason = "WriteRefused"
 )
 
-// Reasons about conversion to native sidecars.
-const (
-	// ReasonConvertedToNative means that a sidecar was converted to a native sidecar when its pod was created.
-	ReasonConvertedToNative Reason = "ConvertedToNative"
-	// ReasonConversionNotRequested means that no policy asks for conversion.
-	ReasonConversionNotRequested Reason = "ConversionNotRequested"
-	// ReasonConversionUnavailable means that the cluster cannot convert: Kubernetes is too old, or an admission policy or
-	// its binding or the policy's label is missing. The modes end the sidecars.
-	ReasonConversionUnavailable Reason = "ConversionUnavailable"
-	// ReasonConversionOptedOut means that the pod or its namespace has the label that opts out of conversion.
-	ReasonConversionOptedOut Reason = "ConversionOptedOut"
-	// ReasonAnnotationPresent means that the pod was created with the annotation that records conversions.
-	ReasonAnnotationPresent Reason = "AnnotationPresent"
-	// ReasonNodeNameSet means that the pod names its node, whose kind is unknown when the pod is created.
-	ReasonNodeNameSet Reason = "NodeNameSet"
-	// ReasonRestartRules means that the container has a restartPolicy or restartPolicyRules of its own.
-	ReasonRestartRules Reason = "RestartRules"
-	// ReasonDrainConfigured means that the sidecar has drainSeconds, which native sidecars do not have.
-	ReasonDrainConfigured Reason = "DrainConfigured"
-	// ReasonTooManyPolicies means that the policies that ask for conversion of the pod's containers name more than the
-	// admission policies can record.
-	ReasonTooManyPolicies Reason = "TooManyPolicies"
-)
-
 // Reasons of policy conditions.
 const (
 	// ReasonEnforced means that the operator acts on the policy.
@@ -203,20 +179,6 @@ const (
 	ReasonImagePullRisk Reason = "ImagePullRisk"
 	// ReasonSidecarMatchesFailurePolicy means that a rule of a Job's podFailurePolicy may match the exit code of a sidecar.
 	ReasonSidecarMatchesFailurePolicy Reason = "SidecarMatchesFailurePolicy"
-	// ReasonWouldConvert means that sidecars become native sidecars when the pod of a template is created.
-	ReasonWouldConvert Reason = "WouldConvert"
-	// ReasonNotConverted means that a sidecar was not converted when its pod was created, although it would be now.
-	ReasonNotConverted Reason = "NotConverted"
-	// ReasonStartupProbeDelaysMain means that the main containers wait for the startup probe of a converted sidecar.
-	ReasonStartupProbeDelaysMain Reason = "StartupProbeDelaysMain"
-	// ReasonSidecarRestartsCount means that restarts of converted sidecars count towards the backoffLimit of the Job.
-	ReasonSidecarRestartsCount Reason = "SidecarRestartsCount"
-	// ReasonDefaultContainerConverted means that kubectl's default container becomes an init container.
-	ReasonDefaultContainerConverted Reason = "DefaultContainerConverted"
-	// ReasonHostPortClash means that a converted sidecar uses the same host port as another container.
-	ReasonHostPortClash Reason = "HostPortClash"
-	// ReasonReapplyRejected means that the API server rejects the manifest of a converted pod when it is applied again.
-	ReasonReapplyRejected Reason = "ReapplyRejected"
 	// ReasonNamespaceNotWatched means that the operator does not watch the namespace, or no cluster policies, because it was installed
 	// for other namespaces.
 	ReasonNamespaceNotWatched Reason = "NamespaceNotWatched"

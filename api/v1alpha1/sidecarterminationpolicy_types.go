@@ -17,7 +17,6 @@ import (
 // +kubebuilder:printcolumn:name="Terminating",type=integer,JSONPath=`.status.terminatingPods`,description="Pods whose sidecars are being ended"
 // +kubebuilder:printcolumn:name="Terminated",type=integer,JSONPath=`.status.terminatedPods`,description="Pods that finished after their sidecars were ended"
 // +kubebuilder:printcolumn:name="Stuck",type=integer,JSONPath=`.status.stuckPods`,description="Pods whose sidecars could not be ended"
-// +kubebuilder:printcolumn:name="Native",type=integer,priority=1,JSONPath=`.status.nativePods`,description="Unfinished pods whose sidecars were converted to native sidecars"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`,description="Whether the operator can act on the policy"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,description="Why the policy is ready or not: Enforced, DryRun, NoPodsMatched, InvalidSelector"
 // +kubebuilder:printcolumn:name="Degraded",type=string,priority=1,JSONPath=`.status.conditions[?(@.type=="Degraded")].reason`,description="Why pods are stuck, or a mode cannot be used"

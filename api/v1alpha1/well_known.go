@@ -32,23 +32,6 @@ const (
 	AnnotationImageSwap = GroupName + "/image-swap"
 )
 
-// Names that conversion to native sidecars uses. The admission policies of the component native repeat them.
-const (
-	// LabelNativeConversion has the value Preferred on a policy that asks for conversion; an admission policy keeps it
-	// current. On a pod or a namespace the value "false" opts out of conversion.
-	LabelNativeConversion = GroupName + "/native-conversion"
-	// LabelNativePolicy is on the admission policies of the component native and on their bindings. Its value says what the policy
-	// does, so that the policy is found whatever its name is.
-	LabelNativePolicy = GroupName + "/native-policy"
-	// LabelNativeEnvironment set to "true" on a namespace converts containers that environment variables declare.
-	LabelNativeEnvironment = GroupName + "/native-environment"
-	// AnnotationNativeSidecars records on a pod which containers were converted at admission, and on whose request, such as
-	// "istio-proxy=SidecarTerminationPolicy/mesh,logs=Environment". A value that starts with "!" is the reason why nothing
-	// was converted. A value that starts with "?" is pending, and means that nothing was converted. It converts nothing on
-	// a pod that is created with it.
-	AnnotationNativeSidecars = GroupName + "/native-sidecars"
-)
-
 // LabelPolicy is the label of the operator's ImagePullJobs with the name of the policy, cut to the length of a label. The
 // policy owns the job.
 const LabelPolicy = GroupName + "/policy"

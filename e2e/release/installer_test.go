@@ -152,8 +152,8 @@ func (i *installer) removeAll(way way, release files) {
 	for _, arguments := range [][]string{
 		{"delete", "--ignore-not-found", "--filename", release.path("crds.yaml")},
 		{"delete", "--ignore-not-found", "namespace", way.namespace},
-		{"delete", "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings,mutatingadmissionpolicies," +
-			"mutatingadmissionpolicybindings", "--selector=app.kubernetes.io/name=sidecar-termination-operator"},
+		{"delete", "clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings",
+			"--selector=app.kubernetes.io/name=sidecar-termination-operator"},
 	} {
 		if _, err := i.try(kubectl, arguments...); err != nil {
 			i.Log(err)

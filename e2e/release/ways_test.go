@@ -172,7 +172,7 @@ spec:
 			i.Fatal(err)
 		}
 		var components []string
-		for _, component := range []string{"alerts", "dashboard", "native", "network-policy", "service-monitor"} {
+		for _, component := range []string{"alerts", "dashboard", "network-policy", "service-monitor"} {
 			components = append(components, config+"/components/"+component)
 		}
 		kustomization := fmt.Sprintf(`

@@ -87,7 +87,6 @@ func TestCheck(t *testing.T) {
 		"ok ServiceAccount sidecar-termination-controller-manager has all", "ok the quick-exit image is ghcr.io/",
 		"ok metrics are served on :8443 to users who may get /metrics", "ok admission policy sidecar-termination-mode-image requires authors",
 		"ok admission policy sidecar-termination-mode-pre-pull requires authors",
-		"ok no enforced policy asks for conversion to native sidecars",
 		"ok admission policy sidecar-termination-operator-requests limits the operator")
 
 	deployment.Status = appsv1.DeploymentStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, UpdatedReplicas: 2}

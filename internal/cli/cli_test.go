@@ -104,7 +104,7 @@ func runLine(t *testing.T, line string) string {
 // TestDocumentedOutputs runs the commands in documents that read files, and compares their output.
 func TestDocumentedOutputs(t *testing.T) {
 	t.Chdir("../..")
-	checkDocument(t, "docs/cli.md", 7)
+	checkDocument(t, "docs/cli.md", 5)
 	checkDocument(t, "docs/guides/testing-policies.md", 2)
 }
 

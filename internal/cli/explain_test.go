@@ -382,26 +382,6 @@ func TestFailurePolicyOfJob(t *testing.T) {
 	}
 }
 
-func TestExplainNative(t *testing.T) {
-	c, namespace := newNamespace(t)
-	newNode(t, c)
-	policy, job := newPolicy(namespace), newJob(namespace)
-	policy.Spec.NativeConversion = v1alpha1.NativeConversionPreferred
-	job.Spec.Template.Spec.NodeName = ""
-	create(t, c, policy, job)
-	out, code := runCommand(t, "explain", "--native", "-n", namespace)
-	wantOutput(t, "table", out, code, 0, "Job "+namespace+"/job", "proxy yes SidecarTerminationPolicy/mesh ConvertedToNative", "Checked 1 workload: 1 with")
-	out, code = runCommand(t, "explain", "--native", "-n", namespace, "-o", "yaml")
-	wantOutput(t, "manifest", out, code, 0, "kind: Job", "initContainers: - image: app", "name: proxy", "restartPolicy: Always")
-	out, code = runCommand(t, "explain", "--native", "-A", "-o", "kustomize")
-	wantOutput(t, "patches", out, code, 0, "kind: Component", "from: /spec/template/spec/containers/1", "namespace: "+namespace)
-
-	job.Spec.Template.Spec.NodeName = template().Spec.NodeName
-	runPodWith(t, c, job, "job-1", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Minute)}})
-	out, code = runCommand(t, "explain", "pod/job-1", "-n", namespace)
-	wantOutput(t, "pod", out, code, 0, "NotConverted: container proxy was not converted to a native sidecar, although SidecarTerminationPolicy/mesh asks for it")
-}
-
 func TestLint(t *testing.T) {
 	c, namespace := newNamespace(t)
 	newNode(t, c)

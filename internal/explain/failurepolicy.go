@@ -59,15 +59,11 @@ func (x *explainer) mainMayFail() bool {
 }
 
 // stoppedSidecarsAfterFailure lists the sidecars that keep their own exit code on some node type of the pod, and the native
-// sidecars, with those of a template that will be converted. A sidecar with a swapped image exits with 0. Sidecars with exitCodes Respect are left out: their exit code counts
-// on purpose.
+// sidecars. A sidecar with a swapped image exits with 0. Sidecars with exitCodes Respect are left out: their exit code counts on
+// purpose.
 func (x *explainer) stoppedSidecarsAfterFailure() stoppedSidecars {
 	var sidecars stoppedSidecars
 	for _, sidecar := range x.view.Sidecars {
-		if x.willConvert(sidecar.Container) {
-			sidecars.native = append(sidecars.native, sidecar.Container)
-			continue
-		}
 		if sidecar.ExitCodes != v1alpha1.ExitCodesRespect && slices.ContainsFunc(x.scenarios(), func(s scenario) bool {
 			return x.keepsOwnExitCode(s, sidecar)
 		}) {

@@ -49,7 +49,6 @@ func (x *explainer) findings(report Report) []Finding {
 		all = append(all, x.checkEnvNames()...)
 		all = append(all, x.checkNotSelecting()...)
 	}
-	all = append(all, x.checkConversion()...)
 	all = append(all, x.checkDecision(all)...)
 	all = append(all, x.checkOverrides()...)
 	all = append(all, x.checkLists()...)
@@ -68,9 +67,6 @@ func (x *explainer) isFinished() bool {
 func (x *explainer) checkDeclarations() []Finding {
 	var all []Finding
 	for _, warning := range x.resolution.Warnings {
-		if warning.Reason == v1alpha1.ReasonNativeSidecar && x.convertedBy(warning.Container) != "" {
-			continue // checkConversion says that it was converted
-		}
 		severity := SeverityProblem
 		if warning.Reason == v1alpha1.ReasonNativeSidecar {
 			severity = SeverityNote

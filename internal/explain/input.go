@@ -27,10 +27,8 @@ type Pod struct {
 	// Kind and Name identify a Pod, or the Job or CronJob with the template.
 	Kind, Name string
 	// Pod is the pod. If Template is true, it is a pod that the template will create, without a status.
-	Pod      *corev1.Pod
-	Template bool
-	// NamesNode is true if the pod's template sets nodeName. It is not needed for a template.
-	NamesNode       bool
+	Pod             *corev1.Pod
+	Template        bool
 	NamespaceLabels map[string]string
 	// Policies are the policies that select the pod. NotSelecting are others of its namespace and of the cluster kind, if the
 	// report should say why they do not select it. It then needs NamespaceLabels.

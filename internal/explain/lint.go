@@ -94,16 +94,12 @@ func (x *explainer) declaredDryRun(name string) bool {
 	return x.resolution.DryRun != nil && x.resolution.DryRun.Sidecar(name) != nil
 }
 
-// lintReasons are the reasons of declarations that are missing, ineffective, or have unintended effects, and of conversions to
-// native sidecars.
+// lintReasons are the reasons of declarations that are missing, ineffective, or have unintended effects.
 var lintReasons = []v1alpha1.Reason{
 	v1alpha1.ReasonMayHang, v1alpha1.ReasonNoMainContainer, v1alpha1.ReasonUnreadableEnv, v1alpha1.ReasonInvalidEnv,
 	v1alpha1.ReasonInvalidMainContainers, v1alpha1.ReasonIneffectiveEnv,
 	v1alpha1.ReasonRestartPolicyAlways, v1alpha1.ReasonCommandNotCovered, v1alpha1.ReasonInvalidSelector,
 	v1alpha1.ReasonSidecarMatchesFailurePolicy, v1alpha1.ReasonDeletedWhileEnding, v1alpha1.ReasonForeignFinalizer,
-	v1alpha1.ReasonWouldConvert, v1alpha1.ReasonStartupProbeDelaysMain, v1alpha1.ReasonSidecarRestartsCount,
-	v1alpha1.ReasonDefaultContainerConverted, v1alpha1.ReasonHostPortClash, v1alpha1.ReasonReapplyRejected,
-	v1alpha1.ReasonAnnotationPresent, v1alpha1.ReasonNodeNameSet, v1alpha1.ReasonRestartRules,
 	v1alpha1.ReasonInvalidManifest, v1alpha1.ReasonNotChecked, v1alpha1.ReasonNamespaceNotWatched,
 }
 

@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/native"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/settings"
@@ -30,9 +29,6 @@ type explainer struct {
 	resolution resolve.Resolution
 	view       resolve.View
 	decision   plan.Decision
-	// converted were converted when the pod was created. conversion is what would be converted if it were created now.
-	converted  []native.Conversion
-	conversion native.Decision
 }
 
 // Explain reports on one pod. It does not modify its arguments, and the same input gives the same report.
@@ -46,7 +42,6 @@ func Explain(pod Pod, operator settings.Decisions, cluster Cluster, now time.Tim
 	}
 	x.resolution = resolve.Resolve(pod.Pod, pod.Policies, x.operator.Resolve)
 	x.view = x.resolution.Enforced
-	x.decideConversion(false)
 	report := Report{
 		Kind: pod.Kind, Namespace: pod.Pod.Namespace, Name: pod.Name, Template: pod.Template, Job: pod.Job,
 		RestartPolicy: string(pod.Pod.Spec.RestartPolicy), NodeName: pod.Pod.Spec.NodeName, NodeKind: pod.Node,
@@ -116,8 +111,7 @@ func (x *explainer) containers() []Container {
 			role = RoleNativeSidecar
 		}
 		all = append(all, Container{
-			Name: container.Name, Role: role, ConvertedBy: x.convertedBy(container.Name),
-			State: x.state(x.Pod.Pod.Status.InitContainerStatuses, container.Name),
+			Name: container.Name, Role: role, State: x.state(x.Pod.Pod.Status.InitContainerStatuses, container.Name),
 		})
 	}
 	for i := range x.Pod.Pod.Spec.Containers {

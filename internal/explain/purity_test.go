@@ -38,8 +38,6 @@ func TestArgumentsAreNotModified(t *testing.T) {
 				ruleFor("", batchv1.PodFailurePolicyActionCount, batchv1.PodFailurePolicyOnExitCodesOpIn, 1),
 			}}
 		},
-		"template that converts": func(w *fixture) { converts(w); w.container("proxy").StartupProbe = &corev1.Probe{} },
-		"pod that was converted": func(w *fixture) { converted(w); converts(w) },
 		// A manifest may have a status without a node.
 		"main ended and no node": func(w *fixture) {
 			w.live(time.Hour, 0)

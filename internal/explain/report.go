@@ -63,8 +63,6 @@ type Container struct {
 	Role Role   `json:"role"`
 	// DeclaredBy is a policy as KIND/NAME, or Environment. It is empty for containers without a declaration.
 	DeclaredBy string `json:"declaredBy,omitempty"`
-	// ConvertedBy is on whose request the container was converted to a native sidecar, according to the pod's annotation.
-	ConvertedBy string `json:"convertedBy,omitempty"`
 	// State is nil without a pod.
 	State    *ContainerState `json:"state,omitempty"`
 	Settings *Settings       `json:"settings,omitempty"`

@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/native"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
@@ -39,7 +38,6 @@ var rules = []func(*situation) *Decision{
 	restartPolicyAlways,
 	mirrorPod,
 	phaseIgnored,
-	convertedToNative,
 	noSidecar,
 	invalidAnnotation,
 	podFinished,
@@ -173,24 +171,6 @@ func mirrorPod(s *situation) *Decision {
 		return nil
 	}
 	return ignored(v1alpha1.ReasonMirrorPod, "the pod mirrors a static pod, which the kubelet runs from a file on its node")
-}
-
-// convertedToNative ignores a pod whose sidecars are all native ones since its admission.
-func convertedToNative(s *situation) *Decision {
-	if len(s.View.Sidecars) > 0 {
-		return nil
-	}
-	var requesters []string
-	for _, conversion := range native.Recorded(s.Pod) {
-		if !slices.Contains(requesters, conversion.By) {
-			requesters = append(requesters, conversion.By)
-		}
-	}
-	if len(requesters) == 0 {
-		return nil
-	}
-	return ignored(v1alpha1.ReasonConvertedToNative,
-		fmt.Sprintf("nothing to do: native since admission, by %s", strings.Join(requesters, " and ")))
 }
 
 func noSidecar(s *situation) *Decision {

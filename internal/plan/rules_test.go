@@ -38,50 +38,6 @@ func runScenarios(t *testing.T, scenarios map[string]scenario) {
 	}
 }
 
-// converted adds native sidecars, which the pod's annotation records as converted.
-func converted(s *plan.Snapshot) {
-	always := corev1.ContainerRestartPolicyAlways
-	for _, name := range []string{"logs", "agent", "tracer"} {
-		s.Pod.Spec.InitContainers = append(s.Pod.Spec.InitContainers, corev1.Container{Name: name, RestartPolicy: &always})
-	}
-	s.Pod.Annotations = map[string]string{
-		v1alpha1.AnnotationNativeSidecars: "logs=SidecarTerminationPolicy/mesh,agent=Environment,tracer=SidecarTerminationPolicy/mesh",
-	}
-}
-
-func TestConvertedPodNamesRequesters(t *testing.T) {
-	decision := plan.Next(observed(newPod(never, running("main")), nil, converted), done)
-	want := "nothing to do: native since admission, by SidecarTerminationPolicy/mesh and Environment"
-	if diff := cmp.Diff(want, decision.Message); diff != "" {
-		t.Errorf("message (-want +got):\n%s", diff)
-	}
-}
-
-// Anyone who creates a pod can write the annotation. It must not change how the regular sidecars are ended.
-func TestForgedConversionsChangeNoAction(t *testing.T) {
-	for name, forged := range map[string]string{
-		"of regular containers": "proxy=SidecarTerminationPolicy/mesh,main=Environment",
-		"of another sidecar":    "logs=SidecarTerminationPolicy/mesh",
-		"pending":               "?proxy=Environment",
-		"nothing converted":     "!NoMainContainer",
-	} {
-		t.Run(name, func(t *testing.T) {
-			pod := func() *corev1.Pod { return newPod(never, exited("main", 0), running("proxy")) }
-			plain := observed(pod(), sidecarsOf(sidecar("proxy")))
-			marked := observed(pod(), sidecarsOf(sidecar("proxy")), converted, func(s *plan.Snapshot) {
-				s.Pod.Annotations[v1alpha1.AnnotationNativeSidecars] = forged
-			})
-			want := plan.Next(plain, done.Add(time.Minute))
-			if len(want.Actions) == 0 {
-				t.Fatalf("no action without the annotation: %+v", want)
-			}
-			if diff := cmp.Diff(want, plan.Next(marked, done.Add(time.Minute))); diff != "" {
-				t.Errorf("decision (-plain +forged):\n%s", diff)
-			}
-		})
-	}
-}
-
 func TestRules(t *testing.T) {
 	proxy := sidecarsOf(sidecar("proxy"))
 	deleted := func(s *plan.Snapshot) { s.Pod.DeletionTimestamp = &metav1.Time{Time: done} }
@@ -118,22 +74,6 @@ func TestRules(t *testing.T) {
 		"a pod without a sidecar is ignored": {
 			snapshot: observed(newPod(never, exited("main", 0)), nil),
 			want:     brief{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonNoSidecar},
-		},
-		"a pod whose sidecars were converted is ignored": {
-			snapshot: observed(newPod(never, running("main")), nil, converted),
-			want:     brief{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonConvertedToNative},
-		},
-		"a converted pod waits with its other sidecar": {
-			snapshot: observed(newPod(never, running("main"), running("proxy")), proxy, converted),
-			want:     brief{Stage: plan.StageWaiting, Reason: v1alpha1.ReasonMainContainersRunning},
-		},
-		"a converted pod without a node waits": {
-			snapshot: observed(mainDone(), proxy, converted, unscheduled),
-			want:     brief{Stage: plan.StageWaiting, Reason: v1alpha1.ReasonPodNotScheduled},
-		},
-		"a converted pod being deleted is ignored": {
-			snapshot: observed(newPod(never, exited("main", 0)), nil, converted, deleted),
-			want:     brief{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonPodDeleted},
 		},
 		"a pod that succeeded on its own is ignored": {
 			snapshot: observed(newPod(never, exited("main", 0), exited("proxy", 0)), proxy, phase(corev1.PodSucceeded)),

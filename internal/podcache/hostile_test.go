@@ -47,14 +47,6 @@ var hostileFields = map[string]func(pod *corev1.Pod, units int){
 			addNativeSidecar(pod, fmt.Sprintf("n%d", i))
 		}
 	},
-	"NativeRecords": func(pod *corev1.Pod, units int) {
-		addNativeSidecar(pod, "n")
-		pod.Annotations = map[string]string{v1alpha1.AnnotationNativeSidecars: "n=Environment" + strings.Repeat(",a=b", units)}
-	},
-	"RepeatedNativeRecords": func(pod *corev1.Pod, units int) {
-		addNativeSidecar(pod, "n")
-		pod.Annotations = map[string]string{v1alpha1.AnnotationNativeSidecars: "n=Environment" + strings.Repeat(",n=b", units)}
-	},
 	"Labels": func(pod *corev1.Pod, units int) {
 		for i := range units {
 			pod.Labels[fmt.Sprintf("l%d", i)] = "v"

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/native"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/quickexit"
 	"github.com/sidecar-termination/operator/internal/resolve"
@@ -116,9 +115,6 @@ func trimMeta(pod *corev1.Pod) metav1.ObjectMeta {
 	}
 	if _, mirror := meta.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		metav1.SetMetaDataAnnotation(&trimmed, corev1.MirrorPodAnnotationKey, "") // only its presence matters
-	}
-	if recorded := native.Recorded(pod); len(recorded) > 0 {
-		metav1.SetMetaDataAnnotation(&trimmed, v1alpha1.AnnotationNativeSidecars, intern(native.Record(recorded)))
 	}
 	mains := containerLists(pod)
 	if trimmed.Annotations == nil {

@@ -11,7 +11,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/native"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/podtest"
 	"github.com/sidecar-termination/operator/internal/quickexit"
@@ -57,7 +56,7 @@ func FuzzTrimPod(f *testing.F) {
 			swaps, swapError := (&image.Terminator{}).Observe(t.Context(), pod)
 			phases, phaseError := (&podphase.Terminator{}).Observe(t.Context(), pod)
 			snapshot.Attempts = append(swaps, phases...)
-			return []any{resolution, native.Recorded(pod), plan.Next(snapshot, now), message(swapError), message(phaseError)}
+			return []any{resolution, plan.Next(snapshot, now), message(swapError), message(phaseError)}
 		}
 		before := pod.DeepCopy()
 		once := TrimPod(pod)
@@ -142,9 +141,6 @@ func fuzzedPod(next func(int) int) *corev1.Pod {
 		status.Image, status.RestartCount = container.Image, int32(next(3))
 		status.LastTerminationState = podtest.Ended(name, 1).State
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, status)
-	}
-	if value := pick("", "native=Environment", "native=a,native=b,c1=c", "!NoMainContainer", "?native=a", "setup=a", ",native,=native"); value != "" {
-		pod.Annotations[v1alpha1.AnnotationNativeSidecars] = value
 	}
 	// A list that starts with another name is not kept.
 	if value := pick("", "", "c0", "c0, c2", "c0,gone", "c0,native", "native,c0", "c0,setup"); len(pod.Spec.Containers) > 0 && value != "" {

@@ -19,7 +19,6 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/native"
 	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/podtest"
@@ -51,8 +50,7 @@ func fullPod() *corev1.Pod {
 			Labels: map[string]string{"team": "etl"},
 			Annotations: map[string]string{
 				v1alpha1.AnnotationImageSwap: "swap", v1alpha1.AnnotationPodPhase: "phase", "example.com/large": "value",
-				corev1.MirrorPodAnnotationKey:     "5e8ff9bf55ba3508199d22e984129be6",
-				v1alpha1.AnnotationNativeSidecars: "gone=Environment,native=SidecarTerminationPolicy/mesh",
+				corev1.MirrorPodAnnotationKey: "5e8ff9bf55ba3508199d22e984129be6",
 			},
 			OwnerReferences: []metav1.OwnerReference{{Kind: "Job", Name: "job"}},
 			Finalizers:      []string{"batch.kubernetes.io/job-tracking"},
@@ -114,7 +112,6 @@ func TestTrimPodKeepsFieldsThatAreRead(t *testing.T) {
 			Labels: map[string]string{"team": "etl"},
 			Annotations: map[string]string{
 				v1alpha1.AnnotationImageSwap: "swap", v1alpha1.AnnotationPodPhase: "phase", corev1.MirrorPodAnnotationKey: "",
-				v1alpha1.AnnotationNativeSidecars: "native=SidecarTerminationPolicy/mesh",
 			},
 		},
 		Spec: corev1.PodSpec{
@@ -209,9 +206,8 @@ func TestTrimmedPodHasSameDecision(t *testing.T) {
 		"no image has the command":    full(sidecarRuns("/app/server")),
 		"the command is not absolute": full(sidecarRuns("./server")),
 		"the command is in PATH":      full(sidecarRuns("sh")),
-		"its sidecars were converted to native": full(func(p *corev1.Pod) {
+		"its only sidecar is native": full(func(p *corev1.Pod) {
 			p.Spec.Containers, p.Status.ContainerStatuses = p.Spec.Containers[:1], p.Status.ContainerStatuses[:1]
-			p.Annotations = map[string]string{v1alpha1.AnnotationNativeSidecars: "native=SidecarTerminationPolicy/mesh"}
 		}),
 		"it has no status yet": full(func(p *corev1.Pod) { p.Status = corev1.PodStatus{} }),
 	} {
@@ -271,40 +267,6 @@ func TestTrimPodCutsLongRecords(t *testing.T) {
 	again := TrimPod(kept)
 	if diff := cmp.Diff(trimmed, again); diff != "" {
 		t.Errorf("trimming twice is not trimming once (-once +twice):\n%s", diff)
-	}
-}
-
-func TestTrimPodKeepsRecordedConversions(t *testing.T) {
-	longest := "ClusterSidecarTerminationPolicy/" + strings.Repeat("x", 253)
-	for name, tc := range map[string]struct {
-		annotation, want string
-	}{
-		"one of each kind":           {"native=ClusterSidecarTerminationPolicy/mesh,logs=Environment", "native=ClusterSidecarTerminationPolicy/mesh,logs=Environment"},
-		"the longest name":           {"native=" + longest, "native=" + longest},
-		"a name that no policy has":  {"native=" + longest + "x", ""},
-		"nothing was converted":      {"!NoMainContainer", ""},
-		"pending":                    {"?native=Environment", ""},
-		"no such native sidecar":     {"setup=Environment,main=Environment,other=Environment", ""},
-		"records that repeat":        {strings.Repeat("native=SidecarTerminationPolicy/a,", 1000) + "native=Environment", "native=Environment"},
-		"an annotation that is long": {"native=Environment" + strings.Repeat(",", 128<<10), ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			pod := podtest.New(func(p *corev1.Pod) {
-				p.Annotations = map[string]string{v1alpha1.AnnotationNativeSidecars: tc.annotation}
-				p.Spec.InitContainers = []corev1.Container{
-					{Name: "setup"},
-					{Name: "native", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)},
-					{Name: "logs", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)},
-				}
-			})
-			trimmed := TrimPod(pod).(*corev1.Pod)
-			if diff := cmp.Diff(tc.want, trimmed.Annotations[v1alpha1.AnnotationNativeSidecars]); diff != "" {
-				t.Errorf("annotation (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(native.Recorded(pod), native.Recorded(trimmed)); diff != "" {
-				t.Errorf("recorded (-full +trimmed):\n%s", diff)
-			}
-		})
 	}
 }
 

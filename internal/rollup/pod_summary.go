@@ -29,7 +29,6 @@ func (o PodObservation) name() string { return o.Namespace + "/" + o.Pod }
 // depend on their number. The zero value is the summary of no pods.
 type PodSummary struct {
 	matched, waiting, terminating  int32
-	native                         int32
 	stuck, overridden, substituted podCount
 }
 
@@ -62,10 +61,6 @@ func (s *PodSummary) Add(o PodObservation) {
 		s.substituted.add(o)
 	}
 }
-
-// AddNative counts one pod with sidecars that were converted on the policy's request. Add counts the same pod if the policy names
-// another container of it.
-func (s *PodSummary) AddNative() { s.native++ }
 
 // podCount counts the pods with a property, and keeps the first one by namespace and name as an example.
 type podCount struct {

@@ -66,34 +66,6 @@ type Policy struct {
 	Invalid error
 	// PrePull is the progress of pulling its images, or nil while the policy has no prePull.
 	PrePull *prepull.Report
-	// Conversion tells what the policy's request for conversion leads to. It is nil if the policy requests none, and while that
-	// is unknown.
-	Conversion *Conversion
-}
-
-// Conversion is whether the request of a policy for conversion to native sidecars has an effect.
-type Conversion struct {
-	// Unavailable is why the cluster does not convert, and the way out; empty if it does.
-	Unavailable string
-	// Labeled is true if the policy has its label. Admission policies see only labeled policies.
-	Labeled bool
-}
-
-// unlabeled is the message about a policy that lacks its label.
-const unlabeled = "the admission policies do not see the policy, which was last written before the component native was installed; " +
-	"apply it again, or add its label with kubectl label: " +
-	v1alpha1.LabelNativeConversion + "=" + string(v1alpha1.NativeConversionPreferred)
-
-// unconverted returns why no pod is converted on the policy's request, or nothing.
-func (p Policy) unconverted() string {
-	switch {
-	case p.Conversion == nil || p.Invalid != nil:
-	case p.Conversion.Unavailable != "":
-		return p.Conversion.Unavailable
-	case !p.Conversion.Labeled && p.Spec.Enforcement.Acts():
-		return unlabeled
-	}
-	return ""
 }
 
 // Summarize returns the policy's status: the counts of unfinished pods, and the cumulative figures of the old status plus the
@@ -105,7 +77,6 @@ func Summarize(policy Policy, old v1alpha1.PolicyStatus, pods PodSummary, tally 
 		MatchedPods:         pods.matched,
 		WaitingPods:         pods.waiting,
 		StuckPods:           pods.stuck.pods,
-		NativePods:          pods.native,
 		TerminatedPods:      old.TerminatedPods + tally.Terminated,
 		FailedAttempts:      old.FailedAttempts + tally.FailedAttempts,
 		LastTerminationTime: old.LastTerminationTime.DeepCopy(),
@@ -154,7 +125,7 @@ func conditions(policy Policy, pods PodSummary, terminated int64) []condition {
 	return []condition{
 		ready(policy, pods, terminated),
 		overridden(pods),
-		degraded(policy, pods),
+		degraded(pods),
 		{kind: v1alpha1.ConditionStalled, holds: policy.Invalid != nil, reason: v1alpha1.ReasonInvalidSelector, message: errorText(policy.Invalid)},
 		prePulled(policy),
 	}
@@ -171,7 +142,7 @@ func ready(policy Policy, pods PodSummary, terminated int64) condition {
 		c.holds, c.reason, c.message = false, v1alpha1.ReasonUnknownSetting, resolve.UnknownEnforcement(policy.Spec.Enforcement)
 	case policy.Spec.Enforcement == v1alpha1.EnforcementDryRun:
 		c.reason, c.message = v1alpha1.ReasonDryRun, "nothing is written to pods; set enforcement to Enforce to act"
-	case pods.matched == 0 && pods.native == 0:
+	case pods.matched == 0:
 		c.reason, c.message = v1alpha1.ReasonNoPodsMatched, "no unfinished pod with restartPolicy Never or OnFailure matches now"
 		if terminated > 0 {
 			c.message += fmt.Sprintf("; sidecars of %d %s were terminated before", terminated, plural(terminated, "pod", "pods"))
@@ -192,16 +163,14 @@ func overridden(pods PodSummary) condition {
 	return c
 }
 
-// degraded reports stuck pods before a request for conversion without effect, and that before pods whose sidecars another mode ends.
-func degraded(policy Policy, pods PodSummary) condition {
+// degraded reports stuck pods before pods whose sidecars another mode ends.
+func degraded(pods PodSummary) condition {
 	c := condition{kind: v1alpha1.ConditionDegraded, holds: true}
 	switch stuck, substituted := pods.stuck, pods.substituted; {
 	case stuck.pods > 0:
 		c.reason = stuck.example.Decision.Reason
 		c.message = fmt.Sprintf("%d %s %s: %s", stuck.pods, plural(stuck.pods, "pod is stuck:", "pods are stuck, for example"),
 			stuck.example.name(), stuck.example.Decision.Message)
-	case policy.unconverted() != "":
-		c.reason, c.message = v1alpha1.ReasonConversionUnavailable, policy.unconverted()
 	case substituted.pods > 0:
 		first := substituted.example.Substitutions[0]
 		c.reason, c.message = first.Reason, substituted.withOthers(fmt.Sprintf("pod %s: %s", substituted.example.name(), first.Message))

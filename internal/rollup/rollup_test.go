@@ -40,11 +40,6 @@ func policy(changes ...func(*rollup.Policy)) rollup.Policy {
 
 func dryRun(p *rollup.Policy) { p.Spec.Enforcement = v1alpha1.EnforcementDryRun }
 
-// asking makes the policy request conversion.
-func asking(unavailable string, labeled bool) func(*rollup.Policy) {
-	return func(p *rollup.Policy) { p.Conversion = &rollup.Conversion{Unavailable: unavailable, Labeled: labeled} }
-}
-
 func invalid(message string) func(*rollup.Policy) {
 	return func(p *rollup.Policy) { p.Invalid = errors.New(message) }
 }
@@ -112,37 +107,6 @@ func TestCounts(t *testing.T) {
 			got := summarize(test.policy, test.observations...)
 			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(v1alpha1.PolicyStatus{}, "Conditions")); diff != "" {
 				t.Errorf("Summarize() (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestNativePodsMakePolicyEnforced(t *testing.T) {
-	for name, tc := range map[string]struct {
-		native       int32
-		observations []rollup.PodObservation
-		policy       rollup.Policy
-		want         v1alpha1.Reason
-		matched      int32
-	}{
-		"none":                                   {0, nil, policy(), v1alpha1.ReasonNoPodsMatched, 0},
-		"two":                                    {2, nil, policy(), v1alpha1.ReasonEnforced, 0},
-		"one that the policy applies to as well": {1, []rollup.PodObservation{seen("a", plan.StageWaiting)}, policy(), v1alpha1.ReasonEnforced, 1},
-		"one, of a policy that is DryRun now":    {1, nil, policy(dryRun), v1alpha1.ReasonDryRun, 0},
-		"one, of a policy that is invalid now":   {1, nil, policy(invalid("no")), v1alpha1.ReasonInvalidSelector, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			pods := rollup.SummarizePods(tc.observations...)
-			for range tc.native {
-				pods.AddNative()
-			}
-			status := rollup.Summarize(tc.policy, v1alpha1.PolicyStatus{NativePods: 9}, pods, rollup.Tally{}, now)
-			if status.NativePods != tc.native || status.MatchedPods != tc.matched {
-				t.Errorf("counted %d native and %d matched pods", status.NativePods, status.MatchedPods)
-			}
-			ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
-			if diff := cmp.Diff(string(tc.want), ready.Reason); diff != "" {
-				t.Errorf("reason of Ready (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -232,45 +196,6 @@ func TestConditions(t *testing.T) {
 				seen("c", plan.StageTerminating, substituted(v1alpha1.ReasonVirtualNode, "other")),
 			},
 			[]metav1.Condition{enforced, degraded(v1alpha1.ReasonCRRUnavailable, "pod batch/a: mode CRR cannot be used, and 2 more pods")},
-		},
-		"conversion is available: not degraded": {
-			policy(asking("", true)), []rollup.PodObservation{seen("a", plan.StageWaiting)}, []metav1.Condition{enforced},
-		},
-		"conversion is unavailable: degraded and ready": {
-			policy(asking("no component", false)), []rollup.PodObservation{seen("a", plan.StageWaiting)},
-			[]metav1.Condition{enforced, degraded(v1alpha1.ReasonConversionUnavailable, "no component")},
-		},
-		"conversion is unavailable for a DryRun policy": {
-			policy(asking("no component", false), dryRun), nil,
-			[]metav1.Condition{
-				ready(v1alpha1.ReasonDryRun, "nothing is written to pods; set enforcement to Enforce to act"),
-				degraded(v1alpha1.ReasonConversionUnavailable, "no component"),
-			},
-		},
-		"the label is missing: degraded and ready": {
-			policy(asking("", false)), []rollup.PodObservation{seen("a", plan.StageWaiting)},
-			[]metav1.Condition{enforced, degraded(v1alpha1.ReasonConversionUnavailable,
-				"the admission policies do not see the policy, which was last written before the component native was installed; "+
-					"apply it again, or add its label with kubectl label: sidecartermination.dev/native-conversion=Preferred")},
-		},
-		"a DryRun policy needs no label": {
-			policy(asking("", false), dryRun), nil,
-			[]metav1.Condition{ready(v1alpha1.ReasonDryRun, "nothing is written to pods; set enforcement to Enforce to act")},
-		},
-		"an invalid policy is not degraded by conversion": {
-			policy(asking("no component", false), invalid("no")), nil,
-			[]metav1.Condition{
-				notReady(v1alpha1.ReasonInvalidSelector, "no"),
-				condition(v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonInvalidSelector, "no"),
-			},
-		},
-		"stuck pods are reported before conversion": {
-			policy(asking("no component", false)), []rollup.PodObservation{seen("a", plan.StageStuck, because(v1alpha1.ReasonStuck, "every usable mode has failed"))},
-			[]metav1.Condition{enforced, degraded(v1alpha1.ReasonStuck, "1 pod is stuck: batch/a: every usable mode has failed")},
-		},
-		"conversion is reported before unusable modes": {
-			policy(asking("no component", false)), []rollup.PodObservation{seen("a", plan.StageTerminating, substituted(v1alpha1.ReasonVirtualNode, "other"))},
-			[]metav1.Condition{enforced, degraded(v1alpha1.ReasonConversionUnavailable, "no component")},
 		},
 		"stuck pods are reported before unusable modes": {
 			policy(), []rollup.PodObservation{

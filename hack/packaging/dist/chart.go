@@ -18,7 +18,7 @@ const ChartName = settings.Name
 
 // chartSources are the directories of config whose files the chart's templates read.
 var chartSources = []string{
-	"admission", "components/alerts", "components/dashboard", "components/native", "crd/bases", "rbac", "rbac-namespaced",
+	"admission", "components/alerts", "components/dashboard", "crd/bases", "rbac", "rbac-namespaced",
 }
 
 // WriteChart replaces a directory by the chart: the files of config/chart, and below files/ the objects that the chart shares

@@ -36,10 +36,9 @@ func TestMain(m *testing.M) { runWithPackages(m) }
 
 func chartDirectory() string { return filepath.Join(built, "chart", chartName) }
 
-// Versions of Kubernetes: newest has all that the chart can use, older lacks mutating admission policies.
+// newest is a version of Kubernetes that has all that the chart can use.
 var (
 	newest = &chartutil.KubeVersion{Version: "v1.36.0", Major: "1", Minor: "36"}
-	older  = &chartutil.KubeVersion{Version: "v1.35.4", Major: "1", Minor: "35"}
 )
 
 // values are what a user gives.

@@ -36,7 +36,6 @@ func TestChartEqualsKustomization(t *testing.T) {
 		"alerts":          {values{"prometheusRule": values{"enabled": true}}, []string{"alerts"}},
 		"dashboard":       {values{"dashboard": values{"enabled": true}}, []string{"dashboard"}},
 		"network policy":  {values{"networkPolicy": values{"enabled": true}}, []string{"network-policy"}},
-		"native":          {values{"native": values{"enabled": true}}, []string{"native"}},
 		"everything off": {
 			values{"modes": values{"crr": "Disabled", "image": "Disabled", "podPhase": "Disabled"}, "prePull": "Disabled", "admissionPolicies": values{"enabled": false}},
 			[]string{"no-crr", "no-image", "no-pod-phase", "no-pre-pull", "no-admission"},
@@ -258,17 +257,6 @@ func TestWhatIsOff(t *testing.T) {
 	kept := render(t, values{"crds": values{"keep": false}})
 	if got := kept["CustomResourceDefinition sidecarterminationpolicies.sidecartermination.dev"].GetAnnotations()["helm.sh/resource-policy"]; got != "" {
 		t.Errorf("definitions are kept: %s", got)
-	}
-}
-
-func TestNativeNeedsItsVersion(t *testing.T) {
-	on := release{chartName, namespace, older}
-	if _, _, err := tryRender(t, on, nil); err != nil {
-		t.Errorf("the defaults: %v", err)
-	}
-	const want = "native.enabled needs Kubernetes 1.36 or later, and the cluster has v1.35.4"
-	if _, _, err := tryRender(t, on, values{"native": values{"enabled": true}}); err == nil || !strings.Contains(err.Error(), want) {
-		t.Errorf("native: error is %v, want %q", err, want)
 	}
 }
 

@@ -43,7 +43,7 @@ func effects() map[string]effect {
 	mode := func(flag, name string) effect {
 		return effect{value: "Disabled", want: both(map[string]any{firstContainer + "args.3": flag + "=Disabled"},
 			all(deleted, "ClusterRole sidecar-termination-manager-"+name+"-role", "ClusterRoleBinding sidecar-termination-manager-"+name+"-rolebinding"),
-			all(deleted, admission("Validating", "mode-"+name)...))}
+			all(deleted, admission("mode-"+name)...))}
 	}
 	peer := values{"namespaceSelector": values{"matchLabels": values{"team": "observability"}}}
 	rule := values{"to": []any{peer}, "ports": []any{values{"port": 4317}}}
@@ -70,10 +70,10 @@ func effects() map[string]effect {
 		"modes.crr":   mode("--crr", "crr"),
 		"modes.image": mode("--image-swap", "image"),
 		"modes.podPhase": {value: "Disabled", want: both(mode("--pod-phase", "pod-phase").want,
-			all(deleted, admission("Validating", "phase-guard")...))},
+			all(deleted, admission("phase-guard")...))},
 		"prePull": mode("--pre-pull", "pre-pull"),
 		"admissionPolicies.enabled": {value: false, want: both(map[string]any{firstContainer + "args.3": "--stabilization-window=1500ms"},
-			all(deleted, admission("Validating", "mode-crr", "mode-image", "mode-native", "mode-pod-phase", "mode-pre-pull",
+			all(deleted, admission("mode-crr", "mode-image", "mode-pod-phase", "mode-pre-pull",
 				"phase-guard", "operator-limits", "operator-requests")...))},
 
 		"watchNamespaces": {value: []any{"batch"}, want: both(
@@ -81,28 +81,19 @@ func effects() map[string]effect {
 				firstContainer + "args.3": "--stabilization-window=1500ms", firstContainer + "args.4": "--watch-namespaces=batch",
 				firstContainer + "args.5": "--metrics-authentication=Disabled",
 			},
-			all(deleted, admission("Validating", "mode-crr", "mode-image", "mode-native", "mode-pod-phase", "mode-pre-pull",
+			all(deleted, admission("mode-crr", "mode-image", "mode-pod-phase", "mode-pre-pull",
 				"phase-guard", "operator-limits", "operator-requests")...),
 			all(deleted, clusterRoles()...),
 			all(created, namespacedRoles("manager-", "manager-image-", "manager-pod-phase-")...),
 		)},
-		"native.enabled": {value: true, want: all(created, admission("Mutating", "native-label", "native-namespaced", "native-cluster", "native-environment")...)},
-		"native.virtualPodLabels": {value: values{"pool": "serverless"}, with: enabled("native"),
-			want: constant(0, `{"alibabacloud.com/eci":"true","pool":"serverless"}`)},
-		"native.virtualNamespaceLabels": {value: values{"alibabacloud.com/eci": nil}, with: enabled("native"), want: constant(1, `{}`)},
-		"native.virtualNodeSelector": {value: values{"pool": "serverless"}, with: enabled("native"),
-			want: constant(2, `{"pool":"serverless","type":"virtual-kubelet"}`)},
-		"native.virtualTolerations": {value: []any{"serverless"}, with: enabled("native"), want: constant(3, `["serverless"]`)},
-		"native.virtualSchedulers":  {value: []any{}, with: enabled("native"), want: constant(4, `[]`)},
 		"flags": {
 			value: values{"default-exit-codes": "Respect", "env-convention": "Disabled", "leader-elect": false, "max-concurrent-reconciles": 64},
-			with:  enabled("native"),
-			want: both(constant(5, `"Respect"`), constant(6, `false`), map[string]any{
+			want: map[string]any{
 				firstContainer + "args.3": "--default-exit-codes=Respect",
 				firstContainer + "args.4": "--env-convention=Disabled",
 				firstContainer + "args.5": "--leader-elect=false",
 				firstContainer + "args.6": "--max-concurrent-reconciles=64",
-			}),
+			},
 		},
 		"env": {value: []any{values{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://collector:4317"}}, want: map[string]any{
 			firstContainer + "env.2.name": "OTEL_EXPORTER_OTLP_ENDPOINT", firstContainer + "env.2.value": "http://collector:4317",
@@ -208,10 +199,10 @@ var definitions = []string{
 }
 
 // admission returns admission policies and their bindings.
-func admission(kind string, names ...string) []string {
+func admission(names ...string) []string {
 	var keys []string
 	for _, name := range names {
-		keys = append(keys, kind+"AdmissionPolicy sidecar-termination-"+name, kind+"AdmissionPolicyBinding sidecar-termination-"+name)
+		keys = append(keys, "ValidatingAdmissionPolicy sidecar-termination-"+name, "ValidatingAdmissionPolicyBinding sidecar-termination-"+name)
 	}
 	return keys
 }
@@ -235,15 +226,6 @@ func namespacedRoles(names ...string) []string {
 		keys = append(keys, "Role sidecar-termination-"+name+"role", "RoleBinding sidecar-termination-"+name+"rolebinding")
 	}
 	return keys
-}
-
-// constant returns the change of a variable of the admission policies that convert pods.
-func constant(index int, value string) map[string]any {
-	want := map[string]any{}
-	for _, name := range []string{"namespaced", "cluster", "environment"} {
-		want[fmt.Sprintf("MutatingAdmissionPolicy sidecar-termination-native-%s spec.variables.%d.expression", name, index)] = value
-	}
-	return want
 }
 
 func all(change string, keys ...string) map[string]any {
@@ -439,6 +421,5 @@ func everything() values {
 		"prometheusRule":    on(),
 		"dashboard":         on(),
 		"networkPolicy":     on(),
-		"native":            on(),
 	}
 }

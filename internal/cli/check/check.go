@@ -23,7 +23,7 @@ func New(program source.Program) *cobra.Command {
 		Use:   "check [--pre]",
 		Short: "Checks the operator's installation, its permissions and OpenKruise",
 		Long: `Checks the version of Kubernetes, the operator's CRDs, Deployment, version, flags, metrics, lease, admission policies and
-permissions, the allowed images, the policies, conversion to native sidecars, network plugins that disconnect a pod with a
+permissions, the allowed images, the policies, network plugins that disconnect a pod with a
 terminal phase, and OpenKruise: its CRD, its webhook, its daemon on each node, and whether its own SidecarTerminator acts on
 the same pods.
 

@@ -54,7 +54,6 @@ func (c *checker) check(ctx context.Context, pre bool) (*result, error) {
 		{"Operator permissions", c.operatorPermissions},
 		{"Policies", c.policies},
 		{"Policies", c.uncheckedPolicies},
-		{"Native sidecars", c.conversion},
 		{"Network", c.network},
 		{"OpenKruise", c.kruise},
 	}

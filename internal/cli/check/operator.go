@@ -214,8 +214,6 @@ func (c *checker) admissionPolicies() []admissionPolicy {
 			"anyone who may write policies can stop containers", enabled.CRR},
 		{"sidecar-termination-mode-image", "requires authors of policies to have the permission for mode Image",
 			"anyone who may write policies can change images of pods", enabled.Image},
-		{"sidecar-termination-mode-native", "requires authors of policies to have the permission for conversion to native sidecars",
-			"anyone who may write policies can convert containers of new pods", true},
 		{"sidecar-termination-mode-pod-phase", "requires authors of policies to have the permission for mode PodPhase",
 			"anyone who may write policies can end pods", podPhase},
 		{"sidecar-termination-mode-pre-pull", "requires authors of policies to have the permission for prePull",

@@ -46,8 +46,6 @@ var (
 
 	// permissions are the cluster-wide permissions of the operator. A test compares them with config/rbac/role.yaml.
 	permissions = []permission{
-		{group: "admissionregistration.k8s.io", resource: "mutatingadmissionpolicies", verbs: []string{"list"}},
-		{group: "admissionregistration.k8s.io", resource: "mutatingadmissionpolicybindings", verbs: []string{"list"}},
 		{group: "", resource: "namespaces", verbs: watchVerbs},
 		{group: "", resource: "nodes", verbs: watchVerbs},
 		{group: "", resource: "pods", verbs: []string{"get", "list", "watch"}, perNamespace: true},

@@ -19,7 +19,7 @@ import (
 func New(program source.Program) *cobra.Command {
 	o := &options{program: program, connection: source.NewConnection()}
 	command := &cobra.Command{
-		Use:   "explain (TYPE/NAME | TYPE NAME | TYPE | --native | -f FILE | -k DIRECTORY)",
+		Use:   "explain (TYPE/NAME | TYPE NAME | TYPE | -f FILE | -k DIRECTORY)",
 		Short: "Explains why a pod's sidecars are running and what ends them",
 		Long: `Explains what the operator does with a pod: which containers are main containers or sidecars and what declares them, which
 modes and images end each sidecar on each node type, what the operator waits for, what it has done, and what goes or may go
@@ -33,10 +33,6 @@ Jobs, CronJobs and pods. The flags of the operator are those of its Deployment i
 those of a default installation. Flags on the command line, such as --quick-exit-image, override them.
 
 A Job's template lacks the containers that webhooks inject: explain a running pod to see them.
-
---native lists the workloads of a namespace or of manifests instead: which sidecars become native sidecars because a policy has
-nativeConversion: Preferred, why others do not, and what changes. Policies with enforcement DryRun count as enforced. With
--o yaml it prints the manifests of these workloads with native sidecars, and with -o kustomize a component that patches them.
 
 The exit code is 0 without problems, 1 with a problem, and 2 on errors.`,
 		Example: fmt.Sprintf(`  # why is this Job still running?
@@ -53,22 +49,17 @@ The exit code is 0 without problems, 1 with a problem, and 2 on errors.`,
 
   # in CI, before applying manifests
   %[1]s explain -k overlays/production --quick-exit-image=registry.example/quick-exit:v1
-  helm template . | %[1]s explain -f - --fail-on=warning
-
-  # which workloads can have native sidecars, and a kustomize component with the changes
-  %[1]s explain --native -n batch
-  %[1]s explain --native -k overlays/production -o kustomize`, program.Name),
+  helm template . | %[1]s explain -f - --fail-on=warning`, program.Name),
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: o.complete,
 		RunE:              func(cmd *cobra.Command, arguments []string) error { return o.run(cmd, arguments) },
 	}
 	flags := command.Flags()
-	o.format.Bind(command, formatKustomize)
+	o.format.Bind(command)
 	o.failOn.Bind(command)
 	o.files.Bind(flags)
 	flags.BoolVarP(&o.watch, "watch", "w", false, "show one object again after every change: a pod or Job until it has finished, others until you interrupt")
-	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "with --native, or with a TYPE and no name: show objects in all namespaces")
-	flags.BoolVar(&o.native, "native", false, "list which sidecars become native sidecars; with -o yaml or -o kustomize, write the change")
+	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "with a TYPE and no name: show objects in all namespaces")
 	o.connection.Bind(flags)
 	settings.BindDecisions(flags)
 	output.GroupFlags(command, settings.BindDecisions, source.NewConnection().Bind)
@@ -83,24 +74,16 @@ type options struct {
 	failOn        output.FailOn
 	watch         bool
 	allNamespaces bool
-	native        bool
 }
 
 func (o *options) run(cmd *cobra.Command, arguments []string) error {
-	var further []string
-	if o.native {
-		further = []string{formatKustomize}
-	}
-	if err := errors.Join(o.format.Check(further...), o.failOn.Check(), o.files.Check()); err != nil {
+	if err := errors.Join(o.format.Check(), o.failOn.Check(), o.files.Check()); err != nil {
 		return err
 	}
 	if o.files.Given() && (len(arguments) > 0 || o.watch || o.allNamespaces) {
 		return errors.New("-f and -k cannot be combined with TYPE, --watch or --all-namespaces")
 	}
-	switch {
-	case o.native:
-		return o.runNative(cmd, arguments)
-	case o.files.Given():
+	if o.files.Given() {
 		return o.runOffline(cmd)
 	}
 	workloads, err := parseWorkloads(arguments)

@@ -99,8 +99,6 @@ func writeContainers(p *output.Printer, r *explain.Report) {
 	for _, c := range r.Containers {
 		by, role := c.DeclaredBy, roles[c.Role]
 		switch {
-		case c.ConvertedBy != "":
-			by, role = c.ConvertedBy, "native since admission"
 		case by == explain.DeclaredByEnvironment:
 			by = "environment variables"
 		case by == "" && c.Role == explain.RoleMain:

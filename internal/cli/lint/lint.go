@@ -46,8 +46,7 @@ In manifests it finds mistakes in the fields of pods, and says what it could not
 
 It also finds ineffective declarations: unreadable variables, pods without a main container, and policies in manifests that
 the API server would reject or that have an invalid selector. In a Job it finds podFailurePolicy rules that match the exit
-code of a sidecar, and deletions and finalizers that may shorten the grace period of sidecars. If a policy asks for conversion
-to native sidecars, it says what the conversion changes.
+code of a sidecar, and deletions and finalizers that may shorten the grace period of sidecars.
 
 To resolve a guess, list the container under sidecars or mainContainers of a policy.
 

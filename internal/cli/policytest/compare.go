@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -51,27 +50,19 @@ func (e expectation) compare(f fixture, report *explain.Report) []difference {
 			c = append(c, difference{"findings", string(reason), reasonsOf(report.Findings)})
 		}
 	}
-	var converted []string
-	if slices.ContainsFunc(slices.Collect(maps.Values(e.Containers)), func(c containerExpectation) bool { return c.Converts != nil }) {
-		native := f.source.DescribeConversion(f.pod)
-		converted = native.Sidecars()
-	}
 	for _, name := range slices.Sorted(maps.Keys(e.Containers)) {
-		c.container(e.Containers[name], report, name, slices.Contains(converted, name))
+		c.container(e.Containers[name], report, name)
 	}
 	return c
 }
 
-func (c *comparison) container(want containerExpectation, report *explain.Report, name string, converts bool) {
+func (c *comparison) container(want containerExpectation, report *explain.Report, name string) {
 	i := slices.IndexFunc(report.Containers, func(c explain.Container) bool { return c.Name == name })
 	field, actions := "containers."+name+".", report.Decision().Actions
 	c.field(field+"role", want.Role, string(report.Containers[i].Role))
 	c.field(field+"declaredBy", want.DeclaredBy, report.Containers[i].DeclaredBy)
 	c.field(field+"mode", want.Mode, modesOf(actions, name))
 	c.field(field+"image", want.Image, imageOf(actions, name))
-	if want.Converts != nil {
-		c.field(field+"converts", strconv.FormatBool(*want.Converts), strconv.FormatBool(converts))
-	}
 }
 
 // modesOf returns the modes that the actions belong to. With a container, only actions that end it count.

@@ -72,9 +72,6 @@ func (s *suite) fixture(ctx context.Context, c testCase) (fixture, error) {
 	}
 	kruise := boolOf(c.Cluster.OpenKruise, s.Cluster.OpenKruise, false)
 	f := fixture{source: from, pod: of.input, cluster: explain.Cluster{Kruise: &kruise}}
-	if f.pod.Template {
-		f.pod.NamesNode = f.pod.Pod.Spec.NodeName != ""
-	}
 	f.pod.Pod, f.pod.Template = f.pod.Pod.DeepCopy(), false
 	if err := errors.Join(c.checkTimes(), c.checkContainers(f.pod.Pod)); err != nil {
 		return f, err

@@ -107,6 +107,4 @@ type containerExpectation struct {
 	Mode string `json:"mode"`
 	// Image is the quick-exit image that replaces the container's image, or None.
 	Image string `json:"image"`
-	// Converts says whether the container becomes a native sidecar when the pod is created, as in explain --native.
-	Converts *bool `json:"converts"`
 }

@@ -227,12 +227,12 @@ func TestCases(t *testing.T) {
 		"attempt failed":                {"phase: Succeeded, containers: {main: {exitCode: 0}}, cluster: {openKruise: true}, attempts: [{mode: PodPhase, partOf: CRR}], elapsedSeconds: 600, expect: {reason: Fallback, mode: CRR, phase: None}", nil},
 		"sidecar came back":             {"containers: {main: {exitCode: 0}, proxy: {running: true, restarts: 1}}, cluster: {openKruise: true, operatorFlags: [--pod-phase=Disabled]}, attempts: [{mode: CRR, sidecars: [proxy], restarts: {proxy: 0}, completedSeconds: 1}], elapsedSeconds: 2, expect: {stage: Stuck, reason: Stuck, mode: None}", nil},
 		"every difference": {
-			"containers: {main: {exitCode: 0}}, expect: {stage: A, reason: B, mode: None, phase: Failed, findings: [MayHang], containers: {proxy: {role: Main, declaredBy: None, mode: CRR, image: q, converts: true}}}",
+			"containers: {main: {exitCode: 0}}, expect: {stage: A, reason: B, mode: None, phase: Failed, findings: [MayHang], containers: {proxy: {role: Main, declaredBy: None, mode: CRR, image: q}}}",
 			[]difference{
 				{"stage", "A", "Terminating"}, {"reason", "B", "Terminating"}, {"mode", "None", "PodPhase"}, {"phase", "Failed", "Succeeded"},
 				{"findings", "MayHang", "None"},
 				{"containers.proxy.role", "Main", "Sidecar"}, {"containers.proxy.declaredBy", "None", "SidecarTerminationPolicy/mesh"},
-				{"containers.proxy.mode", "CRR", "PodPhase"}, {"containers.proxy.image", "q", "None"}, {"containers.proxy.converts", "true", "false"},
+				{"containers.proxy.mode", "CRR", "PodPhase"}, {"containers.proxy.image", "q", "None"},
 			},
 		},
 	} {

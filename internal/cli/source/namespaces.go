@@ -14,7 +14,6 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/explain"
-	"github.com/sidecar-termination/operator/internal/native"
 	"github.com/sidecar-termination/operator/internal/policyindex"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
@@ -39,24 +38,6 @@ func (m Manifests) missingNamespaces() sets.Set[string] {
 		missing.Insert(manifest.Raw.GetNamespace())
 	}
 	return missing.Difference(given).Delete("")
-}
-
-// addPolicies adds the policies that select the pod and, if something may ask for conversion to native sidecars, the labels of its
-// namespace.
-func (s *Source) addPolicies(ctx context.Context, pod *explain.Pod) error {
-	var err error
-	if pod.Policies, err = s.policies(ctx, pod.Pod); err != nil {
-		return err
-	}
-	asks := slices.ContainsFunc(pod.Policies, func(p resolve.Policy) bool { return native.Requests(p.Spec) })
-	declares := slices.ContainsFunc(pod.Pod.Spec.Containers, func(c corev1.Container) bool {
-		declared, _ := resolve.ReadEnv(&c)
-		return declared
-	})
-	if !asks && (!declares || s.Settings.Resolve.IgnoreEnv) {
-		return nil
-	}
-	return s.AddNamespaceLabels(ctx, pod)
 }
 
 // AddNamespaceLabels adds the labels of the pod's namespace.

@@ -58,12 +58,6 @@ func (s *Source) Explain(pod explain.Pod) explain.Report {
 	return report
 }
 
-// DescribeConversion reports on the conversion of a pod to native sidecars.
-func (s *Source) DescribeConversion(pod explain.Pod) explain.NativeReport {
-	s.program.Progress.Step(workloads)
-	return explain.DescribeConversion(pod, s.Settings.Decisions, s.now)
-}
-
 // nameCheck adds the subcommand check to the hints of findings on which it has more details.
 func (s *Source) nameCheck(findings []explain.Finding) {
 	for i := range findings {
@@ -78,9 +72,10 @@ func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (ex
 	result := explain.Pod{Kind: "Pod", Name: shownName(pod), Pod: pod, OwnerJob: job}
 	if job != nil {
 		result.Job, result.BackoffLimit, result.FailurePolicy = job.Name, backoffLimit(job.Spec), job.Spec.PodFailurePolicy
-		result.Deletion, result.NamesNode = deletion(job.Spec), job.Spec.Template.Spec.NodeName != ""
+		result.Deletion = deletion(job.Spec)
 	}
-	if err := s.addPolicies(ctx, &result); err != nil {
+	var err error
+	if result.Policies, err = s.policies(ctx, pod); err != nil {
 		return result, err
 	}
 	// A manifest of a pod that has run has a status, but no node object.
@@ -90,7 +85,6 @@ func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (ex
 	}
 	var node *corev1.Node
 	if s.Settings.NodeKindRules.All == "" {
-		var err error
 		if node, err = observe.Node(ctx, s.Reader, pod); err != nil {
 			return result, err
 		}
@@ -102,7 +96,6 @@ func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (ex
 		result.Node = plan.NodeReal
 	}
 	observers := []observe.Observer{crr.Observer{Reader: s.Reader}, &podphase.Terminator{}, &image.Terminator{}}
-	var err error
 	result.Attempts, err = observe.Attempts(ctx, observers, pod)
 	if errors.Is(err, terminator.ErrInvalidAnnotation) {
 		result.InvalidAnnotation, err = err.Error(), nil
@@ -118,7 +111,8 @@ func (s *Source) Template(ctx context.Context, template Template) (explain.Pod, 
 		BackoffLimit: template.BackoffLimit, FailurePolicy: template.FailurePolicy, Deletion: template.Deletion,
 		EndedByOthers: template.EndedByOthers,
 	}
-	if err := s.addPolicies(ctx, &result); err != nil || !s.Offline {
+	var err error
+	if result.Policies, err = s.policies(ctx, pod); err != nil || !s.Offline {
 		return result, err
 	}
 	return result, s.addInjected(ctx, &result)
