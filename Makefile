@@ -26,8 +26,7 @@ HELM_DOCS := bin/helm-docs
 
 # What make generate writes.
 GENERATED := api/v1alpha1/zz_generated.deepcopy.go config/crd/bases config/rbac/role.yaml \
-	config/kustomize/component/schema.json config/kustomize/component/policies.json docs/api-reference.md \
-	docs/performance.md docs/operations.md config/chart/README.md
+	docs/api-reference.md docs/performance.md docs/operations.md config/chart/README.md
 # Packages whose tests need an API server.
 INTEGRATION = $(filter-out $(addsuffix /,$(NESTED)),$(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' api config controllers hack internal))))
 # Modules with code of their own and more dependencies than the operator. They are linted and tested like the main module.
@@ -62,11 +61,10 @@ generate: manifests bench-report chart-readme $(CRD_REF_DOCS) ## Generate code, 
 	@sed -i -e '$$a\' docs/api-reference.md
 
 .PHONY: manifests
-manifests: $(CONTROLLER_GEN) ## Generate the CRDs, the operator's roles and the schemas for kustomize.
+manifests: $(CONTROLLER_GEN) ## Generate the CRDs and the operator's roles.
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:artifacts:config=config/crd/bases
 	$(CONTROLLER_GEN) rbac:roleName=sidecar-termination-manager-role paths=. paths=./controllers/... paths=./internal/... \
 		output:rbac:artifacts:config=config/rbac
-	go run ./hack/kustomize-schema
 
 .PHONY: fmt
 fmt: $(GOLANGCI_LINT) ## Format the code.
