@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
+	"github.com/sidecar-termination/operator/e2e/docs"
 	"github.com/sidecar-termination/operator/e2e/harness"
-	"github.com/sidecar-termination/operator/internal/docs"
 )
 
 // blockTimeout limits the commands of one block.

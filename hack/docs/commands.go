@@ -9,7 +9,7 @@ import (
 
 	"mvdan.cc/sh/v3/syntax"
 
-	"github.com/sidecar-termination/operator/internal/docs"
+	"github.com/sidecar-termination/operator/e2e/docs"
 )
 
 // classify sets a block's kind and commands. The kind is Unknown if the script cannot be parsed.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/sidecar-termination/operator/internal/docs"
+	"github.com/sidecar-termination/operator/e2e/docs"
 )
 
 func read(t *testing.T) []docs.Document {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command docs prints the project's parsed documents as JSON for internal/docs. Its tests check the rules of CONTRIBUTING.md.
+// Command docs prints the project's parsed documents as JSON for e2e/docs. Its tests check the rules of CONTRIBUTING.md.
 package main
 
 import (

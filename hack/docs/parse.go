@@ -17,7 +17,7 @@ import (
 	"github.com/yuin/goldmark/extension"
 	"github.com/yuin/goldmark/text"
 
-	"github.com/sidecar-termination/operator/internal/docs"
+	"github.com/sidecar-termination/operator/e2e/docs"
 )
 
 // translations have the same commands as their originals. A test compares them.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sidecar-termination/operator/internal/docs"
+	"github.com/sidecar-termination/operator/e2e/docs"
 )
 
 const example = "# A `title`, and more\n" + `

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/sidecar-termination/operator/internal/docs"
+	"github.com/sidecar-termination/operator/e2e/docs"
 )
 
 // The Chinese README has the same headings, code and links as the English one.
