@@ -78,7 +78,7 @@ lint: $(GOLANGCI_LINT) ## Lint the code, the import rules included.
 .PHONY: verify
 verify: verify-generated verify-modules verify-workflows lint ## Check that generated files are current and that lint, vet and modules are clean.
 	$(GOLANGCI_LINT) config verify
-	for module in . $(NESTED); do go -C $$module vet -tags browser,e2e,integration,packaging,release ./...; done
+	for module in . $(NESTED); do go -C $$module vet -tags browser,e2e,integration,release ./...; done
 
 .PHONY: verify-generated
 verify-generated:
@@ -118,7 +118,7 @@ vulncheck: $(GOVULNCHECK) ## Look for known vulnerabilities in what the code use
 TIMEOUT := 60m
 
 .PHONY: test
-test: test-unit test-fuzz test-packaging test-integration test-e2e ## Run every test.
+test: test-unit test-fuzz test-integration test-e2e ## Run every test.
 
 .PHONY: test-long
 test-long: test-site test-faults test-mutations simulate soak test-e2e-faults test-e2e-matrix e2e-tools test-release ## Run what takes too long for every change: the site in a browser, every fault, many mutations, 10 million simulated schedules, the soak, every Job policy, tools that make pods, installs of a release (5 hours).
@@ -127,10 +127,6 @@ test-long: test-site test-faults test-mutations simulate soak test-e2e-faults te
 test-unit: ## Run the unit tests with the race detector.
 	go test -race -timeout $(TIMEOUT) ./...
 	for module in $(NESTED); do go -C $$module test -race -timeout $(TIMEOUT) ./...; done
-
-.PHONY: test-packaging
-test-packaging: ## Build the packages for every platform and check them.
-	go test -tags packaging -timeout $(TIMEOUT) ./hack/packaging/...
 
 # How many parallel tests of a package run at once. They wait for the API server most of the time.
 PARALLEL := 4

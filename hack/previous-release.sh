@@ -16,5 +16,5 @@ cd "$sources"
 old=${version#v}
 grep -rlF "$old" internal/settings config/default config/manager config/chart | xargs sed -i "s/${old//./\\.}/${previous#v}/g"
 mkdir -p "$directory"
-go run ./hack/packaging dist --command-line=false --output="$directory"
+go run ./hack/packaging manifests --output="$directory"
 go run ./hack/packaging images --this-machine --output="$directory"

@@ -26,7 +26,7 @@ import (
 
 	"github.com/sidecar-termination/operator/e2e/harness"
 	"github.com/sidecar-termination/operator/hack/packaging/checkout"
-	"github.com/sidecar-termination/operator/hack/packaging/plugin"
+	"github.com/sidecar-termination/operator/hack/packaging/dist"
 )
 
 const (
@@ -109,7 +109,7 @@ func (i *installer) load(release files) {
 // unpackPlugin unpacks the archive of this machine's command line.
 func (i *installer) unpackPlugin(release files) {
 	i.Helper()
-	archive := plugin.FileName(v1.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH})
+	archive := dist.PluginFile(v1.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH})
 	i.run("tar", "-xzf", release.path(archive), "-C", i.plugin, "--exclude", "LICENSE")
 }
 

@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/google/go-containerregistry/pkg/v1/layout"
-
 	"github.com/sidecar-termination/operator/e2e/harness"
 	"github.com/sidecar-termination/operator/hack/ociimage"
 	"github.com/sidecar-termination/operator/hack/packaging/checkout"
@@ -72,7 +70,7 @@ patches: [{path: namespace.yaml}, {path: deployment.yaml}, {path: poddisruptionb
 	}
 }
 
-// chart installs the chart: the first release from its archive, and the upgrade from a registry with the OCI layout.
+// chart installs the chart: the first release from its archive, and the upgrade from a registry.
 func chart(i *installer) way {
 	const namespace = settings.Namespace
 	values := i.write(map[string]string{
@@ -97,40 +95,22 @@ patches: [{path: deployment.yaml, target: {kind: Deployment}}]
 			if !installed {
 				i.kubectl("create", "namespace", namespace)
 				archive := release.path(dist.ChartFile(version))
-				i.helm(append([]string{"install", dist.ChartName, archive, "--set", "crds.install=false"}, options...)...)
-				i.helm(append([]string{"upgrade", dist.ChartName, archive, "--reset-values"}, options...)...)
+				i.helm(append([]string{"install", settings.Name, archive, "--set", "crds.install=false"}, options...)...)
+				i.helm(append([]string{"upgrade", settings.Name, archive, "--reset-values"}, options...)...)
 				installed = true
 				return
 			}
-			i.pushChart(registry, release, version)
-			reference := "oci://" + registry.Reference("charts/"+dist.ChartName)
-			i.helm(append([]string{"upgrade", dist.ChartName, reference, "--version", version, "--plain-http", "--reset-values"}, options...)...)
+			i.helm("push", release.path(dist.ChartFile(version)), "oci://"+registry.Reference("charts"), "--plain-http")
+			reference := "oci://" + registry.Reference("charts/"+settings.Name)
+			i.helm(append([]string{"upgrade", settings.Name, reference, "--version", version, "--plain-http", "--reset-values"}, options...)...)
 		},
-		rollBack: func(files) { i.helm("rollback", dist.ChartName, "--namespace", namespace) },
+		rollBack: func(files) { i.helm("rollback", settings.Name, "--namespace", namespace) },
 		uninstall: func(release files) {
-			i.helm("uninstall", dist.ChartName, "--namespace", namespace, "--wait")
+			i.helm("uninstall", settings.Name, "--namespace", namespace, "--wait")
 			i.kubectl("delete", "--filename", release.path(dist.CRDFile))
 			i.kubectl("delete", "namespace", namespace)
 		},
 	}
-}
-
-// pushChart copies the layout of the chart into a registry.
-func (i *installer) pushChart(registry *harness.Registry, release files, version string) {
-	i.Helper()
-	index, err := layout.ImageIndexFromPath(release.path(dist.ChartLayout))
-	if err != nil {
-		i.Fatal(err)
-	}
-	manifest, err := index.IndexManifest()
-	if err != nil {
-		i.Fatal(err)
-	}
-	image, err := index.Image(manifest.Manifests[0].Digest)
-	if err != nil {
-		i.Fatal(err)
-	}
-	registry.Push(i.T, dist.ChartLayout+":"+version, image)
 }
 
 // monitoring are definitions of the kinds of the Prometheus operator, without a schema.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command packaging makes what people install: images, manifests, the Helm chart and the command line.
+// Command packaging makes what people install, from the repository in the working directory: images, manifests, the Helm chart and the
+// kubectl plugin.
 package main
 
 import (
@@ -15,12 +16,10 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/cobra"
 
+	"github.com/sidecar-termination/operator/hack/ociimage"
+	"github.com/sidecar-termination/operator/hack/packaging/checkout"
 	"github.com/sidecar-termination/operator/hack/packaging/dist"
 	"github.com/sidecar-termination/operator/hack/packaging/images"
-	"github.com/sidecar-termination/operator/hack/packaging/manual"
-	"github.com/sidecar-termination/operator/hack/packaging/notes"
-	"github.com/sidecar-termination/operator/hack/packaging/plugin"
-	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 func main() {
@@ -33,107 +32,66 @@ func main() {
 }
 
 func newCommand() *cobra.Command {
-	command := &cobra.Command{
-		Use:           "packaging",
-		Short:         "Makes what people install, from the repository in the working directory",
-		SilenceUsage:  true,
-		SilenceErrors: true,
-	}
+	command := &cobra.Command{Use: "packaging", SilenceUsage: true, SilenceErrors: true}
 	output := command.PersistentFlags().String("output", "dist", "directory to write to")
-	tag, thisMachine := defaultTag, false
-	imagesCommand := &cobra.Command{
-		Use:   "images",
-		Short: "Builds the operator's image and the quick-exit image as OCI layouts",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			platforms := images.Platforms()
-			if thisMachine {
-				platforms = []v1.Platform{{OS: "linux", Architecture: runtime.GOARCH}}
-			}
-			built, err := images.Write(cmd.Context(), ".", filepath.Join(*output, "images"), tag, platforms)
-			for _, image := range built {
-				fmt.Println(image.Digest, image.Directory)
-			}
-			return err
-		},
+	layouts := func() string { return filepath.Join(*output, "images") }
+	add := func(use, short string, run func(context.Context) error) *cobra.Command {
+		added := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context()) }}
+		command.AddCommand(added)
+		return added
 	}
-	imagesCommand.Flags().StringVar(&tag, "tag", tag, "tag of the images in their layouts")
-	imagesCommand.Flags().BoolVar(&thisMachine, "this-machine", thisMachine, "build for the processor of this machine alone")
-	command.AddCommand(imagesCommand, newDistCommand(output), newAttestCommand(output), newVerifyCommand(output), newNotesCommand(), newReleaseCommand(output), &cobra.Command{
-		Use:   "chart",
-		Short: "Packages the Helm chart as a directory",
-		Args:  cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			directory := filepath.Join(*output, "chart", dist.ChartName)
-			fmt.Println(directory)
-			return dist.WriteChart("config", directory)
-		},
+	add("manifests", "Writes the manifests, the kustomize component and the Helm chart", func(context.Context) error {
+		return dist.Write("config", *output)
 	})
-	command.AddCommand(newCheckoutCommands(output)...)
-	return command
-}
-
-func newDistCommand(output *string) *cobra.Command {
-	commandLine := true
-	command := &cobra.Command{
-		Use:   "dist",
-		Short: "Writes the manifests, the kustomize component, the chart, the command line with its man pages and their checksums",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			names, err := writeDist(cmd.Context(), *output, commandLine)
-			for _, name := range names {
-				fmt.Println(filepath.Join(*output, name))
+	add("plugin", "Writes an archive of the kubectl plugin for every platform", func(ctx context.Context) error {
+		for _, platform := range dist.PluginPlatforms() {
+			if err := dist.WritePlugin(ctx, ".", *output, platform); err != nil {
+				return err
 			}
-			return err
-		},
+		}
+		return nil
+	})
+	thisMachine := v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
+	platforms, onlyThis := images.Platforms(), false
+	add("images", "Builds the operator's image and the quick-exit image as OCI layouts", func(ctx context.Context) error {
+		if onlyThis {
+			platforms = []v1.Platform{thisMachine}
+		}
+		built, err := images.Write(ctx, ".", layouts(), "latest", platforms)
+		for _, image := range built {
+			fmt.Println(image.Digest, image.Directory)
+		}
+		return err
+	}).Flags().BoolVar(&onlyThis, "this-machine", false, "build for the processor of this machine alone")
+
+	var references checkout.References
+	push := ociimage.PushOptions{Replace: true}
+	pushCommand := add("push", "Pushes the images that were built", func(ctx context.Context) error {
+		return printLines(checkout.Push(ctx, layouts(), references, push))
+	})
+	pushCommand.Flags().BoolVar(&push.PlainHTTP, "insecure", false, "push without TLS to any host; loopback addresses need no flag")
+	save := add("save", "Writes the images that were built, for this machine's processor, as archives for a cluster without a registry",
+		func(context.Context) error {
+			return printLines(checkout.Save(layouts(), filepath.Join(*output, "archives"), references, thisMachine))
+		})
+	overlay := add("overlay", "Writes a kustomization that makes config/default use the images", func(context.Context) error {
+		directory := filepath.Join(*output, "deploy")
+		return printLines([]string{directory}, checkout.WriteOverlay("config", directory, references))
+	})
+	for _, command := range []*cobra.Command{pushCommand, save, overlay} {
+		command.Flags().StringVar(&references.Operator, "image", "", "name of the operator's image, with a tag")
+		command.Flags().StringVar(&references.QuickExit, "quick-exit-image", "",
+			"name of the quick-exit image; the default is quick-exit next to the operator's image, with its tag")
 	}
-	command.Flags().BoolVar(&commandLine, "command-line", commandLine, "compile the command line for every platform and write its man pages, which takes minutes the first time")
 	return command
 }
 
-func newNotesCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:   "notes TAG",
-		Short: "Prints the notes of a release from the changelog",
-		Args:  cobra.ExactArgs(1),
-		RunE: func(_ *cobra.Command, arguments []string) error {
-			text, err := notesOf(arguments[0])
-			fmt.Print(text)
-			return err
-		},
-	}
-}
-
-// notesOf returns the notes of a release, which must be the version of the sources.
-func notesOf(version string) (string, error) {
-	if version != settings.Release {
-		return "", fmt.Errorf("the sources have version %s, not %q", settings.Release, version)
-	}
-	changelog, err := os.ReadFile("CHANGELOG.md")
+func printLines(lines []string, err error) error {
 	if err != nil {
-		return "", fmt.Errorf("read the changelog: %w", err)
+		return err
 	}
-	return notes.Of(string(changelog), version)
-}
-
-func writeDist(ctx context.Context, directory string, commandLine bool) ([]string, error) {
-	var archives map[string][]byte
-	if commandLine {
-		var err error
-		if archives, err = plugin.Archives(ctx, ".", plugin.Platforms()); err != nil {
-			return nil, err
-		}
+	for _, line := range lines {
+		fmt.Println(line)
 	}
-	return writeFiles(directory, archives)
-}
-
-// writeFiles writes the files of a release, and the man pages if there are archives of the command line.
-func writeFiles(directory string, archives map[string][]byte) ([]string, error) {
-	if archives != nil {
-		var err error
-		if archives[manual.FileName], err = manual.Archive(); err != nil {
-			return nil, err
-		}
-	}
-	return dist.Write("config", directory, archives)
+	return nil
 }

@@ -1,53 +1,24 @@
-# What people install: images, manifests, the Helm chart and the command line, and what describes them. All of it is reproducible.
+# What people install: images, manifests, the Helm chart and the kubectl plugin. All of it is reproducible.
 
 ##@ Packages
 
 # The directory of what is built.
 DIST ?= dist
 
-.PHONY: images
-images: ## Build the operator's and the quick-exit image for amd64 and arm64 as OCI layouts: dist/images.
-	go run ./hack/packaging images --output='$(DIST)'
-
 .PHONY: dist
-dist: ## Write the files of a release: manifests, kustomize component, Helm chart, command line, checksums.
-	go run ./hack/packaging dist
-
-.PHONY: release-notes
-release-notes: ## Print the notes of a release (TAG=v0.1.0), which must be the version of the sources, from CHANGELOG.md.
-	@# Make does not expand a TAG of the environment, and the shell does not either.
-	@go run ./hack/packaging notes "$$TAG"
+dist: ## Write the manifests, the kustomize component and the Helm chart: dist.
+	go run ./hack/packaging manifests --output='$(DIST)'
 
 CYCLONEDX_GOMOD := bin/cyclonedx-gomod
-# BUILDER is the address of who builds the release. The default says that somebody builds on their own machine.
-BUILDER ?=
-
-.PHONY: attest
-attest: $(CYCLONEDX_GOMOD) ## Add SBOMs and provenance to what make dist images has built, and update its checksums (BUILDER=URL).
-	go run ./hack/packaging attest --generator=$(CYCLONEDX_GOMOD) $(if $(BUILDER),--builder='$(BUILDER)')
-
-# The public key of the signatures of a release, and whether to build it again.
-KEY ?= $(wildcard cosign.pub)
-REBUILD ?= 1
-
-.PHONY: verify-release
-verify-release: $(CYCLONEDX_GOMOD) ## Check checksums, signatures, images, provenance and SBOMs of a release, and rebuild it (DIST=dist KEY=cosign.pub REBUILD=0).
-	@go run ./hack/packaging verify --output='$(DIST)' --key='$(KEY)' --rebuild=$(REBUILD) --generator=$(CYCLONEDX_GOMOD)
 
 # The release workflow runs this target, and publishes what it leaves in dist/VERSION.
 .PHONY: release-dry-run
-release-dry-run: $(CYCLONEDX_GOMOD) ## Build and check what a release publishes (VERSION=v0.1.0, the version of the sources; BUILDER=URL): dist/v0.1.0.
+release-dry-run: $(CYCLONEDX_GOMOD) ## Build what a release publishes (VERSION=v0.1.0, the version of the sources): dist/v0.1.0.
 	@# Make does not expand a VERSION of the environment, and the shell does not either.
-	@go run ./hack/packaging release "$$VERSION" --output='$(DIST)' --generator=$(CYCLONEDX_GOMOD) $(if $(BUILDER),--builder='$(BUILDER)')
+	@hack/release.sh "$$VERSION" '$(DIST)'
 
 $(CYCLONEDX_GOMOD): hack/tools/sbom/go.mod hack/tools/sbom/go.sum
 	go -C hack/tools/sbom build -o $(CURDIR)/$@ github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
-
-test-packaging: $(CYCLONEDX_GOMOD)
-
-.PHONY: chart
-chart: ## Package the Helm chart (config/chart) as a directory: dist/chart.
-	go run ./hack/packaging chart
 
 helm-docs = $(HELM_DOCS) --chart-search-root=config/chart --template-files=$(CURDIR)/hack/packaging/chart/README.md.gotmpl \
 	--sort-values-order=file --log-level=warning
@@ -77,7 +48,8 @@ QUICK_EXIT_IMG ?=
 own-images = --output='$(DIST)' --image='$(IMG)' --quick-exit-image='$(QUICK_EXIT_IMG)'
 
 .PHONY: docker-build
-docker-build: images ## Build the images (make images). It needs no container engine.
+docker-build: ## Build the operator's and the quick-exit image for amd64 and arm64 without a container engine: dist/images.
+	go run ./hack/packaging images --output='$(DIST)'
 
 .PHONY: docker-push
 docker-push: ## Push the images that were built (IMG=registry.example/team/sidecar-termination-operator:dev).
@@ -102,14 +74,9 @@ install: ## Install the admission policies and the definitions, without the oper
 uninstall: ## Remove the definitions, and every policy with them. The admission policies stay.
 	$(KUBECTL) delete --ignore-not-found -k config/crd
 
-# The name of the kind cluster or of the minikube profile.
+# The name of the kind cluster.
 KIND_CLUSTER ?= kind
-MINIKUBE_PROFILE ?= minikube
 
 .PHONY: kind-load
 kind-load: ## Load the images that were built into the nodes of a kind cluster (IMG=… KIND_CLUSTER=kind).
 	go run ./hack/packaging save $(own-images) | xargs -I{} kind load image-archive {} --name '$(KIND_CLUSTER)'
-
-.PHONY: minikube-load
-minikube-load: ## Load the images that were built into minikube (IMG=… MINIKUBE_PROFILE=minikube).
-	go run ./hack/packaging save $(own-images) | xargs -I{} minikube image load {} --profile '$(MINIKUBE_PROFILE)'

@@ -85,7 +85,7 @@ objects: the objects of the files that match a pattern, with the names, labels a
 {{- $names := "sidecar-termination-(controller-manager|leader-election-|manager-|metrics-reader|mode-|phase-guard|operator-limits|operator-requests|pod-finisher|policy-|clusterpolicy-)" }}
 {{- $files := $root.Files.Glob (print "files/" .pattern) }}
 {{- if not $files }}
-{{- fail (printf "the chart has no files/%s: package it with `make chart`" .pattern) }}
+{{- fail (printf "the chart has no files/%s: package it with `make dist`" .pattern) }}
 {{- end }}
 {{- range $path, $content := $files }}
 {{- range regexSplit "(?m)^---$" (toString $content) -1 }}

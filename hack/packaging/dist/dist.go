@@ -4,19 +4,19 @@
 package dist
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/sidecar-termination/operator/hack/packaging/archive"
-	"github.com/sidecar-termination/operator/hack/packaging/plugin"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/kustomize/kyaml/openapi"
+
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // Names of the files.
@@ -24,119 +24,92 @@ const (
 	InstallFile   = "install.yaml"
 	CRDFile       = "crds.yaml"
 	ComponentFile = "kustomize-component.tar.gz"
-	ChecksumFile  = "SHA256SUMS"
 )
 
-// Write writes into a directory everything that can be installed: the whole operator and
-// its definitions as one file each, the kustomize component and the Helm chart as archives,
-// the archives of the command line that are given by name, and the checksums of all of them.
-// The chart is there as an OCI layout as well. Equal kustomizations give equal files. It returns the names of the files
-// and of the layout.
-func Write(config, directory string, commandLine map[string][]byte) ([]string, error) {
-	version, err := chartVersion(config)
-	if err != nil {
-		return nil, err
-	}
-	files, err := build(config, ChartFile(version))
-	if err != nil {
-		return nil, err
-	}
-	maps.Copy(files, commandLine)
-	files[ChecksumFile] = Checksums(files)
-	if err := os.MkdirAll(directory, 0o755); err != nil {
-		return nil, fmt.Errorf("create %s: %w", directory, err)
-	}
-	if err := removeOld(directory); err != nil {
-		return nil, err
-	}
-	names := slices.Sorted(maps.Keys(files))
-	for _, name := range names {
-		if err := os.WriteFile(filepath.Join(directory, name), files[name], 0o644); err != nil {
-			return nil, fmt.Errorf("write a file of the release: %w", err)
-		}
-	}
-	if err := WriteChartLayout(filepath.Join(directory, ChartLayout), files[ChartFile(version)]); err != nil {
-		return nil, err
-	}
-	return append(names, ChartLayout), nil
+// ChartFile returns the name of the chart's archive in a release.
+func ChartFile(version string) string {
+	return settings.Name + "-" + strings.TrimPrefix(version, "v") + ".tgz"
 }
 
-// removeOld removes what is named for a version or a platform or describes old files, and would otherwise seem to belong
-// to what is written.
-func removeOld(directory string) error {
-	for _, pattern := range []string{ChartName + "-*.tgz", plugin.Program + "-*", "*.cdx.json", "*.spdx.json", "provenance.json", "*.sig", "*.sigstore.json"} {
-		old, err := filepath.Glob(filepath.Join(directory, pattern))
-		if err != nil {
-			return fmt.Errorf("look for old files: %w", err)
-		}
-		for _, file := range old {
-			if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return fmt.Errorf("remove an old file: %w", err)
-			}
-		}
-	}
-	return nil
+// chartSources are the directories of config whose files the chart's templates read.
+var chartSources = []string{
+	"admission", "components/alerts", "components/dashboard", "crd/bases", "rbac", "rbac-namespaced",
 }
 
-func build(config, chartFile string) (files map[string][]byte, err error) {
-	files = map[string][]byte{}
+// Write writes into a directory everything that can be installed without a build: the whole operator and its definitions as
+// one file each, the kustomize component and the Helm chart. Equal kustomizations give equal files.
+func Write(config, directory string) error {
+	files := map[string][]byte{}
 	for name, kustomization := range map[string]string{InstallFile: "default", CRDFile: "crd"} {
 		content, err := render(filepath.Join(config, kustomization))
 		if err != nil {
-			return nil, err
+			return err
 		}
 		files[name] = content
 	}
-	directory, err := os.MkdirTemp("", "dist-")
+	component, err := tree(filepath.Join(config, "kustomize", "component"), "component")
 	if err != nil {
-		return nil, fmt.Errorf("create a directory: %w", err)
+		return err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(directory)) }()
-	component := filepath.Join(directory, "component")
-	if err := os.CopyFS(filepath.Join(component, "component"), os.DirFS(filepath.Join(config, "kustomize", "component"))); err != nil {
-		return nil, fmt.Errorf("copy the kustomize component: %w", err)
+	if files[ComponentFile], err = archive(component); err != nil {
+		return err
 	}
-	if files[ComponentFile], err = archive.TarGzip(component); err != nil {
-		return nil, err
+	chart, err := chartFiles(config)
+	if err != nil {
+		return err
 	}
-	chart := filepath.Join(directory, "chart")
-	if err := WriteChart(config, filepath.Join(chart, ChartName)); err != nil {
-		return nil, err
+	if files[ChartFile(settings.Release)], err = archive(chart); err != nil {
+		return err
 	}
-	files[chartFile], err = archive.TarGzip(chart)
-	return files, err
+	return write(directory, files)
 }
 
-// Checksums returns the file that sha256sum --check reads.
-func Checksums(files map[string][]byte) []byte {
-	var lines []byte
-	for _, name := range slices.Sorted(maps.Keys(files)) {
-		lines = fmt.Appendf(lines, "%s  %s\n", Digest(files[name]), name)
+// chartFiles returns the files of the chart: those of config/chart, and below files/ the objects that it shares with the
+// kustomizations.
+func chartFiles(config string) ([]entry, error) {
+	all, err := tree(filepath.Join(config, "chart"), settings.Name)
+	if err != nil {
+		return nil, err
 	}
-	return lines
-}
-
-// ParseChecksums returns the names and checksums of a file that Checksums wrote.
-func ParseChecksums(content []byte) (map[string]string, error) {
-	sums := map[string]string{}
-	for line := range strings.Lines(string(content)) {
-		sum, name, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "  ")
-		decoded, err := hex.DecodeString(sum)
-		switch {
-		case !ok || err != nil || len(decoded) != sha256.Size:
-			return nil, fmt.Errorf("parse %s: invalid line %q", ChecksumFile, line)
-		case name == "" || name != filepath.Base(name):
-			return nil, fmt.Errorf("parse %s: invalid file name %q", ChecksumFile, name)
-		case sums[name] != "":
-			return nil, fmt.Errorf("parse %s: %s is listed twice", ChecksumFile, name)
+	for _, source := range chartSources {
+		shared, err := tree(filepath.Join(config, source), path.Join(settings.Name, "files", source))
+		if err != nil {
+			return nil, err
 		}
-		sums[name] = sum
+		all = append(all, shared...)
 	}
-	return sums, nil
+	return slices.DeleteFunc(all, func(file entry) bool { return path.Base(file.name) == "kustomization.yaml" }), nil
 }
 
-// Digest returns the checksum of a file.
-func Digest(content []byte) string {
-	sum := sha256.Sum256(content)
-	return hex.EncodeToString(sum[:])
+// render returns what `kustomize build` makes of a directory. kustomize keeps schemas in global variables, so two calls must not
+// run in parallel.
+func render(directory string) ([]byte, error) {
+	openapi.ResetOpenAPI()
+	options := krusty.MakeDefaultOptions()
+	// Use the order of the kustomization, or the default of `kustomize build`.
+	options.Reorder = krusty.ReorderOptionUnspecified
+	built, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), directory)
+	if err != nil {
+		return nil, fmt.Errorf("render %s: %w", directory, err)
+	}
+	content, err := built.AsYaml()
+	if err != nil {
+		return nil, fmt.Errorf("encode the objects of %s: %w", directory, err)
+	}
+	return content, nil
+}
+
+// write writes files into a directory, and prints their paths.
+func write(directory string, files map[string][]byte) error {
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		return fmt.Errorf("create %s: %w", directory, err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		file := filepath.Join(directory, name)
+		if err := os.WriteFile(file, files[name], 0o644); err != nil {
+			return fmt.Errorf("write a file of the release: %w", err)
+		}
+		fmt.Println(file)
+	}
+	return nil
 }

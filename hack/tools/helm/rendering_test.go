@@ -157,7 +157,8 @@ func build(t *testing.T, directory string) objects {
 func TestChartVersion(t *testing.T) {
 	metadata := load(t).Metadata
 	image, _ := container(t, render(t, nil))["image"].(string)
-	if !strings.HasSuffix(image, ":"+metadata.AppVersion) || metadata.AppVersion != "v"+metadata.Version {
+	if !strings.HasSuffix(image, ":"+metadata.AppVersion) || metadata.AppVersion != "v"+metadata.Version ||
+		filepath.Base(archive(t)) != chartName+"-"+metadata.Version+".tgz" {
 		t.Errorf("version %s, appVersion %s, image %s", metadata.Version, metadata.AppVersion, image)
 	}
 }

@@ -331,7 +331,7 @@ func flatten(path string, value any, into map[string]any) {
 
 // Each value has a row in the README, a property in the schema, and a test of its effect.
 func TestEachValueIsKnown(t *testing.T) {
-	readme, err := os.ReadFile(filepath.Join(chartDirectory(), "README.md"))
+	readme, err := os.ReadFile(filepath.Join(repository, "config", "chart", "README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

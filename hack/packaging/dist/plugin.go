@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dist
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/sidecar-termination/operator/hack/packaging/program"
+	"github.com/sidecar-termination/operator/internal/settings"
+)
+
+const windows = "windows"
+
+// windowsCompletion runs the program in the same directory for completions. It replaces a link, because most Windows users may not
+// create links.
+const windowsCompletion = "@\"%~dp0" + settings.PluginProgram + ".exe\" __complete %*\r\n"
+
+// PluginPlatforms returns the platforms that have an archive of the kubectl plugin.
+func PluginPlatforms() []v1.Platform {
+	return []v1.Platform{
+		{OS: "darwin", Architecture: "amd64"},
+		{OS: "darwin", Architecture: "arm64"},
+		{OS: "linux", Architecture: "amd64"},
+		{OS: "linux", Architecture: "arm64"},
+		{OS: windows, Architecture: "amd64"},
+	}
+}
+
+// PluginFile returns the name of the plugin's archive for a platform.
+func PluginFile(platform v1.Platform) string {
+	return fmt.Sprintf("%s-%s-%s.tar.gz", settings.PluginProgram, platform.OS, platform.Architecture)
+}
+
+// WritePlugin compiles the kubectl plugin of the repository for a platform, and writes its archive into a directory.
+func WritePlugin(ctx context.Context, repository, directory string, platform v1.Platform) error {
+	license, err := os.ReadFile(filepath.Join(repository, "LICENSE"))
+	if err != nil {
+		return fmt.Errorf("read the licence: %w", err)
+	}
+	compiled, err := program.Compile(ctx, repository, ".", platform)
+	if err != nil {
+		return err
+	}
+	plugin := entry{name: settings.PluginProgram, content: compiled, mode: 0o755}
+	completion := entry{name: settings.CompletionProgram, target: settings.PluginProgram, mode: 0o777}
+	if platform.OS == windows {
+		plugin.name += ".exe"
+		completion = entry{name: settings.CompletionProgram + ".cmd", content: []byte(windowsCompletion), mode: 0o755}
+	}
+	packed, err := archive([]entry{plugin, completion, {name: "LICENSE", content: license}})
+	if err != nil {
+		return err
+	}
+	return write(directory, map[string][]byte{PluginFile(platform): packed})
+}

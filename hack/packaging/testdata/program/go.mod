@@ -1,3 +1,0 @@
-module example.test/program
-
-go 1.26

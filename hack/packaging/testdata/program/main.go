@@ -1,3 +1,0 @@
-package main
-
-func main() { panic("the trace has the file's path") }
