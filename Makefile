@@ -22,11 +22,10 @@ GOLANGCI_LINT := bin/golangci-lint
 GOVULNCHECK := bin/govulncheck
 GREMLINS := bin/gremlins
 HELM := bin/helm
-HELM_DOCS := bin/helm-docs
 
 # What make generate writes.
 GENERATED := api/v1alpha1/zz_generated.deepcopy.go config/crd/bases config/rbac/role.yaml \
-	docs/api-reference.md docs/performance.md docs/operations.md config/chart/README.md
+	docs/api-reference.md docs/performance.md docs/operations.md
 # Packages whose tests need an API server.
 INTEGRATION = $(filter-out $(addsuffix /,$(NESTED)),$(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' api config controllers hack internal))))
 # Modules with code of their own and more dependencies than the operator. They are linted and tested like the main module.
@@ -53,7 +52,7 @@ build: ## Build the operator: bin/manager.
 	CGO_ENABLED=0 go build -trimpath -o bin/manager .
 
 .PHONY: generate
-generate: manifests bench-report chart-readme $(CRD_REF_DOCS) ## Generate code, manifests, the API reference, the chart's README and the benchmark's results.
+generate: manifests bench-report $(CRD_REF_DOCS) ## Generate code, manifests, the API reference and the benchmark's results.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	$(CRD_REF_DOCS) --source-path=api --config=hack/api-reference/config.yaml \
 		--templates-dir=hack/api-reference/templates --renderer=markdown --log-level=ERROR \
@@ -332,9 +331,6 @@ $(GREMLINS): hack/tools/mutants/go.mod hack/tools/mutants/go.sum
 
 $(HELM): hack/tools/helm/go.mod hack/tools/helm/go.sum
 	go -C hack/tools/helm build -o $(CURDIR)/$@ helm.sh/helm/v3/cmd/helm
-
-$(HELM_DOCS): hack/tools/helm-docs/go.mod hack/tools/helm-docs/go.sum
-	go -C hack/tools/helm-docs build -o $(CURDIR)/$@ github.com/norwoodj/helm-docs/cmd/helm-docs
 
 $(GOLANGCI_LINT): hack/tools/lint/go.mod hack/tools/lint/go.sum
 	go -C hack/tools/lint build -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint

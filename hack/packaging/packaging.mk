@@ -20,18 +20,9 @@ release-dry-run: $(CYCLONEDX_GOMOD) ## Build what a release publishes (VERSION=v
 $(CYCLONEDX_GOMOD): hack/tools/sbom/go.mod hack/tools/sbom/go.sum
 	go -C hack/tools/sbom build -o $(CURDIR)/$@ github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
 
-helm-docs = $(HELM_DOCS) --chart-search-root=config/chart --template-files=$(CURDIR)/hack/packaging/chart/README.md.gotmpl \
-	--sort-values-order=file --log-level=warning
-
-.PHONY: chart-readme
-chart-readme: $(HELM_DOCS) ## Write the README of the Helm chart from the comments of its values.
-	$(helm-docs)
-
 .PHONY: verify-chart
-verify-chart: $(HELM_DOCS) ## Lint the Helm chart, compare its objects with config/default and its components, and check that its README is current.
+verify-chart: ## Lint the Helm chart, and compare its objects with config/default and its components.
 	go -C hack/tools/helm test -count=1 -timeout $(TIMEOUT) ./...
-	@$(helm-docs) --dry-run | diff config/chart/README.md - || \
-		{ echo "config/chart/README.md is not current: run make chart-readme" >&2; exit 1; }
 
 .PHONY: verify-monitoring
 verify-monitoring: ## Check the alerts and the dashboard with Prometheus's own code, and test each alert.

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -329,31 +328,16 @@ func flatten(path string, value any, into map[string]any) {
 	}
 }
 
-// Each value has a row in the README, a property in the schema, and a test of its effect.
+// Each value has a comment in values.yaml, a property in the schema, and a test of its effect.
 func TestEachValueIsKnown(t *testing.T) {
-	readme, err := os.ReadFile(filepath.Join(repository, "config", "chart", "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var rows []string
-	for _, row := range regexp.MustCompile("(?m)^\\| `([A-Za-z.]+)` \\| .+ \\| .{10,} \\|$").FindAllStringSubmatch(string(readme), -1) {
-		rows = append(rows, row[1])
-	}
-	slices.Sort(rows)
-	tested := slices.Sorted(maps.Keys(effects()))
 	// Their effect is on names: see TestNames.
-	tested = append(tested, "fullnameOverride", "nameOverride")
-	slices.Sort(tested)
-	if difference := cmp.Diff(rows, tested); difference != "" {
-		t.Errorf("values (-README +tested):\n%s", difference)
-	}
-
+	tested := slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(effects())), "fullnameOverride", "nameOverride")))
 	var schema map[string]any
 	loaded := load(t)
 	if err := json.Unmarshal(loaded.Schema, &schema); err != nil {
 		t.Fatal(err)
 	}
-	var properties, paths []string
+	var properties []string
 	var walk func(path string, schema map[string]any)
 	walk = func(path string, schema map[string]any) {
 		inner, _ := schema["properties"].(map[string]any)
@@ -376,22 +360,33 @@ func TestEachValueIsKnown(t *testing.T) {
 		t.Errorf("values (-tested +schema):\n%s", difference)
 	}
 
-	var list func(path string, value any)
-	list = func(path string, value any) {
-		inner, isMap := value.(map[string]any)
-		if !isMap || slices.Contains(tested, path) {
-			paths = append(paths, path)
-			return
-		}
-		for key, value := range inner {
-			list(strings.TrimPrefix(path+"."+key, "."), value)
-		}
+	if described := describedValues(t); !slices.Equal(described, tested) {
+		t.Errorf("values (-tested +values.yaml):\n%s", cmp.Diff(tested, described))
 	}
-	list("", loaded.Values)
-	slices.Sort(paths)
-	if difference := cmp.Diff(tested, paths); difference != "" {
-		t.Errorf("values (-tested +values.yaml):\n%s", difference)
+}
+
+// describedValues returns the paths of the keys in values.yaml that a comment describes, sorted.
+func describedValues(t *testing.T) []string {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(repository, "config", "chart", "values.yaml"))
+	if err != nil {
+		t.Fatal(err)
 	}
+	var described, path []string
+	isComment := false
+	for line := range strings.Lines(string(content)) {
+		text := strings.TrimLeft(line, " ")
+		key, _, isKey := strings.Cut(text, ":")
+		if indent := (len(line) - len(text)) / 2; isKey && !strings.HasPrefix(text, "#") && indent <= len(path) {
+			path = append(path[:indent:indent], key)
+			if isComment {
+				described = append(described, strings.Join(path, "."))
+			}
+		}
+		isComment = strings.HasPrefix(text, "#")
+	}
+	slices.Sort(described)
+	return described
 }
 
 func TestImageRegistry(t *testing.T) {
