@@ -2,20 +2,34 @@
 
 // SPDX-License-Identifier: Apache-2.0
 
+// Package release tests what `make release-dry-run` has built, on the local cluster: it installs each package, upgrades it while Jobs
+// run, rolls it back and removes it. It needs a cluster without the operator: `make test-release` brings one up.
 package release
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
+	"github.com/sidecar-termination/operator/hack/ociimage"
+	"github.com/sidecar-termination/operator/hack/packaging/checkout"
+	"github.com/sidecar-termination/operator/hack/packaging/dist"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -46,23 +60,15 @@ func TestRelease(t *testing.T) {
 		{"Chart", chart},
 		{"Overlay", overlay},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
+		passed := t.Run(tc.name, func(t *testing.T) {
 			test := harness.New(t)
 			i := &installer{Test: test, plugin: t.TempDir()}
 			previous, current := directory(t, previousVariable), directory(t, releaseVariable)
 			i.load(previous)
 			i.load(current)
 			i.unpackPlugin(current)
-			i.requireNoOperator()
 			way := tc.way(i)
 			before := i.objects()
-			t.Cleanup(func() {
-				if t.Failed() {
-					t.Log(i.describe(way))
-					i.removeAll(way, current)
-				}
-			})
-
 			way.install(previous)
 			i.waitFor(way, previous)
 			policy, image := policies()
@@ -87,6 +93,10 @@ func TestRelease(t *testing.T) {
 			way.uninstall(previous)
 			i.requireSame(before)
 		})
+		// What a failed test leaves is in the way of the next one. make test-release starts with a new cluster.
+		if !passed {
+			return
+		}
 	}
 }
 
@@ -185,8 +195,11 @@ func (i *installer) requireCheck(way way) {
 	i.Helper()
 	i.Logf("check\n%s", i.kubectl("sidecar-termination", "check", "--operator-namespace="+way.namespace))
 	i.Logf("explain\n%s", i.kubectl("sidecar-termination", "explain", "job/upgrade-0", "--namespace="+i.Namespace))
+	if completions := i.run(filepath.Join(i.plugin, settings.CompletionProgram), "expl"); !strings.HasPrefix(completions, "explain") {
+		i.Errorf("The plugin completes expl as %q, want explain", completions)
+	}
 	version := i.kubectl("sidecar-termination", "--version")
-	if want := filepath.Base(os.Getenv(releaseVariable)); !containsWord(version, want) {
+	if want := filepath.Base(os.Getenv(releaseVariable)); !slices.Contains(strings.Fields(version), want) {
 		i.Errorf("The plugin has version %q, want %s", version, want)
 	}
 }
@@ -196,7 +209,261 @@ func (i *installer) deletePolicies() {
 	i.kubectl("delete", "clustersidecarterminationpolicies,sidecarterminationpolicies", "--all", "--all-namespaces")
 }
 
-// operatorImage and quickExitImage are the images in the manifests of a release.
-func operatorImage(release files) string {
-	return registryOfReleases + settings.Name + ":" + release.version
+const (
+	// registryOfReleases is the registry of the images in the manifests.
+	registryOfReleases = "ghcr.io/sidecar-termination/"
+	commandTimeout     = 4 * time.Minute
+)
+
+// installer runs the programs of a user.
+type installer struct {
+	*harness.Test
+	// plugin is the directory with the plugin of kubectl.
+	plugin string
+	// mirror is the registry of the images, with a slash at its end. If it is empty, the images are those of a release.
+	mirror string
+}
+
+func (i *installer) quickExitImage(release files) string {
+	registry := registryOfReleases
+	if i.mirror != "" {
+		registry = i.mirror
+	}
+	return registry + "quick-exit:" + release.version
+}
+
+// run runs a program of a user, and returns its output.
+func (i *installer) run(program string, arguments ...string) string {
+	i.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), commandTimeout)
+	defer cancel()
+	command := exec.CommandContext(ctx, program, arguments...)
+	tools := filepath.Join(i.Repository, ".cluster", "bin")
+	command.Env = append(os.Environ(), "KUBECONFIG="+i.Kubeconfig, "PATH="+strings.Join([]string{i.plugin, tools, os.Getenv("PATH")}, string(os.PathListSeparator)),
+		"HELM_CACHE_HOME="+i.plugin, "HELM_CONFIG_HOME="+i.plugin, "HELM_DATA_HOME="+i.plugin)
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	if err := command.Run(); err != nil {
+		i.Fatalf("%s %s: %v\n%s%s", filepath.Base(program), strings.Join(arguments, " "), err, &stdout, &stderr)
+	}
+	return stdout.String()
+}
+
+func (i *installer) kubectl(arguments ...string) string {
+	i.Helper()
+	return i.run(filepath.Join(i.Repository, ".cluster", "bin", "kubectl"), arguments...)
+}
+
+func (i *installer) helm(arguments ...string) {
+	i.Helper()
+	i.run(filepath.Join(i.Repository, "bin", "helm"), arguments...)
+}
+
+// load imports the images of a release into the nodes.
+func (i *installer) load(release files) {
+	i.Helper()
+	platform := v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
+	archives, err := checkout.Save(release.path("images"), i.TempDir(), checkout.References{Operator: registryOfReleases + settings.Name + ":" + release.version}, platform)
+	if err != nil {
+		i.Fatal(err)
+	}
+	sockets, err := filepath.Glob(filepath.Join(i.Repository, ".cluster", "nodes", "*", "containerd", "containerd.sock"))
+	if err != nil || len(sockets) == 0 {
+		i.Fatalf("No containerd was found (bring up a cluster with `make cluster-up`): %v", err)
+	}
+	for _, socket := range sockets {
+		for _, archive := range archives {
+			i.run("ctr", "--address", socket, "--namespace", "k8s.io", "images", "import", archive)
+		}
+	}
+}
+
+// unpackPlugin unpacks the archive of this machine's command line.
+func (i *installer) unpackPlugin(release files) {
+	i.Helper()
+	archive := dist.PluginFile(v1.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH})
+	i.run("tar", "-xzf", release.path(archive), "-C", i.plugin, "--exclude", "LICENSE")
+}
+
+// waitFor waits until the operator of the release runs, and no other.
+func (i *installer) waitFor(way way, release files) {
+	i.Helper()
+	i.kubectl("--namespace="+way.namespace, "rollout", "status", "deployment/"+way.deployment, "--timeout=3m")
+	image := i.kubectl("--namespace="+way.namespace, "get", "deployment", way.deployment, "--output=jsonpath={.spec.template.spec.containers[0].image}")
+	if !strings.HasSuffix(image, ":"+release.version) {
+		i.Fatalf("The operator has the image %s, want version %s", image, release.version)
+	}
+}
+
+// passing are kinds whose objects come and go by themselves, or that cannot be created. OpenKruise creates a NodeImage for each node.
+var passing = []string{"events", "events.events.k8s.io", "componentstatuses", "nodeimages.apps.kruise.io"}
+
+// objects returns all objects of the cluster without the namespaces of tests, sorted.
+func (i *installer) objects() []string {
+	i.Helper()
+	kinds := strings.Fields(i.kubectl("api-resources", "--verbs=list", "--output=name"))
+	kinds = slices.DeleteFunc(kinds, func(kind string) bool { return slices.Contains(passing, kind) })
+	found := strings.Split(i.kubectl("get", strings.Join(kinds, ","), "--all-namespaces", "--ignore-not-found",
+		`--output=jsonpath={range .items[*]}{.apiVersion} {.kind} {.metadata.namespace}/{.metadata.name}{"\n"}{end}`), "\n")
+	slices.Sort(found)
+	return slices.DeleteFunc(found, func(object string) bool {
+		return object == "" || strings.Contains(object, " e2e-") || strings.Contains(object, "/e2e-")
+	})
+}
+
+// requireSame waits until the cluster has the same objects as before.
+func (i *installer) requireSame(before []string) {
+	i.Helper()
+	i.Eventually("the cluster to have the same objects as before", commandTimeout, func(context.Context) error {
+		if difference := cmp.Diff(before, i.objects()); difference != "" {
+			return fmt.Errorf("objects (-before +after):\n%s", difference)
+		}
+		return nil
+	})
+	i.Logf("%d objects before and after", len(before))
+}
+
+// localPatches are the files of config/overlays/local that adapt the operator to the local cluster, whose pods cannot reach the API
+// server by a pod network.
+var localPatches = []string{"namespace.yaml", "deployment.yaml", "poddisruptionbudget.yaml"}
+
+// write writes files into a new directory, and the patches of the local cluster.
+func (i *installer) write(contents map[string]string, patches ...string) string {
+	i.Helper()
+	directory, err := filepath.EvalSymlinks(i.TempDir())
+	if err != nil {
+		i.Fatal(err)
+	}
+	for _, name := range patches {
+		content, err := os.ReadFile(filepath.Join(i.Repository, "config", "overlays", "local", name))
+		if err != nil {
+			i.Fatal(err)
+		}
+		contents[name] = strings.ReplaceAll(string(content), "imagePullPolicy: Never", "imagePullPolicy: IfNotPresent")
+	}
+	for name, content := range contents {
+		if err := os.WriteFile(filepath.Join(directory, name), []byte(content), 0o600); err != nil {
+			i.Fatal(err)
+		}
+	}
+	return directory
+}
+
+func (i *installer) apply(kustomization string) {
+	i.Helper()
+	i.kubectl("apply", "--server-side", "--force-conflicts", "--kustomize", kustomization)
+}
+
+// manifest installs install.yaml.
+func manifest(i *installer) way {
+	install := func(release files) {
+		content, err := os.ReadFile(release.path(dist.InstallFile))
+		if err != nil {
+			i.Fatal(err)
+		}
+		i.apply(i.write(map[string]string{dist.InstallFile: string(content), "kustomization.yaml": `
+sortOptions: {order: fifo}
+resources: [install.yaml]
+patches: [{path: namespace.yaml}, {path: deployment.yaml}, {path: poddisruptionbudget.yaml}]
+`}, localPatches...))
+	}
+	return way{
+		namespace: settings.Namespace, deployment: settings.DeploymentName,
+		install: install, rollBack: install,
+		uninstall: func(release files) {
+			i.kubectl("delete", "--ignore-not-found", "--filename", release.path(dist.InstallFile))
+		},
+	}
+}
+
+// chart installs the chart: the first release from its archive, and the upgrade from a registry.
+func chart(i *installer) way {
+	const namespace = settings.Namespace
+	values := i.write(map[string]string{
+		"values.yaml": "replicas: 1\n",
+		"kustomization.yaml": `
+resources: [rendered.yaml]
+patches: [{path: deployment.yaml, target: {kind: Deployment}}]
+`,
+	}, "deployment.yaml")
+	render := filepath.Join(values, "render.sh")
+	script := fmt.Sprintf("#!/bin/sh\ncat >'%s/rendered.yaml' && exec kubectl kustomize '%[1]s'\n", values)
+	if err := os.WriteFile(render, []byte(script), 0o700); err != nil {
+		i.Fatal(err)
+	}
+	options := []string{"--namespace", namespace, "--values", filepath.Join(values, "values.yaml"), "--post-renderer", render}
+	registry := harness.StartRegistry(i.T)
+	installed := false
+	return way{
+		namespace: namespace, deployment: settings.DeploymentName,
+		install: func(release files) {
+			version := strings.TrimPrefix(release.version, "v")
+			if !installed {
+				i.kubectl("create", "namespace", namespace)
+				archive := release.path(dist.ChartFile(version))
+				i.helm(append([]string{"install", settings.Name, archive, "--set", "crds.install=false"}, options...)...)
+				i.helm(append([]string{"upgrade", settings.Name, archive, "--reset-values"}, options...)...)
+				installed = true
+				return
+			}
+			i.helm("push", release.path(dist.ChartFile(version)), "oci://"+registry.Reference("charts"), "--plain-http")
+			reference := "oci://" + registry.Reference("charts/"+settings.Name)
+			i.helm(append([]string{"upgrade", settings.Name, reference, "--version", version, "--plain-http", "--reset-values"}, options...)...)
+		},
+		rollBack: func(files) { i.helm("rollback", settings.Name, "--namespace", namespace) },
+		uninstall: func(release files) {
+			i.helm("uninstall", settings.Name, "--namespace", namespace, "--wait")
+			i.kubectl("delete", "--filename", release.path(dist.CRDFile))
+			i.kubectl("delete", "namespace", namespace)
+		},
+	}
+}
+
+// overlay installs the manifests of the checkout with components, a prefix, a suffix, another namespace, and images that nodes
+// pull from a mirror.
+func overlay(i *installer) way {
+	registry := harness.StartRegistry(i.T)
+	i.mirror = registry.Reference("mirror/")
+	rendered := ""
+	install := func(release files) {
+		references := checkout.References{Operator: i.mirror + settings.Name + ":" + release.version}
+		if _, err := checkout.Push(i.Context(), release.path("images"), references, ociimage.PushOptions{Replace: true}); err != nil {
+			i.Fatal(err)
+		}
+		base := i.write(map[string]string{}, localPatches...)
+		config, err := filepath.Rel(base, filepath.Join(i.Repository, "config"))
+		if err != nil {
+			i.Fatal(err)
+		}
+		var components []string
+		for _, component := range []string{"dashboard", "network-policy"} {
+			components = append(components, config+"/components/"+component)
+		}
+		kustomization := fmt.Sprintf(`
+sortOptions: {order: fifo}
+resources: [%s/default]
+components: [%s]
+patches: [{path: namespace.yaml}, {path: deployment.yaml}, {path: poddisruptionbudget.yaml}]
+`, config, strings.Join(components, ", "))
+		if err := os.WriteFile(filepath.Join(base, "kustomization.yaml"), []byte(kustomization), 0o600); err != nil {
+			i.Fatal(err)
+		}
+		named := i.write(map[string]string{"kustomization.yaml": fmt.Sprintf(`
+namespace: batch-system
+namePrefix: acme-
+nameSuffix: -blue
+sortOptions: {order: fifo}
+resources: [../%s]
+images:
+- {name: %[2]s%[3]s, newName: %[4]s%[3]s, newTag: %[5]s}
+- {name: %[2]squick-exit, newName: %[4]squick-exit, newTag: %[5]s}
+`, filepath.Base(base), registryOfReleases, settings.Name, i.mirror, release.version)})
+		i.apply(named)
+		rendered = named
+	}
+	return way{
+		namespace: "batch-system", deployment: "acme-" + settings.DeploymentName + "-blue",
+		install: install, rollBack: install,
+		uninstall: func(files) { i.kubectl("delete", "--ignore-not-found", "--kustomize", rendered) },
+	}
 }
