@@ -282,19 +282,6 @@ func TestSchemaSnippetMergesPolicies(t *testing.T) {
 	}
 }
 
-func TestOwnSchemaExample(t *testing.T) {
-	rendered := render(t, "examples/own-schema")
-	requireSidecars(t, rendered, "istio-proxy", "istio-proxy", "log-shipper")
-	for _, object := range rendered {
-		if object.GetKind() != "Rollout" {
-			continue
-		}
-		if steps := object.Object["spec"].(map[string]any)["steps"].([]any); len(steps) != 2 {
-			t.Errorf("the Rollout has steps %v, want two", steps)
-		}
-	}
-}
-
 func TestPolicyImagesAreRewritten(t *testing.T) {
 	rendered := overlay(t, component+`
 images:
