@@ -1,4 +1,4 @@
-# Every target that a person types has a help line: make help.
+# The targets that people type have a help line: make help.
 
 SHELL := /usr/bin/env bash
 .SHELLFLAGS := -euo pipefail -c
@@ -37,19 +37,25 @@ include hack/localcluster/cluster.mk
 include hack/packaging/packaging.mk
 include hack/site/site.mk
 
-##@ General
+##@ Development
 
 .PHONY: help
 help: ## Show this help.
 	@awk 'BEGIN {FS = ":.*## "} \
-		/^##@ / {printf "\n%s\n", substr($$0, 5)} \
+		/^##@ / {print substr($$0, 5)} \
 		/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile $(filter-out Makefile,$(MAKEFILE_LIST))
-
-##@ Development
 
 .PHONY: build
 build: ## Build the operator: bin/manager.
 	CGO_ENABLED=0 go build -trimpath -o bin/manager .
+
+.PHONY: clean
+clean: ## Remove what was built, but not the cache of cluster components.
+	rm -rf bin dist
+
+.PHONY: clean-cache
+clean-cache:
+	rm -rf "$${SIDECAR_TERMINATION_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/sidecar-termination-operator}/bin"
 
 .PHONY: generate
 generate: manifests bench-report $(CRD_REF_DOCS) ## Generate code, manifests, the API reference and the benchmark's results.
@@ -60,7 +66,7 @@ generate: manifests bench-report $(CRD_REF_DOCS) ## Generate code, manifests, th
 	@sed -i -e '$$a\' docs/api-reference.md
 
 .PHONY: manifests
-manifests: $(CONTROLLER_GEN) ## Generate the CRDs and the operator's roles.
+manifests: $(CONTROLLER_GEN)
 	$(CONTROLLER_GEN) crd paths=./api/... output:crd:artifacts:config=config/crd/bases
 	$(CONTROLLER_GEN) rbac:roleName=sidecar-termination-manager-role paths=. paths=./controllers/... paths=./internal/... \
 		output:rbac:artifacts:config=config/rbac
@@ -75,7 +81,7 @@ lint: $(GOLANGCI_LINT) ## Lint the code, the import rules included.
 	for module in $(NESTED); do (cd $$module && $(CURDIR)/$(GOLANGCI_LINT) run --config $(CURDIR)/.golangci.yml); done
 
 .PHONY: verify
-verify: verify-generated verify-modules verify-workflows lint ## Check that generated files are current and that lint, vet and modules are clean.
+verify: verify-generated verify-modules verify-workflows lint ## Check generated files, modules, workflows, the chart and the alerts; lint and vet.
 	$(GOLANGCI_LINT) config verify
 	for module in . $(NESTED); do go -C $$module vet -tags browser,e2e,integration,release ./...; done
 
@@ -95,14 +101,14 @@ verify-modules:
 	@for module in $(MODULES); do echo "go mod tidy -diff in $$module"; (cd "$$module" && go mod tidy -diff); done
 
 .PHONY: verify-workflows
-verify-workflows: $(ACTIONLINT) ## Check the workflows with actionlint, and their scripts with shellcheck if it is installed.
+verify-workflows: $(ACTIONLINT)
 	$(ACTIONLINT) .github/workflows/*.yaml
 
 # The URL of the vulnerability database, or of a copy (file:///path).
 VULN_DB ?= https://vuln.go.dev
 
 .PHONY: vulncheck
-vulncheck: $(GOVULNCHECK) ## Look for known vulnerabilities in what the code uses (VULN_DB=URL, file:///path for a copy).
+vulncheck: $(GOVULNCHECK)
 	@# govulncheck ends with 3 when it has found something.
 	@$(GOVULNCHECK) -db $(VULN_DB) ./... || { \
 		code=$$?; \
@@ -120,7 +126,7 @@ TIMEOUT := 60m
 test: test-unit test-fuzz test-integration test-e2e ## Run every test.
 
 .PHONY: test-long
-test-long: test-site test-faults test-mutations simulate soak test-e2e-faults test-e2e-matrix e2e-tools test-release ## Run what takes too long for every change: the site in a browser, every fault, many mutations, 10 million simulated schedules, the soak, every Job policy, tools that make pods, installs of a release (5 hours).
+test-long: test-site test-faults test-mutations simulate soak test-e2e-faults test-e2e-matrix e2e-tools test-release ## Run what takes too long for every change: faults, mutations, simulation, soak, tools, a release (hours).
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests with the race detector.
@@ -131,7 +137,7 @@ test-unit: ## Run the unit tests with the race detector.
 PARALLEL := 4
 
 .PHONY: test-integration
-test-integration: $(LOCALCLUSTER) ## Run the integration tests against a real API server, with the race detector (the first build takes 5 minutes).
+test-integration: $(LOCALCLUSTER) ## Run the integration tests against a real API server (the first build takes 5 minutes).
 	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
 	KUBEBUILDER_ASSETS="$$assets" go test -race -tags integration -count=1 -parallel $(PARALLEL) -timeout $(TIMEOUT) $(addprefix ./,$(INTEGRATION)); \
 	for module in $(filter hack/%,$(NESTED)); do \
@@ -143,7 +149,7 @@ COUNT ?= 50
 RUN ?= .
 
 .PHONY: test-repeat
-test-repeat: $(LOCALCLUSTER) ## Run unit and integration tests COUNT (50) times in random order (RUN=TestX selects; takes hours).
+test-repeat: $(LOCALCLUSTER)
 	@assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); failed=0; \
 	go test -race -count=$(COUNT) -shuffle=on -p 1 -timeout 12h -run '$(RUN)' ./... || failed=1; \
 	for module in $(NESTED); do go -C $$module test -race -count=$(COUNT) -shuffle=on -timeout 12h -run '$(RUN)' ./... || failed=1; done; \
@@ -151,7 +157,7 @@ test-repeat: $(LOCALCLUSTER) ## Run unit and integration tests COUNT (50) times 
 	exit $$failed
 
 .PHONY: test-faults
-test-faults: $(LOCALCLUSTER) ## Try every fault at every write and read of every scenario against a real API server (minutes).
+test-faults: $(LOCALCLUSTER) ## Try every fault at every write and read of every scenario against a real API server.
 	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
 	FAULTS=all KUBEBUILDER_ASSETS="$$assets" go test -race -tags integration -count=1 -parallel $(PARALLEL) -timeout 120m -v -run '^TestFault' ./controllers/
 
@@ -159,7 +165,7 @@ test-faults: $(LOCALCLUSTER) ## Try every fault at every write and read of every
 MUTATIONS ?= 5000
 
 .PHONY: test-mutations
-test-mutations: $(LOCALCLUSTER) ## Change policies at random MUTATIONS (5000) times against a real API server (SEED=n repeats a run).
+test-mutations: $(LOCALCLUSTER)
 	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
 	MUTATIONS=$(MUTATIONS) KUBEBUILDER_ASSETS="$$assets" go test -race -tags integration -count=1 -timeout $(TIMEOUT) -v -run '^TestMutatedPolicy' ./controllers/
 
@@ -167,14 +173,14 @@ test-mutations: $(LOCALCLUSTER) ## Change policies at random MUTATIONS (5000) ti
 SCHEDULES ?= 10000000
 
 .PHONY: simulate
-simulate: ## Simulate SCHEDULES (10000000) interleavings of the operator, a kubelet and OpenKruise (16 minutes on two cores).
+simulate: ## Simulate SCHEDULES (10000000) interleavings of the operator, a kubelet and OpenKruise.
 	SCHEDULES=$(SCHEDULES) go test -count=1 -timeout 24h -v -run '^TestSimulation(|StandbyBesideLeader|LeaderIsKilled)$$' ./internal/plan
 
 # How long the operator runs under churn, when make soak asks for it.
 SOAK ?= 10m
 
 .PHONY: soak
-soak: $(LOCALCLUSTER) ## Run the operator under churn for SOAK (10m) and check that goroutines, memory and watches stay flat.
+soak: $(LOCALCLUSTER) ## Run the operator under churn for SOAK (10m): goroutines, memory and watches stay flat.
 	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
 	SOAK=$(SOAK) KUBEBUILDER_ASSETS="$$assets" go test -race -tags integration -count=1 -timeout 0 -v -run TestSoak ./controllers/
 
@@ -183,7 +189,7 @@ soak: $(LOCALCLUSTER) ## Run the operator under churn for SOAK (10m) and check t
 FUZZTIME ?= 10s
 
 .PHONY: fuzz
-fuzz: ## Run every fuzz target for FUZZTIME (10s) each. What it finds is kept in testdata/fuzz: commit it with the fix.
+fuzz: ## Run every fuzz target for FUZZTIME (10s), and keep what it finds in testdata/fuzz.
 	@grep -rno --include='*_test.go' '^func Fuzz[A-Za-z0-9]*' api controllers internal | sort | while IFS=: read -r file _ name; do \
 		package="./$$(dirname "$$file")" target="$${name#func }"; \
 		echo "==> $$target of $$package"; \
@@ -196,7 +202,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (10s) each. What it finds is kept in
 	done
 
 .PHONY: test-fuzz
-test-fuzz: ## Try 5000 inputs on every fuzz target.
+test-fuzz:
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=5000x
 
 # The directory into which end-to-end tests record every state of pods. Empty: they record nothing.
@@ -212,7 +218,7 @@ replay: ## Check that the model of the simulation explains each recorded write t
 
 # REQUIRE_E2E=1 fails if this machine cannot run a kubelet.
 .PHONY: test-e2e
-test-e2e: ## Run the end-to-end tests on a local cluster, and replay their recordings (Linux, root; otherwise skipped unless REQUIRE_E2E=1).
+test-e2e: ## Run the end-to-end tests on a local cluster (Linux, root; REQUIRE_E2E=1 never skips).
 	@if reason=$$(hack/can-run-kubelet.sh); then \
 		$(MAKE) --no-print-directory cluster-up cluster-deploy run-e2e replay; \
 	elif [[ "$${REQUIRE_E2E:-}" == 1 ]]; then \
@@ -226,24 +232,24 @@ run-e2e: ## Run the end-to-end tests on the running local cluster (E2E_ARGS='-ru
 	go test -tags e2e -count=1 -timeout $(TIMEOUT) -skip '^TestTools' -v ./e2e/... $(E2E_ARGS)
 
 .PHONY: e2e-tools
-e2e-tools: ## Run the end-to-end tests with tools that make pods, such as JobSet, on a new cluster that has them, and replay their recordings (Linux, root; 5 minutes, and 5 more to build JobSet and Kueue).
+e2e-tools: ## Run the end-to-end tests with tools that make pods, on a new cluster that has them.
 	$(MAKE) --no-print-directory cluster-down
 	REQUIRE_E2E=1 $(MAKE) --no-print-directory WITH=all cluster-up cluster-deploy run-e2e-tools replay
 	$(MAKE) --no-print-directory cluster-down
 
 .PHONY: run-e2e-tools
-run-e2e-tools: ## Run the end-to-end tests with the tools of the running local cluster (E2E_ARGS='-run TestToolsJobSet').
+run-e2e-tools:
 	go test -tags e2e -count=1 -timeout $(TIMEOUT) -v ./e2e -run '^TestTools' $(E2E_ARGS)
 
 .PHONY: test-e2e-faults
-test-e2e-faults: cluster-up cluster-deploy ## Run the end-to-end tests with faults of every component and all cases of TestTeardown, and then with an upgrade of the kubelet on a new cluster (Linux, root; 2 hours).
+test-e2e-faults: cluster-up cluster-deploy ## Run the end-to-end tests with faults of every component and all cases of TestTeardown (hours).
 	FAULTS=all go test -tags e2e -count=1 -timeout 120m -v -run '^Test(Faults|Teardown)' ./e2e
 	$(MAKE) --no-print-directory cluster-down
 	FAULTS=all $(MAKE) --no-print-directory K8S_VERSION=1.37.2 KUBELET_VERSION=1.36.4 E2E_ARGS='-run TestFaultsKubeletUpgrade' cluster-up cluster-deploy run-e2e
 	$(MAKE) --no-print-directory cluster-down
 
 .PHONY: test-e2e-matrix
-test-e2e-matrix: cluster-up cluster-deploy ## Run every row of the outcome matrices, also with hand-written native sidecars (Linux, root; 15 minutes).
+test-e2e-matrix: cluster-up cluster-deploy ## Run every row of the outcome matrices (15 minutes).
 	MATRIX=all go test -tags e2e -count=1 -timeout $(TIMEOUT) -v -run '^TestOutcomeMatrix' ./e2e
 
 # The directories of a release and of the one before it, which test-release builds unless it gets them.
@@ -251,7 +257,7 @@ RELEASE ?=
 PREVIOUS_RELEASE ?=
 
 .PHONY: test-release
-test-release: $(HELM) $(LOCALCLUSTER) ## Install, upgrade, roll back and remove a release (make release-dry-run) in every way on a new local cluster (Linux, root; 20 minutes).
+test-release: $(HELM) $(LOCALCLUSTER) ## Build a release, and install, upgrade, roll back and remove it in every way (20 minutes).
 	@version=$$(sed -n 's/^appVersion: //p' config/chart/Chart.yaml) release='$(RELEASE)' previous='$(PREVIOUS_RELEASE)'; \
 	[[ -n "$$release" ]] || { VERSION="$$version" $(MAKE) --no-print-directory release-dry-run; release="$(DIST)/$$version"; }; \
 	[[ -n "$$previous" ]] || { previous="$(DIST)/v0.0.9"; hack/previous-release.sh "$$version" v0.0.9 "$$previous"; }; \
@@ -261,7 +267,7 @@ test-release: $(HELM) $(LOCALCLUSTER) ## Install, upgrade, roll back and remove 
 	$(MAKE) --no-print-directory cluster-down
 
 .PHONY: test-versions
-test-versions: ## Test every supported combination of versions (Linux, root; 30 minutes each; VERSIONS='1.36' selects).
+test-versions: ## Test every supported combination of versions (30 minutes each; VERSIONS='1.36' selects).
 	hack/test-versions.sh $(VERSIONS)
 
 .PHONY: demo
@@ -272,21 +278,19 @@ demo: cluster-up cluster-deploy ## Show the operator at work on a real local clu
 MUTANTS := internal/resolve internal/plan internal/rollup internal/terminator internal/optionalkind
 
 .PHONY: mutants
-mutants: $(GREMLINS) ## Change the code of the pure packages and the terminators, and list the changes that no test notices (an hour).
+mutants: $(GREMLINS) ## Change the code that decides or writes, and list the changes that no test notices (an hour).
 	hack/mutants.sh $(MUTANTS)
-
-##@ Performance
 
 # benchstat compares two files of results, and wants several runs of each benchmark.
 MICROBENCH_COUNT ?= 6
 
 .PHONY: microbench
-microbench: ## Measure decisions, cache transform and rollup; compare results with bin/benchstat (MICROBENCH_COUNT=6).
+microbench:
 	@go test -run '^$$' -bench . -benchmem -count $(MICROBENCH_COUNT) \
 		./controllers ./internal/podcache ./internal/policyindex ./internal/resolve ./internal/plan ./internal/rollup
 
 .PHONY: bench
-bench: ## Measure the operator, OpenKruise and bare clients on an API server (BENCH_ARGS='--runs 1 --pods 100'; docs/performance.md).
+bench: ## Measure the operator, OpenKruise and bare clients (BENCH_ARGS='--runs 1 --pods 100').
 	go -C hack/bench build -o $(CURDIR)/bin/bench .
 	bin/bench $(BENCH_ARGS)
 
@@ -295,19 +299,9 @@ bench-report: ## Write the kept results (docs/performance) into docs/performance
 	go -C hack/bench run . report
 
 .PHONY: bench-short
-bench-short: $(LOCALCLUSTER) ## Check that each mode costs one write per pod, by the benchmark with few pods.
+bench-short: $(LOCALCLUSTER)
 	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
 	KUBEBUILDER_ASSETS="$$assets" go -C hack/bench test -tags integration -count=1 -v -run TestModeCosts .
-
-##@ Cleaning
-
-.PHONY: clean
-clean: ## Remove what was built. The cache of built cluster components stays.
-	rm -rf bin dist
-
-.PHONY: clean-cache
-clean-cache: ## Remove the cache of built cluster components, which take minutes to build again.
-	rm -rf "$${SIDECAR_TERMINATION_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/sidecar-termination-operator}/bin"
 
 # Tools, each built from a module that pins it.
 
@@ -334,5 +328,3 @@ $(HELM): hack/tools/helm/go.mod hack/tools/helm/go.sum
 
 $(GOLANGCI_LINT): hack/tools/lint/go.mod hack/tools/lint/go.sum
 	go -C hack/tools/lint build -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
-
-##@ Local cluster

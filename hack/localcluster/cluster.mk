@@ -1,10 +1,12 @@
+##@ Local cluster
+
 # A real Kubernetes cluster on this machine. CONTRIBUTING.md lists these variables.
 export KUBELET_VERSION KRUISE_VERSION WITH
 
 LOCALCLUSTER := bin/localcluster
 
 .PHONY: cluster-up
-cluster-up: $(LOCALCLUSTER) ## Bring up a real Kubernetes cluster on this machine (K8S_VERSION=1.36.4, WITH=jobset; more variables in CONTRIBUTING.md).
+cluster-up: $(LOCALCLUSTER) ## Bring up a real Kubernetes cluster on this machine (K8S_VERSION=1.36.4; see CONTRIBUTING.md).
 	$(LOCALCLUSTER) up
 
 .PHONY: cluster-down
@@ -12,7 +14,7 @@ cluster-down: $(LOCALCLUSTER) ## Remove the local cluster and restore the machin
 	$(LOCALCLUSTER) down
 
 .PHONY: cluster-status
-cluster-status: $(LOCALCLUSTER) ## Show the components of the local cluster; fail when one is down.
+cluster-status: $(LOCALCLUSTER)
 	$(LOCALCLUSTER) status
 
 .PHONY: cluster-deploy

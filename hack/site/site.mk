@@ -1,7 +1,5 @@
 # The documentation site, built from the documents of the repository.
 
-##@ Documentation
-
 HUGO := bin/hugo
 HTMLTEST := bin/htmltest
 
@@ -11,12 +9,12 @@ SITE_URL ?= /
 SITE_VERSIONS ?= development
 
 .PHONY: site
-site: $(HUGO) $(HTMLTEST) ## Build the documentation site and check its links: dist/site (SITE_URL=https://host/path SITE_VERSIONS='v0.1.0 development').
+site: $(HUGO) $(HTMLTEST) ## Build the documentation site and check its links: dist/site.
 	hack/site/build.sh '$(SITE)' '$(SITE_URL)' $(SITE_VERSIONS)
 
 # REQUIRE_BROWSER=1 fails if this machine has no Chromium and cannot install it.
 .PHONY: test-site
-test-site: $(HUGO) $(HTMLTEST) ## Look at every page of the site in Chromium, as wide as a desktop and a phone: screenshots in bin/site/screenshots.
+test-site: $(HUGO) $(HTMLTEST) ## Look at every page of the site in Chromium, as wide as a desktop and a phone.
 	@if reason=$$(hack/site/require-chromium.sh); then \
 		hack/site/build.sh bin/site/test /operator/ development v0.0.1=HEAD; \
 		rm -rf bin/site/screenshots; mkdir bin/site/screenshots; \
