@@ -1,5 +1,5 @@
 # The operator's image, for those who build with Docker: docker buildx build --platform linux/amd64,linux/arm64 .
-# `make images` builds the same without Docker. GO_IMAGE may name a mirror of the image that it is built in.
+# `make docker-build` builds the same without Docker. GO_IMAGE may name a mirror of the image that it is built in.
 ARG GO_IMAGE=golang:1.26
 FROM --platform=$BUILDPLATFORM ${GO_IMAGE} AS build
 WORKDIR /source
