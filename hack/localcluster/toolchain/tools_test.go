@@ -62,8 +62,8 @@ func TestKubernetesModules(t *testing.T) {
 			t.Errorf("%s has the tools %v, want %v", directory, tools, want)
 		}
 	}
-	if !slices.Equal(versions, kubernetesVersions) {
-		t.Errorf("there are tool modules for %v, want %v", versions, kubernetesVersions)
+	if !slices.Equal(versions, kubeletVersions) {
+		t.Errorf("there are tool modules for %v, want %v", versions, kubeletVersions)
 	}
 }
 

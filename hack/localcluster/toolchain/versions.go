@@ -24,13 +24,11 @@ const (
 const WithoutKruise = "none"
 
 var (
-	// kubernetesVersions has one version of each minor, the oldest first.
-	kubernetesVersions = []string{"v1.34.10", "v1.35.8", "v1.36.4", DefaultKubernetes}
+	// kubernetesVersions and kubeletVersions have one version of each minor, the oldest first.
+	kubernetesVersions = []string{"v1.36.4", DefaultKubernetes}
+	kubeletVersions    = append([]string{"v1.34.10"}, kubernetesVersions...)
 	kruiseVersions     = []string{DefaultKruise, "v1.9.1", WithoutKruise}
 )
-
-// maxKubeletSkew is how many minor versions a kubelet may be older than the API server.
-const maxKubeletSkew = 3
 
 // Versions are the versions of a cluster's programs. Parse completes and checks them.
 type Versions struct {
@@ -57,13 +55,11 @@ func (v Versions) Parse() (Versions, error) {
 	if v.Kubernetes, err = supported("kubernetes", cmp.Or(v.Kubernetes, DefaultKubernetes), kubernetesVersions); err != nil {
 		return Versions{}, err
 	}
-	if v.KubeletVersion, err = supported("kubelet", cmp.Or(v.KubeletVersion, v.Kubernetes), kubernetesVersions); err != nil {
+	if v.KubeletVersion, err = supported("kubelet", cmp.Or(v.KubeletVersion, v.Kubernetes), kubeletVersions); err != nil {
 		return Versions{}, err
 	}
-	newest, oldest := version.MustParseSemantic(v.Kubernetes).Minor(), version.MustParseSemantic(v.KubeletVersion).Minor()
-	if oldest > newest || newest-oldest > maxKubeletSkew {
-		return Versions{}, fmt.Errorf("an API server %s does not support kubelet %s: a kubelet may be up to %d minor versions older, and not newer",
-			v.Kubernetes, v.KubeletVersion, maxKubeletSkew)
+	if version.MustParseSemantic(v.Kubernetes).LessThan(version.MustParseSemantic(v.KubeletVersion)) {
+		return Versions{}, fmt.Errorf("an API server %s does not support kubelet %s, which is newer", v.Kubernetes, v.KubeletVersion)
 	}
 	if v.Kruise, err = supported("OpenKruise", cmp.Or(v.Kruise, DefaultKruise), kruiseVersions); err != nil {
 		return Versions{}, err

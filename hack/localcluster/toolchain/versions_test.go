@@ -21,9 +21,9 @@ func TestParse(t *testing.T) {
 			text: "Kubernetes " + DefaultKubernetes,
 		},
 		"with and without v": {
-			versions: Versions{Kubernetes: "1.36.4", KubeletVersion: "v1.35.8"},
-			want:     Versions{Kubernetes: "v1.36.4", KubeletVersion: "v1.35.8", Kruise: DefaultKruise},
-			text:     "Kubernetes v1.36.4, kubelet v1.35.8",
+			versions: Versions{Kubernetes: "1.36.4", KubeletVersion: "v1.34.10"},
+			want:     Versions{Kubernetes: "v1.36.4", KubeletVersion: "v1.34.10", Kruise: DefaultKruise},
+			text:     "Kubernetes v1.36.4, kubelet v1.34.10",
 		},
 		"everything else": {
 			versions: Versions{Kubernetes: "1.37.2", Kruise: "none"},
@@ -35,9 +35,9 @@ func TestParse(t *testing.T) {
 			want:     Versions{Kubernetes: DefaultKubernetes, KubeletVersion: DefaultKubernetes, Kruise: DefaultKruise, With: "jobset"},
 			text:     "Kubernetes " + DefaultKubernetes + ", with jobset",
 		},
-		"unknown Kubernetes":            {versions: Versions{Kubernetes: "1.2.3"}, err: "kubernetes 1.2.3 is not supported here: choose one of v1.34.10"},
+		"unknown Kubernetes":            {versions: Versions{Kubernetes: "1.2.3"}, err: "kubernetes 1.2.3 is not supported here: choose one of v1.36.4"},
 		"unknown kubelet version":       {versions: Versions{KubeletVersion: "latest"}, err: "kubelet latest is not supported here"},
-		"kubelet newer than API server": {versions: Versions{Kubernetes: "1.34.10", KubeletVersion: "1.37.2"}, err: "an API server v1.34.10 does not support kubelet v1.37.2"},
+		"kubelet newer than API server": {versions: Versions{Kubernetes: "1.36.4", KubeletVersion: "1.37.2"}, err: "an API server v1.36.4 does not support kubelet v1.37.2"},
 		"unknown OpenKruise":            {versions: Versions{Kruise: "1.0.0"}, err: "OpenKruise 1.0.0 is not supported here"},
 		"unknown addon":                 {versions: Versions{With: "jobset,volcano"}, err: "there is no addon volcano: choose from"},
 	} {
@@ -69,7 +69,7 @@ func TestUpgradesKubelets(t *testing.T) {
 		want   bool
 	}{
 		"newer kubelet":          {func(v *Versions) { v.KubeletVersion = "v1.37.2" }, true},
-		"older kubelet":          {func(v *Versions) { v.KubeletVersion = "v1.35.8" }, false},
+		"older kubelet":          {func(v *Versions) { v.KubeletVersion = "v1.34.10" }, false},
 		"no change":              {func(*Versions) {}, false},
 		"newer kubelet and more": {func(v *Versions) { v.KubeletVersion, v.Kruise = "v1.37.2", "v1.9.1" }, false},
 		"two digits":             {func(v *Versions) { v.KubeletVersion = "v1.36.10" }, true},
