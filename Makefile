@@ -305,8 +305,8 @@ bench-short: $(LOCALCLUSTER)
 
 # Tools, each built from a module that pins it.
 
-$(ACTIONLINT): hack/tools/actionlint/go.mod hack/tools/actionlint/go.sum
-	go -C hack/tools/actionlint build -o $(CURDIR)/$@ github.com/rhysd/actionlint/cmd/actionlint
+$(ACTIONLINT): hack/tools/checks/go.mod hack/tools/checks/go.sum
+	go -C hack/tools/checks build -o $(CURDIR)/$@ github.com/rhysd/actionlint/cmd/actionlint
 
 bin/benchstat: hack/tools/benchstat/go.mod hack/tools/benchstat/go.sum
 	go -C hack/tools/benchstat build -o $(CURDIR)/$@ golang.org/x/perf/cmd/benchstat
@@ -317,11 +317,11 @@ $(CONTROLLER_GEN): hack/tools/generate/go.mod hack/tools/generate/go.sum
 $(CRD_REF_DOCS): hack/tools/generate/go.mod hack/tools/generate/go.sum
 	go -C hack/tools/generate build -o $(CURDIR)/$@ github.com/elastic/crd-ref-docs
 
-$(GOVULNCHECK): hack/tools/vuln/go.mod hack/tools/vuln/go.sum
-	go -C hack/tools/vuln build -o $(CURDIR)/$@ golang.org/x/vuln/cmd/govulncheck
+$(GOVULNCHECK): hack/tools/checks/go.mod hack/tools/checks/go.sum
+	go -C hack/tools/checks build -o $(CURDIR)/$@ golang.org/x/vuln/cmd/govulncheck
 
-$(GREMLINS): hack/tools/mutants/go.mod hack/tools/mutants/go.sum
-	go -C hack/tools/mutants build -o $(CURDIR)/$@ github.com/go-gremlins/gremlins/cmd/gremlins
+$(GREMLINS): hack/tools/checks/go.mod hack/tools/checks/go.sum
+	go -C hack/tools/checks build -o $(CURDIR)/$@ github.com/go-gremlins/gremlins/cmd/gremlins
 
 $(HELM): hack/tools/helm/go.mod hack/tools/helm/go.sum
 	go -C hack/tools/helm build -o $(CURDIR)/$@ helm.sh/helm/v3/cmd/helm

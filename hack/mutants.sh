@@ -15,7 +15,7 @@ cd "$copy"
 
 GO=$(command -v go)
 # Without vet, because go test would count a mutant as killed that only vet notices.
-export GO GOFLAGS="${GOFLAGS:-} -vet=off" PATH="$root/hack/tools/mutants/bin:$PATH"
+export GO GOFLAGS="${GOFLAGS:-} -vet=off" PATH="$root/hack/tools/checks/bin:$PATH"
 # The tests that a mutant meets last.
 export MUTANTS_SLOW='TestEveryState|TestSimulation'
 failed=0

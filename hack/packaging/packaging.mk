@@ -17,8 +17,8 @@ release-dry-run: $(CYCLONEDX_GOMOD) ## Build what a release publishes: dist/v0.1
 	@# Make does not expand a VERSION of the environment, and the shell does not either.
 	@hack/release.sh "$$VERSION" '$(DIST)'
 
-$(CYCLONEDX_GOMOD): hack/tools/sbom/go.mod hack/tools/sbom/go.sum
-	go -C hack/tools/sbom build -o $(CURDIR)/$@ github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
+$(CYCLONEDX_GOMOD): hack/tools/checks/go.mod hack/tools/checks/go.sum
+	go -C hack/tools/checks build -o $(CURDIR)/$@ github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod
 
 .PHONY: verify-chart
 verify-chart:
