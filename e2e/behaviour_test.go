@@ -118,12 +118,13 @@ func envBehaviours() []behaviour {
 		},
 		{"env/beside a policy", byCRR, byPolicyAndEnv, endedByCRRAndImage},
 	}
-	// OpenKruise's SidecarTerminator completes none of these Jobs.
+	// The cases of README's comparison with OpenKruise's SidecarTerminator.
 	for name, c := range map[string]struct {
 		restartPolicy corev1.RestartPolicy
 		script        string
 		env           []string
 	}{
+		"Never, exits 0":                {corev1.RestartPolicyNever, harness.ExitsZeroOnTerm, terminate},
 		"Never, exits 7":                {corev1.RestartPolicyNever, harness.ExitsSevenOnTerm, terminate},
 		"Never, exits 7, ignored":       {corev1.RestartPolicyNever, harness.ExitsSevenOnTerm, ignored},
 		"OnFailure, exits 7":            {corev1.RestartPolicyOnFailure, harness.ExitsSevenOnTerm, terminate},

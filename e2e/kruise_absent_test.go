@@ -28,7 +28,7 @@ func TestKruiseRemovedAndInstalled(t *testing.T) {
 	test.WaitForOperator()
 	operator := test.OperatorPod()
 
-	auto, crr := columnPolicy(matrixColumn(v1alpha1.ModeAuto)), columnPolicy(matrixColumn(v1alpha1.ModeCRR))
+	auto, crr := columnPolicy(v1alpha1.ModeAuto), columnPolicy(v1alpha1.ModeCRR)
 	crr.Spec.ExitCodes = v1alpha1.ExitCodesRespect
 
 	without := harness.Job("without-kruise", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2))

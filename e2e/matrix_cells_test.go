@@ -6,8 +6,7 @@ package e2e
 
 import (
 	"fmt"
-	"slices"
-	"strings"
+	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -38,70 +37,27 @@ const (
 	unpullable  sidecarEnd = "image cannot be pulled"
 )
 
-var (
-	mainEnds    = []mainEnd{mainSucceeds, mainFails}
-	sidecarEnds = []sidecarEnd{exitsZero, exitsSeven, ignoresTerm, exitedZero, exitedSeven, crashLoops, unpullable}
-	modes       = []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase, v1alpha1.ModeAuto}
-)
-
-// matrixColumn is a column of a matrix: a mode, or native sidecars.
-type matrixColumn string
-
-// columnNative is a manifest with native sidecars, without a policy.
-const columnNative matrixColumn = "Native"
-
-// columns are the columns of the tables.
-var columns = append(columnsOf(modes), columnNative)
-
-func columnsOf(modes []v1alpha1.Mode) []matrixColumn {
-	var columns []matrixColumn
-	for _, mode := range modes {
-		columns = append(columns, matrixColumn(mode))
-	}
-	return columns
-}
-
-// labelColumn is the label in the podSelector of the columns' policies.
-const labelColumn = "column"
-
-// columnPolicy returns a policy for the pods of a mode's column.
-func columnPolicy(column matrixColumn) *v1alpha1.SidecarTerminationPolicy {
-	policy := harness.Policy(v1alpha1.Mode(column))
-	policy.Name = "column-" + strings.ToLower(string(column))
-	policy.Spec.PodSelector.MatchLabels = map[string]string{labelColumn: string(column)}
-	return policy
-}
-
-// makeNative makes the sidecar of the Job a native one.
-func makeNative(job *batchv1.Job) {
-	pod := &job.Spec.Template.Spec
-	i := slices.IndexFunc(pod.Containers, func(container corev1.Container) bool { return container.Name == harness.SidecarName })
-	sidecar := pod.Containers[i]
-	sidecar.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
-	pod.Containers = slices.Delete(pod.Containers, i, i+1)
-	pod.InitContainers = append(pod.InitContainers, sidecar)
-}
+var sidecarEnds = []sidecarEnd{exitsZero, exitsSeven, ignoresTerm, exitedZero, exitedSeven, crashLoops, unpullable}
 
 // cell is one combination of the outcome matrix.
 type cell struct {
 	restartPolicy corev1.RestartPolicy
 	main          mainEnd
 	sidecar       sidecarEnd
-	native        bool
 	column        matrixColumn
-	// limit is the Job's backoffLimit, or nil for one that sidecars do not reach.
-	limit *int32
+	// native says that the pod also has a native sidecar.
+	native bool
 }
 
-// cells returns every combination, in the order of the table.
-func cells() []cell {
+// cells returns every combination, in the order of the table. Without whole it leaves out those that others show.
+func cells(whole bool) []cell {
 	var all []cell
 	for _, restartPolicy := range jobRestartPolicies {
-		for _, main := range mainEnds {
+		for _, main := range []mainEnd{mainSucceeds, mainFails} {
 			for _, sidecar := range sidecarEnds {
-				for _, native := range []bool{false, true} {
-					for _, column := range columns {
-						all = append(all, cell{restartPolicy: restartPolicy, main: main, sidecar: sidecar, native: native, column: column})
+				for _, column := range columns {
+					if whole || main == mainSucceeds || sidecar == exitsSeven || sidecar == ignoresTerm {
+						all = append(all, cell{restartPolicy: restartPolicy, main: main, sidecar: sidecar, column: column})
 					}
 				}
 			}
@@ -110,94 +66,185 @@ func cells() []cell {
 	return all
 }
 
-// cellsWithBackoffLimit returns the cells of successful main containers and native sidecars with backoffLimit 1.
-func cellsWithBackoffLimit() []cell {
-	var all []cell
-	for _, restartPolicy := range jobRestartPolicies {
-		for _, sidecar := range sidecarEnds {
-			all = append(all, cell{restartPolicy: restartPolicy, main: mainSucceeds, sidecar: sidecar, column: columnNative, limit: ptr.To[int32](1)})
+func (c cell) String() string {
+	return fmt.Sprintf("%s, main %s, sidecar %s, %s, further native sidecar %t", c.restartPolicy, c.main, c.sidecar, c.column, c.native)
+}
+
+// In every combination, the main container decides the Job's outcome, except where Kubernetes decides it before the operator can
+// act.
+func TestOutcomeMatrix(t *testing.T) {
+	if wholeMatrix() {
+		harness.Exclusive(t)
+	} else {
+		harness.Shared(t)
+	}
+	run := newMatrixRun(t, func(spec *v1alpha1.PolicySpec) { spec.TerminationDeadlineSeconds = ptr.To[int32](10) })
+	all := cells(wholeMatrix())
+	if wholeMatrix() {
+		for _, c := range cells(true) {
+			c.native = true
+			all = append(all, c)
 		}
 	}
-	return all
+	t.Run("cells", func(t *testing.T) {
+		for i, c := range all {
+			t.Run(c.String(), func(t *testing.T) {
+				t.Parallel()
+				if c.needsOwnRestartPolicy() && !harness.Within(t, run.Test).KubeletIsAtLeast(restartsContainersByOwnPolicy) {
+					t.Skip("Needs a kubelet of Kubernetes " + restartsContainersByOwnPolicy + " or later, which acts on container restartPolicy")
+				}
+				run.require(t, c, fmt.Sprintf("cell-%03d", i))
+			})
+		}
+	})
+	if wholeMatrix() && !t.Failed() {
+		run.RequireSection("docs/outcome-matrix.md", "matrix", matrixTable())
+	}
 }
 
-func (c cell) String() string {
-	name := fmt.Sprintf("%s, main %s, sidecar %s, %s", c.restartPolicy, c.main, c.sidecar, c.column)
-	if c.native {
-		name += ", native sidecar"
-	}
-	if c.limit != nil {
-		name += fmt.Sprintf(", backoffLimit %d", *c.limit)
-	}
-	return name
+// require runs the cell's Job and requires its outcome.
+func (m *matrixRun) require(t *testing.T, c cell, name string) {
+	t.Helper()
+	got := m.run(t, c.job(name), c.column, 0)
+	got = outcome{job: got.job, pod: got.pod, runs: got.runs}
+	expected, exception := c.expect()
+	m.Recorder.Look(func(seen harness.Seen) {
+		if !exception.holds(got, expected) {
+			t.Errorf("The outcome is %+v, want %+v or %+v: %s", got, expected, exception, seen.Describe(name))
+		}
+		for _, record := range seen.Pods(name) {
+			if exception == restartedUntilFailed && attempted(seen, record) {
+				t.Errorf("The operator acted on pod %s although its main container can restart", record.Pod.Name)
+			}
+		}
+	})
 }
 
-// job returns the cell's Job. The policy of its column selects it.
+// matrixTable returns the table of the outcomes, with one row for all columns of a combination.
+func matrixTable() string {
+	table := newTable("restartPolicy", "main", "sidecar")
+	for i, c := range cells(true) {
+		if i%len(columns) == 0 {
+			fmt.Fprintf(&table.Builder, "| %s | %s | %s |", c.restartPolicy, c.main, c.sidecar)
+		}
+		expected, exception := c.expect()
+		if exception != nil {
+			expected = exception.outcome
+		}
+		words := expected.job
+		if expected.pod == "Deleted" {
+			words += ", deleted"
+		}
+		table.cell(words, exception)
+		if i%len(columns) == len(columns)-1 {
+			table.WriteString("\n")
+		}
+	}
+	return table.String()
+}
+
+// job returns the cell's Job. Its backoffLimit lets a failed pod fail its Job under Never, a failing main container run twice, and a
+// sidecar crash.
 func (c cell) job(name string) *batchv1.Job {
-	mainScript := "sleep 3"
+	mainScript, backoffLimit := "sleep 3", int32(20)
 	if c.main == mainFails {
-		mainScript = "sleep 3; exit 1"
+		mainScript, backoffLimit = "sleep 3; exit 1", 1
 	}
-	if c.limit != nil && c.restartsEarly() && c.restartPolicy == corev1.RestartPolicyOnFailure {
-		mainScript = "sleep 60" // the kubelet of a busy node may restart the sidecar late
+	if c.restartPolicy == corev1.RestartPolicyNever {
+		backoffLimit = 0
 	}
 	job := harness.Job(name, c.restartPolicy, c.sidecarContainer(), harness.Container(harness.MainName, mainScript))
-	job.Spec.BackoffLimit = ptr.To(c.backoffLimit())
-	job.Spec.Template.Labels = map[string]string{labelColumn: string(c.column)}
-	job.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](2)
+	job.Spec.BackoffLimit = &backoffLimit
 	harness.ReportStart(&job.Spec.Template.Spec)
 	if c.native {
 		native := harness.Container("native", harness.ExitsZeroOnTerm)
 		native.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
 		job.Spec.Template.Spec.InitContainers = []corev1.Container{native}
 	}
-	if c.column == columnNative {
-		makeNative(job)
-	}
 	return job
 }
 
-// backoffLimit lets a failed pod fail its Job under Never, a failing main container run twice, and a sidecar crash.
-func (c cell) backoffLimit() int32 {
-	switch {
-	case c.limit != nil:
-		return *c.limit
-	case c.restartPolicy == corev1.RestartPolicyNever:
-		return 0
-	case c.main == mainFails:
-		return 1
-	default:
-		return 20
-	}
-}
-
-// sidecarContainer returns the sidecar.
 func (c cell) sidecarContainer() corev1.Container {
-	switch c.sidecar {
-	case exitsZero:
-		return harness.Sidecar(harness.ExitsZeroOnTerm)
-	case exitsSeven:
-		return harness.Sidecar(harness.ExitsSevenOnTerm)
-	case ignoresTerm:
-		return harness.Sidecar(harness.IgnoresTerm)
-	case exitedZero:
-		return harness.Sidecar(harness.ExitsDuringMain(0))
-	case exitedSeven:
-		return harness.Sidecar(harness.ExitsDuringMain(7))
-	case crashLoops:
-		container := harness.Sidecar(harness.CrashLoops())
-		if c.needsOwnRestartPolicy() {
-			container.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyOnFailure)
-		}
-		return container
-	default:
-		container := harness.Sidecar(harness.ExitsZeroOnTerm)
+	container := harness.Sidecar(map[sidecarEnd]string{
+		exitsZero: harness.ExitsZeroOnTerm, exitsSeven: harness.ExitsSevenOnTerm, ignoresTerm: harness.IgnoresTerm,
+		exitedZero: harness.ExitsDuringMain(0), exitedSeven: harness.ExitsDuringMain(7), crashLoops: harness.CrashLoops(),
+	}[c.sidecar])
+	if c.sidecar == unpullable {
 		container.Image, container.ImagePullPolicy = missingImage, corev1.PullNever
-		return container
 	}
+	if c.needsOwnRestartPolicy() {
+		container.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyOnFailure)
+	}
+	return container
 }
 
 // needsOwnRestartPolicy reports whether the sidecar crashes repeatedly only with its own restartPolicy. A native one has it.
 func (c cell) needsOwnRestartPolicy() bool {
 	return c.column != columnNative && c.sidecar == crashLoops && c.restartPolicy == corev1.RestartPolicyNever
+}
+
+// Outcomes that depend only on the main container.
+var (
+	complete = outcome{job: "Complete", pod: string(corev1.PodSucceeded), runs: 1}
+	failed   = outcome{job: "Failed", pod: string(corev1.PodFailed), runs: 1}
+)
+
+// Outcomes that Kubernetes decides before the operator can act.
+var (
+	restartedUntilFailed = &exception{
+		note: "The kubelet restarts a failed main container, so the main container is never done and the operator does not act. " +
+			"The Job controller fails the Job and deletes the pod when its container restarts reach backoffLimit (1).",
+		outcome: outcome{job: "Failed", pod: "Deleted"},
+		anyRuns: true,
+	}
+	failedBySidecar = &exception{
+		note: "Every container has terminated, one of them with a non-zero exit code. When the kubelet reports the main container as " +
+			"terminated, it has decided to fail the pod.",
+		outcome: failed,
+	}
+	blockedBySidecar = &exception{
+		note:    "The main container waits until its native sidecars have started. The Job neither completes nor fails.",
+		outcome: outcome{job: neverStarts, pod: string(corev1.PodPending)},
+	}
+)
+
+// expect returns the outcome that the main container decides, and the exception or nil.
+func (c cell) expect() (outcome, *exception) {
+	native := c.column == columnNative
+	expected := complete
+	if c.main == mainFails {
+		expected = failed
+	}
+	switch {
+	case native && c.sidecar == unpullable:
+		return expected, blockedBySidecar
+	case c.main == mainFails && c.restartPolicy == corev1.RestartPolicyOnFailure:
+		return expected, restartedUntilFailed
+	case !native && c.main == mainSucceeds && c.sidecar == exitedSeven && c.restartPolicy == corev1.RestartPolicyNever:
+		return expected, failedBySidecar
+	default:
+		return expected, nil
+	}
+}
+
+// Restarts of a native sidecar count, also those after exit code 0.
+func TestNativeRestartsReachBackoffLimit(t *testing.T) {
+	if !wholeMatrix() {
+		t.Skip("set MATRIX=all (make test-e2e-matrix)")
+	}
+	harness.Shared(t)
+	run := newMatrixRun(t, func(*v1alpha1.PolicySpec) {})
+	for _, exitCode := range []int{0, 7} {
+		t.Run(fmt.Sprint(exitCode), func(t *testing.T) {
+			t.Parallel()
+			// The kubelet of a busy node may restart the sidecar late.
+			job := harness.Job(fmt.Sprintf("exits-%d", exitCode), corev1.RestartPolicyOnFailure,
+				harness.Sidecar(harness.ExitsDuringMain(exitCode)), harness.Main(60))
+			job.Spec.BackoffLimit = ptr.To[int32](1)
+			harness.ReportStart(&job.Spec.Template.Spec)
+			if got := run.run(t, job, columnNative, 0); got.job != "Failed" || got.reason != batchv1.JobReasonBackoffLimitExceeded {
+				t.Errorf("The outcome is %+v, want Failed by backoffLimit", got)
+			}
+		})
+	}
 }

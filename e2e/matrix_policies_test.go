@@ -6,65 +6,100 @@ package e2e
 
 import (
 	"fmt"
-	"os"
-	"strings"
+	"slices"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
-// wholeMatrix reports whether MATRIX=all asks for every row of the outcome matrix of Job policies.
-func wholeMatrix() bool { return os.Getenv("MATRIX") == "all" }
+// failsOnce is a main container whose first run fails and whose second run succeeds.
+const failsOnce mainEnd = "fails once"
 
-// Jobs with rules for exit codes have the same outcome as without their sidecar, except for known exceptions.
-func TestOutcomeMatrixJobPolicies(t *testing.T) {
-	harness.Shared(t)
-	test := harness.New(t)
-	for _, column := range columnsOf(modes) {
-		policy := columnPolicy(column)
-		// Avoids fallbacks on a busy node.
-		policy.Spec.TerminationDeadlineSeconds = ptr.To[int32](120)
-		if policy.Spec.Mode != v1alpha1.ModeAuto {
-			// Avoids fallbacks after writes that a busy webhook denied.
-			policy.Spec.Fallback = v1alpha1.FallbackDisabled
-		}
-		test.Create(policy)
-	}
-	whole := wholeMatrix()
-	run := &policyRun{test: test, state: t.TempDir(), slots: make(chan struct{}, podsOfMatrix), results: map[policyCell]*jobOutcome{}}
+// Sidecars whose exit code a podFailurePolicy can match.
+const (
+	exits143 sidecarEnd = "exits 143 on TERM"
+	isKilled sidecarEnd = "is killed (137)"
+)
+
+// stateMount is the mount path of a directory that the pods of all Jobs share.
+const stateMount = "/state"
+
+// jobPolicy is a Job's rule for failures of its pods.
+type jobPolicy string
+
+// The four actions of a podFailurePolicy, and other rules of Indexed Jobs.
+const (
+	ruleIgnore       jobPolicy = "Ignore"
+	ruleFailJob      jobPolicy = "FailJob"
+	ruleCount        jobPolicy = "Count"
+	ruleFailIndex    jobPolicy = "FailIndex"
+	successPolicy    jobPolicy = "successPolicy"
+	maxFailedIndexes jobPolicy = "maxFailedIndexes"
+)
+
+var podFailureRules = []jobPolicy{ruleIgnore, ruleFailJob, ruleCount, ruleFailIndex}
+
+// policyRow is one row of the outcome matrix of Job policies: the same Job in every column and without its sidecar.
+type policyRow struct {
+	policy jobPolicy
+	// namesMain is true if the rule names the main container, and matches no other.
+	namesMain bool
+	main      mainEnd
+	sidecar   sidecarEnd
+}
+
+// policyRows returns every row, in the order of the table.
+func policyRows() []policyRow {
 	var rows []policyRow
-	for _, row := range policyRows() {
-		if whole || row.isBasic() {
-			rows = append(rows, row)
-			run.add(row.alone(), "")
-			for _, column := range columns {
-				run.add(row, column)
+	for _, policy := range []jobPolicy{ruleIgnore, ruleFailJob, ruleCount, ruleFailIndex, successPolicy, maxFailedIndexes} {
+		for _, namesMain := range []bool{false, true} {
+			if namesMain && !slices.Contains(podFailureRules, policy) {
+				continue
+			}
+			for _, main := range []mainEnd{mainFails, failsOnce, mainSucceeds} {
+				for _, sidecar := range []sidecarEnd{exits143, isKilled} {
+					rows = append(rows, policyRow{policy, namesMain, main, sidecar})
+				}
 			}
 		}
 	}
-	t.Run("cells", func(t *testing.T) {
-		for i, cell := range run.cells {
-			t.Run(cell.String(), func(t *testing.T) {
-				t.Parallel()
-				run.run(t, cell, fmt.Sprintf("job-%03d", i))
-			})
-		}
-	})
-	if t.Failed() {
-		return
+	return rows
+}
+
+// isBasic reports whether each test run includes the row.
+func (r policyRow) isBasic() bool {
+	return slices.Contains([]policyRow{
+		{ruleIgnore, false, mainFails, exits143},
+		{ruleFailJob, false, failsOnce, exits143},
+		{ruleFailJob, false, mainSucceeds, isKilled},
+		{ruleFailIndex, false, mainSucceeds, exits143},
+	}, r)
+}
+
+func (r policyRow) String() string {
+	return fmt.Sprintf("%s, rule names %s, main %s, sidecar %s", r.policy, r.ruleNames(), r.main, r.sidecar)
+}
+
+func (r policyRow) ruleNames() string {
+	switch {
+	case !slices.Contains(podFailureRules, r.policy):
+		return "-"
+	case r.namesMain:
+		return "main"
+	default:
+		return "no container"
 	}
-	for _, row := range rows {
-		run.compare(row)
-	}
-	if whole && !t.Failed() {
-		test.RequireSection("docs/outcome-matrix.md", "job-policies", run.table(rows))
-	}
+}
+
+// alone returns the row without a sidecar.
+func (r policyRow) alone() policyRow {
+	r.sidecar = ""
+	return r
 }
 
 // policyCell is a row in one column, or without a sidecar.
@@ -73,114 +108,214 @@ type policyCell struct {
 	column matrixColumn
 }
 
-func (c policyCell) String() string {
-	if c.column == "" {
-		return c.policyRow.String() + "none"
-	}
-	return c.policyRow.String() + ", " + string(c.column)
-}
-
-// policyRun holds the Jobs of the rows and their outcomes.
-type policyRun struct {
-	test    *harness.Test
-	state   string
-	slots   chan struct{}
-	cells   []policyCell
-	results map[policyCell]*jobOutcome
-}
-
-// add adds the row in the column unless it exists.
-func (r *policyRun) add(row policyRow, column matrixColumn) {
-	cell := policyCell{row, column}
-	if r.results[cell] == nil {
-		r.cells, r.results[cell] = append(r.cells, cell), &jobOutcome{}
-	}
-}
-
-// run runs the cell's Job until it has finished or has too many pods.
-func (r *policyRun) run(t *testing.T, cell policyCell, name string) {
-	t.Helper()
-	r.slots <- struct{}{}
-	defer func() { <-r.slots }()
-	test := harness.Within(t, r.test)
-	job := cell.job(name, cell.column, r.state)
-	test.Create(job)
-	test.EventuallySeen("the Job to finish", cellTimeout, func(seen harness.Seen) error {
-		var err error
-		*r.results[cell], err = observeJob(seen, name, cell.mostPods())
-		return err
-	})
-	if r.results[cell].job == neverEnds {
-		if err := test.Client.Delete(test.Context(), job, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
-			test.Errorf("Delete Job %s: %v", name, err)
-		}
-	}
-	test.Recorder.Look(func(seen harness.Seen) {
-		for _, record := range seen.Pods(name) {
-			test.RequireNoReversal(record)
+// Jobs with rules for failures have the same outcome as without their sidecar, except for known exceptions.
+func TestOutcomeMatrixJobPolicies(t *testing.T) {
+	harness.Shared(t)
+	run := newMatrixRun(t, func(spec *v1alpha1.PolicySpec) {
+		// Avoids fallbacks on a busy node, and after writes that a busy webhook denied.
+		spec.TerminationDeadlineSeconds = ptr.To[int32](120)
+		if spec.Mode != v1alpha1.ModeAuto {
+			spec.Fallback = v1alpha1.FallbackDisabled
 		}
 	})
-}
-
-// observeJob returns the outcome of the Job, or an error while it has none.
-func observeJob(seen harness.Seen, name string, mostPods int) (jobOutcome, error) {
-	job, got := seen.Job(name), jobOutcome{pods: len(seen.Pods(name))}
-	if job == nil {
-		return got, fmt.Errorf("there is no Job yet")
-	}
-	got.completed, got.failed = job.Status.CompletedIndexes, ptr.Deref(job.Status.FailedIndexes, "")
-	for _, condition := range []batchv1.JobConditionType{batchv1.JobComplete, batchv1.JobFailed} {
-		if words, ok := harness.JobCondition(job, condition); ok {
-			if counted := int(job.Status.Succeeded + job.Status.Failed); got.pods < counted {
-				return got, fmt.Errorf("the Job has counted %d pods, the watch of pods has shown %d", counted, got.pods)
+	var rows []policyRow
+	results := map[policyCell]*outcome{}
+	for _, row := range policyRows() {
+		if wholeMatrix() || row.isBasic() {
+			rows = append(rows, row)
+			results[policyCell{row.alone(), ""}] = &outcome{}
+			for _, column := range columns {
+				results[policyCell{row, column}] = &outcome{}
 			}
-			got.job, got.reason = string(condition), strings.Fields(words + " -")[0]
-			return got, nil
 		}
 	}
-	if got.pods > mostPods {
-		return jobOutcome{job: neverEnds}, nil
-	}
-	return got, fmt.Errorf("the Job has not finished: %s", seen.Describe(name))
-}
-
-// compare requires, in each column of the row, the outcome without a sidecar or the outcome of the exception.
-func (r *policyRun) compare(row policyRow) {
-	r.test.Helper()
-	alone := *r.results[policyCell{row.alone(), ""}]
-	for _, column := range columns {
-		got, exception := *r.results[policyCell{row, column}], row.expect(column)
-		switch {
-		case exception == nil && got != alone:
-			r.test.Errorf("%s, %s: the outcome is %+v, want %+v as without the sidecar", row, column, got, alone)
-		case exception != nil && !exception.holds(got, alone):
-			r.test.Errorf("%s, %s: the outcome is %+v, want %+v: %s", row, column, got, exception.outcome, exception.note)
+	state, number := t.TempDir(), 0
+	t.Run("cells", func(t *testing.T) {
+		for cell, result := range results {
+			number++
+			name := fmt.Sprintf("job-%03d", number)
+			t.Run(fmt.Sprintf("%s, %s", cell.policyRow, cell.column), func(t *testing.T) {
+				t.Parallel()
+				*result = run.run(t, cell.job(name, state), cell.column, cell.mostPods())
+				result.pod, result.runs = "", 0
+			})
 		}
+	})
+	if t.Failed() {
+		return
 	}
-}
-
-// table returns the table of the rows.
-func (r *policyRun) table(rows []policyRow) string {
-	table := newTable(append([]string{"rule", "names", "main", "sidecar", "alone"}, namesOf(columns)...)...)
+	table := newTable("rule", "names", "main", "sidecar", "alone")
 	for _, row := range rows {
-		fmt.Fprintf(&table.Builder, "| %s | %s | %s | %s | %s |", row.policy, row.ruleNames(), row.main, row.sidecar, r.results[policyCell{row.alone(), ""}].words())
+		alone, differs := *results[policyCell{row.alone(), ""}], false
 		for _, column := range columns {
-			exception := row.expect(column)
-			table.cell(inTable(exception), exception.words())
+			got, exception := *results[policyCell{row, column}], row.expect(column)
+			differs = differs || exception != nil
+			if !exception.holds(got, alone) {
+				t.Errorf("%s, %s: the outcome is %+v, want %+v as without the sidecar, or %+v", row, column, got, alone, exception)
+			}
 		}
-		table.WriteString("\n")
+		if differs {
+			row.write(table, alone)
+		}
 	}
-	return table.String()
+	if wholeMatrix() && !t.Failed() {
+		run.RequireSection("docs/outcome-matrix.md", "job-policies", table.String())
+	}
 }
 
-// inTable returns the text of a cell of the table.
-func inTable(exception *jobException) string {
-	switch {
-	case exception == nil:
-		return "as alone"
-	case exception.byChance:
-		return "by chance"
+// write writes the row of the table.
+func (r policyRow) write(table *noteTable, alone outcome) {
+	fmt.Fprintf(&table.Builder, "| %s | %s | %s | %s | %s |", r.policy, r.ruleNames(), r.main, r.sidecar, jobWords(alone))
+	for _, column := range columns {
+		switch exception := r.expect(column); {
+		case exception == nil:
+			table.cell("as alone", nil)
+		case exception.byChance:
+			table.cell("by chance", exception)
+		default:
+			table.cell(jobWords(exception.outcome), exception)
+		}
+	}
+	table.WriteString("\n")
+}
+
+// jobWords returns the text of an outcome in the table.
+func jobWords(o outcome) string {
+	words := o.job
+	if o.job == "Failed" {
+		words += " (" + o.reason + ")"
+	}
+	if o.pods > 0 {
+		words += fmt.Sprintf(", pods: %d", o.pods)
+	}
+	return words
+}
+
+// job returns the row's Job.
+func (r policyRow) job(name, state string) *batchv1.Job {
+	containers := []corev1.Container{harness.Container(harness.MainName, r.mainScript(name))}
+	switch r.sidecar {
+	case exits143:
+		containers = slices.Insert(containers, 0, harness.Sidecar(`trap 'exit 143' TERM; sleep 3600 & wait`))
+	case isKilled:
+		containers = slices.Insert(containers, 0, harness.Sidecar(harness.IgnoresTerm))
+	}
+	job := harness.Job(name, corev1.RestartPolicyNever, containers...)
+	job.Spec.BackoffLimit = ptr.To[int32](1)
+	harness.MountHostDirectory(&job.Spec.Template.Spec, harness.MainName, state, stateMount)
+	r.setPolicy(&job.Spec)
+	return job
+}
+
+// mainScript returns the script of the main container. In an Indexed Job only index 0 ends as the row says.
+func (r policyRow) mainScript(name string) string {
+	others := "exit 0"
+	if r.policy == successPolicy {
+		others = "exec sleep 3600"
+	}
+	end := "exit 0"
+	switch r.main {
+	case mainFails:
+		end = "exit 1"
+	case failsOnce:
+		end = fmt.Sprintf("[ -e %[1]s ] && exit 0; : > %[1]s; exit 1", stateMount+"/"+name)
+	}
+	return fmt.Sprintf(`sleep 1; [ "${JOB_COMPLETION_INDEX:-0}" = 0 ] || %s; %s`, others, end)
+}
+
+func (r policyRow) setPolicy(spec *batchv1.JobSpec) {
+	if !slices.Contains([]jobPolicy{ruleIgnore, ruleFailJob, ruleCount}, r.policy) {
+		spec.CompletionMode = ptr.To(batchv1.IndexedCompletion)
+		spec.Completions, spec.Parallelism = ptr.To[int32](2), ptr.To[int32](2)
+	}
+	if r.policy == ruleFailIndex || r.policy == maxFailedIndexes {
+		spec.BackoffLimit, spec.BackoffLimitPerIndex = nil, ptr.To[int32](1)
+	}
+	switch r.policy {
+	case successPolicy:
+		spec.SuccessPolicy = &batchv1.SuccessPolicy{Rules: []batchv1.SuccessPolicyRule{{SucceededIndexes: ptr.To("0")}}}
+	case maxFailedIndexes:
+		spec.MaxFailedIndexes = ptr.To[int32](0)
 	default:
-		return exception.outcome.words()
+		spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{
+			r.rule(batchv1.PodFailurePolicyAction(r.policy), 137, 143),
+		}}
+	}
+	if r.policy == ruleCount {
+		// Count differs from the default only if a later rule also matches.
+		spec.PodFailurePolicy.Rules = append(spec.PodFailurePolicy.Rules, r.rule(batchv1.PodFailurePolicyActionFailJob, 1))
+	}
+}
+
+func (r policyRow) rule(action batchv1.PodFailurePolicyAction, exitCodes ...int32) batchv1.PodFailurePolicyRule {
+	requirement := &batchv1.PodFailurePolicyOnExitCodesRequirement{Operator: batchv1.PodFailurePolicyOnExitCodesOpIn, Values: exitCodes}
+	if r.namesMain {
+		requirement.ContainerName = ptr.To(harness.MainName)
+	}
+	return batchv1.PodFailurePolicyRule{Action: action, OnExitCodes: requirement}
+}
+
+// mostPods is the number of pods of the Job if every failure counts.
+func (r policyRow) mostPods() int {
+	switch r.policy {
+	case ruleFailIndex, maxFailedIndexes:
+		return 4
+	case successPolicy:
+		return 3
+	default:
+		return 2
+	}
+}
+
+// Outcomes of a Job whose rule has matched the sidecar's exit code.
+var (
+	failedByRule  = outcome{job: "Failed", reason: batchv1.JobReasonPodFailurePolicy, pods: 1}
+	failedByLimit = outcome{job: "Failed", reason: batchv1.JobReasonBackoffLimitExceeded, pods: 2}
+	failedByIndex = outcome{job: "Failed", reason: batchv1.JobReasonFailedIndexes, pods: 2, completed: "1", failed: "0"}
+	retried       = outcome{job: "Complete", reason: batchv1.JobReasonCompletionsReached, pods: 2}
+	retriedAlways = outcome{job: neverEnds}
+)
+
+// A rule without containerName matches every container that is terminated when the Job controller evaluates it.
+const (
+	noteSeen = "The main container has failed, and the rule has no `containerName`, so it also matches the sidecar's exit code. Set " +
+		"`onExitCodes.containerName` to the main container, or use a mode that makes the sidecar exit 0: `Auto` with a quick-exit image " +
+		"that has the sidecar's command, or `Image`."
+	noteChance = "Same as the other note, if the sidecar has terminated when the Job controller first syncs the pod, about a second " +
+		"after the phase was written."
+)
+
+// expect returns the row's exception in the column, or nil if the sidecar does not change the outcome.
+func (r policyRow) expect(column matrixColumn) *exception {
+	mode := v1alpha1.Mode(column)
+	endsWithZero := mode == v1alpha1.ModeImage || mode == v1alpha1.ModeAuto
+	if endsWithZero || r.namesMain || r.main == mainSucceeds || !slices.Contains(podFailureRules, r.policy) {
+		return nil
+	}
+	var changed outcome
+	switch {
+	case r.policy == ruleFailJob:
+		changed = failedByRule
+	case r.policy == ruleFailIndex:
+		changed = failedByIndex
+	case r.policy == ruleCount && r.main == mainFails:
+		changed = failedByLimit
+	case r.policy == ruleCount:
+		changed = retried
+	case r.main == mainFails:
+		changed = retriedAlways
+	default:
+		// An ignored failure is retried like a counted one.
+		return nil
+	}
+	switch {
+	case mode == v1alpha1.ModeCRR || column == columnNative:
+		return &exception{note: noteSeen, outcome: changed}
+	case r.policy == ruleFailJob:
+		// The Job controller evaluates this rule at each sync, so the next pod may already exist.
+		changed.pods = 0
+		return &exception{note: noteSeen, outcome: changed, anyPods: true}
+	default:
+		return &exception{note: noteChance, outcome: changed, byChance: true}
 	}
 }

@@ -6,148 +6,195 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
 
 const (
-	// podsOfMatrix is how many cells of modes run at once.
+	// podsOfMatrix is how many Jobs of a matrix run at once.
 	podsOfMatrix = 40
-	// nativeOfMatrix is how many cells of column Native run at once. Many of them wait until the kubelet restarts the sidecar.
-	nativeOfMatrix = 24
-	// cellTimeout is for one cell on a busy node.
+	// cellTimeout is for one Job on a busy node.
 	cellTimeout = 5 * time.Minute
+	// labelColumn is the label in the podSelector of the columns' policies.
+	labelColumn = "column"
 )
 
-// In every combination, the main container decides the Job's outcome, except where Kubernetes decides it before the operator can
-// act.
-func TestOutcomeMatrix(t *testing.T) {
-	harness.Exclusive(t)
-	test := harness.New(t)
-	for _, column := range columnsOf(modes) {
-		policy := columnPolicy(column)
-		policy.Spec.TerminationDeadlineSeconds = ptr.To[int32](10)
-		test.Create(policy)
-	}
-	all := slices.Concat(cells(), cellsWithBackoffLimit())
-	results := make([]outcome, len(all))
-	modeSlots, nativeSlots := make(chan struct{}, podsOfMatrix), make(chan struct{}, nativeOfMatrix)
-	t.Run("cells", func(t *testing.T) {
-		for i, c := range all {
-			t.Run(c.String(), func(t *testing.T) {
-				t.Parallel()
-				slots := modeSlots
-				if c.column == columnNative {
-					slots = nativeSlots
-				}
-				slots <- struct{}{}
-				defer func() { <-slots }()
-				results[i] = runCell(harness.Within(t, test), c, fmt.Sprintf("cell-%03d", i))
-			})
-		}
-	})
-	if !t.Failed() && allRan(results) {
-		withoutLimit := len(cells())
-		test.RequireSection("docs/outcome-matrix.md", "matrix", matrixTable(all[:withoutLimit], results))
-		test.RequireSection("docs/outcome-matrix.md", "backoff-limit", limitTable(all[withoutLimit:], results[withoutLimit:]))
-	}
+var modes = []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase, v1alpha1.ModeAuto}
+
+// matrixColumn is a column of a matrix: a mode, or columnNative.
+type matrixColumn string
+
+// columnNative is a manifest with a native sidecar, without a policy.
+const columnNative matrixColumn = "Native"
+
+// columns are the columns of the tables.
+var columns = []matrixColumn{matrixColumn(modes[0]), matrixColumn(modes[1]), matrixColumn(modes[2]), matrixColumn(modes[3]), columnNative}
+
+// wholeMatrix reports whether MATRIX=all asks for every row of the matrices, which docs/outcome-matrix.md publishes.
+func wholeMatrix() bool { return os.Getenv("MATRIX") == "all" }
+
+// outcome is how a Job of a matrix ends. Each matrix reads some of its fields.
+type outcome struct {
+	// job is Complete, Failed, neverStarts or neverEnds.
+	job string
+	// pod is the last phase of the last pod, or Deleted.
+	pod string
+	// runs is how often the main container ran.
+	runs int32
+	// reason is the reason of the Job's condition.
+	reason string
+	// pods is how many pods the Job had.
+	pods int
+	// completed and failed are the indexes of an Indexed Job.
+	completed, failed string
 }
 
-// runCell runs the cell's Job, requires the expected outcome and returns it. The operator must not write to pods of column Native.
-func runCell(test *harness.Test, c cell, name string) outcome {
-	test.Helper()
-	createCell(test, c, c.job(name))
-	wanted, exception := c.expect()
-	requireCell(test, name, wanted, exception)
-	if c.column == columnNative {
-		requireLeftAlone(test, name)
-	}
-	return wanted
+const (
+	// neverStarts is a Job whose main container waits for ever.
+	neverStarts = "never starts"
+	// neverEnds is a Job that keeps creating pods, because its failures do not count towards backoffLimit.
+	neverEnds = "never ends"
+)
+
+// exception is an outcome that differs from what the main container says.
+type exception struct {
+	note    string
+	outcome outcome
+	// byChance is true if the Job may also end as without the exception.
+	byChance bool
+	// anyRuns and anyPods are true if their numbers vary.
+	anyRuns, anyPods bool
 }
 
-// createCell creates the Job of the cell. It skips the test if kubelets ignore the sidecar's restartPolicy: it is then a sidecar
-// that has exited 1.
-func createCell(test *harness.Test, c cell, job *batchv1.Job) {
-	test.Helper()
-	if c.needsOwnRestartPolicy() && !test.KubeletIsAtLeast(restartsContainersByOwnPolicy) {
-		test.Skip("Needs a kubelet of Kubernetes " + restartsContainersByOwnPolicy + " or later, which acts on container restartPolicy")
+// holds reports whether the outcome is the one of the exception, or the expected one if there is no exception.
+func (e *exception) holds(got, expected outcome) bool {
+	if e == nil || e.byChance && got == expected {
+		return got == expected
+	}
+	if e.anyRuns {
+		got.runs = e.outcome.runs
+	}
+	if e.anyPods {
+		got.pods = e.outcome.pods
+	}
+	return got == e.outcome
+}
+
+// matrixRun runs the Jobs of a matrix in one namespace, which has a policy for each mode's column.
+type matrixRun struct {
+	*harness.Test
+	slots chan struct{}
+}
+
+func newMatrixRun(t *testing.T, change func(*v1alpha1.PolicySpec)) *matrixRun {
+	t.Helper()
+	run := &matrixRun{harness.New(t), make(chan struct{}, podsOfMatrix)}
+	for _, mode := range modes {
+		policy := columnPolicy(mode)
+		change(&policy.Spec.PolicySpec)
+		run.Create(policy)
+	}
+	return run
+}
+
+// columnPolicy returns a policy for the pods of a mode's column.
+func columnPolicy(mode v1alpha1.Mode) *v1alpha1.SidecarTerminationPolicy {
+	policy := harness.Policy(mode)
+	policy.Name = "column-" + strings.ToLower(string(mode))
+	policy.Spec.PodSelector.MatchLabels = map[string]string{labelColumn: string(mode)}
+	return policy
+}
+
+// run runs the Job in the column until it has finished or has too many pods, and returns its outcome. The operator must not have
+// written to pods of native sidecars.
+func (m *matrixRun) run(t *testing.T, job *batchv1.Job, column matrixColumn, mostPods int) outcome {
+	t.Helper()
+	m.slots <- struct{}{}
+	defer func() { <-m.slots }()
+	test := harness.Within(t, m.Test)
+	job.Spec.Template.Labels = map[string]string{labelColumn: string(column)}
+	job.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](2)
+	if column == columnNative {
+		makeNative(job)
 	}
 	test.Create(job)
-}
-
-// requireCell requires the outcome of the Job.
-func requireCell(test *harness.Test, name string, wanted outcome, exception *exception) {
-	test.Helper()
 	var got outcome
 	test.EventuallySeen("the Job to finish and its containers to terminate", cellTimeout, func(seen harness.Seen) error {
 		var err error
-		got, err = observeCell(seen, name)
+		got, err = observe(seen, job.Name, mostPods)
 		return err
 	})
-	if exception != nil && exception.anyRuns {
-		got.runs = 0
-	}
-	if got != wanted {
-		test.Errorf("The outcome of %s is %+v, want %+v", name, got, wanted)
-	}
-	test.Recorder.Look(func(seen harness.Seen) {
-		for _, record := range seen.Pods(name) {
-			test.RequireNoReversal(record)
-			if exception == restartedUntilFailed {
-				requireNoWrite(test, seen, record)
-			}
+	if got.job == neverEnds {
+		if err := test.Client.Delete(test.Context(), job, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+			test.Errorf("Delete Job %s: %v", job.Name, err)
 		}
-		if test.Failed() {
-			test.Log(seen.Describe(name))
-		}
-	})
-}
-
-// requireLeftAlone requires that the operator has not written to the Job's pods.
-func requireLeftAlone(test *harness.Test, name string) {
-	test.Helper()
+	}
 	var records []harness.PodRecord
 	test.Recorder.Look(func(seen harness.Seen) {
-		for _, record := range seen.Pods(name) {
+		for _, record := range seen.Pods(job.Name) {
 			records = append(records, *record)
 		}
 	})
 	for i := range records {
-		requireUnwritten(test, &records[i])
+		test.RequireNoReversal(&records[i])
+		if column == columnNative {
+			requireUnwritten(test, &records[i])
+		}
 	}
+	return got
 }
 
-// observeCell returns the outcome of the Job and its pods, or an error while it has none.
-func observeCell(seen harness.Seen, name string) (outcome, error) {
-	var got outcome
+// makeNative makes the sidecar of the Job a native one.
+func makeNative(job *batchv1.Job) {
+	pod := &job.Spec.Template.Spec
+	i := slices.IndexFunc(pod.Containers, func(container corev1.Container) bool { return container.Name == harness.SidecarName })
+	sidecar := pod.Containers[i]
+	sidecar.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+	pod.Containers = slices.Delete(pod.Containers, i, i+1)
+	pod.InitContainers = append(pod.InitContainers, sidecar)
+}
+
+// observe returns the outcome of the Job and its pods, or an error while it has none.
+func observe(seen harness.Seen, name string, mostPods int) (outcome, error) {
 	job, pods := seen.Job(name), seen.Pods(name)
+	unfinished := fmt.Errorf("the Job has not finished: %s", seen.Describe(name))
+	got := outcome{pods: len(pods)}
+	for _, condition := range []batchv1.JobConditionType{batchv1.JobComplete, batchv1.JobFailed} {
+		if words, ok := harness.JobCondition(job, condition); ok {
+			got.job, got.reason = string(condition), strings.Fields(words + " -")[0]
+		}
+	}
 	switch {
-	case hasCondition(job, batchv1.JobComplete):
-		got.job = "Complete"
-	case hasCondition(job, batchv1.JobFailed):
-		got.job = "Failed"
+	case got.job != "":
 	case len(pods) == 1 && mainCannotStart(pods[0]):
 		return blockedBySidecar.outcome, nil
+	case mostPods > 0 && len(pods) > mostPods:
+		return outcome{job: neverEnds}, nil
 	default:
-		return got, fmt.Errorf("the Job has not finished: %s", seen.Describe(name))
+		return got, unfinished
 	}
+	if counted := int(job.Status.Succeeded + job.Status.Failed); got.pods < counted {
+		return got, fmt.Errorf("the Job has counted %d pods, the watch of pods has shown %d", counted, got.pods)
+	}
+	got.completed, got.failed = job.Status.CompletedIndexes, ptr.Deref(job.Status.FailedIndexes, "")
 	for _, record := range pods {
 		got.pod = string(record.Pod.Status.Phase)
 		if record.Deleted {
 			got.pod = "Deleted"
-		} else if running := record.Running(); len(running) > 0 || record.Pod.DeletionTimestamp != nil {
-			return got, fmt.Errorf("containers are running: %s", seen.Describe(name))
-		} else if !record.Finished() {
-			// The watches of Jobs and pods are not in step.
-			return got, fmt.Errorf("a pod has not finished: %s", seen.Describe(name))
+		} else if len(record.Running()) > 0 || record.Pod.DeletionTimestamp != nil || !record.Finished() {
+			return got, unfinished
 		}
 		if main := record.Container(harness.MainName); main != nil && main.ContainerID != "" {
 			got.runs += 1 + main.RestartCount
@@ -158,9 +205,11 @@ func observeCell(seen harness.Seen, name string) (outcome, error) {
 
 // mainCannotStart reports whether the main container waits for a native sidecar whose image cannot be pulled.
 func mainCannotStart(record *harness.PodRecord) bool {
-	main, sidecar := record.Container(harness.MainName), nativeStatus(record)
+	main := record.Container(harness.MainName)
 	return main != nil && main.State.Waiting != nil && main.State.Waiting.Reason == "PodInitializing" &&
-		sidecar.State.Waiting != nil && sidecar.State.Waiting.Reason == "ErrImageNeverPull"
+		slices.ContainsFunc(record.Pod.Status.InitContainerStatuses, func(status corev1.ContainerStatus) bool {
+			return status.State.Waiting != nil && status.State.Waiting.Reason == "ErrImageNeverPull"
+		})
 }
 
 func hasCondition(job *batchv1.Job, condition batchv1.JobConditionType) bool {
@@ -168,31 +217,39 @@ func hasCondition(job *batchv1.Job, condition batchv1.JobConditionType) bool {
 	return ok
 }
 
-// requireNoWrite requires that the operator has not acted on a pod whose main container can restart.
-func requireNoWrite(test *harness.Test, seen harness.Seen, record *harness.PodRecord) {
-	test.Helper()
-	_, phase := record.Pod.Annotations[v1alpha1.AnnotationPodPhase]
-	_, swap := record.Pod.Annotations[v1alpha1.AnnotationImageSwap]
-	if crrs := seen.CRRs(record.Pod.Name); phase || swap || len(crrs) > 0 {
-		test.Errorf("The operator acted on pod %s although its main container can restart", record.Pod.Name)
-	}
+// noteTable is a Markdown table with footnotes.
+type noteTable struct {
+	strings.Builder
+	notes []string
 }
 
-func allRan(results []outcome) bool {
-	for _, result := range results {
-		if result.job == "" {
-			return false
-		}
+// newTable returns a table that ends with the columns of the matrices.
+func newTable(header ...string) *noteTable {
+	table := &noteTable{}
+	for _, column := range columns {
+		header = append(header, string(column))
 	}
-	return true
+	fmt.Fprintf(&table.Builder, "| %s |\n|%s\n", strings.Join(header, " | "), strings.Repeat("---|", len(header)))
+	return table
 }
 
-// nativeStatus returns the status of the sidecar as an init container, or an empty one.
-func nativeStatus(record *harness.PodRecord) corev1.ContainerStatus {
-	for _, status := range record.Pod.Status.InitContainerStatuses {
-		if status.Name == harness.SidecarName {
-			return status
+// cell writes a cell, with the number of its note if it is an exception.
+func (t *noteTable) cell(words string, e *exception) {
+	fmt.Fprintf(&t.Builder, " %s", words)
+	if e != nil {
+		if !slices.Contains(t.notes, e.note) {
+			t.notes = append(t.notes, e.note)
 		}
+		fmt.Fprintf(&t.Builder, " (%d)", slices.Index(t.notes, e.note)+1)
 	}
-	return corev1.ContainerStatus{}
+	t.WriteString(" |")
+}
+
+// String returns the table and its notes.
+func (t *noteTable) String() string {
+	out := t.Builder.String() + "\n"
+	for i, note := range t.notes {
+		out += fmt.Sprintf("%d. %s\n", i+1, note)
+	}
+	return strings.TrimSuffix(out, "\n")
 }
