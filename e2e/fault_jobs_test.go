@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -89,12 +90,6 @@ var mainKinds = []mainKind{
 	{corev1.RestartPolicyOnFailure, "exit 3", 1, expectation{batchv1.JobFailed, 1, 0}},
 }
 
-// controlKinds succeed, and their backoffLimit allows for failures by faults.
-var controlKinds = []mainKind{
-	{corev1.RestartPolicyNever, "exit 0", 6, expectation{batchv1.JobComplete, 1, 1}},
-	{corev1.RestartPolicyOnFailure, "exit 0", 6, expectation{batchv1.JobComplete, 1, 1}},
-}
-
 // The first of faultSidecars and of slowSidecars exits 0.
 var faultSidecars = []string{harness.ExitsZeroOnTerm, harness.ExitsSevenOnTerm, harness.IgnoresTerm}
 
@@ -119,10 +114,8 @@ type faultJobs struct {
 	// created is how many of them exist, and planned the number of the first plan.
 	created, planned int
 	// inWaves creates the Jobs in waves: main containers of a wave end after all of them have started. A container may fail if
-	// the kubelet or containerd restarts while it starts; control shows how often.
+	// the kubelet or containerd restarts while it starts.
 	inWaves bool
-	// control creates pods without sidecars. Wrong results are counted and are not errors.
-	control bool
 	// change changes each Job before it is created, if it is not nil.
 	change func(*batchv1.Job)
 	// runs is a host directory in which each main container counts its runs, in a file with the name of its Job. The counts do
@@ -148,10 +141,7 @@ func newFaultJobs(t *testing.T) *faultJobs {
 // plan adds the number of Jobs, which feed creates.
 func (f *faultJobs) plan(number int) {
 	kinds := mainKinds
-	switch {
-	case f.control:
-		kinds = controlKinds
-	case f.inWaves:
+	if f.inWaves {
 		kinds = slices.DeleteFunc(slices.Clone(mainKinds), func(kind mainKind) bool { return kind.runs != 1 })
 	}
 	if f.planned == 0 {
@@ -203,11 +193,7 @@ func (f *faultJobs) feed() {
 func (f *faultJobs) object(job faultJob, seconds int, sidecar string) *batchv1.Job {
 	script := fmt.Sprintf("runs=/runs/%s; echo run >> $runs; sleep %d; %s", job.name, seconds, job.end)
 	main := harness.Container(harness.MainName, script)
-	containers := []corev1.Container{harness.Sidecar(sidecar), main}
-	if f.control {
-		containers = containers[1:]
-	}
-	object := harness.Job(job.name, job.restartPolicy, containers...)
+	object := harness.Job(job.name, job.restartPolicy, harness.Sidecar(sidecar), main)
 	object.Spec.BackoffLimit = ptr.To(job.backoffLimit)
 	object.Spec.Template.Labels = map[string]string{policyLabel: job.policy.name()}
 	harness.MountHostDirectory(&object.Spec.Template.Spec, harness.MainName, f.runs, "/runs")
@@ -223,20 +209,13 @@ func (f *faultJobs) unfinished(seen harness.Seen) []faultJob {
 	for _, job := range f.jobs {
 		object := seen.Job(job.name)
 		done := hasCondition(object, batchv1.JobComplete) || hasCondition(object, batchv1.JobFailed)
-		if !done || f.hasRunningPods(seen, job) {
+		if !done || slices.ContainsFunc(seen.Pods(job.name), func(record *harness.PodRecord) bool {
+			return !record.Deleted && (len(record.Running()) > 0 || !record.Finished())
+		}) {
 			unfinished = append(unfinished, job)
 		}
 	}
 	return unfinished
-}
-
-func (f *faultJobs) hasRunningPods(seen harness.Seen, job faultJob) bool {
-	for _, record := range seen.Pods(job.name) {
-		if !record.Deleted && (len(record.Running()) > 0 || !record.Finished()) {
-			return true
-		}
-	}
-	return false
 }
 
 func (f *faultJobs) allFinished(seen harness.Seen) error {
@@ -256,3 +235,113 @@ func (f *faultJobs) runsOf(job faultJob) int {
 }
 
 func jobName(i int) string { return fmt.Sprintf("job-%03d", i) }
+
+// defaultDeadline is the default of terminationDeadlineSeconds.
+const defaultDeadline = 30 * time.Second
+
+// faultFigures are the results of a scenario.
+type faultFigures struct {
+	jobs, pods, faults int
+	// stuck are Jobs that have not finished or have running containers.
+	stuck int
+	// doubleRuns are Jobs with more pods, runs or restarts of the main container than without sidecars.
+	doubleRuns int
+	// wrong are Jobs with the wrong condition or too few runs of the main container.
+	wrong int
+	// reversals are pods that left a terminal phase.
+	reversals int
+	// crrs is the number of CRRs, and mostCRRs the most for one pod.
+	crrs, mostCRRs int
+	// hasty are CRRs that were created before the deadline of the previous one.
+	hasty int
+	took  time.Duration
+	// latencies are the sorted times from the main container's finishedAt, in whole seconds, to the first recorded terminal phase.
+	latencies []time.Duration
+}
+
+func (f faultFigures) percentile(p int) time.Duration {
+	if len(f.latencies) == 0 {
+		return 0
+	}
+	return f.latencies[(len(f.latencies)-1)*p/100].Round(100 * time.Millisecond)
+}
+
+// row returns the row of docs/reliability.md.
+func (f faultFigures) row(scenario string) string {
+	return fmt.Sprintf("| %s | %d | %d | %d | %d | %d | %d | %d, at most %d, hasty %d | %.1f / %.1f / %.1f s | %.0f s |",
+		scenario, f.jobs, f.faults, f.stuck, f.doubleRuns, f.wrong, f.reversals, f.crrs, f.mostCRRs, f.hasty,
+		f.percentile(50).Seconds(), f.percentile(99).Seconds(), f.percentile(100).Seconds(), f.took.Seconds())
+}
+
+// figures evaluates every Job by its status and by the runs that its main container counted.
+func (f *faultJobs) figures() faultFigures {
+	f.Helper()
+	figures := faultFigures{jobs: len(f.jobs)}
+	f.Recorder.Look(func(seen harness.Seen) {
+		stuck := f.unfinished(seen)
+		figures.stuck = len(stuck)
+		for _, job := range stuck {
+			f.Errorf("Job %s (policy %s) is stuck: %s", job.name, job.policy.name(), seen.Describe(job.name))
+		}
+		for _, job := range f.jobs {
+			f.evaluate(seen, job, &figures)
+		}
+		for _, record := range seen.AllPods() {
+			f.measure(seen, record, &figures)
+		}
+	})
+	slices.Sort(figures.latencies)
+	return figures
+}
+
+func (f *faultJobs) evaluate(seen harness.Seen, job faultJob, figures *faultFigures) {
+	f.Helper()
+	runs, pods := f.runsOf(job), seen.Pods(job.name)
+	restarts := 0
+	for _, record := range pods {
+		if main := record.Container(harness.MainName); main != nil {
+			restarts += int(main.RestartCount)
+		}
+	}
+	if len(pods) > job.pods || job.runs > 0 && (runs > job.runs || len(pods)+restarts > job.runs) {
+		figures.doubleRuns++
+		f.Errorf("Job %s (policy %s) had %d pods and %d runs of its main container, want %d and %d, with %d restarts: %s",
+			job.name, job.policy.name(), len(pods), runs, job.pods, job.runs, restarts, seen.Describe(job.name))
+	}
+	opposite := batchv1.JobFailed
+	if job.outcome == batchv1.JobFailed {
+		opposite = batchv1.JobComplete
+	}
+	if reason, is := harness.JobCondition(seen.Job(job.name), opposite); is || runs < max(job.runs, 1) {
+		figures.wrong++
+		f.Errorf("Job %s (policy %s, %d runs of %d) is %s: %s, want %s: %s",
+			job.name, job.policy.name(), runs, job.runs, opposite, reason, job.outcome, seen.Describe(job.name))
+	}
+}
+
+func (f *faultJobs) measure(seen harness.Seen, record *harness.PodRecord, figures *faultFigures) {
+	f.Helper()
+	figures.pods++
+	f.RequireNoReversal(record)
+	if record.Reversal() != "" {
+		figures.reversals++
+	}
+	crrs := seen.CRRs(record.Pod.Name)
+	figures.crrs += len(crrs)
+	figures.mostCRRs = max(figures.mostCRRs, len(crrs))
+	for i := 1; i < len(crrs); i++ {
+		if apart := crrs[i].Created.Sub(crrs[i-1].Created); apart < defaultDeadline {
+			figures.hasty++
+			f.Errorf("Pod %s got two CRRs within %s: %s", record.Pod.Name, apart, seen.Describe(record.Pod.Name))
+		}
+	}
+	// The Job controller deleted the pod, so its latency does not concern the operator.
+	if record.Deleted || record.Pod.DeletionTimestamp != nil {
+		return
+	}
+	main := record.Container(harness.MainName)
+	at, finished := record.FinishedAt()
+	if finished && main != nil && main.State.Terminated != nil && !main.State.Terminated.FinishedAt.IsZero() {
+		figures.latencies = append(figures.latencies, at.Sub(main.State.Terminated.FinishedAt.Time))
+	}
+}

@@ -9,11 +9,29 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
+
+// Components of the local cluster, and the node that the Jobs run on.
+const (
+	apiServer     = "kube-apiserver"
+	etcd          = "etcd"
+	kubelet       = "kubelet"
+	containerd    = "containerd"
+	kruiseManager = "kruise-manager"
+	faultNode     = "node-1"
+)
+
+// nodeTimeout is for a node to become NotReady or Ready.
+const nodeTimeout = 4 * time.Minute
 
 const (
 	// faultsVariable set to "all" runs every scenario at full length (make test-e2e-faults).
@@ -166,4 +184,137 @@ func waitForLeader(f *faultJobs, replicas []*harness.OperatorProcess) *harness.O
 		return fmt.Errorf("no replica leads")
 	})
 	return leader
+}
+
+// The API server, etcd, the kubelet and containerd restart, by SIGTERM and SIGKILL in turn. The operator may lose its lease and exit: the
+// kubelet then restarts it with backoff. While OpenKruise is down, its webhooks reject new pods.
+func TestFaultsComponents(t *testing.T) {
+	onlyWithAllFaults(t)
+	for _, c := range []struct {
+		name       string
+		components []string
+		faults     int
+		// down is how long they are down.
+		down time.Duration
+		// ends restarts them only while sidecars are terminating and no container is starting.
+		ends bool
+	}{
+		{"API server restarted", []string{apiServer}, 4, 0, false},
+		{"etcd restarted", []string{etcd}, 8, 0, false},
+		{"kruise-manager and kruise-daemon down for 10 s and up", []string{kruiseManager, kruiseDaemon}, 4, 10 * time.Second, false},
+		{"kubelet restarted during termination", []string{kubelet}, 4, 0, true},
+		{"containerd restarted during termination", []string{containerd}, 4, 0, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFaultJobs(t)
+			restart := f.restarts(c.down, c.components...)
+			if c.ends {
+				f.inWaves = true
+				f.plan(jobsOfWave)
+				f.disturbEnds(c.name, exactly(c.faults), restart)
+				return
+			}
+			f.plan(60)
+			f.disturb(c.name, exactly(c.faults), every(40*time.Second/time.Duration(c.faults)), func() bool {
+				restart()
+				return true
+			})
+		})
+	}
+}
+
+// restarts returns a fault that restarts components, alternating SIGTERM and SIGKILL. It starts them again when the test ends.
+func (f *faultJobs) restarts(down time.Duration, components ...string) func() {
+	f.Helper()
+	for _, component := range components {
+		f.RestoreWith("component", "start", component)
+	}
+	ends := []string{"stop", "kill"}
+	return func() {
+		f.Helper()
+		for _, component := range components {
+			f.LocalCluster("component", ends[0], component)
+		}
+		slices.Reverse(ends)
+		if down > 0 {
+			f.SeenWithin(down, f.allFinished)
+		}
+		for _, component := range components {
+			f.LocalCluster("component", "start", component)
+		}
+	}
+}
+
+// disturbEnds is like disturb, but injects the fault only while sidecars are terminating and no container is starting.
+func (f *faultJobs) disturbEnds(scenario string, wanted amount, fault func()) {
+	f.Helper()
+	caught := 0
+	f.disturb(scenario, wanted, every(time.Second), func() bool {
+		terminating := 0
+		f.SeenWithin(time.Minute, func(seen harness.Seen) error {
+			if err := f.allFinished(seen); err == nil {
+				return nil
+			}
+			if terminating = f.terminating(seen); terminating == 0 || f.starting(seen) {
+				terminating = 0
+				return fmt.Errorf("no sidecar is terminating, or a container is starting")
+			}
+			return nil
+		})
+		if terminating > 0 {
+			fault()
+		}
+		caught += terminating
+		return terminating > 0
+	})
+	f.Logf("%s: %d pods had a terminating sidecar", scenario, caught)
+}
+
+// starting reports whether the kubelet is starting a container: of a new pod, or with a swapped image.
+func (f *faultJobs) starting(seen harness.Seen) bool {
+	for _, record := range seen.AllPods() {
+		if record.Deleted || record.Finished() {
+			continue
+		}
+		main, sidecar := record.Container(harness.MainName), record.Container(harness.SidecarName)
+		if main == nil || sidecar == nil || main.State.Terminated == nil || sidecar.State.Running == nil && sidecar.State.Terminated == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// terminating counts the pods with an attempt and a running sidecar.
+func (f *faultJobs) terminating(seen harness.Seen) int {
+	count := 0
+	for _, record := range seen.AllPods() {
+		sidecar := record.Container(harness.SidecarName)
+		if record.Deleted || sidecar == nil || sidecar.State.Running == nil {
+			continue
+		}
+		if attempted(seen, record) {
+			count++
+		}
+	}
+	return count
+}
+
+// attempted reports whether the operator has made an attempt on the pod.
+func attempted(seen harness.Seen, record *harness.PodRecord) bool {
+	_, phase := record.Pod.Annotations[v1alpha1.AnnotationPodPhase]
+	_, swap := record.Pod.Annotations[v1alpha1.AnnotationImageSwap]
+	return phase || swap || len(seen.CRRs(record.Pod.Name)) > 0
+}
+
+func (f *faultJobs) waitForNode(ready corev1.ConditionStatus) {
+	f.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: faultNode}}
+	f.EventuallyGet(node, fmt.Sprintf("Ready of node %s to be %s", faultNode, ready), nodeTimeout, func() error {
+		for _, condition := range node.Status.Conditions {
+			if condition.Type == corev1.NodeReady && condition.Status == ready {
+				return nil
+			}
+		}
+		return fmt.Errorf("the conditions are %+v", node.Status.Conditions)
+	})
 }

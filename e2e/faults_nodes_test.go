@@ -1,0 +1,246 @@
+//go:build e2e
+
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/e2e/harness"
+)
+
+// kubeletVersionVariable is the variable of `make cluster-up` that chooses kubelets older than the API server.
+const kubeletVersionVariable = "KUBELET_VERSION"
+
+// The kubelets keep the new version, so no test may follow.
+func TestFaultsKubeletUpgrade(t *testing.T) {
+	skipUnlessAllFaults(t)
+	if os.Getenv(kubeletVersionVariable) == "" {
+		t.Skipf("set %s for the cluster and for this test (make test-e2e-faults)", kubeletVersionVariable)
+	}
+	harness.Last(t)
+	f := newFaultJobs(t)
+	server, err := f.Clientset.Discovery().ServerVersion()
+	if err != nil {
+		t.Fatalf("Get the version of the API server: %v", err)
+	}
+	before := f.kubeletVersion()
+	if before == server.GitVersion {
+		t.Fatalf("The kubelet has version %s already: bring up the cluster with an older %s", before, kubeletVersionVariable)
+	}
+	f.inWaves = true
+	running := newGatedJobs(t, nil)
+	f.plan(jobsOfWave)
+	f.disturbEnds("kubelet upgraded from "+before+" to "+server.GitVersion+" during termination", exactly(1), func() {
+		f.LocalCluster("up", "--kubelet-version="+server.GitVersion)
+	})
+	if after := f.kubeletVersion(); after != server.GitVersion {
+		t.Errorf("The kubelet has version %s, want %s", after, server.GitVersion)
+	}
+	running.open()
+	running.requireCompleted()
+}
+
+func (f *faultJobs) kubeletVersion() string {
+	f.Helper()
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: faultNode}}
+	f.Get(node)
+	return node.Status.NodeInfo.KubeletVersion
+}
+
+// gatedJobs are Jobs whose main containers run until they are opened, one of each policy. They have a namespace of their own.
+type gatedJobs struct {
+	*faultJobs
+	gates []*harness.Gate
+}
+
+// newGatedJobs creates the Jobs, changed unless change is nil, and waits until all containers run.
+func newGatedJobs(t *testing.T, change func(*batchv1.Job)) *gatedJobs {
+	t.Helper()
+	g := &gatedJobs{faultJobs: newFaultJobs(t)}
+	for i, policy := range faultPolicies {
+		job := harness.Job(jobName(i), corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(0))
+		job.Spec.BackoffLimit = ptr.To[int32](0)
+		job.Spec.Template.Labels = map[string]string{policyLabel: policy.name()}
+		g.gates = append(g.gates, g.Gate(&job.Spec.Template))
+		if change != nil {
+			change(job)
+		}
+		g.Create(job)
+	}
+	for i := range g.gates {
+		g.WaitForRunning(jobName(i))
+	}
+	return g
+}
+
+// open lets the main containers end.
+func (g *gatedJobs) open() {
+	g.Helper()
+	for _, gate := range g.gates {
+		gate.Open()
+	}
+}
+
+// requireCompleted waits until the Jobs are Complete, and requires that each main container has run once.
+func (g *gatedJobs) requireCompleted() {
+	g.Helper()
+	for i := range g.gates {
+		g.RequireCompleted(jobName(i))
+	}
+}
+
+const (
+	// awayFor exceeds the deadline of every attempt, and the time after which the operator removes the phase guard.
+	awayFor = 10 * time.Minute
+	// stuckTimeout is for the operator to try every mode in vain.
+	stuckTimeout = 6 * time.Minute
+)
+
+// The kubelet and OpenKruise's daemon are away while sidecars terminate, and while main containers end unseen.
+func TestFaultsNodeAway(t *testing.T) {
+	onlyWithAllFaults(t)
+	f := newFaultJobs(t)
+	f.inWaves, f.change = true, tolerateUnreachable
+	running := newGatedJobs(t, tolerateUnreachable)
+	components := []string{kubelet, kruiseDaemon}
+	for _, component := range components {
+		f.RestoreWith("component", "start", component)
+	}
+	f.plan(jobsOfWave)
+	f.disturbEnds("node away for 10 minutes during termination", exactly(1), func() {
+		left := time.Now()
+		for _, component := range components {
+			f.LocalCluster("component", "stop", component)
+		}
+		f.waitForNode(corev1.ConditionUnknown)
+		running.open()
+		f.waitForStuck(true, stuckTimeout)
+		if f.SeenWithin(time.Until(left.Add(awayFor)), f.anyDeleted) {
+			t.Error("A pod was deleted while its node was away")
+		}
+		for _, component := range components {
+			f.LocalCluster("component", "start", component)
+		}
+		f.waitForNode(corev1.ConditionTrue)
+	})
+	running.requireCompleted()
+	f.waitForStuck(false, harness.StatusTimeout)
+}
+
+// tolerateUnreachable keeps Kubernetes from deleting the pods after 5 minutes, which a Job counts as failures.
+func tolerateUnreachable(job *batchv1.Job) {
+	job.Spec.Template.Spec.Tolerations = append(job.Spec.Template.Spec.Tolerations, corev1.Toleration{
+		Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute,
+	})
+}
+
+// waitForStuck waits until a policy reports stuck pods, or none does.
+func (f *faultJobs) waitForStuck(wanted bool, timeout time.Duration) {
+	f.Helper()
+	f.Eventually(fmt.Sprintf("a policy to report stuck pods to be %t", wanted), timeout, func(ctx context.Context) error {
+		policies := &v1alpha1.SidecarTerminationPolicyList{}
+		if err := f.Client.List(ctx, policies, client.InNamespace(f.Namespace)); err != nil {
+			return err
+		}
+		stuck := 0
+		for i := range policies.Items {
+			status := policies.Items[i].Status
+			if status.StuckPods > 0 && harness.Condition(status, v1alpha1.ConditionDegraded).Reason == string(v1alpha1.ReasonStuck) {
+				stuck++
+			}
+		}
+		if (stuck > 0) != wanted {
+			return fmt.Errorf("%d policies do", stuck)
+		}
+		return nil
+	})
+}
+
+// anyDeleted returns nil if a pod was deleted.
+func (f *faultJobs) anyDeleted(seen harness.Seen) error {
+	for _, record := range seen.AllPods() {
+		if record.Deleted || record.Pod.DeletionTimestamp != nil {
+			return nil
+		}
+	}
+	return errors.New("no pod was deleted")
+}
+
+// drainTimeout is for the pods of a wave to be evicted and gone.
+const drainTimeout = 3 * time.Minute
+
+// The operator leaves evicted pods alone. Their sidecars end within the grace period, and their Jobs have the right outcome.
+func TestFaultsNodeDrained(t *testing.T) {
+	onlyWithAllFaults(t)
+	f := newFaultJobs(t)
+	f.inWaves = true
+	// By default a Job takes a deleted pod for failed before it has ended.
+	f.change = func(job *batchv1.Job) { job.Spec.PodReplacementPolicy = ptr.To(batchv1.Failed) }
+	t.Cleanup(func() {
+		if output, err := f.TryKubectl(context.Background(), "uncordon", faultNode); err != nil {
+			t.Errorf("%v: %s", err, output)
+		}
+	})
+	f.plan(jobsOfWave)
+	f.disturbEnds("node drained during termination", exactly(1), func() {
+		f.EventuallySeen("an attempt on each pod", time.Minute, f.allAttempted)
+		before := f.operatorWrites()
+		kubectl(f.Test, "drain", faultNode, "--pod-selector="+policyLabel, "--timeout="+drainTimeout.String())
+		if after := f.operatorWrites(); !slices.Equal(after, before) {
+			t.Errorf("The operator has written to evicted pods: %v, before %v", after, before)
+		}
+		kubectl(f.Test, "uncordon", faultNode)
+	})
+}
+
+// allAttempted returns an error unless there was an attempt on each pod, and the kubelet knows the phases that were written.
+func (f *faultJobs) allAttempted(seen harness.Seen) error {
+	for _, record := range seen.AllPods() {
+		if len(record.Running()) == 0 {
+			continue
+		}
+		unknown := record.Pod.Status.Phase == corev1.PodSucceeded && !slices.ContainsFunc(record.Pod.Status.Conditions, func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Reason == "PodCompleted"
+		})
+		if !attempted(seen, record) || unknown {
+			return fmt.Errorf("pod %s has annotations %v and conditions %+v", record.Pod.Name, record.Pod.Annotations, record.Pod.Status.Conditions)
+		}
+	}
+	return nil
+}
+
+// operatorWrites returns the last writes of the operator to each pod, and the CRRs of all pods, sorted.
+func (f *faultJobs) operatorWrites() []string {
+	f.Helper()
+	var writes []string
+	f.Recorder.Look(func(seen harness.Seen) {
+		for _, record := range seen.AllPods() {
+			for _, crr := range seen.CRRs(record.Pod.Name) {
+				writes = append(writes, crr.Name)
+			}
+			for _, manager := range record.Pod.ManagedFields {
+				if strings.Contains(manager.Manager, "sidecar-termination") && !strings.Contains(manager.Manager, "e2e") {
+					writes = append(writes, fmt.Sprintf("%s %s at %s", record.Pod.Name, manager.Subresource, manager.Time))
+				}
+			}
+		}
+	})
+	slices.Sort(writes)
+	return writes
+}
