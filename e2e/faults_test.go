@@ -125,12 +125,15 @@ func TestFaultsOperatorKilled(t *testing.T) {
 	harness.Exclusive(t)
 	// About half the faults of the measurement in docs/reliability.md.
 	jobs, least := 20, 2
+	var buildFlags []string
 	if allFaults() {
-		jobs, least = 200, 28
+		// The race detector needs a build of the standard library.
+		jobs, least, buildFlags = 200, 28, []string{"-race"}
 	}
 	f := newFaultJobs(t)
+	program := f.BuildOperator(buildFlags...)
 	f.StandInForOperator()
-	operator := f.NewOperatorProcess(f.BuildOperator(), "--leader-elect=false")
+	operator := f.NewOperatorProcess(program, "--leader-elect=false")
 	operator.Start()
 	f.plan(jobs)
 	f.disturb("operator killed every 1 to 5 s", whileJobsRun(least), between(time.Second, 5*time.Second), func() bool {
@@ -148,7 +151,7 @@ func TestFaultsLeaderFailover(t *testing.T) {
 	onlyWithAllFaults(t)
 	f := newFaultJobs(t)
 	f.StandInForOperator()
-	program := f.BuildOperator()
+	program := f.BuildOperator("-race")
 	replicas := []*harness.OperatorProcess{f.NewOperatorProcess(program), f.NewOperatorProcess(program)}
 	for _, operator := range replicas {
 		operator.Start()

@@ -5,7 +5,6 @@
 package e2e
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -62,79 +61,70 @@ spec:
     outputs: {parameters: [{name: text, valueFrom: {path: /tmp/text}}]}
 `
 
+// The same workflow hangs without a policy.
 func TestToolsArgoWorkflow(t *testing.T) {
 	harness.RequireAddons(t, "argo")
 	harness.Shared(t)
 	for name, sidecar := range argoSidecars {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test := newArgo(t, sidecar, true)
+			hangs, test := newArgo(t, sidecar, false), newArgo(t, sidecar, true)
+			without := hangs.create(threeSteps).GetName()
+			onlySidecar := func(seen harness.Seen) error {
+				if pods := seen.Pods(without); len(pods) != 1 || !slices.Equal(pods[0].Running(), []string{harness.SidecarName}) {
+					return errors.New(seen.Describe(without))
+				}
+				return nil
+			}
+			hangs.EventuallySeen("the main containers to end", harness.StartTimeout, onlySidecar)
 			workflow := test.create(threeSteps)
 			test.requirePhase(workflow, "Succeeded")
 			want := "start"
 			for _, step := range []string{"one", "two", "three"} {
 				want += "-step"
-				node := test.node(workflow, step)
-				parameters, _, _ := unstructured.NestedSlice(node, "outputs", "parameters")
+				parameters, _, _ := unstructured.NestedSlice(test.node(workflow, step), "outputs", "parameters")
 				if len(parameters) != 1 || parameters[0].(map[string]any)["value"] != want {
 					t.Errorf("The outputs of step %s are %v, want %s", step, parameters, want)
 				}
 			}
-			pods := test.requireFinished(3)
-			for i, record := range pods {
+			for i, record := range test.requireFinished(3) {
 				test.requireMains(record, 0)
-				if log, want := test.log(record, harness.MainName), "start"+strings.Repeat("-step", i+1); !strings.Contains(log, "this step wrote "+want+"\n") {
+				log := kubectl(test.Test, "logs", "--namespace="+test.Namespace, record.Pod.Name, "--container="+harness.MainName)
+				if want := "start" + strings.Repeat("-step", i+1); !strings.Contains(log, "this step wrote "+want+"\n") {
 					t.Errorf("The log of pod %s is %q, want %s", record.Pod.Name, log, want)
 				}
 			}
+			hangs.Recorder.Look(func(seen harness.Seen) {
+				if err := onlySidecar(seen); err != nil {
+					t.Errorf("The workflow without a policy went on: %v", err)
+				}
+			})
 		})
 	}
 }
 
-// The same workflow hangs without a policy.
-func TestToolsArgoWithoutPolicy(t *testing.T) {
-	harness.RequireAddons(t, "argo")
-	harness.Shared(t)
-	for name, sidecar := range argoSidecars {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			hangs, ends := newArgo(t, sidecar, false), newArgo(t, sidecar, true)
-			workflow := hangs.create(threeSteps)
-			hangs.EventuallySeen("the main containers to end", harness.StartTimeout, func(seen harness.Seen) error {
-				pods := seen.Pods(workflow.GetName())
-				if len(pods) == 1 && slices.Equal(pods[0].Running(), []string{harness.SidecarName}) {
-					return nil
-				}
-				return errors.New(seen.Describe(workflow.GetName()))
-			})
-			ends.requirePhase(ends.create(threeSteps), "Succeeded")
-			hangs.Recorder.Look(func(seen harness.Seen) {
-				if pods := seen.Pods(workflow.GetName()); len(pods) != 1 || !slices.Equal(pods[0].Running(), []string{harness.SidecarName}) {
-					t.Errorf("The workflow without a policy went on: %s", seen.Describe(workflow.GetName()))
-				}
-			})
-		})
-	}
-}
+// oneStep has the command and the annotations of its pod.
+const oneStep = `
+apiVersion: argoproj.io/v1alpha1
+kind: Workflow
+metadata: {name: workflow}
+spec:
+  entrypoint: work
+  hostNetwork: true
+  podSpecPatch: 'terminationGracePeriodSeconds: 3'
+  podMetadata: {annotations: {%s}}
+  templates:
+  - name: work
+    container:
+      image: localhost/busybox:1
+      command: [sh, -c, %s]
+`
 
 func TestToolsArgoFailedStep(t *testing.T) {
 	harness.RequireAddons(t, "argo")
 	harness.Shared(t)
 	test := newArgo(t, argoSidecars["without a shell"], true)
-	workflow := test.create(`
-apiVersion: argoproj.io/v1alpha1
-kind: Workflow
-metadata: {name: workflow}
-spec:
-  entrypoint: fail
-  hostNetwork: true
-  podSpecPatch: 'terminationGracePeriodSeconds: 3'
-  templates:
-  - name: fail
-    container:
-      image: localhost/busybox:1
-      command: [sh, -c, exit 3]
-`)
+	workflow := test.create(fmt.Sprintf(oneStep, "", "exit 3"))
 	test.requirePhase(workflow, "Failed")
 	if message, _, _ := unstructured.NestedString(workflow.Object, "status", "message"); !strings.Contains(message, "(exit code 3)") {
 		t.Errorf("The workflow's message is %q, want exit code 3", message)
@@ -147,22 +137,7 @@ func TestToolsArgoKillCommand(t *testing.T) {
 	harness.RequireAddons(t, "argo")
 	harness.Shared(t)
 	test := newArgo(t, harness.Sidecar(harness.ExitsSevenOnTerm), true)
-	workflow := test.create(`
-apiVersion: argoproj.io/v1alpha1
-kind: Workflow
-metadata: {name: workflow}
-spec:
-  entrypoint: work
-  hostNetwork: true
-  podSpecPatch: 'terminationGracePeriodSeconds: 3'
-  podMetadata: {annotations: {workflows.argoproj.io/kill-cmd-sidecar: '["/bin/true"]'}}
-  templates:
-  - name: work
-    container:
-      image: localhost/busybox:1
-      command: [sh, -c, sleep 1]
-`)
-	test.requirePhase(workflow, "Succeeded")
+	test.requirePhase(test.create(fmt.Sprintf(oneStep, `workflows.argoproj.io/kill-cmd-sidecar: '["/bin/true"]'`, "sleep 1")), "Succeeded")
 	test.requireMains(test.requireFinished(1)[0], 0)
 }
 
@@ -220,7 +195,7 @@ spec:
 		}
 		return nil
 	})
-	if !store.had("report", "kept") || store.has("report") {
+	if !store.savedAndDeleted("report", "kept") {
 		t.Error("The artifact was not saved and deleted")
 	}
 }
@@ -335,28 +310,18 @@ func (t *argoTest) requireMains(record *harness.PodRecord, exitCode int32) {
 	})
 }
 
-// log returns the log of a container.
-func (t *argoTest) log(record *harness.PodRecord, container string) string {
-	t.Helper()
-	log, err := t.Clientset.CoreV1().Pods(t.Namespace).GetLogs(record.Pod.Name, &corev1.PodLogOptions{Container: container}).DoRaw(t.Context())
-	if err != nil {
-		t.Fatalf("Read the log of pod %s: %v", record.Pod.Name, err)
-	}
-	return string(log)
-}
-
 // objectStore answers the requests of an S3 client for objects of one bucket. It checks no signature, and keeps the chunks of an
 // upload with their signatures.
 type objectStore struct {
 	address string
 
 	mutex          sync.Mutex
-	objects, saved map[string][]byte
+	objects, saved map[string]string
 }
 
 func newObjectStore(t *testing.T) *objectStore {
 	t.Helper()
-	store := &objectStore{objects: map[string][]byte{}, saved: map[string][]byte{}}
+	store := &objectStore{objects: map[string]string{}, saved: map[string]string{}}
 	server := httptest.NewServer(store)
 	t.Cleanup(server.Close)
 	store.address = server.Listener.Addr().(*net.TCPAddr).String()
@@ -374,7 +339,7 @@ func (s *objectStore) ServeHTTP(response http.ResponseWriter, request *http.Requ
 			http.Error(response, err.Error(), http.StatusBadRequest)
 			return
 		}
-		s.objects[key], s.saved[key] = content, content
+		s.objects[key], s.saved[key] = string(content), string(content)
 		response.Header().Set("ETag", `"any"`)
 	case http.MethodDelete:
 		delete(s.objects, key)
@@ -384,17 +349,10 @@ func (s *objectStore) ServeHTTP(response http.ResponseWriter, request *http.Requ
 	}
 }
 
-// had reports whether an object with the content was saved.
-func (s *objectStore) had(key, content string) bool {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	return bytes.Contains(s.saved[key], []byte(content))
-}
-
-// has reports whether the object is there.
-func (s *objectStore) has(key string) bool {
+// savedAndDeleted reports whether an object with the content was saved, and deleted later.
+func (s *objectStore) savedAndDeleted(key, content string) bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	_, found := s.objects[key]
-	return found
+	return !found && strings.Contains(s.saved[key], content)
 }

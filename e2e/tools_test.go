@@ -187,9 +187,8 @@ func (t *tool) requireOutcome(owner, container string, phase corev1.PodPhase, ex
 	if status == nil || status.State.Terminated == nil || status.State.Terminated.ExitCode != exitCode || status.RestartCount != 0 {
 		t.Errorf("Container %s of pod %s is %+v, want exit code %d", container, record.Pod.Name, status, exitCode)
 	}
-	log, err := t.Clientset.CoreV1().Pods(t.Namespace).GetLogs(record.Pod.Name, &corev1.PodLogOptions{Container: container}).DoRaw(t.Context())
-	if err != nil || string(log) != "done\n" {
-		t.Errorf("The log of container %s of pod %s is %q: %v", container, record.Pod.Name, log, err)
+	if log := kubectl(t.Test, "logs", "--namespace="+t.Namespace, record.Pod.Name, "--container="+container); log != "done\n" {
+		t.Errorf("The log of container %s of pod %s is %q", container, record.Pod.Name, log)
 	}
 }
 

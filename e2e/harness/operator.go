@@ -8,27 +8,34 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sidecar-termination/operator/hack/localcluster/process"
 	"github.com/sidecar-termination/operator/internal/settings"
+	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
 // OperatorNamespace is where the operator runs.
 const OperatorNamespace = settings.Namespace
 
 const (
-	operatorTimeout = 2 * time.Minute
-	podLogDirectory = "/var/log/pods"
+	operatorTimeout   = 4 * time.Minute
+	operatorLeads     = `leader_election_master_status{name="` + settings.LeaseName + `"} 1`
+	operatorStopGrace = 30 * time.Second
+	buildTimeout      = 30 * time.Minute
 )
-
-var errNoOperator = errors.New("no operator pod is ready (deploy it with `make cluster-deploy`)")
 
 // operatorPod returns the operator's ready pod.
 func (c *Cluster) operatorPod(ctx context.Context) (*corev1.Pod, error) {
@@ -38,14 +45,20 @@ func (c *Cluster) operatorPod(ctx context.Context) (*corev1.Pod, error) {
 	}
 	for i := range pods.Items {
 		pod := &pods.Items[i]
-		ready := slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
-			return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
-		})
-		if strings.HasPrefix(pod.Name, settings.DeploymentName+"-") && pod.DeletionTimestamp == nil && ready {
+		if strings.HasPrefix(pod.Name, settings.DeploymentName+"-") && pod.DeletionTimestamp == nil && isTrue(pod.Status.Conditions, corev1.PodReady) {
 			return pod, nil
 		}
 	}
-	return nil, errNoOperator
+	return nil, errors.New("no operator pod is ready (deploy it with `make cluster-deploy`)")
+}
+
+func isTrue(conditions []corev1.PodCondition, wanted corev1.PodConditionType) bool {
+	for _, condition := range conditions {
+		if condition.Type == wanted {
+			return condition.Status == corev1.ConditionTrue
+		}
+	}
+	return false
 }
 
 // OperatorPod returns the operator's ready pod.
@@ -75,29 +88,35 @@ func (t *Test) WaitForOperator() {
 	})
 }
 
-// updateOperator changes the operator's Deployment and waits until it has the ready replicas and no others.
-func (t *Test) updateOperator(ctx context.Context, replicas int32, change func(*appsv1.Deployment)) {
+// OperatorDeployment returns the operator's Deployment with its name only.
+func OperatorDeployment() *appsv1.Deployment {
+	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: OperatorNamespace, Name: settings.DeploymentName}}
+}
+
+// StandInForOperator scales the deployed operator to zero until the test ends, so that processes can replace it.
+func (t *Test) StandInForOperator() {
+	t.Helper()
+	t.Cleanup(func() { t.scaleOperator(context.Background(), 1) })
+	t.scaleOperator(t.Context(), 0)
+}
+
+func (t *Test) scaleOperator(ctx context.Context, replicas int32) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, operatorTimeout)
 	defer cancel()
 	deployment := OperatorDeployment()
-	key := client.ObjectKeyFromObject(deployment)
+	key, patch := client.ObjectKeyFromObject(deployment), fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
 	if err := poll(ctx, func(ctx context.Context) error {
-		if err := t.getAgain(ctx, key, deployment); err != nil {
-			return err
-		}
-		old := deployment.DeepCopy()
-		change(deployment)
-		return t.Client.Patch(ctx, deployment, client.StrategicMergeFrom(old))
+		return t.Client.Patch(ctx, OperatorDeployment(), client.RawPatch(client.Merge.Type(), patch))
 	}); err != nil {
-		t.Fatalf("Change the operator's Deployment: %v", err)
+		t.Fatalf("Scale the operator: %v", err)
 	}
 	if err := poll(ctx, func(ctx context.Context) error {
 		if err := t.getAgain(ctx, key, deployment); err != nil {
 			return err
 		}
 		status := deployment.Status
-		if status.ObservedGeneration < deployment.Generation || status.UpdatedReplicas != replicas || status.ReadyReplicas != replicas || status.Replicas != replicas {
+		if status.ObservedGeneration < deployment.Generation || status.ReadyReplicas != replicas || status.Replicas != replicas {
 			return fmt.Errorf("the Deployment has status %+v", status)
 		}
 		return nil
@@ -106,7 +125,148 @@ func (t *Test) updateOperator(ctx context.Context, replicas int32, change func(*
 	}
 }
 
-// OperatorDeployment returns the operator's Deployment with its name only.
-func OperatorDeployment() *appsv1.Deployment {
-	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: OperatorNamespace, Name: settings.DeploymentName}}
+// OperatorProcess is an operator that runs as a process of this machine with the permissions of the deployed one. Tests can
+// kill it repeatedly without the kubelet's restart backoff.
+type OperatorProcess struct {
+	test    *Test
+	command process.Command
+	probes  string
+	metrics string
+	running process.Identity
+}
+
+// BuildOperator builds the operator with the flags of `go build`, and returns the program's path.
+func (t *Test) BuildOperator(flags ...string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "manager")
+	ctx, cancel := context.WithTimeout(t.Context(), buildTimeout)
+	defer cancel()
+	build := exec.CommandContext(ctx, "go", append(append([]string{"build", "-buildvcs=false"}, flags...), "-o", program, ".")...)
+	build.Dir = t.Repository
+	if output, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("Build the operator: %v\n%s", err, output)
+	}
+	return program
+}
+
+// NewOperatorProcess returns an operator that is not started. It is stopped when the test ends.
+func (t *Test) NewOperatorProcess(program string, flags ...string) *OperatorProcess {
+	t.Helper()
+	directory := t.TempDir()
+	kubeconfig := filepath.Join(directory, "kubeconfig")
+	t.writeOperatorKubeconfig(kubeconfig)
+	operator := &OperatorProcess{test: t, probes: testenv.FreeAddress(t), metrics: testenv.FreeAddress(t)}
+	operator.command = process.Command{
+		Path: program,
+		Arguments: append([]string{
+			"--quick-exit-image=" + QuickExitImage,
+			"--leader-election-namespace=" + OperatorNamespace,
+			"--health-probe-bind-address=" + operator.probes,
+			"--metrics-bind-address=" + operator.metrics,
+			"--metrics-authentication=Disabled",
+		}, flags...),
+		Environment: append(os.Environ(), "KUBECONFIG="+kubeconfig),
+		Directory:   directory,
+		Log:         filepath.Join(directory, "operator.log"),
+	}
+	t.Cleanup(func() {
+		operator.end(context.Background(), operatorStopGrace)
+		log, _ := os.ReadFile(operator.command.Log)
+		if strings.Contains(string(log), "WARNING: DATA RACE") {
+			t.Error("The operator has a data race")
+		}
+		if t.Failed() {
+			t.Logf("Log of the operator's process:\n%s", operator.LogTail())
+		}
+	})
+	return operator
+}
+
+// writeOperatorKubeconfig writes a kubeconfig that impersonates the deployed operator's ServiceAccount.
+func (t *Test) writeOperatorKubeconfig(file string) {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(t.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range config.AuthInfos {
+		user.Impersonate = "system:serviceaccount:" + OperatorNamespace + ":" + settings.DeploymentName
+	}
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatalf("Write the kubeconfig of the operator: %v", err)
+	}
+}
+
+// Start starts the operator unless it runs, and does not wait until it is ready.
+func (o *OperatorProcess) Start() {
+	o.test.Helper()
+	if o.running.Alive() {
+		return
+	}
+	running, err := process.Start(o.command)
+	if err != nil {
+		o.test.Fatalf("Start the operator: %v", err)
+	}
+	o.running = running
+}
+
+// LogTail returns the last lines of the log, which covers all starts of the process.
+func (o *OperatorProcess) LogTail() string {
+	log, _ := os.ReadFile(o.command.Log)
+	lines := strings.Split(strings.TrimRight(string(log), "\n"), "\n")
+	return strings.Join(lines[max(0, len(lines)-dumpedLogLines):], "\n")
+}
+
+// Alive reports whether the operator runs.
+func (o *OperatorProcess) Alive() bool { return o.running.Alive() }
+
+// Kill sends SIGKILL to the operator.
+func (o *OperatorProcess) Kill() {
+	o.test.Helper()
+	o.end(o.test.Context(), 0)
+}
+
+// Stop sends SIGTERM to the operator, so that it releases its lease.
+func (o *OperatorProcess) Stop() {
+	o.test.Helper()
+	o.end(o.test.Context(), operatorStopGrace)
+}
+
+func (o *OperatorProcess) end(ctx context.Context, grace time.Duration) {
+	o.test.Helper()
+	if err := process.Stop(ctx, o.running, grace); err != nil {
+		o.test.Errorf("Stop the operator: %v", err)
+	}
+}
+
+// WaitForReady waits until the operator's caches are synced.
+func (o *OperatorProcess) WaitForReady() {
+	o.test.Helper()
+	o.test.Eventually("the operator's process to be ready", operatorTimeout, func(ctx context.Context) error {
+		_, err := get(ctx, "http://"+o.probes+"/readyz")
+		return err
+	})
+}
+
+// Leads reports whether the operator is the leader.
+func (o *OperatorProcess) Leads() bool {
+	metrics, err := get(o.test.Context(), "http://"+o.metrics+"/metrics")
+	return err == nil && strings.Contains(metrics, operatorLeads)
+}
+
+func get(ctx context.Context, url string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", response.Status, body)
+	}
+	return string(body), err
 }
