@@ -30,58 +30,36 @@ func TestFinish(t *testing.T) {
 				job.Spec.Template.Spec.Containers[0].Command[2] += fmt.Sprintf("; exit %d", exitCode)
 				test.Create(job)
 				test.WaitForRunning("job")
+				pod := test.PodOf("job")
+				require := func(wantCode int, parts []string, arguments ...string) {
+					t.Helper()
+					output, code := plugin(test, append([]string{"finish", "-n", test.Namespace, "--mode", string(mode)}, arguments...)...)
+					requireOutput(test, output, code, wantCode, parts...)
+				}
+				finish := []string{"pod/" + pod.Name, "--sidecars", harness.SidecarName, "--quick-exit-image", harness.QuickExitImage}
+				require(1, []string{"refused", string(v1alpha1.ReasonMainContainersRunning)}, finish...)
 				gate.Open()
-				pod := test.WaitForMain("job")
-
-				finish := []string{"finish", "pod/" + pod.Name, "-n", test.Namespace, "--sidecars", harness.SidecarName,
-					"--mode", string(mode), "--quick-exit-image", harness.QuickExitImage}
-				output, code := plugin(test, append(finish, "--dry-run=server")...)
-				requireOutput(test, output, code, 0, "finished (server dry run)")
+				test.WaitForMain("job")
+				require(1, []string{"refused", "name the sidecars with --sidecars"}, "-l", "batch.kubernetes.io/job-name=job")
+				require(0, []string{"finished (server dry run)"}, append(finish, "--dry-run=server")...)
 				if test.Get(pod); pod.Status.Phase != corev1.PodRunning {
 					t.Fatalf("The pod is %s after a dry run, want Running", pod.Status.Phase)
 				}
 
-				output, code = plugin(test, finish...)
-				requireOutput(test, output, code, 0, string(v1alpha1.ReasonFinishedByUser))
-				phase, wait := corev1.PodSucceeded, test.WaitForComplete
-				if exitCode != 0 {
-					phase, wait = corev1.PodFailed, test.WaitForFailed
+				require(0, []string{string(v1alpha1.ReasonFinishedByUser)}, finish...)
+				if exitCode == 0 {
+					test.RequireCompleted("job")
+				} else {
+					failedOnce(test, nil)
 				}
-				wait("job")
-				record := test.RequireFinished("job")
-				if record.Pod.Status.Phase != phase {
-					t.Errorf("The pod is %s, want %s", record.Pod.Status.Phase, phase)
-				}
-				if main := record.Container(harness.MainName); main.State.Terminated == nil || int(main.State.Terminated.ExitCode) != exitCode {
+				if main := test.RequireFinished("job").Container(harness.MainName); main.State.Terminated == nil || int(main.State.Terminated.ExitCode) != exitCode {
 					t.Errorf("The main container is %+v, want exit code %d", main.State, exitCode)
 				}
 				if event := test.WaitForEvent(pod, v1alpha1.ReasonFinishedByUser); !strings.Contains(event.Message, harness.SidecarName) {
 					t.Errorf("The event does not name the sidecar: %s", event.Message)
 				}
-
-				output, code = plugin(test, finish...)
-				requireOutput(test, output, code, 0, "unchanged", string(v1alpha1.ReasonPodFinished))
+				require(0, []string{"unchanged", string(v1alpha1.ReasonPodFinished)}, finish...)
 			})
 		}
 	}
-}
-
-func TestFinishRefusesRunningMain(t *testing.T) {
-	harness.Shared(t)
-	test := harness.New(t)
-	job := harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(0))
-	gate := test.Gate(&job.Spec.Template)
-	test.Create(job)
-	test.WaitForRunning("job")
-	pod := test.PodOf("job")
-
-	output, code := plugin(test, "finish", "pod/"+pod.Name, "-n", test.Namespace, "--sidecars", harness.SidecarName)
-	requireOutput(test, output, code, 1, "refused", string(v1alpha1.ReasonMainContainersRunning))
-	gate.Open()
-	test.WaitForMain("job")
-	output, code = plugin(test, "finish", "-l", "batch.kubernetes.io/job-name=job", "-n", test.Namespace)
-	requireOutput(test, output, code, 1, "refused", "name the sidecars with --sidecars")
-	output, code = plugin(test, "finish", "-l", "batch.kubernetes.io/job-name=job", "-n", test.Namespace, "--sidecars", harness.SidecarName)
-	requireOutput(test, output, code, 0, string(v1alpha1.ReasonFinishedByUser))
-	test.RequireCompleted("job")
 }

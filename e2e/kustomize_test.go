@@ -14,7 +14,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -22,30 +21,6 @@ import (
 )
 
 const kubectlTimeout = 5 * time.Minute
-
-// Other tests need the running operator, so the test installs config/overlays/local with the deployed image. It applies
-// config/default as a dry run only, because its image would have to be pulled.
-func TestKubectlInstallsOperator(t *testing.T) {
-	harness.Exclusive(t)
-	test := harness.New(t)
-	kubectl(test, "apply", "--server-side", "--force-conflicts", "--dry-run=server", "-k", filepath.Join(test.Repository, "config", "default"))
-
-	repository, tag, ok := strings.Cut(operatorImage(test), ":")
-	if !ok {
-		t.Skipf("the operator was not deployed by `make cluster-deploy`: its image is %s", repository)
-	}
-	installation := writeKustomization(test, map[string]string{"kustomization.yaml": fmt.Sprintf(`
-resources: [CONFIG/overlays/local]
-images: [{name: %s, newTag: %q}]
-`, repository, tag)})
-	// The field manager of `make cluster-deploy`, so that the next deployment has no conflicts.
-	kubectl(test, "apply", "--server-side", "--force-conflicts", "--field-manager=localcluster", "-k", installation)
-	test.WaitForOperator()
-
-	test.Create(harness.Policy(v1alpha1.ModeAuto),
-		harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2)))
-	test.WaitForComplete("job")
-}
 
 // The example of docs/kustomize.md: a patched preset and a Job.
 func TestKubectlAppliesPatchedPreset(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -23,8 +24,81 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
+
+// teardown is a way to terminate a sidecar.
+type teardown struct {
+	// name is its name in documents.
+	name      string
+	mode      v1alpha1.Mode
+	exitCodes v1alpha1.ExitCodes
+	drain     int32
+	// native says that Kubernetes terminates the sidecar, without the operator.
+	native bool
+	// phaseFirst says that the pod's phase is terminal while the sidecar terminates.
+	phaseFirst bool
+}
+
+// OpenKruise's daemon runs on the node, so Auto means CRR.
+var teardowns = []teardown{
+	{name: "Auto", mode: v1alpha1.ModeAuto, exitCodes: v1alpha1.ExitCodesIgnore, phaseFirst: true},
+	{name: "CRR, `exitCodes: Ignore`", mode: v1alpha1.ModeCRR, exitCodes: v1alpha1.ExitCodesIgnore, phaseFirst: true},
+	{name: "PodPhase", mode: v1alpha1.ModePodPhase, exitCodes: v1alpha1.ExitCodesIgnore, phaseFirst: true},
+	{name: "CRR, `exitCodes: Respect`", mode: v1alpha1.ModeCRR, exitCodes: v1alpha1.ExitCodesRespect},
+	{name: "Image", mode: v1alpha1.ModeImage, exitCodes: v1alpha1.ExitCodesIgnore},
+	{name: "native sidecar, without the operator", native: true},
+}
+
+// phase describes the pod's phase while the sidecar terminates.
+func (d teardown) phase() string {
+	if d.phaseFirst {
+		return "terminal"
+	}
+	return "Running"
+}
+
+// label is the value of policyLabel on the pods.
+func (d teardown) label() string {
+	return strings.Trim(regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(d.name), "-"), "-")
+}
+
+// policy returns the policy, or nil for a native sidecar.
+func (d teardown) policy() *v1alpha1.SidecarTerminationPolicy {
+	if d.native {
+		return nil
+	}
+	policy := harness.Policy(d.mode)
+	policy.Name = d.label()
+	policy.Spec.Image, policy.Spec.ExitCodes, policy.Spec.DrainSeconds = harness.QuickExitImage, d.exitCodes, ptr.To(d.drain)
+	policy.Spec.PodSelector.MatchLabels = map[string]string{policyLabel: d.label()}
+	return policy
+}
+
+// job returns a Job whose sidecar is terminated this way.
+func (d teardown) job(name string, sidecar, main corev1.Container) *batchv1.Job {
+	job := harness.Job(name, corev1.RestartPolicyNever, main)
+	spec := &job.Spec.Template.Spec
+	if d.native {
+		sidecar.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+		spec.InitContainers = []corev1.Container{sidecar}
+	} else {
+		spec.Containers = append(spec.Containers, sidecar)
+	}
+	job.Spec.Template.Labels = map[string]string{policyLabel: d.label()}
+	return job
+}
+
+// createTeardownPolicies creates the policies of the teardowns.
+func createTeardownPolicies(test *harness.Test, all []teardown) {
+	test.Helper()
+	for _, d := range all {
+		if policy := d.policy(); policy != nil {
+			test.Create(policy)
+		}
+	}
+}
 
 const (
 	// teardownGrace is the grace period of the pods. No controller removes foreignFinalizer.
@@ -76,10 +150,6 @@ type deletionResult struct {
 	gone, logServed bool
 	// tokenLost is the time from the deletion until the sidecar's token was rejected, or 0.
 	tokenLost time.Duration
-}
-
-func (r deletionResult) row(c deletionCase) string {
-	return fmt.Sprintf("| %s | %.2f s | %.1f s of %v | %t | %t | %.1f s |", c, r.deleted.Seconds(), r.Last.Seconds(), c.flush, r.gone, r.logServed, r.tokenLost.Seconds())
 }
 
 // basicDeletions are the cases of each test run. They exclude pods with a finalizer whose Job has a TTL: on a busy node the TTL may
@@ -146,7 +216,7 @@ func TestTeardownDeletion(t *testing.T) {
 				slots <- struct{}{}
 				defer func() { <-slots }()
 				results[i] = runDeletion(harness.Within(t, test), flushes, c, fmt.Sprintf("job-%03d", i))
-				t.Logf("| case | deleted | flushed | object gone | log served | token refused after |\n%s", results[i].row(c))
+				t.Logf("%+v", results[i])
 				if !results[i].Complete && (stopsInTime || c.deletion != deleteByTTL) {
 					t.Errorf("The sidecar was killed %v after SIGTERM, before its flush of %v and the grace period of %d s ended", results[i].Last, c.flush, teardownGrace)
 				}
@@ -183,17 +253,23 @@ func deletionTable(all []deletionCase, results []deletionResult) string {
 	return out.String()
 }
 
-func runDeletion(test *harness.Test, flushes *harness.Flushes, c deletionCase, name string) deletionResult {
-	test.Helper()
+// flushingJob returns a Job whose sidecar flushes.
+func (c deletionCase) flushingJob(flushes *harness.Flushes, name string) *batchv1.Job {
 	job := c.job(name, flushes.Container(harness.SidecarName, name, c.flush), harness.Main(2))
 	// A pod that is deleted before its phase is terminal has failed. It must not be replaced.
 	job.Spec.BackoffLimit = ptr.To[int32](0)
-	spec := &job.Spec.Template.Spec
-	flushes.Mount(spec, harness.SidecarName)
-	spec.TerminationGracePeriodSeconds, spec.AutomountServiceAccountToken = ptr.To[int64](teardownGrace), ptr.To(true)
+	job.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](teardownGrace)
+	flushes.Mount(&job.Spec.Template.Spec, harness.SidecarName)
 	if c.held {
 		job.Spec.Template.Finalizers = []string{foreignFinalizer}
 	}
+	return job
+}
+
+func runDeletion(test *harness.Test, flushes *harness.Flushes, c deletionCase, name string) deletionResult {
+	test.Helper()
+	job := c.flushingJob(flushes, name)
+	job.Spec.Template.Spec.AutomountServiceAccountToken = ptr.To(true)
 	if c.deletion == deleteByTTL {
 		job.Spec.TTLSecondsAfterFinished = ptr.To[int32](0)
 	}
@@ -243,8 +319,7 @@ func waitForTeardown(test *harness.Test, flushes *harness.Flushes, c deletionCas
 		}
 		return nil
 	})
-	pod := test.PodOf(name)
-	return pod
+	return test.PodOf(name)
 }
 
 // deleteAs deletes the pod as the case says, and returns the time since boot.
@@ -305,6 +380,54 @@ func releaseHeldPods(test *harness.Test) {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
 		if err := test.Client.Patch(ctx, &pods.Items[i], patch); client.IgnoreNotFound(err) != nil {
 			test.Errorf("Remove the finalizers of pod %s: %v", pods.Items[i].Name, err)
+		}
+	}
+}
+
+// kubeletOfFargate is the kubelet of a node with few other pods.
+const kubeletOfFargate = "kubelet-" + fargateNode
+
+// A restarted kubelet gives a pod no grace period if the pod was deleted after its phase was written, and a full new one otherwise.
+func TestTeardownKubeletRestart(t *testing.T) {
+	onlyWithAllFaults(t)
+	test := harness.New(t)
+	test.WholeAtEnd()
+	flushes := test.Flushes()
+	createTeardownPolicies(test, teardowns)
+	test.Cleanup(func() { releaseHeldPods(test) })
+	jobs := map[*deletionCase]*batchv1.Job{}
+	for _, d := range teardowns {
+		if !d.native && d.mode != v1alpha1.ModePodPhase && d.mode != v1alpha1.ModeImage { // OpenKruise's daemon does not run on this node
+			continue
+		}
+		for _, c := range []*deletionCase{
+			{teardown: d, flush: 20 * time.Second},
+			{teardown: d, flush: 20 * time.Second, deletion: deletePod},
+			{teardown: d, flush: 20 * time.Second, deletion: deletePod, held: true},
+		} {
+			jobs[c] = onNode(c.flushingJob(flushes, jobName(len(jobs))), fargateNode)
+			test.Create(jobs[c])
+		}
+	}
+	for c, job := range jobs {
+		if pod := waitForTeardown(test, flushes, *c, job.Name); c.deletion != "" {
+			deleteAs(test, *c, job, pod)
+		}
+	}
+	test.RestoreWith("component", "start", kubeletOfFargate)
+	test.LocalCluster("component", "stop", kubeletOfFargate)
+	test.LocalCluster("component", "start", kubeletOfFargate)
+	for c, job := range jobs {
+		var flush harness.Flush
+		test.Eventually("the sidecar to terminate", harness.FinishTimeout, func(context.Context) error {
+			flush = flushes.Read(job.Name)
+			if !flush.Complete && test.Uptime()-flush.Terminated-flush.Last <= longestPause {
+				return errors.New("it still flushes")
+			}
+			return nil
+		})
+		if wanted := c.deletion == "" || !c.phaseFirst; flush.Complete != wanted {
+			t.Errorf("%s: flushed for %v, complete: %t, want %t", c, flush.Last, flush.Complete, wanted)
 		}
 	}
 }

@@ -11,7 +11,10 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -68,33 +71,33 @@ type jobSetResult struct {
 	Restarts, CountTowardsMax int64
 }
 
-// waitForJobSet waits until the JobSet has ended.
-func waitForJobSet(test *harness.Test, name string) jobSetResult {
+// requireJobSet waits until the JobSet has ended, and requires its result.
+func requireJobSet(test *harness.Test, name string, want jobSetResult) {
 	test.Helper()
-	object, result := newJobSet(name, nil), jobSetResult{}
+	object, got := newJobSet(name, nil), jobSetResult{}
 	object.SetNamespace(test.Namespace)
 	test.EventuallyGet(object, "JobSet "+name+" to end", harness.FinishTimeout, func() error {
-		result = jobSetResult{}
-		result.State, _, _ = unstructured.NestedString(object.Object, "status", "terminalState")
-		result.Restarts, _, _ = unstructured.NestedInt64(object.Object, "status", "restarts")
-		result.CountTowardsMax, _, _ = unstructured.NestedInt64(object.Object, "status", "restartsCountTowardsMax")
-		conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
-		for _, condition := range conditions {
-			if fields, isMap := condition.(map[string]any); isMap && fields["type"] == jobSetFailed && fields["status"] == "True" {
-				result.Reason, _ = fields["reason"].(string)
-			}
+		status := struct {
+			Status struct {
+				State      string             `json:"terminalState"`
+				Restarts   int64              `json:"restarts"`
+				Counted    int64              `json:"restartsCountTowardsMax"`
+				Conditions []metav1.Condition `json:"conditions"`
+			} `json:"status"`
+		}{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, &status); err != nil {
+			return err
 		}
-		if result.State == "" {
+		got = jobSetResult{State: status.Status.State, Restarts: status.Status.Restarts, CountTowardsMax: status.Status.Counted}
+		if condition := meta.FindStatusCondition(status.Status.Conditions, jobSetFailed); condition != nil && condition.Status == metav1.ConditionTrue {
+			got.Reason = condition.Reason
+		}
+		if got.State == "" {
 			return fmt.Errorf("its status is %v", object.Object["status"])
 		}
 		return nil
 	})
-	return result
-}
-
-func requireJobSet(test *harness.Test, name string, want jobSetResult) {
-	test.Helper()
-	if got := waitForJobSet(test, name); got != want {
+	if got != want {
 		test.Errorf("JobSet %s ended with %+v, want %+v", name, got, want)
 	}
 }
@@ -109,29 +112,34 @@ func requireInjected(test *harness.Test, record *harness.PodRecord) {
 
 func TestToolsJobSetCompletes(t *testing.T) {
 	harness.Shared(t)
-	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeAuto, v1alpha1.ModeCRR, v1alpha1.ModePodPhase} {
-		for _, restart := range []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure} {
+	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeAuto, v1alpha1.ModeCRR, v1alpha1.ModePodPhase, "preset"} {
+		for _, restart := range jobRestartPolicies {
 			t.Run(fmt.Sprintf("%s/%s", mode, restart), func(t *testing.T) {
 				t.Parallel()
-				test := newInjectedTool(t, harness.ExitsSevenOnTerm, "jobset")
-				test.Create(selecting(harness.Policy(mode), jobSetLabel))
-				requireJobSetCompletes(test, restart)
+				var test *harness.Test
+				if mode == "preset" {
+					test = newPresetTool(t, "jobset", "jobset")
+				} else {
+					test = newInjectedTool(t, harness.ExitsSevenOnTerm, "jobset")
+					test.Create(selecting(harness.Policy(mode), jobSetLabel))
+				}
+				test.Create(driverAndWorkers(restart))
+				requireDriverAndWorkers(test)
 			})
 		}
 	}
-	t.Run("preset", func(t *testing.T) {
-		t.Parallel()
-		requireJobSetCompletes(newPresetTool(t, "jobset", "jobset"), corev1.RestartPolicyNever)
-	})
 }
 
-// requireJobSetCompletes creates a JobSet of two replicated jobs, and fails the test unless it and each of its Jobs complete.
-func requireJobSetCompletes(test *harness.Test, restart corev1.RestartPolicy) {
-	test.Helper()
-	test.Create(newJobSet(jobSetName, nil,
+// driverAndWorkers returns a JobSet of two replicated jobs.
+func driverAndWorkers(restart corev1.RestartPolicy) *unstructured.Unstructured {
+	return newJobSet(jobSetName, nil,
 		replicatedJob("driver", 1, injected(harness.PodTemplate(restart, harness.Main(3)))),
-		replicatedJob("workers", 2, injected(harness.PodTemplate(restart, harness.Main(1)))),
-	))
+		replicatedJob("workers", 2, injected(harness.PodTemplate(restart, harness.Main(1)))))
+}
+
+// requireDriverAndWorkers requires that the JobSet and each of its Jobs complete.
+func requireDriverAndWorkers(test *harness.Test) {
+	test.Helper()
 	requireJobSet(test, jobSetName, jobSetResult{State: jobSetCompleted})
 	for _, job := range []string{"set-driver-0", "set-workers-0", "set-workers-1"} {
 		requireInjected(test, test.RequireCompleted(job))
@@ -273,44 +281,24 @@ func requireTrained(test *harness.Test, job string, pods int) {
 	})
 }
 
-// TestToolsJobSetOfTrainer has the JobSets that Kubeflow Trainer v2.1.0 makes for TrainJobs of two nodes (manifests/base/runtimes): the
+// TestToolsJobSetOfTrainer has the JobSets that Kubeflow Trainer v2.1.0 makes for a TrainJob of two nodes with torchtune (manifests/base/runtimes): the
 // replicated jobs, their order, the labels of their Jobs and the names of their containers are the runtime's. Images, volumes and GPUs
 // are not.
 func TestToolsJobSetOfTrainer(t *testing.T) {
 	harness.Shared(t)
-	t.Run("torchtune-llama3.2-1b", func(t *testing.T) {
-		t.Parallel()
-		test := newPresetTool(t, "trainer", "jobset")
-		const dataset, model, node = "dataset-initializer", "model-initializer", "node"
-		training := ancestor(trainerJob(node, 2, harness.Container(node, "sleep 2")), "trainer")
-		training["dependsOn"] = []any{
-			map[string]any{"name": dataset, "status": "Complete"},
-			map[string]any{"name": model, "status": "Complete"},
-		}
-		test.Create(newJobSet("train", nil,
-			ancestor(trainerJob(dataset, 1, harness.Container(dataset, "sleep 2")), dataset),
-			ancestor(trainerJob(model, 1, harness.Container(model, "sleep 2")), model),
-			training))
-		requireJobSet(test, "train", jobSetResult{State: jobSetCompleted})
-		for job, pods := range map[string]int{"train-dataset-initializer-0": 1, "train-model-initializer-0": 1, "train-node-0": 2} {
-			requireTrained(test, job, pods)
-		}
-	})
-	// The nodes serve until the launcher is done, and JobSet then deletes them.
-	t.Run("deepspeed-distributed", func(t *testing.T) {
-		t.Parallel()
-		test := newPresetTool(t, "trainer", "jobset")
-		success := map[string]any{"successPolicy": map[string]any{"operator": "All", "targetReplicatedJobs": []any{"launcher"}}}
-		test.Create(newJobSet("mpi", success,
-			ancestor(trainerJob("launcher", 1, harness.Container("node", "sleep 5")), "trainer"),
-			trainerJob("node", 1, harness.Container("node", harness.ExitsZeroOnTerm))))
-		requireJobSet(test, "mpi", jobSetResult{State: jobSetCompleted})
-		requireTrained(test, "mpi-launcher-0", 1)
-		test.EventuallySeen("JobSet to delete the node", harness.FinishTimeout, func(seen harness.Seen) error {
-			if records := seen.Pods("mpi-node-0"); len(records) != 1 || !records[0].Deleted {
-				return errors.New(seen.Describe("mpi-node-0"))
-			}
-			return nil
-		})
-	})
+	test := newPresetTool(t, "trainer", "jobset")
+	const dataset, model, node = "dataset-initializer", "model-initializer", "node"
+	training := ancestor(trainerJob(node, 2, harness.Container(node, "sleep 2")), "trainer")
+	training["dependsOn"] = []any{
+		map[string]any{"name": dataset, "status": "Complete"},
+		map[string]any{"name": model, "status": "Complete"},
+	}
+	test.Create(newJobSet("train", nil,
+		ancestor(trainerJob(dataset, 1, harness.Container(dataset, "sleep 2")), dataset),
+		ancestor(trainerJob(model, 1, harness.Container(model, "sleep 2")), model),
+		training))
+	requireJobSet(test, "train", jobSetResult{State: jobSetCompleted})
+	for job, pods := range map[string]int{"train-dataset-initializer-0": 1, "train-model-initializer-0": 1, "train-node-0": 2} {
+		requireTrained(test, job, pods)
+	}
 }

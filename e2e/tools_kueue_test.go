@@ -97,15 +97,15 @@ func workloadOf(ctx context.Context, test *harness.Test, owner string) (*unstruc
 	return &own[0], nil
 }
 
-// workloadCondition returns the reason and the time of a condition, and whether it is True.
-func workloadCondition(workload *unstructured.Unstructured, condition string) (string, bool) {
+// workloadCondition returns the reason and the time of a condition that is True, or "".
+func workloadCondition(workload *unstructured.Unstructured, condition string) string {
 	conditions, _, _ := unstructured.NestedSlice(workload.Object, "status", "conditions")
 	for _, one := range conditions {
 		if fields, isMap := one.(map[string]any); isMap && fields["type"] == condition && fields["status"] == "True" {
-			return fmt.Sprint(fields["reason"], " at ", fields["lastTransitionTime"]), true
+			return fmt.Sprint(fields["reason"], " at ", fields["lastTransitionTime"])
 		}
 	}
-	return "", false
+	return ""
 }
 
 // waitForWorkload waits until the Workload of the owner has the condition, and returns the reason and the time.
@@ -117,11 +117,9 @@ func waitForWorkload(test *harness.Test, owner, condition string) string {
 		if err != nil {
 			return err
 		}
-		reason, found := workloadCondition(workload, condition)
-		if !found {
+		if since = workloadCondition(workload, condition); since == "" {
 			return fmt.Errorf("its status is %v", workload.Object["status"])
 		}
-		since = reason
 		return nil
 	})
 	return since
@@ -130,11 +128,7 @@ func waitForWorkload(test *harness.Test, owner, condition string) string {
 // requireFinishedOnce fails the test unless the owner's only Workload has been finished since then.
 func requireFinishedOnce(test *harness.Test, owner, since string) {
 	test.Helper()
-	workload, err := workloadOf(test.Context(), test, owner)
-	if err != nil {
-		test.Fatal(err)
-	}
-	if again, _ := workloadCondition(workload, workloadFinished); again != since {
+	if again := waitForWorkload(test, owner, workloadFinished); again != since {
 		test.Errorf("The Workload of %s is finished by %s, and was by %s", owner, again, since)
 	}
 }
@@ -148,31 +142,27 @@ func sidecarRuns(test *harness.Test, job string) bool {
 	return slices.Contains(record.Running(), harness.SidecarName)
 }
 
+// A queue has room for one of two Jobs.
 func TestToolsKueueJobs(t *testing.T) {
 	harness.Shared(t)
-	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeAuto, v1alpha1.ModeCRR, v1alpha1.ModePodPhase, v1alpha1.ModeImage} {
+	for _, mode := range append([]v1alpha1.Mode{"preset"}, modes...) {
 		t.Run(string(mode), func(t *testing.T) {
 			t.Parallel()
-			test := newInjectedTool(t, harness.ExitsSevenOnTerm, "kueue")
-			test.Create(selecting(harness.Policy(mode), podSetLabel))
-			requireQueueCompletes(test)
+			var test *harness.Test
+			if mode == "preset" {
+				test = newPresetTool(t, "kueue", "kueue")
+			} else {
+				test = newInjectedTool(t, harness.ExitsSevenOnTerm, "kueue")
+				test.Create(selecting(harness.Policy(mode), podSetLabel))
+			}
+			createQueue(test, "1m")
+			test.Create(queued(test, "first", lowPriority, 3), queued(test, "second", lowPriority, 3))
+			for _, job := range []string{"first", "second"} {
+				since := waitForWorkload(test, job, workloadFinished)
+				requireInjected(test, test.RequireCompleted(job))
+				requireFinishedOnce(test, job, since)
+			}
 		})
-	}
-	t.Run("preset", func(t *testing.T) {
-		t.Parallel()
-		requireQueueCompletes(newPresetTool(t, "kueue", "kueue"))
-	})
-}
-
-// requireQueueCompletes creates two Jobs and a queue that has room for one, and fails the test unless both complete.
-func requireQueueCompletes(test *harness.Test) {
-	test.Helper()
-	createQueue(test, "1m")
-	test.Create(queued(test, "first", lowPriority, 3), queued(test, "second", lowPriority, 3))
-	for _, job := range []string{"first", "second"} {
-		since := waitForWorkload(test, job, workloadFinished)
-		requireInjected(test, test.RequireCompleted(job))
-		requireFinishedOnce(test, job, since)
 	}
 }
 
@@ -232,7 +222,17 @@ func TestToolsKueuePodGroup(t *testing.T) {
 				requireInjected(test, test.RequireSucceeded(name))
 			}
 			requireFinishedOnce(test, "group", since)
-			requireWorkloadHasSidecars(test, "group")
+			workload, err := workloadOf(t.Context(), test, "group")
+			if err != nil {
+				t.Fatal(err)
+			}
+			podSets, _, _ := unstructured.NestedSlice(workload.Object, "spec", "podSets")
+			for _, podSet := range podSets {
+				containers, _, _ := unstructured.NestedSlice(podSet.(map[string]any), "template", "spec", "containers")
+				if len(podSets) != 1 || len(containers) != 2 {
+					t.Errorf("The Workload is not one pod set with the main container and the sidecar: %v", podSets)
+				}
+			}
 			test.EventuallySeen("Kueue to release the pods", harness.FinishTimeout, func(seen harness.Seen) error {
 				for _, name := range pods {
 					if slices.Contains(seen.Pods(name)[0].Pod.Finalizers, kueueFinalizer) {
@@ -242,22 +242,6 @@ func TestToolsKueuePodGroup(t *testing.T) {
 				return nil
 			})
 		})
-	}
-}
-
-func requireWorkloadHasSidecars(test *harness.Test, owner string) {
-	test.Helper()
-	workload, err := workloadOf(test.Context(), test, owner)
-	if err != nil {
-		test.Fatal(err)
-	}
-	podSets, _, _ := unstructured.NestedSlice(workload.Object, "spec", "podSets")
-	if len(podSets) != 1 {
-		test.Fatalf("The Workload has %d pod sets, want 1", len(podSets))
-	}
-	containers, _, _ := unstructured.NestedSlice(podSets[0].(map[string]any), "template", "spec", "containers")
-	if len(containers) != 2 {
-		test.Errorf("The pods of the Workload have %d containers, want the main container and the sidecar", len(containers))
 	}
 }
 
@@ -322,16 +306,10 @@ func TestToolsKueueJobSet(t *testing.T) {
 	harness.Shared(t)
 	test := newInjectedTool(t, harness.ExitsSevenOnTerm, "jobset", "kueue")
 	createQueue(test, "3m")
-	set := newJobSet(jobSetName, nil,
-		replicatedJob("driver", 1, injected(harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(2)))),
-		replicatedJob("workers", 2, injected(harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(1)))),
-	)
+	set := driverAndWorkers(corev1.RestartPolicyNever)
 	set.SetLabels(map[string]string{queueLabel: kueueQueue})
 	test.Create(selecting(harness.Policy(v1alpha1.ModeAuto), podSetLabel, jobSetLabel), set)
 	since := waitForWorkload(test, jobSetName, workloadFinished)
-	requireJobSet(test, jobSetName, jobSetResult{State: jobSetCompleted})
-	for _, job := range []string{"set-driver-0", "set-workers-0", "set-workers-1"} {
-		requireInjected(test, test.RequireCompleted(job))
-	}
+	requireDriverAndWorkers(test)
 	requireFinishedOnce(test, jobSetName, since)
 }

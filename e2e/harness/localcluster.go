@@ -6,10 +6,7 @@ package harness
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,49 +15,30 @@ import (
 	"testing"
 	"time"
 
-	"github.com/sidecar-termination/operator/hack/localcluster/addons"
-	"github.com/sidecar-termination/operator/hack/localcluster/layout"
-	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 const localClusterTimeout = 5 * time.Minute
 
-// versions returns what the local cluster was brought up with. They are empty for other clusters.
-func (c *Cluster) versions() (toolchain.Versions, error) {
-	versions := toolchain.Versions{}
-	local, err := layout.New(c.Repository)
-	if err != nil {
-		return versions, err
-	}
-	content, err := os.ReadFile(local.State())
-	if errors.Is(err, fs.ErrNotExist) {
-		return versions, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(content, &versions)
-	}
-	if err != nil {
-		return versions, fmt.Errorf("read the state of the local cluster: %w", err)
-	}
-	return versions, nil
-}
+// groupsOfAddons are the API groups of the tools that `make cluster-up WITH=NAME` adds.
+var groupsOfAddons = map[string]string{"argo": "argoproj.io", "jobset": "jobset.x-k8s.io", "kueue": "kueue.x-k8s.io"}
 
-// RequireAddons skips the test if the local cluster lacks one of the addons. With REQUIRE_E2E=1 the test fails instead.
+// RequireAddons skips the test if the cluster lacks one of the addons. With REQUIRE_E2E=1 the test fails instead.
 func RequireAddons(t *testing.T, names ...string) {
 	t.Helper()
 	cluster, err := Connect()
 	if err != nil {
 		t.Fatal(err)
 	}
-	versions, err := cluster.versions()
+	groups, err := cluster.Clientset.Discovery().ServerGroups()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range names {
-		if slices.ContainsFunc(versions.Addons(), func(addon addons.Addon) bool { return addon.Name == name }) {
+		if slices.ContainsFunc(groups.Groups, func(group metav1.APIGroup) bool { return group.Name == groupsOfAddons[name] }) {
 			continue
 		}
-		reason := fmt.Sprintf("The local cluster does not have %s: bring it up by make cluster-up WITH=%s", name, strings.Join(names, ","))
+		reason := fmt.Sprintf("The cluster does not have %s: bring it up by make cluster-up WITH=%s", name, strings.Join(names, ","))
 		if os.Getenv("REQUIRE_E2E") == "1" {
 			t.Fatal(reason)
 		}

@@ -165,16 +165,20 @@ func (t *Test) RequireNoReversal(record *PodRecord) {
 	}
 }
 
-// RequireCRRs fails the test unless the pod has had the wanted number of CRRs, and returns them.
+// RequireCRRs fails the test unless the pod has had the wanted number of CRRs, and returns them. The watch of CRRs may be late.
 func (t *Test) RequireCRRs(record *PodRecord, wanted int) []CRR {
 	t.Helper()
 	var crrs []CRR
-	t.Recorder.Look(func(seen Seen) {
+	if !t.SeenWithin(StatusTimeout, func(seen Seen) error {
+		crrs = nil
 		for _, crr := range seen.CRRs(record.Pod.Name) {
 			crrs = append(crrs, *crr)
 		}
-	})
-	if len(crrs) != wanted {
+		if len(crrs) < wanted {
+			return errors.New("too few")
+		}
+		return nil
+	}) || len(crrs) != wanted {
 		t.Errorf("Pod %s had %d CRRs, want %d: %+v", record.Pod.Name, len(crrs), wanted, crrs)
 	}
 	return crrs

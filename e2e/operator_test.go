@@ -10,10 +10,60 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
+
+// The operator restarts while main containers run, and while sidecars terminate.
+func TestOperatorRestarts(t *testing.T) {
+	harness.Exclusive(t)
+	test := harness.New(t)
+	const exitsZeroSlowly = `trap 'sleep 15; exit 0' TERM; sleep 3600 & wait`
+	cases := []struct {
+		mode      v1alpha1.Mode
+		exitCodes v1alpha1.ExitCodes
+		script    string
+		crrs      int
+	}{
+		{v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect, exitsZeroSlowly, 1},
+		{v1alpha1.ModeCRR, v1alpha1.ExitCodesIgnore, harness.IgnoresTerm, 0},
+		{v1alpha1.ModeImage, v1alpha1.ExitCodesIgnore, harness.IgnoresTerm, 0},
+		{v1alpha1.ModePodPhase, v1alpha1.ExitCodesIgnore, harness.IgnoresTerm, 0},
+	}
+	var gates []*harness.Gate
+	for i, c := range cases {
+		policy := harness.Policy(c.mode)
+		policy.Name, policy.Spec.ExitCodes = fmt.Sprintf("policy-%d", i), c.exitCodes
+		policy.Spec.PodSelector.MatchLabels = map[string]string{policyLabel: policy.Name}
+		test.Create(policy)
+		for _, name := range []string{"runs", "ends"} {
+			job := harness.Job(fmt.Sprintf("%s-%d", name, i), corev1.RestartPolicyNever, harness.Sidecar(c.script), harness.Main(2))
+			job.Spec.Template.Labels = policy.Spec.PodSelector.MatchLabels
+			// Longer than the operator takes to restart.
+			job.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](30)
+			if name == "runs" {
+				gates = append(gates, test.Gate(&job.Spec.Template))
+			}
+			test.Create(job)
+		}
+	}
+	for i := range cases {
+		test.WaitForRunning(fmt.Sprintf("runs-%d", i))
+		test.WaitForEvent(test.WaitForMain(fmt.Sprintf("ends-%d", i)), v1alpha1.ReasonTerminating)
+	}
+	test.DeleteOperatorPod()
+	for _, gate := range gates {
+		gate.Open()
+	}
+	for i, c := range cases {
+		for _, name := range []string{"runs", "ends"} {
+			test.RequireCRRs(test.RequireCompleted(fmt.Sprintf("%s-%d", name, i)), c.crrs)
+		}
+	}
+	test.WaitForOperator()
+}
 
 // Sizes of hostile pods, within the limits of the API server.
 const (

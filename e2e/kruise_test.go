@@ -1,0 +1,226 @@
+//go:build e2e
+
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/e2e/harness"
+)
+
+// The operator notices that OpenKruise is removed, starts without it, and uses it once it is installed, without a restart.
+func TestKruiseRemovedAndInstalled(t *testing.T) {
+	harness.Exclusive(t)
+	test := harness.New(t)
+	test.RestoreWith("kruise", "install")
+	prePull := prePullPolicy(test)
+	prePull.Spec.PodSelector.MatchLabels = map[string]string{policyLabel: "none"}
+	test.Create(prePull)
+	waitForPrePulled(test, prePull, "True PrePulled")
+	test.LocalCluster("kruise", "remove")
+	waitForPrePulled(test, prePull, "False PrePullUnavailable OpenKruise does not serve ImagePullJobs")
+	test.DeleteOperatorPod()
+	test.WaitForOperator()
+	operator := test.OperatorPod()
+
+	auto, crr := columnPolicy(v1alpha1.ModeAuto), columnPolicy(v1alpha1.ModeCRR)
+	crr.Spec.ExitCodes = v1alpha1.ExitCodesRespect
+
+	without := harness.Job("without-kruise", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2))
+	without.Spec.Template.Labels = auto.Spec.PodSelector.MatchLabels
+	test.Create(auto, without)
+	record := test.RequireCompleted("without-kruise")
+	test.RequireCRRs(record, 0)
+
+	test.LocalCluster("kruise", "install")
+	with := harness.Job("with-kruise", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2))
+	with.Spec.Template.Labels = crr.Spec.PodSelector.MatchLabels
+	test.Create(crr, with)
+	requireEndedByCRR(test, "with-kruise")
+	waitForPrePulled(test, prePull, "True PrePulled")
+
+	requireNoRestart(test, operator)
+}
+
+// requireNoRestart requires that the operator's pod is the same as before and that its container did not restart.
+func requireNoRestart(test *harness.Test, before *corev1.Pod) {
+	test.Helper()
+	now := test.OperatorPod()
+	if now.UID != before.UID || restarts(now) != restarts(before) {
+		test.Errorf("The operator restarted: pod %s with %d restarts, now pod %s with %d: %+v",
+			before.Name, restarts(before), now.Name, restarts(now), now.Status.ContainerStatuses)
+	}
+}
+
+func restarts(pod *corev1.Pod) int32 {
+	var count int32
+	for i := range pod.Status.ContainerStatuses {
+		count += pod.Status.ContainerStatuses[i].RestartCount
+	}
+	return count
+}
+
+const (
+	kruiseDaemon    = "kruise-daemon"
+	shortDeadline   = 5
+	fallbackSlack   = 20 * time.Second
+	recoveryTimeout = 5 * time.Minute
+)
+
+// The operator falls back to the next mode within the grace period plus the deadline. Without fallback the pod is stuck until the daemon
+// is back.
+func TestKruiseDaemonDown(t *testing.T) {
+	harness.Exclusive(t)
+	test := harness.New(t)
+	test.RestoreWith("component", "start", kruiseDaemon)
+	test.LocalCluster("component", "stop", kruiseDaemon)
+	const ignore, respected, stuck = "ignore", "respect", "stuck"
+	policies := map[string]*v1alpha1.SidecarTerminationPolicy{}
+	for _, name := range []string{ignore, respected, stuck} {
+		policy := with(v1alpha1.ModeCRR, respect)
+		policy.Name, policy.Spec.PodSelector.MatchLabels = name, map[string]string{policyLabel: name}
+		policy.Spec.Image, policy.Spec.TerminationDeadlineSeconds = harness.QuickExitImage, ptr.To[int32](shortDeadline)
+		switch name {
+		case ignore:
+			policy.Spec.ExitCodes = v1alpha1.ExitCodesIgnore
+		case stuck:
+			policy.Spec.Fallback = v1alpha1.FallbackDisabled
+		}
+		job := harness.Job(name, corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2))
+		job.Spec.Template.Labels = policy.Spec.PodSelector.MatchLabels
+		test.Create(policy, job)
+		policies[name] = policy
+	}
+	for _, name := range []string{ignore, respected} {
+		ended := test.WaitForMain(name)
+		record := test.RequireCompleted(name)
+		main := (&harness.PodRecord{Pod: ended}).Container(harness.MainName).State.Terminated.FinishedAt
+		at, _ := record.FinishedAt()
+		if bound := (harness.GracePeriodSeconds+shortDeadline)*time.Second + fallbackSlack; at.Sub(main.Time) > bound {
+			test.Errorf("The pod finished %s after its main container, want at most %s", at.Sub(main.Time), bound)
+		}
+		if name == respected {
+			test.RequireImage(record, harness.SidecarName, harness.QuickExitImage)
+			test.WaitForEvent(record.Pod, v1alpha1.ReasonFallback)
+		}
+	}
+	if event := test.WaitForEvent(test.WaitForMain(stuck), v1alpha1.ReasonStuck); event.Type != corev1.EventTypeWarning {
+		test.Errorf("Event %s is of type %s", event.Reason, event.Type)
+	}
+	test.EventuallyStatus(policies[stuck], "the pod to be stuck", func(status v1alpha1.PolicyStatus) error {
+		ready, degraded := harness.Condition(status, v1alpha1.ConditionReady), harness.Condition(status, v1alpha1.ConditionDegraded)
+		if status.StuckPods != 1 || ready.Status != metav1.ConditionTrue || degraded.Reason != string(v1alpha1.ReasonStuck) {
+			return fmt.Errorf("stuckPods is %d, Ready is %s, Degraded is %+v", status.StuckPods, ready.Status, degraded)
+		}
+		return nil
+	})
+
+	test.LocalCluster("component", "start", kruiseDaemon)
+	test.WaitForCompleteWithin(stuck, recoveryTimeout)
+	test.RequireSucceeded(stuck)
+	test.EventuallyStatus(policies[stuck], "no pod to be stuck", func(status v1alpha1.PolicyStatus) error {
+		degraded := harness.Condition(status, v1alpha1.ConditionDegraded)
+		if status.StuckPods != 0 || status.TerminatedPods != 1 || degraded.Type != "" {
+			return fmt.Errorf("stuckPods is %d, terminatedPods is %d, Degraded is %+v", status.StuckPods, status.TerminatedPods, degraded)
+		}
+		return nil
+	})
+}
+
+// prePullTimeout exceeds OpenKruise's four attempts to pull an image.
+const prePullTimeout = 5 * time.Minute
+
+// prePullPolicy downloads the image of mode Image to one node with OpenKruise's daemon.
+func prePullPolicy(test *harness.Test) *v1alpha1.SidecarTerminationPolicy {
+	test.Helper()
+	nodes, err := test.RealNodes(test.Context())
+	if err != nil {
+		test.Fatal(err)
+	}
+	policy := harness.Policy(v1alpha1.ModeImage)
+	policy.Name = "pre-pull"
+	policy.Spec.Image = harness.QuickExitImage
+	policy.Spec.PrePull = &v1alpha1.PrePull{
+		NodeSelector: &metav1.LabelSelector{
+			MatchLabels: map[string]string{corev1.LabelHostname: nodes[0].Labels[corev1.LabelHostname]},
+			MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: "eks.amazonaws.com/compute-type", Operator: metav1.LabelSelectorOpDoesNotExist},
+			},
+		},
+		SandboxConfig: &v1alpha1.SandboxConfig{Labels: map[string]string{"tenant": "etl"}, Annotations: map[string]string{"e2e": "true"}},
+	}
+	return policy
+}
+
+// waitForPrePulled waits until status, reason and message of the policy's condition PrePulled start with want.
+func waitForPrePulled(test *harness.Test, policy *v1alpha1.SidecarTerminationPolicy, want string) {
+	test.Helper()
+	test.EventuallyGet(policy, "condition PrePulled to be "+want, prePullTimeout, func() error {
+		got := "unset"
+		if c := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionPrePulled); c != nil && c.ObservedGeneration == policy.Generation {
+			got = fmt.Sprintf("%s %s %s", c.Status, c.Reason, c.Message)
+		}
+		if !strings.HasPrefix(got, want) {
+			return fmt.Errorf("it is %s", got)
+		}
+		return nil
+	})
+}
+
+// The policy's status follows the pull, another image and a failure, and deleting the policy deletes the pull jobs.
+func TestPrePullDownloadsImage(t *testing.T) {
+	harness.Shared(t)
+	test := harness.New(t)
+	policy := prePullPolicy(test)
+	test.Create(policy)
+	waitForPrePulled(test, policy, "True PrePulled "+harness.QuickExitImage+" is on 1 of 1 nodes")
+
+	// NodeImages have the labels of their nodes.
+	selector, err := metav1.LabelSelectorAsSelector(policy.Spec.PrePull.NodeSelector)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := harness.KruiseList("NodeImage")
+	if err := test.Client.List(t.Context(), list, client.MatchingLabelsSelector{Selector: selector}); err != nil || len(list.Items) == 0 {
+		t.Fatalf("got %d NodeImages and error %v", len(list.Items), err)
+	}
+	nodes := list.Items
+	repository, _, _ := strings.Cut(harness.QuickExitImage, ":")
+	tenant, _, _ := unstructured.NestedString(nodes[0].Object, "spec", "images", repository, "sandboxConfig", "labels", "tenant")
+	note, _, _ := unstructured.NestedString(nodes[0].Object, "spec", "images", repository, "sandboxConfig", "annotations", "e2e")
+	if tenant != "etl" || note != "true" {
+		t.Errorf("The NodeImage has label %q and annotation %q: %v", tenant, note, nodes[0].Object["spec"])
+	}
+
+	const unpullable = "127.0.0.1:1/never-pulled:1"
+	test.MergePatch(policy, `{"spec":{"image":"`+unpullable+`"}}`)
+	waitForPrePulled(test, policy, "False PrePullFailed "+unpullable+" is on 0 of 1 nodes and could not be pulled to "+nodes[0].GetName())
+
+	test.MergePatch(policy, `{"spec":{"image":"`+harness.QuickExitImage+`"}}`)
+	waitForPrePulled(test, policy, "True PrePulled")
+	if err := test.Client.Delete(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	test.Eventually("the pull jobs to be deleted", prePullTimeout, func(ctx context.Context) error {
+		jobs := harness.KruiseList("ImagePullJob")
+		err := test.Client.List(ctx, jobs, client.InNamespace(test.Namespace))
+		if err == nil && len(jobs.Items) > 0 {
+			return fmt.Errorf("%d exist", len(jobs.Items))
+		}
+		return err
+	})
+}
