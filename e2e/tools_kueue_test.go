@@ -166,38 +166,22 @@ func TestToolsKueueJobs(t *testing.T) {
 	}
 }
 
-// Kueue releases quota when a Job is Complete. With a written phase that is before the sidecar has ended.
+// Kueue releases quota when a Job is Complete: with modes that write no phase, after the sidecar has ended.
 func TestToolsKueueReleasesQuota(t *testing.T) {
 	harness.Shared(t)
-	t.Run("while the sidecar ends", func(t *testing.T) {
-		t.Parallel()
-		test := newInjectedTool(t, harness.IgnoresTerm, "kueue")
-		createQueue(test, "1m")
-		test.Create(harness.Policy(v1alpha1.ModePodPhase), queued(test, "first", lowPriority, lingeringPodSeconds))
-		since := waitForWorkload(test, "first", workloadFinished)
-		test.Create(queued(test, "second", lowPriority, 1))
-		waitForWorkload(test, "second", workloadAdmitted)
-		if !sidecarRuns(test, "first") {
-			test.Error("The sidecar ended before Kueue released the quota")
-		}
-		requireFinishedOnce(test, "first", since)
-	})
-	t.Run("after the sidecar has ended", func(t *testing.T) {
-		t.Parallel()
-		test := newInjectedTool(t, `trap 'sleep 3; exit 0' TERM; sleep 3600 & wait`, "kueue")
-		createQueue(test, "1m")
-		policy := harness.Policy(v1alpha1.ModeCRR)
-		policy.Spec.Sidecars[0].ExitCodes = v1alpha1.ExitCodesRespect
-		test.Create(policy, queued(test, "first", lowPriority, 30))
-		waitForWorkload(test, "first", workloadAdmitted)
-		test.Create(queued(test, "second", lowPriority, 30))
-		waitForWorkload(test, "second", workloadAdmitted)
-		if sidecarRuns(test, "first") {
-			test.Error("Kueue released the quota before the sidecar ended")
-		}
-		test.RequireCompleted("first")
-		test.RequireCompleted("second")
-	})
+	test := newInjectedTool(t, `trap 'sleep 3; exit 0' TERM; sleep 3600 & wait`, "kueue")
+	createQueue(test, "1m")
+	policy := harness.Policy(v1alpha1.ModeCRR)
+	policy.Spec.Sidecars[0].ExitCodes = v1alpha1.ExitCodesRespect
+	test.Create(policy, queued(test, "first", lowPriority, 30))
+	waitForWorkload(test, "first", workloadAdmitted)
+	test.Create(queued(test, "second", lowPriority, 30))
+	waitForWorkload(test, "second", workloadAdmitted)
+	if sidecarRuns(test, "first") {
+		test.Error("Kueue released the quota before the sidecar ended")
+	}
+	test.RequireCompleted("first")
+	test.RequireCompleted("second")
 }
 
 // A group of plain pods is finished when its pods are. Kueue sees them with their injected sidecars.
@@ -245,7 +229,8 @@ func TestToolsKueuePodGroup(t *testing.T) {
 	}
 }
 
-// Kueue may still evict a Job whose pod has a written phase, in the moment before the Job is Complete. It completes nevertheless.
+// With a written phase, Kueue releases the quota while the sidecar ends. It may still evict the Job, in the moment before the Job is
+// Complete, which completes nevertheless.
 func TestToolsKueuePreemption(t *testing.T) {
 	harness.Shared(t)
 	t.Run("while the sidecar ends", func(t *testing.T) {
@@ -261,11 +246,18 @@ func TestToolsKueuePreemption(t *testing.T) {
 		})
 		test.Create(queued(test, "high", highPriority, 1))
 		waitForWorkload(test, "high", workloadAdmitted)
+		if !sidecarRuns(test, "low") {
+			test.Error("The sidecar ended before Kueue released the quota")
+		}
 		since := waitForWorkload(test, "low", workloadFinished)
 		test.WaitForComplete("low")
 		test.WaitForComplete("high")
 		requireFinishedOnce(test, "low", since)
-		requireRanOnce(test, "low")
+		test.Recorder.Look(func(seen harness.Seen) {
+			if pods := seen.Pods("low"); len(pods) != 1 || pods[0].Container(harness.MainName).RestartCount != 0 || pods[0].Reversal() != "" {
+				test.Errorf("The main container did not run exactly once: %s", seen.Describe("low"))
+			}
+		})
 	})
 	// A sidecar that drains keeps its pod running, so Kueue preempts the Job. Kubernetes counts no pod that it deletes because its Job is
 	// suspended, and the main container runs again.
@@ -287,17 +279,6 @@ func TestToolsKueuePreemption(t *testing.T) {
 				test.Errorf("The Job had not two pods that succeeded: %s", seen.Describe("low"))
 			}
 		})
-	})
-}
-
-// requireRanOnce fails the test unless the Job has had one pod, whose main container ran once.
-func requireRanOnce(test *harness.Test, job string) {
-	test.Helper()
-	test.Recorder.Look(func(seen harness.Seen) {
-		pods := seen.Pods(job)
-		if len(pods) != 1 || pods[0].Container(harness.MainName).RestartCount != 0 || pods[0].Reversal() != "" {
-			test.Errorf("The main container of %s did not run exactly once: %s", job, seen.Describe(job))
-		}
 	})
 }
 
