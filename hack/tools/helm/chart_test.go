@@ -85,21 +85,20 @@ type objects = map[string]*unstructured.Unstructured
 // render returns the objects that the chart renders to.
 func render(t *testing.T, given values) objects {
 	t.Helper()
-	installed, _ := renderAs(t, documented, given)
-	return installed
+	return renderAs(t, documented, given)
 }
 
-// renderAs returns the objects of a release, and those of its test.
-func renderAs(t *testing.T, as release, given values) (installed, hooks objects) {
+// renderAs returns the objects of a release.
+func renderAs(t *testing.T, as release, given values) objects {
 	t.Helper()
-	installed, hooks, err := tryRender(t, as, given)
+	installed, err := tryRender(t, as, given)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return installed, hooks
+	return installed
 }
 
-func tryRender(t *testing.T, as release, given values) (installed, hooks objects, err error) {
+func tryRender(t *testing.T, as release, given values) (objects, error) {
 	t.Helper()
 	install := action.NewInstall(&action.Configuration{})
 	install.DryRun, install.ClientOnly = true, true
@@ -107,16 +106,12 @@ func tryRender(t *testing.T, as release, given values) (installed, hooks objects
 	install.KubeVersion = as.kubernetes
 	rendered, err := install.RunWithContext(t.Context(), load(t), given)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if !strings.Contains(rendered.Info.Notes, "kubectl -n "+as.namespace+" rollout status deployment/") {
 		t.Errorf("the notes do not say where the operator is: %s", rendered.Info.Notes)
 	}
-	var tests strings.Builder
-	for _, hook := range rendered.Hooks {
-		tests.WriteString("---\n" + hook.Manifest + "\n")
-	}
-	return decode(t, []byte(rendered.Manifest)), decode(t, []byte(tests.String())), nil
+	return decode(t, []byte(rendered.Manifest)), nil
 }
 
 func load(t *testing.T) *chart.Chart {

@@ -29,7 +29,7 @@ func TestNames(t *testing.T) {
 		"fullnameOverride":     {"batch", values{"nameOverride": "sidecars", "fullnameOverride": "jobs"}, "jobs"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			installed, _ := renderAs(t, release{tc.release, namespace, newest}, tc.values)
+			installed := renderAs(t, release{tc.release, namespace, newest}, tc.values)
 			if installed["Deployment "+tc.want+"-controller-manager"] == nil {
 				t.Errorf("no Deployment %s-controller-manager among %v", tc.want, slices.Sorted(maps.Keys(installed)))
 			}
@@ -47,10 +47,8 @@ func TestReleasesDoNotCollide(t *testing.T) {
 	for _, name := range []string{"serviceMonitor", "prometheusRule", "dashboard"} {
 		given[name] = values{"enabled": true, "namespace": "monitoring"}
 	}
-	first, firstHooks := renderAs(t, release{"team-a", "a", newest}, copied(given))
-	second, secondHooks := renderAs(t, release{"team-b", "b", newest}, copied(given))
-	maps.Copy(first, firstHooks)
-	maps.Copy(second, secondHooks)
+	first := renderAs(t, release{"team-a", "a", newest}, copied(given))
+	second := renderAs(t, release{"team-b", "b", newest}, copied(given))
 	var common []string
 	for key := range first {
 		if second[key] != nil {
@@ -65,15 +63,13 @@ func TestReleasesDoNotCollide(t *testing.T) {
 
 // References to objects follow their names, in expressions and messages as well.
 func TestReferencesFollowNames(t *testing.T) {
-	original, hooks := renderAs(t, documented, everything())
-	maps.Copy(original, hooks)
-	installed, hooks := renderAs(t, release{"team-a", namespace, newest}, values{
+	original := renderAs(t, documented, everything())
+	installed := renderAs(t, release{"team-a", namespace, newest}, values{
 		"fullnameOverride": "jobs",
 		"serviceMonitor":   values{"enabled": true},
 		"prometheusRule":   values{"enabled": true},
 		"networkPolicy":    values{"enabled": true},
 	})
-	maps.Copy(installed, hooks)
 	for key := range original {
 		_, name, _ := strings.Cut(key, " ")
 		// The name of the PrometheusRule is also the name of the program.
@@ -90,41 +86,5 @@ func TestReferencesFollowNames(t *testing.T) {
 	const want = `[^:]*jobs-controller-manager[^:]*$`
 	if limits := text(t, installed["ValidatingAdmissionPolicy jobs-operator-limits"]); !strings.Contains(limits, want) {
 		t.Errorf("the limits do not apply to the operator: %s", limits)
-	}
-}
-
-// helm test runs the check of the operator's image, with permissions of its own.
-func TestCheckOfTheRelease(t *testing.T) {
-	installed, hooks := renderAs(t, release{"team-a", "a", newest}, values{"imagePullSecrets": []any{values{"name": "mirror"}}})
-	const name = "team-a-sidecar-termination-check"
-	want := []string{"ClusterRole " + name, "ClusterRoleBinding " + name, "Pod " + name, "ServiceAccount " + name}
-	if difference := cmp.Diff(want, slices.Sorted(maps.Keys(hooks))); difference != "" {
-		t.Fatalf("hooks (-want +got):\n%s", difference)
-	}
-	for key, object := range hooks {
-		policy := "before-hook-creation,hook-succeeded"
-		if object.GetKind() == "Pod" {
-			policy = "before-hook-creation"
-		}
-		if annotations := object.GetAnnotations(); annotations["helm.sh/hook"] != "test" || annotations["helm.sh/hook-delete-policy"] != policy {
-			t.Errorf("%s: annotations are %v", key, annotations)
-		}
-	}
-	operator := installed["Deployment team-a-sidecar-termination-controller-manager"].Object["spec"].(map[string]any)["template"].(map[string]any)["spec"].(map[string]any)
-	manager := operator["containers"].([]any)[0].(map[string]any)
-	wantPod := map[string]any{
-		"restartPolicy":                "Never",
-		"activeDeadlineSeconds":        120.0,
-		"serviceAccountName":           name,
-		"automountServiceAccountToken": true,
-		"imagePullSecrets":             operator["imagePullSecrets"],
-		"securityContext":              operator["securityContext"],
-		"containers": []any{map[string]any{
-			"name": "check", "image": manager["image"], "imagePullPolicy": manager["imagePullPolicy"], "securityContext": manager["securityContext"],
-			"args": []any{"check", "--operator-namespace=a"},
-		}},
-	}
-	if difference := cmp.Diff(wantPod, hooks["Pod "+name].Object["spec"]); difference != "" {
-		t.Errorf("the pod (-want +got):\n%s", difference)
 	}
 }

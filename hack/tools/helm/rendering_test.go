@@ -4,7 +4,6 @@ package helm_test
 
 import (
 	"encoding/json"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -79,25 +78,23 @@ func TestChartEqualsNamespacedOverlay(t *testing.T) {
 }
 
 func TestRolesInEachWatchedNamespace(t *testing.T) {
-	installed, hooks := renderAs(t, release{"team-a", "system", newest}, values{
+	installed := renderAs(t, release{"team-a", "system", newest}, values{
 		"watchNamespaces": []any{"batch", "etl", "batch"}, "modes": values{"image": "Disabled"}, "serviceMonitor": values{"enabled": true},
 	})
 	var got []string
-	for _, objects := range []objects{installed, hooks} {
-		for _, object := range objects {
-			switch object.GetKind() {
-			case "Role":
-				got = append(got, object.GetNamespace()+"/"+object.GetName())
-			case "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy":
-				t.Errorf("%s %s needs permissions in the cluster", object.GetKind(), object.GetName())
-			}
+	for _, object := range installed {
+		switch object.GetKind() {
+		case "Role":
+			got = append(got, object.GetNamespace()+"/"+object.GetName())
+		case "ClusterRole", "ClusterRoleBinding", "ValidatingAdmissionPolicy":
+			t.Errorf("%s %s needs permissions in the cluster", object.GetKind(), object.GetName())
 		}
 	}
 	slices.Sort(got)
 	want := []string{
-		"batch/team-a-sidecar-termination-check", "batch/team-a-sidecar-termination-manager-pod-phase-role", "batch/team-a-sidecar-termination-manager-role",
-		"etl/team-a-sidecar-termination-check", "etl/team-a-sidecar-termination-manager-pod-phase-role", "etl/team-a-sidecar-termination-manager-role",
-		"system/team-a-sidecar-termination-check", "system/team-a-sidecar-termination-leader-election-role",
+		"batch/team-a-sidecar-termination-manager-pod-phase-role", "batch/team-a-sidecar-termination-manager-role",
+		"etl/team-a-sidecar-termination-manager-pod-phase-role", "etl/team-a-sidecar-termination-manager-role",
+		"system/team-a-sidecar-termination-leader-election-role",
 	}
 	if difference := cmp.Diff(want, got); difference != "" {
 		t.Errorf("roles (-want +got):\n%s", difference)
@@ -188,8 +185,7 @@ func removeHelm(t *testing.T, object *unstructured.Unstructured) {
 }
 
 func TestNamespaceIsReleaseNamespace(t *testing.T) {
-	installed, hooks := renderAs(t, release{chartName, "elsewhere", newest}, everything())
-	maps.Copy(installed, hooks)
+	installed := renderAs(t, release{chartName, "elsewhere", newest}, everything())
 	for key, object := range installed {
 		if strings.Contains(text(t, object), namespace) {
 			t.Errorf("%s still names %s", key, namespace)
@@ -278,7 +274,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"minAvailable":           {"podDisruptionBudget": values{"minAvailable": "one"}},
 		"serviceMonitor":         {"serviceMonitor": values{"relabeling": []any{}}},
 	} {
-		if _, _, err := tryRender(t, documented, given); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := tryRender(t, documented, given); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: error is %v, want one that names %s", given, err, want)
 		}
 	}
