@@ -7,7 +7,6 @@ COPY go.mod go.sum ./
 RUN go mod download
 COPY *.go ./
 COPY api/ api/
-COPY config/crd/ config/crd/
 COPY controllers/ controllers/
 COPY internal/ internal/
 ARG TARGETOS

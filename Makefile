@@ -46,8 +46,9 @@ help: ## Show this help.
 		/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' Makefile $(filter-out Makefile,$(MAKEFILE_LIST))
 
 .PHONY: build
-build: ## Build the operator: bin/manager.
-	CGO_ENABLED=0 go build -trimpath -o bin/manager .
+build: ## Build the operator (bin/manager) and the kubectl plugin.
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/manager .
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o bin/ ./cmd/kubectl-sidecar_termination
 
 .PHONY: clean
 clean: ## Remove what was built, but not the cache of cluster components.

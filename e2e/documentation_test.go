@@ -58,11 +58,11 @@ func runDocuments(t *testing.T, selected func(docs.Document) bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	program, err := buildOperator()
+	plugin, err := buildPlugin()
 	if err != nil {
 		t.Fatal(err)
 	}
-	place, err := docs.NewPlace(cluster.Repository, program, t.TempDir())
+	place, err := docs.NewPlace(cluster.Repository, plugin, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ package e2e
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,33 +22,27 @@ import (
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// buildOperator builds the operator once and returns the program's path.
-var buildOperator = sync.OnceValues(func() (string, error) {
+// buildOperator and buildPlugin build a program once and return its path.
+var (
+	buildOperator = sync.OnceValues(func() (string, error) { return build(settings.Name, ".") })
+	buildPlugin   = sync.OnceValues(func() (string, error) {
+		return build(settings.PluginProgram, "./cmd/"+settings.PluginProgram)
+	})
+)
+
+func build(name, directory string) (string, error) {
 	cluster, err := harness.Connect()
 	if err != nil {
 		return "", err
 	}
-	program := filepath.Join(cluster.Repository, "bin", "sidecar-termination-operator")
-	build := exec.Command("go", "build", "-o", program, ".")
+	program := filepath.Join(cluster.Repository, "bin", name)
+	build := exec.Command("go", "build", "-o", program, directory)
 	build.Dir = cluster.Repository
 	if output, err := build.CombinedOutput(); err != nil {
 		return "", errors.New(string(output))
 	}
 	return program, nil
-})
-
-// buildPlugin builds the operator and returns its path as a kubectl plugin.
-var buildPlugin = sync.OnceValues(func() (string, error) {
-	program, err := buildOperator()
-	if err != nil {
-		return "", err
-	}
-	plugin := filepath.Join(filepath.Dir(program), settings.PluginProgram)
-	if err := os.Remove(plugin); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", err
-	}
-	return plugin, os.Symlink(filepath.Base(program), plugin)
-})
+}
 
 // plugin runs the plugin and returns its output, with whitespace collapsed, and its exit code.
 func plugin(test *harness.Test, arguments ...string) (string, int) {

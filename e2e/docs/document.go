@@ -54,7 +54,7 @@ type Kind string
 const (
 	// NoCommands is a block without commands.
 	NoCommands Kind = ""
-	// Offline commands need the repository and the operator's program.
+	// Offline commands need the repository and the kubectl plugin.
 	Offline Kind = "offline"
 	// Cluster commands need a cluster with the operator.
 	Cluster Kind = "cluster"

@@ -17,7 +17,7 @@ import (
 type Place struct {
 	// Directory is the working directory of commands: the copy's root.
 	Directory string
-	// Programs is the first directory of PATH. It contains the operator under both of its names.
+	// Programs is the first directory of PATH. It contains the kubectl plugin.
 	Programs string
 	// Environment is added to the test's environment.
 	Environment []string
@@ -26,8 +26,8 @@ type Place struct {
 // notCopied are directories that commands do not need.
 var notCopied = []string{".git", ".cluster", "bin", "dist"}
 
-// NewPlace copies the repository and links the operator below an empty directory.
-func NewPlace(repository, program, below string) (*Place, error) {
+// NewPlace copies the repository and links the kubectl plugin below an empty directory.
+func NewPlace(repository, plugin, below string) (*Place, error) {
 	place := &Place{Directory: filepath.Join(below, "operator"), Programs: filepath.Join(below, "programs")}
 	if err := copyTree(repository, place.Directory); err != nil {
 		return nil, fmt.Errorf("copy the repository: %w", err)
@@ -35,10 +35,8 @@ func NewPlace(repository, program, below string) (*Place, error) {
 	if err := os.Mkdir(place.Programs, 0o700); err != nil {
 		return nil, fmt.Errorf("create a directory for programs: %w", err)
 	}
-	for _, name := range []string{"sidecar-termination-operator", "kubectl-sidecar_termination"} {
-		if err := os.Symlink(program, filepath.Join(place.Programs, name)); err != nil {
-			return nil, fmt.Errorf("install the operator's program: %w", err)
-		}
+	if err := os.Symlink(plugin, filepath.Join(place.Programs, filepath.Base(plugin))); err != nil {
+		return nil, fmt.Errorf("install the kubectl plugin: %w", err)
 	}
 	return place, nil
 }

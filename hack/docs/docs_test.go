@@ -90,13 +90,13 @@ func TestOfflineCommands(t *testing.T) {
 
 func newPlace(t *testing.T) *docs.Place {
 	t.Helper()
-	program := filepath.Join(t.TempDir(), "sidecar-termination-operator")
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", program, ".")
+	plugin := filepath.Join(t.TempDir(), "kubectl-sidecar_termination")
+	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", plugin, "./cmd/kubectl-sidecar_termination")
 	build.Dir = root
 	if output, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("build the operator: %v\n%s", err, output)
+		t.Fatalf("build the plugin: %v\n%s", err, output)
 	}
-	place, err := docs.NewPlace(root, program, t.TempDir())
+	place, err := docs.NewPlace(root, plugin, t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -106,8 +106,9 @@ func TestPluginsAreReproducible(t *testing.T) {
 func module(t *testing.T) string {
 	t.Helper()
 	directory := t.TempDir()
-	for name, content := range map[string]string{"go.mod": "module example.com/plugin\n", "main.go": "package main\n\nfunc main() {}\n", "LICENSE": "licence\n"} {
-		if err := os.WriteFile(filepath.Join(directory, name), []byte(content), 0o600); err != nil {
+	for name, content := range map[string]string{"go.mod": "module example.com/plugin\n", filepath.Join("cmd", settings.PluginProgram, "main.go"): "package main\n\nfunc main() {}\n", "LICENSE": "licence\n"} {
+		file := filepath.Join(directory, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(content), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}

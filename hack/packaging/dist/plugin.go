@@ -42,7 +42,7 @@ func WritePlugin(ctx context.Context, repository, directory string, platform v1.
 	if err != nil {
 		return fmt.Errorf("read the licence: %w", err)
 	}
-	compiled, err := program.Compile(ctx, repository, ".", platform)
+	compiled, err := program.Compile(ctx, repository, "./cmd/"+settings.PluginProgram, platform)
 	if err != nil {
 		return err
 	}

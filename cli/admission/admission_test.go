@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package admission_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sidecar-termination/operator/cli/admission"
+)
+
+const (
+	header        = "apiVersion: sidecartermination.dev/v1alpha1\nkind: SidecarTerminationPolicy\nmetadata: {name: mesh, namespace: batch}\n"
+	clusterHeader = "apiVersion: sidecartermination.dev/v1alpha1\nkind: ClusterSidecarTerminationPolicy\nmetadata: {name: mesh}\n"
+)
+
+func TestCheck(t *testing.T) {
+	for name, tc := range map[string]struct {
+		policy string
+		fields []string
+	}{
+		"valid policy":                      {header + "spec: {podSelector: {}, sidecars: [{name: proxy, drainSeconds: 5}], mode: CRR}", nil},
+		"valid cluster policy":              {clusterHeader + "spec: {podSelector: {}, namespaceSelector: {}, mainContainers: [main]}", nil},
+		"unknown field":                     {header + "spec: {podSelector: {}, sidecars: [{name: proxy, drain: 5}]}", []string{"spec.sidecars[0].drain"}},
+		"field of the other kind":           {header + "spec: {podSelector: {}, namespaceSelector: {}, sidecars: [{name: proxy}]}", []string{"spec.namespaceSelector"}},
+		"wrong type":                        {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], drainSeconds: five}", []string{"spec.drainSeconds"}},
+		"unknown mode":                      {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], mode: Graceful}", []string{"spec.mode"}},
+		"deadline too short":                {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], terminationDeadlineSeconds: 1}", []string{"spec.terminationDeadlineSeconds"}},
+		"no selector":                       {header + "spec: {sidecars: [{name: proxy}]}", []string{"spec.podSelector"}},
+		"duplicate sidecar":                 {header + "spec: {podSelector: {}, sidecars: [{name: proxy}, {name: proxy}]}", []string{"spec.sidecars[1]"}},
+		"sidecars and mainContainers":       {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], mainContainers: [main]}", []string{"spec"}},
+		"mainContainersFrom":                {header + "spec: {podSelector: {}, mainContainersFrom: {podAnnotation: example.com/Main_1.x}}", nil},
+		"mainContainers and From":           {header + "spec: {podSelector: {}, mainContainers: [main], mainContainersFrom: {podAnnotation: mains}}", nil},
+		"sidecars and mainContainersFrom":   {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], mainContainersFrom: {podAnnotation: mains}}", []string{"spec"}},
+		"invalid key of an annotation":      {header + "spec: {podSelector: {}, mainContainersFrom: {podAnnotation: example.com/a/b}}", []string{"spec.mainContainersFrom.podAnnotation"}},
+		"annotation prefix too long":        {header + "spec: {podSelector: {}, mainContainersFrom: {podAnnotation: " + strings.Repeat("a", 254) + "/a}}", []string{"spec.mainContainersFrom.podAnnotation"}},
+		"annotation name too long":          {header + "spec: {podSelector: {}, mainContainersFrom: {podAnnotation: a/" + strings.Repeat("a", 64) + "}}", []string{"spec.mainContainersFrom.podAnnotation"}},
+		"longest key of an annotation":      {header + "spec: {podSelector: {}, mainContainersFrom: {podAnnotation: " + strings.Repeat("a", 253) + "/" + strings.Repeat("a", 63) + "}}", nil},
+		"no sidecars and no mainContainers": {header + "spec: {podSelector: {}}", []string{"spec"}},
+		"invalid sidecar name":              {clusterHeader + "spec: {podSelector: {}, sidecars: [{name: Proxy}]}", []string{"spec.sidecars[0].name"}},
+		"unknown version": {
+			"apiVersion: sidecartermination.dev/v1\nkind: SidecarTerminationPolicy\nmetadata: {name: mesh, namespace: batch}\nspec: {}", []string{"apiVersion"},
+		},
+		"invalid metadata": {
+			"apiVersion: sidecartermination.dev/v1alpha1\nkind: SidecarTerminationPolicy\nmetadata: {name: Mesh_1, namespace: batch}\nspec: {podSelector: {}, sidecars: [{name: proxy}]}",
+			[]string{"metadata.name"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy := &unstructured.Unstructured{}
+			if err := yaml.Unmarshal([]byte(tc.policy), &policy.Object); err != nil {
+				t.Fatal(err)
+			}
+			before := policy.DeepCopy()
+			problems, err := admission.Check(t.Context(), policy)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var fields []string
+			for _, problem := range problems {
+				fields = append(fields, problem.Field)
+			}
+			if diff := cmp.Diff(tc.fields, fields); diff != "" {
+				t.Errorf("fields (-want +got):\n%s\n%v", diff, problems)
+			}
+			if diff := cmp.Diff(before, policy); diff != "" {
+				t.Errorf("Check modified the policy:\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package check is the subcommand that checks the operator's installation and its dependencies, one line each.
+package check
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sidecar-termination/operator/cli/exit"
+	"github.com/sidecar-termination/operator/cli/output"
+	"github.com/sidecar-termination/operator/cli/source"
+	"github.com/sidecar-termination/operator/internal/explain"
+)
+
+// New returns the subcommand of the program.
+func New(program source.Program) *cobra.Command {
+	o := &options{program: program, connection: source.NewConnection()}
+	command := &cobra.Command{
+		Use:   "check [--pre]",
+		Short: "Checks the operator's installation, its permissions and OpenKruise",
+		Long: `Checks the version of Kubernetes, the operator's CRDs, Deployment, version, flags, metrics, lease, admission policies and
+permissions, the allowed images, the policies, network plugins that disconnect a pod with a
+terminal phase, and OpenKruise: its CRD, its webhook, its daemon on each node, and whether its own SidecarTerminator acts on
+the same pods.
+
+Each line is ok, a warning or a failure, with a hint. With --pre the command checks the requirements of an installation.
+
+If nothing is installed, that is the only failure. Hints fit the installation: they name Helm's command for a Helm release.
+
+The command only reads and creates access reviews. Missing permissions of the user are warnings. If the user may read nothing, the
+command ends with an error.
+
+The exit code is 0 without failures, 1 with a failure (or with a warning and --fail-on=warning), and 2 on errors.`,
+		Example: fmt.Sprintf(`  # before installing
+  %[1]s check --pre
+
+  # after installing, upgrading, or when Jobs hang
+  %[1]s check`, program.Name),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	o.format.Bind(command)
+	o.failOn.Bind(command)
+	command.Flags().BoolVar(&o.pre, "pre", false, "check the requirements before an installation")
+	o.connection.Bind(command.Flags())
+	output.GroupFlags(command, nil, source.NewConnection().Bind)
+	return exit.Wrap(command)
+}
+
+type options struct {
+	program    source.Program
+	connection *source.Connection
+	format     output.Format
+	failOn     output.FailOn
+	pre        bool
+}
+
+func (o *options) run(cmd *cobra.Command) error {
+	if err := errors.Join(o.format.Check(), o.failOn.Check()); err != nil {
+		return err
+	}
+	cluster, err := o.connection.Connect()
+	if err != nil {
+		return err
+	}
+	discovery, err := o.connection.ToDiscoveryClient()
+	if err != nil {
+		return fmt.Errorf("connect to the cluster: %w", err)
+	}
+	version, err := discovery.ServerVersion()
+	if err != nil {
+		return fmt.Errorf("reach the API server: %w", err)
+	}
+	reads := &countingClient{Client: cluster.Client}
+	cluster.Client = reads
+	c := &checker{
+		Live: cluster, client: reads, namespace: o.connection.OperatorNamespace, version: version,
+		program: o.program.Name, programVersion: cmd.Root().Version, now: o.program.Now,
+	}
+	r, err := c.check(cmd.Context(), o.pre)
+	if err != nil {
+		return err
+	}
+	// With --pre, the user's own permissions are a result.
+	if err := reads.err(); err != nil && !o.pre {
+		return err
+	}
+	if err := o.format.Write(cmd.OutOrStdout(), r, r.text); err != nil {
+		return err
+	}
+	return o.failOn.Judge(r.worst())
+}
+
+// outcome is the result of a check.
+type outcome string
+
+const (
+	outcomeOK      outcome = "OK"
+	outcomeWarning outcome = "Warning"
+	outcomeFailure outcome = "Failure"
+)
+
+// checkResult is the result of one check.
+type checkResult struct {
+	Section string `json:"section"`
+	// Name identifies the check. A check may have several results.
+	Name    string  `json:"name"`
+	Outcome outcome `json:"outcome"`
+	Message string  `json:"message"`
+	// Hint says what to do about it.
+	Hint string `json:"hint,omitempty"`
+}
+
+// result is the outcome of the command. Its JSON form is part of the versioned output.
+type result struct {
+	output.Header
+	Summary summary       `json:"summary"`
+	Checks  []checkResult `json:"checks"`
+}
+
+// summary counts the results.
+type summary struct {
+	OK       int `json:"ok"`
+	Warnings int `json:"warnings"`
+	Failures int `json:"failures"`
+}
+
+func newResult(checks []checkResult) *result {
+	r := &result{Header: output.NewHeader("CheckReport"), Checks: checks}
+	for _, check := range checks {
+		switch check.Outcome {
+		case outcomeOK:
+			r.Summary.OK++
+		case outcomeWarning:
+			r.Summary.Warnings++
+		case outcomeFailure:
+			r.Summary.Failures++
+		}
+	}
+	return r
+}
+
+func (r *result) worst() explain.Severity {
+	switch {
+	case r.Summary.Failures > 0:
+		return explain.SeverityProblem
+	case r.Summary.Warnings > 0:
+		return explain.SeverityWarning
+	}
+	return ""
+}
+
+var styles = map[outcome]output.Style{outcomeOK: output.Green, outcomeWarning: output.Yellow, outcomeFailure: output.Red}
+
+func (r *result) text(p *output.Printer) {
+	section := ""
+	for _, check := range r.Checks {
+		if check.Section != section {
+			if section != "" {
+				p.Line("")
+			}
+			section = check.Section
+			p.StyledLine(output.Bold, section)
+		}
+		word := fmt.Sprintf("%-7s", strings.ToLower(string(check.Outcome)))
+		p.Prose([]output.Cell{{Text: "  "}, {Text: word, Style: styles[check.Outcome]}, {Text: "  "}}, check.Message)
+		p.Hint(len(word)+4, check.Hint)
+	}
+	p.Line("")
+	switch failures, warnings, ok := r.Summary.Failures, r.Summary.Warnings, r.Summary.OK; {
+	case failures > 0:
+		p.StyledLine(output.Red, fmt.Sprintf("failures: %d, warnings: %d, ok: %d", failures, warnings, ok))
+	case warnings > 0:
+		p.StyledLine(output.Yellow, fmt.Sprintf("warnings: %d, ok: %d", warnings, ok))
+	default:
+		p.StyledLine(output.Green, fmt.Sprintf("all %d ok", ok))
+	}
+}

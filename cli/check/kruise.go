@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package check
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/cli/source"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/terminator/crr"
+	"github.com/sidecar-termination/operator/internal/truncate"
+)
+
+// The names in OpenKruise's chart and manifests.
+const (
+	kruiseManager = "kruise-controller-manager"
+	kruiseDaemon  = "kruise-daemon"
+)
+
+func (c *checker) kruise(ctx context.Context) error {
+	c.name = "OpenKruise"
+	if c.settings.Capabilities.NamespacesOnly {
+		return nil // another check says that the operator does not use it
+	}
+	if !c.settings.Capabilities.CRR {
+		c.ok("mode CRR is disabled, so the operator does not use OpenKruise")
+		return nil
+	}
+	kruise, err := source.KruiseServes(ctx, c.client)
+	if err != nil {
+		return err
+	}
+	if !kruise.Defined {
+		c.ok("OpenKruise is not installed: mode CRR is not usable, and Auto uses PodPhase on real nodes")
+		return nil
+	}
+	c.ok("CRD %s is served", crr.DefinitionName)
+	switch {
+	case kruise.Note != "":
+		c.warn("ask someone who may read them", "%s", kruise.Note)
+	case kruise.Guarded:
+		c.ok("%s guards CRRs (failurePolicy Fail)", crr.WebhookConfigurationName)
+	default:
+		c.warn("restore OpenKruise's webhook with failurePolicy Fail for containerrecreaterequests: without it a CRR could target containers of other pods",
+			"%s does not guard CRRs, so mode CRR is not usable", crr.WebhookConfigurationName)
+	}
+	if err := c.kruiseDaemon(ctx); err != nil {
+		return err
+	}
+	return c.kruiseManager(ctx)
+}
+
+// kruiseDaemon finds real nodes without a ready daemon.
+func (c *checker) kruiseDaemon(ctx context.Context) error {
+	c.name = "OpenKruiseDaemon"
+	var nodes corev1.NodeList
+	if err := c.client.List(ctx, &nodes); err != nil {
+		if c.unreadable(err, "nodes") {
+			return nil
+		}
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	var daemons appsv1.DaemonSetList
+	if err := c.client.List(ctx, &daemons, client.MatchingFields{"metadata.name": kruiseDaemon}); err != nil {
+		if c.unreadable(err, "DaemonSets") {
+			return nil
+		}
+		return fmt.Errorf("get OpenKruise's daemon: %w", err)
+	}
+	if len(daemons.Items) == 0 {
+		c.warn("run kruise-daemon on every node: on a node without it a CRR has no effect, and the operator falls back to the next mode",
+			"DaemonSet %s not found", kruiseDaemon)
+		return nil
+	}
+	ready, err := c.readyNodes(ctx, &daemons.Items[0])
+	switch {
+	case c.unreadable(err, "pods in namespace "+daemons.Items[0].Namespace):
+		return nil
+	case err != nil:
+		return err
+	}
+	marks, total := c.settings.NodeKindRules, 0
+	var without []string
+	for i := range nodes.Items {
+		node := &nodes.Items[i]
+		if marks.Classify(node) != plan.NodeReal {
+			continue
+		}
+		if total++; !slices.Contains(ready, node.Name) {
+			without = append(without, node.Name)
+		}
+	}
+	if len(without) > 0 {
+		c.warn("find the cause: kubectl get pods -n "+daemons.Items[0].Namespace+" -o wide. On these nodes the operator falls back to another mode after the deadline, or immediately if --daemonless-node-label or --daemonless-node-taint marks the node",
+			"%s is not ready on %d of %d real nodes: %s", kruiseDaemon, len(without), total, firstOf(without))
+		return nil
+	}
+	c.ok("%s is ready on all %d real nodes", kruiseDaemon, total)
+	return nil
+}
+
+// readyNodes lists the nodes with a ready pod of the DaemonSet.
+func (c *checker) readyNodes(ctx context.Context, daemon *appsv1.DaemonSet) ([]string, error) {
+	selector, err := metav1.LabelSelectorAsSelector(daemon.Spec.Selector)
+	if err != nil {
+		return nil, fmt.Errorf("parse the selector of DaemonSet %s: %w", daemon.Name, err)
+	}
+	var pods corev1.PodList
+	if err := c.client.List(ctx, &pods, client.InNamespace(daemon.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("list pods of %s: %w", daemon.Name, err)
+	}
+	var nodes []string
+	for i := range pods.Items {
+		if slices.ContainsFunc(pods.Items[i].Status.Conditions, func(condition corev1.PodCondition) bool {
+			return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
+		}) {
+			nodes = append(nodes, pods.Items[i].Spec.NodeName)
+		}
+	}
+	return nodes, nil
+}
+
+// kruiseManager checks whether OpenKruise's own SidecarTerminator acts on the same environment variables.
+func (c *checker) kruiseManager(ctx context.Context) error {
+	c.name = "OpenKruiseSidecarTerminator"
+	const hint = "turn off its feature gate SidecarTerminator, or run the operator with --env-convention=Disabled"
+	if c.settings.Resolve.IgnoreEnv {
+		c.ok("the operator ignores environment variables (--env-convention=Disabled), so OpenKruise's SidecarTerminator may use them")
+		return nil
+	}
+	var deployments appsv1.DeploymentList
+	if err := c.client.List(ctx, &deployments, client.MatchingFields{"metadata.name": kruiseManager}); err != nil {
+		if c.unreadable(err, "Deployments of all namespaces") {
+			return nil
+		}
+		return fmt.Errorf("get OpenKruise's manager: %w", err)
+	}
+	if len(deployments.Items) == 0 {
+		c.warn("run OpenKruise with --feature-gates=SidecarTerminator=false, or the operator with --env-convention=Disabled",
+			"Deployment %s not found, so its feature gates are unknown", kruiseManager)
+		return nil
+	}
+	if terminatorGate(deployments.Items[0].Spec.Template.Spec.Containers) {
+		c.warn(hint, "OpenKruise's SidecarTerminator is on and acts on the same environment variables as the operator")
+		return nil
+	}
+	c.ok("OpenKruise's SidecarTerminator is off")
+	return nil
+}
+
+// terminatorGate reports whether the feature gate SidecarTerminator is on. It is alpha and off by default in OpenKruise 1.4 to
+// 1.8. Its own entry overrides AllAlpha.
+func terminatorGate(containers []corev1.Container) bool {
+	gates := map[string]bool{}
+	for _, container := range containers {
+		arguments := slices.Concat(container.Command, container.Args)
+		for i, argument := range arguments {
+			name, value, ok := strings.Cut(strings.TrimLeft(argument, "-"), "=")
+			if name != "feature-gates" {
+				continue
+			}
+			if !ok && i+1 < len(arguments) {
+				value = arguments[i+1]
+			}
+			for gate := range strings.SplitSeq(value, ",") {
+				key, state, _ := strings.Cut(strings.TrimSpace(gate), "=")
+				gates[key], _ = strconv.ParseBool(state)
+			}
+		}
+	}
+	if on, set := gates["SidecarTerminator"]; set {
+		return on
+	}
+	return gates["AllAlpha"]
+}
+
+// firstOf lists the first names and counts the others.
+func firstOf(names []string) string {
+	const few = 5
+	return truncate.List(names, few, ", ")
+}

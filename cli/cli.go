@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli is the command tree of the kubectl plugin. Only finish writes.
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sidecar-termination/operator/cli/check"
+	"github.com/sidecar-termination/operator/cli/diff"
+	"github.com/sidecar-termination/operator/cli/exit"
+	"github.com/sidecar-termination/operator/cli/explain"
+	"github.com/sidecar-termination/operator/cli/finish"
+	"github.com/sidecar-termination/operator/cli/lint"
+	"github.com/sidecar-termination/operator/cli/output"
+	"github.com/sidecar-termination/operator/cli/policytest"
+	"github.com/sidecar-termination/operator/cli/source"
+	"github.com/sidecar-termination/operator/internal/settings"
+)
+
+// New returns the plugin, which the first argument, the name of the program, may ask for completions.
+func New(arguments []string) *cobra.Command {
+	plugin := newPlugin(time.Now)
+	if strings.TrimSuffix(filepath.Base(arguments[0]), ".exe") == settings.CompletionProgram {
+		plugin.SetArgs(append([]string{cobra.ShellCompRequestCmd}, arguments[1:]...))
+	}
+	return plugin
+}
+
+func newPlugin(now func() time.Time) *cobra.Command {
+	command := &cobra.Command{
+		Use:   settings.PluginProgram,
+		Short: "Explains what ends the sidecars of Jobs, and why they still run",
+		Long: `Explains what the sidecar-termination-operator does about pods, Jobs, CronJobs and policies, finds workloads whose
+sidecars nothing will end, tests and compares policies, and checks the operator's installation. Only finish writes: it ends the
+sidecars of stuck pods.`,
+		Example: `  # why is this Job still running?
+  kubectl sidecar-termination explain job/report -n batch
+
+  # which Jobs may hang, in the whole cluster or before they are applied?
+  kubectl sidecar-termination lint -A
+  kubectl sidecar-termination lint -k overlays/production
+
+  # do the policies decide what their tests expect?
+  kubectl sidecar-termination test policies/
+
+  # about which pods does the operator decide differently after a change of policies?
+  kubectl sidecar-termination diff -f policies.yaml
+
+  # is the operator installed correctly?
+  kubectl sidecar-termination check
+
+  # end the sidecars of a stuck pod
+  kubectl sidecar-termination finish pod/report-x4mfd -n batch`,
+		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: settings.PluginName},
+		Version:           settings.Version(),
+		ValidArgsFunction: cobra.NoFileCompletions,
+		Args:              cobra.ArbitraryArgs,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+	}
+	program := source.Program{Name: settings.PluginName, Now: now, Progress: output.NewProgress(os.Stderr, now)}
+	command.AddCommand(
+		explain.New(program), lint.New(program), policytest.New(program), diff.New(program), check.New(program), finish.New(program),
+	)
+	return rejectUnknownCommands(exit.Wrap(command))
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+
+	"github.com/sidecar-termination/operator/cli/exit"
+	"github.com/sidecar-termination/operator/internal/settings"
+	"github.com/sidecar-termination/operator/internal/terminal"
+)
+
+var update = flag.Bool("update", false, "write the golden files, and the outputs in the documentation")
+
+// noon is when the tests take place.
+func noon() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
+
+// runPlugin runs the kubectl plugin, and returns its output and exit code.
+func runPlugin(t *testing.T, stdin []byte, arguments ...string) (string, int) {
+	t.Helper()
+	// A test must not reach a real cluster.
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	var out bytes.Buffer
+	command := newPlugin(noon)
+	command.SetArgs(arguments)
+	command.SetIn(bytes.NewReader(stdin))
+	command.SetOut(&out)
+	command.SetErr(&out)
+	code := exit.Report(&out, command.ExecuteContext(t.Context()))
+	return out.String(), code
+}
+
+// TestOutputs compares the output of commands with testdata/cli/NAME.txt of the repository. The first line of a file is
+// the command line, the last one the exit code. Run with -update to rewrite the files, and review the difference.
+func TestOutputs(t *testing.T) {
+	t.Chdir("../testdata/cli")
+	files, err := filepath.Glob("*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("found %d golden files: %v", len(files), err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(file, ".txt"), func(t *testing.T) {
+			golden, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			first, _, _ := strings.Cut(string(golden), "\n")
+			got := first + "\n" + runLine(t, first)
+			if escaped := terminal.EscapeLines(got); got != escaped {
+				t.Errorf("control characters reach the terminal: %s", firstDifference(strconv.QuoteToASCII(got), strconv.QuoteToASCII(escaped)))
+			}
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got != string(golden) && !*update {
+				t.Errorf("the output differs; run this test with -update and review the difference, which starts at\n%s", firstDifference(got, string(golden)))
+			}
+		})
+	}
+}
+
+func firstDifference(got, want string) string {
+	gotLines, wantLines := strings.Split(got, "\n"), strings.Split(want, "\n")
+	for i := range min(len(gotLines), len(wantLines)) {
+		if gotLines[i] != wantLines[i] {
+			return "got:  " + gotLines[i] + "\nwant: " + wantLines[i]
+		}
+	}
+	return "one is longer"
+}
+
+// runLine runs a command line and returns its output and exit code. "< FILE" is its standard input.
+func runLine(t *testing.T, line string) string {
+	t.Helper()
+	line, input, _ := strings.Cut(line, " < ")
+	arguments := strings.Fields(strings.TrimPrefix(line, "$ kubectl sidecar-termination "))
+	var stdin []byte
+	if input != "" {
+		var err error
+		if stdin, err = os.ReadFile(input); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out, code := runPlugin(t, stdin, arguments...)
+	return out + "exit code " + string(rune('0'+code)) + "\n"
+}
+
+// TestDocumentedOutputs runs the commands in documents that read files, and compares their output.
+func TestDocumentedOutputs(t *testing.T) {
+	t.Chdir("..")
+	checkDocument(t, "docs/cli.md", 5)
+	checkDocument(t, "docs/guides/testing-policies.md", 2)
+}
+
+// checkDocument compares the outputs in a document, which are a known number.
+func checkDocument(t *testing.T, file string, outputs int) {
+	t.Helper()
+	const start, end = "```console\n", "```\n"
+	document, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var written strings.Builder
+	blocks := strings.Split(string(document), start)
+	written.WriteString(blocks[0])
+	for _, block := range blocks[1:] {
+		console, rest, _ := strings.Cut(block, end)
+		command, _, _ := strings.Cut(console, "\n")
+		output := runLine(t, command)
+		code := strings.LastIndex(output, "exit code ")
+		written.WriteString(start + command + "\n" + output[:code] + "$ echo $?\n" + strings.TrimPrefix(output[code:], "exit code ") + end + rest)
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(written.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	} else if written.String() != string(document) {
+		t.Errorf("%s does not show the output of its commands; run this test with -update and review the difference", file)
+	}
+	if got := len(blocks) - 1; got != outputs {
+		t.Errorf("%s shows %d outputs, want %d", file, got, outputs)
+	}
+}
+
+const kubeconfig = `apiVersion: v1
+kind: Config
+clusters: [{name: east, cluster: {server: https://east.example}}, {name: west, cluster: {server: https://west.example}}]
+users: [{name: reader, user: {token: secret}}]
+contexts: [{name: production, context: {cluster: east, user: reader}}, {name: development, context: {cluster: west, user: reader}}]
+`
+
+func TestFlagValuesAreCompleted(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for flag, want := range map[string]string{
+		"--context": "development\nproduction\n",
+		"--cluster": "east\nwest\n",
+		"--user":    "reader\n",
+		// The cluster does not answer, and file names are not offered.
+		"-n":                   "",
+		"--operator-namespace": "",
+	} {
+		for _, command := range []string{"explain", "lint", "diff", "check", "finish"} {
+			t.Run(command+" "+flag, func(t *testing.T) {
+				// The word to complete goes last; it is empty.
+				output, code := runPlugin(t, nil, "__complete", command, "--kubeconfig="+file, "--server=http://127.0.0.1:1", flag, "")
+				want := want + ":4\nCompletion ended with directive: ShellCompDirectiveNoFileComp\n"
+				if difference := cmp.Diff(want, output); difference != "" || code != 0 {
+					t.Errorf("exit code %d, output (-want +got):\n%s", code, difference)
+				}
+			})
+		}
+	}
+}
+
+func TestPluginPrintsItsVersion(t *testing.T) {
+	if output, code := runPlugin(t, nil, "--version"); output != "kubectl sidecar-termination version "+settings.Version()+"\n" || code != 0 {
+		t.Errorf("exit code %d, output %q", code, output)
+	}
+}
+
+// Help, completions and man pages show these texts. Flags of kubectl keep their own.
+func TestEveryCommandAndFlagHasHelp(t *testing.T) {
+	kubectls := pflag.NewFlagSet("kubectl", pflag.ContinueOnError)
+	genericclioptions.NewConfigFlags(true).AddFlags(kubectls)
+	var describe func(command *cobra.Command)
+	describe = func(command *cobra.Command) {
+		path := command.CommandPath()
+		if command.Short == "" || strings.HasSuffix(command.Short, ".") || strings.Contains(command.Short, "\n") {
+			t.Errorf("%s: Short must be one line without a full stop: %q", path, command.Short)
+		}
+		if !strings.HasSuffix(strings.TrimSpace(command.Long), ".") {
+			t.Errorf("%s: Long must end with a full stop: %q", path, command.Long)
+		}
+		if !strings.Contains(command.Example, command.CommandPath()) {
+			t.Errorf("%s: Example must call the command: %q", path, command.Example)
+		}
+		command.Flags().VisitAll(func(f *pflag.Flag) {
+			if kubectls.Lookup(f.Name) == nil && (len(strings.Fields(f.Usage)) < 2 || strings.HasSuffix(f.Usage, ".")) {
+				t.Errorf("%s: --%s needs a usage of several words without a full stop: %q", path, f.Name, f.Usage)
+			}
+		})
+		for _, below := range command.Commands() {
+			describe(below)
+		}
+	}
+	describe(newPlugin(noon))
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package explain is the subcommand that explains what the operator does with a pod, Job, CronJob or policy.
+package explain
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sidecar-termination/operator/cli/exit"
+	"github.com/sidecar-termination/operator/cli/output"
+	"github.com/sidecar-termination/operator/cli/source"
+	"github.com/sidecar-termination/operator/internal/settings"
+)
+
+// New returns the subcommand of the program.
+func New(program source.Program) *cobra.Command {
+	o := &options{program: program, connection: source.NewConnection()}
+	command := &cobra.Command{
+		Use:   "explain (TYPE/NAME | TYPE NAME | TYPE | -f FILE | -k DIRECTORY)",
+		Short: "Explains why a pod's sidecars are running and what ends them",
+		Long: `Explains what the operator does with a pod: which containers are main containers or sidecars and what declares them, which
+modes and images end each sidecar on each node type, what the operator waits for, what it has done, and what goes or may go
+wrong. The command uses the code of the operator and shows the same reasons.
+
+TYPE is pod, job, cronjob, policy or clusterpolicy, or a short name: po, cj, stp, cstp. A TYPE without a name shows one
+line for each unfinished object. The line of a Job describes its pod with the worst finding.
+
+With -f or -k the command explains manifests and does not connect to a cluster. Manifests may contain policies, namespaces,
+Jobs, CronJobs and pods. The flags of the operator are those of its Deployment in these manifests or in --install, and otherwise
+those of a default installation. Flags on the command line, such as --quick-exit-image, override them.
+
+A Job's template lacks the containers that webhooks inject: explain a running pod to see them.
+
+The exit code is 0 without problems, 1 with a problem, and 2 on errors.`,
+		Example: fmt.Sprintf(`  # why is this Job still running?
+  %[1]s explain job/report -n batch
+
+  # watch a pod until it has finished
+  %[1]s explain pod/report-x4mfd -n batch --watch
+
+  # every unfinished Job of the cluster, one line each
+  %[1]s explain jobs -A
+
+  # which pods does a policy apply to, and where does another policy take precedence?
+  %[1]s explain policy/mesh -n batch
+
+  # in CI, before applying manifests
+  %[1]s explain -k overlays/production --quick-exit-image=registry.example/quick-exit:v1
+  helm template . | %[1]s explain -f - --fail-on=warning`, program.Name),
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: o.complete,
+		RunE:              func(cmd *cobra.Command, arguments []string) error { return o.run(cmd, arguments) },
+	}
+	flags := command.Flags()
+	o.format.Bind(command)
+	o.failOn.Bind(command)
+	o.files.Bind(flags)
+	flags.BoolVarP(&o.watch, "watch", "w", false, "show one object again after every change: a pod or Job until it has finished, others until you interrupt")
+	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "with a TYPE and no name: show objects in all namespaces")
+	o.connection.Bind(flags)
+	settings.BindDecisions(flags)
+	output.GroupFlags(command, settings.BindDecisions, source.NewConnection().Bind)
+	return exit.Wrap(command)
+}
+
+type options struct {
+	program       source.Program
+	connection    *source.Connection
+	files         source.Files
+	format        output.Format
+	failOn        output.FailOn
+	watch         bool
+	allNamespaces bool
+}
+
+func (o *options) run(cmd *cobra.Command, arguments []string) error {
+	if err := errors.Join(o.format.Check(), o.failOn.Check(), o.files.Check()); err != nil {
+		return err
+	}
+	if o.files.Given() && (len(arguments) > 0 || o.watch || o.allNamespaces) {
+		return errors.New("-f and -k cannot be combined with TYPE, --watch or --all-namespaces")
+	}
+	if o.files.Given() {
+		return o.runOffline(cmd)
+	}
+	workloads, err := parseWorkloads(arguments)
+	if err != nil {
+		return err
+	}
+	return o.runLive(cmd, workloads)
+}

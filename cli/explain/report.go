@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/cli/output"
+	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// writeReport writes the full report on one pod or template.
+func writeReport(p *output.Printer, r *explain.Report) {
+	p.StyledLine(output.Bold, title(r))
+	writeStage(p, r)
+	if r.NextReconcileTime != nil {
+		p.StyledLine(output.Faint, fmt.Sprintf("next reconcile within %s", explain.Age(r.NextReconcileTime.Sub(r.Now()))))
+	}
+	p.Line("")
+	writeContainers(p, r)
+	writeSidecars(p, r)
+	writeAttempts(p, r)
+	writeTimeline(p, r)
+	if len(r.Findings) > 0 {
+		p.Line("")
+		p.StyledLine(output.Bold, "FINDINGS")
+		p.Findings(r.Findings)
+	}
+}
+
+// writeStage writes the current decision. A message that is also a finding is written only there.
+func writeStage(p *output.Printer, r *explain.Report) {
+	if r.Stage == "" {
+		return
+	}
+	head, reason := stageCells(r.Stage, r.Reason, r.Planned)
+	if reason.Text != "" {
+		head.Text += " (" + reason.Text + ")"
+	}
+	head.Text += ": "
+	message := r.Message
+	if slices.ContainsFunc(r.Findings, func(f explain.Finding) bool { return f.Message == r.Message }) {
+		message = "see FINDINGS"
+	}
+	p.Prose([]output.Cell{head}, message)
+}
+
+// stageCells are the stage and the reason of a decision for people. The operator decides Terminating before it writes anything:
+// until it has, the pod is due, or waits for what the reason says.
+func stageCells(stage plan.Stage, reason v1alpha1.Reason, planned bool) (shownStage, shownReason output.Cell) {
+	switch {
+	case planned && (reason == v1alpha1.ReasonTerminating || reason == v1alpha1.ReasonFallback):
+		return output.Cell{Text: "Due", Style: output.Yellow}, output.Cell{}
+	case planned:
+		stage = plan.StageWaiting
+	}
+	return output.Cell{Text: string(stage), Style: stageStyles[stage]}, output.Cell{Text: string(reason)}
+}
+
+var stageStyles = map[plan.Stage]output.Style{
+	plan.StageStuck: output.Red, plan.StageTerminated: output.Green, plan.StageTerminating: output.Yellow,
+}
+
+func title(r *explain.Report) string {
+	text := fmt.Sprintf("%s %s/%s", r.Kind, r.Namespace, r.Name)
+	if r.Job != "" {
+		text += " of Job " + r.Job
+	}
+	parts := []string{"restartPolicy " + r.RestartPolicy}
+	switch {
+	case r.Template:
+		parts = append(parts, "no pod yet")
+	case r.NodeName == "":
+		parts = append(parts, "no node yet")
+	case r.NodeKind == plan.NodeUnknown, r.NodeKind == plan.NodeNotRead:
+		parts = append(parts, fmt.Sprintf("node %s of unknown type", r.NodeName))
+	default:
+		parts = append(parts, fmt.Sprintf("%s node %s", strings.ToLower(string(r.NodeKind)), r.NodeName))
+	}
+	if r.MainsDoneTime != nil {
+		parts = append(parts, fmt.Sprintf("main containers done %s ago", explain.Age(r.Now().Sub(r.MainsDoneTime.Time))))
+	}
+	return text + ": " + strings.Join(parts, ", ")
+}
+
+var roles = map[explain.Role]string{
+	explain.RoleMain: "main", explain.RoleSidecar: "sidecar", explain.RoleInit: "init", explain.RoleNativeSidecar: "native sidecar",
+}
+
+func writeContainers(p *output.Printer, r *explain.Report) {
+	var rows [][]output.Cell
+	for _, c := range r.Containers {
+		by, role := c.DeclaredBy, roles[c.Role]
+		switch {
+		case by == explain.DeclaredByEnvironment:
+			by = "environment variables"
+		case by == "" && c.Role == explain.RoleMain:
+			by = "-"
+		case by == "":
+			by = "the pod"
+		}
+		style := output.Plain
+		if c.Role == explain.RoleSidecar {
+			style = output.Green
+		}
+		rows = append(rows, []output.Cell{{Text: c.Name}, {Text: role, Style: style}, {Text: stateText(c.State, r.Now())}, {Text: by}})
+	}
+	p.Table([]string{"CONTAINER", "ROLE", "STATE", "DECLARED BY"}, rows)
+}
+
+// stateText describes the state of a container in a few words.
+func stateText(state *explain.ContainerState, now time.Time) string {
+	if state == nil {
+		return ""
+	}
+	var text string
+	switch {
+	case state.Running != nil:
+		text = "running " + explain.Age(now.Sub(state.Running.StartedAt.Time))
+	case state.Terminated != nil:
+		text = fmt.Sprintf("exit %d, %s ago", state.Terminated.ExitCode, explain.Age(now.Sub(state.Terminated.FinishedAt.Time)))
+	case state.Waiting != nil && state.Waiting.Reason != "":
+		text = "waiting: " + state.Waiting.Reason
+	default:
+		text = "waiting"
+	}
+	if state.RestartCount > 0 {
+		text += fmt.Sprintf(", %d restarts", state.RestartCount)
+	}
+	return text
+}
+
+var sources = map[resolve.Source]string{
+	resolve.SourceEntry: "policy's entry", resolve.SourcePolicy: "policy", resolve.SourceEnvironment: "environment",
+	resolve.SourceOperator: "operator's flag", resolve.SourceDefault: "default",
+}
+
+// writeSidecars writes the modes of each sidecar, one row for each node type, and its settings.
+func writeSidecars(p *output.Printer, r *explain.Report) {
+	var rows [][]output.Cell
+	for _, c := range r.Containers {
+		if c.Settings == nil {
+			continue
+		}
+		settings := settingLines(c.Settings)
+		for i := range max(len(settings), len(c.Settings.Methods)) {
+			row := make([]output.Cell, 4)
+			if i == 0 {
+				row[0].Text = c.Name
+			}
+			if i < len(c.Settings.Methods) {
+				row[1].Text, row[2] = c.Settings.Methods[i].NodeType, methodCell(c.Settings.Methods[i])
+			}
+			if i < len(settings) {
+				row[3].Text = settings[i]
+			}
+			rows = append(rows, row)
+		}
+	}
+	if len(rows) > 0 {
+		p.Line("")
+		p.Table([]string{"SIDECAR", "NODE TYPE", "METHOD", "SETTINGS"}, rows)
+	}
+}
+
+func methodCell(method explain.Method) output.Cell {
+	if len(method.Modes) == 0 {
+		return output.Cell{Text: "none: " + string(method.Reason), Style: output.Red}
+	}
+	var names []string
+	for _, mode := range method.Modes {
+		name := string(mode)
+		if mode == v1alpha1.ModeCRR && method.PhaseFirst {
+			name += " (after phase patch)"
+		}
+		names = append(names, name)
+	}
+	return output.Cell{Text: strings.Join(names, ", then ")}
+}
+
+// settingLines lists the mode, the image if it may be used, and the other settings that are not defaults.
+func settingLines(s *explain.Settings) []string {
+	lines := []string{settingLine("mode", s.Mode.Value, s.Mode.Source)}
+	if mayUseImage(s) {
+		lines = append(lines, settingLine("image", s.Image.Value, s.Image.Source))
+	}
+	if source := s.QuickExitPaths.Source; source != resolve.SourceDefault && source != resolve.SourceEnvironment {
+		lines = append(lines, settingLine("image covers", shorten(strings.Join(s.QuickExitPaths.Value, ",")), source))
+	}
+	if s.ExitCodes.Source != resolve.SourceDefault && (s.ExitCodes.Source != resolve.SourceOperator || s.ExitCodes.Value == v1alpha1.ExitCodesRespect) {
+		lines = append(lines, settingLine("exit codes", s.ExitCodes.Value, s.ExitCodes.Source))
+	}
+	if drain := s.DrainSeconds; drain.Source != resolve.SourceDefault {
+		lines = append(lines, settingLine("drain", time.Duration(drain.Value)*time.Second, drain.Source))
+	}
+	if deadline := s.TerminationDeadlineSeconds; deadline.Source != resolve.SourceDefault {
+		lines = append(lines, settingLine("deadline", time.Duration(deadline.Value)*time.Second, deadline.Source))
+	}
+	if s.Fallback.Source != resolve.SourceDefault {
+		lines = append(lines, settingLine("fallback", s.Fallback.Value, s.Fallback.Source))
+	}
+	return lines
+}
+
+func settingLine(name string, value any, source resolve.Source) string {
+	return fmt.Sprintf("%s %v (%s)", name, value, sources[source])
+}
+
+// shorten returns a list in one short line.
+func shorten(list string) string {
+	const most = 60
+	if list = strings.Join(strings.Fields(list), " "); len(list) > most {
+		return strings.ToValidUTF8(list[:most], "") + "..."
+	}
+	return list
+}
+
+func mayUseImage(s *explain.Settings) bool {
+	return slices.ContainsFunc(s.Methods, func(m explain.Method) bool { return slices.Contains(m.Modes, v1alpha1.ModeImage) })
+}
+
+// writeAttempts writes the past attempts and the operator's events.
+func writeAttempts(p *output.Printer, r *explain.Report) {
+	if len(r.Attempts) > 0 {
+		var rows [][]output.Cell
+		for _, a := range r.Attempts {
+			mode := string(a.Mode)
+			if a.PartOf != "" {
+				mode += " for " + string(a.PartOf)
+			}
+			var result output.Cell
+			switch {
+			case a.Failure != "":
+				result = output.Cell{Text: "failed; see FINDINGS", Style: output.Red}
+			case a.CompletionTime != nil:
+				result = output.Cell{Text: fmt.Sprintf("completed %s ago", explain.Age(r.Now().Sub(a.CompletionTime.Time)))}
+			}
+			rows = append(rows, []output.Cell{
+				{Text: mode}, {Text: strconv.Itoa(a.Number)}, {Text: explain.Age(r.Now().Sub(a.StartTime.Time)) + " ago"},
+				{Text: strings.Join(a.Sidecars, ", ")}, result,
+			})
+		}
+		p.Line("")
+		p.Table([]string{"MODE", "ATTEMPT", "STARTED", "SIDECARS", "RESULT"}, rows)
+	}
+	if len(r.Events) > 0 {
+		p.Line("")
+		p.StyledLine(output.Bold, "OPERATOR EVENTS")
+		for _, e := range r.Events {
+			head := fmt.Sprintf("  %-5s %s: ", explain.Age(r.Now().Sub(e.Time.Time)), e.Reason)
+			p.Prose(output.Cells(head), e.Message)
+		}
+	}
+}

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package finish is the subcommand that ends the sidecars of stuck pods with the permissions of its user.
+package finish
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/cli/exit"
+	"github.com/sidecar-termination/operator/cli/output"
+	"github.com/sidecar-termination/operator/cli/source"
+	"github.com/sidecar-termination/operator/internal/observe"
+	"github.com/sidecar-termination/operator/internal/settings"
+)
+
+// maxPods bounds the pods of one run.
+const maxPods = 500
+
+// dryRun is the value of --dry-run.
+type dryRun string
+
+const (
+	dryRunNone   dryRun = "none"
+	dryRunClient dryRun = "client"
+	dryRunServer dryRun = "server"
+)
+
+var (
+	modes    = []string{string(v1alpha1.ModePodPhase), string(v1alpha1.ModeImage)}
+	dryRuns  = []string{string(dryRunNone), string(dryRunClient), string(dryRunServer)}
+	podTypes = []string{"pod", "pods", "po"}
+)
+
+// New returns the subcommand of the program.
+func New(program source.Program) *cobra.Command {
+	o := &options{program: program, connection: source.NewConnection()}
+	command := &cobra.Command{
+		Use:   "finish (pod/NAME... | -l SELECTOR)",
+		Short: "Ends the sidecars of stuck pods whose main containers are done",
+		Long: `Ends the sidecars of stuck pods, so that the pods and their Jobs complete with the outcome of the main containers. Deleting
+such a pod would start its work again. The command writes what the operator would write, with your permissions:
+
+  - mode PodPhase, the default, writes the terminal phase: Succeeded, or Failed if a main container has failed. The kubelet
+    then ends the sidecars with their grace period. You need permission to patch pods/status.
+  - mode Image swaps the images of the sidecars for the quick-exit image, which exits 0. Virtual nodes need it. You need
+    permission to patch pods.
+
+Sidecars are the containers that enforced policies and environment variables declare. Name others with --sidecars. The command
+refuses a pod while a main container runs or may run again, while no sidecar or every container is declared, and while the
+operator is ending the sidecars. Flags of the operator that turn modes off, and its longest grace period, do not count.
+
+If the pod has changed since the command has read it, nothing is written, and the command reads it and decides again. An
+event on the pod records the write. -l selects only unfinished pods with restartPolicy Never or OnFailure. A pod that fails does
+not stop the others.
+
+The exit code is 0 if nothing is left to do, 1 if a pod was refused, and 2 on errors.`,
+		Example: fmt.Sprintf(`  # what would be written? The API server checks it and writes nothing
+  %[1]s finish pod/report-x4mfd -n batch --dry-run=server
+
+  # finish a pod
+  %[1]s finish pod/report-x4mfd -n batch
+
+  # no policy declares the sidecar
+  %[1]s finish pod/report-x4mfd -n batch --sidecars istio-proxy
+
+  # every stuck pod of a Job
+  %[1]s finish -l batch.kubernetes.io/job-name=report -n batch`, program.Name),
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: o.complete,
+		RunE:              func(cmd *cobra.Command, arguments []string) error { return o.run(cmd, arguments) },
+	}
+	flags := command.Flags()
+	o.format.Bind(command)
+	flags.StringVarP(&o.selector, "selector", "l", "", "finish the unfinished pods with these labels, such as key=value")
+	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "with -l: select pods in all namespaces")
+	flags.StringVar(&o.mode, "mode", modes[0], "how to end the sidecars: "+strings.Join(modes, ", "))
+	flags.StringSliceVar(&o.sidecars, "sidecars", nil, "containers that are sidecars, besides those that policies and environment variables declare")
+	flags.StringVar((*string)(&o.dryRun), "dry-run", dryRuns[0], "none; client: only decide; server: let the API server check the write without storing it")
+	_ = command.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions(modes, cobra.ShellCompDirectiveNoFileComp))
+	_ = command.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions(dryRuns, cobra.ShellCompDirectiveNoFileComp))
+	o.connection.Bind(flags)
+	settings.BindDecisions(flags)
+	output.GroupFlags(command, settings.BindDecisions, source.NewConnection().Bind)
+	return exit.Wrap(command)
+}
+
+type options struct {
+	program       source.Program
+	connection    *source.Connection
+	format        output.Format
+	selector      string
+	allNamespaces bool
+	mode          string
+	sidecars      []string
+	dryRun        dryRun
+}
+
+func (o *options) run(cmd *cobra.Command, arguments []string) error {
+	names, err := podNames(arguments)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(o.format.Check(), o.check(names)); err != nil {
+		return err
+	}
+	selector, err := labels.Parse(o.selector)
+	if err != nil {
+		return fmt.Errorf("--selector: %w", err)
+	}
+	ctx := cmd.Context()
+	cluster, from, namespace, err := o.connection.Open(ctx, o.program, cmd.Flags(), o.allNamespaces)
+	if err != nil {
+		return err
+	}
+	pods := make([]*corev1.Pod, 0, len(names))
+	for _, name := range names {
+		pod := &corev1.Pod{}
+		pod.Namespace, pod.Name = namespace, name
+		pods = append(pods, pod)
+	}
+	if o.selector != "" {
+		if pods, err = unfinished(cmd, cluster.Client, namespace, selector); err != nil {
+			return err
+		}
+	}
+	f := o.newFinisher(cluster.Client, from)
+	for _, pod := range pods {
+		if ctx.Err() != nil {
+			break
+		}
+		f.finish(ctx, pod)
+	}
+	f.result.Notes = append(f.result.Notes, from.Notes()...)
+	if err := o.format.Write(cmd.OutOrStdout(), f.result, f.result.text); err != nil {
+		return err
+	}
+	return errors.Join(ctx.Err(), f.result.judge())
+}
+
+// check returns an error for flags that are invalid or contradict the names.
+func (o *options) check(names []string) error {
+	switch {
+	case len(names) == 0 && o.selector == "":
+		return errors.New("specify pods as pod/NAME, or select them with -l")
+	case len(names) > 0 && o.selector != "":
+		return errors.New("-l cannot be combined with names of pods")
+	case o.allNamespaces && o.selector == "":
+		return errors.New("--all-namespaces requires -l")
+	case len(names) > maxPods:
+		return fmt.Errorf("one run finishes at most %d pods", maxPods)
+	case !slices.Contains(modes, o.mode):
+		return fmt.Errorf("--mode is %q; it must be one of %s", o.mode, strings.Join(modes, ", "))
+	case !slices.Contains(dryRuns, string(o.dryRun)):
+		return fmt.Errorf("--dry-run is %q; it must be one of %s", string(o.dryRun), strings.Join(dryRuns, ", "))
+	}
+	return nil
+}
+
+// podNames reads pod/NAME..., pod NAME... and NAME...; each name counts once.
+func podNames(arguments []string) ([]string, error) {
+	if len(arguments) > 0 && slices.Contains(podTypes, arguments[0]) {
+		arguments = arguments[1:]
+	}
+	var names []string
+	for _, argument := range arguments {
+		typed, name, ok := strings.Cut(argument, "/")
+		if !ok {
+			typed, name = podTypes[0], argument
+		}
+		if !slices.Contains(podTypes, typed) || name == "" {
+			return nil, fmt.Errorf("%q is not pod/NAME", argument)
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// unfinished lists the unfinished Job-type pods that the selector matches. An empty namespace means all.
+func unfinished(cmd *cobra.Command, reader client.Reader, namespace string, selector labels.Selector) ([]*corev1.Pod, error) {
+	var list corev1.PodList
+	if err := reader.List(cmd.Context(), &list, client.InNamespace(namespace), client.Limit(maxPods),
+		client.MatchingFieldsSelector{Selector: observe.UnfinishedPods()}, client.MatchingLabelsSelector{Selector: selector}); err != nil {
+		return nil, fmt.Errorf("list pods: %w", err)
+	}
+	if list.Continue != "" {
+		return nil, fmt.Errorf("more than %d unfinished pods match; use a narrower selector, or one namespace at a time", maxPods)
+	}
+	pods := make([]*corev1.Pod, 0, len(list.Items))
+	for i := range list.Items {
+		pods = append(pods, &list.Items[i])
+	}
+	return pods, nil
+}
+
+// complete offers the unfinished pods of the namespace.
+func (o *options) complete(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+	return o.connection.UnfinishedPods(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
+}

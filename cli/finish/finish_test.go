@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package finish
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/cli/source"
+	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podtest"
+	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/settings"
+	"github.com/sidecar-termination/operator/internal/truncate"
+)
+
+func TestPodNames(t *testing.T) {
+	for arguments, want := range map[string][]string{
+		"":                  nil,
+		"pod":               nil,
+		"pod/a":             {"a"},
+		"po/a pods/b pod/a": {"a", "b"},
+		"pods a b":          {"a", "b"},
+		"a pod/b":           {"a", "b"},
+	} {
+		got, err := podNames(strings.Fields(arguments))
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%q: %v, names (-want +got):\n%s", arguments, err, diff)
+		}
+	}
+	for _, arguments := range []string{"job/a", "pod/", "/a", "pod/a cronjob/b"} {
+		if got, err := podNames(strings.Fields(arguments)); err == nil {
+			t.Errorf("%q: got %q, want an error", arguments, got)
+		}
+	}
+}
+
+// withLogs adds a third container, which runs.
+func withLogs(pod *corev1.Pod) {
+	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "logs"})
+	pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, podtest.Running("logs"))
+}
+
+func declaredByVariable(pod *corev1.Pod) {
+	pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "true"}}
+}
+
+func inDryRun(policy resolve.Policy) resolve.Policy {
+	policy.Spec.Enforcement = v1alpha1.EnforcementDryRun
+	return policy
+}
+
+func TestDecide(t *testing.T) {
+	mesh := podtest.Policy("mesh", "proxy")
+	type decided struct {
+		Reason v1alpha1.Reason
+		Ends   []string
+		Hint   string
+	}
+	operator, err := settings.Parse([]string{"--pod-phase=Disabled", "--crr=Disabled"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	withoutVariables, err := settings.Parse([]string{"--env-convention=Disabled"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		change   []func(*corev1.Pod)
+		policies []resolve.Policy
+		operator *settings.Operator
+		sidecars []string
+		want     decided
+	}{
+		"declared by policy":    {policies: []resolve.Policy{mesh}, want: decided{v1alpha1.ReasonTerminating, []string{"proxy"}, ""}},
+		"declared by variable":  {change: []func(*corev1.Pod){declaredByVariable}, want: decided{v1alpha1.ReasonTerminating, []string{"proxy"}, ""}},
+		"variables are off":     {change: []func(*corev1.Pod){declaredByVariable}, operator: &withoutVariables, want: decided{v1alpha1.ReasonNoSidecar, nil, "name the sidecars with --sidecars"}},
+		"named by user":         {sidecars: []string{"proxy"}, want: decided{v1alpha1.ReasonTerminating, []string{"proxy"}, ""}},
+		"named besides policy":  {change: []func(*corev1.Pod){withLogs}, policies: []resolve.Policy{mesh}, sidecars: []string{"logs"}, want: decided{v1alpha1.ReasonTerminating, []string{"logs", "proxy"}, ""}},
+		"undeclared":            {want: decided{v1alpha1.ReasonNoSidecar, nil, "name the sidecars with --sidecars"}},
+		"declared in DryRun":    {policies: []resolve.Policy{inDryRun(podtest.Policy("mesh", "proxy"))}, want: decided{v1alpha1.ReasonNoSidecar, nil, "name those that policies with enforcement DryRun declare: --sidecars proxy"}},
+		"one of two undeclared": {change: []func(*corev1.Pod){withLogs}, policies: []resolve.Policy{mesh}, want: decided{v1alpha1.ReasonMainContainersRunning, nil, "if one of these is a sidecar, name it with --sidecars"}},
+		"every container named": {sidecars: []string{"main", "proxy"}, want: decided{v1alpha1.ReasonNoMainContainer, nil, ""}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			used := &operator
+			if tc.operator != nil {
+				used = tc.operator
+			}
+			pod := explain.Pod{Pod: podtest.New(append(tc.change, podtest.MainDone)...), Policies: tc.policies, Node: plan.NodeReal}
+			decision, dryRun := decide(pod, used.Decisions, tc.sidecars, v1alpha1.ModePodPhase, podtest.Noon.Add(time.Hour))
+			got := decided{Reason: decision.Reason, Hint: hintOf(decision.Reason, dryRun)}
+			for _, action := range decision.Actions {
+				got.Ends = append(got.Ends, action.Containers...)
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("decision (-want +got):\n%s\n%s", diff, decision.Message)
+			}
+			if len(used.Resolve.Sidecars) > 0 {
+				t.Error("the settings of the operator were changed")
+			}
+		})
+	}
+}
+
+func TestCheckSidecars(t *testing.T) {
+	mains := podtest.Policy("mains")
+	mains.Spec.MainContainers = []v1alpha1.ContainerName{"main"}
+	pod := explain.Pod{Pod: podtest.New(), Policies: []resolve.Policy{mains}}
+	for name, want := range map[string]string{
+		"proxy": "",
+		"main":  "--sidecars names main, which SidecarTerminationPolicy/mains declares a main container",
+		"none":  "--sidecars names none, which is no regular container of the pod",
+	} {
+		f := &finisher{sidecars: []string{name}}
+		if got := f.checkSidecars(pod); got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestEventOfLongNames(t *testing.T) {
+	f := &finisher{program: source.Program{Name: settings.PluginName, Now: func() time.Time { return podtest.Noon }}}
+	for _, name := range []string{"job-1", strings.Repeat("x", 253), strings.Repeat("x", 57) + ".y", "report-" + strings.Repeat("a.", 100) + "b"} {
+		event := f.event(podtest.New(func(p *corev1.Pod) { p.Name = name }), strings.Repeat("é", truncate.MaxEventNote))
+		if problems := validation.NameIsDNSSubdomain(event.Name, false); len(problems) > 0 {
+			t.Errorf("pod %s: event name %q: %v", name, event.Name, problems)
+		}
+		if len(event.Note) > truncate.MaxEventNote || event.Regarding.Name != name {
+			t.Errorf("pod %s: a note of %d bytes about pod %s", name, len(event.Note), event.Regarding.Name)
+		}
+	}
+}
+
+func TestResultsOfPods(t *testing.T) {
+	r := newResult(dryRunServer)
+	if err := r.judge(); err != nil {
+		t.Errorf("no pods: %v", err)
+	}
+	for _, became := range []outcome{finished, unchanged, refused, refused, failed} {
+		r.add(podResult{Outcome: became})
+	}
+	if diff := cmp.Diff(summary{Finished: 1, Unchanged: 1, Refused: 2, Failed: 1}, r.Summary); diff != "" {
+		t.Errorf("summary (-want +got):\n%s", diff)
+	}
+	r.note("twice")
+	r.note("twice")
+	if !slices.Equal(r.Notes, []string{"twice"}) {
+		t.Errorf("notes: %q", r.Notes)
+	}
+}

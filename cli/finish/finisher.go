@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package finish
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record/util"
+	"k8s.io/client-go/util/retry"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/cli/source"
+	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/settings"
+	"github.com/sidecar-termination/operator/internal/terminator/image"
+	"github.com/sidecar-termination/operator/internal/terminator/podphase"
+	"github.com/sidecar-termination/operator/internal/truncate"
+)
+
+// finisher finishes pods one after the other and collects the results.
+type finisher struct {
+	reader   client.Reader
+	source   *source.Source
+	mode     v1alpha1.Mode
+	sidecars []string
+	program  source.Program
+	// writer carries decisions out. It is nil if nothing must be sent.
+	writer     client.Client
+	terminator interface {
+		Terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) (bool, error)
+	}
+	result *result
+}
+
+func (o *options) newFinisher(cluster client.Client, from *source.Source) *finisher {
+	f := &finisher{
+		reader: cluster, source: from, mode: v1alpha1.Mode(o.mode), sidecars: o.sidecars, program: o.program, result: newResult(o.dryRun),
+	}
+	switch o.dryRun {
+	case dryRunNone:
+		f.writer = cluster
+	case dryRunServer:
+		f.writer = client.NewDryRunClient(cluster)
+	}
+	if f.terminator = (&podphase.Terminator{Client: f.writer, Clock: clock.RealClock{}}); f.mode == v1alpha1.ModeImage {
+		f.terminator = &image.Terminator{Client: f.writer, Clock: clock.RealClock{}}
+	}
+	return f
+}
+
+// finish finishes one pod. It reads the pod first if it has only its name. A kubelet may report several changes of a pod within a
+// second, so that a write often meets a newer pod: finish then reads the pod and decides again, up to three times.
+func (f *finisher) finish(ctx context.Context, pod *corev1.Pod) {
+	var r podResult
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+		r = podResult{Namespace: pod.Namespace, Name: pod.Name, Mode: f.mode}
+		err := f.try(ctx, pod, &r)
+		if apierrors.IsConflict(err) {
+			pod.ResourceVersion = ""
+		}
+		return err
+	})
+	if err != nil {
+		r.Outcome, r.Reason, r.Message, r.Hint = failed, "", err.Error(), f.failureHint(err)
+	}
+	f.result.add(r)
+}
+
+// try decides about the pod, carries the decision out and describes it in the result.
+func (f *finisher) try(ctx context.Context, pod *corev1.Pod, r *podResult) error {
+	decision, hint, err := f.decide(ctx, pod)
+	switch {
+	case err != nil:
+		return err
+	case decision.Reason == v1alpha1.ReasonPodFinished, decision.Reason == v1alpha1.ReasonTerminated:
+		r.Outcome, r.Reason, r.Message = unchanged, decision.Reason, decision.Message
+	case len(decision.Actions) == 0:
+		r.Outcome, r.Reason, r.Message, r.Hint = refused, decision.Reason, decision.Message, hint
+	default:
+		r.describe(decision)
+		return f.act(ctx, pod, decision, r.Message)
+	}
+	return nil
+}
+
+// decide decides about the pod, and says what the user can do if the decision has no actions.
+func (f *finisher) decide(ctx context.Context, pod *corev1.Pod) (decision plan.Decision, hint string, err error) {
+	if pod.ResourceVersion == "" {
+		if err := f.read(ctx, pod); err != nil {
+			return decision, "", err
+		}
+	}
+	input, err := f.source.Pod(ctx, pod, nil)
+	if err != nil {
+		return decision, "", err
+	}
+	if refusal := f.checkSidecars(input); refusal != "" {
+		return plan.Decision{Reason: v1alpha1.ReasonContainerNotFound, Message: refusal}, "", nil
+	}
+	decision, inDryRun := decide(input, f.source.Settings.Decisions, f.sidecars, f.mode, f.program.Now())
+	return decision, hintOf(decision.Reason, inDryRun), nil
+}
+
+// read reads the pod. It returns an error if the pod was read before and another one has its name now.
+func (f *finisher) read(ctx context.Context, pod *corev1.Pod) error {
+	var current corev1.Pod
+	if err := f.reader.Get(ctx, client.ObjectKeyFromObject(pod), &current); err != nil {
+		return fmt.Errorf("get pod: %w", err)
+	}
+	if pod.UID != "" && pod.UID != current.UID {
+		return errors.New("the pod is gone, and another one has its name")
+	}
+	*pod = current
+	return nil
+}
+
+// decide returns the decision, and the sidecars that policies with enforcement DryRun declare.
+func decide(pod explain.Pod, operator settings.Decisions, sidecars []string, mode v1alpha1.Mode, now time.Time) (decision plan.Decision, inDryRun []string) {
+	operator.Resolve.Sidecars = sidecars
+	resolution := resolve.Resolve(pod.Pod, pod.Policies, operator.Resolve)
+	if resolution.DryRun != nil {
+		for _, sidecar := range resolution.DryRun.Sidecars {
+			inDryRun = append(inDryRun, sidecar.Container)
+		}
+	}
+	return plan.Finish(plan.Snapshot{
+		Pod: pod.Pod, View: resolution.Enforced, Node: pod.Node, Kubelet: plan.Kubelet{Version: pod.KubeletVersion},
+		Capabilities: operator.Capabilities, Attempts: pod.Attempts, InvalidAnnotation: pod.InvalidAnnotation,
+	}, mode, now), inDryRun
+}
+
+// checkSidecars returns why the containers of --sidecars cannot be sidecars of the pod, or nothing.
+func (f *finisher) checkSidecars(pod explain.Pod) string {
+	for _, name := range f.sidecars {
+		if !slices.ContainsFunc(pod.Pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name }) {
+			return fmt.Sprintf("--sidecars names %s, which is no regular container of the pod", name)
+		}
+		for _, policy := range pod.Policies {
+			if policy.NamesMain(pod.Pod, name) {
+				return fmt.Sprintf("--sidecars names %s, which %s declares a main container", name, policy.Ref)
+			}
+		}
+	}
+	return ""
+}
+
+// hintOf says what the user can do about a decision without actions.
+func hintOf(reason v1alpha1.Reason, inDryRun []string) string {
+	switch reason {
+	case v1alpha1.ReasonNoSidecar:
+		if len(inDryRun) > 0 {
+			return "name those that policies with enforcement DryRun declare: --sidecars " + strings.Join(inDryRun, ",")
+		}
+		return "name the sidecars with --sidecars"
+	case v1alpha1.ReasonMainContainersRunning:
+		return "if one of these is a sidecar, name it with --sidecars"
+	case v1alpha1.ReasonVirtualNode, v1alpha1.ReasonExitCodesRespected:
+		return "use --mode Image"
+	}
+	return ""
+}
+
+// act carries the decision out and records it as an event. A missing event is no failure: the pod is finished.
+func (f *finisher) act(ctx context.Context, pod *corev1.Pod, decision plan.Decision, message string) error {
+	if f.writer == nil {
+		return nil
+	}
+	for _, action := range decision.Actions {
+		if _, err := f.terminator.Terminate(ctx, pod, action); err != nil {
+			return err
+		}
+	}
+	note := fmt.Sprintf("%s, as requested with: %s finish", message, f.program.Name)
+	if err := f.writer.Create(ctx, f.event(pod, note)); err != nil {
+		f.result.note("no event records the change: " + err.Error())
+	}
+	return nil
+}
+
+func (f *finisher) event(pod *corev1.Pod, note string) *eventsv1.Event {
+	now := f.program.Now()
+	return &eventsv1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Namespace: pod.Namespace, Name: util.GenerateEventName(pod.Name, now.UnixNano())},
+		EventTime:           metav1.NewMicroTime(now),
+		ReportingController: settings.PluginProgram,
+		ReportingInstance:   settings.PluginProgram + "-" + settings.Version(),
+		Type:                corev1.EventTypeNormal,
+		Reason:              string(v1alpha1.ReasonFinishedByUser),
+		Action:              settings.EventAction,
+		Note:                truncate.String(note, truncate.MaxEventNote),
+		Regarding: corev1.ObjectReference{
+			APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
+		},
+	}
+}
+
+// failureHint says what the user can do about an error. The message of a denied write names what denies it: RBAC, an admission
+// policy or a webhook.
+func (f *finisher) failureHint(err error) string {
+	switch {
+	case apierrors.IsConflict(err):
+		return "the pod has changed each time since it was read; run the command again"
+	case apierrors.IsForbidden(err) && f.mode == v1alpha1.ModePodPhase:
+		return "if you lack a permission, ask an administrator to bind ClusterRole sidecar-termination-pod-finisher to you in the namespace"
+	}
+	return ""
+}

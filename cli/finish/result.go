@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package finish
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/cli/exit"
+	"github.com/sidecar-termination/operator/cli/output"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/truncate"
+)
+
+// outcome is the result for a pod.
+type outcome string
+
+const (
+	// finished means that the pod was written, or would be with a dry run.
+	finished outcome = "Finished"
+	// unchanged means that there is nothing to do.
+	unchanged outcome = "Unchanged"
+	// refused means that the sidecars must not be ended, and failed that an API call failed.
+	refused outcome = "Refused"
+	failed  outcome = "Failed"
+)
+
+// maxMessage bounds a message in a line. Names of containers are long in pods of others.
+const maxMessage = 600
+
+// result is the outcome of the command. Its JSON form is part of the versioned output.
+type result struct {
+	output.Header
+	DryRun  dryRun      `json:"dryRun"`
+	Summary summary     `json:"summary"`
+	Pods    []podResult `json:"pods"`
+	// Notes say what was assumed because it could not be read, and which events are missing.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// summary counts the pods by outcome.
+type summary struct {
+	Finished  int `json:"finished"`
+	Unchanged int `json:"unchanged"`
+	Refused   int `json:"refused"`
+	Failed    int `json:"failed"`
+}
+
+// podResult is the outcome for one pod.
+type podResult struct {
+	Namespace string        `json:"namespace"`
+	Name      string        `json:"name"`
+	Outcome   outcome       `json:"outcome"`
+	Mode      v1alpha1.Mode `json:"mode"`
+	// Phase is the phase that mode PodPhase writes, and Sidecars are the containers that end.
+	Phase    corev1.PodPhase `json:"phase,omitempty"`
+	Sidecars []string        `json:"sidecars,omitempty"`
+	Reason   v1alpha1.Reason `json:"reason,omitempty"`
+	Message  string          `json:"message"`
+	// Hint says what to do about it.
+	Hint string `json:"hint,omitempty"`
+}
+
+func newResult(mode dryRun) *result {
+	return &result{Header: output.NewHeader("FinishReport"), DryRun: mode, Pods: []podResult{}}
+}
+
+// describe describes a decision that is carried out.
+func (r *podResult) describe(decision plan.Decision) {
+	r.Outcome, r.Reason, r.Message = finished, v1alpha1.ReasonFinishedByUser, decision.Message
+	for _, action := range decision.Actions {
+		r.Sidecars = append(r.Sidecars, action.Containers...)
+		if action.Phase != "" {
+			r.Phase = action.Phase
+			r.Message += ", with phase " + string(action.Phase)
+		}
+	}
+	if decision.BackoffLimitRisk {
+		r.Message += "; each restart counts towards the backoffLimit of the Job"
+	}
+}
+
+func (r *result) add(pod podResult) {
+	r.Pods = append(r.Pods, pod)
+	switch pod.Outcome {
+	case finished:
+		r.Summary.Finished++
+	case unchanged:
+		r.Summary.Unchanged++
+	case refused:
+		r.Summary.Refused++
+	case failed:
+		r.Summary.Failed++
+	}
+}
+
+func (r *result) note(text string) {
+	if !slices.Contains(r.Notes, text) {
+		r.Notes = append(r.Notes, text)
+	}
+}
+
+// judge returns the error for the exit code.
+func (r *result) judge() error {
+	switch {
+	case r.Summary.Failed > 0:
+		return fmt.Errorf("%d of %d pods failed", r.Summary.Failed, len(r.Pods))
+	case r.Summary.Refused > 0:
+		return exit.ErrProblem
+	}
+	return nil
+}
+
+var outcomes = map[outcome]output.Cell{
+	finished:  {Text: "finished", Style: output.Green},
+	unchanged: {Text: "unchanged", Style: output.Faint},
+	refused:   {Text: "refused", Style: output.Yellow},
+	failed:    {Text: "failed", Style: output.Red},
+}
+
+func (r *result) text(p *output.Printer) {
+	var rows [][]output.Cell
+	for _, pod := range r.Pods {
+		message := truncate.String(pod.Message, maxMessage)
+		if pod.Hint != "" {
+			message += " -> " + pod.Hint
+		}
+		shown := outcomes[pod.Outcome]
+		if pod.Outcome == finished && r.DryRun != dryRunNone {
+			shown.Text += fmt.Sprintf(" (%s dry run)", r.DryRun)
+		}
+		rows = append(rows, []output.Cell{{Text: pod.Namespace}, {Text: "pod/" + pod.Name}, shown, {Text: string(pod.Reason)}, {Text: message}})
+	}
+	if len(rows) == 0 {
+		p.Line("No unfinished pods found")
+	} else {
+		p.Table([]string{"NAMESPACE", "POD", "RESULT", "REASON", "MESSAGE"}, rows)
+	}
+	for _, note := range r.Notes {
+		p.Note(note)
+	}
+}

@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/cli/exit"
+	"github.com/sidecar-termination/operator/cli/finish"
+	"github.com/sidecar-termination/operator/cli/source"
+	"github.com/sidecar-termination/operator/internal/settings"
+	"github.com/sidecar-termination/operator/internal/terminator/image"
+	"github.com/sidecar-termination/operator/internal/terminator/podphase"
+	"github.com/sidecar-termination/operator/internal/testenv"
+)
+
+// newStuckPod creates a pod whose main container ended an hour ago and whose container proxy runs, with or without a policy that
+// declares it.
+func newStuckPod(t *testing.T, policy bool) (client.Client, *corev1.Pod) {
+	t.Helper()
+	c, namespace := newNamespace(t)
+	newNode(t, c)
+	job := newJob(namespace)
+	create(t, c, job)
+	if policy {
+		create(t, c, newPolicy(namespace))
+	}
+	return c, runPod(t, c, job)
+}
+
+// reload reads the pod again.
+func reload(t *testing.T, c client.Client, pod *corev1.Pod) {
+	t.Helper()
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// requireUnchanged fails the test if somebody has written the pod or an event since the pod was read.
+func requireUnchanged(t *testing.T, c client.Client, pod *corev1.Pod) {
+	t.Helper()
+	version := pod.ResourceVersion
+	if reload(t, c, pod); pod.ResourceVersion != version {
+		t.Errorf("the pod was changed: phase %s, annotations %v", pod.Status.Phase, pod.Annotations)
+	}
+	if found := eventsIn(t, c, pod.Namespace); len(found) > 0 {
+		t.Errorf("events: %v", found)
+	}
+}
+
+func eventsIn(t *testing.T, c client.Client, namespace string) []eventsv1.Event {
+	t.Helper()
+	var list eventsv1.EventList
+	if err := c.List(t.Context(), &list, client.InNamespace(namespace)); err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
+func TestFinishWritesPhase(t *testing.T) {
+	c, pod := newStuckPod(t, true)
+	const message = "FinishedByUser main containers are done; ending proxy by mode PodPhase, with phase Succeeded"
+	for _, dryRun := range []string{"client", "server"} {
+		out, code := runCommand(t, "finish", "pod/job-1", "-n", pod.Namespace, "--dry-run="+dryRun)
+		wantOutput(t, dryRun, out, code, 0, "pod/job-1 finished ("+dryRun+" dry run) "+message)
+		requireUnchanged(t, c, pod)
+	}
+	started := time.Now().Truncate(time.Second)
+	out, code := runCommand(t, "finish", "pod/job-1", "-n", pod.Namespace)
+	wantOutput(t, "finish", out, code, 0, pod.Namespace+" pod/job-1 finished "+message)
+
+	reload(t, c, pod)
+	var record podphase.Record
+	if err := json.Unmarshal([]byte(pod.Annotations[v1alpha1.AnnotationPodPhase]), &record); err != nil {
+		t.Fatalf("annotations %v: %v", pod.Annotations, err)
+	}
+	if record.WrittenAt.Time.Before(started) {
+		t.Errorf("the phase was written at %s, before the command", record.WrittenAt)
+	}
+	record.WrittenAt = metav1.Time{}
+	if diff := cmp.Diff(podphase.Record{Phase: corev1.PodSucceeded, Mode: v1alpha1.ModePodPhase}, record); diff != "" {
+		t.Errorf("record (-want +got):\n%s", diff)
+	}
+	conditions := pod.Status.Conditions
+	if pod.Status.Phase != corev1.PodSucceeded || pod.Labels[v1alpha1.LabelTerminatedBy] != "PodPhase" ||
+		pod.Annotations[v1alpha1.AnnotationPhaseGuard] == "" || len(conditions) != 1 || conditions[0].Type != v1alpha1.PodConditionSidecarTerminated {
+		t.Errorf("phase %s, labels %v, annotations %v, conditions %v", pod.Status.Phase, pod.Labels, pod.Annotations, conditions)
+	}
+	recorded := eventsIn(t, c, pod.Namespace)
+	if len(recorded) != 1 || recorded[0].Reason != "FinishedByUser" || recorded[0].ReportingController != settings.PluginProgram ||
+		recorded[0].Regarding.UID != pod.UID || !strings.HasSuffix(recorded[0].Note, "with phase Succeeded, as requested with: "+settings.PluginName+" finish") {
+		t.Errorf("events: %+v", recorded)
+	}
+
+	version := pod.ResourceVersion
+	out, code = runCommand(t, "finish", "pod/job-1", "-n", pod.Namespace)
+	wantOutput(t, "again", out, code, 0, "pod/job-1 unchanged PodFinished the pod has finished")
+	if reload(t, c, pod); pod.ResourceVersion != version {
+		t.Error("the second command changed the pod")
+	}
+	out, _ = runCommand(t, "explain", "pod/job-1", "-n", pod.Namespace)
+	wantOutput(t, "explain", out, 0, 0, "FinishedByUser: main containers are done")
+}
+
+// finishWhile finishes the pod job-1 and calls change each time that the command has read the pod. The command asks for the time
+// then, and also when it starts and, after the write, for the event.
+func finishWhile(t *testing.T, namespace string, change func()) (string, int) {
+	t.Helper()
+	started := false
+	command := finish.New(source.Program{Name: settings.PluginName, Now: func() time.Time {
+		if started {
+			change()
+		}
+		started = true
+		return time.Now()
+	}})
+	var out bytes.Buffer
+	command.SetOut(&out)
+	command.SetArgs([]string{"pod/job-1", "-n", namespace, "--kubeconfig=" + kubeconfig(t), "--cache-dir=" + t.TempDir()})
+	code := exit.Report(&out, command.ExecuteContext(t.Context()))
+	return out.String(), code
+}
+
+func TestFinishWhilePodChanges(t *testing.T) {
+	sidecarEnds := func(pod *corev1.Pod) {
+		pod.Status.ContainerStatuses[1].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.Now()}}
+	}
+	for name, tc := range map[string]struct {
+		change  func(*corev1.Pod)
+		changes int
+		code    int
+		want    string
+		events  int
+	}{
+		"three times":  {changes: 3, want: "pod/job-1 finished FinishedByUser", events: 1},
+		"each time":    {changes: 4, code: 2, want: "the pod has changed each time since it was read; run the command again"},
+		"sidecar ends": {change: sidecarEnds, changes: 1, want: "pod/job-1 unchanged Terminated"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, pod := newStuckPod(t, true)
+			changes := 0
+			out, code := finishWhile(t, pod.Namespace, func() {
+				if changes == tc.changes {
+					return
+				}
+				changes++
+				reload(t, c, pod)
+				pod.Status.Message = fmt.Sprintf("change %d", changes)
+				if tc.change != nil {
+					tc.change(pod)
+				}
+				if err := c.Status().Update(t.Context(), pod); err != nil {
+					t.Fatal(err)
+				}
+			})
+			wantOutput(t, name, out, code, tc.code, tc.want)
+			if found := eventsIn(t, c, pod.Namespace); len(found) != tc.events || changes != tc.changes {
+				t.Errorf("%d changes, events: %v", changes, found)
+			}
+		})
+	}
+}
+
+func TestFinishWhilePodIsReplaced(t *testing.T) {
+	c, pod := newStuckPod(t, true)
+	job := newJob(pod.Namespace)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(job), job); err != nil {
+		t.Fatal(err)
+	}
+	var replacement *corev1.Pod
+	out, code := finishWhile(t, pod.Namespace, func() {
+		if replacement != nil {
+			return
+		}
+		if err := c.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+			t.Fatal(err)
+		}
+		replacement = runPod(t, c, job)
+	})
+	wantOutput(t, "replaced", out, code, 2, "the pod is gone, and another one has its name")
+	requireUnchanged(t, c, replacement)
+}
+
+func TestFinishWritesOutcomeOfMain(t *testing.T) {
+	c, namespace := newNamespace(t)
+	newNode(t, c)
+	job := newJob(namespace)
+	create(t, c, newPolicy(namespace), job)
+	pod := runPodWith(t, c, job, "job-1", corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, FinishedAt: ago(time.Hour)}})
+	out, code := runCommand(t, "finish", "job-1", "-n", namespace)
+	wantOutput(t, "failed main", out, code, 0, "finished FinishedByUser", "with phase Failed")
+	if reload(t, c, pod); pod.Status.Phase != corev1.PodFailed {
+		t.Errorf("phase %s", pod.Status.Phase)
+	}
+}
+
+func TestFinishSwapsImages(t *testing.T) {
+	const quickExit = "registry.example/quick-exit:v1"
+	c, pod := newStuckPod(t, true)
+	finish := func(arguments ...string) (string, int) {
+		return runCommand(t, append([]string{"finish", "pod/job-1", "-n", pod.Namespace, "--mode=Image"}, arguments...)...)
+	}
+	out, code := finish()
+	wantOutput(t, "without an image", out, code, 1, "refused NoQuickExitImage")
+	requireUnchanged(t, c, pod)
+	out, code = finish("--quick-exit-image=" + quickExit)
+	wantOutput(t, "with an image", out, code, 0, "finished FinishedByUser main containers are done; ending proxy by mode Image")
+	reload(t, c, pod)
+	swaps := map[string]image.Swap{}
+	if err := json.Unmarshal([]byte(pod.Annotations[v1alpha1.AnnotationImageSwap]), &swaps); err != nil {
+		t.Fatalf("annotations %v: %v", pod.Annotations, err)
+	}
+	if pod.Spec.Containers[0].Image != "app" || pod.Spec.Containers[1].Image != quickExit || len(swaps) != 1 || swaps["proxy"].Image != "app" {
+		t.Errorf("images %s and %s, swaps %v", pod.Spec.Containers[0].Image, pod.Spec.Containers[1].Image, swaps)
+	}
+	out, code = finish("--quick-exit-image=" + quickExit)
+	wantOutput(t, "again", out, code, 1, "refused AttemptInProgress waiting for sidecars to end: proxy")
+}
+
+func TestFinishOfUndeclaredSidecars(t *testing.T) {
+	c, pod := newStuckPod(t, false)
+	finish := func(sidecars string) (string, int) {
+		return runCommand(t, "finish", "pods", "job-1", "-n", pod.Namespace, "--sidecars="+sidecars)
+	}
+	for sidecars, want := range map[string]string{
+		"":           "refused NoSidecar no policy or environment variable declares a sidecar in this pod -> name the sidecars with --sidecars",
+		"logs":       "refused ContainerNotFound --sidecars names logs, which is no regular container of the pod",
+		"main":       "refused MainContainersRunning waiting for main containers to finish: proxy -> if one of these is a sidecar, name it with --sidecars",
+		"main,proxy": "refused NoMainContainer",
+	} {
+		out, code := finish(sidecars)
+		wantOutput(t, "sidecars "+sidecars, out, code, 1, want)
+	}
+	policy := newPolicy(pod.Namespace)
+	policy.Spec.Enforcement = v1alpha1.EnforcementDryRun
+	create(t, c, policy)
+	out, code := finish("")
+	wantOutput(t, "DryRun", out, code, 1, "refused NoSidecar", "enforcement DryRun declare: --sidecars proxy")
+	requireUnchanged(t, c, pod)
+	out, code = finish("proxy")
+	wantOutput(t, "sidecar of the user", out, code, 0, "finished FinishedByUser")
+}
+
+func TestFinishSelectedPods(t *testing.T) {
+	c, namespace := newNamespace(t)
+	newNode(t, c)
+	job := newJob(namespace)
+	create(t, c, newPolicy(namespace), job)
+	out, code := runCommand(t, "finish", "-l", "team=etl", "-n", namespace)
+	wantOutput(t, "no pod", out, code, 0, "No unfinished pods found")
+	stuck := runPod(t, c, job)
+	busy := runPodWith(t, c, job, "job-2", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Minute)}})
+
+	out, code = runCommand(t, "finish", "-l", "team=etl", "-A", "-o", "json")
+	var got struct {
+		Kind    string
+		DryRun  string
+		Summary map[string]int
+		Pods    []struct{ Name, Outcome, Phase, Reason string }
+	}
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 1 {
+		t.Fatalf("exit code %d, %v in %s", code, err, out)
+	}
+	type podResult = struct{ Name, Outcome, Phase, Reason string }
+	want := []podResult{{stuck.Name, "Finished", "Succeeded", "FinishedByUser"}, {busy.Name, "Refused", "", "MainContainersRunning"}}
+	if diff := cmp.Diff(want, got.Pods); diff != "" || got.Kind != "FinishReport" || got.DryRun != "none" || got.Summary["finished"] != 1 || got.Summary["refused"] != 1 {
+		t.Errorf("kind %s, dry run %s, summary %v, pods (-want +got):\n%s", got.Kind, got.DryRun, got.Summary, diff)
+	}
+	out, code = runCommand(t, "finish", "-l", "team=web", "-A")
+	wantOutput(t, "other labels", out, code, 0, "No unfinished pods found")
+
+	third := runPodWith(t, c, job, "job-3", corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: ago(time.Hour)}})
+	out, code = runCommand(t, "finish", "pod/none", "pod/job-3", "-n", namespace)
+	wantOutput(t, "a missing pod", out, code, 2, `pod/none failed get pod: pods "none" not found`, "pod/job-3 finished", "error: 1 of 2 pods failed")
+	if reload(t, c, third); third.Status.Phase != corev1.PodSucceeded {
+		t.Errorf("phase %s", third.Status.Phase)
+	}
+}
+
+// finisherRole is the ClusterRole of the installation.
+func finisherRole(t *testing.T) *rbacv1.ClusterRole {
+	t.Helper()
+	data, err := os.ReadFile("../config/rbac/pod_finisher_role.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := &rbacv1.ClusterRole{}
+	if err := yaml.UnmarshalStrict(data, role); err != nil {
+		t.Fatal(err)
+	}
+	return role
+}
+
+func bind(namespace, role string) *rbacv1.RoleBinding {
+	return &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "olga-" + role},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "olga"}},
+	}
+}
+
+func TestFinishNeedsPermissions(t *testing.T) {
+	c, pod := newStuckPod(t, false)
+	role := finisherRole(t)
+	reader := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "reader-of-cli-tests"}, Rules: []rbacv1.PolicyRule{{
+		APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"},
+	}}}
+	create(t, c, role, reader, bind(pod.Namespace, reader.Name))
+	finish := func(arguments ...string) (string, int) {
+		return runCommand(t, append([]string{"finish", "pod/job-1", "-n", pod.Namespace, "--sidecars=proxy", "--as=olga"}, arguments...)...)
+	}
+	await := func(what, awaited string) {
+		t.Helper()
+		testenv.Eventually(t, what, func(context.Context) error {
+			if out, _ := finish("--dry-run=server"); !strings.Contains(out, awaited) {
+				return errors.New(out)
+			}
+			return nil
+		})
+	}
+	await("the user may read pods", `cannot patch resource "pods/status"`)
+	out, code := finish()
+	wantOutput(t, "a reader", out, code, 2, "pod/job-1 failed", "ask an administrator to bind ClusterRole "+role.Name)
+	requireUnchanged(t, c, pod)
+
+	create(t, c, bind(pod.Namespace, role.Name))
+	await("the user may finish pods", "finished (server dry run)")
+	out, code = finish()
+	wantOutput(t, "a finisher", out, code, 0, "pod/job-1 finished", "note: you may not read nodes")
+	if strings.Contains(out, "no event") || len(eventsIn(t, c, pod.Namespace)) != 1 {
+		t.Errorf("no event was recorded:\n%s", out)
+	}
+	if reload(t, c, pod); pod.Status.Phase != corev1.PodSucceeded {
+		t.Errorf("phase %s", pod.Status.Phase)
+	}
+}
+
+func TestFinishWithoutEventPermission(t *testing.T) {
+	c, pod := newStuckPod(t, false)
+	role := finisherRole(t)
+	role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "events") })
+	create(t, c, role, bind(pod.Namespace, role.Name))
+	arguments := []string{"finish", "pod/job-1", "-n", pod.Namespace, "--sidecars=proxy", "--as=olga"}
+	testenv.Eventually(t, "the user may finish pods", func(context.Context) error {
+		if out, code := runCommand(t, append(slices.Clone(arguments), "--dry-run=server")...); code != 0 {
+			return errors.New(out)
+		}
+		return nil
+	})
+	out, code := runCommand(t, arguments...)
+	wantOutput(t, "no permission to create events", out, code, 0, "pod/job-1 finished", "note: no event records the change", `cannot create resource "events"`)
+}
+
+// The phase guard and the limits of the operator deny no write of a person. Another admission policy may, and is then named.
+func TestFinishWithAdmissionPolicies(t *testing.T) {
+	c, pod := newStuckPod(t, true)
+	installAdmission(t, c)
+	job := newJob(pod.Namespace)
+	if err := c.Get(t.Context(), client.ObjectKeyFromObject(job), job); err != nil {
+		t.Fatal(err)
+	}
+	revert := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Running"}}`))
+	out, code := runCommand(t, "finish", "pod/job-1", "-n", pod.Namespace)
+	wantOutput(t, "while the policies are being installed", out, code, 0, "pod/job-1 finished")
+	testenv.Eventually(t, "the phase guard denies that the phase is reverted", func(ctx context.Context) error {
+		err := c.Status().Patch(ctx, pod.DeepCopy(), revert, client.DryRunAll)
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "is final") {
+			return errors.New("the write is not denied")
+		}
+		return nil
+	})
+	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: ago(time.Hour)}}
+	runPodWith(t, c, job, "job-2", ended)
+	out, code = runCommand(t, "finish", "pod/job-2", "-n", pod.Namespace)
+	wantOutput(t, "with the policies", out, code, 0, "pod/job-2 finished")
+
+	third := runPodWith(t, c, job, "job-3", ended)
+	namespaces := &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: pod.Namespace}}
+	create(t, c,
+		&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "phases-of-cli-tests"}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+			FailurePolicy: ptr.To(admissionv1.Fail),
+			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
+				Operations: []admissionv1.OperationType{admissionv1.Update},
+				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods/status"}},
+			}}}},
+			Validations: []admissionv1.Validation{{Expression: "object.status.phase != 'Succeeded'", Message: "only kubelets write phases"}},
+		}},
+		&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "phases-of-cli-tests"}, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
+			PolicyName: "phases-of-cli-tests", ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+			MatchResources: &admissionv1.MatchResources{NamespaceSelector: namespaces},
+		}})
+	testenv.Eventually(t, "another policy denies phases", func(context.Context) error {
+		if out, code = runCommand(t, "finish", "pod/job-3", "-n", pod.Namespace, "--dry-run=server"); code == 0 {
+			return errors.New(out)
+		}
+		return nil
+	})
+	out, code = runCommand(t, "finish", "pod/job-3", "-n", pod.Namespace)
+	wantOutput(t, "with another policy", out, code, 2, "pod/job-3 failed", "ValidatingAdmissionPolicy 'phases-of-cli-tests'", "only kubelets write phases")
+	if reload(t, c, third); third.Status.Phase != corev1.PodRunning {
+		t.Errorf("phase %s", third.Status.Phase)
+	}
+}
+
+func TestFinishCompletesNamesOfPods(t *testing.T) {
+	_, pod := newStuckPod(t, false)
+	out, _ := runCommand(t, "__complete", "finish", "-n", pod.Namespace, "")
+	if want := "pod/job-1\n:4\nCompletion ended with directive: ShellCompDirectiveNoFileComp\n"; out != want {
+		t.Errorf("got %q, want %q", out, want)
+	}
+}

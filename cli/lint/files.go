@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package lint
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	"github.com/sidecar-termination/operator/cli/source"
+	"github.com/sidecar-termination/operator/internal/explain"
+)
+
+func (o *options) offline(cmd *cobra.Command) (*result, error) {
+	given, err := o.files.ReadAll(cmd.Context(), cmd.InOrStdin(), cmp.Or(*o.connection.Namespace, "default"))
+	if err != nil {
+		return nil, err
+	}
+	if given.IsEmpty() {
+		return nil, errors.New("the manifests contain no object")
+	}
+	manifests, mistakes := given.Correct()
+	manifests.IgnoredKinds = nil // their objects are checked or reported
+	s, err := manifests.Source(o.program, cmd.Flags())
+	if err != nil {
+		return nil, err
+	}
+	l := &fileLinter{Source: s, manifests: manifests, ignoredKinds: o.ignoredKinds, result: newResult(),
+		mistakes: map[int][]explain.Finding{}, given: sets.New[source.Reference](), assumed: sets.New[string]()}
+	return l.result, l.run(cmd.Context(), mistakes)
+}
+
+// fileLinter checks manifests.
+type fileLinter struct {
+	*source.Source
+	manifests    source.Manifests
+	ignoredKinds []string
+	result       *result
+	// mistakes are those of the objects, by position, that are not reported yet.
+	mistakes map[int][]explain.Finding
+	// given are the objects of other kinds.
+	given sets.Set[source.Reference]
+	// assumed are the namespaces of workloads that are not in the manifests.
+	assumed sets.Set[string]
+}
+
+func (l *fileLinter) run(ctx context.Context, mistakes []source.Mistakes) error {
+	for _, rejected := range l.manifests.Rejected {
+		l.result.addPolicy(explain.RejectedPolicy(rejected.Policy, rejected.Errors), location{File: rejected.File})
+	}
+	for _, found := range mistakes {
+		l.mistakes[found.Position] = invalid(found.Texts)
+	}
+	for _, manifest := range l.manifests.Objects {
+		if err := l.object(ctx, manifest); err != nil {
+			return err
+		}
+	}
+	for _, found := range mistakes {
+		l.addObject(found.Manifest, l.mistakes[found.Position])
+	}
+	for _, manifest := range l.manifests.Others {
+		l.given.Insert(source.Reference{Kind: manifest.Raw.GroupVersionKind().GroupKind(), Name: manifest.Raw.GetName()})
+	}
+	for _, manifest := range l.manifests.Others {
+		if err := l.other(ctx, manifest); err != nil {
+			return err
+		}
+	}
+	r := l.result
+	r.Summary.UncheckedObjects = len(r.Objects)
+	if r.Summary.CheckedWorkloads+r.Summary.CheckedPolicies+len(r.Objects) == 0 {
+		nothing := explain.NotChecked("the manifests contain no policy, and no workload whose pods finish")
+		nothing.Hint = "check that the right manifests were given"
+		r.Findings = append(r.Findings, nothing)
+	}
+	r.Notes = l.Notes()
+	if names := sets.List(l.assumed); len(names) > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("not in the manifests: namespace %s; sidecars that injectors add because of its labels or annotations are not seen",
+			strings.Join(names, ", ")))
+	}
+	return nil
+}
+
+// object checks an object that affects decisions.
+func (l *fileLinter) object(ctx context.Context, manifest source.Manifest) error {
+	if policy, ok := source.PolicyOf(manifest.Object); ok {
+		report := explain.DescribePolicy(policy, nil)
+		report.AddNotWatched(l.Settings.Decisions)
+		l.result.addPolicy(report, location{File: manifest.File})
+		return nil
+	}
+	pod, ok, err := l.Manifest(ctx, manifest)
+	if err != nil || !ok {
+		return err
+	}
+	l.check(pod, location{manifest.File, "", manifest.Position}, l.mistakes[manifest.Position])
+	delete(l.mistakes, manifest.Position)
+	return nil
+}
+
+// check checks the pods of a workload. A pod with restartPolicy Always matters only if something declares a sidecar.
+func (l *fileLinter) check(pod explain.Pod, at location, further []explain.Finding) {
+	report := l.Explain(pod)
+	if !explain.IsJobType(pod.Pod) && len(report.Findings)+len(further) == 0 {
+		return
+	}
+	l.result.add(report, at, further...)
+	if l.Assumed(pod.Pod.Namespace) {
+		l.assumed.Insert(pod.Pod.Namespace)
+	}
+}
+
+// other checks an object of another kind.
+func (l *fileLinter) other(ctx context.Context, manifest source.Manifest) error {
+	kind := manifest.Raw.GroupVersionKind().GroupKind()
+	if source.MakesNoFinishingPods(kind) || slices.ContainsFunc(l.ignoredKinds, func(name string) bool { return strings.EqualFold(name, kind.String()) }) {
+		return nil
+	}
+	if findings := remark(manifest.Raw); findings != nil {
+		l.addObject(manifest, findings)
+		return nil
+	}
+	workload := source.ReadWorkload(manifest.Raw)
+	var findings []explain.Finding
+	for _, template := range workload.Templates {
+		pod, err := l.Template(ctx, template.Template)
+		if err != nil {
+			return err
+		}
+		if template.Pod.Spec.RestartPolicy == "" {
+			findings = append(findings, explain.LeftAlone(template.Path+".spec.restartPolicy is not set: its pods are assumed to run forever"))
+		}
+		l.check(pod, location{manifest.File, template.Path, manifest.Position}, invalid(template.Mistakes))
+	}
+	for _, gap := range workload.Gaps {
+		findings = append(findings, explain.NotChecked(gap))
+	}
+	missing := sets.New[source.Reference]()
+	for _, reference := range workload.References {
+		if !l.given.Has(reference) && !missing.Has(reference) {
+			missing.Insert(reference)
+			findings = append(findings, explain.NotChecked(fmt.Sprintf("pods of %s, which is not in the manifests", reference)))
+		}
+	}
+	if len(workload.Templates)+len(workload.References)+len(workload.Gaps) == 0 {
+		findings = append(findings, explain.NotChecked("no pod template was found in it"))
+	}
+	l.addObject(manifest, findings)
+	return nil
+}
+
+// addObject adds findings on an object that was not checked entirely.
+func (l *fileLinter) addObject(manifest source.Manifest, findings []explain.Finding) {
+	if len(findings) == 0 {
+		return
+	}
+	object := manifest.Raw
+	l.result.Objects = append(l.result.Objects, workloadReport{
+		object.GetKind(), object.GetNamespace(), cmp.Or(object.GetName(), object.GetGenerateName()+"*"),
+		location{manifest.File, "", manifest.Position}, findings,
+	})
+}
+
+// remark returns the findings on kinds that are known and whose pods are not checked, or nil.
+func remark(object *unstructured.Unstructured) []explain.Finding {
+	switch kind := object.GroupVersionKind().GroupKind(); {
+	case kind.Group == "tekton.dev":
+		return []explain.Finding{explain.LeftAlone("left alone: Tekton ends the sidecars of its pods")}
+	case kind.Group == "ray.io" && kind.Kind == "RayJob":
+		mode, _, _ := unstructured.NestedString(object.Object, "spec", "submissionMode")
+		if mode != "" && mode != "K8sJobMode" {
+			return []explain.Finding{explain.LeftAlone(fmt.Sprintf("left alone: with submissionMode %s no Job submits the Ray job", mode))}
+		}
+	case kind.Group == "ray.io":
+		return []explain.Finding{explain.LeftAlone("left alone: a Ray cluster runs until it is deleted")}
+	case kind == schema.GroupKind{Group: "cloudsql.cloud.google.com", Kind: "AuthProxyWorkload"}:
+		sidecarType, _, _ := unstructured.NestedString(object.Object, "spec", "sidecarType")
+		name := fmt.Sprintf("csql-%s-%s", object.GetNamespace(), object.GetName())
+		if sidecarType == "initContainer" {
+			return []explain.Finding{explain.LeftAlone(fmt.Sprintf("the Cloud SQL Proxy Operator adds %s as a native sidecar", name))}
+		}
+		found := explain.NotChecked(fmt.Sprintf("the Cloud SQL Proxy Operator adds container %s to the workloads that it selects; which these are was not checked", name))
+		found.Hint = "list it under sidecars in a SidecarTerminationPolicy, or set sidecarType: initContainer"
+		return []explain.Finding{found}
+	}
+	return nil
+}
+
+func invalid(mistakes []string) []explain.Finding {
+	var all []explain.Finding
+	for _, mistake := range mistakes {
+		all = append(all, explain.InvalidManifest(mistake))
+	}
+	return all
+}

@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package lint is the subcommand that finds workloads that may hang because their sidecars are not declared.
+package lint
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/cli/exit"
+	"github.com/sidecar-termination/operator/cli/output"
+	"github.com/sidecar-termination/operator/cli/source"
+	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/settings"
+)
+
+// New returns the subcommand of the program.
+func New(program source.Program) *cobra.Command {
+	o := &options{program: program, connection: source.NewConnection()}
+	command := &cobra.Command{
+		Use:   "lint [-f FILE | -k DIRECTORY]",
+		Short: "Finds Jobs, CronJobs and pods that may hang because their sidecars are not declared",
+		Long: `Checks Jobs, CronJobs and pods with restartPolicy Never or OnFailure in a namespace or in manifests. In manifests it also checks
+the pod templates of other kinds, such as JobSet and Argo's Workflow. It finds containers that no policy or environment variable
+declares a sidecar and that may keep their pod from finishing:
+
+  - a container with the name or image of a well-known sidecar, such as istio-proxy or fluent-bit (a problem);
+  - a container that an injector adds later, such as Istio or Vault (manifests; a problem, or a warning if the injector may add a
+    native sidecar);
+  - a container that is still running after another one has terminated (running pods; a problem);
+  - several undeclared containers, since any may be a sidecar (a warning).
+
+In manifests it finds mistakes in the fields of pods, and says what it could not check (a warning).
+
+It also finds ineffective declarations: unreadable variables, pods without a main container, and policies in manifests that
+the API server would reject or that have an invalid selector. In a Job it finds podFailurePolicy rules that match the exit
+code of a sidecar, and deletions and finalizers that may shorten the grace period of sidecars.
+
+To resolve a guess, list the container under sidecars or mainContainers of a policy.
+
+The exit code is 0 without problems, 1 with a problem (or with a warning and --fail-on=warning), and 2 on errors, also if
+manifests contain no object.`,
+		Example: fmt.Sprintf(`  # the current namespace, or the whole cluster
+  %[1]s lint
+  %[1]s lint -A
+
+  # in CI, also failing on warnings
+  %[1]s lint -k overlays/production --fail-on=warning`, program.Name),
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	flags := command.Flags()
+	o.format.Bind(command)
+	o.failOn.Bind(command)
+	o.files.Bind(flags)
+	flags.StringSliceVar(&o.ignoredKinds, "ignore-kind", nil, "kind of manifests not to check, such as ServiceMonitor.monitoring.coreos.com; may be repeated")
+	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "check all namespaces")
+	o.connection.Bind(flags)
+	settings.BindDecisions(flags)
+	output.GroupFlags(command, settings.BindDecisions, source.NewConnection().Bind)
+	return exit.Wrap(command)
+}
+
+type options struct {
+	program       source.Program
+	connection    *source.Connection
+	files         source.Files
+	format        output.Format
+	failOn        output.FailOn
+	allNamespaces bool
+	ignoredKinds  []string
+}
+
+// workloadReport is a workload, a policy or another object with findings.
+type workloadReport struct {
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	location
+	Findings []explain.Finding `json:"findings"`
+}
+
+// location is the place of a workload in manifests.
+type location struct {
+	File string `json:"file,omitempty"`
+	// Path is the place of the pod template in an object that may have several.
+	Path     string `json:"path,omitempty"`
+	position int
+}
+
+// result is the outcome of the command. Its JSON form is part of the versioned output.
+type result struct {
+	output.Header
+	Summary summary `json:"summary"`
+	// Workloads has the workloads with findings.
+	Workloads []workloadReport `json:"workloads"`
+	// Policies has the policies of manifests with findings of their own.
+	Policies []workloadReport `json:"policies,omitempty"`
+	// Objects has the objects of manifests that could not be checked, or not entirely.
+	Objects []workloadReport `json:"objects,omitempty"`
+	// Findings are on the manifests as a whole.
+	Findings []explain.Finding `json:"findings,omitempty"`
+	// Notes say what was assumed because it could not be read, and what was ignored.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// summary counts the checked workloads and the findings.
+type summary struct {
+	CheckedWorkloads int `json:"checkedWorkloads"`
+	// CheckedPolicies and UncheckedObjects are of manifests.
+	CheckedPolicies  int `json:"checkedPolicies,omitempty"`
+	UncheckedObjects int `json:"uncheckedObjects,omitempty"`
+	explain.Summary
+}
+
+func newResult() *result {
+	return &result{Header: output.NewHeader("LintReport"), Workloads: []workloadReport{}}
+}
+
+func (o *options) run(cmd *cobra.Command) error {
+	if err := errors.Join(o.format.Check(), o.failOn.Check(), o.files.Check()); err != nil {
+		return err
+	}
+	run := o.live
+	if o.files.Given() {
+		if o.allNamespaces {
+			return errors.New("-f and -k cannot be combined with --all-namespaces")
+		}
+		run = o.offline
+	} else if len(o.ignoredKinds) > 0 {
+		return errors.New("--ignore-kind needs -f or -k")
+	}
+	r, err := run(cmd)
+	o.program.Progress.Clear()
+	if err != nil {
+		return err
+	}
+	all := slices.Clone(r.Findings)
+	for _, workload := range slices.Concat(r.Policies, r.Workloads, r.Objects) {
+		all = append(all, workload.Findings...)
+	}
+	r.Summary.Summary = explain.Summarize(all)
+	if err := o.format.Write(cmd.OutOrStdout(), r, r.text); err != nil {
+		return err
+	}
+	return o.failOn.Judge(explain.Worst(all))
+}
+
+// add adds a checked workload, with further findings.
+func (r *result) add(report explain.Report, at location, further ...explain.Finding) {
+	r.Summary.CheckedWorkloads++
+	if findings := slices.Concat(further, explain.Lint(report.Findings)); len(findings) > 0 {
+		r.Workloads = append(r.Workloads, workloadReport{report.Kind, report.Namespace, report.Name, at, findings})
+	}
+}
+
+// addPolicy adds the findings on a policy itself.
+func (r *result) addPolicy(policy explain.PolicyReport, at location) {
+	r.Summary.CheckedPolicies++
+	findings := policy.Findings
+	if !policy.Rejected {
+		findings = explain.Lint(findings)
+	}
+	if len(findings) > 0 {
+		r.Policies = append(r.Policies, workloadReport{policy.Kind, policy.Namespace, policy.Name, at, findings})
+	}
+}
+
+func (r *result) text(p *output.Printer) {
+	reports := slices.Concat(r.Workloads, r.Objects)
+	slices.SortStableFunc(reports, func(a, b workloadReport) int { return cmp.Compare(a.position, b.position) })
+	for _, workload := range slices.Concat(r.Policies, reports) {
+		name := workload.Kind + " " + path.Join(workload.Namespace, workload.Name)
+		if workload.Path != "" {
+			name += " " + workload.Path
+		}
+		if workload.File != "" {
+			name += " (" + workload.File + ")"
+		}
+		p.StyledLine(output.Bold, name)
+		p.Findings(workload.Findings)
+	}
+	p.Findings(r.Findings)
+	for _, note := range r.Notes {
+		p.Note(note)
+	}
+	r.summaryLine(p)
+}
+
+func (r *result) summaryLine(p *output.Printer) {
+	unchecked := ""
+	if len(r.Objects) > 0 {
+		unchecked = "; not checked: " + count(len(r.Objects), "object")
+	}
+	checked, found := count(r.Summary.CheckedWorkloads, "workload"), len(r.Workloads)
+	if r.Summary.CheckedWorkloads == 0 && r.Summary.CheckedPolicies > 0 {
+		checked = count(r.Summary.CheckedPolicies, "policy")
+	}
+	switch {
+	case r.Summary.CheckedWorkloads+r.Summary.CheckedPolicies == 0:
+		p.Line("No Jobs, CronJobs or pods with restartPolicy Never or OnFailure found%s", unchecked)
+	case found+len(r.Policies)+len(r.Objects) == 0:
+		p.StyledLine(output.Green, fmt.Sprintf("Checked %s: no findings", checked))
+	case found+len(r.Policies) == 0:
+		p.Line("Checked %s: no findings%s", checked, unchecked)
+	case found == 0:
+		p.Line("Checked %s: only policies have findings%s", checked, unchecked)
+	case found == 1:
+		p.Line("Checked %s: 1 has findings%s", checked, unchecked)
+	default:
+		p.Line("Checked %s: %d have findings%s", checked, found, unchecked)
+	}
+}
+
+// count returns the number and the noun in its number.
+func count(number int, noun string) string {
+	switch {
+	case number == 1:
+	case strings.HasSuffix(noun, "y"):
+		noun = strings.TrimSuffix(noun, "y") + "ies"
+	default:
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", number, noun)
+}
+
+func (o *options) live(cmd *cobra.Command) (*result, error) {
+	cluster, s, namespace, err := o.connection.Open(cmd.Context(), o.program, cmd.Flags(), o.allNamespaces)
+	if err != nil {
+		return nil, err
+	}
+	l := &linter{Live: cluster, source: s, result: newResult(), seenOwners: sets.New[types.UID](), reported: sets.New[string]()}
+	for _, step := range []func(context.Context, string) error{l.listJobs, l.pods, l.jobTemplates, l.cronJobs} {
+		if err := step(cmd.Context(), namespace); err != nil {
+			return nil, err
+		}
+	}
+	l.result.Notes = s.Notes()
+	return l.result, nil
+}
+
+// linter checks a cluster. Injected containers are in pods only, so it checks the templates of Jobs and CronJobs without
+// pods only.
+type linter struct {
+	*source.Live
+	source     *source.Source
+	result     *result
+	jobs       []*batchv1.Job
+	seenOwners sets.Set[types.UID] // owners of checked pods
+	reported   sets.Set[string]    // findings on pods of Jobs, with the Job's UID
+}
+
+func (l *linter) listJobs(ctx context.Context, namespace string) error {
+	var jobs batchv1.JobList
+	if err := l.Client.List(ctx, &jobs, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("list Jobs: %w", err)
+	}
+	for i := range jobs.Items {
+		l.jobs = append(l.jobs, &jobs.Items[i])
+	}
+	return nil
+}
+
+func (l *linter) pods(ctx context.Context, namespace string) error {
+	pods, err := l.UnfinishedPods(ctx, namespace)
+	if err != nil {
+		return err
+	}
+	byUID := map[types.UID]*batchv1.Job{}
+	for _, job := range l.jobs {
+		byUID[job.UID] = job
+	}
+	for i := range pods {
+		owner := metav1.GetControllerOf(&pods[i])
+		var job *batchv1.Job
+		if owner != nil {
+			job = byUID[owner.UID]
+			l.seenOwners.Insert(owner.UID)
+		}
+		pod, err := l.source.Pod(ctx, &pods[i], job)
+		if err != nil {
+			return err
+		}
+		report := l.source.Explain(pod)
+		if !l.isDuplicate(owner, report) {
+			l.result.add(report, location{})
+		}
+	}
+	return nil
+}
+
+// isDuplicate reports whether another pod of the same Job has the same findings. Pods of other owners, such as workflows, differ.
+func (l *linter) isDuplicate(owner *metav1.OwnerReference, report explain.Report) bool {
+	if owner == nil || owner.Kind != "Job" || !strings.HasPrefix(owner.APIVersion, batchv1.GroupName+"/") {
+		return false
+	}
+	findings := fmt.Sprint(owner.UID, explain.Lint(report.Findings))
+	duplicate := l.reported.Has(findings)
+	l.reported.Insert(findings)
+	return duplicate
+}
+
+// jobTemplates checks the unfinished Jobs without a pod.
+func (l *linter) jobTemplates(ctx context.Context, _ string) error {
+	for _, job := range l.jobs {
+		if source.FinalCondition(job) != nil {
+			continue
+		}
+		if owner := metav1.GetControllerOf(job); owner != nil {
+			l.seenOwners.Insert(owner.UID)
+		}
+		if l.seenOwners.Has(job.UID) {
+			continue
+		}
+		if err := l.template(ctx, source.OfJob(job)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *linter) cronJobs(ctx context.Context, namespace string) error {
+	var crons batchv1.CronJobList
+	if err := l.Client.List(ctx, &crons, client.InNamespace(namespace)); err != nil {
+		return fmt.Errorf("list CronJobs: %w", err)
+	}
+	for i := range crons.Items {
+		if l.seenOwners.Has(crons.Items[i].UID) {
+			continue
+		}
+		if err := l.template(ctx, source.OfCronJob(&crons.Items[i])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *linter) template(ctx context.Context, template source.Template) error {
+	pod, err := l.source.Template(ctx, template)
+	if err != nil {
+		return err
+	}
+	l.result.add(l.source.Explain(pod), location{})
+	return nil
+}

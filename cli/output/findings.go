@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package output
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/sidecar-termination/operator/cli/exit"
+	"github.com/sidecar-termination/operator/internal/explain"
+)
+
+// severities are the words and colours of findings. The words have equal length, so that they align.
+var severities = map[explain.Severity]struct {
+	word  string
+	style Style
+}{
+	explain.SeverityProblem: {"problem", Red},
+	explain.SeverityWarning: {"warning", Yellow},
+	explain.SeverityNote:    {"note   ", Faint},
+}
+
+// Findings writes findings with their hints.
+func (p *Printer) Findings(findings []explain.Finding) {
+	for _, finding := range findings {
+		severity := severities[finding.Severity]
+		head := []Cell{{Text: "  "}, {severity.word, severity.style}, {Text: "  "}}
+		text := finding.Message
+		if finding.Reason != "" {
+			text = fmt.Sprintf("%s: %s", finding.Reason, text)
+		}
+		p.Prose(head, text)
+		p.Hint(len(severity.word)+4, finding.Hint)
+	}
+}
+
+// Hint writes a hint with the indent. It writes nothing for an empty hint.
+func (p *Printer) Hint(indent int, text string) {
+	if text != "" {
+		p.Prose([]Cell{{Text: strings.Repeat(" ", indent)}, {"-> ", Bold}}, text)
+	}
+}
+
+// Note writes a note on the whole output.
+func (p *Printer) Note(text string) { p.Prose([]Cell{{"note: ", Faint}}, text) }
+
+// FailOn is the value of --fail-on: the least severity with exit code 1.
+type FailOn string
+
+// Bind adds the flag to the command.
+func (f *FailOn) Bind(command *cobra.Command) {
+	values := []string{"problem", "warning"}
+	command.Flags().StringVar((*string)(f), "fail-on", values[0], "least severity with exit code 1: problem or warning")
+	_ = command.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// Check returns an error for an unknown value.
+func (f FailOn) Check() error {
+	if f != "problem" && f != "warning" {
+		return fmt.Errorf("--fail-on is %q; it must be problem or warning", string(f))
+	}
+	return nil
+}
+
+// Judge returns exit.ErrProblem if the worst severity reaches the value.
+func (f FailOn) Judge(worst explain.Severity) error {
+	if worst == explain.SeverityProblem || worst == explain.SeverityWarning && f == "warning" {
+		return exit.ErrProblem
+	}
+	return nil
+}

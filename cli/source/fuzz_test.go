@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/sidecar-termination/operator/cli/source"
+)
+
+// FuzzManifests reads manifests from standard input, corrects them, and explains their objects.
+func FuzzManifests(f *testing.F) {
+	f.Add("")
+	f.Add("---\n---\n")
+	f.Add("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {restartPolicy: Never, containers: [{name: main}, {name: proxy}]}\n")
+	f.Add("apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {template: {spec: {containers: [{name: main}]}}}\n")
+	f.Add("apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: a}\nspec: {jobTemplate: {}}\n")
+	f.Add("apiVersion: sidecartermination.dev/v1alpha1\nkind: SidecarTerminationPolicy\nmetadata: {name: a}\nspec: {podSelector: {}, sidecars: [{name: proxy}]}\n")
+	f.Add("apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Pod, metadata: {name: a}, status: {containerStatuses: [{}]}}]\n")
+	f.Add(`{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"a":1}}}`)
+	f.Add("apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: a}\nspec: {templates: [{container: {image: app}, sidecars: [{name: b}]}]}\n")
+	f.Add("apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: a}\nspec: {replicatedJobs: [{template: {spec: {}}}]}\n")
+	f.Add("apiVersion: kubeflow.org/v1\nkind: TFJob\nmetadata: {name: a}\nspec: {tfReplicaSpecs: {Worker: {template: {spec: {container: [{env: [{value: yes}]}]}}}}}\n")
+	f.Add("apiVersion: sparkoperator.k8s.io/v1beta2\nkind: SparkApplication\nmetadata: {name: a}\nspec: {driver: {sidecars: [{name: b}]}}\n")
+	f.Add("apiVersion: example.com/v1\nkind: Other\nmetadata: {name: a}\nspec: {spec: {containers: [{name: a, image: b}]}}\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		files := source.Files{}
+		files.Filenames = []string{"-"}
+		manifests, err := files.ReadAll(t.Context(), strings.NewReader(text), "batch")
+		if err != nil {
+			return
+		}
+		manifests, _ = manifests.Correct()
+		s, err := manifests.Source(source.Program{Now: time.Now}, pflag.NewFlagSet("", pflag.ContinueOnError))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, manifest := range manifests.Objects {
+			if pod, found, err := s.Manifest(t.Context(), manifest); err == nil && found {
+				s.Explain(pod)
+			}
+		}
+		for _, manifest := range manifests.Others {
+			for _, template := range source.ReadWorkload(manifest.Raw).Templates {
+				if pod, err := s.Template(t.Context(), template.Template); err == nil {
+					s.Explain(pod)
+				}
+			}
+		}
+	})
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/pflag"
+
+	"github.com/sidecar-termination/operator/cli/source"
+	"github.com/sidecar-termination/operator/internal/settings"
+)
+
+// read returns the manifests in the text, with the default namespace batch, and their source.
+func read(t *testing.T, text string, arguments ...string) (source.Manifests, *source.Source) {
+	t.Helper()
+	files := source.Files{}
+	files.Filenames = []string{"-"}
+	return readFiles(t, &files, text, arguments...)
+}
+
+// readFiles is read for files with the text as standard input.
+func readFiles(t *testing.T, files *source.Files, text string, arguments ...string) (source.Manifests, *source.Source) {
+	t.Helper()
+	manifests, err := files.Read(t.Context(), strings.NewReader(text), "batch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	settings.BindDecisions(flags)
+	if err := flags.Parse(arguments); err != nil {
+		t.Fatal(err)
+	}
+	s, err := manifests.Source(source.Program{
+		Name: "program", Now: func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) },
+	}, flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return manifests, s
+}
+
+func TestIgnoredKinds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		manifest string
+		want     []string
+	}{
+		"known kind": {"apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {template: {spec: {containers: [{name: main, image: app}]}}}", nil},
+		"other version": {"apiVersion: batch/v1beta1\nkind: CronJob\nmetadata: {name: a}\nspec: {jobTemplate: {spec: {template: {spec: {containers: [{name: main, image: app}]}}}}}",
+			[]string{"batch/v1beta1, Kind=CronJob"}},
+		"kind with one container": {"apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: a}\nspec: {templates: [{container: {image: app}}]}",
+			[]string{"argoproj.io/v1alpha1, Kind=Workflow"}},
+		"kind with restartPolicy Always": {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {template: {spec: {containers: [{name: main, image: app}]}}}", nil},
+		"kind without pods":              {"apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 80}]}", nil},
+		"text like a container":          {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {container: \"{image: app}\"}", nil},
+		"CRD with containers": {"apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a}\n" +
+			"spec: {versions: [{schema: {openAPIV3Schema: {properties: {container: {type: object, properties: {image: {type: string}}}, containers: {type: array, items: {type: object}}}}}}]}", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			manifests, s := read(t, tc.manifest)
+			var got []string
+			for _, kind := range manifests.IgnoredKinds {
+				got = append(got, kind.String())
+			}
+			if diff := cmp.Diff(tc.want, got); diff != "" {
+				t.Errorf("ignored kinds differ (-want +got):\n%s", diff)
+			}
+			if noted := len(s.Notes()) == 1; noted != (len(tc.want) > 0) {
+				t.Errorf("notes are %q", s.Notes())
+			}
+		})
+	}
+}
+
+func TestGenerateName(t *testing.T) {
+	const spec = "spec: {restartPolicy: Never, containers: [{name: main, image: app}]}"
+	for name, tc := range map[string]struct {
+		manifest, want string
+	}{
+		"Pod":     {"apiVersion: v1\nkind: Pod\nmetadata: {generateName: load-}\n" + spec, "Pod batch/load-*"},
+		"Job":     {"apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: load-}\nspec: {template: {" + spec + "}}", "Job batch/load-*"},
+		"CronJob": {"apiVersion: batch/v1\nkind: CronJob\nmetadata: {generateName: load-}\nspec: {jobTemplate: {spec: {template: {" + spec + "}}}}", "CronJob batch/load-*"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			manifests, s := read(t, tc.manifest)
+			pod, found, err := s.Manifest(t.Context(), manifests.Objects[0])
+			if err != nil || !found {
+				t.Fatalf("gather: %v, %v", found, err)
+			}
+			report := s.Explain(pod)
+			if got := report.Kind + " " + report.Namespace + "/" + report.Name; got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
+			if len(pod.Pod.Labels) > 0 {
+				t.Errorf("labels contain an unknown name: %v", pod.Pod.Labels)
+			}
+		})
+	}
+}
+
+func TestNamespaceNotInManifests(t *testing.T) {
+	const job = "\n---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: app}, {name: proxy, image: app}]}}}"
+	policy := func(namespaceSelector string) string {
+		return "\n---\napiVersion: sidecartermination.dev/v1alpha1\nkind: ClusterSidecarTerminationPolicy\nmetadata: {name: p}\n" +
+			"spec: {podSelector: {}, sidecars: [{name: proxy}], namespaceSelector: " + namespaceSelector + "}"
+	}
+	const namespace = "\n---\napiVersion: v1\nkind: Namespace\nmetadata: {name: batch, labels: {tenant: \"yes\"}}"
+	for name, tc := range map[string]struct {
+		manifests       string
+		selected, noted bool
+	}{
+		"all namespaces":              {job + policy("{}"), true, false},
+		"by namespace name":           {job + policy("{matchLabels: {kubernetes.io/metadata.name: batch}}"), true, false},
+		"by another name":             {job + policy("{matchLabels: {kubernetes.io/metadata.name: other}}"), false, false},
+		"by unknown label":            {job + policy("{matchLabels: {tenant: \"yes\"}}"), false, true},
+		"by absence of unknown label": {job + policy("{matchExpressions: [{key: tenant, operator: DoesNotExist}]}"), true, true},
+		"by label of given namespace": {job + policy("{matchLabels: {tenant: \"yes\"}}") + namespace, true, false},
+		"by name of given namespace":  {job + policy("{matchLabels: {kubernetes.io/metadata.name: batch}}") + namespace, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			manifests, s := read(t, strings.TrimPrefix(tc.manifests, "\n---\n"))
+			pod, _, err := s.Manifest(t.Context(), manifests.Objects[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if selected := len(pod.Policies) == 1; selected != tc.selected {
+				t.Errorf("the policy selects the Job's pods: %v, want %v", selected, tc.selected)
+			}
+			if noted := len(s.Notes()) == 1; noted != tc.noted {
+				t.Errorf("notes are %q", s.Notes())
+			}
+		})
+	}
+}
+
+func TestHintsNameTheProgram(t *testing.T) {
+	manifests, s := read(t, "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: app}, "+
+		"{name: proxy, image: app, env: [{name: KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT, value: \"true\"}]}]}}}", "--pod-phase=Disabled", "--quick-exit-image=")
+	pod, _, err := s.Manifest(t.Context(), manifests.Objects[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := s.Explain(pod).Findings
+	if len(found) == 0 || !strings.HasSuffix(found[0].Hint, "; run: program check") {
+		t.Errorf("hints name no command: %+v", found)
+	}
+}

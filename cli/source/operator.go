@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package source
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/cli/output"
+	"github.com/sidecar-termination/operator/internal/settings"
+)
+
+// Program is the program whose subcommand runs.
+type Program struct {
+	// Name is what users type to run it. Messages suggest other subcommands by this name.
+	Name string
+	// Now tells the time.
+	Now func() time.Time
+	// Progress shows progress, or is nil.
+	Progress *output.Progress
+}
+
+// operatorLabel is the label of the operator's Deployment with the name of the program.
+const operatorLabel = "app.kubernetes.io/name"
+
+// OperatorLabels are the labels of the operator's Deployment and its pods.
+var OperatorLabels = client.MatchingLabels{operatorLabel: settings.Name}
+
+// OperatorArguments returns the operator's arguments with variables expanded as in Kubernetes. It returns false if the
+// Deployment is not the operator's.
+func OperatorArguments(deployment *appsv1.Deployment) ([]string, bool) {
+	containers := deployment.Spec.Template.Spec.Containers
+	i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == settings.ContainerName })
+	if i < 0 {
+		return nil, false
+	}
+	values := map[string]string{}
+	for _, variable := range containers[i].Env {
+		if variable.ValueFrom == nil {
+			values[variable.Name] = expand(variable.Value, values)
+		}
+	}
+	var arguments []string
+	for _, argument := range slices.Concat(containers[i].Command[min(len(containers[i].Command), 1):], containers[i].Args) {
+		arguments = append(arguments, expand(argument, values))
+	}
+	return arguments, true
+}
+
+var reference = regexp.MustCompile(`\$\$|\$\(([^()]*)\)`)
+
+// expand puts values in for $(NAME); an unknown name stays as it is, and $$ is a dollar sign.
+func expand(text string, values map[string]string) string {
+	return reference.ReplaceAllStringFunc(text, func(found string) string {
+		if found == "$$" {
+			return "$"
+		}
+		if value, ok := values[found[2:len(found)-1]]; ok {
+			return value
+		}
+		return found
+	})
+}
+
+// givenFlags returns the operator's flags that are set on the command line, as arguments of the operator.
+func givenFlags(flags *pflag.FlagSet) []string {
+	decisions := pflag.NewFlagSet("decisions", pflag.ContinueOnError)
+	settings.BindDecisions(decisions)
+	var arguments []string
+	flags.Visit(func(flag *pflag.Flag) {
+		if decisions.Lookup(flag.Name) == nil {
+			return
+		}
+		if list, ok := flag.Value.(pflag.SliceValue); ok {
+			for _, value := range list.GetSlice() {
+				arguments = append(arguments, fmt.Sprintf("--%s=%s", flag.Name, value))
+			}
+			return
+		}
+		arguments = append(arguments, fmt.Sprintf("--%s=%s", flag.Name, flag.Value))
+	})
+	return arguments
+}

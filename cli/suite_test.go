@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+// Package cli_test runs the subcommands against a real API server.
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/goleak"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/sidecar-termination/operator/cli"
+	"github.com/sidecar-termination/operator/cli/exit"
+	"github.com/sidecar-termination/operator/internal/scheme"
+	"github.com/sidecar-termination/operator/internal/settings"
+	"github.com/sidecar-termination/operator/internal/testenv"
+)
+
+// server is the API server, with the credentials of an administrator.
+var server *rest.Config
+
+func TestMain(m *testing.M) {
+	os.Exit(testenv.Run(m, "../config/crd/bases", func(config *rest.Config) {
+		server = config
+		server.QPS = -1
+	}))
+}
+
+func newClient(t *testing.T) client.Client {
+	t.Helper()
+	types, err := scheme.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(server, client.Options{Scheme: types})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// newNamespace returns a client and a new namespace.
+func newNamespace(t *testing.T) (client.Client, string) {
+	t.Helper()
+	c := newClient(t)
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "cli-"}}
+	create(t, c, namespace)
+	return c, namespace.Name
+}
+
+// create creates objects and deletes them when the test ends: some commands read the whole cluster, and must not find
+// objects of other tests.
+func create(t *testing.T, c client.Client, objects ...client.Object) {
+	t.Helper()
+	for _, object := range objects {
+		if err := c.Create(t.Context(), object); err != nil {
+			t.Fatalf("create %T %s: %v", object, object.GetName(), err)
+		}
+		t.Cleanup(func() {
+			// With another propagation policy a Job would get a finalizer that no controller removes here.
+			err := c.Delete(context.WithoutCancel(t.Context()), object, client.GracePeriodSeconds(0),
+				client.PropagationPolicy(metav1.DeletePropagationBackground))
+			if client.IgnoreNotFound(err) != nil {
+				t.Errorf("delete %T %s: %v", object, object.GetName(), err)
+			}
+		})
+	}
+}
+
+// installAdmission installs the admission policies.
+func installAdmission(t *testing.T, c client.Client) {
+	t.Helper()
+	rendered, err := testenv.Kustomizer().Run(filesys.MakeFsOnDisk(), "../config/admission")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, resource := range rendered.Resources() {
+		fields, err := resource.Map()
+		if err != nil {
+			t.Fatal(err)
+		}
+		create(t, c, &unstructured.Unstructured{Object: fields})
+	}
+}
+
+// grant permits the user what the rules say, in the whole cluster.
+func grant(t *testing.T, c client.Client, user string, rules ...rbacv1.PolicyRule) {
+	t.Helper()
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{GenerateName: "cli-"}, Rules: rules}
+	create(t, c, role)
+	create(t, c, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{GenerateName: "cli-"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+	})
+}
+
+// kubeconfig writes a kubeconfig for the API server and returns its path.
+func kubeconfig(t *testing.T) string {
+	t.Helper()
+	config := clientcmdapi.NewConfig()
+	config.Clusters["test"] = &clientcmdapi.Cluster{Server: server.Host, CertificateAuthorityData: server.CAData}
+	config.AuthInfos["admin"] = &clientcmdapi.AuthInfo{ClientCertificateData: server.CertData, ClientKeyData: server.KeyData}
+	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "admin"}
+	config.CurrentContext = "test"
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// runCommand runs the kubectl plugin, and returns its output and exit code.
+func runCommand(t *testing.T, arguments ...string) (string, int) {
+	t.Helper()
+	var out bytes.Buffer
+	code := runCommandInto(t, &out, arguments...)
+	return out.String(), code
+}
+
+// runCommandInto is runCommand for a test that reads the output while the command runs.
+func runCommandInto(t *testing.T, out io.Writer, arguments ...string) int {
+	t.Helper()
+	root := cli.New([]string{settings.PluginProgram})
+	// These flags follow the name of the subcommand, because the word to complete goes last.
+	reach := []string{"--kubeconfig=" + kubeconfig(t), "--cache-dir=" + t.TempDir()}
+	at := slices.IndexFunc(arguments, func(argument string) bool { return argument != cobra.ShellCompRequestCmd }) + 1
+	root.SetArgs(slices.Insert(slices.Clone(arguments), at, reach...))
+	root.SetOut(out)
+	root.SetErr(out)
+	before := goleak.IgnoreCurrent()
+	code := exit.Report(out, root.ExecuteContext(t.Context()))
+	if err := goleak.Find(append(testenv.KeptConnections(), before)...); err != nil {
+		t.Errorf("%q left a goroutine behind: %v", arguments, err)
+	}
+	return code
+}
+
+// transcript collects a command's output and closes seen once the output contains the awaited words.
+type transcript struct {
+	text    bytes.Buffer
+	awaited string
+	seen    chan struct{}
+	once    sync.Once
+}
+
+func (w *transcript) Write(data []byte) (int, error) {
+	n, err := w.text.Write(data)
+	if strings.Contains(w.text.String(), w.awaited) {
+		w.once.Do(func() { close(w.seen) })
+	}
+	return n, err
+}
+
+func (w *transcript) String() string { return w.text.String() }
