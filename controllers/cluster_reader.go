@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -137,16 +136,6 @@ func (c *clusterReader) liveOutcome(ctx context.Context, key types.NamespacedNam
 	}
 	mode, _ = plan.Tried(attempts)
 	return mode, plan.IsTearingDown(pod), err
-}
-
-// isCurrent reports whether the API server has the pod in the version that was read.
-func (c *clusterReader) isCurrent(ctx context.Context, pod *corev1.Pod) (bool, error) {
-	live := &metav1.PartialObjectMetadata{}
-	live.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	if err := c.live.Get(ctx, client.ObjectKeyFromObject(pod), live); err != nil {
-		return false, client.IgnoreNotFound(err)
-	}
-	return live.UID == pod.UID && live.ResourceVersion == pod.ResourceVersion, nil
 }
 
 // appliesTo reports whether the policy applies to a container of the view.

@@ -557,7 +557,7 @@ func TestLeaseIsReleasedOnStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer leases.Stop()
-	standby := f.startOperator(testOptions(), elect)
+	second := f.startOperator(testOptions(), elect)
 	stop()
 	f.until(f.newPod("job-1", podtest.MainDone), "its phase is written", phaseWritten)
 	// The next replica need not wait for the lease to expire.
@@ -575,7 +575,7 @@ func TestLeaseIsReleasedOnStop(t *testing.T) {
 	if len(holders) != 3 || holders[0] != first || holders[1] != "" {
 		t.Errorf("the lease was held by %q in turn", holders)
 	}
-	standby()
+	second()
 	if name, err := holder(t.Context()); name != "" || err != nil {
 		t.Errorf("the lease is held by %q, error %v", name, err)
 	}

@@ -22,7 +22,7 @@ func (r *PodReconciler) recoverReconcile(ctx context.Context, request reconcile.
 	}
 	panics.Report(panics.InReconcile, request.NamespacedName, cause)
 	*err = fmt.Errorf("reconcile pod: panic: %v", cause)
-	if pod, readErr := r.reader.pod(ctx, request.NamespacedName); readErr == nil && r.standby.leads() {
+	if pod, readErr := r.reader.pod(ctx, request.NamespacedName); readErr == nil {
 		r.states.reporter.event(pod, podEvent{corev1.EventTypeWarning, v1alpha1.ReasonInternalError, panics.Message, nil})
 	}
 }

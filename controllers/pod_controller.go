@@ -30,12 +30,10 @@ type PodReconciler struct {
 	reader      *clusterReader
 	terminators map[v1alpha1.Mode]Terminator
 	states      *podStates
-	standby     *standby
 	options     Options
 }
 
-// Reconcile observes one pod, decides, acts and reports. It is idempotent. A replica that does not lead acts only on what the leader
-// has left waiting.
+// Reconcile observes one pod, decides, acts and reports. It is idempotent.
 func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (result ctrl.Result, err error) {
 	defer r.recoverReconcile(ctx, request, &err)
 	pod, err := r.reader.pod(ctx, request.NamespacedName)
@@ -51,15 +49,11 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (re
 	}
 	if !resolved.needsAttention() {
 		r.states.forget(request.NamespacedName)
-		r.standby.forget(request.NamespacedName)
 		return ctrl.Result{}, nil
 	}
 	snapshot, err := r.reader.snapshot(ctx, pod, resolved.resolution.Enforced)
 	if err != nil {
 		return ctrl.Result{}, err
-	}
-	if !r.standby.leads() {
-		return r.standIn(ctx, resolved, snapshot)
 	}
 	snapshot.UnchangedSince, snapshot.ContainersUnchangedSince = r.states.unchangedSince(pod, r.options.Clock.Now())
 	snapshot.DrainsSince = r.states.drainsSince(snapshot, r.options.Clock.Now())
@@ -78,7 +72,6 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (re
 // forget forgets a pod that has left the caches. If the outcome of the last write or of the teardown is unknown, it reads the pod
 // live first.
 func (r *PodReconciler) forget(ctx context.Context, key types.NamespacedName) (ctrl.Result, error) {
-	r.standby.forget(key)
 	if uid, unknown := r.states.unknownOutcome(key); unknown {
 		mode, inTeardown, err := r.reader.liveOutcome(ctx, key, uid)
 		if err != nil {

@@ -67,9 +67,6 @@ func setup(ctx context.Context, mgr manager.Manager, options Options) (reconcile
 	if err := watchPods(mgr, r.pods, caches, &queues.pods); err != nil {
 		return reconcilers{}, fmt.Errorf("set up pod controller: %w", err)
 	}
-	if err := leadWhenElected(mgr, r.pods, func(ctx context.Context) { enqueueEveryPod(ctx, caches.pods, &queues.pods) }); err != nil {
-		return reconcilers{}, fmt.Errorf("follow leader election: %w", err)
-	}
 	if err := watchPolicies(mgr, "policy", r.policies, &queues.policies, options); err != nil {
 		return reconcilers{}, fmt.Errorf("set up policy controller: %w", err)
 	}
@@ -234,7 +231,7 @@ func newReconcilers(c client.Client, from readers, kruise kruiseKinds, reporter 
 	}
 	p := &prePulls{jobs: &pulljob.Jobs{Client: c, Server: from.live, Availability: kruise.pullJobs}, options: options, states: policyStates}
 	return reconcilers{
-		pods: &PodReconciler{reader: reader, terminators: byMode, states: podStates, standby: newStandby(options.StandbyDelay), options: options},
+		pods: &PodReconciler{reader: reader, terminators: byMode, states: podStates, options: options},
 		policies: &PolicyReconciler{
 			client: c, reader: reader, pods: from.pods, prePulls: p, reporter: reporter, states: policyStates,
 			podStates: podStates, options: options,
@@ -243,13 +240,11 @@ func newReconcilers(c client.Client, from readers, kruise kruiseKinds, reporter 
 	}
 }
 
-// watchPods adds the pod controller. It watches the pods of both caches, and everything that a decision about a pod depends on. It
-// also runs on a replica that does not lead, if that replica may act.
+// watchPods adds the pod controller. It watches the pods of both caches, and everything that a decision about a pod depends on.
 func watchPods(mgr manager.Manager, r *PodReconciler, caches caches, queue *queue[reconcile.Request]) error {
 	c, err := controller.New("pod", mgr, controller.Options{
 		Reconciler:              r,
 		MaxConcurrentReconciles: r.options.MaxConcurrentReconciles,
-		NeedLeaderElection:      new(r.standby.leads()),
 		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](errorRetry, maxErrorRetry),
 	})
 	if err != nil {
@@ -320,14 +315,10 @@ func kruiseKnown(kinds ...*optionalkind.Availability) func(ctx context.Context) 
 // kruiseChanged returns a function that enqueues every pod when OpenKruise becomes available or unavailable.
 func kruiseChanged(pods podcache.Stores, queue *queue[reconcile.Request]) func(ctx context.Context, available bool) {
 	return func(ctx context.Context, available bool) {
-		enqueueEveryPod(ctx, pods, queue)
+		all, err := pods.Pods(ctx, metav1.NamespaceAll)
+		queue.use(func(inner podQueue) { enqueuePods(ctx, inner, all, err) })
 		ctrl.LoggerFrom(ctx).V(1).Info("Enqueued every pod", "kruiseAvailable", available)
 	}
-}
-
-func enqueueEveryPod(ctx context.Context, pods podcache.Stores, queue *queue[reconcile.Request]) {
-	all, err := pods.Pods(ctx, metav1.NamespaceAll)
-	queue.use(func(inner podQueue) { enqueuePods(ctx, inner, all, err) })
 }
 
 // pullJobsChanged returns a function that enqueues the policies with prePull when pull jobs become available or unavailable.

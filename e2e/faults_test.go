@@ -146,7 +146,7 @@ func TestFaultsOperatorKilled(t *testing.T) {
 	})
 }
 
-// With two replicas, the leader receives SIGTERM and SIGKILL in turn and restarts as the standby.
+// With two replicas, the leader receives SIGTERM and SIGKILL in turn and restarts.
 func TestFaultsLeaderFailover(t *testing.T) {
 	onlyWithAllFaults(t)
 	f := newFaultJobs(t)

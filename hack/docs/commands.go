@@ -71,7 +71,6 @@ var known = []struct {
 	{[]string{"mkdir"}, docs.Offline},
 	{[]string{"make", "help"}, docs.Offline},
 	{[]string{"go", "run", "./hack/packaging"}, docs.Offline},
-	{[]string{"go", "run", "./hack/probe-virtual-node"}, docs.Cluster},
 	{[]string{"kubectl"}, docs.Cluster},
 }
 

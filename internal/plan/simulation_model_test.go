@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -42,8 +43,6 @@ type model struct {
 	kubelet  *kubelet
 	kruise   *kruise
 	operator *operator
-	// standby is a replica that does not lead, or nil.
-	standby *operator
 
 	transcript []string
 	problems   []string
@@ -102,20 +101,17 @@ func (m *model) fail(format string, args ...any) {
 // seconds is a time as the API writes it.
 func (m *model) seconds() metav1.Time { return metav1.NewTime(m.now.Truncate(time.Second)) }
 
-// replicas are the operator's processes.
-func (m *model) replicas() []*operator {
-	if m.standby == nil {
-		return []*operator{m.operator}
+func (m *model) mustBeFine(t *testing.T, seed uint64) {
+	t.Helper()
+	if len(m.problems) > 0 {
+		t.Fatalf("seed %d:\n%s\n\n%s", seed, strings.Join(m.problems, "\n"), strings.Join(m.transcript, "\n"))
 	}
-	return []*operator{m.operator, m.standby}
 }
 
-// crrsChanged delivers the CRRs to every replica.
+// crrsChanged delivers the CRRs to the operator.
 func (m *model) crrsChanged() {
 	m.crrsVersion++
-	for _, o := range m.replicas() {
-		o.crrsChanged()
-	}
+	m.operator.crrsChanged()
 }
 
 // write changes the pod. A rule of package podmodel must explain it. The kubelet receives the operator's writes, which are updates
@@ -132,9 +128,7 @@ func (m *model) write(writer podmodel.Writer, change func(*corev1.Pod)) {
 		m.say("pod", "reads %s", pod.Status.Phase)
 	}
 	m.pod = pod
-	for _, o := range m.replicas() {
-		o.podChanged(m.view())
-	}
+	m.operator.podChanged(m.view())
 	if writer == podmodel.Operator {
 		m.kubelet.updated(pod)
 	}
@@ -196,7 +190,7 @@ func (m *model) create(o *operator, action plan.Action) bool {
 		counts[name] = st.RestartCount
 	}
 	r := &modelCRR{deadline: action.Timeout, attempt: plan.Attempt{
-		Mode: crr, For: crr, Number: action.Attempt, UID: types.UID(fmt.Sprint(len(m.crrs))), RestartCounts: counts, Started: o.seconds(),
+		Mode: crr, For: crr, Number: action.Attempt, UID: types.UID(fmt.Sprint(len(m.crrs))), RestartCounts: counts, Started: m.seconds().Time,
 	}}
 	for _, other := range m.crrs {
 		if !other.deleted && other.attempt.Finished.IsZero() && maps.Equal(other.attempt.RestartCounts, counts) {
@@ -250,7 +244,7 @@ func (m *model) patchPhase(o *operator, read *corev1.Pod, action plan.Action) bo
 	if isTerminal(m.pod) || action.Phase != corev1.PodSucceeded && action.Phase != corev1.PodFailed {
 		m.fail("phase %s is written over %s", action.Phase, m.pod.Status.Phase)
 	}
-	m.phase = &plan.Attempt{Mode: podPhase, For: action.For, Number: action.Attempt, Started: o.seconds()}
+	m.phase = &plan.Attempt{Mode: podPhase, For: action.For, Number: action.Attempt, Started: m.seconds().Time}
 	m.write(podmodel.Operator, func(pod *corev1.Pod) {
 		pod.Status.Phase = action.Phase
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.AnnotationPodPhase, fmt.Sprintf(`{"phase":%q}`, action.Phase))
@@ -291,7 +285,7 @@ func (m *model) patchImages(o *operator, read *corev1.Pod, action plan.Action) b
 			m.fail("the image of %s is swapped twice", name)
 		}
 	}
-	swap := plan.Attempt{Mode: image, For: image, Number: action.Attempt, Started: o.seconds(), RestartCounts: map[string]int32{}}
+	swap := plan.Attempt{Mode: image, For: image, Number: action.Attempt, Started: m.seconds().Time, RestartCounts: map[string]int32{}}
 	for _, name := range action.Containers {
 		swap.RestartCounts[name] = -1
 		if st := status(m.pod, name); st.ContainerID != "" {
@@ -327,29 +321,9 @@ type operator struct {
 	down   bool
 	writes int
 	last   plan.Decision
-	// firstWrite is when it wrote first.
-	firstWrite time.Time
-	// ahead is how far its clock is ahead.
-	ahead time.Duration
-	// standby is what a replica that does not lead remembers. It is nil for the leader.
-	standby *plan.Standby
 	// trial is its last written phase, and evidence what that has shown about the kubelet.
 	trial    *plan.PhaseTrial
 	evidence []plan.PhaseEvidence
-}
-
-// now is what its clock reads.
-func (o *operator) now() time.Time { return o.m.now.Add(o.ahead) }
-
-// seconds is the time as it writes it.
-func (o *operator) seconds() time.Time { return o.now().Truncate(time.Second) }
-
-// name is how transcripts call it.
-func (o *operator) name() string {
-	if o.standby != nil {
-		return "standby"
-	}
-	return "operator"
 }
 
 func (o *operator) lag() time.Duration {
@@ -395,10 +369,10 @@ func (o *operator) crrsChanged() {
 
 func (o *operator) snapshot() plan.Snapshot {
 	if o.quietVersion != o.seen.pod.ResourceVersion {
-		o.quietVersion, o.quietSince = o.seen.pod.ResourceVersion, o.now()
+		o.quietVersion, o.quietSince = o.seen.pod.ResourceVersion, o.m.now
 	}
 	if now := o.seen.pod.Status.ContainerStatuses; o.containersSince.IsZero() || !equal(o.containers, now) {
-		o.containers, o.containersSince = now, o.now()
+		o.containers, o.containersSince = now, o.m.now
 	}
 	return observed(o.seen.pod, o.m.scenario.declared(), func(s *plan.Snapshot) {
 		switch {
@@ -423,11 +397,8 @@ func (o *operator) reconcile() {
 	}
 	s := o.snapshot()
 	decision := o.decide(s)
-	if problem := checkInvariants(s, o.now(), decision); problem != "" {
+	if problem := checkInvariants(s, o.m.now, decision); problem != "" {
 		o.m.fail("%s: %+v", problem, briefly(decision))
-	}
-	if o.standby != nil && !o.overdue(s, decision) {
-		return
 	}
 	o.learn(s)
 	if denied := o.act(s, decision); denied {
@@ -446,7 +417,7 @@ func (o *operator) decide(s plan.Snapshot) plan.Decision {
 		s.Pod = s.Pod.DeepCopy()
 		sees(&s)
 	}
-	decision := plan.Next(s, o.now())
+	decision := plan.Next(s, o.m.now)
 	if decides := o.m.bug.decides; decides != nil {
 		decides(s, &decision)
 	}
@@ -458,26 +429,14 @@ func (o *operator) learn(s plan.Snapshot) {
 	if o.trial == nil {
 		return
 	}
-	evidence, over := o.trial.See(s, o.now())
+	evidence, over := o.trial.See(s, o.m.now)
 	if evidence != "" {
-		o.m.say(o.name(), "learns about the kubelet: phase %s", strings.ToLower(string(evidence)))
+		o.m.say("operator", "learns about the kubelet: phase %s", strings.ToLower(string(evidence)))
 		o.evidence = append(o.evidence, evidence)
 	}
 	if over {
 		o.trial = nil
 	}
-}
-
-// overdue tells a replica that does not lead whether to act. Before that it reads the pod live, as the operator does.
-func (o *operator) overdue(s plan.Snapshot, d plan.Decision) bool {
-	overdue, wait := o.standby.Overdue(s.View, d, standbyDelay, o.now())
-	if overdue && o.m.pod.ResourceVersion != s.Pod.ResourceVersion {
-		overdue, wait = false, standbyDelay
-	}
-	if wait > 0 {
-		o.wake(wait)
-	}
-	return overdue
 }
 
 // wake keeps the earliest requeue time, as a work queue does.
@@ -497,7 +456,7 @@ func (o *operator) wake(delay time.Duration) {
 // act executes the decision and reports whether OpenKruise denied a CRR. The operator may crash after each action.
 func (o *operator) act(s plan.Snapshot, d plan.Decision) bool {
 	if d.Stage != o.last.Stage || d.Reason != o.last.Reason || len(d.Actions) > 0 {
-		o.m.say(o.name(), "%s: %s%s", d.Stage, d.Reason, lines(d.Actions))
+		o.m.say("operator", "%s: %s%s", d.Stage, d.Reason, lines(d.Actions))
 	}
 	o.last = d
 	if len(d.Failures) > 0 && o.m.scenario.smooth {
@@ -518,15 +477,12 @@ func (o *operator) act(s plan.Snapshot, d plan.Decision) bool {
 				patch = o.m.patchImages
 			}
 			if !patch(o, s.Pod, action) {
-				o.m.say(o.name(), "gets a conflict: the pod has changed")
+				o.m.say("operator", "gets a conflict: the pod has changed")
 				o.wake(time.Second)
 				return false
 			}
 			o.writes++
-			o.trial = plan.NewPhaseTrial(o.trial, action, s.Kubelet, o.now())
-		}
-		if o.firstWrite.IsZero() && o.writes > 0 {
-			o.firstWrite = o.m.now
+			o.trial = plan.NewPhaseTrial(o.trial, action, s.Kubelet, o.m.now)
 		}
 		if o.m.scenario.crashes && o.m.random.IntN(2) == 0 {
 			o.restart()
@@ -538,10 +494,10 @@ func (o *operator) act(s plan.Snapshot, d plan.Decision) bool {
 
 // restart makes the operator forget everything and read the cluster again.
 func (o *operator) restart() {
-	o.m.say(o.name(), "crashes")
-	*o = operator{m: o.m, writes: o.writes, firstWrite: o.firstWrite, evidence: o.evidence, down: true}
+	o.m.say("operator", "crashes")
+	*o = operator{m: o.m, writes: o.writes, evidence: o.evidence, down: true}
 	o.m.after(o.m.between(time.Second, 5*time.Second), func() {
-		o.m.say(o.name(), "starts")
+		o.m.say("operator", "starts")
 		o.down, o.seen = false, o.m.view()
 		o.m.crrsVersion++
 		o.crrsChanged()

@@ -25,8 +25,10 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 const (
-	seeds   = 200
-	horizon = 40 * time.Minute
+	seeds = 200
+	// knownSeeds is the number of runs of each scenario with an operator that has learned about the kubelet.
+	knownSeeds = 40
+	horizon    = 40 * time.Minute
 )
 
 // simulation is one scenario: a pod, a node, a policy, and what goes wrong.
@@ -350,7 +352,7 @@ func TestSimulation(t *testing.T) {
 	for name, scenario := range simulations() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			writes, seeds := 0, seedsOf(t, seeds)
+			writes, seeds := 0, seedsOf(t)
 			for seed := range seeds {
 				m := newModel(scenario.mixed(seed), seed)
 				m.simulate()
@@ -362,18 +364,18 @@ func TestSimulation(t *testing.T) {
 	}
 }
 
-// seedsOf returns the number of runs of each scenario in one of the three tests with all scenarios. SCHEDULES sets the sum.
-func seedsOf(t *testing.T, otherwise uint64) uint64 {
+// seedsOf returns the number of runs of each scenario. SCHEDULES sets the sum.
+func seedsOf(t *testing.T) uint64 {
 	t.Helper()
 	value := os.Getenv("SCHEDULES")
 	if value == "" {
-		return otherwise
+		return seeds
 	}
 	schedules, err := strconv.ParseUint(value, 10, 64)
 	if err != nil {
 		t.Fatalf("SCHEDULES: %v", err)
 	}
-	return schedules/uint64(3*len(simulations())) + 1
+	return schedules/uint64(len(simulations())) + 1
 }
 
 // mixed returns the scenario with stale caches and crashes in half of the seeds each.
@@ -419,11 +421,7 @@ func (m *model) judge() {
 	if main := m.kubelet.process("main"); main.runs != 1 {
 		m.fail("the main container ran %d times", main.runs)
 	}
-	writes := 0
-	for _, o := range m.replicas() {
-		writes += o.writes
-	}
-	if writes > s.maxWrites {
+	if writes := m.operator.writes; writes > s.maxWrites {
 		m.fail("%d writes, more than %d", writes, s.maxWrites)
 	}
 	m.judgeEvidence()
@@ -454,14 +452,12 @@ func (m *model) judge() {
 // judgeEvidence records what the operator has learned wrongly about the kubelet, or has not learned.
 func (m *model) judgeEvidence() {
 	s := m.scenario
-	for _, o := range m.replicas() {
-		for _, evidence := range o.evidence {
-			if s.future != (evidence != plan.PhaseHonored) {
-				m.fail("the kubelet ignores phases: %t, but the pod shows: phase %s", s.future, evidence)
-			}
+	for _, evidence := range m.operator.evidence {
+		if s.future != (evidence != plan.PhaseHonored) {
+			m.fail("the kubelet ignores phases: %t, but the pod shows: phase %s", s.future, evidence)
 		}
 	}
-	if s.shows != "" && !s.crashes && m.standby == nil && !slices.Contains(m.operator.evidence, s.shows) {
+	if s.shows != "" && !s.crashes && !slices.Contains(m.operator.evidence, s.shows) {
 		m.fail("the pod has not shown: phase %s, but only %v", s.shows, m.operator.evidence)
 	}
 }
@@ -504,7 +500,7 @@ func simulateKnown(t *testing.T, change func(*simulation) bool, judge func(*mode
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(standbySeeds) {
+			for seed := range uint64(knownSeeds) {
 				s := scenario
 				s.known, s.stale = true, seed%2 == 1
 				m := newModel(s, seed)

@@ -48,9 +48,6 @@ const (
 // maxWatchNamespaces bounds the operator's watches: it has three for each namespace.
 const maxWatchNamespaces = 64
 
-// minStandbyDelay is the time that a leader under load needs to act first.
-const minStandbyDelay = time.Second
-
 // Flags are the operator's flags.
 type Flags struct {
 	// operator has the settings whose flags need no conversion.
@@ -89,7 +86,6 @@ func defaultFlags() *Flags {
 			Decisions:               Decisions{StabilizationWindow: plan.UnguardedWindow},
 			StatusPeriod:            5 * time.Second,
 			MaxConcurrentReconciles: 32,
-			StandbyDelay:            3 * time.Second,
 			ProbeAddress:            ":8081",
 			ShutdownTimeout:         15 * time.Second,
 		},
@@ -147,8 +143,6 @@ func (f *Flags) bindProcess(flags *pflag.FlagSet) {
 		"address that serves Go profiles without authentication, so use a loopback address; empty turns them off")
 	flags.BoolVar(&f.leaderElect, "leader-elect", f.leaderElect, "let only one of several replicas act; it releases its lease on shutdown")
 	flags.StringVar(&f.leaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease; by default the operator's own")
-	flags.DurationVar(&o.StandbyDelay, "standby-delay", o.StandbyDelay,
-		"how long a replica that does not lead waits for the leader before it ends the sidecars of a pod itself, which shortens the wait after the leader was killed; 0: never")
 	flags.DurationVar(&o.StatusPeriod, "status-period", o.StatusPeriod,
 		"shortest time between two status updates of one policy, longer for a policy with very many pods; 0 for no limit")
 	flags.StringVar(&f.prePull, "pre-pull", f.prePull, "Enabled or Disabled: whether the operator may create OpenKruise ImagePullJobs for policies with prePull")
@@ -236,8 +230,6 @@ func (f *Flags) Operator() (Operator, error) {
 	o.PrePullNamespace = cmp.Or(o.PrePullNamespace, ownNamespace(serviceAccountNamespace))
 	if f.leaderElect {
 		o.Lease = Lease{Name: LeaseName, Namespace: f.leaderElectionNamespace}
-	} else {
-		o.StandbyDelay = 0
 	}
 	if f.metricsAddress != "0" {
 		o.Metrics.Address = f.metricsAddress
@@ -271,7 +263,6 @@ func (f *Flags) check() error {
 		{"quick-exit-image", f.quickExitImage, f.quickExitImage == "" || resolve.IsImageReference(f.quickExitImage), "be an image reference of at most 512 characters such as registry.example/quick-exit:v1"},
 		{"stabilization-window", o.StabilizationWindow, o.StabilizationWindow >= 0, "not be negative"},
 		{"status-period", o.StatusPeriod, o.StatusPeriod >= 0, "not be negative"},
-		{"standby-delay", o.StandbyDelay, o.StandbyDelay == 0 || o.StandbyDelay >= minStandbyDelay, "be 0 or at least " + minStandbyDelay.String()},
 		{"graceful-shutdown-timeout", o.ShutdownTimeout, o.ShutdownTimeout >= 0, "not be negative"},
 		{"max-concurrent-reconciles", o.MaxConcurrentReconciles, o.MaxConcurrentReconciles >= 1, "be at least 1"},
 	} {

@@ -46,7 +46,6 @@ func defaults() Operator {
 		MaxConcurrentReconciles: 32,
 		Lease:                   Lease{Name: LeaseName},
 		Metrics:                 Metrics{Address: ":8443", Authenticated: true},
-		StandbyDelay:            3 * time.Second,
 		ProbeAddress:            ":8081",
 		ShutdownTimeout:         15 * time.Second,
 	}
@@ -159,13 +158,7 @@ func TestFlagsBecomeSettings(t *testing.T) {
 			[]string{"--leader-election-namespace=leases"}, func(o *Operator) { o.Lease.Namespace = "leases" },
 		},
 		"leader election off": {
-			[]string{"--leader-elect=false", "--leader-election-namespace=leases"}, func(o *Operator) { o.Lease, o.StandbyDelay = Lease{}, 0 },
-		},
-		"standby waits longer": {
-			[]string{"--standby-delay=10s"}, func(o *Operator) { o.StandbyDelay = 10 * time.Second },
-		},
-		"standby waits for the lease": {
-			[]string{"--standby-delay=0"}, func(o *Operator) { o.StandbyDelay = 0 },
+			[]string{"--leader-elect=false", "--leader-election-namespace=leases"}, func(o *Operator) { o.Lease = Lease{} },
 		},
 		"metrics off": {
 			[]string{"--metrics-bind-address=0"}, func(o *Operator) { o.Metrics.Address = "" },
@@ -225,8 +218,6 @@ func TestInvalidFlagIsNamedInTheError(t *testing.T) {
 		"--stabilization-window=fast",
 		"--status-period=-1ns",
 		"--graceful-shutdown-timeout=-1s",
-		"--standby-delay=-1s",
-		"--standby-delay=100ms",
 		"--max-concurrent-reconciles=0",
 		"--max-concurrent-reconciles=many",
 		"--virtual-node-label==fargate",

@@ -24,9 +24,7 @@ type Operator struct {
 	// MaxConcurrentReconciles bounds how many pods are reconciled at once.
 	MaxConcurrentReconciles int
 	Lease                   Lease
-	// StandbyDelay is how long a replica that does not lead leaves an overdue pod to the leader; zero means until it leads.
-	StandbyDelay time.Duration
-	Metrics      Metrics
+	Metrics                 Metrics
 	// ProbeAddress serves /healthz and /readyz.
 	ProbeAddress string
 	// PprofAddress serves Go profiles; empty for none.
