@@ -206,22 +206,11 @@ fuzz: ## Run every fuzz target for FUZZTIME (10s), and keep what it finds in tes
 test-fuzz:
 	@$(MAKE) --no-print-directory fuzz FUZZTIME=5000x
 
-# The directory into which end-to-end tests record every state of pods. Empty: they record nothing.
-E2E_RECORD ?= $(CURDIR)/.cluster/recordings
-export E2E_RECORD
-
-# The directory with the recordings that make replay reads.
-RECORDINGS ?= $(CURDIR)/.cluster/recordings
-
-.PHONY: replay
-replay: ## Check that the model of the simulation explains each recorded write to a pod (RECORDINGS=.cluster/recordings).
-	go run ./hack/replay $(RECORDINGS)
-
 # REQUIRE_E2E=1 fails if this machine cannot run a kubelet.
 .PHONY: test-e2e
 test-e2e: ## Run the end-to-end tests on a local cluster (Linux, root; REQUIRE_E2E=1 never skips).
 	@if reason=$$(hack/can-run-kubelet.sh); then \
-		$(MAKE) --no-print-directory cluster-up cluster-deploy run-e2e replay; \
+		$(MAKE) --no-print-directory cluster-up cluster-deploy run-e2e; \
 	elif [[ "$${REQUIRE_E2E:-}" == 1 ]]; then \
 		echo "End-to-end tests are required and cannot run: $$reason" >&2; exit 1; \
 	else \
@@ -235,7 +224,7 @@ run-e2e: ## Run the end-to-end tests on the running local cluster (E2E_ARGS='-ru
 .PHONY: e2e-tools
 e2e-tools: ## Run the end-to-end tests with tools that make pods, on a new cluster that has them.
 	$(MAKE) --no-print-directory cluster-down
-	REQUIRE_E2E=1 $(MAKE) --no-print-directory WITH=all cluster-up cluster-deploy run-e2e-tools replay
+	REQUIRE_E2E=1 $(MAKE) --no-print-directory WITH=all cluster-up cluster-deploy run-e2e-tools
 	$(MAKE) --no-print-directory cluster-down
 
 .PHONY: run-e2e-tools

@@ -64,7 +64,6 @@ func newCommand(local *cluster.Cluster) *cobra.Command {
 		newSimpleCommand("down", "Remove the cluster, running or not, and restore the machine", local.Down),
 		newStatusCommand(local), newDeployCommand(local),
 		newBuildCommand(local), newComponentCommand(local), newKruiseCommand(local),
-		newSimpleCommand("record", "Record the pods of the running cluster until interrupted; make replay replays them", local.Record),
 	)
 	return command
 }

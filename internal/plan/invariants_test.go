@@ -13,12 +13,11 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/podmodel"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
 // checkInvariants returns the first invariant that the decision breaks, or nothing. It shares no code with
-// the package, and uses the kubelet's rules of package podmodel.
+// the package.
 func checkInvariants(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	if slices.ContainsFunc(d.Actions, func(a plan.Action) bool { return a.ReleasePhase }) {
 		return releasesOnlyALatePhase(s, now, d) + skipsDeniedModes(s, now, d)
@@ -418,7 +417,21 @@ func mayRun(pod *corev1.Pod, name string) bool {
 		return true
 	}
 	i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
-	return podmodel.Restarts(pod.Spec.RestartPolicy, &pod.Spec.Containers[i], st.State.Terminated.ExitCode)
+	return restartsAfter(pod.Spec.RestartPolicy, &pod.Spec.Containers[i], st.State.Terminated.ExitCode)
+}
+
+// restartsAfter says whether the kubelet restarts a regular container after this exit code. Rules count only with a restartPolicy
+// of the container, and those with unknown actions count too.
+func restartsAfter(policy corev1.RestartPolicy, container *corev1.Container, code int32) bool {
+	if container.RestartPolicy != nil {
+		policy = corev1.RestartPolicy(*container.RestartPolicy)
+		for _, r := range container.RestartPolicyRules {
+			if r.ExitCodes != nil && slices.Contains(r.ExitCodes.Values, code) == (r.ExitCodes.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
+				return true
+			}
+		}
+	}
+	return policy == corev1.RestartPolicyAlways || policy == onFailure && code != 0
 }
 
 // hasQuickExitImage says whether the container's image is its quick-exit image.

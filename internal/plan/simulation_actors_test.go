@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/podmodel"
 )
 
 // manner is what a container does.
@@ -322,20 +321,13 @@ func (k *kubelet) send(always bool) {
 			k.m.say("node", "overwrites the record of the swap")
 			k.m.swaps = records
 		}
-		k.m.write(k.writer(), func(pod *corev1.Pod) {
+		k.m.write(false, func(pod *corev1.Pod) {
 			pod.Status.Phase, pod.Status.ContainerStatuses, pod.Status.Conditions = phase, statuses, conditions
 			if k.m.scenario.virtual {
 				k.m.recordSwaps(pod)
 			}
 		})
 	})
-}
-
-func (k *kubelet) writer() podmodel.Writer {
-	if k.m.scenario.virtual {
-		return podmodel.VirtualKubelet
-	}
-	return podmodel.Kubelet
 }
 
 // conditions report that the kubelet has seen the pod end. A virtual kubelet sets none.

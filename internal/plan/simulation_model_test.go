@@ -19,7 +19,6 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/podmodel"
 )
 
 // model is a cluster with one pod: an API server, and actors that see its objects late and act on their own. Time is
@@ -114,14 +113,11 @@ func (m *model) crrsChanged() {
 	m.operator.crrsChanged()
 }
 
-// write changes the pod. A rule of package podmodel must explain it. The kubelet receives the operator's writes, which are updates
-// of spec or metadata, but not its own.
-func (m *model) write(writer podmodel.Writer, change func(*corev1.Pod)) {
+// write changes the pod. The kubelet receives the operator's writes, which are updates of spec or metadata, but not its own.
+func (m *model) write(byOperator bool, change func(*corev1.Pod)) {
 	pod := m.pod.DeepCopy()
 	change(pod)
-	if _, divergence := podmodel.Step(m.pod, pod, writer); divergence != nil {
-		m.fail("%v", divergence)
-	}
+	m.checkWrite(m.pod, pod)
 	m.version++
 	pod.ResourceVersion = fmt.Sprint(m.version)
 	if before := m.pod.Status.Phase; before != pod.Status.Phase {
@@ -129,8 +125,26 @@ func (m *model) write(writer podmodel.Writer, change func(*corev1.Pod)) {
 	}
 	m.pod = pod
 	m.operator.podChanged(m.view())
-	if writer == podmodel.Operator {
+	if byOperator {
 		m.kubelet.updated(pod)
+	}
+}
+
+// checkWrite fails on what no kubelet does: it keeps a terminal phase that it knows, and restarts a container only by the pod's
+// restartPolicy or for a swapped image.
+func (m *model) checkWrite(before, after *corev1.Pod) {
+	knowsEnd := slices.ContainsFunc(before.Status.Conditions, func(c corev1.PodCondition) bool { return c.Reason != "" })
+	if isTerminal(before) && (knowsEnd || m.phase == nil) && after.Status.Phase != before.Status.Phase {
+		m.fail("phase %s becomes %s", before.Status.Phase, after.Status.Phase)
+	}
+	for i := range after.Spec.Containers {
+		c := &after.Spec.Containers[i]
+		was, is := status(before, c.Name), status(after, c.Name)
+		end := was.State.Terminated
+		if is.RestartCount < was.RestartCount || end != nil && is.RestartCount > was.RestartCount && c.Image == is.Image && was.Image == is.Image &&
+			!restartsAfter(after.Spec.RestartPolicy, c, end.ExitCode) {
+			m.fail("%s restarts: %d restarts become %d", c.Name, was.RestartCount, is.RestartCount)
+		}
 	}
 }
 
@@ -224,9 +238,6 @@ func (m *model) finish(r *modelCRR, message string) {
 	if r.deleted || !r.attempt.Finished.IsZero() {
 		return
 	}
-	if _, divergence := podmodel.StepObject("ContainerRecreateRequest", podmodel.Object{Phase: "Recreating"}, podmodel.Object{Phase: "Completed"}); divergence != nil {
-		m.fail("%v", divergence)
-	}
 	r.attempt.Finished, r.attempt.Message = m.seconds().Time, message
 	m.say("kruise", "finishes CRR %d: %s", r.attempt.Number, message)
 	m.crrsChanged()
@@ -238,14 +249,14 @@ func (m *model) patchPhase(o *operator, read *corev1.Pod, action plan.Action) bo
 		return false
 	}
 	if action.ReleasePhase {
-		m.write(podmodel.Operator, func(pod *corev1.Pod) { delete(pod.Annotations, v1alpha1.AnnotationPhaseGuard) })
+		m.write(true, func(pod *corev1.Pod) { delete(pod.Annotations, v1alpha1.AnnotationPhaseGuard) })
 		return true
 	}
 	if isTerminal(m.pod) || action.Phase != corev1.PodSucceeded && action.Phase != corev1.PodFailed {
 		m.fail("phase %s is written over %s", action.Phase, m.pod.Status.Phase)
 	}
 	m.phase = &plan.Attempt{Mode: podPhase, For: action.For, Number: action.Attempt, Started: m.seconds().Time}
-	m.write(podmodel.Operator, func(pod *corev1.Pod) {
+	m.write(true, func(pod *corev1.Pod) {
 		pod.Status.Phase = action.Phase
 		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.AnnotationPodPhase, fmt.Sprintf(`{"phase":%q}`, action.Phase))
 		if !m.bug.unguarded {
@@ -293,7 +304,7 @@ func (m *model) patchImages(o *operator, read *corev1.Pod, action plan.Action) b
 		}
 	}
 	m.swaps = append(m.swaps, swap)
-	m.write(podmodel.Operator, func(pod *corev1.Pod) {
+	m.write(true, func(pod *corev1.Pod) {
 		m.recordSwaps(pod)
 		for i := range pod.Spec.Containers {
 			if to, ok := action.Images[pod.Spec.Containers[i].Name]; ok {

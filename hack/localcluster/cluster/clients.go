@@ -16,8 +16,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/sidecar-termination/operator/hack/recording"
 )
 
 // connect returns a client that acts as the administrator.
@@ -27,15 +25,6 @@ func (c *Cluster) connect() (client.Client, error) {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	return connectWith(configuration)
-}
-
-// Record records the pods of the running cluster until the context ends.
-func (c *Cluster) Record(ctx context.Context) error {
-	configuration, err := clientcmd.BuildConfigFromFlags("", c.layout.AdminKubeconfig())
-	if err != nil {
-		return fmt.Errorf("read the kubeconfig: %w", err)
-	}
-	return recording.Run(ctx, configuration, c.layout.Path(recording.Directory))
 }
 
 // connectWith returns a client of any API server.

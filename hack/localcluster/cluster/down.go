@@ -8,12 +8,10 @@ import (
 	"os"
 	"slices"
 	"time"
-
-	"github.com/sidecar-termination/operator/hack/recording"
 )
 
 // Down removes the cluster, running or not, and restores the machine. Logs stay until
-// the next Up, and recordings stay.
+// the next Up.
 func (c *Cluster) Down(ctx context.Context) error {
 	if err := requireRoot(); err != nil {
 		return err
@@ -87,7 +85,7 @@ func (c *Cluster) removeFiles() error {
 		return fmt.Errorf("list the cluster directory: %w", err)
 	}
 	for _, entry := range entries {
-		if slices.Contains([]string{lockName, "logs", recording.Directory}, entry.Name()) {
+		if slices.Contains([]string{lockName, "logs"}, entry.Name()) {
 			continue
 		}
 		if err := os.RemoveAll(c.layout.Path(entry.Name())); err != nil {
