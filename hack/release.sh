@@ -38,7 +38,8 @@ go run ./hack/packaging images --output="$directory"
 step "SBOMs"
 programs=$(mktemp -d)
 trap 'rm -rf "$programs"' EXIT
-CGO_ENABLED=0 go build -trimpath -o "$programs/sidecar-termination-operator" .
+CGO_ENABLED=0 go build -trimpath -o "$programs/" . ./cmd/kubectl-sidecar_termination
+mv "$programs/operator" "$programs/sidecar-termination-operator"
 for program in "$programs"/*; do
 	bin/cyclonedx-gomod bin -json -std -short-purls -noserial -notimestamp -version "$version" \
 		-output "$directory/$(basename "$program").cdx.json" "$program"
