@@ -27,15 +27,6 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "The cluster is not ready for the tests: %v\n", err)
 		os.Exit(1)
 	}
-	stopRecording, err := harness.Record()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "Record the pods: %v\n", err)
-		os.Exit(1)
-	}
 	code := m.Run()
-	if err := stopRecording(); err != nil {
-		fmt.Fprintf(os.Stderr, "Record the pods: %v\n", err)
-		code = 1
-	}
 	os.Exit(code)
 }
