@@ -8,18 +8,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/retry"
@@ -33,12 +29,6 @@ import (
 
 // plurals are the resources of the policies.
 var plurals = []string{"sidecarterminationpolicies", "clustersidecarterminationpolicies"}
-
-// firstDefinition reads the first released definition, which lacks prePull.
-func firstDefinition(t *testing.T, plural string) *apiextensionsv1.CustomResourceDefinition {
-	t.Helper()
-	return readDefinition(t, os.DirFS("testdata/first-definitions"), plural+".yaml")
-}
 
 // define creates or replaces the definition, and waits until the API server serves it.
 func (f *fixture) define(definition *apiextensionsv1.CustomResourceDefinition) {
@@ -91,122 +81,6 @@ func everythingPolicy(kind, namespace, name string) *unstructured.Unstructured {
 			"quickExitPaths": []any{"default", "/app/server"}, "prePull": map[string]any{"pullSecrets": []any{"registry"}},
 		},
 	}}
-}
-
-// forgetNewFields removes the fields that the first definitions lack.
-func forgetNewFields(spec map[string]any) {
-	delete(spec, "prePull")
-	delete(spec, "quickExitPaths")
-}
-
-// settings returns the spec of the policy as the API server has it.
-func (f *fixture) settings(policy *unstructured.Unstructured) map[string]any {
-	f.Helper()
-	f.reload(policy)
-	return policy.DeepCopy().Object["spec"].(map[string]any)
-}
-
-// A user downgrades the definitions to ones that lack a field, and upgrades again, while policies exist and the operator runs.
-func TestDefinitionsUpgradeAndDowngrade(t *testing.T) {
-	newKruise(t).Install(t)
-	f := newFixture(t)
-	f.restoreDefinitions()
-	options := testOptions()
-	options.PrePullNamespace = systemNamespace
-	f.startOperator(options)
-	known := reasons(t)
-	policies := []*unstructured.Unstructured{
-		everythingPolicy("SidecarTerminationPolicy", f.namespace, "mesh"), everythingPolicy("ClusterSidecarTerminationPolicy", "", f.namespace),
-	}
-	var want []map[string]any
-	for _, policy := range policies {
-		f.create(policy)
-		f.untilReported(policy, known)
-		want = append(want, f.settings(policy))
-	}
-	ended := 0
-	works := func() {
-		t.Helper()
-		pod := f.newPod(fmt.Sprintf("job-%d", ended), podtest.MainDone)
-		f.until(pod, "its phase is written", phaseWritten)
-		f.change(pod, podtest.SidecarDone)
-		ended++
-		mesh := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespace, Name: "mesh"}}
-		f.untilStatus(mesh, "the pod is counted", func(s v1alpha1.PolicyStatus) bool { return int(s.TerminatedPods) == ended })
-	}
-	works()
-
-	for _, plural := range plurals {
-		f.define(firstDefinition(t, plural))
-	}
-	for i, policy := range policies {
-		testenv.Eventually(t, policy.GetKind()+": the older definition counts", func(ctx context.Context) error {
-			if err := f.Get(ctx, client.ObjectKeyFromObject(policy), policy); err != nil {
-				return err
-			}
-			if _, there, _ := unstructured.NestedMap(policy.Object, "spec", "prePull"); there {
-				return errors.New("there is still a prePull")
-			}
-			return nil
-		})
-		forgetNewFields(want[i])
-	}
-	works()
-	for i, policy := range policies {
-		if diff := cmp.Diff(want[i], f.settings(policy)); diff != "" {
-			t.Errorf("%s by the older definition (-want +got):\n%s", policy.GetKind(), diff)
-		}
-		f.untilReported(policy, known)
-	}
-
-	for _, plural := range plurals {
-		f.define(definitionOf(t, plural))
-	}
-	works()
-	// The operator's status write has dropped the field from the stored object.
-	namespaced := policies[0]
-	if diff := cmp.Diff(want[0], f.settings(namespaced)); diff != "" {
-		t.Errorf("by the newer definition again (-want +got):\n%s", diff)
-	}
-	// The cluster policy got no new status, so its stored object may still have the field.
-	now := f.settings(policies[1])
-	forgetNewFields(now)
-	if diff := cmp.Diff(want[1], now); diff != "" {
-		t.Errorf("the cluster policy by the newer definition again (-want +got):\n%s", diff)
-	}
-	for _, policy := range policies {
-		f.untilReported(policy, known)
-	}
-	testenv.Eventually(t, "the status no longer reports pulled images", func(ctx context.Context) error {
-		policy := &v1alpha1.SidecarTerminationPolicy{}
-		if err := f.Get(ctx, client.ObjectKeyFromObject(namespaced), policy); err != nil {
-			return err
-		}
-		if slices.ContainsFunc(policy.Status.Conditions, func(c metav1.Condition) bool { return c.Type == v1alpha1.ConditionPrePulled }) {
-			return fmt.Errorf("the conditions are %+v", policy.Status.Conditions)
-		}
-		return nil
-	})
-	// A user who saved the policy restores it.
-	restored := namespaced.DeepCopy()
-	restored.Object["spec"].(map[string]any)["prePull"] = map[string]any{}
-	testenv.Eventually(t, "the newer definition counts", func(ctx context.Context) error {
-		f.reload(namespaced)
-		restored.SetResourceVersion(namespaced.GetResourceVersion())
-		if err := f.Update(ctx, restored.DeepCopy()); err != nil {
-			return err
-		}
-		if _, there := f.settings(namespaced)["prePull"]; !there {
-			return errors.New("prePull is left out")
-		}
-		return nil
-	})
-	f.untilReported(namespaced, known)
-	for line := range strings.Lines(operatorLog.take()) {
-		if strings.Contains(line, "panic") {
-			t.Error(line)
-		}
-	}
 }
 
 // saidOf fails unless the operator logged the message about the kind that many times.

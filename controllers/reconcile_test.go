@@ -8,8 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -206,24 +204,6 @@ func TestRespectedExitCodeCreatesOneCRR(t *testing.T) {
 	}
 }
 
-func TestCRRMissingInStaleCacheIsNotRecreated(t *testing.T) {
-	b := newBench(t, testOptions(), newKruise(t))
-	b.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect))
-	pod := b.newPod("job-1", podtest.MainDone)
-	b.caughtUp(pod)
-	// The terminator reads past attempts from the cache of CRRs. An empty one is stale forever.
-	b.pods.reader.terminators = nil
-	for range 3 {
-		b.reconcileStale(pod)
-	}
-	if requests := b.crrs(); len(requests) != 1 {
-		t.Errorf("%d requests", len(requests))
-	}
-	if got := b.events.take(); len(got) != 1 {
-		t.Errorf("events: %q", got)
-	}
-}
-
 func TestSwapChangesSidecarImageOnly(t *testing.T) {
 	b := newBench(t, testOptions(), nil)
 	b.newPolicy("mesh", mode(v1alpha1.ModeImage, ""))
@@ -303,105 +283,6 @@ func TestPhaseIsOneWrite(t *testing.T) {
 	}
 }
 
-// The write of a phase moves the pod from one cache to the other, which may see it first.
-func TestPhaseIsNotRewrittenWithStaleCache(t *testing.T) {
-	for name, exitCodes := range map[v1alpha1.Mode]v1alpha1.ExitCodes{v1alpha1.ModePodPhase: "", v1alpha1.ModeCRR: v1alpha1.ExitCodesIgnore} {
-		t.Run(string(name), func(t *testing.T) {
-			b := newBench(t, testOptions(), newKruise(t))
-			b.newPolicy("mesh", mode(name, exitCodes))
-			pod := b.newPod("job-1", podtest.MainDone)
-			b.caughtUp(pod)
-			unfinished := b.pods.reader.cache
-			b.pods.reader.cache = pinned{unfinished, pod.DeepCopy()}
-			b.reconcileStale(pod)
-			wrote := b.writes.in(b.namespace)
-			if !slices.Contains(wrote, "PATCH pods/status") {
-				t.Fatalf("writes are %q, not the phase", wrote)
-			}
-			b.reload(pod)
-			testenv.Eventually(t, "the other cache has the pod", func(ctx context.Context) error {
-				return b.pods.reader.teardown.Get(ctx, keyOf(pod), &corev1.Pod{})
-			})
-			if result := b.reconcileStale(pod); result.RequeueAfter == conflictRetry {
-				t.Error("a write met a newer version of the pod")
-			}
-			b.wrote(wrote...)
-			// A later version in the other cache takes precedence.
-			b.change(pod, func(p *corev1.Pod) { p.Status.Phase = corev1.PodRunning })
-			stale := b.pods.reader.teardown
-			b.pods.reader.cache = unfinished
-			b.caughtUp(pod)
-			b.pods.reader.teardown = pinned{stale, func() *corev1.Pod { old := pod.DeepCopy(); old.ResourceVersion = "1"; return old }()}
-			if known, err := b.pods.reader.pod(t.Context(), keyOf(pod)); err != nil || known.ResourceVersion != pod.ResourceVersion {
-				t.Errorf("the read returned version %s and error %v; the newest version is %s", known.ResourceVersion, err, pod.ResourceVersion)
-			}
-		})
-	}
-}
-
-func TestIgnoredExitCodeWritesPhaseBeforeCRR(t *testing.T) {
-	k := newKruise(t)
-	k.Install(t)
-	kubeletKnows := func(p *corev1.Pod) {
-		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"})
-	}
-	const deadline = time.Minute // the pod's grace period and the policy's deadline
-	for name, tc := range map[string]struct {
-		meanwhile []func(*corev1.Pod)
-		after     time.Duration
-		requests  int
-	}{
-		"no CRR before the phase times out":           {[]func(*corev1.Pod){kubeletKnows}, deadline - time.Second, 0},
-		"CRR after the phase did not end the sidecar": {[]func(*corev1.Pod){kubeletKnows}, deadline, 1},
-		"no CRR before PodCompleted":                  {nil, deadline, 0},
-		"CRR after two minutes without PodCompleted":  {nil, 2 * time.Minute, 1},
-		"no CRR after the sidecar ended":              {[]func(*corev1.Pod){kubeletKnows, podtest.SidecarDone}, time.Hour, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			b, clock := newTimedBench(t, k)
-			b.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesIgnore))
-			pod := b.newPod("job-1", podtest.MainDone)
-			b.reconcile(pod)
-			b.wrote("PATCH pods/status")
-			if b.reload(pod); pod.Status.Phase != corev1.PodSucceeded {
-				t.Fatalf("phase %s", pod.Status.Phase)
-			}
-			b.change(pod, tc.meanwhile...)
-			clock.SetTime(clock.Now().Add(tc.after))
-			for range 2 {
-				b.reconcile(pod)
-			}
-			if got := len(b.crrs()); got != tc.requests {
-				t.Errorf("%d requests, want %d", got, tc.requests)
-			}
-		})
-	}
-}
-
-func TestChangedPodIsRequeued(t *testing.T) {
-	for name, m := range map[string]v1alpha1.Mode{"mode Image": v1alpha1.ModeImage, "mode PodPhase": v1alpha1.ModePodPhase} {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t, testOptions(), nil)
-			b.newPolicy("mesh", mode(m, ""))
-			pod := b.newPod("job-1", podtest.MainDone)
-			b.caughtUp(pod)
-			b.pods.reader.cache = pinned{b.pods.reader.cache, pod.DeepCopy()}
-			b.change(pod, func(p *corev1.Pod) { p.Status.Message = "changed" })
-			before := pod.ResourceVersion
-			if result := b.reconcileStale(pod); result.RequeueAfter != conflictRetry {
-				t.Errorf("requeued after %s, want %s", result.RequeueAfter, conflictRetry)
-			}
-			if b.reload(pod); pod.ResourceVersion != before {
-				t.Error("the pod was written")
-			}
-			if got := b.events.take(); len(got) > 0 {
-				t.Errorf("events: %q", got)
-			}
-		})
-	}
-}
-
 func TestReusedPodNameIsNotWritten(t *testing.T) {
 	k := newKruise(t)
 	k.Install(t)
@@ -433,20 +314,6 @@ func TestReusedPodNameIsNotWritten(t *testing.T) {
 			if requests := b.crrs(); len(requests) > 0 {
 				t.Errorf("a CRR for it is left: %+v", requests)
 			}
-		})
-	}
-}
-
-func TestFallbackWhenKruiseDenies(t *testing.T) {
-	k := newKruise(t)
-	k.Install(t)
-	for _, code := range []int32{http.StatusBadRequest, http.StatusForbidden, http.StatusInternalServerError} {
-		t.Run(fmt.Sprint(code), func(t *testing.T) {
-			b := newBench(t, testOptions(), k)
-			k.Deny(code)
-			b.newPolicy("mesh", mode(v1alpha1.ModeAuto, v1alpha1.ExitCodesRespect))
-			pod := b.newPod("job-1", podtest.MainDone)
-			b.goesOnAfterDenial(pod, []string{"POST containerrecreaterequests", "PATCH pods"})
 		})
 	}
 }

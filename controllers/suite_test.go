@@ -136,7 +136,6 @@ type fixture struct {
 	node      string
 	writes    writes
 	watches   watches
-	late      lateWatches
 	swept     sweptWatches
 	failing   failingCalls
 }
@@ -385,7 +384,6 @@ func (f *fixture) newManagerAs(limited *rest.Config, change ...func(*manager.Opt
 	f.Helper()
 	limited.Wrap(f.writes.wrap)
 	limited.Wrap(f.watches.wrap)
-	limited.Wrap(f.late.wrap)
 	limited.Wrap(f.swept.wrap)
 	limited.Wrap(f.failing.wrap)
 	options := manager.Options{
