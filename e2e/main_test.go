@@ -27,6 +27,5 @@ func TestMain(m *testing.M) {
 		fmt.Fprintf(os.Stderr, "The cluster is not ready for the tests: %v\n", err)
 		os.Exit(1)
 	}
-	code := m.Run()
-	os.Exit(code)
+	os.Exit(m.Run())
 }
