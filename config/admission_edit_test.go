@@ -32,7 +32,6 @@ func TestAdmissionChecksEdits(t *testing.T) {
 		"fallback enabled":                     {patch: `{"spec":{"fallback":"Enabled"}}`, denied: deniedAny},
 		"fallback removed, enabled by default": {patch: `{"spec":{"fallback":null}}`, denied: deniedAny},
 		"other mode for one sidecar":           {patch: `{"spec":{"sidecars":[{"name":"proxy","mode":"CRR"}]}}`, denied: deniedAny},
-		"fallback for one sidecar":             {patch: `{"spec":{"sidecars":[{"name":"proxy","fallback":"Enabled"}]}}`, denied: deniedAny},
 		"added sidecar with other mode":        {patch: `{"spec":{"sidecars":[{"name":"proxy"},{"name":"logs","mode":"PodPhase"}]}}`, denied: deniedPodPhase},
 		"mainContainers instead of sidecars":   {patch: `{"spec":{"sidecars":null,"mainContainers":["main"],"mode":"PodPhase"}}`, denied: deniedPodPhase},
 		"prePull":                              {patch: `{"spec":{"prePull":{}}}`, denied: "the policy sets prePull"},
@@ -135,13 +134,15 @@ func TestAdmissionChecksQuickExitPathEdits(t *testing.T) {
 		nothing    = `{"spec":{"quickExitPaths":null}}`
 		other      = `{"metadata":{"annotations":{"example.com/note":"*"},"labels":{"team":"etl"}}}`
 	)
-	only := func(mode v1alpha1.Mode) v1alpha1.TerminationSettings {
-		return v1alpha1.TerminationSettings{Mode: mode, Fallback: v1alpha1.FallbackDisabled, Image: "quick-exit:v1"}
+	only := func(mode v1alpha1.Mode) v1alpha1.PolicySpec {
+		spec := onlyMode(mode)
+		spec.Image = "quick-exit:v1"
+		return spec
 	}
 	withRequests := only(v1alpha1.ModeCRR)
 	withRequests.ExitCodes = v1alpha1.ExitCodesRespect
 	for name, tc := range map[string]struct {
-		settings v1alpha1.TerminationSettings
+		settings v1alpha1.PolicySpec
 		dryRun   bool
 		paths    v1alpha1.QuickExitPath // before the edit
 		rights   []rbacv1.PolicyRule
@@ -159,13 +160,13 @@ func TestAdmissionChecksQuickExitPathEdits(t *testing.T) {
 		"DryRun":                     {settings: only(v1alpha1.ModeImage), dryRun: true, patch: everything},
 		"unchanged":                  {settings: only(v1alpha1.ModeImage), paths: "*", patch: everything},
 		"other annotation and label": {settings: only(v1alpha1.ModeImage), paths: "*", patch: other},
-		"policy with fallback":       {settings: v1alpha1.TerminationSettings{Image: "quick-exit:v1"}, rights: []rbacv1.PolicyRule{patchPods}, patch: everything, denied: deniedAny},
+		"policy with fallback":       {settings: v1alpha1.PolicySpec{TerminationSettings: v1alpha1.TerminationSettings{Image: "quick-exit:v1"}}, rights: []rbacv1.PolicyRule{patchPods}, patch: everything, denied: deniedAny},
 	} {
 		t.Run(name, func(t *testing.T) {
 			space := newNamespace(t)
 			admin, _ := newClient(t)
 			policy := imagePolicy(space)
-			policy.Spec.TerminationSettings = tc.settings
+			setModes(policy, tc.settings)
 			if tc.dryRun {
 				policy.Spec.Enforcement = v1alpha1.EnforcementDryRun
 			}

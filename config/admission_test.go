@@ -49,19 +49,30 @@ const (
 	deniedPodPhase = "the policy may use mode PodPhase, and author cannot patch pods/status in namespace "
 )
 
+// withMode returns a spec with the mode and the fallback. onlyMode returns one without a fallback.
+func withMode(mode v1alpha1.Mode, fallback v1alpha1.Fallback) v1alpha1.PolicySpec {
+	return v1alpha1.PolicySpec{TerminationSettings: v1alpha1.TerminationSettings{Mode: mode}, Fallback: fallback}
+}
+
+func onlyMode(mode v1alpha1.Mode) v1alpha1.PolicySpec {
+	return withMode(mode, v1alpha1.FallbackDisabled)
+}
+
+// setModes gives the policy the settings and the fallback of the spec.
+func setModes(policy *v1alpha1.SidecarTerminationPolicy, spec v1alpha1.PolicySpec) {
+	policy.Spec.TerminationSettings, policy.Spec.Fallback = spec.TerminationSettings, spec.Fallback
+}
+
 func TestAdmissionRequiresModePermissions(t *testing.T) {
 	apply(t, "default")
 	awaitAdmission(t)
-	only := func(mode v1alpha1.Mode) v1alpha1.TerminationSettings {
-		return v1alpha1.TerminationSettings{Mode: mode, Fallback: v1alpha1.FallbackDisabled}
-	}
-	respecting := func(settings v1alpha1.TerminationSettings) v1alpha1.TerminationSettings {
-		settings.ExitCodes = v1alpha1.ExitCodesRespect
-		return settings
+	respecting := func(spec v1alpha1.PolicySpec) v1alpha1.PolicySpec {
+		spec.ExitCodes = v1alpha1.ExitCodesRespect
+		return spec
 	}
 	for name, tc := range map[string]struct {
 		rights   []rbacv1.PolicyRule
-		settings v1alpha1.TerminationSettings
+		settings v1alpha1.PolicySpec
 		sidecar  v1alpha1.TerminationSettings
 		dryRun   bool
 		mains    bool
@@ -75,26 +86,22 @@ func TestAdmissionRequiresModePermissions(t *testing.T) {
 		"defaults, can use all modes":         {rights: []rbacv1.PolicyRule{useModes}},
 		"defaults, wildcard on policies":      {rights: []rbacv1.PolicyRule{everythingOfPolicies}, denied: deniedAny},
 		"defaults, can use Image only":        {rights: []rbacv1.PolicyRule{useImage, patchStatus}, denied: deniedCRR},
-		"Image only, can use Image":           {rights: []rbacv1.PolicyRule{useImage}, settings: only(v1alpha1.ModeImage)},
-		"Image only, can patch pods":          {rights: []rbacv1.PolicyRule{patchPods}, settings: only(v1alpha1.ModeImage)},
-		"Image only, cannot patch pods":       {rights: []rbacv1.PolicyRule{createRequests, patchStatus}, settings: only(v1alpha1.ModeImage), denied: deniedImage},
+		"Image only, can use Image":           {rights: []rbacv1.PolicyRule{useImage}, settings: onlyMode(v1alpha1.ModeImage)},
+		"Image only, can patch pods":          {rights: []rbacv1.PolicyRule{patchPods}, settings: onlyMode(v1alpha1.ModeImage)},
+		"Image only, cannot patch pods":       {rights: []rbacv1.PolicyRule{createRequests, patchStatus}, settings: onlyMode(v1alpha1.ModeImage), denied: deniedImage},
 		"Image with fallback, cannot create CRRs": {
-			rights: []rbacv1.PolicyRule{patchPods, patchStatus}, settings: v1alpha1.TerminationSettings{Mode: v1alpha1.ModeImage}, denied: deniedCRR,
+			rights: []rbacv1.PolicyRule{patchPods, patchStatus}, settings: withMode(v1alpha1.ModeImage, ""), denied: deniedCRR,
 		},
-		"PodPhase only, can patch status":        {rights: []rbacv1.PolicyRule{patchStatus}, settings: only(v1alpha1.ModePodPhase)},
-		"PodPhase only, cannot patch status":     {rights: []rbacv1.PolicyRule{patchPods}, settings: only(v1alpha1.ModePodPhase), denied: deniedPodPhase},
-		"CRR only, cannot patch status":          {rights: []rbacv1.PolicyRule{createRequests}, settings: only(v1alpha1.ModeCRR), denied: deniedPodPhase},
-		"CRR only with Respect, can create CRRs": {rights: []rbacv1.PolicyRule{createRequests}, settings: respecting(only(v1alpha1.ModeCRR))},
+		"PodPhase only, can patch status":        {rights: []rbacv1.PolicyRule{patchStatus}, settings: onlyMode(v1alpha1.ModePodPhase)},
+		"PodPhase only, cannot patch status":     {rights: []rbacv1.PolicyRule{patchPods}, settings: onlyMode(v1alpha1.ModePodPhase), denied: deniedPodPhase},
+		"CRR only, cannot patch status":          {rights: []rbacv1.PolicyRule{createRequests}, settings: onlyMode(v1alpha1.ModeCRR), denied: deniedPodPhase},
+		"CRR only with Respect, can create CRRs": {rights: []rbacv1.PolicyRule{createRequests}, settings: respecting(onlyMode(v1alpha1.ModeCRR))},
 		"mode of sidecar, cannot patch status": {
-			rights: []rbacv1.PolicyRule{patchPods}, settings: only(v1alpha1.ModeImage), sidecar: v1alpha1.TerminationSettings{Mode: v1alpha1.ModePodPhase},
+			rights: []rbacv1.PolicyRule{patchPods}, settings: onlyMode(v1alpha1.ModeImage), sidecar: v1alpha1.TerminationSettings{Mode: v1alpha1.ModePodPhase},
 			denied: deniedPodPhase,
 		},
-		"fallback of sidecar, cannot create CRRs": {
-			rights: []rbacv1.PolicyRule{patchPods, patchStatus}, settings: only(v1alpha1.ModeImage), sidecar: v1alpha1.TerminationSettings{Fallback: v1alpha1.FallbackEnabled},
-			denied: deniedCRR,
-		},
 		"exitCodes of sidecar, cannot patch status": {
-			rights: []rbacv1.PolicyRule{createRequests}, settings: respecting(only(v1alpha1.ModeCRR)),
+			rights: []rbacv1.PolicyRule{createRequests}, settings: respecting(onlyMode(v1alpha1.ModeCRR)),
 			sidecar: v1alpha1.TerminationSettings{ExitCodes: v1alpha1.ExitCodesIgnore}, denied: deniedPodPhase,
 		},
 		"DryRun, no permissions": {dryRun: true},
@@ -102,7 +109,7 @@ func TestAdmissionRequiresModePermissions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			space := newNamespace(t)
 			policy := newPolicy(space)
-			policy.Spec.TerminationSettings = tc.settings
+			setModes(policy, tc.settings)
 			policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "other"}, {Name: "proxy", TerminationSettings: tc.sidecar}}
 			if tc.mains {
 				policy.Spec.Sidecars, policy.Spec.MainContainers = nil, []v1alpha1.ContainerName{"main"}
@@ -122,18 +129,18 @@ func TestAdmissionUserRoles(t *testing.T) {
 	awaitAdmission(t)
 	editor := []string{"sidecar-termination-policy-editor", "sidecar-termination-policy-viewer"}
 	edit := append(slices.Clone(editor), "system:aggregate-to-edit")
-	imageAlone := v1alpha1.TerminationSettings{Mode: v1alpha1.ModeImage, Fallback: v1alpha1.FallbackDisabled}
+	imageAlone := onlyMode(v1alpha1.ModeImage)
 	for name, tc := range map[string]struct {
 		roles    []string
-		settings v1alpha1.TerminationSettings
+		settings v1alpha1.PolicySpec
 		denied   string
 	}{
-		"editor, defaults":                {editor, v1alpha1.TerminationSettings{}, deniedAny},
+		"editor, defaults":                {editor, v1alpha1.PolicySpec{}, deniedAny},
 		"editor, Image only":              {editor, imageAlone, deniedImage},
 		"edit, Image only":                {edit, imageAlone, ""},
-		"edit, defaults":                  {edit, v1alpha1.TerminationSettings{}, deniedAny},
-		"editor and mode user, defaults":  {append(slices.Clone(editor), "sidecar-termination-mode-user"), v1alpha1.TerminationSettings{}, ""},
-		"mode user, no policy permission": {[]string{"sidecar-termination-mode-user"}, v1alpha1.TerminationSettings{}, deniedByRoles},
+		"edit, defaults":                  {edit, v1alpha1.PolicySpec{}, deniedAny},
+		"editor and mode user, defaults":  {append(slices.Clone(editor), "sidecar-termination-mode-user"), v1alpha1.PolicySpec{}, ""},
+		"mode user, no policy permission": {[]string{"sidecar-termination-mode-user"}, v1alpha1.PolicySpec{}, deniedByRoles},
 	} {
 		t.Run(name, func(t *testing.T) {
 			space := newNamespace(t)
@@ -142,7 +149,7 @@ func TestAdmissionUserRoles(t *testing.T) {
 			}
 			c := as(t, rest.ImpersonationConfig{UserName: "author", Groups: []string{"system:authenticated"}})
 			policy := newPolicy(space)
-			policy.Spec.TerminationSettings = tc.settings
+			setModes(policy, tc.settings)
 			// The server observes the bindings in order. This one is the last.
 			last := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}}
 			grant(t, space, last)

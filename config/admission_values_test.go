@@ -26,7 +26,8 @@ func TestAdmissionUnknownEnumValues(t *testing.T) {
 	apply(t, "default")
 	awaitAdmission(t)
 	permitLaterValues(t)
-	crrOnly := v1alpha1.TerminationSettings{Mode: v1alpha1.ModeCRR, Fallback: v1alpha1.FallbackDisabled, ExitCodes: v1alpha1.ExitCodesRespect}
+	crrOnly := onlyMode(v1alpha1.ModeCRR)
+	crrOnly.ExitCodes = v1alpha1.ExitCodesRespect
 	for name, tc := range map[string]struct {
 		change func(*v1alpha1.PolicySpec)
 		rights []rbacv1.PolicyRule
@@ -54,7 +55,7 @@ func TestAdmissionUnknownEnumValues(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			space := newNamespace(t)
 			policy := newPolicy(space)
-			policy.Spec.TerminationSettings = crrOnly
+			setModes(policy, crrOnly)
 			tc.change(&policy.Spec.PolicySpec)
 			requireDenied(t, author(t, space, tc.rights...).Create(t.Context(), policy), tc.denied, space)
 		})

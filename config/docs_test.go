@@ -57,7 +57,7 @@ func TestGuideExamples(t *testing.T) {
 		t.Error("the first example installs mode Image or no alerts")
 	}
 	spec := policy(t, render(t, writeFiles(t, all[1])), "fluent-bit").Spec.PolicySpec
-	if got := sidecar(t, spec, "fluent-bit"); *got.DrainSeconds != 30 || got.TerminationDeadlineSeconds == nil || len(spec.Sidecars) != 2 {
+	if got := sidecar(t, spec, "fluent-bit"); *got.DrainSeconds != 30 || got.ExitCodes == "" || len(spec.Sidecars) != 2 {
 		t.Errorf("the preset is patched to %+v", spec)
 	}
 	if clusterPolicy(t, render(t, writeFiles(t, all[2])), "istio-proxy").Spec.NamespaceSelector == nil {

@@ -57,8 +57,8 @@ func TestPresets(t *testing.T) {
 		}
 		s := sidecar(t, spec, container)
 		// Presets must not depend on the operator's flags.
-		if s.DrainSeconds == nil || s.TerminationDeadlineSeconds == nil || s.ExitCodes != v1alpha1.ExitCodesIgnore {
-			t.Errorf("%s: %+v: want drainSeconds, terminationDeadlineSeconds and exitCodes Ignore", name, s)
+		if s.DrainSeconds == nil || s.ExitCodes != v1alpha1.ExitCodesIgnore {
+			t.Errorf("%s: %+v: want drainSeconds and exitCodes Ignore", name, s)
 		}
 		if s.Mode != "" || spec.Mode != "" {
 			t.Errorf("%s: a mode is set, so it does not work on every node", name)
@@ -124,7 +124,7 @@ patches:
 		if p.Namespace != "batch" || p.Spec.PodSelector.MatchLabels["team"] != "etl" {
 			t.Errorf("%s: namespace %s, selector %v", name, p.Namespace, p.Spec.PodSelector)
 		}
-		if *s.DrainSeconds != 7 || s.TerminationDeadlineSeconds == nil || s.ExitCodes == "" {
+		if *s.DrainSeconds != 7 || s.ExitCodes == "" {
 			t.Errorf("%s: %s is %+v, want drainSeconds 7 and the preset's other fields", name, container, s)
 		}
 		if got := sidecar(t, p.Spec.PolicySpec, "uploader").Image; got != "mirror.example/quick-exit:v2" {
@@ -162,7 +162,7 @@ patches:
 func TestBatchJobsExample(t *testing.T) {
 	rendered := render(t, "examples/batch-jobs")
 	spec := policy(t, rendered, "etl-fluent-bit").Spec.PolicySpec
-	if got := sidecar(t, spec, "fluent-bit"); *got.DrainSeconds != 30 || *got.TerminationDeadlineSeconds != 60 {
+	if got := sidecar(t, spec, "fluent-bit"); *got.DrainSeconds != 30 || *spec.TerminationDeadlineSeconds != 60 {
 		t.Errorf("fluent-bit is %+v, want the preset with drainSeconds 30", got)
 	}
 	if got, want := sidecar(t, spec, "uploader").Image, "mirror.example/quick-exit:v0.1.0"; got != want {

@@ -75,9 +75,8 @@ func everythingPolicy(kind, namespace, name string) *unstructured.Unstructured {
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": kind, "metadata": metadata,
 		"spec": map[string]any{
 			"podSelector": map[string]any{"matchLabels": map[string]any{"team": "etl"}},
-			"sidecars": []any{map[string]any{"name": "proxy", "mode": "PodPhase", "exitCodes": "Ignore", "drainSeconds": int64(0), "terminationDeadlineSeconds": int64(60),
-				"fallback": "Disabled", "image": quickExit}},
-			"mode": "Auto", "exitCodes": "Ignore", "image": quickExit, "fallback": "Enabled", "priority": int64(7),
+			"sidecars":    []any{map[string]any{"name": "proxy", "mode": "PodPhase", "exitCodes": "Ignore", "drainSeconds": int64(0), "image": quickExit}},
+			"mode":        "Auto", "exitCodes": "Ignore", "image": quickExit, "fallback": "Enabled", "terminationDeadlineSeconds": int64(60), "priority": int64(7),
 			"quickExitPaths": []any{"default", "/app/server"}, "prePull": map[string]any{"pullSecrets": []any{"registry"}},
 		},
 	}}

@@ -403,8 +403,8 @@ func (r *run) outcome() outcome {
 }
 
 func (o *outcome) addPolicy(generation int64, s v1alpha1.PolicyStatus) {
-	o.Policy = append(o.Policy, fmt.Sprintf("generation %d of %d mode %s matched %d waiting %d terminating %d stuck %d dry run %d", s.ObservedGeneration,
-		generation, s.Mode, s.MatchedPods, s.WaitingPods, s.TerminatingPods, s.StuckPods, s.DryRunPods))
+	o.Policy = append(o.Policy, fmt.Sprintf("generation %d of %d matched %d waiting %d terminating %d stuck %d dry run %d", s.ObservedGeneration,
+		generation, s.MatchedPods, s.WaitingPods, s.TerminatingPods, s.StuckPods, s.DryRunPods))
 	for _, condition := range s.Conditions {
 		o.Policy = append(o.Policy, fmt.Sprintf("%s=%s %s", condition.Type, condition.Status, condition.Reason))
 	}

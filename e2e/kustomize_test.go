@@ -66,7 +66,7 @@ spec:
 	var names []string
 	for _, sidecar := range policy.Spec.Sidecars {
 		names = append(names, sidecar.Name)
-		if sidecar.Name == "fluent-bit" && (*sidecar.DrainSeconds != 1 || sidecar.TerminationDeadlineSeconds == nil) {
+		if sidecar.Name == "fluent-bit" && (*sidecar.DrainSeconds != 1 || sidecar.ExitCodes == "") {
 			t.Errorf("fluent-bit is %+v, want the preset with drainSeconds 1", sidecar)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:scope=Cluster,shortName=cstp,categories=sidecar-termination
-// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.status.mode`,description="How sidecars are ended"
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`,description="How sidecars are ended, if the policy says so; otherwise Auto"
 // +kubebuilder:printcolumn:name="Enforcement",type=string,JSONPath=`.spec.enforcement`,description="Enforce or DryRun"
 // +kubebuilder:printcolumn:name="Matched",type=integer,JSONPath=`.status.matchedPods`,description="Unfinished pods that the policy matches"
 // +kubebuilder:printcolumn:name="Terminating",type=integer,JSONPath=`.status.terminatingPods`,description="Pods whose sidecars are being ended"

@@ -108,18 +108,6 @@ type TerminationSettings struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=86400
 	DrainSeconds *int32 `json:"drainSeconds,omitempty"`
-
-	// terminationDeadlineSeconds is how long an attempt may take, in addition to the pod's grace period, before it has
-	// failed. Defaults to 30.
-	// +optional
-	// +kubebuilder:validation:Minimum=3
-	// +kubebuilder:validation:Maximum=3600
-	TerminationDeadlineSeconds *int32 `json:"terminationDeadlineSeconds,omitempty"`
-
-	// fallback says what follows a mode that failed or cannot be used. Enabled (the default): the next usable mode.
-	// Disabled: nothing, and the operator reports the pod as stuck.
-	// +optional
-	Fallback Fallback `json:"fallback,omitempty"`
 }
 
 // Sidecar declares one container as a sidecar.
@@ -192,6 +180,18 @@ type PolicySpec struct {
 
 	TerminationSettings `json:",inline"`
 
+	// terminationDeadlineSeconds is how long an attempt may take, in addition to the pod's grace period, before it has
+	// failed. It holds for all sidecars of the policy. Defaults to 30.
+	// +optional
+	// +kubebuilder:validation:Minimum=3
+	// +kubebuilder:validation:Maximum=3600
+	TerminationDeadlineSeconds *int32 `json:"terminationDeadlineSeconds,omitempty"`
+
+	// fallback says what follows a mode that failed or cannot be used. Enabled (the default): the next usable mode.
+	// Disabled: nothing, and the operator reports the pod as stuck. It holds for all sidecars of the policy.
+	// +optional
+	Fallback Fallback `json:"fallback,omitempty"`
+
 	// enforcement says whether the operator acts on the policy. Enforce: it does. DryRun: it writes nothing to pods, and
 	// reports in events, status and metrics what it would do.
 	// +optional
@@ -262,10 +262,6 @@ type PolicyStatus struct {
 	// observedGeneration is the generation of the policy that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-
-	// mode is the mode of sidecars that do not set their own: spec.mode, or Auto.
-	// +optional
-	Mode Mode `json:"mode,omitempty"`
 
 	// matchedPods is the number of pods that the policy selects and in which it names a container. Only unfinished pods
 	// with restartPolicy Never or OnFailure count.

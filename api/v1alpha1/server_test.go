@@ -75,7 +75,6 @@ func TestInvalidStatus(t *testing.T) {
 	}{
 		"eleven recent results": {func(s *v1alpha1.PolicyStatus) { *s = fullStatus(11) }, "status.recent", "at most 10 items"},
 		"an unknown outcome":    {func(s *v1alpha1.PolicyStatus) { s.Recent[0].Outcome = "Vanished" }, "status.recent[0].outcome", "Unsupported value"},
-		"an unknown mode":       {func(s *v1alpha1.PolicyStatus) { s.Mode = "Kill" }, "status.mode", "Unsupported value"},
 		"a condition without a reason": {func(s *v1alpha1.PolicyStatus) { s.Conditions[0].Reason = "" },
 			"status.conditions[0].reason", "at least 1 char"},
 	} {
@@ -115,7 +114,7 @@ func TestTypedPolicyRoundTrip(t *testing.T) {
 	policy := typed("typed")
 	policy.Spec.DrainSeconds = ptr.To[int32](0)
 	policy.Spec.Mode = v1alpha1.ModeCRR
-	policy.Spec.Sidecars[0].TerminationDeadlineSeconds = ptr.To[int32](5)
+	policy.Spec.Sidecars[0].DrainSeconds = ptr.To[int32](5)
 	sent := policy.Spec.DeepCopy()
 	if err := c.Create(t.Context(), policy); err != nil {
 		t.Fatal(err)
@@ -124,7 +123,7 @@ func TestTypedPolicyRoundTrip(t *testing.T) {
 	if got.DrainSeconds == nil || *got.DrainSeconds != 0 {
 		t.Error("drainSeconds 0 was lost: it differs from unset")
 	}
-	if got.Mode != sent.Mode || *got.Sidecars[0].TerminationDeadlineSeconds != 5 {
+	if got.Mode != sent.Mode || *got.Sidecars[0].DrainSeconds != 5 {
 		t.Errorf("stored as %+v, want %+v", got, sent)
 	}
 }
@@ -143,7 +142,6 @@ func fullStatus(recent int) v1alpha1.PolicyStatus {
 	now := metav1.NewTime(time.Now().Truncate(time.Second))
 	status := v1alpha1.PolicyStatus{
 		ObservedGeneration:  1,
-		Mode:                v1alpha1.ModeAuto,
 		MatchedPods:         9,
 		LastTerminationTime: &now,
 		Conditions: []metav1.Condition{{

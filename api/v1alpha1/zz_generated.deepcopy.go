@@ -128,6 +128,11 @@ func (in *PolicySpec) DeepCopyInto(out *PolicySpec) {
 		**out = **in
 	}
 	in.TerminationSettings.DeepCopyInto(&out.TerminationSettings)
+	if in.TerminationDeadlineSeconds != nil {
+		in, out := &in.TerminationDeadlineSeconds, &out.TerminationDeadlineSeconds
+		*out = new(int32)
+		**out = **in
+	}
 	if in.PrePull != nil {
 		in, out := &in.PrePull, &out.PrePull
 		*out = new(PrePull)
@@ -351,11 +356,6 @@ func (in *TerminationSettings) DeepCopyInto(out *TerminationSettings) {
 	}
 	if in.DrainSeconds != nil {
 		in, out := &in.DrainSeconds, &out.DrainSeconds
-		*out = new(int32)
-		**out = **in
-	}
-	if in.TerminationDeadlineSeconds != nil {
-		in, out := &in.TerminationDeadlineSeconds, &out.TerminationDeadlineSeconds
 		*out = new(int32)
 		**out = **in
 	}

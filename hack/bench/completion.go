@@ -216,7 +216,7 @@ func (r *jobRunner) start(ctx context.Context, part string, cases []Contender) (
 			return err
 		}
 		if settings, ok := terminations[contender]; ok {
-			if err := createPolicyWith(ctx, r.e.client, r.namespaces[contender], settings); err != nil {
+			if err := createPolicyWith(ctx, r.e.client, r.namespaces[contender], settings, ""); err != nil {
 				return err
 			}
 		}

@@ -201,22 +201,24 @@ func createPod(ctx context.Context, c kubernetes.Interface, pod *corev1.Pod, sta
 // createPolicy creates a policy with the mode. PodPhase needs exitCodes Ignore. The other modes use Respect, so that the
 // mode's own write is the only one.
 func createPolicy(ctx context.Context, c client.Client, namespace string, mode v1alpha1.Mode) error {
-	settings := v1alpha1.TerminationSettings{Mode: mode, Fallback: v1alpha1.FallbackDisabled, ExitCodes: v1alpha1.ExitCodesRespect}
+	settings := v1alpha1.TerminationSettings{Mode: mode, ExitCodes: v1alpha1.ExitCodesRespect}
 	switch mode {
 	case v1alpha1.ModePodPhase:
 		settings.ExitCodes = v1alpha1.ExitCodesIgnore
 	case v1alpha1.ModeImage:
 		settings.Image = quickExitImage
 	}
-	return createPolicyWith(ctx, c, namespace, settings)
+	return createPolicyWith(ctx, c, namespace, settings, v1alpha1.FallbackDisabled)
 }
 
-// createPolicyWith creates a policy with the settings.
-func createPolicyWith(ctx context.Context, c client.Client, namespace string, settings v1alpha1.TerminationSettings) error {
+// createPolicyWith creates a policy with the settings and the fallback.
+func createPolicyWith(
+	ctx context.Context, c client.Client, namespace string, settings v1alpha1.TerminationSettings, fallback v1alpha1.Fallback,
+) error {
 	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "bench"}}
 	policy.Spec.PodSelector = metav1.LabelSelector{MatchLabels: map[string]string{"app": "import"}}
 	policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: sidecar}}
-	policy.Spec.TerminationSettings = settings
+	policy.Spec.TerminationSettings, policy.Spec.Fallback = settings, fallback
 	if err := c.Create(ctx, policy); err != nil {
 		return fmt.Errorf("create the policy: %w", err)
 	}

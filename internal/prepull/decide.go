@@ -143,7 +143,7 @@ func (s Situation) imagesNeverSwapped([]string) blocker {
 }
 
 func (s Situation) noImageMode([]string) blocker {
-	if slices.ContainsFunc(entries(s.Policy.Spec), mayUseImage) {
+	if len(imageEntries(s.Policy.Spec)) > 0 {
 		return blocker{}
 	}
 	return blocker{v1alpha1.ReasonPrePullUnavailable,
@@ -159,8 +159,8 @@ func (s Situation) noImage(images []string) blocker {
 }
 
 func (s Situation) forbiddenImage([]string) blocker {
-	for _, settings := range entries(s.Policy.Spec) {
-		if settings.Image == "" || !mayUseImage(settings) {
+	for _, settings := range imageEntries(s.Policy.Spec) {
+		if settings.Image == "" {
 			continue
 		}
 		if err := s.Images.Check(settings.Image); err != nil {
@@ -198,8 +198,8 @@ func (s Situation) namespace() string {
 // Images returns the distinct quick-exit images that the policy may use, sorted.
 func Images(spec *v1alpha1.PolicySpec, defaultImage string) []string {
 	var images []string
-	for _, settings := range entries(spec) {
-		if image := cmp.Or(settings.Image, defaultImage); image != "" && mayUseImage(settings) {
+	for _, settings := range imageEntries(spec) {
+		if image := cmp.Or(settings.Image, defaultImage); image != "" {
 			images = append(images, image)
 		}
 	}
@@ -207,30 +207,27 @@ func Images(spec *v1alpha1.PolicySpec, defaultImage string) []string {
 	return slices.Compact(images)
 }
 
-// entries returns the settings of each sidecar that the policy lists, or with mainContainers the policy's own.
-func entries(spec *v1alpha1.PolicySpec) []v1alpha1.TerminationSettings {
-	if len(spec.Sidecars) == 0 {
-		return []v1alpha1.TerminationSettings{spec.TerminationSettings}
+// imageEntries returns the settings of the sidecars that may end by mode Image: of those that the policy lists, or with
+// mainContainers the policy's own.
+func imageEntries(spec *v1alpha1.PolicySpec) []v1alpha1.TerminationSettings {
+	all := []v1alpha1.TerminationSettings{spec.TerminationSettings}
+	if len(spec.Sidecars) > 0 {
+		all = nil
 	}
-	var all []v1alpha1.TerminationSettings
 	for _, sidecar := range spec.Sidecars {
-		all = append(all, v1alpha1.TerminationSettings{
-			Mode:     cmp.Or(sidecar.Mode, spec.Mode),
-			Image:    cmp.Or(sidecar.Image, spec.Image),
-			Fallback: cmp.Or(sidecar.Fallback, spec.Fallback),
-		})
+		all = append(all, v1alpha1.TerminationSettings{Mode: cmp.Or(sidecar.Mode, spec.Mode), Image: cmp.Or(sidecar.Image, spec.Image)})
 	}
-	return all
+	return slices.DeleteFunc(all, func(s v1alpha1.TerminationSettings) bool { return !mayUseImage(s.Mode, spec.Fallback) })
 }
 
 // mayUseImage reports whether mode Image is declared or may be a fallback. Without a declared mode, an environment variable
 // may declare it. An unknown mode is not Image, and an unknown fallback is not Enabled.
-func mayUseImage(settings v1alpha1.TerminationSettings) bool {
-	switch settings.Mode {
+func mayUseImage(mode v1alpha1.Mode, fallback v1alpha1.Fallback) bool {
+	switch mode {
 	case "", v1alpha1.ModeAuto, v1alpha1.ModeImage:
 		return true
 	}
-	return cmp.Or(settings.Fallback, v1alpha1.FallbackEnabled) == v1alpha1.FallbackEnabled
+	return cmp.Or(fallback, v1alpha1.FallbackEnabled) == v1alpha1.FallbackEnabled
 }
 
 // missing returns the wanted jobs that do not exist. A job that is being deleted still exists.

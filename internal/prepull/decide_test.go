@@ -113,17 +113,13 @@ func TestImagesOfPolicy(t *testing.T) {
 		"mainContainers: the policy's image":                        {spec(func(p *v1alpha1.PolicySpec) { p.Sidecars, p.Image = nil, "b" }), []string{"b"}},
 		"mainContainers without an image: the operator's":           {spec(func(p *v1alpha1.PolicySpec) { p.Sidecars = nil }), []string{image}},
 		"mode CRR with fallback":                                    {sidecars(v1alpha1.TerminationSettings{Mode: "CRR", Image: "a"}), []string{"a"}},
-		"mode CRR without fallback":                                 {sidecars(v1alpha1.TerminationSettings{Mode: "CRR", Image: "a", Fallback: "Disabled"}, own("b")), []string{"b"}},
-		"mode Auto without fallback":                                {sidecars(v1alpha1.TerminationSettings{Mode: "Auto", Image: "a", Fallback: "Disabled"}), []string{"a"}},
-		"mode Image without fallback":                               {sidecars(v1alpha1.TerminationSettings{Mode: "Image", Image: "a", Fallback: "Disabled"}), []string{"a"}},
+		"mode CRR without fallback":                                 {withFallback("Disabled", v1alpha1.TerminationSettings{Mode: "CRR", Image: "a"}, own("b")), []string{"b"}},
+		"mode Auto without fallback":                                {withFallback("Disabled", v1alpha1.TerminationSettings{Mode: "Auto", Image: "a"}), []string{"a"}},
+		"mode Image without fallback":                               {withFallback("Disabled", v1alpha1.TerminationSettings{Mode: "Image", Image: "a"}), []string{"a"}},
 		"unknown mode with fallback":                                {sidecars(v1alpha1.TerminationSettings{Mode: "Freeze", Image: "a"}), []string{"a"}},
-		"unknown mode without fallback":                             {sidecars(v1alpha1.TerminationSettings{Mode: "Freeze", Image: "a", Fallback: "Disabled"}, own("b")), []string{"b"}},
-		"mode CRR with unknown fallback":                            {sidecars(v1alpha1.TerminationSettings{Mode: "CRR", Image: "a", Fallback: "Sometimes"}, own("b")), []string{"b"}},
+		"unknown mode without fallback":                             {withFallback("Disabled", v1alpha1.TerminationSettings{Mode: "Freeze", Image: "a"}, own("b")), []string{"b"}},
+		"mode CRR with unknown fallback":                            {withFallback("Sometimes", v1alpha1.TerminationSettings{Mode: "CRR", Image: "a"}, own("b")), []string{"b"}},
 		"policy with mode PodPhase without fallback":                {spec(func(p *v1alpha1.PolicySpec) { p.Mode, p.Fallback = "PodPhase", "Disabled" }), nil},
-		"a sidecar overrides the policy's fallback": {func(s *prepull.Situation) {
-			sidecars(v1alpha1.TerminationSettings{Image: "a", Fallback: "Enabled"})(s)
-			s.Policy.Spec.Mode, s.Policy.Spec.Fallback = "CRR", "Disabled"
-		}, []string{"a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := situation(tc.change)
@@ -131,6 +127,14 @@ func TestImagesOfPolicy(t *testing.T) {
 				t.Errorf("images (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// withFallback gives the policy sidecars with the settings, and the fallback.
+func withFallback(fallback v1alpha1.Fallback, settings ...v1alpha1.TerminationSettings) func(*prepull.Situation) {
+	return func(s *prepull.Situation) {
+		sidecars(settings...)(s)
+		s.Policy.Spec.Fallback = fallback
 	}
 }
 

@@ -147,28 +147,27 @@ func view(pod *corev1.Pod, ordered []declaration, env []envDeclaration, options 
 	return v
 }
 
-// mergeSettings merges the settings of one sidecar: the first layer that sets a field counts.
+// mergeSettings merges the settings of one sidecar: the first layer that sets a field counts. Only a policy sets the deadline and
+// the fallback, for all its sidecars.
 func mergeSettings(container string, policy *Policy, env v1alpha1.TerminationSettings, options Options) Sidecar {
-	s := Sidecar{Container: container, Timeout: DefaultTerminationTimeout}
+	s := Sidecar{Container: container, Timeout: DefaultTerminationTimeout, Fallback: DefaultFallback}
 	if policy != nil {
-		s.Policy = &policy.Ref
+		s.Policy, s.Fallback = &policy.Ref, cmp.Or(policy.Spec.Fallback, DefaultFallback)
+		if deadline := policy.Spec.TerminationDeadlineSeconds; deadline != nil {
+			s.Timeout = time.Duration(*deadline) * time.Second
+		}
 	}
-	var drain, deadline *int32
+	var drain *int32
 	for _, layer := range layers(container, policy, env, options) {
 		s.Mode = cmp.Or(s.Mode, layer.settings.Mode)
 		if s.Image == "" && layer.settings.Image != "" {
 			s.Image, s.QuickExitPaths, s.ImageSource = layer.settings.Image, layer.covers, layer.source
 		}
 		s.ExitCodes = cmp.Or(s.ExitCodes, layer.settings.ExitCodes)
-		s.Fallback = cmp.Or(s.Fallback, layer.settings.Fallback)
 		drain = cmp.Or(drain, layer.settings.DrainSeconds)
-		deadline = cmp.Or(deadline, layer.settings.TerminationDeadlineSeconds)
 	}
 	if drain != nil {
 		s.Drain = time.Duration(*drain) * time.Second
-	}
-	if deadline != nil {
-		s.Timeout = time.Duration(*deadline) * time.Second
 	}
 	return s
 }

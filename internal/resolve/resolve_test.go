@@ -22,12 +22,13 @@ import (
 // TestMerging has one value for each field at each level, and takes the levels away from the top.
 func TestMerging(t *testing.T) {
 	entry := v1alpha1.TerminationSettings{
-		Mode: v1alpha1.ModePodPhase, Image: "entry:v1", ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackDisabled,
-		DrainSeconds: ptr.To[int32](0), TerminationDeadlineSeconds: ptr.To[int32](11),
+		Mode: v1alpha1.ModePodPhase, Image: "entry:v1", ExitCodes: v1alpha1.ExitCodesIgnore, DrainSeconds: ptr.To[int32](0),
 	}
-	own := v1alpha1.TerminationSettings{
-		Mode: v1alpha1.ModeImage, Image: "spec:v1", ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackEnabled,
-		DrainSeconds: ptr.To[int32](22), TerminationDeadlineSeconds: ptr.To[int32](33),
+	own := func(p *v1alpha1.PolicySpec) {
+		p.TerminationSettings = v1alpha1.TerminationSettings{
+			Mode: v1alpha1.ModeImage, Image: "spec:v1", ExitCodes: v1alpha1.ExitCodesRespect, DrainSeconds: ptr.To[int32](22),
+		}
+		p.Fallback, p.TerminationDeadlineSeconds = v1alpha1.FallbackDisabled, ptr.To[int32](33)
 	}
 	env := []string{terminate, "true", withImage, "env:v1", ignore, "false"}
 	options := resolve.Options{Image: "default:v1", ExitCodes: v1alpha1.ExitCodesIgnore}
@@ -41,13 +42,13 @@ func TestMerging(t *testing.T) {
 		sources resolve.Sources
 	}{
 		"the policy's entry for the container comes first": {
-			spec: spec(entrySettings(entry), settings(own)), env: env, options: options,
-			want:    resolve.Sidecar{Mode: v1alpha1.ModePodPhase, Image: "entry:v1", ImageSource: resolve.SourceEntry, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackDisabled, Timeout: 11 * time.Second},
-			sources: resolve.Sources{Mode: resolve.SourceEntry, Image: resolve.SourceEntry, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourceEntry, Drain: resolve.SourceEntry, Timeout: resolve.SourceEntry, Fallback: resolve.SourceEntry},
+			spec: spec(entrySettings(entry), own), env: env, options: options,
+			want:    resolve.Sidecar{Mode: v1alpha1.ModePodPhase, Image: "entry:v1", ImageSource: resolve.SourceEntry, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackDisabled, Timeout: 33 * time.Second},
+			sources: resolve.Sources{Mode: resolve.SourceEntry, Image: resolve.SourceEntry, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourceEntry, Drain: resolve.SourceEntry, Timeout: resolve.SourcePolicy, Fallback: resolve.SourcePolicy},
 		},
 		"the policy's spec comes second": {
-			spec: spec(settings(own)), env: env, options: options,
-			want:    resolve.Sidecar{Mode: v1alpha1.ModeImage, Image: "spec:v1", ImageSource: resolve.SourcePolicy, ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackEnabled, Drain: 22 * time.Second, Timeout: 33 * time.Second},
+			spec: spec(own), env: env, options: options,
+			want:    resolve.Sidecar{Mode: v1alpha1.ModeImage, Image: "spec:v1", ImageSource: resolve.SourcePolicy, ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackDisabled, Drain: 22 * time.Second, Timeout: 33 * time.Second},
 			sources: resolve.Sources{Mode: resolve.SourcePolicy, Image: resolve.SourcePolicy, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourcePolicy, Drain: resolve.SourcePolicy, Timeout: resolve.SourcePolicy, Fallback: resolve.SourcePolicy},
 		},
 		"the container's variables come third": {
@@ -66,7 +67,7 @@ func TestMerging(t *testing.T) {
 			sources: resolve.Sources{Mode: resolve.SourceDefault, Image: resolve.SourceDefault, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourceDefault, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
 		},
 		"each field is merged separately": {
-			spec: spec(entrySettings(v1alpha1.TerminationSettings{Image: "entry:v1"}), settings(v1alpha1.TerminationSettings{Fallback: v1alpha1.FallbackDisabled})),
+			spec: spec(entrySettings(v1alpha1.TerminationSettings{Image: "entry:v1"}), func(p *v1alpha1.PolicySpec) { p.Fallback = v1alpha1.FallbackDisabled }),
 			env:  []string{terminate, "true"}, options: options,
 			want:    resolve.Sidecar{Mode: v1alpha1.ModeCRR, Image: "entry:v1", ImageSource: resolve.SourceEntry, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackDisabled, Timeout: 30 * time.Second},
 			sources: resolve.Sources{Mode: resolve.SourceEnvironment, Image: resolve.SourceEntry, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourceOperator, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourcePolicy},
@@ -77,8 +78,8 @@ func TestMerging(t *testing.T) {
 			sources: resolve.Sources{Mode: resolve.SourceDefault, Image: resolve.SourceDefault, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourceDefault, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
 		},
 		"mainContainers: the spec applies to every sidecar": {
-			spec: spec(mainContainers("main"), settings(own)), env: env,
-			want:    resolve.Sidecar{Mode: v1alpha1.ModeImage, Image: "spec:v1", ImageSource: resolve.SourcePolicy, ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackEnabled, Drain: 22 * time.Second, Timeout: 33 * time.Second},
+			spec: spec(mainContainers("main"), own), env: env,
+			want:    resolve.Sidecar{Mode: v1alpha1.ModeImage, Image: "spec:v1", ImageSource: resolve.SourcePolicy, ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackDisabled, Drain: 22 * time.Second, Timeout: 33 * time.Second},
 			sources: resolve.Sources{Mode: resolve.SourcePolicy, Image: resolve.SourcePolicy, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourcePolicy, Drain: resolve.SourcePolicy, Timeout: resolve.SourcePolicy, Fallback: resolve.SourcePolicy},
 		},
 	}

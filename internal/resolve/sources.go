@@ -53,13 +53,19 @@ func SourcesOf(pod *corev1.Pod, selecting []Policy, options Options, sidecar Sid
 	if sidecar.QuickExitPaths.IsZero() {
 		paths = SourceDefault
 	}
+	ofPolicy := func(set bool) Source {
+		if set {
+			return SourcePolicy
+		}
+		return SourceDefault
+	}
 	return Sources{
 		Mode:  first(func(s v1alpha1.TerminationSettings) bool { return s.Mode != "" }),
 		Image: image, QuickExitPaths: paths,
 		ExitCodes: first(func(s v1alpha1.TerminationSettings) bool { return s.ExitCodes != "" }),
 		Drain:     first(func(s v1alpha1.TerminationSettings) bool { return s.DrainSeconds != nil }),
-		Timeout:   first(func(s v1alpha1.TerminationSettings) bool { return s.TerminationDeadlineSeconds != nil }),
-		Fallback:  first(func(s v1alpha1.TerminationSettings) bool { return s.Fallback != "" }),
+		Timeout:   ofPolicy(policy != nil && policy.Spec.TerminationDeadlineSeconds != nil),
+		Fallback:  ofPolicy(policy != nil && policy.Spec.Fallback != ""),
 	}
 }
 
@@ -91,8 +97,6 @@ func layers(container string, policy *Policy, env v1alpha1.TerminationSettings, 
 	return append(all,
 		layer{SourceEnvironment, env, coveredByAuthor},
 		layer{SourceOperator, v1alpha1.TerminationSettings{Image: options.Image, ExitCodes: options.ExitCodes}, options.QuickExitPaths},
-		layer{source: SourceDefault, settings: v1alpha1.TerminationSettings{
-			Mode: DefaultMode, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: DefaultFallback,
-		}},
+		layer{source: SourceDefault, settings: v1alpha1.TerminationSettings{Mode: DefaultMode, ExitCodes: v1alpha1.ExitCodesIgnore}},
 	)
 }

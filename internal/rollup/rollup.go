@@ -5,7 +5,6 @@
 package rollup
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -73,7 +72,6 @@ type Policy struct {
 func Summarize(policy Policy, old v1alpha1.PolicyStatus, pods PodSummary, tally Tally, now time.Time) v1alpha1.PolicyStatus {
 	status := v1alpha1.PolicyStatus{
 		ObservedGeneration:  policy.Generation,
-		Mode:                cmp.Or(policy.Spec.Mode, resolve.DefaultMode),
 		MatchedPods:         pods.matched,
 		WaitingPods:         pods.waiting,
 		StuckPods:           pods.stuck.pods,

@@ -86,19 +86,16 @@ func TestCounts(t *testing.T) {
 		observations []rollup.PodObservation
 		want         v1alpha1.PolicyStatus
 	}{
-		"no pods": {policy(), nil, v1alpha1.PolicyStatus{Mode: "Auto"}},
+		"no pods": {policy(), nil, v1alpha1.PolicyStatus{}},
 		"pods count by stage; pods of another policy only match": {
-			policy(), all, v1alpha1.PolicyStatus{Mode: "Auto", MatchedPods: 8, WaitingPods: 2, TerminatingPods: 1, StuckPods: 1},
+			policy(), all, v1alpha1.PolicyStatus{MatchedPods: 8, WaitingPods: 2, TerminatingPods: 1, StuckPods: 1},
 		},
 		"unknown enforcement: terminating pods count in dryRunPods": {
 			policy(func(p *rollup.Policy) { p.Spec.Enforcement = "Audit" }), all,
-			v1alpha1.PolicyStatus{Mode: "Auto", MatchedPods: 8, WaitingPods: 2, DryRunPods: 1, StuckPods: 1},
+			v1alpha1.PolicyStatus{MatchedPods: 8, WaitingPods: 2, DryRunPods: 1, StuckPods: 1},
 		},
 		"DryRun: terminating pods count in dryRunPods": {
-			policy(dryRun), all, v1alpha1.PolicyStatus{Mode: "Auto", MatchedPods: 8, WaitingPods: 2, DryRunPods: 1, StuckPods: 1},
-		},
-		"the mode is the spec's mode": {
-			policy(func(p *rollup.Policy) { p.Spec.Mode = v1alpha1.ModeImage }), nil, v1alpha1.PolicyStatus{Mode: "Image"},
+			policy(dryRun), all, v1alpha1.PolicyStatus{MatchedPods: 8, WaitingPods: 2, DryRunPods: 1, StuckPods: 1},
 		},
 	}
 	for name, test := range tests {
@@ -328,7 +325,7 @@ func TestCumulativeFigures(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			got := rollup.Summarize(policy(), test.old, rollup.PodSummary{}, test.tally, now)
-			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(v1alpha1.PolicyStatus{}, "ObservedGeneration", "Mode", "Conditions")); diff != "" {
+			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(v1alpha1.PolicyStatus{}, "ObservedGeneration", "Conditions")); diff != "" {
 				t.Errorf("Summarize() (-want +got):\n%s", diff)
 			}
 		})
