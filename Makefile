@@ -25,11 +25,11 @@ HELM := bin/helm
 
 # What make generate writes.
 GENERATED := api/v1alpha1/zz_generated.deepcopy.go config/crd/bases config/rbac/role.yaml \
-	docs/api-reference.md docs/performance.md docs/operations.md
+	docs/api-reference.md
 # Packages whose tests need an API server.
 INTEGRATION = $(filter-out $(addsuffix /,$(NESTED)),$(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' api config controllers hack internal))))
 # Modules with code of their own and more dependencies than the operator. They are linted and tested like the main module.
-NESTED := e2e/virtualnode hack/bench hack/docs
+NESTED := e2e/virtualnode hack/docs
 # Modules that are kept tidy. OpenKruise's keeps the go.mod and go.sum of its release.
 MODULES := . $(NESTED) $(filter-out hack/tools/kruise-%,$(sort $(dir $(wildcard hack/tools/*/go.mod))))
 
@@ -59,7 +59,7 @@ clean-cache:
 	rm -rf "$${SIDECAR_TERMINATION_CACHE:-$${XDG_CACHE_HOME:-$$HOME/.cache}/sidecar-termination-operator}/bin"
 
 .PHONY: generate
-generate: manifests bench-report $(CRD_REF_DOCS) ## Generate code, manifests, the API reference and the benchmark's results.
+generate: manifests $(CRD_REF_DOCS) ## Generate code, manifests and the API reference.
 	$(CONTROLLER_GEN) object:headerFile=hack/boilerplate.go.txt paths=./api/...
 	$(CRD_REF_DOCS) --source-path=api --config=hack/api-reference/config.yaml \
 		--templates-dir=hack/api-reference/templates --renderer=markdown --log-level=ERROR \
@@ -271,7 +271,6 @@ MUTANTS := internal/resolve internal/plan internal/rollup internal/terminator in
 mutants: $(GREMLINS) ## Change the code that decides or writes, and list the changes that no test notices (an hour).
 	hack/mutants.sh $(MUTANTS)
 
-# benchstat compares two files of results, and wants several runs of each benchmark.
 MICROBENCH_COUNT ?= 6
 
 .PHONY: microbench
@@ -280,26 +279,14 @@ microbench:
 		./controllers ./internal/podcache ./internal/policyindex ./internal/resolve ./internal/plan ./internal/rollup
 
 .PHONY: bench
-bench: ## Measure the operator, OpenKruise and bare clients (BENCH_ARGS='--runs 1 --pods 100').
-	go -C hack/bench build -o $(CURDIR)/bin/bench .
+bench: build ## Measure the operator, OpenKruise and bare clients (BENCH_ARGS='--runs 1 --pods 100').
+	go build -o bin/bench ./hack/bench
 	bin/bench $(BENCH_ARGS)
-
-.PHONY: bench-report
-bench-report: ## Write the kept results (docs/performance) into docs/performance.md.
-	go -C hack/bench run . report
-
-.PHONY: bench-short
-bench-short: $(LOCALCLUSTER)
-	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
-	KUBEBUILDER_ASSETS="$$assets" go -C hack/bench test -tags integration -count=1 -v -run TestModeCosts .
 
 # Tools, each built from a module that pins it.
 
 $(ACTIONLINT): hack/tools/checks/go.mod hack/tools/checks/go.sum
 	go -C hack/tools/checks build -o $(CURDIR)/$@ github.com/rhysd/actionlint/cmd/actionlint
-
-bin/benchstat: hack/tools/benchstat/go.mod hack/tools/benchstat/go.sum
-	go -C hack/tools/benchstat build -o $(CURDIR)/$@ golang.org/x/perf/cmd/benchstat
 
 $(CONTROLLER_GEN): hack/tools/generate/go.mod hack/tools/generate/go.sum
 	go -C hack/tools/generate build -o $(CURDIR)/$@ sigs.k8s.io/controller-tools/cmd/controller-gen

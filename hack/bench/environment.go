@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,128 +29,257 @@ import (
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 )
 
-// nodeName is the node of all pods. It has no kubelet, so only the benchmark writes their status.
-const nodeName = "no-kubelet"
-
-// environment is an API server and etcd on the loopback interface, with clients for them.
+// environment is an API server with clients for it, and the contender with the processes that it needs.
 type environment struct {
 	server    *envtest.Environment
-	directory string // of kubeconfigs, logs and programs
+	directory string // of kubeconfigs and logs
 	config    *rest.Config
 	client    client.WithWatch
-	apiServer process.Identity
+	kubelets  *kubernetes.Clientset // writes as kubelets do, in protobuf
+	process   process.Identity      // of the API server
+
+	operatorPath   string
+	operatorMemory string // the operator's GOMEMLIMIT, or empty for none
+	kruisePath     string // OpenKruise's manager; empty if nothing needs it, or if something else plays its webhook
+	started        map[string]*program
+	pprof          string // the address of the operator's profiles
 }
 
-// startServer starts an API server with the operator's kinds and one node. The binaries are those of envtest. The caller
-// must call stop.
-func startServer(ctx context.Context, binaries, crds string) (*environment, error) {
+// startServer starts an API server and etcd on the loopback interface, with the operator's kinds and one node. The caller must call stop.
+func startServer(ctx context.Context, binaries, repository string) (*environment, error) {
 	directory, err := os.MkdirTemp("", "bench-")
 	if err != nil {
-		return nil, fmt.Errorf("make a directory: %w", err)
+		return nil, err
 	}
-	programs, err := writeScripts(binaries, directory)
-	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(directory))
-	}
-	e := &environment{directory: directory, server: &envtest.Environment{
-		BinaryAssetsDirectory: programs, CRDDirectoryPaths: []string{crds}, ErrorIfCRDPathMissing: true,
-		ControlPlaneStartTimeout: time.Minute, ControlPlaneStopTimeout: time.Minute,
+	e := &environment{directory: directory, started: map[string]*program{}, operatorPath: filepath.Join(repository, "bin", "manager"), server: &envtest.Environment{
+		BinaryAssetsDirectory: binaries, CRDDirectoryPaths: []string{filepath.Join(repository, "config", "crd", "bases")}, ErrorIfCRDPathMissing: true,
+		ControlPlaneStartTimeout: 3 * time.Minute, ControlPlaneStopTimeout: time.Minute,
 	}}
-	// The default of one worker may not delete thousands of objects within the time limit of a request.
+	// The default of one worker may not delete many objects within the time limit of a request.
 	e.server.ControlPlane.GetAPIServer().Configure().Set("delete-collection-workers", strconv.Itoa(writers))
-	// The default quota of 2 GiB is too small for the part large: etcd keeps old versions of objects for minutes.
+	// The default quota of 2 GiB is too small for a large cluster: etcd keeps old versions of objects for minutes.
 	e.server.ControlPlane.Etcd = &envtest.Etcd{}
 	e.server.ControlPlane.Etcd.Configure().Set("quota-backend-bytes", strconv.Itoa(16<<30))
 	config, err := e.server.Start()
+	if err == nil {
+		err = e.connect(config)
+	}
+	if err == nil {
+		err = createNode(ctx, e.client, nodeName)
+	}
+	found, notFound := process.Find(func(arguments []string) bool {
+		return filepath.Base(arguments[0]) == "kube-apiserver" && slices.Contains(arguments, "--secure-port="+e.server.ControlPlane.GetAPIServer().Port)
+	})
+	if err = errors.Join(err, notFound); err == nil && len(found) != 1 {
+		err = fmt.Errorf("%d processes run it", len(found))
+	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start the API server: %w", err), e.stop())
 	}
-	if err := e.prepare(ctx, config); err != nil {
-		return nil, errors.Join(err, e.stop())
-	}
+	e.process = found[0]
 	return e, nil
 }
 
-// writeScripts returns a directory with scripts that run the binaries, and that end with the benchmark. envtest has no setting
-// for that.
-func writeScripts(binaries, directory string) (string, error) {
-	binaries, err := filepath.Abs(binaries)
-	if err != nil {
-		return "", fmt.Errorf("find the binaries: %w", err)
-	}
-	for _, name := range []string{"etcd", "kube-apiserver"} {
-		words := endingWithCaller(filepath.Join(binaries, name))
-		script := fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\"\n", strings.Join(words, "' '"))
-		if err := os.WriteFile(filepath.Join(directory, name), []byte(script), 0o755); err != nil {
-			return "", fmt.Errorf("write a program: %w", err)
-		}
-	}
-	return directory, nil
-}
-
 // connect makes the clients.
-func (e *environment) connect(config *rest.Config) error {
+func (e *environment) connect(config *rest.Config) (err error) {
 	// No client-side limit may slow a load down.
 	e.config = rest.CopyConfig(config)
 	e.config.QPS = -1
 	types := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, v1alpha1.AddToScheme, crr.AddToScheme} {
-		if err := add(types); err != nil {
-			return fmt.Errorf("register types: %w", err)
-		}
-	}
-	var err error
-	if e.client, err = client.NewWithWatch(e.config, client.Options{Scheme: types}); err != nil {
-		return fmt.Errorf("make a client: %w", err)
-	}
-	return nil
-}
-
-func (e *environment) prepare(ctx context.Context, config *rest.Config) error {
-	if err := e.connect(config); err != nil {
+	if err := errors.Join(scheme.AddToScheme(types), v1alpha1.AddToScheme(types), crr.AddToScheme(types)); err != nil {
 		return err
 	}
-	port := "--secure-port=" + e.server.ControlPlane.GetAPIServer().Port
-	found, err := process.Find(func(arguments []string) bool {
-		return filepath.Base(arguments[0]) == "kube-apiserver" && slices.Contains(arguments, port)
-	})
-	if err != nil || len(found) != 1 {
-		return errors.Join(err, fmt.Errorf("find the API server's process: %d have %s", len(found), port))
+	if e.client, err = client.NewWithWatch(e.config, client.Options{Scheme: types}); err != nil {
+		return err
 	}
-	e.apiServer = found[0]
-	return createNode(ctx, e.client, nodeName)
+	protobuf := rest.CopyConfig(e.config)
+	protobuf.ContentType = "application/vnd.kubernetes.protobuf"
+	e.kubelets, err = kubernetes.NewForConfig(protobuf)
+	return err
 }
 
-// stop ends the API server and removes all files but the logs of a failure.
-func (e *environment) stop() error {
-	return errors.Join(e.server.Stop(), os.RemoveAll(e.directory))
-}
+func (e *environment) stop() error { return errors.Join(e.server.Stop(), os.RemoveAll(e.directory)) }
 
-// kubeconfig writes the kubeconfig of an administrator and returns its path. All contenders have the same permissions, so
-// that authorization costs the same.
+// kubeconfig writes the kubeconfig of an administrator and returns its path. All contenders have the same permissions, so that
+// authorization costs the same.
 func (e *environment) kubeconfig(name string) (string, error) {
 	user, err := e.server.AddUser(envtest.User{Name: name, Groups: []string{"system:masters"}}, nil)
 	if err != nil {
-		return "", fmt.Errorf("add user %s: %w", name, err)
+		return "", err
 	}
 	content, err := user.KubeConfig()
-	if err != nil {
-		return "", fmt.Errorf("make the kubeconfig of %s: %w", name, err)
-	}
 	file := filepath.Join(e.directory, name+".kubeconfig")
-	return file, os.WriteFile(file, content, 0o600)
+	return file, errors.Join(err, os.WriteFile(file, content, 0o600))
 }
 
 // freeAddresses returns free addresses of the loopback interface.
-func freeAddresses(count int) ([]string, error) {
-	var free []string
+func freeAddresses(count int) (addresses []string, err error) {
 	for range count {
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
-			return nil, fmt.Errorf("find a free port: %w", err)
+			return nil, err
 		}
 		defer func() { _ = listener.Close() }()
-		free = append(free, listener.Addr().String())
+		addresses = append(addresses, listener.Addr().String())
 	}
-	return free, nil
+	return addresses, nil
+}
+
+// Contenders of a burst.
+const (
+	// contenderBare are bare clients that report the end of a main container and make the operator's write for the pod at once.
+	contenderBare = "bare"
+	// contenderOperator is this operator with its default flags, except for --stabilization-window=0.
+	contenderOperator = "operator"
+	// contenderKruise is OpenKruise's SidecarTerminator with its default flags. It has mode CRR only: its other modes do something else.
+	contenderKruise = "kruise"
+	// contenderKruiseLifted is the same without a request limit and with as many workers as the operator.
+	contenderKruiseLifted = "kruise-lifted"
+)
+
+// program is a started process.
+type program struct {
+	process.Identity
+	log          string
+	begun, ready time.Time
+}
+
+// start starts the contender and OpenKruise's manager, whose webhook admits every ContainerRecreateRequest. The caller must call
+// stopContender, even after an error.
+func (e *environment) start(ctx context.Context, contender string) (err error) {
+	if e.kruisePath != "" {
+		if err := e.startKruise(ctx, contender); err != nil {
+			return err
+		}
+	}
+	if contender != contenderOperator {
+		return nil
+	}
+	// Defaults, apart from the stabilization window and what a process outside a cluster needs.
+	e.started[contenderOperator], err = e.launch(ctx, e.operatorPath, func(kubeconfig string, free []string) process.Command {
+		e.pprof = free[1]
+		return process.Command{
+			Arguments: []string{
+				"--stabilization-window=0", "--leader-election-namespace=default", "--metrics-bind-address=0",
+				"--health-probe-bind-address=" + free[0], "--pprof-bind-address=" + e.pprof,
+			},
+			Environment: []string{"KUBECONFIG=" + kubeconfig, "PATH=" + os.Getenv("PATH"), "GOMEMLIMIT=" + cmp.Or(e.operatorMemory, "off")},
+		}
+	})
+	return err
+}
+
+// startKruise starts OpenKruise's manager. SidecarTerminator is on only if it is the contender.
+func (e *environment) startKruise(ctx context.Context, contender string) (err error) {
+	e.started["OpenKruise"], err = e.launch(ctx, e.kruisePath, func(kubeconfig string, free []string) process.Command {
+		arguments := []string{
+			"--kubeconfig=" + kubeconfig, "--enable-leader-election=false", "--health-probe-addr=" + free[0], "--pprof-addr=" + free[1],
+			"--metrics-addr=" + free[2], fmt.Sprintf("--feature-gates=AllAlpha=false,SidecarTerminator=%t", strings.HasPrefix(contender, contenderKruise)),
+		}
+		if contender == contenderKruiseLifted {
+			arguments = append(arguments, "--rest-config-qps=100000", "--rest-config-burst=100000", "--sidecarterminator-workers=32")
+		}
+		return process.Command{Arguments: arguments, Environment: []string{
+			"PATH=" + os.Getenv("PATH"), "HOME=" + e.directory, "POD_NAMESPACE=kruise-system", "WEBHOOK_HOST=127.0.0.1",
+			"WEBHOOK_PORT=" + strings.TrimPrefix(free[3], "127.0.0.1:"), "WEBHOOK_CERT_DIR=" + filepath.Join(e.directory, "kruise-webhook"),
+		}}
+	})
+	return err
+}
+
+// stopContender ends all processes but those of the API server.
+func (e *environment) stopContender(ctx context.Context) (err error) {
+	for _, one := range e.started {
+		if one != nil {
+			err = errors.Join(err, process.Stop(context.WithoutCancel(ctx), one.Identity, 20*time.Second))
+		}
+	}
+	clear(e.started)
+	return err
+}
+
+// launch starts a program with an administrator's kubeconfig and free addresses, and waits until it says at the first one that it is ready.
+func (e *environment) launch(ctx context.Context, path string, with func(kubeconfig string, free []string) process.Command) (*program, error) {
+	one := &program{log: filepath.Join(e.directory, filepath.Base(path)+".log"), begun: time.Now()}
+	kubeconfig, err := e.kubeconfig(filepath.Base(path))
+	if err != nil {
+		return nil, err
+	}
+	free, err := freeAddresses(4)
+	if err != nil {
+		return nil, err
+	}
+	command := with(kubeconfig, free)
+	command.Path, command.Directory, command.Log = path, e.directory, one.log
+	if one.Identity, err = process.Start(command); err != nil {
+		return nil, err
+	}
+	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
+		_, err := get(ctx, "http://"+free[0]+"/readyz")
+		return err == nil, nil
+	})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("start %s: %w; %s", path, err, one.tail()), process.Stop(context.WithoutCancel(ctx), one.Identity, 0))
+	}
+	one.ready = time.Now()
+	return one, nil
+}
+
+// tail is the end of the log.
+func (p *program) tail() string {
+	content, _ := os.ReadFile(p.log)
+	return "its log ends:\n" + string(content[max(0, len(content)-3000):])
+}
+
+// usage is what a process has used.
+type usage struct {
+	cpu       time.Duration
+	rss, peak float64 // MiB of memory, now and at most
+}
+
+// usage returns what each process has used, by its name.
+func (e *environment) usage() (map[string]usage, error) {
+	identities := map[string]process.Identity{"API server": e.process}
+	for name, one := range e.started {
+		identities[name] = one.Identity
+	}
+	all := map[string]usage{}
+	for name, identity := range identities {
+		one, err := procfs.NewProc(identity.PID)
+		if err != nil {
+			return nil, err
+		}
+		stat, err := one.Stat()
+		status, failed := one.NewStatus()
+		if err := errors.Join(err, failed); err != nil {
+			return nil, err
+		}
+		all[name] = usage{time.Duration(stat.CPUTime() * float64(time.Second)), float64(status.VmRSS) / (1 << 20), float64(status.VmHWM) / (1 << 20)}
+	}
+	return all, nil
+}
+
+// awaitIdle waits until all processes together use little CPU time between polls, so that earlier work does not count.
+func (e *environment) awaitIdle(ctx context.Context) error {
+	const most, polls = 75 * time.Millisecond, 3
+	last, quiet := time.Duration(0), 0
+	err := wait.PollUntilContextTimeout(ctx, 250*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
+		all, err := e.usage()
+		if err != nil {
+			return false, err
+		}
+		var now time.Duration
+		for _, used := range all {
+			now += used.cpu
+		}
+		if quiet++; now-last > most {
+			quiet = 0
+		}
+		last = now
+		return quiet >= polls, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait until all processes are idle: %w", err)
+	}
+	return nil
 }

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	toolscache "k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/terminator/crr"
+	"github.com/sidecar-termination/operator/internal/terminator/image"
+	"github.com/sidecar-termination/operator/internal/terminator/podphase"
+)
+
+// bursts measures main containers that end as fast as clients can report.
+func (s *session) bursts(ctx context.Context, versions toolchain.Versions) (err error) {
+	binaries, err := s.cluster.Builder().Ensure(ctx, versions.KruiseTool())
+	if err != nil {
+		return err
+	}
+	e, err := s.startServer(ctx, versions)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.stop()) }()
+	e.kruisePath = filepath.Join(binaries, "kruise-manager")
+	s.report.Setup += ", OpenKruise " + versions.Kruise
+	if err := s.cluster.WriteKruiseObjects(ctx, e.config, versions.KruiseTool().Version()); err != nil {
+		return err
+	}
+	return s.inTurn("burst", []string{contenderBare, contenderOperator, contenderKruise, contenderKruiseLifted}, func(contender string) (err error) {
+		defer func() { err = errors.Join(err, e.stopContender(ctx)) }()
+		if err := e.start(ctx, contender); err != nil {
+			return err
+		}
+		for _, mode := range []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModePodPhase, v1alpha1.ModeImage} {
+			if mode != v1alpha1.ModeCRR && strings.HasPrefix(contender, contenderKruise) {
+				continue
+			}
+			// The first requests meet a webhook and watches that have just started.
+			if _, err := e.burst(ctx, contender, mode, 20); err != nil {
+				return err
+			}
+			run, err := e.burst(ctx, contender, mode, s.pods)
+			if err != nil {
+				return err
+			}
+			s.report.add(fmt.Sprintf("burst of %d, %s", s.pods, mode), contender, run)
+		}
+		return nil
+	})
+}
+
+// burst ends the main containers of pods in a namespace of its own. Latencies are from the acknowledged end of a main container until the
+// watch shows the termination.
+func (e *environment) burst(ctx context.Context, contender string, mode v1alpha1.Mode, count int) (run figures, err error) {
+	// Long enough for a contender that acts on 20 pods a second.
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute+time.Duration(count)*50*time.Millisecond)
+	defer cancel()
+	namespace, err := createNamespace(ctx, e.client)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, cleanUp(ctx, e.client, namespace)) }()
+	if contender == contenderOperator {
+		if err := createPolicy(ctx, e.client, namespace, "bench", burstLabels, mode); err != nil {
+			return nil, err
+		}
+	}
+	pods := make([]*corev1.Pod, count)
+	err = each(ctx, count, func(ctx context.Context, i int) (err error) {
+		pods[i], err = e.createPod(ctx, newPod(namespace, fmt.Sprintf("import-%05d", i), nodeName), runs)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	seen, err := e.watchEnds(ctx, namespace, mode, count)
+	if err != nil {
+		return nil, err
+	}
+	before, err := e.readIdle(ctx)
+	if err != nil {
+		return nil, err
+	}
+	write := bareTerminator(e.client, mode)
+	reported := make([]time.Time, count)
+	err = each(ctx, count, func(ctx context.Context, i int) error {
+		pod, err := e.writeStatus(ctx, pods[i], func(pod *corev1.Pod) { exits(pod, 0) })
+		if reported[i] = time.Now(); err != nil || contender != contenderBare {
+			return err
+		}
+		return write(ctx, pod)
+	})
+	if err != nil {
+		return nil, err
+	}
+	at, err := seen()
+	if err != nil {
+		return nil, err
+	}
+	// Events are written last.
+	after, err := e.readIdle(ctx)
+	if err != nil {
+		return nil, err
+	}
+	run = figures{"requests PUT pods/status per pod": -1} // by the benchmark itself
+	for name, value := range after {
+		if value != before[name] {
+			run[name+" per pod"] += (value - before[name]) / float64(count)
+		}
+	}
+	latencies := make([]time.Duration, count)
+	for i, pod := range pods {
+		latencies[i] = at[pod.Name].Sub(reported[i])
+	}
+	slices.Sort(latencies)
+	run["latency p50, ms"], run["latency p99, ms"] = milliseconds(percentile(latencies, 50)), milliseconds(percentile(latencies, 99))
+	first, last := slices.MinFunc(reported, time.Time.Compare), slices.MaxFunc(slices.Collect(maps.Values(at)), time.Time.Compare)
+	run["pods/s"] = float64(count) / last.Sub(first).Seconds()
+	return run, nil
+}
+
+// readIdle reads all counters once all processes are idle.
+func (e *environment) readIdle(ctx context.Context) (figures, error) {
+	if err := e.awaitIdle(ctx); err != nil {
+		return nil, err
+	}
+	counters, err := e.requestsServed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all, err := e.usage()
+	for name, used := range all {
+		counters["CPU ms of "+name] = milliseconds(used.cpu)
+	}
+	return counters, err
+}
+
+// crrKind are OpenKruise's requests to end containers.
+var crrKind = schema.GroupVersionKind{Group: "apps.kruise.io", Version: "v1alpha1", Kind: "ContainerRecreateRequest"}
+
+// watchEnds starts a watch that no contender shares, and returns a function that waits until the terminations of all pods have been seen,
+// and returns when. It watches metadata only, which costs the machine least. The API server may end a watch at any time.
+func (e *environment) watchEnds(ctx context.Context, namespace string, mode v1alpha1.Mode, pods int) (wait func() (map[string]time.Time, error), err error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+	if mode == v1alpha1.ModeCRR {
+		list.SetGroupVersionKind(crrKind.GroupVersion().WithKind(crrKind.Kind + "List"))
+	}
+	if err := e.client.List(ctx, list, client.InNamespace(namespace)); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	events, err := watchtools.NewRetryWatcherWithContext(ctx, list.ResourceVersion, &toolscache.ListWatch{
+		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return e.client.Watch(ctx, list, &client.ListOptions{Namespace: namespace, Raw: &options})
+		},
+	})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	at, done := map[string]time.Time{}, make(chan error, 1)
+	go func() {
+		defer cancel()
+		done <- recordEnds(events.ResultChan(), mode, pods, at)
+	}()
+	return func() (map[string]time.Time, error) { return at, <-done }, nil
+}
+
+// recordEnds records when each pod's termination is first seen.
+func recordEnds(events <-chan watch.Event, mode v1alpha1.Mode, pods int, at map[string]time.Time) error {
+	for event := range events {
+		object, ok := event.Object.(*metav1.PartialObjectMetadata)
+		if !ok {
+			return fmt.Errorf("watch the pods: %w", apierrors.FromObject(event.Object))
+		}
+		pod := object.Name
+		switch {
+		case mode == v1alpha1.ModeCRR && len(object.OwnerReferences) > 0:
+			pod = object.OwnerReferences[0].Name
+		case mode == v1alpha1.ModePodPhase && object.Labels[v1alpha1.LabelTerminatedBy] != "":
+		case mode == v1alpha1.ModeImage && object.Annotations[v1alpha1.AnnotationImageSwap] != "":
+		default:
+			continue
+		}
+		if _, known := at[pod]; !known {
+			at[pod] = time.Now()
+		}
+		if len(at) == pods {
+			return nil
+		}
+	}
+	return fmt.Errorf("%d of %d pods were acted on in time", len(at), pods)
+}
+
+// bareTerminator returns a function that makes the operator's write of the mode, without a decision.
+func bareTerminator(c client.Client, mode v1alpha1.Mode) func(ctx context.Context, pod *corev1.Pod) error {
+	action := plan.Action{
+		Mode: mode, For: mode, Containers: []string{sidecar}, Images: map[string]string{sidecar: quickExitImage},
+		Phase: corev1.PodSucceeded, Timeout: time.Minute,
+	}
+	terminator := map[v1alpha1.Mode]interface {
+		Terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) (bool, error)
+	}{
+		v1alpha1.ModeCRR:      &crr.Terminator{Client: c, Server: c, Clock: clock.RealClock{}},
+		v1alpha1.ModePodPhase: &podphase.Terminator{Client: c, Clock: clock.RealClock{}},
+		v1alpha1.ModeImage:    &image.Terminator{Client: c, Clock: clock.RealClock{}},
+	}[mode]
+	return func(ctx context.Context, pod *corev1.Pod) error {
+		_, err := terminator.Terminate(ctx, pod, action)
+		return err
+	}
+}
+
+// requestsServed counts the requests that the API server has served, by verb and resource such as
+// "requests POST containerrecreaterequests" or "requests PATCH pods/status (409)".
+func (e *environment) requestsServed(ctx context.Context) (figures, error) {
+	content, err := e.kubelets.RESTClient().Get().AbsPath("/metrics").DoRaw(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read the API server's metrics: %w", err)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(bytes.NewReader(content))
+	if err != nil {
+		return nil, fmt.Errorf("parse the API server's metrics: %w", err)
+	}
+	counted := figures{}
+	for _, metric := range families["apiserver_request_total"].GetMetric() {
+		labels := map[string]string{}
+		for _, label := range metric.GetLabel() {
+			labels[label.GetName()] = label.GetValue()
+		}
+		resource := labels["resource"]
+		// The API server and leader election read and write these independently of pods.
+		if slices.Contains([]string{"", "leases", "endpoints", "endpointslices"}, resource) || labels["verb"] == "WATCH" {
+			continue
+		}
+		if labels["subresource"] != "" {
+			resource += "/" + labels["subresource"]
+		}
+		if code := labels["code"]; !strings.HasPrefix(code, "2") {
+			resource += " (" + code + ")"
+		}
+		counted["requests "+labels["verb"]+" "+resource] += metric.GetCounter().GetValue()
+	}
+	return counted, nil
+}
+
+// liveHeap makes the operator collect garbage, which its heap profile does on demand, and returns the MiB that stay.
+func (e *environment) liveHeap(ctx context.Context) (mebibytes float64, err error) {
+	profile, err := get(ctx, "http://"+e.pprof+"/debug/pprof/heap?gc=1&debug=1")
+	if err != nil {
+		return 0, err
+	}
+	_, after, _ := strings.Cut(profile, "\n# HeapAlloc = ")
+	var bytes uint64
+	if _, err := fmt.Sscan(after, &bytes); err != nil {
+		return 0, fmt.Errorf("find HeapAlloc in the heap profile: %w", err)
+	}
+	return float64(bytes) / (1 << 20), nil
+}
+
+// get returns what a contender answers.
+func get(ctx context.Context, url string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = response.Body.Close() }()
+	content, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("GET %s: %s", url, response.Status)
+	}
+	return string(content), err
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/testenv"
+)
+
+// The operator as it is built costs one write per pod by each mode, and so do bare clients. Asserts on counts only, never on time.
+func TestModeCosts(t *testing.T) {
+	binaries := os.Getenv("KUBEBUILDER_ASSETS")
+	if binaries == "" {
+		t.Fatal("KUBEBUILDER_ASSETS is not set, so there is no API server: run it through make test-integration")
+	}
+	repository := filepath.Join("..", "..")
+	e, err := startServer(t.Context(), binaries, repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	e.operatorPath = filepath.Join(t.TempDir(), "operator")
+	if output, err := exec.CommandContext(t.Context(), "go", "-C", repository, "build", "-o", e.operatorPath, ".").CombinedOutput(); err != nil {
+		t.Fatalf("build the operator: %v: %s", err, output)
+	}
+	if err := apiextensionsv1.AddToScheme(e.client.Scheme()); err != nil {
+		t.Fatal(err)
+	}
+	testenv.NewKruise(t, e.client).Install(t)
+	for _, contender := range []string{contenderBare, contenderOperator} {
+		if err := e.start(t.Context(), contender); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := e.stopContender(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+		for mode, write := range map[v1alpha1.Mode]string{
+			v1alpha1.ModeCRR:      "POST containerrecreaterequests",
+			v1alpha1.ModePodPhase: "PATCH pods/status",
+			v1alpha1.ModeImage:    "PATCH pods",
+		} {
+			t.Run(contender+" "+string(mode), func(t *testing.T) { costsOneWritePerPod(t, e, contender, mode, write) })
+		}
+	}
+}
+
+func costsOneWritePerPod(t *testing.T, e *environment, contender string, mode v1alpha1.Mode, write string) {
+	t.Helper()
+	run, err := e.burst(t.Context(), contender, mode, 50)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%v", run)
+	per := func(request string) float64 { return run["requests "+request+" per pod"] }
+	if got := per(write); got != 1 {
+		t.Errorf("%s: got %v per pod, want 1", write, got)
+	}
+	if got := per("POST events") + per("PATCH events"); got > 1 {
+		t.Errorf("events: got %v per pod, want at most 1", got)
+	}
+	for name, count := range run {
+		request, ok := strings.CutPrefix(name, "requests ")
+		request = strings.TrimSuffix(request, " per pod")
+		// The webhook that stands in for OpenKruise's reads each pod. A write that conflicts with a change of the pod is repeated.
+		read := strings.HasPrefix(request, "GET ") || strings.HasPrefix(request, "LIST ") && count <= 0.02
+		if ok && count != 0 && strings.Contains(request, " pods") && request != write && !read && !strings.HasSuffix(request, "(409)") {
+			t.Errorf("%s: got %v per pod, want none", request, count)
+		}
+	}
+}

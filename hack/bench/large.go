@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
+)
+
+const (
+	// Sizes of a large cluster: it has as many unfinished as finished pods.
+	podsPerNamespace     = 150
+	policiesPerNamespace = 10
+	// endedPods is how many main containers have ended before the operator starts.
+	endedPods = 100
+)
+
+// large measures the operator in a cluster without other pods, with finished pods, and with as many unfinished ones. It uses mode PodPhase,
+// so that OpenKruise's manager is not needed: its cache of all pods would take more memory than the API server leaves.
+func (s *session) large(ctx context.Context, versions toolchain.Versions) (err error) {
+	e, err := s.startServer(ctx, versions)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, e.stop()) }()
+	e.operatorMemory = "700MiB" // the manifests set a limit as well
+	namespaces, err := createNamespaces(ctx, e, s.largePods/podsPerNamespace)
+	if err != nil {
+		return err
+	}
+	measure := func(load string) error {
+		return s.inTurn(load, []string{contenderOperator}, func(contender string) error {
+			run, err := e.startAmong(ctx)
+			s.report.add(load, contender, run)
+			return err
+		})
+	}
+	grow := func(kind string, status func(*corev1.Pod)) error {
+		return s.reporter.Step(fmt.Sprintf("create %d %s pods", s.largePods, kind), func() error {
+			return each(ctx, s.largePods, func(ctx context.Context, i int) error {
+				namespace := namespaces[i%len(namespaces)]
+				_, err := e.createPod(ctx, newPod(namespace, fmt.Sprintf("%s-%06d", kind, i), namespace), status)
+				return err
+			})
+		})
+	}
+	for _, step := range []func() error{
+		func() error { return measure("0 pods") },
+		func() error { return grow("finished", finishes) },
+		func() error { return measure(fmt.Sprintf("%d finished pods", s.largePods)) },
+		func() error { return grow("unfinished", runs) },
+		func() error { return measure(fmt.Sprintf("%d finished and as many unfinished pods", s.largePods)) },
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// createNamespaces creates namespaces, each with a node, a policy that selects all of its pods, and policies that select none.
+func createNamespaces(ctx context.Context, e *environment, count int) ([]string, error) {
+	namespaces := make([]string, count)
+	return namespaces, each(ctx, count, func(ctx context.Context, i int) (err error) {
+		namespaces[i], err = createNamespace(ctx, e.client)
+		err = errors.Join(err, createNode(ctx, e.client, namespaces[i]))
+		labels := burstLabels
+		for number := range policiesPerNamespace {
+			err = errors.Join(err, createPolicy(ctx, e.client, namespaces[i], fmt.Sprintf("policy-%d", number), labels, v1alpha1.ModePodPhase))
+			labels = map[string]string{"team": "etl", "job-name": "another"}
+		}
+		return err
+	})
+}
+
+// startAmong starts the operator after some main containers have ended, waits until it has acted on each of them, and measures its memory
+// when it is idle. The pods are in a namespace of their own.
+func (e *environment) startAmong(ctx context.Context) (run figures, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	namespaces, err := createNamespaces(ctx, e, 1)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, cleanUp(ctx, e.client, namespaces[0])) }()
+	err = each(ctx, endedPods, func(ctx context.Context, i int) error {
+		_, err := e.createPod(ctx, newPod(namespaces[0], fmt.Sprintf("ended-%03d", i), nodeName), func(pod *corev1.Pod) {
+			runs(pod)
+			exits(pod, 0)
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	seen, err := e.watchEnds(ctx, namespaces[0], v1alpha1.ModePodPhase, endedPods)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, e.stopContender(ctx)) }()
+	if err := e.start(ctx, contenderOperator); err != nil {
+		return nil, err
+	}
+	operator := e.started[contenderOperator]
+	at, err := seen()
+	if err != nil {
+		return nil, fmt.Errorf("%w; %s", err, operator.tail())
+	}
+	actions := slices.SortedFunc(maps.Values(at), time.Time.Compare)
+	if err := e.awaitIdle(ctx); err != nil {
+		return nil, err
+	}
+	used, failed := e.usage()
+	heap, err := e.liveHeap(ctx)
+	return figures{
+		"start: ready, s": operator.ready.Sub(operator.begun).Seconds(), "start: first action, s": actions[0].Sub(operator.begun).Seconds(),
+		"start: last action, s": actions[endedPods-1].Sub(operator.begun).Seconds(), "start: peak RSS, MiB": used[contenderOperator].peak,
+		"at rest: RSS, MiB": used[contenderOperator].rss, "at rest: live heap, MiB": heap,
+	}, errors.Join(failed, err)
+}
