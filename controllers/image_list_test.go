@@ -22,7 +22,7 @@ const (
 )
 
 // listed returns options whose image list has one repository.
-func listed(t *testing.T, change ...func(*imagelist.List)) Options {
+func listed(t *testing.T) Options {
 	t.Helper()
 	entry, err := imagelist.ParseEntry("registry.example/listed")
 	if err != nil {
@@ -30,14 +30,8 @@ func listed(t *testing.T, change ...func(*imagelist.List)) Options {
 	}
 	options := testOptions()
 	options.Capabilities.Images.Entries = []imagelist.Entry{entry}
-	for _, c := range change {
-		c(&options.Capabilities.Images)
-	}
 	return options
 }
-
-func digestRequired(list *imagelist.List)    { list.DigestRequired = true }
-func environmentListed(list *imagelist.List) { list.EnvironmentListed = true }
 
 func TestSwapUsesListedImagesOnly(t *testing.T) {
 	const ofPolicy, ofEnvironment = "policy", "environment"
@@ -48,10 +42,9 @@ func TestSwapUsesListedImagesOnly(t *testing.T) {
 	}{
 		"a policy's image from another registry is refused": {listed(t), unlisted, ofPolicy, true},
 		"a policy's listed image is used":                   {listed(t), tagged, ofPolicy, false},
-		"a tag is refused if digests are required":          {listed(t, digestRequired), tagged, ofPolicy, true},
-		"a digest is used if digests are required":          {listed(t, digestRequired), digested, ofPolicy, false},
-		"a pod author's own image is used":                  {listed(t), unlisted, ofEnvironment, false},
-		"a restricted pod author's own image is refused":    {listed(t, environmentListed), unlisted, ofEnvironment, true},
+		"a pod author's own image is refused":               {listed(t), unlisted, ofEnvironment, true},
+		"a pod author's listed image is used":               {listed(t), digested, ofEnvironment, false},
+		"a pod author's own image is used without a list":   {testOptions(), unlisted, ofEnvironment, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, tc.options, nil)

@@ -100,7 +100,7 @@ func (c *checker) kruiseDaemon(ctx context.Context) error {
 		}
 	}
 	if len(without) > 0 {
-		c.warn("find the cause: kubectl get pods -n "+daemons.Items[0].Namespace+" -o wide. On these nodes the operator falls back to another mode after the deadline, or immediately if --daemonless-node-label or --daemonless-node-taint marks the node",
+		c.warn("find the cause: kubectl get pods -n "+daemons.Items[0].Namespace+" -o wide. On these nodes the operator falls back to another mode after the deadline",
 			"%s is not ready on %d of %d real nodes: %s", kruiseDaemon, len(without), total, firstOf(without))
 		return nil
 	}

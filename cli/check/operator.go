@@ -157,16 +157,14 @@ func (c *checker) images() {
 	c.name = "QuickExitImages"
 	switch list := c.settings.Capabilities.Images; {
 	case !c.settings.Capabilities.Image:
-	case len(list.Entries) == 0 && !list.DigestRequired:
-		c.ok("policies may use any quick-exit image; restrict them with --allowed-quick-exit-image")
 	case len(list.Entries) == 0:
-		c.ok("policies may use any quick-exit image with a digest")
+		c.ok("policies and variables may use any quick-exit image; restrict them with --allowed-quick-exit-image")
 	default:
 		var entries []string
 		for _, entry := range list.Entries {
 			entries = append(entries, entry.String())
 		}
-		c.ok("policies may use the quick-exit images %s", strings.Join(entries, ", "))
+		c.ok("policies and variables may use the quick-exit images %s", strings.Join(entries, ", "))
 	}
 }
 

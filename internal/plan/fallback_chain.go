@@ -220,16 +220,15 @@ func (s *situation) denied(mode v1alpha1.Mode) unusable {
 	return unusable{v1alpha1.ReasonWriteRefused, "the API server denied the write, which is retried; grant the operator this permission, or exempt it from the webhook: " + answer}
 }
 
-// imageForbidden returns why the administrator's list does not permit the image. The operator's default image is always
-// permitted. An image from an environment variable is permitted unless the flags apply the list to variables.
+// imageForbidden returns why the administrator's list does not permit the image of a policy or an environment variable. The
+// operator's default image is always permitted.
 func (s *situation) imageForbidden(sidecar resolve.Sidecar) unusable {
-	list := s.Capabilities.Images
-	if sidecar.ImageSource == resolve.SourceOperator || sidecar.ImageSource == resolve.SourceEnvironment && !list.EnvironmentListed {
+	if sidecar.ImageSource == resolve.SourceOperator {
 		return unusable{}
 	}
-	if err := list.Check(sidecar.Image); err != nil {
+	if err := s.Capabilities.Images.Check(sidecar.Image); err != nil {
 		return unusable{v1alpha1.ReasonImageNotAllowed, fmt.Sprintf("quick-exit image %s is not allowed: %v; use one that "+
-			"--allowed-quick-exit-image and --quick-exit-image-digests of the operator permit, or have it added to them", sidecar.Image, err)}
+			"--allowed-quick-exit-image of the operator permits, or have it added there", sidecar.Image, err)}
 	}
 	return unusable{}
 }

@@ -239,14 +239,9 @@ func TestFallbackChain(t *testing.T) {
 			snapshot: observed(pod(), one(mode(image), from(resolve.SourceOperator)), withoutImages),
 			want:     terminating("Image#0 [proxy] within 1m0s"),
 		},
-		"a container's own image need not be on the list": {
-			snapshot: observed(pod(), one(mode(image), from(resolve.SourceEnvironment)), withoutImages),
-			want:     terminating("Image#0 [proxy] within 1m0s"),
-		},
-		"a container's own image must be on the list if it says so": {
-			snapshot: observed(pod(), one(mode(image), noFallback, from(resolve.SourceEnvironment)), withoutImages,
-				func(s *plan.Snapshot) { s.Capabilities.Images.EnvironmentListed = true }),
-			want: stuck(v1alpha1.ReasonImageNotAllowed),
+		"image of an environment variable not on the list, no fallback: stuck": {
+			snapshot: observed(pod(), one(mode(image), noFallback, from(resolve.SourceEnvironment)), withoutImages),
+			want:     stuck(v1alpha1.ReasonImageNotAllowed),
 		},
 		"a swap in progress continues when its image leaves the list": {
 			snapshot: observed(pod(), one(mode(image), noFallback, from(resolve.SourcePolicy)), withoutImages, attempted(swap("proxy"))),

@@ -165,7 +165,7 @@ func (s Situation) forbiddenImage([]string) blocker {
 		}
 		if err := s.Images.Check(settings.Image); err != nil {
 			return blocker{v1alpha1.ReasonImageNotAllowed, fmt.Sprintf("nothing is pulled, because quick-exit image %s is not allowed: %v; use one that "+
-				"--allowed-quick-exit-image and --quick-exit-image-digests of the operator permit", settings.Image, err)}
+				"--allowed-quick-exit-image of the operator permits", settings.Image, err)}
 		}
 	}
 	return blocker{}
@@ -176,7 +176,7 @@ func (s Situation) noNamespace([]string) blocker {
 		return blocker{}
 	}
 	return blocker{v1alpha1.ReasonPrePullUnavailable,
-		"the operator does not know its namespace, where the ImagePullJobs of cluster policies live; set the operator's --pre-pull-namespace"}
+		"the operator does not know its namespace, where the ImagePullJobs of cluster policies live; run it in the cluster, or set its --leader-election-namespace"}
 }
 
 func (s Situation) invalidNodeSelector([]string) blocker {

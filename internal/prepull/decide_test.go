@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/imagelist"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/prepull"
 	"github.com/sidecar-termination/operator/internal/resolve"
@@ -23,6 +24,15 @@ const image = "registry.example/quick-exit:v1"
 
 // noon is the current time of the tests. A job without a stated age is old.
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// listed restricts images to those of another registry.
+func listed(s *prepull.Situation) {
+	entry, err := imagelist.ParseEntry("other.example/*")
+	if err != nil {
+		panic(err)
+	}
+	s.Images.Entries = []imagelist.Entry{entry}
+}
 
 // changedAt returns a change that makes a job modified and this old.
 func changedAt(age time.Duration) func(*prepull.Existing) {
@@ -339,14 +349,14 @@ func TestReport(t *testing.T) {
 			&prepull.Report{Reason: "DryRun", Message: "nothing is pulled; set enforcement to Enforce to act"}},
 		"no image is needed": {[]func(*prepull.Situation){spec(func(p *v1alpha1.PolicySpec) { p.Mode, p.Fallback = "CRR", "Disabled" })},
 			&prepull.Report{Reason: "PrePullUnavailable", Message: "no image is needed, because every sidecar declares another mode than Image with fallback Disabled; remove prePull"}},
-		"the policy's image is not allowed": {[]func(*prepull.Situation){sidecars(a), func(s *prepull.Situation) { s.Images.DigestRequired = true }},
-			&prepull.Report{Reason: "ImageNotAllowed", Message: "nothing is pulled, because quick-exit image a is not allowed: it has no digest; use one that --allowed-quick-exit-image and --quick-exit-image-digests of the operator permit"}},
-		"the operator's image is always allowed": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Images.DigestRequired = true }, with(one)},
+		"the policy's image is not allowed": {[]func(*prepull.Situation){sidecars(a), listed},
+			&prepull.Report{Reason: "ImageNotAllowed", Message: "nothing is pulled, because quick-exit image a is not allowed: it is not on the list of the operator's administrator; use one that --allowed-quick-exit-image of the operator permits"}},
+		"the operator's image is always allowed": {[]func(*prepull.Situation){listed, with(one)},
 			&prepull.Report{Holds: true, Reason: "PrePulled", Message: image + " is on 3 of 3 nodes"}},
 		"no image at any level": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.DefaultImage = "" }},
 			&prepull.Report{Reason: "NoQuickExitImage", Message: "no quick-exit image is set; set image in the policy, or the operator's --quick-exit-image. Images of environment variables are not pulled"}},
 		"the operator does not know its namespace": {[]func(*prepull.Situation){ofCluster, func(s *prepull.Situation) { s.Namespace = "" }},
-			&prepull.Report{Reason: "PrePullUnavailable", Message: "the operator does not know its namespace, where the ImagePullJobs of cluster policies live; set the operator's --pre-pull-namespace"}},
+			&prepull.Report{Reason: "PrePullUnavailable", Message: "the operator does not know its namespace, where the ImagePullJobs of cluster policies live; run it in the cluster, or set its --leader-election-namespace"}},
 		"the node selector is invalid": {[]func(*prepull.Situation){prePull(func(p *v1alpha1.PrePull) {
 			p.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Equals"}}}
 		})}, &prepull.Report{Reason: "InvalidSelector", Message: `parse spec.prePull.nodeSelector: "Equals" is not a valid label selector operator`}},

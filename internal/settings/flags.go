@@ -4,7 +4,6 @@ package settings
 
 import (
 	"cmp"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -31,14 +30,6 @@ const (
 // lastResort is the third value of --pod-phase.
 const lastResort = string(plan.PodPhaseLastResort)
 
-// The values of --quick-exit-image-digests and --env-images.
-const (
-	optional = "Optional"
-	required = "Required"
-	trusted  = "Trusted"
-	listed   = "Listed"
-)
-
 // The values of --node-kind that are no kinds of nodes.
 const (
 	nodeKindRead    = "Read"
@@ -47,6 +38,18 @@ const (
 
 // maxWatchNamespaces bounds the operator's watches: it has three for each namespace.
 const maxWatchNamespaces = 64
+
+const (
+	// statusPeriod is the shortest time between two writes of one policy's status: people see it as current, and a policy of a
+	// burst of pods costs the API server one write in 5 s.
+	statusPeriod = 5 * time.Second
+	// workers is how many pods the operator reconciles at once. A reconcile mostly waits for the API server, whose own limit for
+	// requests in flight is far above this.
+	workers = 32
+	// shutdownTimeout bounds in-flight work on shutdown. It is half of the default grace period of a pod, so that the lease is
+	// released before the kubelet kills the operator.
+	shutdownTimeout = 15 * time.Second
+)
 
 // Flags are the operator's flags.
 type Flags struct {
@@ -59,8 +62,6 @@ type Flags struct {
 	quickExitImage          string
 	quickExitPaths          []string
 	allowedImages           []string
-	imageDigests            string
-	envImages               string
 	envConvention           string
 	defaultExitCodes        string
 	crr                     string
@@ -68,32 +69,24 @@ type Flags struct {
 	podPhase                string
 	maxGracePeriod          time.Duration
 	prePull                 string
-	virtualNodes            nodeFlags
-	daemonlessNodes         nodeFlags
+	virtualNodeLabels       []string
+	virtualNodeTaints       []string
 	watchNamespaces         []string
 	nodeKind                string
-}
-
-// nodeFlags are the flags that add marks of one kind of node.
-type nodeFlags struct {
-	kind           string // the prefix of the flags
-	labels, taints []string
 }
 
 func defaultFlags() *Flags {
 	return &Flags{
 		operator: Operator{
 			Decisions:               Decisions{StabilizationWindow: plan.UnguardedWindow},
-			StatusPeriod:            5 * time.Second,
-			MaxConcurrentReconciles: 32,
+			StatusPeriod:            statusPeriod,
+			MaxConcurrentReconciles: workers,
 			ProbeAddress:            ":8081",
-			ShutdownTimeout:         15 * time.Second,
+			ShutdownTimeout:         shutdownTimeout,
 		},
 		metricsAddress:        ":8443",
 		metricsAuthentication: enabled,
 		leaderElect:           true,
-		imageDigests:          optional,
-		envImages:             trusted,
 		envConvention:         enabled,
 		defaultExitCodes:      string(v1alpha1.ExitCodesIgnore),
 		crr:                   enabled,
@@ -101,8 +94,6 @@ func defaultFlags() *Flags {
 		podPhase:              enabled,
 		maxGracePeriod:        time.Hour,
 		prePull:               enabled,
-		virtualNodes:          nodeFlags{kind: "virtual"},
-		daemonlessNodes:       nodeFlags{kind: "daemonless"},
 	}
 }
 
@@ -143,13 +134,7 @@ func (f *Flags) bindProcess(flags *pflag.FlagSet) {
 		"address that serves Go profiles without authentication, so use a loopback address; empty turns them off")
 	flags.BoolVar(&f.leaderElect, "leader-elect", f.leaderElect, "let only one of several replicas act; it releases its lease on shutdown")
 	flags.StringVar(&f.leaderElectionNamespace, "leader-election-namespace", "", "namespace of the lease; by default the operator's own")
-	flags.DurationVar(&o.StatusPeriod, "status-period", o.StatusPeriod,
-		"shortest time between two status updates of one policy, longer for a policy with very many pods; 0 for no limit")
 	flags.StringVar(&f.prePull, "pre-pull", f.prePull, "Enabled or Disabled: whether the operator may create OpenKruise ImagePullJobs for policies with prePull")
-	flags.StringVar(&o.PrePullNamespace, "pre-pull-namespace", "",
-		"namespace of the ImagePullJobs of cluster policies and of their pull secrets; by default the operator's own")
-	flags.IntVar(&o.MaxConcurrentReconciles, "max-concurrent-reconciles", o.MaxConcurrentReconciles, "how many pods the operator reconciles at once")
-	flags.DurationVar(&o.ShutdownTimeout, "graceful-shutdown-timeout", o.ShutdownTimeout, "how long in-flight work may take on shutdown")
 
 	goFlags := flag.NewFlagSet("zap", flag.ContinueOnError)
 	o.Log.BindFlags(goFlags)
@@ -162,12 +147,8 @@ func (f *Flags) bindDecisions(flags *pflag.FlagSet) {
 		"commands that --quick-exit-image can replace: absolute paths, default for the paths of the shipped image, or * for every command; "+
 			fmt.Sprintf("may be repeated, at most %d entries; without it, the default paths", quickexit.MaxEntries))
 	flags.StringSliceVar(&f.allowedImages, "allowed-quick-exit-image", nil,
-		"image that policies may name: a repository, a reference with tag or digest, or registry.example/team/* for all below; "+
-			"may be repeated; without it, policies may name any image")
-	flags.StringVar(&f.imageDigests, "quick-exit-image-digests", f.imageDigests,
-		"Optional or Required: whether policies must name images by digest")
-	flags.StringVar(&f.envImages, "env-images", f.envImages,
-		"Trusted or Listed: whether "+v1alpha1.EnvTerminateWithImage+" may name any image, or only those that policies may name")
+		"image that policies and "+v1alpha1.EnvTerminateWithImage+" may name: a repository, a reference with tag or digest, or registry.example/team/* for all below; "+
+			"may be repeated; without it, they may name any image")
 	flags.StringVar(&f.envConvention, "env-convention", f.envConvention,
 		"Enabled or Disabled: whether "+v1alpha1.EnvTerminate+" and its related variables declare sidecars; disable it if OpenKruise's SidecarTerminator is on")
 	flags.StringVar(&f.defaultExitCodes, "default-exit-codes", f.defaultExitCodes,
@@ -187,13 +168,8 @@ func (f *Flags) bindDecisions(flags *pflag.FlagSet) {
 	flags.StringVar(&f.nodeKind, "node-kind", "",
 		"Read: read the node of each pod; Real, Daemonless or Virtual: every pod runs on a node of this kind; Unknown: use only mode Image, which all kinds have; "+
 			"by default Read, and Unknown with --watch-namespaces")
-	f.virtualNodes.bind(flags, "nodes without a kubelet")
-	f.daemonlessNodes.bind(flags, "nodes with a kubelet but without OpenKruise's daemon")
-}
-
-func (n *nodeFlags) bind(flags *pflag.FlagSet, nodes string) {
-	flags.StringSliceVar(&n.labels, n.kind+"-node-label", nil, "additional label, key or key=value, of "+nodes+"; may be repeated")
-	flags.StringSliceVar(&n.taints, n.kind+"-node-taint", nil, "key of an additional taint of "+nodes+"; may be repeated")
+	flags.StringSliceVar(&f.virtualNodeLabels, "virtual-node-label", nil, "additional label, key or key=value, of nodes without a kubelet; may be repeated")
+	flags.StringSliceVar(&f.virtualNodeTaints, "virtual-node-taint", nil, "key of an additional taint of nodes without a kubelet; may be repeated")
 }
 
 // Operator returns the settings once the flags are parsed. An error names the flag.
@@ -202,7 +178,7 @@ func (f *Flags) Operator() (Operator, error) {
 		return Operator{}, err
 	}
 	marks := plan.DefaultNodeKindRules()
-	if err := errors.Join(f.virtualNodes.addTo(&marks.Virtual), f.daemonlessNodes.addTo(&marks.Daemonless)); err != nil {
+	if err := f.addVirtualNodes(&marks.Virtual); err != nil {
 		return Operator{}, err
 	}
 	images, err := f.images()
@@ -227,7 +203,7 @@ func (f *Flags) Operator() (Operator, error) {
 		Images:         images,
 		NamespacesOnly: len(f.watchNamespaces) > 0,
 	}
-	o.PrePullNamespace = cmp.Or(o.PrePullNamespace, ownNamespace(serviceAccountNamespace))
+	o.PrePullNamespace = cmp.Or(ownNamespace(serviceAccountNamespace), f.leaderElectionNamespace)
 	if f.leaderElect {
 		o.Lease = Lease{Name: LeaseName, Namespace: f.leaderElectionNamespace}
 	}
@@ -255,16 +231,10 @@ func (f *Flags) check() error {
 		{"node-kind", f.nodeKind, either(f.nodeKind, "", nodeKindRead, string(plan.NodeReal), string(plan.NodeDaemonless), string(plan.NodeVirtual), nodeKindUnknown),
 			"be Read, Real, Daemonless, Virtual or Unknown"},
 		{"pre-pull", f.prePull, either(f.prePull, enabled, disabled), "be Enabled or Disabled"},
-		{"pre-pull-namespace", o.PrePullNamespace, o.PrePullNamespace == "" || len(content.IsDNS1123Label(o.PrePullNamespace)) == 0, "be the name of a namespace"},
 		{"metrics-authentication", f.metricsAuthentication, either(f.metricsAuthentication, enabled, disabled), "be Enabled or Disabled"},
-		{"quick-exit-image-digests", f.imageDigests, either(f.imageDigests, optional, required), "be Optional or Required"},
-		{"env-images", f.envImages, either(f.envImages, trusted, listed), "be Trusted or Listed"},
 		{"default-exit-codes", f.defaultExitCodes, either(f.defaultExitCodes, string(v1alpha1.ExitCodesIgnore), string(v1alpha1.ExitCodesRespect)), "be Ignore or Respect"},
 		{"quick-exit-image", f.quickExitImage, f.quickExitImage == "" || resolve.IsImageReference(f.quickExitImage), "be an image reference of at most 512 characters such as registry.example/quick-exit:v1"},
 		{"stabilization-window", o.StabilizationWindow, o.StabilizationWindow >= 0, "not be negative"},
-		{"status-period", o.StatusPeriod, o.StatusPeriod >= 0, "not be negative"},
-		{"graceful-shutdown-timeout", o.ShutdownTimeout, o.ShutdownTimeout >= 0, "not be negative"},
-		{"max-concurrent-reconciles", o.MaxConcurrentReconciles, o.MaxConcurrentReconciles >= 1, "be at least 1"},
 	} {
 		if !flag.ok {
 			return fmt.Errorf("--%s is %q; it must %s", flag.name, fmt.Sprint(flag.value), flag.must)
@@ -299,9 +269,9 @@ func (f *Flags) kindOfAllNodes() plan.NodeKind {
 	return plan.NodeKind(f.nodeKind)
 }
 
-// images returns the images that policies may name. An error names the flag.
+// images returns the images that policies and environment variables may name. An error names the flag.
 func (f *Flags) images() (imagelist.List, error) {
-	list := imagelist.List{DigestRequired: f.imageDigests == required, EnvironmentListed: f.envImages == listed}
+	var list imagelist.List
 	for _, text := range f.allowedImages {
 		entry, err := imagelist.ParseEntry(text)
 		if err != nil {
@@ -312,18 +282,18 @@ func (f *Flags) images() (imagelist.List, error) {
 	return list, nil
 }
 
-// addTo adds the marks. An error names the flag.
-func (n *nodeFlags) addTo(marks *plan.NodeMatcher) error {
-	for _, label := range n.labels {
+// addVirtualNodes adds the labels and taints of the flags. An error names the flag.
+func (f *Flags) addVirtualNodes(marks *plan.NodeMatcher) error {
+	for _, label := range f.virtualNodeLabels {
 		key, value, _ := strings.Cut(label, "=")
 		if len(content.IsLabelKey(key)) > 0 || len(content.IsLabelValue(value)) > 0 {
-			return fmt.Errorf("--%s-node-label is %q; it must be key or key=value of a label", n.kind, label)
+			return fmt.Errorf("--virtual-node-label is %q; it must be key or key=value of a label", label)
 		}
 		marks.Labels = append(marks.Labels, plan.LabelMatch{Key: key, Value: value})
 	}
-	for _, taint := range n.taints {
+	for _, taint := range f.virtualNodeTaints {
 		if len(content.IsLabelKey(taint)) > 0 {
-			return fmt.Errorf("--%s-node-taint is %q; it must be the key of a taint", n.kind, taint)
+			return fmt.Errorf("--virtual-node-taint is %q; it must be the key of a taint", taint)
 		}
 		marks.Taints = append(marks.Taints, taint)
 	}

@@ -77,11 +77,10 @@ func TestFlagsBecomeSettings(t *testing.T) {
 			[]string{"--quick-exit-paths=*"}, func(o *Operator) { o.Resolve.QuickExitPaths = quickexit.CoverageOf(quickexit.Everything) },
 		},
 		"list of allowed images": {
-			[]string{"--allowed-quick-exit-image=registry.example/team/*,registry.example/quick-exit:v1", "--quick-exit-image-digests=Required", "--env-images=Listed"},
+			[]string{"--allowed-quick-exit-image=registry.example/team/*,registry.example/quick-exit:v1"},
 			func(o *Operator) {
 				o.Capabilities.Images = imagelist.List{
-					Entries:        []imagelist.Entry{entry(t, "registry.example/team/*"), entry(t, "registry.example/quick-exit:v1")},
-					DigestRequired: true, EnvironmentListed: true,
+					Entries: []imagelist.Entry{entry(t, "registry.example/team/*"), entry(t, "registry.example/quick-exit:v1")},
 				}
 			},
 		},
@@ -100,15 +99,11 @@ func TestFlagsBecomeSettings(t *testing.T) {
 		"pre-pull off": {
 			[]string{"--pre-pull=Disabled"}, func(o *Operator) { o.Capabilities.PrePull = false },
 		},
-		"namespace of pull jobs": {
-			[]string{"--pre-pull-namespace=images"}, func(o *Operator) { o.PrePullNamespace = "images" },
-		},
 		"mode Image off": {
 			[]string{"--image-swap=Disabled"}, func(o *Operator) { o.Capabilities.Image = false },
 		},
-		"periods of zero": {
-			[]string{"--stabilization-window=0", "--status-period=0s"},
-			func(o *Operator) { o.StabilizationWindow, o.StatusPeriod = 0, 0 },
+		"no stabilization": {
+			[]string{"--stabilization-window=0"}, func(o *Operator) { o.StabilizationWindow = 0 },
 		},
 		"marks of virtual nodes": {
 			[]string{"--virtual-node-label=example.com/virtual", "--virtual-node-label=kind=eci,arm", "--virtual-node-taint=example.com/no-kubelet"},
@@ -116,14 +111,6 @@ func TestFlagsBecomeSettings(t *testing.T) {
 				o.NodeKindRules.Virtual.Labels = append(o.NodeKindRules.Virtual.Labels,
 					plan.LabelMatch{Key: "example.com/virtual"}, plan.LabelMatch{Key: "kind", Value: "eci"}, plan.LabelMatch{Key: "arm"})
 				o.NodeKindRules.Virtual.Taints = append(o.NodeKindRules.Virtual.Taints, "example.com/no-kubelet")
-			},
-		},
-		"marks of daemonless nodes": {
-			[]string{"--daemonless-node-label=kubernetes.io/os=windows", "--daemonless-node-label=example.com/bare", "--daemonless-node-taint=example.com/no-daemons"},
-			func(o *Operator) {
-				o.NodeKindRules.Daemonless.Labels = append(o.NodeKindRules.Daemonless.Labels,
-					plan.LabelMatch{Key: "kubernetes.io/os", Value: "windows"}, plan.LabelMatch{Key: "example.com/bare"})
-				o.NodeKindRules.Daemonless.Taints = append(o.NodeKindRules.Daemonless.Taints, "example.com/no-daemons")
 			},
 		},
 		"single namespaces": {
@@ -151,14 +138,11 @@ func TestFlagsBecomeSettings(t *testing.T) {
 		"virtual nodes": {
 			[]string{"--node-kind=Virtual"}, func(o *Operator) { o.NodeKindRules.All = plan.NodeVirtual },
 		},
-		"number of workers": {
-			[]string{"--max-concurrent-reconciles=1"}, func(o *Operator) { o.MaxConcurrentReconciles = 1 },
-		},
-		"lease in another namespace": {
-			[]string{"--leader-election-namespace=leases"}, func(o *Operator) { o.Lease.Namespace = "leases" },
+		"lease and pull jobs in another namespace": {
+			[]string{"--leader-election-namespace=leases"}, func(o *Operator) { o.Lease.Namespace, o.PrePullNamespace = "leases", "leases" },
 		},
 		"leader election off": {
-			[]string{"--leader-elect=false", "--leader-election-namespace=leases"}, func(o *Operator) { o.Lease = Lease{} },
+			[]string{"--leader-elect=false"}, func(o *Operator) { o.Lease = Lease{} },
 		},
 		"metrics off": {
 			[]string{"--metrics-bind-address=0"}, func(o *Operator) { o.Metrics.Address = "" },
@@ -169,11 +153,9 @@ func TestFlagsBecomeSettings(t *testing.T) {
 		"metrics with a certificate": {
 			[]string{"--metrics-cert-dir=/certificate"}, func(o *Operator) { o.Metrics.CertDir = "/certificate" },
 		},
-		"addresses and shutdown": {
-			[]string{"--health-probe-bind-address=:2", "--pprof-bind-address=127.0.0.1:3", "--graceful-shutdown-timeout=1m"},
-			func(o *Operator) {
-				o.ProbeAddress, o.PprofAddress, o.ShutdownTimeout = ":2", "127.0.0.1:3", time.Minute
-			},
+		"addresses": {
+			[]string{"--health-probe-bind-address=:2", "--pprof-bind-address=127.0.0.1:3"},
+			func(o *Operator) { o.ProbeAddress, o.PprofAddress = ":2", "127.0.0.1:3" },
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -202,24 +184,17 @@ func TestInvalidFlagIsNamedInTheError(t *testing.T) {
 		"--pod-phase-max-grace-period=-1h",
 		"--pod-phase-max-grace-period=3600",
 		"--pre-pull=no",
-		"--pre-pull-namespace=not/a/name",
 		"--default-exit-codes=ignore",
 		"--quick-exit-image=quick exit",
 		"--quick-exit-image=-v1",
 		"--allowed-quick-exit-image=*",
 		"--allowed-quick-exit-image=Registry/Quick Exit",
-		"--quick-exit-image-digests=Enabled",
-		"--env-images=Allowed",
 		"--quick-exit-paths=bin/server",
 		"--quick-exit-paths=/app/",
 		"--quick-exit-paths=default,all",
 		"--quick-exit-paths=default, /app/server",
 		"--stabilization-window=-1s",
 		"--stabilization-window=fast",
-		"--status-period=-1ns",
-		"--graceful-shutdown-timeout=-1s",
-		"--max-concurrent-reconciles=0",
-		"--max-concurrent-reconciles=many",
 		"--virtual-node-label==fargate",
 		"--virtual-node-label=a,,b",
 		"--virtual-node-label=type=virtual=kubelet",
@@ -227,8 +202,6 @@ func TestInvalidFlagIsNamedInTheError(t *testing.T) {
 		"--virtual-node-taint=example.com/a,",
 		"--virtual-node-taint=example.com/virtual:NoSchedule",
 		"--virtual-node-taint=example.com/virtual=true",
-		"--daemonless-node-label=kubernetes.io/os==windows",
-		"--daemonless-node-taint=example.com/no-daemons:NoSchedule",
 		"--watch-namespaces=batch,,etl",
 		"--watch-namespaces=*",
 		"--watch-namespaces=batch.etl",

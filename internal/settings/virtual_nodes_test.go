@@ -42,18 +42,6 @@ func TestNodeKindOfEachProvider(t *testing.T) {
 			node(nil, corev1.Taint{Key: "example.com/serverless", Effect: corev1.TaintEffectNoExecute}),
 			[]string{"--virtual-node-taint=example.com/serverless"}, plan.NodeVirtual,
 		},
-		"Windows": {
-			node(map[string]string{"kubernetes.io/os": "windows"}, corev1.Taint{Key: "os", Value: "windows", Effect: corev1.TaintEffectNoSchedule}),
-			[]string{"--daemonless-node-label=kubernetes.io/os=windows"}, plan.NodeDaemonless,
-		},
-		"taint of --daemonless-node-taint": {
-			node(nil, corev1.Taint{Key: "example.com/dedicated", Effect: corev1.TaintEffectNoSchedule}),
-			[]string{"--daemonless-node-taint=example.com/dedicated"}, plan.NodeDaemonless,
-		},
-		"marks of virtual and daemonless nodes": {
-			node(map[string]string{"type": "virtual-kubelet", "kubernetes.io/os": "windows"}, provider("azure")),
-			[]string{"--daemonless-node-label=kubernetes.io/os=windows"}, plan.NodeVirtual,
-		},
 		"ordinary node": {node(map[string]string{"type": "compute", "kubernetes.io/role": "agent"},
 			corev1.Taint{Key: "node.kubernetes.io/unschedulable", Effect: corev1.TaintEffectNoSchedule}), nil, plan.NodeReal},
 		"unknown node": {nil, nil, plan.NodeUnknown},

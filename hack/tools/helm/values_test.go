@@ -86,12 +86,12 @@ func effects() map[string]effect {
 			all(created, namespacedRoles("manager-", "manager-image-", "manager-pod-phase-")...),
 		)},
 		"flags": {
-			value: values{"default-exit-codes": "Respect", "env-convention": "Disabled", "leader-elect": false, "max-concurrent-reconciles": 64},
+			value: values{"default-exit-codes": "Respect", "env-convention": "Disabled", "leader-elect": false, "zap-log-level": 2},
 			want: map[string]any{
 				firstContainer + "args.3": "--default-exit-codes=Respect",
 				firstContainer + "args.4": "--env-convention=Disabled",
 				firstContainer + "args.5": "--leader-elect=false",
-				firstContainer + "args.6": "--max-concurrent-reconciles=64",
+				firstContainer + "args.6": "--zap-log-level=2",
 			},
 		},
 		"env": {value: []any{values{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://collector:4317"}}, want: map[string]any{
