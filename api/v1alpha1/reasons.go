@@ -45,9 +45,7 @@ const (
 	// ReasonInvalidMainContainers means that a policy with mainContainersFrom leaves the pod alone, because the list in the
 	// pod's annotation is too long or names a container that the pod does not have.
 	ReasonInvalidMainContainers Reason = "InvalidMainContainers"
-	// ReasonUnreadableEnv means that one of the operator's environment variables has no literal value.
-	ReasonUnreadableEnv Reason = "UnreadableEnv"
-	// ReasonInvalidEnv means that one of the operator's environment variables has an invalid value.
+	// ReasonInvalidEnv means that one of the operator's environment variables has no literal value or an invalid one.
 	ReasonInvalidEnv Reason = "InvalidEnv"
 	// ReasonInvalidAnnotation means that an annotation in which the operator records its attempts is corrupt, so that the
 	// operator leaves the pod alone.
@@ -124,8 +122,6 @@ const (
 	ReasonExitCodesRespected Reason = "ExitCodesRespected"
 	// ReasonRestartsAllContainers means that an exit of the sidecar may restart the main containers.
 	ReasonRestartsAllContainers Reason = "RestartsAllContainers"
-	// ReasonPodPhaseDisabled means that the operator runs with mode PodPhase turned off.
-	ReasonPodPhaseDisabled Reason = "PodPhaseDisabled"
 	// ReasonPhaseIgnoredByKubelet means that kubelets of the node's version have ignored written phases, so that modes that write
 	// the phase come last.
 	ReasonPhaseIgnoredByKubelet Reason = "PhaseIgnoredByKubelet"
@@ -133,10 +129,8 @@ const (
 	ReasonGracePeriodTooLong Reason = "GracePeriodTooLong"
 	// ReasonUnknownSetting means that a setting has a value that this version of the operator does not know.
 	ReasonUnknownSetting Reason = "UnknownSetting"
-	// ReasonCRRDisabled means that the operator runs with mode CRR turned off.
-	ReasonCRRDisabled Reason = "CRRDisabled"
-	// ReasonImageDisabled means that the operator runs with mode Image turned off.
-	ReasonImageDisabled Reason = "ImageDisabled"
+	// ReasonModeDisabled means that the operator runs with the mode turned off.
+	ReasonModeDisabled Reason = "ModeDisabled"
 	// ReasonWriteRefused means that the API server, an admission policy or a webhook denied the mode's last write.
 	ReasonWriteRefused Reason = "WriteRefused"
 )
@@ -189,10 +183,9 @@ const (
 	ReasonIneffectiveEnv Reason = "IneffectiveEnv"
 	// ReasonContainerNotFound means that a policy names a container that the pod does not have.
 	ReasonContainerNotFound Reason = "ContainerNotFound"
-	// ReasonInvalidManifest means that the API server would reject a workload in a manifest, or ignore a field of its pods.
+	// ReasonInvalidManifest means that the API server would reject a policy or a workload in a manifest, or ignore a field of its
+	// pods.
 	ReasonInvalidManifest Reason = "InvalidManifest"
 	// ReasonNotChecked means that lint could not check an object of a manifest, or found nothing to check.
 	ReasonNotChecked Reason = "NotChecked"
-	// ReasonPolicyRefused means that the API server would reject a policy in a manifest.
-	ReasonPolicyRefused Reason = "PolicyRefused"
 )

@@ -22,7 +22,7 @@ func (x *explainer) checkEnvFrom() []Finding {
 	var all []Finding
 	for _, container := range undeclared {
 		if !x.hasTerminated(container.Name) && mayDeclareByEnvFrom(container) {
-			all = append(all, finding(SeverityNote, v1alpha1.ReasonUnreadableEnv, container.Name, fmt.Sprintf(
+			all = append(all, finding(SeverityNote, v1alpha1.ReasonInvalidEnv, container.Name, fmt.Sprintf(
 				"container %s has envFrom, which the operator cannot read: %s and %s have no effect there",
 				container.Name, v1alpha1.EnvTerminate, v1alpha1.EnvTerminateWithImage)))
 		}

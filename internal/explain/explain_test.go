@@ -140,11 +140,11 @@ func TestFindings(t *testing.T) {
 		}, []string{"Note NativeSidecar native"}},
 		"unreadable variable": {func(w *fixture) {
 			w.Pod.Pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, ValueFrom: &corev1.EnvVarSource{}}}
-		}, []string{"Problem UnreadableEnv proxy", "Warning MayHang "}},
+		}, []string{"Problem InvalidEnv proxy", "Warning MayHang "}},
 		"unreadable variable with policy": {func(w *fixture) {
 			w.policy(asIs, "proxy")
 			w.Pod.Pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, ValueFrom: &corev1.EnvVarSource{}}}
-		}, []string{"Warning UnreadableEnv proxy"}},
+		}, []string{"Warning InvalidEnv proxy"}},
 		"invalid variable": {func(w *fixture) {
 			w.Pod.Pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "yes"}}
 		}, []string{"Problem InvalidEnv proxy", "Warning MayHang "}},
@@ -191,7 +191,7 @@ func TestFindings(t *testing.T) {
 		"mode disabled": {func(w *fixture) {
 			w.policy(mode(v1alpha1.ModePodPhase), "proxy")
 			w.operator.Capabilities.PodPhase = plan.PodPhaseDisabled
-		}, []string{"Warning PodPhaseDisabled proxy"}},
+		}, []string{"Warning ModeDisabled proxy"}},
 		"backoffLimit reached by mode Image": {func(w *fixture) {
 			w.policy(mode(v1alpha1.ModeImage), "proxy")
 			w.operator.Resolve.Image = "quick-exit:v1"
@@ -291,7 +291,7 @@ func TestFindings(t *testing.T) {
 		"no declaration": {func(*fixture) {}, []string{"Warning MayHang "}},
 		"envFrom": {func(w *fixture) {
 			w.Pod.Pod.Spec.Containers[1].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{}}}
-		}, []string{"Warning MayHang ", "Note UnreadableEnv proxy"}},
+		}, []string{"Warning MayHang ", "Note InvalidEnv proxy"}},
 		"envFrom with policy": {func(w *fixture) {
 			w.policy(asIs, "proxy")
 			w.Pod.Pod.Spec.Containers[0].EnvFrom = []corev1.EnvFromSource{{ConfigMapRef: &corev1.ConfigMapEnvSource{}}}

@@ -96,7 +96,7 @@ func (x *explainer) declaredDryRun(name string) bool {
 
 // lintReasons are the reasons of declarations that are missing, ineffective, or have unintended effects.
 var lintReasons = []v1alpha1.Reason{
-	v1alpha1.ReasonMayHang, v1alpha1.ReasonNoMainContainer, v1alpha1.ReasonUnreadableEnv, v1alpha1.ReasonInvalidEnv,
+	v1alpha1.ReasonMayHang, v1alpha1.ReasonNoMainContainer, v1alpha1.ReasonInvalidEnv,
 	v1alpha1.ReasonInvalidMainContainers, v1alpha1.ReasonIneffectiveEnv,
 	v1alpha1.ReasonRestartPolicyAlways, v1alpha1.ReasonCommandNotCovered, v1alpha1.ReasonInvalidSelector,
 	v1alpha1.ReasonSidecarMatchesFailurePolicy, v1alpha1.ReasonDeletedWhileEnding, v1alpha1.ReasonForeignFinalizer,

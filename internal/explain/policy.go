@@ -97,7 +97,9 @@ func DescribePolicy(policy Policy, reports []Report) PolicyReport {
 func RejectedPolicy(ref resolve.PolicyRef, errors []string) PolicyReport {
 	result := PolicyReport{Kind: string(ref.Kind), Namespace: ref.Namespace, Name: ref.Name, Rejected: true, Pods: []PolicyPod{}, Findings: []Finding{}}
 	for _, message := range errors {
-		result.Findings = append(result.Findings, finding(SeverityProblem, v1alpha1.ReasonPolicyRefused, "", message))
+		refused := InvalidManifest(message)
+		refused.Hint = "correct the policy: kubectl explain sidecarterminationpolicy.spec"
+		result.Findings = append(result.Findings, refused)
 	}
 	return result
 }

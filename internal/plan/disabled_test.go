@@ -19,9 +19,9 @@ func TestDisabledModeIsUnused(t *testing.T) {
 		reason  v1alpha1.Reason
 		flag    string
 	}{
-		{v1alpha1.ModeCRR, func(s *plan.Snapshot) { s.Capabilities.CRR = false }, v1alpha1.ReasonCRRDisabled, "--crr=Disabled"},
-		{v1alpha1.ModeImage, func(s *plan.Snapshot) { s.Capabilities.Image = false }, v1alpha1.ReasonImageDisabled, "--image-swap=Disabled"},
-		{v1alpha1.ModePodPhase, withoutPodPhase, v1alpha1.ReasonPodPhaseDisabled, "--pod-phase=Disabled"},
+		{v1alpha1.ModeCRR, func(s *plan.Snapshot) { s.Capabilities.CRR = false }, v1alpha1.ReasonModeDisabled, "--crr=Disabled"},
+		{v1alpha1.ModeImage, func(s *plan.Snapshot) { s.Capabilities.Image = false }, v1alpha1.ReasonModeDisabled, "--image-swap=Disabled"},
+		{v1alpha1.ModePodPhase, withoutPodPhase, v1alpha1.ReasonModeDisabled, "--pod-phase=Disabled"},
 	} {
 		t.Run(string(tc.mode), func(t *testing.T) {
 			pod := newPod(never, exited("main", 0), running("proxy"))

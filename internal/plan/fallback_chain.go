@@ -125,7 +125,7 @@ func (s *situation) whyNotCRR(sidecar resolve.Sidecar) unusable {
 	case s.Node == NodeDaemonless:
 		return unusable{v1alpha1.ReasonNoKruiseDaemon, fmt.Sprintf("node %s does not run OpenKruise's daemon", s.Pod.Spec.NodeName)}
 	case !s.Capabilities.Enabled(v1alpha1.ModeCRR):
-		return unusable{v1alpha1.ReasonCRRDisabled, "the operator runs with --crr=Disabled"}
+		return unusable{v1alpha1.ReasonModeDisabled, "the operator runs with --crr=Disabled"}
 	case s.Capabilities.NamespacesOnly:
 		return unusable{v1alpha1.ReasonCRRUnavailable, "the operator runs with --watch-namespaces, so it cannot tell whether OpenKruise's webhook guards " +
 			"ContainerRecreateRequests; declare another mode, or install the operator for the whole cluster"}
@@ -178,7 +178,7 @@ func (s *situation) phaseForbidden(sidecar resolve.Sidecar) unusable {
 	limit := s.Capabilities.MaxGracePeriod
 	switch {
 	case !s.Capabilities.Enabled(v1alpha1.ModePodPhase):
-		return unusable{v1alpha1.ReasonPodPhaseDisabled, "the operator runs with --pod-phase=Disabled"}
+		return unusable{v1alpha1.ReasonModeDisabled, "the operator runs with --pod-phase=Disabled"}
 	case sidecar.Mode == v1alpha1.ModePodPhase && sidecar.Policy != nil:
 		return unusable{}
 	case limit > 0 && graceSeconds(s.Pod) > int64(limit/time.Second):
@@ -191,7 +191,7 @@ func (s *situation) phaseForbidden(sidecar resolve.Sidecar) unusable {
 func (s *situation) whyNotImage(sidecar resolve.Sidecar) unusable {
 	switch {
 	case !s.Capabilities.Enabled(v1alpha1.ModeImage):
-		return unusable{v1alpha1.ReasonImageDisabled, "the operator runs with --image-swap=Disabled"}
+		return unusable{v1alpha1.ReasonModeDisabled, "the operator runs with --image-swap=Disabled"}
 	case sidecar.Image == "":
 		return unusable{v1alpha1.ReasonNoQuickExitImage, "no quick-exit image is set; set image in the policy, the container's " +
 			v1alpha1.EnvTerminateWithImage + ", or the operator's --quick-exit-image"}

@@ -258,7 +258,7 @@ func TestFallbackChain(t *testing.T) {
 		},
 		"PodPhase, phase disabled, no fallback: stuck": {
 			snapshot: observed(pod(), one(mode(podPhase), noFallback), withoutPodPhase),
-			want:     stuck(v1alpha1.ReasonPodPhaseDisabled),
+			want:     stuck(v1alpha1.ReasonModeDisabled),
 		},
 		"PodPhase, Respect, no fallback: stuck": {
 			snapshot: observed(pod(), one(mode(podPhase), respect, noFallback)),

@@ -226,7 +226,7 @@ func TestImageBeforeCRRSubstitution(t *testing.T) {
 		want   []plan.Substitution
 	}{
 		"to a phase that is disabled": {withoutPodPhase, []plan.Substitution{
-			{Container: "proxy", Wanted: crr, Used: image, Reason: v1alpha1.ReasonPodPhaseDisabled},
+			{Container: "proxy", Wanted: crr, Used: image, Reason: v1alpha1.ReasonModeDisabled},
 		}},
 		"to a long grace period": {grace(2 * time.Hour), []plan.Substitution{
 			{Container: "proxy", Wanted: crr, Used: image, Reason: v1alpha1.ReasonGracePeriodTooLong},

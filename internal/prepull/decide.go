@@ -139,7 +139,7 @@ func (s Situation) imagesNeverSwapped([]string) blocker {
 	if s.Enabled.Image {
 		return blocker{}
 	}
-	return blocker{v1alpha1.ReasonImageDisabled, "no image is needed, because the operator runs with --image-swap=Disabled; remove prePull"}
+	return blocker{v1alpha1.ReasonModeDisabled, "no image is needed, because the operator runs with --image-swap=Disabled; remove prePull"}
 }
 
 func (s Situation) noImageMode([]string) blocker {

@@ -344,7 +344,7 @@ func TestReport(t *testing.T) {
 		"the operator watches single namespaces": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Served, s.NamespacesOnly = false, true }},
 			&prepull.Report{Reason: "PrePullUnavailable", Message: "the operator runs with --watch-namespaces and does not use OpenKruise; nodes pull images when they need them"}},
 		"mode Image is disabled": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Enabled.Image = false }},
-			&prepull.Report{Reason: "ImageDisabled", Message: "no image is needed, because the operator runs with --image-swap=Disabled; remove prePull"}},
+			&prepull.Report{Reason: "ModeDisabled", Message: "no image is needed, because the operator runs with --image-swap=Disabled; remove prePull"}},
 		"a DryRun policy pulls nothing": {[]func(*prepull.Situation){spec(func(p *v1alpha1.PolicySpec) { p.Enforcement = "DryRun" })},
 			&prepull.Report{Reason: "DryRun", Message: "nothing is pulled; set enforcement to Enforce to act"}},
 		"no image is needed": {[]func(*prepull.Situation){spec(func(p *v1alpha1.PolicySpec) { p.Mode, p.Fallback = "CRR", "Disabled" })},

@@ -37,7 +37,7 @@ func readEnv(container *corev1.Container) envDeclaration {
 	terminate, image := false, ""
 	for _, variable := range ConventionVariables(container) {
 		if variable.ValueFrom != nil {
-			d.warn(container.Name, v1alpha1.ReasonUnreadableEnv, fmt.Sprintf(
+			d.warn(container.Name, v1alpha1.ReasonInvalidEnv, fmt.Sprintf(
 				"container %s: environment variable %s has no literal value, and the operator cannot read valueFrom; set value instead",
 				container.Name, variable.Name))
 			continue

@@ -51,7 +51,7 @@ func TestEnvironmentVariables(t *testing.T) {
 		ignored    = v1alpha1.ExitCodesIgnore
 		respected  = v1alpha1.ExitCodesRespect
 		invalid    = v1alpha1.ReasonInvalidEnv
-		unreadable = v1alpha1.ReasonUnreadableEnv
+		unreadable = v1alpha1.ReasonInvalidEnv
 	)
 
 	tests := map[string]struct {
