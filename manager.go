@@ -11,10 +11,8 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"time"
 
 	"github.com/go-logr/logr"
-	"go.opentelemetry.io/otel"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -29,39 +27,22 @@ import (
 	"github.com/sidecar-termination/operator/internal/scheme"
 	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/terminal"
-	"github.com/sidecar-termination/operator/internal/tracing"
 )
 
 // run runs the operator until the context ends.
 func run(ctx context.Context, operator settings.Operator) error {
 	ctrl.SetLogger(newLogger(operator.Log, os.Stderr))
-	tracer, err := tracing.FromEnvironment(ctx, settings.Name, settings.Version())
-	if err != nil {
-		return err
-	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(logTraceError))
-	defer func() { logTraceError(tracer.Shutdown(traceTimeout)) }()
 	mgr, err := newManager(ctx, operator)
 	if err != nil {
 		return err
 	}
-	if err := controllers.Setup(ctx, mgr, controllers.Options{Operator: operator, Clock: clock.RealClock{}, Tracer: tracer}); err != nil {
+	if err := controllers.Setup(ctx, mgr, controllers.Options{Operator: operator, Clock: clock.RealClock{}}); err != nil {
 		return err
 	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("run manager: %w", err)
 	}
 	return nil
-}
-
-// traceTimeout bounds the export of the last traces at shutdown.
-const traceTimeout = 5 * time.Second
-
-// logTraceError logs that traces are lost. Nothing else depends on them.
-func logTraceError(err error) {
-	if err != nil {
-		ctrl.Log.WithName("traces").Info("Traces were not exported", "error", err.Error())
-	}
 }
 
 // newLogger returns a logger that escapes control characters: names and messages of the API server and of webhooks may

@@ -11,15 +11,12 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/settings"
-	"github.com/sidecar-termination/operator/internal/tracing"
 )
 
 // Options are the operator's settings and its clock.
 type Options struct {
 	settings.Operator
 	Clock clock.PassiveClock
-	// Tracer exports traces of terminations. It is nil if traces are off.
-	Tracer *tracing.Tracer
 }
 
 // Terminator ends containers of a pod by one mode.

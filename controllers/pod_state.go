@@ -19,7 +19,6 @@ import (
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/resolve"
-	"github.com/sidecar-termination/operator/internal/timeline"
 )
 
 // podStates is what the operator remembers about unfinished pods between reconciles. PodReconciler owns it; PolicyReconciler reads
@@ -67,7 +66,6 @@ type podState struct {
 	outcomeUnknown bool                     // a write failed and may still have been applied
 	denied         map[v1alpha1.Mode]string // the denied write of each mode, until one succeeds, with the error
 	trial          *plan.PhaseTrial         // of a phase that this process wrote; nil once the kubelet has shown what it does
-	facts          *timeline.Facts          // for the trace of the termination; nil if no traces are exported
 }
 
 // attempt identifies a failed attempt on a pod, or, with a policy, its failure for that policy's containers.
@@ -97,9 +95,6 @@ func (s *podStates) record(resolved resolvedPod, decision plan.Decision, actErr 
 		state.phaseWritten = time.Time{}
 	}
 	state.denied = deniedAfter(state.denied, decision)
-	if s.reporter.tracer != nil {
-		state.facts = state.trace(resolved.resolution.Enforced, decision, s.clock.Now())
-	}
 	s.recordActions(state, decision)
 	s.recordFailures(key, state, resolved, decision.Failures)
 	changed := state.changes(decision)

@@ -18,8 +18,6 @@ import (
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/rollup"
-	"github.com/sidecar-termination/operator/internal/timeline"
-	"github.com/sidecar-termination/operator/internal/tracing"
 )
 
 // reporter turns transitions of pods into events, metrics, log lines and tallies for the statuses of policies. podStates calls it
@@ -29,8 +27,6 @@ type reporter struct {
 	// log gets one line for each termination, each failed attempt and each pod that becomes stuck.
 	log   logr.Logger
 	clock clock.PassiveClock
-	// tracer exports a trace of each termination. It is nil if traces are off.
-	tracer *tracing.Tracer
 	// notify enqueues a policy, so that its status is written.
 	notify func(policy resolve.PolicyRef)
 
@@ -101,27 +97,11 @@ func (r *reporter) terminated(key types.NamespacedName, state *podState) {
 	terminationSeconds.WithLabelValues(string(state.mode)).Observe(took.Seconds())
 	r.logOf(key, state).Info("Sidecars terminated", "mode", state.mode, "attempt", state.attempt, "sidecars", state.sidecars,
 		"outcome", v1alpha1.OutcomeTerminated, "milliseconds", took.Milliseconds())
-	r.exportTrace(key, state, now)
 	for _, policy := range state.applied {
 		r.add(policy, rollup.Tally{Terminated: 1, Last: now, Recent: []v1alpha1.RecentTermination{
 			recent(policy, key, state.mode, v1alpha1.OutcomeTerminated, took),
 		}})
 	}
-}
-
-// exportTrace exports the trace of a termination that ends now.
-func (r *reporter) exportTrace(key types.NamespacedName, state *podState, now time.Time) {
-	if state.facts == nil {
-		return
-	}
-	state.facts.SidecarsEnded = timeline.Moment{Time: now}
-	termination := tracing.Termination{
-		Pod: key, UID: state.uid, Mode: state.mode, Attempt: state.attempt + 1, Outcome: v1alpha1.OutcomeTerminated, Facts: *state.facts,
-	}
-	if policy := state.first(); policy != nil {
-		termination.Policy = policy.String()
-	}
-	r.tracer.Export(termination)
 }
 
 // dryRun reports what the pod's DryRun policies would have done.

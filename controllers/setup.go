@@ -62,7 +62,6 @@ func setup(ctx context.Context, mgr manager.Manager, options Options) (reconcile
 		return reconcilers{}, err
 	}
 	reporter := newReporter(mgr.GetEventRecorder(settings.Name), options.Clock, queues.policies.add)
-	reporter.tracer = options.Tracer
 	r := newReconcilers(mgr.GetClient(), caches.readers(mgr), kruise, reporter, options)
 	if err := watchPods(mgr, r.pods, caches, &queues.pods); err != nil {
 		return reconcilers{}, fmt.Errorf("set up pod controller: %w", err)

@@ -27,7 +27,6 @@ func writeReport(p *output.Printer, r *explain.Report) {
 	writeContainers(p, r)
 	writeSidecars(p, r)
 	writeAttempts(p, r)
-	writeTimeline(p, r)
 	if len(r.Findings) > 0 {
 		p.Line("")
 		p.StyledLine(output.Bold, "FINDINGS")

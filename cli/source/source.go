@@ -69,7 +69,7 @@ func (s *Source) nameCheck(findings []explain.Finding) {
 
 // Pod reads the input for a pod. The Job is the pod's Job, or nil.
 func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (explain.Pod, error) {
-	result := explain.Pod{Kind: "Pod", Name: shownName(pod), Pod: pod, OwnerJob: job}
+	result := explain.Pod{Kind: "Pod", Name: shownName(pod), Pod: pod}
 	if job != nil {
 		result.Job, result.BackoffLimit, result.FailurePolicy = job.Name, backoffLimit(job.Spec), job.Spec.PodFailurePolicy
 		result.Deletion = deletion(job.Spec)

@@ -48,8 +48,6 @@ type Pod struct {
 	Job           string
 	BackoffLimit  *int32
 	FailurePolicy *batchv1.PodFailurePolicy
-	// OwnerJob is the pod's Job, whose end is the end of the timeline, or nil.
-	OwnerJob *batchv1.Job
 	// Deletion is nil if nothing deletes the Job.
 	Deletion *Deletion
 	Events   []Event

@@ -14,7 +14,6 @@ import (
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/settings"
-	"github.com/sidecar-termination/operator/internal/timeline"
 )
 
 // DeclaredByEnvironment is the declaration of a sidecar by its environment variables.
@@ -83,10 +82,6 @@ func (x *explainer) report(report *Report) {
 	}
 	if !d.MainsDone.IsZero() && len(x.view.Sidecars) > 0 {
 		report.MainsDoneTime = &metav1.Time{Time: d.MainsDone}
-		completion := timeline.New(timeline.Read(timeline.Objects{
-			Pod: x.Pod.Pod, View: x.view, Attempts: x.Attempts, Job: x.OwnerJob, Now: x.now,
-		}))
-		report.Timeline = &completion
 	}
 	if d.RequeueAfter > 0 && len(d.Actions) == 0 {
 		report.NextReconcileTime = &metav1.Time{Time: x.now.Add(d.RequeueAfter)}

@@ -13,7 +13,6 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
-	"github.com/sidecar-termination/operator/internal/timeline"
 )
 
 // Severity is how bad a finding is.
@@ -163,8 +162,6 @@ type Report struct {
 	Attempts   []Attempt   `json:"attempts,omitempty"`
 	Events     []Event     `json:"events,omitempty"`
 	Findings   []Finding   `json:"findings"`
-	// Timeline is the completion of a pod with sidecars whose main containers are done.
-	Timeline *timeline.Timeline `json:"timeline,omitempty"`
 
 	now       time.Time
 	pod       *corev1.Pod

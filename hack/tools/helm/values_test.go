@@ -94,8 +94,8 @@ func effects() map[string]effect {
 				firstContainer + "args.6": "--zap-log-level=2",
 			},
 		},
-		"env": {value: []any{values{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": "http://collector:4317"}}, want: map[string]any{
-			firstContainer + "env.2.name": "OTEL_EXPORTER_OTLP_ENDPOINT", firstContainer + "env.2.value": "http://collector:4317",
+		"env": {value: []any{values{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}}, want: map[string]any{
+			firstContainer + "env.2.name": "HTTPS_PROXY", firstContainer + "env.2.value": "http://proxy.example:3128",
 		}},
 		"volumes": {value: []any{values{"name": "metrics", "secret": values{"secretName": "metrics"}}}, want: map[string]any{
 			podTemplate + "spec.volumes.0.name": "metrics", podTemplate + "spec.volumes.0.secret.secretName": "metrics",
