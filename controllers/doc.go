@@ -15,5 +15,5 @@
 // without them.
 //
 // Decisions live in internal/resolve, internal/plan, internal/rollup and internal/prepull; mechanisms in internal/terminator; caches
-// in internal/podcache and internal/policyindex. Only internal/terminator/crr and internal/pulljob know OpenKruise's types.
+// in internal/podcache and internal/policyindex. Only internal/terminator/crr and internal/prepull/pulljob know OpenKruise's types.
 package controllers

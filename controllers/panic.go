@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/panics"
+	"github.com/sidecar-termination/operator/internal/podcache"
 )
 
 // recoverReconcile turns a panic of a reconcile into an error, so that the queue retries the pod with backoff, and reports it on the
@@ -20,9 +20,9 @@ func (r *PodReconciler) recoverReconcile(ctx context.Context, request reconcile.
 	if cause == nil {
 		return
 	}
-	panics.Report(panics.InReconcile, request.NamespacedName, cause)
+	podcache.ReportPanic(podcache.PanicInReconcile, request.NamespacedName, cause)
 	*err = fmt.Errorf("reconcile pod: panic: %v", cause)
 	if pod, readErr := r.reader.pod(ctx, request.NamespacedName); readErr == nil {
-		r.states.reporter.event(pod, podEvent{corev1.EventTypeWarning, v1alpha1.ReasonInternalError, panics.Message, nil})
+		r.states.reporter.event(pod, podEvent{corev1.EventTypeWarning, v1alpha1.ReasonInternalError, podcache.PanicMessage, nil})
 	}
 }

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/panics"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/podtest"
@@ -26,7 +25,7 @@ func TestStubIsReportedAndLeftAlone(t *testing.T) {
 		want   v1alpha1.Reason
 	}{
 		"too large": {podcache.TrimPod(many), v1alpha1.ReasonPodTooLarge},
-		"poison":    {plan.Stub(podtest.New(), v1alpha1.ReasonInternalError, panics.Message), v1alpha1.ReasonInternalError},
+		"poison":    {plan.Stub(podtest.New(), v1alpha1.ReasonInternalError, podcache.PanicMessage), v1alpha1.ReasonInternalError},
 	} {
 		t.Run(name, func(t *testing.T) {
 			stub := test.cached.(*corev1.Pod)

@@ -15,8 +15,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/panics"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/podtest"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
@@ -32,7 +32,7 @@ func (p poisonous) Policies(ctx context.Context, pod *corev1.Pod) ([]resolve.Pol
 }
 
 func TestPanicInReconcileAffectsOnePod(t *testing.T) {
-	panics.Total.Reset()
+	podcache.Panics.Reset()
 	b := newBench(t, testOptions(), nil)
 	b.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
 	poison, other := b.newPod("poison", podtest.MainDone), b.newPod("other", podtest.MainDone)
@@ -57,8 +57,8 @@ func TestPanicInReconcileAffectsOnePod(t *testing.T) {
 	}
 	b.reconcileStale(other)
 	b.wrote("PUT sidecarterminationpolicies/status", "PATCH pods/status")
-	for _, where := range []string{panics.InReconcile, panics.InStatus} {
-		if got := testutil.ToFloat64(panics.Total.WithLabelValues(where)); got != 1 {
+	for _, where := range []string{podcache.PanicInReconcile, podcache.PanicInStatus} {
+		if got := testutil.ToFloat64(podcache.Panics.WithLabelValues(where)); got != 1 {
 			t.Errorf("%v panics are counted in %s", got, where)
 		}
 	}

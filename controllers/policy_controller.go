@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/panics"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/rollup"
 )
@@ -167,7 +167,7 @@ func (r *PolicyReconciler) summarize(ctx context.Context, policy resolve.Policy,
 func (r *PolicyReconciler) addPod(ctx context.Context, policy resolve.Policy, pod *corev1.Pod, summary *rollup.PodSummary) error {
 	defer func() {
 		if cause := recover(); cause != nil {
-			panics.Report(panics.InStatus, client.ObjectKeyFromObject(pod), cause)
+			podcache.ReportPanic(podcache.PanicInStatus, client.ObjectKeyFromObject(pod), cause)
 		}
 	}()
 	// The pod's own labels come first: they cost little and exclude most pods of a large cluster.

@@ -6,7 +6,7 @@ import (
 	"context"
 
 	"github.com/sidecar-termination/operator/internal/prepull"
-	"github.com/sidecar-termination/operator/internal/pulljob"
+	"github.com/sidecar-termination/operator/internal/prepull/pulljob"
 )
 
 // prePulls decides about the pull jobs of policies. It writes nothing.

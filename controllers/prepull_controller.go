@@ -14,7 +14,7 @@ import (
 
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/prepull"
-	"github.com/sidecar-termination/operator/internal/pulljob"
+	"github.com/sidecar-termination/operator/internal/prepull/pulljob"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/resolve"
-	"github.com/sidecar-termination/operator/internal/similar"
 )
 
 // envNames are the environment variables that the operator reads.
@@ -68,7 +67,7 @@ func meantEnv(name string, known []string) string {
 			return known[i]
 		}
 	}
-	return similar.To(upper, known)
+	return similarTo(upper, known)
 }
 
 // ignoresExitCodeOnly reports whether the container has a readable value of the variable for exit codes and none that declares it.

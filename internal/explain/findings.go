@@ -13,7 +13,6 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
-	"github.com/sidecar-termination/operator/internal/similar"
 )
 
 // Why the operator ignores a pod.
@@ -262,7 +261,7 @@ func (x *explainer) missingFrom(policy resolve.Policy, undeclared []string) (mis
 		if hasContainer(x.Pod.Pod, name) {
 			return
 		}
-		if meant := similar.To(name, candidates); meant != "" {
+		if meant := similarTo(name, candidates); meant != "" {
 			name = fmt.Sprintf("%s (did you mean %s?)", name, meant)
 			misspelled = append(misspelled, name)
 		}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/resolve"
-	"github.com/sidecar-termination/operator/internal/similar"
 	"github.com/sidecar-termination/operator/internal/truncate"
 )
 
@@ -132,9 +131,9 @@ func (n *notSelecting) add(unmet []labels.Requirement, has labels.Set, selector,
 		inPolicy, inObject, shown := "", value, "none"
 		switch operator := wanted.Operator(); {
 		case !present:
-			inPolicy, inObject = wanted.Key(), similar.To(wanted.Key(), slices.Sorted(maps.Keys(has)))
+			inPolicy, inObject = wanted.Key(), similarTo(wanted.Key(), slices.Sorted(maps.Keys(has)))
 		case operator == selection.In || operator == selection.Equals:
-			inPolicy = similar.To(value, wanted.ValuesUnsorted())
+			inPolicy = similarTo(value, wanted.ValuesUnsorted())
 		}
 		if present {
 			shown = shownValue(value)

@@ -8,7 +8,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/panics"
 	"github.com/sidecar-termination/operator/internal/plan"
 )
 
@@ -29,10 +28,10 @@ func recovering(trim func(any) any) toolscache.TransformFunc {
 func afterPanic(object, cause any) any {
 	switch object := object.(type) {
 	case *corev1.Pod:
-		panics.Report(panics.InTransform, client.ObjectKeyFromObject(object), cause)
-		return plan.Stub(object, v1alpha1.ReasonInternalError, panics.Message)
+		ReportPanic(PanicInTransform, client.ObjectKeyFromObject(object), cause)
+		return plan.Stub(object, v1alpha1.ReasonInternalError, PanicMessage)
 	case client.Object:
-		panics.Report(panics.InTransform, client.ObjectKeyFromObject(object), cause)
+		ReportPanic(PanicInTransform, client.ObjectKeyFromObject(object), cause)
 	}
 	return object
 }

@@ -10,14 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/panics"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/podtest"
 )
 
 // A transform that returned an error or panicked would affect every pod.
 func TestPanicInTransformAffectsOnePod(t *testing.T) {
-	panics.Total.Reset()
+	Panics.Reset()
 	transform := recovering(func(object any) any {
 		if object.(*corev1.Pod).Name == "poison" {
 			panic("poison")
@@ -30,7 +29,7 @@ func TestPanicInTransformAffectsOnePod(t *testing.T) {
 	}{
 		"poison": {
 			podtest.New(func(p *corev1.Pod) { p.Name = "poison" }),
-			plan.Stub(podtest.New(func(p *corev1.Pod) { p.Name = "poison" }), v1alpha1.ReasonInternalError, panics.Message),
+			plan.Stub(podtest.New(func(p *corev1.Pod) { p.Name = "poison" }), v1alpha1.ReasonInternalError, PanicMessage),
 		},
 		"another": {podtest.New(), TrimPod(podtest.New())},
 	} {
@@ -44,7 +43,7 @@ func TestPanicInTransformAffectsOnePod(t *testing.T) {
 			}
 		})
 	}
-	if got := testutil.ToFloat64(panics.Total.WithLabelValues(panics.InTransform)); got != 1 {
+	if got := testutil.ToFloat64(Panics.WithLabelValues(PanicInTransform)); got != 1 {
 		t.Errorf("%v panics are counted", got)
 	}
 	node := &corev1.Node{}

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package similar finds the name that a misspelled one was meant to be.
-package similar
+package explain
 
 import "strings"
 
@@ -10,14 +9,14 @@ const (
 	maxEdits = 2
 	// lettersPerEdit allows one edit for every three letters, so that short names are not similar to everything.
 	lettersPerEdit = 3
-	// maxLength and maxCandidates bound the time of a search. Names of containers and values of labels have at most 63 bytes.
-	maxLength     = 64
+	// maxNameLength and maxCandidates bound the time of a search. Names of containers and values of labels have at most 63 bytes.
+	maxNameLength = 64
 	maxCandidates = 256
 )
 
-// To returns the candidate that the name is a likely misspelling of, or nothing. Names that differ only in their digits, such as
+// similarTo returns the candidate that the name is a likely misspelling of, or nothing. Names that differ only in their digits, such as
 // app-1 and app-2, are different on purpose.
-func To(name string, candidates []string) string {
+func similarTo(name string, candidates []string) string {
 	closest, least := "", maxEdits+1
 	for _, candidate := range candidates[:min(len(candidates), maxCandidates)] {
 		allowed := max(len(name), len(candidate)) / lettersPerEdit
@@ -31,11 +30,11 @@ func To(name string, candidates []string) string {
 // edits counts the insertions, deletions, replacements and swaps of neighboring bytes that turn one text into the other (optimal
 // string alignment). It returns more than maxEdits for texts that are too long or too different in length.
 func edits(a, b string) int {
-	if max(len(a), len(b)) > maxLength || max(len(a)-len(b), len(b)-len(a)) > maxEdits {
+	if max(len(a), len(b)) > maxNameLength || max(len(a)-len(b), len(b)-len(a)) > maxEdits {
 		return maxEdits + 1
 	}
 	// A row has the counts for a prefix of a and every prefix of b. A swap refers to the row before the previous one.
-	var rows [3][maxLength + 1]int
+	var rows [3][maxNameLength + 1]int
 	for j := range len(b) + 1 {
 		rows[0][j] = j
 	}

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package similar
+package explain
 
 import (
 	"strings"
 	"testing"
 )
 
-func TestTo(t *testing.T) {
-	long := strings.Repeat("a", maxLength)
+func TestSimilarTo(t *testing.T) {
+	long := strings.Repeat("a", maxNameLength)
 	for name, tc := range map[string]struct {
 		name       string
 		candidates []string
@@ -33,8 +33,8 @@ func TestTo(t *testing.T) {
 		"longer names":               {long + "b", []string{long + "c"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := To(tc.name, tc.candidates); got != tc.want {
-				t.Errorf("To(%q, %q) is %q, want %q", tc.name, tc.candidates, got, tc.want)
+			if got := similarTo(tc.name, tc.candidates); got != tc.want {
+				t.Errorf("similarTo(%q, %q) is %q, want %q", tc.name, tc.candidates, got, tc.want)
 			}
 		})
 	}
@@ -42,10 +42,10 @@ func TestTo(t *testing.T) {
 
 func TestToStopsAfterManyCandidates(t *testing.T) {
 	candidates := make([]string, maxCandidates, maxCandidates+1)
-	if got := To("prxy", append(candidates, "proxy")); got != "" {
+	if got := similarTo("prxy", append(candidates, "proxy")); got != "" {
 		t.Errorf("got candidate %d: %q", maxCandidates+1, got)
 	}
-	if got := To("prxy", append(candidates[1:], "proxy")); got != "proxy" {
+	if got := similarTo("prxy", append(candidates[1:], "proxy")); got != "proxy" {
 		t.Errorf("got %q for the last candidate", got)
 	}
 }
