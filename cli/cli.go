@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sidecar-termination/operator/cli/check"
-	"github.com/sidecar-termination/operator/cli/diff"
 	"github.com/sidecar-termination/operator/cli/exit"
 	"github.com/sidecar-termination/operator/cli/explain"
 	"github.com/sidecar-termination/operator/cli/finish"
@@ -37,7 +36,7 @@ func newPlugin(now func() time.Time) *cobra.Command {
 		Use:   settings.PluginProgram,
 		Short: "Explains what ends the sidecars of Jobs, and why they still run",
 		Long: `Explains what the sidecar-termination-operator does about pods, Jobs, CronJobs and policies, finds workloads whose
-sidecars nothing will end, tests and compares policies, and checks the operator's installation. Only finish writes: it ends the
+sidecars nothing will end, tests policies, and checks the operator's installation. Only finish writes: it ends the
 sidecars of stuck pods.`,
 		Example: `  # why is this Job still running?
   kubectl sidecar-termination explain job/report -n batch
@@ -48,9 +47,6 @@ sidecars of stuck pods.`,
 
   # do the policies decide what their tests expect?
   kubectl sidecar-termination test policies/
-
-  # about which pods does the operator decide differently after a change of policies?
-  kubectl sidecar-termination diff -f policies.yaml
 
   # is the operator installed correctly?
   kubectl sidecar-termination check
@@ -67,7 +63,7 @@ sidecars of stuck pods.`,
 	}
 	program := source.Program{Name: settings.PluginName, Now: now, Progress: output.NewProgress(os.Stderr, now)}
 	command.AddCommand(
-		explain.New(program), lint.New(program), policytest.New(program), diff.New(program), check.New(program), finish.New(program),
+		explain.New(program), lint.New(program), policytest.New(program), check.New(program), finish.New(program),
 	)
 	return rejectUnknownCommands(exit.Wrap(command))
 }

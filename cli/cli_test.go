@@ -102,7 +102,7 @@ func runLine(t *testing.T, line string) string {
 // TestDocumentedOutputs runs the commands in documents that read files, and compares their output.
 func TestDocumentedOutputs(t *testing.T) {
 	t.Chdir("..")
-	checkDocument(t, "docs/cli.md", 5)
+	checkDocument(t, "docs/cli.md", 4)
 	checkDocument(t, "docs/guides/testing-policies.md", 2)
 }
 
@@ -156,7 +156,7 @@ func TestFlagValuesAreCompleted(t *testing.T) {
 		"-n":                   "",
 		"--operator-namespace": "",
 	} {
-		for _, command := range []string{"explain", "lint", "diff", "check", "finish"} {
+		for _, command := range []string{"explain", "lint", "check", "finish"} {
 			t.Run(command+" "+flag, func(t *testing.T) {
 				// The word to complete goes last; it is empty.
 				output, code := runPlugin(t, nil, "__complete", command, "--kubeconfig="+file, "--server=http://127.0.0.1:1", flag, "")

@@ -79,9 +79,6 @@ func needs(call []string) docs.Kind {
 	if slices.ContainsFunc(call, isRemote) {
 		return docs.Unknown
 	}
-	if begins(call, "kubectl", "sidecar-termination", "diff") && !slices.Contains(call, "--against") {
-		return docs.Cluster
-	}
 	if begins(call, "kubectl", "sidecar-termination") && (slices.Contains(call, "-f") || slices.Contains(call, "-k")) {
 		return docs.Offline // reads manifests only
 	}

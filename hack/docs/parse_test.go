@@ -64,16 +64,14 @@ func TestCommandKind(t *testing.T) {
 	for script, want := range map[string]docs.Kind{
 		"make help": docs.Offline,
 		"make test": docs.Unknown,
-		"kubectl sidecar-termination lint -f job.yaml":                   docs.Offline,
-		"kubectl sidecar-termination explain job/x":                      docs.Cluster,
-		"kubectl sidecar-termination diff -f mesh.yaml":                  docs.Cluster,
-		"kubectl sidecar-termination diff -f mesh.yaml --against x.yaml": docs.Offline,
-		"kubectl apply -f job.yaml | grep created":                       docs.Cluster,
-		"kubectl apply -k 'https://example/x'":                           docs.Unknown,
-		"kubectl apply -k https://example/x":                             docs.Unknown,
-		"if true; then helm install x; fi":                               docs.Unknown,
-		"if":                                                             docs.Unknown,
-		"echo $(docker ps)":                                              docs.Unknown,
+		"kubectl sidecar-termination lint -f job.yaml": docs.Offline,
+		"kubectl sidecar-termination explain job/x":    docs.Cluster,
+		"kubectl apply -f job.yaml | grep created":     docs.Cluster,
+		"kubectl apply -k 'https://example/x'":         docs.Unknown,
+		"kubectl apply -k https://example/x":           docs.Unknown,
+		"if true; then helm install x; fi":             docs.Unknown,
+		"if":                                           docs.Unknown,
+		"echo $(docker ps)":                            docs.Unknown,
 	} {
 		block := docs.Block{Language: "sh", Text: script}
 		if classify(&block); block.Kind != want {
