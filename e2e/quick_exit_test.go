@@ -1,0 +1,380 @@
+//go:build e2e
+
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/e2e/harness"
+	clusterimages "github.com/sidecar-termination/operator/hack/localcluster/images"
+	"github.com/sidecar-termination/operator/hack/ociimage"
+	"github.com/sidecar-termination/operator/hack/packaging/program"
+	"github.com/sidecar-termination/operator/internal/quickexit"
+)
+
+const (
+	// sidecarProgram and sidecarCommand are the paths of the program in the image of realSidecar.
+	sidecarProgram   = "/opt/proxy/bin/proxy"
+	sidecarDirectory = "/app"
+	sidecarCommand   = sidecarDirectory + "/bin/agent"
+	// sidecarUser is the user of the image, and sidecarExitCode its exit code after SIGTERM.
+	sidecarUser     = "1337:1337"
+	sidecarExitCode = 7
+	// sharedDirectory is the mount path of a directory in which hooks create files.
+	sharedDirectory = "/shared"
+	// Reasons of the kubelet's events about failed hooks.
+	failedPostStart = "FailedPostStartHook"
+	failedPreStop   = "FailedPreStopHook"
+)
+
+var thisPlatform = v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
+
+// realSidecar returns an image like those of sidecar vendors: no shell, one program, and its own user, PATH and working
+// directory.
+var realSidecar = sync.OnceValues(func() (v1.Image, error) {
+	cluster, err := harness.Connect()
+	if err != nil {
+		return nil, err
+	}
+	compiled, err := program.Compile(context.Background(), cluster.Repository, "./e2e/sidecar", thisPlatform)
+	if err != nil {
+		return nil, err
+	}
+	root := ociimage.Rootfs{
+		Programs: map[string][]byte{sidecarProgram[1:]: compiled},
+		Links:    map[string]string{sidecarCommand[1:]: sidecarProgram[1:]},
+	}
+	return root.Image(thisPlatform, v1.Config{
+		Entrypoint: []string{sidecarProgram},
+		Cmd:        []string{"--config=/etc/proxy.yaml"},
+		User:       sidecarUser,
+		WorkingDir: sidecarDirectory,
+		Env:        []string{"PATH=" + sidecarDirectory + "/bin:/usr/bin"},
+	})
+})
+
+// coveredCommands are the paths at which the image of pushQuickExit has the program, besides the default paths.
+var coveredCommands = []string{sidecarProgram, "/usr/local/bin/agent"}
+
+// pushQuickExit pushes a quick-exit image with coveredCommands and returns the reference.
+func pushQuickExit(test *harness.Test, registry *harness.Registry, tag string) string {
+	test.Helper()
+	compiled, err := program.Compile(test.Context(), test.Repository, clusterimages.QuickExitProgram, thisPlatform)
+	if err != nil {
+		test.Fatal(err)
+	}
+	image, err := clusterimages.QuickExit(compiled, slices.Concat(quickexit.DefaultPaths(), coveredCommands), thisPlatform)
+	if err != nil {
+		test.Fatal(err)
+	}
+	return registry.Push(test.T, tag, image)
+}
+
+// jobWithRealSidecar returns a Job whose first container is realSidecar from the registry.
+func jobWithRealSidecar(test *harness.Test, registry *harness.Registry, restartPolicy corev1.RestartPolicy) *batchv1.Job {
+	test.Helper()
+	image, err := realSidecar()
+	if err != nil {
+		test.Fatalf("Build the sidecar's image: %v", err)
+	}
+	sidecar := harness.Sidecar("")
+	sidecar.Image, sidecar.Command = registry.Push(test.T, "sidecar:v1", image), nil
+	return harness.Job("job", restartPolicy, sidecar, harness.Main(3))
+}
+
+// policyForImage returns a policy with an image of pushQuickExit and without fallback.
+func policyForImage(image string) *v1alpha1.SidecarTerminationPolicy {
+	policy := harness.Policy(v1alpha1.ModeImage)
+	policy.Spec.Image, policy.Spec.Fallback = image, v1alpha1.FallbackDisabled
+	policy.Spec.QuickExitPaths = []v1alpha1.QuickExitPath{quickexit.Default}
+	for _, path := range coveredCommands {
+		policy.Spec.QuickExitPaths = append(policy.Spec.QuickExitPaths, v1alpha1.QuickExitPath(path))
+	}
+	return policy
+}
+
+// hook returns a hook that runs the sidecar's program, which creates the file.
+func hook(file string) *corev1.LifecycleHandler {
+	return &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: []string{sidecarProgram, "hook", path.Join(sharedDirectory, file)}}}
+}
+
+// waysToRun are ways to run a sidecar, all of which the quick-exit image must support.
+var waysToRun = []struct {
+	name  string
+	apply func(pod *corev1.PodSpec, sidecar *corev1.Container)
+	// hooks are the hooks that must have run, sorted.
+	hooks []string
+	// warnings are those that the kubelet may emit.
+	warnings []string
+}{
+	{name: "no command", apply: func(_ *corev1.PodSpec, _ *corev1.Container) {}},
+	{name: "arguments only", apply: func(_ *corev1.PodSpec, sidecar *corev1.Container) { sidecar.Args = []string{"--listen=:15001"} }},
+	{name: "absolute command", apply: func(_ *corev1.PodSpec, sidecar *corev1.Container) {
+		sidecar.Command, sidecar.Args = []string{sidecarProgram}, []string{"--listen=:15001"}
+	}},
+	{name: "name in image's PATH", apply: func(_ *corev1.PodSpec, sidecar *corev1.Container) { sidecar.Command = []string{"agent"} }},
+	{name: "shell form", apply: func(_ *corev1.PodSpec, sidecar *corev1.Container) {
+		sidecar.Image, sidecar.Command = harness.BusyboxImage, []string{"/bin/sh", "-c", harness.ExitsSevenOnTerm}
+	}},
+	{name: "runAsNonRoot with any user", apply: func(_ *corev1.PodSpec, sidecar *corev1.Container) {
+		sidecar.SecurityContext = &corev1.SecurityContext{RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](1000670000), RunAsGroup: ptr.To[int64](0)}
+	}},
+	{name: "read-only root file system", apply: func(_ *corev1.PodSpec, sidecar *corev1.Container) {
+		sidecar.SecurityContext = &corev1.SecurityContext{ReadOnlyRootFilesystem: ptr.To(true)}
+		// The quick-exit image does not have this directory.
+		sidecar.WorkingDir = sidecarDirectory
+	}},
+	{name: "restricted", apply: func(pod *corev1.PodSpec, sidecar *corev1.Container) {
+		pod.SecurityContext = &corev1.PodSecurityContext{FSGroup: ptr.To[int64](2000)}
+		sidecar.SecurityContext = &corev1.SecurityContext{
+			RunAsNonRoot: ptr.To(true), ReadOnlyRootFilesystem: ptr.To(true), AllowPrivilegeEscalation: ptr.To(false),
+			Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		}
+	}},
+	// The hook runs in the sidecar, and not in the quick-exit image.
+	{name: "preStop", hooks: []string{"preStop"}, apply: func(_ *corev1.PodSpec, sidecar *corev1.Container) {
+		sidecar.Lifecycle = &corev1.Lifecycle{PreStop: hook("preStop")}
+	}},
+	// The kubelet runs the postStart hook again when the quick-exit image starts, and fails if the process has exited. It emits a
+	// warning and stops the container, including the preStop hook.
+	{
+		name: "postStart and preStop", hooks: []string{"postStart", "preStop"}, warnings: []string{failedPostStart, failedPreStop},
+		apply: func(_ *corev1.PodSpec, sidecar *corev1.Container) {
+			sidecar.Lifecycle = &corev1.Lifecycle{PostStart: hook("postStart"), PreStop: hook("preStop")}
+		},
+	},
+}
+
+func TestQuickExitImageTerminatesSidecars(t *testing.T) {
+	harness.Shared(t)
+	registry := harness.StartRegistry(t)
+	for i, way := range waysToRun {
+		restartPolicy := jobRestartPolicies[i%2]
+		t.Run(way.name+"/"+string(restartPolicy), func(t *testing.T) {
+			t.Parallel()
+			test := harness.New(t)
+			job := jobWithRealSidecar(test, registry, restartPolicy)
+			pod := &job.Spec.Template.Spec
+			way.apply(pod, &pod.Containers[0])
+			shared := test.TempDir()
+			if err := os.Chmod(shared, 0o777); err != nil {
+				test.Fatal(err)
+			}
+			harness.MountHostDirectory(pod, harness.SidecarName, shared, sharedDirectory)
+			image := pushQuickExit(test, registry, "quick-exit:"+test.Namespace)
+			test.Create(policyForImage(image), job)
+			requireEndedByRealImage(test, image)
+			requireKubeletWarnings(test, way.warnings...)
+			entries, err := os.ReadDir(shared)
+			var hooks []string
+			for _, entry := range entries {
+				hooks = append(hooks, entry.Name())
+			}
+			if err != nil || !slices.Equal(hooks, way.hooks) {
+				test.Errorf("Hooks created %v, want %v: %v", hooks, way.hooks, err)
+			}
+		})
+	}
+}
+
+// requireEndedByRealImage waits until the Job named job is Complete and requires that the sidecar was stopped once, and that the
+// quick-exit image replaced it and exited 0.
+func requireEndedByRealImage(test *harness.Test, image string) {
+	test.Helper()
+	record := test.RequireCompleted("job")
+	test.RequireCRRs(record, 0)
+	test.RequireImage(record, harness.SidecarName, image)
+	requireRun(test, record, harness.SidecarName, 0, 1)
+	// The kubelet may have lost the state of the stopped container.
+	if last := record.Container(harness.SidecarName).LastTerminationState.Terminated; last != nil && last.ExitCode != sidecarExitCode {
+		test.Errorf("The sidecar did not exit %d: %+v", sidecarExitCode, last)
+	}
+}
+
+// requireKubeletWarnings requires that the kubelet emitted only warnings with the allowed reasons for the pod of the Job named job. A
+// busy kubelet drops events.
+func requireKubeletWarnings(test *harness.Test, allowed ...string) {
+	test.Helper()
+	for _, event := range test.EventsOn(test.PodOf("job")) {
+		warns := event.Type != corev1.EventTypeNormal && !slices.Contains(allowed, event.Reason)
+		if event.Source.Component == "kubelet" && (warns || strings.Contains(event.Message, "StartError")) {
+			test.Errorf("Warning of the kubelet: %s: %s", event.Reason, event.Message)
+		}
+	}
+}
+
+// With imagePullPolicy Always, the kubelet requests the quick-exit image from the registry at each swap.
+func TestQuickExitImageIsPulled(t *testing.T) {
+	harness.Shared(t)
+	registry := harness.StartRegistry(t)
+	const repository = "quick-exit"
+	for _, restartPolicy := range jobRestartPolicies {
+		t.Run(string(restartPolicy), func(t *testing.T) {
+			test := harness.New(t)
+			job := jobWithRealSidecar(test, registry, restartPolicy)
+			job.Spec.Template.Spec.Containers[0].ImagePullPolicy = corev1.PullAlways
+			image := pushQuickExit(test, registry, repository+":v1")
+			gate := test.Gate(&job.Spec.Template)
+			test.Create(policyForImage(image), job)
+			test.WaitForRunning("job")
+			before := registry.ManifestRequests(repository)
+			gate.Open()
+			requireEndedByRealImage(test, image)
+			requireKubeletWarnings(test)
+			if after := registry.ManifestRequests(repository); after == before || before > 0 && restartPolicy == jobRestartPolicies[0] {
+				test.Errorf("%s was requested %d times, %d of them before the swap", image, after, before)
+			}
+		})
+	}
+}
+
+// The kubelet stops the sidecar before it pulls the image, which fails. Under OnFailure, the operator falls back. Under Never, the
+// kubelet treats the container as terminated, so its exit code counts. docs/quick-exit-image.md warns of that.
+func TestQuickExitImageRegistryDown(t *testing.T) {
+	harness.Shared(t)
+	for _, c := range []struct {
+		restartPolicy corev1.RestartPolicy
+		exitCode      int32
+		fallback      bool
+		phase         corev1.PodPhase
+	}{
+		{corev1.RestartPolicyOnFailure, 0, false, corev1.PodSucceeded},
+		{corev1.RestartPolicyOnFailure, 7, true, corev1.PodSucceeded},
+		{corev1.RestartPolicyNever, 0, false, corev1.PodSucceeded},
+		{corev1.RestartPolicyNever, 7, false, corev1.PodFailed},
+	} {
+		t.Run(fmt.Sprintf("%s, sidecar exits %d", c.restartPolicy, c.exitCode), func(t *testing.T) {
+			t.Parallel()
+			test := harness.New(t)
+			registry := harness.StartRegistry(t)
+			job := jobWithRealSidecar(test, registry, c.restartPolicy)
+			job.Spec.BackoffLimit = ptr.To[int32](1)
+			sidecar := &job.Spec.Template.Spec.Containers[0]
+			*sidecar = harness.WithEnv(*sidecar, "EXIT_CODE", fmt.Sprint(c.exitCode))
+			sidecar.ImagePullPolicy = corev1.PullAlways
+			policy := policyForImage(pushQuickExit(test, registry, "quick-exit:v1"))
+			// Leaves a busy node time to stop the sidecar, or to report the pull error, which the event of a fallback contains.
+			policy.Spec.Fallback, policy.Spec.TerminationDeadlineSeconds = v1alpha1.FallbackEnabled, ptr.To[int32](20)
+			if c.phase == corev1.PodFailed {
+				job.Spec.BackoffLimit = ptr.To[int32](0)
+			}
+			gate := test.Gate(&job.Spec.Template)
+			test.Create(job)
+			test.WaitForRunning("job")
+			registry.Stop()
+			test.Create(policy)
+			gate.Open()
+
+			if c.phase == corev1.PodFailed {
+				failedOnce(test, policy)
+			} else {
+				test.RequireCompleted("job")
+			}
+			if !c.fallback {
+				requireExit(test, test.RequireFinished("job"), harness.SidecarName, c.exitCode)
+				return
+			}
+			event := test.WaitForEvent(test.PodOf("job"), v1alpha1.ReasonFallback)
+			if !strings.Contains(event.Message, "ErrImagePull") && !strings.Contains(event.Message, "ImagePullBackOff") {
+				test.Errorf("The event has message %q", event.Message)
+			}
+		})
+	}
+}
+
+// The quick-exit image does not have the sidecar's command, so the operator falls back to another mode. Without fallback, the sidecar
+// keeps running, and the pod and the policy report the reason. An image with the command is not enough: quickExitPaths must list the
+// command.
+func TestUncoveredCommand(t *testing.T) {
+	harness.Shared(t)
+	registry := harness.StartRegistry(t)
+	forEachRestartPolicy(t, func(test *harness.Test, restartPolicy corev1.RestartPolicy) {
+		job := jobWithRealSidecar(test, registry, restartPolicy)
+		sidecar := &job.Spec.Template.Spec.Containers[0]
+		sidecar.Command = []string{sidecarProgram}
+		original := sidecar.Image
+		falling, falls := harness.Policy(v1alpha1.ModeImage), job.DeepCopy()
+		falling.Name, falls.Name = "falling", "falls"
+		falling.Spec.PodSelector.MatchLabels, falls.Spec.Template.Labels = map[string]string{policyLabel: "falling"}, map[string]string{policyLabel: "falling"}
+		policy := harness.Policy(v1alpha1.ModeImage)
+		policy.Spec.Fallback, policy.Spec.PodSelector.MatchLabels = v1alpha1.FallbackDisabled, map[string]string{policyLabel: "stuck"}
+		job.Spec.Template.Labels = policy.Spec.PodSelector.MatchLabels
+		test.Create(falling, falls, policy, job)
+		record := test.RequireCompleted("falls")
+		requireUntouchedSidecar(test, record, original)
+		requireEventOfPolicy(test, test.WaitForEvent(record.Pod, v1alpha1.ReasonFallback), falling)
+
+		requireStuckForCommand(test, policy, harness.QuickExitImage, original, 1)
+		image := pushQuickExit(test, registry, "quick-exit:"+test.Namespace)
+		test.MergePatch(policy, `{"spec":{"image":"`+image+`"}}`)
+		requireStuckForCommand(test, policy, image, original, 2)
+		test.MergePatch(policy, `{"spec":{"quickExitPaths":["default","`+sidecarProgram+`"]}}`)
+		requireEndedByRealImage(test, image)
+		test.EventuallyStatus(policy, "the policy to be ready again", func(status v1alpha1.PolicyStatus) error {
+			ready, degraded := harness.Condition(status, v1alpha1.ConditionReady), harness.Condition(status, v1alpha1.ConditionDegraded)
+			if status.StuckPods != 0 || ready.Status != metav1.ConditionTrue || degraded.Type != "" {
+				return fmt.Errorf("stuckPods is %d, ready is %+v and degraded is %+v", status.StuckPods, ready, degraded)
+			}
+			return nil
+		})
+	})
+}
+
+// requireStuckForCommand waits until the policy, at the generation, and the pod of the Job named job report that the image does not
+// cover the sidecar's command. The sidecar runs on with its original image.
+func requireStuckForCommand(test *harness.Test, policy *v1alpha1.SidecarTerminationPolicy, image, original string, generation int64) {
+	test.Helper()
+	const reason = v1alpha1.ReasonCommandNotCovered
+	test.EventuallyStatus(policy, "the pod to be stuck because of its command", func(status v1alpha1.PolicyStatus) error {
+		ready, got := harness.Condition(status, v1alpha1.ConditionReady), harness.Condition(status, v1alpha1.ConditionDegraded)
+		if status.StuckPods != 1 || status.ObservedGeneration != generation || ready.Status != metav1.ConditionTrue {
+			return fmt.Errorf("stuckPods is %d at generation %d, and ready is %+v", status.StuckPods, status.ObservedGeneration, ready)
+		}
+		if got.Reason != string(reason) || !strings.Contains(got.Message, sidecarProgram) || !strings.Contains(got.Message, image) {
+			return fmt.Errorf("degraded is %+v", got)
+		}
+		return nil
+	})
+	event := test.WaitForEvent(test.PodOf("job"), reason)
+	requireEventOfPolicy(test, event, policy)
+	if !strings.Contains(event.Message, "quickExitPaths: [default, "+sidecarProgram+"] in the spec of SidecarTerminationPolicy/"+policy.Name) {
+		test.Errorf("The event does not suggest quickExitPaths: %s", event.Message)
+	}
+	requireStillRunning(test)
+	test.Recorder.Look(func(seen harness.Seen) {
+		record := seen.Pods("job")[0]
+		requireUntouchedSidecar(test, record, original)
+		if !slices.Contains(record.Running(), harness.SidecarName) {
+			test.Error("The sidecar is not running")
+		}
+	})
+}
+
+// requireUntouchedSidecar requires that the sidecar has its image and did not restart.
+func requireUntouchedSidecar(test *harness.Test, record *harness.PodRecord, image string) {
+	test.Helper()
+	test.RequireImage(record, harness.SidecarName, image)
+	if swap := record.Pod.Annotations[v1alpha1.AnnotationImageSwap]; swap != "" {
+		test.Errorf("An image of pod %s was swapped: %s", record.Pod.Name, swap)
+	}
+	if status := record.Container(harness.SidecarName); status == nil || status.RestartCount != 0 {
+		test.Errorf("The sidecar restarted: %+v", status)
+	}
+}
