@@ -9,10 +9,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apiserver/pkg/apis/audit"
-	"k8s.io/apiserver/pkg/audit/policy"
-	"k8s.io/apiserver/pkg/authentication/user"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/addons"
 	"github.com/sidecar-termination/operator/hack/localcluster/components"
@@ -177,37 +173,6 @@ func TestAddonProcess(t *testing.T) {
 	}
 	if content := files[directory+"config.yaml"]; content != "dir: "+directory+"certificates" {
 		t.Errorf("its settings are %q", content)
-	}
-}
-
-// The audit log has all writes to pods except those of kubelets.
-func TestAuditPolicy(t *testing.T) {
-	files, err := example(components.DefaultNodes()...).Files()
-	if err != nil {
-		t.Fatal(err)
-	}
-	loaded, err := policy.LoadPolicyFromBytes([]byte(files["/repository/.cluster/config/audit-policy.yaml"]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	rules := policy.NewPolicyRuleEvaluator(loaded)
-	operator := &user.DefaultInfo{Name: "system:serviceaccount:system:operator", Groups: []string{"system:serviceaccounts"}}
-	for _, c := range []struct {
-		user                        user.Info
-		verb, resource, subresource string
-		want                        audit.Level
-	}{
-		{operator, "patch", "pods", "status", audit.LevelMetadata},
-		{operator, "patch", "pods", "", audit.LevelMetadata},
-		{operator, "create", "pods", "", audit.LevelMetadata},
-		{operator, "get", "pods", "", audit.LevelNone},
-		{operator, "patch", "jobs", "status", audit.LevelNone},
-		{&user.DefaultInfo{Name: "system:node:node-1", Groups: []string{user.NodesGroup}}, "patch", "pods", "status", audit.LevelNone},
-	} {
-		request := authorizer.AttributesRecord{User: c.user, Verb: c.verb, Resource: c.resource, Subresource: c.subresource, ResourceRequest: true}
-		if got := rules.EvaluatePolicyRule(request).Level; got != c.want {
-			t.Errorf("%s of %s/%s by %s is logged at level %s, want %s", c.verb, c.resource, c.subresource, c.user.GetName(), got, c.want)
-		}
 	}
 }
 

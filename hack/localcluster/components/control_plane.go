@@ -63,19 +63,12 @@ func (c Cluster) apiServer() Component {
 			"--service-account-signing-key-file=" + c.Key("service-accounts"),
 			"--service-account-key-file=" + c.Certificate("service-accounts"),
 			"--service-cluster-ip-range=" + serviceRange,
-			"--audit-policy-file=" + c.auditPolicy(),
-			"--audit-log-path=" + c.AuditLog(),
-			// Megabytes.
-			"--audit-log-maxsize=50",
-			"--audit-log-maxbackup=2",
 			"--v=1",
 		},
 		Listens: []string{loopback(apiServerPort)},
 		Health:  Probe{URL: Server() + "/readyz"},
 	}
 }
-
-func (c Cluster) auditPolicy() string { return c.Path("config", "audit-policy.yaml") }
 
 func (c Cluster) controllerManager() Component {
 	kubeconfig := c.Kubeconfig(ControllerManager)

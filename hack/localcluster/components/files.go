@@ -13,16 +13,12 @@ import (
 	"github.com/sidecar-termination/operator/hack/localcluster/images"
 )
 
-var (
-	//go:embed audit.yaml
-	auditPolicy string
-	//go:embed containerd.toml
-	containerdTemplate string
-)
+//go:embed containerd.toml
+var containerdTemplate string
 
 // Files returns the configuration files that the components read, by path.
 func (c Cluster) Files() (map[string]string, error) {
-	files := map[string]string{c.auditPolicy(): auditPolicy}
+	files := map[string]string{}
 	for _, node := range c.Nodes {
 		kubelet, err := yaml.Marshal(c.kubeletSettings(node))
 		if err != nil {

@@ -68,9 +68,6 @@ func (l Layout) Node(node string, elements ...string) string {
 // Log returns the log file of a component.
 func (l Layout) Log(component string) string { return l.Path("logs", component+".log") }
 
-// AuditLog returns the log of writes to pods. The API server rotates it.
-func (l Layout) AuditLog() string { return l.Path("logs", "audit.log") }
-
 // Record returns the file that identifies the running process of a component.
 func (l Layout) Record(component string) string { return l.Path("run", component+".json") }
 
