@@ -123,11 +123,11 @@ patches:
     spec: ` + spec + "\n"
 }
 
-// requireSidecars requires the names of the policy's sidecars, which are sorted.
-func requireSidecars(t *testing.T, rendered resources, name string, want ...string) {
+// requireSidecars requires the names of the sidecars of policy p, which are sorted.
+func requireSidecars(t *testing.T, rendered resources, want ...string) {
 	t.Helper()
-	if got := sidecarNames(policy(t, rendered, name).Spec.PolicySpec); !slices.Equal(got, want) {
-		t.Errorf("policy %s has sidecars %v, want %v", name, got, want)
+	if got := sidecarNames(policy(t, rendered, "p").Spec.PolicySpec); !slices.Equal(got, want) {
+		t.Errorf("policy p has sidecars %v, want %v", got, want)
 	}
 }
 
@@ -211,12 +211,12 @@ func TestPatchesReplaceQuickExitPaths(t *testing.T) {
 
 func TestPatchDeletesSidecar(t *testing.T) {
 	rendered := overlay(t, component+patchSpec("p", `{sidecars: [{name: istio-proxy, $patch: delete}]}`))
-	requireSidecars(t, rendered, "p", "fluent-bit")
+	requireSidecars(t, rendered, "fluent-bit")
 }
 
 func TestPatchReplacesSidecars(t *testing.T) {
 	rendered := overlay(t, component+patchSpec("p", `{sidecars: [{$patch: replace}, {name: vault-agent}]}`))
-	requireSidecars(t, rendered, "p", "vault-agent")
+	requireSidecars(t, rendered, "vault-agent")
 }
 
 func TestJSONPatchAppendsSidecar(t *testing.T) {
@@ -227,7 +227,7 @@ patches:
   patch: |-
     - {op: add, path: /spec/sidecars/-, value: {name: vault-agent}}
 `)
-	requireSidecars(t, rendered, "p", "fluent-bit", "istio-proxy", "vault-agent")
+	requireSidecars(t, rendered, "fluent-bit", "istio-proxy", "vault-agent")
 }
 
 const foreignSchema = `{"definitions": {"com.example.v1.Thing": {"type": "object",
@@ -263,7 +263,7 @@ func TestBaseSchemaDisablesComponentSchema(t *testing.T) {
 		"theirs/own.json":           foreignSchema,
 		"theirs/base.yaml":          base,
 	}))
-	requireSidecars(t, rendered, "p", "fluent-bit", "vault-agent")
+	requireSidecars(t, rendered, "fluent-bit", "vault-agent")
 }
 
 func TestSchemaSnippetMergesPolicies(t *testing.T) {
@@ -276,7 +276,7 @@ func TestSchemaSnippetMergesPolicies(t *testing.T) {
 		"base.yaml":          base,
 		"own.json":           string(snippet),
 	}))
-	requireSidecars(t, rendered, "p", "fluent-bit", "istio-proxy", "vault-agent")
+	requireSidecars(t, rendered, "fluent-bit", "istio-proxy", "vault-agent")
 	if got := clusterPolicy(t, rendered, "c").Namespace; got != "" {
 		t.Errorf("the cluster policy has namespace %s", got)
 	}

@@ -22,27 +22,20 @@ import (
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// buildOperator and buildPlugin build a program once and return its path.
-var (
-	buildOperator = sync.OnceValues(func() (string, error) { return build(settings.Name, ".") })
-	buildPlugin   = sync.OnceValues(func() (string, error) {
-		return build(settings.PluginProgram, "./cmd/"+settings.PluginProgram)
-	})
-)
-
-func build(name, directory string) (string, error) {
+// buildPlugin builds the plugin once and returns its path.
+var buildPlugin = sync.OnceValues(func() (string, error) {
 	cluster, err := harness.Connect()
 	if err != nil {
 		return "", err
 	}
-	program := filepath.Join(cluster.Repository, "bin", name)
-	build := exec.Command("go", "build", "-o", program, directory)
+	program := filepath.Join(cluster.Repository, "bin", settings.PluginProgram)
+	build := exec.Command("go", "build", "-o", program, "./cmd/"+settings.PluginProgram)
 	build.Dir = cluster.Repository
 	if output, err := build.CombinedOutput(); err != nil {
 		return "", errors.New(string(output))
 	}
 	return program, nil
-}
+})
 
 // plugin runs the plugin and returns its output, with whitespace collapsed, and its exit code.
 func plugin(test *harness.Test, arguments ...string) (string, int) {

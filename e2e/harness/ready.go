@@ -42,12 +42,12 @@ func Ready() error {
 
 // RealNodes returns the Ready nodes with OpenKruise's daemon. It returns an error if there is none.
 func (c *Cluster) RealNodes(ctx context.Context) ([]corev1.Node, error) {
-	real, err := labels.Parse("type!=virtual-kubelet,eks.amazonaws.com/compute-type!=fargate")
+	realNodes, err := labels.Parse("type!=virtual-kubelet,eks.amazonaws.com/compute-type!=fargate")
 	if err != nil {
 		return nil, err
 	}
 	nodes := &corev1.NodeList{}
-	if err := c.Client.List(ctx, nodes, client.MatchingLabelsSelector{Selector: real}); err != nil {
+	if err := c.Client.List(ctx, nodes, client.MatchingLabelsSelector{Selector: realNodes}); err != nil {
 		return nil, fmt.Errorf("list the nodes: %w", err)
 	}
 	ready := slices.DeleteFunc(nodes.Items, func(node corev1.Node) bool {

@@ -82,8 +82,23 @@ func (e *environment) completeJobs(ctx context.Context, contender string, count 
 			return nil, err
 		}
 	}
+	completed, err := e.awaitCompletion(ctx, namespace, count)
+	if err != nil {
+		return nil, err
+	}
+	times, err := e.timesSinceMainsEnded(ctx, namespace, completed)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(times)
+	return figures{"main ended to Job complete p50, s": percentile(times, 50).Seconds(), "main ended to Job complete max, s": times[count-1].Seconds()}, nil
+}
+
+// awaitCompletion waits until all Jobs of the namespace are complete, and returns the machine's uptime at which each was.
+// A Job with a failed pod is an error.
+func (e *environment) awaitCompletion(ctx context.Context, namespace string, count int) (map[string]time.Duration, error) {
 	completed := map[string]time.Duration{} // by Job
-	err = wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+	err := wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
 		jobs := &batchv1.JobList{}
 		if err := e.client.List(ctx, jobs, client.InNamespace(namespace)); err != nil {
 			return false, err
@@ -99,9 +114,11 @@ func (e *environment) completeJobs(ctx context.Context, contender string, count 
 		}
 		return len(completed) == count, nil
 	})
-	if err != nil {
-		return nil, err
-	}
+	return completed, err
+}
+
+// timesSinceMainsEnded returns the time between the end of each pod's main container and the completion of its Job.
+func (e *environment) timesSinceMainsEnded(ctx context.Context, namespace string, completed map[string]time.Duration) ([]time.Duration, error) {
 	pods := &corev1.PodList{}
 	if err := e.client.List(ctx, pods, client.InNamespace(namespace)); err != nil {
 		return nil, err
@@ -114,11 +131,10 @@ func (e *environment) completeJobs(ctx context.Context, contender string, count 
 			}
 		}
 	}
-	if len(times) != count {
-		return nil, fmt.Errorf("%d Jobs have %d ended main containers", count, len(times))
+	if len(times) != len(completed) {
+		return nil, fmt.Errorf("%d Jobs have %d ended main containers", len(completed), len(times))
 	}
-	slices.Sort(times)
-	return figures{"main ended to Job complete p50, s": percentile(times, 50).Seconds(), "main ended to Job complete max, s": times[count-1].Seconds()}, nil
+	return times, nil
 }
 
 // jobOf is a Job whose main container runs for 3 seconds and then writes the machine's uptime into its termination message.
