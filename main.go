@@ -13,14 +13,14 @@ import (
 	"github.com/spf13/pflag"
 	ctrl "sigs.k8s.io/controller-runtime"
 
+	"github.com/sidecar-termination/operator/internal/safetext"
 	"github.com/sidecar-termination/operator/internal/settings"
-	"github.com/sidecar-termination/operator/internal/terminal"
 )
 
 func main() {
 	if err := execute(ctrl.SetupSignalHandler(), os.Args[1:], os.Stdout, run); err != nil {
 		if !errors.Is(err, context.Canceled) {
-			fmt.Fprintln(os.Stderr, "error:", terminal.EscapeLines(err.Error()))
+			fmt.Fprintln(os.Stderr, "error:", safetext.EscapeLines(err.Error()))
 		}
 		os.Exit(1)
 	}

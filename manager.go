@@ -24,9 +24,9 @@ import (
 	"github.com/sidecar-termination/operator/controllers"
 	"github.com/sidecar-termination/operator/internal/eventtransport"
 	"github.com/sidecar-termination/operator/internal/podcache"
+	"github.com/sidecar-termination/operator/internal/safetext"
 	"github.com/sidecar-termination/operator/internal/scheme"
 	"github.com/sidecar-termination/operator/internal/settings"
-	"github.com/sidecar-termination/operator/internal/terminal"
 )
 
 // run runs the operator until the context ends.
@@ -48,7 +48,7 @@ func run(ctx context.Context, operator settings.Operator) error {
 // newLogger returns a logger that escapes control characters: names and messages of the API server and of webhooks may
 // contain them.
 func newLogger(options zap.Options, out io.Writer) logr.Logger {
-	return zap.New(zap.UseFlagOptions(&options), zap.WriteTo(terminal.Writer{W: out}))
+	return zap.New(zap.UseFlagOptions(&options), zap.WriteTo(safetext.Writer{W: out}))
 }
 
 func newManager(ctx context.Context, operator settings.Operator) (manager.Manager, error) {

@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"github.com/sidecar-termination/operator/internal/podcache"
+	"github.com/sidecar-termination/operator/internal/safetext"
 	"github.com/sidecar-termination/operator/internal/scheme"
 	"github.com/sidecar-termination/operator/internal/settings"
-	"github.com/sidecar-termination/operator/internal/terminal"
 )
 
 func TestLogsHaveNoControlCharacters(t *testing.T) {
@@ -25,7 +25,7 @@ func TestLogsHaveNoControlCharacters(t *testing.T) {
 			const hostile = "a\x1b]0;owned\x07\u009b\u202e\x7f"
 			var out bytes.Buffer
 			newLogger(operator.Log, &out).Error(errors.New(hostile), hostile, "pod", hostile)
-			if got := out.String(); got != terminal.EscapeLines(got) || strings.Count(got, `\u202e`) != 3 {
+			if got := out.String(); got != safetext.EscapeLines(got) || strings.Count(got, `\u202e`) != 3 {
 				t.Errorf("the log has control characters: %q", got)
 			}
 			if encoder == "json" && !json.Valid(out.Bytes()) {

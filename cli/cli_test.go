@@ -18,8 +18,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
 	"github.com/sidecar-termination/operator/cli/exit"
+	"github.com/sidecar-termination/operator/internal/safetext"
 	"github.com/sidecar-termination/operator/internal/settings"
-	"github.com/sidecar-termination/operator/internal/terminal"
 )
 
 var update = flag.Bool("update", false, "write the golden files, and the outputs in the documentation")
@@ -58,7 +58,7 @@ func TestOutputs(t *testing.T) {
 			}
 			first, _, _ := strings.Cut(string(golden), "\n")
 			got := first + "\n" + runLine(t, first)
-			if escaped := terminal.EscapeLines(got); got != escaped {
+			if escaped := safetext.EscapeLines(got); got != escaped {
 				t.Errorf("control characters reach the terminal: %s", firstDifference(strconv.QuoteToASCII(got), strconv.QuoteToASCII(escaped)))
 			}
 			if *update {

@@ -31,10 +31,10 @@ import (
 	"github.com/sidecar-termination/operator/cli/exit"
 	"github.com/sidecar-termination/operator/cli/finish"
 	"github.com/sidecar-termination/operator/cli/source"
+	"github.com/sidecar-termination/operator/hack/testenv"
 	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/terminator/image"
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
-	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
 // newStuckPod creates a pod whose main container ended an hour ago and whose container proxy runs, with or without a policy that

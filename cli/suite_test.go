@@ -30,9 +30,9 @@ import (
 
 	"github.com/sidecar-termination/operator/cli"
 	"github.com/sidecar-termination/operator/cli/exit"
+	"github.com/sidecar-termination/operator/hack/testenv"
 	"github.com/sidecar-termination/operator/internal/scheme"
 	"github.com/sidecar-termination/operator/internal/settings"
-	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
 // server is the API server, with the credentials of an administrator.

@@ -28,8 +28,8 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/hack/testenv"
 	"github.com/sidecar-termination/operator/internal/settings"
-	"github.com/sidecar-termination/operator/internal/testenv"
 )
 
 // server is the configuration of the API server.

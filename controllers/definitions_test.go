@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/podtest"
-	"github.com/sidecar-termination/operator/internal/testenv"
+	"github.com/sidecar-termination/operator/hack/podtest"
+	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
 // plurals are the resources of the policies.

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/podtest"
+	"github.com/sidecar-termination/operator/hack/podtest"
 )
 
 func TestPodIsRelabelled(t *testing.T) {

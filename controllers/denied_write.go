@@ -12,8 +12,8 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/safetext"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
-	"github.com/sidecar-termination/operator/internal/truncate"
 )
 
 const (
@@ -59,7 +59,7 @@ func withDenial(denied map[v1alpha1.Mode]string, write *writeError) map[v1alpha1
 	if all == nil {
 		all = map[v1alpha1.Mode]string{}
 	}
-	all[write.mode] = truncate.String(write.cause.Error(), maxAnswer)
+	all[write.mode] = safetext.Truncate(write.cause.Error(), maxAnswer)
 	return all
 }
 

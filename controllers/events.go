@@ -12,8 +12,8 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/safetext"
 	"github.com/sidecar-termination/operator/internal/settings"
-	"github.com/sidecar-termination/operator/internal/truncate"
 )
 
 // podEvent is one event on a pod.
@@ -37,7 +37,7 @@ func (e podEvent) emit(recorder events.EventRecorder, pod *corev1.Pod) {
 	reference := &corev1.ObjectReference{
 		APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
 	}
-	recorder.Eventf(reference, related, e.kind, string(e.reason), settings.EventAction, "%s", truncate.String(e.note, truncate.MaxEventNote))
+	recorder.Eventf(reference, related, e.kind, string(e.reason), settings.EventAction, "%s", safetext.Truncate(e.note, safetext.MaxEventNote))
 }
 
 // decisionEvents returns the events of a decision: its actions or, if the pod has just become stuck, that. changed says that the

@@ -19,12 +19,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/hack/podtest"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/podcache"
-	"github.com/sidecar-termination/operator/internal/podtest"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/rollup"
-	"github.com/sidecar-termination/operator/internal/truncate"
+	"github.com/sidecar-termination/operator/internal/safetext"
 )
 
 // statesTest is podStates with a reporter whose output is recorded.
@@ -410,9 +410,9 @@ func TestDecisionEvents(t *testing.T) {
 
 func TestLongEventNoteIsCut(t *testing.T) {
 	events := &recordedEvents{}
-	podEvent{corev1.EventTypeNormal, v1alpha1.ReasonStuck, strings.Repeat("é", truncate.MaxEventNote), nil}.emit(events, podtest.New())
+	podEvent{corev1.EventTypeNormal, v1alpha1.ReasonStuck, strings.Repeat("é", safetext.MaxEventNote), nil}.emit(events, podtest.New())
 	_, note, _ := strings.Cut(events.take()[0], ": ")
-	if len(note) > truncate.MaxEventNote || !strings.HasSuffix(note, "é...") {
+	if len(note) > safetext.MaxEventNote || !strings.HasSuffix(note, "é...") {
 		t.Errorf("the note has %d bytes and ends in %q", len(note), note[len(note)-8:])
 	}
 }

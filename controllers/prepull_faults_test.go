@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/testenv"
+	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
 // pullTrial creates, replaces and deletes pull jobs with faults in the operator's writes.

@@ -26,8 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/recorder"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/podtest"
-	"github.com/sidecar-termination/operator/internal/testenv"
+	"github.com/sidecar-termination/operator/hack/podtest"
+	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
 const (

@@ -16,8 +16,8 @@ import (
 
 	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/safetext"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
-	"github.com/sidecar-termination/operator/internal/truncate"
 )
 
 // The names in OpenKruise's chart and manifests.
@@ -186,5 +186,5 @@ func terminatorGate(containers []corev1.Container) bool {
 // firstOf lists the first names and counts the others.
 func firstOf(names []string) string {
 	const few = 5
-	return truncate.List(names, few, ", ")
+	return safetext.List(names, few, ", ")
 }

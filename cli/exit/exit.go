@@ -12,7 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sidecar-termination/operator/internal/terminal"
+	"github.com/sidecar-termination/operator/internal/safetext"
 )
 
 // The exit codes.
@@ -46,7 +46,7 @@ func Report(w io.Writer, err error) int {
 		return CodeProblem
 	}
 	if !errors.Is(err, context.Canceled) {
-		_, _ = fmt.Fprintln(w, "error:", terminal.EscapeLines(err.Error()))
+		_, _ = fmt.Fprintln(w, "error:", safetext.EscapeLines(err.Error()))
 	}
 	if errors.As(err, &commandError{}) {
 		return CodeError

@@ -19,7 +19,7 @@ import (
 	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/terminal"
+	"github.com/sidecar-termination/operator/internal/safetext"
 )
 
 // watchInterval is the time between two reads of a watched object. A policy is read less often, because its report needs all
@@ -47,7 +47,7 @@ func (o *options) runWatch(cmd *cobra.Command, l *live, workloads []workload) er
 		o.program.Progress.Clear()
 		switch {
 		case apierrors.IsNotFound(err) && view.shown != "":
-			_, err := fmt.Fprintf(w, "%s/%s was deleted\n", of.kind, terminal.Escape(of.name))
+			_, err := fmt.Fprintf(w, "%s/%s was deleted\n", of.kind, safetext.Escape(of.name))
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -123,7 +123,7 @@ func (v *watchView) failed(err error) {
 		return
 	}
 	v.failure = err.Error()
-	_, _ = fmt.Fprintf(v.stderr, "error: %s; retrying\n", terminal.EscapeLines(v.failure))
+	_, _ = fmt.Fprintf(v.stderr, "error: %s; retrying\n", safetext.EscapeLines(v.failure))
 }
 
 func (v *watchView) show(r *result) error {

@@ -14,12 +14,12 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/cli/source"
+	"github.com/sidecar-termination/operator/hack/podtest"
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/podtest"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/safetext"
 	"github.com/sidecar-termination/operator/internal/settings"
-	"github.com/sidecar-termination/operator/internal/truncate"
 )
 
 func TestPodNames(t *testing.T) {
@@ -130,11 +130,11 @@ func TestCheckSidecars(t *testing.T) {
 func TestEventOfLongNames(t *testing.T) {
 	f := &finisher{program: source.Program{Name: settings.PluginName, Now: func() time.Time { return podtest.Noon }}}
 	for _, name := range []string{"job-1", strings.Repeat("x", 253), strings.Repeat("x", 57) + ".y", "report-" + strings.Repeat("a.", 100) + "b"} {
-		event := f.event(podtest.New(func(p *corev1.Pod) { p.Name = name }), strings.Repeat("é", truncate.MaxEventNote))
+		event := f.event(podtest.New(func(p *corev1.Pod) { p.Name = name }), strings.Repeat("é", safetext.MaxEventNote))
 		if problems := validation.NameIsDNSSubdomain(event.Name, false); len(problems) > 0 {
 			t.Errorf("pod %s: event name %q: %v", name, event.Name, problems)
 		}
-		if len(event.Note) > truncate.MaxEventNote || event.Regarding.Name != name {
+		if len(event.Note) > safetext.MaxEventNote || event.Regarding.Name != name {
 			t.Errorf("pod %s: a note of %d bytes about pod %s", name, len(event.Note), event.Regarding.Name)
 		}
 	}

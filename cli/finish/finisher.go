@@ -24,10 +24,10 @@ import (
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/safetext"
 	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/terminator/image"
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
-	"github.com/sidecar-termination/operator/internal/truncate"
 )
 
 // finisher finishes pods one after the other and collects the results.
@@ -200,7 +200,7 @@ func (f *finisher) event(pod *corev1.Pod, note string) *eventsv1.Event {
 		Type:                corev1.EventTypeNormal,
 		Reason:              string(v1alpha1.ReasonFinishedByUser),
 		Action:              settings.EventAction,
-		Note:                truncate.String(note, truncate.MaxEventNote),
+		Note:                safetext.Truncate(note, safetext.MaxEventNote),
 		Regarding: corev1.ObjectReference{
 			APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
 		},

@@ -12,7 +12,7 @@ import (
 	"github.com/sidecar-termination/operator/cli/exit"
 	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/truncate"
+	"github.com/sidecar-termination/operator/internal/safetext"
 )
 
 // outcome is the result for a pod.
@@ -124,7 +124,7 @@ var outcomes = map[outcome]output.Cell{
 func (r *result) text(p *output.Printer) {
 	var rows [][]output.Cell
 	for _, pod := range r.Pods {
-		message := truncate.String(pod.Message, maxMessage)
+		message := safetext.Truncate(pod.Message, maxMessage)
 		if pod.Hint != "" {
 			message += " -> " + pod.Hint
 		}

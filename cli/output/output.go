@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/terminal"
+	"github.com/sidecar-termination/operator/internal/safetext"
 )
 
 // The formats.
@@ -65,7 +65,7 @@ func (f Format) Write(w io.Writer, value any, text func(p *Printer)) error {
 	var err error
 	switch f {
 	case FormatJSON:
-		encoded, err = encodeJSON(value, terminal.EscapeLines)
+		encoded, err = encodeJSON(value, safetext.EscapeLines)
 	case FormatYAML:
 		encoded, err = encodeYAML(value)
 	default:
@@ -89,12 +89,12 @@ func encodeJSON(value any, escape func(string) string) (string, error) {
 // encodeYAML returns JSON, which is also YAML, if the YAML would contain control characters. YAML can escape them in double
 // quotes only, and the encoder writes most strings without quotes.
 func encodeYAML(value any) (string, error) {
-	asJSON, err := encodeJSON(value, terminal.EscapeYAML)
+	asJSON, err := encodeJSON(value, safetext.EscapeYAML)
 	if err != nil {
 		return "", err
 	}
 	data, err := yaml.JSONToYAML([]byte(asJSON))
-	if text := string(data); text == terminal.EscapeLines(text) {
+	if text := string(data); text == safetext.EscapeLines(text) {
 		return text, err
 	}
 	return asJSON, err

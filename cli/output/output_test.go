@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/internal/explain"
-	"github.com/sidecar-termination/operator/internal/terminal"
+	"github.com/sidecar-termination/operator/internal/safetext"
 )
 
 // hostile has a control or a format character of each kind.
@@ -42,7 +42,7 @@ func TestTableEscapesHostileText(t *testing.T) {
 		plain = strings.ReplaceAll(plain, "\x1b["+string(own)+"m", "")
 	}
 	plain = strings.ReplaceAll(plain, "\x1b[0m", "")
-	if escaped := terminal.EscapeLines(plain); escaped != plain || strings.Contains(plain, "\t") {
+	if escaped := safetext.EscapeLines(plain); escaped != plain || strings.Contains(plain, "\t") {
 		t.Errorf("control characters reach the terminal:\n%q", plain)
 	}
 }
@@ -61,7 +61,7 @@ func TestJSONAndYAMLEscapeHostileText(t *testing.T) {
 				if err := format.Write(&out, value, nil); err != nil {
 					t.Fatalf("%s: %v", format, err)
 				}
-				if got := out.String(); got != terminal.EscapeLines(got) {
+				if got := out.String(); got != safetext.EscapeLines(got) {
 					t.Errorf("%s has control characters: %q", format, got)
 				}
 				decoded := map[string]string{}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/sidecar-termination/operator/internal/terminal"
+	"github.com/sidecar-termination/operator/internal/safetext"
 )
 
 // Style is the colour of a text on a terminal. Other outputs ignore it.
@@ -42,7 +42,7 @@ type Printer struct {
 
 // Line writes a line.
 func (p *Printer) Line(format string, arguments ...any) {
-	p.line(terminal.Escape(fmt.Sprintf(format, arguments...)))
+	p.line(safetext.Escape(fmt.Sprintf(format, arguments...)))
 }
 
 // StyledLine writes a line in the style.
@@ -74,7 +74,7 @@ func (p *Printer) Prose(head []Cell, text string) {
 	if p.terminalWidth > 0 {
 		width = max(p.terminalWidth-length, minWrapped)
 	}
-	for i, wrapped := range wrap(terminal.Escape(strings.Join(strings.Fields(text), " ")), width) {
+	for i, wrapped := range wrap(safetext.Escape(strings.Join(strings.Fields(text), " ")), width) {
 		if i > 0 {
 			line = strings.Repeat(" ", length)
 		}
@@ -107,7 +107,7 @@ type Cell struct {
 	Style Style
 }
 
-func (c Cell) escaped() Cell { return Cell{terminal.Escape(c.Text), c.Style} }
+func (c Cell) escaped() Cell { return Cell{safetext.Escape(c.Text), c.Style} }
 
 // Cells makes plain cells.
 func Cells(texts ...string) []Cell {

@@ -8,7 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/sidecar-termination/operator/internal/terminal"
+	"github.com/sidecar-termination/operator/internal/safetext"
 )
 
 // formatJUnit is the XML format that CI systems read.
@@ -47,14 +47,14 @@ type junitProblem struct {
 func (r *result) writeJUnit(w io.Writer) error {
 	report := junitReport{Name: kind}
 	for _, file := range r.Files {
-		suite := junitSuite{Name: terminal.Escape(file.File)}
+		suite := junitSuite{Name: safetext.Escape(file.File)}
 		if file.Error != "" {
-			suite.add(junitCase{Name: "read the file", Error: &junitProblem{Message: "the test file is invalid", Text: terminal.EscapeLines(file.Error)}})
+			suite.add(junitCase{Name: "read the file", Error: &junitProblem{Message: "the test file is invalid", Text: safetext.EscapeLines(file.Error)}})
 		}
 		for _, c := range file.Cases {
-			made := junitCase{Name: terminal.Escape(c.Name)}
+			made := junitCase{Name: safetext.Escape(c.Name)}
 			if c.Outcome == failed {
-				made.Failure = &junitProblem{Message: terminal.Escape(c.Decision), Text: terminal.EscapeLines(differences(c))}
+				made.Failure = &junitProblem{Message: safetext.Escape(c.Decision), Text: safetext.EscapeLines(differences(c))}
 			}
 			suite.add(made)
 		}

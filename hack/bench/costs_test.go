@@ -14,7 +14,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/testenv"
+	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
 // The operator as it is built costs one write per pod by each mode, and so do bare clients. Asserts on counts only, never on time.

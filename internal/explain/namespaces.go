@@ -6,8 +6,8 @@ import (
 	"fmt"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/safetext"
 	"github.com/sidecar-termination/operator/internal/settings"
-	"github.com/sidecar-termination/operator/internal/truncate"
 )
 
 // maxNamespaces limits the namespaces that a message lists.
@@ -22,7 +22,7 @@ func (x *explainer) notWatched() string {
 
 // watched lists the namespaces that the operator watches.
 func watched(operator settings.Decisions) string {
-	return truncate.List(operator.WatchNamespaces, maxNamespaces, ", ")
+	return safetext.List(operator.WatchNamespaces, maxNamespaces, ", ")
 }
 
 // checkNamespace finds a pod with several containers in a namespace that the operator does not watch. In a pod with one there is no

@@ -15,7 +15,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/resolve"
-	"github.com/sidecar-termination/operator/internal/truncate"
+	"github.com/sidecar-termination/operator/internal/safetext"
 )
 
 // The limits of the findings on policies that do not select the pod.
@@ -100,7 +100,7 @@ func (n notSelecting) compare(other notSelecting) int {
 
 // finding lists the mismatches after the text.
 func (n notSelecting) finding(text string) Finding {
-	return Finding{Severity: SeverityNote, Reason: v1alpha1.ReasonNotSelected, Message: text + ": " + truncate.List(n.mismatches, maxMismatches, "; "), Hint: n.hint}
+	return Finding{Severity: SeverityNote, Reason: v1alpha1.ReasonNotSelected, Message: text + ": " + safetext.List(n.mismatches, maxMismatches, "; "), Hint: n.hint}
 }
 
 // whyNotSelecting compares the selectors of the policy with the pod. Undeclared are the containers that it could declare.
@@ -155,7 +155,7 @@ func wantedValue(r *labels.Requirement) string {
 	for i, value := range values {
 		values[i] = shownValue(value)
 	}
-	listed := truncate.List(values, maxValues, ", ")
+	listed := safetext.List(values, maxValues, ", ")
 	switch r.Operator() {
 	case selection.Exists:
 		return "any value"
@@ -171,4 +171,4 @@ func wantedValue(r *labels.Requirement) string {
 }
 
 // shownValue returns the value of a label for a message.
-func shownValue(value string) string { return cmp.Or(truncate.String(value, maxLabel), `""`) }
+func shownValue(value string) string { return cmp.Or(safetext.Truncate(value, maxLabel), `""`) }

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/sidecar-termination/operator/internal/podtest"
+	"github.com/sidecar-termination/operator/hack/podtest"
 )
 
 // copied returns an equal string that shares no memory with the given one.

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
-	"github.com/sidecar-termination/operator/internal/podtest"
+	"github.com/sidecar-termination/operator/hack/podtest"
 )
 
 func TestTeardownEventsEndWithTeardown(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/prepull"
 	"github.com/sidecar-termination/operator/internal/resolve"
-	"github.com/sidecar-termination/operator/internal/truncate"
+	"github.com/sidecar-termination/operator/internal/safetext"
 )
 
 // maxRecent limits status.recent, and maxMessage limits a condition's message.
@@ -114,7 +114,7 @@ func (c condition) setIn(status *v1alpha1.PolicyStatus, generation int64, now ti
 		value = metav1.ConditionTrue
 	}
 	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
-		Type: c.kind, Status: value, Reason: string(c.reason), Message: truncate.String(c.message, maxMessage),
+		Type: c.kind, Status: value, Reason: string(c.reason), Message: safetext.Truncate(c.message, maxMessage),
 		ObservedGeneration: generation, LastTransitionTime: metav1.NewTime(now.UTC().Truncate(time.Second)),
 	})
 }

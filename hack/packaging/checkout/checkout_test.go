@@ -21,7 +21,7 @@ import (
 	"github.com/sidecar-termination/operator/hack/ociimage"
 	"github.com/sidecar-termination/operator/hack/packaging/checkout"
 	"github.com/sidecar-termination/operator/hack/packaging/images"
-	"github.com/sidecar-termination/operator/internal/testenv"
+	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
 // writeLayouts writes two images that differ by a path, and returns their directory and digests.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package terminal escapes text for terminals. Names, reasons and messages come from anyone who can write a pod or a manifest.
-// Control characters can change what a terminal shows or does, and format characters can reorder text.
-package terminal
+// Package safetext makes texts safe to show: names, reasons and messages come from anyone who can write a pod or a manifest.
+// Control characters can change what a terminal shows or does, format characters can reorder text, and any length is possible.
+package safetext
 
 import (
 	"fmt"

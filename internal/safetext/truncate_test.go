@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package truncate_test
+package safetext_test
 
 import (
 	"testing"
 
-	"github.com/sidecar-termination/operator/internal/truncate"
+	"github.com/sidecar-termination/operator/internal/safetext"
 )
 
-func TestString(t *testing.T) {
+func TestTruncate(t *testing.T) {
 	tests := map[string]struct {
 		text, want string
 	}{
@@ -21,7 +21,7 @@ func TestString(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := truncate.String(test.text, 8); got != test.want {
+			if got := safetext.Truncate(test.text, 8); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
@@ -39,7 +39,7 @@ func TestList(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := truncate.List(test.texts, 2, ", "); got != test.want {
+			if got := safetext.List(test.texts, 2, ", "); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testenv runs integration tests against kube-apiserver and etcd. No kubelet or controller changes what a test writes.
+// Package testenv has what the tests of all packages share: it runs integration tests against kube-apiserver and etcd, where no
+// kubelet or controller changes what a test writes.
 package testenv
 
 import (

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podtest makes pods, policies and settings for tests.
+// Package podtest makes pods, policies and settings for the tests of all packages.
 package podtest
 
 import (

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package truncate shortens texts that users control, for messages with a bounded length.
-package truncate
+package safetext
 
 import (
 	"fmt"
@@ -13,9 +12,9 @@ const ellipsis = "..."
 // MaxEventNote is the maximum length of a note in events.k8s.io.
 const MaxEventNote = 1024
 
-// String returns the text, or its beginning and an ellipsis if it is longer than limit bytes. A shortened text is valid
+// Truncate returns the text, or its beginning and an ellipsis if it is longer than limit bytes. A shortened text is valid
 // UTF-8. The limit must be at least the length of the ellipsis.
-func String(text string, limit int) string {
+func Truncate(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}

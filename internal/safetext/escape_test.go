@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package terminal_test
+package safetext_test
 
 import (
 	"encoding/json"
@@ -11,7 +11,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/sidecar-termination/operator/internal/terminal"
+	"github.com/sidecar-termination/operator/internal/safetext"
 )
 
 func TestEscape(t *testing.T) {
@@ -31,14 +31,14 @@ func TestEscape(t *testing.T) {
 		"U+FFFD stays":     {"a\ufffd\x1b", "a\ufffd" + `\u001b`, "a\ufffd" + `\u001b`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := terminal.Escape(tc.text); got != tc.want {
+			if got := safetext.Escape(tc.text); got != tc.want {
 				t.Errorf("Escape: got %q, want %q", got, tc.want)
 			}
-			if got := terminal.EscapeLines(tc.text); got != tc.lines {
+			if got := safetext.EscapeLines(tc.text); got != tc.lines {
 				t.Errorf("EscapeLines: got %q, want %q", got, tc.lines)
 			}
 			var written strings.Builder
-			if n, err := (terminal.Writer{W: &written}).Write([]byte(tc.text)); n != len(tc.text) || err != nil || written.String() != tc.lines {
+			if n, err := (safetext.Writer{W: &written}).Write([]byte(tc.text)); n != len(tc.text) || err != nil || written.String() != tc.lines {
 				t.Errorf("Write: got %d, %v, %q, want %q", n, err, written.String(), tc.lines)
 			}
 		})
@@ -48,7 +48,7 @@ func TestEscape(t *testing.T) {
 func FuzzEscape(f *testing.F) {
 	f.Add("a\x1b]0;owned\x07\u202e\x9b\U000e0041\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		escaped := terminal.Escape(text)
+		escaped := safetext.Escape(text)
 		for _, r := range escaped {
 			if !unicode.IsGraphic(r) {
 				t.Errorf("%q has %U", escaped, r)
@@ -61,11 +61,11 @@ func FuzzEscape(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := yaml.Unmarshal([]byte(terminal.EscapeYAML(string(encoded))), new(string)); err != nil {
+		if err := yaml.Unmarshal([]byte(safetext.EscapeYAML(string(encoded))), new(string)); err != nil {
 			t.Errorf("YAML of %q: %v", text, err)
 		}
 		var decoded string
-		if err := json.Unmarshal([]byte(terminal.EscapeLines(string(encoded))), &decoded); err != nil || decoded != text {
+		if err := json.Unmarshal([]byte(safetext.EscapeLines(string(encoded))), &decoded); err != nil || decoded != text {
 			t.Errorf("JSON of %q reads as %q, %v", text, decoded, err)
 		}
 	})
