@@ -13,356 +13,249 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/resolve"
 )
-
-func inProgress(requeue time.Duration) brief {
-	return brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonAttemptInProgress, Requeue: requeue}
-}
 
 // TestAttempts covers the decision after an attempt on one sidecar.
 func TestAttempts(t *testing.T) {
-	pod := func() *corev1.Pod { return newPod(never, exited("main", 0), running("proxy")) }
-	cameBack := func() *corev1.Pod { return newPod(onFailure, exited("main", 0), running("proxy").restarted(1)) }
+	pod := func() *corev1.Pod { return finishedMain(never) }
+	cameBack := func() *corev1.Pod { return finishedMain(onFailure, running("proxy").restarted(1)) }
 	hourOfGrace := func(s *plan.Snapshot) { *s.Pod.Spec.TerminationGracePeriodSeconds = 3600 }
-	one := func(changes ...func(*resolve.Sidecar)) []resolve.Sidecar {
-		return sidecarsOf(sidecar("proxy", changes...))
-	}
 	terminal := phase(corev1.PodSucceeded)
 
 	runScenarios(t, map[string]scenario{
 		"a CRR in progress is given until its deadline": {
-			snapshot: observed(pod(), one(respect), attempted(crrAttempt(0, "proxy"))),
-			after:    59 * time.Second,
-			want:     inProgress(time.Second),
+			observed(pod(), oneProxy(respect), attempted(crrAttempt(0, "proxy"))),
+			59 * time.Second, inProgress(time.Second),
 		},
-		"a CRR fails at its deadline": {
-			snapshot: observed(pod(), one(respect), attempted(crrAttempt(0, "proxy"))),
-			after:    minute,
-			want:     fallingBack("Image#0 [proxy] within 1m0s"),
-		},
+		"a CRR fails at its deadline": {observed(pod(), oneProxy(respect), attempted(crrAttempt(0, "proxy"))), minute, fallingBack(swapOfProxy)},
 		"a CRR of three containers has three grace periods": {
-			snapshot: observed(pod(), one(respect), attempted(crrAttempt(0, "proxy", "a", "b"))),
-			after:    minute,
-			want:     inProgress(minute),
+			observed(pod(), oneProxy(respect), attempted(crrAttempt(0, "proxy", "a", "b"))),
+			minute, inProgress(minute),
 		},
-		"a swap of three containers has three grace periods": {
-			snapshot: observed(pod(), one(respect), attempted(swap("proxy", "a", "b"))),
-			after:    minute,
-			want:     inProgress(minute),
-		},
+		"a swap of three containers has three grace periods": {observed(pod(), oneProxy(respect), attempted(swap("proxy", "a", "b"))), minute, inProgress(minute)},
 		"a CRR fails as soon as the sidecar restarts": {
-			snapshot: observed(cameBack(), one(respect), attempted(crrAttempt(0, "proxy"))),
-			after:    2 * time.Second,
-			want:     fallingBack("Image#0 [proxy] within 1m0s"),
+			observed(cameBack(), oneProxy(respect), attempted(crrAttempt(0, "proxy"))),
+			2 * time.Second, fallingBack(swapOfProxy),
 		},
 		"a finished CRR waits for the pod's status": {
-			snapshot: observed(pod(), one(respect), attempted(finished(crrAttempt(0, "proxy"), 10*time.Second, ""))),
-			after:    12 * time.Second,
-			want:     inProgress(3 * time.Second),
+			observed(pod(), oneProxy(respect), attempted(finished(crrAttempt(0, "proxy"), 10*time.Second, ""))),
+			12 * time.Second, inProgress(3 * time.Second),
 		},
 		"a finished CRR without effect has failed": {
-			snapshot: observed(pod(), one(respect), attempted(finished(crrAttempt(0, "proxy"), 10*time.Second, ""))),
-			after:    15 * time.Second,
-			want:     fallingBack("Image#0 [proxy] within 1m0s"),
+			observed(pod(), oneProxy(respect), attempted(finished(crrAttempt(0, "proxy"), 10*time.Second, ""))),
+			15 * time.Second, fallingBack(swapOfProxy),
 		},
 		"a CRR that Kruise gave up on fails before a long deadline": {
-			snapshot: observed(pod(), one(respect), hourOfGrace, attempted(finished(crrAttempt(0, "proxy"), minute, "daemon has not responded"))),
-			after:    minute,
-			want:     inProgress(5 * time.Second),
+			observed(pod(), oneProxy(respect), hourOfGrace, attempted(finished(crrAttempt(0, "proxy"), minute, "daemon has not responded"))),
+			minute, inProgress(5 * time.Second),
 		},
 		"a swap waits for the new container": {
-			snapshot: observed(newPod(never, exited("main", 0), exited("proxy", 143)), one(), attempted(swap("proxy"))),
-			after:    time.Second,
-			want:     inProgress(59 * time.Second),
+			observed(finishedMain(never, exited("proxy", 143)), oneProxy(), attempted(swap("proxy"))),
+			time.Second, inProgress(59 * time.Second),
 		},
 		"a swap after a CRR waits for the new container": {
-			snapshot: observed(newPod(never, exited("main", 0), exited("proxy", 143)), one(), attempted(crrAttempt(0, "proxy"), swap("proxy"))),
-			after:    time.Second,
-			want:     inProgress(59 * time.Second),
+			observed(finishedMain(never, exited("proxy", 143)), oneProxy(), attempted(crrAttempt(0, "proxy"), swap("proxy"))),
+			time.Second, inProgress(59 * time.Second),
 		},
 		"a swap is complete when the new container has ended": {
-			snapshot: observed(newPod(never, exited("main", 0), exited("proxy", 0).restarted(1)), one(), attempted(swap("proxy"))),
-			after:    time.Second,
-			want:     brief{Stage: plan.StageTerminated, Reason: v1alpha1.ReasonTerminated},
+			observed(finishedMain(never, exited("proxy", 0).restarted(1)), oneProxy(), attempted(swap("proxy"))),
+			time.Second, terminated(),
 		},
 		"a sidecar that exited before its swap has ended": {
-			snapshot: observed(newPod(never, exited("main", 0), exited("proxy", 0)), one(), attempted(at(swap("proxy"), time.Second))),
-			after:    2 * time.Second,
-			want:     brief{Stage: plan.StageTerminated, Reason: v1alpha1.ReasonTerminated},
+			observed(finishedMain(never, exited("proxy", 0)), oneProxy(), attempted(at(swap("proxy"), time.Second))),
+			2 * time.Second, terminated(),
 		},
 		"a swap waits for the new container although the node's clock is behind": {
-			snapshot: observed(newPod(never, exited("main", 0), exited("proxy", 143).endedAt(done.Add(-50*minute))), one(), attempted(swap("proxy"))),
-			after:    time.Second,
-			want:     inProgress(59 * time.Second),
+			observed(finishedMain(never, exited("proxy", 143).endedAt(done.Add(-50*minute))), oneProxy(), attempted(swap("proxy"))),
+			time.Second, inProgress(59 * time.Second),
 		},
 		"a sidecar that exited long before its swap has ended at the deadline": {
-			snapshot: observed(newPod(never, exited("main", 0), exited("proxy", 143).endedAt(done.Add(-50*minute))), one(), attempted(swap("proxy"))),
-			after:    minute,
-			want:     brief{Stage: plan.StageTerminated, Reason: v1alpha1.ReasonTerminated},
+			observed(finishedMain(never, exited("proxy", 143).endedAt(done.Add(-50*minute))), oneProxy(), attempted(swap("proxy"))),
+			minute, terminated(),
 		},
 		"a sidecar that exited at an unknown time has ended": {
-			snapshot: observed(newPod(never, exited("main", 0), exited("proxy", 0).endedAt(time.Time{})), one(), attempted(swap("proxy"))),
-			after:    time.Second,
-			want:     brief{Stage: plan.StageTerminated, Reason: v1alpha1.ReasonTerminated},
+			observed(finishedMain(never, exited("proxy", 0).endedAt(time.Time{})), oneProxy(), attempted(swap("proxy"))),
+			time.Second, terminated(),
 		},
 		"a swap to an unpullable image falls back to the phase": {
-			snapshot: observed(newPod(onFailure, exited("main", 0), crashLooping("proxy").restarted(0)), one(), withoutKruise, attempted(swap("proxy"))),
-			after:    minute,
-			want:     fallingBack("PodPhase#0=Succeeded [proxy] within 1m0s"),
+			observed(finishedMain(onFailure, crashLooping("proxy").restarted(0)), oneProxy(), withoutKruise, attempted(swap("proxy"))),
+			minute, fallingBack(phaseOfProxy),
 		},
 		"a written phase is given until its deadline": {
-			snapshot: observed(pod(), one(), withoutKruise, terminal, attempted(phaseWrite(0, podPhase))),
-			after:    10 * time.Second,
-			want:     inProgress(50 * time.Second),
+			observed(pod(), oneProxy(), withoutKruise, terminal, attempted(phaseWrite(0, podPhase))),
+			10 * time.Second, inProgress(50 * time.Second),
 		},
 		"an overwritten phase is rewritten": {
-			snapshot: observed(pod(), one(), withoutKruise, attempted(phaseWrite(0, podPhase))),
-			after:    10 * time.Second,
-			want:     terminating("PodPhase#1=Succeeded [proxy] within 1m0s"),
+			observed(pod(), oneProxy(), withoutKruise, attempted(phaseWrite(0, podPhase))),
+			10 * time.Second, terminating("PodPhase#1=Succeeded [proxy] within 1m0s"),
 		},
 		"an overwritten phase waits for a stable pod": {
-			snapshot: observed(pod(), one(), withoutKruise, attempted(phaseWrite(0, podPhase)), unchangedSince(done.Add(10*time.Second))),
-			after:    10 * time.Second,
-			want:     brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonStabilizing, Requeue: window},
+			observed(pod(), oneProxy(), withoutKruise, attempted(phaseWrite(0, podPhase)), unchangedSince(done.Add(10*time.Second))),
+			10 * time.Second, pending(v1alpha1.ReasonStabilizing, window),
 		},
 		"an overwritten phase waits for a sidecar being created": {
-			snapshot: observed(newPod(never, exited("main", 0), creating("proxy")), one(), withoutKruise, attempted(phaseWrite(0, podPhase))),
-			after:    10 * time.Second,
-			want:     inProgress(50 * time.Second),
+			observed(finishedMain(never, creating("proxy")), oneProxy(), withoutKruise, attempted(phaseWrite(0, podPhase))),
+			10 * time.Second, inProgress(50 * time.Second),
 		},
 		"an overwritten phase stays if exit codes are now respected": {
-			snapshot: observed(pod(), one(respect), withoutKruise, attempted(phaseWrite(0, podPhase))),
-			after:    10 * time.Second,
-			want:     inProgress(50 * time.Second),
+			observed(pod(), oneProxy(respect), withoutKruise, attempted(phaseWrite(0, podPhase))),
+			10 * time.Second, inProgress(50 * time.Second),
 		},
 		"an overwritten phase stays if the mode is now disabled": {
-			snapshot: observed(pod(), one(), withoutPodPhase, attempted(phaseWrite(0, podPhase))),
-			after:    10 * time.Second,
-			want:     inProgress(50 * time.Second),
+			observed(pod(), oneProxy(), withoutPodPhase, attempted(phaseWrite(0, podPhase))),
+			10 * time.Second, inProgress(50 * time.Second),
 		},
 		"a phase overwritten three times has failed": {
-			snapshot: observed(pod(), one(), withoutKruise, attempted(phaseWrite(2, podPhase))),
-			after:    10 * time.Second,
-			want:     fallingBack("Image#0 [proxy] within 1m0s"),
+			observed(pod(), oneProxy(), withoutKruise, attempted(phaseWrite(2, podPhase))),
+			10 * time.Second, fallingBack(swapOfProxy),
 		},
 		"a phase that ended nothing falls back to a CRR": {
-			snapshot: observed(pod(), one(mode(podPhase)), terminal, phaseKnown, attempted(phaseWrite(0, podPhase))),
-			after:    minute,
-			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
+			observed(pod(), oneProxy(mode(podPhase)), terminal, phaseKnown, attempted(phaseWrite(0, podPhase))),
+			minute, fallingBack(crrOfProxy),
 		},
 		"no image swap in a pod with a terminal phase": {
-			snapshot: observed(pod(), one(), withoutKruise, terminal, attempted(phaseWrite(0, podPhase))),
-			after:    minute,
-			want:     stuck(v1alpha1.ReasonStuck),
+			observed(pod(), oneProxy(), withoutKruise, terminal, attempted(phaseWrite(0, podPhase))),
+			minute, stuck(v1alpha1.ReasonStuck),
 		},
 		"no CRR while the phase may still end the sidecar": {
-			snapshot: observed(pod(), one(), terminal, phaseKnown, attempted(phaseWrite(0, crr))),
-			after:    59 * time.Second,
-			want:     inProgress(time.Second),
+			observed(pod(), oneProxy(), terminal, phaseKnown, attempted(phaseWrite(0, crr))),
+			59 * time.Second, inProgress(time.Second),
 		},
 		"a CRR follows a phase that did not end the sidecar": {
-			snapshot: observed(pod(), one(), terminal, phaseKnown, attempted(phaseWrite(0, crr))),
-			after:    minute,
-			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
+			observed(pod(), oneProxy(), terminal, phaseKnown, attempted(phaseWrite(0, crr))),
+			minute, fallingBack(crrOfProxy),
 		},
 		"a CRR follows its phase without fallback, too": {
-			snapshot: observed(pod(), one(mode(crr), noFallback), terminal, phaseKnown, attempted(phaseWrite(0, crr))),
-			after:    minute,
-			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
+			observed(pod(), oneProxy(mode(crr), noFallback), terminal, phaseKnown, attempted(phaseWrite(0, crr))),
+			minute, fallingBack(crrOfProxy),
 		},
-		"no CRR before the kubelet has seen the phase": {
-			snapshot: observed(pod(), one(), terminal, attempted(phaseWrite(0, crr))),
-			after:    minute,
-			want:     inProgress(minute),
-		},
+		"no CRR before the kubelet has seen the phase": {observed(pod(), oneProxy(), terminal, attempted(phaseWrite(0, crr))), minute, inProgress(minute)},
 		"the wait for the kubelet starts at the newest phase write": {
-			snapshot: observed(pod(), one(), terminal, attempted(phaseWrite(0, crr), at(phaseWrite(1, crr), 30*time.Second))),
-			after:    90 * time.Second,
-			want:     inProgress(minute),
+			observed(pod(), oneProxy(), terminal, attempted(phaseWrite(0, crr), at(phaseWrite(1, crr), 30*time.Second))),
+			90 * time.Second, inProgress(minute),
 		},
 		"Ready with another reason does not show a known phase": {
-			snapshot: observed(pod(), one(), terminal, phaseKnown, attempted(phaseWrite(0, crr)), func(s *plan.Snapshot) {
+			observed(pod(), oneProxy(), terminal, phaseKnown, attempted(phaseWrite(0, crr)), func(s *plan.Snapshot) {
 				s.Pod.Status.Conditions[0].Reason = "ContainersNotReady"
 			}),
-			after: minute,
-			want:  inProgress(minute),
+			minute, inProgress(minute),
 		},
 		"a CRR follows after two minutes without a kubelet response": {
-			snapshot: observed(pod(), one(), terminal, attempted(phaseWrite(0, crr))),
-			after:    2 * minute,
-			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
+			observed(pod(), oneProxy(), terminal, attempted(phaseWrite(0, crr))),
+			2 * minute, fallingBack(crrOfProxy),
 		},
 		"phase overwritten three times: the image goes before a CRR": {
-			snapshot: observed(pod(), one(), attempted(phaseWrite(2, crr))),
-			after:    10 * time.Second,
-			want:     fallingBack("Image#0 [proxy] within 1m0s"),
+			observed(pod(), oneProxy(), attempted(phaseWrite(2, crr))),
+			10 * time.Second, fallingBack(swapOfProxy),
 		},
 		"deadline passed during a rewrite: the image is swapped": {
-			snapshot: observed(pod(), one(mode(crr)), unchangedSince(done.Add(minute)), attempted(phaseWrite(0, crr))),
-			after:    minute,
-			want:     fallingBack("Image#0 [proxy] within 1m0s"),
+			observed(pod(), oneProxy(mode(crr)), unchangedSince(done.Add(minute)), attempted(phaseWrite(0, crr))),
+			minute, fallingBack(swapOfProxy),
 		},
-		"phase overwritten three times, Respect: a CRR": {
-			snapshot: observed(pod(), one(respect), attempted(phaseWrite(2, crr))),
-			after:    10 * time.Second,
-			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
-		},
+		"phase overwritten three times, Respect: a CRR": {observed(pod(), oneProxy(respect), attempted(phaseWrite(2, crr))), 10 * time.Second, fallingBack(crrOfProxy)},
 		"phase overwritten three times, failed main: the image": {
-			snapshot: observed(newPod(never, exited("main", 3), running("proxy")), one(), attempted(phaseWrite(2, crr))),
-			after:    10 * time.Second,
-			want:     fallingBack("Image#0 [proxy] within 1m0s"),
+			observed(newPod(never, exited("main", 3), running("proxy")), oneProxy(), attempted(phaseWrite(2, crr))),
+			10 * time.Second, fallingBack(swapOfProxy),
 		},
 		"phase overwritten three times, OnFailure: a CRR": {
-			snapshot: observed(newPod(onFailure, exited("main", 0), running("proxy")), one(), attempted(phaseWrite(2, crr))),
-			after:    10 * time.Second,
-			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
+			observed(finishedMain(onFailure), oneProxy(), attempted(phaseWrite(2, crr))),
+			10 * time.Second, fallingBack(crrOfProxy),
 		},
 		"phase overwritten three times, image failed: a CRR": {
-			snapshot: observed(pod(), one(), attempted(phaseWrite(2, crr), swap("proxy"))),
-			after:    minute,
-			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
+			observed(pod(), oneProxy(), attempted(phaseWrite(2, crr), swap("proxy"))),
+			minute, fallingBack(crrOfProxy),
 		},
 		"phase overwritten three times, no fallback: a CRR": {
-			snapshot: observed(pod(), one(mode(crr), noFallback), attempted(phaseWrite(2, crr))),
-			after:    10 * time.Second,
-			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
+			observed(pod(), oneProxy(mode(crr), noFallback), attempted(phaseWrite(2, crr))),
+			10 * time.Second, fallingBack(crrOfProxy),
 		},
-		"Respect: a CRR does not wait for the kubelet": {
-			snapshot: observed(pod(), one(respect), terminal, attempted(phaseWrite(0, crr))),
-			after:    minute,
-			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
-		},
+		"Respect: a CRR does not wait for the kubelet": {observed(pod(), oneProxy(respect), terminal, attempted(phaseWrite(0, crr))), minute, fallingBack(crrOfProxy)},
 		"no fallback: a failed attempt leaves the pod stuck": {
-			snapshot: observed(pod(), one(mode(image), noFallback), attempted(swap("proxy"))),
-			after:    minute,
-			want:     stuck(v1alpha1.ReasonStuck),
+			observed(pod(), oneProxy(mode(image), noFallback), attempted(swap("proxy"))),
+			minute, stuck(v1alpha1.ReasonStuck),
 		},
 		"every mode failed: stuck, and a CRR retry is due": {
-			snapshot: observed(pod(), one(mode(crr), noFallback, respect), attempted(crrAttempt(0, "proxy"))),
-			after:    minute,
-			want:     brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonStuck, Requeue: 30 * time.Second},
+			observed(pod(), oneProxy(mode(crr), noFallback, respect), attempted(crrAttempt(0, "proxy"))),
+			minute, requeued(stuck(v1alpha1.ReasonStuck), 30*time.Second),
 		},
 		"a failed CRR is retried after 30 s": {
-			snapshot: observed(pod(), one(mode(crr), noFallback, respect), attempted(crrAttempt(0, "proxy"))),
-			after:    90 * time.Second,
-			want:     brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonStuck, Actions: []string{"CRR#1 [proxy] within 1m0s"}},
+			observed(pod(), oneProxy(mode(crr), noFallback, respect), attempted(crrAttempt(0, "proxy"))),
+			90 * time.Second, brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonStuck, Actions: []string{"CRR#1 [proxy] within 1m0s"}},
 		},
 		"the retry interval doubles": {
-			snapshot: observed(pod(), one(mode(crr), noFallback, respect), attempted(crrAttempt(0, "proxy"), at(crrAttempt(1, "proxy"), 90*time.Second))),
-			after:    150 * time.Second,
-			want:     brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonStuck, Requeue: minute},
+			observed(pod(), oneProxy(mode(crr), noFallback, respect), attempted(crrAttempt(0, "proxy"), at(crrAttempt(1, "proxy"), 90*time.Second))),
+			150 * time.Second, requeued(stuck(v1alpha1.ReasonStuck), minute),
 		},
 		"the retry interval is capped": {
-			snapshot: observed(pod(), one(mode(crr), noFallback, respect), attempted(crrAttempt(0, "proxy"), crrAttempt(1, "proxy"), crrAttempt(2, "proxy"),
+			observed(pod(), oneProxy(mode(crr), noFallback, respect), attempted(crrAttempt(0, "proxy"), crrAttempt(1, "proxy"), crrAttempt(2, "proxy"),
 				crrAttempt(3, "proxy"), crrAttempt(4, "proxy"), crrAttempt(5, "proxy"), crrAttempt(6, "proxy"), crrAttempt(7, "proxy"))),
-			after: minute,
-			want:  brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonStuck, Requeue: 10 * minute},
+			minute, requeued(stuck(v1alpha1.ReasonStuck), 10*minute),
 		},
 		"a stuck pod waits for its CRR retry": {
-			snapshot: observed(pod(), one(mode(crr), noFallback, respect), attempted(crrAttempt(0, "proxy"), at(crrAttempt(1, "proxy"), 90*time.Second))),
-			after:    100 * time.Second,
-			want:     brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonStuck, Requeue: 50 * time.Second},
+			observed(pod(), oneProxy(mode(crr), noFallback, respect), attempted(crrAttempt(0, "proxy"), at(crrAttempt(1, "proxy"), 90*time.Second))),
+			100 * time.Second, requeued(stuck(v1alpha1.ReasonStuck), 50*time.Second),
 		},
 		"a CRR that restarted the sidecar is not retried": {
-			snapshot: observed(cameBack(), one(mode(crr), noFallback, respect), attempted(crrAttempt(0, "proxy"))),
-			after:    time.Hour,
-			want:     stuck(v1alpha1.ReasonStuck),
+			observed(cameBack(), oneProxy(mode(crr), noFallback, respect), attempted(crrAttempt(0, "proxy"))),
+			time.Hour, stuck(v1alpha1.ReasonStuck),
 		},
 		"a sidecar that ends late clears a stuck pod": {
-			snapshot: observed(newPod(never, exited("main", 0), exited("proxy", 137)), one(mode(crr), noFallback, respect), attempted(crrAttempt(0, "proxy"))),
-			after:    time.Hour,
-			want:     brief{Stage: plan.StageTerminated, Reason: v1alpha1.ReasonTerminated},
+			observed(finishedMain(never, exited("proxy", 137)), oneProxy(mode(crr), noFallback, respect), attempted(crrAttempt(0, "proxy"))),
+			time.Hour, terminated(),
 		},
-		"installing Kruise clears a pod without a usable mode": {
-			snapshot: observed(pod(), one(noImage, respect)),
-			want:     terminating("CRR#0 [proxy] within 1m0s"),
-		},
+		"installing Kruise clears a pod without a usable mode": {observed(pod(), oneProxy(noImage, respect)), 0, terminating(crrOfProxy)},
 		"an attempt on another container does not count": {
-			snapshot: observed(newPod(never, exited("main", 0), running("proxy"), exited("logs", 0).restarted(1)),
+			observed(finishedMain(never, running("proxy"), exited("logs", 0).restarted(1)),
 				sidecarsOf(sidecar("logs", mode(image)), sidecar("proxy", mode(image))), attempted(swap("logs"))),
-			after: time.Second,
-			want:  terminating("Image#1 [proxy] within 1m0s"),
+			time.Second, terminating("Image#1 [proxy] within 1m0s"),
 		},
 	})
 }
 
 func TestStabilization(t *testing.T) {
-	pod := func() *corev1.Pod { return newPod(never, exited("main", 0), running("proxy")) }
-	one := sidecarsOf(sidecar("proxy"))
-	stabilizing := func(requeue time.Duration) brief {
-		return brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonStabilizing, Requeue: requeue}
-	}
-	written := terminating("PodPhase#0=Succeeded [proxy] within 1m0s")
+	pod := func() *corev1.Pod { return finishedMain(never) }
+	one := oneProxy()
 
 	runScenarios(t, map[string]scenario{
 		"the phase waits for a stable pod": {
-			snapshot: observed(pod(), one, withoutKruise, unchangedSince(done.Add(time.Second))),
-			after:    2 * time.Second,
-			want:     stabilizing(500 * time.Millisecond),
+			observed(pod(), one, withoutKruise, unchangedSince(done.Add(time.Second))),
+			2 * time.Second, pending(v1alpha1.ReasonStabilizing, 500*time.Millisecond),
 		},
-		"the phase is written once the pod is stable": {
-			snapshot: observed(pod(), one, withoutKruise, unchangedSince(done.Add(time.Second))),
-			after:    time.Second + window,
-			want:     written,
-		},
-		"the phase of mode CRR waits for a stable pod": {
-			snapshot: observed(pod(), one, unchangedSince(done)),
-			want:     stabilizing(window),
-		},
-		"with the phase guard the phase is written at once": {
-			snapshot: observed(pod(), one, withoutKruise, unchangedSince(done), withoutWindow),
-			want:     written,
-		},
+		"the phase is written once the pod is stable":       {observed(pod(), one, withoutKruise, unchangedSince(done.Add(time.Second))), time.Second + window, terminating(phaseOfProxy)},
+		"the phase of mode CRR waits for a stable pod":      {observed(pod(), one, unchangedSince(done)), 0, pending(v1alpha1.ReasonStabilizing, window)},
+		"with the phase guard the phase is written at once": {observed(pod(), one, withoutKruise, unchangedSince(done), withoutWindow), 0, terminating(phaseOfProxy)},
 		"with the phase guard a reverted phase waits for a stable pod": {
-			snapshot: observed(pod(), one, withoutKruise, attempted(phaseWrite(0, podPhase)), unchangedSince(done.Add(10*time.Second)), withoutWindow),
-			after:    10 * time.Second,
-			want:     stabilizing(plan.UnguardedWindow),
+			observed(pod(), one, withoutKruise, attempted(phaseWrite(0, podPhase)), unchangedSince(done.Add(10*time.Second)), withoutWindow),
+			10 * time.Second, pending(v1alpha1.ReasonStabilizing, plan.UnguardedWindow),
 		},
-		"a CRR without a phase needs no stable pod": {
-			snapshot: observed(pod(), sidecarsOf(sidecar("proxy", respect)), unchangedSince(done)),
-			want:     terminating("CRR#0 [proxy] within 1m0s"),
-		},
-		"a swap needs no stable pod": {
-			snapshot: observed(pod(), sidecarsOf(sidecar("proxy", mode(image))), unchangedSince(done)),
-			want:     terminating("Image#0 [proxy] within 1m0s"),
-		},
+		"a CRR without a phase needs no stable pod": {observed(pod(), oneProxy(respect), unchangedSince(done)), 0, terminating(crrOfProxy)},
+		"a swap needs no stable pod":                {observed(pod(), oneProxy(mode(image)), unchangedSince(done)), 0, terminating(swapOfProxy)},
 		"a pod that never stabilizes: not before 20 windows": {
-			snapshot: observed(pod(), one, withoutKruise, unchangedSince(done.Add(29*time.Second))),
-			after:    29*time.Second + 100*time.Millisecond,
-			want:     stabilizing(900 * time.Millisecond),
+			observed(pod(), one, withoutKruise, unchangedSince(done.Add(29*time.Second))),
+			29*time.Second + 100*time.Millisecond, pending(v1alpha1.ReasonStabilizing, 900*time.Millisecond),
 		},
-		"a pod that never stabilizes: after 20 windows": {
-			snapshot: observed(pod(), one, withoutKruise, unchangedSince(done.Add(30*time.Second))),
-			after:    30 * time.Second,
-			want:     written,
-		},
+		"a pod that never stabilizes: after 20 windows": {observed(pod(), one, withoutKruise, unchangedSince(done.Add(30*time.Second))), 30 * time.Second, terminating(phaseOfProxy)},
 		"a drain extends the limit": {
-			snapshot: observed(pod(), sidecarsOf(sidecar("proxy", drain(minute))), withoutKruise, unchangedSince(done.Add(minute))),
-			after:    minute,
-			want:     stabilizing(window),
+			observed(pod(), oneProxy(drain(minute)), withoutKruise, unchangedSince(done.Add(minute))),
+			minute, pending(v1alpha1.ReasonStabilizing, window),
 		},
 		"a failed attempt extends the limit": {
-			snapshot: observed(pod(), sidecarsOf(sidecar("proxy", mode(image))), withoutKruise, attempted(swap("proxy")), unchangedSince(done.Add(minute))),
-			after:    minute,
-			want:     stabilizing(window),
+			observed(pod(), oneProxy(mode(image)), withoutKruise, attempted(swap("proxy")), unchangedSince(done.Add(minute))),
+			minute, pending(v1alpha1.ReasonStabilizing, window),
 		},
 		"a container exit extends the limit despite the node's clock": {
-			snapshot: observed(newPod(never, exited("main", 0), running("proxy"), exited("logs", 0)),
+			observed(finishedMain(never, running("proxy"), exited("logs", 0)),
 				sidecarsOf(sidecar("logs", respect), sidecar("proxy")), withoutKruise, unchangedSince(done.Add(time.Hour)), containersUnchangedSince(done.Add(time.Hour))),
-			after: time.Hour,
-			want:  stabilizing(window),
+			time.Hour, pending(v1alpha1.ReasonStabilizing, window),
 		},
 		"20 windows although the node's clock is ahead": {
-			snapshot: observed(newPod(never, exited("main", 0).endedAt(done.Add(50*minute)), running("proxy")), one, withoutKruise,
+			observed(newPod(never, exited("main", 0).endedAt(done.Add(50*minute)), running("proxy")), one, withoutKruise,
 				unchangedSince(done.Add(30*time.Second)), drainsSince(done)),
-			after: 30 * time.Second,
-			want:  written,
+			30 * time.Second, terminating(phaseOfProxy),
 		},
 		"20 windows are measured by the operator's clock": {
-			snapshot: observed(pod(), one, withoutKruise, unchangedSince(done.Add(time.Hour)), containersUnchangedSince(done.Add(time.Hour-20*window))),
-			after:    time.Hour,
-			want:     written,
+			observed(pod(), one, withoutKruise, unchangedSince(done.Add(time.Hour)), containersUnchangedSince(done.Add(time.Hour-20*window))),
+			time.Hour, terminating(phaseOfProxy),
 		},
 	})
 }
@@ -373,20 +266,18 @@ func TestFailures(t *testing.T) {
 		want     []plan.Failure
 	}{
 		"each failed attempt is named with its container": {
-			snapshot: observed(newPod(never, exited("main", 0), running("logs"), running("proxy")),
+			observed(finishedMain(never, running("logs"), running("proxy")),
 				sidecarsOf(sidecar("logs", respect), sidecar("proxy", respect)), attempted(crrAttempt(0, "logs", "proxy"), swap("proxy"))),
-			want: []plan.Failure{
-				{Container: "logs", Mode: crr, Attempt: 0}, {Container: "proxy", Mode: crr, Attempt: 0}, {Container: "proxy", Mode: image, Attempt: 0},
-			},
+			[]plan.Failure{{Container: "logs", Mode: crr, Attempt: 0}, {Container: "proxy", Mode: crr, Attempt: 0}, {Container: "proxy", Mode: image, Attempt: 0}},
 		},
 		"a failure after a live attempt": {
-			snapshot: observed(newPod(never, exited("main", 0), running("proxy")),
-				sidecarsOf(sidecar("proxy", respect)), attempted(at(swap("proxy"), time.Hour), crrAttempt(0, "proxy"))),
-			want: []plan.Failure{{Container: "proxy", Mode: crr, Attempt: 0}},
+			observed(finishedMain(never), oneProxy(respect), attempted(at(swap("proxy"), time.Hour), crrAttempt(0, "proxy"))),
+			[]plan.Failure{{Container: "proxy", Mode: crr, Attempt: 0}},
 		},
 		"a container that has ended has no failures": {
-			snapshot: observed(newPod(never, exited("main", 0), exited("logs", 0), running("proxy")),
+			observed(finishedMain(never, exited("logs", 0), running("proxy")),
 				sidecarsOf(sidecar("logs", respect), sidecar("proxy", respect)), attempted(crrAttempt(0, "logs"))),
+			nil,
 		},
 	}
 	for name, test := range tests {
@@ -411,7 +302,7 @@ func TestTried(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := observed(newPod(never, exited("main", 0), running("proxy")), sidecarsOf(sidecar("proxy")), attempted(test.attempts...))
+			s := observed(finishedMain(never), oneProxy(), attempted(test.attempts...))
 			if diff := cmp.Diff(test.want, plan.Next(s, done).Tried); diff != "" {
 				t.Errorf("Tried (-want +got):\n%s", diff)
 			}
@@ -420,10 +311,10 @@ func TestTried(t *testing.T) {
 }
 
 func TestStuckSidecarNamesWaitingReason(t *testing.T) {
-	pod := newPod(never, exited("main", 0), unpullable("proxy").restarted(1))
-	s := observed(pod, []resolve.Sidecar{sidecar("proxy", mode(v1alpha1.ModeImage), noFallback)})
+	pod := finishedMain(never, unpullable("proxy").restarted(1))
+	s := observed(pod, oneProxy(mode(image), noFallback))
 	s.Attempts = []plan.Attempt{{
-		Mode: v1alpha1.ModeImage, For: v1alpha1.ModeImage, Started: done, RestartCounts: map[string]int32{"proxy": 0},
+		Mode: image, For: image, Started: done, RestartCounts: map[string]int32{"proxy": 0},
 	}}
 	decision := plan.Next(s, done.Add(time.Hour))
 	if decision.Reason != v1alpha1.ReasonStuck || !strings.Contains(decision.Message, "it is waiting: ImagePullBackOff") {

@@ -13,11 +13,11 @@ var sink plan.Decision
 
 func BenchmarkNext(b *testing.B) {
 	benchmarks := map[string]plan.Snapshot{
-		"MainRuns": observed(newPod(never, running("main"), running("proxy")), sidecarsOf(sidecar("proxy"))),
-		"Acts":     observed(newPod(never, exited("main", 0), running("proxy")), sidecarsOf(sidecar("proxy"))),
-		"Waits":    observed(newPod(never, exited("main", 0), running("proxy")), sidecarsOf(sidecar("proxy")), attempted(phaseWrite(0, crr), crrAttempt(0, "proxy"))),
-		"Stuck":    observed(newPod(never, exited("main", 0), running("proxy")), sidecarsOf(sidecar("proxy", noImage, respect)), withoutKruise),
-		"Ended":    observed(newPod(never, exited("main", 0), exited("proxy", 0)), sidecarsOf(sidecar("proxy"))),
+		"MainRuns": observed(newPod(never, running("main"), running("proxy")), oneProxy()),
+		"Acts":     observed(finishedMain(never), oneProxy()),
+		"Waits":    observed(finishedMain(never), oneProxy(), attempted(phaseWrite(0, crr), crrAttempt(0, "proxy"))),
+		"Stuck":    observed(finishedMain(never), oneProxy(noImage, respect), withoutKruise),
+		"Ended":    observed(finishedMain(never, exited("proxy", 0)), oneProxy()),
 	}
 	for _, name := range []string{"MainRuns", "Acts", "Waits", "Stuck", "Ended"} {
 		b.Run(name, func(b *testing.B) {

@@ -116,7 +116,7 @@ func pods() []*corev1.Pod {
 		},
 		func(main, first container) (container, container) { return main, first.swapped() },
 	}
-	static := observed(newPod(never, exited("main", 0), running("first").runs("/bin/sh", "-c"), running("second")), nil, mirror)
+	static := observed(finishedMain(never, running("first").runs("/bin/sh", "-c"), running("second")), nil, mirror)
 	pods := []*corev1.Pod{static.Pod}
 	for _, policy := range []corev1.RestartPolicy{never, onFailure} {
 		for _, phase := range []corev1.PodPhase{corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed} {

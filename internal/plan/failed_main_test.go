@@ -19,106 +19,55 @@ func TestFailedMain(t *testing.T) {
 		return newPod(never, append([]container{exited("main", 1)}, sidecars...)...)
 	}
 	proxy := func() *corev1.Pod { return pod(running("proxy")) }
-	one := func(changes ...func(*resolve.Sidecar)) []resolve.Sidecar {
-		return sidecarsOf(sidecar("proxy", changes...))
-	}
 
 	runScenarios(t, map[string]scenario{
-		"Auto swaps the image before a CRR": {
-			snapshot: observed(proxy(), one()),
-			want:     terminating("Image#0 [proxy] within 1m0s"),
-		},
-		"Auto creates a CRR when the swap has failed": {
-			snapshot: observed(proxy(), one(), attempted(swap("proxy"))),
-			after:    minute,
-			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
-		},
-		"Auto creates a CRR if the image lacks the command": {
-			snapshot: observed(pod(running("proxy").runs("/app/server")), one()),
-			want:     terminating("CRR#0 [proxy] within 1m0s"),
-		},
-		"Auto creates a CRR when there is no image": {
-			snapshot: observed(proxy(), one(noImage)),
-			want:     terminating("CRR#0 [proxy] within 1m0s"),
-		},
-		"Auto creates a CRR when the image is not allowed": {
-			snapshot: observed(proxy(), one(from(resolve.SourcePolicy)), withoutImages),
-			want:     terminating("CRR#0 [proxy] within 1m0s"),
-		},
-		"Auto creates a CRR when exit codes are respected": {
-			snapshot: observed(proxy(), one(respect)),
-			want:     terminating("CRR#0 [proxy] within 1m0s"),
-		},
-		"Auto swaps the image where the phase is the last resort": {
-			snapshot: observed(proxy(), one(), lastResort),
-			want:     terminating("Image#0 [proxy] within 1m0s"),
-		},
-		"Auto swaps the image of a sidecar that never started": {
-			snapshot: observed(pod(unpullable("proxy")), one()),
-			want:     terminating("Image#0 [proxy] within 1m0s"),
-		},
-		"Auto swaps the image on a virtual node": {
-			snapshot: observed(proxy(), one(), onVirtualNode),
-			want:     terminating("Image#0 [proxy] within 1m0s"),
-		},
-		"Auto swaps the image on a node without the daemon": {
-			snapshot: observed(proxy(), one(), onDaemonlessNode),
-			want:     terminating("Image#0 [proxy] within 1m0s"),
-		},
-		"a declared CRR is used": {
-			snapshot: observed(proxy(), one(mode(crr))),
-			want:     terminating("CRR#0 [proxy] within 1m0s"),
-		},
-		"a declared CRR falls back to the image": {
-			snapshot: observed(proxy(), one(mode(crr)), withoutKruise),
-			want:     fallingBack("Image#0 [proxy] within 1m0s"),
-		},
-		"a declared PodPhase is used": {
-			snapshot: observed(proxy(), one(mode(podPhase))),
-			want:     terminating("PodPhase#0=Failed [proxy] within 1m0s"),
-		},
-		"a declared PodPhase falls back to the image": {
-			snapshot: observed(proxy(), one(mode(podPhase)), withoutPodPhase),
-			want:     fallingBack("Image#0 [proxy] within 1m0s"),
-		},
+		"Auto swaps the image before a CRR":                       {observed(proxy(), oneProxy()), 0, terminating(swapOfProxy)},
+		"Auto creates a CRR when the swap has failed":             {observed(proxy(), oneProxy(), attempted(swap("proxy"))), minute, fallingBack(crrOfProxy)},
+		"Auto creates a CRR if the image lacks the command":       {observed(pod(running("proxy").runs("/app/server")), oneProxy()), 0, terminating(crrOfProxy)},
+		"Auto creates a CRR when there is no image":               {observed(proxy(), oneProxy(noImage)), 0, terminating(crrOfProxy)},
+		"Auto creates a CRR when the image is not allowed":        {observed(proxy(), oneProxy(from(resolve.SourcePolicy)), withoutImages), 0, terminating(crrOfProxy)},
+		"Auto creates a CRR when exit codes are respected":        {observed(proxy(), oneProxy(respect)), 0, terminating(crrOfProxy)},
+		"Auto swaps the image where the phase is the last resort": {observed(proxy(), oneProxy(), lastResort), 0, terminating(swapOfProxy)},
+		"Auto swaps the image of a sidecar that never started":    {observed(pod(unpullable("proxy")), oneProxy()), 0, terminating(swapOfProxy)},
+		"Auto swaps the image on a virtual node":                  {observed(proxy(), oneProxy(), onVirtualNode), 0, terminating(swapOfProxy)},
+		"Auto swaps the image on a node without the daemon":       {observed(proxy(), oneProxy(), onDaemonlessNode), 0, terminating(swapOfProxy)},
+		"a declared CRR is used":                                  {observed(proxy(), oneProxy(mode(crr))), 0, terminating(crrOfProxy)},
+		"a declared CRR falls back to the image":                  {observed(proxy(), oneProxy(mode(crr)), withoutKruise), 0, fallingBack(swapOfProxy)},
+		"a declared PodPhase is used":                             {observed(proxy(), oneProxy(mode(podPhase))), 0, terminating("PodPhase#0=Failed [proxy] within 1m0s")},
+		"a declared PodPhase falls back to the image":             {observed(proxy(), oneProxy(mode(podPhase)), withoutPodPhase), 0, fallingBack(swapOfProxy)},
 		"an overwritten phase falls back to the image": {
-			snapshot: observed(proxy(), one(mode(podPhase)), attempted(phaseWrite(2, podPhase))),
-			after:    10 * time.Second,
-			want:     fallingBack("Image#0 [proxy] within 1m0s"),
+			observed(proxy(), oneProxy(mode(podPhase)), attempted(phaseWrite(2, podPhase))),
+			10 * time.Second, fallingBack(swapOfProxy),
 		},
 		"a phase Failed that ended nothing falls back to a CRR": {
-			snapshot: observed(proxy(), one(mode(podPhase)), phase(corev1.PodFailed), attempted(phaseWrite(0, podPhase))),
-			after:    minute,
-			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
+			observed(proxy(), oneProxy(mode(podPhase)), phase(corev1.PodFailed), attempted(phaseWrite(0, podPhase))),
+			minute, fallingBack(crrOfProxy),
 		},
-		"a declared Image falls back to a CRR": {
-			snapshot: observed(proxy(), one(mode(image), noImage)),
-			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
-		},
+		"a declared Image falls back to a CRR": {observed(proxy(), oneProxy(mode(image), noImage)), 0, fallingBack(crrOfProxy)},
 		"each of two sidecars by its own exit codes": {
-			snapshot: observed(pod(running("logs"), running("proxy")), sidecarsOf(sidecar("logs", respect), sidecar("proxy"))),
-			want:     terminating("Image#0 [proxy] within 1m0s", "CRR#0 [logs] within 1m0s"),
+			observed(pod(running("logs"), running("proxy")), sidecarsOf(sidecar("logs", respect), sidecar("proxy"))),
+			0, terminating(swapOfProxy, "CRR#0 [logs] within 1m0s"),
 		},
 		"each of two sidecars by its own mode": {
-			snapshot: observed(pod(running("logs"), running("proxy")), sidecarsOf(sidecar("logs", mode(crr)), sidecar("proxy"))),
-			want:     terminating("Image#0 [proxy] within 1m0s", "CRR#0 [logs] within 1m0s"),
+			observed(pod(running("logs"), running("proxy")), sidecarsOf(sidecar("logs", mode(crr)), sidecar("proxy"))),
+			0, terminating(swapOfProxy, "CRR#0 [logs] within 1m0s"),
 		},
 		"a declared PodPhase waits for the swap of the other": {
-			snapshot: observed(pod(running("logs"), running("proxy")), sidecarsOf(sidecar("logs", mode(podPhase)), sidecar("proxy"))),
-			want:     terminating("Image#0 [proxy] within 1m0s"),
+			observed(pod(running("logs"), running("proxy")), sidecarsOf(sidecar("logs", mode(podPhase)), sidecar("proxy"))),
+			0, terminating(swapOfProxy),
 		},
 		"a main that never restarts under OnFailure": {
-			snapshot: observed(newPod(onFailure, exited("main", 1).restarting(corev1.ContainerRestartPolicyNever), running("proxy")), one()),
-			want:     terminating("CRR#0 [proxy] within 1m0s"),
+			observed(newPod(onFailure, exited("main", 1).restarting(corev1.ContainerRestartPolicyNever), running("proxy")), oneProxy()),
+			0, terminating(crrOfProxy),
 		},
 		"a sidecar that never restarts under OnFailure": {
-			snapshot: observed(newPod(onFailure, exited("main", 1).restarting(corev1.ContainerRestartPolicyNever),
-				running("proxy").restarting(corev1.ContainerRestartPolicyNever)), one()),
-			want: terminating("Image#0 [proxy] within 1m0s"),
+			observed(newPod(onFailure, exited("main", 1).restarting(corev1.ContainerRestartPolicyNever),
+				running("proxy").restarting(corev1.ContainerRestartPolicyNever)), oneProxy()),
+			0, terminating(swapOfProxy),
 		},
 		"a sidecar that restarts on failure": {
-			snapshot: observed(pod(running("proxy").restarting(corev1.ContainerRestartPolicyOnFailure)), one()),
-			want:     terminating("CRR#0 [proxy] within 1m0s"),
+			observed(pod(running("proxy").restarting(corev1.ContainerRestartPolicyOnFailure)), oneProxy()),
+			0, terminating(crrOfProxy),
 		},
 	})
 }

@@ -17,24 +17,22 @@ import (
 
 func TestFinish(t *testing.T) {
 	pod := func() *corev1.Pod { return finishedMain(never) }
-	two := func() *corev1.Pod { return newPod(never, exited("main", 0), running("logs"), running("proxy")) }
-	const written, swapped = "PodPhase#0=Succeeded [proxy] within 1m0s", "Image#0 [proxy] within 1m0s"
-	refused := func(stage plan.Stage, reason v1alpha1.Reason) brief { return brief{Stage: stage, Reason: reason} }
+	two := func() *corev1.Pod { return finishedMain(never, running("logs"), running("proxy")) }
 	for name, tc := range map[string]struct {
 		snapshot plan.Snapshot
 		mode     v1alpha1.Mode
 		after    time.Duration
 		want     brief
 	}{
-		"phase":                      {snapshot: observed(pod(), oneProxy()), want: terminating(written)},
-		"image":                      {snapshot: observed(pod(), oneProxy()), mode: image, want: terminating(swapped)},
+		"phase":                      {snapshot: observed(pod(), oneProxy()), want: terminating(phaseOfProxy)},
+		"image":                      {snapshot: observed(pod(), oneProxy()), mode: image, want: terminating(swapOfProxy)},
 		"phase of failed main":       {snapshot: observed(newPod(never, exited("main", 3), running("proxy")), oneProxy()), want: terminating("PodPhase#0=Failed [proxy] within 1m0s")},
-		"other mode declared":        {snapshot: observed(pod(), oneProxy(mode(crr), noFallback)), want: terminating(written)},
-		"modes disabled":             {snapshot: observed(pod(), oneProxy(), func(s *plan.Snapshot) { s.Capabilities.EnabledModes = plan.EnabledModes{} }), want: terminating(written)},
-		"image disabled":             {snapshot: observed(pod(), oneProxy(), func(s *plan.Snapshot) { s.Capabilities.Image = false }), mode: image, want: terminating(swapped)},
+		"other mode declared":        {snapshot: observed(pod(), oneProxy(mode(crr), noFallback)), want: terminating(phaseOfProxy)},
+		"modes disabled":             {snapshot: observed(pod(), oneProxy(), func(s *plan.Snapshot) { s.Capabilities.EnabledModes = plan.EnabledModes{} }), want: terminating(phaseOfProxy)},
+		"image disabled":             {snapshot: observed(pod(), oneProxy(), func(s *plan.Snapshot) { s.Capabilities.Image = false }), mode: image, want: terminating(swapOfProxy)},
 		"long grace period":          {snapshot: observed(pod(), oneProxy(), grace(2*time.Hour)), want: terminating("PodPhase#0=Succeeded [proxy] within 2h0m30s")},
-		"failed CRR":                 {snapshot: observed(pod(), oneProxy(mode(crr), noFallback), attempted(crrAttempt(0, "proxy"))), after: minute, want: fallingBack(written)},
-		"failed swap":                {snapshot: observed(pod(), oneProxy(), attempted(swap("proxy"))), after: minute, want: fallingBack(written)},
+		"failed CRR":                 {snapshot: observed(pod(), oneProxy(mode(crr), noFallback), attempted(crrAttempt(0, "proxy"))), after: minute, want: fallingBack(phaseOfProxy)},
+		"failed swap":                {snapshot: observed(pod(), oneProxy(), attempted(swap("proxy"))), after: minute, want: fallingBack(phaseOfProxy)},
 		"phase reverted three times": {snapshot: observed(pod(), oneProxy(), attempted(phaseWrite(2, podPhase))), after: minute, want: fallingBack("PodPhase#3=Succeeded [proxy] within 1m0s")},
 
 		"live CRR": {snapshot: observed(pod(), oneProxy(), attempted(crrAttempt(0, "proxy"))), after: 30 * time.Second, want: inProgress(30 * time.Second)},
@@ -42,25 +40,25 @@ func TestFinish(t *testing.T) {
 			snapshot: observed(pod(), oneProxy(), attempted(phaseWrite(0, podPhase))), mode: image,
 			after: 30 * time.Second, want: inProgress(30 * time.Second),
 		},
-		"image swapped before":  {snapshot: observed(pod(), oneProxy(), attempted(swap("proxy"))), mode: image, after: minute, want: stuck(v1alpha1.ReasonStuck)},
-		"main runs":             {snapshot: observed(newPod(never, running("main"), running("proxy")), oneProxy()), want: refused(plan.StageWaiting, v1alpha1.ReasonMainContainersRunning)},
-		"main will restart":     {snapshot: observed(newPod(onFailure, exited("main", 3), running("proxy")), oneProxy()), want: refused(plan.StageWaiting, v1alpha1.ReasonMainContainersRunning)},
-		"no sidecar declared":   {snapshot: observed(pod(), nil), want: refused(plan.StageIgnored, v1alpha1.ReasonNoSidecar)},
-		"all declared sidecars": {snapshot: observed(pod(), sidecarsOf(sidecar("main"), sidecar("proxy"))), want: stuck(v1alpha1.ReasonNoMainContainer)},
-		"draining":              {snapshot: observed(pod(), oneProxy(drain(minute))), want: brief{Stage: plan.StageWaiting, Reason: v1alpha1.ReasonDraining, Requeue: minute}},
-		"virtual node":          {snapshot: observed(pod(), oneProxy(), onVirtualNode), want: stuck(v1alpha1.ReasonVirtualNode)},
-		"no image":              {snapshot: observed(pod(), oneProxy(noImage)), mode: image, want: stuck(v1alpha1.ReasonNoQuickExitImage)},
-		"image not allowed":     {snapshot: observed(pod(), oneProxy(), withoutImages), mode: image, want: stuck(v1alpha1.ReasonImageNotAllowed)},
-		"exit code counts":      {snapshot: observed(pod(), oneProxy(respect)), want: stuck(v1alpha1.ReasonExitCodesRespected)},
+		"image swapOfProxy before": {snapshot: observed(pod(), oneProxy(), attempted(swap("proxy"))), mode: image, after: minute, want: stuck(v1alpha1.ReasonStuck)},
+		"main runs":                {snapshot: observed(newPod(never, running("main"), running("proxy")), oneProxy()), want: waits(v1alpha1.ReasonMainContainersRunning, 0)},
+		"main will restart":        {snapshot: observed(newPod(onFailure, exited("main", 3), running("proxy")), oneProxy()), want: waits(v1alpha1.ReasonMainContainersRunning, 0)},
+		"no sidecar declared":      {snapshot: observed(pod(), nil), want: ignored(v1alpha1.ReasonNoSidecar)},
+		"all declared sidecars":    {snapshot: observed(pod(), sidecarsOf(sidecar("main"), sidecar("proxy"))), want: stuck(v1alpha1.ReasonNoMainContainer)},
+		"draining":                 {snapshot: observed(pod(), oneProxy(drain(minute))), want: waits(v1alpha1.ReasonDraining, minute)},
+		"virtual node":             {snapshot: observed(pod(), oneProxy(), onVirtualNode), want: stuck(v1alpha1.ReasonVirtualNode)},
+		"no image":                 {snapshot: observed(pod(), oneProxy(noImage)), mode: image, want: stuck(v1alpha1.ReasonNoQuickExitImage)},
+		"image not allowed":        {snapshot: observed(pod(), oneProxy(), withoutImages), mode: image, want: stuck(v1alpha1.ReasonImageNotAllowed)},
+		"exit code counts":         {snapshot: observed(pod(), oneProxy(respect)), want: stuck(v1alpha1.ReasonExitCodesRespected)},
 		"one of two has no image": {
 			snapshot: observed(two(), sidecarsOf(sidecar("logs", noImage), sidecar("proxy"))), mode: image, want: stuck(v1alpha1.ReasonNoQuickExitImage),
 		},
 		"finished before": {
 			snapshot: observed(pod(), oneProxy(), phase(corev1.PodSucceeded), attempted(phaseWrite(0, podPhase))),
-			after:    time.Hour, want: refused(plan.StageIgnored, v1alpha1.ReasonPodFinished),
+			after:    time.Hour, want: ignored(v1alpha1.ReasonPodFinished),
 		},
 		"guard is overdue": {
-			snapshot: guarded(running("proxy")), after: time.Hour, want: refused(plan.StageIgnored, v1alpha1.ReasonPodFinished),
+			snapshot: guarded(running("proxy")), after: time.Hour, want: ignored(v1alpha1.ReasonPodFinished),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -23,6 +23,12 @@ const (
 
 	never     = corev1.RestartPolicyNever
 	onFailure = corev1.RestartPolicyOnFailure
+
+	crr      = v1alpha1.ModeCRR
+	image    = v1alpha1.ModeImage
+	podPhase = v1alpha1.ModePodPhase
+
+	minute = time.Minute
 )
 
 // done is when the last main container of a fixture ended.
@@ -123,9 +129,12 @@ func newPod(policy corev1.RestartPolicy, containers ...container) *corev1.Pod {
 	return pod
 }
 
-// finishedMain is a pod whose container main has exited 0, and whose container proxy runs.
-func finishedMain(policy corev1.RestartPolicy) *corev1.Pod {
-	return newPod(policy, exited("main", 0), running("proxy"))
+// finishedMain is a pod whose container main has exited 0, with these sidecars, or with a container proxy that runs.
+func finishedMain(policy corev1.RestartPolicy, sidecars ...container) *corev1.Pod {
+	if len(sidecars) == 0 {
+		sidecars = []container{running("proxy")}
+	}
+	return newPod(policy, append([]container{exited("main", 0)}, sidecars...)...)
 }
 
 // oneProxy is the sidecar proxy with these changes.
@@ -274,6 +283,44 @@ func briefly(d plan.Decision) brief {
 	for _, action := range d.Actions {
 		b.Actions = append(b.Actions, describe(action))
 	}
+	return b
+}
+
+// The first action of each mode on the sidecar of finishedMain.
+const (
+	phaseOfProxy   = "PodPhase#0=Succeeded [proxy] within 1m0s"
+	phaseBeforeCRR = "PodPhase#0=Succeeded [proxy] for CRR within 1m0s"
+	swapOfProxy    = "Image#0 [proxy] within 1m0s"
+	crrOfProxy     = "CRR#0 [proxy] within 1m0s"
+)
+
+func ignored(reason v1alpha1.Reason) brief { return brief{Stage: plan.StageIgnored, Reason: reason} }
+func stuck(reason v1alpha1.Reason) brief   { return brief{Stage: plan.StageStuck, Reason: reason} }
+func terminated() brief                    { return brief{Stage: plan.StageTerminated, Reason: v1alpha1.ReasonTerminated} }
+
+func waits(reason v1alpha1.Reason, requeue time.Duration) brief {
+	return brief{Stage: plan.StageWaiting, Reason: reason, Requeue: requeue}
+}
+
+// pending is a decision without an action after the end of the mains.
+func pending(reason v1alpha1.Reason, requeue time.Duration) brief {
+	return brief{Stage: plan.StageTerminating, Reason: reason, Requeue: requeue}
+}
+
+func inProgress(requeue time.Duration) brief {
+	return pending(v1alpha1.ReasonAttemptInProgress, requeue)
+}
+
+func terminating(actions ...string) brief {
+	return brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonTerminating, Actions: actions}
+}
+
+func fallingBack(actions ...string) brief {
+	return brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonFallback, Actions: actions}
+}
+
+func requeued(b brief, after time.Duration) brief {
+	b.Requeue = after
 	return b
 }
 

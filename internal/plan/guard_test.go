@@ -17,11 +17,11 @@ import (
 
 // guarded returns a snapshot with a guarded phase, written at done, and the sidecar in the given state.
 func guarded(c container) plan.Snapshot {
-	pod := newPod(never, exited("main", 0), c)
+	pod := finishedMain(never, c)
 	pod.Status.Phase = corev1.PodSucceeded
 	pod.Annotations = map[string]string{v1alpha1.AnnotationPhaseGuard: "Enabled"}
-	s := observed(pod, []resolve.Sidecar{sidecar("proxy", mode(v1alpha1.ModePodPhase), noFallback)})
-	s.Attempts = []plan.Attempt{{Mode: v1alpha1.ModePodPhase, For: v1alpha1.ModePodPhase, Started: done}}
+	s := observed(pod, oneProxy(mode(podPhase), noFallback))
+	s.Attempts = []plan.Attempt{{Mode: podPhase, For: podPhase, Started: done}}
 	return s
 }
 

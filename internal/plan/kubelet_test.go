@@ -23,71 +23,42 @@ func ignoringKubelet(s *plan.Snapshot) {
 // TestKubeletIgnoresPhase covers the first attempt where the kubelet is known to ignore phases.
 func TestKubeletIgnoresPhase(t *testing.T) {
 	runScenarios(t, map[string]scenario{
-		"Auto swaps the image": {
-			snapshot: observed(finishedMain(never), oneProxy(), ignoringKubelet, withoutKruise),
-			want:     terminating("Image#0 [proxy] within 1m0s"),
-		},
-		"Auto, Kruise: swaps the image": {
-			snapshot: observed(finishedMain(never), oneProxy(), ignoringKubelet),
-			want:     terminating("Image#0 [proxy] within 1m0s"),
-		},
-		"Auto, Kruise, OnFailure: a CRR without the phase": {
-			snapshot: observed(finishedMain(onFailure), oneProxy(), ignoringKubelet),
-			want:     terminating("CRR#0 [proxy] within 1m0s"),
-		},
-		"Auto, Kruise, Respect: a CRR": {
-			snapshot: observed(finishedMain(never), oneProxy(respect), ignoringKubelet),
-			want:     terminating("CRR#0 [proxy] within 1m0s"),
-		},
-		"Auto, Kruise, no image: the Job completes by the phase": {
-			snapshot: observed(finishedMain(never), oneProxy(noImage), ignoringKubelet),
-			want:     terminating("PodPhase#0=Succeeded [proxy] for CRR within 1m0s"),
-		},
-		"Auto without another mode writes the phase": {
-			snapshot: observed(finishedMain(never), oneProxy(noImage), ignoringKubelet, withoutKruise),
-			want:     terminating("PodPhase#0=Succeeded [proxy] within 1m0s"),
-		},
+		"Auto swaps the image":                                   {observed(finishedMain(never), oneProxy(), ignoringKubelet, withoutKruise), 0, terminating(swapOfProxy)},
+		"Auto, Kruise: swaps the image":                          {observed(finishedMain(never), oneProxy(), ignoringKubelet), 0, terminating(swapOfProxy)},
+		"Auto, Kruise, OnFailure: a CRR without the phase":       {observed(finishedMain(onFailure), oneProxy(), ignoringKubelet), 0, terminating(crrOfProxy)},
+		"Auto, Kruise, Respect: a CRR":                           {observed(finishedMain(never), oneProxy(respect), ignoringKubelet), 0, terminating(crrOfProxy)},
+		"Auto, Kruise, no image: the Job completes by the phase": {observed(finishedMain(never), oneProxy(noImage), ignoringKubelet), 0, terminating(phaseBeforeCRR)},
+		"Auto without another mode writes the phase":             {observed(finishedMain(never), oneProxy(noImage), ignoringKubelet, withoutKruise), 0, terminating(phaseOfProxy)},
 		"Auto writes the phase when the swap has failed": {
-			snapshot: observed(finishedMain(onFailure), oneProxy(), ignoringKubelet, withoutKruise, attempted(swap("proxy"))),
-			after:    minute,
-			want:     fallingBack("PodPhase#0=Succeeded [proxy] within 1m0s"),
+			observed(finishedMain(onFailure), oneProxy(), ignoringKubelet, withoutKruise, attempted(swap("proxy"))),
+			minute, fallingBack(phaseOfProxy),
 		},
 		"a declared PodPhase gives way to the image": {
-			snapshot: observed(finishedMain(never), oneProxy(mode(podPhase)), ignoringKubelet, withoutKruise),
-			want:     fallingBack("Image#0 [proxy] within 1m0s"),
+			observed(finishedMain(never), oneProxy(mode(podPhase)), ignoringKubelet, withoutKruise),
+			0, fallingBack(swapOfProxy),
 		},
-		"a declared PodPhase gives way to a CRR": {
-			snapshot: observed(finishedMain(onFailure), oneProxy(mode(podPhase), byPolicy), ignoringKubelet),
-			want:     fallingBack("CRR#0 [proxy] within 1m0s"),
-		},
+		"a declared PodPhase gives way to a CRR": {observed(finishedMain(onFailure), oneProxy(mode(podPhase), byPolicy), ignoringKubelet), 0, fallingBack(crrOfProxy)},
 		"a declared PodPhase without fallback is used": {
-			snapshot: observed(finishedMain(never), oneProxy(mode(podPhase), noFallback), ignoringKubelet),
-			want:     terminating("PodPhase#0=Succeeded [proxy] within 1m0s"),
+			observed(finishedMain(never), oneProxy(mode(podPhase), noFallback), ignoringKubelet),
+			0, terminating(phaseOfProxy),
 		},
 		"a declared PodPhase without another mode is used": {
-			snapshot: observed(finishedMain(never), oneProxy(mode(podPhase), noImage), ignoringKubelet, withoutKruise),
-			want:     terminating("PodPhase#0=Succeeded [proxy] within 1m0s"),
+			observed(finishedMain(never), oneProxy(mode(podPhase), noImage), ignoringKubelet, withoutKruise),
+			0, terminating(phaseOfProxy),
 		},
-		"a declared CRR gives way to the image": {
-			snapshot: observed(finishedMain(never), oneProxy(mode(crr)), ignoringKubelet),
-			want:     fallingBack("Image#0 [proxy] within 1m0s"),
-		},
+		"a declared CRR gives way to the image": {observed(finishedMain(never), oneProxy(mode(crr)), ignoringKubelet), 0, fallingBack(swapOfProxy)},
 		"a declared CRR without fallback writes the phase": {
-			snapshot: observed(finishedMain(never), oneProxy(mode(crr), noFallback), ignoringKubelet),
-			want:     terminating("PodPhase#0=Succeeded [proxy] for CRR within 1m0s"),
+			observed(finishedMain(never), oneProxy(mode(crr), noFallback), ignoringKubelet),
+			0, terminating(phaseBeforeCRR),
 		},
-		"a declared CRR under OnFailure is used without the phase": {
-			snapshot: observed(finishedMain(onFailure), oneProxy(mode(crr)), ignoringKubelet),
-			want:     terminating("CRR#0 [proxy] within 1m0s"),
-		},
+		"a declared CRR under OnFailure is used without the phase": {observed(finishedMain(onFailure), oneProxy(mode(crr)), ignoringKubelet), 0, terminating(crrOfProxy)},
 		"a declared CRR in a failed pod is used": {
-			snapshot: observed(newPod(never, exited("main", 3), running("proxy")), oneProxy(mode(crr)), ignoringKubelet),
-			want:     terminating("CRR#0 [proxy] within 1m0s"),
+			observed(newPod(never, exited("main", 3), running("proxy")), oneProxy(mode(crr)), ignoringKubelet),
+			0, terminating(crrOfProxy),
 		},
 		"waits for a phase that the kubelet is acting on": {
-			snapshot: observed(finishedMain(never), oneProxy(), ignoringKubelet, phase(corev1.PodSucceeded), attempted(phaseWrite(0, podPhase))),
-			after:    10 * time.Second,
-			want:     brief{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonAttemptInProgress, Requeue: 50 * time.Second},
+			observed(finishedMain(never), oneProxy(), ignoringKubelet, phase(corev1.PodSucceeded), attempted(phaseWrite(0, podPhase))),
+			10 * time.Second, inProgress(50 * time.Second),
 		},
 	})
 }
@@ -113,7 +84,7 @@ func TestKubeletIgnoresPhaseSubstitution(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			changes := append([]func(*plan.Snapshot){ignoringKubelet}, test.changes...)
-			s := observed(newPod(never, exited("main", 0), running("proxy")), sidecarsOf(sidecar("proxy", mode(test.declared))), changes...)
+			s := observed(finishedMain(never), oneProxy(mode(test.declared)), changes...)
 			s.Pod.Spec.NodeName = "worker"
 			if diff := cmp.Diff(test.want, plan.Next(s, done).Substitutions, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("Substitutions (-want +got):\n%s", diff)
@@ -219,7 +190,7 @@ func TestPhaseTrial(t *testing.T) {
 				if over {
 					t.Fatal("the trial was over too early")
 				}
-				s := observed(newPod(never, exited("main", 0), running("proxy")), sidecarsOf(sidecar("proxy")),
+				s := observed(finishedMain(never), oneProxy(),
 					func(s *plan.Snapshot) { s.Kubelet = ready }, version.change)
 				var evidence plan.PhaseEvidence
 				if evidence, over = trial.See(s, done.Add(version.after)); evidence != "" {
@@ -239,7 +210,7 @@ func TestPhaseTrialOfThreeReversals(t *testing.T) {
 	var trial *plan.PhaseTrial
 	see := func(number int, after time.Duration, c container, changes ...func(*plan.Snapshot)) plan.PhaseEvidence {
 		changes = append(changes, func(s *plan.Snapshot) { s.Kubelet = kubelet }, attempted(phaseWrite(number, podPhase)))
-		evidence, _ := trial.See(observed(newPod(never, exited("main", 0), c), nil, changes...), done.Add(after))
+		evidence, _ := trial.See(observed(finishedMain(never, c), nil, changes...), done.Add(after))
 		return evidence
 	}
 	for number := range 3 {

@@ -17,7 +17,7 @@ import (
 // first.
 func TestModeOptions(t *testing.T) {
 	const first = " after its phase"
-	pod := func() *corev1.Pod { return newPod(never, exited("main", 0), running("proxy")) }
+	pod := func() *corev1.Pod { return finishedMain(never) }
 	failed := func() *corev1.Pod { return newPod(never, exited("main", 7), running("proxy")) }
 	for name, tc := range map[string]struct {
 		pod     *corev1.Pod
@@ -90,7 +90,7 @@ func TestMainDone(t *testing.T) {
 		"all containers restart": {exited("main", 0), restartingAll, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			snapshot := observed(newPod(never, tc.main, running("proxy")), sidecarsOf(sidecar("proxy")), tc.change)
+			snapshot := observed(newPod(never, tc.main, running("proxy")), oneProxy(), tc.change)
 			if got := snapshot.MainDone("main"); got != tc.want {
 				t.Errorf("MainDone: got %t, want %t", got, tc.want)
 			}

@@ -55,7 +55,7 @@ func TestMainContainerMayRunAgain(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			pod := newPod(test.policy, test.main, running("proxy"))
-			decision := plan.Next(observed(pod, sidecarsOf(sidecar("proxy"))), done)
+			decision := plan.Next(observed(pod, oneProxy()), done)
 			if again := decision.Reason == v1alpha1.ReasonMainContainersRunning; again != test.again {
 				t.Errorf("may run again: got %t, want %t (%s)", again, test.again, decision.Message)
 			}
@@ -92,7 +92,7 @@ func TestKubeletIgnoresContainerRestartPolicy(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			snapshot := observed(newPod(test.policy, test.main, running("proxy")), sidecarsOf(sidecar("proxy")))
+			snapshot := observed(newPod(test.policy, test.main, running("proxy")), oneProxy())
 			snapshot.Node, snapshot.Kubelet.Version = test.node, test.kubelet
 			decision := plan.Next(snapshot, done)
 			if again := decision.Reason == v1alpha1.ReasonMainContainersRunning; again != test.again {
@@ -120,8 +120,8 @@ func TestSidecarHasEnded(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			pod := newPod(test.policy, exited("main", 0), test.proxy)
-			decision := plan.Next(observed(pod, sidecarsOf(sidecar("proxy"))), done)
+			pod := finishedMain(test.policy, test.proxy)
+			decision := plan.Next(observed(pod, oneProxy()), done)
 			if ended := decision.Stage == plan.StageTerminated; ended != test.ended {
 				t.Errorf("ended: got %t, want %t (%s)", ended, test.ended, decision.Message)
 			}

@@ -22,50 +22,25 @@ func TestUnknownSettings(t *testing.T) {
 		return newPod(never, append([]container{exited("main", 0)}, sidecars...)...)
 	}
 	one := func(changes ...func(*resolve.Sidecar)) plan.Snapshot {
-		return observed(pod(running("proxy")), sidecarsOf(sidecar("proxy", changes...)))
+		return observed(pod(running("proxy")), oneProxy(changes...))
 	}
 
 	runScenarios(t, map[string]scenario{
-		"an unknown mode is followed by the next": {
-			snapshot: one(mode("Freeze")),
-			want:     fallingBack("PodPhase#0=Succeeded [proxy] for CRR within 1m0s"),
-		},
-		"an unknown mode without fallback is stuck": {
-			snapshot: one(mode("Freeze"), noFallback),
-			want:     stuck(v1alpha1.ReasonUnknownSetting),
-		},
-		"an unknown fallback leaves a usable mode": {
-			snapshot: one(mode(podPhase), unknownFallback),
-			want:     terminating("PodPhase#0=Succeeded [proxy] within 1m0s"),
-		},
-		"an unknown fallback leaves Auto": {
-			snapshot: one(unknownFallback),
-			want:     terminating("PodPhase#0=Succeeded [proxy] for CRR within 1m0s"),
-		},
-		"an unknown fallback does not mean Enabled": {
-			snapshot: one(mode(image), noImage, unknownFallback),
-			want:     stuck(v1alpha1.ReasonNoUsableMode),
-		},
-		"an unknown fallback keeps a declared CRR": {
-			snapshot: observed(pod(running("proxy")), sidecarsOf(sidecar("proxy", mode(crr), unknownFallback)), withoutPodPhase),
-			want:     terminating("CRR#0 [proxy] within 1m0s"),
-		},
-		"unknown exit codes are stuck": {
-			snapshot: one(unknownExitCodes),
-			want:     stuck(v1alpha1.ReasonNoUsableMode),
-		},
-		"a declared mode with unknown exit codes is stuck": {
-			snapshot: one(mode(podPhase), noFallback, unknownExitCodes),
-			want:     stuck(v1alpha1.ReasonUnknownSetting),
-		},
+		"an unknown mode is followed by the next":          {one(mode("Freeze")), 0, fallingBack(phaseBeforeCRR)},
+		"an unknown mode without fallback is stuck":        {one(mode("Freeze"), noFallback), 0, stuck(v1alpha1.ReasonUnknownSetting)},
+		"an unknown fallback leaves a usable mode":         {one(mode(podPhase), unknownFallback), 0, terminating(phaseOfProxy)},
+		"an unknown fallback leaves Auto":                  {one(unknownFallback), 0, terminating(phaseBeforeCRR)},
+		"an unknown fallback does not mean Enabled":        {one(mode(image), noImage, unknownFallback), 0, stuck(v1alpha1.ReasonNoUsableMode)},
+		"an unknown fallback keeps a declared CRR":         {observed(pod(running("proxy")), oneProxy(mode(crr), unknownFallback), withoutPodPhase), 0, terminating(crrOfProxy)},
+		"unknown exit codes are stuck":                     {one(unknownExitCodes), 0, stuck(v1alpha1.ReasonNoUsableMode)},
+		"a declared mode with unknown exit codes is stuck": {one(mode(podPhase), noFallback, unknownExitCodes), 0, stuck(v1alpha1.ReasonUnknownSetting)},
 		"no phase for a sidecar with unknown exit codes": {
-			snapshot: observed(pod(running("logs"), running("proxy")), sidecarsOf(sidecar("logs", unknownExitCodes), sidecar("proxy"))),
-			want:     stuck(v1alpha1.ReasonNoUsableMode),
+			observed(pod(running("logs"), running("proxy")), sidecarsOf(sidecar("logs", unknownExitCodes), sidecar("proxy"))),
+			0, stuck(v1alpha1.ReasonNoUsableMode),
 		},
 		"a sidecar with unknown exit codes that has failed counts": {
-			snapshot: observed(pod(exited("logs", 3), running("proxy")),
-				sidecarsOf(sidecar("logs", unknownExitCodes), sidecar("proxy", noImage)), withoutKruise),
-			want: terminating("PodPhase#0=Failed [proxy] within 1m0s"),
+			observed(pod(exited("logs", 3), running("proxy")), sidecarsOf(sidecar("logs", unknownExitCodes), sidecar("proxy", noImage)), withoutKruise),
+			0, terminating("PodPhase#0=Failed [proxy] within 1m0s"),
 		},
 	})
 }
@@ -78,7 +53,7 @@ func TestUnknownSettingMessage(t *testing.T) {
 		`exitCodes "RespectUnlessKilled"`: unknownExitCodes,
 	} {
 		sidecar := sidecar("proxy", mode(image), noImage, change)
-		decision := plan.Next(observed(newPod(never, exited("main", 0), running("proxy")), sidecarsOf(sidecar), withoutKruise, withoutPodPhase), done)
+		decision := plan.Next(observed(finishedMain(never), sidecarsOf(sidecar), withoutKruise, withoutPodPhase), done)
 		if decision.Stage != plan.StageStuck || !strings.Contains(decision.Message, want) || !strings.Contains(decision.Message, "upgrade the operator") {
 			t.Errorf("got %s: %s, want it to name %s", decision.Stage, decision.Message, want)
 		}
