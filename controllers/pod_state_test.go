@@ -94,37 +94,91 @@ func failureOf(container, message string) plan.Failure {
 	return plan.Failure{Container: container, Mode: v1alpha1.ModeCRR, Attempt: 0, Message: message}
 }
 
-func TestTransitionsAreReportedOnce(t *testing.T) {
-	st := newStatesTest(t)
-	resolved := resolvedPodOf(podtest.New(), mesh)
-	for _, decision := range []plan.Decision{
-		waiting(), waiting(),
-		terminating(v1alpha1.ModeCRR), inProgress(v1alpha1.ModeCRR), inProgress(v1alpha1.ModeCRR),
-		terminated(v1alpha1.ModeCRR), terminated(v1alpha1.ModeCRR),
+// counters returns the metrics that are not zero, by name and mode.
+func counters() map[string]float64 {
+	all := map[string]float64{}
+	for name, vector := range map[string]*prometheus.CounterVec{
+		"attempts": attemptsTotal, "failures": attemptFailuresTotal, "fallbacks": fallbacksTotal, "terminated": podsTerminatedTotal, "dry runs": dryRunAttemptsTotal,
 	} {
-		st.record(resolved, decision, nil)
-	}
-	if diff := cmp.Diff([]string{"Normal Terminating batch/job-1: ending proxy by mode CRR [SidecarTerminationPolicy/mesh]"}, st.events.take()); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
-	st.forgetMissing(keyOf(resolved.pod))
-	want := rollup.Tally{Terminated: 1, Last: st.clock.Now(), Recent: []v1alpha1.RecentTermination{
-		{Pod: "job-1", Mode: v1alpha1.ModeCRR, Outcome: v1alpha1.OutcomeTerminated, Milliseconds: 1000},
-	}}
-	if diff := cmp.Diff(want, st.take(mesh.Ref)); diff != "" {
-		t.Errorf("tally (-want +got):\n%s", diff)
-	}
-	for name, got := range map[string]float64{
-		"started":    testutil.ToFloat64(attemptsTotal.WithLabelValues("CRR")),
-		"terminated": testutil.ToFloat64(podsTerminatedTotal.WithLabelValues("CRR")),
-		"durations":  float64(testutil.CollectAndCount(terminationSeconds)),
-	} {
-		if got != 1 {
-			t.Errorf("%s: counted %v times", name, got)
+		for _, mode := range []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase} {
+			if value := testutil.ToFloat64(vector.WithLabelValues(string(mode))); value != 0 {
+				all[name+" "+string(mode)] = value
+			}
 		}
 	}
-	if len(st.pods)+len(st.tallies) > 0 {
-		t.Errorf("still held: %v and %v", st.pods, st.tallies)
+	return all
+}
+
+// Each result counts once, whether the operator sees the pod again, restarts, or sees the pod leave the caches. Attempts count by the
+// mode of their write, so that failures compare with starts. The pod counts by the mode that the write was a step of.
+func TestResultsAreCountedOnce(t *testing.T) {
+	const crr, image, podPhase = v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase
+	phaseOfCRR, fallback := terminating(crr), terminating(podPhase)
+	phaseOfCRR.Actions[0].Mode, fallback.Reason = podPhase, v1alpha1.ReasonFallback
+	logger, proxy, late := failureOf("logger", "the daemon gave up"), failureOf("proxy", "it had not ended"), plan.Failure{Container: "proxy", Mode: image, Message: "neither"}
+	deleted := plan.Decision{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonPodDeleted, MainsDone: podtest.Noon, Tried: image}
+	ended := func(mode v1alpha1.Mode) rollup.Tally {
+		return rollup.Tally{Terminated: 1, Last: podtest.Noon.Add(time.Second), Recent: []v1alpha1.RecentTermination{
+			{Pod: "job-1", Mode: mode, Outcome: v1alpha1.OutcomeTerminated, Milliseconds: 1000},
+		}}
+	}
+	failed := func(mode v1alpha1.Mode) rollup.Tally {
+		return rollup.Tally{FailedAttempts: 1, Recent: []v1alpha1.RecentTermination{{Pod: "job-1", Mode: mode, Outcome: v1alpha1.OutcomeFailed}}}
+	}
+	for name, tc := range map[string]struct {
+		decisions []plan.Decision
+		want      rollup.Tally
+		counters  map[string]float64
+		durations int
+		gone      bool // from the caches, in the end
+	}{
+		"a termination": {
+			[]plan.Decision{waiting(), waiting(), terminating(crr), inProgress(crr), inProgress(crr), terminated(crr), terminated(crr)},
+			ended(crr), map[string]float64{"attempts CRR": 1, "terminated CRR": 1}, 1, true,
+		},
+		"a phase that is a step of mode CRR": {
+			[]plan.Decision{waiting(), phaseOfCRR, inProgress(crr), terminated(crr)},
+			ended(crr), map[string]float64{"attempts PodPhase": 1, "terminated CRR": 1}, 1, false,
+		},
+		"an attempt that fails for one sidecar after the other": {
+			[]plan.Decision{waiting(), inProgress(crr), inProgress(crr, logger), inProgress(crr, logger, proxy), stuck(logger, proxy)},
+			failed(crr), map[string]float64{"failures CRR": 1}, 0, false,
+		},
+		"a fallback": {
+			[]plan.Decision{waiting(), terminating(crr), inProgress(crr), fallback, inProgress(podPhase), terminated(podPhase)},
+			ended(podPhase), map[string]float64{"attempts CRR": 1, "attempts PodPhase": 1, "fallbacks PodPhase": 1, "terminated PodPhase": 1}, 1, false,
+		},
+		"a failure before a restart and one after it": {
+			[]plan.Decision{stuck(proxy), stuck(proxy, late)}, failed(image), map[string]float64{"failures Image": 1}, 0, false,
+		},
+		"an end before a restart": {[]plan.Decision{terminated(podPhase), terminated(podPhase)}, rollup.Tally{}, map[string]float64{}, 0, false},
+		"an end after a restart":  {[]plan.Decision{inProgress(podPhase), terminated(podPhase)}, ended(podPhase), map[string]float64{"terminated PodPhase": 1}, 1, false},
+		"gone after an attempt":   {[]plan.Decision{waiting(), inProgress(image)}, ended(image), map[string]float64{"terminated Image": 1}, 1, true},
+		"gone without an attempt": {[]plan.Decision{waiting(), waiting()}, rollup.Tally{}, map[string]float64{}, 0, true},
+		"deleted in an attempt":   {[]plan.Decision{waiting(), deleted}, rollup.Tally{}, map[string]float64{}, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := newStatesTest(t)
+			resolved := resolvedPodOf(podtest.New(podtest.MainDone), podtest.Policy("mesh", "proxy", "logger"))
+			for _, decision := range tc.decisions {
+				st.record(resolved, decision, nil)
+			}
+			if tc.gone && (st.forgetMissing(keyOf(resolved.pod)) != 0 || len(st.pods) > 0) {
+				t.Errorf("still held: %v", st.pods)
+			}
+			if diff := cmp.Diff(tc.want, st.take(mesh.Ref)); diff != "" {
+				t.Errorf("tally (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.counters, counters()); diff != "" {
+				t.Errorf("counters (-want +got):\n%s", diff)
+			}
+			if got := testutil.CollectAndCount(terminationSeconds); got != tc.durations {
+				t.Errorf("%d durations, want %d", got, tc.durations)
+			}
+			if len(st.tallies) > 0 {
+				t.Errorf("still held: %v", st.tallies)
+			}
+		})
 	}
 }
 
@@ -154,30 +208,6 @@ func TestFailureCountsForPoliciesOfRunningContainers(t *testing.T) {
 	}
 }
 
-func TestPodThatLeavesCacheHasTerminated(t *testing.T) {
-	for name, tc := range map[string]struct {
-		last plan.Decision
-		want int64
-	}{
-		"after an attempt":          {inProgress(v1alpha1.ModeImage), 1},
-		"without an attempt":        {waiting(), 0},
-		"deleted during an attempt": {plan.Decision{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonPodDeleted, MainsDone: podtest.Noon, Tried: v1alpha1.ModeImage}, 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			st := newStatesTest(t)
-			resolved := resolvedPodOf(podtest.New(), mesh)
-			st.record(resolved, waiting(), nil)
-			st.record(resolved, tc.last, nil)
-			if again := st.forgetMissing(keyOf(resolved.pod)); again != 0 {
-				t.Errorf("requeued after %s", again)
-			}
-			if got := st.take(mesh.Ref).Terminated; got != tc.want {
-				t.Errorf("counted %d, want %d", got, tc.want)
-			}
-		})
-	}
-}
-
 func TestPodBetweenCachesIsRequeued(t *testing.T) {
 	st := newStatesTest(t)
 	resolved := resolvedPodOf(podtest.New(podtest.MainDone), mesh)
@@ -200,100 +230,6 @@ func TestPodBetweenCachesIsRequeued(t *testing.T) {
 	st.clock.SetTime(st.clock.Now().Add(podcache.TeardownLag))
 	if again := st.forgetMissing(keyOf(resolved.pod)); again != 0 || len(st.pods) > 0 {
 		t.Errorf("a pod that never appeared is requeued after %s; held: %v", again, st.pods)
-	}
-}
-
-func TestFailedAttemptIsCountedOnce(t *testing.T) {
-	st := newStatesTest(t)
-	resolved := resolvedPodOf(podtest.New(podtest.MainDone), podtest.Policy("mesh", "proxy", "logger"))
-	st.record(resolved, waiting(), nil)
-	st.record(resolved, inProgress(v1alpha1.ModeCRR), nil)
-	st.record(resolved, inProgress(v1alpha1.ModeCRR, failureOf("logger", "the daemon gave up")), nil)
-	st.record(resolved, inProgress(v1alpha1.ModeCRR, failureOf("logger", "it had not ended"), failureOf("proxy", "it had not ended")), nil)
-	st.record(resolved, stuck(failureOf("logger", "it had not ended"), failureOf("proxy", "it had not ended")), nil)
-	want := rollup.Tally{FailedAttempts: 1, Recent: []v1alpha1.RecentTermination{{Pod: "job-1", Mode: v1alpha1.ModeCRR, Outcome: v1alpha1.OutcomeFailed}}}
-	if diff := cmp.Diff(want, st.take(mesh.Ref)); diff != "" {
-		t.Errorf("tally (-want +got):\n%s", diff)
-	}
-	if got := testutil.ToFloat64(attemptFailuresTotal.WithLabelValues("CRR")); got != 1 {
-		t.Errorf("counted %v failed attempts", got)
-	}
-	if got := testutil.ToFloat64(attemptsTotal.WithLabelValues("CRR")); got != 0 {
-		t.Errorf("the failure was counted as %v started attempts", got)
-	}
-}
-
-// Attempts count by the mode of their write, so that failures compare with starts. The pod counts by the mode that the write was a
-// step of.
-func TestPhaseWriteOfModeCRRIsCounted(t *testing.T) {
-	st := newStatesTest(t)
-	resolved := resolvedPodOf(podtest.New(podtest.MainDone), mesh)
-	phase := terminating(v1alpha1.ModeCRR)
-	phase.Actions[0].Mode = v1alpha1.ModePodPhase
-	for _, decision := range []plan.Decision{waiting(), phase, inProgress(v1alpha1.ModeCRR), terminated(v1alpha1.ModeCRR)} {
-		st.record(resolved, decision, nil)
-	}
-	want := map[string]float64{"PodPhase started": 1, "CRR terminated": 1}
-	got := map[string]float64{}
-	for _, mode := range []string{"PodPhase", "CRR"} {
-		for name, counter := range map[string]prometheus.Counter{
-			"started":    attemptsTotal.WithLabelValues(mode),
-			"terminated": podsTerminatedTotal.WithLabelValues(mode),
-		} {
-			if value := testutil.ToFloat64(counter); value != 0 {
-				got[mode+" "+name] = value
-			}
-		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("counters (-want +got):\n%s", diff)
-	}
-	if recent := st.take(mesh.Ref).Recent; len(recent) != 1 || recent[0].Mode != v1alpha1.ModeCRR {
-		t.Errorf("recent is %+v", recent)
-	}
-}
-
-func TestFallbackIsCounted(t *testing.T) {
-	st := newStatesTest(t)
-	resolved := resolvedPodOf(podtest.New(podtest.MainDone), mesh)
-	st.record(resolved, waiting(), nil)
-	st.record(resolved, terminating(v1alpha1.ModeCRR), nil)
-	st.record(resolved, inProgress(v1alpha1.ModeCRR), nil)
-	fallback := terminating(v1alpha1.ModePodPhase)
-	fallback.Reason = v1alpha1.ReasonFallback
-	st.record(resolved, fallback, nil)
-	st.record(resolved, inProgress(v1alpha1.ModePodPhase), nil)
-	got := map[v1alpha1.Mode]float64{}
-	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModePodPhase} {
-		got[mode] = testutil.ToFloat64(fallbacksTotal.WithLabelValues(string(mode)))
-	}
-	if diff := cmp.Diff(map[v1alpha1.Mode]float64{v1alpha1.ModeCRR: 0, v1alpha1.ModePodPhase: 1}, got); diff != "" {
-		t.Errorf("fallbacks by mode (-want +got):\n%s", diff)
-	}
-}
-
-func TestRestartCountsNothingTwice(t *testing.T) {
-	st := newStatesTest(t)
-	resolved := resolvedPodOf(podtest.New(podtest.MainDone), mesh)
-	old, late := failureOf("proxy", "it had not ended"), plan.Failure{Container: "proxy", Mode: v1alpha1.ModeImage, Message: "neither"}
-	st.record(resolved, stuck(old), nil)
-	st.record(resolved, stuck(old, late), nil)
-	if got := st.take(mesh.Ref).FailedAttempts; got != 1 {
-		t.Errorf("counted %d failures, want the one after the restart", got)
-	}
-
-	st = newStatesTest(t)
-	st.record(resolved, terminated(v1alpha1.ModePodPhase), nil)
-	st.record(resolved, terminated(v1alpha1.ModePodPhase), nil)
-	st.forgetMissing(keyOf(resolved.pod))
-	if tally := st.take(mesh.Ref); !tally.Empty() {
-		t.Errorf("a pod that had ended before the restart was counted: %+v", tally)
-	}
-
-	st.record(resolved, inProgress(v1alpha1.ModePodPhase), nil)
-	st.record(resolved, terminated(v1alpha1.ModePodPhase), nil)
-	if got := st.take(mesh.Ref).Terminated; got != 1 {
-		t.Errorf("counted %d pods that ended after the restart, want 1", got)
 	}
 }
 
@@ -385,6 +321,10 @@ func TestDecisionEvents(t *testing.T) {
 		want      []string
 	}{
 		"waiting": {[]plan.Decision{waiting(), inProgress(v1alpha1.ModeCRR)}, nil},
+		"a termination": {
+			[]plan.Decision{waiting(), terminating(v1alpha1.ModeCRR), inProgress(v1alpha1.ModeCRR), terminated(v1alpha1.ModeCRR), terminated(v1alpha1.ModeCRR)},
+			[]string{"Normal Terminating batch/job-1: ending proxy by mode CRR [SidecarTerminationPolicy/mesh]"},
+		},
 		"fallback with failure and risk": {[]plan.Decision{fallback}, []string{
 			"Warning Fallback batch/job-1: ending proxy by mode Image (it had not ended) [SidecarTerminationPolicy/mesh]",
 			"Warning BackoffLimitRisk batch/job-1: mode Image restarts a container, and under restartPolicy OnFailure each restart counts towards the Job's backoffLimit [SidecarTerminationPolicy/mesh]",
