@@ -146,22 +146,6 @@ func TestPodEventAllocationsDoNotGrowWithPolicies(t *testing.T) {
 	}
 }
 
-var gathered plan.Snapshot
-
-func BenchmarkSnapshot(b *testing.B) {
-	event := newPodCase(b, 1)
-	resolved, err := event.reader.resolve(b.Context(), event.pod)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if gathered, err = event.reader.snapshot(b.Context(), event.pod, resolved.resolution.Enforced); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 var seenPods rollup.PodSummary
 
 // BenchmarkObservePolicy scans all pods of a policy while their main containers run.

@@ -134,15 +134,6 @@ func (f *fixture) nothingWentWrong() {
 	}
 }
 
-func TestPolicyCreatedAfterMainsEnded(t *testing.T) {
-	f := newFixture(t)
-	f.startOperator(testOptions())
-	pod := f.newPod("job-1", podtest.MainDone)
-	f.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
-	f.until(pod, "its phase is written", phaseWritten)
-	f.nothingWentWrong()
-}
-
 func TestPolicyThatNoLongerSelectsPodLeavesItAlone(t *testing.T) {
 	f := newFixture(t)
 	f.startOperator(testOptions())
@@ -489,7 +480,7 @@ func TestImageCoverageChangeEnqueuesPods(t *testing.T) {
 		spec.Mode, spec.Fallback, spec.Image = v1alpha1.ModeImage, v1alpha1.FallbackDisabled, quickExit
 	})
 	pod := f.newPod("job-1", func(p *corev1.Pod) {
-		p.Spec.Containers[1].Command, p.Spec.Containers[1].WorkingDir = []string{"./server", "--listen"}, "/app"
+		p.Spec.Containers[1].Command = []string{"/app/server", "--listen"}
 	}, podtest.MainDone)
 	because := func(kind string, reason v1alpha1.Reason) func(v1alpha1.PolicyStatus) bool {
 		return func(s v1alpha1.PolicyStatus) bool {
