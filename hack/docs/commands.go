@@ -57,38 +57,22 @@ func calls(script string) ([][]string, error) {
 	return found, nil
 }
 
-// known are the prefixes of commands that tests can run. The first match counts.
-var known = []struct {
-	begin []string
-	needs docs.Kind
-}{
-	{[]string{"cat"}, docs.Offline},
-	{[]string{"cd"}, docs.Offline},
-	{[]string{"cp"}, docs.Offline},
-	{[]string{"echo"}, docs.Offline},
-	{[]string{"export"}, docs.Offline},
-	{[]string{"grep"}, docs.Offline},
-	{[]string{"mkdir"}, docs.Offline},
-	{[]string{"make", "help"}, docs.Offline},
-	{[]string{"go", "run", "./hack/packaging"}, docs.Offline},
-	{[]string{"kubectl"}, docs.Cluster},
-}
+// offline are commands that tests can run without a cluster.
+var offline = []string{"cat", "cd", "cp", "echo", "export", "grep", "mkdir"}
 
 // needs returns what one command needs.
 func needs(call []string) docs.Kind {
-	if slices.ContainsFunc(call, isRemote) {
+	readsManifests := slices.Contains(call, "-f") || slices.Contains(call, "-k")
+	switch {
+	case slices.ContainsFunc(call, isRemote):
 		return docs.Unknown
-	}
-	if begins(call, "kubectl", "sidecar-termination") && (slices.Contains(call, "-f") || slices.Contains(call, "-k")) {
-		return docs.Offline // reads manifests only
-	}
-	if begins(call, "kubectl", "sidecar-termination", "test") {
+	case begins(call, "kubectl", "sidecar-termination") && readsManifests,
+		begins(call, "kubectl", "sidecar-termination", "test"),
+		begins(call, "make", "help"),
+		slices.Contains(offline, call[0]):
 		return docs.Offline
-	}
-	for _, command := range known {
-		if begins(call, command.begin...) {
-			return command.needs
-		}
+	case call[0] == "kubectl":
+		return docs.Cluster
 	}
 	return docs.Unknown
 }

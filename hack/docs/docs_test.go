@@ -47,7 +47,7 @@ func TestCommandsRunOrStateReason(t *testing.T) {
 			case block.Language == "":
 				t.Errorf("%s: the code block has no language; use sh for commands, or console for commands with output", at)
 			case block.Kind == docs.Unknown:
-				t.Errorf("%s: tests cannot run this block; add the comment <!-- not run: REASON --> before it, or extend known in hack/docs/commands.go:\n%s", at, block.Text)
+				t.Errorf("%s: tests cannot run this block; add the comment <!-- not run: REASON --> before it, or extend needs in hack/docs/commands.go:\n%s", at, block.Text)
 			default:
 				counts[block.Kind]++
 			}
@@ -109,7 +109,7 @@ func newPlace(t *testing.T) *docs.Place {
 }
 
 func TestLinksResolve(t *testing.T) {
-	documents := append(read(t), document(t, "README.zh-CN.md"))
+	documents := append(read(t), document(t, translation))
 	anchors := map[string][]string{}
 	for _, document := range documents {
 		for _, heading := range document.Headings {

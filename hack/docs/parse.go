@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/yuin/goldmark"
@@ -20,35 +18,24 @@ import (
 	"github.com/sidecar-termination/operator/e2e/docs"
 )
 
-// translations have the same commands as their originals. A test compares them.
-var translations = []string{"README.zh-CN.md"}
+const translation = "README.zh-CN.md"
 
-// readAll returns the documents in the root of the repository and below docs, without translations.
+// readAll returns the documents in the root of the repository and below docs, without the translation, which has the same commands.
 func readAll(root string) ([]docs.Document, error) {
-	files := os.DirFS(root)
-	paths, err := fs.Glob(files, "*.md")
-	if err != nil {
-		return nil, fmt.Errorf("list documents: %w", err)
-	}
-	err = fs.WalkDir(files, "docs", func(path string, entry fs.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() && filepath.Ext(path) == ".md" {
-			paths = append(paths, path)
-		}
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list documents: %w", err)
-	}
 	var documents []docs.Document
-	for _, path := range paths {
-		if slices.Contains(translations, path) {
-			continue
+	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
+		// The patterns are valid.
+		paths, _ := fs.Glob(os.DirFS(root), pattern)
+		for _, path := range paths {
+			if path == translation {
+				continue
+			}
+			document, err := readFile(root, path)
+			if err != nil {
+				return nil, err
+			}
+			documents = append(documents, document)
 		}
-		document, err := readFile(root, path)
-		if err != nil {
-			return nil, err
-		}
-		documents = append(documents, document)
 	}
 	return documents, nil
 }

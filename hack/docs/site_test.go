@@ -204,22 +204,6 @@ func (t *tab) page(name string) string {
 	return t.site.String() + name
 }
 
-// screenshot writes a picture of what the screen shows to the directory SCREENSHOTS.
-func (t *tab) screenshot(name string) {
-	t.Helper()
-	directory := os.Getenv("SCREENSHOTS")
-	if directory == "" {
-		return
-	}
-	picture, err := chromedp.Run(t.ctx, chromedp.CaptureScreenshot())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(directory, t.name+"-"+name+".png"), picture, 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // sidebar returns the URLs of the pages in the navigation.
 func (t *tab) sidebar() []string {
 	t.Helper()
@@ -297,14 +281,6 @@ func checkPages(t *tab) {
 	}
 	t.open(t.page("docs/concepts/"))
 	t.waitFor(`document.querySelector(".mermaid svg")`)
-	t.run(chromedp.ScrollIntoView(chromedp.CSS(".mermaid svg")))
-	t.screenshot("diagram")
-	for name, address := range map[string]string{
-		"home": "", "guide": "docs/guides/mesh/", "api-reference": "docs/api-reference/#clustersidecarterminationpolicyspec",
-	} {
-		t.open(t.page(address))
-		t.screenshot(name)
-	}
 }
 
 // checkPage checks the page that is open. If its heading is known, it must have that.
@@ -351,7 +327,6 @@ func checkMenu(t *tab) {
 		t.Error("the phone shows the menu before somebody opens it")
 	}
 	t.openMenu()
-	t.screenshot("menu")
 	t.follow(`.sidebar-container a[href$="/guides/"]`, "guides/")
 	t.openMenu()
 	t.follow(`.sidebar-container a[href$="/docs/guides/log-shippers/"]`, "docs/guides/log-shippers/")
@@ -383,7 +358,6 @@ func checkSearch(t *tab) {
 	t.run(chromedp.Click(input), chromedp.SendKeys(input, "drainSeconds"))
 	// The last key may come before the index is loaded.
 	t.waitFor(`document.querySelector(".search-results a") || void document.activeElement.dispatchEvent(new Event("keyup"))`)
-	t.screenshot("search")
 	t.follow(`.search-results a[href*="/docs/api-reference/#"]`, "docs/api-reference/")
 }
 
@@ -391,7 +365,6 @@ func checkVersions(t *tab) {
 	t.open(t.page("docs/concepts/"))
 	for _, version := range []struct{ name, page string }{{otherVersion, otherVersion + "/"}, {"development", ""}} {
 		t.run(chromedp.Click(chromedp.CSS(".versions summary")))
-		t.screenshot("versions-" + version.name)
 		t.follow(fmt.Sprintf(`.versions a[href="%s"]`, t.site.Path+version.page), version.page)
 		if current := eval[string](t, `document.querySelector(".versions summary").textContent.trim()`); current != version.name {
 			t.Errorf("the menu shows %q after the choice of %s", current, version.name)
@@ -416,7 +389,6 @@ func checkDark(t *tab) {
 	t.prefer("dark")
 	t.open(t.page("docs/guides/mesh/"))
 	t.waitFor(dark)
-	t.screenshot("dark")
 	t.prefer("light")
 
 	// The button changes it, and the choice lasts.
@@ -426,7 +398,6 @@ func checkDark(t *tab) {
 	t.waitFor(dark)
 	t.open(t.page("docs/api-reference/"))
 	t.waitFor(dark)
-	t.screenshot("dark-api-reference")
 	eval[chromedp.Void](t, "localStorage.clear()")
 }
 
@@ -444,7 +415,6 @@ func checkMissing(t *tab) {
 		t.Errorf("status %d", status)
 	}
 	t.checkPage(t.page("docs/none/"), "Page not found")
-	t.screenshot("missing")
 	// The browser reports the status as an error.
 	for _, problem := range t.takeProblems() {
 		if !strings.Contains(problem, "404") || !strings.Contains(problem, "docs/none/") {

@@ -19,11 +19,13 @@ type workflow struct {
 	Jobs        map[string]struct {
 		Timeout     int `json:"timeout-minutes"`
 		Permissions map[string]string
-		Steps       []struct {
-			Uses, Run string
-			With      map[string]any
-		}
+		Steps       []step
 	}
+}
+
+type step struct {
+	Uses, Run string
+	With      map[string]any
 }
 
 // workflows returns the content of every workflow by its path.
@@ -43,18 +45,6 @@ func workflows(t *testing.T) map[string][]byte {
 		}
 	}
 	return contents
-}
-
-func parseWorkflow(t *testing.T, path string, content []byte) workflow {
-	t.Helper()
-	var parsed workflow
-	if err := yaml.Unmarshal(content, &parsed); err != nil {
-		t.Fatalf("%s: %v", path, err)
-	}
-	if len(parsed.Jobs) == 0 {
-		t.Errorf("%s has no jobs", path)
-	}
-	return parsed
 }
 
 var (
@@ -91,41 +81,6 @@ func TestActionsArePinnedByCommit(t *testing.T) {
 	}
 }
 
-func TestJobsHaveTimeoutAndLeastPermissions(t *testing.T) {
-	for path, content := range workflows(t) {
-		parsed := parseWorkflow(t, path, content)
-		if parsed.Permissions == nil || len(*parsed.Permissions) > 0 {
-			t.Errorf("%s: write permissions: {} at the top, and grant permissions to jobs", path)
-		}
-		for name, job := range parsed.Jobs {
-			if job.Timeout == 0 {
-				t.Errorf("%s: job %s has no timeout-minutes", path, name)
-			}
-			if len(job.Permissions) == 0 {
-				t.Errorf("%s: job %s has no permissions of its own", path, name)
-			}
-			for _, step := range job.Steps {
-				if strings.HasPrefix(step.Uses, "actions/checkout@") && step.With["persist-credentials"] != false {
-					t.Errorf("%s: job %s keeps the credentials of its checkout: set persist-credentials to false", path, name)
-				}
-			}
-		}
-	}
-}
-
-// An expression is part of the script when the shell reads it, so its value could contain commands.
-func TestScriptsContainNoExpressions(t *testing.T) {
-	for path, content := range workflows(t) {
-		for name, job := range parseWorkflow(t, path, content).Jobs {
-			for _, step := range job.Steps {
-				if strings.Contains(step.Run, "${{") {
-					t.Errorf("%s: job %s has an expression in a script, which must be in env:\n%s", path, name, step.Run)
-				}
-			}
-		}
-	}
-}
-
 var target = regexp.MustCompile(`(?m)^([a-z][a-z0-9-]*):`)
 
 // makeTargets returns the targets of the Makefile and of the files that it includes.
@@ -148,40 +103,71 @@ func makeTargets(t *testing.T) []string {
 	return targets
 }
 
-func TestWorkflowsRunExistingTargets(t *testing.T) {
+func TestJobsAreLimitedAndRunExistingTargets(t *testing.T) {
 	targets := makeTargets(t)
-	found := 0
+	run := 0
 	for path, content := range workflows(t) {
-		for name, job := range parseWorkflow(t, path, content).Jobs {
+		var parsed workflow
+		if err := yaml.Unmarshal(content, &parsed); err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		if len(parsed.Jobs) == 0 {
+			t.Errorf("%s has no jobs", path)
+		}
+		if parsed.Permissions == nil || len(*parsed.Permissions) > 0 {
+			t.Errorf("%s: write permissions: {} at the top, and grant permissions to jobs", path)
+		}
+		for name, job := range parsed.Jobs {
+			at := path + ": job " + name
+			if job.Timeout == 0 {
+				t.Errorf("%s has no timeout-minutes", at)
+			}
+			if len(job.Permissions) == 0 {
+				t.Errorf("%s has no permissions of its own", at)
+			}
 			for _, step := range job.Steps {
-				commands, err := calls(step.Run)
-				if err != nil {
-					t.Errorf("%s: job %s: %v", path, name, err)
-				}
-				for _, command := range commands {
-					at := slices.Index(command, "make")
-					if at < 0 {
-						continue
-					}
-					for _, word := range command[at+1:] {
-						if strings.HasPrefix(word, "-") || strings.Contains(word, "=") {
-							continue
-						}
-						if found++; !slices.Contains(targets, word) {
-							t.Errorf("%s: job %s runs make %s, which is no target", path, name, word)
-						}
-					}
-				}
+				run += checkStep(t, at, step, targets)
 			}
 		}
 	}
-	if found == 0 {
+	if run == 0 {
 		t.Error("no target was found")
 	}
 }
 
+// checkStep returns the number of make targets that the step runs.
+func checkStep(t *testing.T, at string, step step, targets []string) (run int) {
+	t.Helper()
+	if strings.HasPrefix(step.Uses, "actions/checkout@") && step.With["persist-credentials"] != false {
+		t.Errorf("%s keeps the credentials of its checkout: set persist-credentials to false", at)
+	}
+	// An expression is part of the script when the shell reads it, so its value could contain commands.
+	if strings.Contains(step.Run, "${{") {
+		t.Errorf("%s has an expression in a script, which must be in env:\n%s", at, step.Run)
+	}
+	commands, err := calls(step.Run)
+	if err != nil {
+		t.Errorf("%s: %v", at, err)
+	}
+	for _, command := range commands {
+		after := slices.Index(command, "make") + 1
+		if after == 0 {
+			continue
+		}
+		for _, word := range command[after:] {
+			if strings.HasPrefix(word, "-") || strings.Contains(word, "=") {
+				continue
+			}
+			if run++; !slices.Contains(targets, word) {
+				t.Errorf("%s runs make %s, which is no target", at, word)
+			}
+		}
+	}
+	return run
+}
+
 // versioned are modules that build the components of the local cluster in the version of their name.
-var versioned = regexp.MustCompile(`^/hack/tools/[^/]*-v[0-9][^/]*$`)
+var versioned = regexp.MustCompile(`^hack/tools/[^/]*-v[0-9][^/]*/go.mod$`)
 
 func TestDependabotListsModules(t *testing.T) {
 	content, err := os.ReadFile(root + "/.github/dependabot.yml")
@@ -203,21 +189,16 @@ func TestDependabotListsModules(t *testing.T) {
 			listed = append(listed, update.Directories...)
 		}
 	}
-	err = fs.WalkDir(os.DirFS(root), ".", func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && path != "." && (strings.HasPrefix(entry.Name(), ".") || slices.Contains([]string{"bin", "dist", "testdata"}, entry.Name())):
-			return fs.SkipDir
-		case entry.Name() == "go.mod":
-			if directory := strings.TrimSuffix("/"+filepath.ToSlash(filepath.Dir(path)), "."); !versioned.MatchString(directory) {
-				modules = append(modules, directory)
+	for _, pattern := range []string{"go.mod", "*/go.mod", "*/*/go.mod", "*/*/*/go.mod"} {
+		// The patterns are valid.
+		paths, _ := fs.Glob(os.DirFS(root), pattern)
+		for _, path := range paths {
+			directory, _, _ := strings.Cut(path, "/")
+			if built := strings.HasPrefix(path, ".") || directory == "bin" || directory == "dist"; built || versioned.MatchString(path) {
+				continue
 			}
+			modules = append(modules, "/"+strings.TrimPrefix(filepath.Dir(path), "."))
 		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
 	}
 	slices.Sort(modules)
 	slices.Sort(listed)

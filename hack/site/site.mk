@@ -17,9 +17,7 @@ site: $(HUGO) $(HTMLTEST) ## Build the documentation site and check its links: d
 test-site: $(HUGO) $(HTMLTEST) ## Look at every page of the site in Chromium, as wide as a desktop and a phone.
 	@if reason=$$(hack/site/require-chromium.sh); then \
 		hack/site/build.sh bin/site/test /operator/ development v0.0.1=HEAD; \
-		rm -rf bin/site/screenshots; mkdir bin/site/screenshots; \
-		SITE=$(CURDIR)/bin/site/test SCREENSHOTS=$(CURDIR)/bin/site/screenshots \
-			go -C hack/docs test -tags browser -count=1 -v -run '^TestSite$$' .; \
+		SITE=$(CURDIR)/bin/site/test go -C hack/docs test -tags browser -count=1 -v -run '^TestSite$$' .; \
 	elif [[ "$${REQUIRE_BROWSER:-}" == 1 ]]; then \
 		echo "The test of the site is required and cannot run: $$reason" >&2; exit 1; \
 	else \
