@@ -120,9 +120,7 @@ func TestPodsFollowNodeKind(t *testing.T) {
 	taint := func(taints ...corev1.Taint) {
 		f.reload(node)
 		node.Spec.Taints = taints
-		if err := f.Update(t.Context(), node); err != nil {
-			t.Fatal(err)
-		}
+		f.update(node)
 	}
 	virtual := corev1.Taint{Key: "example.com/no-kubelet", Effect: corev1.TaintEffectNoSchedule}
 	taint(virtual)
@@ -138,9 +136,7 @@ func TestPodsFollowNodeKind(t *testing.T) {
 	f.untilCounts(policy, counts{matched: 2, waiting: 1, terminating: 1})
 	taint(virtual)
 	policy.Spec.Fallback = v1alpha1.FallbackEnabled
-	if err := f.Update(t.Context(), policy); err != nil {
-		t.Fatal(err)
-	}
+	f.update(policy)
 	// This mode cannot have written the first pod's phase, because the node is known to be virtual.
 	f.untilStatus(policy, "is degraded", func(s v1alpha1.PolicyStatus) bool { return s.MatchedPods == 2 })
 	f.change(other, podtest.MainDone)

@@ -141,9 +141,7 @@ func TestPolicyThatNoLongerSelectsPodLeavesItAlone(t *testing.T) {
 	left, taken := f.newPod("left"), f.newPod("taken", func(p *corev1.Pod) { p.Labels = map[string]string{"team": "web"} })
 	f.untilCounts(policy, counts{matched: 2, waiting: 2})
 	policy.Spec.PodSelector = metav1.LabelSelector{MatchLabels: map[string]string{"team": "web"}}
-	if err := f.Update(t.Context(), policy); err != nil {
-		t.Fatal(err)
-	}
+	f.update(policy)
 	f.untilCounts(policy, counts{matched: 1, waiting: 1})
 	f.change(left, podtest.MainDone)
 	f.change(taken, podtest.MainDone)
@@ -251,9 +249,7 @@ func TestClusterPolicyFollowsNamespaceLabels(t *testing.T) {
 	label := func(labels map[string]string) {
 		f.reload(namespace)
 		namespace.Labels = labels
-		if err := f.Update(t.Context(), namespace); err != nil {
-			t.Fatal(err)
-		}
+		f.update(namespace)
 	}
 	label(map[string]string{"mesh": "on"})
 	f.until(first, "its phase is written", phaseWritten)
@@ -301,9 +297,7 @@ func TestStatusCountsPods(t *testing.T) {
 	// Users may touch a retained pod any number of times.
 	f.reload(pod)
 	pod.Labels["touched"] = "yes"
-	if err := f.Update(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	f.update(pod)
 	second := f.newPod("job-2", podtest.MainDone)
 	f.until(second, "its phase is written", phaseWritten)
 	f.change(second, podtest.SidecarDone)
@@ -323,9 +317,7 @@ func TestOperatorRestartCountsNothingTwice(t *testing.T) {
 	f.startOperator(testOptions())
 	f.reload(done)
 	done.Labels["touched"] = "yes"
-	if err := f.Update(t.Context(), done); err != nil {
-		t.Fatal(err)
-	}
+	f.update(done)
 	f.change(open, podtest.MainDone)
 	f.until(open, "its phase is written", phaseWritten)
 	f.change(open, podtest.SidecarDone)
@@ -425,9 +417,7 @@ func TestOverriddenPolicyReportsIt(t *testing.T) {
 	f.untilStatus(first, "is no longer overridden", func(s v1alpha1.PolicyStatus) bool { return !overridden(s) })
 	f.reload(pod)
 	pod.Labels = map[string]string{"team": "web"}
-	if err := f.Update(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	f.update(pod)
 }
 
 func TestEventOnPodIsEmittedOnce(t *testing.T) {
@@ -464,9 +454,7 @@ func TestInvalidPolicyIsStalledUntilFixed(t *testing.T) {
 	f.untilStatus(policy, "is stalled", stalled)
 	pod := f.newPod("job-1", podtest.MainDone)
 	policy.Spec.PodSelector.MatchExpressions[0].Operator = metav1.LabelSelectorOpIn
-	if err := f.Update(t.Context(), policy); err != nil {
-		t.Fatal(err)
-	}
+	f.update(policy)
 	f.until(pod, "its phase is written", phaseWritten)
 	f.untilStatus(policy, "is ready", func(s v1alpha1.PolicyStatus) bool {
 		return meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionStalled) == nil && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionReady)

@@ -193,13 +193,6 @@ func TestPullJobsFollowPolicy(t *testing.T) {
 	}
 }
 
-func (f *fixture) update(object client.Object) {
-	f.Helper()
-	if err := f.Update(f.Context(), object); err != nil {
-		f.Fatalf("update %T: %v", object, err)
-	}
-}
-
 // OpenKruise does not pass every change of a job on to nodes, so the operator replaces the job.
 func TestPullSettingsChangeReplacesJob(t *testing.T) {
 	b := newPrePullBench(t, newKruise(t))

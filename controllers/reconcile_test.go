@@ -232,9 +232,7 @@ func TestSwapOnNodeThatBecameVirtual(t *testing.T) {
 	node.Name = b.node
 	b.reload(node)
 	node.Labels = map[string]string{"type": "virtual-kubelet"}
-	if err := b.Update(t.Context(), node); err != nil {
-		t.Fatal(err)
-	}
+	b.update(node)
 	testenv.Eventually(t, "the cache has the label", func(ctx context.Context) error {
 		cached, err := observe.Node(ctx, b.pods.reader.cache, pod)
 		if err == nil && b.pods.options.NodeKindRules.Classify(cached) != plan.NodeVirtual {

@@ -282,6 +282,13 @@ func (f *fixture) updateStatus(pod *corev1.Pod) {
 	}
 }
 
+func (f *fixture) update(object client.Object) {
+	f.Helper()
+	if err := f.Update(f.Context(), object); err != nil {
+		f.Fatalf("update %T: %v", object, err)
+	}
+}
+
 func (f *fixture) reload(object client.Object) {
 	f.Helper()
 	if err := f.Get(f.Context(), client.ObjectKeyFromObject(object), object); err != nil {
