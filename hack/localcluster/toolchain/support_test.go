@@ -52,7 +52,7 @@ func TestOldestKubernetesIsTheSameEverywhere(t *testing.T) {
 	if oldest == nil {
 		t.Fatal("the chart has no kubeVersion")
 	}
-	for _, path := range []string{"README.md", "README.zh-CN.md", "docs/operations.md", "docs/packages.md", "docs/support.md"} {
+	for _, path := range []string{"README.md", "README.zh-CN.md", "docs/operations.md", "docs/support.md"} {
 		text := strings.Join(strings.Fields(read(t, path)), " ")
 		for _, want := range []string{"Kubernetes " + minor(kubernetesVersions[0]), "Kubernetes " + oldest[1]} {
 			if !strings.Contains(text, want) {
