@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/sidecar-termination/operator/controllers"
@@ -99,7 +98,7 @@ func metricsOptions(metrics settings.Metrics) metricsserver.Options {
 		return options
 	}
 	options.SecureServing = true
-	options.FilterProvider = filters.WithAuthenticationAndAuthorization
+	options.FilterProvider = authorized
 	options.CertDir = metrics.CertDir
 	// With HTTP/2 a client can open and reset streams faster than the server can handle (CVE-2023-44487). Scrapes do not
 	// need it.

@@ -44,10 +44,9 @@ func TestMetricsRequireAuthorization(t *testing.T) {
 		want        int
 	}{
 		{"no token", "", http.StatusUnauthorized},
-		// controller-runtime treats a rejected token as a failed authentication request.
-		{"invalid token", "made-up", http.StatusInternalServerError},
+		{"invalid token", "made-up", http.StatusUnauthorized},
 		{"no permission", stranger, http.StatusForbidden},
-		{"role bound, other audience", elsewhere, http.StatusInternalServerError},
+		{"role bound, other audience", elsewhere, http.StatusUnauthorized},
 		{"role bound", prometheus, http.StatusOK},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
