@@ -175,7 +175,7 @@ func TestPluginPrintsItsVersion(t *testing.T) {
 	}
 }
 
-// Help, completions and man pages show these texts. Flags of kubectl keep their own.
+// Help and completions show these texts. Flags of kubectl keep their own.
 func TestEveryCommandAndFlagHasHelp(t *testing.T) {
 	kubectls := pflag.NewFlagSet("kubectl", pflag.ContinueOnError)
 	genericclioptions.NewConfigFlags(true).AddFlags(kubectls)

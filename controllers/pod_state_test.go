@@ -523,7 +523,7 @@ func TestMetricsPassPrometheusLint(t *testing.T) {
 	problems, err := testutil.GatherAndLint(metrics.Registry, "sidecar_termination_attempts_total",
 		"sidecar_termination_attempt_failures_total", "sidecar_termination_dry_run_attempts_total",
 		"sidecar_termination_fallbacks_total", "sidecar_termination_pods_terminated_total",
-		"sidecar_termination_duration_seconds", "sidecar_termination_stuck_pods", "sidecar_termination_native_pods", "sidecar_termination_native_conversion_available")
+		"sidecar_termination_duration_seconds", "sidecar_termination_stuck_pods")
 	if err != nil {
 		t.Fatal(err)
 	}
