@@ -46,7 +46,7 @@ sidecars of stuck pods.`,
   kubectl sidecar-termination lint -k overlays/production
 
   # do the policies decide what their tests expect?
-  kubectl sidecar-termination test policies/
+  kubectl sidecar-termination test policies/*_test.yaml
 
   # is the operator installed correctly?
   kubectl sidecar-termination check

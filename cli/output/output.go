@@ -43,18 +43,17 @@ var formats = []string{FormatTable, FormatJSON, FormatYAML}
 // Format is the value of --output.
 type Format string
 
-// Bind adds the flag to the command, which may have further formats.
-func (f *Format) Bind(command *cobra.Command, further ...string) {
+// Bind adds the flag to the command.
+func (f *Format) Bind(command *cobra.Command) {
 	*f = FormatTable
-	all := slices.Concat(formats, further)
-	command.Flags().StringVarP((*string)(f), "output", "o", FormatTable, "output format: "+strings.Join(all, ", "))
-	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(all, cobra.ShellCompDirectiveNoFileComp))
+	command.Flags().StringVarP((*string)(f), "output", "o", FormatTable, "output format: "+strings.Join(formats, ", "))
+	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // Check returns an error for an unknown format.
-func (f Format) Check(further ...string) error {
-	if all := slices.Concat(formats, further); !slices.Contains(all, string(f)) {
-		return fmt.Errorf("--output is %q; it must be one of %s", string(f), strings.Join(all, ", "))
+func (f Format) Check() error {
+	if !slices.Contains(formats, string(f)) {
+		return fmt.Errorf("--output is %q; it must be one of %s", string(f), strings.Join(formats, ", "))
 	}
 	return nil
 }

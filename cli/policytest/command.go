@@ -1,162 +1,236 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package policytest is the subcommand that runs unit tests of policies: it compares the operator's decisions about pods in test
-// files with expectations. It makes no decisions of its own, and connects to no cluster.
+// Package policytest is the subcommand that compares what the operator decides about the pods of manifests with expectations in
+// test files. It makes no decisions of its own, and connects to no cluster.
 package policytest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/cli/exit"
 	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/cli/source"
+	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
+
+// none is the value of a field without a value, such as no mode.
+const none = "None"
 
 // New returns the subcommand of the program.
 func New(program source.Program) *cobra.Command {
-	o := &options{program: program}
 	command := &cobra.Command{
-		Use:   "test PATH...",
-		Short: "Runs unit tests of policies: pods in given states, and what the operator must decide",
-		Long: `Runs unit tests of policies. A test file names policies and workloads, puts their pods into states, and says what the operator
-must decide: roles of containers, the mode, the reason, the phase. The command uses the code of the operator. It connects to no
+		Use:   "test FILE...",
+		Short: "Tests policies: which containers are sidecars, and how they end",
+		Long: `Tests policies. A test file names policies and workloads, and says which containers are sidecars, with which settings, by
+which mode they end on a kind of node, and what explain finds. The command uses the code of the operator. It connects to no
 cluster.
 
-PATH is a test file, or a directory with test files whose names end in _test.yaml, at any depth. Only the expectations that a
-case names are compared. docs/guides/testing-policies.md describes the files.
+Only the expectations that a case names are compared. docs/guides/testing-policies.md describes the files.
 
-The exit code is 0 if every case passed, 1 if a case failed, and 2 on errors: an invalid file, or no case to run.`,
-		Example: fmt.Sprintf(`  # every *_test.yaml file of a directory
-  %[1]s test policies/
-
-  # some cases, until the first one fails
-  %[1]s test policies/ --run 'main failed' --fail-fast
-
-  # in CI
-  %[1]s test policies/ -o junit > report.xml`, program.Name),
-		Args: paths,
-		RunE: func(cmd *cobra.Command, arguments []string) error { return o.test(cmd, arguments) },
+The exit code is 0 if every case passed, 1 if a case failed, and 2 on errors, such as an invalid file.`,
+		Example: fmt.Sprintf("  %s test policies/*_test.yaml", program.Name),
+		Args:    cobra.MinimumNArgs(1),
+		RunE:    func(cmd *cobra.Command, files []string) error { return test(cmd, program, files) },
 	}
-	flags := command.Flags()
-	o.format.Bind(command, formatJUnit)
-	flags.StringVar(&o.run, "run", "", "run only cases whose name matches the regular expression")
-	flags.BoolVar(&o.failFast, "fail-fast", false, "stop after the first case that fails, or file that is invalid")
 	output.GroupFlags(command, nil, nil)
 	return exit.Wrap(command)
 }
 
-func paths(_ *cobra.Command, arguments []string) error {
-	if len(arguments) == 0 {
-		return errors.New("specify what to test: a test file, or a directory with files that end in " + suffix)
-	}
-	return nil
-}
-
-type options struct {
-	program  source.Program
-	format   output.Format
-	run      string
-	failFast bool
-}
-
-func (o *options) test(cmd *cobra.Command, arguments []string) error {
-	if err := o.format.Check(formatJUnit); err != nil {
-		return err
-	}
-	selected, err := regexp.Compile(o.run)
-	if err != nil {
-		return fmt.Errorf("--run: %w", err)
-	}
-	files, err := discover(arguments)
-	if err != nil {
-		return err
-	}
-	r := newResult()
-	for _, path := range files {
-		file := o.runFile(cmd.Context(), path, selected)
-		if err := cmd.Context().Err(); err != nil {
-			return err
+func test(cmd *cobra.Command, program source.Program, files []string) error {
+	var passed, failed, invalid int
+	err := output.Format(output.FormatTable).Write(cmd.OutOrStdout(), nil, func(p *output.Printer) {
+		line := func(word string, style output.Style, text string) {
+			p.Prose([]output.Cell{{Text: "  "}, {Text: word, Style: style}, {Text: "  "}}, text)
 		}
-		if file.Error != "" || len(file.Cases) > 0 {
-			r.add(file)
+		for _, path := range files {
+			p.StyledLine(output.Bold, path)
+			results, err := run(cmd.Context(), program, path)
+			if err != nil {
+				invalid++
+				for text := range strings.Lines(err.Error()) {
+					line("ERROR", output.Red, text)
+				}
+			}
+			for _, r := range results {
+				if len(r.differences) == 0 {
+					passed++
+					line("PASS", output.Green, r.name)
+					continue
+				}
+				failed++
+				line("FAIL", output.Red, r.name)
+				var rows [][]output.Cell
+				for _, d := range r.differences {
+					rows = append(rows, []output.Cell{{Text: "        " + d[0]}, {Text: d[1], Style: output.Green}, {Text: d[2], Style: output.Red}})
+				}
+				p.Table([]string{"        FIELD", "WANT", "GOT"}, rows)
+			}
 		}
-		if o.failFast && r.Summary.Failed+r.Summary.InvalidFiles > 0 {
-			break
-		}
-	}
-	o.program.Progress.Clear()
-	if len(r.Files) == 0 {
-		return fmt.Errorf("no case matches --run %q", o.run)
-	}
-	if o.format == formatJUnit {
-		err = r.writeJUnit(cmd.OutOrStdout())
-	} else {
-		err = o.format.Write(cmd.OutOrStdout(), r, r.text)
-	}
+		p.Line("Cases: %d passed, %d failed. Invalid files: %d", passed, failed, invalid)
+	})
 	switch {
 	case err != nil:
 		return err
-	case r.Summary.InvalidFiles > 0:
-		return fmt.Errorf("%d of %d test files invalid", r.Summary.InvalidFiles, len(files))
-	case r.Summary.Failed > 0:
+	case invalid > 0:
+		return fmt.Errorf("%d of %d test files invalid", invalid, len(files))
+	case failed > 0:
 		return exit.ErrProblem
 	}
 	return nil
 }
 
-// runFile runs the selected cases of a file. If one of its cases is invalid, none runs.
-func (o *options) runFile(ctx context.Context, path string, selected *regexp.Regexp) fileResult {
-	r := fileResult{File: path, Cases: []caseResult{}}
-	s, err := load(ctx, o.program, path)
+// run runs the cases of a file. If one of them is invalid, the file is.
+func run(ctx context.Context, program source.Program, path string) ([]result, error) {
+	f, err := load(ctx, path)
 	if err != nil {
-		r.Error = err.Error()
-		return r
+		return nil, err
 	}
-	fixtures := make([]fixture, 0, len(s.cases))
-	var problems []error
-	for i, c := range s.cases {
-		f, err := s.fixture(ctx, c)
+	var results []result
+	for i, c := range f.cases {
+		r, err := f.run(ctx, program, c)
 		if err != nil {
-			problems = append(problems, inCase(i, err))
+			return nil, fmt.Errorf("cases[%d].%w", i, err)
 		}
-		if len(problems) == maxInvalidCases {
-			break
-		}
-		fixtures = append(fixtures, f)
+		results = append(results, r)
 	}
-	if err := errors.Join(problems...); err != nil {
-		r.Error = err.Error()
-		return r
-	}
-	r.Notes = s.notes()
-	for i, c := range s.cases {
-		if !selected.MatchString(c.Name) {
-			continue
-		}
-		o.program.Progress.Step("cases")
-		done := newCaseResult(c, fixtures[i])
-		r.Cases = append(r.Cases, done)
-		if o.failFast && done.Outcome == failed {
-			break
-		}
-	}
-	return r
+	return results, nil
 }
 
-// inCase prefixes each of the joined errors with the field of the case.
-func inCase(index int, err error) error {
-	var joined interface{ Unwrap() []error }
-	if !errors.As(err, &joined) {
-		return fmt.Errorf("cases[%d].%w", index, err)
+// result is the outcome of a case: the field, the expected value and the value of each expectation that does not hold.
+type result struct {
+	name        string
+	differences [][3]string
+}
+
+// run runs a case. An error starts with the field of the case.
+func (f *testFile) run(ctx context.Context, program source.Program, c testCase) (result, error) {
+	r := result{name: c.Name}
+	report, err := f.explain(ctx, program, c)
+	if err != nil {
+		return r, err
 	}
-	var all []error
-	for _, one := range joined.Unwrap() {
-		all = append(all, inCase(index, one))
+	var found []string
+	for _, finding := range report.Findings {
+		found = append(found, string(finding.Reason))
 	}
-	return errors.Join(all...)
+	for _, want := range c.Expect.Findings {
+		if !slices.Contains(found, want) {
+			r.differences = append(r.differences, [3]string{"findings", want, cmp.Or(strings.Join(found, ", "), none)})
+		}
+	}
+	compared := len(c.Expect.Findings)
+	for _, name := range slices.Sorted(maps.Keys(c.Expect.Containers)) {
+		i := slices.IndexFunc(report.Containers, func(c explain.Container) bool { return c.Name == name })
+		if i < 0 {
+			return r, fmt.Errorf("expect.containers.%s: the pod has no such container", name)
+		}
+		values := valuesOf(report.Containers[i])
+		for _, field := range slices.Sorted(maps.Keys(c.Expect.Containers[name])) {
+			got, ok := values[field]
+			if !ok {
+				return r, fmt.Errorf("expect.containers.%s.%s: unknown field; docs/guides/testing-policies.md lists the fields", name, field)
+			}
+			if want := fmt.Sprint(c.Expect.Containers[name][field]); want != cmp.Or(got, none) {
+				r.differences = append(r.differences, [3]string{"containers." + name + "." + field, want, cmp.Or(got, none)})
+			}
+			compared++
+		}
+	}
+	if compared == 0 {
+		return r, errors.New("expect: names nothing to compare")
+	}
+	return r, nil
+}
+
+// valuesOf returns the values of a container by the field of a test file. Only a sidecar has settings.
+func valuesOf(container explain.Container) map[string]string {
+	values := map[string]string{
+		"role": string(container.Role), "declaredBy": container.DeclaredBy, "mode": "", "image": "", "exitCodes": "", "drainSeconds": "",
+	}
+	if s := container.Settings; s != nil {
+		values["image"], values["exitCodes"], values["drainSeconds"] = s.Image.Value, string(s.ExitCodes.Value), fmt.Sprint(s.DrainSeconds.Value)
+		// The pod has one kind of node, so there is one method.
+		if modes := s.Methods[0].Modes; len(modes) > 0 {
+			values["mode"] = string(modes[0])
+		}
+	}
+	return values
+}
+
+// explain returns the report on the pod of a case, before the pod starts. An error starts with the field.
+func (f *testFile) explain(ctx context.Context, program source.Program, c testCase) (explain.Report, error) {
+	flags := pflag.NewFlagSet(settings.Name, pflag.ContinueOnError)
+	settings.BindDecisions(flags)
+	err := flags.Parse(slices.Concat(f.Cluster.OperatorFlags, c.Cluster.OperatorFlags))
+	if err == nil && flags.NArg() > 0 {
+		err = fmt.Errorf("%q is not a flag", flags.Arg(0))
+	}
+	var from *source.Source
+	if err == nil {
+		from, err = f.manifests.Source(program, flags)
+	}
+	if err != nil {
+		return explain.Report{}, fmt.Errorf("cluster.operatorFlags: %w", err)
+	}
+	manifest, err := f.workload(c.Workload)
+	var pod explain.Pod
+	if err == nil {
+		pod, _, err = from.Manifest(ctx, manifest)
+	}
+	if err != nil {
+		return explain.Report{}, fmt.Errorf("workload: %w", err)
+	}
+	pod.Node = plan.NodeKind(cmp.Or(c.Node, string(plan.NodeReal)))
+	if !slices.Contains([]plan.NodeKind{plan.NodeReal, plan.NodeDaemonless, plan.NodeVirtual}, pod.Node) {
+		return explain.Report{}, fmt.Errorf("node: is %q; it must be Real, Daemonless or Virtual", c.Node)
+	}
+	if *cmp.Or(c.Cluster.EnforceDryRun, f.Cluster.EnforceDryRun, new(false)) {
+		for i := range pod.Policies {
+			enforced := *pod.Policies[i].Spec
+			enforced.Enforcement = v1alpha1.EnforcementEnforce
+			pod.Policies[i].Spec = &enforced
+		}
+	}
+	kruise := cmp.Or(c.Cluster.OpenKruise, f.Cluster.OpenKruise, new(false))
+	return explain.Explain(pod, from.Settings.Decisions, explain.Cluster{Kruise: kruise}, program.Now()), nil
+}
+
+// workload returns the Pod, Job or CronJob KIND/NAME or KIND/NAMESPACE/NAME, or the only one. A pod of a cluster loses its status:
+// the cases are about its spec.
+func (f *testFile) workload(name string) (source.Manifest, error) {
+	var names []string
+	var found []source.Manifest
+	for _, manifest := range f.manifests.Objects {
+		kind := manifest.Raw.GetKind()
+		if !slices.Contains([]string{"Pod", "Job", "CronJob"}, kind) {
+			continue
+		}
+		long := kind + "/" + manifest.Object.GetNamespace() + "/" + manifest.Object.GetName()
+		names = append(names, long)
+		if name == "" || name == long || name == kind+"/"+manifest.Object.GetName() {
+			found = append(found, manifest)
+		}
+	}
+	if len(found) != 1 {
+		return source.Manifest{}, fmt.Errorf("%d match %q; set it to one of: %s", len(found), name, cmp.Or(strings.Join(names, ", "), none))
+	}
+	if pod, ok := found[0].Object.(*corev1.Pod); ok {
+		pod = pod.DeepCopy()
+		pod.Status = corev1.PodStatus{}
+		found[0].Object = pod
+	}
+	return found[0], nil
 }

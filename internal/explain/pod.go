@@ -51,7 +51,6 @@ func Explain(pod Pod, operator settings.Decisions, cluster Cluster, now time.Tim
 		if !x.isWatched() {
 			x.decision = plan.Decision{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonNamespaceNotWatched, Message: x.notWatched()}
 		}
-		report.decision = x.decision
 		x.report(&report)
 	}
 	report.missing = x.missingContainers()

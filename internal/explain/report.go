@@ -167,14 +167,10 @@ type Report struct {
 	pod       *corev1.Pod
 	overrides []resolve.Override
 	missing   []missingContainers
-	decision  plan.Decision
 }
 
 // Now is the time of the report.
 func (r *Report) Now() time.Time { return r.now }
-
-// Decision is the operator's current decision about the pod. It is the zero value for a template.
-func (r *Report) Decision() plan.Decision { return r.decision }
 
 // WorseThan reports whether the severity is worse than the other one. The empty severity is the least bad.
 func (s Severity) WorseThan(other Severity) bool {
