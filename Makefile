@@ -261,8 +261,10 @@ test-release: $(HELM) $(LOCALCLUSTER) ## Build a release, and install, upgrade, 
 test-versions: ## Test every supported combination of versions (30 minutes each; VERSIONS='1.36' selects).
 	hack/test-versions.sh $(VERSIONS)
 
+# The demonstration shows Kubernetes and the operator alone.
 .PHONY: demo
-demo: cluster-up cluster-deploy ## Show the operator at work on a real local cluster (Linux, root).
+demo: WITH := none
+demo: cluster-up cluster-deploy ## Show the operator at work on a real local cluster (Linux, root; 10 minutes to build it).
 	hack/demo.sh
 
 # The packages that decide, those that write to pods, and the one that tells whether CRRs are available.

@@ -47,7 +47,8 @@ func TestFaultsKubeletUpgrade(t *testing.T) {
 	running := newGatedJobs(t, nil)
 	f.plan(jobsOfWave)
 	f.disturbEnds("kubelet upgraded from "+before+" to "+server.GitVersion+" during termination", exactly(1), func() {
-		f.LocalCluster("up", "--kubelet-version="+server.GitVersion)
+		f.Setenv(kubeletVersionVariable, server.GitVersion)
+		f.LocalCluster("up")
 	})
 	if after := f.kubeletVersion(); after != server.GitVersion {
 		t.Errorf("The kubelet has version %s, want %s", after, server.GitVersion)

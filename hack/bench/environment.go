@@ -36,7 +36,7 @@ type environment struct {
 	config    *rest.Config
 	client    client.WithWatch
 	kubelets  *kubernetes.Clientset // writes as kubelets do, in protobuf
-	process   process.Identity      // of the API server
+	serverPID int
 
 	operatorPath   string
 	operatorMemory string // the operator's GOMEMLIMIT, or empty for none
@@ -67,17 +67,29 @@ func startServer(ctx context.Context, binaries, repository string) (*environment
 	if err == nil {
 		err = createNode(ctx, e.client, nodeName)
 	}
-	found, notFound := process.Find(func(arguments []string) bool {
-		return filepath.Base(arguments[0]) == "kube-apiserver" && slices.Contains(arguments, "--secure-port="+e.server.ControlPlane.GetAPIServer().Port)
-	})
-	if err = errors.Join(err, notFound); err == nil && len(found) != 1 {
-		err = fmt.Errorf("%d processes run it", len(found))
+	if err == nil {
+		e.serverPID, err = findServer(e.server.ControlPlane.GetAPIServer().Port)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start the API server: %w", err), e.stop())
 	}
-	e.process = found[0]
 	return e, nil
+}
+
+// findServer returns the PID of the API server at the port: envtest does not tell it.
+func findServer(port string) (int, error) {
+	all, err := procfs.AllProcs()
+	if err != nil {
+		return 0, err
+	}
+	for _, one := range all {
+		// A process that has just ended has no arguments.
+		arguments, _ := one.CmdLine()
+		if len(arguments) > 0 && filepath.Base(arguments[0]) == "kube-apiserver" && slices.Contains(arguments, "--secure-port="+port) {
+			return one.PID, nil
+		}
+	}
+	return 0, fmt.Errorf("no process runs it at port %s", port)
 }
 
 // connect makes the clients.
@@ -239,13 +251,13 @@ type usage struct {
 
 // usage returns what each process has used, by its name.
 func (e *environment) usage() (map[string]usage, error) {
-	identities := map[string]process.Identity{"API server": e.process}
+	pids := map[string]int{"API server": e.serverPID}
 	for name, one := range e.started {
-		identities[name] = one.Identity
+		pids[name] = one.PID
 	}
 	all := map[string]usage{}
-	for name, identity := range identities {
-		one, err := procfs.NewProc(identity.PID)
+	for name, pid := range pids {
+		one, err := procfs.NewProc(pid)
 		if err != nil {
 			return nil, err
 		}

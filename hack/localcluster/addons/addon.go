@@ -22,15 +22,14 @@ type Addon struct {
 	Module, Version string
 	// Duration says how long a first build takes, for people who wait for it.
 	Duration string
+	// Directory is that of the tool module relative to hack/tools, if it has another name.
+	Directory string
 	// Packages maps the names of the binaries to the packages that they are built from. The names are unique in the cluster.
 	Packages map[string]string
 	// LinkerFlags are added to those that strip the programs.
 	LinkerFlags string
-	// Loopback builds programs that listen on the loopback interface where they would on every one. It is for programs without an
-	// option for it.
-	Loopback bool
-	// Links are symbolic links in the repository of the module, as source files and their targets. A module does not have them.
-	Links map[string]string
+	// Changes are source files of the module that differ when it is built.
+	Changes map[string]Change
 	// Namespace is where the addon's own objects live.
 	Namespace string
 	// SetNamespace says that the manifests have no namespace.
@@ -44,17 +43,24 @@ type Addon struct {
 	Processes []Process
 	// Images are built from the binaries, for the pods that the addon makes.
 	Images []Image
+	// Sample is an object, in YAML, that the API server accepts once the addon's webhooks serve. It is optional.
+	Sample string
 }
+
+// Change makes a source file from another one of the module, or from the file itself, in which Old occurs once and becomes New.
+type Change struct{ From, Old, New string }
 
 // Process is one program of an addon. Arguments, Environment and Config may contain placeholders:
 //
 //	{kubeconfig}    the kubeconfig of the service account
 //	{config}        the file with Config
 //	{certificates}  the directory with tls.crt and tls.key
+//	{cluster}       the directory of the cluster
+//	{cgroups}       the control group of all pods
 type Process struct {
 	// Name is the name of the component: unique in the cluster. Binary is the program, if it has another name.
 	Name, Binary string
-	// Account is the service account that the process acts as, in the addon's namespace.
+	// Account is the service account that the process acts as, in the addon's namespace. Without one it is an administrator.
 	Account     string
 	Arguments   []string
 	Environment []string
@@ -62,11 +68,10 @@ type Process struct {
 	Config string
 	// Webhook is the server of webhooks in the process, if it has one.
 	Webhook Webhook
-	// Ports are those that it listens on, without the webhook's. A process listens on the loopback interface only, unless it cannot
-	// be told so.
-	Ports []int
 	// Health is a URL that answers with status 200 once the process is ready.
 	Health string
+	// Node is the node that the process serves, if it serves one.
+	Node string
 }
 
 // Webhook is how the API server reaches a process.
@@ -102,41 +107,47 @@ func add(addon Addon) Addon { //nolint:unparam // A variable of a package needs 
 	return addon
 }
 
-// All returns every addon, by name.
-func All() []Addon {
-	var sorted []Addon
-	for _, name := range Names() {
-		sorted = append(sorted, all[name])
-	}
-	return sorted
-}
+// Lists of addons that have a name.
+const (
+	Every = "all"
+	None  = "none"
+)
+
+// defaults are the addons of a cluster unless the list says None.
+var defaults = []string{Kruise, VirtualNode}
 
 // Names returns the names of all addons, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(all)) }
 
-// Every is the name that stands for all addons.
-const Every = "all"
-
-// Parse returns the addons that a list with commas names, by name, and the list in its usual form.
-func Parse(text string) (chosen []Addon, list string, err error) {
-	var names []string
+// Parse returns the sorted names of the addons in a list with commas, and those that a cluster has by default.
+func Parse(text string) ([]string, error) {
+	names := slices.Clone(defaults)
 	for name := range strings.SplitSeq(text, ",") {
-		switch name = strings.TrimSpace(name); name {
-		case "":
-		case Every:
-			names = append(names, Names()...)
+		switch name = strings.TrimSpace(name); {
+		case name == "":
+		case name == Every:
+			names = Names()
+		case name == None && strings.TrimSpace(text) == None:
+			return nil, nil
+		case all[name].Name == "":
+			return nil, fmt.Errorf("there is no addon %s: choose from %s, or %s, or %s alone", name, strings.Join(Names(), ", "), Every, None)
 		default:
 			names = append(names, name)
 		}
 	}
 	slices.Sort(names)
-	names = slices.Compact(names)
+	return slices.Compact(names), nil
+}
+
+// Find returns the addons with the names. OpenKruise has the version.
+func Find(names []string, kruiseVersion string) []Addon {
+	var found []Addon
 	for _, name := range names {
-		addon, known := all[name]
-		if !known {
-			return nil, "", fmt.Errorf("there is no addon %s: choose from %s, or %s", name, strings.Join(Names(), ", "), Every)
+		addon := all[name]
+		if name == Kruise {
+			addon = OpenKruise(kruiseVersion)
 		}
-		chosen = append(chosen, addon)
+		found = append(found, addon)
 	}
-	return chosen, strings.Join(names, ","), nil
+	return found
 }

@@ -14,29 +14,38 @@ import (
 
 func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "", "jobset": "jobset", " jobset ,,jobset": "jobset", "jobset,all": strings.Join(Names(), ","),
+		"":                 "kruise,virtual-node",
+		" jobset ,,jobset": "jobset,kruise,virtual-node",
+		"jobset,all":       strings.Join(Names(), ","),
+		"none":             "",
 	} {
-		chosen, list, err := Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var names []string
-		for _, addon := range chosen {
-			names = append(names, addon.Name)
-		}
-		if list != want || strings.Join(names, ",") != want {
-			t.Errorf("%q is %q and the addons %v, want %q", text, list, names, want)
+		names, err := Parse(text)
+		if got := strings.Join(names, ","); err != nil || got != want {
+			t.Errorf("%q is %q (%v), want %q", text, got, err, want)
 		}
 	}
-	_, _, err := Parse("jobset,volcano")
-	if err == nil || !strings.HasPrefix(err.Error(), "there is no addon volcano: choose from ") || !strings.Contains(err.Error(), "jobset") {
-		t.Errorf("the error is %v", err)
+	for _, text := range []string{"jobset,volcano", "jobset,none"} {
+		if _, err := Parse(text); err == nil || !strings.Contains(err.Error(), ": choose from argo, jobset") {
+			t.Errorf("the error for %q is %v", text, err)
+		}
 	}
+}
+
+func TestFindChoosesTheVersionOfOpenKruise(t *testing.T) {
+	found := Find([]string{"jobset", Kruise}, "v1.9.1")
+	if len(found) != 2 || found[0].Name != "jobset" || found[1].Version != "v1.9.1" {
+		t.Errorf("found %v", found)
+	}
+}
+
+// pinned returns the addons whose tool modules have nothing but one version of them.
+func pinned() []Addon {
+	return slices.DeleteFunc(Find(Names(), ""), func(addon Addon) bool { return addon.Name == Kruise || addon.Name == VirtualNode })
 }
 
 // Each addon has a tool module that pins it and builds its programs.
 func TestModulesExist(t *testing.T) {
-	for _, addon := range All() {
+	for _, addon := range pinned() {
 		command := exec.Command("go", "mod", "edit", "-json")
 		command.Dir = filepath.Join("..", "..", "tools", addon.Name+"-"+addon.Version)
 		output, err := command.Output()
@@ -66,15 +75,15 @@ func TestModulesExist(t *testing.T) {
 }
 
 func TestAddonsAreComplete(t *testing.T) {
-	for _, addon := range All() {
-		if addon.Duration == "" || addon.Namespace == "" || len(addon.Manifests) == 0 || len(addon.Processes) == 0 {
+	for _, addon := range Find(Names(), "v1.9.1") {
+		if addon.Duration == "" || (addon.Namespace == "") != (len(addon.Manifests) == 0) || len(addon.Processes) == 0 {
 			t.Errorf("%s lacks a duration, a namespace, manifests or processes", addon.Name)
 		}
 		for _, process := range addon.Processes {
 			if addon.Packages[process.BinaryName()] == "" {
 				t.Errorf("%s has no package for %s", addon.Name, process.BinaryName())
 			}
-			if process.Account == "" || process.Health == "" {
+			if (process.Account == "") != (addon.Namespace == "") || process.Health == "" {
 				t.Errorf("%s lacks an account or a health check", process.Name)
 			}
 			if hook := process.Webhook; (hook.Service == "") != (hook.Port == 0) || hook.Secret != "" && !hook.OwnCertificates {

@@ -10,6 +10,7 @@ const (
 	argoModule  = "github.com/argoproj/argo-workflows/v3"
 	argoImage   = "localhost/argoexec:v3.7.4"
 	argoSignals = "workflow/executor/osspecific/"
+	argoMain    = "cmd/workflow-controller/main.go"
 )
 
 // Argo makes the pods of workflows. Its programs in these pods need the API server, so a workflow must have hostNetwork: true.
@@ -22,9 +23,13 @@ var _ = add(Addon{
 		"workflow-controller": argoModule + "/cmd/workflow-controller",
 		"argoexec":            argoModule + "/cmd/argoexec",
 	},
-	LinkerFlags:  "-X " + argoModule + ".version=v3.7.4",
-	Loopback:     true,
-	Links:        map[string]string{argoSignals + "signal_linux.go": argoSignals + "signal_darwin.go"},
+	LinkerFlags: "-X " + argoModule + ".version=v3.7.4",
+	Changes: map[string]Change{
+		// A symbolic link in the repository, which modules do not have.
+		argoSignals + "signal_linux.go": {From: argoSignals + "signal_darwin.go"},
+		// No option makes it listen on the loopback interface alone.
+		argoMain: {Old: `":6060"`, New: `"127.0.0.1:6060"`},
+	},
 	Namespace:    "argo",
 	SetNamespace: true,
 	Manifests:    []string{"manifests/cluster-install"},
@@ -34,7 +39,6 @@ var _ = add(Addon{
 		Account:     "argo",
 		Arguments:   []string{"--kubeconfig={kubeconfig}", "--namespace=argo", "--executor-image=" + argoImage},
 		Environment: []string{"LEADER_ELECTION_DISABLE=true"},
-		Ports:       []int{6060},
 		Health:      "http://127.0.0.1:6060/healthz",
 	}},
 	Images: []Image{{

@@ -24,7 +24,6 @@ metrics: {bindAddress: "0"}
 health: {healthProbeBindAddress: "127.0.0.1:21511"}
 `,
 		Webhook: Webhook{Service: "jobset-webhook-service", Port: 21510},
-		Ports:   []int{21511},
 		Health:  "http://127.0.0.1:21511/readyz",
 	}},
 })

@@ -32,7 +32,6 @@ integrations:
   frameworks: [batch/job, jobset.x-k8s.io/jobset, pod]
 `,
 		Webhook: Webhook{Service: "kueue-webhook-service", Port: 21520, OwnCertificates: true, Secret: "kueue-webhook-server-cert"},
-		Ports:   []int{21521},
 		Health:  "http://127.0.0.1:21521/readyz",
 	}},
 })

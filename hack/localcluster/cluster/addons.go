@@ -10,17 +10,146 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/kustomize/api/types"
+	kustomize "sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/addons"
 	"github.com/sidecar-termination/operator/hack/localcluster/components"
 	"github.com/sidecar-termination/operator/hack/localcluster/images"
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 )
+
+// InstallKruise installs OpenKruise on the running cluster, or completes it, and waits until its webhooks serve.
+func (c *Cluster) InstallKruise(ctx context.Context) error {
+	unlock, err := c.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	_, current, err := c.current()
+	if err != nil {
+		return err
+	}
+	wanted := current.Versions
+	wanted.With = addons.Kruise
+	if current.Versions, err = current.Next(wanted); err != nil {
+		return err
+	}
+	return c.complete(ctx, current)
+}
+
+// RemoveKruise stops OpenKruise and removes its webhooks and its custom resources with their definitions. It returns when they are gone.
+func (c *Cluster) RemoveKruise(ctx context.Context) error {
+	unlock, err := c.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	description, previous, err := c.current()
+	if err != nil {
+		return err
+	}
+	for _, component := range slices.Backward(description.All()) {
+		if component.Addon != addons.Kruise {
+			continue
+		}
+		if err := c.stop(ctx, component, stopTimeout); err != nil {
+			return err
+		}
+	}
+	api, err := c.connect()
+	if err != nil {
+		return err
+	}
+	objects, err := c.addonObjects(ctx, addons.OpenKruise(previous.Kruise), nil)
+	if err != nil {
+		return err
+	}
+	if err := removeServed(ctx, api, objects); err != nil {
+		return err
+	}
+	previous.Versions = previous.Without(addons.Kruise)
+	return c.saveState(previous)
+}
+
+// removeServed removes the webhooks among the objects of an addon that no longer runs, and the definitions with their custom resources.
+func removeServed(ctx context.Context, api client.Client, objects []*unstructured.Unstructured) error {
+	var definitions []*unstructured.Unstructured
+	for _, object := range objects {
+		switch object.GetKind() {
+		case "CustomResourceDefinition":
+			// Nothing converts between versions any more, and without that the custom resources could not be listed to be deleted.
+			unconverted := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"conversion":{"strategy":"None","webhook":null}}}`))
+			if err := client.IgnoreNotFound(api.Patch(ctx, object, unconverted)); err != nil {
+				return fmt.Errorf("end the conversion of %s: %w", object.GetName(), err)
+			}
+			definitions = append(definitions, object)
+		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
+			definitions = slices.Insert(definitions, 0, object)
+		}
+	}
+	for _, object := range definitions {
+		if err := client.IgnoreNotFound(api.Delete(ctx, object)); err != nil {
+			return fmt.Errorf("delete %s: %w", object.GetName(), err)
+		}
+	}
+	return poll(ctx, 60*time.Second, func(ctx context.Context) error {
+		for _, object := range definitions {
+			definition := &apiextensionsv1.CustomResourceDefinition{}
+			err := api.Get(ctx, client.ObjectKeyFromObject(object), definition)
+			if object.GetKind() != "CustomResourceDefinition" || apierrors.IsNotFound(err) {
+				continue
+			}
+			return errors.Join(fmt.Errorf("the definition %s is left", object.GetName()), err, releaseFinalizers(ctx, api, definition))
+		}
+		return nil
+	})
+}
+
+// releaseFinalizers lets custom resources go whose controller no longer runs.
+func releaseFinalizers(ctx context.Context, api client.Client, definition *apiextensionsv1.CustomResourceDefinition) error {
+	for _, version := range definition.Spec.Versions {
+		kind := schema.GroupVersionKind{Group: definition.Spec.Group, Version: version.Name, Kind: definition.Spec.Names.Kind}
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind)
+		if err := api.List(ctx, list); err != nil {
+			continue
+		}
+		for _, item := range list.Items {
+			item.SetGroupVersionKind(kind)
+			err := api.Patch(ctx, &item, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
+			if client.IgnoreNotFound(err) != nil {
+				return fmt.Errorf("release %s %s: %w", definition.Name, item.Name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// WriteKruiseObjects writes all that a manager of OpenKruise needs to any API server: definitions, webhook configurations, accounts and
+// rights. It runs nothing.
+func (c *Cluster) WriteKruiseObjects(ctx context.Context, server *rest.Config, version string) error {
+	api, err := connectWith(server)
+	if err != nil {
+		return err
+	}
+	objects, err := c.addonObjects(ctx, addons.OpenKruise(version), nil)
+	if err != nil {
+		return err
+	}
+	return writeAll(ctx, api, objects, createObject)
+}
 
 // installAddons installs the addons that have a process among the missing ones, and waits until they are healthy.
 func (c *Cluster) installAddons(ctx context.Context, description components.Cluster, missing []components.Component) error {
@@ -67,12 +196,25 @@ func (c *Cluster) installAddon(ctx context.Context, description components.Clust
 			return err
 		}
 	}
+	if addon.Sample == "" {
+		return nil
+	}
+	sample := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(addon.Sample), &sample.Object); err != nil {
+		return fmt.Errorf("read the sample: %w", err)
+	}
+	if err := poll(ctx, 60*time.Second, func(ctx context.Context) error { return api.Create(ctx, sample.DeepCopy(), client.DryRunAll) }); err != nil {
+		return fmt.Errorf("its webhooks do not serve: %w\n%s", err, tail(c.layout.Log(addon.Processes[0].Name)))
+	}
 	return nil
 }
 
 // addonObjects returns the objects of the addon's manifests, those first that others need. The API server reaches the webhooks
 // among them on the loopback interface.
 func (c *Cluster) addonObjects(ctx context.Context, addon addons.Addon, authority []byte) ([]*unstructured.Unstructured, error) {
+	if len(addon.Manifests) == 0 {
+		return nil, nil
+	}
 	source, err := c.builder.AddonSource(ctx, addon)
 	if err != nil {
 		return nil, err
@@ -85,7 +227,7 @@ func (c *Cluster) addonObjects(ctx context.Context, addon addons.Addon, authorit
 		}
 		manifests = append(manifests, found...)
 	}
-	kustomization := types.Kustomization{Resources: manifests}
+	kustomization := kustomize.Kustomization{Resources: manifests}
 	if addon.SetNamespace {
 		kustomization.Namespace = addon.Namespace
 	}

@@ -11,6 +11,10 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/types"
@@ -18,6 +22,30 @@ import (
 )
 
 const fieldManager = "localcluster"
+
+// connect returns a client that acts as the administrator.
+func (c *Cluster) connect() (client.Client, error) {
+	configuration, err := clientcmd.BuildConfigFromFlags("", c.layout.AdminKubeconfig())
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	return connectWith(configuration)
+}
+
+// connectWith returns a client of any API server.
+func connectWith(configuration *rest.Config) (client.Client, error) {
+	types := runtime.NewScheme()
+	if err := errors.Join(scheme.AddToScheme(types), apiextensionsv1.AddToScheme(types)); err != nil {
+		return nil, fmt.Errorf("register types: %w", err)
+	}
+	configuration = rest.CopyConfig(configuration)
+	configuration.QPS = -1
+	api, err := client.New(configuration, client.Options{Scheme: types})
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	return api, nil
+}
 
 // render returns the objects of a kustomization, those first that others need, as kubectl apply does.
 func render(directory string) ([]*unstructured.Unstructured, error) {

@@ -37,7 +37,7 @@ func hierarchies() ([]string, error) {
 	return found, nil
 }
 
-// makeCgroups makes the control groups of the nodes.
+// makeCgroups makes control groups in every hierarchy.
 func makeCgroups(groups []string) error {
 	all, err := hierarchies()
 	if err != nil {
@@ -107,25 +107,24 @@ func inheritProcessors(parent, directory string) error {
 	return nil
 }
 
-// killPods kills every process in the control groups of the nodes and waits until all
-// are gone.
-func killPods(ctx context.Context) error {
-	groups, err := podGroups()
-	if err != nil {
-		return err
-	}
+// killAll kills every process in the control groups of the cluster and waits until all are gone.
+func killAll(ctx context.Context) error {
 	return poll(ctx, 20*time.Second, func(context.Context) error {
+		groups, err := clusterGroups()
+		if err != nil {
+			return err
+		}
 		if err := thaw(groups); err != nil {
 			return err
 		}
 		left := processesIn(groups)
 		for _, pid := range left {
 			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-				return fmt.Errorf("kill the pods' process %d: %w", pid, err)
+				return fmt.Errorf("kill process %d: %w", pid, err)
 			}
 		}
 		if len(left) > 0 {
-			return fmt.Errorf("%d processes of pods are left", len(left))
+			return fmt.Errorf("%d processes are left", len(left))
 		}
 		return nil
 	})
@@ -146,10 +145,10 @@ func thaw(groups []string) error {
 	return nil
 }
 
-// removeCgroups removes the control groups of the nodes, which hold no process any more.
+// removeCgroups removes the control groups of the cluster, which hold no process any more.
 func removeCgroups(ctx context.Context) error {
 	return poll(ctx, 10*time.Second, func(context.Context) error {
-		groups, err := podGroups()
+		groups, err := clusterGroups()
 		if err != nil {
 			return err
 		}
@@ -163,8 +162,8 @@ func removeCgroups(ctx context.Context) error {
 	})
 }
 
-// podGroups returns the directories of all control groups of the cluster, parents first.
-func podGroups() ([]string, error) {
+// clusterGroups returns the directories of all control groups of the cluster, parents first.
+func clusterGroups() ([]string, error) {
 	all, err := hierarchies()
 	if err != nil {
 		return nil, err

@@ -91,9 +91,6 @@ func (c *Cluster) writeConfiguration(description components.Cluster) error {
 // linkKubectl makes kubectl reachable at a path that does not depend on the version.
 func (c *Cluster) linkKubectl(description components.Cluster) error {
 	link, target := c.layout.Path("bin", "kubectl"), filepath.Join(description.Kubernetes.Directory, "kubectl")
-	if current, err := os.Readlink(link); err == nil && current == target {
-		return nil
-	}
 	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
 		return err
 	}

@@ -24,13 +24,11 @@ import (
 
 const deployTimeout = 120 * time.Second
 
-// DefaultOverlay is the kustomization that Deploy renders unless told otherwise, relative
-// to the repository.
-const DefaultOverlay = "config/overlays/local"
+// overlay is the kustomization that Deploy renders, relative to the repository.
+const overlay = "config/overlays/local"
 
-// Deploy builds the operator from the working tree, applies the overlay with its image
-// and waits until the new operator is ready.
-func (c *Cluster) Deploy(ctx context.Context, overlay string) error {
+// Deploy builds the operator from the working tree, applies the overlay with its image and waits until the new operator is ready.
+func (c *Cluster) Deploy(ctx context.Context) error {
 	unlock, err := c.lock()
 	if err != nil {
 		return err
@@ -53,10 +51,7 @@ func (c *Cluster) Deploy(ctx context.Context, overlay string) error {
 			return err
 		}
 	}
-	if !filepath.IsAbs(overlay) {
-		overlay = filepath.Join(c.layout.Repository, overlay)
-	}
-	objects, err := renderOverlay(overlay, tag)
+	objects, err := renderOverlay(filepath.Join(c.layout.Repository, overlay), tag)
 	if err != nil {
 		return err
 	}

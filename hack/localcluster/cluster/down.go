@@ -4,14 +4,19 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
-	"time"
+	"strings"
+	"syscall"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/components"
 )
 
-// Down removes the cluster, running or not, and restores the machine. Logs stay until
-// the next Up.
+// Down removes the cluster, running or not, and restores the machine. Logs stay until the next Up.
 func (c *Cluster) Down(ctx context.Context) error {
 	if err := requireRoot(); err != nil {
 		return err
@@ -28,33 +33,28 @@ func (c *Cluster) Down(ctx context.Context) error {
 	return nil
 }
 
-// tearDown works in any state of the cluster: all that it removes may be missing. It leaves
-// shared resources alone if another cluster uses them.
+// tearDown works in any state of the cluster: all that it removes may be missing. It kills whatever is in the cluster's control
+// groups, also processes whose records were lost. It leaves shared resources alone if another cluster uses them.
 func (c *Cluster) tearDown(ctx context.Context) error {
 	other, err := c.claimant()
 	if err != nil {
 		return err
 	}
-	shared := []func() error{
-		func() error { return killPods(ctx) },
-		func() error { return removeCgroups(ctx) },
-		func() error { return removeNetwork(ctx) },
-		releaseClaim,
-	}
-	if other != "" {
-		shared = nil
-	}
-	own := []func() error{
-		func() error { return c.killShims(ctx) },
+	steps := []func() error{
+		c.removeShimSockets,
 		func() error { return unmountBelow(c.layout.Root) },
 		c.unlinkSocket,
 		c.removeTraces,
 		c.removeFiles,
 	}
-	if err := c.stopAll(ctx); err != nil {
-		return err
+	if other == "" {
+		steps = slices.Concat([]func() error{
+			func() error { return killAll(ctx) },
+			func() error { return removeCgroups(ctx) },
+			func() error { return removeNetwork(ctx) },
+		}, steps, []func() error{func() error { return os.RemoveAll(claimFile) }})
 	}
-	for _, step := range append(shared, own...) {
+	for _, step := range steps {
 		if err := step(); err != nil {
 			return fmt.Errorf("tear the cluster down: %w", err)
 		}
@@ -62,24 +62,7 @@ func (c *Cluster) tearDown(ctx context.Context) error {
 	return nil
 }
 
-// tearDownGrace is enough for components whose data is removed anyway.
-const tearDownGrace = 3 * time.Second
-
-// stopAll stops the components, those started last first.
-func (c *Cluster) stopAll(ctx context.Context) error {
-	all := c.description(defaultVersions()).All()
-	for _, component := range slices.Backward(all) {
-		if err := c.stop(ctx, component, tearDownGrace); err != nil {
-			return err
-		}
-	}
-	return c.stopStrays(ctx, all)
-}
-
 func (c *Cluster) removeFiles() error {
-	if err := requireNoMounts(c.layout.Root); err != nil {
-		return err
-	}
 	entries, err := os.ReadDir(c.layout.Root)
 	if err != nil {
 		return fmt.Errorf("list the cluster directory: %w", err)
@@ -90,6 +73,123 @@ func (c *Cluster) removeFiles() error {
 		}
 		if err := os.RemoveAll(c.layout.Path(entry.Name())); err != nil {
 			return fmt.Errorf("empty the cluster directory: %w", err)
+		}
+	}
+	return nil
+}
+
+// removeShimSockets removes the sockets of the processes between containerd and its containers, which lie outside the cluster
+// directory.
+func (c *Cluster) removeShimSockets() error {
+	files, err := filepath.Glob(c.layout.Node("*", "containerd", "state", "io.containerd.runtime.v2.task", "*", "*", "address"))
+	if err != nil {
+		return fmt.Errorf("list the shims' sockets: %w", err)
+	}
+	for _, file := range files {
+		content, _ := os.ReadFile(file)
+		if socket, found := strings.CutPrefix(strings.TrimSpace(string(content)), "unix:///run/containerd/s/"); found {
+			if err := os.RemoveAll(filepath.Join("/run/containerd/s", filepath.Base(socket))); err != nil {
+				return fmt.Errorf("remove a shim's socket: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// unmountBelow unmounts everything below the directory, the newest mounts first. It fails if something is still mounted: removing the
+// directory would remove the content of the mount.
+func unmountBelow(directory string) error {
+	for range 2 {
+		table, err := os.ReadFile("/proc/self/mountinfo")
+		if err != nil {
+			return fmt.Errorf("list the mounts: %w", err)
+		}
+		mounts := mountsBelow(string(table), directory)
+		if len(mounts) == 0 {
+			return nil
+		}
+		for _, mount := range slices.Backward(mounts) {
+			err := syscall.Unmount(mount, 0)
+			if errors.Is(err, syscall.EBUSY) {
+				err = syscall.Unmount(mount, syscall.MNT_DETACH)
+			}
+			if err != nil && !errors.Is(err, syscall.EINVAL) && !errors.Is(err, syscall.ENOENT) {
+				return fmt.Errorf("unmount %s: %w", mount, err)
+			}
+		}
+	}
+	return fmt.Errorf("something is still mounted below %s", directory)
+}
+
+// mountsBelow returns the mount points below the directory out of a mount table in the format of /proc/self/mountinfo, in its order.
+func mountsBelow(table, directory string) []string {
+	unescape := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`)
+	var mounts []string
+	for line := range strings.Lines(table) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 {
+			continue
+		}
+		if point := unescape.Replace(fields[4]); strings.HasPrefix(point, directory+"/") {
+			mounts = append(mounts, point)
+		}
+	}
+	return mounts
+}
+
+// OpenKruise's daemon looks for containerd's socket in this directory.
+const daemonDirectory = "/hostvarrun/containerd"
+
+// linkSocket makes the containerd of the first node visible to OpenKruise's daemon.
+func (c *Cluster) linkSocket(description components.Cluster) error {
+	target := filepath.Dir(description.ContainerdSocket(description.Nodes[0]))
+	if current, err := os.Readlink(daemonDirectory); err == nil && current == target {
+		return nil
+	}
+	err := os.MkdirAll(filepath.Dir(daemonDirectory), 0o755)
+	if err == nil {
+		err = os.Symlink(target, daemonDirectory)
+	}
+	if err != nil {
+		return fmt.Errorf("link containerd's socket for OpenKruise's daemon: %w", err)
+	}
+	return nil
+}
+
+// unlinkSocket removes the link if it is this cluster's, and its directory if nothing else is in it.
+func (c *Cluster) unlinkSocket() error {
+	target, err := os.Readlink(daemonDirectory)
+	if err != nil || !strings.HasPrefix(target, c.layout.Root+string(filepath.Separator)) {
+		return nil
+	}
+	if err := os.Remove(daemonDirectory); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the link for OpenKruise's daemon: %w", err)
+	}
+	// Fails when someone else put something there, which is then kept.
+	_ = os.Remove(filepath.Dir(daemonDirectory))
+	return nil
+}
+
+// removeTraces removes what the kubelet and the network plugins noted about the cluster's containers outside the cluster directory, at
+// paths that cannot be configured: links to logs, and results that name a network namespace, which is a file below that directory.
+func (c *Cluster) removeTraces() error {
+	for _, pattern := range []string{"/var/log/containers/*", "/var/lib/cni/results/*"} {
+		traces, err := filepath.Glob(pattern)
+		if err != nil {
+			return fmt.Errorf("list %s: %w", pattern, err)
+		}
+		for _, trace := range traces {
+			named, err := os.Readlink(trace)
+			if err != nil {
+				content, _ := os.ReadFile(trace)
+				named = string(content)
+			}
+			if !strings.Contains(named, c.layout.Root+string(filepath.Separator)) {
+				continue
+			}
+			if err := os.RemoveAll(trace); err != nil {
+				return fmt.Errorf("remove a trace of a container: %w", err)
+			}
 		}
 	}
 	return nil

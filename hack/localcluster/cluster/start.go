@@ -6,10 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/components"
 	"github.com/sidecar-termination/operator/hack/localcluster/process"
@@ -38,7 +43,8 @@ func (c *Cluster) launch(component components.Component) error {
 	if c.alive(component) {
 		return nil
 	}
-	if err := checkPorts(component); err != nil {
+	all, err := hierarchies()
+	if err != nil {
 		return err
 	}
 	identity, err := process.Start(process.Command{
@@ -47,6 +53,8 @@ func (c *Cluster) launch(component components.Component) error {
 		Environment: slices.Concat(environment, component.Environment),
 		Directory:   c.layout.Root,
 		Log:         c.layout.Log(component.Name),
+		// One of the machine's hierarchies is enough to find the process.
+		Cgroup: filepath.Join(all[0], components.CgroupSystem),
 	})
 	if err != nil {
 		return fmt.Errorf("start %s: %w", component.Name, err)
@@ -105,4 +113,73 @@ func tail(file string) string {
 		lines = lines[len(lines)-logLines:]
 	}
 	return fmt.Sprintf("the end of %s:\n%s", file, strings.Join(lines, "\n"))
+}
+
+// Change is what a command does to one component.
+type Change struct {
+	// Stop ends the process, if it runs, and waits until it is gone. Kill does so at once, as a crash would.
+	Stop, Kill bool
+	// Start starts the process, unless it runs, and waits until it is healthy.
+	Start bool
+}
+
+// ChangeComponent changes one component of the cluster, while no other command changes the cluster.
+func (c *Cluster) ChangeComponent(ctx context.Context, name string, change Change) error {
+	unlock, err := c.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	description, _, err := c.current()
+	if err != nil {
+		return err
+	}
+	component, known := description.Named(name)
+	if !known {
+		return fmt.Errorf("the cluster has no component %s: localcluster status lists them", name)
+	}
+	grace := stopTimeout
+	if change.Kill {
+		grace = 0
+	}
+	if change.Stop || change.Kill {
+		if err := c.stop(ctx, component, grace); err != nil {
+			return err
+		}
+	}
+	if change.Start {
+		return c.start(ctx, component)
+	}
+	return nil
+}
+
+const probeTimeout = 3 * time.Second
+
+// probe returns nil when the component is healthy.
+func (c *Cluster) probe(ctx context.Context, probe components.Probe) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	if len(probe.Command) > 0 {
+		if output, err := exec.CommandContext(ctx, probe.Command[0], probe.Command[1:]...).CombinedOutput(); err != nil {
+			return fmt.Errorf("run %s: %w: %s", probe.Command[0], err, output)
+		}
+		return nil
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, probe.URL, nil)
+	if err != nil {
+		return fmt.Errorf("make a health request: %w", err)
+	}
+	client, err := rest.HTTPClientFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: c.layout.Certificate("ca")}})
+	if err != nil {
+		return fmt.Errorf("make a health client: %w", err)
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return fmt.Errorf("ask for health: %w", err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("health is %s", response.Status)
+	}
+	return nil
 }

@@ -3,21 +3,23 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
-	"os/exec"
-	"strings"
 	"text/tabwriter"
 
 	"github.com/sidecar-termination/operator/hack/localcluster/components"
 	"github.com/sidecar-termination/operator/hack/localcluster/process"
 )
 
-// Status writes a table of the components and the nodes, and reports whether all of them
-// are well. A cluster without OpenKruise may be.
+// Status writes a table of the components and the nodes, and reports whether all of them are well.
 func (c *Cluster) Status(ctx context.Context, output io.Writer) (bool, error) {
 	description, state, err := c.current()
+	if err != nil {
+		return false, err
+	}
+	api, err := c.connect()
 	if err != nil {
 		return false, err
 	}
@@ -25,15 +27,17 @@ func (c *Cluster) Status(ctx context.Context, output io.Writer) (bool, error) {
 	_, _ = fmt.Fprintln(table, "COMPONENT\tSTATE\tPID\tVERSION\tLOG")
 	well := true
 	for _, component := range description.All() {
-		condition, pid := c.condition(ctx, component, state)
-		well = well && (condition == "healthy" || condition == "not installed")
-		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", component.Name, condition, pid, version(ctx, component), c.layout.Log(component.Name))
+		condition, pid := c.condition(ctx, component)
+		well = well && condition == "healthy"
+		_, _ = fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", component.Name, condition, pid, cmp.Or(component.Version, "Debian's"), c.layout.Log(component.Name))
 	}
 	for _, node := range description.NodeNames() {
 		condition := "ready"
-		if err := c.nodeReady(ctx, node); err != nil {
+		ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+		if err := nodeReady(ctx, api, node); err != nil {
 			condition, well = "not ready: "+err.Error(), false
 		}
+		cancel()
 		_, _ = fmt.Fprintf(table, "%s (node)\t%s\t\t%s\t\n", node, condition, state.KubeletVersion)
 	}
 	if err := table.Flush(); err != nil {
@@ -42,11 +46,9 @@ func (c *Cluster) Status(ctx context.Context, output io.Writer) (bool, error) {
 	return well, nil
 }
 
-func (c *Cluster) condition(ctx context.Context, component components.Component, state state) (condition, pid string) {
+func (c *Cluster) condition(ctx context.Context, component components.Component) (condition, pid string) {
 	identity, err := process.Load(c.layout.Record(component.Name))
 	switch {
-	case component.Kruise && !state.Kruise:
-		return "not installed", "-"
 	case err != nil || !identity.Alive():
 		return "stopped", "-"
 	case c.probe(ctx, component.Health) != nil:
@@ -54,27 +56,4 @@ func (c *Cluster) condition(ctx context.Context, component components.Component,
 	default:
 		return "healthy", fmt.Sprint(identity.PID)
 	}
-}
-
-func (c *Cluster) nodeReady(ctx context.Context, node string) error {
-	api, err := c.connect()
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	return nodeReady(ctx, api, node)
-}
-
-// version asks a program for its version when the component does not say it.
-func version(ctx context.Context, component components.Component) string {
-	if component.Version != "" {
-		return component.Version
-	}
-	output, err := exec.CommandContext(ctx, component.Path, "--version").Output()
-	fields := strings.Fields(string(output))
-	if err != nil || len(fields) < 3 {
-		return "unknown"
-	}
-	return fields[2]
 }

@@ -4,22 +4,23 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/sidecar-termination/operator/hack/localcluster/addons"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/sidecar-termination/operator/hack/localcluster/components"
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
-// Up brings the cluster up at these versions and returns when it is usable. A running
-// cluster of the same versions is completed where a process is missing and is otherwise
-// left alone. It may gain addons. One with older kubelets gets newer ones, while its containers run on. Another
-// one is refused. Whatever is left of a cluster that no longer runs,
-// or that never came up, is removed first.
+// Up brings the cluster up at these versions and returns when it is usable. It completes a running cluster where a process is missing,
+// adds addons, and replaces kubelets by newer ones while the containers run on. It refuses other changes. Whatever is left of a cluster
+// that no longer runs, or that never came up, it removes first.
 func (c *Cluster) Up(ctx context.Context, versions toolchain.Versions) error {
 	if err := requireRoot(); err != nil {
 		return err
@@ -33,31 +34,32 @@ func (c *Cluster) Up(ctx context.Context, versions toolchain.Versions) error {
 	if err != nil {
 		return err
 	}
-	switch {
-	case !current.Complete || !c.running(current):
-		current = state{Versions: versions, Kruise: versions.HasKruise()}
-		if err := c.prepareMachine(ctx, current); err != nil {
+	if !current.Complete || !slices.ContainsFunc(c.description(current.Versions).All(), c.alive) {
+		if err := c.prepareMachine(ctx); err != nil {
 			return err
 		}
-	case current.UpgradesKubelets(versions):
-		current.Versions = versions
-		if err := c.stopKubelets(ctx, current); err != nil {
+		return c.complete(ctx, state{Versions: versions})
+	}
+	next, err := current.Next(versions)
+	if err != nil {
+		return err
+	}
+	replaced := next.KubeletVersion != current.KubeletVersion
+	current.Versions = next
+	if replaced {
+		if err := c.stopKubelets(ctx, next); err != nil {
 			return err
 		}
-	case current.GainsAddons(versions):
-		current.Versions = versions
-	case current.Versions != versions:
-		return fmt.Errorf("a cluster of %s is running: run localcluster down first", current.Versions)
 	}
 	return c.complete(ctx, current)
 }
 
 // stopKubelets builds the kubelets that come next, and stops those that run.
-func (c *Cluster) stopKubelets(ctx context.Context, next state) error {
-	if _, err := c.Build(ctx, next.Versions, next.Kruise); err != nil {
+func (c *Cluster) stopKubelets(ctx context.Context, next toolchain.Versions) error {
+	if _, err := c.Build(ctx, next); err != nil {
 		return err
 	}
-	description := c.description(next.Versions)
+	description := c.description(next)
 	for _, node := range description.Nodes {
 		kubelet, _ := description.Named(description.ServerOf(node.Name))
 		if err := c.stop(ctx, kubelet, stopTimeout); err != nil {
@@ -67,36 +69,30 @@ func (c *Cluster) stopKubelets(ctx context.Context, next state) error {
 	return nil
 }
 
-// running reports whether any component runs.
-func (c *Cluster) running(previous state) bool {
-	return slices.ContainsFunc(c.description(previous.Versions).All(), c.alive)
-}
-
 // complete starts everything that does not run.
 func (c *Cluster) complete(ctx context.Context, current state) error {
 	description := c.description(current.Versions)
-	current.Kruise = current.Kruise || current.HasKruise()
 	if err := c.equip(ctx, description, current); err != nil {
 		return err
 	}
 	missing := slices.DeleteFunc(description.All(), func(component components.Component) bool {
-		return component.Kruise && !current.Kruise || c.alive(component) && c.probe(ctx, component.Health) == nil
+		return c.alive(component) && c.probe(ctx, component.Health) == nil
 	})
-	if len(missing) > 0 {
-		if err := c.startAll(ctx, description, missing); err != nil {
-			return err
-		}
-	}
-	if slices.ContainsFunc(missing, func(component components.Component) bool { return component.Kruise }) {
-		if err := c.installKruise(ctx, description); err != nil {
-			return err
-		}
-	}
-	if err := c.awaitNodes(ctx, description); err != nil {
+	if err := c.startAll(ctx, description, missing); err != nil {
 		return err
+	}
+	for _, node := range description.Nodes {
+		if err := c.awaitNode(ctx, description, node.Name); err != nil {
+			return err
+		}
 	}
 	if err := c.installAddons(ctx, description, missing); err != nil {
 		return err
+	}
+	for _, node := range description.NodeNames() {
+		if err := c.awaitNode(ctx, description, node); err != nil {
+			return err
+		}
 	}
 	current.Complete = true
 	if err := c.saveState(current); err != nil {
@@ -108,13 +104,16 @@ func (c *Cluster) complete(ctx context.Context, current state) error {
 
 // equip gives the cluster what its processes need: programs, addresses, control groups and files.
 func (c *Cluster) equip(ctx context.Context, description components.Cluster, current state) error {
-	if _, err := c.Build(ctx, current.Versions, current.Kruise); err != nil {
+	if _, err := c.Build(ctx, current.Versions); err != nil {
 		return err
 	}
 	if err := addAddresses(ctx, description.Nodes); err != nil {
 		return err
 	}
-	if err := makeCgroups(description.Cgroups()); err != nil {
+	if err := makeCgroups(append(description.Cgroups(), components.CgroupSystem)); err != nil {
+		return err
+	}
+	if err := c.linkSocket(description); err != nil {
 		return err
 	}
 	if err := c.saveState(current); err != nil {
@@ -127,11 +126,8 @@ func (c *Cluster) equip(ctx context.Context, description components.Cluster, cur
 }
 
 // Build builds the programs of a cluster that are not in the cache, and returns their directories.
-func (c *Cluster) Build(ctx context.Context, versions toolchain.Versions, kruise bool) ([]string, error) {
-	tools := []toolchain.Tool{toolchain.Kubernetes(versions.Kubernetes), toolchain.Etcd(), toolchain.VirtualNode()}
-	if kruise {
-		tools = append(tools, versions.KruiseTool())
-	}
+func (c *Cluster) Build(ctx context.Context, versions toolchain.Versions) ([]string, error) {
+	tools := []toolchain.Tool{toolchain.Kubernetes(versions.Kubernetes), toolchain.Etcd()}
 	for _, addon := range versions.Addons() {
 		tools = append(tools, toolchain.Addon(addon))
 	}
@@ -151,7 +147,7 @@ func (c *Cluster) Build(ctx context.Context, versions toolchain.Versions, kruise
 	return directories, err
 }
 
-// startAll starts components other than those of OpenKruise and of addons, in order. It waits at once for those that later ones need, and for the
+// startAll starts missing components other than those of addons, in order. It waits at once for those that later ones need, and for the
 // others when all have been launched.
 func (c *Cluster) startAll(ctx context.Context, description components.Cluster, missing []components.Component) error {
 	archives, err := c.buildImages(ctx)
@@ -160,7 +156,7 @@ func (c *Cluster) startAll(ctx context.Context, description components.Cluster, 
 	}
 	var launched []components.Component
 	for _, component := range missing {
-		if component.Kruise || component.Addon != "" {
+		if component.Addon != "" {
 			continue
 		}
 		if err := c.launch(component); err != nil {
@@ -188,8 +184,8 @@ func (c *Cluster) startAll(ctx context.Context, description components.Cluster, 
 	return nil
 }
 
-// prepareMachine installs what is missing, removes what an earlier cluster left, and checks that the ports are free.
-func (c *Cluster) prepareMachine(ctx context.Context, wanted state) error {
+// prepareMachine installs what is missing, and removes what an earlier cluster left.
+func (c *Cluster) prepareMachine(ctx context.Context) error {
 	if err := c.installPackages(ctx); err != nil {
 		return err
 	}
@@ -199,51 +195,46 @@ func (c *Cluster) prepareMachine(ctx context.Context, wanted state) error {
 	if err := os.RemoveAll(c.layout.Path("logs")); err != nil {
 		return fmt.Errorf("remove old logs: %w", err)
 	}
-	if err := c.claim(); err != nil {
-		return err
-	}
-	for _, component := range c.description(wanted.Versions).All() {
-		if component.Kruise && !wanted.Kruise {
-			continue
-		}
-		if err := checkPorts(component); err != nil {
-			return err
-		}
-	}
-	return nil
+	return c.claim()
 }
 
-// awaitNodes waits until all nodes are Ready and pods can be created.
-func (c *Cluster) awaitNodes(ctx context.Context, description components.Cluster) error {
+// awaitNode waits until a node is Ready and pods can be created.
+func (c *Cluster) awaitNode(ctx context.Context, description components.Cluster, name string) error {
 	api, err := c.connect()
 	if err != nil {
 		return err
 	}
-	for _, node := range description.NodeNames() {
-		if err := poll(ctx, 60*time.Second, func(ctx context.Context) error { return nodeReady(ctx, api, node) }); err != nil {
-			return fmt.Errorf("node %s did not become ready: %w\n%s", node, err, tail(c.layout.Log(description.ServerOf(node))))
+	err = poll(ctx, 60*time.Second, func(ctx context.Context) error {
+		if err := nodeReady(ctx, api, name); err != nil {
+			return err
 		}
-	}
-	if err := poll(ctx, 30*time.Second, func(ctx context.Context) error { return defaultAccountExists(ctx, api) }); err != nil {
-		return fmt.Errorf("the default service account did not appear: %w\n%s", err,
-			tail(c.layout.Log(components.ControllerManager)))
+		account := client.ObjectKey{Namespace: metav1.NamespaceDefault, Name: "default"}
+		return api.Get(ctx, account, &corev1.ServiceAccount{})
+	})
+	if err != nil {
+		return fmt.Errorf("node %s did not become ready: %w\n%s", name, err, tail(c.layout.Log(description.ServerOf(name))))
 	}
 	return nil
 }
 
-// Names returns the names of all components, for help texts.
-func (c *Cluster) Names() string {
-	var names []string
-	for _, component := range c.description(defaultVersions()).All() {
-		names = append(names, component.Name)
+// nodeReady fails unless the node is Ready and without the taints of nodes that are not. A taint keeps pods away until some
+// time after the node is Ready.
+func nodeReady(ctx context.Context, api client.Client, name string) error {
+	node := &corev1.Node{}
+	if err := api.Get(ctx, client.ObjectKey{Name: name}, node); err != nil {
+		return fmt.Errorf("get the node: %w", err)
 	}
-	return strings.Join(names, ", ")
-}
-
-// defaultVersions serve where only the names of components matter, which all versions share. They have every addon.
-func defaultVersions() toolchain.Versions {
-	return toolchain.Versions{
-		Kubernetes: toolchain.DefaultKubernetes, KubeletVersion: toolchain.DefaultKubernetes, Kruise: toolchain.DefaultKruise,
-		With: strings.Join(addons.Names(), ","),
+	ready := slices.IndexFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool { return condition.Type == corev1.NodeReady })
+	if ready < 0 {
+		return errors.New("it has not reported yet")
 	}
+	if condition := node.Status.Conditions[ready]; condition.Status != corev1.ConditionTrue {
+		return fmt.Errorf("it is not: %s", condition.Message)
+	}
+	for _, taint := range node.Spec.Taints {
+		if taint.Key == corev1.TaintNodeNotReady || taint.Key == corev1.TaintNodeUnreachable {
+			return fmt.Errorf("it still has the taint %s", taint.Key)
+		}
+	}
+	return nil
 }

@@ -26,7 +26,7 @@ func (c Cluster) Component(addon Addon, process addons.Process) Component {
 		}
 		return replaced
 	}
-	component := Component{
+	return Component{
 		Name:        process.Name,
 		Version:     addon.Version,
 		Path:        filepath.Join(addon.Directory, process.BinaryName()),
@@ -35,13 +35,6 @@ func (c Cluster) Component(addon Addon, process addons.Process) Component {
 		Health:      Probe{URL: process.Health},
 		Addon:       addon.Name,
 	}
-	if process.Webhook.Port != 0 {
-		component.Listens = append(component.Listens, loopback(process.Webhook.Port))
-	}
-	for _, port := range process.Ports {
-		component.Listens = append(component.Listens, loopback(port))
-	}
-	return component
 }
 
 func (c Cluster) placeholders(process addons.Process) *strings.Replacer {
@@ -49,6 +42,8 @@ func (c Cluster) placeholders(process addons.Process) *strings.Replacer {
 		"{kubeconfig}", c.Kubeconfig(process.Name),
 		"{config}", c.addonConfiguration(process),
 		"{certificates}", c.WebhookCertificates(process),
+		"{cluster}", c.Root,
+		"{cgroups}", CgroupRoot,
 	)
 }
 

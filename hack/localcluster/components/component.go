@@ -6,8 +6,11 @@
 package components
 
 import (
+	"fmt"
+
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/sidecar-termination/operator/hack/localcluster/addons"
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 )
 
@@ -17,15 +20,42 @@ const (
 	APIServer         = "kube-apiserver"
 	ControllerManager = "kube-controller-manager"
 	Scheduler         = "kube-scheduler"
-	KruiseManager     = "kruise-manager"
 )
 
 // Names of the components that exist once on each node.
 const (
-	Containerd   = "containerd"
-	Kubelet      = "kubelet"
-	KruiseDaemon = "kruise-daemon"
+	Containerd = "containerd"
+	Kubelet    = "kubelet"
 )
+
+// Ports of the components that exist once, all on the loopback interface.
+const (
+	apiServerPort         = 6443
+	etcdPort              = 21379
+	etcdPeerPort          = 21380
+	controllerManagerPort = 21257
+	schedulerPort         = 21259
+	kubeletPort           = 21250
+)
+
+const (
+	serviceRange = "10.96.0.0/16"
+	// ServiceAddress is the first address of the service range. It belongs to the service kubernetes.
+	ServiceAddress = "10.96.0.1"
+	dnsAddress     = "10.96.0.10"
+	podRange       = "127.250.0.0/16"
+	// Bridge is the network interface that connects the pods.
+	Bridge = "sidecar-br0"
+	// CgroupRoot is the control group of all processes of the cluster. Nothing else on the machine uses it.
+	CgroupRoot = "/sidecar-termination-cluster"
+	// CgroupSystem is the control group of the components, and of the shims that containerd starts.
+	CgroupSystem = CgroupRoot + "/system"
+)
+
+// Server is the API server's URL.
+func Server() string { return "https://" + loopback(apiServerPort) }
+
+func loopback(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
 // Component is one process of the cluster.
 type Component struct {
@@ -35,11 +65,7 @@ type Component struct {
 	Arguments []string
 	// Environment has the variables that only this component gets.
 	Environment []string
-	// Listens are the addresses, host:port, that must be free before it starts.
-	Listens []string
-	Health  Probe
-	// Kruise is set for those that a cluster without OpenKruise does not have.
-	Kruise bool
+	Health      Probe
 	// Addon names the addon that the component is a process of, or is empty.
 	Addon string
 }
@@ -57,10 +83,8 @@ type Node struct {
 	Name string
 	// Address is the node's address, which no other machine can reach.
 	Address string
-	// HealthPort is where the kubelet answers health checks on the loopback interface,
-	// and DaemonPort where OpenKruise's daemon does. A node without the latter has no daemon.
+	// HealthPort is where the kubelet answers health checks on the loopback interface.
 	HealthPort int
-	DaemonPort int
 	// Labels and Taints are those with which the kubelet registers the node.
 	Labels map[string]string
 	Taints []corev1.Taint
@@ -72,10 +96,8 @@ type Build struct{ Version, Directory string }
 // Cluster holds what the descriptions depend on.
 type Cluster struct {
 	layout.Layout
-	Kubernetes, Kubelet, Etcd, Kruise, VirtualNode Build
-	// KruiseFeatureGates are given to OpenKruise's manager and daemon.
-	KruiseFeatureGates string
-	Nodes              []Node
+	Kubernetes, Kubelet, Etcd Build
+	Nodes                     []Node
 	// Addons are the further controllers of the cluster.
 	Addons []Addon
 }
@@ -90,7 +112,7 @@ const fargateMark = "eks.amazonaws.com/compute-type"
 // one that looks as those of AWS Fargate do. Only pods that tolerate the latter get there.
 func DefaultNodes() []Node {
 	return []Node{
-		{Name: "node-1", Address: "198.51.100.1", HealthPort: 21248, DaemonPort: 21221},
+		{Name: "node-1", Address: "198.51.100.1", HealthPort: 21248},
 		{
 			Name: FargateNodeName, Address: "198.51.100.2", HealthPort: 21348,
 			Labels: map[string]string{fargateMark: "fargate"},
@@ -105,7 +127,14 @@ func (c Cluster) NodeNames() []string {
 	for _, node := range c.Nodes {
 		names = append(names, node.Name)
 	}
-	return append(names, VirtualNodeName)
+	for _, addon := range c.Addons {
+		for _, process := range addon.Processes {
+			if process.Node != "" {
+				names = append(names, process.Node)
+			}
+		}
+	}
+	return names
 }
 
 // ServerOf is the name of the component that serves the node.
@@ -115,16 +144,16 @@ func (c Cluster) ServerOf(node string) string {
 			return c.kubelet(kubelets).Name
 		}
 	}
-	return VirtualNode
+	return addons.VirtualNode
 }
 
-// Cgroups are the control groups of the nodes.
+// Cgroups are the control groups of the nodes, that of the virtual one included.
 func (c Cluster) Cgroups() []string {
-	var groups []string
+	groups := []string{CgroupRoot + "/" + addons.VirtualNodeName}
 	for _, node := range c.Nodes {
 		groups = append(groups, node.Cgroup())
 	}
-	return append(groups, virtualNodeCgroup)
+	return groups
 }
 
 // All returns every component in the order in which they start.
@@ -132,12 +161,6 @@ func (c Cluster) All() []Component {
 	all := []Component{c.etcd(), c.apiServer(), c.controllerManager(), c.scheduler()}
 	for _, node := range c.Nodes {
 		all = append(all, c.containerd(node), c.kubelet(node))
-	}
-	all = append(all, c.virtualNode(), c.kruiseManager())
-	for _, node := range c.Nodes {
-		if node.DaemonPort != 0 {
-			all = append(all, c.kruiseDaemon(node))
-		}
 	}
 	for _, addon := range c.Addons {
 		for _, process := range addon.Processes {

@@ -4,6 +4,7 @@ package components_test
 
 import (
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -17,23 +18,20 @@ import (
 
 func example(nodes ...components.Node) components.Cluster {
 	var further []components.Addon
-	for _, addon := range addons.All() {
+	for _, addon := range addons.Find(addons.Names(), "v1.8.3") {
 		further = append(further, components.Addon{Addon: addon, Directory: "/cache/" + addon.Name})
 	}
 	return components.Cluster{
-		Layout:             layout.Layout{Repository: "/repository", Root: "/repository/.cluster"},
-		Kubernetes:         components.Build{Version: "v1.36.3", Directory: "/cache/kubernetes"},
-		Kubelet:            components.Build{Version: "v1.34.10", Directory: "/cache/kubelet"},
-		Etcd:               components.Build{Directory: "/cache/etcd"},
-		Kruise:             components.Build{Directory: "/cache/kruise"},
-		VirtualNode:        components.Build{Directory: "/cache/virtual-node"},
-		KruiseFeatureGates: components.DefaultKruiseFeatureGates,
-		Nodes:              nodes,
-		Addons:             further,
+		Layout:     layout.Layout{Repository: "/repository", Root: "/repository/.cluster"},
+		Kubernetes: components.Build{Version: "v1.36.3", Directory: "/cache/kubernetes"},
+		Kubelet:    components.Build{Version: "v1.34.10", Directory: "/cache/kubelet"},
+		Etcd:       components.Build{Directory: "/cache/etcd"},
+		Nodes:      nodes,
+		Addons:     further,
 	}
 }
 
-var second = components.Node{Name: "node-2", Address: "198.51.100.3", HealthPort: 21448, DaemonPort: 21421}
+var second = components.Node{Name: "node-2", Address: "198.51.100.3", HealthPort: 21448}
 
 func TestAllStartsInOrder(t *testing.T) {
 	var names []string
@@ -44,7 +42,7 @@ func TestAllStartsInOrder(t *testing.T) {
 	}
 	want := []string{
 		"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler",
-		"containerd", "kubelet", "containerd-fargate-1", "kubelet-fargate-1", "virtual-node", "kruise-manager", "kruise-daemon",
+		"containerd", "kubelet", "containerd-fargate-1", "kubelet-fargate-1",
 	}
 	if !slices.Equal(names, want) {
 		t.Errorf("components are %v, want %v", names, want)
@@ -62,12 +60,9 @@ func TestComponentsAreComplete(t *testing.T) {
 	}
 }
 
-// The node that looks like one of AWS Fargate has no OpenKruise daemon, and only pods that want to get there.
+// The node that looks like one of AWS Fargate gets only pods that want to get there.
 func TestFargateNode(t *testing.T) {
 	cluster := example(components.DefaultNodes()...)
-	if _, known := cluster.Named("kruise-daemon-" + components.FargateNodeName); known {
-		t.Error("it has a daemon")
-	}
 	kubelet, _ := cluster.Named(cluster.ServerOf(components.FargateNodeName))
 	if !slices.Contains(kubelet.Arguments, "--node-labels=eks.amazonaws.com/compute-type=fargate") {
 		t.Errorf("its kubelet has the arguments %v", kubelet.Arguments)
@@ -104,19 +99,13 @@ func TestEveryNodeIsServed(t *testing.T) {
 	}
 }
 
-func TestNamesAndAddressesAreUnique(t *testing.T) {
-	names, addresses := map[string]bool{}, map[string]string{}
+func TestNamesAreUnique(t *testing.T) {
+	names := map[string]bool{}
 	for _, component := range example(append(components.DefaultNodes(), second)...).All() {
 		if names[component.Name] {
 			t.Errorf("two components are named %s", component.Name)
 		}
 		names[component.Name] = true
-		for _, address := range component.Listens {
-			if other := addresses[address]; other != "" {
-				t.Errorf("%s and %s both listen on %s", other, component.Name, address)
-			}
-			addresses[address] = component.Name
-		}
 	}
 	if !names["kubelet"] || !names["kubelet-node-2"] {
 		t.Errorf("components are %v, want those of both nodes", names)
@@ -124,15 +113,12 @@ func TestNamesAndAddressesAreUnique(t *testing.T) {
 }
 
 func TestNothingListensForOtherMachines(t *testing.T) {
+	address := regexp.MustCompile(`\b(\d+\.\d+\.\d+\.\d+):\d+|--(?:bind-address|node-ip)=([^ ]+)`)
 	documentation := net.IPNet{IP: net.IPv4(198, 51, 100, 0), Mask: net.CIDRMask(24, 32)}
 	for _, component := range example(components.DefaultNodes()...).All() {
-		for _, listen := range component.Listens {
-			host, _, err := net.SplitHostPort(listen)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if address := net.ParseIP(host); !address.IsLoopback() && !documentation.Contains(address) {
-				t.Errorf("%s listens on %s", component.Name, listen)
+		for _, match := range address.FindAllStringSubmatch(strings.Join(component.Arguments, " "), -1) {
+			if host := net.ParseIP(match[1] + match[2]); !host.IsLoopback() && !documentation.Contains(host) {
+				t.Errorf("%s has the argument %s", component.Name, match[0])
 			}
 		}
 	}
@@ -142,7 +128,7 @@ func TestNothingListensForOtherMachines(t *testing.T) {
 func TestAddonProcess(t *testing.T) {
 	process := addons.Process{
 		Name: "robot", Account: "worker", Arguments: []string{"--kubeconfig={kubeconfig}", "--settings={config}"}, Environment: []string{"DIR={certificates}"},
-		Config: "dir: {certificates}", Webhook: addons.Webhook{Service: "hooks", Port: 1}, Ports: []int{2}, Health: "http://127.0.0.1:2/",
+		Config: "dir: {certificates}", Webhook: addons.Webhook{Service: "hooks", Port: 1}, Health: "http://127.0.0.1:2/",
 	}
 	cluster := example()
 	cluster.Addons = []components.Addon{{
@@ -154,7 +140,6 @@ func TestAddonProcess(t *testing.T) {
 		Name: "robot", Version: "v1.2.3", Path: "/cache/robots/robot", Addon: "robots",
 		Arguments:   []string{"--kubeconfig=/repository/.cluster/kubeconfigs/robot", "--settings=" + directory + "config.yaml"},
 		Environment: []string{"DIR=" + directory + "certificates"},
-		Listens:     []string{"127.0.0.1:1", "127.0.0.1:2"},
 		Health:      components.Probe{URL: "http://127.0.0.1:2/"},
 	}
 	got, _ := cluster.Named("robot")

@@ -27,8 +27,7 @@ func (c Cluster) etcd() Component {
 			// The data need not survive a power failure.
 			"--unsafe-no-fsync",
 		},
-		Listens: []string{loopback(etcdPort), loopback(etcdPeerPort)},
-		Health:  Probe{URL: client + "/health"},
+		Health: Probe{URL: client + "/health"},
 	}
 }
 
@@ -65,8 +64,7 @@ func (c Cluster) apiServer() Component {
 			"--service-cluster-ip-range=" + serviceRange,
 			"--v=1",
 		},
-		Listens: []string{loopback(apiServerPort)},
-		Health:  Probe{URL: Server() + "/readyz"},
+		Health: Probe{URL: Server() + "/readyz"},
 	}
 }
 
@@ -95,8 +93,7 @@ func (c Cluster) controllerManager() Component {
 			"--kube-api-burst=400",
 			"--v=1",
 		},
-		Listens: []string{loopback(controllerManagerPort)},
-		Health:  Probe{URL: "https://" + loopback(controllerManagerPort) + "/healthz"},
+		Health: Probe{URL: "https://" + loopback(controllerManagerPort) + "/healthz"},
 	}
 }
 
@@ -120,7 +117,6 @@ func (c Cluster) scheduler() Component {
 			"--kube-api-burst=400",
 			"--v=1",
 		},
-		Listens: []string{loopback(schedulerPort)},
-		Health:  Probe{URL: "https://" + loopback(schedulerPort) + "/healthz"},
+		Health: Probe{URL: "https://" + loopback(schedulerPort) + "/healthz"},
 	}
 }

@@ -26,24 +26,22 @@ func (c Cluster) Certificates() map[string]pki.Holder {
 }
 
 // Users returns the clients of the API server that have a kubeconfig, by the name of
-// the kubeconfig. Processes of OpenKruise and of
+// the kubeconfig. Processes of
 // addons act as their service accounts, with their rights.
 func (c Cluster) Users() map[string]pki.Holder {
 	users := map[string]pki.Holder{
 		ControllerManager: {Name: "system:kube-controller-manager"},
 		Scheduler:         {Name: "system:kube-scheduler"},
-		KruiseManager:     serviceAccount(KruiseNamespace, "kruise-manager"),
-		KruiseDaemon:      serviceAccount(KruiseNamespace, "kruise-daemon"),
-		// It may only tend its own node and pods, which the node authorizer does not let a
-		// virtual kubelet do.
-		VirtualNode: {Name: "virtual-kubelet", Groups: []string{"system:masters"}},
 	}
 	for _, node := range c.Nodes {
 		users[kubeletUser(node)] = pki.Holder{Name: "system:node:" + node.Name, Groups: []string{"system:nodes"}}
 	}
 	for _, addon := range c.Addons {
 		for _, process := range addon.Processes {
-			users[process.Name] = serviceAccount(addon.Namespace, process.Account)
+			users[process.Name] = pki.Holder{Name: process.Name, Groups: []string{"system:masters"}}
+			if process.Account != "" {
+				users[process.Name] = serviceAccount(addon.Namespace, process.Account)
+			}
 		}
 	}
 	return users

@@ -3,16 +3,10 @@
 package components
 
 import (
-	"net"
 	"path/filepath"
-	"strconv"
 
 	"k8s.io/apimachinery/pkg/labels"
 )
-
-// CgroupRoot is the control group that holds those of all pods on all nodes. Nothing
-// else on the machine uses it.
-const CgroupRoot = "/sidecar-termination-cluster"
 
 // Cgroup is the control group of the node's pods.
 func (n Node) Cgroup() string { return CgroupRoot + "/" + n.Name }
@@ -55,8 +49,7 @@ func (c Cluster) kubelet(node Node) Component {
 			"--node-labels=" + labels.Set(node.Labels).String(),
 			"--v=2",
 		},
-		Listens: []string{net.JoinHostPort(node.Address, strconv.Itoa(kubeletPort)), loopback(node.HealthPort)},
-		Health:  Probe{URL: "http://" + loopback(node.HealthPort) + "/healthz"},
+		Health: Probe{URL: "http://" + loopback(node.HealthPort) + "/healthz"},
 	}
 }
 

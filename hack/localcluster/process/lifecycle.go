@@ -24,6 +24,8 @@ type Command struct {
 	Arguments   []string
 	Environment []string
 	Directory   string
+	// Cgroup is the directory of a control group that the process joins before it starts. It is optional.
+	Cgroup string
 	// Log receives standard output and standard error, appended, and how the process ended if the caller still runs.
 	Log string
 }
@@ -40,7 +42,12 @@ func Start(command Command) (Identity, error) {
 	if err := keepInheritedFiles(); err != nil {
 		return Identity{}, errors.Join(err, log.Close())
 	}
-	run := exec.Command(command.Path, command.Arguments...)
+	path, arguments := command.Path, command.Arguments
+	if command.Cgroup != "" {
+		const join = `echo $$ >"$0/cgroup.procs" && exec "$@"`
+		path, arguments = "/bin/sh", append([]string{"-c", join, command.Cgroup, path}, arguments...)
+	}
+	run := exec.Command(path, arguments...)
 	run.Dir = command.Directory
 	run.Env = command.Environment
 	run.Stdout, run.Stderr = log, log

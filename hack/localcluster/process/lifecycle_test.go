@@ -142,3 +142,22 @@ func TestStopLeavesARecycledPidAlone(t *testing.T) {
 		t.Error("the process that has the pid now was stopped")
 	}
 }
+
+func TestStartedProcessJoinsTheCgroup(t *testing.T) {
+	group := t.TempDir()
+	identity, err := Start(Command{Path: "/bin/sh", Arguments: []string{"-c", `exec sleep "$1"`, "sh", "1000"}, Cgroup: group, Log: filepath.Join(t.TempDir(), "sh.log")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = Stop(context.WithoutCancel(t.Context()), identity, 0) }()
+	var command []byte
+	for began := time.Now(); string(command) != "sleep\x001000\x00" && time.Since(began) < time.Minute; runtime.Gosched() {
+		if command, err = os.ReadFile(filepath.Join("/proc", strconv.Itoa(identity.PID), "cmdline")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	joined, err := os.ReadFile(filepath.Join(group, "cgroup.procs"))
+	if want := strconv.Itoa(identity.PID) + "\n"; err != nil || string(joined) != want || !identity.Alive() {
+		t.Errorf("process %d has joined %q (%v) and runs %q", identity.PID, joined, err, command)
+	}
+}

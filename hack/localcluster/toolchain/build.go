@@ -5,7 +5,6 @@
 package toolchain
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -14,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/sidecar-termination/operator/hack/localcluster/flock"
+	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 )
 
@@ -35,7 +34,7 @@ func (b Builder) Ensure(ctx context.Context, tool Tool, binaries ...string) (str
 	if len(binaries) == 0 {
 		binaries = tool.Binaries()
 	}
-	unlock, err := flock.Lock(filepath.Join(b.Cache, "."+tool.Name+".lock"))
+	unlock, err := layout.Lock(filepath.Join(b.Cache, "."+tool.Name+".lock"))
 	if err != nil {
 		return "", err
 	}
@@ -78,20 +77,20 @@ func (b Builder) clear(directory, stamp string) error {
 }
 
 func (b Builder) module(tool Tool) string {
-	return filepath.Join(b.Modules, cmp.Or(tool.Module, tool.Name))
+	return filepath.Join(b.Modules, tool.Module())
 }
 
 // compile builds the binaries one by one. Each appears in the directory when it is complete. Builds share compiled packages.
 func (b Builder) compile(ctx context.Context, tool Tool, directory string, binaries []string) error {
 	arguments := []string{"build", "-p", "2", "-trimpath", "-ldflags", tool.LinkerFlags}
-	if tool.Loopback || len(tool.Links) > 0 {
-		changes, err := b.overlay(ctx, tool, directory)
+	if len(tool.Changes) > 0 {
+		argument, err := b.changedSource(ctx, tool, filepath.Join(directory, "source"))
 		if err != nil {
 			return err
 		}
-		arguments = append(arguments, changes...)
+		arguments = append(arguments, argument)
 	}
-	for _, name := range binaries {
+	for i, name := range binaries {
 		unfinished := filepath.Join(directory, "."+name)
 		command := exec.CommandContext(ctx, "go", slices.Concat(arguments, []string{"-o", unfinished, tool.Packages[name]})...)
 		command.Dir = b.module(tool)
@@ -102,6 +101,7 @@ func (b Builder) compile(ctx context.Context, tool Tool, directory string, binar
 		if err := os.Rename(unfinished, filepath.Join(directory, name)); err != nil {
 			return fmt.Errorf("install %s: %w", name, err)
 		}
+		b.Progress.Say("built %s, %d of %d", name, i+1, len(binaries))
 	}
 	return nil
 }

@@ -13,41 +13,13 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-
-	"github.com/sidecar-termination/operator/hack/localcluster/overlay"
 )
 
-// key digests everything that decides what the binaries of a tool are: the tool module
-// with its own source, the packages, the linker's flags, the Go version and the platform.
+// key digests everything that decides what the binaries of a tool are: the tool module with its own source, the packages, the
+// changes, the linker's flags, the Go version and the platform.
 func key(tool Tool, module string) (string, error) {
 	digest := sha256.New()
-	names, err := sourcesOf(module)
-	if err != nil {
-		return "", err
-	}
-	for _, name := range append([]string{"go.mod", "go.sum"}, names...) {
-		content, err := os.ReadFile(filepath.Join(module, name))
-		if err != nil {
-			return "", fmt.Errorf("read the tool module: %w", err)
-		}
-		_, _ = fmt.Fprintf(digest, "%s %d\n%s", name, len(content), content)
-	}
-	for _, name := range tool.Binaries() {
-		_, _ = fmt.Fprintf(digest, "%s %s\n", name, tool.Packages[name])
-	}
-	for _, name := range slices.Sorted(maps.Keys(tool.Links)) {
-		_, _ = fmt.Fprintf(digest, "%q %q\n", name, tool.Links[name])
-	}
-	if tool.Loopback {
-		_, _ = fmt.Fprintf(digest, "%q\n", overlay.LoopbackEdits)
-	}
-	_, _ = fmt.Fprintf(digest, "%s\n%s %s %s\n", tool.LinkerFlags, runtime.Version(), runtime.GOOS, runtime.GOARCH)
-	return hex.EncodeToString(digest.Sum(nil)), nil
-}
-
-// sourcesOf lists the source files of the module in a fixed order.
-func sourcesOf(module string) ([]string, error) {
-	var names []string
+	names := []string{"go.mod", "go.sum"}
 	err := filepath.WalkDir(module, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") {
 			return err
@@ -57,7 +29,21 @@ func sourcesOf(module string) ([]string, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list the sources of the tool module: %w", err)
+		return "", fmt.Errorf("list the sources of the tool module: %w", err)
 	}
-	return names, nil
+	for _, name := range names {
+		content, err := os.ReadFile(filepath.Join(module, name))
+		if err != nil {
+			return "", fmt.Errorf("read the tool module: %w", err)
+		}
+		_, _ = fmt.Fprintf(digest, "%s %d\n%s", name, len(content), content)
+	}
+	for _, name := range tool.Binaries() {
+		_, _ = fmt.Fprintf(digest, "%s %s\n", name, tool.Packages[name])
+	}
+	for _, name := range slices.Sorted(maps.Keys(tool.Changes)) {
+		_, _ = fmt.Fprintf(digest, "%q %q\n", name, tool.Changes[name])
+	}
+	_, _ = fmt.Fprintf(digest, "%s\n%s %s %s\n", tool.LinkerFlags, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return hex.EncodeToString(digest.Sum(nil)), nil
 }

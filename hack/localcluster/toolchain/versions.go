@@ -20,32 +20,28 @@ const (
 	DefaultKruise     = "v1.8.3"
 )
 
-// WithoutKruise is the version of OpenKruise of a cluster that does not have it.
-const WithoutKruise = "none"
-
 var (
 	// kubernetesVersions and kubeletVersions have one version of each minor, the oldest first.
 	kubernetesVersions = []string{"v1.36.4", DefaultKubernetes}
 	kubeletVersions    = append([]string{"v1.34.10"}, kubernetesVersions...)
-	kruiseVersions     = []string{DefaultKruise, "v1.9.1", WithoutKruise}
+	kruiseVersions     = []string{DefaultKruise, "v1.9.1"}
 )
 
-// Versions are the versions of a cluster's programs. Parse completes and checks them.
+// Versions are what a cluster consists of. Parse completes and checks them.
 type Versions struct {
 	Kubernetes string `json:"kubernetes"`
 	// KubeletVersion is the version of the kubelets.
 	KubeletVersion string `json:"kubeletVersion"`
 	Kruise         string `json:"kruiseVersion"`
-	// With names the addons, sorted and separated by commas.
+	// With names the addons, separated by commas.
 	With string `json:"with,omitempty"`
 }
 
 // FromEnvironment returns the versions that the environment names, which may be incomplete.
 func FromEnvironment() Versions {
 	return Versions{
-		Kubernetes: os.Getenv("K8S_VERSION"), KubeletVersion: os.Getenv("KUBELET_VERSION"),
-		Kruise: os.Getenv("KRUISE_VERSION"),
-		With:   os.Getenv("WITH"),
+		Kubernetes: os.Getenv("K8S_VERSION"), KubeletVersion: os.Getenv("KUBELET_VERSION"), Kruise: os.Getenv("KRUISE_VERSION"),
+		With: os.Getenv("WITH"),
 	}
 }
 
@@ -58,16 +54,20 @@ func (v Versions) Parse() (Versions, error) {
 	if v.KubeletVersion, err = supported("kubelet", cmp.Or(v.KubeletVersion, v.Kubernetes), kubeletVersions); err != nil {
 		return Versions{}, err
 	}
-	if version.MustParseSemantic(v.Kubernetes).LessThan(version.MustParseSemantic(v.KubeletVersion)) {
+	if older(v.Kubernetes, v.KubeletVersion) {
 		return Versions{}, fmt.Errorf("an API server %s does not support kubelet %s, which is newer", v.Kubernetes, v.KubeletVersion)
 	}
 	if v.Kruise, err = supported("OpenKruise", cmp.Or(v.Kruise, DefaultKruise), kruiseVersions); err != nil {
 		return Versions{}, err
 	}
-	if _, v.With, err = addons.Parse(v.With); err != nil {
-		return Versions{}, err
-	}
-	return v, nil
+	names, err := addons.Parse(v.With)
+	v.With = strings.Join(names, ",")
+	return v, err
+}
+
+// older reports whether the first version is older than the second.
+func older(first, second string) bool {
+	return version.MustParseSemantic(first).LessThan(version.MustParseSemantic(second))
 }
 
 // supported returns the version that the text names, with or without a leading v.
@@ -95,42 +95,38 @@ func (v Versions) String() string {
 	return text
 }
 
-// KubeletTool returns the tool that builds the kubelet. It builds all of Kubernetes.
-func (v Versions) KubeletTool() Tool { return Kubernetes(v.KubeletVersion) }
-
-// UpgradesKubelets reports whether the other versions differ only in newer kubelets.
-func (v Versions) UpgradesKubelets(other Versions) bool {
-	newer := version.MustParseSemantic(v.KubeletVersion).LessThan(version.MustParseSemantic(other.KubeletVersion))
-	v.KubeletVersion = other.KubeletVersion
-	return newer && v == other
+// names returns the names of the addons.
+func (v Versions) names() []string {
+	return slices.DeleteFunc(strings.Split(v.With, ","), func(name string) bool { return name == "" })
 }
 
 // Addons returns the addons of the cluster.
-func (v Versions) Addons() []addons.Addon {
-	chosen, _, _ := addons.Parse(v.With)
-	return chosen
+func (v Versions) Addons() []addons.Addon { return addons.Find(v.names(), v.Kruise) }
+
+// Has reports whether the cluster has the addon.
+func (v Versions) Has(addon string) bool { return slices.Contains(v.names(), addon) }
+
+// Without returns the same cluster without an addon.
+func (v Versions) Without(addon string) Versions {
+	v.With = strings.Join(slices.DeleteFunc(v.names(), func(name string) bool { return name == addon }), ",")
+	return v
 }
 
-// GainsAddons reports whether the other versions differ only in more addons.
-func (v Versions) GainsAddons(other Versions) bool {
-	others := strings.Split(other.With, ",")
-	for name := range strings.SplitSeq(v.With, ",") {
-		if name != "" && !slices.Contains(others, name) {
-			return false
-		}
+// Next returns what a running cluster becomes that is brought up again: it may gain addons and newer kubelets. It fails if anything
+// else differs.
+func (v Versions) Next(wanted Versions) (Versions, error) {
+	next := wanted
+	all := append(v.names(), wanted.names()...)
+	slices.Sort(all)
+	next.With = strings.Join(slices.Compact(all), ",")
+	if v.Kubernetes != next.Kubernetes || v.Kruise != next.Kruise || older(next.KubeletVersion, v.KubeletVersion) {
+		return v, fmt.Errorf("a cluster of %s is running: run localcluster down first", v)
 	}
-	more := v.With != other.With
-	v.With = other.With
-	return more && v == other
+	return next, nil
 }
 
-// HasKruise reports whether the cluster has OpenKruise when it comes up.
-func (v Versions) HasKruise() bool { return v.Kruise != WithoutKruise }
+// KubeletTool returns the tool that builds the kubelet. It builds all of Kubernetes.
+func (v Versions) KubeletTool() Tool { return Kubernetes(v.KubeletVersion) }
 
-// KruiseTool returns the tool that builds OpenKruise. A cluster without OpenKruise may get the default version later.
-func (v Versions) KruiseTool() Tool {
-	if !v.HasKruise() {
-		return Kruise(DefaultKruise)
-	}
-	return Kruise(v.Kruise)
-}
+// KruiseTool returns the tool that builds OpenKruise.
+func (v Versions) KruiseTool() Tool { return Addon(addons.OpenKruise(v.Kruise)) }

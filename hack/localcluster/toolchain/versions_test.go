@@ -12,31 +12,23 @@ import (
 )
 
 func TestParse(t *testing.T) {
+	const with = "kruise,virtual-node"
 	for name, test := range map[string]struct {
 		versions, want Versions
 		text, err      string
 	}{
 		"defaults": {
-			want: Versions{Kubernetes: DefaultKubernetes, KubeletVersion: DefaultKubernetes, Kruise: DefaultKruise},
-			text: "Kubernetes " + DefaultKubernetes,
+			want: Versions{Kubernetes: DefaultKubernetes, KubeletVersion: DefaultKubernetes, Kruise: DefaultKruise, With: with},
+			text: "Kubernetes " + DefaultKubernetes + ", with kruise and virtual-node",
 		},
 		"with and without v": {
-			versions: Versions{Kubernetes: "1.36.4", KubeletVersion: "v1.34.10"},
-			want:     Versions{Kubernetes: "v1.36.4", KubeletVersion: "v1.34.10", Kruise: DefaultKruise},
-			text:     "Kubernetes v1.36.4, kubelet v1.34.10",
-		},
-		"everything else": {
-			versions: Versions{Kubernetes: "1.37.2", Kruise: "none"},
-			want:     Versions{Kubernetes: "v1.37.2", KubeletVersion: "v1.37.2", Kruise: "none"},
-			text:     "Kubernetes v1.37.2, OpenKruise none",
-		},
-		"addons": {
-			versions: Versions{With: "jobset, jobset"},
-			want:     Versions{Kubernetes: DefaultKubernetes, KubeletVersion: DefaultKubernetes, Kruise: DefaultKruise, With: "jobset"},
-			text:     "Kubernetes " + DefaultKubernetes + ", with jobset",
+			versions: Versions{Kubernetes: "1.37.2", KubeletVersion: "v1.34.10", Kruise: "1.9.1", With: "none"},
+			want:     Versions{Kubernetes: "v1.37.2", KubeletVersion: "v1.34.10", Kruise: "v1.9.1"},
+			text:     "Kubernetes v1.37.2, kubelet v1.34.10, OpenKruise v1.9.1",
 		},
 		"unknown Kubernetes":            {versions: Versions{Kubernetes: "1.2.3"}, err: "kubernetes 1.2.3 is not supported here: choose one of v1.36.4"},
-		"unknown kubelet version":       {versions: Versions{KubeletVersion: "latest"}, err: "kubelet latest is not supported here"},
+		"old Kubernetes":                {versions: Versions{Kubernetes: "1.34.10"}, err: "kubernetes 1.34.10 is not supported here"},
+		"unknown kubelet":               {versions: Versions{KubeletVersion: "latest"}, err: "kubelet latest is not supported here"},
 		"kubelet newer than API server": {versions: Versions{Kubernetes: "1.36.4", KubeletVersion: "1.37.2"}, err: "an API server v1.36.4 does not support kubelet v1.37.2"},
 		"unknown OpenKruise":            {versions: Versions{Kruise: "1.0.0"}, err: "OpenKruise 1.0.0 is not supported here"},
 		"unknown addon":                 {versions: Versions{With: "jobset,volcano"}, err: "there is no addon volcano: choose from"},
@@ -62,50 +54,40 @@ func TestParse(t *testing.T) {
 	}
 }
 
-func TestUpgradesKubelets(t *testing.T) {
-	current := Versions{Kubernetes: "v1.37.2", KubeletVersion: "v1.36.4", Kruise: "v1.8.3"}
+func TestNext(t *testing.T) {
+	running := Versions{Kubernetes: "v1.37.2", KubeletVersion: "v1.36.4", Kruise: "v1.8.3", With: "kruise"}
 	for name, test := range map[string]struct {
-		change func(*Versions)
-		want   bool
+		change  func(*Versions)
+		kubelet string
+		with    string
 	}{
-		"newer kubelet":          {func(v *Versions) { v.KubeletVersion = "v1.37.2" }, true},
-		"older kubelet":          {func(v *Versions) { v.KubeletVersion = "v1.34.10" }, false},
-		"no change":              {func(*Versions) {}, false},
-		"newer kubelet and more": {func(v *Versions) { v.KubeletVersion, v.Kruise = "v1.37.2", "v1.9.1" }, false},
-		"two digits":             {func(v *Versions) { v.KubeletVersion = "v1.36.10" }, true},
+		"no change":        {func(*Versions) {}, "v1.36.4", "kruise"},
+		"newer kubelet":    {func(v *Versions) { v.KubeletVersion = "v1.37.2" }, "v1.37.2", "kruise"},
+		"older kubelet":    {func(v *Versions) { v.KubeletVersion = "v1.34.10" }, "", ""},
+		"other Kubernetes": {func(v *Versions) { v.Kubernetes = "v1.36.4" }, "", ""},
+		"other OpenKruise": {func(v *Versions) { v.Kruise = "v1.9.1" }, "", ""},
+		"more addons":      {func(v *Versions) { v.With = "jobset,kruise" }, "v1.36.4", "jobset,kruise"},
+		"other addons":     {func(v *Versions) { v.With = "jobset" }, "v1.36.4", "jobset,kruise"},
+		"fewer addons":     {func(v *Versions) { v.With = "" }, "v1.36.4", "kruise"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			other := current
-			test.change(&other)
-			if got := current.UpgradesKubelets(other); got != test.want {
-				t.Errorf("upgrades kubelets is %t", got)
+			wanted := running
+			test.change(&wanted)
+			got, err := running.Next(wanted)
+			if (err == nil) != (test.kubelet != "") {
+				t.Fatalf("the error is %v", err)
+			}
+			if err == nil && (got.KubeletVersion != test.kubelet || got.With != test.with) {
+				t.Errorf("it becomes %s with %s, want %s with %s", got.KubeletVersion, got.With, test.kubelet, test.with)
 			}
 		})
 	}
 }
 
-func TestGainsAddons(t *testing.T) {
-	none := Versions{Kubernetes: "v1.37.2"}
-	one, two := none, none
-	one.With, two.With = "jobset", "jobset,kueue"
-	other := two
-	other.Kruise = "v1.9.1"
-	for name, test := range map[string]struct {
-		from, to Versions
-		want     bool
-	}{
-		"first":         {none, one, true},
-		"more":          {one, two, true},
-		"none":          {one, one, false},
-		"fewer":         {two, one, false},
-		"all gone":      {one, none, false},
-		"more and more": {one, other, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := test.from.GainsAddons(test.to); got != test.want {
-				t.Errorf("gains addons is %t", got)
-			}
-		})
+func TestAddonsOfVersions(t *testing.T) {
+	versions := Versions{Kruise: "v1.9.1", With: "jobset,kruise"}
+	if !versions.Has("kruise") || versions.Has("argo") || versions.Without("kruise").With != "jobset" || len(Versions{}.Addons()) != 0 {
+		t.Errorf("%v has the wrong addons", versions)
 	}
 }
 
@@ -113,9 +95,7 @@ func TestGainsAddons(t *testing.T) {
 func TestModulesExist(t *testing.T) {
 	var tools []Tool
 	for _, version := range kruiseVersions {
-		if version != WithoutKruise {
-			tools = append(tools, Kruise(version))
-		}
+		tools = append(tools, Versions{Kruise: version}.KruiseTool())
 	}
 	for _, tool := range tools {
 		module, err := os.ReadFile(filepath.Join("..", "..", "tools", tool.Name, "go.mod"))
