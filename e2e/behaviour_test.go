@@ -160,9 +160,9 @@ func nodeBehaviours() []behaviour {
 				behaviour{name + "Auto", with(v1alpha1.ModeAuto), rude, byNode(exits(7))},
 				behaviour{name + "Auto, Respect", with(v1alpha1.ModeAuto, respect), polite.DeepCopy(), endedByImage},
 				behaviour{name + "Image", with(v1alpha1.ModeImage), rude.DeepCopy(), endedByImage},
-				behaviour{name + "CRR falls back", with(v1alpha1.ModeCRR), rude.DeepCopy(), both(byNode(exits(7)), event(v1alpha1.ReasonFallback))},
+				behaviour{name + "CRR falls back", with(v1alpha1.ModeCRR), rude.DeepCopy(), both(byNode(exits(7)), event(corev1.EventTypeNormal, v1alpha1.ReasonFallback))},
 				behaviour{name + "both variables", nil, env(bothVariables...), byNode(exits(0))},
-				behaviour{name + "variable for CRR falls back", nil, env(v1alpha1.EnvTerminate, "true"), both(byNode(exits(0)), event(v1alpha1.ReasonFallback))},
+				behaviour{name + "variable for CRR falls back", nil, env(v1alpha1.EnvTerminate, "true"), both(byNode(exits(0)), event(corev1.EventTypeNormal, v1alpha1.ReasonFallback))},
 			)
 		}
 		// Without a quick-exit image and without restarts.
@@ -193,7 +193,7 @@ func jobBehaviours() []behaviour {
 			// It costs a restart, which counts towards the Job's backoffLimit.
 			all = append(all, behaviour{
 				"backoffLimit is at risk", with(mode), jobOf(corev1.RestartPolicyOnFailure, harness.ExitsZeroOnTerm),
-				both(endedByImage, event(v1alpha1.ReasonBackoffLimitRisk)),
+				both(endedByImage, event(corev1.EventTypeWarning, v1alpha1.ReasonBackoffLimitRisk)),
 			})
 			continue
 		}
@@ -309,12 +309,12 @@ func both(first, second requirement) requirement {
 	}
 }
 
-// event requires a warning on the pod.
-func event(reason v1alpha1.Reason) requirement {
+// event requires an event of the type on the pod.
+func event(kind string, reason v1alpha1.Reason) requirement {
 	return func(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
 		test.Helper()
-		if found := test.WaitForEvent(test.PodOf("job"), reason); found.Type != corev1.EventTypeWarning {
-			test.Errorf("Event %s is of type %s", reason, found.Type)
+		if found := test.WaitForEvent(test.PodOf("job"), reason); found.Type != kind {
+			test.Errorf("Event %s is of type %s, want %s", reason, found.Type, kind)
 		}
 	}
 }

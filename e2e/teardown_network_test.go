@@ -24,8 +24,9 @@ const (
 	batchOfDrained, longDrain = 5, 20
 	// batchOfOthers makes shippers send only after SIGTERM.
 	batchOfOthers = 3600
-	// receivedFile in a host directory has what the shipper has sent.
-	receivedMount, receivedFile = "/received", "lines"
+	// receivedFile in a host directory has what the shipper has sent. It sends after SIGTERM only once proceedFile is there, so
+	// that the network is cut before, however busy the machine is.
+	receivedMount, receivedFile, proceedFile = "/received", "lines", "proceed"
 )
 
 // shipping is a teardown of a shipper, with or without a network at the end.
@@ -136,7 +137,16 @@ func runShipping(test *harness.Test, s shipping) shipped {
 	job.Spec.Template.Spec.Volumes = []corev1.Volume{logVolume()}
 	directory := test.TempDir()
 	harness.MountHostDirectory(&job.Spec.Template.Spec, harness.SidecarName, directory, receivedMount)
-	job.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(10))
+	job.Spec.Template.Spec.TerminationGracePeriodSeconds = new(int64(60))
+	proceed := func() {
+		test.Helper()
+		if err := os.WriteFile(filepath.Join(directory, proceedFile), nil, 0o600); err != nil {
+			test.Fatalf("Let the shipper proceed: %v", err)
+		}
+	}
+	if !s.cut || !s.phaseFirst {
+		proceed()
+	}
 	test.Create(job)
 	if s.cut && s.phaseFirst {
 		test.EventuallySeen("the phase to be terminal", harness.FinishTimeout, func(seen harness.Seen) error {
@@ -146,6 +156,7 @@ func runShipping(test *harness.Test, s shipping) shipped {
 			return nil
 		})
 		cutNetwork(test, test.PodOf(name))
+		proceed()
 	}
 	test.WaitForComplete(name)
 	test.RequireFinished(name)
@@ -200,17 +211,17 @@ func logger() corev1.Container {
 	return withLogs(harness.Container(harness.MainName, "until [ -e /logs/ready ]; do sleep 0.2; done; echo > /logs/line"))
 }
 
-// shipper returns a sidecar that sends the main container's line after batch seconds, or three seconds after SIGTERM. What it sends
-// passes the pod's network interface and is received into a file.
+// shipper returns a sidecar that sends the main container's line after batch seconds, or after SIGTERM. What it sends passes the
+// pod's network interface and is received into a file.
 func shipper(batch int) corev1.Container {
 	return withLogs(harness.Sidecar(fmt.Sprintf(`
 while :; do nc -l -p 9000 >> %s/%s; done &
 send() { echo $1 | nc -w 2 127.0.0.1 9000; }
 until send begins; do sleep 0.2; done
-trap 'sleep 3; send after; exit 0' TERM
+trap 'until [ -e %s/%s ]; do sleep 0.2; done; for try in 1 2 3 4 5; do send after && break; sleep 0.2; done; exit 0' TERM
 echo > /logs/ready
 until [ -e /logs/line ]; do sleep 0.2 & wait $!; done
 sleep %d & wait $!
 send before
-sleep 3600 & wait`, receivedMount, receivedFile, batch)))
+sleep 3600 & wait`, receivedMount, receivedFile, receivedMount, proceedFile, batch)))
 }
