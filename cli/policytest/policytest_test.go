@@ -87,7 +87,7 @@ func TestCases(t *testing.T) {
 }
 
 func TestInvalidFiles(t *testing.T) {
-	bomb := "b0: &b0 [x, x, x, x, x, x, x, x]\n"
+	bomb := "b0: &b0 [" + strings.Repeat("x, ", 8) + "]\n"
 	for i := range 8 {
 		bomb += strings.NewReplacer("N", string(rune('1'+i)), "M", string(rune('0'+i))).Replace("bN: &bN [*bM, *bM, *bM, *bM, *bM, *bM, *bM, *bM]\n")
 	}
