@@ -212,16 +212,22 @@ func logger() corev1.Container {
 }
 
 // shipper returns a sidecar that sends the main container's line after batch seconds, or after SIGTERM. What it sends passes the
-// pod's network interface and is received into a file.
+// pod's network interface and is received into a file. It sends again what was not received: nc takes one connection at a time.
 func shipper(batch int) corev1.Container {
 	return withLogs(harness.Sidecar(fmt.Sprintf(`
-while :; do nc -l -p 9000 >> %s/%s; done &
-send() { echo $1 | nc -w 2 127.0.0.1 9000; }
-until send begins; do sleep 0.2; done
-trap 'until [ -e %s/%s ]; do sleep 0.2; done; for try in 1 2 3 4 5; do send after && break; sleep 0.2; done; exit 0' TERM
+while :; do nc -l -p 9000 >> %[1]s/%[2]s; done &
+send() {
+	for try in 1 2 3 4 5 6 7 8 9 10; do
+		echo $1 | nc -w 2 127.0.0.1 9000
+		sleep 0.2
+		grep -q $1 %[1]s/%[2]s && return
+	done
+}
+send begins
+trap 'until [ -e %[1]s/%[3]s ]; do sleep 0.2; done; send after; exit 0' TERM
 echo > /logs/ready
 until [ -e /logs/line ]; do sleep 0.2 & wait $!; done
-sleep %d & wait $!
+sleep %[4]d & wait $!
 send before
-sleep 3600 & wait`, receivedMount, receivedFile, receivedMount, proceedFile, batch)))
+sleep 3600 & wait`, receivedMount, receivedFile, proceedFile, batch)))
 }
