@@ -32,7 +32,7 @@ func TestPhaseGuardIsReleasedAfterPolicyChange(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, clock := newTimedBench(t, nil)
+			b, clock := newTimedBench(t)
 			policy := b.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
 			pod := b.newPod("job-1", podtest.MainDone)
 			b.reconcile(pod)

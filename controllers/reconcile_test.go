@@ -66,13 +66,13 @@ func newBench(t *testing.T, options Options, withKruise *testenv.Kruise) *bench 
 	return b
 }
 
-// newTimedBench returns a bench and its clock, which stands still.
-func newTimedBench(t *testing.T, withKruise *testenv.Kruise) (*bench, *clocktesting.FakePassiveClock) {
+// newTimedBench returns a bench without OpenKruise and its clock, which stands still.
+func newTimedBench(t *testing.T) (*bench, *clocktesting.FakePassiveClock) {
 	t.Helper()
 	clock := clocktesting.NewFakePassiveClock(time.Now().Truncate(time.Second))
 	options := testOptions()
 	options.Clock = clock
-	return newBench(t, options, withKruise), clock
+	return newBench(t, options, nil), clock
 }
 
 // caughtUp waits until the caches have the current pod, policies and CRRs.

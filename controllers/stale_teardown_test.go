@@ -61,7 +61,7 @@ func TestPodIsCountedOnceDespiteStaleTeardownCache(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b, clock := newTimedBench(t, nil)
+			b, clock := newTimedBench(t)
 			begun := clock.Now()
 			policy := b.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
 			pod := b.newPod("job-1", podtest.MainDone)
@@ -99,7 +99,7 @@ func TestPodIsCountedOnceDespiteStaleTeardownCache(t *testing.T) {
 }
 
 func TestPodGoneBeforeTeardownCacheSawItIsCounted(t *testing.T) {
-	b, clock := newTimedBench(t, nil)
+	b, clock := newTimedBench(t)
 	policy := b.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
 	pod := b.newPod("job-1", podtest.MainDone)
 	b.reconcile(pod)
@@ -114,7 +114,7 @@ func TestPodGoneBeforeTeardownCacheSawItIsCounted(t *testing.T) {
 
 // A Job's finished pod may be retained for days.
 func TestRetainedPodIsForgottenAfterTeardown(t *testing.T) {
-	b, clock := newTimedBench(t, nil)
+	b, clock := newTimedBench(t)
 	policy := b.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
 	pod := b.newPod("job-1", podtest.MainDone)
 	b.reconcile(pod)

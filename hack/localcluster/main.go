@@ -28,13 +28,13 @@ const usage = `usage: localcluster COMMAND
   down               remove the cluster, running or not, and restore the machine
   status             show the components and the nodes; fail when one of them is down
   deploy             build the operator, deploy it and wait until it is ready
-  build              build the programs of the cluster into the cache and print where they are
-  build --envtest    build only kube-apiserver, etcd and kubectl; the directory printed serves as KUBEBUILDER_ASSETS
+  build              compile the programs of the cluster into the cache and print where they are
+  build --envtest    compile only kube-apiserver, etcd and kubectl; the directory printed serves as KUBEBUILDER_ASSETS
   component start|stop|kill|restart NAME
                      start, stop, kill or restart one process of the cluster, and wait until it is healthy or gone
-  kruise install     install OpenKruise on the running cluster and wait until its webhooks serve
+  kruise install     add OpenKruise to the running cluster and wait until its webhooks serve
   kruise remove      stop OpenKruise, and remove its webhooks and definitions
-CONTRIBUTING.md lists the environment variables that choose versions and addons.`
+CONTRIBUTING.md lists the environment variables that choose versions and addons`
 
 // errUnwell makes the command fail without a further message.
 var errUnwell = errors.New("the cluster is not well")
@@ -64,19 +64,11 @@ func run(ctx context.Context, arguments []string) error {
 	}
 	switch command := strings.Join(arguments, " "); command {
 	case "up":
-		versions, err := toolchain.FromEnvironment().Parse()
-		if err != nil {
-			return err
-		}
-		return local.Up(ctx, versions)
+		return up(ctx, local)
 	case "down":
 		return local.Down(ctx)
 	case "status":
-		well, err := local.Status(ctx, os.Stdout)
-		if err == nil && !well {
-			return errUnwell
-		}
-		return err
+		return status(ctx, local)
 	case "deploy":
 		return local.Deploy(ctx)
 	case "build", "build --envtest":
@@ -93,6 +85,22 @@ func run(ctx context.Context, arguments []string) error {
 		}
 	}
 	return errors.New(usage)
+}
+
+func up(ctx context.Context, local *cluster.Cluster) error {
+	versions, err := toolchain.FromEnvironment().Parse()
+	if err != nil {
+		return err
+	}
+	return local.Up(ctx, versions)
+}
+
+func status(ctx context.Context, local *cluster.Cluster) error {
+	well, err := local.Status(ctx, os.Stdout)
+	if err == nil && !well {
+		return errUnwell
+	}
+	return err
 }
 
 func build(ctx context.Context, local *cluster.Cluster, envtest bool) error {

@@ -3,8 +3,9 @@
 package addons
 
 const (
-	// VirtualNode is the name of the virtual node's program, and VirtualNodeName that of the node, which no kubelet serves.
-	VirtualNode     = "virtual-node"
+	// VirtualNode is the name of the virtual node's program.
+	VirtualNode = "virtual-node"
+	// VirtualNodeName is the name of the node, which no kubelet serves.
 	VirtualNodeName = "virtual-1"
 )
 
