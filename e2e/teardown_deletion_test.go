@@ -153,14 +153,16 @@ type deletionResult struct {
 }
 
 // basicDeletions are the cases of each test run. They exclude pods with a finalizer whose Job has a TTL: on a busy node the TTL may
-// expire before the kubelet has stopped the sidecar, which cuts the flush short.
+// expire before the kubelet has stopped the sidecar, which cuts the flush short. The flush outlasts the time that the Job controller
+// needs on a busy machine to remove its finalizer from a pod, which keeps a deleted object.
 func basicDeletions() []deletionCase {
+	const flush = 20 * time.Second
 	var all []deletionCase
 	for _, d := range teardowns {
 		for _, held := range []bool{false, true} {
-			all = append(all, deletionCase{d, deletePod, time.Second, held, 6 * time.Second})
+			all = append(all, deletionCase{d, deletePod, time.Second, held, flush})
 			if d.phaseFirst && !held {
-				all = append(all, deletionCase{d, deleteByTTL, 0, held, 6 * time.Second})
+				all = append(all, deletionCase{d, deleteByTTL, 0, held, flush})
 			}
 		}
 	}
