@@ -27,7 +27,7 @@ HELM := bin/helm
 GENERATED := api/v1alpha1/zz_generated.deepcopy.go config/crd/bases config/rbac/role.yaml \
 	docs/api-reference.md
 # Packages whose tests need an API server.
-INTEGRATION = $(filter-out $(addsuffix /,$(NESTED)),$(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' api config controllers hack internal))))
+INTEGRATION = $(filter-out $(addsuffix /,$(NESTED)),$(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' api cli config controllers hack internal))))
 # Modules with code of their own and more dependencies than the operator. They are linted and tested like the main module.
 NESTED := e2e/virtualnode hack/docs
 # Modules that are kept tidy. OpenKruise's keeps the go.mod and go.sum of its release.
@@ -192,7 +192,7 @@ FUZZTIME ?= 10s
 
 .PHONY: fuzz
 fuzz: ## Run every fuzz target for FUZZTIME (10s), and keep what it finds in testdata/fuzz.
-	@grep -rno --include='*_test.go' '^func Fuzz[A-Za-z0-9]*' api controllers internal | sort | while IFS=: read -r file _ name; do \
+	@grep -rno --include='*_test.go' '^func Fuzz[A-Za-z0-9]*' api cli controllers internal | sort | while IFS=: read -r file _ name; do \
 		package="./$$(dirname "$$file")" target="$${name#func }"; \
 		echo "==> $$target of $$package"; \
 		go test -run='^$$' -fuzz="^$$target\$$" -fuzztime=$(FUZZTIME) -fuzzminimizetime=1000x "$$package" || { \
