@@ -2,11 +2,6 @@
 
 package addons
 
-import (
-	"cmp"
-	"os"
-)
-
 // Kruise is the name of OpenKruise, and KruiseManager and KruiseDaemon those of its processes.
 const (
 	Kruise        = "kruise"
@@ -14,19 +9,15 @@ const (
 	KruiseDaemon  = "kruise-daemon"
 )
 
-const (
-	// FeatureGatesVariable is the environment variable that replaces the feature gates of OpenKruise.
-	FeatureGatesVariable = "KRUISE_FEATURE_GATES"
-	// DefaultFeatureGates leave out OpenKruise's own terminator of sidecars and all alpha features but jobs that pull images.
-	DefaultFeatureGates = "AllAlpha=false,ImagePullJobGate=true,SidecarTerminator=false"
-)
+// kruiseFeatureGates leave out OpenKruise's own terminator of sidecars and all alpha features but jobs that pull images.
+const kruiseFeatureGates = "AllAlpha=false,ImagePullJobGate=true,SidecarTerminator=false"
 
 var _ = add(OpenKruise(""))
 
 // OpenKruise returns OpenKruise at a version. Its daemon runs on the first node alone.
 func OpenKruise(version string) Addon {
 	const module = "github.com/openkruise/kruise"
-	gates := "--feature-gates=" + cmp.Or(os.Getenv(FeatureGatesVariable), DefaultFeatureGates)
+	gates := "--feature-gates=" + kruiseFeatureGates
 	return Addon{
 		Name:      Kruise,
 		Module:    module,
