@@ -25,8 +25,8 @@ now() {
 
 say() { printf '%6s s  %-14s  %s\n' "$(now)" "$1" "$2"; }
 
-# until_pod JOB FIELD [=VALUE]: waits until a field of the container statuses of the Job's pod has a value.
-until_pod() { demo wait pod -l "$label=$1" --timeout=60s --for="jsonpath={.status.containerStatuses$2}${3:-}" >/dev/null; }
+# until_pod JOB FIELD: waits until a field of the container statuses of the Job's pod has a value.
+until_pod() { demo wait pod -l "$label=$1" --timeout=60s --for="jsonpath={.status.containerStatuses$2}" >/dev/null; }
 
 pod() { demo get pod -l "$label=$1" -o "jsonpath={.items[0].status.containerStatuses$2}"; }
 
