@@ -96,7 +96,7 @@ func candidatesOf(container *corev1.Container) ([]string, error) {
 	case word == "", strings.Contains(word, "/"):
 		return nil, fmt.Errorf("%q is not an absolute path", word)
 	case setsPath(container):
-		return nil, fmt.Errorf("%q is looked up in the container's own PATH", word)
+		return nil, fmt.Errorf("%q depends on the container's own PATH", word)
 	}
 	candidates := make([]string, 0, len(directories))
 	for _, directory := range directories {

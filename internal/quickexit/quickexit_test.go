@@ -37,7 +37,7 @@ func TestCoversContainer(t *testing.T) {
 		"another path":             {container: command("/usr/bin/sh"), wantError: "does not have /usr/bin/sh"},
 		"another name":             {container: command("server"), wantError: "does not have /usr/local/bin/server"},
 		"a directory of a path":    {container: command("/bin"), wantError: "does not have /bin"},
-		"own PATH":                 {container: withPath("/usr/local/bin", command("fluent-bit")), wantError: `"fluent-bit" is looked up in the container's own PATH`},
+		"own PATH":                 {container: withPath("/usr/local/bin", command("fluent-bit")), wantError: `"fluent-bit" depends on the container's own PATH`},
 		"not clean":                {container: command("/usr/../bin//sh"), wantError: "not in its shortest form"},
 		"of the runtime":           {container: command("/proc/self/exe"), wantError: "hidden in every container"},
 		"relative":                 {container: command("./sh"), wantError: `"./sh" is not an absolute path`},
