@@ -7,13 +7,8 @@ package e2e
 import (
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -141,65 +136,6 @@ func TestToolsArgoKillCommand(t *testing.T) {
 	test.requireMains(test.requireFinished(1)[0], 0)
 }
 
-// Argo Workflows makes a pod that deletes artifacts. It has no container wait, and Argo Workflows ends no sidecar of it.
-func TestToolsArgoArtifactGC(t *testing.T) {
-	harness.RequireAddons(t, "argo")
-	harness.Shared(t)
-	test := newArgo(t, argoSidecars["without a shell"], true)
-	store := newObjectStore(t)
-	test.Create(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "store"}, StringData: map[string]string{"key": "any"}})
-	workflow := test.create(`
-apiVersion: argoproj.io/v1alpha1
-kind: Workflow
-metadata: {name: workflow}
-spec:
-  entrypoint: save
-  hostNetwork: true
-  podSpecPatch: 'terminationGracePeriodSeconds: 3'
-  artifactGC:
-    strategy: OnWorkflowCompletion
-    podSpecPatch: |
-      hostNetwork: true
-      terminationGracePeriodSeconds: 3
-      containers:
-      - name: main
-        env: [{name: KUBERNETES_SERVICE_HOST, value: 127.0.0.1}, {name: KUBERNETES_SERVICE_PORT, value: "6443"}]
-  templates:
-  - name: save
-    container:
-      image: localhost/busybox:1
-      command: [sh, -c, echo kept > /tmp/report]
-    outputs:
-      artifacts:
-      - name: report
-        path: /tmp/report
-        archive: {none: {}}
-        s3:
-          endpoint: ` + store.address + `
-          bucket: bucket
-          region: local
-          insecure: true
-          key: report
-          accessKeySecret: {name: store, key: key}
-          secretKeySecret: {name: store, key: key}
-`)
-	test.requirePhase(workflow, "Succeeded")
-	test.EventuallyGet(workflow, "the artifact to be deleted", harness.FinishTimeout, func() error {
-		node := test.node(workflow, workflow.GetName())
-		artifacts, _, _ := unstructured.NestedSlice(node, "outputs", "artifacts")
-		if len(artifacts) == 0 || artifacts[0].(map[string]any)["deleted"] != true {
-			return fmt.Errorf("the artifacts are %v", artifacts)
-		}
-		if len(workflow.GetFinalizers()) > 0 {
-			return fmt.Errorf("the finalizers are %v", workflow.GetFinalizers())
-		}
-		return nil
-	})
-	if !store.savedAndDeleted("report", "kept") {
-		t.Error("The artifact was not saved and deleted")
-	}
-}
-
 // argoTest is a test with workflows in its namespace.
 type argoTest struct{ *harness.Test }
 
@@ -210,8 +146,6 @@ func newArgo(t *testing.T, sidecar corev1.Container, policy bool) *argoTest {
 	test := &argoTest{harness.NewWithLabels(t, labels)}
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "executor"}, Rules: []rbacv1.PolicyRule{
 		{APIGroups: []string{"argoproj.io"}, Resources: []string{"workflowtaskresults"}, Verbs: []string{"create", "patch"}},
-		{APIGroups: []string{"argoproj.io"}, Resources: []string{"workflowartifactgctasks"}, Verbs: []string{"list", "watch"}},
-		{APIGroups: []string{"argoproj.io"}, Resources: []string{"workflowartifactgctasks/status"}, Verbs: []string{"patch"}},
 	}}
 	test.Create(role, &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "executor"},
@@ -308,51 +242,4 @@ func (t *argoTest) requireMains(record *harness.PodRecord, exitCode int32) {
 			}
 		}
 	})
-}
-
-// objectStore answers the requests of an S3 client for objects of one bucket. It checks no signature, and keeps the chunks of an
-// upload with their signatures.
-type objectStore struct {
-	address string
-
-	mutex          sync.Mutex
-	objects, saved map[string]string
-}
-
-func newObjectStore(t *testing.T) *objectStore {
-	t.Helper()
-	store := &objectStore{objects: map[string]string{}, saved: map[string]string{}}
-	server := httptest.NewServer(store)
-	t.Cleanup(server.Close)
-	store.address = server.Listener.Addr().(*net.TCPAddr).String()
-	return store
-}
-
-func (s *objectStore) ServeHTTP(response http.ResponseWriter, request *http.Request) {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	key := strings.TrimPrefix(request.URL.Path, "/bucket/")
-	switch request.Method {
-	case http.MethodPut:
-		content, err := io.ReadAll(request.Body)
-		if err != nil {
-			http.Error(response, err.Error(), http.StatusBadRequest)
-			return
-		}
-		s.objects[key], s.saved[key] = string(content), string(content)
-		response.Header().Set("ETag", `"any"`)
-	case http.MethodDelete:
-		delete(s.objects, key)
-		response.WriteHeader(http.StatusNoContent)
-	default:
-		http.Error(response, request.Method+" is not served", http.StatusNotImplemented)
-	}
-}
-
-// savedAndDeleted reports whether an object with the content was saved, and deleted later.
-func (s *objectStore) savedAndDeleted(key, content string) bool {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	_, found := s.objects[key]
-	return !found && strings.Contains(s.saved[key], content)
 }

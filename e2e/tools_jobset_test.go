@@ -24,7 +24,6 @@ import (
 // Labels and annotations of JobSet.
 const (
 	jobSetName        = "set"
-	jobSetLabel       = "jobset.sigs.k8s.io/jobset-name"
 	jobSetAttemptPath = "metadata.annotations['jobset.sigs.k8s.io/restart-attempt']"
 )
 
@@ -33,7 +32,6 @@ const (
 	jobSetCompleted   = "Completed"
 	jobSetFailed      = "Failed"
 	jobSetFailedByFPA = "FailJobSetFailurePolicyAction"
-	jobSetMaxRestarts = "ReachedMaxRestarts"
 )
 
 // newJobSet returns a JobSet. Its pods and Jobs are named JOBSET-REPLICATEDJOB-INDEX.
@@ -110,69 +108,20 @@ func requireInjected(test *harness.Test, record *harness.PodRecord) {
 	}
 }
 
+// The preset ends the sidecars of every Job of a JobSet.
 func TestToolsJobSetCompletes(t *testing.T) {
 	harness.Shared(t)
-	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeAuto, v1alpha1.ModeCRR, v1alpha1.ModePodPhase, "preset"} {
-		for _, restart := range jobRestartPolicies {
-			t.Run(fmt.Sprintf("%s/%s", mode, restart), func(t *testing.T) {
-				t.Parallel()
-				var test *harness.Test
-				if mode == "preset" {
-					test = newPresetTool(t, "jobset", "jobset")
-				} else {
-					test = newInjectedTool(t, harness.ExitsSevenOnTerm, "jobset")
-					test.Create(selecting(harness.Policy(mode), jobSetLabel))
-				}
-				test.Create(driverAndWorkers(restart))
-				requireDriverAndWorkers(test)
-			})
-		}
-	}
-}
-
-// driverAndWorkers returns a JobSet of two replicated jobs.
-func driverAndWorkers(restart corev1.RestartPolicy) *unstructured.Unstructured {
-	return newJobSet(jobSetName, nil,
-		replicatedJob("driver", 1, injected(harness.PodTemplate(restart, harness.Main(3)))),
-		replicatedJob("workers", 2, injected(harness.PodTemplate(restart, harness.Main(1)))))
-}
-
-// requireDriverAndWorkers requires that the JobSet and each of its Jobs complete.
-func requireDriverAndWorkers(test *harness.Test) {
-	test.Helper()
-	requireJobSet(test, jobSetName, jobSetResult{State: jobSetCompleted})
-	for _, job := range []string{"set-driver-0", "set-workers-0", "set-workers-1"} {
-		requireInjected(test, test.RequireCompleted(job))
-	}
-}
-
-// A successPolicy counts Jobs that are Complete, which their main containers alone decide.
-func TestToolsJobSetSuccessPolicy(t *testing.T) {
-	harness.Shared(t)
-	for _, test := range []struct{ operator, target, finished, unfinished string }{
-		{"Any", "driver", "set-driver-0", "set-workers-0"},
-		{"All", "workers", "set-workers-1", "set-driver-0"},
-	} {
-		t.Run(test.operator, func(t *testing.T) {
+	for _, restart := range jobRestartPolicies {
+		t.Run(string(restart), func(t *testing.T) {
 			t.Parallel()
-			run := newInjectedTool(t, harness.ExitsSevenOnTerm, "jobset")
-			seconds := map[bool]int{true: 2, false: 3600}
-			template := func(name string) corev1.PodTemplateSpec {
-				return injected(harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(seconds[name == test.target])))
+			test := newPresetTool(t, "jobset", "jobset")
+			test.Create(newJobSet(jobSetName, nil,
+				replicatedJob("driver", 1, injected(harness.PodTemplate(restart, harness.Main(3)))),
+				replicatedJob("workers", 2, injected(harness.PodTemplate(restart, harness.Main(1))))))
+			requireJobSet(test, jobSetName, jobSetResult{State: jobSetCompleted})
+			for _, job := range []string{"set-driver-0", "set-workers-0", "set-workers-1"} {
+				requireInjected(test, test.RequireCompleted(job))
 			}
-			policy := map[string]any{"operator": test.operator, "targetReplicatedJobs": []any{test.target}}
-			run.Create(harness.Policy(v1alpha1.ModeAuto), newJobSet(jobSetName, map[string]any{"successPolicy": policy},
-				replicatedJob("driver", 1, template("driver")), replicatedJob("workers", 2, template("workers")),
-			))
-			run.RequireCompleted(test.finished)
-			requireJobSet(run, jobSetName, jobSetResult{State: jobSetCompleted})
-			run.EventuallySeen("JobSet to delete pods that still ran", harness.FinishTimeout, func(seen harness.Seen) error {
-				pods := seen.Pods(test.unfinished)
-				if len(pods) != 1 || !pods[0].Deleted {
-					return errors.New(seen.Describe(test.unfinished))
-				}
-				return nil
-			})
 		})
 	}
 }
@@ -207,42 +156,6 @@ func TestToolsJobSetFailurePolicy(t *testing.T) {
 			}}}
 			test.Create(harness.Policy(v1alpha1.ModeAuto), newJobSet(jobSetName, map[string]any{"failurePolicy": policy}, replicatedJobOf("driver", 1, job)))
 			requireJobSet(test, jobSetName, c.want)
-		})
-	}
-}
-
-// A JobSet with sidecars is restarted as often as the same JobSet without them.
-func TestToolsJobSetRestarts(t *testing.T) {
-	harness.Shared(t)
-	for name, c := range map[string]struct {
-		main corev1.Container
-		want jobSetResult
-		pods int
-	}{
-		"fails once":   {failsFirst(1), jobSetResult{State: jobSetCompleted, Restarts: 1, CountTowardsMax: 1}, 2},
-		"always fails": {harness.Container(harness.MainName, "exit 1"), jobSetResult{State: jobSetFailed, Reason: jobSetMaxRestarts, Restarts: 2, CountTowardsMax: 2}, 3},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test := newInjectedTool(t, harness.ExitsSevenOnTerm, "jobset")
-			test.Create(harness.Policy(v1alpha1.ModeAuto))
-			policies := map[string]any{"failurePolicy": map[string]any{"maxRestarts": int64(2)}}
-			template := harness.PodTemplate(corev1.RestartPolicyNever, c.main)
-			sets := map[string]*unstructured.Unstructured{
-				"with":    newJobSet("with", policies, replicatedJob("driver", 1, injected(template)), replicatedJob("workers", 1, injected(harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(2))))),
-				"without": newJobSet("without", policies, replicatedJob("driver", 1, template), replicatedJob("workers", 1, harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(2)))),
-			}
-			for _, set := range sets {
-				test.Create(set)
-			}
-			for name := range sets {
-				requireJobSet(test, name, c.want)
-				test.Recorder.Look(func(seen harness.Seen) {
-					if pods := seen.Pods(name + "-driver-0"); len(pods) != c.pods {
-						test.Errorf("JobSet %s had %d pods of its driver, want %d: %s", name, len(pods), c.pods, seen.Describe(name+"-driver-0"))
-					}
-				})
-			}
 		})
 	}
 }

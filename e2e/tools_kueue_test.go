@@ -29,10 +29,6 @@ var kueueGroupVersion = schema.GroupVersion{Group: "kueue.x-k8s.io", Version: "v
 const (
 	queueLabel          = "kueue.x-k8s.io/queue-name"
 	priorityLabel       = "kueue.x-k8s.io/priority-class"
-	podGroupLabel       = "kueue.x-k8s.io/pod-group-name"
-	podGroupCount       = "kueue.x-k8s.io/pod-group-total-count"
-	podSetLabel         = "kueue.x-k8s.io/podset"
-	kueueFinalizer      = "kueue.x-k8s.io/managed"
 	kueueQueue          = "queue"
 	workloadFinished    = "Finished"
 	workloadAdmitted    = "Admitted"
@@ -80,7 +76,7 @@ func queued(test *harness.Test, name, priority string, graceSeconds int64) *batc
 	return job
 }
 
-// workloadOf returns the only Workload of the Job or the pod group.
+// workloadOf returns the only Workload of the Job.
 func workloadOf(ctx context.Context, test *harness.Test, owner string) (*unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kueueGroupVersion.WithKind("WorkloadList"))
@@ -88,8 +84,7 @@ func workloadOf(ctx context.Context, test *harness.Test, owner string) (*unstruc
 		return nil, err
 	}
 	own := slices.DeleteFunc(list.Items, func(workload unstructured.Unstructured) bool {
-		return workload.GetName() != owner &&
-			!slices.ContainsFunc(workload.GetOwnerReferences(), func(reference metav1.OwnerReference) bool { return reference.Name == owner })
+		return !slices.ContainsFunc(workload.GetOwnerReferences(), func(reference metav1.OwnerReference) bool { return reference.Name == owner })
 	})
 	if len(own) != 1 {
 		return nil, fmt.Errorf("%s has %d Workloads, want 1", owner, len(own))
@@ -145,24 +140,13 @@ func sidecarRuns(test *harness.Test, job string) bool {
 // A queue has room for one of two Jobs.
 func TestToolsKueueJobs(t *testing.T) {
 	harness.Shared(t)
-	for _, mode := range append([]v1alpha1.Mode{"preset"}, modes...) {
-		t.Run(string(mode), func(t *testing.T) {
-			t.Parallel()
-			var test *harness.Test
-			if mode == "preset" {
-				test = newPresetTool(t, "kueue", "kueue")
-			} else {
-				test = newInjectedTool(t, harness.ExitsSevenOnTerm, "kueue")
-				test.Create(selecting(harness.Policy(mode), podSetLabel))
-			}
-			createQueue(test, "1m")
-			test.Create(queued(test, "first", lowPriority, 3), queued(test, "second", lowPriority, 3))
-			for _, job := range []string{"first", "second"} {
-				since := waitForWorkload(test, job, workloadFinished)
-				requireInjected(test, test.RequireCompleted(job))
-				requireFinishedOnce(test, job, since)
-			}
-		})
+	test := newPresetTool(t, "kueue", "kueue")
+	createQueue(test, "1m")
+	test.Create(queued(test, "first", lowPriority, 3), queued(test, "second", lowPriority, 3))
+	for _, job := range []string{"first", "second"} {
+		since := waitForWorkload(test, job, workloadFinished)
+		requireInjected(test, test.RequireCompleted(job))
+		requireFinishedOnce(test, job, since)
 	}
 }
 
@@ -182,51 +166,6 @@ func TestToolsKueueReleasesQuota(t *testing.T) {
 	}
 	test.RequireCompleted("first")
 	test.RequireCompleted("second")
-}
-
-// A group of plain pods is finished when its pods are. Kueue sees them with their injected sidecars.
-func TestToolsKueuePodGroup(t *testing.T) {
-	harness.Shared(t)
-	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeAuto, v1alpha1.ModePodPhase} {
-		t.Run(string(mode), func(t *testing.T) {
-			t.Parallel()
-			test := newInjectedTool(t, harness.ExitsSevenOnTerm, "kueue")
-			// Two pods, each with 1m for the main container and for the sidecar.
-			createQueue(test, "4m")
-			test.Create(selecting(harness.Policy(mode), podSetLabel))
-			pods := []string{"group-a", "group-b"}
-			for _, name := range pods {
-				pod := harness.Pod(name, injectedLabels(), harness.PodTemplate(corev1.RestartPolicyNever, harness.Main(2)))
-				pod.Labels[queueLabel], pod.Labels[podGroupLabel] = kueueQueue, "group"
-				pod.Annotations = map[string]string{podGroupCount: fmt.Sprint(len(pods))}
-				test.Create(pod)
-			}
-			since := waitForWorkload(test, "group", workloadFinished)
-			for _, name := range pods {
-				requireInjected(test, test.RequireSucceeded(name))
-			}
-			requireFinishedOnce(test, "group", since)
-			workload, err := workloadOf(t.Context(), test, "group")
-			if err != nil {
-				t.Fatal(err)
-			}
-			podSets, _, _ := unstructured.NestedSlice(workload.Object, "spec", "podSets")
-			for _, podSet := range podSets {
-				containers, _, _ := unstructured.NestedSlice(podSet.(map[string]any), "template", "spec", "containers")
-				if len(podSets) != 1 || len(containers) != 2 {
-					t.Errorf("The Workload is not one pod set with the main container and the sidecar: %v", podSets)
-				}
-			}
-			test.EventuallySeen("Kueue to release the pods", harness.FinishTimeout, func(seen harness.Seen) error {
-				for _, name := range pods {
-					if slices.Contains(seen.Pods(name)[0].Pod.Finalizers, kueueFinalizer) {
-						return errors.New("pod " + name + " has its finalizer")
-					}
-				}
-				return nil
-			})
-		})
-	}
 }
 
 // With a written phase, Kueue releases the quota while the sidecar ends. It may still evict the Job, in the moment before the Job is
@@ -280,17 +219,4 @@ func TestToolsKueuePreemption(t *testing.T) {
 			}
 		})
 	})
-}
-
-// Kueue admits a JobSet as one Workload, with a pod set for each replicated job.
-func TestToolsKueueJobSet(t *testing.T) {
-	harness.Shared(t)
-	test := newInjectedTool(t, harness.ExitsSevenOnTerm, "jobset", "kueue")
-	createQueue(test, "3m")
-	set := driverAndWorkers(corev1.RestartPolicyNever)
-	set.SetLabels(map[string]string{queueLabel: kueueQueue})
-	test.Create(selecting(harness.Policy(v1alpha1.ModeAuto), podSetLabel, jobSetLabel), set)
-	since := waitForWorkload(test, jobSetName, workloadFinished)
-	requireDriverAndWorkers(test)
-	requireFinishedOnce(test, jobSetName, since)
 }

@@ -309,9 +309,6 @@ func TestToolKubeRayHeadIsLeftAlone(t *testing.T) {
 // injectedLabel is a label of pods that get a sidecar.
 const injectedLabel = "sidecar"
 
-// injectedLabels are those of pods that get a sidecar.
-func injectedLabels() map[string]string { return map[string]string{injectedLabel: "injected"} }
-
 // newInjectedTool returns a test on a cluster with the addons. OpenKruise injects a sidecar with the script into pods with injectedLabels.
 func newInjectedTool(t *testing.T, script string, addons ...string) *harness.Test {
 	t.Helper()
@@ -345,18 +342,9 @@ func injectWhereLabelled(test *harness.Test, label string, sidecar corev1.Contai
 	waitForInjection(test, template)
 }
 
-// selecting limits the policy to pods that have the labels.
-func selecting(policy *v1alpha1.SidecarTerminationPolicy, labels ...string) *v1alpha1.SidecarTerminationPolicy {
-	for _, label := range labels {
-		policy.Spec.PodSelector.MatchExpressions = append(policy.Spec.PodSelector.MatchExpressions,
-			metav1.LabelSelectorRequirement{Key: label, Operator: metav1.LabelSelectorOpExists})
-	}
-	return policy
-}
-
 // injected returns a template whose pods get a sidecar.
 func injected(template corev1.PodTemplateSpec) corev1.PodTemplateSpec {
-	template.Labels = injectedLabels()
+	template.Labels = map[string]string{injectedLabel: "injected"}
 	return template
 }
 
