@@ -6,12 +6,7 @@ package cli_test
 
 import (
 	"encoding/json"
-	"io"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,8 +15,6 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -240,123 +233,6 @@ func TestExplainWithFewPermissions(t *testing.T) {
 	wantOutput(t, "another namespace", out, code, 2, "error: get Job", "forbidden")
 	out, code = runCommand(t, "lint", "-n", namespace, "--as", "olga")
 	wantOutput(t, "lint", out, code, 0, "Checked 1 workload: no findings")
-}
-
-// complete sets the Job to succeeded, like the Job controller.
-func complete(t *testing.T, c client.Client, job *batchv1.Job) {
-	t.Helper()
-	job.Status = batchv1.JobStatus{
-		StartTime: ptr.To(metav1.Now()), CompletionTime: ptr.To(metav1.Now()), Succeeded: 1,
-		UncountedTerminatedPods: &batchv1.UncountedTerminatedPods{},
-		Conditions: []batchv1.JobCondition{
-			{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue},
-			{Type: batchv1.JobComplete, Status: corev1.ConditionTrue},
-		},
-	}
-	if err := c.Status().Update(t.Context(), job); err != nil {
-		t.Errorf("complete the Job: %v", err)
-	}
-}
-
-// newFailingProxy returns the address of a proxy to the API server that returns errors while fails is true.
-func newFailingProxy(t *testing.T, fails *atomic.Bool) string {
-	t.Helper()
-	target, _, err := rest.DefaultServerUrlFor(server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport, err := rest.TransportFor(server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport}
-	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if fails.Load() {
-			http.Error(w, "the API server is away", http.StatusInternalServerError)
-			return
-		}
-		proxy.ServeHTTP(w, r)
-	}))
-	t.Cleanup(listener.Close)
-	return listener.URL
-}
-
-func TestWatchSurvivesAPIServerErrors(t *testing.T) {
-	c, namespace := newNamespace(t)
-	newNode(t, c)
-	job := newJob(namespace)
-	create(t, c, newPolicy(namespace), job)
-	runPod(t, c, job)
-	fails := &atomic.Bool{}
-	address := newFailingProxy(t, fails)
-	shown := &transcript{awaited: "CONTAINER", seen: make(chan struct{})}
-	failed := &transcript{awaited: "retrying", seen: make(chan struct{})}
-	stop, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		for _, step := range []struct {
-			after chan struct{}
-			do    func()
-		}{
-			{shown.seen, func() { fails.Store(true) }},
-			{failed.seen, func() { fails.Store(false); complete(t, c, job) }},
-		} {
-			select {
-			case <-step.after:
-				step.do()
-			case <-stop:
-				return
-			}
-		}
-	}()
-	code := runCommandInto(t, io.MultiWriter(shown, failed), "explain", "job/job", "-n", namespace, "--watch", "--server="+address)
-	close(stop)
-	<-ended
-	wantOutput(t, "watch", shown.String(), code, 1, "running: 0 active", "the API server is away", "retrying", "job: complete")
-}
-
-// watchUntil runs the command, calls do after the awaited text, and returns the output and the exit code.
-func watchUntil(t *testing.T, awaited string, do func(), arguments ...string) (*transcript, int) {
-	t.Helper()
-	out := &transcript{awaited: awaited, seen: make(chan struct{})}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		select {
-		case <-out.seen:
-		case <-t.Context().Done():
-			return
-		}
-		do()
-	}()
-	code := runCommandInto(t, out, arguments...)
-	<-ended
-	return out, code
-}
-
-func TestWatchPolicy(t *testing.T) {
-	c, namespace := newNamespace(t)
-	policy := newPolicy(namespace)
-	create(t, c, policy)
-	out, code := watchUntil(t, "enforcement", func() {
-		if err := c.Delete(t.Context(), policy); err != nil {
-			t.Errorf("delete the policy: %v", err)
-		}
-	}, "explain", "policy/mesh", "-n", namespace, "--watch")
-	wantOutput(t, "watch", out.String(), code, 0, "SidecarTerminationPolicy "+namespace+"/mesh", "policy/mesh was deleted")
-}
-
-func TestWatchEndsWithTheJob(t *testing.T) {
-	c, namespace := newNamespace(t)
-	newNode(t, c)
-	job := newJob(namespace)
-	create(t, c, newPolicy(namespace), job)
-	runPod(t, c, job)
-	out, code := watchUntil(t, "CONTAINER", func() { complete(t, c, job) }, "explain", "job/job", "-n", namespace, "--watch")
-	wantOutput(t, "watch", out.String(), code, 1, "running: 0 active", "---", "job: complete")
-	if shown := strings.Count(out.String(), "CONTAINER"); shown != 2 {
-		t.Errorf("the pod was shown %d times, want once for each change:\n%s", shown, out)
-	}
 }
 
 func TestFailurePolicyOfJob(t *testing.T) {

@@ -8,12 +8,9 @@ package cli_test
 import (
 	"bytes"
 	"context"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -133,42 +130,17 @@ func kubeconfig(t *testing.T) string {
 func runCommand(t *testing.T, arguments ...string) (string, int) {
 	t.Helper()
 	var out bytes.Buffer
-	code := runCommandInto(t, &out, arguments...)
-	return out.String(), code
-}
-
-// runCommandInto is runCommand for a test that reads the output while the command runs.
-func runCommandInto(t *testing.T, out io.Writer, arguments ...string) int {
-	t.Helper()
 	root := cli.New([]string{settings.PluginProgram})
 	// These flags follow the name of the subcommand, because the word to complete goes last.
 	reach := []string{"--kubeconfig=" + kubeconfig(t), "--cache-dir=" + t.TempDir()}
 	at := slices.IndexFunc(arguments, func(argument string) bool { return argument != cobra.ShellCompRequestCmd }) + 1
 	root.SetArgs(slices.Insert(slices.Clone(arguments), at, reach...))
-	root.SetOut(out)
-	root.SetErr(out)
+	root.SetOut(&out)
+	root.SetErr(&out)
 	before := goleak.IgnoreCurrent()
-	code := exit.Report(out, root.ExecuteContext(t.Context()))
+	code := exit.Report(&out, root.ExecuteContext(t.Context()))
 	if err := goleak.Find(append(testenv.KeptConnections(), before)...); err != nil {
 		t.Errorf("%q left a goroutine behind: %v", arguments, err)
 	}
-	return code
+	return out.String(), code
 }
-
-// transcript collects a command's output and closes seen once the output contains the awaited words.
-type transcript struct {
-	text    bytes.Buffer
-	awaited string
-	seen    chan struct{}
-	once    sync.Once
-}
-
-func (w *transcript) Write(data []byte) (int, error) {
-	n, err := w.text.Write(data)
-	if strings.Contains(w.text.String(), w.awaited) {
-		w.once.Do(func() { close(w.seen) })
-	}
-	return n, err
-}
-
-func (w *transcript) String() string { return w.text.String() }

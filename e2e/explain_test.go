@@ -69,7 +69,7 @@ func requireOutput(test *harness.Test, output string, code, wantCode int, parts 
 	}
 }
 
-func TestExplainWatchesJob(t *testing.T) {
+func TestExplainJob(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
 	job := harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(0))
@@ -84,10 +84,11 @@ func TestExplainWatchesJob(t *testing.T) {
 	requireOutput(test, output, code, 0, "sidecar Waiting MainContainersRunning")
 
 	gate.Open()
-	output, code = plugin(test, "explain", "job/job", "-n", test.Namespace, "--watch")
+	test.RequireSucceeded("job")
+	test.WaitForComplete("job")
+	output, code = plugin(test, "explain", "job/job", "-n", test.Namespace)
 	requireOutput(test, output, code, 0, "Terminated (Terminated): every sidecar has ended", "job: complete", "PodPhase for CRR 1",
 		"Terminating: main containers are done; ending sidecar by mode PodPhase (first step of mode CRR)")
-	test.RequireSucceeded("job")
 }
 
 func TestExplainAndLintReportHangingJob(t *testing.T) {

@@ -38,9 +38,6 @@ The exit code is 0 without problems, 1 with a problem, and 2 on errors.`,
 		Example: fmt.Sprintf(`  # why is this Job still running?
   %[1]s explain job/report -n batch
 
-  # watch a pod until it has finished
-  %[1]s explain pod/report-x4mfd -n batch --watch
-
   # every unfinished Job of the cluster, one line each
   %[1]s explain jobs -A
 
@@ -58,7 +55,6 @@ The exit code is 0 without problems, 1 with a problem, and 2 on errors.`,
 	o.format.Bind(command)
 	o.failOn.Bind(command)
 	o.files.Bind(flags)
-	flags.BoolVarP(&o.watch, "watch", "w", false, "show one object again after every change: a pod or Job until it has finished, others until you interrupt")
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "with a TYPE and no name: show objects in all namespaces")
 	o.connection.Bind(flags)
 	settings.BindDecisions(flags)
@@ -72,7 +68,6 @@ type options struct {
 	files         source.Files
 	format        output.Format
 	failOn        output.FailOn
-	watch         bool
 	allNamespaces bool
 }
 
@@ -80,8 +75,8 @@ func (o *options) run(cmd *cobra.Command, arguments []string) error {
 	if err := errors.Join(o.format.Check(), o.failOn.Check(), o.files.Check()); err != nil {
 		return err
 	}
-	if o.files.Given() && (len(arguments) > 0 || o.watch || o.allNamespaces) {
-		return errors.New("-f and -k cannot be combined with TYPE, --watch or --all-namespaces")
+	if o.files.Given() && (len(arguments) > 0 || o.allNamespaces) {
+		return errors.New("-f and -k cannot be combined with TYPE or --all-namespaces")
 	}
 	if o.files.Given() {
 		return o.runOffline(cmd)

@@ -51,9 +51,6 @@ func newJobReport(job *batchv1.Job) jobReport {
 	return report
 }
 
-// isFinished reports whether the Job has a final condition.
-func (j jobReport) isFinished() bool { return j.Status == jobComplete || j.Status == jobFailed }
-
 // text describes the status in a line.
 func (j jobReport) text() string {
 	switch j.Status {

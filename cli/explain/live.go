@@ -47,9 +47,6 @@ func (o *options) runLive(cmd *cobra.Command, workloads []workload) error {
 		return err
 	}
 	l := &live{Live: cluster, source: first, namespace: namespace}
-	if o.watch {
-		return o.runWatch(cmd, l, workloads)
-	}
 	r, err := l.gather(cmd.Context(), workloads)
 	o.program.Progress.Clear()
 	if err != nil {

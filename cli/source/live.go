@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -123,13 +122,6 @@ func (l *Live) Source(ctx context.Context, program Program, flags *pflag.FlagSet
 		s.notes = append(s.notes, kruise.Note)
 	}
 	return s, l.nodes(ctx, s)
-}
-
-// Refresh returns a source that reads again, with the known operator flags, OpenKruise and nodes.
-func (l *Live) Refresh(old *Source, now time.Time) *Source {
-	refreshed := *old
-	refreshed.now, refreshed.Reader = now, newTolerantReader(l.Client, old.program.Name)
-	return &refreshed
 }
 
 // Operator returns the operator's Deployment, or nil.
