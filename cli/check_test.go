@@ -13,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -333,14 +332,4 @@ func checkKruise(t *testing.T, c client.Client) {
 		return nil
 	})
 	wantOutput(t, "someone who may not read OpenKruise's pods", out, code, 0, "warning you may not read pods in namespace kruise-system")
-}
-
-func TestNamespaceCompletion(t *testing.T) {
-	_, namespace := newNamespace(t)
-	for _, flag := range []string{"-n", "--operator-namespace"} {
-		for _, command := range []string{"explain", "lint", "check"} {
-			out, code := runCommand(t, cobra.ShellCompRequestCmd, command, flag, "")
-			wantOutput(t, command+" "+flag, out, code, 0, "default ", namespace+" ", ":4 ")
-		}
-	}
 }

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -133,39 +132,6 @@ func checkDocument(t *testing.T, file string, outputs int) {
 	}
 	if got := len(blocks) - 1; got != outputs {
 		t.Errorf("%s shows %d outputs, want %d", file, got, outputs)
-	}
-}
-
-const kubeconfig = `apiVersion: v1
-kind: Config
-clusters: [{name: east, cluster: {server: https://east.example}}, {name: west, cluster: {server: https://west.example}}]
-users: [{name: reader, user: {token: secret}}]
-contexts: [{name: production, context: {cluster: east, user: reader}}, {name: development, context: {cluster: west, user: reader}}]
-`
-
-func TestFlagValuesAreCompleted(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for flag, want := range map[string]string{
-		"--context": "development\nproduction\n",
-		"--cluster": "east\nwest\n",
-		"--user":    "reader\n",
-		// The cluster does not answer, and file names are not offered.
-		"-n":                   "",
-		"--operator-namespace": "",
-	} {
-		for _, command := range []string{"explain", "lint", "check", "finish"} {
-			t.Run(command+" "+flag, func(t *testing.T) {
-				// The word to complete goes last; it is empty.
-				output, code := runPlugin(t, nil, "__complete", command, "--kubeconfig="+file, "--server=http://127.0.0.1:1", flag, "")
-				want := want + ":4\nCompletion ended with directive: ShellCompDirectiveNoFileComp\n"
-				if difference := cmp.Diff(want, output); difference != "" || code != 0 {
-					t.Errorf("exit code %d, output (-want +got):\n%s", code, difference)
-				}
-			})
-		}
 	}
 }
 

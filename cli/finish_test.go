@@ -424,11 +424,3 @@ func TestFinishWithAdmissionPolicies(t *testing.T) {
 		t.Errorf("phase %s", third.Status.Phase)
 	}
 }
-
-func TestFinishCompletesNamesOfPods(t *testing.T) {
-	_, pod := newStuckPod(t, false)
-	out, _ := runCommand(t, "__complete", "finish", "-n", pod.Namespace, "")
-	if want := "pod/job-1\n:4\nCompletion ended with directive: ShellCompDirectiveNoFileComp\n"; out != want {
-		t.Errorf("got %q, want %q", out, want)
-	}
-}

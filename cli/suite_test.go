@@ -13,7 +13,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -131,10 +130,7 @@ func runCommand(t *testing.T, arguments ...string) (string, int) {
 	t.Helper()
 	var out bytes.Buffer
 	root := cli.New([]string{settings.PluginProgram})
-	// These flags follow the name of the subcommand, because the word to complete goes last.
-	reach := []string{"--kubeconfig=" + kubeconfig(t), "--cache-dir=" + t.TempDir()}
-	at := slices.IndexFunc(arguments, func(argument string) bool { return argument != cobra.ShellCompRequestCmd }) + 1
-	root.SetArgs(slices.Insert(slices.Clone(arguments), at, reach...))
+	root.SetArgs(append(slices.Clone(arguments), "--kubeconfig="+kubeconfig(t), "--cache-dir="+t.TempDir()))
 	root.SetOut(&out)
 	root.SetErr(&out)
 	before := goleak.IgnoreCurrent()

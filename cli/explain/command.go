@@ -48,7 +48,7 @@ The exit code is 0 without problems, 1 with a problem, and 2 on errors.`,
   %[1]s explain -k overlays/production --quick-exit-image=registry.example/quick-exit:v1
   helm template . | %[1]s explain -f - --fail-on=warning`, program.Name),
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: o.complete,
+		ValidArgsFunction: cobra.FixedCompletions(offeredTypes(), cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace),
 		RunE:              func(cmd *cobra.Command, arguments []string) error { return o.run(cmd, arguments) },
 	}
 	flags := command.Flags()

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
+
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
@@ -37,6 +39,15 @@ var namesOfKinds = map[kind][]string{
 	kindCronJob:       {"cj", "cronjobs"},
 	kindPolicy:        {"stp", "policies", "sidecarterminationpolicy", "sidecarterminationpolicies"},
 	kindClusterPolicy: {"cstp", "clusterpolicies", "clustersidecarterminationpolicy", "clustersidecarterminationpolicies"},
+}
+
+// offeredTypes are the types for the completion of arguments.
+func offeredTypes() []cobra.Completion {
+	var offered []cobra.Completion
+	for _, of := range kinds {
+		offered = append(offered, string(of)+"/")
+	}
+	return offered
 }
 
 // parseSubjects reads TYPE/NAME..., TYPE NAME... and TYPE.

@@ -75,7 +75,7 @@ The exit code is 0 if nothing is left to do, 1 if a pod was refused, and 2 on er
   # every stuck pod of a Job
   %[1]s finish -l batch.kubernetes.io/job-name=report -n batch`, program.Name),
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: o.complete,
+		ValidArgsFunction: cobra.FixedCompletions([]cobra.Completion{"pod/"}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace),
 		RunE:              func(cmd *cobra.Command, arguments []string) error { return o.run(cmd, arguments) },
 	}
 	flags := command.Flags()
@@ -201,9 +201,4 @@ func unfinished(cmd *cobra.Command, reader client.Reader, namespace string, sele
 		pods = append(pods, &list.Items[i])
 	}
 	return pods, nil
-}
-
-// complete offers the unfinished pods of the namespace.
-func (o *options) complete(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	return o.connection.UnfinishedPods(cmd.Context()), cobra.ShellCompDirectiveNoFileComp
 }

@@ -38,11 +38,10 @@ func NewConnection() *Connection {
 	return &Connection{ConfigFlags: genericclioptions.NewConfigFlags(true), OperatorNamespace: settings.Namespace}
 }
 
-// Bind adds the flags with their completions.
+// Bind adds the flags.
 func (c *Connection) Bind(flags *pflag.FlagSet) {
 	c.AddFlags(flags)
 	flags.StringVar(&c.OperatorNamespace, "operator-namespace", c.OperatorNamespace, "namespace of the operator; its flags are read from its Deployment")
-	c.complete(flags)
 }
 
 // CurrentNamespace is the namespace of --namespace or of the context.
