@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"github.com/sidecar-termination/operator/cli/explain"
 	"github.com/sidecar-termination/operator/cli/finish"
 	"github.com/sidecar-termination/operator/cli/lint"
-	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/cli/policytest"
 	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/internal/settings"
@@ -61,7 +59,7 @@ sidecars of stuck pods.`,
 		SilenceUsage:      true,
 		SilenceErrors:     true,
 	}
-	program := source.Program{Name: settings.PluginName, Now: now, Progress: output.NewProgress(os.Stderr, now)}
+	program := source.Program{Name: settings.PluginName, Now: now}
 	command.AddCommand(
 		explain.New(program), lint.New(program), policytest.New(program), check.New(program), finish.New(program),
 	)

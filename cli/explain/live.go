@@ -48,7 +48,6 @@ func (o *options) runLive(cmd *cobra.Command, workloads []workload) error {
 	}
 	l := &live{Live: cluster, source: first, namespace: namespace}
 	r, err := l.gather(cmd.Context(), workloads)
-	o.program.Progress.Clear()
 	if err != nil {
 		return err
 	}

@@ -26,7 +26,6 @@ func (o *options) runOffline(cmd *cobra.Command) error {
 		return err
 	}
 	r, err := offline(cmd.Context(), s, manifests)
-	o.program.Progress.Clear()
 	if err != nil {
 		return err
 	}

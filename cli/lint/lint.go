@@ -143,7 +143,6 @@ func (o *options) run(cmd *cobra.Command) error {
 		return errors.New("--ignore-kind needs -f or -k")
 	}
 	r, err := run(cmd)
-	o.program.Progress.Clear()
 	if err != nil {
 		return err
 	}

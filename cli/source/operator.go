@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -23,8 +22,6 @@ type Program struct {
 	Name string
 	// Now tells the time.
 	Now func() time.Time
-	// Progress shows progress, or is nil.
-	Progress *output.Progress
 }
 
 // operatorLabel is the label of the operator's Deployment with the name of the program.

@@ -39,9 +39,6 @@ type Source struct {
 	now     time.Time
 }
 
-// workloads are the items that progress counts.
-const workloads = "workloads"
-
 // Notes are the assumptions about what could not be read.
 func (s *Source) Notes() []string {
 	if reader, ok := s.Reader.(*tolerantReader); ok {
@@ -52,7 +49,6 @@ func (s *Source) Notes() []string {
 
 // Explain reports on a pod. Hints name commands of the program.
 func (s *Source) Explain(pod explain.Pod) explain.Report {
-	s.program.Progress.Step(workloads)
 	report := explain.Explain(pod, s.Settings.Decisions, s.Cluster, s.now)
 	s.nameCheck(report.Findings)
 	return report
