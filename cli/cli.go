@@ -11,10 +11,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/sidecar-termination/operator/cli/check"
-	"github.com/sidecar-termination/operator/cli/exit"
 	"github.com/sidecar-termination/operator/cli/explain"
 	"github.com/sidecar-termination/operator/cli/finish"
 	"github.com/sidecar-termination/operator/cli/lint"
+	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/cli/policytest"
 	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/internal/settings"
@@ -63,5 +63,5 @@ sidecars of stuck pods.`,
 	command.AddCommand(
 		explain.New(program), lint.New(program), policytest.New(program), check.New(program), finish.New(program),
 	)
-	return rejectUnknownCommands(exit.Wrap(command))
+	return rejectUnknownCommands(output.Wrap(command))
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 
-	"github.com/sidecar-termination/operator/cli/exit"
+	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/internal/safetext"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
@@ -37,7 +37,7 @@ func runPlugin(t *testing.T, stdin []byte, arguments ...string) (string, int) {
 	command.SetIn(bytes.NewReader(stdin))
 	command.SetOut(&out)
 	command.SetErr(&out)
-	code := exit.Report(&out, command.ExecuteContext(t.Context()))
+	code := output.Report(&out, command.ExecuteContext(t.Context()))
 	return out.String(), code
 }
 
@@ -119,9 +119,9 @@ func checkDocument(t *testing.T, file string, outputs int) {
 	for _, block := range blocks[1:] {
 		console, rest, _ := strings.Cut(block, end)
 		command, _, _ := strings.Cut(console, "\n")
-		output := runLine(t, command)
-		code := strings.LastIndex(output, "exit code ")
-		written.WriteString(start + command + "\n" + output[:code] + "$ echo $?\n" + strings.TrimPrefix(output[code:], "exit code ") + end + rest)
+		out := runLine(t, command)
+		code := strings.LastIndex(out, "exit code ")
+		written.WriteString(start + command + "\n" + out[:code] + "$ echo $?\n" + strings.TrimPrefix(out[code:], "exit code ") + end + rest)
 	}
 	if *update {
 		if err := os.WriteFile(file, []byte(written.String()), 0o600); err != nil {
@@ -136,8 +136,8 @@ func checkDocument(t *testing.T, file string, outputs int) {
 }
 
 func TestPluginPrintsItsVersion(t *testing.T) {
-	if output, code := runPlugin(t, nil, "--version"); output != "kubectl sidecar-termination version "+settings.Version()+"\n" || code != 0 {
-		t.Errorf("exit code %d, output %q", code, output)
+	if out, code := runPlugin(t, nil, "--version"); out != "kubectl sidecar-termination version "+settings.Version()+"\n" || code != 0 {
+		t.Errorf("exit code %d, output %q", code, out)
 	}
 }
 

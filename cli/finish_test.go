@@ -28,8 +28,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/cli/exit"
 	"github.com/sidecar-termination/operator/cli/finish"
+	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/hack/testenv"
 	"github.com/sidecar-termination/operator/internal/settings"
@@ -140,7 +140,7 @@ func finishWhile(t *testing.T, namespace string, change func()) (string, int) {
 	var out bytes.Buffer
 	command.SetOut(&out)
 	command.SetArgs([]string{"pod/job-1", "-n", namespace, "--kubeconfig=" + kubeconfig(t), "--cache-dir=" + t.TempDir()})
-	code := exit.Report(&out, command.ExecuteContext(t.Context()))
+	code := output.Report(&out, command.ExecuteContext(t.Context()))
 	return out.String(), code
 }
 

@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"github.com/sidecar-termination/operator/cli"
-	"github.com/sidecar-termination/operator/cli/exit"
+	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/hack/testenv"
 	"github.com/sidecar-termination/operator/internal/scheme"
 	"github.com/sidecar-termination/operator/internal/settings"
@@ -134,7 +134,7 @@ func runCommand(t *testing.T, arguments ...string) (string, int) {
 	root.SetOut(&out)
 	root.SetErr(&out)
 	before := goleak.IgnoreCurrent()
-	code := exit.Report(&out, root.ExecuteContext(t.Context()))
+	code := output.Report(&out, root.ExecuteContext(t.Context()))
 	if err := goleak.Find(append(testenv.KeptConnections(), before)...); err != nil {
 		t.Errorf("%q left a goroutine behind: %v", arguments, err)
 	}

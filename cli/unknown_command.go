@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sidecar-termination/operator/cli/exit"
+	"github.com/sidecar-termination/operator/cli/output"
 )
 
 // rejectUnknownCommands makes the root end with exit code 2 for an unknown subcommand: scripts read 1 as a problem found.
@@ -35,5 +35,5 @@ func unknownCommand(root *cobra.Command, arguments []string) error {
 	if suggestions := root.SuggestionsFor(arguments[0]); len(suggestions) > 0 {
 		hint = "; did you mean " + strings.Join(suggestions, " or ") + "?"
 	}
-	return exit.CommandError(fmt.Errorf("unknown command %q for %q%s\nSee %q", arguments[0], root.CommandPath(), hint, root.CommandPath()+" --help"))
+	return output.CommandError(fmt.Errorf("unknown command %q for %q%s\nSee %q", arguments[0], root.CommandPath(), hint, root.CommandPath()+" --help"))
 }

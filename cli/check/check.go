@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sidecar-termination/operator/cli/exit"
 	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/internal/explain"
@@ -48,7 +47,7 @@ The exit code is 0 without failures, 1 with a failure (or with a warning and --f
 	command.Flags().BoolVar(&o.pre, "pre", false, "check the requirements before an installation")
 	o.connection.Bind(command.Flags())
 	output.GroupFlags(command, nil, source.NewConnection().Bind)
-	return exit.Wrap(command)
+	return output.Wrap(command)
 }
 
 type options struct {

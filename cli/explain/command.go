@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sidecar-termination/operator/cli/exit"
 	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/internal/settings"
@@ -59,7 +58,7 @@ The exit code is 0 without problems, 1 with a problem, and 2 on errors.`,
 	o.connection.Bind(flags)
 	settings.BindDecisions(flags)
 	output.GroupFlags(command, settings.BindDecisions, source.NewConnection().Bind)
-	return exit.Wrap(command)
+	return output.Wrap(command)
 }
 
 type options struct {

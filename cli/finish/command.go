@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/cli/exit"
 	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/internal/observe"
@@ -90,7 +89,7 @@ The exit code is 0 if nothing is left to do, 1 if a pod was refused, and 2 on er
 	o.connection.Bind(flags)
 	settings.BindDecisions(flags)
 	output.GroupFlags(command, settings.BindDecisions, source.NewConnection().Bind)
-	return exit.Wrap(command)
+	return output.Wrap(command)
 }
 
 type options struct {

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/cli/exit"
 	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/safetext"
@@ -109,7 +108,7 @@ func (r *result) judge() error {
 	case r.Summary.Failed > 0:
 		return fmt.Errorf("%d of %d pods failed", r.Summary.Failed, len(r.Pods))
 	case r.Summary.Refused > 0:
-		return exit.ErrProblem
+		return output.ErrProblem
 	}
 	return nil
 }

@@ -19,7 +19,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/sets"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sidecar-termination/operator/cli/exit"
 	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/internal/explain"
@@ -70,7 +69,7 @@ manifests contain no object.`,
 	o.connection.Bind(flags)
 	settings.BindDecisions(flags)
 	output.GroupFlags(command, settings.BindDecisions, source.NewConnection().Bind)
-	return exit.Wrap(command)
+	return output.Wrap(command)
 }
 
 type options struct {

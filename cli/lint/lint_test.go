@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/cli/exit"
 	"github.com/sidecar-termination/operator/cli/lint"
+	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/internal/explain"
 )
@@ -196,10 +196,10 @@ func TestManifests(t *testing.T) {
 			if !strings.HasPrefix(string(text), "# Source: ") {
 				t.Error("the first line names no source")
 			}
-			output, err := run(t, string(text), "-o", "json", "--fail-on=warning")
+			out, err := run(t, string(text), "-o", "json", "--fail-on=warning")
 			var got report
-			if err := json.Unmarshal([]byte(output), &got); err != nil {
-				t.Fatalf("%s: %v", output, err)
+			if err := json.Unmarshal([]byte(out), &got); err != nil {
+				t.Fatalf("%s: %v", out, err)
 			}
 			tc := expected[filepath.Base(file)]
 			if diff := cmp.Diff(tc.want, got.lines()); diff != "" {
@@ -209,7 +209,7 @@ func TestManifests(t *testing.T) {
 				t.Errorf("checked %d workloads, want %d", got.Summary.CheckedWorkloads, tc.checked)
 			}
 			failed := strings.Contains(strings.Join(tc.want, "\n"), "Problem ") || strings.Contains(strings.Join(tc.want, "\n"), "Warning ")
-			if errors.Is(err, exit.ErrProblem) != failed {
+			if errors.Is(err, output.ErrProblem) != failed {
 				t.Errorf("error %v, want a failure: %v", err, failed)
 			}
 		})
@@ -229,20 +229,20 @@ func TestNothingToCheckIsNotGreen(t *testing.T) {
 		"empty input":       {"", nil, "the manifests contain no object", ""},
 		"checked":           {job, nil, "", "Checked 1 workload: no findings"},
 		"unknown kind":      {job + "---\n" + unknown, nil, "", "Checked 1 workload: no findings; not checked: 1 object"},
-		"strict":            {job + "---\n" + unknown, []string{"--fail-on=warning"}, exit.ErrProblem.Error(), "Checked 1 workload: no findings; not checked: 1 object"},
+		"strict":            {job + "---\n" + unknown, []string{"--fail-on=warning"}, output.ErrProblem.Error(), "Checked 1 workload: no findings; not checked: 1 object"},
 		"ignored kind":      {job + "---\n" + unknown, []string{"--fail-on=warning", "--ignore-kind=widget.example.com"}, "", "Checked 1 workload: no findings"},
-		"only ignored kind": {unknown, []string{"--fail-on=warning", "--ignore-kind=Widget.example.com"}, exit.ErrProblem.Error(), "No Jobs, CronJobs or pods with restartPolicy Never or OnFailure found"},
+		"only ignored kind": {unknown, []string{"--fail-on=warning", "--ignore-kind=Widget.example.com"}, output.ErrProblem.Error(), "No Jobs, CronJobs or pods with restartPolicy Never or OnFailure found"},
 		"only a policy": {
 			"apiVersion: sidecartermination.dev/v1alpha1\nkind: SidecarTerminationPolicy\nmetadata: {name: p}\nspec: {podSelector: {}, sidecars: [{name: a}]}\n",
 			[]string{"--fail-on=warning"}, "", "Checked 1 policy: no findings",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			output, err := run(t, tc.text, tc.arguments...)
+			out, err := run(t, tc.text, tc.arguments...)
 			if got := errorText(err); got != tc.err {
 				t.Errorf("got error %q, want %q", got, tc.err)
 			}
-			lines := strings.Split(strings.TrimSuffix(output, "\n"), "\n")
+			lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
 			if got := lines[len(lines)-1]; got != tc.line {
 				t.Errorf("the output ends with %q, want %q", got, tc.line)
 			}
@@ -260,9 +260,9 @@ func errorText(err error) string {
 func TestUnknownNamespaceIsNoted(t *testing.T) {
 	const job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a, namespace: batch}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: app}]}}}\n"
 	for namespace, want := range map[string]int{"batch": 0, "other": 1} {
-		output, err := run(t, job+"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: "+namespace+"}\n", "-o", "json")
+		out, err := run(t, job+"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: "+namespace+"}\n", "-o", "json")
 		var got report
-		if err := errors.Join(err, json.Unmarshal([]byte(output), &got)); err != nil {
+		if err := errors.Join(err, json.Unmarshal([]byte(out), &got)); err != nil {
 			t.Fatal(err)
 		}
 		if len(got.Notes) != want {
@@ -293,9 +293,9 @@ func TestMessagesSayWhatToDo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		output, _ := run(t, string(text), "-o", "json")
+		out, _ := run(t, string(text), "-o", "json")
 		var got report
-		if err := json.Unmarshal([]byte(output), &got); err != nil {
+		if err := json.Unmarshal([]byte(out), &got); err != nil {
 			t.Fatal(err)
 		}
 		found := got.Workloads[0].Findings[0]

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/sidecar-termination/operator/cli/exit"
 	"github.com/sidecar-termination/operator/internal/explain"
 )
 
@@ -64,10 +63,10 @@ func (f FailOn) Check() error {
 	return nil
 }
 
-// Judge returns exit.ErrProblem if the worst severity reaches the value.
+// Judge returns ErrProblem if the worst severity reaches the value.
 func (f FailOn) Judge(worst explain.Severity) error {
 	if worst == explain.SeverityProblem || worst == explain.SeverityWarning && f == "warning" {
-		return exit.ErrProblem
+		return ErrProblem
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package output writes the results of the subcommands: as text with colours on a terminal, or as JSON or YAML for programs.
+// Package output writes the results of the subcommands: as text with colours on a terminal, or as JSON or YAML for programs. It defines
+// their exit codes.
 package output
 
 import (
@@ -68,7 +69,7 @@ func (f Format) Write(w io.Writer, value any, text func(p *Printer)) error {
 	case FormatYAML:
 		encoded, err = encodeYAML(value)
 	default:
-		p := &Printer{colours: HasColours(w), terminalWidth: terminalWidth(w)}
+		p := &Printer{colours: hasColours(w), terminalWidth: terminalWidth(w)}
 		text(p)
 		encoded = p.text.String()
 	}
@@ -99,14 +100,14 @@ func encodeYAML(value any) (string, error) {
 	return asJSON, err
 }
 
-// HasColours reports whether the writer is a terminal that allows colours: https://no-color.org.
-func HasColours(w io.Writer) bool {
-	return IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+// hasColours reports whether the writer is a terminal that allows colours: https://no-color.org.
+func hasColours(w io.Writer) bool {
+	return isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
 // terminalWidth returns the number of columns of a terminal, or 0 for other writers.
 func terminalWidth(w io.Writer) int {
-	if !IsTerminal(w) {
+	if !isTerminal(w) {
 		return 0
 	}
 	columns, _, err := term.GetSize(int(w.(*os.File).Fd()))
@@ -116,8 +117,8 @@ func terminalWidth(w io.Writer) int {
 	return columns
 }
 
-// IsTerminal reports whether the writer is a terminal.
-func IsTerminal(w io.Writer) bool {
+// isTerminal reports whether the writer is a terminal.
+func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }

@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/cli/exit"
 	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/internal/explain"
@@ -46,7 +45,7 @@ The exit code is 0 if every case passed, 1 if a case failed, and 2 on errors, su
 		RunE:    func(cmd *cobra.Command, files []string) error { return test(cmd, program, files) },
 	}
 	output.GroupFlags(command, nil, nil)
-	return exit.Wrap(command)
+	return output.Wrap(command)
 }
 
 func test(cmd *cobra.Command, program source.Program, files []string) error {
@@ -87,7 +86,7 @@ func test(cmd *cobra.Command, program source.Program, files []string) error {
 	case invalid > 0:
 		return fmt.Errorf("%d of %d test files invalid", invalid, len(files))
 	case failed > 0:
-		return exit.ErrProblem
+		return output.ErrProblem
 	}
 	return nil
 }

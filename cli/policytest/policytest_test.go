@@ -13,7 +13,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/sidecar-termination/operator/cli/exit"
+	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/cli/source"
 )
 
@@ -42,7 +42,7 @@ func runFiles(t *testing.T, files ...string) (string, int) {
 	command.SetArgs(files)
 	command.SetOut(&out)
 	command.SetErr(&out)
-	code := exit.Report(&out, command.ExecuteContext(t.Context()))
+	code := output.Report(&out, command.ExecuteContext(t.Context()))
 	return strings.Join(strings.Fields(out.String()), " "), code
 }
 
@@ -136,8 +136,8 @@ func TestRepository(t *testing.T) {
 		}
 		files = append(files, found...)
 	}
-	if output, code := runFiles(t, files...); code != 0 {
-		t.Fatalf("exit code %d:\n%s", code, output)
+	if out, code := runFiles(t, files...); code != 0 {
+		t.Fatalf("exit code %d:\n%s", code, out)
 	}
 	for _, file := range files {
 		content, err := os.ReadFile(file)

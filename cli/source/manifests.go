@@ -21,7 +21,6 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sidecar-termination/operator/cli/admission"
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/scheme"
@@ -262,7 +261,7 @@ func validatePolicy(ctx context.Context, object runtime.Object, namespace string
 		}
 		ref.Namespace = policy.GetNamespace()
 	}
-	problems, err := admission.Check(ctx, policy)
+	problems, err := validate(ctx, policy)
 	if err != nil || len(problems) == 0 {
 		return nil, err
 	}

@@ -9,10 +9,10 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/sidecar-termination/operator/cli"
-	"github.com/sidecar-termination/operator/cli/exit"
+	"github.com/sidecar-termination/operator/cli/output"
 )
 
 func main() {
 	err := cli.New(os.Args).ExecuteContext(ctrl.SetupSignalHandler())
-	os.Exit(exit.Report(os.Stderr, err))
+	os.Exit(output.Report(os.Stderr, err))
 }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package admission validates policies in manifests like the API server: by the schema and the CEL rules of their CRDs, with
-// the same code.
-package admission
+package source
 
 import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -28,7 +27,8 @@ import (
 	"github.com/sidecar-termination/operator/config/crd"
 )
 
-// validator checks the policies of one kind and version.
+// validator checks the policies of one kind and version like the API server: by the schema and the CEL rules of the CRD, with the
+// same code.
 type validator struct {
 	namespaced bool
 	schema     *structuralschema.Structural
@@ -36,19 +36,24 @@ type validator struct {
 	rules      *cel.Validator
 }
 
-// validators are built for the first policy, because compiling the rules takes time.
-var validators = sync.OnceValues(load)
+// validators are built for the first policy, because compiling the rules takes time. They have the version and kind as their key.
+var validators = sync.OnceValues(loadValidators)
 
-// Check returns the errors with which the API server would reject the policy. The namespace must be set. An error means that the
+func versionAndKind(kind schema.GroupVersionKind) string {
+	return kind.GroupVersion().String() + ", kind " + kind.Kind
+}
+
+// validate returns the errors with which the API server would reject the policy. The namespace must be set. An error means that the
 // validators could not be built.
-func Check(ctx context.Context, policy *unstructured.Unstructured) (field.ErrorList, error) {
+func validate(ctx context.Context, policy *unstructured.Unstructured) (field.ErrorList, error) {
 	known, err := validators()
 	if err != nil {
 		return nil, err
 	}
-	v, ok := known[policy.GroupVersionKind()]
+	kind := versionAndKind(policy.GroupVersionKind())
+	v, ok := known[kind]
 	if !ok {
-		return field.ErrorList{field.NotSupported(field.NewPath("apiVersion"), policy.GetAPIVersion()+", kind "+policy.GetKind(), names(known))}, nil
+		return field.ErrorList{field.NotSupported(field.NewPath("apiVersion"), kind, slices.Sorted(maps.Keys(known)))}, nil
 	}
 	return v.check(ctx, policy), nil
 }
@@ -80,13 +85,13 @@ func (v *validator) check(ctx context.Context, policy *unstructured.Unstructured
 	return errors
 }
 
-// load builds the validators from the CRDs.
-func load() (map[schema.GroupVersionKind]*validator, error) {
+// loadValidators builds the validators from the CRDs.
+func loadValidators() (map[string]*validator, error) {
 	definitions, err := crd.Read()
 	if err != nil {
 		return nil, err
 	}
-	known := map[schema.GroupVersionKind]*validator{}
+	known := map[string]*validator{}
 	for _, external := range definitions {
 		for _, version := range external.Spec.Versions {
 			v, err := newValidator(version.Schema)
@@ -94,7 +99,7 @@ func load() (map[schema.GroupVersionKind]*validator, error) {
 				return nil, fmt.Errorf("load CRD %s, version %s: %w", external.Name, version.Name, err)
 			}
 			v.namespaced = external.Spec.Scope == apiextensionsv1.NamespaceScoped
-			known[schema.GroupVersionKind{Group: external.Spec.Group, Version: version.Name, Kind: external.Spec.Names.Kind}] = v
+			known[versionAndKind(schema.GroupVersionKind{Group: external.Spec.Group, Version: version.Name, Kind: external.Spec.Names.Kind})] = v
 		}
 	}
 	return known, nil
@@ -116,14 +121,4 @@ func newValidator(external *apiextensionsv1.CustomResourceValidation) (*validato
 	return &validator{
 		schema: structural, fields: fields, rules: cel.NewValidator(structural, true, celconfig.PerCallLimit),
 	}, nil
-}
-
-// names lists the known versions and kinds.
-func names(known map[schema.GroupVersionKind]*validator) []string {
-	var all []string
-	for kind := range known {
-		all = append(all, kind.GroupVersion().String()+", kind "+kind.Kind)
-	}
-	slices.Sort(all)
-	return all
 }

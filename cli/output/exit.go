@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package exit defines the exit codes of the subcommands: 0 without problems, 1 with a problem, and 2 on errors. Scripts depend on
-// them.
-package exit
+package output
 
 import (
 	"context"
@@ -15,7 +13,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/safetext"
 )
 
-// The exit codes.
+// The exit codes of the subcommands besides 0. Scripts depend on them.
 const (
 	CodeProblem = 1
 	CodeError   = 2

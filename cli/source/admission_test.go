@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package admission_test
+package source
 
 import (
 	"strings"
@@ -9,8 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
-
-	"github.com/sidecar-termination/operator/cli/admission"
 )
 
 const (
@@ -18,7 +16,7 @@ const (
 	clusterHeader = "apiVersion: sidecartermination.dev/v1alpha1\nkind: ClusterSidecarTerminationPolicy\nmetadata: {name: mesh}\n"
 )
 
-func TestCheck(t *testing.T) {
+func TestInvalidPolicies(t *testing.T) {
 	for name, tc := range map[string]struct {
 		policy string
 		fields []string
@@ -56,7 +54,7 @@ func TestCheck(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := policy.DeepCopy()
-			problems, err := admission.Check(t.Context(), policy)
+			problems, err := validate(t.Context(), policy)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +66,7 @@ func TestCheck(t *testing.T) {
 				t.Errorf("fields (-want +got):\n%s\n%v", diff, problems)
 			}
 			if diff := cmp.Diff(before, policy); diff != "" {
-				t.Errorf("Check modified the policy:\n%s", diff)
+				t.Errorf("validate modified the policy:\n%s", diff)
 			}
 		})
 	}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package output
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestReportEscapesControlCharacters(t *testing.T) {
+	var out strings.Builder
+	code := Report(&out, CommandError(errors.New("webhook says \x1b]0;owned\x07\nsee \u202e")))
+	if want := "error: webhook says " + `\u001b]0;owned\u0007` + "\nsee " + `\u202e` + "\n"; out.String() != want || code != CodeError {
+		t.Errorf("got %d, %q, want %q", code, out.String(), want)
+	}
+}
