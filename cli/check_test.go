@@ -6,7 +6,6 @@ package cli_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
@@ -44,55 +42,82 @@ func newRequest(pod *corev1.Pod) client.Object {
 	return request
 }
 
-// install applies the operator's manifests, and returns its Deployment.
-func install(t *testing.T, c client.Client) *appsv1.Deployment {
+// install applies a directory of config, with replaced texts, and returns the operator's Deployment.
+func install(t *testing.T, c client.Client, directory, namespace string, replaced ...string) *appsv1.Deployment {
 	t.Helper()
-	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../config/default")
+	rendered, err := testenv.Kustomizer().Run(filesys.MakeFsOnDisk(), "../config/"+directory)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, resource := range rendered.Resources() {
-		fields, err := resource.Map()
+		content, err := resource.AsYAML()
 		if err != nil {
 			t.Fatal(err)
 		}
-		object := &unstructured.Unstructured{Object: fields}
-		if object.GetKind() == "CustomResourceDefinition" {
-			continue // the server has them
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(strings.NewReplacer(replaced...).Replace(string(content))), &object.Object); err != nil {
+			t.Fatal(err)
 		}
-		create(t, c, object)
+		exists := object.GetKind() == "CustomResourceDefinition" || object.GetKind() == "Namespace" && len(replaced) > 0
+		if !exists {
+			create(t, c, object)
+		}
 	}
 	deployment := &appsv1.Deployment{}
-	key := client.ObjectKey{Namespace: settings.Namespace, Name: settings.DeploymentName}
-	if err := c.Get(t.Context(), key, deployment); err != nil {
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: settings.DeploymentName}, deployment); err != nil {
 		t.Fatal(err)
 	}
 	return deployment
 }
 
-func TestCheck(t *testing.T) {
-	c, _ := newNamespace(t)
-	out, code := runCommand(t, "check", "--pre")
-	wantOutput(t, "before the installation", out, code, 0, "ok you may create all objects", "ok no operator is installed", "ok OpenKruise is not installed")
-	out, code = runCommand(t, "check")
-	wantOutput(t, "nothing is installed", out, code, 1, "failure no operator found in namespace sidecar-termination-system", "ok CRD sidecarterminationpolicies")
-	out, code = runCommand(t, "check", "--pre", "--as", "nobody")
-	wantOutput(t, "someone who may not install", out, code, 1, "failure you may not create customresourcedefinitions",
-		"clusterrolebindings, roles, rolebindings,", "poddisruptionbudgets -> ask a cluster administrator")
-
-	deployment := install(t, c)
-	out, code = runCommand(t, "check")
-	wantOutput(t, "the operator does not start", out, code, 1, "failure Deployment sidecar-termination-system/sidecar-termination-controller-manager has 0 of 2 ready pods",
-		"ok ServiceAccount sidecar-termination-controller-manager has all", "ok the quick-exit image is ghcr.io/",
-		"ok metrics are served on :8443 to users who may get /metrics", "ok admission policy sidecar-termination-mode-image requires authors",
-		"ok admission policy sidecar-termination-mode-pre-pull requires authors",
-		"ok admission policy sidecar-termination-operator-requests limits the operator")
-
+// start makes the Deployment ready.
+func start(t *testing.T, c client.Client, deployment *appsv1.Deployment) {
+	t.Helper()
 	deployment.Status = appsv1.DeploymentStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, UpdatedReplicas: 2}
 	if err := c.Status().Update(t.Context(), deployment); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// checkUntil runs check until its output has the text and it ends with the exit code: the API server reads roles and admission
+// policies with a delay.
+func checkUntil(t *testing.T, what, text string, wantCode int, arguments ...string) string {
+	t.Helper()
+	var out string
+	testenv.Eventually(t, what, func(context.Context) error {
+		var code int
+		out, code = runCommand(t, append([]string{"check"}, arguments...)...)
+		if code != wantCode || !strings.Contains(strings.Join(strings.Fields(out), " "), text) {
+			return fmt.Errorf("exit code %d:\n%s", code, out)
+		}
+		return nil
+	})
+	return out
+}
+
+func TestCheck(t *testing.T) {
+	c, namespace := newNamespace(t)
+	out, code := runCommand(t, "check", "--pre")
+	wantOutput(t, "before the installation", out, code, 0, "ok you may create all objects", "ok no operator is installed", "ok OpenKruise is not installed")
+	out, code = runCommand(t, "check")
+	wantOutput(t, "nothing is installed", out, code, 1, "failure no operator found in namespace sidecar-termination-system")
+	out, code = runCommand(t, "check", "--pre", "--as", "nobody")
+	wantOutput(t, "someone who may not install", out, code, 1, "failure you may not create customresourcedefinitions",
+		"clusterrolebindings, roles, rolebindings,", "poddisruptionbudgets -> ask a cluster administrator")
+
+	// These policies are older than the admission policies.
+	first, second, free := newPolicy(namespace), newPolicy(namespace), newPolicy(namespace)
+	first.Name, second.Name, free.Name, free.Spec.Enforcement = "mesh-0", "mesh-1", "free", v1alpha1.EnforcementDryRun
+	create(t, c, first, second, free)
+	deployment := install(t, c, "default", settings.Namespace)
+	out, code = runCommand(t, "check")
+	wantOutput(t, "the operator does not start", out, code, 1, "failure Deployment sidecar-termination-system/sidecar-termination-controller-manager has 0 of 2 ready pods",
+		"ok ServiceAccount sidecar-termination-controller-manager has all", "ok the quick-exit image is ghcr.io/",
+		"ok metrics are served on :8443 to users who may get /metrics", "ok all 7 admission policies are installed")
+
+	start(t, c, deployment)
 	checkLease(t, c)
+	checkAuthors(t, c, first, second)
 	checkFlags(t, c, deployment)
 	checkDefinitions(t, c)
 	out, _ = runCommand(t, "check")
@@ -102,43 +127,53 @@ func TestCheck(t *testing.T) {
 	out, code = runCommand(t, "check", "--pre")
 	wantOutput(t, "before an upgrade", out, code, 0, "warning the operator is already installed", "to check the current one, run: "+settings.PluginName+" check")
 	out, code = runCommand(t, "check", "--as", "nobody")
-	wantOutput(t, "someone who may read nothing", out, code, 2, "error: you may not read anything that this command checks")
+	wantOutput(t, "someone who may read nothing", out, code, 2, "error: you may not read anything of the operator")
 	if strings.Contains(out, "warning") {
 		t.Errorf("there is more than one message:\n%s", out)
 	}
 
 	checkPolicies(t, c)
+	for _, policy := range []client.Object{first, free} {
+		if err := c.Delete(t.Context(), policy); err != nil {
+			t.Fatal(err)
+		}
+	}
 	checkKruise(t, c)
+	checkNetwork(t, c, namespace)
 
-	role := &unstructured.Unstructured{}
-	role.SetAPIVersion("rbac.authorization.k8s.io/v1")
-	role.SetKind("ClusterRole")
-	role.SetName("sidecar-termination-manager-image-role")
-	if err := c.Delete(t.Context(), role); err != nil {
-		t.Fatal(err)
-	}
-	testenv.Eventually(t, "the right is missed", func(context.Context) error {
-		if out, code = runCommand(t, "check"); code != 1 {
-			return fmt.Errorf("exit code is %d", code)
-		}
-		return nil
-	})
-	wantOutput(t, "a role is missing", out, code, 1, "failure ServiceAccount sidecar-termination-controller-manager may not patch pods (mode Image)")
-
+	const account = "failure ServiceAccount sidecar-termination-controller-manager may not "
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "sidecar-termination-manager-image-role"}}
 	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, Name: "sidecar-termination-leader-election-rolebinding"}}
-	if err := c.Delete(t.Context(), binding); err != nil {
+	for _, object := range []client.Object{role, binding} {
+		if err := c.Delete(t.Context(), object); err != nil {
+			t.Fatal(err)
+		}
+	}
+	out = checkUntil(t, "a role and a binding are missing", "may not create leases", 1)
+	wantOutput(t, "missing permissions", out, 1, 1, account+"patch pods (mode Image)",
+		account+"create leases.coordination.k8s.io in namespace sidecar-termination-system (leader election)",
+		account+"get, update leases.coordination.k8s.io named "+settings.LeaseName+" in namespace sidecar-termination-system (leader election)")
+}
+
+// checkAuthors changes the first policy, which then passes the admission policies, and deletes the second.
+func checkAuthors(t *testing.T, c client.Client, first, second *v1alpha1.SidecarTerminationPolicy) {
+	t.Helper()
+	out, _ := runCommand(t, "check")
+	wantOutput(t, "policies older than admission policies", out, 0, 0,
+		"warning 2 of 2 enforced policies were last changed before the admission policies that check authors: policy "+first.Namespace+"/mesh-0, ",
+		"-> review them", "kubectl replace --force -f FILE")
+	patch := client.MergeFrom(first.DeepCopy())
+	first.Spec.Priority++
+	if err := c.Patch(t.Context(), first, patch); err != nil {
 		t.Fatal(err)
 	}
-	testenv.Eventually(t, "the right to the lease is missed", func(context.Context) error {
-		out, code = runCommand(t, "check")
-		if !strings.Contains(strings.Join(strings.Fields(out), " "), "may not create leases") {
-			return errors.New("it is not")
-		}
-		return nil
-	})
-	wantOutput(t, "the copies may not agree", out, code, 1, "failure ServiceAccount sidecar-termination-controller-manager may not create"+
-		" leases.coordination.k8s.io in namespace sidecar-termination-system (leader election)",
-		"may not get, update leases.coordination.k8s.io named "+settings.LeaseName+" in namespace sidecar-termination-system (leader election)")
+	out, _ = runCommand(t, "check")
+	wantOutput(t, "a change passes the admission policies", out, 0, 0, "warning 1 of 2 enforced policies")
+	if err := c.Delete(t.Context(), second); err != nil {
+		t.Fatal(err)
+	}
+	out, _ = runCommand(t, "check")
+	wantOutput(t, "checked policies only", out, 0, 0, "ok 1 of 1 enforced policies passed the admission policies")
 }
 
 // checkLease changes the holder of the lease, and leaves it held.
@@ -181,12 +216,6 @@ func checkLease(t *testing.T, c client.Client) {
 	<-done
 	wantOutput(t, "the leader's clock is an hour behind", out, code, 0, "ok copy-1 is the leader: it holds lease "+name)
 
-	if err := hold(t.Context(), "", 0, 1); err != nil {
-		t.Fatal(err)
-	}
-	out, code = runCommand(t, "check")
-	wantOutput(t, "the leader has released the lease", out, code, 1, "failure the operator has no leader: lease "+name+" has no holder")
-
 	// Nothing renews it for as long as the other tests take.
 	if err := hold(t.Context(), "copy-1_1234", 0, 600); err != nil {
 		t.Fatal(err)
@@ -208,7 +237,7 @@ func checkFlags(t *testing.T, c client.Client, deployment *appsv1.Deployment) {
 	}
 	out, code := run("--leader-elect=perhaps")
 	wantOutput(t, "the operator cannot start with its flags", out, code, 1, "failure the operator cannot start with its flags",
-		"kubectl edit deployment/sidecar-termination-controller-manager -n sidecar-termination-system", "ok admission policy", "ok OpenKruise is not installed")
+		"kubectl edit deployment/sidecar-termination-controller-manager -n sidecar-termination-system", "ok all 7 admission policies", "ok OpenKruise is not installed")
 	out, code = run("--leader-elect=false")
 	wantOutput(t, "every copy acts", out, code, 0, "warning the operator runs without leader election")
 	out, code = run(before...)
@@ -323,13 +352,79 @@ func checkKruise(t *testing.T, c client.Client) {
 	wantOutput(t, "OpenKruise as it should be", out, code, 0, "ok kruise-daemon is ready on all 1 real nodes", "ok OpenKruise's SidecarTerminator is off")
 
 	grant(t, c, "reader",
+		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"*"}, Verbs: []string{"list"}},
 		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list"}},
 		rbacv1.PolicyRule{APIGroups: []string{"apps"}, Resources: []string{"daemonsets"}, Verbs: []string{"list"}})
-	testenv.Eventually(t, "the reader may read DaemonSets", func(context.Context) error {
-		if out, code = runCommand(t, "check", "--as", "reader"); code != 0 || strings.Contains(out, "you may not read DaemonSets") || strings.Contains(out, "you may not read nodes") {
-			return fmt.Errorf("exit code %d:\n%s", code, out)
-		}
-		return nil
+	checkUntil(t, "someone who may not read OpenKruise's pods", "warning you may not read pods in namespace kruise-system", 0, "--as", "reader")
+}
+
+// checkNetwork installs parts of networks.
+func checkNetwork(t *testing.T, c client.Client, namespace string) {
+	t.Helper()
+	out, _ := runCommand(t, "check")
+	if strings.Contains(out, "Network") {
+		t.Errorf("unexpected network:\n%s", out)
+	}
+	grant(t, c, "visitor", rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"*"}, Verbs: []string{"list"}})
+	const unreadable = "warning you may not read DaemonSets, which identify the network plugin"
+	out = checkUntil(t, "the visitor may read policies", unreadable, 0, "--as", "visitor")
+	if strings.Count(out, "which identify the network") != 1 {
+		t.Errorf("the warning is repeated:\n%s", out)
+	}
+
+	for _, name := range []string{"calico-node", "ztunnel"} {
+		labels := map[string]string{"app": name}
+		create(t, c, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: name, Image: name}}},
+			},
+		}})
+	}
+	out, _ = runCommand(t, "check")
+	wantOutput(t, "DaemonSets", out, 0, 0, "Network warning found Calico, Istio ambient: a pod loses its network when its phase is written",
+		"set drainSeconds in their policy, or run the operator with --pod-phase=LastResort")
+
+	create(t, c, &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: "ciliumendpoints.cilium.io"},
+		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+			Group: "cilium.io", Scope: apiextensionsv1.NamespaceScoped,
+			Names: apiextensionsv1.CustomResourceDefinitionNames{
+				Plural: "ciliumendpoints", Singular: "ciliumendpoint", Kind: "CiliumEndpoint", ListKind: "CiliumEndpointList",
+			},
+			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+				Name: "v2", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{
+					OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)},
+				},
+			}},
+		},
 	})
-	wantOutput(t, "someone who may not read OpenKruise's pods", out, code, 0, "warning you may not read pods in namespace kruise-system")
+	checkUntil(t, "the CRD is found without permissions", "found Cilium", 0, "--as", "visitor")
+	out, _ = runCommand(t, "check")
+	wantOutput(t, "all networks", out, 0, 0, "found Calico, Cilium, Istio ambient")
+}
+
+func TestCheckForSingleNamespaces(t *testing.T) {
+	c, system := newNamespace(t)
+	_, watched := newNamespace(t)
+	start(t, c, install(t, c, "overlays/namespaced", system,
+		settings.Namespace, system, "namespace: batch", "namespace: "+watched, "namespaces=batch", "namespaces="+watched))
+	create(t, c, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: settings.LeaseName},
+		Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: ptr.To("operator-1_0"), RenewTime: ptr.To(metav1.NewMicroTime(time.Now())), LeaseDurationSeconds: ptr.To(int32(3600)),
+		},
+	})
+	out, code := runCommand(t, "check", "--operator-namespace", system)
+	wantOutput(t, "single namespaces", out, code, 0,
+		"ok the operator watches only "+watched+"; it uses neither cluster policies nor OpenKruise",
+		"warning the operator may not read nodes and does not know their kind",
+		"warning metrics are served on :8443 without TLS and authentication",
+		"ok ServiceAccount "+settings.DeploymentName+" has all")
+
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: watched, Name: "sidecar-termination-manager-image-role"}}
+	if err := c.Delete(t.Context(), role); err != nil {
+		t.Fatal(err)
+	}
+	checkUntil(t, "a permission is missing", "may not patch pods in namespace "+watched+" (mode Image)", 1, "--operator-namespace", system)
 }

@@ -21,14 +21,12 @@ func New(program source.Program) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "check [--pre]",
 		Short: "Checks the operator's installation, its permissions and OpenKruise",
-		Long: `Checks the version of Kubernetes, the operator's CRDs, Deployment, version, flags, metrics, lease, admission policies and
-permissions, the allowed images, the policies, network plugins that disconnect a pod with a
-terminal phase, and OpenKruise: its CRD, its webhook, its daemon on each node, and whether its own SidecarTerminator acts on
-the same pods.
+		Long: `Checks the version of Kubernetes, the operator's Deployment, CRDs, version, flags, metrics, lease, admission policies and
+permissions, the policies, network plugins that disconnect a pod with a terminal phase, and OpenKruise: its CRD, its webhook,
+its daemon on each node, and whether its own SidecarTerminator acts on the same pods.
 
-Each line is ok, a warning or a failure, with a hint. With --pre the command checks the requirements of an installation.
-
-If nothing is installed, that is the only failure. Hints fit the installation: they name Helm's command for a Helm release.
+Each line is ok, a warning or a failure, with a hint that fits the installation. With --pre the command checks the requirements of
+an installation.
 
 The command only reads and creates access reviews. Missing permissions of the user are warnings. If the user may read nothing, the
 command ends with an error.
@@ -74,18 +72,12 @@ func (o *options) run(cmd *cobra.Command) error {
 	if err != nil {
 		return fmt.Errorf("reach the API server: %w", err)
 	}
-	reads := &countingClient{Client: cluster.Client}
-	cluster.Client = reads
 	c := &checker{
-		Live: cluster, client: reads, namespace: o.connection.OperatorNamespace, version: version,
-		program: o.program.Name, programVersion: cmd.Root().Version, now: o.program.Now,
+		Live: cluster, namespace: o.connection.OperatorNamespace, version: version,
+		programVersion: cmd.Root().Version, now: o.program.Now,
 	}
 	r, err := c.check(cmd.Context(), o.pre)
 	if err != nil {
-		return err
-	}
-	// With --pre, the user's own permissions are a result.
-	if err := reads.err(); err != nil && !o.pre {
 		return err
 	}
 	if err := o.format.Write(cmd.OutOrStdout(), r, r.text); err != nil {
@@ -129,18 +121,14 @@ type summary struct {
 }
 
 func newResult(checks []checkResult) *result {
-	r := &result{Header: output.NewHeader("CheckReport"), Checks: checks}
+	count := map[outcome]int{}
 	for _, check := range checks {
-		switch check.Outcome {
-		case outcomeOK:
-			r.Summary.OK++
-		case outcomeWarning:
-			r.Summary.Warnings++
-		case outcomeFailure:
-			r.Summary.Failures++
-		}
+		count[check.Outcome]++
 	}
-	return r
+	return &result{
+		Header: output.NewHeader("CheckReport"), Checks: checks,
+		Summary: summary{OK: count[outcomeOK], Warnings: count[outcomeWarning], Failures: count[outcomeFailure]},
+	}
 }
 
 func (r *result) worst() explain.Severity {

@@ -3,96 +3,154 @@
 package check
 
 import (
-	"bytes"
+	"context"
 	"errors"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/util/yaml"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/version"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"github.com/sidecar-termination/operator/cli/output"
+	"github.com/sidecar-termination/operator/cli/source"
+	"github.com/sidecar-termination/operator/internal/scheme"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// The code generates role.yaml from markers.
-func TestPermissionsMatchTheRoles(t *testing.T) {
-	for file, list := range map[string][]permission{
-		"role.yaml":                    permissions,
-		"../rbac-namespaced/role.yaml": newNamespacedChecker(t, "--watch-namespaces=batch").permissions(),
-		"leader_election_role.yaml":    leasePermissions(settings.Namespace, settings.LeaseName),
-	} {
-		t.Run(file, func(t *testing.T) {
-			var got []string
-			for _, r := range list {
-				var names []string
-				if r.name != "" {
-					names = []string{r.name}
-				}
-				got = append(got, flatten([]string{r.group}, []string{r.resource}, names, r.verbs)...)
-			}
-			want := granted(t, "../../config/rbac/"+file)
-			slices.Sort(want)
-			slices.Sort(got)
-			if difference := cmp.Diff(want, got); difference != "" {
-				t.Errorf("permissions (-manifest +check):\n%s", difference)
-			}
-		})
-	}
-}
-
-// granted lists the permissions of the roles in a file.
-func granted(t *testing.T, file string) []string {
+// newChecker returns a checker of an operator with the flags, in a cluster with the objects.
+func newChecker(t *testing.T, flags []string, objects ...client.Object) *checker {
 	t.Helper()
-	content, err := os.ReadFile(file)
+	types, err := scheme.New()
 	if err != nil {
 		t.Fatal(err)
 	}
+	c := &checker{
+		Live:      &source.Live{Client: fake.NewClientBuilder().WithScheme(types).WithObjects(objects...).Build()},
+		namespace: settings.Namespace, version: &version.Info{Major: "1", Minor: "36", GitVersion: "v1.36.0"},
+	}
+	if c.settings, err = settings.Parse(flags); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// lines returns the results as OUTCOME MESSAGE.
+func (c *checker) lines() []string {
 	var all []string
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096)
-	for {
-		var role rbacv1.ClusterRole
-		err := decoder.Decode(&role)
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, rule := range role.Rules {
-			all = append(all, flatten(rule.APIGroups, rule.Resources, rule.ResourceNames, rule.Verbs)...)
-		}
+	for _, check := range c.results {
+		all = append(all, string(check.Outcome)+" "+check.Message)
+	}
+	return all
+}
+
+func TestNothingInstalledIsOneFailure(t *testing.T) {
+	got, err := newChecker(t, nil).check(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []checkResult{
+		{"Kubernetes", "KubernetesVersion", outcomeOK, "Kubernetes v1.36.0 supports the operator", ""},
+		{"Operator", "Deployment", outcomeFailure, "no operator found in namespace sidecar-termination-system",
+			"install the operator: kubectl apply --server-side -k 'https://github.com/sidecar-termination/operator//config/default?ref=" + settings.Release +
+				"', or install its Helm chart. If it is in another namespace, set --operator-namespace"},
+	}
+	if diff := cmp.Diff(want, got.Checks); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// flatten returns one line for each permission.
-func flatten(groups, resources, names, verbs []string) []string {
-	if len(names) == 0 {
-		names = []string{"*"}
+func TestNothingReadableIsAnError(t *testing.T) {
+	c := newChecker(t, nil)
+	forbidden := apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("no"))
+	var ofGet error = forbidden
+	c.Client = interceptor.NewClient(c.Client.(client.WithWatch), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return ofGet
+		},
+		List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+			return forbidden
+		},
+	})
+	if _, err := c.check(t.Context(), false); !errors.Is(err, errNothingReadable) {
+		t.Errorf("got %v: %v", err, c.lines())
 	}
-	var all []string
-	for _, group := range groups {
-		for _, resource := range resources {
-			for _, name := range names {
-				for _, verb := range verbs {
-					all = append(all, strings.Join([]string{group, resource, name, verb}, " "))
-				}
-			}
-		}
+	ofGet, c.results = apierrors.NewNotFound(schema.GroupResource{}, "x"), nil
+	if _, err := c.check(t.Context(), false); err != nil {
+		t.Errorf("objects that do not exist are readable: %v", err)
 	}
-	return all
 }
 
 func TestKubernetesVersion(t *testing.T) {
 	for minor, want := range map[string]outcome{"29": outcomeFailure, "30": outcomeOK, "36": outcomeOK, "33+": outcomeOK, "next": outcomeWarning} {
 		c := &checker{version: &version.Info{Major: "1", Minor: minor, GitVersion: "v1." + minor}}
-		if err := c.kubernetes(t.Context()); err != nil || c.checks[0].Outcome != want {
-			t.Errorf("version 1.%s: got %+v, %v, want %s", minor, c.checks, err, want)
+		if err := c.checkKubernetes(t.Context()); err != nil || c.results[0].Outcome != want {
+			t.Errorf("version 1.%s: got %+v, %v, want %s", minor, c.results, err, want)
+		}
+	}
+}
+
+func TestHintsFitTheInstallation(t *testing.T) {
+	const upgrade = " CHART -n operators --reset-then-reuse-values --set "
+	for name, tc := range map[string]struct {
+		labels map[string]string
+		want   []string
+	}{
+		"kubectl": {nil, []string{
+			"kubectl apply --server-side -k 'https://github.com/sidecar-termination/operator//config/admission?ref=" + settings.Release + "'",
+			"set --crr=Enabled", "set --stabilization-window=0s"}},
+		"Helm": {map[string]string{"app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/instance": "batch-sidecars"}, []string{
+			"helm upgrade batch-sidecars" + upgrade + "admissionPolicies.enabled=true",
+			"helm upgrade batch-sidecars" + upgrade + "modes.crr=Enabled", "helm upgrade batch-sidecars" + upgrade + "flags.stabilization-window=0s"}},
+		"Helm without a release": {map[string]string{"app.kubernetes.io/managed-by": "Helm"}, []string{
+			"helm upgrade RELEASE" + upgrade + "admissionPolicies.enabled=true",
+			"helm upgrade RELEASE" + upgrade + "modes.crr=Enabled", "helm upgrade RELEASE" + upgrade + "flags.stabilization-window=0s"}},
+	} {
+		c := &checker{deployment: &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "operators", Labels: tc.labels}}}
+		got := []string{c.apply("admission", "admissionPolicies.enabled=true"), c.set("--crr=Enabled", "modes.crr=Enabled"), c.set("--stabilization-window=0s")}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s: hints (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+func TestRequirementsFollowFlags(t *testing.T) {
+	for name, tc := range map[string]struct {
+		flags []string
+		want  string
+	}{
+		"defaults": {nil, "/ /mode CRR /mode Image /mode PodPhase /pre-pull operators/leader election"},
+		"disabled": {[]string{"--crr=Disabled", "--image-swap=Disabled", "--pod-phase=Disabled", "--pre-pull=Disabled", "--leader-elect=false"}, "/"},
+		"last resort": {[]string{"--crr=Disabled", "--pod-phase=LastResort", "--leader-election-namespace=leases"},
+			"/ /mode Image /mode PodPhase /pre-pull leases/leader election"},
+		"namespaces": {[]string{"--watch-namespaces=batch,etl", "--metrics-authentication=Disabled"},
+			"batch/ batch/mode Image batch/mode PodPhase etl/ etl/mode Image etl/mode PodPhase operators/leader election"},
+		"namespaces with nodes and metrics": {[]string{"--watch-namespaces=batch", "--node-kind=Read", "--image-swap=Disabled"},
+			"/ batch/ batch/mode PodPhase operators/leader election"},
+	} {
+		c := newChecker(t, tc.flags)
+		c.deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "operators"}}
+		requirements, err := c.requirements()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range requirements {
+			if len(r.objects()) > 0 {
+				got = append(got, r.namespace+"/"+r.feature)
+			}
+		}
+		slices.Sort(got)
+		if text := strings.Join(got, " "); text != tc.want {
+			t.Errorf("%s: got %s, want %s", name, text, tc.want)
 		}
 	}
 }
@@ -113,6 +171,56 @@ func TestTerminatorGate(t *testing.T) {
 	} {
 		if got := terminatorGate([]corev1.Container{{Args: tc.arguments}}); got != tc.want {
 			t.Errorf("%s: got %v, want %v", name, got, tc.want)
+		}
+	}
+}
+
+func TestReport(t *testing.T) {
+	r := newResult([]checkResult{
+		{"Operator", "Deployment", outcomeOK, "Deployment a/b is ready", ""},
+		{"Operator", "Flags", outcomeWarning, "mode CRR is disabled", "set --crr=Enabled"},
+		{"OpenKruise", "OpenKruise", outcomeFailure, "CRD c is missing", "install it"},
+	})
+	const asYAML = `apiVersion: cli.sidecartermination.dev/v1alpha1
+checks:
+- message: Deployment a/b is ready
+  name: Deployment
+  outcome: OK
+  section: Operator
+- hint: set --crr=Enabled
+  message: mode CRR is disabled
+  name: Flags
+  outcome: Warning
+  section: Operator
+- hint: install it
+  message: CRD c is missing
+  name: OpenKruise
+  outcome: Failure
+  section: OpenKruise
+kind: CheckReport
+summary:
+  failures: 1
+  ok: 1
+  warnings: 1
+`
+	const asText = `Operator
+  ok       Deployment a/b is ready
+  warning  mode CRR is disabled
+           -> set --crr=Enabled
+
+OpenKruise
+  failure  CRD c is missing
+           -> install it
+
+failures: 1, warnings: 1, ok: 1
+`
+	for format, want := range map[output.Format]string{output.FormatYAML: asYAML, output.FormatTable: asText} {
+		var out strings.Builder
+		if err := format.Write(&out, r, r.text); err != nil {
+			t.Fatal(err)
+		}
+		if difference := cmp.Diff(want, out.String()); difference != "" {
+			t.Errorf("%s (-want +got):\n%s", format, difference)
 		}
 	}
 }

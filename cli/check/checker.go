@@ -4,15 +4,16 @@ package check
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/version"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/internal/settings"
@@ -21,65 +22,116 @@ import (
 // checker runs the checks and collects their results.
 type checker struct {
 	*source.Live
-	client         client.Client
 	namespace      string        // of the operator
 	version        *version.Info // of Kubernetes
-	program        string        // name of the program
 	programVersion string        // version of this program, or empty
 	now            func() time.Time
 
-	deploymentName       string // of the operator, or empty
-	deploymentUnreadable bool   // because the user may not list Deployments
-	installer            installer
-	settings             settings.Operator
-	flagsError           error // why the operator's flags cannot be parsed, or nil
+	deployment      *appsv1.Deployment // of the operator, or nil
+	deploymentError error              // because the user may not list Deployments
+	settings        settings.Operator
+	flagsError      error // why the operator's flags cannot be parsed, or nil
 
-	section string
-	name    string // of the current check
-	checks  []checkResult
+	// These are results of checks, for later checks.
+	admissionSince map[string]time.Time // when both an admission policy and its binding existed; nil if they are unreadable
+	policies       []policy
+	kruiseServed   bool
+
+	current check
+	results []checkResult
 }
 
-// section is a group of checks.
-type section struct {
-	name  string
-	check func(context.Context) error
+// check is one row of the report. It may have several results, or none.
+type check struct {
+	section, name string
+	run           func(*checker, context.Context) error
+	// needs reports whether the check makes sense, or is nil.
+	needs func(*checker) bool
 }
+
+var (
+	kubernetes = check{"Kubernetes", "KubernetesVersion", (*checker).checkKubernetes, nil}
+	kruise     = []check{
+		{"OpenKruise", "OpenKruise", (*checker).checkKruise, (*checker).readsCluster},
+		{"OpenKruise", "OpenKruiseDaemon", (*checker).checkKruiseDaemon, (*checker).usesKruise},
+		{"OpenKruise", "OpenKruiseSidecarTerminator", (*checker).checkKruiseManager, (*checker).usesKruise},
+	}
+
+	// checksBefore are the checks before an installation, and checksAfter those of one.
+	checksBefore = slices.Concat([]check{kubernetes, {"Installation", "Installation", (*checker).checkInstallation, nil}}, kruise)
+	checksAfter  = slices.Concat([]check{
+		kubernetes,
+		{"Operator", "Deployment", (*checker).checkDeployment, nil},
+		{"Operator", "CustomResourceDefinitions", (*checker).checkDefinitions, nil},
+		{"Operator", "OperatorVersion", (*checker).checkVersion, (*checker).isFound},
+		{"Operator", "Flags", (*checker).checkFlags, (*checker).isFound},
+		{"Operator", "Namespaces", (*checker).checkNamespaces, (*checker).readsNamespaces},
+		{"Operator", "Metrics", (*checker).checkMetrics, (*checker).knowsFlags},
+		{"Operator", "Lease", (*checker).checkLease, (*checker).isRunning},
+		{"Operator", "AdmissionPolicies", (*checker).checkAdmission, nil},
+		{"Operator", "StabilizationWindow", (*checker).checkWindow, (*checker).knowsPhaseGuard},
+		{"Operator permissions", "Permissions", (*checker).checkPermissions, (*checker).isFound},
+		{"Policies", "PolicyConditions", (*checker).checkPolicies, nil},
+		{"Policies", "PolicyAuthors", (*checker).checkAuthors, nil},
+		{"Network", "Network", (*checker).checkNetwork, (*checker).writesPhaseEarly},
+	}, kruise)
+)
+
+func (c *checker) isFound() bool         { return c.deployment != nil }
+func (c *checker) isRunning() bool       { return c.isFound() && c.deployment.Status.ReadyReplicas > 0 }
+func (c *checker) knowsFlags() bool      { return c.isFound() && c.flagsError == nil }
+func (c *checker) readsCluster() bool    { return !c.settings.Capabilities.NamespacesOnly }
+func (c *checker) readsNamespaces() bool { return c.knowsFlags() && !c.readsCluster() }
 
 // check runs every check. An error means that a check could not run.
 func (c *checker) check(ctx context.Context, pre bool) (*result, error) {
-	read := c.readSettings
-	sections := []section{
-		{"Kubernetes", c.kubernetes},
-		{"Operator", c.operator},
-		{"Operator permissions", c.operatorPermissions},
-		{"Policies", c.policies},
-		{"Policies", c.uncheckedPolicies},
-		{"Network", c.network},
-		{"OpenKruise", c.kruise},
-	}
-	if pre {
-		read = c.defaultSettings
-		sections = append(sections[:1], section{"Installation", c.installation}, section{"OpenKruise", c.kruise})
-	}
-	if err := read(ctx); err != nil {
+	if err := c.readOperator(ctx, pre); err != nil {
 		return nil, err
 	}
-	if !pre {
-		installed, err := c.isInstalled(ctx)
-		if err != nil {
+	checks := checksAfter
+	switch {
+	case pre:
+		checks = checksBefore
+	case c.deployment == nil && c.deploymentError == nil:
+		checks = checks[:2] // the operator is not installed, from which everything else would follow
+	}
+	for _, c.current = range checks {
+		if c.current.needs != nil && !c.current.needs(c) {
+			continue
+		}
+		if err := c.current.run(c, ctx); err != nil {
 			return nil, err
 		}
-		if !installed {
-			sections = append(sections[:1], section{"Operator", c.notInstalled})
-		}
 	}
-	for _, section := range sections {
-		c.section = section.name
-		if err := section.check(ctx); err != nil {
-			return nil, err
-		}
+	// What is left needs no permission. With --pre, the user's own permissions are a result.
+	if !pre && !slices.ContainsFunc(c.results, func(r checkResult) bool {
+		return r.Hint != unreadableHint && (r.Section == "Operator" || r.Section == "Policies")
+	}) {
+		return nil, errNothingReadable
 	}
-	return newResult(c.checks), nil
+	return newResult(c.results), nil
+}
+
+// errNothingReadable means that the API server has denied every read of the installation.
+var errNothingReadable = errors.New("you may not read anything of the operator: ask a cluster administrator to run this command, " +
+	"or for permission to read Deployments, CustomResourceDefinitions, admission policies and the policies of the operator")
+
+// readOperator reads the operator's Deployment and its flags. The settings are the defaults if the operator is missing or
+// unreadable, has invalid flags, or is not to be installed yet.
+func (c *checker) readOperator(ctx context.Context, pre bool) error {
+	c.deployment, c.deploymentError = c.Operator(ctx)
+	if c.deploymentError != nil && !apierrors.IsForbidden(c.deploymentError) {
+		return c.deploymentError
+	}
+	var arguments []string
+	if c.deployment != nil && !pre {
+		arguments, _ = source.OperatorArguments(c.deployment)
+	}
+	var err error
+	if c.settings, c.flagsError = settings.Parse(arguments); c.flagsError != nil {
+		c.settings, err = settings.Parse(nil)
+	}
+	return err
 }
 
 func (c *checker) ok(format string, arguments ...any) {
@@ -96,17 +148,19 @@ func (c *checker) fail(hint, format string, arguments ...any) {
 
 // add adds a result. Several checks may find the same: that a kind is not served, or that the user may not read it.
 func (c *checker) add(o outcome, hint, message string) {
-	if !slices.ContainsFunc(c.checks, func(known checkResult) bool { return known.Outcome == o && known.Message == message }) {
-		c.checks = append(c.checks, checkResult{c.section, c.name, o, message, hint})
+	if !slices.ContainsFunc(c.results, func(known checkResult) bool { return known.Outcome == o && known.Message == message }) {
+		c.results = append(c.results, checkResult{c.current.section, c.current.name, o, message, hint})
 	}
 }
+
+const unreadableHint = "request permission to read them, or ask someone who has it"
 
 // unreadable reports whether the error is a missing permission of the user, and adds a warning for it.
 func (c *checker) unreadable(err error, what string) bool {
 	if !apierrors.IsForbidden(err) {
 		return false
 	}
-	c.warn("request permission to read them, or ask someone who has it", "you may not read %s", what)
+	c.warn(unreadableHint, "you may not read %s", what)
 	return true
 }
 
@@ -114,17 +168,15 @@ func (c *checker) unreadable(err error, what string) bool {
 // in version v1.
 const minimumMinor = 30
 
-func (c *checker) kubernetes(context.Context) error {
-	c.name = "KubernetesVersion"
+func (c *checker) checkKubernetes(context.Context) error {
 	minor, err := strconv.Atoi(strings.TrimRight(c.version.Minor, "+"))
-	if err != nil || c.version.Major != "1" {
+	switch {
+	case err != nil || c.version.Major != "1":
 		c.warn("compare it with the tested versions of the operator", "unknown version of Kubernetes: %s", c.version.GitVersion)
-		return nil
-	}
-	if minor < minimumMinor {
+	case minor < minimumMinor:
 		c.fail("upgrade Kubernetes", "Kubernetes %s is older than 1.%d and does not serve admission policies in version v1", c.version.GitVersion, minimumMinor)
-		return nil
+	default:
+		c.ok("Kubernetes %s supports the operator", c.version.GitVersion)
 	}
-	c.ok("Kubernetes %s supports the operator", c.version.GitVersion)
 	return nil
 }

@@ -18,35 +18,34 @@ import (
 	"github.com/sidecar-termination/operator/internal/optionalkind"
 )
 
-// definitions compares the installed CRDs with the CRDs in this program.
-func (c *checker) definitions(ctx context.Context) error {
-	c.name = "CustomResourceDefinitions"
+// checkDefinitions compares the installed CRDs with the CRDs in this program.
+func (c *checker) checkDefinitions(ctx context.Context) error {
 	known, err := crd.Read()
 	if err != nil {
 		return err
 	}
 	for i := range known {
-		if known[i].Spec.Scope == apiextensionsv1.ClusterScoped && c.settings.Capabilities.NamespacesOnly {
+		if known[i].Spec.Scope == apiextensionsv1.ClusterScoped && !c.readsCluster() {
 			continue // the operator does not read cluster policies
 		}
-		if err := c.definition(ctx, &known[i]); err != nil {
+		if err := c.checkDefinition(ctx, &known[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *checker) definition(ctx context.Context, known *apiextensionsv1.CustomResourceDefinition) error {
+func (c *checker) checkDefinition(ctx context.Context, known *apiextensionsv1.CustomResourceDefinition) error {
 	name, version := known.Name, v1alpha1.GroupVersion.Version
-	definitionsHint := "install the CRDs of this version: " + c.installer.apply("crd", "crds.install=true")
+	hint := "install the CRDs of this version: " + c.apply("crd", "crds.install=true")
 	installed := &apiextensionsv1.CustomResourceDefinition{}
-	err := c.client.Get(ctx, client.ObjectKey{Name: name}, installed)
+	err := c.Client.Get(ctx, client.ObjectKey{Name: name}, installed)
 	schema := servedSchema(installed, version)
 	switch {
 	case c.unreadable(err, "CRD "+name):
 		return nil
 	case apierrors.IsNotFound(err):
-		c.fail(definitionsHint, "CRD %s is missing", name)
+		c.fail(hint, "CRD %s is missing", name)
 		return nil
 	case err != nil:
 		return fmt.Errorf("get CRD %s: %w", name, err)
@@ -54,13 +53,13 @@ func (c *checker) definition(ctx context.Context, known *apiextensionsv1.CustomR
 		c.fail("read its conditions: kubectl describe crd "+name, "CRD %s is not served", name)
 		return nil
 	case schema == nil:
-		c.fail(definitionsHint, "CRD %s does not serve version %s", name, version)
+		c.fail(hint, "CRD %s does not serve version %s", name, version)
 		return nil
 	}
 	own := servedSchema(known, version)
 	older, newer := missingFields(own, schema, ""), missingFields(schema, own, "")
 	if len(older) > 0 {
-		c.warn(definitionsHint, "CRD %s has another version and lacks %s", name, firstOf(older))
+		c.warn(hint, "CRD %s has another version and lacks %s", name, firstOf(older))
 	}
 	if len(newer) > 0 {
 		c.warn(versionHint, "CRD %s has another version and fields unknown to this program: %s", name, firstOf(newer))
@@ -99,23 +98,11 @@ func missingFields(first, second *apiextensionsv1.JSONSchemaProps, at string) []
 	if first.Items != nil && first.Items.Schema != nil && second.Items != nil && second.Items.Schema != nil {
 		all = append(all, missingFields(first.Items.Schema, second.Items.Schema, at+"[]")...)
 	}
-	if len(second.Enum) == 0 {
-		return all
-	}
-	known := valuesOf(second)
-	for _, value := range valuesOf(first) {
-		if !slices.Contains(known, value) {
-			all = append(all, fmt.Sprintf("value %s of %s", value, at))
+	for _, value := range first.Enum {
+		hasValue := func(other apiextensionsv1.JSON) bool { return string(other.Raw) == string(value.Raw) }
+		if len(second.Enum) > 0 && !slices.ContainsFunc(second.Enum, hasValue) {
+			all = append(all, fmt.Sprintf("value %s of %s", strings.Trim(string(value.Raw), `"`), at))
 		}
-	}
-	return all
-}
-
-// valuesOf lists the enum values of a field.
-func valuesOf(schema *apiextensionsv1.JSONSchemaProps) []string {
-	var all []string
-	for _, value := range schema.Enum {
-		all = append(all, strings.Trim(string(value.Raw), `"`))
 	}
 	return all
 }

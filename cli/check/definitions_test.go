@@ -3,6 +3,7 @@
 package check
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -12,20 +13,17 @@ import (
 	"github.com/sidecar-termination/operator/config/crd"
 )
 
-// policySchema returns the schema of the namespaced kind.
-func policySchema(t *testing.T) *apiextensionsv1.JSONSchemaProps {
+// policyDefinition returns the CRD of the namespaced kind.
+func policyDefinition(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	definitions, err := crd.Read()
-	if err != nil {
-		t.Fatal(err)
+	i := slices.IndexFunc(definitions, func(d apiextensionsv1.CustomResourceDefinition) bool {
+		return d.Spec.Names.Kind == "SidecarTerminationPolicy"
+	})
+	if err != nil || i < 0 {
+		t.Fatalf("CRD not found: %v", err)
 	}
-	for i := range definitions {
-		if definitions[i].Spec.Names.Kind == "SidecarTerminationPolicy" {
-			return servedSchema(&definitions[i], v1alpha1.GroupVersion.Version)
-		}
-	}
-	t.Fatal("CRD not found")
-	return nil
+	return &definitions[i]
 }
 
 func TestMissingFields(t *testing.T) {
@@ -83,7 +81,8 @@ func TestMissingFields(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			own, installed := policySchema(t), policySchema(t)
+			version := v1alpha1.GroupVersion.Version
+			own, installed := servedSchema(policyDefinition(t), version), servedSchema(policyDefinition(t), version)
 			tc.change(installed, installed.Properties["spec"].Properties)
 			if difference := cmp.Diff(tc.older, missingFields(own, installed, "")); difference != "" {
 				t.Errorf("missing (-want +got):\n%s", difference)
@@ -96,11 +95,7 @@ func TestMissingFields(t *testing.T) {
 }
 
 func TestSchemaOfServedVersionsOnly(t *testing.T) {
-	definitions, err := crd.Read()
-	if err != nil || len(definitions) != 2 {
-		t.Fatalf("read %d definitions: %v", len(definitions), err)
-	}
-	definition := &definitions[0]
+	definition := policyDefinition(t)
 	if servedSchema(definition, "v1") != nil {
 		t.Error("an unknown version has a schema")
 	}

@@ -7,42 +7,30 @@ import (
 	"fmt"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
-
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// installer is how the operator was installed, as far as hints depend on it. The zero value is a checkout and kubectl.
-type installer struct {
-	// release and namespace are those of a Helm release, or empty.
-	release, namespace string
-	// remote is true if the user may have no checkout: the program is the kubectl plugin.
-	remote bool
-}
+// Hints name commands that fit how the operator was installed: kubectl with the manifests of the release, or Helm.
 
-// installerOf reads the labels of the operator's Deployment, which may be nil.
-func installerOf(deployment *appsv1.Deployment, program string) installer {
-	i := installer{remote: program == settings.PluginName}
-	if deployment != nil && deployment.Labels["app.kubernetes.io/managed-by"] == "Helm" {
-		i.release, i.namespace = cmp.Or(deployment.Labels["app.kubernetes.io/instance"], "RELEASE"), deployment.Namespace
+// release returns the Helm release of the operator's Deployment, or nothing.
+func (c *checker) release() string {
+	if c.deployment == nil || c.deployment.Labels["app.kubernetes.io/managed-by"] != "Helm" {
+		return ""
 	}
-	return i
+	return cmp.Or(c.deployment.Labels["app.kubernetes.io/instance"], "RELEASE")
 }
 
 // apply returns the command that installs a directory of config: with kubectl, or by upgrading the Helm release with the values.
-func (i installer) apply(directory string, values ...string) string {
-	switch {
-	case i.release != "":
-		return i.upgrade(values...)
-	case i.remote:
-		return fmt.Sprintf("kubectl apply --server-side -k 'https://github.com/sidecar-termination/operator//config/%s?ref=%s'", directory, settings.Release)
+func (c *checker) apply(directory string, values ...string) string {
+	if c.release() != "" {
+		return c.upgrade(values...)
 	}
-	return "kubectl apply --server-side -k config/" + directory
+	return fmt.Sprintf("kubectl apply --server-side -k 'https://github.com/sidecar-termination/operator//config/%s?ref=%s'", directory, settings.Release)
 }
 
 // upgrade returns the command that upgrades the Helm release with the values. It keeps the release's other values.
-func (i installer) upgrade(values ...string) string {
-	command := fmt.Sprintf("helm upgrade %s CHART -n %s --reset-then-reuse-values", i.release, i.namespace)
+func (c *checker) upgrade(values ...string) string {
+	command := fmt.Sprintf("helm upgrade %s CHART -n %s --reset-then-reuse-values", c.release(), c.deployment.Namespace)
 	for _, value := range values {
 		command += " --set " + value
 	}
@@ -50,12 +38,12 @@ func (i installer) upgrade(values ...string) string {
 }
 
 // set returns how to set a flag of the operator. The chart has some flags as values of their own, and the others in flags.
-func (i installer) set(flag string, values ...string) string {
-	if i.release == "" {
+func (c *checker) set(flag string, values ...string) string {
+	if c.release() == "" {
 		return "set " + flag
 	}
 	if len(values) == 0 {
 		values = []string{"flags." + strings.TrimPrefix(flag, "--")}
 	}
-	return i.upgrade(values...)
+	return c.upgrade(values...)
 }

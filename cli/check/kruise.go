@@ -16,7 +16,6 @@ import (
 
 	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/safetext"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 )
 
@@ -26,20 +25,19 @@ const (
 	kruiseDaemon  = "kruise-daemon"
 )
 
-func (c *checker) kruise(ctx context.Context) error {
-	c.name = "OpenKruise"
-	if c.settings.Capabilities.NamespacesOnly {
-		return nil // another check says that the operator does not use it
-	}
+func (c *checker) usesKruise() bool { return c.kruiseServed }
+
+// checkKruise checks whether mode CRR is usable. It sets kruiseServed for the checks that follow.
+func (c *checker) checkKruise(ctx context.Context) error {
 	if !c.settings.Capabilities.CRR {
 		c.ok("mode CRR is disabled, so the operator does not use OpenKruise")
 		return nil
 	}
-	kruise, err := source.KruiseServes(ctx, c.client)
+	kruise, err := source.KruiseServes(ctx, c.Client)
 	if err != nil {
 		return err
 	}
-	if !kruise.Defined {
+	if c.kruiseServed = kruise.Defined; !kruise.Defined {
 		c.ok("OpenKruise is not installed: mode CRR is not usable, and Auto uses PodPhase on real nodes")
 		return nil
 	}
@@ -53,54 +51,50 @@ func (c *checker) kruise(ctx context.Context) error {
 		c.warn("restore OpenKruise's webhook with failurePolicy Fail for containerrecreaterequests: without it a CRR could target containers of other pods",
 			"%s does not guard CRRs, so mode CRR is not usable", crr.WebhookConfigurationName)
 	}
-	if err := c.kruiseDaemon(ctx); err != nil {
-		return err
-	}
-	return c.kruiseManager(ctx)
+	return nil
 }
 
-// kruiseDaemon finds real nodes without a ready daemon.
-func (c *checker) kruiseDaemon(ctx context.Context) error {
-	c.name = "OpenKruiseDaemon"
+// checkKruiseDaemon finds real nodes without a ready daemon.
+func (c *checker) checkKruiseDaemon(ctx context.Context) error {
 	var nodes corev1.NodeList
-	if err := c.client.List(ctx, &nodes); err != nil {
+	if err := c.Client.List(ctx, &nodes); err != nil {
 		if c.unreadable(err, "nodes") {
 			return nil
 		}
 		return fmt.Errorf("list nodes: %w", err)
 	}
 	var daemons appsv1.DaemonSetList
-	if err := c.client.List(ctx, &daemons, client.MatchingFields{"metadata.name": kruiseDaemon}); err != nil {
-		if c.unreadable(err, "DaemonSets") {
-			return nil
-		}
+	err := c.Client.List(ctx, &daemons, client.MatchingFields{"metadata.name": kruiseDaemon})
+	switch {
+	case c.unreadable(err, "DaemonSets"):
+		return nil
+	case err != nil:
 		return fmt.Errorf("get OpenKruise's daemon: %w", err)
-	}
-	if len(daemons.Items) == 0 {
+	case len(daemons.Items) == 0:
 		c.warn("run kruise-daemon on every node: on a node without it a CRR has no effect, and the operator falls back to the next mode",
 			"DaemonSet %s not found", kruiseDaemon)
 		return nil
 	}
+	namespace := daemons.Items[0].Namespace
 	ready, err := c.readyNodes(ctx, &daemons.Items[0])
-	switch {
-	case c.unreadable(err, "pods in namespace "+daemons.Items[0].Namespace):
-		return nil
-	case err != nil:
+	if err != nil {
+		if c.unreadable(err, "pods in namespace "+namespace) {
+			return nil
+		}
 		return err
 	}
-	marks, total := c.settings.NodeKindRules, 0
+	total := 0
 	var without []string
 	for i := range nodes.Items {
-		node := &nodes.Items[i]
-		if marks.Classify(node) != plan.NodeReal {
+		if c.settings.NodeKindRules.Classify(&nodes.Items[i]) != plan.NodeReal {
 			continue
 		}
-		if total++; !slices.Contains(ready, node.Name) {
-			without = append(without, node.Name)
+		if total++; !slices.Contains(ready, nodes.Items[i].Name) {
+			without = append(without, nodes.Items[i].Name)
 		}
 	}
 	if len(without) > 0 {
-		c.warn("find the cause: kubectl get pods -n "+daemons.Items[0].Namespace+" -o wide. On these nodes the operator falls back to another mode after the deadline",
+		c.warn("find the cause: kubectl get pods -n "+namespace+" -o wide. On these nodes the operator falls back to another mode after the deadline",
 			"%s is not ready on %d of %d real nodes: %s", kruiseDaemon, len(without), total, firstOf(without))
 		return nil
 	}
@@ -115,7 +109,7 @@ func (c *checker) readyNodes(ctx context.Context, daemon *appsv1.DaemonSet) ([]s
 		return nil, fmt.Errorf("parse the selector of DaemonSet %s: %w", daemon.Name, err)
 	}
 	var pods corev1.PodList
-	if err := c.client.List(ctx, &pods, client.InNamespace(daemon.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
+	if err := c.Client.List(ctx, &pods, client.InNamespace(daemon.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
 		return nil, fmt.Errorf("list pods of %s: %w", daemon.Name, err)
 	}
 	var nodes []string
@@ -129,31 +123,27 @@ func (c *checker) readyNodes(ctx context.Context, daemon *appsv1.DaemonSet) ([]s
 	return nodes, nil
 }
 
-// kruiseManager checks whether OpenKruise's own SidecarTerminator acts on the same environment variables.
-func (c *checker) kruiseManager(ctx context.Context) error {
-	c.name = "OpenKruiseSidecarTerminator"
-	const hint = "turn off its feature gate SidecarTerminator, or run the operator with --env-convention=Disabled"
+// checkKruiseManager checks whether OpenKruise's own SidecarTerminator acts on the same environment variables.
+func (c *checker) checkKruiseManager(ctx context.Context) error {
 	if c.settings.Resolve.IgnoreEnv {
 		c.ok("the operator ignores environment variables (--env-convention=Disabled), so OpenKruise's SidecarTerminator may use them")
 		return nil
 	}
 	var deployments appsv1.DeploymentList
-	if err := c.client.List(ctx, &deployments, client.MatchingFields{"metadata.name": kruiseManager}); err != nil {
-		if c.unreadable(err, "Deployments of all namespaces") {
-			return nil
-		}
+	err := c.Client.List(ctx, &deployments, client.MatchingFields{"metadata.name": kruiseManager})
+	switch {
+	case c.unreadable(err, "Deployments of all namespaces"):
+	case err != nil:
 		return fmt.Errorf("get OpenKruise's manager: %w", err)
-	}
-	if len(deployments.Items) == 0 {
+	case len(deployments.Items) == 0:
 		c.warn("run OpenKruise with --feature-gates=SidecarTerminator=false, or the operator with --env-convention=Disabled",
 			"Deployment %s not found, so its feature gates are unknown", kruiseManager)
-		return nil
+	case terminatorGate(deployments.Items[0].Spec.Template.Spec.Containers):
+		c.warn("turn off its feature gate SidecarTerminator, or run the operator with --env-convention=Disabled",
+			"OpenKruise's SidecarTerminator is on and acts on the same environment variables as the operator")
+	default:
+		c.ok("OpenKruise's SidecarTerminator is off")
 	}
-	if terminatorGate(deployments.Items[0].Spec.Template.Spec.Containers) {
-		c.warn(hint, "OpenKruise's SidecarTerminator is on and acts on the same environment variables as the operator")
-		return nil
-	}
-	c.ok("OpenKruise's SidecarTerminator is off")
 	return nil
 }
 
@@ -181,10 +171,4 @@ func terminatorGate(containers []corev1.Container) bool {
 		return on
 	}
 	return gates["AllAlpha"]
-}
-
-// firstOf lists the first names and counts the others.
-func firstOf(names []string) string {
-	const few = 5
-	return safetext.List(names, few, ", ")
 }

@@ -6,278 +6,249 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"github.com/google/go-containerregistry/pkg/name"
 	appsv1 "k8s.io/api/apps/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/config/crd"
+	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/settings"
+	"github.com/sidecar-termination/operator/internal/safetext"
 )
 
-// notInstalled is the only result if neither the operator nor a CRD of it was found: everything else would follow from that.
-func (c *checker) notInstalled(context.Context) error {
-	c.name = "Deployment"
-	c.fail(c.installHint(), "the operator is not installed: namespace %s has no Deployment of it, and the cluster has none of its CRDs", c.namespace)
-	return nil
-}
-
-// isInstalled reports whether the operator or a CRD of it was found, or may exist because the user may not read it.
-func (c *checker) isInstalled(ctx context.Context) (bool, error) {
-	if c.deploymentName != "" || c.deploymentUnreadable {
-		return true, nil
-	}
-	known, err := crd.Read()
-	if err != nil {
-		return false, err
-	}
-	for i := range known {
-		err := c.client.Get(ctx, client.ObjectKey{Name: known[i].Name}, &apiextensionsv1.CustomResourceDefinition{})
-		switch {
-		case err == nil, apierrors.IsForbidden(err):
-			return true, nil
-		case !apierrors.IsNotFound(err):
-			return false, fmt.Errorf("get CRD %s: %w", known[i].Name, err)
-		}
-	}
-	return false, nil
-}
-
-func (c *checker) installHint() string {
-	return "install the operator: " + c.installer.apply("default") + ", or install its Helm chart"
-}
-
-func (c *checker) operator(ctx context.Context) error {
-	for _, check := range []func(context.Context) error{c.definitions, c.deployment, c.admission} {
-		if err := check(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (c *checker) deployment(ctx context.Context) error {
-	c.name = "Deployment"
-	deployment, ok, err := c.readDeployment(ctx)
-	switch {
-	case !ok:
-		return err
-	case deployment == nil:
-		c.fail(c.installHint()+", or set --operator-namespace", "no operator found in namespace %s", c.namespace)
+func (c *checker) checkDeployment(context.Context) error {
+	if c.unreadable(c.deploymentError, "Deployments in namespace "+c.namespace) {
 		return nil
 	}
-	name := deployment.Namespace + "/" + deployment.Name
-	wanted := int32(1)
-	if deployment.Spec.Replicas != nil {
-		wanted = *deployment.Spec.Replicas
+	if c.deployment == nil {
+		c.fail("install the operator: "+c.apply("default")+", or install its Helm chart. If it is in another namespace, set --operator-namespace",
+			"no operator found in namespace %s", c.namespace)
+		return nil
 	}
-	switch status := deployment.Status; {
+	name := c.deployment.Namespace + "/" + c.deployment.Name
+	cause := "find the cause: kubectl describe pods -n " + c.deployment.Namespace
+	wanted := ptr.Deref(c.deployment.Spec.Replicas, 1)
+	switch ready := c.deployment.Status.ReadyReplicas; {
 	case wanted == 0:
-		hint := "kubectl scale deployment/" + deployment.Name + " -n " + deployment.Namespace + " --replicas=2"
-		if c.installer.release != "" {
-			hint = c.installer.upgrade("replicas=2")
+		hint := "kubectl scale deployment/" + c.deployment.Name + " -n " + c.deployment.Namespace + " --replicas=2"
+		if c.release() != "" {
+			hint = c.upgrade("replicas=2")
 		}
 		c.fail(hint, "Deployment %s is scaled to 0", name)
-	case status.ReadyReplicas == 0:
-		c.fail("find the cause: kubectl describe pods -n "+deployment.Namespace, "Deployment %s has 0 of %d ready pods", name, wanted)
-	case status.ReadyReplicas < wanted:
-		c.warn("find the cause: kubectl describe pods -n "+deployment.Namespace, "Deployment %s has %d of %d ready pods", name, status.ReadyReplicas, wanted)
+	case ready == 0:
+		c.fail(cause, "Deployment %s has 0 of %d ready pods", name, wanted)
+	case ready < wanted:
+		c.warn(cause, "Deployment %s has %d of %d ready pods", name, ready, wanted)
 	default:
-		c.ok("Deployment %s is ready (%d of %d), image %s", name, status.ReadyReplicas, wanted, imageOf(deployment))
+		c.ok("Deployment %s is ready (%d of %d), image %s", name, ready, wanted, imageOf(c.deployment))
 	}
-	c.operatorVersion(deployment)
-	if c.flagsError != nil {
-		c.name = "Flags"
-		edit := fmt.Sprintf("kubectl edit deployment/%s -n %s", deployment.Name, deployment.Namespace)
-		if c.installer.release != "" {
-			edit = c.installer.upgrade("flags.FLAG=VALUE")
-		}
-		c.fail(fmt.Sprintf("correct them: %s. If the operator runs with them, %s", edit, versionHint),
-			"the operator cannot start with its flags, so the other checks assume the defaults: %v", c.flagsError)
-	} else {
-		if err := c.namespaces(ctx); err != nil {
-			return err
-		}
-		c.flags()
-		c.images()
-		c.metrics()
-	}
-	if deployment.Status.ReadyReplicas == 0 {
-		return nil
-	}
-	return c.lease(ctx, deployment)
-}
-
-// readDeployment returns the operator's Deployment, or nil if there is none. It returns false if the Deployment cannot be read,
-// and reports missing permission as a warning instead of an error.
-func (c *checker) readDeployment(ctx context.Context) (deployment *appsv1.Deployment, ok bool, err error) {
-	deployment, err = c.Operator(ctx)
-	if c.unreadable(err, "Deployments in namespace "+c.namespace) {
-		return nil, false, nil
-	}
-	return deployment, err == nil, err
+	return nil
 }
 
 func imageOf(deployment *appsv1.Deployment) string {
 	return deployment.Spec.Template.Spec.Containers[0].Image
 }
 
-// flags checks for disabled features.
-func (c *checker) flags() {
-	c.name = "Flags"
+const versionHint = "use the command line of the operator's version: other versions may decide differently"
+
+// checkVersion compares the version in the operator's image tag with the version of this program.
+func (c *checker) checkVersion(context.Context) error {
+	switch operator := versionOf(imageOf(c.deployment)); {
+	case operator == "" || c.programVersion == "":
+	case strings.TrimPrefix(operator, "v") != strings.TrimPrefix(c.programVersion, "v"):
+		c.warn(versionHint, "the operator has version %s, but this program has version %s", operator, c.programVersion)
+	default:
+		c.ok("the operator and this program have version %s", operator)
+	}
+	return nil
+}
+
+// versionOf returns the tag of the image if it is a version, or nothing.
+func versionOf(image string) string {
+	image, _, _ = strings.Cut(image, "@")
+	tag, err := name.NewTag(image)
+	if err != nil {
+		return ""
+	}
+	if _, err := version.ParseSemantic(tag.TagStr()); err != nil {
+		return ""
+	}
+	return tag.TagStr()
+}
+
+// checkFlags checks whether the operator can start with its flags, and which features they disable.
+func (c *checker) checkFlags(context.Context) error {
+	if c.flagsError != nil {
+		edit := fmt.Sprintf("kubectl edit deployment/%s -n %s", c.deployment.Name, c.deployment.Namespace)
+		if c.release() != "" {
+			edit = c.upgrade("flags.FLAG=VALUE")
+		}
+		c.fail(fmt.Sprintf("correct them: %s. If the operator runs with them, %s", edit, versionHint),
+			"the operator cannot start with its flags, so the other checks assume the defaults: %v", c.flagsError)
+		return nil
+	}
 	if image := c.settings.Resolve.Image; image != "" {
 		c.ok("the quick-exit image is %s", image)
 	} else {
-		c.warn("otherwise mode Image, the only mode on virtual nodes, needs an image in each policy: "+c.installer.set("--quick-exit-image", "quickExitImage=IMAGE"),
+		c.warn("otherwise mode Image, the only mode on virtual nodes, needs an image in each policy: "+c.set("--quick-exit-image", "quickExitImage=IMAGE"),
 			"no quick-exit image is set")
 	}
-	for _, mode := range []struct {
-		name        v1alpha1.Mode
-		flag, value string
-	}{{v1alpha1.ModeCRR, "--crr", "modes.crr"}, {v1alpha1.ModeImage, "--image-swap", "modes.image"}, {v1alpha1.ModePodPhase, "--pod-phase", "modes.podPhase"}} {
-		if mode.name == v1alpha1.ModeCRR && c.settings.Capabilities.NamespacesOnly {
-			continue
-		}
-		if !c.settings.Capabilities.Enabled(mode.name) {
-			c.warn("if this is not intended: "+c.installer.set(mode.flag+"=Enabled", mode.value+"=Enabled"), "mode %s is disabled", mode.name)
-		}
+	var allowed []string
+	for _, entry := range c.settings.Capabilities.Images.Entries {
+		allowed = append(allowed, entry.String())
 	}
-	if !c.settings.Capabilities.PrePull && !c.settings.Capabilities.NamespacesOnly {
-		c.warn("if this is not intended: "+c.installer.set("--pre-pull=Enabled", "prePull=Enabled"), "prePull of policies is disabled")
+	if len(allowed) > 0 {
+		c.ok("policies and variables may use the quick-exit images %s", strings.Join(allowed, ", "))
 	}
-}
-
-// images lists the allowed quick-exit images.
-func (c *checker) images() {
-	c.name = "QuickExitImages"
-	switch list := c.settings.Capabilities.Images; {
-	case !c.settings.Capabilities.Image:
-	case len(list.Entries) == 0:
-		c.ok("policies and variables may use any quick-exit image; restrict them with --allowed-quick-exit-image")
-	default:
-		var entries []string
-		for _, entry := range list.Entries {
-			entries = append(entries, entry.String())
-		}
-		c.ok("policies and variables may use the quick-exit images %s", strings.Join(entries, ", "))
-	}
-}
-
-// metrics checks who may read metrics.
-func (c *checker) metrics() {
-	c.name = "Metrics"
-	switch metrics := c.settings.Metrics; {
-	case metrics.Address == "":
-		c.warn("without metrics there are no alerts on stuck pods: "+c.installer.set("--metrics-bind-address=:8443"), "the operator serves no metrics")
-	case !metrics.Authenticated && c.settings.Capabilities.NamespacesOnly:
-		c.warn("limit who can connect with a NetworkPolicy, or grant the operator create on tokenreviews and subjectaccessreviews and "+
-			c.installer.set("--metrics-authentication=Enabled"), "metrics are served on %s without TLS and authentication", metrics.Address)
-	case !metrics.Authenticated:
-		c.warn(c.installer.set("--metrics-authentication=Enabled"), "metrics are served on %s without TLS and authentication", metrics.Address)
-	default:
-		c.ok("metrics are served on %s to users who may get /metrics", metrics.Address)
-	}
-}
-
-// phaseGuard is the admission policy that denies to revert a written phase.
-const phaseGuard = "sidecar-termination-phase-guard"
-
-// admissionPolicy is an admission policy of the installation. Its binding has the same name.
-type admissionPolicy struct {
-	name string
-	// does and missing describe its effect, and the effect of its absence.
-	does, missing string
-	// needed is true if the operator's flags enable what it protects.
-	needed bool
-}
-
-// admissionPolicies are the policies in config/admission. A test compares them.
-func (c *checker) admissionPolicies() []admissionPolicy {
 	enabled := c.settings.Capabilities.EnabledModes
-	podPhase := enabled.Enabled(v1alpha1.ModePodPhase)
-	return []admissionPolicy{
-		{phaseGuard, "protects written phases",
-			"the kubelet may revert a phase of mode PodPhase for a moment", podPhase},
-		{"sidecar-termination-operator-limits", "limits the operator to images and phases",
-			"only RBAC limits what the operator's ServiceAccount can do to pods", true},
-		{"sidecar-termination-operator-requests", "limits the operator to its own CRRs and ImagePullJobs",
-			"only RBAC limits which CRRs and ImagePullJobs the operator's ServiceAccount can create and delete",
-			enabled.CRR || enabled.PrePull},
-		{"sidecar-termination-mode-crr", "requires authors of policies to have the permission for mode CRR",
-			"anyone who may write policies can stop containers", enabled.CRR},
-		{"sidecar-termination-mode-image", "requires authors of policies to have the permission for mode Image",
-			"anyone who may write policies can change images of pods", enabled.Image},
-		{"sidecar-termination-mode-pod-phase", "requires authors of policies to have the permission for mode PodPhase",
-			"anyone who may write policies can end pods", podPhase},
-		{"sidecar-termination-mode-pre-pull", "requires authors of policies to have the permission for prePull",
-			"anyone who may write policies can pull images to nodes", enabled.PrePull},
-	}
-}
-
-func (c *checker) admission(ctx context.Context) error {
-	c.name = "AdmissionPolicies"
-	for _, policy := range c.admissionPolicies() {
-		if !policy.needed {
-			continue
-		}
-		name := c.installedName(policy.name)
-		missing, err := c.isMissing(ctx, name)
-		switch {
-		case c.unreadable(err, "admission policies"):
-			return nil
-		case err != nil:
-			return err
-		case missing:
-			c.warn("install it: "+c.installer.apply("admission", "admissionPolicies.enabled=true"), "admission policy %s is missing: %s", name, policy.missing)
-		default:
-			c.ok("admission policy %s %s", name, policy.does)
-		}
-		if policy.name == phaseGuard {
-			c.stabilizationWindow(!missing)
+	for _, feature := range []struct {
+		name, flag, value  string
+		enabled, ofCluster bool
+	}{
+		{"mode CRR", "--crr", "modes.crr", enabled.CRR, true},
+		{"mode Image", "--image-swap", "modes.image", enabled.Image, false},
+		{"mode PodPhase", "--pod-phase", "modes.podPhase", enabled.Enabled(v1alpha1.ModePodPhase), false},
+		{"prePull of policies", "--pre-pull", "prePull", enabled.PrePull, true},
+	} {
+		if !feature.enabled && (c.readsCluster() || !feature.ofCluster) {
+			c.warn("if this is not intended: "+c.set(feature.flag+"=Enabled", feature.value+"=Enabled"), "%s is disabled", feature.name)
 		}
 	}
 	return nil
 }
 
-// stabilizationWindow compares the stabilization window with what the phase guard permits.
-func (c *checker) stabilizationWindow(guarded bool) {
-	window := c.settings.StabilizationWindow
-	switch {
-	case !guarded && window < plan.UnguardedWindow:
-		c.warn("install the phase guard, or "+c.installer.set(fmt.Sprintf("--stabilization-window=%s", plan.UnguardedWindow)),
-			"without the phase guard, a stabilization window of %s is too short: kubelets may revert written phases", window)
-	case guarded && window > 0:
-		c.warn(c.installer.set("--stabilization-window=0s"), "Jobs complete %s later than necessary: with the phase guard, phases can be written at once", window)
-	default:
-		c.ok("the stabilization window of %s fits", window)
-	}
-}
-
-// installedName returns a name of config/default as it is in the cluster. A Helm release, and namePrefix and nameSuffix of
-// kustomize, may change what names begin and end with.
-func (c *checker) installedName(name string) string {
-	const role = "-controller-manager"
-	base := strings.TrimSuffix(settings.DeploymentName, role)
-	if prefix, suffix, ok := strings.Cut(c.deploymentName, role); ok {
-		return prefix + strings.TrimPrefix(name, base) + suffix
-	}
-	return name
-}
-
-// isMissing reports whether the admission policy or its binding is missing.
-func (c *checker) isMissing(ctx context.Context, name string) (bool, error) {
-	for _, object := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}} {
-		switch err := c.client.Get(ctx, client.ObjectKey{Name: name}, object); {
-		case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
-			return true, nil
-		case err != nil:
-			return false, fmt.Errorf("get admission policy %s: %w", name, err)
+// checkNamespaces checks an operator for single namespaces: whether they exist, and what the operator does without.
+func (c *checker) checkNamespaces(ctx context.Context) error {
+	var missing []string
+	for _, name := range c.settings.WatchNamespaces {
+		err := c.Client.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})
+		switch {
+		case apierrors.IsNotFound(err):
+			missing = append(missing, name)
+		case err != nil && !apierrors.IsForbidden(err):
+			return fmt.Errorf("get namespace: %w", err)
 		}
 	}
-	return false, nil
+	if len(missing) > 0 {
+		c.warn("create them with the operator's roles, or correct --watch-namespaces", "the operator watches namespaces that do not exist: %s", firstOf(missing))
+	}
+	c.ok("the operator watches only %s; it uses neither cluster policies nor OpenKruise", strings.Join(c.settings.WatchNamespaces, ", "))
+	if c.settings.NodeKindRules.All == plan.NodeNotRead {
+		c.warn("if all nodes of their pods have a kubelet: "+c.set("--node-kind=Real"),
+			"the operator may not read nodes and does not know their kind, so it uses only mode Image")
+	}
+	var cluster v1alpha1.ClusterSidecarTerminationPolicyList
+	err := c.Client.List(ctx, &cluster)
+	if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
+		return fmt.Errorf("list cluster policies: %w", err)
+	}
+	var unread []string
+	for i := range cluster.Items {
+		unread = append(unread, cluster.Items[i].Name)
+	}
+	if len(unread) > 0 {
+		c.warn("write a policy in each namespace, or install the operator for the whole cluster",
+			"the operator does not read cluster policies, because it runs with --watch-namespaces: %s", firstOf(unread))
+	}
+	return nil
+}
+
+// firstOf lists the first names and counts the others.
+func firstOf(names []string) string {
+	const few = 5
+	return safetext.List(names, few, ", ")
+}
+
+// checkMetrics checks who may read metrics.
+func (c *checker) checkMetrics(context.Context) error {
+	hint := c.set("--metrics-authentication=Enabled")
+	if !c.readsCluster() {
+		hint = "limit who can connect with a NetworkPolicy, or grant the operator create on tokenreviews and subjectaccessreviews and " + hint
+	}
+	switch metrics := c.settings.Metrics; {
+	case metrics.Address == "":
+		c.warn("without metrics there are no alerts on stuck pods: "+c.set("--metrics-bind-address=:8443"), "the operator serves no metrics")
+	case !metrics.Authenticated:
+		c.warn(hint, "metrics are served on %s without TLS and authentication", metrics.Address)
+	default:
+		c.ok("metrics are served on %s to users who may get /metrics", metrics.Address)
+	}
+	return nil
+}
+
+// The leader renews its lease every two seconds. Other replicas try to acquire it at least every four seconds.
+const (
+	leaseInterval = 500 * time.Millisecond
+	leaseTimeout  = 6 * time.Second
+)
+
+// checkLease checks that a replica of the operator is the leader. New replicas acquire the lease within seconds.
+func (c *checker) checkLease(ctx context.Context) error {
+	if c.settings.Lease.Name == "" {
+		c.warn("if this is not intended: "+c.set("--leader-elect=true"), "the operator runs without leader election, so every replica acts")
+		return nil
+	}
+	key := client.ObjectKey{Namespace: c.leaseNamespace(), Name: c.settings.Lease.Name}
+	var lease *coordinationv1.Lease
+	held := false
+	// Use the outer context, so that the timeout does not interrupt a read.
+	err := wait.PollUntilContextTimeout(ctx, leaseInterval, leaseTimeout, true, func(context.Context) (bool, error) {
+		before := lease
+		lease = &coordinationv1.Lease{}
+		err := c.Client.Get(ctx, key, lease)
+		held = err == nil && isHeld(before, lease, c.now())
+		return held, client.IgnoreNotFound(err)
+	})
+	hint := fmt.Sprintf("find the cause: kubectl logs -n %s deployment/%s", c.deployment.Namespace, c.deployment.Name)
+	switch renewed := ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}); {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case c.unreadable(err, "leases in namespace "+key.Namespace):
+	case err != nil && !wait.Interrupted(err):
+		return fmt.Errorf("get lease %s: %w", key, err)
+	case lease.Name == "":
+		c.fail(hint, "the operator has no leader: lease %s not found", key)
+	case leaderOf(lease) == "":
+		c.fail(hint, "the operator has no leader: lease %s has no holder", key)
+	case !held:
+		c.fail(hint, "the operator has no leader: %s holds lease %s but last renewed it %s ago", leaderOf(lease), key, explain.Age(c.now().Sub(renewed.Time)))
+	default:
+		c.ok("%s is the leader: it holds lease %s, renewed %s ago", leaderOf(lease), key, explain.Age(c.now().Sub(renewed.Time)))
+	}
+	return nil
+}
+
+// leaseNamespace is the namespace of the operator's lease.
+func (c *checker) leaseNamespace() string {
+	if c.settings.Lease.Namespace != "" {
+		return c.settings.Lease.Namespace
+	}
+	return c.deployment.Namespace
+}
+
+// leaderOf is the host name of the lease's holder, which is the pod's name. The rest of the identity is random.
+func leaderOf(lease *coordinationv1.Lease) string {
+	host, _, _ := strings.Cut(ptr.Deref(lease.Spec.HolderIdentity, ""), "_")
+	return host
+}
+
+// isHeld reports whether a replica holds the lease: its duration has not passed, or it was renewed since it was read before. The
+// second is true even if the clocks of this machine and the cluster differ.
+func isHeld(before, lease *coordinationv1.Lease, now time.Time) bool {
+	renewed := lease.Spec.RenewTime
+	if leaderOf(lease) == "" || renewed == nil {
+		return false
+	}
+	expires := renewed.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
+	return !now.After(expires) || before != nil && !renewed.Equal(before.Spec.RenewTime)
 }

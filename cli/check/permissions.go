@@ -6,231 +6,220 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/prepull/pulljob"
-	"github.com/sidecar-termination/operator/internal/terminator/crr"
+	"github.com/sidecar-termination/operator/config"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// permission is a set of verbs on a resource.
-type permission struct {
-	feature   feature // that needs it, or empty
-	group     string
-	resource  string // with its subresource
-	name      string // of a single object, or empty
-	namespace string // empty for cluster-wide permissions
-	verbs     []string
-	// perNamespace is true if an operator for single namespaces needs the permission in each of them.
-	perNamespace bool
+// requirement is a role that the operator needs, in a namespace or in the whole cluster.
+type requirement struct {
+	namespace string
+	feature   string // that needs the role, or empty
+	rules     []rbacv1.PolicyRule
 }
 
-// feature is a part of the operator that flags can disable.
-type feature string
-
-const (
-	featureCRR      = feature("mode " + v1alpha1.ModeCRR)
-	featureImage    = feature("mode " + v1alpha1.ModeImage)
-	featurePodPhase = feature("mode " + v1alpha1.ModePodPhase)
-	featurePrePull  = feature("pre-pull")
-	featureLease    = feature("leader election")
-)
-
-var (
-	// watchVerbs are the verbs of a cache.
-	watchVerbs = []string{"list", "watch"}
-
-	// permissions are the cluster-wide permissions of the operator. A test compares them with config/rbac/role.yaml.
-	permissions = []permission{
-		{group: "", resource: "namespaces", verbs: watchVerbs},
-		{group: "", resource: "nodes", verbs: watchVerbs},
-		{group: "", resource: "pods", verbs: []string{"get", "list", "watch"}, perNamespace: true},
-		{group: "events.k8s.io", resource: "events", verbs: []string{"create", "patch"}, perNamespace: true},
-		{group: "authentication.k8s.io", resource: "tokenreviews", verbs: []string{"create"}},
-		{group: "authorization.k8s.io", resource: "subjectaccessreviews", verbs: []string{"create"}},
-		{group: v1alpha1.GroupName, resource: "sidecarterminationpolicies", verbs: watchVerbs, perNamespace: true},
-		{group: v1alpha1.GroupName, resource: "clustersidecarterminationpolicies", verbs: watchVerbs},
-		{group: v1alpha1.GroupName, resource: "sidecarterminationpolicies/status", verbs: []string{"update"}, perNamespace: true},
-		{group: v1alpha1.GroupName, resource: "clustersidecarterminationpolicies/status", verbs: []string{"update"}},
-		{feature: featureCRR, group: "apiextensions.k8s.io", resource: "customresourcedefinitions", name: crr.DefinitionName, verbs: watchVerbs},
-		{feature: featureCRR, group: "admissionregistration.k8s.io", resource: "mutatingwebhookconfigurations", name: crr.WebhookConfigurationName, verbs: watchVerbs},
-		{feature: featureCRR, group: "apps.kruise.io", resource: "containerrecreaterequests", verbs: []string{"list", "watch", "create", "delete"}},
-		{feature: featureImage, group: "", resource: "pods", verbs: []string{"patch"}, perNamespace: true},
-		{feature: featurePodPhase, group: "", resource: "pods/status", verbs: []string{"patch"}, perNamespace: true},
-		{feature: featurePrePull, group: "apiextensions.k8s.io", resource: "customresourcedefinitions", name: pulljob.DefinitionName, verbs: watchVerbs},
-		{feature: featurePrePull, group: "apps.kruise.io", resource: "imagepulljobs", verbs: []string{"list", "watch", "create", "delete"}},
+// feature returns the name of the part of the operator that needs a role of the installation. It returns false if the operator's
+// flags disable that part.
+func (c *checker) feature(role string) (name string, enabled bool) {
+	modes := c.settings.Capabilities.EnabledModes
+	switch strings.TrimPrefix(role, "sidecar-termination-") {
+	case "manager-role":
+		return "", true
+	case "leader-election-role":
+		return "leader election", c.settings.Lease.Name != ""
+	case "manager-crr-role":
+		return "mode " + string(v1alpha1.ModeCRR), modes.CRR
+	case "manager-image-role":
+		return "mode " + string(v1alpha1.ModeImage), modes.Image
+	case "manager-pod-phase-role":
+		return "mode " + string(v1alpha1.ModePodPhase), modes.Enabled(v1alpha1.ModePodPhase)
+	case "manager-pre-pull-role":
+		return "pre-pull", modes.PrePull
 	}
-)
-
-// leasePermissions are the permissions for leader election with the lease. A test compares them with
-// config/rbac/leader_election_role.yaml.
-func leasePermissions(namespace, name string) []permission {
-	return []permission{
-		{feature: featureLease, group: "coordination.k8s.io", resource: "leases", namespace: namespace, verbs: []string{"create"}},
-		{feature: featureLease, group: "coordination.k8s.io", resource: "leases", namespace: namespace, name: name, verbs: []string{"get", "update"}},
-		{feature: featureLease, group: "", resource: "events", namespace: namespace, verbs: []string{"create", "patch"}},
-	}
+	return role, true
 }
 
-// permissions are the permissions of the operator by its flags, apart from those for leader election.
-func (c *checker) permissions() []permission {
-	if !c.settings.Capabilities.NamespacesOnly {
-		return permissions
-	}
-	var all []permission
-	for _, r := range permissions {
-		switch {
-		case r.perNamespace:
-			for _, namespace := range c.settings.WatchNamespaces {
-				r.namespace = namespace
-				all = append(all, r)
+// requirements are the roles that the operator needs by its flags, as the installation has them.
+func (c *checker) requirements() ([]requirement, error) {
+	var all []requirement
+	add := func(file string, namespaces ...string) error {
+		roles, err := config.ReadRoles(file)
+		for _, role := range roles {
+			feature, enabled := c.feature(role.Name)
+			for _, namespace := range namespaces {
+				if enabled {
+					all = append(all, requirement{namespace, feature, role.Rules})
+				}
 			}
-		case r.resource == "nodes" && c.settings.NodeKindRules.All == "",
-			(r.resource == "tokenreviews" || r.resource == "subjectaccessreviews") && c.settings.Metrics.Authenticated:
-			all = append(all, r)
+		}
+		return err
+	}
+	file, namespaces := config.ManagerRoles, []string{""}
+	if !c.readsCluster() {
+		file, namespaces = config.NamespacedManagerRoles, c.settings.WatchNamespaces
+		all = append(all, requirement{rules: c.optionalRules()})
+	}
+	if err := add(file, namespaces...); err != nil {
+		return nil, err
+	}
+	return all, add(config.LeaderElectionRole, c.leaseNamespace())
+}
+
+// optionalRules are the rules for the whole cluster that an operator for single namespaces needs only with some flags.
+func (c *checker) optionalRules() []rbacv1.PolicyRule {
+	var all []rbacv1.PolicyRule
+	if c.settings.NodeKindRules.All == "" {
+		all = append(all, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list", "watch"}})
+	}
+	if c.settings.Metrics.Authenticated {
+		all = append(all,
+			rbacv1.PolicyRule{APIGroups: []string{"authentication.k8s.io"}, Resources: []string{"tokenreviews"}, Verbs: []string{"create"}},
+			rbacv1.PolicyRule{APIGroups: []string{"authorization.k8s.io"}, Resources: []string{"subjectaccessreviews"}, Verbs: []string{"create"}})
+	}
+	return all
+}
+
+// checkPermissions asks the API server whether the operator's ServiceAccount has the permissions of its roles.
+func (c *checker) checkPermissions(ctx context.Context) error {
+	requirements, err := c.requirements()
+	if err != nil {
+		return err
+	}
+	account := cmp.Or(c.deployment.Spec.Template.Spec.ServiceAccountName, "default")
+	total, missing := 0, 0
+	for _, r := range requirements {
+		for _, object := range r.objects() {
+			denied, err := c.denied(ctx, account, object)
+			if apierrors.IsForbidden(err) {
+				c.warn("ask someone who may create subjectaccessreviews", "you may not check the permissions of ServiceAccount %s", account)
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			total += len(object.verbs)
+			if len(denied) > 0 {
+				missing++
+				c.fail("restore the operator's roles and bindings: "+c.apply(c.rolesDirectory()), "ServiceAccount %s may not %s", account, object.describe(denied, r.feature))
+			}
+		}
+	}
+	if missing == 0 {
+		c.ok("ServiceAccount %s has all %d permissions that the operator needs", account, total)
+	}
+	return nil
+}
+
+// rolesDirectory is the directory of config with the operator's roles.
+func (c *checker) rolesDirectory() string {
+	if c.readsCluster() {
+		return "rbac"
+	}
+	return "overlays/namespaced"
+}
+
+// ruledObject is a resource, or one object, and what the operator does with it.
+type ruledObject struct {
+	authorizationv1.ResourceAttributes
+	verbs []string
+}
+
+// objects lists the objects of the rules.
+func (r requirement) objects() []ruledObject {
+	var all []ruledObject
+	for _, rule := range r.rules {
+		names := rule.ResourceNames
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				resource, subresource, _ := strings.Cut(resource, "/")
+				for _, name := range names {
+					all = append(all, ruledObject{authorizationv1.ResourceAttributes{
+						Namespace: r.namespace, Group: group, Resource: resource, Subresource: subresource, Name: name,
+					}, rule.Verbs})
+				}
+			}
 		}
 	}
 	return all
 }
 
-// rolesDirectory is the directory of config with the operator's roles.
-func (c *checker) rolesDirectory() string {
-	if c.settings.Capabilities.NamespacesOnly {
-		return "overlays/namespaced"
-	}
-	return "rbac"
-}
-
-// operatorPermissions checks the permissions of the operator's ServiceAccount.
-func (c *checker) operatorPermissions(ctx context.Context) error {
-	c.name = "Permissions"
-	deployment, ok, err := c.readDeployment(ctx)
-	switch {
-	case !ok:
-		return err
-	case deployment == nil:
-		return nil // another check has found that
-	}
-	account := serviceAccount{deployment.Namespace, cmp.Or(deployment.Spec.Template.Spec.ServiceAccountName, "default")}
-	total, missing := 0, 0
-	for _, r := range slices.Concat(c.permissions(), leasePermissions(c.leaseNamespace(deployment), c.settings.Lease.Name)) {
-		if !c.isEnabled(r.feature) {
-			continue
-		}
-		denied, err := c.denied(ctx, account, r)
-		if apierrors.IsForbidden(err) {
-			c.warn("ask someone who may create subjectaccessreviews", "you may not check the permissions of ServiceAccount %s", account.name)
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		total += len(r.verbs)
-		if len(denied) > 0 {
-			missing++
-			c.fail("restore the operator's roles and bindings: "+c.installer.apply(c.rolesDirectory()), "ServiceAccount %s may not %s", account.name, r.describe(denied))
-		}
-	}
-	if missing == 0 {
-		c.ok("ServiceAccount %s has all %d permissions that the operator needs", account.name, total)
-	}
-	return nil
-}
-
-type serviceAccount struct{ namespace, name string }
-
 // denied lists the verbs that the ServiceAccount may not use.
-func (c *checker) denied(ctx context.Context, account serviceAccount, r permission) ([]string, error) {
+func (c *checker) denied(ctx context.Context, account string, object ruledObject) ([]string, error) {
+	namespace := c.deployment.Namespace
 	var denied []string
-	for _, verb := range r.verbs {
+	for _, object.Verb = range object.verbs {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:               "system:serviceaccount:" + account.namespace + ":" + account.name,
-			Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + account.namespace, "system:authenticated"},
-			ResourceAttributes: r.attributes(verb),
+			User:               "system:serviceaccount:" + namespace + ":" + account,
+			Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
+			ResourceAttributes: &object.ResourceAttributes,
 		}}
-		if err := c.client.Create(ctx, review); err != nil {
+		if err := c.Client.Create(ctx, review); err != nil {
 			return nil, fmt.Errorf("check the operator's permissions: %w", err)
 		}
 		if !review.Status.Allowed {
-			denied = append(denied, verb)
+			denied = append(denied, object.Verb)
 		}
 	}
 	return denied, nil
 }
 
-func (c *checker) isEnabled(u feature) bool {
-	enabled := c.settings.Capabilities.EnabledModes
-	switch u {
-	case featureCRR:
-		return enabled.CRR
-	case featureImage:
-		return enabled.Image
-	case featurePodPhase:
-		return enabled.Enabled(v1alpha1.ModePodPhase)
-	case featurePrePull:
-		return enabled.PrePull
-	case featureLease:
-		return c.settings.Lease.Name != ""
+func (o ruledObject) describe(verbs []string, feature string) string {
+	text := strings.Join(verbs, ", ") + " " + o.Resource
+	if o.Subresource != "" {
+		text += "/" + o.Subresource
 	}
-	return true
-}
-
-func (r permission) attributes(verb string) *authorizationv1.ResourceAttributes {
-	resource, subresource, _ := strings.Cut(r.resource, "/")
-	return &authorizationv1.ResourceAttributes{
-		Namespace: r.namespace, Group: r.group, Resource: resource, Subresource: subresource, Name: r.name, Verb: verb,
+	if o.Group != "" {
+		text += "." + o.Group
 	}
-}
-
-func (r permission) describe(verbs []string) string {
-	text := strings.Join(verbs, ", ") + " " + r.resource
-	if r.group != "" {
-		text += "." + r.group
+	if o.Name != "" {
+		text += " named " + o.Name
 	}
-	if r.name != "" {
-		text += " named " + r.name
+	if o.Namespace != "" {
+		text += " in namespace " + o.Namespace
 	}
-	if r.namespace != "" {
-		text += " in namespace " + r.namespace
-	}
-	if r.feature != "" {
-		text += fmt.Sprintf(" (%s)", r.feature)
+	if feature != "" {
+		text += fmt.Sprintf(" (%s)", feature)
 	}
 	return text
 }
 
 // installedKinds are the kinds of objects of an installation. A test compares them with config/default.
-var installedKinds = []permission{
-	{group: "apiextensions.k8s.io", resource: "customresourcedefinitions"},
-	{group: "rbac.authorization.k8s.io", resource: "clusterroles"},
-	{group: "rbac.authorization.k8s.io", resource: "clusterrolebindings"},
-	{group: "rbac.authorization.k8s.io", resource: "roles"},
-	{group: "rbac.authorization.k8s.io", resource: "rolebindings"},
-	{group: "admissionregistration.k8s.io", resource: "validatingadmissionpolicies"},
-	{group: "admissionregistration.k8s.io", resource: "validatingadmissionpolicybindings"},
-	{group: "", resource: "namespaces"},
-	{group: "", resource: "serviceaccounts"},
-	{group: "apps", resource: "deployments"},
-	{group: "policy", resource: "poddisruptionbudgets"},
+var installedKinds = []schema.GroupResource{
+	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
+	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"},
+	{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"},
+	{Group: "rbac.authorization.k8s.io", Resource: "roles"},
+	{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"},
+	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"},
+	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"},
+	{Resource: "namespaces"},
+	{Resource: "serviceaccounts"},
+	{Group: "apps", Resource: "deployments"},
+	{Group: "policy", Resource: "poddisruptionbudgets"},
 }
 
-// installation checks whether the user may install the operator, and whether it is already installed.
-func (c *checker) installation(ctx context.Context) error {
-	c.name = "Installation"
+// checkInstallation checks whether the user may install the operator, and whether it is already installed.
+func (c *checker) checkInstallation(ctx context.Context) error {
 	var denied []string
-	for _, r := range installedKinds {
-		attributes := r.attributes("create")
-		attributes.Namespace = c.namespace
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: attributes}}
-		if err := c.client.Create(ctx, review); err != nil {
+	for _, kind := range installedKinds {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: c.namespace, Group: kind.Group, Resource: kind.Resource, Verb: "create"},
+		}}
+		if err := c.Client.Create(ctx, review); err != nil {
 			return fmt.Errorf("check your permissions: %w", err)
 		}
 		if !review.Status.Allowed {
-			denied = append(denied, r.resource)
+			denied = append(denied, kind.Resource)
 		}
 	}
 	if len(denied) > 0 {
@@ -238,12 +227,11 @@ func (c *checker) installation(ctx context.Context) error {
 	} else {
 		c.ok("you may create all objects of an installation")
 	}
-	deployment, ok, err := c.readDeployment(ctx)
 	switch {
-	case !ok:
-		return err
-	case deployment != nil:
-		c.warn("a new installation would upgrade it; to check the current one, run: "+c.program+" check", "the operator is already installed with image %s", imageOf(deployment))
+	case c.unreadable(c.deploymentError, "Deployments in namespace "+c.namespace):
+	case c.deployment != nil:
+		c.warn("a new installation would upgrade it; to check the current one, run: "+settings.PluginName+" check",
+			"the operator is already installed with image %s", imageOf(c.deployment))
 	default:
 		c.ok("no operator is installed in namespace %s", c.namespace)
 	}

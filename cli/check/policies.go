@@ -6,52 +6,54 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// policies finds policies that are not ready or degraded.
-func (c *checker) policies(ctx context.Context) error {
-	c.name = "PolicyConditions"
-	total, affected := 0, 0
-	inspect := func(kind, namespace, name string, generation int64, status v1alpha1.PolicyStatus) {
-		total++
-		title := kind + "/" + name
-		hint := "run: " + c.program + " explain " + title
-		if namespace != "" {
-			title, hint = title+" in namespace "+namespace, hint+" -n "+namespace
-		}
-		ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
-		degraded := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded)
-		switch {
-		case ready == nil || status.ObservedGeneration < generation:
-			affected++
-			c.warn("check that the operator is running: it writes the status within seconds", "%s has no current status", title)
-		case ready.Status != metav1.ConditionTrue:
-			affected++
-			c.warn(hint, "%s is not ready (%s): %s", title, ready.Reason, ready.Message)
-		case degraded != nil:
-			affected++
-			c.warn(hint, "%s is degraded (%s): %s", title, degraded.Reason, degraded.Message)
-		}
-	}
-	namespaced, cluster, err := c.listPolicies(ctx)
-	if err != nil {
-		return c.policiesUnread(err)
-	}
-	for i := range namespaced {
-		p := &namespaced[i]
-		inspect("policy", p.Namespace, p.Name, p.Generation, p.Status)
-	}
-	for i := range cluster {
-		p := &cluster[i]
-		inspect("clusterpolicy", "", p.Name, p.Generation, p.Status)
-	}
+// policy is a policy of either kind that the operator reads.
+type policy struct {
+	title, explain string // explain is the command that says more
+	object         metav1.Object
+	spec           *v1alpha1.PolicySpec
+	status         *v1alpha1.PolicyStatus
+}
+
+// checkPolicies finds policies that are not ready or degraded. It sets policies for the check that follows.
+func (c *checker) checkPolicies(ctx context.Context) error {
+	policies, err := c.listPolicies(ctx)
 	switch {
+	case c.unreadable(err, "policies of all namespaces"):
+		return nil
+	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
+		c.warn("install the CRDs of the operator", "policies are not served")
+		return nil
+	case err != nil:
+		return fmt.Errorf("list policies: %w", err)
+	}
+	c.policies = policies
+	affected := 0
+	for _, policy := range policies {
+		ready := meta.FindStatusCondition(policy.status.Conditions, v1alpha1.ConditionReady)
+		degraded := meta.FindStatusCondition(policy.status.Conditions, v1alpha1.ConditionDegraded)
+		affected++
+		switch {
+		case ready == nil || policy.status.ObservedGeneration < policy.object.GetGeneration():
+			c.warn("check that the operator is running: it writes the status within seconds", "%s has no current status", policy.title)
+		case ready.Status != metav1.ConditionTrue:
+			c.warn(policy.explain, "%s is not ready (%s): %s", policy.title, ready.Reason, ready.Message)
+		case degraded != nil:
+			c.warn(policy.explain, "%s is degraded (%s): %s", policy.title, degraded.Reason, degraded.Message)
+		default:
+			affected--
+		}
+	}
+	switch total := len(policies); {
 	case total == 0:
 		c.ok("no policies found; only environment variables declare sidecars")
 	case affected == 0:
@@ -60,38 +62,39 @@ func (c *checker) policies(ctx context.Context) error {
 	return nil
 }
 
-// policiesUnread adds a result for the error, or returns an unexpected error.
-func (c *checker) policiesUnread(err error) error {
-	switch {
-	case c.unreadable(err, "policies of all namespaces"):
-		return nil
-	case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
-		c.warn("install the CRDs of the operator", "policies are not served")
-		return nil
+// listPolicies lists the policies that the operator reads.
+func (c *checker) listPolicies(ctx context.Context) ([]policy, error) {
+	namespaces := []string{corev1.NamespaceAll}
+	if !c.readsCluster() {
+		namespaces = c.settings.WatchNamespaces
 	}
-	return fmt.Errorf("list policies: %w", err)
-}
-
-// listPolicies lists the policies of both kinds that the operator reads.
-func (c *checker) listPolicies(ctx context.Context) ([]v1alpha1.SidecarTerminationPolicy, []v1alpha1.ClusterSidecarTerminationPolicy, error) {
-	if c.settings.Capabilities.NamespacesOnly {
-		var all []v1alpha1.SidecarTerminationPolicy
-		for _, namespace := range c.settings.WatchNamespaces {
-			var namespaced v1alpha1.SidecarTerminationPolicyList
-			if err := c.client.List(ctx, &namespaced, client.InNamespace(namespace)); err != nil {
-				return nil, nil, err
-			}
-			all = append(all, namespaced.Items...)
+	var all []policy
+	for _, namespace := range namespaces {
+		var namespaced v1alpha1.SidecarTerminationPolicyList
+		if err := c.Client.List(ctx, &namespaced, client.InNamespace(namespace)); err != nil {
+			return nil, err
 		}
-		return all, nil, nil
+		for i := range namespaced.Items {
+			p := &namespaced.Items[i]
+			all = append(all, policy{
+				"policy " + p.Namespace + "/" + p.Name, explainHint("policy/" + p.Name + " -n " + p.Namespace), p, &p.Spec.PolicySpec, &p.Status,
+			})
+		}
 	}
-	var namespaced v1alpha1.SidecarTerminationPolicyList
-	if err := c.client.List(ctx, &namespaced); err != nil {
-		return nil, nil, err
+	if !c.readsCluster() {
+		return all, nil
 	}
 	var cluster v1alpha1.ClusterSidecarTerminationPolicyList
-	if err := c.client.List(ctx, &cluster); err != nil {
-		return nil, nil, err
+	if err := c.Client.List(ctx, &cluster); err != nil {
+		return nil, err
 	}
-	return namespaced.Items, cluster.Items, nil
+	for i := range cluster.Items {
+		p := &cluster.Items[i]
+		all = append(all, policy{"clusterpolicy " + p.Name, explainHint("clusterpolicy/" + p.Name), p, &p.Spec.PolicySpec, &p.Status})
+	}
+	return all, nil
+}
+
+func explainHint(arguments string) string {
+	return "run: " + settings.PluginName + " explain " + arguments
 }
