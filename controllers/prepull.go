@@ -32,7 +32,6 @@ func (p *prePulls) decide(ctx context.Context, object *policyObject) (prepull.De
 		Served:         p.jobs.Availability.Available(),
 		Existing:       existing,
 		Denial:         p.states.get(object.ref).pullDenial,
-		Now:            p.options.Clock.Now(),
 	}), nil
 }
 

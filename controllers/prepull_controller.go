@@ -12,7 +12,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/prepull"
 	"github.com/sidecar-termination/operator/internal/prepull/pulljob"
 	"github.com/sidecar-termination/operator/internal/resolve"
@@ -60,9 +59,9 @@ func (r *PrePullReconciler) Reconcile(ctx context.Context, ref resolve.PolicyRef
 		}
 	}
 	if denied {
-		return ctrl.Result{RequeueAfter: plan.Soonest(decision.RequeueAfter, pullDenialRetry)}, nil
+		return ctrl.Result{RequeueAfter: pullDenialRetry}, nil
 	}
-	return ctrl.Result{RequeueAfter: decision.RequeueAfter}, nil
+	return ctrl.Result{}, nil
 }
 
 // create creates the jobs until one is denied, and enqueues the policy to report that.

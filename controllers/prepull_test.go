@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -57,10 +56,10 @@ func (b *bench) knowsPolicyAndJobs(policy *v1alpha1.SidecarTerminationPolicy) {
 		}
 		var knownJobs, liveJobs []string
 		for _, job := range known {
-			knownJobs = append(knownJobs, fmt.Sprint(job.Name, job.Begun, job.Succeeded, job.Failed, job.Changed))
+			knownJobs = append(knownJobs, fmt.Sprint(job.Name, job.Begun, job.Succeeded, job.Failed))
 		}
 		for _, job := range b.pullJobs() {
-			liveJobs = append(liveJobs, fmt.Sprint(job.Name, job.Status.StartTime != nil, job.Status.Succeeded, job.Status.Failed, job.Generation > 1))
+			liveJobs = append(liveJobs, fmt.Sprint(job.Name, job.Status.StartTime != nil, job.Status.Succeeded, job.Status.Failed))
 		}
 		if diff := cmp.Diff(set(liveJobs), set(knownJobs)); diff != "" {
 			return errors.New(diff)
@@ -224,36 +223,6 @@ func TestPullSettingsChangeReplacesJob(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, jobs[0].Spec.ImagePullJobTemplate); diff != "" {
 		t.Errorf("job (-want +got):\n%s", diff)
-	}
-}
-
-func TestChangedPullJobIsReplaced(t *testing.T) {
-	b := newPrePullBench(t, newKruise(t))
-	policy := b.newPolicy("mesh", withPrePull)
-	b.pulls(policy)
-	job := b.pullJobs()[0]
-	job.Spec.Image = "somebody/else:v1"
-	b.update(&job)
-
-	clock := clocktesting.NewFakePassiveClock(job.CreationTimestamp.Time)
-	b.prePulls.prePulls.options.Clock = clock
-
-	// Not at once: the user may change every job.
-	b.knowsPolicyAndJobs(policy)
-	result, err := b.prePulls.Reconcile(t.Context(), refOf(policy))
-	if err != nil || result.RequeueAfter <= 0 {
-		t.Fatalf("got %+v and error %v, want a later look", result, err)
-	}
-	if diff := cmp.Diff([]string{"somebody/else:v1"}, b.images()); diff != "" {
-		t.Errorf("images (-want +got):\n%s", diff)
-	}
-	b.says(policy, "False PrePulling somebody changed the ImagePullJob of "+quickExit)
-
-	clock.SetTime(clock.Now().Add(result.RequeueAfter))
-	b.pulls(policy)
-	b.pulls(policy)
-	if diff := cmp.Diff([]string{quickExit}, b.images()); diff != "" {
-		t.Errorf("images (-want +got):\n%s", diff)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -46,20 +45,12 @@ type Situation struct {
 	Existing []Existing
 	// Denial is why the last job of the policy could not be created, or empty.
 	Denial string
-	// Now is the current time.
-	Now time.Time
 }
-
-// changedAge is the minimum age of a job that somebody has changed before it is replaced. Without it, a program that
-// changes every job would have images pulled to every node endlessly.
-const changedAge = 10 * time.Minute
 
 // Decision is the jobs of a policy to create and delete, and the report. Lists are sorted.
 type Decision struct {
 	Create []Job
 	Delete []Existing
-	// RequeueAfter is when to requeue the policy even if nothing changes; zero means that a change will requeue it.
-	RequeueAfter time.Duration
 	// Report is nil while the policy has no prePull.
 	Report *Report
 }
@@ -95,8 +86,7 @@ func Decide(s Situation) Decision {
 		}
 	}
 	decision.Create = missing(wanted, s.Existing)
-	decision.Delete = s.unwanted(wanted)
-	decision.RequeueAfter = s.untilReplacement(wanted)
+	decision.Delete = unwanted(wanted, s.Existing)
 	return decision
 }
 
@@ -241,12 +231,11 @@ func missing(wanted []Job, existing []Existing) []Job {
 	return create
 }
 
-// unwanted returns the existing jobs that are not wanted, and changed jobs that are old enough to be replaced.
-func (s Situation) unwanted(wanted []Job) []Existing {
+// unwanted returns the existing jobs that are not wanted.
+func unwanted(wanted []Job, existing []Existing) []Existing {
 	var remove []Existing
-	for _, e := range s.Existing {
-		isWanted := slices.ContainsFunc(wanted, e.is)
-		if !e.Deleted && (!isWanted || e.Changed && s.untilOld(e) <= 0) {
+	for _, e := range existing {
+		if !e.Deleted && !slices.ContainsFunc(wanted, e.is) {
 			remove = append(remove, e)
 		}
 	}
@@ -254,22 +243,6 @@ func (s Situation) unwanted(wanted []Job) []Existing {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
 	return remove
-}
-
-// untilReplacement returns the time until the next changed job is replaced, or zero where there is none.
-func (s Situation) untilReplacement(wanted []Job) time.Duration {
-	var next time.Duration
-	for _, e := range s.Existing {
-		wait := s.untilOld(e)
-		if e.Changed && !e.Deleted && wait > 0 && slices.ContainsFunc(wanted, e.is) && (next == 0 || wait < next) {
-			next = wait
-		}
-	}
-	return next
-}
-
-func (s Situation) untilOld(e Existing) time.Duration {
-	return e.Created.Add(changedAge).Sub(s.Now)
 }
 
 func find(existing []Existing, job Job) *Existing {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,9 +21,6 @@ import (
 
 const image = "registry.example/quick-exit:v1"
 
-// noon is the current time of the tests. A job without a stated age is old.
-var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-
 // listed restricts images to those of another registry.
 func listed(s *prepull.Situation) {
 	entry, err := imagelist.ParseEntry("other.example/*")
@@ -32,11 +28,6 @@ func listed(s *prepull.Situation) {
 		panic(err)
 	}
 	s.Images.Entries = []imagelist.Entry{entry}
-}
-
-// changedAt returns a change that makes a job modified and this old.
-func changedAt(age time.Duration) func(*prepull.Existing) {
-	return func(e *prepull.Existing) { e.Changed, e.Created = true, noon.Add(-age) }
 }
 
 // situation returns a namespaced policy with one sidecar that uses the operator's image. The cluster serves ImagePullJobs.
@@ -47,7 +38,7 @@ func situation(changes ...func(*prepull.Situation)) prepull.Situation {
 			UID:  "4a1b",
 			Spec: &v1alpha1.PolicySpec{Sidecars: []v1alpha1.Sidecar{{Name: "proxy"}}, PrePull: &v1alpha1.PrePull{}},
 		},
-		Namespace: "system", DefaultImage: image, Enabled: plan.EnabledModes{Image: true, PrePull: true}, Served: true, Now: noon,
+		Namespace: "system", DefaultImage: image, Enabled: plan.EnabledModes{Image: true, PrePull: true}, Served: true,
 	}
 	for _, change := range changes {
 		change(&s)
@@ -261,15 +252,11 @@ func TestCreateAndDeleteJobs(t *testing.T) {
 		"the selector becomes invalid": {[]func(*prepull.Situation){with([]string{image}), prePull(func(p *v1alpha1.PrePull) {
 			p.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b c"}}
 		})}, nil, []string{image}},
-		"a job was modified":                      {[]func(*prepull.Situation){with([]string{image}, func(e *prepull.Existing) { e.Changed = true })}, nil, []string{image}},
-		"a new job was modified":                  {[]func(*prepull.Situation){with([]string{image}, changedAt(9*time.Minute))}, nil, nil},
-		"a modified job is old enough to replace": {[]func(*prepull.Situation){with([]string{image}, changedAt(10*time.Minute))}, nil, []string{image}},
-		"a new modified job is unwanted":          {[]func(*prepull.Situation){with([]string{image}, changedAt(time.Minute)), withoutPrePull}, nil, []string{image}},
-		"a job is being deleted":                  {[]func(*prepull.Situation){with([]string{image}, func(e *prepull.Existing) { e.Deleted = true })}, nil, nil},
-		"an unwanted job is being deleted":        {[]func(*prepull.Situation){with([]string{image}, func(e *prepull.Existing) { e.Deleted = true }), withoutPrePull}, nil, nil},
-		"a denied job is retried":                 {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Denial = "no" }}, []string{image}, nil},
-		"jobs are not served":                     {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Served = false }}, nil, nil},
-		"pre-pulling is disabled":                 {[]func(*prepull.Situation){with([]string{image}), func(s *prepull.Situation) { s.Enabled.PrePull = false }, withoutPrePull}, nil, nil},
+		"a job is being deleted":           {[]func(*prepull.Situation){with([]string{image}, func(e *prepull.Existing) { e.Deleted = true })}, nil, nil},
+		"an unwanted job is being deleted": {[]func(*prepull.Situation){with([]string{image}, func(e *prepull.Existing) { e.Deleted = true }), withoutPrePull}, nil, nil},
+		"a denied job is retried":          {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Denial = "no" }}, []string{image}, nil},
+		"jobs are not served":              {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Served = false }}, nil, nil},
+		"pre-pulling is disabled":          {[]func(*prepull.Situation){with([]string{image}), func(s *prepull.Situation) { s.Enabled.PrePull = false }, withoutPrePull}, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			decision := prepull.Decide(situation(tc.change...))
@@ -322,10 +309,6 @@ func TestReport(t *testing.T) {
 		"only images that are missing on nodes are reported": {
 			[]func(*prepull.Situation){sidecars(a, b), with([]string{"a"}), with([]string{"b"}, nodes(3, 1))},
 			&prepull.Report{Reason: "PrePulling", Message: "b is on 1 of 3 nodes"}},
-		"a modified job is reported despite its result": {
-			[]func(*prepull.Situation){with(one, changedAt(time.Minute), nodes(6, 1, "n1"))},
-			&prepull.Report{Reason: "PrePulling", Message: "somebody changed the ImagePullJob of " + image + "; the operator replaces it once it is 10m0s old. To see who changed it: " +
-				"kubectl -n batch get imagepulljob mesh-HASH -o yaml --show-managed-fields"}},
 		"no node is selected": {[]func(*prepull.Situation){with(one, nodes(0, 0))},
 			&prepull.Report{Reason: "PrePulling", Message: image + " has no node to be pulled to: OpenKruise knows no node that spec.prePull.nodeSelector selects; correct it, or run OpenKruise's daemon on these nodes"}},
 		"failed nodes are reported before pulls in progress": {
@@ -375,29 +358,6 @@ func TestReport(t *testing.T) {
 			}
 			if diff := cmp.Diff(tc.want, got); diff != "" {
 				t.Errorf("report (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestChangedJobRequeuesPolicy(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change []func(*prepull.Situation)
-		want   time.Duration
-	}{
-		"no modified job":              {[]func(*prepull.Situation){with([]string{image})}, 0},
-		"a modified job":               {[]func(*prepull.Situation){with([]string{image}, changedAt(4*time.Minute))}, 6 * time.Minute},
-		"a job modified long ago":      {[]func(*prepull.Situation){with([]string{image}, changedAt(time.Hour))}, 0},
-		"an unwanted modified job":     {[]func(*prepull.Situation){with([]string{image}, changedAt(time.Minute)), withoutPrePull}, 0},
-		"a modified job being deleted": {[]func(*prepull.Situation){with([]string{image}, changedAt(time.Minute), func(e *prepull.Existing) { e.Deleted = true })}, 0},
-		"two modified jobs: the older counts": {[]func(*prepull.Situation){
-			sidecars(v1alpha1.TerminationSettings{Image: "a"}, v1alpha1.TerminationSettings{Image: "b"}),
-			with([]string{"a"}, changedAt(time.Minute)), with([]string{"b"}, changedAt(8*time.Minute)),
-		}, 2 * time.Minute},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := prepull.Decide(situation(tc.change...)).RequeueAfter; got != tc.want {
-				t.Errorf("got %s, want %s", got, tc.want)
 			}
 		})
 	}

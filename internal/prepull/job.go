@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -37,9 +36,6 @@ type Pull struct {
 type Existing struct {
 	Namespace, Name string
 	UID             types.UID
-	Created         time.Time
-	// Changed is true when somebody has changed the job's spec.
-	Changed bool
 	// Deleted is true while the job is being deleted.
 	Deleted bool
 	// Begun is true once OpenKruise has started the job.

@@ -36,8 +36,6 @@ func report(wanted []Job, existing []Existing, denial string) *Report {
 		denied = denied || e == nil && denial != ""
 		states = append(states, s)
 		switch {
-		case s.Changed:
-			unfinished = append(unfinished, s)
 		case s.Failed > 0:
 			failed = append(failed, s)
 		case !s.finished():
@@ -63,9 +61,6 @@ func (s state) finished() bool {
 
 func (s state) progress() string {
 	switch {
-	case s.Changed:
-		return fmt.Sprintf("somebody changed the ImagePullJob of %s; the operator replaces it once it is %s old. To see who changed it: "+
-			"kubectl -n %s get imagepulljob %s -o yaml --show-managed-fields", s.Image, changedAge, s.Job.Namespace, s.Job.Name)
 	case !s.Begun:
 		return fmt.Sprintf("%s is waiting for OpenKruise to start the ImagePullJob %s/%s; if this persists, check that OpenKruise's manager runs", s.Image, s.Job.Namespace, s.Job.Name)
 	case s.Desired == 0:

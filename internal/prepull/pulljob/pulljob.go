@@ -65,9 +65,7 @@ func (j *Jobs) Of(ctx context.Context, policy types.UID) ([]prepull.Existing, er
 
 func toExisting(job *kruise.ImagePullJob) prepull.Existing {
 	return prepull.Existing{
-		Namespace: job.Namespace, Name: job.Name, UID: job.UID, Created: job.CreationTimestamp.Time,
-		// A new object has generation 1, changes by admission webhooks included.
-		Changed:     job.Generation > 1,
+		Namespace: job.Namespace, Name: job.Name, UID: job.UID,
 		Deleted:     job.DeletionTimestamp != nil,
 		Begun:       job.Status.StartTime != nil,
 		Desired:     job.Status.Desired,
