@@ -218,7 +218,8 @@ func (r policyRow) mainScript(name string) string {
 	case mainFails:
 		end = "exit 1"
 	case failsOnce:
-		end = fmt.Sprintf("[ -e %[1]s ] && exit 0; : > %[1]s; exit 1", stateMount+"/"+name)
+		// The second run outlasts the end of the first pod's sidecar on a busy node: the Job controller then sees its exit code.
+		end = fmt.Sprintf("[ -e %[1]s ] && sleep 15 && exit 0; : > %[1]s; exit 1", stateMount+"/"+name)
 	}
 	return fmt.Sprintf(`sleep 1; [ "${JOB_COMPLETION_INDEX:-0}" = 0 ] || %s; %s`, others, end)
 }

@@ -176,8 +176,9 @@ func poll(ctx context.Context, check func(context.Context) error) error {
 	var last error
 	if err := wait.PollUntilContextCancel(ctx, pollInterval, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
-		if ctx.Err() == nil || last == nil {
-			last = err // an error caused by the deadline says less than the error before it
+		// An error caused by the deadline says less than the error before it. The client's rate limiter fails ahead of the deadline.
+		if ctx.Err() == nil && !strings.Contains(fmt.Sprint(err), "would exceed context deadline") || last == nil {
+			last = err
 		}
 		return err == nil, nil
 	}); err != nil {
