@@ -56,7 +56,6 @@ type Change struct{ From, Old, New string }
 //	{config}        the file with Config
 //	{certificates}  the directory with tls.crt and tls.key
 //	{cluster}       the directory of the cluster
-//	{cgroups}       the control group of all pods
 type Process struct {
 	// Name is the name of the component: unique in the cluster. Binary is the program, if it has another name.
 	Name, Binary string

@@ -20,7 +20,7 @@ var _ = add(Addon{
 		Name: VirtualNode,
 		Arguments: []string{
 			"--node=" + VirtualNodeName, "--kubeconfig={kubeconfig}", "--images={cluster}/images",
-			"--directory={cluster}/nodes/" + VirtualNodeName + "/pods", "--cgroup={cgroups}/" + VirtualNodeName,
+			"--directory={cluster}/nodes/" + VirtualNodeName + "/pods",
 			"--health-address=127.0.0.1:21270",
 		},
 		Health: "http://127.0.0.1:21270/healthz",

@@ -43,7 +43,6 @@ func (c Cluster) placeholders(process addons.Process) *strings.Replacer {
 		"{config}", c.addonConfiguration(process),
 		"{certificates}", c.WebhookCertificates(process),
 		"{cluster}", c.Root,
-		"{cgroups}", CgroupRoot,
 	)
 }
 

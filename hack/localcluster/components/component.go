@@ -147,9 +147,9 @@ func (c Cluster) ServerOf(node string) string {
 	return addons.VirtualNode
 }
 
-// Cgroups are the control groups of the nodes, that of the virtual one included.
+// Cgroups are the control groups of the nodes with a kubelet.
 func (c Cluster) Cgroups() []string {
-	groups := []string{CgroupRoot + "/" + addons.VirtualNodeName}
+	var groups []string
 	for _, node := range c.Nodes {
 		groups = append(groups, node.Cgroup())
 	}
