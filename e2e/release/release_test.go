@@ -27,7 +27,6 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
-	"github.com/sidecar-termination/operator/hack/ociimage"
 	"github.com/sidecar-termination/operator/hack/packaging/checkout"
 	"github.com/sidecar-termination/operator/hack/packaging/dist"
 	"github.com/sidecar-termination/operator/internal/settings"
@@ -427,7 +426,7 @@ func overlay(i *installer) way {
 	rendered := ""
 	install := func(release files) {
 		references := checkout.References{Operator: i.mirror + settings.Name + ":" + release.version}
-		if _, err := checkout.Push(i.Context(), release.path("images"), references, ociimage.PushOptions{Replace: true}); err != nil {
+		if _, err := checkout.Push(i.Context(), release.path("images"), references); err != nil {
 			i.Fatal(err)
 		}
 		base := i.write(map[string]string{}, localPatches...)

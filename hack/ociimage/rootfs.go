@@ -7,6 +7,7 @@ package ociimage
 import (
 	"archive/tar"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -41,7 +42,7 @@ type Rootfs struct {
 func (r Rootfs) Image(platform v1.Platform, configuration v1.Config) (v1.Image, error) {
 	content, err := r.archive()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("archive the files of the image: %w", err)
 	}
 	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
 		return io.NopCloser(bytes.NewReader(content)), nil
@@ -49,92 +50,61 @@ func (r Rootfs) Image(platform v1.Platform, configuration v1.Config) (v1.Image, 
 	if err != nil {
 		return nil, fmt.Errorf("make the layer: %w", err)
 	}
-	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	image, err := mutate.Append(base, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: epoch}}})
-	if err != nil {
-		return nil, fmt.Errorf("append the layer: %w", err)
-	}
-	file, err := image.ConfigFile()
-	if err != nil {
-		return nil, fmt.Errorf("read the configuration: %w", err)
-	}
-	file = file.DeepCopy()
-	file.Created = v1.Time{Time: epoch}
-	file.OS, file.Architecture, file.Variant = platform.OS, platform.Architecture, platform.Variant
-	file.Config = configuration
-	image, err = mutate.ConfigFile(image, file)
+	image, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{
+		OS: platform.OS, Architecture: platform.Architecture, Variant: platform.Variant,
+		Created: v1.Time{Time: epoch}, RootFS: v1.RootFS{Type: "layers"}, Config: configuration,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("set the configuration: %w", err)
+	}
+	image = mutate.ConfigMediaType(mutate.MediaType(image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	image, err = mutate.Append(image, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: epoch}}})
+	if err != nil {
+		return nil, fmt.Errorf("append the layer: %w", err)
 	}
 	return image, nil
 }
 
+// archive returns the layer in the order that it requires: parents before children, files before links to them.
 func (r Rootfs) archive() ([]byte, error) {
 	buffer := &bytes.Buffer{}
 	writer := tar.NewWriter(buffer)
-	for _, entry := range r.entries() {
-		entry.header.ModTime = epoch
-		entry.header.Size = int64(len(entry.content))
-		if err := writer.WriteHeader(&entry.header); err != nil {
-			return nil, fmt.Errorf("add %s: %w", entry.header.Name, err)
-		}
-		if _, err := writer.Write(entry.content); err != nil {
-			return nil, fmt.Errorf("fill %s: %w", entry.header.Name, err)
-		}
+	add := func(header tar.Header, content []byte) error {
+		header.ModTime, header.Size = epoch, int64(len(content))
+		err := writer.WriteHeader(&header)
+		_, writeErr := writer.Write(content)
+		return errors.Join(err, writeErr)
 	}
-	if err := writer.Close(); err != nil {
-		return nil, fmt.Errorf("finish the layer: %w", err)
-	}
-	return buffer.Bytes(), nil
-}
-
-type entry struct {
-	header  tar.Header
-	content []byte
-}
-
-// entries returns everything in the order that an archive requires: parents before children, files before links to them.
-func (r Rootfs) entries() []entry {
-	var entries []entry
+	var failures error
 	directories := r.allDirectories()
-	for _, name := range sortedKeys(directories) {
-		entries = append(entries, entry{header: tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: directories[name]}})
+	for _, name := range slices.Sorted(maps.Keys(directories)) {
+		failures = errors.Join(failures, add(tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: directories[name]}, nil))
 	}
-	for _, name := range sortedKeys(r.Programs) {
-		entries = append(entries, entry{header: tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755}, content: r.Programs[name]})
+	for _, name := range slices.Sorted(maps.Keys(r.Programs)) {
+		failures = errors.Join(failures, add(tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o755}, r.Programs[name]))
 	}
-	for _, name := range sortedKeys(r.Texts) {
-		entries = append(entries, entry{header: tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644}, content: []byte(r.Texts[name])})
+	for _, name := range slices.Sorted(maps.Keys(r.Texts)) {
+		failures = errors.Join(failures, add(tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644}, []byte(r.Texts[name])))
 	}
-	for _, name := range sortedKeys(r.Links) {
-		entries = append(entries, entry{header: tar.Header{Typeflag: tar.TypeLink, Name: name, Mode: 0o755, Linkname: r.Links[name]}})
+	for _, name := range slices.Sorted(maps.Keys(r.Links)) {
+		failures = errors.Join(failures, add(tar.Header{Typeflag: tar.TypeLink, Name: name, Mode: 0o755, Linkname: r.Links[name]}, nil))
 	}
-	return entries
+	failures = errors.Join(failures, writer.Close())
+	return buffer.Bytes(), failures
 }
 
+// allDirectories returns the directories with all parents.
 func (r Rootfs) allDirectories() map[string]int64 {
 	all := map[string]int64{}
-	add := func(name string) {
-		for directory := path.Dir(name); directory != "."; directory = path.Dir(directory) {
-			all[directory] = 0o755
+	for _, names := range [][]string{
+		slices.Collect(maps.Keys(r.Programs)), slices.Collect(maps.Keys(r.Links)), slices.Collect(maps.Keys(r.Texts)), slices.Collect(maps.Keys(r.Directories)),
+	} {
+		for _, name := range names {
+			for directory := path.Dir(name); directory != "."; directory = path.Dir(directory) {
+				all[directory] = 0o755
+			}
 		}
-	}
-	for name := range r.Programs {
-		add(name)
-	}
-	for name := range r.Links {
-		add(name)
-	}
-	for name := range r.Texts {
-		add(name)
-	}
-	for name := range r.Directories {
-		add(name)
 	}
 	maps.Copy(all, r.Directories)
 	return all
-}
-
-func sortedKeys[Value any](values map[string]Value) []string {
-	return slices.Sorted(maps.Keys(values))
 }

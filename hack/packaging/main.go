@@ -16,7 +16,6 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/cobra"
 
-	"github.com/sidecar-termination/operator/hack/ociimage"
 	"github.com/sidecar-termination/operator/hack/packaging/checkout"
 	"github.com/sidecar-termination/operator/hack/packaging/dist"
 	"github.com/sidecar-termination/operator/hack/packaging/images"
@@ -65,11 +64,9 @@ func newCommand() *cobra.Command {
 	}).Flags().BoolVar(&onlyThis, "this-machine", false, "build for the processor of this machine alone")
 
 	var references checkout.References
-	push := ociimage.PushOptions{Replace: true}
-	pushCommand := add("push", "Pushes the images that were built", func(ctx context.Context) error {
-		return printLines(checkout.Push(ctx, layouts(), references, push))
+	push := add("push", "Pushes the images that were built", func(ctx context.Context) error {
+		return printLines(checkout.Push(ctx, layouts(), references))
 	})
-	pushCommand.Flags().BoolVar(&push.PlainHTTP, "insecure", false, "push without TLS to any host; loopback addresses need no flag")
 	save := add("save", "Writes the images that were built, for this machine's processor, as archives for a cluster without a registry",
 		func(context.Context) error {
 			return printLines(checkout.Save(layouts(), filepath.Join(*output, "archives"), references, thisMachine))
@@ -78,7 +75,7 @@ func newCommand() *cobra.Command {
 		directory := filepath.Join(*output, "deploy")
 		return printLines([]string{directory}, checkout.WriteOverlay("config", directory, references))
 	})
-	for _, command := range []*cobra.Command{pushCommand, save, overlay} {
+	for _, command := range []*cobra.Command{push, save, overlay} {
 		command.Flags().StringVar(&references.Operator, "image", "", "name of the operator's image, with a tag")
 		command.Flags().StringVar(&references.QuickExit, "quick-exit-image", "",
 			"name of the quick-exit image; the default is quick-exit next to the operator's image, with its tag")

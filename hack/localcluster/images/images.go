@@ -42,8 +42,18 @@ func Operator(program []byte, platform v1.Platform) (v1.Image, error) {
 	return ociimage.Rootfs{Programs: map[string][]byte{binary: program}, Directories: map[string]int64{"tmp": 0o1777}}.Image(platform,
 		v1.Config{
 			Entrypoint: []string{"/" + binary}, User: "65532:65532", Env: []string{searchPath},
-			Labels: ociimage.Labels(binary, "Ends sidecar containers once the main containers of a Job-type pod are done"),
+			Labels: labels(binary, "Ends sidecar containers once the main containers of a Job-type pod are done"),
 		})
+}
+
+// labels are the labels of an image of this project, which registries show.
+func labels(title, description string) map[string]string {
+	return map[string]string{
+		"org.opencontainers.image.title":       title,
+		"org.opencontainers.image.description": description,
+		"org.opencontainers.image.source":      "https://github.com/sidecar-termination/operator",
+		"org.opencontainers.image.licenses":    "Apache-2.0",
+	}
 }
 
 // QuickExit returns the quick-exit image: the program at its entrypoint, and hard links to it at the paths.
@@ -57,7 +67,7 @@ func QuickExit(program []byte, paths []string, platform v1.Platform) (v1.Image, 
 	}
 	return root.Image(platform, v1.Config{
 		Entrypoint: []string{quickexit.Entrypoint}, User: quickexit.User, Env: []string{searchPath}, WorkingDir: "/",
-		Labels: ociimage.Labels("quick-exit", "Exits with 0 at once, whatever the command is"),
+		Labels: labels("quick-exit", "Exits with 0 at once, whatever the command is"),
 	})
 }
 
@@ -92,5 +102,5 @@ func Save(file, reference string, image v1.Image) error {
 	if err != nil {
 		return fmt.Errorf("parse the image reference %s: %w", reference, err)
 	}
-	return ociimage.WriteArchive(file, tag, image, true)
+	return ociimage.WriteArchive(file, tag, image)
 }

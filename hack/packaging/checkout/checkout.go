@@ -62,13 +62,13 @@ func (r References) named() map[string]string {
 
 // Push uploads the images in the directory of layouts under their references. It moves tags that exist. It returns the references with
 // digests.
-func Push(ctx context.Context, layouts string, references References, options ociimage.PushOptions) ([]string, error) {
+func Push(ctx context.Context, layouts string, references References) ([]string, error) {
 	return each(layouts, references, func(_ string, reference name.Tag, index v1.ImageIndex) (string, error) {
 		digest, err := index.Digest()
 		if err != nil {
 			return "", fmt.Errorf("digest the image index: %w", err)
 		}
-		return reference.String() + "@" + digest.String(), ociimage.Push(ctx, reference, index, options)
+		return reference.String() + "@" + digest.String(), ociimage.Push(ctx, reference, index)
 	})
 }
 
@@ -84,7 +84,7 @@ func Save(layouts, directory string, references References, platform v1.Platform
 			return "", fmt.Errorf("%s has %d images for %s", reference, len(found), platform)
 		}
 		file := filepath.Join(directory, image+".tar")
-		return file, ociimage.WriteArchive(file, reference, found[0], true)
+		return file, ociimage.WriteArchive(file, reference, found[0])
 	})
 }
 

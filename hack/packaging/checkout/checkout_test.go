@@ -37,16 +37,13 @@ func writeLayouts(t *testing.T, path string) (directory string, digests []string
 			}
 			built = append(built, ociimage.PlatformImage{Platform: platform, Image: image})
 		}
-		index, err := ociimage.Index(built)
-		if err != nil {
-			t.Fatal(err)
-		}
+		index := ociimage.Index(built)
 		digest, err := index.Digest()
 		if err != nil {
 			t.Fatal(err)
 		}
 		digests = append(digests, digest.String())
-		if err := ociimage.WriteLayout(filepath.Join(directory, layout), "latest", index, false); err != nil {
+		if err := ociimage.WriteLayout(filepath.Join(directory, layout), "latest", index); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -60,7 +57,7 @@ func TestPushMovesTags(t *testing.T) {
 	for _, path := range []string{"/bin/first", "/bin/second"} {
 		directory, digests := writeLayouts(t, path)
 		references := checkout.References{Operator: repository + "operator:dev"}
-		pushed, err := checkout.Push(t.Context(), directory, references, ociimage.PushOptions{Replace: true})
+		pushed, err := checkout.Push(t.Context(), directory, references)
 		if err != nil || len(pushed) != len(digests) {
 			t.Fatalf("pushed %v, %v", pushed, err)
 		}

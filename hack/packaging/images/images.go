@@ -54,7 +54,7 @@ func Write(ctx context.Context, repository, directory, tag string, platforms []v
 		index v1.ImageIndex
 	}{{Operator, operator}, {QuickExit, quickExit}} {
 		target := filepath.Join(directory, index.name)
-		if err := ociimage.WriteLayout(target, tag, index.index, true); err != nil {
+		if err := ociimage.WriteLayout(target, tag, index.index); err != nil {
 			return nil, err
 		}
 		digest, err := index.index.Digest()
@@ -80,5 +80,5 @@ func build(ctx context.Context, repository, path string, platforms []v1.Platform
 		}
 		images = append(images, ociimage.PlatformImage{Platform: platform, Image: built})
 	}
-	return ociimage.Index(images)
+	return ociimage.Index(images), nil
 }

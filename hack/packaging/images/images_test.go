@@ -16,6 +16,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
 
 	clusterimages "github.com/sidecar-termination/operator/hack/localcluster/images"
 	"github.com/sidecar-termination/operator/hack/ociimage"
@@ -67,6 +68,9 @@ func TestImagesRunOnEveryPlatform(t *testing.T) {
 		}
 		if digest, err := index.Digest(); err != nil || digest != built.Digest {
 			t.Errorf("%s has the digest %s, %v, and %s was reported", built.Directory, digest, err, built.Digest)
+		}
+		if err := validate.Index(index); err != nil {
+			t.Error(err)
 		}
 		manifest, err := index.IndexManifest()
 		if err != nil {

@@ -10,9 +10,12 @@ import (
 // answering is a transport that answers everything.
 type answering struct{}
 
-func (answering) RoundTrip(*http.Request) (*http.Response, error) { return &http.Response{}, nil }
+func (answering) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{Body: http.NoBody}, nil
+}
 
 func TestNothingIsSentInTheClear(t *testing.T) {
+	client := http.Client{Transport: encrypted{answering{}}}
 	for url, allowed := range map[string]bool{
 		"https://registry.example/v2/":  true,
 		"http://localhost:5000/v2/":     true,
@@ -26,18 +29,8 @@ func TestNothingIsSentInTheClear(t *testing.T) {
 		"http://192.168.0.1:443/v2/":    false,
 		"http://user@127.0.0.1:50/v2/x": true,
 	} {
-		for _, plainHTTP := range []bool{false, true} {
-			request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			response, err := encrypted{inner: answering{}, plainHTTP: plainHTTP}.RoundTrip(request)
-			if response != nil && response.Body != nil {
-				_ = response.Body.Close()
-			}
-			if want := allowed || plainHTTP; (err == nil) != want {
-				t.Errorf("%s with plain HTTP permitted: %t: %v", url, plainHTTP, err)
-			}
+		if _, err := client.Get(url); (err == nil) != allowed { //nolint:bodyclose,noctx // Nothing is sent.
+			t.Errorf("%s: %v", url, err)
 		}
 	}
 }
