@@ -4,7 +4,6 @@
 package check
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -45,7 +44,7 @@ The exit code is 0 without failures, 1 with a failure (or with a warning and --f
 	command.Flags().BoolVar(&o.pre, "pre", false, "check the requirements before an installation")
 	o.connection.Bind(command.Flags())
 	output.GroupFlags(command, nil, source.NewConnection().Bind)
-	return output.Wrap(command)
+	return command
 }
 
 type options struct {
@@ -57,9 +56,6 @@ type options struct {
 }
 
 func (o *options) run(cmd *cobra.Command) error {
-	if err := errors.Join(o.format.Check(), o.failOn.Check()); err != nil {
-		return err
-	}
 	cluster, err := o.connection.Connect()
 	if err != nil {
 		return err

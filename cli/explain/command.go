@@ -58,7 +58,7 @@ The exit code is 0 without problems, 1 with a problem, and 2 on errors.`,
 	o.connection.Bind(flags)
 	settings.BindDecisions(flags)
 	output.GroupFlags(command, settings.BindDecisions, source.NewConnection().Bind)
-	return output.Wrap(command)
+	return command
 }
 
 type options struct {
@@ -71,7 +71,7 @@ type options struct {
 }
 
 func (o *options) run(cmd *cobra.Command, arguments []string) error {
-	if err := errors.Join(o.format.Check(), o.failOn.Check(), o.files.Check()); err != nil {
+	if err := o.files.Check(); err != nil {
 		return err
 	}
 	if o.files.Given() && (len(arguments) > 0 || o.allNamespaces) {

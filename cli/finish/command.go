@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,7 +22,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// maxPods bounds the pods of one run.
+// maxPods bounds the pods that -l selects.
 const maxPods = 500
 
 // dryRun is the value of --dry-run.
@@ -33,11 +34,7 @@ const (
 	dryRunServer dryRun = "server"
 )
 
-var (
-	modes    = []string{string(v1alpha1.ModePodPhase), string(v1alpha1.ModeImage)}
-	dryRuns  = []string{string(dryRunNone), string(dryRunClient), string(dryRunServer)}
-	podTypes = []string{"pod", "pods", "po"}
-)
+var podTypes = []string{"pod", "pods", "po"}
 
 // New returns the subcommand of the program.
 func New(program source.Program) *cobra.Command {
@@ -81,15 +78,13 @@ The exit code is 0 if nothing is left to do, 1 if a pod was refused, and 2 on er
 	o.format.Bind(command)
 	flags.StringVarP(&o.selector, "selector", "l", "", "finish the unfinished pods with these labels, such as key=value")
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "with -l: select pods in all namespaces")
-	flags.StringVar(&o.mode, "mode", modes[0], "how to end the sidecars: "+strings.Join(modes, ", "))
+	output.BindChoice(command, &o.mode, "mode", "", "how to end the sidecars: PodPhase, Image", v1alpha1.ModePodPhase, v1alpha1.ModeImage)
 	flags.StringSliceVar(&o.sidecars, "sidecars", nil, "containers that are sidecars, besides those that policies and environment variables declare")
-	flags.StringVar((*string)(&o.dryRun), "dry-run", dryRuns[0], "none; client: only decide; server: let the API server check the write without storing it")
-	_ = command.RegisterFlagCompletionFunc("mode", cobra.FixedCompletions(modes, cobra.ShellCompDirectiveNoFileComp))
-	_ = command.RegisterFlagCompletionFunc("dry-run", cobra.FixedCompletions(dryRuns, cobra.ShellCompDirectiveNoFileComp))
+	output.BindChoice(command, &o.dryRun, "dry-run", "", "none; client: only decide; server: let the API server check the write without storing it", dryRunNone, dryRunClient, dryRunServer)
 	o.connection.Bind(flags)
 	settings.BindDecisions(flags)
 	output.GroupFlags(command, settings.BindDecisions, source.NewConnection().Bind)
-	return output.Wrap(command)
+	return command
 }
 
 type options struct {
@@ -98,7 +93,7 @@ type options struct {
 	format        output.Format
 	selector      string
 	allNamespaces bool
-	mode          string
+	mode          v1alpha1.Mode
 	sidecars      []string
 	dryRun        dryRun
 }
@@ -108,7 +103,7 @@ func (o *options) run(cmd *cobra.Command, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(o.format.Check(), o.check(names)); err != nil {
+	if err := o.check(names); err != nil {
 		return err
 	}
 	selector, err := labels.Parse(o.selector)
@@ -120,11 +115,9 @@ func (o *options) run(cmd *cobra.Command, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	pods := make([]*corev1.Pod, 0, len(names))
+	var pods []corev1.Pod
 	for _, name := range names {
-		pod := &corev1.Pod{}
-		pod.Namespace, pod.Name = namespace, name
-		pods = append(pods, pod)
+		pods = append(pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}})
 	}
 	if o.selector != "" {
 		if pods, err = unfinished(cmd, cluster.Client, namespace, selector); err != nil {
@@ -132,11 +125,8 @@ func (o *options) run(cmd *cobra.Command, arguments []string) error {
 		}
 	}
 	f := o.newFinisher(cluster.Client, from)
-	for _, pod := range pods {
-		if ctx.Err() != nil {
-			break
-		}
-		f.finish(ctx, pod)
+	for i := 0; i < len(pods) && ctx.Err() == nil; i++ {
+		f.finish(ctx, &pods[i])
 	}
 	f.result.Notes = append(f.result.Notes, from.Notes()...)
 	if err := o.format.Write(cmd.OutOrStdout(), f.result, f.result.text); err != nil {
@@ -145,7 +135,7 @@ func (o *options) run(cmd *cobra.Command, arguments []string) error {
 	return errors.Join(ctx.Err(), f.result.judge())
 }
 
-// check returns an error for flags that are invalid or contradict the names.
+// check returns an error for flags that contradict the names.
 func (o *options) check(names []string) error {
 	switch {
 	case len(names) == 0 && o.selector == "":
@@ -154,12 +144,6 @@ func (o *options) check(names []string) error {
 		return errors.New("-l cannot be combined with names of pods")
 	case o.allNamespaces && o.selector == "":
 		return errors.New("--all-namespaces requires -l")
-	case len(names) > maxPods:
-		return fmt.Errorf("one run finishes at most %d pods", maxPods)
-	case !slices.Contains(modes, o.mode):
-		return fmt.Errorf("--mode is %q; it must be one of %s", o.mode, strings.Join(modes, ", "))
-	case !slices.Contains(dryRuns, string(o.dryRun)):
-		return fmt.Errorf("--dry-run is %q; it must be one of %s", string(o.dryRun), strings.Join(dryRuns, ", "))
 	}
 	return nil
 }
@@ -186,7 +170,7 @@ func podNames(arguments []string) ([]string, error) {
 }
 
 // unfinished lists the unfinished Job-type pods that the selector matches. An empty namespace means all.
-func unfinished(cmd *cobra.Command, reader client.Reader, namespace string, selector labels.Selector) ([]*corev1.Pod, error) {
+func unfinished(cmd *cobra.Command, reader client.Reader, namespace string, selector labels.Selector) ([]corev1.Pod, error) {
 	var list corev1.PodList
 	if err := reader.List(cmd.Context(), &list, client.InNamespace(namespace), client.Limit(maxPods),
 		client.MatchingFieldsSelector{Selector: observe.UnfinishedPods()}, client.MatchingLabelsSelector{Selector: selector}); err != nil {
@@ -195,9 +179,5 @@ func unfinished(cmd *cobra.Command, reader client.Reader, namespace string, sele
 	if list.Continue != "" {
 		return nil, fmt.Errorf("more than %d unfinished pods match; use a narrower selector, or one namespace at a time", maxPods)
 	}
-	pods := make([]*corev1.Pod, 0, len(list.Items))
-	for i := range list.Items {
-		pods = append(pods, &list.Items[i])
-	}
-	return pods, nil
+	return list.Items, nil
 }

@@ -69,7 +69,7 @@ manifests contain no object.`,
 	o.connection.Bind(flags)
 	settings.BindDecisions(flags)
 	output.GroupFlags(command, settings.BindDecisions, source.NewConnection().Bind)
-	return output.Wrap(command)
+	return command
 }
 
 type options struct {
@@ -129,7 +129,7 @@ func newResult() *result {
 }
 
 func (o *options) run(cmd *cobra.Command) error {
-	if err := errors.Join(o.format.Check(), o.failOn.Check(), o.files.Check()); err != nil {
+	if err := o.files.Check(); err != nil {
 		return err
 	}
 	run := o.live

@@ -10,8 +10,8 @@ import (
 
 func TestReportEscapesControlCharacters(t *testing.T) {
 	var out strings.Builder
-	code := Report(&out, CommandError(errors.New("webhook says \x1b]0;owned\x07\nsee \u202e")))
-	if want := "error: webhook says " + `\u001b]0;owned\u0007` + "\nsee " + `\u202e` + "\n"; out.String() != want || code != CodeError {
+	code := Report(&out, errors.New("webhook says \x1b]0;owned\x07\nsee \u202e"))
+	if want := "error: webhook says " + `\u001b]0;owned\u0007` + "\nsee " + `\u202e` + "\n"; out.String() != want || code != 2 {
 		t.Errorf("got %d, %q, want %q", code, out.String(), want)
 	}
 }

@@ -48,24 +48,19 @@ func (p *Printer) Note(text string) { p.Prose([]Cell{{"note: ", Faint}}, text) }
 // FailOn is the value of --fail-on: the least severity with exit code 1.
 type FailOn string
 
+const (
+	failOnProblem FailOn = "problem"
+	failOnWarning FailOn = "warning"
+)
+
 // Bind adds the flag to the command.
 func (f *FailOn) Bind(command *cobra.Command) {
-	values := []string{"problem", "warning"}
-	command.Flags().StringVar((*string)(f), "fail-on", values[0], "least severity with exit code 1: problem or warning")
-	_ = command.RegisterFlagCompletionFunc("fail-on", cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
-}
-
-// Check returns an error for an unknown value.
-func (f FailOn) Check() error {
-	if f != "problem" && f != "warning" {
-		return fmt.Errorf("--fail-on is %q; it must be problem or warning", string(f))
-	}
-	return nil
+	BindChoice(command, f, "fail-on", "", "least severity with exit code 1: problem or warning", failOnProblem, failOnWarning)
 }
 
 // Judge returns ErrProblem if the worst severity reaches the value.
 func (f FailOn) Judge(worst explain.Severity) error {
-	if worst == explain.SeverityProblem || worst == explain.SeverityWarning && f == "warning" {
+	if worst == explain.SeverityProblem || worst == explain.SeverityWarning && f == failOnWarning {
 		return ErrProblem
 	}
 	return nil

@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -18,13 +16,6 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/safetext"
-)
-
-// The formats.
-const (
-	FormatTable = "table"
-	FormatJSON  = "json"
-	FormatYAML  = "yaml"
 )
 
 // APIVersion is the version of the JSON and YAML output.
@@ -39,24 +30,19 @@ type Header struct {
 // NewHeader returns the header of an output of the kind.
 func NewHeader(kind string) Header { return Header{APIVersion, kind} }
 
-var formats = []string{FormatTable, FormatJSON, FormatYAML}
-
 // Format is the value of --output.
 type Format string
 
+// The formats.
+const (
+	FormatTable Format = "table"
+	FormatJSON  Format = "json"
+	FormatYAML  Format = "yaml"
+)
+
 // Bind adds the flag to the command.
 func (f *Format) Bind(command *cobra.Command) {
-	*f = FormatTable
-	command.Flags().StringVarP((*string)(f), "output", "o", FormatTable, "output format: "+strings.Join(formats, ", "))
-	_ = command.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
-}
-
-// Check returns an error for an unknown format.
-func (f Format) Check() error {
-	if !slices.Contains(formats, string(f)) {
-		return fmt.Errorf("--output is %q; it must be one of %s", string(f), strings.Join(formats, ", "))
-	}
-	return nil
+	BindChoice(command, f, "output", "o", "output format: table, json, yaml", FormatTable, FormatJSON, FormatYAML)
 }
 
 // Write writes the value as JSON or YAML, or calls text for a table. The output contains no control characters from the value.
@@ -102,23 +88,16 @@ func encodeYAML(value any) (string, error) {
 
 // hasColours reports whether the writer is a terminal that allows colours: https://no-color.org.
 func hasColours(w io.Writer) bool {
-	return isTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return terminalWidth(w) > 0 && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
 // terminalWidth returns the number of columns of a terminal, or 0 for other writers.
 func terminalWidth(w io.Writer) int {
-	if !isTerminal(w) {
-		return 0
-	}
-	columns, _, err := term.GetSize(int(w.(*os.File).Fd()))
-	if err != nil {
-		return 0
-	}
-	return columns
-}
-
-// isTerminal reports whether the writer is a terminal.
-func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(file.Fd()))
+	if !ok {
+		return 0
+	}
+	// It returns 0 with an error.
+	columns, _, _ := term.GetSize(int(file.Fd()))
+	return columns
 }

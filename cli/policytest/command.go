@@ -45,12 +45,12 @@ The exit code is 0 if every case passed, 1 if a case failed, and 2 on errors, su
 		RunE:    func(cmd *cobra.Command, files []string) error { return test(cmd, program, files) },
 	}
 	output.GroupFlags(command, nil, nil)
-	return output.Wrap(command)
+	return command
 }
 
 func test(cmd *cobra.Command, program source.Program, files []string) error {
 	var passed, failed, invalid int
-	err := output.Format(output.FormatTable).Write(cmd.OutOrStdout(), nil, func(p *output.Printer) {
+	err := output.FormatTable.Write(cmd.OutOrStdout(), nil, func(p *output.Printer) {
 		line := func(word string, style output.Style, text string) {
 			p.Prose([]output.Cell{{Text: "  "}, {Text: word, Style: style}, {Text: "  "}}, text)
 		}

@@ -5,11 +5,45 @@ package output
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
+
+// choice is a flag with one of a few values.
+type choice[T ~string] struct {
+	value  *T
+	values []T
+}
+
+// BindChoice adds a flag with one of the values to the command. The first value is the default.
+func BindChoice[T ~string](command *cobra.Command, value *T, name, shorthand, usage string, values ...T) {
+	*value = values[0]
+	c := &choice[T]{value, values}
+	command.Flags().VarP(c, name, shorthand, usage)
+	_ = command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(c.texts(), cobra.ShellCompDirectiveNoFileComp))
+}
+
+func (c *choice[T]) String() string { return string(*c.value) }
+func (c *choice[T]) Type() string   { return "string" }
+
+func (c *choice[T]) Set(text string) error {
+	if !slices.Contains(c.values, T(text)) {
+		return fmt.Errorf("must be one of %s", strings.Join(c.texts(), ", "))
+	}
+	*c.value = T(text)
+	return nil
+}
+
+func (c *choice[T]) texts() []string {
+	texts := make([]string, 0, len(c.values))
+	for _, value := range c.values {
+		texts = append(texts, string(value))
+	}
+	return texts
+}
 
 // GroupFlags groups the flags in the command's usage: own flags, flags of the operator, flags of kubectl. Each of the two
 // functions adds its flags to an empty set. The first may be nil.
