@@ -87,26 +87,21 @@ func TestTextFollowsTheTerminal(t *testing.T) {
 		p.Prose(Cells("  note  "), "one two three four five six seven eight nine ten eleven twelve thirteen")
 	}
 	for name, tc := range map[string]struct {
-		width int
-		want  string
+		widths []int
+		want   string
 	}{
-		"no terminal": {0, `NAME          METHOD                                               SETTINGS
+		"no or wide terminal": {[]int{0, 120}, `NAME          METHOD                                               SETTINGS
 istio-proxy   CRR (after phase patch), then Image, then PodPhase   mode Auto (default)
                                                                    image registry.example/quick-exit:v1 (policy)
   note  one two three four five six seven eight nine ten eleven twelve thirteen
 `},
-		"wide terminal": {120, `NAME          METHOD                                               SETTINGS
-istio-proxy   CRR (after phase patch), then Image, then PodPhase   mode Auto (default)
-                                                                   image registry.example/quick-exit:v1 (policy)
-  note  one two three four five six seven eight nine ten eleven twelve thirteen
-`},
-		"one narrow column": {100, `NAME          METHOD                                   SETTINGS
+		"one narrow column": {[]int{100}, `NAME          METHOD                                   SETTINGS
 istio-proxy   CRR (after phase patch), then Image,     mode Auto (default)
               then PodPhase
                                                        image registry.example/quick-exit:v1 (policy)
   note  one two three four five six seven eight nine ten eleven twelve thirteen
 `},
-		"two narrow columns": {64, `NAME          METHOD             SETTINGS
+		"two narrow columns": {[]int{64}, `NAME          METHOD             SETTINGS
 istio-proxy   CRR (after phase   mode Auto (default)
               patch), then
               Image, then
@@ -117,7 +112,7 @@ istio-proxy   CRR (after phase   mode Auto (default)
   note  one two three four five six seven eight nine ten eleven
         twelve thirteen
 `},
-		"narrower than the words": {10, `NAME          METHOD             SETTINGS
+		"narrower than the words": {[]int{10}, `NAME          METHOD             SETTINGS
 istio-proxy   CRR (after phase   mode Auto (default)
               patch), then
               Image, then
@@ -132,13 +127,13 @@ istio-proxy   CRR (after phase   mode Auto (default)
         twelve thirteen
 `},
 	} {
-		t.Run(name, func(t *testing.T) {
-			p := &Printer{terminalWidth: tc.width}
+		for _, width := range tc.widths {
+			p := &Printer{terminalWidth: width}
 			write(p)
 			if difference := cmp.Diff(tc.want, p.text.String()); difference != "" {
-				t.Errorf("(-want +got):\n%s", difference)
+				t.Errorf("%s, %d columns (-want +got):\n%s", name, width, difference)
 			}
-		})
+		}
 	}
 	p := &Printer{terminalWidth: 64, colours: true}
 	write(p)

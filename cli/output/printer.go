@@ -3,7 +3,6 @@
 package output
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -135,18 +134,43 @@ func (p *Printer) Table(heading []string, rows [][]Cell) {
 		}
 		all = append(all, escaped)
 	}
-	widths := make([]int, len(heading))
-	for column := range heading {
-		for i, row := range all {
-			if length := utf8.RuneCountInString(row[column].Text); i > 0 && length > 0 {
-				widths[column] = max(widths[column], length, utf8.RuneCountInString(heading[column]))
-			}
-		}
-	}
-	p.fit(all, widths)
+	widths := p.widths(all)
 	for _, row := range all {
 		p.row(row, widths)
 	}
+}
+
+// widths returns the widths of the columns, or 0 for a column that is empty in every row. It narrows the widest columns until the rows
+// fit the terminal or cannot become shorter.
+func (p *Printer) widths(rows [][]Cell) []int {
+	widths, least := make([]int, len(rows[0])), make([]int, len(rows[0]))
+	excess := -len(gap) - p.terminalWidth
+	for column := range widths {
+		if !slices.ContainsFunc(rows[1:], func(row []Cell) bool { return row[column].Text != "" }) {
+			continue
+		}
+		for _, row := range rows {
+			widths[column] = max(widths[column], utf8.RuneCountInString(row[column].Text))
+			for word := range strings.SplitSeq(row[column].Text, " ") {
+				least[column] = max(least[column], minWrapped, utf8.RuneCountInString(word))
+			}
+		}
+		excess += widths[column] + len(gap)
+	}
+	for p.terminalWidth > 0 && excess > 0 {
+		widest := -1
+		for column, width := range widths {
+			if width > least[column] && (widest < 0 || width > widths[widest]) {
+				widest = column
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		narrowed := min(excess, widths[widest]-least[widest])
+		widths[widest], excess = widths[widest]-narrowed, excess-narrowed
+	}
+	return widths
 }
 
 // row writes the cells of a row, which may have several lines.
@@ -173,35 +197,5 @@ func (p *Printer) row(row []Cell, widths []int) {
 			padding = strings.Repeat(" ", widths[column]-utf8.RuneCountInString(text)) + gap
 		}
 		p.line(strings.TrimRight(line.String(), " "))
-	}
-}
-
-// fit narrows columns, the widest one first, until the rows fit the terminal or cannot become shorter.
-func (p *Printer) fit(rows [][]Cell, widths []int) {
-	if p.terminalWidth == 0 {
-		return
-	}
-	excess := -len(gap) - p.terminalWidth
-	columns := make([]int, 0, len(widths))
-	for column, width := range widths {
-		if width > 0 {
-			columns, excess = append(columns, column), excess+width+len(gap)
-		}
-	}
-	slices.SortStableFunc(columns, func(a, b int) int { return cmp.Compare(widths[b], widths[a]) })
-	for _, column := range columns {
-		if excess <= 0 {
-			return
-		}
-		narrow := max(widths[column]-excess, minWrapped)
-		for _, row := range rows {
-			for word := range strings.SplitSeq(row[column].Text, " ") {
-				narrow = max(narrow, utf8.RuneCountInString(word))
-			}
-		}
-		if narrow < widths[column] {
-			excess -= widths[column] - narrow
-			widths[column] = narrow
-		}
 	}
 }
