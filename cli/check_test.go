@@ -22,7 +22,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -42,27 +41,9 @@ func newRequest(pod *corev1.Pod) client.Object {
 	return request
 }
 
-// install applies a directory of config, with replaced texts, and returns the operator's Deployment.
-func install(t *testing.T, c client.Client, directory, namespace string, replaced ...string) *appsv1.Deployment {
+// operator returns the operator's Deployment.
+func operator(t *testing.T, c client.Client, namespace string) *appsv1.Deployment {
 	t.Helper()
-	rendered, err := testenv.Kustomizer().Run(filesys.MakeFsOnDisk(), "../config/"+directory)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, resource := range rendered.Resources() {
-		content, err := resource.AsYAML()
-		if err != nil {
-			t.Fatal(err)
-		}
-		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(strings.NewReplacer(replaced...).Replace(string(content))), &object.Object); err != nil {
-			t.Fatal(err)
-		}
-		exists := object.GetKind() == "CustomResourceDefinition" || object.GetKind() == "Namespace" && len(replaced) > 0
-		if !exists {
-			create(t, c, object)
-		}
-	}
 	deployment := &appsv1.Deployment{}
 	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: settings.DeploymentName}, deployment); err != nil {
 		t.Fatal(err)
@@ -109,7 +90,8 @@ func TestCheck(t *testing.T) {
 	first, second, free := newPolicy(namespace), newPolicy(namespace), newPolicy(namespace)
 	first.Name, second.Name, free.Name, free.Spec.Enforcement = "mesh-0", "mesh-1", "free", v1alpha1.EnforcementDryRun
 	create(t, c, first, second, free)
-	deployment := install(t, c, "default", settings.Namespace)
+	apply(t, c, "default")
+	deployment := operator(t, c, settings.Namespace)
 	out, code = runCommand(t, "check")
 	wantOutput(t, "the operator does not start", out, code, 1, "failure Deployment sidecar-termination-system/sidecar-termination-controller-manager has 0 of 2 ready pods",
 		"ok ServiceAccount sidecar-termination-controller-manager has all", "ok the quick-exit image is ghcr.io/",
@@ -407,8 +389,8 @@ func checkNetwork(t *testing.T, c client.Client, namespace string) {
 func TestCheckForSingleNamespaces(t *testing.T) {
 	c, system := newNamespace(t)
 	_, watched := newNamespace(t)
-	start(t, c, install(t, c, "overlays/namespaced", system,
-		settings.Namespace, system, "namespace: batch", "namespace: "+watched, "namespaces=batch", "namespaces="+watched))
+	apply(t, c, "overlays/namespaced", settings.Namespace, system, "namespace: batch", "namespace: "+watched, "namespaces=batch", "namespaces="+watched)
+	start(t, c, operator(t, c, system))
 	create(t, c, &coordinationv1.Lease{
 		ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: settings.LeaseName},
 		Spec: coordinationv1.LeaseSpec{

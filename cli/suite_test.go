@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -23,6 +24,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/cli"
 	"github.com/sidecar-termination/operator/cli/output"
@@ -82,19 +84,25 @@ func create(t *testing.T, c client.Client, objects ...client.Object) {
 	}
 }
 
-// installAdmission installs the admission policies.
-func installAdmission(t *testing.T, c client.Client) {
+// apply creates the objects of a directory of config, with replaced texts. The server has the CRDs, and the namespaces of the test.
+func apply(t *testing.T, c client.Client, directory string, replaced ...string) {
 	t.Helper()
-	rendered, err := testenv.Kustomizer().Run(filesys.MakeFsOnDisk(), "../config/admission")
+	rendered, err := testenv.Kustomizer().Run(filesys.MakeFsOnDisk(), "../config/"+directory)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, resource := range rendered.Resources() {
-		fields, err := resource.Map()
+		content, err := resource.AsYAML()
 		if err != nil {
 			t.Fatal(err)
 		}
-		create(t, c, &unstructured.Unstructured{Object: fields})
+		object := &unstructured.Unstructured{}
+		if err := yaml.Unmarshal([]byte(strings.NewReplacer(replaced...).Replace(string(content))), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		if kind := object.GetKind(); kind != "CustomResourceDefinition" && (kind != "Namespace" || len(replaced) == 0) {
+			create(t, c, object)
+		}
 	}
 }
 

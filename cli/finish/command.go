@@ -30,7 +30,6 @@ type dryRun string
 
 const (
 	dryRunNone   dryRun = "none"
-	dryRunClient dryRun = "client"
 	dryRunServer dryRun = "server"
 )
 
@@ -80,7 +79,7 @@ The exit code is 0 if nothing is left to do, 1 if a pod was refused, and 2 on er
 	flags.BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "with -l: select pods in all namespaces")
 	output.BindChoice(command, &o.mode, "mode", "", "how to end the sidecars: PodPhase, Image", v1alpha1.ModePodPhase, v1alpha1.ModeImage)
 	flags.StringSliceVar(&o.sidecars, "sidecars", nil, "containers that are sidecars, besides those that policies and environment variables declare")
-	output.BindChoice(command, &o.dryRun, "dry-run", "", "none; client: only decide; server: let the API server check the write without storing it", dryRunNone, dryRunClient, dryRunServer)
+	output.BindChoice(command, &o.dryRun, "dry-run", "", "none; server: let the API server check the write without storing it", dryRunNone, dryRunServer)
 	o.connection.Bind(flags)
 	settings.BindDecisions(flags)
 	output.GroupFlags(command, settings.BindDecisions, source.NewConnection().Bind)

@@ -32,13 +32,11 @@ import (
 
 // finisher finishes pods one after the other and collects the results.
 type finisher struct {
-	reader   client.Reader
-	source   *source.Source
-	mode     v1alpha1.Mode
-	sidecars []string
-	program  source.Program
-	// writer carries decisions out. It is nil if nothing must be sent.
-	writer     client.Client
+	client     client.Client
+	source     *source.Source
+	mode       v1alpha1.Mode
+	sidecars   []string
+	program    source.Program
 	terminator interface {
 		Terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) (bool, error)
 	}
@@ -46,17 +44,12 @@ type finisher struct {
 }
 
 func (o *options) newFinisher(cluster client.Client, from *source.Source) *finisher {
-	f := &finisher{
-		reader: cluster, source: from, mode: v1alpha1.Mode(o.mode), sidecars: o.sidecars, program: o.program, result: newResult(o.dryRun),
+	if o.dryRun == dryRunServer {
+		cluster = client.NewDryRunClient(cluster)
 	}
-	switch o.dryRun {
-	case dryRunNone:
-		f.writer = cluster
-	case dryRunServer:
-		f.writer = client.NewDryRunClient(cluster)
-	}
-	if f.terminator = (&podphase.Terminator{Client: f.writer, Clock: clock.RealClock{}}); f.mode == v1alpha1.ModeImage {
-		f.terminator = &image.Terminator{Client: f.writer, Clock: clock.RealClock{}}
+	f := &finisher{client: cluster, source: from, mode: o.mode, sidecars: o.sidecars, program: o.program, result: newResult(o.dryRun)}
+	if f.terminator = (&podphase.Terminator{Client: cluster, Clock: clock.RealClock{}}); f.mode == v1alpha1.ModeImage {
+		f.terminator = &image.Terminator{Client: cluster, Clock: clock.RealClock{}}
 	}
 	return f
 }
@@ -79,45 +72,38 @@ func (f *finisher) finish(ctx context.Context, pod *corev1.Pod) {
 	f.result.add(r)
 }
 
-// try decides about the pod, carries the decision out and describes it in the result.
+// try decides about the pod, carries the decision out and describes it in the result. A result without actions says what the user
+// can do.
 func (f *finisher) try(ctx context.Context, pod *corev1.Pod, r *podResult) error {
-	decision, hint, err := f.decide(ctx, pod)
-	switch {
-	case err != nil:
-		return err
-	case decision.Reason == v1alpha1.ReasonPodFinished, decision.Reason == v1alpha1.ReasonTerminated:
-		r.Outcome, r.Reason, r.Message = unchanged, decision.Reason, decision.Message
-	case len(decision.Actions) == 0:
-		r.Outcome, r.Reason, r.Message, r.Hint = refused, decision.Reason, decision.Message, hint
-	default:
-		r.describe(decision)
-		return f.act(ctx, pod, decision, r.Message)
-	}
-	return nil
-}
-
-// decide decides about the pod, and says what the user can do if the decision has no actions.
-func (f *finisher) decide(ctx context.Context, pod *corev1.Pod) (decision plan.Decision, hint string, err error) {
 	if pod.ResourceVersion == "" {
 		if err := f.read(ctx, pod); err != nil {
-			return decision, "", err
+			return err
 		}
 	}
 	input, err := f.source.Pod(ctx, pod, nil)
 	if err != nil {
-		return decision, "", err
+		return err
 	}
 	if refusal := f.checkSidecars(input); refusal != "" {
-		return plan.Decision{Reason: v1alpha1.ReasonContainerNotFound, Message: refusal}, "", nil
+		r.Outcome, r.Reason, r.Message = refused, v1alpha1.ReasonContainerNotFound, refusal
+		return nil
 	}
 	decision, inDryRun := decide(input, f.source.Settings.Decisions, f.sidecars, f.mode, f.program.Now())
-	return decision, hintOf(decision.Reason, inDryRun), nil
+	if len(decision.Actions) > 0 {
+		r.describe(decision)
+		return f.act(ctx, pod, decision, r.Message)
+	}
+	r.Outcome, r.Reason, r.Message, r.Hint = refused, decision.Reason, decision.Message, hintOf(decision.Reason, inDryRun)
+	if decision.Reason == v1alpha1.ReasonPodFinished || decision.Reason == v1alpha1.ReasonTerminated {
+		r.Outcome = unchanged
+	}
+	return nil
 }
 
 // read reads the pod. It returns an error if the pod was read before and another one has its name now.
 func (f *finisher) read(ctx context.Context, pod *corev1.Pod) error {
 	var current corev1.Pod
-	if err := f.reader.Get(ctx, client.ObjectKeyFromObject(pod), &current); err != nil {
+	if err := f.client.Get(ctx, client.ObjectKeyFromObject(pod), &current); err != nil {
 		return fmt.Errorf("get pod: %w", err)
 	}
 	if pod.UID != "" && pod.UID != current.UID {
@@ -175,16 +161,13 @@ func hintOf(reason v1alpha1.Reason, inDryRun []string) string {
 
 // act carries the decision out and records it as an event. A missing event is no failure: the pod is finished.
 func (f *finisher) act(ctx context.Context, pod *corev1.Pod, decision plan.Decision, message string) error {
-	if f.writer == nil {
-		return nil
-	}
 	for _, action := range decision.Actions {
 		if _, err := f.terminator.Terminate(ctx, pod, action); err != nil {
 			return err
 		}
 	}
 	note := fmt.Sprintf("%s, as requested with: %s finish", message, f.program.Name)
-	if err := f.writer.Create(ctx, f.event(pod, note)); err != nil {
+	if err := f.client.Create(ctx, f.event(pod, note)); err != nil {
 		f.result.note("no event records the change: " + err.Error())
 	}
 	return nil

@@ -84,16 +84,10 @@ func (r *podResult) describe(decision plan.Decision) {
 
 func (r *result) add(pod podResult) {
 	r.Pods = append(r.Pods, pod)
-	switch pod.Outcome {
-	case finished:
-		r.Summary.Finished++
-	case unchanged:
-		r.Summary.Unchanged++
-	case refused:
-		r.Summary.Refused++
-	case failed:
-		r.Summary.Failed++
+	counts := map[outcome]*int{
+		finished: &r.Summary.Finished, unchanged: &r.Summary.Unchanged, refused: &r.Summary.Refused, failed: &r.Summary.Failed,
 	}
+	*counts[pod.Outcome]++
 }
 
 func (r *result) note(text string) {
