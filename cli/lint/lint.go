@@ -10,10 +10,10 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -198,40 +198,37 @@ func (r *result) text(p *output.Printer) {
 }
 
 func (r *result) summaryLine(p *output.Printer) {
+	checked := count(r.Summary.CheckedWorkloads, "workload", "workloads")
+	if r.Summary.CheckedWorkloads == 0 {
+		checked = count(r.Summary.CheckedPolicies, "policy", "policies")
+	}
 	unchecked := ""
 	if len(r.Objects) > 0 {
-		unchecked = "; not checked: " + count(len(r.Objects), "object")
+		unchecked = "; not checked: " + count(len(r.Objects), "object", "objects")
 	}
-	checked, found := count(r.Summary.CheckedWorkloads, "workload"), len(r.Workloads)
-	if r.Summary.CheckedWorkloads == 0 && r.Summary.CheckedPolicies > 0 {
-		checked = count(r.Summary.CheckedPolicies, "policy")
+	found := "no findings"
+	switch {
+	case len(r.Workloads) > 0:
+		found = count(len(r.Workloads), "has findings", "have findings")
+	case len(r.Policies) > 0:
+		found = "only policies have findings"
 	}
 	switch {
 	case r.Summary.CheckedWorkloads+r.Summary.CheckedPolicies == 0:
 		p.Line("No Jobs, CronJobs or pods with restartPolicy Never or OnFailure found%s", unchecked)
-	case found+len(r.Policies)+len(r.Objects) == 0:
+	case len(r.Workloads)+len(r.Policies)+len(r.Objects) == 0:
 		p.StyledLine(output.Green, fmt.Sprintf("Checked %s: no findings", checked))
-	case found+len(r.Policies) == 0:
-		p.Line("Checked %s: no findings%s", checked, unchecked)
-	case found == 0:
-		p.Line("Checked %s: only policies have findings%s", checked, unchecked)
-	case found == 1:
-		p.Line("Checked %s: 1 has findings%s", checked, unchecked)
 	default:
-		p.Line("Checked %s: %d have findings%s", checked, found, unchecked)
+		p.Line("Checked %s: %s%s", checked, found, unchecked)
 	}
 }
 
-// count returns the number and the noun in its number.
-func count(number int, noun string) string {
-	switch {
-	case number == 1:
-	case strings.HasSuffix(noun, "y"):
-		noun = strings.TrimSuffix(noun, "y") + "ies"
-	default:
-		noun += "s"
+// count returns the number with the singular or the plural.
+func count(number int, one, many string) string {
+	if number == 1 {
+		many = one
 	}
-	return fmt.Sprintf("%d %s", number, noun)
+	return fmt.Sprintf("%d %s", number, many)
 }
 
 func (o *options) live(cmd *cobra.Command) (*result, error) {
@@ -240,10 +237,8 @@ func (o *options) live(cmd *cobra.Command) (*result, error) {
 		return nil, err
 	}
 	l := &linter{Live: cluster, source: s, result: newResult(), seenOwners: sets.New[types.UID](), reported: sets.New[string]()}
-	for _, step := range []func(context.Context, string) error{l.listJobs, l.pods, l.jobTemplates, l.cronJobs} {
-		if err := step(cmd.Context(), namespace); err != nil {
-			return nil, err
-		}
+	if err := l.run(cmd.Context(), namespace); err != nil {
+		return nil, err
 	}
 	l.result.Notes = s.Notes()
 	return l.result, nil
@@ -255,97 +250,82 @@ type linter struct {
 	*source.Live
 	source     *source.Source
 	result     *result
-	jobs       []*batchv1.Job
-	seenOwners sets.Set[types.UID] // owners of checked pods
+	seenOwners sets.Set[types.UID] // owners of checked pods and Jobs
 	reported   sets.Set[string]    // findings on pods of Jobs, with the Job's UID
 }
 
-func (l *linter) listJobs(ctx context.Context, namespace string) error {
+func (l *linter) run(ctx context.Context, namespace string) error {
 	var jobs batchv1.JobList
 	if err := l.Client.List(ctx, &jobs, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("list Jobs: %w", err)
 	}
+	byUID := map[types.UID]*batchv1.Job{}
 	for i := range jobs.Items {
-		l.jobs = append(l.jobs, &jobs.Items[i])
+		byUID[jobs.Items[i].UID] = &jobs.Items[i]
 	}
-	return nil
-}
-
-func (l *linter) pods(ctx context.Context, namespace string) error {
 	pods, err := l.UnfinishedPods(ctx, namespace)
 	if err != nil {
 		return err
 	}
-	byUID := map[types.UID]*batchv1.Job{}
-	for _, job := range l.jobs {
-		byUID[job.UID] = job
-	}
 	for i := range pods {
-		owner := metav1.GetControllerOf(&pods[i])
-		var job *batchv1.Job
-		if owner != nil {
-			job = byUID[owner.UID]
-			l.seenOwners.Insert(owner.UID)
-		}
-		pod, err := l.source.Pod(ctx, &pods[i], job)
-		if err != nil {
+		if err := l.pod(ctx, &pods[i], byUID); err != nil {
 			return err
 		}
-		report := l.source.Explain(pod)
-		if !l.isDuplicate(owner, report) {
-			l.result.add(report, location{})
-		}
 	}
-	return nil
-}
-
-// isDuplicate reports whether another pod of the same Job has the same findings. Pods of other owners, such as workflows, differ.
-func (l *linter) isDuplicate(owner *metav1.OwnerReference, report explain.Report) bool {
-	if owner == nil || owner.Kind != "Job" || !strings.HasPrefix(owner.APIVersion, batchv1.GroupName+"/") {
-		return false
-	}
-	findings := fmt.Sprint(owner.UID, explain.Lint(report.Findings))
-	duplicate := l.reported.Has(findings)
-	l.reported.Insert(findings)
-	return duplicate
-}
-
-// jobTemplates checks the unfinished Jobs without a pod.
-func (l *linter) jobTemplates(ctx context.Context, _ string) error {
-	for _, job := range l.jobs {
+	for i := range jobs.Items {
+		job := &jobs.Items[i]
 		if source.FinalCondition(job) != nil {
 			continue
 		}
 		if owner := metav1.GetControllerOf(job); owner != nil {
 			l.seenOwners.Insert(owner.UID)
 		}
-		if l.seenOwners.Has(job.UID) {
-			continue
-		}
-		if err := l.template(ctx, source.OfJob(job)); err != nil {
+		if err := l.template(ctx, job.UID, source.OfJob(job)); err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-func (l *linter) cronJobs(ctx context.Context, namespace string) error {
 	var crons batchv1.CronJobList
 	if err := l.Client.List(ctx, &crons, client.InNamespace(namespace)); err != nil {
 		return fmt.Errorf("list CronJobs: %w", err)
 	}
 	for i := range crons.Items {
-		if l.seenOwners.Has(crons.Items[i].UID) {
-			continue
-		}
-		if err := l.template(ctx, source.OfCronJob(&crons.Items[i])); err != nil {
+		if err := l.template(ctx, crons.Items[i].UID, source.OfCronJob(&crons.Items[i])); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *linter) template(ctx context.Context, template source.Template) error {
+// pod checks a pod. Another pod of the same Job may have the same findings, which are reported once. Pods of other owners, such as
+// workflows, differ.
+func (l *linter) pod(ctx context.Context, pod *corev1.Pod, jobs map[types.UID]*batchv1.Job) error {
+	var job *batchv1.Job
+	owner := metav1.GetControllerOf(pod)
+	if owner != nil {
+		job = jobs[owner.UID]
+		l.seenOwners.Insert(owner.UID)
+	}
+	input, err := l.source.Pod(ctx, pod, job)
+	if err != nil {
+		return err
+	}
+	report := l.source.Explain(input)
+	if job != nil {
+		findings := fmt.Sprint(job.UID, explain.Lint(report.Findings))
+		if l.reported.Has(findings) {
+			return nil
+		}
+		l.reported.Insert(findings)
+	}
+	l.result.add(report, location{})
+	return nil
+}
+
+// template checks the template of an object, unless its pods or Jobs were checked.
+func (l *linter) template(ctx context.Context, uid types.UID, template source.Template) error {
+	if l.seenOwners.Has(uid) {
+		return nil
+	}
 	pod, err := l.source.Template(ctx, template)
 	if err != nil {
 		return err

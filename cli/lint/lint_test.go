@@ -31,7 +31,6 @@ type report struct {
 		Findings         []explain.Finding
 	}
 	Findings []explain.Finding
-	Notes    []string
 }
 
 // run lints the text with further arguments.
@@ -255,52 +254,4 @@ func errorText(err error) string {
 		return ""
 	}
 	return err.Error()
-}
-
-func TestUnknownNamespaceIsNoted(t *testing.T) {
-	const job = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a, namespace: batch}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: app}]}}}\n"
-	for namespace, want := range map[string]int{"batch": 0, "other": 1} {
-		out, err := run(t, job+"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: "+namespace+"}\n", "-o", "json")
-		var got report
-		if err := errors.Join(err, json.Unmarshal([]byte(out), &got)); err != nil {
-			t.Fatal(err)
-		}
-		if len(got.Notes) != want {
-			t.Errorf("with namespace %s in the manifests the notes are %q", namespace, got.Notes)
-		}
-	}
-}
-
-func TestMessagesSayWhatToDo(t *testing.T) {
-	for file, want := range map[string][]string{
-		"istio-namespace.yaml": {
-			"Istio adds container istio-proxy (istio-injection=enabled, label of the namespace), which is not declared a sidecar: the pod may never finish before Istio 1.27. " +
-				"From 1.27 on it is a native sidecar, if the nodes run Kubernetes 1.33 or later",
-			"list it under sidecars in a SidecarTerminationPolicy (config/presets/istio-proxy), or set annotation sidecar.istio.io/nativeSidecar=true on the pod",
-		},
-		"vault.yaml": {
-			"Vault Agent Injector adds container vault-agent (vault.hashicorp.com/agent-inject=true, annotation of the pod), which is not declared a sidecar: the pod may never finish",
-			"list it under sidecars in a SidecarTerminationPolicy (config/presets/vault-agent), " +
-				"or set annotation vault.hashicorp.com/agent-pre-populate-only=true on the pod if it reads its secrets once",
-		},
-		"cloud-sql-annotation.yaml": {
-			"Cloud SQL Proxy Operator adds container csql-batch-orders (cloudsql.cloud.google.com/orders=1,gcr.io/cloud-sql-connectors/cloud-sql-proxy:2.21.1, annotation of the pod), " +
-				"which is not declared a sidecar: the pod may never finish without sidecarType: initContainer of the AuthProxyWorkload",
-			"list it under sidecars in a SidecarTerminationPolicy, or set sidecarType: initContainer of the AuthProxyWorkload",
-		},
-	} {
-		text, err := os.ReadFile(filepath.Join("testdata", file))
-		if err != nil {
-			t.Fatal(err)
-		}
-		out, _ := run(t, string(text), "-o", "json")
-		var got report
-		if err := json.Unmarshal([]byte(out), &got); err != nil {
-			t.Fatal(err)
-		}
-		found := got.Workloads[0].Findings[0]
-		if diff := cmp.Diff(want, []string{found.Message, found.Hint}); diff != "" {
-			t.Errorf("%s: message and hint differ (-want +got):\n%s", file, diff)
-		}
-	}
 }
