@@ -9,12 +9,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
 
-	yamlnode "go.yaml.in/yaml/v3"
 	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -25,10 +23,9 @@ import (
 
 // Bounds of the input. A file is a test file or a manifest.
 const (
-	maxFileBytes     = 1 << 20
-	maxExpandedBytes = 8 << 20
-	maxManifests     = 100
-	maxCases         = 1000
+	maxFileBytes = 1 << 20
+	maxManifests = 100
+	maxCases     = 1000
 )
 
 // kind is the kind of a test file. It has the apiVersion of the JSON output of other commands.
@@ -110,41 +107,7 @@ func readFile(path string) ([]byte, error) {
 	if !info.Mode().IsRegular() || info.Size() > maxFileBytes {
 		return nil, fmt.Errorf("it must be a regular file of at most %d KiB", maxFileBytes>>10)
 	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	decoder := yamlnode.NewDecoder(bytes.NewReader(data))
-	for size := 0; ; {
-		var document yamlnode.Node
-		if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
-			return data, nil
-		} else if err != nil {
-			return nil, err
-		}
-		if size += expandedSize(&document, map[*yamlnode.Node]int{}); size > maxExpandedBytes {
-			return nil, fmt.Errorf("its aliases expand to more than %d MiB; write the values out", maxExpandedBytes>>20)
-		}
-	}
-}
-
-// expandedSize returns the approximate size of a node with its aliases expanded, or more than maxExpandedBytes: a few lines can
-// stand for gigabytes.
-func expandedSize(node *yamlnode.Node, known map[*yamlnode.Node]int) int {
-	if node.Kind == yamlnode.AliasNode {
-		node = node.Alias
-	}
-	if size, ok := known[node]; ok {
-		return size
-	}
-	// A node that contains itself has no end.
-	known[node] = maxExpandedBytes + 1
-	size := len(node.Value) + 1
-	for _, child := range node.Content {
-		size = min(size+expandedSize(child, known), maxExpandedBytes+1)
-	}
-	known[node] = size
-	return size
+	return os.ReadFile(path)
 }
 
 // parse decodes a test file and its cases. It accepts no unknown or repeated fields.
