@@ -122,7 +122,7 @@ func TestHintsFitTheInstallation(t *testing.T) {
 	}
 }
 
-func TestRequirementsFollowFlags(t *testing.T) {
+func TestPermissionsFollowFlags(t *testing.T) {
 	for name, tc := range map[string]struct {
 		flags []string
 		want  string
@@ -138,18 +138,16 @@ func TestRequirementsFollowFlags(t *testing.T) {
 	} {
 		c := newChecker(t, tc.flags)
 		c.deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "operators"}}
-		requirements, err := c.requirements()
+		permissions, err := c.permissions()
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []string
-		for _, r := range requirements {
-			if len(r.objects()) > 0 {
-				got = append(got, r.namespace+"/"+r.feature)
-			}
+		for _, p := range permissions {
+			got = append(got, p.Namespace+"/"+p.feature)
 		}
 		slices.Sort(got)
-		if text := strings.Join(got, " "); text != tc.want {
+		if text := strings.Join(slices.Compact(got), " "); text != tc.want {
 			t.Errorf("%s: got %s, want %s", name, text, tc.want)
 		}
 	}

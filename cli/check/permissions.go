@@ -18,11 +18,11 @@ import (
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// requirement is a role that the operator needs, in a namespace or in the whole cluster.
-type requirement struct {
-	namespace string
-	feature   string // that needs the role, or empty
-	rules     []rbacv1.PolicyRule
+// permission is what the operator does with a resource, or with one object.
+type permission struct {
+	authorizationv1.ResourceAttributes // without a verb
+	verbs                              []string
+	feature                            string // that needs it, or empty
 }
 
 // feature returns the name of the part of the operator that needs a role of the installation. It returns false if the operator's
@@ -46,16 +46,16 @@ func (c *checker) feature(role string) (name string, enabled bool) {
 	return role, true
 }
 
-// requirements are the roles that the operator needs by its flags, as the installation has them.
-func (c *checker) requirements() ([]requirement, error) {
-	var all []requirement
+// permissions are the permissions that the operator needs by its flags, as the roles of the installation have them.
+func (c *checker) permissions() ([]permission, error) {
+	var all []permission
 	add := func(file string, namespaces ...string) error {
 		roles, err := config.ReadRoles(file)
 		for _, role := range roles {
 			feature, enabled := c.feature(role.Name)
 			for _, namespace := range namespaces {
 				if enabled {
-					all = append(all, requirement{namespace, feature, role.Rules})
+					all = append(all, permissionsOf(role.Rules, namespace, feature)...)
 				}
 			}
 		}
@@ -64,12 +64,34 @@ func (c *checker) requirements() ([]requirement, error) {
 	file, namespaces := config.ManagerRoles, []string{""}
 	if !c.readsCluster() {
 		file, namespaces = config.NamespacedManagerRoles, c.settings.WatchNamespaces
-		all = append(all, requirement{rules: c.optionalRules()})
+		all = permissionsOf(c.optionalRules(), "", "")
 	}
 	if err := add(file, namespaces...); err != nil {
 		return nil, err
 	}
 	return all, add(config.LeaderElectionRole, c.leaseNamespace())
+}
+
+// permissionsOf lists the permissions of rules in a namespace, or in the whole cluster.
+func permissionsOf(rules []rbacv1.PolicyRule, namespace, feature string) []permission {
+	var all []permission
+	for _, rule := range rules {
+		names := rule.ResourceNames
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				resource, subresource, _ := strings.Cut(resource, "/")
+				for _, name := range names {
+					all = append(all, permission{authorizationv1.ResourceAttributes{
+						Namespace: namespace, Group: group, Resource: resource, Subresource: subresource, Name: name,
+					}, rule.Verbs, feature})
+				}
+			}
+		}
+	}
+	return all
 }
 
 // optionalRules are the rules for the whole cluster that an operator for single namespaces needs only with some flags.
@@ -88,27 +110,29 @@ func (c *checker) optionalRules() []rbacv1.PolicyRule {
 
 // checkPermissions asks the API server whether the operator's ServiceAccount has the permissions of its roles.
 func (c *checker) checkPermissions(ctx context.Context) error {
-	requirements, err := c.requirements()
+	permissions, err := c.permissions()
 	if err != nil {
 		return err
 	}
+	roles := "rbac"
+	if !c.readsCluster() {
+		roles = "overlays/namespaced"
+	}
 	account := cmp.Or(c.deployment.Spec.Template.Spec.ServiceAccountName, "default")
 	total, missing := 0, 0
-	for _, r := range requirements {
-		for _, object := range r.objects() {
-			denied, err := c.denied(ctx, account, object)
-			if apierrors.IsForbidden(err) {
-				c.warn("ask someone who may create subjectaccessreviews", "you may not check the permissions of ServiceAccount %s", account)
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-			total += len(object.verbs)
-			if len(denied) > 0 {
-				missing++
-				c.fail("restore the operator's roles and bindings: "+c.apply(c.rolesDirectory()), "ServiceAccount %s may not %s", account, object.describe(denied, r.feature))
-			}
+	for _, p := range permissions {
+		denied, err := c.denied(ctx, account, p)
+		if apierrors.IsForbidden(err) {
+			c.warn("ask someone who may create subjectaccessreviews", "you may not check the permissions of ServiceAccount %s", account)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		total += len(p.verbs)
+		if len(denied) > 0 {
+			missing++
+			c.fail("restore the operator's roles and bindings: "+c.apply(roles), "ServiceAccount %s may not %s", account, p.describe(denied))
 		}
 	}
 	if missing == 0 {
@@ -117,78 +141,42 @@ func (c *checker) checkPermissions(ctx context.Context) error {
 	return nil
 }
 
-// rolesDirectory is the directory of config with the operator's roles.
-func (c *checker) rolesDirectory() string {
-	if c.readsCluster() {
-		return "rbac"
-	}
-	return "overlays/namespaced"
-}
-
-// ruledObject is a resource, or one object, and what the operator does with it.
-type ruledObject struct {
-	authorizationv1.ResourceAttributes
-	verbs []string
-}
-
-// objects lists the objects of the rules.
-func (r requirement) objects() []ruledObject {
-	var all []ruledObject
-	for _, rule := range r.rules {
-		names := rule.ResourceNames
-		if len(names) == 0 {
-			names = []string{""}
-		}
-		for _, group := range rule.APIGroups {
-			for _, resource := range rule.Resources {
-				resource, subresource, _ := strings.Cut(resource, "/")
-				for _, name := range names {
-					all = append(all, ruledObject{authorizationv1.ResourceAttributes{
-						Namespace: r.namespace, Group: group, Resource: resource, Subresource: subresource, Name: name,
-					}, rule.Verbs})
-				}
-			}
-		}
-	}
-	return all
-}
-
 // denied lists the verbs that the ServiceAccount may not use.
-func (c *checker) denied(ctx context.Context, account string, object ruledObject) ([]string, error) {
+func (c *checker) denied(ctx context.Context, account string, p permission) ([]string, error) {
 	namespace := c.deployment.Namespace
 	var denied []string
-	for _, object.Verb = range object.verbs {
+	for _, p.Verb = range p.verbs {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User:               "system:serviceaccount:" + namespace + ":" + account,
 			Groups:             []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"},
-			ResourceAttributes: &object.ResourceAttributes,
+			ResourceAttributes: &p.ResourceAttributes,
 		}}
 		if err := c.Client.Create(ctx, review); err != nil {
 			return nil, fmt.Errorf("check the operator's permissions: %w", err)
 		}
 		if !review.Status.Allowed {
-			denied = append(denied, object.Verb)
+			denied = append(denied, p.Verb)
 		}
 	}
 	return denied, nil
 }
 
-func (o ruledObject) describe(verbs []string, feature string) string {
-	text := strings.Join(verbs, ", ") + " " + o.Resource
-	if o.Subresource != "" {
-		text += "/" + o.Subresource
+func (p permission) describe(verbs []string) string {
+	text := strings.Join(verbs, ", ") + " " + p.Resource
+	if p.Subresource != "" {
+		text += "/" + p.Subresource
 	}
-	if o.Group != "" {
-		text += "." + o.Group
+	if p.Group != "" {
+		text += "." + p.Group
 	}
-	if o.Name != "" {
-		text += " named " + o.Name
+	if p.Name != "" {
+		text += " named " + p.Name
 	}
-	if o.Namespace != "" {
-		text += " in namespace " + o.Namespace
+	if p.Namespace != "" {
+		text += " in namespace " + p.Namespace
 	}
-	if feature != "" {
-		text += fmt.Sprintf(" (%s)", feature)
+	if p.feature != "" {
+		text += fmt.Sprintf(" (%s)", p.feature)
 	}
 	return text
 }
