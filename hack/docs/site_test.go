@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/runtime"
@@ -242,7 +241,6 @@ func checkSite(t *testing.T, opened *tab) {
 		{"menu", checkMenu},
 		{"search", checkSearch},
 		{"versions", checkVersions},
-		{"dark", checkDark},
 		{"missing", checkMissing},
 	} {
 		t.Run(check.name, func(t *testing.T) {
@@ -374,40 +372,6 @@ func checkVersions(t *tab) {
 	t.open(t.page(otherVersion + "/guides/"))
 	t.openMenu()
 	t.follow(`.sidebar-container a[href$="/docs/guides/mesh/"]`, otherVersion+"/docs/guides/mesh/")
-}
-
-// dark is true if the page is in dark mode, and its text is bright on a dark background.
-const dark = `document.documentElement.classList.contains("dark") &&
-	(c => c.match(/\d+/g).slice(0, 3).every(v => v < 64))(getComputedStyle(document.body).backgroundColor) &&
-	(c => c.match(/\d+/g).slice(0, 3).every(v => v > 128))(getComputedStyle(document.querySelector("main h1")).color)`
-
-func checkDark(t *tab) {
-	t.open(t.page("docs/guides/mesh/"))
-	if eval[bool](t, dark) {
-		t.Error("the page is dark by default")
-	}
-	t.prefer("dark")
-	t.open(t.page("docs/guides/mesh/"))
-	t.waitFor(dark)
-	t.prefer("light")
-
-	// The button changes it, and the choice lasts.
-	t.open(t.page("docs/guides/mesh/"))
-	t.openMenu()
-	t.run(chromedp.Click(visible(".theme-toggle")))
-	t.waitFor(dark)
-	t.open(t.page("docs/api-reference/"))
-	t.waitFor(dark)
-	eval[chromedp.Void](t, "localStorage.clear()")
-}
-
-// prefer sets the color scheme of the operating system.
-func (t *tab) prefer(scheme string) {
-	t.Helper()
-	features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
-	if _, err := chromedp.Call(t.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features}); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func checkMissing(t *tab) {
