@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/util/workqueue"
@@ -132,25 +131,14 @@ func namespaceLabelsChanged() predicate.TypedPredicate[*metav1.PartialObjectMeta
 		})
 }
 
-// declarationChanged passes new and deleted policies and those with a new spec, but no changes of status or metadata alone.
+// declarationChanged passes new and deleted policies and those with a new spec, but no changes of status or metadata alone. An
+// interrupted watch reports a policy that was recreated as updated.
 func declarationChanged[policy client.Object]() predicate.TypedPredicate[policy] {
 	return predicate.TypedFuncs[policy]{
 		UpdateFunc: func(e event.TypedUpdateEvent[policy]) bool {
-			return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
-				!equality.Semantic.DeepEqual(specOf(e.ObjectOld), specOf(e.ObjectNew))
+			return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration()
 		},
 	}
-}
-
-// specOf returns the spec of a policy of either kind.
-func specOf(policy client.Object) any {
-	switch p := policy.(type) {
-	case *v1alpha1.SidecarTerminationPolicy:
-		return p.Spec
-	case *v1alpha1.ClusterSidecarTerminationPolicy:
-		return p.Spec
-	}
-	return nil
 }
 
 // toPolicy enqueues the policy itself.
@@ -160,16 +148,13 @@ func toPolicy[policy client.Object](kind resolve.PolicyKind) handler.TypedEventH
 	})
 }
 
-func hasPrePull(spec *v1alpha1.PolicySpec) bool { return spec.PrePull != nil }
-
-// policiesThat lists the policies whose spec has the property. The cache fails only before its start or after its stop, when nothing is
-// lost.
-func policiesThat(ctx context.Context, c client.Reader, has func(spec *v1alpha1.PolicySpec) bool) []resolve.PolicyRef {
+// policiesWithPrePull lists the policies with prePull. The cache fails only before its start or after its stop, when nothing is lost.
+func policiesWithPrePull(ctx context.Context, c client.Reader) []resolve.PolicyRef {
 	var refs []resolve.PolicyRef
 	var namespaced v1alpha1.SidecarTerminationPolicyList
 	if err := c.List(ctx, &namespaced, client.UnsafeDisableDeepCopy); err == nil {
 		for i := range namespaced.Items {
-			if policy := &namespaced.Items[i]; has(&policy.Spec.PolicySpec) {
+			if policy := &namespaced.Items[i]; policy.Spec.PrePull != nil {
 				refs = append(refs, resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: policy.Namespace, Name: policy.Name})
 			}
 		}
@@ -177,7 +162,7 @@ func policiesThat(ctx context.Context, c client.Reader, has func(spec *v1alpha1.
 	var cluster v1alpha1.ClusterSidecarTerminationPolicyList
 	if err := c.List(ctx, &cluster, client.UnsafeDisableDeepCopy); err == nil {
 		for i := range cluster.Items {
-			if policy := &cluster.Items[i]; has(&policy.Spec.PolicySpec) {
+			if policy := &cluster.Items[i]; policy.Spec.PrePull != nil {
 				refs = append(refs, resolve.PolicyRef{Kind: resolve.KindCluster, Name: policy.Name})
 			}
 		}

@@ -5,9 +5,12 @@ package controllers
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
@@ -41,8 +44,8 @@ func TestPolicySpecChangeEnqueuesPods(t *testing.T) {
 	policy := func(generation int64, annotations map[string]string) object {
 		return &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Generation: generation, Annotations: annotations}}
 	}
-	again, without := policy(1, nil), policy(1, nil)
-	again.UID, without.Spec.PrePull = "another", &v1alpha1.PrePull{}
+	again := policy(1, nil)
+	again.UID = "another"
 	changed := declarationChanged[object]()
 	update := func(before, after object) bool {
 		return changed.Update(event.TypedUpdateEvent[object]{ObjectOld: before, ObjectNew: after})
@@ -55,8 +58,6 @@ func TestPolicySpecChangeEnqueuesPods(t *testing.T) {
 		"one with another annotation": {update(policy(1, nil), policy(1, map[string]string{"a": "b"})), false},
 		// An interrupted watch reports the two policies as one update.
 		"one that reuses a name": {update(policy(1, nil), again), true},
-		// Its generation stays the same.
-		"one that lost a field to an older definition": {update(without, policy(1, nil)), true},
 	} {
 		if tc.got != tc.want {
 			t.Errorf("%s: %t, want %t", name, tc.got, tc.want)
@@ -83,5 +84,49 @@ func TestNamespaceLabelChangeEnqueuesPods(t *testing.T) {
 		if tc.got != tc.want {
 			t.Errorf("%s: %t, want %t", name, tc.got, tc.want)
 		}
+	}
+}
+
+func TestPodsWithEndedContainersComeFirst(t *testing.T) {
+	pod := func(name string, ended bool) *corev1.Pod {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: name}}
+		state := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+		if ended {
+			state = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+		}
+		p.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "main", State: state}}
+		return p
+	}
+	running1, running2, ended, live := pod("running-1", false), pod("running-2", false), pod("ended", true), pod("live", false)
+	update := func(queue podQueue) {
+		h := &podHandler{}
+		changed := live.DeepCopy()
+		changed.ResourceVersion = "2"
+		h.Update(t.Context(), event.TypedUpdateEvent[*corev1.Pod]{ObjectOld: live, ObjectNew: changed}, queue)
+	}
+	for name, enqueue := range map[string]func(queue podQueue){
+		"initial list": func(queue podQueue) {
+			for _, p := range []*corev1.Pod{running1, running2, ended} {
+				(&podHandler{}).Create(t.Context(), event.TypedCreateEvent[*corev1.Pod]{Object: p, IsInInitialList: true}, queue)
+			}
+		},
+		"many pods at once": func(queue podQueue) {
+			enqueuePods(t.Context(), queue, []*corev1.Pod{running1, running2, ended}, nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			queue := priorityqueue.New[reconcile.Request](t.Name())
+			t.Cleanup(queue.ShutDown)
+			enqueue(queue)
+			update(queue)
+			var got []string
+			for range 4 {
+				request, _ := queue.Get()
+				got = append(got, request.Name)
+			}
+			if diff := cmp.Diff([]string{"ended", "live", "running-1", "running-2"}, got); diff != "" {
+				t.Errorf("order (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/podcache"
 )
 
 // +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch
@@ -67,6 +68,20 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (re
 		return ctrl.Result{}, actErr
 	}
 	return ctrl.Result{RequeueAfter: requeueAfter}, nil
+}
+
+// recoverReconcile turns a panic of a reconcile into an error, so that the queue retries the pod with backoff, and reports it on the
+// pod. It must be deferred.
+func (r *PodReconciler) recoverReconcile(ctx context.Context, request ctrl.Request, err *error) {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	podcache.ReportPanic(podcache.PanicInReconcile, request.NamespacedName, cause)
+	*err = fmt.Errorf("reconcile pod: panic: %v", cause)
+	if pod, readErr := r.reader.pod(ctx, request.NamespacedName); readErr == nil {
+		r.states.reporter.event(pod, podEvent{corev1.EventTypeWarning, v1alpha1.ReasonInternalError, podcache.PanicMessage, nil})
+	}
 }
 
 // forget forgets a pod that has left the caches. If the outcome of the last write or of the teardown is unknown, it reads the pod

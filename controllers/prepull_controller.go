@@ -20,6 +20,36 @@ import (
 // pullDenialRetry is the requeue delay after OpenKruise has denied a job, because its manager is down or lacks the feature gate.
 const pullDenialRetry = 30 * time.Second
 
+// prePulls decides about the pull jobs of policies. It writes nothing.
+type prePulls struct {
+	jobs    *pulljob.Jobs
+	options Options
+	states  *policyStates
+}
+
+// decide reads the policy's jobs and returns what to do about them and how they are.
+func (p *prePulls) decide(ctx context.Context, object *policyObject) (prepull.Decision, error) {
+	existing, err := p.jobs.Of(ctx, object.GetUID())
+	if err != nil {
+		return prepull.Decision{}, err
+	}
+	return prepull.Decide(prepull.Situation{
+		Policy:         object.toPrePull(),
+		Namespace:      p.options.PrePullNamespace,
+		DefaultImage:   p.options.Resolve.Image,
+		Images:         p.options.Capabilities.Images,
+		Enabled:        p.options.Capabilities.EnabledModes,
+		NamespacesOnly: p.options.Capabilities.NamespacesOnly,
+		Served:         p.jobs.Availability.Available(),
+		Existing:       existing,
+		Denial:         p.states.get(object.ref).pullDenial,
+	}), nil
+}
+
+func (o *policyObject) toPrePull() prepull.Policy {
+	return prepull.Policy{Ref: o.ref, UID: o.GetUID(), Spec: o.spec, Deleted: o.GetDeletionTimestamp() != nil}
+}
+
 // PrePullReconciler creates and deletes the pull jobs of one policy, and writes nothing else. PolicyReconciler reports on the jobs
 // in the policy's status.
 type PrePullReconciler struct {

@@ -78,30 +78,6 @@ func setup(ctx context.Context, mgr manager.Manager, options Options) (reconcile
 	return r, nil
 }
 
-// cachedObjects are an object of every kind that the reconcilers read from the manager's cache. An operator for single namespaces
-// leaves out kinds without a namespace, for which it has no permission.
-func cachedObjects(options Options) []client.Object {
-	objects := []client.Object{&corev1.Pod{}, &v1alpha1.SidecarTerminationPolicy{}}
-	if options.NodeKindRules.All == "" {
-		objects = append(objects, &corev1.Node{})
-	}
-	if !options.Capabilities.NamespacesOnly {
-		objects = append(objects, policyindex.NamespaceMetadata(), &v1alpha1.ClusterSidecarTerminationPolicy{})
-	}
-	return objects
-}
-
-// startInformers fills the cache with the objects before the reconcilers run, also on a replica that waits for the lease. It fails if
-// the cluster lacks the operator's kinds.
-func startInformers(ctx context.Context, c cache.Cache, objects []client.Object) error {
-	for _, object := range objects {
-		if _, err := c.GetInformer(ctx, object, cache.BlockUntilSynced(false)); err != nil {
-			return fmt.Errorf("watch %T: %w", object, err)
-		}
-	}
-	return nil
-}
-
 // caches are the caches that the operator adds to the manager's own.
 type caches struct {
 	teardown cache.Cache
@@ -109,16 +85,14 @@ type caches struct {
 	policies *policyindex.Index
 }
 
-// newCaches adds the caches to the manager, which must not have been started.
+// newCaches adds the caches to the manager, which must not have been started. They are filled before the reconcilers run, also on a
+// replica that waits for the lease. It fails if the cluster lacks the operator's kinds.
 func newCaches(ctx context.Context, mgr manager.Manager, options Options) (caches, error) {
 	teardown, err := podcache.NewTeardown(ctx, mgr, options.Clock, options.WatchNamespaces...)
 	if err != nil {
 		return caches{}, err
 	}
 	unfinished := mgr.GetCache()
-	if err := startInformers(ctx, unfinished, cachedObjects(options)); err != nil {
-		return caches{}, err
-	}
 	informers := func(c cache.Cache, object client.Object) (found []toolscache.SharedIndexInformer) {
 		if err == nil {
 			found, err = podcache.Informers(ctx, c, object)
@@ -127,8 +101,13 @@ func newCaches(ctx context.Context, mgr manager.Manager, options Options) (cache
 	}
 	unfinishedPods, podsInTeardown := informers(unfinished, &corev1.Pod{}), informers(teardown, &corev1.Pod{})
 	namespaced := informers(unfinished, &v1alpha1.SidecarTerminationPolicy{})
+	if options.NodeKindRules.All == "" {
+		informers(unfinished, &corev1.Node{})
+	}
+	// An operator for single namespaces has no permission for kinds without a namespace.
 	var cluster []toolscache.SharedIndexInformer
 	if !options.Capabilities.NamespacesOnly {
+		informers(unfinished, policyindex.NamespaceMetadata())
 		cluster = informers(unfinished, &v1alpha1.ClusterSidecarTerminationPolicy{})
 	}
 	if err != nil {
@@ -323,7 +302,7 @@ func kruiseChanged(pods podcache.Stores, queue *queue[reconcile.Request]) func(c
 // pullJobsChanged returns a function that enqueues the policies with prePull when pull jobs become available or unavailable.
 func pullJobsChanged(c client.Reader, queues *queues) func(ctx context.Context) {
 	return func(ctx context.Context) {
-		for _, ref := range policiesThat(ctx, c, hasPrePull) {
+		for _, ref := range policiesWithPrePull(ctx, c) {
 			queues.addPolicy(ref)
 		}
 	}
