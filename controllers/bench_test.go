@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -21,7 +20,6 @@ import (
 	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/policyindex"
 	"github.com/sidecar-termination/operator/internal/resolve"
-	"github.com/sidecar-termination/operator/internal/rollup"
 	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/terminator/image"
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
@@ -85,17 +83,6 @@ func newTestInformers(objects ...client.Object) []toolscache.SharedIndexInformer
 	return informers
 }
 
-// newTestStores returns stores of pods, and the store of unfinished pods for tests to fill.
-func newTestStores(tb testing.TB) (podcache.Stores, toolscache.Store) {
-	tb.Helper()
-	informers := newTestInformers(&corev1.Pod{}, &corev1.Pod{})
-	stores, err := podcache.NewStores(informers[:1], informers[1:])
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return stores, informers[0].GetIndexer()
-}
-
 // handle returns the decision about the pod.
 func (e podCase) handle(ctx context.Context, now time.Time) (plan.Decision, error) {
 	resolved, err := e.reader.resolve(ctx, e.pod)
@@ -143,35 +130,5 @@ func TestPodEventAllocationsDoNotGrowWithPolicies(t *testing.T) {
 	// The race detector drops pooled memory at random. A scan of every policy would cost thousands of allocations.
 	if many > few+few/10 {
 		t.Errorf("a pod event takes %.0f allocations with 10,000 policies, %.0f with one", many, few)
-	}
-}
-
-var seenPods rollup.PodSummary
-
-// BenchmarkObservePolicy scans all pods of a policy while their main containers run.
-func BenchmarkObservePolicy(b *testing.B) {
-	for _, count := range []int{1_000, 50_000} {
-		b.Run(fmt.Sprintf("Pods%d", count), func(b *testing.B) {
-			c := newPodCase(b, 1)
-			stores, unfinished := newTestStores(b)
-			for i := range count {
-				trimmed := podcache.TrimPod(podtest.OfJob(func(pod *corev1.Pod) { pod.Name, pod.UID = fmt.Sprintf("job-%05d", i), types.UID(fmt.Sprint(i)) }))
-				if err := unfinished.Add(trimmed); err != nil {
-					b.Fatal(err)
-				}
-			}
-			policies, err := c.reader.policies.Policies(b.Context(), c.pod)
-			if err != nil || len(policies) != 1 {
-				b.Fatalf("selected by %v: %v", policies, err)
-			}
-			r := &PolicyReconciler{reader: c.reader, pods: stores, podStates: newPodStates(nil, nil), options: c.reader.options}
-			r.options.Clock = clock.RealClock{}
-			b.ReportAllocs()
-			for b.Loop() {
-				if seenPods, err = r.summarize(b.Context(), policies[0], nil); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }

@@ -174,19 +174,3 @@ func TestPodIsStuckWhileEveryWriteIsDenied(t *testing.T) {
 		t.Errorf("the policy still has %d stuck pods: %+v", policy.Status.StuckPods, policy.Status.Conditions)
 	}
 }
-
-// The operator requeues the pod without a watch event.
-func TestOperatorRetriesDeniedWrites(t *testing.T) {
-	f := newFixture(t)
-	f.startOperator(testOptions())
-	pod := f.newPod("job-1", podtest.MainDone, func(p *corev1.Pod) {
-		p.Status.ContainerStatuses[0].State.Terminated.FinishedAt = metav1.Now()
-	})
-	allow := f.deny(pod, ptr.To(metav1.StatusReasonForbidden), "pods", "pods/status")
-	policy := f.newPolicy("mesh")
-	f.untilCounts(policy, counts{matched: 1, stuck: 1})
-	f.untilEvent(pod)
-	allow()
-	f.until(pod, "its phase is written", phaseWritten)
-	f.untilCounts(policy, counts{matched: 1, terminating: 1})
-}

@@ -3,7 +3,6 @@
 package controllers
 
 import (
-	"context"
 	"fmt"
 	"sync"
 
@@ -17,19 +16,6 @@ import (
 // resolvedPodOf resolves the policies for the pod.
 func resolvedPodOf(pod *corev1.Pod, policies ...resolve.Policy) resolvedPod {
 	return resolvedPod{pod: pod, policies: policies, resolution: resolve.Resolve(pod, policies, resolve.Options{})}
-}
-
-// fixedPolicies select every pod.
-type fixedPolicies []resolve.Policy
-
-// Policies returns all policies.
-func (p fixedPolicies) Policies(context.Context, *corev1.Pod) ([]resolve.Policy, error) {
-	return p, nil
-}
-
-// readerOf returns a reader that knows these policies and nothing else.
-func readerOf(policies ...resolve.Policy) *clusterReader {
-	return &clusterReader{policies: fixedPolicies(policies)}
 }
 
 // recordedEvents is an event recorder that keeps events, one line each.

@@ -15,83 +15,49 @@ import (
 	"github.com/sidecar-termination/operator/internal/imagelist"
 )
 
-const (
-	unlisted = "registry.example.evil.test/quick-exit:v1"
-	tagged   = "registry.example/listed:v1"
-	digested = "registry.example/listed@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-)
-
-// listed returns options whose image list has one repository.
-func listed(t *testing.T) Options {
-	t.Helper()
+// The images of policies and of pod authors are swapped in and pulled only if the administrator's list has them.
+func TestOnlyListedImagesAreUsed(t *testing.T) {
+	const unlisted, listed = "registry.example.evil.test/quick-exit:v1", "registry.example/listed:v1"
 	entry, err := imagelist.ParseEntry("registry.example/listed")
 	if err != nil {
 		t.Fatal(err)
 	}
 	options := testOptions()
 	options.Capabilities.Images.Entries = []imagelist.Entry{entry}
-	return options
-}
-
-func TestSwapUsesListedImagesOnly(t *testing.T) {
-	const ofPolicy, ofEnvironment = "policy", "environment"
-	for name, tc := range map[string]struct {
-		options       Options
-		image, source string
-		refused       bool
-	}{
-		"a policy's image from another registry is refused": {listed(t), unlisted, ofPolicy, true},
-		"a policy's listed image is used":                   {listed(t), tagged, ofPolicy, false},
-		"a pod author's own image is refused":               {listed(t), unlisted, ofEnvironment, true},
-		"a pod author's listed image is used":               {listed(t), digested, ofEnvironment, false},
-		"a pod author's own image is used without a list":   {testOptions(), unlisted, ofEnvironment, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t, tc.options, nil)
-			b.newPolicy("mesh", mode(v1alpha1.ModeImage, ""), func(spec *v1alpha1.PolicySpec) {
-				spec.Fallback = v1alpha1.FallbackDisabled
-				if tc.source == ofPolicy {
-					spec.Image = tc.image
-				}
-			})
-			pod := b.newPod("job-1", podtest.MainDone, func(p *corev1.Pod) {
-				if tc.source == ofEnvironment {
-					p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminateWithImage, Value: tc.image}}
-				}
-			})
-			b.reconcile(pod)
-			b.reload(pod)
-			events := strings.Join(b.events.take(), "\n")
-			if !tc.refused {
-				b.wrote("PATCH pods")
-				if got := pod.Spec.Containers[1].Image; got != tc.image {
-					t.Errorf("the sidecar has image %s, want %s; events: %s", got, tc.image, events)
-				}
-				return
-			}
-			b.wrote()
-			if got := pod.Spec.Containers[1].Image; got != "proxy:v1" {
-				t.Errorf("the sidecar has image %s", got)
-			}
-			if !strings.HasPrefix(events, "Warning "+string(v1alpha1.ReasonImageNotAllowed)+" ") || !strings.Contains(events, tc.image) {
-				t.Errorf("events do not say that %s is not allowed: %q", tc.image, events)
-			}
-		})
-	}
-}
-
-func TestPullJobsUseListedImagesOnly(t *testing.T) {
-	options := listed(t)
-	options.StatusPeriod, options.PrePullNamespace = 0, systemNamespace
+	options.StatusPeriod = 0
 	b := newBench(t, options, newKruise(t))
-	policy := b.newPolicy("mesh", withPrePull, func(spec *v1alpha1.PolicySpec) { spec.Image = unlisted })
+	policy := b.newPolicy("mesh", mode(v1alpha1.ModeImage, ""), withPrePull, func(spec *v1alpha1.PolicySpec) {
+		spec.Fallback, spec.Image = v1alpha1.FallbackDisabled, unlisted
+	})
+	b.newPolicy("authors", mode(v1alpha1.ModeImage, ""), func(spec *v1alpha1.PolicySpec) {
+		spec.Sidecars[0].Name, spec.Fallback = "agent", v1alpha1.FallbackDisabled
+	})
+	byPolicy := b.newPod("by-policy", podtest.MainDone)
+	byVariable := b.newPod("by-variable", podtest.MainDone, func(p *corev1.Pod) {
+		p.Spec.Containers[1].Name, p.Status.ContainerStatuses[1] = "agent", podtest.Running("agent")
+		p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminateWithImage, Value: unlisted}}
+	})
 	b.pulls(policy)
-	b.says(policy, "False "+string(v1alpha1.ReasonImageNotAllowed)+" nothing is pulled, because quick-exit image "+unlisted+" is not allowed")
-	if got := b.images(); len(got) > 0 {
-		t.Errorf("pulled: %v", got)
+	b.says(policy, "False ImageNotAllowed nothing is pulled, because quick-exit image "+unlisted+" is not allowed")
+	b.reconcile(byPolicy)
+	b.reconcile(byVariable)
+	refused := b.events.take()
+	if len(refused) != 2 {
+		t.Errorf("events: %q", refused)
 	}
-	policy.Spec.Image = tagged
+	for _, event := range refused {
+		if !strings.HasPrefix(event, "Warning ImageNotAllowed ") || !strings.Contains(event, unlisted) {
+			t.Errorf("the event does not say that %s is not allowed: %s", unlisted, event)
+		}
+	}
+	b.wrote("PUT sidecarterminationpolicies/status")
+
+	policy.Spec.Image = listed
 	b.update(policy)
 	b.pulls(policy)
-	b.says(policy, "False PrePulling "+tagged)
+	b.reconcile(byPolicy)
+	if b.reload(byPolicy); byPolicy.Spec.Containers[1].Image != listed {
+		t.Errorf("the images are %v", images(byPolicy))
+	}
+	b.wrote("PUT sidecarterminationpolicies/status", "POST imagepulljobs", "PATCH pods")
 }

@@ -94,56 +94,28 @@ func TestKubeletsLearn(t *testing.T) {
 	}
 }
 
-func TestOnePodRetriesPhase(t *testing.T) {
-	clock := clocktesting.NewFakePassiveClock(podtest.Noon)
-	k := &kubelets{clock: clock}
-	if k.retryDue(newKubelet) || k.retry(newKubelet, "a") {
-		t.Error("a pod retries on an unknown kubelet")
-	}
-	k.learn(newKubelet, plan.PhaseIgnored, podtest.Noon)
-	for i, tc := range []struct {
-		after   time.Duration
-		pod     types.UID
-		retries bool
-	}{
-		{29 * time.Minute, "a", false}, {30 * time.Minute, "a", true}, {31 * time.Minute, "b", false}, {59 * time.Minute, "b", false}, {time.Hour, "b", true},
-	} {
-		clock.SetTime(podtest.Noon.Add(tc.after))
-		if got := k.retry(newKubelet, tc.pod); got != tc.retries {
-			t.Errorf("step %d: pod %s retries: %t", i, tc.pod, got)
-		}
-	}
-	if k.isRetry(newKubelet, "a") || !k.isRetry(newKubelet, "b") || k.isRetry("v1.36.3", "b") {
-		t.Error("not only the last pod retries")
-	}
-}
-
+// The version with the oldest evidence is forgotten, if possible one that does not ignore phases.
 func TestKubeletsAreBounded(t *testing.T) {
 	kubeletIgnoresPhase.Reset()
 	clock := clocktesting.NewFakePassiveClock(podtest.Noon)
 	k := &kubelets{clock: clock}
-	version := func(i int) string { return fmt.Sprintf("v1.40.%d", i) }
-	for i := range 10 * maxKubelets {
-		clock.SetTime(podtest.Noon.Add(time.Duration(i) * time.Minute))
-		evidence := plan.PhaseHonored
-		if i%10 == 0 {
-			evidence = plan.PhaseIgnored
-		}
-		k.learn(version(i), evidence, podtest.Noon)
+	learn := func(version string, evidence plan.PhaseEvidence) {
+		clock.SetTime(clock.Now().Add(time.Minute))
+		k.learn(version, evidence, podtest.Noon)
 	}
-	// The last version has taken a place. Versions that ignore phases are forgotten only if there is no other.
-	if len(k.versions) != maxKubelets || testutil.CollectAndCount(kubeletIgnoresPhase) != maxKubelets-1 {
-		t.Errorf("%d versions, %d of them in the metric", len(k.versions), testutil.CollectAndCount(kubeletIgnoresPhase))
+	learn("v1.40.0", plan.PhaseIgnored)
+	learn("v1.40.1", plan.PhaseIgnored)
+	for i := range 2 * maxKubelets {
+		learn(fmt.Sprintf("v1.41.%d", i), plan.PhaseHonored)
 	}
-	clock.SetTime(podtest.Noon.Add(24 * time.Hour))
-	for _, next := range []string{"v1.41.0", "v1.42.0"} {
-		k.learn(next, plan.PhaseIgnored, podtest.Noon)
-		if k.versions[next] == nil || len(k.versions) != maxKubelets || testutil.CollectAndCount(kubeletIgnoresPhase) != maxKubelets {
-			t.Errorf("%s: %d versions, %d of them in the metric", next, len(k.versions), testutil.CollectAndCount(kubeletIgnoresPhase))
-		}
+	if k.versions["v1.40.0"] == nil || len(k.versions) != maxKubelets {
+		t.Errorf("%d versions, and one that ignores phases was forgotten: %t", len(k.versions), k.versions["v1.40.0"] == nil)
 	}
-	if k.versions[version(10)] != nil || k.versions[version(20)] == nil {
-		t.Error("not the oldest version was forgotten")
+	for i := range maxKubelets - 1 {
+		learn(fmt.Sprintf("v1.42.%d", i), plan.PhaseIgnored)
+	}
+	if k.versions["v1.40.0"] != nil || k.versions["v1.40.1"] == nil || testutil.CollectAndCount(kubeletIgnoresPhase) != maxKubelets {
+		t.Errorf("not the oldest version was forgotten; %d are in the metric", testutil.CollectAndCount(kubeletIgnoresPhase))
 	}
 }
 

@@ -40,9 +40,9 @@ func (f *fixture) inLongNamespace() {
 	f.namespace = namespace.Name
 }
 
-func TestThousandPoliciesOnOnePod(t *testing.T) {
+func TestManyPoliciesOnOnePod(t *testing.T) {
 	b := newBench(t, testOptions(), nil)
-	const policies = 1000
+	const policies = 200
 	for i := range policies {
 		b.newPolicy(fmt.Sprintf("mesh-%03d", i), mode(v1alpha1.ModePodPhase, ""), func(spec *v1alpha1.PolicySpec) { spec.Priority = int32(i) })
 	}
@@ -96,7 +96,7 @@ func TestLongestNamesAndMostSidecars(t *testing.T) {
 			}, podtest.MainDone)
 			switch m {
 			case v1alpha1.ModeCRR:
-				f.untilCRRs(1)
+				f.untilOneCRR()
 				if got := len(f.crrs()[0].Spec.Containers); got != len(sidecars) {
 					t.Errorf("the request names %d containers", got)
 				}

@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/sidecar-termination/operator/hack/podtest"
@@ -25,23 +24,11 @@ const maxBytesPerPod = 3000
 
 // The test counts reachable memory, which depends neither on the machine's load nor on the collector.
 func TestMemoryPerLivePod(t *testing.T) {
-	for name, change := range map[string]func(*corev1.Pod){
-		"a pod with a sidecar": func(*corev1.Pod) {},
-		"a pod with a list of main containers": func(pod *corev1.Pod) {
-			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, "example.com/mains", pod.Spec.Containers[0].Name)
-		},
-	} {
-		t.Run(name, func(t *testing.T) { testMemoryPerLivePod(t, change) })
-	}
-}
-
-func testMemoryPerLivePod(t *testing.T, change func(*corev1.Pod)) {
-	t.Helper()
 	const pods = 5000
 	c := newPodCase(t, 1)
 	states := newPodStates(newReporter(&recordedEvents{}, nil, func(resolve.PolicyRef) {}), nil)
-	_, store := newTestStores(t)
-	raw, err := podtest.OfJob(change, func(pod *corev1.Pod) {
+	store := newTestInformers(&corev1.Pod{})[0].GetIndexer()
+	raw, err := podtest.OfJob(func(pod *corev1.Pod) {
 		for i := range pod.Status.ContainerStatuses {
 			status := &pod.Status.ContainerStatuses[i]
 			status.ContainerID = fmt.Sprintf("containerd://%064d", i)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +20,6 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/podtest"
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/rollup"
 	"github.com/sidecar-termination/operator/internal/safetext"
@@ -208,31 +206,6 @@ func TestFailureCountsForPoliciesOfRunningContainers(t *testing.T) {
 	}
 }
 
-func TestPodBetweenCachesIsRequeued(t *testing.T) {
-	st := newStatesTest(t)
-	resolved := resolvedPodOf(podtest.New(podtest.MainDone), mesh)
-	st.record(resolved, waiting(), nil)
-	st.record(resolved, terminating(v1alpha1.ModePodPhase), nil)
-	if again := st.forgetMissing(keyOf(resolved.pod)); again != podcache.TeardownPoll {
-		t.Errorf("requeued after %s, want %s", again, podcache.TeardownPoll)
-	}
-	// It appears in the teardown cache, still in teardown, and leaves it at its end.
-	st.record(resolvedPodOf(podtest.New(podtest.MainDone, podtest.Succeeded), mesh), inProgress(v1alpha1.ModePodPhase), nil)
-	if again := st.forgetMissing(keyOf(resolved.pod)); again != 0 {
-		t.Errorf("requeued after %s", again)
-	}
-	if got := st.take(mesh.Ref).Terminated; got != 1 {
-		t.Errorf("counted %d", got)
-	}
-
-	st.record(resolved, waiting(), nil)
-	st.record(resolved, terminating(v1alpha1.ModePodPhase), nil)
-	st.clock.SetTime(st.clock.Now().Add(podcache.TeardownLag))
-	if again := st.forgetMissing(keyOf(resolved.pod)); again != 0 || len(st.pods) > 0 {
-		t.Errorf("a pod that never appeared is requeued after %s; held: %v", again, st.pods)
-	}
-}
-
 func TestStuckPodsGauge(t *testing.T) {
 	st := newStatesTest(t)
 	one, two := resolvedPodOf(podtest.New(), mesh), resolvedPodOf(podtest.New(func(p *corev1.Pod) { p.Name, p.UID = "job-2", "9c2d" }), mesh)
@@ -257,55 +230,6 @@ func TestStuckPodsGauge(t *testing.T) {
 		step.do()
 		if got := testutil.ToFloat64(stuckPods); got != step.want {
 			t.Errorf("%s: the gauge is %v, want %v", step.name, got, step.want)
-		}
-	}
-}
-
-// The annotation of a live pod changes: the operator reports an invalid list once, and the policy counts the pod again.
-func TestChangedListOfMainContainers(t *testing.T) {
-	st := newStatesTest(t)
-	listing := podtest.Policy("listing")
-	listing.Spec.MainContainersFrom = &v1alpha1.MainContainersFrom{PodAnnotation: "example.com/mains"}
-	const event = `Warning InvalidMainContainers batch/job-1: SidecarTerminationPolicy/listing leaves the pod alone: annotation example.com/mains lists "mian", which is no container of the pod [SidecarTerminationPolicy/listing]`
-	for _, step := range []struct {
-		name, list string
-		sidecars   []string
-		attention  bool
-		enqueued   bool
-		events     []string
-	}{
-		{"no list", "", nil, false, false, nil},
-		{"an invalid list", "main,mian", nil, true, true, []string{event}},
-		{"no change", "main,mian", nil, true, false, nil},
-		{"a valid list", "main", []string{"proxy"}, true, true, nil},
-		{"every container", "main,proxy", nil, false, true, nil},
-	} {
-		pod := podtest.New(func(p *corev1.Pod) { p.Annotations = map[string]string{"example.com/mains": step.list} })
-		resolved, err := readerOf(listing).resolve(t.Context(), podcache.TrimPod(pod).(*corev1.Pod))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var sidecars []string
-		for _, sidecar := range resolved.resolution.Enforced.Sidecars {
-			sidecars = append(sidecars, sidecar.Container)
-		}
-		if diff := cmp.Diff(step.sidecars, sidecars); diff != "" {
-			t.Errorf("%s: sidecars (-want +got):\n%s", step.name, diff)
-		}
-		st.enqueued()
-		if resolved.needsAttention() != step.attention {
-			t.Errorf("%s: the pod needs attention: want %t", step.name, step.attention)
-		}
-		if step.attention {
-			st.record(resolved, waiting(), nil)
-		} else {
-			st.forget(keyOf(pod))
-		}
-		if got := st.enqueued()["listing"]; got != step.enqueued {
-			t.Errorf("%s: the policy is enqueued: %t, want %t", step.name, got, step.enqueued)
-		}
-		if diff := cmp.Diff(step.events, st.events.take(), cmpopts.EquateEmpty()); diff != "" {
-			t.Errorf("%s: events (-want +got):\n%s", step.name, diff)
 		}
 	}
 }

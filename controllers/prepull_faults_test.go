@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -139,7 +140,14 @@ func TestPullJobsWithLongestNames(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	f.untilStatus(cluster, "its image is pulled", func(s v1alpha1.PolicyStatus) bool { return strings.HasPrefix(prePulled(s), "False PrePulling") })
+	f.wantPrePulled(cluster, "False PrePulling")
+	var ofCluster kruise.ImagePullJobList
+	if err := f.List(t.Context(), &ofCluster, client.InNamespace(systemNamespace)); err != nil {
+		t.Fatal(err)
+	}
+	if len(ofCluster.Items) != 1 || !metav1.IsControlledBy(&ofCluster.Items[0], cluster) {
+		t.Errorf("the operator's namespace has jobs %+v", ofCluster.Items)
+	}
 	for _, job := range f.pullJobs() {
 		if len(job.Name) != 63 || len(job.Labels[v1alpha1.LabelPolicy]) > 63 {
 			t.Errorf("the job has name %q and labels %v", job.Name, job.Labels)

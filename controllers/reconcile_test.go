@@ -26,7 +26,6 @@ import (
 	"github.com/sidecar-termination/operator/hack/podtest"
 	"github.com/sidecar-termination/operator/hack/testenv"
 	"github.com/sidecar-termination/operator/internal/observe"
-	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
@@ -224,29 +223,6 @@ func TestSwapChangesSidecarImageOnly(t *testing.T) {
 	}
 }
 
-func TestSwapOnNodeThatBecameVirtual(t *testing.T) {
-	b := newBench(t, testOptions(), newKruise(t))
-	b.newPolicy("mesh")
-	pod := b.newPod("job-1", podtest.MainDone)
-	node := &corev1.Node{}
-	node.Name = b.node
-	b.reload(node)
-	node.Labels = map[string]string{"type": "virtual-kubelet"}
-	b.update(node)
-	testenv.Eventually(t, "the cache has the label", func(ctx context.Context) error {
-		cached, err := observe.Node(ctx, b.pods.reader.cache, pod)
-		if err == nil && b.pods.options.NodeKindRules.Classify(cached) != plan.NodeVirtual {
-			err = errors.New("it has not")
-		}
-		return err
-	})
-	b.reconcile(pod)
-	b.wrote("PATCH pods")
-	if b.reload(pod); !imageSwapped(pod) {
-		t.Errorf("the images are %v", images(pod))
-	}
-}
-
 func TestPhaseIsOneWrite(t *testing.T) {
 	for name, tc := range map[string]struct {
 		code int32
@@ -343,26 +319,6 @@ func TestFallbackWhenCRRNameIsTaken(t *testing.T) {
 	}
 }
 
-func TestDryRunWritesNothing(t *testing.T) {
-	k := newKruise(t)
-	k.Install(t)
-	for _, m := range []v1alpha1.Mode{v1alpha1.ModeAuto, v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase} {
-		t.Run(string(m), func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t, testOptions(), k)
-			b.newPolicy("mesh", mode(m, ""), func(spec *v1alpha1.PolicySpec) { spec.Enforcement = v1alpha1.EnforcementDryRun })
-			pod := b.newPod("job-1", podtest.MainDone)
-			for range 3 {
-				b.reconcile(pod)
-			}
-			b.wrote()
-			if got := b.events.take(); len(got) != 1 {
-				t.Errorf("events: %q", got)
-			}
-		})
-	}
-}
-
 func TestInvalidAnnotationIsReported(t *testing.T) {
 	byVariable := func(p *corev1.Pod) {
 		p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "true"}}
@@ -405,14 +361,5 @@ func TestInvalidAnnotationIsReported(t *testing.T) {
 			b.reconcile(pod)
 			b.wrote("PATCH pods/status")
 		})
-	}
-}
-
-func TestMissingPodIsNoError(t *testing.T) {
-	b := newBench(t, testOptions(), nil)
-	pod := podtest.New()
-	pod.Namespace = b.namespace
-	if result := b.reconcileStale(pod); !result.IsZero() {
-		t.Errorf("got %+v", result)
 	}
 }

@@ -21,6 +21,13 @@ import (
 // summarise waits for a current cache and reconciles the policy.
 func (b *bench) summarise(policy *v1alpha1.SidecarTerminationPolicy) time.Duration {
 	b.Helper()
+	b.knows(policy)
+	return b.summariseStale(policy)
+}
+
+// knows waits until the cache has the current policy.
+func (b *bench) knows(policy *v1alpha1.SidecarTerminationPolicy) {
+	b.Helper()
 	b.reload(policy)
 	testenv.Eventually(b.T, "the cache has the policy", func(ctx context.Context) error {
 		cached := &v1alpha1.SidecarTerminationPolicy{}
@@ -32,7 +39,6 @@ func (b *bench) summarise(policy *v1alpha1.SidecarTerminationPolicy) time.Durati
 		}
 		return nil
 	})
-	return b.summariseStale(policy)
 }
 
 // summariseStale reconciles the policy with the cache as it is.

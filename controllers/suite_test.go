@@ -7,7 +7,6 @@ package controllers
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"slices"
@@ -18,7 +17,6 @@ import (
 
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -213,12 +211,7 @@ func (f *fixture) installBounds() {
 // enforceGuard enables the phase guard in the namespace, and waits until it is enforced.
 func (f *fixture) enforceGuard() {
 	f.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
-	f.reload(namespace)
-	namespace.Labels[guardedLabel] = "true"
-	if err := f.Update(f.Context(), namespace); err != nil {
-		f.Fatal(err)
-	}
+	f.labelNamespace(guardedLabel, "true")
 	pod := f.newPod("guarded", func(p *corev1.Pod) {
 		p.Labels = map[string]string{v1alpha1.LabelTerminatedBy: string(v1alpha1.ModePodPhase)}
 		p.Annotations = map[string]string{v1alpha1.AnnotationPhaseGuard: "Enabled"}
@@ -241,6 +234,15 @@ func (f *fixture) create(objects ...client.Object) {
 			f.Fatalf("create %T: %v", object, err)
 		}
 	}
+}
+
+// labelNamespace sets a label of the namespace.
+func (f *fixture) labelNamespace(key, value string) {
+	f.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
+	f.reload(namespace)
+	namespace.Labels[key] = value
+	f.update(namespace)
 }
 
 func (f *fixture) newNode(labels map[string]string) string {
@@ -316,6 +318,19 @@ func (f *fixture) newPolicy(name string, change ...func(*v1alpha1.PolicySpec)) *
 	return policy
 }
 
+// newClusterPolicy creates a policy with the namespace's name that names proxy in the pods of the namespace.
+func (f *fixture) newClusterPolicy(change ...func(*v1alpha1.ClusterSidecarTerminationPolicySpec)) *v1alpha1.ClusterSidecarTerminationPolicy {
+	f.Helper()
+	policy := &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
+	policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}}
+	policy.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: f.namespace}}
+	for _, c := range change {
+		c(&policy.Spec)
+	}
+	f.create(policy)
+	return policy
+}
+
 // mode sets a policy's mode and exitCodes.
 func mode(m v1alpha1.Mode, exitCodes v1alpha1.ExitCodes) func(*v1alpha1.PolicySpec) {
 	return func(spec *v1alpha1.PolicySpec) { spec.Mode, spec.ExitCodes = m, exitCodes }
@@ -329,29 +344,6 @@ func (f *fixture) crrs() []kruise.ContainerRecreateRequest {
 		f.Fatal(err)
 	}
 	return list.Items
-}
-
-// eventsOn returns the operator's events on a pod as "type reason policy".
-func (f *fixture) eventsOn(ctx context.Context, pod *corev1.Pod) ([]string, error) {
-	var list eventsv1.EventList
-	if err := f.List(ctx, &list, client.InNamespace(f.namespace)); err != nil {
-		return nil, err
-	}
-	var lines []string
-	for _, event := range list.Items {
-		if event.Regarding.UID != pod.UID || event.ReportingController != settings.Name {
-			continue
-		}
-		line := event.Type + " " + event.Reason
-		if event.Related != nil {
-			line += " " + event.Related.Kind + "/" + event.Related.Name
-		}
-		if event.Series != nil {
-			line += fmt.Sprintf(" x%d", event.Series.Count)
-		}
-		lines = append(lines, line)
-	}
-	return lines, nil
 }
 
 // testOptions make the operator act at once.

@@ -41,6 +41,9 @@ func TestPanicInTransformAffectsOnePod(t *testing.T) {
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("transformed pod (-want +got):\n%s", diff)
 			}
+			if diff := cmp.Diff(test.want, TrimPod(got)); diff != "" {
+				t.Errorf("pod that was transformed twice (-want +got):\n%s", diff)
+			}
 		})
 	}
 	if got := testutil.ToFloat64(Panics.WithLabelValues(PanicInTransform)); got != 1 {
