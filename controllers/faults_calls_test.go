@@ -5,31 +5,51 @@
 package controllers
 
 import (
+	"context"
 	"fmt"
 	"hash/fnv"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/hack/podtest"
+	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
-// inARow is the maximum number of consecutive failures of one kind of call. A failed watch is retried after 0.8 s to 1.6 s, and the
-// delay doubles each time (k8s.io/client-go tools/cache/reflector.go). More failures would exceed the test's timeout.
-const inARow = 4
+const (
+	// inARow is the maximum number of consecutive failures of one kind of call. A failed watch is retried after 0.8 s to 1.6 s, and the
+	// delay doubles each time (k8s.io/client-go tools/cache/reflector.go). More failures would exceed the test's timeout.
+	inARow = 4
+	// A late watch delivers in bursts.
+	burstEvery = 2 * time.Second
+	burst      = 100 * time.Millisecond
+)
 
 // failingCalls makes a third of all calls of the operator fail, including watches, events and discovery. The seed decides about each
-// call of a kind, independently of the order of other kinds. One of three consecutive seeds fails the first call.
+// call of a kind, independently of the order of other kinds. Of three consecutive seeds, one fails the first call of a kind, one makes
+// its watches late, and one loses their first connection.
 type failingCalls struct {
 	mu    sync.Mutex
-	fails bool // false while every call succeeds
-	seed  uint64
+	seed  *uint64 // nil while every call succeeds
 	calls int
 	// By verb and resource: the random numbers, the number of failures, and the number of consecutive failures.
 	random map[string]*rand.Rand
 	failed map[string]int
 	row    map[string]int
+	lost   map[string]bool
 	// log holds every failed call with its time.
 	log []string
 }
@@ -38,28 +58,29 @@ type failingCalls struct {
 func (f *failingCalls) begin(seed uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.fails, f.seed, f.calls, f.log = true, seed, 0, nil
-	f.random, f.failed, f.row = map[string]*rand.Rand{}, map[string]int{}, map[string]int{}
+	f.seed = &seed
+	f.random, f.failed, f.row, f.lost = map[string]*rand.Rand{}, map[string]int{}, map[string]int{}, map[string]bool{}
 }
 
-// end stops failures.
-func (f *failingCalls) end() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.fails = false
+// fate returns what the seed decides about all calls of a kind: 0, 1 or 2.
+func (f *failingCalls) fate(call string) uint64 {
+	kind := fnv.New64a()
+	_, _ = kind.Write([]byte(call))
+	return (kind.Sum64()%3 + *f.seed) % 3
 }
 
 // choose returns the fault of a call.
-func (f *failingCalls) choose(request *http.Request) fault {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.fails {
-		return noFault
-	}
+func (f *failingCalls) choose(call string) fault {
 	f.calls++
-	info := callOf(request)
-	call := info.Verb + " " + target(info)
-	random, fails := f.fate(call)
+	random, fails := f.random[call], f.fate(call) == 0
+	if random != nil {
+		fails = random.IntN(10) < 3
+	} else {
+		kind := fnv.New64a()
+		_, _ = kind.Write([]byte(call))
+		random = rand.New(rand.NewPCG(*f.seed, kind.Sum64()))
+		f.random[call] = random
+	}
 	if !fails || f.row[call] == inARow {
 		f.row[call] = 0
 		return noFault
@@ -71,27 +92,144 @@ func (f *failingCalls) choose(request *http.Request) fault {
 	return befell
 }
 
-// fate returns the random numbers of a kind of call, and whether its next call fails.
-func (f *failingCalls) fate(call string) (*rand.Rand, bool) {
-	if random, known := f.random[call]; known {
-		return random, random.IntN(10) < 3
-	}
-	kind := fnv.New64a()
-	_, _ = kind.Write([]byte(call))
-	f.random[call] = rand.New(rand.NewPCG(f.seed, kind.Sum64()))
-	return f.random[call], (kind.Sum64()%3+f.seed)%3 == 0
-}
-
 func (f *failingCalls) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
-		return f.choose(request).apply(request, next)
+		f.mu.Lock()
+		if f.seed == nil {
+			f.mu.Unlock()
+			return next.RoundTrip(request)
+		}
+		info := callOf(request)
+		call := info.Verb + " " + target(info)
+		chosen, fate, lost := f.choose(call), f.fate(call), f.lost[call]
+		f.lost[call] = true
+		f.mu.Unlock()
+		response, err := chosen.apply(request, next)
+		if err == nil && isWatch(request) && (fate == 1 || fate == 2 && !lost) {
+			response.Body = &disturbedBody{response.Body, time.Now(), fate == 2}
+		}
+		return response, err
 	})
+}
+
+// disturbedBody is the body of a watch that delivers in bursts, or that loses its connection along with an event.
+type disturbedBody struct {
+	io.ReadCloser
+	opened time.Time
+	loses  bool
+}
+
+func (b *disturbedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	open := time.Since(b.opened)
+	if b.loses && open > burstEvery {
+		return 0, io.ErrUnexpectedEOF
+	}
+	if now := open % burstEvery; !b.loses && now > burst {
+		time.Sleep(burstEvery - now)
+	}
+	return n, err
+}
+
+// simulateNodes simulates kubelets and OpenKruise in the fixture's namespace. The returned function ends that, and returns how often
+// containers were stopped.
+func (f *fixture) simulateNodes() (stop func() map[string]int) {
+	actors := node{server: f.Client, now: time.Now, mains: []int32{0}, stops: map[string]int{}}
+	ctx, cancel := context.WithCancel(f.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			if err := f.nextStep(ctx, &actors); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
+				f.Errorf("simulate the nodes: %v", err)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	stop = sync.OnceValue(func() map[string]int {
+		cancel()
+		<-done
+		return actors.stops
+	})
+	f.Cleanup(func() { stop() })
+	return stop
+}
+
+// nextStep makes the next write of the nodes.
+func (f *fixture) nextStep(ctx context.Context, actors *node) error {
+	var pods corev1.PodList
+	if err := f.List(ctx, &pods, client.InNamespace(f.namespace)); err != nil {
+		return err
+	}
+	var requests kruise.ContainerRecreateRequestList
+	var jobs kruise.ImagePullJobList
+	for _, list := range []client.ObjectList{&requests, &jobs} {
+		if err := f.List(ctx, list, client.InNamespace(f.namespace)); err != nil && !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
+			return err
+		}
+	}
+	if written, err := actors.step(ctx, version{pods: pods.Items, requests: requests.Items}); written != "" || err != nil {
+		return err
+	}
+	for i := range jobs.Items {
+		if job := &jobs.Items[i]; job.Status.StartTime == nil {
+			now := metav1.Now()
+			job.Status = kruise.ImagePullJobStatus{StartTime: &now, Desired: 1, Succeeded: 1}
+			return f.Status().Update(ctx, job)
+		}
+	}
+	return nil
+}
+
+// tellStory creates and changes objects of every kind that the operator watches: a pod that waits for OpenKruise, one that waits for
+// its node, and one that waits for a label of its namespace. The operator must end each sidecar once.
+func (f *fixture) tellStory(k *testenv.Kruise) {
+	f.Helper()
+	stop := f.simulateNodes()
+	mesh := f.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect), func(spec *v1alpha1.PolicySpec) {
+		spec.Fallback = v1alpha1.FallbackDisabled
+	})
+	edge := f.newPolicy("edge", withPrePull, func(spec *v1alpha1.PolicySpec) { spec.Sidecars[0].Name = "agent" })
+	clusterPolicy := f.newClusterPolicy(func(spec *v1alpha1.ClusterSidecarTerminationPolicySpec) {
+		spec.Sidecars[0].Name, spec.Mode = "logger", v1alpha1.ModePodPhase
+		spec.NamespaceSelector.MatchLabels["batch"] = "on"
+	})
+	for _, policy := range []client.Object{mesh, edge, clusterPolicy} {
+		f.untilCounts(policy, counts{})
+	}
+	named := func(name string) func(*corev1.Pod) {
+		return func(p *corev1.Pod) {
+			p.Spec.Containers[1].Name, p.Status.ContainerStatuses[1] = name, podtest.Running(name)
+		}
+	}
+	f.newPod("by-mesh")
+	f.untilCounts(mesh, counts{matched: 1, stuck: 1})
+	late := f.namespace + "-late"
+	f.newPod("by-edge", named("agent"), func(p *corev1.Pod) { p.Spec.NodeName = late })
+	f.untilCounts(edge, counts{matched: 1, terminating: 1})
+	f.createNode(late, virtualKubelet)
+	f.untilCounts(edge, counts{terminated: 1})
+	f.newPod("by-cluster-policy", named("logger"))
+	f.labelNamespace("batch", "on")
+	f.untilCounts(clusterPolicy, counts{terminated: 1})
+	k.Install(f.T)
+	f.untilCounts(mesh, counts{terminated: 1})
+	f.wantPrePulled(edge, "True PrePulled")
+	if diff := cmp.Diff(map[string]int{"proxy": 1, "agent": 1, "logger": 1}, stop()); diff != "" {
+		f.Errorf("how often containers were stopped (-want +got):\n%s", diff)
+	}
+	if got := len(f.crrs()); got != 1 {
+		f.Errorf("%d requests", got)
+	}
+	if diff := cmp.Diff([]string{quickExit}, f.images()); diff != "" {
+		f.Errorf("images that are pulled (-want +got):\n%s", diff)
+	}
 }
 
 func TestFaultThirdOfOperatorCallsFails(t *testing.T) {
 	seeds := 3
 	if every {
-		seeds = 20
+		seeds = 21
 	}
 	k := newKruise(t)
 	failed := map[string]int{}
@@ -109,18 +247,16 @@ func TestFaultThirdOfOperatorCallsFails(t *testing.T) {
 					t.Logf("calls that failed:\n%s", strings.Join(f.failing.log, "\n"))
 				}
 			})
-			f.start(mgr)
-			s := newStory(f, nil)
-			s.happens(k)
-			s.wentAsItShould()
-			f.failing.end()
+			stop := f.start(mgr)
+			f.tellStory(k)
+			stop()
 			calls += f.failing.calls
 			for call, times := range f.failing.failed {
 				failed[call] += times
 			}
 		})
 	}
-	t.Logf("of %d calls failed %d: %v", calls, total(failed), failed)
+	t.Logf("of %d calls failed: %v", calls, failed)
 	for _, often := range []string{"get discovery", "watch pods", "watch sidecarterminationpolicies", "update sidecarterminationpolicies/status"} {
 		if failed[often] == 0 {
 			t.Errorf("no call %q failed", often)

@@ -6,7 +6,6 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
@@ -126,44 +125,35 @@ func (l *lagging) pods() ([]corev1.Pod, error) {
 }
 
 func (l *lagging) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	switch object := object.(type) {
+	switch object.(type) {
 	case *corev1.Pod:
 		pods, err := l.pods()
-		for i := range pods {
-			if pods[i].Name == key.Name {
-				pods[i].DeepCopyInto(object)
-				return nil
-			}
-		}
-		return errors.Join(err, missing(err, "pods", key))
+		return copyOf(pods, err, key, object)
 	case *v1alpha1.SidecarTerminationPolicy:
 		v, err := l.at("policies")
-		for i := range v.policies {
-			if v.policies[i].Name == key.Name {
-				v.policies[i].DeepCopyInto(object)
-				return nil
-			}
-		}
-		return errors.Join(err, missing(err, "policies", key))
+		return copyOf(v.policies, err, key, object)
 	case *v1alpha1.ClusterSidecarTerminationPolicy:
 		v, err := l.at("cluster policies")
-		for i := range v.clusterPolicies {
-			if v.clusterPolicies[i].Name == key.Name {
-				v.clusterPolicies[i].DeepCopyInto(object)
-				return nil
-			}
-		}
-		return errors.Join(err, missing(err, "cluster policies", key))
+		return copyOf(v.clusterPolicies, err, key, object)
 	}
 	return l.Reader.Get(ctx, key, object, options...)
 }
 
-// missing is NotFound unless there is another error.
-func missing(err error, resource string, key client.ObjectKey) error {
+// copyOf copies the object of the list with the key's name, unless the list could not be read.
+func copyOf[T any, P interface {
+	*T
+	client.Object
+}](list []T, err error, key client.ObjectKey, into client.Object) error {
 	if err != nil {
-		return nil
+		return err
 	}
-	return apierrors.NewNotFound(schema.GroupResource{Resource: resource}, key.Name)
+	for i := range list {
+		if P(&list[i]).GetName() == key.Name {
+			*into.(P) = *P(&list[i]).DeepCopyObject().(P)
+			return nil
+		}
+	}
+	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
 
 func (l *lagging) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {

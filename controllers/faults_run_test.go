@@ -42,15 +42,11 @@ const (
 // disturbance is what goes wrong in a run.
 type disturbance struct {
 	// write returns the fault of a write; nil means no faults.
-	write func(number int, site string) fault
+	write func(number int) fault
 	// read returns by how many writes a read is stale, or its error; nil means neither.
-	read func(number int) (lag int, err error)
+	read func() (lag int, err error)
 	// skip reports whether a reconcile of the pod is dropped; nil means none.
 	skip func(number int) bool
-	// change modifies writes, as a broken operator would.
-	change func(*http.Request)
-	// timeless drops the reconcilers' requeue delays, as a broken operator would.
-	timeless bool
 	// clock is the offset of the operator's clock.
 	clock time.Duration
 }
@@ -70,8 +66,8 @@ type run struct {
 	offset   time.Duration // of the time in the run
 	quiet    bool          // the last round was idle, so the caches are current
 
-	reads, reconciles, skips, failures, restarts int
-	problems                                     []string
+	reconciles, skips, failures, restarts int
+	problems                              []string
 }
 
 // Now is the time in the run.
@@ -156,11 +152,10 @@ func (r *run) start() {
 }
 
 func (r *run) lag() (int, error) {
-	r.reads++
 	if r.disturbance.read == nil || r.quiet {
 		return 0, nil
 	}
-	return r.disturbance.read(r.reads)
+	return r.disturbance.read()
 }
 
 func (r *run) problem(format string, args ...any) {
@@ -258,9 +253,6 @@ func (r *run) reconcile() time.Duration {
 		{Kind: resolve.KindCluster, Name: r.history.namespace},
 	} {
 		requeue = plan.Soonest(requeue, r.checked("policy", func(o *onePodOperator) (ctrl.Result, error) { return o.policies.Reconcile(r.ctx, ref) }))
-	}
-	if r.disturbance.timeless {
-		return 0
 	}
 	return requeue
 }
@@ -434,11 +426,7 @@ func (s scenario) execute(f *fixture, d disturbance) (*run, outcome) {
 		server: f.Client, mains: s.mains, exitCode: s.exitCode, ignoresPhase: s.ignoresPhase, stops: map[string]int{},
 		now: func() time.Time { return time.Now().Add(r.offset).Truncate(time.Second) },
 	}
-	choose := d.write
-	if choose == nil {
-		choose = func(int, string) fault { return noFault }
-	}
-	r.wire = &wire{choose: choose, arrived: r.record, change: d.change}
+	r.wire = &wire{choose: d.write, arrived: r.record}
 	r.record("")
 	r.start()
 	r.toTheEnd()

@@ -134,7 +134,6 @@ type fixture struct {
 	node      string
 	writes    writes
 	watches   watches
-	swept     sweptWatches
 	failing   failingCalls
 }
 
@@ -383,7 +382,6 @@ func (f *fixture) newManagerAs(limited *rest.Config, change ...func(*manager.Opt
 	f.Helper()
 	limited.Wrap(f.writes.wrap)
 	limited.Wrap(f.watches.wrap)
-	limited.Wrap(f.swept.wrap)
 	limited.Wrap(f.failing.wrap)
 	options := manager.Options{
 		Scheme: scheme, Cache: podcache.ManagerOptions(scheme), NewCache: podcache.NewCache, Metrics: metricsserver.Options{BindAddress: "0"},
