@@ -126,7 +126,7 @@ TIMEOUT := 60m
 test: test-unit test-fuzz test-integration test-e2e ## Run every test.
 
 .PHONY: test-long
-test-long: test-site test-faults test-mutations simulate soak test-e2e-faults test-e2e-matrix e2e-tools test-release ## Run what takes too long for every change: faults, mutations, simulation, soak, tools, a release (hours).
+test-long: test-site test-faults simulate soak test-e2e-faults test-e2e-matrix e2e-tools test-release ## Run what takes too long for every change: faults, simulation, soak, tools, a release (hours).
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests with the race detector.
@@ -161,14 +161,6 @@ test-repeat: $(LOCALCLUSTER)
 test-faults: $(LOCALCLUSTER) ## Try every fault at every write and read of every scenario against a real API server.
 	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
 	FAULTS=all KUBEBUILDER_ASSETS="$$assets" go test -race -tags integration -count=1 -parallel $(PARALLEL) -timeout 120m -v -run '^TestFault' ./controllers/
-
-# How many changes of policies are tried, when make test-mutations asks for them.
-MUTATIONS ?= 5000
-
-.PHONY: test-mutations
-test-mutations: $(LOCALCLUSTER)
-	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
-	MUTATIONS=$(MUTATIONS) KUBEBUILDER_ASSETS="$$assets" go test -race -tags integration -count=1 -timeout $(TIMEOUT) -v -run '^TestMutatedPolicy' ./controllers/
 
 # How many schedules make simulate runs.
 SCHEDULES ?= 10000000
