@@ -63,55 +63,67 @@ func archive(t *testing.T) string {
 }
 
 // newest is a version of Kubernetes that has all that the chart can use.
-var (
-	newest = &chartutil.KubeVersion{Version: "v1.36.0", Major: "1", Minor: "36"}
-)
+var newest = &chartutil.KubeVersion{Version: "v1.36.0", Major: "1", Minor: "36"}
 
 // values are what a user gives.
 type values = map[string]any
 
-// release is where a user installs the chart.
-type release struct {
-	name, namespace string
-	kubernetes      *chartutil.KubeVersion
+// everything turns everything on.
+var everything = values{
+	"commonLabels":      values{"team": "batch"},
+	"commonAnnotations": values{"team": "batch"},
+	"imageRegistry":     "mirror.example",
+	"serviceMonitor":    values{"enabled": true},
+	"prometheusRule":    values{"enabled": true},
+	"dashboard":         values{"enabled": true},
+	"networkPolicy":     values{"enabled": true},
 }
-
-// documented is the release that the documentation installs.
-var documented = release{chartName, namespace, newest}
 
 // objects are the objects of a release by kind and name.
 type objects = map[string]*unstructured.Unstructured
 
-// render returns the objects that the chart renders to.
+// render returns the objects of the release that the documentation installs.
 func render(t *testing.T, given values) objects {
 	t.Helper()
-	return renderAs(t, documented, given)
+	return renderAs(t, chartName, namespace, given)
 }
 
 // renderAs returns the objects of a release.
-func renderAs(t *testing.T, as release, given values) objects {
+func renderAs(t *testing.T, name, namespace string, given values) objects {
 	t.Helper()
-	installed, err := tryRender(t, as, given)
+	installed, err := tryRender(t, name, namespace, given)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return installed
 }
 
-func tryRender(t *testing.T, as release, given values) (objects, error) {
+func tryRender(t *testing.T, name, namespace string, given values) (objects, error) {
 	t.Helper()
 	install := action.NewInstall(&action.Configuration{})
 	install.DryRun, install.ClientOnly = true, true
-	install.ReleaseName, install.Namespace = as.name, as.namespace
-	install.KubeVersion = as.kubernetes
-	rendered, err := install.RunWithContext(t.Context(), load(t), given)
+	install.ReleaseName, install.Namespace = name, namespace
+	install.KubeVersion = newest
+	rendered, err := install.RunWithContext(t.Context(), load(t), copied(given))
 	if err != nil {
 		return nil, err
 	}
-	if !strings.Contains(rendered.Info.Notes, "kubectl -n "+as.namespace+" rollout status deployment/") {
+	if !strings.Contains(rendered.Info.Notes, "kubectl -n "+namespace+" rollout status deployment/") {
 		t.Errorf("the notes do not say where the operator is: %s", rendered.Info.Notes)
 	}
 	return decode(t, []byte(rendered.Manifest)), nil
+}
+
+// copied returns a copy, because Helm changes the values that it merges.
+func copied(from values) values {
+	to := values{}
+	for key, value := range from {
+		if inner, ok := value.(values); ok {
+			value = copied(inner)
+		}
+		to[key] = value
+	}
+	return to
 }
 
 func load(t *testing.T) *chart.Chart {
@@ -123,9 +135,9 @@ func load(t *testing.T) *chart.Chart {
 	return loaded
 }
 
-func decode(t *testing.T, content []byte) map[string]*unstructured.Unstructured {
+func decode(t *testing.T, content []byte) objects {
 	t.Helper()
-	objects := map[string]*unstructured.Unstructured{}
+	objects := objects{}
 	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096); ; {
 		object := &unstructured.Unstructured{}
 		err := decoder.Decode(&object.Object)
@@ -150,10 +162,7 @@ func decode(t *testing.T, content []byte) map[string]*unstructured.Unstructured 
 }
 
 func TestChartIsLinted(t *testing.T) {
-	for name, given := range map[string]values{
-		"defaults":   {},
-		"everything": everything(),
-	} {
+	for name, given := range map[string]values{"defaults": {}, "everything": copied(everything)} {
 		lint := action.NewLint()
 		lint.Strict, lint.Namespace, lint.KubeVersion = true, namespace, newest
 		result := lint.Run([]string{archive(t)}, given)

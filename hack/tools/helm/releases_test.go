@@ -29,7 +29,7 @@ func TestNames(t *testing.T) {
 		"fullnameOverride":     {"batch", values{"nameOverride": "sidecars", "fullnameOverride": "jobs"}, "jobs"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			installed := renderAs(t, release{tc.release, namespace, newest}, tc.values)
+			installed := renderAs(t, tc.release, namespace, tc.values)
 			if installed["Deployment "+tc.want+"-controller-manager"] == nil {
 				t.Errorf("no Deployment %s-controller-manager among %v", tc.want, slices.Sorted(maps.Keys(installed)))
 			}
@@ -37,18 +37,14 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// shared are the objects that two releases have in common: Helm lets one of them own each.
-func shared() []string {
-	return slices.Sorted(slices.Values(definitions))
-}
-
+// Two releases have only the definitions in common: Helm lets one of them own each.
 func TestReleasesDoNotCollide(t *testing.T) {
-	given := everything()
+	given := copied(everything)
 	for _, name := range []string{"serviceMonitor", "prometheusRule", "dashboard"} {
 		given[name] = values{"enabled": true, "namespace": "monitoring"}
 	}
-	first := renderAs(t, release{"team-a", "a", newest}, copied(given))
-	second := renderAs(t, release{"team-b", "b", newest}, copied(given))
+	first := renderAs(t, "team-a", "a", given)
+	second := renderAs(t, "team-b", "b", given)
 	var common []string
 	for key := range first {
 		if second[key] != nil {
@@ -56,15 +52,15 @@ func TestReleasesDoNotCollide(t *testing.T) {
 		}
 	}
 	slices.Sort(common)
-	if difference := cmp.Diff(shared(), common); difference != "" {
+	if difference := cmp.Diff(definitions, common); difference != "" {
 		t.Errorf("objects of both releases (-want +got):\n%s", difference)
 	}
 }
 
 // References to objects follow their names, in expressions and messages as well.
 func TestReferencesFollowNames(t *testing.T) {
-	original := renderAs(t, documented, everything())
-	installed := renderAs(t, release{"team-a", namespace, newest}, values{
+	original := render(t, everything)
+	installed := renderAs(t, "team-a", namespace, values{
 		"fullnameOverride": "jobs",
 		"serviceMonitor":   values{"enabled": true},
 		"prometheusRule":   values{"enabled": true},
@@ -73,7 +69,7 @@ func TestReferencesFollowNames(t *testing.T) {
 	for key := range original {
 		_, name, _ := strings.Cut(key, " ")
 		// The name of the PrometheusRule is also the name of the program.
-		if slices.Contains(shared(), key) || name == chartName {
+		if slices.Contains(definitions, key) || name == chartName {
 			continue
 		}
 		reference := regexp.MustCompile(`(^|[^-a-z])` + regexp.QuoteMeta(name) + `($|[^-a-z])`)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
 	"helm.sh/helm/v3/pkg/chartutil"
 )
 
@@ -27,159 +28,122 @@ const (
 
 // effect is what a value changes in the rendered objects.
 type effect struct {
+	path  string
 	value any
+	// at is the field that shows the value, or is empty.
+	at string
+	// changes are the other changed fields by object and path; nil for a removed one. An object is created or deleted.
+	changes map[string]any
+	// everywhere is the field of every object that shows the value.
+	everywhere string
 	// with are other values that the effect needs.
 	with values
-	// want are the changed fields by object and path; nil for a removed one. An object is created or deleted.
-	want map[string]any
-	// everywhere are fields that every object gets.
-	everywhere map[string]any
 }
 
 // effects has an effect for each value of the chart.
-func effects() map[string]effect {
-	enabled := func(name string) values { return values{name: values{"enabled": true}} }
-	mode := func(flag, name string) effect {
-		return effect{value: "Disabled", want: both(map[string]any{firstContainer + "args.3": flag + "=Disabled"},
-			all(deleted, "ClusterRole sidecar-termination-manager-"+name+"-role", "ClusterRoleBinding sidecar-termination-manager-"+name+"-rolebinding"),
-			all(deleted, admission("mode-"+name)...))}
+func effects() []effect {
+	const nextArg = firstContainer + "args.3"
+	mode := func(flag, name string, protections ...string) map[string]any {
+		return both(map[string]any{nextArg: flag + "=Disabled"}, all(deleted, admission(append(protections, "mode-"+name)...)...),
+			all(deleted, "ClusterRole sidecar-termination-manager-"+name+"-role", "ClusterRoleBinding sidecar-termination-manager-"+name+"-rolebinding"))
 	}
-	peer := values{"namespaceSelector": values{"matchLabels": values{"team": "observability"}}}
-	rule := values{"to": []any{peer}, "ports": []any{values{"port": 4317}}}
-	return map[string]effect{
-		"commonLabels": {
-			value:      values{"team": "batch", "app.kubernetes.io/name": "other"},
-			want:       map[string]any{podTemplate + "metadata.labels.team": "batch"},
-			everywhere: map[string]any{"metadata.labels.team": "batch"},
-		},
-		"commonAnnotations": {value: values{"team": "batch"}, everywhere: map[string]any{"metadata.annotations.team": "batch"}},
-		"imageRegistry": {value: "mirror.example:5000/ghcr/", want: map[string]any{
+	protections := []string{"mode-crr", "mode-pod-phase", "mode-pre-pull", "phase-guard", "operator-limits", "operator-requests"}
+	digest := "sha256:" + strings.Repeat("0", 64)
+	mirrored := values{"imageRegistry": "mirror.example"}
+	quickExit := func(image string) map[string]any { return map[string]any{firstContainer + "env.0.value": image} }
+	peer := []any{values{"namespaceSelector": values{"matchLabels": values{"team": "observability"}}}}
+	return []effect{
+		{path: "commonLabels", value: values{"team": "batch", "app.kubernetes.io/name": "other"}, changes: map[string]any{podTemplate + "metadata.labels.team": "batch"}, everywhere: "metadata.labels.team"},
+		{path: "commonAnnotations", value: values{"team": "batch"}, everywhere: "metadata.annotations.team"},
+		{path: "imageRegistry", value: "mirror.example:5000/ghcr/", changes: map[string]any{
 			firstContainer + "image":       "mirror.example:5000/ghcr/sidecar-termination/sidecar-termination-operator:v0.1.0",
 			firstContainer + "env.0.value": "mirror.example:5000/ghcr/sidecar-termination/quick-exit:v0.1.0",
 		}},
-		"image.repository": {value: "mirror.example:5000/operator", want: map[string]any{firstContainer + "image": "mirror.example:5000/operator:v0.1.0"}},
-		"image.tag":        {value: "v9", want: map[string]any{firstContainer + "image": "ghcr.io/sidecar-termination/sidecar-termination-operator:v9"}},
-		"image.digest": {value: "sha256:" + strings.Repeat("0", 64), want: map[string]any{
-			firstContainer + "image": "ghcr.io/sidecar-termination/sidecar-termination-operator@sha256:" + strings.Repeat("0", 64),
-		}},
-		"image.pullPolicy": {value: "Always", want: map[string]any{firstContainer + "imagePullPolicy": "Always"}},
-		"imagePullSecrets": {value: []any{values{"name": "mirror"}}, want: map[string]any{podTemplate + "spec.imagePullSecrets.0.name": "mirror"}},
-		"quickExitImage":   {value: "", want: map[string]any{firstContainer + "env.0.value": ""}},
+		{path: "image.repository", value: "mirror.example:5000/operator", changes: map[string]any{firstContainer + "image": "mirror.example:5000/operator:v0.1.0"}},
+		{path: "image.tag", value: "v9", changes: map[string]any{firstContainer + "image": "ghcr.io/sidecar-termination/sidecar-termination-operator:v9"}},
+		{path: "image.digest", value: digest, changes: map[string]any{firstContainer + "image": "ghcr.io/sidecar-termination/sidecar-termination-operator@" + digest}},
+		{path: "image.pullPolicy", value: "Always", at: firstContainer + "imagePullPolicy"},
+		{path: "imagePullSecrets", value: []any{values{"name": "mirror"}}, at: podTemplate + "spec.imagePullSecrets"},
+		{path: "quickExitImage", value: "", at: firstContainer + "env.0.value"},
+		{path: "quickExitImage", value: "quick-exit:v1", with: mirrored, changes: quickExit("mirror.example/quick-exit:v1")},
+		{path: "quickExitImage", value: "team/quick-exit:v1", with: mirrored, changes: quickExit("mirror.example/team/quick-exit:v1")},
+		{path: "quickExitImage", value: "localhost/quick-exit", with: mirrored, changes: quickExit("mirror.example/quick-exit")},
+		{path: "quickExitImage", value: "registry.example:5000/a/b@" + digest, with: mirrored, changes: quickExit("mirror.example/a/b@" + digest)},
 
-		"modes.crr":   mode("--crr", "crr"),
-		"modes.image": mode("--image-swap", "image"),
-		"modes.podPhase": {value: "Disabled", want: both(mode("--pod-phase", "pod-phase").want,
-			all(deleted, admission("phase-guard")...))},
-		"prePull": mode("--pre-pull", "pre-pull"),
-		"admissionPolicies.enabled": {value: false, want: both(map[string]any{firstContainer + "args.3": "--stabilization-window=1500ms"},
-			all(deleted, admission("mode-crr", "mode-image", "mode-pod-phase", "mode-pre-pull",
-				"phase-guard", "operator-limits", "operator-requests")...))},
-
-		"watchNamespaces": {value: []any{"batch"}, want: both(
+		{path: "modes.crr", value: "Disabled", changes: mode("--crr", "crr")},
+		{path: "modes.image", value: "Disabled", changes: mode("--image-swap", "image")},
+		{path: "modes.podPhase", value: "Disabled", changes: mode("--pod-phase", "pod-phase", "phase-guard")},
+		{path: "modes.podPhase", value: "LastResort", changes: map[string]any{nextArg: "--pod-phase=LastResort"}},
+		{path: "prePull", value: "Disabled", changes: mode("--pre-pull", "pre-pull")},
+		{path: "admissionPolicies.enabled", value: false, changes: both(
+			map[string]any{nextArg: "--stabilization-window=1500ms"}, all(deleted, admission(append(protections, "mode-image")...)...))},
+		{path: "watchNamespaces", value: []any{"batch", "etl", "batch"}, with: values{"serviceMonitor": values{"enabled": true}, "modes": values{"image": "Disabled"}}, changes: both(
 			map[string]any{
-				firstContainer + "args.3": "--stabilization-window=1500ms", firstContainer + "args.4": "--watch-namespaces=batch",
-				firstContainer + "args.5": "--metrics-authentication=Disabled",
+				firstContainer + "args.4": "--stabilization-window=1500ms", firstContainer + "args.5": "--watch-namespaces=batch,etl,batch",
+				firstContainer + "args.6": "--metrics-authentication=Disabled",
+				endpoint + "scheme":       "http", endpoint + "bearerTokenFile": nil, endpoint + "tlsConfig.insecureSkipVerify": nil,
 			},
-			all(deleted, admission("mode-crr", "mode-image", "mode-pod-phase", "mode-pre-pull",
-				"phase-guard", "operator-limits", "operator-requests")...),
-			all(deleted, clusterRoles()...),
-			all(created, namespacedRoles("manager-", "manager-image-", "manager-pod-phase-")...),
+			all(deleted, admission(protections...)...), all(deleted, clusterRoles()...), all(created, namespacedRoles("", " in etl")...),
 		)},
-		"flags": {
-			value: values{"default-exit-codes": "Respect", "env-convention": "Disabled", "leader-elect": false, "zap-log-level": 2},
-			want: map[string]any{
-				firstContainer + "args.3": "--default-exit-codes=Respect",
-				firstContainer + "args.4": "--env-convention=Disabled",
-				firstContainer + "args.5": "--leader-elect=false",
-				firstContainer + "args.6": "--zap-log-level=2",
-			},
-		},
-		"env": {value: []any{values{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}}, want: map[string]any{
+		{path: "flags", value: values{"default-exit-codes": "Respect", "leader-elect": false, "zap-log-level": 2}, changes: map[string]any{
+			nextArg: "--default-exit-codes=Respect", firstContainer + "args.4": "--leader-elect=false", firstContainer + "args.5": "--zap-log-level=2",
+		}},
+		{path: "env", value: []any{values{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}}, changes: map[string]any{
 			firstContainer + "env.2.name": "HTTPS_PROXY", firstContainer + "env.2.value": "http://proxy.example:3128",
 		}},
-		"volumes": {value: []any{values{"name": "metrics", "secret": values{"secretName": "metrics"}}}, want: map[string]any{
-			podTemplate + "spec.volumes.0.name": "metrics", podTemplate + "spec.volumes.0.secret.secretName": "metrics",
-		}},
-		"volumeMounts": {value: []any{values{"name": "metrics", "mountPath": "/certificates"}}, want: map[string]any{
-			firstContainer + "volumeMounts.0.name": "metrics", firstContainer + "volumeMounts.0.mountPath": "/certificates",
-		}},
+		{path: "volumes", value: []any{values{"name": "metrics", "secret": values{"secretName": "metrics"}}}, at: podTemplate + "spec.volumes"},
+		{path: "volumeMounts", value: []any{values{"name": "metrics", "mountPath": "/certificates"}}, at: firstContainer + "volumeMounts"},
 
-		"replicas":                    {value: 3, want: map[string]any{deployment + " spec.replicas": 3.0}},
-		"podDisruptionBudget.enabled": {value: false, want: all(deleted, "PodDisruptionBudget sidecar-termination-controller-manager")},
-		"podDisruptionBudget.minAvailable": {value: "50%", want: map[string]any{
-			"PodDisruptionBudget sidecar-termination-controller-manager spec.minAvailable": "50%",
-		}},
-		"resources":             {value: values{"limits": values{"memory": "1Gi"}}, want: map[string]any{firstContainer + "resources.limits.memory": "1Gi"}},
-		"goMemoryLimit":         {value: "900MiB", want: map[string]any{firstContainer + "env.1.value": "900MiB"}},
-		"deploymentAnnotations": {value: values{"reload": "true"}, want: map[string]any{deployment + " metadata.annotations.reload": "true"}},
-		"podAnnotations":        {value: values{"scrape": "true"}, want: map[string]any{podTemplate + "metadata.annotations.scrape": "true"}},
-		"podLabels": {value: values{"team": "batch", "app.kubernetes.io/component": "other"}, want: map[string]any{
-			podTemplate + "metadata.labels.team": "batch",
-		}},
-		"podSecurityContext": {value: values{"runAsUser": nil, "runAsGroup": nil}, want: map[string]any{
-			podTemplate + "spec.securityContext.runAsUser": nil, podTemplate + "spec.securityContext.runAsGroup": nil,
-		}},
-		"containerSecurityContext": {value: values{"readOnlyRootFilesystem": nil}, want: map[string]any{
-			firstContainer + "securityContext.readOnlyRootFilesystem": nil,
-		}},
-		"nodeSelector": {value: values{"os": "linux"}, want: map[string]any{podTemplate + "spec.nodeSelector.os": "linux"}},
-		"tolerations":  {value: []any{values{"key": "infra"}}, want: map[string]any{podTemplate + "spec.tolerations.0.key": "infra"}},
-		"affinity": {value: values{"nodeAffinity": values{"example": "x"}}, want: map[string]any{
-			podTemplate + "spec.affinity.nodeAffinity.example": "x",
-		}},
-		"topologySpreadConstraints": {value: []any{values{"topologyKey": "zone"}}, want: map[string]any{
-			podTemplate + "spec.topologySpreadConstraints.0.topologyKey": "zone",
-		}},
-		"priorityClassName": {value: "system-cluster-critical", want: map[string]any{podTemplate + "spec.priorityClassName": "system-cluster-critical"}},
+		{path: "replicas", value: 3, at: deployment + " spec.replicas"},
+		{path: "replicas", value: 1, at: deployment + " spec.replicas", changes: all(deleted, disruptionBudget)},
+		{path: "podDisruptionBudget.enabled", value: false, changes: all(deleted, disruptionBudget)},
+		{path: "podDisruptionBudget.minAvailable", value: "50%", at: disruptionBudget + " spec.minAvailable"},
+		{path: "resources", value: values{"limits": values{"memory": "1Gi"}}, at: firstContainer + "resources"},
+		{path: "resources", value: values{"limits": values{"memory": nil}}, at: firstContainer + "resources"},
+		{path: "goMemoryLimit", value: "900MiB", at: firstContainer + "env.1.value"},
+		{path: "deploymentAnnotations", value: values{"reload": "true"}, at: deployment + " metadata.annotations"},
+		{path: "podAnnotations", value: values{"scrape": "true"}, at: podTemplate + "metadata.annotations"},
+		{path: "podLabels", value: values{"team": "batch", "app.kubernetes.io/component": "other"}, changes: map[string]any{podTemplate + "metadata.labels.team": "batch"}},
+		{path: "podSecurityContext", value: values{"runAsUser": nil, "runAsGroup": nil}, at: podTemplate + "spec.securityContext"},
+		{path: "containerSecurityContext", value: values{"readOnlyRootFilesystem": nil}, at: firstContainer + "securityContext"},
+		{path: "nodeSelector", value: values{"os": "linux"}, at: podTemplate + "spec.nodeSelector"},
+		{path: "tolerations", value: []any{values{"key": "infra"}}, at: podTemplate + "spec.tolerations"},
+		{path: "affinity", value: values{"nodeAffinity": values{"example": "x"}}, at: podTemplate + "spec.affinity"},
+		{path: "topologySpreadConstraints", value: []any{values{"topologyKey": "zone"}}, at: podTemplate + "spec.topologySpreadConstraints"},
+		{path: "priorityClassName", value: "system-cluster-critical", at: podTemplate + "spec.priorityClassName"},
 
-		"crds.install": {value: false, want: all(deleted, definitions...)},
-		"crds.keep": {value: false, want: map[string]any{
+		{path: "crds.install", value: false, changes: all(deleted, definitions...)},
+		{path: "crds.keep", value: false, changes: map[string]any{
 			definitions[0] + " metadata.annotations.helm.sh/resource-policy": nil,
 			definitions[1] + " metadata.annotations.helm.sh/resource-policy": nil,
 		}},
 
-		"serviceMonitor.enabled": {value: true, want: all(created, serviceMonitor, "Service sidecar-termination-controller-manager-metrics")},
-		"serviceMonitor.namespace": {value: "monitoring", with: enabled("serviceMonitor"), want: map[string]any{
-			serviceMonitor + " metadata.namespace": "monitoring", serviceMonitor + " spec.namespaceSelector.matchNames.0": namespace,
+		{path: "serviceMonitor.enabled", value: true, changes: all(created, serviceMonitor, "Service sidecar-termination-controller-manager-metrics")},
+		{path: "serviceMonitor.namespace", value: "monitoring", at: serviceMonitor + " metadata.namespace", changes: map[string]any{
+			serviceMonitor + " spec.namespaceSelector.matchNames.0": namespace,
 		}},
-		"serviceMonitor.labels": {value: values{"release": "prometheus"}, with: enabled("serviceMonitor"), want: map[string]any{
-			serviceMonitor + " metadata.labels.release": "prometheus",
-		}},
-		"serviceMonitor.interval":      {value: "1m", with: enabled("serviceMonitor"), want: map[string]any{endpoint + "interval": "1m"}},
-		"serviceMonitor.scrapeTimeout": {value: "5s", with: enabled("serviceMonitor"), want: map[string]any{endpoint + "scrapeTimeout": "5s"}},
-		"serviceMonitor.relabelings": {value: []any{values{"action": "labeldrop"}}, with: enabled("serviceMonitor"), want: map[string]any{
-			endpoint + "relabelings.0.action": "labeldrop",
-		}},
-		"serviceMonitor.metricRelabelings": {value: []any{values{"action": "keep"}}, with: enabled("serviceMonitor"), want: map[string]any{
-			endpoint + "metricRelabelings.0.action": "keep",
-		}},
-		"serviceMonitor.tlsConfig": {value: values{"insecureSkipVerify": nil, "serverName": "operator"}, with: enabled("serviceMonitor"), want: map[string]any{
-			endpoint + "tlsConfig.insecureSkipVerify": nil, endpoint + "tlsConfig.serverName": "operator",
-		}},
-		"prometheusRule.enabled":   {value: true, want: all(created, prometheusRule)},
-		"prometheusRule.namespace": {value: "monitoring", with: enabled("prometheusRule"), want: map[string]any{prometheusRule + " metadata.namespace": "monitoring"}},
-		"prometheusRule.labels": {value: values{"release": "prometheus"}, with: enabled("prometheusRule"), want: map[string]any{
-			prometheusRule + " metadata.labels.release": "prometheus",
-		}},
-		"dashboard.enabled":   {value: true, want: all(created, dashboard)},
-		"dashboard.namespace": {value: "monitoring", with: enabled("dashboard"), want: map[string]any{dashboard + " metadata.namespace": "monitoring"}},
-		"dashboard.labels":    {value: values{"grafana_dashboard": "yes"}, with: enabled("dashboard"), want: map[string]any{dashboard + " metadata.labels.grafana_dashboard": "yes"}},
-		"dashboard.annotations": {value: values{"grafana_folder": "Jobs"}, with: enabled("dashboard"), want: map[string]any{
-			dashboard + " metadata.annotations.grafana_folder": "Jobs",
-		}},
-		"networkPolicy.enabled": {value: true, want: all(created, networkPolicy)},
-		"networkPolicy.metricsFrom": {value: []any{peer}, with: enabled("networkPolicy"), want: map[string]any{
+		{path: "serviceMonitor.labels", value: values{"release": "prometheus"}, at: serviceMonitor + " metadata.labels"},
+		{path: "serviceMonitor.interval", value: "1m", at: endpoint + "interval"},
+		{path: "serviceMonitor.scrapeTimeout", value: "5s", at: endpoint + "scrapeTimeout"},
+		{path: "serviceMonitor.relabelings", value: []any{values{"action": "labeldrop"}}, at: endpoint + "relabelings"},
+		{path: "serviceMonitor.metricRelabelings", value: []any{values{"action": "keep"}}, at: endpoint + "metricRelabelings"},
+		{path: "serviceMonitor.tlsConfig", value: values{"insecureSkipVerify": nil, "serverName": "operator"}, at: endpoint + "tlsConfig"},
+		{path: "prometheusRule.enabled", value: true, changes: all(created, prometheusRule)},
+		{path: "prometheusRule.namespace", value: "monitoring", at: prometheusRule + " metadata.namespace"},
+		{path: "prometheusRule.labels", value: values{"release": "prometheus"}, at: prometheusRule + " metadata.labels"},
+		{path: "dashboard.enabled", value: true, changes: all(created, dashboard)},
+		{path: "dashboard.namespace", value: "monitoring", at: dashboard + " metadata.namespace"},
+		{path: "dashboard.labels", value: values{"grafana_dashboard": "yes"}, at: dashboard + " metadata.labels"},
+		{path: "dashboard.annotations", value: values{"grafana_folder": "Jobs"}, at: dashboard + " metadata.annotations"},
+		{path: "networkPolicy.enabled", value: true, changes: all(created, networkPolicy)},
+		{path: "networkPolicy.metricsFrom", value: peer, at: networkPolicy + " spec.ingress.0.from", changes: map[string]any{
 			networkPolicy + " spec.ingress.0.from.0.namespaceSelector.matchLabels.metrics": nil,
-			networkPolicy + " spec.ingress.0.from.0.namespaceSelector.matchLabels.team":    "observability",
 		}},
-		"networkPolicy.apiServer": {value: []any{values{"ports": []any{values{"port": 8443, "protocol": "TCP"}}}}, with: enabled("networkPolicy"), want: map[string]any{
-			networkPolicy + " spec.egress.0.ports.0.port":     8443.0,
-			networkPolicy + " spec.egress.0.ports.1.port":     nil,
-			networkPolicy + " spec.egress.0.ports.1.protocol": nil,
+		{path: "networkPolicy.apiServer", value: []any{values{"ports": []any{values{"port": 8443}}}}, at: networkPolicy + " spec.egress", changes: map[string]any{
+			networkPolicy + " spec.egress.0.ports.0.protocol": nil, networkPolicy + " spec.egress.0.ports.1.protocol": nil, networkPolicy + " spec.egress.0.ports.1.port": nil,
 		}},
-		"networkPolicy.egress": {value: []any{rule}, with: enabled("networkPolicy"), want: map[string]any{
+		{path: "networkPolicy.egress", value: []any{values{"to": peer}}, changes: map[string]any{
 			networkPolicy + " spec.egress.1.to.0.namespaceSelector.matchLabels.team": "observability",
-			networkPolicy + " spec.egress.1.ports.0.port":                            4317.0,
 		}},
 	}
 }
@@ -190,6 +154,8 @@ const (
 	prometheusRule = "PrometheusRule sidecar-termination-operator"
 	dashboard      = "ConfigMap sidecar-termination-dashboard"
 	networkPolicy  = "NetworkPolicy sidecar-termination-controller-manager"
+
+	disruptionBudget = "PodDisruptionBudget sidecar-termination-controller-manager"
 )
 
 var definitions = []string{
@@ -206,10 +172,10 @@ func admission(names ...string) []string {
 	return keys
 }
 
-// clusterRoles are the ClusterRoles of the operator with their bindings, and those for users.
+// clusterRoles are the ClusterRoles with their bindings, without mode Image.
 func clusterRoles() []string {
 	var keys []string
-	for _, name := range []string{"manager-", "manager-crr-", "manager-image-", "manager-pod-phase-", "manager-pre-pull-"} {
+	for _, name := range []string{"manager-", "manager-crr-", "manager-pod-phase-", "manager-pre-pull-"} {
 		keys = append(keys, "ClusterRole sidecar-termination-"+name+"role", "ClusterRoleBinding sidecar-termination-"+name+"rolebinding")
 	}
 	for _, name := range []string{"policy-viewer", "policy-editor", "clusterpolicy-viewer", "mode-user", "pod-finisher", "metrics-reader"} {
@@ -218,11 +184,13 @@ func clusterRoles() []string {
 	return keys
 }
 
-// namespacedRoles returns Roles and their bindings.
-func namespacedRoles(names ...string) []string {
+// namespacedRoles returns the Roles with their bindings in namespaces, without mode Image.
+func namespacedRoles(namespaces ...string) []string {
 	var keys []string
-	for _, name := range names {
-		keys = append(keys, "Role sidecar-termination-"+name+"role", "RoleBinding sidecar-termination-"+name+"rolebinding")
+	for _, name := range []string{"manager-", "manager-pod-phase-"} {
+		for _, namespace := range namespaces {
+			keys = append(keys, "Role sidecar-termination-"+name+"role"+namespace, "RoleBinding sidecar-termination-"+name+"rolebinding"+namespace)
+		}
 	}
 	return keys
 }
@@ -243,39 +211,30 @@ func both(changes ...map[string]any) map[string]any {
 	return want
 }
 
-// given returns the values with which the effect is seen.
-func (e effect) given(path string) values {
-	var given any = e.value
-	keys := strings.Split(path, ".")
-	for _, key := range slices.Backward(keys) {
-		given = values{key: given}
-	}
-	return chartutil.CoalesceTables(given.(values), copied(e.with))
-}
-
-// copied returns a copy, because Helm changes the values that it merges.
-func copied(from values) values {
-	to := values{}
-	for key, value := range from {
-		if inner, ok := value.(values); ok {
-			value = copied(inner)
-		}
-		to[key] = value
-	}
-	return to
-}
-
 func TestEachValueHasItsEffect(t *testing.T) {
-	for path, tc := range effects() {
-		t.Run(path, func(t *testing.T) {
-			before := render(t, copied(tc.with))
-			want := both(tc.want)
+	for _, tc := range effects() {
+		t.Run(fmt.Sprintf("%s %v", tc.path, tc.value), func(t *testing.T) {
+			parent, field, _ := strings.Cut(tc.path, ".")
+			with := copied(tc.with)
+			if field != "enabled" && slices.Contains([]string{"serviceMonitor", "prometheusRule", "dashboard", "networkPolicy"}, parent) {
+				with[parent] = values{"enabled": true}
+			}
+			given := tc.value
+			for _, key := range slices.Backward(strings.Split(tc.path, ".")) {
+				given = values{key: given}
+			}
+			before := render(t, with)
+			after := render(t, chartutil.CoalesceTables(given.(values), with))
+			want := both(tc.changes)
+			if tc.at != "" {
+				flatten(tc.at+".", tc.value, want)
+			}
 			for key := range before {
-				for field, value := range tc.everywhere {
-					want[key+" "+field] = value
+				if tc.everywhere != "" {
+					want[key+" "+tc.everywhere] = "batch"
 				}
 			}
-			if difference := cmp.Diff(want, changes(before, render(t, tc.given(path)))); difference != "" {
+			if difference := cmp.Diff(want, changes(before, after)); difference != "" {
 				t.Errorf("changes (-want +got):\n%s", difference)
 			}
 		})
@@ -284,29 +243,28 @@ func TestEachValueHasItsEffect(t *testing.T) {
 
 // changes returns the changed fields.
 func changes(before, after objects) map[string]any {
-	changed := map[string]any{}
-	for key := range before {
+	changed, old, current := map[string]any{}, map[string]any{}, map[string]any{}
+	for key, object := range before {
 		if after[key] == nil {
 			changed[key] = deleted
-		}
-	}
-	for key, object := range after {
-		if before[key] == nil {
-			changed[key] = created
 			continue
 		}
-		old, current := map[string]any{}, map[string]any{}
-		flatten(key+" ", before[key].Object, old)
-		flatten(key+" ", object.Object, current)
-		for path := range old {
-			if _, kept := current[path]; !kept {
-				changed[path] = nil
-			}
+		flatten(key+" ", object.Object, old)
+		flatten(key+" ", after[key].Object, current)
+	}
+	for key := range after {
+		if before[key] == nil {
+			changed[key] = created
 		}
-		for path, value := range current {
-			if previous, existed := old[path]; !existed || previous != value {
-				changed[path] = value
-			}
+	}
+	for path := range old {
+		if current[path] == nil {
+			changed[path] = nil
+		}
+	}
+	for path, value := range current {
+		if old[path] != value {
+			changed[path] = value
 		}
 	}
 	return changed
@@ -323,6 +281,8 @@ func flatten(path string, value any, into map[string]any) {
 		for index, inner := range value {
 			flatten(fmt.Sprintf("%s%d.", path, index), inner, into)
 		}
+	case int:
+		into[strings.TrimSuffix(path, ".")] = float64(value)
 	default:
 		into[strings.TrimSuffix(path, ".")] = value
 	}
@@ -330,8 +290,13 @@ func flatten(path string, value any, into map[string]any) {
 
 // Each value has a comment in values.yaml, a property in the schema, and a test of its effect.
 func TestEachValueIsKnown(t *testing.T) {
-	// Their effect is on names: see TestNames.
-	tested := slices.Sorted(slices.Values(append(slices.Collect(maps.Keys(effects())), "fullnameOverride", "nameOverride")))
+	// The effect of these two is on names: see TestNames.
+	tested := []string{"fullnameOverride", "nameOverride"}
+	for _, tc := range effects() {
+		tested = append(tested, tc.path)
+	}
+	slices.Sort(tested)
+	tested = slices.Compact(tested)
 	var schema map[string]any
 	loaded := load(t)
 	if err := json.Unmarshal(loaded.Schema, &schema); err != nil {
@@ -360,61 +325,31 @@ func TestEachValueIsKnown(t *testing.T) {
 		t.Errorf("values (-tested +schema):\n%s", difference)
 	}
 
-	if described := describedValues(t); !slices.Equal(described, tested) {
-		t.Errorf("values (-tested +values.yaml):\n%s", cmp.Diff(tested, described))
-	}
-}
-
-// describedValues returns the paths of the keys in values.yaml that a comment describes, sorted.
-func describedValues(t *testing.T) []string {
-	t.Helper()
 	content, err := os.ReadFile(filepath.Join(repository, "config", "chart", "values.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var described, path []string
-	isComment := false
-	for line := range strings.Lines(string(content)) {
-		text := strings.TrimLeft(line, " ")
-		key, _, isKey := strings.Cut(text, ":")
-		if indent := (len(line) - len(text)) / 2; isKey && !strings.HasPrefix(text, "#") && indent <= len(path) {
-			path = append(path[:indent:indent], key)
-			if isComment {
-				described = append(described, strings.Join(path, "."))
-			}
-		}
-		isComment = strings.HasPrefix(text, "#")
+	var document yaml.Node
+	if err := yaml.Unmarshal(content, &document); err != nil {
+		t.Fatal(err)
 	}
-	slices.Sort(described)
-	return described
-}
-
-func TestImageRegistry(t *testing.T) {
-	for image, want := range map[string]string{
-		"":                                   "",
-		"quick-exit:v1":                      "mirror.example/quick-exit:v1",
-		"team/quick-exit:v1":                 "mirror.example/team/quick-exit:v1",
-		"localhost/quick-exit":               "mirror.example/quick-exit",
-		"registry.example:5000/a/b@sha256:0": "mirror.example/a/b@sha256:0",
-	} {
-		env := container(t, render(t, values{"imageRegistry": "mirror.example", "quickExitImage": image}))["env"]
-		if got := env.([]any)[0].(map[string]any)["value"]; got != want {
-			t.Errorf("%q becomes %q, want %q", image, got, want)
-		}
+	if difference := cmp.Diff(tested, slices.Sorted(slices.Values(described("", document.Content[0])))); difference != "" {
+		t.Errorf("values (-tested +values.yaml):\n%s", difference)
 	}
 }
 
-// everything turns everything on.
-func everything() values {
-	// Helm changes the values that it merges, so none is shared.
-	on := func() values { return values{"enabled": true} }
-	return values{
-		"commonLabels":      values{"team": "batch"},
-		"commonAnnotations": values{"team": "batch"},
-		"imageRegistry":     "mirror.example",
-		"serviceMonitor":    on(),
-		"prometheusRule":    on(),
-		"dashboard":         on(),
-		"networkPolicy":     on(),
+// described returns the paths of the keys that a comment describes.
+func described(path string, values *yaml.Node) []string {
+	var found []string
+	if values.Kind != yaml.MappingNode {
+		return nil
 	}
+	for pair := range slices.Chunk(values.Content, 2) {
+		name := strings.TrimPrefix(path+"."+pair[0].Value, ".")
+		if pair[0].HeadComment != "" {
+			found = append(found, name)
+		}
+		found = append(found, described(name, pair[1])...)
+	}
+	return found
 }
