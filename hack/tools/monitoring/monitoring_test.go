@@ -5,8 +5,6 @@
 package monitoring_test
 
 import (
-	"encoding/json"
-	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,9 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
-	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
 	"sigs.k8s.io/yaml"
 )
@@ -28,60 +24,38 @@ const (
 	testsFile     = "testdata/alerts.yaml"
 )
 
-// rules returns the groups of the alerts as Prometheus reads them, without the Prometheus operator's frame.
-func rules(t *testing.T) []byte {
-	t.Helper()
-	content, err := os.ReadFile(filepath.Join(repository, alertsFile))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var object struct{ Spec any }
-	if err := yaml.Unmarshal(content, &object); err != nil {
-		t.Fatal(err)
-	}
-	groups, err := yaml.Marshal(object.Spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return groups
+// group is the group of the alerts.
+type group struct {
+	Name  string           `json:"name"`
+	Rules []map[string]any `json:"rules"`
 }
 
-func parsed(t *testing.T) []rulefmt.Rule {
+// alerts returns the group of the alerts, without the Prometheus operator's frame.
+func alerts(t *testing.T) group {
 	t.Helper()
-	groups, problems := rulefmt.Parse(rules(t), false, model.UTF8Validation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
-	for _, problem := range problems {
-		t.Error(problem)
-	}
-	if groups == nil || len(groups.Groups) != 1 || len(groups.Groups[0].Rules) == 0 {
+	var object struct{ Spec struct{ Groups []group } }
+	unmarshal(t, filepath.Join(repository, alertsFile), &object)
+	if len(object.Spec.Groups) != 1 || len(object.Spec.Groups[0].Rules) == 0 {
 		t.Fatal("the alerts are not one group of rules")
 	}
-	return groups.Groups[0].Rules
+	return object.Spec.Groups[0]
 }
 
-// Prometheus refuses a whole file for one mistake in it.
-func TestPrometheusTakesTheAlerts(t *testing.T) {
-	parsed(t)
-}
-
-// Each alert must be seen to fire and to keep quiet.
-func TestAlertsFireWhenTheyShould(t *testing.T) {
-	directory := t.TempDir()
-	// Descriptions and runbooks are fixed texts, which the tests do not repeat. What has values in it stays.
-	var file struct {
-		Groups []struct {
-			Name  string           `json:"name"`
-			Rules []map[string]any `json:"rules"`
-		} `json:"groups"`
-	}
-	if err := yaml.Unmarshal(rules(t), &file); err != nil {
+func unmarshal(t *testing.T, file string, into any) {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
 		t.Fatal(err)
 	}
-	for _, rule := range file.Groups[0].Rules {
-		annotations := rule["annotations"].(map[string]any)
-		delete(annotations, "description")
-		delete(annotations, "runbook_url")
+	if err := yaml.Unmarshal(content, into); err != nil {
+		t.Fatal(err)
 	}
-	content, err := yaml.Marshal(file)
+}
+
+// promtool runs a command of promtool after it wrote the group next to the tests.
+func promtool(t *testing.T, alerts group, command, file string) {
+	t.Helper()
+	content, err := yaml.Marshal(map[string]any{"groups": []group{alerts}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,22 +63,32 @@ func TestAlertsFireWhenTheyShould(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"rules.yaml": string(content), "alerts.yaml": string(tests)} {
-		if err := os.WriteFile(filepath.Join(directory, name), []byte(text), 0o600); err != nil {
+	directory := t.TempDir()
+	for name, text := range map[string][]byte{"rules.yaml": content, "alerts.yaml": tests} {
+		if err := os.WriteFile(filepath.Join(directory, name), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	output, err := exec.CommandContext(t.Context(), "go", "tool", "promtool", "test", "rules", filepath.Join(directory, "alerts.yaml")).CombinedOutput()
+	output, err := exec.CommandContext(t.Context(), "go", "tool", "promtool", command, "rules", filepath.Join(directory, file)).CombinedOutput()
 	if err != nil {
 		t.Errorf("%v\n%s", err, output)
 	}
 }
 
-func TestEveryAlertIsTested(t *testing.T) {
-	content, err := os.ReadFile(testsFile)
-	if err != nil {
-		t.Fatal(err)
+// Prometheus refuses a whole file for one mistake in it. Each alert must be seen to fire and to keep quiet.
+func TestAlertsFireWhenTheyShould(t *testing.T) {
+	group := alerts(t)
+	promtool(t, group, "check", "rules.yaml")
+	// Descriptions and runbooks are fixed texts, which the tests do not repeat. What has values in it stays.
+	for _, rule := range group.Rules {
+		annotations := rule["annotations"].(map[string]any)
+		delete(annotations, "description")
+		delete(annotations, "runbook_url")
 	}
+	promtool(t, group, "test", "alerts.yaml")
+}
+
+func TestEveryAlertIsTested(t *testing.T) {
 	var file struct {
 		Tests []struct {
 			Cases []struct {
@@ -113,9 +97,7 @@ func TestEveryAlertIsTested(t *testing.T) {
 			} `json:"alert_rule_test"`
 		} `json:"tests"`
 	}
-	if err := yaml.Unmarshal(content, &file); err != nil {
-		t.Fatal(err)
-	}
+	unmarshal(t, testsFile, &file)
 	fires, quiet := map[string]bool{}, map[string]bool{}
 	for _, test := range file.Tests {
 		for _, tc := range test.Cases {
@@ -124,10 +106,11 @@ func TestEveryAlertIsTested(t *testing.T) {
 		}
 	}
 	var names []string
-	for _, rule := range parsed(t) {
-		names = append(names, rule.Alert)
-		if !fires[rule.Alert] || !quiet[rule.Alert] {
-			t.Errorf("%s: a test sees it fire: %t, keep quiet: %t", rule.Alert, fires[rule.Alert], quiet[rule.Alert])
+	for _, rule := range alerts(t).Rules {
+		name := rule["alert"].(string)
+		names = append(names, name)
+		if !fires[name] || !quiet[name] {
+			t.Errorf("%s: a test sees it fire: %t, keep quiet: %t", name, fires[name], quiet[name])
 		}
 	}
 	for name := range fires {
@@ -138,19 +121,13 @@ func TestEveryAlertIsTested(t *testing.T) {
 }
 
 func TestPrometheusUnderstandsTheDashboard(t *testing.T) {
-	content, err := os.ReadFile(filepath.Join(repository, dashboardFile))
-	if err != nil {
-		t.Fatal(err)
-	}
 	var dashboard struct {
 		Panels []struct {
 			Title   string
 			Targets []struct{ Expr string }
 		}
 	}
-	if err := json.Unmarshal(content, &dashboard); err != nil {
-		t.Fatal(err)
-	}
+	unmarshal(t, filepath.Join(repository, dashboardFile), &dashboard)
 	if len(dashboard.Panels) == 0 {
 		t.Fatal("the dashboard has no panels")
 	}
