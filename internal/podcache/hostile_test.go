@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,13 +30,11 @@ const listKey = "example.com/mains"
 // make large.
 var hostileFields = map[string]func(pod *corev1.Pod, units int){
 	"Containers": func(pod *corev1.Pod, units int) {
-		for i := range units {
-			pod.Spec.Containers = append(pod.Spec.Containers, served(fmt.Sprintf("c%d", i)))
-		}
+		pod.Spec.Containers = append(pod.Spec.Containers, many(units, serve)...)
 	},
 	"ContainersWithinTheBound": func(pod *corev1.Pod, units int) {
 		for i := range plan.MaxContainers - len(pod.Spec.Containers) {
-			container := served(fmt.Sprintf("c%d", i))
+			container := serve(i)
 			container.Command = []string{"/opt/server"}
 			container.Args = []string{strings.Repeat("x", units)}
 			pod.Spec.Containers = append(pod.Spec.Containers, container)
@@ -43,35 +42,20 @@ var hostileFields = map[string]func(pod *corev1.Pod, units int){
 		}
 	},
 	"NativeSidecars": func(pod *corev1.Pod, units int) {
-		for i := range units {
-			addNativeSidecar(pod, fmt.Sprintf("n%d", i))
-		}
+		pod.Spec.InitContainers = many(units, func(i int) corev1.Container {
+			container := serve(i)
+			container.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
+			return container
+		})
 	},
-	"Labels": func(pod *corev1.Pod, units int) {
-		for i := range units {
-			pod.Labels[fmt.Sprintf("l%d", i)] = "v"
-		}
-	},
-	"Annotations": func(pod *corev1.Pod, units int) {
-		pod.Annotations = map[string]string{}
-		for i := range units {
-			pod.Annotations[fmt.Sprintf("a%d", i)] = "v"
-		}
-	},
-	"ContainerLists": func(pod *corev1.Pod, units int) {
-		pod.Annotations = map[string]string{}
-		for i := range units {
-			pod.Annotations[fmt.Sprintf("a%d", i)] = "main"
-		}
-	},
+	"Labels":         func(pod *corev1.Pod, units int) { pod.Labels = numbered(units, "v") },
+	"Annotations":    func(pod *corev1.Pod, units int) { pod.Annotations = numbered(units, "v") },
+	"ContainerLists": func(pod *corev1.Pod, units int) { pod.Annotations = numbered(units, "main") },
 	"LongContainerList": func(pod *corev1.Pod, units int) {
 		pod.Annotations = map[string]string{listKey: "main" + strings.Repeat(",main", units)}
 	},
 	"Records": func(pod *corev1.Pod, units int) {
-		swaps := make([]string, 0, units)
-		for i := range units {
-			swaps = append(swaps, fmt.Sprintf(`"s%d":{"attempt":%d}`, i, i))
-		}
+		swaps := many(units, func(i int) string { return fmt.Sprintf(`"s%d":{"attempt":%d}`, i, i) })
 		record := "{" + strings.Join(swaps, ",") + "}"
 		pod.Annotations = map[string]string{v1alpha1.AnnotationImageSwap: record, v1alpha1.AnnotationPodPhase: record}
 	},
@@ -82,67 +66,63 @@ var hostileFields = map[string]func(pod *corev1.Pod, units int){
 	"Image": func(pod *corev1.Pod, units int) { sidecarOf(pod).Image = strings.Repeat("i", units) },
 	"Variables": func(pod *corev1.Pod, units int) {
 		sidecarOf(pod).Command = []string{"sh"}
-		for i := range units {
-			sidecarOf(pod).Env = append(sidecarOf(pod).Env, corev1.EnvVar{Name: fmt.Sprintf("V%d", i), Value: "v"})
-		}
+		sidecarOf(pod).Env = many(units, func(i int) corev1.EnvVar { return corev1.EnvVar{Name: fmt.Sprintf("V%d", i), Value: "v"} })
 	},
 	"RepeatedVariables": func(pod *corev1.Pod, units int) {
-		for range units {
-			sidecarOf(pod).Env = append(sidecarOf(pod).Env,
-				corev1.EnvVar{Name: v1alpha1.EnvTerminate, Value: "yes"}, corev1.EnvVar{Name: v1alpha1.EnvTerminateWithImage, Value: "no image"})
-		}
+		sidecarOf(pod).Env = slices.Repeat([]corev1.EnvVar{
+			{Name: v1alpha1.EnvTerminate, Value: "yes"}, {Name: v1alpha1.EnvTerminateWithImage, Value: "no image"},
+		}, units)
 	},
 	"ImageVariable": func(pod *corev1.Pod, units int) {
 		sidecarOf(pod).Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminateWithImage, Value: strings.Repeat("i/", units)}}
 	},
-	"Mounts": func(pod *corev1.Pod, units int) {
-		sidecarOf(pod).Command = []string{"sh"}
-		mountVolumes(pod, "/usr/local/sbin/%d", units)
-	},
-	"MountsThatAreNotClean": func(pod *corev1.Pod, units int) {
-		sidecarOf(pod).Command = []string{"/a/b"}
-		mountVolumes(pod, "a/.././/%d/", units)
-	},
+	"Mounts":                func(pod *corev1.Pod, units int) { mountVolumes(pod, "sh", "/usr/local/sbin/%d", units) },
+	"MountsThatAreNotClean": func(pod *corev1.Pod, units int) { mountVolumes(pod, "/a/b", "a/.././/%d/", units) },
 	"Conditions": func(pod *corev1.Pod, units int) {
-		for range units {
-			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: corev1.AllContainersRestarting, Status: corev1.ConditionFalse})
-		}
+		pod.Status.Conditions = slices.Repeat([]corev1.PodCondition{{Type: corev1.AllContainersRestarting, Status: corev1.ConditionFalse}}, units)
 	},
 	"Statuses": func(pod *corev1.Pod, units int) {
-		for i := range units {
-			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, podtest.Running(fmt.Sprintf("c%d", i)))
-		}
+		running := many(units, func(i int) corev1.ContainerStatus { return podtest.Running(fmt.Sprintf("c%d", i)) })
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, running...)
 	},
 	"WaitingReason": func(pod *corev1.Pod, units int) {
 		pod.Status.ContainerStatuses[1].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: strings.Repeat("r", units)}}
 	},
 	"RestartRules": func(pod *corev1.Pod, units int) {
-		for range units {
-			sidecarOf(pod).RestartPolicyRules = append(sidecarOf(pod).RestartPolicyRules, corev1.ContainerRestartRule{Action: corev1.ContainerRestartRuleActionRestart})
-		}
+		rule := corev1.ContainerRestartRule{Action: corev1.ContainerRestartRuleActionRestart}
+		sidecarOf(pod).RestartPolicyRules = slices.Repeat([]corev1.ContainerRestartRule{rule}, units)
 	},
 }
 
-func addNativeSidecar(pod *corev1.Pod, name string) {
-	container := served(name)
-	container.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
-	pod.Spec.InitContainers = append(pod.Spec.InitContainers, container)
+func many[T any](units int, unit func(i int) T) []T {
+	all := make([]T, units)
+	for i := range all {
+		all[i] = unit(i)
+	}
+	return all
+}
+
+func numbered(units int, value string) map[string]string {
+	all := map[string]string{}
+	for i := range units {
+		all[fmt.Sprintf("a%d", i)] = value
+	}
+	return all
 }
 
 func sidecarOf(pod *corev1.Pod) *corev1.Container { return &pod.Spec.Containers[1] }
 
-// served is a container with the API server's default values.
-func served(name string) corev1.Container {
+// serve is a container with the API server's default values.
+func serve(i int) corev1.Container {
 	return corev1.Container{
-		Name: name, Image: "i", TerminationMessagePath: corev1.TerminationMessagePathDefault,
+		Name: fmt.Sprintf("c%d", i), Image: "i", TerminationMessagePath: corev1.TerminationMessagePathDefault,
 		TerminationMessagePolicy: corev1.TerminationMessageReadFile, ImagePullPolicy: corev1.PullIfNotPresent,
 	}
 }
 
-func mountVolumes(pod *corev1.Pod, path string, count int) {
-	for i := range count {
-		sidecarOf(pod).VolumeMounts = append(sidecarOf(pod).VolumeMounts, corev1.VolumeMount{Name: "v", MountPath: fmt.Sprintf(path, i)})
-	}
+func mountVolumes(pod *corev1.Pod, command, path string, count int) {
+	sidecarOf(pod).Command = []string{command}
+	sidecarOf(pod).VolumeMounts = many(count, func(i int) corev1.VolumeMount { return corev1.VolumeMount{Name: "v", MountPath: fmt.Sprintf(path, i)} })
 }
 
 // hostileSizes are sizes of pods in bytes of JSON, up to about the maximum of etcd.
@@ -180,15 +160,19 @@ func decideOn(pod *corev1.Pod) plan.Decision {
 	listing.Spec.MainContainersFrom = &v1alpha1.MainContainersFrom{PodAnnotation: listKey}
 	policy.Spec.Mode = v1alpha1.ModeImage
 	resolution := resolve.Resolve(pod, []resolve.Policy{policy, listing}, resolve.Options{Image: "quick-exit:v1"})
-	snapshot := plan.Snapshot{Pod: pod, View: resolution.Enforced, Node: plan.NodeReal}
+	return decisionAt(podtest.Noon.Add(time.Second), plan.Snapshot{Pod: pod, View: resolution.Enforced, Node: plan.NodeReal})
+}
+
+// decisionAt adds the attempts that the pod's annotations record to the snapshot, and makes the decision.
+func decisionAt(now time.Time, snapshot plan.Snapshot) plan.Decision {
 	for _, terminator := range []observe.Observer{&image.Terminator{}, &podphase.Terminator{}} {
-		attempts, err := terminator.Observe(nil, pod) //nolint:staticcheck // These two read the pod alone.
+		attempts, err := terminator.Observe(nil, snapshot.Pod) //nolint:staticcheck // These two read the pod alone.
 		if err != nil {
-			snapshot.InvalidAnnotation = err.Error()
+			snapshot.InvalidAnnotation += err.Error()
 		}
 		snapshot.Attempts = append(snapshot.Attempts, attempts...)
 	}
-	return plan.Next(snapshot, podtest.Noon.Add(time.Second))
+	return plan.Next(snapshot, now)
 }
 
 // allocated returns the bytes that the function allocates, without those of other goroutines.
@@ -209,8 +193,7 @@ func allocated(do func()) int {
 
 var decided plan.Decision
 
-// The test counts memory, because times differ on a busy machine. Quadratic work shows if it allocates; BenchmarkHostilePod shows the
-// rest.
+// The test counts memory, because times differ on a busy machine.
 func TestCostIsLinearInPodSize(t *testing.T) {
 	for field, fill := range hostileFields {
 		t.Run(field, func(t *testing.T) {
@@ -237,27 +220,5 @@ func TestCostIsLinearInPodSize(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func BenchmarkHostilePod(b *testing.B) {
-	for field, fill := range hostileFields {
-		for _, size := range hostileSizes {
-			pod := hostilePod(b, fill, size)
-			trimmed := TrimPod(pod).(*corev1.Pod)
-			kib := float64(sizeOf(b, pod)) / 1024
-			for of, do := range map[string]func(){
-				"Transform": func() { trimmedPod = TrimPod(pod) },
-				"Decision":  func() { decided = decideOn(trimmed) },
-			} {
-				b.Run(fmt.Sprintf("%s/%s/%dKiB", of, field, size>>10), func(b *testing.B) {
-					b.ReportAllocs()
-					for b.Loop() {
-						do()
-					}
-					b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/kib, "ns/KiB")
-				})
-			}
-		}
 	}
 }

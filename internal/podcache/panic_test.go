@@ -23,28 +23,18 @@ func TestPanicInTransformAffectsOnePod(t *testing.T) {
 		}
 		return TrimPod(object)
 	})
-	for name, test := range map[string]struct {
-		pod  *corev1.Pod
-		want any
-	}{
-		"poison": {
-			podtest.New(func(p *corev1.Pod) { p.Name = "poison" }),
-			plan.Stub(podtest.New(func(p *corev1.Pod) { p.Name = "poison" }), v1alpha1.ReasonInternalError, PanicMessage),
-		},
-		"another": {podtest.New(), TrimPod(podtest.New())},
+	poison := podtest.New(func(p *corev1.Pod) { p.Name = "poison" })
+	for pod, want := range map[*corev1.Pod]any{
+		poison:        plan.Stub(poison, v1alpha1.ReasonInternalError, PanicMessage),
+		podtest.New(): TrimPod(podtest.New()),
 	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := transform(test.pod)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("transformed pod (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(test.want, TrimPod(got)); diff != "" {
-				t.Errorf("pod that was transformed twice (-want +got):\n%s", diff)
-			}
-		})
+		got, err := transform(pod)
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("%s: error %v, transformed pod (-want +got):\n%s", pod.Name, err, diff)
+		}
+		if diff := cmp.Diff(want, TrimPod(got)); diff != "" {
+			t.Errorf("%s: pod that was transformed twice (-want +got):\n%s", pod.Name, diff)
+		}
 	}
 	if got := testutil.ToFloat64(Panics.WithLabelValues(PanicInTransform)); got != 1 {
 		t.Errorf("%v panics are counted", got)

@@ -9,7 +9,10 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/sidecar-termination/operator/hack/podtest"
 )
@@ -25,44 +28,20 @@ func TestPodsPrefersNewerVersion(t *testing.T) {
 	}
 	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
+	type pods = []*corev1.Pod
 	for _, test := range []struct {
 		name                 string
-		unfinished, teardown []*corev1.Pod
+		unfinished, teardown pods
 		want                 []string
 	}{
-		{name: "in neither cache"},
-		{
-			name:       "unfinished",
-			unfinished: []*corev1.Pod{copyOf("1", corev1.PodRunning, running)}, want: []string{"1 Running"},
-		},
-		{
-			name:     "in teardown, with a running container",
-			teardown: []*corev1.Pod{copyOf("2", corev1.PodSucceeded, running)}, want: []string{"2 Succeeded"},
-		},
-		{
-			name:     "in teardown, without a running container",
-			teardown: []*corev1.Pod{copyOf("2", corev1.PodSucceeded, ended)},
-		},
-		{
-			name:       "in both, the teardown cache is newer",
-			unfinished: []*corev1.Pod{copyOf("9", corev1.PodRunning, running)},
-			teardown:   []*corev1.Pod{copyOf("10", corev1.PodSucceeded, running)}, want: []string{"10 Succeeded"},
-		},
-		{
-			name:       "in both, the teardown cache is newer and has the end",
-			unfinished: []*corev1.Pod{copyOf("9", corev1.PodRunning, running)},
-			teardown:   []*corev1.Pod{copyOf("10", corev1.PodSucceeded, ended)},
-		},
-		{
-			name:       "a new pod with the name of one in teardown",
-			unfinished: []*corev1.Pod{copyOf("10", corev1.PodRunning, running)},
-			teardown:   []*corev1.Pod{copyOf("9", corev1.PodSucceeded, running)}, want: []string{"10 Running"},
-		},
-		{
-			name:       "the same version in both",
-			unfinished: []*corev1.Pod{copyOf("9", corev1.PodRunning, running)},
-			teardown:   []*corev1.Pod{copyOf("9", corev1.PodRunning, running)}, want: []string{"9 Running"},
-		},
+		{"in neither cache", nil, nil, nil},
+		{"unfinished", pods{copyOf("1", corev1.PodRunning, running)}, nil, []string{"1 Running"}},
+		{"in teardown, with a running container", nil, pods{copyOf("2", corev1.PodSucceeded, running)}, []string{"2 Succeeded"}},
+		{"in teardown, without a running container", nil, pods{copyOf("2", corev1.PodSucceeded, ended)}, nil},
+		{"teardown cache newer", pods{copyOf("9", corev1.PodRunning, running)}, pods{copyOf("10", corev1.PodSucceeded, running)}, []string{"10 Succeeded"}},
+		{"teardown cache newer and has the end", pods{copyOf("9", corev1.PodRunning, running)}, pods{copyOf("10", corev1.PodSucceeded, ended)}, nil},
+		{"new pod with the name of one in teardown", pods{copyOf("10", corev1.PodRunning, running)}, pods{copyOf("9", corev1.PodSucceeded, running)}, []string{"10 Running"}},
+		{"same version in both", pods{copyOf("9", corev1.PodRunning, running)}, pods{copyOf("9", corev1.PodRunning, running)}, []string{"9 Running"}},
 	} {
 		for _, namespace := range []string{"", podtest.OfJob().Namespace} {
 			t.Run(strings.TrimSpace(test.name+" "+namespace), func(t *testing.T) {
@@ -125,5 +104,38 @@ func TestPodsOnNodeReadsBothCaches(t *testing.T) {
 	slices.Sort(got)
 	if diff := cmp.Diff([]string{"runs", "teardown"}, got); diff != "" {
 		t.Errorf("pods (-want +got):\n%s", diff)
+	}
+}
+
+func TestTeardownEventsEndWithTeardown(t *testing.T) {
+	type object = *corev1.Pod
+	tearing, torn, back := podtest.New(podtest.MainDone, podtest.Succeeded), podtest.New(podtest.MainDone, podtest.SidecarDone, podtest.Succeeded), podtest.New(podtest.MainDone)
+	passes := InTeardown()
+	for name, tc := range map[string]struct{ got, want bool }{
+		"the phase was just written":               {passes.Create(event.TypedCreateEvent[object]{Object: tearing}), true},
+		"the phase was written, no container runs": {passes.Create(event.TypedCreateEvent[object]{Object: torn}), true},
+		"teardown was over before the start":       {passes.Create(event.TypedCreateEvent[object]{Object: torn, IsInInitialList: true}), false},
+		"in teardown at the start":                 {passes.Create(event.TypedCreateEvent[object]{Object: tearing, IsInInitialList: true}), true},
+		"its phase was undone before the start":    {passes.Create(event.TypedCreateEvent[object]{Object: back, IsInInitialList: true}), true},
+		"its sidecar ends":                         {passes.Update(event.TypedUpdateEvent[object]{ObjectOld: tearing, ObjectNew: torn}), true},
+		"its phase is undone":                      {passes.Update(event.TypedUpdateEvent[object]{ObjectOld: torn, ObjectNew: back}), true},
+		"it is touched after teardown":             {passes.Update(event.TypedUpdateEvent[object]{ObjectOld: torn, ObjectNew: torn}), false},
+		"it is deleted":                            {passes.Delete(event.TypedDeleteEvent[object]{Object: torn}), true},
+	} {
+		if tc.got != tc.want {
+			t.Errorf("%s: %t, want %t", name, tc.got, tc.want)
+		}
+	}
+}
+
+func TestCacheDropsManagedFields(t *testing.T) {
+	options := ManagerOptions(runtime.NewScheme())
+	object := &metav1.PartialObjectMetadata{}
+	object.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
+	if _, err := options.DefaultTransform(object); err != nil || object.ManagedFields != nil {
+		t.Errorf("kept %v, error %v", object.ManagedFields, err)
+	}
+	if !options.ReaderFailOnMissingInformer {
+		t.Error("a read of an undeclared kind would start an informer")
 	}
 }
