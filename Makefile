@@ -270,7 +270,7 @@ MICROBENCH_COUNT ?= 6
 .PHONY: microbench
 microbench:
 	@go test -run '^$$' -bench . -benchmem -count $(MICROBENCH_COUNT) \
-		./controllers ./internal/podcache ./internal/policyindex ./internal/resolve ./internal/plan ./internal/rollup
+		./controllers ./internal/podcache ./internal/plan ./internal/rollup
 
 .PHONY: bench
 bench: build ## Measure the operator, OpenKruise and bare clients (BENCH_ARGS='--runs 1 --pods 100').

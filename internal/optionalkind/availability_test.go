@@ -16,6 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/labels"
@@ -88,6 +89,11 @@ func (s noErrors) Error(err error, message string, _ ...any) {
 func (s noErrors) WithName(string) logr.LogSink { return s }
 
 func (s noErrors) WithValues(...any) logr.LogSink { return s }
+
+// TestMain fails when a test leaves a goroutine running.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
 
 func TestLookIsRetried(t *testing.T) {
 	for name, startSource := range map[string]bool{"manager starts the source": false, "Start starts the source": true} {

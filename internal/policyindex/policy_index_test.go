@@ -174,37 +174,6 @@ func randomSelector(random *rand.Rand) metav1.LabelSelector {
 	return selector
 }
 
-var found []resolve.Policy
-
-// The cost of a pod event must not grow with the policies of a namespace that select other pods.
-func BenchmarkPolicyIndex(b *testing.B) {
-	for _, count := range []int{1, 100, 10_000} {
-		b.Run(fmt.Sprintf("Policies%d", count), func(b *testing.B) {
-			index := newTestIndex(nil)
-			for i := range count {
-				policy := indexedPolicy("batch", fmt.Sprintf("p%05d", i), metav1.LabelSelector{
-					MatchLabels: map[string]string{"app": fmt.Sprintf("app-%05d", i), "enabled": "true"},
-				})
-				if err := index.namespaced.indexers[0].Add(policy); err != nil {
-					b.Fatal(err)
-				}
-			}
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Labels: map[string]string{
-				"app": "app-00000", "enabled": "true", "team": "etl", "batch.kubernetes.io/job-name": "import",
-				"batch.kubernetes.io/controller-uid": "4b9c0a52-6b53-4f0e-9d2a-4c0f3a1d2e77", "job-name": "import",
-				"controller-uid": "4b9c0a52-6b53-4f0e-9d2a-4c0f3a1d2e77", "version": "v1",
-			}}}
-			b.ReportAllocs()
-			for b.Loop() {
-				var err error
-				if found, err = index.Policies(b.Context(), pod); err != nil || len(found) != 1 {
-					b.Fatalf("found %d policies: %v", len(found), err)
-				}
-			}
-		})
-	}
-}
-
 // listed is a reader of a fixed list of policies of each kind.
 type listed struct {
 	namespaceLabels
@@ -251,5 +220,74 @@ func TestListIndexesPoliciesWithoutUID(t *testing.T) {
 	want := []string{"SidecarTerminationPolicy/first", "SidecarTerminationPolicy/second", "ClusterSidecarTerminationPolicy/batch"}
 	if diff := cmp.Diff(want, namesOf(t, index, pod)); diff != "" {
 		t.Errorf("policies (-want +got):\n%s", diff)
+	}
+}
+
+func TestIndexKeys(t *testing.T) {
+	in := func(name string, values ...string) metav1.LabelSelectorRequirement {
+		return metav1.LabelSelectorRequirement{Key: name, Operator: metav1.LabelSelectorOpIn, Values: values}
+	}
+	exists := metav1.LabelSelectorRequirement{Key: "team", Operator: metav1.LabelSelectorOpExists}
+	for _, test := range []struct {
+		name     string
+		selector metav1.LabelSelector
+		want     []string
+		required string
+	}{
+		{"no label", metav1.LabelSelector{}, []string{"batch"}, ""},
+		{"any value", metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{exists}}, []string{"batch"}, ""},
+		{"one value", metav1.LabelSelector{MatchLabels: map[string]string{"team": "etl"}}, []string{"batch\x00team\x00etl"}, "team"},
+		{
+			"the longest of many values",
+			metav1.LabelSelector{MatchLabels: map[string]string{"team": "etl", "app": "import", "enabled": "true"}},
+			[]string{"batch\x00app\x00import"}, "app",
+		},
+		{
+			"the first name of equally long values",
+			metav1.LabelSelector{MatchLabels: map[string]string{"team": "etl", "app": "csv"}},
+			[]string{"batch\x00app\x00csv"}, "app",
+		},
+		{
+			"an In expression",
+			metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{exists, in("app", "import", "export")}},
+			[]string{"batch\x00app\x00import", "batch\x00app\x00export"}, "app",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			labels := newRequiredLabels()
+			keys, err := labels.index(indexedPolicy("batch", "mesh", test.selector))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, keys); diff != "" {
+				t.Errorf("keys (-want +got):\n%s", diff)
+			}
+			for _, name := range []string{"team", "app", "enabled"} {
+				// Names may share a slot.
+				if want := name == test.required; labels.mayRequire(name) != want && (want || labels.slot(name) != labels.slot(test.required)) {
+					t.Errorf("label %s may be required: %t, want %t", name, !want, want)
+				}
+			}
+		})
+	}
+	if _, err := newRequiredLabels().index(&v1alpha1.PolicySpec{}); err == nil {
+		t.Error("an object of another kind was indexed")
+	}
+}
+
+func TestUnrequiredLabelsAreSkipped(t *testing.T) {
+	labels := newRequiredLabels()
+	if _, err := labels.index(indexedPolicy("batch", "mesh", metav1.LabelSelector{MatchLabels: map[string]string{"team": "etl"}})); err != nil {
+		t.Fatal(err)
+	}
+	lookups := 0
+	for i := range 1000 {
+		if labels.mayRequire(fmt.Sprintf("label-%d", i)) {
+			lookups++
+		}
+	}
+	// One in 4,096 shares the slot.
+	if lookups > 10 {
+		t.Errorf("%d of 1000 labels that no policy requires cost a lookup", lookups)
 	}
 }

@@ -21,6 +21,10 @@ func TestQuickExitPaths(t *testing.T) {
 		return s
 	}
 	flags := resolve.Options{Image: quickExit, QuickExitPaths: quickexit.CoverageOf("/opt/proxy")}
+	one := func(changes ...func(*v1alpha1.PolicySpec)) []resolve.Policy {
+		return []resolve.Policy{namespaced(t, "p", 1, spec(changes...))}
+	}
+	listed := quickexit.CoverageOf("default", "/app/server")
 	for name, test := range map[string]struct {
 		policies []resolve.Policy
 		env      []string
@@ -28,57 +32,41 @@ func TestQuickExitPaths(t *testing.T) {
 		want     quickexit.Coverage
 		from     resolve.Source
 	}{
-		"no quickExitPaths: the default coverage": {
-			policies: []resolve.Policy{namespaced(t, "p", 1, spec(settings(silent(own))))}, options: flags, from: resolve.SourceDefault,
-		},
+		"no quickExitPaths: the default coverage": {policies: one(settings(silent(own))), options: flags, from: resolve.SourceDefault},
 		"empty quickExitPaths: the default coverage": {
-			policies: []resolve.Policy{namespaced(t, "p", 1, spec(settings(v1alpha1.TerminationSettings{Image: "own:v1", QuickExitPaths: paths{}})))},
-			from:     resolve.SourceDefault,
+			policies: one(settings(v1alpha1.TerminationSettings{Image: "own:v1", QuickExitPaths: paths{}})), from: resolve.SourceDefault,
 		},
-		"quickExitPaths of a namespaced policy": {
-			policies: []resolve.Policy{namespaced(t, "p", 1, spec(settings(own)))}, options: flags,
-			want: quickexit.CoverageOf("default", "/app/server"), from: resolve.SourcePolicy,
-		},
+		"quickExitPaths of a namespaced policy": {policies: one(settings(own)), options: flags, want: listed, from: resolve.SourcePolicy},
 		"quickExitPaths of a cluster policy": {
-			policies: []resolve.Policy{cluster(t, "p", 1, spec(settings(own)))}, want: quickexit.CoverageOf("default", "/app/server"), from: resolve.SourcePolicy,
+			policies: []resolve.Policy{cluster(t, "p", 1, spec(settings(own)))}, want: listed, from: resolve.SourcePolicy,
 		},
-		"quickExitPaths of a sidecar entry": {
-			policies: []resolve.Policy{cluster(t, "p", 1, spec(settings(own), entrySettings(entry)))}, want: quickexit.CoverageOf("/opt/entry"), from: resolve.SourceEntry,
-		},
+		"quickExitPaths of a sidecar entry": {policies: one(settings(own), entrySettings(entry)), want: quickexit.CoverageOf("/opt/entry"), from: resolve.SourceEntry},
 		"a second entry says what its image covers": {
-			policies: []resolve.Policy{namespaced(t, "p", 1, spec(sidecars("proxy", "other"), entrySettings(entry), reversed))}, want: quickexit.CoverageOf("/opt/entry"), from: resolve.SourceEntry,
+			policies: one(sidecars("proxy", "other"), entrySettings(entry), reversed), want: quickexit.CoverageOf("/opt/entry"), from: resolve.SourceEntry,
 		},
-		"the spec's paths do not apply to an entry's image": {
-			policies: []resolve.Policy{namespaced(t, "p", 1, spec(settings(own), entrySettings(silent(entry))))}, from: resolve.SourceDefault,
-		},
+		"the spec's paths do not apply to an entry's image": {policies: one(settings(own), entrySettings(silent(entry))), from: resolve.SourceDefault},
 		"an entry's paths do not apply to the spec's image": {
-			policies: []resolve.Policy{namespaced(t, "p", 1, spec(sidecars("other", "proxy"), entrySettings(entry), settings(silent(own))))}, from: resolve.SourceDefault,
+			policies: one(sidecars("other", "proxy"), entrySettings(entry), settings(silent(own))), from: resolve.SourceDefault,
 		},
 		"an image from a variable covers everything": {
 			env: []string{withImage, quickExit}, options: flags, want: quickexit.CoverageOf("*"), from: resolve.SourceEnvironment,
 		},
 		"an image from a variable next to a policy without one": {
-			policies: []resolve.Policy{namespaced(t, "p", 1, spec())}, env: []string{withImage, quickExit}, options: flags,
-			want: quickexit.CoverageOf("*"), from: resolve.SourceEnvironment,
+			policies: one(), env: []string{withImage, quickExit}, options: flags, want: quickexit.CoverageOf("*"), from: resolve.SourceEnvironment,
 		},
-		"the operator's flag applies to its own image": {
-			policies: []resolve.Policy{namespaced(t, "p", 1, spec())}, options: flags, want: flags.QuickExitPaths, from: resolve.SourceOperator,
-		},
-		"no flag: the operator's image has the default coverage": {
-			policies: []resolve.Policy{namespaced(t, "p", 1, spec())}, options: resolve.Options{Image: quickExit}, from: resolve.SourceDefault,
-		},
-		"no image covers nothing": {policies: []resolve.Policy{namespaced(t, "p", 1, spec())}, from: resolve.SourceDefault},
+		"the operator's flag applies to its own image":           {policies: one(), options: flags, want: flags.QuickExitPaths, from: resolve.SourceOperator},
+		"no flag: the operator's image has the default coverage": {policies: one(), options: resolve.Options{Image: quickExit}, from: resolve.SourceDefault},
+		"no image covers nothing":                                {policies: one(), from: resolve.SourceDefault},
 		"the paths of an overridden policy do not count": {
 			policies: []resolve.Policy{namespaced(t, "first", 2, spec(settings(silent(own)))), namespaced(t, "overridden", 1, spec(settings(own)))},
 			from:     resolve.SourceDefault,
 		},
 		"the policy with precedence is found after another": {
 			policies: []resolve.Policy{namespaced(t, "overridden", 1, spec(settings(silent(own)))), namespaced(t, "first", 2, spec(settings(own)))},
-			want:     quickexit.CoverageOf("default", "/app/server"), from: resolve.SourcePolicy,
+			want:     listed, from: resolve.SourcePolicy,
 		},
 		"a policy that names no container is no source": {
-			policies: []resolve.Policy{namespaced(t, "p", 1, spec(sidecars("other"), settings(own)))}, env: []string{withImage, quickExit},
-			want: quickexit.CoverageOf("*"), from: resolve.SourceEnvironment,
+			policies: one(sidecars("other"), settings(own)), env: []string{withImage, quickExit}, want: quickexit.CoverageOf("*"), from: resolve.SourceEnvironment,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,7 +92,7 @@ func TestPathsAreParsedOncePerPolicy(t *testing.T) {
 		}
 		own := v1alpha1.TerminationSettings{Image: "own:v1", QuickExitPaths: paths}
 		policies := []resolve.Policy{namespaced(t, "p", 1, spec(settings(own), entrySettings(own)))}
-		return testing.AllocsPerRun(100, func() { sink = resolve.Resolve(pod, policies, resolve.Options{}) })
+		return testing.AllocsPerRun(100, func() { _ = resolve.Resolve(pod, policies, resolve.Options{}) })
 	}
 	if none, most := allocations(0), allocations(64); most != none {
 		t.Errorf("%.0f allocations with 64 paths, %.0f without any", most, none)

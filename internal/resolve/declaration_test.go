@@ -109,9 +109,11 @@ func TestMainContainersFrom(t *testing.T) {
 	}
 }
 
-// native gives the pod an init container and a native sidecar.
-func native(pod *corev1.Pod) *corev1.Pod {
-	pod.Spec.InitContainers = []corev1.Container{{Name: "setup"}, {Name: "native", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
+// native gives the pod an init container and a native sidecar, with the variables.
+func native(pod *corev1.Pod, variables ...corev1.EnvVar) *corev1.Pod {
+	pod.Spec.InitContainers = []corev1.Container{
+		{Name: "setup", Env: variables}, {Name: "native", Env: variables, RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)},
+	}
 	return pod
 }
 

@@ -122,15 +122,6 @@ func TestEnvironmentVariables(t *testing.T) {
 	}
 }
 
-func TestVariablesOfInitContainersDoNotCount(t *testing.T) {
-	pod := newPod("main")
-	pod.Spec.InitContainers = []corev1.Container{{Name: "setup", Env: []corev1.EnvVar{{Name: terminate, Value: "true"}}}}
-	got := resolve.Resolve(pod, nil, resolve.Options{})
-	if diff := cmp.Diff(resolve.Resolution{Enforced: resolve.View{Mains: []string{"main"}}}, got); diff != "" {
-		t.Errorf("Resolve() (-want +got):\n%s", diff)
-	}
-}
-
 func TestIsImageReference(t *testing.T) {
 	longest := strings.Repeat("a", 512)
 	for text, want := range map[string]bool{quickExit: true, longest: true, longest + "a": false, "$(IMAGE)": false, "": false} {

@@ -5,6 +5,7 @@ package resolve_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -64,7 +65,7 @@ func checkView(t *testing.T, pod *corev1.Pod, view resolve.View) {
 			t.Errorf("a sidecar without all its settings: %+v", target)
 		}
 	}
-	if !slices.IsSortedFunc(view.Sidecars, func(a, b resolve.Sidecar) int { return compare(a.Container, b.Container) }) {
+	if !slices.IsSortedFunc(view.Sidecars, func(a, b resolve.Sidecar) int { return strings.Compare(a.Container, b.Container) }) {
 		t.Errorf("sidecars are not sorted: %+v", view.Sidecars)
 	}
 	slices.Sort(names)
@@ -110,16 +111,6 @@ func fuzzedImage(next func(int) int, settings *v1alpha1.TerminationSettings) {
 	if next(3) == 1 {
 		settings.Image, settings.QuickExitPaths = fmt.Sprintf("image:v%d", next(3)), fuzzedPaths(next)
 	}
-}
-
-func compare(a, b string) int {
-	switch {
-	case a < b:
-		return -1
-	case a > b:
-		return 1
-	}
-	return 0
 }
 
 // bytesOf returns a source of numbers below a bound. Each byte gives one number, and zeros follow the last.

@@ -88,40 +88,28 @@ func TestSelects(t *testing.T) {
 		}
 		return parsed
 	}
-	tests := map[string]struct {
-		policy resolve.Policy
-		want   bool
+	prod := &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}
+	test := &metav1.LabelSelector{MatchLabels: map[string]string{"env": "test"}}
+	for name, tc := range map[string]struct {
+		policy             resolve.Policy
+		selects, maySelect bool
 	}{
-		"an empty podSelector selects every pod of the namespace": {own("batch", metav1.LabelSelector{}), true},
-		"a namespaced policy selects no pod of another namespace": {own("other", metav1.LabelSelector{}), false},
-		"a namespaced policy without a namespace selects nothing": {own("", metav1.LabelSelector{}), false},
-		"labels that match":                          {own("batch", etl), true},
-		"labels that do not match":                   {own("batch", web), false},
-		"no namespaceSelector: every namespace":      {everywhere(etl, nil), true},
-		"empty namespaceSelector: every namespace":   {everywhere(etl, &metav1.LabelSelector{}), true},
-		"namespaceSelector matches":                  {everywhere(etl, &metav1.LabelSelector{MatchLabels: map[string]string{"env": "prod"}}), true},
-		"namespaceSelector does not match":           {everywhere(etl, &metav1.LabelSelector{MatchLabels: map[string]string{"env": "test"}}), false},
-		"cluster policy: podSelector does not match": {everywhere(web, nil), false},
-	}
-	for name, test := range tests {
+		"an empty podSelector selects every pod of the namespace": {own("batch", metav1.LabelSelector{}), true, true},
+		"a namespaced policy selects no pod of another namespace": {own("other", etl), false, false},
+		"a namespaced policy without a namespace selects nothing": {own("", metav1.LabelSelector{}), false, false},
+		"labels that match":                          {own("batch", etl), true, true},
+		"labels that do not match":                   {own("batch", web), false, false},
+		"no namespaceSelector: every namespace":      {everywhere(etl, nil), true, true},
+		"empty namespaceSelector: every namespace":   {everywhere(etl, &metav1.LabelSelector{}), true, true},
+		"namespaceSelector matches":                  {everywhere(etl, prod), true, true},
+		"namespaceSelector does not match":           {everywhere(etl, test), false, true},
+		"cluster policy: podSelector does not match": {everywhere(web, nil), false, false},
+	} {
 		t.Run(name, func(t *testing.T) {
-			if got := test.policy.Selects(newPod("main"), map[string]string{"env": "prod"}); got != test.want {
+			if got := tc.policy.Selects(newPod("main"), map[string]string{"env": "prod"}); got != tc.selects {
 				t.Errorf("Selects() = %t", got)
 			}
-		})
-	}
-	for name, test := range map[string]struct {
-		policy resolve.Policy
-		want   bool
-	}{
-		"labels that match":                 {own("batch", etl), true},
-		"labels that do not match":          {own("batch", web), false},
-		"another namespace":                 {own("other", etl), false},
-		"any namespace of a cluster policy": {everywhere(etl, &metav1.LabelSelector{MatchLabels: map[string]string{"env": "test"}}), true},
-		"other labels of a cluster policy":  {everywhere(web, nil), false},
-	} {
-		t.Run("MaySelect "+name, func(t *testing.T) {
-			if got := test.policy.MaySelect(newPod("main")); got != test.want {
+			if got := tc.policy.MaySelect(newPod("main")); got != tc.maySelect {
 				t.Errorf("MaySelect() = %t", got)
 			}
 		})

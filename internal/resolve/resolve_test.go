@@ -156,13 +156,13 @@ func TestResolve(t *testing.T) {
 		return resolve.View{Mains: mains, Sidecars: targets}
 	}
 	mesh := refOf("mesh")
-	fromVariables := resolve.Sidecar{
-		Container: "proxy", Mode: v1alpha1.ModeCRR, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second,
-	}
+	fromVariables, fromOptions := target("proxy", mesh), target("logs", mesh)
+	fromVariables.Mode, fromVariables.Policy, fromOptions.Policy = v1alpha1.ModeCRR, nil, nil
 
 	tests := map[string]struct {
 		pod      *corev1.Pod
 		policies []resolve.Policy
+		options  resolve.Options
 		want     resolve.Resolution
 	}{
 		"without a declaration every container is a main one": {
@@ -253,6 +253,15 @@ func TestResolve(t *testing.T) {
 				Overrides: []resolve.Override{{Container: "proxy", Policy: clusterRefOf("base"), By: mesh}},
 			},
 		},
+		"options declare further sidecars": {
+			pod: withEnv(newPod("main", "proxy", "logs"), withImage, quickExit), policies: []resolve.Policy{namespaced(t, "mesh", 1, spec())},
+			options: resolve.Options{IgnoreEnv: true, Sidecars: []string{"logs", "proxy", "unknown"}},
+			want:    resolve.Resolution{Enforced: view([]string{"main"}, fromOptions, target("proxy", mesh))},
+		},
+		"variables of init containers do not count": {
+			pod:  native(newPod("main"), corev1.EnvVar{Name: terminate, Value: "true"}),
+			want: resolve.Resolution{Enforced: view([]string{"main"})},
+		},
 		"a DryRun policy that names no container has no effect": {
 			pod:      newPod("main"),
 			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec(dryRun))},
@@ -261,7 +270,7 @@ func TestResolve(t *testing.T) {
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := resolve.Resolve(test.pod, test.policies, resolve.Options{})
+			got := resolve.Resolve(test.pod, test.policies, test.options)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Errorf("Resolve() (-want +got):\n%s", diff)
 			}
@@ -336,19 +345,5 @@ func TestNativeSidecarHasOneWarning(t *testing.T) {
 		if len(got) != len(names) || !strings.HasPrefix(got[0].Message, want) || got[0].Policy.Name != "mesh-0000" {
 			t.Errorf("%d policies give %d warnings, the first of %v: %s", policies, len(got), got[0].Policy, got[0].Message)
 		}
-	}
-}
-
-func TestOptionsDeclareFurtherSidecars(t *testing.T) {
-	pod := withEnv(newPod("main", "proxy", "logs"), withImage, quickExit)
-	options := resolve.Options{IgnoreEnv: true, Image: "default:v1", Sidecars: []string{"logs", "proxy", "unknown"}}
-	got := resolve.Resolve(pod, []resolve.Policy{namespaced(t, "mesh", 1, spec())}, options).Enforced
-	policy := refOf("mesh")
-	want := resolve.View{Mains: []string{"main"}, Sidecars: []resolve.Sidecar{
-		{Container: "logs", Mode: v1alpha1.ModeAuto, Image: "default:v1", ImageSource: resolve.SourceOperator, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second},
-		{Container: "proxy", Mode: v1alpha1.ModeAuto, Image: "default:v1", ImageSource: resolve.SourceOperator, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second, Policy: &policy},
-	}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("view (-want +got):\n%s", diff)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
+	"go.uber.org/goleak"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,6 +57,11 @@ func (s *server) Delete(_ context.Context, object client.Object, options ...clie
 	o.ApplyOptions(options)
 	s.deleted = append(s.deleted, object.GetNamespace()+"/"+object.GetName()+" with uid "+string(*o.Preconditions.UID))
 	return s.err
+}
+
+// TestMain fails when a test leaves a goroutine running.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
 }
 
 func TestCreatedJob(t *testing.T) {

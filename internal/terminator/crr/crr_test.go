@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,6 +78,11 @@ func (s *server) Delete(_ context.Context, object client.Object, options ...clie
 		return s.undeletable
 	}
 	return apierrors.NewNotFound(schema.GroupResource{}, object.GetName())
+}
+
+// TestMain fails when a test leaves a goroutine running.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
 }
 
 func TestCreate(t *testing.T) {

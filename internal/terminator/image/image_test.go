@@ -184,19 +184,20 @@ func TestRecordLength(t *testing.T) {
 	}
 }
 
-func TestNoPatchAfterSwap(t *testing.T) {
-	pod := withSwaps(`{"proxy":{"image":"proxy:v1","restartCount":2,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"}}`)
-	changed, err := newTerminator(nil).Terminate(t.Context(), pod, plan.Action{Attempt: 1, Images: map[string]string{"proxy": "quick-exit:v1"}})
-	if changed || err != nil {
-		t.Errorf("got changed %t, error %v", changed, err)
-	}
-}
-
-func TestServerErrorIsReturned(t *testing.T) {
+func TestNoChange(t *testing.T) {
 	broken := errors.New("broken")
-	changed, err := newTerminator(&patches{err: broken}).Terminate(t.Context(), newPod(), plan.Action{Images: map[string]string{"proxy": "x"}})
-	if changed || !errors.Is(err, broken) {
-		t.Errorf("got changed %t, error %v", changed, err)
+	for name, tc := range map[string]struct {
+		pod    *corev1.Pod
+		server client.Client
+		want   error
+	}{
+		"swapped before":      {withSwaps(`{"proxy":{"image":"proxy:v1","restartCount":2,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"}}`), nil, nil},
+		"error of the server": {newPod(), &patches{err: broken}, broken},
+	} {
+		changed, err := newTerminator(tc.server).Terminate(t.Context(), tc.pod, plan.Action{Attempt: 1, Images: map[string]string{"proxy": "quick-exit:v1"}})
+		if changed || !errors.Is(err, tc.want) {
+			t.Errorf("%s: got changed %t, error %v", name, changed, err)
+		}
 	}
 }
 
