@@ -8,12 +8,10 @@ import (
 	"context"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -21,172 +19,75 @@ import (
 	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
-// RBAC denies these independently of admission policies.
-func TestOperatorPodAccessIsLimited(t *testing.T) {
-	apply(t, "default")
-	awaitAdmission(t)
-	admin, _ := newClient(t)
-	_, pod := finishedPod(t, admin)
-	operator := as(t, operatorUser())
-	merge := func(patch string) client.Patch {
-		return client.RawPatch("application/strategic-merge-patch+json", []byte(patch))
-	}
-	debugger := merge(`{"spec":{"ephemeralContainers":[{"name":"mine","image":"mine:1"}]}}`)
-	for name, attempt := range map[string]func() error{
-		"ephemeral container": func() error {
-			return operator.SubResource("ephemeralcontainers").Patch(t.Context(), pod.DeepCopy(), debugger)
-		},
-		"resize": func() error {
-			return operator.SubResource("resize").Patch(t.Context(), pod.DeepCopy(),
-				merge(`{"spec":{"containers":[{"name":"main","resources":{"limits":{"cpu":"1m"}}}]}}`))
-		},
-		"binding": func() error {
-			return operator.SubResource("binding").Create(t.Context(), pod.DeepCopy(), &corev1.Binding{Target: corev1.ObjectReference{Kind: "Node", Name: "n"}})
-		},
-		"eviction": func() error {
-			return operator.SubResource("eviction").Create(t.Context(), pod.DeepCopy(), &policyv1.Eviction{})
-		},
-		"update": func() error { return operator.Update(t.Context(), pod.DeepCopy()) },
-		"create pod": func() error {
-			return operator.Create(t.Context(), &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "mine"}, Spec: pod.Spec})
-		},
-		"delete pod": func() error { return operator.Delete(t.Context(), pod.DeepCopy()) },
-		"read Secret": func() error {
-			return operator.Get(t.Context(), client.ObjectKey{Namespace: pod.Namespace, Name: "s"}, &corev1.Secret{})
-		},
-		"token of other ServiceAccount": func() error {
-			account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: "default"}}
-			return operator.SubResource("token").Create(t.Context(), account, &authenticationv1.TokenRequest{})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if err := attempt(); !apierrors.IsForbidden(err) {
-				t.Errorf("got error %v, want Forbidden", err)
-			}
-		})
-	}
-	t.Run("ephemeral container in pod patch", func(t *testing.T) {
-		requireDenied(t, operator.Patch(t.Context(), pod.DeepCopy(), debugger), deniedByValidation, "")
-	})
+// podWrite is a write to a pod with restartPolicy Never whose main container has succeeded and whose proxy runs, and that has fields
+// of other writers.
+type podWrite struct {
+	pod    []func(*corev1.Pod) // changes of the pod before the write
+	status bool                // patch the status subresource
+	patch  string              // a strategic merge patch in YAML
+	denied string              // empty if the write is accepted
 }
 
-// While a pod has a scheduling gate, the API server allows changes of its node selection.
-func TestAdmissionKeepsSchedulingGates(t *testing.T) {
-	apply(t, "default")
-	awaitAdmission(t)
+func testPodWrites(t *testing.T, user client.Client, writes map[string]podWrite) {
+	t.Helper()
 	admin, _ := newClient(t)
 	_, finished := finishedPod(t, admin)
-	for name, change := range map[string]func(pod *corev1.Pod){
-		"gate removed":  func(pod *corev1.Pod) { pod.Spec.SchedulingGates = nil },
-		"node selector": func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{"team": "other"} },
-	} {
+	for name, w := range writes {
 		t.Run(name, func(t *testing.T) {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: finished.Namespace, GenerateName: "gated-"}, Spec: *finished.Spec.DeepCopy()}
-			pod.Spec.NodeName = ""
-			pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.com/quota"}}
-			create(t, admin, pod)
-			before := pod.DeepCopy()
-			change(pod)
-			err := as(t, operatorUser()).Patch(t.Context(), pod, client.MergeFrom(before))
-			requireDenied(t, err, "only the images of regular containers", "")
-		})
-	}
-}
-
-// Images and phases can be written only in pods that do not restart always and have a terminated container.
-func TestAdmissionRequiresTerminatedContainer(t *testing.T) {
-	apply(t, "default")
-	awaitAdmission(t)
-	admin, _ := newClient(t)
-	_, finished := finishedPod(t, admin)
-	const (
-		always, never, onFailure = corev1.RestartPolicyAlways, corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure
-
-		swapProxy = `{"metadata":{"annotations":{"sidecartermination.dev/image-swap":"{\"proxy\":{}}"}},
-			"spec":{"containers":[{"name":"proxy","image":"quick-exit:1"}]}}`
-		swapMain = `{"metadata":{"annotations":{"sidecartermination.dev/image-swap":"{\"main\":{}}"}},
-			"spec":{"containers":[{"name":"main","image":"mine:1"}]}}`
-		swapBoth = `{"metadata":{"annotations":{"sidecartermination.dev/image-swap":"{\"main\":{},\"proxy\":{}}"}},
-			"spec":{"containers":[{"name":"main","image":"mine:1"},{"name":"proxy","image":"mine:1"}]}}`
-		note      = `{"metadata":{"annotations":{"sidecartermination.dev/pod-phase":"{}"}}}`
-		succeeded = `{"status":{"phase":"Succeeded"}}`
-		failed    = `{"status":{"phase":"Failed"}}`
-		release   = `{"metadata":{"annotations":{"sidecartermination.dev/phase-guard":null}}}`
-
-		deniedAlways = "only pods with restartPolicy Never or OnFailure"
-		deniedMirror = "the mirror pod of a static pod"
-		deniedSwap   = "only when another container has terminated and keeps its image"
-		deniedPhase  = "may set phase Succeeded only when a container has exited 0"
-	)
-	terminated := func(name string, code int32) corev1.ContainerStatus {
-		return corev1.ContainerStatus{Name: name, ContainerID: "containerd://" + name, State: corev1.ContainerState{
-			Terminated: &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: metav1.Now()},
-		}}
-	}
-	running := func(name string) corev1.ContainerStatus {
-		return corev1.ContainerStatus{Name: name, ContainerID: "containerd://" + name, State: corev1.ContainerState{
-			Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()},
-		}}
-	}
-	waiting := corev1.ContainerStatus{Name: "proxy", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}}
-	type statuses = []corev1.ContainerStatus
-	for name, tc := range map[string]struct {
-		restartPolicy corev1.RestartPolicy
-		statuses      statuses
-		mirror        bool
-		status        bool // patch the status subresource
-		patch         string
-		denied        string // empty if the write is accepted
-	}{
-		"swap after main succeeded":        {restartPolicy: never, statuses: statuses{terminated("main", 0), running("proxy")}, patch: swapProxy},
-		"swap after main failed":           {restartPolicy: never, statuses: statuses{terminated("main", 3), running("proxy")}, patch: swapProxy},
-		"swap under OnFailure":             {restartPolicy: onFailure, statuses: statuses{terminated("main", 0), running("proxy")}, patch: swapProxy},
-		"swap of restarting sidecar":       {restartPolicy: onFailure, statuses: statuses{terminated("main", 0), terminated("proxy", 1)}, patch: swapProxy},
-		"swap of waiting sidecar":          {restartPolicy: never, statuses: statuses{terminated("main", 0), waiting}, patch: swapProxy},
-		"swap of sidecar without status":   {restartPolicy: never, statuses: statuses{terminated("main", 0)}, patch: swapProxy},
-		"swap under Always":                {restartPolicy: always, statuses: statuses{terminated("main", 0), running("proxy")}, patch: swapProxy, denied: deniedAlways},
-		"swap while all run":               {restartPolicy: never, statuses: statuses{running("main"), running("proxy")}, patch: swapProxy, denied: deniedSwap},
-		"swap without statuses":            {restartPolicy: never, patch: swapProxy, denied: deniedSwap},
-		"swap of terminated container":     {restartPolicy: never, statuses: statuses{terminated("main", 0), running("proxy")}, patch: swapMain, denied: deniedSwap},
-		"swap of all containers":           {restartPolicy: never, statuses: statuses{terminated("main", 0), running("proxy")}, patch: swapBoth, denied: deniedSwap},
-		"annotation under Always":          {restartPolicy: always, statuses: statuses{running("main"), running("proxy")}, patch: note, denied: deniedAlways},
-		"swap in mirror pod":               {restartPolicy: never, statuses: statuses{terminated("main", 0), running("proxy")}, mirror: true, patch: swapProxy, denied: deniedMirror},
-		"phase of mirror pod":              {restartPolicy: never, statuses: statuses{terminated("main", 0), running("proxy")}, mirror: true, status: true, patch: succeeded, denied: deniedMirror},
-		"annotation on mirror pod":         {restartPolicy: onFailure, statuses: statuses{terminated("main", 0), running("proxy")}, mirror: true, patch: note, denied: deniedMirror},
-		"Succeeded after exit 0":           {restartPolicy: never, statuses: statuses{terminated("main", 0), running("proxy")}, status: true, patch: succeeded},
-		"Succeeded after exit 3":           {restartPolicy: never, statuses: statuses{terminated("main", 3), running("proxy")}, status: true, patch: succeeded, denied: deniedPhase},
-		"Succeeded while all run":          {restartPolicy: never, statuses: statuses{running("main"), running("proxy")}, status: true, patch: succeeded, denied: deniedPhase},
-		"Succeeded without statuses":       {restartPolicy: never, status: true, patch: succeeded, denied: deniedPhase},
-		"Failed after exit 3":              {restartPolicy: never, statuses: statuses{terminated("main", 3), running("proxy")}, status: true, patch: failed},
-		"Failed after exit 0":              {restartPolicy: never, statuses: statuses{terminated("main", 0), running("proxy")}, status: true, patch: failed, denied: deniedPhase},
-		"Failed while all run":             {restartPolicy: never, statuses: statuses{running("main"), running("proxy")}, status: true, patch: failed, denied: deniedPhase},
-		"phase guard removed":              {restartPolicy: never, statuses: statuses{running("main"), running("proxy")}, status: true, patch: release},
-		"Succeeded under Always":           {restartPolicy: always, statuses: statuses{terminated("main", 0), running("proxy")}, status: true, patch: succeeded, denied: deniedAlways},
-		"phase guard removed under Always": {restartPolicy: always, statuses: statuses{terminated("main", 0), running("proxy")}, status: true, patch: release, denied: deniedAlways},
-	} {
-		t.Run(name, func(t *testing.T) {
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-				Namespace: finished.Namespace, GenerateName: "limits-", Annotations: map[string]string{v1alpha1.AnnotationPhaseGuard: "Enabled"},
-			}, Spec: *finished.Spec.DeepCopy()}
-			pod.Spec.RestartPolicy = tc.restartPolicy
-			if tc.mirror {
-				asMirrorPod(pod)
+			pod := &corev1.Pod{
+				ObjectMeta: metav1.ObjectMeta{
+					Namespace: finished.Namespace, GenerateName: "write-", Labels: map[string]string{"app": "job"},
+					Annotations:     map[string]string{"example.com/note": "kept", v1alpha1.AnnotationPhaseGuard: "Enabled"},
+					Finalizers:      []string{"example.com/kept"},
+					OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "job", UID: "1"}},
+				},
+				Spec: *finished.Spec.DeepCopy(), Status: *finished.Status.DeepCopy(),
 			}
+			pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+			pod.Status.Message = "as the kubelet says"
+			for _, change := range w.pod {
+				change(pod)
+			}
+			status := pod.Status
 			create(t, admin, pod)
-			pod.Status.Phase, pod.Status.ContainerStatuses = corev1.PodRunning, tc.statuses
+			t.Cleanup(func() {
+				_ = admin.Patch(context.Background(), pod, patchOf(types.MergePatchType, "metadata: {finalizers: null}"))
+			})
+			pod.Status = status
 			if err := admin.Status().Update(t.Context(), pod); err != nil {
 				t.Fatal(err)
 			}
-			patch, operator := client.RawPatch("application/strategic-merge-patch+json", []byte(tc.patch)), as(t, operatorUser())
 			var err error
-			if tc.status {
-				err = operator.Status().Patch(t.Context(), pod, patch)
+			if patch := patchOf(types.StrategicMergePatchType, w.patch); w.status {
+				err = user.Status().Patch(t.Context(), pod, patch)
 			} else {
-				err = operator.Patch(t.Context(), pod, patch)
+				err = user.Patch(t.Context(), pod, patch)
 			}
-			requireDenied(t, err, tc.denied, "")
+			requireDenied(t, err, w.denied, "")
 		})
 	}
+}
+
+func setRestartPolicy(policy corev1.RestartPolicy) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.RestartPolicy = policy }
+}
+
+func setPhase(phase corev1.PodPhase) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Status.Phase = phase }
+}
+
+func setStatuses(statuses ...corev1.ContainerStatus) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Status.ContainerStatuses = statuses }
+}
+
+func statusOf(name string, state corev1.ContainerState) corev1.ContainerStatus {
+	return corev1.ContainerStatus{Name: name, ContainerID: "containerd://" + name, State: state}
+}
+
+// withGate gives the pod a scheduling gate. While it has one, the API server allows changes of its node selection.
+func withGate(pod *corev1.Pod) {
+	pod.Spec.NodeName, pod.Spec.SchedulingGates, pod.Status = "", []corev1.PodSchedulingGate{{Name: "example.com/quota"}}, corev1.PodStatus{}
 }
 
 // asMirrorPod turns the pod into a mirror pod of a static pod, which cannot have a ServiceAccount.
@@ -200,10 +101,129 @@ func asMirrorPod(pod *corev1.Pod) {
 	}
 }
 
+// The operator's ServiceAccount can write only what the operator writes. It can swap images and write phases only in pods that do not
+// restart always and have a terminated container.
+func TestAdmissionLimitsOperator(t *testing.T) {
+	installAdmission(t)
+	const (
+		record     = "metadata: {annotations: {sidecartermination.dev/image-swap: '{\"proxy\":{},\"main\":{},\"setup\":{}}'}}\n"
+		swapProxy  = record + "spec: {containers: [{name: proxy, image: 'quick-exit:1'}]}"
+		onlyProxy  = "metadata: {annotations: {sidecartermination.dev/image-swap: '{\"proxy\":{}}'}}\n"
+		succeeded  = "status: {phase: Succeeded}"
+		failed     = "status: {phase: Failed}"
+		release    = "metadata: {annotations: {sidecartermination.dev/phase-guard: null}}"
+		annotation = "metadata: {annotations: {sidecartermination.dev/pod-phase: '{}'}}"
+
+		deniedAlways    = "only pods with restartPolicy Never or OnFailure"
+		deniedMirror    = "the mirror pod of a static pod"
+		deniedSwap      = "only when another container has terminated and keeps its image"
+		deniedPhase     = "may set phase Succeeded only when a container has exited 0"
+		deniedRecord    = "only with a record"
+		deniedSpec      = "only the images of regular containers"
+		deniedLabel     = "may change only label"
+		deniedNote      = "may change only a pod's annotations"
+		deniedOwner     = "may not change a pod's finalizers and owners"
+		deniedStatus    = "only the phase and conditions"
+		deniedCondition = "may change only condition"
+	)
+	type pods = []func(*corev1.Pod)
+	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.Now()}}
+	ended := func(code int32) corev1.ContainerState {
+		return corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code, FinishedAt: metav1.Now()}}
+	}
+	waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}
+	always, onFailure := setRestartPolicy(corev1.RestartPolicyAlways), setRestartPolicy(corev1.RestartPolicyOnFailure)
+	mainFailed := setStatuses(statusOf("main", ended(3)), statusOf("proxy", running))
+	allRun := setStatuses(statusOf("main", running), statusOf("proxy", running))
+	testPodWrites(t, as(t, operatorUser()), map[string]podWrite{
+		"swap after main succeeded":      {patch: swapProxy},
+		"swap after main failed":         {pod: pods{mainFailed}, patch: swapProxy},
+		"swap under OnFailure":           {pod: pods{onFailure}, patch: swapProxy},
+		"swap of restarting sidecar":     {pod: pods{onFailure, setStatuses(statusOf("main", ended(0)), statusOf("proxy", ended(1)))}, patch: swapProxy},
+		"swap of waiting sidecar":        {pod: pods{setStatuses(statusOf("main", ended(0)), statusOf("proxy", waiting))}, patch: swapProxy},
+		"swap of sidecar without status": {pod: pods{setStatuses(statusOf("main", ended(0)))}, patch: swapProxy},
+		"swap under Always":              {pod: pods{always}, patch: swapProxy, denied: deniedAlways},
+		"swap while all run":             {pod: pods{allRun}, patch: swapProxy, denied: deniedSwap},
+		"swap without statuses":          {pod: pods{setStatuses()}, patch: swapProxy, denied: deniedSwap},
+		"swap of terminated container":   {patch: record + "spec: {containers: [{name: main, image: 'mine:1'}]}", denied: deniedSwap},
+		"swap of all containers":         {patch: record + "spec: {containers: [{name: main, image: 'mine:1'}, {name: proxy, image: 'mine:1'}]}", denied: deniedSwap},
+		"swap in mirror pod":             {pod: pods{asMirrorPod}, patch: swapProxy, denied: deniedMirror},
+		"image without record":           {patch: "spec: {containers: [{name: proxy, image: 'mine:1'}]}", denied: deniedRecord},
+		"image with other's record":      {patch: onlyProxy + "spec: {containers: [{name: main, image: 'mine:1'}]}", denied: deniedRecord},
+		"image of init container":        {patch: record + "spec: {initContainers: [{name: setup, image: 'mine:1'}]}", denied: deniedSpec},
+
+		"activeDeadlineSeconds":    {patch: "spec: {activeDeadlineSeconds: 1}", denied: deniedSpec},
+		"toleration":               {patch: "spec: {tolerations: [{operator: Exists}, {key: x, operator: Exists}]}", denied: deniedSpec},
+		"scheduling gate removed":  {pod: pods{withGate}, patch: "spec: {schedulingGates: null}", denied: deniedSpec},
+		"node selector":            {pod: pods{withGate}, patch: "spec: {nodeSelector: {team: other}}", denied: deniedSpec},
+		"command":                  {patch: "spec: {containers: [{name: proxy, command: [mine]}]}", denied: deniedByValidation},
+		"env":                      {patch: "spec: {containers: [{name: proxy, env: [{name: A, value: b}]}]}", denied: deniedByValidation},
+		"added container":          {patch: "spec: {containers: [{name: mine, image: 'mine:1'}]}", denied: deniedByValidation},
+		"ephemeral container":      {patch: "spec: {ephemeralContainers: [{name: mine, image: 'mine:1'}]}", denied: deniedByValidation},
+		"own label without status": {patch: "metadata: {labels: {sidecartermination.dev/terminated-by: PodPhase}}", denied: deniedLabel},
+		"other label":              {patch: "metadata: {labels: {app: victim}}", denied: deniedLabel},
+		"label removed":            {patch: "metadata: {labels: {app: null}}", denied: deniedLabel},
+		"other annotation":         {patch: "metadata: {annotations: {example.com/run: rm}}", denied: deniedNote},
+		"other annotation removed": {patch: "metadata: {annotations: {example.com/note: null}}", denied: deniedNote},
+		"annotation under Always":  {pod: pods{always, allRun}, patch: annotation, denied: deniedAlways},
+		"annotation on mirror pod": {pod: pods{onFailure, asMirrorPod}, patch: annotation, denied: deniedMirror},
+		"finalizer removed":        {patch: "metadata: {finalizers: null}", denied: deniedOwner},
+		"owner removed":            {patch: "metadata: {ownerReferences: null}", denied: deniedOwner},
+
+		"Succeeded after exit 0, with record": {status: true, patch: `
+metadata: {labels: {sidecartermination.dev/terminated-by: PodPhase}, annotations: {sidecartermination.dev/pod-phase: '{}'}}
+status: {phase: Succeeded, conditions: [{type: SidecarTerminated, status: "True"}]}`},
+		"Succeeded after exit 3":           {status: true, pod: pods{mainFailed}, patch: succeeded, denied: deniedPhase},
+		"Succeeded while all run":          {status: true, pod: pods{allRun}, patch: succeeded, denied: deniedPhase},
+		"Succeeded without statuses":       {status: true, pod: pods{setStatuses()}, patch: succeeded, denied: deniedPhase},
+		"Failed after exit 3":              {status: true, pod: pods{mainFailed}, patch: failed},
+		"Failed after exit 0":              {status: true, patch: failed, denied: deniedPhase},
+		"Failed while all run":             {status: true, pod: pods{allRun}, patch: failed, denied: deniedPhase},
+		"Succeeded under Always":           {status: true, pod: pods{always}, patch: succeeded, denied: deniedAlways},
+		"phase of mirror pod":              {status: true, pod: pods{asMirrorPod}, patch: succeeded, denied: deniedMirror},
+		"second phase":                     {status: true, pod: pods{setPhase(corev1.PodSucceeded)}, patch: failed, denied: "and only once"},
+		"non-terminal phase":               {status: true, patch: "status: {phase: Pending}", denied: "only to Succeeded or Failed"},
+		"phase guard removed":              {status: true, pod: pods{allRun}, patch: release},
+		"phase guard removed under Always": {status: true, pod: pods{always}, patch: release, denied: deniedAlways},
+		"label with status":                {status: true, patch: "metadata: {labels: {app: victim}}", denied: deniedLabel},
+		"finalizer with status":            {status: true, patch: "metadata: {finalizers: null}", denied: deniedOwner},
+		"exit code": {status: true, denied: deniedStatus,
+			patch: "status: {containerStatuses: [{name: main, image: '', imageID: '', ready: false, restartCount: 0, state: {terminated: {exitCode: 3}}}]}"},
+		"pod IP":                  {status: true, patch: "status: {podIP: 10.0.0.1, podIPs: [{ip: 10.0.0.1}]}", denied: deniedStatus},
+		"reason":                  {status: true, patch: "status: {reason: Evicted}", denied: deniedStatus},
+		"message removed":         {status: true, patch: "status: {message: null}", denied: deniedStatus},
+		"other condition":         {status: true, patch: `status: {conditions: [{type: Ready, status: "False"}]}`, denied: deniedCondition},
+		"other condition removed": {status: true, patch: "status: {conditions: null}", denied: deniedCondition},
+	})
+}
+
+// Until the kubelet has seen a written phase, it still reports the old one.
+func TestPhaseGuard(t *testing.T) {
+	installAdmission(t)
+	admin, _ := newClient(t)
+	type pods = []func(*corev1.Pod)
+	labelled := func(pod *corev1.Pod) { pod.Labels[v1alpha1.LabelTerminatedBy] = "PodPhase" }
+	withoutGuard := func(pod *corev1.Pod) { delete(pod.Annotations, v1alpha1.AnnotationPhaseGuard) }
+	succeeded, failed := setPhase(corev1.PodSucceeded), setPhase(corev1.PodFailed)
+	testPodWrites(t, admin, map[string]podWrite{
+		"guarded, terminal to Running": {status: true, pod: pods{labelled, succeeded}, patch: "status: {phase: Running}", denied: "is final"},
+		"guarded, Succeeded to Failed": {status: true, pod: pods{labelled, succeeded}, patch: "status: {phase: Failed}", denied: "is final"},
+		"guarded, Failed to Succeeded": {status: true, pod: pods{labelled, failed}, patch: "status: {phase: Succeeded}", denied: "is final"},
+		"guarded, phase unchanged":     {status: true, pod: pods{labelled, succeeded}, patch: "status: {phase: Succeeded, reason: Seen}"},
+		"guard removed in same write": {status: true, pod: pods{labelled, succeeded},
+			patch: "metadata: {annotations: {sidecartermination.dev/phase-guard: null}}\nstatus: {phase: Running}"},
+		"no annotation":        {status: true, pod: pods{labelled, withoutGuard, succeeded}, patch: "status: {phase: Running}"},
+		"no label":             {status: true, pod: pods{succeeded}, patch: "status: {phase: Running}"},
+		"Pending to Running":   {status: true, pod: pods{labelled, setPhase(corev1.PodPending)}, patch: "status: {phase: Running}"},
+		"Running to Succeeded": {status: true, pod: pods{labelled}, patch: "status: {phase: Succeeded}"},
+	})
+}
+
 // The limits match the ServiceAccount's name in any namespace and with any prefix and suffix.
 func TestAdmissionMatchesRenamedOperator(t *testing.T) {
-	apply(t, "default")
-	awaitAdmission(t)
+	installAdmission(t)
+	admin, _ := newClient(t)
+	_, pod := finishedPod(t, admin)
 	for user, denied := range map[string]string{
 		"system:serviceaccount:elsewhere:" + deployment:                        "may change only label",
 		"system:serviceaccount:" + namespace + ":prod-" + deployment + "-blue": "may change only label",
@@ -211,63 +231,17 @@ func TestAdmissionMatchesRenamedOperator(t *testing.T) {
 		deployment: "",
 	} {
 		t.Run(user, func(t *testing.T) {
-			admin, _ := newClient(t)
-			_, pod := finishedPod(t, admin)
-			binding := &rbacv1.ClusterRoleBinding{
+			create(t, admin, &rbacv1.ClusterRoleBinding{
 				ObjectMeta: metav1.ObjectMeta{GenerateName: "limits-"},
 				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "sidecar-termination-manager-image-role"},
 				Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: user}},
-			}
-			create(t, admin, binding)
+			})
 			c := as(t, rest.ImpersonationConfig{UserName: user, Groups: []string{"system:authenticated"}})
-			nothing := mergePatch(`{}`)
-			testenv.Eventually(t, "the user to have permission to patch pods", func(ctx context.Context) error { return c.Patch(ctx, pod.DeepCopy(), nothing) })
-			err := c.Patch(t.Context(), pod.DeepCopy(), mergePatch(`{"metadata":{"labels":{"app":"victim"}}}`))
-			requireDenied(t, err, denied, "")
-		})
-	}
-}
-
-// Until the kubelet has seen a written phase, it still reports the old one.
-func TestPhaseGuard(t *testing.T) {
-	apply(t, "default")
-	awaitAdmission(t)
-	admin, _ := newClient(t)
-	type mark struct{ label, annotation bool }
-	for name, tc := range map[string]struct {
-		marks  mark
-		phase  corev1.PodPhase
-		patch  string
-		denied string // empty if the write is accepted
-	}{
-		"guarded, terminal to Running": {mark{true, true}, corev1.PodSucceeded, `{"status":{"phase":"Running"}}`, "is final"},
-		"guarded, Succeeded to Failed": {mark{true, true}, corev1.PodSucceeded, `{"status":{"phase":"Failed"}}`, "is final"},
-		"guarded, Failed to Succeeded": {mark{true, true}, corev1.PodFailed, `{"status":{"phase":"Succeeded"}}`, "is final"},
-		"guarded, phase unchanged":     {mark{true, true}, corev1.PodSucceeded, `{"status":{"phase":"Succeeded","reason":"Seen"}}`, ""},
-		"guard removed in same write":  {mark{true, true}, corev1.PodSucceeded, `{"metadata":{"annotations":{"sidecartermination.dev/phase-guard":null}},"status":{"phase":"Running"}}`, ""},
-		"no annotation":                {mark{true, false}, corev1.PodSucceeded, `{"status":{"phase":"Running"}}`, ""},
-		"no label":                     {mark{false, true}, corev1.PodSucceeded, `{"status":{"phase":"Running"}}`, ""},
-		"Pending to Running":           {mark{true, true}, corev1.PodPending, `{"status":{"phase":"Running"}}`, ""},
-		"Running to Succeeded":         {mark{true, true}, corev1.PodRunning, `{"status":{"phase":"Succeeded"}}`, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			_, pod := finishedPod(t, admin)
-			pod.Labels, pod.Annotations = map[string]string{}, map[string]string{}
-			if tc.marks.label {
-				pod.Labels[v1alpha1.LabelTerminatedBy] = "PodPhase"
+			patch := func(ctx context.Context, patch string) error {
+				return c.Patch(ctx, pod.DeepCopy(), patchOf(types.MergePatchType, patch), client.DryRunAll)
 			}
-			if tc.marks.annotation {
-				pod.Annotations[v1alpha1.AnnotationPhaseGuard] = "Enabled"
-			}
-			if err := admin.Update(t.Context(), pod); err != nil {
-				t.Fatal(err)
-			}
-			pod.Status.Phase = tc.phase
-			if err := admin.Status().Update(t.Context(), pod); err != nil {
-				t.Fatal(err)
-			}
-			err := admin.Status().Patch(t.Context(), pod, mergePatch(tc.patch))
-			requireDenied(t, err, tc.denied, "")
+			testenv.Eventually(t, "the user to have permission to patch pods", func(ctx context.Context) error { return patch(ctx, "{}") })
+			requireDenied(t, patch(t.Context(), "metadata: {labels: {app: victim}}"), denied, "")
 		})
 	}
 }

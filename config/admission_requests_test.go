@@ -6,8 +6,6 @@ package config_test
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"testing"
 
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
@@ -24,24 +22,18 @@ import (
 
 // The operator can create only objects with its own label and owner, and delete only those.
 func TestAdmissionLimitsKruiseObjects(t *testing.T) {
-	apply(t, "default")
-	awaitAdmission(t)
+	installAdmission(t)
 	admin := as(t, rest.ImpersonationConfig{})
 	testenv.NewKruise(t, admin).Install(t)
 	policy, pod := finishedPod(t, admin)
 	operator := as(t, operatorUser())
-	awaitKruiseLimits(t, operator, pod)
-
-	crr := func(change func(r *kruise.ContainerRecreateRequest)) client.Object {
-		r := crrFor(pod)
-		change(r)
-		return r
+	crr := func(change func(*kruise.ContainerRecreateRequest)) client.Object { return with(crrFor(pod), change) }
+	pullJob := func(change func(*kruise.ImagePullJob)) client.Object { return with(pullJobFor(policy), change) }
+	otherManager := func(r *kruise.ContainerRecreateRequest) {
+		r.Labels = map[string]string{"app.kubernetes.io/managed-by": "other"}
 	}
-	pullJob := func(change func(j *kruise.ImagePullJob)) client.Object {
-		j := pullJobFor(policy)
-		change(j)
-		return j
-	}
+	// The server reads the definitions and the admission policy by watches.
+	awaitDenied(t, "only objects with label", func(ctx context.Context) error { return operator.Create(ctx, crr(otherManager), client.DryRunAll) })
 	const (
 		deniedOthers   = "may create and delete only objects with label"
 		deniedOwner    = "only if its pod owns it"
@@ -56,52 +48,38 @@ func TestAdmissionLimitsKruiseObjects(t *testing.T) {
 		"CRR with grace period": {object: crr(func(r *kruise.ContainerRecreateRequest) {
 			r.Spec.Strategy.TerminationGracePeriodSeconds = ptr.To[int64](30)
 		})},
-		"CRR with other manager": {object: crr(func(r *kruise.ContainerRecreateRequest) {
-			r.Labels = map[string]string{"app.kubernetes.io/managed-by": "other"}
-		}), denied: deniedOthers},
-		"CRR without owner": {object: crr(func(r *kruise.ContainerRecreateRequest) { r.OwnerReferences = nil }), denied: deniedOwner},
-		"CRR owned by other pod": {object: crr(func(r *kruise.ContainerRecreateRequest) {
-			r.OwnerReferences[0].Name = "another"
-		}), denied: deniedOwner},
+		"CRR with other manager": {object: crr(otherManager), denied: deniedOthers},
+		"CRR without owner":      {object: crr(func(r *kruise.ContainerRecreateRequest) { r.OwnerReferences = nil }), denied: deniedOwner},
+		"CRR owned by other pod": {object: crr(func(r *kruise.ContainerRecreateRequest) { r.OwnerReferences[0].Name = "another" }), denied: deniedOwner},
 		"CRR owned by Job": {object: crr(func(r *kruise.ContainerRecreateRequest) {
 			r.OwnerReferences[0].APIVersion, r.OwnerReferences[0].Kind = "batch/v1", "Job"
 		}), denied: deniedOwner},
-		"CRR with orderedRecreate": {object: crr(func(r *kruise.ContainerRecreateRequest) {
-			r.Spec.Strategy.OrderedRecreate = true
-		}), denied: deniedStrategy},
-		"CRR with minStartedSeconds": {object: crr(func(r *kruise.ContainerRecreateRequest) {
-			r.Spec.Strategy.MinStartedSeconds = 60
-		}), denied: deniedStrategy},
-		"CRR with unreadyGracePeriodSeconds": {object: crr(func(r *kruise.ContainerRecreateRequest) {
-			r.Spec.Strategy.UnreadyGracePeriodSeconds = ptr.To[int64](0)
-		}), denied: deniedStrategy},
-		"pull job":                      {object: pullJobFor(policy)},
-		"pull job of cluster policy":    {object: pullJob(func(j *kruise.ImagePullJob) { j.OwnerReferences[0].Kind = "ClusterSidecarTerminationPolicy" })},
-		"pull job with other manager":   {object: pullJob(func(j *kruise.ImagePullJob) { delete(j.Labels, "app.kubernetes.io/managed-by") }), denied: deniedOthers},
-		"pull job without owner":        {object: pullJob(func(j *kruise.ImagePullJob) { j.OwnerReferences = nil }), denied: deniedJob},
-		"pull job owned by pod":         {object: pullJob(func(j *kruise.ImagePullJob) { j.OwnerReferences[0].Kind = "Pod" }), denied: deniedJob},
-		"pull job without controller":   {object: pullJob(func(j *kruise.ImagePullJob) { j.OwnerReferences[0].Controller = nil }), denied: deniedJob},
-		"pull job of other policy":      {object: pullJob(func(j *kruise.ImagePullJob) { j.Labels[v1alpha1.LabelPolicy] = "another" }), denied: deniedJob},
-		"pull job without policy label": {object: pullJob(func(j *kruise.ImagePullJob) { delete(j.Labels, v1alpha1.LabelPolicy) }), denied: deniedJob},
+		"CRR with orderedRecreate":           {object: crr(func(r *kruise.ContainerRecreateRequest) { r.Spec.Strategy.OrderedRecreate = true }), denied: deniedStrategy},
+		"CRR with minStartedSeconds":         {object: crr(func(r *kruise.ContainerRecreateRequest) { r.Spec.Strategy.MinStartedSeconds = 60 }), denied: deniedStrategy},
+		"CRR with unreadyGracePeriodSeconds": {object: crr(func(r *kruise.ContainerRecreateRequest) { r.Spec.Strategy.UnreadyGracePeriodSeconds = ptr.To[int64](0) }), denied: deniedStrategy},
+		"pull job":                           {object: pullJobFor(policy)},
+		"pull job of cluster policy":         {object: pullJob(func(j *kruise.ImagePullJob) { j.OwnerReferences[0].Kind = "ClusterSidecarTerminationPolicy" })},
+		"pull job with other manager":        {object: pullJob(func(j *kruise.ImagePullJob) { delete(j.Labels, "app.kubernetes.io/managed-by") }), denied: deniedOthers},
+		"pull job without owner":             {object: pullJob(func(j *kruise.ImagePullJob) { j.OwnerReferences = nil }), denied: deniedJob},
+		"pull job owned by pod":              {object: pullJob(func(j *kruise.ImagePullJob) { j.OwnerReferences[0].Kind = "Pod" }), denied: deniedJob},
+		"pull job without controller":        {object: pullJob(func(j *kruise.ImagePullJob) { j.OwnerReferences[0].Controller = nil }), denied: deniedJob},
+		"pull job of other policy":           {object: pullJob(func(j *kruise.ImagePullJob) { j.Labels[v1alpha1.LabelPolicy] = "another" }), denied: deniedJob},
+		"pull job without policy label":      {object: pullJob(func(j *kruise.ImagePullJob) { delete(j.Labels, v1alpha1.LabelPolicy) }), denied: deniedJob},
 	} {
 		t.Run(name, func(t *testing.T) {
 			requireDenied(t, operator.Create(t.Context(), tc.object, client.DryRunAll), tc.denied, "")
 		})
 	}
 	t.Run("other users are not limited", func(t *testing.T) {
-		theirs := crr(func(r *kruise.ContainerRecreateRequest) {
-			r.Labels, r.OwnerReferences = map[string]string{"app.kubernetes.io/managed-by": "other"}, nil
-		})
+		theirs := crr(otherManager)
 		requireDenied(t, admin.Create(t.Context(), theirs, client.DryRunAll), "", "")
 	})
 	for name, tc := range map[string]struct {
 		object client.Object
 		denied string // empty if the deletion is accepted
 	}{
-		"delete own CRR": {object: crrFor(pod)},
-		"delete other CRR": {object: crr(func(r *kruise.ContainerRecreateRequest) {
-			r.Labels = map[string]string{"app.kubernetes.io/managed-by": "other"}
-		}), denied: deniedOthers},
+		"delete own CRR":        {object: crrFor(pod)},
+		"delete other CRR":      {object: crr(otherManager), denied: deniedOthers},
 		"delete own pull job":   {object: pullJobFor(policy)},
 		"delete other pull job": {object: pullJob(func(j *kruise.ImagePullJob) { j.Labels = map[string]string{"team": "etl"} }), denied: deniedOthers},
 	} {
@@ -112,17 +90,10 @@ func TestAdmissionLimitsKruiseObjects(t *testing.T) {
 	}
 }
 
-// awaitKruiseLimits waits until the server enforces the admission policy, which it reads by a watch.
-func awaitKruiseLimits(t *testing.T, operator client.Client, pod *corev1.Pod) {
-	t.Helper()
-	testenv.Eventually(t, "the operator to be limited to its own objects", func(ctx context.Context) error {
-		theirs := crrFor(pod)
-		theirs.Labels = map[string]string{"app.kubernetes.io/managed-by": "other"}
-		if err := operator.Create(ctx, theirs, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "only objects with label") {
-			return fmt.Errorf("got %w, want denial", err)
-		}
-		return nil
-	})
+// with returns the object after the change.
+func with[T client.Object](object T, change func(T)) T {
+	change(object)
+	return object
 }
 
 // crrFor returns the CRR that the operator creates for the pod's sidecar.

@@ -15,16 +15,19 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/testenv"
 )
+
+type rules = []rbacv1.PolicyRule
 
 // Permissions that modes require, and permissions to use modes through policies.
 var (
@@ -36,6 +39,7 @@ var (
 	useImage       = rbacv1.PolicyRule{APIGroups: []string{"modes." + v1alpha1.GroupName}, Resources: []string{"modes"}, Verbs: []string{"use"}, ResourceNames: []string{"Image"}}
 	writePolicies  = rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Verbs: []string{"get", "create", "update", "patch"},
 		Resources: []string{"sidecarterminationpolicies", "clustersidecarterminationpolicies"}}
+	allModes = rules{createRequests, patchPods, patchStatus}
 	// everythingOfPolicies is a common wildcard rule for policies.
 	everythingOfPolicies = rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"*"}, Verbs: []string{"*"}}
 )
@@ -47,345 +51,308 @@ const (
 	deniedImage    = "the policy may use mode Image, and author cannot patch pods in namespace "
 	deniedByRoles  = `User "author" cannot create resource "sidecarterminationpolicies"`
 	deniedPodPhase = "the policy may use mode PodPhase, and author cannot patch pods/status in namespace "
+	deniedPrePull  = "the policy sets prePull, and author cannot create imagepulljobs.apps.kruise.io in namespace "
 )
 
-// withMode returns a spec with the mode and the fallback. onlyMode returns one without a fallback.
-func withMode(mode v1alpha1.Mode, fallback v1alpha1.Fallback) v1alpha1.PolicySpec {
-	return v1alpha1.PolicySpec{TerminationSettings: v1alpha1.TerminationSettings{Mode: mode}, Fallback: fallback}
+// Specs of policies that may use one mode only.
+const (
+	imageOnly    = "{mode: Image, fallback: Disabled}"
+	podPhaseOnly = "{mode: PodPhase, fallback: Disabled}"
+	crrOnly      = "{mode: CRR, fallback: Disabled, exitCodes: Respect}"
+)
+
+// policyWrite is a write of a policy by an author with permissions in the policy's namespace.
+type policyWrite struct {
+	rights rules    // in addition to the permission to write policies
+	roles  []string // instead: installed ClusterRoles
+	spec   string   // YAML, merged into the spec of newPolicy
+	// edit is a merge patch of the spec in YAML, of a policy that an administrator has created. If empty, the author creates the policy.
+	edit   string
+	denied string // empty if the write is accepted
 }
 
-func onlyMode(mode v1alpha1.Mode) v1alpha1.PolicySpec {
-	return withMode(mode, v1alpha1.FallbackDisabled)
-}
-
-// setModes gives the policy the settings and the fallback of the spec.
-func setModes(policy *v1alpha1.SidecarTerminationPolicy, spec v1alpha1.PolicySpec) {
-	policy.Spec.TerminationSettings, policy.Spec.Fallback = spec.TerminationSettings, spec.Fallback
+func testPolicyWrites(t *testing.T, writes map[string]policyWrite) {
+	t.Helper()
+	admin, _ := newClient(t)
+	for name, tc := range writes {
+		t.Run(name, func(t *testing.T) {
+			space := newNamespace(t)
+			policy := newPolicy(space)
+			if err := yaml.UnmarshalStrict([]byte(tc.spec), &policy.Spec); err != nil {
+				t.Fatal(err)
+			}
+			rights := tc.rights
+			if tc.roles == nil {
+				rights = append(rules{writePolicies}, rights...)
+			}
+			c := authorIn(t, space, tc.roles, rights)
+			if tc.edit == "" {
+				requireDenied(t, c.Create(t.Context(), policy), tc.denied, space)
+				return
+			}
+			create(t, admin, policy)
+			requireDenied(t, c.Patch(t.Context(), policy, patchOf(types.MergePatchType, "spec: "+tc.edit)), tc.denied, space)
+		})
+	}
 }
 
 func TestAdmissionRequiresModePermissions(t *testing.T) {
-	apply(t, "default")
-	awaitAdmission(t)
-	respecting := func(spec v1alpha1.PolicySpec) v1alpha1.PolicySpec {
-		spec.ExitCodes = v1alpha1.ExitCodesRespect
-		return spec
-	}
-	for name, tc := range map[string]struct {
-		rights   []rbacv1.PolicyRule
-		settings v1alpha1.PolicySpec
-		sidecar  v1alpha1.TerminationSettings
-		dryRun   bool
-		mains    bool
-		denied   string // empty if the policy is accepted
-	}{
-		"defaults, all permissions":           {rights: []rbacv1.PolicyRule{createRequests, patchPods, patchStatus}},
-		"defaults, cannot create CRRs":        {rights: []rbacv1.PolicyRule{patchPods, patchStatus}, denied: deniedCRR},
-		"defaults, cannot patch pods":         {rights: []rbacv1.PolicyRule{createRequests, patchStatus}, denied: deniedImage},
-		"defaults, cannot patch status":       {rights: []rbacv1.PolicyRule{createRequests, patchPods}, denied: deniedPodPhase},
-		"mainContainers, cannot patch status": {rights: []rbacv1.PolicyRule{createRequests, patchPods}, mains: true, denied: deniedPodPhase},
-		"defaults, can use all modes":         {rights: []rbacv1.PolicyRule{useModes}},
-		"defaults, wildcard on policies":      {rights: []rbacv1.PolicyRule{everythingOfPolicies}, denied: deniedAny},
-		"defaults, can use Image only":        {rights: []rbacv1.PolicyRule{useImage, patchStatus}, denied: deniedCRR},
-		"Image only, can use Image":           {rights: []rbacv1.PolicyRule{useImage}, settings: onlyMode(v1alpha1.ModeImage)},
-		"Image only, can patch pods":          {rights: []rbacv1.PolicyRule{patchPods}, settings: onlyMode(v1alpha1.ModeImage)},
-		"Image only, cannot patch pods":       {rights: []rbacv1.PolicyRule{createRequests, patchStatus}, settings: onlyMode(v1alpha1.ModeImage), denied: deniedImage},
-		"Image with fallback, cannot create CRRs": {
-			rights: []rbacv1.PolicyRule{patchPods, patchStatus}, settings: withMode(v1alpha1.ModeImage, ""), denied: deniedCRR,
-		},
-		"PodPhase only, can patch status":        {rights: []rbacv1.PolicyRule{patchStatus}, settings: onlyMode(v1alpha1.ModePodPhase)},
-		"PodPhase only, cannot patch status":     {rights: []rbacv1.PolicyRule{patchPods}, settings: onlyMode(v1alpha1.ModePodPhase), denied: deniedPodPhase},
-		"CRR only, cannot patch status":          {rights: []rbacv1.PolicyRule{createRequests}, settings: onlyMode(v1alpha1.ModeCRR), denied: deniedPodPhase},
-		"CRR only with Respect, can create CRRs": {rights: []rbacv1.PolicyRule{createRequests}, settings: respecting(onlyMode(v1alpha1.ModeCRR))},
+	installAdmission(t)
+	testPolicyWrites(t, map[string]policyWrite{
+		"defaults, all permissions":               {rights: allModes},
+		"defaults, cannot create CRRs":            {rights: rules{patchPods, patchStatus}, denied: deniedCRR},
+		"defaults, cannot patch pods":             {rights: rules{createRequests, patchStatus}, denied: deniedImage},
+		"defaults, cannot patch status":           {rights: rules{createRequests, patchPods}, denied: deniedPodPhase},
+		"mainContainers, cannot patch status":     {rights: rules{createRequests, patchPods}, spec: "{sidecars: null, mainContainers: [main]}", denied: deniedPodPhase},
+		"defaults, can use all modes":             {rights: rules{useModes}},
+		"defaults, wildcard on policies":          {rights: rules{everythingOfPolicies}, denied: deniedAny},
+		"defaults, can use Image only":            {rights: rules{useImage, patchStatus}, denied: deniedCRR},
+		"Image only, can use Image":               {rights: rules{useImage}, spec: imageOnly},
+		"Image only, can patch pods":              {rights: rules{patchPods}, spec: imageOnly},
+		"Image only, cannot patch pods":           {rights: rules{createRequests, patchStatus}, spec: imageOnly, denied: deniedImage},
+		"Image with fallback, cannot create CRRs": {rights: rules{patchPods, patchStatus}, spec: "mode: Image", denied: deniedCRR},
+		"PodPhase only, can patch status":         {rights: rules{patchStatus}, spec: podPhaseOnly},
+		"PodPhase only, cannot patch status":      {rights: rules{patchPods}, spec: podPhaseOnly, denied: deniedPodPhase},
+		"CRR only with Respect, can create CRRs":  {rights: rules{createRequests}, spec: crrOnly},
+		"CRR only, cannot patch status":           {rights: rules{createRequests}, spec: "{mode: CRR, fallback: Disabled}", denied: deniedPodPhase},
 		"mode of sidecar, cannot patch status": {
-			rights: []rbacv1.PolicyRule{patchPods}, settings: onlyMode(v1alpha1.ModeImage), sidecar: v1alpha1.TerminationSettings{Mode: v1alpha1.ModePodPhase},
-			denied: deniedPodPhase,
+			rights: rules{patchPods}, spec: "{mode: Image, fallback: Disabled, sidecars: [{name: other}, {name: proxy, mode: PodPhase}]}", denied: deniedPodPhase,
 		},
 		"exitCodes of sidecar, cannot patch status": {
-			rights: []rbacv1.PolicyRule{createRequests}, settings: respecting(onlyMode(v1alpha1.ModeCRR)),
-			sidecar: v1alpha1.TerminationSettings{ExitCodes: v1alpha1.ExitCodesIgnore}, denied: deniedPodPhase,
+			rights: rules{createRequests}, denied: deniedPodPhase,
+			spec: "{mode: CRR, fallback: Disabled, exitCodes: Respect, sidecars: [{name: other}, {name: proxy, exitCodes: Ignore}]}",
 		},
-		"DryRun, no permissions": {dryRun: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			space := newNamespace(t)
-			policy := newPolicy(space)
-			setModes(policy, tc.settings)
-			policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "other"}, {Name: "proxy", TerminationSettings: tc.sidecar}}
-			if tc.mains {
-				policy.Spec.Sidecars, policy.Spec.MainContainers = nil, []v1alpha1.ContainerName{"main"}
-			}
-			if tc.dryRun {
-				policy.Spec.Enforcement = v1alpha1.EnforcementDryRun
-			}
-			err := author(t, space, tc.rights...).Create(t.Context(), policy)
-			requireDenied(t, err, tc.denied, space)
-		})
-	}
-}
+		"DryRun, no permissions": {spec: "enforcement: DryRun"},
 
-// Uses the installed roles. system:aggregate-to-edit stands for role edit, which a controller aggregates.
-func TestAdmissionUserRoles(t *testing.T) {
-	apply(t, "default")
-	awaitAdmission(t)
-	editor := []string{"sidecar-termination-policy-editor", "sidecar-termination-policy-viewer"}
-	edit := append(slices.Clone(editor), "system:aggregate-to-edit")
-	imageAlone := onlyMode(v1alpha1.ModeImage)
-	for name, tc := range map[string]struct {
-		roles    []string
-		settings v1alpha1.PolicySpec
-		denied   string
-	}{
-		"editor, defaults":                {editor, v1alpha1.PolicySpec{}, deniedAny},
-		"editor, Image only":              {editor, imageAlone, deniedImage},
-		"edit, Image only":                {edit, imageAlone, ""},
-		"edit, defaults":                  {edit, v1alpha1.PolicySpec{}, deniedAny},
-		"editor and mode user, defaults":  {append(slices.Clone(editor), "sidecar-termination-mode-user"), v1alpha1.PolicySpec{}, ""},
-		"mode user, no policy permission": {[]string{"sidecar-termination-mode-user"}, v1alpha1.PolicySpec{}, deniedByRoles},
-	} {
-		t.Run(name, func(t *testing.T) {
-			space := newNamespace(t)
-			for _, role := range tc.roles {
-				bind(t, space, "ClusterRole", role)
-			}
-			c := as(t, rest.ImpersonationConfig{UserName: "author", Groups: []string{"system:authenticated"}})
-			policy := newPolicy(space)
-			setModes(policy, tc.settings)
-			// The server observes the bindings in order. This one is the last.
-			last := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}}
-			grant(t, space, last)
-			testenv.Eventually(t, "the permissions to be effective", func(ctx context.Context) error {
-				return c.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space, GenerateName: "probe-"}}, client.DryRunAll)
-			})
-			requireDenied(t, c.Create(t.Context(), policy), tc.denied, space)
-			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "none"}}
-			err := c.Patch(t.Context(), pod, mergePatch(`{}`))
-			if slices.Contains(tc.roles, "system:aggregate-to-edit") == apierrors.IsForbidden(err) {
-				t.Errorf("unexpected permission to patch pods: %v", err)
-			}
-		})
-	}
-}
-
-func TestAdmissionPrePull(t *testing.T) {
-	apply(t, "default")
-	awaitAdmission(t)
-	all := []rbacv1.PolicyRule{createRequests, patchPods, patchStatus}
-	const deniedPrePull = "the policy sets prePull, and author cannot create imagepulljobs.apps.kruise.io in namespace "
-	probe := newNamespace(t)
-	c := author(t, probe, all...)
-	testenv.Eventually(t, "policies with prePull to require permissions", func(ctx context.Context) error {
-		policy := newPolicy(probe)
-		policy.Spec.PrePull = &v1alpha1.PrePull{}
-		if err := c.Create(ctx, policy, client.DryRunAll); err == nil || !strings.Contains(err.Error(), deniedPrePull) {
-			return fmt.Errorf("got %w, want denial %q", err, deniedPrePull)
-		}
-		return nil
+		"prePull, no permission":                          {rights: allModes, spec: "prePull: {}", denied: deniedPrePull},
+		"prePull, can create pull jobs":                   {rights: append(allModes, createPullJobs), spec: "prePull: {}"},
+		"prePull, can use PrePull":                        {rights: rules{useModes}, spec: "prePull: {}"},
+		"prePull, can use Image only":                     {rights: append(allModes, useImage), spec: "prePull: {}", denied: deniedPrePull},
+		"prePull, wildcard on policies":                   {rights: append(allModes, everythingOfPolicies), spec: "prePull: {}", denied: deniedPrePull},
+		"prePull, DryRun":                                 {spec: "{prePull: {}, enforcement: DryRun}"},
+		"prePull, can create pull jobs, cannot use modes": {rights: rules{createPullJobs}, spec: "prePull: {}", denied: deniedAny},
 	})
-	for name, tc := range map[string]struct {
-		rights []rbacv1.PolicyRule
-		change func(*v1alpha1.PolicySpec)
-		denied string
-	}{
-		"no permission":                          {rights: all, denied: deniedPrePull},
-		"can create pull jobs":                   {rights: append(slices.Clone(all), createPullJobs)},
-		"can use PrePull":                        {rights: []rbacv1.PolicyRule{useModes}},
-		"can use Image only":                     {rights: append(slices.Clone(all), useImage), denied: deniedPrePull},
-		"wildcard on policies":                   {rights: append(slices.Clone(all), everythingOfPolicies), denied: deniedPrePull},
-		"no prePull":                             {rights: all, change: func(spec *v1alpha1.PolicySpec) { spec.PrePull = nil }},
-		"DryRun":                                 {change: func(spec *v1alpha1.PolicySpec) { spec.Enforcement = v1alpha1.EnforcementDryRun }},
-		"can create pull jobs, cannot use modes": {rights: []rbacv1.PolicyRule{createPullJobs}, denied: deniedAny},
-	} {
-		t.Run(name, func(t *testing.T) {
-			space := newNamespace(t)
-			policy := newPolicy(space)
-			policy.Spec.PrePull = &v1alpha1.PrePull{}
-			if tc.change != nil {
-				tc.change(&policy.Spec.PolicySpec)
-			}
-			requireDenied(t, author(t, policy.Namespace, tc.rights...).Create(t.Context(), policy), tc.denied, space)
-		})
-	}
 }
 
-// Covers every known way around the rule.
-func TestAdmissionPreventsEscalation(t *testing.T) {
-	apply(t, "default")
-	awaitAdmission(t)
+// An edit requires the same permissions as creating the edited policy, unless it changes no termination.
+func TestAdmissionChecksEdits(t *testing.T) {
+	installAdmission(t)
+	const (
+		withPaths = "{mode: Image, fallback: Disabled, image: 'quick-exit:v1', quickExitPaths: [/app/server]}"
+		allPaths  = "{quickExitPaths: ['*']}"
+	)
+	testPolicyWrites(t, map[string]policyWrite{
+		"other mode":                           {rights: rules{patchPods}, spec: imageOnly, edit: "{mode: PodPhase}", denied: deniedPodPhase},
+		"mode removed, Auto by default":        {rights: rules{patchPods}, spec: imageOnly, edit: "{mode: null}", denied: deniedAny},
+		"fallback enabled":                     {rights: rules{patchPods}, spec: imageOnly, edit: "{fallback: Enabled}", denied: deniedAny},
+		"fallback removed, enabled by default": {rights: rules{patchPods}, spec: imageOnly, edit: "{fallback: null}", denied: deniedAny},
+		"other mode for one sidecar":           {rights: rules{patchPods}, spec: imageOnly, edit: "{sidecars: [{name: proxy, mode: CRR}]}", denied: deniedAny},
+		"added sidecar with other mode":        {rights: rules{patchPods}, spec: imageOnly, edit: "{sidecars: [{name: proxy}, {name: logs, mode: PodPhase}]}", denied: deniedPodPhase},
+		"mainContainers instead of sidecars":   {rights: rules{patchPods}, spec: imageOnly, edit: "{sidecars: null, mainContainers: [main], mode: PodPhase}", denied: deniedPodPhase},
+		"prePull":                              {rights: rules{patchPods}, spec: imageOnly, edit: "{prePull: {}}", denied: deniedPrePull},
+		"added sidecar with same mode":         {rights: rules{patchPods}, spec: imageOnly, edit: "{sidecars: [{name: proxy}, {name: logs}]}"},
+		"DryRun with every mode":               {rights: rules{patchPods}, spec: imageOnly, edit: "{enforcement: DryRun, mode: Auto, fallback: Enabled}"},
+		"DryRun changed to Enforce":            {spec: "enforcement: DryRun", edit: "{enforcement: Enforce}", denied: deniedAny},
+		"sidecar of other author's policy":     {edit: "{sidecars: [{name: main}]}", denied: deniedAny},
+		"selector of other author's policy":    {edit: "{podSelector: {matchLabels: {a: b}}}", denied: deniedAny},
+		"label of other author's policy":       {edit: "{}\nmetadata: {labels: {team: etl}}"},
+
+		// quickExitPaths decides whether a sidecar's image is swapped or the next mode is used.
+		"paths set":                     {spec: "{mode: Image, fallback: Disabled, image: 'quick-exit:v1'}", edit: allPaths, denied: deniedImage},
+		"paths set for one sidecar":     {spec: imageOnly, edit: "{sidecars: [{name: proxy, image: 'quick-exit:v1', quickExitPaths: ['*']}]}", denied: deniedImage},
+		"paths changed":                 {spec: withPaths, edit: allPaths, denied: deniedImage},
+		"paths removed":                 {spec: withPaths, edit: "{quickExitPaths: null}", denied: deniedImage},
+		"paths, author can patch pods":  {rights: rules{patchPods}, spec: withPaths, edit: allPaths},
+		"paths, author can use Image":   {rights: rules{useImage}, spec: withPaths, edit: allPaths},
+		"paths, mode CRR":               {spec: "{mode: CRR, fallback: Disabled, exitCodes: Respect, image: 'quick-exit:v1'}", edit: allPaths, denied: deniedCRR},
+		"paths, mode PodPhase":          {spec: "{mode: PodPhase, fallback: Disabled, image: 'quick-exit:v1'}", edit: allPaths, denied: deniedPodPhase},
+		"paths, fallback":               {rights: rules{patchPods}, spec: "image: 'quick-exit:v1'", edit: allPaths, denied: deniedAny},
+		"paths, DryRun":                 {spec: "{image: 'quick-exit:v1', enforcement: DryRun}", edit: allPaths},
+		"paths unchanged":               {spec: withPaths, edit: "{quickExitPaths: [/app/server]}"},
+		"paths unchanged, other labels": {spec: withPaths, edit: "{}\nmetadata: {annotations: {example.com/note: '*'}, labels: {team: etl}}"},
+	})
+	t.Run("server-side apply that creates", func(t *testing.T) {
+		space := newNamespace(t)
+		policy := patchOf(types.ApplyPatchType,
+			"{apiVersion: sidecartermination.dev/v1alpha1, kind: SidecarTerminationPolicy, metadata: {name: p}, spec: {podSelector: {}, sidecars: [{name: proxy}]}}")
+		requireDenied(t, author(t, space, patchPods).Patch(t.Context(), newPolicy(space), policy, client.FieldOwner("author")), deniedAny, "")
+	})
 	t.Run("permissions in other namespace", func(t *testing.T) {
 		space, other := newNamespace(t), newNamespace(t)
 		c := author(t, space)
-		grant(t, other, createRequests, patchPods, patchStatus)
-		policy := newPolicy(space)
-		requireDenied(t, c.Create(t.Context(), policy), deniedAny, "")
-	})
-	t.Run("DryRun changed to Enforce", func(t *testing.T) {
-		space := newNamespace(t)
-		c := author(t, space)
-		policy := newPolicy(space)
-		policy.Spec.Enforcement = v1alpha1.EnforcementDryRun
-		requireDenied(t, c.Create(t.Context(), policy), "", space)
-		policy.Spec.Enforcement = v1alpha1.EnforcementEnforce
-		requireDenied(t, c.Update(t.Context(), policy), deniedAny, "")
-	})
-	t.Run("edit of other author's policy", func(t *testing.T) {
-		space := newNamespace(t)
-		admin, _ := newClient(t)
-		policy := newPolicy(space)
-		create(t, admin, policy)
-		c := author(t, space)
-		policy.Labels = map[string]string{"team": "etl"}
-		requireDenied(t, c.Update(t.Context(), policy), "", space) // a label changes no termination
-		policy.Spec.Sidecars[0].Name = "main"
-		requireDenied(t, c.Update(t.Context(), policy), deniedAny, "")
-		patch := mergePatch(`{"spec":{"podSelector":{"matchLabels":{"a":"b"}}}}`)
-		requireDenied(t, c.Patch(t.Context(), policy, patch), deniedAny, "")
-	})
-	t.Run("cluster policy with permissions in one namespace", func(t *testing.T) {
-		space := newNamespace(t)
-		c := author(t, space, createRequests, patchPods, patchStatus)
-		grantEverywhere(t, writePolicies)
-		policy := &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: space}}
-		policy.Spec.Sidecars = []v1alpha1.Sidecar{{Name: "proxy"}}
-		policy.Spec.Mode, policy.Spec.Fallback = v1alpha1.ModeImage, v1alpha1.FallbackDisabled
-		requireDenied(t, c.Create(t.Context(), policy), "cannot patch pods in all namespaces", "")
-		grantEverywhere(t, patchPods)
-		requireDenied(t, c.Create(t.Context(), policy, client.DryRunAll), "", "")
+		grant(t, other, allModes...)
+		requireDenied(t, c.Create(t.Context(), newPolicy(space)), deniedAny, "")
 	})
 }
 
-// The operator's ServiceAccount can write only what the operator writes.
-func TestAdmissionLimitsOperator(t *testing.T) {
-	apply(t, "default")
-	awaitAdmission(t)
-	type write struct {
-		status bool
-		change func(pod *corev1.Pod)
-		denied string // empty if the write is accepted
+// A cluster policy requires permissions in all namespaces. Each edit adds one mode only, so that the denial can come from no other mode.
+func TestAdmissionChecksClusterPolicies(t *testing.T) {
+	installAdmission(t)
+	admin, _ := newClient(t)
+	space := newNamespace(t)
+	policy := &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: space}}
+	if err := yaml.Unmarshal([]byte("{sidecars: [{name: proxy}], mode: Image, fallback: Disabled, enforcement: DryRun}"), &policy.Spec); err != nil {
+		t.Fatal(err)
 	}
-	annotate := func(pod *corev1.Pod, key, value string) { pod.Annotations[key] = value }
-	for name, w := range map[string]write{
-		"image with record": {change: func(pod *corev1.Pod) {
-			annotate(pod, v1alpha1.AnnotationImageSwap, `{"proxy":{"image":"proxy:1"}}`)
-			pod.Spec.Containers[1].Image = "quick-exit:1"
-		}},
-		"image with record of other container": {change: func(pod *corev1.Pod) {
-			annotate(pod, v1alpha1.AnnotationImageSwap, `{"proxy":{"image":"proxy:1"}}`)
-			pod.Spec.Containers[0].Image = "mine:1"
-		}, denied: "only with a record"},
-		"image without record": {change: func(pod *corev1.Pod) { pod.Spec.Containers[1].Image = "mine:1" }, denied: "only with a record"},
-		"image of init container": {change: func(pod *corev1.Pod) {
-			annotate(pod, v1alpha1.AnnotationImageSwap, `{"setup":{"image":"setup:1"}}`)
-			pod.Spec.InitContainers[0].Image = "mine:1"
-		}, denied: "only the images of regular containers"},
-		"activeDeadlineSeconds": {change: func(pod *corev1.Pod) { pod.Spec.ActiveDeadlineSeconds = ptr.To[int64](1) }, denied: "only the images of regular containers"},
-		"toleration": {change: func(pod *corev1.Pod) {
-			pod.Spec.Tolerations = append(pod.Spec.Tolerations, corev1.Toleration{Key: "x", Operator: corev1.TolerationOpExists})
-		}, denied: "only the images of regular containers"},
-		"command": {change: func(pod *corev1.Pod) { pod.Spec.Containers[1].Command = []string{"mine"} }, denied: deniedByValidation},
-		"env":     {change: func(pod *corev1.Pod) { pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: "A", Value: "b"}} }, denied: deniedByValidation},
-		"added container": {change: func(pod *corev1.Pod) {
-			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "mine", Image: "mine:1"})
-		}, denied: deniedByValidation},
-		"own label without status": {change: func(pod *corev1.Pod) { pod.Labels[v1alpha1.LabelTerminatedBy] = "PodPhase" }, denied: "may change only label"},
-		"other label":              {change: func(pod *corev1.Pod) { pod.Labels["app"] = "victim" }, denied: "may change only label"},
-		"label removed":            {change: func(pod *corev1.Pod) { delete(pod.Labels, "app") }, denied: "may change only label"},
-		"other annotation":         {change: func(pod *corev1.Pod) { annotate(pod, "example.com/run", "rm") }, denied: "may change only a pod's annotations"},
-		"other annotation removed": {change: func(pod *corev1.Pod) { delete(pod.Annotations, "example.com/note") }, denied: "may change only a pod's annotations"},
-		"finalizer removed":        {change: func(pod *corev1.Pod) { pod.Finalizers = nil }, denied: "may not change a pod's finalizers and owners"},
-		"owner removed":            {change: func(pod *corev1.Pod) { pod.OwnerReferences = nil }, denied: "may not change a pod's finalizers and owners"},
-		"terminal phase": {status: true, change: func(pod *corev1.Pod) {
-			pod.Labels[v1alpha1.LabelTerminatedBy] = "PodPhase"
-			annotate(pod, v1alpha1.AnnotationPodPhase, "{}")
-			pod.Status.Phase = corev1.PodSucceeded
-			pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: v1alpha1.PodConditionSidecarTerminated, Status: corev1.ConditionTrue})
-		}},
-		"non-terminal phase":    {status: true, change: func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodPending }, denied: "only to Succeeded or Failed"},
-		"label with status":     {status: true, change: func(pod *corev1.Pod) { pod.Labels["app"] = "victim" }, denied: "may change only label"},
-		"finalizer with status": {status: true, change: func(pod *corev1.Pod) { pod.Finalizers = nil }, denied: "may not change a pod's finalizers and owners"},
-		"exit code":             {status: true, change: func(pod *corev1.Pod) { pod.Status.ContainerStatuses[0].State.Terminated.ExitCode = 3 }, denied: "only the phase and conditions"},
-		"pod IP": {status: true, change: func(pod *corev1.Pod) {
-			pod.Status.PodIP = "10.0.0.1"
-			pod.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.1"}}
-		}, denied: "only the phase and conditions"},
-		"reason":                  {status: true, change: func(pod *corev1.Pod) { pod.Status.Reason = "Evicted" }, denied: "only the phase and conditions"},
-		"message removed":         {status: true, change: func(pod *corev1.Pod) { pod.Status.Message = "" }, denied: "only the phase and conditions"},
-		"other condition":         {status: true, change: func(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse }, denied: "may change only condition"},
-		"other condition removed": {status: true, change: func(pod *corev1.Pod) { pod.Status.Conditions = nil }, denied: "may change only condition"},
+	create(t, admin, policy)
+	c := author(t, space, createRequests, patchPods, patchStatus, createPullJobs, useModes)
+	grantEverywhere(t, writePolicies)
+	useOf := func(modes ...string) rbacv1.PolicyRule {
+		rule := useModes
+		rule.ResourceNames = modes
+		return rule
+	}
+	for name, tc := range map[string]struct {
+		edit    string // of the spec
+		created bool   // the author creates a policy with the edited spec
+		denied  string
+		grant   rbacv1.PolicyRule // what the edit requires
+		granted []string          // modes that the author can use before
+	}{
+		"mode CRR": {
+			edit:   "{mode: CRR, exitCodes: Respect}",
+			denied: "the policy may use mode CRR, and author cannot create containerrecreaterequests.apps.kruise.io in all namespaces", grant: useOf("CRR"),
+		},
+		"mode Image": {denied: "the policy may use mode Image, and author cannot patch pods in all namespaces", grant: useOf("Image")},
+		"mode Image, created": {
+			created: true, denied: "the policy may use mode Image, and author cannot patch pods in all namespaces", grant: patchPods,
+		},
+		"mode PodPhase": {
+			edit:   "{mode: PodPhase}",
+			denied: "the policy may use mode PodPhase, and author cannot patch pods/status in all namespaces", grant: useOf("PodPhase"),
+		},
+		"mode and namespaceSelector": {
+			edit:   "{mode: PodPhase, namespaceSelector: {matchLabels: {a: b}}}",
+			denied: "the policy may use mode PodPhase, and author cannot patch pods/status in all namespaces", grant: useOf("PodPhase"),
+		},
+		"prePull": {
+			edit:    "{mode: Auto, fallback: Enabled, prePull: {}}",
+			denied:  "the policy sets prePull, and author cannot create imagepulljobs.apps.kruise.io in all namespaces",
+			granted: []string{"CRR", "Image", "PodPhase"}, grant: useOf("PrePull"),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, _ := newClient(t)
-			_, pod := finishedPod(t, c)
-			addForeignFields(t, c, pod)
-			before := pod.DeepCopy()
-			w.change(pod)
-			var err error
-			if patch := client.MergeFrom(before); w.status {
-				err = as(t, operatorUser()).Status().Patch(t.Context(), pod, patch)
-			} else {
-				err = as(t, operatorUser()).Patch(t.Context(), pod, patch)
+			if tc.granted != nil {
+				grantEverywhere(t, useOf(tc.granted...))
 			}
-			requireDenied(t, err, w.denied, "")
+			edited := policy.DeepCopy()
+			if err := yaml.Unmarshal([]byte(tc.edit), &edited.Spec); err != nil {
+				t.Fatal(err)
+			}
+			edited.Spec.Enforcement = v1alpha1.EnforcementEnforce
+			write := func(ctx context.Context) error { return c.Update(ctx, edited.DeepCopy(), client.DryRunAll) }
+			if tc.created {
+				edited.ObjectMeta = metav1.ObjectMeta{Name: space + "-created"}
+				write = func(ctx context.Context) error { return c.Create(ctx, edited.DeepCopy(), client.DryRunAll) }
+			}
+			// Permissions of the previous case may remain effective for a moment.
+			awaitDenied(t, tc.denied, write)
+			grantEverywhere(t, tc.grant)
+			if err := write(t.Context()); err != nil {
+				t.Errorf("denied although granted: %v", err)
+			}
 		})
 	}
-	t.Run("second phase", func(t *testing.T) {
-		c, _ := newClient(t)
-		_, pod := finishedPod(t, c)
-		pod.Status.Phase = corev1.PodSucceeded
-		if err := c.Status().Update(t.Context(), pod); err != nil {
-			t.Fatal(err)
+}
+
+// Uses the installed roles. system:aggregate-to-edit stands for role edit, which a controller aggregates and which permits patches of pods.
+func TestAdmissionUserRoles(t *testing.T) {
+	installAdmission(t)
+	editor := []string{"sidecar-termination-policy-editor", "sidecar-termination-policy-viewer"}
+	edit := append(slices.Clone(editor), "system:aggregate-to-edit")
+	testPolicyWrites(t, map[string]policyWrite{
+		"editor, defaults":                {roles: editor, denied: deniedAny},
+		"editor, Image only":              {roles: editor, spec: imageOnly, denied: deniedImage},
+		"edit, Image only":                {roles: edit, spec: imageOnly},
+		"edit, defaults":                  {roles: edit, denied: deniedAny},
+		"editor and mode user, defaults":  {roles: append(slices.Clone(editor), "sidecar-termination-mode-user")},
+		"mode user, no policy permission": {roles: []string{"sidecar-termination-mode-user"}, denied: deniedByRoles},
+	})
+}
+
+// With a newer CRD, policies may have values that the operator does not know. It treats unknown values as Enforce, Enabled and
+// Ignore, so admission must require the same permissions.
+func TestAdmissionUnknownEnumValues(t *testing.T) {
+	installAdmission(t)
+	permitLaterValues(t)
+	const laterCRR = "{enforcement: Later, mode: CRR, fallback: Disabled, exitCodes: Respect}"
+	testPolicyWrites(t, map[string]policyWrite{
+		"enforcement with CRR":                {spec: laterCRR, denied: deniedCRR},
+		"enforcement with CRR, can use modes": {spec: laterCRR, rights: rules{useModes}},
+		"enforcement with Image":              {spec: "{enforcement: Later, mode: Image, fallback: Disabled}", denied: deniedImage},
+		"enforcement with PodPhase":           {spec: "{enforcement: Later, mode: PodPhase, fallback: Disabled}", denied: deniedPodPhase},
+		"enforcement with prePull": {
+			spec: "{enforcement: Later, mode: CRR, fallback: Disabled, exitCodes: Respect, prePull: {}}", rights: rules{createRequests}, denied: deniedPrePull,
+		},
+		"fallback":     {spec: "{mode: CRR, fallback: Later, exitCodes: Respect}", rights: rules{createRequests}, denied: deniedImage},
+		"exitCodes":    {spec: "{mode: CRR, fallback: Disabled, exitCodes: Later}", rights: rules{createRequests}, denied: deniedPodPhase},
+		"known values": {spec: crrOnly, rights: rules{createRequests}},
+	})
+}
+
+// permitLaterValues removes the enums of the spec from the CRD until the test ends.
+func permitLaterValues(t *testing.T) {
+	t.Helper()
+	admin, _ := newClient(t)
+	strict := &apiextensionsv1.CustomResourceDefinition{}
+	if err := admin.Get(t.Context(), client.ObjectKey{Name: "sidecarterminationpolicies." + v1alpha1.GroupName}, strict); err != nil {
+		t.Fatal(err)
+	}
+	permissive := strict.DeepCopy()
+	spec := permissive.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
+	for _, field := range []string{"enforcement", "fallback", "exitCodes"} {
+		property := spec.Properties[field]
+		property.Enum = nil
+		spec.Properties[field] = property
+	}
+	change := func(ctx context.Context, from, to client.Object, accepted bool) {
+		if err := admin.Patch(ctx, to.DeepCopyObject().(client.Object), client.MergeFrom(from)); err != nil {
+			t.Errorf("change the CRD: %v", err)
+			return
 		}
-		patch := mergePatch(`{"status":{"phase":"Failed"}}`)
-		requireDenied(t, as(t, operatorUser()).Status().Patch(t.Context(), pod, patch), "and only once", "")
-	})
-}
-
-// addForeignFields sets fields that the operator must not change.
-func addForeignFields(t *testing.T, c client.Client, pod *corev1.Pod) {
-	t.Helper()
-	pod.Labels = map[string]string{"app": "job"}
-	pod.Annotations = map[string]string{"example.com/note": "kept"}
-	pod.Finalizers = []string{"example.com/kept"}
-	pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "job", UID: "1"}}
-	if err := c.Update(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		patch := mergePatch(`{"metadata":{"finalizers":null}}`)
-		_ = c.Patch(context.Background(), pod, patch)
-	})
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	pod.Status.Message = "as the kubelet says"
-	if err := c.Status().Update(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// awaitAdmission waits until the server enforces the admission policies, which it reads by a watch.
-func awaitAdmission(t *testing.T) {
-	t.Helper()
-	space := newNamespace(t)
-	c := author(t, space)
-	for mode, denial := range map[v1alpha1.Mode]string{
-		v1alpha1.ModeCRR: deniedCRR, v1alpha1.ModeImage: deniedImage, v1alpha1.ModePodPhase: deniedPodPhase,
-	} {
-		testenv.Eventually(t, "mode "+string(mode)+" to require permissions", func(ctx context.Context) error {
-			policy := newPolicy(space)
-			policy.Spec.Mode, policy.Spec.Fallback = mode, v1alpha1.FallbackDisabled
-			if mode != v1alpha1.ModePodPhase {
-				policy.Spec.ExitCodes = v1alpha1.ExitCodesRespect
-			}
-			if err := c.Create(ctx, policy, client.DryRunAll); err == nil || !strings.Contains(err.Error(), denial) {
-				return fmt.Errorf("got %w, want denial %q", err, denial)
+		// The server applies a changed CRD with a delay.
+		testenv.Eventually(t, fmt.Sprintf("unknown values to be accepted: %t", accepted), func(context.Context) error {
+			policy := newPolicy("default")
+			policy.Spec.Enforcement, policy.Spec.Fallback, policy.Spec.ExitCodes = "Later", "Later", "Later"
+			if err := admin.Create(ctx, policy, client.DryRunAll); (err == nil) != accepted {
+				return fmt.Errorf("got error %w, want accepted: %t", err, accepted)
 			}
 			return nil
 		})
 	}
+	t.Cleanup(func() { change(context.Background(), permissive, strict, false) })
+	change(t.Context(), strict, permissive, true)
+}
+
+// installAdmission installs the operator and waits until the server enforces the admission policies, which it reads by a watch.
+func installAdmission(t *testing.T) {
+	t.Helper()
+	apply(t, "default")
+	space, able := newNamespace(t), newNamespace(t)
+	c := author(t, space)
+	author(t, able, allModes...)
+	for _, tc := range []struct{ space, spec, denied string }{
+		{space, crrOnly, deniedCRR}, {space, imageOnly, deniedImage}, {space, podPhaseOnly, deniedPodPhase}, {able, "prePull: {}", deniedPrePull},
+	} {
+		policy := newPolicy(tc.space)
+		if err := yaml.Unmarshal([]byte(tc.spec), &policy.Spec); err != nil {
+			t.Fatal(err)
+		}
+		awaitDenied(t, tc.denied, func(ctx context.Context) error { return c.Create(ctx, policy.DeepCopy(), client.DryRunAll) })
+	}
 	admin, _ := newClient(t)
 	_, pod := finishedPod(t, admin)
-	testenv.Eventually(t, "the operator to be limited", func(ctx context.Context) error {
-		patch := mergePatch(`{"metadata":{"labels":{"app":"victim"}}}`)
-		if err := as(t, operatorUser()).Patch(ctx, pod.DeepCopy(), patch, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "may change only label") {
-			return fmt.Errorf("got %w, want denial", err)
+	awaitDenied(t, "may change only label", func(ctx context.Context) error {
+		return as(t, operatorUser()).Patch(ctx, pod.DeepCopy(), patchOf(types.MergePatchType, "metadata: {labels: {app: victim}}"), client.DryRunAll)
+	})
+}
+
+// awaitDenied waits until the write is denied.
+func awaitDenied(t *testing.T, denial string, write func(ctx context.Context) error) {
+	t.Helper()
+	testenv.Eventually(t, "the write to be denied", func(ctx context.Context) error {
+		if err := write(ctx); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), denial) {
+			return fmt.Errorf("got error %w, want denial %q", err, denial)
 		}
 		return nil
 	})
@@ -402,11 +369,21 @@ func newNamespace(t *testing.T) string {
 // author returns a client of a user who can write policies in the namespace and has the permissions there.
 func author(t *testing.T, space string, rights ...rbacv1.PolicyRule) client.Client {
 	t.Helper()
-	grant(t, space, append([]rbacv1.PolicyRule{writePolicies}, rights...)...)
+	return authorIn(t, space, nil, append(rules{writePolicies}, rights...))
+}
+
+// authorIn returns a client of a user with the ClusterRoles and the permissions in the namespace.
+func authorIn(t *testing.T, space string, roles []string, rights rules) client.Client {
+	t.Helper()
+	for _, role := range roles {
+		bind(t, space, "ClusterRole", role)
+	}
+	// The server observes the bindings in order. This one is the last.
+	probe := rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"create"}}
+	grant(t, space, append(rules{probe}, rights...)...)
 	c := as(t, rest.ImpersonationConfig{UserName: "author", Groups: []string{"system:authenticated"}})
 	testenv.Eventually(t, "the permissions to be effective", func(ctx context.Context) error {
-		policy := &v1alpha1.SidecarTerminationPolicy{}
-		return client.IgnoreNotFound(c.Get(ctx, client.ObjectKey{Namespace: space, Name: "none"}, policy))
+		return c.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: space, GenerateName: "probe-"}}, client.DryRunAll)
 	})
 	return c
 }
@@ -444,9 +421,7 @@ func grantEverywhere(t *testing.T, rule rbacv1.PolicyRule) {
 	})
 	what := authorizationv1.ResourceAttributes{
 		Group: rule.APIGroups[0], Resource: rule.Resources[len(rule.Resources)-1], Verb: rule.Verbs[len(rule.Verbs)-1],
-	}
-	if len(rule.ResourceNames) > 0 {
-		what.Name = rule.ResourceNames[len(rule.ResourceNames)-1]
+		Name: strings.Join(rule.ResourceNames[max(len(rule.ResourceNames)-1, 0):], ""),
 	}
 	testenv.Eventually(t, "the permission to be effective", func(ctx context.Context) error {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: "author", ResourceAttributes: &what}}
@@ -484,8 +459,13 @@ func newPolicy(space string) *v1alpha1.SidecarTerminationPolicy {
 	return policy
 }
 
-func mergePatch(patch string) client.Patch {
-	return client.RawPatch(types.MergePatchType, []byte(patch))
+// patchOf returns a patch in YAML.
+func patchOf(kind types.PatchType, patch string) client.Patch {
+	content, err := yaml.YAMLToJSON([]byte(patch))
+	if err != nil {
+		panic(err)
+	}
+	return client.RawPatch(kind, content)
 }
 
 // deniedByValidation is part of the API server's own error for immutable fields of a pod.

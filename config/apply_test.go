@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -40,29 +39,17 @@ func TestMain(m *testing.M) {
 	os.Exit(testenv.Run(m, "crd/bases", func(config *rest.Config) { server = config }))
 }
 
-// warnings records the server's warnings.
-type warnings struct {
-	mutex sync.Mutex
-	texts []string
-}
-
-func (w *warnings) HandleWarningHeaderWithContext(_ context.Context, _ int, _, text string) {
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	w.texts = append(w.texts, text)
-}
-
-// newClient returns a client with strict field validation, and its warnings.
-func newClient(tb testing.TB) (client.Client, *warnings) {
+// newClient returns a client with strict field validation, and the server's warnings.
+func newClient(tb testing.TB) (client.Client, *strings.Builder) {
 	tb.Helper()
-	got := &warnings{}
+	warnings := &strings.Builder{}
 	config := rest.CopyConfig(server)
-	config.WarningHandlerWithContext = got
+	config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{})
 	plain, err := client.New(config, client.Options{Scheme: kinds(tb)})
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return client.WithFieldValidation(plain, "Strict"), got
+	return client.WithFieldValidation(plain, "Strict"), warnings
 }
 
 // kinds returns a scheme with the types of the tests.
@@ -84,7 +71,7 @@ var foreign = []string{"monitoring.coreos.com", "example.com"}
 // overlays cannot change into each other, and bindings, which would have effect on other overlays.
 func apply(tb testing.TB, directory string) resources {
 	tb.Helper()
-	c, got := newClient(tb)
+	c, warnings := newClient(tb)
 	rendered := render(tb, directory)
 	for _, object := range rendered {
 		if slices.Contains(foreign, object.GroupVersionKind().Group) {
@@ -109,8 +96,8 @@ func apply(tb testing.TB, directory string) resources {
 			})
 		}
 	}
-	if len(got.texts) > 0 {
-		tb.Errorf("apply %s: warnings %q", directory, got.texts)
+	if warnings.Len() > 0 {
+		tb.Errorf("apply %s: %s", directory, warnings)
 	}
 	return rendered
 }
@@ -127,13 +114,32 @@ func ensureNamespace(tb testing.TB, c client.Client, name string) {
 	}
 }
 
+// The API server decides which objects have a namespace, and the namespace's pod security level decides whether the operator's pod runs.
 func TestServerAcceptsKustomizations(t *testing.T) {
+	c, _ := newClient(t)
 	for _, directory := range directories(t, types.KustomizationKind) {
 		// These need the namespace of default.
 		if directory == "manager" || directory == "rbac" {
 			continue
 		}
-		t.Run(directory, func(t *testing.T) { apply(t, directory) })
+		t.Run(directory, func(t *testing.T) {
+			rendered := apply(t, directory)
+			if !slices.Contains(installations(), directory) {
+				return
+			}
+			for _, object := range rendered {
+				if namespaced, err := c.IsObjectNamespaced(&object); err != nil || namespaced != (object.GetNamespace() == namespace) {
+					t.Errorf("%s %s has namespace %q, error %v", object.GetKind(), object.GetName(), object.GetNamespace(), err)
+				}
+				name, label := object.GetName(), object.GetLabels()["app.kubernetes.io/name"]
+				if !strings.HasPrefix(name, "sidecar-termination-") && !strings.HasSuffix(name, ".sidecartermination.dev") || label != settings.Name {
+					t.Errorf("%s %s has no project prefix, or label app.kubernetes.io/name %q", object.GetKind(), name, label)
+				}
+			}
+			if err := createPod(t, rendered, func(*corev1.PodSpec) {}); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 	for _, directory := range directories(t, types.ComponentKind) {
 		t.Run(directory, func(t *testing.T) {
@@ -143,17 +149,10 @@ func TestServerAcceptsKustomizations(t *testing.T) {
 }
 
 func TestServerAcceptsPatchedPolicies(t *testing.T) {
-	for name, kustomization := range map[string]string{
-		"merged":       component + "patches:" + patchBothKinds,
-		"images":       component + "images: [{name: quick-exit, newName: mirror.example/quick-exit, digest: 'sha256:" + strings.Repeat("a", 64) + "'}]\n",
-		"moved":        component + "namePrefix: team-\nnamespace: batch\n",
-		"cluster-wide": "resources: [CONFIG/presets/istio-proxy]\ncomponents: [CONFIG/kustomize/cluster-wide]\n",
-		"every preset": "namespace: batch\nresources: [CONFIG/presets/istio-proxy, CONFIG/presets/dapr, CONFIG/presets/vault-agent]\n",
-		"JSON patch":   "resources: [base.yaml]\npatches: [{target: {name: p}, patch: '[{\"op\": \"add\", \"path\": \"/spec/sidecars/-\", \"value\": {\"name\": \"x\"}}]'}]\n",
-	} {
+	c, _ := newClient(t)
+	for name, tc := range overlays(t) {
 		t.Run(name, func(t *testing.T) {
-			c, _ := newClient(t)
-			for _, object := range overlay(t, kustomization) {
+			for _, object := range tc.render(t) {
 				if !strings.HasSuffix(object.GetKind(), "Policy") {
 					continue
 				}
@@ -165,45 +164,6 @@ func TestServerAcceptsPatchedPolicies(t *testing.T) {
 				if err != nil {
 					t.Errorf("%s %s: %v", object.GetKind(), object.GetName(), err)
 				}
-			}
-		})
-	}
-}
-
-func TestServerNamesInvalidField(t *testing.T) {
-	for name, tc := range map[string]struct{ patch, want string }{
-		"unknown mode":                {"{sidecars: [{name: istio-proxy, mode: Crash}]}", "spec.sidecars[0].mode"},
-		"negative drain":              {"{sidecars: [{name: istio-proxy, drainSeconds: -1}]}", "spec.sidecars[0].drainSeconds"},
-		"unknown field":               {"{sidecars: [{name: istio-proxy, drain: 5}]}", `spec.sidecars[name="istio-proxy"].drain: field not declared`},
-		"sidecars and mainContainers": {"{mainContainers: [main]}", "exactly one of sidecars and mainContainers"},
-		"PodPhase with Respect":       {"{sidecars: [{name: istio-proxy, mode: PodPhase, exitCodes: Respect}]}", "spec.sidecars[0].exitCodes"},
-		"image with spaces":           {"{sidecars: [{name: istio-proxy, image: quick exit}]}", "spec.sidecars[0].image"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c, _ := newClient(t)
-			rendered := overlay(t, `
-resources: [CONFIG/presets/istio-proxy]
-namespace: default
-patches:
-- patch: |-
-    apiVersion: sidecartermination.dev/v1alpha1
-    kind: SidecarTerminationPolicy
-    metadata: {name: istio-proxy}
-    spec: `+tc.patch+"\n")
-			err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(&rendered[0]), client.FieldOwner("user"), client.ForceOwnership, client.DryRunAll)
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got error %v, want %s", err, tc.want)
-			}
-		})
-	}
-}
-
-func TestPodSecurityAdmitsOperator(t *testing.T) {
-	for _, directory := range installations() {
-		t.Run(directory, func(t *testing.T) {
-			rendered := apply(t, directory)
-			if err := createPod(t, rendered, func(*corev1.PodSpec) {}); err != nil {
-				t.Error(err)
 			}
 		})
 	}
@@ -233,78 +193,39 @@ func createPod(t *testing.T, rendered resources, change func(*corev1.PodSpec)) e
 	return c.Create(t.Context(), pod, client.DryRunAll)
 }
 
-func TestOperatorPermissions(t *testing.T) {
+// TestOperatorRunsWithGrantedPermissions shows that no permission is missing.
+func TestOperatorPermissionsAreLimited(t *testing.T) {
 	apply(t, "default")
-	const lease = settings.LeaseName
-	leases := func(verb, namespace, name string) authorizationv1.ResourceAttributes {
-		return authorizationv1.ResourceAttributes{
-			Group: "coordination.k8s.io", Resource: "leases", Verb: verb, Namespace: namespace, Name: name,
-		}
-	}
-	for name, access := range map[string]struct {
+	c, _ := newClient(t)
+	for name, tc := range map[string]struct {
 		what    authorizationv1.ResourceAttributes
 		allowed bool
 	}{
-		"update own lease":            {leases("update", namespace, lease), true},
-		"create lease":                {leases("create", namespace, ""), true},
-		"update other lease":          {leases("update", namespace, "another"), false},
-		"update lease in kube-system": {leases("update", "kube-system", lease), false},
-		"create event for leader":     {authorizationv1.ResourceAttributes{Resource: "events", Verb: "create", Namespace: namespace}, true},
-		"watch all pods":              {authorizationv1.ResourceAttributes{Resource: "pods", Verb: "watch"}, true},
-		"patch pod":                   {authorizationv1.ResourceAttributes{Resource: "pods", Verb: "patch", Namespace: "default"}, true},
-		"patch pod status":            {authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "status", Verb: "patch", Namespace: "default"}, true},
-		"update policy status":        {authorizationv1.ResourceAttributes{Group: "sidecartermination.dev", Resource: "sidecarterminationpolicies", Subresource: "status", Verb: "update", Namespace: "default"}, true},
-		"create CRR":                  {authorizationv1.ResourceAttributes{Group: "apps.kruise.io", Resource: "containerrecreaterequests", Verb: "create", Namespace: "default"}, true},
-		"create pod event":            {authorizationv1.ResourceAttributes{Group: "events.k8s.io", Resource: "events", Verb: "create", Namespace: "default"}, true},
-		"get Secret":                  {authorizationv1.ResourceAttributes{Resource: "secrets", Verb: "get", Namespace: namespace}, false},
-		"create pod":                  {authorizationv1.ResourceAttributes{Resource: "pods", Verb: "create", Namespace: "default"}, false},
-		"delete pod":                  {authorizationv1.ResourceAttributes{Resource: "pods", Verb: "delete", Namespace: "default"}, false},
-		"exec in pod":                 {authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "exec", Verb: "create", Namespace: "default"}, false},
-		"patch node":                  {authorizationv1.ResourceAttributes{Resource: "nodes", Verb: "patch"}, false},
-		"update policy":               {authorizationv1.ResourceAttributes{Group: "sidecartermination.dev", Resource: "sidecarterminationpolicies", Verb: "update", Namespace: "default"}, false},
-		"update ClusterRole":          {authorizationv1.ResourceAttributes{Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Verb: "update"}, false},
-		"impersonate":                 {authorizationv1.ResourceAttributes{Resource: "users", Verb: "impersonate"}, false},
-		"create token":                {authorizationv1.ResourceAttributes{Resource: "serviceaccounts", Subresource: "token", Verb: "create", Namespace: namespace}, false},
+		"update own lease":               {authorizationv1.ResourceAttributes{Group: "coordination.k8s.io", Resource: "leases", Verb: "update", Namespace: namespace, Name: settings.LeaseName}, true},
+		"update other lease":             {authorizationv1.ResourceAttributes{Group: "coordination.k8s.io", Resource: "leases", Verb: "update", Namespace: namespace, Name: "another"}, false},
+		"update lease in kube-system":    {authorizationv1.ResourceAttributes{Group: "coordination.k8s.io", Resource: "leases", Verb: "update", Namespace: "kube-system", Name: settings.LeaseName}, false},
+		"create CRR":                     {authorizationv1.ResourceAttributes{Group: "apps.kruise.io", Resource: "containerrecreaterequests", Verb: "create", Namespace: "default"}, true},
+		"get Secret":                     {authorizationv1.ResourceAttributes{Resource: "secrets", Verb: "get", Namespace: namespace}, false},
+		"create pod":                     {authorizationv1.ResourceAttributes{Resource: "pods", Verb: "create", Namespace: "default"}, false},
+		"update pod":                     {authorizationv1.ResourceAttributes{Resource: "pods", Verb: "update", Namespace: "default"}, false},
+		"delete pod":                     {authorizationv1.ResourceAttributes{Resource: "pods", Verb: "delete", Namespace: "default"}, false},
+		"exec in pod":                    {authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "exec", Verb: "create", Namespace: "default"}, false},
+		"add ephemeral container to pod": {authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "ephemeralcontainers", Verb: "patch", Namespace: "default"}, false},
+		"resize pod":                     {authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "resize", Verb: "patch", Namespace: "default"}, false},
+		"bind pod":                       {authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "binding", Verb: "create", Namespace: "default"}, false},
+		"evict pod":                      {authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "eviction", Verb: "create", Namespace: "default"}, false},
+		"patch node":                     {authorizationv1.ResourceAttributes{Resource: "nodes", Verb: "patch"}, false},
+		"update policy":                  {authorizationv1.ResourceAttributes{Group: "sidecartermination.dev", Resource: "sidecarterminationpolicies", Verb: "update", Namespace: "default"}, false},
+		"update ClusterRole":             {authorizationv1.ResourceAttributes{Group: "rbac.authorization.k8s.io", Resource: "clusterroles", Verb: "update"}, false},
+		"impersonate":                    {authorizationv1.ResourceAttributes{Resource: "users", Verb: "impersonate"}, false},
+		"create token":                   {authorizationv1.ResourceAttributes{Resource: "serviceaccounts", Subresource: "token", Verb: "create", Namespace: namespace}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if allowed, reason := operatorCan(t, access.what); allowed != access.allowed {
-				t.Errorf("allowed: %t, want %t (%s)", allowed, access.allowed, reason)
-			}
-		})
-	}
-}
-
-// operatorCan returns whether the operator has the permission, and the reason.
-func operatorCan(t *testing.T, what authorizationv1.ResourceAttributes) (bool, string) {
-	t.Helper()
-	c, _ := newClient(t)
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: "system:serviceaccount:" + namespace + ":" + deployment, ResourceAttributes: &what,
-	}}
-	if err := c.Create(t.Context(), review); err != nil {
-		t.Fatal(err)
-	}
-	return review.Status.Allowed, review.Status.Reason
-}
-
-func TestOverlayPermissions(t *testing.T) {
-	type permissions struct{ crr, image, podPhase, prePull bool }
-	for overlay, want := range map[string]permissions{
-		"default":                {true, true, true, true},
-		"overlays/kruise":        {true, false, true, false},
-		"overlays/daemonless":    {false, true, true, false},
-		"overlays/virtual-nodes": {false, true, false, false},
-		"overlays/restricted":    {true, true, false, true},
-	} {
-		t.Run(overlay, func(t *testing.T) {
-			apply(t, overlay)
-			var got permissions
-			got.crr, _ = operatorCan(t, authorizationv1.ResourceAttributes{Group: "apps.kruise.io", Resource: "containerrecreaterequests", Verb: "create", Namespace: "default"})
-			got.image, _ = operatorCan(t, authorizationv1.ResourceAttributes{Resource: "pods", Verb: "patch", Namespace: "default"})
-			got.podPhase, _ = operatorCan(t, authorizationv1.ResourceAttributes{Resource: "pods", Subresource: "status", Verb: "patch", Namespace: "default"})
-			got.prePull, _ = operatorCan(t, authorizationv1.ResourceAttributes{Group: "apps.kruise.io", Resource: "imagepulljobs", Verb: "create", Namespace: "default"})
-			if got != want {
-				t.Errorf("the operator has permissions %+v, want %+v", got, want)
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				User: "system:serviceaccount:" + namespace + ":" + deployment, ResourceAttributes: &tc.what,
+			}}
+			if err := c.Create(t.Context(), review); err != nil || review.Status.Allowed != tc.allowed {
+				t.Errorf("allowed: %t, want %t (%s), error %v", review.Status.Allowed, tc.allowed, review.Status.Reason, err)
 			}
 		})
 	}

@@ -4,29 +4,26 @@ package config_test
 
 import (
 	"cmp"
-	"os"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/yaml"
 
-	"github.com/sidecar-termination/operator/internal/settings"
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
-
-// clusterScoped are the cluster-scoped kinds of the installation.
-var clusterScoped = []string{
-	"Namespace", "CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding",
-	"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
-}
 
 // installations returns the kustomizations that install the operator for the whole cluster. namespaced_test.go tests the other one.
 func installations() []string {
@@ -36,24 +33,6 @@ func installations() []string {
 	}
 	overlays = slices.DeleteFunc(overlays, func(overlay string) bool { return overlay == namespacedOverlay })
 	return append([]string{"default"}, overlays...)
-}
-
-func TestObjectsUseOperatorNamespace(t *testing.T) {
-	for _, directory := range installations() {
-		rendered := render(t, directory)
-		if got := only[corev1.Namespace](t, rendered, "Namespace").Name; got != namespace {
-			t.Errorf("%s: Namespace %s, want %s", directory, got, namespace)
-		}
-		for _, object := range rendered {
-			want := namespace
-			if slices.Contains(clusterScoped, object.GetKind()) {
-				want = ""
-			}
-			if got := object.GetNamespace(); got != want {
-				t.Errorf("%s: %s %s has namespace %q, want %q", directory, object.GetKind(), object.GetName(), got, want)
-			}
-		}
-	}
 }
 
 // Policies that exist before the admission policies are never checked.
@@ -76,154 +55,6 @@ func TestAdmissionPoliciesPrecedeCRDs(t *testing.T) {
 	}
 }
 
-func TestObjectNamesHaveProjectPrefix(t *testing.T) {
-	for _, object := range render(t, "default") {
-		name := object.GetName()
-		if !strings.HasPrefix(name, "sidecar-termination-") && !strings.HasSuffix(name, ".sidecartermination.dev") {
-			t.Errorf("%s %s: the name has no project prefix", object.GetKind(), name)
-		}
-		if got := object.GetLabels()["app.kubernetes.io/name"]; got != settings.Name {
-			t.Errorf("%s %s: label app.kubernetes.io/name is %q", object.GetKind(), name, got)
-		}
-	}
-}
-
-// The phase is written at once only if the phase guard is installed.
-func TestStabilizationWindowFitsThePhaseGuard(t *testing.T) {
-	withoutGuard := renderOverlay(t, "resources: [CONFIG/default]\ncomponents: [CONFIG/components/no-admission]\n")
-	for name, rendered := range map[string]resources{"default": render(t, "default"), "no-admission": withoutGuard} {
-		args := only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template.Spec.Containers[0].Args
-		want := "--stabilization-window=1500ms"
-		if rendered.has("ValidatingAdmissionPolicy", "sidecar-termination-phase-guard") {
-			want = "--stabilization-window=0s"
-		}
-		var last string
-		for _, arg := range args {
-			if strings.HasPrefix(arg, "--stabilization-window=") {
-				last = arg
-			}
-		}
-		if last != want {
-			t.Errorf("%s: %q is effective, want %q", name, last, want)
-		}
-	}
-}
-
-func TestOperatorRunsUnprivileged(t *testing.T) {
-	for _, directory := range installations() {
-		spec := only[appsv1.Deployment](t, render(t, directory), "Deployment").Spec.Template.Spec
-		pod, container := spec.SecurityContext, spec.Containers[0].SecurityContext
-		for what, holds := range map[string]bool{
-			"non-root user":                  *pod.RunAsNonRoot && *pod.RunAsUser > 0,
-			"seccomp profile RuntimeDefault": pod.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
-			"no privilege escalation":        !*container.AllowPrivilegeEscalation,
-			"no capabilities":                slices.Equal(container.Capabilities.Drop, []corev1.Capability{"ALL"}) && container.Capabilities.Add == nil,
-			"read-only root filesystem":      *container.ReadOnlyRootFilesystem,
-			"no volumes":                     len(spec.Volumes) == 0,
-		} {
-			if !holds {
-				t.Errorf("%s: the operator lacks: %s", directory, what)
-			}
-		}
-	}
-}
-
-func TestOnlyOperatorPodMountsToken(t *testing.T) {
-	renderings := map[string]resources{}
-	for _, directory := range directories(t, types.KustomizationKind) {
-		renderings[directory] = render(t, directory)
-	}
-	for _, directory := range directories(t, types.ComponentKind) {
-		renderings[directory] = renderOverlay(t, componentUse(directory))
-	}
-	operators, accounts := 0, 0
-	for directory, rendered := range renderings {
-		for _, account := range ofKind[corev1.ServiceAccount](t, rendered, "ServiceAccount") {
-			accounts++
-			if mounts := account.AutomountServiceAccountToken; mounts == nil || *mounts {
-				t.Errorf("%s: pods with ServiceAccount %s mount a token by default", directory, account.Name)
-			}
-		}
-		for _, object := range rendered {
-			pod := podSpec(t, object)
-			if pod == nil {
-				continue
-			}
-			mounts, account := pod["automountServiceAccountToken"], pod["serviceAccountName"]
-			switch operator := object.GetKind() == "Deployment" && object.GetName() == deployment; {
-			case operator:
-				operators++
-				if mounts != true || account != deployment {
-					t.Errorf("%s: the operator's pod has automountServiceAccountToken %v, ServiceAccount %v", directory, mounts, account)
-				}
-			case mounts != false || account != nil:
-				t.Errorf("%s: the pod of %s %s has automountServiceAccountToken %v, ServiceAccount %v", directory, object.GetKind(), object.GetName(), mounts, account)
-			}
-		}
-	}
-	if least := len(installations()); operators < least || accounts < least {
-		t.Errorf("found %d operators and %d ServiceAccounts in %d renderings", operators, accounts, len(renderings))
-	}
-}
-
-// podSpec returns the object's pod spec, or nil.
-func podSpec(t *testing.T, object unstructured.Unstructured) map[string]any {
-	t.Helper()
-	for _, path := range [][]string{
-		{"spec", "template", "spec"}, {"spec", "jobTemplate", "spec", "template", "spec"}, {"spec"},
-	} {
-		spec, found, err := unstructured.NestedMap(object.Object, path...)
-		if err != nil {
-			t.Fatalf("%s %s: %v", object.GetKind(), object.GetName(), err)
-		}
-		if _, containers := spec["containers"]; found && containers {
-			return spec
-		}
-	}
-	return nil
-}
-
-func TestSelectorsMatchOperatorPods(t *testing.T) {
-	rendered := render(t, "default")
-	operator := only[appsv1.Deployment](t, rendered, "Deployment")
-	budget := only[policyv1.PodDisruptionBudget](t, rendered, "PodDisruptionBudget")
-	spread := operator.Spec.Template.Spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0]
-	for what, selector := range map[string]*metav1.LabelSelector{
-		"the Deployment":          operator.Spec.Selector,
-		"the PodDisruptionBudget": budget.Spec.Selector,
-		"the pod anti-affinity":   spread.PodAffinityTerm.LabelSelector,
-	} {
-		compiled, err := metav1.LabelSelectorAsSelector(selector)
-		if err != nil {
-			t.Fatalf("selector of %s: %v", what, err)
-		}
-		if compiled.Empty() || !compiled.Matches(labels.Set(operator.Spec.Template.Labels)) {
-			t.Errorf("the selector of %s (%s) does not match the operator's pods", what, compiled)
-		}
-	}
-	if replicas := *operator.Spec.Replicas; int(replicas) <= budget.Spec.MinAvailable.IntValue() {
-		t.Errorf("%d replicas with minAvailable %s block node drains", replicas, budget.Spec.MinAvailable)
-	}
-}
-
-func TestProbesUseNamedPorts(t *testing.T) {
-	for _, directory := range installations() {
-		container := only[appsv1.Deployment](t, render(t, directory), "Deployment").Spec.Template.Spec.Containers[0]
-		ports := map[string]int32{}
-		for _, port := range container.Ports {
-			ports[port.Name] = port.ContainerPort
-		}
-		if ports["health"] != 8081 || ports["metrics"] != 8443 {
-			t.Errorf("%s: ports are %v, want health 8081 and metrics 8443", directory, ports)
-		}
-		for path, probe := range map[string]*corev1.Probe{"/healthz": container.LivenessProbe, "/readyz": container.ReadinessProbe} {
-			if get := probe.HTTPGet; get.Path != path || get.Port.StrVal != "health" {
-				t.Errorf("%s: a probe uses %s on port %s, want %s on port health", directory, get.Path, get.Port.String(), path)
-			}
-		}
-	}
-}
-
 func TestGOMEMLIMITBelowMemoryLimit(t *testing.T) {
 	container := only[appsv1.Deployment](t, render(t, "default"), "Deployment").Spec.Template.Spec.Containers[0]
 	// GOMEMLIMIT has unit MiB, Kubernetes Mi.
@@ -237,115 +68,114 @@ func TestGOMEMLIMITBelowMemoryLimit(t *testing.T) {
 	}
 }
 
-func TestInstalledImages(t *testing.T) {
-	for directory, want := range map[string][2]string{
-		"default": {
-			"ghcr.io/sidecar-termination/sidecar-termination-operator:v0.1.0",
-			"ghcr.io/sidecar-termination/quick-exit:v0.1.0",
-		},
-		"overlays/local": {"localhost/sidecar-termination-operator:dev", "localhost/quick-exit:1"},
+// The phase is written at once only if the phase guard is installed. The last of several flags is effective.
+func TestStabilizationWindowFitsThePhaseGuard(t *testing.T) {
+	withoutGuard := renderOverlay(t, "resources: [CONFIG/default]\ncomponents: [CONFIG/components/no-admission]\n")
+	for _, rendered := range []resources{render(t, "default"), withoutGuard} {
+		var window string
+		for _, arg := range only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template.Spec.Containers[0].Args {
+			if value, ok := strings.CutPrefix(arg, "--stabilization-window="); ok {
+				window = value
+			}
+		}
+		if guarded := rendered.has("ValidatingAdmissionPolicy", "sidecar-termination-phase-guard"); window != map[bool]string{true: "0s", false: "1500ms"}[guarded] {
+			t.Errorf("the window is %s, and the phase guard is installed: %t", window, guarded)
+		}
+	}
+}
+
+// The pod security level restricted, which the API server enforces, does not include these.
+func TestInstalledOperator(t *testing.T) {
+	for _, directory := range installations() {
+		level := "restricted"
+		if directory == "overlays/local" {
+			level = "privileged"
+		}
+		const operator = "Deployment/" + deployment + " "
+		rendered := render(t, directory)
+		requireFields(t, rendered, fields{
+			"Namespace/" + namespace + ` {.metadata.labels.pod-security\.kubernetes\.io/enforce}`:   level,
+			operator + "{.spec.template.spec.containers[0].securityContext.readOnlyRootFilesystem}": "true",
+			operator + "{.spec.template.spec.volumes}":                                              "",
+			operator + "{.spec.template.spec.containers[0].ports[*]['name','containerPort']}":       "8081 8443 health metrics",
+			operator + "{.spec.template.spec.containers[0].livenessProbe.httpGet['path','port']}":   "/healthz health",
+			operator + "{.spec.template.spec.containers[0].readinessProbe.httpGet['path','port']}":  "/readyz health",
+			operator + "{.spec.template.spec['automountServiceAccountToken','serviceAccountName']}": deployment + " true",
+			"ServiceAccount/" + deployment + " {.automountServiceAccountToken}":                     "false",
+		})
+	}
+}
+
+// The Jobs of samples and examples need no token.
+func TestOnlyOperatorPodMountsToken(t *testing.T) {
+	jobs := 0
+	for _, directory := range directories(t, types.KustomizationKind) {
+		for _, job := range ofKind[batchv1.Job](t, render(t, directory), "Job") {
+			jobs++
+			if spec := job.Spec.Template.Spec; spec.AutomountServiceAccountToken == nil || *spec.AutomountServiceAccountToken || spec.ServiceAccountName != "" {
+				t.Errorf("%s: the pod of Job %s mounts a token", directory, job.Name)
+			}
+		}
+	}
+	if jobs == 0 {
+		t.Error("found no Job")
+	}
+}
+
+// The API server requires the same of the Deployment's own selector.
+func TestSelectorsMatchOperatorPods(t *testing.T) {
+	rendered := withComponents(t, "service-monitor", "network-policy")
+	operator := only[appsv1.Deployment](t, rendered, "Deployment")
+	budget := only[policyv1.PodDisruptionBudget](t, rendered, "PodDisruptionBudget")
+	service := only[corev1.Service](t, rendered, "Service")
+	spread := operator.Spec.Template.Spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution[0]
+	for what, selector := range map[string]map[string]string{
+		"PodDisruptionBudget": budget.Spec.Selector.MatchLabels,
+		"pod anti-affinity":   spread.PodAffinityTerm.LabelSelector.MatchLabels,
+		"Service":             service.Spec.Selector,
+		"NetworkPolicy":       only[networkingv1.NetworkPolicy](t, rendered, "NetworkPolicy").Spec.PodSelector.MatchLabels,
 	} {
-		container := only[appsv1.Deployment](t, render(t, directory), "Deployment").Spec.Template.Spec.Containers[0]
-		if got := [2]string{container.Image, environment(container)["QUICK_EXIT_IMAGE"]}; got != want {
-			t.Errorf("%s: images are %v, want %v", directory, got, want)
-		}
-		if !slices.Contains(container.Args, "--quick-exit-image=$(QUICK_EXIT_IMAGE)") {
-			t.Errorf("%s: no flag for the quick-exit image: %v", directory, container.Args)
+		if len(selector) == 0 || !labels.SelectorFromSet(selector).Matches(labels.Set(operator.Spec.Template.Labels)) {
+			t.Errorf("the selector %v of the %s does not match the operator's pods", selector, what)
 		}
 	}
+	if replicas := *operator.Spec.Replicas; int(replicas) <= budget.Spec.MinAvailable.IntValue() {
+		t.Errorf("%d replicas with minAvailable %s block node drains", replicas, budget.Spec.MinAvailable)
+	}
+	requireFields(t, rendered, fields{
+		"Service/" + service.Name + " {range .spec.ports[*]}{.name}:{.targetPort}{end}":                "metrics:metrics",
+		"Service/" + service.Name + ` {.metadata.labels.app\.kubernetes\.io/component}`:                "metrics",
+		"ServiceMonitor/" + deployment + ` {.spec.selector.matchLabels.app\.kubernetes\.io/component}`: "metrics",
+		"ServiceMonitor/" + deployment + " {.metadata.namespace} {.spec.endpoints[*].port}":            "metrics " + service.Namespace,
+		"NetworkPolicy/" + deployment + " {.spec.policyTypes[*]}":                                      "Egress Ingress",
+		// Only labelled namespaces reach the metrics.
+		"NetworkPolicy/" + deployment + " {range .spec.ingress[*]}{.ports[*].port}:{.from} {end}": `health: metrics:[{"namespaceSelector":{"matchLabels":{"metrics":"enabled"}}}]`,
+		"NetworkPolicy/" + deployment + " {.spec.egress[*].ports[*].port}":                        "443 6443",
+	})
 }
 
-func TestLocalOverlayUsesLoopback(t *testing.T) {
-	rendered := render(t, "overlays/local")
-	operator := only[appsv1.Deployment](t, rendered, "Deployment").Spec
-	pod, container := operator.Template.Spec, operator.Template.Spec.Containers[0]
-	for what, holds := range map[string]bool{
-		"one replica":              *operator.Replicas == 1,
-		"strategy Recreate":        operator.Strategy.Type == appsv1.RecreateDeploymentStrategyType && operator.Strategy.RollingUpdate == nil,
-		"hostNetwork":              pod.HostNetwork && pod.DNSPolicy == corev1.DNSDefault,
-		"no image pull":            container.ImagePullPolicy == corev1.PullNever,
-		"metrics on loopback":      slices.Contains(container.Args, "--metrics-bind-address=127.0.0.1:8443"),
-		"probes on loopback":       slices.Contains(container.Args, "--health-probe-bind-address=127.0.0.1:8081"),
-		"liveness on loopback":     container.LivenessProbe.HTTPGet.Host == "127.0.0.1",
-		"readiness on loopback":    container.ReadinessProbe.HTTPGet.Host == "127.0.0.1",
-		"the API server's address": environment(container)["KUBERNETES_SERVICE_HOST"] == "127.0.0.1",
-		"the API server's port":    environment(container)["KUBERNETES_SERVICE_PORT"] == "6443",
-		"no disruption budget":     len(ofKind[policyv1.PodDisruptionBudget](t, rendered, "PodDisruptionBudget")) == 0,
-	} {
-		if !holds {
-			t.Errorf("the local overlay lacks: %s", what)
-		}
-	}
-}
-
-func TestOnlyLocalOverlayRelaxesPodSecurity(t *testing.T) {
-	for directory, want := range map[string]string{"default": "restricted", "overlays/local": "privileged"} {
-		got := only[corev1.Namespace](t, render(t, directory), "Namespace").Labels["pod-security.kubernetes.io/enforce"]
-		if got != want {
-			t.Errorf("%s: pod security level %q, want %q", directory, got, want)
-		}
-	}
-}
-
-func TestImagesFromMirror(t *testing.T) {
-	rendered := renderOverlay(t, `
-resources: [CONFIG/default, CONFIG/samples]
-components: [CONFIG/kustomize/component]
-images:
-  - {name: ghcr.io/sidecar-termination/sidecar-termination-operator, newName: mirror.example/operator}
-  - {name: ghcr.io/sidecar-termination/quick-exit, newName: mirror.example/quick-exit, newTag: v9}
-  - {name: registry.example/quick-exit, newName: mirror.example/sidecars}
-`)
-	container := only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template.Spec.Containers[0]
-	if want := "mirror.example/operator:v0.1.0"; container.Image != want {
-		t.Errorf("the operator's image is %s, want %s", container.Image, want)
-	}
-	if got, want := environment(container)["QUICK_EXIT_IMAGE"], "mirror.example/quick-exit:v9"; got != want {
-		t.Errorf("the quick-exit image is %s, want %s", got, want)
-	}
-	if got := environment(container)["GOMEMLIMIT"]; got != "460MiB" {
-		t.Errorf("GOMEMLIMIT was rewritten: %s", got)
-	}
-	if got, want := policy(t, rendered, "per-sidecar").Spec.Sidecars[2].Image, "mirror.example/sidecars:v1"; got != want {
-		t.Errorf("the image in the policy is %s, want %s", got, want)
-	}
-}
-
-// writeFiles writes a user's files into a new directory. CONFIG in kustomization.yaml stands for this directory.
-func writeFiles(t *testing.T, files map[string]string) string {
-	t.Helper()
-	directory, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
+func TestInstalledKinds(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	here, err := filepath.Abs(".")
-	if err != nil {
+	want := slices.DeleteFunc(slices.Sorted(maps.Keys(scheme.KnownTypes(v1alpha1.GroupVersion))), func(kind string) bool {
+		return !strings.HasSuffix(kind, "Policy")
+	})
+	var installed, listed []string
+	for _, crd := range ofKind[apiextensionsv1.CustomResourceDefinition](t, render(t, "default"), "CustomResourceDefinition") {
+		installed = append(installed, crd.Spec.Names.Kind)
+	}
+	var project struct{ Resources []struct{ Kind string } }
+	if err := yaml.Unmarshal(readConfig(t, "../PROJECT"), &project); err != nil {
 		t.Fatal(err)
 	}
-	config, err := filepath.Rel(directory, here)
-	if err != nil {
-		t.Fatal(err)
+	for _, resource := range project.Resources {
+		listed = append(listed, resource.Kind)
 	}
-	for name, content := range files {
-		file := filepath.Join(directory, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if name == "kustomization.yaml" {
-			content = strings.ReplaceAll(content, "CONFIG", config)
-		}
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+	slices.Sort(installed)
+	slices.Sort(listed)
+	if !slices.Equal(installed, want) || !slices.Equal(listed, want) {
+		t.Errorf("CRDs of %v are installed, and PROJECT lists %v; want %v", installed, listed, want)
 	}
-	return directory
-}
-
-// environment returns the container's environment variables.
-func environment(container corev1.Container) map[string]string {
-	variables := map[string]string{}
-	for _, variable := range container.Env {
-		variables[variable.Name] = variable.Value
-	}
-	return variables
 }

@@ -3,15 +3,8 @@
 package config_test
 
 import (
-	"os"
-	"slices"
+	"maps"
 	"testing"
-
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
 // base contains a policy of each kind, and built-in kinds with two containers each.
@@ -78,12 +71,6 @@ const builtinPatch = `
     spec: {template: {spec: {containers: [{name: main, env: [{name: KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT, value: "true"}]}]}}}
 `
 
-// overlay renders a user's kustomization with base.yaml. CONFIG stands for this directory.
-func overlay(t *testing.T, kustomization string) resources {
-	t.Helper()
-	return render(t, writeFiles(t, map[string]string{"kustomization.yaml": kustomization, "base.yaml": base}))
-}
-
 // component includes the component like users do.
 const component = `
 resources: [base.yaml]
@@ -123,204 +110,104 @@ patches:
     spec: ` + spec + "\n"
 }
 
-// requireSidecars requires the names of the sidecars of policy p, which are sorted.
-func requireSidecars(t *testing.T, rendered resources, want ...string) {
-	t.Helper()
-	if got := sidecarNames(policy(t, rendered, "p").Spec.PolicySpec); !slices.Equal(got, want) {
-		t.Errorf("policy p has sidecars %v, want %v", got, want)
-	}
-}
-
-func TestPatchesMergeSidecarsByName(t *testing.T) {
-	rendered := overlay(t, component+"patches:"+patchBothKinds)
-	for name, spec := range map[string]v1alpha1.PolicySpec{
-		"SidecarTerminationPolicy":        policy(t, rendered, "p").Spec.PolicySpec,
-		"ClusterSidecarTerminationPolicy": clusterPolicy(t, rendered, "c").Spec.PolicySpec,
-	} {
-		if got, want := sidecarNames(spec), []string{"fluent-bit", "istio-proxy", "vault-agent"}; !slices.Equal(got, want) {
-			t.Errorf("%s: sidecars %v, want %v", name, got, want)
-		}
-		shipper := sidecar(t, spec, "fluent-bit")
-		if *shipper.DrainSeconds != 20 || shipper.Image == "" {
-			t.Errorf("%s: fluent-bit is %+v, want drainSeconds 20 and its image", name, shipper)
-		}
-		if *sidecar(t, spec, "istio-proxy").DrainSeconds != 1 {
-			t.Errorf("%s: istio-proxy has lost its drainSeconds", name)
-		}
-	}
-}
-
-func TestPatchesReplaceSidecarsWithoutComponent(t *testing.T) {
-	rendered := overlay(t, "resources: [base.yaml]\npatches:"+patchBothKinds)
-	if got := sidecarNames(policy(t, rendered, "p").Spec.PolicySpec); slices.Contains(got, "istio-proxy") {
-		t.Errorf("sidecars %v: kustomize merges them without the component, contrary to docs/kustomize.md", got)
-	}
-}
-
-func TestPatchesMergeBuiltInKinds(t *testing.T) {
-	for name, kustomization := range map[string]string{
-		"all patched":               component + "patches:" + patchBothKinds + builtinPatch,
-		"built-in kinds patched":    component + "patches:" + builtinPatch,
-		"with preset":               "resources: [base.yaml, CONFIG/presets/istio-proxy]\npatches:" + builtinPatch,
-		"with preset and component": "resources: [base.yaml, CONFIG/presets/istio-proxy]\ncomponents: [CONFIG/kustomize/component]\npatches:" + builtinPatch,
-	} {
-		t.Run(name, func(t *testing.T) {
-			rendered := overlay(t, kustomization)
-			containers := only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template.Spec.Containers
-			if got := len(containers); got != 2 {
-				t.Fatalf("the Deployment has %d containers, want 2", got)
-			}
-			for _, c := range containers {
-				if c.Name == "one" && len(c.Ports) != 2 || c.Name == "two" && c.Image != "two:2" {
-					t.Errorf("the Deployment's container is %+v", c)
-				}
-			}
-			pod := only[batchv1.Job](t, rendered, "Job").Spec.Template.Spec
-			if got := len(pod.Containers); got != 2 {
-				t.Fatalf("the Job has %d containers, want 2", got)
-			}
-			for _, c := range pod.Containers {
-				if c.Name != "main" {
-					continue
-				}
-				if got := environment(c); got["A"] != "a" || got[v1alpha1.EnvTerminate] != "true" || c.Image != "main:1" {
-					t.Errorf("the Job's main container is %+v", c)
-				}
-			}
-		})
-	}
-}
-
-// A replaced list would make extract a sidecar, and terminate it early.
-func TestPatchesAddMainContainers(t *testing.T) {
-	rendered := overlay(t, component+patchSpec("mains", `{mainContainers: [report, load]}`))
-	got := policy(t, rendered, "mains").Spec.MainContainers
-	if slices.Sort(got); !slices.Equal(got, []v1alpha1.ContainerName{"extract", "load", "report"}) {
-		t.Errorf("mainContainers %v, want extract, load and report", got)
-	}
-}
-
-// The paths belong to the previous image.
-func TestPatchesReplaceQuickExitPaths(t *testing.T) {
-	rendered := overlay(t, component+patchSpec("p", `{sidecars: [{name: fluent-bit, image: "own:1", quickExitPaths: [/opt/own]}]}`))
-	got := sidecar(t, policy(t, rendered, "p").Spec.PolicySpec, "fluent-bit")
-	if got.Image != "own:1" || !slices.Equal(got.QuickExitPaths, []v1alpha1.QuickExitPath{"/opt/own"}) {
-		t.Errorf("fluent-bit has image %s with quickExitPaths %v", got.Image, got.QuickExitPaths)
-	}
-}
-
-func TestPatchDeletesSidecar(t *testing.T) {
-	rendered := overlay(t, component+patchSpec("p", `{sidecars: [{name: istio-proxy, $patch: delete}]}`))
-	requireSidecars(t, rendered, "fluent-bit")
-}
-
-func TestPatchReplacesSidecars(t *testing.T) {
-	rendered := overlay(t, component+patchSpec("p", `{sidecars: [{$patch: replace}, {name: vault-agent}]}`))
-	requireSidecars(t, rendered, "vault-agent")
-}
-
-func TestJSONPatchAppendsSidecar(t *testing.T) {
-	rendered := overlay(t, `
-resources: [base.yaml]
-patches:
-- target: {kind: SidecarTerminationPolicy, name: p}
-  patch: |-
-    - {op: add, path: /spec/sidecars/-, value: {name: vault-agent}}
-`)
-	requireSidecars(t, rendered, "fluent-bit", "istio-proxy", "vault-agent")
-}
-
 const foreignSchema = `{"definitions": {"com.example.v1.Thing": {"type": "object",
   "x-kubernetes-group-version-kind": [{"group": "example.com", "version": "v1", "kind": "Thing"}]}}}`
 
-// kustomize uses the first schema that it reads, which is the user's.
-func TestUserSchemaDisablesComponentSchema(t *testing.T) {
-	for name, schema := range map[string]string{
-		"file":    "openapi: {path: own.json}",
-		"version": "openapi: {version: v1.21.2}",
-	} {
-		t.Run(name, func(t *testing.T) {
-			rendered := render(t, writeFiles(t, map[string]string{
-				"kustomization.yaml": schema + component + "patches:" + patchBothKinds + "images: [{name: quick-exit, newName: mirror/quick-exit}]\n",
-				"base.yaml":          base,
-				"own.json":           foreignSchema,
-			}))
-			spec := policy(t, rendered, "p").Spec.PolicySpec
-			if got, want := sidecarNames(spec), []string{"fluent-bit", "vault-agent"}; !slices.Equal(got, want) {
-				t.Errorf("sidecars %v, want %v as docs/kustomize.md says", got, want)
-			}
-			if got, want := spec.Image, "mirror/quick-exit:1"; got != want {
-				t.Errorf("image %s, want %s", got, want)
-			}
-		})
-	}
+// userOverlay is a user's kustomization. Its directory has base.yaml and the other files.
+type userOverlay struct {
+	kustomization string
+	files         map[string]string
+	want          fields
 }
 
-func TestBaseSchemaDisablesComponentSchema(t *testing.T) {
-	rendered := render(t, writeFiles(t, map[string]string{
-		"kustomization.yaml":        "resources: [theirs]\ncomponents: [CONFIG/kustomize/component]\npatches:" + patchBothKinds,
-		"theirs/kustomization.yaml": "openapi: {path: own.json}\nresources: [base.yaml]\n",
-		"theirs/own.json":           foreignSchema,
-		"theirs/base.yaml":          base,
-	}))
-	requireSidecars(t, rendered, "fluent-bit", "vault-agent")
+func (o userOverlay) render(t *testing.T) resources {
+	t.Helper()
+	files := map[string]string{"kustomization.yaml": o.kustomization, "base.yaml": base}
+	maps.Copy(files, o.files)
+	return render(t, writeFiles(t, files))
 }
 
-func TestSchemaSnippetMergesPolicies(t *testing.T) {
-	snippet, err := os.ReadFile("kustomize/component/policies.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rendered := render(t, writeFiles(t, map[string]string{
-		"kustomization.yaml": "openapi: {path: own.json}\nnamespace: batch\nresources: [base.yaml]\npatches:" + patchBothKinds,
-		"base.yaml":          base,
-		"own.json":           string(snippet),
-	}))
-	requireSidecars(t, rendered, "fluent-bit", "istio-proxy", "vault-agent")
-	if got := clusterPolicy(t, rendered, "c").Namespace; got != "" {
-		t.Errorf("the cluster policy has namespace %s", got)
-	}
-}
+// Queries of policies p and c.
+const (
+	sidecars       = " {range .spec.sidecars[*]}{.name},{.drainSeconds},{.image} {end}"
+	sidecarsOfP    = "SidecarTerminationPolicy/p" + sidecars
+	sidecarsOfC    = "ClusterSidecarTerminationPolicy/c" + sidecars
+	namespaceOfC   = "ClusterSidecarTerminationPolicy/c {.metadata.namespace}"
+	imageOfP       = "SidecarTerminationPolicy/p {.spec.image}"
+	imageOfC       = "ClusterSidecarTerminationPolicy/c {.spec.image}"
+	imagesOfD      = "Deployment/d {.spec.template.spec.containers[*].image}"
+	unmergedOfP    = "fluent-bit,20, vault-agent,,"
+	mergedOfP      = "fluent-bit,20,quick-exit:2 istio-proxy,1, vault-agent,,"
+	withBothKinds  = "patches:" + patchBothKinds
+	presetOfIstio  = "CONFIG/presets/istio-proxy"
+	mirroredImages = "images: [{name: quick-exit, newName: mirror.example/quick-exit, newTag: v9}, {name: one, newTag: '7'}]\n"
+)
 
-func TestPolicyImagesAreRewritten(t *testing.T) {
-	rendered := overlay(t, component+`
-images:
-- {name: quick-exit, newName: mirror.example/quick-exit, newTag: v9}
-- {name: one, newTag: "7"}
-`)
-	for name, spec := range map[string]v1alpha1.PolicySpec{
-		"SidecarTerminationPolicy":        policy(t, rendered, "p").Spec.PolicySpec,
-		"ClusterSidecarTerminationPolicy": clusterPolicy(t, rendered, "c").Spec.PolicySpec,
-	} {
-		const want = "mirror.example/quick-exit:v9"
-		if shipper := sidecar(t, spec, "fluent-bit").Image; spec.Image != want || shipper != want {
-			t.Errorf("%s: images %s and %s, want %s", name, spec.Image, shipper, want)
-		}
-		if got := sidecar(t, spec, "istio-proxy").Image; got != "" {
-			t.Errorf("%s: istio-proxy has image %s", name, got)
-		}
+// overlays are what docs/kustomize.md promises.
+func overlays(t *testing.T) map[string]userOverlay {
+	t.Helper()
+	builtins := fields{
+		imagesOfD: "one:1 two:2", "Deployment/d {.spec.template.spec.containers[*].ports[*].protocol}": "TCP UDP",
+		"Job/j {.spec.template.spec.containers[*].image}":                  "main:1 proxy:1",
+		"Job/j {.spec.template.spec.containers[*].env[*]['name','value']}": "A KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT a true",
 	}
-	containers := only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template.Spec.Containers
-	if got := containers[0].Image; got != "one:7" {
-		t.Errorf("the Deployment's image is %s, want one:7", got)
-	}
-}
-
-func TestNamePrefixAndNamespace(t *testing.T) {
-	rendered := overlay(t, component+"namePrefix: team-\nnameSuffix: -v2\nnamespace: batch\n")
-	if p := policy(t, rendered, "team-p-v2"); p.Namespace != "batch" {
-		t.Errorf("the policy has namespace %q, want batch", p.Namespace)
-	}
-	if c := clusterPolicy(t, rendered, "team-c-v2"); c.Namespace != "" {
-		t.Errorf("the cluster policy has namespace %q, want none", c.Namespace)
-	}
-	if d := only[appsv1.Deployment](t, rendered, "Deployment"); d.Name != "team-d-v2" || d.Namespace != "batch" {
-		t.Errorf("the Deployment is %s/%s", d.Namespace, d.Name)
-	}
-}
-
-func TestPullSecretsFollowRenames(t *testing.T) {
-	rendered := overlay(t, component+`
+	return map[string]userOverlay{
+		"patches merge sidecars by name": {kustomization: component + withBothKinds, want: fields{
+			sidecarsOfP: mergedOfP, sidecarsOfC: "fluent-bit,20,quick-exit:3 istio-proxy,1, vault-agent,,",
+		}},
+		"without the component, patches replace sidecars": {kustomization: "resources: [base.yaml]\n" + withBothKinds, want: fields{sidecarsOfP: unmergedOfP}},
+		"patches of built-in kinds and policies":          {kustomization: component + withBothKinds + builtinPatch, want: builtins},
+		"patches of built-in kinds, preset and component": {
+			kustomization: "resources: [base.yaml, " + presetOfIstio + "]\ncomponents: [CONFIG/kustomize/component]\npatches:" + builtinPatch, want: builtins,
+		},
+		// A replaced list would make extract a sidecar, and terminate it early.
+		"patches add main containers": {kustomization: component + patchSpec("mains", `{mainContainers: [report, load]}`), want: fields{
+			"SidecarTerminationPolicy/mains {.spec.mainContainers[*]}": "extract load report",
+		}},
+		// The paths belong to the previous image.
+		"patches replace quickExitPaths": {
+			kustomization: component + patchSpec("p", `{sidecars: [{name: fluent-bit, image: "own:1", quickExitPaths: [/opt/own]}]}`),
+			want: fields{
+				sidecarsOfP: "fluent-bit,2,own:1 istio-proxy,1,", "SidecarTerminationPolicy/p {.spec.sidecars[*].quickExitPaths[*]}": "/opt/own",
+			},
+		},
+		"$patch: delete":  {kustomization: component + patchSpec("p", `{sidecars: [{name: istio-proxy, $patch: delete}]}`), want: fields{sidecarsOfP: "fluent-bit,2,quick-exit:2"}},
+		"$patch: replace": {kustomization: component + patchSpec("p", `{sidecars: [{$patch: replace}, {name: vault-agent}]}`), want: fields{sidecarsOfP: "vault-agent,,"}},
+		"JSON patch": {
+			kustomization: "resources: [base.yaml]\npatches: [{target: {name: p}, patch: '[{\"op\": \"add\", \"path\": \"/spec/sidecars/-\", \"value\": {\"name\": \"x\"}}]'}]\n",
+			want:          fields{sidecarsOfP: "fluent-bit,2,quick-exit:2 istio-proxy,1, x,,"},
+		},
+		// kustomize uses the first schema that it reads, which is the user's.
+		"own schema in a file": {
+			kustomization: "openapi: {path: own.json}" + component + withBothKinds + mirroredImages, files: map[string]string{"own.json": foreignSchema},
+			want: fields{sidecarsOfP: unmergedOfP, imageOfP: "mirror.example/quick-exit:v9"},
+		},
+		"own schema by version": {
+			kustomization: "openapi: {version: v1.21.2}" + component + withBothKinds + mirroredImages,
+			want:          fields{sidecarsOfP: unmergedOfP, imageOfP: "mirror.example/quick-exit:v9"},
+		},
+		"own schema in a base": {
+			kustomization: "resources: [theirs]\ncomponents: [CONFIG/kustomize/component]\n" + withBothKinds,
+			files: map[string]string{
+				"theirs/kustomization.yaml": "openapi: {path: own.json}\nresources: [base.yaml]\n", "theirs/own.json": foreignSchema, "theirs/base.yaml": base,
+			},
+			want: fields{sidecarsOfP: unmergedOfP},
+		},
+		"own schema with the snippet": {
+			kustomization: "openapi: {path: own.json}\nnamespace: batch\nresources: [base.yaml]\n" + withBothKinds,
+			files:         map[string]string{"own.json": string(readConfig(t, "kustomize/component/policies.json"))},
+			want:          fields{sidecarsOfP: mergedOfP, namespaceOfC: ""},
+		},
+		"images": {kustomization: component + mirroredImages, want: fields{
+			imageOfP: "mirror.example/quick-exit:v9", sidecarsOfP: "fluent-bit,2,mirror.example/quick-exit:v9 istio-proxy,1,",
+			imageOfC: "mirror.example/quick-exit:v9", sidecarsOfC: "fluent-bit,2,mirror.example/quick-exit:v9 istio-proxy,1,", imagesOfD: "one:7 two:1",
+		}},
+		"names and namespace": {kustomization: component + "namePrefix: team-\nnameSuffix: -v2\nnamespace: batch\n", want: fields{
+			"SidecarTerminationPolicy/team-p-v2 {.metadata.namespace}": "batch", "ClusterSidecarTerminationPolicy/team-c-v2 {.metadata.namespace}": "",
+			"Deployment/team-d-v2 {.metadata.namespace}": "batch",
+		}},
+		"pull secrets": {
+			kustomization: component + `
 namePrefix: etl-
 secretGenerator:
 - {name: registry, literals: ["key=value"]}
@@ -328,44 +215,70 @@ patches:
 - target: {kind: SidecarTerminationPolicy, name: p}
   patch: |-
     - {op: add, path: /spec/prePull, value: {pullSecrets: [registry, elsewhere]}}
-`)
-	secret := only[corev1.Secret](t, rendered, "Secret").Name
-	got := policy(t, rendered, "etl-p").Spec.PrePull.PullSecrets
-	if want := []v1alpha1.SecretName{v1alpha1.SecretName(secret), "elsewhere"}; !slices.Equal(got, want) {
-		t.Errorf("got secrets %v, want %v", got, want)
+`,
+			want: fields{"SidecarTerminationPolicy/etl-p {.spec.prePull.pullSecrets[*]}": "elsewhere etl-registry-55ff4k8ggt", "Secret/etl-registry-55ff4k8ggt {.data.key}": "dmFsdWU="},
+		},
+		// An added label would make the selector match fewer pods.
+		"labels skip selectors of policies": {kustomization: component + "labels: [{pairs: {env: prod}, includeSelectors: true}]\n", want: fields{
+			"SidecarTerminationPolicy/p {.metadata.labels.env} {.spec.podSelector}": "prod {}",
+		}},
+		"labels for selectors of policies": {
+			kustomization: component + "labels: [{pairs: {env: prod}, fields: [{path: spec/podSelector/matchLabels, kind: SidecarTerminationPolicy, create: true}]}]\n",
+			want:          fields{"SidecarTerminationPolicy/p {.spec.podSelector.matchLabels.env}": "prod"},
+		},
+		// A preset includes the component.
+		"presets, patched": {
+			kustomization: `
+namespace: batch
+resources: [CONFIG/presets/istio-proxy, CONFIG/presets/fluent-bit]
+images: [{name: quick-exit, newName: mirror.example/quick-exit, newTag: v2}]
+` + patchSpec("fluent-bit", `{podSelector: {matchLabels: {team: etl}}, sidecars: [{name: fluent-bit, drainSeconds: 7}, {name: uploader, mode: Image, image: quick-exit}]}`),
+			want: fields{
+				"SidecarTerminationPolicy/fluent-bit" + sidecars:                                                 "fluent-bit,7, uploader,,mirror.example/quick-exit:v2",
+				"SidecarTerminationPolicy/fluent-bit {.spec.sidecars[*].exitCodes}":                              "Ignore",
+				"SidecarTerminationPolicy/fluent-bit {.metadata.namespace} {.spec.podSelector.matchLabels.team}": "batch etl",
+				"SidecarTerminationPolicy/istio-proxy" + sidecars:                                                "istio-proxy,0,",
+			},
+		},
+		"presets, cluster-wide": {
+			kustomization: `
+namespace: batch
+resources: [CONFIG/presets/istio-proxy, CONFIG/presets/dapr]
+components: [CONFIG/kustomize/cluster-wide]
+patches:
+- target: {kind: ClusterSidecarTerminationPolicy, name: dapr}
+  patch: |-
+    apiVersion: sidecartermination.dev/v1alpha1
+    kind: ClusterSidecarTerminationPolicy
+    metadata: {name: dapr}
+    spec: {namespaceSelector: {matchLabels: {dapr: enabled}}, sidecars: [{name: log-shipper}]}
+`,
+			want: fields{
+				"ClusterSidecarTerminationPolicy/istio-proxy {.metadata.namespace} {.spec.sidecars[*].name}": "istio-proxy",
+				"ClusterSidecarTerminationPolicy/dapr {.metadata.namespace} {.spec.sidecars[*].name}":        "daprd log-shipper",
+				"ClusterSidecarTerminationPolicy/dapr {.spec.namespaceSelector.matchLabels}":                 `{"dapr":"enabled"}`,
+			},
+		},
+		"the operator's images": {
+			kustomization: `
+resources: [CONFIG/default, CONFIG/samples]
+components: [CONFIG/kustomize/component]
+images:
+- {name: ghcr.io/sidecar-termination/sidecar-termination-operator, newName: mirror.example/operator}
+- {name: ghcr.io/sidecar-termination/quick-exit, newName: mirror.example/quick-exit, newTag: v9}
+- {name: registry.example/quick-exit, newName: mirror.example/sidecars}
+`,
+			want: fields{
+				"Deployment/" + deployment + " {.spec.template.spec.containers[0].image}":        "mirror.example/operator:v0.1.0",
+				"Deployment/" + deployment + " {.spec.template.spec.containers[0].env[*].value}": "460MiB mirror.example/quick-exit:v9",
+				"SidecarTerminationPolicy/per-sidecar {.spec.sidecars[2].image}":                 "mirror.example/sidecars:v1",
+			},
+		},
 	}
 }
 
-// An added label would make the selector match fewer pods.
-func TestCommonLabelsSkipPolicySelectors(t *testing.T) {
-	rendered := overlay(t, component+"labels: [{pairs: {env: prod}, includeSelectors: true}]\n")
-	if got := policy(t, rendered, "p"); got.Labels["env"] != "prod" || len(got.Spec.PodSelector.MatchLabels) > 0 {
-		t.Errorf("labels %v and selector %v, want label env and an empty selector", got.Labels, got.Spec.PodSelector)
+func TestUserOverlays(t *testing.T) {
+	for name, tc := range overlays(t) {
+		t.Run(name, func(t *testing.T) { requireFields(t, tc.render(t), tc.want) })
 	}
-}
-
-func TestLabelsForPolicySelectors(t *testing.T) {
-	rendered := overlay(t, component+
-		"labels: [{pairs: {env: prod}, fields: [{path: spec/podSelector/matchLabels, kind: SidecarTerminationPolicy, create: true}]}]\n")
-	if got := policy(t, rendered, "p").Spec.PodSelector.MatchLabels; got["env"] != "prod" {
-		t.Errorf("the selector is %v, want env=prod", got)
-	}
-}
-
-func sidecarNames(spec v1alpha1.PolicySpec) []string {
-	var names []string
-	for _, s := range spec.Sidecars {
-		names = append(names, s.Name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-func sidecar(t *testing.T, spec v1alpha1.PolicySpec, name string) v1alpha1.Sidecar {
-	t.Helper()
-	i := slices.IndexFunc(spec.Sidecars, func(s v1alpha1.Sidecar) bool { return s.Name == name })
-	if i < 0 {
-		t.Fatalf("no sidecar %s in %v", name, sidecarNames(spec))
-	}
-	return spec.Sidecars[i]
 }

@@ -3,7 +3,7 @@
 package config_test
 
 import (
-	"cmp"
+	gocmp "cmp"
 	"flag"
 	"fmt"
 	"maps"
@@ -13,29 +13,28 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-
-	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 var update = flag.Bool("update", false, "write the golden files instead of comparing")
 
 // role is a Role or a ClusterRole.
 type role struct {
-	kind, name string
-	labels     map[string]string
-	rules      []rbacv1.PolicyRule
+	kind, namespace, name string
+	labels                map[string]string
+	rules                 []rbacv1.PolicyRule
 }
 
 func roles(t *testing.T, rendered resources) []role {
 	t.Helper()
 	var all []role
 	for _, r := range ofKind[rbacv1.Role](t, rendered, "Role") {
-		all = append(all, role{"Role", r.Name, r.Labels, r.Rules})
+		all = append(all, role{"Role", r.Namespace, r.Name, r.Labels, r.Rules})
 	}
 	for _, r := range ofKind[rbacv1.ClusterRole](t, rendered, "ClusterRole") {
-		all = append(all, role{"ClusterRole", r.Name, r.Labels, r.Rules})
+		all = append(all, role{"ClusterRole", "", r.Name, r.Labels, r.Rules})
 	}
 	return all
 }
@@ -49,75 +48,47 @@ func named(t *testing.T, all []role, name string) role {
 	return all[i]
 }
 
-// everyRole returns the roles of all installations.
-func everyRole(t *testing.T) []role {
-	t.Helper()
-	var all []role
-	for _, installation := range installations() {
-		all = append(all, roles(t, render(t, installation))...)
-	}
-	return all
-}
-
-func TestRolesHaveNoWildcards(t *testing.T) {
-	for _, r := range everyRole(t) {
-		if len(r.rules) == 0 {
-			t.Errorf("%s %s grants nothing", r.kind, r.name)
-		}
-		for _, rule := range r.rules {
-			if slices.Contains(slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs, rule.NonResourceURLs), "*") {
-				t.Errorf("%s %s has a wildcard: %v", r.kind, r.name, rule)
-			}
-		}
-	}
-}
-
+// The golden files show every permission. These must not get there.
 func TestRolesGrantNoSensitiveAccess(t *testing.T) {
-	for _, r := range everyRole(t) {
-		for _, rule := range r.rules {
-			for _, resource := range []string{
-				"secrets", "pods/exec", "pods/attach", "pods/portforward", "pods/proxy", "pods/ephemeralcontainers", "nodes/proxy",
-				"serviceaccounts/token",
-			} {
-				if slices.Contains(rule.Resources, resource) {
-					t.Errorf("%s %s grants %s", r.kind, r.name, resource)
-				}
+	sensitive := []string{
+		"*", "escalate", "bind", "impersonate", rbacv1.GroupName, "secrets", "pods/exec", "pods/attach", "pods/portforward", "pods/proxy",
+		"pods/ephemeralcontainers", "nodes/proxy", "serviceaccounts/token",
+	}
+	for _, installation := range installations() {
+		for _, r := range roles(t, render(t, installation)) {
+			if len(r.rules) == 0 {
+				t.Errorf("%s %s grants nothing", r.kind, r.name)
 			}
-			for _, verb := range []string{"escalate", "bind", "impersonate"} {
-				if slices.Contains(rule.Verbs, verb) {
-					t.Errorf("%s %s grants %s", r.kind, r.name, verb)
+			for _, rule := range r.rules {
+				for _, word := range slices.Concat(rule.APIGroups, rule.Resources, rule.Verbs, rule.NonResourceURLs) {
+					if slices.Contains(sensitive, word) {
+						t.Errorf("%s %s grants %s: %v", r.kind, r.name, word, rule)
+					}
 				}
-			}
-			if slices.Contains(rule.APIGroups, rbacv1.GroupName) {
-				t.Errorf("%s %s grants access to roles", r.kind, r.name)
 			}
 		}
 	}
 }
 
 func TestBindingsReferenceInstalledRoles(t *testing.T) {
-	for _, installation := range installations() {
-		testBindings(t, render(t, installation))
-	}
-}
-
-func testBindings(t *testing.T, rendered resources) {
-	t.Helper()
-	all := roles(t, rendered)
 	operator := []rbacv1.Subject{{Kind: "ServiceAccount", Name: deployment, Namespace: namespace}}
-	check := func(name string, ref rbacv1.RoleRef, subjects []rbacv1.Subject) {
-		t.Helper()
-		if got := named(t, all, ref.Name); got.kind != ref.Kind {
-			t.Errorf("%s binds a %s, and %s is a %s", name, ref.Kind, got.name, got.kind)
+	for _, installation := range append(installations(), namespacedOverlay) {
+		rendered := render(t, installation)
+		var bindings []rbacv1.ClusterRoleBinding
+		for _, binding := range ofKind[rbacv1.RoleBinding](t, rendered, "RoleBinding") {
+			bindings = append(bindings, rbacv1.ClusterRoleBinding(binding))
 		}
-		if !slices.Equal(subjects, operator) {
-			t.Errorf("%s binds %v, want only the operator's ServiceAccount", name, subjects)
+		for _, binding := range append(bindings, ofKind[rbacv1.ClusterRoleBinding](t, rendered, "ClusterRoleBinding")...) {
+			bound := func(r role) bool {
+				return r.kind == binding.RoleRef.Kind && r.name == binding.RoleRef.Name && (r.kind == "ClusterRole" || r.namespace == binding.Namespace)
+			}
+			if !slices.ContainsFunc(roles(t, rendered), bound) {
+				t.Errorf("%s: %s binds no installed role: %v", installation, binding.Name, binding.RoleRef)
+			}
+			if !slices.Equal(binding.Subjects, operator) {
+				t.Errorf("%s: %s binds %v, want only the operator's ServiceAccount", installation, binding.Name, binding.Subjects)
+			}
 		}
-	}
-	binding := only[rbacv1.RoleBinding](t, rendered, "RoleBinding")
-	check(binding.Name, binding.RoleRef, binding.Subjects)
-	for _, clusterBinding := range ofKind[rbacv1.ClusterRoleBinding](t, rendered, "ClusterRoleBinding") {
-		check(clusterBinding.Name, clusterBinding.RoleRef, clusterBinding.Subjects)
 	}
 }
 
@@ -214,7 +185,7 @@ func rights(rules []rbacv1.PolicyRule) string {
 		var keys []string
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
-				key := cmp.Or(group, "core") + "/" + resource
+				key := gocmp.Or(group, "core") + "/" + resource
 				if len(rule.ResourceNames) > 0 {
 					key += " (only " + strings.Join(rule.ResourceNames, " ") + ")"
 				}
@@ -232,49 +203,22 @@ func rights(rules []rbacv1.PolicyRule) string {
 	return lines.String()
 }
 
-func TestLeaderElectionRoleNamesLease(t *testing.T) {
-	for _, rule := range named(t, roles(t, render(t, "default")), "sidecar-termination-leader-election-role").rules {
-		if !slices.Contains(rule.Resources, "leases") || slices.Equal(rule.Verbs, []string{"create"}) {
-			continue
-		}
-		if want := []string{settings.LeaseName}; !slices.Equal(rule.ResourceNames, want) {
-			t.Errorf("verbs %v hold for leases %v, want %v", rule.Verbs, rule.ResourceNames, want)
-		}
-	}
-}
-
 func TestBuiltInRolesAggregatePolicies(t *testing.T) {
-	const prefix = "rbac.authorization.k8s.io/aggregate-to-"
-	reads, writes := []string{"get", "list", "watch"}, []string{"create", "delete", "deletecollection", "patch", "update"}
-	granted := map[string]map[string][]string{}
+	granted := map[string]string{}
 	for _, r := range roles(t, render(t, "default")) {
 		for _, builtIn := range []string{"view", "edit", "admin"} {
-			if r.labels[prefix+builtIn] != "true" {
-				continue
-			}
-			for _, rule := range r.rules {
-				for _, resource := range rule.Resources {
-					if granted[resource] == nil {
-						granted[resource] = map[string][]string{}
-					}
-					granted[resource][builtIn] = append(granted[resource][builtIn], rule.Verbs...)
-				}
+			if r.labels["rbac.authorization.k8s.io/aggregate-to-"+builtIn] == "true" {
+				granted[builtIn] += rights(r.rules)
 			}
 		}
 	}
-	for resource, want := range map[string]map[string][]string{
-		"sidecarterminationpolicies":               {"view": reads, "edit": writes, "admin": writes},
-		"sidecarterminationpolicies/status":        {"view": {"get"}},
-		"clustersidecarterminationpolicies":        {"view": reads},
-		"clustersidecarterminationpolicies/status": {"view": {"get"}},
-	} {
-		for _, builtIn := range []string{"view", "edit", "admin"} {
-			if got := granted[resource][builtIn]; !slices.Equal(got, want[builtIn]) {
-				t.Errorf("%s gains %v on %s, want %v", builtIn, got, resource, want[builtIn])
-			}
-		}
-	}
-	if len(granted) != 4 {
-		t.Errorf("built-in roles gain access to %v, want only the policy kinds", granted)
+	const writes = "  sidecartermination.dev/sidecarterminationpolicies: create delete deletecollection patch update\n"
+	want := map[string]string{"edit": writes, "admin": writes, "view": `  sidecartermination.dev/sidecarterminationpolicies: get list watch
+  sidecartermination.dev/sidecarterminationpolicies/status: get
+  sidecartermination.dev/clustersidecarterminationpolicies: get list watch
+  sidecartermination.dev/clustersidecarterminationpolicies/status: get
+`}
+	if diff := cmp.Diff(want, granted); diff != "" {
+		t.Errorf("permissions that built-in roles gain (-want +got):\n%s", diff)
 	}
 }

@@ -4,14 +4,24 @@
 package config_test
 
 import (
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/util/jsonpath"
+	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/kustomize/kyaml/openapi"
+	"sigs.k8s.io/yaml"
 
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/testenv"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
@@ -99,4 +109,167 @@ func byName[T any](t *testing.T, rendered resources, kind, name string) T {
 	t.Helper()
 	matching := slices.DeleteFunc(slices.Clone(rendered), func(object unstructured.Unstructured) bool { return object.GetName() != name })
 	return only[T](t, matching, kind)
+}
+
+func clusterPolicy(t *testing.T, rendered resources, name string) v1alpha1.ClusterSidecarTerminationPolicy {
+	t.Helper()
+	return byName[v1alpha1.ClusterSidecarTerminationPolicy](t, rendered, "ClusterSidecarTerminationPolicy", name)
+}
+
+func (r resources) has(kind, name string) bool {
+	return slices.ContainsFunc(r, func(object unstructured.Unstructured) bool {
+		return object.GetKind() == kind && object.GetName() == name
+	})
+}
+
+// fields maps "Kind/name {JSONPath}" to the words of the values at that path, sorted.
+type fields map[string]string
+
+// requireFields requires values of rendered objects. A field that an object lacks has no words.
+func requireFields(t *testing.T, rendered resources, want fields) {
+	t.Helper()
+	got := fields{}
+	for field := range want {
+		id, path, _ := strings.Cut(field, " ")
+		kind, name, _ := strings.Cut(id, "/")
+		i := slices.IndexFunc(rendered, func(object unstructured.Unstructured) bool {
+			return object.GetKind() == kind && object.GetName() == name
+		})
+		if i < 0 {
+			t.Errorf("no %s", id)
+			continue
+		}
+		query, text := jsonpath.New(field).AllowMissingKeys(true), strings.Builder{}
+		if err := query.Parse(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := query.Execute(&text, rendered[i].Object); err != nil {
+			t.Fatal(err)
+		}
+		got[field] = strings.Join(slices.Sorted(strings.FieldsSeq(text.String())), " ")
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("fields (-want +got):\n%s", diff)
+	}
+}
+
+// writeFiles writes a user's files into a new directory. CONFIG in kustomization.yaml stands for this directory.
+func writeFiles(t *testing.T, files map[string]string) string {
+	t.Helper()
+	directory, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	here, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := filepath.Rel(directory, here)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range files {
+		file := filepath.Join(directory, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if name == "kustomization.yaml" {
+			content = strings.ReplaceAll(content, "CONFIG", config)
+		}
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return directory
+}
+
+// environment returns the container's environment variables.
+func environment(container corev1.Container) map[string]string {
+	variables := map[string]string{}
+	for _, variable := range container.Env {
+		variables[variable.Name] = variable.Value
+	}
+	return variables
+}
+
+// directories returns every directory with a file of the kind: Kustomization or Component.
+func directories(t *testing.T, kind string) []string {
+	t.Helper()
+	var found []string
+	err := filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Base(path) != "kustomization.yaml" {
+			return err
+		}
+		if kustomization(t, path).Kind == kind {
+			found = append(found, filepath.Dir(path))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// kustomization reads a file. Unknown and deprecated fields fail the test.
+func kustomization(t *testing.T, path string) types.Kustomization {
+	t.Helper()
+	var k types.Kustomization
+	if err := yaml.UnmarshalStrict(readConfig(t, path), &k); err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	if deprecated := k.CheckDeprecatedFields(); deprecated != nil && len(*deprecated) > 0 {
+		t.Errorf("%s: %v", path, *deprecated)
+	}
+	return k
+}
+
+// componentUse returns a kustomization with the component and resources that fit it.
+func componentUse(directory string) string {
+	resources := "[CONFIG/default]"
+	if strings.HasPrefix(directory, "kustomize/") {
+		resources = "[CONFIG/presets/istio-proxy]"
+	}
+	return "resources: " + resources + "\ncomponents: [CONFIG/" + directory + "]\n"
+}
+
+func TestComponentsCombineInAnyOrder(t *testing.T) {
+	var operators []string
+	for _, directory := range directories(t, types.ComponentKind) {
+		if strings.HasPrefix(directory, "components/") {
+			operators = append(operators, "CONFIG/"+directory)
+		}
+	}
+	var counts []int
+	for range 2 {
+		rendered := renderOverlay(t, "resources: [CONFIG/default]\ncomponents: ["+strings.Join(operators, ", ")+"]\n")
+		counts = append(counts, len(rendered))
+		slices.Reverse(operators)
+	}
+	if counts[0] != counts[1] {
+		t.Errorf("%d objects in one order of components, %d in the reverse order", counts[0], counts[1])
+	}
+}
+
+func TestManifestsAreReferenced(t *testing.T) {
+	for _, directory := range slices.Concat(directories(t, types.KustomizationKind), directories(t, types.ComponentKind)) {
+		k := kustomization(t, filepath.Join(directory, "kustomization.yaml"))
+		used := slices.Concat(k.Resources, k.Configurations, []string{"kustomization.yaml"})
+		for _, patch := range k.Patches {
+			used = append(used, patch.Path)
+		}
+		files, err := filepath.Glob(filepath.Join(directory, "*.yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if !slices.Contains(used, filepath.Base(file)) {
+				t.Errorf("no kustomization references %s", file)
+			}
+			// The kustomize of kubectl 1.32 panics if one patch deletes two objects.
+			if filepath.Base(file) != "kustomization.yaml" && strings.Count(string(readConfig(t, file)), "$patch: delete") > 1 {
+				t.Errorf("patch %s deletes several objects", file)
+			}
+		}
+	}
 }
