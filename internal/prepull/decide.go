@@ -62,12 +62,6 @@ type Report struct {
 	Message string
 }
 
-// blocker is a reason to pull nothing; the zero value means that there is none.
-type blocker struct {
-	reason  v1alpha1.Reason
-	message string
-}
-
 // Decide returns the jobs to create and to delete. With a blocker it deletes every job.
 func Decide(s Situation) Decision {
 	if !s.Enabled.PrePull || !s.Served {
@@ -77,12 +71,9 @@ func Decide(s Situation) Decision {
 	var wanted []Job
 	if s.Policy.Spec.PrePull != nil && !s.Policy.Deleted {
 		images := Images(s.Policy.Spec, s.DefaultImage)
-		blocker := s.blocker(images)
-		if blocker.reason == "" {
+		if decision.Report = s.blocker(images); decision.Report == nil {
 			wanted = jobs(s.Policy, s.namespace(), images)
 			decision.Report = report(wanted, s.Existing, s.Denial)
-		} else {
-			decision.Report = &Report{Reason: blocker.reason, Message: blocker.message}
 		}
 	}
 	decision.Create = missing(wanted, s.Existing)
@@ -106,78 +97,39 @@ func (s Situation) unavailable() *Report {
 	}
 }
 
-// blocker returns the first reason to pull nothing.
-func (s Situation) blocker(images []string) blocker {
-	for _, find := range []func(images []string) blocker{
-		s.dryRun, s.imagesNeverSwapped, s.noImageMode, s.noImage, s.forbiddenImage, s.noNamespace, s.invalidNodeSelector,
-	} {
-		if found := find(images); found.reason != "" {
-			return found
-		}
+// blocker returns the first reason to pull nothing, or nil.
+func (s Situation) blocker(images []string) *Report {
+	switch {
+	case !s.Policy.Spec.Enforcement.Acts():
+		return &Report{Reason: v1alpha1.ReasonDryRun, Message: "nothing is pulled; set enforcement to Enforce to act"}
+	case !s.Enabled.Image:
+		return &Report{Reason: v1alpha1.ReasonModeDisabled, Message: "no image is needed, because the operator runs with --image-swap=Disabled; remove prePull"}
+	case len(imageEntries(s.Policy.Spec)) == 0:
+		return &Report{Reason: v1alpha1.ReasonPrePullUnavailable,
+			Message: "no image is needed, because every sidecar declares another mode than Image with fallback Disabled; remove prePull"}
+	case len(images) == 0:
+		return &Report{Reason: v1alpha1.ReasonNoQuickExitImage,
+			Message: "no quick-exit image is set; set image in the policy, or the operator's --quick-exit-image. Images of environment variables are not pulled"}
 	}
-	return blocker{}
-}
-
-func (s Situation) dryRun([]string) blocker {
-	if s.Policy.Spec.Enforcement.Acts() {
-		return blocker{}
-	}
-	return blocker{v1alpha1.ReasonDryRun, "nothing is pulled; set enforcement to Enforce to act"}
-}
-
-func (s Situation) imagesNeverSwapped([]string) blocker {
-	if s.Enabled.Image {
-		return blocker{}
-	}
-	return blocker{v1alpha1.ReasonModeDisabled, "no image is needed, because the operator runs with --image-swap=Disabled; remove prePull"}
-}
-
-func (s Situation) noImageMode([]string) blocker {
-	if len(imageEntries(s.Policy.Spec)) > 0 {
-		return blocker{}
-	}
-	return blocker{v1alpha1.ReasonPrePullUnavailable,
-		"no image is needed, because every sidecar declares another mode than Image with fallback Disabled; remove prePull"}
-}
-
-func (s Situation) noImage(images []string) blocker {
-	if len(images) > 0 {
-		return blocker{}
-	}
-	return blocker{v1alpha1.ReasonNoQuickExitImage,
-		"no quick-exit image is set; set image in the policy, or the operator's --quick-exit-image. Images of environment variables are not pulled"}
-}
-
-func (s Situation) forbiddenImage([]string) blocker {
 	for _, settings := range imageEntries(s.Policy.Spec) {
 		if settings.Image == "" {
 			continue
 		}
 		if err := s.Images.Check(settings.Image); err != nil {
-			return blocker{v1alpha1.ReasonImageNotAllowed, fmt.Sprintf("nothing is pulled, because quick-exit image %s is not allowed: %v; use one that "+
+			return &Report{Reason: v1alpha1.ReasonImageNotAllowed, Message: fmt.Sprintf("nothing is pulled, because quick-exit image %s is not allowed: %v; use one that "+
 				"--allowed-quick-exit-image of the operator permits", settings.Image, err)}
 		}
 	}
-	return blocker{}
-}
-
-func (s Situation) noNamespace([]string) blocker {
-	if s.namespace() != "" {
-		return blocker{}
+	if s.namespace() == "" {
+		return &Report{Reason: v1alpha1.ReasonPrePullUnavailable,
+			Message: "the operator does not know its namespace, where the ImagePullJobs of cluster policies live; run it in the cluster, or set its --leader-election-namespace"}
 	}
-	return blocker{v1alpha1.ReasonPrePullUnavailable,
-		"the operator does not know its namespace, where the ImagePullJobs of cluster policies live; run it in the cluster, or set its --leader-election-namespace"}
-}
-
-func (s Situation) invalidNodeSelector([]string) blocker {
-	selector := s.Policy.Spec.PrePull.NodeSelector
-	if selector == nil {
-		return blocker{}
+	if selector := s.Policy.Spec.PrePull.NodeSelector; selector != nil {
+		if _, err := metav1.LabelSelectorAsSelector(selector); err != nil {
+			return &Report{Reason: v1alpha1.ReasonInvalidSelector, Message: fmt.Sprintf("parse spec.prePull.nodeSelector: %s", err)}
+		}
 	}
-	if _, err := metav1.LabelSelectorAsSelector(selector); err != nil {
-		return blocker{v1alpha1.ReasonInvalidSelector, fmt.Sprintf("parse spec.prePull.nodeSelector: %s", err)}
-	}
-	return blocker{}
+	return nil
 }
 
 // namespace is where the policy's jobs and their pull secrets live.

@@ -4,6 +4,7 @@ package prepull_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -231,132 +232,108 @@ func TestJobNamesAreValid(t *testing.T) {
 	}
 }
 
-func TestCreateAndDeleteJobs(t *testing.T) {
-	two := sidecars(v1alpha1.TerminationSettings{Image: "a"}, v1alpha1.TerminationSettings{Image: "b"})
-	both := []string{"a", "b"}
-	toOther := sidecars(v1alpha1.TerminationSettings{Image: "b"})
-	for name, tc := range map[string]struct {
-		change         []func(*prepull.Situation)
-		create, delete []string // images
-	}{
-		"no job exists":                {[]func(*prepull.Situation){two}, both, nil},
-		"every job exists":             {[]func(*prepull.Situation){two, with(both)}, nil, nil},
-		"one job is missing":           {[]func(*prepull.Situation){two, with([]string{"b"})}, []string{"a"}, nil},
-		"an image is no longer wanted": {[]func(*prepull.Situation){two, with(both), toOther}, nil, []string{"a"}},
-		"the image changes":            {[]func(*prepull.Situation){with([]string{image}), toOther}, []string{"b"}, []string{image}},
-		"prePull is removed":           {[]func(*prepull.Situation){two, with(both), withoutPrePull}, nil, both},
-		"no prePull and no job":        {[]func(*prepull.Situation){withoutPrePull}, nil, nil},
-		"the policy becomes DryRun":    {[]func(*prepull.Situation){with([]string{image}), spec(func(p *v1alpha1.PolicySpec) { p.Enforcement = "DryRun" })}, nil, []string{image}},
-		"mode Image is disabled":       {[]func(*prepull.Situation){with([]string{image}), func(s *prepull.Situation) { s.Enabled.Image = false }}, nil, []string{image}},
-		"the policy is being deleted":  {[]func(*prepull.Situation){with([]string{image}), func(s *prepull.Situation) { s.Policy.Deleted = true }}, nil, []string{image}},
-		"the selector becomes invalid": {[]func(*prepull.Situation){with([]string{image}), prePull(func(p *v1alpha1.PrePull) {
-			p.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b c"}}
-		})}, nil, []string{image}},
-		"a job is being deleted":           {[]func(*prepull.Situation){with([]string{image}, func(e *prepull.Existing) { e.Deleted = true })}, nil, nil},
-		"an unwanted job is being deleted": {[]func(*prepull.Situation){with([]string{image}, func(e *prepull.Existing) { e.Deleted = true }), withoutPrePull}, nil, nil},
-		"a denied job is retried":          {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Denial = "no" }}, []string{image}, nil},
-		"jobs are not served":              {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Served = false }}, nil, nil},
-		"pre-pulling is disabled":          {[]func(*prepull.Situation){with([]string{image}), func(s *prepull.Situation) { s.Enabled.PrePull = false }, withoutPrePull}, nil, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			decision := prepull.Decide(situation(tc.change...))
-			var create, remove []string
-			for _, job := range decision.Create {
-				create = append(create, job.Image)
-			}
-			for _, e := range decision.Delete {
-				remove = append(remove, strings.TrimPrefix(string(e.UID), "of "))
-			}
-			if diff := cmp.Diff(tc.create, create); diff != "" {
-				t.Errorf("created (-want +got):\n%s", diff)
-			}
-			sorted := cmp.Transformer("sorted", func(s []string) map[string]bool {
-				set := map[string]bool{}
-				for _, e := range s {
-					set[e] = true
-				}
-				return set
-			})
-			if diff := cmp.Diff(tc.delete, remove, sorted); diff != "" {
-				t.Errorf("deleted (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestReport(t *testing.T) {
+func TestDecide(t *testing.T) {
+	type changes = []func(*prepull.Situation)
 	a, b := v1alpha1.TerminationSettings{Image: "a"}, v1alpha1.TerminationSettings{Image: "b"}
-	one := []string{image}
+	one, both := []string{image}, []string{"a", "b"}
+	notServed := func(s *prepull.Situation) { s.Served = false }
+	disabled := func(s *prepull.Situation) { s.Enabled.PrePull = false }
+	denied := func(s *prepull.Situation) { s.Denial = "the gate is off" }
+	policyDeleted := func(s *prepull.Situation) { s.Policy.Deleted = true }
+	jobDeleted := func(e *prepull.Existing) { e.Deleted = true }
+	everywhere := &prepull.Report{Holds: true, Reason: "PrePulled", Message: image + " is on 3 of 3 nodes"}
+	bothEverywhere := &prepull.Report{Holds: true, Reason: "PrePulled", Message: "a is on 3 of 3 nodes; b is on 3 of 3 nodes"}
+	says := func(reason v1alpha1.Reason, message string) *prepull.Report {
+		return &prepull.Report{Reason: reason, Message: message}
+	}
+	waits := func(image string) string {
+		return image + " is waiting for OpenKruise to start the ImagePullJob batch/mesh-HASH; if this persists, check that OpenKruise's manager runs"
+	}
 	for name, tc := range map[string]struct {
-		change []func(*prepull.Situation)
-		want   *prepull.Report
+		change         changes
+		create, delete []string // images
+		report         *prepull.Report
 	}{
-		"nothing without prePull":               {[]func(*prepull.Situation){withoutPrePull}, nil},
-		"nothing without prePull or OpenKruise": {[]func(*prepull.Situation){withoutPrePull, func(s *prepull.Situation) { s.Served = false }}, nil},
-		"nothing for a policy being deleted":    {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Policy.Deleted = true }}, nil},
-		"the image is everywhere": {[]func(*prepull.Situation){with(one)},
-			&prepull.Report{Holds: true, Reason: "PrePulled", Message: image + " is on 3 of 3 nodes"}},
-		"two images are everywhere": {[]func(*prepull.Situation){sidecars(a, b), with([]string{"a", "b"})},
-			&prepull.Report{Holds: true, Reason: "PrePulled", Message: "a is on 3 of 3 nodes; b is on 3 of 3 nodes"}},
-		"many images are counted": {[]func(*prepull.Situation){
-			sidecars(a, b, v1alpha1.TerminationSettings{Image: "c"}, v1alpha1.TerminationSettings{Image: "d"}), with([]string{"a", "b", "c", "d"})},
-			&prepull.Report{Holds: true, Reason: "PrePulled", Message: "a is on 3 of 3 nodes; b is on 3 of 3 nodes; c is on 3 of 3 nodes; and 1 more"}},
-		"the job does not exist yet": {nil, &prepull.Report{Reason: "PrePulling", Message: image + " is waiting for OpenKruise to start the ImagePullJob batch/mesh-HASH; if this persists, check that OpenKruise's manager runs"}},
-		"Kruise has not processed the job": {[]func(*prepull.Situation){with(one, func(e *prepull.Existing) { *e = prepull.Existing{Namespace: e.Namespace, Name: e.Name} })},
-			&prepull.Report{Reason: "PrePulling", Message: image + " is waiting for OpenKruise to start the ImagePullJob batch/mesh-HASH; if this persists, check that OpenKruise's manager runs"}},
-		"the job is about to be recreated": {[]func(*prepull.Situation){with(one, func(e *prepull.Existing) { e.Deleted = true })},
-			&prepull.Report{Reason: "PrePulling", Message: image + " is waiting for OpenKruise to start the ImagePullJob batch/mesh-HASH; if this persists, check that OpenKruise's manager runs"}},
+		"no job exists":                    {nil, one, nil, says("PrePulling", waits(image))},
+		"no job of two exists":             {changes{sidecars(a, b)}, both, nil, says("PrePulling", waits("a")+"; "+waits("b"))},
+		"every job exists":                 {changes{sidecars(a, b), with(both)}, nil, nil, bothEverywhere},
+		"one job is missing":               {changes{sidecars(a, b), with([]string{"b"})}, []string{"a"}, nil, says("PrePulling", waits("a"))},
+		"an image is no longer wanted":     {changes{sidecars(a, b), with(both), sidecars(b)}, nil, []string{"a"}, &prepull.Report{Holds: true, Reason: "PrePulled", Message: "b is on 3 of 3 nodes"}},
+		"the image changes":                {changes{with(one), sidecars(b)}, []string{"b"}, one, says("PrePulling", waits("b"))},
+		"prePull is removed":               {changes{sidecars(a, b), with(both), withoutPrePull}, nil, both, nil},
+		"no prePull and no job":            {changes{withoutPrePull}, nil, nil, nil},
+		"the policy is being deleted":      {changes{with(one), policyDeleted}, nil, one, nil},
+		"a job is being deleted":           {changes{with(one, jobDeleted)}, nil, nil, says("PrePulling", waits(image))},
+		"an unwanted job is being deleted": {changes{with(one, jobDeleted), withoutPrePull}, nil, nil, nil},
+		"Kruise has not processed the job": {
+			changes{with(one, func(e *prepull.Existing) { *e = prepull.Existing{Namespace: e.Namespace, Name: e.Name} })}, nil, nil, says("PrePulling", waits(image)),
+		},
+		"many images are counted": {
+			changes{sidecars(a, b, v1alpha1.TerminationSettings{Image: "c"}, v1alpha1.TerminationSettings{Image: "d"}), with([]string{"a", "b", "c", "d"})}, nil, nil,
+			&prepull.Report{Holds: true, Reason: "PrePulled", Message: "a is on 3 of 3 nodes; b is on 3 of 3 nodes; c is on 3 of 3 nodes; and 1 more"},
+		},
 		"only images that are missing on nodes are reported": {
-			[]func(*prepull.Situation){sidecars(a, b), with([]string{"a"}), with([]string{"b"}, nodes(3, 1))},
-			&prepull.Report{Reason: "PrePulling", Message: "b is on 1 of 3 nodes"}},
-		"no node is selected": {[]func(*prepull.Situation){with(one, nodes(0, 0))},
-			&prepull.Report{Reason: "PrePulling", Message: image + " has no node to be pulled to: OpenKruise knows no node that spec.prePull.nodeSelector selects; correct it, or run OpenKruise's daemon on these nodes"}},
+			changes{sidecars(a, b), with([]string{"a"}), with([]string{"b"}, nodes(3, 1))}, nil, nil, says("PrePulling", "b is on 1 of 3 nodes"),
+		},
+		"no node is selected": {changes{with(one, nodes(0, 0))}, nil, nil, says("PrePulling", image+" has no node to be pulled to: "+
+			"OpenKruise knows no node that spec.prePull.nodeSelector selects; correct it, or run OpenKruise's daemon on these nodes")},
 		"failed nodes are reported before pulls in progress": {
-			[]func(*prepull.Situation){sidecars(a, b), with([]string{"a"}, nodes(6, 1)), with([]string{"b"}, nodes(6, 1, "n4", "n1", "n2", "n3"))},
-			&prepull.Report{Reason: "PrePullFailed", Message: "b is on 1 of 6 nodes and could not be pulled to n1, n2, n3 and 1 more. The cause is in the events of each " +
-				"job (kubectl -n batch describe imagepulljob mesh-HASH). Correct image or spec.prePull of the policy. OpenKruise retries after a day. To retry at once, delete the job; the operator recreates it"}},
-		"OpenKruise is not installed": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Served = false }},
-			&prepull.Report{Reason: "PrePullUnavailable", Message: "OpenKruise does not serve ImagePullJobs in this cluster; install it, or remove prePull. Nodes pull images when they need them"}},
-		"OpenKruise denies the job": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Denial = "the gate is off" }},
-			&prepull.Report{Reason: "PrePullUnavailable", Message: "the gate is off. Turn on OpenKruise's feature gate ImagePullJobGate, or correct what the message names, or remove spec.prePull from the policy. " +
-				"Until then nodes pull images when they need them"}},
-		"an earlier denial does not count once the job exists": {[]func(*prepull.Situation){with(one), func(s *prepull.Situation) { s.Denial = "the gate is off" }},
-			&prepull.Report{Holds: true, Reason: "PrePulled", Message: image + " is on 3 of 3 nodes"}},
-		"pre-pulling is disabled": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Enabled.PrePull = false }},
-			&prepull.Report{Reason: "PrePullUnavailable", Message: "the operator runs with --pre-pull=Disabled; nodes pull images when they need them"}},
-		"the operator watches single namespaces": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Served, s.NamespacesOnly = false, true }},
-			&prepull.Report{Reason: "PrePullUnavailable", Message: "the operator runs with --watch-namespaces and does not use OpenKruise; nodes pull images when they need them"}},
-		"mode Image is disabled": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.Enabled.Image = false }},
-			&prepull.Report{Reason: "ModeDisabled", Message: "no image is needed, because the operator runs with --image-swap=Disabled; remove prePull"}},
-		"a DryRun policy pulls nothing": {[]func(*prepull.Situation){spec(func(p *v1alpha1.PolicySpec) { p.Enforcement = "DryRun" })},
-			&prepull.Report{Reason: "DryRun", Message: "nothing is pulled; set enforcement to Enforce to act"}},
-		"no image is needed": {[]func(*prepull.Situation){spec(func(p *v1alpha1.PolicySpec) { p.Mode, p.Fallback = "CRR", "Disabled" })},
-			&prepull.Report{Reason: "PrePullUnavailable", Message: "no image is needed, because every sidecar declares another mode than Image with fallback Disabled; remove prePull"}},
-		"the policy's image is not allowed": {[]func(*prepull.Situation){sidecars(a), listed},
-			&prepull.Report{Reason: "ImageNotAllowed", Message: "nothing is pulled, because quick-exit image a is not allowed: it is not on the list of the operator's administrator; use one that --allowed-quick-exit-image of the operator permits"}},
-		"the operator's image is always allowed": {[]func(*prepull.Situation){listed, with(one)},
-			&prepull.Report{Holds: true, Reason: "PrePulled", Message: image + " is on 3 of 3 nodes"}},
-		"no image at any level": {[]func(*prepull.Situation){func(s *prepull.Situation) { s.DefaultImage = "" }},
-			&prepull.Report{Reason: "NoQuickExitImage", Message: "no quick-exit image is set; set image in the policy, or the operator's --quick-exit-image. Images of environment variables are not pulled"}},
-		"the operator does not know its namespace": {[]func(*prepull.Situation){ofCluster, func(s *prepull.Situation) { s.Namespace = "" }},
-			&prepull.Report{Reason: "PrePullUnavailable", Message: "the operator does not know its namespace, where the ImagePullJobs of cluster policies live; run it in the cluster, or set its --leader-election-namespace"}},
-		"the node selector is invalid": {[]func(*prepull.Situation){prePull(func(p *v1alpha1.PrePull) {
+			changes{sidecars(a, b), with([]string{"a"}, nodes(6, 1)), with([]string{"b"}, nodes(6, 1, "n4", "n1", "n2", "n3"))}, nil, nil,
+			says("PrePullFailed", "b is on 1 of 6 nodes and could not be pulled to n1, n2, n3 and 1 more. The cause is in the events of each "+
+				"job (kubectl -n batch describe imagepulljob mesh-HASH). Correct image or spec.prePull of the policy. OpenKruise retries after a day. To retry at once, delete the job; the operator recreates it"),
+		},
+		"OpenKruise is not installed": {changes{notServed}, nil, nil, says("PrePullUnavailable",
+			"OpenKruise does not serve ImagePullJobs in this cluster; install it, or remove prePull. Nodes pull images when they need them")},
+		"neither OpenKruise nor prePull": {changes{notServed, withoutPrePull}, nil, nil, nil},
+		"a denied job is retried": {changes{denied}, one, nil, says("PrePullUnavailable", "the gate is off. Turn on OpenKruise's feature gate ImagePullJobGate, "+
+			"or correct what the message names, or remove spec.prePull from the policy. Until then nodes pull images when they need them")},
+		"an earlier denial does not count once the job exists": {changes{with(one), denied}, nil, nil, everywhere},
+		"pre-pulling is disabled": {changes{with(one), disabled}, nil, nil,
+			says("PrePullUnavailable", "the operator runs with --pre-pull=Disabled; nodes pull images when they need them")},
+		"pre-pulling is disabled, no prePull": {changes{with(one), disabled, withoutPrePull}, nil, nil, nil},
+		"the operator watches single namespaces": {changes{notServed, func(s *prepull.Situation) { s.NamespacesOnly = true }}, nil, nil,
+			says("PrePullUnavailable", "the operator runs with --watch-namespaces and does not use OpenKruise; nodes pull images when they need them")},
+		"mode Image is disabled": {changes{with(one), func(s *prepull.Situation) { s.Enabled.Image = false }}, nil, one,
+			says("ModeDisabled", "no image is needed, because the operator runs with --image-swap=Disabled; remove prePull")},
+		"the policy becomes DryRun": {changes{with(one), spec(func(p *v1alpha1.PolicySpec) { p.Enforcement = "DryRun" })}, nil, one,
+			says("DryRun", "nothing is pulled; set enforcement to Enforce to act")},
+		"no image is needed": {changes{spec(func(p *v1alpha1.PolicySpec) { p.Mode, p.Fallback = "CRR", "Disabled" })}, nil, nil, says("PrePullUnavailable",
+			"no image is needed, because every sidecar declares another mode than Image with fallback Disabled; remove prePull")},
+		"the policy's image is not allowed": {changes{sidecars(a), listed}, nil, nil, says("ImageNotAllowed", "nothing is pulled, because quick-exit image a is not allowed: "+
+			"it is not on the list of the operator's administrator; use one that --allowed-quick-exit-image of the operator permits")},
+		"the operator's image is always allowed": {changes{listed, with(one)}, nil, nil, everywhere},
+		"no image at any level": {changes{func(s *prepull.Situation) { s.DefaultImage = "" }}, nil, nil, says("NoQuickExitImage",
+			"no quick-exit image is set; set image in the policy, or the operator's --quick-exit-image. Images of environment variables are not pulled")},
+		"the operator does not know its namespace": {changes{ofCluster, func(s *prepull.Situation) { s.Namespace = "" }}, nil, nil, says("PrePullUnavailable",
+			"the operator does not know its namespace, where the ImagePullJobs of cluster policies live; run it in the cluster, or set its --leader-election-namespace")},
+		"the node selector becomes invalid": {changes{with(one), prePull(func(p *v1alpha1.PrePull) {
 			p.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Equals"}}}
-		})}, &prepull.Report{Reason: "InvalidSelector", Message: `parse spec.prePull.nodeSelector: "Equals" is not a valid label selector operator`}},
+		})}, nil, one, says("InvalidSelector", `parse spec.prePull.nodeSelector: "Equals" is not a valid label selector operator`)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := situation(tc.change...)
 			decision := prepull.Decide(s)
-			got := decision.Report
-			if got != nil {
-				for _, e := range s.Existing {
-					got.Message = strings.ReplaceAll(got.Message, e.Name, "mesh-HASH")
-				}
-				for _, job := range decision.Create {
-					got.Message = strings.ReplaceAll(got.Message, job.Name, "mesh-HASH")
+			var create, remove []string
+			hash := func(name string) {
+				if decision.Report != nil {
+					decision.Report.Message = strings.ReplaceAll(decision.Report.Message, name, "mesh-HASH")
 				}
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
+			for _, job := range decision.Create {
+				create = append(create, job.Image)
+				hash(job.Name)
+			}
+			for _, e := range decision.Delete {
+				remove = append(remove, strings.TrimPrefix(string(e.UID), "of "))
+			}
+			for _, e := range s.Existing {
+				hash(e.Name)
+			}
+			slices.Sort(remove)
+			if diff := cmp.Diff([][]string{tc.create, tc.delete}, [][]string{create, remove}); diff != "" {
+				t.Errorf("created and deleted (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tc.report, decision.Report); diff != "" {
 				t.Errorf("report (-want +got):\n%s", diff)
 			}
 		})
