@@ -76,15 +76,3 @@ func Informers(ctx context.Context, from cache.Cache, object client.Object) ([]t
 	defer c.mu.Unlock()
 	return c.informers[kind], nil
 }
-
-// onlyIn returns the option of caches of the namespaces, or of the whole cluster if there are none.
-func onlyIn(namespaces []string) map[string]cache.Config {
-	if len(namespaces) == 0 {
-		return nil
-	}
-	configs := make(map[string]cache.Config, len(namespaces))
-	for _, namespace := range namespaces {
-		configs[namespace] = cache.Config{}
-	}
-	return configs
-}

@@ -3,19 +3,24 @@
 package podcache
 
 import (
+	"context"
+	"sync"
+
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 )
 
-// ManagerOptions returns the options of the manager's cache, which NewCache makes. Without namespaces it watches the whole cluster. Of
-// pods it holds the unfinished ones that can finish, selected by
-// the API server, and of every object only the fields that the operator reads. Callers share cached objects and must not
-// change them. The cache logs when a kind is no longer served.
+// ManagerOptions returns the options of the manager's cache, which NewCache makes. Without namespaces it watches the whole cluster.
+// Of pods it holds the unfinished ones that can finish, selected by the API server, and of every object only the fields that the
+// operator reads. Callers share cached objects and must not change them. The cache logs when a kind is no longer served.
 func ManagerOptions(scheme *runtime.Scheme, namespaces ...string) cache.Options {
 	shared := ptr.To(true)
 	byObject := crr.CacheOptions()
@@ -26,7 +31,44 @@ func ManagerOptions(scheme *runtime.Scheme, namespaces ...string) cache.Options 
 		ByObject:                    byObject,
 		DefaultNamespaces:           onlyIn(namespaces),
 		DefaultTransform:            cache.TransformStripManagedFields(),
-		DefaultWatchErrorHandler:    (&unservedKinds{}).watchFailed,
+		DefaultWatchErrorHandler:    (&unservedKinds{since: map[*toolscache.Reflector]string{}}).watchFailed,
 		ReaderFailOnMissingInformer: true,
 	}
+}
+
+// onlyIn returns the option of caches of the namespaces, or of the whole cluster if there are none.
+func onlyIn(namespaces []string) map[string]cache.Config {
+	if len(namespaces) == 0 {
+		return nil
+	}
+	configs := make(map[string]cache.Config, len(namespaces))
+	for _, namespace := range namespaces {
+		configs[namespace] = cache.Config{}
+	}
+	return configs
+}
+
+// unservedKinds logs once when a kind is no longer served, as after its definition was deleted. The watches themselves retry.
+type unservedKinds struct {
+	mu sync.Mutex
+	// since holds the version that each failing watch had reached.
+	since map[*toolscache.Reflector]string
+}
+
+// watchFailed is a WatchErrorHandlerWithContext.
+func (u *unservedKinds) watchFailed(ctx context.Context, watch *toolscache.Reflector, err error) {
+	if !apierrors.IsNotFound(err) {
+		toolscache.DefaultWatchErrorHandler(ctx, watch, err)
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	version := watch.LastSyncResourceVersion()
+	if since, known := u.since[watch]; known && since == version {
+		return
+	}
+	u.since[watch] = version
+	ctrl.Log.WithName("watch").Error(err, "A kind is no longer served: the operator ignores its objects until it is. "+
+		"If its CustomResourceDefinition was deleted, create it again, and then its objects, which were deleted with it",
+		"kind", watch.TypeDescription())
 }
