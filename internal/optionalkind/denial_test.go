@@ -4,6 +4,7 @@ package optionalkind_test
 
 import (
 	"errors"
+	"net/http"
 	"testing"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -27,8 +28,12 @@ func TestIsDenial(t *testing.T) {
 		"not found":       {apierrors.NewNotFound(schema.GroupResource{}, "x"), true},
 		"conflict":        {apierrors.NewConflict(schema.GroupResource{}, "x", errors.New("no")), false},
 		"webhook is down": {apierrors.NewInternalError(errors.New("failed calling webhook")), true},
-		"server fails":    {apierrors.NewInternalError(errors.New("etcd")), false},
-		"proxy fails":     {errors.New("webhook"), false},
+		"webhook's own code": {&apierrors.StatusError{ErrStatus: metav1.Status{
+			Code: http.StatusInternalServerError, Message: `admission webhook "mcontainerrecreaterequest.kb.io" denied the request: why`,
+		}}, true},
+		"server is busy": {apierrors.NewTooManyRequests("later", 1), false},
+		"server fails":   {apierrors.NewInternalError(errors.New("etcd")), false},
+		"proxy fails":    {errors.New("webhook"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := optionalkind.IsDenial(tc.err); got != tc.want {

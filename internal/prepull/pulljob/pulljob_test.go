@@ -113,49 +113,29 @@ func TestCreatedJob(t *testing.T) {
 }
 
 func TestCreateErrors(t *testing.T) {
-	broken := errors.New("broken")
-	for name, tc := range map[string]struct {
-		err    error
-		denied bool
-	}{
-		"Kruise's feature gate is off": {apierrors.NewForbidden(resource, "x", errors.New("feature-gate ImagePullJobGate is not enabled")), true},
-		"Kruise's webhook denies it":   {apierrors.NewBadRequest("invalid image"), true},
-		"Kruise's webhook is down":     {apierrors.NewInternalError(errors.New("failed calling webhook")), true},
-		"the definition is gone":       {apierrors.NewNotFound(resource, ""), true},
-		"internal server error":        {apierrors.NewInternalError(errors.New("etcd")), false},
-		"no connection":                {broken, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			err := (&Jobs{Client: &server{err: tc.err}}).Create(t.Context(), namespaced, prepull.Job{})
-			if errors.Is(err, ErrDenied) != tc.denied || !errors.Is(err, tc.err) {
-				t.Errorf("got %v, want an error that wraps %v, denied=%t", err, tc.err, tc.denied)
-			}
-		})
-	}
-}
-
-func TestCreateWithTakenName(t *testing.T) {
 	job := prepull.Job{Namespace: "batch", Name: "mesh-1"}
-	broken := errors.New("broken")
+	webhook, broken, taken := apierrors.NewBadRequest("invalid image"), errors.New("broken"), apierrors.NewAlreadyExists(resource, job.Name)
 	is := func(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
 	for name, tc := range map[string]struct {
-		change  func(*kruise.ImagePullJob)
-		gone    bool
+		err     error
+		change  func(*kruise.ImagePullJob) // of the existing job
 		listErr error
 		want    func(error) bool
 	}{
-		"own job":                {change: func(*kruise.ImagePullJob) {}, want: is(nil)},
-		"no label":               {change: func(j *kruise.ImagePullJob) { j.Labels = nil }, want: is(ErrDenied)},
-		"another manager":        {change: func(j *kruise.ImagePullJob) { j.Labels[labelManagedBy] = "another" }, want: is(ErrDenied)},
-		"no owner":               {change: func(j *kruise.ImagePullJob) { j.OwnerReferences = nil }, want: is(ErrDenied)},
-		"another policy's":       {change: func(j *kruise.ImagePullJob) { j.OwnerReferences[0].UID = "5c2d" }, want: is(ErrDenied)},
-		"an owner of other kind": {change: func(j *kruise.ImagePullJob) { j.OwnerReferences[0].Kind = "ImageListPullJob" }, want: is(ErrDenied)},
-		"deleted meanwhile":      {gone: true, want: apierrors.IsConflict},
-		"cannot be read":         {gone: true, listErr: broken, want: is(broken)},
+		"denied":                           {err: webhook, want: func(err error) bool { return errors.Is(err, ErrDenied) && errors.Is(err, webhook) }},
+		"no connection":                    {err: broken, want: func(err error) bool { return !errors.Is(err, ErrDenied) && errors.Is(err, broken) }},
+		"taken by the policy's own job":    {err: taken, change: func(*kruise.ImagePullJob) {}, want: is(nil)},
+		"taken, without the label":         {err: taken, change: func(j *kruise.ImagePullJob) { j.Labels = nil }, want: is(ErrDenied)},
+		"taken, of another manager":        {err: taken, change: func(j *kruise.ImagePullJob) { j.Labels[labelManagedBy] = "another" }, want: is(ErrDenied)},
+		"taken, without an owner":          {err: taken, change: func(j *kruise.ImagePullJob) { j.OwnerReferences = nil }, want: is(ErrDenied)},
+		"taken, of another policy":         {err: taken, change: func(j *kruise.ImagePullJob) { j.OwnerReferences[0].UID = "5c2d" }, want: is(ErrDenied)},
+		"taken, of an owner of other kind": {err: taken, change: func(j *kruise.ImagePullJob) { j.OwnerReferences[0].Kind = "ImageListPullJob" }, want: is(ErrDenied)},
+		"taken by one that is deleted now": {err: taken, want: apierrors.IsConflict},
+		"taken by one that cannot be read": {err: taken, listErr: broken, want: is(broken)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &server{err: apierrors.NewAlreadyExists(resource, job.Name), listErr: tc.listErr}
-			if !tc.gone {
+			s := &server{err: tc.err, listErr: tc.listErr}
+			if tc.change != nil {
 				existing := newJob(namespaced, job)
 				tc.change(existing)
 				s.existing = []kruise.ImagePullJob{*existing}

@@ -188,27 +188,6 @@ func TestFinishedCRREnqueuesPod(t *testing.T) {
 	}
 }
 
-func TestWatchSelectors(t *testing.T) {
-	got := map[string]string{}
-	for object, options := range CacheOptions() {
-		switch object.(type) {
-		case *apiextensionsv1.CustomResourceDefinition:
-			got["definition"] = options.Field.String()
-		case *admissionv1.MutatingWebhookConfiguration:
-			got["configuration"] = options.Field.String()
-		default:
-			t.Errorf("%T is watched", object)
-		}
-	}
-	want := map[string]string{
-		"definition":    "metadata.name=containerrecreaterequests.apps.kruise.io",
-		"configuration": "metadata.name=kruise-mutating-webhook-configuration",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("selectors (-want +got):\n%s", diff)
-	}
-}
-
 func TestDefinitionSchemaIsDropped(t *testing.T) {
 	definition := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: DefinitionName, ManagedFields: []metav1.ManagedFieldsEntry{{}}},

@@ -5,7 +5,6 @@ package crr
 import (
 	"context"
 	"errors"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -189,68 +188,29 @@ func TestCRRForAnotherPodIsDeleted(t *testing.T) {
 }
 
 func TestCreateErrors(t *testing.T) {
-	resource := schema.GroupResource{Group: "apps.kruise.io", Resource: "containerrecreaterequests"}
-	denied := func(code int32) error {
-		return &apierrors.StatusError{ErrStatus: metav1.Status{
-			Status: metav1.StatusFailure, Code: code, Message: `admission webhook "mcontainerrecreaterequest.kb.io" denied the request: why`,
-		}}
-	}
-	for name, tc := range map[string]struct {
-		err            error
-		denied, failed bool
-	}{
-		"the webhook returns 400":        {err: denied(http.StatusBadRequest), denied: true},
-		"the webhook returns 403":        {err: denied(http.StatusForbidden), denied: true},
-		"the webhook returns 500":        {err: denied(http.StatusInternalServerError), denied: true},
-		"the webhook does not respond":   {err: apierrors.NewInternalError(errors.New("failed calling webhook")), denied: true},
-		"the definition was deleted":     {err: apierrors.NewNotFound(resource, ""), denied: true},
-		"the namespace is being deleted": {err: apierrors.NewForbidden(resource, "x", errors.New("being terminated")), denied: true},
-		"internal server error":          {err: apierrors.NewInternalError(errors.New("etcd")), failed: true},
-		"the server is busy":             {err: apierrors.NewTooManyRequests("later", 1), failed: true},
-		"the server is down":             {err: errors.New("connection refused"), failed: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			changed, err := (&Terminator{Client: &server{err: tc.err}, Clock: stopped}).Terminate(t.Context(), pod, plan.Action{})
-			if changed || errors.Is(err, ErrDenied) != tc.denied || (err != nil) != (tc.denied || tc.failed) {
-				t.Errorf("got changed %t, error %v", changed, err)
-			}
-			if err != nil && !errors.Is(err, tc.err) {
-				t.Errorf("the cause is lost: %v", err)
-			}
-		})
-	}
-}
-
-func TestCreateWithTakenName(t *testing.T) {
 	requests := kruise.SchemeGroupVersion.WithResource(resource).GroupResource()
-	broken := errors.New("broken")
+	webhook, down, broken := apierrors.NewBadRequest("why"), errors.New("connection refused"), errors.New("broken")
+	taken := apierrors.NewAlreadyExists(requests, "sidecar-termination-4a1b-0")
+	is := func(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
 	for name, tc := range map[string]struct {
-		change  func(*kruise.ContainerRecreateRequest)
-		gone    bool
+		err     error
+		change  func(*kruise.ContainerRecreateRequest) // of the existing CRR
 		listErr error
 		want    func(error) bool
 	}{
-		"by the operator's own CRR": {
-			change: func(*kruise.ContainerRecreateRequest) {}, want: func(err error) bool { return err == nil },
-		},
-		"without the label": {
-			change: func(r *kruise.ContainerRecreateRequest) { r.Labels = nil }, want: isDenied,
-		},
-		"of another manager": {
-			change: func(r *kruise.ContainerRecreateRequest) { r.Labels[labelManagedBy] = "another" }, want: isDenied,
-		},
-		"without an owner": {
-			change: func(r *kruise.ContainerRecreateRequest) { r.OwnerReferences = nil }, want: isDenied,
-		},
-		"of another pod": {
-			change: func(r *kruise.ContainerRecreateRequest) { r.OwnerReferences[0].UID = "9c2d" }, want: isDenied,
-		},
-		"deleted meanwhile": {gone: true, want: apierrors.IsConflict},
-		"cannot be read":    {gone: true, listErr: broken, want: func(err error) bool { return errors.Is(err, broken) }},
+		"denied":                           {err: webhook, want: func(err error) bool { return errors.Is(err, ErrDenied) && errors.Is(err, webhook) }},
+		"no answer":                        {err: down, want: func(err error) bool { return !errors.Is(err, ErrDenied) && errors.Is(err, down) }},
+		"taken by the operator's own CRR":  {err: taken, change: func(*kruise.ContainerRecreateRequest) {}, want: is(nil)},
+		"taken, without the label":         {err: taken, change: func(r *kruise.ContainerRecreateRequest) { r.Labels = nil }, want: isDenied},
+		"taken, of another manager":        {err: taken, change: func(r *kruise.ContainerRecreateRequest) { r.Labels[labelManagedBy] = "another" }, want: isDenied},
+		"taken, without an owner":          {err: taken, change: func(r *kruise.ContainerRecreateRequest) { r.OwnerReferences = nil }, want: isDenied},
+		"taken, of another pod":            {err: taken, change: func(r *kruise.ContainerRecreateRequest) { r.OwnerReferences[0].UID = "9c2d" }, want: isDenied},
+		"taken by one that is deleted now": {err: taken, want: apierrors.IsConflict},
+		"taken by one that cannot be read": {err: taken, listErr: broken, want: is(broken)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &server{err: apierrors.NewAlreadyExists(requests, "sidecar-termination-4a1b-0"), listErr: tc.listErr}
-			if !tc.gone {
+			s := &server{err: tc.err, listErr: tc.listErr}
+			if tc.change != nil {
 				s.existing = newCRR(pod, plan.Action{}, stopped.Now())
 				tc.change(s.existing)
 			}

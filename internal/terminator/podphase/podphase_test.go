@@ -118,40 +118,24 @@ func TestServerErrorIsReturned(t *testing.T) {
 }
 
 func TestObserve(t *testing.T) {
-	for name, tc := range map[string]struct {
-		record string
-		want   []plan.Attempt
-	}{
-		"no record":       {"", nil},
-		"an empty record": {`{}`, nil},
-		"a write for another mode": {
-			`{"phase":"Succeeded","mode":"CRR","attempt":1,"writtenAt":"2026-03-01T11:00:00Z"}`,
-			[]plan.Attempt{{
-				Mode: v1alpha1.ModePodPhase, For: v1alpha1.ModeCRR, Number: 1, Started: time.Date(2026, 3, 1, 11, 0, 0, 0, time.UTC),
-			}},
+	for record, want := range map[string][]plan.Attempt{
+		"":   nil,
+		`{}`: nil,
+		`{"phase":"Succeeded","mode":"CRR","attempt":1,"writtenAt":"2026-03-01T11:00:00Z"}`: {
+			{Mode: v1alpha1.ModePodPhase, For: v1alpha1.ModeCRR, Number: 1, Started: time.Date(2026, 3, 1, 11, 0, 0, 0, time.UTC)},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := newTerminator(nil).Observe(t.Context(), newPod(tc.record))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("attempts (-want +got):\n%s", diff)
-			}
-		})
+		got, err := newTerminator(nil).Observe(t.Context(), newPod(record))
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
+			t.Errorf("record %q: error %v, attempts (-want +got):\n%s", record, err, diff)
+		}
 	}
-}
-
-func TestCorruptRecordStopsMode(t *testing.T) {
-	for _, record := range []string{
+	for _, corrupt := range []string{
 		`[]`, `{`, `{"mode":7}`, `{"mode":"Invented","attempt":1}`, `{"mode":"CRR","writtenAt":"noon"}`, `{"mode":"CRR"}` + strings.Repeat(" ", 5000),
 	} {
-		t.Run(record[:min(len(record), 40)], func(t *testing.T) {
-			if _, err := newTerminator(nil).Observe(t.Context(), newPod(record)); !errors.Is(err, terminator.ErrInvalidAnnotation) {
-				t.Errorf("got error %v, want ErrInvalidAnnotation", err)
-			}
-		})
+		if _, err := newTerminator(nil).Observe(t.Context(), newPod(corrupt)); !errors.Is(err, terminator.ErrInvalidAnnotation) {
+			t.Errorf("record %.40q: got error %v, want ErrInvalidAnnotation", corrupt, err)
+		}
 	}
 }
 
