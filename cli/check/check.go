@@ -150,16 +150,15 @@ func (r *result) text(p *output.Printer) {
 			p.StyledLine(output.Bold, section)
 		}
 		word := fmt.Sprintf("%-7s", strings.ToLower(string(check.Outcome)))
-		p.Prose([]output.Cell{{Text: "  "}, {Text: word, Style: styles[check.Outcome]}, {Text: "  "}}, check.Message)
-		p.Hint(len(word)+4, check.Hint)
+		p.Item(word, styles[check.Outcome], check.Message, check.Hint)
 	}
 	p.Line("")
-	switch failures, warnings, ok := r.Summary.Failures, r.Summary.Warnings, r.Summary.OK; {
-	case failures > 0:
-		p.StyledLine(output.Red, fmt.Sprintf("failures: %d, warnings: %d, ok: %d", failures, warnings, ok))
-	case warnings > 0:
-		p.StyledLine(output.Yellow, fmt.Sprintf("warnings: %d, ok: %d", warnings, ok))
-	default:
-		p.StyledLine(output.Green, fmt.Sprintf("all %d ok", ok))
+	style := output.Green
+	switch r.worst() {
+	case explain.SeverityProblem:
+		style = output.Red
+	case explain.SeverityWarning:
+		style = output.Yellow
 	}
+	p.StyledLine(style, fmt.Sprintf("failures: %d, warnings: %d, ok: %d", r.Summary.Failures, r.Summary.Warnings, r.Summary.OK))
 }

@@ -25,20 +25,19 @@ var severities = map[explain.Severity]struct {
 func (p *Printer) Findings(findings []explain.Finding) {
 	for _, finding := range findings {
 		severity := severities[finding.Severity]
-		head := []Cell{{Text: "  "}, {severity.word, severity.style}, {Text: "  "}}
 		text := finding.Message
 		if finding.Reason != "" {
 			text = fmt.Sprintf("%s: %s", finding.Reason, text)
 		}
-		p.Prose(head, text)
-		p.Hint(len(severity.word)+4, finding.Hint)
+		p.Item(severity.word, severity.style, text, finding.Hint)
 	}
 }
 
-// Hint writes a hint with the indent. It writes nothing for an empty hint.
-func (p *Printer) Hint(indent int, text string) {
-	if text != "" {
-		p.Prose([]Cell{{Text: strings.Repeat(" ", indent)}, {"-> ", Bold}}, text)
+// Item writes a text after a word, with a hint below it, which may be empty.
+func (p *Printer) Item(word string, style Style, text, hint string) {
+	p.Prose([]Cell{{Text: "  "}, {word, style}, {Text: "  "}}, text)
+	if hint != "" {
+		p.Prose([]Cell{{Text: strings.Repeat(" ", len(word)+4)}, {"-> ", Bold}}, hint)
 	}
 }
 

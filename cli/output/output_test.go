@@ -24,7 +24,7 @@ func TestTableEscapesHostileText(t *testing.T) {
 	p.StyledLine(Green, hostile)
 	p.Prose([]Cell{{hostile, Red}, {Text: " "}}, hostile)
 	p.Note(hostile)
-	p.Hint(2, hostile)
+	p.Item("word", Red, hostile, hostile)
 	p.Table([]string{"A", "B"}, [][]Cell{{{hostile, Red}, {Text: "x"}}, Cells("short", hostile)})
 	p.Findings([]explain.Finding{{Severity: explain.SeverityProblem, Reason: "Reason" + hostile, Message: hostile, Hint: hostile}})
 	style := func(style Style, text string) string { return "\x1b[" + string(style) + "m" + text + "\x1b[0m" }

@@ -51,26 +51,23 @@ The exit code is 0 if every case passed, 1 if a case failed, and 2 on errors, su
 func test(cmd *cobra.Command, program source.Program, files []string) error {
 	var passed, failed, invalid int
 	err := output.FormatTable.Write(cmd.OutOrStdout(), nil, func(p *output.Printer) {
-		line := func(word string, style output.Style, text string) {
-			p.Prose([]output.Cell{{Text: "  "}, {Text: word, Style: style}, {Text: "  "}}, text)
-		}
 		for _, path := range files {
 			p.StyledLine(output.Bold, path)
 			results, err := run(cmd.Context(), program, path)
 			if err != nil {
 				invalid++
 				for text := range strings.Lines(err.Error()) {
-					line("ERROR", output.Red, text)
+					p.Item("ERROR", output.Red, text, "")
 				}
 			}
 			for _, r := range results {
 				if len(r.differences) == 0 {
 					passed++
-					line("PASS", output.Green, r.name)
+					p.Item("PASS", output.Green, r.name, "")
 					continue
 				}
 				failed++
-				line("FAIL", output.Red, r.name)
+				p.Item("FAIL", output.Red, r.name, "")
 				var rows [][]output.Cell
 				for _, d := range r.differences {
 					rows = append(rows, []output.Cell{{Text: "        " + d[0]}, {Text: d[1], Style: output.Green}, {Text: d[2], Style: output.Red}})
