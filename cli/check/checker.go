@@ -164,6 +164,14 @@ func (c *checker) unreadable(err error, what string) bool {
 	return true
 }
 
+// read returns whether an object was read, and an error that is not a missing permission of the user.
+func (c *checker) read(err error, what string) (bool, error) {
+	if err == nil || c.unreadable(err, what) {
+		return err == nil, nil
+	}
+	return false, fmt.Errorf("read %s: %w", what, err)
+}
+
 // minimumMinor is the first minor version of Kubernetes 1 that supports the operator's manifests: it serves admission policies
 // in version v1.
 const minimumMinor = 30

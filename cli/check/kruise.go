@@ -57,31 +57,34 @@ func (c *checker) checkKruise(ctx context.Context) error {
 // checkKruiseDaemon finds real nodes without a ready daemon.
 func (c *checker) checkKruiseDaemon(ctx context.Context) error {
 	var nodes corev1.NodeList
-	if err := c.Client.List(ctx, &nodes); err != nil {
-		if c.unreadable(err, "nodes") {
-			return nil
-		}
-		return fmt.Errorf("list nodes: %w", err)
+	if ok, err := c.read(c.Client.List(ctx, &nodes), "nodes"); !ok {
+		return err
 	}
 	var daemons appsv1.DaemonSetList
-	err := c.Client.List(ctx, &daemons, client.MatchingFields{"metadata.name": kruiseDaemon})
-	switch {
-	case c.unreadable(err, "DaemonSets"):
-		return nil
-	case err != nil:
-		return fmt.Errorf("get OpenKruise's daemon: %w", err)
-	case len(daemons.Items) == 0:
+	if ok, err := c.read(c.Client.List(ctx, &daemons, client.MatchingFields{"metadata.name": kruiseDaemon}), "DaemonSets"); !ok {
+		return err
+	}
+	if len(daemons.Items) == 0 {
 		c.warn("run kruise-daemon on every node: on a node without it a CRR has no effect, and the operator falls back to the next mode",
 			"DaemonSet %s not found", kruiseDaemon)
 		return nil
 	}
 	namespace := daemons.Items[0].Namespace
-	ready, err := c.readyNodes(ctx, &daemons.Items[0])
+	selector, err := metav1.LabelSelectorAsSelector(daemons.Items[0].Spec.Selector)
 	if err != nil {
-		if c.unreadable(err, "pods in namespace "+namespace) {
-			return nil
-		}
+		return fmt.Errorf("parse the selector of DaemonSet %s: %w", kruiseDaemon, err)
+	}
+	var pods corev1.PodList
+	if ok, err := c.read(c.Client.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: selector}), "pods in namespace "+namespace); !ok {
 		return err
+	}
+	ready := map[string]bool{}
+	for i := range pods.Items {
+		for _, condition := range pods.Items[i].Status.Conditions {
+			if condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
+				ready[pods.Items[i].Spec.NodeName] = true
+			}
+		}
 	}
 	total := 0
 	var without []string
@@ -89,7 +92,7 @@ func (c *checker) checkKruiseDaemon(ctx context.Context) error {
 		if c.settings.NodeKindRules.Classify(&nodes.Items[i]) != plan.NodeReal {
 			continue
 		}
-		if total++; !slices.Contains(ready, nodes.Items[i].Name) {
+		if total++; !ready[nodes.Items[i].Name] {
 			without = append(without, nodes.Items[i].Name)
 		}
 	}
@@ -102,27 +105,6 @@ func (c *checker) checkKruiseDaemon(ctx context.Context) error {
 	return nil
 }
 
-// readyNodes lists the nodes with a ready pod of the DaemonSet.
-func (c *checker) readyNodes(ctx context.Context, daemon *appsv1.DaemonSet) ([]string, error) {
-	selector, err := metav1.LabelSelectorAsSelector(daemon.Spec.Selector)
-	if err != nil {
-		return nil, fmt.Errorf("parse the selector of DaemonSet %s: %w", daemon.Name, err)
-	}
-	var pods corev1.PodList
-	if err := c.Client.List(ctx, &pods, client.InNamespace(daemon.Namespace), client.MatchingLabelsSelector{Selector: selector}); err != nil {
-		return nil, fmt.Errorf("list pods of %s: %w", daemon.Name, err)
-	}
-	var nodes []string
-	for i := range pods.Items {
-		if slices.ContainsFunc(pods.Items[i].Status.Conditions, func(condition corev1.PodCondition) bool {
-			return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
-		}) {
-			nodes = append(nodes, pods.Items[i].Spec.NodeName)
-		}
-	}
-	return nodes, nil
-}
-
 // checkKruiseManager checks whether OpenKruise's own SidecarTerminator acts on the same environment variables.
 func (c *checker) checkKruiseManager(ctx context.Context) error {
 	if c.settings.Resolve.IgnoreEnv {
@@ -130,11 +112,10 @@ func (c *checker) checkKruiseManager(ctx context.Context) error {
 		return nil
 	}
 	var deployments appsv1.DeploymentList
-	err := c.Client.List(ctx, &deployments, client.MatchingFields{"metadata.name": kruiseManager})
+	if ok, err := c.read(c.Client.List(ctx, &deployments, client.MatchingFields{"metadata.name": kruiseManager}), "Deployments of all namespaces"); !ok {
+		return err
+	}
 	switch {
-	case c.unreadable(err, "Deployments of all namespaces"):
-	case err != nil:
-		return fmt.Errorf("get OpenKruise's manager: %w", err)
 	case len(deployments.Items) == 0:
 		c.warn("run OpenKruise with --feature-gates=SidecarTerminator=false, or the operator with --env-convention=Disabled",
 			"Deployment %s not found, so its feature gates are unknown", kruiseManager)

@@ -45,12 +45,11 @@ func (c *checker) checkNetwork(ctx context.Context) error {
 			}
 		}
 		var daemons appsv1.DaemonSetList
-		err := c.Client.List(ctx, &daemons, client.MatchingFields{"metadata.name": network.daemonSet})
-		switch {
-		case c.unreadable(err, "DaemonSets, which identify the network plugin"):
-		case err != nil:
-			return fmt.Errorf("get %s: %w", network.name, err)
-		case len(daemons.Items) > 0:
+		_, err := c.read(c.Client.List(ctx, &daemons, client.MatchingFields{"metadata.name": network.daemonSet}), "DaemonSets, which identify the network plugin")
+		if err != nil {
+			return err
+		}
+		if len(daemons.Items) > 0 {
 			found = append(found, network.name)
 		}
 	}
