@@ -14,13 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/config/crd"
+	"github.com/sidecar-termination/operator/config"
 	"github.com/sidecar-termination/operator/internal/optionalkind"
 )
 
 // checkDefinitions compares the installed CRDs with the CRDs in this program.
 func (c *checker) checkDefinitions(ctx context.Context) error {
-	known, err := crd.Read()
+	known, err := config.Definitions()
 	if err != nil {
 		return err
 	}

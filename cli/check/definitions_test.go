@@ -10,13 +10,13 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/config/crd"
+	"github.com/sidecar-termination/operator/config"
 )
 
 // policyDefinition returns the CRD of the namespaced kind.
 func policyDefinition(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
-	definitions, err := crd.Read()
+	definitions, err := config.Definitions()
 	i := slices.IndexFunc(definitions, func(d apiextensionsv1.CustomResourceDefinition) bool {
 		return d.Spec.Names.Kind == "SidecarTerminationPolicy"
 	})

@@ -50,7 +50,7 @@ func (c *checker) feature(role string) (name string, enabled bool) {
 func (c *checker) permissions() ([]permission, error) {
 	var all []permission
 	add := func(file string, namespaces ...string) error {
-		roles, err := config.ReadRoles(file)
+		roles, err := config.Roles(file)
 		for _, role := range roles {
 			feature, enabled := c.feature(role.Name)
 			for _, namespace := range namespaces {

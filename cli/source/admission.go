@@ -24,7 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 
-	"github.com/sidecar-termination/operator/config/crd"
+	"github.com/sidecar-termination/operator/config"
 )
 
 // validator checks the policies of one kind and version like the API server: by the schema and the CEL rules of the CRD, with the
@@ -87,7 +87,7 @@ func (v *validator) check(ctx context.Context, policy *unstructured.Unstructured
 
 // loadValidators builds the validators from the CRDs.
 func loadValidators() (map[string]*validator, error) {
-	definitions, err := crd.Read()
+	definitions, err := config.Definitions()
 	if err != nil {
 		return nil, err
 	}
