@@ -9,30 +9,20 @@ import (
 
 // No metric has a label with a pod's, namespace's or policy's name: their number must not grow with the cluster.
 var (
-	attemptsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sidecar_termination_attempts_total",
-		Help: "Attempts to end the sidecars of a pod, by mode. An attempt is counted when it starts.",
-	}, []string{"mode"})
+	attemptsTotal = countedByMode("sidecar_termination_attempts_total",
+		"Attempts to end the sidecars of a pod, by mode. An attempt is counted when it starts.")
 
-	attemptFailuresTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sidecar_termination_attempt_failures_total",
-		Help: "Attempts to end the sidecars of a pod that have failed, by mode.",
-	}, []string{"mode"})
+	attemptFailuresTotal = countedByMode("sidecar_termination_attempt_failures_total",
+		"Attempts to end the sidecars of a pod that have failed, by mode.")
 
-	dryRunAttemptsTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sidecar_termination_dry_run_attempts_total",
-		Help: "Attempts that DryRun policies would have started, by mode. A pod is counted once.",
-	}, []string{"mode"})
+	dryRunAttemptsTotal = countedByMode("sidecar_termination_dry_run_attempts_total",
+		"Attempts that DryRun policies would have started, by mode. A pod is counted once.")
 
-	fallbacksTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sidecar_termination_fallbacks_total",
-		Help: "Attempts that followed a failed one or took the place of a declared mode that cannot be used, by the mode that was used.",
-	}, []string{"mode"})
+	fallbacksTotal = countedByMode("sidecar_termination_fallbacks_total",
+		"Attempts that followed a failed one or took the place of a declared mode that cannot be used, by the mode that was used.")
 
-	podsTerminatedTotal = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "sidecar_termination_pods_terminated_total",
-		Help: "Pods whose sidecars have ended, by the mode that was used last.",
-	}, []string{"mode"})
+	podsTerminatedTotal = countedByMode("sidecar_termination_pods_terminated_total",
+		"Pods whose sidecars have ended, by the mode that was used last.")
 
 	terminationSeconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "sidecar_termination_duration_seconds",
@@ -55,6 +45,10 @@ var (
 		Help: "1 while modes that write the phase come last on nodes with this version of the kubelet, because it has ignored written phases.",
 	}, []string{"kubelet_version"})
 )
+
+func countedByMode(name, help string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{"mode"})
+}
 
 func init() {
 	metrics.Registry.MustRegister(attemptsTotal, attemptFailuresTotal, dryRunAttemptsTotal, fallbacksTotal, podsTerminatedTotal,
