@@ -250,6 +250,9 @@ func TestFaultThirdOfOperatorCallsFails(t *testing.T) {
 			stop := f.start(mgr)
 			f.tellStory(k)
 			stop()
+			// The sender of events may still run.
+			f.failing.mu.Lock()
+			defer f.failing.mu.Unlock()
 			calls += f.failing.calls
 			for call, times := range f.failing.failed {
 				failed[call] += times
