@@ -243,8 +243,8 @@ func (r *reporter) kubeletLearned(snapshot plan.Snapshot, key types.NamespacedNa
 		return
 	}
 	log.Info("The kubelet has ignored a written phase; modes that write the phase come last on nodes of this version", "retryAfter", phaseRetryInterval)
-	r.event(snapshot.Pod, podEvent{corev1.EventTypeWarning, v1alpha1.ReasonPhaseIgnoredByKubelet, fmt.Sprintf(
+	r.event(snapshot.Pod, corev1.EventTypeWarning, v1alpha1.ReasonPhaseIgnoredByKubelet, fmt.Sprintf(
 		"the kubelet of node %s ignored the phase that the operator wrote; on nodes with kubelet %s, modes that write the phase now come after Image, "+
 			"and one pod in %s tries the phase again; set a quick-exit image that has the sidecars' commands, or install OpenKruise",
-		snapshot.Pod.Spec.NodeName, snapshot.Kubelet.Version, phaseRetryInterval), state.first()})
+		snapshot.Pod.Spec.NodeName, snapshot.Kubelet.Version, phaseRetryInterval), state.first())
 }

@@ -80,7 +80,7 @@ func (r *PodReconciler) recoverReconcile(ctx context.Context, request ctrl.Reque
 	podcache.ReportPanic(podcache.PanicInReconcile, request.NamespacedName, cause)
 	*err = fmt.Errorf("reconcile pod: panic: %v", cause)
 	if pod, readErr := r.reader.pod(ctx, request.NamespacedName); readErr == nil {
-		r.states.reporter.event(pod, podEvent{corev1.EventTypeWarning, v1alpha1.ReasonInternalError, podcache.PanicMessage, nil})
+		r.states.reporter.event(pod, corev1.EventTypeWarning, v1alpha1.ReasonInternalError, podcache.PanicMessage, nil)
 	}
 }
 

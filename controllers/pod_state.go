@@ -105,7 +105,7 @@ func (s *podStates) record(resolved resolvedPod, decision plan.Decision, actErr 
 	s.reporter.decided(resolved.pod, state, decision, changed)
 	for _, warning := range resolved.resolution.Warnings {
 		if addTo(&state.warned, warningID(warning)) {
-			s.reporter.event(resolved.pod, warningEvent(warning))
+			s.reporter.event(resolved.pod, corev1.EventTypeWarning, warning.Reason, warning.Message, warning.Policy)
 		}
 	}
 	if decision.Stage == plan.StageTerminated {
@@ -208,12 +208,10 @@ func (s *podStates) deniedWrites(pod *corev1.Pod) map[v1alpha1.Mode]string {
 // may be reading.
 func deniedAfter(before map[v1alpha1.Mode]string, decision plan.Decision) map[v1alpha1.Mode]string {
 	after := maps.Clone(before)
-	for mode, answer := range decision.Denied {
-		if after == nil {
-			after = map[v1alpha1.Mode]string{}
-		}
-		after[mode] = answer
+	if after == nil {
+		after = map[v1alpha1.Mode]string{}
 	}
+	maps.Copy(after, decision.Denied)
 	for _, action := range decision.Actions {
 		delete(after, action.Mode)
 	}

@@ -273,9 +273,9 @@ func TestDecisionEvents(t *testing.T) {
 }
 
 func TestLongEventNoteIsCut(t *testing.T) {
-	events := &recordedEvents{}
-	podEvent{corev1.EventTypeNormal, v1alpha1.ReasonStuck, strings.Repeat("é", safetext.MaxEventNote), nil}.emit(events, podtest.New())
-	_, note, _ := strings.Cut(events.take()[0], ": ")
+	st := newStatesTest(t)
+	st.event(podtest.New(), corev1.EventTypeNormal, v1alpha1.ReasonStuck, strings.Repeat("é", safetext.MaxEventNote), nil)
+	_, note, _ := strings.Cut(st.events.take()[0], ": ")
 	if len(note) > safetext.MaxEventNote || !strings.HasSuffix(note, "é...") {
 		t.Errorf("the note has %d bytes and ends in %q", len(note), note[len(note)-8:])
 	}

@@ -3,11 +3,13 @@
 package controllers
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
@@ -18,6 +20,8 @@ import (
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/rollup"
+	"github.com/sidecar-termination/operator/internal/safetext"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // reporter turns transitions of pods into events, metrics, log lines and tallies for the statuses of policies. podStates calls it
@@ -40,12 +44,36 @@ func newReporter(recorder events.EventRecorder, clock clock.PassiveClock, notify
 	}
 }
 
-func (r *reporter) event(pod *corev1.Pod, event podEvent) { event.emit(r.recorder, pod) }
+// event sends an event on the pod with the policy, if any, as related object.
+func (r *reporter) event(pod *corev1.Pod, kind string, reason v1alpha1.Reason, note string, policy *resolve.PolicyRef) {
+	var related runtime.Object
+	if policy != nil {
+		related = &corev1.ObjectReference{
+			APIVersion: v1alpha1.GroupVersion.String(), Kind: string(policy.Kind), Namespace: policy.Namespace, Name: policy.Name,
+		}
+	}
+	regarding := &corev1.ObjectReference{
+		APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
+	}
+	r.recorder.Eventf(regarding, related, kind, string(reason), settings.EventAction, "%s", safetext.Truncate(note, safetext.MaxEventNote))
+}
 
-// decided emits the events of a decision. changed says that the decision changes the pod's reported state.
+// decided emits the events of a decision: its actions or, if the pod has just become stuck, that. changed says that the decision
+// changes the pod's reported state.
 func (r *reporter) decided(pod *corev1.Pod, state *podState, decision plan.Decision, changed bool) {
-	for _, event := range decisionEvents(decision, changed, state.first()) {
-		r.event(pod, event)
+	acted, stuck, policy := len(decision.Actions) > 0, decision.Stage == plan.StageStuck, state.first()
+	switch {
+	case stuck && (acted || changed):
+		r.event(pod, corev1.EventTypeWarning, decision.Reason, decision.Message, policy)
+	case acted && len(decision.Failures) > 0:
+		last := decision.Failures[len(decision.Failures)-1]
+		r.event(pod, corev1.EventTypeWarning, decision.Reason, fmt.Sprintf("%s (%s)", decision.Message, last.Message), policy)
+	case acted:
+		r.event(pod, corev1.EventTypeNormal, decision.Reason, decision.Message, policy)
+	}
+	if acted && decision.BackoffLimitRisk {
+		r.event(pod, corev1.EventTypeWarning, v1alpha1.ReasonBackoffLimitRisk,
+			"mode Image restarts a container, and under restartPolicy OnFailure each restart counts towards the Job's backoffLimit", policy)
 	}
 }
 
@@ -112,7 +140,8 @@ func (r *reporter) dryRun(resolved resolvedPod, decision plan.Decision) {
 		if policy.Spec.Enforcement.Acts() || !appliesTo(*resolved.resolution.DryRun, policy.Ref) {
 			continue
 		}
-		r.event(resolved.pod, dryRunEvent(decision, &policy.Ref))
+		r.event(resolved.pod, corev1.EventTypeNormal, v1alpha1.ReasonWouldTerminate,
+			"nothing was done because the policy's enforcement is DryRun; with Enforce: "+decision.Message, &policy.Ref)
 		r.add(policy.Ref, rollup.Tally{Recent: []v1alpha1.RecentTermination{
 			recent(policy.Ref, client.ObjectKeyFromObject(resolved.pod), mode, v1alpha1.OutcomeWouldTerminate, 0),
 		}})
