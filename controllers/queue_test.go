@@ -14,7 +14,7 @@ func TestQueueAcceptsItemsAfterStart(t *testing.T) {
 	q.add("too early; the initial lists enqueue it")
 	inner := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
 	t.Cleanup(inner.ShutDown)
-	if err := q.source().Start(t.Context(), inner); err != nil {
+	if err := q.Start(t.Context(), inner); err != nil {
 		t.Fatal(err)
 	}
 	q.add("in time")
@@ -29,12 +29,12 @@ func TestQueueAcceptsItemsAfterStart(t *testing.T) {
 
 func TestControllerWaitsUntilReady(t *testing.T) {
 	var q queue[string]
-	if err := q.source().WaitForSync(t.Context()); err != nil {
+	if err := q.WaitForSync(t.Context()); err != nil {
 		t.Error(err)
 	}
 	waited := false
 	q.ready = func(context.Context) { waited = true }
-	if err := q.source().WaitForSync(t.Context()); err != nil || !waited {
+	if err := q.WaitForSync(t.Context()); err != nil || !waited {
 		t.Errorf("waited: %t, error %v", waited, err)
 	}
 }

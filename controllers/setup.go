@@ -233,7 +233,7 @@ func watchPods(mgr manager.Manager, r *PodReconciler, caches caches, queue *queu
 		source.Kind(unfinished, &corev1.Pod{}, &podHandler{}),
 		source.Kind(caches.teardown, &corev1.Pod{}, &podHandler{}, podcache.InTeardown()),
 		source.Kind(unfinished, &v1alpha1.SidecarTerminationPolicy{}, podsOfPolicy(caches.pods), declarationChanged[*v1alpha1.SidecarTerminationPolicy]()),
-		queue.source(),
+		queue,
 	}
 	if r.options.NodeKindRules.All == "" {
 		watches = append(watches, source.Kind(unfinished, &corev1.Node{}, podsOfNode(caches.pods), nodeKindChanged(r.options.NodeKindRules)))
@@ -262,7 +262,7 @@ func watchPolicies(
 	watches := []source.TypedSource[resolve.PolicyRef]{
 		source.TypedKind(mgr.GetCache(), &v1alpha1.SidecarTerminationPolicy{},
 			toPolicy[*v1alpha1.SidecarTerminationPolicy](resolve.KindNamespaced), declarationChanged[*v1alpha1.SidecarTerminationPolicy]()),
-		queue.source(),
+		queue,
 	}
 	if !options.Capabilities.NamespacesOnly {
 		watches = append(watches, source.TypedKind(mgr.GetCache(), &v1alpha1.ClusterSidecarTerminationPolicy{},
