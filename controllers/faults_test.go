@@ -146,7 +146,7 @@ func (tr *trial) crashAfterAnyWrite() {
 func (tr *trial) anyAnswerToAnyWrite() {
 	for number := range tr.reference.wire.number {
 		for j, answer := range answers {
-			if every || (tr.number+number)%3 == j%3 {
+			if every || (tr.number+number)%len(answers) == j {
 				what := fmt.Sprintf("write %d: %s", number+1, answer)
 				if r := tr.same(what, disturbance{write: onceAt(number+1, answer)}); len(r.wire.met) != 1 {
 					tr.Errorf("%s: %d faults", what, len(r.wire.met))
