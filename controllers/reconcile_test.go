@@ -142,20 +142,6 @@ func (b *bench) wrote(want ...string) {
 	}
 }
 
-// pinned is a stale cache with one old version of a pod.
-type pinned struct {
-	client.Reader
-	pod *corev1.Pod
-}
-
-func (p pinned) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	if pod, ok := object.(*corev1.Pod); ok && key == keyOf(p.pod) {
-		p.pod.DeepCopyInto(pod)
-		return nil
-	}
-	return p.Reader.Get(ctx, key, object, options...)
-}
-
 func newKruise(t *testing.T) *testenv.Kruise {
 	t.Helper()
 	admin, err := client.New(server, client.Options{Scheme: scheme})

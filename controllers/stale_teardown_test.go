@@ -22,16 +22,6 @@ import (
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 )
 
-// withoutPods is a stale cache without any pod.
-type withoutPods struct{ client.Reader }
-
-func (w withoutPods) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	if _, ok := object.(*corev1.Pod); ok {
-		return apierrors.NewNotFound(corev1.Resource("pods"), key.Name)
-	}
-	return w.Reader.Get(ctx, key, object, options...)
-}
-
 // withoutAnswers is a client whose status writes are applied and fail with a lost answer.
 type withoutAnswers struct{ client.Client }
 
@@ -81,7 +71,7 @@ func TestPodIsCountedOnceDespiteStaleTeardownCache(t *testing.T) {
 			})
 
 			teardown := b.pods.reader.teardown
-			b.pods.reader.teardown = withoutPods{teardown}
+			b.pods.reader.teardown = pinned{teardown, nil}
 			for _, late := range tc.late {
 				clock.SetTime(begun.Add(late))
 				if result := b.reconcileStale(pod); result.RequeueAfter == 0 {
@@ -103,7 +93,7 @@ func TestPodGoneBeforeTeardownCacheSawItIsCounted(t *testing.T) {
 	policy := b.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
 	pod := b.newPod("job-1", podtest.MainDone)
 	b.reconcile(pod)
-	b.pods.reader.cache, b.pods.reader.teardown = withoutPods{b.pods.reader.cache}, withoutPods{b.pods.reader.teardown}
+	b.pods.reader.cache, b.pods.reader.teardown = pinned{b.pods.reader.cache, nil}, pinned{b.pods.reader.teardown, nil}
 	b.remove(pod)
 	clock.SetTime(clock.Now().Add(podcache.TeardownLag))
 	if result := b.reconcileStale(pod); result.RequeueAfter != 0 {
