@@ -11,6 +11,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -161,6 +162,8 @@ func (f *fixture) nextStep(ctx context.Context, actors *node) error {
 	if err := f.List(ctx, &pods, client.InNamespace(f.namespace)); err != nil {
 		return err
 	}
+	// The test is about to write the status of a new pod.
+	pods.Items = slices.DeleteFunc(pods.Items, func(pod corev1.Pod) bool { return len(pod.Status.ContainerStatuses) == 0 })
 	var requests kruise.ContainerRecreateRequestList
 	var jobs kruise.ImagePullJobList
 	for _, list := range []client.ObjectList{&requests, &jobs} {
