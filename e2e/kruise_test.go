@@ -26,12 +26,13 @@ import (
 func TestKruiseRemovedAndInstalled(t *testing.T) {
 	harness.Exclusive(t)
 	test := harness.New(t)
-	test.RestoreWith("kruise", "install")
+	test.RestoreWith("component", "start", kruiseDaemon)
+	test.RestoreWith("component", "start", kruiseManager)
 	prePull := prePullPolicy(test)
 	prePull.Spec.PodSelector.MatchLabels = map[string]string{policyLabel: "none"}
 	test.Create(prePull)
 	waitForPrePulled(test, prePull, "True PrePulled")
-	test.LocalCluster("kruise", "remove")
+	removeKruise(test)
 	waitForPrePulled(test, prePull, "False PrePullUnavailable OpenKruise does not serve ImagePullJobs")
 	test.DeleteOperatorPod()
 	test.WaitForOperator()
@@ -46,7 +47,8 @@ func TestKruiseRemovedAndInstalled(t *testing.T) {
 	record := test.RequireCompleted("without-kruise")
 	test.RequireCRRs(record, 0)
 
-	test.LocalCluster("kruise", "install")
+	test.LocalCluster("component", "start", kruiseManager)
+	test.LocalCluster("component", "start", kruiseDaemon)
 	with := harness.Job("with-kruise", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2))
 	with.Spec.Template.Labels = crr.Spec.PodSelector.MatchLabels
 	test.Create(crr, with)
@@ -54,6 +56,23 @@ func TestKruiseRemovedAndInstalled(t *testing.T) {
 	waitForPrePulled(test, prePull, "True PrePulled")
 
 	requireNoRestart(test, operator)
+}
+
+// removeKruise removes OpenKruise from the cluster. Its manager converts its custom resources and releases their finalizers, so it
+// stops when they are gone. The webhooks go last, because without them the manager does not run.
+func removeKruise(test *harness.Test) {
+	test.Helper()
+	var definitions []string
+	for _, name := range strings.Fields(kubectl(test, "get", "customresourcedefinitions", "-o", "name")) {
+		if strings.HasSuffix(name, ".kruise.io") {
+			definitions = append(definitions, name)
+		}
+	}
+	kubectl(test, append([]string{"delete", "--timeout=60s"}, definitions...)...)
+	test.LocalCluster("component", "stop", kruiseDaemon)
+	test.LocalCluster("component", "stop", kruiseManager)
+	kubectl(test, "delete", "mutatingwebhookconfigurations/kruise-mutating-webhook-configuration",
+		"validatingwebhookconfigurations/kruise-validating-webhook-configuration")
 }
 
 // requireNoRestart requires that the operator's pod is the same as before and that its container did not restart.

@@ -28,7 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
+	"github.com/sidecar-termination/operator/hack/localcluster/cluster"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 	"github.com/sidecar-termination/operator/internal/terminator/image"
@@ -36,7 +36,7 @@ import (
 )
 
 // bursts measures main containers that end as fast as clients can report.
-func (s *session) bursts(ctx context.Context, versions toolchain.Versions) (err error) {
+func (s *session) bursts(ctx context.Context, versions cluster.Versions) (err error) {
 	binaries, err := s.cluster.Builder().Ensure(ctx, versions.KruiseTool())
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func (s *session) bursts(ctx context.Context, versions toolchain.Versions) (err 
 	defer func() { err = errors.Join(err, e.stop()) }()
 	e.kruisePath = filepath.Join(binaries, "kruise-manager")
 	s.report.Setup += ", OpenKruise " + versions.Kruise
-	if err := s.cluster.WriteKruiseObjects(ctx, e.config, versions.KruiseTool().Version()); err != nil {
+	if err := s.cluster.WriteKruiseObjects(ctx, e.config, versions); err != nil {
 		return err
 	}
 	return s.inTurn("burst", []string{contenderBare, contenderOperator, contenderKruise, contenderKruiseLifted}, func(contender string) (err error) {

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/hack/localcluster/cluster"
 	"github.com/sidecar-termination/operator/hack/localcluster/images"
-	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
 // onKubelets are the contenders: pods without a sidecar, native sidecars written by hand, and policies for the deployed operator.
@@ -36,7 +36,7 @@ var (
 )
 
 // completions measures Jobs on the local cluster, from the end of their main containers until they are complete.
-func (s *session) completions(ctx context.Context, _ toolchain.Versions) error {
+func (s *session) completions(ctx context.Context, _ cluster.Versions) error {
 	config, err := clientcmd.BuildConfigFromFlags("", s.layout.AdminKubeconfig())
 	if err != nil {
 		return fmt.Errorf("find the local cluster (make cluster-up cluster-deploy): %w", err)

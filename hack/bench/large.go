@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
+	"github.com/sidecar-termination/operator/hack/localcluster/cluster"
 )
 
 const (
@@ -26,7 +26,7 @@ const (
 
 // large measures the operator in a cluster without other pods, with finished pods, and with as many unfinished ones. It uses mode PodPhase,
 // so that OpenKruise's manager is not needed: its cache of all pods would take more memory than the API server leaves.
-func (s *session) large(ctx context.Context, versions toolchain.Versions) (err error) {
+func (s *session) large(ctx context.Context, versions cluster.Versions) (err error) {
 	e, err := s.startServer(ctx, versions)
 	if err != nil {
 		return err

@@ -28,7 +28,6 @@ import (
 	"github.com/sidecar-termination/operator/hack/localcluster/cluster"
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 	"github.com/sidecar-termination/operator/hack/localcluster/progress"
-	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
 // session is one run of the benchmark.
@@ -74,12 +73,12 @@ func (s *session) run(ctx context.Context) (err error) {
 	if s.cluster, err = cluster.New(s.layout, s.reporter); err != nil {
 		return err
 	}
-	versions, err := toolchain.FromEnvironment().Parse()
+	versions, err := cluster.FromEnvironment()
 	if err != nil {
 		return err
 	}
 	s.report = newReport()
-	known := map[string]func(context.Context, toolchain.Versions) error{"burst": s.bursts, "large": s.large, "completion": s.completions}
+	known := map[string]func(context.Context, cluster.Versions) error{"burst": s.bursts, "large": s.large, "completion": s.completions}
 	for _, part := range strings.Split(s.parts, ",") {
 		measure := known[part]
 		if measure == nil {
@@ -93,7 +92,7 @@ func (s *session) run(ctx context.Context) (err error) {
 }
 
 // startServer builds the API server and etcd, and starts them.
-func (s *session) startServer(ctx context.Context, versions toolchain.Versions) (*environment, error) {
+func (s *session) startServer(ctx context.Context, versions cluster.Versions) (*environment, error) {
 	s.report.Setup += ", Kubernetes " + versions.Kubernetes
 	binaries, err := s.cluster.Builder().EnsureEnvtest(ctx, versions.Kubernetes)
 	if err != nil {

@@ -20,7 +20,6 @@ import (
 	"github.com/sidecar-termination/operator/hack/localcluster/cluster"
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 	"github.com/sidecar-termination/operator/hack/localcluster/progress"
-	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
 const usage = `usage: localcluster COMMAND
@@ -28,12 +27,9 @@ const usage = `usage: localcluster COMMAND
   down               remove the cluster, running or not, and restore the machine
   status             show the components and the nodes; fail when one of them is down
   deploy             build the operator, deploy it and wait until it is ready
-  build              compile the programs of the cluster into the cache and print where they are
-  build --envtest    compile only kube-apiserver, etcd and kubectl; the directory printed serves as KUBEBUILDER_ASSETS
-  component start|stop|kill|restart NAME
-                     start, stop, kill or restart one process of the cluster, and wait until it is healthy or gone
-  kruise install     add OpenKruise to the running cluster and wait until its webhooks serve
-  kruise remove      stop OpenKruise, and remove its webhooks and definitions
+  build --envtest    compile kube-apiserver, etcd and kubectl; the directory printed serves as KUBEBUILDER_ASSETS
+  component start|stop|kill NAME
+                     start, stop or kill one process of the cluster, and wait until it is healthy or gone
 CONTRIBUTING.md lists the environment variables that choose versions and addons`
 
 // errUnwell makes the command fail without a further message.
@@ -62,7 +58,7 @@ func run(ctx context.Context, arguments []string) error {
 	if err != nil {
 		return err
 	}
-	switch command := strings.Join(arguments, " "); command {
+	switch strings.Join(arguments, " ") {
 	case "up":
 		return up(ctx, local)
 	case "down":
@@ -71,24 +67,22 @@ func run(ctx context.Context, arguments []string) error {
 		return status(ctx, local)
 	case "deploy":
 		return local.Deploy(ctx)
-	case "build", "build --envtest":
-		return build(ctx, local, command != "build")
-	case "kruise install":
-		return local.InstallKruise(ctx)
-	case "kruise remove":
-		return local.RemoveKruise(ctx)
+	case "build --envtest":
+		return build(ctx, local)
 	}
-	changes := map[string]cluster.Change{"start": {Start: true}, "stop": {Stop: true}, "kill": {Kill: true}, "restart": {Stop: true, Start: true}}
 	if len(arguments) == 3 && arguments[0] == "component" {
-		if change, known := changes[arguments[1]]; known {
-			return local.ChangeComponent(ctx, arguments[2], change)
+		switch name := arguments[2]; arguments[1] {
+		case "start":
+			return local.StartComponent(ctx, name)
+		case "stop", "kill":
+			return local.StopComponent(ctx, name, arguments[1] == "kill")
 		}
 	}
 	return errors.New(usage)
 }
 
 func up(ctx context.Context, local *cluster.Cluster) error {
-	versions, err := toolchain.FromEnvironment().Parse()
+	versions, err := cluster.FromEnvironment()
 	if err != nil {
 		return err
 	}
@@ -103,23 +97,14 @@ func status(ctx context.Context, local *cluster.Cluster) error {
 	return err
 }
 
-func build(ctx context.Context, local *cluster.Cluster, envtest bool) error {
-	versions, err := toolchain.FromEnvironment().Parse()
+func build(ctx context.Context, local *cluster.Cluster) error {
+	versions, err := cluster.FromEnvironment()
 	if err != nil {
 		return err
 	}
-	var directories []string
-	if envtest {
-		directories = make([]string, 1)
-		directories[0], err = local.Builder().EnsureEnvtest(ctx, versions.Kubernetes)
-	} else {
-		directories, err = local.Build(ctx, versions)
-	}
-	if err != nil {
-		return err
-	}
-	for _, directory := range directories {
+	directory, err := local.Builder().EnsureEnvtest(ctx, versions.Kubernetes)
+	if err == nil {
 		fmt.Println(directory)
 	}
-	return nil
+	return err
 }

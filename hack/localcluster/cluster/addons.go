@@ -3,352 +3,216 @@
 package cluster
 
 import (
-	"context"
-	"encoding/base64"
-	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
-	"slices"
-	"time"
-
-	corev1 "k8s.io/api/core/v1"
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	kustomize "sigs.k8s.io/kustomize/api/types"
-	"sigs.k8s.io/yaml"
 
-	"github.com/sidecar-termination/operator/hack/localcluster/addons"
-	"github.com/sidecar-termination/operator/hack/localcluster/components"
-	"github.com/sidecar-termination/operator/hack/localcluster/images"
-	"github.com/sidecar-termination/operator/hack/localcluster/layout"
+	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
-// InstallKruise installs OpenKruise on the running cluster, or completes it, and waits until its webhooks serve.
-func (c *Cluster) InstallKruise(ctx context.Context) error {
-	unlock, err := c.lock()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	_, current, err := c.current()
-	if err != nil {
-		return err
-	}
-	wanted := current.Versions
-	wanted.With = addons.Kruise
-	if current.Versions, err = current.Next(wanted); err != nil {
-		return err
-	}
-	return c.complete(ctx, current)
-}
-
-// RemoveKruise stops OpenKruise and removes its webhooks and its custom resources with their definitions. It returns when they are gone.
-func (c *Cluster) RemoveKruise(ctx context.Context) error {
-	unlock, err := c.lock()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	description, previous, err := c.current()
-	if err != nil {
-		return err
-	}
-	for _, component := range slices.Backward(description.All()) {
-		if component.Addon != addons.Kruise {
-			continue
-		}
-		if err := c.stop(ctx, component, stopTimeout); err != nil {
-			return err
-		}
-	}
-	api, err := c.connect()
-	if err != nil {
-		return err
-	}
-	objects, err := c.addonObjects(ctx, addons.OpenKruise(previous.Kruise), nil)
-	if err != nil {
-		return err
-	}
-	if err := removeServed(ctx, api, objects); err != nil {
-		return err
-	}
-	previous.Versions = previous.Without(addons.Kruise)
-	return c.saveState(previous)
-}
-
-// removeServed removes the webhooks among the objects of an addon that no longer runs, and the definitions with their custom resources.
-func removeServed(ctx context.Context, api client.Client, objects []*unstructured.Unstructured) error {
-	var definitions []*unstructured.Unstructured
-	for _, object := range objects {
-		switch object.GetKind() {
-		case "CustomResourceDefinition":
-			// Nothing converts between versions any more, and without that the custom resources could not be listed to be deleted.
-			unconverted := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"conversion":{"strategy":"None","webhook":null}}}`))
-			if err := client.IgnoreNotFound(api.Patch(ctx, object, unconverted)); err != nil {
-				return fmt.Errorf("end the conversion of %s: %w", object.GetName(), err)
-			}
-			definitions = append(definitions, object)
-		case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
-			definitions = slices.Insert(definitions, 0, object)
-		}
-	}
-	for _, object := range definitions {
-		if err := client.IgnoreNotFound(api.Delete(ctx, object)); err != nil {
-			return fmt.Errorf("delete %s: %w", object.GetName(), err)
-		}
-	}
-	return poll(ctx, 60*time.Second, func(ctx context.Context) error {
-		for _, object := range definitions {
-			definition := &apiextensionsv1.CustomResourceDefinition{}
-			err := api.Get(ctx, client.ObjectKeyFromObject(object), definition)
-			if object.GetKind() != "CustomResourceDefinition" || apierrors.IsNotFound(err) {
-				continue
-			}
-			return errors.Join(fmt.Errorf("the definition %s is left", object.GetName()), err, releaseFinalizers(ctx, api, definition))
-		}
-		return nil
-	})
-}
-
-// releaseFinalizers lets custom resources go whose controller no longer runs.
-func releaseFinalizers(ctx context.Context, api client.Client, definition *apiextensionsv1.CustomResourceDefinition) error {
-	for _, version := range definition.Spec.Versions {
-		kind := schema.GroupVersionKind{Group: definition.Spec.Group, Version: version.Name, Kind: definition.Spec.Names.Kind}
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(kind)
-		if err := api.List(ctx, list); err != nil {
-			continue
-		}
-		for _, item := range list.Items {
-			item.SetGroupVersionKind(kind)
-			err := api.Patch(ctx, &item, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))
-			if client.IgnoreNotFound(err) != nil {
-				return fmt.Errorf("release %s %s: %w", definition.Name, item.Name, err)
-			}
-		}
-	}
-	return nil
-}
-
-// WriteKruiseObjects writes all that a manager of OpenKruise needs to any API server: definitions, webhook configurations, accounts and
-// rights. It runs nothing.
-func (c *Cluster) WriteKruiseObjects(ctx context.Context, server *rest.Config, version string) error {
-	api, err := connectWith(server)
-	if err != nil {
-		return err
-	}
-	objects, err := c.addonObjects(ctx, addons.OpenKruise(version), nil)
-	if err != nil {
-		return err
-	}
-	return writeAll(ctx, api, objects, createObject)
-}
-
-// installAddons installs the addons that have a process among the missing ones, and waits until they are healthy.
-func (c *Cluster) installAddons(ctx context.Context, description components.Cluster, missing []components.Component) error {
-	for _, addon := range description.Addons {
-		if !slices.ContainsFunc(missing, func(component components.Component) bool { return component.Addon == addon.Name }) {
-			continue
-		}
-		if err := c.installAddon(ctx, description, addon); err != nil {
-			return fmt.Errorf("install %s: %w", addon.Name, err)
-		}
-	}
-	return nil
-}
-
-func (c *Cluster) installAddon(ctx context.Context, description components.Cluster, addon components.Addon) error {
-	api, err := c.connect()
-	if err != nil {
-		return err
-	}
-	authority, err := c.authority()
-	if err != nil {
-		return err
-	}
-	objects, err := c.addonObjects(ctx, addon.Addon, authority.Certificate)
-	if err != nil {
-		return err
-	}
-	// What exists is left alone: controllers complete their own objects.
-	if err := writeAll(ctx, api, objects, createObject); err != nil {
-		return err
-	}
-	if err := c.importAddonImages(ctx, description, addon); err != nil {
-		return err
-	}
-	for _, process := range addon.Processes {
-		component := description.Component(addon, process)
-		if err := c.launch(component); err != nil {
-			return err
-		}
-		if err := c.mountSecret(ctx, api, description, addon, process); err != nil {
-			return err
-		}
-		if err := c.await(ctx, component); err != nil {
-			return err
-		}
-	}
-	if addon.Sample == "" {
-		return nil
-	}
-	sample := &unstructured.Unstructured{}
-	if err := yaml.Unmarshal([]byte(addon.Sample), &sample.Object); err != nil {
-		return fmt.Errorf("read the sample: %w", err)
-	}
-	if err := poll(ctx, 60*time.Second, func(ctx context.Context) error { return api.Create(ctx, sample.DeepCopy(), client.DryRunAll) }); err != nil {
-		return fmt.Errorf("its webhooks do not serve: %w\n%s", err, tail(c.layout.Log(addon.Processes[0].Name)))
-	}
-	return nil
-}
-
-// addonObjects returns the objects of the addon's manifests, those first that others need. The API server reaches the webhooks
-// among them on the loopback interface.
-func (c *Cluster) addonObjects(ctx context.Context, addon addons.Addon, authority []byte) ([]*unstructured.Unstructured, error) {
-	if len(addon.Manifests) == 0 {
-		return nil, nil
-	}
-	source, err := c.builder.AddonSource(ctx, addon)
-	if err != nil {
-		return nil, err
-	}
-	var manifests []string
-	for _, pattern := range addon.Manifests {
-		found, err := filepath.Glob(filepath.Join(source, pattern))
-		if err != nil || len(found) == 0 {
-			return nil, errors.Join(fmt.Errorf("nothing in the module matches %s", pattern), err)
-		}
-		manifests = append(manifests, found...)
-	}
-	kustomization := kustomize.Kustomization{Resources: manifests}
-	if addon.SetNamespace {
-		kustomization.Namespace = addon.Namespace
-	}
-	objects, err := renderResources(kustomization)
-	if err != nil {
-		return nil, err
-	}
-	if addon.SetNamespace {
-		objects = slices.Insert(objects, 0, &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": addon.Namespace},
-		}})
-	}
-	objects = slices.DeleteFunc(objects, belongsToPods)
-	for _, object := range objects {
-		if addon.Edit != nil {
-			addon.Edit(object)
-		}
-		for _, process := range addon.Processes {
-			redirect(object, process.Webhook, authority)
-		}
-	}
-	return objects, nil
-}
-
-// belongsToPods reports whether the object runs pods, or is of use only where the programs run as pods.
-func belongsToPods(object *unstructured.Unstructured) bool {
-	switch object.GetKind() {
-	case "Deployment", "DaemonSet", "StatefulSet", "HorizontalPodAutoscaler", "PodDisruptionBudget", "APIService", "ServiceMonitor":
-		return true
-	}
-	return false
-}
-
-// redirect leads the API server to the webhooks of a process: the Service is an external name of the loopback interface, and clients
-// of the Service use the port of the process. The certificate is still one for the name of the Service.
-func redirect(object *unstructured.Unstructured, webhook addons.Webhook, authority []byte) {
-	switch object.GetKind() {
-	case "Service":
-		if object.GetName() == webhook.Service {
-			object.Object["spec"] = map[string]any{"type": string(corev1.ServiceTypeExternalName), "externalName": "127.0.0.1"}
-		}
-	case "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration":
-		hooks, _ := object.Object["webhooks"].([]any)
-		for _, hook := range hooks {
-			if fields, isMap := hook.(map[string]any); isMap {
-				redirectClient(fields, webhook, authority)
-			}
-		}
-	case "CustomResourceDefinition":
-		if fields, found, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "conversion", "webhook"); found {
-			redirectClient(fields.(map[string]any), webhook, authority)
-		}
+// serviceAccount is the user of a component that acts as a service account of its addon.
+func serviceAccount(namespace, name string) User {
+	return User{
+		Name:   "system:serviceaccount:" + namespace + ":" + name,
+		Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace},
 	}
 }
 
-// redirectClient changes the field clientConfig among the fields, if it leads to the webhook.
-func redirectClient(fields map[string]any, webhook addons.Webhook, authority []byte) {
-	if name, _, _ := unstructured.NestedString(fields, "clientConfig", "service", "name"); name != webhook.Service {
+// kruiseFeatureGates leave out OpenKruise's own terminator of sidecars and all alpha features but jobs that pull images.
+const kruiseFeatureGates = "--feature-gates=AllAlpha=false,ImagePullJobGate=true,SidecarTerminator=false"
+
+// openKruise runs OpenKruise's daemon on the first node alone.
+func openKruise(d Description) Addon {
+	const namespace, manager = "kruise-system", "kruise-manager"
+	// The API server accepts this object once the webhooks serve.
+	sample := d.Path("addons", "broadcastjob.json")
+	return Addon{
+		Tool:      kruiseTool(d.Kruise),
+		Namespace: namespace,
+		Manifests: "config/default",
+		Components: []Component{
+			{
+				Name: manager,
+				Arguments: []string{
+					"--enable-leader-election=false", "--enable-pprof=false", "--metrics-addr=127.0.0.1:21080",
+					"--health-probe-addr=127.0.0.1:21081", kruiseFeatureGates,
+				},
+				Environment: []string{
+					"POD_NAMESPACE=" + namespace, "WEBHOOK_HOST=127.0.0.1", "WEBHOOK_PORT=21443", "WEBHOOK_CERT_DIR=" + d.Path("addons", manager),
+				},
+				User: serviceAccount(namespace, "kruise-manager"),
+				Health: Probe{Command: []string{
+					d.Kubectl(), "--kubeconfig=" + d.AdminKubeconfig(), "create", "--filename=" + sample,
+					"--raw=/apis/apps.kruise.io/v1alpha1/namespaces/default/broadcastjobs?dryRun=All",
+				}},
+				Files: map[string]string{sample: object{
+					"apiVersion": "apps.kruise.io/v1alpha1",
+					"kind":       "BroadcastJob",
+					"metadata":   object{"generateName": "webhook-check-"},
+					"spec": object{
+						"completionPolicy": object{"type": "Always"},
+						"template": object{"spec": object{
+							"restartPolicy": "Never", "containers": []object{{"name": "main", "image": "localhost/busybox:1"}},
+						}},
+					},
+				}.String()},
+			},
+			{
+				Name:        "kruise-daemon",
+				Arguments:   []string{"--addr=127.0.0.1:21221", "--enable-pprof=false", kruiseFeatureGates},
+				Environment: []string{"NODE_NAME=" + nodes[0].Name},
+				User:        serviceAccount(namespace, "kruise-daemon"),
+				Health:      Probe{URL: "http://127.0.0.1:21221/healthz"},
+			},
+		},
+	}
+}
+
+func kruiseTool(version string) toolchain.Tool {
+	const module = "github.com/openkruise/kruise"
+	return toolchain.Tool{
+		Name:     "kruise-" + version,
+		Source:   module,
+		Duration: "3 minutes",
+		Packages: map[string]string{"kruise-manager": module, "kruise-daemon": module + "/cmd/daemon"},
+	}
+}
+
+// virtualNodeName is the name of the node that no kubelet serves.
+const virtualNodeName = "virtual-1"
+
+// virtual runs the virtual node. The version is that of virtual-kubelet. The program may do what the node authorizer does not let a
+// virtual kubelet do.
+func virtual(d Description) Addon {
+	return Addon{
+		Tool: toolchain.Tool{
+			Name:      virtualNode + "-v1.13.0",
+			Directory: "../../e2e/virtualnode",
+			Duration:  "2 minutes",
+			Packages:  map[string]string{virtualNode: "github.com/sidecar-termination/operator/e2e/virtualnode"},
+		},
+		Components: []Component{{
+			Name: virtualNode,
+			Arguments: []string{
+				"--node=" + virtualNodeName, "--images=" + d.Path("images"), "--directory=" + d.Node(virtualNodeName, "pods"),
+				"--health-address=127.0.0.1:21270",
+			},
+			User:   administrator(virtualNode),
+			Health: Probe{URL: "http://127.0.0.1:21270/healthz"},
+		}},
+	}
+}
+
+// jobset makes one Job for each replica of its replicated jobs.
+func jobset(d Description) Addon {
+	const module, namespace, controller = "sigs.k8s.io/jobset", "jobset-system", "jobset-controller"
+	configuration := d.Path("addons", controller+".yaml")
+	return Addon{
+		Tool: toolchain.Tool{
+			Name: "jobset-v0.11.0", Source: module, Duration: "2 minutes", Packages: map[string]string{controller: module},
+		},
+		Namespace: namespace,
+		Manifests: "config/default",
+		Webhook:   Webhook{Service: "jobset-webhook-service", Port: 21510},
+		Components: []Component{{
+			Name:      controller,
+			Arguments: []string{"--config=" + configuration, "--zap-log-level=2"},
+			User:      serviceAccount(namespace, "jobset-controller-manager"),
+			Health:    Probe{URL: "http://127.0.0.1:21511/readyz"},
+			Files: map[string]string{configuration: `apiVersion: config.jobset.x-k8s.io/v1alpha1
+kind: Configuration
+leaderElection: {leaderElect: false}
+internalCertManagement: {enable: false}
+webhook: {host: 127.0.0.1, port: 21510, certDir: "` + d.Path("pki") + `"}
+metrics: {bindAddress: "0"}
+health: {healthProbeBindAddress: "127.0.0.1:21511"}
+`},
+		}},
+	}
+}
+
+// kueue admits Jobs, JobSets and plain pods by quota. It takes pods of namespaces whose objects name a queue.
+func kueue(d Description) Addon {
+	const module, namespace, controller = "sigs.k8s.io/kueue", "kueue-system", "kueue-controller"
+	configuration := d.Path("addons", controller+".yaml")
+	return Addon{
+		Tool: toolchain.Tool{
+			Name: "kueue-v0.15.0", Source: module, Duration: "4 minutes", Packages: map[string]string{controller: module + "/cmd/kueue"},
+			// No option says where the certificate of the metrics is, which nobody reads.
+			Change: `grep -q '"/etc/kueue/metrics/certs"' cmd/kueue/main.go
+sed -i 's|"/etc/kueue/metrics/certs"|cfg.Webhook.CertDir|' cmd/kueue/main.go`,
+		},
+		Namespace: namespace,
+		Manifests: "config/default",
+		Webhook:   Webhook{Service: "kueue-webhook-service", Port: 21520},
+		Components: []Component{{
+			Name:      controller,
+			Arguments: []string{"--config=" + configuration, "--zap-log-level=2"},
+			User:      serviceAccount(namespace, "kueue-controller-manager"),
+			Health:    Probe{URL: "http://127.0.0.1:21521/readyz"},
+			// The visibility server cannot be told which address to listen on.
+			Files: map[string]string{configuration: `apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+namespace: kueue-system
+health: {healthProbeBindAddress: "127.0.0.1:21521"}
+metrics: {bindAddress: "0"}
+webhook: {host: 127.0.0.1, port: 21520, certDir: "` + d.Path("pki") + `"}
+leaderElection: {leaderElect: false}
+internalCertManagement: {enable: false}
+featureGates: {VisibilityOnDemand: false}
+integrations:
+  frameworks: [batch/job, jobset.x-k8s.io/jobset, pod]
+`},
+		}},
+	}
+}
+
+// argo makes the pods of workflows. Its programs in these pods need the API server, so a workflow must have hostNetwork: true.
+func argo(Description) Addon {
+	const (
+		module, version       = "github.com/argoproj/argo-workflows/v3", "v3.7.4"
+		controller, namespace = "workflow-controller", "argo"
+		image                 = "localhost/argoexec:" + version
+	)
+	return Addon{
+		Tool: toolchain.Tool{
+			Name:     "argo-" + version,
+			Source:   module,
+			Duration: "10 minutes",
+			Packages: map[string]string{
+				controller: module + "/cmd/workflow-controller",
+				"argoexec": module + "/cmd/argoexec",
+			},
+			LinkerFlags: "-X " + module + ".version=" + version,
+			// The first file is a symbolic link in the repository, which modules do not have. No option makes the controller listen on
+			// the loopback interface alone.
+			Change: `cp workflow/executor/osspecific/signal_darwin.go workflow/executor/osspecific/signal_linux.go
+grep -q '":6060"' cmd/workflow-controller/main.go
+sed -i 's/":6060"/"127.0.0.1:6060"/' cmd/workflow-controller/main.go`,
+		},
+		Namespace: namespace,
+		Manifests: "manifests/cluster-install",
+		Edit:      configureArgo,
+		Components: []Component{{
+			Name:        controller,
+			Arguments:   []string{"--namespace=" + namespace, "--executor-image=" + image},
+			Environment: []string{"LEADER_ELECTION_DISABLE=true"},
+			User:        serviceAccount(namespace, "argo"),
+			Health:      Probe{URL: "http://127.0.0.1:6060/healthz"},
+		}},
+		Image:      image,
+		Entrypoint: "argoexec",
+	}
+}
+
+// configureArgo tells the programs in pods where the API server is, and turns off the metrics.
+func configureArgo(manifest *unstructured.Unstructured) {
+	if manifest.GetKind() != "ConfigMap" || manifest.GetName() != "workflow-controller-configmap" {
 		return
 	}
-	_ = unstructured.SetNestedField(fields, int64(webhook.Port), "clientConfig", "service", "port")
-	if !webhook.OwnCertificates {
-		_ = unstructured.SetNestedField(fields, base64.StdEncoding.EncodeToString(authority), "clientConfig", "caBundle")
+	manifest.Object["data"] = map[string]any{
+		"metricsConfig": "enabled: false\n",
+		"executor": `env:
+- {name: KUBERNETES_SERVICE_HOST, value: 127.0.0.1}
+- {name: KUBERNETES_SERVICE_PORT, value: "6443"}
+`,
 	}
-}
-
-// mountSecret waits until a process that makes its own certificates has written them to its Secret, and writes them to files, as a
-// kubelet would.
-func (c *Cluster) mountSecret(ctx context.Context, api client.Client, description components.Cluster, addon components.Addon, process addons.Process) error {
-	if process.Webhook.Secret == "" {
-		return nil
-	}
-	component := description.Component(addon, process)
-	secret := &corev1.Secret{}
-	err := poll(ctx, startTimeout, func(ctx context.Context) error {
-		if !c.alive(component) {
-			return finalError{errors.New("the process ended")}
-		}
-		if err := api.Get(ctx, client.ObjectKey{Namespace: addon.Namespace, Name: process.Webhook.Secret}, secret); err != nil {
-			return fmt.Errorf("get it: %w", err)
-		}
-		if len(secret.Data[corev1.TLSCertKey]) == 0 {
-			return errors.New("it has no certificate")
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("the secret %s of %s: %w\n%s", process.Webhook.Secret, process.Name, err, tail(c.layout.Log(process.Name)))
-	}
-	for name, content := range secret.Data {
-		if err := layout.WriteFile(filepath.Join(description.WebhookCertificates(process), name), content); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// importAddonImages makes the addon's images, and makes them known to all nodes.
-func (c *Cluster) importAddonImages(ctx context.Context, description components.Cluster, addon components.Addon) error {
-	for _, image := range addon.Images {
-		programs := map[string][]byte{}
-		for path, binary := range image.Programs {
-			program, err := os.ReadFile(filepath.Join(addon.Directory, binary))
-			if err != nil {
-				return fmt.Errorf("read %s: %w", binary, err)
-			}
-			programs[path] = program
-		}
-		built, err := images.Programs(programs, image.Entrypoint, platform())
-		if err != nil {
-			return fmt.Errorf("build the image %s: %w", image.Reference, err)
-		}
-		archive, err := c.saveImage(image.Reference, built)
-		if err != nil {
-			return err
-		}
-		for _, node := range description.Nodes {
-			if err := importImages(ctx, description.ContainerdSocket(node), archive); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/sidecar-termination/operator/hack/localcluster/components"
 )
 
 const cgroupMount = "/sys/fs/cgroup"
@@ -37,35 +35,25 @@ func hierarchies() ([]string, error) {
 	return found, nil
 }
 
-// makeCgroups makes control groups in every hierarchy.
-func makeCgroups(groups []string) error {
+// makeCgroups makes the control groups of the components and of the pods of each node, in every hierarchy.
+func makeCgroups() error {
 	all, err := hierarchies()
 	if err != nil {
 		return err
 	}
+	groups := []string{cgroupRoot, cgroupSystem}
+	for _, node := range nodes {
+		groups = append(groups, node.cgroup())
+	}
 	for _, hierarchy := range all {
 		for _, group := range groups {
-			if err := makeCgroup(hierarchy, group); err != nil {
+			directory := filepath.Join(hierarchy, group)
+			if err := delegate(filepath.Dir(directory)); err != nil {
 				return err
 			}
-		}
-	}
-	return nil
-}
-
-func makeCgroup(hierarchy, name string) error {
-	directory := hierarchy
-	for element := range strings.SplitSeq(strings.Trim(name, "/"), "/") {
-		if err := delegate(directory); err != nil {
-			return err
-		}
-		parent := directory
-		directory = filepath.Join(directory, element)
-		if err := os.Mkdir(directory, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-			return fmt.Errorf("make the control group %s: %w", directory, err)
-		}
-		if err := inheritProcessors(parent, directory); err != nil {
-			return err
+			if err := os.Mkdir(directory, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+				return fmt.Errorf("make the control group %s: %w", directory, err)
+			}
 		}
 	}
 	return nil
@@ -88,25 +76,6 @@ func delegate(directory string) error {
 	return nil
 }
 
-// inheritProcessors gives a new group of version 1 its parent's processors and memory
-// nodes: without any it could hold no process.
-func inheritProcessors(parent, directory string) error {
-	for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
-		own, err := os.ReadFile(filepath.Join(directory, name))
-		if err != nil || strings.TrimSpace(string(own)) != "" {
-			continue
-		}
-		inherited, err := os.ReadFile(filepath.Join(parent, name))
-		if err != nil || strings.TrimSpace(string(inherited)) == "" {
-			continue
-		}
-		if err := os.WriteFile(filepath.Join(directory, name), inherited, 0o644); err != nil {
-			return fmt.Errorf("set %s of %s: %w", name, directory, err)
-		}
-	}
-	return nil
-}
-
 // killAll kills every process in the control groups of the cluster and waits until all are gone.
 func killAll(ctx context.Context) error {
 	return poll(ctx, 20*time.Second, func(context.Context) error {
@@ -114,17 +83,26 @@ func killAll(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := thaw(groups); err != nil {
-			return err
-		}
-		left := processesIn(groups)
-		for _, pid := range left {
-			if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
-				return fmt.Errorf("kill process %d: %w", pid, err)
+		left := 0
+		for _, group := range groups {
+			if err := thaw(group); err != nil {
+				return err
+			}
+			// Groups may vanish meanwhile.
+			pids, _ := os.ReadFile(filepath.Join(group, "cgroup.procs"))
+			for _, field := range strings.Fields(string(pids)) {
+				pid, err := strconv.Atoi(field)
+				if err != nil || pid <= 0 {
+					continue
+				}
+				left++
+				if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+					return fmt.Errorf("kill process %d: %w", pid, err)
+				}
 			}
 		}
-		if len(left) > 0 {
-			return fmt.Errorf("%d processes are left", len(left))
+		if left > 0 {
+			return errors.New("processes are left")
 		}
 		return nil
 	})
@@ -132,15 +110,13 @@ func killAll(ctx context.Context) error {
 
 // thaw lets frozen processes go on. Those of version 1 cannot be killed: runc freezes a group while it sets its devices, and
 // leaves it frozen when containerd ends it meanwhile.
-func thaw(groups []string) error {
-	for _, group := range groups {
-		state := filepath.Join(group, "freezer.state")
-		if _, err := os.Stat(state); err != nil {
-			continue
-		}
-		if err := os.WriteFile(state, []byte("THAWED"), 0o644); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("thaw the control group %s: %w", group, err)
-		}
+func thaw(group string) error {
+	state := filepath.Join(group, "freezer.state")
+	if !exists(state) {
+		return nil
+	}
+	if err := os.WriteFile(state, []byte("THAWED"), 0o644); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("thaw the control group %s: %w", group, err)
 	}
 	return nil
 }
@@ -170,7 +146,7 @@ func clusterGroups() ([]string, error) {
 	}
 	var groups []string
 	for _, hierarchy := range all {
-		root := filepath.Join(hierarchy, components.CgroupRoot)
+		root := filepath.Join(hierarchy, cgroupRoot)
 		// Groups may vanish during the walk.
 		_ = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 			if err == nil && entry.IsDir() {
@@ -180,21 +156,4 @@ func clusterGroups() ([]string, error) {
 		})
 	}
 	return groups, nil
-}
-
-func processesIn(groups []string) []int {
-	var pids []int
-	for _, group := range groups {
-		content, err := os.ReadFile(filepath.Join(group, "cgroup.procs"))
-		if err != nil {
-			continue
-		}
-		for _, field := range strings.Fields(string(content)) {
-			if pid, err := strconv.Atoi(field); err == nil && pid > 0 {
-				pids = append(pids, pid)
-			}
-		}
-	}
-	slices.Sort(pids)
-	return slices.Compact(pids)
 }

@@ -19,7 +19,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/sidecar-termination/operator/hack/localcluster/components"
 	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 	"github.com/sidecar-termination/operator/hack/localcluster/progress"
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
@@ -52,27 +51,14 @@ func New(directories layout.Layout, reporter *progress.Reporter) (*Cluster, erro
 // Builder returns what builds the cluster's programs.
 func (c *Cluster) Builder() toolchain.Builder { return c.builder }
 
-// description returns the components of the cluster at these versions.
-func (c *Cluster) description(versions toolchain.Versions) components.Cluster {
-	build := func(tool toolchain.Tool) components.Build {
-		return components.Build{Version: tool.Version(), Directory: c.builder.Directory(tool)}
-	}
-	description := components.Cluster{
-		Layout:     c.layout,
-		Kubernetes: build(toolchain.Kubernetes(versions.Kubernetes)),
-		Kubelet:    build(versions.KubeletTool()),
-		Etcd:       build(toolchain.Etcd()),
-		Nodes:      components.DefaultNodes(),
-	}
-	for _, addon := range versions.Addons() {
-		description.Addons = append(description.Addons, components.Addon{Addon: addon, Directory: c.builder.Directory(toolchain.Addon(addon))})
-	}
-	return description
+// description returns what the cluster consists of at these versions.
+func (c *Cluster) description(versions Versions) Description {
+	return Description{Layout: c.layout, Versions: versions, builder: c.builder}
 }
 
 // state is what a cluster was brought up with. The zero state stands for no cluster.
 type state struct {
-	toolchain.Versions
+	Versions
 	// Complete is set once everything is up. An incomplete cluster cannot be used.
 	Complete bool `json:"complete"`
 }
@@ -96,24 +82,36 @@ func (c *Cluster) loadState() (state, error) {
 	return loaded, nil
 }
 
-func (c *Cluster) saveState(saved state) error {
-	content, err := json.Marshal(saved)
+// saveJSON writes a value to a file.
+func saveJSON(file string, value any) error {
+	content, err := json.Marshal(value)
 	if err != nil {
-		return fmt.Errorf("encode the cluster's state: %w", err)
+		return fmt.Errorf("encode %s: %w", filepath.Base(file), err)
 	}
-	return layout.WriteFile(c.layout.State(), content)
+	return layout.WriteFile(file, content)
 }
 
-// current returns the description of the cluster that was brought up last.
-func (c *Cluster) current() (components.Cluster, state, error) {
+// current returns what the cluster that was brought up last consists of.
+func (c *Cluster) current() (Description, error) {
 	state, err := c.loadState()
+	if err == nil && state.Kubernetes == "" {
+		err = errors.New("there is no cluster: run localcluster up")
+	}
+	return c.description(state.Versions), err
+}
+
+// change calls the function with what the cluster consists of, while no other command changes the cluster.
+func (c *Cluster) change(change func(Description) error) error {
+	unlock, err := c.lock()
 	if err != nil {
-		return components.Cluster{}, state, err
+		return err
 	}
-	if state.Kubernetes == "" {
-		return components.Cluster{}, state, errors.New("there is no cluster: run localcluster up")
+	defer unlock()
+	description, err := c.current()
+	if err != nil {
+		return err
 	}
-	return c.description(state.Versions), state, nil
+	return change(description)
 }
 
 // lockName is a file that stays when the cluster is removed: who waits for the lock holds it open.
@@ -126,30 +124,21 @@ func (c *Cluster) lock() (func(), error) { return layout.Lock(c.layout.Path(lock
 // all.
 const claimFile = "/run/sidecar-termination-cluster"
 
-// claimant returns the directory of another cluster on this machine, or nothing. If somebody removed that directory by hand, nothing
-// else can take the cluster down.
-func (c *Cluster) claimant() (string, error) {
+// lockMachine locks the cluster for a command that changes the machine. It fails unless the machine is free, or this cluster's. If
+// somebody removed the directory of another cluster by hand, nothing else can take that cluster down.
+func (c *Cluster) lockMachine() (unlock func(), err error) {
+	if err := requireRoot(); err != nil {
+		return nil, err
+	}
 	content, err := os.ReadFile(claimFile)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("read which cluster the machine has: %w", err)
+		return nil, fmt.Errorf("read which cluster the machine has: %w", err)
 	}
-	directory := strings.TrimSpace(string(content))
-	if directory == c.layout.Root || !exists((layout.Layout{Root: directory}).State()) {
-		return "", nil
+	other := strings.TrimSpace(string(content))
+	if other != "" && other != c.layout.Root && exists((layout.Layout{Root: other}).State()) {
+		return nil, fmt.Errorf("this machine has the cluster of %s: run localcluster down there first", filepath.Dir(other))
 	}
-	return directory, nil
-}
-
-// claim makes the machine this cluster's, unless it is another's.
-func (c *Cluster) claim() error {
-	other, err := c.claimant()
-	if err != nil {
-		return err
-	}
-	if other != "" {
-		return fmt.Errorf("this machine has the cluster of %s: run localcluster down there first", filepath.Dir(other))
-	}
-	return layout.WriteFile(claimFile, []byte(c.layout.Root+"\n"))
+	return c.lock()
 }
 
 // poll calls the condition until it holds, and returns the condition's last error when it does not within the timeout.

@@ -3,99 +3,84 @@
 package cluster
 
 import (
-	"os"
-	"path/filepath"
+	"bytes"
+	"crypto/rand"
+	"encoding/csv"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"github.com/sidecar-termination/operator/hack/localcluster/components"
-	"github.com/sidecar-termination/operator/hack/localcluster/layout"
-	"github.com/sidecar-termination/operator/hack/localcluster/pki"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
-// writeCredentials makes the certificates and kubeconfigs that are missing for anything in
-// the cluster.
-func (c *Cluster) writeCredentials(description components.Cluster) error {
-	authority, err := c.authority()
+// writeCredentials makes one certificate for all servers, and a token with a kubeconfig for each user, unless they exist. They serve all
+// addons, because a running cluster can gain some.
+func (c *Cluster) writeCredentials(description Description) error {
+	if exists(description.tokens()) {
+		return nil
+	}
+	description.With = strings.Join(knownNames(), ",")
+	hosts := []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
+	for _, addon := range description.addons() {
+		if addon.Webhook.Service != "" {
+			hosts = append(hosts, addon.Webhook.Service+"."+addon.Namespace+".svc")
+		}
+	}
+	addresses := []net.IP{net.ParseIP(serviceAddress)}
+	for _, node := range nodes {
+		addresses = append(addresses, net.ParseIP(node.Address))
+	}
+	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", addresses, hosts)
 	if err != nil {
-		return err
+		return fmt.Errorf("make the certificate: %w", err)
 	}
-	for name, holder := range description.Certificates() {
-		if err := issue(authority, holder, c.layout.Certificate(name), c.layout.Key(name)); err != nil {
+	_, authority := pem.Decode(certificate)
+	if err := errors.Join(
+		cert.WriteCert(description.servingCertificate(), certificate), cert.WriteCert(description.authority(), authority),
+		keyutil.WriteKey(description.servingKey(), key),
+	); err != nil {
+		return fmt.Errorf("write the certificate: %w", err)
+	}
+	users := map[string]User{c.layout.AdminKubeconfig(): administrator("admin")}
+	for _, component := range description.All() {
+		if component.User.Name != "" {
+			users[c.layout.Kubeconfig(component.Name)] = component.User
+		}
+	}
+	table := &bytes.Buffer{}
+	lines := csv.NewWriter(table)
+	for file, user := range users {
+		token := rand.Text()
+		record := []string{token, user.Name, user.Name}
+		if len(user.Groups) > 0 {
+			record = append(record, strings.Join(user.Groups, ","))
+		}
+		if err := errors.Join(lines.Write(record), saveKubeconfig(file, authority, user.Name, token)); err != nil {
 			return err
 		}
 	}
-	for directory, holder := range description.WebhookHolders() {
-		if err := issue(authority, holder, filepath.Join(directory, corev1.TLSCertKey), filepath.Join(directory, corev1.TLSPrivateKeyKey)); err != nil {
-			return err
-		}
-	}
-	kubeconfigs := map[string]pki.Holder{c.layout.AdminKubeconfig(): components.Administrator()}
-	for name, holder := range description.Users() {
-		kubeconfigs[c.layout.Kubeconfig(name)] = holder
-	}
-	for file, holder := range kubeconfigs {
-		if exists(file) {
-			continue
-		}
-		pair, err := authority.Issue(holder)
-		if err != nil {
-			return err
-		}
-		if err := pki.SaveKubeconfig(file, components.Server(), authority.Certificate, holder.Name, pair); err != nil {
-			return err
-		}
+	lines.Flush()
+	if err := keyutil.WriteKey(description.tokens(), table.Bytes()); err != nil {
+		return fmt.Errorf("write the tokens: %w", err)
 	}
 	return nil
 }
 
-// issue saves a new certificate, unless there is one.
-func issue(authority *pki.Authority, holder pki.Holder, certificate, key string) error {
-	if exists(key) {
-		return nil
+// saveKubeconfig writes a kubeconfig, readable by the owner only, that holds everything it needs.
+func saveKubeconfig(file string, authority []byte, user, token string) error {
+	const name = "local"
+	configuration := clientcmdapi.NewConfig()
+	configuration.Clusters[name] = &clientcmdapi.Cluster{Server: server, CertificateAuthorityData: authority}
+	configuration.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: token}
+	configuration.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: user}
+	configuration.CurrentContext = name
+	if err := clientcmd.WriteToFile(*configuration, file); err != nil {
+		return fmt.Errorf("write the kubeconfig of %s: %w", user, err)
 	}
-	pair, err := authority.Issue(holder)
-	if err != nil {
-		return err
-	}
-	return pair.Save(certificate, key)
-}
-
-// authority returns the cluster's authority, and makes it when there is none.
-func (c *Cluster) authority() (*pki.Authority, error) {
-	certificate, key := c.layout.Certificate("ca"), c.layout.Key("ca")
-	if exists(key) {
-		return pki.LoadAuthority(certificate, key)
-	}
-	authority, err := pki.NewAuthority("local-cluster")
-	if err != nil {
-		return nil, err
-	}
-	return authority, authority.Save(certificate, key)
-}
-
-// writeConfiguration writes the files that the components read.
-func (c *Cluster) writeConfiguration(description components.Cluster) error {
-	files, err := description.Files()
-	if err != nil {
-		return err
-	}
-	for file, content := range files {
-		if err := layout.WriteFile(file, []byte(content)); err != nil {
-			return err
-		}
-	}
-	return c.linkKubectl(description)
-}
-
-// linkKubectl makes kubectl reachable at a path that does not depend on the version.
-func (c *Cluster) linkKubectl(description components.Cluster) error {
-	link, target := c.layout.Path("bin", "kubectl"), filepath.Join(description.Kubernetes.Directory, "kubectl")
-	if err := os.MkdirAll(filepath.Dir(link), 0o755); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(link); err != nil {
-		return err
-	}
-	return os.Symlink(target, link)
+	return nil
 }

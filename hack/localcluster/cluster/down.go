@@ -12,16 +12,11 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-
-	"github.com/sidecar-termination/operator/hack/localcluster/components"
 )
 
 // Down removes the cluster, running or not, and restores the machine. Logs stay until the next Up.
 func (c *Cluster) Down(ctx context.Context) error {
-	if err := requireRoot(); err != nil {
-		return err
-	}
-	unlock, err := c.lock()
+	unlock, err := c.lockMachine()
 	if err != nil {
 		return err
 	}
@@ -34,27 +29,19 @@ func (c *Cluster) Down(ctx context.Context) error {
 }
 
 // tearDown works in any state of the cluster: all that it removes may be missing. It kills whatever is in the cluster's control
-// groups, also processes whose records were lost. It leaves shared resources alone if another cluster uses them.
+// groups, also processes whose records were lost.
 func (c *Cluster) tearDown(ctx context.Context) error {
-	other, err := c.claimant()
-	if err != nil {
-		return err
-	}
-	steps := []func() error{
+	for _, step := range []func() error{
+		func() error { return killAll(ctx) },
+		func() error { return removeCgroups(ctx) },
+		func() error { return removeNetwork(ctx) },
 		c.removeShimSockets,
 		func() error { return unmountBelow(c.layout.Root) },
 		c.unlinkSocket,
 		c.removeTraces,
 		c.removeFiles,
-	}
-	if other == "" {
-		steps = slices.Concat([]func() error{
-			func() error { return killAll(ctx) },
-			func() error { return removeCgroups(ctx) },
-			func() error { return removeNetwork(ctx) },
-		}, steps, []func() error{func() error { return os.RemoveAll(claimFile) }})
-	}
-	for _, step := range steps {
+		func() error { return os.RemoveAll(claimFile) },
+	} {
 		if err := step(); err != nil {
 			return fmt.Errorf("tear the cluster down: %w", err)
 		}
@@ -137,24 +124,8 @@ func mountsBelow(table, directory string) []string {
 	return mounts
 }
 
-// OpenKruise's daemon looks for containerd's socket in this directory.
+// daemonDirectory is where OpenKruise's daemon looks for containerd's socket. It is a link to that of the first node.
 const daemonDirectory = "/hostvarrun/containerd"
-
-// linkSocket makes the containerd of the first node visible to OpenKruise's daemon.
-func (c *Cluster) linkSocket(description components.Cluster) error {
-	target := filepath.Dir(description.ContainerdSocket(description.Nodes[0]))
-	if current, err := os.Readlink(daemonDirectory); err == nil && current == target {
-		return nil
-	}
-	err := os.MkdirAll(filepath.Dir(daemonDirectory), 0o755)
-	if err == nil {
-		err = os.Symlink(target, daemonDirectory)
-	}
-	if err != nil {
-		return fmt.Errorf("link containerd's socket for OpenKruise's daemon: %w", err)
-	}
-	return nil
-}
 
 // unlinkSocket removes the link if it is this cluster's, and its directory if nothing else is in it.
 func (c *Cluster) unlinkSocket() error {

@@ -21,39 +21,48 @@ import (
 // platform is the platform of this machine.
 func platform() v1.Platform { return v1.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH} }
 
-// buildImages makes the images that every cluster has and returns their archives,
-// the pod sandbox first.
-func (c *Cluster) buildImages(ctx context.Context) ([]string, error) {
-	builders := []struct {
-		reference string
-		build     func(context.Context) (v1.Image, error)
-	}{
-		{images.PauseReference, c.pauseImage},
-		{images.BusyboxReference, busyboxImage},
-		{images.QuickExitReference, c.quickExitImage},
-	}
-	var archives []string
-	for _, builder := range builders {
-		image, err := builder.build(ctx)
+// importImages makes the images that every cluster has, and makes them known to the kubelet of a container runtime.
+func (c *Cluster) importImages(ctx context.Context, socket string) error {
+	for reference, build := range map[string]func(context.Context) (v1.Image, error){
+		images.PauseReference: c.pauseImage, images.BusyboxReference: busyboxImage, images.QuickExitReference: c.quickExitImage,
+	} {
+		image, err := build(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("build the image %s: %w", builder.reference, err)
+			return fmt.Errorf("build the image %s: %w", reference, err)
 		}
-		archive, err := c.saveImage(builder.reference, image)
-		if err != nil {
-			return nil, err
+		if err := c.importTo(ctx, reference, image, socket); err != nil {
+			return err
 		}
-		archives = append(archives, archive)
 	}
-	return archives, nil
+	return nil
 }
 
-func (c *Cluster) saveImage(reference string, image v1.Image) (string, error) {
+// importImage makes an image known to the kubelets of all nodes.
+func (c *Cluster) importImage(ctx context.Context, description Description, reference string, image v1.Image) error {
+	var sockets []string
+	for _, node := range nodes {
+		sockets = append(sockets, description.containerdSocket(node))
+	}
+	return c.importTo(ctx, reference, image, sockets...)
+}
+
+// importTo saves an archive of an image, where the virtual node finds it, and imports it to container runtimes.
+func (c *Cluster) importTo(ctx context.Context, reference string, image v1.Image, sockets ...string) error {
 	archive := c.layout.Path("images", strings.NewReplacer("/", "_", ":", "_").Replace(reference)+".tar")
-	return archive, images.Save(archive, reference, image)
+	if err := images.Save(archive, reference, image); err != nil {
+		return err
+	}
+	for _, socket := range sockets {
+		command := exec.CommandContext(ctx, "ctr", "--address", socket, "--namespace", "k8s.io", "images", "import", archive)
+		if output, err := command.CombinedOutput(); err != nil {
+			return fmt.Errorf("import %s: %w: %s", filepath.Base(archive), err, output)
+		}
+	}
+	return nil
 }
 
 func (c *Cluster) pauseImage(ctx context.Context) (v1.Image, error) {
-	program, err := c.Compile(ctx, "./hack/localcluster/images/pause")
+	program, err := c.compile(ctx, "./hack/localcluster/images/pause")
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +70,7 @@ func (c *Cluster) pauseImage(ctx context.Context) (v1.Image, error) {
 }
 
 func (c *Cluster) quickExitImage(ctx context.Context) (v1.Image, error) {
-	program, err := c.Compile(ctx, images.QuickExitProgram)
+	program, err := c.compile(ctx, images.QuickExitProgram)
 	if err != nil {
 		return nil, err
 	}
@@ -80,22 +89,11 @@ func busyboxImage(ctx context.Context) (v1.Image, error) {
 	return images.Busybox(program, strings.Fields(string(applets)), platform())
 }
 
-// Compile builds a program of the operator's module for the machine and returns it.
-func (c *Cluster) Compile(ctx context.Context, path string) ([]byte, error) {
+// compile builds a program of the operator's module for the machine and returns it.
+func (c *Cluster) compile(ctx context.Context, path string) ([]byte, error) {
 	compiled, err := program.Compile(ctx, c.layout.Repository, path, platform())
 	if err != nil {
 		return nil, fmt.Errorf("build %s: %w", path, err)
 	}
 	return compiled, nil
-}
-
-// importImages makes the images of the archives known to a node's kubelet.
-func importImages(ctx context.Context, socket string, archives ...string) error {
-	for _, archive := range archives {
-		command := exec.CommandContext(ctx, "ctr", "--address", socket, "--namespace", "k8s.io", "images", "import", archive)
-		if output, err := command.CombinedOutput(); err != nil {
-			return fmt.Errorf("import %s: %w: %s", filepath.Base(archive), err, output)
-		}
-	}
-	return nil
 }

@@ -10,15 +10,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-
-	"github.com/sidecar-termination/operator/hack/localcluster/components"
 )
 
 // addressLabel marks the addresses on the loopback interface that belong to the cluster.
 const addressLabel = "lo:sidecar"
 
 // addAddresses gives the loopback interface the addresses of the nodes.
-func addAddresses(ctx context.Context, nodes []components.Node) error {
+func addAddresses(ctx context.Context) error {
 	for _, node := range nodes {
 		if err := ip(ctx, "address", "replace", node.Address+"/32", "dev", "lo", "label", addressLabel); err != nil {
 			return err
@@ -33,11 +31,11 @@ func removeNetwork(ctx context.Context) error {
 	if err := ip(ctx, "address", "flush", "dev", "lo", "label", addressLabel); err != nil {
 		return err
 	}
-	ports, err := filepath.Glob(filepath.Join("/sys/class/net", components.Bridge, "brif", "*"))
+	ports, err := filepath.Glob(filepath.Join("/sys/class/net", bridge, "brif", "*"))
 	if err != nil {
 		return fmt.Errorf("list the ports of the bridge: %w", err)
 	}
-	names := []string{components.Bridge}
+	names := []string{bridge}
 	for _, port := range ports {
 		names = append(names, filepath.Base(port))
 	}

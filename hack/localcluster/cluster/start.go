@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -16,7 +17,6 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/sidecar-termination/operator/hack/localcluster/components"
 	"github.com/sidecar-termination/operator/hack/localcluster/process"
 )
 
@@ -24,6 +24,7 @@ const (
 	// startTimeout bounds the time until a component is healthy, and stopTimeout the time from SIGTERM to SIGKILL.
 	startTimeout = 120 * time.Second
 	stopTimeout  = 15 * time.Second
+	probeTimeout = 3 * time.Second
 )
 
 // environment is what every process gets besides its own variables.
@@ -32,14 +33,42 @@ var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/b
 // logLines is how much of a log a failure shows.
 const logLines = 30
 
-// alive reports whether the process of the component that this tool started runs.
-func (c *Cluster) alive(component components.Component) bool {
-	identity, err := process.Load(c.layout.Record(component.Name))
-	return err == nil && identity.Alive()
+// identity returns the process of the component that this tool started last. A missing or damaged record stands for none.
+func (c *Cluster) identity(component Component) process.Identity {
+	var identity process.Identity
+	content, _ := os.ReadFile(c.layout.Record(component.Name))
+	_ = json.Unmarshal(content, &identity)
+	return identity
+}
+
+func (c *Cluster) alive(component Component) bool { return c.identity(component).Alive() }
+
+// start starts the component unless it runs, and waits until it is healthy. The first component of an addon makes what the addon needs,
+// and a container runtime gets the images of the cluster.
+func (c *Cluster) start(ctx context.Context, description Description, component Component) error {
+	if component.Addon != "" {
+		if addon := description.addon(component.Addon); addon.Components[0].Name == component.Name {
+			if err := c.installAddon(ctx, description, addon); err != nil {
+				return fmt.Errorf("install %s: %w", component.Addon, err)
+			}
+		}
+	}
+	if err := c.launch(component); err != nil {
+		return err
+	}
+	if err := c.await(ctx, component); err != nil {
+		return err
+	}
+	for _, node := range nodes {
+		if component.Name == containerdName+node.Suffix {
+			return c.importImages(ctx, description.containerdSocket(node))
+		}
+	}
+	return nil
 }
 
 // launch starts the component unless it runs, without waiting for it.
-func (c *Cluster) launch(component components.Component) error {
+func (c *Cluster) launch(component Component) error {
 	if c.alive(component) {
 		return nil
 	}
@@ -54,22 +83,22 @@ func (c *Cluster) launch(component components.Component) error {
 		Directory:   c.layout.Root,
 		Log:         c.layout.Log(component.Name),
 		// One of the machine's hierarchies is enough to find the process.
-		Cgroup: filepath.Join(all[0], components.CgroupSystem),
+		Cgroup: filepath.Join(all[0], cgroupSystem),
 	})
 	if err != nil {
 		return fmt.Errorf("start %s: %w", component.Name, err)
 	}
-	return identity.Save(c.layout.Record(component.Name))
+	return saveJSON(c.layout.Record(component.Name), identity)
 }
 
 // await waits until the component is healthy. It fails early when the process ends.
-func (c *Cluster) await(ctx context.Context, component components.Component) error {
+func (c *Cluster) await(ctx context.Context, component Component) error {
 	begin := time.Now()
 	err := poll(ctx, startTimeout, func(ctx context.Context) error {
 		if !c.alive(component) {
 			return finalError{errors.New("the process ended")}
 		}
-		return c.probe(ctx, component.Health)
+		return probe(ctx, component.Health)
 	})
 	if err != nil {
 		return fmt.Errorf("%s did not become healthy: %w\n%s", component.Name, err, tail(c.layout.Log(component.Name)))
@@ -78,25 +107,13 @@ func (c *Cluster) await(ctx context.Context, component components.Component) err
 	return nil
 }
 
-func (c *Cluster) start(ctx context.Context, component components.Component) error {
-	if err := c.launch(component); err != nil {
-		return err
-	}
-	return c.await(ctx, component)
-}
-
 // stop ends the component and forgets it: by SIGTERM, and by SIGKILL after the grace period. Without grace it does so at once,
 // as a crash would. It does nothing when the component does not run.
-func (c *Cluster) stop(ctx context.Context, component components.Component, grace time.Duration) error {
-	record := c.layout.Record(component.Name)
-	identity, err := process.Load(record)
-	if err != nil {
-		return err
-	}
-	if err := process.Stop(ctx, identity, grace); err != nil {
+func (c *Cluster) stop(ctx context.Context, component Component, grace time.Duration) error {
+	if err := process.Stop(ctx, c.identity(component), grace); err != nil {
 		return fmt.Errorf("stop %s: %w", component.Name, err)
 	}
-	if err := os.RemoveAll(record); err != nil {
+	if err := os.RemoveAll(c.layout.Record(component.Name)); err != nil {
 		return fmt.Errorf("forget %s: %w", component.Name, err)
 	}
 	return nil
@@ -109,54 +126,38 @@ func tail(file string) string {
 		return fmt.Sprintf("(no log: %v)", err)
 	}
 	lines := strings.Split(strings.TrimRight(string(content), "\n"), "\n")
-	if len(lines) > logLines {
-		lines = lines[len(lines)-logLines:]
-	}
-	return fmt.Sprintf("the end of %s:\n%s", file, strings.Join(lines, "\n"))
+	return fmt.Sprintf("the end of %s:\n%s", file, strings.Join(lines[max(0, len(lines)-logLines):], "\n"))
 }
 
-// Change is what a command does to one component.
-type Change struct {
-	// Stop ends the process, if it runs, and waits until it is gone. Kill does so at once, as a crash would.
-	Stop, Kill bool
-	// Start starts the process, unless it runs, and waits until it is healthy.
-	Start bool
-}
-
-// ChangeComponent changes one component of the cluster, while no other command changes the cluster.
-func (c *Cluster) ChangeComponent(ctx context.Context, name string, change Change) error {
-	unlock, err := c.lock()
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	description, _, err := c.current()
-	if err != nil {
-		return err
-	}
-	component, known := description.Named(name)
-	if !known {
-		return fmt.Errorf("the cluster has no component %s: localcluster status lists them", name)
-	}
-	grace := stopTimeout
-	if change.Kill {
-		grace = 0
-	}
-	if change.Stop || change.Kill {
-		if err := c.stop(ctx, component, grace); err != nil {
+// StartComponent starts one component of the cluster, unless it runs, and waits until it is healthy.
+func (c *Cluster) StartComponent(ctx context.Context, name string) error {
+	return c.change(func(description Description) error {
+		component, err := description.named(name)
+		if err != nil {
 			return err
 		}
-	}
-	if change.Start {
-		return c.start(ctx, component)
-	}
-	return nil
+		return c.start(ctx, description, component)
+	})
 }
 
-const probeTimeout = 3 * time.Second
+// StopComponent ends one component of the cluster, if it runs, and waits until it is gone. It kills it at once if asked to, as a crash
+// would.
+func (c *Cluster) StopComponent(ctx context.Context, name string, kill bool) error {
+	return c.change(func(description Description) error {
+		component, err := description.named(name)
+		if err != nil {
+			return err
+		}
+		grace := stopTimeout
+		if kill {
+			grace = 0
+		}
+		return c.stop(ctx, component, grace)
+	})
+}
 
-// probe returns nil when the component is healthy.
-func (c *Cluster) probe(ctx context.Context, probe components.Probe) error {
+// probe returns nil when a component is healthy.
+func probe(ctx context.Context, probe Probe) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	if len(probe.Command) > 0 {
@@ -169,7 +170,8 @@ func (c *Cluster) probe(ctx context.Context, probe components.Probe) error {
 	if err != nil {
 		return fmt.Errorf("make a health request: %w", err)
 	}
-	client, err := rest.HTTPClientFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{CAFile: c.layout.Certificate("ca")}})
+	// Some components make their own certificates.
+	client, err := rest.HTTPClientFor(&rest.Config{TLSClientConfig: rest.TLSClientConfig{Insecure: true}})
 	if err != nil {
 		return fmt.Errorf("make a health client: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -14,18 +15,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sidecar-termination/operator/hack/localcluster/components"
+	"github.com/sidecar-termination/operator/hack/localcluster/layout"
 	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
 // Up brings the cluster up at these versions and returns when it is usable. It completes a running cluster where a process is missing,
 // adds addons, and replaces kubelets by newer ones while the containers run on. It refuses other changes. Whatever is left of a cluster
 // that no longer runs, or that never came up, it removes first.
-func (c *Cluster) Up(ctx context.Context, versions toolchain.Versions) error {
-	if err := requireRoot(); err != nil {
-		return err
-	}
-	unlock, err := c.lock()
+func (c *Cluster) Up(ctx context.Context, versions Versions) error {
+	unlock, err := c.lockMachine()
 	if err != nil {
 		return err
 	}
@@ -40,144 +38,25 @@ func (c *Cluster) Up(ctx context.Context, versions toolchain.Versions) error {
 		}
 		return c.complete(ctx, state{Versions: versions})
 	}
-	next, err := current.Next(versions)
+	next, err := current.next(versions)
 	if err != nil {
 		return err
 	}
-	replaced := next.KubeletVersion != current.KubeletVersion
-	current.Versions = next
-	if replaced {
+	if next.KubeletVersion != current.KubeletVersion {
 		if err := c.stopKubelets(ctx, next); err != nil {
 			return err
 		}
 	}
-	return c.complete(ctx, current)
+	return c.complete(ctx, state{Versions: next, Complete: true})
 }
 
 // stopKubelets builds the kubelets that come next, and stops those that run.
-func (c *Cluster) stopKubelets(ctx context.Context, next toolchain.Versions) error {
-	if _, err := c.Build(ctx, next); err != nil {
+func (c *Cluster) stopKubelets(ctx context.Context, next Versions) error {
+	if err := c.build(ctx, next); err != nil {
 		return err
 	}
-	description := c.description(next)
-	for _, node := range description.Nodes {
-		kubelet, _ := description.Named(description.ServerOf(node.Name))
-		if err := c.stop(ctx, kubelet, stopTimeout); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// complete starts everything that does not run.
-func (c *Cluster) complete(ctx context.Context, current state) error {
-	description := c.description(current.Versions)
-	if err := c.equip(ctx, description, current); err != nil {
-		return err
-	}
-	missing := slices.DeleteFunc(description.All(), func(component components.Component) bool {
-		return c.alive(component) && c.probe(ctx, component.Health) == nil
-	})
-	if err := c.startAll(ctx, description, missing); err != nil {
-		return err
-	}
-	for _, node := range description.Nodes {
-		if err := c.awaitNode(ctx, description, node.Name); err != nil {
-			return err
-		}
-	}
-	if err := c.installAddons(ctx, description, missing); err != nil {
-		return err
-	}
-	for _, node := range description.NodeNames() {
-		if err := c.awaitNode(ctx, description, node); err != nil {
-			return err
-		}
-	}
-	current.Complete = true
-	if err := c.saveState(current); err != nil {
-		return err
-	}
-	c.progress.Say("the cluster is ready: %s, KUBECONFIG=%s", current.Versions, c.layout.AdminKubeconfig())
-	return nil
-}
-
-// equip gives the cluster what its processes need: programs, addresses, control groups and files.
-func (c *Cluster) equip(ctx context.Context, description components.Cluster, current state) error {
-	if _, err := c.Build(ctx, current.Versions); err != nil {
-		return err
-	}
-	if err := addAddresses(ctx, description.Nodes); err != nil {
-		return err
-	}
-	if err := makeCgroups(append(description.Cgroups(), components.CgroupSystem)); err != nil {
-		return err
-	}
-	if err := c.linkSocket(description); err != nil {
-		return err
-	}
-	if err := c.saveState(current); err != nil {
-		return err
-	}
-	if err := c.writeCredentials(description); err != nil {
-		return err
-	}
-	return c.writeConfiguration(description)
-}
-
-// Build builds the programs of a cluster that are not in the cache, and returns their directories.
-func (c *Cluster) Build(ctx context.Context, versions toolchain.Versions) ([]string, error) {
-	tools := []toolchain.Tool{toolchain.Kubernetes(versions.Kubernetes), toolchain.Etcd()}
-	for _, addon := range versions.Addons() {
-		tools = append(tools, toolchain.Addon(addon))
-	}
-	var directories []string
-	for _, tool := range tools {
-		directory, err := c.builder.Ensure(ctx, tool)
-		if err != nil {
-			return directories, err
-		}
-		directories = append(directories, directory)
-	}
-	// Older kubelets come from a tool that builds more.
-	directory, err := c.builder.Ensure(ctx, versions.KubeletTool(), components.Kubelet)
-	if err == nil && !slices.Contains(directories, directory) {
-		directories = append(directories, directory)
-	}
-	return directories, err
-}
-
-// startAll starts missing components other than those of addons, in order. It waits at once for those that later ones need, and for the
-// others when all have been launched.
-func (c *Cluster) startAll(ctx context.Context, description components.Cluster, missing []components.Component) error {
-	archives, err := c.buildImages(ctx)
-	if err != nil {
-		return err
-	}
-	var launched []components.Component
-	for _, component := range missing {
-		if component.Addon != "" {
-			continue
-		}
-		if err := c.launch(component); err != nil {
-			return err
-		}
-		node, isRuntime := description.NodeOf(component)
-		if !isRuntime && component.Name != components.Etcd && component.Name != components.APIServer {
-			launched = append(launched, component)
-			continue
-		}
-		if err := c.await(ctx, component); err != nil {
-			return err
-		}
-		if isRuntime {
-			if err := importImages(ctx, description.ContainerdSocket(node), archives...); err != nil {
-				return err
-			}
-		}
-	}
-	for _, component := range launched {
-		if err := c.await(ctx, component); err != nil {
+	for _, node := range nodes {
+		if err := c.stop(ctx, c.description(next).kubelet(node), stopTimeout); err != nil {
 			return err
 		}
 	}
@@ -195,11 +74,103 @@ func (c *Cluster) prepareMachine(ctx context.Context) error {
 	if err := os.RemoveAll(c.layout.Path("logs")); err != nil {
 		return fmt.Errorf("remove old logs: %w", err)
 	}
-	return c.claim()
+	return layout.WriteFile(claimFile, []byte(c.layout.Root+"\n"))
 }
 
-// awaitNode waits until a node is Ready and pods can be created.
-func (c *Cluster) awaitNode(ctx context.Context, description components.Cluster, name string) error {
+// complete starts everything that does not run, and waits until the cluster is usable.
+func (c *Cluster) complete(ctx context.Context, current state) error {
+	description := c.description(current.Versions)
+	if err := c.equip(ctx, description, current); err != nil {
+		return err
+	}
+	for _, component := range description.All() {
+		if c.alive(component) && probe(ctx, component.Health) == nil {
+			continue
+		}
+		if err := c.start(ctx, description, component); err != nil {
+			return err
+		}
+	}
+	for node, component := range description.servers() {
+		if err := c.awaitNode(ctx, node, component); err != nil {
+			return err
+		}
+	}
+	current.Complete = true
+	if err := saveJSON(c.layout.State(), current); err != nil {
+		return err
+	}
+	c.progress.Say("the cluster is ready: %s, KUBECONFIG=%s", current.Versions, c.layout.AdminKubeconfig())
+	return nil
+}
+
+// equip gives the cluster what its processes need: programs, addresses, control groups and files.
+func (c *Cluster) equip(ctx context.Context, description Description, current state) error {
+	if err := c.build(ctx, current.Versions); err != nil {
+		return err
+	}
+	if err := addAddresses(ctx); err != nil {
+		return err
+	}
+	if err := makeCgroups(); err != nil {
+		return err
+	}
+	if err := link(daemonDirectory, filepath.Dir(description.containerdSocket(nodes[0]))); err != nil {
+		return err
+	}
+	kubectl := filepath.Join(c.builder.Directory(toolchain.Kubernetes(current.Kubernetes)), "kubectl")
+	if err := link(c.layout.Kubectl(), kubectl); err != nil {
+		return err
+	}
+	if err := saveJSON(c.layout.State(), current); err != nil {
+		return err
+	}
+	if err := c.writeCredentials(description); err != nil {
+		return err
+	}
+	for _, component := range description.All() {
+		for file, content := range component.Files {
+			if err := layout.WriteFile(file, []byte(content)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// link makes a symbolic link, and its directory.
+func link(file, target string) error {
+	if current, err := os.Readlink(file); err == nil && current == target {
+		return nil
+	}
+	err := os.MkdirAll(filepath.Dir(file), 0o755)
+	if err == nil {
+		err = os.Symlink(target, file)
+	}
+	if err != nil {
+		return fmt.Errorf("link %s to %s: %w", file, target, err)
+	}
+	return nil
+}
+
+// build builds the programs of a cluster that are not in the cache.
+func (c *Cluster) build(ctx context.Context, versions Versions) error {
+	tools := []toolchain.Tool{toolchain.Kubernetes(versions.Kubernetes), toolchain.Etcd()}
+	for _, addon := range c.description(versions).addons() {
+		tools = append(tools, addon.Tool)
+	}
+	for _, tool := range tools {
+		if _, err := c.builder.Ensure(ctx, tool); err != nil {
+			return err
+		}
+	}
+	// Older kubelets come from a tool that builds more.
+	_, err := c.builder.Ensure(ctx, toolchain.Kubernetes(versions.KubeletVersion), kubeletName)
+	return err
+}
+
+// awaitNode waits until a node, which the component serves, is Ready and pods can be created.
+func (c *Cluster) awaitNode(ctx context.Context, name, component string) error {
 	api, err := c.connect()
 	if err != nil {
 		return err
@@ -212,7 +183,7 @@ func (c *Cluster) awaitNode(ctx context.Context, description components.Cluster,
 		return api.Get(ctx, account, &corev1.ServiceAccount{})
 	})
 	if err != nil {
-		return fmt.Errorf("node %s did not become ready: %w\n%s", name, err, tail(c.layout.Log(description.ServerOf(name))))
+		return fmt.Errorf("node %s did not become ready: %w\n%s", name, err, tail(c.layout.Log(component)))
 	}
 	return nil
 }

@@ -71,10 +71,10 @@ func QuickExit(program []byte, paths []string, platform v1.Platform) (v1.Image, 
 	})
 }
 
-// Programs returns an image with programs of others, by their path in the image without the leading slash.
-func Programs(programs map[string][]byte, entrypoint []string, platform v1.Platform) (v1.Image, error) {
-	return ociimage.Rootfs{Programs: programs, Directories: map[string]int64{"tmp": 0o1777}}.Image(platform,
-		v1.Config{Entrypoint: entrypoint, Env: []string{searchPath}})
+// Program returns an image with a program of others as its entrypoint.
+func Program(program []byte, name string, platform v1.Platform) (v1.Image, error) {
+	return ociimage.Rootfs{Programs: map[string][]byte{"bin/" + name: program}, Directories: map[string]int64{"tmp": 0o1777}}.Image(platform,
+		v1.Config{Entrypoint: []string{name}, Env: []string{searchPath}})
 }
 
 // Busybox returns an image in which each applet is a hard link to the static program.

@@ -25,8 +25,8 @@ type Layout struct {
 	Root string
 }
 
-// Find returns the layout of the repository that holds the working directory:
-// the nearest directory upwards that has hack/localcluster.
+// Find returns the layout of the repository that holds the working directory: the nearest directory upwards that has hack/localcluster.
+// It fails when the path is too long for unix sockets.
 func Find() (Layout, error) {
 	directory, err := os.Getwd()
 	if err != nil {
@@ -34,24 +34,19 @@ func Find() (Layout, error) {
 	}
 	for {
 		if _, err := os.Stat(filepath.Join(directory, "hack", "localcluster")); err == nil {
-			return New(directory)
+			break
 		}
 		parent := filepath.Dir(directory)
 		if parent == directory {
-			return Layout{}, fmt.Errorf("not inside the operator's repository: no hack/localcluster in any parent directory")
+			return Layout{}, errors.New("not inside the operator's repository: no hack/localcluster in any parent directory")
 		}
 		directory = parent
 	}
-}
-
-// New returns the layout of the repository at the given absolute path. It fails
-// when the path is too long for unix sockets.
-func New(repository string) (Layout, error) {
-	root := filepath.Join(repository, ".cluster")
+	root := filepath.Join(directory, ".cluster")
 	if len(root) > maximumRoot {
 		return Layout{}, fmt.Errorf("%s is too long for unix sockets (%d bytes, at most %d): move the repository", root, len(root), maximumRoot)
 	}
-	return Layout{Repository: repository, Root: root}, nil
+	return Layout{Repository: directory, Root: root}, nil
 }
 
 // Path returns a path below the cluster directory.
@@ -59,7 +54,7 @@ func (l Layout) Path(elements ...string) string {
 	return filepath.Join(append([]string{l.Root}, elements...)...)
 }
 
-// State returns the file that says what the cluster was brought up with. It has the fields of toolchain.Versions.
+// State returns the file that says what the cluster was brought up with.
 func (l Layout) State() string { return l.Path("state.json") }
 
 // Node returns a path below the directory of one node.
@@ -73,17 +68,14 @@ func (l Layout) Log(component string) string { return l.Path("logs", component+"
 // Record returns the file that identifies the running process of a component.
 func (l Layout) Record(component string) string { return l.Path("run", component+".json") }
 
-// Certificate returns the file of a certificate.
-func (l Layout) Certificate(name string) string { return l.Path("pki", name+".crt") }
-
-// Key returns the file of a private key.
-func (l Layout) Key(name string) string { return l.Path("pki", name+".key") }
-
-// Kubeconfig returns the kubeconfig of one user of the cluster.
-func (l Layout) Kubeconfig(user string) string { return l.Path("kubeconfigs", user) }
+// Kubeconfig returns the kubeconfig of a component.
+func (l Layout) Kubeconfig(component string) string { return l.Path("kubeconfigs", component) }
 
 // AdminKubeconfig returns the kubeconfig that people use.
 func (l Layout) AdminKubeconfig() string { return l.Path("kubeconfig") }
+
+// Kubectl returns a path of kubectl that does not depend on its version.
+func (l Layout) Kubectl() string { return l.Path("bin", "kubectl") }
 
 // Cache returns the directory of built binaries, shared by all clusters of a user.
 func Cache() (string, error) {

@@ -5,6 +5,7 @@
 package toolchain
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -77,13 +78,13 @@ func (b Builder) clear(directory, stamp string) error {
 }
 
 func (b Builder) module(tool Tool) string {
-	return filepath.Join(b.Modules, tool.Module())
+	return filepath.Join(b.Modules, cmp.Or(tool.Directory, tool.Name))
 }
 
 // compile builds the binaries one by one. Each appears in the directory when it is complete. Builds share compiled packages.
 func (b Builder) compile(ctx context.Context, tool Tool, directory string, binaries []string) error {
-	arguments := []string{"build", "-p", "2", "-trimpath", "-ldflags", tool.LinkerFlags}
-	if len(tool.Changes) > 0 {
+	arguments := []string{"build", "-p", "2", "-trimpath", "-ldflags", tool.linkerFlags()}
+	if tool.Change != "" {
 		argument, err := b.changedSource(ctx, tool, filepath.Join(directory, "source"))
 		if err != nil {
 			return err

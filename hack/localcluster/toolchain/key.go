@@ -7,16 +7,14 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 )
 
 // key digests everything that decides what the binaries of a tool are: the tool module with its own source, the packages, the
-// changes, the linker's flags, the Go version and the platform.
+// change, the linker's flags, the Go version and the platform.
 func key(tool Tool, module string) (string, error) {
 	digest := sha256.New()
 	names := []string{"go.mod", "go.sum"}
@@ -41,9 +39,6 @@ func key(tool Tool, module string) (string, error) {
 	for _, name := range tool.Binaries() {
 		_, _ = fmt.Fprintf(digest, "%s %s\n", name, tool.Packages[name])
 	}
-	for _, name := range slices.Sorted(maps.Keys(tool.Changes)) {
-		_, _ = fmt.Fprintf(digest, "%q %q\n", name, tool.Changes[name])
-	}
-	_, _ = fmt.Fprintf(digest, "%s\n%s %s %s\n", tool.LinkerFlags, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	_, _ = fmt.Fprintf(digest, "%s%s\n%s %s %s\n", tool.Change, tool.linkerFlags(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	return hex.EncodeToString(digest.Sum(nil)), nil
 }

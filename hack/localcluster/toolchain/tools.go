@@ -3,13 +3,10 @@
 package toolchain
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-
-	"github.com/sidecar-termination/operator/hack/localcluster/addons"
 )
 
 // Tool is a set of programs built from one tool module.
@@ -21,11 +18,12 @@ type Tool struct {
 	Duration string
 	// Packages maps the names of the binaries to the packages that they are built from.
 	Packages map[string]string
-	// LinkerFlags are given to the linker.
+	// LinkerFlags are given to the linker, besides those that strip the programs.
 	LinkerFlags string
-	// Changes are source files of the module Source that differ when it is built.
-	Changes map[string]addons.Change
-	Source  string
+	// Source is the module whose source is needed, at the version of the tool. It is optional.
+	Source string
+	// Change is a shell script that runs in a copy of the source, from which the programs are then built. It is optional.
+	Change string
 }
 
 // Kubernetes returns the tool that builds a supported version of Kubernetes.
@@ -37,37 +35,22 @@ func Kubernetes(version string) Tool {
 	parts := strings.Split(strings.TrimPrefix(version, "v"), ".")
 	const variable = "k8s.io/component-base/version."
 	return Tool{
-		Name:     "kubernetes-" + version,
-		Duration: "5 to 10 minutes",
-		Packages: packages,
-		LinkerFlags: fmt.Sprintf("-s -w -X %[1]sgitVersion=%[2]s -X %[1]sgitMajor=%[3]s -X %[1]sgitMinor=%[4]s",
-			variable, version, parts[0], parts[1]),
+		Name:        "kubernetes-" + version,
+		Duration:    "5 to 10 minutes",
+		Packages:    packages,
+		LinkerFlags: fmt.Sprintf("-X %[1]sgitVersion=%[2]s -X %[1]sgitMajor=%[3]s -X %[1]sgitMinor=%[4]s", variable, version, parts[0], parts[1]),
 	}
 }
 
 // Etcd returns the tool that builds etcd.
 func Etcd() Tool {
-	return Tool{
-		Name:        "etcd-v3.6.5",
-		Duration:    "30 seconds",
-		Packages:    map[string]string{"etcd": "go.etcd.io/etcd/server/v3"},
-		LinkerFlags: "-s -w",
-	}
-}
-
-// Addon returns the tool that builds the programs of an addon.
-func Addon(addon addons.Addon) Tool {
-	return Tool{
-		Name: addon.Name + "-" + addon.Version, Directory: addon.Directory, Duration: addon.Duration, Packages: addon.Packages,
-		LinkerFlags: strings.TrimSpace("-s -w " + addon.LinkerFlags), Changes: addon.Changes, Source: addon.Module,
-	}
+	return Tool{Name: "etcd-v3.6.5", Duration: "30 seconds", Packages: map[string]string{"etcd": "go.etcd.io/etcd/server/v3"}}
 }
 
 // Version returns the part of the name behind the program's.
 func (t Tool) Version() string { return t.Name[strings.LastIndex(t.Name, "-")+1:] }
 
-// Module returns the directory of the tool module relative to hack/tools.
-func (t Tool) Module() string { return cmp.Or(t.Directory, t.Name) }
-
 // Binaries returns the names of all binaries, sorted.
 func (t Tool) Binaries() []string { return slices.Sorted(maps.Keys(t.Packages)) }
+
+func (t Tool) linkerFlags() string { return strings.TrimSpace("-s -w " + t.LinkerFlags) }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package toolchain
+package cluster
 
 import (
 	"cmp"
@@ -11,20 +11,20 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/version"
 
-	"github.com/sidecar-termination/operator/hack/localcluster/addons"
+	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
-// DefaultKubernetes and DefaultKruise are the versions of a cluster by default.
+// The versions of a cluster by default.
 const (
-	DefaultKubernetes = "v1.37.2"
-	DefaultKruise     = "v1.8.3"
+	defaultKubernetes = "v1.37.2"
+	defaultKruise     = "v1.8.3"
 )
 
 var (
 	// kubernetesVersions and kubeletVersions have one version of each minor, the oldest first.
-	kubernetesVersions = []string{"v1.36.4", DefaultKubernetes}
+	kubernetesVersions = []string{"v1.36.4", defaultKubernetes}
 	kubeletVersions    = append([]string{"v1.34.10"}, kubernetesVersions...)
-	kruiseVersions     = []string{DefaultKruise, "v1.9.1"}
+	kruiseVersions     = []string{defaultKruise, "v1.9.1"}
 )
 
 // Versions are what a cluster consists of. Parse completes and checks them.
@@ -37,18 +37,18 @@ type Versions struct {
 	With string `json:"with,omitempty"`
 }
 
-// FromEnvironment returns the versions that the environment names, which may be incomplete.
-func FromEnvironment() Versions {
+// FromEnvironment returns the versions that the environment names, or the defaults.
+func FromEnvironment() (Versions, error) {
 	return Versions{
 		Kubernetes: os.Getenv("K8S_VERSION"), KubeletVersion: os.Getenv("KUBELET_VERSION"), Kruise: os.Getenv("KRUISE_VERSION"),
 		With: os.Getenv("WITH"),
-	}
+	}.Parse()
 }
 
 // Parse completes the versions by the defaults, and each by its leading v. It fails if one is not supported here.
 func (v Versions) Parse() (Versions, error) {
 	var err error
-	if v.Kubernetes, err = supported("kubernetes", cmp.Or(v.Kubernetes, DefaultKubernetes), kubernetesVersions); err != nil {
+	if v.Kubernetes, err = supported("kubernetes", cmp.Or(v.Kubernetes, defaultKubernetes), kubernetesVersions); err != nil {
 		return Versions{}, err
 	}
 	if v.KubeletVersion, err = supported("kubelet", cmp.Or(v.KubeletVersion, v.Kubernetes), kubeletVersions); err != nil {
@@ -57,10 +57,10 @@ func (v Versions) Parse() (Versions, error) {
 	if older(v.Kubernetes, v.KubeletVersion) {
 		return Versions{}, fmt.Errorf("an API server %s does not support kubelet %s, which is newer", v.Kubernetes, v.KubeletVersion)
 	}
-	if v.Kruise, err = supported("OpenKruise", cmp.Or(v.Kruise, DefaultKruise), kruiseVersions); err != nil {
+	if v.Kruise, err = supported("OpenKruise", cmp.Or(v.Kruise, defaultKruise), kruiseVersions); err != nil {
 		return Versions{}, err
 	}
-	names, err := addons.Parse(v.With)
+	names, err := parseAddons(v.With)
 	v.With = strings.Join(names, ",")
 	return v, err
 }
@@ -86,7 +86,7 @@ func (v Versions) String() string {
 	if v.KubeletVersion != v.Kubernetes {
 		text += ", kubelet " + v.KubeletVersion
 	}
-	if v.Kruise != DefaultKruise {
+	if v.Kruise != defaultKruise {
 		text += ", OpenKruise " + v.Kruise
 	}
 	if v.With != "" {
@@ -100,21 +100,9 @@ func (v Versions) names() []string {
 	return slices.DeleteFunc(strings.Split(v.With, ","), func(name string) bool { return name == "" })
 }
 
-// Addons returns the addons of the cluster.
-func (v Versions) Addons() []addons.Addon { return addons.Find(v.names(), v.Kruise) }
-
-// Has reports whether the cluster has the addon.
-func (v Versions) Has(addon string) bool { return slices.Contains(v.names(), addon) }
-
-// Without returns the same cluster without an addon.
-func (v Versions) Without(addon string) Versions {
-	v.With = strings.Join(slices.DeleteFunc(v.names(), func(name string) bool { return name == addon }), ",")
-	return v
-}
-
-// Next returns what a running cluster becomes that is brought up again: it may gain addons and newer kubelets. It fails if anything
+// next returns what a running cluster becomes that is brought up again: it may gain addons and newer kubelets. It fails if anything
 // else differs.
-func (v Versions) Next(wanted Versions) (Versions, error) {
+func (v Versions) next(wanted Versions) (Versions, error) {
 	next := wanted
 	all := append(v.names(), wanted.names()...)
 	slices.Sort(all)
@@ -125,8 +113,5 @@ func (v Versions) Next(wanted Versions) (Versions, error) {
 	return next, nil
 }
 
-// KubeletTool returns the tool that builds the kubelet. It builds all of Kubernetes.
-func (v Versions) KubeletTool() Tool { return Kubernetes(v.KubeletVersion) }
-
 // KruiseTool returns the tool that builds OpenKruise.
-func (v Versions) KruiseTool() Tool { return Addon(addons.OpenKruise(v.Kruise)) }
+func (v Versions) KruiseTool() toolchain.Tool { return kruiseTool(v.Kruise) }

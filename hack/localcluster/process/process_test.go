@@ -11,10 +11,47 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
+
+func TestAlive(t *testing.T) {
+	recorded := Identity{PID: 7, StartTime: 1234}
+	for name, test := range map[string]struct {
+		pid       int
+		state     string
+		threads   int
+		startTime int
+		want      bool
+	}{
+		"the same process":             {7, "S", 1, 1234, true},
+		"the pid was recycled":         {7, "S", 1, 1235, false},
+		"no process has the number":    {8, "S", 1, 1234, false},
+		"the process is a zombie":      {7, "Z", 1, 1234, false},
+		"a killed process has threads": {7, "Z", 2, 1234, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mount := t.TempDir()
+			directory := filepath.Join(mount, strconv.Itoa(test.pid))
+			if err := os.Mkdir(directory, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			// See proc_pid_stat(5): the state is field 3, and the start time field 22.
+			stat := fmt.Sprintf("%d (a) %s%s %d 0 %d%s\n", test.pid, test.state, strings.Repeat(" 0", 16), test.threads, test.startTime, strings.Repeat(" 0", 30))
+			if err := os.WriteFile(filepath.Join(directory, "stat"), []byte(stat), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if got := recorded.aliveIn(mount); got != test.want {
+				t.Errorf("alive is %t, want %t", got, test.want)
+			}
+		})
+	}
+	if (Identity{}).Alive() {
+		t.Error("nothing is alive")
+	}
+}
 
 func TestStartAndStop(t *testing.T) {
 	for name, script := range map[string]string{
@@ -30,8 +67,10 @@ func TestStartAndStop(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !identity.Alive() {
-				t.Error("it is not alive after its start")
+			earlier := identity
+			earlier.StartTime--
+			if err := Stop(t.Context(), earlier, 0); err != nil || !identity.Alive() {
+				t.Errorf("an earlier process that had its pid was stopped: %v", err)
 			}
 			if err := Stop(t.Context(), identity, 100*time.Millisecond); err != nil {
 				t.Fatal(err)
@@ -120,26 +159,6 @@ func TestTheLogSaysHowAProcessHasEnded(t *testing.T) {
 				t.Errorf("the log is %q, want %q", log, want)
 			}
 		})
-	}
-}
-
-func TestStopLeavesARecycledPidAlone(t *testing.T) {
-	identity, err := Start(Command{Path: "/bin/sh", Arguments: []string{"-c", "exec sleep 1000"}, Log: filepath.Join(t.TempDir(), "sh.log")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := Stop(t.Context(), identity, time.Second); err != nil {
-			t.Error(err)
-		}
-	}()
-	earlier := identity
-	earlier.StartTime--
-	if err := Stop(t.Context(), earlier, 0); err != nil {
-		t.Fatal(err)
-	}
-	if !identity.Alive() {
-		t.Error("the process that has the pid now was stopped")
 	}
 }
 

@@ -3,19 +3,37 @@
 package cluster
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
-
-	"github.com/sidecar-termination/operator/hack/localcluster/addons"
 )
 
+func TestParseAddons(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                 "kruise,virtual-node",
+		" jobset ,,jobset": "jobset,kruise,virtual-node",
+		"jobset,all":       strings.Join(knownNames(), ","),
+		"none":             "",
+	} {
+		names, err := parseAddons(text)
+		if got := strings.Join(names, ","); err != nil || got != want {
+			t.Errorf("%q is %q (%v), want %q", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"jobset,volcano", "jobset,none"} {
+		if _, err := parseAddons(text); err == nil || !strings.Contains(err.Error(), ": choose from argo, jobset") {
+			t.Errorf("the error for %q is %v", text, err)
+		}
+	}
+}
+
 func TestRedirect(t *testing.T) {
-	own := addons.Webhook{Service: "hooks", Port: 21500}
+	own := Webhook{Service: "hooks", Port: 21500}
 	for name, test := range map[string]struct {
-		webhook      addons.Webhook
+		webhook      Webhook
 		object, want string
 	}{
 		"service": {
@@ -32,11 +50,6 @@ func TestRedirect(t *testing.T) {
 			own,
 			"{kind: MutatingWebhookConfiguration, webhooks: [{clientConfig: {service: {name: hooks, path: /a}}}, {clientConfig: {service: {name: others}}}]}",
 			"{kind: MutatingWebhookConfiguration, webhooks: [{clientConfig: {caBundle: Y2E=, service: {name: hooks, path: /a, port: 21500}}}, {clientConfig: {service: {name: others}}}]}",
-		},
-		"own certificates": {
-			addons.Webhook{Service: "hooks", Port: 21500, OwnCertificates: true},
-			"{kind: ValidatingWebhookConfiguration, webhooks: [{clientConfig: {service: {name: hooks}}}]}",
-			"{kind: ValidatingWebhookConfiguration, webhooks: [{clientConfig: {service: {name: hooks, port: 21500}}}]}",
 		},
 		"conversion": {
 			own,

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package process starts long-lived processes and stops exactly those: a process is identified by its pid and its start time, so that a
+// recycled pid is never taken for it.
 package process
 
 import (
@@ -13,10 +15,42 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 const pollInterval = 50 * time.Millisecond
+
+// Identity names one process, even after its pid is reused. The zero identity is never alive.
+type Identity struct {
+	PID int `json:"pid"`
+	// StartTime is in clock ticks since the boot.
+	StartTime uint64 `json:"startTime"`
+}
+
+// Alive reports whether the process still runs, any of its threads, which hold its ports. A zombie that has no other threads does not.
+func (i Identity) Alive() bool { return i.aliveIn(procfs.DefaultMountPoint) }
+
+func (i Identity) aliveIn(mount string) bool {
+	stat, err := read(mount, i.PID)
+	if err != nil || stat.Starttime != i.StartTime {
+		return false
+	}
+	// The first thread stays until all others are gone.
+	return stat.State != "X" && (stat.State != "Z" || stat.NumThreads > 1)
+}
+
+func read(mount string, pid int) (procfs.ProcStat, error) {
+	files, err := procfs.NewFS(mount)
+	if err != nil {
+		return procfs.ProcStat{}, fmt.Errorf("find the processes: %w", err)
+	}
+	process, err := files.Proc(pid)
+	if err != nil {
+		return procfs.ProcStat{}, fmt.Errorf("find process %d: %w", pid, err)
+	}
+	return process.Stat()
+}
 
 // Command is what Start runs.
 type Command struct {
@@ -61,7 +95,8 @@ func Start(command Command) (Identity, error) {
 		_, _ = fmt.Fprintf(log, "process %d has ended: %s\n", run.Process.Pid, run.ProcessState)
 		_ = log.Close()
 	}()
-	return Identify(run.Process.Pid)
+	stat, err := read(procfs.DefaultMountPoint, run.Process.Pid)
+	return Identity{PID: run.Process.Pid, StartTime: stat.Starttime}, err
 }
 
 // keepInheritedFiles keeps files that this process has inherited, such as a lock of its caller, from the processes that it

@@ -6,6 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apihelpers"
@@ -20,8 +23,6 @@ import (
 	"sigs.k8s.io/kustomize/api/types"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
-
-const fieldManager = "localcluster"
 
 // connect returns a client that acts as the administrator.
 func (c *Cluster) connect() (client.Client, error) {
@@ -51,7 +52,6 @@ func connectWith(configuration *rest.Config) (client.Client, error) {
 func render(directory string) ([]*unstructured.Unstructured, error) {
 	options := krusty.MakeDefaultOptions()
 	options.Reorder = krusty.ReorderOptionLegacy
-	// A kustomization that this program makes names files of others.
 	options.LoadRestrictions = types.LoadRestrictionsNone
 	rendered, err := krusty.MakeKustomizer(options).Run(filesys.MakeFsOnDisk(), directory)
 	if err != nil {
@@ -72,53 +72,37 @@ func render(directory string) ([]*unstructured.Unstructured, error) {
 	return objects, nil
 }
 
-// writeObject puts one object on the API server.
-type writeObject func(ctx context.Context, api client.Client, object *unstructured.Unstructured) error
-
-// applyObject makes the server's object what the given one says.
-func applyObject(ctx context.Context, api client.Client, object *unstructured.Unstructured) error {
-	return api.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership, client.FieldOwner(fieldManager))
-}
-
-// createObject leaves an object alone that is there already.
-func createObject(ctx context.Context, api client.Client, object *unstructured.Unstructured) error {
-	return client.IgnoreAlreadyExists(api.Create(ctx, object, client.FieldOwner(fieldManager)))
-}
-
-// writeAll writes the sorted objects. It waits until the definitions among them are established before it goes on behind
-// them.
-func writeAll(ctx context.Context, api client.Client, objects []*unstructured.Unstructured, write writeObject) error {
-	var pending []string
+// createAll creates the objects that do not exist, and waits until all definitions of the API server are established. Webhooks come first,
+// so that no custom resource gets past them.
+func createAll(ctx context.Context, api client.Client, objects []*unstructured.Unstructured) error {
+	after := func(object *unstructured.Unstructured) int {
+		if strings.HasSuffix(object.GetKind(), "WebhookConfiguration") {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(objects, func(a, b *unstructured.Unstructured) int { return after(a) - after(b) })
 	for _, object := range objects {
-		if object.GetKind() == "CustomResourceDefinition" {
-			pending = append(pending, object.GetName())
-		} else if err := awaitEstablished(ctx, api, pending); err != nil {
-			return err
-		} else {
-			pending = nil
-		}
-		if err := write(ctx, api, object); err != nil {
-			return fmt.Errorf("write %s %s: %w", object.GetKind(), object.GetName(), err)
+		if err := client.IgnoreAlreadyExists(api.Create(ctx, object)); err != nil {
+			return fmt.Errorf("create %s %s: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
-	return awaitEstablished(ctx, api, pending)
+	return poll(ctx, 60*time.Second, func(ctx context.Context) error {
+		definitions := &apiextensionsv1.CustomResourceDefinitionList{}
+		if err := api.List(ctx, definitions); err != nil {
+			return fmt.Errorf("list the definitions: %w", err)
+		}
+		for i := range definitions.Items {
+			if definition := &definitions.Items[i]; !apihelpers.IsCRDConditionTrue(definition, apiextensionsv1.Established) {
+				return fmt.Errorf("the definition %s is not established", definition.Name)
+			}
+		}
+		return nil
+	})
 }
 
-func awaitEstablished(ctx context.Context, api client.Client, names []string) error {
-	for _, name := range names {
-		err := poll(ctx, 30*time.Second, func(ctx context.Context) error {
-			definition := &apiextensionsv1.CustomResourceDefinition{}
-			if err := api.Get(ctx, client.ObjectKey{Name: name}, definition); err != nil {
-				return fmt.Errorf("get it: %w", err)
-			}
-			if !apihelpers.IsCRDConditionTrue(definition, apiextensionsv1.Established) {
-				return errors.New("it has no condition Established that is True")
-			}
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("the definition %s was not established: %w", name, err)
-		}
-	}
-	return nil
+// kubectl runs kubectl as the administrator, and returns its output and errors.
+func (c *Cluster) kubectl(ctx context.Context, arguments ...string) ([]byte, error) {
+	arguments = append([]string{"--kubeconfig=" + c.layout.AdminKubeconfig()}, arguments...)
+	return exec.CommandContext(ctx, c.layout.Kubectl(), arguments...).CombinedOutput()
 }

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package toolchain
+package cluster
 
 import (
-	"os"
+	"cmp"
+	"encoding/json"
+	"maps"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/sidecar-termination/operator/hack/localcluster/toolchain"
 )
 
 func TestParse(t *testing.T) {
@@ -18,8 +22,8 @@ func TestParse(t *testing.T) {
 		text, err      string
 	}{
 		"defaults": {
-			want: Versions{Kubernetes: DefaultKubernetes, KubeletVersion: DefaultKubernetes, Kruise: DefaultKruise, With: with},
-			text: "Kubernetes " + DefaultKubernetes + ", with kruise and virtual-node",
+			want: Versions{Kubernetes: defaultKubernetes, KubeletVersion: defaultKubernetes, Kruise: defaultKruise, With: with},
+			text: "Kubernetes " + defaultKubernetes + ", with kruise and virtual-node",
 		},
 		"with and without v": {
 			versions: Versions{Kubernetes: "1.37.2", KubeletVersion: "v1.34.10", Kruise: "1.9.1", With: "none"},
@@ -44,8 +48,8 @@ func TestParse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("versions (-want +got):\n%s", diff)
+			if got != test.want {
+				t.Errorf("versions are %+v, want %+v", got, test.want)
 			}
 			if got.String() != test.text {
 				t.Errorf("the text is %q, want %q", got, test.text)
@@ -73,7 +77,7 @@ func TestNext(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			wanted := running
 			test.change(&wanted)
-			got, err := running.Next(wanted)
+			got, err := running.next(wanted)
 			if (err == nil) != (test.kubelet != "") {
 				t.Fatalf("the error is %v", err)
 			}
@@ -84,26 +88,50 @@ func TestNext(t *testing.T) {
 	}
 }
 
-func TestAddonsOfVersions(t *testing.T) {
-	versions := Versions{Kruise: "v1.9.1", With: "jobset,kruise"}
-	if !versions.Has("kruise") || versions.Has("argo") || versions.Without("kruise").With != "jobset" || len(Versions{}.Addons()) != 0 {
-		t.Errorf("%v has the wrong addons", versions)
+// Each version of a program has a tool module that pins it, together with the staging modules of the same release, and has its packages.
+func TestToolModules(t *testing.T) {
+	var tools []toolchain.Tool
+	for _, version := range kubeletVersions {
+		tools = append(tools, toolchain.Kubernetes(version))
 	}
-}
-
-// Each version of OpenKruise has a tool module.
-func TestModulesExist(t *testing.T) {
-	var tools []Tool
 	for _, version := range kruiseVersions {
-		tools = append(tools, Versions{Kruise: version}.KruiseTool())
+		for _, addon := range (Description{Versions: Versions{Kruise: version, With: strings.Join(knownNames(), ",")}}).addons() {
+			if addon.Tool.Directory == "" {
+				tools = append(tools, addon.Tool)
+			}
+		}
 	}
 	for _, tool := range tools {
-		module, err := os.ReadFile(filepath.Join("..", "..", "tools", tool.Name, "go.mod"))
+		command := exec.Command("go", "mod", "edit", "-json")
+		command.Dir = filepath.Join("..", "..", "tools", tool.Name)
+		output, err := command.Output()
 		if err != nil {
+			t.Fatalf("read the tool module of %s: %v", tool.Name, err)
+		}
+		type version struct{ Path, Version string }
+		var module struct {
+			Require []version
+			Replace []struct{ Old, New version }
+			Tool    []struct{ Path string }
+		}
+		if err := json.Unmarshal(output, &module); err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(string(module), " "+tool.Version()) {
-			t.Errorf("the tool module of %s does not require it", tool.Name)
+		want := version{cmp.Or(tool.Source, "k8s.io/kubernetes"), tool.Version()}
+		if !slices.Contains(module.Require, want) {
+			t.Errorf("the tool module of %s does not require %v", tool.Name, want)
+		}
+		for _, replace := range module.Replace {
+			if want := (version{replace.Old.Path, "v0" + strings.TrimPrefix(tool.Version(), "v1")}); tool.Source == "" && replace.New != want {
+				t.Errorf("the tool module of %s replaces %s with %v, want %v", tool.Name, replace.Old.Path, replace.New, want)
+			}
+		}
+		var packages []string
+		for _, one := range module.Tool {
+			packages = append(packages, one.Path)
+		}
+		if want := slices.Sorted(maps.Values(tool.Packages)); !slices.Equal(packages, want) {
+			t.Errorf("the tool module of %s has the tools %v, want %v", tool.Name, packages, want)
 		}
 	}
 }
