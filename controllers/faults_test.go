@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -68,7 +67,7 @@ func newTrial(t *testing.T, k *testenv.Kruise, s scenario, number int) *trial {
 		tr.node = tr.newNode(s.nodeLabels)
 	}
 	if s.kruise == kruiseDenies {
-		k.DenyIn(tr.namespace, http.StatusForbidden)
+		k.Deny("containerrecreaterequests", tr.namespace, "denied by the test")
 	}
 	tr.reference, tr.want = s.execute(tr.fixture, disturbance{})
 	if len(tr.reference.problems) > 0 {

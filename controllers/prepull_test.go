@@ -203,7 +203,7 @@ func TestDeniedPullJobIsReportedAndRetried(t *testing.T) {
 	k := newKruise(t)
 	b := newPrePullBench(t, k)
 	policy := b.newPolicy("mesh", withPrePull)
-	k.DenyJobs("feature-gate ImagePullJobGate is not enabled")
+	k.Deny("imagepulljobs", b.namespace, "feature-gate ImagePullJobGate is not enabled")
 	b.knowsPolicyAndJobs(policy)
 	result, err := b.prePulls.Reconcile(t.Context(), refOf(policy))
 	if err != nil || result.RequeueAfter != pullDenialRetry {
@@ -213,7 +213,7 @@ func TestDeniedPullJobIsReportedAndRetried(t *testing.T) {
 	if got := prePulled(policy.Status); !strings.Contains(got, "feature-gate ImagePullJobGate is not enabled") {
 		t.Errorf("the policy does not say why: %s", got)
 	}
-	k.DenyJobs("")
+	k.Deny("imagepulljobs", b.namespace, "")
 	b.pulls(policy)
 	b.says(policy, "False PrePulling")
 }

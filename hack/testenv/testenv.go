@@ -5,13 +5,19 @@
 package testenv
 
 import (
+	"context"
 	"fmt"
+	"math/rand/v2"
+	"net"
 	"os"
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
+	"sigs.k8s.io/kustomize/api/krusty"
 )
 
 // startTimeout limits the start and stop of the server. The default of 20 seconds is too short on a busy machine.
@@ -41,4 +47,62 @@ func Run(m *testing.M, crds string, use func(*rest.Config)) int {
 		return 1
 	}
 	return code
+}
+
+const (
+	interval = 20 * time.Millisecond
+	timeout  = time.Minute
+)
+
+// Eventually polls until the check returns nil, and fails the test with the last error after a timeout.
+func Eventually(tb testing.TB, what string, check func(ctx context.Context) error) {
+	tb.Helper()
+	var last error
+	err := wait.PollUntilContextTimeout(context.WithoutCancel(tb.Context()), interval, timeout, true, func(ctx context.Context) (bool, error) {
+		err := check(ctx)
+		if last == nil || ctx.Err() == nil {
+			last = err // an error caused by the timeout says nothing
+		}
+		return err == nil, nil
+	})
+	if err != nil {
+		tb.Fatalf("timed out waiting: %s: %v", what, last)
+	}
+}
+
+// Ports from firstPort are outside of Linux's ephemeral port range (net.ipv4.ip_local_port_range), so that no connection takes
+// the port of a process while it restarts.
+const firstPort, ports = 20000, 10000
+
+// FreeAddress returns an unused loopback address.
+func FreeAddress(tb testing.TB) string {
+	tb.Helper()
+	var err error
+	for range 100 {
+		var listener net.Listener
+		if listener, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", firstPort+rand.IntN(ports))); err == nil {
+			_ = listener.Close()
+			return listener.Addr().String()
+		}
+	}
+	tb.Fatalf("find a free address: %v", err)
+	return ""
+}
+
+// Kustomizer returns a Kustomizer that orders resources as `kustomize build` does. kustomize has a global OpenAPI schema, so
+// two builds must not run in parallel.
+func Kustomizer() *krusty.Kustomizer {
+	options := krusty.MakeDefaultOptions()
+	// The default overrides the order of a kustomization with a warning.
+	options.Reorder = krusty.ReorderOptionUnspecified
+	return krusty.MakeKustomizer(options)
+}
+
+// KeptConnections ignores goroutines of idle keep-alive connections of the test's clients and servers, which are not leaks.
+func KeptConnections() []goleak.Option {
+	return []goleak.Option{
+		goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"),
+		goleak.IgnoreAnyFunction("golang.org/x/net/http2.(*ClientConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*http2ClientConn).readLoop"),
+		goleak.IgnoreAnyFunction("net/http.(*conn).serve"), goleak.IgnoreAnyFunction("net/http.(*http2serverConn).readFrames"),
+	}
 }
