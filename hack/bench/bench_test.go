@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -117,6 +118,19 @@ func TestJobsOfContenders(t *testing.T) {
 		}
 		if len(spec.Containers) != containers || len(spec.InitContainers) != inits {
 			t.Errorf("%s: got %d containers and %d init containers, want %d and %d", contender, len(spec.Containers), len(spec.InitContainers), containers, inits)
+		}
+	}
+}
+
+func TestFinishedPodsHaveNoRunningContainer(t *testing.T) {
+	pod := newPod("bench", "import", nodeName)
+	finishes(pod)
+	if pod.Status.Phase != corev1.PodSucceeded || len(pod.Status.ContainerStatuses) != len(pod.Spec.Containers) {
+		t.Errorf("got phase %s and %d statuses, want Succeeded and %d", pod.Status.Phase, len(pod.Status.ContainerStatuses), len(pod.Spec.Containers))
+	}
+	for _, status := range pod.Status.ContainerStatuses {
+		if status.State.Terminated == nil || status.State.Running != nil || status.Ready {
+			t.Errorf("container %s: got %+v, want it terminated", status.Name, status)
 		}
 	}
 }

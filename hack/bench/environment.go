@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,11 +37,10 @@ type environment struct {
 	kubelets  *kubernetes.Clientset // writes as kubelets do, in protobuf
 	serverPID int
 
-	operatorPath   string
-	operatorMemory string // the operator's GOMEMLIMIT, or empty for none
-	kruisePath     string // OpenKruise's manager; empty if nothing needs it, or if something else plays its webhook
-	started        map[string]*program
-	pprof          string // the address of the operator's profiles
+	operatorPath string
+	kruisePath   string // OpenKruise's manager; empty if nothing needs it, or if something else plays its webhook
+	started      map[string]*program
+	pprof        string // the address of the operator's profiles
 }
 
 // startServer starts an API server and etcd on the loopback interface, with the operator's kinds and one node. The caller must call stop.
@@ -167,7 +165,7 @@ func (e *environment) start(ctx context.Context, contender string) (err error) {
 	if contender != contenderOperator {
 		return nil
 	}
-	// Defaults, apart from the stabilization window and what a process outside a cluster needs.
+	// Defaults, apart from the stabilization window and what a process outside a cluster needs. The manifests limit memory as well.
 	e.started[contenderOperator], err = e.launch(ctx, e.operatorPath, func(kubeconfig string, free []string) process.Command {
 		e.pprof = free[1]
 		return process.Command{
@@ -175,7 +173,7 @@ func (e *environment) start(ctx context.Context, contender string) (err error) {
 				"--stabilization-window=0", "--leader-election-namespace=default", "--metrics-bind-address=0",
 				"--health-probe-bind-address=" + free[0], "--pprof-bind-address=" + e.pprof,
 			},
-			Environment: []string{"KUBECONFIG=" + kubeconfig, "PATH=" + os.Getenv("PATH"), "GOMEMLIMIT=" + cmp.Or(e.operatorMemory, "off")},
+			Environment: []string{"KUBECONFIG=" + kubeconfig, "PATH=" + os.Getenv("PATH"), "GOMEMLIMIT=700MiB"},
 		}
 	})
 	return err

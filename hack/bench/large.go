@@ -32,7 +32,6 @@ func (s *session) large(ctx context.Context, versions cluster.Versions) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, e.stop()) }()
-	e.operatorMemory = "700MiB" // the manifests set a limit as well
 	namespaces, err := createNamespaces(ctx, e, s.largePods/podsPerNamespace)
 	if err != nil {
 		return err

@@ -14,7 +14,6 @@ import (
 	"maps"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -34,8 +33,6 @@ import (
 type session struct {
 	parts, contenders     string
 	runs, pods, largePods int
-	jobs                  int
-	output                string
 
 	layout   layout.Layout
 	cluster  *cluster.Cluster
@@ -53,8 +50,6 @@ func main() {
 	flag.IntVar(&s.runs, "runs", 5, "runs of each contender")
 	flag.IntVar(&s.pods, "pods", 500, "main containers that end in a burst")
 	flag.IntVar(&s.largePods, "large-pods", 150000, "unfinished pods in the part large, and as many finished ones")
-	flag.IntVar(&s.jobs, "jobs", 5, "Jobs at once in the part completion")
-	flag.StringVar(&s.output, "output", filepath.Join(".cluster", "bench.json"), "file for the results, as JSON")
 	flag.Parse()
 	if err := s.run(ctx); err != nil {
 		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
@@ -64,7 +59,7 @@ func main() {
 
 // run measures the parts, and prints the results. It saves results as they come.
 func (s *session) run(ctx context.Context) (err error) {
-	if s.runs < 1 || s.pods < 1 || s.jobs < 1 || s.largePods < podsPerNamespace {
+	if s.runs < 1 || s.pods < 1 || s.largePods < podsPerNamespace {
 		return fmt.Errorf("a number is too low: --large-pods needs %d, the others 1", podsPerNamespace)
 	}
 	if s.layout, err = layout.Find(); err != nil {
@@ -110,7 +105,7 @@ func (s *session) inTurn(load string, contenders []string, measure func(contende
 				continue
 			}
 			err := s.reporter.Step(fmt.Sprintf("%s, run %d of %d: %s", load, run+1, s.runs, contender), func() error {
-				return errors.Join(measure(contender), s.report.save(s.output))
+				return errors.Join(measure(contender), s.report.save(s.layout.Path("bench.json")))
 			})
 			if err != nil {
 				return err
