@@ -139,7 +139,7 @@ func TestExplainJob(t *testing.T) {
 	wantOutput(t, "every policy", out, code, 1, "NAME MODE ENFORCEMENT SIDECARS PODS FINDING", "policy/mesh Auto Enforce proxy 2 problem Overdue")
 
 	out, code = runCommand(t, "explain", "job/other", "-n", namespace)
-	wantOutput(t, "a Job that is not there", out, code, 2, `error: get Job: jobs.batch "other" not found`)
+	wantOutput(t, "a Job that is not there", out, code, 2, `error: jobs.batch "other" not found`)
 }
 
 func TestExplainPolicies(t *testing.T) {
@@ -154,6 +154,20 @@ func TestExplainPolicies(t *testing.T) {
 	out, code := runCommand(t, "explain", "policies", "-n", namespace)
 	wantOutput(t, "policies", out, code, 1, "policy/mesh Auto Enforce proxy 1 problem Overdue",
 		"policy/other Auto Enforce proxy 0", "policy/overridden Auto Enforce proxy 0")
+}
+
+func TestExplainOfOtherTypes(t *testing.T) {
+	for argument, want := range map[string]string{
+		"widget/a":           `the server doesn't have a resource type "widget"`,
+		"service/kubernetes": "Service is not a type to explain",
+		"cstp/missing":       `clustersidecarterminationpolicies.sidecartermination.dev "missing" not found`,
+		"clusterpolicy/none": `clustersidecarterminationpolicies.sidecartermination.dev "none" not found`,
+	} {
+		out, code := runCommand(t, "explain", argument, "-n", "default")
+		wantOutput(t, argument, out, code, 2, want)
+	}
+	out, code := runCommand(t, "explain", "job/a", "-A")
+	wantOutput(t, "a name in all namespaces", out, code, 2, "cannot be retrieved by name across all namespaces")
 }
 
 func TestExplainJSON(t *testing.T) {
@@ -230,7 +244,7 @@ func TestExplainWithFewPermissions(t *testing.T) {
 	wantOutput(t, "an owner of a namespace", out, code, 1, "Overdue",
 		"note: you may not read Deployments", "note: you may not read nodes", "note: you may not list clustersidecarterminationpolicies")
 	out, code = runCommand(t, "explain", "job/job", "-n", "default", "--as", "olga")
-	wantOutput(t, "another namespace", out, code, 2, "error: get Job", "forbidden")
+	wantOutput(t, "another namespace", out, code, 2, "error: jobs.batch", "forbidden")
 	out, code = runCommand(t, "lint", "-n", namespace, "--as", "olga")
 	wantOutput(t, "lint", out, code, 0, "Checked 1 workload: no findings")
 }

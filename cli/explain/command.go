@@ -4,13 +4,17 @@
 package explain
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/cli/source"
+	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/safetext"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -24,7 +28,7 @@ func New(program source.Program) *cobra.Command {
 modes and images end each sidecar on each node type, what the operator waits for, what it has done, and what goes or may go
 wrong. The command uses the code of the operator and shows the same reasons.
 
-TYPE is pod, job, cronjob, policy or clusterpolicy, or a short name: po, cj, stp, cstp. A TYPE without a name shows one
+TYPE is pod, job, cronjob, policy or clusterpolicy, or another name that kubectl knows for them. A TYPE without a name shows one
 line for each unfinished object. The line of a Job describes its pod with the worst finding.
 
 With -f or -k the command explains manifests and does not connect to a cluster. Manifests may contain policies, namespaces,
@@ -47,7 +51,7 @@ The exit code is 0 without problems, 1 with a problem, and 2 on errors.`,
   %[1]s explain -k overlays/production --quick-exit-image=registry.example/quick-exit:v1
   helm template . | %[1]s explain -f - --fail-on=warning`, program.Name),
 		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: cobra.FixedCompletions(offeredTypes(), cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace),
+		ValidArgsFunction: cobra.FixedCompletions(offered, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace),
 		RunE:              func(cmd *cobra.Command, arguments []string) error { return o.run(cmd, arguments) },
 	}
 	flags := command.Flags()
@@ -70,19 +74,85 @@ type options struct {
 	allNamespaces bool
 }
 
+// offered are the types for the completion of arguments.
+var offered = []cobra.Completion{"pod/", "job/", "cronjob/", "policy/", "clusterpolicy/"}
+
 func (o *options) run(cmd *cobra.Command, arguments []string) error {
 	if err := o.files.Check(); err != nil {
 		return err
 	}
-	if o.files.Given() && (len(arguments) > 0 || o.allNamespaces) {
+	var r *result
+	var err error
+	switch {
+	case o.files.Given() && (len(arguments) > 0 || o.allNamespaces):
 		return errors.New("-f and -k cannot be combined with TYPE or --all-namespaces")
+	case o.files.Given():
+		r, err = o.offline(cmd)
+	case len(arguments) == 0:
+		return errors.New("specify what to explain: TYPE/NAME such as job/report, or -f FILE, or -k DIRECTORY")
+	default:
+		r, err = o.live(cmd, arguments)
 	}
-	if o.files.Given() {
-		return o.runOffline(cmd)
-	}
-	workloads, err := parseWorkloads(arguments)
 	if err != nil {
 		return err
 	}
-	return o.runLive(cmd, workloads)
+	if err := r.write(cmd.OutOrStdout(), o.format); err != nil {
+		return err
+	}
+	return o.failOn.Judge(r.worst())
+}
+
+// offline explains every object in the manifests. Its text leaves out policies that the reports on pods name.
+func (o *options) offline(cmd *cobra.Command) (*result, error) {
+	manifests, err := o.files.Read(cmd.Context(), cmd.InOrStdin(), cmp.Or(*o.connection.Namespace, "default"))
+	if err != nil {
+		return nil, err
+	}
+	s, err := manifests.Source(o.program, cmd.Flags())
+	if err != nil {
+		return nil, err
+	}
+	r := newResult()
+	r.offline = true
+	for _, rejected := range manifests.Rejected {
+		r.Policies = append(r.Policies, explain.RejectedPolicy(rejected.Policy, rejected.Errors))
+	}
+	for _, manifest := range manifests.Objects {
+		pod, ok, err := s.Manifest(cmd.Context(), manifest)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			r.Pods = append(r.Pods, s.Explain(pod))
+		}
+	}
+	for _, manifest := range manifests.Objects {
+		if policy, ok := source.PolicyOf(manifest.Object); ok {
+			r.Policies = append(r.Policies, explain.DescribePolicy(policy, r.Pods, s.Settings.Decisions))
+		}
+	}
+	r.Notes = s.Notes()
+	if slices.ContainsFunc(r.Pods, func(p explain.Report) bool { return !p.Template }) {
+		r.Notes = append(r.Notes, "manifests do not show whether OpenKruise is installed: it is assumed to be absent for pods that have run")
+	}
+	if ignored := ignored(manifests.Others); len(ignored) > 0 {
+		r.Notes = append(r.Notes, fmt.Sprintf("ignored: %s; only Pods, Jobs and CronJobs are read from manifests: for other kinds explain their pods in the cluster",
+			safetext.List(ignored, mostIgnored, ", ")))
+	}
+	return r, nil
+}
+
+// mostIgnored is the highest number of ignored objects that a note names.
+const mostIgnored = 5
+
+// ignored names the objects with pod templates that are not explained.
+func ignored(others []source.Manifest) []string {
+	var names []string
+	for _, other := range others {
+		kind := other.Raw.GroupVersionKind()
+		if !source.MakesNoFinishingPods(kind.GroupKind()) && len(source.ReadWorkload(other.Raw).Templates) > 0 {
+			names = append(names, fmt.Sprintf("%s %s (%s)", kind.Kind, other.Raw.GetName(), kind.GroupVersion()))
+		}
+	}
+	return names
 }

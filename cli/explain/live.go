@@ -4,224 +4,203 @@ package explain
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/cli-runtime/pkg/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/cli/source"
 	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/scheme"
 )
 
-// mostPods is the highest number of pods of one Job with a full report.
-const mostPods = 5
+const (
+	// mostPods is the highest number of pods of one Job with a full report.
+	mostPods = 5
+	// chunk is the number of objects that a list requests at once, as in kubectl.
+	chunk = 500
+)
+
+// aliases are short names of types besides those that the API server knows.
+var aliases = map[string]string{
+	"policy": policies, "policies": policies, "clusterpolicy": clusterPolicies, "clusterpolicies": clusterPolicies,
+}
+
+const (
+	policies        = "sidecarterminationpolicies." + v1alpha1.GroupName
+	clusterPolicies = "clustersidecarterminationpolicies." + v1alpha1.GroupName
+)
 
 // live explains objects of a cluster.
 type live struct {
 	*source.Live
-	source    *source.Source
-	namespace string // empty for all namespaces
+	*result
+	source   *source.Source
+	policies []explain.Policy // not explained yet
 }
 
-func (o *options) runLive(cmd *cobra.Command, workloads []workload) error {
-	namespace, err := o.connection.CurrentNamespace()
+// live explains the objects that the arguments name, or every unfinished object of a type.
+func (o *options) live(cmd *cobra.Command, arguments []string) (*result, error) {
+	ctx := cmd.Context()
+	cluster, s, namespace, err := o.connection.Open(ctx, o.program, cmd.Flags(), o.allNamespaces)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if o.allNamespaces {
-		if workloads[0].name != "" {
-			return errors.New("--all-namespaces requires a TYPE without a name")
-		}
-		namespace = ""
-	}
-	cluster, err := o.connection.Connect()
+	l := &live{Live: cluster, source: s, result: newResult()}
+	l.brief = len(arguments) == 1 && !strings.Contains(arguments[0], "/")
+	infos, err := o.read(arguments, namespace, l.brief)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	first, err := cluster.Source(cmd.Context(), o.program, cmd.Flags())
-	if err != nil {
-		return err
-	}
-	l := &live{Live: cluster, source: first, namespace: namespace}
-	r, err := l.gather(cmd.Context(), workloads)
-	if err != nil {
-		return err
-	}
-	if err := r.write(cmd.OutOrStdout(), o.format); err != nil {
-		return err
-	}
-	return o.failOn.Judge(r.worst())
-}
-
-// gather explains the workloads.
-func (l *live) gather(ctx context.Context, workloads []workload) (*result, error) {
-	r := newResult()
-	for _, of := range workloads {
-		var err error
-		switch {
-		case of.name == "":
-			r.brief = true
-			err = l.all(ctx, r, of.kind)
-		case of.kind == kindPod:
-			err = l.pod(ctx, r, of.name)
-		case of.kind == kindJob:
-			err = l.job(ctx, r, of.name)
-		case of.kind == kindCronJob:
-			err = l.cronJob(ctx, r, of.name)
-		default:
-			err = l.policy(ctx, r, of)
-		}
-		if err != nil {
+	for _, info := range infos {
+		if err := l.object(ctx, info); err != nil {
 			return nil, err
 		}
 	}
-	r.Notes = append(r.Notes, l.source.Notes()...)
-	return r, nil
-}
-
-func (l *live) key(name string) client.ObjectKey {
-	return client.ObjectKey{Namespace: l.namespace, Name: name}
-}
-
-func (l *live) pod(ctx context.Context, r *result, name string) error {
-	pod, err := l.GetPod(ctx, l.source, l.key(name))
-	if err != nil {
-		return err
+	if err := l.explainPolicies(ctx, namespace); err != nil {
+		return nil, err
 	}
-	return l.add(ctx, r, pod)
+	l.Notes = append(l.Notes, s.Notes()...)
+	return l.result, nil
 }
 
-// add explains the pod. The brief output does not say why policies do not select it.
-func (l *live) add(ctx context.Context, r *result, pod explain.Pod) error {
-	if !r.brief {
-		if err := l.source.AddNotSelecting(ctx, &pod); err != nil {
-			return err
+// read reads objects as kubectl get does.
+func (o *options) read(arguments []string, namespace string, all bool) ([]*resource.Info, error) {
+	types, err := scheme.New()
+	if err != nil {
+		return nil, err
+	}
+	named := slices.Clone(arguments)
+	for i, argument := range named {
+		typed, name, ok := strings.Cut(argument, "/")
+		if full := aliases[strings.ToLower(typed)]; full != "" && ok {
+			named[i] = full + "/" + name
+		} else if full != "" && i == 0 {
+			named[i] = full
 		}
 	}
-	r.Pods = append(r.Pods, l.source.Explain(pod))
-	return nil
+	builder := resource.NewBuilder(o.connection).WithScheme(types, types.PrioritizedVersionsAllGroups()...).
+		NamespaceParam(namespace).DefaultNamespace().AllNamespaces(o.allNamespaces).
+		ResourceTypeOrNameArgs(true, named...).RequestChunksOf(chunk).Flatten()
+	if all && slices.Contains([]string{"po", "pod", "pods"}, strings.ToLower(arguments[0])) {
+		builder = builder.FieldSelectorParam(observe.UnfinishedPods().String())
+	}
+	return builder.Do().Infos()
 }
 
-func (l *live) addTemplate(ctx context.Context, r *result, template source.Template) error {
-	pod, err := l.source.Template(ctx, template)
-	if err != nil {
-		return err
-	}
-	return l.add(ctx, r, pod)
-}
-
-func (l *live) job(ctx context.Context, r *result, name string) error {
-	job := &batchv1.Job{}
-	if err := l.Client.Get(ctx, l.key(name), job); err != nil {
-		return fmt.Errorf("get Job: %w", err)
-	}
-	return l.addJob(ctx, r, job)
-}
-
-// addJob explains the Job's unfinished pods. Without one it explains the newest finished pod, and without any pod the template.
-func (l *live) addJob(ctx context.Context, r *result, job *batchv1.Job) error {
-	r.Jobs = append(r.Jobs, newJobReport(job))
-	pods, err := l.PodsOf(ctx, job)
-	if err != nil {
-		return err
-	}
-	if len(pods) == 0 {
-		return l.addTemplate(ctx, r, source.OfJob(job))
-	}
-	for i := range pods {
-		switch {
-		case i > 0 && r.brief && plan.HasTerminalPhase(&pods[i]):
-			return nil
-		case i > 0 && !r.brief && (plan.HasTerminalPhase(&pods[i]) || i >= mostPods):
-			r.Notes = append(r.Notes, fmt.Sprintf("%d more pods of Job %s are not shown: explain them by name", len(pods)-i, job.Name))
+// object explains the object, unless it is finished and only one of all objects of its type.
+func (l *live) object(ctx context.Context, info *resource.Info) error {
+	switch object := info.Object.(type) {
+	case *corev1.Pod:
+		return l.add(l.podOf(ctx, object, nil))
+	case *batchv1.Job:
+		if l.brief && source.FinalCondition(object) != nil {
 			return nil
 		}
-		pod, err := l.podOf(ctx, &pods[i], job, r.brief)
-		if err != nil {
-			return err
-		}
-		if err := l.add(ctx, r, pod); err != nil {
-			return err
+		return l.job(ctx, object)
+	case *batchv1.CronJob:
+		return l.cronJob(ctx, object)
+	case client.Object:
+		if policy, ok := source.PolicyOf(object); ok {
+			l.policies = append(l.policies, policy)
+			return nil
 		}
 	}
-	return nil
+	return fmt.Errorf("%s is not a type to explain; TYPE is pod, job, cronjob, policy or clusterpolicy", info.Mapping.GroupVersionKind.Kind)
 }
 
-// podOf reads the input for a pod of the Job. The brief output shows no events.
-func (l *live) podOf(ctx context.Context, pod *corev1.Pod, job *batchv1.Job, brief bool) (explain.Pod, error) {
-	if brief {
+// add explains the pod.
+func (l *live) add(pod explain.Pod, err error) error {
+	if err == nil {
+		l.Pods = append(l.Pods, l.source.Explain(pod))
+	}
+	return err
+}
+
+// podOf reads the input for a pod. A nil Job is read from the cluster. The brief output shows no events.
+func (l *live) podOf(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (explain.Pod, error) {
+	if l.brief {
 		return l.source.Pod(ctx, pod, job)
 	}
 	return l.PodWithEvents(ctx, l.source, pod, job)
 }
 
-func (l *live) cronJob(ctx context.Context, r *result, name string) error {
-	cron := &batchv1.CronJob{}
-	if err := l.Client.Get(ctx, l.key(name), cron); err != nil {
-		return fmt.Errorf("get CronJob: %w", err)
-	}
-	if err := l.addTemplate(ctx, r, source.OfCronJob(cron)); err != nil {
+// job explains the Job's unfinished pods. Without one it explains the newest finished pod, and without any pod the template.
+func (l *live) job(ctx context.Context, job *batchv1.Job) error {
+	l.Jobs = append(l.Jobs, newJobReport(job))
+	pods, err := l.PodsOf(ctx, job)
+	if err != nil {
 		return err
 	}
-	for _, active := range cron.Status.Active {
-		if err := l.job(ctx, r, active.Name); client.IgnoreNotFound(err) != nil {
+	if len(pods) == 0 {
+		return l.add(l.source.Template(ctx, source.OfJob(job)))
+	}
+	for i := range pods {
+		switch {
+		case i > 0 && l.brief && plan.HasTerminalPhase(&pods[i]):
+			return nil
+		case i > 0 && !l.brief && (plan.HasTerminalPhase(&pods[i]) || i >= mostPods):
+			l.Notes = append(l.Notes, fmt.Sprintf("%d more pods of Job %s are not shown: explain them by name", len(pods)-i, job.Name))
+			return nil
+		}
+		if err := l.add(l.podOf(ctx, &pods[i], job)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// all explains every unfinished object of the kind.
-func (l *live) all(ctx context.Context, r *result, of kind) error {
-	switch of {
-	case kindPod:
-		return l.allPods(ctx, r)
-	case kindJob:
-		var jobs batchv1.JobList
-		if err := l.Client.List(ctx, &jobs, client.InNamespace(l.namespace)); err != nil {
-			return fmt.Errorf("list Jobs: %w", err)
-		}
-		for i := range jobs.Items {
-			if source.FinalCondition(&jobs.Items[i]) != nil {
-				continue
-			}
-			if err := l.addJob(ctx, r, &jobs.Items[i]); err != nil {
-				return err
-			}
-		}
-		return nil
-	case kindCronJob:
-		var crons batchv1.CronJobList
-		if err := l.Client.List(ctx, &crons, client.InNamespace(l.namespace)); err != nil {
-			return fmt.Errorf("list CronJobs: %w", err)
-		}
-		for i := range crons.Items {
-			if err := l.addTemplate(ctx, r, source.OfCronJob(&crons.Items[i])); err != nil {
-				return err
-			}
-		}
-		return nil
+// cronJob explains the template, and the active Jobs if the CronJob was named.
+func (l *live) cronJob(ctx context.Context, cron *batchv1.CronJob) error {
+	if err := l.add(l.source.Template(ctx, source.OfCronJob(cron))); err != nil || l.brief {
+		return err
 	}
-	return l.listPolicies(ctx, r, of)
+	for _, active := range cron.Status.Active {
+		job := &batchv1.Job{}
+		switch err := l.Client.Get(ctx, client.ObjectKey{Namespace: cron.Namespace, Name: active.Name}, job); {
+		case client.IgnoreNotFound(err) != nil:
+			return fmt.Errorf("get Job: %w", err)
+		case err != nil:
+			continue
+		}
+		if err := l.job(ctx, job); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-func (l *live) allPods(ctx context.Context, r *result) error {
-	pods, err := l.UnfinishedPods(ctx, l.namespace)
+// explainPolicies explains the policies and the unfinished pods that they select. It reads each pod of the namespace once.
+func (l *live) explainPolicies(ctx context.Context, namespace string) error {
+	if len(l.policies) == 0 {
+		return nil
+	}
+	if slices.ContainsFunc(l.policies, func(p explain.Policy) bool { return p.Ref.Kind == resolve.KindCluster }) {
+		namespace = ""
+	}
+	pods, err := l.UnfinishedPods(ctx, namespace)
 	if err != nil {
 		return err
 	}
+	var reports []explain.Report
 	for i := range pods {
 		pod, err := l.source.Pod(ctx, &pods[i], nil)
 		if err != nil {
 			return err
 		}
-		if err := l.add(ctx, r, pod); err != nil {
-			return err
-		}
+		reports = append(reports, l.source.Explain(pod))
+	}
+	for _, policy := range l.policies {
+		l.Policies = append(l.Policies, explain.DescribePolicy(policy, reports, l.source.Settings.Decisions))
 	}
 	return nil
 }

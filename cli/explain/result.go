@@ -24,12 +24,12 @@ type result struct {
 	Notes []string `json:"notes,omitempty"`
 	// brief selects one line for each requested object.
 	brief bool
-	// omitted has the names of policies that the text leaves out, because the pods' reports contain the same findings.
-	omitted map[string]bool
+	// offline leaves policies that select a pod out of the text, because the reports on the pods contain the same findings.
+	offline bool
 }
 
 func newResult() *result {
-	return &result{Header: output.NewHeader("ExplainReport"), Pods: []explain.Report{}, omitted: map[string]bool{}}
+	return &result{Header: output.NewHeader("ExplainReport"), Pods: []explain.Report{}}
 }
 
 // findings returns the findings on all pods and policies.
@@ -72,7 +72,7 @@ func (r *result) writeFull(p *output.Printer) {
 		p.Line("")
 	}
 	for i := range r.Policies {
-		if policy := &r.Policies[i]; !r.omitted[policyName(policy)] {
+		if policy := &r.Policies[i]; !r.offline || !policy.Selects {
 			writePolicy(p, policy)
 			p.Line("")
 		}
@@ -91,14 +91,14 @@ func (r *result) writeBrief(p *output.Printer) {
 		var rows [][]output.Cell
 		for _, job := range r.Jobs {
 			if pod := r.worstOf(job); pod != nil {
-				rows = append(rows, briefRow(pod, kindJob, job.Name))
+				rows = append(rows, briefRow(pod, "job", job.Name))
 			}
 		}
 		p.Table(briefHeading, rows)
 	case len(r.Pods) > 0:
 		var rows [][]output.Cell
 		for i := range r.Pods {
-			rows = append(rows, briefRow(&r.Pods[i], kind(strings.ToLower(r.Pods[i].Kind)), r.Pods[i].Name))
+			rows = append(rows, briefRow(&r.Pods[i], strings.ToLower(r.Pods[i].Kind), r.Pods[i].Name))
 		}
 		p.Table(briefHeading, rows)
 	default:
@@ -109,9 +109,9 @@ func (r *result) writeBrief(p *output.Printer) {
 var briefHeading = []string{"NAMESPACE", "NAME", "RESTART", "SIDECARS", "STAGE", "REASON", "FINDING"}
 
 // briefRow is the row of an object under briefHeading, with the report on one of its pods.
-func briefRow(pod *explain.Report, of kind, name string) []output.Cell {
+func briefRow(pod *explain.Report, kind, name string) []output.Cell {
 	stage, reason := stageCells(cmp.Or(pod.Stage, "-"), pod.Reason, pod.Planned)
-	row := output.Cells(pod.Namespace, string(of)+"/"+name, pod.RestartPolicy, sidecars(pod))
+	row := output.Cells(pod.Namespace, kind+"/"+name, pod.RestartPolicy, sidecars(pod))
 	return append(row, stage, reason, output.Cell{Text: briefFinding(pod.Findings)})
 }
 
@@ -132,15 +132,15 @@ func (r *result) worstOf(job jobReport) *explain.Report {
 func (r *result) writeBriefPolicies(p *output.Printer) {
 	var rows [][]output.Cell
 	for i := range r.Policies {
-		policy, of := &r.Policies[i], kindPolicy
+		policy, kind := &r.Policies[i], "policy"
 		if policy.Namespace == "" {
-			of = kindClusterPolicy
+			kind = "clusterpolicy"
 		}
 		named := strings.Join(policy.Sidecars, ",")
 		if len(policy.Sidecars) == 0 {
 			named = "all except " + strings.Join(mains(policy), ",")
 		}
-		rows = append(rows, output.Cells(policy.Namespace, string(of)+"/"+policy.Name, string(policy.Mode), string(policy.Enforcement), named,
+		rows = append(rows, output.Cells(policy.Namespace, kind+"/"+policy.Name, string(policy.Mode), string(policy.Enforcement), named,
 			strconv.Itoa(len(policy.Pods)), briefFinding(policy.Findings)))
 	}
 	p.Table([]string{"NAMESPACE", "NAME", "MODE", "ENFORCEMENT", "SIDECARS", "PODS", "FINDING"}, rows)

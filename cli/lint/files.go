@@ -20,22 +20,21 @@ import (
 )
 
 func (o *options) offline(cmd *cobra.Command) (*result, error) {
-	given, err := o.files.ReadAll(cmd.Context(), cmd.InOrStdin(), cmp.Or(*o.connection.Namespace, "default"))
+	o.files.Correct = true
+	manifests, err := o.files.Read(cmd.Context(), cmd.InOrStdin(), cmp.Or(*o.connection.Namespace, "default"))
 	if err != nil {
 		return nil, err
 	}
-	if given.IsEmpty() {
+	if manifests.IsEmpty() {
 		return nil, errors.New("the manifests contain no object")
 	}
-	manifests, mistakes := given.Correct()
-	manifests.IgnoredKinds = nil // their objects are checked or reported
 	s, err := manifests.Source(o.program, cmd.Flags())
 	if err != nil {
 		return nil, err
 	}
 	l := &fileLinter{Source: s, manifests: manifests, ignoredKinds: o.ignoredKinds, result: newResult(),
-		mistakes: map[int][]explain.Finding{}, given: sets.New[source.Reference](), assumed: sets.New[string]()}
-	return l.result, l.run(cmd.Context(), mistakes)
+		given: sets.New[source.Reference](), assumed: sets.New[string]()}
+	return l.result, l.run(cmd.Context())
 }
 
 // fileLinter checks manifests.
@@ -44,28 +43,20 @@ type fileLinter struct {
 	manifests    source.Manifests
 	ignoredKinds []string
 	result       *result
-	// mistakes are those of the objects, by position, that are not reported yet.
-	mistakes map[int][]explain.Finding
 	// given are the objects of other kinds.
 	given sets.Set[source.Reference]
 	// assumed are the namespaces of workloads that are not in the manifests.
 	assumed sets.Set[string]
 }
 
-func (l *fileLinter) run(ctx context.Context, mistakes []source.Mistakes) error {
+func (l *fileLinter) run(ctx context.Context) error {
 	for _, rejected := range l.manifests.Rejected {
 		l.result.addPolicy(explain.RejectedPolicy(rejected.Policy, rejected.Errors), location{File: rejected.File})
-	}
-	for _, found := range mistakes {
-		l.mistakes[found.Position] = invalid(found.Texts)
 	}
 	for _, manifest := range l.manifests.Objects {
 		if err := l.object(ctx, manifest); err != nil {
 			return err
 		}
-	}
-	for _, found := range mistakes {
-		l.addObject(found.Manifest, l.mistakes[found.Position])
 	}
 	for _, manifest := range l.manifests.Others {
 		l.given.Insert(source.Reference{Kind: manifest.Raw.GroupVersionKind().GroupKind(), Name: manifest.Raw.GetName()})
@@ -93,17 +84,19 @@ func (l *fileLinter) run(ctx context.Context, mistakes []source.Mistakes) error 
 // object checks an object that affects decisions.
 func (l *fileLinter) object(ctx context.Context, manifest source.Manifest) error {
 	if policy, ok := source.PolicyOf(manifest.Object); ok {
-		report := explain.DescribePolicy(policy, nil)
-		report.AddNotWatched(l.Settings.Decisions)
+		report := explain.DescribePolicy(policy, nil, l.Settings.Decisions)
 		l.result.addPolicy(report, location{File: manifest.File})
 		return nil
 	}
 	pod, ok, err := l.Manifest(ctx, manifest)
-	if err != nil || !ok {
+	if err != nil {
 		return err
 	}
-	l.check(pod, location{manifest.File, "", manifest.Position}, l.mistakes[manifest.Position])
-	delete(l.mistakes, manifest.Position)
+	if ok {
+		l.check(pod, location{manifest.File, "", manifest.Position}, invalid(manifest.Mistakes))
+	} else {
+		l.addObject(manifest, invalid(manifest.Mistakes))
+	}
 	return nil
 }
 
@@ -132,11 +125,11 @@ func (l *fileLinter) other(ctx context.Context, manifest source.Manifest) error 
 	workload := source.ReadWorkload(manifest.Raw)
 	var findings []explain.Finding
 	for _, template := range workload.Templates {
-		pod, err := l.Template(ctx, template.Template)
+		pod, err := l.Template(ctx, template.Pod)
 		if err != nil {
 			return err
 		}
-		if template.Pod.Spec.RestartPolicy == "" {
+		if template.NoRestartPolicy {
 			findings = append(findings, explain.LeftAlone(template.Path+".spec.restartPolicy is not set: its pods are assumed to run forever"))
 		}
 		l.check(pod, location{manifest.File, template.Path, manifest.Position}, invalid(template.Mistakes))

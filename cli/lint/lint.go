@@ -322,7 +322,7 @@ func (l *linter) pod(ctx context.Context, pod *corev1.Pod, jobs map[types.UID]*b
 }
 
 // template checks the template of an object, unless its pods or Jobs were checked.
-func (l *linter) template(ctx context.Context, uid types.UID, template source.Template) error {
+func (l *linter) template(ctx context.Context, uid types.UID, template explain.Pod) error {
 	if l.seenOwners.Has(uid) {
 		return nil
 	}

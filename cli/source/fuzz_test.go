@@ -28,13 +28,12 @@ func FuzzManifests(f *testing.F) {
 	f.Add("apiVersion: sparkoperator.k8s.io/v1beta2\nkind: SparkApplication\nmetadata: {name: a}\nspec: {driver: {sidecars: [{name: b}]}}\n")
 	f.Add("apiVersion: example.com/v1\nkind: Other\nmetadata: {name: a}\nspec: {spec: {containers: [{name: a, image: b}]}}\n")
 	f.Fuzz(func(t *testing.T, text string) {
-		files := source.Files{}
+		files := source.Files{Correct: true}
 		files.Filenames = []string{"-"}
-		manifests, err := files.ReadAll(t.Context(), strings.NewReader(text), "batch")
+		manifests, err := files.Read(t.Context(), strings.NewReader(text), "batch")
 		if err != nil {
 			return
 		}
-		manifests, _ = manifests.Correct()
 		s, err := manifests.Source(source.Program{Now: time.Now}, pflag.NewFlagSet("", pflag.ContinueOnError))
 		if err != nil {
 			t.Fatal(err)
@@ -46,7 +45,7 @@ func FuzzManifests(f *testing.F) {
 		}
 		for _, manifest := range manifests.Others {
 			for _, template := range source.ReadWorkload(manifest.Raw).Templates {
-				if pod, err := s.Template(t.Context(), template.Template); err == nil {
+				if pod, err := s.Template(t.Context(), template.Pod); err == nil {
 					s.Explain(pod)
 				}
 			}

@@ -101,7 +101,8 @@ func (c *Connection) Open(
 
 // Source reads the operator's flags, OpenKruise and the nodes. Flags on the command line override the operator's flags.
 func (l *Live) Source(ctx context.Context, program Program, flags *pflag.FlagSet) (*Source, error) {
-	s := &Source{now: program.Now(), program: program, Reader: newTolerantReader(l.Client, program.Name)}
+	s := &Source{now: program.Now(), program: program}
+	s.Reader = &tolerantReader{Reader: l.Client, program: program.Name, note: s.note, known: map[string]answer{}}
 	arguments, err := l.operatorArguments(ctx, s)
 	if err != nil {
 		return nil, err
@@ -118,7 +119,7 @@ func (l *Live) Source(ctx context.Context, program Program, flags *pflag.FlagSet
 	}
 	s.Cluster.Kruise = &kruise.Usable
 	if kruise.Note != "" {
-		s.notes = append(s.notes, kruise.Note)
+		s.note("%s", kruise.Note)
 	}
 	return s, l.nodes(ctx, s)
 }
@@ -141,12 +142,12 @@ func (l *Live) operatorArguments(ctx context.Context, s *Source) ([]string, erro
 	deployment, err := l.Operator(ctx)
 	switch {
 	case apierrors.IsForbidden(err):
-		s.notes = append(s.notes, fmt.Sprintf("you may not read Deployments in namespace %s: the operator's default flags are assumed", l.operatorNamespace))
+		s.note("you may not read Deployments in namespace %s: the operator's default flags are assumed", l.operatorNamespace)
 		return nil, nil
 	case err != nil:
 		return nil, err
 	case deployment == nil:
-		s.notes = append(s.notes, fmt.Sprintf("no operator found in namespace %s (--operator-namespace): its default flags are assumed", l.operatorNamespace))
+		s.note("no operator found in namespace %s (--operator-namespace): its default flags are assumed", l.operatorNamespace)
 		return nil, nil
 	}
 	arguments, _ := OperatorArguments(deployment)

@@ -12,16 +12,18 @@ import (
 
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/cli-runtime/pkg/resource"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sidecar-termination/operator/internal/explain"
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/scheme"
 	"github.com/sidecar-termination/operator/internal/settings"
@@ -32,6 +34,9 @@ type Files struct {
 	resource.FilenameOptions
 	// Install is a file with the operator's Deployment, or empty.
 	Install string
+	// Correct corrects the mistakes that have one obvious correction, so that the rest of the manifest can be checked. Without it an
+	// object that cannot be decoded is an error.
+	Correct bool
 }
 
 // Bind adds the flags.
@@ -55,28 +60,16 @@ func (f *Files) Given() bool { return len(f.Filenames) > 0 || f.Kustomize != "" 
 
 // Manifests are the objects in files.
 type Manifests struct {
+	// Objects are those that affect decisions.
 	Objects []Manifest
-	// IgnoredKinds has the kind of each ignored object that may create pods.
-	IgnoredKinds []schema.GroupVersionKind
 	// Rejected are the policies that the API server would reject. They are not in Objects.
 	Rejected []Rejection
 	// Others are the objects of kinds that are not decoded. They have no Object.
 	Others []Manifest
-	// Unreadable are the objects of other kinds that cannot be decoded. They have no Object.
-	Unreadable []Unreadable
 	// operators are the Deployments of the operator in the files. arguments are those of the assumed operator.
 	operators []*appsv1.Deployment
 	arguments []string
-	notes     []string
-
-	types     *runtime.Scheme
-	namespace string // of objects without one
-}
-
-// Unreadable is a manifest that cannot be decoded, and the error.
-type Unreadable struct {
-	Manifest
-	Err error
+	note      string
 }
 
 // Rejection is a policy that the API server would reject, its file and the errors.
@@ -88,7 +81,9 @@ type Rejection struct {
 
 // Manifest is one object and its file.
 type Manifest struct {
-	Object client.Object
+	// Object is nil if the object cannot be decoded. Mistakes, as PATH: MESSAGE, then say why.
+	Object   client.Object
+	Mistakes []string
 	// Raw is the object as in the file, with fields that this program does not know. It must not be modified.
 	Raw  *unstructured.Unstructured
 	File string
@@ -96,72 +91,47 @@ type Manifest struct {
 	Position int
 }
 
-// Read reads the objects in the files, and the flags of the operator. Objects without a namespace get the given one. An object that
-// cannot be decoded is an error.
+// Read reads the objects in the files, and the flags of the operator. Objects without a namespace get the given one.
 func (f *Files) Read(ctx context.Context, stdin io.Reader, namespace string) (Manifests, error) {
-	return strict(f.ReadAll(ctx, stdin, namespace))
-}
-
-// strict returns the error of the first object that cannot be decoded.
-func strict(all Manifests, err error) (Manifests, error) {
-	if err == nil && len(all.Unreadable) > 0 {
-		first := all.Unreadable[0]
-		err = fmt.Errorf("read %s: %w", first.File, first.Err)
-	}
-	return all, err
-}
-
-// ReadAll is Read for callers that report on objects that cannot be decoded.
-func (f *Files) ReadAll(ctx context.Context, stdin io.Reader, namespace string) (Manifests, error) {
-	types, err := scheme.New()
-	if err != nil {
-		return Manifests{}, err
-	}
-	all, err := f.decode(ctx, types, stdin, namespace)
-	if err != nil {
-		return Manifests{}, err
-	}
-	operators := all.operators
-	if f.Install != "" {
-		files := resource.FilenameOptions{Filenames: []string{f.Install}}
-		install, err := decode(ctx, types, localBuilder().FilenameParam(false, &files), namespace)
-		if err != nil {
-			return Manifests{}, fmt.Errorf("--install: %w", err)
-		}
-		if operators = install.operators; len(operators) == 0 {
-			return Manifests{}, fmt.Errorf("--install: %s has no Deployment of the operator: one with label %s=%s and a container %s",
-				f.Install, operatorLabel, settings.Name, settings.ContainerName)
-		}
-	}
-	err = all.assume(operators)
-	return all, err
-}
-
-// assume sets the arguments of the operator to those of the first Deployment, or of a default installation.
-func (m *Manifests) assume(operators []*appsv1.Deployment) error {
-	if len(operators) == 0 {
-		m.arguments = settings.InstalledArguments()
-		return nil
-	}
-	first := operators[0].Namespace + "/" + operators[0].Name
-	if len(operators) > 1 {
-		m.notes = append(m.notes, fmt.Sprintf("found %d Deployments of the operator: the flags of %s are used; name the file of another one with --install", len(operators), first))
-	}
-	m.arguments, _ = OperatorArguments(operators[0])
-	if _, err := settings.Parse(m.arguments); err != nil {
-		return fmt.Errorf("read the flags of Deployment %s: %w", first, err)
-	}
-	return nil
-}
-
-func (f *Files) decode(ctx context.Context, types *runtime.Scheme, stdin io.Reader, namespace string) (Manifests, error) {
 	builder := localBuilder()
 	files := f.FilenameOptions
 	if i := slices.Index(files.Filenames, "-"); i >= 0 {
 		files.Filenames = slices.Delete(slices.Clone(files.Filenames), i, i+1)
 		builder = builder.Stream(stdin, "standard input")
 	}
-	return decode(ctx, types, builder.FilenameParam(false, &files), namespace)
+	all, err := decode(ctx, builder.FilenameParam(false, &files), namespace, f.Correct)
+	if err != nil {
+		return Manifests{}, err
+	}
+	if f.Install != "" {
+		files := resource.FilenameOptions{Filenames: []string{f.Install}}
+		install, err := decode(ctx, localBuilder().FilenameParam(false, &files), namespace, false)
+		if err != nil {
+			return Manifests{}, fmt.Errorf("--install: %w", err)
+		}
+		if all.operators = install.operators; len(all.operators) == 0 {
+			return Manifests{}, fmt.Errorf("--install: %s has no Deployment of the operator: one with label %s=%s and a container %s",
+				f.Install, operatorLabel, settings.Name, settings.ContainerName)
+		}
+	}
+	return all, all.assume()
+}
+
+// assume sets the arguments of the operator to those of the first Deployment, or of a default installation.
+func (m *Manifests) assume() error {
+	if len(m.operators) == 0 {
+		m.arguments = settings.InstalledArguments()
+		return nil
+	}
+	first := m.operators[0].Namespace + "/" + m.operators[0].Name
+	if len(m.operators) > 1 {
+		m.note = fmt.Sprintf("found %d Deployments of the operator: the flags of %s are used; name the file of another one with --install", len(m.operators), first)
+	}
+	m.arguments, _ = OperatorArguments(m.operators[0])
+	if _, err := settings.Parse(m.arguments); err != nil {
+		return fmt.Errorf("read the flags of Deployment %s: %w", first, err)
+	}
+	return nil
 }
 
 // Text is the content of a file with manifests.
@@ -173,15 +143,14 @@ type Text struct {
 // ReadTexts reads the objects in the texts. Objects without a namespace get the given one. The operator has no flags besides those
 // of the command line.
 func ReadTexts(ctx context.Context, texts []Text, namespace string) (Manifests, error) {
-	types, err := scheme.New()
-	if err != nil || len(texts) == 0 {
-		return Manifests{}, err
+	if len(texts) == 0 {
+		return Manifests{}, nil
 	}
 	builder := localBuilder()
 	for _, text := range texts {
 		builder = builder.Stream(bytes.NewReader(text.Data), text.Name)
 	}
-	return strict(decode(ctx, types, builder, namespace))
+	return decode(ctx, builder, namespace, false)
 }
 
 func localBuilder() *resource.Builder {
@@ -189,94 +158,101 @@ func localBuilder() *resource.Builder {
 }
 
 // decode decodes and checks the objects that the builder reads.
-func decode(ctx context.Context, types *runtime.Scheme, builder *resource.Builder, namespace string) (Manifests, error) {
+func decode(ctx context.Context, builder *resource.Builder, namespace string, corrects bool) (Manifests, error) {
+	types, err := scheme.New()
+	if err != nil {
+		return Manifests{}, err
+	}
 	infos, err := builder.Do().Infos()
 	if err != nil {
 		return Manifests{}, fmt.Errorf("read manifests: %w", err)
 	}
-	all := Manifests{types: types, namespace: namespace}
+	var all Manifests
 	for position, info := range infos {
-		rejected, err := validatePolicy(ctx, info.Object, namespace)
-		if err != nil {
-			return all, fmt.Errorf("check %s: %w", info.Source, err)
-		}
-		if rejected != nil {
-			rejected.File = info.Source
-			all.Rejected = append(all.Rejected, *rejected)
+		raw, ok := info.Object.(*unstructured.Unstructured)
+		if !ok {
 			continue
 		}
-		if raw, ok := info.Object.(*unstructured.Unstructured); ok {
-			all.add(Manifest{Raw: raw, File: info.Source, Position: position})
+		if raw.GetNamespace() == "" && !slices.Contains(clusterScoped, raw.GetKind()) {
+			raw.SetNamespace(namespace)
+		}
+		if err := all.add(ctx, types, Manifest{Raw: raw, File: info.Source, Position: position}, corrects); err != nil {
+			return Manifests{}, fmt.Errorf("read %s: %w", info.Source, err)
 		}
 	}
 	return all, nil
 }
 
+// clusterScoped are the kinds without a namespace among those that affect decisions.
+var clusterScoped = []string{"Namespace", "Node", string(resolve.KindCluster)}
+
 // add decodes the object and adds it.
-func (m *Manifests) add(manifest Manifest) {
+func (m *Manifests) add(ctx context.Context, types *runtime.Scheme, manifest Manifest, corrects bool) error {
 	raw := manifest.Raw
-	object, err := toTyped(m.types, raw)
-	switch {
-	case err != nil:
-		m.Unreadable = append(m.Unreadable, Unreadable{manifest, err})
-		return
-	case object == nil:
-		if makesPods(raw) {
-			m.IgnoredKinds = append(m.IgnoredKinds, raw.GroupVersionKind())
+	if raw.GroupVersionKind().Group == v1alpha1.GroupName {
+		problems, err := validate(ctx, raw)
+		if err != nil {
+			return err
 		}
-		if raw.GetNamespace() == "" {
-			raw.SetNamespace(m.namespace)
+		if len(problems) > 0 {
+			m.reject(manifest, problems)
+			return nil
 		}
+	}
+	if !isRelevant(raw) {
 		m.Others = append(m.Others, manifest)
-		return
-	case object.GetNamespace() == "" && isNamespaced(object):
-		object.SetNamespace(m.namespace)
+		return nil
 	}
-	if deployment, ok := object.(*appsv1.Deployment); ok {
-		if _, ok := OperatorArguments(deployment); ok {
-			m.operators = append(m.operators, deployment)
-		}
-		return
+	if corrects {
+		raw, manifest.Mistakes = correct(raw)
 	}
-	manifest.Object = object
-	m.Objects = append(m.Objects, manifest)
+	object, err := toTyped(types, raw)
+	switch {
+	case err != nil && !corrects:
+		return err
+	case err != nil:
+		manifest.Mistakes = append(manifest.Mistakes, decodeMistake(types, raw, err))
+	default:
+		manifest.Object = object
+	}
+	deployment, ok := object.(*appsv1.Deployment)
+	if !ok {
+		m.Objects = append(m.Objects, manifest)
+	} else if _, ok := OperatorArguments(deployment); ok {
+		m.operators = append(m.operators, deployment)
+	}
+	return nil
 }
 
 // IsEmpty reports whether there is no object at all.
 func (m Manifests) IsEmpty() bool {
-	return len(m.Objects)+len(m.Others)+len(m.Rejected)+len(m.Unreadable)+len(m.operators) == 0
+	return len(m.Objects)+len(m.Others)+len(m.Rejected)+len(m.operators) == 0
 }
 
-// validatePolicy returns the errors with which the API server would reject a policy, and nil for valid policies and other
-// objects. A policy without a namespace gets the given one.
-func validatePolicy(ctx context.Context, object runtime.Object, namespace string) (*Rejection, error) {
-	policy, ok := object.(*unstructured.Unstructured)
-	if !ok || policy.GroupVersionKind().Group != policyGroup {
-		return nil, nil
-	}
-	ref := resolve.PolicyRef{Kind: resolve.PolicyKind(policy.GetKind()), Name: policy.GetName()}
-	if ref.Kind == resolve.KindNamespaced {
-		if policy.GetNamespace() == "" {
-			policy.SetNamespace(namespace)
-		}
-		ref.Namespace = policy.GetNamespace()
-	}
-	problems, err := validate(ctx, policy)
-	if err != nil || len(problems) == 0 {
-		return nil, err
-	}
-	rejected := &Rejection{Policy: ref}
+// reject adds a policy that the API server would reject.
+func (m *Manifests) reject(policy Manifest, problems field.ErrorList) {
+	raw := policy.Raw
+	rejected := Rejection{File: policy.File, Policy: resolve.PolicyRef{Kind: resolve.PolicyKind(raw.GetKind()), Namespace: raw.GetNamespace(), Name: raw.GetName()}}
 	for _, problem := range problems {
 		rejected.Errors = append(rejected.Errors, problem.Error())
 	}
-	return rejected, nil
+	m.Rejected = append(m.Rejected, rejected)
 }
 
-// toTyped converts an object of a relevant kind, and returns nil for any other.
-func toTyped(types *runtime.Scheme, raw *unstructured.Unstructured) (client.Object, error) {
-	if !isRelevant(raw) {
-		return nil, nil
+// isRelevant reports whether the object affects decisions.
+func isRelevant(object *unstructured.Unstructured) bool {
+	switch object.GroupVersionKind() {
+	case corev1.SchemeGroupVersion.WithKind("Pod"), corev1.SchemeGroupVersion.WithKind("Namespace"), corev1.SchemeGroupVersion.WithKind("Node"),
+		batchv1.SchemeGroupVersion.WithKind("Job"), batchv1.SchemeGroupVersion.WithKind("CronJob"):
+		return true
+	case appsv1.SchemeGroupVersion.WithKind("Deployment"):
+		return object.GetLabels()[operatorLabel] == settings.Name
 	}
+	return object.GroupVersionKind().Group == v1alpha1.GroupName
+}
+
+// toTyped converts an object that is relevant.
+func toTyped(types *runtime.Scheme, raw *unstructured.Unstructured) (client.Object, error) {
 	typed, err := types.New(raw.GroupVersionKind())
 	if err != nil {
 		return nil, fmt.Errorf("decode %s %s: %w", raw.GetKind(), raw.GetName(), err)
@@ -293,6 +269,11 @@ func toTyped(types *runtime.Scheme, raw *unstructured.Unstructured) (client.Obje
 	return typed.(client.Object), nil
 }
 
+// withName sets the name label that the API server sets on every namespace.
+func withName(namespace *corev1.Namespace) {
+	metav1.SetMetaDataLabel(&namespace.ObjectMeta, corev1.LabelMetadataName, namespace.Name)
+}
+
 // Source returns the source that reads the manifests. Flags on the command line override the operator's flags.
 func (m Manifests) Source(program Program, flags *pflag.FlagSet) (*Source, error) {
 	operator, err := settings.Parse(slices.Concat(m.arguments, givenFlags(flags)))
@@ -303,19 +284,38 @@ func (m Manifests) Source(program Program, flags *pflag.FlagSet) (*Source, error
 	if err != nil {
 		return nil, err
 	}
-	reader := &memory{scheme: types}
-	for _, manifest := range m.Objects {
-		reader.objects = append(reader.objects, manifest.Object)
+	reader := &memory{types: types, objects: map[schema.GroupKind][]client.Object{}}
+	s := &Source{Reader: reader, Settings: operator, Offline: true, now: program.Now(), program: program, assumed: m.missingNamespaces()}
+	if m.note != "" {
+		s.note("%s", m.note)
 	}
-	s := &Source{Reader: reader, Settings: operator, Cluster: explain.Cluster{}, Offline: true, now: program.Now(), program: program, notes: slices.Clone(m.notes)}
-	s.assumed = m.missingNamespaces()
-	for _, name := range sets.List(s.assumed) {
+	for _, manifest := range m.Objects {
+		if manifest.Object == nil {
+			continue
+		}
+		if err := reader.add(manifest.Object); err != nil {
+			return nil, err
+		}
+	}
+	for name := range s.assumed {
 		namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		withName(namespace)
-		reader.objects = append(reader.objects, namespace)
-	}
-	if len(m.IgnoredKinds) > 0 {
-		s.notes = append(s.notes, noteIgnoredKinds(m.IgnoredKinds))
+		if err := reader.add(namespace); err != nil {
+			return nil, err
+		}
 	}
 	return s, nil
+}
+
+// missingNamespaces are the namespaces of objects that are not in the manifests.
+func (m Manifests) missingNamespaces() sets.Set[string] {
+	missing, given := sets.New[string](), sets.New[string]()
+	for _, manifest := range slices.Concat(m.Objects, m.Others) {
+		if namespace, ok := manifest.Object.(*corev1.Namespace); ok {
+			given.Insert(namespace.Name)
+		} else {
+			missing.Insert(manifest.Raw.GetNamespace())
+		}
+	}
+	return missing.Difference(given).Delete("")
 }

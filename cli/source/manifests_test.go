@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/pflag"
 
 	"github.com/sidecar-termination/operator/cli/source"
@@ -41,38 +40,6 @@ func readFiles(t *testing.T, files *source.Files, text string, arguments ...stri
 		t.Fatal(err)
 	}
 	return manifests, s
-}
-
-func TestIgnoredKinds(t *testing.T) {
-	for name, tc := range map[string]struct {
-		manifest string
-		want     []string
-	}{
-		"known kind": {"apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {template: {spec: {containers: [{name: main, image: app}]}}}", nil},
-		"other version": {"apiVersion: batch/v1beta1\nkind: CronJob\nmetadata: {name: a}\nspec: {jobTemplate: {spec: {template: {spec: {containers: [{name: main, image: app}]}}}}}",
-			[]string{"batch/v1beta1, Kind=CronJob"}},
-		"kind with one container": {"apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nmetadata: {name: a}\nspec: {templates: [{container: {image: app}}]}",
-			[]string{"argoproj.io/v1alpha1, Kind=Workflow"}},
-		"kind with restartPolicy Always": {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec: {template: {spec: {containers: [{name: main, image: app}]}}}", nil},
-		"kind without pods":              {"apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 80}]}", nil},
-		"text like a container":          {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {container: \"{image: app}\"}", nil},
-		"CRD with containers": {"apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: a}\n" +
-			"spec: {versions: [{schema: {openAPIV3Schema: {properties: {container: {type: object, properties: {image: {type: string}}}, containers: {type: array, items: {type: object}}}}}}]}", nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			manifests, s := read(t, tc.manifest)
-			var got []string
-			for _, kind := range manifests.IgnoredKinds {
-				got = append(got, kind.String())
-			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("ignored kinds differ (-want +got):\n%s", diff)
-			}
-			if noted := len(s.Notes()) == 1; noted != (len(tc.want) > 0) {
-				t.Errorf("notes are %q", s.Notes())
-			}
-		})
-	}
 }
 
 func TestGenerateName(t *testing.T) {

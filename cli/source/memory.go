@@ -21,21 +21,35 @@ import (
 // memory is a reader of objects in memory. It supports namespaces and label selectors, but no field selectors. The returned
 // objects are shared and must not be modified.
 type memory struct {
-	scheme  *runtime.Scheme
-	objects []client.Object
+	types   *runtime.Scheme
+	objects map[schema.GroupKind][]client.Object
 }
 
 var _ client.Reader = &memory{}
 
+// kindOf returns the kind of the object, or of the items of a list.
+func (m *memory) kindOf(object runtime.Object) (schema.GroupKind, error) {
+	kind, err := apiutil.GVKForObject(object, m.types)
+	if err != nil {
+		return schema.GroupKind{}, fmt.Errorf("get the kind of %T: %w", object, err)
+	}
+	return schema.GroupKind{Group: kind.Group, Kind: strings.TrimSuffix(kind.Kind, "List")}, nil
+}
+
+func (m *memory) add(object client.Object) error {
+	kind, err := m.kindOf(object)
+	m.objects[kind] = append(m.objects[kind], object)
+	return err
+}
+
 // Get finds an object by type and name. It also supports PartialObjectMetadata.
 func (m *memory) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	kind, err := apiutil.GVKForObject(into, m.scheme)
+	kind, err := m.kindOf(into)
 	if err != nil {
-		return fmt.Errorf("get the kind of %T: %w", into, err)
+		return err
 	}
-	for _, object := range m.objects {
-		held, err := apiutil.GVKForObject(object, m.scheme)
-		if err != nil || held.GroupKind() != kind.GroupKind() || client.ObjectKeyFromObject(object) != key {
+	for _, object := range m.objects[kind] {
+		if client.ObjectKeyFromObject(object) != key {
 			continue
 		}
 		if metadata, ok := into.(*metav1.PartialObjectMetadata); ok {
@@ -50,25 +64,21 @@ func (m *memory) Get(_ context.Context, key client.ObjectKey, into client.Object
 
 // List finds objects by type, namespace and labels, in their original order.
 func (m *memory) List(_ context.Context, into client.ObjectList, options ...client.ListOption) error {
-	kind, err := apiutil.GVKForObject(into, m.scheme)
+	kind, err := m.kindOf(into)
 	if err != nil {
-		return fmt.Errorf("get the kind of %T: %w", into, err)
+		return err
 	}
-	var wanted client.ListOptions
+	wanted := client.ListOptions{LabelSelector: labels.Everything()}
 	wanted.ApplyOptions(options)
 	items := []runtime.Object{}
-	for _, object := range m.objects {
-		held, err := apiutil.GVKForObject(object, m.scheme)
-		if err != nil || held.Group != kind.Group || held.Kind+"List" != kind.Kind {
-			continue
-		}
+	for _, object := range m.objects[kind] {
 		inNamespace := wanted.Namespace == "" || wanted.Namespace == object.GetNamespace()
-		if inNamespace && (wanted.LabelSelector == nil || wanted.LabelSelector.Matches(labels.Set(object.GetLabels()))) {
+		if inNamespace && wanted.LabelSelector.Matches(labels.Set(object.GetLabels())) {
 			items = append(items, object)
 		}
 	}
 	if err := meta.SetList(into, items); err != nil {
-		return fmt.Errorf("list %s: %w", kind.Kind, err)
+		return fmt.Errorf("list %s: %w", kind, err)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@
 package source
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,61 +14,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Mistakes are the mistakes in a manifest, as PATH: MESSAGE.
-type Mistakes struct {
-	Manifest
-	Texts []string
-}
-
-// Correct returns the manifests without the mistakes that have one obvious correction, so that the rest of them can be checked,
-// and all mistakes. Objects that cannot be decoded are in the mistakes only.
-func (m Manifests) Correct() (Manifests, []Mistakes) {
-	given := slices.Clone(m.Objects)
-	for _, unreadable := range m.Unreadable {
-		given = append(given, unreadable.Manifest)
-	}
-	slices.SortFunc(given, func(a, b Manifest) int { return cmp.Compare(a.Position, b.Position) })
-	var all []Mistakes
-	m.Objects, m.Unreadable = nil, nil
-	for _, manifest := range given {
-		corrected, texts := m.correct(manifest)
-		if len(texts) > 0 {
-			all = append(all, Mistakes{manifest, texts})
-		}
-		if corrected.Object != nil {
-			m.Objects = append(m.Objects, corrected)
-		}
-	}
-	return m, all
-}
-
-// correct corrects one manifest. The result has no Object if it cannot be decoded.
-func (m Manifests) correct(manifest Manifest) (Manifest, []string) {
+// correct returns the object without the mistakes that have one obvious correction, and these mistakes. The metadata of the object
+// itself has been decoded.
+func correct(raw *unstructured.Unstructured) (*unstructured.Unstructured, []string) {
 	c := corrector{}
-	raw := manifest.Raw.DeepCopy()
-	// The metadata of the object itself has been decoded.
+	raw = raw.DeepCopy()
 	switch raw.GetKind() {
 	case "Pod":
-		c.podSpec("spec", mapAt(raw.Object, "spec"))
+		c.pod("spec", mapAt(raw.Object, "spec"))
 	case "Job":
-		c.jobSpec("spec", mapAt(raw.Object, "spec"))
+		c.job("spec", mapAt(raw.Object, "spec"))
 	case "CronJob":
-		c.metadata("spec.jobTemplate.metadata", mapAt(raw.Object, "spec", "jobTemplate", "metadata"))
-		c.jobSpec("spec.jobTemplate.spec", mapAt(raw.Object, "spec", "jobTemplate", "spec"))
+		c.quote("spec.jobTemplate.metadata", mapAt(raw.Object, "spec", "jobTemplate", "metadata"))
+		c.job("spec.jobTemplate.spec", mapAt(raw.Object, "spec", "jobTemplate", "spec"))
 	}
-	if manifest.Object != nil && len(c.mistakes) == 0 {
-		return manifest, nil
-	}
-	object, err := toTyped(m.types, raw)
-	if err != nil {
-		manifest.Object = nil
-		return manifest, append(c.mistakes, decodeMistake(m.types, raw, err))
-	}
-	if object.GetNamespace() == "" && isNamespaced(object) {
-		object.SetNamespace(m.namespace)
-	}
-	manifest.Object = object
-	return manifest, c.mistakes
+	return raw, c.mistakes
 }
 
 // decodeMistake names the field that cannot be decoded, if the decoder does.
@@ -92,100 +51,94 @@ func (c *corrector) add(path, format string, arguments ...any) {
 	c.mistakes = append(c.mistakes, path+": "+fmt.Sprintf(format, arguments...))
 }
 
-// metadata puts quotes around labels and annotations that are no strings.
-func (c *corrector) metadata(path string, metadata map[string]any) {
-	for _, field := range []string{"labels", "annotations"} {
-		values := mapAt(metadata, field)
-		for _, key := range slices.Sorted(maps.Keys(values)) {
-			if text, ok := c.text(fmt.Sprintf("%s.%s[%s]", path, field, key), values[key]); ok {
-				values[key] = text
-			} else {
-				delete(values, key)
+// quote puts quotes around the labels, annotations and environment variables in the value that are no strings.
+func (c *corrector) quote(path string, value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			at, texts := path+"."+name, mapAt(value, name)
+			switch {
+			case name == "env":
+				c.environment(at, listAt(value, name))
+			case texts != nil && (name == "labels" || name == "annotations"):
+				for _, key := range slices.Sorted(maps.Keys(texts)) {
+					c.text(fmt.Sprintf("%s[%s]", at, key), texts, key)
+				}
+			default:
+				c.quote(at, value[name])
 			}
+		}
+	case []any:
+		for i, item := range value {
+			c.quote(fmt.Sprintf("%s[%d]", path, i), item)
 		}
 	}
 }
 
-// text returns the value as a string, and false if it cannot be one. Kubernetes reads null as an empty string.
-func (c *corrector) text(path string, value any) (string, bool) {
-	var kind string
-	switch value := value.(type) {
+func (c *corrector) environment(path string, variables []any) {
+	for i, variable := range variables {
+		variable, _ := variable.(map[string]any)
+		if _, given := variable["value"]; given {
+			c.text(fmt.Sprintf("%s[%d].value", path, i), variable, "value")
+		}
+	}
+}
+
+// text makes the value of the key a string, or removes it if it cannot be one. Kubernetes reads null as an empty string.
+func (c *corrector) text(path string, object map[string]any, key string) {
+	kind := ""
+	switch object[key].(type) {
 	case string:
-		return value, true
+		return
 	case nil:
-		return "", true
+		object[key] = ""
+		return
 	case bool:
 		kind = "Boolean"
 	case int64, float64:
 		kind = "number"
 	default:
 		c.add(path, "must be a string")
-		return "", false
-	}
-	c.add(path, "must be a string, but is the %s %v: put it in quotes", kind, value)
-	return fmt.Sprint(value), true
-}
-
-// jobSpec corrects the template of a Job. The API server rejects a Job whose pods do not finish.
-func (c *corrector) jobSpec(path string, spec map[string]any) {
-	path += ".template"
-	template := mapAt(spec, "template")
-	c.template(path, template)
-	if template = mapAt(template, "spec"); template == nil {
+		delete(object, key)
 		return
 	}
-	switch policy := template["restartPolicy"]; policy {
+	c.add(path, "must be a string, but is the %s %v: put it in quotes", kind, object[key])
+	object[key] = fmt.Sprint(object[key])
+}
+
+// job corrects the template of a Job. The API server rejects a Job whose pods do not finish.
+func (c *corrector) job(path string, spec map[string]any) {
+	path += ".template"
+	c.quote(path+".metadata", mapAt(spec, "template", "metadata"))
+	pod := mapAt(spec, "template", "spec")
+	c.pod(path+".spec", pod)
+	switch policy := pod["restartPolicy"]; policy {
 	case string(corev1.RestartPolicyNever), string(corev1.RestartPolicyOnFailure):
+		return
 	case nil, "":
+		if pod == nil {
+			return
+		}
 		c.add(path+".spec.restartPolicy", "is missing: the default is Always, but a Job needs Never or OnFailure")
-		template["restartPolicy"] = string(corev1.RestartPolicyNever)
 	default:
 		c.add(path+".spec.restartPolicy", "is %v, but a Job needs Never or OnFailure", policy)
-		template["restartPolicy"] = string(corev1.RestartPolicyNever)
 	}
+	pod["restartPolicy"] = string(corev1.RestartPolicyNever)
 }
 
-func (c *corrector) template(path string, template map[string]any) {
-	c.metadata(path+".metadata", mapAt(template, "metadata"))
-	c.podSpec(path+".spec", mapAt(template, "spec"))
-}
-
-func (c *corrector) podSpec(path string, spec map[string]any) {
+// pod corrects the specification of a pod.
+func (c *corrector) pod(path string, spec map[string]any) {
 	if spec == nil {
 		c.add(path, "is missing")
 		return
 	}
-	c.containersField(path, spec)
-	c.containers(path+".containers", listAt(spec, "containers"))
-	c.containers(path+".initContainers", listAt(spec, "initContainers"))
+	c.containers(path, spec)
+	c.quote(path, spec)
 }
 
-func (c *corrector) containers(path string, containers []any) {
-	for i, container := range containers {
-		container, _ := container.(map[string]any)
-		c.environment(fmt.Sprintf("%s[%d]", path, i), container)
-	}
-}
-
-// environment puts quotes around variables of the container that are no strings.
-func (c *corrector) environment(path string, container map[string]any) {
-	for i, variable := range listAt(container, "env") {
-		variable, _ := variable.(map[string]any)
-		value, given := variable["value"]
-		if !given {
-			continue
-		}
-		if text, ok := c.text(fmt.Sprintf("%s.env[%d].value", path, i), value); ok {
-			variable["value"] = text
-		} else {
-			delete(variable, "value")
-		}
-	}
-}
-
-// containersField corrects container instead of containers. The API server drops unknown fields, and rejects a pod without
+// containers corrects container instead of containers. The API server drops unknown fields, and rejects a pod without
 // containers.
-func (c *corrector) containersField(path string, spec map[string]any) {
+func (c *corrector) containers(path string, spec map[string]any) {
 	misspelled, found := spec["container"]
 	if containers := spec["containers"]; found && containers == nil {
 		c.add(path+".container", "is an unknown field: containers, a list, must have at least one container")

@@ -70,10 +70,6 @@ var eventSources = []string{settings.Name, settings.PluginProgram}
 func (l *Live) events(ctx context.Context, pod *corev1.Pod) ([]explain.Event, error) {
 	var list eventsv1.EventList
 	err := l.Client.List(ctx, &list, client.InNamespace(pod.Namespace), client.MatchingFieldsSelector{Selector: fields.OneTermEqualSelector("regarding.uid", string(pod.UID))})
-	if err != nil && !isUnavailable(err) {
-		// Older API servers do not support this field selector.
-		err = l.Client.List(ctx, &list, client.InNamespace(pod.Namespace))
-	}
 	switch {
 	case err != nil && isUnavailable(err):
 		return nil, nil
@@ -82,7 +78,7 @@ func (l *Live) events(ctx context.Context, pod *corev1.Pod) ([]explain.Event, er
 	}
 	var events []explain.Event
 	for _, event := range list.Items {
-		if event.Regarding.UID == pod.UID && slices.Contains(eventSources, event.ReportingController) {
+		if slices.Contains(eventSources, event.ReportingController) {
 			events = append(events, explain.Event{
 				Time: metav1.NewTime(event.EventTime.Time), Type: event.Type, Reason: v1alpha1.Reason(event.Reason), Message: event.Note,
 			})

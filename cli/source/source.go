@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -14,10 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/internal/explain"
-	"github.com/sidecar-termination/operator/internal/injectors"
 	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/policyindex"
 	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/terminator"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
@@ -40,46 +39,40 @@ type Source struct {
 }
 
 // Notes are the assumptions about what could not be read.
-func (s *Source) Notes() []string {
-	if reader, ok := s.Reader.(*tolerantReader); ok {
-		return append(s.notes[:len(s.notes):len(s.notes)], reader.notes...)
+func (s *Source) Notes() []string { return slices.Clone(s.notes) }
+
+// note adds an assumption, once.
+func (s *Source) note(format string, arguments ...any) {
+	if text := fmt.Sprintf(format, arguments...); !slices.Contains(s.notes, text) {
+		s.notes = append(s.notes, text)
 	}
-	return s.notes
 }
 
 // Explain reports on a pod. Hints name commands of the program.
 func (s *Source) Explain(pod explain.Pod) explain.Report {
 	report := explain.Explain(pod, s.Settings.Decisions, s.Cluster, s.now)
-	s.nameCheck(report.Findings)
-	return report
-}
-
-// nameCheck adds the subcommand check to the hints of findings on which it has more details.
-func (s *Source) nameCheck(findings []explain.Finding) {
-	for i := range findings {
-		if found := &findings[i]; explain.CheckSaysMore(found.Reason) {
+	for i := range report.Findings {
+		if found := &report.Findings[i]; explain.CheckSaysMore(found.Reason) {
 			found.Hint += fmt.Sprintf("; run: %s check", s.program.Name)
 		}
 	}
+	return report
 }
 
 // Pod reads the input for a pod. The Job is the pod's Job, or nil.
 func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (explain.Pod, error) {
 	result := explain.Pod{Kind: "Pod", Name: shownName(pod), Pod: pod}
 	if job != nil {
-		result.Job, result.BackoffLimit, result.FailurePolicy = job.Name, backoffLimit(job.Spec), job.Spec.PodFailurePolicy
-		result.Deletion = deletion(job.Spec)
-	}
-	var err error
-	if result.Policies, err = s.policies(ctx, pod); err != nil {
-		return result, err
+		result.Job = job.Name
+		addJob(&result, job.Spec)
 	}
 	// A manifest of a pod that has run has a status, but no node object.
 	result.Template = s.Offline && len(pod.Status.ContainerStatuses) == 0
-	if result.Template {
-		return result, s.addInjected(ctx, &result)
+	if err := s.addPolicies(ctx, &result); err != nil || result.Template {
+		return result, err
 	}
 	var node *corev1.Node
+	var err error
 	if s.Settings.NodeKindRules.All == "" {
 		if node, err = observe.Node(ctx, s.Reader, pod); err != nil {
 			return result, err
@@ -99,44 +92,14 @@ func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (ex
 	return result, err
 }
 
-// Template reads the input for the pods that a template will create.
-func (s *Source) Template(ctx context.Context, template Template) (explain.Pod, error) {
-	pod := template.pod()
-	result := explain.Pod{
-		Kind: template.Kind, Name: template.Name, Pod: pod, Template: true,
-		BackoffLimit: template.BackoffLimit, FailurePolicy: template.FailurePolicy, Deletion: template.Deletion,
-		EndedByOthers: template.EndedByOthers,
-	}
-	var err error
-	if result.Policies, err = s.policies(ctx, pod); err != nil || !s.Offline {
-		return result, err
-	}
-	return result, s.addInjected(ctx, &result)
-}
-
-// addInjected predicts from manifests what webhooks add to the pods of a template. In a cluster the pods show it.
-func (s *Source) addInjected(ctx context.Context, pod *explain.Pod) error {
-	namespace := policyindex.NamespaceMetadata()
-	if err := s.Reader.Get(ctx, client.ObjectKey{Name: pod.Pod.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("get namespace: %w", err)
-	}
-	pod.Injected = injectors.Predict(pod.Pod, injectors.Metadata{Labels: namespace.Labels, Annotations: namespace.Annotations})
-	return nil
+// Template adds what it reads to the input for the pods that a template will create.
+func (s *Source) Template(ctx context.Context, template explain.Pod) (explain.Pod, error) {
+	err := s.addPolicies(ctx, &template)
+	return template, err
 }
 
 // Assumed reports whether the namespace is not in the manifests, so that only its name is known.
 func (s *Source) Assumed(namespace string) bool { return s.assumed.Has(namespace) }
-
-// defaultBackoffLimit is the default of Kubernetes.
-const defaultBackoffLimit = 6
-
-func backoffLimit(spec batchv1.JobSpec) *int32 {
-	limit := int32(defaultBackoffLimit)
-	if spec.BackoffLimit != nil {
-		limit = *spec.BackoffLimit
-	}
-	return &limit
-}
 
 // Manifest reads the input for the pods of a manifest, and returns false for other objects.
 func (s *Source) Manifest(ctx context.Context, manifest Manifest) (explain.Pod, bool, error) {

@@ -9,34 +9,26 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/internal/explain"
 )
 
-// Template is a pod template of a Job or CronJob. With generateName, Name is the prefix and an asterisk.
-type Template struct {
-	Kind, Namespace, Name string
-	Pod                   corev1.PodTemplateSpec
-	BackoffLimit          *int32
-	FailurePolicy         *batchv1.PodFailurePolicy
-	Deletion              *explain.Deletion
-	// EndedByOthers are containers that the workload's controller ends, or waits for alone.
-	EndedByOthers []string
-	labels        map[string]string // added by the Job controller
-}
+// defaultBackoffLimit is the default of Kubernetes.
+const defaultBackoffLimit = 6
 
-// OfJob returns the template of a Job.
-func OfJob(job *batchv1.Job) Template {
-	template := templateOf(job, "Job", job.Spec)
+// OfJob returns the pods that a Job will create.
+func OfJob(job *batchv1.Job) explain.Pod {
+	template := ofTemplate(job, "Job", job.Spec)
 	if job.Name != "" {
-		template.labels = map[string]string{batchv1.JobNameLabel: job.Name, "job-name": job.Name}
+		maps.Copy(template.Pod.Labels, map[string]string{batchv1.JobNameLabel: job.Name, "job-name": job.Name})
 	}
 	return template
 }
 
-// OfCronJob returns the template of a CronJob's pods.
-func OfCronJob(cron *batchv1.CronJob) Template {
-	template := templateOf(cron, "CronJob", cron.Spec.JobTemplate.Spec)
+// OfCronJob returns the pods that a CronJob will create.
+func OfCronJob(cron *batchv1.CronJob) explain.Pod {
+	template := ofTemplate(cron, "CronJob", cron.Spec.JobTemplate.Spec)
 	switch {
 	case isZero(cron.Spec.SuccessfulJobsHistoryLimit):
 		template.Deletion = &explain.Deletion{Field: "successfulJobsHistoryLimit"}
@@ -48,19 +40,26 @@ func OfCronJob(cron *batchv1.CronJob) Template {
 
 func isZero(limit *int32) bool { return limit != nil && *limit == 0 }
 
-func templateOf(object metav1.Object, kind string, spec batchv1.JobSpec) Template {
-	return Template{
-		Kind: kind, Namespace: object.GetNamespace(), Name: shownName(object), Pod: spec.Template,
-		BackoffLimit: backoffLimit(spec), FailurePolicy: spec.PodFailurePolicy, Deletion: deletion(spec),
-	}
+// ofTemplate returns the pods of the template in the Job's specification, without the changes of webhooks.
+func ofTemplate(object metav1.Object, kind string, spec batchv1.JobSpec) explain.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: object.GetNamespace(), Name: shownName(object), Labels: map[string]string{},
+		Annotations: spec.Template.Annotations, Finalizers: spec.Template.Finalizers,
+	}, Spec: spec.Template.Spec}
+	maps.Copy(pod.Labels, spec.Template.Labels)
+	withDefaults(pod)
+	result := explain.Pod{Kind: kind, Name: pod.Name, Pod: pod, Template: true}
+	addJob(&result, spec)
+	return result
 }
 
-// deletion returns the deletion by ttlSecondsAfterFinished, or nil.
-func deletion(spec batchv1.JobSpec) *explain.Deletion {
-	if spec.TTLSecondsAfterFinished == nil {
-		return nil
+// addJob adds what the Job's specification says about the end of its pods.
+func addJob(pod *explain.Pod, spec batchv1.JobSpec) {
+	pod.BackoffLimit = new(ptr.Deref(spec.BackoffLimit, defaultBackoffLimit))
+	pod.FailurePolicy = spec.PodFailurePolicy
+	if spec.TTLSecondsAfterFinished != nil {
+		pod.Deletion = &explain.Deletion{Field: "ttlSecondsAfterFinished", After: time.Duration(*spec.TTLSecondsAfterFinished) * time.Second}
 	}
-	return &explain.Deletion{Field: "ttlSecondsAfterFinished", After: time.Duration(*spec.TTLSecondsAfterFinished) * time.Second}
 }
 
 // shownName is the name of an object. With generateName it is the prefix and an asterisk.
@@ -69,21 +68,6 @@ func shownName(object metav1.Object) string {
 		return object.GetGenerateName() + "*"
 	}
 	return object.GetName()
-}
-
-// pod is a pod of the template, without the changes of webhooks.
-func (t Template) pod() *corev1.Pod {
-	labels := maps.Clone(t.Pod.Labels)
-	if labels == nil {
-		labels = map[string]string{}
-	}
-	maps.Copy(labels, t.labels)
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: t.Namespace, Name: t.Name, Labels: labels, Annotations: t.Pod.Annotations, Finalizers: t.Pod.Finalizers},
-		Spec:       t.Pod.Spec,
-	}
-	withDefaults(pod)
-	return pod
 }
 
 // withDefaults sets the API server's defaults that affect decisions.

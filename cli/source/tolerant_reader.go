@@ -6,16 +6,14 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
 // tolerantReader is a reader for users with few permissions. It treats forbidden objects as absent, and a forbidden node as a
@@ -23,97 +21,64 @@ import (
 type tolerantReader struct {
 	client.Reader
 	program string // name of the program
-	objects map[objectKey]result[client.Object]
-	lists   map[listKey]result[client.ObjectList]
-	notes   []string
+	note    func(format string, arguments ...any)
+	known   map[string]answer // by what was read
 }
 
-type objectKey struct {
-	kind reflect.Type
-	key  client.ObjectKey
+type answer struct {
+	object runtime.Object
+	err    error
 }
 
-type listKey struct {
-	kind      reflect.Type
-	namespace string
-	selector  string
-}
-
-type result[T any] struct {
-	value T
-	err   error
-}
-
-func newTolerantReader(reader client.Reader, program string) *tolerantReader {
-	return &tolerantReader{Reader: reader, program: program, objects: map[objectKey]result[client.Object]{}, lists: map[listKey]result[client.ObjectList]{}}
+// once calls read, which reads into the object, unless the key was read before.
+func (r *tolerantReader) once(key string, into runtime.Object, read func() error) error {
+	known, ok := r.known[key]
+	if !ok {
+		known.err = read()
+		known.object = into.DeepCopyObject()
+		r.known[key] = known
+	}
+	if known.err == nil {
+		reflect.ValueOf(into).Elem().Set(reflect.ValueOf(known.object).Elem())
+	}
+	return known.err
 }
 
 // Get reads the object. Only the first call reads from the cluster.
 func (r *tolerantReader) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
-	id := objectKey{reflect.TypeOf(into), key}
-	known, ok := r.objects[id]
-	if !ok {
+	return r.once(fmt.Sprintf("%T %s", into, key), into, func() error {
 		err := r.Reader.Get(ctx, key, into, options...)
-		if apierrors.IsForbidden(err) {
-			r.forbidden(key, into)
-			err = nil
+		if !apierrors.IsForbidden(err) {
+			return err
 		}
-		known = result[client.Object]{into.DeepCopyObject().(client.Object), err}
-		r.objects[id] = known
-	}
-	if known.err != nil {
-		return known.err
-	}
-	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(known.value).Elem())
-	return nil
-}
-
-func (r *tolerantReader) forbidden(key client.ObjectKey, into client.Object) {
-	if node, ok := into.(*corev1.Node); ok {
-		r.note("you may not read nodes: every node is assumed to be a real node")
-		node.Name = key.Name
-		return
-	}
-	r.note(fmt.Sprintf("you may not read namespace %s: it is assumed to have no labels", key.Name))
+		if node, ok := into.(*corev1.Node); ok {
+			r.note("you may not read nodes: every node is assumed to be a real node")
+			node.Name = key.Name
+			return nil
+		}
+		r.note("you may not read namespace %s: it is assumed to have no labels", key.Name)
+		return nil
+	})
 }
 
 // List reads the list. Only the first call reads from the cluster.
 func (r *tolerantReader) List(ctx context.Context, into client.ObjectList, options ...client.ListOption) error {
 	var wanted client.ListOptions
 	wanted.ApplyOptions(options)
-	id := listKey{kind: reflect.TypeOf(into), namespace: wanted.Namespace}
-	if wanted.LabelSelector != nil {
-		id.selector = wanted.LabelSelector.String()
-	}
-	known, ok := r.lists[id]
-	if !ok {
+	return r.once(fmt.Sprintf("%T %s %v", into, wanted.Namespace, wanted.LabelSelector), into, func() error {
 		err := r.Reader.List(ctx, into, options...)
 		switch {
 		case apierrors.IsForbidden(err):
-			r.note(fmt.Sprintf("you may not list %s: they are ignored", describe(into)))
-			err = nil
+			r.note("you may not list %s: they are ignored", describe(into))
+			return nil
 		case meta.IsNoMatchError(err), apierrors.IsNotFound(err):
-			if isPolicies(into) {
-				r.note(fmt.Sprintf("the cluster does not serve %s: is the operator installed? Run: %s check", describe(into), r.program))
+			if resource := describe(into); strings.HasSuffix(resource, "sidecarterminationpolicies") {
+				r.note("the cluster does not serve %s: is the operator installed? Run: %s check", resource, r.program)
 			}
-			err = nil
+			return nil
 		}
-		known = result[client.ObjectList]{into.DeepCopyObject().(client.ObjectList), err}
-		r.lists[id] = known
-	}
-	if known.err != nil {
-		return known.err
-	}
-	reflect.ValueOf(into).Elem().Set(reflect.ValueOf(known.value).Elem())
-	return nil
-}
-
-func isPolicies(list client.ObjectList) bool {
-	switch list.(type) {
-	case *v1alpha1.SidecarTerminationPolicyList, *v1alpha1.ClusterSidecarTerminationPolicyList:
-		return true
-	}
-	return false
+		return err
+	})
 }
 
 // describe returns the plural resource name of the list's items.
@@ -121,12 +86,6 @@ func describe(list client.ObjectList) string {
 	kind := strings.TrimSuffix(reflect.TypeOf(list).Elem().Name(), "List")
 	resource, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Kind: kind})
 	return resource.Resource
-}
-
-func (r *tolerantReader) note(text string) {
-	if !slices.Contains(r.notes, text) {
-		r.notes = append(r.notes, text)
-	}
 }
 
 // isUnavailable reports whether the object is absent or forbidden.

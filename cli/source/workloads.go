@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/sidecar-termination/operator/internal/explain"
 )
 
 // Workload is an object of a kind other than Pod, Job and CronJob, and its pod templates.
@@ -27,10 +29,12 @@ type Workload struct {
 
 // WorkloadTemplate is a pod template and its place in the object.
 type WorkloadTemplate struct {
-	Template
+	explain.Pod
 	Path string
 	// Mistakes are PATH: MESSAGE.
 	Mistakes []string
+	// NoRestartPolicy is true if neither the template nor the kind says whether the pods finish.
+	NoRestartPolicy bool
 }
 
 // Reference is the kind and name of an object with pod templates.
@@ -44,15 +48,14 @@ func (r Reference) String() string { return r.Kind.Kind + " " + r.Name }
 // place is a pod template as it is in an object.
 type place struct {
 	path string
-	// template has the fields metadata and spec.
+	// template has the fields metadata and spec, or spec alone if the path leads to the pod's specification.
 	template map[string]any
+	bare     bool
 	// job is the specification of the Job around the template, or nil.
 	job map[string]any
-	// bare is true if the path leads to the pod's specification, and not to a template.
-	bare bool
-	// corrected is true if the template is a copy without mistakes, which are in mistakes.
-	corrected bool
-	mistakes  []string
+	// made is true if the template is made of fields of the kind, in which mistakes were corrected.
+	made     bool
+	mistakes []string
 	// restartPolicy is what the controller sets if the template has none. forced is what it sets in any case.
 	restartPolicy, forced corev1.RestartPolicy
 	// labels are those that the controller adds.
@@ -68,15 +71,19 @@ type found struct {
 	gaps       []string
 }
 
-// readers find the pod templates of well-known kinds, in any version.
-var readers = map[schema.GroupKind]func(object *unstructured.Unstructured) found{
+// reader finds the pod templates of a kind in an object, which it may modify.
+type reader func(object *unstructured.Unstructured) found
+
+// readers are those of well-known kinds, in any version.
+var readers = map[schema.GroupKind]reader{
 	// https://jobset.sigs.k8s.io/docs/reference/jobset.v1alpha2/
-	{Group: "jobset.x-k8s.io", Kind: "JobSet"}: func(object *unstructured.Unstructured) found {
-		return found{places: replicatedJobs("spec", mapAt(object.Object, "spec"), map[string]string{"jobset.sigs.k8s.io/jobset-name": object.GetName()})}
-	},
+	{Group: "jobset.x-k8s.io", Kind: "JobSet"}: rule{
+		path: "spec.replicatedJobs[].template.spec.template", inJob: true, restartPolicy: corev1.RestartPolicyOnFailure,
+		objectLabel: "jobset.sigs.k8s.io/jobset-name", itemLabel: "jobset.sigs.k8s.io/replicatedjob-name",
+	}.read,
 	// https://www.kubeflow.org/docs/components/trainer/operator-guides/runtime/
-	{Group: "trainer.kubeflow.org", Kind: "TrainingRuntime"}:        trainingRuntime,
-	{Group: "trainer.kubeflow.org", Kind: "ClusterTrainingRuntime"}: trainingRuntime,
+	{Group: "trainer.kubeflow.org", Kind: "TrainingRuntime"}:        trainingRuntime.read,
+	{Group: "trainer.kubeflow.org", Kind: "ClusterTrainingRuntime"}: trainingRuntime.read,
 	{Group: "trainer.kubeflow.org", Kind: "TrainJob"}:               trainJob,
 	// https://argo-workflows.readthedocs.io/en/latest/fields/
 	{Group: "argoproj.io", Kind: "Workflow"}:                workflow("spec"),
@@ -98,9 +105,91 @@ var readers = map[schema.GroupKind]func(object *unstructured.Unstructured) found
 	{Group: "ray.io", Kind: "RayJob"}: rayJob,
 }
 
+// rule says where a kind has its pod templates.
+type rule struct {
+	// path leads to the templates. [] stands for every item of a list or a map.
+	path string
+	// inJob is true if the templates are in specifications of Jobs.
+	inJob bool
+	// restartPolicy is what the controller sets if a template has none. With itemPolicy the item says what it sets in any case.
+	restartPolicy corev1.RestartPolicy
+	itemPolicy    bool
+	// objectLabel and itemLabel have the names of the object and of the item, in the pods.
+	objectLabel, itemLabel string
+}
+
+// trainingRuntime has a JobSet.
+var trainingRuntime = rule{
+	path: "spec.template.spec.replicatedJobs[].template.spec.template", inJob: true, restartPolicy: corev1.RestartPolicyOnFailure,
+}
+
+// replicas reads the replicas of a job of Kubeflow's training operator.
+func replicas(field string) reader {
+	return rule{
+		path: "spec." + field + "[].template", restartPolicy: corev1.RestartPolicyOnFailure, itemPolicy: true,
+		objectLabel: "training.kubeflow.org/job-name",
+	}.read
+}
+
+func (r rule) read(object *unstructured.Unstructured) found {
+	var result found
+	for _, at := range locate(object.Object, r.path) {
+		found := place{path: at.path, template: at.value, restartPolicy: r.restartPolicy, labels: map[string]string{}}
+		if r.inJob {
+			found.job = at.parent
+		}
+		if r.itemPolicy {
+			found.forced = corev1.RestartPolicy(textAt(at.item, "restartPolicy"))
+		}
+		if found.forced == "ExitCode" { // of Kubeflow
+			found.forced = corev1.RestartPolicyNever
+		}
+		if r.objectLabel != "" {
+			found.labels[r.objectLabel] = object.GetName()
+		}
+		if r.itemLabel != "" {
+			found.labels[r.itemLabel] = textAt(at.item, "name")
+		}
+		result.places = append(result.places, found)
+	}
+	return result
+}
+
+// located is an object in another one, its path, the object around it, and the item of a list or map that it is in.
+type located struct {
+	path                string
+	value, parent, item map[string]any
+}
+
+// locate returns the objects at the path, in which [] stands for every item of a list or a map.
+func locate(object map[string]any, path string) []located {
+	all := []located{{value: object}}
+	for field := range strings.SplitSeq(path, ".") {
+		var next []located
+		name, items := strings.CutSuffix(field, "[]")
+		for _, at := range all {
+			path, value := strings.TrimPrefix(at.path+"."+name, "."), mapAt(at.value, name)
+			if !items {
+				next = append(next, located{path, value, at.value, at.item})
+				continue
+			}
+			for i, item := range listAt(at.value, name) {
+				item, _ := item.(map[string]any)
+				next = append(next, located{fmt.Sprintf("%s[%d]", path, i), item, at.value, item})
+			}
+			for _, key := range slices.Sorted(maps.Keys(value)) {
+				next = append(next, located{path + "." + key, mapAt(value, key), at.value, mapAt(value, key)})
+			}
+		}
+		all = next
+	}
+	return all
+}
+
 // ReadWorkload finds the pod templates of an object: by its kind if that is well known, otherwise by their shape. It corrects them
-// as Manifests.Correct does.
+// as Files.Correct does.
 func ReadWorkload(object *unstructured.Unstructured) Workload {
+	object = object.DeepCopy()
 	read, known := readers[object.GroupVersionKind().GroupKind()]
 	if !known {
 		read = byShape
@@ -125,70 +214,30 @@ func ReadWorkload(object *unstructured.Unstructured) Workload {
 // read corrects and decodes the pod template.
 func (p place) read(object *unstructured.Unstructured) (WorkloadTemplate, error) {
 	c := corrector{mistakes: p.mistakes}
-	job, template := runtime.DeepCopyJSON(p.job), p.template
-	if job != nil {
-		template = mapAt(job, "template")
-	} else if !p.corrected {
-		template = runtime.DeepCopyJSON(template)
-	}
 	switch {
-	case p.corrected:
+	case p.made:
 	case p.bare:
-		c.podSpec(p.path, mapAt(template, "spec"))
+		c.pod(p.path, mapAt(p.template, "spec"))
 	default:
-		c.template(p.path, template)
+		c.quote(p.path+".metadata", mapAt(p.template, "metadata"))
+		c.pod(p.path+".spec", mapAt(p.template, "spec"))
 	}
+	fields := map[string]any{}
+	maps.Copy(fields, p.job)
+	fields["template"] = p.template
 	var spec batchv1.JobSpec
-	var err error
-	if job != nil {
-		err = runtime.DefaultUnstructuredConverter.FromUnstructured(job, &spec)
-	} else {
-		err = runtime.DefaultUnstructuredConverter.FromUnstructured(template, &spec.Template)
-	}
-	if err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &spec); err != nil {
 		return WorkloadTemplate{}, err
 	}
 	spec.Template.Spec.RestartPolicy = cmp.Or(p.forced, spec.Template.Spec.RestartPolicy, p.restartPolicy)
-	result := WorkloadTemplate{Template: templateOf(object, object.GetKind(), spec), Path: p.path, Mistakes: c.mistakes}
-	if job == nil {
+	result := WorkloadTemplate{Pod: ofTemplate(object, object.GetKind(), spec), Path: p.path, Mistakes: c.mistakes}
+	result.NoRestartPolicy = spec.Template.Spec.RestartPolicy == ""
+	if p.job == nil {
 		result.BackoffLimit = nil
 	}
-	result.labels, result.EndedByOthers = p.labels, p.ended
+	maps.Copy(result.Pod.Pod.Labels, p.labels)
+	result.EndedByOthers = p.ended
 	return result, nil
-}
-
-// replicatedJobs reads the Jobs of a JobSet. Its webhook sets restartPolicy OnFailure if a template has none.
-func replicatedJobs(path string, spec map[string]any, labels map[string]string) []place {
-	var all []place
-	for i, replicated := range listAt(spec, "replicatedJobs") {
-		replicated, _ := replicated.(map[string]any)
-		added := maps.Clone(labels)
-		if added != nil {
-			added["jobset.sigs.k8s.io/replicatedjob-name"] = textAt(replicated, "name")
-		}
-		all = append(all, place{
-			path: fmt.Sprintf("%s.replicatedJobs[%d].template.spec.template", path, i),
-			job:  jobWithTemplate(mapAt(replicated, "template", "spec")), restartPolicy: corev1.RestartPolicyOnFailure, labels: added,
-		})
-	}
-	return all
-}
-
-// jobWithTemplate returns the specification with a template, which may be missing.
-func jobWithTemplate(spec map[string]any) map[string]any {
-	if mapAt(spec, "template") != nil {
-		return spec
-	}
-	spec = maps.Clone(spec)
-	if spec == nil {
-		spec = map[string]any{}
-	}
-	spec["template"] = map[string]any{}
-	return spec
-}
-
-func trainingRuntime(object *unstructured.Unstructured) found {
-	return found{places: replicatedJobs("spec.template.spec", mapAt(object.Object, "spec", "template", "spec"), nil)}
 }
 
 // trainJob finds the runtime, which has the pod templates.
@@ -202,7 +251,7 @@ func trainJob(object *unstructured.Unstructured) found {
 
 // workflow reads the templates of Argo Workflows that have containers. Argo waits for the containers of a template and ends its
 // sidecars. It ends any other container that has an annotation with the command to use.
-func workflow(fields ...string) func(object *unstructured.Unstructured) found {
+func workflow(fields ...string) reader {
 	return func(object *unstructured.Unstructured) found {
 		spec, path := mapAt(object.Object, fields...), strings.Join(fields, ".")
 		var result found
@@ -213,19 +262,15 @@ func workflow(fields ...string) func(object *unstructured.Unstructured) found {
 		if object.GetKind() == "Workflow" && object.GetName() != "" {
 			labels["workflows.argoproj.io/workflow"] = object.GetName()
 		}
-		for i, template := range listAt(spec, "templates") {
-			if len(result.places) > maxTemplates {
-				break
-			}
-			template, _ := template.(map[string]any)
-			at := fmt.Sprintf("%s.templates[%d]", path, i)
-			result.references = append(result.references, templateReferences(template)...)
-			if found, ok := workflowPod(path, spec, at, template); ok {
+		for _, at := range locate(spec, "templates[]") {
+			at.path = path + "." + at.path
+			result.references = append(result.references, templateReferences(at.value)...)
+			if found, ok := workflowPod(path, spec, at); ok {
 				found.labels = labels
 				result.places = append(result.places, found)
 			}
-			if template["podSpecPatch"] != nil {
-				result.gaps = append(result.gaps, at+".podSpecPatch was not applied")
+			if at.value["podSpecPatch"] != nil {
+				result.gaps = append(result.gaps, at.path+".podSpecPatch was not applied")
 			}
 		}
 		return result
@@ -266,111 +311,63 @@ func templateReference(reference map[string]any, name string) Reference {
 const killCommand = "workflows.argoproj.io/kill-cmd-"
 
 // workflowPod is the pod that Argo makes of a template of a workflow, and false if that has no containers.
-func workflowPod(specPath string, spec map[string]any, path string, template map[string]any) (place, bool) {
-	template = runtime.DeepCopyJSON(template)
-	c := corrector{}
+func workflowPod(path string, spec map[string]any, at located) (place, bool) {
+	template := at.value
 	var containers []any
 	for _, field := range []string{"container", "script"} {
 		if container := mapAt(template, field); container != nil {
-			c.environment(path+"."+field, container)
 			container["name"] = "main"
 			containers = append(containers, container)
 		}
 	}
-	for _, list := range []struct {
-		path       string
-		containers []any
-	}{
-		{".containerSet.containers", listAt(mapAt(template, "containerSet"), "containers")},
-		{".sidecars", listAt(template, "sidecars")},
-		{".initContainers", listAt(template, "initContainers")},
-	} {
-		c.containers(path+list.path, list.containers)
-	}
-	containers = slices.Concat(containers, listAt(mapAt(template, "containerSet"), "containers"))
-	if len(containers) == 0 {
+	if containers = slices.Concat(containers, listAt(mapAt(template, "containerSet"), "containers")); len(containers) == 0 {
 		return place{}, false
 	}
 	containers = slices.Concat(containers, listAt(template, "sidecars"))
+	c := corrector{}
+	c.quote(at.path, template)
+	metadata := merged(&c,
+		located{path: path + ".podMetadata", value: mapAt(spec, "podMetadata")},
+		located{path: path + ".templateDefaults.metadata", value: mapAt(spec, "templateDefaults", "metadata")},
+		located{path: at.path + ".metadata", value: mapAt(template, "metadata")})
 	// Argo waits for the containers, and ends the sidecars and the container that it adds.
 	ended := []string{"wait"}
 	for _, container := range containers {
 		container, _ := container.(map[string]any)
 		ended = append(ended, textAt(container, "name"))
 	}
-	metadata := mergeMetadata(&c,
-		located{specPath + ".podMetadata", mapAt(spec, "podMetadata")},
-		located{specPath + ".templateDefaults.metadata", mapAt(spec, "templateDefaults", "metadata")},
-		located{path + ".metadata", mapAt(template, "metadata")})
 	for key := range mapAt(metadata, "annotations") {
 		if name, ok := strings.CutPrefix(key, killCommand); ok {
 			ended = append(ended, name)
 		}
 	}
 	return place{
-		path: path, forced: corev1.RestartPolicyNever, ended: ended, corrected: true, mistakes: c.mistakes,
+		path: at.path, forced: corev1.RestartPolicyNever, ended: ended, made: true, mistakes: c.mistakes,
 		template: map[string]any{"metadata": metadata, "spec": map[string]any{
 			"containers": containers, "initContainers": listAt(template, "initContainers"), "hostNetwork": spec["hostNetwork"],
 		}},
 	}, true
 }
 
-// located is an object and its path.
-type located struct {
-	path   string
-	object map[string]any
-}
-
-// mergeMetadata corrects and merges labels and annotations. Later ones take precedence.
-func mergeMetadata(c *corrector, all ...located) map[string]any {
-	merged := map[string]any{"labels": map[string]any{}, "annotations": map[string]any{}}
-	for _, from := range all {
-		copied := runtime.DeepCopyJSON(from.object)
-		c.metadata(from.path, copied)
-		for field, into := range merged {
-			maps.Copy(into.(map[string]any), mapAt(copied, field))
+// merged corrects and merges labels and annotations. Later ones take precedence.
+func merged(c *corrector, all ...located) map[string]any {
+	result := map[string]any{"labels": map[string]any{}, "annotations": map[string]any{}}
+	for _, at := range all {
+		c.quote(at.path, at.value)
+		for field, into := range result {
+			maps.Copy(into.(map[string]any), mapAt(at.value, field))
 		}
 	}
-	return merged
-}
-
-// replicas reads the replicas of a job of Kubeflow's training operator. It sets the restartPolicy of a replica in its pods:
-// ExitCode means Never, and OnFailure is the default.
-func replicas(field string) func(object *unstructured.Unstructured) found {
-	return func(object *unstructured.Unstructured) found {
-		specs := mapAt(object.Object, "spec", field)
-		var result found
-		for _, name := range slices.Sorted(maps.Keys(specs)) {
-			replica, _ := specs[name].(map[string]any)
-			policy := corev1.RestartPolicy(textAt(replica, "restartPolicy"))
-			if policy == "ExitCode" {
-				policy = corev1.RestartPolicyNever
-			}
-			template := mapAt(replica, "template")
-			if template == nil {
-				template = map[string]any{}
-			}
-			result.places = append(result.places, place{
-				path: fmt.Sprintf("spec.%s.%s.template", field, name), template: template,
-				forced: policy, restartPolicy: corev1.RestartPolicyOnFailure, labels: map[string]string{"training.kubeflow.org/job-name": object.GetName()},
-			})
-		}
-		return result
-	}
+	return result
 }
 
 // spark reads the driver's pod. The driver deletes its executors.
-func spark(fields ...string) func(object *unstructured.Unstructured) found {
+func spark(fields ...string) reader {
 	return func(object *unstructured.Unstructured) found {
 		spec := mapAt(object.Object, fields...)
-		path := strings.Join(fields, ".") + ".driver"
-		driver := runtime.DeepCopyJSON(mapAt(spec, "driver"))
-		base := mapAt(driver, "template")
-		c := corrector{}
-		c.containers(path+".template.spec.containers", listAt(mapAt(base, "spec"), "containers"))
-		c.containers(path+".template.spec.initContainers", listAt(mapAt(base, "spec"), "initContainers"))
-		c.containers(path+".sidecars", listAt(driver, "sidecars"))
-		c.containers(path+".initContainers", listAt(driver, "initContainers"))
+		path, driver := strings.Join(fields, ".")+".driver", mapAt(spec, "driver")
+		base, c := mapAt(driver, "template"), corrector{}
+		c.quote(path, driver)
 		const name = "spark-kubernetes-driver"
 		containers := slices.DeleteFunc(listAt(mapAt(base, "spec"), "containers"), func(container any) bool {
 			named, _ := container.(map[string]any)
@@ -382,9 +379,9 @@ func spark(fields ...string) func(object *unstructured.Unstructured) found {
 			"initContainers": slices.Concat(listAt(mapAt(base, "spec"), "initContainers"), listAt(driver, "initContainers")),
 			"hostNetwork":    driver["hostNetwork"],
 		}
-		metadata := mergeMetadata(&c, located{path + ".template.metadata", mapAt(base, "metadata")}, located{path, driver})
+		metadata := merged(&c, located{path: path + ".template.metadata", value: mapAt(base, "metadata")}, located{path: path, value: driver})
 		return found{places: []place{{
-			path: path, template: map[string]any{"metadata": metadata, "spec": pod}, corrected: true, mistakes: c.mistakes,
+			path: path, template: map[string]any{"metadata": metadata, "spec": pod}, made: true, mistakes: c.mistakes,
 			forced: corev1.RestartPolicyNever, labels: map[string]string{"spark-role": "driver", "sparkoperator.k8s.io/app-name": object.GetName()},
 		}}}
 	}

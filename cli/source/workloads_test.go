@@ -19,19 +19,21 @@ import (
 // workload returns what ReadWorkload finds in the only object of the text, as PATH RESTARTPOLICY CONTAINERS.
 func workload(t *testing.T, text string) (templates []string, read source.Workload) {
 	t.Helper()
-	files := source.Files{}
-	files.Filenames = []string{"-"}
-	manifests, err := files.ReadAll(t.Context(), strings.NewReader(text), "batch")
+	manifests, err := readAs(t, text, false)
 	if err != nil || len(manifests.Others) != 1 {
 		t.Fatalf("read %d objects: %v", len(manifests.Others), err)
 	}
 	read = source.ReadWorkload(manifests.Others[0].Raw)
 	for _, template := range read.Templates {
 		var names []string
-		for _, container := range template.Pod.Spec.Containers {
+		for _, container := range template.Pod.Pod.Spec.Containers {
 			names = append(names, container.Name)
 		}
-		templates = append(templates, fmt.Sprintf("%s %s %s", template.Path, template.Pod.Spec.RestartPolicy, strings.Join(names, ",")))
+		policy := template.Pod.Pod.Spec.RestartPolicy
+		if template.NoRestartPolicy {
+			policy = ""
+		}
+		templates = append(templates, fmt.Sprintf("%s %s %s", template.Path, policy, strings.Join(names, ",")))
 	}
 	return templates, read
 }
@@ -89,16 +91,16 @@ func TestMistakesHaveTheirPath(t *testing.T) {
 				"container: {image: app, env: [{name: c, value: 1.5}]}, sidecars: [{name: d, env: [{name: e}, {name: f, value: {}}]}]}]}}",
 			[]string{
 				"spec.workflowSpec.templates[0].container.env[0].value: must be a string, but is the number 1.5: put it in quotes",
+				"spec.workflowSpec.templates[0].metadata.annotations[b]: must be a string, but is the number 1: put it in quotes",
 				"spec.workflowSpec.templates[0].sidecars[0].env[1].value: must be a string",
 				"spec.workflowSpec.podMetadata.labels[a]: must be a string, but is the Boolean true: put it in quotes",
-				"spec.workflowSpec.templates[0].metadata.annotations[b]: must be a string, but is the number 1: put it in quotes",
 			},
 		},
 		"driver": {
 			"apiVersion: sparkoperator.k8s.io/v1beta2\nkind: SparkApplication\nspec: {driver: {labels: {a: 1}, sidecars: [{name: b, env: [{name: c, value: no}]}]}}",
 			[]string{
-				"spec.driver.sidecars[0].env[0].value: must be a string, but is the Boolean false: put it in quotes",
 				"spec.driver.labels[a]: must be a string, but is the number 1: put it in quotes",
+				"spec.driver.sidecars[0].env[0].value: must be a string, but is the Boolean false: put it in quotes",
 			},
 		},
 		"pod specification": {
@@ -175,36 +177,40 @@ func TestPolicySelectsLabelsOfTheController(t *testing.T) {
 		"spec: {podSelector: {matchLabels: {jobset.sigs.k8s.io/jobset-name: training}}, sidecars: [{name: proxy}]}\n"
 	manifests, s := read(t, jobSet+"---\n"+policy)
 	template := source.ReadWorkload(manifests.Others[0].Raw).Templates[0]
-	pod, err := s.Template(t.Context(), template.Template)
+	pod, err := s.Template(t.Context(), template.Pod)
 	if err != nil || len(pod.Policies) != 1 || pod.Pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure {
 		t.Errorf("policies %v, restartPolicy %s: %v", pod.Policies, pod.Pod.Spec.RestartPolicy, err)
 	}
+}
+
+// readAs reads the text with or without corrections.
+func readAs(t *testing.T, text string, correct bool) (source.Manifests, error) {
+	t.Helper()
+	files := source.Files{Correct: correct}
+	files.Filenames = []string{"-"}
+	return files.Read(t.Context(), strings.NewReader(text), "batch")
 }
 
 func TestCorrectReadsOn(t *testing.T) {
 	const text = "apiVersion: v1\nkind: Namespace\nmetadata: {name: batch, labels: {istio-injection: enabled}}\n" +
 		"---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {template: {spec: {containers: text}}}\n" +
 		"---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: b}\nspec: {template: {spec: {containers: [{name: main, image: app}]}}}\n"
-	files := source.Files{}
-	files.Filenames = []string{"-"}
-	manifests, err := files.ReadAll(t.Context(), strings.NewReader(text), "batch")
+	if _, err := readAs(t, text, false); err == nil {
+		t.Error("an object that cannot be decoded is no error")
+	}
+	corrected, err := readAs(t, text, true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := files.Read(t.Context(), strings.NewReader(text), "batch"); err == nil {
-		t.Error("Read accepts an object that cannot be decoded")
-	}
-	corrected, mistakes := manifests.Correct()
-	var names []string
+	var names, texts []string
 	for _, manifest := range corrected.Objects {
-		names = append(names, manifest.Object.GetNamespace()+"/"+manifest.Object.GetName())
+		if manifest.Object != nil {
+			names = append(names, manifest.Object.GetNamespace()+"/"+manifest.Object.GetName())
+		}
+		texts = append(texts, manifest.Mistakes...)
 	}
 	if diff := cmp.Diff([]string{"/batch", "batch/b"}, names); diff != "" {
 		t.Errorf("objects differ (-want +got):\n%s", diff)
-	}
-	var texts []string
-	for _, found := range mistakes {
-		texts = append(texts, found.Texts...)
 	}
 	want := []string{
 		"spec.template.spec.restartPolicy: is missing: the default is Always, but a Job needs Never or OnFailure",

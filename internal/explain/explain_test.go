@@ -471,7 +471,7 @@ func TestDescribePolicy(t *testing.T) {
 	w.policy(func(s *v1alpha1.PolicySpec) { s.Priority = 1 }, "proxy")
 	reports := []explain.Report{explain.Explain(w.Pod, w.operator, w.cluster, noon)}
 	describe := func(i int) explain.PolicyReport {
-		return explain.DescribePolicy(explain.Policy{Ref: w.Policies[i].Ref, Spec: w.Policies[i].Spec}, reports)
+		return explain.DescribePolicy(explain.Policy{Ref: w.Policies[i].Ref, Spec: w.Policies[i].Spec}, reports, w.operator)
 	}
 	if overridden := describe(0); len(overridden.Pods) != 0 || len(overridden.Findings) != 2 || overridden.Findings[0].Reason != v1alpha1.ReasonOverridden {
 		t.Errorf("the overridden policy has %+v", overridden)
@@ -483,7 +483,7 @@ func TestDescribePolicy(t *testing.T) {
 	if slices.ContainsFunc(enforced.Findings, func(f explain.Finding) bool { return f.Reason == v1alpha1.ReasonOverridden }) {
 		t.Errorf("the enforced policy is overridden: %+v", enforced.Findings)
 	}
-	invalid := explain.DescribePolicy(explain.Policy{Ref: w.Policies[1].Ref, Spec: w.Policies[1].Spec, Invalid: errors.New("cannot be parsed")}, nil)
+	invalid := explain.DescribePolicy(explain.Policy{Ref: w.Policies[1].Ref, Spec: w.Policies[1].Spec, Invalid: errors.New("cannot be parsed")}, nil, w.operator)
 	if found := explain.Lint(invalid.Findings); len(found) != 1 || found[0].Reason != v1alpha1.ReasonInvalidSelector || found[0].Hint == "" {
 		t.Errorf("lint does not report an invalid selector: %+v", found)
 	}
@@ -502,7 +502,7 @@ func TestDescribePolicyOfListedMains(t *testing.T) {
 			w.list(value)
 			report := explain.Explain(w.Pod, w.operator, w.cluster, noon)
 			report.Kind, report.Namespace, report.Name = "Pod", "batch", "job-1"
-			got := explain.DescribePolicy(explain.Policy{Ref: w.Policies[0].Ref, Spec: w.Policies[0].Spec}, []explain.Report{report})
+			got := explain.DescribePolicy(explain.Policy{Ref: w.Policies[0].Ref, Spec: w.Policies[0].Spec}, []explain.Report{report}, w.operator)
 			var findings []string
 			for _, f := range got.Findings {
 				if f.Reason != v1alpha1.ReasonNoPodsMatched {

@@ -34,16 +34,17 @@ func (x *explainer) checkNamespace() []Finding {
 	return []Finding{finding(SeverityWarning, v1alpha1.ReasonNamespaceNotWatched, "", x.notWatched())}
 }
 
-// AddNotWatched adds a problem if the operator does not read the policy.
-func (r *PolicyReport) AddNotWatched(operator settings.Decisions) {
-	if operator.Watches(r.Namespace) {
-		return
+// notWatched finds a policy that the operator does not read.
+func (p Policy) notWatched(operator settings.Decisions) []Finding {
+	namespace := p.Ref.Namespace
+	if operator.Watches(namespace) {
+		return nil
 	}
 	f := finding(SeverityProblem, v1alpha1.ReasonNamespaceNotWatched, "",
-		fmt.Sprintf("the operator does not watch namespace %s, but only %s", r.Namespace, watched(operator)))
-	if r.Namespace == "" {
+		fmt.Sprintf("the operator does not watch namespace %s, but only %s", namespace, watched(operator)))
+	if namespace == "" {
 		f.Message = "the operator runs with --watch-namespaces and reads no cluster policies"
 		f.Hint = "write a SidecarTerminationPolicy in each namespace, or install the operator for the whole cluster"
 	}
-	r.Findings = append([]Finding{f}, r.Findings...)
+	return []Finding{f}
 }

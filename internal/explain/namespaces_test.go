@@ -12,6 +12,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -50,11 +51,12 @@ func TestPoliciesThatAreNotRead(t *testing.T) {
 		"very many namespaces": {strings.Split("a,b,c,d,e,f,g", ","), "etl", "the operator does not watch namespace etl, but only a, b, c, d, e and 2 more"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			report := explain.PolicyReport{Namespace: tc.namespace}
-			report.AddNotWatched(settings.Decisions{WatchNamespaces: tc.watched})
+			policy := explain.Policy{Ref: resolve.PolicyRef{Namespace: tc.namespace}, Spec: &v1alpha1.PolicySpec{}}
 			got := ""
-			for _, found := range report.Findings {
-				got += found.Message
+			for _, found := range explain.DescribePolicy(policy, nil, settings.Decisions{WatchNamespaces: tc.watched}).Findings {
+				if found.Reason == v1alpha1.ReasonNamespaceNotWatched {
+					got += found.Message
+				}
 			}
 			if difference := cmp.Diff(tc.want, got); difference != "" {
 				t.Errorf("findings (-want +got):\n%s", difference)

@@ -13,6 +13,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // Policy is a policy of either kind.
@@ -55,10 +56,12 @@ type PolicyReport struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	Pods       []PolicyPod        `json:"pods"`
 	Findings   []Finding          `json:"findings"`
+	// Selects is true if the policy selects one of the pods, which then have the same findings.
+	Selects bool `json:"-"`
 }
 
-// DescribePolicy reports on one policy, given the reports on the pods that it selects.
-func DescribePolicy(policy Policy, reports []Report) PolicyReport {
+// DescribePolicy reports on one policy, given the reports on pods. If the policy selects none of them, it names the nearest.
+func DescribePolicy(policy Policy, reports []Report, operator settings.Decisions) PolicyReport {
 	result := PolicyReport{
 		Kind: string(policy.Ref.Kind), Namespace: policy.Ref.Namespace, Name: policy.Ref.Name,
 		Mode: cmp.Or(policy.Spec.Mode, resolve.DefaultMode), Enforcement: cmp.Or(policy.Spec.Enforcement, v1alpha1.EnforcementEnforce),
@@ -83,12 +86,19 @@ func DescribePolicy(policy Policy, reports []Report) PolicyReport {
 		result.Findings = append(result.Findings, finding(SeverityNote, v1alpha1.ReasonDryRun, "", "the policy writes nothing to pods"))
 	}
 	for i := range reports {
-		result.add(policy, &reports[i])
+		if slices.ContainsFunc(reports[i].input.Policies, func(p resolve.Policy) bool { return p.Ref == policy.Ref }) {
+			result.Selects = true
+			result.add(policy, &reports[i])
+		}
 	}
 	if len(result.Pods) == 0 && policy.Invalid == nil {
 		result.Findings = append(result.Findings, finding(SeverityNote, v1alpha1.ReasonNoPodsMatched, "",
 			"No unfinished Job-type pod matches this policy"))
 	}
+	if !result.Selects && policy.Invalid == nil && operator.Watches(policy.Ref.Namespace) {
+		result.Findings = append(result.Findings, nearest(policy.Parsed, reports)...)
+	}
+	result.Findings = append(policy.notWatched(operator), result.Findings...)
 	sortFindings(result.Findings)
 	return result
 }
@@ -118,10 +128,10 @@ func (r *PolicyReport) add(policy Policy, report *Report) {
 	}
 	where := fmt.Sprintf("%s %s/%s", report.Kind, report.Namespace, report.Name)
 	parsed := resolve.Policy{Ref: policy.Ref, Spec: policy.Spec}
-	r.Findings = append(r.Findings, leftAlone(parsed, report.pod, where)...)
+	r.Findings = append(r.Findings, leftAlone(parsed, report.input.Pod, where)...)
 	for _, f := range report.Findings {
 		ofPolicy := f.Severity != SeverityNote && !slices.Contains(notOfPolicy, f.Reason) && (len(sidecars) > 0 || f.Reason == v1alpha1.ReasonDryRun)
-		if ofPolicy && (f.Container == "" || parsed.Names(report.pod, f.Container)) {
+		if ofPolicy && (f.Container == "" || parsed.Names(report.input.Pod, f.Container)) {
 			f.Message = where + ": " + f.Message
 			r.Findings = append(r.Findings, f)
 		}

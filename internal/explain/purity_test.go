@@ -66,7 +66,7 @@ func TestArgumentsAreNotModified(t *testing.T) {
 			unchanged(t, "Explain, given the result of its first call,", second, first)
 
 			policy := explain.Policy{Ref: given.Policies[0].Ref, Spec: given.Policies[0].Spec}
-			explain.DescribePolicy(policy, []explain.Report{first})
+			explain.DescribePolicy(policy, []explain.Report{first}, given.operator)
 			unchanged(t, "DescribePolicy", copied, given)
 			unchanged(t, "DescribePolicy", second, first)
 

@@ -164,7 +164,7 @@ type Report struct {
 	Findings   []Finding   `json:"findings"`
 
 	now       time.Time
-	pod       *corev1.Pod
+	input     Pod
 	overrides []resolve.Override
 	missing   []missingContainers
 }

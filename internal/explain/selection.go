@@ -64,13 +64,12 @@ func (x *explainer) checkNotSelecting() []Finding {
 	return all
 }
 
-// AddNearest says why the policy selects none of the pods, with the pod that it is nearest to. The pods need NamespaceLabels if it
-// is a cluster policy.
-func (r *PolicyReport) AddNearest(policy resolve.Policy, pods []Pod) {
-	var nearest *Pod
+// nearest says why the policy selects none of the pods of the reports, with the pod that it is nearest to.
+func nearest(policy resolve.Policy, reports []Report) []Finding {
+	var all []Finding
 	var least notSelecting
-	for i := range pods {
-		pod := &pods[i]
+	for i := range reports {
+		pod := &reports[i].input
 		if !IsJobType(pod.Pod) || !policy.SelectsNamespaces() && pod.Pod.Namespace != policy.Ref.Namespace {
 			continue
 		}
@@ -78,13 +77,11 @@ func (r *PolicyReport) AddNearest(policy resolve.Policy, pods []Pod) {
 		for j := range pod.Pod.Spec.Containers {
 			containers = append(containers, &pod.Pod.Spec.Containers[j])
 		}
-		if n := whyNotSelecting(policy, pod, containers); nearest == nil || n.compare(least) < 0 {
-			nearest, least = pod, n
+		if n := whyNotSelecting(policy, pod, containers); all == nil || n.compare(least) < 0 {
+			least, all = n, []Finding{n.finding(fmt.Sprintf("%s %s/%s is the nearest", pod.Kind, pod.Pod.Namespace, pod.Name))}
 		}
 	}
-	if nearest != nil {
-		r.Findings = append(r.Findings, least.finding(fmt.Sprintf("%s %s/%s is the nearest", nearest.Kind, nearest.Pod.Namespace, nearest.Name)))
-	}
+	return all
 }
 
 // compare orders relevant policies first, then by the number of labels to change, where a misspelling counts half.

@@ -244,8 +244,11 @@ func TestNearestPod(t *testing.T) {
 		"labels of the namespace": {cluster.NotSelecting[0], []explain.Pod{other}, nearest("other/elsewhere", "label env: want production, namespace has test")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var report explain.PolicyReport
-			report.AddNearest(tc.policy, tc.pods)
+			var reports []explain.Report
+			for _, pod := range tc.pods {
+				reports = append(reports, explain.Explain(pod, own.operator, own.cluster, noon))
+			}
+			report := explain.DescribePolicy(explain.Policy{Ref: tc.policy.Ref, Spec: tc.policy.Spec, Parsed: tc.policy}, reports, own.operator)
 			if diff := cmp.Diff(tc.want, messages(explain.Report{Findings: report.Findings}, v1alpha1.ReasonNotSelected)); diff != "" {
 				t.Errorf("findings (-want +got):\n%s", diff)
 			}
@@ -298,7 +301,7 @@ func TestMisspelledContainer(t *testing.T) {
 					want = append(want, fmt.Sprintf("Warning %s batch/job: %s", report.Kind, text))
 				}
 			}
-			policy := explain.DescribePolicy(explain.Policy{Ref: w.Policies[0].Ref, Spec: w.Policies[0].Spec}, []explain.Report{report})
+			policy := explain.DescribePolicy(explain.Policy{Ref: w.Policies[0].Ref, Spec: w.Policies[0].Spec}, []explain.Report{report}, w.operator)
 			if diff := cmp.Diff(want, messages(explain.Report{Findings: policy.Findings}, v1alpha1.ReasonContainerNotFound)); diff != "" {
 				t.Errorf("findings on the policy (-want +got):\n%s", diff)
 			}
