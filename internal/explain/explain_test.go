@@ -5,11 +5,14 @@ package explain_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -60,9 +63,7 @@ func (w *fixture) policy(change func(*v1alpha1.PolicySpec), sidecars ...string) 
 	}}
 	spec := &policy.Spec.PolicySpec
 	spec.Enforcement = v1alpha1.EnforcementEnforce
-	for _, name := range sidecars {
-		spec.Sidecars = append(spec.Sidecars, v1alpha1.Sidecar{Name: name})
-	}
+	spec.Sidecars = entries(sidecars)
 	change(spec)
 	parsed, err := resolve.FromNamespaced(policy)
 	if err != nil {
@@ -113,6 +114,15 @@ func (w *fixture) runs(on plan.NodeKind) {
 
 func mainsFrom(s *v1alpha1.PolicySpec) {
 	s.MainContainersFrom = &v1alpha1.MainContainersFrom{PodAnnotation: "example.com/mains"}
+}
+
+// unchanged fails the test if the function modified its argument, which equals the copy before the call.
+func unchanged(t *testing.T, function string, copied, given any) {
+	t.Helper()
+	all := cmp.Exporter(func(reflect.Type) bool { return true })
+	if difference := cmp.Diff(copied, given, all); difference != "" {
+		t.Errorf("%s modified its argument (-before +after):\n%s", function, difference)
+	}
 }
 
 // list gives the pod a list of main containers.
@@ -353,6 +363,20 @@ func TestFindings(t *testing.T) {
 			w.live(time.Hour, 0)
 			w.Pod.Pod.Status.Phase = corev1.PodSucceeded
 		}, nil},
+		"main container failed": {func(w *fixture) { w.live(time.Hour, 1); w.policy(asIs, "proxy") }, []string{"Problem Overdue "}},
+		// A manifest may have a status without a node.
+		"main ended and no node": {func(w *fixture) {
+			w.live(time.Hour, 0)
+			w.policy(asIs, "proxy")
+			w.Pod.Pod.Spec.NodeName, w.Node = "", plan.NodeUnknown
+		}, nil},
+		"rules of a podFailurePolicy": {func(w *fixture) {
+			w.policy(asIs, "proxy")
+			w.FailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{
+				ruleFor("", batchv1.PodFailurePolicyActionIgnore, batchv1.PodFailurePolicyOnExitCodesOpIn, 143, 137),
+				ruleFor("", batchv1.PodFailurePolicyActionCount, batchv1.PodFailurePolicyOnExitCodesOpIn, 1),
+			}}
+		}, []string{"Warning SidecarMatchesFailurePolicy proxy"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, copied := newFixture(), newFixture()
@@ -360,6 +384,13 @@ func TestFindings(t *testing.T) {
 			tc.change(copied)
 			report := explain.Explain(w.Pod, w.operator, w.cluster, noon)
 			unchanged(t, "Explain", copied, w)
+			again := explain.Explain(w.Pod, w.operator, w.cluster, noon)
+			for _, policy := range w.Policies {
+				explain.DescribePolicy(explain.Policy{Ref: policy.Ref, Spec: policy.Spec}, []explain.Report{report}, w.operator)
+			}
+			explain.Lint(report.Findings)
+			unchanged(t, "DescribePolicy or Lint", again, report)
+			unchanged(t, "DescribePolicy", copied, w)
 			var got []string
 			for _, f := range report.Findings {
 				if !slices.Contains([]explain.Severity{problem, warning, note}, f.Severity) || f.Message == "" {
@@ -527,5 +558,82 @@ func TestSeverityOrder(t *testing.T) {
 				t.Errorf("%q is worse than %q: %v", a, b, got)
 			}
 		}
+	}
+}
+
+func TestImagePullRiskHint(t *testing.T) {
+	declared := func(m v1alpha1.Mode) func(w *fixture) {
+		return func(w *fixture) { w.policy(mode(m), "proxy") }
+	}
+	for name, tc := range map[string]struct {
+		use      plan.PodPhaseUse
+		declared func(w *fixture)
+		want     string // first words of the hint
+	}{
+		"phase enabled":          {plan.PodPhaseEnabled, declared(v1alpha1.ModeImage), "set mode to Auto, which uses PodPhase there, or pull"},
+		"phase as a last resort": {plan.PodPhaseLastResort, declared(v1alpha1.ModeImage), "set mode to PodPhase, or pull"},
+		"Auto and last resort":   {plan.PodPhaseLastResort, declared(v1alpha1.ModeAuto), "set mode to PodPhase, or pull"},
+		"phase disabled":         {plan.PodPhaseDisabled, declared(v1alpha1.ModeImage), "pull the image in advance"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture()
+			tc.declared(w)
+			w.operator.Resolve.Image, w.operator.Capabilities.PodPhase = "quick-exit:v1", tc.use
+			w.cluster.Kruise = ptr.To(false)
+			findings := explain.Explain(w.Pod, w.operator, w.cluster, noon).Findings
+			i := slices.IndexFunc(findings, func(f explain.Finding) bool { return f.Reason == v1alpha1.ReasonImagePullRisk })
+			if i < 0 || !strings.HasPrefix(findings[i].Hint, tc.want) {
+				t.Errorf("findings %+v, want a hint %q", findings, tc.want)
+			}
+		})
+	}
+}
+
+func TestPodOfAnotherNamespaceIsIgnored(t *testing.T) {
+	w := newFixture()
+	w.operator.WatchNamespaces = []string{"etl", "web"}
+	w.live(time.Hour, 0)
+	report := explain.Explain(w.Pod, w.operator, w.cluster, noon)
+	const want = "the operator does not watch namespace batch, but only etl, web"
+	if report.Stage != plan.StageIgnored || report.Reason != v1alpha1.ReasonNamespaceNotWatched || report.Message != want {
+		t.Errorf("got %s %s: %s", report.Stage, report.Reason, report.Message)
+	}
+}
+
+func TestMethodsWithoutOpenKruise(t *testing.T) {
+	w := newFixture()
+	w.operator.WatchNamespaces, w.operator.Capabilities.NamespacesOnly, w.cluster.Kruise = []string{"batch"}, true, nil
+	w.operator.NodeKindRules.All = plan.NodeReal
+	w.policy(asIs, "proxy")
+	methods := explain.Explain(w.Pod, w.operator, w.cluster, noon).Containers[1].Settings.Methods
+	if len(methods) != 1 || methods[0].NodeType != "real node" || *methods[0].OpenKruise {
+		t.Errorf("got %+v", methods)
+	}
+}
+
+func TestPoliciesThatAreNotRead(t *testing.T) {
+	for name, tc := range map[string]struct {
+		watched   []string
+		namespace string
+		want      string
+	}{
+		"the whole cluster":    {nil, "", ""},
+		"a watched namespace":  {[]string{"batch"}, "batch", ""},
+		"another namespace":    {[]string{"batch"}, "etl", "the operator does not watch namespace etl, but only batch"},
+		"a cluster policy":     {[]string{"batch"}, "", "the operator runs with --watch-namespaces and reads no cluster policies"},
+		"very many namespaces": {strings.Split("a,b,c,d,e,f,g", ","), "etl", "the operator does not watch namespace etl, but only a, b, c, d, e and 2 more"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy := explain.Policy{Ref: resolve.PolicyRef{Namespace: tc.namespace}, Spec: &v1alpha1.PolicySpec{}}
+			got := ""
+			for _, found := range explain.DescribePolicy(policy, nil, settings.Decisions{WatchNamespaces: tc.watched}).Findings {
+				if found.Reason == v1alpha1.ReasonNamespaceNotWatched {
+					got += found.Message
+				}
+			}
+			if difference := cmp.Diff(tc.want, got); difference != "" {
+				t.Errorf("findings (-want +got):\n%s", difference)
+			}
+		})
 	}
 }

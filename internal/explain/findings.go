@@ -13,6 +13,8 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/safetext"
+	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // Why the operator ignores a pod.
@@ -24,34 +26,41 @@ const (
 // overdue is the delay after which a missing action is a finding. The operator waits while the pod's status changes.
 const overdue = 45 * time.Second
 
-// findings returns all findings on the pod.
-func (x *explainer) findings(report Report) []Finding {
-	all := append(x.checkNamespace(), x.checkDeclarations()...)
+// findings finds everything about the pod.
+func (x *explainer) findings(report Report) {
+	x.checkNamespace()
+	x.checkDeclarations()
 	if !IsJobType(x.Pod.Pod) {
 		if x.isDeclared() {
-			all = append(all, finding(SeverityProblem, v1alpha1.ReasonRestartPolicyAlways, "", restartPolicyAlways))
+			x.add(SeverityProblem, v1alpha1.ReasonRestartPolicyAlways, "", restartPolicyAlways)
 		}
-		return all
+		return
 	}
 	if len(x.view.Sidecars) > 0 && len(x.view.Mains) == 0 {
-		all = append(all, finding(SeverityProblem, v1alpha1.ReasonNoMainContainer, "", noMainContainer))
+		x.add(SeverityProblem, v1alpha1.ReasonNoMainContainer, "", noMainContainer)
 	}
 	if !x.isFinished() {
-		all = append(all, x.checkDryRun()...)
+		x.checkDryRun()
 		if len(x.view.Mains) > 0 && (x.Template || x.decision.MainsDone.IsZero()) {
-			all = append(all, x.checkModes(report)...)
+			x.checkModes(report)
 		}
-		all = append(all, x.checkFailurePolicy()...)
-		all = append(all, x.checkDeletion()...)
-		all = append(all, x.mayHang()...)
-		all = append(all, x.checkEnvFrom()...)
-		all = append(all, x.checkEnvNames()...)
-		all = append(all, x.checkNotSelecting()...)
+		x.checkFailurePolicy()
+		x.checkDeletion()
+		x.mayHang()
+		x.checkEnvFrom()
+		x.checkEnvNames()
+		x.checkNotSelecting()
 	}
-	all = append(all, x.checkDecision(all)...)
-	all = append(all, x.checkOverrides()...)
-	all = append(all, x.checkLists()...)
-	return append(all, x.checkMissingContainers()...)
+	x.checkDecision()
+	x.checkOverrides()
+	x.checkLists()
+	x.checkMissingContainers()
+}
+
+// add adds a finding with the hint for its reason, and returns it until the next one is added.
+func (x *explainer) add(severity Severity, reason v1alpha1.Reason, container, format string, arguments ...any) *Finding {
+	x.found = append(x.found, finding(severity, reason, container, fmt.Sprintf(format, arguments...)))
+	return &x.found[len(x.found)-1]
 }
 
 func (x *explainer) isDeclared() bool {
@@ -63,8 +72,7 @@ func (x *explainer) isFinished() bool {
 	return !x.Template && (x.Pod.Pod.DeletionTimestamp != nil || plan.HasTerminalPhase(x.Pod.Pod) || x.decision.Stage == plan.StageTerminated)
 }
 
-func (x *explainer) checkDeclarations() []Finding {
-	var all []Finding
+func (x *explainer) checkDeclarations() {
 	for _, warning := range x.resolution.Warnings {
 		severity := SeverityProblem
 		if warning.Reason == v1alpha1.ReasonNativeSidecar {
@@ -72,36 +80,35 @@ func (x *explainer) checkDeclarations() []Finding {
 		} else if sidecar := x.view.Sidecar(warning.Container); sidecar != nil && sidecar.Policy != nil {
 			severity = SeverityWarning
 		}
-		all = append(all, finding(severity, warning.Reason, warning.Container, warning.Message))
+		x.add(severity, warning.Reason, warning.Container, "%s", warning.Message)
 	}
-	return all
 }
 
 // checkDryRun says what policies with enforcement DryRun would do.
-func (x *explainer) checkDryRun() []Finding {
+func (x *explainer) checkDryRun() {
 	if x.resolution.DryRun == nil {
-		return nil
+		return
 	}
-	var all []Finding
+	before := len(x.found)
 	for _, sidecar := range x.resolution.DryRun.Sidecars {
-		if sidecar.Policy == nil || !x.isDryRun(*sidecar.Policy) {
-			continue
-		}
-		severity, message := SeverityNote, fmt.Sprintf("%s has enforcement DryRun; with Enforce it would take precedence for container %s", sidecar.Policy, sidecar.Container)
-		if x.view.Sidecar(sidecar.Container) == nil {
-			severity, message = SeverityWarning, fmt.Sprintf("%s names container %s, but has enforcement DryRun and does not act", sidecar.Policy, sidecar.Container)
-		}
-		all = append(all, finding(severity, v1alpha1.ReasonDryRun, sidecar.Container, message))
-	}
-	if !x.Template && len(all) > 0 {
-		snapshot := x.snapshot()
-		snapshot.View = *x.resolution.DryRun
-		if decision := plan.Next(snapshot, x.now); len(decision.Actions) > 0 {
-			all = append(all, finding(SeverityWarning, v1alpha1.ReasonWouldTerminate, "",
-				"with enforcement Enforce the operator would now end "+plan.DescribeActions(decision.Actions)))
+		switch {
+		case sidecar.Policy == nil || !x.isDryRun(*sidecar.Policy):
+		case x.view.Sidecar(sidecar.Container) == nil:
+			x.add(SeverityWarning, v1alpha1.ReasonDryRun, sidecar.Container,
+				"%s names container %s, but has enforcement DryRun and does not act", sidecar.Policy, sidecar.Container)
+		default:
+			x.add(SeverityNote, v1alpha1.ReasonDryRun, sidecar.Container,
+				"%s has enforcement DryRun; with Enforce it would take precedence for container %s", sidecar.Policy, sidecar.Container)
 		}
 	}
-	return all
+	if x.Template || len(x.found) == before {
+		return
+	}
+	snapshot := x.snapshot()
+	snapshot.View = *x.resolution.DryRun
+	if decision := plan.Next(snapshot, x.now); len(decision.Actions) > 0 {
+		x.add(SeverityWarning, v1alpha1.ReasonWouldTerminate, "", "with enforcement Enforce the operator would now end %s", plan.DescribeActions(decision.Actions))
+	}
 }
 
 func (x *explainer) isDryRun(ref resolve.PolicyRef) bool {
@@ -110,33 +117,28 @@ func (x *explainer) isDryRun(ref resolve.PolicyRef) bool {
 	})
 }
 
-// checkDecision returns what is wrong with the pod now, without reasons that are already found.
-func (x *explainer) checkDecision(found []Finding) []Finding {
-	var all []Finding
+// checkDecision finds what is wrong with the pod now, without reasons that are already found.
+func (x *explainer) checkDecision() {
 	d := x.decision
-	known := func(reason v1alpha1.Reason) bool {
-		return slices.ContainsFunc(found, func(f Finding) bool { return f.Reason == reason && f.Severity == SeverityProblem })
-	}
-	if d.Stage == plan.StageStuck && !known(d.Reason) {
-		all = append(all, finding(SeverityProblem, d.Reason, "", d.Message))
+	known := slices.ContainsFunc(x.found, func(f Finding) bool { return f.Reason == d.Reason && f.Severity == SeverityProblem })
+	if d.Stage == plan.StageStuck && !known {
+		x.add(SeverityProblem, d.Reason, "", "%s", d.Message)
 	}
 	for _, substitution := range d.Substitutions {
 		if substitution.Used == "" {
 			continue // the pod is stuck, which is a finding already
 		}
-		all = append(all, finding(severityOf(substitution.Reason), substitution.Reason, substitution.Container, substitution.Message))
+		x.add(severityOf(substitution.Reason), substitution.Reason, substitution.Container, "%s", substitution.Message)
 	}
 	if d.BackoffLimitRisk {
-		all = append(all, x.backoffLimitRisk(imagesSwapped(d.Actions))...)
+		x.backoffLimitRisk(imagesSwapped(d.Actions))
 	}
 	for _, failure := range d.Failures {
-		all = append(all, finding(SeverityWarning, v1alpha1.ReasonAttemptFailed, failure.Container, failure.Message))
+		x.add(SeverityWarning, v1alpha1.ReasonAttemptFailed, failure.Container, "%s", failure.Message)
 	}
 	if due := x.overdueBy(); due > overdue {
-		all = append(all, finding(SeverityProblem, v1alpha1.ReasonOverdue, "",
-			fmt.Sprintf("sidecars should have been stopped %s ago but are still running", Age(due))))
+		x.add(SeverityProblem, v1alpha1.ReasonOverdue, "", "sidecars should have been stopped %s ago but are still running", Age(due))
 	}
-	return all
 }
 
 // overdueBy returns for how long an action has been due.
@@ -159,13 +161,11 @@ func (x *explainer) overdueBy() time.Duration {
 }
 
 // checkOverrides says which policy takes precedence for a container, and why.
-func (x *explainer) checkOverrides() []Finding {
-	var all []Finding
+func (x *explainer) checkOverrides() {
 	for _, override := range x.resolution.Overrides {
-		all = append(all, finding(SeverityNote, v1alpha1.ReasonOverridden, override.Container,
-			fmt.Sprintf("%s takes precedence over %s for container %s%s: %s", override.By, override.Policy, override.Container, andOthers(override.Others), x.overrideRule(override))))
+		x.add(SeverityNote, v1alpha1.ReasonOverridden, override.Container, "%s takes precedence over %s for container %s%s: %s",
+			override.By, override.Policy, override.Container, andOthers(override.Others), x.overrideRule(override))
 	}
-	return all
 }
 
 // andOthers returns the count of further containers, or nothing for none.
@@ -195,14 +195,12 @@ func (x *explainer) overrideRule(override resolve.Override) string {
 
 // checkLists finds policies that leave the pod alone because it does not list its main containers. An invalid list is a
 // declaration without effect, which checkDeclarations reports.
-func (x *explainer) checkLists() []Finding {
-	var all []Finding
+func (x *explainer) checkLists() {
 	for _, policy := range x.Policies {
 		if reason, message := policy.LeavesAlone(x.Pod.Pod); reason == v1alpha1.ReasonMainContainersNotListed {
-			all = append(all, finding(SeverityNote, reason, "", fmt.Sprintf("%s leaves the pod alone: %s", policy.Ref, message)))
+			x.add(SeverityNote, reason, "", "%s leaves the pod alone: %s", policy.Ref, message)
 		}
 	}
-	return all
 }
 
 // missingContainers is a policy with the containers that it names and the pod does not have.
@@ -214,16 +212,14 @@ type missingContainers struct {
 }
 
 // checkMissingContainers finds containers that policies name and the pod does not have.
-func (x *explainer) checkMissingContainers() []Finding {
-	var all []Finding
+func (x *explainer) checkMissingContainers() {
 	for _, missing := range x.missingContainers() {
 		severity := SeverityNote
 		if missing.misspelled {
 			severity = SeverityWarning
 		}
-		all = append(all, finding(severity, v1alpha1.ReasonContainerNotFound, "", fmt.Sprintf("%s %s", missing.policy, missing.message)))
+		x.add(severity, v1alpha1.ReasonContainerNotFound, "", "%s %s", missing.policy, missing.message)
 	}
-	return all
 }
 
 // missingContainers lists the policies that name containers that the pod does not have. Policies often name more containers than
@@ -291,4 +287,27 @@ func hasContainer(pod *corev1.Pod, name string) bool {
 
 func finding(severity Severity, reason v1alpha1.Reason, container, message string) Finding {
 	return Finding{Severity: severity, Reason: reason, Container: container, Message: message, Hint: hints[reason]}
+}
+
+// maxNamespaces limits the namespaces that a message lists.
+const maxNamespaces = 5
+
+// watched lists the namespaces that the operator watches.
+func watched(operator settings.Decisions) string {
+	return safetext.List(operator.WatchNamespaces, maxNamespaces, ", ")
+}
+
+// isWatched reports whether the operator watches the pod's namespace.
+func (x *explainer) isWatched() bool { return x.operator.Watches(x.Pod.Pod.Namespace) }
+
+func (x *explainer) notWatched() string {
+	return fmt.Sprintf("the operator does not watch namespace %s, but only %s", x.Pod.Pod.Namespace, watched(x.operator))
+}
+
+// checkNamespace finds a pod with several containers in a namespace that the operator does not watch. In a pod with one there is no
+// sidecar to end.
+func (x *explainer) checkNamespace() {
+	if !x.isWatched() && IsJobType(x.Pod.Pod) && len(x.Pod.Pod.Spec.Containers)+len(x.Injected) > 1 {
+		x.add(SeverityWarning, v1alpha1.ReasonNamespaceNotWatched, "", "%s", x.notWatched())
+	}
 }

@@ -15,9 +15,9 @@ import (
 )
 
 // undeclaredInjections finds containers that a webhook adds to the pods of a template, that nothing declares, and that nobody ends.
-func (x *explainer) undeclaredInjections() []Finding {
+func (x *explainer) undeclaredInjections() {
 	if len(x.Injected) == 0 {
-		return nil
+		return
 	}
 	after := *x
 	after.Pod.Pod = x.Pod.Pod.DeepCopy()
@@ -26,14 +26,12 @@ func (x *explainer) undeclaredInjections() []Finding {
 	}
 	after.resolution = resolve.Resolve(after.Pod.Pod, x.Policies, x.operator.Resolve)
 	after.view = after.resolution.Enforced
-	var all []Finding
 	for _, container := range after.undeclared() {
 		i := slices.IndexFunc(x.Injected, func(s injectors.Sidecar) bool { return s.Container == container.Name })
 		if i >= 0 && !endsByItself(x.Injected[i]) {
-			all = append(all, injectionFinding(x.Injected[i]))
+			x.addInjection(x.Injected[i])
 		}
 	}
-	return all
 }
 
 // endsByItself reports whether the sidecar needs no declaration.
@@ -41,7 +39,7 @@ func endsByItself(sidecar injectors.Sidecar) bool {
 	return sidecar.Injector.Ends != "" || sidecar.Native != nil && *sidecar.Native
 }
 
-func injectionFinding(sidecar injectors.Sidecar) Finding {
+func (x *explainer) addInjection(sidecar injectors.Sidecar) {
 	injector := sidecar.Injector
 	severity, native := SeverityProblem, ""
 	switch {
@@ -55,14 +53,13 @@ func injectionFinding(sidecar injectors.Sidecar) Finding {
 		severity = SeverityWarning
 		native = " without " + injector.Native.Setting
 	}
-	found := finding(severity, v1alpha1.ReasonMayHang, sidecar.Container, fmt.Sprintf(
-		"%s adds container %s (%s), which is not declared a sidecar: the pod may never finish%s", injector.Name, sidecar.Container, sidecar.Cause, native))
+	found := x.add(severity, v1alpha1.ReasonMayHang, sidecar.Container,
+		"%s adds container %s (%s), which is not declared a sidecar: the pod may never finish%s", injector.Name, sidecar.Container, sidecar.Cause, native)
 	ways := []string{"list it under sidecars in a SidecarTerminationPolicy"}
 	if injector.Preset != "" {
 		ways[0] += " (config/presets/" + injector.Preset + ")"
 	}
 	found.Hint = strings.Join(append(ways, sidecar.Ways()...), ", or ")
-	return found
 }
 
 // isInjected reports whether a webhook adds the container to the pods of the template.

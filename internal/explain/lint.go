@@ -3,7 +3,6 @@
 package explain
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -20,29 +19,28 @@ import (
 //   - one of several undeclared containers may be a sidecar.
 //
 // Containers under mainContainers of a policy and containers that are alone in their pod have no finding.
-func (x *explainer) mayHang() []Finding {
+func (x *explainer) mayHang() {
+	before := len(x.found)
+	x.undeclaredInjections()
 	var undeclared []string
-	all := x.undeclaredInjections()
 	for _, container := range x.undeclared() {
 		undeclared = append(undeclared, container.Name)
 		if len(x.Pod.Pod.Spec.Containers) == 1 {
 			continue
 		}
 		if known := knownSidecar(container); known != "" && !x.hasTerminated(container.Name) {
-			all = append(all, finding(SeverityProblem, v1alpha1.ReasonMayHang, container.Name,
-				fmt.Sprintf("container %s (%s) usually runs until it is stopped, and is not declared a sidecar: the pod may never finish", container.Name, known)))
+			x.add(SeverityProblem, v1alpha1.ReasonMayHang, container.Name,
+				"container %s (%s) usually runs until it is stopped, and is not declared a sidecar: the pod may never finish", container.Name, known)
 		}
 	}
 	switch {
-	case len(all) > 0 || len(undeclared) < 2:
-		return all
-	case x.anyTerminated(undeclared):
-		return x.leftRunning(undeclared)
+	case len(x.found) > before || len(undeclared) < 2:
+	case slices.ContainsFunc(undeclared, x.hasTerminated):
+		x.leftRunning(undeclared)
+	default:
+		x.add(SeverityWarning, v1alpha1.ReasonMayHang, "",
+			"%s count as main containers: the pod hangs unless each of them exits by itself", strings.Join(undeclared, ", ")).Hint = hintForSeveral
 	}
-	several := finding(SeverityWarning, v1alpha1.ReasonMayHang, "", fmt.Sprintf(
-		"%s count as main containers: the pod hangs unless each of them exits by itself", strings.Join(undeclared, ", ")))
-	several.Hint = hintForSeveral
-	return []Finding{several}
 }
 
 // undeclared lists the regular containers without a declaration, except those that end without one.
@@ -60,28 +58,17 @@ func (x *explainer) undeclared() []*corev1.Container {
 
 // leftRunning finds containers that still run after others have terminated. If the pod has declared sidecars, such a container is
 // more likely to be at work.
-func (x *explainer) leftRunning(undeclared []string) []Finding {
+func (x *explainer) leftRunning(undeclared []string) {
 	severity := SeverityProblem
 	if len(x.view.Sidecars) > 0 {
 		severity = SeverityWarning
 	}
-	var all []Finding
 	for _, name := range undeclared {
 		if !x.hasTerminated(name) {
-			all = append(all, finding(severity, v1alpha1.ReasonMayHang, name,
-				fmt.Sprintf("container %s is still running after others have terminated, and is not declared a sidecar: the pod may never finish", name)))
+			x.add(severity, v1alpha1.ReasonMayHang, name,
+				"container %s is still running after others have terminated, and is not declared a sidecar: the pod may never finish", name)
 		}
 	}
-	return all
-}
-
-func (x *explainer) anyTerminated(names []string) bool {
-	for _, name := range names {
-		if x.hasTerminated(name) {
-			return true
-		}
-	}
-	return false
 }
 
 // hasTerminated reports whether the container has terminated and will not restart.
@@ -92,6 +79,36 @@ func (x *explainer) hasTerminated(name string) bool {
 // declaredDryRun reports whether a DryRun policy declares the container a sidecar.
 func (x *explainer) declaredDryRun(name string) bool {
 	return x.resolution.DryRun != nil && x.resolution.DryRun.Sidecar(name) != nil
+}
+
+// knownNames are the names that injectors and charts give to sidecars.
+var knownNames = []string{
+	"alloydb-auth-proxy", "aws-for-fluent-bit", "cloud-sql-proxy", "cloudsql-proxy", "consul-dataplane", "daprd", "datadog-agent",
+	"dind", "envoy", "envoy-sidecar", "filebeat", "fluent-bit", "fluentbit", "fluentd", "gke-gcsfuse-sidecar", "istio-proxy",
+	"jaeger-agent", "kuma-sidecar", "linkerd-proxy", "oauth2-proxy", "opentelemetry-collector", "otc-container", "otel-collector",
+	"pgbouncer", "promtail", "telegraf", "vault-agent", "vector", "xray-daemon",
+}
+
+// knownImages are the last parts of the image repositories of sidecars.
+var knownImages = []string{
+	"alloy", "alloydb-auth-proxy", "aws-for-fluent-bit", "aws-xray-daemon", "cloud-sql-proxy", "cloudsql-docker", "consul-dataplane",
+	"daprd", "datadog-agent", "envoy", "filebeat", "fluent-bit", "fluentd", "gce-proxy", "jaeger-agent", "kuma-dp", "linkerd-proxy",
+	"oauth2-proxy", "opentelemetry-collector", "opentelemetry-collector-contrib", "pgbouncer", "promtail", "proxyv2", "telegraf",
+	"vector",
+}
+
+// knownSidecar returns the name or image that marks the container as a well-known sidecar, or nothing.
+func knownSidecar(container *corev1.Container) string {
+	if slices.Contains(knownNames, container.Name) {
+		return "name " + container.Name
+	}
+	repository, _, _ := strings.Cut(container.Image, "@")
+	last := repository[strings.LastIndex(repository, "/")+1:]
+	last, _, _ = strings.Cut(last, ":")
+	if slices.Contains(knownImages, last) {
+		return "image " + last
+	}
+	return ""
 }
 
 // lintReasons are the reasons of declarations that are missing, ineffective, or have unintended effects.

@@ -3,18 +3,146 @@
 package explain
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
+// node is a node type that the pod runs on or may run on.
+type node struct {
+	name string
+	kind plan.NodeKind
+	crr  bool
+	// certain is true if the pod can run on no other node type. present is true if the cluster is known to have such nodes.
+	certain, present bool
+}
+
+// nodeNames are the names of the kinds of node that are not real.
+var nodeNames = map[plan.NodeKind]string{
+	plan.NodeNotRead: "any node", plan.NodeDaemonless: "node without OpenKruise's daemon", plan.NodeVirtual: "virtual node",
+}
+
+// nodes lists the node types that the pod runs on or may run on.
+func (x *explainer) nodes() []node {
+	kind, crr := cmp.Or(x.operator.NodeKindRules.All, x.Node), x.kruise()
+	if name := nodeNames[kind]; name != "" {
+		return []node{{name: name, kind: kind, crr: crr, certain: true}}
+	}
+	all := x.realNodes()
+	if kind == plan.NodeReal {
+		return all
+	}
+	// A missing daemon matters only if OpenKruise is usable.
+	if known := x.cluster.DaemonlessNodes; crr && (known == nil || *known) {
+		all = append(all, node{name: nodeNames[plan.NodeDaemonless], kind: plan.NodeDaemonless, crr: true, present: known != nil})
+	}
+	if known := x.cluster.VirtualNodes; known == nil || *known {
+		all = append(all, node{name: nodeNames[plan.NodeVirtual], kind: plan.NodeVirtual, present: known != nil})
+	}
+	return all
+}
+
+// kruise reports whether OpenKruise is known to be usable.
+func (x *explainer) kruise() bool { return x.cluster.Kruise != nil && *x.cluster.Kruise }
+
+func (x *explainer) realNodes() []node {
+	if x.cluster.Kruise != nil {
+		return []node{{name: "real node", kind: plan.NodeReal, crr: *x.cluster.Kruise, certain: true}}
+	}
+	return []node{
+		{name: "real node, OpenKruise", kind: plan.NodeReal, crr: true},
+		{name: "real node, no OpenKruise", kind: plan.NodeReal},
+	}
+}
+
+// methods asks the plan for the modes of a sidecar on every node type. A pod that the operator ignores has one method
+// without modes.
+func (x *explainer) methods(sidecar resolve.Sidecar) []Method {
+	switch {
+	case !IsJobType(x.Pod.Pod):
+		return []Method{{NodeType: nodeNames[plan.NodeNotRead], Modes: []v1alpha1.Mode{}, Reason: v1alpha1.ReasonRestartPolicyAlways, Message: restartPolicyAlways}}
+	case len(x.view.Mains) == 0:
+		return []Method{{NodeType: nodeNames[plan.NodeNotRead], Modes: []v1alpha1.Mode{}, Reason: v1alpha1.ReasonNoMainContainer, Message: noMainContainer}}
+	}
+	var methods []Method
+	for _, on := range x.nodes() {
+		methods = append(methods, x.method(on, sidecar))
+	}
+	return methods
+}
+
+func (x *explainer) method(on node, sidecar resolve.Sidecar) Method {
+	options := plan.ModeOptions(x.snapshotOn(on, 0), sidecar)
+	method := Method{NodeType: on.name, NodeKind: on.kind, Modes: []v1alpha1.Mode{}, node: on, options: options}
+	if on.kind == plan.NodeReal {
+		method.OpenKruise = &on.crr
+	}
+	for _, option := range options {
+		if option.Usable() {
+			method.Modes, method.PhaseFirst = append(method.Modes, option.Mode), method.PhaseFirst || option.PhaseFirst
+		}
+	}
+	if len(method.Modes) == 0 {
+		method.Reason, method.Message = plan.WhyUnusable(sidecar, options)
+	}
+	return method
+}
+
+// first returns the mode that is used first, or nothing.
+func (m Method) first() v1alpha1.Mode {
+	if len(m.Modes) == 0 {
+		return ""
+	}
+	return m.Modes[0]
+}
+
+// writesPhase reports whether the first mode writes the pod's phase.
+func (m Method) writesPhase() bool {
+	return m.first() == v1alpha1.ModePodPhase || m.first() == v1alpha1.ModeCRR && m.PhaseFirst
+}
+
+// snapshotOn is the pod at the moment when its main containers are done. Until they are, the snapshot has main
+// containers that exited with the exit code, and running sidecars.
+func (x *explainer) snapshotOn(on node, exitCode int32) plan.Snapshot {
+	snapshot := x.snapshot()
+	snapshot.Node, snapshot.Capabilities.CRRServed = on.kind, on.crr
+	if x.Template || x.decision.MainsDone.IsZero() {
+		snapshot.Pod = whenMainsEnd(x.Pod.Pod, x.view, exitCode)
+	}
+	if snapshot.Pod.Spec.NodeName == "" {
+		// The pod belongs to the caller: name the node in a copy.
+		placed := *snapshot.Pod
+		placed.Spec.NodeName = "of the pod"
+		snapshot.Pod = &placed
+	}
+	return snapshot
+}
+
+func whenMainsEnd(pod *corev1.Pod, view resolve.View, exitCode int32) *corev1.Pod {
+	pod = pod.DeepCopy()
+	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning}
+	add := func(name string, state corev1.ContainerState) {
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: name, ContainerID: "expected://" + name, State: state})
+	}
+	for _, name := range view.Mains {
+		add(name, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: exitCode, FinishedAt: metav1.NewTime(time.Unix(0, 0))}})
+	}
+	for _, sidecar := range view.Sidecars {
+		add(sidecar.Container, corev1.ContainerState{Running: &corev1.ContainerStateRunning{}})
+	}
+	return pod
+}
+
 // checkModes finds node types where no mode is usable, or not the declared one, and the risks of mode Image.
-func (x *explainer) checkModes(report Report) []Finding {
-	var all []Finding
+func (x *explainer) checkModes(report Report) {
 	swapped := 0
 	for i := range report.Containers {
 		container := &report.Containers[i]
@@ -22,68 +150,65 @@ func (x *explainer) checkModes(report Report) []Finding {
 			continue
 		}
 		methods := container.Settings.Methods
-		all = append(all, x.noUsableMode(container.Name, methods)...)
-		all = append(all, x.substituted(container.Name, methods)...)
-		if slices.ContainsFunc(methods, func(m Method) bool { return m.first() == v1alpha1.ModeImage && m.scenario.canAvoidRestart() }) {
+		x.noUsableMode(container.Name, methods)
+		x.substituted(container.Name, methods)
+		if slices.ContainsFunc(methods, func(m Method) bool { return m.first() == v1alpha1.ModeImage && m.node.canAvoidRestart() }) {
 			swapped++
 		}
-		all = append(all, x.imagePullRisk(container)...)
+		x.imagePullRisk(container)
 	}
-	return append(all, x.backoffLimitRisk(swapped)...)
+	x.backoffLimitRisk(swapped)
 }
 
 // canAvoidRestart reports whether a mode other than Image is possible. Virtual nodes support no other mode.
-func (s scenario) canAvoidRestart() bool {
-	return s.node == plan.NodeReal || s.node == plan.NodeDaemonless && s.certain
+func (n node) canAvoidRestart() bool {
+	return n.kind == plan.NodeReal || n.kind == plan.NodeDaemonless && n.certain
 }
 
 // noUsableMode finds node types without a usable mode. This is a problem if the pod can only run there, or if no real node has
 // a usable mode. Otherwise it is a warning.
-func (x *explainer) noUsableMode(name string, methods []Method) []Finding {
-	onReal := func(m Method) bool { return m.scenario.node == plan.NodeReal }
-	usable := slices.ContainsFunc(methods, func(m Method) bool { return onReal(m) && len(m.Modes) > 0 })
+func (x *explainer) noUsableMode(name string, methods []Method) {
+	usable := slices.ContainsFunc(methods, func(m Method) bool { return m.NodeKind == plan.NodeReal && len(m.Modes) > 0 })
 	var all []Finding
 	for _, method := range methods {
-		if len(method.Modes) > 0 {
-			continue
-		}
-		severity := SeverityWarning
+		severity, onReal := SeverityWarning, method.NodeKind == plan.NodeReal
 		switch {
-		case method.scenario.certain, onReal(method) && !usable:
+		case len(method.Modes) > 0, !method.certain && !onReal && !method.present:
+			continue
+		case method.certain, onReal && !usable:
 			severity = SeverityProblem
-		case !onReal(method) && !method.scenario.present:
+		}
+		same := func(known Finding) bool { return known.Reason == method.Reason && known.Severity == severity }
+		if slices.ContainsFunc(all, same) {
 			continue
 		}
-		f := finding(severity, method.Reason, name, method.Message)
-		if !method.scenario.certain {
-			f.Message = fmt.Sprintf("on a %s: %s", method.NodeType, method.Message)
+		message := method.Message
+		if !method.certain {
+			message = fmt.Sprintf("on a %s: %s", method.NodeType, message)
 		}
-		if !slices.ContainsFunc(all, func(known Finding) bool { return known.Reason == f.Reason && known.Severity == f.Severity }) {
-			all = append(all, f)
-		}
+		all = append(all, *x.add(severity, method.Reason, name, "%s", message))
 	}
-	return all
 }
 
 // substituted finds sidecars whose declared mode is not usable: on the only node type of the pod, or on every real node.
-func (x *explainer) substituted(name string, methods []Method) []Finding {
+func (x *explainer) substituted(name string, methods []Method) {
 	if x.view.Sidecar(name).Mode == v1alpha1.ModeAuto {
-		return nil
+		return
 	}
-	everywhere := !slices.ContainsFunc(methods, func(m Method) bool { return m.scenario.node == plan.NodeReal && m.options[0].Usable() })
+	everywhere := !slices.ContainsFunc(methods, func(m Method) bool { return m.NodeKind == plan.NodeReal && m.options[0].Usable() })
 	for _, method := range methods {
 		declared := method.options[0]
-		if len(method.Modes) == 0 || declared.Usable() || !method.scenario.certain && (!everywhere || method.scenario.node != plan.NodeReal) {
+		if len(method.Modes) == 0 || declared.Usable() || !method.certain && (!everywhere || method.NodeKind != plan.NodeReal) {
 			continue
 		}
 		substitute := "another mode"
-		if method.scenario.certain {
+		if method.certain {
 			substitute = string(method.first())
 		}
-		return []Finding{finding(severityOf(declared.Reason), declared.Reason, name,
-			fmt.Sprintf("mode %s is not usable for container %s, so %s is used: %s", declared.Mode, name, substitute, declared.Message))}
+		x.add(severityOf(declared.Reason), declared.Reason, name,
+			"mode %s is not usable for container %s, so %s is used: %s", declared.Mode, name, substitute, declared.Message)
+		return
 	}
-	return nil
 }
 
 // severityOf returns the severity of using another mode than the declared one. On virtual and daemonless nodes this is
@@ -107,29 +232,27 @@ func imagesSwapped(actions []plan.Action) int {
 // imagePullRisk finds sidecars whose pod fails if their quick-exit image cannot be pulled. A kubelet stops the old container
 // before it pulls the new image. Under restartPolicy Never a container that cannot start again keeps the exit code of the
 // stop, and exitCodes has no effect.
-func (x *explainer) imagePullRisk(container *Container) []Finding {
+func (x *explainer) imagePullRisk(container *Container) {
 	i := slices.IndexFunc(container.Settings.Methods, func(m Method) bool {
-		return m.first() == v1alpha1.ModeImage && m.scenario.node != plan.NodeVirtual
+		return m.first() == v1alpha1.ModeImage && m.NodeKind != plan.NodeVirtual
 	})
 	if i < 0 || x.Pod.Pod.Spec.RestartPolicy != corev1.RestartPolicyNever || container.Settings.ExitCodes.Value != v1alpha1.ExitCodesIgnore {
-		return nil
+		return
 	}
-	f := finding(SeverityWarning, v1alpha1.ReasonImagePullRisk, container.Name, fmt.Sprintf(
+	x.add(SeverityWarning, v1alpha1.ReasonImagePullRisk, container.Name,
 		"under restartPolicy Never the pod fails if the node cannot pull image %s and container %s exits non-zero when it is stopped",
-		container.Settings.Image.Value, container.Name))
-	f.Hint = x.imagePullHint(container.Name, container.Settings.Methods[i].scenario)
-	return []Finding{f}
+		container.Settings.Image.Value, container.Name).Hint = x.imagePullHint(container.Name, container.Settings.Methods[i].node)
 }
 
-// imagePullHint names a mode setting that avoids mode Image in the scenario, if there is one.
-func (x *explainer) imagePullHint(name string, s scenario) string {
+// imagePullHint names a mode setting that avoids mode Image on the node, if there is one.
+func (x *explainer) imagePullHint(name string, on node) string {
 	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeAuto, v1alpha1.ModePodPhase} {
 		sidecar := *x.view.Sidecar(name)
 		if sidecar.Mode == mode {
 			continue
 		}
 		sidecar.Mode, sidecar.Fallback = mode, v1alpha1.FallbackEnabled
-		switch used := x.method(s, sidecar).first(); used {
+		switch used := x.method(on, sidecar).first(); used {
 		case v1alpha1.ModeImage, "":
 		case mode:
 			return fmt.Sprintf("set mode to %s, or %s", mode, hintToPrePull)
@@ -141,9 +264,10 @@ func (x *explainer) imagePullHint(name string, s scenario) string {
 }
 
 // backoffLimitRisk compares the restarts that mode Image adds with the Job's backoffLimit.
-func (x *explainer) backoffLimitRisk(swapped int) []Finding {
-	if swapped == 0 || x.Pod.Pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure || x.tried(v1alpha1.ModeImage) {
-		return nil
+func (x *explainer) backoffLimitRisk(swapped int) {
+	tried := slices.ContainsFunc(x.Attempts, func(a plan.Attempt) bool { return a.Mode == v1alpha1.ModeImage })
+	if swapped == 0 || x.Pod.Pod.Spec.RestartPolicy != corev1.RestartPolicyOnFailure || tried {
+		return
 	}
 	restarts := swapped
 	for _, status := range x.Pod.Pod.Status.ContainerStatuses {
@@ -151,18 +275,13 @@ func (x *explainer) backoffLimitRisk(swapped int) []Finding {
 	}
 	switch limit := x.BackoffLimit; {
 	case limit == nil:
-		return []Finding{finding(SeverityNote, v1alpha1.ReasonBackoffLimitRisk, "",
-			"mode Image restarts each sidecar once; under restartPolicy OnFailure this counts towards the backoffLimit of a Job")}
+		x.add(SeverityNote, v1alpha1.ReasonBackoffLimitRisk, "",
+			"mode Image restarts each sidecar once; under restartPolicy OnFailure this counts towards the backoffLimit of a Job")
 	case restarts >= int(*limit):
-		return []Finding{finding(SeverityProblem, v1alpha1.ReasonBackoffLimitRisk, "",
-			fmt.Sprintf("mode Image raises the restarts to %d; under restartPolicy OnFailure the Job fails when they reach its backoffLimit, %d", restarts, *limit))}
+		x.add(SeverityProblem, v1alpha1.ReasonBackoffLimitRisk, "",
+			"mode Image raises the restarts to %d; under restartPolicy OnFailure the Job fails when they reach its backoffLimit, %d", restarts, *limit)
 	default:
-		return []Finding{finding(SeverityWarning, v1alpha1.ReasonBackoffLimitRisk, "",
-			fmt.Sprintf("mode Image adds %d to the restarts; under restartPolicy OnFailure the Job fails when they reach its backoffLimit, %d", swapped, *limit))}
+		x.add(SeverityWarning, v1alpha1.ReasonBackoffLimitRisk, "",
+			"mode Image adds %d to the restarts; under restartPolicy OnFailure the Job fails when they reach its backoffLimit, %d", swapped, *limit)
 	}
-}
-
-// tried reports whether the pod has an attempt by the mode.
-func (x *explainer) tried(mode v1alpha1.Mode) bool {
-	return slices.ContainsFunc(x.Attempts, func(a plan.Attempt) bool { return a.Mode == mode })
 }

@@ -1,5 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package explain describes in words what the operator does with a pod. A report lists the role of each container and the
+// policy that declares it, the modes by node type, the current decision, past attempts, and findings about what goes or
+// may go wrong.
+//
+// The package asks internal/resolve and internal/plan, like the operator, and makes no decisions of its own. It adds two
+// kinds of findings: declarations that cannot work, and, in Lint, containers without a declaration. It reads only its arguments.
 package explain
 
 import (
@@ -7,10 +13,12 @@ import (
 	"slices"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/injectors"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/settings"
@@ -18,6 +26,46 @@ import (
 
 // DeclaredByEnvironment is the declaration of a sidecar by its environment variables.
 const DeclaredByEnvironment = string(resolve.SourceEnvironment)
+
+// Cluster is what the caller knows about the cluster.
+type Cluster struct {
+	// Kruise is true if OpenKruise is usable, and nil if unknown.
+	Kruise *bool
+	// VirtualNodes and DaemonlessNodes are true if the cluster has such nodes, and nil if unknown.
+	VirtualNodes    *bool
+	DaemonlessNodes *bool
+}
+
+// Pod is the input for a report.
+type Pod struct {
+	// Kind and Name identify a Pod, or the Job or CronJob with the template.
+	Kind, Name string
+	// Pod is the pod. If Template is true, it is a pod that the template will create, without a status.
+	Pod             *corev1.Pod
+	Template        bool
+	NamespaceLabels map[string]string
+	// Policies are the policies that select the pod. NotSelecting are others of its namespace and of the cluster kind, if the
+	// report should say why they do not select it. It then needs NamespaceLabels.
+	Policies, NotSelecting []resolve.Policy
+	// Injected are the containers that webhooks will add to the pods of a template.
+	Injected []injectors.Sidecar
+	// EndedByOthers are containers that end without this operator: the workload's controller ends them, or waits for them alone.
+	EndedByOthers []string
+	// Node is the kind of the pod's node, and KubeletVersion the version that it reports, or empty. Attempts are the past attempts. A
+	// template has none of them.
+	Node           plan.NodeKind
+	KubeletVersion string
+	Attempts       []plan.Attempt
+	// Job is the name of the pod's Job. BackoffLimit and FailurePolicy are nil for pods without a Job.
+	Job           string
+	BackoffLimit  *int32
+	FailurePolicy *batchv1.PodFailurePolicy
+	// Deletion is nil if nothing deletes the Job.
+	Deletion *Deletion
+	Events   []Event
+	// InvalidAnnotation is why the operator cannot read its own annotations on the pod, or empty. The operator ignores such a pod.
+	InvalidAnnotation string
+}
 
 // explainer holds what several parts of a report need.
 type explainer struct {
@@ -28,6 +76,7 @@ type explainer struct {
 	resolution resolve.Resolution
 	view       resolve.View
 	decision   plan.Decision
+	found      []Finding
 }
 
 // Explain reports on one pod. It does not modify its arguments, and the same input gives the same report.
@@ -56,8 +105,8 @@ func Explain(pod Pod, operator settings.Decisions, cluster Cluster, now time.Tim
 	report.missing = x.missingContainers()
 	report.Containers = x.containers()
 	report.Attempts = x.attempts()
-	report.Findings = x.findings(report)
-	sortFindings(report.Findings)
+	x.findings(report)
+	report.Findings = sorted(x.found)
 	return report
 }
 
@@ -67,7 +116,7 @@ func (x *explainer) snapshot() plan.Snapshot {
 	capabilities.CRRServed = x.cluster.Kruise != nil && *x.cluster.Kruise
 	return plan.Snapshot{
 		Pod: x.Pod.Pod, View: x.view, Node: x.Node, Kubelet: plan.Kubelet{Version: x.KubeletVersion}, Capabilities: capabilities,
-		Attempts: x.Attempts, UnchangedSince: x.UnchangedSince, StabilizationWindow: x.operator.StabilizationWindow, InvalidAnnotation: x.InvalidAnnotation,
+		Attempts: x.Attempts, InvalidAnnotation: x.InvalidAnnotation,
 	}
 }
 

@@ -99,7 +99,7 @@ func DescribePolicy(policy Policy, reports []Report, operator settings.Decisions
 		result.Findings = append(result.Findings, nearest(policy.Parsed, reports)...)
 	}
 	result.Findings = append(policy.notWatched(operator), result.Findings...)
-	sortFindings(result.Findings)
+	result.Findings = sorted(result.Findings)
 	return result
 }
 
@@ -173,4 +173,19 @@ func leftAlone(policy resolve.Policy, pod *corev1.Pod, where string) []Finding {
 		severity = SeverityNote
 	}
 	return []Finding{finding(severity, reason, "", where+": "+message)}
+}
+
+// notWatched finds a policy that the operator does not read.
+func (p Policy) notWatched(operator settings.Decisions) []Finding {
+	namespace := p.Ref.Namespace
+	if operator.Watches(namespace) {
+		return nil
+	}
+	f := finding(SeverityProblem, v1alpha1.ReasonNamespaceNotWatched, "",
+		fmt.Sprintf("the operator does not watch namespace %s, but only %s", namespace, watched(operator)))
+	if namespace == "" {
+		f.Message = "the operator runs with --watch-namespaces and reads no cluster policies"
+		f.Hint = "write a SidecarTerminationPolicy in each namespace, or install the operator for the whole cluster"
+	}
+	return []Finding{f}
 }

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
@@ -107,8 +108,8 @@ type Method struct {
 	Reason     v1alpha1.Reason `json:"reason,omitempty"`
 	Message    string          `json:"message,omitempty"`
 
-	scenario scenario
-	options  []plan.ModeOption
+	node
+	options []plan.ModeOption
 }
 
 // Attempt is one try of the operator to end sidecars.
@@ -172,9 +173,12 @@ type Report struct {
 // Now is the time of the report.
 func (r *Report) Now() time.Time { return r.now }
 
-// WorseThan reports whether the severity is worse than the other one. The empty severity is the least bad.
+// severities are listed worst first. The empty severity is the least bad.
+var severities = []Severity{SeverityProblem, SeverityWarning, SeverityNote, ""}
+
+// WorseThan reports whether the severity is worse than the other one.
 func (s Severity) WorseThan(other Severity) bool {
-	return s != "" && (other == "" || rank(s) < rank(other))
+	return slices.Index(severities, s) < slices.Index(severities, other)
 }
 
 // Worst returns the severity of the worst finding, or nothing without findings.
@@ -190,25 +194,20 @@ func Worst(findings []Finding) Severity {
 
 // Summarize counts the findings.
 func Summarize(findings []Finding) Summary {
-	var summary Summary
+	counts := map[Severity]int{}
 	for _, finding := range findings {
-		switch finding.Severity {
-		case SeverityProblem:
-			summary.Problems++
-		case SeverityWarning:
-			summary.Warnings++
-		case SeverityNote:
-			summary.Notes++
-		}
+		counts[finding.Severity]++
 	}
-	return summary
+	return Summary{Problems: counts[SeverityProblem], Warnings: counts[SeverityWarning], Notes: counts[SeverityNote]}
 }
 
-// sortFindings puts the worst finding first and otherwise keeps the order.
-func sortFindings(findings []Finding) {
-	slices.SortStableFunc(findings, func(a, b Finding) int { return cmp.Compare(rank(a.Severity), rank(b.Severity)) })
+// sorted returns the findings, which are not nil, with the worst one first and otherwise in their order.
+func sorted(findings []Finding) []Finding {
+	slices.SortStableFunc(findings, func(a, b Finding) int {
+		return cmp.Compare(slices.Index(severities, a.Severity), slices.Index(severities, b.Severity))
+	})
+	return append([]Finding{}, findings...)
 }
 
-func rank(severity Severity) int {
-	return slices.Index([]Severity{SeverityProblem, SeverityWarning, SeverityNote}, severity)
-}
+// Age formats a duration like kubectl.
+func Age(age time.Duration) string { return duration.HumanDuration(max(age, 0)) }

@@ -41,10 +41,10 @@ type notSelecting struct {
 // checkNotSelecting says why policies do not select the pod, the nearest policy first. In a pod with declared sidecars, it omits
 // policies that would declare no further one. In a pod with one container there is no sidecar to declare, unless a webhook adds
 // one to a template.
-func (x *explainer) checkNotSelecting() []Finding {
+func (x *explainer) checkNotSelecting() {
 	undeclared := x.undeclared()
 	if len(undeclared) == 0 || len(x.Pod.Pod.Spec.Containers) == 1 && !x.Template {
-		return nil
+		return
 	}
 	var near []notSelecting
 	for _, policy := range x.NotSelecting {
@@ -53,15 +53,12 @@ func (x *explainer) checkNotSelecting() []Finding {
 		}
 	}
 	slices.SortStableFunc(near, notSelecting.compare)
-	var all []Finding
 	for _, n := range near[:min(len(near), maxNotSelecting)] {
-		all = append(all, n.finding(n.policy.String()+" does not select the pod"))
+		x.found = append(x.found, n.finding(n.policy.String()+" does not select the pod"))
 	}
 	if more := len(near) - maxNotSelecting; more > 0 {
-		all = append(all, Finding{Severity: SeverityNote, Reason: v1alpha1.ReasonNotSelected,
-			Message: fmt.Sprintf("%d more policies do not select the pod", more)})
+		x.add(SeverityNote, v1alpha1.ReasonNotSelected, "", "%d more policies do not select the pod", more)
 	}
-	return all
 }
 
 // nearest says why the policy selects none of the pods of the reports, with the pod that it is nearest to.

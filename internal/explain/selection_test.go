@@ -26,21 +26,23 @@ func (w *fixture) labels(all map[string]string) { w.Pod.Pod.Labels = all }
 // notSelecting adds a policy with the selector that does not select the pod.
 func (w *fixture) notSelecting(name string, selector metav1.LabelSelector, sidecars ...string) {
 	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: name}}
-	policy.Spec.PodSelector = selector
-	for _, sidecar := range sidecars {
-		policy.Spec.Sidecars = append(policy.Spec.Sidecars, v1alpha1.Sidecar{Name: sidecar})
-	}
+	policy.Spec.PodSelector, policy.Spec.Sidecars = selector, entries(sidecars)
 	w.add(resolve.FromNamespaced(policy))
 }
 
 // clusterNotSelecting is notSelecting for a cluster policy.
 func (w *fixture) clusterNotSelecting(name string, selector metav1.LabelSelector, sidecars ...string) {
 	policy := &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	policy.Spec.NamespaceSelector = &selector
-	for _, sidecar := range sidecars {
-		policy.Spec.Sidecars = append(policy.Spec.Sidecars, v1alpha1.Sidecar{Name: sidecar})
-	}
+	policy.Spec.NamespaceSelector, policy.Spec.Sidecars = &selector, entries(sidecars)
 	w.add(resolve.FromCluster(policy))
+}
+
+func entries(names []string) []v1alpha1.Sidecar {
+	var all []v1alpha1.Sidecar
+	for _, name := range names {
+		all = append(all, v1alpha1.Sidecar{Name: name})
+	}
+	return all
 }
 
 func (w *fixture) add(policy resolve.Policy, err error) {
@@ -369,10 +371,6 @@ func TestMessageSaysWhatIsPlanned(t *testing.T) {
 		"main containers run": {func(w *fixture) { w.runs("Real") }, v1alpha1.ReasonMainContainersRunning, "waiting for main containers to finish: main", false},
 		"due": {func(w *fixture) { w.live(time.Hour, 0) }, v1alpha1.ReasonTerminating,
 			"main containers are done, and the operator has not acted yet; it will end proxy by mode PodPhase (first step of mode CRR)", true},
-		"waits for a stable status": {func(w *fixture) {
-			w.live(time.Second, 0)
-			w.UnchangedSince, w.operator.StabilizationWindow = noon, time.Minute
-		}, v1alpha1.ReasonStabilizing, "waiting for the pod's status to be stable before writing the phase", true},
 		"node unknown": {func(w *fixture) { w.live(time.Hour, 0); w.Node = "" }, v1alpha1.ReasonNodeUnknown,
 			"main containers are done; the operator has not seen node node-1 yet", true},
 		"attempt failed": {func(w *fixture) {

@@ -6,33 +6,29 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/resolve"
 )
-
-// stoppedSidecars are the sidecars that keep their own exit code in a pod with a failed main container.
-type stoppedSidecars struct {
-	regular, native []string
-}
 
 // checkFailurePolicy finds rules of the Job's podFailurePolicy that match a stopped sidecar after a main container has failed.
 // Kubernetes compares a rule without containerName with every container that exited non-zero, native sidecars included
 // (pkg/controller/job/pod_failure_policy.go).
-func (x *explainer) checkFailurePolicy() []Finding {
+func (x *explainer) checkFailurePolicy() {
 	if x.FailurePolicy == nil || x.Pod.Pod.Spec.RestartPolicy != corev1.RestartPolicyNever || !x.mainMayFail() {
-		return nil
+		return
 	}
-	sidecars, rules := x.stoppedSidecarsAfterFailure(), x.FailurePolicy.Rules
+	regular, native := x.stoppedAfterFailure()
+	rules := x.FailurePolicy.Rules
 	// Kubernetes counts a failure that matches no rule, so trailing Count rules make no difference.
 	for len(rules) > 0 && rules[len(rules)-1].Action == batchv1.PodFailurePolicyActionCount {
 		rules = rules[:len(rules)-1]
 	}
-	var all []Finding
 	for i := range rules {
 		if rules[i].OnExitCodes == nil {
 			continue
@@ -40,50 +36,40 @@ func (x *explainer) checkFailurePolicy() []Finding {
 		if x.matchesEveryFailure(rules[i].OnExitCodes) {
 			break // a failed main container always matches, so later rules are never reached
 		}
-		all = append(all, x.sidecarMatches(&rules[i], i, sidecars)...)
+		x.checkRule(&rules[i], i, regular, native)
 	}
-	return all
 }
 
 // mainMayFail reports whether a main container has failed, or none has ended yet.
 func (x *explainer) mainMayFail() bool {
-	if len(x.view.Mains) == 0 {
-		return false
-	}
 	if x.Template || x.decision.MainsDone.IsZero() {
-		return true
+		return len(x.view.Mains) > 0
 	}
 	return slices.ContainsFunc(x.Pod.Pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool {
 		return slices.Contains(x.view.Mains, s.Name) && s.State.Terminated != nil && s.State.Terminated.ExitCode != 0
 	})
 }
 
-// stoppedSidecarsAfterFailure lists the sidecars that keep their own exit code on some node type of the pod, and the native
-// sidecars. A sidecar with a swapped image exits with 0. Sidecars with exitCodes Respect are left out: their exit code counts on
-// purpose.
-func (x *explainer) stoppedSidecarsAfterFailure() stoppedSidecars {
-	var sidecars stoppedSidecars
+// stoppedAfterFailure lists the sidecars that keep their own exit code on some node type of the pod after a main container has failed,
+// and the native sidecars. A sidecar with a swapped image exits with 0. Sidecars with exitCodes Respect are left out: their exit code
+// counts on purpose.
+func (x *explainer) stoppedAfterFailure() (regular, native []string) {
 	for _, sidecar := range x.view.Sidecars {
-		if sidecar.ExitCodes != v1alpha1.ExitCodesRespect && slices.ContainsFunc(x.scenarios(), func(s scenario) bool {
-			return x.keepsOwnExitCode(s, sidecar)
-		}) {
-			sidecars.regular = append(sidecars.regular, sidecar.Container)
+		keepsExitCode := func(on node) bool {
+			options := plan.ModeOptions(x.snapshotOn(on, 1), sidecar)
+			first := slices.IndexFunc(options, plan.ModeOption.Usable)
+			return first >= 0 && options[first].Mode != v1alpha1.ModeImage
+		}
+		if sidecar.ExitCodes != v1alpha1.ExitCodesRespect && slices.ContainsFunc(x.nodes(), keepsExitCode) {
+			regular = append(regular, sidecar.Container)
 		}
 	}
 	for i := range x.Pod.Pod.Spec.InitContainers {
 		if container := &x.Pod.Pod.Spec.InitContainers[i]; isNativeSidecar(container) {
-			sidecars.native = append(sidecars.native, container.Name)
+			native = append(native, container.Name)
 		}
 	}
-	return sidecars
-}
-
-// keepsOwnExitCode reports whether the first mode stops the sidecar, instead of swapping its image, after a main container
-// has failed.
-func (x *explainer) keepsOwnExitCode(s scenario, sidecar resolve.Sidecar) bool {
-	options := plan.ModeOptions(x.snapshotOf(s, 1), sidecar)
-	first := slices.IndexFunc(options, plan.ModeOption.Usable)
-	return first >= 0 && options[first].Mode != v1alpha1.ModeImage
+	return regular, native
 }
 
 // matchesEveryFailure reports whether the rule matches every pod with a failed main container.
@@ -93,17 +79,17 @@ func (x *explainer) matchesEveryFailure(rule *batchv1.PodFailurePolicyOnExitCode
 		!slices.ContainsFunc(rule.Values, func(code int32) bool { return code != 0 })
 }
 
-// sidecarMatches returns the finding on one rule, if a sidecar matches it. A rule that names a sidecar is intended, except
-// for exit codes that only mean that it was stopped.
-func (x *explainer) sidecarMatches(rule *batchv1.PodFailurePolicyRule, index int, sidecars stoppedSidecars) []Finding {
+// checkRule finds a rule that a sidecar matches. A rule that names a sidecar is intended, except for exit codes that only mean that it
+// was stopped.
+func (x *explainer) checkRule(rule *batchv1.PodFailurePolicyRule, index int, regular, native []string) {
 	requirement := rule.OnExitCodes
 	matched := func(name string) bool { return requirement.ContainerName == nil || *requirement.ContainerName == name }
-	regular, native := filter(sidecars.regular, matched), filter(sidecars.native, matched)
+	regular, native = filter(regular, matched), filter(native, matched)
 	names := slices.Concat(regular, native)
 	codes := filter([]int32{plan.ExitCodeSIGTERM, plan.ExitCodeSIGKILL}, func(code int32) bool { return matchesCode(requirement, code) })
 	named := requirement.ContainerName != nil
 	if len(names) == 0 || named && len(codes) == 0 || consequences[rule.Action] == "" {
-		return nil
+		return
 	}
 	severity, exits := SeverityWarning, fmt.Sprintf("exits with %s when it is stopped", join(codes, " or "))
 	if len(codes) == 0 {
@@ -119,10 +105,8 @@ func (x *explainer) sidecarMatches(rule *batchv1.PodFailurePolicyRule, index int
 	if named {
 		matches = "names " + who
 	}
-	f := finding(severity, v1alpha1.ReasonSidecarMatchesFailurePolicy, sidecar, fmt.Sprintf(
-		"podFailurePolicy.rules[%d] (%s) %s: if a main container fails and %s, %s", index, describeRule(rule), matches, exits, consequences[rule.Action]))
-	f.Hint = x.failurePolicyHint(named, len(native) == 0)
-	return []Finding{f}
+	x.add(severity, v1alpha1.ReasonSidecarMatchesFailurePolicy, sidecar, "podFailurePolicy.rules[%d] (%s) %s: if a main container fails and %s, %s",
+		index, describeRule(rule), matches, exits, consequences[rule.Action]).Hint = x.failurePolicyHint(named, len(native) == 0)
 }
 
 // consequences describe the actions of rules. The API server rejects other actions.
@@ -168,9 +152,13 @@ func describeRule(rule *batchv1.PodFailurePolicyRule) string {
 
 // matchesCode reports whether the rule matches a container that exited with the code, which is not 0.
 func matchesCode(rule *batchv1.PodFailurePolicyOnExitCodesRequirement, code int32) bool {
-	listed := slices.Contains(rule.Values, code)
-	return rule.Operator == batchv1.PodFailurePolicyOnExitCodesOpIn && listed ||
-		rule.Operator == batchv1.PodFailurePolicyOnExitCodesOpNotIn && !listed
+	switch rule.Operator {
+	case batchv1.PodFailurePolicyOnExitCodesOpIn:
+		return slices.Contains(rule.Values, code)
+	case batchv1.PodFailurePolicyOnExitCodesOpNotIn:
+		return !slices.Contains(rule.Values, code)
+	}
+	return false
 }
 
 func isNativeSidecar(container *corev1.Container) bool {
@@ -188,4 +176,64 @@ func join(codes []int32, separator string) string {
 		texts = append(texts, fmt.Sprint(code))
 	}
 	return strings.Join(texts, separator)
+}
+
+// Deletion is when Kubernetes deletes a finished Job and its pods.
+type Deletion struct {
+	// Field is the field of the Job or CronJob that sets it.
+	Field string
+	After time.Duration
+}
+
+// checkDeletion finds pods that may be deleted while their sidecars are still ending. A written phase counts as finished at
+// once, and the API server deletes a finished pod without a grace period (pkg/registry/core/pod/strategy.go,
+// CheckGracefulDelete). docs/teardown.md has measurements.
+func (x *explainer) checkDeletion() {
+	names := x.sidecarsAfterPhase()
+	if len(names) == 0 {
+		return
+	}
+	container := ""
+	if len(names) == 1 {
+		container = names[0]
+	}
+	grace := plan.GracePeriod(x.Pod.Pod)
+	early := x.Deletion != nil && x.Deletion.After < grace
+	if early {
+		when := "as soon as"
+		if x.Deletion.After > 0 {
+			when = x.Deletion.After.String() + " after"
+		}
+		x.add(SeverityNote, v1alpha1.ReasonDeletedWhileEnding, container,
+			"%s deletes the pod %s it reads as finished, while %s may still use the grace period of %s: the pod's token and log are deleted with the pod",
+			x.Deletion.Field, when, strings.Join(names, ", "), grace)
+	}
+	if foreign := x.foreignFinalizers(); len(foreign) > 0 {
+		severity := SeverityNote
+		if early {
+			severity = SeverityWarning
+		}
+		x.add(severity, v1alpha1.ReasonForeignFinalizer, container,
+			"finalizer %s keeps the pod: if it is deleted just after its phase is written, the kubelet may kill %s after 2s instead of the grace period of %s",
+			strings.Join(foreign, ", "), strings.Join(names, ", "), grace)
+	}
+}
+
+// sidecarsAfterPhase lists the sidecars that still run when the operator has written the pod's phase.
+func (x *explainer) sidecarsAfterPhase() []string {
+	var names []string
+	for _, sidecar := range x.view.Sidecars {
+		if slices.ContainsFunc(x.methods(sidecar), Method.writesPhase) {
+			names = append(names, sidecar.Container)
+		}
+	}
+	return names
+}
+
+// foreignFinalizers lists the pod's finalizers without those of Kubernetes. The Job controller removes its own when it has
+// counted the pod, and the garbage collector sets the others with the deletion.
+func (x *explainer) foreignFinalizers() []string {
+	return slices.DeleteFunc(slices.Clone(x.Pod.Pod.Finalizers), func(name string) bool {
+		return name == batchv1.JobTrackingFinalizer || name == metav1.FinalizerDeleteDependents || name == metav1.FinalizerOrphanDependents
+	})
 }

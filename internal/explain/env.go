@@ -3,7 +3,6 @@
 package explain
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -13,49 +12,64 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
+// checkEnvFrom finds undeclared containers whose variables may come from a ConfigMap or a Secret, where they have no effect.
+// A single undeclared container is the main container, so its variables do not matter.
+func (x *explainer) checkEnvFrom() {
+	undeclared := x.undeclared()
+	if x.operator.Resolve.IgnoreEnv || len(undeclared) < 2 {
+		return
+	}
+	for _, container := range undeclared {
+		if !x.hasTerminated(container.Name) && mayDeclareByEnvFrom(container) {
+			x.add(SeverityNote, v1alpha1.ReasonInvalidEnv, container.Name,
+				"container %s has envFrom, which the operator cannot read: %s and %s have no effect there",
+				container.Name, v1alpha1.EnvTerminate, v1alpha1.EnvTerminateWithImage)
+		}
+	}
+}
+
+// mayDeclareByEnvFrom reports whether a variable that declares the container a sidecar may come from its envFrom.
+func mayDeclareByEnvFrom(container *corev1.Container) bool {
+	return slices.ContainsFunc([]string{v1alpha1.EnvTerminate, v1alpha1.EnvTerminateWithImage}, func(name string) bool {
+		// Variables in env override those in envFrom.
+		return !hasEnv(container, name) &&
+			slices.ContainsFunc(container.EnvFrom, func(s corev1.EnvFromSource) bool { return strings.HasPrefix(name, s.Prefix) })
+	})
+}
+
 // envNames are the environment variables that the operator reads.
 var envNames = []string{v1alpha1.EnvTerminate, v1alpha1.EnvTerminateWithImage, v1alpha1.EnvIgnoreExitCode}
 
 // checkEnvNames finds variables that look like those of the operator and have no effect.
-func (x *explainer) checkEnvNames() []Finding {
+func (x *explainer) checkEnvNames() {
 	if x.operator.Resolve.IgnoreEnv {
-		return nil
+		return
 	}
-	var all []Finding
 	for i := range x.Pod.Pod.Spec.Containers {
 		container := &x.Pod.Pod.Spec.Containers[i]
-		all = append(all, misspelledEnv(container)...)
+		x.checkSpelling(container)
 		if x.view.Sidecar(container.Name) == nil && !x.declaredDryRun(container.Name) && ignoresExitCodeOnly(container) {
-			all = append(all, finding(SeverityWarning, v1alpha1.ReasonIneffectiveEnv, container.Name, fmt.Sprintf(
+			x.add(SeverityWarning, v1alpha1.ReasonIneffectiveEnv, container.Name,
 				"container %s: environment variable %s alone has no effect, because nothing declares the container a sidecar",
-				container.Name, v1alpha1.EnvIgnoreExitCode)))
+				container.Name, v1alpha1.EnvIgnoreExitCode)
 		}
 	}
-	return all
 }
 
-// misspelledEnv finds at most one misspelling of each variable that the container does not have.
-func misspelledEnv(container *corev1.Container) []Finding {
-	var known []string
-	for _, name := range envNames {
-		if !hasEnv(container, name) {
-			known = append(known, name)
-		}
-	}
-	var all []Finding
+// checkSpelling finds at most one misspelling of each variable that the container does not have.
+func (x *explainer) checkSpelling(container *corev1.Container) {
+	known := slices.DeleteFunc(slices.Clone(envNames), func(name string) bool { return hasEnv(container, name) })
 	for i := range container.Env {
 		name := container.Env[i].Name
 		meant := meantEnv(name, known)
 		if meant == "" {
 			continue
 		}
-		f := finding(SeverityWarning, v1alpha1.ReasonIneffectiveEnv, container.Name,
-			fmt.Sprintf("container %s: environment variable %s has no effect; did you mean %s?", container.Name, name, meant))
-		f.Hint = "rename the variable, or name the container in a policy"
-		all = append(all, f)
+		x.add(SeverityWarning, v1alpha1.ReasonIneffectiveEnv, container.Name,
+			"container %s: environment variable %s has no effect; did you mean %s?", container.Name, name, meant).
+			Hint = "rename the variable, or name the container in a policy"
 		known = slices.DeleteFunc(known, func(one string) bool { return one == meant })
 	}
-	return all
 }
 
 // meantEnv returns the known variable that a name is a likely misspelling of, or nothing. The first word may be missing, as in
