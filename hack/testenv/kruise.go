@@ -46,8 +46,24 @@ func NewKruise(t *testing.T, c client.Client) *Kruise {
 	k := &Kruise{client: c, definitions: definitions(t, "containerrecreaterequests", "imagepulljobs")}
 	server := httptest.NewTLSServer(&admission.Webhook{Handler: admission.HandlerFunc(k.admit)})
 	t.Cleanup(server.Close)
-	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
-	k.configuration = webhookConfiguration(server.URL, authority)
+	k.configuration = &registrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "kruise-mutating-webhook-configuration"},
+		Webhooks: []registrationv1.MutatingWebhook{{
+			Name: "mkruise.kb.io",
+			ClientConfig: registrationv1.WebhookClientConfig{
+				URL: &server.URL, CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
+			},
+			SideEffects:             ptr.To(registrationv1.SideEffectClassNone),
+			AdmissionReviewVersions: []string{"v1"},
+			Rules: []registrationv1.RuleWithOperations{{
+				Operations: []registrationv1.OperationType{registrationv1.Create, registrationv1.Update},
+				Rule: registrationv1.Rule{
+					APIGroups: []string{"apps.kruise.io"}, APIVersions: []string{"v1alpha1"},
+					Resources: []string{"containerrecreaterequests", "imagepulljobs"},
+				},
+			}},
+		}},
+	}
 	return k
 }
 
@@ -178,25 +194,6 @@ func (k *Kruise) bind(ctx context.Context, crr *unstructured.Unstructured) error
 		container["statusContext"] = map[string]any{"containerID": status.ContainerID, "restartCount": int64(status.RestartCount)}
 	}
 	return unstructured.SetNestedSlice(crr.Object, containers, "spec", "containers")
-}
-
-func webhookConfiguration(url string, authority []byte) *registrationv1.MutatingWebhookConfiguration {
-	return &registrationv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "kruise-mutating-webhook-configuration"},
-		Webhooks: []registrationv1.MutatingWebhook{{
-			Name:                    "mkruise.kb.io",
-			ClientConfig:            registrationv1.WebhookClientConfig{URL: &url, CABundle: authority},
-			SideEffects:             ptr.To(registrationv1.SideEffectClassNone),
-			AdmissionReviewVersions: []string{"v1"},
-			Rules: []registrationv1.RuleWithOperations{{
-				Operations: []registrationv1.OperationType{registrationv1.Create, registrationv1.Update},
-				Rule: registrationv1.Rule{
-					APIGroups: []string{"apps.kruise.io"}, APIVersions: []string{"v1alpha1"},
-					Resources: []string{"containerrecreaterequests", "imagepulljobs"},
-				},
-			}},
-		}},
-	}
 }
 
 // definitions reads CRDs from OpenKruise's release, which it downloads to the module cache if necessary.

@@ -35,30 +35,26 @@ func Run(m *testing.M, crds string, use func(*rest.Config)) int {
 		ErrorIfCRDPathMissing:    true,
 		ControlPlaneStartTimeout: startTimeout, ControlPlaneStopTimeout: startTimeout,
 	}
+	code := 0
 	config, err := environment.Start()
-	if err != nil {
-		fmt.Fprintf(os.Stderr, "start the API server: %v\n", err)
-		return 1
+	if err == nil {
+		use(config)
+		code = m.Run()
+		err = environment.Stop()
 	}
-	use(config)
-	code := m.Run()
-	if err := environment.Stop(); err != nil {
-		fmt.Fprintf(os.Stderr, "stop the API server: %v\n", err)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "run the API server: %v\n", err)
 		return 1
 	}
 	return code
 }
 
-const (
-	interval = 20 * time.Millisecond
-	timeout  = time.Minute
-)
-
-// Eventually polls until the check returns nil, and fails the test with the last error after a timeout.
+// Eventually polls until the check returns nil, and fails the test with the last error after a minute.
 func Eventually(tb testing.TB, what string, check func(ctx context.Context) error) {
 	tb.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(context.WithoutCancel(tb.Context()), interval, timeout, true, func(ctx context.Context) (bool, error) {
+	ctx := context.WithoutCancel(tb.Context())
+	err := wait.PollUntilContextTimeout(ctx, 20*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		err := check(ctx)
 		if last == nil || ctx.Err() == nil {
 			last = err // an error caused by the timeout says nothing
