@@ -86,7 +86,7 @@ func (c *corrector) environment(path string, variables []any) {
 
 // text makes the value of the key a string, or removes it if it cannot be one. Kubernetes reads null as an empty string.
 func (c *corrector) text(path string, object map[string]any, key string) {
-	kind := ""
+	var kind string
 	switch object[key].(type) {
 	case string:
 		return

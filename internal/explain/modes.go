@@ -152,7 +152,7 @@ func (x *explainer) checkModes(report Report) {
 		methods := container.Settings.Methods
 		x.noUsableMode(container.Name, methods)
 		x.substituted(container.Name, methods)
-		if slices.ContainsFunc(methods, func(m Method) bool { return m.first() == v1alpha1.ModeImage && m.node.canAvoidRestart() }) {
+		if slices.ContainsFunc(methods, func(m Method) bool { return m.first() == v1alpha1.ModeImage && m.canAvoidRestart() }) {
 			swapped++
 		}
 		x.imagePullRisk(container)
