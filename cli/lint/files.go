@@ -33,7 +33,7 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 		return nil, err
 	}
 	l := &fileLinter{Source: s, manifests: manifests, ignoredKinds: o.ignoredKinds, result: newResult(),
-		given: sets.New[source.Reference](), assumed: sets.New[string]()}
+		assumed: sets.New[string]()}
 	return l.result, l.run(cmd.Context())
 }
 
@@ -43,8 +43,6 @@ type fileLinter struct {
 	manifests    source.Manifests
 	ignoredKinds []string
 	result       *result
-	// given are the objects of other kinds.
-	given sets.Set[source.Reference]
 	// assumed are the namespaces of workloads that are not in the manifests.
 	assumed sets.Set[string]
 }
@@ -57,9 +55,6 @@ func (l *fileLinter) run(ctx context.Context) error {
 		if err := l.object(ctx, manifest); err != nil {
 			return err
 		}
-	}
-	for _, manifest := range l.manifests.Others {
-		l.given.Insert(source.Reference{Kind: manifest.Raw.GroupVersionKind().GroupKind(), Name: manifest.Raw.GetName()})
 	}
 	for _, manifest := range l.manifests.Others {
 		if err := l.other(ctx, manifest); err != nil {
@@ -137,14 +132,7 @@ func (l *fileLinter) other(ctx context.Context, manifest source.Manifest) error 
 	for _, gap := range workload.Gaps {
 		findings = append(findings, explain.NotChecked(gap))
 	}
-	missing := sets.New[source.Reference]()
-	for _, reference := range workload.References {
-		if !l.given.Has(reference) && !missing.Has(reference) {
-			missing.Insert(reference)
-			findings = append(findings, explain.NotChecked(fmt.Sprintf("pods of %s, which is not in the manifests", reference)))
-		}
-	}
-	if len(workload.Templates)+len(workload.References)+len(workload.Gaps) == 0 {
+	if len(workload.Templates)+len(workload.Gaps) == 0 {
 		findings = append(findings, explain.NotChecked("no pod template was found in it"))
 	}
 	l.addObject(manifest, findings)
@@ -168,6 +156,8 @@ func remark(object *unstructured.Unstructured) []explain.Finding {
 	switch kind := object.GroupVersionKind().GroupKind(); {
 	case kind.Group == "tekton.dev":
 		return []explain.Finding{explain.LeftAlone("left alone: Tekton ends the sidecars of its pods")}
+	case kind == schema.GroupKind{Group: "trainer.kubeflow.org", Kind: "TrainJob"}:
+		return []explain.Finding{explain.LeftAlone("its pods are those of its runtime, which is checked where its manifest is given")}
 	case kind.Group == "ray.io" && kind.Kind == "RayJob":
 		mode, _, _ := unstructured.NestedString(object.Object, "spec", "submissionMode")
 		if mode != "" && mode != "K8sJobMode" {

@@ -121,20 +121,15 @@ func TestManifests(t *testing.T) {
 		"argo-kill-command.yaml":  {nil, 1},
 		"argo-sidecars.yaml":      {nil, 1},
 		"argo-cron-workflow.yaml": {[]string{"Problem MayHang CronWorkflow/nightly spec.workflowSpec.templates[0] vault-agent"}, 1},
-		"argo-template-reference.yaml": {[]string{
-			"Warning NotChecked Workflow/from-template-*: pods of ClusterWorkflowTemplate shared, which is not in the manifests",
-		}, 1},
-		"pytorchjob.yaml": {[]string{"Warning MayHang PyTorchJob/pytorch-simple spec.pytorchReplicaSpecs.Worker.template istio-proxy"}, 2},
-		"tfjob.yaml":      {[]string{"Problem MayHang TFJob/tf-smoke spec.tfReplicaSpecs.Worker.template fluent-bit"}, 1},
+		"pytorchjob.yaml":         {[]string{"Warning MayHang PyTorchJob/pytorch-simple spec.pytorchReplicaSpecs.Worker.template istio-proxy"}, 2},
+		"tfjob.yaml":              {[]string{"Problem MayHang TFJob/tf-smoke spec.tfReplicaSpecs.Worker.template fluent-bit"}, 1},
 		"mpijob.yaml": {[]string{
 			"Problem InvalidManifest MPIJob/pi spec.mpiReplicaSpecs.Launcher.template: " +
 				"spec.mpiReplicaSpecs.Launcher.template.spec.container: is an unknown field: containers, a list, must have at least one container",
 		}, 1},
-		"trainjob.yaml": {[]string{
-			"Warning NotChecked TrainJob/example: pods of ClusterTrainingRuntime torch-distributed, which is not in the manifests",
-		}, 0},
 		"trainjob-with-runtime.yaml": {[]string{
 			"Problem MayHang TrainingRuntime/torch spec.template.spec.replicatedJobs[0].template.spec.template promtail",
+			"Note NotChecked TrainJob/example: its pods are those of its runtime, which is checked where its manifest is given",
 		}, 1},
 		"sparkapplication.yaml": {[]string{
 			"Problem MayHang SparkApplication/spark-pi spec.driver fluent-bit",

@@ -21,8 +21,6 @@ import (
 // Workload is an object of a kind other than Pod, Job and CronJob, and its pod templates.
 type Workload struct {
 	Templates []WorkloadTemplate
-	// References are the objects that have its other pod templates.
-	References []Reference
 	// Gaps say what of the object could not be read.
 	Gaps []string
 }
@@ -36,14 +34,6 @@ type WorkloadTemplate struct {
 	// NoRestartPolicy is true if neither the template nor the kind says whether the pods finish.
 	NoRestartPolicy bool
 }
-
-// Reference is the kind and name of an object with pod templates.
-type Reference struct {
-	Kind schema.GroupKind
-	Name string
-}
-
-func (r Reference) String() string { return r.Kind.Kind + " " + r.Name }
 
 // place is a pod template as it is in an object.
 type place struct {
@@ -66,9 +56,8 @@ type place struct {
 
 // found is what a reader of a kind finds in an object.
 type found struct {
-	places     []place
-	references []Reference
-	gaps       []string
+	places []place
+	gaps   []string
 }
 
 // reader finds the pod templates of a kind in an object, which it may modify.
@@ -84,7 +73,6 @@ var readers = map[schema.GroupKind]reader{
 	// https://www.kubeflow.org/docs/components/trainer/operator-guides/runtime/
 	{Group: "trainer.kubeflow.org", Kind: "TrainingRuntime"}:        trainingRuntime.read,
 	{Group: "trainer.kubeflow.org", Kind: "ClusterTrainingRuntime"}: trainingRuntime.read,
-	{Group: "trainer.kubeflow.org", Kind: "TrainJob"}:               trainJob,
 	// https://argo-workflows.readthedocs.io/en/latest/fields/
 	{Group: "argoproj.io", Kind: "Workflow"}:                workflow("spec"),
 	{Group: "argoproj.io", Kind: "WorkflowTemplate"}:        workflow("spec"),
@@ -195,7 +183,7 @@ func ReadWorkload(object *unstructured.Unstructured) Workload {
 		read = byShape
 	}
 	got := read(object)
-	result := Workload{References: got.references, Gaps: got.gaps}
+	result := Workload{Gaps: got.gaps}
 	for i, at := range got.places {
 		if i == maxTemplates {
 			result.Gaps = append(result.Gaps, fmt.Sprintf("only the first %d of its pod templates were checked", maxTemplates))
@@ -240,31 +228,18 @@ func (p place) read(object *unstructured.Unstructured) (WorkloadTemplate, error)
 	return result, nil
 }
 
-// trainJob finds the runtime, which has the pod templates.
-func trainJob(object *unstructured.Unstructured) found {
-	runtimeRef := mapAt(object.Object, "spec", "runtimeRef")
-	return found{references: []Reference{{
-		Kind: schema.GroupKind{Group: object.GroupVersionKind().Group, Kind: cmp.Or(textAt(runtimeRef, "kind"), "ClusterTrainingRuntime")},
-		Name: textAt(runtimeRef, "name"),
-	}}}
-}
-
 // workflow reads the templates of Argo Workflows that have containers. Argo waits for the containers of a template and ends its
 // sidecars. It ends any other container that has an annotation with the command to use.
 func workflow(fields ...string) reader {
 	return func(object *unstructured.Unstructured) found {
 		spec, path := mapAt(object.Object, fields...), strings.Join(fields, ".")
 		var result found
-		if name := textAt(mapAt(spec, "workflowTemplateRef"), "name"); name != "" {
-			result.references = append(result.references, templateReference(mapAt(spec, "workflowTemplateRef"), name))
-		}
 		labels := map[string]string{}
 		if object.GetKind() == "Workflow" && object.GetName() != "" {
 			labels["workflows.argoproj.io/workflow"] = object.GetName()
 		}
 		for _, at := range locate(spec, "templates[]") {
 			at.path = path + "." + at.path
-			result.references = append(result.references, templateReferences(at.value)...)
 			if found, ok := workflowPod(path, spec, at); ok {
 				found.labels = labels
 				result.places = append(result.places, found)
@@ -275,36 +250,6 @@ func workflow(fields ...string) reader {
 		}
 		return result
 	}
-}
-
-// templateReferences finds the templates of other objects that the steps or tasks of a template use.
-func templateReferences(template map[string]any) []Reference {
-	var all []Reference
-	add := func(item any) {
-		step, _ := item.(map[string]any)
-		reference := mapAt(step, "templateRef")
-		if name := textAt(reference, "name"); name != "" {
-			all = append(all, templateReference(reference, name))
-		}
-	}
-	for _, group := range listAt(template, "steps") {
-		group, _ := group.([]any)
-		for _, step := range group {
-			add(step)
-		}
-	}
-	for _, task := range listAt(mapAt(template, "dag"), "tasks") {
-		add(task)
-	}
-	return all
-}
-
-func templateReference(reference map[string]any, name string) Reference {
-	kind := "WorkflowTemplate"
-	if scoped, _ := reference["clusterScope"].(bool); scoped {
-		kind = "ClusterWorkflowTemplate"
-	}
-	return Reference{Kind: schema.GroupKind{Group: "argoproj.io", Kind: kind}, Name: name}
 }
 
 // killCommand starts the annotations with the command by which Argo ends a container.

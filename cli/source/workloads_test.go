@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sidecar-termination/operator/cli/source"
 )
@@ -155,18 +154,6 @@ func TestSearchIsBounded(t *testing.T) {
 				t.Errorf("found %d templates with gaps %q", len(read.Templates), read.Gaps)
 			}
 		})
-	}
-}
-
-func TestReferencesOfWorkflows(t *testing.T) {
-	_, read := workload(t, "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec: {workflowTemplateRef: {name: a}, "+
-		"templates: [{steps: [[{templateRef: {name: b, clusterScope: true}}]]}, {dag: {tasks: [{templateRef: {name: c}}, {template: d}]}}]}")
-	workflow := func(kind, name string) source.Reference {
-		return source.Reference{Kind: schema.GroupKind{Group: "argoproj.io", Kind: kind}, Name: name}
-	}
-	want := []source.Reference{workflow("WorkflowTemplate", "a"), workflow("ClusterWorkflowTemplate", "b"), workflow("WorkflowTemplate", "c")}
-	if diff := cmp.Diff(want, read.References); diff != "" {
-		t.Errorf("references differ (-want +got):\n%s", diff)
 	}
 }
 
