@@ -24,8 +24,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
-	"github.com/sidecar-termination/operator/hack/packaging/checkout"
-	"github.com/sidecar-termination/operator/hack/packaging/images"
+	"github.com/sidecar-termination/operator/hack/packaging/dist"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
@@ -213,20 +212,20 @@ func TestInstallWithOwnImages(t *testing.T) {
 	test.WholeAtEnd()
 	test.RestoreWith("deploy")
 	registry := harness.StartRegistry(t)
-	references := checkout.References{Operator: registry.Reference("team/" + images.Operator + ":dev")}
-	dist := t.TempDir()
+	references := dist.References{Operator: registry.Reference("team/" + dist.OperatorImage + ":dev")}
+	directory := t.TempDir()
 	platform := v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
-	if _, err := images.Write(t.Context(), test.Repository, filepath.Join(dist, "images"), "latest", []v1.Platform{platform}); err != nil {
+	if _, err := dist.WriteImages(t.Context(), test.Repository, filepath.Join(directory, "images"), []v1.Platform{platform}); err != nil {
 		t.Fatal(err)
 	}
-	push := exec.CommandContext(t.Context(), "make", "--no-print-directory", "docker-push", "DIST="+dist, "IMG="+references.Operator)
+	push := exec.CommandContext(t.Context(), "make", "--no-print-directory", "docker-push", "DIST="+directory, "IMG="+references.Operator)
 	push.Dir = test.Repository
 	if output, err := push.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", push.Args, err, output)
 	}
 
-	overlay := filepath.Join(dist, "overlay")
-	if err := checkout.WriteOverlay(filepath.Join(test.Repository, "config"), overlay, references); err != nil {
+	overlay := filepath.Join(directory, "overlay")
+	if err := dist.WriteOverlay(filepath.Join(test.Repository, "config"), overlay, references); err != nil {
 		t.Fatal(err)
 	}
 	installation := writeKustomization(test, localPatches(test))
@@ -254,7 +253,7 @@ patches: [{path: namespace.yaml}, {path: deployment.yaml}, {path: poddisruptionb
 	test.Create(policy,
 		harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2)))
 	record := test.RequireCompleted("job")
-	test.RequireImage(record, harness.SidecarName, registry.Reference("team/"+images.QuickExit+":dev"))
+	test.RequireImage(record, harness.SidecarName, registry.Reference("team/"+dist.QuickExitImage+":dev"))
 }
 
 // localPatches are the patches of config/overlays/local, with images that are pulled.

@@ -27,7 +27,6 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
-	"github.com/sidecar-termination/operator/hack/packaging/checkout"
 	"github.com/sidecar-termination/operator/hack/packaging/dist"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
@@ -262,7 +261,7 @@ func (i *installer) helm(arguments ...string) {
 func (i *installer) load(release files) {
 	i.Helper()
 	platform := v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
-	archives, err := checkout.Save(release.path("images"), i.TempDir(), checkout.References{Operator: registryOfReleases + settings.Name + ":" + release.version}, platform)
+	archives, err := dist.Save(release.path("images"), i.TempDir(), dist.References{Operator: registryOfReleases + settings.Name + ":" + release.version}, platform)
 	if err != nil {
 		i.Fatal(err)
 	}
@@ -425,8 +424,8 @@ func overlay(i *installer) way {
 	i.mirror = registry.Reference("mirror/")
 	rendered := ""
 	install := func(release files) {
-		references := checkout.References{Operator: i.mirror + settings.Name + ":" + release.version}
-		if _, err := checkout.Push(i.Context(), release.path("images"), references); err != nil {
+		references := dist.References{Operator: i.mirror + settings.Name + ":" + release.version}
+		if _, err := dist.Push(i.Context(), release.path("images"), references); err != nil {
 			i.Fatal(err)
 		}
 		base := i.write(map[string]string{}, localPatches...)

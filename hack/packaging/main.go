@@ -16,9 +16,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/spf13/cobra"
 
-	"github.com/sidecar-termination/operator/hack/packaging/checkout"
 	"github.com/sidecar-termination/operator/hack/packaging/dist"
-	"github.com/sidecar-termination/operator/hack/packaging/images"
 )
 
 func main() {
@@ -34,46 +32,46 @@ func newCommand() *cobra.Command {
 	command := &cobra.Command{Use: "packaging", SilenceUsage: true, SilenceErrors: true}
 	output := command.PersistentFlags().String("output", "dist", "directory to write to")
 	layouts := func() string { return filepath.Join(*output, "images") }
-	add := func(use, short string, run func(context.Context) error) *cobra.Command {
-		added := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return run(cmd.Context()) }}
+	add := func(use, short string, run func(context.Context) ([]string, error)) *cobra.Command {
+		added := &cobra.Command{Use: use, Short: short, Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error {
+			lines, err := run(cmd.Context())
+			if err != nil {
+				return err
+			}
+			for _, line := range lines {
+				fmt.Println(line)
+			}
+			return nil
+		}}
 		command.AddCommand(added)
 		return added
 	}
-	add("manifests", "Writes the manifests, the kustomize component and the Helm chart", func(context.Context) error {
-		return dist.Write("config", *output)
+	add("manifests", "Writes the manifests, the kustomize component and the Helm chart", func(context.Context) ([]string, error) {
+		return dist.WriteManifests("config", *output)
 	})
-	add("plugin", "Writes an archive of the kubectl plugin for every platform", func(ctx context.Context) error {
-		for _, platform := range dist.PluginPlatforms() {
-			if err := dist.WritePlugin(ctx, ".", *output, platform); err != nil {
-				return err
-			}
-		}
-		return nil
+	add("plugin", "Writes an archive of the kubectl plugin for every platform", func(ctx context.Context) ([]string, error) {
+		return dist.WritePlugin(ctx, ".", *output, dist.PluginPlatforms())
 	})
 	thisMachine := v1.Platform{OS: "linux", Architecture: runtime.GOARCH}
-	platforms, onlyThis := images.Platforms(), false
-	add("images", "Builds the operator's image and the quick-exit image as OCI layouts", func(ctx context.Context) error {
+	platforms, onlyThis := dist.ImagePlatforms(), false
+	add("images", "Builds the operator's image and the quick-exit image as OCI layouts", func(ctx context.Context) ([]string, error) {
 		if onlyThis {
 			platforms = []v1.Platform{thisMachine}
 		}
-		built, err := images.Write(ctx, ".", layouts(), "latest", platforms)
-		for _, image := range built {
-			fmt.Println(image.Digest, image.Directory)
-		}
-		return err
+		return dist.WriteImages(ctx, ".", layouts(), platforms)
 	}).Flags().BoolVar(&onlyThis, "this-machine", false, "build for the processor of this machine alone")
 
-	var references checkout.References
-	push := add("push", "Pushes the images that were built", func(ctx context.Context) error {
-		return printLines(checkout.Push(ctx, layouts(), references))
+	var references dist.References
+	push := add("push", "Pushes the images that were built", func(ctx context.Context) ([]string, error) {
+		return dist.Push(ctx, layouts(), references)
 	})
 	save := add("save", "Writes the images that were built, for this machine's processor, as archives for a cluster without a registry",
-		func(context.Context) error {
-			return printLines(checkout.Save(layouts(), filepath.Join(*output, "archives"), references, thisMachine))
+		func(context.Context) ([]string, error) {
+			return dist.Save(layouts(), filepath.Join(*output, "archives"), references, thisMachine)
 		})
-	overlay := add("overlay", "Writes a kustomization that makes config/default use the images", func(context.Context) error {
+	overlay := add("overlay", "Writes a kustomization that makes config/default use the images", func(context.Context) ([]string, error) {
 		directory := filepath.Join(*output, "deploy")
-		return printLines([]string{directory}, checkout.WriteOverlay("config", directory, references))
+		return []string{directory}, dist.WriteOverlay("config", directory, references)
 	})
 	for _, command := range []*cobra.Command{push, save, overlay} {
 		command.Flags().StringVar(&references.Operator, "image", "", "name of the operator's image, with a tag")
@@ -81,14 +79,4 @@ func newCommand() *cobra.Command {
 			"name of the quick-exit image; the default is quick-exit next to the operator's image, with its tag")
 	}
 	return command
-}
-
-func printLines(lines []string, err error) error {
-	if err != nil {
-		return err
-	}
-	for _, line := range lines {
-		fmt.Println(line)
-	}
-	return nil
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dist makes the files of a release that people install from.
+// Package dist makes what people install from: the images, manifests, chart and plugin of a release, and a kustomization for
+// images of one's own.
 package dist
 
 import (
@@ -36,30 +37,30 @@ var chartSources = []string{
 	"admission", "components/alerts", "components/dashboard", "crd/bases", "rbac", "rbac-namespaced",
 }
 
-// Write writes into a directory everything that can be installed without a build: the whole operator and its definitions as
-// one file each, the kustomize component and the Helm chart. Equal kustomizations give equal files.
-func Write(config, directory string) error {
+// WriteManifests writes into a directory everything that can be installed without a build: the whole operator and its definitions
+// as one file each, the kustomize component and the Helm chart. It returns their paths. Equal kustomizations give equal files.
+func WriteManifests(config, directory string) ([]string, error) {
 	files := map[string][]byte{}
 	for name, kustomization := range map[string]string{InstallFile: "default", CRDFile: "crd"} {
 		content, err := render(filepath.Join(config, kustomization))
 		if err != nil {
-			return err
+			return nil, err
 		}
 		files[name] = content
 	}
 	component, err := tree(filepath.Join(config, "kustomize", "component"), "component")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if files[ComponentFile], err = archive(component); err != nil {
-		return err
+		return nil, err
 	}
 	chart, err := chartFiles(config)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if files[ChartFile(settings.Release)], err = archive(chart); err != nil {
-		return err
+		return nil, err
 	}
 	return write(directory, files)
 }
@@ -99,17 +100,18 @@ func render(directory string) ([]byte, error) {
 	return content, nil
 }
 
-// write writes files into a directory, and prints their paths.
-func write(directory string, files map[string][]byte) error {
+// write writes files into a directory, and returns their paths.
+func write(directory string, files map[string][]byte) ([]string, error) {
 	if err := os.MkdirAll(directory, 0o755); err != nil {
-		return fmt.Errorf("create %s: %w", directory, err)
+		return nil, fmt.Errorf("create %s: %w", directory, err)
 	}
+	var paths []string
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		file := filepath.Join(directory, name)
 		if err := os.WriteFile(file, files[name], 0o644); err != nil {
-			return fmt.Errorf("write a file of the release: %w", err)
+			return nil, fmt.Errorf("write a file: %w", err)
 		}
-		fmt.Println(file)
+		paths = append(paths, file)
 	}
-	return nil
+	return paths, nil
 }

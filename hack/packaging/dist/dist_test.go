@@ -16,6 +16,7 @@ import (
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
+	"github.com/sidecar-termination/operator/hack/localcluster/images"
 	"github.com/sidecar-termination/operator/hack/packaging/dist"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
@@ -25,7 +26,7 @@ const repository = "../../.."
 func written(t *testing.T) string {
 	t.Helper()
 	directory := filepath.Join(t.TempDir(), "dist")
-	if err := dist.Write(filepath.Join(repository, "config"), directory); err != nil {
+	if _, err := dist.WriteManifests(filepath.Join(repository, "config"), directory); err != nil {
 		t.Fatal(err)
 	}
 	return directory
@@ -63,9 +64,9 @@ func TestVersionsAgree(t *testing.T) {
 			t.Errorf("Chart.yaml has no line %s", line)
 		}
 	}
-	images := regexp.MustCompile(`\bghcr\.io/sidecar-termination/[a-z-]+:([\w.-]+)`)
+	references := regexp.MustCompile(`\bghcr\.io/sidecar-termination/[a-z-]+:([\w.-]+)`)
 	for source, content := range map[string]string{dist.InstallFile: read(t, directory, dist.InstallFile), "values.yaml": chart[settings.Name+"/values.yaml"]} {
-		found := images.FindAllStringSubmatch(content, -1)
+		found := references.FindAllStringSubmatch(content, -1)
 		if len(found) == 0 {
 			t.Errorf("%s has no image of a release", source)
 		}
@@ -96,11 +97,15 @@ func TestPluginsAreReproducible(t *testing.T) {
 	}
 }
 
-// module returns another directory at each call, with a module that compiles in seconds.
+// module returns another directory at each call, with a module that has the programs and compiles in seconds.
 func module(t *testing.T) string {
 	t.Helper()
 	directory := t.TempDir()
-	for name, content := range map[string]string{"go.mod": "module example.com/plugin\n", filepath.Join("cmd", settings.PluginProgram, "main.go"): "package main\n\nfunc main() {}\n", "LICENSE": "licence\n"} {
+	files := map[string]string{"go.mod": "module example.com/programs\n", "LICENSE": "licence\n"}
+	for _, program := range []string{".", images.QuickExitProgram, filepath.Join("cmd", settings.PluginProgram)} {
+		files[filepath.Join(program, "main.go")] = "package main\n\nfunc main() {}\n"
+	}
+	for name, content := range files {
 		file := filepath.Join(directory, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(content), 0o600)); err != nil {
 			t.Fatal(err)
@@ -112,11 +117,11 @@ func module(t *testing.T) string {
 // plugin returns an archive, built from another directory at each call.
 func plugin(t *testing.T, platform v1.Platform) string {
 	t.Helper()
-	directory := t.TempDir()
-	if err := dist.WritePlugin(t.Context(), module(t), directory, platform); err != nil {
+	written, err := dist.WritePlugin(t.Context(), module(t), t.TempDir(), []v1.Platform{platform})
+	if err != nil {
 		t.Fatal(err)
 	}
-	return read(t, directory, dist.PluginFile(platform))
+	return read(t, filepath.Dir(written[0]), dist.PluginFile(platform))
 }
 
 // unpack returns the files of an archive. Nothing in it depends on the user or the time.

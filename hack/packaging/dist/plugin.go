@@ -36,25 +36,30 @@ func PluginFile(platform v1.Platform) string {
 	return fmt.Sprintf("%s-%s-%s.tar.gz", settings.PluginProgram, platform.OS, platform.Architecture)
 }
 
-// WritePlugin compiles the kubectl plugin of the repository for a platform, and writes its archive into a directory.
-func WritePlugin(ctx context.Context, repository, directory string, platform v1.Platform) error {
+// WritePlugin compiles the kubectl plugin of the repository for the platforms, writes an archive for each into a directory, and
+// returns the paths.
+func WritePlugin(ctx context.Context, repository, directory string, platforms []v1.Platform) ([]string, error) {
 	license, err := os.ReadFile(filepath.Join(repository, "LICENSE"))
 	if err != nil {
-		return fmt.Errorf("read the licence: %w", err)
+		return nil, fmt.Errorf("read the licence: %w", err)
 	}
-	compiled, err := program.Compile(ctx, repository, "./cmd/"+settings.PluginProgram, platform)
-	if err != nil {
-		return err
+	archives := map[string][]byte{}
+	for _, platform := range platforms {
+		compiled, err := program.Compile(ctx, repository, "./cmd/"+settings.PluginProgram, platform)
+		if err != nil {
+			return nil, err
+		}
+		plugin := entry{name: settings.PluginProgram, content: compiled, mode: 0o755}
+		completion := entry{name: settings.CompletionProgram, target: settings.PluginProgram, mode: 0o777}
+		if platform.OS == windows {
+			plugin.name += ".exe"
+			completion = entry{name: settings.CompletionProgram + ".cmd", content: []byte(windowsCompletion), mode: 0o755}
+		}
+		packed, err := archive([]entry{plugin, completion, {name: "LICENSE", content: license}})
+		if err != nil {
+			return nil, err
+		}
+		archives[PluginFile(platform)] = packed
 	}
-	plugin := entry{name: settings.PluginProgram, content: compiled, mode: 0o755}
-	completion := entry{name: settings.CompletionProgram, target: settings.PluginProgram, mode: 0o777}
-	if platform.OS == windows {
-		plugin.name += ".exe"
-		completion = entry{name: settings.CompletionProgram + ".cmd", content: []byte(windowsCompletion), mode: 0o755}
-	}
-	packed, err := archive([]entry{plugin, completion, {name: "LICENSE", content: license}})
-	if err != nil {
-		return err
-	}
-	return write(directory, map[string][]byte{PluginFile(platform): packed})
+	return write(directory, archives)
 }

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package images_test
+package dist_test
 
 import (
 	"archive/tar"
 	"bytes"
 	"debug/elf"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -18,49 +17,32 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 
-	clusterimages "github.com/sidecar-termination/operator/hack/localcluster/images"
 	"github.com/sidecar-termination/operator/hack/ociimage"
-	"github.com/sidecar-termination/operator/hack/packaging/images"
+	"github.com/sidecar-termination/operator/hack/packaging/dist"
 )
 
 // machines are the platforms of the images, and the machines that run their programs.
 var machines = map[string]elf.Machine{"linux/amd64": elf.EM_X86_64, "linux/arm64": elf.EM_AARCH64}
 
-// write builds the images from a module in another directory at each call.
-func write(t *testing.T) []images.Built {
-	t.Helper()
-	const program = "package main\n\nfunc main() {}\n"
-	module, quickExit := t.TempDir(), filepath.FromSlash(clusterimages.QuickExitProgram)
-	if err := os.MkdirAll(filepath.Join(module, quickExit), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for name, content := range map[string]string{
-		"go.mod": "module example.com/program\n", "main.go": program, filepath.Join(quickExit, "main.go"): program,
-	} {
-		if err := os.WriteFile(filepath.Join(module, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	built, err := images.Write(t.Context(), module, t.TempDir(), "v1", images.Platforms())
+// The images are reproducible and run on every platform.
+func TestImages(t *testing.T) {
+	directory := t.TempDir()
+	first, err := dist.WriteImages(t.Context(), module(t), directory, dist.ImagePlatforms())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(built) != 2 || filepath.Base(built[0].Directory) != images.Operator || filepath.Base(built[1].Directory) != images.QuickExit {
-		t.Fatalf("images are %+v", built)
+	second, err := dist.WriteImages(t.Context(), module(t), directory, dist.ImagePlatforms())
+	if err != nil || !slices.Equal(first, second) {
+		t.Fatalf("built %v, and then %v, %v", first, second, err)
 	}
-	return built
-}
-
-// The images are reproducible and run on every platform.
-func TestImages(t *testing.T) {
-	second := write(t)
-	for i, built := range write(t) {
-		index, err := ociimage.ReadLayout(built.Directory)
+	for i, name := range []string{dist.OperatorImage, dist.QuickExitImage} {
+		layout := filepath.Join(directory, name)
+		index, err := ociimage.ReadLayout(layout)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if digest, err := index.Digest(); err != nil || digest != built.Digest || digest != second[i].Digest {
-			t.Errorf("%s has the digest %s, %v; %s was reported, and %s in the second build", built.Directory, digest, err, built.Digest, second[i].Digest)
+		if digest, err := index.Digest(); err != nil || first[i] != digest.String()+" "+layout {
+			t.Errorf("%s has the digest %s, %v; %q was reported", layout, digest, err, first[i])
 		}
 		if err := validate.Index(index); err != nil {
 			t.Error(err)
@@ -70,14 +52,14 @@ func TestImages(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(manifest.Manifests) != len(machines) {
-			t.Errorf("%s has %d platforms, want %d", built.Directory, len(manifest.Manifests), len(machines))
+			t.Errorf("%s has %d platforms, want %d", name, len(manifest.Manifests), len(machines))
 		}
 		for _, descriptor := range manifest.Manifests {
 			image, err := index.Image(descriptor.Digest)
 			if err != nil {
 				t.Fatal(err)
 			}
-			requireRuns(t, image, filepath.Base(built.Directory), descriptor.Platform.String())
+			requireRuns(t, image, name, descriptor.Platform.String())
 		}
 	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package checkout_test
+package dist_test
 
 import (
 	"io"
@@ -16,10 +16,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
-	clusterimages "github.com/sidecar-termination/operator/hack/localcluster/images"
+	"github.com/sidecar-termination/operator/hack/localcluster/images"
 	"github.com/sidecar-termination/operator/hack/ociimage"
-	"github.com/sidecar-termination/operator/hack/packaging/checkout"
-	"github.com/sidecar-termination/operator/hack/packaging/images"
+	"github.com/sidecar-termination/operator/hack/packaging/dist"
 	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
@@ -27,10 +26,10 @@ import (
 func writeLayouts(t *testing.T, path, repository string) (directory string, references []string) {
 	t.Helper()
 	directory = t.TempDir()
-	for _, layout := range []string{images.Operator, images.QuickExit} {
+	for _, layout := range []string{dist.OperatorImage, dist.QuickExitImage} {
 		var built []ociimage.PlatformImage
-		for _, platform := range images.Platforms() {
-			image, err := clusterimages.QuickExit(nil, []string{"/" + layout, path}, platform)
+		for _, platform := range dist.ImagePlatforms() {
+			image, err := images.QuickExit(nil, []string{"/" + layout, path}, platform)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -55,7 +54,7 @@ func TestPushMovesTags(t *testing.T) {
 	repository := strings.TrimPrefix(server.URL, "http://") + "/team/"
 	for _, path := range []string{"/bin/first", "/bin/second"} {
 		directory, want := writeLayouts(t, path, repository)
-		pushed, err := checkout.Push(t.Context(), directory, checkout.References{Operator: repository + images.Operator + ":dev"})
+		pushed, err := dist.Push(t.Context(), directory, dist.References{Operator: repository + dist.OperatorImage + ":dev"})
 		if err != nil || !slices.Equal(pushed, want) {
 			t.Fatalf("pushed %v, %v; want %v", pushed, err, want)
 		}
@@ -70,8 +69,8 @@ func TestPushMovesTags(t *testing.T) {
 
 func TestSaveWritesOnePlatform(t *testing.T) {
 	layouts, _ := writeLayouts(t, "/bin/sh", "")
-	references := checkout.References{Operator: "registry.example/operator:dev", QuickExit: "registry.example/other/exit:v2"}
-	files, err := checkout.Save(layouts, t.TempDir(), references, v1.Platform{OS: "linux", Architecture: "arm64"})
+	references := dist.References{Operator: "registry.example/operator:dev", QuickExit: "registry.example/other/exit:v2"}
+	files, err := dist.Save(layouts, t.TempDir(), references, v1.Platform{OS: "linux", Architecture: "arm64"})
 	if err != nil || len(files) != 2 {
 		t.Fatalf("archives are %v, %v", files, err)
 	}
@@ -96,7 +95,7 @@ func TestOverlayUsesImages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := checkout.WriteOverlay(filepath.Join("..", "..", "..", "config"), directory, checkout.References{Operator: test.operator, QuickExit: test.quickExit}); err != nil {
+		if err := dist.WriteOverlay(filepath.Join(repository, "config"), directory, dist.References{Operator: test.operator, QuickExit: test.quickExit}); err != nil {
 			t.Fatal(err)
 		}
 		rendered, err := testenv.Kustomizer().Run(filesys.MakeFsOnDisk(), directory)
@@ -124,8 +123,8 @@ func TestReferencesAreChecked(t *testing.T) {
 		"Operator":          {layouts, "registry.example/Operator:dev"},
 		"make docker-build": {t.TempDir(), "registry.example/operator:dev"},
 	} {
-		references := checkout.References{Operator: test.operator}
-		_, err := checkout.Save(test.layouts, t.TempDir(), references, v1.Platform{OS: "linux", Architecture: "amd64"})
+		references := dist.References{Operator: test.operator}
+		_, err := dist.Save(test.layouts, t.TempDir(), references, v1.Platform{OS: "linux", Architecture: "amd64"})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: the error is %v, want one with %q", test.operator, err, want)
 		}

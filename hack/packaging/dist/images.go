@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dist
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
+	"github.com/sidecar-termination/operator/hack/localcluster/images"
+	"github.com/sidecar-termination/operator/hack/ociimage"
+	"github.com/sidecar-termination/operator/hack/packaging/program"
+	"github.com/sidecar-termination/operator/internal/quickexit"
+	"github.com/sidecar-termination/operator/internal/settings"
+)
+
+// Names of the images.
+const (
+	OperatorImage  = settings.Name
+	QuickExitImage = "quick-exit"
+)
+
+var imageNames = []string{OperatorImage, QuickExitImage}
+
+// ImagePlatforms are the platforms of a release.
+func ImagePlatforms() []v1.Platform {
+	return []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "linux", Architecture: "arm64"}}
+}
+
+// WriteImages builds the operator's image from the repository and the quick-exit image, each for the platforms, without a container
+// engine. It writes each as an OCI layout below the directory, in place of what was there, and returns a line with its digest and its
+// path. The same sources and the same Go give the same digests.
+func WriteImages(ctx context.Context, repository, directory string, platforms []v1.Platform) ([]string, error) {
+	quickExit := func(program []byte, platform v1.Platform) (v1.Image, error) {
+		return images.QuickExit(program, quickexit.DefaultPaths(), platform)
+	}
+	var lines []string
+	for _, image := range []struct {
+		name, program string
+		make          func(program []byte, platform v1.Platform) (v1.Image, error)
+	}{
+		{OperatorImage, ".", images.Operator},
+		{QuickExitImage, images.QuickExitProgram, quickExit},
+	} {
+		var built []ociimage.PlatformImage
+		for _, platform := range platforms {
+			compiled, err := program.Compile(ctx, repository, image.program, platform)
+			if err != nil {
+				return nil, err
+			}
+			made, err := image.make(compiled, platform)
+			if err != nil {
+				return nil, fmt.Errorf("build the image %s: %w", image.name, err)
+			}
+			built = append(built, ociimage.PlatformImage{Platform: platform, Image: made})
+		}
+		index := ociimage.Index(built)
+		target := filepath.Join(directory, image.name)
+		if err := ociimage.WriteLayout(target, "latest", index); err != nil {
+			return nil, err
+		}
+		digest, err := index.Digest()
+		if err != nil {
+			return nil, fmt.Errorf("digest the image %s: %w", image.name, err)
+		}
+		lines = append(lines, digest.String()+" "+target)
+	}
+	return lines, nil
+}
