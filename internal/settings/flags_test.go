@@ -55,116 +55,57 @@ func defaults() Operator {
 }
 
 func TestFlagsBecomeSettings(t *testing.T) {
-	for name, tc := range map[string]struct {
-		arguments []string
-		change    func(*Operator)
-	}{
-		"no flag": {nil, func(*Operator) {}},
-		"environment variables off": {
-			[]string{"--env-convention=Disabled"}, func(o *Operator) { o.Resolve.IgnoreEnv = true },
+	for arguments, change := range map[string]func(*Operator){
+		"":                             func(*Operator) {},
+		"--env-convention=Disabled":    func(o *Operator) { o.Resolve.IgnoreEnv = true },
+		"--default-exit-codes=Respect": func(o *Operator) { o.Resolve.ExitCodes = v1alpha1.ExitCodesRespect },
+		"--quick-exit-image=registry.example:5000/quick-exit@sha256:0123": func(o *Operator) {
+			o.Resolve.Image = "registry.example:5000/quick-exit@sha256:0123"
 		},
-		"exit codes count by default": {
-			[]string{"--default-exit-codes=Respect"}, func(o *Operator) { o.Resolve.ExitCodes = v1alpha1.ExitCodesRespect },
+		"--quick-exit-paths=default,/app/server --quick-exit-paths=/opt/proxy": func(o *Operator) {
+			o.Resolve.QuickExitPaths = quickexit.CoverageOf("default", "/app/server", "/opt/proxy")
 		},
-		"quick-exit image": {
-			[]string{"--quick-exit-image=registry.example:5000/quick-exit@sha256:0123"},
-			func(o *Operator) { o.Resolve.Image = "registry.example:5000/quick-exit@sha256:0123" },
+		"--quick-exit-paths=*": func(o *Operator) { o.Resolve.QuickExitPaths = quickexit.CoverageOf(quickexit.Everything) },
+		"--allowed-quick-exit-image=registry.example/team/*,registry.example/quick-exit:v1": func(o *Operator) {
+			o.Capabilities.Images.Entries = []imagelist.Entry{entry(t, "registry.example/team/*"), entry(t, "registry.example/quick-exit:v1")}
 		},
-		"quick-exit paths": {
-			[]string{"--quick-exit-paths=default,/app/server", "--quick-exit-paths=/opt/proxy"},
-			func(o *Operator) {
-				o.Resolve.QuickExitPaths = quickexit.CoverageOf("default", "/app/server", "/opt/proxy")
-			},
+		"--pod-phase=Disabled":             func(o *Operator) { o.Capabilities.PodPhase = plan.PodPhaseDisabled },
+		"--pod-phase=LastResort":           func(o *Operator) { o.Capabilities.PodPhase = plan.PodPhaseLastResort },
+		"--pod-phase-max-grace-period=90s": func(o *Operator) { o.Capabilities.MaxGracePeriod = 90 * time.Second },
+		"--crr=Disabled":                   func(o *Operator) { o.Capabilities.CRR = false },
+		"--pre-pull=Disabled":              func(o *Operator) { o.Capabilities.PrePull = false },
+		"--image-swap=Disabled":            func(o *Operator) { o.Capabilities.Image = false },
+		"--stabilization-window=0":         func(o *Operator) { o.StabilizationWindow = 0 },
+		"--virtual-node-label=example.com/virtual --virtual-node-label=kind=eci,arm --virtual-node-taint=example.com/no-kubelet": func(o *Operator) {
+			o.NodeKindRules.Virtual.Labels = append(o.NodeKindRules.Virtual.Labels,
+				plan.LabelMatch{Key: "example.com/virtual"}, plan.LabelMatch{Key: "kind", Value: "eci"}, plan.LabelMatch{Key: "arm"})
+			o.NodeKindRules.Virtual.Taints = append(o.NodeKindRules.Virtual.Taints, "example.com/no-kubelet")
 		},
-		"quick-exit image for every command": {
-			[]string{"--quick-exit-paths=*"}, func(o *Operator) { o.Resolve.QuickExitPaths = quickexit.CoverageOf(quickexit.Everything) },
+		"--watch-namespaces=etl,batch --watch-namespaces=batch": func(o *Operator) {
+			o.WatchNamespaces, o.Capabilities.NamespacesOnly, o.NodeKindRules.All = []string{"batch", "etl"}, true, plan.NodeNotRead
 		},
-		"list of allowed images": {
-			[]string{"--allowed-quick-exit-image=registry.example/team/*,registry.example/quick-exit:v1"},
-			func(o *Operator) {
-				o.Capabilities.Images = imagelist.List{
-					Entries: []imagelist.Entry{entry(t, "registry.example/team/*"), entry(t, "registry.example/quick-exit:v1")},
-				}
-			},
+		"--watch-namespaces=batch --node-kind=Read": func(o *Operator) {
+			o.WatchNamespaces, o.Capabilities.NamespacesOnly = []string{"batch"}, true
 		},
-		"mode PodPhase off": {
-			[]string{"--pod-phase=Disabled"}, func(o *Operator) { o.Capabilities.PodPhase = plan.PodPhaseDisabled },
+		"--watch-namespaces=batch --node-kind=Real": func(o *Operator) {
+			o.WatchNamespaces, o.Capabilities.NamespacesOnly, o.NodeKindRules.All = []string{"batch"}, true, plan.NodeReal
 		},
-		"mode PodPhase as last resort": {
-			[]string{"--pod-phase=LastResort"}, func(o *Operator) { o.Capabilities.PodPhase = plan.PodPhaseLastResort },
-		},
-		"longest grace period for mode PodPhase": {
-			[]string{"--pod-phase-max-grace-period=90s"}, func(o *Operator) { o.Capabilities.MaxGracePeriod = 90 * time.Second },
-		},
-		"mode CRR off": {
-			[]string{"--crr=Disabled"}, func(o *Operator) { o.Capabilities.CRR = false },
-		},
-		"pre-pull off": {
-			[]string{"--pre-pull=Disabled"}, func(o *Operator) { o.Capabilities.PrePull = false },
-		},
-		"mode Image off": {
-			[]string{"--image-swap=Disabled"}, func(o *Operator) { o.Capabilities.Image = false },
-		},
-		"no stabilization": {
-			[]string{"--stabilization-window=0"}, func(o *Operator) { o.StabilizationWindow = 0 },
-		},
-		"marks of virtual nodes": {
-			[]string{"--virtual-node-label=example.com/virtual", "--virtual-node-label=kind=eci,arm", "--virtual-node-taint=example.com/no-kubelet"},
-			func(o *Operator) {
-				o.NodeKindRules.Virtual.Labels = append(o.NodeKindRules.Virtual.Labels,
-					plan.LabelMatch{Key: "example.com/virtual"}, plan.LabelMatch{Key: "kind", Value: "eci"}, plan.LabelMatch{Key: "arm"})
-				o.NodeKindRules.Virtual.Taints = append(o.NodeKindRules.Virtual.Taints, "example.com/no-kubelet")
-			},
-		},
-		"single namespaces": {
-			[]string{"--watch-namespaces=etl,batch", "--watch-namespaces=batch"},
-			func(o *Operator) {
-				o.WatchNamespaces, o.Capabilities.NamespacesOnly, o.NodeKindRules.All = []string{"batch", "etl"}, true, plan.NodeNotRead
-			},
-		},
-		"single namespaces, permission to read nodes": {
-			[]string{"--watch-namespaces=batch", "--node-kind=Read"},
-			func(o *Operator) { o.WatchNamespaces, o.Capabilities.NamespacesOnly = []string{"batch"}, true },
-		},
-		"single namespaces, real nodes": {
-			[]string{"--watch-namespaces=batch", "--node-kind=Real"},
-			func(o *Operator) {
-				o.WatchNamespaces, o.Capabilities.NamespacesOnly, o.NodeKindRules.All = []string{"batch"}, true, plan.NodeReal
-			},
-		},
-		"no namespaces": {
-			[]string{"--watch-namespaces=", "--node-kind=Read"}, func(*Operator) {},
-		},
-		"unknown nodes": {
-			[]string{"--node-kind=Unknown"}, func(o *Operator) { o.NodeKindRules.All = plan.NodeNotRead },
-		},
-		"virtual nodes": {
-			[]string{"--node-kind=Virtual"}, func(o *Operator) { o.NodeKindRules.All = plan.NodeVirtual },
-		},
-		"lease and pull jobs in another namespace": {
-			[]string{"--leader-election-namespace=leases"}, func(o *Operator) { o.Lease.Namespace, o.PrePullNamespace = "leases", "leases" },
-		},
-		"leader election off": {
-			[]string{"--leader-elect=false"}, func(o *Operator) { o.Lease = Lease{} },
-		},
-		"metrics off": {
-			[]string{"--metrics-bind-address=0"}, func(o *Operator) { o.Metrics.Address = "" },
-		},
-		"metrics over HTTP": {
-			[]string{"--metrics-bind-address=:1", "--metrics-authentication=Disabled"}, func(o *Operator) { o.Metrics = Metrics{Address: ":1"} },
-		},
-		"metrics with a certificate": {
-			[]string{"--metrics-cert-dir=/certificate"}, func(o *Operator) { o.Metrics.CertDir = "/certificate" },
-		},
-		"addresses": {
-			[]string{"--health-probe-bind-address=:2", "--pprof-bind-address=127.0.0.1:3"},
-			func(o *Operator) { o.ProbeAddress, o.PprofAddress = ":2", "127.0.0.1:3" },
+		"--watch-namespaces= --node-kind=Read":                        func(*Operator) {},
+		"--node-kind=Unknown":                                         func(o *Operator) { o.NodeKindRules.All = plan.NodeNotRead },
+		"--node-kind=Virtual":                                         func(o *Operator) { o.NodeKindRules.All = plan.NodeVirtual },
+		"--leader-election-namespace=leases":                          func(o *Operator) { o.Lease.Namespace, o.PrePullNamespace = "leases", "leases" },
+		"--leader-elect=false":                                        func(o *Operator) { o.Lease = Lease{} },
+		"--metrics-bind-address=0":                                    func(o *Operator) { o.Metrics.Address = "" },
+		"--metrics-bind-address=:1 --metrics-authentication=Disabled": func(o *Operator) { o.Metrics = Metrics{Address: ":1"} },
+		"--metrics-cert-dir=/certificate":                             func(o *Operator) { o.Metrics.CertDir = "/certificate" },
+		"--health-probe-bind-address=:2 --pprof-bind-address=127.0.0.1:3": func(o *Operator) {
+			o.ProbeAddress, o.PprofAddress = ":2", "127.0.0.1:3"
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(arguments, func(t *testing.T) {
 			want := defaults()
-			tc.change(&want)
-			got, err := parse(tc.arguments...)
+			change(&want)
+			got, err := parse(strings.Fields(arguments)...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -228,21 +169,11 @@ func TestInvalidFlagIsNamedInTheError(t *testing.T) {
 }
 
 func TestWatchesNamespace(t *testing.T) {
-	for name, tc := range map[string]struct {
-		watched []string
-		want    map[string]bool
-	}{
-		"the whole cluster": {nil, map[string]bool{"batch": true, "etl": true, "": true}},
-		"one namespace":     {[]string{"batch"}, map[string]bool{"batch": true, "etl": false, "": false}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			decisions := Decisions{WatchNamespaces: tc.watched}
-			for namespace, want := range tc.want {
-				if got := decisions.Watches(namespace); got != want {
-					t.Errorf("namespace %q: %t", namespace, got)
-				}
-			}
-		})
+	cluster, batch := Decisions{}, Decisions{WatchNamespaces: []string{"batch"}}
+	for namespace, want := range map[string]bool{"batch": true, "etl": false, "": false} {
+		if !cluster.Watches(namespace) || batch.Watches(namespace) != want {
+			t.Errorf("namespace %q: %t by an operator of the cluster, %t by one of namespace batch", namespace, cluster.Watches(namespace), batch.Watches(namespace))
+		}
 	}
 }
 
