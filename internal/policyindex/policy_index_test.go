@@ -3,7 +3,6 @@
 package policyindex
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -16,28 +15,27 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/resolve"
+	"github.com/sidecar-termination/operator/internal/scheme"
 )
 
-// namespaceLabels are the labels of namespaces, by name.
-type namespaceLabels map[string]map[string]string
-
-// Get fills in the metadata of a namespace.
-func (n namespaceLabels) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
-	object.SetName(key.Name)
-	object.SetLabels(n[key.Name])
-	return nil
+// newServer returns a client of a cluster with the objects.
+func newServer(t *testing.T, objects ...client.Object) client.Client {
+	t.Helper()
+	types, err := scheme.New()
+	must(t, err)
+	return fake.NewClientBuilder().WithScheme(types).WithObjects(objects...).Build()
 }
 
-// List is never called.
-func (n namespaceLabels) List(context.Context, client.ObjectList, ...client.ListOption) error {
-	panic("an index lists nothing")
+func namespace(name string, labels map[string]string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
 }
 
 // newTestIndex returns an index over stores that the test fills.
-func newTestIndex(namespaces namespaceLabels) *Index {
+func newTestIndex(namespaces client.Reader) *Index {
 	return &Index{namespaces: namespaces, namespaced: newStore(), cluster: newStore()}
 }
 
@@ -53,8 +51,8 @@ func indexedPolicy(namespace, name string, selector metav1.LabelSelector) *v1alp
 // The index must find the same policies as a scan of all of them, in the same order.
 func TestIndexFindsEverySelectingPolicy(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	namespaces := namespaceLabels{"a": {"tier": "batch"}, "b": {}}
-	index := newTestIndex(namespaces)
+	namespaces := map[string]map[string]string{"a": {"tier": "batch"}, "b": {}}
+	index := newTestIndex(newServer(t, namespace("a", namespaces["a"]), namespace("b", nil)))
 	var namespaced, cluster []resolve.Policy
 	for i := range 400 {
 		selector := randomSelector(random)
@@ -174,47 +172,23 @@ func randomSelector(random *rand.Rand) metav1.LabelSelector {
 	return selector
 }
 
-// listed is a reader of a fixed list of policies of each kind.
-type listed struct {
-	namespaceLabels
-	namespaced []v1alpha1.SidecarTerminationPolicy
-	cluster    []v1alpha1.ClusterSidecarTerminationPolicy
-}
-
-// List returns the policies of the list's kind and namespace.
-func (l listed) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
-	var applied client.ListOptions
-	applied.ApplyOptions(options)
-	switch list := list.(type) {
-	case *v1alpha1.SidecarTerminationPolicyList:
-		for _, policy := range l.namespaced {
-			if policy.Namespace == applied.Namespace {
-				list.Items = append(list.Items, policy)
-			}
-		}
-	case *v1alpha1.ClusterSidecarTerminationPolicyList:
-		list.Items = l.cluster
-	}
-	return nil
-}
-
 // The API server sets UIDs, and manifests have none.
 func TestListIndexesPoliciesWithoutUID(t *testing.T) {
 	selector := metav1.LabelSelector{MatchLabels: map[string]string{"app": "import"}}
-	reader := listed{namespaceLabels: namespaceLabels{"a": {"tier": "batch"}}}
+	server := newServer(t, namespace("a", map[string]string{"tier": "batch"}))
 	for _, namespace := range []string{"a", "b"} {
 		for _, name := range []string{"second", "first"} {
 			policy := indexedPolicy(namespace, name, selector)
 			policy.UID = ""
-			reader.namespaced = append(reader.namespaced, *policy)
+			must(t, server.Create(t.Context(), policy))
 		}
 	}
 	for _, tier := range []string{"web", "batch"} {
-		policy := v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: tier}}
+		policy := &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: tier}}
 		policy.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": tier}}
-		reader.cluster = append(reader.cluster, policy)
+		must(t, server.Create(t.Context(), policy))
 	}
-	index, err := List(t.Context(), reader, "a")
+	index, err := List(t.Context(), server, "a")
 	must(t, err)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Labels: map[string]string{"app": "import"}}}
 	want := []string{"SidecarTerminationPolicy/first", "SidecarTerminationPolicy/second", "ClusterSidecarTerminationPolicy/batch"}
