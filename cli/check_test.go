@@ -29,16 +29,20 @@ import (
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// newRequest is a CRR of the operator.
-func newRequest(pod *corev1.Pod) client.Object {
-	request := &unstructured.Unstructured{}
-	manifest := fmt.Sprintf(`{apiVersion: apps.kruise.io/v1alpha1, kind: ContainerRecreateRequest,
-  metadata: {namespace: %s, name: sidecar-termination-%s-0, labels: {app.kubernetes.io/managed-by: sidecar-termination-operator}},
-  spec: {podName: %s, containers: [{name: proxy}]}}`, pod.Namespace, pod.UID, pod.Name)
-	if err := yaml.Unmarshal([]byte(manifest), &request.Object); err != nil {
+// object returns the object of a manifest.
+func object(manifest string) client.Object {
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal([]byte(manifest), &object.Object); err != nil {
 		panic(err)
 	}
-	return request
+	return object
+}
+
+// newRequest is a CRR of the operator.
+func newRequest(pod *corev1.Pod) client.Object {
+	return object(fmt.Sprintf(`{apiVersion: apps.kruise.io/v1alpha1, kind: ContainerRecreateRequest,
+  metadata: {namespace: %s, name: sidecar-termination-%s-0, labels: {app.kubernetes.io/managed-by: sidecar-termination-operator}},
+  spec: {podName: %s, containers: [{name: proxy}]}}`, pod.Namespace, pod.UID, pod.Name))
 }
 
 // operator returns the operator's Deployment.
@@ -78,12 +82,9 @@ func checkUntil(t *testing.T, what, text string, wantCode int, arguments ...stri
 
 func TestCheck(t *testing.T) {
 	c, namespace := newNamespace(t)
-	out, code := runCommand(t, "check", "--pre")
-	wantOutput(t, "before the installation", out, code, 0, "ok you may create all objects", "ok no operator is installed", "ok OpenKruise is not installed")
-	out, code = runCommand(t, "check")
-	wantOutput(t, "nothing is installed", out, code, 1, "failure no operator found in namespace sidecar-termination-system")
-	out, code = runCommand(t, "check", "--pre", "--as", "nobody")
-	wantOutput(t, "someone who may not install", out, code, 1, "failure you may not create customresourcedefinitions",
+	wantCommand(t, "before the installation", "check --pre", 0, "ok you may create all objects", "ok no operator is installed", "ok OpenKruise is not installed")
+	wantCommand(t, "nothing is installed", "check", 1, "failure no operator found in namespace sidecar-termination-system")
+	wantCommand(t, "someone who may not install", "check --pre --as nobody", 1, "failure you may not create customresourcedefinitions",
 		"clusterrolebindings, roles, rolebindings,", "poddisruptionbudgets -> ask a cluster administrator")
 
 	// These policies are older than the admission policies.
@@ -92,24 +93,20 @@ func TestCheck(t *testing.T) {
 	create(t, c, first, second, free)
 	apply(t, c, "default")
 	deployment := operator(t, c, settings.Namespace)
-	out, code = runCommand(t, "check")
-	wantOutput(t, "the operator does not start", out, code, 1, "failure Deployment sidecar-termination-system/sidecar-termination-controller-manager has 0 of 2 ready pods",
+	wantCommand(t, "the operator does not start", "check", 1, "failure Deployment sidecar-termination-system/sidecar-termination-controller-manager has 0 of 2 ready pods",
 		"ok ServiceAccount sidecar-termination-controller-manager has all", "ok the quick-exit image is ghcr.io/",
-		"ok metrics are served on :8443 to users who may get /metrics", "ok all 7 admission policies are installed")
+		"ok metrics are served on :8443 to users who may get /metrics", "ok all 7 admission policies are installed",
+		"ok CRD sidecarterminationpolicies.sidecartermination.dev serves version v1alpha1 with every field",
+		"ok CRD clustersidecarterminationpolicies.sidecartermination.dev serves version v1alpha1 with every field")
 
 	start(t, c, deployment)
 	checkLease(t, c)
 	checkAuthors(t, c, first, second)
 	checkFlags(t, c, deployment)
 	checkDefinitions(t, c)
-	out, _ = runCommand(t, "check")
-	if !strings.Contains(out, "failures: 0,") {
-		t.Errorf("something fails though all is installed:\n%s", out)
-	}
-	out, code = runCommand(t, "check", "--pre")
-	wantOutput(t, "before an upgrade", out, code, 0, "warning the operator is already installed", "to check the current one, run: "+settings.PluginName+" check")
-	out, code = runCommand(t, "check", "--as", "nobody")
-	wantOutput(t, "someone who may read nothing", out, code, 2, "error: you may not read anything of the operator")
+	wantCommand(t, "all is installed", "check", 0, "failures: 0,")
+	wantCommand(t, "before an upgrade", "check --pre", 0, "warning the operator is already installed", "to check the current one, run: "+settings.PluginName+" check")
+	out := wantCommand(t, "someone who may read nothing", "check --as nobody", 2, "error: you may not read anything of the operator")
 	if strings.Contains(out, "warning") {
 		t.Errorf("there is more than one message:\n%s", out)
 	}
@@ -140,8 +137,7 @@ func TestCheck(t *testing.T) {
 // checkAuthors changes the first policy, which then passes the admission policies, and deletes the second.
 func checkAuthors(t *testing.T, c client.Client, first, second *v1alpha1.SidecarTerminationPolicy) {
 	t.Helper()
-	out, _ := runCommand(t, "check")
-	wantOutput(t, "policies older than admission policies", out, 0, 0,
+	wantCommand(t, "policies older than admission policies", "check", 0,
 		"warning 2 of 2 enforced policies were last changed before the admission policies that check authors: policy "+first.Namespace+"/mesh-0, ",
 		"-> review them", "kubectl replace --force -f FILE")
 	patch := client.MergeFrom(first.DeepCopy())
@@ -149,21 +145,18 @@ func checkAuthors(t *testing.T, c client.Client, first, second *v1alpha1.Sidecar
 	if err := c.Patch(t.Context(), first, patch); err != nil {
 		t.Fatal(err)
 	}
-	out, _ = runCommand(t, "check")
-	wantOutput(t, "a change passes the admission policies", out, 0, 0, "warning 1 of 2 enforced policies")
+	wantCommand(t, "a change passes the admission policies", "check", 0, "warning 1 of 2 enforced policies")
 	if err := c.Delete(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
-	out, _ = runCommand(t, "check")
-	wantOutput(t, "checked policies only", out, 0, 0, "ok 1 of 1 enforced policies passed the admission policies")
+	wantCommand(t, "checked policies only", "check", 0, "ok 1 of 1 enforced policies passed the admission policies")
 }
 
 // checkLease changes the holder of the lease, and leaves it held.
 func checkLease(t *testing.T, c client.Client) {
 	t.Helper()
 	const name = settings.Namespace + "/" + settings.LeaseName
-	out, code := runCommand(t, "check")
-	wantOutput(t, "no copy has led yet", out, code, 1, "failure the operator has no leader: lease "+name+" not found",
+	wantCommand(t, "no copy has led yet", "check", 1, "failure the operator has no leader: lease "+name+" not found",
 		"find the cause: kubectl logs -n sidecar-termination-system deployment/sidecar-termination-controller-manager")
 
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: settings.Namespace, Name: settings.LeaseName}}
@@ -180,8 +173,7 @@ func checkLease(t *testing.T, c client.Client) {
 	if err := hold(t.Context(), "copy-1_1234", time.Hour, 15); err != nil {
 		t.Fatal(err)
 	}
-	out, code = runCommand(t, "check")
-	wantOutput(t, "the leader is gone", out, code, 1, "failure the operator has no leader: copy-1 holds lease "+name+" but last renewed it 60m ago")
+	wantCommand(t, "the leader is gone", "check", 1, "failure the operator has no leader: copy-1 holds lease "+name+" but last renewed it 60m ago")
 
 	renewing, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -193,47 +185,40 @@ func checkLease(t *testing.T, c client.Client) {
 			}
 		}, 100*time.Millisecond)
 	}()
-	out, code = runCommand(t, "check")
+	wantCommand(t, "the leader's clock is an hour behind", "check", 0, "ok copy-1 is the leader: it holds lease "+name)
 	stop()
 	<-done
-	wantOutput(t, "the leader's clock is an hour behind", out, code, 0, "ok copy-1 is the leader: it holds lease "+name)
 
 	// Nothing renews it for as long as the other tests take.
 	if err := hold(t.Context(), "copy-1_1234", 0, 600); err != nil {
 		t.Fatal(err)
 	}
-	out, code = runCommand(t, "check")
-	wantOutput(t, "a copy leads", out, code, 0, "ok copy-1 is the leader: it holds lease "+name+", renewed ")
+	wantCommand(t, "a copy leads", "check", 0, "ok copy-1 is the leader: it holds lease "+name+", renewed ")
 }
 
 // checkFlags sets invalid flags and restores the old ones.
 func checkFlags(t *testing.T, c client.Client, deployment *appsv1.Deployment) {
 	t.Helper()
 	before := slices.Clone(deployment.Spec.Template.Spec.Containers[0].Args)
-	run := func(arguments ...string) (string, int) {
+	set := func(arguments ...string) {
+		t.Helper()
 		deployment.Spec.Template.Spec.Containers[0].Args = arguments
 		if err := c.Update(t.Context(), deployment); err != nil {
 			t.Fatal(err)
 		}
-		return runCommand(t, "check")
 	}
-	out, code := run("--leader-elect=perhaps")
-	wantOutput(t, "the operator cannot start with its flags", out, code, 1, "failure the operator cannot start with its flags",
+	set("--leader-elect=perhaps")
+	wantCommand(t, "the operator cannot start with its flags", "check", 1, "failure the operator cannot start with its flags",
 		"kubectl edit deployment/sidecar-termination-controller-manager -n sidecar-termination-system", "ok all 7 admission policies", "ok OpenKruise is not installed")
-	out, code = run("--leader-elect=false")
-	wantOutput(t, "every copy acts", out, code, 0, "warning the operator runs without leader election")
-	out, code = run(before...)
-	wantOutput(t, "the flags are as they were", out, code, 0, "ok copy-1 is the leader")
+	set("--leader-elect=false")
+	wantCommand(t, "every copy acts", "check", 0, "warning the operator runs without leader election")
+	set(before...)
 }
 
 // checkDefinitions installs a CRD of another version and restores it.
 func checkDefinitions(t *testing.T, c client.Client) {
 	t.Helper()
 	const name = "sidecarterminationpolicies.sidecartermination.dev"
-	out, _ := runCommand(t, "check")
-	wantOutput(t, "the definitions of this version", out, 0, 0, "ok CRD "+name+" serves version v1alpha1 with every field",
-		"ok CRD cluster"+name+" serves version v1alpha1 with every field")
-
 	definition := &apiextensionsv1.CustomResourceDefinition{}
 	if err := c.Get(t.Context(), client.ObjectKey{Name: name}, definition); err != nil {
 		t.Fatal(err)
@@ -250,11 +235,10 @@ func checkDefinitions(t *testing.T, c client.Client) {
 	delete(other.Properties["spec"].Properties, "prePull")
 	other.Properties["spec"].Properties["grace"] = apiextensionsv1.JSONSchemaProps{Type: "string"}
 	set(other)
-	out, code := runCommand(t, "check")
-	set(current)
-	wantOutput(t, "a definition of another version", out, code, 0,
+	wantCommand(t, "a definition of another version", "check", 0,
 		"warning CRD "+name+" has another version and lacks spec.prePull -> install the CRDs of this version",
 		"warning CRD "+name+" has another version and fields unknown to this program: spec.grace")
+	set(current)
 }
 
 // checkPolicies creates a policy that is not ready, then degraded.
@@ -285,8 +269,7 @@ func checkPolicies(t *testing.T, c client.Client) {
 		if err := c.Status().Update(t.Context(), policy); err != nil {
 			t.Fatal(err)
 		}
-		out, code := runCommand(t, "check")
-		wantOutput(t, tc.name, out, code, 0, tc.want)
+		wantCommand(t, tc.name, "check", 0, tc.want)
 	}
 	if err := c.Delete(t.Context(), policy); err != nil {
 		t.Fatal(err)
@@ -301,8 +284,7 @@ func checkKruise(t *testing.T, c client.Client) {
 	addNode(t, c, "fargate-of-cli-tests", map[string]string{"eks.amazonaws.com/compute-type": "fargate"})
 	addNode(t, c, "virtual-of-cli-tests", map[string]string{"type": "virtual-kubelet"})
 	testenv.NewKruise(t, c).Install(t)
-	out, _ := runCommand(t, "check")
-	wantOutput(t, "OpenKruise without manager and daemon", out, 0, 0, "ok CRD containerrecreaterequests.apps.kruise.io is served",
+	wantCommand(t, "OpenKruise without manager and daemon", "check", 0, "ok CRD containerrecreaterequests.apps.kruise.io is served",
 		"ok kruise-mutating-webhook-configuration guards CRRs", "warning DaemonSet kruise-daemon not found", "warning Deployment kruise-controller-manager not found")
 
 	labels := map[string]string{"app": "kruise"}
@@ -315,8 +297,7 @@ func checkKruise(t *testing.T, c client.Client) {
 	manager := &appsv1.Deployment{ObjectMeta: meta("kruise-controller-manager"), Spec: appsv1.DeploymentSpec{Selector: selector, Template: pod}}
 	daemon := &appsv1.DaemonSet{ObjectMeta: meta("kruise-daemon"), Spec: appsv1.DaemonSetSpec{Selector: selector, Template: pod}}
 	create(t, c, namespace, manager, daemon)
-	out, _ = runCommand(t, "check")
-	wantOutput(t, "OpenKruise with its own terminator", out, 0, 0, "warning OpenKruise's SidecarTerminator is on",
+	wantCommand(t, "OpenKruise with its own terminator", "check", 0, "warning OpenKruise's SidecarTerminator is on",
 		"warning kruise-daemon is not ready on 1 of 1 real nodes: node-of-cli-tests")
 
 	manager.Spec.Template.Spec.Containers[0].Args = []string{"--feature-gates=AllAlpha=true,SidecarTerminator=false"}
@@ -330,8 +311,7 @@ func checkKruise(t *testing.T, c client.Client) {
 	if err := c.Status().Update(t.Context(), ready); err != nil {
 		t.Fatal(err)
 	}
-	out, code := runCommand(t, "check", "--fail-on=warning")
-	wantOutput(t, "OpenKruise as it should be", out, code, 0, "ok kruise-daemon is ready on all 1 real nodes", "ok OpenKruise's SidecarTerminator is off")
+	wantCommand(t, "OpenKruise as it should be", "check --fail-on=warning", 0, "ok kruise-daemon is ready on all 1 real nodes", "ok OpenKruise's SidecarTerminator is off")
 
 	grant(t, c, "reader",
 		rbacv1.PolicyRule{APIGroups: []string{v1alpha1.GroupName}, Resources: []string{"*"}, Verbs: []string{"list"}},
@@ -355,35 +335,17 @@ func checkNetwork(t *testing.T, c client.Client, namespace string) {
 	}
 
 	for _, name := range []string{"calico-node", "ztunnel"} {
-		labels := map[string]string{"app": name}
-		create(t, c, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: appsv1.DaemonSetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: labels},
-			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: name, Image: name}}},
-			},
-		}})
+		create(t, c, object(fmt.Sprintf(`{apiVersion: apps/v1, kind: DaemonSet, metadata: {namespace: %s, name: %s}, spec: {selector: {matchLabels: {app: a}},
+  template: {metadata: {labels: {app: a}}, spec: {containers: [{name: a, image: a}]}}}}`, namespace, name)))
 	}
-	out, _ = runCommand(t, "check")
-	wantOutput(t, "DaemonSets", out, 0, 0, "Network warning found Calico, Istio ambient: a pod loses its network when its phase is written",
+	wantCommand(t, "DaemonSets", "check", 0, "Network warning found Calico, Istio ambient: a pod loses its network when its phase is written",
 		"set drainSeconds in their policy, or run the operator with --pod-phase=LastResort")
 
-	create(t, c, &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "ciliumendpoints.cilium.io"},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: "cilium.io", Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{
-				Plural: "ciliumendpoints", Singular: "ciliumendpoint", Kind: "CiliumEndpoint", ListKind: "CiliumEndpointList",
-			},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: "v2", Served: true, Storage: true, Schema: &apiextensionsv1.CustomResourceValidation{
-					OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{Type: "object", XPreserveUnknownFields: ptr.To(true)},
-				},
-			}},
-		},
-	})
+	create(t, c, object(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: ciliumendpoints.cilium.io}, spec: {
+  group: cilium.io, scope: Namespaced, names: {plural: ciliumendpoints, kind: CiliumEndpoint},
+  versions: [{name: v2, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}`))
 	checkUntil(t, "the CRD is found without permissions", "found Cilium", 0, "--as", "visitor")
-	out, _ = runCommand(t, "check")
-	wantOutput(t, "all networks", out, 0, 0, "found Calico, Cilium, Istio ambient")
+	wantCommand(t, "all networks", "check", 0, "found Calico, Cilium, Istio ambient")
 }
 
 func TestCheckForSingleNamespaces(t *testing.T) {
@@ -397,8 +359,7 @@ func TestCheckForSingleNamespaces(t *testing.T) {
 			HolderIdentity: ptr.To("operator-1_0"), RenewTime: ptr.To(metav1.NewMicroTime(time.Now())), LeaseDurationSeconds: ptr.To(int32(3600)),
 		},
 	})
-	out, code := runCommand(t, "check", "--operator-namespace", system)
-	wantOutput(t, "single namespaces", out, code, 0,
+	wantCommand(t, "single namespaces", "check --operator-namespace "+system, 0,
 		"ok the operator watches only "+watched+"; it uses neither cluster policies nor OpenKruise",
 		"warning the operator may not read nodes and does not know their kind",
 		"warning metrics are served on :8443 without TLS and authentication",

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -35,9 +36,9 @@ import (
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 )
 
-// newStuckPod creates a pod whose main container ended an hour ago and whose container proxy runs, with or without a policy that
+// newStuckPod creates a Job's pod whose main container ended an hour ago and whose container proxy runs, with or without a policy that
 // declares it.
-func newStuckPod(t *testing.T, policy bool) (client.Client, *corev1.Pod) {
+func newStuckPod(t *testing.T, policy bool) (client.Client, *batchv1.Job, *corev1.Pod) {
 	t.Helper()
 	c, namespace := newNamespace(t)
 	newNode(t, c)
@@ -46,7 +47,7 @@ func newStuckPod(t *testing.T, policy bool) (client.Client, *corev1.Pod) {
 	if policy {
 		create(t, c, newPolicy(namespace))
 	}
-	return c, runPod(t, c, job)
+	return c, job, runPod(t, c, job)
 }
 
 // reload reads the pod again.
@@ -79,14 +80,12 @@ func eventsIn(t *testing.T, c client.Client, namespace string) []eventsv1.Event 
 }
 
 func TestFinishWritesPhase(t *testing.T) {
-	c, pod := newStuckPod(t, true)
+	c, _, pod := newStuckPod(t, true)
 	const message = "FinishedByUser main containers are done; ending proxy by mode PodPhase, with phase Succeeded"
-	out, code := runCommand(t, "finish", "pod/job-1", "-n", pod.Namespace, "--dry-run=server")
-	wantOutput(t, "dry run", out, code, 0, "pod/job-1 finished (server dry run) "+message)
+	wantCommand(t, "dry run", "finish pod/job-1 -n "+pod.Namespace+" --dry-run=server", 0, "pod/job-1 finished (server dry run) "+message)
 	requireUnchanged(t, c, pod)
 	started := time.Now().Truncate(time.Second)
-	out, code = runCommand(t, "finish", "pod/job-1", "-n", pod.Namespace)
-	wantOutput(t, "finish", out, code, 0, pod.Namespace+" pod/job-1 finished "+message)
+	wantCommand(t, "finish", "finish pod/job-1 -n "+pod.Namespace, 0, pod.Namespace+" pod/job-1 finished "+message)
 
 	reload(t, c, pod)
 	var record podphase.Record
@@ -112,13 +111,11 @@ func TestFinishWritesPhase(t *testing.T) {
 	}
 
 	version := pod.ResourceVersion
-	out, code = runCommand(t, "finish", "pod/job-1", "-n", pod.Namespace)
-	wantOutput(t, "again", out, code, 0, "pod/job-1 unchanged PodFinished the pod has finished")
+	wantCommand(t, "again", "finish pod/job-1 -n "+pod.Namespace, 0, "pod/job-1 unchanged PodFinished the pod has finished")
 	if reload(t, c, pod); pod.ResourceVersion != version {
 		t.Error("the second command changed the pod")
 	}
-	out, _ = runCommand(t, "explain", "pod/job-1", "-n", pod.Namespace)
-	wantOutput(t, "explain", out, 0, 0, "FinishedByUser: main containers are done")
+	wantCommand(t, "explain", "explain pod/job-1 -n "+pod.Namespace, 0, "FinishedByUser: main containers are done")
 }
 
 // finishWhile finishes the pod job-1 and calls change each time that the command has read the pod. The command asks for the time
@@ -156,7 +153,7 @@ func TestFinishWhilePodChanges(t *testing.T) {
 		"sidecar ends": {change: sidecarEnds, changes: 1, want: "pod/job-1 unchanged Terminated"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, pod := newStuckPod(t, true)
+			c, _, pod := newStuckPod(t, true)
 			changes := 0
 			out, code := finishWhile(t, pod.Namespace, func() {
 				if changes == tc.changes {
@@ -181,11 +178,7 @@ func TestFinishWhilePodChanges(t *testing.T) {
 }
 
 func TestFinishWhilePodIsReplaced(t *testing.T) {
-	c, pod := newStuckPod(t, true)
-	job := newJob(pod.Namespace)
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(job), job); err != nil {
-		t.Fatal(err)
-	}
+	c, job, pod := newStuckPod(t, true)
 	var replacement *corev1.Pod
 	out, code := finishWhile(t, pod.Namespace, func() {
 		if replacement != nil {
@@ -202,15 +195,11 @@ func TestFinishWhilePodIsReplaced(t *testing.T) {
 
 func TestFinishSwapsImages(t *testing.T) {
 	const quickExit = "registry.example/quick-exit:v1"
-	c, pod := newStuckPod(t, true)
-	finish := func(arguments ...string) (string, int) {
-		return runCommand(t, append([]string{"finish", "pod/job-1", "-n", pod.Namespace, "--mode=Image"}, arguments...)...)
-	}
-	out, code := finish()
-	wantOutput(t, "without an image", out, code, 1, "refused NoQuickExitImage")
+	c, _, pod := newStuckPod(t, true)
+	line := "finish pod/job-1 --mode=Image -n " + pod.Namespace
+	wantCommand(t, "without an image", line, 1, "refused NoQuickExitImage")
 	requireUnchanged(t, c, pod)
-	out, code = finish("--quick-exit-image=" + quickExit)
-	wantOutput(t, "with an image", out, code, 0, "finished FinishedByUser main containers are done; ending proxy by mode Image")
+	wantCommand(t, "with an image", line+" --quick-exit-image="+quickExit, 0, "finished FinishedByUser main containers are done; ending proxy by mode Image")
 	reload(t, c, pod)
 	swaps := map[string]image.Swap{}
 	if err := json.Unmarshal([]byte(pod.Annotations[v1alpha1.AnnotationImageSwap]), &swaps); err != nil {
@@ -219,20 +208,17 @@ func TestFinishSwapsImages(t *testing.T) {
 	if pod.Spec.Containers[0].Image != "app" || pod.Spec.Containers[1].Image != quickExit || len(swaps) != 1 || swaps["proxy"].Image != "app" {
 		t.Errorf("images %s and %s, swaps %v", pod.Spec.Containers[0].Image, pod.Spec.Containers[1].Image, swaps)
 	}
-	out, code = finish("--quick-exit-image=" + quickExit)
-	wantOutput(t, "again", out, code, 1, "refused AttemptInProgress waiting for sidecars to end: proxy")
+	wantCommand(t, "again", line+" --quick-exit-image="+quickExit, 1, "refused AttemptInProgress waiting for sidecars to end: proxy")
 }
 
 func TestFinishOfUndeclaredSidecars(t *testing.T) {
-	c, pod := newStuckPod(t, false)
+	c, _, pod := newStuckPod(t, false)
 	policy := newPolicy(pod.Namespace)
 	policy.Spec.Enforcement = v1alpha1.EnforcementDryRun
 	create(t, c, policy)
-	out, code := runCommand(t, "finish", "pods", "job-1", "-n", pod.Namespace)
-	wantOutput(t, "DryRun", out, code, 1, "refused NoSidecar", "enforcement DryRun declare: --sidecars proxy")
+	wantCommand(t, "DryRun", "finish pods job-1 -n "+pod.Namespace, 1, "refused NoSidecar", "enforcement DryRun declare: --sidecars proxy")
 	requireUnchanged(t, c, pod)
-	out, code = runCommand(t, "finish", "pods", "job-1", "-n", pod.Namespace, "--sidecars=proxy")
-	wantOutput(t, "sidecar of the user", out, code, 0, "finished FinishedByUser")
+	wantCommand(t, "sidecar of the user", "finish pods job-1 -n "+pod.Namespace+" --sidecars=proxy", 0, "finished FinishedByUser")
 }
 
 func TestFinishSelectedPods(t *testing.T) {
@@ -240,32 +226,31 @@ func TestFinishSelectedPods(t *testing.T) {
 	newNode(t, c)
 	job := newJob(namespace)
 	create(t, c, newPolicy(namespace), job)
-	out, code := runCommand(t, "finish", "-l", "team=etl", "-n", namespace)
-	wantOutput(t, "no pod", out, code, 0, "No unfinished pods found")
+	wantCommand(t, "no pod", "finish -l team=etl -n "+namespace, 0, "No unfinished pods found")
 	stuck := runPod(t, c, job)
 	busy := runPodWith(t, c, job, "job-2", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Minute)}})
 
-	out, code = runCommand(t, "finish", "-l", "team=etl", "-A", "-o", "json")
-	var got struct {
-		Kind    string
-		DryRun  string
-		Summary map[string]int
-		Pods    []struct{ Name, Outcome, Phase, Reason string }
+	out, code := runCommand(t, "finish", "-l", "team=etl", "-A", "-o", "json")
+	type podResult struct{ Name, Outcome, Phase, Reason string }
+	type report struct {
+		Kind, DryRun string
+		Summary      map[string]int
+		Pods         []podResult
 	}
+	var got report
 	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 1 {
 		t.Fatalf("exit code %d, %v in %s", code, err, out)
 	}
-	type podResult = struct{ Name, Outcome, Phase, Reason string }
-	want := []podResult{{stuck.Name, "Finished", "Succeeded", "FinishedByUser"}, {busy.Name, "Refused", "", "MainContainersRunning"}}
-	if diff := cmp.Diff(want, got.Pods); diff != "" || got.Kind != "FinishReport" || got.DryRun != "none" || got.Summary["finished"] != 1 || got.Summary["refused"] != 1 {
-		t.Errorf("kind %s, dry run %s, summary %v, pods (-want +got):\n%s", got.Kind, got.DryRun, got.Summary, diff)
+	want := report{"FinishReport", "none", map[string]int{"finished": 1, "unchanged": 0, "refused": 1, "failed": 0}, []podResult{
+		{stuck.Name, "Finished", "Succeeded", "FinishedByUser"}, {busy.Name, "Refused", "", "MainContainersRunning"},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("report (-want +got):\n%s", diff)
 	}
-	out, code = runCommand(t, "finish", "-l", "team=web", "-A")
-	wantOutput(t, "other labels", out, code, 0, "No unfinished pods found")
+	wantCommand(t, "other labels", "finish -l team=web -A", 0, "No unfinished pods found")
 
 	failed := runPodWith(t, c, job, "job-3", corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: 3, FinishedAt: ago(time.Hour)}})
-	out, code = runCommand(t, "finish", "pod/none", "pod/job-3", "-n", namespace)
-	wantOutput(t, "a missing pod, and one whose main has failed", out, code, 2,
+	wantCommand(t, "a missing pod, and one whose main has failed", "finish pod/none pod/job-3 -n "+namespace, 2,
 		`pod/none failed get pod: pods "none" not found`, "pod/job-3 finished", "with phase Failed", "error: 1 of 2 pods failed")
 	if reload(t, c, failed); failed.Status.Phase != corev1.PodFailed {
 		t.Errorf("phase %s", failed.Status.Phase)
@@ -295,7 +280,7 @@ func bind(namespace, role string) *rbacv1.RoleBinding {
 }
 
 func TestFinishNeedsPermissions(t *testing.T) {
-	c, pod := newStuckPod(t, false)
+	c, job, pod := newStuckPod(t, false)
 	role := finisherRole(t)
 	rules := role.Rules
 	role.Rules = slices.DeleteFunc(slices.Clone(rules), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "events") })
@@ -303,45 +288,36 @@ func TestFinishNeedsPermissions(t *testing.T) {
 		APIGroups: []string{""}, Resources: []string{"pods"}, Verbs: []string{"get"},
 	}}}
 	create(t, c, role, reader, bind(pod.Namespace, reader.Name))
-	finish := func(name string, arguments ...string) (string, int) {
-		return runCommand(t, append([]string{"finish", name, "-n", pod.Namespace, "--sidecars=proxy", "--as=olga"}, arguments...)...)
-	}
+	line := "finish --sidecars=proxy --as=olga -n " + pod.Namespace
 	const noEvent = "no event records the change"
 	await := func(what, name, awaited string, noted bool) {
 		t.Helper()
 		testenv.Eventually(t, what, func(context.Context) error {
-			if out, _ := finish(name, "--dry-run=server"); !strings.Contains(out, awaited) || strings.Contains(out, noEvent) != noted {
+			if out, _ := runCommand(t, strings.Fields(line+" --dry-run=server "+name)...); !strings.Contains(out, awaited) || strings.Contains(out, noEvent) != noted {
 				return errors.New(out)
 			}
 			return nil
 		})
 	}
 	await("the user may read pods", "job-1", `cannot patch resource "pods/status"`, false)
-	out, code := finish("job-1")
-	wantOutput(t, "a reader", out, code, 2, "pod/job-1 failed", "ask an administrator to bind ClusterRole "+role.Name)
+	wantCommand(t, "a reader", line+" job-1", 2, "pod/job-1 failed", "ask an administrator to bind ClusterRole "+role.Name)
 	requireUnchanged(t, c, pod)
 
 	create(t, c, bind(pod.Namespace, role.Name))
 	await("the user may finish pods", "job-1", "finished (server dry run)", true)
-	out, code = finish("job-1")
-	wantOutput(t, "no permission to create events", out, code, 0, "pod/job-1 finished", "note: you may not read nodes",
+	wantCommand(t, "no permission to create events", line+" job-1", 0, "pod/job-1 finished", "note: you may not read nodes",
 		"note: "+noEvent, `cannot create resource "events"`)
 	if reload(t, c, pod); pod.Status.Phase != corev1.PodSucceeded {
 		t.Errorf("phase %s", pod.Status.Phase)
 	}
 
-	job := newJob(pod.Namespace)
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(job), job); err != nil {
-		t.Fatal(err)
-	}
 	runPodWith(t, c, job, "job-2", corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: ago(time.Hour)}})
 	role.Rules = rules
 	if err := c.Update(t.Context(), role); err != nil {
 		t.Fatal(err)
 	}
 	await("the user may create events", "job-2", "finished (server dry run)", false)
-	out, code = finish("job-2")
-	wantOutput(t, "a finisher", out, code, 0, "pod/job-2 finished")
+	out := wantCommand(t, "a finisher", line+" job-2", 0, "pod/job-2 finished")
 	if strings.Contains(out, noEvent) || len(eventsIn(t, c, pod.Namespace)) != 1 {
 		t.Errorf("no event was recorded:\n%s", out)
 	}
@@ -349,15 +325,10 @@ func TestFinishNeedsPermissions(t *testing.T) {
 
 // The phase guard and the limits of the operator deny no write of a person.
 func TestFinishWithAdmissionPolicies(t *testing.T) {
-	c, pod := newStuckPod(t, true)
+	c, job, pod := newStuckPod(t, true)
 	apply(t, c, "admission")
-	job := newJob(pod.Namespace)
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(job), job); err != nil {
-		t.Fatal(err)
-	}
 	revert := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Running"}}`))
-	out, code := runCommand(t, "finish", "pod/job-1", "-n", pod.Namespace)
-	wantOutput(t, "while the policies are being installed", out, code, 0, "pod/job-1 finished")
+	wantCommand(t, "while the policies are being installed", "finish pod/job-1 -n "+pod.Namespace, 0, "pod/job-1 finished")
 	testenv.Eventually(t, "the phase guard denies that the phase is reverted", func(ctx context.Context) error {
 		err := c.Status().Patch(ctx, pod.DeepCopy(), revert, client.DryRunAll)
 		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "is final") {
@@ -366,6 +337,5 @@ func TestFinishWithAdmissionPolicies(t *testing.T) {
 		return nil
 	})
 	runPodWith(t, c, job, "job-2", corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: ago(time.Hour)}})
-	out, code = runCommand(t, "finish", "pod/job-2", "-n", pod.Namespace)
-	wantOutput(t, "with the policies", out, code, 0, "pod/job-2 finished")
+	wantCommand(t, "with the policies", "finish pod/job-2 -n "+pod.Namespace, 0, "pod/job-2 finished")
 }

@@ -133,6 +133,14 @@ func kubeconfig(t *testing.T) string {
 	return file
 }
 
+// wantCommand runs a command line of the kubectl plugin, checks its exit code and that its output has the texts, and returns the output.
+func wantCommand(t *testing.T, what, line string, wantCode int, texts ...string) string {
+	t.Helper()
+	out, code := runCommand(t, strings.Fields(line)...)
+	wantOutput(t, what, out, code, wantCode, texts...)
+	return out
+}
+
 // runCommand runs the kubectl plugin, and returns its output and exit code.
 func runCommand(t *testing.T, arguments ...string) (string, int) {
 	t.Helper()
