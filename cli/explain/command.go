@@ -32,8 +32,8 @@ TYPE is pod, job, cronjob, policy or clusterpolicy, or another name that kubectl
 line for each unfinished object. The line of a Job describes its pod with the worst finding.
 
 With -f or -k the command explains manifests and does not connect to a cluster. Manifests may contain policies, namespaces,
-Jobs, CronJobs and pods. The flags of the operator are those of its Deployment in these manifests or in --install, and otherwise
-those of a default installation. Flags on the command line, such as --quick-exit-image, override them.
+Jobs, CronJobs and pods. The flags of the operator are those of its Deployment in these manifests, and otherwise those of a
+default installation. Flags on the command line, such as --quick-exit-image, override them.
 
 A Job's template lacks the containers that webhooks inject: explain a running pod to see them.
 
@@ -78,9 +78,6 @@ type options struct {
 var offered = []cobra.Completion{"pod/", "job/", "cronjob/", "policy/", "clusterpolicy/"}
 
 func (o *options) run(cmd *cobra.Command, arguments []string) error {
-	if err := o.files.Check(); err != nil {
-		return err
-	}
 	var r *result
 	var err error
 	switch {

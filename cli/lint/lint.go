@@ -129,9 +129,6 @@ func newResult() *result {
 }
 
 func (o *options) run(cmd *cobra.Command) error {
-	if err := o.files.Check(); err != nil {
-		return err
-	}
 	run := o.live
 	if o.files.Given() {
 		if o.allNamespaces {

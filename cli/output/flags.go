@@ -54,7 +54,7 @@ func GroupFlags(command *cobra.Command, operator, kubectl func(*pflag.FlagSet)) 
 			flags *pflag.FlagSet
 		}{
 			{"Flags", pflag.NewFlagSet("own", pflag.ContinueOnError)},
-			{"Flags of the operator (default: its current flags, or those of --install without a cluster)", setOf(operator)},
+			{"Flags of the operator (default: its current flags, or those of a default installation without a cluster)", setOf(operator)},
 			{"Flags of kubectl", setOf(kubectl)},
 		}
 		cmd.Flags().VisitAll(func(flag *pflag.Flag) {

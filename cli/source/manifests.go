@@ -5,7 +5,6 @@ package source
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -29,11 +28,9 @@ import (
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// Files are manifests: -f, -R and -k of kubectl, and those of the operator.
+// Files are manifests: -f, -R and -k of kubectl.
 type Files struct {
 	resource.FilenameOptions
-	// Install is a file with the operator's Deployment, or empty.
-	Install string
 	// Correct corrects the mistakes that have one obvious correction, so that the rest of the manifest can be checked. Without it an
 	// object that cannot be decoded is an error.
 	Correct bool
@@ -44,15 +41,6 @@ func (f *Files) Bind(flags *pflag.FlagSet) {
 	flags.StringSliceVarP(&f.Filenames, "filename", "f", nil, "file, directory or URL with manifests, or - for standard input; may be repeated. Does not connect to a cluster")
 	flags.BoolVarP(&f.Recursive, "recursive", "R", false, "read the directories of -f recursively")
 	flags.StringVarP(&f.Kustomize, "kustomize", "k", "", "directory or URL of a kustomization to build. Does not connect to a cluster")
-	flags.StringVar(&f.Install, "install", "", "with -f or -k: file, directory or URL with the operator's manifests, whose flags are used; by default its Deployment in -f or -k, or the default installation")
-}
-
-// Check returns an error for flags that do not fit together.
-func (f *Files) Check() error {
-	if f.Install != "" && !f.Given() {
-		return errors.New("--install requires -f or -k: without them the flags of the operator in the cluster are used")
-	}
-	return nil
 }
 
 // Given reports whether the user gave manifests.
@@ -103,17 +91,6 @@ func (f *Files) Read(ctx context.Context, stdin io.Reader, namespace string) (Ma
 	if err != nil {
 		return Manifests{}, err
 	}
-	if f.Install != "" {
-		files := resource.FilenameOptions{Filenames: []string{f.Install}}
-		install, err := decode(ctx, localBuilder().FilenameParam(false, &files), namespace, false)
-		if err != nil {
-			return Manifests{}, fmt.Errorf("--install: %w", err)
-		}
-		if all.operators = install.operators; len(all.operators) == 0 {
-			return Manifests{}, fmt.Errorf("--install: %s has no Deployment of the operator: one with label %s=%s and a container %s",
-				f.Install, operatorLabel, settings.Name, settings.ContainerName)
-		}
-	}
 	return all, all.assume()
 }
 
@@ -125,7 +102,7 @@ func (m *Manifests) assume() error {
 	}
 	first := m.operators[0].Namespace + "/" + m.operators[0].Name
 	if len(m.operators) > 1 {
-		m.note = fmt.Sprintf("found %d Deployments of the operator: the flags of %s are used; name the file of another one with --install", len(m.operators), first)
+		m.note = fmt.Sprintf("found %d Deployments of the operator: the flags of %s are used", len(m.operators), first)
 	}
 	m.arguments, _ = OperatorArguments(m.operators[0])
 	if _, err := settings.Parse(m.arguments); err != nil {

@@ -4,15 +4,12 @@ package source_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/cli-runtime/pkg/resource"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
@@ -85,10 +82,10 @@ func TestFlagsOfTheOperatorInManifests(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tc := range map[string]struct {
-		manifests, install string
-		flags              []string
-		want               string
-		note               string
+		manifests string
+		flags     []string
+		want      string
+		note      string
 	}{
 		"no Deployment":             {manifests: job, want: shipped.Resolve.Image},
 		"Deployment":                {manifests: installed("one", "own:v1"), want: "own:v1"},
@@ -97,18 +94,10 @@ func TestFlagsOfTheOperatorInManifests(t *testing.T) {
 		"Deployment of another app": {manifests: fmt.Sprintf(deployment, "web", "web", settings.ContainerName, "own:v1"), want: shipped.Resolve.Image},
 		"other container":           {manifests: fmt.Sprintf(deployment, "web", settings.Name, "web", "own:v1"), want: shipped.Resolve.Image},
 		"flag":                      {manifests: installed("one", "own:v1"), flags: []string{"--quick-exit-image=flag:v1"}, want: "flag:v1"},
-		"--install":                 {manifests: installed("one", "own:v1"), install: installed("two", "own:v2"), want: "own:v2"},
-		"--install and flag":        {manifests: job, install: installed("two", "own:v2"), flags: []string{"--quick-exit-image="}, want: ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			files := source.Files{}
 			files.Filenames = []string{"-"}
-			if tc.install != "" {
-				files.Install = filepath.Join(t.TempDir(), "install.yaml")
-				if err := os.WriteFile(files.Install, []byte(tc.install), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
 			_, s := readFiles(t, &files, tc.manifests, tc.flags...)
 			if got := s.Settings.Resolve.Image; got != tc.want {
 				t.Errorf("quick-exit image is %q, want %q", got, tc.want)
@@ -120,44 +109,11 @@ func TestFlagsOfTheOperatorInManifests(t *testing.T) {
 	}
 }
 
-func TestInvalidInstallation(t *testing.T) {
-	for name, tc := range map[string]struct {
-		manifests, install, want string
-	}{
-		"invalid flags":  {installed("one", "$(IMAGE)"), "", "read the flags of Deployment batch/one: --quick-exit-image"},
-		"no Deployment":  {job, job, "has no Deployment of the operator: one with label app.kubernetes.io/name=sidecar-termination-operator and a container manager"},
-		"not a manifest": {job, "a: b", "--install: read manifests"},
-		"no such file":   {job, "missing", "--install: read manifests"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			files := source.Files{}
-			files.Filenames = []string{"-"}
-			if tc.install != "" {
-				files.Install = filepath.Join(t.TempDir(), "install.yaml")
-			}
-			if tc.install != "" && tc.install != "missing" {
-				if err := os.WriteFile(files.Install, []byte(tc.install), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if _, err := files.Read(t.Context(), strings.NewReader(tc.manifests), "batch"); err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("got error %v, want %q", err, tc.want)
-			}
-		})
-	}
-}
-
-func TestInstallRequiresManifests(t *testing.T) {
-	for name, tc := range map[string]struct {
-		files source.Files
-		ok    bool
-	}{
-		"neither":     {source.Files{}, true},
-		"alone":       {source.Files{Install: "install.yaml"}, false},
-		"with a file": {source.Files{Install: "install.yaml", FilenameOptions: resource.FilenameOptions{Filenames: []string{"a.yaml"}}}, true},
-	} {
-		if err := tc.files.Check(); (err == nil) != tc.ok {
-			t.Errorf("%s: got %v", name, err)
-		}
+func TestInvalidFlagsOfTheOperatorInManifests(t *testing.T) {
+	files := source.Files{}
+	files.Filenames = []string{"-"}
+	const want = "read the flags of Deployment batch/one: --quick-exit-image"
+	if _, err := files.Read(t.Context(), strings.NewReader(installed("one", "$(IMAGE)")), "batch"); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got error %v, want %q", err, want)
 	}
 }
