@@ -34,7 +34,7 @@ const kubectlTimeout = 5 * time.Minute
 func TestKubectlAppliesPatchedPreset(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
-	overlay := writeKustomization(test, map[string]string{
+	overlay := test.WriteKustomization(map[string]string{
 		"kustomization.yaml": fmt.Sprintf(`
 namespace: %s
 namePrefix: etl-
@@ -104,25 +104,6 @@ func kubectl(test *harness.Test, arguments ...string) string {
 	return output
 }
 
-// writeKustomization writes a user's files, in which CONFIG stands for the relative path of the operator's directory config.
-func writeKustomization(test *harness.Test, files map[string]string) string {
-	test.Helper()
-	directory, err := filepath.EvalSymlinks(test.TempDir())
-	if err != nil {
-		test.Fatal(err)
-	}
-	config, err := filepath.Rel(directory, filepath.Join(test.Repository, "config"))
-	if err != nil {
-		test.Fatal(err)
-	}
-	for name, content := range files {
-		if err := os.WriteFile(filepath.Join(directory, name), []byte(strings.ReplaceAll(content, "CONFIG", config)), 0o600); err != nil {
-			test.Fatal(err)
-		}
-	}
-	return directory
-}
-
 // With overlay namespaced the operator ends sidecars in its namespace without any ClusterRole, and leaves other namespaces alone.
 func TestNamespaced(t *testing.T) {
 	harness.Exclusive(t)
@@ -177,7 +158,7 @@ func installNamespaced(test *harness.Test) {
 		test.Fatal(err)
 	}
 	flags := strings.NewReplacer("namespaces=batch", "namespaces="+test.Namespace, "kind=Unknown", "kind=Real").Replace(read("flags.yaml"))
-	installation := writeKustomization(test, map[string]string{
+	installation := test.WriteKustomization(map[string]string{
 		"kustomization.yaml": string(content), "flags.yaml": flags, "delete.yaml": read("delete.yaml"),
 	})
 	addRoles(test, filepath.Join(installation, "roles"))
@@ -224,21 +205,8 @@ func TestInstallWithOwnImages(t *testing.T) {
 		t.Fatalf("%v: %v\n%s", push.Args, err, output)
 	}
 
-	overlay := filepath.Join(directory, "overlay")
-	if err := dist.WriteOverlay(filepath.Join(test.Repository, "config"), overlay, references); err != nil {
-		t.Fatal(err)
-	}
-	installation := writeKustomization(test, localPatches(test))
-	base, err := filepath.Rel(installation, overlay)
-	if err != nil {
-		t.Fatal(err)
-	}
-	kustomization := fmt.Sprintf(`
-sortOptions: {order: fifo}
-resources: [%s]
-patches: [{path: namespace.yaml}, {path: deployment.yaml}, {path: poddisruptionbudget.yaml}]
-`, base)
-	if err := os.WriteFile(filepath.Join(installation, "kustomization.yaml"), []byte(kustomization), 0o600); err != nil {
+	installation := test.WriteKustomization(map[string]string{"kustomization.yaml": harness.LocalPatches + "resources: [own]\n"})
+	if err := dist.WriteOverlay(filepath.Join(test.Repository, "config"), filepath.Join(installation, "own"), references); err != nil {
 		t.Fatal(err)
 	}
 	// The field manager of `make cluster-deploy`, so that the next deployment has no conflicts.
@@ -254,18 +222,4 @@ patches: [{path: namespace.yaml}, {path: deployment.yaml}, {path: poddisruptionb
 		harness.Job("job", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2)))
 	record := test.RequireCompleted("job")
 	test.RequireImage(record, harness.SidecarName, registry.Reference("team/"+dist.QuickExitImage+":dev"))
-}
-
-// localPatches are the patches of config/overlays/local, with images that are pulled.
-func localPatches(test *harness.Test) map[string]string {
-	test.Helper()
-	patches := map[string]string{}
-	for _, name := range []string{"namespace.yaml", "deployment.yaml", "poddisruptionbudget.yaml"} {
-		content, err := os.ReadFile(filepath.Join(test.Repository, "config", "overlays", "local", name))
-		if err != nil {
-			test.Fatal(err)
-		}
-		patches[name] = strings.ReplaceAll(string(content), "imagePullPolicy: Never", "imagePullPolicy: IfNotPresent")
-	}
-	return patches
 }

@@ -46,6 +46,42 @@ func RequireAddons(t *testing.T, names ...string) {
 	}
 }
 
+// LocalPatches are lines of a kustomization. They adapt the operator to the local cluster, whose pods cannot reach the API server by a pod
+// network. WriteKustomization writes the patches.
+const LocalPatches = `
+sortOptions: {order: fifo}
+patches: [{path: namespace.yaml}, {path: deployment.yaml}, {path: poddisruptionbudget.yaml}]
+`
+
+// WriteKustomization writes a user's files into a new directory, next to the patches of config/overlays/local, with images that are pulled.
+// In kustomization.yaml, CONFIG stands for the relative path of the operator's directory config.
+func (t *Test) WriteKustomization(files map[string]string) string {
+	t.Helper()
+	directory, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config, err := filepath.Rel(directory, filepath.Join(t.Repository, "config"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files["kustomization.yaml"] = strings.ReplaceAll(files["kustomization.yaml"], "CONFIG", config)
+	for _, name := range []string{"namespace.yaml", "deployment.yaml", "poddisruptionbudget.yaml"} {
+		patch, err := os.ReadFile(filepath.Join(t.Repository, "config", "overlays", "local", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files[name] = strings.ReplaceAll(string(patch), "imagePullPolicy: Never", "imagePullPolicy: IfNotPresent")
+	}
+	for name, content := range files {
+		// A file may be a script.
+		if err := os.WriteFile(filepath.Join(directory, name), []byte(content), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return directory
+}
+
 // LocalCluster runs a localcluster command, such as `component stop kruise-daemon`.
 func (t *Test) LocalCluster(arguments ...string) {
 	t.Helper()

@@ -8,6 +8,7 @@ package release
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -19,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -64,7 +65,8 @@ func TestRelease(t *testing.T) {
 			previous, current := directory(t, previousVariable), directory(t, releaseVariable)
 			i.load(previous)
 			i.load(current)
-			i.unpackPlugin(current)
+			archive := dist.PluginFile(v1.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH})
+			i.run("tar", "-xzf", current.path(archive), "-C", i.plugin, "--exclude", "LICENSE")
 			way := tc.way(i)
 			before := i.objects()
 			way.install(previous)
@@ -73,7 +75,7 @@ func TestRelease(t *testing.T) {
 			test.Create(policy, image)
 			i.requireImageMode("before", previous)
 
-			i.whileJobsRun("upgrade", func() {
+			i.whileJobsRun("upgrade", policy, func() {
 				way.install(current)
 				i.waitFor(way, current)
 			})
@@ -81,13 +83,13 @@ func TestRelease(t *testing.T) {
 			i.requireImageMode("upgraded", current)
 			i.requireCheck(way)
 
-			i.whileJobsRun("rollback", func() {
+			i.whileJobsRun("rollback", policy, func() {
 				way.rollBack(previous)
 				i.waitFor(way, previous)
 			})
 			i.requireKept(policy)
 
-			i.deletePolicies()
+			i.kubectl("delete", "clustersidecarterminationpolicies,sidecarterminationpolicies", "--all", "--all-namespaces")
 			way.uninstall(previous)
 			i.requireSame(before)
 		})
@@ -101,9 +103,7 @@ func TestRelease(t *testing.T) {
 // files are the files of a release.
 type files struct{ directory, version string }
 
-func (f files) path(name ...string) string {
-	return filepath.Join(append([]string{f.directory}, name...)...)
-}
+func (f files) path(name string) string { return filepath.Join(f.directory, name) }
 
 func directory(t *testing.T, variable string) files {
 	t.Helper()
@@ -111,7 +111,7 @@ func directory(t *testing.T, variable string) files {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(path, "install.yaml")); err != nil {
+	if _, err := os.Stat(filepath.Join(path, dist.InstallFile)); err != nil {
 		t.Fatalf("%s names no directory of a release (run `make test-release`): %v", variable, err)
 	}
 	return files{directory: path, version: filepath.Base(path)}
@@ -134,7 +134,7 @@ func (i *installer) requireImageMode(job string, release files) {
 	created := harness.Job(job, corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(1))
 	created.Spec.Template.Labels = map[string]string{modeLabel: "image"}
 	i.Create(created)
-	i.RequireImage(i.RequireCompleted(job), harness.SidecarName, i.quickExitImage(release))
+	i.RequireImage(i.RequireCompleted(job), harness.SidecarName, cmp.Or(i.mirror, registryOfReleases)+dist.QuickExitImage+":"+release.version)
 }
 
 // Jobs that run during a change: some end before, during and soon after it, others only when it is over.
@@ -144,8 +144,8 @@ const (
 	longJobs   = 3
 )
 
-// whileJobsRun makes a change while Jobs run, and requires that all of them complete and that nothing is stuck.
-func (i *installer) whileJobsRun(name string, change func()) {
+// whileJobsRun makes a change while Jobs run, and requires that all of them complete and that nothing of the policy is stuck.
+func (i *installer) whileJobsRun(name string, policy *v1alpha1.SidecarTerminationPolicy, change func()) {
 	i.Helper()
 	var jobs []string
 	var gates []*harness.Gate
@@ -168,8 +168,6 @@ func (i *installer) whileJobsRun(name string, change func()) {
 	for _, job := range jobs {
 		i.RequireCompleted(job)
 	}
-	policy, _ := policies()
-	policy.Namespace = i.Namespace
 	i.EventuallyStatus(policy, "no pod to be stuck or waiting", func(status v1alpha1.PolicyStatus) error {
 		if status.StuckPods != 0 || status.WaitingPods != 0 || status.TerminatingPods != 0 {
 			return fmt.Errorf("status %+v", status)
@@ -202,11 +200,6 @@ func (i *installer) requireCheck(way way) {
 	}
 }
 
-func (i *installer) deletePolicies() {
-	i.Helper()
-	i.kubectl("delete", "clustersidecarterminationpolicies,sidecarterminationpolicies", "--all", "--all-namespaces")
-}
-
 const (
 	// registryOfReleases is the registry of the images in the manifests.
 	registryOfReleases = "ghcr.io/sidecar-termination/"
@@ -220,14 +213,6 @@ type installer struct {
 	plugin string
 	// mirror is the registry of the images, with a slash at its end. If it is empty, the images are those of a release.
 	mirror string
-}
-
-func (i *installer) quickExitImage(release files) string {
-	registry := registryOfReleases
-	if i.mirror != "" {
-		registry = i.mirror
-	}
-	return registry + "quick-exit:" + release.version
 }
 
 // run runs a program of a user, and returns its output.
@@ -276,13 +261,6 @@ func (i *installer) load(release files) {
 	}
 }
 
-// unpackPlugin unpacks the archive of this machine's command line.
-func (i *installer) unpackPlugin(release files) {
-	i.Helper()
-	archive := dist.PluginFile(v1.Platform{OS: runtime.GOOS, Architecture: runtime.GOARCH})
-	i.run("tar", "-xzf", release.path(archive), "-C", i.plugin, "--exclude", "LICENSE")
-}
-
 // waitFor waits until the operator of the release runs, and no other.
 func (i *installer) waitFor(way way, release files) {
 	i.Helper()
@@ -313,38 +291,12 @@ func (i *installer) objects() []string {
 func (i *installer) requireSame(before []string) {
 	i.Helper()
 	i.Eventually("the cluster to have the same objects as before", commandTimeout, func(context.Context) error {
-		if difference := cmp.Diff(before, i.objects()); difference != "" {
+		if difference := gocmp.Diff(before, i.objects()); difference != "" {
 			return fmt.Errorf("objects (-before +after):\n%s", difference)
 		}
 		return nil
 	})
 	i.Logf("%d objects before and after", len(before))
-}
-
-// localPatches are the files of config/overlays/local that adapt the operator to the local cluster, whose pods cannot reach the API
-// server by a pod network.
-var localPatches = []string{"namespace.yaml", "deployment.yaml", "poddisruptionbudget.yaml"}
-
-// write writes files into a new directory, and the patches of the local cluster.
-func (i *installer) write(contents map[string]string, patches ...string) string {
-	i.Helper()
-	directory, err := filepath.EvalSymlinks(i.TempDir())
-	if err != nil {
-		i.Fatal(err)
-	}
-	for _, name := range patches {
-		content, err := os.ReadFile(filepath.Join(i.Repository, "config", "overlays", "local", name))
-		if err != nil {
-			i.Fatal(err)
-		}
-		contents[name] = strings.ReplaceAll(string(content), "imagePullPolicy: Never", "imagePullPolicy: IfNotPresent")
-	}
-	for name, content := range contents {
-		if err := os.WriteFile(filepath.Join(directory, name), []byte(content), 0o600); err != nil {
-			i.Fatal(err)
-		}
-	}
-	return directory
 }
 
 func (i *installer) apply(kustomization string) {
@@ -359,11 +311,10 @@ func manifest(i *installer) way {
 		if err != nil {
 			i.Fatal(err)
 		}
-		i.apply(i.write(map[string]string{dist.InstallFile: string(content), "kustomization.yaml": `
-sortOptions: {order: fifo}
-resources: [install.yaml]
-patches: [{path: namespace.yaml}, {path: deployment.yaml}, {path: poddisruptionbudget.yaml}]
-`}, localPatches...))
+		i.apply(i.WriteKustomization(map[string]string{
+			dist.InstallFile:     string(content),
+			"kustomization.yaml": harness.LocalPatches + "resources: [" + dist.InstallFile + "]\n",
+		}))
 	}
 	return way{
 		namespace: settings.Namespace, deployment: settings.DeploymentName,
@@ -377,19 +328,17 @@ patches: [{path: namespace.yaml}, {path: deployment.yaml}, {path: poddisruptionb
 // chart installs the chart: the first release from its archive, and the upgrade from a registry.
 func chart(i *installer) way {
 	const namespace = settings.Namespace
-	values := i.write(map[string]string{
+	rendering := i.WriteKustomization(map[string]string{
 		"values.yaml": "replicas: 1\n",
 		"kustomization.yaml": `
 resources: [rendered.yaml]
 patches: [{path: deployment.yaml, target: {kind: Deployment}}]
 `,
-	}, "deployment.yaml")
-	render := filepath.Join(values, "render.sh")
-	script := fmt.Sprintf("#!/bin/sh\ncat >'%s/rendered.yaml' && exec kubectl kustomize '%[1]s'\n", values)
-	if err := os.WriteFile(render, []byte(script), 0o700); err != nil {
-		i.Fatal(err)
+		"render.sh": "#!/bin/sh\ncd \"$(dirname \"$0\")\" && cat >rendered.yaml && exec kubectl kustomize .\n",
+	})
+	options := []string{
+		"--namespace", namespace, "--values", filepath.Join(rendering, "values.yaml"), "--post-renderer", filepath.Join(rendering, "render.sh"),
 	}
-	options := []string{"--namespace", namespace, "--values", filepath.Join(values, "values.yaml"), "--post-renderer", render}
 	registry := harness.StartRegistry(i.T)
 	installed := false
 	return way{
@@ -428,25 +377,11 @@ func overlay(i *installer) way {
 		if _, err := dist.Push(i.Context(), release.path("images"), references); err != nil {
 			i.Fatal(err)
 		}
-		base := i.write(map[string]string{}, localPatches...)
-		config, err := filepath.Rel(base, filepath.Join(i.Repository, "config"))
-		if err != nil {
-			i.Fatal(err)
-		}
-		var components []string
-		for _, component := range []string{"dashboard", "network-policy"} {
-			components = append(components, config+"/components/"+component)
-		}
-		kustomization := fmt.Sprintf(`
-sortOptions: {order: fifo}
-resources: [%s/default]
-components: [%s]
-patches: [{path: namespace.yaml}, {path: deployment.yaml}, {path: poddisruptionbudget.yaml}]
-`, config, strings.Join(components, ", "))
-		if err := os.WriteFile(filepath.Join(base, "kustomization.yaml"), []byte(kustomization), 0o600); err != nil {
-			i.Fatal(err)
-		}
-		named := i.write(map[string]string{"kustomization.yaml": fmt.Sprintf(`
+		base := i.WriteKustomization(map[string]string{"kustomization.yaml": harness.LocalPatches + `
+resources: [CONFIG/default]
+components: [CONFIG/components/dashboard, CONFIG/components/network-policy]
+`})
+		rendered = i.WriteKustomization(map[string]string{"kustomization.yaml": fmt.Sprintf(`
 namespace: batch-system
 namePrefix: acme-
 nameSuffix: -blue
@@ -454,10 +389,9 @@ sortOptions: {order: fifo}
 resources: [../%s]
 images:
 - {name: %[2]s%[3]s, newName: %[4]s%[3]s, newTag: %[5]s}
-- {name: %[2]squick-exit, newName: %[4]squick-exit, newTag: %[5]s}
-`, filepath.Base(base), registryOfReleases, settings.Name, i.mirror, release.version)})
-		i.apply(named)
-		rendered = named
+- {name: %[2]s%[6]s, newName: %[4]s%[6]s, newTag: %[5]s}
+`, filepath.Base(base), registryOfReleases, dist.OperatorImage, i.mirror, release.version, dist.QuickExitImage)})
+		i.apply(rendered)
 	}
 	return way{
 		namespace: "batch-system", deployment: "acme-" + settings.DeploymentName + "-blue",
