@@ -144,79 +144,61 @@ func TestCRRIsKeptIfContainersMayRestart(t *testing.T) {
 	}
 }
 
-func TestSupersededCRRsAreDeletedFirst(t *testing.T) {
-	s := &server{uid: "4a1b", err: errors.New("broken")}
-	superseded := []plan.Attempt{{Number: 0, UID: "aa"}, {Number: 1, UID: "bb"}}
-	_, err := (&Terminator{Client: s, Clock: stopped}).Terminate(t.Context(), pod, plan.Action{Supersedes: superseded})
-	if !errors.Is(err, s.err) {
-		t.Errorf("got error %v", err)
-	}
-	if diff := cmp.Diff([]string{"batch/sidecar-termination-4a1b-0 with uid aa", "batch/sidecar-termination-4a1b-1 with uid bb"}, s.deleted); diff != "" {
-		t.Errorf("deleted (-want +got):\n%s", diff)
-	}
-}
-
-func TestFailedDeletionPreventsCreation(t *testing.T) {
-	requests := kruise.SchemeGroupVersion.WithResource("containerrecreaterequests").GroupResource()
-	for name, answer := range map[string]error{
-		"replaced since it was read": apierrors.NewConflict(requests, "sidecar-termination-4a1b-0", errors.New("precondition failed")),
-		"forbidden":                  apierrors.NewForbidden(requests, "sidecar-termination-4a1b-0", errors.New("not allowed")),
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := &server{uid: "4a1b", undeletable: answer}
-			changed, err := (&Terminator{Client: s, Clock: stopped}).Terminate(t.Context(), pod, plan.Action{Supersedes: []plan.Attempt{{UID: "aa"}}})
-			if changed || !errors.Is(err, answer) || s.created != nil {
-				t.Errorf("got changed %t, error %v, CRR %v", changed, err, s.created)
-			}
-		})
-	}
-}
-
-func TestCRRForAnotherPodIsDeleted(t *testing.T) {
-	for name, uid := range map[string]string{"another pod has the name": "9c2d", "the webhook was passed by": ""} {
-		t.Run(name, func(t *testing.T) {
-			s := &server{uid: uid}
-			changed, err := (&Terminator{Client: s, Clock: stopped}).Terminate(t.Context(), pod, plan.Action{})
-			if changed || !errors.Is(err, ErrDenied) {
-				t.Errorf("got changed %t, error %v", changed, err)
-			}
-			if diff := cmp.Diff([]string{"batch/sidecar-termination-4a1b-0 with uid c0de"}, s.deleted); diff != "" {
-				t.Errorf("deleted (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 func TestCreateErrors(t *testing.T) {
 	requests := kruise.SchemeGroupVersion.WithResource(resource).GroupResource()
 	webhook, down, broken := apierrors.NewBadRequest("why"), errors.New("connection refused"), errors.New("broken")
 	taken := apierrors.NewAlreadyExists(requests, "sidecar-termination-4a1b-0")
+	replaced := apierrors.NewConflict(requests, "sidecar-termination-4a1b-0", errors.New("precondition failed"))
 	is := func(target error) func(error) bool { return func(err error) bool { return errors.Is(err, target) } }
+	own := func(change func(*kruise.ContainerRecreateRequest)) *kruise.ContainerRecreateRequest {
+		request := newCRR(pod, plan.Action{}, stopped.Now())
+		change(request)
+		return request
+	}
+	const superseded, created = "batch/sidecar-termination-4a1b-0 with uid aa", "batch/sidecar-termination-4a1b-0 with uid c0de"
 	for name, tc := range map[string]struct {
-		err     error
-		change  func(*kruise.ContainerRecreateRequest) // of the existing CRR
-		listErr error
-		want    func(error) bool
+		server     server
+		supersedes []plan.Attempt
+		deleted    []string
+		want       func(error) bool
 	}{
-		"denied":                           {err: webhook, want: func(err error) bool { return errors.Is(err, ErrDenied) && errors.Is(err, webhook) }},
-		"no answer":                        {err: down, want: func(err error) bool { return !errors.Is(err, ErrDenied) && errors.Is(err, down) }},
-		"taken by the operator's own CRR":  {err: taken, change: func(*kruise.ContainerRecreateRequest) {}, want: is(nil)},
-		"taken, without the label":         {err: taken, change: func(r *kruise.ContainerRecreateRequest) { r.Labels = nil }, want: isDenied},
-		"taken, of another manager":        {err: taken, change: func(r *kruise.ContainerRecreateRequest) { r.Labels[labelManagedBy] = "another" }, want: isDenied},
-		"taken, without an owner":          {err: taken, change: func(r *kruise.ContainerRecreateRequest) { r.OwnerReferences = nil }, want: isDenied},
-		"taken, of another pod":            {err: taken, change: func(r *kruise.ContainerRecreateRequest) { r.OwnerReferences[0].UID = "9c2d" }, want: isDenied},
-		"taken by one that is deleted now": {err: taken, want: apierrors.IsConflict},
-		"taken by one that cannot be read": {err: taken, listErr: broken, want: is(broken)},
+		"denied":    {server: server{err: webhook}, want: func(err error) bool { return errors.Is(err, ErrDenied) && errors.Is(err, webhook) }},
+		"no answer": {server: server{err: down}, want: func(err error) bool { return !errors.Is(err, ErrDenied) && errors.Is(err, down) }},
+		"taken by the operator's own CRR": {
+			server: server{err: taken, existing: own(func(*kruise.ContainerRecreateRequest) {})}, want: is(nil),
+		},
+		"taken, without the label": {
+			server: server{err: taken, existing: own(func(r *kruise.ContainerRecreateRequest) { r.Labels = nil })}, want: isDenied,
+		},
+		"taken, of another manager": {
+			server: server{err: taken, existing: own(func(r *kruise.ContainerRecreateRequest) { r.Labels[labelManagedBy] = "another" })}, want: isDenied,
+		},
+		"taken, without an owner": {
+			server: server{err: taken, existing: own(func(r *kruise.ContainerRecreateRequest) { r.OwnerReferences = nil })}, want: isDenied,
+		},
+		"taken, of another pod": {
+			server: server{err: taken, existing: own(func(r *kruise.ContainerRecreateRequest) { r.OwnerReferences[0].UID = "9c2d" })}, want: isDenied,
+		},
+		"taken by one that is deleted now": {server: server{err: taken}, want: apierrors.IsConflict},
+		"taken by one that cannot be read": {server: server{err: taken, listErr: broken}, want: is(broken)},
+		"superseded ones are deleted first": {
+			server: server{err: broken}, supersedes: []plan.Attempt{{Number: 0, UID: "aa"}, {Number: 1, UID: "bb"}},
+			deleted: []string{superseded, "batch/sidecar-termination-4a1b-1 with uid bb"}, want: is(broken),
+		},
+		"a superseded one has been replaced": {
+			server: server{undeletable: replaced}, supersedes: []plan.Attempt{{UID: "aa"}}, deleted: []string{superseded}, want: is(replaced),
+		},
+		"another pod has the name":  {server: server{uid: "9c2d"}, deleted: []string{created}, want: is(ErrDenied)},
+		"the webhook was passed by": {server: server{}, deleted: []string{created}, want: is(ErrDenied)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := &server{err: tc.err, listErr: tc.listErr}
-			if tc.change != nil {
-				s.existing = newCRR(pod, plan.Action{}, stopped.Now())
-				tc.change(s.existing)
-			}
-			changed, err := (&Terminator{Client: s, Server: s, Clock: stopped}).Terminate(t.Context(), pod, plan.Action{})
+			s := &tc.server
+			changed, err := (&Terminator{Client: s, Server: s, Clock: stopped}).Terminate(t.Context(), pod, plan.Action{Supersedes: tc.supersedes})
 			if changed || !tc.want(err) {
 				t.Errorf("got changed %t, error %v", changed, err)
+			}
+			if diff := cmp.Diff(tc.deleted, s.deleted); diff != "" {
+				t.Errorf("deleted (-want +got):\n%s", diff)
 			}
 		})
 	}
