@@ -126,16 +126,15 @@ func TestConditions(t *testing.T) {
 		return condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
 	}
 	enforced := ready(v1alpha1.ReasonEnforced, "the policy is enforced")
+	const none = "no unfinished pod with restartPolicy Never or OnFailure matches now"
 
 	tests := map[string]struct {
 		policy       rollup.Policy
 		observations []rollup.PodObservation
 		want         []metav1.Condition
 	}{
-		"a policy without pods is ready": {
-			policy(), nil, []metav1.Condition{ready(v1alpha1.ReasonNoPodsMatched, "no unfinished pod with restartPolicy Never or OnFailure matches now")},
-		},
-		"a policy with pods is ready": {policy(), []rollup.PodObservation{seen("a", plan.StageWaiting)}, []metav1.Condition{enforced}},
+		"a policy without pods is ready": {policy(), nil, []metav1.Condition{ready(v1alpha1.ReasonNoPodsMatched, none)}},
+		"a policy with pods is ready":    {policy(), []rollup.PodObservation{seen("a", plan.StageWaiting)}, []metav1.Condition{enforced}},
 		"a DryRun policy is ready with reason DryRun": {
 			policy(dryRun), []rollup.PodObservation{seen("a", plan.StageWaiting)},
 			[]metav1.Condition{ready(v1alpha1.ReasonDryRun, "nothing is written to pods; set enforcement to Enforce to act")},
@@ -208,6 +207,13 @@ func TestConditions(t *testing.T) {
 				t.Errorf("Conditions (-want +got):\n%s", diff)
 			}
 		})
+	}
+	for count, pods := range map[int64]string{1: "1 pod", 3: "3 pods"} {
+		got := rollup.Summarize(policy(), v1alpha1.PolicyStatus{TerminatedPods: count}, rollup.PodSummary{}, rollup.Tally{}, now).Conditions
+		want := []metav1.Condition{ready(v1alpha1.ReasonNoPodsMatched, none+"; sidecars of "+pods+" were terminated before")}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("after %s, conditions (-want +got):\n%s", pods, diff)
+		}
 	}
 }
 
@@ -327,27 +333,6 @@ func TestCumulativeFigures(t *testing.T) {
 			got := rollup.Summarize(policy(), test.old, rollup.PodSummary{}, test.tally, now)
 			if diff := cmp.Diff(test.want, got, cmpopts.IgnoreFields(v1alpha1.PolicyStatus{}, "ObservedGeneration", "Conditions")); diff != "" {
 				t.Errorf("Summarize() (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestReadyAfterLastPodCountsTerminatedPods(t *testing.T) {
-	for name, test := range map[string]struct {
-		old  v1alpha1.PolicyStatus
-		want string
-	}{
-		"no pod so far": {want: "no unfinished pod with restartPolicy Never or OnFailure matches now"},
-		"one pod": {v1alpha1.PolicyStatus{TerminatedPods: 1},
-			"no unfinished pod with restartPolicy Never or OnFailure matches now; sidecars of 1 pod were terminated before"},
-		"several pods": {v1alpha1.PolicyStatus{TerminatedPods: 3},
-			"no unfinished pod with restartPolicy Never or OnFailure matches now; sidecars of 3 pods were terminated before"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			status := rollup.Summarize(policy(), test.old, rollup.PodSummary{}, rollup.Tally{}, now)
-			ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
-			if ready.Reason != string(v1alpha1.ReasonNoPodsMatched) || ready.Message != test.want {
-				t.Errorf("got %s: %s, want NoPodsMatched: %s", ready.Reason, ready.Message, test.want)
 			}
 		})
 	}
