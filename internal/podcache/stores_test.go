@@ -4,7 +4,6 @@ package podcache
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -29,6 +28,20 @@ func TestPodsPrefersNewerVersion(t *testing.T) {
 	running := corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
 	ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{}}
 	type pods = []*corev1.Pod
+	elsewhere := func(name string, change ...func(*corev1.Pod)) *corev1.Pod {
+		pod := podtest.New(change...)
+		pod.Namespace, pod.Name, pod.Spec.NodeName, pod.ResourceVersion = "elsewhere", name, "elsewhere", "elsewhere"
+		return pod
+	}
+	here := podtest.OfJob()
+	reads := map[string]struct {
+		from      func(Stores) ([]*corev1.Pod, error)
+		elsewhere []string
+	}{
+		"of all namespaces": {func(s Stores) ([]*corev1.Pod, error) { return s.Pods(t.Context(), "") }, []string{"elsewhere Running", "elsewhere Succeeded"}},
+		"of its namespace":  {func(s Stores) ([]*corev1.Pod, error) { return s.Pods(t.Context(), here.Namespace) }, nil},
+		"of its node":       {func(s Stores) ([]*corev1.Pod, error) { return s.PodsOnNode(here.Spec.NodeName) }, nil},
+	}
 	for _, test := range []struct {
 		name                 string
 		unfinished, teardown pods
@@ -43,10 +56,9 @@ func TestPodsPrefersNewerVersion(t *testing.T) {
 		{"new pod with the name of one in teardown", pods{copyOf("10", corev1.PodRunning, running)}, pods{copyOf("9", corev1.PodSucceeded, running)}, []string{"10 Running"}},
 		{"same version in both", pods{copyOf("9", corev1.PodRunning, running)}, pods{copyOf("9", corev1.PodRunning, running)}, []string{"9 Running"}},
 	} {
-		for _, namespace := range []string{"", podtest.OfJob().Namespace} {
-			t.Run(strings.TrimSpace(test.name+" "+namespace), func(t *testing.T) {
-				stores := newTestStores(t, test.unfinished, test.teardown)
-				pods, err := stores.Pods(t.Context(), namespace)
+		for name, read := range reads {
+			t.Run(test.name+", "+name, func(t *testing.T) {
+				pods, err := read.from(newTestStores(t, append(test.unfinished, elsewhere("runs")), append(test.teardown, elsewhere("tears", podtest.Succeeded))))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -55,7 +67,7 @@ func TestPodsPrefersNewerVersion(t *testing.T) {
 					got = append(got, pod.ResourceVersion+" "+string(pod.Status.Phase))
 				}
 				slices.Sort(got)
-				if diff := cmp.Diff(test.want, got); diff != "" {
+				if diff := cmp.Diff(append(test.want, read.elsewhere...), got); diff != "" {
 					t.Errorf("pods (-want +got):\n%s", diff)
 				}
 			})
@@ -81,30 +93,6 @@ func newTestStores(t *testing.T, unfinished, teardown []*corev1.Pod) Stores {
 		t.Fatal(err)
 	}
 	return stores
-}
-
-func TestPodsOnNodeReadsBothCaches(t *testing.T) {
-	on := func(node, name string, change ...func(*corev1.Pod)) *corev1.Pod {
-		pod := podtest.New(change...)
-		pod.Name, pod.Spec.NodeName = name, node
-		return pod
-	}
-	stores := newTestStores(t,
-		[]*corev1.Pod{on("node-1", "runs"), on("node-2", "elsewhere"), on("", "pending")},
-		[]*corev1.Pod{on("node-1", "teardown", podtest.Succeeded), on("node-2", "teardown elsewhere", podtest.Succeeded), on("node-1", "over", podtest.Succeeded, podtest.MainDone, podtest.SidecarDone)},
-	)
-	pods, err := stores.PodsOnNode("node-1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, pod := range pods {
-		got = append(got, pod.Name)
-	}
-	slices.Sort(got)
-	if diff := cmp.Diff([]string{"runs", "teardown"}, got); diff != "" {
-		t.Errorf("pods (-want +got):\n%s", diff)
-	}
 }
 
 func TestTeardownEventsEndWithTeardown(t *testing.T) {

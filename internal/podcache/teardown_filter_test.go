@@ -267,6 +267,18 @@ func TestTeardownFilter(t *testing.T) {
 			ft.want("after", []string{describe(ft.next())}, "DELETED a 40")
 			ft.follows("then", 0)
 		},
+		"the next watch repeats a deletion that the informer has not received": func(ft *filterTest) {
+			ft.watch(live)
+			ft.want("written", ft.see(watch.Added, tearing("a")), "ADDED a 11")
+			stopped := &teardownWatch{filter: ft.filter, source: watch.NewFake(), result: make(chan watch.Event), done: make(chan struct{})}
+			stopped.Stop()
+			pod := tearing("a")
+			if stopped.forward(watch.Event{Type: watch.Deleted, Object: &pod}) {
+				ft.Error("a stopped watch passes a deletion on")
+			}
+			ft.watch(metav1.ListOptions{ResourceVersion: "11"})
+			ft.want("deleted", ft.see(watch.Deleted, tearing("a")), "DELETED a 12")
+		},
 		"end during an interruption, then list": func(ft *filterTest) {
 			ft.want("listed", ft.list(tearing("a")), "a")
 			ft.want("listed again", ft.list(over("a"), over("b")), "a")
@@ -300,21 +312,6 @@ func TestTeardownFilter(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { run(newFilterTest(t)) })
 	}
-}
-
-// A deletion that the informer has not received is not lost.
-func TestNextWatchRepeatsDeletion(t *testing.T) {
-	ft := newFilterTest(t)
-	ft.watch(metav1.ListOptions{ResourceVersion: "10"})
-	ft.want("written", ft.see(watch.Added, tearing("a")), "ADDED a 11")
-	stopped := &teardownWatch{filter: ft.filter, source: watch.NewFake(), result: make(chan watch.Event), done: make(chan struct{})}
-	stopped.Stop()
-	pod := tearing("a")
-	if stopped.forward(watch.Event{Type: watch.Deleted, Object: &pod}) {
-		t.Error("a stopped watch passes a deletion on")
-	}
-	ft.watch(metav1.ListOptions{ResourceVersion: "11"})
-	ft.want("deleted", ft.see(watch.Deleted, tearing("a")), "DELETED a 12")
 }
 
 // maxBytesPerFinishedPod is the memory limit for a pod whose teardown is over. The cache's maps keep the size of their maximum.
