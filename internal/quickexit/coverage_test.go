@@ -28,23 +28,30 @@ func TestCoverage(t *testing.T) {
 	for name, test := range map[string]struct {
 		entries []string
 		covered []string // of shell, server, proxy
+		errors  []string // parts of the error; none: all entries are valid
 	}{
-		"no entry is the default image":                  {nil, []string{shell}},
-		"default is the default image":                   {[]string{"default"}, []string{shell}},
-		"a path replaces the default image":              {[]string{"/app/server"}, []string{server}},
-		"default and a path":                             {[]string{"default", "/app/server"}, []string{shell, server}},
-		"two paths":                                      {[]string{"/app/server", "/opt/proxy"}, []string{server, proxy}},
-		"an asterisk covers everything":                  {[]string{"*"}, []string{shell, server, proxy}},
-		"an asterisk among others":                       {[]string{"/app/server", "*"}, []string{shell, server, proxy}},
-		"an invalid path does not count":                 {[]string{"app/server", "/opt/proxy"}, []string{proxy}},
-		"an invalid path alone is not the default image": {[]string{"sh"}, nil},
-		"an empty entry is not the default image":        {[]string{""}, nil},
-		"entries are not split":                          {[]string{"default,/app/server", "/app/server /opt/proxy"}, nil},
-		"a path that is not clean does not count":        {[]string{"/app//server"}, nil},
-		"a directory is not a pattern":                   {[]string{"/app/", "/opt/*"}, nil},
-		"the last entry that counts":                     {append(programs(quickexit.MaxEntries-1), server), []string{server}},
-		"the first entry beyond the limit":               {append(programs(quickexit.MaxEntries), server, "*"), nil},
-		"the entrypoint need not be mentioned":           {[]string{"/quick-exit"}, nil},
+		"no entry is the default image":     {nil, []string{shell}, nil},
+		"default is the default image":      {[]string{"default"}, []string{shell}, nil},
+		"a path replaces the default image": {[]string{"/app/server"}, []string{server}, nil},
+		"default and a path":                {[]string{"default", "/app/server"}, []string{shell, server}, nil},
+		"two paths":                         {[]string{"/app/server", "/opt/proxy"}, []string{server, proxy}, nil},
+		"an asterisk covers everything":     {[]string{"*"}, []string{shell, server, proxy}, nil},
+		"every kind":                        {[]string{"default", "/app/server", "/opt/my app,v2", "*"}, []string{shell, server, proxy}, nil},
+		"the entrypoint":                    {[]string{"/quick-exit"}, nil, nil},
+		"an invalid path does not count": {
+			[]string{"app/server", "/opt/proxy"}, []string{proxy}, []string{`invalid entry "app/server"`, `"default" for the paths of the shipped image`},
+		},
+		"an invalid path alone is not the default image": {[]string{"sh"}, nil, []string{`entry "sh"`, `"*" for an image that covers every command`}},
+		"an empty entry is not the default image":        {[]string{""}, nil, []string{`invalid entry ""`}},
+		"entries are not split":                          {[]string{"default,/app/server", "/app/server /opt/proxy"}, nil, []string{`entry "default,/app/server"`}},
+		"a path that is not clean does not count":        {[]string{"/app//server"}, nil, []string{`entry "/app//server"`, "shortest form"}},
+		"a directory is not a pattern":                   {[]string{"/app/", "/opt/*"}, nil, []string{`entry "/app/"`, "names a directory"}},
+		"a path of the runtime":                          {[]string{"/proc/1/exe"}, nil, []string{"/proc/1/exe", "hidden in every container"}},
+		"the first of several is named":                  {[]string{"/opt/proxy", "c", "d"}, []string{proxy}, []string{`entry "c"`}},
+		"a long one is cut":                              {[]string{"x" + strings.Repeat("y", 5000)}, nil, []string{`"x` + strings.Repeat("y", 79) + `"`}},
+		"the last entry that counts":                     {append(programs(quickexit.MaxEntries-1), server), []string{server}, nil},
+		"entries beyond the limit":                       {append(programs(quickexit.MaxEntries), server), nil, []string{"1025 entries are more than the maximum of 1024"}},
+		"an asterisk beyond the limit":                   {append(programs(quickexit.MaxEntries), "*"), nil, []string{"1025 entries"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			coverage := quickexit.CoverageOf(test.entries...)
@@ -57,35 +64,11 @@ func TestCoverage(t *testing.T) {
 			if entrypoint := command(); quickexit.CoversContainer(coverage, &entrypoint) != nil {
 				t.Error("the entrypoint is not covered")
 			}
-		})
-	}
-}
-
-func TestInvalidEntriesAreNamed(t *testing.T) {
-	for name, test := range map[string]struct {
-		entries []string
-		want    []string // parts of the error; none: no error
-	}{
-		"nothing":              {nil, nil},
-		"every kind":           {[]string{"default", "/app/server", "/opt/my app,v2", "*"}, nil},
-		"the most entries":     {programs(quickexit.MaxEntries), nil},
-		"one more":             {programs(quickexit.MaxEntries + 1), []string{"1025 entries are more than the maximum of 1024"}},
-		"a relative path":      {[]string{"/a", "bin/x"}, []string{`invalid entry "bin/x"`, `"default" for the paths of the shipped image`}},
-		"another word":         {[]string{"all"}, []string{`entry "all"`, `"*" for an image that covers every command`}},
-		"an empty entry":       {[]string{""}, []string{`invalid entry ""`}},
-		"several in one":       {[]string{"default,/app/server"}, []string{`entry "default,/app/server"`}},
-		"not clean":            {[]string{"/a/../b"}, []string{`entry "/a/../b"`, "shortest form"}},
-		"a directory":          {[]string{"/a/"}, []string{`entry "/a/"`, "names a directory"}},
-		"of the runtime":       {[]string{"/proc/1/exe"}, []string{"/proc/1/exe", "hidden in every container"}},
-		"the first of several": {[]string{"/b", "c", "d"}, []string{`entry "c"`}},
-		"a long one":           {[]string{"x" + strings.Repeat("y", 5000)}, []string{`"x` + strings.Repeat("y", 79) + `"`}},
-	} {
-		t.Run(name, func(t *testing.T) {
 			err := quickexit.ValidateEntries(test.entries)
-			if (err == nil) != (len(test.want) == 0) {
+			if (err == nil) != (len(test.errors) == 0) {
 				t.Errorf("error is %v", err)
 			}
-			for _, part := range test.want {
+			for _, part := range test.errors {
 				if !strings.Contains(fmt.Sprint(err), part) {
 					t.Errorf("error is %v, without %q", err, part)
 				}
