@@ -233,70 +233,44 @@ func TestAttemptNumber(t *testing.T) {
 func TestToAttempts(t *testing.T) {
 	created := metav1.NewTime(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	completed := metav1.NewTime(created.Add(time.Minute))
-	for name, tc := range map[string]struct {
-		change func(*kruise.ContainerRecreateRequest)
-		want   plan.Attempt
-	}{
-		"a CRR that Kruise has not seen": {
-			func(*kruise.ContainerRecreateRequest) {},
-			plan.Attempt{RestartCounts: map[string]int32{"proxy": 0}},
+	for name, change := range map[string]func(r *kruise.ContainerRecreateRequest, want *plan.Attempt){
+		"a CRR that Kruise has not seen": func(*kruise.ContainerRecreateRequest, *plan.Attempt) {},
+		"the operator's time counts, not the API server's": func(r *kruise.ContainerRecreateRequest, want *plan.Attempt) {
+			r.Annotations = map[string]string{annotationRequestedAt: "2026-03-01T12:50:00Z"}
+			want.Started = created.Add(50 * time.Minute)
 		},
-		"the operator's time counts, not the API server's": {
-			func(r *kruise.ContainerRecreateRequest) {
-				r.Annotations = map[string]string{annotationRequestedAt: "2026-03-01T12:50:00Z"}
-			},
-			plan.Attempt{RestartCounts: map[string]int32{"proxy": 0}, Started: created.Add(50 * time.Minute)},
+		"a modified time in the future": func(r *kruise.ContainerRecreateRequest, _ *plan.Attempt) {
+			r.Annotations = map[string]string{annotationRequestedAt: "2099-03-01T12:00:00Z"}
 		},
-		"a modified time in the future": {
-			func(r *kruise.ContainerRecreateRequest) {
-				r.Annotations = map[string]string{annotationRequestedAt: "2099-03-01T12:00:00Z"}
-			},
-			plan.Attempt{RestartCounts: map[string]int32{"proxy": 0}},
+		"a removed time": func(r *kruise.ContainerRecreateRequest, _ *plan.Attempt) {
+			r.Annotations = map[string]string{annotationRequestedAt: "noon"}
 		},
-		"a removed time": {
-			func(r *kruise.ContainerRecreateRequest) {
-				r.Annotations = map[string]string{annotationRequestedAt: "noon"}
-			},
-			plan.Attempt{RestartCounts: map[string]int32{"proxy": 0}},
+		"restart counts of the webhook": func(r *kruise.ContainerRecreateRequest, want *plan.Attempt) {
+			r.Spec.Containers[0].StatusContext = &kruise.ContainerRecreateRequestContainerContext{RestartCount: 4}
+			want.RestartCounts["proxy"] = 4
 		},
-		"restart counts of the webhook": {
-			func(r *kruise.ContainerRecreateRequest) {
-				r.Spec.Containers[0].StatusContext = &kruise.ContainerRecreateRequestContainerContext{RestartCount: 4}
-			},
-			plan.Attempt{RestartCounts: map[string]int32{"proxy": 4}},
+		"a CRR that Kruise has given up": func(r *kruise.ContainerRecreateRequest, want *plan.Attempt) {
+			r.Status.CompletionTime, r.Status.Message = &completed, "daemon has not responded for a long time"
+			want.Finished, want.Message = completed.Time, r.Status.Message
 		},
-		"a CRR that Kruise has given up": {
-			func(r *kruise.ContainerRecreateRequest) {
-				r.Status.CompletionTime, r.Status.Message = &completed, "daemon has not responded for a long time"
-			},
-			plan.Attempt{RestartCounts: map[string]int32{"proxy": 0}, Finished: completed.Time, Message: "daemon has not responded for a long time"},
+		"a CRR with unknown containers": func(r *kruise.ContainerRecreateRequest, _ *plan.Attempt) {
+			r.Spec.Containers = append([]kruise.ContainerRecreateRequestContainer{{Name: "other"}}, r.Spec.Containers...)
 		},
-		"a CRR with unknown containers": {
-			func(r *kruise.ContainerRecreateRequest) {
-				r.Spec.Containers = append([]kruise.ContainerRecreateRequestContainer{{Name: "other"}}, r.Spec.Containers...)
-			},
-			plan.Attempt{RestartCounts: map[string]int32{"proxy": 0}},
-		},
-		"no message: the first failed container's message": {
-			func(r *kruise.ContainerRecreateRequest) {
-				r.Status.ContainerRecreateStates = []kruise.ContainerRecreateRequestContainerRecreateState{
-					{Phase: kruise.ContainerRecreateRequestSucceeded, Message: "fine"},
-					{Phase: kruise.ContainerRecreateRequestFailed, Message: "cannot stop"},
-					{Phase: kruise.ContainerRecreateRequestFailed, Message: "neither"},
-				}
-			},
-			plan.Attempt{RestartCounts: map[string]int32{"proxy": 0}, Message: "cannot stop"},
+		"no message: the first failed container's message": func(r *kruise.ContainerRecreateRequest, want *plan.Attempt) {
+			r.Status.ContainerRecreateStates = []kruise.ContainerRecreateRequestContainerRecreateState{
+				{Phase: kruise.ContainerRecreateRequestSucceeded, Message: "fine"},
+				{Phase: kruise.ContainerRecreateRequestFailed, Message: "cannot stop"},
+				{Phase: kruise.ContainerRecreateRequestFailed, Message: "neither"},
+			}
+			want.Message = "cannot stop"
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			request := newCRR(pod, plan.Action{Containers: []string{"proxy"}}, created.Time)
 			request.CreationTimestamp = created
-			tc.change(request)
-			tc.want.Mode, tc.want.For, tc.want.Number = v1alpha1.ModeCRR, v1alpha1.ModeCRR, 7
-			if tc.want.Started.IsZero() {
-				tc.want.Started = created.Time
-			}
-			if diff := cmp.Diff(tc.want, toAttempt(request, 7, map[string]bool{"proxy": true})); diff != "" {
+			want := plan.Attempt{Mode: v1alpha1.ModeCRR, For: v1alpha1.ModeCRR, Number: 7, Started: created.Time, RestartCounts: map[string]int32{"proxy": 0}}
+			change(request, &want)
+			if diff := cmp.Diff(want, toAttempt(request, 7, map[string]bool{"proxy": true})); diff != "" {
 				t.Errorf("attempt (-want +got):\n%s", diff)
 			}
 		})
