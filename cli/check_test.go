@@ -244,11 +244,10 @@ func checkDefinitions(t *testing.T, c client.Client) {
 // checkPolicies creates a policy that is not ready, then degraded.
 func checkPolicies(t *testing.T, c client.Client) {
 	t.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "cli-"}}
-	create(t, c, namespace)
-	policy := newPolicy(namespace.Name)
+	_, namespace := newNamespace(t)
+	policy := newPolicy(namespace)
 	create(t, c, policy)
-	look := "-> run: " + settings.PluginName + " explain policy/" + policy.Name + " -n " + namespace.Name
+	look := "-> run: " + settings.PluginName + " explain policy/" + policy.Name + " -n " + namespace
 	for _, tc := range []struct {
 		name       string
 		conditions []metav1.Condition

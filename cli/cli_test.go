@@ -7,11 +7,11 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -57,29 +57,19 @@ func TestOutputs(t *testing.T) {
 			}
 			first, _, _ := strings.Cut(string(golden), "\n")
 			got := first + "\n" + runLine(t, first)
-			if escaped := safetext.EscapeLines(got); got != escaped {
-				t.Errorf("control characters reach the terminal: %s", firstDifference(strconv.QuoteToASCII(got), strconv.QuoteToASCII(escaped)))
+			if diff := cmp.Diff(safetext.EscapeLines(got), got); diff != "" {
+				t.Errorf("control characters reach the terminal (-want +got):\n%q", diff)
 			}
 			if *update {
 				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
-			if got != string(golden) && !*update {
-				t.Errorf("the output differs; run this test with -update and review the difference, which starts at\n%s", firstDifference(got, string(golden)))
+			if diff := cmp.Diff(string(golden), got); diff != "" && !*update {
+				t.Errorf("the output differs; run this test with -update and review the difference (-want +got):\n%s", diff)
 			}
 		})
 	}
-}
-
-func firstDifference(got, want string) string {
-	gotLines, wantLines := strings.Split(got, "\n"), strings.Split(want, "\n")
-	for i := range min(len(gotLines), len(wantLines)) {
-		if gotLines[i] != wantLines[i] {
-			return "got:  " + gotLines[i] + "\nwant: " + wantLines[i]
-		}
-	}
-	return "one is longer"
 }
 
 // runLine runs a command line and returns its output and exit code. "< FILE" is its standard input.

@@ -9,7 +9,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -138,59 +137,59 @@ func finishWhile(t *testing.T, namespace string, change func()) (string, int) {
 }
 
 func TestFinishWhilePodChanges(t *testing.T) {
-	sidecarEnds := func(pod *corev1.Pod) {
-		pod.Status.ContainerStatuses[1].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.Now()}}
-	}
-	for name, tc := range map[string]struct {
-		change  func(*corev1.Pod)
-		changes int
-		code    int
-		want    string
-		events  int
-	}{
-		"three times":  {changes: 3, want: "pod/job-1 finished FinishedByUser", events: 1},
-		"each time":    {changes: 4, code: 2, want: "the pod has changed each time since it was read; run the command again"},
-		"sidecar ends": {change: sidecarEnds, changes: 1, want: "pod/job-1 unchanged Terminated"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			c, _, pod := newStuckPod(t, true)
-			changes := 0
-			out, code := finishWhile(t, pod.Namespace, func() {
-				if changes == tc.changes {
-					return
-				}
-				changes++
-				reload(t, c, pod)
-				pod.Status.Message = fmt.Sprintf("change %d", changes)
-				if tc.change != nil {
-					tc.change(pod)
-				}
-				if err := c.Status().Update(t.Context(), pod); err != nil {
-					t.Fatal(err)
-				}
-			})
-			wantOutput(t, name, out, code, tc.code, tc.want)
-			if found := eventsIn(t, c, pod.Namespace); len(found) != tc.events || changes != tc.changes {
-				t.Errorf("%d changes, events: %v", changes, found)
+	type change func(t *testing.T, c client.Client, job *batchv1.Job, pod *corev1.Pod)
+	updated := func(set func(status *corev1.PodStatus)) change {
+		return func(t *testing.T, c client.Client, _ *batchv1.Job, pod *corev1.Pod) {
+			t.Helper()
+			reload(t, c, pod)
+			set(&pod.Status)
+			if err := c.Status().Update(t.Context(), pod); err != nil {
+				t.Fatal(err)
 			}
-		})
-	}
-}
-
-func TestFinishWhilePodIsReplaced(t *testing.T) {
-	c, job, pod := newStuckPod(t, true)
-	var replacement *corev1.Pod
-	out, code := finishWhile(t, pod.Namespace, func() {
-		if replacement != nil {
-			return
 		}
+	}
+	touched := updated(func(status *corev1.PodStatus) { status.Message += "." })
+	ended := updated(func(status *corev1.PodStatus) {
+		status.ContainerStatuses[1].State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: metav1.Now()}}
+	})
+	replaced := func(t *testing.T, c client.Client, job *batchv1.Job, pod *corev1.Pod) {
+		t.Helper()
 		if err := c.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
 			t.Fatal(err)
 		}
-		replacement = runPod(t, c, job)
-	})
-	wantOutput(t, "replaced", out, code, 2, "the pod is gone, and another one has its name")
-	requireUnchanged(t, c, replacement)
+		*pod = *runPod(t, c, job)
+	}
+	for name, tc := range map[string]struct {
+		change  change
+		changes int
+		code    int
+		want    string
+	}{
+		"three times":  {touched, 3, 0, "pod/job-1 finished FinishedByUser"},
+		"each time":    {touched, 4, 2, "the pod has changed each time since it was read; run the command again"},
+		"sidecar ends": {ended, 1, 0, "pod/job-1 unchanged Terminated"},
+		"replaced":     {replaced, 1, 2, "the pod is gone, and another one has its name"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, job, pod := newStuckPod(t, true)
+			changes := 0
+			out, code := finishWhile(t, pod.Namespace, func() {
+				if changes < tc.changes {
+					changes++
+					tc.change(t, c, job, pod)
+				}
+			})
+			wantOutput(t, name, out, code, tc.code, tc.want)
+			if changes != tc.changes {
+				t.Errorf("%d changes", changes)
+			}
+			if !strings.Contains(tc.want, "finished") {
+				requireUnchanged(t, c, pod)
+			} else if found := eventsIn(t, c, pod.Namespace); len(found) != 1 {
+				t.Errorf("events: %v", found)
+			}
+		})
+	}
 }
 
 func TestFinishSwapsImages(t *testing.T) {

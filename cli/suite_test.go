@@ -43,7 +43,8 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-func newClient(t *testing.T) client.Client {
+// newNamespace returns a client and a new namespace.
+func newNamespace(t *testing.T) (client.Client, string) {
 	t.Helper()
 	types, err := scheme.New()
 	if err != nil {
@@ -53,13 +54,6 @@ func newClient(t *testing.T) client.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c
-}
-
-// newNamespace returns a client and a new namespace.
-func newNamespace(t *testing.T) (client.Client, string) {
-	t.Helper()
-	c := newClient(t)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "cli-"}}
 	create(t, c, namespace)
 	return c, namespace.Name
