@@ -137,8 +137,6 @@ func (r *result) worst() explain.Severity {
 	return ""
 }
 
-var styles = map[outcome]output.Style{outcomeOK: output.Green, outcomeWarning: output.Yellow, outcomeFailure: output.Red}
-
 func (r *result) text(p *output.Printer) {
 	section := ""
 	for _, check := range r.Checks {
@@ -147,18 +145,10 @@ func (r *result) text(p *output.Printer) {
 				p.Line("")
 			}
 			section = check.Section
-			p.StyledLine(output.Bold, section)
+			p.Line("%s", section)
 		}
-		word := fmt.Sprintf("%-7s", strings.ToLower(string(check.Outcome)))
-		p.Item(word, styles[check.Outcome], check.Message, check.Hint)
+		p.Item(fmt.Sprintf("%-7s", strings.ToLower(string(check.Outcome))), check.Message, check.Hint)
 	}
 	p.Line("")
-	style := output.Green
-	switch r.worst() {
-	case explain.SeverityProblem:
-		style = output.Red
-	case explain.SeverityWarning:
-		style = output.Yellow
-	}
-	p.StyledLine(style, fmt.Sprintf("failures: %d, warnings: %d, ok: %d", r.Summary.Failures, r.Summary.Warnings, r.Summary.OK))
+	p.Line("failures: %d, warnings: %d, ok: %d", r.Summary.Failures, r.Summary.Warnings, r.Summary.OK)
 }

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/internal/explain"
 )
@@ -32,37 +30,31 @@ func mains(r *explain.PolicyReport) []string {
 // writePolicy writes the full report on one policy.
 func writePolicy(p *output.Printer, r *explain.PolicyReport) {
 	if r.Rejected {
-		p.StyledLine(output.Bold, policyName(r)+": not enforced, the API server would reject it")
+		p.Line("%s: not enforced, the API server would reject it", policyName(r))
 		p.Findings(r.Findings)
 		return
 	}
-	p.StyledLine(output.Bold, fmt.Sprintf("%s: mode %s, enforcement %s, priority %d", policyName(r), r.Mode, r.Enforcement, r.Priority))
+	p.Line("%s: mode %s, enforcement %s, priority %d", policyName(r), r.Mode, r.Enforcement, r.Priority)
 	if len(r.Sidecars) > 0 {
-		p.Prose(output.Cells("sidecars: "), strings.Join(r.Sidecars, ", "))
+		p.Prose("sidecars: ", strings.Join(r.Sidecars, ", "))
 	} else {
-		p.Prose(output.Cells("main containers: "), strings.Join(mains(r), ", ")+"; every other regular container is a sidecar")
+		p.Prose("main containers: ", strings.Join(mains(r), ", ")+"; every other regular container is a sidecar")
 	}
 	for _, condition := range r.Conditions {
-		style := output.Green
-		if (condition.Type == "Ready") != (condition.Status == metav1.ConditionTrue) {
-			style = output.Red
-		}
-		head := fmt.Sprintf("%s %s (%s): ", condition.Type, condition.Status, condition.Reason)
-		p.Prose([]output.Cell{{Text: head, Style: style}}, condition.Message)
+		p.Prose(fmt.Sprintf("%s %s (%s): ", condition.Type, condition.Status, condition.Reason), condition.Message)
 	}
 	if len(r.Pods) > 0 {
-		var rows [][]output.Cell
+		var rows [][]string
 		for _, pod := range r.Pods {
-			stage, reason := stageCells(pod.Stage, pod.Reason, pod.Planned)
-			row := output.Cells(pod.Namespace, strings.ToLower(pod.Kind)+"/"+pod.Name, strings.Join(pod.Sidecars, ", "))
-			rows = append(rows, append(row, stage, reason))
+			stage, reason := stageText(pod.Stage, pod.Reason, pod.Planned)
+			rows = append(rows, []string{pod.Namespace, strings.ToLower(pod.Kind) + "/" + pod.Name, strings.Join(pod.Sidecars, ", "), stage, reason})
 		}
 		p.Line("")
 		p.Table([]string{"NAMESPACE", "POD", "SIDECARS", "STAGE", "REASON"}, rows)
 	}
 	if len(r.Findings) > 0 {
 		p.Line("")
-		p.StyledLine(output.Bold, "FINDINGS")
+		p.Line("FINDINGS")
 		p.Findings(r.Findings)
 	}
 }

@@ -18,10 +18,10 @@ import (
 
 // writeReport writes the full report on one pod or template.
 func writeReport(p *output.Printer, r *explain.Report) {
-	p.StyledLine(output.Bold, title(r))
+	p.Line("%s", title(r))
 	writeStage(p, r)
 	if r.NextReconcileTime != nil {
-		p.StyledLine(output.Faint, fmt.Sprintf("next reconcile within %s", explain.Age(r.NextReconcileTime.Sub(r.Now()))))
+		p.Line("next reconcile within %s", explain.Age(r.NextReconcileTime.Sub(r.Now())))
 	}
 	p.Line("")
 	writeContainers(p, r)
@@ -29,7 +29,7 @@ func writeReport(p *output.Printer, r *explain.Report) {
 	writeAttempts(p, r)
 	if len(r.Findings) > 0 {
 		p.Line("")
-		p.StyledLine(output.Bold, "FINDINGS")
+		p.Line("FINDINGS")
 		p.Findings(r.Findings)
 	}
 }
@@ -39,32 +39,27 @@ func writeStage(p *output.Printer, r *explain.Report) {
 	if r.Stage == "" {
 		return
 	}
-	head, reason := stageCells(r.Stage, r.Reason, r.Planned)
-	if reason.Text != "" {
-		head.Text += " (" + reason.Text + ")"
+	head, reason := stageText(r.Stage, r.Reason, r.Planned)
+	if reason != "" {
+		head += " (" + reason + ")"
 	}
-	head.Text += ": "
 	message := r.Message
 	if slices.ContainsFunc(r.Findings, func(f explain.Finding) bool { return f.Message == r.Message }) {
 		message = "see FINDINGS"
 	}
-	p.Prose([]output.Cell{head}, message)
+	p.Prose(head+": ", message)
 }
 
-// stageCells are the stage and the reason of a decision for people. The operator decides Terminating before it writes anything:
+// stageText are the stage and the reason of a decision for people. The operator decides Terminating before it writes anything:
 // until it has, the pod is due, or waits for what the reason says.
-func stageCells(stage plan.Stage, reason v1alpha1.Reason, planned bool) (shownStage, shownReason output.Cell) {
+func stageText(stage plan.Stage, reason v1alpha1.Reason, planned bool) (shownStage, shownReason string) {
 	switch {
 	case planned && (reason == v1alpha1.ReasonTerminating || reason == v1alpha1.ReasonFallback):
-		return output.Cell{Text: "Due", Style: output.Yellow}, output.Cell{}
+		return "Due", ""
 	case planned:
 		stage = plan.StageWaiting
 	}
-	return output.Cell{Text: string(stage), Style: stageStyles[stage]}, output.Cell{Text: string(reason)}
-}
-
-var stageStyles = map[plan.Stage]output.Style{
-	plan.StageStuck: output.Red, plan.StageTerminated: output.Green, plan.StageTerminating: output.Yellow,
+	return string(stage), string(reason)
 }
 
 func title(r *explain.Report) string {
@@ -94,9 +89,9 @@ var roles = map[explain.Role]string{
 }
 
 func writeContainers(p *output.Printer, r *explain.Report) {
-	var rows [][]output.Cell
+	var rows [][]string
 	for _, c := range r.Containers {
-		by, role := c.DeclaredBy, roles[c.Role]
+		by := c.DeclaredBy
 		switch {
 		case by == explain.DeclaredByEnvironment:
 			by = "environment variables"
@@ -105,11 +100,7 @@ func writeContainers(p *output.Printer, r *explain.Report) {
 		case by == "":
 			by = "the pod"
 		}
-		style := output.Plain
-		if c.Role == explain.RoleSidecar {
-			style = output.Green
-		}
-		rows = append(rows, []output.Cell{{Text: c.Name}, {Text: role, Style: style}, {Text: stateText(c.State, r.Now())}, {Text: by}})
+		rows = append(rows, []string{c.Name, roles[c.Role], stateText(c.State, r.Now()), by})
 	}
 	p.Table([]string{"CONTAINER", "ROLE", "STATE", "DECLARED BY"}, rows)
 }
@@ -143,22 +134,22 @@ var sources = map[resolve.Source]string{
 
 // writeSidecars writes the modes of each sidecar, one row for each node type, and its settings.
 func writeSidecars(p *output.Printer, r *explain.Report) {
-	var rows [][]output.Cell
+	var rows [][]string
 	for _, c := range r.Containers {
 		if c.Settings == nil {
 			continue
 		}
 		settings := settingLines(c.Settings)
 		for i := range max(len(settings), len(c.Settings.Methods)) {
-			row := make([]output.Cell, 4)
+			row := make([]string, 4)
 			if i == 0 {
-				row[0].Text = c.Name
+				row[0] = c.Name
 			}
 			if i < len(c.Settings.Methods) {
-				row[1].Text, row[2] = c.Settings.Methods[i].NodeType, methodCell(c.Settings.Methods[i])
+				row[1], row[2] = c.Settings.Methods[i].NodeType, methodText(c.Settings.Methods[i])
 			}
 			if i < len(settings) {
-				row[3].Text = settings[i]
+				row[3] = settings[i]
 			}
 			rows = append(rows, row)
 		}
@@ -169,9 +160,9 @@ func writeSidecars(p *output.Printer, r *explain.Report) {
 	}
 }
 
-func methodCell(method explain.Method) output.Cell {
+func methodText(method explain.Method) string {
 	if len(method.Modes) == 0 {
-		return output.Cell{Text: "none: " + string(method.Reason), Style: output.Red}
+		return "none: " + string(method.Reason)
 	}
 	var names []string
 	for _, mode := range method.Modes {
@@ -181,7 +172,7 @@ func methodCell(method explain.Method) output.Cell {
 		}
 		names = append(names, name)
 	}
-	return output.Cell{Text: strings.Join(names, ", then ")}
+	return strings.Join(names, ", then ")
 }
 
 // settingLines lists the mode, the image if it may be used, and the other settings that are not defaults.
@@ -228,33 +219,31 @@ func mayUseImage(s *explain.Settings) bool {
 // writeAttempts writes the past attempts and the operator's events.
 func writeAttempts(p *output.Printer, r *explain.Report) {
 	if len(r.Attempts) > 0 {
-		var rows [][]output.Cell
+		var rows [][]string
 		for _, a := range r.Attempts {
 			mode := string(a.Mode)
 			if a.PartOf != "" {
 				mode += " for " + string(a.PartOf)
 			}
-			var result output.Cell
+			result := ""
 			switch {
 			case a.Failure != "":
-				result = output.Cell{Text: "failed; see FINDINGS", Style: output.Red}
+				result = "failed; see FINDINGS"
 			case a.CompletionTime != nil:
-				result = output.Cell{Text: fmt.Sprintf("completed %s ago", explain.Age(r.Now().Sub(a.CompletionTime.Time)))}
+				result = fmt.Sprintf("completed %s ago", explain.Age(r.Now().Sub(a.CompletionTime.Time)))
 			}
-			rows = append(rows, []output.Cell{
-				{Text: mode}, {Text: strconv.Itoa(a.Number)}, {Text: explain.Age(r.Now().Sub(a.StartTime.Time)) + " ago"},
-				{Text: strings.Join(a.Sidecars, ", ")}, result,
-			})
+			started := explain.Age(r.Now().Sub(a.StartTime.Time)) + " ago"
+			rows = append(rows, []string{mode, strconv.Itoa(a.Number), started, strings.Join(a.Sidecars, ", "), result})
 		}
 		p.Line("")
 		p.Table([]string{"MODE", "ATTEMPT", "STARTED", "SIDECARS", "RESULT"}, rows)
 	}
 	if len(r.Events) > 0 {
 		p.Line("")
-		p.StyledLine(output.Bold, "OPERATOR EVENTS")
+		p.Line("OPERATOR EVENTS")
 		for _, e := range r.Events {
 			head := fmt.Sprintf("  %-5s %s: ", explain.Age(r.Now().Sub(e.Time.Time)), e.Reason)
-			p.Prose(output.Cells(head), e.Message)
+			p.Prose(head, e.Message)
 		}
 	}
 }

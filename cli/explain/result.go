@@ -88,7 +88,7 @@ func (r *result) writeBrief(p *output.Printer) {
 	case len(r.Policies) > 0:
 		r.writeBriefPolicies(p)
 	case len(r.Jobs) > 0:
-		var rows [][]output.Cell
+		var rows [][]string
 		for _, job := range r.Jobs {
 			if pod := r.worstOf(job); pod != nil {
 				rows = append(rows, briefRow(pod, "job", job.Name))
@@ -96,7 +96,7 @@ func (r *result) writeBrief(p *output.Printer) {
 		}
 		p.Table(briefHeading, rows)
 	case len(r.Pods) > 0:
-		var rows [][]output.Cell
+		var rows [][]string
 		for i := range r.Pods {
 			rows = append(rows, briefRow(&r.Pods[i], strings.ToLower(r.Pods[i].Kind), r.Pods[i].Name))
 		}
@@ -109,10 +109,9 @@ func (r *result) writeBrief(p *output.Printer) {
 var briefHeading = []string{"NAMESPACE", "NAME", "RESTART", "SIDECARS", "STAGE", "REASON", "FINDING"}
 
 // briefRow is the row of an object under briefHeading, with the report on one of its pods.
-func briefRow(pod *explain.Report, kind, name string) []output.Cell {
-	stage, reason := stageCells(cmp.Or(pod.Stage, "-"), pod.Reason, pod.Planned)
-	row := output.Cells(pod.Namespace, kind+"/"+name, pod.RestartPolicy, sidecars(pod))
-	return append(row, stage, reason, output.Cell{Text: briefFinding(pod.Findings)})
+func briefRow(pod *explain.Report, kind, name string) []string {
+	stage, reason := stageText(cmp.Or(pod.Stage, "-"), pod.Reason, pod.Planned)
+	return []string{pod.Namespace, kind + "/" + name, pod.RestartPolicy, sidecars(pod), stage, reason, briefFinding(pod.Findings)}
 }
 
 // worstOf returns the report on the Job's pod with the worst finding, or on the Job's template.
@@ -130,7 +129,7 @@ func (r *result) worstOf(job jobReport) *explain.Report {
 }
 
 func (r *result) writeBriefPolicies(p *output.Printer) {
-	var rows [][]output.Cell
+	var rows [][]string
 	for i := range r.Policies {
 		policy, kind := &r.Policies[i], "policy"
 		if policy.Namespace == "" {
@@ -140,8 +139,8 @@ func (r *result) writeBriefPolicies(p *output.Printer) {
 		if len(policy.Sidecars) == 0 {
 			named = "all except " + strings.Join(mains(policy), ",")
 		}
-		rows = append(rows, output.Cells(policy.Namespace, kind+"/"+policy.Name, string(policy.Mode), string(policy.Enforcement), named,
-			strconv.Itoa(len(policy.Pods)), briefFinding(policy.Findings)))
+		rows = append(rows, []string{policy.Namespace, kind + "/" + policy.Name, string(policy.Mode), string(policy.Enforcement), named,
+			strconv.Itoa(len(policy.Pods)), briefFinding(policy.Findings)})
 	}
 	p.Table([]string{"NAMESPACE", "NAME", "MODE", "ENFORCEMENT", "SIDECARS", "PODS", "FINDING"}, rows)
 }

@@ -5,6 +5,7 @@ package finish
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -107,25 +108,18 @@ func (r *result) judge() error {
 	return nil
 }
 
-var outcomes = map[outcome]output.Cell{
-	finished:  {Text: "finished", Style: output.Green},
-	unchanged: {Text: "unchanged", Style: output.Faint},
-	refused:   {Text: "refused", Style: output.Yellow},
-	failed:    {Text: "failed", Style: output.Red},
-}
-
 func (r *result) text(p *output.Printer) {
-	var rows [][]output.Cell
+	var rows [][]string
 	for _, pod := range r.Pods {
 		message := safetext.Truncate(pod.Message, maxMessage)
 		if pod.Hint != "" {
 			message += " -> " + pod.Hint
 		}
-		shown := outcomes[pod.Outcome]
+		shown := strings.ToLower(string(pod.Outcome))
 		if pod.Outcome == finished && r.DryRun != dryRunNone {
-			shown.Text += fmt.Sprintf(" (%s dry run)", r.DryRun)
+			shown += fmt.Sprintf(" (%s dry run)", r.DryRun)
 		}
-		rows = append(rows, []output.Cell{{Text: pod.Namespace}, {Text: "pod/" + pod.Name}, shown, {Text: string(pod.Reason)}, {Text: message}})
+		rows = append(rows, []string{pod.Namespace, "pod/" + pod.Name, shown, string(pod.Reason), message})
 	}
 	if len(rows) == 0 {
 		p.Line("No unfinished pods found")

@@ -184,7 +184,7 @@ func (r *result) text(p *output.Printer) {
 		if workload.File != "" {
 			name += " (" + workload.File + ")"
 		}
-		p.StyledLine(output.Bold, name)
+		p.Line("%s", name)
 		p.Findings(workload.Findings)
 	}
 	p.Findings(r.Findings)
@@ -214,7 +214,7 @@ func (r *result) summaryLine(p *output.Printer) {
 	case r.Summary.CheckedWorkloads+r.Summary.CheckedPolicies == 0:
 		p.Line("No Jobs, CronJobs or pods with restartPolicy Never or OnFailure found%s", unchecked)
 	case len(r.Workloads)+len(r.Policies)+len(r.Objects) == 0:
-		p.StyledLine(output.Green, fmt.Sprintf("Checked %s: no findings", checked))
+		p.Line("Checked %s: no findings", checked)
 	default:
 		p.Line("Checked %s: %s%s", checked, found, unchecked)
 	}

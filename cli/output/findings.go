@@ -11,38 +11,28 @@ import (
 	"github.com/sidecar-termination/operator/internal/explain"
 )
 
-// severities are the words and colours of findings. The words have equal length, so that they align.
-var severities = map[explain.Severity]struct {
-	word  string
-	style Style
-}{
-	explain.SeverityProblem: {"problem", Red},
-	explain.SeverityWarning: {"warning", Yellow},
-	explain.SeverityNote:    {"note   ", Faint},
-}
-
 // Findings writes findings with their hints.
 func (p *Printer) Findings(findings []explain.Finding) {
 	for _, finding := range findings {
-		severity := severities[finding.Severity]
 		text := finding.Message
 		if finding.Reason != "" {
 			text = fmt.Sprintf("%s: %s", finding.Reason, text)
 		}
-		p.Item(severity.word, severity.style, text, finding.Hint)
+		// All severities have the length of the longest, so that texts align.
+		p.Item(fmt.Sprintf("%-7s", strings.ToLower(string(finding.Severity))), text, finding.Hint)
 	}
 }
 
 // Item writes a text after a word, with a hint below it, which may be empty.
-func (p *Printer) Item(word string, style Style, text, hint string) {
-	p.Prose([]Cell{{Text: "  "}, {word, style}, {Text: "  "}}, text)
+func (p *Printer) Item(word, text, hint string) {
+	p.Prose("  "+word+"  ", text)
 	if hint != "" {
-		p.Prose([]Cell{{Text: strings.Repeat(" ", len(word)+4)}, {"-> ", Bold}}, hint)
+		p.Prose(strings.Repeat(" ", len(word)+4)+"-> ", hint)
 	}
 }
 
 // Note writes a note on the whole output.
-func (p *Printer) Note(text string) { p.Prose([]Cell{{"note: ", Faint}}, text) }
+func (p *Printer) Note(text string) { p.Prose("note: ", text) }
 
 // FailOn is the value of --fail-on: the least severity with exit code 1.
 type FailOn string

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package output writes the results of the subcommands: as text with colours on a terminal, or as JSON or YAML for programs. It defines
+// Package output writes the results of the subcommands: as text, or as JSON or YAML for programs. It defines
 // their exit codes.
 package output
 
@@ -55,7 +55,7 @@ func (f Format) Write(w io.Writer, value any, text func(p *Printer)) error {
 	case FormatYAML:
 		encoded, err = encodeYAML(value)
 	default:
-		p := &Printer{colours: hasColours(w), terminalWidth: terminalWidth(w)}
+		p := &Printer{terminalWidth: terminalWidth(w)}
 		text(p)
 		encoded = p.text.String()
 	}
@@ -84,11 +84,6 @@ func encodeYAML(value any) (string, error) {
 		return text, err
 	}
 	return asJSON, err
-}
-
-// hasColours reports whether the writer is a terminal that allows colours: https://no-color.org.
-func hasColours(w io.Writer) bool {
-	return terminalWidth(w) > 0 && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
 // terminalWidth returns the number of columns of a terminal, or 0 for other writers.

@@ -11,19 +11,6 @@ import (
 	"github.com/sidecar-termination/operator/internal/safetext"
 )
 
-// Style is the colour of a text on a terminal. Other outputs ignore it.
-type Style string
-
-// The styles, as ANSI codes.
-const (
-	Plain  Style = ""
-	Bold   Style = "1"
-	Faint  Style = "2"
-	Red    Style = "31"
-	Green  Style = "32"
-	Yellow Style = "33"
-)
-
 const (
 	// proseWidth is the maximum length of a line of prose in files and pipes. Their tables have no limit.
 	proseWidth = 110
@@ -31,10 +18,9 @@ const (
 	minWrapped = 16
 )
 
-// Printer collects text. It escapes its arguments, so that only its own styles and newlines control a terminal.
+// Printer collects text. It escapes its arguments, so that only its own newlines control a terminal.
 type Printer struct {
-	text    strings.Builder
-	colours bool
+	text strings.Builder
 	// terminalWidth is the number of columns of the terminal, or 0 for other outputs.
 	terminalWidth int
 }
@@ -44,31 +30,15 @@ func (p *Printer) Line(format string, arguments ...any) {
 	p.line(safetext.Escape(fmt.Sprintf(format, arguments...)))
 }
 
-// StyledLine writes a line in the style.
-func (p *Printer) StyledLine(style Style, text string) {
-	p.line(p.styled(Cell{text, style}.escaped()))
-}
-
 // line writes escaped text.
 func (p *Printer) line(escaped string) {
 	p.text.WriteString(escaped + "\n")
 }
 
-// styled returns the text of an escaped cell in its style.
-func (p *Printer) styled(cell Cell) string {
-	if !p.colours || cell.Style == Plain || cell.Text == "" {
-		return cell.Text
-	}
-	return "\x1b[" + string(cell.Style) + "m" + cell.Text + "\x1b[0m"
-}
-
 // Prose wraps text to the width of the terminal. The first line starts with the head, and the other lines have the same indent.
-func (p *Printer) Prose(head []Cell, text string) {
-	line, length := "", 0
-	for _, cell := range head {
-		cell = cell.escaped()
-		line, length = line+p.styled(cell), length+utf8.RuneCountInString(cell.Text)
-	}
+func (p *Printer) Prose(head, text string) {
+	line := safetext.Escape(head)
+	length := utf8.RuneCountInString(line)
 	width := proseWidth - length
 	if p.terminalWidth > 0 {
 		width = max(p.terminalWidth-length, minWrapped)
@@ -100,37 +70,17 @@ func wrap(text string, width int) []string {
 	return append(lines, line)
 }
 
-// Cell is a text with a style.
-type Cell struct {
-	Text  string
-	Style Style
-}
-
-func (c Cell) escaped() Cell { return Cell{safetext.Escape(c.Text), c.Style} }
-
-// Cells makes plain cells.
-func Cells(texts ...string) []Cell {
-	cells := make([]Cell, 0, len(texts))
-	for _, text := range texts {
-		cells = append(cells, Cell{Text: text})
-	}
-	return cells
-}
-
 // gap separates two columns.
 const gap = "   "
 
 // Table writes aligned columns under a heading. It omits columns that are empty in every row. On a terminal it wraps the texts of
 // columns that do not fit.
-func (p *Printer) Table(heading []string, rows [][]Cell) {
-	all := [][]Cell{Cells(heading...)}
-	for i := range all[0] {
-		all[0][i].Style = Bold
-	}
+func (p *Printer) Table(heading []string, rows [][]string) {
+	all := [][]string{heading}
 	for _, row := range rows {
-		escaped := make([]Cell, 0, len(row))
+		escaped := make([]string, 0, len(row))
 		for _, cell := range row {
-			escaped = append(escaped, cell.escaped())
+			escaped = append(escaped, safetext.Escape(cell))
 		}
 		all = append(all, escaped)
 	}
@@ -142,16 +92,16 @@ func (p *Printer) Table(heading []string, rows [][]Cell) {
 
 // widths returns the widths of the columns, or 0 for a column that is empty in every row. It narrows the widest columns until the rows
 // fit the terminal or cannot become shorter.
-func (p *Printer) widths(rows [][]Cell) []int {
+func (p *Printer) widths(rows [][]string) []int {
 	widths, least := make([]int, len(rows[0])), make([]int, len(rows[0]))
 	excess := -len(gap) - p.terminalWidth
 	for column := range widths {
-		if !slices.ContainsFunc(rows[1:], func(row []Cell) bool { return row[column].Text != "" }) {
+		if !slices.ContainsFunc(rows[1:], func(row []string) bool { return row[column] != "" }) {
 			continue
 		}
 		for _, row := range rows {
-			widths[column] = max(widths[column], utf8.RuneCountInString(row[column].Text))
-			for word := range strings.SplitSeq(row[column].Text, " ") {
+			widths[column] = max(widths[column], utf8.RuneCountInString(row[column]))
+			for word := range strings.SplitSeq(row[column], " ") {
 				least[column] = max(least[column], minWrapped, utf8.RuneCountInString(word))
 			}
 		}
@@ -174,27 +124,25 @@ func (p *Printer) widths(rows [][]Cell) []int {
 }
 
 // row writes the cells of a row, which may have several lines.
-func (p *Printer) row(row []Cell, widths []int) {
+func (p *Printer) row(row []string, widths []int) {
 	wrapped, height := make([][]string, len(row)), 1
 	for column, cell := range row {
 		if widths[column] > 0 {
-			wrapped[column] = wrap(cell.Text, widths[column])
+			wrapped[column] = wrap(cell, widths[column])
 			height = max(height, len(wrapped[column]))
 		}
 	}
 	for i := range height {
 		var line strings.Builder
-		padding := ""
-		for column, cell := range row {
-			if widths[column] == 0 {
+		for column, width := range widths {
+			if width == 0 {
 				continue
 			}
 			text := ""
 			if i < len(wrapped[column]) {
 				text = wrapped[column][i]
 			}
-			line.WriteString(padding + p.styled(Cell{text, cell.Style}))
-			padding = strings.Repeat(" ", widths[column]-utf8.RuneCountInString(text)) + gap
+			line.WriteString(text + strings.Repeat(" ", width-utf8.RuneCountInString(text)) + gap)
 		}
 		p.line(strings.TrimRight(line.String(), " "))
 	}

@@ -52,25 +52,25 @@ func test(cmd *cobra.Command, program source.Program, files []string) error {
 	var passed, failed, invalid int
 	err := output.FormatTable.Write(cmd.OutOrStdout(), nil, func(p *output.Printer) {
 		for _, path := range files {
-			p.StyledLine(output.Bold, path)
+			p.Line("%s", path)
 			results, err := run(cmd.Context(), program, path)
 			if err != nil {
 				invalid++
 				for text := range strings.Lines(err.Error()) {
-					p.Item("ERROR", output.Red, text, "")
+					p.Item("ERROR", text, "")
 				}
 			}
 			for _, r := range results {
 				if len(r.differences) == 0 {
 					passed++
-					p.Item("PASS", output.Green, r.name, "")
+					p.Item("PASS", r.name, "")
 					continue
 				}
 				failed++
-				p.Item("FAIL", output.Red, r.name, "")
-				var rows [][]output.Cell
+				p.Item("FAIL", r.name, "")
+				var rows [][]string
 				for _, d := range r.differences {
-					rows = append(rows, []output.Cell{{Text: "        " + d[0]}, {Text: d[1], Style: output.Green}, {Text: d[2], Style: output.Red}})
+					rows = append(rows, []string{"        " + d[0], d[1], d[2]})
 				}
 				p.Table([]string{"        FIELD", "WANT", "GOT"}, rows)
 			}
