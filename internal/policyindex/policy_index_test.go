@@ -202,30 +202,22 @@ func TestIndexKeys(t *testing.T) {
 		return metav1.LabelSelectorRequirement{Key: name, Operator: metav1.LabelSelectorOpIn, Values: values}
 	}
 	exists := metav1.LabelSelectorRequirement{Key: "team", Operator: metav1.LabelSelectorOpExists}
+	type byName = map[string]string
+	selector := func(labels byName, expressions ...metav1.LabelSelectorRequirement) metav1.LabelSelector {
+		return metav1.LabelSelector{MatchLabels: labels, MatchExpressions: expressions}
+	}
 	for _, test := range []struct {
 		name     string
 		selector metav1.LabelSelector
 		want     []string
 		required string
 	}{
-		{"no label", metav1.LabelSelector{}, []string{"batch"}, ""},
-		{"any value", metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{exists}}, []string{"batch"}, ""},
-		{"one value", metav1.LabelSelector{MatchLabels: map[string]string{"team": "etl"}}, []string{"batch\x00team\x00etl"}, "team"},
-		{
-			"the longest of many values",
-			metav1.LabelSelector{MatchLabels: map[string]string{"team": "etl", "app": "import", "enabled": "true"}},
-			[]string{"batch\x00app\x00import"}, "app",
-		},
-		{
-			"the first name of equally long values",
-			metav1.LabelSelector{MatchLabels: map[string]string{"team": "etl", "app": "csv"}},
-			[]string{"batch\x00app\x00csv"}, "app",
-		},
-		{
-			"an In expression",
-			metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{exists, in("app", "import", "export")}},
-			[]string{"batch\x00app\x00import", "batch\x00app\x00export"}, "app",
-		},
+		{"no label", selector(nil), []string{"batch"}, ""},
+		{"any value", selector(nil, exists), []string{"batch"}, ""},
+		{"one value", selector(byName{"team": "etl"}), []string{"batch\x00team\x00etl"}, "team"},
+		{"the longest of many values", selector(byName{"team": "etl", "app": "import", "enabled": "true"}), []string{"batch\x00app\x00import"}, "app"},
+		{"the first name of equally long values", selector(byName{"team": "etl", "app": "csv"}), []string{"batch\x00app\x00csv"}, "app"},
+		{"an In expression", selector(nil, exists, in("app", "import", "export")), []string{"batch\x00app\x00import", "batch\x00app\x00export"}, "app"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			labels := newRequiredLabels()
