@@ -68,16 +68,20 @@ func TestWebhookGuardsCRRs(t *testing.T) {
 	}
 }
 
-func TestLook(t *testing.T) {
-	scheme := runtime.NewScheme()
-	if err := errors.Join(apiextensionsv1.AddToScheme(scheme), admissionv1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
-	definition := &apiextensionsv1.CustomResourceDefinition{
+// definition returns the CRD of an installed OpenKruise.
+func definition() *apiextensionsv1.CustomResourceDefinition {
+	return &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: DefinitionName},
 		Status: apiextensionsv1.CustomResourceDefinitionStatus{Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{
 			{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue},
 		}},
+	}
+}
+
+func TestLook(t *testing.T) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(apiextensionsv1.AddToScheme(scheme), admissionv1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
 	}
 	configuration := &admissionv1.MutatingWebhookConfiguration{
 		ObjectMeta: metav1.ObjectMeta{Name: WebhookConfigurationName}, Webhooks: []admissionv1.MutatingWebhook{guarding()},
@@ -88,11 +92,11 @@ func TestLook(t *testing.T) {
 		served, guarded bool
 	}{
 		"no Kruise":                   {},
-		"Kruise":                      {objects: []client.Object{definition, configuration}, served: true, guarded: true},
-		"no webhook":                  {objects: []client.Object{definition}, served: true},
+		"Kruise":                      {objects: []client.Object{definition(), configuration}, served: true, guarded: true},
+		"no webhook":                  {objects: []client.Object{definition()}, served: true},
 		"no definition":               {objects: []client.Object{configuration}, guarded: true},
-		"definitions fail":            {objects: []client.Object{definition, configuration}, failing: &apiextensionsv1.CustomResourceDefinitionList{}},
-		"webhook configurations fail": {objects: []client.Object{definition, configuration}, failing: &admissionv1.MutatingWebhookConfigurationList{}},
+		"definitions fail":            {objects: []client.Object{definition(), configuration}, failing: &apiextensionsv1.CustomResourceDefinitionList{}},
+		"webhook configurations fail": {objects: []client.Object{definition(), configuration}, failing: &admissionv1.MutatingWebhookConfigurationList{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			broken := errors.New("broken")
@@ -189,21 +193,10 @@ func TestFinishedCRREnqueuesPod(t *testing.T) {
 }
 
 func TestDefinitionSchemaIsDropped(t *testing.T) {
-	definition := &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: DefinitionName, ManagedFields: []metav1.ManagedFieldsEntry{{}}},
-		Spec:       apiextensionsv1.CustomResourceDefinitionSpec{Group: "apps.kruise.io"},
-		Status: apiextensionsv1.CustomResourceDefinitionStatus{
-			Conditions: []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established}},
-		},
-	}
-	got, err := keepConditions(definition)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := client.Object(&apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: DefinitionName}, Status: definition.Status,
-	})
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("definition (-want +got):\n%s", diff)
+	full := definition()
+	full.ManagedFields, full.Spec.Group = []metav1.ManagedFieldsEntry{{}}, "apps.kruise.io"
+	got, err := keepConditions(full)
+	if diff := cmp.Diff(client.Object(definition()), got); diff != "" || err != nil {
+		t.Errorf("error %v, definition (-want +got):\n%s", err, diff)
 	}
 }
