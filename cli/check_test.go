@@ -49,9 +49,7 @@ func newRequest(pod *corev1.Pod) client.Object {
 func operator(t *testing.T, c client.Client, namespace string) *appsv1.Deployment {
 	t.Helper()
 	deployment := &appsv1.Deployment{}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: settings.DeploymentName}, deployment); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: settings.DeploymentName}, deployment))
 	return deployment
 }
 
@@ -59,9 +57,7 @@ func operator(t *testing.T, c client.Client, namespace string) *appsv1.Deploymen
 func start(t *testing.T, c client.Client, deployment *appsv1.Deployment) {
 	t.Helper()
 	deployment.Status = appsv1.DeploymentStatus{Replicas: 2, ReadyReplicas: 2, AvailableReplicas: 2, UpdatedReplicas: 2}
-	if err := c.Status().Update(t.Context(), deployment); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Status().Update(t.Context(), deployment))
 }
 
 // checkUntil runs check until its output has the text and it ends with the exit code: the API server reads roles and admission
@@ -113,9 +109,7 @@ func TestCheck(t *testing.T) {
 
 	checkPolicies(t, c)
 	for _, policy := range []client.Object{first, free} {
-		if err := c.Delete(t.Context(), policy); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Delete(t.Context(), policy))
 	}
 	checkKruise(t, c)
 	checkNetwork(t, c, namespace)
@@ -124,9 +118,7 @@ func TestCheck(t *testing.T) {
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "sidecar-termination-manager-image-role"}}
 	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, Name: "sidecar-termination-leader-election-rolebinding"}}
 	for _, object := range []client.Object{role, binding} {
-		if err := c.Delete(t.Context(), object); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Delete(t.Context(), object))
 	}
 	out = checkUntil(t, "a role and a binding are missing", "may not create leases", 1)
 	wantOutput(t, "missing permissions", out, 1, 1, account+"patch pods (mode Image)",
@@ -142,13 +134,9 @@ func checkAuthors(t *testing.T, c client.Client, first, second *v1alpha1.Sidecar
 		"-> review them", "kubectl replace --force -f FILE")
 	patch := client.MergeFrom(first.DeepCopy())
 	first.Spec.Priority++
-	if err := c.Patch(t.Context(), first, patch); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Patch(t.Context(), first, patch))
 	wantCommand(t, "a change passes the admission policies", "check", 0, "warning 1 of 2 enforced policies")
-	if err := c.Delete(t.Context(), second); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Delete(t.Context(), second))
 	wantCommand(t, "checked policies only", "check", 0, "ok 1 of 1 enforced policies passed the admission policies")
 }
 
@@ -170,9 +158,7 @@ func checkLease(t *testing.T, c client.Client) {
 		}
 		return c.Update(ctx, lease)
 	}
-	if err := hold(t.Context(), "copy-1_1234", time.Hour, 15); err != nil {
-		t.Fatal(err)
-	}
+	must(t, hold(t.Context(), "copy-1_1234", time.Hour, 15))
 	wantCommand(t, "the leader is gone", "check", 1, "failure the operator has no leader: copy-1 holds lease "+name+" but last renewed it 60m ago")
 
 	renewing, stop := context.WithCancel(t.Context())
@@ -190,9 +176,7 @@ func checkLease(t *testing.T, c client.Client) {
 	<-done
 
 	// Nothing renews it for as long as the other tests take.
-	if err := hold(t.Context(), "copy-1_1234", 0, 600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, hold(t.Context(), "copy-1_1234", 0, 600))
 	wantCommand(t, "a copy leads", "check", 0, "ok copy-1 is the leader: it holds lease "+name+", renewed ")
 }
 
@@ -203,9 +187,7 @@ func checkFlags(t *testing.T, c client.Client, deployment *appsv1.Deployment) {
 	set := func(arguments ...string) {
 		t.Helper()
 		deployment.Spec.Template.Spec.Containers[0].Args = arguments
-		if err := c.Update(t.Context(), deployment); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Update(t.Context(), deployment))
 	}
 	set("--leader-elect=perhaps")
 	wantCommand(t, "the operator cannot start with its flags", "check", 1, "failure the operator cannot start with its flags",
@@ -220,15 +202,11 @@ func checkDefinitions(t *testing.T, c client.Client) {
 	t.Helper()
 	const name = "sidecarterminationpolicies.sidecartermination.dev"
 	definition := &apiextensionsv1.CustomResourceDefinition{}
-	if err := c.Get(t.Context(), client.ObjectKey{Name: name}, definition); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Get(t.Context(), client.ObjectKey{Name: name}, definition))
 	set := func(schema *apiextensionsv1.JSONSchemaProps) {
 		t.Helper()
 		definition.Spec.Versions[0].Schema.OpenAPIV3Schema = schema
-		if err := c.Update(t.Context(), definition); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Update(t.Context(), definition))
 	}
 	current := definition.Spec.Versions[0].Schema.OpenAPIV3Schema.DeepCopy()
 	other := current.DeepCopy()
@@ -265,14 +243,10 @@ func checkPolicies(t *testing.T, c client.Client) {
 		for i := range policy.Status.Conditions {
 			policy.Status.Conditions[i].LastTransitionTime = metav1.Now()
 		}
-		if err := c.Status().Update(t.Context(), policy); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Status().Update(t.Context(), policy))
 		wantCommand(t, tc.name, "check", 0, tc.want)
 	}
-	if err := c.Delete(t.Context(), policy); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Delete(t.Context(), policy))
 }
 
 // checkKruise installs OpenKruise piece by piece.
@@ -300,16 +274,12 @@ func checkKruise(t *testing.T, c client.Client) {
 		"warning kruise-daemon is not ready on 1 of 1 real nodes: node-of-cli-tests")
 
 	manager.Spec.Template.Spec.Containers[0].Args = []string{"--feature-gates=AllAlpha=true,SidecarTerminator=false"}
-	if err := c.Update(t.Context(), manager); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Update(t.Context(), manager))
 	ready := &corev1.Pod{ObjectMeta: meta("daemon-1"), Spec: pod.Spec}
 	ready.Labels, ready.Spec.NodeName = labels, "node-of-cli-tests"
 	create(t, c, ready)
 	ready.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	if err := c.Status().Update(t.Context(), ready); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Status().Update(t.Context(), ready))
 	wantCommand(t, "OpenKruise as it should be", "check --fail-on=warning", 0, "ok kruise-daemon is ready on all 1 real nodes", "ok OpenKruise's SidecarTerminator is off")
 
 	grant(t, c, "reader",
@@ -365,8 +335,6 @@ func TestCheckForSingleNamespaces(t *testing.T) {
 		"ok ServiceAccount "+settings.DeploymentName+" has all")
 
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: watched, Name: "sidecar-termination-manager-image-role"}}
-	if err := c.Delete(t.Context(), role); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Delete(t.Context(), role))
 	checkUntil(t, "a permission is missing", "may not patch pods in namespace "+watched+" (mode Image)", 1, "--operator-namespace", system)
 }

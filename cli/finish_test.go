@@ -52,9 +52,7 @@ func newStuckPod(t *testing.T, policy bool) (client.Client, *batchv1.Job, *corev
 // reload reads the pod again.
 func reload(t *testing.T, c client.Client, pod *corev1.Pod) {
 	t.Helper()
-	if err := c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod))
 }
 
 // requireUnchanged fails the test if somebody has written the pod or an event since the pod was read.
@@ -72,9 +70,7 @@ func requireUnchanged(t *testing.T, c client.Client, pod *corev1.Pod) {
 func eventsIn(t *testing.T, c client.Client, namespace string) []eventsv1.Event {
 	t.Helper()
 	var list eventsv1.EventList
-	if err := c.List(t.Context(), &list, client.InNamespace(namespace)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.List(t.Context(), &list, client.InNamespace(namespace)))
 	return list.Items
 }
 
@@ -143,9 +139,7 @@ func TestFinishWhilePodChanges(t *testing.T) {
 			t.Helper()
 			reload(t, c, pod)
 			set(&pod.Status)
-			if err := c.Status().Update(t.Context(), pod); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Status().Update(t.Context(), pod))
 		}
 	}
 	touched := updated(func(status *corev1.PodStatus) { status.Message += "." })
@@ -154,9 +148,7 @@ func TestFinishWhilePodChanges(t *testing.T) {
 	})
 	replaced := func(t *testing.T, c client.Client, job *batchv1.Job, pod *corev1.Pod) {
 		t.Helper()
-		if err := c.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
 		*pod = *runPod(t, c, job)
 	}
 	for name, tc := range map[string]struct {
@@ -260,13 +252,9 @@ func TestFinishSelectedPods(t *testing.T) {
 func finisherRole(t *testing.T) *rbacv1.ClusterRole {
 	t.Helper()
 	data, err := os.ReadFile("../config/rbac/pod_finisher_role.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	role := &rbacv1.ClusterRole{}
-	if err := yaml.UnmarshalStrict(data, role); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.UnmarshalStrict(data, role))
 	return role
 }
 
@@ -312,9 +300,7 @@ func TestFinishNeedsPermissions(t *testing.T) {
 
 	runPodWith(t, c, job, "job-2", corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: ago(time.Hour)}})
 	role.Rules = rules
-	if err := c.Update(t.Context(), role); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Update(t.Context(), role))
 	await("the user may create events", "job-2", "finished (server dry run)", false)
 	out := wantCommand(t, "a finisher", line+" job-2", 0, "pod/job-2 finished")
 	if strings.Contains(out, noEvent) || len(eventsIn(t, c, pod.Namespace)) != 1 {

@@ -43,17 +43,20 @@ func TestMain(m *testing.M) {
 	}))
 }
 
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // newNamespace returns a client and a new namespace.
 func newNamespace(t *testing.T) (client.Client, string) {
 	t.Helper()
 	types, err := scheme.New()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c, err := client.New(server, client.Options{Scheme: types})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "cli-"}}
 	create(t, c, namespace)
 	return c, namespace.Name
@@ -82,18 +85,12 @@ func create(t *testing.T, c client.Client, objects ...client.Object) {
 func apply(t *testing.T, c client.Client, directory string, replaced ...string) {
 	t.Helper()
 	rendered, err := testenv.Kustomizer().Run(filesys.MakeFsOnDisk(), "../config/"+directory)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, resource := range rendered.Resources() {
 		content, err := resource.AsYAML()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		object := &unstructured.Unstructured{}
-		if err := yaml.Unmarshal([]byte(strings.NewReplacer(replaced...).Replace(string(content))), &object.Object); err != nil {
-			t.Fatal(err)
-		}
+		must(t, yaml.Unmarshal([]byte(strings.NewReplacer(replaced...).Replace(string(content))), &object.Object))
 		if kind := object.GetKind(); kind != "CustomResourceDefinition" && (kind != "Namespace" || len(replaced) == 0) {
 			create(t, c, object)
 		}
@@ -121,9 +118,7 @@ func kubeconfig(t *testing.T) string {
 	config.Contexts["test"] = &clientcmdapi.Context{Cluster: "test", AuthInfo: "admin"}
 	config.CurrentContext = "test"
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, clientcmd.WriteToFile(*config, file))
 	return file
 }
 
