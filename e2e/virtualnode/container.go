@@ -18,11 +18,8 @@ const (
 	pullFailed = "ErrImagePull"
 )
 
-// The pause before a restart doubles from firstPause up to lastPause.
-const (
-	firstPause = time.Second
-	lastPause  = 16 * time.Second
-)
+// pause is the time before a restart, and before another try to pull an image.
+const pause = 4 * time.Second
 
 // container is one container of a sandbox. It has its own goroutine.
 type container struct {
@@ -35,13 +32,11 @@ type container struct {
 
 // run runs the container and its restarts.
 func (c *container) run() {
-	pause := firstPause
 	for {
 		switch c.once() {
 		case never:
 			return
 		case atOnce:
-			pause = firstPause
 			continue
 		}
 		select {
@@ -55,7 +50,6 @@ func (c *container) run() {
 			})
 			return
 		}
-		pause = min(2*pause, lastPause)
 	}
 }
 

@@ -6,16 +6,12 @@ import (
 	"cmp"
 	"os"
 	"os/exec"
-	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	corev1 "k8s.io/api/core/v1"
 )
-
-const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // process is a container that runs or has ended.
 type process struct {
@@ -39,8 +35,8 @@ func start(spec corev1.Container, image v1.Config, root string) *process {
 	return p
 }
 
-// newCommand merges the container with its image's config, as container runtimes do. Paths
-// are relative to the root.
+// newCommand merges the container with its image's config, as container runtimes do. The
+// command has to be a path, which is relative to the root.
 func newCommand(spec corev1.Container, image v1.Config, root string) *exec.Cmd {
 	entrypoint, arguments := image.Entrypoint, image.Cmd
 	if len(spec.Command) > 0 {
@@ -55,27 +51,14 @@ func newCommand(spec corev1.Container, image v1.Config, root string) *exec.Cmd {
 	}
 	command.Args = append(append([]string{}, entrypoint...), arguments...)
 	// Of equal names, the last value counts.
-	command.Env = append([]string{"PATH=" + searchPath}, image.Env...)
+	command.Env = append([]string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"}, image.Env...)
 	for _, variable := range spec.Env {
 		command.Env = append(command.Env, variable.Name+"="+variable.Value)
 	}
 	if len(command.Args) > 0 {
-		command.Path = resolve(command.Args[0], root)
+		command.Path = command.Args[0]
 	}
 	return command
-}
-
-// resolve finds a program without a directory.
-func resolve(program, root string) string {
-	if strings.Contains(program, "/") {
-		return program
-	}
-	for _, directory := range filepath.SplitList(searchPath) {
-		if _, err := os.Stat(filepath.Join(root, directory, program)); err == nil {
-			return filepath.Join(directory, program)
-		}
-	}
-	return program
 }
 
 func (p *process) reap() {

@@ -97,7 +97,7 @@ func podOf(policy corev1.RestartPolicy, scripts ...string) *corev1.Pod {
 	pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](2)
 	for i, script := range scripts {
 		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{
-			Name: string(rune('a' + i)), Image: testImage, Command: []string{"sh", "-c", script},
+			Name: string(rune('a' + i)), Image: testImage, Command: []string{"/bin/sh", "-c", script},
 		})
 	}
 	return pod
@@ -140,11 +140,11 @@ func TestRestartPolicies(t *testing.T) {
 		reason   string
 		exitCode int32
 	}{
-		{corev1.RestartPolicyNever, []string{"sh", "-c", "exit 0"}, corev1.PodSucceeded, 0, "Completed", 0},
-		{corev1.RestartPolicyNever, []string{"sh", "-c", "exit 4"}, corev1.PodFailed, 0, "Error", 4},
+		{corev1.RestartPolicyNever, []string{"/bin/sh", "-c", "exit 0"}, corev1.PodSucceeded, 0, "Completed", 0},
+		{corev1.RestartPolicyNever, []string{"/bin/sh", "-c", "exit 4"}, corev1.PodFailed, 0, "Error", 4},
 		{corev1.RestartPolicyNever, []string{"/not/there"}, corev1.PodFailed, 0, "StartError", 128},
-		{corev1.RestartPolicyOnFailure, []string{"sh", "-c", "exit 4"}, corev1.PodRunning, 1, "Error", 4},
-		{corev1.RestartPolicyOnFailure, []string{"sh", "-c", "exit 0"}, corev1.PodSucceeded, 0, "Completed", 0},
+		{corev1.RestartPolicyOnFailure, []string{"/bin/sh", "-c", "exit 4"}, corev1.PodRunning, 1, "Error", 4},
+		{corev1.RestartPolicyOnFailure, []string{"/bin/sh", "-c", "exit 0"}, corev1.PodSucceeded, 0, "Completed", 0},
 	} {
 		t.Run(fmt.Sprint(test.policy, test.command), func(t *testing.T) {
 			pod := podOf(test.policy, "")
