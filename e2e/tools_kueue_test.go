@@ -44,11 +44,11 @@ func kueueObject(kind, name string, content map[string]any) *unstructured.Unstru
 	return object
 }
 
-// createQueue makes a queue of the namespace with a quota of CPU. Workloads of high priority preempt those of low priority.
-func createQueue(test *harness.Test, cpu string) {
+// createQueue makes a queue of the namespace with a quota of CPU for the main container of one Job. Workloads of high priority preempt those of low priority.
+func createQueue(test *harness.Test) {
 	test.Helper()
 	name := test.Namespace
-	resources := []any{map[string]any{"name": "cpu", "nominalQuota": cpu}, map[string]any{"name": "memory", "nominalQuota": "1Gi"}}
+	resources := []any{map[string]any{"name": "cpu", "nominalQuota": "1m"}, map[string]any{"name": "memory", "nominalQuota": "1Gi"}}
 	for _, object := range []*unstructured.Unstructured{
 		kueueObject("ResourceFlavor", name, map[string]any{}),
 		kueueObject("ClusterQueue", name, map[string]any{"spec": map[string]any{
@@ -141,7 +141,7 @@ func sidecarRuns(test *harness.Test, job string) bool {
 func TestToolsKueueJobs(t *testing.T) {
 	harness.Shared(t)
 	test := newPresetTool(t, "kueue", "kueue")
-	createQueue(test, "1m")
+	createQueue(test)
 	test.Create(queued(test, "first", lowPriority, 3), queued(test, "second", lowPriority, 3))
 	for _, job := range []string{"first", "second"} {
 		since := waitForWorkload(test, job, workloadFinished)
@@ -154,7 +154,7 @@ func TestToolsKueueJobs(t *testing.T) {
 func TestToolsKueueReleasesQuota(t *testing.T) {
 	harness.Shared(t)
 	test := newInjectedTool(t, `trap 'sleep 3; exit 0' TERM; sleep 3600 & wait`, "kueue")
-	createQueue(test, "1m")
+	createQueue(test)
 	policy := harness.Policy(v1alpha1.ModeCRR)
 	policy.Spec.Sidecars[0].ExitCodes = v1alpha1.ExitCodesRespect
 	test.Create(policy, queued(test, "first", lowPriority, 30))
@@ -175,7 +175,7 @@ func TestToolsKueuePreemption(t *testing.T) {
 	t.Run("while the sidecar ends", func(t *testing.T) {
 		t.Parallel()
 		test := newInjectedTool(t, harness.IgnoresTerm, "kueue")
-		createQueue(test, "1m")
+		createQueue(test)
 		test.Create(harness.Policy(v1alpha1.ModePodPhase), queued(test, "low", lowPriority, lingeringPodSeconds))
 		test.EventuallySeen("the pod to succeed", harness.FinishTimeout, func(seen harness.Seen) error {
 			if pods := seen.Pods("low"); len(pods) != 1 || pods[0].Pod.Status.Phase != corev1.PodSucceeded {
@@ -203,7 +203,7 @@ func TestToolsKueuePreemption(t *testing.T) {
 	t.Run("while the sidecar drains", func(t *testing.T) {
 		t.Parallel()
 		test := newInjectedTool(t, harness.ExitsZeroOnTerm, "kueue")
-		createQueue(test, "1m")
+		createQueue(test)
 		policy := harness.Policy(v1alpha1.ModePodPhase)
 		policy.Spec.Sidecars[0].DrainSeconds = ptr.To[int32](120)
 		test.Create(policy, queued(test, "low", lowPriority, 30))
