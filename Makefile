@@ -265,13 +265,6 @@ MUTANTS := internal/resolve internal/plan internal/rollup internal/terminator in
 mutants: $(GREMLINS) ## Change the code that decides or writes, and list the changes that no test notices (an hour).
 	hack/mutants.sh $(MUTANTS)
 
-MICROBENCH_COUNT ?= 6
-
-.PHONY: microbench
-microbench:
-	@go test -run '^$$' -bench . -benchmem -count $(MICROBENCH_COUNT) \
-		./controllers ./internal/podcache ./internal/plan ./internal/rollup
-
 .PHONY: bench
 bench: build ## Measure the operator, OpenKruise and bare clients (BENCH_ARGS='--runs 1 --pods 100').
 	go build -o bin/bench ./hack/bench

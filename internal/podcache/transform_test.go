@@ -273,13 +273,3 @@ func TestTrimLeavesOtherObjects(t *testing.T) {
 		}
 	}
 }
-
-var trimmedPod any
-
-func BenchmarkTrimPod(b *testing.B) {
-	pod := podtest.OfJob()
-	b.ReportAllocs()
-	for b.Loop() {
-		trimmedPod = TrimPod(pod)
-	}
-}

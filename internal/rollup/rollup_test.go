@@ -399,23 +399,6 @@ func encode(t *testing.T, status v1alpha1.PolicyStatus) string {
 	return string(data)
 }
 
-var sink v1alpha1.PolicyStatus
-
-func BenchmarkSummarize(b *testing.B) {
-	for _, count := range []int{1, 100, 10_000, 50_000} {
-		b.Run(fmt.Sprintf("Pods%d", count), func(b *testing.B) {
-			var observations []rollup.PodObservation
-			for i := range count {
-				observations = append(observations, seen(fmt.Sprintf("job-%05d", (i*7919)%count), plan.StageTerminating))
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				sink = rollup.Summarize(policy(), v1alpha1.PolicyStatus{}, rollup.SummarizePods(observations...), rollup.Tally{}, now)
-			}
-		})
-	}
-}
-
 func TestPrePulledCondition(t *testing.T) {
 	report := func(r *prepull.Report) rollup.Policy {
 		return policy(func(p *rollup.Policy) { p.PrePull = r })

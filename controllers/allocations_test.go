@@ -25,9 +25,6 @@ import (
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 )
 
-// policyCounts are numbers of policies in one namespace. One of them selects the pod.
-var policyCounts = []int{1, 100, 10_000}
-
 // knownNode returns a node with a kubelet for every name.
 type knownNode struct{ client.Reader }
 
@@ -95,23 +92,6 @@ func (e podCase) handle(ctx context.Context, now time.Time) (plan.Decision, erro
 	}
 	snapshot.UnchangedSince = now
 	return plan.Next(snapshot, now), nil
-}
-
-var decided plan.Decision
-
-func BenchmarkPodEvent(b *testing.B) {
-	for _, count := range policyCounts {
-		b.Run(fmt.Sprintf("Policies%d", count), func(b *testing.B) {
-			event, now := newPodCase(b, count), podtest.Noon.Add(time.Second)
-			b.ReportAllocs()
-			for b.Loop() {
-				var err error
-				if decided, err = event.handle(b.Context(), now); err != nil || len(decided.Actions) != 1 {
-					b.Fatalf("decided %+v: %v", decided, err)
-				}
-			}
-		})
-	}
 }
 
 // The test counts allocations, because times differ on a busy machine.
