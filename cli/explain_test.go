@@ -66,9 +66,7 @@ func runPodWith(t *testing.T, c client.Client, job *batchv1.Job, name string, ma
 		{Name: "main", ContainerID: "c://main", State: main},
 		{Name: "proxy", ContainerID: "c://proxy", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(2 * time.Hour)}}},
 	}}
-	if err := c.Status().Update(t.Context(), pod); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Status().Update(t.Context(), pod))
 	return pod
 }
 
@@ -107,8 +105,7 @@ func TestExplainJob(t *testing.T) {
 	job := newJob(namespace)
 	create(t, c, newPolicy(namespace), job)
 
-	out, code := runCommand(t, "explain", "job/job", "-n", namespace)
-	wantOutput(t, "a Job without pods", out, code, 0, "no pod yet", "proxy sidecar SidecarTerminationPolicy/mesh", "real node PodPhase mode Auto (default)")
+	wantCommand(t, "a Job without pods", "explain job/job -n "+namespace, 0, "no pod yet", "proxy sidecar SidecarTerminationPolicy/mesh", "real node PodPhase mode Auto (default)")
 
 	pod := runPod(t, c, job)
 	create(t, c, &eventsv1.Event{
@@ -116,30 +113,23 @@ func TestExplainJob(t *testing.T) {
 		ReportingController: settings.Name, ReportingInstance: "one", Action: "TerminateSidecars", Reason: "Terminating", Note: "it is ending",
 		Regarding: corev1.ObjectReference{APIVersion: "v1", Kind: "Pod", Namespace: namespace, Name: pod.Name, UID: pod.UID},
 	})
-	for _, arguments := range [][]string{{"job/job"}, {"jobs", "job"}, {"pod/job-1"}, {"po", "job-1"}} {
-		out, code := runCommand(t, append([]string{"explain", "-n", namespace}, arguments...)...)
-		wantOutput(t, strings.Join(arguments, " "), out, code, 1, "of Job job", "real node node-of-cli-tests, main containers done 60m ago",
+	for _, arguments := range []string{"job/job", "jobs job", "pod/job-1", "po job-1"} {
+		wantCommand(t, arguments, "explain -n "+namespace+" "+arguments, 1, "of Job job", "real node node-of-cli-tests, main containers done 60m ago",
 			"Due: main containers are done, and the operator has not acted yet; it will end proxy by mode PodPhase",
 			"main exit 0, 60m ago -", "Overdue", "run: "+settings.PluginName+" check", "Terminating: it is ending", "no operator found in namespace")
 	}
-	out, code = runCommand(t, "explain", "jobs", "-n", namespace)
-	wantOutput(t, "every Job", out, code, 1, "job/job Never proxy Due", "problem Overdue")
+	wantCommand(t, "every Job", "explain jobs -n "+namespace, 1, "job/job Never proxy Due", "problem Overdue")
 	runPodWith(t, c, job, "job-2", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Minute)}})
-	out, code = runCommand(t, "explain", "jobs", "-n", namespace)
-	wantOutput(t, "every Job, with two pods", out, code, 1, "job/job Never proxy Due", "problem Overdue")
+	out := wantCommand(t, "every Job, with two pods", "explain jobs -n "+namespace, 1, "job/job Never proxy Due", "problem Overdue")
 	if rows := strings.Count(out, namespace+" "); rows != 1 {
 		t.Errorf("a Job with two pods has %d lines, want one:\n%s", rows, out)
 	}
-	out, code = runCommand(t, "explain", "pods", "-A")
-	wantOutput(t, "every pod", out, code, 1, namespace+" pod/job-1")
+	wantCommand(t, "every pod", "explain pods -A", 1, namespace+" pod/job-1")
 
-	out, code = runCommand(t, "explain", "policy/mesh", "-n", namespace)
-	wantOutput(t, "the policy", out, code, 1, namespace+" pod/job-1 proxy Due", "Overdue: Pod "+namespace+"/job-1")
-	out, code = runCommand(t, "explain", "stp", "-n", namespace)
-	wantOutput(t, "every policy", out, code, 1, "NAME MODE ENFORCEMENT SIDECARS PODS FINDING", "policy/mesh Auto Enforce proxy 2 problem Overdue")
+	wantCommand(t, "the policy", "explain policy/mesh -n "+namespace, 1, namespace+" pod/job-1 proxy Due", "Overdue: Pod "+namespace+"/job-1")
+	wantCommand(t, "every policy", "explain stp -n "+namespace, 1, "NAME MODE ENFORCEMENT SIDECARS PODS FINDING", "policy/mesh Auto Enforce proxy 2 problem Overdue")
 
-	out, code = runCommand(t, "explain", "job/other", "-n", namespace)
-	wantOutput(t, "a Job that is not there", out, code, 2, `error: jobs.batch "other" not found`)
+	wantCommand(t, "a Job that is not there", "explain job/other -n "+namespace, 2, `error: jobs.batch "other" not found`)
 }
 
 func TestExplainPolicies(t *testing.T) {
@@ -151,8 +141,7 @@ func TestExplainPolicies(t *testing.T) {
 	overridden.Name, overridden.Spec.Priority = "overridden", -1
 	create(t, c, newPolicy(namespace), other, overridden, job)
 	runPod(t, c, job)
-	out, code := runCommand(t, "explain", "policies", "-n", namespace)
-	wantOutput(t, "policies", out, code, 1, "policy/mesh Auto Enforce proxy 1 problem Overdue",
+	wantCommand(t, "policies", "explain policies -n "+namespace, 1, "policy/mesh Auto Enforce proxy 1 problem Overdue",
 		"policy/other Auto Enforce proxy 0", "policy/overridden Auto Enforce proxy 0")
 }
 
@@ -163,11 +152,9 @@ func TestExplainOfOtherTypes(t *testing.T) {
 		"cstp/missing":       `clustersidecarterminationpolicies.sidecartermination.dev "missing" not found`,
 		"clusterpolicy/none": `clustersidecarterminationpolicies.sidecartermination.dev "none" not found`,
 	} {
-		out, code := runCommand(t, "explain", argument, "-n", "default")
-		wantOutput(t, argument, out, code, 2, want)
+		wantCommand(t, argument, "explain "+argument+" -n default", 2, want)
 	}
-	out, code := runCommand(t, "explain", "job/a", "-A")
-	wantOutput(t, "a name in all namespaces", out, code, 2, "cannot be retrieved by name across all namespaces")
+	wantCommand(t, "a name in all namespaces", "explain job/a -A", 2, "cannot be retrieved by name across all namespaces")
 }
 
 func TestExplainJSON(t *testing.T) {
@@ -199,12 +186,10 @@ func TestExplainWithOpenKruise(t *testing.T) {
 	job := newJob(namespace)
 	create(t, c, newPolicy(namespace), job)
 	pod := runPod(t, c, job)
-	out, code := runCommand(t, "explain", "job/job", "-n", namespace)
-	wantOutput(t, "before a request", out, code, 1, "real node CRR (after phase patch) mode Auto", "it will end proxy by mode PodPhase (first step of mode CRR)")
+	wantCommand(t, "before a request", "explain job/job -n "+namespace, 1, "real node CRR (after phase patch) mode Auto", "it will end proxy by mode PodPhase (first step of mode CRR)")
 
 	create(t, c, newRequest(pod))
-	out, code = runCommand(t, "explain", "job/job", "-n", namespace)
-	wantOutput(t, "after a request", out, code, 0, "Terminating (AttemptInProgress): waiting for sidecars to end: proxy",
+	wantCommand(t, "after a request", "explain job/job -n "+namespace, 0, "Terminating (AttemptInProgress): waiting for sidecars to end: proxy",
 		"MODE ATTEMPT STARTED SIDECARS CRR 1", "next reconcile within")
 }
 
@@ -215,16 +200,14 @@ func TestExplainNodeTypes(t *testing.T) {
 	testenv.NewKruise(t, c).Install(t)
 	job := newJob(namespace)
 	create(t, c, newPolicy(namespace), job)
-	out, code := runCommand(t, "explain", "job/job", "-n", namespace)
-	wantOutput(t, "a Job without pods", out, code, 0, "real node CRR (after phase patch) mode Auto", "node without OpenKruise's daemon PodPhase")
+	out := wantCommand(t, "a Job without pods", "explain job/job -n "+namespace, 0, "real node CRR (after phase patch) mode Auto", "node without OpenKruise's daemon PodPhase")
 	if strings.Contains(out, "virtual node") {
 		t.Errorf("there is no virtual node:\n%s", out)
 	}
 
 	job.Spec.Template.Spec.NodeName = "fargate-of-cli-tests"
 	runPod(t, c, job)
-	out, _ = runCommand(t, "explain", "job/job", "-n", namespace)
-	wantOutput(t, "a pod", out, 0, 0, "daemonless node fargate-of-cli-tests", "node without OpenKruise's daemon PodPhase", "it will end proxy by mode PodPhase")
+	wantCommand(t, "a pod", "explain job/job -n "+namespace, 1, "daemonless node fargate-of-cli-tests", "node without OpenKruise's daemon PodPhase", "it will end proxy by mode PodPhase")
 }
 
 // TestExplainWithFewPermissions has a user with the usual permissions of a namespace owner.
@@ -240,13 +223,10 @@ func TestExplainWithFewPermissions(t *testing.T) {
 			RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "owner"},
 			Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "olga"}}})
 	runPod(t, c, job)
-	out, code := runCommand(t, "explain", "job/job", "-n", namespace, "--as", "olga")
-	wantOutput(t, "an owner of a namespace", out, code, 1, "Overdue",
+	wantCommand(t, "an owner of a namespace", "explain job/job -n "+namespace+" --as olga", 1, "Overdue",
 		"note: you may not read Deployments", "note: you may not read nodes", "note: you may not list clustersidecarterminationpolicies")
-	out, code = runCommand(t, "explain", "job/job", "-n", "default", "--as", "olga")
-	wantOutput(t, "another namespace", out, code, 2, "error: jobs.batch", "forbidden")
-	out, code = runCommand(t, "lint", "-n", namespace, "--as", "olga")
-	wantOutput(t, "lint", out, code, 0, "Checked 1 workload: no findings")
+	wantCommand(t, "another namespace", "explain job/job -n default --as olga", 2, "error: jobs.batch", "forbidden")
+	wantCommand(t, "lint", "lint -n "+namespace+" --as olga", 0, "Checked 1 workload: no findings")
 }
 
 func TestFailurePolicyOfJob(t *testing.T) {
@@ -261,14 +241,12 @@ func TestFailurePolicyOfJob(t *testing.T) {
 	}}}
 	create(t, c, newPolicy(namespace), job)
 	const warning = "warning SidecarMatchesFailurePolicy: podFailurePolicy.rules[0] (Ignore on exit codes 137, 143) has no containerName"
-	for _, command := range [][]string{{"explain", "job/job"}, {"lint"}} {
-		out, code := runCommand(t, append(command, "-n", namespace)...)
-		wantOutput(t, "template", out, code, 0, warning)
+	for _, command := range []string{"explain job/job", "lint"} {
+		wantCommand(t, "template", command+" -n "+namespace, 0, warning)
 	}
 	runPodWith(t, c, job, "job-1", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Minute)}})
-	for _, command := range [][]string{{"explain", "job/job"}, {"explain", "pod/job-1"}, {"lint"}} {
-		out, code := runCommand(t, append(command, "-n", namespace)...)
-		wantOutput(t, "pod", out, code, 0, warning)
+	for _, command := range []string{"explain job/job", "explain pod/job-1", "lint"} {
+		wantCommand(t, "pod", command+" -n "+namespace, 0, warning)
 	}
 }
 
@@ -278,25 +256,16 @@ func TestLint(t *testing.T) {
 	create(t, c, newJob(namespace), &batchv1.CronJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "cron"}, Spec: batchv1.CronJobSpec{
 		Schedule: "0 0 1 1 *", JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: template()}},
 	}})
-	out, code := runCommand(t, "lint", "-n", namespace)
-	wantOutput(t, "templates", out, code, 0, "Job "+namespace+"/job", "CronJob "+namespace+"/cron", "warning MayHang: main, proxy", "Checked 2 workloads: 2 have findings")
-	_, code = runCommand(t, "lint", "-n", namespace, "--fail-on=warning")
-	if code != 1 {
-		t.Errorf("exit code is %d with --fail-on=warning", code)
-	}
+	wantCommand(t, "templates", "lint -n "+namespace, 0, "Job "+namespace+"/job", "CronJob "+namespace+"/cron", "warning MayHang: main, proxy", "Checked 2 workloads: 2 have findings")
+	wantCommand(t, "with --fail-on=warning", "lint --fail-on=warning -n "+namespace, 1)
 	job := &batchv1.Job{}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "job"}, job); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "job"}, job))
 	runPod(t, c, job)
-	out, code = runCommand(t, "lint", "-n", namespace)
-	wantOutput(t, "a hanging pod", out, code, 1, "Pod "+namespace+"/job-1 problem MayHang: container proxy is still running", "Checked 2 workloads: 2 have findings")
+	wantCommand(t, "a hanging pod", "lint -n "+namespace, 1, "Pod "+namespace+"/job-1 problem MayHang: container proxy is still running", "Checked 2 workloads: 2 have findings")
 	runPodWith(t, c, job, "job-0", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Hour)}})
 	runPodWith(t, c, job, "job-3", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Hour)}})
-	out, code = runCommand(t, "lint", "-n", namespace)
-	wantOutput(t, "a hanging pod among others", out, code, 1, "Pod "+namespace+"/job-0 warning MayHang: main, proxy",
+	wantCommand(t, "a hanging pod among others", "lint -n "+namespace, 1, "Pod "+namespace+"/job-0 warning MayHang: main, proxy",
 		"Pod "+namespace+"/job-1 problem MayHang: container proxy is still running", "Checked 3 workloads: 3 have findings")
 	create(t, c, newPolicy(namespace))
-	out, code = runCommand(t, "lint", "-n", namespace, "--fail-on=warning")
-	wantOutput(t, "after a policy", out, code, 0, "no findings")
+	wantCommand(t, "after a policy", "lint -n "+namespace+" --fail-on=warning", 0, "no findings")
 }
