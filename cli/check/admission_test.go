@@ -9,9 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -52,22 +50,6 @@ func TestEveryAdmissionPolicyIsChecked(t *testing.T) {
 	}
 	if difference := cmp.Diff([]string{"sidecar-termination-operator-limits"}, needed); difference != "" {
 		t.Errorf("needed without any mode (-want +got):\n%s", difference)
-	}
-}
-
-func TestInstallationChecksEveryKind(t *testing.T) {
-	installed := map[schema.GroupResource]bool{}
-	for _, object := range render(t, "default") {
-		kind := object.GetGvk()
-		plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Group: kind.Group, Version: kind.Version, Kind: kind.Kind})
-		installed[plural.GroupResource()] = true
-	}
-	checked := map[schema.GroupResource]bool{}
-	for _, kind := range installedKinds {
-		checked[kind] = true
-	}
-	if difference := cmp.Diff(installed, checked); difference != "" {
-		t.Errorf("kinds (-installed +checked):\n%s", difference)
 	}
 }
 

@@ -18,30 +18,25 @@ import (
 func New(program source.Program) *cobra.Command {
 	o := &options{program: program, connection: source.NewConnection()}
 	command := &cobra.Command{
-		Use:   "check [--pre]",
+		Use:   "check",
 		Short: "Checks the operator's installation, its permissions and OpenKruise",
 		Long: `Checks the version of Kubernetes, the operator's Deployment, CRDs, version, flags, metrics, lease, admission policies and
 permissions, the policies, network plugins that disconnect a pod with a terminal phase, and OpenKruise: its CRD, its webhook,
 its daemon on each node, and whether its own SidecarTerminator acts on the same pods.
 
-Each line is ok, a warning or a failure, with a hint that fits the installation. With --pre the command checks the requirements of
-an installation.
+Each line is ok, a warning or a failure, with a hint that fits the installation.
 
 The command only reads and creates access reviews. Missing permissions of the user are warnings. If the user may read nothing, the
 command ends with an error.
 
 The exit code is 0 without failures, 1 with a failure (or with a warning and --fail-on=warning), and 2 on errors.`,
-		Example: fmt.Sprintf(`  # before installing
-  %[1]s check --pre
-
-  # after installing, upgrading, or when Jobs hang
-  %[1]s check`, program.Name),
+		Example: fmt.Sprintf(`  # after installing, upgrading, or when Jobs hang
+  %s check`, program.Name),
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	o.format.Bind(command)
 	o.failOn.Bind(command)
-	command.Flags().BoolVar(&o.pre, "pre", false, "check the requirements before an installation")
 	o.connection.Bind(command.Flags())
 	output.GroupFlags(command, nil, source.NewConnection().Bind)
 	return command
@@ -52,7 +47,6 @@ type options struct {
 	connection *source.Connection
 	format     output.Format
 	failOn     output.FailOn
-	pre        bool
 }
 
 func (o *options) run(cmd *cobra.Command) error {
@@ -72,7 +66,7 @@ func (o *options) run(cmd *cobra.Command) error {
 		Live: cluster, namespace: o.connection.OperatorNamespace, version: version,
 		programVersion: cmd.Root().Version, now: o.program.Now,
 	}
-	r, err := c.check(cmd.Context(), o.pre)
+	r, err := c.check(cmd.Context())
 	if err != nil {
 		return err
 	}

@@ -53,7 +53,7 @@ func (c *checker) lines() []string {
 }
 
 func TestNothingInstalledIsOneFailure(t *testing.T) {
-	got, err := newChecker(t, nil).check(t.Context(), false)
+	got, err := newChecker(t, nil).check(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,11 +80,11 @@ func TestNothingReadableIsAnError(t *testing.T) {
 			return forbidden
 		},
 	})
-	if _, err := c.check(t.Context(), false); !errors.Is(err, errNothingReadable) {
+	if _, err := c.check(t.Context()); !errors.Is(err, errNothingReadable) {
 		t.Errorf("got %v: %v", err, c.lines())
 	}
 	ofGet, c.results = apierrors.NewNotFound(schema.GroupResource{}, "x"), nil
-	if _, err := c.check(t.Context(), false); err != nil {
+	if _, err := c.check(t.Context()); err != nil {
 		t.Errorf("objects that do not exist are readable: %v", err)
 	}
 }

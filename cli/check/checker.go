@@ -49,33 +49,25 @@ type check struct {
 	needs func(*checker) bool
 }
 
-var (
-	kubernetes = check{"Kubernetes", "KubernetesVersion", (*checker).checkKubernetes, nil}
-	kruise     = []check{
-		{"OpenKruise", "OpenKruise", (*checker).checkKruise, (*checker).readsCluster},
-		{"OpenKruise", "OpenKruiseDaemon", (*checker).checkKruiseDaemon, (*checker).usesKruise},
-		{"OpenKruise", "OpenKruiseSidecarTerminator", (*checker).checkKruiseManager, (*checker).usesKruise},
-	}
-
-	// checksBefore are the checks before an installation, and checksAfter those of one.
-	checksBefore = slices.Concat([]check{kubernetes, {"Installation", "Installation", (*checker).checkInstallation, nil}}, kruise)
-	checksAfter  = slices.Concat([]check{
-		kubernetes,
-		{"Operator", "Deployment", (*checker).checkDeployment, nil},
-		{"Operator", "CustomResourceDefinitions", (*checker).checkDefinitions, nil},
-		{"Operator", "OperatorVersion", (*checker).checkVersion, (*checker).isFound},
-		{"Operator", "Flags", (*checker).checkFlags, (*checker).isFound},
-		{"Operator", "Namespaces", (*checker).checkNamespaces, (*checker).readsNamespaces},
-		{"Operator", "Metrics", (*checker).checkMetrics, (*checker).knowsFlags},
-		{"Operator", "Lease", (*checker).checkLease, (*checker).isRunning},
-		{"Operator", "AdmissionPolicies", (*checker).checkAdmission, nil},
-		{"Operator", "StabilizationWindow", (*checker).checkWindow, (*checker).knowsPhaseGuard},
-		{"Operator permissions", "Permissions", (*checker).checkPermissions, (*checker).isFound},
-		{"Policies", "PolicyConditions", (*checker).checkPolicies, nil},
-		{"Policies", "PolicyAuthors", (*checker).checkAuthors, nil},
-		{"Network", "Network", (*checker).checkNetwork, (*checker).writesPhaseEarly},
-	}, kruise)
-)
+var checks = []check{
+	{"Kubernetes", "KubernetesVersion", (*checker).checkKubernetes, nil},
+	{"Operator", "Deployment", (*checker).checkDeployment, nil},
+	{"Operator", "CustomResourceDefinitions", (*checker).checkDefinitions, nil},
+	{"Operator", "OperatorVersion", (*checker).checkVersion, (*checker).isFound},
+	{"Operator", "Flags", (*checker).checkFlags, (*checker).isFound},
+	{"Operator", "Namespaces", (*checker).checkNamespaces, (*checker).readsNamespaces},
+	{"Operator", "Metrics", (*checker).checkMetrics, (*checker).knowsFlags},
+	{"Operator", "Lease", (*checker).checkLease, (*checker).isRunning},
+	{"Operator", "AdmissionPolicies", (*checker).checkAdmission, nil},
+	{"Operator", "StabilizationWindow", (*checker).checkWindow, (*checker).knowsPhaseGuard},
+	{"Operator permissions", "Permissions", (*checker).checkPermissions, (*checker).isFound},
+	{"Policies", "PolicyConditions", (*checker).checkPolicies, nil},
+	{"Policies", "PolicyAuthors", (*checker).checkAuthors, nil},
+	{"Network", "Network", (*checker).checkNetwork, (*checker).writesPhaseEarly},
+	{"OpenKruise", "OpenKruise", (*checker).checkKruise, (*checker).readsCluster},
+	{"OpenKruise", "OpenKruiseDaemon", (*checker).checkKruiseDaemon, (*checker).usesKruise},
+	{"OpenKruise", "OpenKruiseSidecarTerminator", (*checker).checkKruiseManager, (*checker).usesKruise},
+}
 
 func (c *checker) isFound() bool         { return c.deployment != nil }
 func (c *checker) isRunning() bool       { return c.isFound() && c.deployment.Status.ReadyReplicas > 0 }
@@ -84,18 +76,15 @@ func (c *checker) readsCluster() bool    { return !c.settings.Capabilities.Names
 func (c *checker) readsNamespaces() bool { return c.knowsFlags() && !c.readsCluster() }
 
 // check runs every check. An error means that a check could not run.
-func (c *checker) check(ctx context.Context, pre bool) (*result, error) {
-	if err := c.readOperator(ctx, pre); err != nil {
+func (c *checker) check(ctx context.Context) (*result, error) {
+	if err := c.readOperator(ctx); err != nil {
 		return nil, err
 	}
-	checks := checksAfter
-	switch {
-	case pre:
-		checks = checksBefore
-	case c.deployment == nil && c.deploymentError == nil:
-		checks = checks[:2] // the operator is not installed, from which everything else would follow
+	rows := checks
+	if c.deployment == nil && c.deploymentError == nil {
+		rows = checks[:2] // the operator is not installed, from which everything else would follow
 	}
-	for _, c.current = range checks {
+	for _, c.current = range rows {
 		if c.current.needs != nil && !c.current.needs(c) {
 			continue
 		}
@@ -103,8 +92,8 @@ func (c *checker) check(ctx context.Context, pre bool) (*result, error) {
 			return nil, err
 		}
 	}
-	// What is left needs no permission. With --pre, the user's own permissions are a result.
-	if !pre && !slices.ContainsFunc(c.results, func(r checkResult) bool {
+	// What is left needs no permission.
+	if !slices.ContainsFunc(c.results, func(r checkResult) bool {
 		return r.Hint != unreadableHint && (r.Section == "Operator" || r.Section == "Policies")
 	}) {
 		return nil, errNothingReadable
@@ -117,14 +106,14 @@ var errNothingReadable = errors.New("you may not read anything of the operator: 
 	"or for permission to read Deployments, CustomResourceDefinitions, admission policies and the policies of the operator")
 
 // readOperator reads the operator's Deployment and its flags. The settings are the defaults if the operator is missing or
-// unreadable, has invalid flags, or is not to be installed yet.
-func (c *checker) readOperator(ctx context.Context, pre bool) error {
+// unreadable, or has invalid flags.
+func (c *checker) readOperator(ctx context.Context) error {
 	c.deployment, c.deploymentError = c.Operator(ctx)
 	if c.deploymentError != nil && !apierrors.IsForbidden(c.deploymentError) {
 		return c.deploymentError
 	}
 	var arguments []string
-	if c.deployment != nil && !pre {
+	if c.deployment != nil {
 		arguments, _ = source.OperatorArguments(c.deployment)
 	}
 	var err error

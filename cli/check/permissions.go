@@ -11,11 +11,9 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/config"
-	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // permission is what the operator does with a resource, or with one object.
@@ -179,49 +177,4 @@ func (p permission) describe(verbs []string) string {
 		text += fmt.Sprintf(" (%s)", p.feature)
 	}
 	return text
-}
-
-// installedKinds are the kinds of objects of an installation. A test compares them with config/default.
-var installedKinds = []schema.GroupResource{
-	{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"},
-	{Group: "rbac.authorization.k8s.io", Resource: "clusterroles"},
-	{Group: "rbac.authorization.k8s.io", Resource: "clusterrolebindings"},
-	{Group: "rbac.authorization.k8s.io", Resource: "roles"},
-	{Group: "rbac.authorization.k8s.io", Resource: "rolebindings"},
-	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicies"},
-	{Group: "admissionregistration.k8s.io", Resource: "validatingadmissionpolicybindings"},
-	{Resource: "namespaces"},
-	{Resource: "serviceaccounts"},
-	{Group: "apps", Resource: "deployments"},
-	{Group: "policy", Resource: "poddisruptionbudgets"},
-}
-
-// checkInstallation checks whether the user may install the operator, and whether it is already installed.
-func (c *checker) checkInstallation(ctx context.Context) error {
-	var denied []string
-	for _, kind := range installedKinds {
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: c.namespace, Group: kind.Group, Resource: kind.Resource, Verb: "create"},
-		}}
-		if err := c.Client.Create(ctx, review); err != nil {
-			return fmt.Errorf("check your permissions: %w", err)
-		}
-		if !review.Status.Allowed {
-			denied = append(denied, kind.Resource)
-		}
-	}
-	if len(denied) > 0 {
-		c.fail("ask a cluster administrator to install the operator", "you may not create %s", strings.Join(denied, ", "))
-	} else {
-		c.ok("you may create all objects of an installation")
-	}
-	switch {
-	case c.unreadable(c.deploymentError, "Deployments in namespace "+c.namespace):
-	case c.deployment != nil:
-		c.warn("a new installation would upgrade it; to check the current one, run: "+settings.PluginName+" check",
-			"the operator is already installed with image %s", imageOf(c.deployment))
-	default:
-		c.ok("no operator is installed in namespace %s", c.namespace)
-	}
-	return nil
 }
