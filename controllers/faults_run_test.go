@@ -81,15 +81,29 @@ type onePodOperator struct {
 	events   *recordedEvents
 }
 
-// policyReader finds the policies of a pod by the production index over a cache of the test.
+// policyReader finds the policies of a pod in a cache of the test.
 type policyReader struct{ client.Reader }
 
 func (p policyReader) Policies(ctx context.Context, pod *corev1.Pod) ([]resolve.Policy, error) {
-	index, err := policyindex.List(ctx, p.Reader, pod.Namespace)
-	if err != nil {
+	var namespaced v1alpha1.SidecarTerminationPolicyList
+	var cluster v1alpha1.ClusterSidecarTerminationPolicyList
+	if err := errors.Join(p.List(ctx, &namespaced, client.InNamespace(pod.Namespace)), p.List(ctx, &cluster)); err != nil {
 		return nil, err
 	}
-	return index.Policies(ctx, pod)
+	var all []resolve.Policy
+	var failed error
+	add := func(policy resolve.Policy, err error) { all, failed = append(all, policy), errors.Join(failed, err) }
+	for i := range namespaced.Items {
+		add(resolve.FromNamespaced(&namespaced.Items[i]))
+	}
+	for i := range cluster.Items {
+		add(resolve.FromCluster(&cluster.Items[i]))
+	}
+	namespace := policyindex.NamespaceMetadata()
+	if len(cluster.Items) > 0 {
+		failed = errors.Join(failed, p.Get(ctx, client.ObjectKey{Name: pod.Namespace}, namespace))
+	}
+	return slices.DeleteFunc(all, func(policy resolve.Policy) bool { return !policy.Selects(pod, namespace.Labels) }), failed
 }
 
 // podReader lists the pods of both caches.

@@ -86,40 +86,6 @@ func New(namespaces client.Reader, namespaced, cluster []toolscache.SharedIndexI
 	return index, nil
 }
 
-// List indexes the policies that the reader has for pods of one namespace. The index does not follow later changes.
-func List(ctx context.Context, reader client.Reader, namespace string) (*Index, error) {
-	index := &Index{namespaces: reader, namespaced: newStore(), cluster: newStore()}
-	var namespaced v1alpha1.SidecarTerminationPolicyList
-	if err := reader.List(ctx, &namespaced, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list policies: %w", err)
-	}
-	for i := range namespaced.Items {
-		if err := index.namespaced.add(&namespaced.Items[i]); err != nil {
-			return nil, fmt.Errorf("index policies: %w", err)
-		}
-	}
-	var cluster v1alpha1.ClusterSidecarTerminationPolicyList
-	if err := reader.List(ctx, &cluster, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list cluster policies: %w", err)
-	}
-	for i := range cluster.Items {
-		if err := index.cluster.add(&cluster.Items[i]); err != nil {
-			return nil, fmt.Errorf("index cluster policies: %w", err)
-		}
-	}
-	return index, nil
-}
-
-// newStore returns an empty store that add fills.
-func newStore() policyStore {
-	labels := newRequiredLabels()
-	indexer := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{indexSelector: labels.index})
-	return policyStore{[]toolscache.Indexer{indexer}, labels}
-}
-
-// add adds a policy to a store of newStore.
-func (s policyStore) add(policy any) error { return s.indexers[0].Add(policy) }
-
 // Policies returns the policies that select the pod: namespaced ones, then cluster ones, each sorted by name. A policy with an
 // invalid selector selects nothing; its status says so. The result may share memory with the index and must not be changed.
 func (x *Index) Policies(ctx context.Context, pod *corev1.Pod) ([]resolve.Policy, error) {

@@ -36,6 +36,10 @@ func namespace(name string, labels map[string]string) *corev1.Namespace {
 
 // newTestIndex returns an index over stores that the test fills.
 func newTestIndex(namespaces client.Reader) *Index {
+	newStore := func() policyStore {
+		labels := newRequiredLabels()
+		return policyStore{[]toolscache.Indexer{toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{indexSelector: labels.index})}, labels}
+	}
 	return &Index{namespaces: namespaces, namespaced: newStore(), cluster: newStore()}
 }
 
@@ -170,31 +174,6 @@ func randomSelector(random *rand.Rand) metav1.LabelSelector {
 		selector.MatchExpressions = append(selector.MatchExpressions, requirement)
 	}
 	return selector
-}
-
-// The API server sets UIDs, and manifests have none.
-func TestListIndexesPoliciesWithoutUID(t *testing.T) {
-	selector := metav1.LabelSelector{MatchLabels: map[string]string{"app": "import"}}
-	server := newServer(t, namespace("a", map[string]string{"tier": "batch"}))
-	for _, namespace := range []string{"a", "b"} {
-		for _, name := range []string{"second", "first"} {
-			policy := indexedPolicy(namespace, name, selector)
-			policy.UID = ""
-			must(t, server.Create(t.Context(), policy))
-		}
-	}
-	for _, tier := range []string{"web", "batch"} {
-		policy := &v1alpha1.ClusterSidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Name: tier}}
-		policy.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": tier}}
-		must(t, server.Create(t.Context(), policy))
-	}
-	index, err := List(t.Context(), server, "a")
-	must(t, err)
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Labels: map[string]string{"app": "import"}}}
-	want := []string{"SidecarTerminationPolicy/first", "SidecarTerminationPolicy/second", "ClusterSidecarTerminationPolicy/batch"}
-	if diff := cmp.Diff(want, namesOf(t, index, pod)); diff != "" {
-		t.Errorf("policies (-want +got):\n%s", diff)
-	}
 }
 
 func TestIndexKeys(t *testing.T) {
