@@ -5,7 +5,6 @@ package cli
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -20,14 +19,8 @@ import (
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// New returns the plugin, which the first argument, the name of the program, may ask for completions.
-func New(arguments []string) *cobra.Command {
-	plugin := newPlugin(time.Now)
-	if strings.TrimSuffix(filepath.Base(arguments[0]), ".exe") == settings.CompletionProgram {
-		plugin.SetArgs(append([]string{cobra.ShellCompRequestCmd}, arguments[1:]...))
-	}
-	return plugin
-}
+// New returns the plugin.
+func New() *cobra.Command { return newPlugin(time.Now) }
 
 func newPlugin(now func() time.Time) *cobra.Command {
 	command := &cobra.Command{
@@ -53,7 +46,7 @@ sidecars of stuck pods.`,
   kubectl sidecar-termination finish pod/report-x4mfd -n batch`,
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: settings.PluginName},
 		Version:           settings.Version(),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args:              cobra.ArbitraryArgs,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceUsage:      true,

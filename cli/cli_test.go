@@ -131,7 +131,7 @@ func TestPluginPrintsItsVersion(t *testing.T) {
 	}
 }
 
-// Help and completions show these texts. Flags of kubectl keep their own.
+// The help shows these texts. Flags of kubectl keep their own.
 func TestEveryCommandAndFlagHasHelp(t *testing.T) {
 	kubectls := pflag.NewFlagSet("kubectl", pflag.ContinueOnError)
 	genericclioptions.NewConfigFlags(true).AddFlags(kubectls)

@@ -30,7 +30,6 @@ import (
 	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/hack/testenv"
 	"github.com/sidecar-termination/operator/internal/scheme"
-	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 // server is the API server, with the credentials of an administrator.
@@ -134,7 +133,7 @@ func wantCommand(t *testing.T, what, line string, wantCode int, texts ...string)
 func runCommand(t *testing.T, arguments ...string) (string, int) {
 	t.Helper()
 	var out bytes.Buffer
-	root := cli.New([]string{settings.PluginProgram})
+	root := cli.New()
 	root.SetArgs(append(slices.Clone(arguments), "--kubeconfig="+kubeconfig(t), "--cache-dir="+t.TempDir()))
 	root.SetOut(&out)
 	root.SetErr(&out)

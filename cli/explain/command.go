@@ -50,9 +50,8 @@ The exit code is 0 without problems, 1 with a problem, and 2 on errors.`,
   # in CI, before applying manifests
   %[1]s explain -k overlays/production --quick-exit-image=registry.example/quick-exit:v1
   helm template . | %[1]s explain -f - --fail-on=warning`, program.Name),
-		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: cobra.FixedCompletions(offered, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace),
-		RunE:              func(cmd *cobra.Command, arguments []string) error { return o.run(cmd, arguments) },
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, arguments []string) error { return o.run(cmd, arguments) },
 	}
 	flags := command.Flags()
 	o.format.Bind(command)
@@ -73,9 +72,6 @@ type options struct {
 	failOn        output.FailOn
 	allNamespaces bool
 }
-
-// offered are the types for the completion of arguments.
-var offered = []cobra.Completion{"pod/", "job/", "cronjob/", "policy/", "clusterpolicy/"}
 
 func (o *options) run(cmd *cobra.Command, arguments []string) error {
 	var r *result

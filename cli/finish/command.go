@@ -69,9 +69,8 @@ The exit code is 0 if nothing is left to do, 1 if a pod was refused, and 2 on er
 
   # every stuck pod of a Job
   %[1]s finish -l batch.kubernetes.io/job-name=report -n batch`, program.Name),
-		Args:              cobra.ArbitraryArgs,
-		ValidArgsFunction: cobra.FixedCompletions([]cobra.Completion{"pod/"}, cobra.ShellCompDirectiveNoFileComp|cobra.ShellCompDirectiveNoSpace),
-		RunE:              func(cmd *cobra.Command, arguments []string) error { return o.run(cmd, arguments) },
+		Args: cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, arguments []string) error { return o.run(cmd, arguments) },
 	}
 	flags := command.Flags()
 	o.format.Bind(command)

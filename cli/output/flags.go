@@ -21,9 +21,7 @@ type choice[T ~string] struct {
 // BindChoice adds a flag with one of the values to the command. The first value is the default.
 func BindChoice[T ~string](command *cobra.Command, value *T, name, shorthand, usage string, values ...T) {
 	*value = values[0]
-	c := &choice[T]{value, values}
-	command.Flags().VarP(c, name, shorthand, usage)
-	_ = command.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(c.texts(), cobra.ShellCompDirectiveNoFileComp))
+	command.Flags().VarP(&choice[T]{value, values}, name, shorthand, usage)
 }
 
 func (c *choice[T]) String() string { return string(*c.value) }

@@ -13,6 +13,6 @@ import (
 )
 
 func main() {
-	err := cli.New(os.Args).ExecuteContext(ctrl.SetupSignalHandler())
+	err := cli.New().ExecuteContext(ctrl.SetupSignalHandler())
 	os.Exit(output.Report(os.Stderr, err))
 }

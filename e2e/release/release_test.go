@@ -191,9 +191,6 @@ func (i *installer) requireCheck(way way) {
 	i.Helper()
 	i.Logf("check\n%s", i.kubectl("sidecar-termination", "check", "--operator-namespace="+way.namespace))
 	i.Logf("explain\n%s", i.kubectl("sidecar-termination", "explain", "job/upgrade-0", "--namespace="+i.Namespace))
-	if completions := i.run(filepath.Join(i.plugin, settings.CompletionProgram), "expl"); !strings.HasPrefix(completions, "explain") {
-		i.Errorf("The plugin completes expl as %q, want explain", completions)
-	}
 	version := i.kubectl("sidecar-termination", "--version")
 	if want := filepath.Base(os.Getenv(releaseVariable)); !slices.Contains(strings.Fields(version), want) {
 		i.Errorf("The plugin has version %q, want %s", version, want)

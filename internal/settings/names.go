@@ -22,8 +22,6 @@ const (
 	PluginProgram = "kubectl-sidecar_termination"
 	// PluginName is what users type to run the plugin.
 	PluginName = "kubectl sidecar-termination"
-	// CompletionProgram is the file name of the program that kubectl runs to complete the plugin's arguments.
-	CompletionProgram = "kubectl_complete-sidecar_termination"
 )
 
 // InstalledArguments are the operator's arguments in config/default. A test compares them.

@@ -16,12 +16,11 @@ import (
 	"time"
 )
 
-// entry is a file in an archive, or a link if it has a target.
+// entry is a file in an archive.
 type entry struct {
 	name    string
 	content []byte
 	mode    int64
-	target  string
 }
 
 // archive returns a compressed tar archive. Equal entries give equal bytes.
@@ -33,9 +32,6 @@ func archive(entries []entry) ([]byte, error) {
 		header := &tar.Header{
 			Typeflag: tar.TypeReg, Name: entry.name, Size: int64(len(entry.content)), Mode: cmp.Or(entry.mode, 0o644),
 			ModTime: time.Unix(0, 0).UTC(), Format: tar.FormatUSTAR,
-		}
-		if entry.target != "" {
-			header.Typeflag, header.Linkname = tar.TypeSymlink, entry.target
 		}
 		if err := writer.WriteHeader(header); err != nil {
 			return nil, fmt.Errorf("archive %s: %w", entry.name, err)

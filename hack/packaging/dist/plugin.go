@@ -16,10 +16,6 @@ import (
 
 const windows = "windows"
 
-// windowsCompletion runs the program in the same directory for completions. It replaces a link, because most Windows users may not
-// create links.
-const windowsCompletion = "@\"%~dp0" + settings.PluginProgram + ".exe\" __complete %*\r\n"
-
 // PluginPlatforms returns the platforms that have an archive of the kubectl plugin.
 func PluginPlatforms() []v1.Platform {
 	return []v1.Platform{
@@ -50,12 +46,10 @@ func WritePlugin(ctx context.Context, repository, directory string, platforms []
 			return nil, err
 		}
 		plugin := entry{name: settings.PluginProgram, content: compiled, mode: 0o755}
-		completion := entry{name: settings.CompletionProgram, target: settings.PluginProgram, mode: 0o777}
 		if platform.OS == windows {
 			plugin.name += ".exe"
-			completion = entry{name: settings.CompletionProgram + ".cmd", content: []byte(windowsCompletion), mode: 0o755}
 		}
-		packed, err := archive([]entry{plugin, completion, {name: "LICENSE", content: license}})
+		packed, err := archive([]entry{plugin, {name: "LICENSE", content: license}})
 		if err != nil {
 			return nil, err
 		}
