@@ -5,7 +5,6 @@ package cli
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -47,7 +46,6 @@ sidecars of stuck pods.`,
 		Annotations:       map[string]string{cobra.CommandDisplayNameAnnotation: settings.PluginName},
 		Version:           settings.Version(),
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
-		Args:              cobra.ArbitraryArgs,
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceUsage:      true,
 		SilenceErrors:     true,
@@ -56,31 +54,8 @@ sidecars of stuck pods.`,
 	command.AddCommand(
 		explain.New(program), lint.New(program), policytest.New(program), check.New(program), finish.New(program),
 	)
-	return rejectUnknownCommands(command)
-}
-
-// rejectUnknownCommands makes the root reject unknown subcommands, and point to the help of a command after a wrong flag.
-func rejectUnknownCommands(root *cobra.Command) *cobra.Command {
-	root.SuggestionsMinimumDistance = 2
-	root.Args = func(_ *cobra.Command, arguments []string) error { return unknownCommand(root, arguments) }
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		// A flag that the root does not have may belong to a misspelled subcommand.
-		if unknown := unknownCommand(root, root.Flags().Args()); cmd == root && unknown != nil {
-			return unknown
-		}
+	command.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return fmt.Errorf("%w\nSee %q", err, cmd.CommandPath()+" --help")
 	})
-	return root
-}
-
-// unknownCommand returns an error for arguments of the root, which takes none itself.
-func unknownCommand(root *cobra.Command, arguments []string) error {
-	if len(arguments) == 0 {
-		return nil
-	}
-	hint := ""
-	if suggestions := root.SuggestionsFor(arguments[0]); len(suggestions) > 0 {
-		hint = "; did you mean " + strings.Join(suggestions, " or ") + "?"
-	}
-	return fmt.Errorf("unknown command %q for %q%s\nSee %q", arguments[0], root.CommandPath(), hint, root.CommandPath()+" --help")
+	return command
 }
