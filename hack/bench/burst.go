@@ -7,9 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"net/http"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,6 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 	"k8s.io/utils/clock"
@@ -273,7 +273,7 @@ func (e *environment) requestsServed(ctx context.Context) (figures, error) {
 
 // liveHeap makes the operator collect garbage, which its heap profile does on demand, and returns the MiB that stay.
 func (e *environment) liveHeap(ctx context.Context) (mebibytes float64, err error) {
-	profile, err := get(ctx, "http://"+e.pprof+"/debug/pprof/heap?gc=1&debug=1")
+	profile, err := get(ctx, e.pprof, "/debug/pprof/heap?gc=1&debug=1")
 	if err != nil {
 		return 0, err
 	}
@@ -285,20 +285,12 @@ func (e *environment) liveHeap(ctx context.Context) (mebibytes float64, err erro
 	return float64(bytes) / (1 << 20), nil
 }
 
-// get returns what a contender answers.
-func get(ctx context.Context, url string) (string, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+// get returns what a contender answers at its address.
+func get(ctx context.Context, address, uri string) (string, error) {
+	contender, err := rest.UnversionedRESTClientFor(&rest.Config{Host: address, ContentConfig: rest.ContentConfig{NegotiatedSerializer: scheme.Codecs}})
 	if err != nil {
 		return "", err
 	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = response.Body.Close() }()
-	content, err := io.ReadAll(response.Body)
-	if err == nil && response.StatusCode != http.StatusOK {
-		err = fmt.Errorf("GET %s: %s", url, response.Status)
-	}
+	content, err := contender.Get().RequestURI(uri).DoRaw(ctx)
 	return string(content), err
 }

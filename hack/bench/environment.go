@@ -225,7 +225,7 @@ func (e *environment) launch(ctx context.Context, path string, with func(kubecon
 		return nil, err
 	}
 	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
-		_, err := get(ctx, "http://"+free[0]+"/readyz")
+		_, err := get(ctx, free[0], "/readyz")
 		return err == nil, nil
 	})
 	if err != nil {

@@ -32,21 +32,15 @@ const usage = `usage: localcluster COMMAND
                      start, stop or kill one process of the cluster, and wait until it is healthy or gone
 CONTRIBUTING.md lists the environment variables that choose versions and addons`
 
-// errUnwell makes the command fail without a further message.
-var errUnwell = errors.New("the cluster is not well")
-
 func main() {
 	log.SetLogger(logr.Discard())
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:])
 	stop()
-	if err == nil {
-		return
-	}
-	if !errors.Is(err, errUnwell) {
+	if err != nil {
 		_, _ = fmt.Fprintln(os.Stderr, "localcluster:", err)
+		os.Exit(1)
 	}
-	os.Exit(1)
 }
 
 func run(ctx context.Context, arguments []string) error {
@@ -64,7 +58,7 @@ func run(ctx context.Context, arguments []string) error {
 	case "down":
 		return local.Down(ctx)
 	case "status":
-		return status(ctx, local)
+		return local.Status(ctx, os.Stdout)
 	case "deploy":
 		return local.Deploy(ctx)
 	case "build --envtest":
@@ -87,14 +81,6 @@ func up(ctx context.Context, local *cluster.Cluster) error {
 		return err
 	}
 	return local.Up(ctx, versions)
-}
-
-func status(ctx context.Context, local *cluster.Cluster) error {
-	well, err := local.Status(ctx, os.Stdout)
-	if err == nil && !well {
-		return errUnwell
-	}
-	return err
 }
 
 func build(ctx context.Context, local *cluster.Cluster) error {

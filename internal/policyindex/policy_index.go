@@ -47,10 +47,6 @@ func (s policyStore) byIndex(key string) ([]any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if len(all) == 0 {
-			all = objects
-			continue
-		}
 		all = append(all, objects...)
 	}
 	return all, nil

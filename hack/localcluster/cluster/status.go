@@ -5,6 +5,7 @@ package cluster
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -12,15 +13,15 @@ import (
 	"text/tabwriter"
 )
 
-// Status writes a table of the components and the nodes, and reports whether all of them are well.
-func (c *Cluster) Status(ctx context.Context, output io.Writer) (bool, error) {
+// Status writes a table of the components and the nodes. It returns an error unless all of them are well.
+func (c *Cluster) Status(ctx context.Context, output io.Writer) error {
 	description, err := c.current()
 	if err != nil {
-		return false, err
+		return err
 	}
 	api, err := c.connect()
 	if err != nil {
-		return false, err
+		return err
 	}
 	table := tabwriter.NewWriter(output, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintln(table, "COMPONENT\tSTATE\tPID\tVERSION\tLOG")
@@ -44,7 +45,10 @@ func (c *Cluster) Status(ctx context.Context, output io.Writer) (bool, error) {
 		_, _ = fmt.Fprintf(table, "%s (node)\t%s\t\t%s\t\n", node, condition, description.KubeletVersion)
 	}
 	if err := table.Flush(); err != nil {
-		return false, fmt.Errorf("write the status: %w", err)
+		return fmt.Errorf("write the status: %w", err)
 	}
-	return well, nil
+	if !well {
+		return errors.New("the cluster is not well")
+	}
+	return nil
 }
