@@ -18,7 +18,6 @@ import (
 
 	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/internal/safetext"
-	"github.com/sidecar-termination/operator/internal/settings"
 )
 
 var update = flag.Bool("update", false, "write the golden files, and the outputs in the documentation")
@@ -122,12 +121,6 @@ func checkDocument(t *testing.T, file string, outputs int) {
 	}
 	if got := len(blocks) - 1; got != outputs {
 		t.Errorf("%s shows %d outputs, want %d", file, got, outputs)
-	}
-}
-
-func TestPluginPrintsItsVersion(t *testing.T) {
-	if out, code := runPlugin(t, nil, "--version"); out != "kubectl sidecar-termination version "+settings.Version()+"\n" || code != 0 {
-		t.Errorf("exit code %d, output %q", code, out)
 	}
 }
 

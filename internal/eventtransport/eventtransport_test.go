@@ -24,13 +24,15 @@ type heldServer struct {
 	stop                        context.CancelFunc // shuts the operator down
 }
 
-func newHeldServer(t *testing.T) *heldServer {
+// withHeldServer runs the test with virtual time. The test fails if it leaves a goroutine running.
+func withHeldServer(t *testing.T, test func(t *testing.T, h *heldServer)) {
 	t.Helper()
-	h := &heldServer{t: t, answerToEvent: make(chan struct{}), answerOthers: make(chan struct{}), errors: make(chan error, 100)}
-	ctx, stop := context.WithCancel(t.Context())
-	h.stop = stop
-	h.wrapped = Wrapper(ctx)(h)
-	return h
+	synctest.Test(t, func(t *testing.T) {
+		h := &heldServer{t: t, answerToEvent: make(chan struct{}), answerOthers: make(chan struct{}), errors: make(chan error, 100)}
+		ctx, stop := context.WithCancel(t.Context())
+		h.stop, h.wrapped = stop, Wrapper(ctx)(h)
+		test(t, h)
+	})
 }
 
 func (h *heldServer) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -80,8 +82,7 @@ const (
 )
 
 func TestEventsWaitForOtherWrites(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeldServer(t)
+	withHeldServer(t, func(t *testing.T, h *heldServer) {
 		h.send(t.Context(), http.MethodPost, requestsURL)
 		h.send(t.Context(), http.MethodPost, requestsURL)
 		h.expect("two requests", 0, 2)
@@ -104,8 +105,7 @@ func TestEventsWaitForOtherWrites(t *testing.T) {
 }
 
 func TestEventsDoNotWaitForReads(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeldServer(t)
+	withHeldServer(t, func(t *testing.T, h *heldServer) {
 		h.send(t.Context(), http.MethodGet, requestsURL)
 		h.send(t.Context(), http.MethodPost, eventsURL)
 		h.expect("an event during a watch", 1, 1)
@@ -116,8 +116,7 @@ func TestEventsDoNotWaitForReads(t *testing.T) {
 }
 
 func TestEventsWaitNoLongerThanMaxDelay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeldServer(t)
+	withHeldServer(t, func(t *testing.T, h *heldServer) {
 		h.send(t.Context(), http.MethodPost, requestsURL)
 		h.expect("a request", 0, 1)
 		h.send(t.Context(), http.MethodPost, eventsURL)
@@ -134,8 +133,7 @@ func TestEventsWaitNoLongerThanMaxDelay(t *testing.T) {
 }
 
 func TestCanceledEventsReleaseTheirTurn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeldServer(t)
+	withHeldServer(t, func(t *testing.T, h *heldServer) {
 		h.send(t.Context(), http.MethodPost, requestsURL)
 		h.expect("a request", 0, 1)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -157,8 +155,7 @@ func TestCanceledEventsReleaseTheirTurn(t *testing.T) {
 }
 
 func TestRepeatedEventsDoNotWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeldServer(t)
+	withHeldServer(t, func(t *testing.T, h *heldServer) {
 		h.send(t.Context(), http.MethodPost, requestsURL)
 		h.expect("a request", 0, 1)
 		h.send(t.Context(), http.MethodPost, eventsURL)
@@ -175,8 +172,7 @@ func TestRepeatedEventsDoNotWait(t *testing.T) {
 }
 
 func TestEventsAreSentAtOnceOnShutdown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newHeldServer(t)
+	withHeldServer(t, func(t *testing.T, h *heldServer) {
 		h.send(t.Context(), http.MethodPost, requestsURL)
 		h.expect("a request", 0, 1)
 		h.send(t.Context(), http.MethodPost, eventsURL)
