@@ -16,7 +16,7 @@ import (
 
 // heldServer holds each request until the test releases an answer.
 type heldServer struct {
-	t                           *testing.T
+	*testing.T
 	wrapped                     http.RoundTripper
 	events, others              atomic.Int32 // received
 	answerToEvent, answerOthers chan struct{}
@@ -25,13 +25,13 @@ type heldServer struct {
 }
 
 // withHeldServer runs the test with virtual time. The test fails if it leaves a goroutine running.
-func withHeldServer(t *testing.T, test func(t *testing.T, h *heldServer)) {
+func withHeldServer(t *testing.T, test func(h *heldServer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		h := &heldServer{t: t, answerToEvent: make(chan struct{}), answerOthers: make(chan struct{}), errors: make(chan error, 100)}
+		h := &heldServer{T: t, answerToEvent: make(chan struct{}), answerOthers: make(chan struct{}), errors: make(chan error, 100)}
 		ctx, stop := context.WithCancel(t.Context())
 		h.stop, h.wrapped = stop, Wrapper(ctx)(h)
-		test(t, h)
+		test(h)
 	})
 }
 
@@ -59,19 +59,19 @@ func (h *heldServer) send(ctx context.Context, method, path string) {
 
 // expect checks how many requests the server has received once every goroutine is blocked.
 func (h *heldServer) expect(when string, events, others int32) {
-	h.t.Helper()
+	h.Helper()
 	synctest.Wait()
 	if h.events.Load() != events || h.others.Load() != others {
-		h.t.Errorf("%s: got %d events and %d others, want %d and %d", when, h.events.Load(), h.others.Load(), events, others)
+		h.Errorf("%s: got %d events and %d others, want %d and %d", when, h.events.Load(), h.others.Load(), events, others)
 	}
 }
 
 // answered checks that the number of requests was answered without an error.
 func (h *heldServer) answered(requests int) {
-	h.t.Helper()
+	h.Helper()
 	for range requests {
 		if err := <-h.errors; err != nil {
-			h.t.Error(err)
+			h.Error(err)
 		}
 	}
 }
@@ -82,18 +82,18 @@ const (
 )
 
 func TestEventsWaitForOtherWrites(t *testing.T) {
-	withHeldServer(t, func(t *testing.T, h *heldServer) {
-		h.send(t.Context(), http.MethodPost, requestsURL)
-		h.send(t.Context(), http.MethodPost, requestsURL)
+	withHeldServer(t, func(h *heldServer) {
+		h.send(h.Context(), http.MethodPost, requestsURL)
+		h.send(h.Context(), http.MethodPost, requestsURL)
 		h.expect("two requests", 0, 2)
-		h.send(t.Context(), http.MethodPost, eventsURL)
-		h.send(t.Context(), http.MethodPost, eventsURL)
+		h.send(h.Context(), http.MethodPost, eventsURL)
+		h.send(h.Context(), http.MethodPost, eventsURL)
 		h.expect("two events after two requests", 0, 2)
 		h.answerOthers <- struct{}{}
 		h.expect("one request is answered", 0, 2)
 		h.answerOthers <- struct{}{}
 		h.expect("both requests are answered", 1, 2)
-		h.send(t.Context(), http.MethodPost, requestsURL)
+		h.send(h.Context(), http.MethodPost, requestsURL)
 		h.expect("a request while an event is sent", 1, 3)
 		h.answerOthers <- struct{}{}
 		h.expect("the request is answered", 1, 3)
@@ -105,9 +105,9 @@ func TestEventsWaitForOtherWrites(t *testing.T) {
 }
 
 func TestEventsDoNotWaitForReads(t *testing.T) {
-	withHeldServer(t, func(t *testing.T, h *heldServer) {
-		h.send(t.Context(), http.MethodGet, requestsURL)
-		h.send(t.Context(), http.MethodPost, eventsURL)
+	withHeldServer(t, func(h *heldServer) {
+		h.send(h.Context(), http.MethodGet, requestsURL)
+		h.send(h.Context(), http.MethodPost, eventsURL)
 		h.expect("an event during a watch", 1, 1)
 		h.answerToEvent <- struct{}{}
 		h.answerOthers <- struct{}{}
@@ -116,11 +116,11 @@ func TestEventsDoNotWaitForReads(t *testing.T) {
 }
 
 func TestEventsWaitNoLongerThanMaxDelay(t *testing.T) {
-	withHeldServer(t, func(t *testing.T, h *heldServer) {
-		h.send(t.Context(), http.MethodPost, requestsURL)
+	withHeldServer(t, func(h *heldServer) {
+		h.send(h.Context(), http.MethodPost, requestsURL)
 		h.expect("a request", 0, 1)
-		h.send(t.Context(), http.MethodPost, eventsURL)
-		h.send(t.Context(), http.MethodPost, eventsURL)
+		h.send(h.Context(), http.MethodPost, eventsURL)
+		h.send(h.Context(), http.MethodPost, eventsURL)
 		time.Sleep(maxDelay - time.Millisecond)
 		h.expect("just before the limit", 0, 1)
 		time.Sleep(time.Millisecond)
@@ -133,20 +133,20 @@ func TestEventsWaitNoLongerThanMaxDelay(t *testing.T) {
 }
 
 func TestCanceledEventsReleaseTheirTurn(t *testing.T) {
-	withHeldServer(t, func(t *testing.T, h *heldServer) {
-		h.send(t.Context(), http.MethodPost, requestsURL)
+	withHeldServer(t, func(h *heldServer) {
+		h.send(h.Context(), http.MethodPost, requestsURL)
 		h.expect("a request", 0, 1)
-		ctx, cancel := context.WithCancel(t.Context())
+		ctx, cancel := context.WithCancel(h.Context())
 		h.send(ctx, http.MethodPost, eventsURL)
 		h.send(ctx, http.MethodPost, eventsURL)
 		synctest.Wait()
 		cancel()
 		for range 2 {
 			if err := <-h.errors; !errors.Is(err, context.Canceled) {
-				t.Errorf("a canceled event has the error %v", err)
+				h.Errorf("a canceled event has the error %v", err)
 			}
 		}
-		h.send(t.Context(), http.MethodPost, eventsURL)
+		h.send(h.Context(), http.MethodPost, eventsURL)
 		h.answerOthers <- struct{}{}
 		h.expect("the next event", 1, 1)
 		h.answerToEvent <- struct{}{}
@@ -155,12 +155,12 @@ func TestCanceledEventsReleaseTheirTurn(t *testing.T) {
 }
 
 func TestRepeatedEventsDoNotWait(t *testing.T) {
-	withHeldServer(t, func(t *testing.T, h *heldServer) {
-		h.send(t.Context(), http.MethodPost, requestsURL)
+	withHeldServer(t, func(h *heldServer) {
+		h.send(h.Context(), http.MethodPost, requestsURL)
 		h.expect("a request", 0, 1)
-		h.send(t.Context(), http.MethodPost, eventsURL)
+		h.send(h.Context(), http.MethodPost, eventsURL)
 		h.expect("an event after a request", 0, 1)
-		h.send(t.Context(), http.MethodPatch, eventsURL+"/job-1.17")
+		h.send(h.Context(), http.MethodPatch, eventsURL+"/job-1.17")
 		h.expect("a repeated event", 1, 1)
 		h.answerToEvent <- struct{}{}
 		h.expect("the repeated event is answered", 1, 1)
@@ -172,15 +172,15 @@ func TestRepeatedEventsDoNotWait(t *testing.T) {
 }
 
 func TestEventsAreSentAtOnceOnShutdown(t *testing.T) {
-	withHeldServer(t, func(t *testing.T, h *heldServer) {
-		h.send(t.Context(), http.MethodPost, requestsURL)
+	withHeldServer(t, func(h *heldServer) {
+		h.send(h.Context(), http.MethodPost, requestsURL)
 		h.expect("a request", 0, 1)
-		h.send(t.Context(), http.MethodPost, eventsURL)
-		h.send(t.Context(), http.MethodPost, eventsURL)
+		h.send(h.Context(), http.MethodPost, eventsURL)
+		h.send(h.Context(), http.MethodPost, eventsURL)
 		h.expect("two events after a request", 0, 1)
 		h.stop()
 		h.expect("shutdown", 2, 1)
-		h.send(t.Context(), http.MethodPost, eventsURL)
+		h.send(h.Context(), http.MethodPost, eventsURL)
 		h.expect("an event after shutdown", 3, 1)
 		for range 3 {
 			h.answerToEvent <- struct{}{}
