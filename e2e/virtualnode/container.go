@@ -43,7 +43,7 @@ func (c *container) run() {
 		case <-c.changed:
 		case <-time.After(pause):
 		case <-c.sandbox.stopping.Done():
-			c.report(func(status *corev1.ContainerStatus) {
+			c.sandbox.report(c.index, func(status *corev1.ContainerStatus) {
 				if status.LastTerminationState.Terminated != nil {
 					status.State = status.LastTerminationState
 				}
@@ -58,11 +58,11 @@ func (c *container) once() string {
 	spec, policy := c.spec()
 	config, err := unpack(c.sandbox.node.images, spec.Image, c.root)
 	if err != nil {
-		c.report(func(status *corev1.ContainerStatus) { status.State = waiting(pullFailed, err.Error()) })
+		c.sandbox.report(c.index, func(status *corev1.ContainerStatus) { status.State = waiting(pullFailed, err.Error()) })
 		return pullFailed
 	}
 	process := start(spec, config, c.root)
-	c.report(func(status *corev1.ContainerStatus) {
+	c.sandbox.report(c.index, func(status *corev1.ContainerStatus) {
 		if status.ContainerID != "" {
 			status.RestartCount++
 		}
@@ -83,7 +83,7 @@ func (c *container) once() string {
 	case <-c.sandbox.stopping.Done():
 		process.stop(c.sandbox.grace())
 	}
-	c.report(func(status *corev1.ContainerStatus) {
+	c.sandbox.report(c.index, func(status *corev1.ContainerStatus) {
 		state := process.state
 		state.ContainerID, state.StartedAt, state.FinishedAt = status.ContainerID, status.State.Running.StartedAt, metav1.Now()
 		status.State, status.Ready = corev1.ContainerState{Terminated: &state}, false
@@ -104,8 +104,6 @@ func (c *container) spec() (corev1.Container, corev1.RestartPolicy) {
 	}
 	return *c.sandbox.pod.Spec.Containers[c.index].DeepCopy(), c.sandbox.pod.Spec.RestartPolicy
 }
-
-func (c *container) report(change func(*corev1.ContainerStatus)) { c.sandbox.report(c.index, change) }
 
 func waiting(reason, message string) corev1.ContainerState {
 	return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command virtualnode is a virtual node for end-to-end tests: the controllers of
-// virtual-kubelet with a provider that runs the containers of pods as processes, each in the
-// unpacked file system of its image and in its own PID namespace. It behaves like a kubelet
-// where the operator depends on it: restart policies, restarts after image changes, exit
-// codes, unpullable images and graceful termination. It supports no users, volumes, pod
-// networks, probes, lifecycle hooks or init containers. It needs root and tar.
+// Command virtualnode is a virtual node for end-to-end tests: the controllers of virtual-kubelet with a provider that runs the
+// containers of pods as processes, each in the unpacked file system of its image and in its own PID namespace. It behaves like a
+// kubelet where the operator depends on it: restart policies, restarts after image changes, exit codes, unpullable images and
+// graceful termination. It supports no users, volumes, pod networks, probes, lifecycle hooks or init containers. It needs root
+// and tar.
 package main
 
 import (
@@ -14,15 +13,12 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/log"
 	"github.com/virtual-kubelet/virtual-kubelet/log/klogv2"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 )
-
-const podWorkers = 16
 
 func main() {
 	name := flag.String("node", "virtual-1", "name of the node")
@@ -57,13 +53,12 @@ func run(ctx context.Context, name, kubeconfig, health string, processes *provid
 		return err
 	}
 	ended := make(chan error, 3)
-	go func() { ended <- pods.Run(ctx, podWorkers) }()
+	go func() { ended <- pods.Run(ctx, 16) }()
 	go func() { ended <- nodes.Run(ctx) }()
 	go func() {
 		<-pods.Ready()
 		<-nodes.Ready()
-		server := &http.Server{Addr: health, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), ReadHeaderTimeout: time.Second}
-		ended <- server.ListenAndServe()
+		ended <- http.ListenAndServe(health, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	}()
 	return <-ended
 }

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/virtual-kubelet/virtual-kubelet/node"
@@ -18,12 +17,7 @@ import (
 	"k8s.io/client-go/tools/record"
 )
 
-// heartbeat is how often the node's status is written. A deleted node is then registered
-// again.
-const heartbeat = 5 * time.Second
-
-// newNode returns the node to register, with the label and taint of virtual-kubelet's
-// providers.
+// newNode returns the node to register, with the label and taint of virtual-kubelet's providers.
 func newNode(name string) *corev1.Node {
 	return &corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"type": "virtual-kubelet", corev1.LabelHostname: name}},
@@ -44,8 +38,9 @@ func newNode(name string) *corev1.Node {
 
 func newNodeController(client kubernetes.Interface, object *corev1.Node) (*node.NodeController, error) {
 	nodes := client.CoreV1().Nodes()
-	controller, err := node.NewNodeController(node.NewNaiveNodeProvider(), object, nodes,
-		node.WithNodePingInterval(heartbeat),
+	return node.NewNodeController(node.NewNaiveNodeProvider(), object, nodes,
+		// A deleted node is registered again when its status is written next.
+		node.WithNodePingInterval(5*time.Second),
 		node.WithNodeStatusUpdateErrorHandler(func(ctx context.Context, err error) error {
 			if !apierrors.IsNotFound(err) {
 				return err
@@ -53,10 +48,6 @@ func newNodeController(client kubernetes.Interface, object *corev1.Node) (*node.
 			_, err = nodes.Create(ctx, object.DeepCopy(), metav1.CreateOptions{})
 			return err
 		}))
-	if err != nil {
-		return nil, fmt.Errorf("make the node controller: %w", err)
-	}
-	return controller, nil
 }
 
 func newPodController(ctx context.Context, client kubernetes.Interface, name string, handler node.PodLifecycleHandler) (*node.PodController, error) {
@@ -75,9 +66,6 @@ func newPodController(ctx context.Context, client kubernetes.Interface, name str
 		ServiceInformer:           unused.Services(),
 		SkipDownwardAPIResolution: true,
 	})
-	if err != nil {
-		return nil, fmt.Errorf("make the pod controller: %w", err)
-	}
 	onNode.Start(ctx.Done())
-	return controller, nil
+	return controller, err
 }

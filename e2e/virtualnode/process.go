@@ -21,8 +21,8 @@ type process struct {
 	state corev1.ContainerStateTerminated
 }
 
-// start runs the container's command as root and as the first process of a PID namespace, so
-// that its children exit with it. It exits with this process, whose output it shares.
+// start runs the container's command as root and as the first process of a PID namespace, so that its children exit with it. It
+// exits with this process, whose output it shares.
 func start(spec corev1.Container, image v1.Config, root string) *process {
 	p := &process{command: newCommand(spec, image, root), ended: make(chan struct{})}
 	if err := p.command.Start(); err != nil {
@@ -35,8 +35,8 @@ func start(spec corev1.Container, image v1.Config, root string) *process {
 	return p
 }
 
-// newCommand merges the container with its image's config, as container runtimes do. The
-// command has to be a path, which is relative to the root.
+// newCommand merges the container with its image's config, as container runtimes do. The command has to be a path, which is
+// relative to the root.
 func newCommand(spec corev1.Container, image v1.Config, root string) *exec.Cmd {
 	entrypoint, arguments := image.Entrypoint, image.Cmd
 	if len(spec.Command) > 0 {
@@ -80,12 +80,10 @@ func (p *process) stop(grace time.Duration) {
 	if p.command.Process == nil {
 		return
 	}
-	if grace > 0 {
-		_ = p.command.Process.Signal(syscall.SIGTERM)
-		select {
-		case <-p.ended:
-		case <-time.After(grace):
-		}
+	_ = p.command.Process.Signal(syscall.SIGTERM)
+	select {
+	case <-p.ended:
+	case <-time.After(grace):
 	}
 	_ = p.command.Process.Kill()
 	<-p.ended

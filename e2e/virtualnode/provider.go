@@ -14,8 +14,7 @@ import (
 
 // provider implements virtual-kubelet's pod lifecycle handler.
 type provider struct {
-	images    string
-	directory string
+	images, directory string
 
 	notify func(*corev1.Pod)
 
@@ -23,8 +22,7 @@ type provider struct {
 	pods  map[types.NamespacedName]*sandbox
 }
 
-// newProvider returns a provider that reads image archives from one directory and has its
-// files in another one.
+// newProvider returns a provider that reads image archives from one directory and has its files in another one.
 func newProvider(images, directory string) *provider {
 	return &provider{images: images, directory: directory, pods: map[types.NamespacedName]*sandbox{}}
 }

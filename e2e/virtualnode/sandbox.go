@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -26,16 +27,14 @@ type sandbox struct {
 
 	mutex        sync.Mutex
 	pod          *corev1.Pod
-	graceSeconds int64
+	graceSeconds atomic.Int64
 	containers   []*container
 }
 
 // startSandbox starts the containers of the pod.
 func startSandbox(node *provider, pod *corev1.Pod) *sandbox {
-	s := &sandbox{
-		node: node, directory: filepath.Join(node.directory, string(pod.UID)),
-		pod: pod.DeepCopy(), graceSeconds: ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds),
-	}
+	s := &sandbox{node: node, directory: filepath.Join(node.directory, string(pod.UID)), pod: pod.DeepCopy()}
+	s.graceSeconds.Store(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, corev1.DefaultTerminationGracePeriodSeconds))
 	s.stopping, s.cancel = context.WithCancel(context.Background())
 	s.pod.Status.StartTime = ptr.To(metav1.Now())
 	s.pod.Status.ContainerStatuses = nil
@@ -73,22 +72,16 @@ func (s *sandbox) update(pod *corev1.Pod) {
 
 // stop stops all processes, waits for them and removes their files.
 func (s *sandbox) stop(graceSeconds int64) {
-	s.mutex.Lock()
-	s.graceSeconds = graceSeconds
-	s.mutex.Unlock()
+	s.graceSeconds.Store(graceSeconds)
 	s.cancel()
 	s.running.Wait()
 	_ = os.RemoveAll(s.directory)
 }
 
-func (s *sandbox) grace() time.Duration {
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	return time.Duration(s.graceSeconds) * time.Second
-}
+func (s *sandbox) grace() time.Duration { return time.Duration(s.graceSeconds.Load()) * time.Second }
 
-// report changes the status of a container and reports the pod. It keeps the lock meanwhile,
-// so that the newest status is reported last.
+// report changes the status of a container and reports the pod. It keeps the lock meanwhile, so that the newest status is
+// reported last.
 func (s *sandbox) report(container int, change func(*corev1.ContainerStatus)) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
