@@ -123,10 +123,10 @@ vulncheck: $(GOVULNCHECK)
 TIMEOUT := 60m
 
 .PHONY: test
-test: test-unit test-fuzz test-integration test-e2e ## Run every test.
+test: test-unit test-integration test-e2e ## Run every test.
 
 .PHONY: test-long
-test-long: test-site test-faults simulate soak test-e2e-faults test-e2e-matrix e2e-tools test-release ## Run what takes too long for every change: faults, simulation, soak, tools, a release (hours).
+test-long: fuzz test-site test-faults simulate soak test-e2e-faults test-e2e-matrix e2e-tools test-release ## Run what takes too long for every change: fuzzing, faults, simulation, soak, tools, a release (hours).
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests with the race detector.
@@ -193,10 +193,6 @@ fuzz: ## Run every fuzz target for FUZZTIME (10s), and keep what it finds in tes
 			exit 1; \
 		}; \
 	done
-
-.PHONY: test-fuzz
-test-fuzz:
-	@$(MAKE) --no-print-directory fuzz FUZZTIME=5000x
 
 # REQUIRE_E2E=1 fails if this machine cannot run a kubelet.
 .PHONY: test-e2e
