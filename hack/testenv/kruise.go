@@ -76,15 +76,21 @@ func (k *Kruise) objects() []client.Object {
 	return objects
 }
 
-// Install installs all objects unless they exist, and removes them when the test ends.
+// Install installs all objects unless they exist. The test that has installed them removes them when it ends: its subtests, which may
+// run in parallel, share them.
 func (k *Kruise) Install(t *testing.T) {
 	t.Helper()
+	installs := false
 	for _, object := range k.objects() {
-		if err := client.IgnoreAlreadyExists(k.client.Create(t.Context(), object)); err != nil {
+		err := k.client.Create(t.Context(), object)
+		if client.IgnoreAlreadyExists(err) != nil {
 			t.Fatalf("install OpenKruise: %v", err)
 		}
+		installs = installs || err == nil
 	}
-	t.Cleanup(func() { k.Remove(t) })
+	if installs {
+		t.Cleanup(func() { k.Remove(t) })
+	}
 	for _, definition := range k.definitions {
 		Eventually(t, definition.Name+" are served", func(ctx context.Context) error {
 			list := &unstructured.UnstructuredList{}
