@@ -151,15 +151,11 @@ func (r *report) save(file string) error {
 
 // print writes a table of all figures.
 func (r *report) print(w io.Writer) error {
-	text := &strings.Builder{}
-	fmt.Fprintf(text, "%s\n\nLOAD\tFIGURE\tCONTENDER\tMEDIAN\tLEAST\tGREATEST\tRUNS\n", r.Setup)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintf(table, "%s\n\nLOAD\tFIGURE\tCONTENDER\tMEDIAN\tLEAST\tGREATEST\tRUNS\n", r.Setup)
 	for _, key := range slices.Sorted(maps.Keys(r.Results)) {
 		values := slices.Sorted(slices.Values(r.Results[key]))
-		fmt.Fprintf(text, "%s\t%.2f\t%.2f\t%.2f\t%d\n", strings.ReplaceAll(key, "; ", "\t"), percentile(values, 50), values[0], values[len(values)-1], len(values))
-	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	if _, err := io.WriteString(table, text.String()); err != nil {
-		return err
+		_, _ = fmt.Fprintf(table, "%s\t%.2f\t%.2f\t%.2f\t%d\n", strings.ReplaceAll(key, "; ", "\t"), percentile(values, 50), values[0], values[len(values)-1], len(values))
 	}
 	return table.Flush()
 }
