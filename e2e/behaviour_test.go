@@ -242,8 +242,7 @@ func stuckBehaviours() []behaviour {
 	}
 }
 
-// with returns a policy of the mode with the changes. Its deadline leaves a busy node the time to end a sidecar, before the next mode
-// is tried.
+// with returns a policy of the mode with the changes. Its deadline leaves a busy node time before the next mode is tried.
 func with(mode v1alpha1.Mode, changes ...func(*v1alpha1.PolicySpec)) *v1alpha1.SidecarTerminationPolicy {
 	policy := harness.Policy(mode)
 	policy.Spec.TerminationDeadlineSeconds = ptr.To[int32](120)
