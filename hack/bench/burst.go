@@ -271,20 +271,6 @@ func (e *environment) requestsServed(ctx context.Context) (figures, error) {
 	return counted, nil
 }
 
-// liveHeap makes the operator collect garbage, which its heap profile does on demand, and returns the MiB that stay.
-func (e *environment) liveHeap(ctx context.Context) (mebibytes float64, err error) {
-	profile, err := get(ctx, e.pprof, "/debug/pprof/heap?gc=1&debug=1")
-	if err != nil {
-		return 0, err
-	}
-	_, after, _ := strings.Cut(profile, "\n# HeapAlloc = ")
-	var bytes uint64
-	if _, err := fmt.Sscan(after, &bytes); err != nil {
-		return 0, fmt.Errorf("find HeapAlloc in the heap profile: %w", err)
-	}
-	return float64(bytes) / (1 << 20), nil
-}
-
 // get returns what a contender answers at its address.
 func get(ctx context.Context, address, uri string) (string, error) {
 	contender, err := rest.UnversionedRESTClientFor(&rest.Config{Host: address, ContentConfig: rest.ContentConfig{NegotiatedSerializer: scheme.Codecs}})

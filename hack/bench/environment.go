@@ -40,7 +40,6 @@ type environment struct {
 	operatorPath string
 	kruisePath   string // OpenKruise's manager; empty if nothing needs it, or if something else plays its webhook
 	started      map[string]*program
-	pprof        string // the address of the operator's profiles
 }
 
 // startServer starts an API server and etcd on the loopback interface, with the operator's kinds and one node. The caller must call stop.
@@ -167,11 +166,10 @@ func (e *environment) start(ctx context.Context, contender string) (err error) {
 	}
 	// Defaults, apart from the stabilization window and what a process outside a cluster needs. The manifests limit memory as well.
 	e.started[contenderOperator], err = e.launch(ctx, e.operatorPath, func(kubeconfig string, free []string) process.Command {
-		e.pprof = free[1]
 		return process.Command{
 			Arguments: []string{
 				"--stabilization-window=0", "--leader-election-namespace=default", "--metrics-bind-address=0",
-				"--health-probe-bind-address=" + free[0], "--pprof-bind-address=" + e.pprof,
+				"--health-probe-bind-address=" + free[0],
 			},
 			Environment: []string{"KUBECONFIG=" + kubeconfig, "PATH=" + os.Getenv("PATH"), "GOMEMLIMIT=700MiB"},
 		}
