@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -110,16 +111,28 @@ func TestCheck(t *testing.T) {
 	checkKruise(t, c)
 	checkNetwork(t, c, namespace)
 
+	checkOutcomePolicy(t, c)
+
 	const account = "failure ServiceAccount sidecar-termination-controller-manager may not "
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "sidecar-termination-manager-image-role"}}
+	outcome := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "sidecar-termination-manager-outcome-role"}}
 	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: deployment.Namespace, Name: "sidecar-termination-leader-election-rolebinding"}}
-	for _, object := range []client.Object{role, binding} {
+	for _, object := range []client.Object{role, outcome, binding} {
 		must(t, c.Delete(t.Context(), object))
 	}
 	out = checkUntil(t, "a role and a binding are missing", "may not create leases", 1)
-	wantOutput(t, "missing permissions", out, 1, 1, account+"patch pods (mode Image)",
+	wantOutput(t, "missing permissions", out, 1, 1, account+"patch pods (mode Image)", account+"patch pods/status (outcome of pods)",
 		account+"create leases.coordination.k8s.io in namespace sidecar-termination-system (leader election)",
 		account+"get, update leases.coordination.k8s.io named "+settings.LeaseName+" in namespace sidecar-termination-system (leader election)")
+}
+
+// checkOutcomePolicy removes the binding of the admission policy that decides outcomes.
+func checkOutcomePolicy(t *testing.T, c client.Client) {
+	t.Helper()
+	binding := &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: metav1.ObjectMeta{Name: "sidecar-termination-outcome"}}
+	must(t, c.Delete(t.Context(), binding))
+	wantCommand(t, "no binding", "check", 0, "warning admission policy sidecar-termination-outcome is missing: exit codes of sidecars count as in Kubernetes, "+
+		"and mode PodPhase cannot be used; it needs Kubernetes 1.36 -> install it: kubectl apply")
 }
 
 // checkAuthors changes the first policy, which then passes the admission policies, and deletes the second.
@@ -303,7 +316,7 @@ func checkNetwork(t *testing.T, c client.Client, namespace string) {
 		create(t, c, object(fmt.Sprintf(`{apiVersion: apps/v1, kind: DaemonSet, metadata: {namespace: %s, name: %s}, spec: {selector: {matchLabels: {app: a}},
   template: {metadata: {labels: {app: a}}, spec: {containers: [{name: a, image: a}]}}}}`, namespace, name)))
 	}
-	wantCommand(t, "DaemonSets", "check", 0, "Network warning found Calico, Istio ambient: a pod loses its network when its phase is written",
+	wantCommand(t, "DaemonSets", "check", 0, "Network warning found Calico, Istio ambient: a pod loses its network when its phase is terminal",
 		"set drainSeconds in their policy, or run the operator with --pod-phase=LastResort")
 
 	create(t, c, object(`{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: ciliumendpoints.cilium.io}, spec: {

@@ -70,6 +70,18 @@ func runPodWith(t *testing.T, c client.Client, job *batchv1.Job, name string, ma
 	return pod
 }
 
+// runRecorded creates the Job's pod with the marks of the operator and the record of the admission policy.
+func runRecorded(t *testing.T, c client.Client, job *batchv1.Job) *corev1.Pod {
+	t.Helper()
+	pod := runPod(t, c, job)
+	pod.Labels[v1alpha1.LabelOutcome] = v1alpha1.OutcomeMainContainers
+	pod.Annotations = map[string]string{
+		v1alpha1.AnnotationIgnoredExitCodes: "proxy", v1alpha1.AnnotationMainContainers: v1alpha1.MainsSucceeded + "/" + string(pod.UID),
+	}
+	must(t, c.Status().Update(t.Context(), pod))
+	return pod
+}
+
 // newNode creates the node that the pods are on, and removes it at the end.
 func newNode(t *testing.T, c client.Client) {
 	t.Helper()
@@ -107,7 +119,7 @@ func TestExplainJob(t *testing.T) {
 
 	wantCommand(t, "a Job without pods", "explain job/job -n "+namespace, 0, "no pod yet", "proxy sidecar SidecarTerminationPolicy/mesh", "real node PodPhase mode Auto (default)")
 
-	pod := runPod(t, c, job)
+	pod := runRecorded(t, c, job)
 	create(t, c, &eventsv1.Event{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "event"}, EventTime: metav1.NowMicro(), Type: "Normal",
 		ReportingController: settings.Name, ReportingInstance: "one", Action: "TerminateSidecars", Reason: "Terminating", Note: "it is ending",
@@ -162,7 +174,7 @@ func TestExplainJSON(t *testing.T) {
 	newNode(t, c)
 	job := newJob(namespace)
 	create(t, c, newPolicy(namespace), job)
-	runPod(t, c, job)
+	runRecorded(t, c, job)
 	out, _ := runCommand(t, "explain", "job/job", "-n", namespace, "-o", "json")
 	var result struct {
 		APIVersion, Kind string
@@ -185,8 +197,8 @@ func TestExplainWithOpenKruise(t *testing.T) {
 	testenv.NewKruise(t, c).Install(t)
 	job := newJob(namespace)
 	create(t, c, newPolicy(namespace), job)
-	pod := runPod(t, c, job)
-	wantCommand(t, "before a request", "explain job/job -n "+namespace, 1, "real node CRR (after phase patch) mode Auto", "it will end proxy by mode PodPhase (first step of mode CRR)")
+	pod := runRecorded(t, c, job)
+	wantCommand(t, "before a request", "explain job/job -n "+namespace, 1, "real node CRR, then PodPhase mode Auto", "it will end proxy by mode CRR")
 
 	create(t, c, newRequest(pod))
 	wantCommand(t, "after a request", "explain job/job -n "+namespace, 0, "Terminating (AttemptInProgress): waiting for sidecars to end: proxy",
@@ -200,14 +212,24 @@ func TestExplainNodeTypes(t *testing.T) {
 	testenv.NewKruise(t, c).Install(t)
 	job := newJob(namespace)
 	create(t, c, newPolicy(namespace), job)
-	out := wantCommand(t, "a Job without pods", "explain job/job -n "+namespace, 0, "real node CRR (after phase patch) mode Auto", "node without OpenKruise's daemon PodPhase")
+	out := wantCommand(t, "a Job without pods", "explain job/job -n "+namespace, 0, "real node CRR, then PodPhase mode Auto", "node without OpenKruise's daemon PodPhase")
 	if strings.Contains(out, "virtual node") {
 		t.Errorf("there is no virtual node:\n%s", out)
 	}
 
 	job.Spec.Template.Spec.NodeName = "fargate-of-cli-tests"
-	runPod(t, c, job)
+	runRecorded(t, c, job)
 	wantCommand(t, "a pod", "explain job/job -n "+namespace, 1, "daemonless node fargate-of-cli-tests", "node without OpenKruise's daemon PodPhase", "it will end proxy by mode PodPhase")
+}
+
+func TestExplainUnmarkedPod(t *testing.T) {
+	c, namespace := newNamespace(t)
+	newNode(t, c)
+	job := newJob(namespace)
+	create(t, c, newPolicy(namespace), job)
+	runPod(t, c, job)
+	wantCommand(t, "a pod", "explain pod/job-1 -n "+namespace, 1,
+		"Waiting (Marking): marking the pod, so that exit codes of these containers do not count: proxy", "problem Overdue")
 }
 
 // TestExplainWithFewPermissions has a user with the usual permissions of a namespace owner.

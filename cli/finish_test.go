@@ -9,6 +9,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -22,6 +23,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -29,7 +32,9 @@ import (
 	"github.com/sidecar-termination/operator/cli/finish"
 	"github.com/sidecar-termination/operator/cli/output"
 	"github.com/sidecar-termination/operator/cli/source"
+	"github.com/sidecar-termination/operator/config"
 	"github.com/sidecar-termination/operator/hack/testenv"
+	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/settings"
 	"github.com/sidecar-termination/operator/internal/terminator/image"
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
@@ -74,30 +79,56 @@ func eventsIn(t *testing.T, c client.Client, namespace string) []eventsv1.Event 
 	return list.Items
 }
 
-func TestFinishWritesPhase(t *testing.T) {
+// installOutcomePolicy installs the admission policy that decides the outcome of pods, and waits until it does.
+func installOutcomePolicy(t *testing.T, c client.Client) {
+	t.Helper()
+	policy, err := config.OutcomePolicy()
+	must(t, err)
+	for i := range policy {
+		create(t, c, &policy[i])
+	}
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "cli-"}}
+	create(t, c, namespace)
+	probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "probe"}, Spec: template().Spec}
+	create(t, c, probe)
+	testenv.Eventually(t, "the admission policy answers", func(ctx context.Context) error {
+		answer, err := (&podphase.Terminator{Client: client.NewDryRunClient(c)}).Mark(ctx, probe, plan.Mark{})
+		if err == nil && plan.OutcomeUndecided(answer) {
+			err = errors.New("no answer")
+		}
+		return err
+	})
+}
+
+// requireMarked fails the test unless the pod has the values of the marks, with its UID.
+func requireMarked(t *testing.T, pod *corev1.Pod, end, mains string) {
+	t.Helper()
+	want := map[string]string{v1alpha1.AnnotationIgnoredExitCodes: "proxy", v1alpha1.AnnotationEnd: end + "/" + string(pod.UID)}
+	if mains != "" {
+		want[v1alpha1.AnnotationMainContainers] = mains + "/" + string(pod.UID)
+	}
+	if diff := cmp.Diff(want, pod.Annotations); diff != "" || pod.Labels[v1alpha1.LabelOutcome] != v1alpha1.OutcomeMainContainers {
+		t.Errorf("labels %v, annotations (-want +got):\n%s", pod.Labels, diff)
+	}
+}
+
+func TestFinishMarksPod(t *testing.T) {
 	c, _, pod := newStuckPod(t, true)
+	installOutcomePolicy(t, c)
 	const message = "FinishedByUser main containers are done; ending proxy by mode PodPhase, with phase Succeeded"
 	wantCommand(t, "dry run", "finish pod/job-1 -n "+pod.Namespace+" --dry-run=server", 0, "pod/job-1 finished (server dry run) "+message)
 	requireUnchanged(t, c, pod)
-	started := time.Now().Truncate(time.Second)
+	writes := watchWrites(t, c, pod)
 	wantCommand(t, "finish", "finish pod/job-1 -n "+pod.Namespace, 0, pod.Namespace+" pod/job-1 finished "+message)
+	if got := writes(); got != 1 {
+		t.Errorf("%d writes to the pod, want one", got)
+	}
 
 	reload(t, c, pod)
-	var record podphase.Record
-	if err := json.Unmarshal([]byte(pod.Annotations[v1alpha1.AnnotationPodPhase]), &record); err != nil {
-		t.Fatalf("annotations %v: %v", pod.Annotations, err)
-	}
-	if record.WrittenAt.Time.Before(started) {
-		t.Errorf("the phase was written at %s, before the command", record.WrittenAt)
-	}
-	record.WrittenAt = metav1.Time{}
-	if diff := cmp.Diff(podphase.Record{Phase: corev1.PodSucceeded, Mode: v1alpha1.ModePodPhase}, record); diff != "" {
-		t.Errorf("record (-want +got):\n%s", diff)
-	}
+	requireMarked(t, pod, v1alpha1.EndPodPhase, v1alpha1.MainsDecided)
 	conditions := pod.Status.Conditions
-	if pod.Status.Phase != corev1.PodSucceeded || pod.Labels[v1alpha1.LabelTerminatedBy] != "PodPhase" ||
-		pod.Annotations[v1alpha1.AnnotationPhaseGuard] == "" || len(conditions) != 1 || conditions[0].Type != v1alpha1.PodConditionSidecarTerminated {
-		t.Errorf("phase %s, labels %v, annotations %v, conditions %v", pod.Status.Phase, pod.Labels, pod.Annotations, conditions)
+	if pod.Status.Phase != corev1.PodSucceeded || len(conditions) != 1 || conditions[0].Type != v1alpha1.PodConditionSidecarTerminated {
+		t.Errorf("phase %s, conditions %v", pod.Status.Phase, conditions)
 	}
 	recorded := eventsIn(t, c, pod.Namespace)
 	if len(recorded) != 1 || recorded[0].Reason != "FinishedByUser" || recorded[0].ReportingController != settings.PluginProgram ||
@@ -111,6 +142,72 @@ func TestFinishWritesPhase(t *testing.T) {
 		t.Error("the second command changed the pod")
 	}
 	wantCommand(t, "explain", "explain pod/job-1 -n "+pod.Namespace, 0, "FinishedByUser: main containers are done")
+}
+
+// watchWrites watches the pod. The returned function returns how many writes it has seen.
+func watchWrites(t *testing.T, c client.Client, pod *corev1.Pod) func() int {
+	t.Helper()
+	watching, err := client.NewWithWatch(server, client.Options{Scheme: c.Scheme()})
+	must(t, err)
+	events, err := watching.Watch(t.Context(), &corev1.PodList{}, client.InNamespace(pod.Namespace),
+		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: pod.ResourceVersion}})
+	must(t, err)
+	t.Cleanup(events.Stop)
+	return func() int {
+		latest := pod.DeepCopy()
+		reload(t, c, latest)
+		for writes := 0; ; {
+			event := <-events.ResultChan()
+			seen, ok := event.Object.(*corev1.Pod)
+			if !ok {
+				t.Fatalf("watch: %v", event.Object)
+			}
+			if seen.ResourceVersion != pod.ResourceVersion {
+				writes++
+			}
+			if seen.ResourceVersion == latest.ResourceVersion {
+				return writes
+			}
+		}
+	}
+}
+
+// Without the admission policy the phase does not change. Once it is installed, the same command finishes the pod.
+func TestFinishWithoutOutcomePolicy(t *testing.T) {
+	c, _, pod := newStuckPod(t, true)
+	testenv.Eventually(t, "the admission policy of other tests is gone", func(ctx context.Context) error {
+		answer, err := (&podphase.Terminator{Client: client.NewDryRunClient(c)}).Mark(ctx, pod, plan.Mark{})
+		if err == nil && !plan.OutcomeUndecided(answer) {
+			err = errors.New("it answers")
+		}
+		return err
+	})
+	line := "finish pod/job-1 -n " + pod.Namespace
+	const message = "pod/job-1 failed the pod was marked, but its phase did not change: admission policy sidecar-termination-outcome is not installed"
+	wantCommand(t, "dry run", line+" --dry-run=server", 2, message)
+	requireUnchanged(t, c, pod)
+	wantCommand(t, "no policy", line, 2, message, "use --mode Image")
+	reload(t, c, pod)
+	requireMarked(t, pod, v1alpha1.EndPodPhase, "")
+	if found := eventsIn(t, c, pod.Namespace); pod.Status.Phase != corev1.PodRunning || len(found) > 0 {
+		t.Errorf("phase %s, events %v", pod.Status.Phase, found)
+	}
+
+	installOutcomePolicy(t, c)
+	wantCommand(t, "with the policy", line, 0, "pod/job-1 finished FinishedByUser")
+	reload(t, c, pod)
+	requireMarked(t, pod, v1alpha1.EndPodPhase, v1alpha1.MainsDecided)
+}
+
+func TestFinishOfLongGracePeriod(t *testing.T) {
+	c, namespace := newNamespace(t)
+	newNode(t, c)
+	job := newJob(namespace)
+	job.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](3601)
+	create(t, c, newPolicy(namespace), job)
+	pod := runPod(t, c, job)
+	wantCommand(t, "finish", "finish pod/job-1 -n "+namespace, 1, "pod/job-1 refused GracePeriodTooLong", "-> use --mode Image")
+	requireUnchanged(t, c, pod)
 }
 
 // finishWhile finishes the pod job-1 and calls change each time that the command has read the pod. The command asks for the time
@@ -133,6 +230,8 @@ func finishWhile(t *testing.T, namespace string, change func()) (string, int) {
 }
 
 func TestFinishWhilePodChanges(t *testing.T) {
+	admin, _ := newNamespace(t)
+	installOutcomePolicy(t, admin)
 	type change func(t *testing.T, c client.Client, job *batchv1.Job, pod *corev1.Pod)
 	updated := func(set func(status *corev1.PodStatus)) change {
 		return func(t *testing.T, c client.Client, _ *batchv1.Job, pod *corev1.Pod) {
@@ -151,19 +250,30 @@ func TestFinishWhilePodChanges(t *testing.T) {
 		must(t, c.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
 		*pod = *runPod(t, c, job)
 	}
+	// The admission policy looks at the pod as it is. Phase Failed is only written to the pod that was read.
+	const failed = 3
 	for name, tc := range map[string]struct {
-		change  change
-		changes int
-		code    int
-		want    string
+		exitCode int32
+		change   change
+		changes  int
+		code     int
+		want     string
 	}{
-		"three times":  {touched, 3, 0, "pod/job-1 finished FinishedByUser"},
-		"each time":    {touched, 4, 2, "the pod has changed each time since it was read; run the command again"},
-		"sidecar ends": {ended, 1, 0, "pod/job-1 unchanged Terminated"},
-		"replaced":     {replaced, 1, 2, "the pod is gone, and another one has its name"},
+		"once, main succeeded":     {0, touched, 1, 0, "pod/job-1 finished FinishedByUser"},
+		"three times":              {failed, touched, 3, 0, "pod/job-1 finished FinishedByUser"},
+		"each time":                {failed, touched, 4, 2, "the pod has changed each time since it was read; run the command again"},
+		"sidecar ends":             {failed, ended, 1, 0, "pod/job-1 unchanged Terminated"},
+		"replaced":                 {failed, replaced, 1, 2, "the pod is gone, and another one has its name"},
+		"replaced, was to succeed": {0, replaced, 1, 2, "the pod is gone, and another one has its name"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, job, pod := newStuckPod(t, true)
+			c, namespace := newNamespace(t)
+			newNode(t, c)
+			job := newJob(namespace)
+			create(t, c, newPolicy(namespace), job)
+			pod := runPodWith(t, c, job, "job-1", corev1.ContainerState{
+				Terminated: &corev1.ContainerStateTerminated{ExitCode: tc.exitCode, FinishedAt: ago(time.Hour)},
+			})
 			changes := 0
 			out, code := finishWhile(t, pod.Namespace, func() {
 				if changes < tc.changes {
@@ -204,6 +314,7 @@ func TestFinishSwapsImages(t *testing.T) {
 
 func TestFinishOfUndeclaredSidecars(t *testing.T) {
 	c, _, pod := newStuckPod(t, false)
+	installOutcomePolicy(t, c)
 	policy := newPolicy(pod.Namespace)
 	policy.Spec.Enforcement = v1alpha1.EnforcementDryRun
 	create(t, c, policy)
@@ -217,6 +328,7 @@ func TestFinishSelectedPods(t *testing.T) {
 	newNode(t, c)
 	job := newJob(namespace)
 	create(t, c, newPolicy(namespace), job)
+	installOutcomePolicy(t, c)
 	wantCommand(t, "no pod", "finish -l team=etl -n "+namespace, 0, "No unfinished pods found")
 	stuck := runPod(t, c, job)
 	busy := runPodWith(t, c, job, "job-2", corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: ago(time.Minute)}})
@@ -268,6 +380,7 @@ func bind(namespace, role string) *rbacv1.RoleBinding {
 
 func TestFinishNeedsPermissions(t *testing.T) {
 	c, job, pod := newStuckPod(t, false)
+	installOutcomePolicy(t, c)
 	role := finisherRole(t)
 	rules := role.Rules
 	role.Rules = slices.DeleteFunc(slices.Clone(rules), func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "events") })
@@ -308,19 +421,35 @@ func TestFinishNeedsPermissions(t *testing.T) {
 	}
 }
 
-// The phase guard and the limits of the operator deny no write of a person.
+// The limits of the operator deny no write of a person.
 func TestFinishWithAdmissionPolicies(t *testing.T) {
 	c, job, pod := newStuckPod(t, true)
 	apply(t, c, "admission")
-	revert := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"phase":"Running"}}`))
-	wantCommand(t, "while the policies are being installed", "finish pod/job-1 -n "+pod.Namespace, 0, "pod/job-1 finished")
-	testenv.Eventually(t, "the phase guard denies that the phase is reverted", func(ctx context.Context) error {
-		err := c.Status().Patch(ctx, pod.DeepCopy(), revert, client.DryRunAll)
-		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "is final") {
-			return errors.New("the write is not denied")
+	limited := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"message":"changed"}}`))
+	operator := impersonating(t, "system:serviceaccount:"+settings.Namespace+":"+settings.DeploymentName)
+	grant(t, c, "system:serviceaccount:"+settings.Namespace+":"+settings.DeploymentName,
+		rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"pods/status"}, Verbs: []string{"patch"}})
+	testenv.Eventually(t, "the operator is limited", func(ctx context.Context) error {
+		err := operator.Status().Patch(ctx, pod.DeepCopy(), limited, client.DryRunAll)
+		if !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "only the phase and conditions") {
+			return fmt.Errorf("the write is not denied: %w", err)
 		}
 		return nil
 	})
-	runPodWith(t, c, job, "job-2", corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: ago(time.Hour)}})
-	wantCommand(t, "with the policies", "finish pod/job-2 -n "+pod.Namespace, 0, "pod/job-2 finished")
+	for _, name := range []string{"job-1", "job-2"} {
+		if name != pod.Name {
+			runPodWith(t, c, job, name, corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: ago(time.Hour)}})
+		}
+		wantCommand(t, "with the policies", "finish pod/"+name+" -n "+pod.Namespace, 0, "pod/"+name+" finished")
+	}
+}
+
+// impersonating returns a client of the user.
+func impersonating(t *testing.T, user string) client.Client {
+	t.Helper()
+	config := rest.CopyConfig(server)
+	config.Impersonate.UserName = user
+	c, err := client.New(config, client.Options{})
+	must(t, err)
+	return c
 }

@@ -6,6 +6,7 @@ package config_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,7 +16,6 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
@@ -24,7 +24,7 @@ import (
 type podWrite struct {
 	pod    []func(*corev1.Pod) // changes of the pod before the write
 	status bool                // patch the status subresource
-	patch  string              // a strategic merge patch in YAML
+	patch  string              // a strategic merge patch in YAML, where UID stands for that of the pod
 	denied string              // empty if the write is accepted
 }
 
@@ -37,7 +37,7 @@ func testPodWrites(t *testing.T, user client.Client, writes map[string]podWrite)
 			pod := &corev1.Pod{
 				ObjectMeta: metav1.ObjectMeta{
 					Namespace: finished.Namespace, GenerateName: "write-", Labels: map[string]string{"app": "job"},
-					Annotations:     map[string]string{"example.com/note": "kept", v1alpha1.AnnotationPhaseGuard: "Enabled"},
+					Annotations:     map[string]string{"example.com/note": "kept"},
 					Finalizers:      []string{"example.com/kept"},
 					OwnerReferences: []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "job", UID: "1"}},
 				},
@@ -59,7 +59,7 @@ func testPodWrites(t *testing.T, user client.Client, writes map[string]podWrite)
 				t.Fatal(err)
 			}
 			var err error
-			if patch := patchOf(types.StrategicMergePatchType, w.patch); w.status {
+			if patch := patchOf(types.StrategicMergePatchType, strings.ReplaceAll(w.patch, "UID", string(pod.UID))); w.status {
 				err = user.Status().Patch(t.Context(), pod, patch)
 			} else {
 				err = user.Patch(t.Context(), pod, patch)
@@ -101,24 +101,33 @@ func asMirrorPod(pod *corev1.Pod) {
 	}
 }
 
-// The operator's ServiceAccount can write only what the operator writes. It can swap images and write phases only in pods that do not
-// restart always and have a terminated container.
+// The operator's ServiceAccount can write only what the operator writes: to pods that do not restart always. It can swap images, record
+// that main containers have succeeded, and write phases only in pods with a terminated container.
 func TestAdmissionLimitsOperator(t *testing.T) {
 	installAdmission(t)
+	installOutcome(t)
 	const (
 		record     = "metadata: {annotations: {sidecartermination.dev/image-swap: '{\"proxy\":{},\"main\":{},\"setup\":{}}'}}\n"
 		swapProxy  = record + "spec: {containers: [{name: proxy, image: 'quick-exit:1'}]}"
 		onlyProxy  = "metadata: {annotations: {sidecartermination.dev/image-swap: '{\"proxy\":{}}'}}\n"
 		succeeded  = "status: {phase: Succeeded}"
 		failed     = "status: {phase: Failed}"
-		release    = "metadata: {annotations: {sidecartermination.dev/phase-guard: null}}"
-		annotation = "metadata: {annotations: {sidecartermination.dev/pod-phase: '{}'}}"
+		annotation = "metadata: {annotations: {sidecartermination.dev/end: PodPhase/UID}}"
+		recorded   = "metadata: {annotations: {sidecartermination.dev/main-containers: Succeeded/UID}}"
+
+		mark       = "metadata: {labels: {sidecartermination.dev/outcome: MainContainers}, annotations: {sidecartermination.dev/ignored-exit-codes: proxy"
+		markOnly   = mark + "}}"
+		markEnd    = mark + ", sidecartermination.dev/end: PodPhase/UID}}\nstatus: {conditions: [{type: SidecarTerminated, status: 'False', reason: PodPhase}]}"
+		markRecord = mark + ", sidecartermination.dev/main-containers: Succeeded/UID}}"
+		recordEnd  = mark + ", sidecartermination.dev/main-containers: Succeeded/UID, sidecartermination.dev/end: PodPhase/UID}}"
+		markFailed = mark + ", sidecartermination.dev/end: Failed/UID}}\nstatus: {phase: Failed, conditions: [{type: SidecarTerminated, status: 'False', reason: PodPhase}]}"
 
 		deniedAlways    = "only pods with restartPolicy Never or OnFailure"
 		deniedMirror    = "the mirror pod of a static pod"
 		deniedSwap      = "only when another container has terminated and keeps its image"
 		deniedPhase     = "may set phase Succeeded only when a container has exited 0"
-		deniedRecord    = "only with a record"
+		deniedSwapped   = "only with a record"
+		deniedRecord    = "may record that main containers have succeeded only when a container has exited 0"
 		deniedSpec      = "only the images of regular containers"
 		deniedLabel     = "may change only label"
 		deniedNote      = "may change only a pod's annotations"
@@ -148,8 +157,8 @@ func TestAdmissionLimitsOperator(t *testing.T) {
 		"swap of terminated container":   {patch: record + "spec: {containers: [{name: main, image: 'mine:1'}]}", denied: deniedSwap},
 		"swap of all containers":         {patch: record + "spec: {containers: [{name: main, image: 'mine:1'}, {name: proxy, image: 'mine:1'}]}", denied: deniedSwap},
 		"swap in mirror pod":             {pod: pods{asMirrorPod}, patch: swapProxy, denied: deniedMirror},
-		"image without record":           {patch: "spec: {containers: [{name: proxy, image: 'mine:1'}]}", denied: deniedRecord},
-		"image with other's record":      {patch: onlyProxy + "spec: {containers: [{name: main, image: 'mine:1'}]}", denied: deniedRecord},
+		"image without record":           {patch: "spec: {containers: [{name: proxy, image: 'mine:1'}]}", denied: deniedSwapped},
+		"image with other's record":      {patch: onlyProxy + "spec: {containers: [{name: main, image: 'mine:1'}]}", denied: deniedSwapped},
 		"image of init container":        {patch: record + "spec: {initContainers: [{name: setup, image: 'mine:1'}]}", denied: deniedSpec},
 
 		"activeDeadlineSeconds":    {patch: "spec: {activeDeadlineSeconds: 1}", denied: deniedSpec},
@@ -160,7 +169,7 @@ func TestAdmissionLimitsOperator(t *testing.T) {
 		"env":                      {patch: "spec: {containers: [{name: proxy, env: [{name: A, value: b}]}]}", denied: deniedByValidation},
 		"added container":          {patch: "spec: {containers: [{name: mine, image: 'mine:1'}]}", denied: deniedByValidation},
 		"ephemeral container":      {patch: "spec: {ephemeralContainers: [{name: mine, image: 'mine:1'}]}", denied: deniedByValidation},
-		"own label without status": {patch: "metadata: {labels: {sidecartermination.dev/terminated-by: PodPhase}}", denied: deniedLabel},
+		"own label without status": {patch: "metadata: {labels: {sidecartermination.dev/outcome: MainContainers}}", denied: deniedLabel},
 		"other label":              {patch: "metadata: {labels: {app: victim}}", denied: deniedLabel},
 		"label removed":            {patch: "metadata: {labels: {app: null}}", denied: deniedLabel},
 		"other annotation":         {patch: "metadata: {annotations: {example.com/run: rm}}", denied: deniedNote},
@@ -170,23 +179,34 @@ func TestAdmissionLimitsOperator(t *testing.T) {
 		"finalizer removed":        {patch: "metadata: {finalizers: null}", denied: deniedOwner},
 		"owner removed":            {patch: "metadata: {ownerReferences: null}", denied: deniedOwner},
 
-		"Succeeded after exit 0, with record": {status: true, patch: `
-metadata: {labels: {sidecartermination.dev/terminated-by: PodPhase}, annotations: {sidecartermination.dev/pod-phase: '{}'}}
-status: {phase: Succeeded, conditions: [{type: SidecarTerminated, status: "True"}]}`},
-		"Succeeded after exit 3":           {status: true, pod: pods{mainFailed}, patch: succeeded, denied: deniedPhase},
-		"Succeeded while all run":          {status: true, pod: pods{allRun}, patch: succeeded, denied: deniedPhase},
-		"Succeeded without statuses":       {status: true, pod: pods{setStatuses()}, patch: succeeded, denied: deniedPhase},
-		"Failed after exit 3":              {status: true, pod: pods{mainFailed}, patch: failed},
-		"Failed after exit 0":              {status: true, patch: failed, denied: deniedPhase},
-		"Failed while all run":             {status: true, pod: pods{allRun}, patch: failed, denied: deniedPhase},
-		"Succeeded under Always":           {status: true, pod: pods{always}, patch: succeeded, denied: deniedAlways},
-		"phase of mirror pod":              {status: true, pod: pods{asMirrorPod}, patch: succeeded, denied: deniedMirror},
-		"second phase":                     {status: true, pod: pods{setPhase(corev1.PodSucceeded)}, patch: failed, denied: "and only once"},
-		"non-terminal phase":               {status: true, patch: "status: {phase: Pending}", denied: "only to Succeeded or Failed"},
-		"phase guard removed":              {status: true, pod: pods{allRun}, patch: release},
-		"phase guard removed under Always": {status: true, pod: pods{always}, patch: release, denied: deniedAlways},
-		"label with status":                {status: true, patch: "metadata: {labels: {app: victim}}", denied: deniedLabel},
-		"finalizer with status":            {status: true, patch: "metadata: {finalizers: null}", denied: deniedOwner},
+		"mark":                       {status: true, patch: markOnly},
+		"mark while all run":         {status: true, pod: pods{allRun}, patch: markOnly},
+		"mark without statuses":      {status: true, pod: pods{setStatuses()}, patch: markOnly},
+		"mark under Always":          {status: true, pod: pods{always}, patch: markOnly, denied: deniedAlways},
+		"mark of mirror pod":         {status: true, pod: pods{asMirrorPod}, patch: markOnly, denied: deniedMirror},
+		"mark in advance":            {status: true, pod: pods{allRun}, patch: markEnd},
+		"mark that ends":             {status: true, patch: markEnd},
+		"mark after exit 3":          {status: true, pod: pods{mainFailed}, patch: markFailed},
+		"record after exit 0":        {status: true, patch: markRecord},
+		"record that ends":           {status: true, patch: recordEnd},
+		"record after exit 3":        {status: true, pod: pods{mainFailed}, patch: markRecord, denied: deniedRecord},
+		"record while all run":       {status: true, pod: pods{allRun}, patch: markRecord, denied: deniedRecord},
+		"record without statuses":    {status: true, pod: pods{setStatuses()}, patch: markRecord, denied: deniedRecord},
+		"record without status":      {pod: pods{allRun}, patch: recorded, denied: deniedRecord},
+		"other mark without status":  {pod: pods{allRun}, patch: annotation},
+		"Succeeded after exit 0":     {status: true, patch: succeeded},
+		"Succeeded after exit 3":     {status: true, pod: pods{mainFailed}, patch: succeeded, denied: deniedPhase},
+		"Succeeded while all run":    {status: true, pod: pods{allRun}, patch: succeeded, denied: deniedPhase},
+		"Succeeded without statuses": {status: true, pod: pods{setStatuses()}, patch: succeeded, denied: deniedPhase},
+		"Failed after exit 3":        {status: true, pod: pods{mainFailed}, patch: failed},
+		"Failed after exit 0":        {status: true, patch: failed, denied: deniedPhase},
+		"Failed while all run":       {status: true, pod: pods{allRun}, patch: failed, denied: deniedPhase},
+		"Succeeded under Always":     {status: true, pod: pods{always}, patch: succeeded, denied: deniedAlways},
+		"phase of mirror pod":        {status: true, pod: pods{asMirrorPod}, patch: succeeded, denied: deniedMirror},
+		"second phase":               {status: true, pod: pods{setPhase(corev1.PodSucceeded)}, patch: failed, denied: "and only once"},
+		"non-terminal phase":         {status: true, patch: "status: {phase: Pending}", denied: "only to Succeeded or Failed"},
+		"label with status":          {status: true, patch: "metadata: {labels: {app: victim}}", denied: deniedLabel},
+		"finalizer with status":      {status: true, patch: "metadata: {finalizers: null}", denied: deniedOwner},
 		"exit code": {status: true, denied: deniedStatus,
 			patch: "status: {containerStatuses: [{name: main, image: '', imageID: '', ready: false, restartCount: 0, state: {terminated: {exitCode: 3}}}]}"},
 		"pod IP":                  {status: true, patch: "status: {podIP: 10.0.0.1, podIPs: [{ip: 10.0.0.1}]}", denied: deniedStatus},
@@ -194,28 +214,6 @@ status: {phase: Succeeded, conditions: [{type: SidecarTerminated, status: "True"
 		"message removed":         {status: true, patch: "status: {message: null}", denied: deniedStatus},
 		"other condition":         {status: true, patch: `status: {conditions: [{type: Ready, status: "False"}]}`, denied: deniedCondition},
 		"other condition removed": {status: true, patch: "status: {conditions: null}", denied: deniedCondition},
-	})
-}
-
-// Until the kubelet has seen a written phase, it still reports the old one.
-func TestPhaseGuard(t *testing.T) {
-	installAdmission(t)
-	admin, _ := newClient(t)
-	type pods = []func(*corev1.Pod)
-	labelled := func(pod *corev1.Pod) { pod.Labels[v1alpha1.LabelTerminatedBy] = "PodPhase" }
-	withoutGuard := func(pod *corev1.Pod) { delete(pod.Annotations, v1alpha1.AnnotationPhaseGuard) }
-	succeeded, failed := setPhase(corev1.PodSucceeded), setPhase(corev1.PodFailed)
-	testPodWrites(t, admin, map[string]podWrite{
-		"guarded, terminal to Running": {status: true, pod: pods{labelled, succeeded}, patch: "status: {phase: Running}", denied: "is final"},
-		"guarded, Succeeded to Failed": {status: true, pod: pods{labelled, succeeded}, patch: "status: {phase: Failed}", denied: "is final"},
-		"guarded, Failed to Succeeded": {status: true, pod: pods{labelled, failed}, patch: "status: {phase: Succeeded}", denied: "is final"},
-		"guarded, phase unchanged":     {status: true, pod: pods{labelled, succeeded}, patch: "status: {phase: Succeeded, reason: Seen}"},
-		"guard removed in same write": {status: true, pod: pods{labelled, succeeded},
-			patch: "metadata: {annotations: {sidecartermination.dev/phase-guard: null}}\nstatus: {phase: Running}"},
-		"no annotation":        {status: true, pod: pods{labelled, withoutGuard, succeeded}, patch: "status: {phase: Running}"},
-		"no label":             {status: true, pod: pods{succeeded}, patch: "status: {phase: Running}"},
-		"Pending to Running":   {status: true, pod: pods{labelled, setPhase(corev1.PodPending)}, patch: "status: {phase: Running}"},
-		"Running to Succeeded": {status: true, pod: pods{labelled}, patch: "status: {phase: Succeeded}"},
 	})
 }
 

@@ -58,7 +58,7 @@ const (
 const (
 	imageOnly    = "{mode: Image, fallback: Disabled}"
 	podPhaseOnly = "{mode: PodPhase, fallback: Disabled}"
-	crrOnly      = "{mode: CRR, fallback: Disabled, exitCodes: Respect}"
+	crrOnly      = "{mode: CRR, fallback: Disabled}"
 )
 
 // policyWrite is a write of a policy by an author with permissions in the policy's namespace.
@@ -113,14 +113,22 @@ func TestAdmissionRequiresModePermissions(t *testing.T) {
 		"Image with fallback, cannot create CRRs": {rights: rules{patchPods, patchStatus}, spec: "mode: Image", denied: deniedCRR},
 		"PodPhase only, can patch status":         {rights: rules{patchStatus}, spec: podPhaseOnly},
 		"PodPhase only, cannot patch status":      {rights: rules{patchPods}, spec: podPhaseOnly, denied: deniedPodPhase},
-		"CRR only with Respect, can create CRRs":  {rights: rules{createRequests}, spec: crrOnly},
-		"CRR only, cannot patch status":           {rights: rules{createRequests}, spec: "{mode: CRR, fallback: Disabled}", denied: deniedPodPhase},
+		"CRR only, can create CRRs":               {rights: rules{createRequests}, spec: crrOnly},
+		"CRR only, cannot create CRRs":            {rights: rules{patchPods, patchStatus}, spec: crrOnly, denied: deniedCRR},
+		"Respect, can create CRRs":                {rights: rules{createRequests}, spec: "exitCodes: Respect"},
+		"Respect with CRR, can create CRRs":       {rights: rules{createRequests}, spec: "{mode: CRR, exitCodes: Respect}"},
+		"Respect with Image, cannot patch pods":   {rights: rules{createRequests}, spec: "{mode: Image, exitCodes: Respect}", denied: deniedImage},
+		"Respect with Image, can patch pods":      {rights: rules{patchPods}, spec: "{mode: Image, exitCodes: Respect, fallback: Disabled}"},
 		"mode of sidecar, cannot patch status": {
 			rights: rules{patchPods}, spec: "{mode: Image, fallback: Disabled, sidecars: [{name: other}, {name: proxy, mode: PodPhase}]}", denied: deniedPodPhase,
 		},
 		"exitCodes of sidecar, cannot patch status": {
-			rights: rules{createRequests}, denied: deniedPodPhase,
-			spec: "{mode: CRR, fallback: Disabled, exitCodes: Respect, sidecars: [{name: other}, {name: proxy, exitCodes: Ignore}]}",
+			rights: rules{createRequests, patchPods}, denied: deniedPodPhase,
+			spec: "{exitCodes: Respect, sidecars: [{name: other}, {name: proxy, exitCodes: Ignore}]}",
+		},
+		"exitCodes of sidecar, cannot patch pods": {
+			rights: rules{createRequests, patchStatus}, denied: deniedImage,
+			spec: "{exitCodes: Respect, sidecars: [{name: other}, {name: proxy, exitCodes: Ignore}]}",
 		},
 		"DryRun, no permissions": {spec: "enforcement: DryRun"},
 
@@ -164,7 +172,7 @@ func TestAdmissionChecksEdits(t *testing.T) {
 		"paths removed":                 {spec: withPaths, edit: "{quickExitPaths: null}", denied: deniedImage},
 		"paths, author can patch pods":  {rights: rules{patchPods}, spec: withPaths, edit: allPaths},
 		"paths, author can use Image":   {rights: rules{useImage}, spec: withPaths, edit: allPaths},
-		"paths, mode CRR":               {spec: "{mode: CRR, fallback: Disabled, exitCodes: Respect, image: 'quick-exit:v1'}", edit: allPaths, denied: deniedCRR},
+		"paths, mode CRR":               {spec: "{mode: CRR, fallback: Disabled, image: 'quick-exit:v1'}", edit: allPaths, denied: deniedCRR},
 		"paths, mode PodPhase":          {spec: "{mode: PodPhase, fallback: Disabled, image: 'quick-exit:v1'}", edit: allPaths, denied: deniedPodPhase},
 		"paths, fallback":               {rights: rules{patchPods}, spec: "image: 'quick-exit:v1'", edit: allPaths, denied: deniedAny},
 		"paths, DryRun":                 {spec: "{image: 'quick-exit:v1', enforcement: DryRun}", edit: allPaths},
@@ -210,7 +218,7 @@ func TestAdmissionChecksClusterPolicies(t *testing.T) {
 		granted []string          // modes that the author can use before
 	}{
 		"mode CRR": {
-			edit:   "{mode: CRR, exitCodes: Respect}",
+			edit:   "{mode: CRR}",
 			denied: "the policy may use mode CRR, and author cannot create containerrecreaterequests.apps.kruise.io in all namespaces", grant: useOf("CRR"),
 		},
 		"mode Image": {denied: "the policy may use mode Image, and author cannot patch pods in all namespaces", grant: useOf("Image")},
@@ -275,17 +283,17 @@ func TestAdmissionUserRoles(t *testing.T) {
 func TestAdmissionUnknownEnumValues(t *testing.T) {
 	installAdmission(t)
 	permitLaterValues(t)
-	const laterCRR = "{enforcement: Later, mode: CRR, fallback: Disabled, exitCodes: Respect}"
+	const laterCRR = "{enforcement: Later, mode: CRR, fallback: Disabled}"
 	testPolicyWrites(t, map[string]policyWrite{
 		"enforcement with CRR":                {spec: laterCRR, denied: deniedCRR},
 		"enforcement with CRR, can use modes": {spec: laterCRR, rights: rules{useModes}},
 		"enforcement with Image":              {spec: "{enforcement: Later, mode: Image, fallback: Disabled}", denied: deniedImage},
 		"enforcement with PodPhase":           {spec: "{enforcement: Later, mode: PodPhase, fallback: Disabled}", denied: deniedPodPhase},
 		"enforcement with prePull": {
-			spec: "{enforcement: Later, mode: CRR, fallback: Disabled, exitCodes: Respect, prePull: {}}", rights: rules{createRequests}, denied: deniedPrePull,
+			spec: "{enforcement: Later, mode: CRR, fallback: Disabled, prePull: {}}", rights: rules{createRequests}, denied: deniedPrePull,
 		},
-		"fallback":     {spec: "{mode: CRR, fallback: Later, exitCodes: Respect}", rights: rules{createRequests}, denied: deniedImage},
-		"exitCodes":    {spec: "{mode: CRR, fallback: Disabled, exitCodes: Later}", rights: rules{createRequests}, denied: deniedPodPhase},
+		"fallback":     {spec: "{mode: CRR, fallback: Later}", rights: rules{createRequests, patchStatus}, denied: deniedImage},
+		"exitCodes":    {spec: "{exitCodes: Later}", rights: rules{createRequests, patchPods}, denied: deniedPodPhase},
 		"known values": {spec: crrOnly, rights: rules{createRequests}},
 	})
 }

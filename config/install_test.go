@@ -41,7 +41,7 @@ func TestAdmissionPoliciesPrecedeCRDs(t *testing.T) {
 		admission, first := 0, ""
 		for _, object := range render(t, directory) {
 			switch object.GetKind() {
-			case "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
+			case "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding", "MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding":
 				if admission++; first != "" {
 					t.Errorf("%s: %s %s comes after a %s", directory, object.GetKind(), object.GetName(), first)
 				}
@@ -68,18 +68,17 @@ func TestGOMEMLIMITBelowMemoryLimit(t *testing.T) {
 	}
 }
 
-// The phase is written at once only if the phase guard is installed. The last of several flags is effective.
-func TestStabilizationWindowFitsThePhaseGuard(t *testing.T) {
-	withoutGuard := renderOverlay(t, "resources: [CONFIG/default]\ncomponents: [CONFIG/components/no-admission]\n")
-	for _, rendered := range []resources{render(t, "default"), withoutGuard} {
-		var window string
-		for _, arg := range only[appsv1.Deployment](t, rendered, "Deployment").Spec.Template.Spec.Containers[0].Args {
-			if value, ok := strings.CutPrefix(arg, "--stabilization-window="); ok {
-				window = value
+// Without the outcome policy, the operator marks pods in vain.
+func TestOutcomePolicyIsInstalled(t *testing.T) {
+	without := renderOverlay(t, "resources: [CONFIG/default]\ncomponents: [CONFIG/components/no-admission]\n")
+	for _, kind := range []string{"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"} {
+		for _, directory := range installations() {
+			if !render(t, directory).has(kind, "sidecar-termination-outcome") {
+				t.Errorf("%s has no %s", directory, kind)
 			}
 		}
-		if guarded := rendered.has("ValidatingAdmissionPolicy", "sidecar-termination-phase-guard"); window != map[bool]string{true: "0s", false: "1500ms"}[guarded] {
-			t.Errorf("the window is %s, and the phase guard is installed: %t", window, guarded)
+		if without.has(kind, "sidecar-termination-outcome") {
+			t.Errorf("component no-admission keeps the %s", kind)
 		}
 	}
 }

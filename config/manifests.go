@@ -14,6 +14,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
@@ -24,7 +25,10 @@ const (
 	NamespacedManagerRoles = "rbac-namespaced/role.yaml"
 )
 
-//go:embed crd/bases/*.yaml rbac/role.yaml rbac/leader_election_role.yaml rbac-namespaced/role.yaml
+// outcomePolicy is the file of the admission policy that decides the outcome of pods, and of its binding.
+const outcomePolicy = "admission/outcome.yaml"
+
+//go:embed crd/bases/*.yaml rbac/role.yaml rbac/leader_election_role.yaml rbac-namespaced/role.yaml admission/outcome.yaml
 var manifests embed.FS
 
 // Definitions returns the CRDs, sorted by their names.
@@ -35,6 +39,11 @@ func Definitions() ([]apiextensionsv1.CustomResourceDefinition, error) {
 // Roles returns the roles in a file. Roles and ClusterRoles have the same rules.
 func Roles(file string) ([]rbacv1.ClusterRole, error) {
 	return decode[rbacv1.ClusterRole](file)
+}
+
+// OutcomePolicy returns the admission policy that decides the outcome of pods, and its binding.
+func OutcomePolicy() ([]unstructured.Unstructured, error) {
+	return decode[unstructured.Unstructured](outcomePolicy)
 }
 
 // decode returns the objects of the files that the pattern matches.

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
@@ -21,7 +20,7 @@ import (
 const namespacedOverlay = "overlays/namespaced"
 
 // managerRoles are the roles of the operator in each namespace, which are ClusterRoles in other installations.
-var managerRoles = []string{"sidecar-termination-manager-image-role", "sidecar-termination-manager-pod-phase-role", "sidecar-termination-manager-role"}
+var managerRoles = []string{"sidecar-termination-manager-image-role", "sidecar-termination-manager-outcome-role", "sidecar-termination-manager-role"}
 
 func TestNamespacedHasNoPermissionInTheCluster(t *testing.T) {
 	for _, object := range render(t, namespacedOverlay) {
@@ -53,7 +52,7 @@ func TestNamespacedFlagsMatchItsRoles(t *testing.T) {
 			t.Errorf("namespaces of %s (-roles +flag):\n%s", name, difference)
 		}
 	}
-	if operator.NodeKindRules.All != plan.NodeNotRead || operator.Metrics.Authenticated || operator.StabilizationWindow != 1500*time.Millisecond {
+	if operator.NodeKindRules.All != plan.NodeNotRead || operator.Metrics.Authenticated {
 		t.Errorf("settings are %+v", operator)
 	}
 }

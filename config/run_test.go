@@ -37,31 +37,40 @@ import (
 // startTimeout limits the start and the first action of the operator on a busy machine.
 const startTimeout = time.Minute
 
-// The operator runs with the overlay's flags and its ServiceAccount's permissions, and terminates a pod's sidecar with a mode of the
-// overlay. It would log a missing permission.
+// The operator runs with the overlay's flags and its ServiceAccount's permissions, marks a pod and terminates its sidecar with a mode of
+// the overlay. It would log a missing permission. There is no OpenKruise on the server.
 func TestOperatorRunsWithGrantedPermissions(t *testing.T) {
 	program := build(t)
-	for overlay, annotation := range map[string]string{
-		"default":                v1alpha1.AnnotationPodPhase,
-		"overlays/kruise":        v1alpha1.AnnotationPodPhase,
-		"overlays/daemonless":    v1alpha1.AnnotationPodPhase,
-		"overlays/virtual-nodes": v1alpha1.AnnotationImageSwap,
-		"overlays/restricted":    v1alpha1.AnnotationImageSwap,
+	for overlay, mode := range map[string]v1alpha1.Mode{
+		"default":                v1alpha1.ModePodPhase,
+		"overlays/kruise":        v1alpha1.ModePodPhase,
+		"overlays/daemonless":    v1alpha1.ModePodPhase,
+		"overlays/virtual-nodes": v1alpha1.ModeImage,
+		"overlays/restricted":    v1alpha1.ModeImage,
 	} {
-		t.Run(overlay, func(t *testing.T) { testRights(t, program, overlay, annotation) })
+		t.Run(overlay, func(t *testing.T) { testRights(t, program, overlay, mode) })
 	}
 }
 
-func testRights(t *testing.T, program, overlay, annotation string) {
+// terminatedBy reports whether the operator and the admission policy have written what the mode needs.
+func terminatedBy(pod *corev1.Pod, mode v1alpha1.Mode) bool {
+	record := pod.Annotations[v1alpha1.AnnotationMainContainers]
+	if mode == v1alpha1.ModeImage {
+		return record == v1alpha1.MainsSucceeded+"/"+string(pod.UID) && pod.Annotations[v1alpha1.AnnotationImageSwap] != ""
+	}
+	return record == v1alpha1.MainsDecided+"/"+string(pod.UID) && pod.Status.Phase == corev1.PodSucceeded
+}
+
+func testRights(t *testing.T, program, overlay string, mode v1alpha1.Mode) {
 	t.Helper()
 	rendered := apply(t, overlay)
-	c, _ := newClient(t)
+	c, _ := installOutcome(t)
 	policy, pod := finishedPod(t, c)
 	operator := start(t, program, append(arguments(t, rendered), "--metrics-bind-address=0")...)
 
 	ready := operator.eventually(operator.isReady)
 	acted := ready && operator.eventually(func() bool {
-		return c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil && pod.Annotations[annotation] != ""
+		return c.Get(t.Context(), client.ObjectKeyFromObject(pod), pod) == nil && terminatedBy(pod, mode)
 	})
 	reported := acted && operator.eventually(func() bool {
 		return c.Get(t.Context(), client.ObjectKeyFromObject(policy), policy) == nil && policy.Status.ObservedGeneration > 0
@@ -69,8 +78,8 @@ func testRights(t *testing.T, program, overlay, annotation string) {
 	operator.stop(t)
 
 	if !ready || !acted || !reported || strings.Contains(operator.log.String(), "forbidden") {
-		t.Errorf("ready: %t, annotation %s on the pod: %t, reported on the policy: %t; the log must not contain forbidden:\n%s",
-			ready, annotation, acted, reported, &operator.log)
+		t.Errorf("ready: %t, terminated by mode %s: %t, reported on the policy: %t; annotations %v; the log must not contain forbidden:\n%s",
+			ready, mode, acted, reported, pod.Annotations, &operator.log)
 	}
 	lease := &coordinationv1.Lease{}
 	name := client.ObjectKey{Namespace: namespace, Name: settings.LeaseName}

@@ -90,7 +90,6 @@ func (e podCase) handle(ctx context.Context, now time.Time) (plan.Decision, erro
 	if err != nil {
 		return plan.Decision{}, err
 	}
-	snapshot.UnchangedSince = now
 	return plan.Next(snapshot, now), nil
 }
 

@@ -15,7 +15,6 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/terminator"
 )
@@ -23,12 +22,10 @@ import (
 // clusterReader reads what decisions depend on. It writes nothing.
 type clusterReader struct {
 	cache       client.Reader // the manager's cache
-	teardown    client.Reader // the cache of pods in teardown
 	live        client.Reader // the API server, without a cache
 	policies    policyLister
 	terminators []Terminator
 	crrServed   func() bool
-	kubelets    *kubelets
 	options     Options
 }
 
@@ -38,8 +35,7 @@ type policyLister interface {
 	Policies(ctx context.Context, pod *corev1.Pod) ([]resolve.Policy, error)
 }
 
-// podLister lists the unfinished pods, and those in teardown that still run a container. Each pod is listed once, in its newer
-// version. An empty namespace means all namespaces. The pods are shared and must not be changed.
+// podLister lists the unfinished pods. An empty namespace means all namespaces. The pods are shared and must not be changed.
 type podLister interface {
 	Pods(ctx context.Context, namespace string) ([]*corev1.Pod, error)
 }
@@ -51,29 +47,34 @@ type resolvedPod struct {
 	resolution resolve.Resolution
 }
 
-// needsAttention reports whether anything declares a sidecar in the pod, or tries to, or the operator has left a guard on
-// the pod's phase.
+// needsAttention reports whether anything declares a sidecar in the pod, or tries to, or did when the pod was marked.
 func (r resolvedPod) needsAttention() bool {
-	return len(r.resolution.Enforced.Sidecars) > 0 || r.resolution.DryRun != nil || len(r.resolution.Warnings) > 0 ||
-		plan.PhaseIsGuarded(r.pod)
+	return len(r.resolution.Enforced.Sidecars) > 0 || r.resolution.DryRun != nil || len(r.resolution.Warnings) > 0 || markDecides(r.pod)
 }
 
-// pod returns the pod in the newer version of both caches: the write of a phase moves the pod from one to the other, and either
-// may see it first. The error is NotFound if the pod is in neither.
+// markDecides reports whether the pod's mark can still decide its outcome.
+func markDecides(pod *corev1.Pod) bool {
+	marked := pod.Labels[v1alpha1.LabelOutcome] == v1alpha1.OutcomeMainContainers
+	decides := pod.Annotations[v1alpha1.AnnotationIgnoredExitCodes] != "" || plan.MarkedToEnd(pod)
+	return marked && decides && pod.DeletionTimestamp == nil && !plan.MainsRecorded(pod) && !plan.HasTerminalPhase(pod)
+}
+
+// pod returns an unfinished pod from the cache. The error is NotFound if the pod has finished or was deleted.
 func (c *clusterReader) pod(ctx context.Context, key types.NamespacedName) (*corev1.Pod, error) {
-	unfinished, inTeardown := &corev1.Pod{}, &corev1.Pod{}
-	err, teardownErr := c.cache.Get(ctx, key, unfinished), c.teardown.Get(ctx, key, inTeardown)
-	switch {
-	case apierrors.IsNotFound(err):
-		return inTeardown, teardownErr
-	case err != nil:
+	pod := &corev1.Pod{}
+	return pod, c.cache.Get(ctx, key, pod)
+}
+
+// livePod reads a pod from the API server. The error is NotFound if the pod is gone or has another UID.
+func (c *clusterReader) livePod(ctx context.Context, key types.NamespacedName, uid types.UID) (*corev1.Pod, error) {
+	pod := &corev1.Pod{}
+	if err := c.live.Get(ctx, key, pod); err != nil {
 		return nil, err
-	case apierrors.IsNotFound(teardownErr):
-		return unfinished, nil
-	case teardownErr != nil:
-		return nil, teardownErr
 	}
-	return podcache.Newer(unfinished, inTeardown)
+	if pod.UID != uid {
+		return nil, apierrors.NewNotFound(corev1.Resource("pods"), key.Name)
+	}
+	return pod, nil
 }
 
 // resolve resolves the declarations for the pod. A pod on which the operator cannot act gets a warning instead.
@@ -88,8 +89,8 @@ func (c *clusterReader) resolve(ctx context.Context, pod *corev1.Pod) (resolvedP
 	return resolvedPod{pod: pod, policies: policies, resolution: resolve.Resolve(pod, policies, c.options.Resolve)}, nil
 }
 
-// snapshot gathers what a decision about the pod depends on, for one view of its containers. The caller fills in
-// UnchangedSince, ContainersUnchangedSince, DrainsSince and Denied.
+// snapshot gathers what a decision about the pod depends on, for one view of its containers. The caller adds what podStates
+// remembers, and Denied.
 func (c *clusterReader) snapshot(ctx context.Context, pod *corev1.Pod, view resolve.View) (plan.Snapshot, error) {
 	var node *corev1.Node
 	if c.options.NodeKindRules.All == "" {
@@ -109,33 +110,14 @@ func (c *clusterReader) snapshot(ctx context.Context, pod *corev1.Pod, view reso
 	capabilities := c.options.Capabilities
 	capabilities.CRRServed = c.crrServed()
 	return plan.Snapshot{
-		Pod:                 pod,
-		View:                view,
-		Node:                c.options.NodeKindRules.Classify(node),
-		Kubelet:             c.kubelets.of(node),
-		Capabilities:        capabilities,
-		Attempts:            attempts,
-		InvalidAnnotation:   invalidAnnotation,
-		StabilizationWindow: c.options.StabilizationWindow,
+		Pod:               pod,
+		View:              view,
+		Node:              c.options.NodeKindRules.Classify(node),
+		KubeletVersion:    observe.KubeletVersion(node),
+		Capabilities:      capabilities,
+		Attempts:          attempts,
+		InvalidAnnotation: invalidAnnotation,
 	}, nil
-}
-
-// liveOutcome reads a pod that is in no cache from the API server. It returns the mode of the newest attempt on the pod, or none,
-// and whether the pod is still in teardown. A pod that is gone or has another UID has neither.
-func (c *clusterReader) liveOutcome(ctx context.Context, key types.NamespacedName, uid types.UID) (mode v1alpha1.Mode, inTeardown bool, err error) {
-	pod := &corev1.Pod{}
-	if err := c.live.Get(ctx, key, pod); err != nil {
-		return "", false, client.IgnoreNotFound(err)
-	}
-	if pod.UID != uid {
-		return "", false, nil
-	}
-	attempts, err := observe.Attempts(ctx, c.terminators, pod)
-	if errors.Is(err, terminator.ErrInvalidAnnotation) {
-		err = nil
-	}
-	mode, _ = plan.Tried(attempts)
-	return mode, plan.IsTearingDown(pod), err
 }
 
 // appliesTo reports whether the policy applies to a container of the view.

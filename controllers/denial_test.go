@@ -5,6 +5,7 @@ package controllers
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -23,6 +25,11 @@ import (
 func TestDenialIn(t *testing.T) {
 	pods := schema.GroupResource{Resource: "pods"}
 	cause := errors.New("because")
+	byWebhook := func(code int32) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: code, Message: `admission webhook "guard.example" denied the request: no`,
+		}}
+	}
 	for name, tc := range map[string]struct {
 		err  error
 		want bool
@@ -31,6 +38,12 @@ func TestDenialIn(t *testing.T) {
 		"it is forbidden":                {apierrors.NewForbidden(pods, "job-1", cause), true},
 		"it is invalid":                  {apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "job-1", nil), true},
 		"a webhook answers 400":          {apierrors.NewBadRequest("denied"), true},
+		"a webhook answers 403":          {byWebhook(http.StatusForbidden), true},
+		"a webhook answers 404":          {byWebhook(http.StatusNotFound), true},
+		"a webhook answers 409":          {byWebhook(http.StatusConflict), true},
+		"a webhook answers 429":          {byWebhook(http.StatusTooManyRequests), true},
+		"a webhook answers 500":          {byWebhook(http.StatusInternalServerError), true},
+		"a webhook does not answer":      {apierrors.NewInternalError(errors.New("failed calling webhook: connection refused")), true},
 		"OpenKruise denies a CRR":        {fmt.Errorf("%w: %w", crr.ErrDenied, cause), true},
 		"the pod has changed":            {apierrors.NewConflict(pods, "job-1", cause), false},
 		"the pod has gone":               {apierrors.NewNotFound(pods, "job-1"), false},
@@ -56,19 +69,19 @@ func TestDenialIn(t *testing.T) {
 
 func TestDenialWait(t *testing.T) {
 	for name, tc := range map[string]struct {
-		stage plan.Stage
-		after time.Duration
-		want  time.Duration
+		decision plan.Decision
+		after    time.Duration
+		want     time.Duration
 	}{
-		"another mode is used":             {plan.StageTerminating, time.Hour, denialRetry},
-		"stuck, just after the mains' end": {plan.StageStuck, time.Millisecond, minDenialRetry},
-		"stuck for a while":                {plan.StageStuck, 40 * time.Second, 40 * time.Second},
-		"stuck for long":                   {plan.StageStuck, time.Hour, maxDenialRetry},
-		"clocks differ":                    {plan.StageStuck, -time.Hour, denialRetry},
+		"main containers run":              {waiting(), time.Hour, 0},
+		"another mode is used":             {terminating(v1alpha1.ModeImage), time.Hour, denialRetry},
+		"stuck, just after the mains' end": {stuck(), time.Millisecond, minDenialRetry},
+		"stuck for a while":                {stuck(), 40 * time.Second, 40 * time.Second},
+		"stuck for long":                   {stuck(), time.Hour, maxDenialRetry},
+		"clocks differ":                    {stuck(), -time.Hour, denialRetry},
 	} {
 		t.Run(name, func(t *testing.T) {
-			decision := plan.Decision{Stage: tc.stage, MainsDone: podtest.Noon}
-			if got := denialWait(decision, podtest.Noon.Add(tc.after)); got != tc.want {
+			if got := denialWait(tc.decision, podtest.Noon.Add(tc.after)); got != tc.want {
 				t.Errorf("got %s, want %s", got, tc.want)
 			}
 		})
@@ -93,14 +106,15 @@ func TestDeniedWritesAreKeptUntilOneSucceeds(t *testing.T) {
 	}{
 		{"two are denied", denied(stuck(), both), both, 1, 1},
 		{"denied again", denied(stuck(), both), both, 0, 1},
-		{"the pod must stabilize first", plan.Decision{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonStabilizing, MainsDone: podtest.Noon}, both, 0, 1},
-		{"denied once more", denied(stuck(), both), both, 0, 1},
 		{"one is accepted", terminating(v1alpha1.ModePodPhase), map[v1alpha1.Mode]string{v1alpha1.ModeImage: "never"}, 1, 0},
 		{"it is in progress", inProgress(v1alpha1.ModePodPhase), map[v1alpha1.Mode]string{v1alpha1.ModeImage: "never"}, 0, 0},
 		{"the other is accepted too", terminating(v1alpha1.ModeImage), nil, 1, 0},
+		{"a mark is denied", denied(waiting(), map[v1alpha1.Mode]string{v1alpha1.ModePodPhase: "no"}), map[v1alpha1.Mode]string{v1alpha1.ModePodPhase: "no"}, 0, 0},
+		{"a mark is accepted", marking(""), nil, 0, 0},
 	} {
 		st.record(resolved, step.decision, nil)
-		if diff := cmp.Diff(step.want, st.deniedWrites(resolved.pod)); diff != "" {
+		got, _ := st.writes(resolved.pod)
+		if diff := cmp.Diff(step.want, got); diff != "" {
 			t.Errorf("%s: denied (-want +got):\n%s", step.name, diff)
 		}
 		if got := st.events.take(); len(got) != step.events {
@@ -109,7 +123,7 @@ func TestDeniedWritesAreKeptUntilOneSucceeds(t *testing.T) {
 		if got := testutil.ToFloat64(stuckPods); got != step.stuck {
 			t.Errorf("%s: %v pods are stuck", step.name, got)
 		}
-		if got := st.deniedWrites(other); got != nil {
+		if got, _ := st.writes(other); got != nil {
 			t.Errorf("%s: denials of another pod with the name: %v", step.name, got)
 		}
 	}

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/optionalkind"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/safetext"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
@@ -46,8 +48,8 @@ func denialIn(err error) *writeError {
 	if !errors.As(err, &write) {
 		return nil
 	}
-	cause := write.cause
-	if errors.Is(cause, crr.ErrDenied) || apierrors.IsForbidden(cause) || apierrors.IsInvalid(cause) || apierrors.IsBadRequest(cause) {
+	gone := apierrors.IsNotFound(write.cause) && !strings.Contains(write.cause.Error(), "webhook")
+	if errors.Is(write.cause, crr.ErrDenied) || optionalkind.IsDenial(write.cause) && !gone {
 		return write
 	}
 	return nil
@@ -64,8 +66,12 @@ func withDenial(denied map[v1alpha1.Mode]string, write *writeError) map[v1alpha1
 }
 
 // denialWait returns the delay before a denied write is tried again, given the decision without it. It derives from the time
-// since the mains' end, so that the operator need not remember retries.
+// since the mains' end, so that the operator need not remember retries. While main containers run, the next change of the pod is
+// soon enough.
 func denialWait(decision plan.Decision, now time.Time) time.Duration {
+	if decision.MainsDone.IsZero() {
+		return 0
+	}
 	waited := now.Sub(decision.MainsDone)
 	if decision.Stage != plan.StageStuck || waited < 0 {
 		return denialRetry

@@ -13,7 +13,6 @@ import (
 
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,8 +20,9 @@ import (
 	"github.com/sidecar-termination/operator/internal/plan"
 )
 
-// node simulates the kubelet and OpenKruise's daemon by writes of pod statuses. Each step is one write. The model of internal/plan,
-// which runs in virtual time with delays, shares no code with it: here the API server keeps all state.
+// node simulates the kubelet and OpenKruise's daemon by writes of pod statuses. Each step is one write. The kubelet writes its own view of
+// the phase, and acts on the one that the API server has. The model of internal/plan, which runs in virtual time with delays, shares no
+// code with it: here the API server keeps all state.
 type node struct {
 	server client.Client
 	now    func() time.Time
@@ -30,33 +30,23 @@ type node struct {
 	mains []int32
 	// exitCode is the exit code of a stopped sidecar.
 	exitCode int32
-	// ignoresPhase makes the kubelet trust its own phase: it tears nothing down and restores its phase.
-	ignoresPhase bool
 	// stops counts the stops of each container.
 	stops map[string]int
-	// denied counts how often the guard denied the kubelet's phase.
-	denied int
 }
 
 // step makes the node's next write. It returns the written resource, or nothing.
 func (n *node) step(ctx context.Context, v version) (resource string, err error) {
 	for i := range v.pods {
 		pod := v.pods[i].DeepCopy()
-		if n.kubelet(pod) || n.daemon(pod, v.requests) || n.restart(pod) || n.phase(pod) {
-			if err := n.server.Status().Update(ctx, pod); err != nil {
+		running := n.kubelet(pod) || n.daemon(pod, v.requests) || n.restart(pod)
+		if running {
+			pod.Status.Phase = corev1.PodRunning
+		}
+		if running || n.phase(pod) {
+			if err := n.server.Status().Patch(ctx, pod, kubeletPatch(pod)); err != nil {
 				return "", fmt.Errorf("write status of pod as the kubelet: %w", err)
 			}
 			return "pods", nil
-		}
-		if n.restorePhase(pod) {
-			err := n.server.Status().Update(ctx, pod)
-			if err == nil {
-				return "pods", nil
-			}
-			if !apierrors.IsForbidden(err) {
-				return "", fmt.Errorf("restore the phase as the kubelet: %w", err)
-			}
-			n.denied++
 		}
 		if finished := n.finished(pod, v.requests); finished != nil {
 			if err := n.server.Status().Update(ctx, finished); err != nil {
@@ -91,7 +81,7 @@ func (n *node) kubelet(pod *corev1.Pod) bool {
 			status.RestartCount++
 			status.Image, status.ContainerID = image, fmt.Sprintf("containerd://%s-%d", status.Name, status.RestartCount)
 			n.end(status, 0)
-		case plan.HasTerminalPhase(pod) && !n.ignoresPhase:
+		case plan.HasTerminalPhase(pod):
 			n.stops[status.Name]++
 			n.end(status, n.exitCode)
 		default:
@@ -168,16 +158,6 @@ func (n *node) phase(pod *corev1.Pod) bool {
 		}
 	}
 	pod.Status.Phase = phase
-	return true
-}
-
-// restorePhase sets the phase of a kubelet that ignores the written one.
-func (n *node) restorePhase(pod *corev1.Pod) bool {
-	running := slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
-	if !n.ignoresPhase || !running || !plan.HasTerminalPhase(pod) {
-		return false
-	}
-	pod.Status.Phase = corev1.PodRunning
 	return true
 }
 

@@ -87,8 +87,6 @@ func (h *history) now() version { return h.versions[len(h.versions)-1] }
 type lagging struct {
 	client.Reader
 	history *history
-	// teardown marks the teardown cache.
-	teardown bool
 	// lag returns by how many writes the next read is stale, or the error of the read.
 	lag func() (int, error)
 
@@ -115,11 +113,9 @@ func (l *lagging) pods() ([]corev1.Pod, error) {
 	var list []corev1.Pod
 	for i := range v.pods {
 		pod := &v.pods[i]
-		_, written := pod.Labels[v1alpha1.LabelTerminatedBy]
-		if l.teardown && !written || !l.teardown && plan.HasTerminalPhase(pod) {
-			continue
+		if !plan.HasTerminalPhase(pod) {
+			list = append(list, *podcache.TrimPod(pod.DeepCopy()).(*corev1.Pod))
 		}
-		list = append(list, *podcache.TrimPod(pod.DeepCopy()).(*corev1.Pod))
 	}
 	return list, nil
 }

@@ -6,7 +6,6 @@ package controllers
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -25,11 +24,9 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/optionalkind"
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/policyindex"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
-	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 )
 
 const (
@@ -106,27 +103,16 @@ func (p policyReader) Policies(ctx context.Context, pod *corev1.Pod) ([]resolve.
 	return slices.DeleteFunc(all, func(policy resolve.Policy) bool { return !policy.Selects(pod, namespace.Labels) }), failed
 }
 
-// podReader lists the pods of both caches.
-type podReader struct{ unfinished, teardown *lagging }
+// podReader lists the pods of a cache of the test.
+type podReader struct{ cache *lagging }
 
 func (p podReader) Pods(context.Context, string) ([]*corev1.Pod, error) {
-	unfinished, err := p.unfinished.pods()
-	if err != nil {
-		return nil, err
-	}
-	teardown, err := p.teardown.pods()
-	if err != nil {
-		return nil, err
-	}
-	return podcache.Merge(pointers(unfinished), pointers(teardown))
-}
-
-func pointers(pods []corev1.Pod) []*corev1.Pod {
+	pods, err := p.cache.pods()
 	list := make([]*corev1.Pod, 0, len(pods))
 	for i := range pods {
 		list = append(list, &pods[i])
 	}
-	return list
+	return list, err
 }
 
 // crrObserver reads past CRRs from a cache of the test.
@@ -144,7 +130,6 @@ func (r *run) start() {
 	options := testOptions()
 	options.Clock, options.StatusPeriod = r, 0
 	reader := &lagging{Reader: r.server, history: r.history, lag: r.lag}
-	teardown := &lagging{Reader: r.server, history: r.history, lag: r.lag, teardown: true}
 	limited := asOperator()
 	limited.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		r.wire.next = next
@@ -158,7 +143,7 @@ func (r *run) start() {
 	reporter := newReporter(events, r, func(resolve.PolicyRef) {})
 	// These are never started: the run itself decides what OpenKruise serves.
 	kinds := kruiseKinds{crrs: &optionalkind.Availability{}, pullJobs: &optionalkind.Availability{}}
-	from := readers{teardown: teardown, live: unreliable{r.server, r.lag}, policies: policyReader{reader}, pods: podReader{reader, teardown}}
+	from := readers{live: unreliable{r.server, r.lag}, policies: policyReader{reader}, pods: podReader{reader}}
 	all := newReconcilers(cached{c, reader}, from, kinds, reporter, options)
 	all.pods.reader.crrServed = func() bool { return r.scenario.kruise != kruiseAbsent }
 	all.pods.reader.terminators[0] = crrObserver{crr.Observer{Reader: reader}, all.pods.reader.terminators[0]}
@@ -203,14 +188,8 @@ func (r *run) toTheEnd() {
 		}
 		// The caches are current and nobody acts, so only time can change anything.
 		if r.quiet {
-			skipped := r.skips > skips
-			unasked = requeue == 0 && !skipped
-			wait := plan.Soonest(requeue, 10*time.Minute)
-			if skipped {
-				// After a longer wait a guard that must stay for minutes could be released.
-				wait = min(wait, time.Minute)
-			}
-			r.offset += wait
+			unasked = requeue == 0 && r.skips == skips
+			r.offset += plan.Soonest(requeue, 10*time.Minute)
 			idle++
 		}
 		r.quiet = true
@@ -329,23 +308,18 @@ func killsBetween(before, after *corev1.Pod) []kill {
 			list = append(list, kill{"Image", container.Name})
 		}
 	}
-	if after.Annotations[v1alpha1.AnnotationPodPhase] != before.Annotations[v1alpha1.AnnotationPodPhase] {
+	if plan.IsTearingDown(after) && !plan.HasTerminalPhase(before) {
 		list = append(list, kill{"PodPhase", "*"})
 	}
 	return list
 }
 
-// checkHistory checks the invariants in every version. A kubelet that ignores a phase may undo it only after the guard is released.
+// checkHistory checks the invariants in every version.
 func (r *run) checkHistory() {
-	if r.scenario.ignoresPhase && r.node.denied == 0 {
-		r.problem("the guard has kept the kubelet from nothing")
-	}
 	for i := 1; i < len(r.history.versions); i++ {
 		before, after := r.history.versions[i-1].pods, r.history.versions[i].pods
 		for j := range min(len(before), len(after)) {
-			undone := plan.HasTerminalPhase(&before[j]) && after[j].Status.Phase != before[j].Status.Phase
-			mayBe := r.scenario.ignoresPhase && before[j].Annotations[v1alpha1.AnnotationPhaseGuard] == ""
-			if undone && !mayBe {
+			if plan.HasTerminalPhase(&before[j]) && after[j].Status.Phase != before[j].Status.Phase {
 				r.problem("the phase went from %s to %s", before[j].Status.Phase, after[j].Status.Phase)
 			}
 		}
@@ -361,7 +335,7 @@ func (r *run) checkHistory() {
 type outcome struct {
 	Phase      corev1.PodPhase
 	Containers []string
-	Records    []string
+	Record     string
 	Kills      []kill
 	Stops      map[string]int
 	Policy     []string
@@ -375,7 +349,6 @@ func (r *run) outcome() outcome {
 	for i := range v.pods {
 		pod := &v.pods[i]
 		o.Phase = pod.Status.Phase
-		guarded := false
 		for _, container := range pod.Spec.Containers {
 			status := statusOf(pod, container.Name)
 			state := "running"
@@ -384,20 +357,9 @@ func (r *run) outcome() outcome {
 			} else if status.State.Waiting != nil {
 				state = "waiting"
 			}
-			guarded = guarded || state == "running" && pod.Annotations[v1alpha1.AnnotationPhaseGuard] != ""
 			o.Containers = append(o.Containers, fmt.Sprintf("%s %s %s restarts %d", container.Name, container.Image, state, status.RestartCount))
 		}
-		if value := pod.Annotations[v1alpha1.AnnotationPodPhase]; value != "" {
-			var record podphase.Record
-			if err := json.Unmarshal([]byte(value), &record); err != nil {
-				r.problem("record of the phase: %v", err)
-			}
-			o.Records = append(o.Records, fmt.Sprintf("phase %s for %s attempt %d", record.Phase, record.Mode, record.Attempt))
-		}
-		if guarded {
-			o.Records = append(o.Records, "a guard although a container runs")
-		}
-		o.Records = append(o.Records, "label "+pod.Labels[v1alpha1.LabelTerminatedBy])
+		o.Record = strings.TrimSuffix(pod.Annotations[v1alpha1.AnnotationMainContainers], string(pod.UID))
 	}
 	for _, policy := range v.policies {
 		o.addPolicy(policy.Generation, policy.Status)
@@ -429,7 +391,7 @@ func (s scenario) execute(f *fixture, d disturbance) (*run, outcome) {
 	status := pod.Status
 	f.create(pod)
 	pod.Status = status
-	f.updateStatus(pod)
+	f.writeStatus(pod)
 	for _, policy := range s.policies(f.namespace) {
 		f.create(policy)
 	}
@@ -437,7 +399,7 @@ func (s scenario) execute(f *fixture, d disturbance) (*run, outcome) {
 	r := &run{T: f.T, ctx: f.Context(), server: f.Client, scenario: s, disturbance: d}
 	r.history = &history{server: f.Client, namespace: f.namespace}
 	r.node = node{
-		server: f.Client, mains: s.mains, exitCode: s.exitCode, ignoresPhase: s.ignoresPhase, stops: map[string]int{},
+		server: f.Client, mains: s.mains, exitCode: s.exitCode, stops: map[string]int{},
 		now: func() time.Time { return time.Now().Add(r.offset).Truncate(time.Second) },
 	}
 	r.wire = &wire{choose: d.write, arrived: r.record}

@@ -58,8 +58,10 @@ type scenario struct {
 	kruise openKruise
 	// nodeLabels are the labels of the pod's node.
 	nodeLabels map[string]string
-	// ignoresPhase makes the kubelet undo a written phase, which the guard denies.
-	ignoresPhase bool
+	// undecided leaves out the admission policy that decides the outcome of pods.
+	undecided bool
+	// restartRules are those of the main container.
+	restartRules bool
 	// unstarted makes the second sidecar's image unpullable, so that it has never started.
 	unstarted bool
 	// rare marks scenarios that every test runs, because only they reach some of the operator's writes.
@@ -79,6 +81,13 @@ func (s scenario) pod() *corev1.Pod {
 				Name: "logger", Image: "logger:v1",
 				State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}},
 			}
+		}
+		if s.restartRules {
+			p.Spec.Containers[0].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyNever)
+			p.Spec.Containers[0].RestartPolicyRules = []corev1.ContainerRestartRule{{
+				Action:    corev1.ContainerRestartRuleActionRestart,
+				ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{42}},
+			}}
 		}
 		if s.declared == byVariables {
 			p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "true"}, {Name: v1alpha1.EnvIgnoreExitCode, Value: "false"}}
@@ -135,10 +144,12 @@ func addPlain(add adder) {
 		auto, request    = v1alpha1.ModeAuto, v1alpha1.ModeCRR
 		image, phase     = v1alpha1.ModeImage, v1alpha1.ModePodPhase
 	)
+	// A failed sidecar whose exit code counts would run again.
+	sidecarCode := map[v1alpha1.ExitCodes]int32{ignore: 143, respect: 0}
 	for _, restart := range []corev1.RestartPolicy{never, onFailure} {
 		for _, exitCodes := range []v1alpha1.ExitCodes{ignore, respect} {
 			add("Auto", restart, 0, auto, auto, exitCodes)
-			add("CRR", restart, 143, request, request, exitCodes)
+			add("CRR", restart, sidecarCode[exitCodes], request, request, exitCodes)
 			add("Image", restart, 143, image, image, exitCodes)
 			add("CRR and Image", restart, 0, request, image, exitCodes)
 		}
@@ -184,9 +195,9 @@ func addObstructed(add adder) {
 	virtual := func(s *scenario) { s.nodeLabels = virtualKubelet }
 	unstarted := func(s *scenario) { s.unstarted = true }
 	drained := func(s *scenario) { s.spec.Sidecars[1].DrainSeconds = ptr.To[int32](60) }
-	ignored := func(s *scenario) { s.ignoresPhase = true }
 	alone := func(s *scenario) { s.spec.Fallback = v1alpha1.FallbackDisabled }
 	rare := func(s *scenario) { s.rare = true }
+	undecided := func(s *scenario) { s.undecided = true }
 
 	add("Auto of a main that fails", never, 0, auto, auto, ignore, fails)
 	add("PodPhase of a main that fails", never, 143, phase, phase, ignore, fails)
@@ -195,7 +206,7 @@ func addObstructed(add adder) {
 	add("PodPhase of a main that fails once", onFailure, 143, phase, phase, ignore, failsOnce)
 	add("Auto on a virtual node", never, 0, auto, auto, ignore, virtual)
 	add("CRR and PodPhase on a virtual node", onFailure, 143, request, phase, ignore, virtual)
-	add("Auto that OpenKruise denies", never, 0, auto, auto, respect, denied)
+	add("Auto that OpenKruise denies", never, 0, auto, auto, ignore, denied)
 	add("CRR that OpenKruise denies", never, 143, request, request, ignore, denied)
 	add("CRR without OpenKruise", never, 143, request, request, ignore, without)
 	add("Auto without OpenKruise", onFailure, 143, auto, auto, respect, without)
@@ -204,10 +215,9 @@ func addObstructed(add adder) {
 	// The second CRR replaces the first one, whose container has ended.
 	add("CRR, one drains", never, 0, request, request, respect, drained, rare)
 	add("PodPhase, one drains", onFailure, 143, phase, phase, ignore, drained)
-	// The guard is taken off in time, the phase comes back, and the next mode follows.
-	add("PodPhase that the kubelet ignores, without OpenKruise", never, 0, phase, phase, ignore, ignored, without, rare)
-	// The CRR follows after the kubelet had time.
-	add("CRR that the kubelet ignores", never, 0, request, request, ignore, ignored, rare)
-	add("PodPhase alone that the kubelet ignores", never, 0, phase, phase, ignore, ignored, alone)
 	add("PodPhase alone on a virtual node", never, 0, phase, phase, ignore, virtual, alone)
+	add("PodPhase with restart rules", never, 143, phase, phase, ignore, func(s *scenario) { s.restartRules = true })
+	add("CRR with restart rules", never, 143, request, request, ignore, func(s *scenario) { s.restartRules = true })
+	add("Auto, outcome not decided", onFailure, 0, auto, auto, ignore, undecided)
+	add("CRR, outcome not decided", never, 143, request, request, ignore, undecided)
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/podtest"
@@ -60,11 +61,9 @@ func TestManyPoliciesOnOnePod(t *testing.T) {
 			t.Errorf("%s: overridden %t, status %+v", ref.Name, got, policy.Status)
 		}
 	}
+	b.wrote("PATCH pods/status", "PUT sidecarterminationpolicies/status", "PUT sidecarterminationpolicies/status")
 	b.change(pod, podtest.MainDone)
-	for range 2 {
-		b.reconcile(pod)
-	}
-	b.wrote("PUT sidecarterminationpolicies/status", "PUT sidecarterminationpolicies/status", "PATCH pods/status")
+	b.is(pod, "Succeeded proxy PodPhase Decided")
 }
 
 // Every name has the maximum length, and the policy names the maximum number of sidecars.
@@ -93,7 +92,7 @@ func TestLongestNamesAndMostSidecars(t *testing.T) {
 					p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: name, Image: "proxy:v1"})
 					p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, podtest.Running(name))
 				}
-			}, podtest.MainDone)
+			}, podtest.MainDone, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1) })
 			switch m {
 			case v1alpha1.ModeCRR:
 				f.untilOneCRR()
@@ -106,16 +105,15 @@ func TestLongestNamesAndMostSidecars(t *testing.T) {
 					t.Errorf("%d images are swapped", got)
 				}
 			default:
-				f.until(pod, "its phase is written", phaseWritten)
+				f.until(pod, "its phase is Succeeded", succeeded)
 			}
-			f.untilEvent(pod)
-			f.untilCounts(policy, counts{matched: 1, terminating: 1})
 			f.change(pod, func(p *corev1.Pod) {
 				for i := range p.Status.ContainerStatuses[1:] {
 					p.Status.ContainerStatuses[i+1] = podtest.Ended(sidecars[i], 0)
 					p.Status.ContainerStatuses[i+1].RestartCount = 1
 				}
 			}, podtest.Succeeded)
+			f.untilEvent(pod)
 			status := f.untilCounts(policy, counts{terminated: 1})
 			if len(status.Recent) != 1 || status.Recent[0].Pod != pod.Name {
 				t.Errorf("recent is %+v", status.Recent)

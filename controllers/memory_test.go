@@ -11,22 +11,23 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/podtest"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// maxBytesPerPod is the memory limit for an unfinished pod of a Job with one sidecar, without the queues. The documented budget is 3,500
-// bytes.
-const maxBytesPerPod = 3000
+// maxBytesPerPod is the memory limit for an unfinished, marked pod of a Job with one sidecar, without the queues.
+const maxBytesPerPod = 3500
 
 // The test counts reachable memory, which depends neither on the machine's load nor on the collector.
 func TestMemoryPerLivePod(t *testing.T) {
 	const pods = 5000
 	c := newPodCase(t, 1)
-	states := newPodStates(newReporter(&recordedEvents{}, nil, func(resolve.PolicyRef) {}), nil)
+	states := newPodStates(newReporter(&recordedEvents{}, nil, func(resolve.PolicyRef) {}), clock.RealClock{})
 	store := newTestInformers(&corev1.Pod{})[0].GetIndexer()
 	raw, err := podtest.OfJob(func(pod *corev1.Pod) {
 		for i := range pod.Status.ContainerStatuses {
@@ -49,6 +50,11 @@ func TestMemoryPerLivePod(t *testing.T) {
 		for _, label := range []string{"job-name", "batch.kubernetes.io/job-name"} {
 			pod.Labels[label] = fmt.Sprintf("import-%05d", i)
 		}
+		pod.Labels[v1alpha1.LabelOutcome] = v1alpha1.OutcomeMainContainers
+		pod.Annotations = map[string]string{
+			v1alpha1.AnnotationIgnoredExitCodes: "proxy", v1alpha1.AnnotationEnd: v1alpha1.EndPodPhase + "/" + string(pod.UID),
+			v1alpha1.AnnotationMainContainers: v1alpha1.MainsRunning + "/" + string(pod.UID),
+		}
 		trimmed := podcache.TrimPod(pod)
 		if err := store.Add(trimmed); err != nil {
 			t.Fatal(err)
@@ -60,8 +66,7 @@ func TestMemoryPerLivePod(t *testing.T) {
 		if len(resolved.policies) != 1 {
 			t.Fatalf("selected by %v", resolved.policies)
 		}
-		states.unchangedSince(resolved.pod, podtest.Noon)
-		states.record(resolved, plan.Decision{Stage: plan.StageWaiting}, nil)
+		states.record(resolved, plan.Decision{Stage: plan.StageWaiting, Mark: &plan.Mark{}}, nil)
 	}
 	each := (podtest.ReachableBytes() - before) / pods
 	t.Logf("%d bytes per pod", each)

@@ -34,16 +34,6 @@ var (
 		Name: "sidecar_termination_stuck_pods",
 		Help: "Pods with a sidecar that no usable mode has ended or could end.",
 	})
-
-	phaseReversalsTotal = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "sidecar_termination_phase_reversals_total",
-		Help: "Phases that the operator wrote and the kubelet then reverted. The phase guard prevents that.",
-	})
-
-	kubeletIgnoresPhase = prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "sidecar_termination_kubelet_ignores_phase",
-		Help: "1 while modes that write the phase come last on nodes with this version of the kubelet, because it has ignored written phases.",
-	}, []string{"kubelet_version"})
 )
 
 func countedByMode(name, help string) *prometheus.CounterVec {
@@ -52,5 +42,5 @@ func countedByMode(name, help string) *prometheus.CounterVec {
 
 func init() {
 	metrics.Registry.MustRegister(attemptsTotal, attemptFailuresTotal, dryRunAttemptsTotal, fallbacksTotal, podsTerminatedTotal,
-		terminationSeconds, stuckPods, phaseReversalsTotal, kubeletIgnoresPhase)
+		terminationSeconds, stuckPods)
 }

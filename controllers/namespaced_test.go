@@ -104,12 +104,23 @@ func (f *fixture) in(namespace string, do func()) {
 	do()
 }
 
+// run runs a subtest in a namespace of its own.
+func (f *fixture) run(name string, test func()) {
+	f.Helper()
+	outer := f.T
+	defer func() { f.T = outer }()
+	outer.Run(name, func(t *testing.T) {
+		f.T = t
+		f.in(f.newNamespace(), test)
+	})
+}
+
 func TestOperatorForNamespacesNeedsNoClusterRole(t *testing.T) {
 	for kind, tc := range map[string]struct {
 		what  string
 		ended func(*corev1.Pod) bool
 	}{
-		string(plan.NodeReal): {"its phase is written", phaseWritten},
+		string(plan.NodeReal): {"its phase is Succeeded", succeeded},
 		"Unknown":             {"its image is swapped", imageSwapped},
 	} {
 		t.Run("nodes "+kind, func(t *testing.T) {

@@ -50,7 +50,7 @@ func images(pod *corev1.Pod) []string {
 	return list
 }
 
-func phaseWritten(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded }
+func succeeded(pod *corev1.Pod) bool    { return pod.Status.Phase == corev1.PodSucceeded }
 func imageSwapped(pod *corev1.Pod) bool { return slices.Contains(images(pod), quickExit) }
 
 // untilStatus waits until the check passes for the policy's status, and returns the status.
@@ -157,7 +157,7 @@ func TestPolicyThatNoLongerSelectsPodLeavesItAlone(t *testing.T) {
 	f.untilCounts(policy, counts{matched: 1, waiting: 1})
 	f.change(left, podtest.MainDone)
 	f.change(taken, podtest.MainDone)
-	f.until(taken, "its phase is written", phaseWritten)
+	f.until(taken, "its phase is Succeeded", succeeded)
 	f.untouched(left)
 }
 
@@ -198,32 +198,11 @@ func TestOperatorFollowsKruise(t *testing.T) {
 	})
 }
 
-// A pod with a terminal phase has left the cache of unfinished pods.
-func TestPolicyChangeEnqueuesPodInTeardown(t *testing.T) {
-	f := newFixture(t)
-	newKruise(t).Install(t)
-	f.startOperator(testOptions())
-	policy := f.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""), func(spec *v1alpha1.PolicySpec) {
-		spec.Fallback, spec.TerminationDeadlineSeconds = v1alpha1.FallbackDisabled, ptr.To[int32](3)
-	})
-	pod := f.newPod("job-1", podtest.MainDone, func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1) })
-	f.until(pod, "its phase is written", phaseWritten)
-	// The kubelet has seen the phase and ends nothing.
-	f.change(pod, func(p *corev1.Pod) {
-		p.Status.Conditions = append(p.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"})
-	})
-	f.untilCounts(policy, counts{matched: 1, stuck: 1})
-	f.reload(policy)
-	policy.Spec.Fallback = v1alpha1.FallbackEnabled
-	f.update(policy)
-	f.untilOneCRR()
-}
-
 func TestFinishedCRREnqueuesPod(t *testing.T) {
 	f := newFixture(t)
 	newKruise(t).Install(t)
 	f.startOperator(testOptions())
-	f.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect))
+	f.newPolicy("mesh", mode(v1alpha1.ModeCRR, ""))
 	pod := f.newPod("job-1", podtest.MainDone)
 	f.untilOneCRR()
 	// OpenKruise gives up because its daemon has not answered. The pod itself does not change. The operator waits some seconds for the pod's
@@ -234,7 +213,7 @@ func TestFinishedCRREnqueuesPod(t *testing.T) {
 	if err := f.Status().Update(t.Context(), &request); err != nil {
 		t.Fatal(err)
 	}
-	f.until(pod, "the next mode follows", imageSwapped)
+	f.until(pod, "the next mode follows", succeeded)
 }
 
 func TestClusterPolicyFollowsNamespaceLabels(t *testing.T) {
@@ -246,16 +225,16 @@ func TestClusterPolicyFollowsNamespaceLabels(t *testing.T) {
 	first := f.newPod("first", podtest.MainDone)
 	f.untilCounts(policy, counts{})
 	f.labelNamespace("mesh", "on")
-	f.until(first, "its phase is written", phaseWritten)
+	f.until(first, "its phase is Succeeded", succeeded)
 	second := f.newPod("second")
 	f.untilStatus(policy, "second waits", func(s v1alpha1.PolicyStatus) bool { return s.WaitingPods == 1 })
 	f.labelNamespace("mesh", "off")
-	f.untilStatus(policy, "second is nobody's", func(s v1alpha1.PolicyStatus) bool { return s.MatchedPods-s.TerminatingPods == 0 })
+	f.untilStatus(policy, "second is nobody's", func(s v1alpha1.PolicyStatus) bool { return s.MatchedPods == 0 })
 	f.change(second, podtest.MainDone)
 	third := f.newPod("third", podtest.MainDone)
 	f.labelNamespace("mesh", "on")
-	f.until(second, "its phase is written", phaseWritten)
-	f.until(third, "its phase is written", phaseWritten)
+	f.until(second, "its phase is Succeeded", succeeded)
+	f.until(third, "its phase is Succeeded", succeeded)
 }
 
 func TestStatusCountsPods(t *testing.T) {
@@ -266,7 +245,7 @@ func TestStatusCountsPods(t *testing.T) {
 	if ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); ready == nil || ready.Status != metav1.ConditionTrue || ready.Reason != string(v1alpha1.ReasonNoPodsMatched) {
 		t.Errorf("Ready is %+v", ready)
 	}
-	pod := f.newPod("job-1")
+	pod := f.newPod("job-1", func(p *corev1.Pod) { p.Spec.TerminationGracePeriodSeconds = ptr.To[int64](1) })
 	f.newPod("always", func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyAlways })
 	f.newPod("unrelated", func(p *corev1.Pod) { p.Spec.Containers[1].Name = "other" })
 	f.untilCounts(policy, counts{matched: 1, waiting: 1})
@@ -280,9 +259,9 @@ func TestStatusCountsPods(t *testing.T) {
 	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
 		t.Errorf("a stuck pod makes the policy not ready: %+v", status.Conditions)
 	}
+	f.until(pod, "is marked", marked)
 	f.change(pod, podtest.MainDone)
-	f.until(pod, "its phase is written", phaseWritten)
-	f.untilCounts(policy, counts{matched: 2, terminating: 1, stuck: 1})
+	f.untilCounts(policy, counts{matched: 1, stuck: 1})
 	f.change(pod, podtest.SidecarDone)
 	status = f.untilCounts(policy, counts{matched: 1, stuck: 1, terminated: 1})
 	if len(status.Recent) != 1 || status.Recent[0].Pod != "job-1" || status.Recent[0].Outcome != v1alpha1.OutcomeTerminated || status.LastTerminationTime == nil {
@@ -296,14 +275,15 @@ func TestLiveCRRIsKnownWithoutWebhook(t *testing.T) {
 	k := newKruise(t)
 	k.Install(t)
 	f.startOperator(testOptions())
-	policy := f.newPolicy("mesh", mode(v1alpha1.ModeAuto, v1alpha1.ExitCodesRespect))
+	policy := f.newPolicy("mesh")
 	pod := f.newPod("job-1", podtest.MainDone)
 	f.untilCounts(policy, counts{matched: 1, terminating: 1})
 	f.untilOneCRR()
+	f.reload(pod)
 	k.RemoveWebhook(t)
 	testenv.Eventually(t, "the operator misses the webhook", func(context.Context) error { return logged(`"available":false`, 1) })
 	f.change(pod, func(p *corev1.Pod) { p.Status.Message = "changed" })
-	f.until(f.newPod("job-2", podtest.MainDone), "it does without Kruise", imageSwapped)
+	f.until(f.newPod("job-2", podtest.MainDone), "it does without Kruise", succeeded)
 	f.untouched(pod)
 }
 
@@ -336,20 +316,20 @@ func TestNamespaceIsDeletedWhileOperatorRuns(t *testing.T) {
 	newKruise(t).Install(t)
 	f := newFixture(t)
 	f.startOperator(testOptions())
-	policy := f.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect), withPrePull)
+	policy := f.newPolicy("mesh", mode(v1alpha1.ModeCRR, ""), withPrePull)
 	pod := f.newPod("job-1")
-	f.untilCounts(policy, counts{matched: 1, waiting: 1})
+	f.until(pod, "is marked", marked)
 	f.remove(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}})
 	f.change(pod, podtest.MainDone)
-	f.until(pod, "the next mode follows, which creates nothing", imageSwapped)
+	f.until(pod, "the next mode follows, which creates nothing", succeeded)
 	// The namespace's objects are deleted in any order. The operator continues with other namespaces.
 	f.remove(policy)
 	f.remove(pod)
 	f.empty()
 	elsewhere := newFixture(t)
 	next := elsewhere.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
-	elsewhere.until(elsewhere.newPod("job-1", podtest.MainDone), "its phase is written", phaseWritten)
-	elsewhere.untilCounts(next, counts{matched: 1, terminating: 1})
+	elsewhere.until(elsewhere.newPod("job-1", podtest.MainDone), "its phase is Succeeded", succeeded)
+	elsewhere.untilCounts(next, counts{})
 	for line := range strings.Lines(operatorLog.take()) {
 		if strings.Contains(line, `"level":"error"`) {
 			t.Error(line)
@@ -377,5 +357,5 @@ func TestReplicaLeadsAfterKruiseWasRemoved(t *testing.T) {
 		return logged(`"kind":"ContainerRecreateRequest","available":false`, 2)
 	})
 	stop()
-	f.until(f.newPod("job-1", podtest.MainDone), "its phase is written", phaseWritten)
+	f.until(f.newPod("job-1", podtest.MainDone), "its phase is Succeeded", succeeded)
 }

@@ -27,3 +27,8 @@ type Terminator interface {
 	// Terminate starts the action's attempt. It is idempotent; changed is false if it was a no-op.
 	Terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) (changed bool, err error)
 }
+
+// Marker writes the mark by which the admission policy decides a pod's outcome. It is idempotent.
+type Marker interface {
+	Mark(ctx context.Context, pod *corev1.Pod, mark plan.Mark) (*corev1.Pod, error)
+}

@@ -5,12 +5,10 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -29,6 +27,7 @@ const conflictRetry = time.Second
 // PodReconciler ends the sidecars of one pod. It alone writes pods and ContainerRecreateRequests.
 type PodReconciler struct {
 	reader      *clusterReader
+	marker      Marker
 	terminators map[v1alpha1.Mode]Terminator
 	states      *podStates
 	options     Options
@@ -39,7 +38,15 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (re
 	defer r.recoverReconcile(ctx, request, &err)
 	pod, err := r.reader.pod(ctx, request.NamespacedName)
 	if apierrors.IsNotFound(err) {
-		return r.forget(ctx, request.NamespacedName)
+		left := r.states.left(request.NamespacedName)
+		if !left.read {
+			return ctrl.Result{RequeueAfter: left.wait}, nil
+		}
+		pod, err = r.reader.livePod(ctx, request.NamespacedName, left.uid)
+	}
+	if apierrors.IsNotFound(err) {
+		r.states.gone(request.NamespacedName)
+		return ctrl.Result{}, nil
 	}
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("get pod: %w", err)
@@ -56,14 +63,13 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (re
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	snapshot.UnchangedSince, snapshot.ContainersUnchangedSince = r.states.unchangedSince(pod, r.options.Clock.Now())
-	snapshot.DrainsSince = r.states.drainsSince(snapshot, r.options.Clock.Now())
-	snapshot.StabilizationWindow = r.states.stabilizationWindow(snapshot, r.options.Clock.Now())
-	snapshot.Kubelet = r.states.kubelet(snapshot, r.options.Clock.Now())
+	r.states.complete(&snapshot)
 	decision, actErr := r.act(ctx, snapshot)
 	r.states.record(resolved, decision, actErr)
-	r.states.recordPhase(snapshot, decision)
 	requeueAfter := plan.Soonest(decision.RequeueAfter, r.dryRun(snapshot, resolved))
+	if kept := r.states.forgetFinished(pod, decision); kept && requeueAfter == 0 {
+		requeueAfter = laterLook
+	}
 	if actErr != nil {
 		return ctrl.Result{}, actErr
 	}
@@ -84,34 +90,21 @@ func (r *PodReconciler) recoverReconcile(ctx context.Context, request ctrl.Reque
 	}
 }
 
-// forget forgets a pod that has left the caches. If the outcome of the last write or of the teardown is unknown, it reads the pod
-// live first.
-func (r *PodReconciler) forget(ctx context.Context, key types.NamespacedName) (ctrl.Result, error) {
-	if uid, unknown := r.states.unknownOutcome(key); unknown {
-		mode, inTeardown, err := r.reader.liveOutcome(ctx, key, uid)
-		if err != nil {
-			return ctrl.Result{}, fmt.Errorf("read the outcome of the last write to a pod: %w", err)
-		}
-		r.states.resolveUnknownOutcome(key, mode, inTeardown)
-	}
-	return ctrl.Result{RequeueAfter: r.states.forgetMissing(key)}, nil
-}
-
 // act decides and carries the decision out. It returns the decision with the actions that changed something. After a denied
 // write it decides once more without the mode that needs the write.
 func (r *PodReconciler) act(ctx context.Context, snapshot plan.Snapshot) (plan.Decision, error) {
-	decision := plan.Next(snapshot, r.options.Clock.Now())
-	err := r.terminate(ctx, snapshot.Pod, &decision)
+	decision := r.next(snapshot)
+	err := r.write(ctx, snapshot.Pod, &decision)
 	for denied := denialIn(err); denied != nil && snapshot.Denied[denied.mode] == ""; denied = denialIn(err) {
 		ctrl.LoggerFrom(ctx).V(1).Info("The API server denied a write; trying without it", "mode", denied.mode, "cause", denied.cause.Error())
 		snapshot.Denied = withDenial(snapshot.Denied, denied)
 		err = nil
-		// The write of the phase before the denial may be enough.
+		// What has been done before the denial may be enough.
 		if len(decision.Actions) > 0 {
 			break
 		}
-		decision = plan.Next(snapshot, r.options.Clock.Now())
-		err = r.terminate(ctx, snapshot.Pod, &decision)
+		decision = r.next(snapshot)
+		err = r.write(ctx, snapshot.Pod, &decision)
 	}
 	if decision.Denied = snapshot.Denied; len(decision.Denied) > 0 {
 		// The next write may be accepted although nothing about the pod changes.
@@ -127,9 +120,36 @@ func (r *PodReconciler) act(ctx context.Context, snapshot plan.Snapshot) (plan.D
 	return decision, err
 }
 
-// terminate carries the actions out in order and keeps those that changed something. It stops at the first error, which is a
-// writeError. It requeues the pod at the attempt's timeout, because a CRR may end without a change of the pod.
-func (r *PodReconciler) terminate(ctx context.Context, pod *corev1.Pod, decision *plan.Decision) error {
+// next decides about the pod, and takes the mark back when nothing declares a sidecar, or everything, any more.
+func (r *PodReconciler) next(snapshot plan.Snapshot) plan.Decision {
+	decision := plan.Next(snapshot, r.options.Clock.Now())
+	_, denied := snapshot.Denied[v1alpha1.ModePodPhase]
+	undeclared := decision.Reason == v1alpha1.ReasonNoSidecar || decision.Reason == v1alpha1.ReasonNoMainContainer
+	if undeclared && !denied && markDecides(snapshot.Pod) {
+		decision.Mark = &plan.Mark{}
+	}
+	return decision
+}
+
+// write writes the mark, or carries the actions out in order and keeps those that changed something. It stops at the first error,
+// which is a writeError. It requeues the pod at the attempt's timeout, because a CRR may end without a change of the pod.
+func (r *PodReconciler) write(ctx context.Context, pod *corev1.Pod, decision *plan.Decision) error {
+	if decision.Mark != nil {
+		marked, err := r.marker.Mark(ctx, pod, *decision.Mark)
+		if err != nil {
+			decision.Mark = nil
+			return &writeError{v1alpha1.ModePodPhase, err}
+		}
+		if plan.MarkedToEnd(marked) {
+			// An earlier mark that the cache lacks ends the pod.
+			decision.Mark.End = v1alpha1.EndPodPhase
+		}
+		if marked.ResourceVersion == pod.ResourceVersion {
+			// No event follows a write that changed nothing.
+			decision.RequeueAfter = plan.Soonest(decision.RequeueAfter, conflictRetry)
+		}
+		return nil
+	}
 	planned := decision.Actions
 	decision.Actions = nil
 	for _, action := range planned {
@@ -146,14 +166,13 @@ func (r *PodReconciler) terminate(ctx context.Context, pod *corev1.Pod, decision
 }
 
 // dryRun decides as if the pod's DryRun policies were enforced, reports the decision without carrying it out, and returns its
-// requeue delay. The release of a phase guard is not part of the report: the operator does that under any policy.
+// requeue delay.
 func (r *PodReconciler) dryRun(snapshot plan.Snapshot, resolved resolvedPod) time.Duration {
 	if resolved.resolution.DryRun == nil {
 		return 0
 	}
-	snapshot.View = *resolved.resolution.DryRun
+	snapshot.View, snapshot.AssumeMarked = *resolved.resolution.DryRun, true
 	decision := plan.Next(snapshot, r.options.Clock.Now())
-	decision.Actions = slices.DeleteFunc(decision.Actions, func(action plan.Action) bool { return action.ReleasePhase })
 	r.states.recordDryRun(resolved, decision)
 	return decision.RequeueAfter
 }

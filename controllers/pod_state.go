@@ -3,10 +3,9 @@
 package controllers
 
 import (
-	"cmp"
-	"hash/maphash"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,34 +16,35 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// podStates is what the operator remembers about unfinished pods between reconciles. PodReconciler owns it; PolicyReconciler reads
-// denied writes from it. It passes each transition on to the reporter once.
+// podStates is what the operator remembers about pods between reconciles. PodReconciler owns it; PolicyReconciler reads denied writes
+// from it. It passes each transition on to the reporter once.
 //
-// Five parts feed decisions: how long a pod has been stable, which writes were denied, which outcome is unknown, whether a
-// phase was reverted, and which kubelets ignore phases. A restarted operator lacks them. It then waits one more stabilization window,
-// repeats a denied write, trusts the phase guard and kubelets again, but acts no differently on the pod.
+// Decisions depend on four parts: since when sidecars drain, how often the pod was marked, which writes were denied, and since when
+// a pod ends by its phase. A restarted operator lacks them. It then takes the node's clock for a drain, repeats a mark that somebody
+// has removed and a denied write, and does not look after pods that had a terminal phase before.
 type podStates struct {
 	reporter *reporter
 	clock    clock.PassiveClock
-	kubelets *kubelets
 
 	mu     sync.Mutex
 	pods   map[types.NamespacedName]*podState
 	shared sharedRefs
-	// reverted is when a phase that this process had written was last seen reverted.
-	reverted time.Time
 }
 
 // podState is what the operator remembers about one pod. Every unfinished pod with a declaration has one, so that fields which few
 // pods need are allocated on demand.
 type podState struct {
 	*policyRefs
-	uid       types.UID
-	stability *stabilityTracker // of a pod with an ended container
+	uid         types.UID
+	drainsSince time.Time // zero while a main container may run again
+	marks       int       // how often the pod was marked
+	markedAt    time.Time
+	endsByPhase bool      // the pod is marked to end by its phase
+	substituted bool      // instead of by a declared mode
+	phaseSince  time.Time // when such a pod left the cache
 
 	// What was reported.
 	known          bool // this process has recorded the pod. Transitions before that were counted before a restart
@@ -60,12 +60,10 @@ type podState struct {
 	mode           v1alpha1.Mode // empty without an attempt
 	attempt        int
 	mainsDone      time.Time
-	phaseWritten   time.Time // when the phase was written or last read live; zero once a cache has the terminal phase
-	writtenPhase   int       // one more than the number of the attempt whose phase this process wrote last, until it was reverted
+	ended          time.Time // when the last sidecar ended, by the node's clock
 	deleted        bool
 	outcomeUnknown bool                     // a write failed and may still have been applied
 	denied         map[v1alpha1.Mode]string // the denied write of each mode, until one succeeds, with the error
-	trial          *plan.PhaseTrial         // of a phase that this process wrote; nil once the kubelet has shown what it does
 }
 
 // attempt identifies a failed attempt on a pod, or, with a policy, its failure for that policy's containers.
@@ -77,7 +75,7 @@ type attempt struct {
 
 func newPodStates(reporter *reporter, clock clock.PassiveClock) *podStates {
 	return &podStates{
-		reporter: reporter, clock: clock, kubelets: &kubelets{clock: clock}, pods: map[types.NamespacedName]*podState{}, shared: newSharedRefs(),
+		reporter: reporter, clock: clock, pods: map[types.NamespacedName]*podState{}, shared: newSharedRefs(),
 	}
 }
 
@@ -87,15 +85,11 @@ func (s *podStates) record(resolved resolvedPod, decision plan.Decision, actErr 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	key, state := client.ObjectKeyFromObject(resolved.pod), s.update(resolved)
-	state.mainsDone, state.deleted = decision.MainsDone, decision.Reason == v1alpha1.ReasonPodDeleted
-	if decision.Tried != "" {
-		state.mode, state.attempt = decision.Tried, decision.TriedNumber
-	}
-	if plan.HasTerminalPhase(resolved.pod) {
-		state.phaseWritten = time.Time{}
-	}
+	state.mainsDone, state.ended, state.deleted = decision.MainsDone, decision.SidecarsEnded, resolved.pod.DeletionTimestamp != nil
 	state.denied = deniedAfter(state.denied, decision)
-	s.recordActions(state, decision)
+	s.recordMark(state, resolved.pod, decision)
+	decision.Actions = state.newActions(decision.Actions)
+	s.recordAttempts(state, resolved.pod, decision)
 	s.recordFailures(key, state, resolved, decision.Failures)
 	changed := state.changes(decision)
 	if changed {
@@ -118,18 +112,43 @@ func (s *podStates) record(resolved resolvedPod, decision plan.Decision, actErr 
 	state.outcomeUnknown = state.outcomeUnknown || actErr != nil
 }
 
-// recordActions counts each attempt when it starts.
-func (s *podStates) recordActions(state *podState, decision plan.Decision) {
+// recordMark counts marks, and records whether the pod ends by its phase. A stale cache takes nothing back.
+func (s *podStates) recordMark(state *podState, pod *corev1.Pod, decision plan.Decision) {
+	state.endsByPhase = state.endsByPhase || plan.MarkedToEnd(pod)
+	if decision.Mark != nil {
+		state.marks++
+		state.markedAt, state.endsByPhase, state.substituted = s.clock.Now(), decision.Mark.End != "", len(decision.Substitutions) > 0
+	}
 	for _, action := range decision.Actions {
-		if action.ReleasePhase {
-			continue
-		}
-		state.mode, state.attempt = action.For, action.Attempt
-		if action.Mode == v1alpha1.ModePodPhase {
-			state.phaseWritten, state.writtenPhase = s.clock.Now(), action.Attempt+1
-		}
+		state.endsByPhase = state.endsByPhase || action.Mark != nil
+	}
+}
+
+// newActions drops the repeated end by the phase of a pod, which a stale cache leads to. A pod ends by its phase once.
+func (p *podState) newActions(actions []plan.Action) []plan.Action {
+	return slices.DeleteFunc(actions, func(a plan.Action) bool { return a.Mark != nil && p.mode == a.Mode })
+}
+
+// recordAttempts counts each attempt when it starts. One of mode PodPhase that was marked in advance starts without an action.
+func (s *podStates) recordAttempts(state *podState, pod *corev1.Pod, decision plan.Decision) {
+	byPhase := decision.Tried == v1alpha1.ModePodPhase
+	if byPhase && state.mode == "" && state.known && endsByPhase(pod, decision) {
+		s.reporter.endsByPhase(pod, state)
+	}
+	if decision.Tried != "" && (!byPhase || endsByPhase(pod, decision)) {
+		state.mode, state.attempt = decision.Tried, decision.TriedNumber
+	}
+	for _, action := range decision.Actions {
+		state.mode, state.attempt = action.Mode, action.Attempt
 		s.reporter.attemptStarted(action.Mode, decision.Reason == v1alpha1.ReasonFallback)
 	}
+}
+
+// endsByPhase reports whether the phase of a pod with an attempt of mode PodPhase ends it. It does not if the kubelet has set phase Failed,
+// or if the sidecars had ended before the main containers.
+func endsByPhase(pod *corev1.Pod, decision plan.Decision) bool {
+	byKubelet := pod.Status.Phase == corev1.PodFailed && !strings.HasPrefix(pod.Annotations[v1alpha1.AnnotationEnd], v1alpha1.EndFailed)
+	return !byKubelet && (decision.SidecarsEnded.IsZero() || !decision.SidecarsEnded.Before(decision.MainsDone))
 }
 
 // recordFailures counts each failed attempt once, and once for each policy that applies to a container which it left running. Later
@@ -151,12 +170,8 @@ func (s *podStates) recordFailures(key types.NamespacedName, state *podState, re
 	}
 }
 
-// changes reports whether the decision changes the pod's reported state. A pod that is stuck because of a denied write remains
-// stuck while its retry waits for a stable pod.
+// changes reports whether the decision changes the pod's reported state.
 func (p *podState) changes(decision plan.Decision) bool {
-	if p.stage == plan.StageStuck && decision.Reason == v1alpha1.ReasonStabilizing && len(p.denied) > 0 {
-		return false
-	}
 	return p.stage != decision.Stage || p.reason != decision.Reason
 }
 
@@ -177,34 +192,77 @@ func (s *podStates) recordDryRun(resolved resolvedPod, decision plan.Decision) {
 	s.notify(state)
 }
 
-// forgetMissing forgets a pod that is in no cache: it has finished or was deleted. It returns the requeue delay while a cache may
-// still be behind, and otherwise zero.
-func (s *podStates) forgetMissing(key types.NamespacedName) time.Duration {
+// firstLook is when a pod that ends by its phase is first read live after it has left the cache. By then, most sidecars have ended.
+// The next look follows when the attempt has failed.
+const firstLook = 2 * time.Second
+
+// laterLook is how often a pod with a terminal phase is read live while nothing can end its sidecars.
+const laterLook = 10 * time.Minute
+
+// leaving says how to go on with a pod that has left the cache.
+type leaving struct {
+	read bool // read the pod with this UID from the API server
+	uid  types.UID
+	wait time.Duration // zero if there is nothing left to do
+}
+
+// left handles a pod that has left the cache: it has finished or was deleted. Its sidecars have ended, unless it ends by its phase or a
+// write without a response may have ended it.
+func (s *podStates) left(key types.NamespacedName) leaving {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := s.pods[key]
 	if state == nil {
-		return 0
+		return leaving{}
 	}
-	state.stability = nil
-	if !state.phaseWritten.IsZero() && s.clock.Since(state.phaseWritten) < podcache.TeardownLag {
-		return podcache.TeardownPoll
+	unanswered := state.outcomeUnknown && state.mode == ""
+	if state.deleted || !state.endsByPhase && !unanswered {
+		s.finishAndForget(key, state)
+		return leaving{}
 	}
-	s.finishAndForget(key, state)
-	return 0
+	if state.phaseSince.IsZero() {
+		state.phaseSince = s.clock.Now()
+	}
+	if wait := firstLook - s.clock.Since(state.phaseSince); wait > 0 && !unanswered {
+		return leaving{wait: wait}
+	}
+	return leaving{read: true, uid: state.uid}
 }
 
-// deniedWrites returns the modes whose last write to the pod was denied, with the errors. The result must not be changed.
-func (s *podStates) deniedWrites(pod *corev1.Pod) map[v1alpha1.Mode]string {
+// gone forgets a pod that no longer exists.
+func (s *podStates) gone(key types.NamespacedName) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if state := s.pods[key]; state != nil {
+		s.finishAndForget(key, state)
+	}
+}
+
+// forgetFinished forgets a pod with a terminal phase, unless a sidecar still runs. It then returns true: no watch delivers the pod any
+// more.
+func (s *podStates) forgetFinished(pod *corev1.Pod, decision plan.Decision) (kept bool) {
+	if !plan.HasTerminalPhase(pod) {
+		return false
+	}
+	if decision.Stage == plan.StageTerminating || decision.Stage == plan.StageStuck {
+		return true
+	}
+	s.gone(client.ObjectKeyFromObject(pod))
+	return false
+}
+
+// writes returns the modes whose last write to the pod was denied, with the errors, and how often the pod was marked. The map must not be
+// changed.
+func (s *podStates) writes(pod *corev1.Pod) (denied map[v1alpha1.Mode]string, marks int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if state := s.pods[client.ObjectKeyFromObject(pod)]; state != nil && state.uid == pod.UID {
-		return state.denied
+		return state.denied, state.marks
 	}
-	return nil
+	return nil, 0
 }
 
-// deniedAfter returns the denied writes after the decision was carried out. It copies the map, which callers of deniedWrites
+// deniedAfter returns the denied writes after the decision was carried out. It copies the map, which callers of writes
 // may be reading.
 func deniedAfter(before map[v1alpha1.Mode]string, decision plan.Decision) map[v1alpha1.Mode]string {
 	after := maps.Clone(before)
@@ -215,39 +273,13 @@ func deniedAfter(before map[v1alpha1.Mode]string, decision plan.Decision) map[v1
 	for _, action := range decision.Actions {
 		delete(after, action.Mode)
 	}
+	if decision.Mark != nil {
+		delete(after, v1alpha1.ModePodPhase)
+	}
 	if len(after) == 0 {
 		return nil
 	}
 	return after
-}
-
-// unknownOutcome returns the UID of a pod that is in no cache, and whether it must be read live. That is the case if a write
-// without a response may have ended its sidecars, or if the caches have missed its teardown for too long.
-func (s *podStates) unknownOutcome(key types.NamespacedName) (types.UID, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	state := s.pods[key]
-	if state == nil || state.deleted {
-		return "", false
-	}
-	unanswered := state.outcomeUnknown && state.mode == ""
-	late := !state.phaseWritten.IsZero() && s.clock.Since(state.phaseWritten) >= podcache.TeardownLag
-	return state.uid, unanswered || late
-}
-
-// resolveUnknownOutcome records a live read of the pod: the mode of the newest attempt, or none, and whether the pod is still in
-// teardown, so that the caches need more time.
-func (s *podStates) resolveUnknownOutcome(key types.NamespacedName, mode v1alpha1.Mode, inTeardown bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	state := s.pods[key]
-	if state == nil {
-		return
-	}
-	state.mode, state.outcomeUnknown, state.phaseWritten = cmp.Or(mode, state.mode), false, time.Time{}
-	if inTeardown {
-		state.phaseWritten = s.clock.Now()
-	}
 }
 
 // forget forgets a pod without declarations.
@@ -330,100 +362,38 @@ func addTo[K comparable](set *map[K]bool, key K) bool {
 	return true
 }
 
-// stabilityTracker tracks how long a pod has been unchanged, by the operator's own clock: clocks of nodes may differ.
-type stabilityTracker struct {
-	resourceVersion string
-	unchangedSince  time.Time
-	containers      uint64 // containersID
-	containersSince time.Time
-	drainsSince     time.Time // zero while a main container may run again
-}
-
-// unchangedSince returns when the operator first saw the pod's resourceVersion and the current states of its containers. A pod
-// without an ended container has no phase to write yet and is not tracked.
-func (s *podStates) unchangedSince(pod *corev1.Pod, now time.Time) (unchanged, containersUnchanged time.Time) {
-	if !hasEnded(pod) {
-		return now, now
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	state := s.stateOf(pod)
-	if state.stability == nil {
-		state.stability = &stabilityTracker{unchangedSince: now, containersSince: now}
-	}
-	return state.stability.see(pod, now)
-}
-
-// drainsSince returns since when the pod's sidecars drain: when this process saw the main containers end. If it has not seen them
-// run, the node's clock decides, but no drain begins in the future.
-func (s *podStates) drainsSince(snapshot plan.Snapshot, now time.Time) time.Time {
-	done := plan.MainsDone(snapshot)
+// complete adds to the snapshot what the operator remembers about the pod.
+func (s *podStates) complete(snapshot *plan.Snapshot) {
+	now, done := s.clock.Now(), plan.MainsDone(*snapshot)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := s.pods[client.ObjectKeyFromObject(snapshot.Pod)]
-	if state == nil || state.uid != snapshot.Pod.UID || state.stability == nil {
-		return done
+	if state == nil || state.uid != snapshot.Pod.UID {
+		if done.IsZero() {
+			return
+		}
+		state = s.stateOf(snapshot.Pod)
 	}
-	since := &state.stability.drainsSince
+	snapshot.DrainsSince = state.seeDrain(done, now)
+	snapshot.MarksWritten, snapshot.MarkedAt, snapshot.PhaseSince = state.marks, state.markedAt, state.phaseSince
+}
+
+// seeDrain returns since when the pod's sidecars drain: when this process saw the main containers end. If it has not seen them
+// run, the node's clock decides, but no drain begins in the future.
+func (p *podState) seeDrain(done, now time.Time) time.Time {
 	switch {
 	case done.IsZero():
-		*since = done
-	case !since.IsZero():
-	case state.known && state.mainsDone.IsZero(), done.After(now):
-		*since = now
+		p.drainsSince = done
+	case !p.drainsSince.IsZero():
+	case p.known && p.mainsDone.IsZero(), done.After(now):
+		p.drainsSince = now
 	default:
-		*since = done
+		p.drainsSince = done
 	}
-	return *since
+	return p.drainsSince
 }
 
 // hasEnded reports whether a container of the pod has ended.
 func hasEnded(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Terminated != nil })
-}
-
-// unguardedFor is how long the operator does not trust the phase guard after a phase was reverted.
-const unguardedFor = time.Hour
-
-// stabilizationWindow returns how long a pod must be unchanged before its phase is written: what is configured, or at least
-// plan.UnguardedWindow if a phase that this process wrote was reverted lately.
-func (s *podStates) stabilizationWindow(snapshot plan.Snapshot, now time.Time) time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := client.ObjectKeyFromObject(snapshot.Pod)
-	// An older attempt on the pod comes from a stale cache, or from somebody who has forged the annotation.
-	if state := s.pods[key]; state != nil && state.uid == snapshot.Pod.UID && state.writtenPhase > 0 &&
-		plan.PhaseReverted(snapshot.Pod, snapshot.Attempts) >= state.writtenPhase-1 {
-		state.writtenPhase, s.reverted = 0, now
-		s.reporter.phaseReverted(key, state)
-	}
-	if s.reverted.IsZero() || now.Sub(s.reverted) >= unguardedFor {
-		return snapshot.StabilizationWindow
-	}
-	return max(snapshot.StabilizationWindow, plan.UnguardedWindow)
-}
-
-// see records this version of the pod in the tracker. It returns the same times as unchangedSince.
-func (s *stabilityTracker) see(pod *corev1.Pod, now time.Time) (unchanged, containersUnchanged time.Time) {
-	if s.resourceVersion != pod.ResourceVersion {
-		s.resourceVersion, s.unchangedSince = pod.ResourceVersion, now
-	}
-	if containers := containersID(pod); s.containers != containers {
-		s.containers, s.containersSince = containers, now
-	}
-	return s.unchangedSince, s.containersSince
-}
-
-// containersID identifies the states of a pod's containers: started, restart count, and ended.
-func containersID(pod *corev1.Pod) uint64 {
-	hash := newHash()
-	for i := range pod.Status.ContainerStatuses {
-		status := &pod.Status.ContainerStatuses[i]
-		maphash.WriteComparable(hash, struct {
-			name                string
-			restarts            int32
-			running, terminated bool
-		}{status.Name, status.RestartCount, status.State.Running != nil, status.State.Terminated != nil})
-	}
-	return hash.Sum64()
 }

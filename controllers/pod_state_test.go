@@ -3,7 +3,10 @@
 package controllers
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -63,10 +67,15 @@ func waiting() plan.Decision {
 	return plan.Decision{Stage: plan.StageWaiting, Reason: v1alpha1.ReasonMainContainersRunning, Message: "waiting"}
 }
 
+// marking is a mark with an end, or with none.
+func marking(end string) plan.Decision {
+	return plan.Decision{Stage: plan.StageWaiting, Reason: v1alpha1.ReasonMarking, Message: "marking", Mark: &plan.Mark{End: end}}
+}
+
 func terminating(mode v1alpha1.Mode) plan.Decision {
 	return plan.Decision{
 		Stage: plan.StageTerminating, Reason: v1alpha1.ReasonTerminating, Message: "ending proxy by mode " + string(mode), MainsDone: podtest.Noon,
-		Actions: []plan.Action{{Mode: mode, For: mode}},
+		Actions: []plan.Action{{Mode: mode}},
 	}
 }
 
@@ -107,12 +116,11 @@ func counters() map[string]float64 {
 	return all
 }
 
-// Each result counts once, whether the operator sees the pod again, restarts, or sees the pod leave the caches. Attempts count by the
-// mode of their write, so that failures compare with starts. The pod counts by the mode that the write was a step of.
+// Each result counts once, whether the operator sees the pod again, restarts, or sees the pod leave the cache.
 func TestResultsAreCountedOnce(t *testing.T) {
 	const crr, image, podPhase = v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase
-	phaseOfCRR, fallback := terminating(crr), terminating(podPhase)
-	phaseOfCRR.Actions[0].Mode, fallback.Reason = podPhase, v1alpha1.ReasonFallback
+	fallback := terminating(podPhase)
+	fallback.Reason = v1alpha1.ReasonFallback
 	logger, proxy, late := failureOf("logger", "the daemon gave up"), failureOf("proxy", "it had not ended"), plan.Failure{Container: "proxy", Mode: image, Message: "neither"}
 	deleted := plan.Decision{Stage: plan.StageIgnored, Reason: v1alpha1.ReasonPodDeleted, MainsDone: podtest.Noon, Tried: image}
 	ended := func(mode v1alpha1.Mode) rollup.Tally {
@@ -128,15 +136,15 @@ func TestResultsAreCountedOnce(t *testing.T) {
 		want      rollup.Tally
 		counters  map[string]float64
 		durations int
-		gone      bool // from the caches, in the end
+		gone      bool // from the cache, in the end
 	}{
 		"a termination": {
 			[]plan.Decision{waiting(), waiting(), terminating(crr), inProgress(crr), inProgress(crr), terminated(crr), terminated(crr)},
 			ended(crr), map[string]float64{"attempts CRR": 1, "terminated CRR": 1}, 1, true,
 		},
-		"a phase that is a step of mode CRR": {
-			[]plan.Decision{waiting(), phaseOfCRR, inProgress(crr), terminated(crr)},
-			ended(crr), map[string]float64{"attempts PodPhase": 1, "terminated CRR": 1}, 1, false,
+		"marked to end by its phase": {
+			[]plan.Decision{marking(v1alpha1.EndPodPhase), waiting(), inProgress(podPhase), inProgress(podPhase), terminated(podPhase)},
+			ended(podPhase), map[string]float64{"attempts PodPhase": 1, "terminated PodPhase": 1}, 1, false,
 		},
 		"an attempt that fails for one sidecar after the other": {
 			[]plan.Decision{waiting(), inProgress(crr), inProgress(crr, logger), inProgress(crr, logger, proxy), stuck(logger, proxy)},
@@ -159,9 +167,12 @@ func TestResultsAreCountedOnce(t *testing.T) {
 			st := newStatesTest(t)
 			resolved := resolvedPodOf(podtest.New(podtest.MainDone), podtest.Policy("mesh", "proxy", "logger"))
 			for _, decision := range tc.decisions {
+				if decision.Reason == v1alpha1.ReasonPodDeleted {
+					resolved.pod.DeletionTimestamp = ptr.To(metav1.NewTime(podtest.Noon))
+				}
 				st.record(resolved, decision, nil)
 			}
-			if tc.gone && (st.forgetMissing(keyOf(resolved.pod)) != 0 || len(st.pods) > 0) {
+			if tc.gone && (st.left(keyOf(resolved.pod)) != leaving{} || len(st.pods) > 0) {
 				t.Errorf("still held: %v", st.pods)
 			}
 			if diff := cmp.Diff(tc.want, st.take(mesh.Ref)); diff != "" {
@@ -175,6 +186,101 @@ func TestResultsAreCountedOnce(t *testing.T) {
 			}
 			if len(st.tallies) > 0 {
 				t.Errorf("still held: %v", st.tallies)
+			}
+		})
+	}
+}
+
+// A pod that ends by its phase leaves the cache, and its containers may still run.
+func TestPodThatLeavesCacheIsReadOnce(t *testing.T) {
+	ends := terminating(v1alpha1.ModePodPhase)
+	ends.Actions[0].Mark = &plan.Mark{End: v1alpha1.EndPodPhase}
+	finished, looked := map[time.Duration]leaving{0: {}}, map[time.Duration]leaving{0: {wait: firstLook}}
+	deleted := func(pod *corev1.Pod) { pod.DeletionTimestamp = ptr.To(metav1.NewTime(podtest.Noon)) }
+	marked := func(uid string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Labels[v1alpha1.LabelOutcome] = v1alpha1.OutcomeMainContainers
+			pod.Annotations = map[string]string{v1alpha1.AnnotationEnd: v1alpha1.EndPodPhase + "/" + uid}
+		}
+	}
+	for name, tc := range map[string]struct {
+		change    func(*corev1.Pod)
+		decisions []plan.Decision
+		err       error
+		at        map[time.Duration]leaving // after it has left
+	}{
+		"never marked":       {nil, []plan.Decision{inProgress(v1alpha1.ModeCRR)}, nil, finished},
+		"marked without end": {nil, []plan.Decision{marking("")}, nil, finished},
+		"marked to end by its phase": {nil, []plan.Decision{marking(v1alpha1.EndPodPhase)}, nil, map[time.Duration]leaving{
+			0: {wait: firstLook}, time.Second: {wait: time.Second}, firstLook: {read: true, uid: "4a1b"},
+		}},
+		"end taken back":            {nil, []plan.Decision{marking(v1alpha1.EndPodPhase), marking("")}, nil, finished},
+		"ended by a second mark":    {nil, []plan.Decision{ends}, nil, looked},
+		"then a stale cache":        {nil, []plan.Decision{ends, waiting()}, nil, looked},
+		"marked by another process": {marked("4a1b"), []plan.Decision{waiting()}, nil, looked},
+		"mark of another pod":       {marked("5b2c"), []plan.Decision{waiting()}, nil, finished},
+		"lost answer":               {nil, []plan.Decision{waiting()}, errors.New("no answer"), map[time.Duration]leaving{0: {read: true, uid: "4a1b"}}},
+		"deleted while marked":      {deleted, []plan.Decision{marking(v1alpha1.EndPodPhase)}, nil, finished},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := newStatesTest(t)
+			pod := podtest.New()
+			if tc.change != nil {
+				tc.change(pod)
+			}
+			for _, decision := range tc.decisions {
+				st.record(resolvedPodOf(pod, mesh), decision, tc.err)
+			}
+			begun := st.clock.Now()
+			for _, after := range slices.Sorted(maps.Keys(tc.at)) {
+				st.clock.SetTime(begun.Add(after))
+				if got := st.left(keyOf(pod)); got != tc.at[after] {
+					t.Errorf("after %s: %+v, want %+v", after, got, tc.at[after])
+				}
+			}
+		})
+	}
+}
+
+func TestDrainsSince(t *testing.T) {
+	for name, tc := range map[string]struct {
+		seenRunning bool
+		clock       time.Duration // how far the node's clock is ahead
+		since       time.Duration // after noon
+	}{
+		"seen to end":                       {true, 0, 2 * time.Second},
+		"seen to end, node's clock behind":  {true, -50 * time.Minute, 2 * time.Second},
+		"seen to end, node's clock ahead":   {true, 50 * time.Minute, 2 * time.Second},
+		"ended before":                      {false, 0, 0},
+		"ended before, node's clock ahead":  {false, 50 * time.Minute, 2 * time.Second},
+		"ended before, node's clock behind": {false, -50 * time.Minute, -50 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := newStatesTest(t)
+			done := podtest.New(podtest.MainDone, func(p *corev1.Pod) {
+				p.Status.ContainerStatuses[0].State.Terminated.FinishedAt = metav1.NewTime(podtest.Noon.Add(tc.clock))
+			})
+			drains := func(pod *corev1.Pod, after time.Duration) time.Time {
+				st.clock.SetTime(podtest.Noon.Add(after))
+				resolved := resolvedPodOf(pod, mesh)
+				snapshot := plan.Snapshot{Pod: pod, View: resolved.resolution.Enforced}
+				st.complete(&snapshot)
+				st.record(resolved, plan.Decision{Stage: plan.StageWaiting, Reason: v1alpha1.ReasonDraining, MainsDone: plan.MainsDone(snapshot)}, nil)
+				return snapshot.DrainsSince
+			}
+			if tc.seenRunning {
+				drains(podtest.New(), 0)
+			}
+			for _, after := range []time.Duration{2 * time.Second, 10 * time.Second} {
+				if got := drains(done, after).Sub(podtest.Noon); got != tc.since {
+					t.Errorf("after %s the sidecar drains since %s after noon, want %s", after, got, tc.since)
+				}
+			}
+			if got := drains(podtest.New(), 15*time.Second); !got.IsZero() {
+				t.Errorf("the sidecar drains since %s although the main container runs", got)
+			}
+			if got := drains(done, 22*time.Second).Sub(podtest.Noon); got != 22*time.Second {
+				t.Errorf("after the main container has run again, the sidecar drains since %s after noon, want 22s", got)
 			}
 		})
 	}
@@ -224,7 +330,7 @@ func TestStuckPodsGauge(t *testing.T) {
 		{"another pod takes its name", func() {
 			st.record(resolvedPodOf(podtest.New(func(p *corev1.Pod) { p.Name, p.UID = "job-2", "0000" }), mesh), waiting(), nil)
 		}, 0},
-		{"it is stuck and goes", func() { st.record(one, stuck(), nil); st.forgetMissing(keyOf(one.pod)) }, 0},
+		{"it is stuck and goes", func() { st.record(one, stuck(), nil); st.left(keyOf(one.pod)) }, 0},
 	}
 	for _, step := range steps {
 		step.do()
@@ -239,7 +345,7 @@ func TestDecisionEvents(t *testing.T) {
 	fallback := terminating(v1alpha1.ModeImage)
 	fallback.Reason, fallback.Failures, fallback.BackoffLimitRisk = v1alpha1.ReasonFallback, []plan.Failure{failure}, true
 	retry := stuck(failure)
-	retry.Actions = []plan.Action{{Mode: v1alpha1.ModeCRR, For: v1alpha1.ModeCRR, Attempt: 1}}
+	retry.Actions = []plan.Action{{Mode: v1alpha1.ModeCRR, Attempt: 1}}
 	for name, tc := range map[string]struct {
 		decisions []plan.Decision
 		want      []string
@@ -350,8 +456,7 @@ func TestDryRunIsReportedOnce(t *testing.T) {
 	policy := podtest.Policy("mesh", "proxy")
 	policy.Spec.Enforcement = v1alpha1.EnforcementDryRun
 	resolved := resolvedPodOf(podtest.New(podtest.MainDone), policy)
-	stabilizing := plan.Decision{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonStabilizing}
-	st.recordDryRun(resolved, stabilizing)
+	st.recordDryRun(resolved, plan.Decision{Stage: plan.StageTerminating, Reason: v1alpha1.ReasonSidecarStarting})
 	st.enqueued()
 	st.recordDryRun(resolved, terminating(v1alpha1.ModePodPhase))
 	if diff := cmp.Diff(map[string]bool{"mesh": true}, st.enqueued()); diff != "" {
@@ -413,7 +518,7 @@ func TestForgottenPodEnqueuesItsPolicies(t *testing.T) {
 		t.Errorf("enqueued policies (-want +got):\n%s", diff)
 	}
 	st.forget(keyOf(resolved.pod))
-	if st.forgetMissing(keyOf(resolved.pod)) != 0 || len(st.pods) > 0 || len(st.enqueued()) > 0 {
+	if (st.left(keyOf(resolved.pod)) != leaving{}) || len(st.pods) > 0 || len(st.enqueued()) > 0 {
 		t.Error("it is still tracked")
 	}
 }

@@ -191,8 +191,8 @@ func (r *PolicyReconciler) addPod(ctx context.Context, policy resolve.Policy, po
 
 func (r *PolicyReconciler) observation(ctx context.Context, policy resolve.Policy, resolved resolvedPod) (rollup.PodObservation, error) {
 	o := rollup.PodObservation{Namespace: resolved.pod.Namespace, Pod: resolved.pod.Name}
-	view := resolved.resolution.Enforced
-	if !policy.Spec.Enforcement.Acts() && resolved.resolution.DryRun != nil {
+	view, dryRun := resolved.resolution.Enforced, !policy.Spec.Enforcement.Acts() && resolved.resolution.DryRun != nil
+	if dryRun {
 		view = *resolved.resolution.DryRun
 	}
 	o.Applies = appliesTo(view, policy.Ref)
@@ -200,7 +200,9 @@ func (r *PolicyReconciler) observation(ctx context.Context, policy resolve.Polic
 	if err != nil {
 		return o, err
 	}
-	snapshot.Denied = r.podStates.deniedWrites(resolved.pod)
+	snapshot.AssumeMarked = dryRun
+	snapshot.Denied, snapshot.MarksWritten = r.podStates.writes(resolved.pod)
+	o.Undecided = plan.OutcomeUndecided(resolved.pod)
 	o.Decision = plan.Next(snapshot, r.options.Clock.Now())
 	for _, override := range resolved.resolution.Overrides {
 		if override.Policy == policy.Ref {
@@ -211,6 +213,10 @@ func (r *PolicyReconciler) observation(ctx context.Context, policy resolve.Polic
 		if policy.Names(resolved.pod, substitution.Container) && o.Applies {
 			o.Substitutions = append(o.Substitutions, substitution)
 		}
+	}
+	if answer, denied := snapshot.Denied[v1alpha1.ModePodPhase]; denied && o.Applies && len(o.Substitutions) == 0 {
+		o.Substitutions = []plan.Substitution{{Reason: v1alpha1.ReasonWriteRefused, Message: "exit codes of sidecars count as in Kubernetes, because " +
+			"the API server denied the mark of the pod; grant the operator this permission, or exempt it from the webhook: " + answer}}
 	}
 	return o, nil
 }

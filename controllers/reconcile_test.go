@@ -8,15 +8,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -26,6 +28,7 @@ import (
 	"github.com/sidecar-termination/operator/hack/podtest"
 	"github.com/sidecar-termination/operator/hack/testenv"
 	"github.com/sidecar-termination/operator/internal/observe"
+	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
@@ -39,8 +42,14 @@ type bench struct {
 
 func newBench(t *testing.T, options Options, withKruise *testenv.Kruise) *bench {
 	t.Helper()
-	f := newFixture(t)
-	mgr := f.newManager()
+	return newBenchAs(newFixture(t), asOperator(), options, withKruise)
+}
+
+// newBenchAs returns a bench with the permissions of the connection.
+func newBenchAs(f *fixture, connection *rest.Config, options Options, withKruise *testenv.Kruise) *bench {
+	t := f.T
+	t.Helper()
+	mgr := f.newManagerAs(connection)
 	caches, err := newCaches(t.Context(), mgr, options)
 	if err != nil {
 		t.Fatal(err)
@@ -65,13 +74,13 @@ func newBench(t *testing.T, options Options, withKruise *testenv.Kruise) *bench 
 	return b
 }
 
-// newTimedBench returns a bench without OpenKruise and its clock, which stands still.
-func newTimedBench(t *testing.T) (*bench, *clocktesting.FakePassiveClock) {
+// newTimedBench returns a bench and its clock, which stands still.
+func newTimedBench(t *testing.T, withKruise *testenv.Kruise) (*bench, *clocktesting.FakePassiveClock) {
 	t.Helper()
 	clock := clocktesting.NewFakePassiveClock(time.Now().Truncate(time.Second))
 	options := testOptions()
 	options.Clock = clock
-	return newBench(t, options, nil), clock
+	return newBench(t, options, withKruise), clock
 }
 
 // caughtUp waits until the caches have the current pod, policies and CRRs.
@@ -80,6 +89,9 @@ func (b *bench) caughtUp(pod *corev1.Pod) {
 	b.reload(pod)
 	testenv.Eventually(b.T, "the caches have caught up", func(ctx context.Context) error {
 		cached, err := b.pods.reader.pod(ctx, keyOf(pod))
+		if plan.HasTerminalPhase(pod) && apierrors.IsNotFound(err) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -151,20 +163,159 @@ func newKruise(t *testing.T) *testenv.Kruise {
 	return testenv.NewKruise(t, admin)
 }
 
-func TestRespectedExitCodeCreatesOneCRR(t *testing.T) {
+// outcomeOf describes the phase and the marks of a pod, as in "Running proxy PodPhase Succeeded".
+func outcomeOf(pod *corev1.Pod) string {
+	own := func(annotation string) string {
+		return strings.TrimSuffix(pod.Annotations[annotation], "/"+string(pod.UID))
+	}
+	words := []string{string(pod.Status.Phase)}
+	for _, value := range []string{own(v1alpha1.AnnotationIgnoredExitCodes), own(v1alpha1.AnnotationEnd), own(v1alpha1.AnnotationMainContainers)} {
+		if value != "" {
+			words = append(words, value)
+		}
+	}
+	if _, marked := pod.Labels[v1alpha1.LabelOutcome]; !marked {
+		words = append(words, "unmarked")
+	}
+	return strings.Join(words, " ")
+}
+
+// is compares the pod's outcome.
+func (b *bench) is(pod *corev1.Pod, want string) {
+	b.Helper()
+	if b.reload(pod); outcomeOf(pod) != want {
+		b.Errorf("pod is %q, want %q", outcomeOf(pod), want)
+	}
+}
+
+// mainExits ends the main container.
+func mainExits(code int32) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Status.ContainerStatuses[0] = podtest.Ended("main", code) }
+}
+
+// sidecarExits ends the sidecar, and with it the pod in the kubelet's view.
+func sidecarExits(code int32) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Status.ContainerStatuses[1] = podtest.Ended("proxy", code)
+		pod.Status.Phase = corev1.PodFailed
+	}
+}
+
+// Every mode, from a running main container to the end of the pod. Nothing is written twice.
+func TestOutcomeOfEachMode(t *testing.T) {
+	const (
+		auto, crr, image, podPhase = v1alpha1.ModeAuto, v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase
+		respect                    = v1alpha1.ExitCodesRespect
+		mark, swap, create         = "PATCH pods/status", "PATCH pods", "POST containerrecreaterequests"
+	)
+	rules := func(i int) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Spec.Containers[i].RestartPolicy = ptr.To(corev1.ContainerRestartPolicyNever)
+			pod.Spec.Containers[i].RestartPolicyRules = []corev1.ContainerRestartRule{{
+				Action:    corev1.ContainerRestartRuleActionRestart,
+				ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{42}},
+			}}
+		}
+	}
+	onFailure := func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }
+	type life struct {
+		mode      v1alpha1.Mode
+		exitCodes v1alpha1.ExitCodes
+		change    func(*corev1.Pod)
+		drain     time.Duration
+		late      bool     // the operator sees the pod after main has ended
+		marked    string   // while main runs
+		main      int32    // the exit code of main
+		done      string   // when main has ended, before the operator has reconciled the pod
+		writes    []string // after the first mark
+		acted     string   // after these writes
+		sidecar   int32    // the exit code of the sidecar
+		ended     string
+	}
+	for withKruise, lives := range map[bool]map[string]life{
+		false: {
+			"PodPhase": {mode: podPhase, marked: "Running proxy PodPhase Running", done: "Succeeded proxy PodPhase Decided",
+				acted: "Succeeded proxy PodPhase Decided", sidecar: 143, ended: "Succeeded proxy PodPhase Decided"},
+			"Auto": {mode: auto, change: onFailure, marked: "Running proxy PodPhase Running", done: "Succeeded proxy PodPhase Decided",
+				acted: "Succeeded proxy PodPhase Decided", sidecar: 143, ended: "Succeeded proxy PodPhase Decided"},
+			"PodPhase, late": {mode: podPhase, late: true, done: "Running unmarked", writes: []string{mark, mark},
+				acted: "Succeeded proxy PodPhase Decided", sidecar: 143, ended: "Succeeded proxy PodPhase Decided"},
+			"PodPhase, drain": {mode: podPhase, drain: 40 * time.Second, marked: "Running proxy Running", done: "Running proxy Succeeded", writes: []string{mark},
+				acted: "Succeeded proxy PodPhase Decided", sidecar: 143, ended: "Succeeded proxy PodPhase Decided"},
+			"PodPhase, main fails": {mode: podPhase, marked: "Running proxy PodPhase Running", main: 3, done: "Running proxy PodPhase Running", writes: []string{mark},
+				acted: "Failed proxy Failed Running", ended: "Failed proxy Failed Running"},
+			"PodPhase, restart rules of main": {mode: podPhase, change: rules(0), marked: "Running proxy PodPhase Running", done: "Running proxy PodPhase Running", writes: []string{mark},
+				acted: "Succeeded proxy PodPhase Decided", sidecar: 143, ended: "Succeeded proxy PodPhase Decided"},
+			"Image": {mode: image, marked: "Running proxy Running", done: "Running proxy Succeeded", writes: []string{swap},
+				acted: "Running proxy Succeeded", ended: "Succeeded proxy Decided"},
+			"Image, late": {mode: image, late: true, done: "Running unmarked", writes: []string{mark, swap},
+				acted: "Running proxy Succeeded", ended: "Succeeded proxy Decided"},
+			"Auto, main fails": {mode: auto, marked: "Running proxy PodPhase Running", main: 3, done: "Running proxy PodPhase Running", writes: []string{swap},
+				acted: "Running proxy PodPhase Running", ended: "Failed proxy PodPhase Running"},
+		},
+		true: {
+			"CRR": {mode: crr, marked: "Running proxy Running", done: "Running proxy Succeeded", writes: []string{create},
+				acted: "Running proxy Succeeded", sidecar: 143, ended: "Succeeded proxy Decided"},
+			"Auto": {mode: auto, marked: "Running proxy Running", done: "Running proxy Succeeded", writes: []string{create},
+				acted: "Running proxy Succeeded", sidecar: 7, ended: "Succeeded proxy Decided"},
+			"CRR, late": {mode: crr, late: true, done: "Running unmarked", writes: []string{mark, create},
+				acted: "Running proxy Succeeded", sidecar: 143, ended: "Succeeded proxy Decided"},
+			"CRR, restart rules of the sidecar": {mode: crr, change: rules(1), marked: "Running proxy Running", done: "Running proxy Running", writes: []string{mark, create},
+				acted: "Running proxy Succeeded", sidecar: 143, ended: "Succeeded proxy Decided"},
+			"CRR, Respect": {mode: crr, exitCodes: respect, marked: "Running unmarked", done: "Running unmarked", writes: []string{create},
+				acted: "Running unmarked", sidecar: 7, ended: "Failed unmarked"},
+		},
+	} {
+		t.Run(fmt.Sprintf("OpenKruise %t", withKruise), func(t *testing.T) {
+			var kruise *testenv.Kruise
+			if withKruise {
+				kruise = newKruise(t)
+			}
+			b, clock := newTimedBench(t, kruise)
+			for name, tc := range lives {
+				b.run(name, func() {
+					b.newPolicy("mesh", mode(tc.mode, tc.exitCodes), func(spec *v1alpha1.PolicySpec) {
+						spec.DrainSeconds = ptr.To(int32(tc.drain.Seconds()))
+					})
+					pod := b.newPod("job-1", tc.change)
+					var writes []string
+					if !tc.late {
+						b.reconcile(pod)
+						b.is(pod, tc.marked)
+						writes = slices.Clone(b.writes.in(b.namespace))
+						if marked := tc.exitCodes != respect; len(writes) > 0 != marked {
+							b.Errorf("writes %q, want a mark: %t", writes, marked)
+						}
+					}
+					b.change(pod, mainExits(tc.main))
+					b.is(pod, tc.done)
+					if tc.drain > 0 {
+						if wait := b.reconcile(pod).RequeueAfter; wait != tc.drain {
+							b.Errorf("requeued after %s, want %s", wait, tc.drain)
+						}
+						clock.SetTime(clock.Now().Add(tc.drain))
+					}
+					for range len(tc.writes) + 2 {
+						b.reconcile(pod)
+					}
+					b.is(pod, tc.acted)
+					b.change(pod, sidecarExits(tc.sidecar))
+					b.is(pod, tc.ended)
+					b.reconcile(pod)
+					b.wrote(append(writes, tc.writes...)...)
+				})
+			}
+		})
+	}
+}
+
+func TestCRRNamesSidecarAndPod(t *testing.T) {
 	b := newBench(t, testOptions(), newKruise(t))
 	b.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect))
 	pod := b.newPod("job-1", podtest.MainDone)
-	result := b.reconcile(pod)
-	b.wrote("POST containerrecreaterequests")
-	if result.RequeueAfter != time.Minute {
+	if result := b.reconcile(pod); result.RequeueAfter != time.Minute {
 		t.Errorf("requeued after %s, want the CRR's timeout of a minute", result.RequeueAfter)
 	}
-	for range 2 {
-		b.reconcile(pod)
-	}
-	b.wrote("POST containerrecreaterequests")
-
 	requests := b.crrs()
 	if len(requests) != 1 {
 		t.Fatalf("%d requests", len(requests))
@@ -191,55 +342,19 @@ func TestRespectedExitCodeCreatesOneCRR(t *testing.T) {
 
 func TestSwapChangesSidecarImageOnly(t *testing.T) {
 	b := newBench(t, testOptions(), nil)
-	b.newPolicy("mesh", mode(v1alpha1.ModeImage, ""))
+	b.newPolicy("mesh", mode(v1alpha1.ModeImage, v1alpha1.ExitCodesRespect))
 	pod := b.newPod("job-1", podtest.MainDone)
 	b.reconcile(pod)
-	b.wrote("PATCH pods")
-	result := b.reconcile(pod)
-	b.wrote("PATCH pods")
-	if result.RequeueAfter <= 0 {
+	if result := b.reconcile(pod); result.RequeueAfter <= 0 {
 		t.Error("the pod is not requeued at the timeout")
 	}
-	if diff := cmp.Diff([]string{"main:v1", quickExit}, []string{pod.Spec.Containers[0].Image, pod.Spec.Containers[1].Image}); diff != "" {
+	b.wrote("PATCH pods")
+	if diff := cmp.Diff([]string{"main:v1", quickExit}, images(pod)); diff != "" {
 		t.Errorf("images (-want +got):\n%s", diff)
 	}
 	swaps, err := b.pods.terminators[v1alpha1.ModeImage].Observe(t.Context(), pod)
 	if err != nil || len(swaps) != 1 {
 		t.Errorf("the annotation is read as %v, error %v", swaps, err)
-	}
-}
-
-func TestPhaseIsOneWrite(t *testing.T) {
-	for name, tc := range map[string]struct {
-		code int32
-		want corev1.PodPhase
-	}{"succeeded": {0, corev1.PodSucceeded}, "failed": {3, corev1.PodFailed}} {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t, testOptions(), nil)
-			b.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
-			pod := b.newPod("job-1", func(p *corev1.Pod) {
-				p.Status.ContainerStatuses[0] = podtest.Ended("main", tc.code)
-				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, LastTransitionTime: p.Status.ContainerStatuses[0].State.Terminated.FinishedAt}}
-			})
-			before := pod.DeepCopy()
-			b.reconcile(pod)
-			b.wrote("PATCH pods/status")
-			b.reconcile(pod)
-			b.wrote("PATCH pods/status")
-			if pod.Status.Phase != tc.want || pod.Labels[v1alpha1.LabelTerminatedBy] != "PodPhase" || pod.Annotations[v1alpha1.AnnotationPodPhase] == "" {
-				t.Errorf("the pod has phase %s, labels %v, annotations %v", pod.Status.Phase, pod.Labels, pod.Annotations)
-			}
-			var conditions []string
-			for _, condition := range pod.Status.Conditions {
-				conditions = append(conditions, string(condition.Type)+"="+string(condition.Status))
-			}
-			if diff := cmp.Diff([]string{"Ready=False", "SidecarTerminated=True"}, conditions, cmpopts.SortSlices(func(a, b string) bool { return a < b })); diff != "" {
-				t.Errorf("conditions (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(before.Status.ContainerStatuses, pod.Status.ContainerStatuses); diff != "" {
-				t.Errorf("statuses of containers (-before +after):\n%s", diff)
-			}
-		})
 	}
 }
 
@@ -250,10 +365,9 @@ func TestReusedPodNameIsNotWritten(t *testing.T) {
 		mode      v1alpha1.Mode
 		exitCodes v1alpha1.ExitCodes
 	}{
-		"mode Image":                  {v1alpha1.ModeImage, ""},
-		"mode PodPhase":               {v1alpha1.ModePodPhase, ""},
-		"mode CRR":                    {v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect},
-		"mode CRR, exit code ignored": {v1alpha1.ModeCRR, v1alpha1.ExitCodesIgnore},
+		"mark":       {v1alpha1.ModePodPhase, ""},
+		"mode Image": {v1alpha1.ModeImage, v1alpha1.ExitCodesRespect},
+		"mode CRR":   {v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -288,8 +402,9 @@ func TestFallbackWhenCRRNameIsTaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, testOptions(), k)
-			b.newPolicy("mesh", mode(v1alpha1.ModeAuto, v1alpha1.ExitCodesRespect))
+			b.newPolicy("mesh")
 			pod := b.newPod("job-1", podtest.MainDone)
+			b.reconcile(pod)
 			b.caughtUp(pod)
 			b.create(&kruise.ContainerRecreateRequest{
 				ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: "sidecar-termination-" + string(pod.UID) + "-0", Labels: labels},
@@ -300,7 +415,7 @@ func TestFallbackWhenCRRNameIsTaken(t *testing.T) {
 			if result := b.reconcileStale(pod); result.RequeueAfter <= 0 || result.RequeueAfter > denialRetry {
 				b.Errorf("requeued after %s, want %s at most", result.RequeueAfter, denialRetry)
 			}
-			b.wrote("POST containerrecreaterequests", "PATCH pods")
+			b.wrote("PATCH pods/status", "POST containerrecreaterequests", "PATCH pods/status")
 		})
 	}
 }
@@ -310,42 +425,37 @@ func TestInvalidAnnotationIsReported(t *testing.T) {
 		p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "true"}}
 	}
 	for name, tc := range map[string]struct {
-		annotation, record string
-		declare            func(*corev1.Pod)
-		related            string
+		record  string
+		declare func(*corev1.Pod)
+		related string
 	}{
-		"a policy names the sidecar": {
-			v1alpha1.AnnotationImageSwap, "null", func(*corev1.Pod) {}, " [SidecarTerminationPolicy/mesh]",
-		},
-		"a variable names it": {v1alpha1.AnnotationImageSwap, "x", byVariable, ""},
-		"the record of the phase": {
-			v1alpha1.AnnotationPodPhase, `{"mode":"Invented"}`, func(*corev1.Pod) {}, " [SidecarTerminationPolicy/mesh]",
-		},
-		"a record that is larger than any": {
-			v1alpha1.AnnotationPodPhase, "{}" + strings.Repeat(" ", 64<<10), byVariable, "",
-		},
+		"sidecar of a policy":   {"null", nil, " [SidecarTerminationPolicy/mesh]"},
+		"sidecar of a variable": {"x", byVariable, ""},
+		"too long":              {"{}" + strings.Repeat(" ", 64<<10), byVariable, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t, testOptions(), nil)
 			if tc.related != "" {
 				b.newPolicy("mesh")
 			}
-			pod := b.newPod("job-1", podtest.MainDone, tc.declare, func(p *corev1.Pod) { p.Annotations = map[string]string{tc.annotation: tc.record} })
-			for range 2 {
+			pod := b.newPod("job-1", podtest.MainDone, tc.declare, func(p *corev1.Pod) {
+				p.Annotations = map[string]string{v1alpha1.AnnotationImageSwap: tc.record}
+			})
+			for range 3 {
 				if result := b.reconcile(pod); !result.IsZero() {
 					t.Errorf("requeued after %s, although only a change of the pod helps", result.RequeueAfter)
 				}
 			}
-			b.wrote()
 			got := b.events.take()
 			if len(got) != 1 || !strings.HasPrefix(got[0], "Warning InvalidAnnotation "+b.namespace+"/job-1: ") ||
-				!strings.Contains(got[0], tc.annotation) || !strings.HasSuffix(got[0], "the operator leaves the pod alone until then"+tc.related) {
+				!strings.Contains(got[0], v1alpha1.AnnotationImageSwap) || !strings.HasSuffix(got[0], "the operator leaves the pod alone until then"+tc.related) {
 				t.Errorf("events: %q", got)
 			}
-			delete(pod.Annotations, tc.annotation)
+			b.wrote("PATCH pods/status")
+			delete(pod.Annotations, v1alpha1.AnnotationImageSwap)
 			b.update(pod)
 			b.reconcile(pod)
-			b.wrote("PATCH pods/status")
+			b.wrote("PATCH pods/status", "PATCH pods/status")
 		})
 	}
 }

@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -77,6 +78,17 @@ func (r *reporter) decided(pod *corev1.Pod, state *podState, decision plan.Decis
 	}
 }
 
+// endsByPhase reports a pod whose phase the admission policy has set without a write of the operator.
+func (r *reporter) endsByPhase(pod *corev1.Pod, state *podState) {
+	reason := v1alpha1.ReasonTerminating
+	if state.substituted {
+		reason = v1alpha1.ReasonFallback
+	}
+	r.attemptStarted(v1alpha1.ModePodPhase, state.substituted)
+	r.event(pod, corev1.EventTypeNormal, reason,
+		fmt.Sprintf("main containers are done; ending %s by mode %s", strings.Join(state.sidecars, ", "), v1alpha1.ModePodPhase), state.first())
+}
+
 // stageChanged reports a pod that becomes stuck or stops being stuck. state is the one before the decision.
 func (r *reporter) stageChanged(key types.NamespacedName, state *podState, decision plan.Decision) {
 	stuckPods.Add(stuckCount(decision.Stage) - stuckCount(state.stage))
@@ -97,13 +109,6 @@ func (r *reporter) attemptStarted(mode v1alpha1.Mode, fallback bool) {
 	}
 }
 
-// phaseReverted reports that a pod no longer has the phase that the operator wrote.
-func (r *reporter) phaseReverted(key types.NamespacedName, state *podState) {
-	phaseReversalsTotal.Inc()
-	r.logOf(key, state).Info("A written phase was reverted, so phases are written only to pods that are unchanged for a while; check that the phase guard is installed",
-		"stabilizationWindow", plan.UnguardedWindow)
-}
-
 func (r *reporter) attemptFailed(key types.NamespacedName, state *podState, failure plan.Failure) {
 	attemptFailuresTotal.WithLabelValues(string(failure.Mode)).Inc()
 	r.logOf(key, state).Info("Attempt failed",
@@ -120,7 +125,11 @@ func (r *reporter) tallyFailure(key types.NamespacedName, failed attempt) {
 // terminated reports that the sidecars of a pod have ended.
 func (r *reporter) terminated(key types.NamespacedName, state *podState) {
 	now := r.clock.Now()
-	took := max(now.Sub(state.mainsDone), 0)
+	ended := now
+	if !state.ended.IsZero() {
+		ended = state.ended
+	}
+	took := max(ended.Sub(state.mainsDone), 0)
 	podsTerminatedTotal.WithLabelValues(string(state.mode)).Inc()
 	terminationSeconds.WithLabelValues(string(state.mode)).Observe(took.Seconds())
 	r.logOf(key, state).Info("Sidecars terminated", "mode", state.mode, "attempt", state.attempt, "sidecars", state.sidecars,
@@ -134,7 +143,7 @@ func (r *reporter) terminated(key types.NamespacedName, state *podState) {
 
 // dryRun reports what the pod's DryRun policies would have done.
 func (r *reporter) dryRun(resolved resolvedPod, decision plan.Decision) {
-	mode := decision.Actions[len(decision.Actions)-1].For
+	mode := decision.Actions[len(decision.Actions)-1].Mode
 	dryRunAttemptsTotal.WithLabelValues(string(mode)).Inc()
 	for _, policy := range resolved.policies {
 		if policy.Spec.Enforcement.Acts() || !appliesTo(*resolved.resolution.DryRun, policy.Ref) {

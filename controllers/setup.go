@@ -13,7 +13,6 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -78,51 +77,45 @@ func setup(ctx context.Context, mgr manager.Manager, options Options) (reconcile
 	return r, nil
 }
 
-// caches are the caches that the operator adds to the manager's own.
+// caches are indexes of the manager's cache.
 type caches struct {
-	teardown cache.Cache
 	pods     podcache.Stores
 	policies *policyindex.Index
 }
 
-// newCaches adds the caches to the manager, which must not have been started. They are filled before the reconcilers run, also on a
-// replica that waits for the lease. It fails if the cluster lacks the operator's kinds.
+// newCaches adds the informers to the manager's cache, which must not have been started. They are filled before the reconcilers run,
+// also on a replica that waits for the lease. It fails if the cluster lacks the operator's kinds.
 func newCaches(ctx context.Context, mgr manager.Manager, options Options) (caches, error) {
-	teardown, err := podcache.NewTeardown(ctx, mgr, options.Clock, options.WatchNamespaces...)
-	if err != nil {
-		return caches{}, err
-	}
-	unfinished := mgr.GetCache()
-	informers := func(c cache.Cache, object client.Object) (found []toolscache.SharedIndexInformer) {
+	var err error
+	informers := func(object client.Object) (found []toolscache.SharedIndexInformer) {
 		if err == nil {
-			found, err = podcache.Informers(ctx, c, object)
+			found, err = podcache.Informers(ctx, mgr.GetCache(), object)
 		}
 		return found
 	}
-	unfinishedPods, podsInTeardown := informers(unfinished, &corev1.Pod{}), informers(teardown, &corev1.Pod{})
-	namespaced := informers(unfinished, &v1alpha1.SidecarTerminationPolicy{})
+	ofPods, namespaced := informers(&corev1.Pod{}), informers(&v1alpha1.SidecarTerminationPolicy{})
 	if options.NodeKindRules.All == "" {
-		informers(unfinished, &corev1.Node{})
+		informers(&corev1.Node{})
 	}
 	// An operator for single namespaces has no permission for kinds without a namespace.
 	var cluster []toolscache.SharedIndexInformer
 	if !options.Capabilities.NamespacesOnly {
-		informers(unfinished, policyindex.NamespaceMetadata())
-		cluster = informers(unfinished, &v1alpha1.ClusterSidecarTerminationPolicy{})
+		informers(policyindex.NamespaceMetadata())
+		cluster = informers(&v1alpha1.ClusterSidecarTerminationPolicy{})
 	}
 	if err != nil {
 		return caches{}, err
 	}
-	pods, err := podcache.NewStores(unfinishedPods, podsInTeardown)
+	pods, err := podcache.NewStores(ofPods)
 	if err != nil {
 		return caches{}, err
 	}
-	policies, err := policyindex.New(unfinished, namespaced, cluster)
-	return caches{teardown, pods, policies}, err
+	policies, err := policyindex.New(mgr.GetCache(), namespaced, cluster)
+	return caches{pods, policies}, err
 }
 
 func (c caches) readers(mgr manager.Manager) readers {
-	return readers{teardown: c.teardown, live: mgr.GetAPIReader(), policies: c.policies, pods: c.pods}
+	return readers{live: mgr.GetAPIReader(), policies: c.policies, pods: c.pods}
 }
 
 // queues are the controllers' queues for items that no watch enqueues.
@@ -185,7 +178,6 @@ type reconcilers struct {
 
 // readers read what the manager's client does not.
 type readers struct {
-	teardown client.Reader // the teardown cache
 	live     client.Reader // the API server
 	policies policyLister
 	pods     podLister
@@ -193,9 +185,10 @@ type readers struct {
 
 // newReconcilers wires the reconcilers up. The client reads the manager's cache.
 func newReconcilers(c client.Client, from readers, kruise kruiseKinds, reporter *reporter, options Options) reconcilers {
+	podPhase := &podphase.Terminator{Client: c}
 	terminators := []Terminator{
 		&crr.Terminator{Client: c, Server: from.live, Clock: options.Clock, Availability: kruise.crrs},
-		&podphase.Terminator{Client: c, Clock: options.Clock},
+		podPhase,
 		&image.Terminator{Client: c, Clock: options.Clock},
 	}
 	byMode := map[v1alpha1.Mode]Terminator{}
@@ -204,12 +197,11 @@ func newReconcilers(c client.Client, from readers, kruise kruiseKinds, reporter 
 	}
 	podStates, policyStates := newPodStates(reporter, options.Clock), &policyStates{}
 	reader := &clusterReader{
-		cache: c, teardown: from.teardown, live: from.live, policies: from.policies,
-		terminators: terminators, crrServed: kruise.crrs.Available, kubelets: podStates.kubelets, options: options,
+		cache: c, live: from.live, policies: from.policies, terminators: terminators, crrServed: kruise.crrs.Available, options: options,
 	}
 	p := &prePulls{jobs: &pulljob.Jobs{Client: c, Server: from.live, Availability: kruise.pullJobs}, options: options, states: policyStates}
 	return reconcilers{
-		pods: &PodReconciler{reader: reader, terminators: byMode, states: podStates, options: options},
+		pods: &PodReconciler{reader: reader, marker: podPhase, terminators: byMode, states: podStates, options: options},
 		policies: &PolicyReconciler{
 			client: c, reader: reader, pods: from.pods, prePulls: p, reporter: reporter, states: policyStates,
 			podStates: podStates, options: options,
@@ -218,7 +210,7 @@ func newReconcilers(c client.Client, from readers, kruise kruiseKinds, reporter 
 	}
 }
 
-// watchPods adds the pod controller. It watches the pods of both caches, and everything that a decision about a pod depends on.
+// watchPods adds the pod controller. It watches the unfinished pods, and everything that a decision about a pod depends on.
 func watchPods(mgr manager.Manager, r *PodReconciler, caches caches, queue *queue[reconcile.Request]) error {
 	c, err := controller.New("pod", mgr, controller.Options{
 		Reconciler:              r,
@@ -231,7 +223,6 @@ func watchPods(mgr manager.Manager, r *PodReconciler, caches caches, queue *queu
 	unfinished := mgr.GetCache()
 	watches := []source.Source{
 		source.Kind(unfinished, &corev1.Pod{}, &podHandler{}),
-		source.Kind(caches.teardown, &corev1.Pod{}, &podHandler{}, podcache.InTeardown()),
 		source.Kind(unfinished, &v1alpha1.SidecarTerminationPolicy{}, podsOfPolicy(caches.pods), declarationChanged[*v1alpha1.SidecarTerminationPolicy]()),
 		queue,
 	}

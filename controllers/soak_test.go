@@ -147,17 +147,17 @@ func TestSoak(t *testing.T) {
 			name := fmt.Sprintf("job-%d-%d", rounds, i)
 			m := modes[i%len(modes)]
 			f.newPolicy(name, mode(m, ""), func(spec *v1alpha1.PolicySpec) { spec.PodSelector.MatchLabels = map[string]string{"team": name} })
-			pod := f.newPod(name, func(p *corev1.Pod) { p.Labels = map[string]string{"team": name} })
+			pod := f.newPod(name, func(p *corev1.Pod) {
+				p.Labels, p.Spec.TerminationGracePeriodSeconds = map[string]string{"team": name}, new(int64(1))
+			})
 			f.change(pod, podtest.MainDone)
 			batch = append(batch, pod)
 		}
-		for i, pod := range batch {
-			if modes[i%len(modes)] == v1alpha1.ModeImage {
-				f.until(pod, "its image is swapped", imageSwapped)
-			} else {
-				f.until(pod, "its phase is written", phaseWritten)
-			}
+		for _, pod := range batch {
+			f.until(pod, "the operator has acted", func(pod *corev1.Pod) bool { return succeeded(pod) || imageSwapped(pod) || len(f.crrsOf(pod)) > 0 })
 			f.change(pod, podtest.SidecarDone, podtest.Succeeded, func(p *corev1.Pod) { p.Status.ContainerStatuses[1].RestartCount = 1 })
+		}
+		for _, pod := range batch {
 			policy := &v1alpha1.SidecarTerminationPolicy{}
 			policy.Namespace, policy.Name = f.namespace, pod.Name
 			f.untilCounts(policy, counts{terminated: 1})

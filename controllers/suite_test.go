@@ -6,6 +6,7 @@ package controllers
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"net/http"
 	"os"
@@ -17,10 +18,10 @@ import (
 
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -45,10 +46,9 @@ import (
 const (
 	systemNamespace = settings.Namespace
 	serviceAccount  = settings.DeploymentName
-	phaseGuard      = "sidecar-termination-phase-guard"
-	// guardedLabel marks the namespaces in which the phase guard is enforced.
-	guardedLabel = "guarded"
-	quickExit    = "registry.example/quick-exit:v1"
+	quickExit       = "registry.example/quick-exit:v1"
+	// undecidedLabel marks the namespaces in which no admission policy decides the outcome of pods.
+	undecidedLabel = "undecided"
 )
 
 var (
@@ -147,14 +147,20 @@ func newFixture(t *testing.T) *fixture {
 		t.Fatal(err)
 	}
 	f := &fixture{Client: c, T: t, writes: writes{list: map[string][]string{}}}
-	installOnce.Do(f.installBounds)
+	installOnce.Do(f.installConfig)
 	operatorLog.take()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "batch-"}}
-	f.create(namespace)
-	f.namespace = namespace.Name
+	f.inNewNamespace(nil)
 	f.node = f.newNode(nil)
 	t.Cleanup(f.cleanUp)
 	return f
+}
+
+// inNewNamespace continues in a new namespace with the labels.
+func (f *fixture) inNewNamespace(labels map[string]string) {
+	f.Helper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "batch-", Labels: labels}}
+	f.create(namespace)
+	f.namespace = namespace.Name
 }
 
 // cleanUp deletes what a later test could see: everything in the namespace, and the cluster policy with its name.
@@ -175,10 +181,9 @@ func (f *fixture) cleanUp() {
 	}
 }
 
-// installBounds installs the operator's namespace, ServiceAccount, roles and admission policies as users do. The admission policies must
-// not deny any write of the operator. The phase guard applies only in labelled namespaces, because some tests let a kubelet undo a
-// phase, as it may where the guard is not installed.
-func (f *fixture) installBounds() {
+// installConfig installs the operator's namespace, ServiceAccount, roles and admission policies as users do, and waits until the outcome
+// of pods is decided. The admission policies must not deny any write of the operator.
+func (f *fixture) installConfig() {
 	f.Helper()
 	built, err := testenv.Kustomizer().Run(filesys.MakeFsOnDisk(), "../config/default")
 	if err != nil {
@@ -194,36 +199,37 @@ func (f *fixture) installBounds() {
 			f.Fatal(err)
 		}
 		switch object.GetKind() {
-		case "Namespace", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
-			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
-			if object.GetName() == phaseGuard && object.GetKind() == "ValidatingAdmissionPolicyBinding" {
-				selected := map[string]string{guardedLabel: "true"}
-				if err := unstructured.SetNestedStringMap(object.Object, selected, "spec", "matchResources", "namespaceSelector", "matchLabels"); err != nil {
-					f.Fatal(err)
-				}
+		case "MutatingAdmissionPolicyBinding":
+			decided := []any{map[string]any{"key": undecidedLabel, "operator": "DoesNotExist"}}
+			if err := unstructured.SetNestedSlice(object.Object, decided, "spec", "matchResources", "namespaceSelector", "matchExpressions"); err != nil {
+				f.Fatal(err)
 			}
+			f.create(object)
+		case "Namespace", "ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding",
+			"MutatingAdmissionPolicy", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding":
 			f.create(object)
 		}
 	}
+	f.inNewNamespace(nil)
+	f.untilDecided()
 }
 
-// enforceGuard enables the phase guard in the namespace, and waits until it is enforced.
-func (f *fixture) enforceGuard() {
+// untilDecided waits until the admission policy decides the outcome of pods in the namespace.
+func (f *fixture) untilDecided() {
 	f.Helper()
-	f.labelNamespace(guardedLabel, "true")
-	pod := f.newPod("guarded", func(p *corev1.Pod) {
-		p.Labels = map[string]string{v1alpha1.LabelTerminatedBy: string(v1alpha1.ModePodPhase)}
-		p.Annotations = map[string]string{v1alpha1.AnnotationPhaseGuard: "Enabled"}
-	}, podtest.Succeeded)
-	pod.Status.Phase = corev1.PodRunning
-	testenv.Eventually(f.T, "the phase guard is enforced", func(ctx context.Context) error {
-		err := f.Status().Update(ctx, pod.DeepCopy(), client.DryRunAll)
-		if apierrors.IsForbidden(err) {
-			return nil
+	probe := podtest.New(func(p *corev1.Pod) { p.Labels[v1alpha1.LabelOutcome] = v1alpha1.OutcomeMainContainers })
+	probe.ObjectMeta = metav1.ObjectMeta{Namespace: f.namespace, Name: "probe", Labels: probe.Labels}
+	f.create(probe)
+	testenv.Eventually(f.T, "the outcome of pods is decided", func(ctx context.Context) error {
+		if err := f.Status().Update(ctx, probe, client.DryRunAll); err != nil {
+			return err
 		}
-		return errors.Join(errors.New("a phase was not kept from being undone"), err)
+		if probe.Annotations[v1alpha1.AnnotationMainContainers] == "" {
+			return errors.New("no record")
+		}
+		return nil
 	})
-	f.remove(pod)
+	f.remove(probe)
 }
 
 func (f *fixture) create(objects ...client.Object) {
@@ -235,12 +241,14 @@ func (f *fixture) create(objects ...client.Object) {
 	}
 }
 
-// labelNamespace sets a label of the namespace.
+// labelNamespace sets a label of the namespace, or removes it if the value is empty.
 func (f *fixture) labelNamespace(key, value string) {
 	f.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: f.namespace}}
 	f.reload(namespace)
-	namespace.Labels[key] = value
+	if namespace.Labels[key] = value; value == "" {
+		delete(namespace.Labels, key)
+	}
 	f.update(namespace)
 }
 
@@ -254,7 +262,7 @@ func (f *fixture) newNode(labels map[string]string) string {
 // newPod creates a pod on the fixture's node, with main and proxy running.
 func (f *fixture) newPod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	f.Helper()
-	pod := podtest.New(change...)
+	pod := podtest.New(slices.DeleteFunc(change, func(c func(*corev1.Pod)) bool { return c == nil })...)
 	status := pod.Status
 	pod.ObjectMeta = metav1.ObjectMeta{Namespace: f.namespace, Name: name, Labels: pod.Labels, Annotations: pod.Annotations}
 	if pod.Spec.NodeName == "node-1" {
@@ -262,7 +270,7 @@ func (f *fixture) newPod(name string, change ...func(*corev1.Pod)) *corev1.Pod {
 	}
 	f.create(pod)
 	pod.Status = status
-	f.updateStatus(pod)
+	f.writeStatus(pod)
 	return pod
 }
 
@@ -273,14 +281,24 @@ func (f *fixture) change(pod *corev1.Pod, change ...func(*corev1.Pod)) {
 	for _, c := range change {
 		c(pod)
 	}
-	f.updateStatus(pod)
+	f.writeStatus(pod)
 }
 
-func (f *fixture) updateStatus(pod *corev1.Pod) {
+// writeStatus patches the pod's status as a kubelet does, whatever others have written.
+func (f *fixture) writeStatus(pod *corev1.Pod) {
 	f.Helper()
-	if err := f.Status().Update(f.Context(), pod); err != nil {
+	if err := f.Status().Patch(f.Context(), pod, kubeletPatch(pod)); err != nil {
 		f.Fatalf("write status of pod: %v", err)
 	}
+}
+
+// kubeletPatch is a kubelet's patch of the pod's status.
+func kubeletPatch(pod *corev1.Pod) client.Patch {
+	content, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "status": pod.Status})
+	if err != nil {
+		panic(err)
+	}
+	return client.RawPatch(types.StrategicMergePatchType, content)
 }
 
 func (f *fixture) update(object client.Object) {
@@ -343,6 +361,12 @@ func (f *fixture) crrs() []kruise.ContainerRecreateRequest {
 		f.Fatal(err)
 	}
 	return list.Items
+}
+
+// crrsOf returns the ContainerRecreateRequests for the pod.
+func (f *fixture) crrsOf(pod *corev1.Pod) []kruise.ContainerRecreateRequest {
+	f.Helper()
+	return slices.DeleteFunc(f.crrs(), func(crr kruise.ContainerRecreateRequest) bool { return crr.Spec.PodName != pod.Name })
 }
 
 // testOptions make the operator act at once.

@@ -71,7 +71,7 @@ func modeBehaviours() []behaviour {
 		name, polite := string(restartPolicy)+"/", jobOf(restartPolicy, harness.ExitsZeroOnTerm)
 		all = append(all,
 			behaviour{name + "CRR, Respect", with(v1alpha1.ModeCRR, respect), polite.DeepCopy(), endedByCRR},
-			behaviour{name + "CRR, Ignore", with(v1alpha1.ModeCRR), polite.DeepCopy(), endedByPhase(exits(0))},
+			behaviour{name + "CRR, Ignore", with(v1alpha1.ModeCRR), polite.DeepCopy(), endedByCRR},
 			behaviour{name + "Auto, Respect", with(v1alpha1.ModeAuto, respect), polite.DeepCopy(), endedByCRR},
 			behaviour{name + "three modes", threeModes(), harness.Job("job", restartPolicy,
 				harness.Container("by-crr", harness.ExitsZeroOnTerm), harness.Container("by-image", harness.ExitsZeroOnTerm),
@@ -158,7 +158,8 @@ func nodeBehaviours() []behaviour {
 			}
 			all = append(all,
 				behaviour{name + "Auto", with(v1alpha1.ModeAuto), rude, byNode(exits(7))},
-				behaviour{name + "Auto, Respect", with(v1alpha1.ModeAuto, respect), polite.DeepCopy(), endedByImage},
+				behaviour{name + "Auto, Respect", with(v1alpha1.ModeAuto, respect), polite.DeepCopy(), unusable(v1alpha1.ReasonNoUsableMode)},
+				behaviour{name + "Image, Respect", with(v1alpha1.ModeImage, respect), polite.DeepCopy(), endedByImage},
 				behaviour{name + "Image", with(v1alpha1.ModeImage), rude.DeepCopy(), endedByImage},
 				behaviour{name + "CRR falls back", with(v1alpha1.ModeCRR), rude.DeepCopy(), both(byNode(exits(7)), event(corev1.EventTypeNormal, v1alpha1.ReasonFallback))},
 				behaviour{name + "both variables", nil, env(bothVariables...), byNode(exits(0))},
@@ -212,13 +213,16 @@ func jobBehaviours() []behaviour {
 				test.Errorf("The Job failed with %s, want %s", reason, batchv1.JobReasonDeadlineExceeded)
 			}
 		})
-		requireUntouched(test, "job")
+		var record harness.PodRecord
+		test.Recorder.Look(func(seen harness.Seen) { record = *seen.Pods("job")[0] })
+		requireNotEnded(test, &record)
 	}})
 }
 
 // stuckBehaviours are modes that cannot work, or cannot work yet.
 func stuckBehaviours() []behaviour {
 	noFallback := func(spec *v1alpha1.PolicySpec) { spec.Fallback = v1alpha1.FallbackDisabled }
+	// A pod whose sidecars are all ignored is done when they have stopped, whatever their images.
 	unpullable := func(spec *v1alpha1.PolicySpec) {
 		spec.Image, spec.TerminationDeadlineSeconds = missingImage, ptr.To[int32](3)
 	}
@@ -228,16 +232,17 @@ func stuckBehaviours() []behaviour {
 	return []behaviour{
 		{"no daemon for CRR", with(v1alpha1.ModeCRR, noFallback), onNode(polite.DeepCopy(), fargateNode), unusable(v1alpha1.ReasonNoKruiseDaemon)},
 		{"no kubelet for PodPhase", with(v1alpha1.ModePodPhase, noFallback), onNode(polite.DeepCopy(), virtualNode), unusable(v1alpha1.ReasonVirtualNode)},
+		{"unpullable image, Ignore", with(v1alpha1.ModeImage, unpullable), onNode(rude.DeepCopy(), fargateNode), completed},
+		{"unpullable image on " + virtualNode + ", Ignore", with(v1alpha1.ModeImage, unpullable), onNode(rude.DeepCopy(), virtualNode), completed},
 		// Under Never, a kubelet takes a container that it stopped and cannot restart for terminated, so its exit code counts.
-		{"unpullable image under Never, exits 0", with(v1alpha1.ModeImage, unpullable), onNode(polite, fargateNode), completed},
-		{"unpullable image under Never, exits 7", with(v1alpha1.ModeImage, unpullable), onNode(rude, fargateNode), failedOnce},
+		{"unpullable image, Respect, exits 0", with(v1alpha1.ModeImage, unpullable, respect), onNode(polite, fargateNode), completed},
+		{"unpullable image, Respect, exits 7", with(v1alpha1.ModeImage, unpullable, respect), onNode(rude, fargateNode), failedOnce},
 		// Otherwise the Job completes once the image is available.
-		{"unpullable image on " + virtualNode + " under Never", with(v1alpha1.ModeImage, unpullable, noFallback), onNode(rude.DeepCopy(), virtualNode), stuckUntilPullable},
-		{"unpullable image on " + virtualNode, with(v1alpha1.ModeImage, unpullable, noFallback), onNode(onFailure, virtualNode), stuckUntilPullable},
-		{"unpullable image on " + fargateNode, with(v1alpha1.ModeImage, unpullable, noFallback), onNode(onFailure.DeepCopy(), fargateNode), stuckUntilPullable},
+		{"unpullable image, Respect, on " + virtualNode, with(v1alpha1.ModeImage, unpullable, respect, noFallback), onNode(onFailure, virtualNode), stuckUntilPullable},
+		{"unpullable image, Respect, on " + fargateNode, with(v1alpha1.ModeImage, unpullable, respect, noFallback), onNode(onFailure.DeepCopy(), fargateNode), stuckUntilPullable},
 		{
-			"unpullable image of the policy for env", with("", unpullable),
-			onNode(jobWithEnv(corev1.RestartPolicyNever, v1alpha1.EnvTerminate, "true"), virtualNode), stuckUntilPullable,
+			"unpullable image of the policy for env", with("", unpullable, respect),
+			onNode(jobWithEnv(corev1.RestartPolicyNever, v1alpha1.EnvTerminateWithImage, harness.QuickExitImage), virtualNode), stuckUntilPullable,
 		},
 	}
 }
@@ -400,7 +405,8 @@ func endedByCRRAndImage(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy
 	test.RequireImage(record, "by-image", harness.QuickExitImage)
 }
 
-// endedByImage requires that the Job completes, and that the quick-exit image replaced the sidecar, without a CRR.
+// endedByImage requires that the Job completes, and that the quick-exit image replaced the sidecar, without a CRR. The pod may be done
+// before the image has run.
 func endedByImage(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
 	test.Helper()
 	record := test.RequireCompleted("job")
@@ -410,7 +416,6 @@ func endedByImage(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
 	if record.Pod.Spec.NodeName != virtualNode && record.Pod.Annotations[v1alpha1.AnnotationImageSwap] == "" {
 		test.Errorf("Pod %s has no annotation %s", record.Pod.Name, v1alpha1.AnnotationImageSwap)
 	}
-	requireRun(test, record, harness.SidecarName, 0, 1)
 }
 
 func requireEndedByImage(test *harness.Test) {
@@ -424,20 +429,21 @@ func threeEndedByImage(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy)
 	record := test.RequireCompleted("job")
 	for name := range threeSidecars {
 		test.RequireImage(record, name, harness.QuickExitImage)
-		requireRun(test, record, name, 0, 1)
 	}
 }
 
-// endedByPhase requires that the Job completes, and that the kubelet stopped the sidecars because of a written, guarded phase: they did
-// not restart and have the exit codes.
+// endedByPhase requires that the Job completes, and that the kubelet stopped the sidecars because of the pod's phase: they did not
+// restart and have the exit codes.
 func endedByPhase(exitCodes map[string]int32) requirement {
 	return func(test *harness.Test, _ *v1alpha1.SidecarTerminationPolicy) {
 		test.Helper()
 		record := test.RequireCompleted("job")
 		test.RequireCRRs(record, 0)
-		for _, annotation := range []string{v1alpha1.AnnotationPodPhase, v1alpha1.AnnotationPhaseGuard} {
-			if record.Pod.Annotations[annotation] == "" {
-				test.Errorf("Pod %s has no annotation %s", record.Pod.Name, annotation)
+		for annotation, value := range map[string]string{
+			v1alpha1.AnnotationEnd: v1alpha1.EndPodPhase, v1alpha1.AnnotationMainContainers: v1alpha1.MainsDecided,
+		} {
+			if got, want := record.Pod.Annotations[annotation], value+"/"+string(record.Pod.UID); got != want {
+				test.Errorf("Annotation %s of pod %s is %q, want %q", annotation, record.Pod.Name, got, want)
 			}
 		}
 		for name, exitCode := range exitCodes {
@@ -561,20 +567,12 @@ func requireUntouched(test *harness.Test, owner string, allowedEvents ...string)
 // requireUnwritten requires that the operator has not written to the pod, and has emitted no other events than the allowed ones.
 func requireUnwritten(test *harness.Test, record *harness.PodRecord, allowedEvents ...string) {
 	test.Helper()
-	test.RequireCRRs(record, 0)
-	for _, container := range record.Pod.Spec.Containers {
-		test.RequireImage(record, container.Name, harness.BusyboxImage)
-	}
+	requireNotEnded(test, record)
 	for _, keys := range []map[string]string{record.Pod.Labels, record.Pod.Annotations} {
 		for key := range keys {
 			if strings.HasPrefix(key, v1alpha1.GroupName+"/") {
 				test.Errorf("Pod %s has %s", record.Pod.Name, key)
 			}
-		}
-	}
-	for _, condition := range record.Pod.Status.Conditions {
-		if condition.Type == v1alpha1.PodConditionSidecarTerminated {
-			test.Errorf("Pod %s has the condition %s", record.Pod.Name, condition.Type)
 		}
 	}
 	if events := eventsOfOperator(test, record.Pod); len(events) > 0 && !slices.Equal(events, allowedEvents) {
@@ -584,5 +582,17 @@ func requireUnwritten(test *harness.Test, record *harness.PodRecord, allowedEven
 		if strings.Contains(manager.Manager, "sidecar-termination") && !strings.Contains(manager.Manager, "e2e") {
 			test.Errorf("Pod %s was written by %s", record.Pod.Name, manager.Manager)
 		}
+	}
+}
+
+// requireNotEnded requires that the operator has not tried to end a container of the pod. It may have marked the pod.
+func requireNotEnded(test *harness.Test, record *harness.PodRecord) {
+	test.Helper()
+	test.RequireCRRs(record, 0)
+	for _, container := range record.Pod.Spec.Containers {
+		test.RequireImage(record, container.Name, harness.BusyboxImage)
+	}
+	if record.Pod.Annotations[v1alpha1.AnnotationEnd] != "" {
+		test.Errorf("Pod %s ends by its phase", record.Pod.Name)
 	}
 }

@@ -302,9 +302,9 @@ func (f *faultJobs) terminating(seen harness.Seen) int {
 	return count
 }
 
-// attempted reports whether the operator has made an attempt on the pod.
+// attempted reports whether an attempt was made on the pod.
 func attempted(seen harness.Seen, record *harness.PodRecord) bool {
-	_, phase := record.Pod.Annotations[v1alpha1.AnnotationPodPhase]
+	phase := record.Pod.Annotations[v1alpha1.AnnotationEnd] != "" && record.Finished()
 	_, swap := record.Pod.Annotations[v1alpha1.AnnotationImageSwap]
 	return phase || swap || len(seen.CRRs(record.Pod.Name)) > 0
 }

@@ -28,7 +28,7 @@ func TestOperatorRestarts(t *testing.T) {
 		crrs      int
 	}{
 		{v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect, exitsZeroSlowly, 1},
-		{v1alpha1.ModeCRR, v1alpha1.ExitCodesIgnore, harness.IgnoresTerm, 0},
+		{v1alpha1.ModeCRR, v1alpha1.ExitCodesIgnore, harness.IgnoresTerm, 1},
 		{v1alpha1.ModeImage, v1alpha1.ExitCodesIgnore, harness.IgnoresTerm, 0},
 		{v1alpha1.ModePodPhase, v1alpha1.ExitCodesIgnore, harness.IgnoresTerm, 0},
 	}
@@ -101,8 +101,8 @@ func hostilePods() map[string]*corev1.Pod {
 		},
 		"long-annotations": func(pod *corev1.Pod, _ *corev1.Container) {
 			pod.Annotations = map[string]string{
-				v1alpha1.AnnotationImageSwap: strings.Repeat("[", hostileAnnotation),
-				v1alpha1.AnnotationPodPhase:  strings.Repeat(`{"":`, hostileAnnotation/4),
+				v1alpha1.AnnotationImageSwap:        strings.Repeat("[", hostileAnnotation),
+				v1alpha1.AnnotationIgnoredExitCodes: strings.Repeat("a,", hostileAnnotation/4),
 			}
 		},
 	} {

@@ -103,6 +103,8 @@ func jobWithRealSidecar(test *harness.Test, registry *harness.Registry, restartP
 func policyForImage(image string) *v1alpha1.SidecarTerminationPolicy {
 	policy := harness.Policy(v1alpha1.ModeImage)
 	policy.Spec.Image, policy.Spec.Fallback = image, v1alpha1.FallbackDisabled
+	// With Ignore, the pod is done before the image has run.
+	policy.Spec.ExitCodes = v1alpha1.ExitCodesRespect
 	policy.Spec.QuickExitPaths = []v1alpha1.QuickExitPath{quickexit.Default}
 	for _, path := range coveredCommands {
 		policy.Spec.QuickExitPaths = append(policy.Spec.QuickExitPaths, v1alpha1.QuickExitPath(path))
@@ -245,56 +247,28 @@ func TestQuickExitImageIsPulled(t *testing.T) {
 	}
 }
 
-// The kubelet stops the sidecar before it pulls the image, which fails. Under OnFailure, the operator falls back. Under Never, the
-// kubelet treats the container as terminated, so its exit code counts. docs/quick-exit-image.md warns of that.
+// The kubelet stops the sidecar before it pulls the image, which fails. The pod is done when the sidecar has stopped.
 func TestQuickExitImageRegistryDown(t *testing.T) {
 	harness.Shared(t)
-	for _, c := range []struct {
-		restartPolicy corev1.RestartPolicy
-		exitCode      int32
-		fallback      bool
-		phase         corev1.PodPhase
-	}{
-		{corev1.RestartPolicyOnFailure, 0, false, corev1.PodSucceeded},
-		{corev1.RestartPolicyOnFailure, 7, true, corev1.PodSucceeded},
-		{corev1.RestartPolicyNever, 0, false, corev1.PodSucceeded},
-		{corev1.RestartPolicyNever, 7, false, corev1.PodFailed},
-	} {
-		t.Run(fmt.Sprintf("%s, sidecar exits %d", c.restartPolicy, c.exitCode), func(t *testing.T) {
-			t.Parallel()
-			test := harness.New(t)
-			registry := harness.StartRegistry(t)
-			job := jobWithRealSidecar(test, registry, c.restartPolicy)
-			job.Spec.BackoffLimit = ptr.To[int32](1)
-			sidecar := &job.Spec.Template.Spec.Containers[0]
-			*sidecar = harness.WithEnv(*sidecar, "EXIT_CODE", fmt.Sprint(c.exitCode))
-			sidecar.ImagePullPolicy = corev1.PullAlways
-			policy := policyForImage(pushQuickExit(test, registry, "quick-exit:v1"))
-			// Leaves a busy node time to stop the sidecar, or to report the pull error, which the event of a fallback contains.
-			policy.Spec.Fallback, policy.Spec.TerminationDeadlineSeconds = v1alpha1.FallbackEnabled, ptr.To[int32](20)
-			if c.phase == corev1.PodFailed {
+	for _, exitCode := range []int{0, 7} {
+		t.Run(fmt.Sprintf("sidecar exits %d", exitCode), func(t *testing.T) {
+			forEachRestartPolicy(t, func(test *harness.Test, restartPolicy corev1.RestartPolicy) {
+				registry := harness.StartRegistry(test.T)
+				job := jobWithRealSidecar(test, registry, restartPolicy)
 				job.Spec.BackoffLimit = ptr.To[int32](0)
-			}
-			gate := test.Gate(&job.Spec.Template)
-			test.Create(job)
-			test.WaitForRunning("job")
-			registry.Stop()
-			test.Create(policy)
-			gate.Open()
-
-			if c.phase == corev1.PodFailed {
-				failedOnce(test, policy)
-			} else {
+				sidecar := &job.Spec.Template.Spec.Containers[0]
+				*sidecar = harness.WithEnv(*sidecar, "EXIT_CODE", fmt.Sprint(exitCode))
+				sidecar.ImagePullPolicy = corev1.PullAlways
+				policy := policyForImage(pushQuickExit(test, registry, "quick-exit:v1"))
+				policy.Spec.ExitCodes = v1alpha1.ExitCodesIgnore
+				gate := test.Gate(&job.Spec.Template)
+				test.Create(job)
+				test.WaitForRunning("job")
+				registry.Stop()
+				test.Create(policy)
+				gate.Open()
 				test.RequireCompleted("job")
-			}
-			if !c.fallback {
-				requireExit(test, test.RequireFinished("job"), harness.SidecarName, c.exitCode)
-				return
-			}
-			event := test.WaitForEvent(test.PodOf("job"), v1alpha1.ReasonFallback)
-			if !strings.Contains(event.Message, "ErrImagePull") && !strings.Contains(event.Message, "ImagePullBackOff") {
-				test.Errorf("The event has message %q", event.Message)
-			}
+			})
 		})
 	}
 }
@@ -318,7 +292,7 @@ func TestUncoveredCommand(t *testing.T) {
 		job.Spec.Template.Labels = policy.Spec.PodSelector.MatchLabels
 		test.Create(falling, falls, policy, job)
 		record := test.RequireCompleted("falls")
-		requireUntouchedSidecar(test, record, original)
+		test.RequireImage(record, harness.SidecarName, original)
 		requireEventOfPolicy(test, test.WaitForEvent(record.Pod, v1alpha1.ReasonFallback), falling)
 
 		requireStuckForCommand(test, policy, harness.QuickExitImage, original, 1)

@@ -43,10 +43,8 @@ type teardown struct {
 
 // OpenKruise's daemon runs on the node, so Auto means CRR.
 var teardowns = []teardown{
-	{name: "Auto", mode: v1alpha1.ModeAuto, exitCodes: v1alpha1.ExitCodesIgnore, phaseFirst: true},
-	{name: "CRR, `exitCodes: Ignore`", mode: v1alpha1.ModeCRR, exitCodes: v1alpha1.ExitCodesIgnore, phaseFirst: true},
+	{name: "Auto", mode: v1alpha1.ModeAuto, exitCodes: v1alpha1.ExitCodesIgnore},
 	{name: "PodPhase", mode: v1alpha1.ModePodPhase, exitCodes: v1alpha1.ExitCodesIgnore, phaseFirst: true},
-	{name: "CRR, `exitCodes: Respect`", mode: v1alpha1.ModeCRR, exitCodes: v1alpha1.ExitCodesRespect},
 	{name: "Image", mode: v1alpha1.ModeImage, exitCodes: v1alpha1.ExitCodesIgnore},
 	{name: "native sidecar, without the operator", native: true},
 }

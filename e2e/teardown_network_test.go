@@ -64,40 +64,20 @@ func (s shipping) batch() int {
 	return batchOfOthers
 }
 
-// drained gives the shipper enough time. With lastResort, Auto prefers Image to PodPhase.
-var (
-	drained = teardown{
-		name: "Auto, `drainSeconds: 20`", mode: v1alpha1.ModeAuto, exitCodes: v1alpha1.ExitCodesIgnore, drain: longDrain, phaseFirst: true,
-	}
-	lastResort = teardown{name: "Auto, `--pod-phase=LastResort`", mode: v1alpha1.ModeAuto, exitCodes: v1alpha1.ExitCodesIgnore}
-)
+// drained gives the shipper enough time.
+var drained = teardown{
+	name: "PodPhase, `drainSeconds: 20`", mode: v1alpha1.ModePodPhase, exitCodes: v1alpha1.ExitCodesIgnore, drain: longDrain, phaseFirst: true,
+}
 
-// If a network plugin disconnects pods with a terminal phase, a shipper that sends its last lines after SIGTERM loses them in every
-// mode that writes the phase first.
+// If a network plugin disconnects pods with a terminal phase, a shipper that sends its last lines after SIGTERM loses them in mode
+// PodPhase.
 func TestTeardownNetwork(t *testing.T) {
-	if !allFaults() {
-		harness.Shared(t)
-		runShippings(harness.New(t), append([]teardown{drained}, teardowns...))
-		return
+	harness.Shared(t)
+	test := harness.New(t)
+	all, results := runShippings(test, append([]teardown{drained}, teardowns...))
+	if allFaults() && !t.Failed() {
+		test.RequireSection("docs/teardown.md", "network", networkTable(all, results))
 	}
-	harness.Exclusive(t)
-	var all, last []shipping
-	var results, lastResults []shipped
-	t.Run("last resort", func(t *testing.T) {
-		test := harness.New(t)
-		test.StandInForOperator()
-		operator := test.NewOperatorProcess(test.BuildOperator(), "--leader-elect=false", "--pod-phase=LastResort")
-		operator.Start()
-		operator.WaitForReady()
-		last, lastResults = runShippings(test, []teardown{lastResort})
-	})
-	t.Run("default", func(t *testing.T) {
-		test := harness.New(t)
-		all, results = runShippings(test, append([]teardown{drained}, teardowns...))
-		if !t.Failed() && len(last) > 0 {
-			test.RequireSection("docs/teardown.md", "network", networkTable(append(last, all...), append(lastResults, results...)))
-		}
-	})
 }
 
 // runShippings runs all teardowns with and without a network at the end, and returns their results.

@@ -194,10 +194,12 @@ func (t *tool) requireOutcome(owner, container string, phase corev1.PodPhase, ex
 	}
 }
 
-// requireLeftAlone requires that the operator has not touched the pod, and that exactly these containers run.
+// requireLeftAlone requires that the operator has ended no container of the pod, and that exactly these containers run.
 func (t *tool) requireLeftAlone(name string, running ...string) {
 	t.Helper()
-	requireUntouched(t.Test, name)
+	var record harness.PodRecord
+	t.Recorder.Look(func(seen harness.Seen) { record = *seen.Pods(name)[0] })
+	requireNotEnded(t.Test, &record)
 	t.Recorder.Look(func(seen harness.Seen) {
 		if got, want := strings.Join(seen.Pods(name)[0].Running(), " "), strings.Join(running, " "); got != want {
 			t.Errorf("Containers %s of pod %s run, want %s", got, name, want)

@@ -14,12 +14,12 @@ const (
 	// ModeAuto chooses the mode by the pod's node and by what the cluster offers.
 	ModeAuto Mode = "Auto"
 	// ModeCRR creates a ContainerRecreateRequest, and OpenKruise's daemon stops the container: preStop, SIGTERM, grace
-	// period, SIGKILL. It needs OpenKruise and a real node. With exitCodes Ignore the operator writes the pod's phase first,
-	// as in ModePodPhase. The request then follows only if the container has not ended in time.
+	// period, SIGKILL. It needs OpenKruise and a real node.
 	ModeCRR Mode = "CRR"
 	// ModeImage swaps the container's image in place for a quick-exit image.
 	ModeImage Mode = "Image"
-	// ModePodPhase writes the pod's terminal phase, and the kubelet tears the pod down. It needs a real node.
+	// ModePodPhase gives the pod phase Succeeded once its main containers have succeeded, and the kubelet tears the pod down. It needs a
+	// real node and admission policy sidecar-termination-outcome.
 	ModePodPhase Mode = "PodPhase"
 )
 
@@ -340,7 +340,7 @@ type RecentTermination struct {
 	// +kubebuilder:validation:MaxLength=253
 	Pod string `json:"pod"`
 
-	// mode is the mode that was used. It is also CRR if the first step of mode CRR, writing the phase, was enough.
+	// mode is the mode that was used.
 	// +optional
 	Mode Mode `json:"mode,omitempty"`
 

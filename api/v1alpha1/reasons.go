@@ -9,8 +9,8 @@ const (
 	ConditionReady = "Ready"
 	// ConditionOverridden is present and true while another policy applies to a container that this one names.
 	ConditionOverridden = "Overridden"
-	// ConditionDegraded is present and true while pods are stuck, or while another mode replaces a declared one that cannot be used. If
-	// both hold, it reports the stuck pods.
+	// ConditionDegraded is present and true while pods are stuck, while no admission policy decides the outcome of pods, or while another
+	// mode replaces a declared one that cannot be used. It reports the first of these that holds.
 	ConditionDegraded = "Degraded"
 	// ConditionStalled is present and true while the operator cannot act on the policy until its author changes it.
 	ConditionStalled = "Stalled"
@@ -28,10 +28,11 @@ const (
 	ReasonRestartPolicyAlways Reason = "RestartPolicyAlways"
 	// ReasonPodDeleted means that the pod is being deleted.
 	ReasonPodDeleted Reason = "PodDeleted"
+	// ReasonPodDisrupted means that the pod is being evicted, or that its kubelet or another controller has ended it.
+	ReasonPodDisrupted Reason = "PodDisrupted"
 	// ReasonMirrorPod means that the pod mirrors a static pod, which only its node can end.
 	ReasonMirrorPod Reason = "MirrorPod"
-	// ReasonPodFinished means that the pod has finished, and the operator has not written its phase. As a reason against mode
-	// Image it means that the phase is terminal.
+	// ReasonPodFinished means that the pod has finished. As a reason against mode Image it means that the phase is terminal.
 	ReasonPodFinished Reason = "PodFinished"
 	// ReasonNoSidecar means that no enforced policy or environment variable declares a sidecar in the pod.
 	ReasonNoSidecar Reason = "NoSidecar"
@@ -68,8 +69,8 @@ const (
 	ReasonNodeUnknown Reason = "NodeUnknown"
 	// ReasonSidecarStarting means that the kubelet is creating a sidecar.
 	ReasonSidecarStarting Reason = "SidecarStarting"
-	// ReasonStabilizing means that the pod's status changed too recently for its phase to be written.
-	ReasonStabilizing Reason = "Stabilizing"
+	// ReasonMarking means that the operator is writing to the pod which exit codes do not count.
+	ReasonMarking Reason = "Marking"
 	// ReasonAttemptInProgress means that an attempt is in progress and its deadline has not passed.
 	ReasonAttemptInProgress Reason = "AttemptInProgress"
 )
@@ -122,10 +123,10 @@ const (
 	ReasonExitCodesRespected Reason = "ExitCodesRespected"
 	// ReasonRestartsAllContainers means that an exit of the sidecar may restart the main containers.
 	ReasonRestartsAllContainers Reason = "RestartsAllContainers"
-	// ReasonPhaseIgnoredByKubelet means that kubelets of the node's version have ignored written phases, so that modes that write
-	// the phase come last.
-	ReasonPhaseIgnoredByKubelet Reason = "PhaseIgnoredByKubelet"
-	// ReasonGracePeriodTooLong means that the pod's grace period is longer than the operator may write phases for.
+	// ReasonOutcomeNotDecided means that admission policy sidecar-termination-outcome does not decide the outcome of the pod: it is not
+	// installed, or the pod was disrupted. Exit codes then count as in Kubernetes, and mode PodPhase cannot be used.
+	ReasonOutcomeNotDecided Reason = "OutcomeNotDecided"
+	// ReasonGracePeriodTooLong means that the pod's grace period is longer than mode PodPhase allows.
 	ReasonGracePeriodTooLong Reason = "GracePeriodTooLong"
 	// ReasonUnknownSetting means that a setting has a value that this version of the operator does not know.
 	ReasonUnknownSetting Reason = "UnknownSetting"

@@ -15,18 +15,29 @@ const (
 	EnvIgnoreExitCode = "KRUISE_TERMINATE_SIDECAR_IGNORE_EXIT_CODE"
 )
 
-// Labels and annotations that the operator writes to pods.
+// Labels and annotations of a pod. The operator marks pods, and admission policy sidecar-termination-outcome
+// (config/admission/outcome.yaml) decides their outcome by the marks.
 const (
-	// LabelTerminatedBy is the mode for which the pod's phase was written. A watch selects these pods by this label until
-	// their sidecars have ended.
-	LabelTerminatedBy = GroupName + "/terminated-by"
-	// AnnotationPodPhase records which phase the operator wrote to the pod, and when. Through it the kubelet also handles
-	// the patch as an update of the pod, not as a mere status change.
-	AnnotationPodPhase = GroupName + "/pod-phase"
-	// AnnotationPhaseGuard marks a pod whose written phase is final. An admission policy denies status updates that would
-	// change the phase, which a kubelet may send before it sees the phase. The operator removes the annotation if the
-	// kubelet does not tear the pod down in time.
-	AnnotationPhaseGuard = GroupName + "/phase-guard"
+	// LabelOutcome with value OutcomeMainContainers selects the pods whose outcome is that of their main containers.
+	LabelOutcome = GroupName + "/outcome"
+	// OutcomeMainContainers is the value of LabelOutcome.
+	OutcomeMainContainers = "MainContainers"
+	// AnnotationIgnoredExitCodes lists the containers whose exit codes do not count, separated by commas.
+	AnnotationIgnoredExitCodes = GroupName + "/ignored-exit-codes"
+	// AnnotationEnd says how the pod ends, with the pod's UID after a slash. With EndPodPhase the admission policy sets phase
+	// Succeeded as soon as all containers that count have exited 0. With EndFailed the operator has written phase Failed.
+	AnnotationEnd = GroupName + "/end"
+	EndPodPhase   = "PodPhase"
+	EndFailed     = "Failed"
+	// AnnotationMainContainers is what the admission policy has found, with the pod's UID after a slash: one of the values
+	// Mains. An annotation without the pod's UID counts for nothing: it was copied from another pod.
+	AnnotationMainContainers = GroupName + "/main-containers"
+	// MainsRunning means that a container whose exit code counts has not exited 0.
+	MainsRunning = "Running"
+	// MainsSucceeded means that all of them have exited 0 before any reported disruption of the pod. Nothing takes that back.
+	MainsSucceeded = "Succeeded"
+	// MainsDecided means in addition that the admission policy has set the pod's phase to Succeeded.
+	MainsDecided = "Decided"
 	// AnnotationImageSwap records, for each container whose image was swapped, the original image, when it was swapped
 	// and the restart count at that time.
 	AnnotationImageSwap = GroupName + "/image-swap"
@@ -36,6 +47,6 @@ const (
 // policy owns the job.
 const LabelPolicy = GroupName + "/policy"
 
-// PodConditionSidecarTerminated is the type of the pod condition that is written together with the phase. OpenKruise's
-// webhook accepts a ContainerRecreateRequest for a finished pod only if the pod has a condition of this type.
+// PodConditionSidecarTerminated is the type of a pod condition that OpenKruise's webhook requires before it accepts a
+// ContainerRecreateRequest for a pod with a terminal phase. Pods that end by their phase have it, with status False.
 const PodConditionSidecarTerminated = "SidecarTerminated"

@@ -16,14 +16,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// phaseGuard is the admission policy that denies to revert a written phase, and authorsPrefix the prefix of those that check the
+// outcomePolicy is the admission policy that decides the outcome of pods, and authorsPrefix the prefix of those that check the
 // permissions of policy authors. authorsOfPrePull is one of them.
 const (
-	phaseGuard       = "sidecar-termination-phase-guard"
+	outcomePolicy    = "sidecar-termination-outcome"
 	authorsPrefix    = "sidecar-termination-mode-"
 	authorsOfPrePull = authorsPrefix + "pre-pull"
 )
@@ -39,7 +38,7 @@ func (c *checker) admissionPolicies() []admissionPolicy {
 	enabled := c.settings.Capabilities.EnabledModes
 	podPhase := enabled.Enabled(v1alpha1.ModePodPhase)
 	return []admissionPolicy{
-		{phaseGuard, "the kubelet may revert a phase of mode PodPhase for a moment", podPhase},
+		{outcomePolicy, "exit codes of sidecars count as in Kubernetes, and mode PodPhase cannot be used; it needs Kubernetes 1.36", true},
 		{"sidecar-termination-operator-limits", "only RBAC limits what the operator's ServiceAccount can do to pods", true},
 		{"sidecar-termination-operator-requests",
 			"only RBAC limits which CRRs and ImagePullJobs the operator's ServiceAccount can create and delete", enabled.CRR || enabled.PrePull},
@@ -59,7 +58,7 @@ func (c *checker) checkAdmission(ctx context.Context) error {
 		}
 		total++
 		name := c.installedName(policy.name)
-		created, err := c.createdAt(ctx, name)
+		created, err := c.createdAt(ctx, name, policy.name == outcomePolicy)
 		switch {
 		case c.unreadable(err, "admission policies"):
 			return nil
@@ -78,8 +77,12 @@ func (c *checker) checkAdmission(ctx context.Context) error {
 }
 
 // createdAt returns the time when both the admission policy and its binding existed.
-func (c *checker) createdAt(ctx context.Context, name string) (last time.Time, err error) {
-	for _, object := range []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}} {
+func (c *checker) createdAt(ctx context.Context, name string, mutating bool) (last time.Time, err error) {
+	objects := []client.Object{&admissionv1.ValidatingAdmissionPolicy{}, &admissionv1.ValidatingAdmissionPolicyBinding{}}
+	if mutating {
+		objects = []client.Object{&admissionv1.MutatingAdmissionPolicy{}, &admissionv1.MutatingAdmissionPolicyBinding{}}
+	}
+	for _, object := range objects {
 		if err := c.Client.Get(ctx, client.ObjectKey{Name: name}, object); err != nil {
 			return last, err
 		}
@@ -101,25 +104,6 @@ func (c *checker) installedName(name string) string {
 		return prefix + strings.TrimPrefix(name, strings.TrimSuffix(settings.DeploymentName, role)) + suffix
 	}
 	return name
-}
-
-func (c *checker) knowsPhaseGuard() bool {
-	return c.admissionSince != nil && c.settings.Capabilities.Enabled(v1alpha1.ModePodPhase)
-}
-
-// checkWindow compares the stabilization window with what the phase guard permits.
-func (c *checker) checkWindow(context.Context) error {
-	_, guarded := c.admissionSince[phaseGuard]
-	switch window := c.settings.StabilizationWindow; {
-	case !guarded && window < plan.UnguardedWindow:
-		c.warn("install the phase guard, or "+c.set(fmt.Sprintf("--stabilization-window=%s", plan.UnguardedWindow)),
-			"without the phase guard, a stabilization window of %s is too short: kubelets may revert written phases", window)
-	case guarded && window > 0:
-		c.warn(c.set("--stabilization-window=0s"), "Jobs complete %s later than necessary: with the phase guard, phases can be written at once", window)
-	default:
-		c.ok("the stabilization window of %s fits", window)
-	}
-	return nil
 }
 
 // admissionLag is how long the API server may take to enforce a new admission policy.

@@ -4,12 +4,16 @@ package check
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/resource"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
@@ -28,28 +32,55 @@ func render(t *testing.T, directory string) []*resource.Resource {
 }
 
 func TestEveryAdmissionPolicyIsChecked(t *testing.T) {
-	want := map[string][]string{}
+	installed, checked := map[string][]string{}, map[string][]string{}
 	for _, object := range render(t, "admission") {
-		want[object.GetKind()] = append(want[object.GetKind()], object.GetName())
+		installed[object.GetKind()] = append(installed[object.GetKind()], object.GetName())
 	}
-	var got, needed []string
+	var needed []string
 	for _, policy := range (&checker{}).admissionPolicies() {
-		got = append(got, policy.name)
+		kind := "ValidatingAdmissionPolicy"
+		if policy.name == outcomePolicy {
+			kind = "MutatingAdmissionPolicy"
+		}
+		// A policy without a binding has no effect. Both have the same name.
+		checked[kind], checked[kind+"Binding"] = append(checked[kind], policy.name), append(checked[kind+"Binding"], policy.name)
 		if policy.needed {
 			needed = append(needed, policy.name)
 		}
 	}
-	slices.Sort(got)
-	// A policy without a binding has no effect. Both have the same name.
-	for _, kind := range []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
-		names := want[kind]
-		slices.Sort(names)
-		if difference := cmp.Diff(names, got); difference != "" {
-			t.Errorf("%s (-installed +checked):\n%s", kind, difference)
-		}
+	if difference := cmp.Diff(installed, checked, cmpopts.SortSlices(strings.Compare)); difference != "" {
+		t.Errorf("admission policies (-installed +checked):\n%s", difference)
 	}
-	if difference := cmp.Diff([]string{"sidecar-termination-operator-limits"}, needed); difference != "" {
+	if difference := cmp.Diff([]string{"sidecar-termination-outcome", "sidecar-termination-operator-limits"}, needed); difference != "" {
 		t.Errorf("needed without any mode (-want +got):\n%s", difference)
+	}
+}
+
+func TestOutcomePolicy(t *testing.T) {
+	named := metav1.ObjectMeta{Name: outcomePolicy}
+	policy, binding := &admissionv1.MutatingAdmissionPolicy{ObjectMeta: named}, &admissionv1.MutatingAdmissionPolicyBinding{ObjectMeta: named}
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		missing bool
+	}{
+		"policy and binding": {[]client.Object{policy, binding}, false},
+		"policy only":        {[]client.Object{policy}, true},
+		"binding only":       {[]client.Object{binding}, true},
+		"validating policy": {[]client.Object{
+			&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: named}, &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: named},
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newChecker(t, nil, tc.objects...)
+			if err := c.checkAdmission(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			const warning = "Warning admission policy sidecar-termination-outcome is missing: " +
+				"exit codes of sidecars count as in Kubernetes, and mode PodPhase cannot be used; it needs Kubernetes 1.36"
+			if got := slices.Contains(c.lines(), warning); got != tc.missing {
+				t.Errorf("missing: %t, want %t: %q", got, tc.missing, c.lines())
+			}
+		})
 	}
 }
 
@@ -67,29 +98,6 @@ func TestNamesOfAnotherInstallation(t *testing.T) {
 	}
 }
 
-func TestStabilizationWindowFitsThePhaseGuard(t *testing.T) {
-	for name, tc := range map[string]struct {
-		guarded bool
-		window  time.Duration
-		want    outcome
-	}{
-		"guard, no wait":         {true, 0, outcomeOK},
-		"guard, wait":            {true, 1500 * time.Millisecond, outcomeWarning},
-		"no guard, wait":         {false, 1500 * time.Millisecond, outcomeOK},
-		"no guard, shorter wait": {false, time.Second, outcomeWarning},
-		"no guard, no wait":      {false, 0, outcomeWarning},
-	} {
-		c := &checker{admissionSince: map[string]time.Time{}}
-		if tc.guarded {
-			c.admissionSince[phaseGuard] = time.Time{}
-		}
-		c.settings.StabilizationWindow = tc.window
-		if err := c.checkWindow(t.Context()); err != nil || c.results[0].Outcome != tc.want {
-			t.Errorf("%s: got %v, %+v, want outcome %v", name, err, c.results, tc.want)
-		}
-	}
-}
-
 func TestUncheckedPolicies(t *testing.T) {
 	installed := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	written := func(after time.Duration, subresource, fields string) metav1.ManagedFieldsEntry {
@@ -97,7 +105,7 @@ func TestUncheckedPolicies(t *testing.T) {
 		return metav1.ManagedFieldsEntry{Time: &at, Subresource: subresource, FieldsV1: metav1.NewFieldsV1(fields)}
 	}
 	const spec, status, labels = `{"f:spec":{"f:mode":{}}}`, `{"f:status":{}}`, `{"f:metadata":{"f:labels":{"f:spec":{}}}}`
-	since := map[string]time.Time{authorsPrefix + "crr": installed, authorsOfPrePull: installed.Add(time.Hour), phaseGuard: installed.Add(time.Hour)}
+	since := map[string]time.Time{authorsPrefix + "crr": installed, authorsOfPrePull: installed.Add(time.Hour), outcomePolicy: installed.Add(time.Hour)}
 	for name, tc := range map[string]struct {
 		created time.Duration
 		fields  []metav1.ManagedFieldsEntry

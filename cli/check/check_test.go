@@ -90,7 +90,7 @@ func TestNothingReadableIsAnError(t *testing.T) {
 }
 
 func TestKubernetesVersion(t *testing.T) {
-	for minor, want := range map[string]outcome{"29": outcomeFailure, "30": outcomeOK, "36": outcomeOK, "33+": outcomeOK, "next": outcomeWarning} {
+	for minor, want := range map[string]outcome{"29": outcomeFailure, "30": outcomeWarning, "35+": outcomeWarning, "36": outcomeOK, "37+": outcomeOK, "next": outcomeWarning} {
 		c := &checker{version: &version.Info{Major: "1", Minor: minor, GitVersion: "v1." + minor}}
 		if err := c.checkKubernetes(t.Context()); err != nil || c.results[0].Outcome != want {
 			t.Errorf("version 1.%s: got %+v, %v, want %s", minor, c.results, err, want)
@@ -106,16 +106,16 @@ func TestHintsFitTheInstallation(t *testing.T) {
 	}{
 		"kubectl": {nil, []string{
 			"kubectl apply --server-side -k 'https://github.com/sidecar-termination/operator//config/admission?ref=" + settings.Release + "'",
-			"set --crr=Enabled", "set --stabilization-window=0s"}},
+			"set --crr=Enabled", "set --metrics-bind-address=:8443"}},
 		"Helm": {map[string]string{"app.kubernetes.io/managed-by": "Helm", "app.kubernetes.io/instance": "batch-sidecars"}, []string{
 			"helm upgrade batch-sidecars" + upgrade + "admissionPolicies.enabled=true",
-			"helm upgrade batch-sidecars" + upgrade + "modes.crr=Enabled", "helm upgrade batch-sidecars" + upgrade + "flags.stabilization-window=0s"}},
+			"helm upgrade batch-sidecars" + upgrade + "modes.crr=Enabled", "helm upgrade batch-sidecars" + upgrade + "flags.metrics-bind-address=:8443"}},
 		"Helm without a release": {map[string]string{"app.kubernetes.io/managed-by": "Helm"}, []string{
 			"helm upgrade RELEASE" + upgrade + "admissionPolicies.enabled=true",
-			"helm upgrade RELEASE" + upgrade + "modes.crr=Enabled", "helm upgrade RELEASE" + upgrade + "flags.stabilization-window=0s"}},
+			"helm upgrade RELEASE" + upgrade + "modes.crr=Enabled", "helm upgrade RELEASE" + upgrade + "flags.metrics-bind-address=:8443"}},
 	} {
 		c := &checker{deployment: &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "operators", Labels: tc.labels}}}
-		got := []string{c.apply("admission", "admissionPolicies.enabled=true"), c.set("--crr=Enabled", "modes.crr=Enabled"), c.set("--stabilization-window=0s")}
+		got := []string{c.apply("admission", "admissionPolicies.enabled=true"), c.set("--crr=Enabled", "modes.crr=Enabled"), c.set("--metrics-bind-address=:8443")}
 		if diff := cmp.Diff(tc.want, got); diff != "" {
 			t.Errorf("%s: hints (-want +got):\n%s", name, diff)
 		}
@@ -127,14 +127,14 @@ func TestPermissionsFollowFlags(t *testing.T) {
 		flags []string
 		want  string
 	}{
-		"defaults": {nil, "/ /mode CRR /mode Image /mode PodPhase /pre-pull operators/leader election"},
-		"disabled": {[]string{"--crr=Disabled", "--image-swap=Disabled", "--pod-phase=Disabled", "--pre-pull=Disabled", "--leader-elect=false"}, "/"},
+		"defaults": {nil, "/ /mode CRR /mode Image /outcome of pods /pre-pull operators/leader election"},
+		"disabled": {[]string{"--crr=Disabled", "--image-swap=Disabled", "--pod-phase=Disabled", "--pre-pull=Disabled", "--leader-elect=false"}, "/ /outcome of pods"},
 		"last resort": {[]string{"--crr=Disabled", "--pod-phase=LastResort", "--leader-election-namespace=leases"},
-			"/ /mode Image /mode PodPhase /pre-pull leases/leader election"},
+			"/ /mode Image /outcome of pods /pre-pull leases/leader election"},
 		"namespaces": {[]string{"--watch-namespaces=batch,etl", "--metrics-authentication=Disabled"},
-			"batch/ batch/mode Image batch/mode PodPhase etl/ etl/mode Image etl/mode PodPhase operators/leader election"},
+			"batch/ batch/mode Image batch/outcome of pods etl/ etl/mode Image etl/outcome of pods operators/leader election"},
 		"namespaces with nodes and metrics": {[]string{"--watch-namespaces=batch", "--node-kind=Read", "--image-swap=Disabled"},
-			"/ batch/ batch/mode PodPhase operators/leader election"},
+			"/ batch/ batch/outcome of pods operators/leader election"},
 	} {
 		c := newChecker(t, tc.flags)
 		c.deployment = &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: "operators"}}

@@ -59,11 +59,10 @@ var checks = []check{
 	{"Operator", "Metrics", (*checker).checkMetrics, (*checker).knowsFlags},
 	{"Operator", "Lease", (*checker).checkLease, (*checker).isRunning},
 	{"Operator", "AdmissionPolicies", (*checker).checkAdmission, nil},
-	{"Operator", "StabilizationWindow", (*checker).checkWindow, (*checker).knowsPhaseGuard},
 	{"Operator permissions", "Permissions", (*checker).checkPermissions, (*checker).isFound},
 	{"Policies", "PolicyConditions", (*checker).checkPolicies, nil},
 	{"Policies", "PolicyAuthors", (*checker).checkAuthors, nil},
-	{"Network", "Network", (*checker).checkNetwork, (*checker).writesPhaseEarly},
+	{"Network", "Network", (*checker).checkNetwork, (*checker).endsByPhase},
 	{"OpenKruise", "OpenKruise", (*checker).checkKruise, (*checker).readsCluster},
 	{"OpenKruise", "OpenKruiseDaemon", (*checker).checkKruiseDaemon, (*checker).usesKruise},
 	{"OpenKruise", "OpenKruiseSidecarTerminator", (*checker).checkKruiseManager, (*checker).usesKruise},
@@ -161,9 +160,12 @@ func (c *checker) read(err error, what string) (bool, error) {
 	return false, fmt.Errorf("read %s: %w", what, err)
 }
 
-// minimumMinor is the first minor version of Kubernetes 1 that supports the operator's manifests: it serves admission policies
-// in version v1.
-const minimumMinor = 30
+// minimumMinor is the first minor version of Kubernetes 1 that serves validating admission policies in version v1, and outcomeMinor the
+// first one that serves mutating ones and so supports all of the operator.
+const (
+	minimumMinor = 30
+	outcomeMinor = 36
+)
 
 func (c *checker) checkKubernetes(context.Context) error {
 	minor, err := strconv.Atoi(strings.TrimRight(c.version.Minor, "+"))
@@ -172,6 +174,9 @@ func (c *checker) checkKubernetes(context.Context) error {
 		c.warn("compare it with the tested versions of the operator", "unknown version of Kubernetes: %s", c.version.GitVersion)
 	case minor < minimumMinor:
 		c.fail("upgrade Kubernetes", "Kubernetes %s is older than 1.%d and does not serve admission policies in version v1", c.version.GitVersion, minimumMinor)
+	case minor < outcomeMinor:
+		c.warn("upgrade Kubernetes", "Kubernetes %s is older than 1.%d and does not serve mutating admission policies in version v1: exit codes of sidecars count, and mode PodPhase cannot be used",
+			c.version.GitVersion, outcomeMinor)
 	default:
 		c.ok("Kubernetes %s supports the operator", c.version.GitVersion)
 	}

@@ -27,12 +27,12 @@ var networks = []struct {
 	{"Istio ambient", "ztunnel", schema.GroupKind{}},
 }
 
-// writesPhaseEarly reports whether the operator writes phases even if another mode is usable.
-func (c *checker) writesPhaseEarly() bool {
+// endsByPhase reports whether the operator ends pods by their phase even if another mode is usable.
+func (c *checker) endsByPhase() bool {
 	return c.settings.Capabilities.PodPhase == plan.PodPhaseEnabled
 }
 
-// checkNetwork warns of networks that disconnect sidecars when the operator writes a phase.
+// checkNetwork warns of networks that disconnect the sidecars of pods with a terminal phase.
 func (c *checker) checkNetwork(ctx context.Context) error {
 	var found []string
 	for _, network := range networks {
@@ -55,7 +55,7 @@ func (c *checker) checkNetwork(ctx context.Context) error {
 	}
 	if len(found) > 0 {
 		c.warn("if sidecars need the network while they end, as log shippers do, set drainSeconds in their policy, or run the operator with --pod-phase=LastResort",
-			"found %s: a pod loses its network when its phase is written, while its sidecars are still ending", strings.Join(found, ", "))
+			"found %s: a pod loses its network when its phase is terminal, while its sidecars are still ending", strings.Join(found, ", "))
 	}
 	return nil
 }

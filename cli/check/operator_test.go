@@ -121,9 +121,9 @@ func TestPoliciesOfOtherNamespacesAreNotChecked(t *testing.T) {
 	}
 }
 
-func TestNetworkMattersForEarlyPhasesOnly(t *testing.T) {
+func TestNetworkMattersForPhasesOnly(t *testing.T) {
 	for use, want := range map[string]bool{"Enabled": true, "LastResort": false, "Disabled": false} {
-		if got := newChecker(t, []string{"--pod-phase=" + use}).writesPhaseEarly(); got != want {
+		if got := newChecker(t, []string{"--pod-phase=" + use}).endsByPhase(); got != want {
 			t.Errorf("--pod-phase=%s: got %t", use, got)
 		}
 	}

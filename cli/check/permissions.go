@@ -36,8 +36,8 @@ func (c *checker) feature(role string) (name string, enabled bool) {
 		return "mode " + string(v1alpha1.ModeCRR), modes.CRR
 	case "manager-image-role":
 		return "mode " + string(v1alpha1.ModeImage), modes.Image
-	case "manager-pod-phase-role":
-		return "mode " + string(v1alpha1.ModePodPhase), modes.Enabled(v1alpha1.ModePodPhase)
+	case "manager-outcome-role":
+		return "outcome of pods", true
 	case "manager-pre-pull-role":
 		return "pre-pull", modes.PrePull
 	}

@@ -166,11 +166,7 @@ func methodText(method explain.Method) string {
 	}
 	var names []string
 	for _, mode := range method.Modes {
-		name := string(mode)
-		if mode == v1alpha1.ModeCRR && method.PhaseFirst {
-			name += " (after phase patch)"
-		}
-		names = append(names, name)
+		names = append(names, string(mode))
 	}
 	return strings.Join(names, ", then ")
 }
@@ -222,9 +218,6 @@ func writeAttempts(p *output.Printer, r *explain.Report) {
 		var rows [][]string
 		for _, a := range r.Attempts {
 			mode := string(a.Mode)
-			if a.PartOf != "" {
-				mode += " for " + string(a.PartOf)
-			}
 			result := ""
 			switch {
 			case a.Failure != "":

@@ -44,8 +44,9 @@ func New(program source.Program) *cobra.Command {
 		Long: `Ends the sidecars of stuck pods, so that the pods and their Jobs complete with the outcome of the main containers. Deleting
 such a pod would start its work again. The command writes what the operator would write, with your permissions:
 
-  - mode PodPhase, the default, writes the terminal phase: Succeeded, or Failed if a main container has failed. The kubelet
-    then ends the sidecars with their grace period. You need permission to patch pods/status.
+  - mode PodPhase, the default, marks the pod, and admission policy sidecar-termination-outcome sets phase Succeeded. If a main
+    container has failed, the command writes phase Failed. The kubelet then ends the sidecars with their grace period. You need
+    permission to patch pods/status.
   - mode Image swaps the images of the sidecars for the quick-exit image, which exits 0. Virtual nodes need it. You need
     permission to patch pods.
 
@@ -53,8 +54,8 @@ Sidecars are the containers that enforced policies and environment variables dec
 refuses a pod while a main container runs or may run again, while no sidecar or every container is declared, and while the
 operator is ending the sidecars. Flags of the operator that turn modes off, and its longest grace period, do not count.
 
-If the pod has changed since the command has read it, nothing is written, and the command reads it and decides again. An
-event on the pod records the write. -l selects only unfinished pods with restartPolicy Never or OnFailure. A pod that fails does
+The admission policy looks at the pod as it is. For every other write the command reads a pod that has changed again, and decides
+again. An event on the pod records the write. -l selects only unfinished pods with restartPolicy Never or OnFailure. A pod that fails does
 not stop the others.
 
 The exit code is 0 if nothing is left to do, 1 if a pod was refused, and 2 on errors.`,

@@ -49,6 +49,14 @@ func withLogs(pod *corev1.Pod) {
 	pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, podtest.Running("logs"))
 }
 
+// marked marks the pod. The admission policy has not answered.
+func marked(pod *corev1.Pod) {
+	pod.Labels[v1alpha1.LabelOutcome] = v1alpha1.OutcomeMainContainers
+	pod.Annotations = map[string]string{v1alpha1.AnnotationIgnoredExitCodes: "proxy"}
+}
+
+func evicted(pod *corev1.Pod) { pod.Status.Reason = "Evicted" }
+
 func declaredByVariable(pod *corev1.Pod) {
 	pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "true"}}
 }
@@ -88,6 +96,8 @@ func TestDecide(t *testing.T) {
 		"undeclared":            {want: decided{v1alpha1.ReasonNoSidecar, nil, "name the sidecars with --sidecars"}},
 		"declared in DryRun":    {policies: []resolve.Policy{inDryRun(podtest.Policy("mesh", "proxy"))}, want: decided{v1alpha1.ReasonNoSidecar, nil, "name those that policies with enforcement DryRun declare: --sidecars proxy"}},
 		"one of two undeclared": {change: []func(*corev1.Pod){withLogs}, policies: []resolve.Policy{mesh}, want: decided{v1alpha1.ReasonMainContainersRunning, nil, "if one of these is a sidecar, name it with --sidecars"}},
+		"marked, no answer yet": {change: []func(*corev1.Pod){marked}, policies: []resolve.Policy{mesh}, want: decided{v1alpha1.ReasonTerminating, []string{"proxy"}, ""}},
+		"evicted":               {change: []func(*corev1.Pod){evicted}, policies: []resolve.Policy{mesh}, want: decided{v1alpha1.ReasonPodDisrupted, nil, ""}},
 		"every container named": {sidecars: []string{"main", "proxy"}, want: decided{v1alpha1.ReasonNoMainContainer, nil, ""}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -32,26 +32,19 @@ import (
 
 // finisher finishes pods one after the other and collects the results.
 type finisher struct {
-	client     client.Client
-	source     *source.Source
-	mode       v1alpha1.Mode
-	sidecars   []string
-	program    source.Program
-	terminator interface {
-		Terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) (bool, error)
-	}
-	result *result
+	client   client.Client
+	source   *source.Source
+	mode     v1alpha1.Mode
+	sidecars []string
+	program  source.Program
+	result   *result
 }
 
 func (o *options) newFinisher(cluster client.Client, from *source.Source) *finisher {
 	if o.dryRun == dryRunServer {
 		cluster = client.NewDryRunClient(cluster)
 	}
-	f := &finisher{client: cluster, source: from, mode: o.mode, sidecars: o.sidecars, program: o.program, result: newResult(o.dryRun)}
-	if f.terminator = (&podphase.Terminator{Client: cluster, Clock: clock.RealClock{}}); f.mode == v1alpha1.ModeImage {
-		f.terminator = &image.Terminator{Client: cluster, Clock: clock.RealClock{}}
-	}
-	return f
+	return &finisher{client: cluster, source: from, mode: o.mode, sidecars: o.sidecars, program: o.program, result: newResult(o.dryRun)}
 }
 
 // finish finishes one pod. It reads the pod first if it has only its name. A kubelet may report several changes of a pod within a
@@ -123,7 +116,7 @@ func decide(pod explain.Pod, operator settings.Decisions, sidecars []string, mod
 		}
 	}
 	return plan.Finish(plan.Snapshot{
-		Pod: pod.Pod, View: resolution.Enforced, Node: pod.Node, Kubelet: plan.Kubelet{Version: pod.KubeletVersion},
+		Pod: unmarked(pod.Pod), View: resolution.Enforced, Node: pod.Node, KubeletVersion: pod.KubeletVersion,
 		Capabilities: operator.Capabilities, Attempts: pod.Attempts, InvalidAnnotation: pod.InvalidAnnotation,
 	}, mode, now), inDryRun
 }
@@ -153,7 +146,7 @@ func hintOf(reason v1alpha1.Reason, inDryRun []string) string {
 		return "name the sidecars with --sidecars"
 	case v1alpha1.ReasonMainContainersRunning:
 		return "if one of these is a sidecar, name it with --sidecars"
-	case v1alpha1.ReasonVirtualNode, v1alpha1.ReasonExitCodesRespected:
+	case v1alpha1.ReasonVirtualNode, v1alpha1.ReasonExitCodesRespected, v1alpha1.ReasonGracePeriodTooLong:
 		return "use --mode Image"
 	}
 	return ""
@@ -162,7 +155,7 @@ func hintOf(reason v1alpha1.Reason, inDryRun []string) string {
 // act carries the decision out and records it as an event. A missing event is no failure: the pod is finished.
 func (f *finisher) act(ctx context.Context, pod *corev1.Pod, decision plan.Decision, message string) error {
 	for _, action := range decision.Actions {
-		if _, err := f.terminator.Terminate(ctx, pod, action); err != nil {
+		if err := f.terminate(ctx, pod, action); err != nil {
 			return err
 		}
 	}
@@ -171,6 +164,34 @@ func (f *finisher) act(ctx context.Context, pod *corev1.Pod, decision plan.Decis
 		f.result.note("no event records the change: " + err.Error())
 	}
 	return nil
+}
+
+// terminate writes what the operator would write. The answer shows whether the admission policy has set the phase.
+func (f *finisher) terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) error {
+	if action.Mode == v1alpha1.ModeImage {
+		_, err := (&image.Terminator{Client: f.client, Clock: clock.RealClock{}}).Terminate(ctx, pod, action)
+		return err
+	}
+	marked, err := (&podphase.Terminator{Client: f.client}).Mark(ctx, pod, *action.Mark)
+	switch {
+	case err != nil || plan.HasTerminalPhase(marked):
+		return err
+	case plan.OutcomeUndecided(marked):
+		return errors.New("the pod was marked, but its phase did not change: admission policy sidecar-termination-outcome is not installed; " +
+			"see what check says, or use --mode Image")
+	}
+	return errors.New("the pod was marked, but its phase did not change: it has been disrupted since it was read; run the command again")
+}
+
+// unmarked returns the pod as if it had no mark that the admission policy has not answered: it may have been installed since, and the
+// answer to the next mark says so.
+func unmarked(pod *corev1.Pod) *corev1.Pod {
+	if !plan.OutcomeUndecided(pod) {
+		return pod
+	}
+	pod = pod.DeepCopy()
+	delete(pod.Labels, v1alpha1.LabelOutcome)
+	return pod
 }
 
 func (f *finisher) event(pod *corev1.Pod, note string) *eventsv1.Event {

@@ -73,9 +73,9 @@ func (r *podResult) describe(decision plan.Decision) {
 	r.Outcome, r.Reason, r.Message = finished, v1alpha1.ReasonFinishedByUser, decision.Message
 	for _, action := range decision.Actions {
 		r.Sidecars = append(r.Sidecars, action.Containers...)
-		if action.Phase != "" {
-			r.Phase = action.Phase
-			r.Message += ", with phase " + string(action.Phase)
+		if action.Mark != nil {
+			r.Phase = action.Mark.Phase()
+			r.Message += ", with phase " + string(r.Phase)
 		}
 	}
 	if decision.BackoffLimitRisk {

@@ -4,6 +4,7 @@ package source
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,7 +22,6 @@ import (
 	"github.com/sidecar-termination/operator/internal/terminator"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 	"github.com/sidecar-termination/operator/internal/terminator/image"
-	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 )
 
 // Source reads a cluster or manifests.
@@ -78,18 +78,36 @@ func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (ex
 			return result, err
 		}
 	}
-	if node != nil {
-		result.KubeletVersion = node.Status.NodeInfo.KubeletVersion
-	}
+	result.KubeletVersion, result.PhaseSince = observe.KubeletVersion(node), phaseSince(pod)
 	if result.Node = s.Settings.NodeKindRules.Classify(node); s.Offline && result.Node == plan.NodeUnknown && pod.Spec.NodeName != "" {
 		result.Node = plan.NodeReal
 	}
-	observers := []observe.Observer{crr.Observer{Reader: s.Reader}, &podphase.Terminator{}, &image.Terminator{}}
+	observers := []observe.Observer{crr.Observer{Reader: s.Reader}, &image.Terminator{}}
 	result.Attempts, err = observe.Attempts(ctx, observers, pod)
 	if errors.Is(err, terminator.ErrInvalidAnnotation) {
 		result.InvalidAnnotation, err = err.Error(), nil
 	}
 	return result, err
+}
+
+// phaseSince returns when the pod's phase became terminal at the latest, as far as its managed fields say.
+func phaseSince(pod *corev1.Pod) time.Time {
+	var last time.Time
+	if !plan.HasTerminalPhase(pod) {
+		return last
+	}
+	for _, entry := range pod.ManagedFields {
+		var fields struct {
+			Status map[string]json.RawMessage `json:"f:status"`
+		}
+		if entry.Time == nil || entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &fields) != nil {
+			continue
+		}
+		if _, written := fields.Status["f:phase"]; written && entry.Time.After(last) {
+			last = entry.Time.Time
+		}
+	}
+	return last
 }
 
 // Template adds what it reads to the input for the pods that a template will create.

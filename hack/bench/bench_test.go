@@ -63,8 +63,10 @@ func TestRecordEnds(t *testing.T) {
 	owner := func(o *metav1.PartialObjectMetadata) {
 		o.OwnerReferences = []metav1.OwnerReference{{Kind: "Pod", Name: "a"}}
 	}
-	label := func(o *metav1.PartialObjectMetadata) {
-		o.Labels = map[string]string{v1alpha1.LabelTerminatedBy: "PodPhase"}
+	found := func(value string) func(*metav1.PartialObjectMetadata) {
+		return func(o *metav1.PartialObjectMetadata) {
+			o.Annotations = map[string]string{v1alpha1.AnnotationMainContainers: value}
+		}
 	}
 	swap := func(o *metav1.PartialObjectMetadata) {
 		o.Annotations = map[string]string{v1alpha1.AnnotationImageSwap: "{}"}
@@ -77,9 +79,9 @@ func TestRecordEnds(t *testing.T) {
 		fails  string
 	}{
 		{"a CRR is the pod's", v1alpha1.ModeCRR, []watch.Event{object("x", none), object("crr", owner)}, ""},
-		{"a written phase", v1alpha1.ModePodPhase, []watch.Event{object("a", none), object("a", label)}, ""},
+		{"a decided phase", v1alpha1.ModePodPhase, []watch.Event{object("b", found("Succeeded/u")), object("a", found("Decided/u"))}, ""},
 		{"a swapped image", v1alpha1.ModeImage, []watch.Event{object("a", swap), object("a", swap)}, ""},
-		{"another mode", v1alpha1.ModeImage, []watch.Event{object("a", label)}, "0 of 1 pods"},
+		{"another mode", v1alpha1.ModeImage, []watch.Event{object("a", found("Decided/u"))}, "0 of 1 pods"},
 		{"an error", v1alpha1.ModeImage, []watch.Event{failed, object("a", swap)}, "too old"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

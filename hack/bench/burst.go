@@ -20,8 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
 	watchtools "k8s.io/client-go/tools/watch"
 	"k8s.io/utils/clock"
@@ -51,13 +49,13 @@ func (s *session) bursts(ctx context.Context, versions cluster.Versions) (err er
 	if err := s.cluster.WriteKruiseObjects(ctx, e.config, versions); err != nil {
 		return err
 	}
-	return s.inTurn("burst", []string{contenderBare, contenderOperator, contenderKruise, contenderKruiseLifted}, func(contender string) (err error) {
+	return s.inTurn("burst", []string{contenderBare, contenderOperator, contenderKruise}, func(contender string) (err error) {
 		defer func() { err = errors.Join(err, e.stopContender(ctx)) }()
 		if err := e.start(ctx, contender); err != nil {
 			return err
 		}
 		for _, mode := range []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModePodPhase, v1alpha1.ModeImage} {
-			if mode != v1alpha1.ModeCRR && strings.HasPrefix(contender, contenderKruise) {
+			if mode != v1alpha1.ModeCRR && contender == contenderKruise {
 				continue
 			}
 			// The first requests meet a webhook and watches that have just started.
@@ -203,7 +201,7 @@ func recordEnds(events <-chan watch.Event, mode v1alpha1.Mode, pods int, at map[
 		switch {
 		case mode == v1alpha1.ModeCRR && len(object.OwnerReferences) > 0:
 			pod = object.OwnerReferences[0].Name
-		case mode == v1alpha1.ModePodPhase && object.Labels[v1alpha1.LabelTerminatedBy] != "":
+		case mode == v1alpha1.ModePodPhase && strings.HasPrefix(object.Annotations[v1alpha1.AnnotationMainContainers], v1alpha1.MainsDecided):
 		case mode == v1alpha1.ModeImage && object.Annotations[v1alpha1.AnnotationImageSwap] != "":
 		default:
 			continue
@@ -221,14 +219,14 @@ func recordEnds(events <-chan watch.Event, mode v1alpha1.Mode, pods int, at map[
 // bareTerminator returns a function that makes the operator's write of the mode, without a decision.
 func bareTerminator(c client.Client, mode v1alpha1.Mode) func(ctx context.Context, pod *corev1.Pod) error {
 	action := plan.Action{
-		Mode: mode, For: mode, Containers: []string{sidecar}, Images: map[string]string{sidecar: quickExitImage},
-		Phase: corev1.PodSucceeded, Timeout: time.Minute,
+		Mode: mode, Containers: []string{sidecar}, Images: map[string]string{sidecar: quickExitImage},
+		Mark: &plan.Mark{IgnoredExitCodes: []string{sidecar}, End: v1alpha1.EndPodPhase}, Timeout: time.Minute,
 	}
 	terminator := map[v1alpha1.Mode]interface {
 		Terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) (bool, error)
 	}{
 		v1alpha1.ModeCRR:      &crr.Terminator{Client: c, Server: c, Clock: clock.RealClock{}},
-		v1alpha1.ModePodPhase: &podphase.Terminator{Client: c, Clock: clock.RealClock{}},
+		v1alpha1.ModePodPhase: &podphase.Terminator{Client: c},
 		v1alpha1.ModeImage:    &image.Terminator{Client: c, Clock: clock.RealClock{}},
 	}[mode]
 	return func(ctx context.Context, pod *corev1.Pod) error {
@@ -269,14 +267,4 @@ func (e *environment) requestsServed(ctx context.Context) (figures, error) {
 		counted["requests "+labels["verb"]+" "+resource] += metric.GetCounter().GetValue()
 	}
 	return counted, nil
-}
-
-// get returns what a contender answers at its address.
-func get(ctx context.Context, address, uri string) (string, error) {
-	contender, err := rest.UnversionedRESTClientFor(&rest.Config{Host: address, ContentConfig: rest.ContentConfig{NegotiatedSerializer: scheme.Codecs}})
-	if err != nil {
-		return "", err
-	}
-	content, err := contender.Get().RequestURI(uri).DoRaw(ctx)
-	return string(content), err
 }

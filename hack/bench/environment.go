@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -24,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	manifests "github.com/sidecar-termination/operator/config"
 	"github.com/sidecar-termination/operator/hack/localcluster/process"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 )
@@ -62,7 +64,7 @@ func startServer(ctx context.Context, binaries, repository string) (*environment
 		err = e.connect(config)
 	}
 	if err == nil {
-		err = createNode(ctx, e.client, nodeName)
+		err = errors.Join(createNode(ctx, e.client, nodeName), e.installOutcomePolicy(ctx))
 	}
 	if err == nil {
 		e.serverPID, err = findServer(e.server.ControlPlane.GetAPIServer().Port)
@@ -107,6 +109,15 @@ func (e *environment) connect(config *rest.Config) (err error) {
 	return err
 }
 
+// installOutcomePolicy installs the admission policy that decides the outcome of pods. It takes effect during the warm-up.
+func (e *environment) installOutcomePolicy(ctx context.Context) error {
+	objects, err := manifests.OutcomePolicy()
+	for i := range objects {
+		err = errors.Join(err, e.client.Create(ctx, &objects[i]))
+	}
+	return err
+}
+
 func (e *environment) stop() error { return errors.Join(e.server.Stop(), os.RemoveAll(e.directory)) }
 
 // kubeconfig writes the kubeconfig of an administrator and returns its path. All contenders have the same permissions, so that
@@ -138,12 +149,10 @@ func freeAddresses(count int) (addresses []string, err error) {
 const (
 	// contenderBare are bare clients that report the end of a main container and make the operator's write for the pod at once.
 	contenderBare = "bare"
-	// contenderOperator is this operator with its default flags, except for --stabilization-window=0.
+	// contenderOperator is this operator with its default flags.
 	contenderOperator = "operator"
 	// contenderKruise is OpenKruise's SidecarTerminator with its default flags. It has mode CRR only: its other modes do something else.
 	contenderKruise = "kruise"
-	// contenderKruiseLifted is the same without a request limit and with as many workers as the operator.
-	contenderKruiseLifted = "kruise-lifted"
 )
 
 // program is a started process.
@@ -164,11 +173,11 @@ func (e *environment) start(ctx context.Context, contender string) (err error) {
 	if contender != contenderOperator {
 		return nil
 	}
-	// Defaults, apart from the stabilization window and what a process outside a cluster needs. The manifests limit memory as well.
+	// Defaults, apart from what a process outside a cluster needs. The manifests limit memory as well.
 	e.started[contenderOperator], err = e.launch(ctx, e.operatorPath, func(kubeconfig string, free []string) process.Command {
 		return process.Command{
 			Arguments: []string{
-				"--stabilization-window=0", "--leader-election-namespace=default", "--metrics-bind-address=0",
+				"--leader-election-namespace=default", "--metrics-bind-address=0",
 				"--health-probe-bind-address=" + free[0],
 			},
 			Environment: []string{"KUBECONFIG=" + kubeconfig, "PATH=" + os.Getenv("PATH"), "GOMEMLIMIT=700MiB"},
@@ -182,10 +191,7 @@ func (e *environment) startKruise(ctx context.Context, contender string) (err er
 	e.started["OpenKruise"], err = e.launch(ctx, e.kruisePath, func(kubeconfig string, free []string) process.Command {
 		arguments := []string{
 			"--kubeconfig=" + kubeconfig, "--enable-leader-election=false", "--health-probe-addr=" + free[0], "--pprof-addr=" + free[1],
-			"--metrics-addr=" + free[2], fmt.Sprintf("--feature-gates=AllAlpha=false,SidecarTerminator=%t", strings.HasPrefix(contender, contenderKruise)),
-		}
-		if contender == contenderKruiseLifted {
-			arguments = append(arguments, "--rest-config-qps=100000", "--rest-config-burst=100000", "--sidecarterminator-workers=32")
+			"--metrics-addr=" + free[2], fmt.Sprintf("--feature-gates=AllAlpha=false,SidecarTerminator=%t", contender == contenderKruise),
 		}
 		return process.Command{Arguments: arguments, Environment: []string{
 			"PATH=" + os.Getenv("PATH"), "HOME=" + e.directory, "POD_NAMESPACE=kruise-system", "WEBHOOK_HOST=127.0.0.1",
@@ -223,8 +229,11 @@ func (e *environment) launch(ctx context.Context, path string, with func(kubecon
 		return nil, err
 	}
 	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 2*time.Minute, true, func(ctx context.Context) (bool, error) {
-		_, err := get(ctx, free[0], "/readyz")
-		return err == nil, nil
+		response, err := http.Get("http://" + free[0] + "/readyz")
+		if err != nil {
+			return false, nil
+		}
+		return response.StatusCode == http.StatusOK, response.Body.Close()
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w; %s", path, err, one.tail()), process.Stop(context.WithoutCancel(ctx), one.Identity, 0))

@@ -93,10 +93,16 @@ func uncovered(change func(*v1alpha1.PolicySpec)) func(*fixture) {
 
 func dryRun(s *v1alpha1.PolicySpec) { s.Enforcement = v1alpha1.EnforcementDryRun }
 
-// live makes the template a pod in which main exited with the code and proxy runs.
+// live makes the template a pod in which main exited with the code and proxy runs. The operator has marked it, and the admission policy
+// has recorded what it has found.
 func (w *fixture) live(ago time.Duration, code int32) {
 	w.Kind, w.Template, w.Node = "Pod", false, plan.NodeReal
-	w.Pod.Pod.Spec.NodeName = "node-1"
+	w.Pod.Pod.UID, w.Pod.Pod.Spec.NodeName = "4a1b", "node-1"
+	w.Pod.Pod.Labels = map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}
+	w.Pod.Pod.Annotations = map[string]string{v1alpha1.AnnotationIgnoredExitCodes: "proxy", v1alpha1.AnnotationMainContainers: "Succeeded/4a1b"}
+	if code != 0 {
+		w.Pod.Pod.Annotations[v1alpha1.AnnotationMainContainers] = "Running/4a1b"
+	}
 	w.Pod.Pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, ContainerStatuses: []corev1.ContainerStatus{
 		{Name: "main", ContainerID: "c://main", State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
 			ExitCode: code, FinishedAt: metav1.NewTime(noon.Add(-ago))}}},
@@ -105,10 +111,14 @@ func (w *fixture) live(ago time.Duration, code int32) {
 	}}
 }
 
+// unmark makes the pod one that the operator has not marked yet.
+func (w *fixture) unmark() { w.Pod.Pod.Labels, w.Pod.Pod.Annotations = nil, nil }
+
 // runs makes the template a pod on a node of this kind. Both containers run.
 func (w *fixture) runs(on plan.NodeKind) {
 	w.live(0, 0)
 	w.Node = on
+	w.Pod.Pod.Annotations[v1alpha1.AnnotationMainContainers] = "Running/4a1b"
 	w.Pod.Pod.Status.ContainerStatuses[0].State = w.Pod.Pod.Status.ContainerStatuses[1].State
 }
 
@@ -344,10 +354,45 @@ func TestFindings(t *testing.T) {
 		}, nil},
 		"DryRun policy for hanging pod": {func(w *fixture) { w.live(time.Hour, 0); w.policy(dryRun, "proxy") },
 			[]string{"Warning DryRun proxy", "Warning WouldTerminate "}},
+		"DryRun policy for unmarked pod": {func(w *fixture) { w.live(time.Hour, 0); w.unmark(); w.policy(dryRun, "proxy") },
+			[]string{"Warning DryRun proxy", "Warning WouldTerminate "}},
+		"unmarked pod, main runs": {func(w *fixture) { w.runs(plan.NodeReal); w.unmark(); w.policy(asIs, "proxy") }, nil},
+		"mark just due":           {func(w *fixture) { w.live(time.Second, 0); w.unmark(); w.policy(asIs, "proxy") }, nil},
+		"mark overdue":            {func(w *fixture) { w.live(time.Hour, 0); w.unmark(); w.policy(asIs, "proxy") }, []string{"Problem Overdue "}},
+		"mode PodPhase only, no answer": {func(w *fixture) {
+			w.runs(plan.NodeReal)
+			delete(w.Pod.Pod.Annotations, v1alpha1.AnnotationMainContainers)
+			w.policy(only(v1alpha1.ModePodPhase), "proxy")
+		}, []string{"Problem OutcomeNotDecided proxy"}},
+		"mode PodPhase, no answer": {func(w *fixture) {
+			w.runs(plan.NodeReal)
+			delete(w.Pod.Pod.Annotations, v1alpha1.AnnotationMainContainers)
+			w.policy(mode(v1alpha1.ModePodPhase), "proxy")
+		}, []string{"Warning OutcomeNotDecided proxy"}},
+		"stuck pod, no answer": {func(w *fixture) {
+			w.live(time.Hour, 0)
+			delete(w.Pod.Pod.Annotations, v1alpha1.AnnotationMainContainers)
+			w.policy(only(v1alpha1.ModePodPhase), "proxy")
+		}, []string{"Problem OutcomeNotDecided "}},
+		"stuck pod, disrupted before the record": {func(w *fixture) {
+			w.live(time.Hour, 0)
+			w.Pod.Pod.Annotations[v1alpha1.AnnotationMainContainers] = "Running/4a1b"
+			w.policy(only(v1alpha1.ModePodPhase), "proxy")
+		}, []string{"Problem OutcomeNotDecided "}},
+		"disrupted pod": {func(w *fixture) {
+			w.live(time.Hour, 0)
+			w.Pod.Pod.Status.Reason = "Evicted"
+			w.policy(asIs, "proxy")
+		}, nil},
+		"resource claim": {func(w *fixture) {
+			w.cluster.Kruise, w.operator.Resolve.Image = ptr.To(false), "quick-exit:v1"
+			w.Pod.Pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
+			w.policy(asIs, "proxy")
+		}, []string{"Warning ImagePullRisk proxy"}},
 		"stuck pod": {func(w *fixture) {
 			w.live(time.Hour, 0)
 			w.policy(only(v1alpha1.ModePodPhase), "proxy")
-			w.Attempts = []plan.Attempt{{Mode: v1alpha1.ModePodPhase, For: v1alpha1.ModePodPhase, Number: 2, Started: noon.Add(-time.Hour)}}
+			w.Pod.Pod.Annotations[v1alpha1.AnnotationEnd] = "PodPhase/4a1b"
 		}, []string{"Problem Stuck ", "Warning AttemptFailed proxy"}},
 		"invalid annotation": {func(w *fixture) {
 			w.live(time.Hour, 0)
@@ -426,6 +471,43 @@ func TestReportHasTheDecision(t *testing.T) {
 	}
 }
 
+// The attempt of mode PodPhase is the pod's mark, once its main containers are done.
+func TestAttempts(t *testing.T) {
+	swap := plan.Attempt{Mode: v1alpha1.ModeImage, RestartCounts: map[string]int32{"proxy": 0}, Started: noon.Add(-2 * time.Minute)}
+	for name, tc := range map[string]struct {
+		change func(w *fixture)
+		want   []explain.Attempt
+	}{
+		"none": {func(w *fixture) { w.live(time.Minute, 0) }, nil},
+		"mark in advance": {func(w *fixture) {
+			w.runs(plan.NodeReal)
+			w.Pod.Pod.Annotations[v1alpha1.AnnotationEnd] = "PodPhase/4a1b"
+		}, nil},
+		"image, then phase": {func(w *fixture) {
+			w.live(10*time.Second, 0)
+			w.Pod.Pod.Annotations[v1alpha1.AnnotationEnd], w.Pod.Pod.Status.Phase = "PodPhase/4a1b", corev1.PodSucceeded
+			w.Attempts = []plan.Attempt{swap}
+		}, []explain.Attempt{
+			{Mode: v1alpha1.ModeImage, Number: 1, Sidecars: []string{"proxy"}, StartTime: metav1.NewTime(swap.Started), Failure: "container proxy had not ended 1m0s after mode Image was used"},
+			{Mode: v1alpha1.ModePodPhase, Number: 1, Sidecars: []string{"proxy"}, StartTime: metav1.NewTime(noon.Add(-10 * time.Second))},
+		}},
+		"late phase": {func(w *fixture) {
+			w.live(time.Hour, 0)
+			w.Pod.Pod.Annotations[v1alpha1.AnnotationEnd], w.Pod.Pod.Status.Phase = "PodPhase/4a1b", corev1.PodSucceeded
+			w.PhaseSince = noon.Add(-time.Second)
+		}, []explain.Attempt{{Mode: v1alpha1.ModePodPhase, Number: 1, Sidecars: []string{"proxy"}, StartTime: metav1.NewTime(noon.Add(-time.Second))}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture()
+			w.policy(asIs, "proxy")
+			tc.change(w)
+			if diff := cmp.Diff(tc.want, explain.Explain(w.Pod, w.operator, w.cluster, noon).Attempts); diff != "" {
+				t.Errorf("attempts (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestSourcesOfSettings has one setting from each source.
 func TestSourcesOfSettings(t *testing.T) {
 	w := newFixture()
@@ -452,7 +534,7 @@ func TestSourcesOfSettings(t *testing.T) {
 }
 
 func TestMethodsByNodeType(t *testing.T) {
-	const withKruise, without = "real node, OpenKruise[CRR Image]", "real node, no OpenKruise[PodPhase Image]"
+	const real, withKruise, without = "real node[CRR PodPhase Image]", "real node, OpenKruise[CRR PodPhase Image]", "real node, no OpenKruise[PodPhase Image]"
 	const daemonless, virtual = "node without OpenKruise's daemon[PodPhase Image]", "virtual node[Image]"
 	for name, tc := range map[string]struct {
 		change func(w *fixture)
@@ -460,15 +542,22 @@ func TestMethodsByNodeType(t *testing.T) {
 	}{
 		"unknown cluster": {func(w *fixture) { w.cluster = explain.Cluster{} }, []string{withKruise, without, virtual}},
 		"unknown nodes": {func(w *fixture) { w.cluster = explain.Cluster{Kruise: ptr.To(true)} },
-			[]string{"real node[CRR Image]", daemonless, virtual}},
-		"real nodes only": {func(*fixture) {}, []string{"real node[CRR Image]"}},
+			[]string{real, daemonless, virtual}},
+		"real nodes only": {func(*fixture) {}, []string{real}},
 		"all node kinds": {func(w *fixture) { w.cluster.DaemonlessNodes, w.cluster.VirtualNodes = ptr.To(true), ptr.To(true) },
-			[]string{"real node[CRR Image]", daemonless, virtual}},
+			[]string{real, daemonless, virtual}},
 		"daemonless nodes, no Kruise": {func(w *fixture) {
 			w.cluster.Kruise, w.cluster.DaemonlessNodes = ptr.To(false), ptr.To(true)
 		}, []string{"real node[PodPhase Image]"}},
 		"pod on daemonless node": {func(w *fixture) { w.runs(plan.NodeDaemonless) }, []string{daemonless}},
 		"pod on virtual node":    {func(w *fixture) { w.runs(plan.NodeVirtual) }, []string{virtual}},
+		"marked pod without an answer": {func(w *fixture) {
+			w.runs(plan.NodeReal)
+			delete(w.Pod.Pod.Annotations, v1alpha1.AnnotationMainContainers)
+		},
+			[]string{"real node[Image CRR]"}},
+		"phase as a last resort": {func(w *fixture) { w.operator.Capabilities.PodPhase = plan.PodPhaseLastResort },
+			[]string{"real node[CRR Image PodPhase]"}},
 		"restartPolicy Always": {func(w *fixture) { w.Pod.Pod.Spec.RestartPolicy = corev1.RestartPolicyAlways },
 			[]string{"any node[]"}},
 		"only sidecars": {func(w *fixture) { w.policy(asIs, "main") }, []string{"any node[]"}},
@@ -481,9 +570,6 @@ func TestMethodsByNodeType(t *testing.T) {
 			var got []string
 			for _, method := range explain.Explain(w.Pod, w.operator, w.cluster, noon).Containers[1].Settings.Methods {
 				got = append(got, fmt.Sprint(method.NodeType, method.Modes))
-				if method.PhaseFirst != slices.Contains(method.Modes, v1alpha1.ModeCRR) {
-					t.Errorf("%s: PhaseFirst is %v", method.NodeType, method.PhaseFirst)
-				}
 				if (len(method.Modes) == 0) != (method.Reason != "" && method.Message != "") {
 					t.Errorf("%s: modes are %v for reason %q: %s", method.NodeType, method.Modes, method.Reason, method.Message)
 				}

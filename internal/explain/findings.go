@@ -23,7 +23,7 @@ const (
 	noMainContainer     = "every container is declared a sidecar, so the operator cannot know when the pod is done"
 )
 
-// overdue is the delay after which a missing action is a finding. The operator waits while the pod's status changes.
+// overdue is the delay after which a missing action is a finding.
 const overdue = 45 * time.Second
 
 // findings finds everything about the pod.
@@ -105,7 +105,7 @@ func (x *explainer) checkDryRun() {
 		return
 	}
 	snapshot := x.snapshot()
-	snapshot.View = *x.resolution.DryRun
+	snapshot.View, snapshot.AssumeMarked = *x.resolution.DryRun, true
 	if decision := plan.Next(snapshot, x.now); len(decision.Actions) > 0 {
 		x.add(SeverityWarning, v1alpha1.ReasonWouldTerminate, "", "with enforcement Enforce the operator would now end %s", plan.DescribeActions(decision.Actions))
 	}
@@ -125,8 +125,8 @@ func (x *explainer) checkDecision() {
 		x.add(SeverityProblem, d.Reason, "", "%s", d.Message)
 	}
 	for _, substitution := range d.Substitutions {
-		if substitution.Used == "" {
-			continue // the pod is stuck, which is a finding already
+		if substitution.Used == "" || d.MainsDone.IsZero() {
+			continue // a finding already: the pod is stuck, or its main containers run and checkModes has found it
 		}
 		x.add(severityOf(substitution.Reason), substitution.Reason, substitution.Container, "%s", substitution.Message)
 	}
@@ -143,7 +143,9 @@ func (x *explainer) checkDecision() {
 
 // overdueBy returns for how long an action has been due.
 func (x *explainer) overdueBy() time.Duration {
-	if len(x.decision.Actions) == 0 || len(x.decision.Failures) > 0 {
+	// The mark of a stuck pod is a repetition.
+	marking := x.decision.Mark != nil && x.decision.Stage != plan.StageStuck
+	if len(x.decision.Actions) == 0 && !marking || x.decision.MainsDone.IsZero() || len(x.decision.Failures) > 0 {
 		return 0
 	}
 	since := x.decision.MainsDone

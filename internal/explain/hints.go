@@ -8,7 +8,7 @@ import "github.com/sidecar-termination/operator/api/v1alpha1"
 // reason.
 func CheckSaysMore(reason v1alpha1.Reason) bool {
 	switch reason {
-	case v1alpha1.ReasonNoUsableMode, v1alpha1.ReasonNamespaceNotWatched, v1alpha1.ReasonImageNotAllowed, v1alpha1.ReasonCRRUnavailable, v1alpha1.ReasonOverdue, v1alpha1.ReasonWriteRefused:
+	case v1alpha1.ReasonNoUsableMode, v1alpha1.ReasonNamespaceNotWatched, v1alpha1.ReasonImageNotAllowed, v1alpha1.ReasonCRRUnavailable, v1alpha1.ReasonOverdue, v1alpha1.ReasonWriteRefused, v1alpha1.ReasonOutcomeNotDecided:
 		return true
 	}
 	return false
@@ -39,8 +39,8 @@ var hints = map[v1alpha1.Reason]string{
 	v1alpha1.ReasonImageNotAllowed:         "use an image that --allowed-quick-exit-image of the operator lists, or remove image",
 	v1alpha1.ReasonCRRUnavailable:          "install OpenKruise, or set mode to Auto",
 	v1alpha1.ReasonModeDisabled:            "set mode to Auto, or run the operator with the flag that the message names set to Enabled",
-	v1alpha1.ReasonGracePeriodTooLong:      "shorten terminationGracePeriodSeconds, or set mode to PodPhase in a policy, or raise the operator's --pod-phase-max-grace-period",
-	v1alpha1.ReasonPhaseIgnoredByKubelet:   "set a quick-exit image that has the sidecar's command, or install OpenKruise, and mode to Auto",
+	v1alpha1.ReasonGracePeriodTooLong:      "shorten terminationGracePeriodSeconds, or declare the sidecar in a policy, or use an image or OpenKruise",
+	v1alpha1.ReasonOutcomeNotDecided:       "install admission policy sidecar-termination-outcome, which config/default and the Helm chart have on Kubernetes 1.36 and later",
 	v1alpha1.ReasonUnknownSetting:          "upgrade the operator, which is older than the policy's CRD, or set the field to another value",
 	v1alpha1.ReasonMirrorPod:               "remove the manifest of the static pod from its node",
 	v1alpha1.ReasonVirtualNode:             "set mode to Auto and an image: virtual nodes support mode Image only",
@@ -56,7 +56,7 @@ var hints = map[v1alpha1.Reason]string{
 	v1alpha1.ReasonStuck:                   "read the container's log and the failed attempts, then delete the pod if necessary",
 	v1alpha1.ReasonAttemptFailed:           "if the sidecar needs more time, raise terminationDeadlineSeconds",
 	v1alpha1.ReasonDeletedWhileEnding:      "if the sidecars need their token, log or grace period, set ttlSecondsAfterFinished to more than terminationGracePeriodSeconds, and no history limit to 0",
-	v1alpha1.ReasonForeignFinalizer:        "if the sidecars need their grace period, do not delete the pod before its sidecars have ended (ttlSecondsAfterFinished, history limits, workflow engines), or use mode Image, which does not write the phase",
+	v1alpha1.ReasonForeignFinalizer:        "if the sidecars need their grace period, do not delete the pod before its sidecars have ended (ttlSecondsAfterFinished, history limits, workflow engines), or use mode Image or CRR, which do not use the phase",
 	v1alpha1.ReasonOverdue:                 "check that the operator is running and has its permissions",
 	v1alpha1.ReasonMayHang:                 "list it under sidecars in a SidecarTerminationPolicy, or all containers that exit by themselves under mainContainers",
 	v1alpha1.ReasonInvalidManifest:         "correct the field that the message names",

@@ -185,7 +185,7 @@ type Deletion struct {
 	After time.Duration
 }
 
-// checkDeletion finds pods that may be deleted while their sidecars are still ending. A written phase counts as finished at
+// checkDeletion finds pods that may be deleted while their sidecars are still ending. A pod with a terminal phase counts as finished at
 // once, and the API server deletes a finished pod without a grace period (pkg/registry/core/pod/strategy.go,
 // CheckGracefulDelete). docs/teardown.md has measurements.
 func (x *explainer) checkDeletion() {
@@ -214,16 +214,16 @@ func (x *explainer) checkDeletion() {
 			severity = SeverityWarning
 		}
 		x.add(severity, v1alpha1.ReasonForeignFinalizer, container,
-			"finalizer %s keeps the pod: if it is deleted just after its phase is written, the kubelet may kill %s after 2s instead of the grace period of %s",
+			"finalizer %s keeps the pod: if it is deleted just after its phase is terminal, the kubelet may kill %s after 2s instead of the grace period of %s",
 			strings.Join(foreign, ", "), strings.Join(names, ", "), grace)
 	}
 }
 
-// sidecarsAfterPhase lists the sidecars that still run when the operator has written the pod's phase.
+// sidecarsAfterPhase lists the sidecars that still run when the pod's phase is terminal.
 func (x *explainer) sidecarsAfterPhase() []string {
 	var names []string
 	for _, sidecar := range x.view.Sidecars {
-		if slices.ContainsFunc(x.methods(sidecar), Method.writesPhase) {
+		if slices.ContainsFunc(x.methods(sidecar), Method.endsByPhase) {
 			names = append(names, sidecar.Container)
 		}
 	}

@@ -131,7 +131,7 @@ func TestFailurePolicy(t *testing.T) {
 }
 
 func TestDeletedWhileEnding(t *testing.T) {
-	proxy := func(w *fixture) { w.policy(asIs, "proxy") }
+	proxy := func(w *fixture) { w.policy(asIs, "proxy"); w.cluster.Kruise = ptr.To(false) }
 	for name, tc := range map[string]struct {
 		change func(w *fixture)
 		after  time.Duration
@@ -142,6 +142,7 @@ func TestDeletedWhileEnding(t *testing.T) {
 		"after the grace period":     {proxy, 30 * time.Second, nil},
 		"within a long grace period": {func(w *fixture) { proxy(w); w.Pod.Pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](60) }, 30 * time.Second, []string{"proxy"}},
 		"no sidecar":                 {func(w *fixture) { w.Pod.Pod.Spec.Containers = w.Pod.Pod.Spec.Containers[:1] }, 0, nil},
+		"OpenKruise":                 {func(w *fixture) { proxy(w); w.cluster.Kruise = ptr.To(true) }, 0, nil},
 		"mode PodPhase":              {func(w *fixture) { w.policy(mode(v1alpha1.ModePodPhase), "proxy") }, 0, []string{"proxy"}},
 		"exit code that counts": {func(w *fixture) {
 			w.policy(func(s *v1alpha1.PolicySpec) { s.ExitCodes = v1alpha1.ExitCodesRespect }, "proxy")
@@ -160,6 +161,7 @@ func TestDeletedWhileEnding(t *testing.T) {
 		}, 0, nil},
 		"two sidecars": {func(w *fixture) {
 			w.policy(asIs, "proxy", "logs")
+			w.cluster.Kruise = ptr.To(false)
 			w.Pod.Pod.Spec.Containers = append(w.Pod.Pod.Spec.Containers, corev1.Container{Name: "logs"})
 		}, 0, []string{""}},
 	} {
@@ -186,7 +188,7 @@ func TestDeletedWhileEnding(t *testing.T) {
 
 func TestForeignFinalizer(t *testing.T) {
 	const warning, note = explain.SeverityWarning, explain.SeverityNote
-	proxy := func(w *fixture) { w.policy(asIs, "proxy") }
+	proxy := func(w *fixture) { w.policy(asIs, "proxy"); w.cluster.Kruise = ptr.To(false) }
 	for name, tc := range map[string]struct {
 		change     func(w *fixture)
 		finalizers []string

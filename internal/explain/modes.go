@@ -87,7 +87,7 @@ func (x *explainer) method(on node, sidecar resolve.Sidecar) Method {
 	}
 	for _, option := range options {
 		if option.Usable() {
-			method.Modes, method.PhaseFirst = append(method.Modes, option.Mode), method.PhaseFirst || option.PhaseFirst
+			method.Modes = append(method.Modes, option.Mode)
 		}
 	}
 	if len(method.Modes) == 0 {
@@ -104,10 +104,8 @@ func (m Method) first() v1alpha1.Mode {
 	return m.Modes[0]
 }
 
-// writesPhase reports whether the first mode writes the pod's phase.
-func (m Method) writesPhase() bool {
-	return m.first() == v1alpha1.ModePodPhase || m.first() == v1alpha1.ModeCRR && m.PhaseFirst
-}
+// endsByPhase reports whether the first mode is PodPhase.
+func (m Method) endsByPhase() bool { return m.first() == v1alpha1.ModePodPhase }
 
 // snapshotOn is the pod at the moment when its main containers are done. Until they are, the snapshot has main
 // containers that exited with the exit code, and running sidecars.
@@ -115,7 +113,7 @@ func (x *explainer) snapshotOn(on node, exitCode int32) plan.Snapshot {
 	snapshot := x.snapshot()
 	snapshot.Node, snapshot.Capabilities.CRRServed = on.kind, on.crr
 	if x.Template || x.decision.MainsDone.IsZero() {
-		snapshot.Pod = whenMainsEnd(x.Pod.Pod, x.view, exitCode)
+		snapshot.Pod, snapshot.AssumeMarked = whenMainsEnd(x.Pod.Pod, x.view, exitCode), true
 	}
 	if snapshot.Pod.Spec.NodeName == "" {
 		// The pod belongs to the caller: name the node in a copy.

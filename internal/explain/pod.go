@@ -56,6 +56,8 @@ type Pod struct {
 	Node           plan.NodeKind
 	KubeletVersion string
 	Attempts       []plan.Attempt
+	// PhaseSince is when the pod's phase became terminal, or zero.
+	PhaseSince time.Time
 	// Job is the name of the pod's Job. BackoffLimit and FailurePolicy are nil for pods without a Job.
 	Job           string
 	BackoffLimit  *int32
@@ -115,8 +117,8 @@ func (x *explainer) snapshot() plan.Snapshot {
 	capabilities := x.operator.Capabilities
 	capabilities.CRRServed = x.cluster.Kruise != nil && *x.cluster.Kruise
 	return plan.Snapshot{
-		Pod: x.Pod.Pod, View: x.view, Node: x.Node, Kubelet: plan.Kubelet{Version: x.KubeletVersion}, Capabilities: capabilities,
-		Attempts: x.Attempts, InvalidAnnotation: x.InvalidAnnotation,
+		Pod: x.Pod.Pod, View: x.view, Node: x.Node, KubeletVersion: x.KubeletVersion, Capabilities: capabilities,
+		Attempts: x.Attempts, PhaseSince: x.PhaseSince, InvalidAnnotation: x.InvalidAnnotation,
 	}
 }
 
@@ -124,7 +126,7 @@ func (x *explainer) snapshot() plan.Snapshot {
 func (x *explainer) report(report *Report) {
 	d := x.decision
 	report.Stage, report.Reason, report.Message = d.Stage, d.Reason, d.Message
-	report.Planned = d.Stage == plan.StageTerminating && len(x.Attempts) == 0
+	report.Planned = d.Stage == plan.StageTerminating && len(plan.AllAttempts(x.snapshot())) == 0
 	if d.Reason == v1alpha1.ReasonTerminating || d.Reason == v1alpha1.ReasonFallback {
 		report.Message = nextStep(d.Actions, report.Planned)
 	}
@@ -198,11 +200,8 @@ func (x *explainer) declaredMain(name string) string {
 
 func (x *explainer) attempts() []Attempt {
 	var all []Attempt
-	for _, past := range x.Attempts {
+	for _, past := range plan.AllAttempts(x.snapshot()) {
 		attempt := Attempt{Mode: past.Mode, Number: past.Number + 1, StartTime: metav1.NewTime(past.Started), Sidecars: x.attempted(past)}
-		if past.For != past.Mode {
-			attempt.PartOf = past.For
-		}
 		if !past.Finished.IsZero() {
 			attempt.CompletionTime = &metav1.Time{Time: past.Finished}
 		}

@@ -102,11 +102,9 @@ type Method struct {
 	// OpenKruise says whether OpenKruise is usable. It is nil for nodes that are not real.
 	OpenKruise *bool `json:"openKruise,omitempty"`
 	// Modes are listed in the order of use. Without a usable mode the list is empty and Reason says why.
-	Modes []v1alpha1.Mode `json:"modes"`
-	// PhaseFirst is true if mode CRR starts with a phase patch.
-	PhaseFirst bool            `json:"phaseFirst,omitempty"`
-	Reason     v1alpha1.Reason `json:"reason,omitempty"`
-	Message    string          `json:"message,omitempty"`
+	Modes   []v1alpha1.Mode `json:"modes"`
+	Reason  v1alpha1.Reason `json:"reason,omitempty"`
+	Message string          `json:"message,omitempty"`
 
 	node
 	options []plan.ModeOption
@@ -115,8 +113,6 @@ type Method struct {
 // Attempt is one try of the operator to end sidecars.
 type Attempt struct {
 	Mode v1alpha1.Mode `json:"mode"`
-	// PartOf is the mode that the attempt is a step of, if it is another one.
-	PartOf v1alpha1.Mode `json:"partOf,omitempty"`
 	// Number counts from 1.
 	Number         int          `json:"number"`
 	Sidecars       []string     `json:"sidecars"`

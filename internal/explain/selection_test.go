@@ -370,14 +370,25 @@ func TestMessageSaysWhatIsPlanned(t *testing.T) {
 	}{
 		"main containers run": {func(w *fixture) { w.runs("Real") }, v1alpha1.ReasonMainContainersRunning, "waiting for main containers to finish: main", false},
 		"due": {func(w *fixture) { w.live(time.Hour, 0) }, v1alpha1.ReasonTerminating,
-			"main containers are done, and the operator has not acted yet; it will end proxy by mode PodPhase (first step of mode CRR)", true},
+			"main containers are done, and the operator has not acted yet; it will end proxy by mode CRR", true},
+		"not marked": {func(w *fixture) { w.live(time.Hour, 0); w.unmark() }, v1alpha1.ReasonMarking,
+			"marking the pod, so that exit codes of these containers do not count: proxy", false},
+		"marked in advance": {func(w *fixture) {
+			w.runs("Real")
+			w.Pod.Pod.Annotations[v1alpha1.AnnotationEnd] = "PodPhase/4a1b"
+			w.cluster.Kruise = new(false)
+		}, v1alpha1.ReasonMainContainersRunning, "waiting for main containers to finish: main", false},
+		"ends by its phase": {func(w *fixture) {
+			w.live(2*time.Second, 0)
+			w.Pod.Pod.Annotations[v1alpha1.AnnotationEnd], w.Pod.Pod.Status.Phase = "PodPhase/4a1b", corev1.PodSucceeded
+		}, v1alpha1.ReasonAttemptInProgress, "waiting for sidecars to end: proxy", false},
 		"node unknown": {func(w *fixture) { w.live(time.Hour, 0); w.Node = "" }, v1alpha1.ReasonNodeUnknown,
 			"main containers are done; the operator has not seen node node-1 yet", true},
 		"attempt failed": {func(w *fixture) {
 			w.live(time.Hour, 0)
 			w.operator.Resolve.Image = "quick-exit:v1"
-			w.Attempts = []plan.Attempt{{Mode: v1alpha1.ModeImage, For: v1alpha1.ModeImage, RestartCounts: map[string]int32{"proxy": 0}, Started: noon.Add(-30 * time.Minute)}}
-		}, v1alpha1.ReasonFallback, "main containers are done; next, the operator will end proxy by mode PodPhase (first step of mode CRR)", false},
+			w.Attempts = []plan.Attempt{{Mode: v1alpha1.ModeImage, RestartCounts: map[string]int32{"proxy": 0}, Started: noon.Add(-30 * time.Minute)}}
+		}, v1alpha1.ReasonFallback, "main containers are done; next, the operator will end proxy by mode CRR", false},
 		"sidecars ended": {func(w *fixture) {
 			w.live(time.Hour, 0)
 			w.Pod.Pod.Status.ContainerStatuses[1].State = w.Pod.Pod.Status.ContainerStatuses[0].State

@@ -31,6 +31,14 @@ func Node(ctx context.Context, reader client.Reader, pod *corev1.Pod) (*corev1.N
 	return node, nil
 }
 
+// KubeletVersion returns the version that the node reports, or "" for nil.
+func KubeletVersion(node *corev1.Node) string {
+	if node == nil {
+		return ""
+	}
+	return node.Status.NodeInfo.KubeletVersion
+}
+
 // Observer reads the operator's past attempts by one mechanism.
 type Observer interface {
 	Observe(ctx context.Context, pod *corev1.Pod) ([]plan.Attempt, error)

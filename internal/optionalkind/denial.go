@@ -3,16 +3,18 @@
 package optionalkind
 
 import (
+	"errors"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // IsDenial reports whether validation, authorization or a webhook denied the write, as opposed to a failure of the API
-// server.
+// server. A webhook denies with any code, and so does the API server for a webhook that it cannot call.
 func IsDenial(err error) bool {
 	if apierrors.IsBadRequest(err) || apierrors.IsForbidden(err) || apierrors.IsInvalid(err) || apierrors.IsNotFound(err) {
 		return true
 	}
-	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "webhook")
+	var status apierrors.APIStatus
+	return errors.As(err, &status) && strings.Contains(status.Status().Message, "webhook")
 }

@@ -4,6 +4,7 @@ package optionalkind_test
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"testing"
 
@@ -17,23 +18,32 @@ import (
 )
 
 func TestIsDenial(t *testing.T) {
+	const refusal = `admission webhook "mcontainerrecreaterequest.kb.io" denied the request: why`
+	answer := func(code int32, message string) error {
+		return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Message: message}}
+	}
 	for name, tc := range map[string]struct {
 		err  error
 		want bool
 	}{
-		"none":            {nil, false},
-		"bad request":     {apierrors.NewBadRequest("no"), true},
-		"forbidden":       {apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("no")), true},
-		"invalid":         {apierrors.NewInvalid(schema.GroupKind{}, "x", nil), true},
-		"not found":       {apierrors.NewNotFound(schema.GroupResource{}, "x"), true},
-		"conflict":        {apierrors.NewConflict(schema.GroupResource{}, "x", errors.New("no")), false},
-		"webhook is down": {apierrors.NewInternalError(errors.New("failed calling webhook")), true},
-		"webhook's own code": {&apierrors.StatusError{ErrStatus: metav1.Status{
-			Code: http.StatusInternalServerError, Message: `admission webhook "mcontainerrecreaterequest.kb.io" denied the request: why`,
-		}}, true},
-		"server is busy": {apierrors.NewTooManyRequests("later", 1), false},
-		"server fails":   {apierrors.NewInternalError(errors.New("etcd")), false},
-		"proxy fails":    {errors.New("webhook"), false},
+		"none":                   {nil, false},
+		"bad request":            {apierrors.NewBadRequest("no"), true},
+		"forbidden":              {apierrors.NewForbidden(schema.GroupResource{}, "x", errors.New("no")), true},
+		"invalid":                {apierrors.NewInvalid(schema.GroupKind{}, "x", nil), true},
+		"not found":              {apierrors.NewNotFound(schema.GroupResource{}, "x"), true},
+		"conflict":               {apierrors.NewConflict(schema.GroupResource{}, "x", errors.New("no")), false},
+		"webhook is down":        {apierrors.NewInternalError(errors.New("failed calling webhook")), true},
+		"webhook's own code":     {answer(http.StatusInternalServerError, refusal), true},
+		"webhook says conflict":  {answer(http.StatusConflict, refusal), true},
+		"webhook is busy":        {answer(http.StatusTooManyRequests, refusal), true},
+		"webhook is unavailable": {answer(http.StatusServiceUnavailable, refusal), true},
+		"webhook, wrapped":       {fmt.Errorf("mark pod: %w", answer(http.StatusTooManyRequests, refusal)), true},
+		"server fails, plain":    {answer(http.StatusInternalServerError, "the server is broken"), false},
+		"server is unavailable":  {answer(http.StatusServiceUnavailable, "apiserver is shutting down"), false},
+		"server is busy, plain":  {answer(http.StatusTooManyRequests, "too many requests, please try again later"), false},
+		"server is busy":         {apierrors.NewTooManyRequests("later", 1), false},
+		"server fails":           {apierrors.NewInternalError(errors.New("etcd")), false},
+		"proxy fails":            {errors.New("webhook"), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := optionalkind.IsDenial(tc.err); got != tc.want {

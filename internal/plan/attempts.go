@@ -7,30 +7,12 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// UnguardedWindow is a stabilization window that is long enough without the phase guard: until its pod worker has seen a written
-// phase, a kubelet may still report the old one (pkg/kubelet/status/status_manager.go syncBatch).
-const UnguardedWindow = 1500 * time.Millisecond
-
-const (
-	// maxPhaseWrites bounds how often the phase is written, because it may come back each time.
-	maxPhaseWrites = 3
-	// maxPhaseDelay bounds the wait for the kubelet to see a written phase. It restarts an interrupted watch after up to
-	// a minute (k8s.io/client-go tools/cache/reflector.go: 30 s, and up to 30 s of jitter).
-	maxPhaseDelay = 2 * time.Minute
-	// maxStabilizationWindows bounds the wait for an unchanged pod, in stabilization windows. Some pods change all the time.
-	maxStabilizationWindows = 20
-	// statusLag is how long a pod's status may lag behind what the mechanism reports.
-	statusLag = 5 * time.Second
-	// retryInterval is the wait from a CRR's deadline to its first repetition; it doubles up to maxRetryInterval.
-	retryInterval    = 30 * time.Second
-	maxRetryInterval = 10 * time.Minute
-)
+// statusLag is how long a pod's status may lag behind what the mechanism reports.
+const statusLag = 5 * time.Second
 
 // history is the attempts on one container.
 type history struct {
@@ -98,18 +80,21 @@ func (s *situation) allowance(attempt Attempt, sidecar resolve.Sidecar) time.Dur
 
 // verdict returns why the attempt has failed to end the sidecar, or "" while it may still succeed.
 func (s *situation) verdict(attempt Attempt, sidecar resolve.Sidecar, deadline time.Time) string {
+	failed := ""
+	switch attempt.Mode {
+	case v1alpha1.ModeCRR:
+		failed = s.crrFailed(attempt, sidecar.Container)
+	case v1alpha1.ModePodPhase:
+		failed = s.phaseFailed()
+	}
 	switch {
 	case !s.now.Before(deadline):
 		return fmt.Sprintf("container %s had not ended %s after mode %s was used%s%s",
 			sidecar.Container, deadline.Sub(attempt.Started), attempt.Mode, quoted(attempt.Message), s.waitingFor(sidecar.Container))
-	case attempt.Mode == v1alpha1.ModePodPhase && !HasTerminalPhase(s.Pod) && attempt.Number >= maxPhaseWrites-1:
-		return fmt.Sprintf("the phase was written %d times and reverted to %s each time", maxPhaseWrites, s.Pod.Status.Phase)
-	case attempt.Mode == v1alpha1.ModeCRR && s.cameBack(attempt, sidecar.Container):
-		return fmt.Sprintf("container %s was stopped, and the kubelet restarted it", sidecar.Container)
-	case !attempt.Finished.IsZero() && !s.now.Before(attempt.Finished.Add(statusLag)):
+	case failed == "" && !attempt.Finished.IsZero() && !s.now.Before(attempt.Finished.Add(statusLag)):
 		return fmt.Sprintf("mode %s finished without ending container %s%s", attempt.Mode, sidecar.Container, quoted(attempt.Message))
 	}
-	return ""
+	return failed
 }
 
 // waitingFor returns what keeps the container from running, such as an image that cannot be pulled, or "".
@@ -119,43 +104,6 @@ func (s *situation) waitingFor(container string) string {
 		return ""
 	}
 	return fmt.Sprintf("; it is waiting: %s", status.State.Waiting.Reason)
-}
-
-// cameBack reports whether the container was restarted after the attempt began.
-func (s *situation) cameBack(attempt Attempt, container string) bool {
-	status := statusOf(s.Pod, container)
-	return status != nil && status.RestartCount > attempt.RestartCounts[container]
-}
-
-// phaseCameBack reports whether the written phase was reverted and may be written again. A sidecar that is now declared with mode
-// Image and no fallback permits no phase.
-func (s *situation) phaseCameBack(h history, sidecar resolve.Sidecar) bool {
-	onlyImage := sidecar.Mode == v1alpha1.ModeImage && sidecar.Fallback == v1alpha1.FallbackDisabled
-	return !onlyImage && !HasTerminalPhase(s.Pod) && h.hasLive(v1alpha1.ModePodPhase) &&
-		s.whyNotPodPhase(sidecar) == (unusable{}) && !isStarting(statusOf(s.Pod, sidecar.Container))
-}
-
-// PhaseReverted returns the number of the newest attempt whose phase the pod no longer has, or -1. A kubelet that has not seen
-// the phase yet reverts it, unless the phase guard denies that.
-func PhaseReverted(pod *corev1.Pod, attempts []Attempt) int {
-	number := -1
-	if HasTerminalPhase(pod) {
-		return number
-	}
-	for _, attempt := range attempts {
-		if attempt.Mode == v1alpha1.ModePodPhase {
-			number = max(number, attempt.Number)
-		}
-	}
-	return number
-}
-
-// stabilizationWindow is at least UnguardedWindow for a pod whose phase was reverted: the guard does not protect it.
-func (s *situation) stabilizationWindow() time.Duration {
-	if PhaseReverted(s.Pod, s.Attempts) >= 0 {
-		return max(s.StabilizationWindow, UnguardedWindow)
-	}
-	return s.StabilizationWindow
 }
 
 // hasLive reports whether an attempt of the mode is live.
@@ -173,42 +121,6 @@ func (s *situation) nextNumber(mode v1alpha1.Mode) int {
 		}
 	}
 	return next
-}
-
-// obsoleteCRRs lists the CRRs that the next one supersedes.
-func (s *situation) obsoleteCRRs() []Attempt {
-	var obsolete []Attempt
-	for _, attempt := range s.Attempts {
-		if s.obsolete(attempt) {
-			obsolete = append(obsolete, attempt)
-		}
-	}
-	return obsolete
-}
-
-// obsolete reports whether the attempt is an unfinished CRR whose containers have all ended. OpenKruise works on one CRR of a
-// pod at a time, and such a CRR blocks the next one forever. It is deleted before the next one is created, because
-// a deletion does not make OpenKruise's daemon look at other CRRs (pkg/daemon/containerrecreate/crr_daemon_controller.go).
-func (s *situation) obsolete(attempt Attempt) bool {
-	return attempt.Mode == v1alpha1.ModeCRR && attempt.Finished.IsZero() && s.allEnded(attempt)
-}
-
-func (s *situation) allEnded(attempt Attempt) bool {
-	for name := range attempt.RestartCounts {
-		if !s.ended(name) {
-			return false
-		}
-	}
-	return true
-}
-
-// backoff returns the wait before the next CRR after the given number of CRRs.
-func backoff(crrs int) time.Duration {
-	wait := retryInterval
-	for range crrs - 1 {
-		wait = min(2*wait, maxRetryInterval)
-	}
-	return wait
 }
 
 func earlier(a, b time.Time) time.Time {

@@ -3,7 +3,6 @@
 package plan_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -17,193 +16,64 @@ import (
 
 // TestAttempts covers the decision after an attempt on one sidecar.
 func TestAttempts(t *testing.T) {
-	pod := func() *corev1.Pod { return finishedMain(never) }
+	of := func(changes ...func(*plan.Snapshot)) plan.Snapshot {
+		return observed(finishedMain(never), oneProxy(), changes...)
+	}
+	ofCRR := func(changes ...func(*plan.Snapshot)) plan.Snapshot {
+		return observed(finishedMain(never), oneProxy(mode(crr), noFallback), changes...)
+	}
+	proxy := func(c container, changes ...func(*plan.Snapshot)) plan.Snapshot {
+		return observed(finishedMain(never, c), oneProxy(), changes...)
+	}
 	cameBack := func() *corev1.Pod { return finishedMain(onFailure, running("proxy").restarted(1)) }
 	hourOfGrace := func(s *plan.Snapshot) { *s.Pod.Spec.TerminationGracePeriodSeconds = 3600 }
-	terminal := phase(corev1.PodSucceeded)
+	stuckAfterFailure := stuck(v1alpha1.ReasonStuck)
 
 	runScenarios(t, map[string]scenario{
-		"a CRR in progress is given until its deadline": {
-			observed(pod(), oneProxy(respect), attempted(crrAttempt(0, "proxy"))),
-			59 * time.Second, inProgress(time.Second),
-		},
-		"a CRR fails at its deadline": {observed(pod(), oneProxy(respect), attempted(crrAttempt(0, "proxy"))), minute, fallingBack(swapOfProxy)},
-		"a CRR of three containers has three grace periods": {
-			observed(pod(), oneProxy(respect), attempted(crrAttempt(0, "proxy", "a", "b"))),
-			minute, inProgress(minute),
-		},
-		"a swap of three containers has three grace periods": {observed(pod(), oneProxy(respect), attempted(swap("proxy", "a", "b"))), minute, inProgress(minute)},
-		"a CRR fails as soon as the sidecar restarts": {
-			observed(cameBack(), oneProxy(respect), attempted(crrAttempt(0, "proxy"))),
-			2 * time.Second, fallingBack(swapOfProxy),
-		},
-		"a finished CRR waits for the pod's status": {
-			observed(pod(), oneProxy(respect), attempted(finished(crrAttempt(0, "proxy"), 10*time.Second, ""))),
-			12 * time.Second, inProgress(3 * time.Second),
-		},
-		"a finished CRR without effect has failed": {
-			observed(pod(), oneProxy(respect), attempted(finished(crrAttempt(0, "proxy"), 10*time.Second, ""))),
-			15 * time.Second, fallingBack(swapOfProxy),
-		},
+		"a CRR in progress is given until its deadline":      {of(attempted(crrAttempt(0, "proxy"))), 59 * time.Second, inProgress(time.Second)},
+		"a CRR fails at its deadline":                        {of(attempted(crrAttempt(0, "proxy"))), minute, fallingBack(phaseOfProxy)},
+		"a CRR of three containers has three grace periods":  {of(attempted(crrAttempt(0, "proxy", "a", "b"))), minute, inProgress(minute)},
+		"a swap of three containers has three grace periods": {of(attempted(swap("proxy", "a", "b"))), minute, inProgress(minute)},
+		"a CRR fails as soon as the sidecar restarts":        {observed(cameBack(), oneProxy(), attempted(crrAttempt(0, "proxy"))), 2 * time.Second, fallingBack(phaseOfProxy)},
+		"a finished CRR waits for the pod's status":          {of(attempted(finished(crrAttempt(0, "proxy"), 10*time.Second, ""))), 12 * time.Second, inProgress(3 * time.Second)},
+		"a finished CRR without effect has failed":           {of(attempted(finished(crrAttempt(0, "proxy"), 10*time.Second, ""))), 15 * time.Second, fallingBack(phaseOfProxy)},
 		"a CRR that Kruise gave up on fails before a long deadline": {
-			observed(pod(), oneProxy(respect), hourOfGrace, attempted(finished(crrAttempt(0, "proxy"), minute, "daemon has not responded"))),
+			of(hourOfGrace, attempted(finished(crrAttempt(0, "proxy"), minute, "daemon has not responded"))),
 			minute, inProgress(5 * time.Second),
 		},
-		"a swap waits for the new container": {
-			observed(finishedMain(never, exited("proxy", 143)), oneProxy(), attempted(swap("proxy"))),
-			time.Second, inProgress(59 * time.Second),
-		},
-		"a swap after a CRR waits for the new container": {
-			observed(finishedMain(never, exited("proxy", 143)), oneProxy(), attempted(crrAttempt(0, "proxy"), swap("proxy"))),
-			time.Second, inProgress(59 * time.Second),
-		},
-		"a swap is complete when the new container has ended": {
-			observed(finishedMain(never, exited("proxy", 0).restarted(1)), oneProxy(), attempted(swap("proxy"))),
-			time.Second, terminated(),
-		},
-		"a sidecar that exited before its swap has ended": {
-			observed(finishedMain(never, exited("proxy", 0)), oneProxy(), attempted(at(swap("proxy"), time.Second))),
-			2 * time.Second, terminated(),
-		},
+		"a swap waits for the new container":                  {proxy(exited("proxy", 143), attempted(swap("proxy"))), time.Second, inProgress(59 * time.Second)},
+		"a swap after a CRR waits for the new container":      {proxy(exited("proxy", 143), attempted(crrAttempt(0, "proxy"), swap("proxy"))), time.Second, inProgress(59 * time.Second)},
+		"a swap is complete when the new container has ended": {proxy(exited("proxy", 0).restarted(1), attempted(swap("proxy"))), time.Second, terminated()},
+		"a sidecar that exited before its swap has ended":     {proxy(exited("proxy", 0), attempted(at(swap("proxy"), time.Second))), 2 * time.Second, terminated()},
 		"a swap waits for the new container although the node's clock is behind": {
-			observed(finishedMain(never, exited("proxy", 143).endedAt(done.Add(-50*minute))), oneProxy(), attempted(swap("proxy"))),
+			proxy(exited("proxy", 143).endedAt(done.Add(-50*minute)), attempted(swap("proxy"))),
 			time.Second, inProgress(59 * time.Second),
 		},
-		"a sidecar that exited long before its swap has ended at the deadline": {
-			observed(finishedMain(never, exited("proxy", 143).endedAt(done.Add(-50*minute))), oneProxy(), attempted(swap("proxy"))),
-			minute, terminated(),
-		},
-		"a sidecar that exited at an unknown time has ended": {
-			observed(finishedMain(never, exited("proxy", 0).endedAt(time.Time{})), oneProxy(), attempted(swap("proxy"))),
-			time.Second, terminated(),
-		},
+		"a sidecar that exited long before its swap has ended at the deadline": {proxy(exited("proxy", 143).endedAt(done.Add(-50*minute)), attempted(swap("proxy"))), minute, terminated()},
+		"a sidecar that exited at an unknown time has ended":                   {proxy(exited("proxy", 0).endedAt(time.Time{}), attempted(swap("proxy"))), time.Second, terminated()},
 		"a swap to an unpullable image falls back to the phase": {
 			observed(finishedMain(onFailure, crashLooping("proxy").restarted(0)), oneProxy(), withoutKruise, attempted(swap("proxy"))),
 			minute, fallingBack(phaseOfProxy),
 		},
-		"a written phase is given until its deadline": {
-			observed(pod(), oneProxy(), withoutKruise, terminal, attempted(phaseWrite(0, podPhase))),
-			10 * time.Second, inProgress(50 * time.Second),
-		},
-		"an overwritten phase is rewritten": {
-			observed(pod(), oneProxy(), withoutKruise, attempted(phaseWrite(0, podPhase))),
-			10 * time.Second, terminating("PodPhase#1=Succeeded [proxy] within 1m0s"),
-		},
-		"an overwritten phase waits for a stable pod": {
-			observed(pod(), oneProxy(), withoutKruise, attempted(phaseWrite(0, podPhase)), unchangedSince(done.Add(10*time.Second))),
-			10 * time.Second, pending(v1alpha1.ReasonStabilizing, window),
-		},
-		"an overwritten phase waits for a sidecar being created": {
-			observed(finishedMain(never, creating("proxy")), oneProxy(), withoutKruise, attempted(phaseWrite(0, podPhase))),
-			10 * time.Second, inProgress(50 * time.Second),
-		},
-		"an overwritten phase stays if exit codes are now respected": {
-			observed(pod(), oneProxy(respect), withoutKruise, attempted(phaseWrite(0, podPhase))),
-			10 * time.Second, inProgress(50 * time.Second),
-		},
-		"an overwritten phase stays if the mode is now disabled": {
-			observed(pod(), oneProxy(), withoutPodPhase, attempted(phaseWrite(0, podPhase))),
-			10 * time.Second, inProgress(50 * time.Second),
-		},
-		"a phase overwritten three times has failed": {
-			observed(pod(), oneProxy(), withoutKruise, attempted(phaseWrite(2, podPhase))),
-			10 * time.Second, fallingBack(swapOfProxy),
-		},
-		"a phase that ended nothing falls back to a CRR": {
-			observed(pod(), oneProxy(mode(podPhase)), terminal, phaseKnown, attempted(phaseWrite(0, podPhase))),
-			minute, fallingBack(crrOfProxy),
-		},
-		"no image swap in a pod with a terminal phase": {
-			observed(pod(), oneProxy(), withoutKruise, terminal, attempted(phaseWrite(0, podPhase))),
-			minute, stuck(v1alpha1.ReasonStuck),
-		},
-		"no CRR while the phase may still end the sidecar": {
-			observed(pod(), oneProxy(), terminal, phaseKnown, attempted(phaseWrite(0, crr))),
-			59 * time.Second, inProgress(time.Second),
-		},
-		"a CRR follows a phase that did not end the sidecar": {
-			observed(pod(), oneProxy(), terminal, phaseKnown, attempted(phaseWrite(0, crr))),
-			minute, fallingBack(crrOfProxy),
-		},
-		"a CRR follows its phase without fallback, too": {
-			observed(pod(), oneProxy(mode(crr), noFallback), terminal, phaseKnown, attempted(phaseWrite(0, crr))),
-			minute, fallingBack(crrOfProxy),
-		},
-		"no CRR before the kubelet has seen the phase": {observed(pod(), oneProxy(), terminal, attempted(phaseWrite(0, crr))), minute, inProgress(minute)},
-		"the wait for the kubelet starts at the newest phase write": {
-			observed(pod(), oneProxy(), terminal, attempted(phaseWrite(0, crr), at(phaseWrite(1, crr), 30*time.Second))),
-			90 * time.Second, inProgress(minute),
-		},
-		"Ready with another reason does not show a known phase": {
-			observed(pod(), oneProxy(), terminal, phaseKnown, attempted(phaseWrite(0, crr)), func(s *plan.Snapshot) {
-				s.Pod.Status.Conditions[0].Reason = "ContainersNotReady"
-			}),
-			minute, inProgress(minute),
-		},
-		"a CRR follows after two minutes without a kubelet response": {
-			observed(pod(), oneProxy(), terminal, attempted(phaseWrite(0, crr))),
-			2 * minute, fallingBack(crrOfProxy),
-		},
-		"phase overwritten three times: the image goes before a CRR": {
-			observed(pod(), oneProxy(), attempted(phaseWrite(2, crr))),
-			10 * time.Second, fallingBack(swapOfProxy),
-		},
-		"deadline passed during a rewrite: the image is swapped": {
-			observed(pod(), oneProxy(mode(crr)), unchangedSince(done.Add(minute)), attempted(phaseWrite(0, crr))),
-			minute, fallingBack(swapOfProxy),
-		},
-		"phase overwritten three times, Respect: a CRR": {observed(pod(), oneProxy(respect), attempted(phaseWrite(2, crr))), 10 * time.Second, fallingBack(crrOfProxy)},
-		"phase overwritten three times, failed main: the image": {
-			observed(newPod(never, exited("main", 3), running("proxy")), oneProxy(), attempted(phaseWrite(2, crr))),
-			10 * time.Second, fallingBack(swapOfProxy),
-		},
-		"phase overwritten three times, OnFailure: a CRR": {
-			observed(finishedMain(onFailure), oneProxy(), attempted(phaseWrite(2, crr))),
-			10 * time.Second, fallingBack(crrOfProxy),
-		},
-		"phase overwritten three times, image failed: a CRR": {
-			observed(pod(), oneProxy(), attempted(phaseWrite(2, crr), swap("proxy"))),
-			minute, fallingBack(crrOfProxy),
-		},
-		"phase overwritten three times, no fallback: a CRR": {
-			observed(pod(), oneProxy(mode(crr), noFallback), attempted(phaseWrite(2, crr))),
-			10 * time.Second, fallingBack(crrOfProxy),
-		},
-		"Respect: a CRR does not wait for the kubelet": {observed(pod(), oneProxy(respect), terminal, attempted(phaseWrite(0, crr))), minute, fallingBack(crrOfProxy)},
-		"no fallback: a failed attempt leaves the pod stuck": {
-			observed(pod(), oneProxy(mode(image), noFallback), attempted(swap("proxy"))),
-			minute, stuck(v1alpha1.ReasonStuck),
-		},
-		"every mode failed: stuck, and a CRR retry is due": {
-			observed(pod(), oneProxy(mode(crr), noFallback, respect), attempted(crrAttempt(0, "proxy"))),
-			minute, requeued(stuck(v1alpha1.ReasonStuck), 30*time.Second),
-		},
+		"no fallback: a failed attempt leaves the pod stuck": {observed(finishedMain(never), oneProxy(mode(image), noFallback), attempted(swap("proxy"))), minute, stuckAfterFailure},
+		"every mode failed: stuck, and a CRR retry is due":   {ofCRR(attempted(crrAttempt(0, "proxy"))), minute, requeued(stuckAfterFailure, 30*time.Second)},
 		"a failed CRR is retried after 30 s": {
-			observed(pod(), oneProxy(mode(crr), noFallback, respect), attempted(crrAttempt(0, "proxy"))),
+			ofCRR(attempted(crrAttempt(0, "proxy"))),
 			90 * time.Second, brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonStuck, Actions: []string{"CRR#1 [proxy] within 1m0s"}},
 		},
-		"the retry interval doubles": {
-			observed(pod(), oneProxy(mode(crr), noFallback, respect), attempted(crrAttempt(0, "proxy"), at(crrAttempt(1, "proxy"), 90*time.Second))),
-			150 * time.Second, requeued(stuck(v1alpha1.ReasonStuck), minute),
-		},
+		"the retry interval doubles": {ofCRR(attempted(crrAttempt(0, "proxy"), at(crrAttempt(1, "proxy"), 90*time.Second))), 150 * time.Second, requeued(stuckAfterFailure, minute)},
 		"the retry interval is capped": {
-			observed(pod(), oneProxy(mode(crr), noFallback, respect), attempted(crrAttempt(0, "proxy"), crrAttempt(1, "proxy"), crrAttempt(2, "proxy"),
+			ofCRR(attempted(crrAttempt(0, "proxy"), crrAttempt(1, "proxy"), crrAttempt(2, "proxy"),
 				crrAttempt(3, "proxy"), crrAttempt(4, "proxy"), crrAttempt(5, "proxy"), crrAttempt(6, "proxy"), crrAttempt(7, "proxy"))),
-			minute, requeued(stuck(v1alpha1.ReasonStuck), 10*minute),
+			minute, requeued(stuckAfterFailure, 10*minute),
 		},
 		"a stuck pod waits for its CRR retry": {
-			observed(pod(), oneProxy(mode(crr), noFallback, respect), attempted(crrAttempt(0, "proxy"), at(crrAttempt(1, "proxy"), 90*time.Second))),
-			100 * time.Second, requeued(stuck(v1alpha1.ReasonStuck), 50*time.Second),
+			ofCRR(attempted(crrAttempt(0, "proxy"), at(crrAttempt(1, "proxy"), 90*time.Second))),
+			100 * time.Second, requeued(stuckAfterFailure, 50*time.Second),
 		},
-		"a CRR that restarted the sidecar is not retried": {
-			observed(cameBack(), oneProxy(mode(crr), noFallback, respect), attempted(crrAttempt(0, "proxy"))),
-			time.Hour, stuck(v1alpha1.ReasonStuck),
-		},
-		"a sidecar that ends late clears a stuck pod": {
-			observed(finishedMain(never, exited("proxy", 137)), oneProxy(mode(crr), noFallback, respect), attempted(crrAttempt(0, "proxy"))),
-			time.Hour, terminated(),
-		},
-		"installing Kruise clears a pod without a usable mode": {observed(pod(), oneProxy(noImage, respect)), 0, terminating(crrOfProxy)},
+		"a CRR that restarted the sidecar is not retried":      {observed(cameBack(), onlyCRR, attempted(crrAttempt(0, "proxy"))), time.Hour, stuckAfterFailure},
+		"a sidecar that ends late clears a stuck pod":          {observed(finishedMain(never, exited("proxy", 137)), onlyCRR, attempted(crrAttempt(0, "proxy"))), time.Hour, terminated()},
+		"installing Kruise clears a pod without a usable mode": {observed(finishedMain(never), oneProxy(noImage, respect)), 0, terminating(crrOfProxy)},
 		"an attempt on another container does not count": {
 			observed(finishedMain(never, running("proxy"), exited("logs", 0).restarted(1)),
 				sidecarsOf(sidecar("logs", mode(image)), sidecar("proxy", mode(image))), attempted(swap("logs"))),
@@ -212,51 +82,32 @@ func TestAttempts(t *testing.T) {
 	})
 }
 
-func TestStabilization(t *testing.T) {
+// TestPhaseAttempt covers the attempt of mode PodPhase, which the pod shows.
+func TestPhaseAttempt(t *testing.T) {
 	pod := func() *corev1.Pod { return finishedMain(never) }
-	one := oneProxy()
+	failed := func() *corev1.Pod { return newPod(never, exited("main", 3), running("proxy")) }
+	inAdvance := ending(v1alpha1.EndPodPhase)
+	onlyPhase := oneProxy(mode(podPhase), noFallback)
 
 	runScenarios(t, map[string]scenario{
-		"the phase waits for a stable pod": {
-			observed(pod(), one, withoutKruise, unchangedSince(done.Add(time.Second))),
-			2 * time.Second, pending(v1alpha1.ReasonStabilizing, 500*time.Millisecond),
-		},
-		"the phase is written once the pod is stable":       {observed(pod(), one, withoutKruise, unchangedSince(done.Add(time.Second))), time.Second + window, terminating(phaseOfProxy)},
-		"the phase of mode CRR waits for a stable pod":      {observed(pod(), one, unchangedSince(done)), 0, pending(v1alpha1.ReasonStabilizing, window)},
-		"with the phase guard the phase is written at once": {observed(pod(), one, withoutKruise, unchangedSince(done), withoutWindow), 0, terminating(phaseOfProxy)},
-		"with the phase guard a reverted phase waits for a stable pod": {
-			observed(pod(), one, withoutKruise, attempted(phaseWrite(0, podPhase)), unchangedSince(done.Add(10*time.Second)), withoutWindow),
-			10 * time.Second, pending(v1alpha1.ReasonStabilizing, plan.UnguardedWindow),
-		},
-		"a CRR without a phase needs no stable pod": {observed(pod(), oneProxy(respect), unchangedSince(done)), 0, terminating(crrOfProxy)},
-		"a swap needs no stable pod":                {observed(pod(), oneProxy(mode(image)), unchangedSince(done)), 0, terminating(swapOfProxy)},
-		"a pod that never stabilizes: not before 20 windows": {
-			observed(pod(), one, withoutKruise, unchangedSince(done.Add(29*time.Second))),
-			29*time.Second + 100*time.Millisecond, pending(v1alpha1.ReasonStabilizing, 900*time.Millisecond),
-		},
-		"a pod that never stabilizes: after 20 windows": {observed(pod(), one, withoutKruise, unchangedSince(done.Add(30*time.Second))), 30 * time.Second, terminating(phaseOfProxy)},
-		"a drain extends the limit": {
-			observed(pod(), oneProxy(drain(minute)), withoutKruise, unchangedSince(done.Add(minute))),
-			minute, pending(v1alpha1.ReasonStabilizing, window),
-		},
-		"a failed attempt extends the limit": {
-			observed(pod(), oneProxy(mode(image)), withoutKruise, attempted(swap("proxy")), unchangedSince(done.Add(minute))),
-			minute, pending(v1alpha1.ReasonStabilizing, window),
-		},
-		"a container exit extends the limit despite the node's clock": {
-			observed(finishedMain(never, running("proxy"), exited("logs", 0)),
-				sidecarsOf(sidecar("logs", respect), sidecar("proxy")), withoutKruise, unchangedSince(done.Add(time.Hour)), containersUnchangedSince(done.Add(time.Hour))),
-			time.Hour, pending(v1alpha1.ReasonStabilizing, window),
-		},
-		"20 windows although the node's clock is ahead": {
-			observed(newPod(never, exited("main", 0).endedAt(done.Add(50*minute)), running("proxy")), one, withoutKruise,
-				unchangedSince(done.Add(30*time.Second)), drainsSince(done)),
-			30 * time.Second, terminating(phaseOfProxy),
-		},
-		"20 windows are measured by the operator's clock": {
-			observed(pod(), one, withoutKruise, unchangedSince(done.Add(time.Hour)), containersUnchangedSince(done.Add(time.Hour-20*window))),
-			time.Hour, terminating(phaseOfProxy),
-		},
+		"the phase ends the pod":                         {observed(pod(), oneProxy(), endedByPhase), 10 * time.Second, inProgress(50 * time.Second)},
+		"its deadline counts from the phase":             {observed(pod(), oneProxy(), endedByPhase, phaseSince(2*minute)), 2*minute + 10*time.Second, inProgress(50 * time.Second)},
+		"its deadline if the node's clock is ahead":      {observed(pod(), oneProxy(), endedByPhase, phaseSince(-50*minute)), -50*minute + 10*time.Second, inProgress(50 * time.Second)},
+		"a CRR follows at the deadline":                  {observed(pod(), oneProxy(), endedByPhase, phaseSince(2*minute)), 3 * minute, fallingBack(crrOfProxy)},
+		"a CRR follows a declared phase":                 {observed(pod(), oneProxy(mode(podPhase)), endedByPhase), minute, fallingBack(crrOfProxy)},
+		"no CRR without fallback":                        {observed(pod(), onlyPhase, endedByPhase), minute, stuck(v1alpha1.ReasonStuck)},
+		"no CRR without Kruise, no image":                {observed(pod(), oneProxy(), withoutKruise, endedByPhase), minute, stuck(v1alpha1.ReasonStuck)},
+		"the CRR is an attempt as well":                  {observed(pod(), oneProxy(), endedByPhase, attempted(at(crrAttempt(0, "proxy"), minute))), 90 * time.Second, inProgress(30 * time.Second)},
+		"a CRR that lasts when the phase is set":         {observed(pod(), oneProxy(), endedByPhase, attempted(crrAttempt(0, "proxy"))), 10 * time.Second, inProgress(50 * time.Second)},
+		"a mark without effect fails at once":            {observed(pod(), oneProxy(), inAdvance), 0, fallingBack(crrOfProxy)},
+		"a mark without effect, no fallback":             {observed(pod(), onlyPhase, inAdvance), 0, stuck(v1alpha1.ReasonStuck)},
+		"the mark of another pod is no attempt":          {observed(pod(), onlyPhase, func(s *plan.Snapshot) { annotate(s.Pod, v1alpha1.AnnotationEnd, "PodPhase/other") }), 0, terminating(phaseOfProxy)},
+		"a mark in advance is none while a main runs":    {observed(newPod(never, running("main"), running("proxy")), onlyPhase, inAdvance), 0, waits(v1alpha1.ReasonMainContainersRunning, 0)},
+		"a mark in advance is none if a main failed":     {observed(failed(), oneProxy(mode(podPhase)), inAdvance), 0, terminating(failedOfProxy)},
+		"phase Failed ends the pod":                      {observed(failed(), oneProxy(), failedByPhase), 10 * time.Second, inProgress(50 * time.Second)},
+		"a CRR follows phase Failed":                     {observed(failed(), oneProxy(), failedByPhase), minute, fallingBack(crrOfProxy)},
+		"phase Failed without effect fails at once":      {observed(failed(), oneProxy(mode(podPhase)), ending(v1alpha1.EndFailed)), 0, fallingBack(swapOfProxy)},
+		"phase Failed counts although exit codes do not": {observed(pod(), oneProxy(), failedByPhase), 10 * time.Second, inProgress(50 * time.Second)},
 	})
 }
 
@@ -292,32 +143,21 @@ func TestFailures(t *testing.T) {
 
 func TestTried(t *testing.T) {
 	tests := map[string]struct {
-		attempts []plan.Attempt
-		want     v1alpha1.Mode
+		change func(*plan.Snapshot)
+		mode   v1alpha1.Mode
+		number int
 	}{
-		"no attempt": {nil, ""},
-		"a phase written for a CRR counts as CRR": {[]plan.Attempt{phaseWrite(0, crr)}, crr},
-		"the newest attempt counts":               {[]plan.Attempt{at(swap("proxy"), minute), crrAttempt(0, "proxy")}, image},
-		"the newest attempt is the last":          {[]plan.Attempt{crrAttempt(0, "proxy"), at(swap("proxy"), minute)}, image},
+		"no attempt":                     {attempted(), "", 0},
+		"the newest attempt counts":      {attempted(at(swap("proxy"), minute), crrAttempt(0, "proxy")), image, 0},
+		"the newest attempt is the last": {attempted(swap("proxy"), at(crrAttempt(3, "proxy"), minute)), crr, 3},
+		"the phase":                      {endedByPhase, podPhase, 0},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := observed(finishedMain(never), oneProxy(), attempted(test.attempts...))
-			if diff := cmp.Diff(test.want, plan.Next(s, done).Tried); diff != "" {
-				t.Errorf("Tried (-want +got):\n%s", diff)
+			decision := plan.Next(observed(finishedMain(never), oneProxy(), test.change), done)
+			if decision.Tried != test.mode || decision.TriedNumber != test.number {
+				t.Errorf("Tried: got %s#%d, want %s#%d", decision.Tried, decision.TriedNumber, test.mode, test.number)
 			}
 		})
-	}
-}
-
-func TestStuckSidecarNamesWaitingReason(t *testing.T) {
-	pod := finishedMain(never, unpullable("proxy").restarted(1))
-	s := observed(pod, oneProxy(mode(image), noFallback))
-	s.Attempts = []plan.Attempt{{
-		Mode: image, For: image, Started: done, RestartCounts: map[string]int32{"proxy": 0},
-	}}
-	decision := plan.Next(s, done.Add(time.Hour))
-	if decision.Reason != v1alpha1.ReasonStuck || !strings.Contains(decision.Message, "it is waiting: ImagePullBackOff") {
-		t.Errorf("got %s: %s", decision.Reason, decision.Message)
 	}
 }

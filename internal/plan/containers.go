@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/version"
 )
 
 const (
@@ -18,10 +19,22 @@ const (
 	ExitCodeSIGTERM int32 = 143
 	// ExitCodeSIGKILL is the exit code of a process that SIGKILL ended.
 	ExitCodeSIGKILL int32 = 137
-	// PodCompleted is the reason that the kubelet gives the condition Ready of a pod with phase Succeeded. Nothing else of
-	// that condition is read.
-	PodCompleted = "PodCompleted"
 )
+
+// containerRestartPolicies is the first version of Kubernetes whose kubelets act on restartPolicy and restartPolicyRules of
+// containers by default (feature gate ContainerRestartRules, KEP-5307).
+var containerRestartPolicies = version.MajorMinor(1, 35)
+
+// ignoresContainerRestartPolicy reports whether the kubelet uses the pod's restartPolicy alone, as those before Kubernetes 1.35 do.
+// A newer API server accepts the containers' fields in pods for such kubelets too. Their alpha feature gate cannot be seen and
+// counts as off. An unknown version, and the provider of a virtual node, count as recent: waiting is the safe side.
+func (s *Snapshot) ignoresContainerRestartPolicy() bool {
+	if s.Node == NodeVirtual {
+		return false
+	}
+	kubelet, err := version.ParseGeneric(s.KubeletVersion)
+	return err == nil && kubelet.LessThan(containerRestartPolicies)
+}
 
 // statusOf returns the status of a regular container, or nil.
 func statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
@@ -129,14 +142,6 @@ func isStarting(status *corev1.ContainerStatus) bool {
 // HasTerminalPhase reports whether the pod's phase is one that Kubernetes does not leave.
 func HasTerminalPhase(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-}
-
-// kubeletKnowsPhase reports whether the kubelet has seen the written phase Succeeded. It then gives the pod's condition
-// Ready this reason (pkg/kubelet/status/generate.go), usually while containers still run.
-func kubeletKnowsPhase(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Reason == PodCompleted
-	})
 }
 
 // AnyContainerRunning reports whether a regular container runs.

@@ -6,8 +6,12 @@
 // an ordered list of rules. The first rule that applies decides, and the last one always applies. "Do nothing" always
 // has a reason.
 //
+// Before its main containers are done, a pod is marked, so that an admission policy decides its outcome in the kubelet's own status
+// writes (outcome.go, config/admission/outcome.yaml). Each mode has a file that says whether it can be used, what it writes and when
+// an attempt has failed.
+//
 // Attempts are read from the cluster, never remembered: a ContainerRecreateRequest (CRR), the annotation of a swapped
-// image, the annotation of a written phase. The pod's status decides whether an attempt succeeded. An attempt fails when
+// image, the mark of a pod that ends by its phase. The pod's status decides whether an attempt succeeded. An attempt fails when
 // its deadline passes before the container has ended, when the container came back, or when the mechanism gave up.
 //
 // After a failed attempt the next usable mode of the sidecar's fallback chain follows, each mode once. When none is left
@@ -19,11 +23,8 @@
 // Invariants, each with a test:
 //   - No action while a main container may run again, and no action names a main container.
 //   - A container has at most one live attempt. No action follows once every sidecar has ended.
-//   - The written phase is the outcome of the main containers and of the sidecars with exitCodes Respect. It is written
-//     only where the operator's flags permit it, and as a last resort only where no image can be swapped.
-//   - On a node whose kind is unknown, no phase is written: on a virtual node the sidecars would run on unseen.
-//   - Where an ignored exit code would count after a CRR, Image goes before CRR. The exception is a declared CRR in a pod
-//     whose main container has failed.
+//   - A mark never lists a container whose exit code counts. A pod ends by its phase only once every sidecar may end.
+//   - On a node whose kind is unknown, no pod ends by its phase: on a virtual node the sidecars would run on unseen.
 //   - A setting that this version does not know leads to no action.
 //
 // The package is pure: it imports no client, logger or clock. Package terminator carries actions out.

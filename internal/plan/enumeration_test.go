@@ -3,7 +3,9 @@
 package plan_test
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -19,75 +21,66 @@ import (
 // TestEveryState enumerates the states of a pod with a main container and two sidecars, and checks the package's invariants
 // in each. The dimensions are:
 //
-//	pod       1 main in 6 states x 2 sidecars in 6 states x restartPolicy x phase
-//	rules     container restart rules of the main and of the first sidecar, and a swapped image of that sidecar
-//	place     real, daemonless or virtual node, with and without OpenKruise, with and without the phase; and, for pods without
-//	          such rules, with the phase as the last resort, a grace period beyond the limit, or a kubelet that ignores phases
-//	policy    mode, exit codes and fallback of the first sidecar, known and unknown; the second sidecar has mode Auto or Respect
-//	image     covers the command of the first sidecar, or does not
-//	past      no attempt, in a stable or an unstable pod, or one of fourteen histories, early or late
+//	pod     1 main in 6 states x 2 sidecars in 6 states x restartPolicy, restart rules of the main and of the first sidecar, and a
+//	        swapped image of that sidecar
+//	outcome the mark and the answer of the admission policy; for pods whose second sidecar runs, also none, an old one, one without
+//	        an answer, the end in advance, an end by the phase, a phase of the kubelet's own, and disruptions
+//	place   real, daemonless, virtual, unread or unknown node, with and without OpenKruise, and the operator's limits of mode PodPhase
+//	policy  mode, exit codes and fallback of the first sidecar, known and unknown; the second sidecar has mode Auto or Respect
+//	past    no attempt, or one of eight histories, early or late
 //
-// All sidecar states are tried while the main is done, and only one while it is not: then no other state matters. One pod is a
-// mirror pod.
+// All sidecar states are tried while the main is done, and only one while it is not: then no other state matters.
 func TestEveryState(t *testing.T) {
 	t.Parallel()
-	states := 0
-	reasons := map[v1alpha1.Reason]int{}
-	acted := 0
-	for _, basePod := range pods() {
-		knowing := basePod.DeepCopy()
-		phaseKnown(&plan.Snapshot{Pod: knowing})
-		for _, place := range places() {
-			if place.plainPods && !isPlain(basePod) {
-				continue
-			}
-			for _, policy := range policies() {
-				for i, past := range pasts() {
-					if s := (plan.Snapshot{Pod: basePod, Attempts: past.attempts}); isTerminal(basePod) && i > 0 && !hasPhase(s) {
-						continue // the pod has finished; nothing else matters
+	policies, places, pasts := policies(), places(), pasts()
+	states, acted := 0, 0
+	seen := map[v1alpha1.Reason]int{}
+	for _, base := range pods() {
+		for _, policy := range policies {
+			for _, outcome := range outcomes(base, resolve.View{Mains: []string{"main"}, Sidecars: policy}) {
+				pod := outcome.pod
+				for _, place := range places {
+					if place.few && !isPlain(base) {
+						continue
 					}
-					if i > 3 && mayRun(basePod, "main") {
-						continue // the operator waits; nothing else matters
-					}
-					pod := basePod
-					if past.known {
-						pod = knowing
-					}
-					s := plan.Snapshot{
-						Pod: pod, View: resolve.View{Mains: []string{"main"}, Sidecars: policy},
-						Node: place.node, Capabilities: place.capabilities, Attempts: past.attempts,
-						UnchangedSince: done.Add(past.quiet), ContainersUnchangedSince: done.Add(past.quiet), StabilizationWindow: window,
-						Kubelet: plan.Kubelet{IgnoresPhase: place.ignoresPhase},
-					}
-					now := done.Add(past.after)
-					decision := plan.Next(s, now)
-					states++
-					reasons[decision.Reason]++
-					if len(decision.Actions) > 0 {
-						acted++
-					}
-					problem := checkInvariants(s, now, decision)
-					if states%5 == 0 {
-						problem += isDeterministic(s, now, decision)
-					}
-					if problem != "" {
-						t.Fatalf("%s\nin state %d: %s\ndecision: %+v", problem, states, tell(s, past.after), briefly(decision))
+					for _, past := range pasts {
+						if past.few && (outcome.few || mayRun(pod, "main")) {
+							continue
+						}
+						s := plan.Snapshot{
+							Pod: pod, View: resolve.View{Mains: []string{"main"}, Sidecars: policy}, Node: place.node, Capabilities: place.capabilities,
+							Attempts: past.attempts, PhaseSince: done.Add(5 * time.Second), MarksWritten: 1, MarkedAt: done.Add(-minute),
+						}
+						now := done.Add(past.after)
+						decision := plan.Next(s, now)
+						states++
+						seen[decision.Reason]++
+						if len(decision.Actions) > 0 {
+							acted++
+						}
+						problem := checkInvariants(s, now, decision)
+						if states%50 == 0 {
+							problem += isDeterministic(s, now, decision)
+						}
+						if problem != "" {
+							t.Fatalf("%s\nin state %d: %s\ndecision: %+v", problem, states, tell(s, past.after), briefly(decision))
+						}
 					}
 				}
 			}
 		}
 	}
-	t.Logf("%d states, %d of them with an action; reasons: %v", states, acted, reasons)
+	t.Logf("%d states, %d of them with an action; reasons: %v", states, acted, seen)
 	if states < 100_000 {
 		t.Errorf("only %d states", states)
 	}
 	for _, reason := range []v1alpha1.Reason{
-		v1alpha1.ReasonMainContainersRunning, v1alpha1.ReasonTerminated, v1alpha1.ReasonTerminating, v1alpha1.ReasonFallback,
-		v1alpha1.ReasonAttemptInProgress, v1alpha1.ReasonStuck, v1alpha1.ReasonNoUsableMode, v1alpha1.ReasonSidecarStarting,
-		v1alpha1.ReasonMirrorPod, v1alpha1.ReasonUnknownSetting,
-		v1alpha1.ReasonStabilizing, v1alpha1.ReasonPodFinished, v1alpha1.ReasonExitCodesRespected, v1alpha1.ReasonCommandNotCovered,
+		v1alpha1.ReasonMirrorPod, v1alpha1.ReasonPodDeleted, v1alpha1.ReasonPodDisrupted, v1alpha1.ReasonPodFinished, v1alpha1.ReasonMarking,
+		v1alpha1.ReasonMainContainersRunning, v1alpha1.ReasonNodeUnknown, v1alpha1.ReasonSidecarStarting, v1alpha1.ReasonTerminating,
+		v1alpha1.ReasonFallback, v1alpha1.ReasonAttemptInProgress, v1alpha1.ReasonExitCodesRespected, v1alpha1.ReasonTerminated,
+		v1alpha1.ReasonStuck, v1alpha1.ReasonNoUsableMode, v1alpha1.ReasonUnknownSetting, v1alpha1.ReasonCommandNotCovered, v1alpha1.ReasonOutcomeNotDecided,
 	} {
-		if reasons[reason] == 0 {
+		if seen[reason] == 0 {
 			t.Errorf("no state has reason %s: the enumeration misses a part of the decision", reason)
 		}
 	}
@@ -116,25 +109,20 @@ func pods() []*corev1.Pod {
 		},
 		func(main, first container) (container, container) { return main, first.swapped() },
 	}
-	static := observed(finishedMain(never, running("first").runs("/bin/sh", "-c"), running("second")), nil, mirror)
-	pods := []*corev1.Pod{static.Pod}
+	var pods []*corev1.Pod
 	for _, policy := range []corev1.RestartPolicy{never, onFailure} {
-		for _, phase := range []corev1.PodPhase{corev1.PodRunning, corev1.PodSucceeded, corev1.PodFailed} {
-			for i, main := range statesOf("main") {
-				for j, first := range statesOf("first") {
-					for k, second := range statesOf("second") {
-						if mainDone := i >= 4; !mainDone && (j != 3 || k != 3) {
+		for i, main := range statesOf("main") {
+			for j, first := range statesOf("first") {
+				for k, second := range statesOf("second") {
+					if mainDone := i >= 4; !mainDone && (j != 3 || k != 3) {
+						continue
+					}
+					for r, apply := range rules {
+						if r > 0 && k != 3 && k != 4 {
 							continue
 						}
-						for r, apply := range rules {
-							if r > 0 && (k != 3 && k != 4 || phase == corev1.PodFailed) {
-								continue
-							}
-							main, first := apply(main, first)
-							pod := newPod(policy, main, first.runs("/bin/sh", "-c"), second)
-							pod.Status.Phase = phase
-							pods = append(pods, pod)
-						}
+						main, first := apply(main, first)
+						pods = append(pods, newPod(policy, main, first.runs("/bin/sh", "-c"), second))
 					}
 				}
 			}
@@ -143,13 +131,58 @@ func pods() []*corev1.Pod {
 	return pods
 }
 
+// outcome is a pod with what the operator, the admission policy, the kubelet and others have made of it.
+type outcome struct {
+	pod *corev1.Pod
+	// few limits the histories of the pod.
+	few bool
+}
+
+// outcomes share the containers of the pod.
+func outcomes(base *corev1.Pod, view resolve.View) []outcome {
+	answered := *base
+	marked(&plan.Snapshot{Pod: &answered, View: view})
+	all := []outcome{{&answered, false}}
+	if status(base, "second").State.Running == nil {
+		return all
+	}
+	add := func(few bool, changes ...func(*plan.Snapshot)) {
+		pod := answered
+		pod.Annotations = maps.Clone(answered.Annotations)
+		for _, change := range changes {
+			change(&plan.Snapshot{Pod: &pod})
+		}
+		all = append(all, outcome{&pod, few})
+	}
+	add(true, unmarked)
+	add(true, undecided)
+	add(true, ending(v1alpha1.EndPodPhase))
+	add(true, ending(v1alpha1.EndPodPhase), undecided)
+	if !isPlain(base) {
+		return all
+	}
+	add(true, func(s *plan.Snapshot) { annotate(s.Pod, v1alpha1.AnnotationIgnoredExitCodes, "main,second") })
+	add(true, beingDeleted)
+	add(true, condition(corev1.DisruptionTarget))
+	add(true, record(v1alpha1.MainsRunning))
+	add(true, phase(corev1.PodSucceeded))
+	add(true, mirror)
+	switch end := status(base, "main").State.Terminated; {
+	case end == nil:
+	case end.ExitCode == 0:
+		add(false, endedByPhase)
+	default:
+		add(false, failedByPhase)
+		add(true, ending(v1alpha1.EndFailed))
+	}
+	return all
+}
+
 type place struct {
 	node         plan.NodeKind
 	capabilities plan.Capabilities
-	// plainPods limits the pods to those without restart rules whose second sidecar runs.
-	plainPods bool
-	// ignoresPhase means that the kubelet is known to ignore phases.
-	ignoresPhase bool
+	// few limits the pods to those without restart rules whose second sidecar runs.
+	few bool
 }
 
 func isPlain(pod *corev1.Pod) bool {
@@ -160,20 +193,19 @@ func isPlain(pod *corev1.Pod) bool {
 
 func places() []place {
 	const few = 10 * time.Second // less than the grace period of the pods
+	enabled, disabled, lastResort := modes(plan.PodPhaseEnabled), modes(plan.PodPhaseDisabled), modes(plan.PodPhaseLastResort)
 	return []place{
-		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true}, false, false},
-		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), MaxGracePeriod: time.Hour}, false, false},
-		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseDisabled), CRRServed: true}, false, false},
-		{plan.NodeVirtual, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true}, false, false},
-		{plan.NodeDaemonless, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true}, false, false},
-		{plan.NodeNotRead, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true}, true, false},
-		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true, NamespacesOnly: true}, true, false},
-		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseLastResort), CRRServed: true}, true, false},
-		{plan.NodeDaemonless, plan.Capabilities{EnabledModes: modes(plan.PodPhaseLastResort)}, true, false},
-		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true, MaxGracePeriod: few}, true, false},
-		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseLastResort), MaxGracePeriod: few}, true, false},
-		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true}, true, true},
-		{plan.NodeReal, plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), MaxGracePeriod: few}, true, true},
+		{plan.NodeReal, plan.Capabilities{EnabledModes: enabled, CRRServed: true}, false},
+		{plan.NodeReal, plan.Capabilities{EnabledModes: enabled, MaxGracePeriod: time.Hour}, false},
+		{plan.NodeVirtual, plan.Capabilities{EnabledModes: enabled, CRRServed: true}, false},
+		{plan.NodeReal, plan.Capabilities{EnabledModes: disabled, CRRServed: true}, true},
+		{plan.NodeDaemonless, plan.Capabilities{EnabledModes: enabled, CRRServed: true}, true},
+		{plan.NodeNotRead, plan.Capabilities{EnabledModes: enabled, CRRServed: true}, true},
+		{plan.NodeUnknown, plan.Capabilities{EnabledModes: enabled}, true},
+		{plan.NodeReal, plan.Capabilities{EnabledModes: enabled, CRRServed: true, NamespacesOnly: true}, true},
+		{plan.NodeReal, plan.Capabilities{EnabledModes: lastResort, CRRServed: true}, true},
+		{plan.NodeDaemonless, plan.Capabilities{EnabledModes: lastResort}, true},
+		{plan.NodeReal, plan.Capabilities{EnabledModes: enabled, MaxGracePeriod: few}, true},
 	}
 }
 
@@ -183,6 +215,9 @@ func policies() [][]resolve.Sidecar {
 	for _, m := range []v1alpha1.Mode{v1alpha1.ModeAuto, crr, image, podPhase} {
 		for _, codes := range []v1alpha1.ExitCodes{v1alpha1.ExitCodesIgnore, v1alpha1.ExitCodesRespect} {
 			for _, fallback := range []v1alpha1.Fallback{v1alpha1.FallbackEnabled, v1alpha1.FallbackDisabled} {
+				if m == v1alpha1.ModeAuto && fallback == v1alpha1.FallbackDisabled {
+					continue // Auto always falls back
+				}
 				first := sidecar("first", mode(m), func(t *resolve.Sidecar) { t.ExitCodes, t.Fallback = codes, fallback })
 				all = append(all, sidecarsOf(first, sidecar("second")))
 				if m == v1alpha1.ModeAuto || m == image {
@@ -196,63 +231,45 @@ func policies() [][]resolve.Sidecar {
 			}
 		}
 	}
-	for _, unknown := range []resolve.Sidecar{
+	for _, other := range []resolve.Sidecar{
 		sidecar("first", mode("Freeze")), sidecar("first", mode("Freeze"), noFallback), sidecar("first", mode(crr), unknownFallback),
-		sidecar("first", unknownExitCodes), sidecar("first", mode(podPhase), byPolicy),
+		sidecar("first", unknownExitCodes), sidecar("first", mode(podPhase), drain(minute)),
 	} {
-		all = append(all, sidecarsOf(unknown, sidecar("second")))
+		all = append(all, sidecarsOf(other, sidecar("second")))
 	}
 	return all
 }
 
 // past holds the earlier attempts and the time of the decision.
 type past struct {
-	attempts     []plan.Attempt
-	after, quiet time.Duration
-	// known means that the kubelet has reported the pod's phase.
-	known bool
+	attempts []plan.Attempt
+	after    time.Duration
+	// few leaves it out for many pods.
+	few bool
 }
 
 // pasts are the histories: in progress, past the deadline, finished without effect, one on each sidecar, and cut off by a crash.
 func pasts() []past {
 	early, late := 10*time.Second, 10*minute
 	return []past{
-		{after: early, quiet: -time.Hour},
-		{after: early, quiet: early},
-		{attempts: []plan.Attempt{crrAttempt(0, "first", "second")}, after: early},
-		{attempts: []plan.Attempt{crrAttempt(0, "first", "second")}, after: late},
-		{attempts: []plan.Attempt{finished(crrAttempt(0, "first"), time.Second, "daemon has not responded")}, after: early},
-		{attempts: []plan.Attempt{finished(crrAttempt(0, "first"), early-2*time.Second, "")}, after: early},
-		{attempts: []plan.Attempt{swap("first")}, after: early},
-		{attempts: []plan.Attempt{swap("first", "second")}, after: late},
-		{attempts: []plan.Attempt{phaseWrite(0, podPhase)}, after: early},
-		{attempts: []plan.Attempt{phaseWrite(2, podPhase)}, after: early},
-		{attempts: []plan.Attempt{phaseWrite(0, crr)}, after: late},
-		{attempts: []plan.Attempt{phaseWrite(0, crr), crrAttempt(0, "first")}, after: early},
-		{attempts: []plan.Attempt{crrAttempt(0, "first"), crrAttempt(1, "second"), swap("first"), phaseWrite(1, podPhase)}, after: late},
-		{attempts: []plan.Attempt{crrAttempt(0, "first"), at(crrAttempt(1, "first"), late-early), swap("first")}, after: late},
-		{attempts: []plan.Attempt{phaseWrite(0, crr)}, after: 90 * time.Second},
-		{attempts: []plan.Attempt{phaseWrite(0, crr)}, after: 90 * time.Second, known: true},
+		{nil, early, false},
+		{[]plan.Attempt{crrAttempt(0, "first", "second")}, early, true},
+		{[]plan.Attempt{crrAttempt(0, "first", "second")}, late, false},
+		{[]plan.Attempt{finished(crrAttempt(0, "first"), time.Second, "daemon has not responded")}, early, true},
+		{[]plan.Attempt{finished(crrAttempt(0, "first"), early-2*time.Second, "")}, early, true},
+		{[]plan.Attempt{swap("first")}, early, true},
+		{[]plan.Attempt{swap("first", "second")}, late, true},
+		{[]plan.Attempt{crrAttempt(0, "first"), crrAttempt(1, "second"), swap("first")}, late, true},
+		{[]plan.Attempt{crrAttempt(0, "first"), at(crrAttempt(1, "first"), late-early), swap("first")}, late, true},
 	}
 }
 
 // tell formats a state for people.
 func tell(s plan.Snapshot, after time.Duration) string {
-	text := fmt.Sprintf("%s phase=%s node=%s %+v after=%s denied=%v unreadable=%q ignores=%t\n",
-		s.Pod.Spec.RestartPolicy, s.Pod.Status.Phase, s.Node, s.Capabilities, after, s.Denied, s.InvalidAnnotation, s.Kubelet.IgnoresPhase)
-	for i, c := range s.Pod.Spec.Containers {
-		st := s.Pod.Status.ContainerStatuses[i].State
-		text += fmt.Sprintf("  %s running=%t waiting=%v exited=%v restartPolicy=%v rules=%v\n", c.Name, st.Running != nil,
-			reasonOf(st), codeOf(st), c.RestartPolicy != nil, c.RestartPolicyRules)
-	}
-	for _, sidecar := range s.View.Sidecars {
-		text += fmt.Sprintf("  sidecar %s %s %s fallback=%s paths=%q policy=%t\n",
-			sidecar.Container, sidecar.Mode, sidecar.ExitCodes, sidecar.Fallback, sidecar.QuickExitPaths, sidecar.Policy != nil)
-	}
-	for _, a := range s.Attempts {
-		text += fmt.Sprintf("  attempt %s#%d for %s at %s on %v finished=%v\n", a.Mode, a.Number, a.For, a.Started.Sub(done), a.RestartCounts, !a.Finished.IsZero())
-	}
-	return text
+	pod := map[string]any{"metadata": s.Pod.ObjectMeta, "containers": s.Pod.Spec.Containers, "status": s.Pod.Status}
+	s.Pod = nil
+	text, err := json.Marshal(map[string]any{"pod": pod, "snapshot": s})
+	return fmt.Sprintf("%s after %s (%v)", text, after, err)
 }
 
 func reasonOf(s corev1.ContainerState) string {

@@ -4,10 +4,10 @@ package plan_test
 
 import (
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
@@ -21,29 +21,29 @@ func TestFailedMain(t *testing.T) {
 	proxy := func() *corev1.Pod { return pod(running("proxy")) }
 
 	runScenarios(t, map[string]scenario{
-		"Auto swaps the image before a CRR":                       {observed(proxy(), oneProxy()), 0, terminating(swapOfProxy)},
-		"Auto creates a CRR when the swap has failed":             {observed(proxy(), oneProxy(), attempted(swap("proxy"))), minute, fallingBack(crrOfProxy)},
-		"Auto creates a CRR if the image lacks the command":       {observed(pod(running("proxy").runs("/app/server")), oneProxy()), 0, terminating(crrOfProxy)},
-		"Auto creates a CRR when there is no image":               {observed(proxy(), oneProxy(noImage)), 0, terminating(crrOfProxy)},
-		"Auto creates a CRR when the image is not allowed":        {observed(proxy(), oneProxy(from(resolve.SourcePolicy)), withoutImages), 0, terminating(crrOfProxy)},
-		"Auto creates a CRR when exit codes are respected":        {observed(proxy(), oneProxy(respect)), 0, terminating(crrOfProxy)},
-		"Auto swaps the image where the phase is the last resort": {observed(proxy(), oneProxy(), lastResort), 0, terminating(swapOfProxy)},
-		"Auto swaps the image of a sidecar that never started":    {observed(pod(unpullable("proxy")), oneProxy()), 0, terminating(swapOfProxy)},
-		"Auto swaps the image on a virtual node":                  {observed(proxy(), oneProxy(), onVirtualNode), 0, terminating(swapOfProxy)},
-		"Auto swaps the image on a node without the daemon":       {observed(proxy(), oneProxy(), onDaemonlessNode), 0, terminating(swapOfProxy)},
-		"a declared CRR is used":                                  {observed(proxy(), oneProxy(mode(crr))), 0, terminating(crrOfProxy)},
-		"a declared CRR falls back to the image":                  {observed(proxy(), oneProxy(mode(crr)), withoutKruise), 0, fallingBack(swapOfProxy)},
-		"a declared PodPhase is used":                             {observed(proxy(), oneProxy(mode(podPhase))), 0, terminating("PodPhase#0=Failed [proxy] within 1m0s")},
-		"a declared PodPhase falls back to the image":             {observed(proxy(), oneProxy(mode(podPhase)), withoutPodPhase), 0, fallingBack(swapOfProxy)},
-		"an overwritten phase falls back to the image": {
-			observed(proxy(), oneProxy(mode(podPhase)), attempted(phaseWrite(2, podPhase))),
-			10 * time.Second, fallingBack(swapOfProxy),
+		"Auto swaps the image before a CRR":                    {observed(proxy(), oneProxy()), 0, terminating(swapOfProxy)},
+		"Auto creates a CRR when the swap has failed":          {observed(proxy(), oneProxy(), attempted(swap("proxy"))), minute, fallingBack(crrOfProxy)},
+		"Auto creates a CRR if the image lacks the command":    {observed(pod(running("proxy").runs("/app/server")), oneProxy()), 0, terminating(crrOfProxy)},
+		"Auto creates a CRR when there is no image":            {observed(proxy(), oneProxy(noImage)), 0, terminating(crrOfProxy)},
+		"Auto creates a CRR when the image is not allowed":     {observed(proxy(), oneProxy(from(resolve.SourcePolicy)), withoutImages), 0, terminating(crrOfProxy)},
+		"Auto creates a CRR when exit codes are respected":     {observed(proxy(), oneProxy(respect)), 0, terminating(crrOfProxy)},
+		"Auto writes phase Failed last":                        {observed(proxy(), oneProxy(noImage), withoutKruise), 0, terminating(failedOfProxy)},
+		"Auto writes phase Failed when the others have failed": {observed(proxy(), oneProxy(), attempted(swap("proxy"), crrAttempt(0, "proxy"))), minute, fallingBack(failedOfProxy)},
+		"Auto swaps the image of a sidecar that never started": {observed(pod(unpullable("proxy")), oneProxy()), 0, terminating(swapOfProxy)},
+		"Auto swaps the image on a virtual node":               {observed(proxy(), oneProxy(), onVirtualNode), 0, terminating(swapOfProxy)},
+		"Auto swaps the image on a node without the daemon":    {observed(proxy(), oneProxy(), onDaemonlessNode), 0, terminating(swapOfProxy)},
+		"a pod that would end by its phase swaps the image":    {observed(proxy(), oneProxy(), withoutKruise, ending(v1alpha1.EndPodPhase)), 0, terminating(swapOfProxy)},
+		"a phase Failed replaces the end in advance":           {observed(proxy(), oneProxy(noImage), withoutKruise, ending(v1alpha1.EndPodPhase)), 0, terminating(failedOfProxy)},
+		"no phase Failed without the admission policy":         {observed(proxy(), oneProxy(noImage), withoutKruise, undecided, marks(10)), 0, stuck(v1alpha1.ReasonNoUsableMode)},
+		"no phase Failed while a respected sidecar runs": {
+			observed(pod(running("logs"), running("proxy")), sidecarsOf(sidecar("logs", respect), sidecar("proxy", noImage)), withoutKruise),
+			0, stuck(v1alpha1.ReasonNoUsableMode),
 		},
-		"a phase Failed that ended nothing falls back to a CRR": {
-			observed(proxy(), oneProxy(mode(podPhase)), phase(corev1.PodFailed), attempted(phaseWrite(0, podPhase))),
-			minute, fallingBack(crrOfProxy),
-		},
-		"a declared Image falls back to a CRR": {observed(proxy(), oneProxy(mode(image), noImage)), 0, fallingBack(crrOfProxy)},
+		"a declared CRR is used":                      {observed(proxy(), oneProxy(mode(crr))), 0, terminating(crrOfProxy)},
+		"a declared CRR falls back to the image":      {observed(proxy(), oneProxy(mode(crr)), withoutKruise), 0, fallingBack(swapOfProxy)},
+		"a declared PodPhase is used":                 {observed(proxy(), oneProxy(mode(podPhase))), 0, terminating(failedOfProxy)},
+		"a declared PodPhase falls back to the image": {observed(proxy(), oneProxy(mode(podPhase)), withoutPodPhase), 0, fallingBack(swapOfProxy)},
+		"a declared Image falls back to a CRR":        {observed(proxy(), oneProxy(mode(image), noImage)), 0, fallingBack(crrOfProxy)},
 		"each of two sidecars by its own exit codes": {
 			observed(pod(running("logs"), running("proxy")), sidecarsOf(sidecar("logs", respect), sidecar("proxy"))),
 			0, terminating(swapOfProxy, "CRR#0 [logs] within 1m0s"),
@@ -52,22 +52,10 @@ func TestFailedMain(t *testing.T) {
 			observed(pod(running("logs"), running("proxy")), sidecarsOf(sidecar("logs", mode(crr)), sidecar("proxy"))),
 			0, terminating(swapOfProxy, "CRR#0 [logs] within 1m0s"),
 		},
-		"a declared PodPhase waits for the swap of the other": {
-			observed(pod(running("logs"), running("proxy")), sidecarsOf(sidecar("logs", mode(podPhase)), sidecar("proxy"))),
-			0, terminating(swapOfProxy),
-		},
+		"a declared PodPhase waits for the swap of the other": {observed(pod(running("logs"), running("proxy")), sidecarsOf(sidecar("logs", mode(podPhase)), sidecar("proxy"))), 0, terminating(swapOfProxy)},
 		"a main that never restarts under OnFailure": {
 			observed(newPod(onFailure, exited("main", 1).restarting(corev1.ContainerRestartPolicyNever), running("proxy")), oneProxy()),
-			0, terminating(crrOfProxy),
-		},
-		"a sidecar that never restarts under OnFailure": {
-			observed(newPod(onFailure, exited("main", 1).restarting(corev1.ContainerRestartPolicyNever),
-				running("proxy").restarting(corev1.ContainerRestartPolicyNever)), oneProxy()),
 			0, terminating(swapOfProxy),
-		},
-		"a sidecar that restarts on failure": {
-			observed(pod(running("proxy").restarting(corev1.ContainerRestartPolicyOnFailure)), oneProxy()),
-			0, terminating(crrOfProxy),
 		},
 	})
 }

@@ -3,6 +3,8 @@
 package plan_test
 
 import (
+	"maps"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,140 +17,217 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
+func unknownFallback(t *resolve.Sidecar)  { t.Fallback = "Sometimes" }
+func unknownExitCodes(t *resolve.Sidecar) { t.ExitCodes = "RespectUnlessKilled" }
+
+// TestFallbackOrder covers the order of the modes, by what follows when earlier ones have failed or cannot be used.
+func TestFallbackOrder(t *testing.T) {
+	pod := func() *corev1.Pod { return finishedMain(never) }
+	failed := func() *corev1.Pod { return newPod(never, exited("main", 7), running("proxy")) }
+	noDecision := []func(*plan.Snapshot){undecided}
+	for name, tc := range map[string]struct {
+		pod     *corev1.Pod
+		sidecar func(*resolve.Sidecar)
+		changes []func(*plan.Snapshot)
+		want    string
+	}{
+		"Auto":                             {want: "CRR PodPhase Image"},
+		"declared CRR":                     {sidecar: mode(crr), want: "CRR PodPhase Image"},
+		"declared PodPhase":                {sidecar: mode(podPhase), want: "PodPhase CRR Image"},
+		"declared Image":                   {sidecar: mode(image), want: "Image CRR PodPhase"},
+		"Respect":                          {sidecar: respect, want: "CRR"},
+		"predictions":                      {changes: []func(*plan.Snapshot){assumeMarked, unmarked}, want: "CRR PodPhase Image"},
+		"OnFailure":                        {pod: finishedMain(onFailure), want: "CRR PodPhase Image"},
+		"no Kruise":                        {changes: []func(*plan.Snapshot){withoutKruise}, want: "PodPhase Image"},
+		"last resort":                      {changes: []func(*plan.Snapshot){lastResort}, want: "CRR Image PodPhase"},
+		"last resort, declared PodPhase":   {changes: []func(*plan.Snapshot){lastResort}, sidecar: mode(podPhase), want: "PodPhase CRR Image"},
+		"resource claims":                  {changes: []func(*plan.Snapshot){withClaim}, want: "CRR Image PodPhase"},
+		"failed main":                      {pod: failed(), want: "Image CRR PodPhase"},
+		"failed main, Respect":             {pod: failed(), sidecar: respect, want: "CRR"},
+		"failed main, declared CRR":        {pod: failed(), sidecar: mode(crr), want: "CRR Image PodPhase"},
+		"failed main, declared PodPhase":   {pod: failed(), sidecar: mode(podPhase), want: "PodPhase Image CRR"},
+		"failed main, last resort":         {pod: failed(), changes: []func(*plan.Snapshot){lastResort}, want: "Image CRR PodPhase"},
+		"outcome not decided":              {changes: noDecision, want: "Image CRR"},
+		"outcome not decided, Respect":     {changes: noDecision, sidecar: respect, want: "CRR"},
+		"outcome not decided, declared":    {changes: noDecision, sidecar: mode(crr), want: "CRR Image"},
+		"outcome not decided, failed main": {pod: failed(), changes: noDecision, want: "Image CRR"},
+		"marks are denied":                 {changes: []func(*plan.Snapshot){unmarked, denying(podPhase)}, want: "Image CRR"},
+		"marks are removed":                {changes: []func(*plan.Snapshot){unmarked, marks(10)}, want: "Image CRR"},
+		"disturbed before the record":      {changes: []func(*plan.Snapshot){record(v1alpha1.MainsRunning)}, want: "CRR Image"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			declared := sidecar("proxy")
+			if tc.sidecar != nil {
+				tc.sidecar(&declared)
+			}
+			if tc.pod == nil {
+				tc.pod = pod()
+			}
+			s := observed(tc.pod, sidecarsOf(declared), tc.changes...)
+			var options, used []string
+			for _, option := range plan.ModeOptions(s, declared) {
+				if option.Usable() {
+					options = append(options, string(option.Mode))
+				}
+			}
+			if diff := cmp.Diff(tc.want, strings.Join(options, " ")); diff != "" {
+				t.Errorf("ModeOptions() (-want +got):\n%s", diff)
+			}
+			// Next uses them in this order, if each is denied in turn.
+			denied := map[v1alpha1.Mode]string{}
+			maps.Copy(denied, s.Denied)
+			for actions := plan.Next(s, done).Actions; len(actions) == 1 && denied[actions[0].Mode] == ""; actions = plan.Next(s, done).Actions {
+				used = append(used, string(actions[0].Mode))
+				denied[actions[0].Mode] = "denied"
+				s.Denied = denied
+			}
+			if diff := cmp.Diff(tc.want, strings.Join(used, " ")); diff != "" {
+				t.Errorf("Next() uses (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestFallbackChain covers the first attempt: its mode and its action.
 func TestFallbackChain(t *testing.T) {
 	pod := func() *corev1.Pod { return finishedMain(never) }
-	failed := func() *corev1.Pod { return newPod(never, exited("main", 7), running("proxy")) }
 	server := func() *corev1.Pod { return finishedMain(never, running("proxy").runs("/app/server")) }
-	neverStarted := func() *corev1.Pod { return finishedMain(onFailure, unpullable("proxy")) }
-	restartsAll := func() *corev1.Pod {
-		return finishedMain(never, running("proxy").restarting(corev1.ContainerRestartPolicyNever,
-			rule(corev1.ContainerRestartRuleActionRestartAllContainers, corev1.ContainerRestartRuleOnExitCodesOpIn, 143)))
-	}
-
 	runScenarios(t, map[string]scenario{
-		"Auto, Kruise: the phase, then a CRR":     {observed(pod(), oneProxy()), 0, terminating(phaseBeforeCRR)},
-		"Auto, Kruise, Respect: a CRR alone":      {observed(pod(), oneProxy(respect)), 0, terminating(crrOfProxy)},
-		"Auto, no Kruise: the phase":              {observed(pod(), oneProxy(), withoutKruise), 0, terminating(phaseOfProxy)},
-		"Auto, no Kruise, failed main: the image": {observed(failed(), oneProxy(), withoutKruise), 0, terminating(swapOfProxy)},
-		"Auto, no Kruise, no image, failed main: phase Failed": {
-			observed(failed(), oneProxy(noImage), withoutKruise),
-			0, terminating("PodPhase#0=Failed [proxy] within 1m0s"),
-		},
-		"Auto, no Kruise, Respect: the image":                    {observed(pod(), oneProxy(respect), withoutKruise), 0, terminating(swapOfProxy)},
-		"Auto, unknown kind of node: the image":                  {observed(pod(), oneProxy(), onUnreadNode), 0, terminating(swapOfProxy)},
-		"Auto, unknown kind of node, no image":                   {observed(pod(), oneProxy(noImage), onUnreadNode), 0, stuck(v1alpha1.ReasonNoUsableMode)},
-		"PodPhase, unknown kind of node":                         {observed(pod(), oneProxy(mode(podPhase), noFallback), onUnreadNode), 0, stuck(v1alpha1.ReasonNodeKindUnknown)},
-		"CRR, unknown kind of node":                              {observed(pod(), oneProxy(mode(crr), noFallback), onUnreadNode), 0, stuck(v1alpha1.ReasonNodeKindUnknown)},
-		"Auto, an operator for single namespaces: the phase":     {observed(pod(), oneProxy(), namespacesOnly), 0, terminating(phaseOfProxy)},
-		"CRR, an operator for single namespaces":                 {observed(pod(), oneProxy(mode(crr), noFallback), namespacesOnly), 0, stuck(v1alpha1.ReasonCRRUnavailable)},
-		"Auto, virtual node: the image":                          {observed(pod(), oneProxy(), onVirtualNode), 0, terminating(swapOfProxy)},
-		"Auto, virtual node, no image: no usable mode":           {observed(pod(), oneProxy(noImage), onVirtualNode), 0, stuck(v1alpha1.ReasonNoUsableMode)},
-		"Auto, no daemon on the node: the phase":                 {observed(pod(), oneProxy(), onDaemonlessNode), 0, terminating(phaseOfProxy)},
-		"Auto, no daemon on the node, failed main: the image":    {observed(failed(), oneProxy(), onDaemonlessNode), 0, terminating(swapOfProxy)},
-		"Auto, no daemon on the node, Respect: the image":        {observed(pod(), oneProxy(respect), onDaemonlessNode), 0, terminating(swapOfProxy)},
-		"Auto, no daemon on the node, phase disabled: the image": {observed(pod(), oneProxy(), onDaemonlessNode, withoutPodPhase), 0, terminating(swapOfProxy)},
-		"SIGTERM leads to a restart, phase off: CRR before Image": {
-			observed(finishedMain(never, running("proxy").restarting(corev1.ContainerRestartPolicyNever,
-				rule(corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleOnExitCodesOpIn, 143))), oneProxy(), withoutPodPhase),
-			0, terminating(crrOfProxy),
-		},
-		"Auto, no daemon on the node, failed phase: the image": {
-			observed(pod(), oneProxy(), onDaemonlessNode, attempted(phaseWrite(2, podPhase))),
-			0, fallingBack(swapOfProxy),
-		},
-		"Image, no daemon on the node: the image":        {observed(pod(), oneProxy(mode(image)), onDaemonlessNode), 0, terminating(swapOfProxy)},
-		"PodPhase, no daemon on the node: the phase":     {observed(pod(), oneProxy(mode(podPhase)), onDaemonlessNode), 0, terminating(phaseOfProxy)},
-		"CRR, no daemon on the node: falls back":         {observed(pod(), oneProxy(mode(crr)), onDaemonlessNode), 0, fallingBack(phaseOfProxy)},
-		"CRR, no daemon on the node, no fallback: stuck": {observed(pod(), oneProxy(mode(crr), noFallback), onDaemonlessNode), 0, stuck(v1alpha1.ReasonNoKruiseDaemon)},
-		"Auto, no Kruise, no image, no phase: no usable mode": {
-			observed(pod(), oneProxy(noImage), withoutKruise, withoutPodPhase),
-			0, stuck(v1alpha1.ReasonNoUsableMode),
-		},
-		"Auto, sidecar never started: the phase, even with Kruise": {observed(neverStarted(), oneProxy()), 0, terminating(phaseOfProxy)},
-		"Auto, sidecar never started, Respect: the image":          {observed(neverStarted(), oneProxy(respect)), 0, terminating(swapOfProxy)},
-		"Auto, RestartAllContainers on exit: the phase":            {observed(restartsAll(), oneProxy()), 0, terminating(phaseOfProxy)},
-		"RestartAllContainers on exit, Respect: no usable mode":    {observed(restartsAll(), oneProxy(respect)), 0, stuck(v1alpha1.ReasonNoUsableMode)},
-		"a declared mode goes before the modes of Auto":            {observed(pod(), oneProxy(mode(image))), 0, terminating(swapOfProxy)},
-		"PodPhase, Kruise: the phase":                              {observed(pod(), oneProxy(mode(podPhase))), 0, terminating(phaseOfProxy)},
-		"CRR, no Kruise: falls back":                               {observed(pod(), oneProxy(mode(crr)), withoutKruise), 0, fallingBack(phaseOfProxy)},
-		"PodPhase, virtual node: falls back":                       {observed(pod(), oneProxy(mode(podPhase)), onVirtualNode), 0, fallingBack(swapOfProxy)},
-		"CRR, no Kruise, no fallback: stuck":                       {observed(pod(), oneProxy(mode(crr), noFallback), withoutKruise), 0, stuck(v1alpha1.ReasonCRRUnavailable)},
-		"CRR, virtual node, no fallback: stuck":                    {observed(pod(), oneProxy(mode(crr), noFallback), onVirtualNode), 0, stuck(v1alpha1.ReasonVirtualNode)},
-		"CRR, sidecar never started, no fallback: stuck":           {observed(neverStarted(), oneProxy(mode(crr), noFallback)), 0, stuck(v1alpha1.ReasonSidecarNotStarted)},
-		"Image, no image, no fallback: stuck":                      {observed(pod(), oneProxy(mode(image), noImage, noFallback)), 0, stuck(v1alpha1.ReasonNoQuickExitImage)},
-		"Image covers the command: the image":                      {observed(server(), oneProxy(mode(image), having("default", "/app/server"))), 0, terminating(swapOfProxy)},
-		"Image covers every command: the image":                    {observed(server(), oneProxy(mode(image), having("*"))), 0, terminating(swapOfProxy)},
-		"Image does not cover the command: falls back":             {observed(server(), oneProxy(mode(image)), withoutKruise), 0, fallingBack(phaseOfProxy)},
-		"Image does not cover the command, no fallback: stuck":     {observed(server(), oneProxy(mode(image), noFallback)), 0, stuck(v1alpha1.ReasonCommandNotCovered)},
-		"sidecar never started: its command must be covered, too": {
-			observed(finishedMain(never, unpullable("proxy").runs("/app/server")), oneProxy(mode(image), noFallback)),
-			0, stuck(v1alpha1.ReasonCommandNotCovered),
-		},
-		"Respect, no Kruise, command not covered: no usable mode": {observed(server(), oneProxy(respect), withoutKruise), 0, stuck(v1alpha1.ReasonNoUsableMode)},
-		"virtual node, command not covered: no usable mode":       {observed(server(), oneProxy(), onVirtualNode), 0, stuck(v1alpha1.ReasonNoUsableMode)},
-		"image not on the list: falls back": {
-			observed(pod(), oneProxy(mode(image), from(resolve.SourceEntry)), withoutKruise, withoutImages),
-			0, fallingBack(phaseOfProxy),
-		},
-		"image not on the list, no fallback: stuck": {
-			observed(pod(), oneProxy(mode(image), noFallback, from(resolve.SourcePolicy)), withoutImages),
-			0, stuck(v1alpha1.ReasonImageNotAllowed),
-		},
-		"the operator's default image need not be on the list": {
-			observed(pod(), oneProxy(mode(image), from(resolve.SourceOperator)), withoutImages),
-			0, terminating(swapOfProxy),
-		},
-		"image of an environment variable not on the list, no fallback: stuck": {
-			observed(pod(), oneProxy(mode(image), noFallback, from(resolve.SourceEnvironment)), withoutImages),
-			0, stuck(v1alpha1.ReasonImageNotAllowed),
-		},
-		"a swap in progress continues when its image leaves the list": {
-			observed(pod(), oneProxy(mode(image), noFallback, from(resolve.SourcePolicy)), withoutImages, attempted(swap("proxy"))),
-			0, inProgress(minute),
-		},
-		"a swap in progress continues when its paths change": {observed(server(), oneProxy(mode(image), noFallback), attempted(swap("proxy"))), 0, inProgress(minute)},
+		"an operator for single namespaces: the phase":           {observed(pod(), oneProxy(), namespacesOnly), 0, terminating(phaseOfProxy)},
+		"virtual node: the image":                                {observed(pod(), oneProxy(), onVirtualNode), 0, terminating(swapOfProxy)},
+		"virtual node, no image: no usable mode":                 {observed(pod(), oneProxy(noImage), onVirtualNode), 0, stuck(v1alpha1.ReasonNoUsableMode)},
+		"unknown kind of node: the image":                        {observed(pod(), oneProxy(), onUnreadNode), 0, terminating(swapOfProxy)},
+		"no daemon on the node: the phase":                       {observed(pod(), oneProxy(), onDaemonlessNode), 0, terminating(phaseOfProxy)},
+		"PodPhase, virtual node: falls back":                     {observed(pod(), oneProxy(mode(podPhase)), onVirtualNode), 0, fallingBack(swapOfProxy)},
+		"CRR, no daemon on the node: falls back":                 {observed(pod(), oneProxy(mode(crr)), onDaemonlessNode), 0, fallingBack(phaseOfProxy)},
+		"no Kruise, Respect, declared Image: the image":          {observed(pod(), oneProxy(respect, mode(image)), withoutKruise), 0, terminating(swapOfProxy)},
+		"Image covers the command: the image":                    {observed(server(), oneProxy(mode(image), having("default", "/app/server"))), 0, terminating(swapOfProxy)},
+		"Image covers every command: the image":                  {observed(server(), oneProxy(mode(image), having("*"))), 0, terminating(swapOfProxy)},
+		"Image does not cover the command: falls back":           {observed(server(), oneProxy(mode(image)), withoutKruise), 0, fallingBack(phaseOfProxy)},
+		"the operator's default image need not be on the list":   {observed(pod(), oneProxy(mode(image), from(resolve.SourceOperator)), withoutImages), 0, terminating(swapOfProxy)},
+		"a swap in progress continues when its image is removed": {observed(pod(), oneProxy(mode(image), noFallback, from(resolve.SourcePolicy)), withoutImages, attempted(swap("proxy"))), 0, inProgress(minute)},
+		"a swap in progress continues when its paths change":     {observed(server(), oneProxy(mode(image), noFallback), attempted(swap("proxy"))), 0, inProgress(minute)},
 		"a swap of another sidecar does not count": {
-			observed(finishedMain(never, running("logs"), running("proxy").runs("/app/server")),
-				sidecarsOf(sidecar("proxy", mode(image), noFallback), sidecar("logs")), attempted(swap("logs"))),
+			observed(finishedMain(never, running("logs"), running("proxy").runs("/app/server")), sidecarsOf(sidecar("proxy", mode(image), noFallback), sidecar("logs")), attempted(swap("logs"))),
 			0, requeued(stuck(v1alpha1.ReasonCommandNotCovered), minute),
 		},
-		"PodPhase, phase disabled, no fallback: stuck": {observed(pod(), oneProxy(mode(podPhase), noFallback), withoutPodPhase), 0, stuck(v1alpha1.ReasonModeDisabled)},
-		"PodPhase, Respect, no fallback: stuck":        {observed(pod(), oneProxy(mode(podPhase), respect, noFallback)), 0, stuck(v1alpha1.ReasonExitCodesRespected)},
-		"CRR, RestartAllContainers on exit, no fallback: stuck": {
-			observed(restartsAll(), oneProxy(mode(crr), noFallback)),
-			0, stuck(v1alpha1.ReasonRestartsAllContainers),
-		},
-		"Auto has its fallback chain even without fallback": {observed(pod(), oneProxy(noFallback), withoutKruise), 0, terminating(phaseOfProxy)},
-		"a crash-looping sidecar is ended like a running one": {
-			observed(finishedMain(onFailure, crashLooping("proxy")), oneProxy(), withoutKruise),
-			0, terminating(phaseOfProxy),
-		},
-		"a CRR's deadline has a grace period for each container": {
-			observed(finishedMain(never, running("a"), running("b"), running("c")),
-				sidecarsOf(sidecar("a", respect), sidecar("b", respect), sidecar("c", respect))),
-			0, terminating("CRR#0 [a b c] within 2m0s"),
-		},
-		"a swap's deadline has a grace period for each container": {
-			observed(finishedMain(never, running("a"), running("b")), sidecarsOf(sidecar("a"), sidecar("b")), onVirtualNode),
-			0, terminating("Image#0 [a b] within 1m30s"),
-		},
-		"a pod without a grace period has Kubernetes' default": {
-			observed(pod(), oneProxy(respect), func(s *plan.Snapshot) { s.Pod.Spec.TerminationGracePeriodSeconds = nil }),
-			0, terminating(crrOfProxy),
-		},
-		"a grace period of zero is one second": {
-			observed(pod(), oneProxy(respect), func(s *plan.Snapshot) { *s.Pod.Spec.TerminationGracePeriodSeconds = 0 }),
-			0, terminating("CRR#0 [proxy] within 31s"),
-		},
-		"the largest grace period does not overflow": {
-			observed(pod(), oneProxy(respect), func(s *plan.Snapshot) { *s.Pod.Spec.TerminationGracePeriodSeconds = 1 << 62 }),
-			0, terminating("CRR#0 [proxy] within 8760h0m30s"),
-		},
+		"sidecar never started: the phase, even with Kruise":  {observed(finishedMain(onFailure, unpullable("proxy")), oneProxy()), 0, terminating(phaseOfProxy)},
+		"Auto has its fallback chain even without fallback":   {observed(pod(), oneProxy(noFallback), withoutKruise), 0, terminating(phaseOfProxy)},
+		"a crash-looping sidecar is ended like a running one": {observed(finishedMain(onFailure, crashLooping("proxy")), oneProxy()), 0, terminating(crrOfProxy)},
+		"an unknown mode is followed by the next":             {observed(pod(), oneProxy(mode("Freeze"))), 0, fallingBack(crrOfProxy)},
+		"an unknown fallback leaves a usable mode":            {observed(pod(), oneProxy(mode(podPhase), unknownFallback)), 0, terminating(phaseOfProxy)},
+		"an unknown fallback leaves Auto":                     {observed(pod(), oneProxy(unknownFallback)), 0, terminating(crrOfProxy)},
+		"an unknown fallback does not mean Enabled":           {observed(pod(), oneProxy(mode(image), noImage, unknownFallback)), 0, stuck(v1alpha1.ReasonNoUsableMode)},
+		"unknown exit codes of a failed sidecar count":        {observed(finishedMain(never, exited("logs", 3), running("proxy")), sidecarsOf(sidecar("logs", unknownExitCodes), sidecar("proxy"))), 0, terminating(swapOfProxy)},
+		"a CRR's deadline has a grace period for each":        {observed(finishedMain(never, running("a"), running("b"), running("c")), sidecarsOf(sidecar("a"), sidecar("b"), sidecar("c"))), 0, terminating("CRR#0 [a b c] within 2m0s")},
+		"a swap's deadline has a grace period for each":       {observed(finishedMain(never, running("a"), running("b")), sidecarsOf(sidecar("a"), sidecar("b")), onVirtualNode), 0, terminating("Image#0 [a b] within 1m30s")},
+		"a phase's deadline has one grace period":             {observed(finishedMain(never, running("a"), running("b")), sidecarsOf(sidecar("a"), sidecar("b")), withoutKruise), 0, terminating("PodPhase#0=Succeeded [a b] within 1m0s")},
+		"no grace period: Kubernetes' default":                {observed(pod(), oneProxy(), func(s *plan.Snapshot) { s.Pod.Spec.TerminationGracePeriodSeconds = nil }), 0, terminating(crrOfProxy)},
+		"a grace period of zero is one second":                {observed(pod(), oneProxy(), grace(0)), 0, terminating("CRR#0 [proxy] within 31s")},
+		"the largest grace period does not overflow":          {observed(pod(), oneProxy(), largestGrace), 0, terminating("CRR#0 [proxy] within 8760h0m30s")},
 	})
 }
 
+// TestWhyNot covers the reason why a mode, declared without fallback, cannot be used, and what users read about it.
+func TestWhyNot(t *testing.T) {
+	pod := func() *corev1.Pod { return finishedMain(never) }
+	server := finishedMain(never, running("proxy").runs("/app/server"))
+	restartsAll := finishedMain(never, running("proxy").restarting(corev1.ContainerRestartPolicyNever,
+		rule(corev1.ContainerRestartRuleActionRestartAllContainers, corev1.ContainerRestartRuleOnExitCodesOpIn, 143)))
+	disabled := func(s *plan.Snapshot) { s.Capabilities.EnabledModes = plan.EnabledModes{PodPhase: "Sometimes"} }
+	for want, tc := range map[string]struct {
+		mode     v1alpha1.Mode
+		snapshot plan.Snapshot
+		reason   v1alpha1.Reason
+	}{
+		"node node is virtual and has no OpenKruise daemon":                     {crr, observed(pod(), oneProxy(), onVirtualNode), v1alpha1.ReasonVirtualNode},
+		"node node does not run OpenKruise's daemon":                            {crr, observed(pod(), oneProxy(), onDaemonlessNode), v1alpha1.ReasonNoKruiseDaemon},
+		"the operator runs with --crr=Disabled":                                 {crr, observed(pod(), oneProxy(), disabled), v1alpha1.ReasonModeDisabled},
+		"the operator runs with --watch-namespaces":                             {crr, observed(pod(), oneProxy(), namespacesOnly), v1alpha1.ReasonCRRUnavailable},
+		"the operator does not read nodes":                                      {crr, observed(pod(), oneProxy(), onUnreadNode), v1alpha1.ReasonNodeKindUnknown},
+		"install OpenKruise, or declare another mode":                           {crr, observed(pod(), oneProxy(), withoutKruise), v1alpha1.ReasonCRRUnavailable},
+		"OpenKruise stops only containers that have started":                    {crr, observed(finishedMain(never, unpullable("proxy")), oneProxy()), v1alpha1.ReasonSidecarNotStarted},
+		"an exit of container proxy may restart all containers of the pod":      {crr, observed(restartsAll, oneProxy()), v1alpha1.ReasonRestartsAllContainers},
+		"set its --node-kind to the kind of all nodes":                          {podPhase, observed(pod(), oneProxy(), onUnreadNode), v1alpha1.ReasonNodeKindUnknown},
+		"node node is virtual and has no kubelet to tear the pod down":          {podPhase, observed(pod(), oneProxy(), onVirtualNode), v1alpha1.ReasonVirtualNode},
+		"the operator runs with --pod-phase=Disabled":                           {podPhase, observed(pod(), oneProxy(), disabled), v1alpha1.ReasonModeDisabled},
+		"the phase would override its exit code":                                {podPhase, observed(pod(), oneProxy(respect)), v1alpha1.ReasonExitCodesRespected},
+		"terminationGracePeriodSeconds is 61, more than the 60":                 {podPhase, observed(pod(), oneProxy(), grace(61*time.Second)), v1alpha1.ReasonGracePeriodTooLong},
+		"sidecar-termination-outcome does not decide the pod's outcome":         {podPhase, observed(pod(), oneProxy(), undecided), v1alpha1.ReasonOutcomeNotDecided},
+		"the pod was disrupted or its deadline had passed":                      {podPhase, observed(pod(), oneProxy(), record(v1alpha1.MainsRunning)), v1alpha1.ReasonOutcomeNotDecided},
+		"the operator runs with --image-swap=Disabled":                          {image, observed(pod(), oneProxy(), disabled), v1alpha1.ReasonModeDisabled},
+		"no quick-exit image is set; set image in the policy":                   {image, observed(pod(), oneProxy(noImage), denying(image)), v1alpha1.ReasonNoQuickExitImage},
+		"container proxy runs /app/server, which quick-exit image":              {image, observed(server, oneProxy()), v1alpha1.ReasonCommandNotCovered},
+		"which quick-exit image " + quickExit:                                   {image, observed(finishedMain(never, unpullable("proxy").runs("/app/server")), oneProxy()), v1alpha1.ReasonCommandNotCovered},
+		"quick-exit image " + quickExit + " is not allowed":                     {image, observed(pod(), oneProxy(from(resolve.SourcePolicy)), withoutImages), v1alpha1.ReasonImageNotAllowed},
+		"use one that --allowed-quick-exit-image of the operator permits":       {image, observed(pod(), oneProxy(from(resolve.SourceEnvironment)), withoutImages), v1alpha1.ReasonImageNotAllowed},
+		"may restart all containers of the pod":                                 {image, observed(restartsAll, oneProxy()), v1alpha1.ReasonRestartsAllContainers},
+		"the API server denied the write, which is retried; grant the operator": {image, observed(pod(), oneProxy(), denying(image)), v1alpha1.ReasonWriteRefused},
+		"does not know mode \"Freeze\"; upgrade the operator":                   {"Freeze", observed(pod(), oneProxy()), v1alpha1.ReasonUnknownSetting},
+		"does not know exitCodes \"RespectUnlessKilled\"":                       {podPhase, observed(pod(), oneProxy(unknownExitCodes)), v1alpha1.ReasonUnknownSetting},
+	} {
+		t.Run(want, func(t *testing.T) {
+			declared := &tc.snapshot.View.Sidecars[0]
+			declared.Mode, declared.Fallback = tc.mode, v1alpha1.FallbackDisabled
+			decision := plan.Next(tc.snapshot, done)
+			if decision.Stage != plan.StageStuck || decision.Reason != tc.reason || !strings.Contains(decision.Message, want) || len(decision.Actions) > 0 {
+				t.Errorf("got %+v: %s", briefly(decision), decision.Message)
+			}
+		})
+	}
+	// As one of several modes.
+	for want, s := range map[string]plan.Snapshot{
+		"exit 0 would hide a failure; declare mode Image to accept that": observed(pod(), oneProxy(respect), withoutKruise),
+		"does not know fallback \"Sometimes\"":                           observed(pod(), oneProxy(mode(image), noImage, unknownFallback)),
+		"no mode can end container proxy (CRR: this version":             observed(pod(), oneProxy(unknownExitCodes)),
+		"PodPhase: the API server denied the write":                      observed(pod(), oneProxy(), withoutKruise, denying(podPhase, image)),
+	} {
+		if decision := plan.Next(s, done); decision.Reason != v1alpha1.ReasonNoUsableMode || !strings.Contains(decision.Message, want) {
+			t.Errorf("got %s: %s, want it to contain %q", decision.Reason, decision.Message, want)
+		}
+	}
+}
+
+func largestGrace(s *plan.Snapshot) { *s.Pod.Spec.TerminationGracePeriodSeconds = 1 << 62 }
+
+// TestMaxGracePeriod covers the longest grace period of pods that end by their phase: never more than an hour, and less where no policy
+// declares the sidecar.
+func TestMaxGracePeriod(t *testing.T) {
+	limit := func(d time.Duration) func(*plan.Snapshot) {
+		return func(s *plan.Snapshot) { s.Capabilities.MaxGracePeriod = d }
+	}
+	for name, tc := range map[string]struct {
+		grace, limit func(*plan.Snapshot)
+		policy, want bool
+	}{
+		"policy, at the limit":          {grace(time.Hour), limit(time.Hour), true, true},
+		"policy, above the limit":       {grace(time.Hour + time.Second), limit(time.Hour), true, false},
+		"policy, a lower limit":         {grace(minute), limit(30 * time.Second), true, false},
+		"policy, a higher limit":        {grace(time.Hour + time.Second), limit(2 * time.Hour), true, false},
+		"policy, no limit":              {grace(time.Hour), limit(0), true, true},
+		"policy, no limit, over 1h":     {grace(time.Hour + time.Second), limit(0), true, false},
+		"policy, a limit beyond a year": {largestGrace, limit(10000 * time.Hour), true, false},
+		"no policy, 60 s":               {grace(minute), limit(time.Hour), false, true},
+		"no policy, 61 s":               {grace(61 * time.Second), limit(time.Hour), false, false},
+		"no policy, a lower limit":      {grace(minute), limit(30 * time.Second), false, false},
+		"no policy, no limit":           {grace(time.Hour), limit(0), false, true},
+		"no policy, no limit, over 1h":  {grace(time.Hour + time.Second), limit(0), false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			declared := oneProxy(mode(podPhase))
+			if tc.policy {
+				byPolicy(&declared[0])
+			}
+			options := plan.ModeOptions(observed(finishedMain(never), declared, tc.grace, tc.limit), declared[0])
+			if options[0].Usable() != tc.want || !tc.want && options[0].Reason != v1alpha1.ReasonGracePeriodTooLong {
+				t.Errorf("usable: %t, want %t (%s: %s)", options[0].Usable(), tc.want, options[0].Reason, options[0].Message)
+			}
+		})
+	}
+}
+
 func TestSubstitutions(t *testing.T) {
+	server := func() *corev1.Pod { return finishedMain(never, running("proxy").runs("/app/server")) }
 	tests := map[string]struct {
 		snapshot plan.Snapshot
 		after    time.Duration
@@ -164,20 +243,26 @@ func TestSubstitutions(t *testing.T) {
 			observed(finishedMain(never), oneProxy(mode(crr)), withoutKruise, onDaemonlessNode),
 			0, []plan.Substitution{{Container: "proxy", Wanted: crr, Used: podPhase, Reason: v1alpha1.ReasonNoKruiseDaemon}},
 		},
+		"a phase without a decision is substituted": {
+			observed(finishedMain(never), oneProxy(mode(podPhase)), undecided),
+			0, []plan.Substitution{{Container: "proxy", Wanted: podPhase, Used: image, Reason: v1alpha1.ReasonOutcomeNotDecided}},
+		},
 		"an unusable mode without fallback has no substitute": {
 			observed(finishedMain(never), oneProxy(mode(crr), noFallback), withoutKruise),
 			0, []plan.Substitution{{Container: "proxy", Wanted: crr, Reason: v1alpha1.ReasonCRRUnavailable}},
 		},
 		"an image that does not cover the command is substituted": {
-			observed(finishedMain(never, running("proxy").runs("/app/server")), oneProxy(mode(image))),
+			observed(server(), oneProxy(mode(image))),
 			0, []plan.Substitution{{Container: "proxy", Wanted: image, Used: crr, Reason: v1alpha1.ReasonCommandNotCovered}},
 		},
-		"a swap in progress is not substituted": {observed(finishedMain(never, running("proxy").runs("/app/server")), oneProxy(mode(image)), attempted(swap("proxy"))), 0, nil},
-		"a failed swap is not substituted":      {observed(finishedMain(never, running("proxy").runs("/app/server")), oneProxy(mode(image)), attempted(swap("proxy"))), time.Hour, nil},
-		"a failed mode is a failure, not a substitution": {
-			observed(finishedMain(never), oneProxy(mode(crr)), withoutKruise, attempted(crrAttempt(0, "proxy"))),
-			time.Hour, nil,
+		"a swap in progress is not substituted":          {observed(server(), oneProxy(mode(image)), attempted(swap("proxy"))), 0, nil},
+		"a failed swap is not substituted":               {observed(server(), oneProxy(mode(image)), attempted(swap("proxy"))), time.Hour, nil},
+		"a failed mode is a failure, not a substitution": {observed(finishedMain(never), oneProxy(mode(crr)), withoutKruise, attempted(crrAttempt(0, "proxy"))), time.Hour, nil},
+		"a mark with an end reports substitutions": {
+			observed(newPod(never, running("main"), running("proxy")), oneProxy(mode(crr)), withoutKruise, unmarked),
+			0, []plan.Substitution{{Container: "proxy", Wanted: crr, Used: podPhase, Reason: v1alpha1.ReasonCRRUnavailable}},
 		},
+		"a mark without an end reports none":          {observed(newPod(never, running("main"), running("proxy")), oneProxy(mode(crr), drain(1)), withoutKruise, unmarked), 0, nil},
 		"a sidecar being created has no substitution": {observed(finishedMain(never, creating("proxy")), oneProxy(mode(crr))), 0, nil},
 	}
 	for name, test := range tests {
@@ -199,7 +284,7 @@ func TestBackoffLimitRisk(t *testing.T) {
 	}{
 		"a swapped image adds a restart that counts under OnFailure": {onFailure, image, withoutKruise, true},
 		"restarts do not count under Never":                          {never, image, withoutKruise, false},
-		"a written phase adds no restart":                            {onFailure, podPhase, withoutKruise, false},
+		"a phase adds no restart":                                    {onFailure, podPhase, withoutKruise, false},
 		"no risk without an action":                                  {onFailure, image, attempted(swap("proxy")), false},
 	}
 	for name, test := range tests {

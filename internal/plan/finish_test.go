@@ -4,7 +4,6 @@ package plan_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -18,48 +17,46 @@ import (
 func TestFinish(t *testing.T) {
 	pod := func() *corev1.Pod { return finishedMain(never) }
 	two := func() *corev1.Pod { return finishedMain(never, running("logs"), running("proxy")) }
+	restartOn42 := rule(corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleOnExitCodesOpIn, 42)
 	for name, tc := range map[string]struct {
 		snapshot plan.Snapshot
 		mode     v1alpha1.Mode
 		after    time.Duration
 		want     brief
 	}{
-		"phase":                      {snapshot: observed(pod(), oneProxy()), want: terminating(phaseOfProxy)},
-		"image":                      {snapshot: observed(pod(), oneProxy()), mode: image, want: terminating(swapOfProxy)},
-		"phase of failed main":       {snapshot: observed(newPod(never, exited("main", 3), running("proxy")), oneProxy()), want: terminating("PodPhase#0=Failed [proxy] within 1m0s")},
-		"other mode declared":        {snapshot: observed(pod(), oneProxy(mode(crr), noFallback)), want: terminating(phaseOfProxy)},
-		"modes disabled":             {snapshot: observed(pod(), oneProxy(), func(s *plan.Snapshot) { s.Capabilities.EnabledModes = plan.EnabledModes{} }), want: terminating(phaseOfProxy)},
-		"image disabled":             {snapshot: observed(pod(), oneProxy(), func(s *plan.Snapshot) { s.Capabilities.Image = false }), mode: image, want: terminating(swapOfProxy)},
-		"long grace period":          {snapshot: observed(pod(), oneProxy(), grace(2*time.Hour)), want: terminating("PodPhase#0=Succeeded [proxy] within 2h0m30s")},
-		"failed CRR":                 {snapshot: observed(pod(), oneProxy(mode(crr), noFallback), attempted(crrAttempt(0, "proxy"))), after: minute, want: fallingBack(phaseOfProxy)},
-		"failed swap":                {snapshot: observed(pod(), oneProxy(), attempted(swap("proxy"))), after: minute, want: fallingBack(phaseOfProxy)},
-		"phase reverted three times": {snapshot: observed(pod(), oneProxy(), attempted(phaseWrite(2, podPhase))), after: minute, want: fallingBack("PodPhase#3=Succeeded [proxy] within 1m0s")},
-
-		"live CRR": {snapshot: observed(pod(), oneProxy(), attempted(crrAttempt(0, "proxy"))), after: 30 * time.Second, want: inProgress(30 * time.Second)},
-		"image after reverted phase": {
-			snapshot: observed(pod(), oneProxy(), attempted(phaseWrite(0, podPhase))), mode: image,
-			after: 30 * time.Second, want: inProgress(30 * time.Second),
+		"phase":               {snapshot: observed(pod(), oneProxy()), want: terminating(phaseOfProxy)},
+		"phase, marked by it": {snapshot: observed(pod(), oneProxy(), unmarked), want: terminating(phaseOfProxy)},
+		"phase, recorded by it": {
+			snapshot: observed(newPod(never, exited("main", 0).restarting(corev1.ContainerRestartPolicyNever, restartOn42), running("proxy")), oneProxy(), unmarked),
+			want:     terminating("PodPhase#0=Succeeded recorded [proxy] within 1m0s"),
 		},
-		"image swapOfProxy before": {snapshot: observed(pod(), oneProxy(), attempted(swap("proxy"))), mode: image, after: minute, want: stuck(v1alpha1.ReasonStuck)},
-		"main runs":                {snapshot: observed(newPod(never, running("main"), running("proxy")), oneProxy()), want: waits(v1alpha1.ReasonMainContainersRunning, 0)},
-		"main will restart":        {snapshot: observed(newPod(onFailure, exited("main", 3), running("proxy")), oneProxy()), want: waits(v1alpha1.ReasonMainContainersRunning, 0)},
-		"no sidecar declared":      {snapshot: observed(pod(), nil), want: ignored(v1alpha1.ReasonNoSidecar)},
-		"all declared sidecars":    {snapshot: observed(pod(), sidecarsOf(sidecar("main"), sidecar("proxy"))), want: stuck(v1alpha1.ReasonNoMainContainer)},
-		"draining":                 {snapshot: observed(pod(), oneProxy(drain(minute))), want: waits(v1alpha1.ReasonDraining, minute)},
-		"virtual node":             {snapshot: observed(pod(), oneProxy(), onVirtualNode), want: stuck(v1alpha1.ReasonVirtualNode)},
-		"no image":                 {snapshot: observed(pod(), oneProxy(noImage)), mode: image, want: stuck(v1alpha1.ReasonNoQuickExitImage)},
-		"image not allowed":        {snapshot: observed(pod(), oneProxy(), withoutImages), mode: image, want: stuck(v1alpha1.ReasonImageNotAllowed)},
-		"exit code counts":         {snapshot: observed(pod(), oneProxy(respect)), want: stuck(v1alpha1.ReasonExitCodesRespected)},
-		"one of two has no image": {
-			snapshot: observed(two(), sidecarsOf(sidecar("logs", noImage), sidecar("proxy"))), mode: image, want: stuck(v1alpha1.ReasonNoQuickExitImage),
-		},
-		"finished before": {
-			snapshot: observed(pod(), oneProxy(), phase(corev1.PodSucceeded), attempted(phaseWrite(0, podPhase))),
-			after:    time.Hour, want: ignored(v1alpha1.ReasonPodFinished),
-		},
-		"guard is overdue": {
-			snapshot: guarded(running("proxy")), after: time.Hour, want: ignored(v1alpha1.ReasonPodFinished),
-		},
+		"image":                   {snapshot: observed(pod(), oneProxy(), unmarked), mode: image, want: terminating(swapOfProxy)},
+		"phase of failed main":    {snapshot: observed(newPod(never, exited("main", 3), running("proxy")), oneProxy()), want: terminating(failedOfProxy)},
+		"other mode declared":     {snapshot: observed(pod(), oneProxy(mode(crr), noFallback)), want: terminating(phaseOfProxy)},
+		"modes disabled":          {snapshot: observed(pod(), oneProxy(), func(s *plan.Snapshot) { s.Capabilities.EnabledModes = plan.EnabledModes{} }), want: terminating(phaseOfProxy)},
+		"image disabled":          {snapshot: observed(pod(), oneProxy(), func(s *plan.Snapshot) { s.Capabilities.Image = false }), mode: image, want: terminating(swapOfProxy)},
+		"grace above the flag":    {snapshot: observed(pod(), oneProxy(), grace(time.Hour), func(s *plan.Snapshot) { s.Capabilities.MaxGracePeriod = minute }), want: terminating("PodPhase#0=Succeeded [proxy] within 1h0m30s")},
+		"grace above one hour":    {snapshot: observed(pod(), oneProxy(), grace(2*time.Hour)), want: stuck(v1alpha1.ReasonGracePeriodTooLong)},
+		"failed CRR":              {snapshot: observed(pod(), oneProxy(mode(crr), noFallback), attempted(crrAttempt(0, "proxy"))), after: minute, want: fallingBack(phaseOfProxy)},
+		"failed swap":             {snapshot: observed(pod(), oneProxy(), attempted(swap("proxy"))), after: minute, want: fallingBack(phaseOfProxy)},
+		"phase without effect":    {snapshot: observed(pod(), oneProxy(), ending(v1alpha1.EndPodPhase)), want: fallingBack(phaseOfProxy)},
+		"more than ten marks":     {snapshot: observed(pod(), oneProxy(), unmarked, marks(10)), want: terminating(phaseOfProxy)},
+		"live CRR":                {snapshot: observed(pod(), oneProxy(), attempted(crrAttempt(0, "proxy"))), after: 30 * time.Second, want: inProgress(30 * time.Second)},
+		"image swapped before":    {snapshot: observed(pod(), oneProxy(), attempted(swap("proxy"))), mode: image, after: minute, want: stuck(v1alpha1.ReasonStuck)},
+		"outcome not decided":     {snapshot: observed(pod(), oneProxy(), undecided), want: stuck(v1alpha1.ReasonOutcomeNotDecided)},
+		"image, not decided":      {snapshot: observed(pod(), oneProxy(), undecided), mode: image, want: terminating(swapOfProxy)},
+		"disrupted":               {snapshot: observed(pod(), oneProxy(), evicted), want: ignored(v1alpha1.ReasonPodDisrupted)},
+		"main runs":               {snapshot: observed(newPod(never, running("main"), running("proxy")), oneProxy(), unmarked), want: waits(v1alpha1.ReasonMainContainersRunning, 0)},
+		"main will restart":       {snapshot: observed(newPod(onFailure, exited("main", 3), running("proxy")), oneProxy()), want: waits(v1alpha1.ReasonMainContainersRunning, 0)},
+		"no sidecar declared":     {snapshot: observed(pod(), nil), want: ignored(v1alpha1.ReasonNoSidecar)},
+		"all declared sidecars":   {snapshot: observed(pod(), sidecarsOf(sidecar("main"), sidecar("proxy"))), want: stuck(v1alpha1.ReasonNoMainContainer)},
+		"draining":                {snapshot: observed(pod(), oneProxy(drain(minute))), want: waits(v1alpha1.ReasonDraining, minute)},
+		"virtual node":            {snapshot: observed(pod(), oneProxy(), onVirtualNode), want: stuck(v1alpha1.ReasonVirtualNode)},
+		"no image":                {snapshot: observed(pod(), oneProxy(noImage)), mode: image, want: stuck(v1alpha1.ReasonNoQuickExitImage)},
+		"image not allowed":       {snapshot: observed(pod(), oneProxy(), withoutImages), mode: image, want: stuck(v1alpha1.ReasonImageNotAllowed)},
+		"exit code counts":        {snapshot: observed(pod(), oneProxy(respect)), want: stuck(v1alpha1.ReasonExitCodesRespected)},
+		"one of two has no image": {snapshot: observed(two(), sidecarsOf(sidecar("logs", noImage), sidecar("proxy"))), mode: image, want: stuck(v1alpha1.ReasonNoQuickExitImage)},
+		"finished before":         {snapshot: observed(pod(), oneProxy(), endedByPhase), after: time.Hour, want: ignored(v1alpha1.ReasonPodFinished)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wanted := podPhase
@@ -79,31 +76,4 @@ func TestFinish(t *testing.T) {
 			}
 		})
 	}
-}
-
-// brokenByFinish returns the invariants that decisions of Finish break, or nothing. They are those of Next, without the limits of
-// the operator.
-func brokenByFinish(s plan.Snapshot, now time.Time) string {
-	var broken []string
-	for _, wanted := range []v1alpha1.Mode{podPhase, image} {
-		chosen := s
-		chosen.Capabilities.EnabledModes = modes(plan.PodPhaseEnabled)
-		chosen.View.Sidecars = nil
-		for _, declared := range s.View.Sidecars {
-			declared.Mode, declared.Fallback = wanted, v1alpha1.FallbackDisabled
-			chosen.View.Sidecars = append(chosen.View.Sidecars, declared)
-		}
-		decision := plan.Finish(s, wanted, now)
-		for _, check := range []func(plan.Snapshot, time.Time, plan.Decision) string{
-			givesReason, actsOnlyWhenMainsAreDone, namesOnlyOpenSidecars, keepsOneLiveAttempt, writesTheOutcome, skipsUnknownSettings,
-		} {
-			if problem := check(chosen, now, decision); problem != "" {
-				broken = append(broken, string(wanted)+": "+problem)
-			}
-		}
-		if slices.ContainsFunc(decision.Actions, func(a plan.Action) bool { return a.Mode != wanted || a.ReleasePhase }) {
-			broken = append(broken, string(wanted)+": another mode")
-		}
-	}
-	return strings.Join(broken, "; ")
 }

@@ -5,6 +5,7 @@ package plan_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,7 +20,6 @@ import (
 
 const (
 	quickExit = "registry.example/quick-exit:v1"
-	window    = 1500 * time.Millisecond
 
 	never     = corev1.RestartPolicyNever
 	onFailure = corev1.RestartPolicyOnFailure
@@ -175,23 +175,79 @@ func modes(phase plan.PodPhaseUse) plan.EnabledModes {
 	return plan.EnabledModes{CRR: true, Image: true, PodPhase: phase}
 }
 
-// observed returns a snapshot of a stable pod on a real node with OpenKruise. All containers that are not sidecars are main
-// containers.
+// observed returns a snapshot of a pod on a real node with OpenKruise. All containers that are not sidecars are main containers. The
+// operator has marked the pod without an end, and the admission policy has answered.
 func observed(pod *corev1.Pod, sidecars []resolve.Sidecar, changes ...func(*plan.Snapshot)) plan.Snapshot {
 	s := plan.Snapshot{
 		Pod: pod, View: resolve.View{Sidecars: sidecars}, Node: plan.NodeReal,
-		Capabilities:   plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true, MaxGracePeriod: time.Hour},
-		UnchangedSince: done.Add(-time.Hour), StabilizationWindow: window,
+		Capabilities: plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: true, MaxGracePeriod: time.Hour},
 	}
 	for _, c := range pod.Spec.Containers {
 		if !slices.ContainsFunc(sidecars, func(t resolve.Sidecar) bool { return t.Container == c.Name }) {
 			s.View.Mains = append(s.View.Mains, c.Name)
 		}
 	}
+	marked(&s)
 	for _, change := range changes {
 		change(&s)
 	}
 	return s
+}
+
+// marked gives the pod its mark and the record that the admission policy makes of it. A pod whose exit codes all count has none.
+func marked(s *plan.Snapshot) {
+	if ignored := ignoredBy(s.View); len(ignored) > 0 {
+		s.Pod.Labels = map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}
+		annotate(s.Pod, v1alpha1.AnnotationIgnoredExitCodes, strings.Join(ignored, ","))
+		annotate(s.Pod, v1alpha1.AnnotationMainContainers, decide(s.Pod, s.Pod).Annotations[v1alpha1.AnnotationMainContainers])
+	}
+}
+
+// ignoredBy lists the sidecars whose exit codes do not count.
+func ignoredBy(view resolve.View) []string {
+	var ignored []string
+	for _, sidecar := range view.Sidecars {
+		if sidecar.ExitCodes == v1alpha1.ExitCodesIgnore {
+			ignored = append(ignored, sidecar.Container)
+		}
+	}
+	return ignored
+}
+
+func annotate(pod *corev1.Pod, key, value string) {
+	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
+}
+
+// own is a value that is for the pods of the fixtures, by their UID.
+func own(value string) string { return value + "/pod-uid" }
+
+func unmarked(s *plan.Snapshot)     { s.Pod.Labels, s.Pod.Annotations = nil, nil }
+func assumeMarked(s *plan.Snapshot) { s.AssumeMarked = true }
+
+// undecided is a marked pod without an answer of the admission policy.
+func undecided(s *plan.Snapshot) { delete(s.Pod.Annotations, v1alpha1.AnnotationMainContainers) }
+
+// record replaces what the admission policy has found.
+func record(value string) func(*plan.Snapshot) {
+	return func(s *plan.Snapshot) { annotate(s.Pod, v1alpha1.AnnotationMainContainers, own(value)) }
+}
+
+// ending marks the pod with this end.
+func ending(end string) func(*plan.Snapshot) {
+	return func(s *plan.Snapshot) { annotate(s.Pod, v1alpha1.AnnotationEnd, own(end)) }
+}
+
+// endedByPhase is a pod that the admission policy has ended in this phase.
+func endedByPhase(s *plan.Snapshot) {
+	ending(v1alpha1.EndPodPhase)(s)
+	record(v1alpha1.MainsDecided)(s)
+	s.Pod.Status.Phase = corev1.PodSucceeded
+}
+
+// failedByPhase is a pod whose phase Failed the operator has written.
+func failedByPhase(s *plan.Snapshot) {
+	ending(v1alpha1.EndFailed)(s)
+	s.Pod.Status.Phase = corev1.PodFailed
 }
 
 func withoutKruise(s *plan.Snapshot)    { s.Capabilities.CRRServed = false }
@@ -201,11 +257,22 @@ func withoutImages(s *plan.Snapshot)    { s.Capabilities.Images = imagesOf("regi
 func onVirtualNode(s *plan.Snapshot)    { s.Node = plan.NodeVirtual }
 func onDaemonlessNode(s *plan.Snapshot) { s.Node = plan.NodeDaemonless }
 func onUnreadNode(s *plan.Snapshot)     { s.Node = plan.NodeNotRead }
+func onUnknownNode(s *plan.Snapshot)    { s.Node = plan.NodeUnknown }
 func namespacesOnly(s *plan.Snapshot)   { s.Capabilities.NamespacesOnly = true }
+func beingDeleted(s *plan.Snapshot)     { s.Pod.DeletionTimestamp = &metav1.Time{Time: done} }
+func evicted(s *plan.Snapshot)          { s.Pod.Status.Reason = "Evicted" }
+func withClaim(s *plan.Snapshot) {
+	s.Pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
+}
 
 // mirror makes the pod the mirror pod of a static pod.
-func mirror(s *plan.Snapshot) {
-	s.Pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: ""}
+func mirror(s *plan.Snapshot) { annotate(s.Pod, corev1.MirrorPodAnnotationKey, "") }
+
+// condition adds a condition of the pod, which is true.
+func condition(kind corev1.PodConditionType) func(*plan.Snapshot) {
+	return func(s *plan.Snapshot) {
+		s.Pod.Status.Conditions = append(s.Pod.Status.Conditions, corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue})
+	}
 }
 
 // grace sets the pod's grace period. The operator's limit for mode PodPhase is one hour.
@@ -213,28 +280,31 @@ func grace(d time.Duration) func(*plan.Snapshot) {
 	return func(s *plan.Snapshot) { *s.Pod.Spec.TerminationGracePeriodSeconds = int64(d / time.Second) }
 }
 
-// withoutWindow is an installation with the phase guard.
-func withoutWindow(s *plan.Snapshot) { s.StabilizationWindow = 0 }
-
-func unchangedSince(t time.Time) func(*plan.Snapshot) {
-	return func(s *plan.Snapshot) { s.UnchangedSince = t }
-}
-
-func containersUnchangedSince(t time.Time) func(*plan.Snapshot) {
-	return func(s *plan.Snapshot) { s.ContainersUnchangedSince = t }
-}
-
 func drainsSince(t time.Time) func(*plan.Snapshot) {
 	return func(s *plan.Snapshot) { s.DrainsSince = t }
+}
+
+func phaseSince(after time.Duration) func(*plan.Snapshot) {
+	return func(s *plan.Snapshot) { s.PhaseSince = done.Add(after) }
 }
 
 func phase(p corev1.PodPhase) func(*plan.Snapshot) {
 	return func(s *plan.Snapshot) { s.Pod.Status.Phase = p }
 }
 
-// phaseKnown adds the condition with which the kubelet reports the pod's phase.
-func phaseKnown(s *plan.Snapshot) {
-	s.Pod.Status.Conditions = append(s.Pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: "PodCompleted"})
+// marks returns a change after which the operator has marked the pod so often, the last time at done.
+func marks(written int) func(*plan.Snapshot) {
+	return func(s *plan.Snapshot) { s.MarksWritten, s.MarkedAt = written, done }
+}
+
+// denying returns a change after which the last write of each of these modes was denied.
+func denying(modes ...v1alpha1.Mode) func(*plan.Snapshot) {
+	return func(s *plan.Snapshot) {
+		s.Denied = map[v1alpha1.Mode]string{}
+		for _, m := range modes {
+			s.Denied[m] = "a webhook denied it"
+		}
+	}
 }
 
 func attempted(attempts ...plan.Attempt) func(*plan.Snapshot) {
@@ -243,7 +313,7 @@ func attempted(attempts ...plan.Attempt) func(*plan.Snapshot) {
 
 // crrAttempt is an attempt of mode CRR that began when the mains were done, on containers with no restart.
 func crrAttempt(number int, containers ...string) plan.Attempt {
-	a := plan.Attempt{Mode: v1alpha1.ModeCRR, For: v1alpha1.ModeCRR, Number: number, Started: done, RestartCounts: map[string]int32{}}
+	a := plan.Attempt{Mode: v1alpha1.ModeCRR, Number: number, Started: done, RestartCounts: map[string]int32{}}
 	for _, name := range containers {
 		a.RestartCounts[name] = 0
 	}
@@ -252,12 +322,8 @@ func crrAttempt(number int, containers ...string) plan.Attempt {
 
 func swap(containers ...string) plan.Attempt {
 	a := crrAttempt(0, containers...)
-	a.Mode, a.For = v1alpha1.ModeImage, v1alpha1.ModeImage
+	a.Mode = v1alpha1.ModeImage
 	return a
-}
-
-func phaseWrite(number int, purpose v1alpha1.Mode) plan.Attempt {
-	return plan.Attempt{Mode: v1alpha1.ModePodPhase, For: purpose, Number: number, Started: done}
 }
 
 func at(a plan.Attempt, started time.Duration) plan.Attempt {
@@ -270,16 +336,20 @@ func finished(a plan.Attempt, after time.Duration, message string) plan.Attempt 
 	return a
 }
 
-// brief is what tables compare: the decision without its message, and with one line for each action.
+// brief is what tables compare: the decision without its message, and with one line for its mark and for each action.
 type brief struct {
 	Stage   plan.Stage
 	Reason  v1alpha1.Reason
+	Mark    string
 	Actions []string
 	Requeue time.Duration
 }
 
 func briefly(d plan.Decision) brief {
 	b := brief{Stage: d.Stage, Reason: d.Reason, Requeue: d.RequeueAfter}
+	if d.Mark != nil {
+		b.Mark = describeMark(*d.Mark)
+	}
 	for _, action := range d.Actions {
 		b.Actions = append(b.Actions, describe(action))
 	}
@@ -288,10 +358,10 @@ func briefly(d plan.Decision) brief {
 
 // The first action of each mode on the sidecar of finishedMain.
 const (
-	phaseOfProxy   = "PodPhase#0=Succeeded [proxy] within 1m0s"
-	phaseBeforeCRR = "PodPhase#0=Succeeded [proxy] for CRR within 1m0s"
-	swapOfProxy    = "Image#0 [proxy] within 1m0s"
-	crrOfProxy     = "CRR#0 [proxy] within 1m0s"
+	phaseOfProxy  = "PodPhase#0=Succeeded [proxy] within 1m0s"
+	failedOfProxy = "PodPhase#0=Failed [proxy] within 1m0s"
+	swapOfProxy   = "Image#0 [proxy] within 1m0s"
+	crrOfProxy    = "CRR#0 [proxy] within 1m0s"
 )
 
 func ignored(reason v1alpha1.Reason) brief { return brief{Stage: plan.StageIgnored, Reason: reason} }
@@ -300,6 +370,11 @@ func terminated() brief                    { return brief{Stage: plan.StageTermi
 
 func waits(reason v1alpha1.Reason, requeue time.Duration) brief {
 	return brief{Stage: plan.StageWaiting, Reason: reason, Requeue: requeue}
+}
+
+// marking is a decision that marks the pod.
+func marking(mark string) brief {
+	return brief{Stage: plan.StageWaiting, Reason: v1alpha1.ReasonMarking, Mark: mark}
 }
 
 // pending is a decision without an action after the end of the mains.
@@ -324,19 +399,25 @@ func requeued(b brief, after time.Duration) brief {
 	return b
 }
 
+// describeMark formats a mark as a line, such as "[logs proxy] PodPhase recorded".
+func describeMark(m plan.Mark) string {
+	line := strings.TrimSuffix(fmt.Sprintf("%v %s", m.IgnoredExitCodes, m.End), " ")
+	if m.Succeeded {
+		line += " recorded"
+	}
+	return line
+}
+
 // describe formats an action as a line with its containers and timeout.
 func describe(a plan.Action) string {
 	line := fmt.Sprintf("%s#%d", a.Mode, a.Attempt)
-	if a.ReleasePhase {
-		return line + " is released"
-	}
-	if a.Phase != "" {
-		line += "=" + string(a.Phase)
+	if a.Mark != nil {
+		line += "=" + string(a.Mark.Phase())
+		if a.Mark.Succeeded {
+			line += " recorded"
+		}
 	}
 	line += fmt.Sprintf(" %v", a.Containers)
-	if a.For != a.Mode {
-		line += fmt.Sprintf(" for %s", a.For)
-	}
 	if len(a.Supersedes) > 0 {
 		var numbers []int
 		for _, spent := range a.Supersedes {

@@ -4,7 +4,7 @@ package plan_test
 
 import (
 	"fmt"
-	"slices"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -23,16 +23,7 @@ func FuzzNext(f *testing.F) {
 	f.Add([]byte{1, 0, 1, 0, 0, 0, 2, 4, 3, 1, 1, 1, 0, 0, 0, 20, 0})
 	f.Add([]byte{0, 2, 0, 1, 1, 0, 3, 5, 4, 0, 0, 1, 2, 1, 0, 1, 0, 10, 2, 0, 1, 30, 0, 3, 1, 0, 5})
 	f.Add([]byte("a pod with a main container and sidecars that have been tried before"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		s, now := fuzzedSnapshot(bytesOf(data))
-		decision := plan.Next(s, now)
-		if problem := checkInvariants(s, now, decision) + isDeterministic(s, now, decision); problem != "" {
-			t.Errorf("%s\nin %s\ndecision: %+v", problem, tell(s, now.Sub(done)), briefly(decision))
-		}
-		if problem := brokenByFinish(s, now); problem != "" {
-			t.Errorf("Finish breaks invariants: %s\nin %s", problem, tell(s, now.Sub(done)))
-		}
-	})
+	f.Fuzz(checkFuzzed)
 }
 
 // bytesOf returns a source of numbers below a bound. Each byte gives one number, and zeros follow the last.
@@ -49,27 +40,62 @@ func bytesOf(data []byte) func(bound int) int {
 
 func fuzzedSnapshot(next func(int) int) (plan.Snapshot, time.Time) {
 	pick := func(options ...string) string { return options[next(len(options))] }
-	pod := newPod(corev1.RestartPolicy(pick("Never", "OnFailure", "Always")))
-	pod.Status.Phase = corev1.PodPhase(pick("Running", "Pending", "Succeeded", "Failed"))
-	s := observed(pod, nil)
-	s.Node = plan.NodeKind(pick("Real", "Virtual", "", "Daemonless"))
+	pod := newPod(corev1.RestartPolicy(pick("Never", "OnFailure", "Never", "OnFailure", "Never", "OnFailure", "Always")))
+	pod.Status.Phase = corev1.PodPhase(pick("Running", "Running", "Running", "Running", "Running", "Running", "Pending", "Succeeded", "Failed"))
+	s := plan.Snapshot{Pod: pod}
+	s.Node = plan.NodeKind(pick("Real", "Virtual", "", "Daemonless", "NotRead", "Real", "Real"))
 	s.Capabilities = plan.Capabilities{CRRServed: next(2) == 0, EnabledModes: modes(plan.PodPhaseUse(pick("Enabled", "Disabled", "LastResort")))}
 	s.Capabilities.MaxGracePeriod = []time.Duration{time.Hour, 10 * time.Second, 0}[next(3)]
-	if next(4) == 1 {
-		pod.Annotations = map[string]string{v1alpha1.AnnotationPhaseGuard: "Enabled"}
+	for _, change := range []func(*plan.Snapshot){
+		mirror, withClaim, beingDeleted, evicted, condition(corev1.DisruptionTarget), condition(corev1.AllContainersRestarting),
+	} {
+		if next(32) == 1 {
+			change(&s)
+		}
+	}
+	names := fuzzContainers(next, &s)
+	for i := range next(4) {
+		a := plan.Attempt{Mode: v1alpha1.Mode(pick("CRR", "Image")), Number: i, Started: done.Add(time.Duration(next(120)) * time.Second)}
+		a.RestartCounts = map[string]int32{}
+		for _, name := range names {
+			if next(2) == 0 {
+				a.RestartCounts[name] = int32(next(3)) - 1
+			}
+		}
+		if a.Mode == crr && next(3) == 1 {
+			a.Finished = a.Started.Add(time.Duration(next(60)) * time.Second)
+		}
+		s.Attempts = append(s.Attempts, a)
+	}
+	fuzzMark(next, &s)
+	now := done.Add(time.Duration(next(180)) * time.Duration(1+next(4)) * time.Second)
+	for _, m := range []v1alpha1.Mode{crr, image, podPhase} {
+		if next(4) == 1 {
+			if s.Denied == nil {
+				s.Denied = map[v1alpha1.Mode]string{}
+			}
+			s.Denied[m] = "denied"
+		}
 	}
 	if next(16) == 1 {
-		mirror(&s)
+		s.InvalidAnnotation = "unreadable"
 	}
-	if next(16) == 1 {
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.AllContainersRestarting, Status: corev1.ConditionTrue}}
-	}
+	return s, now
+}
+
+// fuzzContainers adds containers to the pod and returns their names.
+func fuzzContainers(next func(int) int, s *plan.Snapshot) []string {
+	pick := func(options ...string) string { return options[next(len(options))] }
 	var names []string
-	for i := range next(6) {
+	for i := range 2 + next(4) {
 		name := fmt.Sprintf("c%d", i)
 		names = append(names, name)
-		c := statesOf(name)[next(6)]
-		switch next(6) {
+		isMain, state := i == 0 && next(16) != 1 || i > 1 && next(3) == 0, next(6)
+		if isMain && next(6) != 1 {
+			state = 4 + state%2 // mostly done
+		}
+		c := statesOf(name)[state]
+		switch next(8) {
 		case 1:
 			c = c.restarting(corev1.ContainerRestartPolicyNever, rule(corev1.ContainerRestartRuleAction(pick("Restart", "RestartAllContainers")),
 				corev1.ContainerRestartRuleOnExitCodesOperator(pick("In", "NotIn")), int32(next(8))))
@@ -85,15 +111,15 @@ func fuzzedSnapshot(next func(int) int) (plan.Snapshot, time.Time) {
 		if word := pick("", "/bin/sh", "/app/server"); word != "" {
 			c = c.runs(word)
 		}
-		pod.Spec.Containers = append(pod.Spec.Containers, c.spec)
-		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, c.status)
-		if next(3) == 0 {
+		s.Pod.Spec.Containers = append(s.Pod.Spec.Containers, c.spec)
+		s.Pod.Status.ContainerStatuses = append(s.Pod.Status.ContainerStatuses, c.status)
+		if isMain {
 			s.View.Mains = append(s.View.Mains, name)
 			continue
 		}
 		s.View.Sidecars = append(s.View.Sidecars, sidecar(name, func(sidecar *resolve.Sidecar) {
 			sidecar.Mode = v1alpha1.Mode(pick("Auto", "CRR", "Image", "PodPhase", "Freeze"))
-			sidecar.ExitCodes = v1alpha1.ExitCodes(pick("Ignore", "Respect", "Ignore", "Respect", "RespectUnlessKilled"))
+			sidecar.ExitCodes = v1alpha1.ExitCodes(pick("Ignore", "Respect", "Ignore", "Ignore", "Ignore", "RespectUnlessKilled"))
 			sidecar.Fallback = v1alpha1.Fallback(pick("Enabled", "Disabled", "Enabled", "Disabled", "Sometimes"))
 			if next(2) == 0 {
 				byPolicy(sidecar)
@@ -103,38 +129,56 @@ func fuzzedSnapshot(next func(int) int) (plan.Snapshot, time.Time) {
 			sidecar.Drain = time.Duration(next(3)) * 20 * time.Second
 		}))
 	}
-	for i := range next(5) {
-		a := plan.Attempt{Mode: v1alpha1.Mode(pick("CRR", "Image", "PodPhase")), Number: i, Started: done.Add(time.Duration(next(120)) * time.Second)}
-		a.For = a.Mode
-		if a.Mode != podPhase {
-			a.RestartCounts = map[string]int32{}
-			for _, name := range names {
-				if next(2) == 0 {
-					a.RestartCounts[name] = int32(next(3)) - 1
-				}
-			}
-		} else if slices.ContainsFunc(s.Attempts, func(earlier plan.Attempt) bool { return earlier.Mode == podPhase }) {
-			continue // its annotation holds only one
-		}
-		if a.Mode == crr && next(3) == 1 {
-			a.Finished = a.Started.Add(time.Duration(next(60)) * time.Second)
-		}
-		s.Attempts = append(s.Attempts, a)
+	return names
+}
+
+// fuzzMark gives the pod any label and annotations that somebody may write, and the operator any memory of it.
+func fuzzMark(next func(int) int, s *plan.Snapshot) {
+	value := func(values ...string) string {
+		return values[next(len(values))] + []string{"/pod-uid", "/other", ""}[next(3)]
 	}
-	s.UnchangedSince = done.Add(time.Duration(next(120)) * time.Second)
-	now := done.Add(time.Duration(next(180)) * time.Duration(1+next(4)) * time.Second)
-	for _, m := range []v1alpha1.Mode{crr, image, podPhase} {
-		if next(4) == 1 {
-			if s.Denied == nil {
-				s.Denied = map[v1alpha1.Mode]string{}
-			}
-			s.Denied[m] = "denied"
+	if next(4) != 0 {
+		marked(s)
+	}
+	if next(3) == 1 {
+		s.Pod.Labels = map[string]string{v1alpha1.LabelOutcome: []string{v1alpha1.OutcomeMainContainers, "Other"}[next(2)]}
+		annotate(s.Pod, v1alpha1.AnnotationMainContainers, value("Running", "Succeeded", "Decided", ""))
+	}
+	if next(3) == 1 {
+		annotate(s.Pod, v1alpha1.AnnotationEnd, value("PodPhase", "Failed", "Other", ""))
+	}
+	if next(4) == 1 {
+		annotate(s.Pod, v1alpha1.AnnotationIgnoredExitCodes, []string{"", "c0", "c0,c1", ",,"}[next(4)])
+	}
+	s.AssumeMarked = next(8) == 1
+	s.MarksWritten, s.MarkedAt = next(12), done.Add(time.Duration(next(120))*time.Second)
+	s.DrainsSince = []time.Time{{}, done, done.Add(time.Duration(next(60)) * time.Second)}[next(3)]
+	if isTerminal(s.Pod) {
+		s.PhaseSince = done.Add(time.Duration(next(60)) * time.Second)
+	}
+}
+
+// TestRandomStates tries what FuzzNext would, with bytes from a fixed seed.
+func TestRandomStates(t *testing.T) {
+	t.Parallel()
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		data := make([]byte, 200)
+		for i := range data {
+			data[i] = byte(random.Uint32())
 		}
+		checkFuzzed(t, data)
 	}
-	if next(16) == 1 {
-		s.InvalidAnnotation = "unreadable"
+}
+
+func checkFuzzed(t *testing.T, data []byte) {
+	t.Helper()
+	s, now := fuzzedSnapshot(bytesOf(data))
+	decision := plan.Next(s, now)
+	if problem := checkInvariants(s, now, decision) + isDeterministic(s, now, decision); problem != "" {
+		t.Errorf("%s\nin %s\ndecision: %+v", problem, tell(s, now.Sub(done)), briefly(decision))
 	}
-	s.ContainersUnchangedSince = s.UnchangedSince.Add(-time.Duration(next(60)) * time.Second)
-	s.Kubelet.IgnoresPhase = next(4) == 1
-	return s, now
+	if problem := brokenByFinish(s, now); problem != "" {
+		t.Errorf("Finish breaks invariants: %s\nin %s", problem, tell(s, now.Sub(done)))
+	}
 }

@@ -16,16 +16,14 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// checkInvariants returns the first invariant that the decision breaks, or nothing. It shares no code with
-// the package.
+// invariant returns why the decision breaks it, or nothing.
+type invariant func(plan.Snapshot, time.Time, plan.Decision) string
+
+// checkInvariants returns the first invariant that the decision breaks, or nothing. It shares no code with the package.
 func checkInvariants(s plan.Snapshot, now time.Time, d plan.Decision) string {
-	if slices.ContainsFunc(d.Actions, func(a plan.Action) bool { return a.ReleasePhase }) {
-		return releasesOnlyALatePhase(s, now, d) + skipsDeniedModes(s, now, d)
-	}
-	for _, check := range []func(plan.Snapshot, time.Time, plan.Decision) string{
-		givesReason, actsOnlyWhenMainsAreDone, namesOnlyOpenSidecars, keepsOneLiveAttempt, writesTheOutcome,
-		writesToAStablePod, waitsForKubeletBeforeCRR, writesPhasesWithinLimits, writesIgnoredPhasesLast, leavesNoIgnoredExitCode, skipsUnknownSettings,
-		skipsDeniedModes, requeues,
+	for _, check := range []invariant{
+		givesReason, actsOnlyWhenMainsAreDone, namesOnlyOpenSidecars, keepsOneLiveAttempt, marksOnlyWhatItMay, marksInAdvanceOnly, recordsOnlySuccess,
+		endsByTheOutcome, usesModesWithinLimits, leavesNoIgnoredExitCode, skipsUnknownSettings, skipsDeniedModes, requeues,
 	} {
 		if problem := check(s, now, d); problem != "" {
 			return problem
@@ -42,17 +40,6 @@ func givesReason(_ plan.Snapshot, _ time.Time, d plan.Decision) string {
 	return ""
 }
 
-// releasesOnlyALatePhase: the operator releases only a terminal phase that it wrote, after the deadline of every attempt by
-// that phase, and only while a container still runs. The release is the only action, whatever the policies declare.
-func releasesOnlyALatePhase(s plan.Snapshot, now time.Time, d plan.Decision) string {
-	late := slices.ContainsFunc(s.Attempts, func(a plan.Attempt) bool { return a.Mode == podPhase && now.After(a.Started.Add(5*minute)) })
-	runs := slices.ContainsFunc(s.Pod.Status.ContainerStatuses, func(st corev1.ContainerStatus) bool { return st.State.Running != nil })
-	if len(d.Actions) != 1 || !isTerminal(s.Pod) || !late || !runs || s.Pod.Annotations[v1alpha1.AnnotationPhaseGuard] == "" {
-		return "the guard is taken off too early, or with something else"
-	}
-	return givesReason(s, now, d)
-}
-
 // actsOnlyWhenMainsAreDone: no action while a main container may run again, in a pod without a main container, or on a pod
 // that the operator must ignore.
 func actsOnlyWhenMainsAreDone(s plan.Snapshot, _ time.Time, d plan.Decision) string {
@@ -62,8 +49,7 @@ func actsOnlyWhenMainsAreDone(s plan.Snapshot, _ time.Time, d plan.Decision) str
 	if len(s.View.Mains) == 0 {
 		return "an action without a main container"
 	}
-	_, static := s.Pod.Annotations["kubernetes.io/config.mirror"]
-	if s.Pod.Spec.RestartPolicy != never && s.Pod.Spec.RestartPolicy != onFailure || s.Pod.DeletionTimestamp != nil || static {
+	if mustIgnore(s.Pod) || s.Pod.DeletionTimestamp != nil || !isTerminal(s.Pod) && isDisturbed(s.Pod) {
 		return "an action on a pod that the operator must ignore"
 	}
 	if s.Node == plan.NodeUnknown {
@@ -74,12 +60,25 @@ func actsOnlyWhenMainsAreDone(s plan.Snapshot, _ time.Time, d plan.Decision) str
 			return fmt.Sprintf("an action while main container %s may run", name)
 		}
 	}
-	for _, condition := range s.Pod.Status.Conditions {
-		if condition.Type == corev1.AllContainersRestarting && condition.Status == corev1.ConditionTrue {
-			return "an action while all containers are about to restart"
-		}
+	if hasCondition(s.Pod, corev1.AllContainersRestarting) {
+		return "an action while all containers are about to restart"
 	}
 	return ""
+}
+
+// mustIgnore says whether the operator must not write to the pod at all.
+func mustIgnore(pod *corev1.Pod) bool {
+	_, static := pod.Annotations["kubernetes.io/config.mirror"]
+	return static || pod.Spec.RestartPolicy != never && pod.Spec.RestartPolicy != onFailure
+}
+
+func hasCondition(pod *corev1.Pod, kind corev1.PodConditionType) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == kind && c.Status == corev1.ConditionTrue })
+}
+
+// isDisturbed says whether somebody has begun to end the pod.
+func isDisturbed(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp != nil || pod.Status.Reason != "" || hasCondition(pod, corev1.DisruptionTarget)
 }
 
 // namesOnlyOpenSidecars: no action names a main container, a sidecar that has ended, or one that still drains. A CRR names no
@@ -89,38 +88,50 @@ func namesOnlyOpenSidecars(s plan.Snapshot, now time.Time, d plan.Decision) stri
 		return "an action when every sidecar has ended"
 	}
 	for _, action := range d.Actions {
-		if len(action.Containers) == 0 || !slices.IsSorted(action.Containers) || len(slices.Compact(slices.Clone(action.Containers))) != len(action.Containers) {
-			return fmt.Sprintf("an action on no container, or out of order: %v", action.Containers)
+		names := action.Containers
+		if len(names) == 0 || !slices.IsSorted(names) || len(slices.Compact(slices.Clone(names))) != len(names) {
+			return fmt.Sprintf("an action on no container, or out of order: %v", names)
 		}
-		for _, name := range action.Containers {
-			i := slices.IndexFunc(s.View.Sidecars, func(t resolve.Sidecar) bool { return t.Container == name })
-			switch {
-			case i < 0:
-				return fmt.Sprintf("an action names %s, which is no sidecar", name)
-			case s.View.Sidecars[i].Drain > 0 && now.Before(d.MainsDone.Add(s.View.Sidecars[i].Drain)):
-				return fmt.Sprintf("an action names %s, which drains", name)
-			case !mayRun(s.Pod, name) && !justSwapped(s, name):
-				return fmt.Sprintf("an action names %s, which has ended", name)
-			case action.Mode == crr && status(s.Pod, name).ContainerID == "":
-				return fmt.Sprintf("a CRR names %s, which has never started", name)
-			case action.Mode == image && hasQuickExitImage(s, name) && !recordsSwap(s, name) &&
-				(s.Node == plan.NodeVirtual || s.View.Sidecars[i].Mode == image):
-				return fmt.Sprintf("a swap names %s, which has been swapped", name)
-			case action.Mode == image && action.Images[name] != s.View.Sidecars[i].Image, action.Mode == image && action.Images[name] == "":
-				return fmt.Sprintf("a swap gives %s the image %q", name, action.Images[name])
-			case action.Mode == image && !runsQuickExit(s.Pod, s.View.Sidecars[i]):
-				return fmt.Sprintf("a swap gives %s an image that does not have its command", name)
-			}
+		if slices.ContainsFunc(names, func(name string) bool { return s.View.Sidecar(name) == nil }) {
+			return fmt.Sprintf("an action on what is no sidecar: %v", names)
 		}
 	}
-	return ""
+	return eachSidecar(s, d, func(action plan.Action, sidecar resolve.Sidecar) string {
+		name := sidecar.Container
+		switch {
+		case drains(s, now, d, sidecar):
+			return "it drains"
+		case !mayRun(s.Pod, name) && !justSwapped(s, name):
+			return "it has ended"
+		case action.Mode == crr && status(s.Pod, name).ContainerID == "":
+			return "it has never started"
+		case action.Mode != image:
+			return ""
+		case hasQuickExitImage(s, name) && !recordsSwap(s, name) && (s.Node == plan.NodeVirtual || sidecar.Mode == image):
+			return "it has been swapped"
+		case action.Images[name] != sidecar.Image || action.Images[name] == "":
+			return fmt.Sprintf("it gets the image %q", action.Images[name])
+		case !runsQuickExit(s.Pod, sidecar):
+			return "the image does not have its command"
+		case sidecar.ExitCodes != v1alpha1.ExitCodesIgnore && sidecar.Mode != image:
+			return "its exit code counts"
+		}
+		return ""
+	})
+}
+
+func drains(s plan.Snapshot, now time.Time, d plan.Decision, sidecar resolve.Sidecar) bool {
+	since := d.MainsDone
+	if !s.DrainsSince.IsZero() {
+		since = s.DrainsSince
+	}
+	return sidecar.Drain > 0 && now.Before(since.Add(sidecar.Drain))
 }
 
 // runsQuickExit says whether the image covers the command. It knows only the commands and images of these tests.
 func runsQuickExit(pod *corev1.Pod, sidecar resolve.Sidecar) bool {
-	i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == sidecar.Container })
 	has := strings.Split(sidecar.QuickExitPaths.String(), ",")
-	switch command := pod.Spec.Containers[i].Command; {
+	switch command := specOf(pod, sidecar.Container).Command; {
 	case len(command) == 0, slices.Contains(has, "*"), slices.Contains(has, command[0]):
 		return true
 	default:
@@ -128,10 +139,13 @@ func runsQuickExit(pod *corev1.Pod, sidecar resolve.Sidecar) bool {
 	}
 }
 
-// keepsOneLiveAttempt: no action begins an attempt on a container while another attempt may still end it. A CRR and its phase
-// are one attempt, and so is a rewritten phase.
+// keepsOneLiveAttempt: no action begins an attempt on a container while another attempt may still end it. A mark and an action are
+// never part of one decision.
 func keepsOneLiveAttempt(s plan.Snapshot, now time.Time, d plan.Decision) string {
-	named := map[string]plan.Action{}
+	if d.Mark != nil && len(d.Actions) > 0 {
+		return "a mark together with an action"
+	}
+	named := map[string]bool{}
 	for _, action := range d.Actions {
 		superseded := func(a plan.Attempt) bool {
 			return slices.ContainsFunc(action.Supersedes, func(spent plan.Attempt) bool { return spent.Number == a.Number && spent.UID == a.UID })
@@ -149,13 +163,12 @@ func keepsOneLiveAttempt(s plan.Snapshot, now time.Time, d plan.Decision) string
 			}
 		}
 		for _, name := range action.Containers {
-			if first, twice := named[name]; twice && first.For != action.For {
+			if named[name] {
 				return fmt.Sprintf("two actions name %s", name)
 			}
-			named[name] = action
-			for _, attempt := range s.Attempts {
-				rewrite := action.Mode == podPhase && hasPhase(s)
-				if !rewrite && isLive(s, attempt, name, now) {
+			named[name] = true
+			for _, attempt := range attemptsOf(s, d) {
+				if isLive(s, attempt, name, now) {
 					return fmt.Sprintf("%s#%d on %s while %s#%d is live", action.Mode, action.Attempt, name, attempt.Mode, attempt.Number)
 				}
 			}
@@ -164,188 +177,181 @@ func keepsOneLiveAttempt(s plan.Snapshot, now time.Time, d plan.Decision) string
 	return ""
 }
 
-// writesTheOutcome: the phase is written only after the mains are done and every respected sidecar has ended. Their exit codes
-// determine it. It never replaces a terminal phase, and is never written on a virtual node or against the operator's flag.
-func writesTheOutcome(s plan.Snapshot, _ time.Time, d plan.Decision) string {
+// marksOf are all marks of a decision.
+func marksOf(d plan.Decision) []plan.Mark {
+	var all []plan.Mark
+	if d.Mark != nil {
+		all = append(all, *d.Mark)
+	}
+	for _, action := range d.Actions {
+		if action.Mark != nil {
+			all = append(all, *action.Mark)
+		}
+	}
+	return all
+}
+
+// marksOnlyWhatItMay: a mark lists exactly the sidecars whose exit codes do not count. It is written to no pod that the operator must
+// ignore, that has a terminal phase, whose marks were denied, or that has no node. A mark of its own is never written for a
+// prediction, after the record, or more than ten times.
+func marksOnlyWhatItMay(s plan.Snapshot, _ time.Time, d plan.Decision) string {
+	_, denied := s.Denied[podPhase]
+	for _, mark := range marksOf(d) {
+		if want := ignoredBy(s.View); !slices.Equal(want, mark.IgnoredExitCodes) {
+			return fmt.Sprintf("the mark lists %v instead of %v", mark.IgnoredExitCodes, want)
+		}
+		if mustIgnore(s.Pod) || isTerminal(s.Pod) || denied || s.Pod.Spec.NodeName == "" || len(s.View.Sidecars) == 0 {
+			return "a mark of a pod that must not be marked"
+		}
+	}
+	if d.Mark != nil && (s.AssumeMarked || isRecorded(s.Pod) || s.MarksWritten >= 10) {
+		return "a mark that is needless"
+	}
+	return ""
+}
+
+// marksInAdvanceOnly: a mark of its own announces the phase only while a main container runs and none has failed, and only if the
+// phase can end every sidecar at once. Later it keeps that end, or none. It never writes phase Failed.
+func marksInAdvanceOnly(s plan.Snapshot, _ time.Time, d plan.Decision) string {
+	if d.Mark == nil {
+		return ""
+	}
+	announced := endOf(s.Pod) == v1alpha1.EndPodPhase
+	switch {
+	case d.Mark.End != "" && d.Mark.End != v1alpha1.EndPodPhase:
+		return "the mark ends the pod by " + d.Mark.End
+	case !d.MainsDone.IsZero(), hasFailed(s):
+		if announced != (d.Mark.End != "") {
+			return "the mark changes the end"
+		}
+		return ""
+	case d.Mark.End == "":
+		return ""
+	case s.Node == plan.NodeUnknown, isUndecided(s.Pod):
+		return "the phase is marked in advance on an unknown node, or without a decision"
+	}
+	for _, sidecar := range s.View.Sidecars {
+		if sidecar.Drain > 0 || sidecar.ExitCodes != v1alpha1.ExitCodesIgnore || !mayEndByPhase(s, sidecar) ||
+			sidecar.Mode != podPhase && sidecar.Mode != v1alpha1.ModeAuto && sidecar.Fallback != v1alpha1.FallbackEnabled {
+			return fmt.Sprintf("the phase is marked in advance although it cannot end %s", sidecar.Container)
+		}
+	}
+	return ""
+}
+
+// recordsOnlySuccess: the operator records only what the admission policy does not evaluate, after every container that counts has
+// exited 0 for good, and before the pod was disrupted. While an exit of a sidecar may restart the main containers, only the write that
+// also ends the pod records it.
+func recordsOnlySuccess(s plan.Snapshot, _ time.Time, d plan.Decision) string {
+	for _, mark := range marksOf(d) {
+		if !mark.Succeeded {
+			continue
+		}
+		ruled := slices.ContainsFunc(s.Pod.Spec.Containers, func(c corev1.Container) bool { return c.RestartPolicy != nil })
+		if !ruled || isDisturbed(s.Pod) || hasFailed(s) || d.MainsDone.IsZero() {
+			return "a record that is not true, or not the operator's"
+		}
+		for _, sidecar := range s.View.Sidecars {
+			restartsAll := slices.ContainsFunc(specOf(s.Pod, sidecar.Container).RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
+				return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
+			})
+			switch {
+			case sidecar.ExitCodes != v1alpha1.ExitCodesIgnore && mayRun(s.Pod, sidecar.Container):
+				return fmt.Sprintf("a record while %s, which is respected, may run", sidecar.Container)
+			case d.Mark != nil && restartsAll && mayRun(s.Pod, sidecar.Container):
+				return fmt.Sprintf("a record while %s may restart all containers", sidecar.Container)
+			}
+		}
+	}
+	return ""
+}
+
+// endsByTheOutcome: the phase ends a pod only when every sidecar that has not ended is due and ignored, and in the phase that the
+// exit codes determine. Succeeded needs a record. Nothing is written over a terminal phase.
+func endsByTheOutcome(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	for _, action := range d.Actions {
 		if action.Mode != podPhase {
-			if action.Phase != "" {
-				return "a phase in another mode"
+			if action.Mark != nil {
+				return "a mark in another mode"
 			}
 			continue
 		}
 		want := corev1.PodSucceeded
-		counted := slices.Clone(s.View.Mains)
-		for _, sidecar := range s.View.Sidecars {
-			if sidecar.ExitCodes != v1alpha1.ExitCodesIgnore {
-				if mayRun(s.Pod, sidecar.Container) {
-					return fmt.Sprintf("a phase while %s, which is respected, may run", sidecar.Container)
-				}
-				counted = append(counted, sidecar.Container)
-			}
-		}
-		for _, name := range counted {
-			if status(s.Pod, name).State.Terminated.ExitCode != 0 {
-				want = corev1.PodFailed
-			}
+		if hasFailed(s) {
+			want = corev1.PodFailed
 		}
 		switch {
-		case action.Phase != want:
-			return fmt.Sprintf("phase %s where the outcome is %s", action.Phase, want)
-		case isTerminal(s.Pod):
-			return "a phase over a terminal one"
-		case s.Node == plan.NodeVirtual, s.Node == plan.NodeNotRead, s.Capabilities.PodPhase != plan.PodPhaseEnabled && s.Capabilities.PodPhase != plan.PodPhaseLastResort:
-			return "a phase on a node that is or may be virtual, or although PodPhase is disabled"
+		case action.Mark.Phase() != want:
+			return fmt.Sprintf("phase %s where the outcome is %s", action.Mark.Phase(), want)
+		case isTerminal(s.Pod), isUndecided(s.Pod) && !s.AssumeMarked:
+			return "a phase over a terminal one, or without a decision"
+		case want == corev1.PodSucceeded && !isRecorded(s.Pod) && !s.AssumeMarked && !action.Mark.Succeeded:
+			return "phase Succeeded without a record"
 		}
-	}
-	for _, action := range d.Actions {
-		if action.Mode == crr && (s.Node != plan.NodeReal || !s.Capabilities.CRR || !s.Capabilities.CRRServed || s.Capabilities.NamespacesOnly) {
-			return "a CRR without Kruise"
-		}
-	}
-	return ""
-}
-
-// writesToAStablePod: the phase is written only if the pod has not changed for the stabilization window, or its containers have
-// not changed for twenty windows. After a phase was reverted, the window is that without the phase guard. The clock of the pod's node does not matter.
-// If the operator's clock was set back, a change may lie in the future. No pod waits for that.
-func writesToAStablePod(s plan.Snapshot, now time.Time, d plan.Decision) string {
-	window := s.StabilizationWindow
-	if plan.PhaseReverted(s.Pod, s.Attempts) >= 0 {
-		window = max(window, plan.UnguardedWindow)
-	}
-	quiet := !now.Before(s.UnchangedSince.Add(window)) || !now.Before(s.ContainersUnchangedSince.Add(20*window)) || s.ContainersUnchangedSince.After(now)
-	if !quiet && slices.ContainsFunc(d.Actions, func(a plan.Action) bool { return a.Phase != "" }) {
-		return "the phase is written to a pod that is not stable"
-	}
-	return ""
-}
-
-// waitsForKubeletBeforeCRR: before a CRR stops a sidecar with ignored exit codes, the operator writes the phase if it may. While
-// that phase stands, the CRR waits until the kubelet has reported it, or two minutes have passed.
-func waitsForKubeletBeforeCRR(s plan.Snapshot, now time.Time, d plan.Decision) string {
-	known := slices.ContainsFunc(s.Pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == "Ready" && c.Reason == "PodCompleted" })
-	late := slices.ContainsFunc(s.Attempts, func(a plan.Attempt) bool { return a.Mode == podPhase && !now.Before(a.Started.Add(2*minute)) })
-	for _, action := range d.Actions {
 		for _, sidecar := range s.View.Sidecars {
-			switch {
-			case hasFailed(s), action.Mode != crr, sidecar.ExitCodes != v1alpha1.ExitCodesIgnore, !slices.Contains(action.Containers, sidecar.Container):
-			case !hasPhase(s) && mayHavePhase(s, sidecar) && !restartsUnderCRR(s, sidecar):
-				return fmt.Sprintf("a CRR for %s, whose exit code would count", sidecar.Container)
-			case hasPhase(s) && isTerminal(s.Pod) && !known && !late:
-				return fmt.Sprintf("a CRR for %s, although the kubelet may not have seen the phase", sidecar.Container)
+			if mayRun(s.Pod, sidecar.Container) && (sidecar.ExitCodes != v1alpha1.ExitCodesIgnore || drains(s, now, d, sidecar)) {
+				return fmt.Sprintf("a phase while %s, which is respected or drains, may run", sidecar.Container)
 			}
 		}
 	}
 	return ""
 }
 
-// restartsUnderCRR says whether the kubelet ignores phases and restarts the sidecar that a CRR stops, so that no phase hides the exit.
-func restartsUnderCRR(s plan.Snapshot, sidecar resolve.Sidecar) bool {
-	return s.Kubelet.IgnoresPhase && mayRun(withExit(s.Pod, sidecar.Container, 143), sidecar.Container)
-}
-
-// writesIgnoredPhasesLast: where the kubelet ignores phases, a phase is written only for a sidecar that cannot be swapped, or
-// without fallback.
-func writesIgnoredPhasesLast(s plan.Snapshot, _ time.Time, d plan.Decision) string {
+// eachSidecar checks each sidecar that an action names.
+func eachSidecar(s plan.Snapshot, d plan.Decision, check func(plan.Action, resolve.Sidecar) string) string {
 	for _, action := range d.Actions {
-		for _, sidecar := range s.View.Sidecars {
-			if s.Kubelet.IgnoresPhase && action.Phase != "" && !hasPhase(s) && slices.Contains(action.Containers, sidecar.Container) &&
-				sidecar.Fallback == v1alpha1.FallbackEnabled && canSwap(s, sidecar) {
-				return fmt.Sprintf("a phase for %s, which can be swapped, although the kubelet ignores it", sidecar.Container)
+		for _, name := range action.Containers {
+			if problem := check(action, *s.View.Sidecar(name)); problem != "" {
+				return fmt.Sprintf("%s ends %s: %s", action.Mode, name, problem)
 			}
 		}
 	}
 	return ""
 }
 
-// writesPhasesWithinLimits: beyond the longest grace period, a phase is written only for sidecars whose policy declares PodPhase.
-// With PodPhase as the last resort, it is written only for sidecars that declare PodPhase or CRR, or that cannot be swapped.
-func writesPhasesWithinLimits(s plan.Snapshot, _ time.Time, d plan.Decision) string {
-	for _, action := range d.Actions {
-		for _, sidecar := range s.View.Sidecars {
-			switch {
-			case action.Phase == "" || !slices.Contains(action.Containers, sidecar.Container):
-			case !mayHavePhase(s, sidecar):
-				return fmt.Sprintf("the phase is written for %s, whose pod has too long a grace period", sidecar.Container)
-			case s.Capabilities.PodPhase == plan.PodPhaseLastResort && !hasPhase(s) && sidecar.Mode != podPhase && sidecar.Mode != crr && canSwap(s, sidecar):
-				return fmt.Sprintf("the phase is written for %s, which can be swapped", sidecar.Container)
-			}
+// usesModesWithinLimits: each mode is used only where the node and the operator's flags allow it. Where the phase is the last resort,
+// by the operator's flag, a resource claim or a failed main container, it ends only sidecars that declare it or cannot be swapped.
+func usesModesWithinLimits(s plan.Snapshot, _ time.Time, d plan.Decision) string {
+	lastResort := s.Capabilities.PodPhase == plan.PodPhaseLastResort || len(s.Pod.Spec.ResourceClaims) > 0 || hasFailed(s)
+	return eachSidecar(s, d, func(action plan.Action, sidecar resolve.Sidecar) string {
+		switch {
+		case action.Mode == podPhase && !mayEndByPhase(s, sidecar):
+			return "against the operator's limits"
+		case action.Mode == podPhase && lastResort && sidecar.Mode != podPhase && canSwap(s, sidecar):
+			return "it can be swapped"
+		case action.Mode == crr && (s.Node != plan.NodeReal || !s.Capabilities.CRR || !s.Capabilities.CRRServed || s.Capabilities.NamespacesOnly):
+			return "there is no Kruise"
 		}
-	}
-	return ""
+		return ""
+	})
 }
 
 // leavesNoIgnoredExitCode: if the ignored exit code of a sidecar would count after a CRR, its image is swapped first if possible.
-// The exception is a declared CRR after a main container has failed.
+// The exception is a declared CRR.
 func leavesNoIgnoredExitCode(s plan.Snapshot, _ time.Time, d plan.Decision) string {
-	for _, action := range d.Actions {
-		for _, sidecar := range s.View.Sidecars {
-			stands := !mayRun(withExit(s.Pod, sidecar.Container, 143), sidecar.Container)
-			hidden := !hasFailed(s) && (isTerminal(s.Pod) || !hasPhase(s) && mayHavePhase(s, sidecar))
-			declared := sidecar.Mode == crr && (hasFailed(s) || sidecar.Fallback != v1alpha1.FallbackEnabled)
-			if action.Mode == crr && slices.Contains(action.Containers, sidecar.Container) && sidecar.ExitCodes == v1alpha1.ExitCodesIgnore &&
-				stands && !hidden && !declared && canSwap(s, sidecar) {
-				return fmt.Sprintf("a CRR for %s, which can be swapped, and whose exit code would count", sidecar.Container)
-			}
+	counts := hasFailed(s) || isUndecided(s.Pod) || !isMarked(s.Pod) && !s.AssumeMarked
+	return eachSidecar(s, d, func(action plan.Action, sidecar resolve.Sidecar) string {
+		if counts && action.Mode == crr && sidecar.Mode != crr && sidecar.ExitCodes == v1alpha1.ExitCodesIgnore && canSwap(s, sidecar) {
+			return "it can be swapped, and its exit code would count"
 		}
-	}
-	return ""
+		return ""
+	})
 }
 
 // skipsUnknownSettings: no action may contradict a setting whose value this version does not know.
 func skipsUnknownSettings(s plan.Snapshot, _ time.Time, d plan.Decision) string {
-	for _, action := range d.Actions {
-		for _, sidecar := range s.View.Sidecars {
-			known := sidecar.Fallback == v1alpha1.FallbackEnabled || sidecar.Fallback == v1alpha1.FallbackDisabled
-			switch {
-			case !slices.Contains([]v1alpha1.Mode{crr, image, podPhase}, action.Mode):
-				return fmt.Sprintf("an action of mode %s", action.Mode)
-			case !slices.Contains(action.Containers, sidecar.Container):
-			case sidecar.ExitCodes != v1alpha1.ExitCodesIgnore && sidecar.ExitCodes != v1alpha1.ExitCodesRespect:
-				return fmt.Sprintf("an action on %s, whose exitCodes are unknown", sidecar.Container)
-			case !known && sidecar.Mode != v1alpha1.ModeAuto && action.Mode != sidecar.Mode && (sidecar.Mode != crr || action.Mode != podPhase):
-				return fmt.Sprintf("a fallback for %s, whose fallback setting is unknown", sidecar.Container)
-			}
+	return eachSidecar(s, d, func(action plan.Action, sidecar resolve.Sidecar) string {
+		known := sidecar.Fallback == v1alpha1.FallbackEnabled || sidecar.Fallback == v1alpha1.FallbackDisabled
+		switch {
+		case !slices.Contains([]v1alpha1.Mode{crr, image, podPhase}, action.Mode):
+			return "an unknown mode"
+		case sidecar.ExitCodes != v1alpha1.ExitCodesIgnore && sidecar.ExitCodes != v1alpha1.ExitCodesRespect:
+			return "its exitCodes are unknown"
+		case !known && sidecar.Mode != v1alpha1.ModeAuto && action.Mode != sidecar.Mode:
+			return "its fallback is unknown"
 		}
-	}
-	return ""
-}
-
-// hasFailed says whether the pod has failed by the exit codes that count.
-func hasFailed(s plan.Snapshot) bool {
-	return slices.ContainsFunc(s.Pod.Status.ContainerStatuses, func(st corev1.ContainerStatus) bool {
-		counts := !slices.ContainsFunc(s.View.Sidecars, func(t resolve.Sidecar) bool { return t.Container == st.Name && t.ExitCodes == v1alpha1.ExitCodesIgnore })
-		return counts && st.State.Terminated != nil && st.State.Terminated.ExitCode != 0 && !mayRun(s.Pod, st.Name)
+		return ""
 	})
-}
-
-// mayHavePhase says whether the operator's flags let it write the phase in order to end the sidecar.
-func mayHavePhase(s plan.Snapshot, sidecar resolve.Sidecar) bool {
-	c := s.Capabilities
-	short := c.MaxGracePeriod == 0 || *s.Pod.Spec.TerminationGracePeriodSeconds <= int64(c.MaxGracePeriod/time.Second)
-	return (c.PodPhase == plan.PodPhaseEnabled || c.PodPhase == plan.PodPhaseLastResort) && (short || sidecar.Mode == podPhase && sidecar.Policy != nil)
-}
-
-// canSwap says whether mode Image can be used for the sidecar, and was not.
-func canSwap(s plan.Snapshot, sidecar resolve.Sidecar) bool {
-	i := slices.IndexFunc(s.Pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == sidecar.Container })
-	restartsAll := slices.ContainsFunc(s.Pod.Spec.Containers[i].RestartPolicyRules, func(r corev1.ContainerRestartRule) bool { return r.Action == "RestartAllContainers" })
-	_, denied := s.Denied[image]
-	forbidden := s.Capabilities.Images.Check(sidecar.Image) != nil && sidecar.ImageSource != resolve.SourceOperator
-	return sidecar.Image != "" && s.Capabilities.Image && !isTerminal(s.Pod) && !restartsAll && !denied && !forbidden &&
-		runsQuickExit(s.Pod, sidecar) && !recordsSwap(s, sidecar.Container) && !hasQuickExitImage(s, sidecar.Container)
-}
-
-// withExit returns the pod with the container ended by the exit code.
-func withExit(pod *corev1.Pod, name string, code int32) *corev1.Pod {
-	pod = pod.DeepCopy()
-	for i := range pod.Status.ContainerStatuses {
-		if st := &pod.Status.ContainerStatuses[i]; st.Name == name {
-			st.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: code}}
-		}
-	}
-	return pod
 }
 
 // skipsDeniedModes: no action uses a mode whose last write was denied, and there is no action if the records are corrupt.
@@ -364,13 +370,16 @@ func requeues(s plan.Snapshot, now time.Time, d plan.Decision) string {
 	if d.RequeueAfter < 0 {
 		return "a time in the past"
 	}
-	waitsForTime := d.Reason == v1alpha1.ReasonDraining || d.Reason == v1alpha1.ReasonStabilizing || d.Reason == v1alpha1.ReasonAttemptInProgress
-	if waitsForTime && d.RequeueAfter == 0 {
+	if (d.Reason == v1alpha1.ReasonDraining || d.Reason == v1alpha1.ReasonAttemptInProgress) && d.RequeueAfter == 0 {
 		return "nothing will wake the pod"
+	}
+	if _, denied := s.Denied[podPhase]; d.Stage == plan.StageStuck && isUndecided(s.Pod) && !isTerminal(s.Pod) && !s.AssumeMarked && !denied &&
+		s.MarksWritten < 9 && len(d.Actions) == 0 && d.RequeueAfter == 0 {
+		return "nothing will mark the pod again"
 	}
 	if d.Stage == plan.StageTerminating && d.Reason != v1alpha1.ReasonNodeUnknown && len(d.Actions) == 0 && d.RequeueAfter == 0 {
 		for _, sidecar := range s.View.Sidecars {
-			for _, attempt := range s.Attempts {
+			for _, attempt := range attemptsOf(s, d) {
 				if mayRun(s.Pod, sidecar.Container) && isLive(s, attempt, sidecar.Container, now) {
 					return "nothing will wake the pod at the deadline of an attempt"
 				}
@@ -383,11 +392,106 @@ func requeues(s plan.Snapshot, now time.Time, d plan.Decision) string {
 // isDeterministic: the same snapshot and time give the same decision. It is not part of checkInvariants because it calls Next
 // a second time.
 func isDeterministic(s plan.Snapshot, now time.Time, d plan.Decision) string {
-	if again := plan.Next(s, now); again.Stage != d.Stage || again.Reason != d.Reason || again.Message != d.Message ||
-		again.RequeueAfter != d.RequeueAfter || fmt.Sprint(again.Actions) != fmt.Sprint(d.Actions) {
+	if again := plan.Next(s, now); again.Message != d.Message || !cmp.Equal(briefly(again), briefly(d)) {
 		return "another decision the second time: " + cmp.Diff(d, again)
 	}
 	return ""
+}
+
+// brokenByFinish returns the invariants that decisions of Finish break, or nothing. They are those of Next, without the limits of
+// the operator.
+func brokenByFinish(s plan.Snapshot, now time.Time) string {
+	var broken []string
+	for _, wanted := range []v1alpha1.Mode{podPhase, image} {
+		chosen := s
+		chosen.Capabilities.EnabledModes, chosen.Capabilities.MaxGracePeriod = modes(plan.PodPhaseEnabled), 0
+		chosen.AssumeMarked = !isUndecided(s.Pod)
+		chosen.View.Sidecars = nil
+		for _, declared := range s.View.Sidecars {
+			declared.Mode, declared.Fallback = wanted, v1alpha1.FallbackDisabled
+			chosen.View.Sidecars = append(chosen.View.Sidecars, declared)
+		}
+		decision := plan.Finish(s, wanted, now)
+		checks := []invariant{
+			givesReason, actsOnlyWhenMainsAreDone, namesOnlyOpenSidecars, marksOnlyWhatItMay, recordsOnlySuccess, endsByTheOutcome, skipsUnknownSettings,
+		}
+		if wanted == image {
+			checks = append(checks, keepsOneLiveAttempt)
+		}
+		for _, check := range checks {
+			if problem := check(chosen, now, decision); problem != "" {
+				broken = append(broken, string(wanted)+": "+problem)
+			}
+		}
+		if slices.ContainsFunc(decision.Actions, func(a plan.Action) bool { return a.Mode != wanted }) || decision.Mark != nil {
+			broken = append(broken, string(wanted)+": another mode")
+		}
+	}
+	return strings.Join(broken, "; ")
+}
+
+func isMarked(pod *corev1.Pod) bool { return pod.Labels[v1alpha1.LabelOutcome] == "MainContainers" }
+
+// ownValue is the annotation's value, if it is for this pod.
+func ownValue(pod *corev1.Pod, annotation string) string {
+	value, found := strings.CutSuffix(pod.Annotations[annotation], "/"+string(pod.UID))
+	if !found {
+		return ""
+	}
+	return value
+}
+
+func endOf(pod *corev1.Pod) string {
+	if end := ownValue(pod, v1alpha1.AnnotationEnd); end == v1alpha1.EndPodPhase || end == v1alpha1.EndFailed {
+		return end
+	}
+	return ""
+}
+
+func recordOf(pod *corev1.Pod) string { return ownValue(pod, v1alpha1.AnnotationMainContainers) }
+
+// isUndecided says whether the admission policy has not answered the mark.
+func isUndecided(pod *corev1.Pod) bool { return isMarked(pod) && recordOf(pod) == "" }
+
+func isRecorded(pod *corev1.Pod) bool {
+	return isMarked(pod) && (recordOf(pod) == v1alpha1.MainsSucceeded || recordOf(pod) == v1alpha1.MainsDecided)
+}
+
+// hasFailed says whether the pod has failed by the exit codes that count.
+func hasFailed(s plan.Snapshot) bool {
+	return slices.ContainsFunc(s.Pod.Status.ContainerStatuses, func(st corev1.ContainerStatus) bool {
+		declared := s.View.Sidecar(st.Name)
+		counts := declared == nil || declared.ExitCodes != v1alpha1.ExitCodesIgnore
+		return counts && st.State.Terminated != nil && st.State.Terminated.ExitCode != 0 && !mayRun(s.Pod, st.Name)
+	})
+}
+
+// mayEndByPhase says whether the node and the operator's flags let the phase end the sidecar.
+func mayEndByPhase(s plan.Snapshot, sidecar resolve.Sidecar) bool {
+	limit := int64(3600)
+	if flag := s.Capabilities.MaxGracePeriod; flag > 0 {
+		limit = min(limit, int64(flag/time.Second))
+		if sidecar.Policy == nil {
+			limit = min(limit, 60)
+		}
+	}
+	return *s.Pod.Spec.TerminationGracePeriodSeconds <= limit && s.Node != plan.NodeVirtual && s.Node != plan.NodeNotRead &&
+		(s.Capabilities.PodPhase == plan.PodPhaseEnabled || s.Capabilities.PodPhase == plan.PodPhaseLastResort)
+}
+
+// canSwap says whether mode Image can be used for the sidecar, and was not.
+func canSwap(s plan.Snapshot, sidecar resolve.Sidecar) bool {
+	restartsAll := slices.ContainsFunc(specOf(s.Pod, sidecar.Container).RestartPolicyRules, func(r corev1.ContainerRestartRule) bool { return r.Action == "RestartAllContainers" })
+	_, denied := s.Denied[image]
+	forbidden := s.Capabilities.Images.Check(sidecar.Image) != nil && sidecar.ImageSource != resolve.SourceOperator
+	fallback := sidecar.Mode == v1alpha1.ModeAuto || sidecar.Mode == image || sidecar.Fallback == v1alpha1.FallbackEnabled
+	return sidecar.Image != "" && s.Capabilities.Image && !isTerminal(s.Pod) && !restartsAll && !denied && !forbidden && fallback &&
+		runsQuickExit(s.Pod, sidecar) && !recordsSwap(s, sidecar.Container) && !hasQuickExitImage(s, sidecar.Container)
+}
+
+func specOf(pod *corev1.Pod, name string) corev1.Container {
+	i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
+	return pod.Spec.Containers[i]
 }
 
 func status(pod *corev1.Pod, name string) corev1.ContainerStatus {
@@ -403,10 +507,6 @@ func isTerminal(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-func hasPhase(s plan.Snapshot) bool {
-	return slices.ContainsFunc(s.Attempts, func(a plan.Attempt) bool { return a.Mode == podPhase })
-}
-
 // mayRun says whether the container runs or may be started, by the kubelet's rules.
 func mayRun(pod *corev1.Pod, name string) bool {
 	st := status(pod, name)
@@ -416,8 +516,8 @@ func mayRun(pod *corev1.Pod, name string) bool {
 	if st.State.Terminated == nil {
 		return true
 	}
-	i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
-	return restartsAfter(pod.Spec.RestartPolicy, &pod.Spec.Containers[i], st.State.Terminated.ExitCode)
+	container := specOf(pod, name)
+	return restartsAfter(pod.Spec.RestartPolicy, &container, st.State.Terminated.ExitCode)
 }
 
 // restartsAfter says whether the kubelet restarts a regular container after this exit code. Rules count only with a restartPolicy
@@ -436,9 +536,8 @@ func restartsAfter(policy corev1.RestartPolicy, container *corev1.Container, cod
 
 // hasQuickExitImage says whether the container's image is its quick-exit image.
 func hasQuickExitImage(s plan.Snapshot, name string) bool {
-	c := slices.IndexFunc(s.Pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
-	t := slices.IndexFunc(s.View.Sidecars, func(t resolve.Sidecar) bool { return t.Container == name })
-	return s.Pod.Spec.Containers[c].Image != "" && s.Pod.Spec.Containers[c].Image == s.View.Sidecars[t].Image
+	container := specOf(s.Pod, name)
+	return container.Image != "" && container.Image == s.View.Sidecar(name).Image
 }
 
 func recordsSwap(s plan.Snapshot, name string) bool {
@@ -456,13 +555,25 @@ func justSwapped(s plan.Snapshot, name string) bool {
 	})
 }
 
+// attemptsOf are the attempts of the snapshot, and the one of the phase, which the pod shows.
+func attemptsOf(s plan.Snapshot, d plan.Decision) []plan.Attempt {
+	if endOf(s.Pod) == "" {
+		return s.Attempts
+	}
+	started := s.PhaseSince
+	if started.IsZero() {
+		started = d.MainsDone
+	}
+	return append(slices.Clone(s.Attempts), plan.Attempt{Mode: podPhase, Started: started})
+}
+
 // isLive says whether the attempt may still end the container: its deadline has not passed, its mechanism has not finished,
 // and it has not failed visibly.
 func isLive(s plan.Snapshot, a plan.Attempt, name string, now time.Time) bool {
-	before, covers := a.RestartCounts[name]
 	if a.Mode == podPhase {
-		return now.Before(a.Started.Add(minute)) && (isTerminal(s.Pod) || a.Number < 2)
+		return isTerminal(s.Pod) && now.Before(a.Started.Add(minute))
 	}
+	before, covers := a.RestartCounts[name]
 	cameBack := a.Mode == crr && status(s.Pod, name).RestartCount > before
 	through := !a.Finished.IsZero() && !now.Before(a.Finished.Add(5*time.Second))
 	serial := max(len(a.RestartCounts), 1)

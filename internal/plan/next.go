@@ -21,10 +21,9 @@ func Next(snapshot Snapshot, now time.Time) Decision { return newSituation(snaps
 func (s *situation) applyRules() Decision {
 	for _, rule := range rules {
 		if decision := rule(s); decision != nil {
-			decision.MainsDone, decision.Denied = s.mainsDone, s.Denied
+			decision.MainsDone, decision.SidecarsEnded, decision.Denied = s.mainsDone, s.sidecarsEnded(), s.Denied
 			decision.Tried, decision.TriedNumber = Tried(s.Attempts)
-			wait, _ := s.untilRelease()
-			decision.RequeueAfter = Soonest(decision.RequeueAfter, max(wait, 0))
+			s.markAgain(decision)
 			return *decision
 		}
 	}
@@ -34,15 +33,16 @@ func (s *situation) applyRules() Decision {
 // rules are tried in this order. A rule returns nil when it does not apply.
 var rules = []func(*situation) *Decision{
 	podUnprocessable,
-	podDeleted,
 	restartPolicyAlways,
 	mirrorPod,
-	phaseIgnored,
 	noSidecar,
-	invalidAnnotation,
 	podFinished,
 	noMainContainer,
 	podNotScheduled,
+	markPod,
+	podDeleted,
+	podDisrupted,
+	invalidAnnotation,
 	mainContainersRunning,
 	sidecarsTerminated,
 	draining,
@@ -70,6 +70,9 @@ func newSituation(snapshot Snapshot, now time.Time) *situation {
 	s.mainsDone = s.whenMainsDone()
 	if s.lostSwap = s.findLostSwap(); s.lostSwap != nil {
 		s.Attempts = append(slices.Clone(s.Attempts), *s.lostSwap)
+	}
+	if attempt := s.phaseAttempt(); attempt != nil {
+		s.Attempts = append(slices.Clone(s.Attempts), *attempt)
 	}
 	for _, sidecar := range s.View.Sidecars {
 		if s.ended(sidecar.Container) {
@@ -113,35 +116,7 @@ func (s *situation) ended(name string) bool {
 		return status == nil || status.State.Running == nil
 	}
 	end := s.terminatedForGood(name)
-	if end == nil {
-		return false
-	}
-	if s.lostSwap != nil && s.lostSwap.covers(name) {
-		return s.swappedRunEnded(status, end)
-	}
-	for _, attempt := range s.Attempts {
-		before, swapped := attempt.RestartCounts[name]
-		if attempt.Mode != v1alpha1.ModeImage || !swapped {
-			continue
-		}
-		// Whatever the restartPolicy, the kubelet starts a container with the new image after the old one has ended.
-		if status.RestartCount <= before && !s.endedBefore(attempt, name, end.FinishedAt.Time) {
-			return false
-		}
-	}
-	return true
-}
-
-// endedBefore reports whether the container had ended when its image was swapped, so that the kubelet does not start it again. The
-// operator does not swap the image of a container that it knows to have ended. If the end is long before the swap, the kubelet has
-// reported it very late, or the node's clock is behind. The attempt has the benefit of the doubt until its deadline.
-func (s *situation) endedBefore(attempt Attempt, name string, finished time.Time) bool {
-	early := attempt.Started.Sub(finished)
-	if early <= statusLag || finished.IsZero() {
-		return early > 0
-	}
-	sidecar := s.View.Sidecar(name)
-	return sidecar == nil || !s.now.Before(attempt.Started.Add(s.allowance(attempt, *sidecar)))
+	return end != nil && s.swapEnded(status, end)
 }
 
 // MainsDone returns when the last main container of the snapshot ended, by the node's clock. It is zero while one runs or may run
@@ -155,6 +130,18 @@ func podDeleted(s *situation) *Decision {
 		return nil
 	}
 	return ignored(v1alpha1.ReasonPodDeleted, "the pod is being deleted")
+}
+
+// podDisrupted leaves a pod alone that Kubernetes is ending: its containers stop without the operator.
+func podDisrupted(s *situation) *Decision {
+	late := slices.ContainsFunc(s.View.Mains, func(name string) bool {
+		end := s.terminatedForGood(name)
+		return end != nil && !s.inTime(end)
+	})
+	if undisturbed(s.Pod) && !late || HasTerminalPhase(s.Pod) {
+		return nil
+	}
+	return ignored(v1alpha1.ReasonPodDisrupted, "the pod is being evicted, or its kubelet is stopping it")
 }
 
 func restartPolicyAlways(s *situation) *Decision {
@@ -191,8 +178,9 @@ func invalidAnnotation(s *situation) *Decision {
 	}
 }
 
+// podFinished ignores a pod with a terminal phase, unless the pod was ended by its phase and a container still runs.
 func podFinished(s *situation) *Decision {
-	if !HasTerminalPhase(s.Pod) || s.writtenPhase() != nil {
+	if !HasTerminalPhase(s.Pod) || endsByPhase(s.Pod) {
 		return nil
 	}
 	return ignored(v1alpha1.ReasonPodFinished, "the pod has finished")
@@ -254,6 +242,20 @@ func draining(s *situation) *Decision {
 	}
 }
 
+// sidecarsEnded returns when the last sidecar ended, or zero while one has not.
+func (s *situation) sidecarsEnded() time.Time {
+	var last time.Time
+	if len(s.open) > 0 {
+		return last
+	}
+	for _, sidecar := range s.View.Sidecars {
+		if status := statusOf(s.Pod, sidecar.Container); status != nil && status.State.Terminated != nil {
+			last = later(last, status.State.Terminated.FinishedAt.Time)
+		}
+	}
+	return last
+}
+
 // untilNextDue returns the time until the next open sidecar has drained, or zero when all have.
 func (s *situation) untilNextDue() time.Duration {
 	var next time.Duration
@@ -296,18 +298,7 @@ func nodeUnknown(s *situation) *Decision {
 	}
 }
 
-// writtenPhase returns the newest attempt of mode PodPhase, or nil.
-func (s *situation) writtenPhase() *Attempt {
-	var newest *Attempt
-	for i := range s.Attempts {
-		if a := &s.Attempts[i]; a.Mode == v1alpha1.ModePodPhase && (newest == nil || a.Number > newest.Number) {
-			newest = a
-		}
-	}
-	return newest
-}
-
-// Tried returns the mode that the newest attempt belongs to, and its number; empty and zero when there is none.
+// Tried returns the mode of the newest attempt, and its number; empty and zero when there is none.
 func Tried(attempts []Attempt) (v1alpha1.Mode, int) {
 	var newest Attempt
 	for _, a := range attempts {
@@ -315,28 +306,7 @@ func Tried(attempts []Attempt) (v1alpha1.Mode, int) {
 			newest = a
 		}
 	}
-	return newest.For, newest.Number
-}
-
-// lastEvent returns the newest past time at which something changed the pod's status: a sidecar was due, an attempt
-// began or failed, or the operator saw a container start or end. It does not use the node's clock if it can, which may be wrong.
-func (s *situation) lastEvent() time.Time {
-	last := s.drainsSince()
-	add := func(t time.Time) {
-		if t.After(last) && !t.After(s.now) {
-			last = t
-		}
-	}
-	for _, sidecar := range s.due {
-		add(s.drained(sidecar))
-		for _, attempt := range s.Attempts {
-			add(attempt.Started)
-			add(attempt.Finished)
-			add(attempt.Started.Add(s.allowance(attempt, sidecar)))
-		}
-	}
-	add(s.ContainersUnchangedSince)
-	return last
+	return newest.Mode, newest.Number
 }
 
 func ignored(reason v1alpha1.Reason, message string) *Decision {

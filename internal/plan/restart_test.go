@@ -93,7 +93,7 @@ func TestKubeletIgnoresContainerRestartPolicy(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			snapshot := observed(newPod(test.policy, test.main, running("proxy")), oneProxy())
-			snapshot.Node, snapshot.Kubelet.Version = test.node, test.kubelet
+			snapshot.Node, snapshot.KubeletVersion = test.node, test.kubelet
 			decision := plan.Next(snapshot, done)
 			if again := decision.Reason == v1alpha1.ReasonMainContainersRunning; again != test.again {
 				t.Errorf("may run again: got %t, want %t (%s)", again, test.again, decision.Message)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
@@ -39,186 +38,109 @@ func runScenarios(t *testing.T, scenarios map[string]scenario) {
 }
 
 func TestRules(t *testing.T) {
-	deleted := func(s *plan.Snapshot) { s.Pod.DeletionTimestamp = &metav1.Time{Time: done} }
-	unscheduled := func(s *plan.Snapshot) { s.Pod.Spec.NodeName = "" }
-	unknownNode := func(s *plan.Snapshot) { s.Node = plan.NodeUnknown }
-	restartingAll := func(s *plan.Snapshot) {
-		s.Pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.AllContainersRestarting, Status: corev1.ConditionTrue}}
+	of := func(changes ...func(*plan.Snapshot)) plan.Snapshot {
+		return observed(finishedMain(never), oneProxy(), changes...)
 	}
+	unscheduled := func(s *plan.Snapshot) { s.Pod.Spec.NodeName = "" }
 
 	runScenarios(t, map[string]scenario{
-		"a pod being deleted is ignored": {observed(finishedMain(never), oneProxy(), deleted), 0, ignored(v1alpha1.ReasonPodDeleted)},
-		"restartPolicy Always is ignored": {
-			observed(newPod(corev1.RestartPolicyAlways, exited("main", 0), running("proxy")), oneProxy()),
-			0, ignored(v1alpha1.ReasonRestartPolicyAlways),
-		},
-		"a mirror pod is ignored": {observed(finishedMain(never), oneProxy(), mirror), 0, ignored(v1alpha1.ReasonMirrorPod)},
-		"a guard on a mirror pod is ignored": {
-			observed(finishedMain(never), oneProxy(), mirror, phase(corev1.PodSucceeded), attempted(phaseWrite(0, podPhase)),
-				func(s *plan.Snapshot) { s.Pod.Annotations[v1alpha1.AnnotationPhaseGuard] = "Enabled" }),
-			time.Hour, ignored(v1alpha1.ReasonMirrorPod),
-		},
-		"a pod without restartPolicy is ignored": {observed(newPod("", exited("main", 0), running("proxy")), oneProxy()), 0, ignored(v1alpha1.ReasonRestartPolicyAlways)},
-		"a pod without a sidecar is ignored":     {observed(newPod(never, exited("main", 0)), nil), 0, ignored(v1alpha1.ReasonNoSidecar)},
-		"a pod that succeeded on its own is ignored": {
-			observed(finishedMain(never, exited("proxy", 0)), oneProxy(), phase(corev1.PodSucceeded)),
+		"restartPolicy Always is ignored":              {observed(newPod(corev1.RestartPolicyAlways, exited("main", 0), running("proxy")), oneProxy(), unmarked), 0, ignored(v1alpha1.ReasonRestartPolicyAlways)},
+		"a pod without restartPolicy is ignored":       {observed(newPod("", exited("main", 0), running("proxy")), oneProxy(), unmarked), 0, ignored(v1alpha1.ReasonRestartPolicyAlways)},
+		"a mirror pod is ignored":                      {of(unmarked, mirror), 0, ignored(v1alpha1.ReasonMirrorPod)},
+		"a pod without a sidecar is ignored":           {observed(newPod(never, exited("main", 0)), nil), 0, ignored(v1alpha1.ReasonNoSidecar)},
+		"a pod that succeeded on its own is ignored":   {observed(finishedMain(never, exited("proxy", 0)), oneProxy(), phase(corev1.PodSucceeded)), 0, ignored(v1alpha1.ReasonPodFinished)},
+		"a pod that failed on its own is ignored":      {of(phase(corev1.PodFailed)), 0, ignored(v1alpha1.ReasonPodFinished)},
+		"a pod that has ended by its phase is ignored": {observed(finishedMain(never, exited("proxy", 137)), oneProxy(), endedByPhase), 0, ignored(v1alpha1.ReasonPodFinished)},
+		"a finished pod with the end of another pod is ignored": {
+			of(phase(corev1.PodSucceeded), func(s *plan.Snapshot) { annotate(s.Pod, v1alpha1.AnnotationEnd, "PodPhase/other") }),
 			0, ignored(v1alpha1.ReasonPodFinished),
 		},
-		"a pod that failed on its own is ignored": {observed(finishedMain(never), oneProxy(), phase(corev1.PodFailed)), 0, ignored(v1alpha1.ReasonPodFinished)},
-		"a pod with sidecars only is stuck": {
-			observed(newPod(never, running("proxy"), running("logs")), sidecarsOf(sidecar("logs"), sidecar("proxy"))),
-			0, stuck(v1alpha1.ReasonNoMainContainer),
-		},
-		"a pod with ended sidecars only is stuck": {observed(newPod(never, exited("proxy", 0)), oneProxy()), 0, stuck(v1alpha1.ReasonNoMainContainer)},
-		"a pod without a node waits":              {observed(finishedMain(never), oneProxy(), unscheduled), 0, waits(v1alpha1.ReasonPodNotScheduled, 0)},
-		"a pod whose main container runs waits":   {observed(newPod(never, running("main"), running("proxy")), oneProxy()), 0, waits(v1alpha1.ReasonMainContainersRunning, 0)},
-		"a pod waits for the last of several main containers": {
-			observed(finishedMain(never, running("other"), running("proxy")), oneProxy()),
-			0, waits(v1alpha1.ReasonMainContainersRunning, 0),
-		},
+		"a pod with sidecars only is stuck":                      {observed(newPod(never, running("proxy"), running("logs")), sidecarsOf(sidecar("logs"), sidecar("proxy")), unmarked), 0, stuck(v1alpha1.ReasonNoMainContainer)},
+		"a pod with ended sidecars only is stuck":                {observed(newPod(never, exited("proxy", 0)), oneProxy(), unmarked), 0, stuck(v1alpha1.ReasonNoMainContainer)},
+		"a pod without a node waits":                             {of(unmarked, unscheduled), 0, waits(v1alpha1.ReasonPodNotScheduled, 0)},
+		"a pod being deleted is ignored":                         {of(beingDeleted), 0, ignored(v1alpha1.ReasonPodDeleted)},
+		"a pod being evicted is ignored":                         {of(evicted), 0, ignored(v1alpha1.ReasonPodDisrupted)},
+		"a disrupted pod is ignored":                             {of(condition(corev1.DisruptionTarget)), 0, ignored(v1alpha1.ReasonPodDisrupted)},
+		"a disrupted pod that ends by its phase is looked after": {of(endedByPhase, condition(corev1.DisruptionTarget)), minute, fallingBack(crrOfProxy)},
+		"a deleted pod that ends by its phase is ignored":        {of(endedByPhase, beingDeleted), minute, ignored(v1alpha1.ReasonPodDeleted)},
+		"a pod whose main container runs waits":                  {observed(newPod(never, running("main"), running("proxy")), oneProxy()), 0, waits(v1alpha1.ReasonMainContainersRunning, 0)},
+		"a pod waits for the last of several main containers":    {observed(finishedMain(never, running("other"), running("proxy")), oneProxy()), 0, waits(v1alpha1.ReasonMainContainersRunning, 0)},
 		"a pod whose main container has no status yet waits": {
 			observed(newPod(never, running("main"), running("proxy")), oneProxy(), func(s *plan.Snapshot) { s.Pod.Status.ContainerStatuses = nil }),
 			0, waits(v1alpha1.ReasonMainContainersRunning, 0),
 		},
-		"a pod whose main container is being created waits": {
-			observed(newPod(never, creating("main"), running("proxy")), oneProxy()),
-			0, waits(v1alpha1.ReasonMainContainersRunning, 0),
-		},
-		"a pod whose main container crash-loops waits": {
-			observed(newPod(onFailure, crashLooping("main"), running("proxy")), oneProxy()),
-			0, waits(v1alpha1.ReasonMainContainersRunning, 0),
-		},
-		"a pod whose containers are all about to restart waits": {observed(finishedMain(never), oneProxy(), restartingAll), 0, waits(v1alpha1.ReasonMainContainersRunning, 0)},
+		"a pod whose main container is being created waits":     {observed(newPod(never, creating("main"), running("proxy")), oneProxy()), 0, waits(v1alpha1.ReasonMainContainersRunning, 0)},
+		"a pod whose main container crash-loops waits":          {observed(newPod(onFailure, crashLooping("main"), running("proxy")), oneProxy()), 0, waits(v1alpha1.ReasonMainContainersRunning, 0)},
+		"a pod whose containers are all about to restart waits": {of(condition(corev1.AllContainersRestarting)), 0, waits(v1alpha1.ReasonMainContainersRunning, 0)},
 		"all containers have been restarted: no wait": {
-			observed(finishedMain(never), oneProxy(respect), restartingAll, func(s *plan.Snapshot) {
+			of(condition(corev1.AllContainersRestarting), condition(corev1.PodReady), func(s *plan.Snapshot) {
 				s.Pod.Status.Conditions[0].Status = corev1.ConditionFalse
-				s.Pod.Status.Conditions = append(s.Pod.Status.Conditions, corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue})
 			}),
 			0, terminating(crrOfProxy),
 		},
 		"sidecars that exited on their own: terminated": {observed(finishedMain(never, exited("proxy", 143)), oneProxy()), 0, terminated()},
 		"a sidecar drains for drainSeconds":             {observed(finishedMain(never), oneProxy(drain(20*time.Second))), 5 * time.Second, waits(v1alpha1.ReasonDraining, 15*time.Second)},
-		"a sidecar is ended after its drain":            {observed(finishedMain(never), oneProxy(drain(20*time.Second), respect)), 20 * time.Second, terminating(crrOfProxy)},
+		"a sidecar is ended after its drain":            {observed(finishedMain(never), oneProxy(drain(20*time.Second))), 20 * time.Second, terminating(crrOfProxy)},
 		"a drain that the operator saw begin lasts although the node's clock is behind": {
 			observed(finishedMain(never), oneProxy(drain(20*time.Second)), drainsSince(done.Add(50*minute))),
 			50*minute + 5*time.Second, waits(v1alpha1.ReasonDraining, 15*time.Second),
 		},
 		"a drain that the operator saw begin ends although the node's clock is ahead": {
-			observed(finishedMain(never), oneProxy(drain(20*time.Second), respect), drainsSince(done.Add(-50*minute))),
+			observed(finishedMain(never), oneProxy(drain(20*time.Second)), drainsSince(done.Add(-50*minute))),
 			-50*minute + 20*time.Second, terminating(crrOfProxy),
 		},
-		"a clock behind the node's adds no drain":     {observed(finishedMain(never), oneProxy(respect)), -3 * time.Hour, terminating(crrOfProxy)},
-		"no mode is chosen while the node is unknown": {observed(finishedMain(never), oneProxy(), unknownNode), 0, pending(v1alpha1.ReasonNodeUnknown, 0)},
-		"no mode is chosen while a sidecar is being created": {
-			observed(finishedMain(never, creating("proxy")), oneProxy()),
-			0, pending(v1alpha1.ReasonSidecarStarting, 0),
-		},
-		"a written phase is an attempt in progress": {
-			observed(finishedMain(never), oneProxy(), phase(corev1.PodSucceeded), attempted(phaseWrite(0, podPhase))),
-			10 * time.Second, inProgress(50 * time.Second),
-		},
-		"a written phase with ended sidecars: terminated": {
-			observed(finishedMain(never, exited("proxy", 137)), oneProxy(), phase(corev1.PodSucceeded), attempted(phaseWrite(0, podPhase))),
-			0, terminated(),
-		},
-		"a written phase with a never-started sidecar: terminated": {
-			observed(finishedMain(never, unpullable("proxy")), oneProxy(), phase(corev1.PodSucceeded), attempted(phaseWrite(0, podPhase))),
-			0, terminated(),
-		},
+		"a clock behind the node's adds no drain":            {of(), -3 * time.Hour, terminating(crrOfProxy)},
+		"no mode is chosen while the node is unknown":        {of(onUnknownNode), 0, pending(v1alpha1.ReasonNodeUnknown, 0)},
+		"no mode is chosen while a sidecar is being created": {observed(finishedMain(never, creating("proxy")), oneProxy()), 0, pending(v1alpha1.ReasonSidecarStarting, 0)},
 		"a main container's exit code lost in the teardown: done": {
-			observed(newPod(onFailure, exited("main", 137), exited("proxy", 137)), oneProxy(), phase(corev1.PodSucceeded), attempted(phaseWrite(0, podPhase))),
-			0, terminated(),
+			observed(newPod(onFailure, exited("main", 137), running("proxy")), oneProxy(), endedByPhase),
+			10 * time.Second, inProgress(50 * time.Second),
 		},
 	})
 }
 
+// TestMessages covers what users read. The reasons why modes cannot be used are in TestWhyNot.
 func TestMessages(t *testing.T) {
-	tests := map[string]struct {
-		snapshot plan.Snapshot
-		after    time.Duration
-		want     []string
-	}{
-		"the main containers that are not done": {
-			observed(newPod(never, running("main"), exited("other", 0), running("third"), running("proxy")), oneProxy()),
-			0, []string{"main", "third"},
-		},
-		"every main container while all restart": {
-			observed(finishedMain(never, exited("other", 0), running("proxy")), oneProxy(), func(s *plan.Snapshot) {
-				s.Pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.AllContainersRestarting, Status: corev1.ConditionTrue}}
-			}),
-			0, []string{"main", "other"},
-		},
-		"the sidecar that is being created": {observed(finishedMain(never, creating("proxy")), oneProxy()), 0, []string{"proxy"}},
-		"the containers that are all sidecars": {
-			observed(newPod(never, running("a"), running("b")), sidecarsOf(sidecar("a"), sidecar("b"))),
-			0, []string{"a, b", "leave at least one container undeclared"},
-		},
-		"each mode that cannot be used, and what would help": {
-			observed(finishedMain(never), oneProxy(noImage), withoutKruise, withoutPodPhase),
-			0, []string{"proxy", "CRR: OpenKruise", "PodPhase: the operator runs with --pod-phase=Disabled", "--quick-exit-image"},
-		},
-		"how a command gets into an image": {
-			observed(finishedMain(never, running("proxy").runs("/app/server")), oneProxy(mode(image), noFallback, ofPolicy, from(resolve.SourcePolicy))),
-			0, []string{"mode Image cannot end container proxy: container proxy runs /app/server, which quick-exit image " + quickExit + " does not cover", "use an image that has the program there and set quickExitPaths: [default, /app/server] in the spec of SidecarTerminationPolicy/mesh, or declare another mode"},
-		},
-		"how a command is added to those of an image": {
-			observed(finishedMain(never, running("proxy").runs("server")), oneProxy(mode(image), noFallback, ofPolicy, from(resolve.SourcePolicy), having("/opt/x"))),
-			0, []string{"runs /usr/local/bin/server", "add /usr/local/bin/server to quickExitPaths in the spec of SidecarTerminationPolicy/mesh"},
-		},
-		"a command for the image of a sidecar's entry": {
-			observed(finishedMain(never, running("proxy").runs("/app/server")), oneProxy(mode(image), noFallback, ofPolicy, from(resolve.SourceEntry))),
-			0, []string{"set quickExitPaths: [default, /app/server] in sidecar proxy of SidecarTerminationPolicy/mesh"},
-		},
-		"a command added for the image of a sidecar's entry": {
-			observed(finishedMain(never, running("proxy").runs("/app/server")),
-				oneProxy(mode(image), noFallback, ofPolicy, from(resolve.SourceEntry), having("/opt/x"))),
-			0, []string{"add /app/server to quickExitPaths in sidecar proxy of SidecarTerminationPolicy/mesh"},
-		},
-		"a command for a policy without an image": {
-			observed(finishedMain(never, running("proxy").runs("/app/server")),
-				oneProxy(mode(image), noFallback, ofPolicy, from(resolve.SourceOperator), having("/opt/x"))),
-			0, []string{"set image with quickExitPaths: [default, /app/server] in the spec of SidecarTerminationPolicy/mesh"},
-		},
-		"a command without a policy": {
-			observed(finishedMain(never, running("proxy").runs("/app/server")), oneProxy(mode(image), noFallback)),
-			0, []string{"run the operator with --quick-exit-paths=default,/app/server"},
-		},
-		"where the operator has the flag": {
-			observed(finishedMain(never, running("proxy").runs("/app/server")), oneProxy(mode(image), noFallback, having("/opt/x"))),
-			0, []string{"add /app/server to the operator's --quick-exit-paths"},
-		},
-		"a command that cannot be told": {
-			observed(finishedMain(never, running("proxy").runs("$(BIN)/server")), oneProxy(mode(image), noFallback, ofPolicy, from(resolve.SourcePolicy))),
-			0, []string{"no list of paths covers the command of container proxy", "may refer to a variable", `set quickExitPaths: ["*"] in the spec of SidecarTerminationPolicy/mesh`},
-		},
-		"a command that a volume hides": {
-			observed(finishedMain(never, mounted(running("proxy").runs("/bin/sh"), "/bin")), oneProxy(mode(image), noFallback, ofPolicy)),
-			0, []string{"would run /bin/sh, but the volume at /bin hides the image's program there; declare another mode"},
-		},
-		"what the mechanism said of itself": {
-			observed(finishedMain(never), oneProxy(mode(crr), respect, noFallback),
-				attempted(finished(crrAttempt(0, "proxy"), 10*time.Second, "daemon has not responded"))),
-			20 * time.Second, []string{`"daemon has not responded"`},
-		},
-		"the phase that is the first step of mode CRR": {
-			observed(finishedMain(onFailure, running("proxy"), unpullable("logs")), sidecarsOf(sidecar("logs"), sidecar("proxy"))),
-			0, []string{"ending logs, proxy by mode PodPhase (first step of mode CRR)"},
-		},
+	pod := func(proxy container, changes ...func(*resolve.Sidecar)) plan.Snapshot {
+		return observed(finishedMain(never, proxy), oneProxy(changes...))
 	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			message := plan.Next(test.snapshot, done.Add(test.after)).Message
-			for _, part := range test.want {
-				if !strings.Contains(message, part) {
-					t.Errorf("message %q does not contain %q", message, part)
-				}
-			}
-		})
+	command := func(word string, changes ...func(*resolve.Sidecar)) plan.Snapshot {
+		return pod(running("proxy").runs(word), append(changes, mode(image), noFallback)...)
 	}
-}
+	const app, inPolicy = "/app/server", " in the spec of SidecarTerminationPolicy/mesh"
+	ofPolicy, ofEntry, ofOperator := from(resolve.SourcePolicy), from(resolve.SourceEntry), from(resolve.SourceOperator)
+	two := sidecarsOf(sidecar("logs"), sidecar("proxy"))
+	for want, s := range map[string]plan.Snapshot{
+		"finish: main, third":      observed(newPod(never, running("main"), exited("other", 0), running("third"), running("proxy")), oneProxy()),
+		"finish: main, other":      observed(finishedMain(never, exited("other", 0), running("proxy")), oneProxy(), condition(corev1.AllContainersRestarting)),
+		"creating container proxy": pod(creating("proxy")),
+		"every container (logs, proxy) is declared a sidecar, so no main container says when the pod is done; leave at least one container undeclared": observed(newPod(never, running("logs"), running("proxy")), two, unmarked),
+		"exit codes of these containers do not count: logs, proxy":                                                                                     observed(finishedMain(never, running("logs"), running("proxy")), two, unmarked),
+		"ending logs, proxy by mode PodPhase":                                                                                                          observed(finishedMain(onFailure, running("proxy"), unpullable("logs")), two, withoutKruise),
+		"marked to end by its phase, which is still Running; check that admission policy sidecar-termination-outcome is installed":                     observed(finishedMain(never), oneProxy(noImage), withoutKruise, ending(v1alpha1.EndPodPhase)),
+		"no mode can end container proxy (CRR: OpenKruise does not serve":                                                                              observed(finishedMain(never), oneProxy(noImage), withoutKruise, withoutPodPhase),
+		"PodPhase: the operator runs with --pod-phase=Disabled; Image: no quick-exit image":                                                            observed(finishedMain(never), oneProxy(noImage), withoutKruise, withoutPodPhase),
+		`finished without ending container proxy ("daemon has not responded")`:                                                                         observed(finishedMain(never), oneProxy(mode(crr), noFallback), attempted(finished(at(crrAttempt(0, "proxy"), -30*time.Second), -20*time.Second, "daemon has not responded"))),
+		"it is waiting: ImagePullBackOff":                                                                                                              observed(finishedMain(never, unpullable("proxy").restarted(1)), oneProxy(mode(image), noFallback), attempted(at(swap("proxy"), -time.Hour))),
+		"every usable mode has failed: container proxy had not ended 1m0s after mode Image":                                                            observed(finishedMain(never), oneProxy(mode(image), noFallback), attempted(at(swap("proxy"), -time.Hour))),
+		"after mode Image was used; PodPhase: the API server denied the write":                                                                         observed(finishedMain(never), oneProxy(mode(image)), withoutKruise, attempted(at(swap("proxy"), -time.Hour)), denying(podPhase)),
+		"mode Image cannot end container proxy: container proxy runs /app/server, which quick-exit image " + quickExit + " does not cover":             command(app),
 
-func ofPolicy(t *resolve.Sidecar) {
-	t.Policy = &resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: "batch", Name: "mesh"}
+		"use an image that has the program there and set quickExitPaths: [default, /app/server]" + inPolicy + ", or declare another mode": command(app, byPolicy, ofPolicy),
+		"add /usr/local/bin/server to quickExitPaths" + inPolicy:                                                                          command("server", byPolicy, ofPolicy, having("/opt/x")),
+		"set quickExitPaths: [default, /app/server] in sidecar proxy of SidecarTerminationPolicy/mesh":                                    command(app, byPolicy, ofEntry),
+		"add /app/server to quickExitPaths in sidecar proxy of SidecarTerminationPolicy/mesh":                                             command(app, byPolicy, ofEntry, having("/opt/x")),
+		"set image with quickExitPaths: [default, /app/server]" + inPolicy:                                                                command(app, byPolicy, ofOperator, having("/opt/x")),
+		"run the operator with --quick-exit-paths=default,/app/server":                                                                    command(app),
+		"add /app/server to the operator's --quick-exit-paths":                                                                            command(app, having("/opt/x")),
+		"no list of paths covers the command of container proxy":                                                                          command("$(BIN)/server", byPolicy, ofPolicy),
+		`set quickExitPaths: ["*"]` + inPolicy:                                                                                            command("$(BIN)/server", byPolicy, ofPolicy),
+		"would run /bin/sh, but the volume at /bin hides the image's program there; declare another mode":                                 pod(mounted(running("proxy").runs("/bin/sh"), "/bin"), mode(image), noFallback),
+	} {
+		if decision := plan.Next(s, done); !strings.Contains(decision.Message, want) {
+			t.Errorf("message %q does not contain %q", decision.Message, want)
+		}
+	}
 }
 
 func mounted(c container, path string) container {
@@ -226,25 +148,29 @@ func mounted(c container, path string) container {
 	return c
 }
 
-func TestMainsDone(t *testing.T) {
+// TestTimes covers when the last main container and the last sidecar ended.
+func TestTimes(t *testing.T) {
+	never, early := corev1.RestartPolicyNever, done.Add(-minute)
 	tests := map[string]struct {
-		pod  *corev1.Pod
-		want time.Time
+		pod                      *corev1.Pod
+		mainsDone, sidecarsEnded time.Time
 	}{
-		"is zero without a main container":    {newPod(never, exited("proxy", 0)), time.Time{}},
-		"is zero while a main container runs": {newPod(never, running("main"), running("proxy")), time.Time{}},
-		"is the end of the last main container": {
-			newPod(never, exited("main", 0).endedAt(done.Add(-time.Minute)), exited("other", 0), running("proxy")), done,
-		},
-		"is the pod's creation where the node leaves the end out": {
-			newPod(never, exited("main", 0).endedAt(time.Time{}), running("proxy")), done.Add(-2 * time.Hour),
-		},
+		"no main container":    {newPod(never, exited("proxy", 0)), time.Time{}, done},
+		"main container runs":  {newPod(never, running("main"), running("proxy")), time.Time{}, time.Time{}},
+		"last main container":  {newPod(never, exited("main", 0).endedAt(early), exited("other", 0), running("proxy")), done, time.Time{}},
+		"node gives no times":  {newPod(never, exited("main", 0).endedAt(time.Time{}), exited("proxy", 0).endedAt(time.Time{})), done.Add(-2 * time.Hour), time.Time{}},
+		"sidecar ends first":   {newPod(never, exited("main", 0), exited("proxy", 7).endedAt(early)), done, early},
+		"sidecar will restart": {newPod(onFailure, exited("main", 0), exited("proxy", 7)), done, time.Time{}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			got := plan.Next(observed(test.pod, oneProxy()), done).MainsDone
-			if diff := cmp.Diff(test.want, got); diff != "" {
-				t.Errorf("MainsDone (-want +got):\n%s", diff)
+			snapshot := observed(test.pod, oneProxy())
+			decision := plan.Next(snapshot, done)
+			if diff := cmp.Diff([]time.Time{test.mainsDone, test.sidecarsEnded}, []time.Time{decision.MainsDone, decision.SidecarsEnded}); diff != "" {
+				t.Errorf("MainsDone and SidecarsEnded (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.mainsDone, plan.MainsDone(snapshot)); diff != "" {
+				t.Errorf("MainsDone() (-want +got):\n%s", diff)
 			}
 		})
 	}

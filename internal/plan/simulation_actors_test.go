@@ -3,13 +3,14 @@
 package plan_test
 
 import (
+	"maps"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
 // manner is what a container does.
@@ -40,17 +41,22 @@ type process struct {
 	onDeath      []func()
 }
 
-// kubelet runs the pod. A virtual kubelet swaps images and does not tear pods down. A future one (kubernetes#139830) overwrites
-// any other phase with its own.
+func (p *process) isAlive() bool { return p.state == "running" || p.state == "stopping" }
+
+// kubelet runs the pod. It keeps a terminal phase that it finds in the API and tears the pod down. A virtual kubelet does not: it
+// writes the provider's status and metadata until the phase is terminal.
 type kubelet struct {
-	m           *model
-	received    int // the version of the pod that it received last
-	processes   []*process
-	images      map[string]string // of the last spec that it received
-	busy        bool              // stopping containers for new images, which blocks the pod's worker
-	records     []plan.Attempt    // the annotation that records swapped images, as a virtual kubelet knows it
-	terminal    corev1.PodPhase   // once set, it tears the pod down
-	reportAfter time.Time         // status writes keep their order
+	m         *model
+	received  int // the version of the pod that it received last
+	processes []*process
+	images    map[string]string // of the last spec that it received
+	busy      bool              // stopping containers for new images, which blocks the pod's worker
+	// labels and annotations are those that the provider of a virtual node knows.
+	labels, annotations map[string]string
+	terminal            corev1.PodPhase // once set, it tears the pod down
+	killed              string          // why it ends the pod of its own accord: a reason of the status, or Deleted
+	reportAfter         time.Time       // status writes keep their order
+	ready               bool            // the result of a probe
 }
 
 func (k *kubelet) process(name string) *process {
@@ -69,8 +75,9 @@ func (k *kubelet) boot() {
 	}
 }
 
-// probe changes the result of a probe. That status write carries the phase that the kubelet knows.
+// probe changes the result of a probe, which leads to a status write.
 func (k *kubelet) probe() {
+	k.ready = !k.ready
 	k.send(true)
 	if k.anyAlive() {
 		k.m.after(k.m.between(800*time.Millisecond, 1200*time.Millisecond), k.probe)
@@ -82,31 +89,17 @@ func (k *kubelet) resync() {
 	if phase := k.phase(); phase != k.m.pod.Status.Phase {
 		k.report()
 	}
-	if !isTerminal(k.m.pod) || k.anyAlive() {
+	if !isTerminal(k.m.pod) || k.anyAlive() || k.phase() != k.m.pod.Status.Phase && !k.m.scenario.virtual {
 		k.m.after(10*time.Second, k.resync)
 	}
 }
 
-// lastEnd is when the last container ended.
-func (k *kubelet) lastEnd() time.Time {
-	var last time.Time
-	for _, p := range k.processes {
-		if p.ended.After(last) {
-			last = p.ended
-		}
-	}
-	return last
-}
-
-func (k *kubelet) anyAlive() bool {
-	return slices.ContainsFunc(k.processes, func(p *process) bool { return p.state == "running" || p.state == "stopping" })
-}
+func (k *kubelet) anyAlive() bool { return slices.ContainsFunc(k.processes, (*process).isAlive) }
 
 // updated delivers a version of the pod whose spec or metadata changed.
 func (k *kubelet) updated(pod *corev1.Pod) {
-	records := slices.Clone(k.m.swaps)
 	delay := k.m.between(10*time.Millisecond, 500*time.Millisecond)
-	if until := done.Add(k.m.scenario.interruptedFor); k.m.now.Before(until) {
+	if until := done.Add(k.m.scenario.interruptedFor); k.m.now.Before(until) && k.m.now.After(done.Add(-time.Second)) {
 		delay += until.Sub(k.m.now)
 	}
 	k.m.after(delay, func() {
@@ -116,23 +109,38 @@ func (k *kubelet) updated(pod *corev1.Pod) {
 		}
 		k.received = versionOf(pod)
 		if !k.m.scenario.forgetful {
-			k.records = records
+			k.labels, k.annotations = pod.Labels, pod.Annotations
 		}
 		for _, c := range pod.Spec.Containers {
 			k.images[c.Name] = c.Image
 		}
-		if isTerminal(pod) && k.terminal == "" && !k.m.scenario.future && !k.m.scenario.virtual {
+		if isTerminal(pod) && !k.m.scenario.virtual {
+			if k.terminal == "" && k.anyAlive() {
+				k.m.say("kubelet", "tears the pod down")
+			}
 			k.terminal = pod.Status.Phase
-			k.m.say("kubelet", "tears the pod down")
+		}
+		if pod.DeletionTimestamp != nil {
+			k.kill("Deleted")
 		}
 		k.sync()
 		k.report()
 	})
 }
 
+// kill ends the pod: it was evicted or deleted, or its deadline has passed.
+func (k *kubelet) kill(why string) {
+	if k.killed == "" && k.terminal == "" {
+		k.m.say("kubelet", "ends the pod: %s", why)
+		k.killed = why
+		k.sync()
+		k.report()
+	}
+}
+
 // sync is the pod's worker.
 func (k *kubelet) sync() {
-	if k.terminal != "" {
+	if k.terminal != "" || k.killed != "" {
 		for _, p := range k.processes {
 			if p.state == "running" {
 				k.stop(p, nil)
@@ -167,7 +175,7 @@ func (k *kubelet) swap(swapped []*process, next int) {
 		return
 	}
 	for _, p := range swapped {
-		if k.terminal == "" {
+		if k.terminal == "" && k.killed == "" {
 			p.image = k.images[p.name]
 			k.start(p)
 		}
@@ -179,17 +187,19 @@ func (k *kubelet) swap(swapped []*process, next int) {
 }
 
 func (k *kubelet) restarts(p *process) bool {
-	return k.m.scenario.policy == onFailure && p.code != 0
+	spec := specOf(k.m.pod, p.name)
+	return restartsAfter(k.m.scenario.policy, &spec, p.code)
 }
 
+// backOff starts the container again: the first time perhaps at once.
 func (k *kubelet) backOff(p *process) {
 	p.state = "backoff"
 	wait := min(10*time.Second<<min(p.restarts, 5), 5*time.Minute)
-	if p.image != k.images[p.name] {
+	if p.image != k.images[p.name] || p.restarts == 0 && k.m.random.IntN(2) == 0 {
 		wait = 0
 	}
 	k.m.after(wait+100*time.Millisecond, func() {
-		if p.state == "backoff" && k.terminal == "" {
+		if p.state == "backoff" && k.terminal == "" && k.killed == "" {
 			p.image = k.images[p.name]
 			k.start(p)
 			k.report()
@@ -211,25 +221,41 @@ func (k *kubelet) start(p *process) {
 	}
 	p.state, p.begun = "running", k.m.now
 	run := p.runs
-	var live time.Duration
-	var code int32
+	exit := func(after time.Duration, code int32) {
+		k.m.after(after, func() {
+			if p.state == "running" && p.runs == run {
+				k.died(p, code)
+			}
+		})
+	}
+	last := p.runs >= len(k.m.scenario.mainCodes())
 	switch {
 	case isQuick && p.missing:
-		code = 128 // StartError
+		exit(0, 128) // StartError
 	case isQuick:
-		live = k.m.between(50*time.Millisecond, 300*time.Millisecond)
+		exit(k.m.between(50*time.Millisecond, 300*time.Millisecond), 0)
+	case p.manner == works && !last:
+		exit(time.Second, k.m.scenario.mainCodes()[p.runs-1])
 	case p.manner == works:
-		live, code = done.Sub(k.m.now), k.m.scenario.mainCode
+		exit(done.Sub(k.m.now), k.m.scenario.mainCodes()[p.runs-1])
 	case p.manner == crashing:
-		live, code = 3*time.Second, 1
-	default:
-		return
+		exit(3*time.Second, 1)
+	case k.m.scenario.endThemselves:
+		exit(max(done.Sub(k.m.now), 0)+minute, exitCode(p.manner))
 	}
-	k.m.after(live, func() {
-		if p.state == "running" && p.runs == run {
-			k.died(p, code)
-		}
-	})
+}
+
+// exitCode is what a container leaves that ends on SIGTERM.
+func exitCode(m manner) int32 {
+	switch m {
+	case rude:
+		return 7
+	case crashing:
+		return 1
+	case deaf:
+		return 137
+	}
+	return 0
 }
 
 // stop sends SIGTERM, then SIGKILL after the grace period.
@@ -237,25 +263,27 @@ func (k *kubelet) stop(p *process, then func()) {
 	if then != nil {
 		p.onDeath = append(p.onDeath, then)
 	}
-	if p.manner == works {
-		k.m.fail("the main container is stopped")
-	}
 	if p.state != "running" {
 		return
+	}
+	declared := resolve.View{Sidecars: k.m.scenario.declared(k.m.now)}.Sidecar(p.name)
+	switch main := k.process("main"); {
+	case k.killed != "":
+	case declared == nil:
+		k.m.fail("the main container is stopped")
+	case main.isAlive(), p.runs == 1 && k.m.now.Before(main.ended.Add(declared.Drain)):
+		k.m.fail("%s is stopped while the main container runs, or while it drains", p.name)
 	}
 	if p.stops++; p.stops > 1 && k.m.scenario.virtual {
 		k.m.fail("%s is stopped twice", p.name)
 	}
 	p.state = "stopping"
-	delay, code := k.m.between(100*time.Millisecond, 2*time.Second), int32(0)
+	delay, code := k.m.between(100*time.Millisecond, 2*time.Second), exitCode(p.manner)
 	switch {
 	case p.image == quickExit:
-	case p.manner == rude:
-		code = 7
-	case p.manner == crashing:
-		code = 1
+		code = 0
 	case p.manner == deaf:
-		delay, code = 30*time.Second, 137
+		delay = 30 * time.Second
 	}
 	k.m.after(delay, func() { k.died(p, code) })
 }
@@ -274,23 +302,22 @@ func (k *kubelet) died(p *process, code int32) {
 
 // phase is the pod's phase according to the kubelet.
 func (k *kubelet) phase() corev1.PodPhase {
-	if k.terminal != "" {
+	switch {
+	case k.terminal != "":
 		return k.terminal
-	}
-	if slices.ContainsFunc(k.processes, func(p *process) bool { return p.state == "unpullable" && p.runs == 0 }) {
+	case k.busy, k.killed != "" && k.anyAlive():
+		return corev1.PodRunning
+	case k.killed == "" && slices.ContainsFunc(k.processes, func(p *process) bool { return p.state == "unpullable" && p.runs == 0 }):
 		return corev1.PodPending
 	}
-	failed := false
+	failed := k.killed != "" && k.killed != "Deleted"
 	for _, p := range k.processes {
-		if p.state != "dead" || k.restarts(p) {
+		if k.killed == "" && (p.state != "dead" || k.restarts(p)) {
 			return corev1.PodRunning
 		}
 		failed = failed || p.code != 0
 	}
-	if k.busy {
-		return corev1.PodRunning
-	}
-	// A phase that the kubelet computed itself is final.
+	// A phase that the kubelet computed itself is final, unless it finds another terminal one in the API.
 	k.terminal = corev1.PodSucceeded
 	if failed {
 		k.terminal = corev1.PodFailed
@@ -307,36 +334,39 @@ func (k *kubelet) send(always bool) {
 	if k.busy && !k.m.scenario.virtual {
 		return
 	}
-	phase, statuses, conditions, records := k.phase(), k.statuses(), k.conditions(), k.records
+	now := corev1.PodStatus{Phase: k.phase(), ContainerStatuses: k.statuses(), StartTime: k.m.pod.Status.StartTime}
+	if k.killed != "" && k.killed != "Deleted" && isTerminal(&corev1.Pod{Status: now}) {
+		now.Reason = k.killed // mergePodStatus drops it while containers run
+	}
+	if k.killed == "Evicted" {
+		now.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}}
+	}
+	labels, annotations := k.labels, k.annotations
 	at := k.m.now.Add(k.m.between(10*time.Millisecond, 300*time.Millisecond))
 	if at.Before(k.reportAfter) {
 		at = k.reportAfter
 	}
 	k.reportAfter = at.Add(time.Millisecond)
 	k.m.after(at.Sub(k.m.now), func() {
-		if k.m.deniesPhase(phase) || !always && k.m.pod.Status.Phase == phase && len(k.m.pod.Status.Conditions) == len(conditions) && equal(k.m.pod.Status.ContainerStatuses, statuses) {
+		live := k.m.pod.Status
+		same := live.Phase == now.Phase && live.Reason == now.Reason && equal(live.ContainerStatuses, now.ContainerStatuses) &&
+			(len(now.Conditions) == 0 || isDisrupted(k.m.pod))
+		if same && !always || k.m.scenario.virtual && isTerminal(k.m.pod) {
 			return
 		}
-		if k.m.scenario.virtual && len(k.m.swaps) > len(records) {
-			k.m.say("node", "overwrites the record of the swap")
-			k.m.swaps = records
-		}
-		k.m.write(false, func(pod *corev1.Pod) {
-			pod.Status.Phase, pod.Status.ContainerStatuses, pod.Status.Conditions = phase, statuses, conditions
+		k.m.writeStatus(func(pod *corev1.Pod) {
+			// A kubelet keeps the conditions of others.
+			others := slices.DeleteFunc(slices.Clone(pod.Status.Conditions), func(c corev1.PodCondition) bool {
+				return slices.ContainsFunc(now.Conditions, func(own corev1.PodCondition) bool { return c.Type == own.Type })
+			})
+			pod.Status = *now.DeepCopy()
 			if k.m.scenario.virtual {
-				k.m.recordSwaps(pod)
+				pod.Labels, pod.Annotations = maps.Clone(labels), maps.Clone(annotations)
+			} else {
+				pod.Status.Conditions = append(others, now.Conditions...)
 			}
 		})
 	})
-}
-
-// conditions report that the kubelet has seen the pod end. A virtual kubelet sets none.
-func (k *kubelet) conditions() []corev1.PodCondition {
-	reason := map[corev1.PodPhase]string{corev1.PodSucceeded: "PodCompleted", corev1.PodFailed: "PodFailed"}[k.phase()]
-	if k.m.scenario.virtual || reason == "" {
-		return nil
-	}
-	return []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse, Reason: reason}}
 }
 
 func equal(a, b []corev1.ContainerStatus) bool {
@@ -364,7 +394,7 @@ func (k *kubelet) statuses() []corev1.ContainerStatus {
 		}
 		switch p.state {
 		case "running", "stopping":
-			st.Ready, st.State.Running = true, &corev1.ContainerStateRunning{StartedAt: begun}
+			st.Ready, st.State.Running = k.ready, &corev1.ContainerStateRunning{StartedAt: begun}
 		case "dead":
 			st.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: p.code, StartedAt: begun, FinishedAt: ended}
 		case "backoff":

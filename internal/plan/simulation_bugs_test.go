@@ -6,36 +6,59 @@ import (
 	"maps"
 	"slices"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
 )
 
 // boundOfBugs is the number of schedules within which the simulation must find each bug.
 const boundOfBugs = 2000
 
-// bug is a bug of the simulated operator.
+// bug is a bug of the simulated operator or admission policy.
 type bug struct {
 	// sees changes what the operator sees. The pod is a copy.
 	sees func(*plan.Snapshot)
 	// decides changes what the operator decides.
 	decides func(plan.Snapshot, *plan.Decision)
-	// unconditional leaves out the precondition of patches.
-	unconditional bool
-	// unguarded leaves out the annotation of the phase guard.
-	unguarded bool
+	// policy changes what the admission policy makes of a written pod.
+	policy func(old, written, result *corev1.Pod)
+	// unconditional leaves out the precondition of patches, and withoutUID the pod's UID in marks.
+	unconditional, withoutUID bool
 }
 
-// bugs are what the simulation must find.
+// ofMark changes the marks of a decision, except those of actions.
+func ofMark(change func(plan.Snapshot, *plan.Mark)) bug {
+	return bug{decides: func(s plan.Snapshot, d *plan.Decision) {
+		if d.Mark != nil {
+			change(s, d.Mark)
+		}
+	}}
+}
+
+func (b bug) none() bool {
+	return b.sees == nil && b.decides == nil && b.policy == nil && !b.unconditional && !b.withoutUID
+}
+
+// bugs are what the simulation must find by what happens to the pod, without a look at the decisions.
 var bugs = map[string]bug{
-	"patches without a precondition":         {unconditional: true},
-	"does not guard a written phase":         {unguarded: true},
-	"acts while a main container may run":    {sees: func(s *plan.Snapshot) { endContainers(s, s.View.Mains...) }},
-	"ignores the stabilization window":       {sees: func(s *plan.Snapshot) { s.StabilizationWindow = 0 }},
-	"forgets its attempts":                   {sees: func(s *plan.Snapshot) { s.Attempts = nil }},
-	"does not see that the pod has finished": {sees: func(s *plan.Snapshot) { s.Pod.Status.Phase = corev1.PodRunning }},
+	"patches without a precondition":            {unconditional: true},
+	"marks without the pod's UID":               {withoutUID: true},
+	"does not mark pods":                        {decides: func(_ plan.Snapshot, d *plan.Decision) { d.Mark = nil }},
+	"acts while a main container may run":       {sees: func(s *plan.Snapshot) { endContainers(s, s.View.Mains...) }},
+	"takes a failed main container for success": {sees: func(s *plan.Snapshot) { succeed(s, s.View.Mains) }},
+	"forgets its attempts":                      {sees: func(s *plan.Snapshot) { s.Attempts = nil }},
+	"does not see that the pod has finished":    {sees: func(s *plan.Snapshot) { s.Pod.Status.Phase = corev1.PodRunning }},
+	"acts on disturbed pods": {sees: func(s *plan.Snapshot) {
+		s.Pod.DeletionTimestamp, s.Pod.Status.Reason, s.Pod.Status.Conditions = nil, "", nil
+	}},
+	"believes that every outcome is decided": {sees: func(s *plan.Snapshot) {
+		if isUndecided(s.Pod) {
+			record(v1alpha1.MainsRunning)(s)
+		}
+	}},
+	"takes a virtual node for one with a kubelet": {sees: func(s *plan.Snapshot) { s.Node = plan.NodeReal }},
 	"takes the end of a CRR for the end of its containers": {sees: func(s *plan.Snapshot) {
 		for _, attempt := range s.Attempts {
 			if attempt.Mode == crr && !attempt.Finished.IsZero() {
@@ -43,19 +66,31 @@ var bugs = map[string]bug{
 			}
 		}
 	}},
-	"takes the written phase for the end of all containers": {sees: func(s *plan.Snapshot) {
-		for _, sidecar := range s.View.Sidecars {
-			if hasPhase(*s) {
-				endContainers(s, sidecar.Container)
+	"ends in advance although a sidecar drains": ofMark(func(_ plan.Snapshot, m *plan.Mark) { m.End = v1alpha1.EndPodPhase }),
+	"records before the main container is done": ofMark(func(_ plan.Snapshot, m *plan.Mark) { m.Succeeded = true }),
+	"does not record": ofMark(func(_ plan.Snapshot, m *plan.Mark) { m.Succeeded = false }),
+	"does not end by the phase after a drain": {decides: func(_ plan.Snapshot, d *plan.Decision) {
+		d.Actions = slices.DeleteFunc(d.Actions, func(a plan.Action) bool { return a.Mark != nil && a.Mark.End == v1alpha1.EndPodPhase })
+	}},
+	"ends every pod as if it had succeeded": {decides: func(_ plan.Snapshot, d *plan.Decision) {
+		for i := range d.Actions {
+			if mark := d.Actions[i].Mark; mark != nil {
+				mark.End, mark.Succeeded = v1alpha1.EndPodPhase, true
 			}
 		}
 	}},
-	"takes a virtual node for one with a kubelet": {sees: func(s *plan.Snapshot) { s.Node = plan.NodeReal }},
-	"writes Succeeded whatever the exit codes are": {decides: func(_ plan.Snapshot, d *plan.Decision) {
-		for i := range d.Actions {
-			if d.Actions[i].Mode == podPhase {
-				d.Actions[i].Phase = corev1.PodSucceeded
-			}
+	"ignores the exit code of the main container": ofMark(func(s plan.Snapshot, m *plan.Mark) {
+		m.IgnoredExitCodes = append(slices.Clone(s.View.Mains), m.IgnoredExitCodes...)
+	}),
+	"ignores exit codes that count": ofMark(func(s plan.Snapshot, m *plan.Mark) {
+		m.IgnoredExitCodes = nil
+		for _, sidecar := range s.View.Sidecars {
+			m.IgnoredExitCodes = append(m.IgnoredExitCodes, sidecar.Container)
+		}
+	}),
+	"does not change a mark": {decides: func(s plan.Snapshot, d *plan.Decision) {
+		if isMarked(s.Pod) {
+			d.Mark = nil
 		}
 	}},
 	"names the main container in a CRR": {decides: func(s plan.Snapshot, d *plan.Decision) {
@@ -71,11 +106,42 @@ var bugs = map[string]bug{
 			d.Actions = nil
 		}
 	}},
-	"creates a CRR before the kubelet has seen the phase": {sees: func(s *plan.Snapshot) {
-		for i := range s.Attempts {
-			if s.Attempts[i].Mode == podPhase {
-				s.Attempts[i].Started = s.Attempts[i].Started.Add(-10 * time.Minute)
+	"admission: takes back a record": {policy: func(old, written, result *corev1.Pod) {
+		if old, written := unrecorded(old), unrecorded(written); isRecorded(result) && !isRecorded(decide(old, written)) {
+			result.Annotations[v1alpha1.AnnotationMainContainers] = own(v1alpha1.MainsRunning)
+		}
+	}},
+	"admission: decides on disturbed pods": {policy: func(old, written, result *corev1.Pod) {
+		*result = *decide(undisturbed(old), undisturbed(written))
+		result.DeletionTimestamp, result.Status.Reason, result.Status.Conditions = written.DeletionTimestamp, written.Status.Reason, written.Status.Conditions
+	}},
+	"admission: sets a phase that the kubelet does not see": {policy: func(_, _, result *corev1.Pod) {
+		if recordOf(result) == v1alpha1.MainsDecided {
+			result.Annotations[v1alpha1.AnnotationMainContainers] = own(v1alpha1.MainsSucceeded)
+		}
+	}},
+	"admission: does not decide when Failed is written": {policy: func(_, written, result *corev1.Pod) {
+		if written.Status.Phase == corev1.PodFailed {
+			result.Status.Phase = corev1.PodFailed
+		}
+	}},
+	"admission: a terminal phase is not final": {policy: func(_, written, result *corev1.Pod) { result.Status.Phase = written.Status.Phase }},
+	"admission: does not restore the mark": {policy: func(_, written, result *corev1.Pod) {
+		result.Labels = written.Labels
+		for _, key := range []string{v1alpha1.AnnotationIgnoredExitCodes, v1alpha1.AnnotationEnd} {
+			if _, kept := written.Annotations[key]; !kept {
+				delete(result.Annotations, key)
 			}
+		}
+	}},
+	"admission: ignores the pod's deadline": {policy: func(old, written, result *corev1.Pod) {
+		old = old.DeepCopy()
+		old.Spec.ActiveDeadlineSeconds = nil
+		annotate(result, v1alpha1.AnnotationMainContainers, decide(old, written).Annotations[v1alpha1.AnnotationMainContainers])
+	}},
+	"admission: records although a rule restarts": {policy: func(_, written, result *corev1.Pod) {
+		if status(written, "main").State.Terminated != nil {
+			annotate(result, v1alpha1.AnnotationMainContainers, own(v1alpha1.MainsSucceeded))
 		}
 	}},
 }
@@ -89,7 +155,30 @@ func endContainers(s *plan.Snapshot, names ...string) {
 	}
 }
 
-// TestSimulationFindsBugs gives the simulated operator one bug after the other. The schedules are those of TestSimulation, which
+// succeed makes the exit codes of containers read as 0.
+func succeed(s *plan.Snapshot, names []string) {
+	for i := range s.Pod.Status.ContainerStatuses {
+		if st := &s.Pod.Status.ContainerStatuses[i]; slices.Contains(names, st.Name) && st.State.Terminated != nil {
+			st.State.Terminated.ExitCode = 0
+		}
+	}
+}
+
+// unrecorded is the pod without its record.
+func unrecorded(pod *corev1.Pod) *corev1.Pod {
+	pod = pod.DeepCopy()
+	delete(pod.Annotations, v1alpha1.AnnotationMainContainers)
+	return pod
+}
+
+// undisturbed is the pod without its disruption.
+func undisturbed(pod *corev1.Pod) *corev1.Pod {
+	pod = pod.DeepCopy()
+	pod.DeletionTimestamp, pod.Status.Reason, pod.Status.Conditions = nil, "", nil
+	return pod
+}
+
+// TestSimulationFindsBugs gives the simulation one bug after the other. The schedules are those of TestSimulation, which
 // finds nothing wrong without a bug.
 func TestSimulationFindsBugs(t *testing.T) {
 	all := simulations()
@@ -101,7 +190,9 @@ func TestSimulationFindsBugs(t *testing.T) {
 				scenario, seed := names[schedule%len(names)], uint64(schedule/len(names))
 				m := newModel(all[scenario].mixed(seed), seed)
 				m.bug = bug
-				if m.simulate(); len(m.problems) > 0 {
+				m.simulate()
+				m.judge()
+				if len(m.problems) > 0 {
 					t.Logf("found by schedule %d, in %q with seed %d: %s", schedule+1, scenario, seed, m.problems[0])
 					return
 				}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
 // model is a cluster with one pod: an API server, and actors that see its objects late and act on their own. Time is
@@ -28,16 +30,16 @@ type model struct {
 	random   *rand.Rand
 	now      time.Time
 	queue    events
-	// bug is a bug of the operator. The zero value is none.
+	// bug is a bug of the operator or of the admission policy. The zero value is none.
 	bug bug
 
 	pod     *corev1.Pod // replaced at each write, never changed
 	version int
-	phase   *plan.Attempt  // the annotation that records a written phase
-	swaps   []plan.Attempt // the annotation that records swapped images
 	crrs    []*modelCRR
 	// crrsVersion grows with each change of a CRR.
 	crrsVersion int
+	// disturbed is when the pod's disruption was reported or its deadline passed, and written when its status was last written.
+	disturbed, written time.Time
 
 	kubelet  *kubelet
 	kruise   *kruise
@@ -70,8 +72,11 @@ func (e *events) Pop() any {
 
 // after schedules an event. Events at the same time run in a random order.
 func (m *model) after(delay time.Duration, run func()) {
-	heap.Push(&m.queue, event{at: m.now.Add(delay), order: m.random.Uint64(), run: run})
+	heap.Push(&m.queue, event{at: m.now.Add(max(delay, 0)), order: m.random.Uint64(), run: run})
 }
+
+// at schedules an event at a time after the end of the main container.
+func (m *model) at(time time.Duration, run func()) { m.after(done.Add(time).Sub(m.now), run) }
 
 // between returns a delay from the seed.
 func (m *model) between(low, high time.Duration) time.Duration {
@@ -103,7 +108,7 @@ func (m *model) seconds() metav1.Time { return metav1.NewTime(m.now.Truncate(tim
 func (m *model) mustBeFine(t *testing.T, seed uint64) {
 	t.Helper()
 	if len(m.problems) > 0 {
-		t.Fatalf("seed %d:\n%s\n\n%s", seed, strings.Join(m.problems, "\n"), strings.Join(m.transcript, "\n"))
+		t.Fatalf("seed %d:\n%s\n\n%s", seed, strings.Join(m.problems[:min(len(m.problems), 5)], "\n"), strings.Join(m.transcript, "\n"))
 	}
 }
 
@@ -113,29 +118,69 @@ func (m *model) crrsChanged() {
 	m.operator.crrsChanged()
 }
 
-// write changes the pod. The kubelet receives the operator's writes, which are updates of spec or metadata, but not its own.
-func (m *model) write(byOperator bool, change func(*corev1.Pod)) {
-	pod := m.pod.DeepCopy()
+// writeStatus writes to pods/status, where the admission policy decides.
+func (m *model) writeStatus(change func(*corev1.Pod)) {
+	m.written = m.now
+	m.write(func(pod *corev1.Pod) {
+		change(pod)
+		if m.isUndecided() {
+			return
+		}
+		written := pod.DeepCopy()
+		*pod = *decide(m.pod, written)
+		if m.bug.policy != nil {
+			m.bug.policy(m.pod, written, pod)
+		}
+	})
+}
+
+// isUndecided says whether the admission policy is not installed.
+func (m *model) isUndecided() bool {
+	return m.now.Before(done.Add(m.scenario.undecidedFor)) && m.scenario.undecidedFor > 0
+}
+
+// write changes the pod. The kubelet receives changes of spec and metadata, but none of the status alone.
+func (m *model) write(change func(*corev1.Pod)) {
+	before, pod := m.pod, m.pod.DeepCopy()
 	change(pod)
-	m.checkWrite(m.pod, pod)
+	if reflect.DeepEqual(before, pod) {
+		return
+	}
 	m.version++
 	pod.ResourceVersion = fmt.Sprint(m.version)
-	if before := m.pod.Status.Phase; before != pod.Status.Phase {
+	if m.disturbed.IsZero() && isDisturbed(pod) {
+		m.disturbed = m.now
+	}
+	m.checkWrite(before, pod)
+	if before.Status.Phase != pod.Status.Phase {
 		m.say("pod", "reads %s", pod.Status.Phase)
 	}
+	if before, after := recordOf(before), recordOf(pod); before != after {
+		m.say("pod", "has record %s", after)
+	}
+	if len(swapsOf(before)) > len(swapsOf(pod)) {
+		m.say("pod", "loses the record of a swap")
+	}
 	m.pod = pod
-	m.operator.podChanged(m.view())
-	if byOperator {
+	m.operator.podChanged(pod)
+	if !maps.Equal(before.Labels, pod.Labels) || !maps.Equal(before.Annotations, pod.Annotations) ||
+		(before.DeletionTimestamp == nil) != (pod.DeletionTimestamp == nil) || !reflect.DeepEqual(before.Spec, pod.Spec) {
 		m.kubelet.updated(pod)
 	}
 }
 
-// checkWrite fails on what no kubelet does: it keeps a terminal phase that it knows, and restarts a container only by the pod's
-// restartPolicy or for a swapped image.
+// checkWrite fails on what must never be written: a record that is not true or is taken back, another phase than the final one, an
+// exit code of a main container that does not count, and a restart that no kubelet makes.
 func (m *model) checkWrite(before, after *corev1.Pod) {
-	knowsEnd := slices.ContainsFunc(before.Status.Conditions, func(c corev1.PodCondition) bool { return c.Reason != "" })
-	if isTerminal(before) && (knowsEnd || m.phase == nil) && after.Status.Phase != before.Status.Phase {
+	switch {
+	case isTerminal(before) && after.Status.Phase != before.Status.Phase:
 		m.fail("phase %s becomes %s", before.Status.Phase, after.Status.Phase)
+	case isRecorded(before) && (!isRecorded(after) || after.Status.Phase == corev1.PodFailed):
+		m.fail("the record that the main container has succeeded is taken back")
+	case isRecorded(after) && !isRecorded(before) && !m.succeeded():
+		m.fail("the pod is recorded although a container that counts has not exited 0")
+	case strings.Contains(after.Annotations[v1alpha1.AnnotationIgnoredExitCodes], "main"):
+		m.fail("the exit code of the main container does not count")
 	}
 	for i := range after.Spec.Containers {
 		c := &after.Spec.Containers[i]
@@ -148,23 +193,15 @@ func (m *model) checkWrite(before, after *corev1.Pod) {
 	}
 }
 
-// deniesPhase says whether the admission policy denies the kubelet's phase.
-func (m *model) deniesPhase(phase corev1.PodPhase) bool {
-	return m.scenario.guarded && isTerminal(m.pod) && phase != m.pod.Status.Phase && m.pod.Annotations[v1alpha1.AnnotationPhaseGuard] != ""
-}
-
-// view is the pod with its annotations, as a watch event carries it.
-func (m *model) view() podView {
-	v := podView{pod: m.pod, swaps: slices.Clone(m.swaps)}
-	if m.phase != nil {
-		v.phase = []plan.Attempt{*m.phase}
+// succeeded says whether every container that counts has exited 0, and was not disturbed.
+func (m *model) succeeded() bool {
+	view := resolve.View{Sidecars: m.scenario.declared(m.now)}
+	for _, p := range m.kubelet.processes {
+		if !slices.Contains(ignoredBy(view), p.name) && (p.state != "dead" || p.code != 0 || !m.disturbed.IsZero() && p.ended.After(m.disturbed)) {
+			return false
+		}
 	}
-	return v
-}
-
-type podView struct {
-	pod          *corev1.Pod
-	phase, swaps []plan.Attempt
+	return true
 }
 
 // modelCRR is a ContainerRecreateRequest.
@@ -175,36 +212,46 @@ type modelCRR struct {
 	deleted  bool
 }
 
-// create plays the API server with OpenKruise's webhook. It returns false if the CRR is denied. If a superseded CRR was replaced
-// since the operator observed it, create deletes and creates nothing.
-func (m *model) create(o *operator, action plan.Action) bool {
+// result is what the API server answers to a write.
+type result string
+
+const (
+	written  result = "written"
+	conflict result = "conflict"
+	denied   result = "denied"
+)
+
+// create plays the API server with OpenKruise's webhook. If a superseded CRR was replaced since the operator observed it, create
+// deletes and creates nothing.
+func (m *model) create(action plan.Action) result {
 	for _, spent := range action.Supersedes {
 		if !m.delete(spent) {
-			o.wake(time.Second)
-			return true
+			return conflict
 		}
 	}
 	if m.scenario.denies {
-		m.say("kruise", "denies a CRR")
-		return false
+		return denied
 	}
 	if slices.ContainsFunc(m.crrs, func(r *modelCRR) bool { return !r.deleted && r.attempt.Number == action.Attempt }) {
-		return true
+		return written
 	}
 	if m.scenario.daemonless || m.scenario.virtual {
 		m.fail("a CRR on a node without Kruise's daemon")
 	}
+	markedToEnd := slices.ContainsFunc(m.pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == v1alpha1.PodConditionSidecarTerminated })
 	counts := map[string]int32{}
 	for _, name := range action.Containers {
 		st := status(m.pod, name)
-		if st.ContainerID == "" || isTerminal(m.pod) && m.phase == nil {
-			m.say("kruise", "denies a CRR for %s", name)
-			return false
+		if name == "main" {
+			m.fail("a CRR stops the main container")
+		}
+		if st.ContainerID == "" || isTerminal(m.pod) && !markedToEnd {
+			return denied
 		}
 		counts[name] = st.RestartCount
 	}
 	r := &modelCRR{deadline: action.Timeout, attempt: plan.Attempt{
-		Mode: crr, For: crr, Number: action.Attempt, UID: types.UID(fmt.Sprint(len(m.crrs))), RestartCounts: counts, Started: m.seconds().Time,
+		Mode: crr, Number: action.Attempt, UID: types.UID(fmt.Sprint(len(m.crrs))), RestartCounts: counts, Started: m.seconds().Time,
 	}}
 	for _, other := range m.crrs {
 		if !other.deleted && other.attempt.Finished.IsZero() && maps.Equal(other.attempt.RestartCounts, counts) {
@@ -214,7 +261,7 @@ func (m *model) create(o *operator, action plan.Action) bool {
 	m.crrs = append(m.crrs, r)
 	m.crrsChanged()
 	m.kruise.created(r)
-	return true
+	return written
 }
 
 // delete removes a CRR. It returns false if another CRR has that name.
@@ -223,7 +270,6 @@ func (m *model) delete(spent plan.Attempt) bool {
 		switch {
 		case r.deleted || r.attempt.Number != spent.Number:
 		case r.attempt.UID != spent.UID:
-			m.say("operator", "finds another CRR with number %d", spent.Number)
 			return false
 		default:
 			r.deleted = true
@@ -243,27 +289,39 @@ func (m *model) finish(r *modelCRR, message string) {
 	m.crrsChanged()
 }
 
-// patchPhase writes phase and annotation, unless the pod has changed since it was read.
-func (m *model) patchPhase(o *operator, read *corev1.Pod, action plan.Action) bool {
-	if m.isStale(read) {
-		return false
+// mark does what package terminator/podphase does.
+func (m *model) mark(read *corev1.Pod, mark plan.Mark) result {
+	if m.scenario.deniesMarks {
+		return denied
 	}
-	if action.ReleasePhase {
-		m.write(true, func(pod *corev1.Pod) { delete(pod.Annotations, v1alpha1.AnnotationPhaseGuard) })
-		return true
+	if (mark.Succeeded || mark.End == v1alpha1.EndFailed) && m.isStale(read) {
+		return conflict
 	}
-	if isTerminal(m.pod) || action.Phase != corev1.PodSucceeded && action.Phase != corev1.PodFailed {
-		m.fail("phase %s is written over %s", action.Phase, m.pod.Status.Phase)
+	own := func(value string) string { return value + "/" + string(read.UID) }
+	if m.bug.withoutUID {
+		own = func(value string) string { return value }
 	}
-	m.phase = &plan.Attempt{Mode: podPhase, For: action.For, Number: action.Attempt, Started: m.seconds().Time}
-	m.write(true, func(pod *corev1.Pod) {
-		pod.Status.Phase = action.Phase
-		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.AnnotationPodPhase, fmt.Sprintf(`{"phase":%q}`, action.Phase))
-		if !m.bug.unguarded {
-			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.AnnotationPhaseGuard, "Enabled")
+	_, hadEnd := read.Annotations[v1alpha1.AnnotationEnd]
+	m.writeStatus(func(pod *corev1.Pod) {
+		pod.Labels = map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}
+		annotate(pod, v1alpha1.AnnotationIgnoredExitCodes, strings.Join(mark.IgnoredExitCodes, ","))
+		switch {
+		case mark.End != "":
+			annotate(pod, v1alpha1.AnnotationEnd, own(mark.End))
+			if !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == v1alpha1.PodConditionSidecarTerminated }) {
+				pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: v1alpha1.PodConditionSidecarTerminated, Status: corev1.ConditionFalse})
+			}
+		case hadEnd:
+			annotate(pod, v1alpha1.AnnotationEnd, "")
+		}
+		if mark.Succeeded {
+			annotate(pod, v1alpha1.AnnotationMainContainers, own(v1alpha1.MainsSucceeded))
+		}
+		if mark.End == v1alpha1.EndFailed {
+			pod.Status.Phase = corev1.PodFailed
 		}
 	})
-	return true
+	return written
 }
 
 // isStale says whether a patch with these preconditions is a conflict.
@@ -271,70 +329,62 @@ func (m *model) isStale(read *corev1.Pod) bool {
 	return read.ResourceVersion != m.pod.ResourceVersion && !m.bug.unconditional
 }
 
-// recordSwaps writes the annotation that records swapped images.
-func (m *model) recordSwaps(pod *corev1.Pod) {
-	record := map[string]struct{}{}
-	for _, swap := range m.swaps {
-		for name := range swap.RestartCounts {
-			record[name] = struct{}{}
+// swapsOf are the attempts that the pod's annotation records.
+func swapsOf(pod *corev1.Pod) []plan.Attempt {
+	var swaps []plan.Attempt
+	if value := pod.Annotations[v1alpha1.AnnotationImageSwap]; value != "" {
+		if err := json.Unmarshal([]byte(value), &swaps); err != nil {
+			panic(err)
 		}
 	}
-	encoded, err := json.Marshal(record)
-	if err != nil {
-		m.fail("%v", err)
-	}
-	metav1.SetMetaDataAnnotation(&pod.ObjectMeta, v1alpha1.AnnotationImageSwap, string(encoded))
+	return swaps
 }
 
 // patchImages swaps images and writes the annotation, unless the pod has changed since it was read.
-func (m *model) patchImages(o *operator, read *corev1.Pod, action plan.Action) bool {
+func (m *model) patchImages(read *corev1.Pod, action plan.Action) result {
 	if m.isStale(read) {
-		return false
+		return conflict
 	}
+	swap := plan.Attempt{Mode: image, Number: action.Attempt, Started: m.seconds().Time, RestartCounts: map[string]int32{}}
 	for _, name := range action.Containers {
-		if i := slices.IndexFunc(m.pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name }); m.pod.Spec.Containers[i].Image == action.Images[name] {
+		if specOf(m.pod, name).Image == action.Images[name] {
 			m.fail("the image of %s is swapped twice", name)
 		}
-	}
-	swap := plan.Attempt{Mode: image, For: image, Number: action.Attempt, Started: m.seconds().Time, RestartCounts: map[string]int32{}}
-	for _, name := range action.Containers {
 		swap.RestartCounts[name] = -1
 		if st := status(m.pod, name); st.ContainerID != "" {
 			swap.RestartCounts[name] = st.RestartCount
 		}
 	}
-	m.swaps = append(m.swaps, swap)
-	m.write(true, func(pod *corev1.Pod) {
-		m.recordSwaps(pod)
+	encoded, err := json.Marshal(append(swapsOf(read), swap))
+	if err != nil {
+		m.fail("%v", err)
+	}
+	m.write(func(pod *corev1.Pod) {
+		annotate(pod, v1alpha1.AnnotationImageSwap, string(encoded))
 		for i := range pod.Spec.Containers {
 			if to, ok := action.Images[pod.Spec.Containers[i].Name]; ok {
 				pod.Spec.Containers[i].Image = to
 			}
 		}
 	})
-	return true
+	return written
 }
 
-// operator calls plan.Next in a loop. It remembers only when the pod and its containers last changed.
+// operator calls plan.Next in a loop. It remembers what package controllers remembers.
 type operator struct {
 	m        *model
-	seen     podView // the pod in its cache
+	seen     *corev1.Pod // the pod in its cache
 	seenCRRs []plan.Attempt
-	// seenCRRsVersion is the crrsVersion of seenCRRs.
-	seenCRRsVersion int
-	quietVersion    string
-	quietSince      time.Time
-	// containers is the last observed state, unchanged since containersSince.
-	containers      []corev1.ContainerStatus
-	containersSince time.Time
-	wakeAt          time.Time
+	// seenVersion is the newest version that has arrived, and seenCRRsVersion the crrsVersion of seenCRRs.
+	seenVersion, seenCRRsVersion                        int
+	mainsRan                                            bool
+	drainsSince, phaseSince, markedAt, wakeAt, deniedAt time.Time
+	marks                                               int
+	denied                                              map[v1alpha1.Mode]string
 
 	down   bool
 	writes int
 	last   plan.Decision
-	// trial is its last written phase, and evidence what that has shown about the kubelet.
-	trial    *plan.PhaseTrial
-	evidence []plan.PhaseEvidence
 }
 
 func (o *operator) lag() time.Duration {
@@ -345,14 +395,24 @@ func (o *operator) lag() time.Duration {
 }
 
 // podChanged delivers a version of the pod. A cache never goes back.
-func (o *operator) podChanged(view podView) {
-	version := o.m.version
+func (o *operator) podChanged(pod *corev1.Pod) {
 	o.m.after(o.lag(), func() {
-		if o.seen.pod == nil || version > versionOf(o.seen.pod) {
-			o.seen = view
-			o.reconcile()
+		if versionOf(pod) > o.seenVersion {
+			o.see(pod)
 		}
 	})
+}
+
+// see puts the pod into the cache. A finished pod is in no cache, and is looked after only by a process that has seen it before.
+func (o *operator) see(pod *corev1.Pod) {
+	if o.down {
+		return
+	}
+	o.seenVersion = versionOf(pod)
+	if !isTerminal(pod) || o.seen != nil {
+		o.seen = pod
+		o.reconcile()
+	}
 }
 
 func versionOf(pod *corev1.Pod) int {
@@ -379,46 +439,57 @@ func (o *operator) crrsChanged() {
 }
 
 func (o *operator) snapshot() plan.Snapshot {
-	if o.quietVersion != o.seen.pod.ResourceVersion {
-		o.quietVersion, o.quietSince = o.seen.pod.ResourceVersion, o.m.now
+	scenario := o.m.scenario
+	if !o.m.now.Before(o.deniedAt.Add(15 * time.Second)) {
+		o.denied = nil // a denied write is tried again
 	}
-	if now := o.seen.pod.Status.ContainerStatuses; o.containersSince.IsZero() || !equal(o.containers, now) {
-		o.containers, o.containersSince = now, o.m.now
+	s := plan.Snapshot{
+		Pod: o.seen, Node: plan.NodeReal, KubeletVersion: "v1.36.0",
+		Capabilities: plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: scenario.kruise, MaxGracePeriod: scenario.maxGrace},
+		Attempts:     slices.Concat(o.seenCRRs, swapsOf(o.seen)), Denied: o.denied, MarksWritten: o.marks, MarkedAt: o.markedAt,
 	}
-	return observed(o.seen.pod, o.m.scenario.declared(), func(s *plan.Snapshot) {
-		switch {
-		case o.m.scenario.virtual:
-			s.Node = plan.NodeVirtual
-		case o.m.scenario.daemonless:
-			s.Node = plan.NodeDaemonless
-		}
-		s.Capabilities = plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: o.m.scenario.kruise, MaxGracePeriod: o.m.scenario.maxGrace}
-		if o.m.scenario.lastResort {
-			s.Capabilities.PodPhase = plan.PodPhaseLastResort
-		}
-		s.Attempts = slices.Concat(o.seenCRRs, o.seen.swaps, o.seen.phase)
-		s.UnchangedSince, s.ContainersUnchangedSince = o.quietSince, o.containersSince
-		s.Kubelet = plan.Kubelet{Version: "v1.40.0", ReadySince: done.Add(-time.Hour), IgnoresPhase: o.m.scenario.known}
-	})
+	s.View.Mains, s.View.Sidecars = []string{"main"}, scenario.declared(o.m.now)
+	switch {
+	case scenario.virtual:
+		s.Node = plan.NodeVirtual
+	case scenario.daemonless:
+		s.Node = plan.NodeDaemonless
+	}
+	if scenario.lastResort {
+		s.Capabilities.PodPhase = plan.PodPhaseLastResort
+	}
+	switch mainsDone := plan.MainsDone(s); {
+	case mainsDone.IsZero():
+		o.drainsSince, o.mainsRan = mainsDone, true
+	case !o.drainsSince.IsZero():
+	case o.mainsRan, mainsDone.After(o.m.now):
+		o.drainsSince = o.m.now
+	default:
+		o.drainsSince = mainsDone
+	}
+	if isTerminal(o.seen) && o.phaseSince.IsZero() {
+		o.phaseSince = o.m.now
+	}
+	s.DrainsSince, s.PhaseSince = o.drainsSince, o.phaseSince
+	return s
 }
 
+// reconcile decides and acts. After a denied write it decides once more.
 func (o *operator) reconcile() {
-	if o.seen.pod == nil || o.down {
-		return
-	}
-	s := o.snapshot()
-	decision := o.decide(s)
-	if problem := checkInvariants(s, o.m.now, decision); problem != "" {
-		o.m.fail("%s: %+v", problem, briefly(decision))
-	}
-	o.learn(s)
-	if denied := o.act(s, decision); denied {
-		s.Capabilities.CRRServed = false
-		decision = o.decide(s)
-		o.act(s, decision)
-	}
-	if decision.RequeueAfter > 0 {
-		o.wake(decision.RequeueAfter)
+	for range 2 {
+		if o.seen == nil || o.down {
+			return
+		}
+		s := o.snapshot()
+		decision := o.decide(s)
+		if o.m.bug.none() {
+			if problem := checkInvariants(s, o.m.now, decision); problem != "" {
+				o.m.fail("%s: %+v", problem, briefly(decision))
+			}
+		}
+		if !o.act(s, decision) {
+			return
+		}
 	}
 }
 
@@ -435,21 +506,6 @@ func (o *operator) decide(s plan.Snapshot) plan.Decision {
 	return decision
 }
 
-// learn judges the last written phase by the observed pod.
-func (o *operator) learn(s plan.Snapshot) {
-	if o.trial == nil {
-		return
-	}
-	evidence, over := o.trial.See(s, o.m.now)
-	if evidence != "" {
-		o.m.say("operator", "learns about the kubelet: phase %s", strings.ToLower(string(evidence)))
-		o.evidence = append(o.evidence, evidence)
-	}
-	if over {
-		o.trial = nil
-	}
-}
-
 // wake keeps the earliest requeue time, as a work queue does.
 func (o *operator) wake(delay time.Duration) {
 	at := o.m.now.Add(delay)
@@ -464,61 +520,88 @@ func (o *operator) wake(delay time.Duration) {
 	})
 }
 
-// act executes the decision and reports whether OpenKruise denied a CRR. The operator may crash after each action.
+// act executes the decision and reports whether a write was denied. The operator may crash after each write.
 func (o *operator) act(s plan.Snapshot, d plan.Decision) bool {
-	if d.Stage != o.last.Stage || d.Reason != o.last.Reason || len(d.Actions) > 0 {
-		o.m.say("operator", "%s: %s%s", d.Stage, d.Reason, lines(d.Actions))
+	if b := briefly(d); d.Stage != o.last.Stage || d.Reason != o.last.Reason || len(d.Actions) > 0 || d.Mark != nil {
+		said := append([]string{fmt.Sprintf("%s: %s", b.Stage, b.Reason), b.Mark}, b.Actions...)
+		o.m.say("operator", "%s", strings.Join(slices.DeleteFunc(said, func(part string) bool { return part == "" }), "; "))
 	}
 	o.last = d
 	if len(d.Failures) > 0 && o.m.scenario.smooth {
 		o.m.fail("an attempt failed: %+v", d.Failures)
 	}
-	for _, action := range d.Actions {
-		switch action.Mode {
-		case crr:
-			before := len(o.m.crrs)
-			if !o.m.create(o, action) {
-				o.wake(15 * time.Second)
-				return true
-			}
-			o.writes += len(o.m.crrs) - before
-		default:
-			patch := o.m.patchPhase
-			if action.Mode == image {
-				patch = o.m.patchImages
-			}
-			if !patch(o, s.Pod, action) {
-				o.m.say("operator", "gets a conflict: the pod has changed")
-				o.wake(time.Second)
-				return false
-			}
-			o.writes++
-			o.trial = plan.NewPhaseTrial(o.trial, action, s.Kubelet, o.m.now)
+	if d.RequeueAfter > 0 {
+		o.wake(d.RequeueAfter)
+	}
+	if d.Mark != nil {
+		stopped, denied := o.finish(podPhase, func() result { return o.m.mark(s.Pod, *d.Mark) })
+		if !stopped {
+			o.marks, o.markedAt = o.marks+1, o.m.now
 		}
-		if o.m.scenario.crashes && o.m.random.IntN(2) == 0 {
-			o.restart()
-			return false
+		return denied
+	}
+	for _, action := range d.Actions {
+		if isDisturbed(s.Pod) && !isTerminal(s.Pod) {
+			o.m.fail("an action on a disturbed pod")
+		}
+		stopped, denied := o.finish(action.Mode, func() result {
+			switch action.Mode {
+			case crr:
+				return o.m.create(action)
+			case image:
+				return o.m.patchImages(s.Pod, action)
+			default:
+				return o.m.mark(s.Pod, *action.Mark)
+			}
+		})
+		if stopped {
+			return denied
 		}
 	}
 	return false
 }
 
+// finish writes and handles the answer. It reports whether the reconcile is over, and whether the write was denied.
+func (o *operator) finish(mode v1alpha1.Mode, write func() result) (stopped, isDenied bool) {
+	version, crrs := o.m.version, len(o.m.crrs)
+	answer := write()
+	if o.m.version > version || len(o.m.crrs) > crrs {
+		o.writes++
+	}
+	switch answer {
+	case denied:
+		o.m.say("operator", "is denied mode %s", mode)
+		o.denied, o.deniedAt = map[v1alpha1.Mode]string{mode: "denied"}, o.m.now
+		o.wake(15 * time.Second)
+		return true, true
+	case conflict:
+		o.m.say("operator", "gets a conflict: the object has changed")
+		o.wake(time.Second)
+		return true, false
+	}
+	switch s := o.m.scenario; {
+	case s.downAfter > 0 && o.writes >= s.downAfter:
+		o.m.say("operator", "is down")
+		*o = operator{m: o.m, writes: o.writes, down: true}
+		return true, false
+	case s.crashes && o.m.random.IntN(2) == 0:
+		o.restart()
+		return true, false
+	}
+	return false, false
+}
+
 // restart makes the operator forget everything and read the cluster again.
 func (o *operator) restart() {
 	o.m.say("operator", "crashes")
-	*o = operator{m: o.m, writes: o.writes, evidence: o.evidence, down: true}
-	o.m.after(o.m.between(time.Second, 5*time.Second), func() {
-		o.m.say("operator", "starts")
-		o.down, o.seen = false, o.m.view()
-		o.m.crrsVersion++
-		o.crrsChanged()
-	})
+	*o = operator{m: o.m, writes: o.writes, down: true}
+	o.m.after(o.m.between(time.Second, 5*time.Second), o.start)
 }
 
-func lines(actions []plan.Action) string {
-	var text strings.Builder
-	for _, action := range actions {
-		text.WriteString("; " + describe(action))
-	}
-	return text.String()
+func (o *operator) start() {
+	o.m.say("operator", "starts")
+	o.down = false
+	o.see(o.m.pod)
+	o.m.crrsVersion++
+	o.crrsChanged()
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
@@ -25,30 +26,34 @@ import (
 var update = flag.Bool("update", false, "write the golden files")
 
 const (
-	seeds = 200
-	// knownSeeds is the number of runs of each scenario with an operator that has learned about the kubelet.
-	knownSeeds = 40
-	horizon    = 40 * time.Minute
+	seeds = 100
+	// downSeeds is the number of runs of each scenario in which the operator goes down for good.
+	downSeeds = 30
+	horizon   = 40 * time.Minute
+	// bootTime is when the containers start, before the main container ends.
+	bootTime = 20 * time.Second
 )
 
 // simulation is one scenario: a pod, a node, a policy, and what goes wrong.
 type simulation struct {
 	policy   corev1.RestartPolicy
-	mainCode int32
 	sidecars []simulated
+	// mainExits are the exit codes of the main container, one of each run: 0 by default. It restarts after 42.
+	mainExits []int32
+	// later are the sidecars as they are declared from ten seconds before the main container ends.
+	later []resolve.Sidecar
 
-	virtual, daemonless, future, kruise bool
-	// known means that the operator takes the kubelet for one that ignores phases.
-	known bool
-	// forgetful means that the node's provider ignores a pod's annotations, so each of its status writes restores the old
+	virtual, daemonless, kruise bool
+	// forgetful means that the node's provider ignores a pod's labels and annotations, so each of its status writes restores the old
 	// ones. On any virtual node, a status write in flight does so.
 	forgetful bool
-	// guarded means that the admission policy keeps a written phase.
-	guarded bool
-	// denies makes OpenKruise's webhook deny every CRR. silentFor is how long its daemon does not respond.
-	denies          bool
-	silentFor       time.Duration
-	quickUnpullable bool
+	// undecidedFor is how long after the end of the main container the admission policy is not installed.
+	undecidedFor time.Duration
+	// denies makes OpenKruise's webhook deny every CRR, and deniesMarks the API server every write to pods/status by the operator.
+	// silentFor is how long OpenKruise's daemon does not respond.
+	denies, deniesMarks bool
+	silentFor           time.Duration
+	quickUnpullable     bool
 	// lastResort and maxGrace are the operator's flags of mode PodPhase. The pod's grace period is 30 seconds.
 	lastResort bool
 	maxGrace   time.Duration
@@ -59,8 +64,15 @@ type simulation struct {
 	nodeBehind time.Duration
 	// restless makes the kubelet write the pod's status every second, because the result of a probe keeps changing.
 	restless bool
-	// stale and crashes are each on for half of the seeds.
-	stale, crashes bool
+	// lateBy is how long after the end of the main container the operator starts.
+	lateBy time.Duration
+	// disturbed is when the pod is disturbed by the disturbance, before or after the end of the main container.
+	disturbance disturbance
+	disturbed   time.Duration
+	// stale and crashes are each on for half of the seeds. After downAfter writes, the operator is down for good, and endThemselves makes
+	// all sidecars end themselves one minute after the main container.
+	stale, crashes, endThemselves bool
+	downAfter                     int
 
 	// want is the expected phase at the end. It is empty if the pod must be stuck with the reason stuck.
 	want  corev1.PodPhase
@@ -69,11 +81,18 @@ type simulation struct {
 	alone bool
 	// smooth means that no attempt may fail.
 	smooth bool
-	// maxWrites bounds the writes of all attempts.
+	// maxWrites bounds the writes of the operator, marks included.
 	maxWrites int
-	// shows is what a single operator that does not crash must learn about the kubelet, if anything.
-	shows plan.PhaseEvidence
 }
+
+// disturbance is how somebody else ends the pod.
+type disturbance string
+
+const (
+	eviction disturbance = "eviction" // by the kubelet
+	deletion disturbance = "deletion" // by the API server, announced by a condition
+	deadline disturbance = "deadline" // activeDeadlineSeconds
+)
 
 type simulated struct {
 	manner  manner
@@ -82,12 +101,23 @@ type simulated struct {
 	command string
 }
 
-func (s simulation) declared() []resolve.Sidecar {
+// declared are the sidecars that the policies declare at the time.
+func (s simulation) declared(now time.Time) []resolve.Sidecar {
+	if len(s.later) > 0 && !now.Before(done.Add(-10*time.Second)) {
+		return s.later
+	}
 	var all []resolve.Sidecar
 	for _, sidecar := range s.sidecars {
 		all = append(all, sidecar.sidecar)
 	}
 	return all
+}
+
+func (s simulation) mainCodes() []int32 {
+	if len(s.mainExits) == 0 {
+		return []int32{0}
+	}
+	return s.mainExits
 }
 
 func one(m manner, changes ...func(*resolve.Sidecar)) []simulated {
@@ -99,250 +129,166 @@ func uncovered(changes ...func(*resolve.Sidecar)) []simulated {
 	return []simulated{{manner: polite, sidecar: sidecar("proxy", changes...), command: "/app/server"}}
 }
 
+const (
+	succeeded = corev1.PodSucceeded
+	failed    = corev1.PodFailed
+	forever   = 24 * time.Hour
+)
+
 // simulations returns the scenarios by name. Each runs with many seeds.
 func simulations() map[string]simulation {
+	three := func(manners [3]manner, changes ...func(*resolve.Sidecar)) []simulated {
+		var all []simulated
+		for i, name := range []string{"a", "b", "c"} {
+			all = append(all, simulated{manner: manners[i], sidecar: sidecar(name, changes...)})
+		}
+		return all
+	}
+	drains := func(changes ...func(*resolve.Sidecar)) []simulated {
+		return []simulated{
+			{manner: polite, sidecar: sidecar("a", changes...)}, {manner: rude, sidecar: sidecar("b", append(changes, drain(5*time.Second))...)},
+			{manner: deaf, sidecar: sidecar("c", append(changes, drain(2*minute))...)},
+		}
+	}
 	all := map[string]simulation{
-		"silent daemon, Respect, no image: stuck": {
-			policy: never, sidecars: one(polite, respect, noImage), kruise: true, silentFor: 24 * time.Hour, stuck: v1alpha1.ReasonStuck, maxWrites: 10,
+		// Whose exit code counts.
+		"Respect: exit code 7 fails the pod":                         {policy: never, sidecars: one(rude, respect), kruise: true, want: failed, maxWrites: 1},
+		"Respect, restarting sidecar, no image: stuck after one CRR": {policy: onFailure, sidecars: one(rude, respect, noImage), kruise: true, stuck: v1alpha1.ReasonStuck, maxWrites: 1},
+		"Respect, declared Image, restarting sidecar: exits 0":       {policy: onFailure, sidecars: one(rude, respect, mode(image)), kruise: true, want: succeeded, maxWrites: 1, smooth: true},
+		"exit codes now count":                                       {policy: never, sidecars: one(rude), later: oneProxy(respect), kruise: true, want: failed, maxWrites: 3, smooth: true},
+		"exit codes no longer count":                                 {policy: never, sidecars: one(rude, respect), later: oneProxy(), kruise: true, want: succeeded, maxWrites: 2, smooth: true},
+		"a drain is declared later":                                  {policy: never, sidecars: one(rude), later: oneProxy(drain(minute)), want: succeeded, maxWrites: 3, smooth: true},
+		"found late":                                                 {policy: never, sidecars: one(rude), lateBy: minute, want: succeeded, maxWrites: 2, smooth: true},
+		"found late, Kruise":                                         {policy: onFailure, sidecars: one(rude), lateBy: minute, kruise: true, want: succeeded, maxWrites: 2, smooth: true},
+
+		// Restart rules, which only the operator evaluates.
+		"the main restarts by a rule":         {policy: never, mainExits: []int32{42, 0}, sidecars: one(rude), want: succeeded, maxWrites: 2, smooth: true},
+		"the main restarts by a rule, Kruise": {policy: never, mainExits: []int32{42, 0}, sidecars: one(rude), kruise: true, want: succeeded, maxWrites: 3, smooth: true},
+		"the main restarts by a rule, drain":  {policy: onFailure, mainExits: []int32{42, 0}, sidecars: one(deaf, drain(minute)), want: succeeded, maxWrites: 3, smooth: true},
+		"the main restarts and fails":         {policy: never, mainExits: []int32{42, 3}, sidecars: one(rude), kruise: true, want: failed, alone: true, maxWrites: 2, smooth: true},
+		"the main restarts, image":            {policy: never, mainExits: []int32{42, 0}, sidecars: one(deaf, mode(image)), want: succeeded, maxWrites: 3, smooth: true},
+
+		// OpenKruise fails.
+		"silent daemon, Respect: stuck":                        {policy: never, sidecars: one(polite, respect), kruise: true, silentFor: forever, stuck: v1alpha1.ReasonStuck, maxWrites: 10},
+		"silent daemon that recovers: the CRR ends it late":    {policy: never, sidecars: one(polite, respect), kruise: true, silentFor: 10 * minute, want: succeeded, maxWrites: 8},
+		"silent daemon: the phase ends the sidecar":            {policy: never, sidecars: one(deaf), kruise: true, silentFor: forever, want: succeeded, maxWrites: 3},
+		"silent daemon, the phase is a last resort: the image": {policy: never, sidecars: one(deaf), kruise: true, silentFor: forever, lastResort: true, want: succeeded, maxWrites: 3},
+		"OpenKruise's webhook denies CRRs: the phase":          {policy: never, sidecars: one(rude), kruise: true, denies: true, want: succeeded, maxWrites: 2, smooth: true},
+
+		// The kubelet sees the phase late.
+		"kubelet sees the phase 28 s late":                 {policy: never, sidecars: one(rude), interruptedFor: 28 * time.Second, want: succeeded, maxWrites: 1, smooth: true},
+		"kubelet sees the phase after its deadline":        {policy: never, sidecars: one(rude), interruptedFor: 90 * time.Second, want: succeeded, maxWrites: 1},
+		"kubelet sees the phase late, declared, Kruise":    {policy: never, sidecars: one(rude, mode(podPhase)), kruise: true, interruptedFor: 3 * minute, want: succeeded, maxWrites: 2},
+		"kubelet sees the phase late, OnFailure, Kruise":   {policy: onFailure, sidecars: one(rude, mode(podPhase)), kruise: true, interruptedFor: 3 * minute, want: succeeded, maxWrites: 2},
+		"kubelet sees the decision of a natural end late":  {policy: never, sidecars: one(rude), kruise: true, interruptedFor: 3 * minute, want: succeeded, maxWrites: 2, smooth: true},
+		"kubelet restarts a sidecar until it sees the end": {policy: onFailure, sidecars: one(rude), kruise: true, interruptedFor: minute, want: succeeded, maxWrites: 2, smooth: true},
+
+		// The admission policy is not installed.
+		"not decided: the image":                          {policy: never, sidecars: one(rude), undecidedFor: forever, want: succeeded, alone: true, maxWrites: 3, smooth: true},
+		"not decided, Kruise: the image":                  {policy: never, sidecars: one(rude), kruise: true, undecidedFor: forever, want: succeeded, alone: true, maxWrites: 2, smooth: true},
+		"not decided, Kruise, no image: exit 7 counts":    {policy: never, sidecars: one(rude, noImage), kruise: true, undecidedFor: forever, want: failed, maxWrites: 2, smooth: true},
+		"not decided, sidecar fails first":                {policy: never, sidecars: one(crashing), kruise: true, undecidedFor: forever, want: failed, maxWrites: 1, smooth: true},
+		"not decided, restart rules":                      {policy: never, mainExits: []int32{42, 0}, sidecars: one(rude), kruise: true, undecidedFor: forever, want: succeeded, alone: true, maxWrites: 2, smooth: true},
+		"not decided, declared PodPhase: stuck":           {policy: never, sidecars: one(rude, mode(podPhase), noFallback), undecidedFor: forever, stuck: v1alpha1.ReasonOutcomeNotDecided, maxWrites: 2},
+		"not decided, failed main, only the phase":        {policy: never, mainExits: []int32{3}, sidecars: one(rude, noImage), undecidedFor: forever, stuck: v1alpha1.ReasonNoUsableMode, maxWrites: 2},
+		"decided from ten minutes on: marked again":       {policy: never, sidecars: one(rude, mode(podPhase), noFallback), undecidedFor: 10 * minute, want: succeeded, maxWrites: 4, smooth: true},
+		"decided from before the end of the main on":      {policy: never, sidecars: one(rude), undecidedFor: -5 * time.Second, want: succeeded, maxWrites: 4, smooth: true},
+		"marks are denied: the image":                     {policy: never, sidecars: one(rude), kruise: true, deniesMarks: true, want: succeeded, alone: true, maxWrites: 1, smooth: true},
+		"not decided, virtual node that forgets the mark": {policy: never, sidecars: one(rude), virtual: true, forgetful: true, undecidedFor: forever, want: succeeded, alone: true, maxWrites: 12, smooth: true},
+
+		// Nodes.
+		"virtual node: the image":                         {policy: never, sidecars: one(deaf), virtual: true, want: succeeded, maxWrites: 2, smooth: true},
+		"virtual node, sidecar fails first":               {policy: never, sidecars: one(crashing), virtual: true, want: succeeded, maxWrites: 1, smooth: true},
+		"virtual node, unpullable quick-exit image":       {policy: onFailure, sidecars: one(polite), virtual: true, quickUnpullable: true, want: succeeded, maxWrites: 2},
+		"virtual node, command not covered: stuck":        {policy: never, sidecars: uncovered(), virtual: true, stuck: v1alpha1.ReasonNoUsableMode, maxWrites: 1},
+		"no daemon on the node: the phase":                {policy: never, sidecars: one(rude), daemonless: true, kruise: true, want: succeeded, maxWrites: 1, smooth: true},
+		"no daemon on the node, mode Image":               {policy: never, sidecars: one(rude, mode(image)), daemonless: true, kruise: true, want: succeeded, maxWrites: 2, smooth: true},
+		"forgetful virtual node: polite sidecar":          {policy: never, sidecars: one(polite), virtual: true, forgetful: true, want: succeeded, maxWrites: 2, smooth: true},
+		"forgetful virtual node: rude sidecar, OnFailure": {policy: onFailure, sidecars: one(rude), virtual: true, forgetful: true, want: succeeded, maxWrites: 2, smooth: true},
+		"forgetful virtual node: sidecar never started":   {policy: onFailure, sidecars: one(unpullably), virtual: true, forgetful: true, want: succeeded, maxWrites: 2, smooth: true},
+		"forgetful virtual node: different drains":        {policy: never, sidecars: drains(), virtual: true, forgetful: true, want: succeeded, maxWrites: 4, smooth: true},
+		"forgetful virtual node: Respect":                 {policy: never, sidecars: one(rude, respect, mode(image)), virtual: true, forgetful: true, want: succeeded, maxWrites: 1, smooth: true},
+
+		// Mode Image.
+		"unpullable quick-exit image: falls back to the phase": {policy: onFailure, sidecars: one(polite, mode(image)), quickUnpullable: true, want: succeeded, maxWrites: 3},
+		"unpullable quick-exit image, Respect: stuck":          {policy: onFailure, sidecars: one(polite, mode(image), respect, noFallback), quickUnpullable: true, stuck: v1alpha1.ReasonStuck, maxWrites: 1},
+		"command not covered: falls back to the phase":         {policy: onFailure, sidecars: uncovered(mode(image)), want: succeeded, maxWrites: 1, smooth: true},
+		"command not covered, no fallback: stuck":              {policy: never, sidecars: uncovered(mode(image), noFallback), kruise: true, stuck: v1alpha1.ReasonCommandNotCovered, maxWrites: 1},
+		"node clock behind, mode Image":                        {policy: never, sidecars: one(rude, mode(image)), nodeBehind: 50 * minute, want: succeeded, maxWrites: 2, smooth: true},
+		"node clock ahead, mode Image":                         {policy: onFailure, sidecars: one(rude, mode(image)), nodeBehind: -50 * minute, want: succeeded, maxWrites: 2, smooth: true},
+		"status changes every second, mode Image":              {policy: onFailure, sidecars: one(deaf, mode(image)), restless: true, want: succeeded, maxWrites: 2, smooth: true},
+
+		// Several sidecars.
+		"three deaf sidecars: one CRR stops them in turn":   {policy: never, kruise: true, sidecars: three([3]manner{deaf, deaf, deaf}, respect), want: failed, maxWrites: 1, smooth: true},
+		"three deaf sidecars: one swap stops them in turn":  {policy: never, virtual: true, sidecars: three([3]manner{deaf, deaf, deaf}), want: succeeded, maxWrites: 2, smooth: true},
+		"three sidecars, no Kruise: the phase":              {policy: onFailure, sidecars: three([3]manner{polite, rude, deaf}), want: succeeded, maxWrites: 1, smooth: true},
+		"three CRRs in turn: none fails":                    {policy: never, kruise: true, sidecars: drains(noImage), want: succeeded, maxWrites: 4, smooth: true},
+		"three CRRs in turn, Respect":                       {policy: never, kruise: true, sidecars: drains(respect), want: failed, maxWrites: 3, smooth: true},
+		"different drains: the phase waits for the longest": {policy: onFailure, sidecars: drains(), want: succeeded, maxWrites: 2, smooth: true},
+		"a respected sidecar ends before the phase": {
+			policy: never, kruise: true, want: succeeded, maxWrites: 3, smooth: true,
+			sidecars: []simulated{{manner: deaf, sidecar: sidecar("a", mode(podPhase))}, {manner: polite, sidecar: sidecar("b", respect)}, {manner: unpullably, sidecar: sidecar("c")}},
 		},
-		"silent daemon that recovers: the CRR ends the sidecar late": {
-			policy: never, sidecars: one(polite, respect, noImage), kruise: true, silentFor: 10 * minute, want: corev1.PodSucceeded, maxWrites: 8,
+		"a respected sidecar fails before the phase": {
+			policy: never, kruise: true, want: failed, maxWrites: 4, smooth: true,
+			sidecars: []simulated{{manner: polite, sidecar: sidecar("a", mode(podPhase))}, {manner: rude, sidecar: sidecar("b", respect)}},
 		},
-		"silent daemon: the phase ends the sidecar": {
-			policy: never, sidecars: one(deaf), kruise: true, silentFor: 24 * time.Hour, want: corev1.PodSucceeded, maxWrites: 5,
+		"each sidecar by its own mode": {
+			policy: never, kruise: true, want: succeeded, maxWrites: 4, smooth: true,
+			sidecars: []simulated{{manner: rude, sidecar: sidecar("a", mode(image))}, {manner: rude, sidecar: sidecar("b")}, {manner: rude, sidecar: sidecar("c", mode(podPhase))}},
 		},
-		"silent daemon, Respect: falls back to the image": {
-			policy: never, sidecars: one(rude, respect), kruise: true, silentFor: 24 * time.Hour, want: corev1.PodSucceeded, maxWrites: 5,
+		"one ends, one crash-loops, one drains": {
+			policy: onFailure, kruise: true, want: succeeded, maxWrites: 5,
+			sidecars: []simulated{{manner: rude, sidecar: sidecar("a")}, {manner: crashing, sidecar: sidecar("b")}, {manner: rude, sidecar: sidecar("c", drain(minute))}},
 		},
-		"Respect: exit code 7 fails the pod": {
-			policy: never, sidecars: one(rude, respect), kruise: true, want: corev1.PodFailed, maxWrites: 2,
-		},
-		"Respect, restarting sidecar: falls back to the image": {
-			policy: onFailure, sidecars: one(rude, respect), kruise: true, want: corev1.PodSucceeded, maxWrites: 4,
-		},
-		"Respect, restarting sidecar, no image: stuck after one CRR": {
-			policy: onFailure, sidecars: one(rude, respect, noImage), kruise: true, stuck: v1alpha1.ReasonStuck, maxWrites: 1,
-		},
-		"Respect, crash-looping sidecar: falls back to the image": {
-			policy: onFailure, sidecars: one(crashing, respect), kruise: true, want: corev1.PodSucceeded, maxWrites: 4,
-		},
-		"kubelet ignores the phase: falls back to the image": {
-			policy: never, sidecars: one(polite), future: true, want: corev1.PodSucceeded, maxWrites: 5, shows: plan.PhaseIgnored,
-		},
-		"kubelet ignores a guarded phase: guard off, then the image": {
-			policy: never, sidecars: one(polite), future: true, guarded: true, want: corev1.PodSucceeded, maxWrites: 3, shows: plan.PhaseIgnored,
-		},
-		"guarded phase: written once despite in-flight updates": {
-			policy: onFailure, sidecars: one(deaf), restless: true, guarded: true, want: corev1.PodSucceeded, maxWrites: 1, smooth: true, shows: plan.PhaseHonored,
-		},
-		"kubelet ignores the phase, no image: stuck": {
-			policy: never, sidecars: one(polite, noImage), future: true, stuck: v1alpha1.ReasonStuck, maxWrites: 4,
-		},
-		"kubelet ignores the phase, Kruise: the sidecar ends": {
-			policy: never, sidecars: one(polite), future: true, kruise: true, want: corev1.PodSucceeded, maxWrites: 6, shows: plan.PhaseIgnored,
-		},
-		"kubelet ignores the phase, Kruise, exit code 7: succeeds": {
-			policy: never, sidecars: one(rude), future: true, kruise: true, want: corev1.PodSucceeded, maxWrites: 6, shows: plan.PhaseIgnored,
-		},
-		"kubelet ignores a guarded phase, Kruise: the sidecar ends": {
-			policy: never, sidecars: one(polite), future: true, guarded: true, kruise: true, want: corev1.PodSucceeded, maxWrites: 2, shows: plan.PhaseUnreported,
-		},
-		"kubelet sees the phase 30 s late: succeeds": {
-			policy: never, sidecars: one(rude), guarded: true, kruise: true, interruptedFor: 28 * time.Second, want: corev1.PodSucceeded, maxWrites: 1, smooth: true, shows: plan.PhaseHonored,
-		},
-		"kubelet sees the phase after its deadline: succeeds": {
-			policy: never, sidecars: one(rude), guarded: true, kruise: true, interruptedFor: 90 * time.Second, want: corev1.PodSucceeded, maxWrites: 2,
-		},
-		"kubelet sees the phase late under OnFailure: succeeds": {
-			policy: onFailure, sidecars: one(rude), guarded: true, kruise: true, interruptedFor: 90 * time.Second, want: corev1.PodSucceeded, maxWrites: 2,
-		},
-		"Kruise's webhook denies CRRs: the phase ends the sidecar": {
-			policy: never, sidecars: one(rude), kruise: true, denies: true, want: corev1.PodSucceeded, maxWrites: 4,
-		},
-		"virtual node: the image is swapped": {
-			policy: never, sidecars: one(deaf), virtual: true, want: corev1.PodSucceeded, maxWrites: 2,
-		},
-		"virtual node, unpullable quick-exit image: stuck": {
-			policy: onFailure, sidecars: one(polite), virtual: true, quickUnpullable: true, stuck: v1alpha1.ReasonStuck, maxWrites: 2,
-		},
-		"no daemon on the node: the phase": {
-			policy: never, sidecars: one(rude), daemonless: true, kruise: true, quickUnpullable: true, want: corev1.PodSucceeded, maxWrites: 3, smooth: true,
-		},
-		"no daemon on the node, three sidecars: the phase": {
-			policy: onFailure, daemonless: true, kruise: true, quickUnpullable: true, want: corev1.PodSucceeded, maxWrites: 3, smooth: true,
-			sidecars: []simulated{{manner: polite, sidecar: sidecar("a")}, {manner: rude, sidecar: sidecar("b")}, {manner: deaf, sidecar: sidecar("c")}},
-		},
-		"no daemon on the node, phase ignored: the image": {
-			policy: never, sidecars: one(polite), daemonless: true, kruise: true, future: true, want: corev1.PodSucceeded, maxWrites: 5, shows: plan.PhaseIgnored,
-		},
-		"no daemon on the node, mode Image": {
-			policy: never, sidecars: one(rude, mode(image)), daemonless: true, kruise: true, want: corev1.PodSucceeded, maxWrites: 1, smooth: true,
-		},
-		"lost record on a virtual node: polite sidecar": {
-			policy: never, sidecars: one(polite), virtual: true, forgetful: true, want: corev1.PodSucceeded, maxWrites: 1, smooth: true,
-		},
-		"lost record on a virtual node: rude sidecar, OnFailure": {
-			policy: onFailure, sidecars: one(rude), virtual: true, forgetful: true, want: corev1.PodSucceeded, maxWrites: 1, smooth: true,
-		},
-		"lost record on a virtual node: sidecar never started": {
-			policy: onFailure, sidecars: one(unpullably), virtual: true, forgetful: true, want: corev1.PodSucceeded, maxWrites: 1, smooth: true,
-		},
-		"lost record on a virtual node: different drains": {
-			policy: never, virtual: true, forgetful: true, want: corev1.PodSucceeded, maxWrites: 3, smooth: true,
-			sidecars: []simulated{
-				{manner: polite, sidecar: sidecar("a")}, {manner: rude, sidecar: sidecar("b", drain(10*time.Second))}, {manner: deaf, sidecar: sidecar("c", drain(2*minute))},
-			},
-		},
-		"lost record on a virtual node: unpullable image": {
-			policy: onFailure, sidecars: one(rude), virtual: true, forgetful: true, quickUnpullable: true, stuck: v1alpha1.ReasonStuck, maxWrites: 1,
-		},
-		"unpullable quick-exit image: falls back to the phase": {
-			policy: onFailure, sidecars: one(polite, mode(image)), quickUnpullable: true, want: corev1.PodSucceeded, maxWrites: 5,
-		},
-		"unpullable quick-exit image, no fallback: stuck": {
-			policy: onFailure, sidecars: one(polite, mode(image), noFallback), quickUnpullable: true, stuck: v1alpha1.ReasonStuck, maxWrites: 2,
-		},
-		"command not covered: falls back to the phase": {
-			policy: onFailure, sidecars: uncovered(mode(image)), want: corev1.PodSucceeded, maxWrites: 3, smooth: true,
-		},
-		"command not covered, no fallback: stuck": {
-			policy: never, sidecars: uncovered(mode(image), noFallback), kruise: true, stuck: v1alpha1.ReasonCommandNotCovered,
-		},
-		"command not covered, virtual node: stuck": {
-			policy: never, sidecars: uncovered(), virtual: true, stuck: v1alpha1.ReasonNoUsableMode,
-		},
-		"command not covered, kubelet ignores the phase: stuck": {
-			policy: never, sidecars: uncovered(), future: true, stuck: v1alpha1.ReasonStuck, maxWrites: 4,
-		},
-		"three deaf sidecars: one CRR stops them in turn": {
-			policy: never, kruise: true, want: corev1.PodFailed, maxWrites: 1, smooth: true,
-			sidecars: []simulated{{manner: deaf, sidecar: sidecar("a", respect)}, {manner: deaf, sidecar: sidecar("b", respect)}, {manner: deaf, sidecar: sidecar("c", respect)}},
-		},
-		"three deaf sidecars: one swap stops them in turn": {
-			policy: never, virtual: true, want: corev1.PodSucceeded, maxWrites: 1, smooth: true,
-			sidecars: []simulated{{manner: deaf, sidecar: sidecar("a")}, {manner: deaf, sidecar: sidecar("b")}, {manner: deaf, sidecar: sidecar("c")}},
-		},
-		"two CRRs in turn: neither fails": {
-			policy: never, kruise: true, want: corev1.PodFailed, maxWrites: 2, smooth: true,
-			sidecars: []simulated{{manner: deaf, sidecar: sidecar("a", respect, noImage)}, {manner: deaf, sidecar: sidecar("b", respect, noImage, drain(5*time.Second))}},
-		},
-		"three CRRs in turn: none fails": {
-			policy: never, kruise: true, want: corev1.PodSucceeded, maxWrites: 3, smooth: true,
-			sidecars: []simulated{
-				{manner: polite, sidecar: sidecar("a", respect, noImage)}, {manner: polite, sidecar: sidecar("b", respect, noImage, drain(5*time.Second))},
-				{manner: polite, sidecar: sidecar("c", respect, noImage, drain(20*time.Second))},
-			},
-		},
-		"a respected sidecar ends before the phase is written": {
-			policy: never, kruise: true, want: corev1.PodSucceeded, maxWrites: 7,
-			sidecars: []simulated{{manner: deaf, sidecar: sidecar("a")}, {manner: polite, sidecar: sidecar("b", respect)}, {manner: unpullably, sidecar: sidecar("c")}},
-		},
-		"different drains": {
-			policy: onFailure, want: corev1.PodSucceeded, maxWrites: 5,
-			sidecars: []simulated{{manner: rude, sidecar: sidecar("a", drain(10*time.Second))}, {manner: deaf, sidecar: sidecar("b", drain(minute))}},
-		},
-		"failed main, Kruise": {
-			policy: never, mainCode: 3, sidecars: one(deaf), kruise: true, want: corev1.PodFailed, alone: true, maxWrites: 1, smooth: true,
-		},
-		"failed main, no Kruise": {
-			policy: never, mainCode: 3, sidecars: one(rude), want: corev1.PodFailed, alone: true, maxWrites: 1, smooth: true,
-		},
-		"failed main, Kruise, sidecars of every behavior": {
-			policy: never, mainCode: 3, kruise: true, want: corev1.PodFailed, alone: true, maxWrites: 2,
+
+		// The main container fails.
+		"failed main, Kruise":          {policy: never, mainExits: []int32{3}, sidecars: one(deaf), kruise: true, want: failed, alone: true, maxWrites: 2, smooth: true},
+		"failed main, no Kruise":       {policy: never, mainExits: []int32{3}, sidecars: one(rude), want: failed, alone: true, maxWrites: 2, smooth: true},
+		"failed main, declared CRR":    {policy: never, mainExits: []int32{3}, sidecars: one(rude, mode(crr)), kruise: true, want: failed, maxWrites: 2, smooth: true},
+		"failed main, only the phase":  {policy: never, mainExits: []int32{3}, sidecars: one(rude, noImage), want: failed, maxWrites: 2, smooth: true},
+		"failed main, restless status": {policy: never, mainExits: []int32{3}, sidecars: one(deaf, noImage), restless: true, want: failed, maxWrites: 2, smooth: true},
+		"failed main, sidecars of every behavior": {
+			policy: never, mainExits: []int32{3}, kruise: true, want: failed, alone: true, maxWrites: 3,
 			sidecars: []simulated{
 				{manner: deaf, sidecar: sidecar("a")}, {manner: rude, sidecar: sidecar("b", mode(image))}, {manner: unpullably, sidecar: sidecar("c", drain(5*time.Second))},
 			},
 		},
-		"failed main, unpullable quick-exit image": {
-			policy: never, mainCode: 3, sidecars: one(rude), kruise: true, quickUnpullable: true, want: corev1.PodFailed, maxWrites: 2,
-		},
-		"failed main, command not covered": {
-			policy: never, mainCode: 3, sidecars: uncovered(), kruise: true, want: corev1.PodFailed, alone: true, maxWrites: 2, smooth: true,
-		},
-		"long grace period, Kruise": {
-			policy: never, sidecars: one(rude), kruise: true, maxGrace: time.Second, want: corev1.PodSucceeded, alone: true, maxWrites: 1, smooth: true,
-		},
-		"long grace period, Kruise, mode CRR": {
-			policy: never, sidecars: one(deaf, mode(crr)), kruise: true, maxGrace: time.Second, want: corev1.PodSucceeded, alone: true, maxWrites: 1, smooth: true,
-		},
-		"long grace period, Kruise, no image: the exit code counts": {
-			policy: never, sidecars: one(rude, noImage), kruise: true, maxGrace: time.Second, want: corev1.PodFailed, maxWrites: 1,
-		},
-		"long grace period, Kruise, OnFailure": {
-			policy: onFailure, sidecars: one(rude), kruise: true, maxGrace: time.Second, want: corev1.PodSucceeded, maxWrites: 2,
-		},
-		"long grace period, no Kruise": {
-			policy: onFailure, sidecars: one(deaf), maxGrace: time.Second, want: corev1.PodSucceeded, alone: true, maxWrites: 1, smooth: true,
-		},
-		"long grace period, only the phase: no usable mode": {
-			policy: never, sidecars: one(rude, noImage), maxGrace: time.Second, stuck: v1alpha1.ReasonNoUsableMode,
-		},
-		"long grace period, policy with mode PodPhase: the phase": {
-			policy: never, sidecars: one(rude, mode(podPhase), byPolicy), maxGrace: time.Second, want: corev1.PodSucceeded, maxWrites: 3, smooth: true,
-		},
-		"long grace period, one of two sidecars exempt": {
-			policy: never, kruise: true, maxGrace: time.Second, want: corev1.PodSucceeded, maxWrites: 5,
-			sidecars: []simulated{{manner: rude, sidecar: sidecar("a", noImage)}, {manner: rude, sidecar: sidecar("b", mode(podPhase), byPolicy)}},
-		},
-		"last-resort phase, Kruise": {
-			policy: never, sidecars: one(rude), kruise: true, lastResort: true, want: corev1.PodSucceeded, alone: true, maxWrites: 1, smooth: true,
-		},
-		"last-resort phase, OnFailure": {
-			policy: onFailure, sidecars: one(deaf), kruise: true, lastResort: true, want: corev1.PodSucceeded, alone: true, maxWrites: 1, smooth: true,
-		},
-		"last-resort phase, command not covered": {
-			policy: never, sidecars: uncovered(), lastResort: true, want: corev1.PodSucceeded, maxWrites: 3, smooth: true,
-		},
-		"last-resort phase, unpullable quick-exit image": {
-			policy: onFailure, sidecars: one(rude), lastResort: true, quickUnpullable: true, want: corev1.PodSucceeded, maxWrites: 4,
-		},
-		"unknown mode": {
-			policy: never, sidecars: one(rude, mode("Freeze")), want: corev1.PodSucceeded, maxWrites: 3, smooth: true,
-		},
-		"unknown mode, no fallback: stuck": {
-			policy: never, sidecars: one(rude, mode("Freeze"), noFallback), kruise: true, stuck: v1alpha1.ReasonUnknownSetting,
-		},
-		"failed main, only the phase is usable": {
-			policy: never, mainCode: 3, sidecars: one(rude, noImage), want: corev1.PodFailed, maxWrites: 4,
-		},
-		"status changes every second: the phase is written": {
-			policy: onFailure, sidecars: one(rude), restless: true, want: corev1.PodSucceeded, maxWrites: 5,
-		},
-		"node clock behind: the phase is written to a stable pod": {
-			policy: onFailure, sidecars: one(rude), nodeBehind: 10 * minute, want: corev1.PodSucceeded, maxWrites: 3, smooth: true,
-		},
-		"node clock behind, status changes every second": {
-			policy: onFailure, sidecars: one(deaf), nodeBehind: 10 * minute, restless: true, want: corev1.PodSucceeded, maxWrites: 5,
-		},
-		"node clock behind, Kruise, Respect": {
-			policy: never, sidecars: one(polite, respect), nodeBehind: 10 * minute, kruise: true, want: corev1.PodSucceeded, maxWrites: 2,
-		},
-		"node clock ahead": {
-			policy: onFailure, sidecars: one(rude), nodeBehind: -10 * minute, want: corev1.PodSucceeded, maxWrites: 3, smooth: true,
-		},
-		"node clock behind, mode Image": {
-			policy: never, sidecars: one(rude, mode(image)), nodeBehind: 50 * minute, want: corev1.PodSucceeded, maxWrites: 1, smooth: true,
-		},
-		"node clock ahead, mode Image": {
-			policy: onFailure, sidecars: one(rude, mode(image)), nodeBehind: -50 * minute, want: corev1.PodSucceeded, maxWrites: 1, smooth: true,
-		},
-		"status changes every second, Kruise": {
-			policy: onFailure, sidecars: one(deaf), restless: true, kruise: true, want: corev1.PodSucceeded, maxWrites: 6,
-		},
-		"no usable mode: stuck": {
-			policy: never, sidecars: one(polite, respect, noImage), stuck: v1alpha1.ReasonNoUsableMode,
-		},
+		"failed main, unpullable quick-exit image": {policy: never, mainExits: []int32{3}, sidecars: one(rude), kruise: true, quickUnpullable: true, want: failed, maxWrites: 2},
+		"failed main, command not covered":         {policy: never, mainExits: []int32{3}, sidecars: uncovered(), kruise: true, want: failed, alone: true, maxWrites: 2, smooth: true},
+		"failed main, sidecar failed before":       {policy: never, mainExits: []int32{3}, sidecars: one(crashing), kruise: true, want: failed, maxWrites: 1, smooth: true},
+
+		// Limits of mode PodPhase.
+		"long grace period, Kruise":            {policy: never, sidecars: one(rude), kruise: true, maxGrace: time.Second, want: succeeded, maxWrites: 2, smooth: true},
+		"long grace period, no Kruise":         {policy: onFailure, sidecars: one(deaf), maxGrace: time.Second, want: succeeded, alone: true, maxWrites: 2, smooth: true},
+		"long grace period, only the phase":    {policy: never, sidecars: one(rude, noImage), maxGrace: time.Second, stuck: v1alpha1.ReasonNoUsableMode, maxWrites: 1},
+		"last-resort phase":                    {policy: onFailure, sidecars: one(deaf), lastResort: true, want: succeeded, alone: true, maxWrites: 2, smooth: true},
+		"last-resort phase, command uncovered": {policy: never, sidecars: uncovered(), lastResort: true, want: succeeded, maxWrites: 1, smooth: true},
+		"last-resort phase, unpullable image":  {policy: onFailure, sidecars: one(rude), lastResort: true, quickUnpullable: true, want: succeeded, maxWrites: 3},
+		"unknown mode":                         {policy: never, sidecars: one(rude, mode("Freeze")), want: succeeded, maxWrites: 1, smooth: true},
+		"unknown mode, no fallback: stuck":     {policy: never, sidecars: one(rude, mode("Freeze"), noFallback), kruise: true, stuck: v1alpha1.ReasonUnknownSetting, maxWrites: 1},
+		"no usable mode: stuck":                {policy: never, sidecars: one(polite, respect), stuck: v1alpha1.ReasonNoUsableMode},
+		"drain, node clock behind":             {policy: never, sidecars: one(rude, drain(minute)), nodeBehind: 10 * minute, want: succeeded, maxWrites: 2},
+		"drain, node clock ahead":              {policy: never, sidecars: one(rude, drain(minute)), nodeBehind: -10 * minute, kruise: true, want: succeeded, maxWrites: 2, smooth: true},
+	}
+	for _, at := range []time.Duration{-3 * time.Second, 20 * time.Second} {
+		for _, kind := range []disturbance{eviction, deletion, deadline} {
+			want, when := failed, "before the main ends"
+			if at > 0 {
+				want, when = succeeded, "after the main has ended"
+			}
+			name := fmt.Sprintf("%s %s", kind, when)
+			all[name] = simulation{policy: never, sidecars: one(rude, drain(minute)), disturbance: kind, disturbed: at, want: want, maxWrites: 1}
+			all[name+", Kruise"] = simulation{policy: never, sidecars: one(rude, drain(10*time.Second)), kruise: true, disturbance: kind, disturbed: at, want: want, maxWrites: 2}
+			all[name+", CRR"] = simulation{policy: never, sidecars: one(deaf), kruise: true, disturbance: kind, disturbed: at, want: want, maxWrites: 2}
+			all[name+", PodPhase"] = simulation{policy: never, sidecars: one(deaf), disturbance: kind, disturbed: at, want: want, maxWrites: 1}
+		}
 	}
 	// Whatever a sidecar does, the main container determines the outcome of its pod.
 	for _, policy := range []corev1.RestartPolicy{never, onFailure} {
 		for _, m := range []manner{polite, rude, deaf, crashing, unpullably} {
-			if m == crashing && policy == never {
-				continue // it has ended long before
-			}
-			for _, kruise := range []bool{false, true} {
-				name := fmt.Sprintf("%s, %s sidecar, kruise=%t", policy, m, kruise)
-				all[name] = simulation{policy: policy, sidecars: one(m), kruise: kruise, want: corev1.PodSucceeded, maxWrites: 3, smooth: !kruise}
-			}
+			all[fmt.Sprintf("%s, %s sidecar", policy, m)] = simulation{policy: policy, sidecars: one(m), want: succeeded, maxWrites: 1, smooth: true}
+			all[fmt.Sprintf("%s, %s sidecar, Kruise", policy, m)] = simulation{policy: policy, sidecars: one(m), kruise: true, want: succeeded, maxWrites: 2}
 		}
 	}
 	return all
@@ -356,6 +302,7 @@ func TestSimulation(t *testing.T) {
 			for seed := range seeds {
 				m := newModel(scenario.mixed(seed), seed)
 				m.simulate()
+				m.judge()
 				writes = max(writes, m.operator.writes)
 				m.mustBeFine(t, seed)
 			}
@@ -384,17 +331,40 @@ func (s simulation) mixed(seed uint64) simulation {
 	return s
 }
 
-// simulate runs the scenario and judges its end.
+// simulate runs the scenario.
 func (m *model) simulate() {
 	m.kubelet.boot()
+	m.operator.podChanged(m.pod)
+	s := m.scenario
+	if len(s.later) > 0 {
+		m.at(-10*time.Second, m.operator.reconcile)
+	}
+	if s.lateBy > 0 {
+		m.operator.down = true
+		m.at(s.lateBy, m.operator.start)
+	}
+	switch s.disturbance {
+	case eviction:
+		m.at(s.disturbed, func() { m.kubelet.kill("Evicted") })
+	case deletion:
+		m.at(s.disturbed, func() {
+			m.writeStatus(func(pod *corev1.Pod) { condition(corev1.DisruptionTarget)(&plan.Snapshot{Pod: pod}) })
+			m.write(func(pod *corev1.Pod) { pod.DeletionTimestamp = &metav1.Time{Time: m.now} })
+		})
+	case deadline:
+		m.at(s.disturbed, func() { m.disturbed = m.now; m.kubelet.kill("DeadlineExceeded") })
+	}
 	m.run(horizon)
-	m.judge()
 }
 
 // newModel returns the scenario's cluster before its start.
 func newModel(s simulation, seed uint64) *model {
-	m := &model{scenario: s, random: rand.New(rand.NewPCG(seed, 1)), now: done.Add(-5 * time.Second)}
-	containers := []container{creating("main")}
+	m := &model{scenario: s, random: rand.New(rand.NewPCG(seed, 1)), now: done.Add(-bootTime)}
+	main := creating("main")
+	if len(s.mainExits) > 1 {
+		main = main.restarting(corev1.ContainerRestartPolicyNever, rule(corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleOnExitCodesOpIn, 42))
+	}
+	containers := []container{main}
 	m.kubelet = &kubelet{m: m, images: map[string]string{"main": "main:v1"}, processes: []*process{{name: "main", manner: works, image: "main:v1"}}}
 	for _, side := range s.sidecars {
 		name := side.sidecar.Container
@@ -406,26 +376,30 @@ func newModel(s simulation, seed uint64) *model {
 		m.kubelet.images[name] = name + ":v1"
 		m.kubelet.processes = append(m.kubelet.processes, &process{name: name, manner: side.manner, image: name + ":v1", missing: side.command != ""})
 	}
-	m.kruise, m.operator = &kruise{m: m}, &operator{m: m}
+	m.kruise, m.operator = &kruise{m: m}, &operator{m: m, seenVersion: -1}
 	m.pod = newPod(s.policy, containers...)
 	for i := range m.pod.Spec.Containers {
 		m.pod.Spec.Containers[i].Image = m.pod.Spec.Containers[i].Name + ":v1"
 	}
 	m.pod.Status.Phase = corev1.PodPending
+	m.pod.Status.StartTime = &metav1.Time{Time: m.now}
+	if s.disturbance == deadline {
+		seconds := int64((s.disturbed + bootTime) / time.Second)
+		m.pod.Spec.ActiveDeadlineSeconds = &seconds
+	}
 	return m
 }
 
 // judge records what is wrong with the final state.
 func (m *model) judge() {
 	s := m.scenario
-	if main := m.kubelet.process("main"); main.runs != 1 {
+	if main := m.kubelet.process("main"); main.runs != len(s.mainCodes()) {
 		m.fail("the main container ran %d times", main.runs)
 	}
 	if writes := m.operator.writes; writes > s.maxWrites {
 		m.fail("%d writes, more than %d", writes, s.maxWrites)
 	}
-	m.judgeEvidence()
-	m.operator.seen = m.view()
+	m.operator.seen = m.pod
 	last := plan.Next(m.operator.snapshot(), m.now)
 	if s.want == "" {
 		if last.Stage != plan.StageStuck || last.Reason != s.stuck || last.Message == "" {
@@ -434,7 +408,7 @@ func (m *model) judge() {
 		return
 	}
 	for _, p := range m.kubelet.processes {
-		if p.state == "running" || p.state == "stopping" {
+		if p.isAlive() {
 			m.fail("%s still runs", p.name)
 		}
 		if s.alone && p.name != "main" && p.code != 0 {
@@ -444,75 +418,57 @@ func (m *model) judge() {
 	if m.pod.Status.Phase != s.want {
 		m.fail("the pod reads %s, not %s", m.pod.Status.Phase, s.want)
 	}
-	if len(last.Actions) > 0 || last.Stage != plan.StageTerminated && last.Stage != plan.StageIgnored {
+	if len(last.Actions) > 0 || last.Mark != nil || last.Stage != plan.StageTerminated && last.Stage != plan.StageIgnored {
 		m.fail("the final state is not stable: %+v", briefly(last))
 	}
-}
-
-// judgeEvidence records what the operator has learned wrongly about the kubelet, or has not learned.
-func (m *model) judgeEvidence() {
-	s := m.scenario
-	for _, evidence := range m.operator.evidence {
-		if s.future != (evidence != plan.PhaseHonored) {
-			m.fail("the kubelet ignores phases: %t, but the pod shows: phase %s", s.future, evidence)
-		}
-	}
-	if s.shows != "" && !s.crashes && !slices.Contains(m.operator.evidence, s.shows) {
-		m.fail("the pod has not shown: phase %s, but only %v", s.shows, m.operator.evidence)
+	if m.now.Sub(m.written) < 10*time.Minute {
+		m.fail("the status is still written")
 	}
 }
 
-// Once the operator has learned that the kubelet ignores phases, a pod with another usable mode does not wait for an attempt that
-// fails. A pod without one is not worse off.
-func TestSimulationKubeletKnownToIgnorePhases(t *testing.T) {
-	simulateKnown(t, func(s *simulation) bool {
-		s.smooth = s.shows != ""
-		return s.future
-	}, func(m *model) {
-		if m.scenario.shows == "" {
-			return
-		}
-		if m.phase != nil {
-			m.fail("the phase was written")
-		}
-		if ended := m.kubelet.lastEnd().Sub(done); ended > 15*time.Second {
-			m.fail("the last container ended %s after the main container", ended)
-		}
-	})
-}
-
-// If the operator is wrong about the kubelet, each pod still ends, with the same outcome. The exceptions are pods whose quick-exit image
-// cannot be pulled, and those in which only a sidecar with mode PodPhase permits the phase that hides another one's exit code.
-func TestSimulationKubeletWronglyBelievedToIgnorePhases(t *testing.T) {
-	simulateKnown(t, func(s *simulation) bool {
-		s.smooth, s.alone, s.maxWrites = false, false, s.maxWrites+3
-		return !s.future && !s.quickUnpullable && (s.maxGrace == 0 || len(s.sidecars) == 1)
-	}, func(*model) {})
-}
-
-// simulateKnown runs the scenarios with an operator that takes the kubelet for one that ignores phases. change prepares a scenario, or
-// leaves it out.
-func simulateKnown(t *testing.T, change func(*simulation) bool, judge func(*model)) {
-	t.Helper()
+// TestSimulationOperatorDown stops the operator for good after its first writes. Sidecars then end themselves, some with a failure. The
+// outcome is still that of the containers that count, and a pod that was marked in advance ends at once.
+func TestSimulationOperatorDown(t *testing.T) {
 	for name, scenario := range simulations() {
-		if !change(&scenario) {
+		if scenario.undecidedFor > 0 || scenario.lateBy > 0 || len(scenario.later) > 0 || len(scenario.mainExits) > 1 || scenario.deniesMarks {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(knownSeeds) {
+			for seed := range uint64(downSeeds) {
 				s := scenario
-				s.known, s.stale = true, seed%2 == 1
+				s.downAfter, s.endThemselves, s.smooth, s.stale = 1+int(seed%3), true, false, seed%2 == 1
 				m := newModel(s, seed)
-				m.kubelet.boot()
-				m.run(horizon)
-				m.scenario.shows = ""
-				m.judge()
-				m.scenario.shows = s.shows
-				judge(m)
+				m.simulate()
+				m.judgeAlone()
 				m.mustBeFine(t, seed)
 			}
 		})
+	}
+}
+
+// judgeAlone records what is wrong with the final state of a pod without an operator.
+func (m *model) judgeAlone() {
+	s := m.scenario
+	want := succeeded
+	for _, p := range m.kubelet.processes {
+		declared := resolve.View{Sidecars: s.declared(m.now)}.Sidecar(p.name)
+		if counts := declared == nil || declared.ExitCodes == v1alpha1.ExitCodesRespect; counts && p.code != 0 {
+			want = failed
+		}
+	}
+	if s.disturbance != "" {
+		want = s.want
+	}
+	runs := slices.ContainsFunc(m.kubelet.processes, func(p *process) bool { return p.state != "dead" })
+	inAdvance := endOf(m.pod) != "" && want == succeeded
+	switch {
+	case isTerminal(m.pod) && m.pod.Status.Phase != want:
+		m.fail("the pod reads %s, not %s", m.pod.Status.Phase, want)
+	case !isTerminal(m.pod) && (!runs || inAdvance):
+		m.fail("the pod reads %s, not %s", m.pod.Status.Phase, want)
+	case isTerminal(m.pod) && m.kubelet.anyAlive() && !s.virtual:
+		m.fail("a container still runs")
 	}
 }
 
@@ -520,18 +476,18 @@ func simulateKnown(t *testing.T, change func(*simulation) bool, judge func(*mode
 func TestTranscripts(t *testing.T) {
 	all := simulations()
 	for file, name := range map[string]string{
-		"pod-phase":           "OnFailure, deaf sidecar, kruise=false",
-		"kruise":              "Never, rude sidecar, kruise=true",
-		"comes-back":          "Respect, restarting sidecar: falls back to the image",
-		"silent-daemon":       "silent daemon that recovers: the CRR ends the sidecar late",
-		"future-kubelet":      "kubelet ignores the phase: falls back to the image",
-		"guarded-phase":       "kubelet ignores a guarded phase: guard off, then the image",
-		"virtual-node":        "three deaf sidecars: one swap stops them in turn",
-		"respected-first":     "a respected sidecar ends before the phase is written",
-		"record-taken-back":   "lost record on a virtual node: different drains",
-		"nothing-can-end-it":  "no usable mode: stuck",
-		"uncovered-command":   "command not covered: falls back to the phase",
+		"pod-phase":           "OnFailure, deaf sidecar",
+		"kruise":              "Never, rude sidecar, Kruise",
+		"sidecar-fails-first": "Never, crashing sidecar",
+		"drain":               "different drains: the phase waits for the longest",
 		"failed-main":         "failed main, Kruise",
+		"failed-phase":        "failed main, only the phase",
+		"eviction":            "eviction after the main has ended",
+		"not-decided":         "decided from ten minutes on: marked again",
+		"restart-rule":        "the main restarts by a rule, Kruise",
+		"silent-daemon":       "silent daemon that recovers: the CRR ends it late",
+		"virtual-node":        "three deaf sidecars: one swap stops them in turn",
+		"lost-record":         "forgetful virtual node: different drains",
 		"crash-after-a-write": "silent daemon: the phase ends the sidecar",
 	} {
 		t.Run(file, func(t *testing.T) {

@@ -51,16 +51,16 @@ func (e EnabledModes) Enabled(mode v1alpha1.Mode) bool {
 	return false
 }
 
-// PodPhaseUse says when the operator may write the phase of a pod.
+// PodPhaseUse says when pods may be ended by their phase.
 type PodPhaseUse string
 
 // The values of PodPhaseUse. Any other value means PodPhaseDisabled.
 const (
-	// PodPhaseEnabled writes the phase before a CRR for a sidecar with exitCodes Ignore, and as a mode of its own.
+	// PodPhaseEnabled uses mode PodPhase where CRR cannot be used, before Image.
 	PodPhaseEnabled PodPhaseUse = "Enabled"
-	// PodPhaseLastResort tries Image before any mode that writes the phase.
+	// PodPhaseLastResort uses it after all other modes.
 	PodPhaseLastResort PodPhaseUse = "LastResort"
-	// PodPhaseDisabled never writes the phase.
+	// PodPhaseDisabled never uses it.
 	PodPhaseDisabled PodPhaseUse = "Disabled"
 )
 
@@ -71,8 +71,7 @@ type Capabilities struct {
 	CRRServed bool
 	// NamespacesOnly is true if the operator watches single namespaces. It then cannot tell whether CRRs are served and guarded.
 	NamespacesOnly bool
-	// MaxGracePeriod is the longest terminationGracePeriodSeconds of a pod whose phase may be written, unless its policy
-	// declares mode PodPhase. Zero means no limit.
+	// MaxGracePeriod is the longest terminationGracePeriodSeconds of a pod that may end by its phase. Zero means an hour for every pod.
 	MaxGracePeriod time.Duration
 	// Images are the quick-exit images that the operator's administrator permits.
 	Images imagelist.List
@@ -81,9 +80,6 @@ type Capabilities struct {
 // Attempt is one attempt to end sidecars of the pod, as read from the cluster.
 type Attempt struct {
 	Mode v1alpha1.Mode
-	// For is the mode that the attempt belongs to. It differs from Mode for the phase patch that goes before a
-	// ContainerRecreateRequest.
-	For v1alpha1.Mode
 	// Number counts the attempts of one mode from 0. The number of a superseded attempt is reused.
 	Number int
 	// UID is the uid of the CRR, or empty where an annotation of the pod records the attempt.
@@ -100,21 +96,27 @@ type Attempt struct {
 
 // Snapshot is everything that a decision depends on, except the time.
 type Snapshot struct {
-	Pod          *corev1.Pod
-	View         resolve.View
-	Node         NodeKind
-	Kubelet      Kubelet
-	Capabilities Capabilities
-	Attempts     []Attempt
-	// UnchangedSince is when the operator last saw the pod's resourceVersion change, ContainersUnchangedSince when it last
-	// saw a container's state change. Both use the clock of Next's argument.
-	UnchangedSince, ContainersUnchangedSince time.Time
-	// DrainsSince is when the operator saw the main containers end, by the same clock. If it is zero, the node's clock says since
-	// when sidecars drain.
+	Pod  *corev1.Pod
+	View resolve.View
+	Node NodeKind
+	// KubeletVersion is the version that the pod's node reports, or empty.
+	KubeletVersion string
+	Capabilities   Capabilities
+	// Attempts are those of modes CRR and Image. Next derives one of mode PodPhase from the pod.
+	Attempts []Attempt
+	// DrainsSince is when the operator saw the main containers end, by the clock of Next's argument. If it is zero, the node's
+	// clock says since when sidecars drain.
 	DrainsSince time.Time
-	// StabilizationWindow is how long the pod must be unchanged before its phase is written.
-	StabilizationWindow time.Duration
-	// Denied holds the modes whose last write was denied, each with the API server's answer. Next does not use them.
+	// PhaseSince is when the operator saw the pod's phase become terminal, by the same clock, or zero.
+	PhaseSince time.Time
+	// MarksWritten is how often the operator has marked the pod, and MarkedAt when it did last. It gives up after maxMarks.
+	MarksWritten int
+	MarkedAt     time.Time
+	// AssumeMarked decides as if the pod was marked and its outcome recorded. It is set where nothing is written: for DryRun
+	// policies and predictions.
+	AssumeMarked bool
+	// Denied holds the modes whose last write was denied, each with the API server's answer. Next does not use them. Marks are
+	// writes of mode PodPhase.
 	Denied map[v1alpha1.Mode]string
 	// InvalidAnnotation is why the annotations that record attempts cannot be read, or empty. If it is set, Attempts is
 	// incomplete.
@@ -142,18 +144,13 @@ const (
 type Action struct {
 	// Mode is the mechanism that carries the action out.
 	Mode v1alpha1.Mode
-	// For is the mode that the action belongs to. It differs from Mode for the phase patch that goes before a
-	// ContainerRecreateRequest.
-	For v1alpha1.Mode
 	// Attempt is the number of the attempt that the action starts.
 	Attempt int
 	// Containers are the sidecars to end, sorted by name. In mode Image, Images holds the quick-exit image of each.
 	Containers []string
 	Images     map[string]string
-	// Phase is the phase to write in mode PodPhase.
-	Phase corev1.PodPhase
-	// ReleasePhase removes the guard from a phase that the kubelet ignored. Such an action writes nothing else.
-	ReleasePhase bool
+	// Mark is what mode PodPhase writes; nil for other modes.
+	Mark *Mark
 	// Timeout is how long the attempt may take before it has failed.
 	Timeout time.Duration
 	// Supersedes are earlier CRRs to delete first: their containers have ended, and they block the next CRR. The new
@@ -184,13 +181,17 @@ type Decision struct {
 	Stage   Stage
 	Reason  v1alpha1.Reason
 	Message string
+	// Mark is what to write to the pod before anything else; nil if its mark is current. A decision with a mark has no actions.
+	Mark *Mark
 	// Actions must be carried out in this order; the first failure ends the list.
 	Actions []Action
 	// RequeueAfter is when to requeue the pod even if nothing changes; zero means that a change will requeue it.
 	RequeueAfter time.Duration
 	// MainsDone is when the last main container ended; zero while one may run again.
 	MainsDone time.Time
-	// Tried is the mode that the newest attempt belongs to, and TriedNumber its number; empty and zero when there is none.
+	// SidecarsEnded is when the last sidecar ended, by the node's clock; zero while one has not, and if the node does not say.
+	SidecarsEnded time.Time
+	// Tried is the mode of the newest attempt, and TriedNumber its number; empty and zero when there is none.
 	Tried       v1alpha1.Mode
 	TriedNumber int
 	// Denied is copied from the snapshot.

@@ -70,8 +70,6 @@ func (s *situation) planSidecar(sidecar resolve.Sidecar) sidecarPlan {
 	}
 
 	switch {
-	case s.phaseCameBack(history, sidecar):
-		sp.mode = v1alpha1.ModePodPhase
 	case len(history.live) > 0:
 		sp.live, sp.wakeAt = true, history.wakeAt
 	case isStarting(statusOf(s.Pod, sidecar.Container)):
@@ -119,47 +117,30 @@ func (s *situation) substitution(sidecar resolve.Sidecar, chain []ModeOption, hi
 	if i := slices.IndexFunc(chain, ModeOption.Usable); i >= 0 {
 		used = chain[i].Mode
 	}
-	why := unusable{declared.Reason, declared.Message}
-	if declared.Usable() && used != sidecar.Mode {
-		why = s.whyNotFirst(sidecar)
-	}
-	if why.reason == "" {
+	if declared.Usable() {
 		return nil
 	}
 	return &Substitution{
-		Container: sidecar.Container, Wanted: sidecar.Mode, Used: used, Reason: why.reason,
-		Message: fmt.Sprintf("mode %s cannot be used for container %s: %s", sidecar.Mode, sidecar.Container, why.message),
+		Container: sidecar.Container, Wanted: sidecar.Mode, Used: used, Reason: declared.Reason,
+		Message: fmt.Sprintf("mode %s cannot be used for container %s: %s", sidecar.Mode, sidecar.Container, declared.Message),
 	}
-}
-
-// whyNotFirst returns why another mode goes before a declared mode that is usable: the phase that it writes is not permitted, or
-// the kubelet ignores it.
-func (s *situation) whyNotFirst(sidecar resolve.Sidecar) unusable {
-	why := s.phaseForbidden(sidecar)
-	if why.reason == "" {
-		why = s.phaseIgnoredByKubelet()
-	}
-	if sidecar.Mode == v1alpha1.ModePodPhase || why.reason == "" {
-		return why
-	}
-	return asFirstStep(sidecar, why)
 }
 
 // decide combines the plans of the sidecars: direct actions first, the phase last.
 func (p podPlan) decide() *Decision {
 	decision := p.summarize()
-	direct, viaPhase := p.split()
+	direct, byPhase := p.split()
 	decision.Actions = append(decision.Actions, p.imageAction(direct)...)
 	if wait := p.waitBeforeCRR(direct); wait != nil {
 		decision.postpone(wait)
 	} else {
 		decision.Actions = append(decision.Actions, p.crrAction(direct)...)
 	}
-	if len(viaPhase) > 0 {
+	if len(byPhase) > 0 {
 		if wait := p.waitBeforePhase(direct); wait != nil {
 			decision.postpone(wait)
 		} else {
-			decision.Actions = append(decision.Actions, p.phaseAction(viaPhase))
+			decision.Actions = append(decision.Actions, p.phaseAction(byPhase))
 		}
 	}
 	p.explainActions(decision)
@@ -174,98 +155,18 @@ func (d *Decision) postpone(wait *Decision) {
 	}
 }
 
-// split separates the sidecars with a mode by whether the phase must be written next.
-func (p podPlan) split() (direct, viaPhase []sidecarPlan) {
+// split separates the sidecars with a mode by whether the pod's phase ends them.
+func (p podPlan) split() (direct, byPhase []sidecarPlan) {
 	for _, sp := range p.sidecars {
-		switch {
-		case sp.mode == "":
-		case sp.mode == v1alpha1.ModePodPhase, sp.mode == v1alpha1.ModeCRR && p.phaseBeforeCRR(sp.sidecar):
-			viaPhase = append(viaPhase, sp)
+		switch sp.mode {
+		case "":
+		case v1alpha1.ModePodPhase:
+			byPhase = append(byPhase, sp)
 		default:
 			direct = append(direct, sp)
 		}
 	}
-	return direct, viaPhase
-}
-
-// phaseBeforeCRR reports whether the phase must still be written before a CRR for the sidecar.
-func (s *situation) phaseBeforeCRR(sidecar resolve.Sidecar) bool {
-	return s.crrNeedsPhase(sidecar) && !HasTerminalPhase(s.Pod) && s.writtenPhase() == nil
-}
-
-// crrNeedsPhase reports whether mode CRR writes the phase first, so that an ignored exit code does not count. In a
-// failed pod that does not help: a Job's podFailurePolicy still sees the exit code. Nor does it where the kubelet ignores the
-// phase and restarts the container. Where it would not, the written phase at least lets the Job complete.
-func (s *situation) crrNeedsPhase(sidecar resolve.Sidecar) bool {
-	if s.Kubelet.IgnoresPhase && s.restartsAfterSIGTERM(sidecar) {
-		return false
-	}
-	return s.phaseHides(sidecar) && s.phaseForbidden(sidecar) == (unusable{})
-}
-
-// phaseHides reports whether a written phase keeps the sidecar's exit code from counting.
-func (s *situation) phaseHides(sidecar resolve.Sidecar) bool {
-	return !respected(sidecar) && s.outcome() == corev1.PodSucceeded
-}
-
-// waitBeforeCRR returns why a CRR cannot be created yet, or nil. OpenKruise works on one CRR of a pod at a time, so a second
-// one would use up its deadline while it waits. A kubelet that does not know the written phase yet would count the exit
-// code of an ignored sidecar.
-func (p podPlan) waitBeforeCRR(direct []sidecarPlan) *Decision {
-	waiting := ofMode(direct, v1alpha1.ModeCRR)
-	if len(waiting) == 0 {
-		return nil
-	}
-	if live := slices.IndexFunc(p.sidecars, func(sp sidecarPlan) bool { return sp.crrLive }); live >= 0 {
-		return &Decision{Reason: v1alpha1.ReasonAttemptInProgress, Message: fmt.Sprintf("waiting for container %s to end before ending: %s",
-			p.sidecars[live].sidecar.Container, strings.Join(containersOf(waiting), ", "))}
-	}
-	for _, sp := range waiting {
-		if wait := p.untilPhaseKnown(sp.sidecar); wait > 0 {
-			return &Decision{Reason: v1alpha1.ReasonAttemptInProgress, RequeueAfter: wait, Message: fmt.Sprintf(
-				"waiting for the kubelet of node %s to see the pod's phase before a ContainerRecreateRequest stops container %s", p.Pod.Spec.NodeName, sp.sidecar.Container)}
-		}
-	}
-	return nil
-}
-
-// untilPhaseKnown returns how much longer a CRR for the sidecar must wait for the kubelet to see the written phase. It is
-// zero or less when the CRR need not wait.
-func (s *situation) untilPhaseKnown(sidecar resolve.Sidecar) time.Duration {
-	written := s.writtenPhase()
-	if written == nil || !HasTerminalPhase(s.Pod) || !s.phaseHides(sidecar) || kubeletKnowsPhase(s.Pod) {
-		return 0
-	}
-	return written.Started.Add(maxPhaseDelay).Sub(s.now)
-}
-
-// waitBeforePhase returns why the phase cannot be written yet, or nil. The phase ends every container of the pod, so each
-// other sidecar must have ended or be stuck. A kubelet with a status write in flight would revert the phase for a moment.
-func (p podPlan) waitBeforePhase(direct []sidecarPlan) *Decision {
-	if len(direct) > 0 {
-		return &Decision{Reason: v1alpha1.ReasonAttemptInProgress,
-			Message: "waiting for other sidecars to end first: " + strings.Join(containersOf(direct), ", ")}
-	}
-	if wait := p.untilNextDue(); wait > 0 {
-		return &Decision{Reason: v1alpha1.ReasonDraining, Message: "waiting for another sidecar to drain, because writing the phase would end it", RequeueAfter: wait}
-	}
-	for _, sp := range p.sidecars {
-		name := sp.sidecar.Container
-		switch {
-		case sp.starting:
-			return &Decision{Reason: v1alpha1.ReasonSidecarStarting, Message: isBeingCreated(name)}
-		case sp.live && (sp.crrLive || sp.swapLive):
-			return &Decision{Reason: v1alpha1.ReasonAttemptInProgress, Message: fmt.Sprintf("waiting for container %s to end first", name)}
-		case respected(sp.sidecar):
-			return &Decision{Reason: v1alpha1.ReasonExitCodesRespected,
-				Message: fmt.Sprintf("container %s has exitCodes Respect and has not ended, so the phase cannot be written", name)}
-		}
-	}
-	window := p.stabilizationWindow()
-	if wait := earlier(p.UnchangedSince.Add(window), p.lastEvent().Add(maxStabilizationWindows*window)).Sub(p.now); wait > 0 {
-		return &Decision{Reason: v1alpha1.ReasonStabilizing, Message: "waiting for the pod's status to be stable before writing the phase", RequeueAfter: wait}
-	}
-	return nil
+	return direct, byPhase
 }
 
 func isBeingCreated(container string) string {
@@ -300,48 +201,6 @@ func (p podPlan) summarize() *Decision {
 	return d
 }
 
-// imageAction swaps the images of the plans with mode Image, in one write.
-func (p podPlan) imageAction(plans []sidecarPlan) []Action {
-	plans = ofMode(plans, v1alpha1.ModeImage)
-	if len(plans) == 0 {
-		return nil
-	}
-	images := make(map[string]string, len(plans))
-	for _, sp := range plans {
-		images[sp.sidecar.Container] = sp.sidecar.Image
-	}
-	return []Action{{
-		Mode: v1alpha1.ModeImage, For: v1alpha1.ModeImage, Attempt: p.nextNumber(v1alpha1.ModeImage),
-		Containers: containersOf(plans), Images: images, Timeout: p.timeout(plans, len(plans)),
-	}}
-}
-
-// crrAction creates one CRR for the plans with mode CRR.
-func (p podPlan) crrAction(plans []sidecarPlan) []Action {
-	plans = ofMode(plans, v1alpha1.ModeCRR)
-	if len(plans) == 0 {
-		return nil
-	}
-	return []Action{{
-		Mode: v1alpha1.ModeCRR, For: v1alpha1.ModeCRR, Attempt: p.nextNumber(v1alpha1.ModeCRR),
-		Containers: containersOf(plans), Timeout: p.timeout(plans, len(plans)), Supersedes: p.obsoleteCRRs(),
-	}}
-}
-
-// phaseAction writes the phase. It ends sidecars of mode CRR as well; a CRR follows only where the phase has not ended
-// them. With an immediate CRR, OpenKruise's daemon may be faster than a kubelet whose watch was interrupted, and the exit
-// code would count.
-func (p podPlan) phaseAction(plans []sidecarPlan) Action {
-	purpose := v1alpha1.ModePodPhase
-	if len(ofMode(plans, v1alpha1.ModeCRR)) > 0 {
-		purpose = v1alpha1.ModeCRR
-	}
-	return Action{
-		Mode: v1alpha1.ModePodPhase, For: purpose, Attempt: p.nextNumber(v1alpha1.ModePodPhase),
-		Containers: containersOf(plans), Phase: p.outcome(), Timeout: p.timeout(plans, 1),
-	}
-}
-
 // timeout is the longest time that one of the sidecars gets when serial containers stop one after the other.
 func (p podPlan) timeout(plans []sidecarPlan, serial int) time.Duration {
 	var longest time.Duration
@@ -372,11 +231,7 @@ func (p podPlan) explainActions(d *Decision) {
 func DescribeActions(actions []Action) string {
 	var parts []string
 	for _, action := range actions {
-		part := fmt.Sprintf("%s by mode %s", strings.Join(action.Containers, ", "), action.Mode)
-		if action.For != action.Mode {
-			part += fmt.Sprintf(" (first step of mode %s)", action.For)
-		}
-		parts = append(parts, part)
+		parts = append(parts, fmt.Sprintf("%s by mode %s", strings.Join(action.Containers, ", "), action.Mode))
 	}
 	return strings.Join(parts, " and ")
 }

@@ -16,11 +16,9 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/podtest"
-	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/terminator/image"
-	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 )
 
 // listKey is the annotation that the policies of tests read.
@@ -57,7 +55,14 @@ var hostileFields = map[string]func(pod *corev1.Pod, units int){
 	"Records": func(pod *corev1.Pod, units int) {
 		swaps := many(units, func(i int) string { return fmt.Sprintf(`"s%d":{"attempt":%d}`, i, i) })
 		record := "{" + strings.Join(swaps, ",") + "}"
-		pod.Annotations = map[string]string{v1alpha1.AnnotationImageSwap: record, v1alpha1.AnnotationPodPhase: record}
+		pod.Annotations = map[string]string{v1alpha1.AnnotationImageSwap: record}
+	},
+	"Marks": func(pod *corev1.Pod, units int) {
+		names := strings.Repeat("proxy,", units)
+		pod.Labels[v1alpha1.LabelOutcome] = v1alpha1.OutcomeMainContainers
+		pod.Annotations = map[string]string{
+			v1alpha1.AnnotationIgnoredExitCodes: names, v1alpha1.AnnotationEnd: names, v1alpha1.AnnotationMainContainers: names,
+		}
 	},
 	"Command": func(pod *corev1.Pod, units int) { sidecarOf(pod).Command = []string{"/" + strings.Repeat("a/", units)} },
 	"Words": func(pod *corev1.Pod, units int) {
@@ -85,12 +90,20 @@ var hostileFields = map[string]func(pod *corev1.Pod, units int){
 		running := many(units, func(i int) corev1.ContainerStatus { return podtest.Running(fmt.Sprintf("c%d", i)) })
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, running...)
 	},
+	"Reason":         func(pod *corev1.Pod, units int) { pod.Status.Reason = strings.Repeat("r", units) },
+	"ResourceClaims": func(pod *corev1.Pod, units int) { pod.Spec.ResourceClaims = make([]corev1.PodResourceClaim, units) },
 	"WaitingReason": func(pod *corev1.Pod, units int) {
 		pod.Status.ContainerStatuses[1].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: strings.Repeat("r", units)}}
 	},
 	"RestartRules": func(pod *corev1.Pod, units int) {
 		rule := corev1.ContainerRestartRule{Action: corev1.ContainerRestartRuleActionRestart}
 		sidecarOf(pod).RestartPolicyRules = slices.Repeat([]corev1.ContainerRestartRule{rule}, units)
+	},
+	"RestartRulesOfInitContainer": func(pod *corev1.Pod, units int) {
+		rule := corev1.ContainerRestartRule{Action: corev1.ContainerRestartRuleActionRestartAllContainers}
+		pod.Spec.InitContainers = []corev1.Container{{
+			Name: "setup", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyNever), RestartPolicyRules: slices.Repeat([]corev1.ContainerRestartRule{rule}, units),
+		}}
 	},
 }
 
@@ -163,15 +176,13 @@ func decideOn(pod *corev1.Pod) plan.Decision {
 	return decisionAt(podtest.Noon.Add(time.Second), plan.Snapshot{Pod: pod, View: resolution.Enforced, Node: plan.NodeReal})
 }
 
-// decisionAt adds the attempts that the pod's annotations record to the snapshot, and makes the decision.
+// decisionAt adds the attempts that the pod's annotation records to the snapshot, and makes the decision.
 func decisionAt(now time.Time, snapshot plan.Snapshot) plan.Decision {
-	for _, terminator := range []observe.Observer{&image.Terminator{}, &podphase.Terminator{}} {
-		attempts, err := terminator.Observe(nil, snapshot.Pod) //nolint:staticcheck // These two read the pod alone.
-		if err != nil {
-			snapshot.InvalidAnnotation += err.Error()
-		}
-		snapshot.Attempts = append(snapshot.Attempts, attempts...)
+	attempts, err := (&image.Terminator{}).Observe(nil, snapshot.Pod) //nolint:staticcheck // It reads the pod alone.
+	if err != nil {
+		snapshot.InvalidAnnotation = err.Error()
 	}
+	snapshot.Attempts = attempts
 	return plan.Next(snapshot, now)
 }
 

@@ -18,7 +18,7 @@ import (
 
 // TrimPod keeps the fields of a pod that internal/resolve, internal/plan and the terminators read: identity, labels, the
 // operator's own annotations and the mirror annotation, annotations that may list main containers, native sidecars, scheduling and restart fields, the convention's environment variables,
-// what decides whether a quick-exit image covers a container, container states and three types of conditions. A pod on which
+// what decides whether a quick-exit image covers a container, container states, reason and two types of conditions. A pod on which
 // the operator cannot act becomes a stub. Any other object is returned unchanged. The result shares memory with other pods and
 // with the given one, and must not be changed.
 //
@@ -42,7 +42,18 @@ func TrimPod(object any) any {
 			Containers:                    make([]corev1.Container, 0, len(pod.Spec.Containers)),
 			InitContainers:                shareContainers(nativeSidecars(pod.Spec.InitContainers)),
 		},
-		Status: corev1.PodStatus{Phase: intern(pod.Status.Phase), Conditions: trimConditions(pod.Status.Conditions)},
+		Status: corev1.PodStatus{
+			Phase: intern(pod.Status.Phase), Conditions: trimConditions(pod.Status.Conditions),
+		},
+	}
+	if pod.Status.Reason != "" {
+		trimmed.Status.Reason = some
+	}
+	if pod.Spec.ActiveDeadlineSeconds != nil {
+		trimmed.Spec.ActiveDeadlineSeconds, trimmed.Status.StartTime = pod.Spec.ActiveDeadlineSeconds, pod.Status.StartTime
+	}
+	if len(pod.Spec.ResourceClaims) > 0 {
+		trimmed.Spec.ResourceClaims = someClaim
 	}
 	for i := range pod.Spec.Containers {
 		trimmed.Spec.Containers = append(trimmed.Spec.Containers, trimContainer(&pod.Spec.Containers[i]))
@@ -57,30 +68,29 @@ func TrimPod(object any) any {
 	return trimmed
 }
 
+// someClaim replaces all resource claims, because only their presence matters.
+var someClaim = []corev1.PodResourceClaim{{}}
+
+// nativeSidecars keeps the native sidecars, and other init containers with restart rules.
 func nativeSidecars(initContainers []corev1.Container) []corev1.Container {
 	var native []corev1.Container
 	for i := range initContainers {
 		if container := &initContainers[i]; container.RestartPolicy != nil {
-			native = append(native, corev1.Container{Name: intern(container.Name), RestartPolicy: container.RestartPolicy})
+			native = append(native, corev1.Container{
+				Name: intern(container.Name), RestartPolicy: container.RestartPolicy, RestartPolicyRules: container.RestartPolicyRules,
+			})
 		}
 	}
 	return native
 }
 
-// trimConditions keeps three types of conditions, and of each type the first that is true and the first that is not: the API
+// trimConditions keeps two types of conditions, and of each type the first that is true and the first that is not: the API
 // server accepts duplicates.
 func trimConditions(conditions []corev1.PodCondition) []corev1.PodCondition {
 	var kept []corev1.PodCondition
 	for i := range conditions {
 		condition := corev1.PodCondition{Type: conditions[i].Type, Status: conditions[i].Status}
-		switch condition.Type {
-		case corev1.AllContainersRestarting, v1alpha1.PodConditionSidecarTerminated:
-		case corev1.PodReady:
-			if conditions[i].Reason != plan.PodCompleted {
-				continue
-			}
-			condition.Reason = plan.PodCompleted
-		default:
+		if condition.Type != corev1.AllContainersRestarting && condition.Type != corev1.DisruptionTarget {
 			continue
 		}
 		holds := condition.Status == corev1.ConditionTrue
@@ -105,7 +115,9 @@ func trimMeta(pod *corev1.Pod) metav1.ObjectMeta {
 		DeletionTimestamp: meta.DeletionTimestamp,
 		Labels:            internLabels(meta.Labels),
 	}
-	for _, key := range []string{v1alpha1.AnnotationImageSwap, v1alpha1.AnnotationPodPhase, v1alpha1.AnnotationPhaseGuard} {
+	for _, key := range []string{
+		v1alpha1.AnnotationImageSwap, v1alpha1.AnnotationIgnoredExitCodes, v1alpha1.AnnotationEnd, v1alpha1.AnnotationMainContainers,
+	} {
 		if value, ok := meta.Annotations[key]; ok {
 			if len(value) > maxRecord {
 				value = strings.Clone(value[:maxRecord+1])
@@ -200,8 +212,8 @@ func trimVariable(variable *corev1.EnvVar) corev1.EnvVar {
 	return trimmed
 }
 
-// someContainer replaces every container ID, because only its presence matters: the container was created.
-const someContainer = "some"
+// some replaces container IDs and the reason of a status, because only their presence matters.
+const some = "some"
 
 func trimContainerStatus(status *corev1.ContainerStatus) corev1.ContainerStatus {
 	trimmed := corev1.ContainerStatus{
@@ -209,7 +221,7 @@ func trimContainerStatus(status *corev1.ContainerStatus) corev1.ContainerStatus 
 		RestartCount: status.RestartCount,
 	}
 	if status.ContainerID != "" {
-		trimmed.ContainerID = someContainer
+		trimmed.ContainerID = some
 	}
 	switch {
 	case status.State.Running != nil:
@@ -223,8 +235,7 @@ func trimContainerStatus(status *corev1.ContainerStatus) corev1.ContainerStatus 
 	return trimmed
 }
 
-// trimNode keeps what determines a node's kind, the version of its kubelet, and since when it is ready. Any other object is returned
-// unchanged.
+// trimNode keeps what determines a node's kind, and the version of its kubelet. Any other object is returned unchanged.
 func trimNode(object any) any {
 	node, ok := object.(*corev1.Node)
 	if !ok {
@@ -234,20 +245,12 @@ func trimNode(object any) any {
 	if len(version) > maxInterned {
 		version = ""
 	}
-	var ready []corev1.NodeCondition
-	for i := range node.Status.Conditions {
-		if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-			ready = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: c.LastTransitionTime}}
-		}
-	}
 	return &corev1.Node{
 		TypeMeta: node.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{
 			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels,
 		},
-		Spec: corev1.NodeSpec{Taints: slices.Clone(node.Spec.Taints)},
-		Status: corev1.NodeStatus{
-			Conditions: ready, NodeInfo: corev1.NodeSystemInfo{KubeletVersion: intern(version)},
-		},
+		Spec:   corev1.NodeSpec{Taints: slices.Clone(node.Spec.Taints)},
+		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: intern(version)}},
 	}
 }

@@ -31,7 +31,7 @@ func FuzzTrimPod(f *testing.F) {
 func TestTrimmedPodHasSameDecision(t *testing.T) {
 	random := rand.NewChaCha8([32]byte{1})
 	data := make([]byte, 200)
-	for range 1000 {
+	for range 2000 {
 		_, _ = random.Read(data)
 		testTrimPod(t, data)
 	}
@@ -84,23 +84,39 @@ func testTrimPod(t *testing.T, data []byte) {
 func fuzzedPod(next func(int) int) *corev1.Pod {
 	pick := func(options ...string) string { return options[next(len(options))] }
 	pod := fullPod()
-	pod.Spec.RestartPolicy = corev1.RestartPolicy(pick("Never", "OnFailure", "Always"))
-	pod.Status.Phase = corev1.PodPhase(pick("Running", "Pending", "Succeeded", "Failed"))
+	pod.Spec.RestartPolicy = corev1.RestartPolicy(pick("Never", "OnFailure", "Never", "OnFailure", "Always"))
+	pod.Status.Phase = corev1.PodPhase(pick("Running", "Running", "Running", "Pending", "Succeeded", "Failed"))
 	if next(8) != 1 {
 		pod.DeletionTimestamp = nil
 	}
 	pod.Spec.NodeName = pick("node-1", "node-1", "node-1", "")
-	pod.Status.Conditions[3].Reason = pick("PodCompleted", "ContainersNotReady")
 	pod.Status.Conditions[1].Status = corev1.ConditionStatus(pick("False", "True", "False", "False"))
+	pod.Status.Conditions[4].Status = corev1.ConditionStatus(pick("False", "True", "False", "False"))
+	pod.Status.Reason = pick("", "", "", "Evicted")
+	if next(3) != 1 {
+		pod.Spec.ResourceClaims = nil
+	}
+	// Containers end at the start of the pod.
+	pod.Spec.ActiveDeadlineSeconds = []*int64{nil, ptr.To[int64](1), ptr.To[int64](0)}[next(3)]
+	if next(3) == 1 {
+		pod.Spec.InitContainers[1].RestartPolicyRules = nil
+	}
 	pod.Annotations = map[string]string{"example.com/large": "value"}
-	if value := pick("", "", `{"c1":{"image":"c1:v1","restartCount":0,"attempt":0,"swappedAt":"2026-03-01T12:00:00Z"}}`, "{", "null", "{}"); value != "" {
+	if value := pick("", "", `{"c1":{"podUID":"4a1b","image":"c1:v1","restartCount":0,"attempt":0,"swappedAt":"2026-03-01T12:00:00Z"}}`, "{", "null", "{}"); value != "" {
 		pod.Annotations[v1alpha1.AnnotationImageSwap] = value
 	}
-	if value := pick("", "", `{"phase":"Succeeded","mode":"PodPhase","attempt":0,"writtenAt":"2026-03-01T12:00:00Z"}`, `{"mode":"x"}`, "[]"); value != "" {
-		pod.Annotations[v1alpha1.AnnotationPodPhase] = value
+	if next(2) == 1 {
+		pod.Labels[v1alpha1.LabelOutcome] = v1alpha1.OutcomeMainContainers
 	}
-	if next(3) == 1 {
-		pod.Annotations[v1alpha1.AnnotationPhaseGuard] = "Enabled"
+	// The marks of this pod, and of others.
+	for _, mark := range []struct{ annotation, value string }{
+		{v1alpha1.AnnotationIgnoredExitCodes, pick("", "c1,c2", "c1", "x")},
+		{v1alpha1.AnnotationEnd, pick("", "PodPhase/4a1b", "Failed/4a1b", "PodPhase/x")},
+		{v1alpha1.AnnotationMainContainers, pick("", "Running/4a1b", "Succeeded/4a1b", "Decided/4a1b", "Decided/x")},
+	} {
+		if mark.value != "" {
+			pod.Annotations[mark.annotation] = mark.value
+		}
 	}
 	if next(8) == 1 {
 		pod.Annotations[corev1.MirrorPodAnnotationKey] = "5e8ff9bf55ba3508199d22e984129be6"

@@ -21,6 +21,8 @@ type PodObservation struct {
 	Overrides []resolve.Override
 	// Substitutions are those of the containers that the policy applies to.
 	Substitutions []plan.Substitution
+	// Undecided is true if no admission policy decides the pod's outcome.
+	Undecided bool
 }
 
 func (o PodObservation) name() string { return o.Namespace + "/" + o.Pod }
@@ -30,6 +32,7 @@ func (o PodObservation) name() string { return o.Namespace + "/" + o.Pod }
 type PodSummary struct {
 	matched, waiting, terminating  int32
 	stuck, overridden, substituted podCount
+	undecided                      podCount
 }
 
 // SummarizePods returns the summary of the observations.
@@ -53,6 +56,9 @@ func (s *PodSummary) Add(o PodObservation) {
 		case plan.StageStuck:
 			s.stuck.add(o)
 		}
+	}
+	if o.Applies && o.Undecided {
+		s.undecided.add(o)
 	}
 	if len(o.Overrides) > 0 {
 		s.overridden.add(o)

@@ -161,14 +161,18 @@ func overridden(pods PodSummary) condition {
 	return c
 }
 
-// degraded reports stuck pods before pods whose sidecars another mode ends.
+// degraded reports stuck pods first, then pods whose outcome is not decided, then pods whose sidecars another mode ends.
 func degraded(pods PodSummary) condition {
 	c := condition{kind: v1alpha1.ConditionDegraded, holds: true}
-	switch stuck, substituted := pods.stuck, pods.substituted; {
+	switch stuck, undecided, substituted := pods.stuck, pods.undecided, pods.substituted; {
 	case stuck.pods > 0:
 		c.reason = stuck.example.Decision.Reason
 		c.message = fmt.Sprintf("%d %s %s: %s", stuck.pods, plural(stuck.pods, "pod is stuck:", "pods are stuck, for example"),
 			stuck.example.name(), stuck.example.Decision.Message)
+	case undecided.pods > 0:
+		c.reason = v1alpha1.ReasonOutcomeNotDecided
+		c.message = fmt.Sprintf("exit codes of sidecars count as in Kubernetes, because admission policy sidecar-termination-outcome has not answered for %d %s %s",
+			undecided.pods, plural(undecided.pods, "pod:", "pods, for example"), undecided.example.name())
 	case substituted.pods > 0:
 		first := substituted.example.Substitutions[0]
 		c.reason, c.message = first.Reason, substituted.withOthers(fmt.Sprintf("pod %s: %s", substituted.example.name(), first.Message))

@@ -71,6 +71,8 @@ func substituted(reason v1alpha1.Reason, message string) func(*rollup.PodObserva
 	}
 }
 
+func undecided(o *rollup.PodObservation) { o.Undecided = true }
+
 func summarize(p rollup.Policy, observations ...rollup.PodObservation) v1alpha1.PolicyStatus {
 	return rollup.Summarize(p, v1alpha1.PolicyStatus{}, rollup.SummarizePods(observations...), rollup.Tally{}, now)
 }
@@ -126,7 +128,10 @@ func TestConditions(t *testing.T) {
 		return condition(v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
 	}
 	enforced := ready(v1alpha1.ReasonEnforced, "the policy is enforced")
-	const none = "no unfinished pod with restartPolicy Never or OnFailure matches now"
+	const (
+		none        = "no unfinished pod with restartPolicy Never or OnFailure matches now"
+		notAnswered = "exit codes of sidecars count as in Kubernetes, because admission policy sidecar-termination-outcome has not answered for "
+	)
 
 	tests := map[string]struct {
 		policy       rollup.Policy
@@ -192,6 +197,23 @@ func TestConditions(t *testing.T) {
 				seen("c", plan.StageTerminating, substituted(v1alpha1.ReasonVirtualNode, "other")),
 			},
 			[]metav1.Condition{enforced, degraded(v1alpha1.ReasonCRRUnavailable, "pod batch/a: mode CRR cannot be used, and 2 more pods")},
+		},
+		"an undecided outcome: degraded and ready": {
+			policy(), []rollup.PodObservation{
+				seen("b", plan.StageWaiting, undecided), seen("a", plan.StageWaiting, undecided, notApplied),
+				seen("c", plan.StageTerminating, substituted(v1alpha1.ReasonCRRUnavailable, "other")),
+			},
+			[]metav1.Condition{enforced, degraded(v1alpha1.ReasonOutcomeNotDecided, notAnswered+"1 pod: batch/b")},
+		},
+		"several undecided outcomes: the first by name is reported": {
+			policy(), []rollup.PodObservation{seen("b", plan.StageWaiting, undecided), seen("a", plan.StageTerminating, undecided)},
+			[]metav1.Condition{enforced, degraded(v1alpha1.ReasonOutcomeNotDecided, notAnswered+"2 pods, for example batch/a")},
+		},
+		"stuck pods are reported before undecided outcomes": {
+			policy(), []rollup.PodObservation{
+				seen("a", plan.StageWaiting, undecided), seen("b", plan.StageStuck, undecided, because(v1alpha1.ReasonNoUsableMode, "no mode")),
+			},
+			[]metav1.Condition{enforced, degraded(v1alpha1.ReasonNoUsableMode, "1 pod is stuck: batch/b: no mode")},
 		},
 		"stuck pods are reported before unusable modes": {
 			policy(), []rollup.PodObservation{

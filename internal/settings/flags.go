@@ -27,6 +27,9 @@ const (
 	disabled = "Disabled"
 )
 
+// maxGracePeriod is also in config/admission/outcome.yaml.
+const maxGracePeriod = time.Hour
+
 // lastResort is the third value of --pod-phase.
 const lastResort = string(plan.PodPhaseLastResort)
 
@@ -78,7 +81,6 @@ type Flags struct {
 func defaultFlags() *Flags {
 	return &Flags{
 		operator: Operator{
-			Decisions:               Decisions{StabilizationWindow: plan.UnguardedWindow},
 			StatusPeriod:            statusPeriod,
 			MaxConcurrentReconciles: workers,
 			ProbeAddress:            ":8081",
@@ -92,7 +94,7 @@ func defaultFlags() *Flags {
 		crr:                   enabled,
 		imageSwap:             enabled,
 		podPhase:              enabled,
-		maxGracePeriod:        time.Hour,
+		maxGracePeriod:        maxGracePeriod,
 		prePull:               enabled,
 	}
 }
@@ -156,12 +158,10 @@ func (f *Flags) bindDecisions(flags *pflag.FlagSet) {
 	flags.StringVar(&f.crr, "crr", f.crr, "Enabled or Disabled: whether the operator may create OpenKruise ContainerRecreateRequests (mode CRR)")
 	flags.StringVar(&f.imageSwap, "image-swap", f.imageSwap, "Enabled or Disabled: whether the operator may replace the images of containers (mode Image)")
 	flags.StringVar(&f.podPhase, "pod-phase", f.podPhase,
-		"Enabled, LastResort or Disabled: whether the operator may write the phase of pods (mode PodPhase); LastResort: only if it cannot swap an image, or if the mode is declared")
+		"Enabled, LastResort or Disabled: whether pods may be ended by their phase (mode PodPhase); LastResort: only after all other modes, or if the mode is declared")
 	flags.DurationVar(&f.maxGracePeriod, "pod-phase-max-grace-period", f.maxGracePeriod,
-		"longest terminationGracePeriodSeconds of a pod whose phase the operator writes, because quotas no longer count such a pod while its sidecars run; "+
-			"policies with mode PodPhase are exempt")
-	window := &f.operator.StabilizationWindow
-	flags.DurationVar(window, "stabilization-window", *window, "how long a pod must be unchanged before the operator writes its phase. 0 is safe with the phase guard, which the manifests install with this flag")
+		"longest terminationGracePeriodSeconds of a pod that is ended by its phase, because quotas no longer count such a pod while its sidecars run; "+
+			"at most 1h, and 1m where no policy declares the sidecar")
 	flags.StringSliceVar(&f.watchNamespaces, "watch-namespaces", nil,
 		fmt.Sprintf("the only namespaces whose pods and policies the operator reads, at most %d; without it, the whole cluster. "+
 			"The operator then needs no permission in the cluster, and uses neither cluster policies nor OpenKruise", maxWatchNamespaces))
@@ -215,7 +215,6 @@ func (f *Flags) Operator() (Operator, error) {
 }
 
 func (f *Flags) check() error {
-	o := f.operator
 	either := func(value string, allowed ...string) bool { return slices.Contains(allowed, value) }
 	for _, flag := range []struct {
 		name  string
@@ -227,14 +226,13 @@ func (f *Flags) check() error {
 		{"crr", f.crr, either(f.crr, enabled, disabled), "be Enabled or Disabled"},
 		{"image-swap", f.imageSwap, either(f.imageSwap, enabled, disabled), "be Enabled or Disabled"},
 		{"pod-phase", f.podPhase, either(f.podPhase, enabled, lastResort, disabled), "be Enabled, LastResort or Disabled"},
-		{"pod-phase-max-grace-period", f.maxGracePeriod, f.maxGracePeriod > 0, "be longer than 0"},
+		{"pod-phase-max-grace-period", f.maxGracePeriod, f.maxGracePeriod > 0 && f.maxGracePeriod <= maxGracePeriod, "be longer than 0 and at most 1h"},
 		{"node-kind", f.nodeKind, either(f.nodeKind, "", nodeKindRead, string(plan.NodeReal), string(plan.NodeDaemonless), string(plan.NodeVirtual), nodeKindUnknown),
 			"be Read, Real, Daemonless, Virtual or Unknown"},
 		{"pre-pull", f.prePull, either(f.prePull, enabled, disabled), "be Enabled or Disabled"},
 		{"metrics-authentication", f.metricsAuthentication, either(f.metricsAuthentication, enabled, disabled), "be Enabled or Disabled"},
 		{"default-exit-codes", f.defaultExitCodes, either(f.defaultExitCodes, string(v1alpha1.ExitCodesIgnore), string(v1alpha1.ExitCodesRespect)), "be Ignore or Respect"},
 		{"quick-exit-image", f.quickExitImage, f.quickExitImage == "" || resolve.IsImageReference(f.quickExitImage), "be an image reference of at most 512 characters such as registry.example/quick-exit:v1"},
-		{"stabilization-window", o.StabilizationWindow, o.StabilizationWindow >= 0, "not be negative"},
 	} {
 		if !flag.ok {
 			return fmt.Errorf("--%s is %q; it must %s", flag.name, fmt.Sprint(flag.value), flag.must)

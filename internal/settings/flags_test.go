@@ -3,6 +3,7 @@
 package settings
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime/debug"
@@ -43,7 +44,6 @@ func defaults() Operator {
 				EnabledModes:   plan.EnabledModes{CRR: true, Image: true, PodPhase: plan.PodPhaseEnabled, PrePull: true},
 				MaxGracePeriod: time.Hour,
 			},
-			StabilizationWindow: 1500 * time.Millisecond,
 		},
 		StatusPeriod:            5 * time.Second,
 		MaxConcurrentReconciles: 32,
@@ -75,7 +75,7 @@ func TestFlagsBecomeSettings(t *testing.T) {
 		"--crr=Disabled":                   func(o *Operator) { o.Capabilities.CRR = false },
 		"--pre-pull=Disabled":              func(o *Operator) { o.Capabilities.PrePull = false },
 		"--image-swap=Disabled":            func(o *Operator) { o.Capabilities.Image = false },
-		"--stabilization-window=0":         func(o *Operator) { o.StabilizationWindow = 0 },
+		"--pod-phase-max-grace-period=1h":  func(*Operator) {},
 		"--virtual-node-label=example.com/virtual --virtual-node-label=kind=eci,arm --virtual-node-taint=example.com/no-kubelet": func(o *Operator) {
 			o.NodeKindRules.Virtual.Labels = append(o.NodeKindRules.Virtual.Labels,
 				plan.LabelMatch{Key: "example.com/virtual"}, plan.LabelMatch{Key: "kind", Value: "eci"}, plan.LabelMatch{Key: "arm"})
@@ -127,6 +127,7 @@ func TestInvalidFlagIsNamedInTheError(t *testing.T) {
 		"--pod-phase-max-grace-period=0",
 		"--pod-phase-max-grace-period=-1h",
 		"--pod-phase-max-grace-period=3600",
+		"--pod-phase-max-grace-period=3601s",
 		"--pre-pull=no",
 		"--default-exit-codes=ignore",
 		"--quick-exit-image=quick exit",
@@ -137,8 +138,6 @@ func TestInvalidFlagIsNamedInTheError(t *testing.T) {
 		"--quick-exit-paths=/app/",
 		"--quick-exit-paths=default,all",
 		"--quick-exit-paths=default, /app/server",
-		"--stabilization-window=-1s",
-		"--stabilization-window=fast",
 		"--virtual-node-label==fargate",
 		"--virtual-node-label=a,,b",
 		"--virtual-node-label=type=virtual=kubelet",
@@ -219,6 +218,16 @@ func TestReleaseIsTheInstalledVersion(t *testing.T) {
 	}
 	if tag := "newTag: " + Release + "\n"; !strings.Contains(string(content), tag) {
 		t.Errorf("config/default does not install this version, %q", tag)
+	}
+}
+
+func TestAdmissionPolicyHasTheMaximumGracePeriod(t *testing.T) {
+	content, err := os.ReadFile("../../config/admission/outcome.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if limit := fmt.Sprintf("terminationGracePeriodSeconds <= %d\n", int(maxGracePeriod.Seconds())); !strings.Contains(string(content), limit) {
+		t.Errorf("admission policy sidecar-termination-outcome does not have the limit of --pod-phase-max-grace-period, %q", limit)
 	}
 }
 

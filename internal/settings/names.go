@@ -26,5 +26,5 @@ const (
 
 // InstalledArguments are the operator's arguments in config/default. A test compares them.
 func InstalledArguments() []string {
-	return []string{"--leader-elect", "--quick-exit-image=ghcr.io/sidecar-termination/quick-exit:" + Release, "--stabilization-window=0s"}
+	return []string{"--leader-elect", "--quick-exit-image=ghcr.io/sidecar-termination/quick-exit:" + Release}
 }

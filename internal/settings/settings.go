@@ -45,8 +45,6 @@ type Decisions struct {
 	// WatchNamespaces are the only namespaces whose pods and policies the operator reads, sorted. Of objects without a namespace it
 	// then reads nodes at most. They are empty for the whole cluster.
 	WatchNamespaces []string
-	// StabilizationWindow is how long a pod must be unchanged before its phase is written.
-	StabilizationWindow time.Duration
 }
 
 // Watches reports whether the operator reads pods and policies of the namespace. The empty namespace stands for objects without one,

@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// PodPatch is a strategic merge patch of a pod. The API server rejects it unless the pod has the uid and resourceVersion
-// that were read.
+// PodPatch is a strategic merge patch of a pod. The API server rejects it unless the pod has the uid that was read, and the
+// resourceVersion if that is set.
 type PodPatch struct {
 	Metadata PodPatchMetadata `json:"metadata"`
 	Spec     *PodPatchSpec    `json:"spec,omitempty"`
@@ -23,10 +23,9 @@ type PodPatch struct {
 // PodPatchMetadata holds the preconditions, and the labels and annotations to merge.
 type PodPatchMetadata struct {
 	UID             types.UID         `json:"uid"`
-	ResourceVersion string            `json:"resourceVersion"`
+	ResourceVersion string            `json:"resourceVersion,omitempty"`
 	Labels          map[string]string `json:"labels,omitempty"`
-	// A nil annotation is removed.
-	Annotations map[string]*string `json:"annotations,omitempty"`
+	Annotations     map[string]string `json:"annotations,omitempty"`
 }
 
 // PodPatchSpec merges containers by name.
@@ -40,10 +39,10 @@ type PodPatchContainer struct {
 	Image string `json:"image"`
 }
 
-// PodPatchStatus sets the phase and merges conditions by type.
+// PodPatchStatus sets the phase, unless it is empty, and merges conditions by type.
 type PodPatchStatus struct {
-	Phase      corev1.PodPhase       `json:"phase"`
-	Conditions []corev1.PodCondition `json:"conditions"`
+	Phase      corev1.PodPhase       `json:"phase,omitempty"`
+	Conditions []corev1.PodCondition `json:"conditions,omitempty"`
 }
 
 // NewPodPatch returns a patch with the pod's uid and resourceVersion as preconditions.

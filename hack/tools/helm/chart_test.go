@@ -65,6 +65,9 @@ func archive(t *testing.T) string {
 // newest is a version of Kubernetes that has all that the chart can use.
 var newest = &chartutil.KubeVersion{Version: "v1.36.0", Major: "1", Minor: "36"}
 
+// mutating are the kinds of Kubernetes 1.36 that the chart asks for. Helm reads them from the cluster, or from --api-versions.
+var mutating = chartutil.VersionSet{"admissionregistration.k8s.io/v1/MutatingAdmissionPolicy"}
+
 // values are what a user gives.
 type values = map[string]any
 
@@ -100,10 +103,16 @@ func renderAs(t *testing.T, name, namespace string, given values) objects {
 
 func tryRender(t *testing.T, name, namespace string, given values) (objects, error) {
 	t.Helper()
+	return tryRenderOn(t, mutating, name, namespace, given)
+}
+
+// tryRenderOn renders for a cluster that serves these kinds besides the usual ones.
+func tryRenderOn(t *testing.T, kinds chartutil.VersionSet, name, namespace string, given values) (objects, error) {
+	t.Helper()
 	install := action.NewInstall(&action.Configuration{})
 	install.DryRun, install.ClientOnly = true, true
 	install.ReleaseName, install.Namespace = name, namespace
-	install.KubeVersion = newest
+	install.KubeVersion, install.APIVersions = newest, kinds
 	rendered, err := install.RunWithContext(t.Context(), load(t), copied(given))
 	if err != nil {
 		return nil, err

@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"helm.sh/helm/v3/pkg/chartutil"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/api/types"
@@ -30,11 +32,12 @@ func TestChartEqualsKustomization(t *testing.T) {
 		base       string
 		components []string
 	}{
-		"defaults":     {nil, "default", nil},
-		"no CRR":       {values{"modes": values{"crr": "Disabled"}}, "default", []string{"no-crr"}},
-		"no Image":     {values{"modes": values{"image": "Disabled"}}, "default", []string{"no-image"}},
-		"no PodPhase":  {values{"modes": values{"podPhase": "Disabled"}}, "default", []string{"no-pod-phase"}},
-		"no pre-pull":  {values{"prePull": "Disabled"}, "default", []string{"no-pre-pull"}},
+		"defaults":    {nil, "default", nil},
+		"no CRR":      {values{"modes": values{"crr": "Disabled"}}, "default", []string{"no-crr"}},
+		"no Image":    {values{"modes": values{"image": "Disabled"}}, "default", []string{"no-image"}},
+		"no PodPhase": {values{"modes": values{"podPhase": "Disabled"}}, "default", []string{"no-pod-phase"}},
+		"no pre-pull": {values{"prePull": "Disabled"}, "default", []string{"no-pre-pull"}},
+		// Of Kubernetes before 1.36.
 		"no admission": {values{"admissionPolicies": off}, "default", []string{"no-admission"}},
 		"additions": {
 			values{"serviceMonitor": on, "prometheusRule": on, "dashboard": on, "networkPolicy": on},
@@ -49,7 +52,14 @@ func TestChartEqualsKustomization(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			want := kustomization(t, test.base, test.components)
 			delete(want, "Namespace "+namespace)
-			got := render(t, test.values)
+			kinds := mutating
+			if slices.Contains(test.components, "no-admission") {
+				kinds = nil
+			}
+			got, err := tryRenderOn(t, kinds, chartName, namespace, test.values)
+			if err != nil {
+				t.Fatal(err)
+			}
 			for _, object := range got {
 				removeHelm(t, object)
 			}
@@ -131,6 +141,34 @@ func removeHelm(t *testing.T, object *unstructured.Unstructured) {
 	object.SetAnnotations(annotations)
 }
 
+// The outcome policy depends on the cluster alone: an old API server refuses the kind, and an operator for single namespaces has no
+// object of the cluster.
+func TestOutcomePolicyNeedsItsKind(t *testing.T) {
+	const policy, binding = "MutatingAdmissionPolicy sidecar-termination-outcome", "MutatingAdmissionPolicyBinding sidecar-termination-outcome"
+	for name, tc := range map[string]struct {
+		kinds  chartutil.VersionSet
+		values values
+		want   bool
+	}{
+		"served":                 {mutating, nil, true},
+		"not served":             {nil, nil, false},
+		"served as a beta":       {chartutil.VersionSet{"admissionregistration.k8s.io/v1beta1/MutatingAdmissionPolicy"}, nil, false},
+		"no validating policies": {mutating, values{"admissionPolicies": values{"enabled": false}}, true},
+		"no mode PodPhase":       {mutating, values{"modes": values{"podPhase": "Disabled"}}, true},
+		"single namespaces":      {mutating, values{"watchNamespaces": []any{watched}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := tryRenderOn(t, tc.kinds, chartName, namespace, tc.values)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got[policy] != nil != tc.want || got[binding] != nil != tc.want {
+				t.Errorf("policy: %t, binding: %t", got[policy] != nil, got[binding] != nil)
+			}
+		})
+	}
+}
+
 func TestNamespaceIsReleaseNamespace(t *testing.T) {
 	installed := renderAs(t, chartName, "elsewhere", everything)
 	for key, object := range installed {
@@ -145,20 +183,20 @@ func TestNamespaceIsReleaseNamespace(t *testing.T) {
 
 func TestBadValuesAreRefused(t *testing.T) {
 	for want, given := range map[string]values{
-		"replica":                {"replica": 3},
-		"watchNamespaces/0":      {"watchNamespaces": []any{"batch.etl"}},
-		"replicas":               {"replicas": "two"},
-		"modes/podPhase":         {"modes": values{"podPhase": "Off"}},
-		"modes":                  {"modes": values{"phase": "Enabled"}},
-		"--stabilization-window": {"flags": values{"--stabilization-window": "2s"}},
-		"image/digest":           {"image": values{"digest": "latest"}},
-		"pullPolicy":             {"image": values{"pullPolicy": "Sometimes"}},
-		"imageRegistry":          {"imageRegistry": "https://mirror.example"},
-		"fullnameOverride":       {"fullnameOverride": strings.Repeat("a", 37)},
-		"env/0/name":             {"env": []any{values{"name": "GOMEMLIMIT", "value": "1GiB"}}},
-		"commonLabels/a":         {"commonLabels": values{"a": 1}},
-		"minAvailable":           {"podDisruptionBudget": values{"minAvailable": "one"}},
-		"serviceMonitor":         {"serviceMonitor": values{"relabeling": []any{}}},
+		"replica":           {"replica": 3},
+		"watchNamespaces/0": {"watchNamespaces": []any{"batch.etl"}},
+		"replicas":          {"replicas": "two"},
+		"modes/podPhase":    {"modes": values{"podPhase": "Off"}},
+		"modes":             {"modes": values{"phase": "Enabled"}},
+		"--pod-phase":       {"flags": values{"--pod-phase": "LastResort"}},
+		"image/digest":      {"image": values{"digest": "latest"}},
+		"pullPolicy":        {"image": values{"pullPolicy": "Sometimes"}},
+		"imageRegistry":     {"imageRegistry": "https://mirror.example"},
+		"fullnameOverride":  {"fullnameOverride": strings.Repeat("a", 37)},
+		"env/0/name":        {"env": []any{values{"name": "GOMEMLIMIT", "value": "1GiB"}}},
+		"commonLabels/a":    {"commonLabels": values{"a": 1}},
+		"minAvailable":      {"podDisruptionBudget": values{"minAvailable": "one"}},
+		"serviceMonitor":    {"serviceMonitor": values{"relabeling": []any{}}},
 	} {
 		if _, err := tryRender(t, chartName, namespace, given); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: error is %v, want one that names %s", given, err, want)

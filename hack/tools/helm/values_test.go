@@ -42,12 +42,12 @@ type effect struct {
 
 // effects has an effect for each value of the chart.
 func effects() []effect {
-	const nextArg = firstContainer + "args.3"
-	mode := func(flag, name string, protections ...string) map[string]any {
-		return both(map[string]any{nextArg: flag + "=Disabled"}, all(deleted, admission(append(protections, "mode-"+name)...)...),
+	const nextArg = firstContainer + "args.2"
+	mode := func(flag, name string) map[string]any {
+		return both(map[string]any{nextArg: flag + "=Disabled"}, all(deleted, admission("mode-"+name)...),
 			all(deleted, "ClusterRole sidecar-termination-manager-"+name+"-role", "ClusterRoleBinding sidecar-termination-manager-"+name+"-rolebinding"))
 	}
-	protections := []string{"mode-crr", "mode-pod-phase", "mode-pre-pull", "phase-guard", "operator-limits", "operator-requests"}
+	protections := []string{"mode-crr", "mode-pod-phase", "mode-pre-pull", "operator-limits", "operator-requests"}
 	digest := "sha256:" + strings.Repeat("0", 64)
 	mirrored := values{"imageRegistry": "mirror.example"}
 	quickExit := func(image string) map[string]any { return map[string]any{firstContainer + "env.0.value": image} }
@@ -72,21 +72,20 @@ func effects() []effect {
 
 		{path: "modes.crr", value: "Disabled", changes: mode("--crr", "crr")},
 		{path: "modes.image", value: "Disabled", changes: mode("--image-swap", "image")},
-		{path: "modes.podPhase", value: "Disabled", changes: mode("--pod-phase", "pod-phase", "phase-guard")},
+		{path: "modes.podPhase", value: "Disabled", changes: both(
+			map[string]any{nextArg: "--pod-phase=Disabled"}, all(deleted, admission("mode-pod-phase")...))},
 		{path: "modes.podPhase", value: "LastResort", changes: map[string]any{nextArg: "--pod-phase=LastResort"}},
 		{path: "prePull", value: "Disabled", changes: mode("--pre-pull", "pre-pull")},
-		{path: "admissionPolicies.enabled", value: false, changes: both(
-			map[string]any{nextArg: "--stabilization-window=1500ms"}, all(deleted, admission(append(protections, "mode-image")...)...))},
+		{path: "admissionPolicies.enabled", value: false, changes: all(deleted, admission(append(protections, "mode-image")...)...)},
 		{path: "watchNamespaces", value: []any{"batch", "etl", "batch"}, with: values{"serviceMonitor": values{"enabled": true}, "modes": values{"image": "Disabled"}}, changes: both(
 			map[string]any{
-				firstContainer + "args.4": "--stabilization-window=1500ms", firstContainer + "args.5": "--watch-namespaces=batch,etl,batch",
-				firstContainer + "args.6": "--metrics-authentication=Disabled",
-				endpoint + "scheme":       "http", endpoint + "bearerTokenFile": nil, endpoint + "tlsConfig.insecureSkipVerify": nil,
+				firstContainer + "args.3": "--watch-namespaces=batch,etl,batch", firstContainer + "args.4": "--metrics-authentication=Disabled",
+				endpoint + "scheme": "http", endpoint + "bearerTokenFile": nil, endpoint + "tlsConfig.insecureSkipVerify": nil,
 			},
-			all(deleted, admission(protections...)...), all(deleted, clusterRoles()...), all(created, namespacedRoles("", " in etl")...),
+			all(deleted, admission(protections...)...), all(deleted, outcome...), all(deleted, clusterRoles()...), all(created, namespacedRoles("", " in etl")...),
 		)},
 		{path: "flags", value: values{"default-exit-codes": "Respect", "leader-elect": false, "zap-log-level": 2}, changes: map[string]any{
-			nextArg: "--default-exit-codes=Respect", firstContainer + "args.4": "--leader-elect=false", firstContainer + "args.5": "--zap-log-level=2",
+			nextArg: "--default-exit-codes=Respect", firstContainer + "args.3": "--leader-elect=false", firstContainer + "args.4": "--zap-log-level=2",
 		}},
 		{path: "env", value: []any{values{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}}, changes: map[string]any{
 			firstContainer + "env.2.name": "HTTPS_PROXY", firstContainer + "env.2.value": "http://proxy.example:3128",
@@ -163,7 +162,10 @@ var definitions = []string{
 	"CustomResourceDefinition sidecarterminationpolicies.sidecartermination.dev",
 }
 
-// admission returns admission policies and their bindings.
+// outcome are the admission policy that decides outcomes, and its binding.
+var outcome = []string{"MutatingAdmissionPolicy sidecar-termination-outcome", "MutatingAdmissionPolicyBinding sidecar-termination-outcome"}
+
+// admission returns validating admission policies and their bindings.
 func admission(names ...string) []string {
 	var keys []string
 	for _, name := range names {
@@ -175,7 +177,7 @@ func admission(names ...string) []string {
 // clusterRoles are the ClusterRoles with their bindings, without mode Image.
 func clusterRoles() []string {
 	var keys []string
-	for _, name := range []string{"manager-", "manager-crr-", "manager-pod-phase-", "manager-pre-pull-"} {
+	for _, name := range []string{"manager-", "manager-crr-", "manager-outcome-", "manager-pre-pull-"} {
 		keys = append(keys, "ClusterRole sidecar-termination-"+name+"role", "ClusterRoleBinding sidecar-termination-"+name+"rolebinding")
 	}
 	for _, name := range []string{"policy-viewer", "policy-editor", "clusterpolicy-viewer", "mode-user", "pod-finisher", "metrics-reader"} {
@@ -187,7 +189,7 @@ func clusterRoles() []string {
 // namespacedRoles returns the Roles with their bindings in namespaces, without mode Image.
 func namespacedRoles(namespaces ...string) []string {
 	var keys []string
-	for _, name := range []string{"manager-", "manager-pod-phase-"} {
+	for _, name := range []string{"manager-", "manager-outcome-"} {
 		for _, namespace := range namespaces {
 			keys = append(keys, "Role sidecar-termination-"+name+"role"+namespace, "RoleBinding sidecar-termination-"+name+"rolebinding"+namespace)
 		}

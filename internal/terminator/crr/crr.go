@@ -196,7 +196,7 @@ func ttl(pod *corev1.Pod) *int32 {
 // toAttempt converts a CRR. It skips container names that the pod does not have.
 func toAttempt(crr *kruise.ContainerRecreateRequest, number int, containers map[string]bool) plan.Attempt {
 	attempt := plan.Attempt{
-		Mode: v1alpha1.ModeCRR, For: v1alpha1.ModeCRR, Number: number, UID: crr.UID,
+		Mode: v1alpha1.ModeCRR, Number: number, UID: crr.UID,
 		RestartCounts: map[string]int32{}, Started: requestedAt(crr), Message: crr.Status.Message,
 	}
 	for i := range crr.Spec.Containers {

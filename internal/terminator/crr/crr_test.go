@@ -268,7 +268,7 @@ func TestToAttempts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			request := newCRR(pod, plan.Action{Containers: []string{"proxy"}}, created.Time)
 			request.CreationTimestamp = created
-			want := plan.Attempt{Mode: v1alpha1.ModeCRR, For: v1alpha1.ModeCRR, Number: 7, Started: created.Time, RestartCounts: map[string]int32{"proxy": 0}}
+			want := plan.Attempt{Mode: v1alpha1.ModeCRR, Number: 7, Started: created.Time, RestartCounts: map[string]int32{"proxy": 0}}
 			change(request, &want)
 			if diff := cmp.Diff(want, toAttempt(request, 7, map[string]bool{"proxy": true})); diff != "" {
 				t.Errorf("attempt (-want +got):\n%s", diff)

@@ -7,8 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/terminator"
@@ -20,14 +18,15 @@ import (
 func FuzzObserve(f *testing.F) {
 	for _, value := range []string{
 		"", "null", "{}", "[]", "{", `"x"`, `{"proxy":null}`,
-		`{"proxy":{"image":"proxy:v1","restartCount":0,"attempt":0,"swappedAt":"2026-03-01T12:00:00Z"}}`,
-		`{"a":{"image":"a:v1","restartCount":-1,"attempt":1,"swappedAt":"2026-03-01T12:00:00Z"},"b":{"attempt":-9223372036854775808}}`,
+		`{"proxy":{"podUID":"4a1b","image":"proxy:v1","restartCount":0,"attempt":0,"swappedAt":"2026-03-01T12:00:00Z"}}`,
+		`{"main":{"podUID":"4a1b","image":"a:v1","restartCount":-1,"attempt":1,"swappedAt":"2026-03-01T12:00:00Z"},"proxy":{"podUID":"4a1b","attempt":-9223372036854775808}}`,
+		`{"proxy":{"podUID":"ffff"},"main":{"podUID":7}}`,
 		`{"proxy":{"restartCount":99999999999}}`, `{"proxy":{"swappedAt":"yesterday"}}`,
 	} {
 		f.Add(value)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationImageSwap: value}}}
+		pod := withSwaps(value)
 		attempts, err := (&image.Terminator{}).Observe(t.Context(), pod)
 		if err != nil && !errors.Is(err, terminator.ErrInvalidAnnotation) {
 			t.Errorf("error %v", err)

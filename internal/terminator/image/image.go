@@ -15,8 +15,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -28,6 +28,8 @@ import (
 
 // Swap records one container's swap in AnnotationImageSwap, by container name.
 type Swap struct {
+	// PodUID is the pod's UID. A record of another pod counts for nothing: it was copied.
+	PodUID types.UID `json:"podUID"`
 	// Image is the container's original image. It is empty if the record would otherwise exceed terminator.MaxRecord.
 	Image string `json:"image"`
 	// RestartCount is the container's restart count before the swap, -1 if it had never started.
@@ -60,8 +62,7 @@ func (t *Terminator) Observe(_ context.Context, pod *corev1.Pod) ([]plan.Attempt
 		attempt := byNumber[swap.Attempt]
 		if attempt == nil {
 			attempt = &plan.Attempt{
-				Mode: v1alpha1.ModeImage, For: v1alpha1.ModeImage, Number: swap.Attempt,
-				Started: swap.SwappedAt.Time, RestartCounts: map[string]int32{},
+				Mode: v1alpha1.ModeImage, Number: swap.Attempt, Started: swap.SwappedAt.Time, RestartCounts: map[string]int32{},
 			}
 			byNumber[swap.Attempt] = attempt
 		}
@@ -90,7 +91,7 @@ func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan
 			continue
 		}
 		swaps[container.Name] = Swap{
-			Image: container.Image, RestartCount: restartCount(pod, container.Name), Attempt: action.Attempt, SwappedAt: now,
+			PodUID: pod.UID, Image: container.Image, RestartCount: restartCount(pod, container.Name), Attempt: action.Attempt, SwappedAt: now,
 		}
 		patch.Spec.Containers = append(patch.Spec.Containers, terminator.PodPatchContainer{Name: container.Name, Image: image})
 	}
@@ -101,7 +102,7 @@ func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan
 	if err != nil {
 		return false, err
 	}
-	patch.Metadata.Annotations = map[string]*string{v1alpha1.AnnotationImageSwap: ptr.To(record)}
+	patch.Metadata.Annotations = map[string]string{v1alpha1.AnnotationImageSwap: record}
 	raw, err := patch.Raw()
 	if err != nil {
 		return false, err
@@ -112,7 +113,7 @@ func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan
 	return true, nil
 }
 
-// readSwaps returns the recorded swaps of the pod's containers. It drops records of other containers.
+// readSwaps returns the recorded swaps of the pod's containers. It drops records of other containers and other pods.
 func readSwaps(pod *corev1.Pod) (map[string]Swap, error) {
 	swaps := map[string]Swap{}
 	if err := terminator.ReadRecord(pod, v1alpha1.AnnotationImageSwap, &swaps); err != nil {
@@ -122,7 +123,7 @@ func readSwaps(pod *corev1.Pod) (map[string]Swap, error) {
 		return nil, fmt.Errorf("%w: annotation %s is null", terminator.ErrInvalidAnnotation, v1alpha1.AnnotationImageSwap)
 	}
 	known := terminator.ContainerNames(pod)
-	maps.DeleteFunc(swaps, func(name string, _ Swap) bool { return !known[name] })
+	maps.DeleteFunc(swaps, func(name string, swap Swap) bool { return !known[name] || swap.PodUID != pod.UID })
 	return swaps, nil
 }
 

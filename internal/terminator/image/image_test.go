@@ -65,21 +65,25 @@ func newTerminator(c client.Client) *image.Terminator {
 }
 
 func TestSwapIsOnePatch(t *testing.T) {
-	const tunnel = `\"tunnel\":{\"image\":\"tunnel:v1\",\"restartCount\":-1,\"attempt\":1,\"swappedAt\":\"2026-03-01T12:00:00Z\"}`
+	const (
+		proxy       = `\"proxy\":{\"podUID\":\"4a1b\",\"image\":\"proxy:v1\",\"restartCount\":2,\"attempt\":1,\"swappedAt\":\"2026-03-01T12:00:00Z\"}`
+		tunnel      = `\"tunnel\":{\"podUID\":\"4a1b\",\"image\":\"tunnel:v1\",\"restartCount\":-1,\"attempt\":1,\"swappedAt\":\"2026-03-01T12:00:00Z\"}`
+		bothSwapped = `[{"name":"proxy","image":"quick-exit:v1"},{"name":"tunnel","image":"quick-exit:v2"}]`
+	)
 	for name, tc := range map[string]struct {
 		pod        *corev1.Pod
 		record     string
 		containers string
 	}{
-		"two sidecars": {
-			newPod(),
-			`{\"proxy\":{\"image\":\"proxy:v1\",\"restartCount\":2,\"attempt\":1,\"swappedAt\":\"2026-03-01T12:00:00Z\"},` + tunnel + `}`,
-			`[{"name":"proxy","image":"quick-exit:v1"},{"name":"tunnel","image":"quick-exit:v2"}]`,
-		},
+		"two sidecars": {newPod(), proxy + `,` + tunnel, bothSwapped},
 		"an earlier swap is kept and not repeated": {
-			withSwaps(`{"proxy":{"image":"proxy:v1","restartCount":2,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"}}`),
-			`{\"proxy\":{\"image\":\"proxy:v1\",\"restartCount\":2,\"attempt\":0,\"swappedAt\":\"2026-03-01T11:00:00Z\"},` + tunnel + `}`,
+			withSwaps(`{"proxy":{"podUID":"4a1b","image":"proxy:v1","restartCount":2,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"}}`),
+			`\"proxy\":{\"podUID\":\"4a1b\",\"image\":\"proxy:v1\",\"restartCount\":2,\"attempt\":0,\"swappedAt\":\"2026-03-01T11:00:00Z\"},` + tunnel,
 			`[{"name":"tunnel","image":"quick-exit:v2"}]`,
+		},
+		"another pod's record is replaced": {
+			withSwaps(`{"proxy":{"podUID":"ffff","image":"other:v1","restartCount":1,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"},"main":{"image":"m"}}`),
+			proxy + `,` + tunnel, bothSwapped,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -90,7 +94,7 @@ func TestSwapIsOnePatch(t *testing.T) {
 			if err != nil || !changed {
 				t.Fatalf("got changed %t, error %v", changed, err)
 			}
-			want := `{"metadata":{"uid":"4a1b","resourceVersion":"17","annotations":{"sidecartermination.dev/image-swap":"` + tc.record + `"}},` +
+			want := `{"metadata":{"uid":"4a1b","resourceVersion":"17","annotations":{"sidecartermination.dev/image-swap":"{` + tc.record + `}"}},` +
 				`"spec":{"containers":` + tc.containers + `}}`
 			if diff := cmp.Diff(want, string(sent.body)); diff != "" {
 				t.Errorf("patch (-want +got):\n%s", diff)
@@ -111,7 +115,7 @@ func TestRecordLength(t *testing.T) {
 	longest.Spec.Containers[1].Name = strings.Repeat("n", 63)
 	longest.Spec.Containers[1].Image = strings.Repeat("r", 255) + ":" + strings.Repeat("t", 128) + "@sha512:" + strings.Repeat("a", 128)
 	full := newPod()
-	rest := len(`{"proxy":{"image":"","restartCount":2,"attempt":0,"swappedAt":"2026-03-01T12:00:00Z"}}`)
+	rest := len(`{"proxy":{"podUID":"4a1b","image":"","restartCount":2,"attempt":0,"swappedAt":"2026-03-01T12:00:00Z"}}`)
 	full.Spec.Containers[1].Image = strings.Repeat("r", terminator.MaxRecord(full)-rest)
 	for name, tc := range map[string]struct {
 		pod  *corev1.Pod
@@ -135,7 +139,7 @@ func TestRecordLength(t *testing.T) {
 			if err := json.Unmarshal(sent.body, &body); err != nil {
 				t.Fatal(err)
 			}
-			tc.pod.Annotations = map[string]string{v1alpha1.AnnotationImageSwap: *body.Metadata.Annotations[v1alpha1.AnnotationImageSwap]}
+			tc.pod.Annotations = map[string]string{v1alpha1.AnnotationImageSwap: body.Metadata.Annotations[v1alpha1.AnnotationImageSwap]}
 			var swaps map[string]image.Swap
 			if err := terminator.ReadRecord(tc.pod, v1alpha1.AnnotationImageSwap, &swaps); err != nil {
 				t.Fatal(err)
@@ -154,7 +158,7 @@ func TestNoChange(t *testing.T) {
 		server client.Client
 		want   error
 	}{
-		"swapped before":      {withSwaps(`{"proxy":{"image":"proxy:v1","restartCount":2,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"}}`), nil, nil},
+		"swapped before":      {withSwaps(`{"proxy":{"podUID":"4a1b","image":"proxy:v1","restartCount":2,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"}}`), nil, nil},
 		"error of the server": {newPod(), &patches{err: broken}, broken},
 	} {
 		changed, err := newTerminator(tc.server).Terminate(t.Context(), tc.pod, plan.Action{Attempt: 1, Images: map[string]string{"proxy": "quick-exit:v1"}})
@@ -174,15 +178,16 @@ func TestObserve(t *testing.T) {
 		"an empty record": {withSwaps(`{}`), nil},
 		"swaps are grouped by attempt, oldest first": {
 			withSwaps(`{
-				"tunnel":{"image":"t","restartCount":-1,"attempt":1,"swappedAt":"2026-03-01T11:00:30Z"},
-				"main":{"image":"l","restartCount":0,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"},
-				"proxy":{"image":"p","restartCount":2,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"}}`),
+				"tunnel":{"podUID":"4a1b","image":"t","restartCount":-1,"attempt":1,"swappedAt":"2026-03-01T11:00:30Z"},
+				"main":{"podUID":"4a1b","image":"l","restartCount":0,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"},
+				"proxy":{"podUID":"4a1b","image":"p","restartCount":2,"attempt":0,"swappedAt":"2026-03-01T11:00:00Z"}}`),
 			[]plan.Attempt{
-				{Mode: v1alpha1.ModeImage, For: v1alpha1.ModeImage, Number: 0, Started: eleven, RestartCounts: map[string]int32{"main": 0, "proxy": 2}},
-				{Mode: v1alpha1.ModeImage, For: v1alpha1.ModeImage, Number: 1, Started: eleven.Add(30 * time.Second), RestartCounts: map[string]int32{"tunnel": -1}},
+				{Mode: v1alpha1.ModeImage, Number: 0, Started: eleven, RestartCounts: map[string]int32{"main": 0, "proxy": 2}},
+				{Mode: v1alpha1.ModeImage, Number: 1, Started: eleven.Add(30 * time.Second), RestartCounts: map[string]int32{"tunnel": -1}},
 			},
 		},
-		"swaps of unknown containers": {withSwaps(`{"other":{"attempt":0},"another":{"attempt":1}}`), nil},
+		"swaps of unknown containers": {withSwaps(`{"other":{"podUID":"4a1b","attempt":0},"another":{"podUID":"4a1b","attempt":1}}`), nil},
+		"swaps of another pod":        {withSwaps(`{"proxy":{"podUID":"ffff","attempt":0},"tunnel":{"attempt":1}}`), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := newTerminator(nil).Observe(t.Context(), tc.pod)

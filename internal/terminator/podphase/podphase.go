@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package podphase ends sidecars by writing the pod's terminal phase (mode PodPhase). The patch also changes an annotation.
-// That makes the kubelet treat the pod as updated and tear it down with its full grace period; it would revert a change
-// of the status alone (podsDifferSemantically in pkg/kubelet/config/config.go, UpdatePod in pod_workers.go). The package
-// writes pods/status only, one patch per attempt.
+// Package podphase marks pods, so that admission policy sidecar-termination-outcome decides their outcome, and ends sidecars by the
+// pod's phase (mode PodPhase). The admission policy sets phase Succeeded in the write that marks the pod, or in a later write of
+// the kubelet, which then tears the pod down with its full grace period. Phase Failed is written here.
+//
+// The package writes pods/status only, one patch per mark or attempt. A patch also changes an annotation: that makes the kubelet
+// treat the pod as updated (podsDifferSemantically in pkg/kubelet/config/config.go, UpdatePod in pod_workers.go).
 package podphase
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"time"
+	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -23,94 +25,75 @@ import (
 	"github.com/sidecar-termination/operator/internal/terminator"
 )
 
-// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch,roleName=sidecar-termination-manager-pod-phase-role
+// +kubebuilder:rbac:groups="",resources=pods/status,verbs=patch,roleName=sidecar-termination-manager-outcome-role
 
-// guarded is the value of AnnotationPhaseGuard.
-const guarded = "Enabled"
-
-// Record is the value of AnnotationPodPhase.
-type Record struct {
-	Phase corev1.PodPhase `json:"phase"`
-	// Mode is the mode for which the phase was written: PodPhase, or CRR.
-	Mode      v1alpha1.Mode `json:"mode"`
-	Attempt   int           `json:"attempt"`
-	WrittenAt metav1.Time   `json:"writtenAt"`
-}
-
-// Terminator carries out mode PodPhase.
+// Terminator marks pods and carries out mode PodPhase.
 type Terminator struct {
 	Client client.Client
-	Clock  clock.PassiveClock
 }
 
 // Mode returns PodPhase.
 func (t *Terminator) Mode() v1alpha1.Mode { return v1alpha1.ModePodPhase }
 
-// Observe returns the attempt that the pod's annotation records, or none. It reads only the pod. Every error wraps
-// terminator.ErrInvalidAnnotation.
-func (t *Terminator) Observe(_ context.Context, pod *corev1.Pod) ([]plan.Attempt, error) {
-	var record Record
-	if err := terminator.ReadRecord(pod, v1alpha1.AnnotationPodPhase, &record); err != nil || record == (Record{}) {
-		return nil, err
-	}
-	// The mode becomes a metric's label, and users must not be able to invent label values.
-	if record.Mode != v1alpha1.ModePodPhase && record.Mode != v1alpha1.ModeCRR {
-		return nil, fmt.Errorf("%w: annotation %s: mode %q", terminator.ErrInvalidAnnotation, v1alpha1.AnnotationPodPhase, record.Mode)
-	}
-	return []plan.Attempt{{
-		Mode: v1alpha1.ModePodPhase, For: record.Mode, Number: record.Attempt, Started: record.WrittenAt.Time,
-	}}, nil
-}
+// Observe returns nothing: package plan derives the attempt from the pod.
+func (t *Terminator) Observe(context.Context, *corev1.Pod) ([]plan.Attempt, error) { return nil, nil }
 
-// Terminate writes phase, condition, annotations and label in one patch, or removes the phase guard. It returns a conflict
-// when the pod has changed since it was read.
+// Terminate marks the pod so that its phase ends it, or writes phase Failed, as Mark does.
 func (t *Terminator) Terminate(ctx context.Context, pod *corev1.Pod, action plan.Action) (bool, error) {
-	if action.ReleasePhase {
-		return t.release(ctx, pod)
-	}
-	now := metav1.NewTime(t.Clock.Now().UTC().Truncate(time.Second))
-	record, err := json.Marshal(Record{Phase: action.Phase, Mode: action.For, Attempt: action.Attempt, WrittenAt: now})
-	if err != nil {
-		return false, fmt.Errorf("encode annotation %s: %w", v1alpha1.AnnotationPodPhase, err)
-	}
-	patch := terminator.NewPodPatch(pod)
-	patch.Metadata.Annotations = map[string]*string{
-		v1alpha1.AnnotationPodPhase: ptr.To(string(record)), v1alpha1.AnnotationPhaseGuard: ptr.To(guarded),
-	}
-	patch.Metadata.Labels = map[string]string{v1alpha1.LabelTerminatedBy: string(action.For)}
-	patch.Status = &terminator.PodPatchStatus{
-		Phase: action.Phase,
-		Conditions: []corev1.PodCondition{{
-			Type:               v1alpha1.PodConditionSidecarTerminated,
-			Status:             corev1.ConditionTrue,
-			Reason:             string(v1alpha1.ReasonTerminating),
-			Message:            "main containers are done; the phase is their outcome",
-			LastTransitionTime: now,
-		}},
-	}
-	if err := t.write(ctx, pod, patch); err != nil {
-		return false, fmt.Errorf("write phase of pod: %w", err)
-	}
-	return true, nil
+	_, err := t.Mark(ctx, pod, *action.Mark)
+	return err == nil, err
 }
 
-// release removes the guard's annotation. It returns false when there is none.
-func (t *Terminator) release(ctx context.Context, pod *corev1.Pod) (bool, error) {
-	if pod.Annotations[v1alpha1.AnnotationPhaseGuard] == "" {
-		return false, nil
-	}
+// Mark writes the mark to the pod, and returns the pod as the admission policy has changed it. Repeating it is safe. A mark that records an outcome or writes phase Failed returns a conflict when the pod has
+// changed since it was read.
+func (t *Terminator) Mark(ctx context.Context, pod *corev1.Pod, mark plan.Mark) (*corev1.Pod, error) {
+	own := func(value string) string { return value + "/" + string(pod.UID) }
 	patch := terminator.NewPodPatch(pod)
-	patch.Metadata.Annotations = map[string]*string{v1alpha1.AnnotationPhaseGuard: nil}
-	if err := t.write(ctx, pod, patch); err != nil {
-		return false, fmt.Errorf("remove the phase guard of pod: %w", err)
+	patch.Metadata.Labels = map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}
+	patch.Metadata.Annotations = map[string]string{v1alpha1.AnnotationIgnoredExitCodes: strings.Join(mark.IgnoredExitCodes, ",")}
+	patch.Status = &terminator.PodPatchStatus{}
+	switch _, marked := pod.Annotations[v1alpha1.AnnotationEnd]; {
+	case mark.End != "":
+		patch.Metadata.Annotations[v1alpha1.AnnotationEnd] = own(mark.End)
+		patch.Status.Conditions = []corev1.PodCondition{{
+			Type: v1alpha1.PodConditionSidecarTerminated, Status: corev1.ConditionFalse,
+			Reason: string(v1alpha1.ModePodPhase), Message: "the sidecars end by the phase of the pod",
+		}}
+	case marked:
+		// The admission policy would restore a missing annotation.
+		patch.Metadata.Annotations[v1alpha1.AnnotationEnd] = ""
 	}
-	return true, nil
-}
-
-func (t *Terminator) write(ctx context.Context, pod *corev1.Pod, patch terminator.PodPatch) error {
+	if mark.Succeeded {
+		patch.Metadata.Annotations[v1alpha1.AnnotationMainContainers] = own(v1alpha1.MainsSucceeded)
+	}
+	if mark.End == v1alpha1.EndFailed {
+		patch.Status.Phase = corev1.PodFailed
+	}
+	if !mark.Succeeded && mark.End != v1alpha1.EndFailed {
+		// The admission policy looks at the pod's status, which changes often while the pod starts.
+		patch.Metadata.ResourceVersion = ""
+	}
 	raw, err := patch.Raw()
 	if err != nil {
+		return nil, err
+	}
+	marked := terminator.PatchTarget(pod)
+	if err := t.Client.Status().Patch(ctx, marked, raw); err != nil {
+		return nil, fmt.Errorf("mark pod: %w", asConflict(pod, err))
+	}
+	return marked, nil
+}
+
+// asConflict returns a conflict if another pod has the name now: without a resourceVersion, the API server takes the patch for a change
+// of the UID.
+func asConflict(pod *corev1.Pod, err error) error {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
 		return err
 	}
-	return t.Client.Status().Patch(ctx, terminator.PatchTarget(pod), raw)
+	ofUID := func(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" }
+	if !slices.ContainsFunc(status.Status().Details.Causes, ofUID) {
+		return err
+	}
+	return apierrors.NewConflict(corev1.Resource("pods"), pod.Name, err)
 }

@@ -6,26 +6,23 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/terminator"
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 )
 
-var now = time.Date(2026, 3, 1, 12, 0, 0, 123456789, time.UTC)
-
-// patches accepts only patches of the status.
+// patches accepts only patches of the status. The answer to each is a pod with phase Succeeded.
 type patches struct {
 	client.SubResourceWriter
 	kind types.PatchType
@@ -36,6 +33,7 @@ type patches struct {
 func (p *patches) Patch(_ context.Context, object client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
 	p.kind = patch.Type()
 	p.body, _ = patch.Data(object)
+	object.(*corev1.Pod).Status.Phase = corev1.PodSucceeded
 	return p.err
 }
 
@@ -47,94 +45,129 @@ type statusOnly struct {
 
 func (s statusOnly) Status() client.SubResourceWriter { return s.status }
 
-func newPod(record string) *corev1.Pod {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "batch", Name: "job-1", UID: "4a1b", ResourceVersion: "17"}}
-	if record != "" {
-		pod.Annotations = map[string]string{v1alpha1.AnnotationPodPhase: record}
-	}
-	return pod
+func newPod(annotations map[string]string) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "batch", Name: "job-1", UID: "4a1b", ResourceVersion: "17", Annotations: annotations,
+	}}
 }
 
 func newTerminator(status *patches) *podphase.Terminator {
-	return &podphase.Terminator{Client: statusOnly{status: status}, Clock: clocktesting.NewFakePassiveClock(now)}
+	return &podphase.Terminator{Client: statusOnly{status: status}}
 }
 
-func TestPhaseIsOnePatch(t *testing.T) {
-	const want = `{"metadata":{"uid":"4a1b","resourceVersion":"17","labels":{"sidecartermination.dev/terminated-by":"CRR"},` +
-		`"annotations":{"sidecartermination.dev/phase-guard":"Enabled",` +
-		`"sidecartermination.dev/pod-phase":"{\"phase\":\"Succeeded\",\"mode\":\"CRR\",\"attempt\":2,\"writtenAt\":\"2026-03-01T12:00:00Z\"}"}},` +
-		`"status":{"phase":"Succeeded","conditions":[{"type":"SidecarTerminated","status":"True","lastProbeTime":null,` +
-		`"lastTransitionTime":"2026-03-01T12:00:00Z","reason":"Terminating","message":"main containers are done; the phase is their outcome"}]}}`
+func TestMarkIsOnePatch(t *testing.T) {
+	const (
+		anyVersion  = `{"metadata":{"uid":"4a1b","labels":{"sidecartermination.dev/outcome":"MainContainers"},"annotations":{`
+		thisVersion = `{"metadata":{"uid":"4a1b","resourceVersion":"17","labels":{"sidecartermination.dev/outcome":"MainContainers"},"annotations":{`
+		ignored     = `"sidecartermination.dev/ignored-exit-codes":"logs,proxy"`
+		condition   = `{"conditions":[{"type":"SidecarTerminated","status":"False","lastProbeTime":null,"lastTransitionTime":null,` +
+			`"reason":"PodPhase","message":"the sidecars end by the phase of the pod"}]}`
+	)
+	marked := map[string]string{v1alpha1.AnnotationEnd: "PodPhase/4a1b"}
+	for name, tc := range map[string]struct {
+		annotations map[string]string
+		mark        plan.Mark
+		want        string
+	}{
+		"exit codes only":     {nil, plan.Mark{}, anyVersion + ignored + `}},"status":{}}`},
+		"ends in advance":     {nil, plan.Mark{End: v1alpha1.EndPodPhase}, anyVersion + `"sidecartermination.dev/end":"PodPhase/4a1b",` + ignored + `}},"status":` + condition + `}`},
+		"ends as before":      {marked, plan.Mark{End: v1alpha1.EndPodPhase}, anyVersion + `"sidecartermination.dev/end":"PodPhase/4a1b",` + ignored + `}},"status":` + condition + `}`},
+		"no longer ends":      {marked, plan.Mark{}, anyVersion + `"sidecartermination.dev/end":"",` + ignored + `}},"status":{}}`},
+		"record":              {nil, plan.Mark{Succeeded: true}, thisVersion + ignored + `,"sidecartermination.dev/main-containers":"Succeeded/4a1b"}},"status":{}}`},
+		"record that ends it": {nil, plan.Mark{Succeeded: true, End: v1alpha1.EndPodPhase}, thisVersion + `"sidecartermination.dev/end":"PodPhase/4a1b",` + ignored + `,"sidecartermination.dev/main-containers":"Succeeded/4a1b"}},"status":` + condition + `}`},
+		"phase Failed":        {marked, plan.Mark{End: v1alpha1.EndFailed}, thisVersion + `"sidecartermination.dev/end":"Failed/4a1b",` + ignored + `}},"status":{"phase":"Failed",` + condition[1:] + `}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var sent patches
+			pod := newPod(tc.annotations)
+			tc.mark.IgnoredExitCodes = []string{"logs", "proxy"}
+			answer, err := newTerminator(&sent).Mark(t.Context(), pod, tc.mark)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, string(sent.body)); diff != "" {
+				t.Errorf("patch (-want +got):\n%s", diff)
+			}
+			if sent.kind != types.StrategicMergePatchType {
+				t.Errorf("the patch has type %s; only a strategic merge keeps the other conditions", sent.kind)
+			}
+			if answer.Name != "job-1" || answer.Status.Phase != corev1.PodSucceeded {
+				t.Errorf("got pod %s with phase %q, want the server's answer", answer.Name, answer.Status.Phase)
+			}
+			if diff := cmp.Diff(newPod(tc.annotations), pod); diff != "" {
+				t.Errorf("the pod, which may be shared with a cache, was modified (-before +after):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestMarkWithoutIgnoredExitCodes(t *testing.T) {
 	var sent patches
-	pod := newPod("")
-	action := plan.Action{Mode: v1alpha1.ModePodPhase, For: v1alpha1.ModeCRR, Attempt: 2, Phase: corev1.PodSucceeded}
-	changed, err := newTerminator(&sent).Terminate(t.Context(), pod, action)
+	if _, err := newTerminator(&sent).Mark(t.Context(), newPod(nil), plan.Mark{}); err != nil {
+		t.Fatal(err)
+	}
+	var body corev1.Pod
+	if err := json.Unmarshal(sent.body, &body); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(map[string]string{v1alpha1.AnnotationIgnoredExitCodes: ""}, body.Annotations); diff != "" {
+		t.Errorf("annotations (-want +got):\n%s", diff)
+	}
+}
+
+func TestTerminateMarks(t *testing.T) {
+	var marked, terminated patches
+	mark := plan.Mark{IgnoredExitCodes: []string{"proxy"}, End: v1alpha1.EndPodPhase}
+	if _, err := newTerminator(&marked).Mark(t.Context(), newPod(nil), mark); err != nil {
+		t.Fatal(err)
+	}
+	changed, err := newTerminator(&terminated).Terminate(t.Context(), newPod(nil), plan.Action{Mode: v1alpha1.ModePodPhase, Mark: &mark})
 	if err != nil || !changed {
 		t.Fatalf("got changed %t, error %v", changed, err)
 	}
-	if diff := cmp.Diff(want, string(sent.body)); diff != "" {
-		t.Errorf("patch (-want +got):\n%s", diff)
-	}
-	if sent.kind != types.StrategicMergePatchType {
-		t.Errorf("the patch has type %s; only a strategic merge keeps the other conditions", sent.kind)
-	}
-	if diff := cmp.Diff(newPod(""), pod); diff != "" {
-		t.Errorf("the pod, which may be shared with a cache, was modified (-before +after):\n%s", diff)
+	if diff := cmp.Diff(string(marked.body), string(terminated.body)); diff != "" {
+		t.Errorf("patch (-Mark +Terminate):\n%s", diff)
 	}
 }
 
 func TestServerErrorIsReturned(t *testing.T) {
 	broken := errors.New("broken")
-	changed, err := newTerminator(&patches{err: broken}).Terminate(t.Context(), newPod(""), plan.Action{Phase: corev1.PodFailed})
-	if changed || !errors.Is(err, broken) {
-		t.Errorf("got changed %t, error %v", changed, err)
+	terminator := newTerminator(&patches{err: broken})
+	if pod, err := terminator.Mark(t.Context(), newPod(nil), plan.Mark{}); pod != nil || !errors.Is(err, broken) {
+		t.Errorf("Mark: got pod %v, error %v", pod, err)
+	}
+	if changed, err := terminator.Terminate(t.Context(), newPod(nil), plan.Action{Mark: &plan.Mark{}}); changed || !errors.Is(err, broken) {
+		t.Errorf("Terminate: got changed %t, error %v", changed, err)
 	}
 }
 
-func TestObserve(t *testing.T) {
-	for record, want := range map[string][]plan.Attempt{
-		"":   nil,
-		`{}`: nil,
-		`{"phase":"Succeeded","mode":"CRR","attempt":1,"writtenAt":"2026-03-01T11:00:00Z"}`: {
-			{Mode: v1alpha1.ModePodPhase, For: v1alpha1.ModeCRR, Number: 1, Started: time.Date(2026, 3, 1, 11, 0, 0, 0, time.UTC)},
-		},
-	} {
-		got, err := newTerminator(nil).Observe(t.Context(), newPod(record))
-		if diff := cmp.Diff(want, got); diff != "" || err != nil {
-			t.Errorf("record %q: error %v, attempts (-want +got):\n%s", record, err, diff)
-		}
+// Without a resourceVersion, the API server answers with Invalid if another pod has the name.
+func TestReplacedPodIsConflict(t *testing.T) {
+	invalid := func(path string) error {
+		return apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, "job-1", field.ErrorList{field.Invalid(field.NewPath(path), "4a1b", "field is immutable")})
 	}
-	for _, corrupt := range []string{
-		`[]`, `{`, `{"mode":7}`, `{"mode":"Invented","attempt":1}`, `{"mode":"CRR","writtenAt":"noon"}`, `{"mode":"CRR"}` + strings.Repeat(" ", 5000),
+	for name, tc := range map[string]struct {
+		err  error
+		want bool
+	}{
+		"another pod":         {invalid("metadata.uid"), true},
+		"another field":       {invalid("status.phase"), false},
+		"error without cause": {&apierrors.StatusError{ErrStatus: metav1.Status{Reason: metav1.StatusReasonInvalid}}, false},
+		"conflict":            {apierrors.NewConflict(schema.GroupResource{}, "job-1", nil), true},
 	} {
-		if _, err := newTerminator(nil).Observe(t.Context(), newPod(corrupt)); !errors.Is(err, terminator.ErrInvalidAnnotation) {
-			t.Errorf("record %.40q: got error %v, want ErrInvalidAnnotation", corrupt, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			_, err := newTerminator(&patches{err: tc.err}).Mark(t.Context(), newPod(nil), plan.Mark{})
+			if apierrors.IsConflict(err) != tc.want {
+				t.Errorf("got error %v", err)
+			}
+		})
 	}
 }
 
-func TestGuardIsRemovedOnce(t *testing.T) {
-	var sent patches
-	release := plan.Action{Mode: v1alpha1.ModePodPhase, For: v1alpha1.ModePodPhase, ReleasePhase: true}
-	pod := newPod("")
-	if changed, err := newTerminator(&sent).Terminate(t.Context(), pod, release); err != nil || changed || sent.body != nil {
-		t.Fatalf("without a guard: changed %t, error %v, patch %s", changed, err, sent.body)
-	}
-	pod.Annotations = map[string]string{v1alpha1.AnnotationPhaseGuard: "Enabled"}
-	changed, err := newTerminator(&sent).Terminate(t.Context(), pod, release)
-	if err != nil || !changed {
-		t.Fatalf("got changed %t, error %v", changed, err)
-	}
-	var body struct {
-		Metadata struct {
-			Annotations map[string]*string
-		}
-		Status any
-	}
-	if err := json.Unmarshal(sent.body, &body); err != nil {
-		t.Fatal(err)
-	}
-	if value, named := body.Metadata.Annotations[v1alpha1.AnnotationPhaseGuard]; !named || value != nil || body.Status != nil {
-		t.Errorf("the patch %s does not remove the annotation only", sent.body)
+// Package plan derives the attempt from the pod: annotations of the pod alone are none.
+func TestObserveReturnsNothing(t *testing.T) {
+	pod := newPod(map[string]string{v1alpha1.AnnotationEnd: "PodPhase/4a1b"})
+	if attempts, err := newTerminator(nil).Observe(t.Context(), pod); len(attempts) > 0 || err != nil {
+		t.Errorf("got attempts %v, error %v", attempts, err)
 	}
 }

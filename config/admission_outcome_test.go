@@ -1,0 +1,629 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package config_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/hack/testenv"
+)
+
+const (
+	outcomePolicy = "sidecar-termination-outcome"
+	outcomeLabel  = v1alpha1.GroupName + "/outcome"
+	ignoredCodes  = v1alpha1.GroupName + "/ignored-exit-codes"
+	endRequest    = v1alpha1.GroupName + "/end"
+	outcomeRecord = v1alpha1.GroupName + "/main-containers"
+
+	// Patches in which UID stands for the pod's UID.
+	markPod   = "metadata: {labels: {sidecartermination.dev/outcome: MainContainers}, annotations: {sidecartermination.dev/ignored-exit-codes: proxy}}"
+	endPod    = "metadata: {annotations: {sidecartermination.dev/end: PodPhase/UID}}"
+	recordPod = "metadata: {annotations: {sidecartermination.dev/main-containers: Succeeded/UID}}"
+)
+
+// podStarted is the startTime of a status with start=0. The finishedAt of containers counts from it.
+var podStarted = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// podStatus parses a status such as "Running Ready=True main=0 proxy=running": a phase, conditions, and an exit code or a state of
+// each container. main=0@59 finished 59 seconds after the start, init:main is an init container, other words are reasons to wait.
+func podStatus(text string) corev1.PodStatus {
+	status := corev1.PodStatus{}
+	for field := range strings.FieldsSeq(text) {
+		key, value, found := strings.Cut(field, "=")
+		name, isInit := strings.CutPrefix(key, "init:")
+		container := corev1.ContainerStatus{Name: name, State: containerState(value)}
+		switch {
+		case !found:
+			status.Phase = corev1.PodPhase(key)
+		case key == "reason":
+			status.Reason = value
+		case key == "start":
+			status.StartTime = &metav1.Time{Time: podStarted}
+		case value == "True" || value == "False":
+			status.Conditions = append(status.Conditions, corev1.PodCondition{Type: corev1.PodConditionType(key), Status: corev1.ConditionStatus(value)})
+		case isInit:
+			status.InitContainerStatuses = append(status.InitContainerStatuses, container)
+		default:
+			status.ContainerStatuses = append(status.ContainerStatuses, container)
+		}
+	}
+	return status
+}
+
+func containerState(text string) corev1.ContainerState {
+	number, seconds, timed := strings.Cut(text, "@")
+	exitCode, err := strconv.Atoi(number)
+	switch {
+	case text == "none":
+		return corev1.ContainerState{}
+	case text == "running":
+		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
+	case err != nil:
+		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: text}}
+	}
+	terminated := &corev1.ContainerStateTerminated{ExitCode: int32(exitCode)}
+	if offset, err := time.ParseDuration(seconds + "s"); timed && err == nil {
+		terminated.FinishedAt = metav1.NewTime(podStarted.Add(offset))
+	}
+	return corev1.ContainerState{Terminated: terminated}
+}
+
+// kubeletPatch returns the patch with which a kubelet writes the status.
+func kubeletPatch(uid types.UID, text string) client.Patch {
+	status := podStatus(text)
+	content, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": uid}, "status": status})
+	if err != nil {
+		panic(err)
+	}
+	if status.ContainerStatuses == nil {
+		content = bytes.Replace(content, []byte(`"status":{`), []byte(`"status":{"containerStatuses":null,`), 1)
+	}
+	return client.RawPatch(types.StrategicMergePatchType, content)
+}
+
+// podOutcome is what the policy has made of a pod, such as "Running, Succeeded": the phase and the record. Deviations from the
+// mark of markedPod follow.
+func podOutcome(pod *corev1.Pod) string {
+	outcome := string(pod.Status.Phase)
+	for _, item := range []struct{ text, value, usual string }{
+		{"", strings.TrimSuffix(pod.Annotations[outcomeRecord], "/"+string(pod.UID)), ""},
+		{"label=", pod.Labels[outcomeLabel], "MainContainers"},
+		{"ignored=", pod.Annotations[ignoredCodes], "proxy"},
+		{"end=", strings.TrimSuffix(pod.Annotations[endRequest], "/"+string(pod.UID)), ""},
+	} {
+		if item.value != item.usual {
+			outcome += ", " + item.text + item.value
+		}
+	}
+	return outcome
+}
+
+// markedPod returns a pod with containers main and proxy that the operator has marked.
+func markedPod(space string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: space, GenerateName: "outcome-",
+			Labels:      map[string]string{outcomeLabel: "MainContainers"},
+			Annotations: map[string]string{ignoredCodes: "proxy"},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: "node", RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(bool),
+			Containers: []corev1.Container{{Name: "main", Image: "main:1"}, {Name: "proxy", Image: "proxy:1"}},
+		},
+	}
+}
+
+// installOutcome installs the policy, waits until the server evaluates it, and returns a namespace for pods.
+func installOutcome(t *testing.T) (client.Client, string) {
+	t.Helper()
+	c, _ := newClient(t)
+	content, err := os.ReadFile("admission/outcome.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document := range strings.SplitSeq(string(content), "\n---\n") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict([]byte(document), &object.Object); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Delete(context.Background(), object) })
+		if err := c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object.DeepCopy()), client.ForceOwnership, client.FieldOwner("kubectl")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	space := newNamespace(t)
+	create(t, c, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: space, Name: "default"}})
+	probe := markedPod(space)
+	create(t, c, probe)
+	testenv.Eventually(t, "the policy to be evaluated", func(ctx context.Context) error {
+		if err := c.Status().Patch(ctx, probe, kubeletPatch(probe.UID, "Running main=running"), client.DryRunAll); err != nil {
+			return err
+		}
+		if got := podOutcome(probe); got != "Running, Running" {
+			return errors.New(got)
+		}
+		return nil
+	})
+	return c, space
+}
+
+// evaluationErrors returns the server's metrics of failed evaluations of the policy.
+func evaluationErrors(t *testing.T) string {
+	t.Helper()
+	metrics, err := kubernetes.NewForConfigOrDie(server).RESTClient().Get().AbsPath("/metrics").DoRaw(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var failed []string
+	for line := range strings.Lines(string(metrics)) {
+		checked := strings.HasPrefix(line, "apiserver_mutating_admission_policy_check_total{") && !strings.Contains(line, `error_type="no_error"`)
+		matched := strings.HasPrefix(line, "apiserver_admission_match_condition_evaluation_errors_total{")
+		if (checked || matched) && strings.Contains(line, `"`+outcomePolicy+`"`) {
+			failed = append(failed, line)
+		}
+	}
+	return strings.Join(failed, "")
+}
+
+func requireNoEvaluationErrors(t *testing.T) {
+	t.Helper()
+	before := evaluationErrors(t)
+	t.Cleanup(func() {
+		if diff := cmp.Diff(before, evaluationErrors(t)); diff != "" {
+			t.Errorf("evaluations have failed:\n%s", diff)
+		}
+	})
+}
+
+// outcomeCase is a status write to a marked pod.
+type outcomeCase struct {
+	restartPolicy        corev1.RestartPolicy
+	disturbance          string // of the pod before the write
+	record, end          string // annotations before the write
+	main, proxy, written string // for podStatus
+}
+
+// want states the rules. It returns a podOutcome.
+func (c outcomeCase) want() string {
+	phase, record := c.written, "Running"
+	undisturbed := c.disturbance == ""
+	reported := c.main != "" && c.proxy != ""
+	runs := c.main == "main=running" || c.proxy == "proxy=running"
+	if c.record == "Succeeded/UID" || (undisturbed && c.main == "main=0") {
+		record = "Succeeded"
+		if c.written == "Failed" || (reported && !runs) || (undisturbed && c.end == "PodPhase/UID") {
+			phase, record = "Succeeded", "Decided"
+		}
+	}
+	if c.end != "" {
+		record += ", end=" + strings.TrimSuffix(c.end, "/UID")
+	}
+	return phase + ", " + record
+}
+
+// Every combination of pod and written status. Of those with OnFailure, a third that has every combination of two.
+func TestOutcomeTable(t *testing.T) {
+	c, space := installOutcome(t)
+	requireNoEvaluationErrors(t)
+	for _, policy := range []corev1.RestartPolicy{corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure} {
+		for _, disturbance := range []string{"", "deleted", "reason=Evicted", "DisruptionTarget=True"} {
+			for _, record := range []string{"", "Succeeded/UID", "Succeeded/f00d"} {
+				for _, end := range []string{"", "PodPhase/UID", "PodPhase/f00d"} {
+					tc := outcomeCase{restartPolicy: policy, disturbance: disturbance, record: record, end: end}
+					t.Run(fmt.Sprintf("%s, %s, %s, %s", policy, disturbance, record, end), func(t *testing.T) {
+						t.Parallel()
+						testOutcomes(t, c, newOutcomePod(t, c, space, tc), tc)
+					})
+				}
+			}
+		}
+	}
+}
+
+// testOutcomes writes all statuses to the pod of the case as dry runs.
+func testOutcomes(t *testing.T, c client.Client, pod *corev1.Pod, tc outcomeCase) {
+	t.Helper()
+	for m, main := range []string{"main=running", "main=0", "main=3", "main=ErrImagePull", "", "main=0 main=0"} {
+		for p, proxy := range []string{"proxy=running", "proxy=0", "proxy=7", "proxy=CrashLoopBackOff", ""} {
+			for w, written := range []string{"Running", "Succeeded", "Failed"} {
+				if tc.restartPolicy == corev1.RestartPolicyOnFailure && (m+p+w)%3 != 0 {
+					continue
+				}
+				tc.main, tc.proxy, tc.written = main, proxy, written
+				status := written + " " + main + " " + proxy
+				answer := pod.DeepCopy()
+				if err := c.Status().Patch(t.Context(), answer, kubeletPatch(pod.UID, status), client.DryRunAll); err != nil {
+					t.Fatal(err)
+				}
+				if got, want := podOutcome(answer), tc.want(); got != want {
+					t.Errorf("%s: got %q, want %q", status, got, want)
+				}
+			}
+		}
+	}
+}
+
+// newOutcomePod creates the pod of the case. It is marked last and not by pods/status, so that the policy has not seen it.
+func newOutcomePod(t *testing.T, c client.Client, space string, tc outcomeCase) *corev1.Pod {
+	t.Helper()
+	pod := markedPod(space)
+	pod.Spec.RestartPolicy, pod.Labels, pod.Annotations = tc.restartPolicy, nil, nil
+	create(t, c, pod)
+	disturb := kubelet("Running " + tc.disturbance)
+	if tc.disturbance == "deleted" {
+		disturb = deletePod
+	}
+	annotations := fmt.Sprintf("{%s: proxy, %s: %q, %s: %q}", ignoredCodes, outcomeRecord, tc.record, endRequest, tc.end)
+	marked := patchPod("metadata: {labels: {sidecartermination.dev/outcome: MainContainers}, annotations: " + annotations + "}")
+	for _, write := range []podWriter{disturb, marked} {
+		if err := write(t.Context(), c, pod); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return pod
+}
+
+// podWriter writes to a pod and returns the server's answer in it.
+type podWriter func(ctx context.Context, c client.Client, pod *corev1.Pod) error
+
+func kubelet(text string) podWriter {
+	return func(ctx context.Context, c client.Client, pod *corev1.Pod) error {
+		return c.Status().Patch(ctx, pod, kubeletPatch(pod.UID, text))
+	}
+}
+
+// patchPodStatus patches pods/status with YAML in which UID stands for the pod's UID.
+func patchPodStatus(kind types.PatchType, text string) podWriter {
+	return func(ctx context.Context, c client.Client, pod *corev1.Pod) error {
+		patch := patchOf(kind, strings.ReplaceAll(text, "UID", string(pod.UID)))
+		if kind == types.ApplyPatchType {
+			return c.Status().Patch(ctx, pod, patch, client.FieldOwner("provider"), client.ForceOwnership)
+		}
+		return c.Status().Patch(ctx, pod, patch)
+	}
+}
+
+func mark(text string) podWriter { return patchPodStatus(types.StrategicMergePatchType, text) }
+
+// patchPod patches pods, which the policy does not see.
+func patchPod(text string) podWriter {
+	return func(ctx context.Context, c client.Client, pod *corev1.Pod) error {
+		return c.Patch(ctx, pod, patchOf(types.MergePatchType, strings.ReplaceAll(text, "UID", string(pod.UID))))
+	}
+}
+
+// putStatus replaces the pod at pods/status, as virtual kubelets do.
+func putStatus(text string, edit func(pod *corev1.Pod)) podWriter {
+	return func(ctx context.Context, c client.Client, pod *corev1.Pod) error {
+		pod.ResourceVersion, pod.Status = "", podStatus(text)
+		edit(pod)
+		return c.Status().Update(ctx, pod)
+	}
+}
+
+func deletePod(ctx context.Context, c client.Client, pod *corev1.Pod) error {
+	if err := c.Delete(ctx, pod); err != nil {
+		return err
+	}
+	return c.Get(ctx, client.ObjectKeyFromObject(pod), pod)
+}
+
+type outcomeStep struct {
+	write podWriter
+	want  string // podOutcome after the write
+}
+
+type steps = []outcomeStep
+
+type outcomeScenario struct {
+	pod   func(pod *corev1.Pod) // changes markedPod
+	steps steps
+}
+
+func testScenarios(t *testing.T, scenarios map[string]outcomeScenario) {
+	t.Helper()
+	c, space := installOutcome(t)
+	requireNoEvaluationErrors(t)
+	for name, scenario := range scenarios {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pod := markedPod(space)
+			if scenario.pod != nil {
+				scenario.pod(pod)
+			}
+			create(t, c, pod)
+			for i, step := range scenario.steps {
+				if err := step.write(t.Context(), c, pod); err != nil {
+					t.Fatalf("write %d: %v", i+1, err)
+				}
+				if got := podOutcome(pod); got != step.want {
+					t.Errorf("write %d: got %q, want %q", i+1, got, step.want)
+				}
+			}
+		})
+	}
+}
+
+func onFailure(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }
+
+// The cases of Jobs whose outcome a sidecar would decide.
+func TestOutcomeOfPods(t *testing.T) {
+	running := outcomeStep{kubelet("Running main=running proxy=running"), "Running, Running"}
+	mainDone := outcomeStep{kubelet("Running main=0 proxy=running"), "Running, Succeeded"}
+	testScenarios(t, map[string]outcomeScenario{
+		"sidecar fails before main": {steps: steps{running, {kubelet("Running main=running proxy=7"), "Running, Running"}, {kubelet("Failed main=0 proxy=7"), "Succeeded, Decided"}}},
+		"sidecar fails after main":  {steps: steps{running, mainDone, {kubelet("Failed main=0 proxy=7"), "Succeeded, Decided"}}},
+		"all exit 0":                {steps: steps{running, mainDone, {kubelet("Succeeded main=0 proxy=0"), "Succeeded, Decided"}}},
+		"main fails":                {steps: steps{running, {kubelet("Failed main=3 proxy=0"), "Failed, Running"}}},
+		"sidecar fails after main, OnFailure": {pod: onFailure, steps: steps{
+			running, mainDone, {kubelet("Running main=0 proxy=7"), "Succeeded, Decided"}, {kubelet("Running main=0 proxy=running"), "Succeeded, Decided"}}},
+		"sidecar in CrashLoopBackOff, OnFailure": {pod: onFailure, steps: steps{
+			{kubelet("Running main=running proxy=CrashLoopBackOff"), "Running, Running"}, {kubelet("Running main=0 proxy=CrashLoopBackOff"), "Succeeded, Decided"}}},
+		"sidecar in ImagePullBackOff": {steps: steps{
+			{kubelet("Pending main=running proxy=ImagePullBackOff"), "Pending, Running"}, {kubelet("Pending main=0 proxy=ImagePullBackOff"), "Succeeded, Decided"}}},
+		"sidecar has no state":     {steps: steps{{kubelet("Running main=0 proxy=none"), "Succeeded, Decided"}}},
+		"main restarts, OnFailure": {pod: onFailure, steps: steps{{kubelet("Running main=3 proxy=running"), "Running, Running"}, running, mainDone}},
+		"evicted after main": {steps: steps{mainDone, {kubelet("Running main=0 proxy=running DisruptionTarget=True"), "Running, Succeeded"},
+			{kubelet("Failed main=0 proxy=137 DisruptionTarget=True reason=Evicted"), "Succeeded, Decided"}}},
+		"evicted before main, main exits 0": {steps: steps{
+			{kubelet("Running main=running proxy=running DisruptionTarget=True"), "Running, Running"}, {kubelet("Running main=0 proxy=running DisruptionTarget=True"), "Running, Running"},
+			{kubelet("Failed main=0 proxy=0 DisruptionTarget=True reason=Evicted"), "Failed, Running"}}},
+		"main exits 0 in write with reason":           {steps: steps{{kubelet("Failed main=0 proxy=0 reason=Evicted"), "Failed, Running"}}},
+		"main exits 0 in write with DisruptionTarget": {steps: steps{{kubelet("Failed main=0 proxy=0 DisruptionTarget=True"), "Failed, Running"}}},
+		"main exits 0 in write that drops reason": {steps: steps{{kubelet("Running main=running proxy=running reason=DeadlineExceeded"), "Running, Running"},
+			{mark("status: {reason: null, containerStatuses: [{name: main, state: {terminated: {exitCode: 0}}}, {name: proxy, state: {running: {}}}]}"), "Running, Running"}}},
+		"main exits 0 in write that drops conditions": {steps: steps{
+			{kubelet("Running main=running proxy=running DisruptionTarget=True"), "Running, Running"}, {putStatus("Failed main=0 proxy=0", func(*corev1.Pod) {}), "Failed, Running"}}},
+		"DisruptionTarget is False":   {steps: steps{{kubelet("Running main=0 proxy=running DisruptionTarget=False"), "Running, Succeeded"}}},
+		"other condition is True":     {steps: steps{{kubelet("Running main=0 proxy=running Ready=True"), "Running, Succeeded"}}},
+		"all containers restart":      {steps: steps{{kubelet("Running main=0 proxy=0 AllContainersRestarting=True"), "Running, Running"}}},
+		"deleted after main":          {steps: steps{mainDone, {deletePod, "Running, Succeeded"}, {kubelet("Failed main=0 proxy=143"), "Succeeded, Decided"}}},
+		"deleted before main":         {steps: steps{running, {deletePod, "Running, Running"}, {kubelet("Failed main=0 proxy=143"), "Failed, Running"}}},
+		"rejected after main":         {steps: steps{mainDone, {kubelet("Failed reason=NodeAffinity"), "Succeeded, Decided"}}},
+		"rejected before main":        {steps: steps{running, {kubelet("Failed reason=NodeAffinity"), "Failed, Running"}}},
+		"no statuses, still running":  {steps: steps{mainDone, {kubelet("Running"), "Running, Succeeded"}}},
+		"status of sidecar missing":   {steps: steps{{kubelet("Running main=0"), "Running, Succeeded"}}},
+		"statuses of main duplicated": {steps: steps{mainDone, {kubelet("Running main=0 main=0"), "Running, Succeeded"}}},
+		"main reported 0 and running": {steps: steps{{kubelet("Running main=0 main=running proxy=0"), "Running, Running"}}},
+		"status of other container": {steps: steps{
+			{kubelet("Running main=0 proxy=7 other=running"), "Running, Succeeded"}, {kubelet("Running main=0 proxy=7 other=3"), "Succeeded, Decided"}}},
+		"later writes": {pod: onFailure, steps: steps{{kubelet("Running main=0 proxy=7"), "Succeeded, Decided"}, {kubelet("Running main=0 proxy=running"), "Succeeded, Decided"},
+			{kubelet("Pending"), "Succeeded, Decided"}, {kubelet("Failed main=0 proxy=7"), "Succeeded, Decided"}, {kubelet("Failed main=3 proxy=7 reason=Evicted"), "Succeeded, Decided"}}},
+		"Succeeded without record is final": {steps: steps{
+			{kubelet("Succeeded main=running proxy=running"), "Succeeded, Running"}, {kubelet("Running main=running proxy=running"), "Succeeded, Running"},
+			{kubelet("Failed main=3 proxy=running"), "Succeeded, Running"}}},
+		"Failed is final": {steps: steps{{kubelet("Failed main=running proxy=running"), "Failed, Running"}, {kubelet("Running main=running proxy=running"), "Failed, Running"},
+			{kubelet("Succeeded main=0 proxy=0"), "Failed, Succeeded"}, {patchPod(recordPod), "Failed, Succeeded"}, {kubelet("Pending main=0 proxy=0"), "Failed, Succeeded"}}},
+		"Running over decision while policy was off": {steps: steps{
+			{patchPod("metadata: {annotations: {sidecartermination.dev/main-containers: Decided/UID}}"), "Pending, Decided"}, {kubelet("Running main=0 proxy=running"), "Succeeded, Decided"}}},
+	})
+}
+
+// Containers whose exit codes count.
+func TestOutcomeCountsContainers(t *testing.T) {
+	ignore := func(list string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.Annotations[ignoredCodes] = list }
+	}
+	container := func(index int, policy corev1.ContainerRestartPolicy, rules ...corev1.ContainerRestartRule) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Spec.Containers[index].RestartPolicy, pod.Spec.Containers[index].RestartPolicyRules = &policy, rules
+		}
+	}
+	initContainer := func(policy corev1.ContainerRestartPolicy, rules ...corev1.ContainerRestartRule) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Spec.InitContainers = []corev1.Container{{Name: "native", Image: "native:1", RestartPolicy: &policy, RestartPolicyRules: rules}}
+		}
+	}
+	rule := corev1.ContainerRestartRule{
+		Action:    corev1.ContainerRestartRuleActionRestart,
+		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{42}},
+	}
+	ended, mainDone := kubelet("Failed main=0 proxy=7"), kubelet("Running main=0 proxy=running")
+	deadline := func(pod *corev1.Pod) { pod.Spec.ActiveDeadlineSeconds = new(int64(60)) }
+	byOperator := steps{{mainDone, "Running, Running"}, {mark(recordPod), "Running, Succeeded"}, {ended, "Succeeded, Decided"}}
+	testScenarios(t, map[string]outcomeScenario{
+		"no list":                 {pod: func(pod *corev1.Pod) { pod.Annotations = nil }, steps: steps{{ended, "Failed, Running, ignored="}}},
+		"no list, all exit 0":     {pod: func(pod *corev1.Pod) { pod.Annotations = nil }, steps: steps{{kubelet("Running main=0 proxy=0"), "Succeeded, Decided, ignored="}}},
+		"empty list":              {pod: ignore(""), steps: steps{{ended, "Failed, Running, ignored="}}},
+		"list with other names":   {pod: ignore("prox,proxy2,other"), steps: steps{{ended, "Failed, Running, ignored=prox,proxy2,other"}}},
+		"list with several names": {pod: ignore("other,proxy,last"), steps: steps{{ended, "Succeeded, Decided, ignored=other,proxy,last"}}},
+		"all containers ignored":  {pod: ignore("proxy,main"), steps: steps{{kubelet("Failed main=0 proxy=0"), "Failed, Running, ignored=proxy,main"}}},
+		"list grows":              {pod: ignore(""), steps: steps{{kubelet("Running main=0 proxy=running"), "Running, Running, ignored="}, {mark(markPod), "Running, Succeeded"}}},
+
+		"main with OnFailure":       {pod: container(0, corev1.ContainerRestartPolicyOnFailure), steps: steps{{ended, "Succeeded, Decided"}}},
+		"main with Never":           {pod: container(0, corev1.ContainerRestartPolicyNever), steps: steps{{ended, "Succeeded, Decided"}}},
+		"main with Always":          {pod: container(0, corev1.ContainerRestartPolicyAlways), steps: byOperator},
+		"main with rules":           {pod: container(0, corev1.ContainerRestartPolicyNever, rule), steps: byOperator},
+		"sidecar with Always":       {pod: container(1, corev1.ContainerRestartPolicyAlways), steps: steps{{ended, "Succeeded, Decided"}}},
+		"sidecar with rules":        {pod: container(1, corev1.ContainerRestartPolicyNever, rule), steps: byOperator},
+		"init container with rules": {pod: initContainer(corev1.ContainerRestartPolicyNever, rule), steps: byOperator},
+		"native sidecar": {pod: initContainer(corev1.ContainerRestartPolicyAlways), steps: steps{
+			{kubelet("Running main=0 proxy=7 init:native=running"), "Running, Succeeded"}, {kubelet("Running main=0 proxy=7 init:native=143"), "Succeeded, Decided"}}},
+		"native sidecar runs as Failed is written": {pod: initContainer(corev1.ContainerRestartPolicyAlways), steps: steps{
+			{kubelet("Failed main=0 proxy=7 init:native=running"), "Succeeded, Decided"}}},
+
+		"main ends before deadline": {pod: deadline, steps: steps{{kubelet("Running start=0 main=0@59 proxy=running"), "Running, Succeeded"}}},
+		"main ends at deadline":     {pod: deadline, steps: steps{{kubelet("Running start=0 main=0@60 proxy=running"), "Running, Running"}}},
+		"main ends after deadline":  {pod: deadline, steps: steps{{kubelet("Failed start=0 main=0@61 proxy=0@61"), "Failed, Running"}}},
+		"no finishedAt":             {pod: deadline, steps: steps{{kubelet("Running start=0 main=0 proxy=running"), "Running, Running"}}},
+		"no startTime":              {pod: deadline, steps: steps{{kubelet("Running main=0@61 proxy=running"), "Running, Succeeded"}}},
+		"no deadline":               {steps: steps{{kubelet("Running start=0 main=0 proxy=running"), "Running, Succeeded"}}},
+		"sidecar ends after deadline": {pod: deadline, steps: steps{
+			{kubelet("Running start=0 main=0@59 proxy=running"), "Running, Succeeded"}, {kubelet("Failed start=0 main=0@59 proxy=143@90 reason=DeadlineExceeded"), "Succeeded, Decided"}}},
+	})
+}
+
+// The early end, with the annotation for mode PodPhase.
+func TestOutcomeEnd(t *testing.T) {
+	grace := func(seconds int64) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.Spec.TerminationGracePeriodSeconds = &seconds }
+	}
+	mainDone := kubelet("Running main=0 proxy=running")
+	requested := outcomeStep{mark(endPod), "Pending, Running, end=PodPhase"}
+	testScenarios(t, map[string]outcomeScenario{
+		"requested before main": {steps: steps{
+			requested, {kubelet("Running main=running proxy=running"), "Running, Running, end=PodPhase"}, {mainDone, "Succeeded, Decided, end=PodPhase"},
+			{mainDone, "Succeeded, Decided, end=PodPhase"}, {kubelet("Running main=0 proxy=running DisruptionTarget=True"), "Succeeded, Decided, end=PodPhase"},
+			{kubelet("Failed main=0 proxy=137"), "Succeeded, Decided, end=PodPhase"}}},
+		"requested after main": {steps: steps{{mainDone, "Running, Succeeded"}, {mark(endPod), "Succeeded, Decided, end=PodPhase"}}},
+		"main fails":           {steps: steps{requested, {kubelet("Running main=3 proxy=running"), "Running, Running, end=PodPhase"}}},
+		"grace period 3600":    {pod: grace(3600), steps: steps{requested, {mainDone, "Succeeded, Decided, end=PodPhase"}}},
+		"grace period 3601":    {pod: grace(3601), steps: steps{requested, {mainDone, "Running, Succeeded, end=PodPhase"}}},
+		"foreign UID":          {pod: func(pod *corev1.Pod) { pod.Annotations[endRequest] = "PodPhase/f00d" }, steps: steps{{mainDone, "Running, Succeeded, end=PodPhase/f00d"}}},
+		"other mode":           {pod: func(pod *corev1.Pod) { pod.Annotations[endRequest] = "CRR" }, steps: steps{{mainDone, "Running, Succeeded, end=CRR"}}},
+		"annotation removed":   {steps: steps{requested, {patchPod("metadata: {annotations: {sidecartermination.dev/end: null}}"), "Pending, Running"}, {mainDone, "Running, Succeeded"}}},
+		"stale PUT":            {steps: steps{requested, {putStatus("Running main=0 proxy=running", func(pod *corev1.Pod) { pod.Annotations = nil }), "Succeeded, Decided, end=PodPhase"}}},
+		"PUT without spec, grace period 3601": {pod: grace(3601), steps: steps{
+			requested, {putStatus("Running main=0 proxy=running", func(pod *corev1.Pod) { pod.Spec = corev1.PodSpec{NodeName: "node"} }), "Running, Succeeded, end=PodPhase"}}},
+		"evicted after record": {steps: steps{{mainDone, "Running, Succeeded"}, {kubelet("Running main=0 proxy=running DisruptionTarget=True"), "Running, Succeeded"},
+			{mark(endPod), "Running, Succeeded, end=PodPhase"}, {kubelet("Failed main=0 proxy=137 DisruptionTarget=True"), "Succeeded, Decided, end=PodPhase"}}},
+		"deleted after record": {steps: steps{{mainDone, "Running, Succeeded"}, {deletePod, "Running, Succeeded"}, {mark(endPod), "Running, Succeeded, end=PodPhase"}}},
+		"record by operator": {steps: steps{
+			{kubelet("Running main=running proxy=running"), "Running, Running"}, {mark(endPod), "Running, Running, end=PodPhase"}, {mark(recordPod), "Succeeded, Decided, end=PodPhase"}}},
+	})
+}
+
+// Marks of the operator, and writers with stale or missing metadata.
+func TestOutcomeMark(t *testing.T) {
+	unmarked := func(pod *corev1.Pod) { pod.Labels, pod.Annotations = nil, nil }
+	withoutSpec := func(pod *corev1.Pod) { pod.Spec, pod.UID = corev1.PodSpec{NodeName: "node"}, "" }
+	notMarked := outcomeStep{kubelet("Running main=0 proxy=running"), "Running, label=, ignored="}
+	mainDone := outcomeStep{kubelet("Running main=0 proxy=running"), "Running, Succeeded"}
+	const statuses = "containerStatuses: [{name: main, state: {terminated: {exitCode: 0}}}, {name: proxy, state: {terminated: {exitCode: 7}}}]"
+	testScenarios(t, map[string]outcomeScenario{
+		"marked while main runs": {pod: unmarked, steps: steps{
+			{kubelet("Running main=running proxy=running"), "Running, label=, ignored="}, {mark(markPod), "Running, Running"}, mainDone}},
+		"marked after main": {pod: unmarked, steps: steps{notMarked, {mark(markPod), "Running, Succeeded"}}},
+		"marked after all":  {pod: unmarked, steps: steps{{kubelet("Running main=0 proxy=7"), "Running, label=, ignored="}, {mark(markPod), "Succeeded, Decided"}}},
+		"marked with end": {pod: unmarked, steps: steps{
+			notMarked, {mark(strings.Replace(markPod, "proxy", "proxy, sidecartermination.dev/end: PodPhase/UID", 1)), "Succeeded, Decided, end=PodPhase"}}},
+		"marked after Failed":        {pod: unmarked, steps: steps{{kubelet("Failed main=0 proxy=7"), "Failed, label=, ignored="}, {mark(markPod), "Failed, Succeeded"}}},
+		"marked without annotations": {pod: unmarked, steps: steps{{mark("metadata: {labels: {sidecartermination.dev/outcome: MainContainers}}"), "Pending, Running, ignored="}}},
+		"marked by PUT": {pod: unmarked, steps: steps{
+			{putStatus("Running main=0 proxy=running", func(pod *corev1.Pod) { pod.Labels = map[string]string{outcomeLabel: "MainContainers"} }), "Running, Running, ignored="}}},
+		"restartPolicy Always": {pod: func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyAlways }, steps: steps{
+			{kubelet("Failed main=0 proxy=7"), "Failed"}, {kubelet("Running main=0 proxy=7"), "Running"}}},
+		"not marked":  {pod: unmarked, steps: steps{{kubelet("Failed main=0 proxy=7"), "Failed, label=, ignored="}, {kubelet("Running main=0 proxy=7"), "Running, label=, ignored="}}},
+		"other label": {pod: func(pod *corev1.Pod) { pod.Labels[outcomeLabel] = "Other" }, steps: steps{{kubelet("Failed main=0 proxy=7"), "Failed, label=Other"}}},
+
+		"merge patch":           {steps: steps{{patchPodStatus(types.MergePatchType, "status: {phase: Failed, "+statuses+"}"), "Succeeded, Decided"}}},
+		"strategic merge patch": {steps: steps{{patchPodStatus(types.StrategicMergePatchType, "status: {phase: Failed, "+statuses+"}"), "Succeeded, Decided"}}},
+		"server-side apply": {steps: steps{{patchPodStatus(types.ApplyPatchType, "{apiVersion: v1, kind: Pod, status: {phase: Failed, "+statuses+"}}"), "Succeeded, Decided"},
+			{patchPodStatus(types.ApplyPatchType, "{apiVersion: v1, kind: Pod, status: {phase: Failed}}"), "Succeeded, Decided"}}},
+		"PUT":                    {steps: steps{{putStatus("Failed main=0 proxy=7", func(*corev1.Pod) {}), "Succeeded, Decided"}}},
+		"merge patch, mark null": {steps: steps{mainDone, {patchPodStatus(types.MergePatchType, "metadata: {labels: null, annotations: null}"), "Running, Succeeded"}}},
+		"JSON patch, empty maps": {steps: steps{mainDone, {patchPodStatus(types.JSONPatchType,
+			"[{op: replace, path: /metadata/labels, value: {}}, {op: replace, path: /metadata/annotations, value: {}}]"), "Running, Succeeded"}}},
+
+		"PUT without metadata": {steps: steps{
+			{putStatus("Running main=running proxy=running", unmarked), "Running, Running"}, {putStatus("Running main=0 proxy=running", unmarked), "Running, Succeeded"},
+			{putStatus("Failed main=0 proxy=7", unmarked), "Succeeded, Decided"}, {putStatus("Running main=0 proxy=7", unmarked), "Succeeded, Decided"}}},
+		"PUT without metadata, evicted": {steps: steps{mainDone, {putStatus("Failed reason=Evicted", unmarked), "Succeeded, Decided"}}},
+		"PUT with other metadata": {steps: steps{mainDone, {putStatus("Running main=0 proxy=running", func(pod *corev1.Pod) {
+			pod.Labels, pod.Annotations = map[string]string{outcomeLabel: "Other"}, map[string]string{"example.com/note": "stale"}
+		}), "Running, Succeeded"}}},
+		"PUT without spec and UID": {steps: steps{
+			{putStatus("Running main=0 proxy=running", withoutSpec), "Running, Succeeded"}, {putStatus("Failed main=0 proxy=7", withoutSpec), "Succeeded, Decided"}}},
+		"PUT without spec, sidecar not reported": {steps: steps{{putStatus("Running main=0", withoutSpec), "Running, Succeeded"}}},
+		"PUT without containers of the spec, main fails": {steps: steps{
+			{putStatus("Failed proxy=0", func(pod *corev1.Pod) { pod.Spec.Containers = pod.Spec.Containers[1:] }), "Failed, Running"}}},
+		"PUT without deletionTimestamp": {steps: steps{
+			{deletePod, "Pending"}, {putStatus("Failed main=0 proxy=0", func(pod *corev1.Pod) { pod.DeletionTimestamp = nil }), "Failed, Running"}}},
+		"PUT with foreign record": {steps: steps{
+			mainDone, {putStatus("Running main=0 proxy=running", func(pod *corev1.Pod) { pod.Annotations[outcomeRecord] = "Running/f00d" }), "Running, Succeeded"}}},
+		"PUT with stale record": {steps: steps{
+			mainDone, {putStatus("Failed main=0 proxy=7", func(pod *corev1.Pod) { pod.Annotations[outcomeRecord] = "Running/" + string(pod.UID) }), "Succeeded, Decided"},
+			{putStatus("Failed main=3 proxy=7", func(pod *corev1.Pod) { pod.Annotations[outcomeRecord] = "Succeeded/" + string(pod.UID) }), "Succeeded, Decided"}}},
+		"record of copied pod": {pod: func(pod *corev1.Pod) { pod.Annotations[outcomeRecord] = "Decided/f00d" }, steps: steps{
+			{kubelet("Running main=running proxy=running"), "Running, Running"}, {kubelet("Failed main=3 proxy=0"), "Failed, Running"}}},
+		"list removed": {steps: steps{{kubelet("Running main=running proxy=running"), "Running, Running"},
+			{patchPod("metadata: {annotations: {sidecartermination.dev/ignored-exit-codes: null}}"), "Running, Running, ignored="},
+			{kubelet("Failed main=0 proxy=7"), "Failed, Running, ignored="}}},
+		"label removed": {steps: steps{mainDone, {patchPod("metadata: {labels: null}"), "Running, Succeeded, label="}, {kubelet("Failed main=0 proxy=7"), "Failed, Succeeded, label="}}},
+		"record removed": {steps: steps{
+			mainDone, {patchPod("metadata: {annotations: {sidecartermination.dev/main-containers: null}}"), "Running"}, {kubelet("Running main=0 proxy=running"), "Running, Succeeded"}}},
+	})
+}
+
+// A status write to a pod without the label changes nothing else.
+func TestOutcomeIgnoresUnmarkedPods(t *testing.T) {
+	c, space := installOutcome(t)
+	pod := markedPod(space)
+	pod.Labels = map[string]string{"app": "job"}
+	pod.Annotations[endRequest] = "PodPhase"
+	create(t, c, pod)
+	want := pod.DeepCopy()
+	if err := c.Status().Patch(t.Context(), pod, kubeletPatch(pod.UID, "Failed main=0 proxy=7")); err != nil {
+		t.Fatal(err)
+	}
+	want.Status.Phase, want.Status.ContainerStatuses = corev1.PodFailed, pod.Status.ContainerStatuses
+	want.ResourceVersion, want.ManagedFields = pod.ResourceVersion, pod.ManagedFields
+	if diff := cmp.Diff(want, pod); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// The policy decides even the largest pods within CEL's limits of cost. An evaluation error blocks no write.
+func TestOutcomeCost(t *testing.T) {
+	c, space := installOutcome(t)
+	for _, tc := range []struct {
+		name                       string
+		containers, ignored, bytes int
+		other                      string // appended to the list
+		extra                      int    // statuses of other containers
+		want                       string
+		fails                      bool
+	}{
+		{name: "all containers count", containers: 128, bytes: 9 << 10, want: "Decided"},
+		{name: "half of the containers count", containers: 128, ignored: 64, bytes: 9 << 10, want: "Decided"},
+		{name: "one container counts", containers: 128, ignored: 127, bytes: 9 << 10, want: "Decided"},
+		{name: "list of 200,000 commas", containers: 128, ignored: 127, bytes: 9 << 10, other: strings.Repeat(",", 200_000), want: "Decided"},
+		{name: "2,000 statuses", containers: 128, ignored: 64, extra: 2000, want: "Decided"},
+		{name: "9,000 statuses", containers: 128, extra: 9000, fails: true},
+		{name: "129 containers", containers: 129, ignored: 128},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			pod, before := markedPod(space), evaluationErrors(t)
+			pod.Spec.Containers = nil
+			var names, report []string
+			for i := range tc.containers {
+				name := fmt.Sprintf("c%03d-%s", i, strings.Repeat("x", 58))
+				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, Image: "main:1", Args: []string{strings.Repeat("x", tc.bytes)}})
+				names, report = append(names, name), append(report, name+"=0")
+			}
+			pod.Annotations[ignoredCodes] = strings.Join(names[:tc.ignored], ",") + tc.other
+			create(t, c, pod)
+			start := time.Now()
+			status := "Failed " + strings.Join(report, " ") + strings.Repeat(" other=0", tc.extra)
+			if err := c.Status().Patch(t.Context(), pod, kubeletPatch(pod.UID, status)); err != nil {
+				t.Fatal(err)
+			}
+			t.Logf("%s to write the status of a pod of %d bytes", time.Since(start), pod.Size())
+			record, _, _ := strings.Cut(pod.Annotations[outcomeRecord], "/")
+			if failed := evaluationErrors(t) != before; record != tc.want || failed != tc.fails {
+				t.Errorf("got record %q, evaluation error %t; want %q, %t", record, failed, tc.want, tc.fails)
+			}
+		})
+	}
+}

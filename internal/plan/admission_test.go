@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+)
+
+// decide is admission policy sidecar-termination-outcome (config/admission/outcome.yaml, whose variables it names): it returns the pod
+// that the API server stores when a client writes a pod's status.
+func decide(old, written *corev1.Pod) *corev1.Pod {
+	pod := written.DeepCopy()
+	marked := func(p *corev1.Pod) bool { return p.Labels[v1alpha1.LabelOutcome] == v1alpha1.OutcomeMainContainers }
+	jobType := old.Spec.RestartPolicy == never || old.Spec.RestartPolicy == onFailure
+	if !marked(old) && !marked(written) || !jobType || len(old.Spec.Containers) > 128 {
+		return pod
+	}
+	own := func(value string) string { return value + "/" + string(old.UID) }
+	restored := func(key string) string {
+		if value, ok := written.Annotations[key]; ok {
+			return value
+		}
+		return old.Annotations[key]
+	}
+	records := []string{written.Annotations[v1alpha1.AnnotationMainContainers], old.Annotations[v1alpha1.AnnotationMainContainers]}
+	hasDecided := slices.Contains(records, own(v1alpha1.MainsDecided))
+	undisturbed := old.DeletionTimestamp == nil && written.Status.Reason == "" && old.Status.Reason == "" &&
+		!isDisrupted(written) && !isDisrupted(old)
+	ignored := strings.Split(restored(v1alpha1.AnnotationIgnoredExitCodes), ",")
+	endsByPhase := restored(v1alpha1.AnnotationEnd) == own(v1alpha1.EndPodPhase) && *old.Spec.TerminationGracePeriodSeconds <= 3600
+
+	succeeded := hasDecided || slices.Contains(records, own(v1alpha1.MainsSucceeded)) ||
+		undisturbed && !restartsByRule(old, ignored) && countingExitedZero(old, written, ignored)
+	decided := old.Status.Phase != corev1.PodFailed && succeeded &&
+		(hasDecided || isIdle(old, written) || written.Status.Phase == corev1.PodFailed || endsByPhase && undisturbed)
+
+	found := v1alpha1.MainsRunning
+	switch {
+	case decided:
+		found, pod.Status.Phase = v1alpha1.MainsDecided, corev1.PodSucceeded
+	case succeeded:
+		found = v1alpha1.MainsSucceeded
+	}
+	if isTerminal(old) {
+		pod.Status.Phase = old.Status.Phase
+	}
+	if pod.Labels == nil {
+		pod.Labels = map[string]string{}
+	}
+	pod.Labels[v1alpha1.LabelOutcome] = v1alpha1.OutcomeMainContainers
+	for _, key := range []string{v1alpha1.AnnotationIgnoredExitCodes, v1alpha1.AnnotationEnd} {
+		if _, had := old.Annotations[key]; had {
+			annotate(pod, key, restored(key))
+		}
+	}
+	annotate(pod, v1alpha1.AnnotationMainContainers, own(found))
+	return pod
+}
+
+// isDisrupted reports whether a condition of the pod keeps its main containers from a record.
+func isDisrupted(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return (c.Type == corev1.DisruptionTarget || c.Type == corev1.AllContainersRestarting) && c.Status == corev1.ConditionTrue
+	})
+}
+
+// restartsByRule reports whether only the operator knows that containers are done.
+func restartsByRule(pod *corev1.Pod, ignored []string) bool {
+	return slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+		always := c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+		return len(c.RestartPolicyRules) > 0 || always && !slices.Contains(ignored, c.Name)
+	})
+}
+
+// countingExitedZero reports whether each container that counts has one status, an exit with 0 before the pod's deadline.
+func countingExitedZero(old, written *corev1.Pod, ignored []string) bool {
+	var counting []string
+	for _, c := range old.Spec.Containers {
+		if !slices.Contains(ignored, c.Name) {
+			counting = append(counting, c.Name)
+		}
+	}
+	var exited []string
+	for _, st := range written.Status.ContainerStatuses {
+		if slices.Contains(ignored, st.Name) {
+			continue
+		}
+		end, seconds, start := st.State.Terminated, old.Spec.ActiveDeadlineSeconds, written.Status.StartTime
+		if end == nil || end.ExitCode != 0 ||
+			seconds != nil && start != nil && (end.FinishedAt.IsZero() || !end.FinishedAt.Time.Before(start.Add(time.Duration(*seconds)*time.Second))) {
+			return false
+		}
+		exited = append(exited, st.Name)
+	}
+	slices.Sort(counting)
+	slices.Sort(exited)
+	return len(counting) > 0 && slices.Equal(counting, exited)
+}
+
+// isIdle reports whether every container has a status and none runs.
+func isIdle(old, written *corev1.Pod) bool {
+	for _, c := range old.Spec.Containers {
+		if !slices.ContainsFunc(written.Status.ContainerStatuses, func(st corev1.ContainerStatus) bool { return st.Name == c.Name }) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(slices.Concat(written.Status.ContainerStatuses, written.Status.InitContainerStatuses),
+		func(st corev1.ContainerStatus) bool { return st.State.Running != nil })
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/plan"
+)
+
+// TestMarks covers when a pod is marked, and with which containers.
+func TestMarks(t *testing.T) {
+	pod := func() *corev1.Pod { return newPod(never, running("main"), running("proxy")) }
+	two := func() *corev1.Pod { return newPod(never, running("main"), running("logs"), running("proxy")) }
+	waiting := waits(v1alpha1.ReasonMainContainersRunning, 0)
+	listing := func(names string) func(*plan.Snapshot) {
+		return func(s *plan.Snapshot) { annotate(s.Pod, v1alpha1.AnnotationIgnoredExitCodes, names) }
+	}
+
+	runScenarios(t, map[string]scenario{
+		"a scheduled pod":                {observed(pod(), oneProxy(), unmarked), 0, marking("[proxy]")},
+		"a pod whose mark is current":    {observed(pod(), oneProxy()), 0, waiting},
+		"sidecars with Ignore only":      {observed(two(), sidecarsOf(sidecar("logs"), sidecar("proxy", respect)), unmarked), 0, marking("[logs]")},
+		"all sidecars have Respect":      {observed(pod(), oneProxy(respect)), 0, waiting},
+		"unknown exit codes":             {observed(pod(), oneProxy(unknownExitCodes)), 0, waiting},
+		"predictions":                    {observed(pod(), oneProxy(), unmarked, assumeMarked), 0, waiting},
+		"the mark was denied":            {observed(pod(), oneProxy(), unmarked, denying(podPhase)), 0, waiting},
+		"another write was denied":       {observed(pod(), oneProxy(), unmarked, denying(image)), 0, marking("[proxy]")},
+		"the ninth mark":                 {observed(pod(), oneProxy(), unmarked, marks(9)), 0, marking("[proxy]")},
+		"no more than ten marks":         {observed(pod(), oneProxy(), unmarked, marks(10)), 0, waiting},
+		"the mark of another pod's copy": {observed(pod(), oneProxy(), withoutKruise, func(s *plan.Snapshot) { annotate(s.Pod, v1alpha1.AnnotationEnd, "PodPhase/other") }), 0, marking("[proxy] PodPhase")},
+		"a sidecar is declared later":    {observed(two(), sidecarsOf(sidecar("logs"), sidecar("proxy")), listing("proxy")), 0, marking("[logs proxy]")},
+		"exit codes now count":           {observed(two(), sidecarsOf(sidecar("logs"), sidecar("proxy", respect)), listing("logs,proxy")), 0, marking("[logs]")},
+		"all exit codes now count": {
+			observed(pod(), oneProxy(respect), func(s *plan.Snapshot) {
+				s.Pod.Labels = map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}
+			}, listing("proxy")),
+			0, marking("[]"),
+		},
+		"never after the record": {observed(finishedMain(never), oneProxy(), listing("other")), 0, terminating(crrOfProxy)},
+		"after the record of another pod": {
+			observed(finishedMain(never), oneProxy(), listing("other"), func(s *plan.Snapshot) { annotate(s.Pod, v1alpha1.AnnotationMainContainers, "Succeeded/other") }),
+			0, marking("[proxy]"),
+		},
+		"a record without the label":      {observed(finishedMain(never), oneProxy(), func(s *plan.Snapshot) { s.Pod.Labels = nil }), 0, marking("[proxy]")},
+		"never with a terminal phase":     {observed(finishedMain(never), oneProxy(), endedByPhase, listing("other"), record(v1alpha1.MainsRunning)), 0, inProgress(minute)},
+		"a pod being deleted is marked":   {observed(pod(), oneProxy(), unmarked, beingDeleted), 0, marking("[proxy]")},
+		"a disrupted pod is marked":       {observed(pod(), oneProxy(), unmarked, condition(corev1.DisruptionTarget)), 0, marking("[proxy]")},
+		"main containers are done":        {observed(finishedMain(never), oneProxy(), unmarked), 0, marking("[proxy]")},
+		"main containers are done, drain": {observed(finishedMain(never), oneProxy(drain(minute)), unmarked), 0, marking("[proxy]")},
+		"a main container has failed":     {observed(newPod(never, exited("main", 3), running("proxy")), oneProxy(), unmarked), 0, marking("[proxy]")},
+		"a corrupt record of a swap":      {observed(pod(), oneProxy(), unmarked, func(s *plan.Snapshot) { s.InvalidAnnotation = "corrupt" }), 0, marking("[proxy]")},
+	})
+}
+
+// TestEndInAdvance covers pods that the admission policy can end without the operator.
+func TestEndInAdvance(t *testing.T) {
+	pod := func() *corev1.Pod { return newPod(never, running("main"), running("proxy")) }
+	two := func() *corev1.Pod { return newPod(never, running("main"), running("logs"), running("proxy")) }
+	oneFailed := func() *corev1.Pod { return newPod(never, exited("main", 3), running("other"), running("proxy")) }
+	inAdvance := ending(v1alpha1.EndPodPhase)
+	waiting := waits(v1alpha1.ReasonMainContainersRunning, 0)
+	const ends, only = "[proxy] PodPhase", "[proxy]"
+
+	runScenarios(t, map[string]scenario{
+		"Auto without Kruise":            {observed(pod(), oneProxy(), unmarked, withoutKruise), 0, marking(ends)},
+		"Auto without Kruise, marked":    {observed(pod(), oneProxy(), inAdvance, withoutKruise), 0, waiting},
+		"declared":                       {observed(pod(), oneProxy(mode(podPhase)), unmarked), 0, marking(ends)},
+		"no daemon on the node":          {observed(pod(), oneProxy(), unmarked, onDaemonlessNode), 0, marking(ends)},
+		"all sidecars":                   {observed(two(), sidecarsOf(sidecar("logs"), sidecar("proxy")), unmarked, withoutKruise), 0, marking("[logs proxy] PodPhase")},
+		"not where one uses a CRR":       {observed(two(), sidecarsOf(sidecar("logs", mode(podPhase)), sidecar("proxy")), unmarked), 0, marking("[logs proxy]")},
+		"not where one has Respect":      {observed(two(), sidecarsOf(sidecar("logs"), sidecar("proxy", respect)), unmarked, withoutKruise), 0, marking("[logs]")},
+		"not where one drains":           {observed(two(), sidecarsOf(sidecar("logs"), sidecar("proxy", drain(1))), unmarked, withoutKruise), 0, marking("[logs proxy]")},
+		"not where one has no mode left": {observed(two(), sidecarsOf(sidecar("logs"), sidecar("proxy", mode(crr), noFallback)), unmarked, withoutKruise), 0, marking("[logs proxy]")},
+		"not with mode Image":            {observed(pod(), oneProxy(mode(image)), unmarked, withoutKruise), 0, marking(only)},
+		"not if the phase is the last":   {observed(pod(), oneProxy(), unmarked, withoutKruise, lastResort), 0, marking(only)},
+		"not if the phase is disabled":   {observed(pod(), oneProxy(), unmarked, withoutKruise, withoutPodPhase), 0, marking(only)},
+		"not with a long grace period":   {observed(pod(), oneProxy(byPolicy), unmarked, withoutKruise, grace(2*time.Hour)), 0, marking(only)},
+		"not on a virtual node":          {observed(pod(), oneProxy(), unmarked, onVirtualNode), 0, marking(only)},
+		"not on a node that is not read": {observed(pod(), oneProxy(), unmarked, onUnreadNode), 0, marking(only)},
+		"not on an unknown node":         {observed(pod(), oneProxy(), unmarked, withoutKruise, onUnknownNode), 0, marking(only)},
+		"not without a decision":         {observed(pod(), oneProxy(), undecided, withoutKruise), 0, waiting},
+		"taken back without a decision":  {observed(pod(), oneProxy(), inAdvance, undecided, withoutKruise), 0, marking(only)},
+		"taken back for a drain":         {observed(pod(), oneProxy(drain(1)), inAdvance, withoutKruise), 0, marking(only)},
+		"taken back for Kruise":          {observed(pod(), oneProxy(), inAdvance), 0, marking(only)},
+		"not after a main has failed":    {observed(oneFailed(), oneProxy(), unmarked, withoutKruise), 0, marking(only)},
+		"kept after a main has failed":   {observed(oneFailed(), oneProxy(), inAdvance), 0, waiting},
+		"while a main may restart":       {observed(newPod(onFailure, exited("main", 3), running("proxy")), oneProxy(), unmarked, withoutKruise), 0, marking(ends)},
+		"kept after the mains are done":  {observed(newPod(never, exited("main", 3), running("proxy")), oneProxy(), inAdvance), 0, terminating(swapOfProxy)},
+		"not after the mains are done":   {observed(finishedMain(never), oneProxy(), unmarked, withoutKruise), 0, marking(only)},
+	})
+}
+
+// TestRecordByOperator covers pods whose restart rules the admission policy does not evaluate: the operator records that their main
+// containers have succeeded.
+func TestRecordByOperator(t *testing.T) {
+	restartOn42 := rule(corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleOnExitCodesOpIn, 42)
+	restartAll := rule(corev1.ContainerRestartRuleActionRestartAllContainers, corev1.ContainerRestartRuleOnExitCodesOpIn, 7)
+	const ownNever, ownAlways = corev1.ContainerRestartPolicyNever, corev1.ContainerRestartPolicyAlways
+	pod := func(code int32, sidecars ...container) *corev1.Pod {
+		return newPod(never, append([]container{exited("main", code).restarting(ownNever, restartOn42)}, sidecars...)...)
+	}
+	withRule := func() *corev1.Pod { return pod(0, running("proxy")) }
+	oldKubelet := func(s *plan.Snapshot) { s.KubeletVersion = "v1.34.1" }
+	deadline := func(s *plan.Snapshot) {
+		seconds := int64(60)
+		s.Pod.Spec.ActiveDeadlineSeconds, s.Pod.Status.StartTime = &seconds, &metav1.Time{Time: done.Add(-minute)}
+	}
+	const recorded = "[proxy] recorded"
+
+	runScenarios(t, map[string]scenario{
+		"a main with a rule has succeeded": {observed(withRule(), oneProxy()), 0, marking(recorded)},
+		"found late":                       {observed(withRule(), oneProxy(), unmarked), 0, marking("[proxy]")},
+		"marked to end in advance":         {observed(withRule(), oneProxy(), ending(v1alpha1.EndPodPhase), withoutKruise), 0, marking("[proxy] PodPhase recorded")},
+		"once recorded, sidecars end":      {observed(withRule(), oneProxy(), record(v1alpha1.MainsSucceeded)), 0, terminating(crrOfProxy)},
+		"not while a main runs":            {observed(newPod(never, running("main").restarting(ownNever, restartOn42), running("proxy")), oneProxy()), 0, waits(v1alpha1.ReasonMainContainersRunning, 0)},
+		"not while a rule restarts a main": {observed(pod(42, running("proxy")), oneProxy()), 0, waits(v1alpha1.ReasonMainContainersRunning, 0)},
+		"not after a main has failed":      {observed(pod(3, running("proxy")), oneProxy()), 0, terminating(swapOfProxy)},
+		"not of a pod without rules":       {observed(finishedMain(never), oneProxy(), record(v1alpha1.MainsRunning)), 0, terminating(crrOfProxy)},
+		"not of a disrupted pod":           {observed(withRule(), oneProxy(), condition(corev1.DisruptionTarget)), 0, ignored(v1alpha1.ReasonPodDisrupted)},
+		"not of a deleted pod":             {observed(withRule(), oneProxy(), beingDeleted), 0, ignored(v1alpha1.ReasonPodDeleted)},
+		"not after the pod's deadline":     {observed(withRule(), oneProxy(), deadline), 0, ignored(v1alpha1.ReasonPodDisrupted)},
+		"not without the admission policy": {observed(withRule(), oneProxy(), undecided), 0, terminating(swapOfProxy)},
+		"the sidecar has a rule":           {observed(finishedMain(never, running("proxy").restarting(ownNever, restartOn42)), oneProxy()), 0, marking(recorded)},
+		"an init container has a rule": {
+			observed(finishedMain(never), oneProxy(), record(v1alpha1.MainsRunning), func(s *plan.Snapshot) {
+				s.Pod.Spec.InitContainers = []corev1.Container{{Name: "init", RestartPolicyRules: []corev1.ContainerRestartRule{restartOn42}}}
+			}), 0, marking(recorded),
+		},
+		"an old kubelet restarts no container Always":      {observed(newPod(never, exited("main", 0).restarting(ownAlways), running("proxy")), oneProxy(), oldKubelet), 0, marking(recorded)},
+		"an ignored container with Always does not matter": {observed(finishedMain(never, running("proxy").restarting(ownAlways)), oneProxy(), record(v1alpha1.MainsRunning)), 0, terminating(crrOfProxy)},
+		"a respected sidecar runs":                         {observed(pod(0, running("logs"), running("proxy")), sidecarsOf(sidecar("logs", respect), sidecar("proxy"))), 0, terminating("CRR#0 [logs proxy] within 1m30s")},
+		"a respected sidecar has succeeded":                {observed(pod(0, exited("logs", 0), running("proxy")), sidecarsOf(sidecar("logs", respect), sidecar("proxy"))), 0, marking(recorded)},
+		"a respected sidecar has failed":                   {observed(pod(0, exited("logs", 7), running("proxy")), sidecarsOf(sidecar("logs", respect), sidecar("proxy"))), 0, terminating(swapOfProxy)},
+		"an open sidecar may restart all: recorded with the end": {
+			observed(finishedMain(never, running("proxy").restarting(ownNever, restartAll)), oneProxy()),
+			0, terminating("PodPhase#0=Succeeded recorded [proxy] within 1m0s"),
+		},
+		"an open sidecar may restart all, marked in advance": {
+			observed(finishedMain(never, running("proxy").restarting(ownNever, restartAll)), oneProxy(), ending(v1alpha1.EndPodPhase)),
+			0, terminating("PodPhase#0=Succeeded recorded [proxy] within 1m0s"),
+		},
+		"an ended sidecar does not restart all": {
+			observed(finishedMain(never, exited("logs", 0).restarting(ownNever, restartAll), running("proxy")), sidecarsOf(sidecar("logs"), sidecar("proxy"))),
+			0, marking("[logs proxy] recorded"),
+		},
+		"a respected sidecar with Always restarts": {
+			observed(newPod(never, exited("main", 0), exited("logs", 0).restarting(ownAlways), running("proxy")), sidecarsOf(sidecar("logs", respect), sidecar("proxy"))),
+			0, terminating("CRR#0 [logs proxy] within 1m30s"),
+		},
+	})
+}
+
+// TestFacts covers what others read in a marked pod.
+func TestFacts(t *testing.T) {
+	facts := func(pod *corev1.Pod) string {
+		var all []string
+		for name, holds := range map[string]func(*corev1.Pod) bool{
+			"undecided": plan.OutcomeUndecided, "recorded": plan.MainsRecorded, "ends": plan.MarkedToEnd, "tearing down": plan.IsTearingDown,
+		} {
+			if holds(pod) {
+				all = append(all, name)
+			}
+		}
+		slices.Sort(all)
+		return strings.Join(all, ", ")
+	}
+	otherPods := func(s *plan.Snapshot) {
+		for key, value := range s.Pod.Annotations {
+			s.Pod.Annotations[key] = strings.Replace(value, "/pod-uid", "/other", 1)
+		}
+	}
+	for name, tc := range map[string]struct {
+		changes []func(*plan.Snapshot)
+		want    string
+	}{
+		"not marked":       {[]func(*plan.Snapshot){unmarked}, ""},
+		"not answered":     {[]func(*plan.Snapshot){undecided}, "undecided"},
+		"main runs":        {[]func(*plan.Snapshot){record(v1alpha1.MainsRunning)}, ""},
+		"main succeeded":   {[]func(*plan.Snapshot){record(v1alpha1.MainsSucceeded)}, "recorded"},
+		"marked to end":    {[]func(*plan.Snapshot){record(v1alpha1.MainsRunning), ending(v1alpha1.EndPodPhase)}, "ends"},
+		"unknown end":      {[]func(*plan.Snapshot){record(v1alpha1.MainsRunning), ending("Other")}, ""},
+		"ended":            {[]func(*plan.Snapshot){endedByPhase}, "ends, recorded, tearing down"},
+		"failed":           {[]func(*plan.Snapshot){record(v1alpha1.MainsRunning), failedByPhase}, "ends, tearing down"},
+		"without label":    {[]func(*plan.Snapshot){endedByPhase, func(s *plan.Snapshot) { s.Pod.Labels = nil }}, "tearing down"},
+		"other pod's copy": {[]func(*plan.Snapshot){ending(v1alpha1.EndPodPhase), otherPods}, "undecided"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(tc.want, facts(observed(finishedMain(never), oneProxy(), tc.changes...).Pod)); diff != "" {
+				t.Errorf("facts (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestMarkAgain covers stuck pods whose outcome the admission policy does not decide: it may have been installed since.
+func TestMarkAgain(t *testing.T) {
+	pod := func() *corev1.Pod { return finishedMain(never) }
+	noMode := stuck(v1alpha1.ReasonNoUsableMode)
+	again := noMode
+	again.Mark = "[proxy]"
+	onlyPhase := func(changes ...func(*plan.Snapshot)) plan.Snapshot {
+		return observed(pod(), oneProxy(noImage), append([]func(*plan.Snapshot){withoutKruise, undecided, marks(1)}, changes...)...)
+	}
+
+	runScenarios(t, map[string]scenario{
+		"waits after the first mark":    {onlyPhase(), 10 * time.Second, requeued(noMode, 20*time.Second)},
+		"again after 30 s":              {onlyPhase(), 30 * time.Second, requeued(again, minute)},
+		"the interval grows":            {onlyPhase(marks(3)), minute, requeued(noMode, minute)},
+		"the interval has a limit":      {onlyPhase(marks(8)), minute, requeued(noMode, 9*minute)},
+		"the last mark":                 {onlyPhase(marks(9)), time.Hour, again},
+		"no more than ten":              {onlyPhase(marks(10)), time.Hour, noMode},
+		"not if marks are denied":       {onlyPhase(denying(podPhase)), time.Hour, noMode},
+		"not in predictions":            {onlyPhase(assumeMarked), time.Hour, noMode},
+		"not if the policy has decided": {onlyPhase(record(v1alpha1.MainsRunning), withoutPodPhase), time.Hour, noMode},
+		"not while a mode is in use":    {observed(pod(), oneProxy(), undecided, attempted(swap("proxy"))), 0, inProgress(minute)},
+		"not together with an action": {
+			observed(finishedMain(never, running("logs"), running("proxy")), sidecarsOf(sidecar("logs", noImage, mode(podPhase), noFallback), sidecar("proxy")), undecided),
+			time.Hour, brief{Stage: plan.StageStuck, Reason: v1alpha1.ReasonOutcomeNotDecided, Actions: []string{swapOfProxy}},
+		},
+		"after a restart of the operator": {onlyPhase(func(s *plan.Snapshot) { s.MarksWritten, s.MarkedAt = 0, time.Time{} }), 0, requeued(again, 30*time.Second)},
+	})
+}

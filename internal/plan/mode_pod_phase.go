@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+// A pod with a terminal phase does not count for quotas and the scheduler while its sidecars use their grace period.
+const (
+	// maxGraceOfPhase is the longest grace period of a pod that ends by its phase. It is also in config/admission/outcome.yaml.
+	maxGraceOfPhase = time.Hour
+	// maxGraceWithoutPolicy is the longest one if no policy declares the sidecar: anybody who can create pods can set environment
+	// variables.
+	maxGraceWithoutPolicy = time.Minute
+)
+
+// whyNotPodPhase returns why the pod's phase cannot end the sidecar, or the zero value.
+func (s *situation) whyNotPodPhase(sidecar resolve.Sidecar) unusable {
+	limit := s.maxGrace(sidecar)
+	switch {
+	case s.Node == NodeVirtual:
+		return unusable{v1alpha1.ReasonVirtualNode, fmt.Sprintf("node %s is virtual and has no kubelet to tear the pod down", s.Pod.Spec.NodeName)}
+	case !s.Capabilities.Enabled(v1alpha1.ModePodPhase):
+		return unusable{v1alpha1.ReasonModeDisabled, "the operator runs with --pod-phase=Disabled"}
+	case s.Node == NodeNotRead:
+		return s.nodeKindUnknown()
+	case respected(sidecar):
+		return unusable{v1alpha1.ReasonExitCodesRespected, fmt.Sprintf("exitCodes is Respect for container %s, and the phase would override its exit code", sidecar.Container)}
+	case graceSeconds(s.Pod) > int64(limit/time.Second):
+		return unusable{v1alpha1.ReasonGracePeriodTooLong, fmt.Sprintf("the pod's terminationGracePeriodSeconds is %d, more than the %d that mode PodPhase allows here: "+
+			"with a terminal phase, the pod would not count for quotas while its sidecars run", graceSeconds(s.Pod), int64(limit/time.Second))}
+	case !s.outcomeDecided():
+		return unusable{v1alpha1.ReasonOutcomeNotDecided, "admission policy sidecar-termination-outcome does not decide the pod's outcome; install it, see kubectl sidecar-termination check"}
+	case !s.mainsDone.IsZero() && s.outcome() == corev1.PodSucceeded && !s.recorded() && !s.mayBeRecorded():
+		return unusable{v1alpha1.ReasonOutcomeNotDecided, "the pod was disrupted or its deadline had passed before its main containers had succeeded"}
+	}
+	return s.denied(v1alpha1.ModePodPhase)
+}
+
+// mayBeRecorded reports whether the operator records that the containers that count have succeeded, or whether one of them is a sidecar
+// that has not ended.
+func (s *situation) mayBeRecorded() bool {
+	return slices.ContainsFunc(s.open, respected) || s.recordsItself() && s.countingSucceeded()
+}
+
+// maxGrace is the longest grace period of a pod whose phase ends the sidecar.
+func (s *situation) maxGrace(sidecar resolve.Sidecar) time.Duration {
+	limit := min(cmp.Or(s.Capabilities.MaxGracePeriod, maxGraceOfPhase), maxGraceOfPhase)
+	if sidecar.Policy != nil || s.Capabilities.MaxGracePeriod == 0 {
+		return limit
+	}
+	return min(limit, maxGraceWithoutPolicy)
+}
+
+// nodeKindUnknown is the reason of modes that need a kubelet. On a virtual node, the sidecars of a pod with a terminal phase would
+// run on unseen.
+func (s *situation) nodeKindUnknown() unusable {
+	return unusable{v1alpha1.ReasonNodeKindUnknown, fmt.Sprintf(
+		"the operator does not read nodes, and node %s may be virtual; set its --node-kind to the kind of all nodes, or to Read", s.Pod.Spec.NodeName)}
+}
+
+// phaseAction ends the pod by its phase, which the admission policy sets. Beside a main container that has failed, the operator
+// writes phase Failed itself.
+func (p podPlan) phaseAction(plans []sidecarPlan) Action {
+	mark := p.wantedMark()
+	mark.End = v1alpha1.EndPodPhase
+	if p.outcome() == corev1.PodFailed {
+		mark.End = v1alpha1.EndFailed
+	} else {
+		mark.Succeeded = p.recordsItself()
+	}
+	return Action{Mode: v1alpha1.ModePodPhase, Containers: containersOf(plans), Mark: &mark, Timeout: p.timeout(plans, 1)}
+}
+
+// waitBeforePhase returns why the pod cannot end by its phase yet, or nil. The phase ends every container of the pod, so each
+// other sidecar must have ended or be stuck.
+func (p podPlan) waitBeforePhase(direct []sidecarPlan) *Decision {
+	if len(direct) > 0 {
+		return &Decision{Reason: v1alpha1.ReasonAttemptInProgress,
+			Message: "waiting for other sidecars to end first: " + strings.Join(containersOf(direct), ", ")}
+	}
+	if wait := p.untilNextDue(); wait > 0 {
+		return &Decision{Reason: v1alpha1.ReasonDraining, Message: "waiting for another sidecar to drain, because the pod's phase would end it", RequeueAfter: wait}
+	}
+	for _, sp := range p.sidecars {
+		name := sp.sidecar.Container
+		switch {
+		case sp.starting:
+			return &Decision{Reason: v1alpha1.ReasonSidecarStarting, Message: isBeingCreated(name)}
+		case sp.live && (sp.crrLive || sp.swapLive):
+			return &Decision{Reason: v1alpha1.ReasonAttemptInProgress, Message: fmt.Sprintf("waiting for container %s to end first", name)}
+		case respected(sp.sidecar):
+			return &Decision{Reason: v1alpha1.ReasonExitCodesRespected,
+				Message: fmt.Sprintf("container %s has exitCodes Respect and has not ended, so the pod cannot end by its phase", name)}
+		}
+	}
+	return nil
+}
+
+// phaseAttempt returns the attempt of mode PodPhase that the pod shows, or nil. A mark in advance is none while a main container runs,
+// after one has failed, or before a record that the operator makes.
+func (s *situation) phaseAttempt() *Attempt {
+	end := endOf(s.Pod)
+	waits := s.outcome() != corev1.PodSucceeded || s.recordsItself() && !MainsRecorded(s.Pod)
+	if s.mainsDone.IsZero() || end == "" || end == v1alpha1.EndPodPhase && waits && !HasTerminalPhase(s.Pod) {
+		return nil
+	}
+	started := s.PhaseSince
+	if started.IsZero() {
+		started = s.mainsDone
+	}
+	return &Attempt{Mode: v1alpha1.ModePodPhase, Started: started}
+}
+
+// phaseFailed returns why the phase has failed to end the pod before its deadline, or "". The write that marks a pod also sets its
+// phase.
+func (s *situation) phaseFailed() string {
+	if HasTerminalPhase(s.Pod) {
+		return ""
+	}
+	return fmt.Sprintf("the pod was marked to end by its phase, which is still %s; check that admission policy sidecar-termination-outcome is installed", s.Pod.Status.Phase)
+}
+
+// endsByPhase reports whether the pod has a terminal phase of mode PodPhase and a regular container still runs.
+func endsByPhase(pod *corev1.Pod) bool { return IsTearingDown(pod) && endOf(pod) != "" }
+
+// MarkedToEnd reports whether the admission policy or the kubelet ends the pod by its phase without another write of the operator.
+func MarkedToEnd(pod *corev1.Pod) bool { return isMarked(pod) && endOf(pod) != "" }

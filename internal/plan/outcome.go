@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+)
+
+// maxMarks bounds how often the operator marks one pod: somebody may remove the marks each time.
+const maxMarks = 10
+
+// Mark is what the operator writes to a pod, so that admission policy sidecar-termination-outcome decides the pod's outcome
+// (config/admission/outcome.yaml).
+type Mark struct {
+	// IgnoredExitCodes are the containers whose exit codes do not count, sorted by name.
+	IgnoredExitCodes []string
+	// End is v1alpha1.EndPodPhase, EndFailed or empty.
+	End string
+	// Succeeded records that all containers that count have exited 0, where the admission policy cannot know that.
+	Succeeded bool
+}
+
+// Phase is the phase of a pod that the mark ends, or "".
+func (m Mark) Phase() corev1.PodPhase {
+	switch m.End {
+	case v1alpha1.EndPodPhase:
+		return corev1.PodSucceeded
+	case v1alpha1.EndFailed:
+		return corev1.PodFailed
+	}
+	return ""
+}
+
+// markPod marks a pod before its main containers are done, and again when the marks change. A pod that is found late is
+// recorded by the same write.
+func markPod(s *situation) *Decision {
+	mark := s.wantedMark()
+	if s.AssumeMarked || !s.mayMark() || HasTerminalPhase(s.Pod) || s.recorded() || s.isCurrent(mark) {
+		return nil
+	}
+	decision := &Decision{
+		Stage: StageWaiting, Reason: v1alpha1.ReasonMarking, Mark: &mark,
+		Message: fmt.Sprintf("marking the pod, so that exit codes of these containers do not count: %s", strings.Join(mark.IgnoredExitCodes, ", ")),
+	}
+	for _, sidecar := range s.View.Sidecars {
+		// A pod that ends by its phase may end without another decision.
+		if substitution := s.substitution(sidecar, s.fallbackChain(sidecar), history{}); substitution != nil && mark.End != "" {
+			decision.Substitutions = append(decision.Substitutions, *substitution)
+		}
+	}
+	return decision
+}
+
+// wantedMark is the mark that the pod should have now.
+func (s *situation) wantedMark() Mark {
+	// The policy answers a first mark. Without its answer, a record would only look as if the outcome was decided.
+	answered := isMarked(s.Pod) && !OutcomeUndecided(s.Pod)
+	mark := Mark{Succeeded: answered && s.recordsItself() && s.countingSucceeded() && !s.mayRestartAll()}
+	for _, sidecar := range s.View.Sidecars {
+		if !respected(sidecar) {
+			mark.IgnoredExitCodes = append(mark.IgnoredExitCodes, sidecar.Container)
+		}
+	}
+	// A main container that has failed, or a record that the operator makes, needs no other end in advance.
+	inAdvance := endOf(s.Pod) == v1alpha1.EndPodPhase
+	if s.mainsDone.IsZero() && s.outcome() == corev1.PodSucceeded {
+		inAdvance = s.endsInAdvance()
+	}
+	if inAdvance {
+		mark.End = v1alpha1.EndPodPhase
+	}
+	return mark
+}
+
+// endsInAdvance reports whether mode PodPhase is the first usable mode of every sidecar and none of them drains, so that the
+// admission policy can end the pod without the operator. An unknown node may be virtual.
+func (s *situation) endsInAdvance() bool {
+	for _, sidecar := range s.View.Sidecars {
+		chain := s.fallbackChain(sidecar)
+		first := slices.IndexFunc(chain, ModeOption.Usable)
+		if sidecar.Drain > 0 || first < 0 || chain[first].Mode != v1alpha1.ModePodPhase {
+			return false
+		}
+	}
+	return len(s.View.Sidecars) > 0 && s.Node != NodeUnknown
+}
+
+// mayMark reports whether the operator can still mark the pod.
+func (s *situation) mayMark() bool {
+	_, denied := s.Denied[v1alpha1.ModePodPhase]
+	return !denied && s.MarksWritten < maxMarks
+}
+
+// markAgain repeats the mark of a stuck pod at growing intervals, because the admission policy may have been installed since.
+func (s *situation) markAgain(decision *Decision) {
+	if decision.Stage != StageStuck || s.AssumeMarked || !s.mayMark() || !OutcomeUndecided(s.Pod) || HasTerminalPhase(s.Pod) || len(decision.Actions) > 0 {
+		return
+	}
+	if wait := s.MarkedAt.Add(backoff(s.MarksWritten)).Sub(s.now); wait > 0 {
+		decision.RequeueAfter = Soonest(decision.RequeueAfter, wait)
+		return
+	}
+	mark := s.wantedMark()
+	decision.Mark = &mark
+	if s.MarksWritten+1 < maxMarks {
+		// A mark that changes nothing does not requeue the pod.
+		decision.RequeueAfter = Soonest(decision.RequeueAfter, backoff(s.MarksWritten+1))
+	}
+}
+
+// isCurrent reports whether the pod has the mark. A pod on which every exit code counts needs none.
+func (s *situation) isCurrent(mark Mark) bool {
+	if !isMarked(s.Pod) {
+		return len(mark.IgnoredExitCodes) == 0
+	}
+	return s.Pod.Annotations[v1alpha1.AnnotationIgnoredExitCodes] == strings.Join(mark.IgnoredExitCodes, ",") &&
+		(endOf(s.Pod) == v1alpha1.EndPodPhase) == (mark.End == v1alpha1.EndPodPhase) && !mark.Succeeded
+}
+
+func isMarked(pod *corev1.Pod) bool {
+	return pod.Labels[v1alpha1.LabelOutcome] == v1alpha1.OutcomeMainContainers
+}
+
+// endOf returns the value of AnnotationEnd that is for this pod, or "".
+func endOf(pod *corev1.Pod) string {
+	if end := ownValue(pod, v1alpha1.AnnotationEnd); end == v1alpha1.EndPodPhase || end == v1alpha1.EndFailed {
+		return end
+	}
+	return ""
+}
+
+// ownValue returns the annotation's value before its slash if the pod's UID follows, and otherwise "".
+func ownValue(pod *corev1.Pod, annotation string) string {
+	value, uid, _ := strings.Cut(pod.Annotations[annotation], "/")
+	if uid != string(pod.UID) {
+		return ""
+	}
+	return value
+}
+
+// MainsRecorded reports whether the pod has the record that its main containers have succeeded.
+func MainsRecorded(pod *corev1.Pod) bool {
+	record := ownValue(pod, v1alpha1.AnnotationMainContainers)
+	return isMarked(pod) && (record == v1alpha1.MainsSucceeded || record == v1alpha1.MainsDecided)
+}
+
+// recorded is MainsRecorded, or what it will be.
+func (s *situation) recorded() bool {
+	return MainsRecorded(s.Pod) || s.AssumeMarked && s.countingSucceeded()
+}
+
+// OutcomeUndecided reports whether the pod is marked and the admission policy has not answered: it is not installed. Its first
+// answer comes with the write of the mark.
+func OutcomeUndecided(pod *corev1.Pod) bool {
+	return isMarked(pod) && ownValue(pod, v1alpha1.AnnotationMainContainers) == ""
+}
+
+// outcomeDecided reports whether the admission policy decides the pod's outcome, as far as is known. The mark of a pod will show it.
+func (s *situation) outcomeDecided() bool {
+	if isMarked(s.Pod) {
+		return !OutcomeUndecided(s.Pod)
+	}
+	return s.AssumeMarked || s.mayMark()
+}
+
+// undisturbed reports whether nobody has begun to end the pod. The kubelet then still starts containers.
+func undisturbed(pod *corev1.Pod) bool {
+	return pod.DeletionTimestamp == nil && pod.Status.Reason == "" && !slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue
+	})
+}
+
+// countingSucceeded reports whether every container whose exit code counts has exited 0 for good, before the pod's own deadline and
+// any reported disruption.
+func (s *situation) countingSucceeded() bool {
+	if s.mainsDone.IsZero() || !undisturbed(s.Pod) {
+		return false
+	}
+	succeeded := func(name string) bool {
+		end := s.terminatedForGood(name)
+		return end != nil && end.ExitCode == 0 && s.inTime(end)
+	}
+	for _, sidecar := range s.View.Sidecars {
+		if respected(sidecar) && !succeeded(sidecar.Container) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(s.View.Mains, func(name string) bool { return !succeeded(name) })
+}
+
+// inTime reports whether the container ended before the pod's activeDeadlineSeconds. The kubelet may drop status.reason
+// DeadlineExceeded while containers run (mergePodStatus in pkg/kubelet/status/status_manager.go).
+func (s *situation) inTime(end *corev1.ContainerStateTerminated) bool {
+	deadline, start := s.Pod.Spec.ActiveDeadlineSeconds, s.Pod.Status.StartTime
+	return deadline == nil || start == nil || end.FinishedAt.Time.Before(start.Add(time.Duration(*deadline)*time.Second))
+}
+
+// recordsItself reports whether only the operator knows that the containers that count are done: the admission policy does not
+// evaluate restart rules.
+func (s *situation) recordsItself() bool {
+	hasRules := func(c corev1.Container) bool { return len(c.RestartPolicyRules) > 0 }
+	return slices.ContainsFunc(s.Pod.Spec.Containers, hasRules) || slices.ContainsFunc(s.Pod.Spec.InitContainers, hasRules) ||
+		slices.ContainsFunc(s.Pod.Spec.Containers, func(c corev1.Container) bool {
+			sidecar := s.View.Sidecar(c.Name)
+			counts := sidecar == nil || respected(*sidecar)
+			return counts && c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
+		})
+}
+
+// mayRestartAll reports whether an exit of an open sidecar may run the main containers again. A record would outlast that.
+func (s *situation) mayRestartAll() bool {
+	for _, sidecar := range s.open {
+		if restartsAllContainers(containerOf(s.Pod, sidecar.Container)) {
+			return true
+		}
+	}
+	return false
+}
+
+// outcome is the pod's phase by the exit codes that count: those of the main containers, and of ended sidecars with
+// exitCodes Respect.
+func (s *situation) outcome() corev1.PodPhase {
+	if s.cachedOutcome == "" {
+		s.cachedOutcome = s.computeOutcome()
+	}
+	return s.cachedOutcome
+}
+
+func (s *situation) computeOutcome() corev1.PodPhase {
+	failed := func(name string) bool {
+		end := s.terminatedForGood(name)
+		return end != nil && end.ExitCode != 0
+	}
+	if slices.ContainsFunc(s.View.Mains, failed) {
+		return corev1.PodFailed
+	}
+	for _, sidecar := range s.View.Sidecars {
+		if respected(sidecar) && failed(sidecar.Container) {
+			return corev1.PodFailed
+		}
+	}
+	return corev1.PodSucceeded
+}
