@@ -170,8 +170,6 @@ const (
 	ReasonDeletedWhileEnding Reason = "DeletedWhileEnding"
 	// ReasonForeignFinalizer means that a finalizer on the pod may shorten the grace period of its sidecars.
 	ReasonForeignFinalizer Reason = "ForeignFinalizer"
-	// ReasonImagePullRisk means that a quick-exit image that cannot be pulled would fail the pod.
-	ReasonImagePullRisk Reason = "ImagePullRisk"
 	// ReasonSidecarMatchesFailurePolicy means that a rule of a Job's podFailurePolicy may match the exit code of a sidecar.
 	ReasonSidecarMatchesFailurePolicy Reason = "SidecarMatchesFailurePolicy"
 	// ReasonNamespaceNotWatched means that the operator does not watch the namespace, or no cluster policies, because it was installed

@@ -232,15 +232,15 @@ func TestFindings(t *testing.T) {
 		"command covered by policy": {uncovered(func(s *v1alpha1.PolicySpec) {
 			only(v1alpha1.ModeImage)(s)
 			s.Image, s.QuickExitPaths = "own:v1", []v1alpha1.QuickExitPath{"/opt/proxy"}
-		}), []string{"Warning ImagePullRisk proxy"}},
+		}), nil},
 		"command covered by operator flag": {func(w *fixture) {
 			uncovered(only(v1alpha1.ModeImage))(w)
 			w.operator.Resolve.QuickExitPaths = quickexit.CoverageOf("default", "/opt/proxy")
-		}, []string{"Warning ImagePullRisk proxy"}},
+		}, nil},
 		"image from environment variable": {func(w *fixture) {
 			w.Pod.Pod.Spec.Containers[1].Command = []string{"/opt/proxy"}
 			w.Pod.Pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminateWithImage, Value: "quick-exit:v1"}}
-		}, []string{"Warning ImagePullRisk proxy"}},
+		}, nil},
 		"virtual nodes, command not covered": {func(w *fixture) {
 			uncovered(asIs)(w)
 			w.cluster.VirtualNodes = ptr.To(true)
@@ -273,24 +273,6 @@ func TestFindings(t *testing.T) {
 			w.Pod.Pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "true"}}
 			w.live(time.Hour, 0)
 		}, []string{"Problem MayHang proxy", "Warning NamespaceNotWatched "}},
-		"pull risk under Never": {func(w *fixture) {
-			w.policy(mode(v1alpha1.ModeImage), "proxy")
-			w.operator.Resolve.Image = "quick-exit:v1"
-		}, []string{"Warning ImagePullRisk proxy"}},
-		"pull risk on daemonless node": {func(w *fixture) {
-			w.policy(mode(v1alpha1.ModeImage), "proxy")
-			w.operator.Resolve.Image = "quick-exit:v1"
-			w.runs(plan.NodeDaemonless)
-		}, []string{"Warning ImagePullRisk proxy"}},
-		"no pull risk on virtual node": {func(w *fixture) {
-			w.policy(mode(v1alpha1.ModeImage), "proxy")
-			w.operator.Resolve.Image = "quick-exit:v1"
-			w.runs(plan.NodeVirtual)
-		}, nil},
-		"no pull risk with exitCodes Respect": {func(w *fixture) {
-			w.policy(func(s *v1alpha1.PolicySpec) { s.Mode, s.ExitCodes = v1alpha1.ModeImage, v1alpha1.ExitCodesRespect }, "proxy")
-			w.operator.Resolve.Image = "quick-exit:v1"
-		}, nil},
 		"mode CRR on daemonless node": {func(w *fixture) {
 			w.policy(mode(v1alpha1.ModeCRR), "proxy")
 			w.runs(plan.NodeDaemonless)
@@ -388,7 +370,7 @@ func TestFindings(t *testing.T) {
 			w.cluster.Kruise, w.operator.Resolve.Image = ptr.To(false), "quick-exit:v1"
 			w.Pod.Pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
 			w.policy(asIs, "proxy")
-		}, []string{"Warning ImagePullRisk proxy"}},
+		}, nil},
 		"stuck pod": {func(w *fixture) {
 			w.live(time.Hour, 0)
 			w.policy(only(v1alpha1.ModePodPhase), "proxy")
@@ -644,34 +626,6 @@ func TestSeverityOrder(t *testing.T) {
 				t.Errorf("%q is worse than %q: %v", a, b, got)
 			}
 		}
-	}
-}
-
-func TestImagePullRiskHint(t *testing.T) {
-	declared := func(m v1alpha1.Mode) func(w *fixture) {
-		return func(w *fixture) { w.policy(mode(m), "proxy") }
-	}
-	for name, tc := range map[string]struct {
-		use      plan.PodPhaseUse
-		declared func(w *fixture)
-		want     string // first words of the hint
-	}{
-		"phase enabled":          {plan.PodPhaseEnabled, declared(v1alpha1.ModeImage), "set mode to Auto, which uses PodPhase there, or pull"},
-		"phase as a last resort": {plan.PodPhaseLastResort, declared(v1alpha1.ModeImage), "set mode to PodPhase, or pull"},
-		"Auto and last resort":   {plan.PodPhaseLastResort, declared(v1alpha1.ModeAuto), "set mode to PodPhase, or pull"},
-		"phase disabled":         {plan.PodPhaseDisabled, declared(v1alpha1.ModeImage), "pull the image in advance"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := newFixture()
-			tc.declared(w)
-			w.operator.Resolve.Image, w.operator.Capabilities.PodPhase = "quick-exit:v1", tc.use
-			w.cluster.Kruise = ptr.To(false)
-			findings := explain.Explain(w.Pod, w.operator, w.cluster, noon).Findings
-			i := slices.IndexFunc(findings, func(f explain.Finding) bool { return f.Reason == v1alpha1.ReasonImagePullRisk })
-			if i < 0 || !strings.HasPrefix(findings[i].Hint, tc.want) {
-				t.Errorf("findings %+v, want a hint %q", findings, tc.want)
-			}
-		})
 	}
 }
 

@@ -17,9 +17,6 @@ func CheckSaysMore(reason v1alpha1.Reason) bool {
 // hintForSeveral is the hint of ReasonMayHang if any of several containers may be the sidecar.
 const hintForSeveral = "list the sidecars under sidecars in a SidecarTerminationPolicy, or all containers that exit by themselves under mainContainers"
 
-// hintToPrePull is the part of the hint of ReasonImagePullRisk that always applies.
-const hintToPrePull = "pull the image in advance with prePull of the policy, which needs OpenKruise's daemon on the node"
-
 // hints say by reason what to do next.
 var hints = map[v1alpha1.Reason]string{
 	v1alpha1.ReasonRestartPolicyAlways:     "if the pod should end, set restartPolicy to Never or OnFailure",

@@ -153,7 +153,6 @@ func (x *explainer) checkModes(report Report) {
 		if slices.ContainsFunc(methods, func(m Method) bool { return m.first() == v1alpha1.ModeImage && m.canAvoidRestart() }) {
 			swapped++
 		}
-		x.imagePullRisk(container)
 	}
 	x.backoffLimitRisk(swapped)
 }
@@ -225,40 +224,6 @@ func imagesSwapped(actions []plan.Action) int {
 		count += len(action.Images)
 	}
 	return count
-}
-
-// imagePullRisk finds sidecars whose pod fails if their quick-exit image cannot be pulled. A kubelet stops the old container
-// before it pulls the new image. Under restartPolicy Never a container that cannot start again keeps the exit code of the
-// stop, and exitCodes has no effect.
-func (x *explainer) imagePullRisk(container *Container) {
-	i := slices.IndexFunc(container.Settings.Methods, func(m Method) bool {
-		return m.first() == v1alpha1.ModeImage && m.NodeKind != plan.NodeVirtual
-	})
-	if i < 0 || x.Pod.Pod.Spec.RestartPolicy != corev1.RestartPolicyNever || container.Settings.ExitCodes.Value != v1alpha1.ExitCodesIgnore {
-		return
-	}
-	x.add(SeverityWarning, v1alpha1.ReasonImagePullRisk, container.Name,
-		"under restartPolicy Never the pod fails if the node cannot pull image %s and container %s exits non-zero when it is stopped",
-		container.Settings.Image.Value, container.Name).Hint = x.imagePullHint(container.Name, container.Settings.Methods[i].node)
-}
-
-// imagePullHint names a mode setting that avoids mode Image on the node, if there is one.
-func (x *explainer) imagePullHint(name string, on node) string {
-	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeAuto, v1alpha1.ModePodPhase} {
-		sidecar := *x.view.Sidecar(name)
-		if sidecar.Mode == mode {
-			continue
-		}
-		sidecar.Mode, sidecar.Fallback = mode, v1alpha1.FallbackEnabled
-		switch used := x.method(on, sidecar).first(); used {
-		case v1alpha1.ModeImage, "":
-		case mode:
-			return fmt.Sprintf("set mode to %s, or %s", mode, hintToPrePull)
-		default:
-			return fmt.Sprintf("set mode to %s, which uses %s there, or %s", mode, used, hintToPrePull)
-		}
-	}
-	return hintToPrePull
 }
 
 // backoffLimitRisk compares the restarts that mode Image adds with the Job's backoffLimit.
