@@ -79,7 +79,7 @@ func TestExplainJob(t *testing.T) {
 
 	output, code := plugin(test, "explain", "job/job", "-n", test.Namespace)
 	requireOutput(test, output, code, 0, "Waiting (MainContainersRunning): waiting for main containers to finish: main",
-		"sidecar running", "SidecarTerminationPolicy/policy", "CRR (after phase patch), then Image mode CRR (policy)", "image localhost/quick-exit:1 (operator's flag)")
+		"sidecar running", "SidecarTerminationPolicy/policy", "CRR, then PodPhase, then Image mode CRR (policy)", "image localhost/quick-exit:1 (operator's flag)")
 	output, code = plugin(test, "explain", "policy/policy", "-n", test.Namespace)
 	requireOutput(test, output, code, 0, "sidecar Waiting MainContainersRunning")
 
@@ -87,8 +87,8 @@ func TestExplainJob(t *testing.T) {
 	test.RequireSucceeded("job")
 	test.WaitForComplete("job")
 	output, code = plugin(test, "explain", "job/job", "-n", test.Namespace)
-	requireOutput(test, output, code, 0, "Terminated (Terminated): every sidecar has ended", "job: complete", "PodPhase for CRR 1",
-		"Terminating: main containers are done; ending sidecar by mode PodPhase (first step of mode CRR)")
+	requireOutput(test, output, code, 0, "PodFinished", "job: complete", "CRR 1",
+		"Terminating: main containers are done; ending sidecar by mode CRR")
 }
 
 func TestExplainAndLintReportHangingJob(t *testing.T) {

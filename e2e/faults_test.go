@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -304,7 +305,7 @@ func (f *faultJobs) terminating(seen harness.Seen) int {
 
 // attempted reports whether an attempt was made on the pod.
 func attempted(seen harness.Seen, record *harness.PodRecord) bool {
-	phase := record.Pod.Annotations[v1alpha1.AnnotationEnd] != "" && record.Finished()
+	phase := record.Pod.Annotations[v1alpha1.AnnotationEnd] != "" && strings.HasPrefix(record.Pod.Annotations[v1alpha1.AnnotationMainContainers], v1alpha1.MainsDecided)
 	_, swap := record.Pod.Annotations[v1alpha1.AnnotationImageSwap]
 	return phase || swap || len(seen.CRRs(record.Pod.Name)) > 0
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/rand"
+	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
@@ -106,6 +107,7 @@ func TestOverriddenPolicyStatus(t *testing.T) {
 	test := harness.New(t)
 	overridden, preferred := harness.Policy(v1alpha1.ModeCRR), harness.Policy(v1alpha1.ModeImage)
 	overridden.Name, preferred.Name, preferred.Spec.Priority = "overridden", "preferred", 10
+	preferred.Spec.TerminationDeadlineSeconds = ptr.To[int32](120) // of a busy node
 	job := jobOf(corev1.RestartPolicyNever, harness.ExitsZeroOnTerm)
 	gate := test.Gate(&job.Spec.Template)
 	test.Create(overridden, preferred, job)

@@ -366,11 +366,6 @@ func TestFindings(t *testing.T) {
 			w.Pod.Pod.Status.Reason = "Evicted"
 			w.policy(asIs, "proxy")
 		}, nil},
-		"resource claim": {func(w *fixture) {
-			w.cluster.Kruise, w.operator.Resolve.Image = ptr.To(false), "quick-exit:v1"
-			w.Pod.Pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}}
-			w.policy(asIs, "proxy")
-		}, nil},
 		"stuck pod": {func(w *fixture) {
 			w.live(time.Hour, 0)
 			w.policy(only(v1alpha1.ModePodPhase), "proxy")
@@ -516,7 +511,7 @@ func TestSourcesOfSettings(t *testing.T) {
 }
 
 func TestMethodsByNodeType(t *testing.T) {
-	const real, withKruise, without = "real node[CRR PodPhase Image]", "real node, OpenKruise[CRR PodPhase Image]", "real node, no OpenKruise[PodPhase Image]"
+	const onReal, withKruise, without = "real node[CRR PodPhase Image]", "real node, OpenKruise[CRR PodPhase Image]", "real node, no OpenKruise[PodPhase Image]"
 	const daemonless, virtual = "node without OpenKruise's daemon[PodPhase Image]", "virtual node[Image]"
 	for name, tc := range map[string]struct {
 		change func(w *fixture)
@@ -524,10 +519,10 @@ func TestMethodsByNodeType(t *testing.T) {
 	}{
 		"unknown cluster": {func(w *fixture) { w.cluster = explain.Cluster{} }, []string{withKruise, without, virtual}},
 		"unknown nodes": {func(w *fixture) { w.cluster = explain.Cluster{Kruise: ptr.To(true)} },
-			[]string{real, daemonless, virtual}},
-		"real nodes only": {func(*fixture) {}, []string{real}},
+			[]string{onReal, daemonless, virtual}},
+		"real nodes only": {func(*fixture) {}, []string{onReal}},
 		"all node kinds": {func(w *fixture) { w.cluster.DaemonlessNodes, w.cluster.VirtualNodes = ptr.To(true), ptr.To(true) },
-			[]string{real, daemonless, virtual}},
+			[]string{onReal, daemonless, virtual}},
 		"daemonless nodes, no Kruise": {func(w *fixture) {
 			w.cluster.Kruise, w.cluster.DaemonlessNodes = ptr.To(false), ptr.To(true)
 		}, []string{"real node[PodPhase Image]"}},
@@ -539,6 +534,8 @@ func TestMethodsByNodeType(t *testing.T) {
 		},
 			[]string{"real node[Image CRR]"}},
 		"phase as a last resort": {func(w *fixture) { w.operator.Capabilities.PodPhase = plan.PodPhaseLastResort },
+			[]string{"real node[CRR Image PodPhase]"}},
+		"resource claim": {func(w *fixture) { w.Pod.Pod.Spec.ResourceClaims = []corev1.PodResourceClaim{{Name: "gpu"}} },
 			[]string{"real node[CRR Image PodPhase]"}},
 		"restartPolicy Always": {func(w *fixture) { w.Pod.Pod.Spec.RestartPolicy = corev1.RestartPolicyAlways },
 			[]string{"any node[]"}},
