@@ -31,10 +31,6 @@ import (
 
 const (
 	outcomePolicy = "sidecar-termination-outcome"
-	outcomeLabel  = v1alpha1.GroupName + "/outcome"
-	ignoredCodes  = v1alpha1.GroupName + "/ignored-exit-codes"
-	endRequest    = v1alpha1.GroupName + "/end"
-	outcomeRecord = v1alpha1.GroupName + "/main-containers"
 
 	// Patches in which UID stands for the pod's UID.
 	markPod   = "metadata: {labels: {sidecartermination.dev/outcome: MainContainers}, annotations: {sidecartermination.dev/ignored-exit-codes: proxy}}"
@@ -42,17 +38,17 @@ const (
 	recordPod = "metadata: {annotations: {sidecartermination.dev/main-containers: Succeeded/UID}}"
 )
 
-// podStarted is the startTime of a status with start=0. The finishedAt of containers counts from it.
+// podStarted is the startTime of a status with start=0. Times of containers count from it.
 var podStarted = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // podStatus parses a status such as "Running Ready=True main=0 proxy=running": a phase, conditions, and an exit code or a state of
-// each container. main=0@59 finished 59 seconds after the start, init:main is an init container, other words are reasons to wait.
+// each container, and init:main of an init container. main=0@59 finished, and proxy=running@59 started, 59 seconds after the pod.
+// proxy=restarted is running again. Other words are reasons to wait.
 func podStatus(text string) corev1.PodStatus {
 	status := corev1.PodStatus{}
 	for field := range strings.FieldsSeq(text) {
 		key, value, found := strings.Cut(field, "=")
 		name, isInit := strings.CutPrefix(key, "init:")
-		container := corev1.ContainerStatus{Name: name, State: containerState(value)}
 		switch {
 		case !found:
 			status.Phase = corev1.PodPhase(key)
@@ -63,30 +59,34 @@ func podStatus(text string) corev1.PodStatus {
 		case value == "True" || value == "False":
 			status.Conditions = append(status.Conditions, corev1.PodCondition{Type: corev1.PodConditionType(key), Status: corev1.ConditionStatus(value)})
 		case isInit:
-			status.InitContainerStatuses = append(status.InitContainerStatuses, container)
+			status.InitContainerStatuses = append(status.InitContainerStatuses, containerStatus(name, value))
 		default:
-			status.ContainerStatuses = append(status.ContainerStatuses, container)
+			status.ContainerStatuses = append(status.ContainerStatuses, containerStatus(name, value))
 		}
 	}
 	return status
 }
 
-func containerState(text string) corev1.ContainerState {
-	number, seconds, timed := strings.Cut(text, "@")
-	exitCode, err := strconv.Atoi(number)
-	switch {
-	case text == "none":
-		return corev1.ContainerState{}
-	case text == "running":
-		return corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}
-	case err != nil:
-		return corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: text}}
-	}
-	terminated := &corev1.ContainerStateTerminated{ExitCode: int32(exitCode)}
+func containerStatus(name, text string) corev1.ContainerStatus {
+	status := corev1.ContainerStatus{Name: name}
+	word, seconds, timed := strings.Cut(text, "@")
+	var at metav1.Time
 	if offset, err := time.ParseDuration(seconds + "s"); timed && err == nil {
-		terminated.FinishedAt = metav1.NewTime(podStarted.Add(offset))
+		at = metav1.NewTime(podStarted.Add(offset))
 	}
-	return corev1.ContainerState{Terminated: terminated}
+	exitCode, err := strconv.Atoi(word)
+	switch {
+	case err == nil:
+		status.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: int32(exitCode), FinishedAt: at}
+	case word == "running" || word == "restarted":
+		status.State.Running = &corev1.ContainerStateRunning{StartedAt: at}
+	case word != "none":
+		status.State.Waiting = &corev1.ContainerStateWaiting{Reason: word}
+	}
+	if word == "restarted" {
+		status.RestartCount = 1
+	}
+	return status
 }
 
 // kubeletPatch returns the patch with which a kubelet writes the status.
@@ -105,15 +105,16 @@ func kubeletPatch(uid types.UID, text string) client.Patch {
 // podOutcome is what the policy has made of a pod, such as "Running, Succeeded": the phase and the record. Deviations from the
 // mark of markedPod follow.
 func podOutcome(pod *corev1.Pod) string {
+	ofPod := func(value string) string { return strings.TrimSuffix(value, "/"+string(pod.UID)) }
 	outcome := string(pod.Status.Phase)
 	for _, item := range []struct{ text, value, usual string }{
-		{"", strings.TrimSuffix(pod.Annotations[outcomeRecord], "/"+string(pod.UID)), ""},
-		{"label=", pod.Labels[outcomeLabel], "MainContainers"},
-		{"ignored=", pod.Annotations[ignoredCodes], "proxy"},
-		{"end=", strings.TrimSuffix(pod.Annotations[endRequest], "/"+string(pod.UID)), ""},
+		{", ", ofPod(pod.Annotations[v1alpha1.AnnotationMainContainers]), ""},
+		{"; label=", pod.Labels[v1alpha1.LabelOutcome], v1alpha1.OutcomeMainContainers},
+		{"; ignored=", pod.Annotations[v1alpha1.AnnotationIgnoredExitCodes], "proxy"},
+		{"; end=", ofPod(pod.Annotations[v1alpha1.AnnotationEnd]), ""},
 	} {
 		if item.value != item.usual {
-			outcome += ", " + item.text + item.value
+			outcome += item.text + item.value
 		}
 	}
 	return outcome
@@ -124,8 +125,8 @@ func markedPod(space string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: space, GenerateName: "outcome-",
-			Labels:      map[string]string{outcomeLabel: "MainContainers"},
-			Annotations: map[string]string{ignoredCodes: "proxy"},
+			Labels:      map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers},
+			Annotations: map[string]string{v1alpha1.AnnotationIgnoredExitCodes: "proxy"},
 		},
 		Spec: corev1.PodSpec{
 			NodeName: "node", RestartPolicy: corev1.RestartPolicyNever, AutomountServiceAccountToken: new(bool),
@@ -217,7 +218,7 @@ func (c outcomeCase) want() string {
 		}
 	}
 	if c.end != "" {
-		record += ", end=" + strings.TrimSuffix(c.end, "/UID")
+		record += "; end=" + strings.TrimSuffix(c.end, "/UID")
 	}
 	return phase + ", " + record
 }
@@ -244,7 +245,7 @@ func TestOutcomeTable(t *testing.T) {
 // testOutcomes writes all statuses to the pod of the case as dry runs.
 func testOutcomes(t *testing.T, c client.Client, pod *corev1.Pod, tc outcomeCase) {
 	t.Helper()
-	for m, main := range []string{"main=running", "main=0", "main=3", "main=ErrImagePull", "", "main=0 main=0"} {
+	for m, main := range []string{"main=running", "main=0", "main=3", "main=ErrImagePull", "", "main=0@1 main=0@2"} {
 		for p, proxy := range []string{"proxy=running", "proxy=0", "proxy=7", "proxy=CrashLoopBackOff", ""} {
 			for w, written := range []string{"Running", "Succeeded", "Failed"} {
 				if tc.restartPolicy == corev1.RestartPolicyOnFailure && (m+p+w)%3 != 0 {
@@ -274,7 +275,7 @@ func newOutcomePod(t *testing.T, c client.Client, space string, tc outcomeCase) 
 	if tc.disturbance == "deleted" {
 		disturb = deletePod
 	}
-	annotations := fmt.Sprintf("{%s: proxy, %s: %q, %s: %q}", ignoredCodes, outcomeRecord, tc.record, endRequest, tc.end)
+	annotations := fmt.Sprintf("{%s: proxy, %s: %q, %s: %q}", v1alpha1.AnnotationIgnoredExitCodes, v1alpha1.AnnotationMainContainers, tc.record, v1alpha1.AnnotationEnd, tc.end)
 	marked := patchPod("metadata: {labels: {sidecartermination.dev/outcome: MainContainers}, annotations: " + annotations + "}")
 	for _, write := range []podWriter{disturb, marked} {
 		if err := write(t.Context(), c, pod); err != nil {
@@ -404,7 +405,7 @@ func TestOutcomeOfPods(t *testing.T) {
 		"rejected before main":        {steps: steps{running, {kubelet("Failed reason=NodeAffinity"), "Failed, Running"}}},
 		"no statuses, still running":  {steps: steps{mainDone, {kubelet("Running"), "Running, Succeeded"}}},
 		"status of sidecar missing":   {steps: steps{{kubelet("Running main=0"), "Running, Succeeded"}}},
-		"statuses of main duplicated": {steps: steps{mainDone, {kubelet("Running main=0 main=0"), "Running, Succeeded"}}},
+		"statuses of main duplicated": {steps: steps{mainDone, {kubelet("Running main=0@1 main=0@2"), "Running, Succeeded"}}},
 		"main reported 0 and running": {steps: steps{{kubelet("Running main=0 main=running proxy=0"), "Running, Running"}}},
 		"status of other container": {steps: steps{
 			{kubelet("Running main=0 proxy=7 other=running"), "Running, Succeeded"}, {kubelet("Running main=0 proxy=7 other=3"), "Succeeded, Decided"}}},
@@ -423,7 +424,7 @@ func TestOutcomeOfPods(t *testing.T) {
 // Containers whose exit codes count.
 func TestOutcomeCountsContainers(t *testing.T) {
 	ignore := func(list string) func(*corev1.Pod) {
-		return func(pod *corev1.Pod) { pod.Annotations[ignoredCodes] = list }
+		return func(pod *corev1.Pod) { pod.Annotations[v1alpha1.AnnotationIgnoredExitCodes] = list }
 	}
 	container := func(index int, policy corev1.ContainerRestartPolicy, rules ...corev1.ContainerRestartRule) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
@@ -443,13 +444,13 @@ func TestOutcomeCountsContainers(t *testing.T) {
 	deadline := func(pod *corev1.Pod) { pod.Spec.ActiveDeadlineSeconds = new(int64(60)) }
 	byOperator := steps{{mainDone, "Running, Running"}, {mark(recordPod), "Running, Succeeded"}, {ended, "Succeeded, Decided"}}
 	testScenarios(t, map[string]outcomeScenario{
-		"no list":                 {pod: func(pod *corev1.Pod) { pod.Annotations = nil }, steps: steps{{ended, "Failed, Running, ignored="}}},
-		"no list, all exit 0":     {pod: func(pod *corev1.Pod) { pod.Annotations = nil }, steps: steps{{kubelet("Running main=0 proxy=0"), "Succeeded, Decided, ignored="}}},
-		"empty list":              {pod: ignore(""), steps: steps{{ended, "Failed, Running, ignored="}}},
-		"list with other names":   {pod: ignore("prox,proxy2,other"), steps: steps{{ended, "Failed, Running, ignored=prox,proxy2,other"}}},
-		"list with several names": {pod: ignore("other,proxy,last"), steps: steps{{ended, "Succeeded, Decided, ignored=other,proxy,last"}}},
-		"all containers ignored":  {pod: ignore("proxy,main"), steps: steps{{kubelet("Failed main=0 proxy=0"), "Failed, Running, ignored=proxy,main"}}},
-		"list grows":              {pod: ignore(""), steps: steps{{kubelet("Running main=0 proxy=running"), "Running, Running, ignored="}, {mark(markPod), "Running, Succeeded"}}},
+		"no list":                 {pod: func(pod *corev1.Pod) { pod.Annotations = nil }, steps: steps{{ended, "Failed, Running; ignored="}}},
+		"no list, all exit 0":     {pod: func(pod *corev1.Pod) { pod.Annotations = nil }, steps: steps{{kubelet("Running main=0 proxy=0"), "Succeeded, Decided; ignored="}}},
+		"empty list":              {pod: ignore(""), steps: steps{{ended, "Failed, Running; ignored="}}},
+		"list with other names":   {pod: ignore("prox,proxy2,other"), steps: steps{{ended, "Failed, Running; ignored=prox,proxy2,other"}}},
+		"list with several names": {pod: ignore("other,proxy,last"), steps: steps{{ended, "Succeeded, Decided; ignored=other,proxy,last"}}},
+		"all containers ignored":  {pod: ignore("proxy,main"), steps: steps{{kubelet("Failed main=0 proxy=0"), "Failed, Running; ignored=proxy,main"}}},
+		"list grows":              {pod: ignore(""), steps: steps{{kubelet("Running main=0 proxy=running"), "Running, Running; ignored="}, {mark(markPod), "Running, Succeeded"}}},
 
 		"main with OnFailure":       {pod: container(0, corev1.ContainerRestartPolicyOnFailure), steps: steps{{ended, "Succeeded, Decided"}}},
 		"main with Never":           {pod: container(0, corev1.ContainerRestartPolicyNever), steps: steps{{ended, "Succeeded, Decided"}}},
@@ -474,33 +475,62 @@ func TestOutcomeCountsContainers(t *testing.T) {
 	})
 }
 
+// A sidecar that runs again after the main container counts as ended.
+func TestOutcomeRestarts(t *testing.T) {
+	withSecond := func(pod *corev1.Pod) {
+		pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "second", Image: "main:1"})
+	}
+	scenarios := map[string]outcomeScenario{
+		"grace period 3601": {pod: func(pod *corev1.Pod) { pod.Spec.TerminationGracePeriodSeconds = new(int64(3601)) },
+			steps: steps{{kubelet("Running main=0@10 proxy=restarted@11"), "Running, Succeeded"}}},
+		"between main containers": {pod: withSecond, steps: steps{{kubelet("Running main=0@10 second=0@20 proxy=restarted@15"), "Running, Succeeded"}}},
+		"after main containers":   {pod: withSecond, steps: steps{{kubelet("Running main=0@10 second=0@20 proxy=restarted@21"), "Succeeded, Decided"}}},
+		"one without finishedAt":  {pod: withSecond, steps: steps{{kubelet("Running main=0@10 second=0 proxy=restarted@21"), "Running, Succeeded"}}},
+	}
+	for status, want := range map[string]string{
+		"Running main=0@10 proxy=restarted@11":                     "Succeeded, Decided",
+		"Running main=0@10 proxy=restarted@10":                     "Running, Succeeded",
+		"Running main=0@10 proxy=restarted@9":                      "Running, Succeeded",
+		"Running main=0@10 proxy=running@11":                       "Running, Succeeded",
+		"Running main=0@10 proxy=restarted":                        "Running, Succeeded",
+		"Running main=0 proxy=restarted@11":                        "Running, Succeeded",
+		"Running main=3@10 proxy=restarted@11":                     "Running, Running",
+		"Running main=restarted@11 proxy=0@10":                     "Running, Running",
+		"Running main=0@10 proxy=restarted@11 other=running":       "Running, Succeeded",
+		"Running main=0@10 proxy=restarted@11 init:native=running": "Running, Succeeded",
+	} {
+		scenarios[status] = outcomeScenario{pod: onFailure, steps: steps{{kubelet(status), want}}}
+	}
+	testScenarios(t, scenarios)
+}
+
 // The early end, with the annotation for mode PodPhase.
 func TestOutcomeEnd(t *testing.T) {
 	grace := func(seconds int64) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) { pod.Spec.TerminationGracePeriodSeconds = &seconds }
 	}
 	mainDone := kubelet("Running main=0 proxy=running")
-	requested := outcomeStep{mark(endPod), "Pending, Running, end=PodPhase"}
+	requested := outcomeStep{mark(endPod), "Pending, Running; end=PodPhase"}
 	testScenarios(t, map[string]outcomeScenario{
 		"requested before main": {steps: steps{
-			requested, {kubelet("Running main=running proxy=running"), "Running, Running, end=PodPhase"}, {mainDone, "Succeeded, Decided, end=PodPhase"},
-			{mainDone, "Succeeded, Decided, end=PodPhase"}, {kubelet("Running main=0 proxy=running DisruptionTarget=True"), "Succeeded, Decided, end=PodPhase"},
-			{kubelet("Failed main=0 proxy=137"), "Succeeded, Decided, end=PodPhase"}}},
-		"requested after main": {steps: steps{{mainDone, "Running, Succeeded"}, {mark(endPod), "Succeeded, Decided, end=PodPhase"}}},
-		"main fails":           {steps: steps{requested, {kubelet("Running main=3 proxy=running"), "Running, Running, end=PodPhase"}}},
-		"grace period 3600":    {pod: grace(3600), steps: steps{requested, {mainDone, "Succeeded, Decided, end=PodPhase"}}},
-		"grace period 3601":    {pod: grace(3601), steps: steps{requested, {mainDone, "Running, Succeeded, end=PodPhase"}}},
-		"foreign UID":          {pod: func(pod *corev1.Pod) { pod.Annotations[endRequest] = "PodPhase/f00d" }, steps: steps{{mainDone, "Running, Succeeded, end=PodPhase/f00d"}}},
-		"other mode":           {pod: func(pod *corev1.Pod) { pod.Annotations[endRequest] = "CRR" }, steps: steps{{mainDone, "Running, Succeeded, end=CRR"}}},
+			requested, {kubelet("Running main=running proxy=running"), "Running, Running; end=PodPhase"}, {mainDone, "Succeeded, Decided; end=PodPhase"},
+			{mainDone, "Succeeded, Decided; end=PodPhase"}, {kubelet("Running main=0 proxy=running DisruptionTarget=True"), "Succeeded, Decided; end=PodPhase"},
+			{kubelet("Failed main=0 proxy=137"), "Succeeded, Decided; end=PodPhase"}}},
+		"requested after main": {steps: steps{{mainDone, "Running, Succeeded"}, {mark(endPod), "Succeeded, Decided; end=PodPhase"}}},
+		"main fails":           {steps: steps{requested, {kubelet("Running main=3 proxy=running"), "Running, Running; end=PodPhase"}}},
+		"grace period 3600":    {pod: grace(3600), steps: steps{requested, {mainDone, "Succeeded, Decided; end=PodPhase"}}},
+		"grace period 3601":    {pod: grace(3601), steps: steps{requested, {mainDone, "Running, Succeeded; end=PodPhase"}}},
+		"foreign UID":          {pod: func(pod *corev1.Pod) { pod.Annotations[v1alpha1.AnnotationEnd] = "PodPhase/f00d" }, steps: steps{{mainDone, "Running, Succeeded; end=PodPhase/f00d"}}},
+		"other mode":           {pod: func(pod *corev1.Pod) { pod.Annotations[v1alpha1.AnnotationEnd] = "CRR" }, steps: steps{{mainDone, "Running, Succeeded; end=CRR"}}},
 		"annotation removed":   {steps: steps{requested, {patchPod("metadata: {annotations: {sidecartermination.dev/end: null}}"), "Pending, Running"}, {mainDone, "Running, Succeeded"}}},
-		"stale PUT":            {steps: steps{requested, {putStatus("Running main=0 proxy=running", func(pod *corev1.Pod) { pod.Annotations = nil }), "Succeeded, Decided, end=PodPhase"}}},
+		"stale PUT":            {steps: steps{requested, {putStatus("Running main=0 proxy=running", func(pod *corev1.Pod) { pod.Annotations = nil }), "Succeeded, Decided; end=PodPhase"}}},
 		"PUT without spec, grace period 3601": {pod: grace(3601), steps: steps{
-			requested, {putStatus("Running main=0 proxy=running", func(pod *corev1.Pod) { pod.Spec = corev1.PodSpec{NodeName: "node"} }), "Running, Succeeded, end=PodPhase"}}},
+			requested, {putStatus("Running main=0 proxy=running", func(pod *corev1.Pod) { pod.Spec = corev1.PodSpec{NodeName: "node"} }), "Running, Succeeded; end=PodPhase"}}},
 		"evicted after record": {steps: steps{{mainDone, "Running, Succeeded"}, {kubelet("Running main=0 proxy=running DisruptionTarget=True"), "Running, Succeeded"},
-			{mark(endPod), "Running, Succeeded, end=PodPhase"}, {kubelet("Failed main=0 proxy=137 DisruptionTarget=True"), "Succeeded, Decided, end=PodPhase"}}},
-		"deleted after record": {steps: steps{{mainDone, "Running, Succeeded"}, {deletePod, "Running, Succeeded"}, {mark(endPod), "Running, Succeeded, end=PodPhase"}}},
+			{mark(endPod), "Running, Succeeded; end=PodPhase"}, {kubelet("Failed main=0 proxy=137 DisruptionTarget=True"), "Succeeded, Decided; end=PodPhase"}}},
+		"deleted after record": {steps: steps{{mainDone, "Running, Succeeded"}, {deletePod, "Running, Succeeded"}, {mark(endPod), "Running, Succeeded; end=PodPhase"}}},
 		"record by operator": {steps: steps{
-			{kubelet("Running main=running proxy=running"), "Running, Running"}, {mark(endPod), "Running, Running, end=PodPhase"}, {mark(recordPod), "Succeeded, Decided, end=PodPhase"}}},
+			{kubelet("Running main=running proxy=running"), "Running, Running"}, {mark(endPod), "Running, Running; end=PodPhase"}, {mark(recordPod), "Succeeded, Decided; end=PodPhase"}}},
 	})
 }
 
@@ -508,24 +538,26 @@ func TestOutcomeEnd(t *testing.T) {
 func TestOutcomeMark(t *testing.T) {
 	unmarked := func(pod *corev1.Pod) { pod.Labels, pod.Annotations = nil, nil }
 	withoutSpec := func(pod *corev1.Pod) { pod.Spec, pod.UID = corev1.PodSpec{NodeName: "node"}, "" }
-	notMarked := outcomeStep{kubelet("Running main=0 proxy=running"), "Running, label=, ignored="}
+	notMarked := outcomeStep{kubelet("Running main=0 proxy=running"), "Running; label=; ignored="}
 	mainDone := outcomeStep{kubelet("Running main=0 proxy=running"), "Running, Succeeded"}
 	const statuses = "containerStatuses: [{name: main, state: {terminated: {exitCode: 0}}}, {name: proxy, state: {terminated: {exitCode: 7}}}]"
 	testScenarios(t, map[string]outcomeScenario{
 		"marked while main runs": {pod: unmarked, steps: steps{
-			{kubelet("Running main=running proxy=running"), "Running, label=, ignored="}, {mark(markPod), "Running, Running"}, mainDone}},
+			{kubelet("Running main=running proxy=running"), "Running; label=; ignored="}, {mark(markPod), "Running, Running"}, mainDone}},
 		"marked after main": {pod: unmarked, steps: steps{notMarked, {mark(markPod), "Running, Succeeded"}}},
-		"marked after all":  {pod: unmarked, steps: steps{{kubelet("Running main=0 proxy=7"), "Running, label=, ignored="}, {mark(markPod), "Succeeded, Decided"}}},
+		"marked after all":  {pod: unmarked, steps: steps{{kubelet("Running main=0 proxy=7"), "Running; label=; ignored="}, {mark(markPod), "Succeeded, Decided"}}},
 		"marked with end": {pod: unmarked, steps: steps{
-			notMarked, {mark(strings.Replace(markPod, "proxy", "proxy, sidecartermination.dev/end: PodPhase/UID", 1)), "Succeeded, Decided, end=PodPhase"}}},
-		"marked after Failed":        {pod: unmarked, steps: steps{{kubelet("Failed main=0 proxy=7"), "Failed, label=, ignored="}, {mark(markPod), "Failed, Succeeded"}}},
-		"marked without annotations": {pod: unmarked, steps: steps{{mark("metadata: {labels: {sidecartermination.dev/outcome: MainContainers}}"), "Pending, Running, ignored="}}},
+			notMarked, {mark(strings.Replace(markPod, "proxy", "proxy, sidecartermination.dev/end: PodPhase/UID", 1)), "Succeeded, Decided; end=PodPhase"}}},
+		"marked after Failed":        {pod: unmarked, steps: steps{{kubelet("Failed main=0 proxy=7"), "Failed; label=; ignored="}, {mark(markPod), "Failed, Succeeded"}}},
+		"marked without annotations": {pod: unmarked, steps: steps{{mark("metadata: {labels: {sidecartermination.dev/outcome: MainContainers}}"), "Pending, Running; ignored="}}},
 		"marked by PUT": {pod: unmarked, steps: steps{
-			{putStatus("Running main=0 proxy=running", func(pod *corev1.Pod) { pod.Labels = map[string]string{outcomeLabel: "MainContainers"} }), "Running, Running, ignored="}}},
+			{putStatus("Running main=0 proxy=running", func(pod *corev1.Pod) {
+				pod.Labels = map[string]string{v1alpha1.LabelOutcome: v1alpha1.OutcomeMainContainers}
+			}), "Running, Running; ignored="}}},
 		"restartPolicy Always": {pod: func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyAlways }, steps: steps{
 			{kubelet("Failed main=0 proxy=7"), "Failed"}, {kubelet("Running main=0 proxy=7"), "Running"}}},
-		"not marked":  {pod: unmarked, steps: steps{{kubelet("Failed main=0 proxy=7"), "Failed, label=, ignored="}, {kubelet("Running main=0 proxy=7"), "Running, label=, ignored="}}},
-		"other label": {pod: func(pod *corev1.Pod) { pod.Labels[outcomeLabel] = "Other" }, steps: steps{{kubelet("Failed main=0 proxy=7"), "Failed, label=Other"}}},
+		"not marked":  {pod: unmarked, steps: steps{{kubelet("Failed main=0 proxy=7"), "Failed; label=; ignored="}, {kubelet("Running main=0 proxy=7"), "Running; label=; ignored="}}},
+		"other label": {pod: func(pod *corev1.Pod) { pod.Labels[v1alpha1.LabelOutcome] = "Other" }, steps: steps{{kubelet("Failed main=0 proxy=7"), "Failed; label=Other"}}},
 
 		"merge patch":           {steps: steps{{patchPodStatus(types.MergePatchType, "status: {phase: Failed, "+statuses+"}"), "Succeeded, Decided"}}},
 		"strategic merge patch": {steps: steps{{patchPodStatus(types.StrategicMergePatchType, "status: {phase: Failed, "+statuses+"}"), "Succeeded, Decided"}}},
@@ -541,7 +573,7 @@ func TestOutcomeMark(t *testing.T) {
 			{putStatus("Failed main=0 proxy=7", unmarked), "Succeeded, Decided"}, {putStatus("Running main=0 proxy=7", unmarked), "Succeeded, Decided"}}},
 		"PUT without metadata, evicted": {steps: steps{mainDone, {putStatus("Failed reason=Evicted", unmarked), "Succeeded, Decided"}}},
 		"PUT with other metadata": {steps: steps{mainDone, {putStatus("Running main=0 proxy=running", func(pod *corev1.Pod) {
-			pod.Labels, pod.Annotations = map[string]string{outcomeLabel: "Other"}, map[string]string{"example.com/note": "stale"}
+			pod.Labels, pod.Annotations = map[string]string{v1alpha1.LabelOutcome: "Other"}, map[string]string{"example.com/note": "stale"}
 		}), "Running, Succeeded"}}},
 		"PUT without spec and UID": {steps: steps{
 			{putStatus("Running main=0 proxy=running", withoutSpec), "Running, Succeeded"}, {putStatus("Failed main=0 proxy=7", withoutSpec), "Succeeded, Decided"}}},
@@ -551,36 +583,48 @@ func TestOutcomeMark(t *testing.T) {
 		"PUT without deletionTimestamp": {steps: steps{
 			{deletePod, "Pending"}, {putStatus("Failed main=0 proxy=0", func(pod *corev1.Pod) { pod.DeletionTimestamp = nil }), "Failed, Running"}}},
 		"PUT with foreign record": {steps: steps{
-			mainDone, {putStatus("Running main=0 proxy=running", func(pod *corev1.Pod) { pod.Annotations[outcomeRecord] = "Running/f00d" }), "Running, Succeeded"}}},
+			mainDone, {putStatus("Running main=0 proxy=running", func(pod *corev1.Pod) { pod.Annotations[v1alpha1.AnnotationMainContainers] = "Running/f00d" }), "Running, Succeeded"}}},
 		"PUT with stale record": {steps: steps{
-			mainDone, {putStatus("Failed main=0 proxy=7", func(pod *corev1.Pod) { pod.Annotations[outcomeRecord] = "Running/" + string(pod.UID) }), "Succeeded, Decided"},
-			{putStatus("Failed main=3 proxy=7", func(pod *corev1.Pod) { pod.Annotations[outcomeRecord] = "Succeeded/" + string(pod.UID) }), "Succeeded, Decided"}}},
-		"record of copied pod": {pod: func(pod *corev1.Pod) { pod.Annotations[outcomeRecord] = "Decided/f00d" }, steps: steps{
+			mainDone, {putStatus("Failed main=0 proxy=7", func(pod *corev1.Pod) {
+				pod.Annotations[v1alpha1.AnnotationMainContainers] = "Running/" + string(pod.UID)
+			}), "Succeeded, Decided"},
+			{putStatus("Failed main=3 proxy=7", func(pod *corev1.Pod) {
+				pod.Annotations[v1alpha1.AnnotationMainContainers] = "Succeeded/" + string(pod.UID)
+			}), "Succeeded, Decided"}}},
+		"record of copied pod": {pod: func(pod *corev1.Pod) { pod.Annotations[v1alpha1.AnnotationMainContainers] = "Decided/f00d" }, steps: steps{
 			{kubelet("Running main=running proxy=running"), "Running, Running"}, {kubelet("Failed main=3 proxy=0"), "Failed, Running"}}},
 		"list removed": {steps: steps{{kubelet("Running main=running proxy=running"), "Running, Running"},
-			{patchPod("metadata: {annotations: {sidecartermination.dev/ignored-exit-codes: null}}"), "Running, Running, ignored="},
-			{kubelet("Failed main=0 proxy=7"), "Failed, Running, ignored="}}},
-		"label removed": {steps: steps{mainDone, {patchPod("metadata: {labels: null}"), "Running, Succeeded, label="}, {kubelet("Failed main=0 proxy=7"), "Failed, Succeeded, label="}}},
+			{patchPod("metadata: {annotations: {sidecartermination.dev/ignored-exit-codes: null}}"), "Running, Running; ignored="},
+			{kubelet("Failed main=0 proxy=7"), "Failed, Running; ignored="}}},
+		"label removed": {steps: steps{mainDone, {patchPod("metadata: {labels: null}"), "Running, Succeeded; label="}, {kubelet("Failed main=0 proxy=7"), "Failed, Succeeded; label="}}},
 		"record removed": {steps: steps{
 			mainDone, {patchPod("metadata: {annotations: {sidecartermination.dev/main-containers: null}}"), "Running"}, {kubelet("Running main=0 proxy=running"), "Running, Succeeded"}}},
 	})
 }
 
-// A status write to a pod without the label changes nothing else.
-func TestOutcomeIgnoresUnmarkedPods(t *testing.T) {
+// The policy changes the phase and the record of marked pods, and nothing of other pods.
+func TestOutcomeChangesNothingElse(t *testing.T) {
 	c, space := installOutcome(t)
-	pod := markedPod(space)
-	pod.Labels = map[string]string{"app": "job"}
-	pod.Annotations[endRequest] = "PodPhase"
-	create(t, c, pod)
-	want := pod.DeepCopy()
-	if err := c.Status().Patch(t.Context(), pod, kubeletPatch(pod.UID, "Failed main=0 proxy=7")); err != nil {
-		t.Fatal(err)
-	}
-	want.Status.Phase, want.Status.ContainerStatuses = corev1.PodFailed, pod.Status.ContainerStatuses
-	want.ResourceVersion, want.ManagedFields = pod.ResourceVersion, pod.ManagedFields
-	if diff := cmp.Diff(want, pod); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+	for _, marked := range []bool{true, false} {
+		pod := markedPod(space)
+		pod.Labels["app"], pod.Annotations["example.com/note"] = "job", "kept"
+		if !marked {
+			delete(pod.Labels, v1alpha1.LabelOutcome)
+		}
+		create(t, c, pod)
+		want := pod.DeepCopy()
+		want.Status.Phase = corev1.PodFailed
+		if marked {
+			want.Status.Phase, want.Annotations[v1alpha1.AnnotationMainContainers] = corev1.PodSucceeded, "Decided/"+string(pod.UID)
+		}
+		if err := kubelet("Failed main=0 proxy=7")(t.Context(), c, pod); err != nil {
+			t.Fatal(err)
+		}
+		want.Status.ContainerStatuses = podStatus("main=0 proxy=7").ContainerStatuses
+		want.ResourceVersion, want.ManagedFields = pod.ResourceVersion, pod.ManagedFields
+		if diff := cmp.Diff(want, pod); diff != "" {
+			t.Errorf("marked: %t: (-want +got):\n%s", marked, diff)
+		}
 	}
 }
 
@@ -610,17 +654,21 @@ func TestOutcomeCost(t *testing.T) {
 			for i := range tc.containers {
 				name := fmt.Sprintf("c%03d-%s", i, strings.Repeat("x", 58))
 				pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name, Image: "main:1", Args: []string{strings.Repeat("x", tc.bytes)}})
-				names, report = append(names, name), append(report, name+"=0")
+				state := "=0@10"
+				if i < tc.ignored {
+					state = "=restarted@11"
+				}
+				names, report = append(names, name), append(report, name+state)
 			}
-			pod.Annotations[ignoredCodes] = strings.Join(names[:tc.ignored], ",") + tc.other
+			pod.Annotations[v1alpha1.AnnotationIgnoredExitCodes] = strings.Join(names[:tc.ignored], ",") + tc.other
 			create(t, c, pod)
 			start := time.Now()
-			status := "Failed " + strings.Join(report, " ") + strings.Repeat(" other=0", tc.extra)
+			status := "Running " + strings.Join(report, " ") + strings.Repeat(" other=0", tc.extra)
 			if err := c.Status().Patch(t.Context(), pod, kubeletPatch(pod.UID, status)); err != nil {
 				t.Fatal(err)
 			}
 			t.Logf("%s to write the status of a pod of %d bytes", time.Since(start), pod.Size())
-			record, _, _ := strings.Cut(pod.Annotations[outcomeRecord], "/")
+			record, _, _ := strings.Cut(pod.Annotations[v1alpha1.AnnotationMainContainers], "/")
 			if failed := evaluationErrors(t) != before; record != tc.want || failed != tc.fails {
 				t.Errorf("got record %q, evaluation error %t; want %q, %t", record, failed, tc.want, tc.fails)
 			}

@@ -6,6 +6,7 @@ package controllers
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -14,67 +15,116 @@ import (
 	"strings"
 	"testing"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+	"sigs.k8s.io/yaml"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
-	"github.com/sidecar-termination/operator/hack/podtest"
 	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
 // denial is the message of those who deny writes in these tests.
 const denial = "nobody changes pods here"
 
-// denier returns objects that make the API server deny the operator's updates of the resources in a namespace.
-type denier func(f *fixture, resources ...string) []client.Object
+// In these manifests NAME and NAMESPACE stand for the fixture's namespace, and OPERATOR for the operator's ServiceAccount.
+const (
+	denyingPolicy = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: NAME}
+spec:
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAMESPACE}}
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: RESOURCES}]
+  matchConditions: [{name: operator-writes, expression: request.userInfo.username == 'OPERATOR'}]
+  validations: [{expression: "false", message: nobody changes pods here, reason: REASON}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: NAME}
+spec: {policyName: NAME, validationActions: [Deny]}
+`
+	denyingWebhook = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {name: NAME}
+webhooks:
+- name: deny.example.com
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  clientConfig: {url: URL, caBundle: CERTIFICATE}
+  namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAMESPACE}}
+  rules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: RESOURCES}]
+  matchConditions: [{name: operator-writes, expression: request.userInfo.username == 'OPERATOR'}]
+`
+	strippingPolicy = `
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicy
+metadata: {name: NAME}
+spec:
+  reinvocationPolicy: Never
+  matchConstraints:
+    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAMESPACE}}
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [UPDATE], resources: [pods/status]}]
+  mutations:
+  - patchType: JSONPatch
+    jsonPatch:
+      expression: >-
+        'sidecartermination.dev/outcome' in object.metadata.?labels.orValue({}) ?
+        [JSONPatch{op: 'remove', path: '/metadata/labels/sidecartermination.dev~1outcome'}] : []
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: MutatingAdmissionPolicyBinding
+metadata: {name: NAME}
+spec: {policyName: NAME}
+`
+)
 
-// updatesOf matches the updates of resources of pods.
-func updatesOf(resources ...string) admissionv1.RuleWithOperations {
-	return admissionv1.RuleWithOperations{
-		Operations: []admissionv1.OperationType{admissionv1.Update},
-		Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: resources},
-	}
-}
-
-// ownNamespace selects the fixture's namespace.
-func (f *fixture) ownNamespace() *metav1.LabelSelector {
-	return &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: f.namespace}}
-}
-
-var operatorWrites = admissionv1.MatchCondition{
-	Name: "the-operator-writes", Expression: fmt.Sprintf("request.userInfo.username == %q", "system:serviceaccount:"+systemNamespace+":"+serviceAccount),
-}
-
-// byPolicy denies by an admission policy with the reason, nil for Invalid.
-func byAdmissionPolicy(reason *metav1.StatusReason) denier {
-	return func(f *fixture, resources ...string) []client.Object {
-		name := metav1.ObjectMeta{Name: "deny-" + f.namespace}
-		return []client.Object{
-			&admissionv1.ValidatingAdmissionPolicy{ObjectMeta: name, Spec: admissionv1.ValidatingAdmissionPolicySpec{
-				MatchConstraints: &admissionv1.MatchResources{
-					NamespaceSelector: f.ownNamespace(), ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: updatesOf(resources...)}},
-				},
-				MatchConditions: []admissionv1.MatchCondition{operatorWrites},
-				Validations:     []admissionv1.Validation{{Expression: "false", Message: denial, Reason: reason}},
-			}},
-			&admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: name, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-				PolicyName: name.Name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
-			}},
+// install creates the objects of a manifest until the end of the test.
+func (f *fixture) install(manifest string, replace ...string) (objects []client.Object) {
+	f.Helper()
+	replace = append(replace, "NAMESPACE", f.namespace, "NAME", "test-"+f.namespace, "OPERATOR", asOperator().Impersonate.UserName)
+	for document := range strings.SplitSeq(strings.NewReplacer(replace...).Replace(manifest), "\n---\n") {
+		object := &unstructured.Unstructured{}
+		if err := yaml.UnmarshalStrict([]byte(document), &object.Object); err != nil {
+			f.Fatal(err)
 		}
+		f.createForTest(object)
+		objects = append(objects, object)
+	}
+	return objects
+}
+
+// createForTest creates the object until the end of the test.
+func (f *fixture) createForTest(object client.Object) {
+	f.Helper()
+	f.create(object)
+	f.Cleanup(func() {
+		if err := f.Delete(context.WithoutCancel(f.Context()), object); client.IgnoreNotFound(err) != nil {
+			f.Error(err)
+		}
+	})
+}
+
+// denier makes the API server deny the operator's updates of the resources in the fixture's namespace.
+type denier func(f *fixture, resources string) []client.Object
+
+// byAdmissionPolicy denies with the reason.
+func byAdmissionPolicy(reason metav1.StatusReason) denier {
+	return func(f *fixture, resources string) []client.Object {
+		return f.install(denyingPolicy, "RESOURCES", resources, "REASON", string(reason))
 	}
 }
 
-// byWebhook denies by a webhook that answers with the code, 0 for one that is down.
+// byWebhook denies with the code; 0 is a webhook that is down.
 func byWebhook(code int32) denier {
-	return func(f *fixture, resources ...string) []client.Object {
+	return func(f *fixture, resources string) []client.Object {
 		server := httptest.NewTLSServer(&admission.Webhook{Handler: admission.HandlerFunc(func(context.Context, admission.Request) admission.Response {
 			return admission.Errored(code, errors.New(denial))
 		})})
@@ -82,38 +132,15 @@ func byWebhook(code int32) denier {
 		if code == 0 {
 			server.Close()
 		}
-		return []client.Object{&admissionv1.ValidatingWebhookConfiguration{
-			ObjectMeta: metav1.ObjectMeta{Name: "deny-" + f.namespace},
-			Webhooks: []admissionv1.ValidatingWebhook{{
-				Name: "deny.example.com", AdmissionReviewVersions: []string{"v1"}, SideEffects: ptr.To(admissionv1.SideEffectClassNone),
-				ClientConfig: admissionv1.WebhookClientConfig{
-					URL: &server.URL, CABundle: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}),
-				},
-				NamespaceSelector: f.ownNamespace(), Rules: []admissionv1.RuleWithOperations{updatesOf(resources...)},
-				MatchConditions: []admissionv1.MatchCondition{operatorWrites},
-			}},
-		}}
+		certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
+		return f.install(denyingWebhook, "RESOURCES", resources, "URL", server.URL, "CERTIFICATE", base64.StdEncoding.EncodeToString(certificate))
 	}
-}
-
-// install creates the objects until the end of the test.
-func (f *fixture) install(objects ...client.Object) {
-	f.Helper()
-	f.create(objects...)
-	f.Cleanup(func() {
-		for _, object := range objects {
-			if err := f.Delete(context.WithoutCancel(f.Context()), object); client.IgnoreNotFound(err) != nil {
-				f.Error(err)
-			}
-		}
-	})
 }
 
 // deny makes the API server deny the operator's writes to the resources of the pod's namespace. The returned function ends that.
 func (f *fixture) deny(pod *corev1.Pod, by denier, resources ...string) (allow func()) {
 	f.Helper()
-	objects := by(f, resources...)
-	f.install(objects...)
+	objects := by(f, "["+strings.Join(resources, ", ")+"]")
 	until := func(what string, denied bool) {
 		f.Helper()
 		testenv.Eventually(f.T, what, func(ctx context.Context) error {
@@ -152,7 +179,7 @@ func (f *fixture) withoutMarks() *rest.Config {
 	f.Helper()
 	account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: systemNamespace, Name: "without-marks"}
 	for _, role := range []string{"manager-role", "manager-crr-role", "manager-image-role", "manager-pre-pull-role"} {
-		f.install(&rbacv1.ClusterRoleBinding{
+		f.createForTest(&rbacv1.ClusterRoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Name: "without-marks-" + role}, Subjects: []rbacv1.Subject{account},
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "sidecar-termination-" + role},
 		})
@@ -164,10 +191,14 @@ func (f *fixture) withoutMarks() *rest.Config {
 
 // Whoever denies a mark, the policy says so, nothing is retried on a timer while main runs, and the next mode follows.
 func TestFallbackWhenMarkIsDenied(t *testing.T) {
+	const (
+		steps = "denyMarks now status main now now status"
+		trace = "mark WriteRefused mark swap +15s mark +15s WriteRefused"
+	)
+	b, clock := newTimedBench(t, false)
 	for name, by := range map[string]denier{
-		"RBAC":                         nil,
-		"admission policy, Forbidden":  byAdmissionPolicy(ptr.To(metav1.StatusReasonForbidden)),
-		"admission policy, Invalid":    byAdmissionPolicy(nil),
+		"admission policy, Forbidden":  byAdmissionPolicy(metav1.StatusReasonForbidden),
+		"admission policy, Invalid":    byAdmissionPolicy(metav1.StatusReasonInvalid),
 		"webhook, 403":                 byWebhook(http.StatusForbidden),
 		"webhook, 404":                 byWebhook(http.StatusNotFound),
 		"webhook, 409":                 byWebhook(http.StatusConflict),
@@ -175,96 +206,75 @@ func TestFallbackWhenMarkIsDenied(t *testing.T) {
 		"webhook, 500":                 byWebhook(http.StatusInternalServerError),
 		"webhook that does not answer": byWebhook(0),
 	} {
-		t.Run(name, func(t *testing.T) {
-			f, options := newFixture(t), testOptions()
-			options.StatusPeriod = 0
-			connection := asOperator()
-			if by == nil {
-				connection = f.withoutMarks()
+		b.run(name, func() {
+			b.by = by
+			b.tell(clock, "Auto", "", steps).checks(trace)
+			if events := b.events.take(); len(events) != 1 {
+				b.Errorf("events: %q", events)
 			}
-			b := newBenchAs(f, connection, options, nil)
-			policy := b.newPolicy("mesh")
-			pod := b.newPod("job-1")
-			if by != nil {
-				b.deny(pod, by, "pods/status")
+		})
+	}
+	t.Run("RBAC", func(t *testing.T) {
+		f := newFixture(t)
+		b, clock := newTimedBenchAs(f, f.withoutMarks(), false)
+		b.tell(clock, "Auto", "", strings.TrimPrefix(steps, "denyMarks ")).checks(trace)
+	})
+}
+
+func TestPodIsStuckWhileEveryWriteIsDenied(t *testing.T) {
+	b, clock := newTimedBench(t, false)
+	b.by = byAdmissionPolicy(metav1.StatusReasonForbidden)
+	l := b.tell(clock, "PodPhase", "", "main denyAll now now status")
+	l.checks("mark swap +1m0s mark swap +1m0s NoUsableMode")
+	if events := b.events.take(); len(events) != 1 || !strings.HasPrefix(events[0], "Warning NoUsableMode ") || !strings.Contains(events[0], denial) {
+		t.Errorf("events: %q, want one with the answer", events)
+	}
+	if l.policy.Status.StuckPods != 1 || !strings.Contains(l.policy.Status.Conditions[0].Message+l.policy.Status.Conditions[1].Message, denial) {
+		t.Errorf("status: %+v", l.policy.Status)
+	}
+	l.goOn("allow now now status")
+	l.checks("mark swap +1m0s mark swap +1m0s NoUsableMode mark (Running proxy Succeeded) mark +1m0s " + decided)
+	if events := b.events.take(); len(events) != 1 || !strings.HasPrefix(events[0], "Normal Terminating ") {
+		t.Errorf("events: %q", events)
+	}
+}
+
+// Somebody removes the mark each time, after the write or within it.
+func TestMarksAreBounded(t *testing.T) {
+	b, clock := newTimedBench(t, false)
+	const bound = 10
+	for name, steps := range map[string]string{
+		"after the write":  strings.Repeat("now unmark ", bound+2),
+		"within the write": "strip " + strings.Repeat("now ", bound+2),
+	} {
+		b.run(name, func() {
+			l := b.tell(clock, "Auto", "", steps+"main now now status")
+			trace := strings.Join(l.trace, " ")
+			if marks := strings.Count(trace, "mark "); marks != bound || !strings.HasSuffix(trace, " swap +1m0s +1m0s") {
+				l.Errorf("%d marks, want %d and then a swap: %s", marks, bound, trace)
 			}
-			if result := b.reconcile(pod); result.RequeueAfter != 0 {
-				t.Errorf("requeued after %s while main runs", result.RequeueAfter)
+			if unrequeued := strings.Contains(trace, "mark mark"); unrequeued {
+				l.Errorf("nothing requeues the pod after a mark that changes nothing: %s", trace)
 			}
-			b.wrote("PATCH pods/status")
-			b.summarise(policy)
-			b.reload(policy)
-			if degraded := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionDegraded); degraded == nil {
-				t.Errorf("the policy does not report the denial: %+v", policy.Status.Conditions)
-			}
-			b.writes.forget()
-			b.change(pod, podtest.MainDone)
-			for range 2 {
-				if result := b.reconcile(pod); result.RequeueAfter <= 0 || result.RequeueAfter > denialRetry {
-					b.Errorf("requeued after %s, want %s at most", result.RequeueAfter, denialRetry)
-				}
-			}
-			b.wrote("PATCH pods/status", "PATCH pods", "PATCH pods/status")
-			if !imageSwapped(pod) || outcomeOf(pod) != "Running unmarked" {
-				t.Errorf("pod is %q with images %v", outcomeOf(pod), images(pod))
-			}
-			if got := b.events.take(); len(got) != 1 {
-				t.Errorf("events: %q", got)
+			if l.policy.Status.TerminatingPods != 1 {
+				l.Errorf("status: %+v", l.policy.Status)
 			}
 		})
 	}
 }
 
-func TestFallbackWhenSwapIsDenied(t *testing.T) {
-	b := newBench(t, testOptions(), nil)
-	b.newPolicy("mesh", mode(v1alpha1.ModeImage, ""))
-	pod := b.newPod("job-1", podtest.MainDone)
-	b.reconcile(pod)
-	b.deny(pod, byAdmissionPolicy(nil), "pods")
-	b.reconcile(pod)
-	b.wrote("PATCH pods/status", "PATCH pods", "PATCH pods/status")
-	b.is(pod, "Succeeded proxy PodPhase Decided")
-	if got := b.events.take(); len(got) != 1 || !strings.HasPrefix(got[0], "Warning Fallback ") && !strings.HasPrefix(got[0], "Normal Fallback ") {
-		t.Errorf("events: %q", got)
-	}
-}
-
-func TestPodIsStuckWhileEveryWriteIsDenied(t *testing.T) {
-	options := testOptions()
-	options.StatusPeriod = 0
-	b := newBench(t, options, nil)
-	policy := b.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
-	pod := b.newPod("job-1", podtest.MainDone)
-	allow := b.deny(pod, byAdmissionPolicy(ptr.To(metav1.StatusReasonForbidden)), "pods", "pods/status")
-
-	for range 2 {
-		if result := b.reconcile(pod); result.RequeueAfter != maxDenialRetry {
-			t.Errorf("requeued after %s, want %s long after the end of the main container", result.RequeueAfter, maxDenialRetry)
+// A pod that is marked in time needs no operator.
+func TestMarkedPodEndsWithoutOperator(t *testing.T) {
+	f := newFixture(t)
+	stop := f.startOperator(testOptions())
+	f.newPolicy("mesh", mode(v1alpha1.ModePodPhase, ""))
+	pod := f.newPod("job-1")
+	f.until(pod, "is marked", marked)
+	stop()
+	for _, change := range []func(*corev1.Pod){mainExits(0), sidecarExits(143)} {
+		if f.change(pod, change); !succeeded(pod) {
+			t.Errorf("pod is %q", outcomeOf(pod))
 		}
 	}
-	b.wrote("PATCH pods/status", "PATCH pods", "PATCH pods/status", "PATCH pods")
-	got := b.events.take()
-	if len(got) != 1 || !strings.HasPrefix(got[0], "Warning NoUsableMode ") || !strings.Contains(got[0], denial) {
-		t.Errorf("events: %q, want one with the answer", got)
-	}
-	b.summarise(policy)
-	b.reload(policy)
-	degraded := meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionDegraded)
-	if policy.Status.StuckPods != 1 || degraded == nil || degraded.Reason != string(v1alpha1.ReasonNoUsableMode) || !strings.Contains(degraded.Message, denial) {
-		t.Errorf("the policy has %d stuck pods and is degraded as %+v", policy.Status.StuckPods, degraded)
-	}
-
-	allow()
-	for range 2 {
-		b.reconcile(pod)
-	}
-	b.is(pod, "Succeeded proxy PodPhase Decided")
-	if got := b.events.take(); len(got) != 1 || !strings.HasPrefix(got[0], "Normal Terminating ") {
-		t.Errorf("events: %q", got)
-	}
-	b.summarise(policy)
-	b.reload(policy)
-	if policy.Status.StuckPods != 0 || meta.FindStatusCondition(policy.Status.Conditions, v1alpha1.ConditionDegraded) != nil {
-		t.Errorf("the policy still has %d stuck pods: %+v", policy.Status.StuckPods, policy.Status.Conditions)
-	}
+	f.nothingWentWrong()
 }

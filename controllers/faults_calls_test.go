@@ -7,7 +7,6 @@ package controllers
 import (
 	"context"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -39,75 +38,54 @@ const (
 	burst      = 100 * time.Millisecond
 )
 
-// failingCalls makes a third of all calls of the operator fail, including watches, events and discovery. The seed decides about each
-// call of a kind, independently of the order of other kinds. Of three consecutive seeds, one fails the first call of a kind, one makes
-// its watches late, and one loses their first connection.
+// failingCalls makes a third of all calls of the operator fail, including watches, events and discovery. Of three consecutive seeds, the
+// first fails the first call of each kind, the second makes watches late, and the third loses the first connection of each watch.
 type failingCalls struct {
-	mu    sync.Mutex
-	seed  *uint64 // nil while every call succeeds
-	calls int
-	// By verb and resource: the random numbers, the number of failures, and the number of consecutive failures.
-	random map[string]*rand.Rand
+	mu     sync.Mutex
+	seed   uint64
+	random *rand.Rand // nil while every call succeeds
+	calls  map[string]int
 	failed map[string]int
-	row    map[string]int
-	lost   map[string]bool
-	// log holds every failed call with its time.
-	log []string
+	row    map[string]int // consecutive failures
+	log    []string       // every failed call with its time
 }
 
 // begin starts failures by the seed.
 func (f *failingCalls) begin(seed uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.seed = &seed
-	f.random, f.failed, f.row, f.lost = map[string]*rand.Rand{}, map[string]int{}, map[string]int{}, map[string]bool{}
+	f.seed, f.random = seed, rand.New(rand.NewPCG(seed, 0))
+	f.calls, f.failed, f.row = map[string]int{}, map[string]int{}, map[string]int{}
 }
 
-// fate returns what the seed decides about all calls of a kind: 0, 1 or 2.
-func (f *failingCalls) fate(call string) uint64 {
-	kind := fnv.New64a()
-	_, _ = kind.Write([]byte(call))
-	return (kind.Sum64()%3 + *f.seed) % 3
-}
-
-// choose returns the fault of a call.
-func (f *failingCalls) choose(call string) fault {
-	f.calls++
-	random, fails := f.random[call], f.fate(call) == 0
-	if random != nil {
-		fails = random.IntN(10) < 3
-	} else {
-		kind := fnv.New64a()
-		_, _ = kind.Write([]byte(call))
-		random = rand.New(rand.NewPCG(*f.seed, kind.Sum64()))
-		f.random[call] = random
-	}
-	if !fails || f.row[call] == inARow {
+// choose returns the fault of a call, and whether it is the first one of its kind.
+func (f *failingCalls) choose(call string) (chosen fault, first bool) {
+	first = f.calls[call] == 0
+	f.calls[call]++
+	if fails := f.random.IntN(10) < 3 || first && f.seed%3 == 0; !fails || f.row[call] == inARow {
 		f.row[call] = 0
-		return noFault
+		return noFault, first
 	}
 	f.failed[call]++
 	f.row[call]++
-	befell := answers[random.IntN(len(answers))]
-	f.log = append(f.log, fmt.Sprintf("%s %s: %s", time.Now().Format(time.TimeOnly), call, befell))
-	return befell
+	chosen = answers[f.random.IntN(len(answers))]
+	f.log = append(f.log, fmt.Sprintf("%s %s: %s", time.Now().Format(time.TimeOnly), call, chosen))
+	return chosen, first
 }
 
 func (f *failingCalls) wrap(next http.RoundTripper) http.RoundTripper {
 	return roundTripper(func(request *http.Request) (*http.Response, error) {
 		f.mu.Lock()
-		if f.seed == nil {
+		if f.random == nil {
 			f.mu.Unlock()
 			return next.RoundTrip(request)
 		}
-		info := callOf(request)
-		call := info.Verb + " " + target(info)
-		chosen, fate, lost := f.choose(call), f.fate(call), f.lost[call]
-		f.lost[call] = true
+		info, kind := callOf(request), f.seed%3
+		chosen, first := f.choose(info.Verb + " " + target(info))
 		f.mu.Unlock()
 		response, err := chosen.apply(request, next)
-		if err == nil && isWatch(request) && (fate == 1 || fate == 2 && !lost) {
-			response.Body = &disturbedBody{response.Body, time.Now(), fate == 2}
+		if err == nil && isWatch(request) && (kind == 1 || kind == 2 && first) {
+			response.Body = &disturbedBody{response.Body, time.Now(), kind == 2}
 		}
 		return response, err
 	})
@@ -236,7 +214,6 @@ func TestFaultThirdOfOperatorCallsFails(t *testing.T) {
 	}
 	k := newKruise(t)
 	failed := map[string]int{}
-	calls := 0
 	for seed := range seeds {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			f := newFixture(t)
@@ -256,13 +233,12 @@ func TestFaultThirdOfOperatorCallsFails(t *testing.T) {
 			// The sender of events may still run.
 			f.failing.mu.Lock()
 			defer f.failing.mu.Unlock()
-			calls += f.failing.calls
 			for call, times := range f.failing.failed {
 				failed[call] += times
 			}
 		})
 	}
-	t.Logf("of %d calls failed: %v", calls, failed)
+	t.Logf("calls that failed: %v", failed)
 	for _, often := range []string{"get discovery", "watch pods", "watch sidecarterminationpolicies", "update sidecarterminationpolicies/status"} {
 		if failed[often] == 0 {
 			t.Errorf("no call %q failed", often)

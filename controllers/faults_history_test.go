@@ -6,7 +6,9 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +20,8 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/podcache"
+	"github.com/sidecar-termination/operator/internal/policyindex"
+	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
 // version is the content of a namespace between two writes.
@@ -44,13 +48,13 @@ func (h *history) record(ctx context.Context, resource string) error {
 	concerns := func(name string) bool { return resource == "" || resource == name }
 	var err error
 	if concerns("pods") {
-		next.pods, err = recorded[corev1.Pod](ctx, h.server, h.namespace, podName)
+		next.pods, err = readAll[corev1.Pod](ctx, h.server, h.namespace, podName)
 	}
 	if err == nil && concerns("sidecarterminationpolicies") {
-		next.policies, err = recorded[v1alpha1.SidecarTerminationPolicy](ctx, h.server, h.namespace, policyName)
+		next.policies, err = readAll[v1alpha1.SidecarTerminationPolicy](ctx, h.server, h.namespace, policyName)
 	}
 	if err == nil && concerns("clustersidecarterminationpolicies") {
-		next.clusterPolicies, err = recorded[v1alpha1.ClusterSidecarTerminationPolicy](ctx, h.server, "", h.namespace)
+		next.clusterPolicies, err = readAll[v1alpha1.ClusterSidecarTerminationPolicy](ctx, h.server, "", h.namespace)
 	}
 	if err == nil && concerns("containerrecreaterequests") {
 		var requests kruise.ContainerRecreateRequestList
@@ -64,8 +68,8 @@ func (h *history) record(ctx context.Context, resource string) error {
 	return nil
 }
 
-// recorded reads the object if it exists. A list would be slower, because the API server's watch cache must catch up first.
-func recorded[T any, P interface {
+// readAll reads the object if it exists. A list would be slower, because the API server's watch cache must catch up first.
+func readAll[T any, P interface {
 	*T
 	client.Object
 }](ctx context.Context, server client.Client, namespace, name string) ([]T, error) {
@@ -105,26 +109,49 @@ func (l *lagging) at(kind string) (version, error) {
 	return l.history.versions[l.seen[kind]], nil
 }
 
-func (l *lagging) pods() ([]corev1.Pod, error) {
+// Pods lists the unfinished pods, as the cache has them.
+func (l *lagging) Pods(context.Context, string) ([]*corev1.Pod, error) {
 	v, err := l.at("pods")
-	if err != nil {
-		return nil, err
-	}
-	var list []corev1.Pod
+	var list []*corev1.Pod
 	for i := range v.pods {
-		pod := &v.pods[i]
-		if !plan.HasTerminalPhase(pod) {
-			list = append(list, *podcache.TrimPod(pod.DeepCopy()).(*corev1.Pod))
+		if pod := &v.pods[i]; !plan.HasTerminalPhase(pod) {
+			list = append(list, podcache.TrimPod(pod.DeepCopy()).(*corev1.Pod))
 		}
 	}
-	return list, nil
+	return list, err
+}
+
+// Policies finds the policies that select the pod.
+func (l *lagging) Policies(ctx context.Context, pod *corev1.Pod) ([]resolve.Policy, error) {
+	namespaced, err := l.at("policies")
+	cluster, clusterErr := l.at("cluster policies")
+	err = errors.Join(err, clusterErr)
+	var all []resolve.Policy
+	add := func(policy resolve.Policy, parseErr error) {
+		all, err = append(all, policy), errors.Join(err, parseErr)
+	}
+	for i := range namespaced.policies {
+		add(resolve.FromNamespaced(&namespaced.policies[i]))
+	}
+	for i := range cluster.clusterPolicies {
+		add(resolve.FromCluster(&cluster.clusterPolicies[i]))
+	}
+	namespace := policyindex.NamespaceMetadata()
+	if len(cluster.clusterPolicies) > 0 {
+		err = errors.Join(err, l.Reader.Get(ctx, client.ObjectKey{Name: pod.Namespace}, namespace))
+	}
+	return slices.DeleteFunc(all, func(policy resolve.Policy) bool { return !policy.Selects(pod, namespace.Labels) }), err
 }
 
 func (l *lagging) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	switch object.(type) {
 	case *corev1.Pod:
-		pods, err := l.pods()
-		return copyOf(pods, err, key, object)
+		var list []corev1.Pod
+		pods, err := l.Pods(ctx, key.Namespace)
+		for _, pod := range pods {
+			list = append(list, *pod)
+		}
+		return copyOf(list, err, key, object)
 	case *v1alpha1.SidecarTerminationPolicy:
 		v, err := l.at("policies")
 		return copyOf(v.policies, err, key, object)
@@ -152,33 +179,18 @@ func copyOf[T any, P interface {
 	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
 
-func (l *lagging) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	var err error
-	var v version
-	switch list := list.(type) {
-	case *corev1.PodList:
-		list.Items, err = l.pods()
-		return err
-	case *v1alpha1.SidecarTerminationPolicyList:
-		v, err = l.at("policies")
-		list.Items = v.policies
-		return err
-	case *v1alpha1.ClusterSidecarTerminationPolicyList:
-		v, err = l.at("cluster policies")
-		list.Items = v.clusterPolicies
-		return err
-	case *kruise.ContainerRecreateRequestList:
-		selected := client.ListOptions{LabelSelector: labels.Everything()}
-		selected.ApplyOptions(options)
-		v, err = l.at("requests")
-		for _, request := range v.requests {
-			if selected.LabelSelector.Matches(labels.Set(request.Labels)) {
-				list.Items = append(list.Items, request)
-			}
+// List lists ContainerRecreateRequests.
+func (l *lagging) List(_ context.Context, list client.ObjectList, options ...client.ListOption) error {
+	selected := client.ListOptions{LabelSelector: labels.Everything()}
+	selected.ApplyOptions(options)
+	v, err := l.at("requests")
+	for _, request := range v.requests {
+		if selected.LabelSelector.Matches(labels.Set(request.Labels)) {
+			requests := list.(*kruise.ContainerRecreateRequestList)
+			requests.Items = append(requests.Items, request)
 		}
-		return err
 	}
-	return l.Reader.List(ctx, list, options...)
+	return err
 }
 
 // unreliable reads the API server, and fails when a read of a cache would.

@@ -24,7 +24,6 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/optionalkind"
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/policyindex"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/terminator/crr"
 )
@@ -59,7 +58,7 @@ type run struct {
 	node     node
 	history  *history
 	wire     *wire
-	operator *onePodOperator
+	operator reconcilers
 	offset   time.Duration // of the time in the run
 	quiet    bool          // the last round was idle, so the caches are current
 
@@ -70,50 +69,6 @@ type run struct {
 // Now is the time in the run.
 func (r *run) Now() time.Time                  { return time.Now().Add(r.offset + r.disturbance.clock) }
 func (r *run) Since(t time.Time) time.Duration { return r.Now().Sub(t) }
-
-// onePodOperator is the reconcilers with their states.
-type onePodOperator struct {
-	pods     *PodReconciler
-	policies *PolicyReconciler
-	events   *recordedEvents
-}
-
-// policyReader finds the policies of a pod in a cache of the test.
-type policyReader struct{ client.Reader }
-
-func (p policyReader) Policies(ctx context.Context, pod *corev1.Pod) ([]resolve.Policy, error) {
-	var namespaced v1alpha1.SidecarTerminationPolicyList
-	var cluster v1alpha1.ClusterSidecarTerminationPolicyList
-	if err := errors.Join(p.List(ctx, &namespaced, client.InNamespace(pod.Namespace)), p.List(ctx, &cluster)); err != nil {
-		return nil, err
-	}
-	var all []resolve.Policy
-	var failed error
-	add := func(policy resolve.Policy, err error) { all, failed = append(all, policy), errors.Join(failed, err) }
-	for i := range namespaced.Items {
-		add(resolve.FromNamespaced(&namespaced.Items[i]))
-	}
-	for i := range cluster.Items {
-		add(resolve.FromCluster(&cluster.Items[i]))
-	}
-	namespace := policyindex.NamespaceMetadata()
-	if len(cluster.Items) > 0 {
-		failed = errors.Join(failed, p.Get(ctx, client.ObjectKey{Name: pod.Namespace}, namespace))
-	}
-	return slices.DeleteFunc(all, func(policy resolve.Policy) bool { return !policy.Selects(pod, namespace.Labels) }), failed
-}
-
-// podReader lists the pods of a cache of the test.
-type podReader struct{ cache *lagging }
-
-func (p podReader) Pods(context.Context, string) ([]*corev1.Pod, error) {
-	pods, err := p.cache.pods()
-	list := make([]*corev1.Pod, 0, len(pods))
-	for i := range pods {
-		list = append(list, &pods[i])
-	}
-	return list, err
-}
 
 // crrObserver reads past CRRs from a cache of the test.
 type crrObserver struct {
@@ -139,15 +94,14 @@ func (r *run) start() {
 	if err != nil {
 		r.Fatal(err)
 	}
-	events := &recordedEvents{}
-	reporter := newReporter(events, r, func(resolve.PolicyRef) {})
+	reporter := newReporter(&recordedEvents{}, r, func(resolve.PolicyRef) {})
 	// These are never started: the run itself decides what OpenKruise serves.
 	kinds := kruiseKinds{crrs: &optionalkind.Availability{}, pullJobs: &optionalkind.Availability{}}
-	from := readers{live: unreliable{r.server, r.lag}, policies: policyReader{reader}, pods: podReader{reader}}
-	all := newReconcilers(cached{c, reader}, from, kinds, reporter, options)
+	from := readers{live: unreliable{r.server, r.lag}, policies: reader, pods: reader}
+	r.operator = newReconcilers(cached{c, reader}, from, kinds, reporter, options)
+	all := r.operator
 	all.pods.reader.crrServed = func() bool { return r.scenario.kruise != kruiseAbsent }
 	all.pods.reader.terminators[0] = crrObserver{crr.Observer{Reader: reader}, all.pods.reader.terminators[0]}
-	r.operator = &onePodOperator{all.pods, all.policies, events}
 }
 
 func (r *run) lag() (int, error) {
@@ -237,7 +191,7 @@ func (r *run) reconcile() time.Duration {
 	if r.disturbance.skip != nil && r.disturbance.skip(r.reconciles) {
 		r.skips++
 	} else {
-		requeue = r.checked("pod", func(o *onePodOperator) (ctrl.Result, error) {
+		requeue = r.checked("pod", func(o reconcilers) (ctrl.Result, error) {
 			return o.pods.Reconcile(r.ctx, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: r.history.namespace, Name: podName}})
 		})
 	}
@@ -245,13 +199,13 @@ func (r *run) reconcile() time.Duration {
 		{Kind: resolve.KindNamespaced, Namespace: r.history.namespace, Name: policyName},
 		{Kind: resolve.KindCluster, Name: r.history.namespace},
 	} {
-		requeue = plan.Soonest(requeue, r.checked("policy", func(o *onePodOperator) (ctrl.Result, error) { return o.policies.Reconcile(r.ctx, ref) }))
+		requeue = plan.Soonest(requeue, r.checked("policy", func(o reconcilers) (ctrl.Result, error) { return o.policies.Reconcile(r.ctx, ref) }))
 	}
 	return requeue
 }
 
 // checked calls a reconciler. A fault that reached the operator must result in an error or a requeue.
-func (r *run) checked(what string, call func(*onePodOperator) (ctrl.Result, error)) time.Duration {
+func (r *run) checked(what string, call func(reconcilers) (ctrl.Result, error)) time.Duration {
 	r.wire.last = noFault
 	result, err := call(r.operator)
 	met := r.wire.last

@@ -23,12 +23,6 @@ import (
 
 // every is set by FAULTS=all (make test-faults). Otherwise some faults run on some of the scenarios.
 var every = os.Getenv("FAULTS") == "all"
-var FM = func() int {
-	if os.Getenv("FM") != "" {
-		return 1
-	}
-	return 4
-}()
 
 // differences returns the differences and problems of a disturbed run. Totals do not count after a crash.
 func differences(want, got outcome, r *run) []string {
@@ -69,7 +63,7 @@ func newTrial(t *testing.T, k *testenv.Kruise, s scenario, number int) *trial {
 	t.Helper()
 	tr := &trial{fixture: newFixture(t), scenario: s, number: number}
 	if s.undecided {
-		tr.inNewNamespace(map[string]string{undecidedLabel: "true"})
+		tr.namespace = tr.newNamespace(map[string]string{undecidedLabel: "true"})
 	}
 	if s.nodeLabels != nil {
 		tr.node = tr.newNode(s.nodeLabels)
@@ -118,7 +112,7 @@ func TestFaults(t *testing.T) {
 		}
 	})
 	for i, s := range scenarios() {
-		if !every && !s.rare && i%FM != 0 {
+		if !every && !s.rare && i%4 != 0 {
 			continue
 		}
 		some++

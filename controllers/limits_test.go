@@ -17,7 +17,6 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/podtest"
-	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
 // long is a name of 253 characters with parts that a domain name may have.
@@ -44,21 +43,19 @@ func (f *fixture) inLongNamespace() {
 func TestManyPoliciesOnOnePod(t *testing.T) {
 	b := newBench(t, testOptions(), nil)
 	const policies = 200
+	var all []*v1alpha1.SidecarTerminationPolicy
 	for i := range policies {
-		b.newPolicy(fmt.Sprintf("mesh-%03d", i), mode(v1alpha1.ModePodPhase, ""), func(spec *v1alpha1.PolicySpec) { spec.Priority = int32(i) })
+		all = append(all, b.newPolicy(fmt.Sprintf("mesh-%03d", i), mode(v1alpha1.ModePodPhase, ""), func(spec *v1alpha1.PolicySpec) { spec.Priority = int32(i) }))
 	}
 	pod := b.newPod("job-1")
 	b.reconcile(pod)
 	for _, number := range []int{0, policies - 1} {
-		ref := resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: b.namespace, Name: fmt.Sprintf("mesh-%03d", number)}
-		if _, err := b.policies.Reconcile(t.Context(), ref); err != nil {
-			t.Fatal(err)
-		}
-		policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: b.namespace, Name: ref.Name}}
+		policy := all[number]
+		b.summarise(policy)
 		b.reload(policy)
 		loses := number < policies-1
 		if got := meta.IsStatusConditionTrue(policy.Status.Conditions, v1alpha1.ConditionOverridden); got != loses || policy.Status.MatchedPods != 1 {
-			t.Errorf("%s: overridden %t, status %+v", ref.Name, got, policy.Status)
+			t.Errorf("%s: overridden %t, status %+v", policy.Name, got, policy.Status)
 		}
 	}
 	b.wrote("PATCH pods/status", "PUT sidecarterminationpolicies/status", "PUT sidecarterminationpolicies/status")

@@ -9,12 +9,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
@@ -33,50 +30,26 @@ func (f *fixture) permit(namespaces ...string) *rest.Config {
 	if err != nil {
 		f.Fatal(err)
 	}
-	account := rbacv1.Subject{Kind: "ServiceAccount", Namespace: f.namespace, Name: "operator"}
+	account := map[string]any{"kind": "ServiceAccount", "namespace": f.namespace, "name": "operator"}
 	for _, resource := range built.Resources() {
-		object, err := resource.Map()
-		if err != nil {
-			f.Fatal(err)
-		}
 		for _, namespace := range namespaces {
-			switch resource.GetKind() {
-			case "Role":
-				f.create(inNamespace(f, object, &rbacv1.Role{}, namespace))
-			case "RoleBinding":
-				binding := &rbacv1.RoleBinding{}
-				inNamespace(f, object, binding, namespace)
-				binding.Subjects = []rbacv1.Subject{account}
-				f.create(binding)
-			default:
-				f.Fatalf("%s %s is not in a namespace", resource.GetKind(), resource.GetName())
+			content, err := resource.Map()
+			if err != nil {
+				f.Fatal(err)
 			}
+			object := &unstructured.Unstructured{Object: content}
+			object.SetNamespace(namespace)
+			if object.GetKind() == "RoleBinding" {
+				object.Object["subjects"] = []any{account}
+			}
+			f.create(object)
 		}
 	}
 	limited := rest.CopyConfig(server)
 	limited.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:" + account.Namespace + ":" + account.Name, Groups: []string{"system:authenticated"},
+		UserName: "system:serviceaccount:" + f.namespace + ":operator", Groups: []string{"system:authenticated"},
 	}
 	return limited
-}
-
-// inNamespace fills the object in, for another namespace.
-func inNamespace(f *fixture, from map[string]any, into client.Object, namespace string) client.Object {
-	f.Helper()
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(from, into); err != nil {
-		f.Fatal(err)
-	}
-	into.SetNamespace(namespace)
-	return into
-}
-
-// newNamespace creates a further namespace.
-func (f *fixture) newNamespace() string {
-	f.Helper()
-	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "other-"}}
-	f.create(namespace)
-	f.Cleanup(func() { f.in(namespace.Name, f.cleanUp) })
-	return namespace.Name
 }
 
 // startNamespaced runs an operator that watches the namespaces, with permissions there and nowhere else.
@@ -96,14 +69,6 @@ func (f *fixture) startNamespaced(nodeKind string, namespaces ...string) {
 	f.start(mgr)
 }
 
-// in runs the function with the fixture in another namespace.
-func (f *fixture) in(namespace string, do func()) {
-	own := f.namespace
-	f.namespace = namespace
-	defer func() { f.namespace = own }()
-	do()
-}
-
 // run runs a subtest in a namespace of its own.
 func (f *fixture) run(name string, test func()) {
 	f.Helper()
@@ -111,7 +76,7 @@ func (f *fixture) run(name string, test func()) {
 	defer func() { f.T = outer }()
 	outer.Run(name, func(t *testing.T) {
 		f.T = t
-		f.in(f.newNamespace(), test)
+		f.in(f.newNamespace(nil), test)
 	})
 }
 
@@ -125,7 +90,7 @@ func TestOperatorForNamespacesNeedsNoClusterRole(t *testing.T) {
 	} {
 		t.Run("nodes "+kind, func(t *testing.T) {
 			f := newFixture(t)
-			second, unwatched := f.newNamespace(), f.newNamespace()
+			second, unwatched := f.newNamespace(nil), f.newNamespace(nil)
 			f.startNamespaced(kind, f.namespace, second)
 			f.newClusterPolicy(func(spec *v1alpha1.ClusterSidecarTerminationPolicySpec) {
 				spec.PodSelector.MatchLabels, spec.NamespaceSelector = map[string]string{"declared": "in-the-cluster"}, nil

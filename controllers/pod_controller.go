@@ -144,9 +144,9 @@ func (r *PodReconciler) write(ctx context.Context, pod *corev1.Pod, decision *pl
 			// An earlier mark that the cache lacks ends the pod.
 			decision.Mark.End = v1alpha1.EndPodPhase
 		}
-		if marked.ResourceVersion == pod.ResourceVersion {
+		if marked.ResourceVersion == pod.ResourceVersion && decision.RequeueAfter == 0 {
 			// No event follows a write that changed nothing.
-			decision.RequeueAfter = plan.Soonest(decision.RequeueAfter, conflictRetry)
+			decision.RequeueAfter = conflictRetry
 		}
 		return nil
 	}

@@ -132,10 +132,13 @@ func (p *podState) newActions(actions []plan.Action) []plan.Action {
 // recordAttempts counts each attempt when it starts. One of mode PodPhase that was marked in advance starts without an action.
 func (s *podStates) recordAttempts(state *podState, pod *corev1.Pod, decision plan.Decision) {
 	byPhase := decision.Tried == v1alpha1.ModePodPhase
-	if byPhase && state.mode == "" && state.known && endsByPhase(pod, decision) {
+	if byPhase && !endsByPhase(pod, decision) {
+		byPhase, decision.Tried = false, ""
+	}
+	if byPhase && state.mode == "" && state.known {
 		s.reporter.endsByPhase(pod, state)
 	}
-	if decision.Tried != "" && (!byPhase || endsByPhase(pod, decision)) {
+	if decision.Tried != "" {
 		state.mode, state.attempt = decision.Tried, decision.TriedNumber
 	}
 	for _, action := range decision.Actions {
@@ -215,15 +218,14 @@ func (s *podStates) left(key types.NamespacedName) leaving {
 	if state == nil {
 		return leaving{}
 	}
-	unanswered := state.outcomeUnknown && state.mode == ""
-	if state.deleted || !state.endsByPhase && !unanswered {
+	if state.deleted || !state.endsByPhase && !state.outcomeUnknown {
 		s.finishAndForget(key, state)
 		return leaving{}
 	}
 	if state.phaseSince.IsZero() {
 		state.phaseSince = s.clock.Now()
 	}
-	if wait := firstLook - s.clock.Since(state.phaseSince); wait > 0 && !unanswered {
+	if wait := firstLook - s.clock.Since(state.phaseSince); wait > 0 && !state.outcomeUnknown {
 		return leaving{wait: wait}
 	}
 	return leaving{read: true, uid: state.uid}

@@ -209,18 +209,16 @@ func TestPodThatLeavesCacheIsReadOnce(t *testing.T) {
 		err       error
 		at        map[time.Duration]leaving // after it has left
 	}{
-		"never marked":       {nil, []plan.Decision{inProgress(v1alpha1.ModeCRR)}, nil, finished},
-		"marked without end": {nil, []plan.Decision{marking("")}, nil, finished},
+		"never marked": {nil, []plan.Decision{inProgress(v1alpha1.ModeCRR)}, nil, finished},
 		"marked to end by its phase": {nil, []plan.Decision{marking(v1alpha1.EndPodPhase)}, nil, map[time.Duration]leaving{
 			0: {wait: firstLook}, time.Second: {wait: time.Second}, firstLook: {read: true, uid: "4a1b"},
 		}},
-		"end taken back":            {nil, []plan.Decision{marking(v1alpha1.EndPodPhase), marking("")}, nil, finished},
-		"ended by a second mark":    {nil, []plan.Decision{ends}, nil, looked},
-		"then a stale cache":        {nil, []plan.Decision{ends, waiting()}, nil, looked},
-		"marked by another process": {marked("4a1b"), []plan.Decision{waiting()}, nil, looked},
-		"mark of another pod":       {marked("5b2c"), []plan.Decision{waiting()}, nil, finished},
-		"lost answer":               {nil, []plan.Decision{waiting()}, errors.New("no answer"), map[time.Duration]leaving{0: {read: true, uid: "4a1b"}}},
-		"deleted while marked":      {deleted, []plan.Decision{marking(v1alpha1.EndPodPhase)}, nil, finished},
+		"end taken back":                 {nil, []plan.Decision{marking(v1alpha1.EndPodPhase), marking("")}, nil, finished},
+		"then a stale cache":             {nil, []plan.Decision{ends, waiting()}, nil, looked},
+		"marked by another process":      {marked("4a1b"), []plan.Decision{waiting()}, nil, looked},
+		"mark of another pod":            {marked("5b2c"), []plan.Decision{waiting()}, nil, finished},
+		"lost answer after another mode": {nil, []plan.Decision{inProgress(v1alpha1.ModeCRR)}, errors.New("no answer"), map[time.Duration]leaving{0: {read: true, uid: "4a1b"}}},
+		"deleted while marked":           {deleted, []plan.Decision{marking(v1alpha1.EndPodPhase)}, nil, finished},
 	} {
 		t.Run(name, func(t *testing.T) {
 			st := newStatesTest(t)

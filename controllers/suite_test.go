@@ -149,18 +149,26 @@ func newFixture(t *testing.T) *fixture {
 	f := &fixture{Client: c, T: t, writes: writes{list: map[string][]string{}}}
 	installOnce.Do(f.installConfig)
 	operatorLog.take()
-	f.inNewNamespace(nil)
+	f.namespace = f.newNamespace(nil)
 	f.node = f.newNode(nil)
-	t.Cleanup(f.cleanUp)
 	return f
 }
 
-// inNewNamespace continues in a new namespace with the labels.
-func (f *fixture) inNewNamespace(labels map[string]string) {
+// newNamespace creates a namespace with the labels.
+func (f *fixture) newNamespace(labels map[string]string) string {
 	f.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "batch-", Labels: labels}}
 	f.create(namespace)
-	f.namespace = namespace.Name
+	f.Cleanup(func() { f.in(namespace.Name, f.cleanUp) })
+	return namespace.Name
+}
+
+// in calls the function with the fixture in another namespace.
+func (f *fixture) in(namespace string, do func()) {
+	own := f.namespace
+	f.namespace = namespace
+	defer func() { f.namespace = own }()
+	do()
 }
 
 // cleanUp deletes what a later test could see: everything in the namespace, and the cluster policy with its name.
@@ -210,8 +218,7 @@ func (f *fixture) installConfig() {
 			f.create(object)
 		}
 	}
-	f.inNewNamespace(nil)
-	f.untilDecided()
+	f.in(f.newNamespace(nil), f.untilDecided)
 }
 
 // untilDecided waits until the admission policy decides the outcome of pods in the namespace.
@@ -363,10 +370,12 @@ func (f *fixture) crrs() []kruise.ContainerRecreateRequest {
 	return list.Items
 }
 
-// crrsOf returns the ContainerRecreateRequests for the pod.
+// crrsOf returns those that the pod owns.
 func (f *fixture) crrsOf(pod *corev1.Pod) []kruise.ContainerRecreateRequest {
 	f.Helper()
-	return slices.DeleteFunc(f.crrs(), func(crr kruise.ContainerRecreateRequest) bool { return crr.Spec.PodName != pod.Name })
+	return slices.DeleteFunc(f.crrs(), func(crr kruise.ContainerRecreateRequest) bool {
+		return len(crr.OwnerReferences) == 0 || crr.OwnerReferences[0].UID != pod.UID
+	})
 }
 
 // testOptions make the operator act at once.

@@ -72,7 +72,7 @@ func TestJSONAndYAMLEscapeHostileText(t *testing.T) {
 func TestTextFollowsTheTerminal(t *testing.T) {
 	heading := []string{"NAME", "METHOD", "EMPTY COLUMN", "SETTINGS"}
 	rows := [][]string{
-		{"istio-proxy", "CRR (after phase patch), then Image, then PodPhase", "", "mode Auto (default)"},
+		{"istio-proxy", "CRR, then PodPhase, then Image, then nothing else", "", "mode Auto (default)"},
 		{"", "", "", "image registry.example/quick-exit:v1 (policy)"},
 	}
 	write := func(p *Printer) {
@@ -83,22 +83,22 @@ func TestTextFollowsTheTerminal(t *testing.T) {
 		widths []int
 		want   string
 	}{
-		"no or wide terminal": {[]int{0, 120}, `NAME          METHOD                                               SETTINGS
-istio-proxy   CRR (after phase patch), then Image, then PodPhase   mode Auto (default)
-                                                                   image registry.example/quick-exit:v1 (policy)
+		"no or wide terminal": {[]int{0, 120}, `NAME          METHOD                                              SETTINGS
+istio-proxy   CRR, then PodPhase, then Image, then nothing else   mode Auto (default)
+                                                                  image registry.example/quick-exit:v1 (policy)
   note  one two three four five six seven eight nine ten eleven twelve thirteen
 `},
 		"one narrow column": {[]int{100}, `NAME          METHOD                                   SETTINGS
-istio-proxy   CRR (after phase patch), then Image,     mode Auto (default)
-              then PodPhase
+istio-proxy   CRR, then PodPhase, then Image, then     mode Auto (default)
+              nothing else
                                                        image registry.example/quick-exit:v1 (policy)
   note  one two three four five six seven eight nine ten eleven twelve thirteen
 `},
 		"two narrow columns": {[]int{64}, `NAME          METHOD             SETTINGS
-istio-proxy   CRR (after phase   mode Auto (default)
-              patch), then
+istio-proxy   CRR, then          mode Auto (default)
+              PodPhase, then
               Image, then
-              PodPhase
+              nothing else
                                  image
                                  registry.example/quick-exit:v1
                                  (policy)
@@ -106,10 +106,10 @@ istio-proxy   CRR (after phase   mode Auto (default)
         twelve thirteen
 `},
 		"narrower than the words": {[]int{10}, `NAME          METHOD             SETTINGS
-istio-proxy   CRR (after phase   mode Auto (default)
-              patch), then
+istio-proxy   CRR, then          mode Auto (default)
+              PodPhase, then
               Image, then
-              PodPhase
+              nothing else
                                  image
                                  registry.example/quick-exit:v1
                                  (policy)

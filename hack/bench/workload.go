@@ -110,9 +110,11 @@ func (e *environment) createPod(ctx context.Context, pod *corev1.Pod, status fun
 	return e.writeStatus(ctx, created, status)
 }
 
-// writeStatus reports the status of a pod, as its kubelet does.
+// writeStatus reports the status of a pod, whatever has been written to it since, as its kubelet does. Its stale metadata are those of a
+// virtual kubelet: the admission policy restores the operator's marks.
 func (e *environment) writeStatus(ctx context.Context, pod *corev1.Pod, status func(*corev1.Pod)) (*corev1.Pod, error) {
 	status(pod)
+	pod.ResourceVersion = ""
 	return e.kubelets.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
 }
 

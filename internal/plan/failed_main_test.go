@@ -21,12 +21,10 @@ func TestFailedMain(t *testing.T) {
 	proxy := func() *corev1.Pod { return pod(running("proxy")) }
 
 	runScenarios(t, map[string]scenario{
-		"Auto swaps the image before a CRR":                    {observed(proxy(), oneProxy()), 0, terminating(swapOfProxy)},
 		"Auto creates a CRR when the swap has failed":          {observed(proxy(), oneProxy(), attempted(swap("proxy"))), minute, fallingBack(crrOfProxy)},
 		"Auto creates a CRR if the image lacks the command":    {observed(pod(running("proxy").runs("/app/server")), oneProxy()), 0, terminating(crrOfProxy)},
 		"Auto creates a CRR when there is no image":            {observed(proxy(), oneProxy(noImage)), 0, terminating(crrOfProxy)},
 		"Auto creates a CRR when the image is not allowed":     {observed(proxy(), oneProxy(from(resolve.SourcePolicy)), withoutImages), 0, terminating(crrOfProxy)},
-		"Auto creates a CRR when exit codes are respected":     {observed(proxy(), oneProxy(respect)), 0, terminating(crrOfProxy)},
 		"Auto writes phase Failed last":                        {observed(proxy(), oneProxy(noImage), withoutKruise), 0, terminating(failedOfProxy)},
 		"Auto writes phase Failed when the others have failed": {observed(proxy(), oneProxy(), attempted(swap("proxy"), crrAttempt(0, "proxy"))), minute, fallingBack(failedOfProxy)},
 		"Auto swaps the image of a sidecar that never started": {observed(pod(unpullable("proxy")), oneProxy()), 0, terminating(swapOfProxy)},
@@ -39,9 +37,7 @@ func TestFailedMain(t *testing.T) {
 			observed(pod(running("logs"), running("proxy")), sidecarsOf(sidecar("logs", respect), sidecar("proxy", noImage)), withoutKruise),
 			0, stuck(v1alpha1.ReasonNoUsableMode),
 		},
-		"a declared CRR is used":                      {observed(proxy(), oneProxy(mode(crr))), 0, terminating(crrOfProxy)},
 		"a declared CRR falls back to the image":      {observed(proxy(), oneProxy(mode(crr)), withoutKruise), 0, fallingBack(swapOfProxy)},
-		"a declared PodPhase is used":                 {observed(proxy(), oneProxy(mode(podPhase))), 0, terminating(failedOfProxy)},
 		"a declared PodPhase falls back to the image": {observed(proxy(), oneProxy(mode(podPhase)), withoutPodPhase), 0, fallingBack(swapOfProxy)},
 		"a declared Image falls back to a CRR":        {observed(proxy(), oneProxy(mode(image), noImage)), 0, fallingBack(crrOfProxy)},
 		"each of two sidecars by its own exit codes": {

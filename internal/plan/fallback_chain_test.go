@@ -140,8 +140,8 @@ func TestWhyNot(t *testing.T) {
 		snapshot plan.Snapshot
 		reason   v1alpha1.Reason
 	}{
-		"node node is virtual and has no OpenKruise daemon":                     {crr, observed(pod(), oneProxy(), onVirtualNode), v1alpha1.ReasonVirtualNode},
-		"node node does not run OpenKruise's daemon":                            {crr, observed(pod(), oneProxy(), onDaemonlessNode), v1alpha1.ReasonNoKruiseDaemon},
+		"node is virtual and has no OpenKruise daemon":                          {crr, observed(pod(), oneProxy(), onVirtualNode), v1alpha1.ReasonVirtualNode},
+		"node does not run OpenKruise's daemon":                                 {crr, observed(pod(), oneProxy(), onDaemonlessNode), v1alpha1.ReasonNoKruiseDaemon},
 		"the operator runs with --crr=Disabled":                                 {crr, observed(pod(), oneProxy(), disabled), v1alpha1.ReasonModeDisabled},
 		"the operator runs with --watch-namespaces":                             {crr, observed(pod(), oneProxy(), namespacesOnly), v1alpha1.ReasonCRRUnavailable},
 		"the operator does not read nodes":                                      {crr, observed(pod(), oneProxy(), onUnreadNode), v1alpha1.ReasonNodeKindUnknown},
@@ -149,7 +149,7 @@ func TestWhyNot(t *testing.T) {
 		"OpenKruise stops only containers that have started":                    {crr, observed(finishedMain(never, unpullable("proxy")), oneProxy()), v1alpha1.ReasonSidecarNotStarted},
 		"an exit of container proxy may restart all containers of the pod":      {crr, observed(restartsAll, oneProxy()), v1alpha1.ReasonRestartsAllContainers},
 		"set its --node-kind to the kind of all nodes":                          {podPhase, observed(pod(), oneProxy(), onUnreadNode), v1alpha1.ReasonNodeKindUnknown},
-		"node node is virtual and has no kubelet to tear the pod down":          {podPhase, observed(pod(), oneProxy(), onVirtualNode), v1alpha1.ReasonVirtualNode},
+		"node is virtual and has no kubelet to tear the pod down":               {podPhase, observed(pod(), oneProxy(), onVirtualNode), v1alpha1.ReasonVirtualNode},
 		"the operator runs with --pod-phase=Disabled":                           {podPhase, observed(pod(), oneProxy(), disabled), v1alpha1.ReasonModeDisabled},
 		"the phase would override its exit code":                                {podPhase, observed(pod(), oneProxy(respect)), v1alpha1.ReasonExitCodesRespected},
 		"terminationGracePeriodSeconds is 61, more than the 60":                 {podPhase, observed(pod(), oneProxy(), grace(61*time.Second)), v1alpha1.ReasonGracePeriodTooLong},

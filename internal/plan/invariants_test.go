@@ -43,25 +43,15 @@ func givesReason(_ plan.Snapshot, _ time.Time, d plan.Decision) string {
 // actsOnlyWhenMainsAreDone: no action while a main container may run again, in a pod without a main container, or on a pod
 // that the operator must ignore.
 func actsOnlyWhenMainsAreDone(s plan.Snapshot, _ time.Time, d plan.Decision) string {
-	if len(d.Actions) == 0 {
-		return ""
-	}
-	if len(s.View.Mains) == 0 {
-		return "an action without a main container"
-	}
-	if mustIgnore(s.Pod) || s.Pod.DeletionTimestamp != nil || !isTerminal(s.Pod) && isDisturbed(s.Pod) {
+	mayRunAgain := func(name string) bool { return mayRun(s.Pod, name) }
+	switch {
+	case len(d.Actions) == 0:
+	case len(s.View.Mains) == 0, mustIgnore(s.Pod), s.Pod.DeletionTimestamp != nil, !isTerminal(s.Pod) && isDisturbed(s.Pod):
 		return "an action on a pod that the operator must ignore"
-	}
-	if s.Node == plan.NodeUnknown {
+	case s.Node == plan.NodeUnknown:
 		return "an action on an unknown node"
-	}
-	for _, name := range s.View.Mains {
-		if mayRun(s.Pod, name) {
-			return fmt.Sprintf("an action while main container %s may run", name)
-		}
-	}
-	if hasCondition(s.Pod, corev1.AllContainersRestarting) {
-		return "an action while all containers are about to restart"
+	case slices.ContainsFunc(s.View.Mains, mayRunAgain), hasCondition(s.Pod, corev1.AllContainersRestarting):
+		return "an action while a main container may run"
 	}
 	return ""
 }
@@ -147,13 +137,11 @@ func keepsOneLiveAttempt(s plan.Snapshot, now time.Time, d plan.Decision) string
 	}
 	named := map[string]bool{}
 	for _, action := range d.Actions {
-		superseded := func(a plan.Attempt) bool {
-			return slices.ContainsFunc(action.Supersedes, func(spent plan.Attempt) bool { return spent.Number == a.Number && spent.UID == a.UID })
-		}
-		if action.Attempt < 0 || slices.ContainsFunc(s.Attempts, func(a plan.Attempt) bool {
-			return a.Mode == action.Mode && a.Number >= action.Attempt && !superseded(a)
-		}) {
-			return fmt.Sprintf("attempt %s#%d exists", action.Mode, action.Attempt)
+		for _, a := range s.Attempts {
+			spent := slices.ContainsFunc(action.Supersedes, func(spent plan.Attempt) bool { return spent.Number == a.Number && spent.UID == a.UID })
+			if a.Mode == action.Mode && a.Number >= action.Attempt && !spent {
+				return fmt.Sprintf("attempt %s#%d exists", action.Mode, action.Attempt)
+			}
 		}
 		for _, spent := range action.Supersedes {
 			for name := range spent.RestartCounts {
@@ -162,19 +150,17 @@ func keepsOneLiveAttempt(s plan.Snapshot, now time.Time, d plan.Decision) string
 				}
 			}
 		}
-		for _, name := range action.Containers {
-			if named[name] {
-				return fmt.Sprintf("two actions name %s", name)
-			}
-			named[name] = true
-			for _, attempt := range attemptsOf(s, d) {
-				if isLive(s, attempt, name, now) {
-					return fmt.Sprintf("%s#%d on %s while %s#%d is live", action.Mode, action.Attempt, name, attempt.Mode, attempt.Number)
-				}
-			}
-		}
 	}
-	return ""
+	return eachSidecar(s, d, func(_ plan.Action, sidecar resolve.Sidecar) string {
+		if named[sidecar.Container] {
+			return "it is named twice"
+		}
+		named[sidecar.Container] = true
+		if slices.ContainsFunc(attemptsOf(s, d), func(a plan.Attempt) bool { return isLive(s, a, sidecar.Container, now) }) {
+			return "an attempt is live"
+		}
+		return ""
+	})
 }
 
 // marksOf are all marks of a decision.
@@ -367,24 +353,21 @@ func skipsDeniedModes(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 // requeues: a decision that waits for time to pass has a requeue delay. Other decisions wait for a change of the pod, its node,
 // a policy or OpenKruise, and such a change enqueues the pod.
 func requeues(s plan.Snapshot, now time.Time, d plan.Decision) string {
-	if d.RequeueAfter < 0 {
+	_, denied := s.Denied[podPhase]
+	mayMarkAgain := isUndecided(s.Pod) && !isTerminal(s.Pod) && !s.AssumeMarked && !denied && s.MarksWritten < 9
+	inProgress := slices.ContainsFunc(s.View.Sidecars, func(sidecar resolve.Sidecar) bool {
+		return mayRun(s.Pod, sidecar.Container) && slices.ContainsFunc(attemptsOf(s, d), func(a plan.Attempt) bool { return isLive(s, a, sidecar.Container, now) })
+	})
+	switch {
+	case d.RequeueAfter < 0:
 		return "a time in the past"
-	}
-	if (d.Reason == v1alpha1.ReasonDraining || d.Reason == v1alpha1.ReasonAttemptInProgress) && d.RequeueAfter == 0 {
+	case d.RequeueAfter > 0 || len(d.Actions) > 0:
+	case d.Reason == v1alpha1.ReasonDraining, d.Reason == v1alpha1.ReasonAttemptInProgress:
 		return "nothing will wake the pod"
-	}
-	if _, denied := s.Denied[podPhase]; d.Stage == plan.StageStuck && isUndecided(s.Pod) && !isTerminal(s.Pod) && !s.AssumeMarked && !denied &&
-		s.MarksWritten < 9 && len(d.Actions) == 0 && d.RequeueAfter == 0 {
+	case d.Stage == plan.StageStuck && mayMarkAgain:
 		return "nothing will mark the pod again"
-	}
-	if d.Stage == plan.StageTerminating && d.Reason != v1alpha1.ReasonNodeUnknown && len(d.Actions) == 0 && d.RequeueAfter == 0 {
-		for _, sidecar := range s.View.Sidecars {
-			for _, attempt := range attemptsOf(s, d) {
-				if mayRun(s.Pod, sidecar.Container) && isLive(s, attempt, sidecar.Container, now) {
-					return "nothing will wake the pod at the deadline of an attempt"
-				}
-			}
-		}
+	case d.Stage == plan.StageTerminating && d.Reason != v1alpha1.ReasonNodeUnknown && inProgress:
+		return "nothing will wake the pod at the deadline of an attempt"
 	}
 	return ""
 }

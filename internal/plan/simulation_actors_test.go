@@ -30,10 +30,8 @@ type process struct {
 	name   string
 	manner manner
 	image  string
-	// missing means that the quick-exit image does not cover the command.
-	missing bool
-	state   string // "", unpullable, running, stopping, dead, backoff
-	code    int32
+	state  string // "", unpullable, running, stopping, dead, backoff
+	code   int32
 
 	begun, ended time.Time
 	runs, stops  int
@@ -56,7 +54,6 @@ type kubelet struct {
 	terminal            corev1.PodPhase // once set, it tears the pod down
 	killed              string          // why it ends the pod of its own accord: a reason of the status, or Deleted
 	reportAfter         time.Time       // status writes keep their order
-	ready               bool            // the result of a probe
 }
 
 func (k *kubelet) process(name string) *process {
@@ -70,18 +67,6 @@ func (k *kubelet) boot() {
 	}
 	k.report()
 	k.m.after(10*time.Second, k.resync)
-	if k.m.scenario.restless {
-		k.m.after(time.Second, k.probe)
-	}
-}
-
-// probe changes the result of a probe, which leads to a status write.
-func (k *kubelet) probe() {
-	k.ready = !k.ready
-	k.send(true)
-	if k.anyAlive() {
-		k.m.after(k.m.between(800*time.Millisecond, 1200*time.Millisecond), k.probe)
-	}
 }
 
 // resync is the status manager's: it corrects the phase in the API server.
@@ -230,8 +215,6 @@ func (k *kubelet) start(p *process) {
 	}
 	last := p.runs >= len(k.m.scenario.mainCodes())
 	switch {
-	case isQuick && p.missing:
-		exit(0, 128) // StartError
 	case isQuick:
 		exit(k.m.between(50*time.Millisecond, 300*time.Millisecond), 0)
 	case p.manner == works && !last:
@@ -325,12 +308,9 @@ func (k *kubelet) phase() corev1.PodPhase {
 	return k.terminal
 }
 
-// report writes the current status if it has changed.
-func (k *kubelet) report() { k.send(false) }
-
-// send writes the current status after a short delay, and so overwrites updates that arrive in the meantime. While a kubelet stops
-// containers for new images, it computes no status.
-func (k *kubelet) send(always bool) {
+// report writes the current status after a short delay if it has changed, and so overwrites updates that arrive in the meantime. While a
+// kubelet stops containers for new images, it computes no status.
+func (k *kubelet) report() {
 	if k.busy && !k.m.scenario.virtual {
 		return
 	}
@@ -351,7 +331,7 @@ func (k *kubelet) send(always bool) {
 		live := k.m.pod.Status
 		same := live.Phase == now.Phase && live.Reason == now.Reason && equal(live.ContainerStatuses, now.ContainerStatuses) &&
 			(len(now.Conditions) == 0 || isDisrupted(k.m.pod))
-		if same && !always || k.m.scenario.virtual && isTerminal(k.m.pod) {
+		if same || k.m.scenario.virtual && isTerminal(k.m.pod) {
 			return
 		}
 		k.m.writeStatus(func(pod *corev1.Pod) {
@@ -394,7 +374,7 @@ func (k *kubelet) statuses() []corev1.ContainerStatus {
 		}
 		switch p.state {
 		case "running", "stopping":
-			st.Ready, st.State.Running = k.ready, &corev1.ContainerStateRunning{StartedAt: begun}
+			st.State.Running = &corev1.ContainerStateRunning{StartedAt: begun}
 		case "dead":
 			st.State.Terminated = &corev1.ContainerStateTerminated{ExitCode: p.code, StartedAt: begun, FinishedAt: ended}
 		case "backoff":

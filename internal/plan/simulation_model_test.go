@@ -3,7 +3,6 @@
 package plan_test
 
 import (
-	"container/heap"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -29,7 +28,7 @@ type model struct {
 	scenario simulation
 	random   *rand.Rand
 	now      time.Time
-	queue    events
+	queue    []event // in the order of time
 	// bug is a bug of the operator or of the admission policy. The zero value is none.
 	bug bug
 
@@ -49,30 +48,21 @@ type model struct {
 	problems   []string
 }
 
-// event is something that happens at a time; the order breaks ties.
+// event is something that happens at a time.
 type event struct {
-	at    time.Time
-	order uint64
-	run   func()
-}
-
-type events []event
-
-func (e events) Len() int { return len(e) }
-func (e events) Less(i, j int) bool {
-	return e[i].at.Before(e[j].at) || e[i].at.Equal(e[j].at) && e[i].order < e[j].order
-}
-func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
-func (e *events) Pop() any {
-	last := (*e)[len(*e)-1]
-	*e = (*e)[:len(*e)-1]
-	return last
+	at  time.Time
+	run func()
 }
 
 // after schedules an event. Events at the same time run in a random order.
 func (m *model) after(delay time.Duration, run func()) {
-	heap.Push(&m.queue, event{at: m.now.Add(max(delay, 0)), order: m.random.Uint64(), run: run})
+	at := m.now.Add(max(delay, 0))
+	first, _ := slices.BinarySearchFunc(m.queue, at, func(e event, at time.Time) int { return e.at.Compare(at) })
+	after := first
+	for after < len(m.queue) && m.queue[after].at.Equal(at) {
+		after++
+	}
+	m.queue = slices.Insert(m.queue, first+m.random.IntN(after-first+1), event{at, run})
 }
 
 // at schedules an event at a time after the end of the main container.
@@ -87,7 +77,8 @@ func (m *model) between(low, high time.Duration) time.Duration {
 func (m *model) run(horizon time.Duration) {
 	end := m.now.Add(horizon)
 	for len(m.queue) > 0 && !m.queue[0].at.After(end) {
-		next := heap.Pop(&m.queue).(event)
+		next := m.queue[0]
+		m.queue = m.queue[1:]
 		m.now = next.at
 		next.run()
 	}
@@ -136,7 +127,7 @@ func (m *model) writeStatus(change func(*corev1.Pod)) {
 
 // isUndecided says whether the admission policy is not installed.
 func (m *model) isUndecided() bool {
-	return m.now.Before(done.Add(m.scenario.undecidedFor)) && m.scenario.undecidedFor > 0
+	return m.scenario.undecidedFor != 0 && m.now.Before(done.Add(m.scenario.undecidedFor))
 }
 
 // write changes the pod. The kubelet receives changes of spec and metadata, but none of the status alone.
@@ -445,7 +436,7 @@ func (o *operator) snapshot() plan.Snapshot {
 	}
 	s := plan.Snapshot{
 		Pod: o.seen, Node: plan.NodeReal, KubeletVersion: "v1.36.0",
-		Capabilities: plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: scenario.kruise, MaxGracePeriod: scenario.maxGrace},
+		Capabilities: plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: scenario.kruise},
 		Attempts:     slices.Concat(o.seenCRRs, swapsOf(o.seen)), Denied: o.denied, MarksWritten: o.marks, MarkedAt: o.markedAt,
 	}
 	s.View.Mains, s.View.Sidecars = []string{"main"}, scenario.declared(o.m.now)

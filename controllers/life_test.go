@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build integration
+
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/hack/podtest"
+	"github.com/sidecar-termination/operator/hack/testenv"
+	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/settings"
+	"github.com/sidecar-termination/operator/internal/terminator/podphase"
+)
+
+// life is a pod with the containers main and proxy from its start to its end, step by step.
+type life struct {
+	*bench
+	clock  *clocktesting.FakePassiveClock
+	cache  client.Reader
+	live   *liveReads
+	policy *v1alpha1.SidecarTerminationPolicy
+	pod    *corev1.Pod
+	delay  time.Duration // after the last reconcile
+	allow  func()        // ends a denial
+	trace  []string
+	// outcome is the last one in the trace.
+	outcome string
+}
+
+// liveReads counts the reads of pods from the API server, and fails them while it is told to.
+type liveReads struct {
+	client.Reader
+	number int
+	fails  bool
+}
+
+func (l *liveReads) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
+	if l.number++; l.fails {
+		return lost{}
+	}
+	return l.Reader.Get(ctx, key, object, options...)
+}
+
+// unanswered is a client whose status patches are applied and fail with a lost answer.
+type unanswered struct{ client.Client }
+
+func (u unanswered) Status() client.SubResourceWriter { return unansweredWriter{u.Client.Status()} }
+
+type unansweredWriter struct{ client.SubResourceWriter }
+
+func (u unansweredWriter) Patch(ctx context.Context, object client.Object, patch client.Patch, options ...client.SubResourcePatchOption) error {
+	return errors.Join(u.SubResourceWriter.Patch(ctx, object, patch, options...), lost{})
+}
+
+// policySteps change the policy, or the pod that is about to be created.
+var (
+	policySteps = map[string]func(*v1alpha1.PolicySpec){
+		"PodPhase": mode(v1alpha1.ModePodPhase, ""), "CRR": mode(v1alpha1.ModeCRR, ""), "Image": mode(v1alpha1.ModeImage, ""), "Auto": mode(v1alpha1.ModeAuto, ""),
+		"Respect": func(s *v1alpha1.PolicySpec) { s.ExitCodes = v1alpha1.ExitCodesRespect },
+		"alone":   func(s *v1alpha1.PolicySpec) { s.Fallback = v1alpha1.FallbackDisabled },
+		"DryRun":  func(s *v1alpha1.PolicySpec) { s.Enforcement = v1alpha1.EnforcementDryRun },
+		"drain":   func(s *v1alpha1.PolicySpec) { s.DrainSeconds = ptr.To[int32](5) },
+		"web":     func(s *v1alpha1.PolicySpec) { s.PodSelector.MatchLabels = map[string]string{"team": "web"} },
+		"+logger": func(s *v1alpha1.PolicySpec) { s.Sidecars = append(s.Sidecars, v1alpha1.Sidecar{Name: "logger"}) },
+		"=logger": func(s *v1alpha1.PolicySpec) { s.Sidecars = []v1alpha1.Sidecar{{Name: "logger"}} },
+		"=all": func(s *v1alpha1.PolicySpec) {
+			s.Sidecars = []v1alpha1.Sidecar{{Name: "logger"}, {Name: "main"}, {Name: "proxy"}}
+		},
+	}
+	podVariants = map[string]func(*corev1.Pod){
+		"":            func(*corev1.Pod) {},
+		"OnFailure":   func(p *corev1.Pod) { p.Spec.RestartPolicy = corev1.RestartPolicyOnFailure },
+		"unscheduled": func(p *corev1.Pod) { p.Spec.NodeName, p.Status = "", corev1.PodStatus{Phase: corev1.PodPending} },
+		"finished":    func(p *corev1.Pod) { podtest.MainDone(p); podtest.SidecarDone(p); podtest.Succeeded(p) },
+		"null record": recorded("null"),
+		"long record": recorded("{}" + strings.Repeat(" ", 64<<10)),
+		"record and variable": func(p *corev1.Pod) {
+			recorded("x")(p)
+			p.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvTerminate, Value: "true"}}
+		},
+		"large": func(p *corev1.Pod) {
+			for i := range plan.MaxContainers {
+				p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: fmt.Sprintf("more-%d", i), Image: "i"})
+			}
+		},
+		"main rules":  func(p *corev1.Pod) { addRestartRule(&p.Spec.Containers[0]) },
+		"proxy rules": func(p *corev1.Pod) { addRestartRule(&p.Spec.Containers[1]) },
+		"logger ended": func(p *corev1.Pod) {
+			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "logger", Image: "logger:v1"})
+			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, podtest.Ended("logger", 0))
+		},
+	}
+)
+
+// recorded sets the record of swapped images.
+func recorded(record string) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Annotations = map[string]string{v1alpha1.AnnotationImageSwap: record} }
+}
+
+// addRestartRule makes the kubelet restart the container after exit code 42.
+func addRestartRule(container *corev1.Container) {
+	container.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyNever)
+	container.RestartPolicyRules = []corev1.ContainerRestartRule{{
+		Action:    corev1.ContainerRestartRuleActionRestart,
+		ExitCodes: &corev1.ContainerRestartRuleOnExitCodes{Operator: corev1.ContainerRestartRuleOnExitCodesOpIn, Values: []int32{42}},
+	}}
+}
+
+// mainExits ends the main container.
+func mainExits(code int32) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Status.ContainerStatuses[0] = podtest.Ended("main", code) }
+}
+
+// sidecarExits ends the sidecar, and with it the pod in the kubelet's view.
+func sidecarExits(code int32) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Status.ContainerStatuses[1], pod.Status.Phase = podtest.Ended("proxy", code), corev1.PodFailed
+	}
+}
+
+// steps are all others.
+var steps = map[string]func(*life){
+	"main":    func(l *life) { l.change(l.pod, mainExits(0)) },
+	"failure": func(l *life) { l.change(l.pod, mainExits(3)) },
+	"proxy":   func(l *life) { l.change(l.pod, sidecarExits(143)) },
+	"early": func(l *life) {
+		l.change(l.pod, func(p *corev1.Pod) {
+			p.Status.ContainerStatuses[1] = podtest.Ended("proxy", 0)
+			p.Status.ContainerStatuses[1].State.Terminated.FinishedAt = metav1.NewTime(podtest.Noon.Add(-time.Minute))
+		})
+	},
+	"report":  func(l *life) { l.change(l.pod, func(p *corev1.Pod) { p.Status.Message = "unchanged" }) },
+	"delete":  func(l *life) { l.remove(l.pod) },
+	"again":   func(l *life) { l.pod = l.newPod("job-1") },
+	"release": func(l *life) { l.remove(l.policy) },
+	"now":     (*life).now,
+	"later":   func(l *life) { l.clock.SetTime(l.clock.Now().Add(l.delay)); l.now() },
+	"stale":   func(l *life) { l.pods.reader.cache = pinned{l.cache, l.pod.DeepCopy()} },
+	"unmarked": func(l *life) {
+		pod := l.pod.DeepCopy()
+		pod.Status.Phase, pod.Annotations = corev1.PodRunning, nil
+		delete(pod.Labels, v1alpha1.LabelOutcome)
+		l.pods.reader.cache = pinned{l.cache, pod}
+	},
+	"current": func(l *life) { l.pods.reader.cache = l.cache },
+	"lose": func(l *life) {
+		l.pods.terminators[v1alpha1.ModePodPhase] = &podphase.Terminator{Client: unanswered{l.policies.client}}
+	},
+	"answer":    func(l *life) { l.pods.terminators[v1alpha1.ModePodPhase] = l.pods.marker.(Terminator) },
+	"break":     func(l *life) { l.live.fails = true },
+	"mend":      func(l *life) { l.live.fails = false },
+	"denyMarks": func(l *life) { l.deny(l.pod, l.by, "pods/status") },
+	"denySwaps": func(l *life) { l.deny(l.pod, byAdmissionPolicy(metav1.StatusReasonInvalid), "pods") },
+	"denyAll":   func(l *life) { l.allow = l.deny(l.pod, l.by, "pods", "pods/status") },
+	"allow":     func(l *life) { l.allow() },
+	"strip": func(l *life) {
+		l.install(strippingPolicy)
+		testenv.Eventually(l.T, "marks are removed", func(ctx context.Context) error {
+			pod := l.pod.DeepCopy()
+			pod.Labels[v1alpha1.LabelOutcome] = "probe"
+			if err := l.Status().Update(ctx, pod, client.DryRunAll); err != nil {
+				return err
+			}
+			if pod.Labels[v1alpha1.LabelOutcome] != "" {
+				return errors.New("the mark is there")
+			}
+			return nil
+		})
+	},
+	"unmark": func(l *life) {
+		l.pod.Labels, l.pod.Annotations = nil, nil
+		l.update(l.pod)
+	},
+	"unrecord": func(l *life) {
+		delete(l.pod.Annotations, v1alpha1.AnnotationImageSwap)
+		l.update(l.pod)
+	},
+	"takeName": func(l *life) {
+		l.create(&kruise.ContainerRecreateRequest{
+			ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: "sidecar-termination-" + string(l.pod.UID) + "-0", Labels: map[string]string{"app.kubernetes.io/managed-by": settings.Name}},
+			Spec:       kruise.ContainerRecreateRequestSpec{PodName: l.pod.Name, Containers: []kruise.ContainerRecreateRequestContainer{{Name: "proxy"}}},
+		})
+	},
+	"events": func(l *life) {
+		for _, event := range l.events.take() {
+			l.trace = append(l.trace, strings.Fields(event)[1])
+		}
+	},
+	"restart": func(l *life) { clear(l.pods.states.pods) },
+	"install": func(l *life) { l.labelNamespace(undecidedLabel, ""); l.untilDecided() },
+	"status": func(l *life) {
+		l.summarise(l.policy)
+		l.reload(l.policy)
+		if degraded := meta.FindStatusCondition(l.policy.Status.Conditions, v1alpha1.ConditionDegraded); degraded != nil {
+			l.trace = append(l.trace, degraded.Reason)
+		}
+	},
+}
+
+// marked reports whether the pod is marked and the admission policy has answered.
+func marked(pod *corev1.Pod) bool { return pod.Annotations[v1alpha1.AnnotationMainContainers] != "" }
+
+// outcomeOf describes the phase and the marks of a pod, as in "Running proxy PodPhase Succeeded".
+func outcomeOf(pod *corev1.Pod) string {
+	words := []string{string(pod.Status.Phase)}
+	for _, key := range []string{v1alpha1.AnnotationIgnoredExitCodes, v1alpha1.AnnotationEnd, v1alpha1.AnnotationMainContainers} {
+		if value := strings.TrimSuffix(pod.Annotations[key], "/"+string(pod.UID)); value != "" {
+			words = append(words, value)
+		}
+	}
+	if _, marked := pod.Labels[v1alpha1.LabelOutcome]; !marked {
+		words = append(words, "unmarked")
+	}
+	return strings.Join(words, " ")
+}
+
+var writeNames = map[string]string{
+	"PATCH pods/status": "mark", "PATCH pods": "swap", "POST containerrecreaterequests": "create", "DELETE containerrecreaterequests": "withdraw",
+}
+
+// now reconciles the pod. The trace gets the operator's writes and the delay.
+func (l *life) now() {
+	l.Helper()
+	if _, stale := l.pods.reader.cache.(pinned); !stale {
+		l.seen()
+	}
+	l.writes.forget()
+	result, err := l.pods.Reconcile(l.Context(), ctrl.Request{NamespacedName: keyOf(l.pod)})
+	for _, write := range l.writes.in(l.namespace) {
+		l.trace = append(l.trace, writeNames[write])
+	}
+	if l.delay = result.RequeueAfter; err != nil {
+		l.trace = append(l.trace, "error")
+	} else if l.delay != 0 {
+		l.trace = append(l.trace, "+"+l.delay.String())
+	}
+}
+
+// seen waits until the cache has the pod as it is, or lacks it.
+func (l *life) seen() {
+	l.Helper()
+	if err := l.Get(l.Context(), keyOf(l.pod), l.pod); err == nil {
+		l.caughtUp(l.pod)
+		return
+	}
+	testenv.Eventually(l.T, "the pod has left the cache", func(ctx context.Context) error {
+		if err := l.cache.Get(ctx, keyOf(l.pod), &corev1.Pod{}); !apierrors.IsNotFound(err) {
+			return errors.Join(errors.New("it is there"), err)
+		}
+		return nil
+	})
+}
+
+// tell creates the policy and the pod, and makes the steps. The trace has what the operator does and each new outcome of the pod.
+func (b *bench) tell(clock *clocktesting.FakePassiveClock, policy, variant, story string) *life {
+	b.Helper()
+	l := &life{bench: b, clock: clock, cache: b.pods.reader.cache, live: &liveReads{Reader: b.Client}}
+	b.pods.reader.live = l.live
+	b.events.take()
+	l.policy = b.newPolicy("mesh", func(spec *v1alpha1.PolicySpec) {
+		for word := range strings.FieldsSeq(policy) {
+			policySteps[word](spec)
+		}
+	})
+	l.pod = b.newPod("job-1", podVariants[variant])
+	l.outcome = outcomeOf(l.pod)
+	l.goOn(story)
+	return l
+}
+
+// goOn makes more steps.
+func (l *life) goOn(story string) {
+	l.Helper()
+	for step := range strings.FieldsSeq(story) {
+		if change := policySteps[step]; change != nil {
+			l.reload(l.policy)
+			change(&l.policy.Spec.PolicySpec)
+			l.update(l.policy)
+		} else {
+			steps[step](l)
+		}
+		if err := l.Get(l.Context(), keyOf(l.pod), l.pod); err == nil && outcomeOf(l.pod) != l.outcome {
+			l.outcome = outcomeOf(l.pod)
+			l.trace = append(l.trace, "("+l.outcome+")")
+		}
+	}
+}
+
+// checks compares the trace.
+func (l *life) checks(want string) {
+	l.Helper()
+	if got := strings.Join(l.trace, " "); got != want {
+		l.Errorf("trace\n%s, want\n%s", got, want)
+	}
+}
+
+// story is a row of a table of lives.
+type story struct{ policy, pod, steps, trace string }
+
+const decided = "(Succeeded proxy PodPhase Decided)"
+
+// Every mode, from a running main container to the end of the pod. Nothing is written twice.
+func TestOutcomeOfEachMode(t *testing.T) {
+	for withKruise, stories := range map[bool]map[string]story{
+		false: {
+			"PodPhase":                {"PodPhase", "", "now now main now proxy", "mark (Running proxy PodPhase Running) " + decided + " +2s"},
+			"PodPhase, late":          {"PodPhase", "", "main now now now", "mark (Running proxy Succeeded) mark +1m0s " + decided + " +2s"},
+			"PodPhase, drain":         {"PodPhase drain", "", "now main now later now proxy", "mark (Running proxy Running) (Running proxy Succeeded) +5s mark +1m0s " + decided + " +2s"},
+			"PodPhase, main fails":    {"PodPhase", "", "now failure now now proxy", "mark (Running proxy PodPhase Running) mark +1m0s (Failed proxy Failed Running) +2s"},
+			"PodPhase, restart rules": {"PodPhase", "main rules", "now main now now proxy", "mark (Running proxy PodPhase Running) mark " + decided + " +2s"},
+			"Auto":                    {"Auto", "OnFailure", "now now main now proxy", "mark (Running proxy PodPhase Running) " + decided + " +2s"},
+			"Auto, main fails":        {"Auto", "", "now failure now now proxy", "mark (Running proxy PodPhase Running) swap +1m0s +1m0s (Failed proxy PodPhase Running)"},
+			"Image":                   {"Image", "", "now main now now proxy", "mark (Running proxy Running) (Running proxy Succeeded) swap +1m0s +1m0s (Succeeded proxy Decided)"},
+			"Image, late":             {"Image", "", "main now now now proxy", "mark (Running proxy Succeeded) swap +1m0s +1m0s (Succeeded proxy Decided)"},
+			"Image, Respect":          {"Image Respect", "", "now main now now proxy", "swap +1m0s +1m0s (Failed unmarked)"},
+			"Image, denied":           {"Image", "", "now denySwaps main now", "mark (Running proxy Running) (Running proxy Succeeded) swap mark +15s " + decided},
+			"pod replaced":            {"Auto", "", "stale delete again now", "mark +1s"},
+			"Image, pod replaced":     {"Image Respect", "", "main stale delete again now", "swap +1s"},
+			"record is null":          {"Auto", "null record", "main now now now events unrecord now", "mark (Running proxy Succeeded) InvalidAnnotation mark +1m0s " + decided},
+			"record is too long":      {"Auto", "long record", "main now now now events unrecord now", "mark (Running proxy Succeeded) InvalidAnnotation mark +1m0s " + decided},
+			"record, by variable":     {"=logger", "record and variable", "main now now now events unrecord now", "mark (Running proxy Succeeded) InvalidAnnotation mark +1m0s " + decided},
+			"too many containers":     {"Auto", "large", "main now now events", "PodTooLarge"},
+			"no sidecar":              {"=logger", "", "now main now", ""},
+			"DryRun":                  {"DryRun", "", "now main now", ""},
+			"not scheduled":           {"PodPhase", "unscheduled", "now", ""},
+			"finished":                {"PodPhase", "finished", "now", ""},
+		},
+		true: {
+			"CRR":                {"CRR", "", "now main now now proxy", "mark (Running proxy Running) (Running proxy Succeeded) create +1m0s +1m0s (Succeeded proxy Decided)"},
+			"no operator":        {"CRR", "", "now main proxy", "mark (Running proxy Running) (Running proxy Succeeded) (Succeeded proxy Decided)"},
+			"CRR, late":          {"CRR", "", "main now now now proxy", "mark (Running proxy Succeeded) create +1m0s +1m0s (Succeeded proxy Decided)"},
+			"CRR, pod replaced":  {"CRR Respect", "", "now main stale delete again now", "(Running unmarked) create withdraw mark"},
+			"CRR, name taken":    {"CRR", "", "now takeName main now events", "mark (Running proxy Running) (Running proxy Succeeded) create mark +15s " + decided + " Fallback"},
+			"CRR, restart rules": {"CRR", "proxy rules", "now main now now proxy", "mark (Running proxy Running) mark (Running proxy Succeeded) create +1m0s (Succeeded proxy Decided)"},
+			"CRR, Respect":       {"CRR Respect", "", "now main now now proxy", "create +1m0s +1m0s (Failed unmarked)"},
+			"Auto":               {"Auto", "OnFailure", "now main now now proxy", "mark (Running proxy Running) (Running proxy Succeeded) create +1m0s +1m0s (Succeeded proxy Decided)"},
+		},
+	} {
+		t.Run(fmt.Sprintf("OpenKruise %t", withKruise), func(t *testing.T) {
+			b, clock := newTimedBench(t, withKruise)
+			for name, s := range stories {
+				b.run(name, func() { b.tell(clock, s.policy, s.pod, s.steps).checks(s.trace) })
+			}
+		})
+	}
+}
+
+// Policies decide until the main containers are done.
+func TestMarkFollowsPolicies(t *testing.T) {
+	b, clock := newTimedBench(t, false)
+	for change, trace := range map[string]string{
+		"now":     decided,
+		"+logger": "mark (Running logger,proxy PodPhase Running) (Succeeded logger,proxy PodPhase Decided)",
+		"=logger": "mark (Running logger PodPhase Running)",
+		"=all":    "mark (Running Running)",
+		"Image":   "mark (Running proxy Running) (Running proxy Succeeded)",
+		"drain":   "mark (Running proxy Running) (Running proxy Succeeded)",
+		"Respect": "mark (Running Running)",
+		"DryRun":  "mark (Running Running)",
+		"web":     "mark (Running Running)",
+		"release": "mark (Running Running)",
+	} {
+		b.run(change, func() {
+			b.tell(clock, "Auto", "logger ended", "now "+change+" now now main").checks("mark (Running proxy PodPhase Running) " + trace)
+		})
+	}
+}
+
+// Where the admission policy is not installed, exit codes count as in Kubernetes, and no pod ends by its phase. The operator notices
+// by itself when it is installed.
+func TestOutcomeNotDecided(t *testing.T) {
+	const marks = "mark (Running proxy PodPhase) mark (Running proxy) OutcomeNotDecided "
+	for withKruise, stories := range map[bool]map[string]story{
+		false: {
+			"PodPhase":                {"PodPhase", "", "now now status main now now", marks + "swap +1m0s +1m0s"},
+			"PodPhase alone":          {"PodPhase alone", "", "now now status main now later later", marks + "+1m0s mark +2m0s mark +4m0s"},
+			"installed while stuck":   {"PodPhase alone", "", "now now status main now install later now", marks + "+1m0s mark +2m0s (Running proxy Succeeded) mark +1m0s " + decided},
+			"installed while running": {"PodPhase", "", "now now status install report now main", marks + "(Running proxy Running) mark (Running proxy PodPhase Running) " + decided},
+			"installed unnoticed":     {"PodPhase", "", "now now status install main now", marks + "(Running proxy Succeeded) mark +1m0s " + decided},
+		},
+		true: {
+			"CRR":  {"CRR", "", "now now status main now now proxy", "mark (Running proxy) OutcomeNotDecided create +1m0s +1m0s (Failed proxy)"},
+			"Auto": {"Auto", "", "now now status main now now", "mark (Running proxy) OutcomeNotDecided swap +1m0s +1m0s"},
+		},
+	} {
+		t.Run(fmt.Sprintf("OpenKruise %t", withKruise), func(t *testing.T) {
+			b, clock := newTimedBench(t, withKruise)
+			for name, s := range stories {
+				b.run(name, func() {
+					b.in(b.newNamespace(map[string]string{undecidedLabel: "true"}), func() {
+						b.tell(clock, s.policy, s.pod, s.steps).checks(s.trace)
+					})
+				})
+			}
+		})
+	}
+}
+
+// A pod that its phase ends is read once after it has left the cache, and again if a container still runs. It is reported once.
+func TestPodEndedByPhaseIsReportedOnce(t *testing.T) {
+	const ended = "attempts PodPhase, terminated PodPhase"
+	type report struct {
+		drain    string
+		steps    string // after the mark
+		delays   string
+		reads    int // from the API server
+		counters string
+		events   string // reasons
+	}
+	for withKruise, reports := range map[bool]map[string]report{
+		false: {
+			"sidecar ends at once":       {"", "main now proxy later", "+2s", 1, ended, "Terminating"},
+			"sidecar ends late":          {"", "main now later proxy later", "+2s +58s", 2, ended, "Terminating"},
+			"sidecar ended before main":  {"", "early main now later", "+2s", 1, "", ""},
+			"sidecar runs on":            {"", "main now later later later delete later", "+2s +58s +10m0s +10m0s", 4, "attempts PodPhase, failures PodPhase, terminated PodPhase", "Terminating Stuck"},
+			"main fails":                 {"", "failure proxy now later", "+2s", 1, "", ""},
+			"drain":                      {"drain", "main now later proxy now later", "+5s +1m0s +2s", 1, ended, "Terminating"},
+			"drain, stale cache":         {"drain", "main now stale later now current proxy now later", "+5s +1m0s +1m0s +2s", 1, ended, "Terminating"},
+			"drain, lost answer":         {"drain", "main now lose later answer proxy now", "+5s error", 1, ended, "Terminating"},
+			"stale cache lacks the mark": {"", "main unmarked now current proxy now later", "+1s +2s", 1, ended, "Terminating"},
+			"read fails":                 {"", "main proxy now break later mend now", "+2s error", 2, ended, "Terminating"},
+			"deleted before the read":    {"", "main now delete later", "+2s", 1, "", ""},
+			"deleted after the read":     {"", "main now later delete later", "+2s +58s", 2, ended, "Terminating"},
+			"deleted while main runs":    {"", "delete now later", "+2s", 1, "", ""},
+			"name reused":                {"", "main now delete again now main proxy now later", "+2s +2s", 1, ended, "Terminating"},
+			"policy deleted":             {"", "main now release later", "+2s", 1, "", ""},
+			"operator restarted":         {"", "restart main now", "", 0, "", ""},
+		},
+		true: {
+			"sidecar runs on": {"", "main now later later proxy later", "+2s +58s +1m0s", 3,
+				"attempts CRR, attempts PodPhase, failures PodPhase, fallbacks CRR, terminated CRR", "Terminating Fallback"},
+		},
+	} {
+		t.Run(fmt.Sprintf("OpenKruise %t", withKruise), func(t *testing.T) {
+			b, clock := newTimedBench(t, withKruise)
+			for name, r := range reports {
+				b.run(name, func() {
+					operatorLog.take()
+					before, stuckBefore := counters(), testutil.ToFloat64(stuckPods)
+					l := b.tell(clock, "PodPhase "+r.drain, "", "now "+r.steps)
+					var delays, counted, reasons []string
+					for _, word := range l.trace {
+						if word == "error" || strings.HasPrefix(word, "+") {
+							delays = append(delays, word)
+						}
+					}
+					for counter, value := range counters() {
+						for range int(value - before[counter]) {
+							counted = append(counted, counter)
+						}
+					}
+					slices.Sort(counted)
+					for _, event := range l.events.take() {
+						reasons = append(reasons, strings.Fields(event)[1])
+					}
+					got := report{r.drain, r.steps, strings.Join(delays, " "), l.live.number, strings.Join(counted, ", "), strings.Join(reasons, " ")}
+					if got != r {
+						l.Errorf("got %+v, want %+v; trace %v", got, r, l.trace)
+					}
+					terminated := strings.Count(r.counters, "terminated")
+					if lines := strings.Count(operatorLog.take(), `"msg":"Sidecars terminated"`); lines != terminated {
+						l.Errorf("%d lines in the log, want %d", lines, terminated)
+					}
+					if tally := l.policies.reporter.take(refOf(l.policy)); tally.Terminated != int64(terminated) {
+						l.Errorf("tally %+v, want %d terminated", tally, terminated)
+					}
+					if len(l.pods.states.pods) > 0 || testutil.ToFloat64(stuckPods) != stuckBefore {
+						l.Errorf("still held: %v, %v stuck pods", l.pods.states.pods, testutil.ToFloat64(stuckPods))
+					}
+				})
+			}
+		})
+	}
+}
