@@ -248,6 +248,8 @@ func TestMarksAreBounded(t *testing.T) {
 		"within the write": "strip " + strings.Repeat("now ", bound+2),
 	} {
 		b.run(name, func() {
+			// The admission policy would add the mark again.
+			b.namespace = b.newNamespace(map[string]string{undecidedLabel: "true"})
 			l := b.tell(clock, "Auto", "", steps+"main now now status")
 			trace := strings.Join(l.trace, " ")
 			if marks := strings.Count(trace, "mark "); marks != bound || !strings.HasSuffix(trace, " swap +1m0s +1m0s") {

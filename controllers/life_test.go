@@ -274,9 +274,12 @@ func (l *life) seen() {
 // tell creates the policy and the pod, and makes the steps. The trace has what the operator does and each new outcome of the pod.
 func (b *bench) tell(clock *clocktesting.FakePassiveClock, policy, variant, story string) *life {
 	b.Helper()
+	if stale, ok := b.pods.reader.cache.(pinned); ok {
+		b.pods.reader.cache = stale.Reader
+	}
 	l := &life{bench: b, clock: clock, cache: b.pods.reader.cache, live: &liveReads{Reader: b.Client}}
 	b.pods.reader.live = l.live
-	b.events.take()
+	l.events.take()
 	l.policy = b.newPolicy("mesh", func(spec *v1alpha1.PolicySpec) {
 		for word := range strings.FieldsSeq(policy) {
 			policySteps[word](spec)
@@ -349,7 +352,7 @@ func TestOutcomeOfEachMode(t *testing.T) {
 			"CRR":                {"CRR", "", "now main now now proxy", "mark (Running proxy Running) (Running proxy Succeeded) create +1m0s +1m0s (Succeeded proxy Decided)"},
 			"no operator":        {"CRR", "", "now main proxy", "mark (Running proxy Running) (Running proxy Succeeded) (Succeeded proxy Decided)"},
 			"CRR, late":          {"CRR", "", "main now now now proxy", "mark (Running proxy Succeeded) create +1m0s +1m0s (Succeeded proxy Decided)"},
-			"CRR, pod replaced":  {"CRR Respect", "", "now main stale delete again now", "(Running unmarked) create withdraw mark"},
+			"CRR, pod replaced":  {"CRR Respect", "", "now main stale delete again now", "create withdraw +1m0s"},
 			"CRR, name taken":    {"CRR", "", "now takeName main now events", "mark (Running proxy Running) (Running proxy Succeeded) create mark +15s " + decided + " Fallback"},
 			"CRR, restart rules": {"CRR", "proxy rules", "now main now now proxy", "mark (Running proxy Running) mark (Running proxy Succeeded) create +1m0s (Succeeded proxy Decided)"},
 			"CRR, Respect":       {"CRR Respect", "", "now main now now proxy", "create +1m0s +1m0s (Failed unmarked)"},

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/hack/podtest"
@@ -50,8 +51,11 @@ func TestPodWaitsForItsNode(t *testing.T) {
 				t.Fatal(err)
 			}
 			f.change(pod, func(p *corev1.Pod) { p.Status = podtest.New(podtest.MainDone).Status })
+			f.until(pod, "is marked", marked)
 			f.untilCounts(policy, counts{matched: 1, terminating: 1})
-			f.untouched(pod)
+			if f.reload(pod); outcomeOf(pod) != "Running proxy Succeeded" || imageSwapped(pod) {
+				t.Errorf("pod is %q with images %v", outcomeOf(pod), images(pod))
+			}
 			f.createNode(late, tc.labels)
 			f.until(pod, tc.what, tc.ended)
 			f.nothingWentWrong()
@@ -86,8 +90,11 @@ func TestPodsFollowNodeKind(t *testing.T) {
 	ends := func(pod *corev1.Pod) bool { return plan.MarkedToEnd(pod) }
 	f.until(other, "is marked to end by its phase", ends)
 	taint(virtual)
+	before := policy.DeepCopy()
 	policy.Spec.Fallback = v1alpha1.FallbackEnabled
-	f.update(policy)
+	if err := f.Patch(t.Context(), policy, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
 	f.until(other, "is not marked to end by its phase", func(pod *corev1.Pod) bool { return !ends(pod) })
 	f.change(other, podtest.MainDone)
 	f.until(other, "its image is swapped", imageSwapped)

@@ -133,7 +133,7 @@ func TestContainerRestartPolicy(t *testing.T) {
 			main.RestartPolicy = ptr.To(c.main)
 			template := harness.PodTemplate(c.pod, harness.Sidecar(harness.ExitsZeroOnTerm), main)
 			harness.ReportStart(&template.Spec)
-			test.Create(harness.Policy(v1alpha1.ModeAuto), harness.Pod("pod", nil, template))
+			test.Create(with(v1alpha1.ModeAuto), harness.Pod("pod", nil, template))
 
 			record := test.RequireFinished("pod")
 			phase, restarts := corev1.PodFailed, int32(0)

@@ -188,7 +188,7 @@ func waitForPolicy(test *harness.Test, pod *corev1.Pod, active bool) {
 	test.Helper()
 	test.Eventually(fmt.Sprintf("evaluation of the admission policy to be %t", active), harness.StatusTimeout, func(ctx context.Context) error {
 		written := pod.DeepCopy()
-		patch := client.RawPatch(types.MergePatchType, []byte(`{"status":{"message":"probe"}}`))
+		patch := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, v1alpha1.AnnotationMainContainers))
 		if err := test.Client.Status().Patch(ctx, written, patch, client.DryRunAll); err != nil {
 			return err
 		}

@@ -181,17 +181,15 @@ func marksOf(d plan.Decision) []plan.Mark {
 // ignore, that has a terminal phase, whose marks were denied, or that has no node. A mark of its own is never written for a
 // prediction, after the record, or more than ten times.
 func marksOnlyWhatItMay(s plan.Snapshot, _ time.Time, d plan.Decision) string {
+	marks := marksOf(d)
 	_, denied := s.Denied[podPhase]
-	for _, mark := range marksOf(d) {
-		if want := ignoredBy(s.View); !slices.Equal(want, mark.IgnoredExitCodes) {
-			return fmt.Sprintf("the mark lists %v instead of %v", mark.IgnoredExitCodes, want)
-		}
-		if mustIgnore(s.Pod) || isTerminal(s.Pod) || denied || s.Pod.Spec.NodeName == "" || len(s.View.Sidecars) == 0 {
-			return "a mark of a pod that must not be marked"
-		}
-	}
-	if d.Mark != nil && (s.AssumeMarked || isRecorded(s.Pod) || s.MarksWritten >= 10) {
-		return "a mark that is needless"
+	forbidden := mustIgnore(s.Pod) || isTerminal(s.Pod) || denied || s.Pod.Spec.NodeName == "" || len(s.View.Sidecars) == 0
+	needless := d.Mark != nil && (s.AssumeMarked || isRecorded(s.Pod) || s.MarksWritten >= 10)
+	switch {
+	case len(marks) > 0 && forbidden, needless:
+		return "a mark of a pod that must not be marked"
+	case slices.ContainsFunc(marks, func(m plan.Mark) bool { return !slices.Equal(m.IgnoredExitCodes, ignoredBy(s.View)) }):
+		return "a mark lists other containers"
 	}
 	return ""
 }
@@ -199,28 +197,20 @@ func marksOnlyWhatItMay(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 // marksInAdvanceOnly: a mark of its own announces the phase only while a main container runs and none has failed, and only if the
 // phase can end every sidecar at once. Later it keeps that end, or none. It never writes phase Failed.
 func marksInAdvanceOnly(s plan.Snapshot, _ time.Time, d plan.Decision) string {
-	if d.Mark == nil {
-		return ""
+	cannotEnd := func(sidecar resolve.Sidecar) bool {
+		return sidecar.Drain > 0 || sidecar.ExitCodes != v1alpha1.ExitCodesIgnore || !mayEndByPhase(s, sidecar) ||
+			sidecar.Mode != podPhase && sidecar.Mode != v1alpha1.ModeAuto && sidecar.Fallback != v1alpha1.FallbackEnabled
 	}
-	announced := endOf(s.Pod) == v1alpha1.EndPodPhase
+	over := !d.MainsDone.IsZero() || hasFailed(s)
 	switch {
+	case d.Mark == nil:
 	case d.Mark.End != "" && d.Mark.End != v1alpha1.EndPodPhase:
 		return "the mark ends the pod by " + d.Mark.End
-	case !d.MainsDone.IsZero(), hasFailed(s):
-		if announced != (d.Mark.End != "") {
-			return "the mark changes the end"
-		}
-		return ""
-	case d.Mark.End == "":
-		return ""
-	case s.Node == plan.NodeUnknown, isUndecided(s.Pod):
-		return "the phase is marked in advance on an unknown node, or without a decision"
-	}
-	for _, sidecar := range s.View.Sidecars {
-		if sidecar.Drain > 0 || sidecar.ExitCodes != v1alpha1.ExitCodesIgnore || !mayEndByPhase(s, sidecar) ||
-			sidecar.Mode != podPhase && sidecar.Mode != v1alpha1.ModeAuto && sidecar.Fallback != v1alpha1.FallbackEnabled {
-			return fmt.Sprintf("the phase is marked in advance although it cannot end %s", sidecar.Container)
-		}
+	case over && (d.Mark.End != "") != (endOf(s.Pod) == v1alpha1.EndPodPhase):
+		return "the mark changes the end"
+	case over, d.Mark.End == "":
+	case s.Node == plan.NodeUnknown, isUndecided(s.Pod), slices.ContainsFunc(s.View.Sidecars, cannotEnd):
+		return "the phase is marked in advance on an unknown node, without a decision, or although it cannot end a sidecar"
 	}
 	return ""
 }
@@ -229,55 +219,48 @@ func marksInAdvanceOnly(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 // exited 0 for good, and before the pod was disrupted. While an exit of a sidecar may restart the main containers, only the write that
 // also ends the pod records it.
 func recordsOnlySuccess(s plan.Snapshot, _ time.Time, d plan.Decision) string {
-	for _, mark := range marksOf(d) {
-		if !mark.Succeeded {
-			continue
-		}
-		ruled := slices.ContainsFunc(s.Pod.Spec.Containers, func(c corev1.Container) bool { return c.RestartPolicy != nil })
-		if !ruled || isDisturbed(s.Pod) || hasFailed(s) || d.MainsDone.IsZero() {
-			return "a record that is not true, or not the operator's"
-		}
-		for _, sidecar := range s.View.Sidecars {
-			restartsAll := slices.ContainsFunc(specOf(s.Pod, sidecar.Container).RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
-				return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
-			})
-			switch {
-			case sidecar.ExitCodes != v1alpha1.ExitCodesIgnore && mayRun(s.Pod, sidecar.Container):
-				return fmt.Sprintf("a record while %s, which is respected, may run", sidecar.Container)
-			case d.Mark != nil && restartsAll && mayRun(s.Pod, sidecar.Container):
-				return fmt.Sprintf("a record while %s may restart all containers", sidecar.Container)
-			}
-		}
+	if !slices.ContainsFunc(marksOf(d), func(m plan.Mark) bool { return m.Succeeded }) {
+		return ""
+	}
+	ruled := slices.ContainsFunc(s.Pod.Spec.Containers, func(c corev1.Container) bool { return c.RestartPolicy != nil })
+	tooEarly := func(sidecar resolve.Sidecar) bool {
+		counts := sidecar.ExitCodes != v1alpha1.ExitCodesIgnore || d.Mark != nil && restartsAll(s.Pod, sidecar.Container)
+		return counts && mayRun(s.Pod, sidecar.Container)
+	}
+	if !ruled || isDisturbed(s.Pod) || hasFailed(s) || d.MainsDone.IsZero() || slices.ContainsFunc(s.View.Sidecars, tooEarly) {
+		return "a record that is not true, not the operator's, or too early"
 	}
 	return ""
+}
+
+// restartsAll says whether an exit of the container may restart all containers.
+func restartsAll(pod *corev1.Pod, name string) bool {
+	return slices.ContainsFunc(specOf(pod, name).RestartPolicyRules, func(r corev1.ContainerRestartRule) bool { return r.Action == "RestartAllContainers" })
 }
 
 // endsByTheOutcome: the phase ends a pod only when every sidecar that has not ended is due and ignored, and in the phase that the
 // exit codes determine. Succeeded needs a record. Nothing is written over a terminal phase.
 func endsByTheOutcome(s plan.Snapshot, now time.Time, d plan.Decision) string {
+	want := corev1.PodSucceeded
+	if hasFailed(s) {
+		want = corev1.PodFailed
+	}
+	mustWait := func(sidecar resolve.Sidecar) bool {
+		return mayRun(s.Pod, sidecar.Container) && (sidecar.ExitCodes != v1alpha1.ExitCodesIgnore || drains(s, now, d, sidecar))
+	}
 	for _, action := range d.Actions {
-		if action.Mode != podPhase {
-			if action.Mark != nil {
-				return "a mark in another mode"
-			}
-			continue
-		}
-		want := corev1.PodSucceeded
-		if hasFailed(s) {
-			want = corev1.PodFailed
-		}
 		switch {
+		case (action.Mark != nil) != (action.Mode == podPhase):
+			return "a mark in another mode, or none"
+		case action.Mark == nil:
 		case action.Mark.Phase() != want:
 			return fmt.Sprintf("phase %s where the outcome is %s", action.Mark.Phase(), want)
 		case isTerminal(s.Pod), isUndecided(s.Pod) && !s.AssumeMarked:
 			return "a phase over a terminal one, or without a decision"
 		case want == corev1.PodSucceeded && !isRecorded(s.Pod) && !s.AssumeMarked && !action.Mark.Succeeded:
 			return "phase Succeeded without a record"
-		}
-		for _, sidecar := range s.View.Sidecars {
-			if mayRun(s.Pod, sidecar.Container) && (sidecar.ExitCodes != v1alpha1.ExitCodesIgnore || drains(s, now, d, sidecar)) {
-				return fmt.Sprintf("a phase while %s, which is respected or drains, may run", sidecar.Container)
-			}
+		case slices.ContainsFunc(s.View.Sidecars, mustWait):
+			return "a phase while a sidecar that is respected or drains may run"
 		}
 	}
 	return ""
@@ -464,11 +447,10 @@ func mayEndByPhase(s plan.Snapshot, sidecar resolve.Sidecar) bool {
 
 // canSwap says whether mode Image can be used for the sidecar, and was not.
 func canSwap(s plan.Snapshot, sidecar resolve.Sidecar) bool {
-	restartsAll := slices.ContainsFunc(specOf(s.Pod, sidecar.Container).RestartPolicyRules, func(r corev1.ContainerRestartRule) bool { return r.Action == "RestartAllContainers" })
 	_, denied := s.Denied[image]
 	forbidden := s.Capabilities.Images.Check(sidecar.Image) != nil && sidecar.ImageSource != resolve.SourceOperator
 	fallback := sidecar.Mode == v1alpha1.ModeAuto || sidecar.Mode == image || sidecar.Fallback == v1alpha1.FallbackEnabled
-	return sidecar.Image != "" && s.Capabilities.Image && !isTerminal(s.Pod) && !restartsAll && !denied && !forbidden && fallback &&
+	return sidecar.Image != "" && s.Capabilities.Image && !isTerminal(s.Pod) && !restartsAll(s.Pod, sidecar.Container) && !denied && !forbidden && fallback &&
 		runsQuickExit(s.Pod, sidecar) && !recordsSwap(s, sidecar.Container) && !hasQuickExitImage(s, sidecar.Container)
 }
 

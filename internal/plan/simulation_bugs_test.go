@@ -43,13 +43,12 @@ func (b bug) none() bool {
 
 // bugs are what the simulation must find by what happens to the pod, without a look at the decisions.
 var bugs = map[string]bug{
-	"patches without a precondition":            {unconditional: true},
-	"marks without the pod's UID":               {withoutUID: true},
-	"does not mark pods":                        {decides: func(_ plan.Snapshot, d *plan.Decision) { d.Mark = nil }},
-	"acts while a main container may run":       {sees: func(s *plan.Snapshot) { endContainers(s, s.View.Mains...) }},
-	"takes a failed main container for success": {sees: func(s *plan.Snapshot) { succeed(s, s.View.Mains) }},
-	"forgets its attempts":                      {sees: func(s *plan.Snapshot) { s.Attempts = nil }},
-	"does not see that the pod has finished":    {sees: func(s *plan.Snapshot) { s.Pod.Status.Phase = corev1.PodRunning }},
+	"patches without a precondition":         {unconditional: true},
+	"marks without the pod's UID":            {withoutUID: true},
+	"does not mark pods":                     {decides: func(_ plan.Snapshot, d *plan.Decision) { d.Mark = nil }},
+	"acts while a main container may run":    {sees: func(s *plan.Snapshot) { endContainers(s, s.View.Mains...) }},
+	"forgets its attempts":                   {sees: func(s *plan.Snapshot) { s.Attempts = nil }},
+	"does not see that the pod has finished": {sees: func(s *plan.Snapshot) { s.Pod.Status.Phase = corev1.PodRunning }},
 	"acts on disturbed pods": {sees: func(s *plan.Snapshot) {
 		s.Pod.DeletionTimestamp, s.Pod.Status.Reason, s.Pod.Status.Conditions = nil, "", nil
 	}},
@@ -69,9 +68,6 @@ var bugs = map[string]bug{
 	"ends in advance although a sidecar drains": ofMark(func(_ plan.Snapshot, m *plan.Mark) { m.End = v1alpha1.EndPodPhase }),
 	"records before the main container is done": ofMark(func(_ plan.Snapshot, m *plan.Mark) { m.Succeeded = true }),
 	"does not record": ofMark(func(_ plan.Snapshot, m *plan.Mark) { m.Succeeded = false }),
-	"does not end by the phase after a drain": {decides: func(_ plan.Snapshot, d *plan.Decision) {
-		d.Actions = slices.DeleteFunc(d.Actions, func(a plan.Action) bool { return a.Mark != nil && a.Mark.End == v1alpha1.EndPodPhase })
-	}},
 	"ends every pod as if it had succeeded": {decides: func(_ plan.Snapshot, d *plan.Decision) {
 		for i := range d.Actions {
 			if mark := d.Actions[i].Mark; mark != nil {
@@ -120,11 +116,6 @@ var bugs = map[string]bug{
 			result.Annotations[v1alpha1.AnnotationMainContainers] = own(v1alpha1.MainsSucceeded)
 		}
 	}},
-	"admission: does not decide when Failed is written": {policy: func(_, written, result *corev1.Pod) {
-		if written.Status.Phase == corev1.PodFailed {
-			result.Status.Phase = corev1.PodFailed
-		}
-	}},
 	"admission: a terminal phase is not final": {policy: func(_, written, result *corev1.Pod) { result.Status.Phase = written.Status.Phase }},
 	"admission: does not restore the mark": {policy: func(_, written, result *corev1.Pod) {
 		result.Labels = written.Labels
@@ -151,15 +142,6 @@ func endContainers(s *plan.Snapshot, names ...string) {
 	for i := range s.Pod.Status.ContainerStatuses {
 		if st := &s.Pod.Status.ContainerStatuses[i]; slices.Contains(names, st.Name) && st.State.Terminated == nil {
 			st.State = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{FinishedAt: s.Pod.CreationTimestamp}}
-		}
-	}
-}
-
-// succeed makes the exit codes of containers read as 0.
-func succeed(s *plan.Snapshot, names []string) {
-	for i := range s.Pod.Status.ContainerStatuses {
-		if st := &s.Pod.Status.ContainerStatuses[i]; slices.Contains(names, st.Name) && st.State.Terminated != nil {
-			st.State.Terminated.ExitCode = 0
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 )
@@ -46,16 +45,10 @@ func TestSupportedVersionsAreTested(t *testing.T) {
 
 // Every document says the same about old versions of Kubernetes.
 func TestOldestKubernetesIsTheSameEverywhere(t *testing.T) {
-	oldest := regexp.MustCompile(`kubeVersion: ">=(\d+\.\d+)\.0-0"`).FindStringSubmatch(read(t, "config/chart/Chart.yaml"))
-	if oldest == nil {
-		t.Fatal("the chart has no kubeVersion")
-	}
 	for _, path := range []string{"README.md", "README.zh-CN.md", "docs/operations.md", "docs/support.md"} {
 		text := strings.Join(strings.Fields(read(t, path)), " ")
-		for _, want := range []string{"Kubernetes " + minor(kubernetesVersions[0]), "Kubernetes " + oldest[1]} {
-			if !strings.Contains(text, want) {
-				t.Errorf("%s does not mention %s", path, want)
-			}
+		if want := "Kubernetes " + minor(kubernetesVersions[0]); !strings.Contains(text, want) {
+			t.Errorf("%s does not mention %s", path, want)
 		}
 	}
 }
