@@ -132,10 +132,10 @@ func generations(policies v1alpha1.SidecarTerminationPolicyList) map[string]int6
 }
 
 // reconcile waits for current caches and reconciles the pod. An error ends the test.
-func (b *bench) reconcile(pod *corev1.Pod) ctrl.Result {
+func (b *bench) reconcile(pod *corev1.Pod) {
 	b.Helper()
 	b.caughtUp(pod)
-	return b.reconcileStale(pod)
+	b.reconcileStale(pod)
 }
 
 // reconcileStale reconciles the pod with the caches as they are.

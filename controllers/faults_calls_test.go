@@ -181,6 +181,7 @@ func (f *fixture) tellStory(k *testenv.Kruise) {
 	named := func(name string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
 			p.Spec.Containers[1].Name, p.Status.ContainerStatuses[1] = name, podtest.Running(name)
+			p.Spec.TerminationGracePeriodSeconds = new(int64(1))
 		}
 	}
 	f.newPod("by-mesh")

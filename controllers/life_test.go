@@ -439,7 +439,7 @@ func TestPodEndedByPhaseIsReportedOnce(t *testing.T) {
 			"main fails":                 {"", "failure proxy now later", "+2s", 1, "", ""},
 			"drain":                      {"drain", "main now later proxy now later", "+5s +1m0s +2s", 1, ended, "Terminating"},
 			"drain, stale cache":         {"drain", "main now stale later now current proxy now later", "+5s +1m0s +1m0s +2s", 1, ended, "Terminating"},
-			"drain, lost answer":         {"drain", "main now lose later answer proxy now", "+5s error", 1, ended, "Terminating"},
+			"drain, lost answer":         {"drain", "main now lose later answer proxy now later", "+5s error +2s", 1, ended, "Terminating"},
 			"stale cache lacks the mark": {"", "main unmarked now current proxy now later", "+1s +2s", 1, ended, "Terminating"},
 			"read fails":                 {"", "main proxy now break later mend now", "+2s error", 2, ended, "Terminating"},
 			"deleted before the read":    {"", "main now delete later", "+2s", 1, "", ""},

@@ -261,7 +261,6 @@ func TestStatusCountsPods(t *testing.T) {
 	}
 	f.until(pod, "is marked", marked)
 	f.change(pod, podtest.MainDone)
-	f.untilCounts(policy, counts{matched: 1, stuck: 1})
 	f.change(pod, podtest.SidecarDone)
 	status = f.untilCounts(policy, counts{matched: 1, stuck: 1, terminated: 1})
 	if len(status.Recent) != 1 || status.Recent[0].Pod != "job-1" || status.Recent[0].Outcome != v1alpha1.OutcomeTerminated || status.LastTerminationTime == nil {

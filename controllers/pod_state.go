@@ -225,7 +225,7 @@ func (s *podStates) left(key types.NamespacedName) leaving {
 	if state.phaseSince.IsZero() {
 		state.phaseSince = s.clock.Now()
 	}
-	if wait := firstLook - s.clock.Since(state.phaseSince); wait > 0 && !state.outcomeUnknown {
+	if wait := firstLook - s.clock.Since(state.phaseSince); wait > 0 {
 		return leaving{wait: wait}
 	}
 	return leaving{read: true, uid: state.uid}

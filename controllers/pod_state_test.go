@@ -5,8 +5,6 @@ package controllers
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -192,49 +190,43 @@ func TestResultsAreCountedOnce(t *testing.T) {
 }
 
 // A pod that ends by its phase leaves the cache, and its containers may still run.
-func TestPodThatLeavesCacheIsReadOnce(t *testing.T) {
+func TestPodThatLeavesCacheIsReadIfItEndsByPhase(t *testing.T) {
 	ends := terminating(v1alpha1.ModePodPhase)
 	ends.Actions[0].Mark = &plan.Mark{End: v1alpha1.EndPodPhase}
-	finished, looked := map[time.Duration]leaving{0: {}}, map[time.Duration]leaving{0: {wait: firstLook}}
-	deleted := func(pod *corev1.Pod) { pod.DeletionTimestamp = ptr.To(metav1.NewTime(podtest.Noon)) }
 	marked := func(uid string) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
 			pod.Labels[v1alpha1.LabelOutcome] = v1alpha1.OutcomeMainContainers
 			pod.Annotations = map[string]string{v1alpha1.AnnotationEnd: v1alpha1.EndPodPhase + "/" + uid}
 		}
 	}
+	unchanged := func(*corev1.Pod) {}
 	for name, tc := range map[string]struct {
 		change    func(*corev1.Pod)
 		decisions []plan.Decision
 		err       error
-		at        map[time.Duration]leaving // after it has left
+		want      bool
 	}{
-		"never marked": {nil, []plan.Decision{inProgress(v1alpha1.ModeCRR)}, nil, finished},
-		"marked to end by its phase": {nil, []plan.Decision{marking(v1alpha1.EndPodPhase)}, nil, map[time.Duration]leaving{
-			0: {wait: firstLook}, time.Second: {wait: time.Second}, firstLook: {read: true, uid: "4a1b"},
-		}},
-		"end taken back":                 {nil, []plan.Decision{marking(v1alpha1.EndPodPhase), marking("")}, nil, finished},
-		"then a stale cache":             {nil, []plan.Decision{ends, waiting()}, nil, looked},
-		"marked by another process":      {marked("4a1b"), []plan.Decision{waiting()}, nil, looked},
-		"mark of another pod":            {marked("5b2c"), []plan.Decision{waiting()}, nil, finished},
-		"lost answer after another mode": {nil, []plan.Decision{inProgress(v1alpha1.ModeCRR)}, errors.New("no answer"), map[time.Duration]leaving{0: {read: true, uid: "4a1b"}}},
-		"deleted while marked":           {deleted, []plan.Decision{marking(v1alpha1.EndPodPhase)}, nil, finished},
+		"never marked":                   {unchanged, []plan.Decision{inProgress(v1alpha1.ModeCRR)}, nil, false},
+		"marked":                         {unchanged, []plan.Decision{marking(v1alpha1.EndPodPhase)}, nil, true},
+		"end taken back":                 {unchanged, []plan.Decision{marking(v1alpha1.EndPodPhase), marking("")}, nil, false},
+		"then a stale cache":             {unchanged, []plan.Decision{ends, waiting()}, nil, true},
+		"marked by another process":      {marked("4a1b"), []plan.Decision{waiting()}, nil, true},
+		"mark of another pod":            {marked("5b2c"), []plan.Decision{waiting()}, nil, false},
+		"lost answer after another mode": {unchanged, []plan.Decision{inProgress(v1alpha1.ModeCRR)}, errors.New("no answer"), true},
+		"deleted":                        {func(pod *corev1.Pod) { pod.DeletionTimestamp = ptr.To(metav1.NewTime(podtest.Noon)) }, []plan.Decision{marking(v1alpha1.EndPodPhase)}, nil, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			st := newStatesTest(t)
-			pod := podtest.New()
-			if tc.change != nil {
-				tc.change(pod)
-			}
+			pod := podtest.New(tc.change)
 			for _, decision := range tc.decisions {
 				st.record(resolvedPodOf(pod, mesh), decision, tc.err)
 			}
-			begun := st.clock.Now()
-			for _, after := range slices.Sorted(maps.Keys(tc.at)) {
-				st.clock.SetTime(begun.Add(after))
-				if got := st.left(keyOf(pod)); got != tc.at[after] {
-					t.Errorf("after %s: %+v, want %+v", after, got, tc.at[after])
-				}
+			want := leaving{}
+			if tc.want {
+				want.wait = firstLook
+			}
+			if got := st.left(keyOf(pod)); got != want {
+				t.Errorf("got %+v, want %+v", got, want)
 			}
 		})
 	}

@@ -107,12 +107,12 @@ func TestKruiseDaemonDown(t *testing.T) {
 	test := harness.New(t)
 	test.RestoreWith("component", "start", kruiseDaemon)
 	test.LocalCluster("component", "stop", kruiseDaemon)
-	const ignore, respected, stuck = "ignore", "respect", "stuck"
+	const ignore, stuck = "ignore", "stuck"
 	policies := map[string]*v1alpha1.SidecarTerminationPolicy{}
-	for _, name := range []string{ignore, respected, stuck} {
+	for _, name := range []string{ignore, stuck} {
 		policy := with(v1alpha1.ModeCRR, respect)
 		policy.Name, policy.Spec.PodSelector.MatchLabels = name, map[string]string{policyLabel: name}
-		policy.Spec.Image, policy.Spec.TerminationDeadlineSeconds = harness.QuickExitImage, ptr.To[int32](shortDeadline)
+		policy.Spec.TerminationDeadlineSeconds = ptr.To[int32](shortDeadline)
 		switch name {
 		case ignore:
 			policy.Spec.ExitCodes = v1alpha1.ExitCodesIgnore
@@ -124,19 +124,14 @@ func TestKruiseDaemonDown(t *testing.T) {
 		test.Create(policy, job)
 		policies[name] = policy
 	}
-	for _, name := range []string{ignore, respected} {
-		ended := test.WaitForMain(name)
-		record := test.RequireCompleted(name)
-		main := (&harness.PodRecord{Pod: ended}).Container(harness.MainName).State.Terminated.FinishedAt
-		at, _ := record.FinishedAt()
-		if bound := (harness.GracePeriodSeconds+shortDeadline)*time.Second + fallbackSlack; at.Sub(main.Time) > bound {
-			test.Errorf("The pod finished %s after its main container, want at most %s", at.Sub(main.Time), bound)
-		}
-		if name == respected {
-			test.RequireImage(record, harness.SidecarName, harness.QuickExitImage)
-			test.WaitForEvent(record.Pod, v1alpha1.ReasonFallback)
-		}
+	ended := test.WaitForMain(ignore)
+	record := test.RequireCompleted(ignore)
+	main := (&harness.PodRecord{Pod: ended}).Container(harness.MainName).State.Terminated.FinishedAt
+	at, _ := record.FinishedAt()
+	if bound := (harness.GracePeriodSeconds+shortDeadline)*time.Second + fallbackSlack; at.Sub(main.Time) > bound {
+		t.Errorf("The pod finished %s after its main container, want at most %s", at.Sub(main.Time), bound)
 	}
+	test.WaitForEvent(record.Pod, v1alpha1.ReasonFallback)
 	if event := test.WaitForEvent(test.WaitForMain(stuck), v1alpha1.ReasonStuck); event.Type != corev1.EventTypeWarning {
 		test.Errorf("Event %s is of type %s", event.Reason, event.Type)
 	}
