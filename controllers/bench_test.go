@@ -164,11 +164,3 @@ func newKruise(t *testing.T) *testenv.Kruise {
 	}
 	return testenv.NewKruise(t, admin)
 }
-
-// is compares the pod's outcome.
-func (b *bench) is(pod *corev1.Pod, want string) {
-	b.Helper()
-	if b.reload(pod); outcomeOf(pod) != want {
-		b.Errorf("pod is %q, want %q", outcomeOf(pod), want)
-	}
-}

@@ -72,7 +72,7 @@ func (u unansweredWriter) Patch(ctx context.Context, object client.Object, patch
 	return errors.Join(u.SubResourceWriter.Patch(ctx, object, patch, options...), lost{})
 }
 
-// policySteps change the policy, or the pod that is about to be created.
+// policySteps change the policy, before its creation or as a step. podVariants change the pod before its creation.
 var (
 	policySteps = map[string]func(*v1alpha1.PolicySpec){
 		"PodPhase": mode(v1alpha1.ModePodPhase, ""), "CRR": mode(v1alpha1.ModeCRR, ""), "Image": mode(v1alpha1.ModeImage, ""), "Auto": mode(v1alpha1.ModeAuto, ""),
@@ -105,6 +105,10 @@ var (
 		},
 		"main rules":  func(p *corev1.Pod) { addRestartRule(&p.Spec.Containers[0]) },
 		"proxy rules": func(p *corev1.Pod) { addRestartRule(&p.Spec.Containers[1]) },
+		"proxy restarts all": func(p *corev1.Pod) {
+			addRestartRule(&p.Spec.Containers[1])
+			p.Spec.Containers[1].RestartPolicyRules[0].Action = corev1.ContainerRestartRuleActionRestartAllContainers
+		},
 		"logger ended": func(p *corev1.Pod) {
 			p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: "logger", Image: "logger:v1"})
 			p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, podtest.Ended("logger", 0))
@@ -138,7 +142,7 @@ func sidecarExits(code int32) func(*corev1.Pod) {
 	}
 }
 
-// steps are all others.
+// steps are what else can happen in a life: to the pod, to the operator and to the API server.
 var steps = map[string]func(*life){
 	"main":    func(l *life) { l.change(l.pod, mainExits(0)) },
 	"failure": func(l *life) { l.change(l.pod, mainExits(3)) },
@@ -326,27 +330,28 @@ const decided = "(Succeeded proxy PodPhase Decided)"
 func TestOutcomeOfEachMode(t *testing.T) {
 	for withKruise, stories := range map[bool]map[string]story{
 		false: {
-			"PodPhase":                {"PodPhase", "", "now now main now proxy", "mark (Running proxy PodPhase Running) " + decided + " +2s"},
-			"PodPhase, late":          {"PodPhase", "", "main now now now", "mark (Running proxy Succeeded) mark +1m0s " + decided + " +2s"},
-			"PodPhase, drain":         {"PodPhase drain", "", "now main now later now proxy", "mark (Running proxy Running) (Running proxy Succeeded) +5s mark +1m0s " + decided + " +2s"},
-			"PodPhase, main fails":    {"PodPhase", "", "now failure now now proxy", "mark (Running proxy PodPhase Running) mark +1m0s (Failed proxy Failed Running) +2s"},
-			"PodPhase, restart rules": {"PodPhase", "main rules", "now main now now proxy", "mark (Running proxy PodPhase Running) mark " + decided + " +2s"},
-			"Auto":                    {"Auto", "OnFailure", "now now main now proxy", "mark (Running proxy PodPhase Running) " + decided + " +2s"},
-			"Auto, main fails":        {"Auto", "", "now failure now now proxy", "mark (Running proxy PodPhase Running) swap +1m0s +1m0s (Failed proxy PodPhase Running)"},
-			"Image":                   {"Image", "", "now main now now proxy", "mark (Running proxy Running) (Running proxy Succeeded) swap +1m0s +1m0s (Succeeded proxy Decided)"},
-			"Image, late":             {"Image", "", "main now now now proxy", "mark (Running proxy Succeeded) swap +1m0s +1m0s (Succeeded proxy Decided)"},
-			"Image, Respect":          {"Image Respect", "", "now main now now proxy", "swap +1m0s +1m0s (Failed unmarked)"},
-			"Image, denied":           {"Image", "", "now denySwaps main now", "mark (Running proxy Running) (Running proxy Succeeded) swap mark +15s " + decided},
-			"pod replaced":            {"Auto", "", "stale delete again now", "mark +1s"},
-			"Image, pod replaced":     {"Image Respect", "", "main stale delete again now", "swap +1s"},
-			"record is null":          {"Auto", "null record", "main now now now events unrecord now", "mark (Running proxy Succeeded) InvalidAnnotation mark +1m0s " + decided},
-			"record is too long":      {"Auto", "long record", "main now now now events unrecord now", "mark (Running proxy Succeeded) InvalidAnnotation mark +1m0s " + decided},
-			"record, by variable":     {"=logger", "record and variable", "main now now now events unrecord now", "mark (Running proxy Succeeded) InvalidAnnotation mark +1m0s " + decided},
-			"too many containers":     {"Auto", "large", "main now now events", "PodTooLarge"},
-			"no sidecar":              {"=logger", "", "now main now", ""},
-			"DryRun":                  {"DryRun", "", "now main now", ""},
-			"not scheduled":           {"PodPhase", "unscheduled", "now", ""},
-			"finished":                {"PodPhase", "finished", "now", ""},
+			"PodPhase":                 {"PodPhase", "", "now now main now proxy", "mark (Running proxy PodPhase Running) " + decided + " +2s"},
+			"PodPhase, late":           {"PodPhase", "", "main now now now", "mark (Running proxy Succeeded) mark +1m0s " + decided + " +2s"},
+			"PodPhase, drain":          {"PodPhase drain", "", "now main now later now proxy", "mark (Running proxy Running) (Running proxy Succeeded) +5s mark +1m0s " + decided + " +2s"},
+			"PodPhase, main fails":     {"PodPhase", "", "now failure now now proxy", "mark (Running proxy PodPhase Running) mark +1m0s (Failed proxy Failed Running) +2s"},
+			"PodPhase, restart rules":  {"PodPhase", "main rules", "now main now now proxy", "mark (Running proxy PodPhase Running) mark " + decided + " +2s"},
+			"Auto, proxy restarts all": {"Auto", "proxy restarts all", "now main now now proxy", "mark (Running proxy PodPhase Running) mark +1m0s " + decided + " +2s"},
+			"Auto":                     {"Auto", "OnFailure", "now now main now proxy", "mark (Running proxy PodPhase Running) " + decided + " +2s"},
+			"Auto, main fails":         {"Auto", "", "now failure now now proxy", "mark (Running proxy PodPhase Running) swap +1m0s +1m0s (Failed proxy PodPhase Running)"},
+			"Image":                    {"Image", "", "now main now now proxy", "mark (Running proxy Running) (Running proxy Succeeded) swap +1m0s +1m0s (Succeeded proxy Decided)"},
+			"Image, late":              {"Image", "", "main now now now proxy", "mark (Running proxy Succeeded) swap +1m0s +1m0s (Succeeded proxy Decided)"},
+			"Image, Respect":           {"Image Respect", "", "now main now now proxy", "swap +1m0s +1m0s (Failed unmarked)"},
+			"Image, denied":            {"Image", "", "now denySwaps main now", "mark (Running proxy Running) (Running proxy Succeeded) swap mark +15s " + decided},
+			"pod replaced":             {"Auto", "", "stale delete again now", "mark +1s"},
+			"Image, pod replaced":      {"Image Respect", "", "main stale delete again now", "swap +1s"},
+			"record is null":           {"Auto", "null record", "main now now now events unrecord now", "mark (Running proxy Succeeded) InvalidAnnotation mark +1m0s " + decided},
+			"record is too long":       {"Auto", "long record", "main now now now events unrecord now", "mark (Running proxy Succeeded) InvalidAnnotation mark +1m0s " + decided},
+			"record, by variable":      {"=logger", "record and variable", "main now now now events unrecord now", "mark (Running proxy Succeeded) InvalidAnnotation mark +1m0s " + decided},
+			"too many containers":      {"Auto", "large", "main now now events", "PodTooLarge"},
+			"no sidecar":               {"=logger", "", "now main now", ""},
+			"DryRun":                   {"DryRun", "", "now main now", ""},
+			"not scheduled":            {"PodPhase", "unscheduled", "now", ""},
+			"finished":                 {"PodPhase", "finished", "now", ""},
 		},
 		true: {
 			"CRR":                {"CRR", "", "now main now now proxy", "mark (Running proxy Running) (Running proxy Succeeded) create +1m0s +1m0s (Succeeded proxy Decided)"},
