@@ -109,7 +109,7 @@ func newPlace(t *testing.T) *docs.Place {
 }
 
 func TestLinksResolve(t *testing.T) {
-	documents := append(read(t), document(t, translation))
+	documents := read(t)
 	anchors := map[string][]string{}
 	for _, document := range documents {
 		for _, heading := range document.Headings {

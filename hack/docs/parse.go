@@ -18,18 +18,13 @@ import (
 	"github.com/sidecar-termination/operator/e2e/docs"
 )
 
-const translation = "README.zh-CN.md"
-
-// readAll returns the documents in the root of the repository and below docs, without the translation, which has the same commands.
+// readAll returns the documents in the root of the repository and below docs.
 func readAll(root string) ([]docs.Document, error) {
 	var documents []docs.Document
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/*/*.md"} {
 		// The patterns are valid.
 		paths, _ := fs.Glob(os.DirFS(root), pattern)
 		for _, path := range paths {
-			if path == translation {
-				continue
-			}
 			document, err := readFile(root, path)
 			if err != nil {
 				return nil, err

@@ -45,7 +45,7 @@ func TestSupportedVersionsAreTested(t *testing.T) {
 
 // Every document says the same about old versions of Kubernetes.
 func TestOldestKubernetesIsTheSameEverywhere(t *testing.T) {
-	for _, path := range []string{"README.md", "README.zh-CN.md", "docs/operations.md", "docs/support.md"} {
+	for _, path := range []string{"README.md", "docs/operations.md", "docs/support.md"} {
 		text := strings.Join(strings.Fields(read(t, path)), " ")
 		if want := "Kubernetes " + minor(kubernetesVersions[0]); !strings.Contains(text, want) {
 			t.Errorf("%s does not mention %s", path, want)
