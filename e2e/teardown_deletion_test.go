@@ -31,10 +31,8 @@ import (
 // teardown is a way to terminate a sidecar.
 type teardown struct {
 	// name is its name in documents.
-	name      string
-	mode      v1alpha1.Mode
-	exitCodes v1alpha1.ExitCodes
-	drain     int32
+	name string
+	mode v1alpha1.Mode
 	// native says that Kubernetes terminates the sidecar, without the operator.
 	native bool
 	// phaseFirst says that the pod's phase is terminal while the sidecar terminates.
@@ -43,9 +41,9 @@ type teardown struct {
 
 // OpenKruise's daemon runs on the node, so Auto means CRR.
 var teardowns = []teardown{
-	{name: "Auto", mode: v1alpha1.ModeAuto, exitCodes: v1alpha1.ExitCodesIgnore},
-	{name: "PodPhase", mode: v1alpha1.ModePodPhase, exitCodes: v1alpha1.ExitCodesIgnore, phaseFirst: true},
-	{name: "Image", mode: v1alpha1.ModeImage, exitCodes: v1alpha1.ExitCodesIgnore},
+	{name: "Auto", mode: v1alpha1.ModeAuto},
+	{name: "PodPhase", mode: v1alpha1.ModePodPhase, phaseFirst: true},
+	{name: "Image", mode: v1alpha1.ModeImage},
 	{name: "native sidecar, without the operator", native: true},
 }
 
@@ -69,7 +67,7 @@ func (d teardown) policy() *v1alpha1.SidecarTerminationPolicy {
 	}
 	policy := harness.Policy(d.mode)
 	policy.Name = d.label()
-	policy.Spec.Image, policy.Spec.ExitCodes, policy.Spec.DrainSeconds = harness.QuickExitImage, d.exitCodes, ptr.To(d.drain)
+	policy.Spec.Image = harness.QuickExitImage
 	policy.Spec.PodSelector.MatchLabels = map[string]string{policyLabel: d.label()}
 	return policy
 }
@@ -89,9 +87,9 @@ func (d teardown) job(name string, sidecar, main corev1.Container) *batchv1.Job 
 }
 
 // createTeardownPolicies creates the policies of the teardowns.
-func createTeardownPolicies(test *harness.Test, all []teardown) {
+func createTeardownPolicies(test *harness.Test) {
 	test.Helper()
-	for _, d := range all {
+	for _, d := range teardowns {
 		if policy := d.policy(); policy != nil {
 			test.Create(policy)
 		}
@@ -199,7 +197,7 @@ func TestTeardownDeletion(t *testing.T) {
 	harness.Shared(t)
 	test := harness.New(t)
 	flushes := test.Flushes()
-	createTeardownPolicies(test, teardowns)
+	createTeardownPolicies(test)
 	all := basicDeletions()
 	if allFaults() {
 		all = allDeletions()
@@ -393,7 +391,7 @@ func TestTeardownKubeletRestart(t *testing.T) {
 	test := harness.New(t)
 	test.WholeAtEnd()
 	flushes := test.Flushes()
-	createTeardownPolicies(test, teardowns)
+	createTeardownPolicies(test)
 	test.Cleanup(func() { releaseHeldPods(test) })
 	jobs := map[*deletionCase]*batchv1.Job{}
 	for _, d := range teardowns {
