@@ -79,7 +79,7 @@ func eventsIn(t *testing.T, c client.Client, namespace string) []eventsv1.Event 
 	return list.Items
 }
 
-// installOutcomePolicy installs the admission policy that decides the outcome of pods, and waits until it does.
+// installOutcomePolicy installs the admission policy that decides the outcome of pods.
 func installOutcomePolicy(t *testing.T, c client.Client) {
 	t.Helper()
 	policy, err := config.OutcomePolicy()
@@ -87,6 +87,12 @@ func installOutcomePolicy(t *testing.T, c client.Client) {
 	for i := range policy {
 		create(t, c, &policy[i])
 	}
+	awaitOutcomePolicy(t, c)
+}
+
+// awaitOutcomePolicy waits until the API server has noticed the admission policy.
+func awaitOutcomePolicy(t *testing.T, c client.Client) {
+	t.Helper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "cli-"}}
 	create(t, c, namespace)
 	probe := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "probe"}, Spec: template().Spec}
@@ -425,6 +431,7 @@ func TestFinishNeedsPermissions(t *testing.T) {
 func TestFinishWithAdmissionPolicies(t *testing.T) {
 	c, job, pod := newStuckPod(t, true)
 	apply(t, c, "admission")
+	awaitOutcomePolicy(t, c)
 	limited := client.RawPatch("application/merge-patch+json", []byte(`{"status":{"message":"changed"}}`))
 	operator := impersonating(t, "system:serviceaccount:"+settings.Namespace+":"+settings.DeploymentName)
 	grant(t, c, "system:serviceaccount:"+settings.Namespace+":"+settings.DeploymentName,
