@@ -162,7 +162,7 @@ var steps = map[string]func(*life){
 	"stale":   func(l *life) { l.pods.reader.cache = pinned{l.cache, l.pod.DeepCopy()} },
 	"unmarked": func(l *life) {
 		pod := l.pod.DeepCopy()
-		pod.Status.Phase, pod.Annotations = corev1.PodRunning, nil
+		pod.ResourceVersion, pod.Status.Phase, pod.Annotations = "1", corev1.PodRunning, nil
 		delete(pod.Labels, v1alpha1.LabelOutcome)
 		l.pods.reader.cache = pinned{l.cache, pod}
 	},

@@ -51,6 +51,9 @@ func (r *PodReconciler) Reconcile(ctx context.Context, request ctrl.Request) (re
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("get pod: %w", err)
 	}
+	if r.states.precedesMark(pod) {
+		return ctrl.Result{RequeueAfter: conflictRetry}, nil
+	}
 	resolved, err := r.reader.resolve(ctx, pod)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -140,10 +143,7 @@ func (r *PodReconciler) write(ctx context.Context, pod *corev1.Pod, decision *pl
 			decision.Mark = nil
 			return &writeError{v1alpha1.ModePodPhase, err}
 		}
-		if plan.MarkedToEnd(marked) {
-			// An earlier mark that the cache lacks ends the pod.
-			decision.Mark.End = v1alpha1.EndPodPhase
-		}
+		r.states.marked(marked)
 		if marked.ResourceVersion == pod.ResourceVersion && decision.RequeueAfter == 0 {
 			// No event follows a write that changed nothing.
 			decision.RequeueAfter = conflictRetry

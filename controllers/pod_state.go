@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -42,6 +43,7 @@ type podState struct {
 	drainsSince time.Time // zero while a main container may run again
 	marks       int       // how often the pod was marked
 	markedAt    time.Time
+	markVersion string    // the resourceVersion of the last mark, until the cache has it
 	endsByPhase bool      // the pod is marked to end by its phase
 	substituted bool      // instead of by a declared mode
 	phaseSince  time.Time // when such a pod left the cache
@@ -112,12 +114,39 @@ func (s *podStates) record(resolved resolvedPod, decision plan.Decision, actErr 
 	state.outcomeUnknown = state.outcomeUnknown || actErr != nil
 }
 
-// recordMark counts marks, and records whether the pod ends by its phase. A stale cache takes nothing back.
+// marked counts the mark that the pod has got.
+func (s *podStates) marked(pod *corev1.Pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.stateOf(pod)
+	state.marks++
+	state.markedAt, state.markVersion = s.clock.Now(), pod.ResourceVersion
+}
+
+// cacheLag bounds how long the operator waits for the cache to have a mark.
+const cacheLag = 30 * time.Second
+
+// precedesMark reports whether the cached pod is older than its last mark, so that a decision about it would repeat the mark.
+func (s *podStates) precedesMark(pod *corev1.Pod) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state := s.pods[client.ObjectKeyFromObject(pod)]
+	if state == nil || state.uid != pod.UID || state.markVersion == "" {
+		return false
+	}
+	order, err := resourceversion.CompareResourceVersion(pod.ResourceVersion, state.markVersion)
+	if err == nil && order < 0 && s.clock.Since(state.markedAt) < cacheLag {
+		return true
+	}
+	state.markVersion = ""
+	return false
+}
+
+// recordMark records whether the pod ends by its phase. A stale cache takes nothing back.
 func (s *podStates) recordMark(state *podState, pod *corev1.Pod, decision plan.Decision) {
 	state.endsByPhase = state.endsByPhase || plan.MarkedToEnd(pod)
 	if decision.Mark != nil {
-		state.marks++
-		state.markedAt, state.endsByPhase, state.substituted = s.clock.Now(), decision.Mark.End != "", len(decision.Substitutions) > 0
+		state.endsByPhase, state.substituted = decision.Mark.End != "", len(decision.Substitutions) > 0
 	}
 	for _, action := range decision.Actions {
 		state.endsByPhase = state.endsByPhase || action.Mark != nil

@@ -77,14 +77,9 @@ func costsOneWritePerPod(t *testing.T, e *environment, contender string, mode v1
 	}
 	t.Logf("%v", run)
 	per := func(request string) float64 { return run["requests "+request+" per pod"] }
-	// The operator marks pods for mode PodPhase before their main containers end, when the burst has not begun. It repeats the mark of a
-	// pod that the kubelet has just written, while its cache lacks the mark.
-	most := 1.0
-	if contender == contenderOperator && mode == v1alpha1.ModePodPhase {
-		most = 2
-	}
-	if got := (after["requests "+write] - before["requests "+write]) / pods; got < 1 || got > most {
-		t.Errorf("%s: got %v per pod, want 1 to %v", write, got, most)
+	// The operator marks pods for mode PodPhase before their main containers end, when the burst has not begun.
+	if got := (after["requests "+write] - before["requests "+write]) / pods; got != 1 {
+		t.Errorf("%s: got %v per pod, want 1", write, got)
 	}
 	if got := per("POST events") + per("PATCH events"); got > 1 {
 		t.Errorf("events: got %v per pod, want at most 1", got)
