@@ -21,7 +21,7 @@ import (
 )
 
 // maxBytesPerPod is the memory limit for an unfinished, marked pod of a Job with one sidecar, without the queues.
-const maxBytesPerPod = 3500
+const maxBytesPerPod = 3150
 
 // The test counts reachable memory, which depends neither on the machine's load nor on the collector.
 func TestMemoryPerLivePod(t *testing.T) {

@@ -35,7 +35,7 @@ const (
 	defaultSoak = 10 * time.Second
 
 	// heapPerPod is the allowed growth of the heap in bytes per pod that has come and gone, and heapNoise the noise of the measurement. A
-	// pod that is kept takes about 3,500 bytes: 850 of them break the limit, and ten minutes see thousands.
+	// pod that is kept takes about 3,100 bytes: a thousand of them break the limit, and ten minutes see thousands.
 	heapPerPod = 1 << 10
 	heapNoise  = 2 << 20
 

@@ -11,6 +11,8 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
 )
 
 // hashSeed seeds the hashes of shared values.
@@ -106,19 +108,28 @@ func shareContainers(containers []corev1.Container) []corev1.Container {
 	return templates.share(maphash.Comparable(hashSeed, key), containers, func(a, b []corev1.Container) bool { return reflect.DeepEqual(a, b) })
 }
 
-// lists holds the annotations of pods that may list main containers.
-var lists = newSharedValues[map[string]string](1 << 10)
+// annotations holds the annotations of pods.
+var annotations = newSharedValues[map[string]string](1 << 10)
 
-// shareLists returns equal annotations that the pods of one template share.
-func shareLists(annotations map[string]string) map[string]string {
-	if len(annotations) == 0 {
+// maxSharedAnnotations is the largest size in bytes of annotations that are shared. The record of an image swap belongs to one pod.
+const maxSharedAnnotations = 8 << 10
+
+// shareAnnotations returns equal annotations that the pods of one template share. Larger ones than maxSharedAnnotations it returns
+// unchanged.
+func shareAnnotations(kept map[string]string) map[string]string {
+	if len(kept) == 0 {
 		return nil
 	}
 	var hash uint64
-	for key, value := range annotations {
+	size := 0
+	for key, value := range kept {
 		hash += maphash.Comparable(hashSeed, [2]string{key, value})
+		size += len(key) + len(value)
 	}
-	return lists.share(hash, annotations, maps.Equal)
+	if _, swapped := kept[v1alpha1.AnnotationImageSwap]; swapped || size > maxSharedAnnotations {
+		return kept
+	}
+	return annotations.share(hash, kept, maps.Equal)
 }
 
 // bytesOf returns the size of trimmed containers in bytes, without values that are the same in every pod.

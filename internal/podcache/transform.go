@@ -17,10 +17,10 @@ import (
 )
 
 // TrimPod keeps the fields of a pod that internal/resolve, internal/plan and the terminators read: identity, labels, the
-// operator's own annotations and the mirror annotation, annotations that may list main containers, native sidecars, scheduling and restart fields, the convention's environment variables,
-// what decides whether a quick-exit image covers a container, container states, reason and two types of conditions. A pod on which
-// the operator cannot act becomes a stub. Any other object is returned unchanged. The result shares memory with other pods and
-// with the given one, and must not be changed.
+// operator's own annotations and the mirror annotation, annotations that may list main containers, native sidecars, scheduling
+// and restart fields, the convention's environment variables, what decides whether a quick-exit image covers a container,
+// container states, reason and two types of conditions. A pod on which the operator cannot act becomes a stub. Any other object
+// is returned unchanged. The result shares memory with other pods and with the given one, and must not be changed.
 //
 // One goroutine runs it for every watch event of every unfinished pod, on input that users control. Its time and memory are
 // therefore linear in the size of the pod (docs/reliability.md, Hostile input).
@@ -103,10 +103,9 @@ func trimConditions(conditions []corev1.PodCondition) []corev1.PodCondition {
 	return kept
 }
 
-// trimMeta cuts an annotation that is longer than any record to one byte more than the limit, so that it stays too long.
 func trimMeta(pod *corev1.Pod) metav1.ObjectMeta {
-	meta, maxRecord := &pod.ObjectMeta, terminator.MaxRecord(pod)
-	trimmed := metav1.ObjectMeta{
+	meta := &pod.ObjectMeta
+	return metav1.ObjectMeta{
 		Name:              meta.Name,
 		Namespace:         intern(meta.Namespace),
 		UID:               meta.UID,
@@ -114,31 +113,39 @@ func trimMeta(pod *corev1.Pod) metav1.ObjectMeta {
 		CreationTimestamp: meta.CreationTimestamp,
 		DeletionTimestamp: meta.DeletionTimestamp,
 		Labels:            internLabels(meta.Labels),
+		Annotations:       shareAnnotations(trimAnnotations(pod)),
 	}
-	for _, key := range []string{
-		v1alpha1.AnnotationImageSwap, v1alpha1.AnnotationIgnoredExitCodes, v1alpha1.AnnotationEnd, v1alpha1.AnnotationMainContainers,
-	} {
-		if value, ok := meta.Annotations[key]; ok {
-			if len(value) > maxRecord {
-				value = strings.Clone(value[:maxRecord+1])
-			}
-			metav1.SetMetaDataAnnotation(&trimmed, key, value)
+}
+
+// trimAnnotations cuts a record that is too long to one byte more than the limit, so that it stays too long.
+func trimAnnotations(pod *corev1.Pod) map[string]string {
+	if len(pod.Annotations) == 0 {
+		return nil
+	}
+	kept, maxRecord := containerLists(pod), terminator.MaxRecord(pod)
+	for _, key := range ownAnnotations {
+		value, ok := pod.Annotations[key]
+		if key == v1alpha1.AnnotationEnd || key == v1alpha1.AnnotationMainContainers {
+			value, ok = plan.WithoutUID(pod, key)
+			ok = ok && len(value) <= maxRecord
 		}
-	}
-	if _, mirror := meta.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
-		metav1.SetMetaDataAnnotation(&trimmed, corev1.MirrorPodAnnotationKey, "") // only its presence matters
-	}
-	mains := containerLists(pod)
-	if trimmed.Annotations == nil {
-		trimmed.Annotations = shareLists(mains)
-		return trimmed
-	}
-	for key, value := range mains {
-		if _, own := trimmed.Annotations[key]; !own {
-			trimmed.Annotations[key] = value
+		if !ok {
+			delete(kept, key)
+			continue
 		}
+		if len(value) > maxRecord {
+			value = strings.Clone(value[:maxRecord+1])
+		}
+		kept[key] = value
 	}
-	return trimmed
+	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
+		kept[corev1.MirrorPodAnnotationKey] = "" // only its presence matters
+	}
+	return kept
+}
+
+var ownAnnotations = []string{
+	v1alpha1.AnnotationImageSwap, v1alpha1.AnnotationIgnoredExitCodes, v1alpha1.AnnotationEnd, v1alpha1.AnnotationMainContainers,
 }
 
 // maxLists limits the annotations of a pod that may list containers, in bytes of keys and values.
@@ -149,9 +156,6 @@ const maxLists = 4 << 10
 // a new policy finds its annotation on every cached pod. A list that starts with another name is invalid for every policy, and
 // the operator takes it for missing.
 func containerLists(pod *corev1.Pod) map[string]string {
-	if len(pod.Annotations) == 0 {
-		return nil
-	}
 	names := make(map[string]bool, len(pod.Spec.Containers))
 	for i := range pod.Spec.Containers {
 		names[pod.Spec.Containers[i].Name] = true
@@ -161,7 +165,7 @@ func containerLists(pod *corev1.Pod) map[string]string {
 			names[pod.Spec.InitContainers[i].Name] = true
 		}
 	}
-	var kept map[string]string
+	kept := map[string]string{}
 	size := 0
 	for key, value := range pod.Annotations {
 		if len(value) > resolve.MaxListBytes {
@@ -171,10 +175,7 @@ func containerLists(pod *corev1.Pod) map[string]string {
 			continue
 		}
 		if size += len(key) + len(value); size > maxLists {
-			return nil
-		}
-		if kept == nil {
-			kept = map[string]string{}
+			return map[string]string{}
 		}
 		kept[key] = strings.Clone(value)
 	}
