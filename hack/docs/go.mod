@@ -9,7 +9,6 @@ replace github.com/sidecar-termination/operator => ../..
 require (
 	github.com/chromedp/cdproto v0.159.2
 	github.com/chromedp/chromedp v0.23.0
-	github.com/google/go-cmp v0.7.0
 	github.com/yuin/goldmark v1.8.2
 	k8s.io/client-go v0.37.2
 	mvdan.cc/sh/v3 v3.13.0
