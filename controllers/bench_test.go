@@ -31,7 +31,7 @@ type bench struct {
 	*fixture
 	reconcilers
 	events *recordedEvents
-	by     denier // of the steps of a life
+	by     denier // of scripts
 }
 
 func newBench(t *testing.T, options Options, withKruise *testenv.Kruise) *bench {

@@ -208,7 +208,7 @@ func TestFallbackWhenMarkIsDenied(t *testing.T) {
 	} {
 		b.run(name, func() {
 			b.by = by
-			b.tell(clock, "Auto", "", steps).checks(trace)
+			b.follow(clock, "Auto", "", steps).checks(trace)
 			if events := b.events.take(); len(events) != 1 {
 				b.Errorf("events: %q", events)
 			}
@@ -217,14 +217,14 @@ func TestFallbackWhenMarkIsDenied(t *testing.T) {
 	t.Run("RBAC", func(t *testing.T) {
 		f := newFixture(t)
 		b, clock := newTimedBenchAs(f, f.withoutMarks(), false)
-		b.tell(clock, "Auto", "", strings.TrimPrefix(steps, "denyMarks ")).checks(trace)
+		b.follow(clock, "Auto", "", strings.TrimPrefix(steps, "denyMarks ")).checks(trace)
 	})
 }
 
 func TestPodIsStuckWhileEveryWriteIsDenied(t *testing.T) {
 	b, clock := newTimedBench(t, false)
 	b.by = byAdmissionPolicy(metav1.StatusReasonForbidden)
-	l := b.tell(clock, "PodPhase", "", "main denyAll now now status")
+	l := b.follow(clock, "PodPhase", "", "main denyAll now now status")
 	l.checks("mark swap +1m0s mark swap +1m0s NoUsableMode")
 	if events := b.events.take(); len(events) != 1 || !strings.HasPrefix(events[0], "Warning NoUsableMode ") || !strings.Contains(events[0], denial) {
 		t.Errorf("events: %q, want one with the answer", events)
@@ -232,7 +232,7 @@ func TestPodIsStuckWhileEveryWriteIsDenied(t *testing.T) {
 	if l.policy.Status.StuckPods != 1 || !strings.Contains(l.policy.Status.Conditions[0].Message+l.policy.Status.Conditions[1].Message, denial) {
 		t.Errorf("status: %+v", l.policy.Status)
 	}
-	l.goOn("allow now now status")
+	l.do("allow now now status")
 	l.checks("mark swap +1m0s mark swap +1m0s NoUsableMode mark (Running proxy Succeeded) mark +1m0s " + decided)
 	if events := b.events.take(); len(events) != 1 || !strings.HasPrefix(events[0], "Normal Terminating ") {
 		t.Errorf("events: %q", events)
@@ -250,7 +250,7 @@ func TestMarksAreBounded(t *testing.T) {
 		b.run(name, func() {
 			// The admission policy would add the mark again.
 			b.namespace = b.newNamespace(map[string]string{undecidedLabel: "true"})
-			l := b.tell(clock, "Auto", "", steps+"main now now status")
+			l := b.follow(clock, "Auto", "", steps+"main now now status")
 			trace := strings.Join(l.trace, " ")
 			if marks := strings.Count(trace, "mark "); marks != bound || !strings.HasSuffix(trace, " swap +1m0s +1m0s") {
 				l.Errorf("%d marks, want %d and then a swap: %s", marks, bound, trace)

@@ -60,7 +60,7 @@ func (st *statesTest) enqueued() map[string]bool {
 
 var mesh = podtest.Policy("mesh", "proxy")
 
-// The decisions in the life of a pod.
+// The decisions about a pod, in order.
 func waiting() plan.Decision {
 	return plan.Decision{Stage: plan.StageWaiting, Reason: v1alpha1.ReasonMainContainersRunning, Message: "waiting"}
 }

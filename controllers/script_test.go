@@ -32,8 +32,8 @@ import (
 	"github.com/sidecar-termination/operator/internal/terminator/podphase"
 )
 
-// life is a pod with the containers main and proxy from its start to its end, step by step.
-type life struct {
+// scripted is a pod with the containers main and proxy to which things happen step by step.
+type scripted struct {
 	*bench
 	clock  *clocktesting.FakePassiveClock
 	cache  client.Reader
@@ -142,47 +142,47 @@ func sidecarExits(code int32) func(*corev1.Pod) {
 	}
 }
 
-// steps are what else can happen in a life: to the pod, to the operator and to the API server.
-var steps = map[string]func(*life){
-	"main":    func(l *life) { l.change(l.pod, mainExits(0)) },
-	"failure": func(l *life) { l.change(l.pod, mainExits(3)) },
-	"proxy":   func(l *life) { l.change(l.pod, sidecarExits(143)) },
-	"early": func(l *life) {
-		l.change(l.pod, func(p *corev1.Pod) {
+// steps are what else can happen: to the pod, to the operator and to the API server.
+var steps = map[string]func(*scripted){
+	"main":    func(s *scripted) { s.change(s.pod, mainExits(0)) },
+	"failure": func(s *scripted) { s.change(s.pod, mainExits(3)) },
+	"proxy":   func(s *scripted) { s.change(s.pod, sidecarExits(143)) },
+	"early": func(s *scripted) {
+		s.change(s.pod, func(p *corev1.Pod) {
 			p.Status.ContainerStatuses[1] = podtest.Ended("proxy", 0)
 			p.Status.ContainerStatuses[1].State.Terminated.FinishedAt = metav1.NewTime(podtest.Noon.Add(-time.Minute))
 		})
 	},
-	"report":  func(l *life) { l.change(l.pod, func(p *corev1.Pod) { p.Status.Message = "unchanged" }) },
-	"delete":  func(l *life) { l.remove(l.pod) },
-	"again":   func(l *life) { l.pod = l.newPod("job-1") },
-	"release": func(l *life) { l.remove(l.policy) },
-	"now":     (*life).now,
-	"later":   func(l *life) { l.clock.SetTime(l.clock.Now().Add(l.delay)); l.now() },
-	"stale":   func(l *life) { l.pods.reader.cache = pinned{l.cache, l.pod.DeepCopy()} },
-	"unmarked": func(l *life) {
-		pod := l.pod.DeepCopy()
+	"report":  func(s *scripted) { s.change(s.pod, func(p *corev1.Pod) { p.Status.Message = "unchanged" }) },
+	"delete":  func(s *scripted) { s.remove(s.pod) },
+	"again":   func(s *scripted) { s.pod = s.newPod("job-1") },
+	"release": func(s *scripted) { s.remove(s.policy) },
+	"now":     (*scripted).now,
+	"later":   func(s *scripted) { s.clock.SetTime(s.clock.Now().Add(s.delay)); s.now() },
+	"stale":   func(s *scripted) { s.pods.reader.cache = pinned{s.cache, s.pod.DeepCopy()} },
+	"unmarked": func(s *scripted) {
+		pod := s.pod.DeepCopy()
 		pod.ResourceVersion, pod.Status.Phase, pod.Annotations = "1", corev1.PodRunning, nil
 		delete(pod.Labels, v1alpha1.LabelOutcome)
-		l.pods.reader.cache = pinned{l.cache, pod}
+		s.pods.reader.cache = pinned{s.cache, pod}
 	},
-	"current": func(l *life) { l.pods.reader.cache = l.cache },
-	"lose": func(l *life) {
-		l.pods.terminators[v1alpha1.ModePodPhase] = &podphase.Terminator{Client: unanswered{l.policies.client}}
+	"current": func(s *scripted) { s.pods.reader.cache = s.cache },
+	"lose": func(s *scripted) {
+		s.pods.terminators[v1alpha1.ModePodPhase] = &podphase.Terminator{Client: unanswered{s.policies.client}}
 	},
-	"answer":    func(l *life) { l.pods.terminators[v1alpha1.ModePodPhase] = l.pods.marker.(Terminator) },
-	"break":     func(l *life) { l.live.fails = true },
-	"mend":      func(l *life) { l.live.fails = false },
-	"denyMarks": func(l *life) { l.deny(l.pod, l.by, "pods/status") },
-	"denySwaps": func(l *life) { l.deny(l.pod, byAdmissionPolicy(metav1.StatusReasonInvalid), "pods") },
-	"denyAll":   func(l *life) { l.allow = l.deny(l.pod, l.by, "pods", "pods/status") },
-	"allow":     func(l *life) { l.allow() },
-	"strip": func(l *life) {
-		l.install(strippingPolicy)
-		testenv.Eventually(l.T, "marks are removed", func(ctx context.Context) error {
-			pod := l.pod.DeepCopy()
+	"answer":    func(s *scripted) { s.pods.terminators[v1alpha1.ModePodPhase] = s.pods.marker.(Terminator) },
+	"break":     func(s *scripted) { s.live.fails = true },
+	"mend":      func(s *scripted) { s.live.fails = false },
+	"denyMarks": func(s *scripted) { s.deny(s.pod, s.by, "pods/status") },
+	"denySwaps": func(s *scripted) { s.deny(s.pod, byAdmissionPolicy(metav1.StatusReasonInvalid), "pods") },
+	"denyAll":   func(s *scripted) { s.allow = s.deny(s.pod, s.by, "pods", "pods/status") },
+	"allow":     func(s *scripted) { s.allow() },
+	"strip": func(s *scripted) {
+		s.install(strippingPolicy)
+		testenv.Eventually(s.T, "marks are removed", func(ctx context.Context) error {
+			pod := s.pod.DeepCopy()
 			pod.Labels[v1alpha1.LabelOutcome] = "probe"
-			if err := l.Status().Update(ctx, pod, client.DryRunAll); err != nil {
+			if err := s.Status().Update(ctx, pod, client.DryRunAll); err != nil {
 				return err
 			}
 			if pod.Labels[v1alpha1.LabelOutcome] != "" {
@@ -191,32 +191,32 @@ var steps = map[string]func(*life){
 			return nil
 		})
 	},
-	"unmark": func(l *life) {
-		l.pod.Labels, l.pod.Annotations = nil, nil
-		l.update(l.pod)
+	"unmark": func(s *scripted) {
+		s.pod.Labels, s.pod.Annotations = nil, nil
+		s.update(s.pod)
 	},
-	"unrecord": func(l *life) {
-		delete(l.pod.Annotations, v1alpha1.AnnotationImageSwap)
-		l.update(l.pod)
+	"unrecord": func(s *scripted) {
+		delete(s.pod.Annotations, v1alpha1.AnnotationImageSwap)
+		s.update(s.pod)
 	},
-	"takeName": func(l *life) {
-		l.create(&kruise.ContainerRecreateRequest{
-			ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: "sidecar-termination-" + string(l.pod.UID) + "-0", Labels: map[string]string{"app.kubernetes.io/managed-by": settings.Name}},
-			Spec:       kruise.ContainerRecreateRequestSpec{PodName: l.pod.Name, Containers: []kruise.ContainerRecreateRequestContainer{{Name: "proxy"}}},
+	"takeName": func(s *scripted) {
+		s.create(&kruise.ContainerRecreateRequest{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "sidecar-termination-" + string(s.pod.UID) + "-0", Labels: map[string]string{"app.kubernetes.io/managed-by": settings.Name}},
+			Spec:       kruise.ContainerRecreateRequestSpec{PodName: s.pod.Name, Containers: []kruise.ContainerRecreateRequestContainer{{Name: "proxy"}}},
 		})
 	},
-	"events": func(l *life) {
-		for _, event := range l.events.take() {
-			l.trace = append(l.trace, strings.Fields(event)[1])
+	"events": func(s *scripted) {
+		for _, event := range s.events.take() {
+			s.trace = append(s.trace, strings.Fields(event)[1])
 		}
 	},
-	"restart": func(l *life) { clear(l.pods.states.pods) },
-	"install": func(l *life) { l.labelNamespace(undecidedLabel, ""); l.untilDecided() },
-	"status": func(l *life) {
-		l.summarise(l.policy)
-		l.reload(l.policy)
-		if degraded := meta.FindStatusCondition(l.policy.Status.Conditions, v1alpha1.ConditionDegraded); degraded != nil {
-			l.trace = append(l.trace, degraded.Reason)
+	"restart": func(s *scripted) { clear(s.pods.states.pods) },
+	"install": func(s *scripted) { s.labelNamespace(undecidedLabel, ""); s.untilDecided() },
+	"status": func(s *scripted) {
+		s.summarise(s.policy)
+		s.reload(s.policy)
+		if degraded := meta.FindStatusCondition(s.policy.Status.Conditions, v1alpha1.ConditionDegraded); degraded != nil {
+			s.trace = append(s.trace, degraded.Reason)
 		}
 	},
 }
@@ -243,92 +243,92 @@ var writeNames = map[string]string{
 }
 
 // now reconciles the pod. The trace gets the operator's writes and the delay.
-func (l *life) now() {
-	l.Helper()
-	if _, stale := l.pods.reader.cache.(pinned); !stale {
-		l.seen()
+func (s *scripted) now() {
+	s.Helper()
+	if _, stale := s.pods.reader.cache.(pinned); !stale {
+		s.seen()
 	}
-	l.writes.forget()
-	result, err := l.pods.Reconcile(l.Context(), ctrl.Request{NamespacedName: keyOf(l.pod)})
-	for _, write := range l.writes.in(l.namespace) {
-		l.trace = append(l.trace, writeNames[write])
+	s.writes.forget()
+	result, err := s.pods.Reconcile(s.Context(), ctrl.Request{NamespacedName: keyOf(s.pod)})
+	for _, write := range s.writes.in(s.namespace) {
+		s.trace = append(s.trace, writeNames[write])
 	}
-	if l.delay = result.RequeueAfter; err != nil {
-		l.trace = append(l.trace, "error")
-	} else if l.delay != 0 {
-		l.trace = append(l.trace, "+"+l.delay.String())
+	if s.delay = result.RequeueAfter; err != nil {
+		s.trace = append(s.trace, "error")
+	} else if s.delay != 0 {
+		s.trace = append(s.trace, "+"+s.delay.String())
 	}
 }
 
 // seen waits until the cache has the pod as it is, or lacks it.
-func (l *life) seen() {
-	l.Helper()
-	if err := l.Get(l.Context(), keyOf(l.pod), l.pod); err == nil {
-		l.caughtUp(l.pod)
+func (s *scripted) seen() {
+	s.Helper()
+	if err := s.Get(s.Context(), keyOf(s.pod), s.pod); err == nil {
+		s.caughtUp(s.pod)
 		return
 	}
-	testenv.Eventually(l.T, "the pod has left the cache", func(ctx context.Context) error {
-		if err := l.cache.Get(ctx, keyOf(l.pod), &corev1.Pod{}); !apierrors.IsNotFound(err) {
+	testenv.Eventually(s.T, "the pod has left the cache", func(ctx context.Context) error {
+		if err := s.cache.Get(ctx, keyOf(s.pod), &corev1.Pod{}); !apierrors.IsNotFound(err) {
 			return errors.Join(errors.New("it is there"), err)
 		}
 		return nil
 	})
 }
 
-// tell creates the policy and the pod, and makes the steps. The trace has what the operator does and each new outcome of the pod.
-func (b *bench) tell(clock *clocktesting.FakePassiveClock, policy, variant, story string) *life {
+// follow creates the policy and the pod, and makes the steps. The trace has what the operator does and each new outcome of the pod.
+func (b *bench) follow(clock *clocktesting.FakePassiveClock, policy, variant, steps string) *scripted {
 	b.Helper()
 	if stale, ok := b.pods.reader.cache.(pinned); ok {
 		b.pods.reader.cache = stale.Reader
 	}
-	l := &life{bench: b, clock: clock, cache: b.pods.reader.cache, live: &liveReads{Reader: b.Client}}
-	b.pods.reader.live = l.live
-	l.events.take()
-	l.policy = b.newPolicy("mesh", func(spec *v1alpha1.PolicySpec) {
+	s := &scripted{bench: b, clock: clock, cache: b.pods.reader.cache, live: &liveReads{Reader: b.Client}}
+	b.pods.reader.live = s.live
+	s.events.take()
+	s.policy = b.newPolicy("mesh", func(spec *v1alpha1.PolicySpec) {
 		for word := range strings.FieldsSeq(policy) {
 			policySteps[word](spec)
 		}
 	})
-	l.pod = b.newPod("job-1", podVariants[variant])
-	l.outcome = outcomeOf(l.pod)
-	l.goOn(story)
-	return l
+	s.pod = b.newPod("job-1", podVariants[variant])
+	s.outcome = outcomeOf(s.pod)
+	s.do(steps)
+	return s
 }
 
-// goOn makes more steps.
-func (l *life) goOn(story string) {
-	l.Helper()
-	for step := range strings.FieldsSeq(story) {
+// do makes more steps.
+func (s *scripted) do(script string) {
+	s.Helper()
+	for step := range strings.FieldsSeq(script) {
 		if change := policySteps[step]; change != nil {
-			l.reload(l.policy)
-			change(&l.policy.Spec.PolicySpec)
-			l.update(l.policy)
+			s.reload(s.policy)
+			change(&s.policy.Spec.PolicySpec)
+			s.update(s.policy)
 		} else {
-			steps[step](l)
+			steps[step](s)
 		}
-		if err := l.Get(l.Context(), keyOf(l.pod), l.pod); err == nil && outcomeOf(l.pod) != l.outcome {
-			l.outcome = outcomeOf(l.pod)
-			l.trace = append(l.trace, "("+l.outcome+")")
+		if err := s.Get(s.Context(), keyOf(s.pod), s.pod); err == nil && outcomeOf(s.pod) != s.outcome {
+			s.outcome = outcomeOf(s.pod)
+			s.trace = append(s.trace, "("+s.outcome+")")
 		}
 	}
 }
 
 // checks compares the trace.
-func (l *life) checks(want string) {
-	l.Helper()
-	if got := strings.Join(l.trace, " "); got != want {
-		l.Errorf("trace\n%s, want\n%s", got, want)
+func (s *scripted) checks(want string) {
+	s.Helper()
+	if got := strings.Join(s.trace, " "); got != want {
+		s.Errorf("trace\n%s, want\n%s", got, want)
 	}
 }
 
-// story is a row of a table of lives.
-type story struct{ policy, pod, steps, trace string }
+// script is a row of a table.
+type script struct{ policy, pod, steps, trace string }
 
 const decided = "(Succeeded proxy PodPhase Decided)"
 
 // Every mode, from a running main container to the end of the pod. Nothing is written twice.
 func TestOutcomeOfEachMode(t *testing.T) {
-	for withKruise, stories := range map[bool]map[string]story{
+	for withKruise, scripts := range map[bool]map[string]script{
 		false: {
 			"PodPhase":                 {"PodPhase", "", "now now main now proxy", "mark (Running proxy PodPhase Running) " + decided + " +2s"},
 			"PodPhase, late":           {"PodPhase", "", "main now now now", "mark (Running proxy Succeeded) mark +1m0s " + decided + " +2s"},
@@ -366,8 +366,8 @@ func TestOutcomeOfEachMode(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("OpenKruise %t", withKruise), func(t *testing.T) {
 			b, clock := newTimedBench(t, withKruise)
-			for name, s := range stories {
-				b.run(name, func() { b.tell(clock, s.policy, s.pod, s.steps).checks(s.trace) })
+			for name, row := range scripts {
+				b.run(name, func() { b.follow(clock, row.policy, row.pod, row.steps).checks(row.trace) })
 			}
 		})
 	}
@@ -389,7 +389,7 @@ func TestMarkFollowsPolicies(t *testing.T) {
 		"release": "mark (Running Running)",
 	} {
 		b.run(change, func() {
-			b.tell(clock, "Auto", "logger ended", "now "+change+" now now main").checks("mark (Running proxy PodPhase Running) " + trace)
+			b.follow(clock, "Auto", "logger ended", "now "+change+" now now main").checks("mark (Running proxy PodPhase Running) " + trace)
 		})
 	}
 }
@@ -398,7 +398,7 @@ func TestMarkFollowsPolicies(t *testing.T) {
 // by itself when it is installed.
 func TestOutcomeNotDecided(t *testing.T) {
 	const marks = "mark (Running proxy PodPhase) mark (Running proxy) OutcomeNotDecided "
-	for withKruise, stories := range map[bool]map[string]story{
+	for withKruise, scripts := range map[bool]map[string]script{
 		false: {
 			"PodPhase":                {"PodPhase", "", "now now status main now now", marks + "swap +1m0s +1m0s"},
 			"PodPhase alone":          {"PodPhase alone", "", "now now status main now later later", marks + "+1m0s mark +2m0s mark +4m0s"},
@@ -413,10 +413,10 @@ func TestOutcomeNotDecided(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("OpenKruise %t", withKruise), func(t *testing.T) {
 			b, clock := newTimedBench(t, withKruise)
-			for name, s := range stories {
+			for name, row := range scripts {
 				b.run(name, func() {
 					b.in(b.newNamespace(map[string]string{undecidedLabel: "true"}), func() {
-						b.tell(clock, s.policy, s.pod, s.steps).checks(s.trace)
+						b.follow(clock, row.policy, row.pod, row.steps).checks(row.trace)
 					})
 				})
 			}
@@ -465,9 +465,9 @@ func TestPodEndedByPhaseIsReportedOnce(t *testing.T) {
 				b.run(name, func() {
 					operatorLog.take()
 					before, stuckBefore := counters(), testutil.ToFloat64(stuckPods)
-					l := b.tell(clock, "PodPhase "+r.drain, "", "now "+r.steps)
+					s := b.follow(clock, "PodPhase "+r.drain, "", "now "+r.steps)
 					var delays, counted, reasons []string
-					for _, word := range l.trace {
+					for _, word := range s.trace {
 						if word == "error" || strings.HasPrefix(word, "+") {
 							delays = append(delays, word)
 						}
@@ -478,22 +478,22 @@ func TestPodEndedByPhaseIsReportedOnce(t *testing.T) {
 						}
 					}
 					slices.Sort(counted)
-					for _, event := range l.events.take() {
+					for _, event := range s.events.take() {
 						reasons = append(reasons, strings.Fields(event)[1])
 					}
-					got := report{r.drain, r.steps, strings.Join(delays, " "), l.live.number, strings.Join(counted, ", "), strings.Join(reasons, " ")}
+					got := report{r.drain, r.steps, strings.Join(delays, " "), s.live.number, strings.Join(counted, ", "), strings.Join(reasons, " ")}
 					if got != r {
-						l.Errorf("got %+v, want %+v; trace %v", got, r, l.trace)
+						s.Errorf("got %+v, want %+v; trace %v", got, r, s.trace)
 					}
 					terminated := strings.Count(r.counters, "terminated")
 					if lines := strings.Count(operatorLog.take(), `"msg":"Sidecars terminated"`); lines != terminated {
-						l.Errorf("%d lines in the log, want %d", lines, terminated)
+						s.Errorf("%d lines in the log, want %d", lines, terminated)
 					}
-					if tally := l.policies.reporter.take(refOf(l.policy)); tally.Terminated != int64(terminated) {
-						l.Errorf("tally %+v, want %d terminated", tally, terminated)
+					if tally := s.policies.reporter.take(refOf(s.policy)); tally.Terminated != int64(terminated) {
+						s.Errorf("tally %+v, want %d terminated", tally, terminated)
 					}
-					if len(l.pods.states.pods) > 0 || testutil.ToFloat64(stuckPods) != stuckBefore {
-						l.Errorf("still held: %v, %v stuck pods", l.pods.states.pods, testutil.ToFloat64(stuckPods))
+					if len(s.pods.states.pods) > 0 || testutil.ToFloat64(stuckPods) != stuckBefore {
+						s.Errorf("still held: %v, %v stuck pods", s.pods.states.pods, testutil.ToFloat64(stuckPods))
 					}
 				})
 			}
