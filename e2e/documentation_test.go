@@ -27,13 +27,13 @@ const blockTimeout = 3 * time.Minute
 
 func TestGuideCommands(t *testing.T) {
 	harness.Shared(t)
-	runDocuments(t, func(document docs.Document) bool { return inGuides(document) && !changesOperator(document) })
+	runDocuments(t, (*testing.T).Parallel, func(document docs.Document) bool { return inGuides(document) && !changesOperator(document) })
 }
 
 // Commands that install, change or remove the operator, or that use fixed namespaces, run alone.
 func TestDocumentCommands(t *testing.T) {
 	harness.Exclusive(t)
-	runDocuments(t, func(document docs.Document) bool { return !inGuides(document) || changesOperator(document) })
+	runDocuments(t, (*testing.T).Helper, func(document docs.Document) bool { return !inGuides(document) || changesOperator(document) })
 }
 
 func inGuides(document docs.Document) bool { return strings.HasPrefix(document.Path, "docs/guides/") }
@@ -47,8 +47,9 @@ func changesOperator(document docs.Document) bool {
 	})
 }
 
-// runDocuments runs the commands of the selected documents in order, each document in its own namespace.
-func runDocuments(t *testing.T, selected func(docs.Document) bool) {
+// runDocuments runs the commands of the selected documents, each document in its own namespace and its own copy of the repository. It
+// calls begin at the start of each.
+func runDocuments(t *testing.T, begin func(*testing.T), selected func(docs.Document) bool) {
 	t.Helper()
 	cluster, err := harness.Connect()
 	if err != nil {
@@ -62,18 +63,14 @@ func runDocuments(t *testing.T, selected func(docs.Document) bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	place, err := docs.NewPlace(cluster.Repository, plugin, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(cluster.KubectlProgram(), filepath.Join(place.Programs, "kubectl")); err != nil {
-		t.Fatal(err)
-	}
 	ran := 0
 	for _, document := range documents {
 		if selected(document) && slices.ContainsFunc(document.Blocks, runsOnCluster) {
 			ran++
-			t.Run(strings.TrimSuffix(filepath.Base(document.Path), ".md"), func(t *testing.T) { runDocument(t, place, document) })
+			t.Run(strings.TrimSuffix(filepath.Base(document.Path), ".md"), func(t *testing.T) {
+				begin(t)
+				runDocument(t, plugin, document)
+			})
 		}
 	}
 	if ran == 0 {
@@ -83,9 +80,16 @@ func runDocuments(t *testing.T, selected func(docs.Document) bool) {
 
 func runsOnCluster(block docs.Block) bool { return block.Kind == docs.Cluster && block.NotRun == "" }
 
-func runDocument(t *testing.T, place *docs.Place, document docs.Document) {
+func runDocument(t *testing.T, plugin string, document docs.Document) {
 	t.Helper()
 	test := harness.New(t)
+	place, err := docs.NewPlace(test.Repository, plugin, test.TempDir())
+	if err != nil {
+		test.Fatal(err)
+	}
+	if err := os.Symlink(test.KubectlProgram(), filepath.Join(place.Programs, "kubectl")); err != nil {
+		test.Fatal(err)
+	}
 	if changesOperator(document) {
 		test.RestoreWith("deploy")
 	}
@@ -180,9 +184,6 @@ func useLocalImages(test *harness.Test, place *docs.Place) {
 	in := func(path string) string { return filepath.Join(place.Directory, filepath.FromSlash(path)) }
 	for _, directory := range []string{"config/samples", "config/examples", "testdata/docs"} {
 		rewrite(test, in(directory), localNames)
-	}
-	if _, err := os.Stat(in("config/shipped")); err == nil {
-		return
 	}
 	repository, tag, _ := strings.Cut(operatorImage(test), ":")
 	if err := os.Rename(in("config/default"), in("config/shipped")); err != nil {

@@ -125,7 +125,11 @@ func (m *matrixRun) run(t *testing.T, job *batchv1.Job, column matrixColumn, mos
 	defer func() { <-m.slots }()
 	test := harness.Within(t, m.Test)
 	job.Spec.Template.Labels = map[string]string{labelColumn: string(column)}
-	job.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](2)
+	if ignoresTerm := slices.ContainsFunc(job.Spec.Template.Spec.Containers, func(c corev1.Container) bool {
+		return slices.Contains(c.Command, harness.IgnoresTerm)
+	}); ignoresTerm {
+		job.Spec.Template.Spec.TerminationGracePeriodSeconds = ptr.To[int64](2)
+	}
 	if column == columnNative {
 		makeNative(job)
 	}

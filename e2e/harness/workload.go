@@ -29,8 +29,9 @@ const (
 	SidecarName = "sidecar"
 )
 
-// GracePeriodSeconds is the grace period of pods unless a test sets its own.
-const GracePeriodSeconds = 3
+// GracePeriodSeconds is the grace period of pods unless a test sets its own. A busy node needs seconds to deliver SIGTERM. If a container
+// ends while containerd sends SIGKILL, the kubelet does not start it again with another image.
+const GracePeriodSeconds = 10
 
 // Scripts of sidecars, named after how they end.
 const (
