@@ -151,10 +151,11 @@ func TestExplainPolicies(t *testing.T) {
 	other.Name, other.Spec.PodSelector = "other", metav1.LabelSelector{MatchLabels: map[string]string{"team": "web"}}
 	overridden := newPolicy(namespace)
 	overridden.Name, overridden.Spec.Priority = "overridden", -1
+	overridden.Spec.Sidecars, overridden.Spec.MainContainers = nil, []v1alpha1.ContainerName{"main", "proxy"}
 	create(t, c, newPolicy(namespace), other, overridden, job)
 	runPod(t, c, job)
 	wantCommand(t, "policies", "explain policies -n "+namespace, 1, "policy/mesh Auto Enforce proxy 1 problem Overdue",
-		"policy/other Auto Enforce proxy 0", "policy/overridden Auto Enforce proxy 0")
+		"policy/other Auto Enforce proxy 0", "policy/overridden Auto Enforce all except main,proxy 0")
 }
 
 func TestExplainOfOtherTypes(t *testing.T) {

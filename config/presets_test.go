@@ -108,7 +108,7 @@ func TestSamplesShowFeatures(t *testing.T) {
 		all.Write(content)
 	}
 	for _, want := range []string{
-		"mode: CRR", "mode: Image", "enforcement: DryRun", "exitCodes: Respect", "mainContainers:", "mainContainersFrom:", "priority:", "drainSeconds:",
+		"mode: CRR", "mode: Image", "enforcement: DryRun", "exitCodes: Respect", "mainContainers:", "includeInjected:", "priority:", "drainSeconds:",
 		"namespaceSelector:", "prePull:", v1alpha1.EnvTerminate, v1alpha1.EnvTerminateWithImage, v1alpha1.EnvIgnoreExitCode,
 	} {
 		if !strings.Contains(all.String(), " "+want) {

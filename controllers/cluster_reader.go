@@ -5,6 +5,7 @@ package controllers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/plan"
+	"github.com/sidecar-termination/operator/internal/policyindex"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/terminator"
 )
@@ -26,6 +28,7 @@ type clusterReader struct {
 	policies    policyLister
 	terminators []Terminator
 	crrServed   func() bool
+	templates   *jobTemplates
 	options     Options
 }
 
@@ -44,7 +47,10 @@ type podLister interface {
 type resolvedPod struct {
 	pod        *corev1.Pod
 	policies   []resolve.Policy // all that select the pod
+	options    resolve.Options
 	resolution resolve.Resolution
+	// noTemplate is true if a policy includes injected containers, and the operator may not read the pod's Job.
+	noTemplate bool
 }
 
 // needsAttention reports whether anything declares a sidecar in the pod, or tries to, or did when the pod was marked.
@@ -82,11 +88,36 @@ func (c *clusterReader) resolve(ctx context.Context, pod *corev1.Pod) (resolvedP
 	if reason, message := plan.Unprocessable(pod); reason != "" {
 		return resolvedPod{pod: pod, resolution: resolve.Resolution{Warnings: []resolve.Warning{{Reason: reason, Message: message}}}}, nil
 	}
+	options := c.options.Resolve
+	if !c.options.Capabilities.NamespacesOnly && !options.NoOptOut {
+		namespace := policyindex.NamespaceMetadata()
+		err := c.cache.Get(ctx, client.ObjectKey{Name: pod.Namespace}, namespace)
+		if apierrors.IsNotFound(err) {
+			// The namespace may have opted out. Its pods are enqueued when it comes into the cache.
+			return resolvedPod{pod: pod}, nil
+		}
+		if err != nil {
+			return resolvedPod{}, fmt.Errorf("get namespace of pod: %w", err)
+		}
+		options.NamespaceLabels = namespace.Labels
+	}
+	if resolve.OptedOut(pod, options) {
+		return resolvedPod{pod: pod, options: options}, nil
+	}
 	policies, err := c.policies.Policies(ctx, pod)
 	if err != nil {
 		return resolvedPod{}, err
 	}
-	return resolvedPod{pod: pod, policies: policies, resolution: resolve.Resolve(pod, policies, c.options.Resolve)}, nil
+	resolved := resolvedPod{pod: pod, policies: policies, options: options}
+	if slices.ContainsFunc(policies, func(p resolve.Policy) bool { return p.Spec.IncludeInjected }) {
+		template, err := c.templates.of(ctx, pod)
+		if err != nil {
+			return resolvedPod{}, err
+		}
+		resolved.options.Injected, resolved.noTemplate = resolve.Injected(pod, template.containers), template.forbidden
+	}
+	resolved.resolution = resolve.Resolve(pod, policies, resolved.options)
+	return resolved, nil
 }
 
 // snapshot gathers what a decision about the pod depends on, for one view of its containers. The caller adds what podStates
@@ -118,9 +149,4 @@ func (c *clusterReader) snapshot(ctx context.Context, pod *corev1.Pod, view reso
 		Attempts:          attempts,
 		InvalidAnnotation: invalidAnnotation,
 	}, nil
-}
-
-// appliesTo reports whether the policy applies to a container of the view.
-func appliesTo(view resolve.View, policy resolve.PolicyRef) bool {
-	return slices.ContainsFunc(view.Sidecars, func(s resolve.Sidecar) bool { return s.Policy != nil && *s.Policy == policy })
 }

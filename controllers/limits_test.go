@@ -45,7 +45,9 @@ func TestManyPoliciesOnOnePod(t *testing.T) {
 	const policies = 200
 	var all []*v1alpha1.SidecarTerminationPolicy
 	for i := range policies {
-		all = append(all, b.newPolicy(fmt.Sprintf("mesh-%03d", i), mode(v1alpha1.ModePodPhase, ""), func(spec *v1alpha1.PolicySpec) { spec.Priority = int32(i) }))
+		all = append(all, b.newPolicy(fmt.Sprintf("mesh-%03d", i), mode(v1alpha1.ModePodPhase, ""), func(spec *v1alpha1.PolicySpec) {
+			spec.Priority, spec.DrainSeconds = int32(i), ptr.To(int32(policies-1-i))
+		}))
 	}
 	pod := b.newPod("job-1")
 	b.reconcile(pod)

@@ -407,7 +407,7 @@ func TestPodStateStaysSmallWithManyPolicies(t *testing.T) {
 	var policies []resolve.Policy
 	for i := range many {
 		policy := podtest.Policy(fmt.Sprintf("mesh-%04d", i), names...)
-		policy.Spec.Enforcement = v1alpha1.EnforcementDryRun
+		policy.Spec.Enforcement, policy.Spec.DrainSeconds = v1alpha1.EnforcementDryRun, ptr.To(int32(i))
 		policies = append(policies, policy)
 		if i+1 != 1 && i+1 != 10 && i+1 != many {
 			continue
@@ -418,8 +418,8 @@ func TestPodStateStaysSmallWithManyPolicies(t *testing.T) {
 		if len(resolved.resolution.Overrides) != i {
 			t.Errorf("%d policies: %d overrides, want one for each but the first", i+1, len(resolved.resolution.Overrides))
 		}
-		if len(e.warned) != containers || len(e.policies) != i+1 || len(e.applied) > containers {
-			t.Errorf("%d policies: kept %d warnings, %d policies and %d applied ones", i+1, len(e.warned), len(e.policies), len(e.applied))
+		if len(e.warned) != containers || len(e.policies) != i+1 || len(e.declaring) > 0 {
+			t.Errorf("%d policies: kept %d warnings, %d policies and %d that declare", i+1, len(e.warned), len(e.policies), len(e.declaring))
 		}
 	}
 	if got := st.events.take(); len(got) != containers {

@@ -162,8 +162,7 @@ func (r *PolicyReconciler) summarize(ctx context.Context, policy resolve.Policy,
 	return summary, nil
 }
 
-// addPod adds the pod to the summary if the policy selects it and names one of its containers. It
-// leaves out a pod on which the operator panics, so that the policy still gets a status. That pod's own reconcile reports the panic.
+// addPod adds the pod to the summary if the policy selects it and gives one of its containers a role. It leaves out a pod on which the operator panics, so that the policy still gets a status. That pod's own reconcile reports the panic.
 func (r *PolicyReconciler) addPod(ctx context.Context, policy resolve.Policy, pod *corev1.Pod, summary *rollup.PodSummary) error {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -171,14 +170,16 @@ func (r *PolicyReconciler) addPod(ctx context.Context, policy resolve.Policy, po
 		}
 	}()
 	// The pod's own labels come first: they cost little and exclude most pods of a large cluster.
-	if !policy.MaySelect(pod) || !policy.NamesAny(pod) {
+	if !policy.MaySelect(pod) || !policy.GivesRoles(pod, resolve.Options{}) && !policy.Spec.IncludeInjected {
 		return nil
 	}
 	resolved, err := r.reader.resolve(ctx, pod)
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(resolved.policies, func(p resolve.Policy) bool { return p.Ref == policy.Ref }) {
+	selected := slices.ContainsFunc(resolved.policies, func(p resolve.Policy) bool { return p.Ref == policy.Ref })
+	noTemplate := resolved.noTemplate && policy.Spec.IncludeInjected
+	if !selected || !policy.GivesRoles(pod, resolved.options) && !noTemplate {
 		return nil
 	}
 	observation, err := r.observation(ctx, policy, resolved)
@@ -195,14 +196,14 @@ func (r *PolicyReconciler) observation(ctx context.Context, policy resolve.Polic
 	if dryRun {
 		view = *resolved.resolution.DryRun
 	}
-	o.Applies = appliesTo(view, policy.Ref)
+	o.Applies = slices.Contains(view.Policies, policy.Ref)
 	snapshot, err := r.reader.snapshot(ctx, resolved.pod, view)
 	if err != nil {
 		return o, err
 	}
 	snapshot.AssumeMarked = dryRun
 	snapshot.Denied, snapshot.MarksWritten = r.podStates.writes(resolved.pod)
-	o.Undecided = plan.OutcomeUndecided(resolved.pod)
+	o.Undecided, o.NoTemplate = plan.OutcomeUndecided(resolved.pod), resolved.noTemplate && policy.Spec.IncludeInjected
 	o.Decision = plan.Next(snapshot, r.options.Clock.Now())
 	for _, override := range resolved.resolution.Overrides {
 		if override.Policy == policy.Ref {
@@ -210,7 +211,7 @@ func (r *PolicyReconciler) observation(ctx context.Context, policy resolve.Polic
 		}
 	}
 	for _, substitution := range o.Decision.Substitutions {
-		if policy.Names(resolved.pod, substitution.Container) && o.Applies {
+		if o.Applies && policy.Role(resolved.pod, substitution.Container, resolved.options) == resolve.RoleSidecar {
 			o.Substitutions = append(o.Substitutions, substitution)
 		}
 	}

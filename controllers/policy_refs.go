@@ -16,7 +16,7 @@ import (
 // policyRefs are the policies of a pod, and what they declare. Pods share equal ones, which must not be changed.
 type policyRefs struct {
 	policies  []unique.Handle[resolve.PolicyRef] // all that select the pod
-	applied   []resolve.PolicyRef                // those that apply to one of its containers, in the order of the containers
+	declaring []unique.Handle[resolve.PolicyRef] // those that declare one of its sidecars, in order of precedence
 	overrides uint64                             // overridesID: a pod may have as many overrides as policies
 	sidecars  []string
 }
@@ -31,24 +31,25 @@ func newPolicyRefs(resolved resolvedPod) policyRefs {
 	}
 	for _, sidecar := range resolved.resolution.Enforced.Sidecars {
 		refs.sidecars = append(refs.sidecars, sidecar.Container)
-		if sidecar.Policy != nil && !slices.Contains(refs.applied, *sidecar.Policy) {
-			refs.applied = append(refs.applied, *sidecar.Policy)
-		}
+	}
+	for _, policy := range resolved.resolution.Enforced.Policies {
+		refs.declaring = append(refs.declaring, unique.Make(policy))
 	}
 	return refs
 }
 
 func (r *policyRefs) equal(other *policyRefs) bool {
-	return slices.Equal(r.policies, other.policies) && slices.Equal(r.applied, other.applied) &&
+	return slices.Equal(r.policies, other.policies) && slices.Equal(r.declaring, other.declaring) &&
 		slices.Equal(r.sidecars, other.sidecars) && r.overrides == other.overrides
 }
 
-// first returns the policy that applies to the pod's first sidecar, or nil.
+// first returns the first policy that declares one of the pod's sidecars, or nil.
 func (r *policyRefs) first() *resolve.PolicyRef {
-	if len(r.applied) == 0 {
+	if len(r.declaring) == 0 {
 		return nil
 	}
-	return &r.applied[0]
+	policy := r.declaring[0].Value()
+	return &policy
 }
 
 // sharedRefs keeps the most recent policyRefs, so that pods can share them.
@@ -82,7 +83,7 @@ func newHash() *maphash.Hash {
 func (r *policyRefs) id() uint64 {
 	hash := newHash()
 	writeAll(hash, r.policies)
-	writeAll(hash, r.applied)
+	writeAll(hash, r.declaring)
 	writeAll(hash, r.sidecars)
 	maphash.WriteComparable(hash, r.overrides)
 	return hash.Sum64()

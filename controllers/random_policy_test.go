@@ -97,7 +97,7 @@ func TestRandomPolicyIsDeniedOrReported(t *testing.T) {
 func (f *fixture) vary(filler *randfill.Filler, policy client.Object, spec any) {
 	f.Helper()
 	values := reflect.ValueOf(spec).Elem()
-	declarations := []string{"Sidecars", "MainContainers", "MainContainersFrom"}
+	declarations := []string{"Sidecars", "MainContainers"}
 	for _, field := range reflect.VisibleFields(values.Type()) {
 		if field.Anonymous {
 			continue

@@ -4,6 +4,7 @@ package controllers
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -134,7 +135,8 @@ func (r *reporter) terminated(key types.NamespacedName, state *podState) {
 	terminationSeconds.WithLabelValues(string(state.mode)).Observe(took.Seconds())
 	r.logOf(key, state).Info("Sidecars terminated", "mode", state.mode, "attempt", state.attempt, "sidecars", state.sidecars,
 		"outcome", v1alpha1.OutcomeTerminated, "milliseconds", took.Milliseconds())
-	for _, policy := range state.applied {
+	for _, handle := range state.declaring {
+		policy := handle.Value()
 		r.add(policy, rollup.Tally{Terminated: 1, Last: now, Recent: []v1alpha1.RecentTermination{
 			recent(policy, key, state.mode, v1alpha1.OutcomeTerminated, took),
 		}})
@@ -146,7 +148,7 @@ func (r *reporter) dryRun(resolved resolvedPod, decision plan.Decision) {
 	mode := decision.Actions[len(decision.Actions)-1].Mode
 	dryRunAttemptsTotal.WithLabelValues(string(mode)).Inc()
 	for _, policy := range resolved.policies {
-		if policy.Spec.Enforcement.Acts() || !appliesTo(*resolved.resolution.DryRun, policy.Ref) {
+		if policy.Spec.Enforcement.Acts() || !slices.Contains(resolved.resolution.DryRun.Policies, policy.Ref) {
 			continue
 		}
 		r.event(resolved.pod, corev1.EventTypeNormal, v1alpha1.ReasonWouldTerminate,

@@ -198,6 +198,7 @@ func newReconcilers(c client.Client, from readers, kruise kruiseKinds, reporter 
 	podStates, policyStates := newPodStates(reporter, options.Clock), &policyStates{}
 	reader := &clusterReader{
 		cache: c, live: from.live, policies: from.policies, terminators: terminators, crrServed: kruise.crrs.Available, options: options,
+		templates: newJobTemplates(from.live),
 	}
 	p := &prePulls{jobs: &pulljob.Jobs{Client: c, Server: from.live, Availability: kruise.pullJobs}, options: options, states: policyStates}
 	return reconcilers{

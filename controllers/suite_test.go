@@ -197,7 +197,11 @@ func (f *fixture) installConfig() {
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, resource := range built.Resources() {
+	component, err := testenv.Kustomizer().Run(filesys.MakeFsOnDisk(), "../config/components/include-injected")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, resource := range append(built.Resources(), component.Resources()...) {
 		content, err := resource.MarshalJSON()
 		if err != nil {
 			f.Fatal(err)

@@ -24,12 +24,12 @@ const (
 
 func TestInvalidPolicies(t *testing.T) {
 	const (
-		exactlyOne  = "exactly one of sidecars and mainContainers must be set"
+		exactlyOne  = "set sidecars, includeInjected or both, or else mainContainers"
 		noRespect   = "exitCodes: Respect cannot be combined with mode: PodPhase"
 		noReference = "image must be an image reference"
 		noPath      = "an entry of quickExitPaths must be an absolute path in its shortest form"
 		ofRuntime   = "an entry of quickExitPaths cannot be a path that container runtimes mount over the image"
-		noKey       = "podAnnotation must be the key of an annotation"
+		stars       = "at most three *"
 		noImage     = "quickExitPaths describes the image at the same level: set image as well"
 	)
 	long := strings.Repeat("a", 64)
@@ -38,6 +38,8 @@ func TestInvalidPolicies(t *testing.T) {
 	}{
 		"neither sidecars nor main containers are named":  {"podSelector: {}", "spec", exactlyOne},
 		"both sidecars and main containers are named":     {valid + "mainContainers: [main]", "spec", exactlyOne},
+		"main containers and injected ones are named":     {"mainContainers: [main]\nincludeInjected: true", "spec", exactlyOne},
+		"injected containers are excluded":                {"includeInjected: false", "spec", exactlyOne},
 		"the list of sidecars is empty":                   {"podSelector: {}\nsidecars: []", "spec.sidecars", "at least 1 item"},
 		"the list of main containers is empty":            {"podSelector: {}\nmainContainers: []", "spec.mainContainers", "at least 1 item"},
 		"there are more than 32 sidecars":                 {"podSelector: {}\nsidecars: " + sidecars(33), "spec.sidecars", "at most 32 items"},
@@ -51,20 +53,11 @@ func TestInvalidPolicies(t *testing.T) {
 		"a main container's name is empty":                {"podSelector: {}\nmainContainers: ['']", "spec.mainContainers[0]", "at least 1 char"},
 		"a main container's name is too long":             {"podSelector: {}\nmainContainers: [" + long + "]", "spec.mainContainers[0]", "Too long"},
 		"a main container's name is not a container name": {"podSelector: {}\nmainContainers: [main-]", "spec.mainContainers[0]", "should match"},
+		"a main container's name is a pattern":            {"podSelector: {}\nmainContainers: [main*]", "spec.mainContainers[0]", "should match"},
+		"a sidecar's name is a star":                      {"podSelector: {}\nsidecars: [{name: '*'}]", "spec.sidecars[0].name", stars},
+		"a sidecar's name is three stars":                 {"podSelector: {}\nsidecars: [{name: '***'}]", "spec.sidecars[0].name", stars},
+		"a sidecar's name has four stars":                 {"podSelector: {}\nsidecars: [{name: '*a*b*c*'}]", "spec.sidecars[0].name", stars},
 
-		"both sidecars and an annotation are named":   {valid + "mainContainersFrom: {podAnnotation: mains}", "spec", exactlyOne},
-		"sidecars, main containers and an annotation": {valid + "mainContainers: [main]\nmainContainersFrom: {podAnnotation: mains}", "spec", exactlyOne},
-		"mainContainersFrom is empty":                 {"podSelector: {}\nmainContainersFrom: {}", "spec.mainContainersFrom.podAnnotation", "Required value"},
-		"the annotation has no key":                   {"podSelector: {}\nmainContainersFrom: {podAnnotation: ''}", "spec.mainContainersFrom.podAnnotation", "at least 1 char"},
-		"the annotation has an invalid name":          {"podSelector: {}\nmainContainersFrom: {podAnnotation: example.com/main containers}", "spec.mainContainersFrom.podAnnotation", noKey},
-		"the annotation has no name":                  {"podSelector: {}\nmainContainersFrom: {podAnnotation: example.com/}", "spec.mainContainersFrom.podAnnotation", noKey},
-		"the annotation has two prefixes":             {"podSelector: {}\nmainContainersFrom: {podAnnotation: example.com/a/b}", "spec.mainContainersFrom.podAnnotation", noKey},
-		"the annotation has an invalid prefix":        {"podSelector: {}\nmainContainersFrom: {podAnnotation: example..com/a}", "spec.mainContainersFrom.podAnnotation", noKey},
-		"the name of the annotation is too long":      {"podSelector: {}\nmainContainersFrom: {podAnnotation: example.com/" + long + "}", "spec.mainContainersFrom.podAnnotation", noKey},
-		"the prefix of the annotation is too long":    {"podSelector: {}\nmainContainersFrom: {podAnnotation: " + strings.Repeat("a", 254) + "/a}", "spec.mainContainersFrom.podAnnotation", noKey},
-		"the key of the annotation is too long":       {"podSelector: {}\nmainContainersFrom: {podAnnotation: " + strings.Repeat("a", 318) + "}", "spec.mainContainersFrom.podAnnotation", "Too long"},
-
-		"there is no pod selector":                      {"sidecars: [{name: proxy}]", "spec.podSelector", "Required value"},
 		"the pod selector has more than 64 labels":      {"sidecars: [{name: proxy}]\npodSelector: {matchLabels: " + labels(65) + "}", "spec.podSelector", "podSelector may hold at most 64"},
 		"the pod selector has more than 64 expressions": {"sidecars: [{name: proxy}]\npodSelector: {matchExpressions: " + expressions(65) + "}", "spec.podSelector", "podSelector may hold at most 64"},
 
@@ -159,16 +152,17 @@ func TestUpdatesAreValidated(t *testing.T) {
 		t.Fatal(err)
 	}
 	policy.Object["spec"].(map[string]any)["mainContainers"] = []any{"main"}
-	wantRejected(t, c.Update(t.Context(), policy), "spec", "exactly one of sidecars and mainContainers")
+	wantRejected(t, c.Update(t.Context(), policy), "spec", "set sidecars, includeInjected or both, or else mainContainers")
 }
 
 func TestValidPolicies(t *testing.T) {
 	for name, spec := range map[string]string{
 		"the smallest spec":                                  valid,
 		"main containers":                                    "podSelector: {}\nmainContainers: [main, load]",
-		"main containers from an annotation":                 "podSelector: {}\nmainContainersFrom: {podAnnotation: example.com/main-containers}",
-		"main containers and an annotation without prefix":   "podSelector: {}\nmainContainers: [main]\nmainContainersFrom: {podAnnotation: Main_containers.v1}",
-		"the longest key of an annotation":                   "podSelector: {}\nmainContainersFrom: {podAnnotation: " + strings.Repeat("a", 253) + "/" + strings.Repeat("A", 63) + "}",
+		"injected containers":                                "includeInjected: true",
+		"sidecars and injected containers":                   valid + "includeInjected: true",
+		"no pod selector":                                    "sidecars: [{name: proxy}]",
+		"patterns":                                           "sidecars: [{name: csql-*}, {name: '*-proxy'}, {name: 'a*b*c*'}]",
 		"every mode":                                         "podSelector: {}\nsidecars: [{name: a, mode: Auto}, {name: b, mode: CRR}, {name: c, mode: Image}, {name: d, mode: PodPhase}]",
 		"every setting of a policy":                          valid + "mode: Image\nimage: registry.example:5000/team/quick-exit@sha256:" + strings.Repeat("0", 64) + "\nexitCodes: Respect\ndrainSeconds: 86400\nterminationDeadlineSeconds: 3600\nfallback: Disabled\nenforcement: DryRun\npriority: -1000000",
 		"every setting of a sidecar":                         "podSelector: {}\nsidecars: [{name: a, mode: Image, image: 'quick-exit:v1', exitCodes: Respect, drainSeconds: 0}]",

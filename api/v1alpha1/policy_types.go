@@ -68,7 +68,7 @@ func (e Enforcement) Acts() bool { return e == "" || e == EnforcementEnforce }
 type QuickExitPath string
 
 // TerminationSettings say how a sidecar is ended. An unset field takes its value from the next place that sets it: the
-// policy's spec, the container's environment variables, the operator's default.
+// policy's spec, other policies that declare the sidecar, the container's environment variables, the operator's default.
 // +kubebuilder:validation:XValidation:rule="!has(self.quickExitPaths) || size(self.quickExitPaths) == 0 || (has(self.image) && size(self.image) > 0)",message="quickExitPaths describes the image at the same level: set image as well",fieldPath=".quickExitPaths"
 type TerminationSettings struct {
 	// mode is the mechanism that ends the sidecar: Auto, CRR, Image or PodPhase. Defaults to Auto, which uses CRR
@@ -113,11 +113,13 @@ type TerminationSettings struct {
 // Sidecar declares one container as a sidecar.
 // +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'PodPhase' && has(self.exitCodes) && self.exitCodes == 'Respect')",message="exitCodes: Respect cannot be combined with mode: PodPhase, which ignores sidecar exit codes",fieldPath=".exitCodes"
 type Sidecar struct {
-	// name is the name of a regular container of the pod.
+	// name is the name of a regular container of the pod. Each * stands for any characters, as in csql-*: at most three, and not
+	// alone. Of several entries that match a container, the one without * counts, then the longest.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
+	// +kubebuilder:validation:Pattern=`^[a-z0-9*]([-a-z0-9*]*[a-z0-9*])?$`
+	// +kubebuilder:validation:XValidation:rule="size(self.split('*')) <= 4 && self.matches('[^*]')",message="name may have at most three *, and must have another character"
 	Name string `json:"name"`
 
 	TerminationSettings `json:",inline"`
@@ -129,35 +131,21 @@ type Sidecar struct {
 // +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 type ContainerName string
 
-// MainContainersFrom says where a pod names its main containers.
-type MainContainersFrom struct {
-	// podAnnotation is the key of an annotation of the pod. Its value is a list of at most 32 names of regular containers,
-	// separated by commas, such as "main,wait", in at most 2,560 bytes. Spaces around a name are ignored. The policy leaves a
-	// pod alone that has no such annotation or an empty one. It also leaves a pod alone whose list is invalid: it is too long,
-	// or a name in it is no container of the pod. The author of a pod decides with it which containers the operator ends.
-	// +required
-	// +kubebuilder:validation:MinLength=1
-	// +kubebuilder:validation:MaxLength=317
-	// +kubebuilder:validation:XValidation:rule="self.indexOf('/') <= 253 && self.matches('^([a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="podAnnotation must be the key of an annotation, such as example.com/main-containers"
-	PodAnnotation string `json:"podAnnotation"`
-}
-
 // PolicySpec is what both policy kinds declare.
-// +kubebuilder:validation:XValidation:rule="has(self.sidecars) != (has(self.mainContainers) || has(self.mainContainersFrom))",message="exactly one of sidecars and mainContainers must be set, where mainContainersFrom counts as mainContainers: sidecars names the containers to end, the others those to wait for"
+// +kubebuilder:validation:XValidation:rule="(has(self.sidecars) || (has(self.includeInjected) && self.includeInjected)) != has(self.mainContainers)",message="set sidecars, includeInjected or both, or else mainContainers: sidecars names the containers to end, mainContainers those to wait for"
 // +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'PodPhase' && has(self.exitCodes) && self.exitCodes == 'Respect')",message="exitCodes: Respect cannot be combined with mode: PodPhase, which ignores sidecar exit codes",fieldPath=".exitCodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.sidecars) || !has(self.exitCodes) || self.exitCodes != 'Respect' || self.sidecars.all(s, !has(s.mode) || s.mode != 'PodPhase' || has(s.exitCodes))",message="a sidecar with mode: PodPhase must set exitCodes: Ignore where the policy sets Respect, because the mode ignores sidecar exit codes",fieldPath=".sidecars"
 // +kubebuilder:validation:XValidation:rule="!has(self.sidecars) || !has(self.mode) || self.mode != 'PodPhase' || self.sidecars.all(s, !has(s.exitCodes) || s.exitCodes != 'Respect' || has(s.mode))",message="a sidecar with exitCodes: Respect must set another mode where the policy sets mode: PodPhase, which ignores sidecar exit codes",fieldPath=".sidecars"
 type PolicySpec struct {
-	// podSelector selects the pods by label. The empty selector {} selects every pod. The operator acts only on pods with
-	// restartPolicy Never or OnFailure.
-	// +required
+	// podSelector selects the pods by label. Unset or {} selects every pod. The operator acts only on pods with restartPolicy
+	// Never or OnFailure.
+	// +optional
 	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || size(self.matchLabels) <= 64) && (!has(self.matchExpressions) || size(self.matchExpressions) <= 64)",message="podSelector may hold at most 64 matchLabels and 64 matchExpressions"
 	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, !has(e.values) || size(e.values) <= 64)",message="each of the matchExpressions of podSelector may hold at most 64 values"
-	PodSelector metav1.LabelSelector `json:"podSelector"`
+	PodSelector metav1.LabelSelector `json:"podSelector,omitempty"`
 
-	// sidecars are the containers to end once every other regular container is done. A name that a pod does not have is
-	// ignored, and the order has no meaning. It cannot be combined with mainContainers or mainContainersFrom; one of the
-	// three must be set.
+	// sidecars are the containers to end once the main containers are done. The policy says nothing about other containers. A
+	// name that a pod does not have is ignored, and the order has no meaning.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -165,18 +153,19 @@ type PolicySpec struct {
 	// +kubebuilder:validation:MaxItems=32
 	Sidecars []Sidecar `json:"sidecars,omitempty"`
 
-	// mainContainers are the containers to wait for; every other regular container is a sidecar. It cannot be combined with
-	// sidecars.
+	// includeInjected also ends the containers that the pod has and the pod template of its Job lacks: something has injected
+	// them, whatever they are called. Pods of other owners have no such template, and neither has a pod that lacks one of the
+	// template's containers. It cannot be combined with mainContainers.
+	// +optional
+	IncludeInjected bool `json:"includeInjected,omitempty"`
+
+	// mainContainers are the containers to wait for; every other regular container is a sidecar. The policy does not apply to a
+	// pod that has none of them. It cannot be combined with sidecars and includeInjected.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=32
 	MainContainers []ContainerName `json:"mainContainers,omitempty"`
-
-	// mainContainersFrom lets each pod name further containers to wait for, in an annotation. Every regular container that
-	// neither the annotation nor mainContainers names is a sidecar. It cannot be combined with sidecars.
-	// +optional
-	MainContainersFrom *MainContainersFrom `json:"mainContainersFrom,omitempty"`
 
 	TerminationSettings `json:",inline"`
 
@@ -198,8 +187,10 @@ type PolicySpec struct {
 	// +kubebuilder:default=Enforce
 	Enforcement Enforcement `json:"enforcement,omitempty"`
 
-	// priority decides which of several policies of one kind takes precedence for a container: the higher priority, then
-	// the older policy, then the first name. A namespaced policy always takes precedence over a cluster policy.
+	// priority decides which of several policies of one kind takes precedence: the higher priority, then the older policy,
+	// then the first name. A namespaced policy always takes precedence over a cluster policy. For each container, the first
+	// policy that says something about it decides whether it is a sidecar. Each field comes from the first policy that
+	// declares the sidecar and sets the field.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=-1000000
@@ -263,8 +254,8 @@ type PolicyStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// matchedPods is the number of pods that the policy selects and in which it names a container. Only unfinished pods
-	// with restartPolicy Never or OnFailure count.
+	// matchedPods is the number of pods that the policy selects and in which it says something about a container. Only
+	// unfinished pods with restartPolicy Never or OnFailure count.
 	// +optional
 	MatchedPods int32 `json:"matchedPods"`
 

@@ -7,7 +7,7 @@ const (
 	// ConditionReady is true while the operator can act on the policy. Stuck pods do not change it; ConditionDegraded and
 	// status.stuckPods report them.
 	ConditionReady = "Ready"
-	// ConditionOverridden is present and true while another policy applies to a container that this one names.
+	// ConditionOverridden is present and true while another policy takes precedence for the role of a container, or for a field.
 	ConditionOverridden = "Overridden"
 	// ConditionDegraded is present and true while pods are stuck, while no admission policy decides the outcome of pods, or while another
 	// mode replaces a declared one that cannot be used. It reports the first of these that holds.
@@ -40,12 +40,12 @@ const (
 	ReasonNoMainContainer Reason = "NoMainContainer"
 	// ReasonNativeSidecar means that a policy names a native sidecar, which Kubernetes ends itself.
 	ReasonNativeSidecar Reason = "NativeSidecar"
-	// ReasonMainContainersNotListed means that a policy with mainContainersFrom leaves the pod alone, because the pod lacks
-	// the annotation or it is empty.
-	ReasonMainContainersNotListed Reason = "MainContainersNotListed"
-	// ReasonInvalidMainContainers means that a policy with mainContainersFrom leaves the pod alone, because the list in the
-	// pod's annotation is too long or names a container that the pod does not have.
-	ReasonInvalidMainContainers Reason = "InvalidMainContainers"
+	// ReasonInvalidSidecars means that the list in the pod's annotation AnnotationSidecars is too long, so that it declares nothing.
+	ReasonInvalidSidecars Reason = "InvalidSidecars"
+	// ReasonOptedOut means that label LabelIgnore of the pod or its namespace keeps the operator away.
+	ReasonOptedOut Reason = "OptedOut"
+	// ReasonJobsForbidden means that a policy has includeInjected, and the operator may not get the Jobs of its pods.
+	ReasonJobsForbidden Reason = "JobsForbidden"
 	// ReasonInvalidEnv means that one of the operator's environment variables has no literal value or an invalid one.
 	ReasonInvalidEnv Reason = "InvalidEnv"
 	// ReasonInvalidAnnotation means that an annotation in which the operator records its attempts is corrupt, so that the
@@ -147,7 +147,7 @@ const (
 	ReasonDryRun Reason = "DryRun"
 	// ReasonInvalidSelector means that a selector of the policy cannot be parsed.
 	ReasonInvalidSelector Reason = "InvalidSelector"
-	// ReasonOverridden means that another policy applies to a container that this one names.
+	// ReasonOverridden means that another policy takes precedence for the role of a container, or for a field.
 	ReasonOverridden Reason = "Overridden"
 	// ReasonPrePulled means that every quick-exit image of the policy is on every node that prePull selects.
 	ReasonPrePulled Reason = "PrePulled"

@@ -15,6 +15,14 @@ const (
 	EnvIgnoreExitCode = "KRUISE_TERMINATE_SIDECAR_IGNORE_EXIT_CODE"
 )
 
+// AnnotationSidecars on a pod declares its sidecars, as in "istio-proxy,vault-agent": at most 32 names of regular containers, separated
+// by commas, in at most 2,560 bytes. Spaces around a name are ignored, and so is a name that the pod does not have. Policies take
+// precedence, and for their settings also the container's environment variables.
+const AnnotationSidecars = GroupName + "/sidecars"
+
+// LabelIgnore with value "true" on a pod or its namespace makes the operator leave the pod alone.
+const LabelIgnore = GroupName + "/ignore"
+
 // Labels and annotations of a pod. The operator marks pods, and admission policy sidecar-termination-outcome
 // (config/admission/outcome.yaml) decides their outcome by the marks.
 const (

@@ -19,12 +19,12 @@ func policyName(r *explain.PolicyReport) string {
 	return fmt.Sprintf("%s %s/%s", r.Kind, r.Namespace, r.Name)
 }
 
-// mains names the main containers of a policy that names no sidecars, and where pods list theirs.
-func mains(r *explain.PolicyReport) []string {
-	if r.MainsFrom == "" {
-		return r.Mains
+// declared describes the sidecars that a policy declares.
+func declared(r *explain.PolicyReport) []string {
+	if r.IncludeInjected {
+		return append(slices.Clone(r.Sidecars), "injected containers")
 	}
-	return append(slices.Clone(r.Mains), "those in annotation "+r.MainsFrom)
+	return r.Sidecars
 }
 
 // writePolicy writes the full report on one policy.
@@ -35,10 +35,10 @@ func writePolicy(p *output.Printer, r *explain.PolicyReport) {
 		return
 	}
 	p.Line("%s: mode %s, enforcement %s, priority %d", policyName(r), r.Mode, r.Enforcement, r.Priority)
-	if len(r.Sidecars) > 0 {
-		p.Prose("sidecars: ", strings.Join(r.Sidecars, ", "))
+	if len(declared(r)) > 0 {
+		p.Prose("sidecars: ", strings.Join(declared(r), ", "))
 	} else {
-		p.Prose("main containers: ", strings.Join(mains(r), ", ")+"; every other regular container is a sidecar")
+		p.Prose("main containers: ", strings.Join(r.Mains, ", ")+"; every other regular container is a sidecar")
 	}
 	for _, condition := range r.Conditions {
 		p.Prose(fmt.Sprintf("%s %s (%s): ", condition.Type, condition.Status, condition.Reason), condition.Message)

@@ -95,6 +95,8 @@ func writeContainers(p *output.Printer, r *explain.Report) {
 		switch {
 		case by == explain.DeclaredByEnvironment:
 			by = "environment variables"
+		case by == explain.DeclaredByAnnotation:
+			by = "annotation"
 		case by == "" && c.Role == explain.RoleMain:
 			by = "-"
 		case by == "":
@@ -135,11 +137,12 @@ var sources = map[resolve.Source]string{
 // writeSidecars writes the modes of each sidecar, one row for each node type, and its settings.
 func writeSidecars(p *output.Printer, r *explain.Report) {
 	var rows [][]string
-	for _, c := range r.Containers {
+	for i := range r.Containers {
+		c := &r.Containers[i]
 		if c.Settings == nil {
 			continue
 		}
-		settings := settingLines(c.Settings)
+		settings := settingLines(c)
 		for i := range max(len(settings), len(c.Settings.Methods)) {
 			row := make([]string, 4)
 			if i == 0 {
@@ -172,31 +175,37 @@ func methodText(method explain.Method) string {
 }
 
 // settingLines lists the mode, the image if it may be used, and the other settings that are not defaults.
-func settingLines(s *explain.Settings) []string {
-	lines := []string{settingLine("mode", s.Mode.Value, s.Mode.Source)}
+func settingLines(c *explain.Container) []string {
+	s := c.Settings
+	lines := []string{settingLine(c, "mode", s.Mode.Value, s.Mode.Origin)}
 	if mayUseImage(s) {
-		lines = append(lines, settingLine("image", s.Image.Value, s.Image.Source))
+		lines = append(lines, settingLine(c, "image", s.Image.Value, s.Image.Origin))
 	}
 	if source := s.QuickExitPaths.Source; source != resolve.SourceDefault && source != resolve.SourceEnvironment {
-		lines = append(lines, settingLine("image covers", shorten(strings.Join(s.QuickExitPaths.Value, ",")), source))
+		lines = append(lines, settingLine(c, "image covers", shorten(strings.Join(s.QuickExitPaths.Value, ",")), s.QuickExitPaths.Origin))
 	}
 	if s.ExitCodes.Source != resolve.SourceDefault && (s.ExitCodes.Source != resolve.SourceOperator || s.ExitCodes.Value == v1alpha1.ExitCodesRespect) {
-		lines = append(lines, settingLine("exit codes", s.ExitCodes.Value, s.ExitCodes.Source))
+		lines = append(lines, settingLine(c, "exit codes", s.ExitCodes.Value, s.ExitCodes.Origin))
 	}
 	if drain := s.DrainSeconds; drain.Source != resolve.SourceDefault {
-		lines = append(lines, settingLine("drain", time.Duration(drain.Value)*time.Second, drain.Source))
+		lines = append(lines, settingLine(c, "drain", time.Duration(drain.Value)*time.Second, drain.Origin))
 	}
 	if deadline := s.TerminationDeadlineSeconds; deadline.Source != resolve.SourceDefault {
-		lines = append(lines, settingLine("deadline", time.Duration(deadline.Value)*time.Second, deadline.Source))
+		lines = append(lines, settingLine(c, "deadline", time.Duration(deadline.Value)*time.Second, deadline.Origin))
 	}
 	if s.Fallback.Source != resolve.SourceDefault {
-		lines = append(lines, settingLine("fallback", s.Fallback.Value, s.Fallback.Source))
+		lines = append(lines, settingLine(c, "fallback", s.Fallback.Value, s.Fallback.Origin))
 	}
 	return lines
 }
 
-func settingLine(name string, value any, source resolve.Source) string {
-	return fmt.Sprintf("%s %v (%s)", name, value, sources[source])
+// settingLine names the policy that a setting comes from, unless it is the one that declares the sidecar.
+func settingLine(c *explain.Container, name string, value any, origin explain.Origin) string {
+	from := sources[origin.Source]
+	if origin.Policy != "" && origin.Policy != c.DeclaredBy {
+		from = origin.Policy
+	}
+	return fmt.Sprintf("%s %v (%s)", name, value, from)
 }
 
 // shorten returns a list in one short line.

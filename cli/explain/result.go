@@ -135,9 +135,9 @@ func (r *result) writeBriefPolicies(p *output.Printer) {
 		if policy.Namespace == "" {
 			kind = "clusterpolicy"
 		}
-		named := strings.Join(policy.Sidecars, ",")
-		if len(policy.Sidecars) == 0 {
-			named = "all except " + strings.Join(mains(policy), ",")
+		named := strings.Join(declared(policy), ",")
+		if named == "" {
+			named = "all except " + strings.Join(policy.Mains, ",")
 		}
 		rows = append(rows, []string{policy.Namespace, kind + "/" + policy.Name, string(policy.Mode), string(policy.Enforcement), named,
 			strconv.Itoa(len(policy.Pods)), briefFinding(policy.Findings)})

@@ -108,7 +108,9 @@ func (f *finisher) read(ctx context.Context, pod *corev1.Pod) error {
 
 // decide returns the decision, and the sidecars that policies with enforcement DryRun declare.
 func decide(pod explain.Pod, operator settings.Decisions, sidecars []string, mode v1alpha1.Mode, now time.Time) (decision plan.Decision, inDryRun []string) {
-	operator.Resolve.Sidecars = sidecars
+	// A person may finish a pod that has opted out.
+	operator.Resolve.Sidecars, operator.Resolve.NoOptOut = sidecars, true
+	operator.Resolve.Injected = resolve.Injected(pod.Pod, pod.JobContainers)
 	resolution := resolve.Resolve(pod.Pod, pod.Policies, operator.Resolve)
 	if resolution.DryRun != nil {
 		for _, sidecar := range resolution.DryRun.Sidecars {
@@ -128,7 +130,7 @@ func (f *finisher) checkSidecars(pod explain.Pod) string {
 			return fmt.Sprintf("--sidecars names %s, which is no regular container of the pod", name)
 		}
 		for _, policy := range pod.Policies {
-			if policy.NamesMain(pod.Pod, name) {
+			if policy.Role(pod.Pod, name, resolve.Options{}) == resolve.RoleMain {
 				return fmt.Sprintf("--sidecars names %s, which %s declares a main container", name, policy.Ref)
 			}
 		}

@@ -3,7 +3,6 @@
 package source
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -28,16 +27,9 @@ func TestInvalidPolicies(t *testing.T) {
 		"wrong type":                        {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], drainSeconds: five}", []string{"spec.drainSeconds"}},
 		"unknown mode":                      {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], mode: Graceful}", []string{"spec.mode"}},
 		"deadline too short":                {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], terminationDeadlineSeconds: 1}", []string{"spec.terminationDeadlineSeconds"}},
-		"no selector":                       {header + "spec: {sidecars: [{name: proxy}]}", []string{"spec.podSelector"}},
+		"no selector":                       {header + "spec: {sidecars: [{name: proxy}]}", nil},
 		"duplicate sidecar":                 {header + "spec: {podSelector: {}, sidecars: [{name: proxy}, {name: proxy}]}", []string{"spec.sidecars[1]"}},
 		"sidecars and mainContainers":       {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], mainContainers: [main]}", []string{"spec"}},
-		"mainContainersFrom":                {header + "spec: {podSelector: {}, mainContainersFrom: {podAnnotation: example.com/Main_1.x}}", nil},
-		"mainContainers and From":           {header + "spec: {podSelector: {}, mainContainers: [main], mainContainersFrom: {podAnnotation: mains}}", nil},
-		"sidecars and mainContainersFrom":   {header + "spec: {podSelector: {}, sidecars: [{name: proxy}], mainContainersFrom: {podAnnotation: mains}}", []string{"spec"}},
-		"invalid key of an annotation":      {header + "spec: {podSelector: {}, mainContainersFrom: {podAnnotation: example.com/a/b}}", []string{"spec.mainContainersFrom.podAnnotation"}},
-		"annotation prefix too long":        {header + "spec: {podSelector: {}, mainContainersFrom: {podAnnotation: " + strings.Repeat("a", 254) + "/a}}", []string{"spec.mainContainersFrom.podAnnotation"}},
-		"annotation name too long":          {header + "spec: {podSelector: {}, mainContainersFrom: {podAnnotation: a/" + strings.Repeat("a", 64) + "}}", []string{"spec.mainContainersFrom.podAnnotation"}},
-		"longest key of an annotation":      {header + "spec: {podSelector: {}, mainContainersFrom: {podAnnotation: " + strings.Repeat("a", 253) + "/" + strings.Repeat("a", 63) + "}}", nil},
 		"no sidecars and no mainContainers": {header + "spec: {podSelector: {}}", []string{"spec"}},
 		"invalid sidecar name":              {clusterHeader + "spec: {podSelector: {}, sidecars: [{name: Proxy}]}", []string{"spec.sidecars[0].name"}},
 		"unknown version": {

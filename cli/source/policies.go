@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -48,10 +49,11 @@ func (s *Source) addPolicies(ctx context.Context, pod *explain.Pod) error {
 	}
 	namespace := policyindex.NamespaceMetadata()
 	predicts := s.Offline && pod.Template
-	if predicts || slices.ContainsFunc(all, resolve.Policy.SelectsNamespaces) {
-		if err := s.Reader.Get(ctx, client.ObjectKey{Name: pod.Pod.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("get namespace: %w", err)
-		}
+	needed := predicts || slices.ContainsFunc(all, resolve.Policy.SelectsNamespaces)
+	err = s.Reader.Get(ctx, client.ObjectKey{Name: pod.Pod.Namespace}, namespace)
+	// Without policies that select namespaces, their labels say only whether somebody has opted out.
+	if client.IgnoreNotFound(err) != nil && (needed || !apierrors.IsForbidden(err)) {
+		return fmt.Errorf("get namespace: %w", err)
 	}
 	pod.NamespaceLabels = namespace.Labels
 	if predicts {

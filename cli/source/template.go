@@ -57,6 +57,9 @@ func ofTemplate(object metav1.Object, kind string, spec batchv1.JobSpec) explain
 func addJob(pod *explain.Pod, spec batchv1.JobSpec) {
 	pod.BackoffLimit = new(ptr.Deref(spec.BackoffLimit, defaultBackoffLimit))
 	pod.FailurePolicy = spec.PodFailurePolicy
+	for i := range spec.Template.Spec.Containers {
+		pod.JobContainers = append(pod.JobContainers, spec.Template.Spec.Containers[i].Name)
+	}
 	if spec.TTLSecondsAfterFinished != nil {
 		pod.Deletion = &explain.Deletion{Field: "ttlSecondsAfterFinished", After: time.Duration(*spec.TTLSecondsAfterFinished) * time.Second}
 	}

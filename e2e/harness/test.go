@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/e2e/docs"
 )
 
 // LabelNamespace marks every namespace that the tests create.
@@ -277,32 +278,8 @@ func Condition(status v1alpha1.PolicyStatus, conditionType string) metav1.Condit
 	return metav1.Condition{}
 }
 
-// updateDocumentsEnvVar set to 1 writes the results of tests to documents instead of comparing.
-const updateDocumentsEnvVar = "UPDATE_DOCS"
-
-// RequireSection requires that the section of a document has the content. A section begins with the line
-// `<!-- begin NAME: ... -->` and ends with the line `<!-- end NAME -->`.
+// RequireSection requires that the section of a document has the content: see docs.RequireSection.
 func (t *Test) RequireSection(path, name, content string) {
 	t.Helper()
-	file := filepath.Join(t.Repository, filepath.FromSlash(path))
-	document, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatalf("Read %s: %v", path, err)
-	}
-	before, rest, begins := strings.Cut(string(document), fmt.Sprintf("<!-- begin %s: ", name))
-	comment, rest, opens := strings.Cut(rest, "-->\n")
-	_, after, ends := strings.Cut(rest, fmt.Sprintf("<!-- end %s -->\n", name))
-	if !begins || !opens || !ends {
-		t.Fatalf("%s has no section %s", path, name)
-	}
-	updated := fmt.Sprintf("%s<!-- begin %s: %s-->\n\n%s\n\n<!-- end %s -->\n%s", before, name, comment, strings.TrimSpace(content), name, after)
-	switch {
-	case updated == string(document):
-	case os.Getenv(updateDocumentsEnvVar) != "1":
-		t.Errorf("Section %s of %s is outdated; run this test with %s=1. Results:\n%s", name, path, updateDocumentsEnvVar, content)
-	default:
-		if err := os.WriteFile(file, []byte(updated), 0o644); err != nil {
-			t.Fatalf("Write %s: %v", path, err)
-		}
-	}
+	docs.RequireSection(t.T, filepath.Join(t.Repository, filepath.FromSlash(path)), name, content)
 }

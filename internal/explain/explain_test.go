@@ -122,10 +122,6 @@ func (w *fixture) runs(on plan.NodeKind) {
 	w.Pod.Pod.Status.ContainerStatuses[0].State = w.Pod.Pod.Status.ContainerStatuses[1].State
 }
 
-func mainsFrom(s *v1alpha1.PolicySpec) {
-	s.MainContainersFrom = &v1alpha1.MainContainersFrom{PodAnnotation: "example.com/mains"}
-}
-
 // unchanged fails the test if the function modified its argument, which equals the copy before the call.
 func unchanged(t *testing.T, function string, copied, given any) {
 	t.Helper()
@@ -135,10 +131,12 @@ func unchanged(t *testing.T, function string, copied, given any) {
 	}
 }
 
-// list gives the pod a list of main containers.
+// list gives the pod a list of its sidecars.
 func (w *fixture) list(value string) {
-	w.Pod.Pod.Annotations = map[string]string{"example.com/mains": value}
+	w.Pod.Pod.Annotations = map[string]string{v1alpha1.AnnotationSidecars: value}
 }
+
+func injected(s *v1alpha1.PolicySpec) { s.IncludeInjected = true }
 
 func TestFindings(t *testing.T) {
 	const problem, warning, note = explain.SeverityProblem, explain.SeverityWarning, explain.SeverityNote
@@ -177,10 +175,21 @@ func TestFindings(t *testing.T) {
 			w.policy(func(s *v1alpha1.PolicySpec) { dryRun(s); s.Priority = 1 }, "proxy")
 		}, []string{"Note DryRun proxy"}},
 		"overridden policy": {func(w *fixture) {
-			w.policy(asIs, "proxy")
-			w.policy(func(s *v1alpha1.PolicySpec) { s.Priority = 1 }, "proxy")
+			w.policy(asIs, "main")
+			w.policy(func(s *v1alpha1.PolicySpec) { s.Priority, s.MainContainers = 1, []v1alpha1.ContainerName{"main"} })
+		}, []string{"Note Overridden main"}},
+		"overridden field": {func(w *fixture) {
+			w.policy(mode(v1alpha1.ModeCRR), "proxy")
+			w.policy(func(s *v1alpha1.PolicySpec) { s.Priority, s.Mode = 1, v1alpha1.ModePodPhase }, "proxy")
 		}, []string{"Note Overridden proxy"}},
-		"missing container": {func(w *fixture) { w.policy(asIs, "proxy", "other") }, []string{"Note ContainerNotFound "}},
+		"merged policies": {func(w *fixture) { w.policy(asIs, "proxy"); w.policy(mode(v1alpha1.ModeCRR), "proxy") }, nil},
+		"opted out": {func(w *fixture) {
+			w.policy(asIs, "proxy")
+			w.Pod.Pod.Labels = map[string]string{v1alpha1.LabelIgnore: "true"}
+		}, []string{"Warning MayHang ", "Note OptedOut "}},
+		"injected containers": {func(w *fixture) { w.policy(injected); w.JobContainers = []string{"main"} }, nil},
+		"no Job template":     {func(w *fixture) { w.policy(injected) }, []string{"Warning MayHang "}},
+		"missing container":   {func(w *fixture) { w.policy(asIs, "proxy", "other") }, []string{"Note ContainerNotFound "}},
 
 		"mode CRR, no Kruise": {func(w *fixture) {
 			w.policy(mode(v1alpha1.ModeCRR), "proxy")
@@ -313,14 +322,11 @@ func TestFindings(t *testing.T) {
 		"mainContainers": {func(w *fixture) {
 			w.policy(func(s *v1alpha1.PolicySpec) { s.MainContainers = []v1alpha1.ContainerName{"main", "proxy"} })
 		}, nil},
-		"list of main containers":     {func(w *fixture) { w.policy(mainsFrom); w.list("main") }, nil},
-		"every container in the list": {func(w *fixture) { w.policy(mainsFrom); w.list("main, proxy") }, nil},
-		"no list of main containers": {func(w *fixture) { w.policy(mainsFrom) },
-			[]string{"Warning MayHang ", "Note MainContainersNotListed "}},
-		"invalid list of main containers": {func(w *fixture) { w.policy(mainsFrom); w.list("mian") },
-			[]string{"Problem InvalidMainContainers ", "Warning MayHang "}},
-		"invalid list and another policy": {func(w *fixture) { w.policy(mainsFrom); w.policy(asIs, "proxy"); w.list("mian") },
-			[]string{"Problem InvalidMainContainers "}},
+		"mainContainers that the pod does not have": {func(w *fixture) {
+			w.policy(func(s *v1alpha1.PolicySpec) { s.MainContainers = []v1alpha1.ContainerName{"etl"} })
+		}, []string{"Warning MayHang ", "Note ContainerNotFound "}},
+		"annotation":          {func(w *fixture) { w.list("proxy") }, nil},
+		"too long annotation": {func(w *fixture) { w.list(strings.Repeat("proxy,", 40)) }, []string{"Problem InvalidSidecars ", "Warning MayHang "}},
 
 		"undeclared sidecar still running": {func(w *fixture) { w.live(time.Minute, 0) }, []string{"Problem MayHang proxy"}},
 		"main will restart": {func(w *fixture) {
@@ -485,8 +491,8 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
-// TestSourcesOfSettings has one setting from each source.
-func TestSourcesOfSettings(t *testing.T) {
+// TestOriginsOfSettings has one setting from each place.
+func TestOriginsOfSettings(t *testing.T) {
 	w := newFixture()
 	w.operator.Resolve.Image = "operator:v1"
 	w.Pod.Pod.Spec.Containers[1].Env = []corev1.EnvVar{{Name: v1alpha1.EnvIgnoreExitCode, Value: "false"}}
@@ -494,19 +500,21 @@ func TestSourcesOfSettings(t *testing.T) {
 		s.Mode, s.DrainSeconds = v1alpha1.ModeCRR, ptr.To(int32(3))
 		s.Sidecars[0].DrainSeconds = ptr.To(int32(5))
 	}, "proxy")
-	settings := explain.Explain(w.Pod, w.operator, w.cluster, noon).Containers[1].Settings
-	settings.Methods = nil
+	w.policy(func(s *v1alpha1.PolicySpec) { s.TerminationDeadlineSeconds = ptr.To(int32(60)) }, "proxy")
+	container := explain.Explain(w.Pod, w.operator, w.cluster, noon).Containers[1]
+	container.Settings.Methods = nil
+	const first, second = "SidecarTerminationPolicy/p0", "SidecarTerminationPolicy/p1"
 	want := &explain.Settings{
-		Mode:                       explain.Setting[v1alpha1.Mode]{Value: v1alpha1.ModeCRR, Source: resolve.SourcePolicy},
-		Image:                      explain.Setting[string]{Value: "operator:v1", Source: resolve.SourceOperator},
-		QuickExitPaths:             explain.Setting[[]string]{Value: []string{"default"}, Source: resolve.SourceDefault},
-		ExitCodes:                  explain.Setting[v1alpha1.ExitCodes]{Value: v1alpha1.ExitCodesRespect, Source: resolve.SourceEnvironment},
-		DrainSeconds:               explain.Setting[int64]{Value: 5, Source: resolve.SourceEntry},
-		TerminationDeadlineSeconds: explain.Setting[int64]{Value: 30, Source: resolve.SourceDefault},
-		Fallback:                   explain.Setting[v1alpha1.Fallback]{Value: v1alpha1.FallbackEnabled, Source: resolve.SourceDefault},
+		Mode:                       explain.Setting[v1alpha1.Mode]{Value: v1alpha1.ModeCRR, Origin: explain.Origin{Source: resolve.SourcePolicy, Policy: first}},
+		Image:                      explain.Setting[string]{Value: "operator:v1", Origin: explain.Origin{Source: resolve.SourceOperator}},
+		QuickExitPaths:             explain.Setting[[]string]{Value: []string{"default"}, Origin: explain.Origin{Source: resolve.SourceDefault}},
+		ExitCodes:                  explain.Setting[v1alpha1.ExitCodes]{Value: v1alpha1.ExitCodesRespect, Origin: explain.Origin{Source: resolve.SourceEnvironment}},
+		DrainSeconds:               explain.Setting[int64]{Value: 5, Origin: explain.Origin{Source: resolve.SourceEntry, Policy: first}},
+		TerminationDeadlineSeconds: explain.Setting[int64]{Value: 60, Origin: explain.Origin{Source: resolve.SourcePolicy, Policy: second}},
+		Fallback:                   explain.Setting[v1alpha1.Fallback]{Value: v1alpha1.FallbackEnabled, Origin: explain.Origin{Source: resolve.SourceDefault}},
 	}
-	if difference := cmp.Diff(want, settings); difference != "" {
-		t.Errorf("settings (-want +got):\n%s", difference)
+	if difference := cmp.Diff(want, container.Settings); difference != "" || container.DeclaredBy != first {
+		t.Errorf("declared by %s, settings (-want +got):\n%s", container.DeclaredBy, difference)
 	}
 }
 
@@ -563,7 +571,7 @@ func TestMethodsByNodeType(t *testing.T) {
 func TestDescribePolicy(t *testing.T) {
 	w := newFixture()
 	w.live(time.Hour, 0)
-	w.policy(asIs, "proxy")
+	w.policy(func(s *v1alpha1.PolicySpec) { s.MainContainers = []v1alpha1.ContainerName{"main", "proxy"} })
 	w.policy(func(s *v1alpha1.PolicySpec) { s.Priority = 1 }, "proxy")
 	reports := []explain.Report{explain.Explain(w.Pod, w.operator, w.cluster, noon)}
 	describe := func(i int) explain.PolicyReport {
@@ -582,36 +590,6 @@ func TestDescribePolicy(t *testing.T) {
 	invalid := explain.DescribePolicy(explain.Policy{Ref: w.Policies[1].Ref, Spec: w.Policies[1].Spec, Invalid: errors.New("cannot be parsed")}, nil, w.operator)
 	if found := explain.Lint(invalid.Findings); len(found) != 1 || found[0].Reason != v1alpha1.ReasonInvalidSelector || found[0].Hint == "" {
 		t.Errorf("lint does not report an invalid selector: %+v", found)
-	}
-}
-
-// A policy that leaves a pod alone says so itself: the pod does not count as one of its pods.
-func TestDescribePolicyOfListedMains(t *testing.T) {
-	for value, want := range map[string][]string{
-		"main": nil,
-		"":     {"Note MainContainersNotListed Pod batch/job-1: the pod has no annotation example.com/mains, or an empty one"},
-		"mian": {`Problem InvalidMainContainers Pod batch/job-1: annotation example.com/mains lists "mian", which is no container of the pod`},
-	} {
-		t.Run(value, func(t *testing.T) {
-			w := newFixture()
-			w.policy(mainsFrom)
-			w.list(value)
-			report := explain.Explain(w.Pod, w.operator, w.cluster, noon)
-			report.Kind, report.Namespace, report.Name = "Pod", "batch", "job-1"
-			got := explain.DescribePolicy(explain.Policy{Ref: w.Policies[0].Ref, Spec: w.Policies[0].Spec}, []explain.Report{report}, w.operator)
-			var findings []string
-			for _, f := range got.Findings {
-				if f.Reason != v1alpha1.ReasonNoPodsMatched {
-					findings = append(findings, fmt.Sprintf("%s %s %s", f.Severity, f.Reason, f.Message))
-				}
-			}
-			if diff := cmp.Diff(want, findings); diff != "" {
-				t.Errorf("findings (-want +got):\n%s", diff)
-			}
-			if applies := len(got.Pods) == 1; applies != (want == nil) || got.MainsFrom != "example.com/mains" {
-				t.Errorf("pods %+v, annotation %q", got.Pods, got.MainsFrom)
-			}
-		})
 	}
 }
 

@@ -52,8 +52,8 @@ func (x *explainer) findings(report Report) {
 		x.checkNotSelecting()
 	}
 	x.checkDecision()
+	x.checkOptOut()
 	x.checkOverrides()
-	x.checkLists()
 	x.checkMissingContainers()
 }
 
@@ -162,11 +162,23 @@ func (x *explainer) overdueBy() time.Duration {
 	return x.now.Sub(since)
 }
 
+// checkOptOut says which label keeps the operator away.
+func (x *explainer) checkOptOut() {
+	if !resolve.OptedOut(x.Pod.Pod, x.operator.Resolve) {
+		return
+	}
+	where := "namespace " + x.Pod.Pod.Namespace
+	if x.Pod.Pod.Labels[v1alpha1.LabelIgnore] == "true" {
+		where = "the pod"
+	}
+	x.add(SeverityNote, v1alpha1.ReasonOptedOut, "", "label %s of %s keeps the operator away", v1alpha1.LabelIgnore, where)
+}
+
 // checkOverrides says which policy takes precedence for a container, and why.
 func (x *explainer) checkOverrides() {
 	for _, override := range x.resolution.Overrides {
-		x.add(SeverityNote, v1alpha1.ReasonOverridden, override.Container, "%s takes precedence over %s for container %s%s: %s",
-			override.By, override.Policy, override.Container, andOthers(override.Others), x.overrideRule(override))
+		x.add(SeverityNote, v1alpha1.ReasonOverridden, override.Container, "%s takes precedence over %s for %s of container %s%s: %s",
+			override.By, override.Policy, override.Lost, override.Container, andOthers(override.Others), x.overrideRule(override))
 	}
 }
 
@@ -193,16 +205,6 @@ func (x *explainer) overrideRule(override resolve.Override) string {
 		return "both have the same priority, and it is older"
 	}
 	return "both have the same priority and age, and its name sorts first"
-}
-
-// checkLists finds policies that leave the pod alone because it does not list its main containers. An invalid list is a
-// declaration without effect, which checkDeclarations reports.
-func (x *explainer) checkLists() {
-	for _, policy := range x.Policies {
-		if reason, message := policy.LeavesAlone(x.Pod.Pod); reason == v1alpha1.ReasonMainContainersNotListed {
-			x.add(SeverityNote, reason, "", "%s leaves the pod alone: %s", policy.Ref, message)
-		}
-	}
 }
 
 // missingContainers is a policy with the containers that it names and the pod does not have.
@@ -267,7 +269,7 @@ func (x *explainer) missingFrom(policy resolve.Policy, undeclared []string) (mis
 	}
 	var unlisted []string
 	for i := range x.Pod.Pod.Spec.Containers {
-		if name := x.Pod.Pod.Spec.Containers[i].Name; !policy.NamesMain(x.Pod.Pod, name) {
+		if name := x.Pod.Pod.Spec.Containers[i].Name; policy.Role(x.Pod.Pod, name, x.operator.Resolve) != resolve.RoleMain {
 			unlisted = append(unlisted, name)
 		}
 	}
@@ -282,8 +284,9 @@ func (x *explainer) missingFrom(policy resolve.Policy, undeclared []string) (mis
 	return missing, misspelled
 }
 
+// hasContainer reports whether a container of the pod has the name, which may have stars.
 func hasContainer(pod *corev1.Pod, name string) bool {
-	named := func(c corev1.Container) bool { return c.Name == name }
+	named := func(c corev1.Container) bool { return resolve.Matches(name, c.Name) }
 	return slices.ContainsFunc(pod.Spec.Containers, named) || slices.ContainsFunc(pod.Spec.InitContainers, named)
 }
 

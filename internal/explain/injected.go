@@ -24,7 +24,8 @@ func (x *explainer) undeclaredInjections() {
 	for _, sidecar := range x.Injected {
 		after.Pod.Pod.Spec.Containers = append(after.Pod.Pod.Spec.Containers, corev1.Container{Name: sidecar.Container})
 	}
-	after.resolution = resolve.Resolve(after.Pod.Pod, x.Policies, x.operator.Resolve)
+	after.operator.Resolve.Injected = resolve.Injected(after.Pod.Pod, x.JobContainers)
+	after.resolution = resolve.Resolve(after.Pod.Pod, x.Policies, after.operator.Resolve)
 	after.view = after.resolution.Enforced
 	for _, container := range after.undeclared() {
 		i := slices.IndexFunc(x.Injected, func(s injectors.Sidecar) bool { return s.Container == container.Name })

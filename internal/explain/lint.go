@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
 // mayHang finds undeclared containers that may keep the pod from finishing. It guesses:
@@ -48,7 +49,7 @@ func (x *explainer) undeclared() []*corev1.Container {
 	var undeclared []*corev1.Container
 	for i := range x.Pod.Pod.Spec.Containers {
 		container := &x.Pod.Pod.Spec.Containers[i]
-		if x.view.Sidecar(container.Name) == nil && x.declaredMain(container.Name) == "" && !x.declaredDryRun(container.Name) &&
+		if x.view.Sidecar(container.Name) == nil && !x.declaredMain(container.Name) && !x.declaredDryRun(container.Name) &&
 			!slices.Contains(x.EndedByOthers, container.Name) {
 			undeclared = append(undeclared, container)
 		}
@@ -74,6 +75,11 @@ func (x *explainer) leftRunning(undeclared []string) {
 // hasTerminated reports whether the container has terminated and will not restart.
 func (x *explainer) hasTerminated(name string) bool {
 	return !x.Template && x.snapshot().MainDone(name)
+}
+
+// declaredMain reports whether a policy, be it in DryRun, declares the container a main container.
+func (x *explainer) declaredMain(name string) bool {
+	return slices.ContainsFunc(x.Policies, func(p resolve.Policy) bool { return p.Role(x.Pod.Pod, name, x.operator.Resolve) == resolve.RoleMain })
 }
 
 // declaredDryRun reports whether a DryRun policy declares the container a sidecar.
@@ -114,7 +120,7 @@ func knownSidecar(container *corev1.Container) string {
 // lintReasons are the reasons of declarations that are missing, ineffective, or have unintended effects.
 var lintReasons = []v1alpha1.Reason{
 	v1alpha1.ReasonMayHang, v1alpha1.ReasonNoMainContainer, v1alpha1.ReasonInvalidEnv,
-	v1alpha1.ReasonInvalidMainContainers, v1alpha1.ReasonIneffectiveEnv,
+	v1alpha1.ReasonInvalidSidecars, v1alpha1.ReasonIneffectiveEnv,
 	v1alpha1.ReasonRestartPolicyAlways, v1alpha1.ReasonCommandNotCovered, v1alpha1.ReasonInvalidSelector,
 	v1alpha1.ReasonSidecarMatchesFailurePolicy, v1alpha1.ReasonDeletedWhileEnding, v1alpha1.ReasonForeignFinalizer,
 	v1alpha1.ReasonInvalidManifest, v1alpha1.ReasonNotChecked, v1alpha1.ReasonNamespaceNotWatched,

@@ -24,8 +24,11 @@ import (
 	"github.com/sidecar-termination/operator/internal/settings"
 )
 
-// DeclaredByEnvironment is the declaration of a sidecar by its environment variables.
-const DeclaredByEnvironment = string(resolve.SourceEnvironment)
+// The declarations of a sidecar that are no policy.
+const (
+	DeclaredByEnvironment = string(resolve.SourceEnvironment)
+	DeclaredByAnnotation  = "Annotation"
+)
 
 // Cluster is what the caller knows about the cluster.
 type Cluster struct {
@@ -59,7 +62,9 @@ type Pod struct {
 	// PhaseSince is when the pod's phase became terminal, or zero.
 	PhaseSince time.Time
 	// Job is the name of the pod's Job. BackoffLimit and FailurePolicy are nil for pods without a Job.
-	Job           string
+	Job string
+	// JobContainers are the regular containers of the Job's pod template. It is empty without a Job.
+	JobContainers []string
 	BackoffLimit  *int32
 	FailurePolicy *batchv1.PodFailurePolicy
 	// Deletion is nil if nothing deletes the Job.
@@ -90,6 +95,8 @@ func Explain(pod Pod, operator settings.Decisions, cluster Cluster, now time.Tim
 	if operator.Capabilities.NamespacesOnly {
 		x.cluster.Kruise = new(false) // the operator does not use it
 	}
+	x.operator.Resolve.NamespaceLabels = pod.NamespaceLabels
+	x.operator.Resolve.Injected = resolve.Injected(pod.Pod, pod.JobContainers)
 	x.resolution = resolve.Resolve(pod.Pod, pod.Policies, x.operator.Resolve)
 	x.view = x.resolution.Enforced
 	report := Report{
@@ -161,13 +168,21 @@ func (x *explainer) containers() []Container {
 	}
 	for i := range x.Pod.Pod.Spec.Containers {
 		name := x.Pod.Pod.Spec.Containers[i].Name
-		container := Container{Name: name, Role: RoleMain, State: x.state(x.Pod.Pod.Status.ContainerStatuses, name), DeclaredBy: x.declaredMain(name)}
+		container := Container{Name: name, Role: RoleMain, State: x.state(x.Pod.Pod.Status.ContainerStatuses, name)}
+		policy := resolve.DecidedBy(x.Pod.Pod, x.Policies, name, x.operator.Resolve)
+		if policy != nil {
+			container.DeclaredBy = policy.String()
+		}
 		if sidecar := x.view.Sidecar(name); sidecar != nil {
-			container.Role, container.DeclaredBy = RoleSidecar, DeclaredByEnvironment
-			if sidecar.Policy != nil {
-				container.DeclaredBy = sidecar.Policy.String()
+			container.Role, container.Settings = RoleSidecar, x.settings(*sidecar)
+			byEnv, _ := resolve.ReadEnv(&x.Pod.Pod.Spec.Containers[i])
+			switch {
+			case policy != nil:
+			case byEnv && !x.operator.Resolve.IgnoreEnv:
+				container.DeclaredBy = DeclaredByEnvironment
+			default:
+				container.DeclaredBy = DeclaredByAnnotation
 			}
-			container.Settings = x.settings(*sidecar)
 		}
 		all = append(all, container)
 	}
@@ -175,27 +190,17 @@ func (x *explainer) containers() []Container {
 }
 
 func (x *explainer) settings(sidecar resolve.Sidecar) *Settings {
-	from := resolve.SourcesOf(x.Pod.Pod, x.Policies, x.operator.Resolve, sidecar)
+	from := resolve.OriginsOf(x.Pod.Pod, x.Policies, x.operator.Resolve, sidecar)
 	return &Settings{
-		Mode:                       Setting[v1alpha1.Mode]{sidecar.Mode, from.Mode},
-		Image:                      Setting[string]{sidecar.Image, from.Image},
-		QuickExitPaths:             Setting[[]string]{sidecar.QuickExitPaths.Entries(), from.QuickExitPaths},
-		ExitCodes:                  Setting[v1alpha1.ExitCodes]{sidecar.ExitCodes, from.ExitCodes},
-		DrainSeconds:               Setting[int64]{int64(sidecar.Drain / time.Second), from.Drain},
-		TerminationDeadlineSeconds: Setting[int64]{int64(sidecar.Timeout / time.Second), from.Timeout},
-		Fallback:                   Setting[v1alpha1.Fallback]{sidecar.Fallback, from.Fallback},
+		Mode:                       settingFrom(sidecar.Mode, from.Mode),
+		Image:                      settingFrom(sidecar.Image, from.Image),
+		QuickExitPaths:             settingFrom(sidecar.QuickExitPaths.Entries(), from.QuickExitPaths),
+		ExitCodes:                  settingFrom(sidecar.ExitCodes, from.ExitCodes),
+		DrainSeconds:               settingFrom(int64(sidecar.Drain/time.Second), from.Drain),
+		TerminationDeadlineSeconds: settingFrom(int64(sidecar.Timeout/time.Second), from.Timeout),
+		Fallback:                   settingFrom(sidecar.Fallback, from.Fallback),
 		Methods:                    x.methods(sidecar),
 	}
-}
-
-// declaredMain returns the policy that lists the container as a main container, itself or in an annotation, or nothing.
-func (x *explainer) declaredMain(name string) string {
-	for _, policy := range x.Policies {
-		if policy.NamesMain(x.Pod.Pod, name) {
-			return policy.Ref.String()
-		}
-	}
-	return ""
 }
 
 func (x *explainer) attempts() []Attempt {

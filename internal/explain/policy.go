@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
@@ -50,12 +49,12 @@ type PolicyReport struct {
 	// Rejected is true for a policy of a manifest that the API server would reject. Its findings say why.
 	Rejected bool     `json:"rejected,omitempty"`
 	Sidecars []string `json:"sidecars,omitempty"`
-	Mains    []string `json:"mainContainers,omitempty"`
-	// MainsFrom is the annotation in which pods list further main containers.
-	MainsFrom  string             `json:"mainContainersFrom,omitempty"`
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	Pods       []PolicyPod        `json:"pods"`
-	Findings   []Finding          `json:"findings"`
+	// IncludeInjected is true if the policy also declares containers that something has injected.
+	IncludeInjected bool               `json:"includeInjected,omitempty"`
+	Mains           []string           `json:"mainContainers,omitempty"`
+	Conditions      []metav1.Condition `json:"conditions,omitempty"`
+	Pods            []PolicyPod        `json:"pods"`
+	Findings        []Finding          `json:"findings"`
 	// Selects is true if the policy selects one of the pods, which then have the same findings.
 	Selects bool `json:"-"`
 }
@@ -70,11 +69,9 @@ func DescribePolicy(policy Policy, reports []Report, operator settings.Decisions
 	for _, sidecar := range policy.Spec.Sidecars {
 		result.Sidecars = append(result.Sidecars, sidecar.Name)
 	}
+	result.IncludeInjected = policy.Spec.IncludeInjected
 	for _, main := range policy.Spec.MainContainers {
 		result.Mains = append(result.Mains, string(main))
-	}
-	if from := policy.Spec.MainContainersFrom; from != nil {
-		result.MainsFrom = from.PodAnnotation
 	}
 	if policy.Invalid != nil {
 		result.Findings = append(result.Findings, finding(SeverityProblem, v1alpha1.ReasonInvalidSelector, "", policy.Invalid.Error()))
@@ -115,23 +112,23 @@ func RejectedPolicy(ref resolve.PolicyRef, errors []string) PolicyReport {
 }
 
 // notOfPolicy are the reasons of findings on a pod that do not concern each policy that selects it. The report on a policy has its
-// own findings with the last two reasons.
-var notOfPolicy = []v1alpha1.Reason{v1alpha1.ReasonMayHang, v1alpha1.ReasonInvalidMainContainers, v1alpha1.ReasonContainerNotFound}
+// own findings with the last reason.
+var notOfPolicy = []v1alpha1.Reason{v1alpha1.ReasonMayHang, v1alpha1.ReasonInvalidSidecars, v1alpha1.ReasonContainerNotFound}
 
 // add merges the parts of a pod's report that concern the policy.
 func (r *PolicyReport) add(policy Policy, report *Report) {
+	parsed := resolve.Policy{Ref: policy.Ref, Spec: policy.Spec}
+	known := resolve.Options{Injected: resolve.Injected(report.input.Pod, report.input.JobContainers)}
 	var sidecars []string
 	for _, container := range report.Containers {
-		if container.Role == RoleSidecar && container.DeclaredBy == policy.Ref.String() {
+		if container.Role == RoleSidecar && parsed.Role(report.input.Pod, container.Name, known) == resolve.RoleSidecar && policy.Spec.Enforcement.Acts() {
 			sidecars = append(sidecars, container.Name)
 		}
 	}
 	where := fmt.Sprintf("%s %s/%s", report.Kind, report.Namespace, report.Name)
-	parsed := resolve.Policy{Ref: policy.Ref, Spec: policy.Spec}
-	r.Findings = append(r.Findings, leftAlone(parsed, report.input.Pod, where)...)
 	for _, f := range report.Findings {
 		ofPolicy := f.Severity != SeverityNote && !slices.Contains(notOfPolicy, f.Reason) && (len(sidecars) > 0 || f.Reason == v1alpha1.ReasonDryRun)
-		if ofPolicy && (f.Container == "" || parsed.Names(report.input.Pod, f.Container)) {
+		if ofPolicy && (f.Container == "" || parsed.Role(report.input.Pod, f.Container, known) == resolve.RoleSidecar) {
 			f.Message = where + ": " + f.Message
 			r.Findings = append(r.Findings, f)
 		}
@@ -140,7 +137,7 @@ func (r *PolicyReport) add(policy Policy, report *Report) {
 	for _, override := range report.overrides {
 		if override.Policy == policy.Ref {
 			r.Findings = append(r.Findings, finding(SeverityNote, v1alpha1.ReasonOverridden, override.Container,
-				fmt.Sprintf("%s: %s takes precedence for container %s%s", where, override.By, override.Container, andOthers(override.Others))))
+				fmt.Sprintf("%s: %s takes precedence for %s of container %s%s", where, override.By, override.Lost, override.Container, andOthers(override.Others))))
 		}
 	}
 	if len(sidecars) > 0 {
@@ -160,19 +157,6 @@ func misspelledIn(policy resolve.PolicyRef, all []missingContainers, where strin
 		}
 	}
 	return found
-}
-
-// leftAlone says why the policy leaves the pod alone, if it does.
-func leftAlone(policy resolve.Policy, pod *corev1.Pod, where string) []Finding {
-	severity := SeverityProblem
-	reason, message := policy.LeavesAlone(pod)
-	switch reason {
-	case "":
-		return nil
-	case v1alpha1.ReasonMainContainersNotListed:
-		severity = SeverityNote
-	}
-	return []Finding{finding(severity, reason, "", where+": "+message)}
 }
 
 // notWatched finds a policy that the operator does not read.

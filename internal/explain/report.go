@@ -61,7 +61,8 @@ const (
 type Container struct {
 	Name string `json:"name"`
 	Role Role   `json:"role"`
-	// DeclaredBy is a policy as KIND/NAME, or Environment. It is empty for containers without a declaration.
+	// DeclaredBy is the policy that decides the role, as KIND/NAME, or Environment or Annotation. It is empty for containers without a
+	// declaration.
 	DeclaredBy string `json:"declaredBy,omitempty"`
 	// State is nil without a pod.
 	State    *ContainerState `json:"state,omitempty"`
@@ -76,8 +77,22 @@ type ContainerState struct {
 
 // Setting is a value and where it comes from.
 type Setting[T any] struct {
-	Value  T              `json:"value"`
+	Value  T `json:"value"`
+	Origin `json:",inline"`
+}
+
+// Origin is where a setting comes from. Policy is the policy that sets it, as KIND/NAME, or empty.
+type Origin struct {
 	Source resolve.Source `json:"source"`
+	Policy string         `json:"policy,omitempty"`
+}
+
+func settingFrom[T any](value T, origin resolve.Origin) Setting[T] {
+	setting := Setting[T]{value, Origin{Source: origin.Source}}
+	if origin.Policy.Name != "" {
+		setting.Policy = origin.Policy.String()
+	}
+	return setting
 }
 
 // Settings are the effective settings of a sidecar.

@@ -107,12 +107,11 @@ func whyNotSelecting(policy resolve.Policy, pod *Pod, undeclared []*corev1.Conta
 }
 
 // wouldDeclare reports whether the policy would declare one of the containers a sidecar. A policy that lists main containers
-// would declare every other one, so the pod must have a main container of the policy.
+// would declare every other one, if the pod has one of these.
 func wouldDeclare(policy resolve.Policy, pod *corev1.Pod, undeclared []*corev1.Container) bool {
-	if len(policy.Spec.Sidecars) == 0 && !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool { return policy.NamesMain(pod, c.Name) }) {
-		return false
-	}
-	return slices.ContainsFunc(undeclared, func(c *corev1.Container) bool { return policy.Names(pod, c.Name) })
+	return slices.ContainsFunc(undeclared, func(c *corev1.Container) bool {
+		return policy.Role(pod, c.Name, resolve.Options{}) == resolve.RoleSidecar
+	})
 }
 
 // add adds the requirements of the selector that the labels of the object do not meet.

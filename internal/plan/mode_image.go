@@ -3,6 +3,7 @@
 package plan
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -86,7 +87,8 @@ func (s *situation) commandNotCovered(sidecar resolve.Sidecar) unusable {
 // declaration tells the user how to declare that the image covers the entry: next to the image in the policy, or by a
 // flag of the operator. A policy that uses the operator's image needs an image of its own first.
 func declaration(sidecar resolve.Sidecar, entry string) string {
-	if sidecar.Policy == nil {
+	policy := cmp.Or(sidecar.ImagePolicy, sidecar.Policy)
+	if policy == nil {
 		if sidecar.QuickExitPaths.IsZero() {
 			return "run the operator with --quick-exit-paths=" + strings.Join(besidesDefault(entry), ",")
 		}
@@ -102,11 +104,11 @@ func declaration(sidecar resolve.Sidecar, entry string) string {
 	}
 	switch {
 	case sidecar.ImageSource == resolve.SourceOperator:
-		return fmt.Sprintf("set image with quickExitPaths: [%s] in %s of %s", list, place, sidecar.Policy)
+		return fmt.Sprintf("set image with quickExitPaths: [%s] in %s of %s", list, place, policy)
 	case sidecar.QuickExitPaths.IsZero():
-		return fmt.Sprintf("set quickExitPaths: [%s] in %s of %s", list, place, sidecar.Policy)
+		return fmt.Sprintf("set quickExitPaths: [%s] in %s of %s", list, place, policy)
 	default:
-		return fmt.Sprintf("add %s to quickExitPaths in %s of %s", entry, place, sidecar.Policy)
+		return fmt.Sprintf("add %s to quickExitPaths in %s of %s", entry, place, policy)
 	}
 }
 

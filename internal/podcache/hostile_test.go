@@ -21,9 +21,6 @@ import (
 	"github.com/sidecar-termination/operator/internal/terminator/image"
 )
 
-// listKey is the annotation that the policies of tests read.
-const listKey = "example.com/mains"
-
 // hostileFields each fill one part of a pod with that many units. They are what the author of a pod, or a writer of its status, can
 // make large.
 var hostileFields = map[string]func(pod *corev1.Pod, units int){
@@ -46,11 +43,10 @@ var hostileFields = map[string]func(pod *corev1.Pod, units int){
 			return container
 		})
 	},
-	"Labels":         func(pod *corev1.Pod, units int) { pod.Labels = numbered(units, "v") },
-	"Annotations":    func(pod *corev1.Pod, units int) { pod.Annotations = numbered(units, "v") },
-	"ContainerLists": func(pod *corev1.Pod, units int) { pod.Annotations = numbered(units, "main") },
-	"LongContainerList": func(pod *corev1.Pod, units int) {
-		pod.Annotations = map[string]string{listKey: "main" + strings.Repeat(",main", units)}
+	"Labels":      func(pod *corev1.Pod, units int) { pod.Labels = numbered(units, "v") },
+	"Annotations": func(pod *corev1.Pod, units int) { pod.Annotations = numbered(units, "v") },
+	"ListOfSidecars": func(pod *corev1.Pod, units int) {
+		pod.Annotations = map[string]string{v1alpha1.AnnotationSidecars: "main" + strings.Repeat(",main", units)}
 	},
 	"Records": func(pod *corev1.Pod, units int) {
 		swaps := many(units, func(i int) string { return fmt.Sprintf(`"s%d":{"attempt":%d}`, i, i) })
@@ -169,10 +165,8 @@ func sizeOf(tb testing.TB, pod *corev1.Pod) int {
 func decideOn(pod *corev1.Pod) plan.Decision {
 	policy := podtest.Policy("mesh")
 	policy.Spec.MainContainers = []v1alpha1.ContainerName{"main"}
-	listing := podtest.Policy("listing")
-	listing.Spec.MainContainersFrom = &v1alpha1.MainContainersFrom{PodAnnotation: listKey}
 	policy.Spec.Mode = v1alpha1.ModeImage
-	resolution := resolve.Resolve(pod, []resolve.Policy{policy, listing}, resolve.Options{Image: "quick-exit:v1"})
+	resolution := resolve.Resolve(pod, []resolve.Policy{policy}, resolve.Options{Image: "quick-exit:v1"})
 	return decisionAt(podtest.Noon.Add(time.Second), plan.Snapshot{Pod: pod, View: resolution.Enforced, Node: plan.NodeReal})
 }
 

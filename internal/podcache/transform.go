@@ -17,10 +17,10 @@ import (
 )
 
 // TrimPod keeps the fields of a pod that internal/resolve, internal/plan and the terminators read: identity, labels, the
-// operator's own annotations and the mirror annotation, annotations that may list main containers, native sidecars, scheduling
-// and restart fields, the convention's environment variables, what decides whether a quick-exit image covers a container,
-// container states, reason and two types of conditions. A pod on which the operator cannot act becomes a stub. Any other object
-// is returned unchanged. The result shares memory with other pods and with the given one, and must not be changed.
+// operator's own annotations and the mirror annotation, native sidecars, scheduling and restart fields, the convention's
+// environment variables, what decides whether a quick-exit image covers a container, container states, reason and two types of
+// conditions. A pod on which the operator cannot act becomes a stub. Any other object is returned unchanged. The result shares
+// memory with other pods and with the given one, and must not be changed.
 //
 // One goroutine runs it for every watch event of every unfinished pod, on input that users control. Its time and memory are
 // therefore linear in the size of the pod (docs/reliability.md, Hostile input).
@@ -117,67 +117,34 @@ func trimMeta(pod *corev1.Pod) metav1.ObjectMeta {
 	}
 }
 
-// trimAnnotations cuts a record that is too long to one byte more than the limit, so that it stays too long.
+// trimAnnotations keeps what the operator reads. It cuts a value that is too long to one byte more than the limit, so that it stays too
+// long.
 func trimAnnotations(pod *corev1.Pod) map[string]string {
 	if len(pod.Annotations) == 0 {
 		return nil
 	}
-	kept, maxRecord := containerLists(pod), terminator.MaxRecord(pod)
-	for _, key := range ownAnnotations {
-		value, ok := pod.Annotations[key]
-		if key == v1alpha1.AnnotationEnd || key == v1alpha1.AnnotationMainContainers {
-			value, ok = plan.WithoutUID(pod, key)
-			ok = ok && len(value) <= maxRecord
-		}
-		if !ok {
-			delete(kept, key)
-			continue
-		}
-		if len(value) > maxRecord {
-			value = strings.Clone(value[:maxRecord+1])
+	kept, maxRecord := map[string]string{}, terminator.MaxRecord(pod)
+	keep := func(key, value string, limit int) {
+		if len(value) > limit {
+			value = strings.Clone(value[:limit+1])
 		}
 		kept[key] = value
 	}
+	for _, key := range []string{v1alpha1.AnnotationImageSwap, v1alpha1.AnnotationIgnoredExitCodes} {
+		if value, ok := pod.Annotations[key]; ok {
+			keep(key, value, maxRecord)
+		}
+	}
+	for _, key := range []string{v1alpha1.AnnotationEnd, v1alpha1.AnnotationMainContainers} {
+		if value, ok := plan.WithoutUID(pod, key); ok && len(value) <= maxRecord {
+			kept[key] = value
+		}
+	}
+	if value, ok := pod.Annotations[v1alpha1.AnnotationSidecars]; ok {
+		keep(v1alpha1.AnnotationSidecars, value, resolve.MaxListBytes)
+	}
 	if _, mirror := pod.Annotations[corev1.MirrorPodAnnotationKey]; mirror {
 		kept[corev1.MirrorPodAnnotationKey] = "" // only its presence matters
-	}
-	return kept
-}
-
-var ownAnnotations = []string{
-	v1alpha1.AnnotationImageSwap, v1alpha1.AnnotationIgnoredExitCodes, v1alpha1.AnnotationEnd, v1alpha1.AnnotationMainContainers,
-}
-
-// maxLists limits the annotations of a pod that may list containers, in bytes of keys and values.
-const maxLists = 4 << 10
-
-// containerLists returns the annotations that may list main containers: those whose value starts with the name of a regular
-// container or native sidecar. The transform does not know which keys policies name. So it can run before policies are read, and
-// a new policy finds its annotation on every cached pod. A list that starts with another name is invalid for every policy, and
-// the operator takes it for missing.
-func containerLists(pod *corev1.Pod) map[string]string {
-	names := make(map[string]bool, len(pod.Spec.Containers))
-	for i := range pod.Spec.Containers {
-		names[pod.Spec.Containers[i].Name] = true
-	}
-	for i := range pod.Spec.InitContainers {
-		if pod.Spec.InitContainers[i].RestartPolicy != nil {
-			names[pod.Spec.InitContainers[i].Name] = true
-		}
-	}
-	kept := map[string]string{}
-	size := 0
-	for key, value := range pod.Annotations {
-		if len(value) > resolve.MaxListBytes {
-			value = value[:resolve.MaxListBytes+1] // it stays too long
-		}
-		if first, _, _ := strings.Cut(value, ","); !names[strings.TrimSpace(first)] {
-			continue
-		}
-		if size += len(key) + len(value); size > maxLists {
-			return map[string]string{}
-		}
-		kept[key] = strings.Clone(value)
 	}
 	return kept
 }

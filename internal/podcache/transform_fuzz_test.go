@@ -52,8 +52,6 @@ func testTrimPod(t *testing.T, data []byte) {
 	policy.Spec.Mode = []v1alpha1.Mode{v1alpha1.ModeAuto, v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase}[next(4)]
 	policy.Spec.ExitCodes = []v1alpha1.ExitCodes{v1alpha1.ExitCodesIgnore, v1alpha1.ExitCodesRespect}[next(2)]
 	options := resolve.Options{Image: "quick-exit:v1", QuickExitPaths: quickexit.CoverageOf([][]string{nil, {"default"}, {"/app/server"}, {"*"}}[next(4)]...)}
-	listing := podtest.Policy("listing")
-	listing.Spec.MainContainersFrom = &v1alpha1.MainContainersFrom{PodAnnotation: listKey}
 	capabilities := plan.Capabilities{
 		CRRServed: next(2) == 0, EnabledModes: podtest.Modes([]plan.PodPhaseUse{plan.PodPhaseEnabled, plan.PodPhaseDisabled, plan.PodPhaseLastResort}[next(3)]),
 		MaxGracePeriod: []time.Duration{0, time.Second}[next(2)],
@@ -63,7 +61,7 @@ func testTrimPod(t *testing.T, data []byte) {
 	now := podtest.Noon.Add([]time.Duration{0, 90 * time.Second, 24 * time.Hour}[next(3)])
 
 	decide := func(pod *corev1.Pod) any {
-		resolution := resolve.Resolve(pod, []resolve.Policy{policy, listing}, options)
+		resolution := resolve.Resolve(pod, []resolve.Policy{policy}, options)
 		return []any{resolution, decisionAt(now, plan.Snapshot{Pod: pod, View: resolution.Enforced, Node: node, Capabilities: capabilities})}
 	}
 	before := pod.DeepCopy()
@@ -160,9 +158,8 @@ func fuzzedPod(next func(int) int) *corev1.Pod {
 		status.LastTerminationState = podtest.Ended(name, 1).State
 		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, status)
 	}
-	// A list that starts with another name is not kept.
-	if value := pick("", "", "c0", "c0, c2", "c0,gone", "c0,native", "native,c0", "c0,setup"); len(pod.Spec.Containers) > 0 && value != "" {
-		pod.Annotations[listKey] = value
+	if value := pick("", "", "c0", "c0, c2", "c0,gone", "native,c0"); value != "" {
+		pod.Annotations[v1alpha1.AnnotationSidecars] = value
 	}
 	return pod
 }

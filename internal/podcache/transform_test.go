@@ -5,7 +5,6 @@ package podcache
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 
@@ -178,62 +178,41 @@ func TestTrimPodCutsLongRecords(t *testing.T) {
 	}
 }
 
-func TestTrimPodKeepsContainerLists(t *testing.T) {
-	limit, long := resolve.MaxListBytes, strings.Repeat("n", 300)
-	for name, tc := range map[string]struct {
-		annotations, want map[string]string
-	}{
-		"a list":                              {map[string]string{listKey: "main,proxy", "example.com/other": "other"}, map[string]string{listKey: "main,proxy"}},
-		"several lists":                       {map[string]string{listKey: " main ", "default-container": "proxy"}, map[string]string{listKey: " main ", "default-container": "proxy"}},
-		"a list with a native sidecar":        {map[string]string{listKey: "native,main"}, map[string]string{listKey: "native,main"}},
-		"an invalid list of a container":      {map[string]string{listKey: "main,mian"}, map[string]string{listKey: "main,mian"}},
-		"an invalid list of no container":     {map[string]string{listKey: "mian,main"}, nil},
-		"a list that starts with setup":       {map[string]string{listKey: "setup"}, nil},
-		"an empty value":                      {map[string]string{listKey: ""}, nil},
-		"the longest list":                    {map[string]string{listKey: "main" + strings.Repeat(" ", limit-4)}, map[string]string{listKey: "main" + strings.Repeat(" ", limit-4)}},
-		"a longer list is cut":                {map[string]string{listKey: "main" + strings.Repeat(" ", 200<<10)}, map[string]string{listKey: "main" + strings.Repeat(" ", limit-3)}},
-		"a name behind too many spaces":       {map[string]string{listKey: strings.Repeat(" ", limit+1) + "main"}, nil},
-		"as many bytes as possible":           {manyLists(8, 508), manyLists(8, 508)},
-		"too many bytes":                      {manyLists(8, 509), nil},
-		"too many keys":                       {map[string]string{long: "main", listKey: "main" + strings.Repeat(",main", 500), "x": "main" + strings.Repeat(",main", 300)}, nil},
-		"the operator's own annotations stay": {map[string]string{listKey: "main", v1alpha1.AnnotationIgnoredExitCodes: "main,"}, map[string]string{listKey: "main", v1alpha1.AnnotationIgnoredExitCodes: "main,"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			trimmed := TrimPod(podtest.New(func(p *corev1.Pod) {
-				p.Annotations = tc.annotations
-				p.Spec.InitContainers = []corev1.Container{{Name: "setup"}, {Name: "native", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
-			})).(*corev1.Pod)
-			if diff := cmp.Diff(tc.want, trimmed.Annotations); diff != "" {
-				t.Errorf("annotations (-want +got):\n%s", diff)
-			}
-			if diff := cmp.Diff(trimmed, TrimPod(trimmed)); diff != "" {
-				t.Errorf("trimming twice is not trimming once (-once +twice):\n%s", diff)
-			}
-		})
+func TestTrimPodKeepsDeclaredSidecars(t *testing.T) {
+	const key, limit = v1alpha1.AnnotationSidecars, resolve.MaxListBytes
+	for length, kept := range map[int]int{0: 0, limit: limit, limit + 1: limit + 1, 200 << 10: limit + 1} {
+		trimmed := TrimPod(podtest.New(func(p *corev1.Pod) {
+			p.Annotations = map[string]string{key: strings.Repeat("x", length), "example.com/other": "main"}
+		}))
+		if diff := cmp.Diff(map[string]string{key: strings.Repeat("x", kept)}, trimmed.(*corev1.Pod).Annotations); diff != "" {
+			t.Errorf("annotations (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(trimmed, TrimPod(trimmed)); diff != "" {
+			t.Errorf("trimming twice is not trimming once (-once +twice):\n%s", diff)
+		}
 	}
 }
 
-// manyLists returns lists with keys of four characters and values of this length.
-func manyLists(count, length int) map[string]string {
-	lists := map[string]string{}
-	for i := range count {
-		lists[fmt.Sprintf("k%03d", i)] = "main" + strings.Repeat(" ", length-4)
+// Pods with the same marks share them, whatever their UIDs are.
+func TestMarkedPodsShareAnnotations(t *testing.T) {
+	marked := func(uid types.UID, end string) map[string]string {
+		return TrimPod(podtest.New(func(p *corev1.Pod) {
+			p.UID = uid
+			p.Annotations = map[string]string{v1alpha1.AnnotationIgnoredExitCodes: "proxy", v1alpha1.AnnotationMainContainers: "Running/" + string(uid)}
+			if end != "" {
+				p.Annotations[v1alpha1.AnnotationEnd] = end + "/" + string(uid)
+			}
+		})).(*corev1.Pod).Annotations
 	}
-	return lists
-}
-
-// A shared value must not change when another pod with the same list has annotations of its own.
-func TestSharedListsDoNotChange(t *testing.T) {
-	list := map[string]string{listKey: "main"}
-	listing := func(p *corev1.Pod) { p.Annotations = maps.Clone(list) }
-	first := TrimPod(podtest.New(listing)).(*corev1.Pod).Annotations
-	TrimPod(podtest.New(listing, func(p *corev1.Pod) { p.Annotations[v1alpha1.AnnotationEnd] = "PodPhase/4a1b" }))
-	second := TrimPod(podtest.New(listing)).(*corev1.Pod).Annotations
-	if diff := cmp.Diff([]map[string]string{list, list}, []map[string]string{first, second}); diff != "" {
+	first := marked("4a1b", "")
+	marked("5c2d", "PodPhase")
+	second := marked("6e3f", "")
+	want := map[string]string{v1alpha1.AnnotationIgnoredExitCodes: "proxy", v1alpha1.AnnotationMainContainers: "Running/"}
+	if diff := cmp.Diff([]map[string]string{want, want}, []map[string]string{first, second}); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 	if reflect.ValueOf(first).Pointer() != reflect.ValueOf(second).Pointer() {
-		t.Error("two pods do not share the list")
+		t.Error("two pods do not share their annotations")
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -95,7 +96,12 @@ func (x *Index) Policies(ctx context.Context, pod *corev1.Pod) ([]resolve.Policy
 		return selecting, err
 	}
 	namespace := NamespaceMetadata()
-	if err := x.namespaces.Get(ctx, types.NamespacedName{Name: pod.Namespace}, namespace); client.IgnoreNotFound(err) != nil {
+	err = x.namespaces.Get(ctx, types.NamespacedName{Name: pod.Namespace}, namespace)
+	if apierrors.IsNotFound(err) {
+		// Without its labels, NotIn and DoesNotExist would match. The pods of a namespace are enqueued when it comes into the cache.
+		return selecting, nil
+	}
+	if err != nil {
 		return nil, fmt.Errorf("get namespace of pod: %w", err)
 	}
 	return append(selecting, slices.DeleteFunc(cluster, func(p resolve.Policy) bool { return !p.Selects(pod, namespace.Labels) })...), nil

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/resolve"
@@ -36,6 +37,20 @@ func withEnv(pod *corev1.Pod, variables ...string) *corev1.Pod {
 
 func fromField(name string) corev1.EnvVar {
 	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.name"}}}
+}
+
+// annotated gives the pod a list of sidecars.
+func annotated(pod *corev1.Pod, list string) *corev1.Pod {
+	pod.Annotations = map[string]string{v1alpha1.AnnotationSidecars: list, "example.com/other": "main"}
+	return pod
+}
+
+// native gives the pod an init container and a native sidecar, with the variables.
+func native(pod *corev1.Pod, variables ...corev1.EnvVar) *corev1.Pod {
+	pod.Spec.InitContainers = []corev1.Container{
+		{Name: "setup", Env: variables}, {Name: "native", Env: variables, RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)},
+	}
+	return pod
 }
 
 // spec returns a policy spec that names the container proxy, and applies the changes.

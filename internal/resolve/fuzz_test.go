@@ -82,10 +82,12 @@ func checkPaths(t *testing.T, policies []resolve.Policy, options resolve.Options
 		want := quickexit.Coverage{}
 		switch target.ImageSource {
 		case resolve.SourceEntry, resolve.SourcePolicy:
-			policy := policies[slices.IndexFunc(policies, func(p resolve.Policy) bool { return p.Ref == *target.Policy })]
+			policy := policies[slices.IndexFunc(policies, func(p resolve.Policy) bool { return p.Ref == *target.ImagePolicy })]
 			said := policy.Spec.TerminationSettings
 			if target.ImageSource == resolve.SourceEntry {
-				said = policy.Spec.Sidecars[slices.IndexFunc(policy.Spec.Sidecars, func(s v1alpha1.Sidecar) bool { return s.Name == target.Container })].TerminationSettings
+				said = policy.Spec.Sidecars[slices.IndexFunc(policy.Spec.Sidecars, func(s v1alpha1.Sidecar) bool {
+					return resolve.Matches(s.Name, target.Container) && s.Image == target.Image
+				})].TerminationSettings
 			}
 			want = quickexit.CoverageOf(said.QuickExitPaths...)
 			if target.Image != said.Image {
@@ -142,7 +144,7 @@ func fuzzedPod(next func(int) int) *corev1.Pod {
 		pod.Spec.Containers = append(pod.Spec.Containers, c)
 	}
 	if value := []string{"", "c0", "c1,c2", "c0, c7", "c9"}[next(5)]; value != "" {
-		listing(pod, value)
+		annotated(pod, value)
 	}
 	if next(3) == 1 {
 		pod.Spec.InitContainers = []corev1.Container{{Name: "c7", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}}
@@ -167,7 +169,7 @@ func fuzzedPolicies(t *testing.T, next func(int) int) []resolve.Policy {
 		if next(3) == 1 {
 			mainContainers(v1alpha1.ContainerName(names[0]))(&s)
 		} else if next(4) == 1 {
-			mainsFrom([][]v1alpha1.ContainerName{nil, {"c0"}}[next(2)]...)(&s)
+			s.Sidecars[0].Name = []string{"*1", "c*", "*c*0*"}[next(3)]
 		}
 		if next(3) == 1 {
 			dryRun(&s)

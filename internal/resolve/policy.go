@@ -152,16 +152,6 @@ func (p Policy) SelectsNamespaces() bool {
 	return p.namespaces != nil
 }
 
-// entry returns the policy's own entry for the container, or nil.
-func (p Policy) entry(container string) *v1alpha1.Sidecar {
-	for i := range p.Spec.Sidecars {
-		if p.Spec.Sidecars[i].Name == container {
-			return &p.Spec.Sidecars[i]
-		}
-	}
-	return nil
-}
-
 func (p Policy) dryRun() bool {
 	return !p.Spec.Enforcement.Acts()
 }
@@ -176,7 +166,7 @@ func UnknownEnforcement(enforcement v1alpha1.Enforcement) string {
 }
 
 // byPrecedence orders policies by precedence, highest first.
-func byPrecedence(a, b declaration) int {
+func byPrecedence(a, b roles) int {
 	return cmp.Or(
 		compareBool(a.Ref.Kind == KindNamespaced, b.Ref.Kind == KindNamespaced),
 		cmp.Compare(b.Spec.Priority, a.Spec.Priority),

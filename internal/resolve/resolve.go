@@ -21,7 +21,7 @@ const (
 	DefaultFallback           = v1alpha1.FallbackEnabled
 )
 
-// Options are the operator's settings that resolution depends on.
+// Options are the operator's settings that resolution depends on, and what is known about the pod besides the pod itself.
 type Options struct {
 	// IgnoreEnv turns the environment variables off.
 	IgnoreEnv bool
@@ -33,6 +33,12 @@ type Options struct {
 	QuickExitPaths quickexit.Coverage
 	// Sidecars are containers that a user of the command line declares as sidecars. The operator has none.
 	Sidecars []string
+	// Injected are the containers of the pod that the pod template of its Job lacks: see Injected.
+	Injected []string
+	// NamespaceLabels are the labels of the pod's namespace.
+	NamespaceLabels map[string]string
+	// NoOptOut makes the label v1alpha1.LabelIgnore have no effect.
+	NoOptOut bool
 }
 
 // Sidecar is a container declared as a sidecar, with its effective settings.
@@ -42,13 +48,14 @@ type Sidecar struct {
 	Image     string // empty when no level has one
 	// QuickExitPaths is what Image covers, according to the place that sets the image.
 	QuickExitPaths quickexit.Coverage
-	// ImageSource is the place that sets Image; empty when none does.
+	// ImageSource is the place that sets Image; empty when none does. ImagePolicy is the policy that does, or nil.
 	ImageSource Source
+	ImagePolicy *PolicyRef
 	ExitCodes   v1alpha1.ExitCodes
 	Drain       time.Duration
 	Timeout     time.Duration
 	Fallback    v1alpha1.Fallback
-	// Policy is the policy that applies to the container, or nil when only its environment variables or Options.Sidecars do.
+	// Policy is the first policy that declares the container a sidecar, or nil when only the pod itself or Options.Sidecars does.
 	Policy *PolicyRef
 }
 
@@ -56,6 +63,8 @@ type Sidecar struct {
 type View struct {
 	Sidecars []Sidecar // sorted by container
 	Mains    []string  // in the pod's order
+	// Policies are those that declare one of the sidecars, in their order.
+	Policies []PolicyRef
 }
 
 // Sidecar returns the sidecar with this container name, or nil.
@@ -67,14 +76,19 @@ func (v View) Sidecar(container string) *Sidecar {
 	return &v.Sidecars[i]
 }
 
-// Override means that Policy names a container that By applies to. There is one Override per overridden policy, not per
-// container, so their number does not grow with policies times containers.
+// Override means that Policy declares something about a container that By declares otherwise. There is one Override per overridden
+// policy, not per container, so their number does not grow with policies times containers.
 type Override struct {
 	// Container is the first such container in the pod's order, and Others counts further ones.
 	Container  string
 	Others     int
 	Policy, By PolicyRef
+	// Lost is what Policy declares in vain for Container: LostRole, or the names of fields, separated by commas.
+	Lost string
 }
+
+// LostRole is the value of Override.Lost for the role of a container.
+const LostRole = "the role"
 
 // Warning is about a declaration that has no effect.
 type Warning struct {
@@ -88,106 +102,127 @@ type Warning struct {
 type Resolution struct {
 	// Enforced is the view that the operator acts on.
 	Enforced View
-	// DryRun is the view as if every DryRun policy were enforced; nil when none of them would apply to a container.
+	// DryRun is the view as if every DryRun policy were enforced; nil when none of them would declare a sidecar.
 	DryRun *View
-	// Overrides are the policies that name containers that other policies apply to.
+	// Overrides are the policies that declare something that other policies declare otherwise.
 	Overrides []Override
 	// Warnings are in the pod's container order, regular containers first: at most one per container and reason. The last one
-	// may be about an annotation that policies name.
+	// may be about the pod's annotation.
 	Warnings []Warning
 }
 
+// podDeclarations is what a pod itself declares.
+type podDeclarations struct {
+	env      []envDeclaration // one for each regular container
+	sidecars []string         // in the annotation
+}
+
+// OptedOut reports whether a label of the pod or its namespace keeps the operator away.
+func OptedOut(pod *corev1.Pod, options Options) bool {
+	return !options.NoOptOut && (pod.Labels[v1alpha1.LabelIgnore] == "true" || options.NamespaceLabels[v1alpha1.LabelIgnore] == "true")
+}
+
 // Resolve divides a pod's containers into main containers and sidecars. All policies must select the pod; their order
-// does not matter. Resolve reads only the pod's namespace, labels, spec, and the annotations that policies name.
+// does not matter. Resolve reads only the pod's namespace, labels, spec and the annotation v1alpha1.AnnotationSidecars.
 func Resolve(pod *corev1.Pod, selecting []Policy, options Options) Resolution {
-	ordered := make([]declaration, 0, len(selecting))
+	if OptedOut(pod, options) {
+		return Resolution{Enforced: view(pod, nil, podDeclarations{env: make([]envDeclaration, len(pod.Spec.Containers))}, Options{})}
+	}
+	ordered := make([]roles, 0, len(selecting))
 	for i := range selecting {
-		ordered = append(ordered, selecting[i].declare(pod))
+		ordered = append(ordered, selecting[i].rolesIn(pod, options))
 	}
 	slices.SortFunc(ordered, byPrecedence)
-	enforced := slices.DeleteFunc(slices.Clone(ordered), func(d declaration) bool { return d.dryRun() })
+	enforced := slices.DeleteFunc(slices.Clone(ordered), func(r roles) bool { return r.dryRun() })
 
-	env := make([]envDeclaration, len(pod.Spec.Containers))
 	var r Resolution
+	declared := podDeclarations{env: make([]envDeclaration, len(pod.Spec.Containers))}
 	for i := range pod.Spec.Containers {
 		if !options.IgnoreEnv {
-			env[i] = readEnv(&pod.Spec.Containers[i])
-			r.Warnings = append(r.Warnings, env[i].warnings...)
+			declared.env[i] = readEnv(&pod.Spec.Containers[i])
+			r.Warnings = append(r.Warnings, declared.env[i].warnings...)
 		}
 	}
 	r.Warnings = append(r.Warnings, nativeSidecarWarnings(pod, ordered)...)
-	r.Warnings = append(r.Warnings, invalidListWarnings(pod, ordered)...)
-	r.Enforced = view(pod, enforced, env, options)
+	var ofAnnotation []Warning
+	declared.sidecars, ofAnnotation = readAnnotation(pod)
+	r.Warnings = append(r.Warnings, ofAnnotation...)
+	r.Enforced = view(pod, enforced, declared, options)
 	r.Overrides = overrides(pod, enforced, false)
 	if len(enforced) != len(ordered) {
 		r.Overrides = append(r.Overrides, overrides(pod, ordered, true)...)
-		if dryRun := view(pod, ordered, env, options); anyDryRun(dryRun.Sidecars, ordered) {
+		dryRun := view(pod, ordered, declared, options)
+		if slices.ContainsFunc(ordered, func(r roles) bool { return r.dryRun() && slices.Contains(dryRun.Policies, r.Ref) }) {
 			r.DryRun = &dryRun
 		}
 	}
 	return r
 }
 
-// view applies the policies, highest precedence first, and the environment variables to every regular container.
-func view(pod *corev1.Pod, ordered []declaration, env []envDeclaration, options Options) View {
+// view gives every regular container its role, and every sidecar its settings. The policies come highest precedence first.
+func view(pod *corev1.Pod, ordered []roles, declared podDeclarations, options Options) View {
 	var v View
+	declares := make([]bool, len(ordered))
 	for i := range pod.Spec.Containers {
 		name := pod.Spec.Containers[i].Name
-		applied := slices.IndexFunc(ordered, func(d declaration) bool { return d.names(name) })
-		switch {
-		case applied >= 0:
-			v.Sidecars = append(v.Sidecars, mergeSettings(name, &ordered[applied].Policy, env[i].settings, options))
-		case env[i].sidecar, slices.Contains(options.Sidecars, name):
-			v.Sidecars = append(v.Sidecars, mergeSettings(name, nil, env[i].settings, options))
-		default:
-			v.Mains = append(v.Mains, name)
+		var role Role
+		var first *PolicyRef
+		var declaring []Policy
+		for j := range ordered {
+			of := ordered[j].of(name)
+			if role == "" && of != "" {
+				role, first = of, &ordered[j].Ref
+			}
+			if role == RoleSidecar && of == RoleSidecar {
+				declares[j], declaring = true, append(declaring, ordered[j].Policy)
+			}
 		}
+		byPod := declared.env[i].sidecar || slices.Contains(declared.sidecars, name) || slices.Contains(options.Sidecars, name)
+		if role == RoleSidecar || role == "" && byPod {
+			sidecar := merge(name, layers(name, declaring, declared.env[i].settings, options))
+			sidecar.Policy = first
+			v.Sidecars = append(v.Sidecars, sidecar)
+			continue
+		}
+		v.Mains = append(v.Mains, name)
 	}
 	slices.SortFunc(v.Sidecars, func(a, b Sidecar) int { return cmp.Compare(a.Container, b.Container) })
+	for j := range ordered {
+		if declares[j] {
+			v.Policies = append(v.Policies, ordered[j].Ref)
+		}
+	}
 	return v
-}
-
-// mergeSettings merges the settings of one sidecar: the first layer that sets a field counts. Only a policy sets the deadline and
-// the fallback, for all its sidecars.
-func mergeSettings(container string, policy *Policy, env v1alpha1.TerminationSettings, options Options) Sidecar {
-	s := Sidecar{Container: container, Timeout: DefaultTerminationTimeout, Fallback: DefaultFallback}
-	if policy != nil {
-		s.Policy, s.Fallback = &policy.Ref, cmp.Or(policy.Spec.Fallback, DefaultFallback)
-		if deadline := policy.Spec.TerminationDeadlineSeconds; deadline != nil {
-			s.Timeout = time.Duration(*deadline) * time.Second
-		}
-	}
-	var drain *int32
-	for _, layer := range layers(container, policy, env, options) {
-		s.Mode = cmp.Or(s.Mode, layer.settings.Mode)
-		if s.Image == "" && layer.settings.Image != "" {
-			s.Image, s.QuickExitPaths, s.ImageSource = layer.settings.Image, layer.covers, layer.source
-		}
-		s.ExitCodes = cmp.Or(s.ExitCodes, layer.settings.ExitCodes)
-		drain = cmp.Or(drain, layer.settings.DrainSeconds)
-	}
-	if drain != nil {
-		s.Drain = time.Duration(*drain) * time.Second
-	}
-	return s
 }
 
 // overrides lists the overridden policies, in their order. With onlyDryRun it lists DryRun policies only, because a DryRun
 // policy does not override an enforced one.
-func overrides(pod *corev1.Pod, ordered []declaration, onlyDryRun bool) []Override {
+func overrides(pod *corev1.Pod, ordered []roles, onlyDryRun bool) []Override {
 	byPolicy := make([]Override, len(ordered))
 	for i := range pod.Spec.Containers {
 		name := pod.Spec.Containers[i].Name
-		var applied *declaration
+		var role Role
+		var first PolicyRef
+		var effective fieldOwners
 		for j := range ordered {
+			policy := &ordered[j]
+			of, lost, by := policy.of(name), "", first
+			switch {
+			case of == "":
+				continue
+			case role == "":
+				role, first = of, policy.Ref
+			case of != role:
+				lost = LostRole
+			}
+			if of == RoleSidecar && of == role {
+				lost, by = effective.add(name, policy.Policy)
+			}
 			override := &byPolicy[j]
 			switch {
-			case !ordered[j].names(name):
-			case applied == nil:
-				applied = &ordered[j]
-			case onlyDryRun && !ordered[j].dryRun():
+			case lost == "", onlyDryRun && !policy.dryRun():
 			case override.Container == "":
-				*override = Override{Container: name, Policy: ordered[j].Ref, By: applied.Ref}
+				*override = Override{Container: name, Policy: policy.Ref, By: by, Lost: lost}
 			default:
 				override.Others++
 			}
@@ -200,15 +235,8 @@ func overrides(pod *corev1.Pod, ordered []declaration, onlyDryRun bool) []Overri
 	return overridden
 }
 
-// anyDryRun reports whether a DryRun policy applies to one of the sidecars.
-func anyDryRun(sidecars []Sidecar, policies []declaration) bool {
-	return slices.ContainsFunc(policies, func(p declaration) bool {
-		return p.dryRun() && slices.ContainsFunc(sidecars, func(s Sidecar) bool { return s.Policy != nil && *s.Policy == p.Ref })
-	})
-}
-
 // nativeSidecarWarnings warns about init containers with restartPolicy Always that policies list under sidecars.
-func nativeSidecarWarnings(pod *corev1.Pod, policies []declaration) []Warning {
+func nativeSidecarWarnings(pod *corev1.Pod, policies []roles) []Warning {
 	var warnings []Warning
 	for i := range pod.Spec.InitContainers {
 		container := &pod.Spec.InitContainers[i]

@@ -19,6 +19,15 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
+// sources are those of Origins.
+type sources struct {
+	Mode, Image, QuickExitPaths, ExitCodes, Drain, Timeout, Fallback resolve.Source
+}
+
+func sourcesOf(o resolve.Origins) sources {
+	return sources{o.Mode.Source, o.Image.Source, o.QuickExitPaths.Source, o.ExitCodes.Source, o.Drain.Source, o.Timeout.Source, o.Fallback.Source}
+}
+
 // TestMerging has one value for each field at each level, and takes the levels away from the top.
 func TestMerging(t *testing.T) {
 	entry := v1alpha1.TerminationSettings{
@@ -39,48 +48,48 @@ func TestMerging(t *testing.T) {
 		env     []string
 		options resolve.Options
 		want    resolve.Sidecar
-		sources resolve.Sources
+		sources sources
 	}{
 		"the policy's entry for the container comes first": {
 			spec: spec(entrySettings(entry), own), env: env, options: options,
 			want:    resolve.Sidecar{Mode: v1alpha1.ModePodPhase, Image: "entry:v1", ImageSource: resolve.SourceEntry, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackDisabled, Timeout: 33 * time.Second},
-			sources: resolve.Sources{Mode: resolve.SourceEntry, Image: resolve.SourceEntry, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourceEntry, Drain: resolve.SourceEntry, Timeout: resolve.SourcePolicy, Fallback: resolve.SourcePolicy},
+			sources: sources{Mode: resolve.SourceEntry, Image: resolve.SourceEntry, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourceEntry, Drain: resolve.SourceEntry, Timeout: resolve.SourcePolicy, Fallback: resolve.SourcePolicy},
 		},
 		"the policy's spec comes second": {
 			spec: spec(own), env: env, options: options,
 			want:    resolve.Sidecar{Mode: v1alpha1.ModeImage, Image: "spec:v1", ImageSource: resolve.SourcePolicy, ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackDisabled, Drain: 22 * time.Second, Timeout: 33 * time.Second},
-			sources: resolve.Sources{Mode: resolve.SourcePolicy, Image: resolve.SourcePolicy, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourcePolicy, Drain: resolve.SourcePolicy, Timeout: resolve.SourcePolicy, Fallback: resolve.SourcePolicy},
+			sources: sources{Mode: resolve.SourcePolicy, Image: resolve.SourcePolicy, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourcePolicy, Drain: resolve.SourcePolicy, Timeout: resolve.SourcePolicy, Fallback: resolve.SourcePolicy},
 		},
 		"the container's variables come third": {
 			spec: spec(), env: env, options: options,
 			want:    resolve.Sidecar{Mode: v1alpha1.ModeAuto, Image: "env:v1", ImageSource: resolve.SourceEnvironment, QuickExitPaths: quickexit.CoverageOf("*"), ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second},
-			sources: resolve.Sources{Mode: resolve.SourceEnvironment, Image: resolve.SourceEnvironment, QuickExitPaths: resolve.SourceEnvironment, ExitCodes: resolve.SourceEnvironment, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
+			sources: sources{Mode: resolve.SourceEnvironment, Image: resolve.SourceEnvironment, QuickExitPaths: resolve.SourceEnvironment, ExitCodes: resolve.SourceEnvironment, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
 		},
 		"the operator's defaults come last": {
 			spec: spec(), options: resolve.Options{Image: "default:v1", ExitCodes: v1alpha1.ExitCodesRespect},
 			want:    resolve.Sidecar{Mode: v1alpha1.ModeAuto, Image: "default:v1", ImageSource: resolve.SourceOperator, ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second},
-			sources: resolve.Sources{Mode: resolve.SourceDefault, Image: resolve.SourceOperator, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourceOperator, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
+			sources: sources{Mode: resolve.SourceDefault, Image: resolve.SourceOperator, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourceOperator, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
 		},
 		"no defaults: exit codes are ignored, there is no image": {
 			spec:    spec(),
 			want:    resolve.Sidecar{Mode: v1alpha1.ModeAuto, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second},
-			sources: resolve.Sources{Mode: resolve.SourceDefault, Image: resolve.SourceDefault, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourceDefault, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
+			sources: sources{Mode: resolve.SourceDefault, Image: resolve.SourceDefault, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourceDefault, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
 		},
 		"each field is merged separately": {
 			spec: spec(entrySettings(v1alpha1.TerminationSettings{Image: "entry:v1"}), func(p *v1alpha1.PolicySpec) { p.Fallback = v1alpha1.FallbackDisabled }),
 			env:  []string{terminate, "true"}, options: options,
 			want:    resolve.Sidecar{Mode: v1alpha1.ModeCRR, Image: "entry:v1", ImageSource: resolve.SourceEntry, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackDisabled, Timeout: 30 * time.Second},
-			sources: resolve.Sources{Mode: resolve.SourceEnvironment, Image: resolve.SourceEntry, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourceOperator, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourcePolicy},
+			sources: sources{Mode: resolve.SourceEnvironment, Image: resolve.SourceEntry, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourceOperator, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourcePolicy},
 		},
 		"ignored variables are skipped": {
 			spec: spec(), env: env, options: resolve.Options{IgnoreEnv: true},
 			want:    resolve.Sidecar{Mode: v1alpha1.ModeAuto, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second},
-			sources: resolve.Sources{Mode: resolve.SourceDefault, Image: resolve.SourceDefault, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourceDefault, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
+			sources: sources{Mode: resolve.SourceDefault, Image: resolve.SourceDefault, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourceDefault, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
 		},
 		"mainContainers: the spec applies to every sidecar": {
 			spec: spec(mainContainers("main"), own), env: env,
 			want:    resolve.Sidecar{Mode: v1alpha1.ModeImage, Image: "spec:v1", ImageSource: resolve.SourcePolicy, ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackDisabled, Drain: 22 * time.Second, Timeout: 33 * time.Second},
-			sources: resolve.Sources{Mode: resolve.SourcePolicy, Image: resolve.SourcePolicy, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourcePolicy, Drain: resolve.SourcePolicy, Timeout: resolve.SourcePolicy, Fallback: resolve.SourcePolicy},
+			sources: sources{Mode: resolve.SourcePolicy, Image: resolve.SourcePolicy, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourcePolicy, Drain: resolve.SourcePolicy, Timeout: resolve.SourcePolicy, Fallback: resolve.SourcePolicy},
 		},
 	}
 	for name, test := range tests {
@@ -89,17 +98,21 @@ func TestMerging(t *testing.T) {
 			policies := []resolve.Policy{namespaced(t, "mesh", 1, test.spec)}
 			got := resolve.Resolve(pod, policies, test.options).Enforced
 			test.want.Container, test.want.Policy = "proxy", &policy
-			if diff := cmp.Diff(resolve.View{Sidecars: []resolve.Sidecar{test.want}, Mains: []string{"main"}}, got); diff != "" {
+			if test.want.ImageSource == resolve.SourceEntry || test.want.ImageSource == resolve.SourcePolicy {
+				test.want.ImagePolicy = &policy
+			}
+			want := resolve.View{Sidecars: []resolve.Sidecar{test.want}, Mains: []string{"main"}, Policies: []resolve.PolicyRef{policy}}
+			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("Enforced (-want +got):\n%s", diff)
 			}
-			if diff := cmp.Diff(test.sources, resolve.SourcesOf(pod, policies, test.options, *got.Sidecar("proxy"))); diff != "" {
-				t.Errorf("SourcesOf() (-want +got):\n%s", diff)
+			if diff := cmp.Diff(test.sources, sourcesOf(resolve.OriginsOf(pod, policies, test.options, *got.Sidecar("proxy")))); diff != "" {
+				t.Errorf("OriginsOf() (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// TestPrecedence names one container in two policies. The first takes precedence in either order.
+// TestPrecedence names one container in two policies with another drain. The first takes precedence in either order.
 func TestPrecedence(t *testing.T) {
 	tests := map[string]struct{ first, overridden resolve.Policy }{
 		"namespaced before cluster, despite priority and age": {
@@ -127,12 +140,13 @@ func TestPrecedence(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			for _, policies := range [][]resolve.Policy{{test.first, test.overridden}, {test.overridden, test.first}} {
+				test.first.Spec.DrainSeconds, test.overridden.Spec.DrainSeconds = ptr.To[int32](1), ptr.To[int32](2)
 				before := slices.Clone(policies)
 				got := resolve.Resolve(newPod("main", "proxy"), policies, resolve.Options{})
 				if diff := cmp.Diff(&test.first.Ref, got.Enforced.Sidecars[0].Policy); diff != "" {
 					t.Errorf("policy (-want +got):\n%s", diff)
 				}
-				if diff := cmp.Diff([]resolve.Override{{Container: "proxy", Policy: test.overridden.Ref, By: test.first.Ref}}, got.Overrides); diff != "" {
+				if diff := cmp.Diff([]resolve.Override{{Container: "proxy", Policy: test.overridden.Ref, By: test.first.Ref, Lost: "drainSeconds"}}, got.Overrides); diff != "" {
 					t.Errorf("Overrides (-want +got):\n%s", diff)
 				}
 				for i := range before {
@@ -153,11 +167,40 @@ func TestResolve(t *testing.T) {
 		}
 	}
 	view := func(mains []string, targets ...resolve.Sidecar) resolve.View {
-		return resolve.View{Mains: mains, Sidecars: targets}
+		v := resolve.View{Mains: mains, Sidecars: targets}
+		for _, policy := range []resolve.PolicyRef{refOf("a"), refOf("b"), refOf("mesh"), clusterRefOf("base"), clusterRefOf("c"), clusterRefOf("logging")} {
+			if slices.ContainsFunc(targets, func(s resolve.Sidecar) bool { return s.Policy != nil && *s.Policy == policy }) {
+				v.Policies = append(v.Policies, policy)
+			}
+		}
+		return v
+	}
+	also := func(v resolve.View, policies ...resolve.PolicyRef) resolve.View {
+		v.Policies = append(v.Policies, policies...)
+		return v
+	}
+	drain := func(seconds int32) func(*v1alpha1.PolicySpec) {
+		return func(s *v1alpha1.PolicySpec) { s.DrainSeconds = &seconds }
+	}
+	drained := func(s resolve.Sidecar) resolve.Sidecar {
+		s.Drain = 5 * time.Second
+		return s
 	}
 	mesh := refOf("mesh")
 	fromVariables, fromOptions := target("proxy", mesh), target("logs", mesh)
 	fromVariables.Mode, fromVariables.Policy, fromOptions.Policy = v1alpha1.ModeCRR, nil, nil
+	ofPod := func(container string) resolve.Sidecar {
+		s := target(container, mesh)
+		s.Policy = nil
+		return s
+	}
+	inMode := func(s resolve.Sidecar, mode v1alpha1.Mode) resolve.Sidecar {
+		s.Mode = mode
+		return s
+	}
+	invalidAnnotation := func(cause string) []resolve.Warning {
+		return []resolve.Warning{{Reason: v1alpha1.ReasonInvalidSidecars, Message: "annotation sidecartermination.dev/sidecars declares no sidecar: " + cause}}
+	}
 
 	tests := map[string]struct {
 		pod      *corev1.Pod
@@ -188,10 +231,75 @@ func TestResolve(t *testing.T) {
 			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec(mainContainers("main")))},
 			want:     resolve.Resolution{Enforced: view([]string{"main"}, target("logs", mesh), target("proxy", mesh))},
 		},
-		"unknown mainContainers: every container is a sidecar": {
-			pod:      newPod("proxy"),
-			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec(mainContainers("main")))},
-			want:     resolve.Resolution{Enforced: view(nil, target("proxy", mesh))},
+		"mainContainers that the pod does not have: the policy does not apply": {
+			pod:      newPod("wget", "proxy"),
+			policies: []resolve.Policy{namespaced(t, "a", 1, spec(mainContainers("main"))), namespaced(t, "mesh", 1, spec())},
+			want:     resolve.Resolution{Enforced: view([]string{"wget"}, target("proxy", mesh))},
+		},
+		"a main container of the first policy is no sidecar of another": {
+			pod: newPod("etl", "worker", "proxy"),
+			policies: []resolve.Policy{
+				namespaced(t, "mesh", 1, spec(mainContainers("etl", "worker"))), cluster(t, "base", 1, spec(sidecars("worker", "proxy"))), cluster(t, "c", 1, spec(mainContainers("etl"))),
+			},
+			want: resolve.Resolution{Enforced: also(view([]string{"etl", "worker"}, target("proxy", mesh)), clusterRefOf("base"), clusterRefOf("c")), Overrides: []resolve.Override{
+				{Container: "worker", Policy: clusterRefOf("base"), By: mesh, Lost: resolve.LostRole}, {Container: "worker", Policy: clusterRefOf("c"), By: mesh, Lost: resolve.LostRole},
+			}},
+		},
+		"a sidecar of the first policy is no main container of another": {
+			pod:      newPod("main", "proxy"),
+			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec()), cluster(t, "base", 1, spec(mainContainers("main", "proxy")))},
+			want: resolve.Resolution{Enforced: view([]string{"main"}, target("proxy", mesh)), Overrides: []resolve.Override{
+				{Container: "proxy", Policy: clusterRefOf("base"), By: mesh, Lost: resolve.LostRole},
+			}},
+		},
+		"a field that the first policy does not set comes from the next": {
+			pod:      newPod("main", "proxy"),
+			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec()), cluster(t, "base", 1, spec(drain(5)))},
+			want:     resolve.Resolution{Enforced: also(view([]string{"main"}, drained(target("proxy", mesh))), clusterRefOf("base"))},
+		},
+		"a field of a policy that does not declare the sidecar does not count": {
+			pod:      newPod("main", "proxy", "logs"),
+			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec()), cluster(t, "base", 1, spec(sidecars("logs"), drain(5)))},
+			want:     resolve.Resolution{Enforced: view([]string{"main"}, drained(target("logs", clusterRefOf("base"))), target("proxy", mesh))},
+		},
+		"equal fields are not lost, others are": {
+			pod: newPod("main", "proxy"),
+			policies: []resolve.Policy{
+				namespaced(t, "mesh", 1, spec(drain(5))), cluster(t, "base", 1, spec(drain(5))),
+				cluster(t, "c", 0, spec(drain(6), func(s *v1alpha1.PolicySpec) {
+					s.Fallback, s.TerminationDeadlineSeconds = v1alpha1.FallbackEnabled, ptr.To[int32](30)
+				})),
+			},
+			want: resolve.Resolution{Enforced: also(view([]string{"main"}, drained(target("proxy", mesh))), clusterRefOf("base"), clusterRefOf("c")), Overrides: []resolve.Override{
+				{Container: "proxy", Policy: clusterRefOf("c"), By: mesh, Lost: "drainSeconds"},
+			}},
+		},
+		"a pattern": {
+			pod:      newPod("main", "csql-orders", "csql-x"),
+			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec(sidecars("csql-*")))},
+			want:     resolve.Resolution{Enforced: view([]string{"main"}, target("csql-orders", mesh), target("csql-x", mesh))},
+		},
+		"the annotation of the pod": {
+			pod:  annotated(newPod("main", "logs", "proxy"), " proxy ,gone,logs"),
+			want: resolve.Resolution{Enforced: view([]string{"main"}, ofPod("logs"), ofPod("proxy"))},
+		},
+		"the annotation among policies and variables": {
+			pod:      withEnv(annotated(newPod("main", "logs", "proxy"), "main,logs,proxy"), terminate, "true"),
+			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec(mainContainers("main", "logs")))},
+			want:     resolve.Resolution{Enforced: view([]string{"main", "logs"}, inMode(target("proxy", mesh), v1alpha1.ModeCRR))},
+		},
+		"the annotation without the convention": {
+			pod:     withEnv(annotated(newPod("main", "proxy"), "proxy"), terminate, "true"),
+			options: resolve.Options{IgnoreEnv: true},
+			want:    resolve.Resolution{Enforced: view([]string{"main"}, ofPod("proxy"))},
+		},
+		"an annotation of too many bytes": {
+			pod:  annotated(newPod("main", "proxy"), "proxy"+strings.Repeat(" ", resolve.MaxListBytes)),
+			want: resolve.Resolution{Enforced: view([]string{"main", "proxy"}), Warnings: invalidAnnotation("it has more than 2560 bytes")},
+		},
+		"an annotation of too many names": {
+			pod:  annotated(newPod("main", "proxy"), "proxy"+strings.Repeat(",proxy", 32)),
+			want: resolve.Resolution{Enforced: view([]string{"main", "proxy"}), Warnings: invalidAnnotation("it lists more than 32 containers")},
 		},
 		"two policies may name different containers of one pod": {
 			pod:      newPod("main", "proxy", "logs"),
@@ -205,16 +313,16 @@ func TestResolve(t *testing.T) {
 		},
 		"every override names the policy that takes precedence": {
 			pod:      newPod("main", "proxy"),
-			policies: []resolve.Policy{cluster(t, "c", 1, spec()), namespaced(t, "b", 1, spec()), namespaced(t, "a", 1, spec())},
-			want: resolve.Resolution{Enforced: view([]string{"main"}, target("proxy", refOf("a"))), Overrides: []resolve.Override{
-				{Container: "proxy", Policy: refOf("b"), By: refOf("a")}, {Container: "proxy", Policy: clusterRefOf("c"), By: refOf("a")},
+			policies: []resolve.Policy{cluster(t, "c", 1, spec(drain(3))), namespaced(t, "b", 1, spec(drain(5))), namespaced(t, "a", 1, spec())},
+			want: resolve.Resolution{Enforced: also(view([]string{"main"}, drained(target("proxy", refOf("a")))), refOf("b"), clusterRefOf("c")), Overrides: []resolve.Override{
+				{Container: "proxy", Policy: clusterRefOf("c"), By: refOf("b"), Lost: "drainSeconds"},
 			}},
 		},
 		"an override names its first container and counts the others": {
 			pod:      newPod("main", "proxy", "logs", "dns"),
-			policies: []resolve.Policy{cluster(t, "c", 1, spec(sidecars("proxy", "logs", "dns"))), namespaced(t, "mesh", 1, spec(mainContainers("main")))},
-			want: resolve.Resolution{Enforced: view([]string{"main"}, target("dns", mesh), target("logs", mesh), target("proxy", mesh)), Overrides: []resolve.Override{
-				{Container: "proxy", Others: 2, Policy: clusterRefOf("c"), By: mesh},
+			policies: []resolve.Policy{cluster(t, "c", 1, spec(sidecars("proxy", "logs", "dns"))), namespaced(t, "mesh", 1, spec(mainContainers("main", "proxy", "logs", "dns")))},
+			want: resolve.Resolution{Enforced: view([]string{"main", "proxy", "logs", "dns"}), Overrides: []resolve.Override{
+				{Container: "proxy", Others: 2, Policy: clusterRefOf("c"), By: mesh, Lost: resolve.LostRole},
 			}},
 		},
 		"a DryRun policy declares no sidecar": {
@@ -242,15 +350,17 @@ func TestResolve(t *testing.T) {
 			pod:      newPod("main", "proxy"),
 			policies: []resolve.Policy{cluster(t, "base", 1, spec()), namespaced(t, "mesh", 1, spec(dryRun))},
 			want: resolve.Resolution{
-				Enforced: view([]string{"main"}, target("proxy", clusterRefOf("base"))), DryRun: ptr.To(view([]string{"main"}, target("proxy", mesh))),
+				Enforced: view([]string{"main"}, target("proxy", clusterRefOf("base"))),
+				DryRun:   ptr.To(also(view([]string{"main"}, target("proxy", mesh)), clusterRefOf("base"))),
 			},
 		},
 		"an enforced policy overrides a DryRun one": {
 			pod:      newPod("main", "proxy"),
-			policies: []resolve.Policy{cluster(t, "base", 1, spec(dryRun)), namespaced(t, "mesh", 1, spec())},
+			policies: []resolve.Policy{cluster(t, "base", 1, spec(dryRun, drain(6))), namespaced(t, "mesh", 1, spec(drain(5)))},
 			want: resolve.Resolution{
-				Enforced:  view([]string{"main"}, target("proxy", mesh)),
-				Overrides: []resolve.Override{{Container: "proxy", Policy: clusterRefOf("base"), By: mesh}},
+				Enforced:  view([]string{"main"}, drained(target("proxy", mesh))),
+				DryRun:    ptr.To(also(view([]string{"main"}, drained(target("proxy", mesh))), clusterRefOf("base"))),
+				Overrides: []resolve.Override{{Container: "proxy", Policy: clusterRefOf("base"), By: mesh, Lost: "drainSeconds"}},
 			},
 		},
 		"options declare further sidecars": {

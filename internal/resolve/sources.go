@@ -4,6 +4,8 @@ package resolve
 
 import (
 	"slices"
+	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -11,10 +13,10 @@ import (
 	"github.com/sidecar-termination/operator/internal/quickexit"
 )
 
-// Source is the place that a setting of a sidecar comes from.
+// Source is the kind of place that a setting of a sidecar comes from.
 type Source string
 
-// The places, in order of precedence.
+// The places, in order of precedence. The entries and specs of several policies alternate.
 const (
 	SourceEntry       Source = "PolicyEntry"
 	SourcePolicy      Source = "Policy"
@@ -23,80 +25,177 @@ const (
 	SourceDefault     Source = "Default"
 )
 
-// Sources say where each setting of a sidecar comes from.
-type Sources struct {
-	Mode, Image, QuickExitPaths, ExitCodes, Drain, Timeout, Fallback Source
+// Origin is the place that a setting of a sidecar comes from.
+type Origin struct {
+	Source Source
+	Policy PolicyRef // of SourceEntry and SourcePolicy
 }
 
-// SourcesOf returns where each setting of the sidecar comes from. The other arguments must be those of the call of Resolve
+// Origins say where each setting of a sidecar comes from.
+type Origins struct {
+	Mode, Image, QuickExitPaths, ExitCodes, Drain, Timeout, Fallback Origin
+}
+
+// OriginsOf returns where each setting of the sidecar comes from. The other arguments must be those of the call of Resolve
 // that returned the sidecar.
-func SourcesOf(pod *corev1.Pod, selecting []Policy, options Options, sidecar Sidecar) Sources {
+func OriginsOf(pod *corev1.Pod, selecting []Policy, options Options, sidecar Sidecar) Origins {
 	var env v1alpha1.TerminationSettings
 	for i := range pod.Spec.Containers {
 		if container := &pod.Spec.Containers[i]; container.Name == sidecar.Container && !options.IgnoreEnv {
 			env = readEnv(container).settings
 		}
 	}
-	var policy *Policy
-	if i := slices.IndexFunc(selecting, func(p Policy) bool { return sidecar.Policy != nil && p.Ref == *sidecar.Policy }); i >= 0 {
-		policy = &selecting[i]
-	}
-	all := layers(sidecar.Container, policy, env, options)
-	first := func(set func(v1alpha1.TerminationSettings) bool) Source {
-		if i := slices.IndexFunc(all, func(l layer) bool { return set(l.settings) }); i >= 0 {
-			return all[i].source
+	var ordered []roles
+	for i := range selecting {
+		if r := selecting[i].rolesIn(pod, options); !r.dryRun() && r.of(sidecar.Container) == RoleSidecar {
+			ordered = append(ordered, r)
 		}
-		return SourceDefault
 	}
-	image := first(func(s v1alpha1.TerminationSettings) bool { return s.Image != "" })
-	paths := image
+	slices.SortFunc(ordered, byPrecedence)
+	var declaring []Policy
+	for i := range ordered {
+		declaring = append(declaring, ordered[i].Policy)
+	}
+	all := layers(sidecar.Container, declaring, env, options)
+	of := func(field int) Origin {
+		l := firstSetting(all, field)
+		return Origin{l.source, l.policy}
+	}
+	paths := of(image)
 	if sidecar.QuickExitPaths.IsZero() {
-		paths = SourceDefault
+		paths = Origin{Source: SourceDefault}
 	}
-	ofPolicy := func(set bool) Source {
-		if set {
-			return SourcePolicy
-		}
-		return SourceDefault
-	}
-	return Sources{
-		Mode:  first(func(s v1alpha1.TerminationSettings) bool { return s.Mode != "" }),
-		Image: image, QuickExitPaths: paths,
-		ExitCodes: first(func(s v1alpha1.TerminationSettings) bool { return s.ExitCodes != "" }),
-		Drain:     first(func(s v1alpha1.TerminationSettings) bool { return s.DrainSeconds != nil }),
-		Timeout:   ofPolicy(policy != nil && policy.Spec.TerminationDeadlineSeconds != nil),
-		Fallback:  ofPolicy(policy != nil && policy.Spec.Fallback != ""),
+	return Origins{
+		Mode: of(mode), Image: of(image), QuickExitPaths: paths, ExitCodes: of(exitCodes), Drain: of(drainSeconds),
+		Timeout: of(terminationDeadlineSeconds), Fallback: of(fallback),
 	}
 }
 
 // layer is the settings of one place.
 type layer struct {
 	source   Source
+	policy   PolicyRef
 	settings v1alpha1.TerminationSettings
+	deadline *int32
+	fallback v1alpha1.Fallback
 	// covers is what the image of this place covers.
 	covers quickexit.Coverage
 }
-
-// maxLayers is the number of places.
-const maxLayers = 5
 
 // coveredByAuthor is what an image of an environment variable covers: every command. OpenKruise requires the pod's author
 // to choose such an image.
 var coveredByAuthor = quickexit.CoverageOf(quickexit.Everything)
 
-// layers lists the places of a sidecar's settings, highest precedence first. Each place declares what its own image
-// covers.
-func layers(container string, policy *Policy, env v1alpha1.TerminationSettings, options Options) []layer {
-	all := make([]layer, 0, maxLayers)
-	if policy != nil {
-		if entry := policy.entry(container); entry != nil {
-			all = append(all, layer{SourceEntry, entry.TerminationSettings, policy.sidecarCovers[container]})
-		}
-		all = append(all, layer{SourcePolicy, policy.Spec.TerminationSettings, policy.covers})
+// layersOf lists the places of one policy's settings for a sidecar that it declares, highest precedence first. Each place declares
+// what its own image covers.
+func layersOf(container string, policy Policy) []layer {
+	var all []layer
+	if entry := policy.entry(container); entry != nil {
+		all = append(all, layer{source: SourceEntry, policy: policy.Ref, settings: entry.TerminationSettings, covers: policy.sidecarCovers[entry.Name]})
+	}
+	return append(all, layer{
+		source: SourcePolicy, policy: policy.Ref, settings: policy.Spec.TerminationSettings, covers: policy.covers,
+		deadline: policy.Spec.TerminationDeadlineSeconds, fallback: policy.Spec.Fallback,
+	})
+}
+
+// layers lists the places of a sidecar's settings, highest precedence first. The policies are those that declare it, in that order.
+func layers(container string, declaring []Policy, env v1alpha1.TerminationSettings, options Options) []layer {
+	var all []layer
+	for i := range declaring {
+		all = append(all, layersOf(container, declaring[i])...)
 	}
 	return append(all,
-		layer{SourceEnvironment, env, coveredByAuthor},
-		layer{SourceOperator, v1alpha1.TerminationSettings{Image: options.Image, ExitCodes: options.ExitCodes}, options.QuickExitPaths},
-		layer{source: SourceDefault, settings: v1alpha1.TerminationSettings{Mode: DefaultMode, ExitCodes: v1alpha1.ExitCodesIgnore}},
+		layer{source: SourceEnvironment, settings: env, covers: coveredByAuthor},
+		layer{source: SourceOperator, settings: v1alpha1.TerminationSettings{Image: options.Image, ExitCodes: options.ExitCodes}, covers: options.QuickExitPaths},
+		layer{source: SourceDefault, settings: v1alpha1.TerminationSettings{Mode: DefaultMode, ExitCodes: v1alpha1.ExitCodesIgnore}, fallback: DefaultFallback},
 	)
+}
+
+// The fields that are merged, each by itself.
+const (
+	mode = iota
+	image
+	exitCodes
+	drainSeconds
+	terminationDeadlineSeconds
+	fallback
+	numberOfFields
+)
+
+// fields say how each is called in a policy, whether a layer sets it, and whether two layers that set it have the same value.
+var fields = [numberOfFields]struct {
+	name  string
+	isSet func(layer) bool
+	equal func(a, b layer) bool
+}{
+	mode: {"mode", func(l layer) bool { return l.settings.Mode != "" }, func(a, b layer) bool { return a.settings.Mode == b.settings.Mode }},
+	// It goes with the quickExitPaths that describe it.
+	image: {"image", func(l layer) bool { return l.settings.Image != "" }, func(a, b layer) bool {
+		return a.settings.Image == b.settings.Image && a.covers.Equal(b.covers)
+	}},
+	exitCodes: {"exitCodes", func(l layer) bool { return l.settings.ExitCodes != "" }, func(a, b layer) bool {
+		return a.settings.ExitCodes == b.settings.ExitCodes
+	}},
+	drainSeconds: {"drainSeconds", func(l layer) bool { return l.settings.DrainSeconds != nil }, func(a, b layer) bool {
+		return *a.settings.DrainSeconds == *b.settings.DrainSeconds
+	}},
+	terminationDeadlineSeconds: {"terminationDeadlineSeconds", func(l layer) bool { return l.deadline != nil }, func(a, b layer) bool {
+		return *a.deadline == *b.deadline
+	}},
+	fallback: {"fallback", func(l layer) bool { return l.fallback != "" }, func(a, b layer) bool { return a.fallback == b.fallback }},
+}
+
+// firstSetting returns the first layer that sets the field, or that of the default.
+func firstSetting(all []layer, field int) layer {
+	for i := range all {
+		if fields[field].isSet(all[i]) {
+			return all[i]
+		}
+	}
+	return layer{source: SourceDefault}
+}
+
+// merge takes each setting of a sidecar from the first layer that sets it.
+func merge(container string, all []layer) Sidecar {
+	s := Sidecar{
+		Container: container, Timeout: DefaultTerminationTimeout,
+		Mode: firstSetting(all, mode).settings.Mode, ExitCodes: firstSetting(all, exitCodes).settings.ExitCodes, Fallback: firstSetting(all, fallback).fallback,
+	}
+	if l := firstSetting(all, image); l.settings.Image != "" {
+		s.Image, s.QuickExitPaths, s.ImageSource = l.settings.Image, l.covers, l.source
+		if l.policy.Name != "" {
+			s.ImagePolicy = &l.policy
+		}
+	}
+	if drain := firstSetting(all, drainSeconds).settings.DrainSeconds; drain != nil {
+		s.Drain = time.Duration(*drain) * time.Second
+	}
+	if deadline := firstSetting(all, terminationDeadlineSeconds).deadline; deadline != nil {
+		s.Timeout = time.Duration(*deadline) * time.Second
+	}
+	return s
+}
+
+// fieldOwners are the layers that set the fields of one sidecar so far. Nil means that none does.
+type fieldOwners [numberOfFields]*layer
+
+// add adds a policy that declares the sidecar, after those of higher precedence. It returns the fields that they set otherwise,
+// separated by commas, and the policy that sets the first one.
+func (o *fieldOwners) add(container string, policy Policy) (lost string, by PolicyRef) {
+	own := layersOf(container, policy)
+	var names []string
+	for field := range fields {
+		l := firstSetting(own, field)
+		switch {
+		case !fields[field].isSet(l):
+		case o[field] == nil:
+			o[field] = &l
+		case !fields[field].equal(*o[field], l):
+			if names = append(names, fields[field].name); len(names) == 1 {
+				by = o[field].policy
+			}
+		}
+	}
+	return strings.Join(names, ", "), by
 }

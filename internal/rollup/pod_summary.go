@@ -10,19 +10,21 @@ import (
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
-// PodObservation is one unfinished pod that the policy selects and in which it names a container.
+// PodObservation is one unfinished pod that the policy selects and in which it gives a container a role.
 type PodObservation struct {
 	Namespace, Pod string
-	// Applies is true when the policy applies to at least one container of the pod.
+	// Applies is true when the policy declares at least one sidecar of the pod.
 	Applies bool
 	// Decision is the decision for the pod; for a DryRun policy the hypothetical one.
 	Decision plan.Decision
 	// Overrides are the overrides of this policy by others.
 	Overrides []resolve.Override
-	// Substitutions are those of the containers that the policy applies to.
+	// Substitutions are those of the sidecars that the policy declares.
 	Substitutions []plan.Substitution
 	// Undecided is true if no admission policy decides the pod's outcome.
 	Undecided bool
+	// NoTemplate is true if the policy includes injected containers, and the operator may not read the pod's Job.
+	NoTemplate bool
 }
 
 func (o PodObservation) name() string { return o.Namespace + "/" + o.Pod }
@@ -32,7 +34,7 @@ func (o PodObservation) name() string { return o.Namespace + "/" + o.Pod }
 type PodSummary struct {
 	matched, waiting, terminating  int32
 	stuck, overridden, substituted podCount
-	undecided                      podCount
+	undecided, noTemplate          podCount
 }
 
 // SummarizePods returns the summary of the observations.
@@ -59,6 +61,9 @@ func (s *PodSummary) Add(o PodObservation) {
 	}
 	if o.Applies && o.Undecided {
 		s.undecided.add(o)
+	}
+	if o.NoTemplate {
+		s.noTemplate.add(o)
 	}
 	if len(o.Overrides) > 0 {
 		s.overridden.add(o)

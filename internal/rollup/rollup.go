@@ -156,12 +156,13 @@ func overridden(pods PodSummary) condition {
 	if overridden := pods.overridden; overridden.pods > 0 {
 		override := overridden.example.Overrides[0]
 		c.holds = true
-		c.message = overridden.withOthers(fmt.Sprintf("%s takes precedence for container %s in pod %s", override.By, override.Container, overridden.example.name()))
+		c.message = overridden.withOthers(fmt.Sprintf("%s takes precedence for %s of container %s in pod %s", override.By, override.Lost, override.Container, overridden.example.name()))
 	}
 	return c
 }
 
-// degraded reports stuck pods first, then pods whose outcome is not decided, then pods whose sidecars another mode ends.
+// degraded reports stuck pods first, then pods whose injected containers are unknown, then those whose outcome is not decided, then
+// those whose sidecars another mode ends.
 func degraded(pods PodSummary) condition {
 	c := condition{kind: v1alpha1.ConditionDegraded, holds: true}
 	switch stuck, undecided, substituted := pods.stuck, pods.undecided, pods.substituted; {
@@ -169,6 +170,9 @@ func degraded(pods PodSummary) condition {
 		c.reason = stuck.example.Decision.Reason
 		c.message = fmt.Sprintf("%d %s %s: %s", stuck.pods, plural(stuck.pods, "pod is stuck:", "pods are stuck, for example"),
 			stuck.example.name(), stuck.example.Decision.Message)
+	case pods.noTemplate.pods > 0:
+		c.reason, c.message = v1alpha1.ReasonJobsForbidden, pods.noTemplate.withOthers(fmt.Sprintf("includeInjected has no effect on pod %s: the operator "+
+			"may not get Jobs; install it with component include-injected, or with the chart's value includeInjected", pods.noTemplate.example.name()))
 	case undecided.pods > 0:
 		c.reason = v1alpha1.ReasonOutcomeNotDecided
 		c.message = fmt.Sprintf("exit codes of sidecars count as in Kubernetes, because admission policy sidecar-termination-outcome has not answered for %d %s %s",

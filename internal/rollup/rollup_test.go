@@ -61,7 +61,7 @@ func because(reason v1alpha1.Reason, message string) func(*rollup.PodObservation
 
 func lostTo(name string) func(*rollup.PodObservation) {
 	return func(o *rollup.PodObservation) {
-		o.Overrides = []resolve.Override{{Container: "proxy", By: resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: "batch", Name: name}}}
+		o.Overrides = []resolve.Override{{Container: "proxy", By: resolve.PolicyRef{Kind: resolve.KindNamespaced, Namespace: "batch", Name: name}, Lost: resolve.LostRole}}
 	}
 }
 
@@ -183,12 +183,12 @@ func TestConditions(t *testing.T) {
 		"an overridden policy names the overriding policy": {
 			policy(), []rollup.PodObservation{seen("a", plan.StageWaiting, notApplied, lostTo("mesh"))},
 			[]metav1.Condition{enforced, condition(v1alpha1.ConditionOverridden, metav1.ConditionTrue, v1alpha1.ReasonOverridden,
-				"SidecarTerminationPolicy/mesh takes precedence for container proxy in pod batch/a")},
+				"SidecarTerminationPolicy/mesh takes precedence for the role of container proxy in pod batch/a")},
 		},
 		"one more pod is reported in the singular": {
 			policy(), []rollup.PodObservation{seen("b", plan.StageWaiting, lostTo("x")), seen("a", plan.StageWaiting, lostTo("mesh"))},
 			[]metav1.Condition{enforced, condition(v1alpha1.ConditionOverridden, metav1.ConditionTrue, v1alpha1.ReasonOverridden,
-				"SidecarTerminationPolicy/mesh takes precedence for container proxy in pod batch/a, and 1 more pod")},
+				"SidecarTerminationPolicy/mesh takes precedence for the role of container proxy in pod batch/a, and 1 more pod")},
 		},
 		"an unusable mode: degraded and ready": {
 			policy(), []rollup.PodObservation{

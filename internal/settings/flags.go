@@ -66,6 +66,7 @@ type Flags struct {
 	quickExitPaths          []string
 	allowedImages           []string
 	envConvention           string
+	optOut                  string
 	defaultExitCodes        string
 	crr                     string
 	imageSwap               string
@@ -90,6 +91,7 @@ func defaultFlags() *Flags {
 		metricsAuthentication: enabled,
 		leaderElect:           true,
 		envConvention:         enabled,
+		optOut:                enabled,
 		defaultExitCodes:      string(v1alpha1.ExitCodesIgnore),
 		crr:                   enabled,
 		imageSwap:             enabled,
@@ -153,6 +155,8 @@ func (f *Flags) bindDecisions(flags *pflag.FlagSet) {
 			"may be repeated; without it, they may name any image")
 	flags.StringVar(&f.envConvention, "env-convention", f.envConvention,
 		"Enabled or Disabled: whether "+v1alpha1.EnvTerminate+" and its related variables declare sidecars; disable it if OpenKruise's SidecarTerminator is on")
+	flags.StringVar(&f.optOut, "opt-out", f.optOut,
+		"Enabled or Disabled: whether label "+v1alpha1.LabelIgnore+"=true of a pod or its namespace keeps the operator away")
 	flags.StringVar(&f.defaultExitCodes, "default-exit-codes", f.defaultExitCodes,
 		"Ignore or Respect: whether a sidecar's exit code counts, if neither the policy nor an environment variable says so")
 	flags.StringVar(&f.crr, "crr", f.crr, "Enabled or Disabled: whether the operator may create OpenKruise ContainerRecreateRequests (mode CRR)")
@@ -191,6 +195,7 @@ func (f *Flags) Operator() (Operator, error) {
 	o.NodeKindRules = marks
 	o.Resolve = resolve.Options{
 		IgnoreEnv:      f.envConvention == disabled,
+		NoOptOut:       f.optOut == disabled,
 		ExitCodes:      v1alpha1.ExitCodes(f.defaultExitCodes),
 		Image:          f.quickExitImage,
 		QuickExitPaths: quickexit.CoverageOf(f.quickExitPaths...),
@@ -223,6 +228,7 @@ func (f *Flags) check() error {
 		must  string
 	}{
 		{"env-convention", f.envConvention, either(f.envConvention, enabled, disabled), "be Enabled or Disabled"},
+		{"opt-out", f.optOut, either(f.optOut, enabled, disabled), "be Enabled or Disabled"},
 		{"crr", f.crr, either(f.crr, enabled, disabled), "be Enabled or Disabled"},
 		{"image-swap", f.imageSwap, either(f.imageSwap, enabled, disabled), "be Enabled or Disabled"},
 		{"pod-phase", f.podPhase, either(f.podPhase, enabled, lastResort, disabled), "be Enabled, LastResort or Disabled"},

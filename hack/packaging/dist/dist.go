@@ -34,7 +34,7 @@ func ChartFile(version string) string {
 
 // chartSources are the directories of config whose files the chart's templates read.
 var chartSources = []string{
-	"admission", "components/alerts", "components/dashboard", "crd/bases", "rbac", "rbac-namespaced",
+	"admission", "components/alerts", "components/dashboard", "components/include-injected", "crd/bases", "rbac", "rbac-namespaced",
 }
 
 // WriteManifests writes into a directory everything that can be installed without a build: the whole operator and its definitions

@@ -76,6 +76,8 @@ func effects() []effect {
 			map[string]any{nextArg: "--pod-phase=Disabled"}, all(deleted, admission("mode-pod-phase")...))},
 		{path: "modes.podPhase", value: "LastResort", changes: map[string]any{nextArg: "--pod-phase=LastResort"}},
 		{path: "prePull", value: "Disabled", changes: mode("--pre-pull", "pre-pull")},
+		{path: "includeInjected", value: true, changes: all(created,
+			"ClusterRole sidecar-termination-manager-jobs-role", "ClusterRoleBinding sidecar-termination-manager-jobs-rolebinding")},
 		{path: "admissionPolicies.enabled", value: false, changes: all(deleted, admission(append(protections, "mode-image")...)...)},
 		{path: "watchNamespaces", value: []any{"batch", "etl", "batch"}, with: values{"serviceMonitor": values{"enabled": true}, "modes": values{"image": "Disabled"}}, changes: both(
 			map[string]any{

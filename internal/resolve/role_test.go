@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package resolve_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/resolve"
+)
+
+func TestMatches(t *testing.T) {
+	for _, test := range []struct {
+		pattern, container string
+		want               bool
+	}{
+		{"proxy", "proxy", true},
+		{"proxy", "proxy-2", false},
+		{"csql-*", "csql-orders", true},
+		{"csql-*", "csql-", true},
+		{"csql-*", "csql", false},
+		{"*-proxy", "istio-proxy", true},
+		{"*-proxy", "istio-proxy-2", false},
+		{"a*a", "a", false},
+		{"a*a", "aa", true},
+		{"*a*b*", "xxaxxbxx", true},
+		{"*a*b*", "xxbxxaxx", false},
+		{"ab*ba", "aba", false},
+		{"a**c", "abc", true},
+	} {
+		if got := resolve.Matches(test.pattern, test.container); got != test.want {
+			t.Errorf("%s matches %s: %t", test.pattern, test.container, got)
+		}
+	}
+}
+
+// FuzzMatches compares Matches with a regular expression.
+func FuzzMatches(f *testing.F) {
+	f.Add("a*b*c", "aabbcc")
+	f.Add("*", "")
+	f.Fuzz(func(t *testing.T, pattern, container string) {
+		expression := "(?s)^" + strings.ReplaceAll(regexp.QuoteMeta(strings.ToValidUTF8(pattern, "")), `\*`, ".*") + "$"
+		want := regexp.MustCompile(expression).MatchString(strings.ToValidUTF8(container, ""))
+		if got := resolve.Matches(strings.ToValidUTF8(pattern, ""), strings.ToValidUTF8(container, "")); got != want {
+			t.Errorf("%q matches %q: %t, want %t", pattern, container, got, want)
+		}
+	})
+}
+
+// The order of the entries does not decide which one of several counts.
+func TestEntryOfContainer(t *testing.T) {
+	entry := func(name, image string) v1alpha1.Sidecar {
+		return v1alpha1.Sidecar{Name: name, TerminationSettings: v1alpha1.TerminationSettings{Image: image}}
+	}
+	s := spec(func(s *v1alpha1.PolicySpec) {
+		s.Sidecars = []v1alpha1.Sidecar{entry("*", "any:v1"), entry("*y", "short:v1"), entry("p*x*", "first:v1"), entry("p*xy", "later:v1"), entry("proxy", "name:v1")}
+	})
+	for range 2 {
+		for container, image := range map[string]string{"proxy": "name:v1", "prxy": "first:v1", "py": "short:v1", "logs": "any:v1"} {
+			view := resolve.Resolve(newPod("main", container), []resolve.Policy{namespaced(t, "mesh", 1, s)}, resolve.Options{}).Enforced
+			if got := view.Sidecar(container).Image; got != image {
+				t.Errorf("%s has image %s, want %s", container, got, image)
+			}
+		}
+		reversed(&s)
+	}
+}
