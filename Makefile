@@ -227,8 +227,6 @@ run-e2e-tools:
 test-e2e-faults: cluster-up cluster-deploy ## Run the end-to-end tests with faults of every component and all cases of TestTeardown (hours).
 	FAULTS=all go test -tags e2e -count=1 -timeout 120m -v -run '^Test(Faults|Teardown)' ./e2e
 	$(MAKE) --no-print-directory cluster-down
-	FAULTS=all $(MAKE) --no-print-directory K8S_VERSION=1.37.2 KUBELET_VERSION=1.36.4 E2E_ARGS='-run TestFaultsKubeletUpgrade' cluster-up cluster-deploy run-e2e
-	$(MAKE) --no-print-directory cluster-down
 
 .PHONY: test-e2e-matrix
 test-e2e-matrix: cluster-up cluster-deploy ## Run every row of the outcome matrices (15 minutes).

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -16,53 +15,12 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
 )
-
-// kubeletVersionVariable is the variable of `make cluster-up` that chooses kubelets older than the API server.
-const kubeletVersionVariable = "KUBELET_VERSION"
-
-// The kubelets keep the new version, so no test may follow.
-func TestFaultsKubeletUpgrade(t *testing.T) {
-	skipUnlessAllFaults(t)
-	if os.Getenv(kubeletVersionVariable) == "" {
-		t.Skipf("set %s for the cluster and for this test (make test-e2e-faults)", kubeletVersionVariable)
-	}
-	harness.Last(t)
-	f := newFaultJobs(t)
-	server, err := f.Clientset.Discovery().ServerVersion()
-	if err != nil {
-		t.Fatalf("Get the version of the API server: %v", err)
-	}
-	before := f.kubeletVersion()
-	if before == server.GitVersion {
-		t.Fatalf("The kubelet has version %s already: bring up the cluster with an older %s", before, kubeletVersionVariable)
-	}
-	f.inWaves = true
-	running := newGatedJobs(t, nil)
-	f.plan(jobsOfWave)
-	f.disturbEnds("kubelet upgraded from "+before+" to "+server.GitVersion+" during termination", exactly(1), func() {
-		f.Setenv(kubeletVersionVariable, server.GitVersion)
-		f.LocalCluster("up")
-	})
-	if after := f.kubeletVersion(); after != server.GitVersion {
-		t.Errorf("The kubelet has version %s, want %s", after, server.GitVersion)
-	}
-	running.open()
-	running.requireCompleted()
-}
-
-func (f *faultJobs) kubeletVersion() string {
-	f.Helper()
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: faultNode}}
-	f.Get(node)
-	return node.Status.NodeInfo.KubeletVersion
-}
 
 // gatedJobs are Jobs whose main containers run until they are opened, one of each policy. They have a namespace of their own.
 type gatedJobs struct {
@@ -107,7 +65,7 @@ func (g *gatedJobs) requireCompleted() {
 }
 
 const (
-	// awayFor exceeds the deadline of every attempt, and the time after which the operator removes the phase guard.
+	// awayFor exceeds the deadline of every attempt.
 	awayFor = 10 * time.Minute
 	// stuckTimeout is for the operator to try every mode in vain.
 	stuckTimeout = 6 * time.Minute

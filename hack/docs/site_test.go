@@ -27,8 +27,6 @@ import (
 const (
 	// sitePath is the path that make test-site builds the site for, as GitHub Pages has it.
 	sitePath = "/operator/"
-	// otherVersion is the version that make test-site builds besides development.
-	otherVersion = "v0.0.1"
 	// browserTimeout ends a browser that hangs, and stepTimeout a test that waits in vain.
 	browserTimeout = 10 * time.Minute
 	stepTimeout    = time.Minute
@@ -240,7 +238,6 @@ func checkSite(t *testing.T, opened *tab) {
 		{"pages", checkPages},
 		{"menu", checkMenu},
 		{"search", checkSearch},
-		{"versions", checkVersions},
 		{"missing", checkMissing},
 	} {
 		t.Run(check.name, func(t *testing.T) {
@@ -357,21 +354,6 @@ func checkSearch(t *tab) {
 	// The last key may come before the index is loaded.
 	t.waitFor(`document.querySelector(".search-results a") || void document.activeElement.dispatchEvent(new Event("keyup"))`)
 	t.follow(`.search-results a[href*="/docs/api-reference/#"]`, "docs/api-reference/")
-}
-
-func checkVersions(t *tab) {
-	t.open(t.page("docs/concepts/"))
-	for _, version := range []struct{ name, page string }{{otherVersion, otherVersion + "/"}, {"development", ""}} {
-		t.run(chromedp.Click(chromedp.CSS(".versions summary")))
-		t.follow(fmt.Sprintf(`.versions a[href="%s"]`, t.site.Path+version.page), version.page)
-		if current := eval[string](t, `document.querySelector(".versions summary").textContent.trim()`); current != version.name {
-			t.Errorf("the menu shows %q after the choice of %s", current, version.name)
-		}
-	}
-	// Links stay in the version.
-	t.open(t.page(otherVersion + "/guides/"))
-	t.openMenu()
-	t.follow(`.sidebar-container a[href$="/docs/guides/mesh/"]`, otherVersion+"/docs/guides/mesh/")
 }
 
 func checkMissing(t *tab) {

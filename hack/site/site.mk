@@ -3,20 +3,19 @@
 HUGO := bin/hugo
 HTMLTEST := bin/htmltest
 
-# Where the site is written, the URL that it is for, and its versions: hack/site/build.sh explains them.
+# Where the site is written, and the URL that it is for.
 SITE ?= dist/site
 SITE_URL ?= /
-SITE_VERSIONS ?= development
 
 .PHONY: site
 site: $(HUGO) $(HTMLTEST) ## Build the documentation site and check its links: dist/site.
-	hack/site/build.sh '$(SITE)' '$(SITE_URL)' $(SITE_VERSIONS)
+	hack/site/build.sh '$(SITE)' '$(SITE_URL)'
 
 # REQUIRE_BROWSER=1 fails if this machine has no Chromium and cannot install it.
 .PHONY: test-site
 test-site: $(HUGO) $(HTMLTEST) ## Look at every page of the site in Chromium, as wide as a desktop and a phone.
 	@if reason=$$(hack/site/require-chromium.sh); then \
-		hack/site/build.sh bin/site/test /operator/ development v0.0.1=HEAD; \
+		hack/site/build.sh bin/site/test /operator/; \
 		SITE=$(CURDIR)/bin/site/test go -C hack/docs test -tags browser -count=1 -v -run '^TestSite$$' .; \
 	elif [[ "$${REQUIRE_BROWSER:-}" == 1 ]]; then \
 		echo "The test of the site is required and cannot run: $$reason" >&2; exit 1; \

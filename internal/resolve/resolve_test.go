@@ -212,19 +212,10 @@ func TestResolve(t *testing.T) {
 			pod:  newPod("main", "proxy"),
 			want: resolve.Resolution{Enforced: view([]string{"main", "proxy"})},
 		},
-		"a pod without containers is possible": {
-			pod:      newPod(),
-			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec())},
-		},
 		"sidecars are sorted, main containers keep the pod's order": {
 			pod:      newPod("zeta", "proxy", "alpha", "logs"),
 			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec(sidecars("proxy", "logs")))},
 			want:     resolve.Resolution{Enforced: view([]string{"zeta", "alpha"}, target("logs", mesh), target("proxy", mesh))},
-		},
-		"a name that the pod does not have is ignored": {
-			pod:      newPod("main"),
-			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec())},
-			want:     resolve.Resolution{Enforced: view([]string{"main"})},
 		},
 		"mainContainers: every other container is a sidecar": {
 			pod:      newPod("main", "proxy", "logs"),
@@ -244,18 +235,6 @@ func TestResolve(t *testing.T) {
 			want: resolve.Resolution{Enforced: also(view([]string{"etl", "worker"}, target("proxy", mesh)), clusterRefOf("base"), clusterRefOf("c")), Overrides: []resolve.Override{
 				{Container: "worker", Policy: clusterRefOf("base"), By: mesh, Lost: resolve.LostRole}, {Container: "worker", Policy: clusterRefOf("c"), By: mesh, Lost: resolve.LostRole},
 			}},
-		},
-		"a sidecar of the first policy is no main container of another": {
-			pod:      newPod("main", "proxy"),
-			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec()), cluster(t, "base", 1, spec(mainContainers("main", "proxy")))},
-			want: resolve.Resolution{Enforced: view([]string{"main"}, target("proxy", mesh)), Overrides: []resolve.Override{
-				{Container: "proxy", Policy: clusterRefOf("base"), By: mesh, Lost: resolve.LostRole},
-			}},
-		},
-		"a field that the first policy does not set comes from the next": {
-			pod:      newPod("main", "proxy"),
-			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec()), cluster(t, "base", 1, spec(drain(5)))},
-			want:     resolve.Resolution{Enforced: also(view([]string{"main"}, drained(target("proxy", mesh))), clusterRefOf("base"))},
 		},
 		"a field of a policy that does not declare the sidecar does not count": {
 			pod:      newPod("main", "proxy", "logs"),
@@ -305,11 +284,6 @@ func TestResolve(t *testing.T) {
 			pod:      newPod("main", "proxy", "logs"),
 			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec()), cluster(t, "logging", 1, spec(sidecars("logs")))},
 			want:     resolve.Resolution{Enforced: view([]string{"main"}, target("logs", clusterRefOf("logging")), target("proxy", mesh))},
-		},
-		"a policy and a variable for one container do not conflict": {
-			pod:      withEnv(newPod("main", "proxy"), terminate, "true"),
-			policies: []resolve.Policy{namespaced(t, "mesh", 1, spec(settings(v1alpha1.TerminationSettings{Mode: v1alpha1.ModeAuto})))},
-			want:     resolve.Resolution{Enforced: view([]string{"main"}, target("proxy", mesh))},
 		},
 		"every override names the policy that takes precedence": {
 			pod:      newPod("main", "proxy"),
@@ -385,18 +359,6 @@ func TestResolve(t *testing.T) {
 				t.Errorf("Resolve() (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestViewSidecar(t *testing.T) {
-	view := resolve.View{Sidecars: []resolve.Sidecar{{Container: "logs"}, {Container: "proxy"}}}
-	for _, want := range view.Sidecars {
-		if got := view.Sidecar(want.Container); got == nil || got.Container != want.Container {
-			t.Errorf("Sidecar(%s) = %v", want.Container, got)
-		}
-	}
-	if got := view.Sidecar("main"); got != nil {
-		t.Errorf("Sidecar(main) = %v", got)
 	}
 }
 

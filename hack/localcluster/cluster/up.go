@@ -42,25 +42,7 @@ func (c *Cluster) Up(ctx context.Context, versions Versions) error {
 	if err != nil {
 		return err
 	}
-	if next.KubeletVersion != current.KubeletVersion {
-		if err := c.stopKubelets(ctx, next); err != nil {
-			return err
-		}
-	}
 	return c.complete(ctx, state{Versions: next, Complete: true})
-}
-
-// stopKubelets builds the kubelets that come next, and stops those that run.
-func (c *Cluster) stopKubelets(ctx context.Context, next Versions) error {
-	if err := c.build(ctx, next); err != nil {
-		return err
-	}
-	for _, node := range nodes {
-		if err := c.stop(ctx, c.description(next).kubelet(node), stopTimeout); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // prepareMachine installs what is missing, and removes what an earlier cluster left.

@@ -100,14 +100,13 @@ func (v Versions) names() []string {
 	return slices.DeleteFunc(strings.Split(v.With, ","), func(name string) bool { return name == "" })
 }
 
-// next returns what a running cluster becomes that is brought up again: it may gain addons and newer kubelets. It fails if anything
-// else differs.
+// next returns what a running cluster becomes that is brought up again: it may gain addons. It fails if anything else differs.
 func (v Versions) next(wanted Versions) (Versions, error) {
 	next := wanted
 	all := append(v.names(), wanted.names()...)
 	slices.Sort(all)
 	next.With = strings.Join(slices.Compact(all), ",")
-	if v.Kubernetes != next.Kubernetes || v.Kruise != next.Kruise || older(next.KubeletVersion, v.KubeletVersion) {
+	if v.Kubernetes != next.Kubernetes || v.Kruise != next.Kruise || v.KubeletVersion != next.KubeletVersion {
 		return v, fmt.Errorf("a cluster of %s is running: run localcluster down first", v)
 	}
 	return next, nil

@@ -12,7 +12,6 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -82,34 +81,6 @@ func TestStartAndStop(t *testing.T) {
 	}
 }
 
-func TestStartedProcessInheritsNoOpenFile(t *testing.T) {
-	inherited, err := os.Create(filepath.Join(t.TempDir(), "lock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = inherited.Close() }()
-	// A duplicate stays open in children, like a file that a shell opens for a command.
-	duplicate, err := syscall.Dup(int(inherited.Fd()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = syscall.Close(duplicate) }()
-	identity, err := Start(Command{Path: "/bin/sh", Arguments: []string{"-c", "exec sleep 1000"}, Log: filepath.Join(t.TempDir(), "sh.log")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = Stop(context.WithoutCancel(t.Context()), identity, 0) }()
-	open, err := os.ReadDir(filepath.Join("/proc", strconv.Itoa(identity.PID), "fd"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range open {
-		if target, _ := os.Readlink(filepath.Join("/proc", strconv.Itoa(identity.PID), "fd", file.Name())); target == inherited.Name() {
-			t.Errorf("descriptor %s of the process is the caller's file", file.Name())
-		}
-	}
-}
-
 func TestStopWithoutGraceSendsNoSIGTERM(t *testing.T) {
 	traces := filepath.Join(t.TempDir(), "tidied")
 	identity, err := Start(Command{
@@ -130,35 +101,6 @@ func TestStopWithoutGraceSendsNoSIGTERM(t *testing.T) {
 	}
 	if _, err := os.Stat(traces); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("it was asked to end: %v", err)
-	}
-}
-
-func TestTheLogSaysHowAProcessHasEnded(t *testing.T) {
-	for name, test := range map[string]struct{ script, want string }{
-		"by itself":   {"echo last words; exit 3", "last words\nprocess %d has ended: exit status 3\n"},
-		"by a signal": {"kill -KILL $$", "process %d has ended: signal: killed\n"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			file, signal := filepath.Join(t.TempDir(), "sh.log"), filepath.Join(t.TempDir(), "end")
-			script := `until [ -e "$0" ]; do :; done; ` + test.script
-			identity, err := Start(Command{Path: "/bin/sh", Arguments: []string{"-c", script, signal}, Log: file})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(signal, nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
-			want := fmt.Sprintf(test.want, identity.PID)
-			var log []byte
-			for began := time.Now(); len(log) < len(want) && time.Since(began) < time.Minute; runtime.Gosched() {
-				if log, err = os.ReadFile(file); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if string(log) != want {
-				t.Errorf("the log is %q, want %q", log, want)
-			}
-		})
 	}
 }
 
