@@ -274,6 +274,8 @@ func TestAdmissionUserRoles(t *testing.T) {
 		"edit, Image only":                {roles: edit, spec: imageOnly},
 		"edit, defaults":                  {roles: edit, denied: deniedAny},
 		"editor and mode user, defaults":  {roles: append(slices.Clone(editor), "sidecar-termination-mode-user")},
+		"mode user, prePull":              {roles: append(slices.Clone(editor), "sidecar-termination-mode-user"), spec: "{prePull: {}}", denied: deniedPrePull},
+		"pre-pull user, prePull":          {roles: append(slices.Clone(editor), "sidecar-termination-mode-user", "sidecar-termination-mode-pre-pull-user"), spec: "{prePull: {}}"},
 		"mode user, no policy permission": {roles: []string{"sidecar-termination-mode-user"}, denied: deniedByRoles},
 	})
 }

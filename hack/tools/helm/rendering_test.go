@@ -40,8 +40,8 @@ func TestChartEqualsKustomization(t *testing.T) {
 		// Of Kubernetes before 1.36.
 		"no admission": {values{"admissionPolicies": off}, "default", []string{"no-admission"}},
 		"additions": {
-			values{"serviceMonitor": on, "prometheusRule": on, "dashboard": on, "networkPolicy": on, "includeInjected": true},
-			"default", []string{"service-monitor", "alerts", "dashboard", "network-policy", "include-injected"},
+			values{"serviceMonitor": on, "prometheusRule": on, "dashboard": on, "networkPolicy": on, "includeInjected": true, "tenants": true},
+			"default", []string{"service-monitor", "alerts", "dashboard", "network-policy", "include-injected", "tenants"},
 		},
 		"everything off": {
 			values{"modes": values{"crr": "Disabled", "image": "Disabled", "podPhase": "Disabled"}, "prePull": "Disabled", "admissionPolicies": off},

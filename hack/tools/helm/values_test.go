@@ -76,6 +76,10 @@ func effects() []effect {
 			map[string]any{nextArg: "--pod-phase=Disabled"}, all(deleted, admission("mode-pod-phase")...))},
 		{path: "modes.podPhase", value: "LastResort", changes: map[string]any{nextArg: "--pod-phase=LastResort"}},
 		{path: "prePull", value: "Disabled", changes: mode("--pre-pull", "pre-pull")},
+		{path: "tenants", value: true, changes: map[string]any{
+			"ClusterRole sidecar-termination-mode-user metadata.labels.rbac.authorization.k8s.io/aggregate-to-edit":  "true",
+			"ClusterRole sidecar-termination-mode-user metadata.labels.rbac.authorization.k8s.io/aggregate-to-admin": "true",
+		}},
 		{path: "includeInjected", value: true, changes: all(created,
 			"ClusterRole sidecar-termination-manager-jobs-role", "ClusterRoleBinding sidecar-termination-manager-jobs-rolebinding")},
 		{path: "admissionPolicies.enabled", value: false, changes: all(deleted, admission(append(protections, "mode-image")...)...)},
@@ -182,7 +186,7 @@ func clusterRoles() []string {
 	for _, name := range []string{"manager-", "manager-crr-", "manager-outcome-", "manager-pre-pull-"} {
 		keys = append(keys, "ClusterRole sidecar-termination-"+name+"role", "ClusterRoleBinding sidecar-termination-"+name+"rolebinding")
 	}
-	for _, name := range []string{"policy-viewer", "policy-editor", "clusterpolicy-viewer", "mode-user", "pod-finisher", "metrics-reader"} {
+	for _, name := range []string{"policy-viewer", "policy-editor", "clusterpolicy-viewer", "mode-user", "mode-pre-pull-user", "pod-finisher", "metrics-reader"} {
 		keys = append(keys, "ClusterRole sidecar-termination-"+name)
 	}
 	return keys

@@ -10,6 +10,7 @@ import (
 	kruise "github.com/openkruise/kruise-api/apps/v1alpha1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -105,11 +106,15 @@ func look(ctx context.Context, reader client.Reader) (served, guarded bool, err 
 	return slices.ContainsFunc(definitions.Items, optionalkind.IsEstablished), slices.ContainsFunc(configurations.Items, GuardsCRRs), nil
 }
 
-// GuardsCRRs reports whether the configuration sends CRRs to OpenKruise's webhook and denies them while it is down. A CRR
+// GuardsCRRs reports whether the configuration sends every CRR to OpenKruise's webhook and denies them while it is down. A CRR
 // that has not passed the webhook can name containers of any pod of the node and run commands in them.
 func GuardsCRRs(configuration admissionv1.MutatingWebhookConfiguration) bool {
+	selectsAll := func(selector *metav1.LabelSelector) bool {
+		return selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0
+	}
 	return slices.ContainsFunc(configuration.Webhooks, func(webhook admissionv1.MutatingWebhook) bool {
-		return webhook.FailurePolicy != nil && *webhook.FailurePolicy == admissionv1.Fail &&
+		return webhook.FailurePolicy != nil && *webhook.FailurePolicy == admissionv1.Fail && len(webhook.MatchConditions) == 0 &&
+			selectsAll(webhook.NamespaceSelector) && selectsAll(webhook.ObjectSelector) &&
 			slices.ContainsFunc(webhook.Rules, func(rule admissionv1.RuleWithOperations) bool {
 				return slices.Contains(rule.APIGroups, kruise.GroupVersion.Group) && slices.Contains(rule.Resources, resource) &&
 					slices.Contains(rule.Operations, admissionv1.Create)

@@ -40,6 +40,7 @@ func guarding() admissionv1.MutatingWebhook {
 }
 
 func TestWebhookGuardsCRRs(t *testing.T) {
+	labelled := &metav1.LabelSelector{MatchLabels: map[string]string{"team": "etl"}}
 	for name, tc := range map[string]struct {
 		change func(*admissionv1.MutatingWebhook)
 		want   bool
@@ -52,7 +53,13 @@ func TestWebhookGuardsCRRs(t *testing.T) {
 		}, false},
 		"another API group":      {func(w *admissionv1.MutatingWebhook) { w.Rules[0].APIGroups = []string{"apps"} }, false},
 		"another kind of Kruise": {func(w *admissionv1.MutatingWebhook) { w.Rules[0].Resources = []string{"clonesets"} }, false},
-		"no rules":               {func(w *admissionv1.MutatingWebhook) { w.Rules = nil }, false},
+		"objects with a label":   {func(w *admissionv1.MutatingWebhook) { w.ObjectSelector = labelled }, false},
+		"some namespaces":        {func(w *admissionv1.MutatingWebhook) { w.NamespaceSelector = labelled }, false},
+		"a condition":            {func(w *admissionv1.MutatingWebhook) { w.MatchConditions = make([]admissionv1.MatchCondition, 1) }, false},
+		"empty selectors": {func(w *admissionv1.MutatingWebhook) {
+			w.NamespaceSelector, w.ObjectSelector = &metav1.LabelSelector{}, &metav1.LabelSelector{}
+		}, true},
+		"no rules": {func(w *admissionv1.MutatingWebhook) { w.Rules = nil }, false},
 		"an additional rule": {func(w *admissionv1.MutatingWebhook) {
 			w.Rules = append([]admissionv1.RuleWithOperations{{}}, w.Rules...)
 		}, true},
