@@ -132,9 +132,9 @@ test-long: fuzz test-site test-faults simulate soak test-e2e-faults test-e2e-mat
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests, with the race detector where code is concurrent.
-	# The pure package plan has no concurrency, and the race detector makes its enumeration take six times as long.
-	go test -timeout $(TIMEOUT) ./internal/plan
-	go test -race -timeout $(TIMEOUT) $$(go list ./... | grep -v /internal/plan$$)
+	# Neither the pure package plan nor YAML has concurrency, and the race detector makes their tests take up to six times as long.
+	go test -timeout $(TIMEOUT) ./internal/plan ./config
+	go test -race -timeout $(TIMEOUT) $$(go list ./... | grep -v -e /internal/plan$$ -e /config$$)
 	# Go's cache of test results ignores files outside of the module, such as the documents.
 	for module in $(NESTED); do go -C $$module test -race -count=1 -timeout $(TIMEOUT) ./...; done
 
@@ -145,8 +145,9 @@ PARALLEL := 4
 test-integration: $(LOCALCLUSTER) ## Run the integration tests against a real API server (the first build takes 5 minutes).
 	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
 	export KUBEBUILDER_ASSETS="$$assets"; \
-	go test -tags integration -count=1 -parallel $(PARALLEL) -timeout $(TIMEOUT) $(addprefix ./,$(filter $(DECLARATIVE),$(INTEGRATION))); \
+	go test -tags integration -count=1 -parallel $(PARALLEL) -timeout $(TIMEOUT) $(addprefix ./,$(filter $(DECLARATIVE),$(INTEGRATION))) & declarative=$$!; \
 	go test -race -tags integration -count=1 -parallel $(PARALLEL) -timeout $(TIMEOUT) $(addprefix ./,$(filter-out $(DECLARATIVE),$(INTEGRATION))); \
+	wait $$declarative; \
 	for module in $(filter hack/%,$(NESTED)); do go -C $$module test -tags integration -count=1 -timeout $(TIMEOUT) ./...; done
 
 # How often test-repeat runs each test, and the pattern of their names.

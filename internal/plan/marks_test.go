@@ -110,9 +110,10 @@ func TestRecordByOperator(t *testing.T) {
 	}
 	withRule := func() *corev1.Pod { return pod(0, running("proxy")) }
 	oldKubelet := func(s *plan.Snapshot) { s.KubeletVersion = "v1.34.1" }
-	deadline := func(s *plan.Snapshot) {
-		seconds := int64(60)
-		s.Pod.Spec.ActiveDeadlineSeconds, s.Pod.Status.StartTime = &seconds, &metav1.Time{Time: done.Add(-minute)}
+	deadline := func(seconds int64) func(*plan.Snapshot) {
+		return func(s *plan.Snapshot) {
+			s.Pod.Spec.ActiveDeadlineSeconds, s.Pod.Status.StartTime = &seconds, &metav1.Time{Time: done.Add(-minute)}
+		}
 	}
 	const recorded = "[proxy] recorded"
 
@@ -127,7 +128,8 @@ func TestRecordByOperator(t *testing.T) {
 		"not of a pod without rules":       {observed(finishedMain(never), oneProxy(), record(v1alpha1.MainsRunning)), 0, terminating(crrOfProxy)},
 		"not of a disrupted pod":           {observed(withRule(), oneProxy(), condition(corev1.DisruptionTarget)), 0, ignored(v1alpha1.ReasonPodDisrupted)},
 		"not of a deleted pod":             {observed(withRule(), oneProxy(), beingDeleted), 0, ignored(v1alpha1.ReasonPodDeleted)},
-		"not after the pod's deadline":     {observed(withRule(), oneProxy(), deadline), 0, ignored(v1alpha1.ReasonPodDisrupted)},
+		"not after the pod's deadline":     {observed(withRule(), oneProxy(), deadline(60)), 0, ignored(v1alpha1.ReasonPodDisrupted)},
+		"before the pod's deadline":        {observed(withRule(), oneProxy(), deadline(61)), 0, marking(recorded)},
 		"not without the admission policy": {observed(withRule(), oneProxy(), undecided), 0, terminating(swapOfProxy)},
 		"the sidecar has a rule":           {observed(finishedMain(never, running("proxy").restarting(ownNever, restartOn42)), oneProxy()), 0, marking(recorded)},
 		"an init container has a rule": {

@@ -89,7 +89,7 @@ func (s *situation) endsInAdvance() bool {
 			return false
 		}
 	}
-	return len(s.View.Sidecars) > 0 && s.Node != NodeUnknown
+	return s.Node != NodeUnknown
 }
 
 // mayMark reports whether the operator can still mark the pod.
