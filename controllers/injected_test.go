@@ -57,7 +57,6 @@ func TestInjectedContainers(t *testing.T) {
 		left = append(left, f.newPod(name, podtest.MainDone, labels))
 	}
 	f.until(f.newPod("injected", podtest.MainDone, of(job)), "its phase is Succeeded", succeeded)
-	f.until(f.newPod("injected-again", podtest.MainDone, of(job)), "its phase is Succeeded", succeeded)
 	for _, pod := range left {
 		f.untouched(pod)
 	}

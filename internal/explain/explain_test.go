@@ -593,17 +593,6 @@ func TestDescribePolicy(t *testing.T) {
 	}
 }
 
-func TestSeverityOrder(t *testing.T) {
-	ordered := []explain.Severity{explain.SeverityProblem, explain.SeverityWarning, explain.SeverityNote, ""}
-	for i, a := range ordered {
-		for j, b := range ordered {
-			if got := a.WorseThan(b); got != (i < j) {
-				t.Errorf("%q is worse than %q: %v", a, b, got)
-			}
-		}
-	}
-}
-
 func TestPodOfAnotherNamespaceIsIgnored(t *testing.T) {
 	w := newFixture()
 	w.operator.WatchNamespaces = []string{"etl", "web"}

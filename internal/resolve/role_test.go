@@ -17,7 +17,6 @@ func TestMatches(t *testing.T) {
 		want               bool
 	}{
 		{"proxy", "proxy", true},
-		{"proxy", "proxy-2", false},
 		{"csql-*", "csql-orders", true},
 		{"csql-*", "csql-", true},
 		{"csql-*", "csql", false},
