@@ -9,8 +9,8 @@ const (
 	ConditionReady = "Ready"
 	// ConditionOverridden is present and true while another policy takes precedence for the role of a container, or for a field.
 	ConditionOverridden = "Overridden"
-	// ConditionDegraded is present and true while pods are stuck, while no admission policy decides the outcome of pods, or while another
-	// mode replaces a declared one that cannot be used. It reports the first of these that holds.
+	// ConditionDegraded is present and true while pods are stuck, while includeInjected has no effect, while no admission policy decides
+	// the outcome of pods, or while another mode replaces a declared one that cannot be used. It reports the first of these that holds.
 	ConditionDegraded = "Degraded"
 	// ConditionStalled is present and true while the operator cannot act on the policy until its author changes it.
 	ConditionStalled = "Stalled"
