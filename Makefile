@@ -28,8 +28,8 @@ GENERATED := api/v1alpha1/zz_generated.deepcopy.go config/crd/bases config/rbac/
 	docs/api-reference.md
 # Packages whose tests need an API server.
 INTEGRATION = $(filter-out $(addsuffix /,$(NESTED)),$(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' api cli config controllers hack internal))))
-# Those whose code under test is YAML, without anything for the race detector.
-DECLARATIVE := api/v1alpha1/ config/
+# Packages without concurrency: a pure package and YAML. The race detector makes their tests take up to six times as long.
+WITHOUT_RACE := ./internal/plan ./api/v1alpha1 ./config
 # Modules with code of their own and more dependencies than the operator. They are linted and tested like the main module.
 NESTED := e2e/virtualnode hack/docs
 # Modules that are kept tidy. OpenKruise's keeps the go.mod and go.sum of its release.
@@ -125,30 +125,25 @@ vulncheck: $(GOVULNCHECK)
 TIMEOUT := 60m
 
 .PHONY: test
-test: test-unit test-integration test-e2e ## Run every test.
+test: test-integration test-e2e ## Run the tests that every change must pass.
 
 .PHONY: test-long
-test-long: fuzz test-site test-faults simulate soak test-e2e-faults test-e2e-matrix e2e-tools test-release ## Run what takes too long for every change: fuzzing, faults, simulation, soak, tools, a release (hours).
-
-.PHONY: test-unit
-test-unit: ## Run the unit tests, with the race detector where code is concurrent.
-	# Neither the pure package plan nor YAML has concurrency, and the race detector makes their tests take up to six times as long.
-	go test -timeout $(TIMEOUT) ./internal/plan ./config
-	go test -race -timeout $(TIMEOUT) $$(go list ./... | grep -v -e /internal/plan$$ -e /config$$)
-	# Go's cache of test results ignores files outside of the module, such as the documents.
-	for module in $(NESTED); do go -C $$module test -race -count=1 -timeout $(TIMEOUT) ./...; done
+test-long: export LONG := 1
+test-long: TIMEOUT := 4h
+test-long: fuzz test-site simulate soak test e2e-tools test-release ## Run every test at full length: fuzzing, faults, matrices, simulation, soak, tools, a release (hours).
 
 # How many parallel tests of a package run at once. They wait for the API server most of the time.
 PARALLEL := 4
+GO_TEST = go test -tags integration -count=1 -vet=off -parallel $(PARALLEL) -timeout $(TIMEOUT)
 
+# The linter includes go vet.
 .PHONY: test-integration
-test-integration: $(LOCALCLUSTER) ## Run the integration tests against a real API server (the first build takes 5 minutes).
+test-integration: $(LOCALCLUSTER) ## Run the unit tests and those against a real API server (LONG=1 tries every fault).
 	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
 	export KUBEBUILDER_ASSETS="$$assets"; \
-	go test -tags integration -count=1 -parallel $(PARALLEL) -timeout $(TIMEOUT) $(addprefix ./,$(filter $(DECLARATIVE),$(INTEGRATION))) & declarative=$$!; \
-	go test -race -tags integration -count=1 -parallel $(PARALLEL) -timeout $(TIMEOUT) $(addprefix ./,$(filter-out $(DECLARATIVE),$(INTEGRATION))); \
-	wait $$declarative; \
-	for module in $(filter hack/%,$(NESTED)); do go -C $$module test -tags integration -count=1 -timeout $(TIMEOUT) ./...; done
+	$(GO_TEST) $(WITHOUT_RACE); \
+	$(GO_TEST) -race $$(go list ./... | grep -v $(WITHOUT_RACE:./%=-e '/%$$')); \
+	for module in $(NESTED); do go -C $$module test -tags integration -count=1 -timeout $(TIMEOUT) ./...; done
 
 # How often test-repeat runs each test, and the pattern of their names.
 COUNT ?= 50
@@ -161,11 +156,6 @@ test-repeat: $(LOCALCLUSTER)
 	for module in $(NESTED); do go -C $$module test -race -count=$(COUNT) -shuffle=on -timeout 12h -run '$(RUN)' ./... || failed=1; done; \
 	KUBEBUILDER_ASSETS="$$assets" hack/repeat-tests.sh $(COUNT) $(PARALLEL) '$(RUN)' $(addprefix ./,$(INTEGRATION)) || failed=1; \
 	exit $$failed
-
-.PHONY: test-faults
-test-faults: $(LOCALCLUSTER) ## Try every fault at every write and read of every scenario against a real API server.
-	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
-	FAULTS=all KUBEBUILDER_ASSETS="$$assets" go test -race -tags integration -count=1 -parallel $(PARALLEL) -timeout 120m -v -run '^TestFault' ./controllers/
 
 # How many schedules make simulate runs.
 SCHEDULES ?= 10000000
@@ -223,15 +213,6 @@ e2e-tools: ## Run the end-to-end tests with tools that make pods, on a new clust
 .PHONY: run-e2e-tools
 run-e2e-tools:
 	go test -tags e2e -count=1 -timeout $(TIMEOUT) -v ./e2e -run '^TestTools' $(E2E_ARGS)
-
-.PHONY: test-e2e-faults
-test-e2e-faults: cluster-up cluster-deploy ## Run the end-to-end tests with faults of every component and all cases of TestTeardown (hours).
-	FAULTS=all go test -tags e2e -count=1 -timeout 120m -v -run '^Test(Faults|Teardown)' ./e2e
-	$(MAKE) --no-print-directory cluster-down
-
-.PHONY: test-e2e-matrix
-test-e2e-matrix: cluster-up cluster-deploy ## Run every row of the outcome matrices (15 minutes).
-	MATRIX=all go test -tags e2e -count=1 -timeout $(TIMEOUT) -v -run '^TestOutcomeMatrix' ./e2e
 
 # The directories of a release and of the one before it, which test-release builds unless it gets them.
 RELEASE ?=

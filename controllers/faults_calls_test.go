@@ -209,7 +209,7 @@ func (f *fixture) tellStory(k *testenv.Kruise) {
 }
 
 func TestFaultThirdOfOperatorCallsFails(t *testing.T) {
-	seeds := 3
+	seeds := 2
 	if every {
 		seeds = 21
 	}

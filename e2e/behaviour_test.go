@@ -20,6 +20,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
+	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
 // Nodes without OpenKruise's daemon: a virtual node, where Auto uses mode Image, and one with a kubelet and the label of AWS
@@ -51,7 +52,11 @@ type requirement func(test *harness.Test, policy *v1alpha1.SidecarTerminationPol
 
 func TestBehaviours(t *testing.T) {
 	harness.Shared(t)
-	for _, b := range slices.Concat(modeBehaviours(), envBehaviours(), nodeBehaviours(), jobBehaviours(), stuckBehaviours()) {
+	restartPolicies := jobRestartPolicies
+	if !testenv.Long() {
+		restartPolicies = restartPolicies[:1]
+	}
+	for _, b := range slices.Concat(modeBehaviours(restartPolicies), envBehaviours(), nodeBehaviours(restartPolicies), jobBehaviours(), stuckBehaviours()) {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			test := harness.New(t)
@@ -65,9 +70,9 @@ func TestBehaviours(t *testing.T) {
 }
 
 // modeBehaviours are the modes of policies on a node with OpenKruise.
-func modeBehaviours() []behaviour {
+func modeBehaviours(restartPolicies []corev1.RestartPolicy) []behaviour {
 	var all []behaviour
-	for _, restartPolicy := range jobRestartPolicies {
+	for _, restartPolicy := range restartPolicies {
 		name, polite := string(restartPolicy)+"/", jobOf(restartPolicy, harness.ExitsZeroOnTerm)
 		all = append(all,
 			behaviour{name + "CRR, Respect", with(v1alpha1.ModeCRR, respect), polite.DeepCopy(), endedByCRR},
@@ -144,9 +149,9 @@ func envBehaviours() []behaviour {
 }
 
 // nodeBehaviours are nodes without OpenKruise's daemon, which have the modes of their type.
-func nodeBehaviours() []behaviour {
+func nodeBehaviours(restartPolicies []corev1.RestartPolicy) []behaviour {
 	var all []behaviour
-	for _, restartPolicy := range jobRestartPolicies {
+	for _, restartPolicy := range restartPolicies {
 		for node, byNode := range map[string]func(map[string]int32) requirement{
 			virtualNode: func(map[string]int32) requirement { return endedByImage },
 			fargateNode: endedByPhase,

@@ -8,7 +8,6 @@
 //
 // KUBECONFIG selects the cluster, by default the local one. Tests run in parallel, each in its own namespace. Tests that affect
 // the whole cluster, for example by stopping a component, run one by one after all others.
-// FAULTS=all adds faults of every component and every case of TestTeardown…, which take more than half an hour
-// (`make test-e2e-faults`).
+// LONG=1 adds faults of every component, every case of TestTeardown… and every row of the outcome matrices, which take hours.
 // E2E_KEEP_NAMESPACES=1 keeps the namespaces of failed tests.
 package e2e

@@ -20,6 +20,7 @@ import (
 
 	"github.com/sidecar-termination/operator/e2e/docs"
 	"github.com/sidecar-termination/operator/e2e/harness"
+	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
 // blockTimeout limits the commands of one block.
@@ -33,7 +34,12 @@ func TestGuideCommands(t *testing.T) {
 // Commands that install, change or remove the operator, or that use fixed namespaces, run alone.
 func TestDocumentCommands(t *testing.T) {
 	harness.Exclusive(t)
-	runDocuments(t, (*testing.T).Helper, func(document docs.Document) bool { return !inGuides(document) || changesOperator(document) })
+	runDocuments(t, (*testing.T).Helper, func(document docs.Document) bool {
+		if changesOperator(document) {
+			return testenv.Long() || document.Path == "README.md"
+		}
+		return !inGuides(document)
+	})
 }
 
 func inGuides(document docs.Document) bool { return strings.HasPrefix(document.Path, "docs/guides/") }

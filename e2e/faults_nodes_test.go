@@ -73,7 +73,8 @@ const (
 
 // The kubelet and OpenKruise's daemon are away while sidecars terminate, and while main containers end unseen.
 func TestFaultsNodeAway(t *testing.T) {
-	onlyWithAllFaults(t)
+	harness.SkipUnlessLong(t)
+	harness.Exclusive(t)
 	f := newFaultJobs(t)
 	f.inWaves, f.change = true, tolerateUnreachable
 	running := newGatedJobs(t, tolerateUnreachable)
@@ -146,7 +147,8 @@ const drainTimeout = 3 * time.Minute
 
 // The operator leaves evicted pods alone. Their sidecars end within the grace period, and their Jobs have the right outcome.
 func TestFaultsNodeDrained(t *testing.T) {
-	onlyWithAllFaults(t)
+	harness.SkipUnlessLong(t)
+	harness.Exclusive(t)
 	f := newFaultJobs(t)
 	f.inWaves = true
 	// By default a Job takes a deleted pod for failed before it has ended.

@@ -8,7 +8,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -35,29 +34,10 @@ const (
 const nodeTimeout = 4 * time.Minute
 
 const (
-	// faultsVariable set to "all" runs every scenario at full length (make test-e2e-faults).
-	faultsVariable = "FAULTS"
-
 	// Faults stop after faultsTimeout. All Jobs must finish within faultsRecovery after that.
 	faultsTimeout  = 10 * time.Minute
 	faultsRecovery = 8 * time.Minute
 )
-
-func allFaults() bool { return os.Getenv(faultsVariable) == "all" }
-
-// onlyWithAllFaults marks a scenario that takes minutes.
-func onlyWithAllFaults(t *testing.T) {
-	t.Helper()
-	skipUnlessAllFaults(t)
-	harness.Exclusive(t)
-}
-
-func skipUnlessAllFaults(t *testing.T) {
-	t.Helper()
-	if !allFaults() {
-		t.Skipf("set %s=all (make test-e2e-faults)", faultsVariable)
-	}
-}
 
 // amount is how many faults a scenario requires.
 type amount struct {
@@ -123,21 +103,15 @@ func between(shortest, longest time.Duration) func() time.Duration {
 
 // The operator is killed at random times.
 func TestFaultsOperatorKilled(t *testing.T) {
+	harness.SkipUnlessLong(t)
 	harness.Exclusive(t)
-	// About half the faults of the measurement in docs/reliability.md.
-	jobs, least := 20, 2
-	var buildFlags []string
-	if allFaults() {
-		// The race detector needs a build of the standard library.
-		jobs, least, buildFlags = 200, 28, []string{"-race"}
-	}
 	f := newFaultJobs(t)
-	program := f.BuildOperator(buildFlags...)
+	program := f.BuildOperator("-race")
 	f.StandInForOperator()
 	operator := f.NewOperatorProcess(program, "--leader-elect=false")
 	operator.Start()
-	f.plan(jobs)
-	f.disturb("operator killed every 1 to 5 s", whileJobsRun(least), between(time.Second, 5*time.Second), func() bool {
+	f.plan(200)
+	f.disturb("operator killed every 1 to 5 s", whileJobsRun(28), between(time.Second, 5*time.Second), func() bool {
 		if !operator.Alive() {
 			t.Errorf("The operator exited:\n%s", operator.LogTail())
 		}
@@ -149,7 +123,8 @@ func TestFaultsOperatorKilled(t *testing.T) {
 
 // With two replicas, the leader receives SIGTERM and SIGKILL in turn and restarts.
 func TestFaultsLeaderFailover(t *testing.T) {
-	onlyWithAllFaults(t)
+	harness.SkipUnlessLong(t)
+	harness.Exclusive(t)
 	f := newFaultJobs(t)
 	f.StandInForOperator()
 	program := f.BuildOperator("-race")
@@ -193,7 +168,8 @@ func waitForLeader(f *faultJobs, replicas []*harness.OperatorProcess) *harness.O
 // The API server, etcd, the kubelet and containerd restart, by SIGTERM and SIGKILL in turn. The operator may lose its lease and exit: the
 // kubelet then restarts it with backoff. While OpenKruise is down, its webhooks reject new pods.
 func TestFaultsComponents(t *testing.T) {
-	onlyWithAllFaults(t)
+	harness.SkipUnlessLong(t)
+	harness.Exclusive(t)
 	for _, c := range []struct {
 		name       string
 		components []string

@@ -188,6 +188,7 @@ func addRoles(test *harness.Test, directory string) {
 // A checkout is installed with images that the nodes pull from a registry. Only the patches of config/overlays/local are added: pods of
 // the local cluster cannot reach the API server by a pod network.
 func TestInstallWithOwnImages(t *testing.T) {
+	harness.SkipUnlessLong(t)
 	harness.Exclusive(t)
 	test := harness.New(t)
 	test.WholeAtEnd()

@@ -24,6 +24,7 @@ import (
 
 // The operator notices that OpenKruise is removed, starts without it, and uses it once it is installed, without a restart.
 func TestKruiseRemovedAndInstalled(t *testing.T) {
+	harness.SkipUnlessLong(t)
 	harness.Exclusive(t)
 	test := harness.New(t)
 	test.RestoreWith("component", "start", kruiseDaemon)
@@ -103,6 +104,7 @@ const (
 // The operator falls back to the next mode within the grace period plus the deadline. Without fallback the pod is stuck until the daemon
 // is back.
 func TestKruiseDaemonDown(t *testing.T) {
+	harness.SkipUnlessLong(t)
 	harness.Exclusive(t)
 	test := harness.New(t)
 	test.RestoreWith("component", "start", kruiseDaemon)

@@ -6,6 +6,7 @@ package e2e
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
+	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
 // mainEnd is how the main container of a cell ends.
@@ -49,21 +51,31 @@ type cell struct {
 	native bool
 }
 
-// cells returns every combination, in the order of the table. Without whole it leaves out those that others show.
-func cells(whole bool) []cell {
+// cells returns every combination, in the order of the table.
+func cells() []cell {
 	var all []cell
 	for _, restartPolicy := range jobRestartPolicies {
 		for _, main := range []mainEnd{mainSucceeds, mainFails} {
 			for _, sidecar := range sidecarEnds {
 				for _, column := range columns {
-					if whole || main == mainSucceeds || sidecar == exitsSeven || sidecar == ignoresTerm {
-						all = append(all, cell{restartPolicy: restartPolicy, main: main, sidecar: sidecar, column: column})
-					}
+					all = append(all, cell{restartPolicy: restartPolicy, main: main, sidecar: sidecar, column: column})
 				}
 			}
 		}
 	}
 	return all
+}
+
+// isBasic reports whether each test run includes the cell.
+func (c cell) isBasic() bool {
+	switch {
+	case c.column == columnNative:
+		return false
+	case c.main == mainSucceeds && c.restartPolicy == corev1.RestartPolicyNever:
+		return true
+	default:
+		return c.sidecar == exitsSeven || c.main == mainSucceeds && c.sidecar == crashLoops
+	}
 }
 
 func (c cell) String() string {
@@ -72,18 +84,17 @@ func (c cell) String() string {
 
 // In every combination of a pod that starts and whose main container ends, that container decides the Job's outcome.
 func TestOutcomeMatrix(t *testing.T) {
-	if wholeMatrix() {
-		harness.Exclusive(t)
-	} else {
-		harness.Shared(t)
-	}
+	sharedUnlessLong(t)
 	run := newMatrixRun(t, func(spec *v1alpha1.PolicySpec) { spec.TerminationDeadlineSeconds = ptr.To[int32](10) })
-	all := cells(wholeMatrix())
-	if wholeMatrix() {
-		for _, c := range cells(true) {
+	var all []cell
+	if testenv.Long() {
+		all = cells()
+		for _, c := range cells() {
 			c.native = true
 			all = append(all, c)
 		}
+	} else {
+		all = slices.DeleteFunc(cells(), func(c cell) bool { return !c.isBasic() })
 	}
 	t.Run("cells", func(t *testing.T) {
 		for i, c := range all {
@@ -96,7 +107,7 @@ func TestOutcomeMatrix(t *testing.T) {
 			})
 		}
 	})
-	if wholeMatrix() && !t.Failed() {
+	if testenv.Long() && !t.Failed() {
 		run.RequireSection("docs/outcome-matrix.md", "matrix", matrixTable())
 	}
 }
@@ -122,7 +133,7 @@ func (m *matrixRun) require(t *testing.T, c cell, name string) {
 // matrixTable returns the table of the outcomes, with one row for all columns of a combination.
 func matrixTable() string {
 	table := newTable("restartPolicy", "main", "sidecar")
-	for i, c := range cells(true) {
+	for i, c := range cells() {
 		if i%len(columns) == 0 {
 			fmt.Fprintf(&table.Builder, "| %s | %s | %s |", c.restartPolicy, c.main, c.sidecar)
 		}
@@ -221,9 +232,7 @@ func (c cell) expect() (outcome, *exception) {
 
 // Restarts of a native sidecar count, also those after exit code 0.
 func TestNativeRestartsReachBackoffLimit(t *testing.T) {
-	if !wholeMatrix() {
-		t.Skip("set MATRIX=all (make test-e2e-matrix)")
-	}
+	harness.SkipUnlessLong(t)
 	harness.Shared(t)
 	run := newMatrixRun(t, func(*v1alpha1.PolicySpec) {})
 	for _, exitCode := range []int{0, 7} {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
+	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
 // failsOnce is a main container whose first run fails and whose second run succeeds.
@@ -110,7 +111,7 @@ type policyCell struct {
 
 // Jobs with rules for failures have the same outcome as without their sidecar, except for known exceptions.
 func TestOutcomeMatrixJobPolicies(t *testing.T) {
-	harness.Shared(t)
+	sharedUnlessLong(t)
 	run := newMatrixRun(t, func(spec *v1alpha1.PolicySpec) {
 		// Avoids fallbacks on a busy node, and after writes that a busy webhook denied.
 		spec.TerminationDeadlineSeconds = ptr.To[int32](120)
@@ -121,7 +122,7 @@ func TestOutcomeMatrixJobPolicies(t *testing.T) {
 	var rows []policyRow
 	results := map[policyCell]*outcome{}
 	for _, row := range policyRows() {
-		if wholeMatrix() || row.isBasic() {
+		if testenv.Long() || row.isBasic() {
 			rows = append(rows, row)
 			results[policyCell{row.alone(), ""}] = &outcome{}
 			for _, column := range columns {
@@ -158,7 +159,7 @@ func TestOutcomeMatrixJobPolicies(t *testing.T) {
 			row.write(table, alone)
 		}
 	}
-	if wholeMatrix() && !t.Failed() {
+	if testenv.Long() && !t.Failed() {
 		run.RequireSection("docs/outcome-matrix.md", "job-policies", table.String())
 	}
 }

@@ -6,7 +6,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -20,11 +19,12 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
+	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
 const (
 	// podsOfMatrix is how many Jobs of a matrix run at once.
-	podsOfMatrix = 40
+	podsOfMatrix = 16
 	// cellTimeout is for one Job on a busy node.
 	cellTimeout = 5 * time.Minute
 	// labelColumn is the label in the podSelector of the columns' policies.
@@ -41,9 +41,6 @@ const columnNative matrixColumn = "Native"
 
 // columns are the columns of the tables.
 var columns = []matrixColumn{matrixColumn(modes[0]), matrixColumn(modes[1]), matrixColumn(modes[2]), matrixColumn(modes[3]), columnNative}
-
-// wholeMatrix reports whether MATRIX=all asks for every row of the matrices, which docs/outcome-matrix.md publishes.
-func wholeMatrix() bool { return os.Getenv("MATRIX") == "all" }
 
 // outcome is how a Job of a matrix ends. Each matrix reads some of its fields.
 type outcome struct {
@@ -96,6 +93,16 @@ func (e *exception) holds(got, expected outcome) bool {
 type matrixRun struct {
 	*harness.Test
 	slots chan struct{}
+}
+
+// sharedUnlessLong marks a matrix. All its rows together with other tests are more than the node can run.
+func sharedUnlessLong(t *testing.T) {
+	t.Helper()
+	if testenv.Long() {
+		harness.Exclusive(t)
+	} else {
+		harness.Shared(t)
+	}
 }
 
 func newMatrixRun(t *testing.T, change func(*v1alpha1.PolicySpec)) *matrixRun {

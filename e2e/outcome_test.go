@@ -21,6 +21,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
+	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
 // outcomePolicy is the admission policy that decides outcomes.
@@ -89,7 +90,7 @@ func TestOutcomeLeavesNothingBehind(t *testing.T) {
 	test := harness.New(t)
 	test.RestoreWith("deploy")
 	pods, quiet := int32(5), 15*time.Second
-	if allFaults() {
+	if testenv.Long() {
 		pods, quiet = 200, time.Minute
 	}
 	for _, mode := range []v1alpha1.Mode{v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase} {

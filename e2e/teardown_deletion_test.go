@@ -26,6 +26,7 @@ import (
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/e2e/harness"
+	"github.com/sidecar-termination/operator/hack/testenv"
 )
 
 // teardown is a way to terminate a sidecar.
@@ -199,7 +200,7 @@ func TestTeardownDeletion(t *testing.T) {
 	flushes := test.Flushes()
 	createTeardownPolicies(test)
 	all := basicDeletions()
-	if allFaults() {
+	if testenv.Long() {
 		all = allDeletions()
 	}
 	// Kubelets of 1.34 may begin to stop containers 2 seconds after the phase is written. A TTL of 0 deletes the pod after 1 second,
@@ -224,7 +225,7 @@ func TestTeardownDeletion(t *testing.T) {
 			})
 		}
 	})
-	if !t.Failed() && allFaults() {
+	if !t.Failed() && testenv.Long() {
 		test.RequireSection("docs/teardown.md", "deletion", deletionTable(all, results))
 	}
 }
@@ -387,7 +388,8 @@ const kubeletOfFargate = "kubelet-" + fargateNode
 
 // A restarted kubelet gives a pod no grace period if the pod was deleted after its phase was written, and a full new one otherwise.
 func TestTeardownKubeletRestart(t *testing.T) {
-	onlyWithAllFaults(t)
+	harness.SkipUnlessLong(t)
+	harness.Exclusive(t)
 	test := harness.New(t)
 	test.WholeAtEnd()
 	flushes := test.Flushes()

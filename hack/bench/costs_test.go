@@ -41,33 +41,31 @@ func TestModeCosts(t *testing.T) {
 		t.Fatal(err)
 	}
 	testenv.NewKruise(t, e.client).Install(t)
-	for _, contender := range []string{contenderBare, contenderOperator} {
-		if err := e.start(t.Context(), contender); err != nil {
-			t.Fatal(err)
+	if err := e.start(t.Context(), contenderOperator); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.stopContender(t.Context()); err != nil {
+			t.Error(err)
 		}
-		t.Cleanup(func() {
-			if err := e.stopContender(t.Context()); err != nil {
-				t.Error(err)
-			}
-		})
-		for mode, write := range map[v1alpha1.Mode]string{
-			v1alpha1.ModeCRR:      "POST containerrecreaterequests",
-			v1alpha1.ModePodPhase: "PATCH pods/status",
-			v1alpha1.ModeImage:    "PATCH pods",
-		} {
-			t.Run(contender+" "+string(mode), func(t *testing.T) { costsOneWritePerPod(t, e, contender, mode, write) })
-		}
+	})
+	for mode, write := range map[v1alpha1.Mode]string{
+		v1alpha1.ModeCRR:      "POST containerrecreaterequests",
+		v1alpha1.ModePodPhase: "PATCH pods/status",
+		v1alpha1.ModeImage:    "PATCH pods",
+	} {
+		t.Run(string(mode), func(t *testing.T) { costsOneWritePerPod(t, e, mode, write) })
 	}
 }
 
-func costsOneWritePerPod(t *testing.T, e *environment, contender string, mode v1alpha1.Mode, write string) {
+func costsOneWritePerPod(t *testing.T, e *environment, mode v1alpha1.Mode, write string) {
 	t.Helper()
 	const pods = 50
 	before, err := e.requestsServed(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := e.burst(t.Context(), contender, mode, pods)
+	run, err := e.burst(t.Context(), contenderOperator, mode, pods)
 	if err != nil {
 		t.Fatal(err)
 	}

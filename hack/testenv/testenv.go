@@ -23,6 +23,9 @@ import (
 // startTimeout limits the start and stop of the server. The default of 20 seconds is too short on a busy machine.
 const startTimeout = 2 * time.Minute
 
+// Long reports whether LONG=1 asks for tests at full length, which takes hours.
+func Long() bool { return os.Getenv("LONG") == "1" }
+
 // Run starts an API server with the CRDs of a directory, passes its configuration on, runs the tests and stops the server. It
 // returns the exit code for TestMain, which is non-zero if the server does not start.
 func Run(m *testing.M, crds string, use func(*rest.Config)) int {
