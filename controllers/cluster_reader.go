@@ -16,7 +16,6 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/policyindex"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/terminator"
 )
@@ -32,10 +31,10 @@ type clusterReader struct {
 	options     Options
 }
 
-// policyLister finds the policies that select a pod. A policy whose selector cannot be parsed selects nothing. The result must
-// not be changed.
+// policyLister finds the policies that select a pod of a namespace with the labels. A policy whose selector cannot be parsed selects
+// nothing. The result must not be changed.
 type policyLister interface {
-	Policies(ctx context.Context, pod *corev1.Pod) ([]resolve.Policy, error)
+	Policies(pod *corev1.Pod, namespaceLabels map[string]string) ([]resolve.Policy, error)
 }
 
 // podLister lists the unfinished pods. An empty namespace means all namespaces. The pods are shared and must not be changed.
@@ -89,11 +88,12 @@ func (c *clusterReader) resolve(ctx context.Context, pod *corev1.Pod) (resolvedP
 		return resolvedPod{pod: pod, resolution: resolve.Resolution{Warnings: []resolve.Warning{{Reason: reason, Message: message}}}}, nil
 	}
 	options := c.options.Resolve
-	if !c.options.Capabilities.NamespacesOnly && !options.NoOptOut {
-		namespace := policyindex.NamespaceMetadata()
+	if !c.options.Capabilities.NamespacesOnly {
+		namespace := observe.NamespaceMetadata()
 		err := c.cache.Get(ctx, client.ObjectKey{Name: pod.Namespace}, namespace)
 		if apierrors.IsNotFound(err) {
-			// The namespace may have opted out. Its pods are enqueued when it comes into the cache.
+			// The namespace may have opted out, and selectors with NotIn and DoesNotExist would match it. Its pods are enqueued when it
+			// comes into the cache.
 			return resolvedPod{pod: pod}, nil
 		}
 		if err != nil {
@@ -104,7 +104,7 @@ func (c *clusterReader) resolve(ctx context.Context, pod *corev1.Pod) (resolvedP
 	if resolve.OptedOut(pod, options) {
 		return resolvedPod{pod: pod, options: options}, nil
 	}
-	policies, err := c.policies.Policies(ctx, pod)
+	policies, err := c.policies.Policies(pod, options.NamespaceLabels)
 	if err != nil {
 		return resolvedPod{}, err
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/plan"
 	"github.com/sidecar-termination/operator/internal/podcache"
-	"github.com/sidecar-termination/operator/internal/policyindex"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
@@ -122,7 +121,7 @@ func (l *lagging) Pods(context.Context, string) ([]*corev1.Pod, error) {
 }
 
 // Policies finds the policies that select the pod.
-func (l *lagging) Policies(ctx context.Context, pod *corev1.Pod) ([]resolve.Policy, error) {
+func (l *lagging) Policies(pod *corev1.Pod, namespaceLabels map[string]string) ([]resolve.Policy, error) {
 	namespaced, err := l.at("policies")
 	cluster, clusterErr := l.at("cluster policies")
 	err = errors.Join(err, clusterErr)
@@ -136,11 +135,7 @@ func (l *lagging) Policies(ctx context.Context, pod *corev1.Pod) ([]resolve.Poli
 	for i := range cluster.clusterPolicies {
 		add(resolve.FromCluster(&cluster.clusterPolicies[i]))
 	}
-	namespace := policyindex.NamespaceMetadata()
-	if len(cluster.clusterPolicies) > 0 {
-		err = errors.Join(err, l.Reader.Get(ctx, client.ObjectKey{Name: pod.Namespace}, namespace))
-	}
-	return slices.DeleteFunc(all, func(policy resolve.Policy) bool { return !policy.Selects(pod, namespace.Labels) }), err
+	return slices.DeleteFunc(all, func(policy resolve.Policy) bool { return !policy.Selects(pod, namespaceLabels) }), err
 }
 
 func (l *lagging) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {

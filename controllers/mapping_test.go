@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/plan"
-	"github.com/sidecar-termination/operator/internal/policyindex"
 )
 
 func TestNodeKindChangeEnqueuesPods(t *testing.T) {
@@ -68,7 +68,7 @@ func TestPolicySpecChangeEnqueuesPods(t *testing.T) {
 func TestNamespaceLabelChangeEnqueuesPods(t *testing.T) {
 	type object = *metav1.PartialObjectMetadata
 	namespace := func(labels map[string]string, annotations map[string]string) object {
-		n := policyindex.NamespaceMetadata()
+		n := observe.NamespaceMetadata()
 		n.Labels, n.Annotations = labels, annotations
 		return n
 	}

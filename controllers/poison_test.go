@@ -5,7 +5,6 @@
 package controllers
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -22,11 +21,11 @@ import (
 // poisonous panics on one pod, as a defect in a decision would.
 type poisonous struct{ policyLister }
 
-func (p poisonous) Policies(ctx context.Context, pod *corev1.Pod) ([]resolve.Policy, error) {
+func (p poisonous) Policies(pod *corev1.Pod, namespaceLabels map[string]string) ([]resolve.Policy, error) {
 	if pod.Name == "poison" {
 		panic("poison")
 	}
-	return p.policyLister.Policies(ctx, pod)
+	return p.policyLister.Policies(pod, namespaceLabels)
 }
 
 func TestPanicInReconcileAffectsOnePod(t *testing.T) {

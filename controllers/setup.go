@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
+	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/optionalkind"
 	"github.com/sidecar-termination/operator/internal/podcache"
 	"github.com/sidecar-termination/operator/internal/policyindex"
@@ -100,7 +101,7 @@ func newCaches(ctx context.Context, mgr manager.Manager, options Options) (cache
 	// An operator for single namespaces has no permission for kinds without a namespace.
 	var cluster []toolscache.SharedIndexInformer
 	if !options.Capabilities.NamespacesOnly {
-		informers(policyindex.NamespaceMetadata())
+		informers(observe.NamespaceMetadata())
 		cluster = informers(&v1alpha1.ClusterSidecarTerminationPolicy{})
 	}
 	if err != nil {
@@ -110,7 +111,7 @@ func newCaches(ctx context.Context, mgr manager.Manager, options Options) (cache
 	if err != nil {
 		return caches{}, err
 	}
-	policies, err := policyindex.New(mgr.GetCache(), namespaced, cluster)
+	policies, err := policyindex.New(namespaced, cluster)
 	return caches{pods, policies}, err
 }
 
@@ -233,7 +234,7 @@ func watchPods(mgr manager.Manager, r *PodReconciler, caches caches, queue *queu
 	if !r.options.Capabilities.NamespacesOnly {
 		watches = append(watches,
 			source.Kind(unfinished, &v1alpha1.ClusterSidecarTerminationPolicy{}, podsOfClusterPolicy(caches.pods), declarationChanged[*v1alpha1.ClusterSidecarTerminationPolicy]()),
-			source.Kind(unfinished, policyindex.NamespaceMetadata(), podsOfNamespace(caches.pods), namespaceLabelsChanged()))
+			source.Kind(unfinished, observe.NamespaceMetadata(), podsOfNamespace(caches.pods), namespaceLabelsChanged()))
 	}
 	for _, watch := range watches {
 		if err := c.Watch(watch); err != nil {

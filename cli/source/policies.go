@@ -17,7 +17,7 @@ import (
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/explain"
 	"github.com/sidecar-termination/operator/internal/injectors"
-	"github.com/sidecar-termination/operator/internal/policyindex"
+	"github.com/sidecar-termination/operator/internal/observe"
 	"github.com/sidecar-termination/operator/internal/resolve"
 )
 
@@ -47,7 +47,7 @@ func (s *Source) addPolicies(ctx context.Context, pod *explain.Pod) error {
 	if err != nil {
 		return err
 	}
-	namespace := policyindex.NamespaceMetadata()
+	namespace := observe.NamespaceMetadata()
 	predicts := s.Offline && pod.Template
 	needed := predicts || slices.ContainsFunc(all, resolve.Policy.SelectsNamespaces)
 	err = s.Reader.Get(ctx, client.ObjectKey{Name: pod.Pod.Namespace}, namespace)

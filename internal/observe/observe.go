@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package observe reads a pod's node and the past attempts on the pod. The operator reads them from its caches, and the command
+// Package observe reads a pod's namespace, node and the past attempts on the pod. The operator reads them from its caches, and the command
 // line from the API server or from manifests. The package writes nothing and decides nothing.
 package observe
 
@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,6 +30,13 @@ func Node(ctx context.Context, reader client.Reader, pod *corev1.Pod) (*corev1.N
 		return nil, fmt.Errorf("get node of pod: %w", err)
 	}
 	return node, nil
+}
+
+// NamespaceMetadata returns an empty namespace for reads and watches of metadata alone.
+func NamespaceMetadata() *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
+	return object
 }
 
 // KubeletVersion returns the version that the node reports, or "" for nil.

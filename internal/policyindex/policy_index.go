@@ -5,16 +5,12 @@
 package policyindex
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,7 +24,6 @@ const indexSelector = "spec.podSelector"
 // Index finds the policies that select a pod, at a cost that depends on the pod's labels and not on the number of policies. It
 // keeps the policies' selectors parsed.
 type Index struct {
-	namespaces          client.Reader
 	namespaced, cluster policyStore
 	parsed              sync.Map // types.UID -> parsedPolicy
 }
@@ -61,10 +56,9 @@ type parsedPolicy struct {
 }
 
 // New indexes the stores of the informers of both kinds, so that a policy is in the index before an event handler learns of it. The
-// informers must not have been started. The reader serves the metadata of namespaces; without informers of cluster policies it is not
-// used.
-func New(namespaces client.Reader, namespaced, cluster []toolscache.SharedIndexInformer) (*Index, error) {
-	index := &Index{namespaces: namespaces}
+// informers must not have been started.
+func New(namespaced, cluster []toolscache.SharedIndexInformer) (*Index, error) {
+	index := &Index{}
 	for _, source := range []struct {
 		informers []toolscache.SharedIndexInformer
 		store     *policyStore
@@ -83,28 +77,20 @@ func New(namespaces client.Reader, namespaced, cluster []toolscache.SharedIndexI
 	return index, nil
 }
 
-// Policies returns the policies that select the pod: namespaced ones, then cluster ones, each sorted by name. A policy with an
-// invalid selector selects nothing; its status says so. The result may share memory with the index and must not be changed.
-func (x *Index) Policies(ctx context.Context, pod *corev1.Pod) ([]resolve.Policy, error) {
+// Policies returns the policies that select the pod, whose namespace has the labels: namespaced ones, then cluster ones, each sorted
+// by name. A policy with an invalid selector selects nothing; its status says so. The result may share memory with the index and must
+// not be changed.
+func (x *Index) Policies(pod *corev1.Pod, namespaceLabels map[string]string) ([]resolve.Policy, error) {
 	namespaced, err := x.mayMatch(x.namespaced, pod.Namespace, pod.Labels)
 	if err != nil {
 		return nil, err
 	}
-	selecting := slices.DeleteFunc(namespaced, func(p resolve.Policy) bool { return !p.Selects(pod, nil) })
 	cluster, err := x.mayMatch(x.cluster, "", pod.Labels)
-	if err != nil || len(cluster) == 0 {
-		return selecting, err
-	}
-	namespace := NamespaceMetadata()
-	err = x.namespaces.Get(ctx, types.NamespacedName{Name: pod.Namespace}, namespace)
-	if apierrors.IsNotFound(err) {
-		// Without its labels, NotIn and DoesNotExist would match. The pods of a namespace are enqueued when it comes into the cache.
-		return selecting, nil
-	}
 	if err != nil {
-		return nil, fmt.Errorf("get namespace of pod: %w", err)
+		return nil, err
 	}
-	return append(selecting, slices.DeleteFunc(cluster, func(p resolve.Policy) bool { return !p.Selects(pod, namespace.Labels) })...), nil
+	all := append(namespaced, cluster...)
+	return slices.DeleteFunc(all, func(p resolve.Policy) bool { return !p.Selects(pod, namespaceLabels) }), nil
 }
 
 // mayMatch returns the policies of the store that require one of the labels, or no label, sorted by name.
@@ -160,11 +146,4 @@ func (x *Index) forget(object any) {
 	if policy, ok := object.(client.Object); ok {
 		x.parsed.Delete(policy.GetUID())
 	}
-}
-
-// NamespaceMetadata returns an empty namespace for reads and watches of metadata alone.
-func NamespaceMetadata() *metav1.PartialObjectMetadata {
-	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	return object
 }

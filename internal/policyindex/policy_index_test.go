@@ -14,33 +14,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/resolve"
-	"github.com/sidecar-termination/operator/internal/scheme"
 )
 
-// newServer returns a client of a cluster with the objects.
-func newServer(t *testing.T, objects ...client.Object) client.Client {
-	t.Helper()
-	types, err := scheme.New()
-	must(t, err)
-	return fake.NewClientBuilder().WithScheme(types).WithObjects(objects...).Build()
-}
-
-func namespace(name string, labels map[string]string) *corev1.Namespace {
-	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
-}
-
 // newTestIndex returns an index over stores that the test fills.
-func newTestIndex(namespaces client.Reader) *Index {
+func newTestIndex() *Index {
 	newStore := func() policyStore {
 		labels := newRequiredLabels()
 		return policyStore{[]toolscache.Indexer{toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{indexSelector: labels.index})}, labels}
 	}
-	return &Index{namespaces: namespaces, namespaced: newStore(), cluster: newStore()}
+	return &Index{namespaced: newStore(), cluster: newStore()}
 }
 
 func indexedPolicy(namespace, name string, selector metav1.LabelSelector) *v1alpha1.SidecarTerminationPolicy {
@@ -56,7 +41,7 @@ func indexedPolicy(namespace, name string, selector metav1.LabelSelector) *v1alp
 func TestIndexFindsEverySelectingPolicy(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	namespaces := map[string]map[string]string{"a": {"tier": "batch"}, "b": {}}
-	index := newTestIndex(newServer(t, namespace("a", namespaces["a"]), namespace("b", nil)))
+	index := newTestIndex()
 	var namespaced, cluster []resolve.Policy
 	for i := range 400 {
 		selector := randomSelector(random)
@@ -89,7 +74,7 @@ func TestIndexFindsEverySelectingPolicy(t *testing.T) {
 				want = append(want, policy.Ref.String())
 			}
 		}
-		got := namesOf(t, index, pod)
+		got := namesOf(t, index, pod, namespaces[pod.Namespace])
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("pod %v (-want +got):\n%s", pod.ObjectMeta, diff)
 		}
@@ -101,23 +86,23 @@ func TestIndexFindsEverySelectingPolicy(t *testing.T) {
 }
 
 func TestIndexFollowsPolicyChanges(t *testing.T) {
-	index := newTestIndex(nil)
+	index := newTestIndex()
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Labels: map[string]string{"app": "new"}}}
 	policy := indexedPolicy("a", "p", metav1.LabelSelector{MatchLabels: map[string]string{"app": "old"}})
 	must(t, index.namespaced.indexers[0].Add(policy))
-	if got := namesOf(t, index, pod); len(got) > 0 {
+	if got := namesOf(t, index, pod, nil); len(got) > 0 {
 		t.Errorf("found %v for other labels", got)
 	}
 	changed := policy.DeepCopy()
 	changed.Spec.PodSelector.MatchLabels["app"] = "new"
 	must(t, index.namespaced.indexers[0].Update(changed))
-	if got := namesOf(t, index, pod); len(got) != 1 {
+	if got := namesOf(t, index, pod, nil); len(got) != 1 {
 		t.Errorf("found %v after the selector changed", got)
 	}
 	replaced := changed.DeepCopy()
 	replaced.Spec.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Invalid"}}
 	must(t, index.namespaced.indexers[0].Update(replaced))
-	if got := namesOf(t, index, pod); len(got) > 0 {
+	if got := namesOf(t, index, pod, nil); len(got) > 0 {
 		t.Errorf("found %v by an invalid selector", got)
 	}
 	must(t, index.namespaced.indexers[0].Delete(replaced))
@@ -125,9 +110,9 @@ func TestIndexFollowsPolicyChanges(t *testing.T) {
 	index.parsed.Range(func(key, _ any) bool { t.Errorf("%v is still parsed", key); return true })
 }
 
-func namesOf(t *testing.T, index *Index, pod *corev1.Pod) []string {
+func namesOf(t *testing.T, index *Index, pod *corev1.Pod, namespaceLabels map[string]string) []string {
 	t.Helper()
-	policies, err := index.Policies(t.Context(), pod)
+	policies, err := index.Policies(pod, namespaceLabels)
 	must(t, err)
 	var names []string
 	for _, policy := range policies {
