@@ -144,7 +144,7 @@ func (c *clusterReader) snapshot(ctx context.Context, pod *corev1.Pod, view reso
 		Pod:               pod,
 		View:              view,
 		Node:              c.options.NodeKindRules.Classify(node),
-		KubeletVersion:    observe.KubeletVersion(node),
+		Kubelet:           observe.Kubelet(node),
 		Capabilities:      capabilities,
 		Attempts:          attempts,
 		InvalidAnnotation: invalidAnnotation,

@@ -118,7 +118,7 @@ func decide(pod explain.Pod, operator settings.Decisions, sidecars []string, mod
 		}
 	}
 	return plan.Finish(plan.Snapshot{
-		Pod: unmarked(pod.Pod), View: resolution.Enforced, Node: pod.Node, KubeletVersion: pod.KubeletVersion,
+		Pod: unmarked(pod.Pod), View: resolution.Enforced, Node: pod.Node, Kubelet: pod.Kubelet,
 		Capabilities: operator.Capabilities, Attempts: pod.Attempts, InvalidAnnotation: pod.InvalidAnnotation,
 	}, mode, now), inDryRun
 }

@@ -78,7 +78,7 @@ func (s *Source) Pod(ctx context.Context, pod *corev1.Pod, job *batchv1.Job) (ex
 			return result, err
 		}
 	}
-	result.KubeletVersion, result.PhaseSince = observe.KubeletVersion(node), phaseSince(pod)
+	result.Kubelet, result.PhaseSince = observe.Kubelet(node), phaseSince(pod)
 	if result.Node = s.Settings.NodeKindRules.Classify(node); s.Offline && result.Node == plan.NodeUnknown && pod.Spec.NodeName != "" {
 		result.Node = plan.NodeReal
 	}

@@ -54,11 +54,11 @@ type Pod struct {
 	Injected []injectors.Sidecar
 	// EndedByOthers are containers that end without this operator: the workload's controller ends them, or waits for them alone.
 	EndedByOthers []string
-	// Node is the kind of the pod's node, and KubeletVersion the version that it reports, or empty. Attempts are the past attempts. A
+	// Node is the kind of the pod's node, and Kubelet what it reports about its kubelet. Attempts are the past attempts. A
 	// template has none of them.
-	Node           plan.NodeKind
-	KubeletVersion string
-	Attempts       []plan.Attempt
+	Node     plan.NodeKind
+	Kubelet  plan.Kubelet
+	Attempts []plan.Attempt
 	// PhaseSince is when the pod's phase became terminal, or zero.
 	PhaseSince time.Time
 	// Job is the name of the pod's Job. BackoffLimit and FailurePolicy are nil for pods without a Job.
@@ -124,7 +124,7 @@ func (x *explainer) snapshot() plan.Snapshot {
 	capabilities := x.operator.Capabilities
 	capabilities.CRRServed = x.cluster.Kruise != nil && *x.cluster.Kruise
 	return plan.Snapshot{
-		Pod: x.Pod.Pod, View: x.view, Node: x.Node, KubeletVersion: x.KubeletVersion, Capabilities: capabilities,
+		Pod: x.Pod.Pod, View: x.view, Node: x.Node, Kubelet: x.Kubelet, Capabilities: capabilities,
 		Attempts: x.Attempts, PhaseSince: x.PhaseSince, InvalidAnnotation: x.InvalidAnnotation,
 	}
 }

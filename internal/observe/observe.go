@@ -39,12 +39,12 @@ func NamespaceMetadata() *metav1.PartialObjectMetadata {
 	return object
 }
 
-// KubeletVersion returns the version that the node reports, or "" for nil.
-func KubeletVersion(node *corev1.Node) string {
+// Kubelet returns what the node reports about its kubelet, or the zero value for nil.
+func Kubelet(node *corev1.Node) plan.Kubelet {
 	if node == nil {
-		return ""
+		return plan.Kubelet{}
 	}
-	return node.Status.NodeInfo.KubeletVersion
+	return plan.Kubelet{Version: node.Status.NodeInfo.KubeletVersion, Features: node.Status.DeclaredFeatures}
 }
 
 // Observer reads the operator's past attempts by one mechanism.

@@ -21,19 +21,28 @@ const (
 	ExitCodeSIGKILL int32 = 137
 )
 
+// featureRestartAll is the name under which kubelets declare that they act on rules that restart all containers (KEP-5532).
+const featureRestartAll = "RestartAllContainersOnContainerExits"
+
 // containerRestartPolicies is the first version of Kubernetes whose kubelets act on restartPolicy and restartPolicyRules of
 // containers by default (feature gate ContainerRestartRules, KEP-5307).
 var containerRestartPolicies = version.MajorMinor(1, 35)
 
 // ignoresContainerRestartPolicy reports whether the kubelet uses the pod's restartPolicy alone, as those before Kubernetes 1.35 do.
-// A newer API server accepts the containers' fields in pods for such kubelets too. Their alpha feature gate cannot be seen and
-// counts as off. An unknown version, and the provider of a virtual node, count as recent: waiting is the safe side.
+// Every supported API server is newer, and accepts the containers' fields in pods for such kubelets too. Their alpha feature gate cannot
+// be seen and counts as off. An unknown version, and the provider of a virtual node, count as recent: waiting is the safe side.
 func (s *Snapshot) ignoresContainerRestartPolicy() bool {
 	if s.Node == NodeVirtual {
 		return false
 	}
-	kubelet, err := version.ParseGeneric(s.KubeletVersion)
+	kubelet, err := version.ParseGeneric(s.Kubelet.Version)
 	return err == nil && kubelet.LessThan(containerRestartPolicies)
+}
+
+// ignoresRestartAll reports whether the kubelet ignores rules that restart all containers. One that declares no features may act on them.
+func (s *Snapshot) ignoresRestartAll() bool {
+	declares := s.Node != NodeVirtual && len(s.Kubelet.Features) > 0
+	return s.ignoresContainerRestartPolicy() || declares && !slices.Contains(s.Kubelet.Features, featureRestartAll)
 }
 
 // statusOf returns the status of a regular container, or nil.
@@ -69,11 +78,13 @@ func (s *Snapshot) terminatedForGood(name string) *corev1.ContainerStateTerminat
 
 // shouldRestart follows the kubelet's ContainerShouldRestart (pkg/api/v1/pod/util.go, KEP-5307 and KEP-5532): the first
 // matching rule, then the container's own restartPolicy, then the pod's. Rules count only with a restartPolicy. For older kubelets,
-// only the pod's counts.
+// only the pod's counts. An unknown action counts as a restart, although clusters ignore it: waiting is the safe side.
 func (s *Snapshot) shouldRestart(container *corev1.Container, exitCode int32) bool {
 	policy := s.Pod.Spec.RestartPolicy
 	if container.RestartPolicy != nil && !s.ignoresContainerRestartPolicy() {
-		if slices.ContainsFunc(container.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool { return ruleMatches(r, exitCode) }) {
+		rules := container.RestartPolicyRules
+		i := slices.IndexFunc(rules, func(r corev1.ContainerRestartRule) bool { return ruleMatches(r, exitCode) })
+		if i >= 0 && !(rules[i].Action == corev1.ContainerRestartRuleActionRestartAllContainers && s.ignoresRestartAll()) {
 			return true
 		}
 		policy = corev1.RestartPolicy(*container.RestartPolicy)
@@ -88,8 +99,7 @@ func (s *Snapshot) shouldRestart(container *corev1.Container, exitCode int32) bo
 	}
 }
 
-// ruleMatches reports whether the rule restarts the container, or every container, after this exit. An unknown action
-// counts as a restart, although clusters ignore it: waiting is the safe side.
+// ruleMatches reports whether the rule applies to this exit.
 func ruleMatches(rule corev1.ContainerRestartRule, exitCode int32) bool {
 	if rule.ExitCodes == nil {
 		return false
@@ -106,8 +116,8 @@ func ruleMatches(rule corev1.ContainerRestartRule, exitCode int32) bool {
 }
 
 // restartsAllContainers reports whether an exit of the container may restart the whole pod, main containers included.
-func restartsAllContainers(container *corev1.Container) bool {
-	return slices.ContainsFunc(container.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
+func (s *Snapshot) restartsAllContainers(name string) bool {
+	return !s.ignoresRestartAll() && slices.ContainsFunc(containerOf(s.Pod, name).RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
 		return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
 	})
 }

@@ -109,7 +109,7 @@ func TestRecordByOperator(t *testing.T) {
 		return newPod(never, append([]container{exited("main", code).restarting(ownNever, restartOn42)}, sidecars...)...)
 	}
 	withRule := func() *corev1.Pod { return pod(0, running("proxy")) }
-	oldKubelet := func(s *plan.Snapshot) { s.KubeletVersion = "v1.34.1" }
+	oldKubelet := func(s *plan.Snapshot) { s.Kubelet.Version = "v1.34.1" }
 	deadline := func(seconds int64) func(*plan.Snapshot) {
 		return func(s *plan.Snapshot) {
 			s.Pod.Spec.ActiveDeadlineSeconds, s.Pod.Status.StartTime = &seconds, &metav1.Time{Time: done.Add(-minute)}

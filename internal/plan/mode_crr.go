@@ -36,7 +36,7 @@ func (s *situation) whyNotCRR(sidecar resolve.Sidecar) unusable {
 		return unusable{v1alpha1.ReasonCRRUnavailable, "OpenKruise does not serve ContainerRecreateRequests, or its webhook does not guard them; install OpenKruise, or declare another mode"}
 	case !s.mainsDone.IsZero() && !hasStarted(statusOf(s.Pod, sidecar.Container)):
 		return unusable{v1alpha1.ReasonSidecarNotStarted, fmt.Sprintf("container %s has never started, and OpenKruise stops only containers that have started", sidecar.Container)}
-	case restartsAllContainers(containerOf(s.Pod, sidecar.Container)):
+	case s.restartsAllContainers(sidecar.Container):
 		return restartsAll(sidecar)
 	}
 	return s.denied(v1alpha1.ModeCRR)

@@ -29,7 +29,7 @@ func (s *situation) whyNotImage(sidecar resolve.Sidecar) unusable {
 			"declare mode Image to accept that", sidecar.Container)}
 	case HasTerminalPhase(s.Pod):
 		return unusable{v1alpha1.ReasonPodFinished, "the kubelet starts no container in a pod with a terminal phase"}
-	case restartsAllContainers(containerOf(s.Pod, sidecar.Container)):
+	case s.restartsAllContainers(sidecar.Container):
 		return restartsAll(sidecar)
 	case s.recordsSwap(sidecar.Container):
 		// The image has been swapped already: the pod's status shows whether it covers the command.

@@ -225,7 +225,7 @@ func (s *situation) recordsItself() bool {
 // mayRestartAll reports whether an exit of an open sidecar may run the main containers again. A record would outlast that.
 func (s *situation) mayRestartAll() bool {
 	for _, sidecar := range s.open {
-		if restartsAllContainers(containerOf(s.Pod, sidecar.Container)) {
+		if s.restartsAllContainers(sidecar.Container) {
 			return true
 		}
 	}

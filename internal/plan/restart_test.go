@@ -93,13 +93,44 @@ func TestKubeletIgnoresContainerRestartPolicy(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			snapshot := observed(newPod(test.policy, test.main, running("proxy")), oneProxy())
-			snapshot.Node, snapshot.KubeletVersion = test.node, test.kubelet
+			snapshot.Node, snapshot.Kubelet.Version = test.node, test.kubelet
 			decision := plan.Next(snapshot, done)
 			if again := decision.Reason == v1alpha1.ReasonMainContainersRunning; again != test.again {
 				t.Errorf("may run again: got %t, want %t (%s)", again, test.again, decision.Message)
 			}
 			if snapshot.MainDone("main") == test.again {
 				t.Errorf("MainDone: got %t", test.again)
+			}
+		})
+	}
+}
+
+// A kubelet that declares its features, without the one for rules that restart all containers, ignores such rules.
+func TestKubeletIgnoresRestartAll(t *testing.T) {
+	declared := []string{"Other", "RestartAllContainersOnContainerExits"}
+	restartAll := rule(corev1.ContainerRestartRuleActionRestartAllContainers, corev1.ContainerRestartRuleOnExitCodesOpIn, 42)
+	restart := rule(corev1.ContainerRestartRuleActionRestart, corev1.ContainerRestartRuleOnExitCodesOpIn, 42)
+	for name, test := range map[string]struct {
+		kubelet plan.Kubelet
+		node    plan.NodeKind
+		ignored bool
+	}{
+		"declared":                {plan.Kubelet{Version: "v1.37.2", Features: declared}, plan.NodeReal, false},
+		"others declared":         {plan.Kubelet{Version: "v1.37.2", Features: declared[:1]}, plan.NodeReal, true},
+		"others of a provider":    {plan.Kubelet{Version: "v1.13.0", Features: declared[:1]}, plan.NodeVirtual, false},
+		"1.35 declares none":      {plan.Kubelet{Version: "v1.35.0"}, plan.NodeReal, false},
+		"1.34 ignores every rule": {plan.Kubelet{Version: "v1.34.10"}, plan.NodeReal, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ofMain := observed(newPod(never, exited("main", 42).restarting(corev1.ContainerRestartPolicyNever, restartAll, restart), running("proxy")), oneProxy())
+			ofMain.Node, ofMain.Kubelet = test.node, test.kubelet
+			if done := ofMain.MainDone("main"); done != test.ignored {
+				t.Errorf("main container done: got %t", done)
+			}
+			ofSidecar := observed(finishedMain(never, running("proxy").restarting(corev1.ContainerRestartPolicyNever, restartAll)), oneProxy(mode(crr), noFallback))
+			ofSidecar.Node, ofSidecar.Kubelet = test.node, test.kubelet
+			if decision := plan.Next(ofSidecar, done); test.node == plan.NodeReal && (decision.Stage != plan.StageStuck) != test.ignored {
+				t.Errorf("CRR of the sidecar: %s, %s", decision.Stage, decision.Message)
 			}
 		})
 	}

@@ -435,7 +435,7 @@ func (o *operator) snapshot() plan.Snapshot {
 		o.denied = nil // a denied write is tried again
 	}
 	s := plan.Snapshot{
-		Pod: o.seen, Node: plan.NodeReal, KubeletVersion: "v1.36.0",
+		Pod: o.seen, Node: plan.NodeReal, Kubelet: plan.Kubelet{Version: "v1.36.0"},
 		Capabilities: plan.Capabilities{EnabledModes: modes(plan.PodPhaseEnabled), CRRServed: scenario.kruise},
 		Attempts:     slices.Concat(o.seenCRRs, swapsOf(o.seen)), Denied: o.denied, MarksWritten: o.marks, MarkedAt: o.markedAt,
 	}

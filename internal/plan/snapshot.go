@@ -94,14 +94,22 @@ type Attempt struct {
 	Message string
 }
 
+// Kubelet is what a node reports about its kubelet.
+type Kubelet struct {
+	// Version is empty if it is unknown.
+	Version string
+	// Features are those that the kubelet declares (KEP-5328). A kubelet before Kubernetes 1.36 declares none.
+	Features []string
+}
+
 // Snapshot is everything that a decision depends on, except the time.
 type Snapshot struct {
 	Pod  *corev1.Pod
 	View resolve.View
 	Node NodeKind
-	// KubeletVersion is the version that the pod's node reports, or empty.
-	KubeletVersion string
-	Capabilities   Capabilities
+	// Kubelet is what the pod's node reports about its kubelet.
+	Kubelet      Kubelet
+	Capabilities Capabilities
 	// Attempts are those of modes CRR and Image. Next derives one of mode PodPhase from the pod.
 	Attempts []Attempt
 	// DrainsSince is when the operator saw the main containers end, by the clock of Next's argument. If it is zero, the node's

@@ -203,7 +203,10 @@ func trimContainerStatus(status *corev1.ContainerStatus) corev1.ContainerStatus 
 	return trimmed
 }
 
-// trimNode keeps what determines a node's kind, and the version of its kubelet. Any other object is returned unchanged.
+// maxFeatures is how many of a node's declared features are kept. Kubernetes 1.37 has ten.
+const maxFeatures = 256
+
+// trimNode keeps what determines a node's kind, and what it reports about its kubelet. Any other object is returned unchanged.
 func trimNode(object any) any {
 	node, ok := object.(*corev1.Node)
 	if !ok {
@@ -213,12 +216,19 @@ func trimNode(object any) any {
 	if len(version) > maxInterned {
 		version = ""
 	}
+	declared := node.Status.DeclaredFeatures
+	var features []string
+	for _, feature := range declared[:min(len(declared), maxFeatures)] {
+		if len(feature) <= maxInterned {
+			features = append(features, intern(feature))
+		}
+	}
 	return &corev1.Node{
 		TypeMeta: node.TypeMeta,
 		ObjectMeta: metav1.ObjectMeta{
 			Name: node.Name, UID: node.UID, ResourceVersion: node.ResourceVersion, Labels: node.Labels,
 		},
 		Spec:   corev1.NodeSpec{Taints: slices.Clone(node.Spec.Taints)},
-		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: intern(version)}},
+		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: intern(version)}, DeclaredFeatures: features},
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -216,7 +217,7 @@ func TestMarkedPodsShareAnnotations(t *testing.T) {
 	}
 }
 
-// A node keeps what plan.NodeKindRules read, and the version of its kubelet unless the node has written a long one.
+// A node keeps what plan.NodeKindRules read, and the version and features of its kubelet unless the node has written long ones.
 func TestTrimNode(t *testing.T) {
 	labels := map[string]string{"type": "virtual-kubelet", "other": "label"}
 	taints := []corev1.Taint{{Key: "other"}, {Key: "virtual-kubelet.io/provider", Value: "x", Effect: corev1.TaintEffectNoSchedule}}
@@ -225,15 +226,19 @@ func TestTrimNode(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "n", ResourceVersion: "5", Labels: labels, Annotations: map[string]string{"a": "b"}},
 			Spec:       corev1.NodeSpec{PodCIDR: "10.0.0.0/24", Taints: taints},
 			Status: corev1.NodeStatus{
-				Images:     []corev1.ContainerImage{{SizeBytes: 1}},
-				NodeInfo:   corev1.NodeSystemInfo{KubeletVersion: version, KernelVersion: "6.1"},
-				Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
+				Images:           []corev1.ContainerImage{{SizeBytes: 1}},
+				NodeInfo:         corev1.NodeSystemInfo{KubeletVersion: version, KernelVersion: "6.1"},
+				DeclaredFeatures: append([]string{"A", strings.Repeat("f", 300)}, slices.Repeat([]string{"B"}, 300)...),
+				Conditions:       []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}},
 			},
 		}
 		want := &corev1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: "node-1", UID: "n", ResourceVersion: "5", Labels: labels},
 			Spec:       corev1.NodeSpec{Taints: taints},
-			Status:     corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: kept}},
+			Status: corev1.NodeStatus{
+				NodeInfo:         corev1.NodeSystemInfo{KubeletVersion: kept},
+				DeclaredFeatures: append([]string{"A"}, slices.Repeat([]string{"B"}, maxFeatures-2)...),
+			},
 		}
 		if diff := cmp.Diff(want, trimNode(node)); diff != "" {
 			t.Errorf("trimmed node (-want +got):\n%s", diff)
