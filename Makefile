@@ -28,8 +28,6 @@ GENERATED := api/v1alpha1/zz_generated.deepcopy.go config/crd/bases config/rbac/
 	docs/api-reference.md
 # Packages whose tests need an API server.
 INTEGRATION = $(filter-out $(addsuffix /,$(NESTED)),$(sort $(dir $(shell grep -rl --include='*_test.go' '^//go:build integration' api cli config controllers hack internal))))
-# Packages without concurrency: a pure package and YAML. The race detector makes their tests take up to six times as long.
-WITHOUT_RACE := ./internal/plan ./api/v1alpha1 ./config
 # Modules with code of their own and more dependencies than the operator. They are linted and tested like the main module.
 NESTED := e2e/virtualnode hack/docs
 # Modules that are kept tidy. OpenKruise's keeps the go.mod and go.sum of its release.
@@ -136,13 +134,14 @@ test-long: fuzz test-site simulate soak test e2e-tools test-release ## Run every
 PARALLEL := 4
 GO_TEST = go test -tags integration -count=1 -vet=off -parallel $(PARALLEL) -timeout $(TIMEOUT)
 
-# The linter includes go vet.
+# The linter includes go vet. The pure package plan has no concurrency, and the race detector makes its tests take six times as long.
+# The tests of controllers take longest, so they start first.
 .PHONY: test-integration
 test-integration: $(LOCALCLUSTER) ## Run the unit tests and those against a real API server (LONG=1 tries every fault).
 	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
 	export KUBEBUILDER_ASSETS="$$assets"; \
-	$(GO_TEST) $(WITHOUT_RACE); \
-	$(GO_TEST) -race $$(go list ./... | grep -v $(WITHOUT_RACE:./%=-e '/%$$')); \
+	$(GO_TEST) ./internal/plan; \
+	$(GO_TEST) -race ./controllers $$(go list ./... | grep -v -e /controllers$$ -e /internal/plan$$); \
 	for module in $(NESTED); do go -C $$module test -tags integration -count=1 -timeout $(TIMEOUT) ./...; done
 
 # How often test-repeat runs each test, and the pattern of their names.

@@ -32,7 +32,7 @@ import (
 
 const (
 	// defaultSoak suits every run of the tests. SOAK=1h makes it longer.
-	defaultSoak = 10 * time.Second
+	defaultSoak = 3 * time.Second
 
 	// heapPerPod is the allowed growth of the heap in bytes per pod that has come and gone, and heapNoise the noise of the measurement. A
 	// pod that is kept takes about 3,100 bytes: a thousand of them break the limit, and ten minutes see thousands.
