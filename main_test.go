@@ -14,12 +14,12 @@ import (
 
 func TestSettingsReachTheOperator(t *testing.T) {
 	var got settings.Operator
-	err := execute(t.Context(), []string{"--default-exit-codes=Respect", "--pod-phase-max-grace-period=7s"}, nil, func(_ context.Context, operator settings.Operator) error {
+	err := execute(t.Context(), []string{"--default-exit-code-policy=Respect", "--pod-phase-max-grace-period=7s"}, nil, func(_ context.Context, operator settings.Operator) error {
 		got = operator
 		return nil
 	})
-	if limit := got.Capabilities.MaxGracePeriod; err != nil || limit != 7*time.Second || got.Resolve.ExitCodes != "Respect" {
-		t.Errorf("got grace period %s, exit codes %s, error %v", limit, got.Resolve.ExitCodes, err)
+	if limit := got.Capabilities.MaxGracePeriod; err != nil || limit != 7*time.Second || got.Resolve.ExitCodePolicy != "Respect" {
+		t.Errorf("got grace period %s, exit codes %s, error %v", limit, got.Resolve.ExitCodePolicy, err)
 	}
 }
 

@@ -115,20 +115,20 @@ func TestAdmissionRequiresModePermissions(t *testing.T) {
 		"PodPhase only, cannot patch status":      {rights: rules{patchPods}, spec: podPhaseOnly, denied: deniedPodPhase},
 		"CRR only, can create CRRs":               {rights: rules{createRequests}, spec: crrOnly},
 		"CRR only, cannot create CRRs":            {rights: rules{patchPods, patchStatus}, spec: crrOnly, denied: deniedCRR},
-		"Respect, can create CRRs":                {rights: rules{createRequests}, spec: "exitCodes: Respect"},
-		"Respect with CRR, can create CRRs":       {rights: rules{createRequests}, spec: "{mode: CRR, exitCodes: Respect}"},
-		"Respect with Image, cannot patch pods":   {rights: rules{createRequests}, spec: "{mode: Image, exitCodes: Respect}", denied: deniedImage},
-		"Respect with Image, can patch pods":      {rights: rules{patchPods}, spec: "{mode: Image, exitCodes: Respect, fallback: Disabled}"},
+		"Respect, can create CRRs":                {rights: rules{createRequests}, spec: "exitCodePolicy: Respect"},
+		"Respect with CRR, can create CRRs":       {rights: rules{createRequests}, spec: "{mode: CRR, exitCodePolicy: Respect}"},
+		"Respect with Image, cannot patch pods":   {rights: rules{createRequests}, spec: "{mode: Image, exitCodePolicy: Respect}", denied: deniedImage},
+		"Respect with Image, can patch pods":      {rights: rules{patchPods}, spec: "{mode: Image, exitCodePolicy: Respect, fallback: Disabled}"},
 		"mode of sidecar, cannot patch status": {
 			rights: rules{patchPods}, spec: "{mode: Image, fallback: Disabled, sidecars: [{name: other}, {name: proxy, mode: PodPhase}]}", denied: deniedPodPhase,
 		},
-		"exitCodes of sidecar, cannot patch status": {
+		"exitCodePolicy of sidecar, cannot patch status": {
 			rights: rules{createRequests, patchPods}, denied: deniedPodPhase,
-			spec: "{exitCodes: Respect, sidecars: [{name: other}, {name: proxy, exitCodes: Ignore}]}",
+			spec: "{exitCodePolicy: Respect, sidecars: [{name: other}, {name: proxy, exitCodePolicy: Ignore}]}",
 		},
-		"exitCodes of sidecar, cannot patch pods": {
+		"exitCodePolicy of sidecar, cannot patch pods": {
 			rights: rules{createRequests, patchStatus}, denied: deniedImage,
-			spec: "{exitCodes: Respect, sidecars: [{name: other}, {name: proxy, exitCodes: Ignore}]}",
+			spec: "{exitCodePolicy: Respect, sidecars: [{name: other}, {name: proxy, exitCodePolicy: Ignore}]}",
 		},
 		"DryRun, no permissions": {spec: "enforcement: DryRun"},
 
@@ -294,9 +294,9 @@ func TestAdmissionUnknownEnumValues(t *testing.T) {
 		"enforcement with prePull": {
 			spec: "{enforcement: Later, mode: CRR, fallback: Disabled, prePull: {}}", rights: rules{createRequests}, denied: deniedPrePull,
 		},
-		"fallback":     {spec: "{mode: CRR, fallback: Later}", rights: rules{createRequests, patchStatus}, denied: deniedImage},
-		"exitCodes":    {spec: "{exitCodes: Later}", rights: rules{createRequests, patchPods}, denied: deniedPodPhase},
-		"known values": {spec: crrOnly, rights: rules{createRequests}},
+		"fallback":       {spec: "{mode: CRR, fallback: Later}", rights: rules{createRequests, patchStatus}, denied: deniedImage},
+		"exitCodePolicy": {spec: "{exitCodePolicy: Later}", rights: rules{createRequests, patchPods}, denied: deniedPodPhase},
+		"known values":   {spec: crrOnly, rights: rules{createRequests}},
 	})
 }
 
@@ -310,7 +310,7 @@ func permitLaterValues(t *testing.T) {
 	}
 	permissive := strict.DeepCopy()
 	spec := permissive.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"]
-	for _, field := range []string{"enforcement", "fallback", "exitCodes"} {
+	for _, field := range []string{"enforcement", "fallback", "exitCodePolicy"} {
 		property := spec.Properties[field]
 		property.Enum = nil
 		spec.Properties[field] = property
@@ -323,7 +323,7 @@ func permitLaterValues(t *testing.T) {
 		// The server applies a changed CRD with a delay.
 		testenv.Eventually(t, fmt.Sprintf("unknown values to be accepted: %t", accepted), func(context.Context) error {
 			policy := newPolicy("default")
-			policy.Spec.Enforcement, policy.Spec.Fallback, policy.Spec.ExitCodes = "Later", "Later", "Later"
+			policy.Spec.Enforcement, policy.Spec.Fallback, policy.Spec.ExitCodePolicy = "Later", "Later", "Later"
 			if err := admin.Create(ctx, policy, client.DryRunAll); (err == nil) != accepted {
 				return fmt.Errorf("got error %w, want accepted: %t", err, accepted)
 			}

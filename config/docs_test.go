@@ -41,7 +41,7 @@ func pages(t *testing.T) []map[string]string {
 func TestGuideExamples(t *testing.T) {
 	want := []fields{
 		{"PrometheusRule/sidecar-termination-operator {.kind}": "PrometheusRule"},
-		{"SidecarTerminationPolicy/fluent-bit {range .spec.sidecars[*]}{.name},{.drainSeconds},{.exitCodes} {end}": "fluent-bit,30,Ignore uploader,,"},
+		{"SidecarTerminationPolicy/fluent-bit {range .spec.sidecars[*]}{.name},{.drainSeconds},{.exitCodePolicy} {end}": "fluent-bit,30,Ignore uploader,,"},
 		{"ClusterSidecarTerminationPolicy/istio-proxy {.spec.namespaceSelector.matchLabels}": `{"istio-injection":"enabled"}`},
 		{"SidecarTerminationPolicy/etl-mesh {.spec.sidecars[*].name} {.spec.image}": "fluent-bit istio-proxy mirror.example/quick-exit:v1"},
 		{"SidecarTerminationPolicy/mesh {.spec.sidecars[*].name}": "istio-proxy vault-agent"},

@@ -214,9 +214,9 @@ secretGenerator:
 patches:
 - target: {kind: SidecarTerminationPolicy, name: p}
   patch: |-
-    - {op: add, path: /spec/prePull, value: {pullSecrets: [registry, elsewhere]}}
+    - {op: add, path: /spec/prePull, value: {imagePullSecrets: [{name: registry}, {name: elsewhere}]}}
 `,
-			want: fields{"SidecarTerminationPolicy/etl-p {.spec.prePull.pullSecrets[*]}": "elsewhere etl-registry-55ff4k8ggt", "Secret/etl-registry-55ff4k8ggt {.data.key}": "dmFsdWU="},
+			want: fields{"SidecarTerminationPolicy/etl-p {.spec.prePull.imagePullSecrets[*].name}": "elsewhere etl-registry-55ff4k8ggt", "Secret/etl-registry-55ff4k8ggt {.data.key}": "dmFsdWU="},
 		},
 		// An added label would make the selector match fewer pods.
 		"labels skip selectors of policies": {kustomization: component + "labels: [{pairs: {env: prod}, includeSelectors: true}]\n", want: fields{
@@ -235,7 +235,7 @@ images: [{name: quick-exit, newName: mirror.example/quick-exit, newTag: v2}]
 ` + patchSpec("fluent-bit", `{podSelector: {matchLabels: {team: etl}}, sidecars: [{name: fluent-bit, drainSeconds: 7}, {name: uploader, mode: Image, image: quick-exit}]}`),
 			want: fields{
 				"SidecarTerminationPolicy/fluent-bit" + sidecars:                                                 "fluent-bit,7, uploader,,mirror.example/quick-exit:v2",
-				"SidecarTerminationPolicy/fluent-bit {.spec.sidecars[*].exitCodes}":                              "Ignore",
+				"SidecarTerminationPolicy/fluent-bit {.spec.sidecars[*].exitCodePolicy}":                         "Ignore",
 				"SidecarTerminationPolicy/fluent-bit {.metadata.namespace} {.spec.podSelector.matchLabels.team}": "batch etl",
 				"SidecarTerminationPolicy/istio-proxy" + sidecars:                                                "istio-proxy,0,",
 			},

@@ -29,7 +29,7 @@ var toolPresets = map[string]string{
 	"kueue":          "",
 }
 
-// presets are the presets for sidecars: name, drainSeconds and exitCodes of the sidecar, by directory, which is also the policy's name.
+// presets are the presets for sidecars: name, drainSeconds and exitCodePolicy of the sidecar, by directory, which is also the policy's name.
 var presets = map[string]string{
 	"istio-proxy":     "istio-proxy,0,Ignore",
 	"linkerd-proxy":   "linkerd-proxy,0,Ignore",
@@ -56,9 +56,9 @@ func TestPresets(t *testing.T) {
 		}
 		id := "SidecarTerminationPolicy/" + name
 		requireFields(t, render(t, directory), fields{
-			id + " {range .spec.sidecars[*]}{.name},{.drainSeconds},{.exitCodes} {end}": sidecar,
+			id + " {range .spec.sidecars[*]}{.name},{.drainSeconds},{.exitCodePolicy} {end}": sidecar,
 			id + " {.spec.podSelector}": "{}",
-			id + " {.spec['mode','image','quickExitPaths','exitCodes','drainSeconds']} {.spec.sidecars[*].mode}": "",
+			id + " {.spec['mode','image','quickExitPaths','exitCodePolicy','drainSeconds']} {.spec.sidecars[*].mode}": "",
 		})
 	}
 }
@@ -69,9 +69,9 @@ func TestToolPresets(t *testing.T) {
 		rendered := render(t, filepath.Join("presets", name))
 		id := "ClusterSidecarTerminationPolicy/" + name
 		requireFields(t, rendered, fields{
-			id + " {.spec.mainContainers[*]}":                 mains,
-			id + " {.spec['enforcement','exitCodes','mode']}": "DryRun Ignore",
-			id + " {.spec.namespaceSelector.matchLabels}":     `{"` + v1alpha1.GroupName + "/preset-" + name + `":"enabled"}`,
+			id + " {.spec.mainContainers[*]}":                      mains,
+			id + " {.spec['enforcement','exitCodePolicy','mode']}": "DryRun Ignore",
+			id + " {.spec.namespaceSelector.matchLabels}":          `{"` + v1alpha1.GroupName + "/preset-" + name + `":"enabled"}`,
 		})
 		spec := clusterPolicy(t, rendered, name).Spec
 		if len(spec.PodSelector.MatchLabels)+len(spec.PodSelector.MatchExpressions) == 0 {
@@ -108,7 +108,7 @@ func TestSamplesShowFeatures(t *testing.T) {
 		all.Write(content)
 	}
 	for _, want := range []string{
-		"mode: CRR", "mode: Image", "enforcement: DryRun", "exitCodes: Respect", "mainContainers:", "includeInjected:", "priority:", "drainSeconds:",
+		"mode: CRR", "mode: Image", "enforcement: DryRun", "exitCodePolicy: Respect", "mainContainers:", "includeInjected:", "priority:", "drainSeconds:",
 		"namespaceSelector:", "prePull:", v1alpha1.EnvTerminate, v1alpha1.EnvTerminateWithImage, v1alpha1.EnvIgnoreExitCode,
 	} {
 		if !strings.Contains(all.String(), " "+want) {

@@ -62,7 +62,7 @@ func newPodCase(tb testing.TB, policies int) podCase {
 			cache: knownNode{}, policies: index, crrServed: func() bool { return true },
 			terminators: []Terminator{&podphase.Terminator{}, &image.Terminator{}},
 			options: Options{Operator: settings.Operator{Decisions: settings.Decisions{
-				Resolve:       resolve.Options{ExitCodes: v1alpha1.ExitCodesRespect},
+				Resolve:       resolve.Options{ExitCodePolicy: v1alpha1.ExitCodePolicyRespect},
 				NodeKindRules: plan.DefaultNodeKindRules(),
 				Capabilities:  plan.Capabilities{EnabledModes: podtest.Modes(plan.PodPhaseEnabled)},
 			}}},

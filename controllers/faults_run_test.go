@@ -331,7 +331,7 @@ func (o *outcome) addPolicy(generation int64, s v1alpha1.PolicyStatus) {
 		o.Policy = append(o.Policy, fmt.Sprintf("%s=%s %s", condition.Type, condition.Status, condition.Reason))
 	}
 	o.Totals = append(o.Totals, fmt.Sprintf("terminated %d failed %d", s.TerminatedPods, s.FailedAttempts))
-	for _, recent := range s.Recent {
+	for _, recent := range s.RecentTerminations {
 		o.Totals = append(o.Totals, fmt.Sprintf("%s %s %s", recent.Pod, recent.Mode, recent.Outcome))
 	}
 }

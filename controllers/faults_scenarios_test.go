@@ -116,16 +116,16 @@ func (s scenario) policies(namespace string) []client.Object {
 }
 
 // adder appends a scenario to a list.
-type adder func(name string, restart corev1.RestartPolicy, exitCode int32, proxy, logger v1alpha1.Mode, exitCodes v1alpha1.ExitCodes, change ...func(*scenario))
+type adder func(name string, restart corev1.RestartPolicy, exitCode int32, proxy, logger v1alpha1.Mode, exitCodePolicy v1alpha1.ExitCodePolicy, change ...func(*scenario))
 
 // scenarios cover every mode with each restart policy and each setting of exit codes, policy changes by users, and everything that
 // makes a mode unusable.
 func scenarios() []scenario {
 	var list []scenario
-	add := func(name string, restart corev1.RestartPolicy, exitCode int32, proxy, logger v1alpha1.Mode, exitCodes v1alpha1.ExitCodes, change ...func(*scenario)) {
-		s := scenario{name: fmt.Sprintf("%s, %s, %s, exit %d", name, restart, exitCodes, exitCode), restartPolicy: restart, declared: byPolicy, exitCode: exitCode, mains: []int32{0}}
+	add := func(name string, restart corev1.RestartPolicy, exitCode int32, proxy, logger v1alpha1.Mode, exitCodePolicy v1alpha1.ExitCodePolicy, change ...func(*scenario)) {
+		s := scenario{name: fmt.Sprintf("%s, %s, %s, exit %d", name, restart, exitCodePolicy, exitCode), restartPolicy: restart, declared: byPolicy, exitCode: exitCode, mains: []int32{0}}
 		s.spec.Sidecars = []v1alpha1.Sidecar{{Name: "logger"}, {Name: "proxy"}}
-		s.spec.Sidecars[0].Mode, s.spec.Sidecars[1].Mode, s.spec.ExitCodes = logger, proxy, exitCodes
+		s.spec.Sidecars[0].Mode, s.spec.Sidecars[1].Mode, s.spec.ExitCodePolicy = logger, proxy, exitCodePolicy
 		for _, c := range change {
 			c(&s)
 		}
@@ -140,18 +140,18 @@ func scenarios() []scenario {
 func addPlain(add adder) {
 	const (
 		never, onFailure = corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure
-		ignore, respect  = v1alpha1.ExitCodesIgnore, v1alpha1.ExitCodesRespect
+		ignore, respect  = v1alpha1.ExitCodePolicyIgnore, v1alpha1.ExitCodePolicyRespect
 		auto, request    = v1alpha1.ModeAuto, v1alpha1.ModeCRR
 		image, phase     = v1alpha1.ModeImage, v1alpha1.ModePodPhase
 	)
 	// A failed sidecar whose exit code counts would run again.
-	sidecarCode := map[v1alpha1.ExitCodes]int32{ignore: 143, respect: 0}
+	sidecarCode := map[v1alpha1.ExitCodePolicy]int32{ignore: 143, respect: 0}
 	for _, restart := range []corev1.RestartPolicy{never, onFailure} {
-		for _, exitCodes := range []v1alpha1.ExitCodes{ignore, respect} {
-			add("Auto", restart, 0, auto, auto, exitCodes)
-			add("CRR", restart, sidecarCode[exitCodes], request, request, exitCodes)
-			add("Image", restart, 143, image, image, exitCodes)
-			add("CRR and Image", restart, 0, request, image, exitCodes)
+		for _, exitCodePolicy := range []v1alpha1.ExitCodePolicy{ignore, respect} {
+			add("Auto", restart, 0, auto, auto, exitCodePolicy)
+			add("CRR", restart, sidecarCode[exitCodePolicy], request, request, exitCodePolicy)
+			add("Image", restart, 143, image, image, exitCodePolicy)
+			add("CRR and Image", restart, 0, request, image, exitCodePolicy)
 		}
 		add("PodPhase", restart, 143, phase, phase, ignore)
 		add("PodPhase and CRR", restart, 143, phase, request, ignore)
@@ -164,15 +164,15 @@ func addPlain(add adder) {
 	}
 	add("CRR and Image by variables", never, 0, auto, auto, respect, func(s *scenario) { s.declared = byVariables })
 	for _, s := range []struct {
-		mode, later v1alpha1.Mode
-		exitCodes   v1alpha1.ExitCodes
+		mode, later    v1alpha1.Mode
+		exitCodePolicy v1alpha1.ExitCodePolicy
 	}{{request, image, respect}, {phase, image, ignore}, {image, request, respect}} {
-		add(fmt.Sprintf("%s, then deleted", s.mode), never, 0, s.mode, s.mode, s.exitCodes, func(other *scenario) {
+		add(fmt.Sprintf("%s, then deleted", s.mode), never, 0, s.mode, s.mode, s.exitCodePolicy, func(other *scenario) {
 			other.interlude = func(ctx context.Context, c client.Client, policy *v1alpha1.SidecarTerminationPolicy) error {
 				return c.Delete(ctx, policy)
 			}
 		})
-		add(fmt.Sprintf("%s, then %s", s.mode, s.later), never, 0, s.mode, s.mode, s.exitCodes, func(other *scenario) {
+		add(fmt.Sprintf("%s, then %s", s.mode, s.later), never, 0, s.mode, s.mode, s.exitCodePolicy, func(other *scenario) {
 			other.interlude = func(ctx context.Context, c client.Client, policy *v1alpha1.SidecarTerminationPolicy) error {
 				policy.Spec.Sidecars[0].Mode, policy.Spec.Sidecars[1].Mode = s.later, s.later
 				return c.Update(ctx, policy)
@@ -185,7 +185,7 @@ func addPlain(add adder) {
 func addObstructed(add adder) {
 	const (
 		never, onFailure     = corev1.RestartPolicyNever, corev1.RestartPolicyOnFailure
-		ignore, respect      = v1alpha1.ExitCodesIgnore, v1alpha1.ExitCodesRespect
+		ignore, respect      = v1alpha1.ExitCodePolicyIgnore, v1alpha1.ExitCodePolicyRespect
 		auto, request, phase = v1alpha1.ModeAuto, v1alpha1.ModeCRR, v1alpha1.ModePodPhase
 	)
 	fails := func(s *scenario) { s.mains = []int32{3} }

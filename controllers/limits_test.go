@@ -69,8 +69,8 @@ func TestManyPoliciesOnOnePod(t *testing.T) {
 // Every name has the maximum length, and the policy names the maximum number of sidecars.
 func TestLongestNamesAndMostSidecars(t *testing.T) {
 	newKruise(t).Install(t)
-	for m, exitCodes := range map[v1alpha1.Mode]v1alpha1.ExitCodes{
-		v1alpha1.ModeCRR: v1alpha1.ExitCodesRespect, v1alpha1.ModeImage: "", v1alpha1.ModePodPhase: "",
+	for m, exitCodePolicy := range map[v1alpha1.Mode]v1alpha1.ExitCodePolicy{
+		v1alpha1.ModeCRR: v1alpha1.ExitCodePolicyRespect, v1alpha1.ModeImage: "", v1alpha1.ModePodPhase: "",
 	} {
 		t.Run(string(m), func(t *testing.T) {
 			f := newFixture(t)
@@ -80,7 +80,7 @@ func TestLongestNamesAndMostSidecars(t *testing.T) {
 			for i := range 32 {
 				sidecars = append(sidecars, fmt.Sprintf("sidecar-%02d-%s", i, strings.Repeat("c", 63-len("sidecar-00-"))))
 			}
-			policy := f.newPolicy(long("mesh-"), mode(m, exitCodes), func(spec *v1alpha1.PolicySpec) {
+			policy := f.newPolicy(long("mesh-"), mode(m, exitCodePolicy), func(spec *v1alpha1.PolicySpec) {
 				spec.Sidecars = nil
 				for _, name := range sidecars {
 					spec.Sidecars = append(spec.Sidecars, v1alpha1.Sidecar{Name: name})
@@ -115,8 +115,8 @@ func TestLongestNamesAndMostSidecars(t *testing.T) {
 			}, podtest.Succeeded)
 			f.untilEvent(pod)
 			status := f.untilCounts(policy, counts{terminated: 1})
-			if len(status.Recent) != 1 || status.Recent[0].Pod != pod.Name {
-				t.Errorf("recent is %+v", status.Recent)
+			if len(status.RecentTerminations) != 1 || status.RecentTerminations[0].Pod != pod.Name {
+				t.Errorf("recent is %+v", status.RecentTerminations)
 			}
 			f.nothingWentWrong()
 		})
@@ -127,9 +127,9 @@ func TestLargestStatusIsAccepted(t *testing.T) {
 	f := newFixture(t)
 	policy := f.newPolicy(long("mesh-"))
 	for range 10 {
-		policy.Status.Recent = append(policy.Status.Recent, v1alpha1.RecentTermination{
+		policy.Status.RecentTerminations = append(policy.Status.RecentTerminations, v1alpha1.RecentTermination{
 			Namespace: strings.Repeat("n", 63), Pod: long("job-"), Mode: v1alpha1.ModePodPhase,
-			Outcome: v1alpha1.OutcomeWouldTerminate, Milliseconds: 1<<63 - 1,
+			Outcome: v1alpha1.OutcomeWouldTerminate, DurationMilliseconds: 1<<63 - 1,
 		})
 	}
 	for _, kind := range []string{

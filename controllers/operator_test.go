@@ -166,7 +166,7 @@ func TestOperatorFollowsKruise(t *testing.T) {
 	f := newFixture(t)
 	k := newKruise(t)
 	f.startOperator(testOptions())
-	policy := f.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect), func(spec *v1alpha1.PolicySpec) {
+	policy := f.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodePolicyRespect), func(spec *v1alpha1.PolicySpec) {
 		spec.Fallback = v1alpha1.FallbackDisabled
 	})
 	pulling := f.newPolicy("pulling", withPrePull, func(spec *v1alpha1.PolicySpec) { spec.Sidecars[0].Name = "none" })
@@ -263,8 +263,8 @@ func TestStatusCountsPods(t *testing.T) {
 	f.change(pod, podtest.MainDone)
 	f.change(pod, podtest.SidecarDone)
 	status = f.untilCounts(policy, counts{matched: 1, stuck: 1, terminated: 1})
-	if len(status.Recent) != 1 || status.Recent[0].Pod != "job-1" || status.Recent[0].Outcome != v1alpha1.OutcomeTerminated || status.LastTerminationTime == nil {
-		t.Errorf("recent is %+v, last %v", status.Recent, status.LastTerminationTime)
+	if len(status.RecentTerminations) != 1 || status.RecentTerminations[0].Pod != "job-1" || status.RecentTerminations[0].Outcome != v1alpha1.OutcomeTerminated || status.LastTerminationTime == nil {
+		t.Errorf("recent is %+v, last %v", status.RecentTerminations, status.LastTerminationTime)
 	}
 	f.nothingWentWrong()
 }
@@ -290,7 +290,7 @@ func TestPodIsRelabelled(t *testing.T) {
 	newKruise(t).Install(t)
 	f := newFixture(t)
 	f.startOperator(testOptions())
-	policy := f.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect), func(spec *v1alpha1.PolicySpec) {
+	policy := f.newPolicy("mesh", mode(v1alpha1.ModeCRR, v1alpha1.ExitCodePolicyRespect), func(spec *v1alpha1.PolicySpec) {
 		spec.PodSelector = metav1.LabelSelector{MatchLabels: map[string]string{"team": "etl"}}
 	})
 	pod := f.newPod("job-1", podtest.MainDone)

@@ -42,7 +42,7 @@ type statusWrite struct {
 func (w *statusWrite) appliedTo(status v1alpha1.PolicyStatus) bool {
 	return status.TerminatedPods == w.status.TerminatedPods && status.FailedAttempts == w.status.FailedAttempts &&
 		equality.Semantic.DeepEqual(status.LastTerminationTime, w.status.LastTerminationTime) &&
-		equality.Semantic.DeepEqual(status.Recent, w.status.Recent)
+		equality.Semantic.DeepEqual(status.RecentTerminations, w.status.RecentTerminations)
 }
 
 // get returns the policy's state; the zero state if there is none.

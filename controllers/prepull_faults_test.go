@@ -82,7 +82,7 @@ func (tr *pullTrial) converge() []string {
 func (tr *pullTrial) run() []string {
 	tr.Helper()
 	result := tr.converge()
-	tr.policy.Spec.PrePull.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "batch"}}
+	tr.policy.Spec.PrePull.NodeLabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "batch"}}
 	tr.update(tr.policy)
 	result = append(result, tr.converge()...)
 	tr.policy.Spec.PrePull = nil
@@ -141,13 +141,16 @@ func TestPullJobsWithLongestNames(t *testing.T) {
 		}
 	})
 	f.wantPrePulled(cluster, "False PrePulling")
-	var ofCluster kruise.ImagePullJobList
-	if err := f.List(t.Context(), &ofCluster, client.InNamespace(systemNamespace)); err != nil {
-		t.Fatal(err)
-	}
-	if len(ofCluster.Items) != 1 || !metav1.IsControlledBy(&ofCluster.Items[0], cluster) {
-		t.Errorf("the operator's namespace has jobs %+v", ofCluster.Items)
-	}
+	testenv.Eventually(t, "the operator's namespace has a job", func(ctx context.Context) error {
+		var ofCluster kruise.ImagePullJobList
+		if err := f.List(ctx, &ofCluster, client.InNamespace(systemNamespace)); err != nil {
+			return err
+		}
+		if len(ofCluster.Items) != 1 || !metav1.IsControlledBy(&ofCluster.Items[0], cluster) {
+			return fmt.Errorf("it has %+v", ofCluster.Items)
+		}
+		return nil
+	})
 	for _, job := range f.pullJobs() {
 		if len(job.Name) != 63 || len(job.Labels[v1alpha1.LabelPolicy]) > 63 {
 			t.Errorf("the job has name %q and labels %v", job.Name, job.Labels)

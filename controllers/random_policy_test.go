@@ -53,10 +53,10 @@ func words[T ~string]() func(*T, randfill.Continue) {
 // fillerOf returns a filler of specs, whose values the definitions may deny.
 func fillerOf(seed int64) *randfill.Filler {
 	return randfill.NewWithSeed(seed).NilChance(0.5).NumElements(0, 2).Funcs(
-		words[string](), words[v1alpha1.ContainerName](), words[v1alpha1.QuickExitPath](), words[v1alpha1.SecretName](),
+		words[string](), words[v1alpha1.ContainerName](), words[v1alpha1.QuickExitPath](),
 		anyOf[int32](0, 1, 3, 30, -1, 86400, math.MaxInt32, math.MinInt32),
 		anyOf(v1alpha1.ModeAuto, v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase, "", "Kill"),
-		anyOf(v1alpha1.ExitCodesIgnore, v1alpha1.ExitCodesRespect, "", "Sometimes"),
+		anyOf(v1alpha1.ExitCodePolicyIgnore, v1alpha1.ExitCodePolicyRespect, "", "Sometimes"),
 		anyOf(v1alpha1.FallbackEnabled, v1alpha1.FallbackDisabled, "", "Never"),
 		anyOf(v1alpha1.EnforcementEnforce, v1alpha1.EnforcementDryRun, "Audit"),
 		anyOf(metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist, "Near"),

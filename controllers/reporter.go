@@ -193,7 +193,7 @@ func (r *reporter) logOf(key types.NamespacedName, state *podState) logr.Logger 
 }
 
 func recent(policy resolve.PolicyRef, pod types.NamespacedName, mode v1alpha1.Mode, outcome v1alpha1.TerminationOutcome, took time.Duration) v1alpha1.RecentTermination {
-	result := v1alpha1.RecentTermination{Pod: pod.Name, Mode: mode, Outcome: outcome, Milliseconds: took.Milliseconds()}
+	result := v1alpha1.RecentTermination{Pod: pod.Name, Mode: mode, Outcome: outcome, DurationMilliseconds: took.Milliseconds()}
 	if policy.Kind == resolve.KindCluster {
 		result.Namespace = pod.Namespace
 	}

@@ -76,7 +76,7 @@ func (u unansweredWriter) Patch(ctx context.Context, object client.Object, patch
 var (
 	policySteps = map[string]func(*v1alpha1.PolicySpec){
 		"PodPhase": mode(v1alpha1.ModePodPhase, ""), "CRR": mode(v1alpha1.ModeCRR, ""), "Image": mode(v1alpha1.ModeImage, ""), "Auto": mode(v1alpha1.ModeAuto, ""),
-		"Respect": func(s *v1alpha1.PolicySpec) { s.ExitCodes = v1alpha1.ExitCodesRespect },
+		"Respect": func(s *v1alpha1.PolicySpec) { s.ExitCodePolicy = v1alpha1.ExitCodePolicyRespect },
 		"alone":   func(s *v1alpha1.PolicySpec) { s.Fallback = v1alpha1.FallbackDisabled },
 		"DryRun":  func(s *v1alpha1.PolicySpec) { s.Enforcement = v1alpha1.EnforcementDryRun },
 		"drain":   func(s *v1alpha1.PolicySpec) { s.DrainSeconds = ptr.To[int32](5) },

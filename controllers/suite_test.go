@@ -359,9 +359,9 @@ func (f *fixture) newClusterPolicy(change ...func(*v1alpha1.ClusterSidecarTermin
 	return policy
 }
 
-// mode sets a policy's mode and exitCodes.
-func mode(m v1alpha1.Mode, exitCodes v1alpha1.ExitCodes) func(*v1alpha1.PolicySpec) {
-	return func(spec *v1alpha1.PolicySpec) { spec.Mode, spec.ExitCodes = m, exitCodes }
+// mode sets a policy's mode and exitCodePolicy.
+func mode(m v1alpha1.Mode, exitCodePolicy v1alpha1.ExitCodePolicy) func(*v1alpha1.PolicySpec) {
+	return func(spec *v1alpha1.PolicySpec) { spec.Mode, spec.ExitCodePolicy = m, exitCodePolicy }
 }
 
 // crrs returns the ContainerRecreateRequests of the namespace.

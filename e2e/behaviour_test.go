@@ -89,7 +89,7 @@ func modeBehaviours(restartPolicies []corev1.RestartPolicy) []behaviour {
 		"respected fails":   {harness.ExitsSevenOnTerm, harness.ExitsZeroOnTerm},
 	} {
 		policy := harness.Policy(v1alpha1.ModeCRR, "respected", "ignored")
-		policy.Spec.Sidecars[0].ExitCodes = v1alpha1.ExitCodesRespect
+		policy.Spec.Sidecars[0].ExitCodePolicy = v1alpha1.ExitCodePolicyRespect
 		job := harness.Job("job", corev1.RestartPolicyNever,
 			harness.Container("respected", c.respected), harness.Container("ignored", c.ignored), harness.Main(2))
 		job.Spec.BackoffLimit = ptr.To[int32](0)
@@ -107,7 +107,7 @@ func envBehaviours() []behaviour {
 	byPolicyAndEnv := harness.Job("job", corev1.RestartPolicyNever, harness.Container("by-crr", harness.ExitsZeroOnTerm), harness.Main(2),
 		harness.WithEnv(harness.Container("by-image", harness.ExitsZeroOnTerm), v1alpha1.EnvTerminateWithImage, harness.QuickExitImage))
 	byCRR := harness.Policy(v1alpha1.ModeCRR, "by-crr")
-	byCRR.Spec.ExitCodes = v1alpha1.ExitCodesRespect
+	byCRR.Spec.ExitCodePolicy = v1alpha1.ExitCodePolicyRespect
 	respected, terminate := []string{v1alpha1.EnvIgnoreExitCode, "false"}, []string{v1alpha1.EnvTerminate, "true"}
 	ignored := append([]string{v1alpha1.EnvIgnoreExitCode, "true"}, terminate...)
 	all := []behaviour{
@@ -262,11 +262,11 @@ func with(mode v1alpha1.Mode, changes ...func(*v1alpha1.PolicySpec)) *v1alpha1.S
 	return policy
 }
 
-func respect(spec *v1alpha1.PolicySpec) { spec.ExitCodes = v1alpha1.ExitCodesRespect }
+func respect(spec *v1alpha1.PolicySpec) { spec.ExitCodePolicy = v1alpha1.ExitCodePolicyRespect }
 
 func threeModes() *v1alpha1.SidecarTerminationPolicy {
 	policy := harness.Policy(v1alpha1.ModeAuto, "by-crr", "by-image", "by-phase")
-	policy.Spec.Sidecars[0].Mode, policy.Spec.Sidecars[0].ExitCodes = v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect
+	policy.Spec.Sidecars[0].Mode, policy.Spec.Sidecars[0].ExitCodePolicy = v1alpha1.ModeCRR, v1alpha1.ExitCodePolicyRespect
 	policy.Spec.Sidecars[1].Mode, policy.Spec.Sidecars[1].Image = v1alpha1.ModeImage, harness.QuickExitImage
 	policy.Spec.Sidecars[2].Mode = v1alpha1.ModePodPhase
 	return policy

@@ -40,25 +40,27 @@ const (
 
 // faultPolicy holds the settings of a policy.
 type faultPolicy struct {
-	mode      v1alpha1.Mode
-	exitCodes v1alpha1.ExitCodes
+	mode           v1alpha1.Mode
+	exitCodePolicy v1alpha1.ExitCodePolicy
 }
 
 // Mode CRR is listed twice: only with Respect does it create a CRR at once.
 var faultPolicies = []faultPolicy{
-	{v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect},
-	{v1alpha1.ModeCRR, v1alpha1.ExitCodesIgnore},
-	{v1alpha1.ModeImage, v1alpha1.ExitCodesIgnore},
-	{v1alpha1.ModePodPhase, v1alpha1.ExitCodesIgnore},
-	{v1alpha1.ModeAuto, v1alpha1.ExitCodesIgnore},
+	{v1alpha1.ModeCRR, v1alpha1.ExitCodePolicyRespect},
+	{v1alpha1.ModeCRR, v1alpha1.ExitCodePolicyIgnore},
+	{v1alpha1.ModeImage, v1alpha1.ExitCodePolicyIgnore},
+	{v1alpha1.ModePodPhase, v1alpha1.ExitCodePolicyIgnore},
+	{v1alpha1.ModeAuto, v1alpha1.ExitCodePolicyIgnore},
 }
 
-func (p faultPolicy) name() string { return strings.ToLower(fmt.Sprintf("%s-%s", p.mode, p.exitCodes)) }
+func (p faultPolicy) name() string {
+	return strings.ToLower(fmt.Sprintf("%s-%s", p.mode, p.exitCodePolicy))
+}
 
 // needsZeroExit reports whether a sidecar that exits non-zero may fail the pod. That is so if its exit code counts, or if the
 // kubelet may restart in the middle of an image swap. Under Never, the kubelet then does not start the new image.
 func (p faultPolicy) needsZeroExit(kubeletRestarts bool) bool {
-	return p.exitCodes == v1alpha1.ExitCodesRespect || kubeletRestarts && p.mode == v1alpha1.ModeImage
+	return p.exitCodePolicy == v1alpha1.ExitCodePolicyRespect || kubeletRestarts && p.mode == v1alpha1.ModeImage
 }
 
 // expectation is the result of the Job without its sidecar.
@@ -131,7 +133,7 @@ func newFaultJobs(t *testing.T) *faultJobs {
 	for _, p := range faultPolicies {
 		policy := harness.Policy(p.mode)
 		policy.Name = p.name()
-		policy.Spec.Image, policy.Spec.ExitCodes = harness.QuickExitImage, p.exitCodes
+		policy.Spec.Image, policy.Spec.ExitCodePolicy = harness.QuickExitImage, p.exitCodePolicy
 		policy.Spec.PodSelector.MatchLabels = map[string]string{policyLabel: p.name()}
 		f.Create(policy)
 	}

@@ -74,7 +74,7 @@ spec:
 	var names []string
 	for _, sidecar := range policy.Spec.Sidecars {
 		names = append(names, sidecar.Name)
-		if sidecar.Name == "fluent-bit" && (*sidecar.DrainSeconds != 1 || sidecar.ExitCodes == "") {
+		if sidecar.Name == "fluent-bit" && (*sidecar.DrainSeconds != 1 || sidecar.ExitCodePolicy == "") {
 			t.Errorf("fluent-bit is %+v, want the preset with drainSeconds 1", sidecar)
 		}
 	}

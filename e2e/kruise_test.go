@@ -14,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -40,7 +39,7 @@ func TestKruiseRemovedAndInstalled(t *testing.T) {
 	operator := test.OperatorPod()
 
 	auto, crr := columnPolicy(v1alpha1.ModeAuto), columnPolicy(v1alpha1.ModeCRR)
-	crr.Spec.ExitCodes = v1alpha1.ExitCodesRespect
+	crr.Spec.ExitCodePolicy = v1alpha1.ExitCodePolicyRespect
 
 	without := harness.Job("without-kruise", corev1.RestartPolicyNever, harness.Sidecar(harness.ExitsZeroOnTerm), harness.Main(2))
 	without.Spec.Template.Labels = auto.Spec.PodSelector.MatchLabels
@@ -117,7 +116,7 @@ func TestKruiseDaemonDown(t *testing.T) {
 		policy.Spec.TerminationDeadlineSeconds = ptr.To[int32](shortDeadline)
 		switch name {
 		case ignore:
-			policy.Spec.ExitCodes = v1alpha1.ExitCodesIgnore
+			policy.Spec.ExitCodePolicy = v1alpha1.ExitCodePolicyIgnore
 		case stuck:
 			policy.Spec.Fallback = v1alpha1.FallbackDisabled
 		}
@@ -171,13 +170,12 @@ func prePullPolicy(test *harness.Test) *v1alpha1.SidecarTerminationPolicy {
 	policy.Name = "pre-pull"
 	policy.Spec.Image = harness.QuickExitImage
 	policy.Spec.PrePull = &v1alpha1.PrePull{
-		NodeSelector: &metav1.LabelSelector{
+		NodeLabelSelector: &metav1.LabelSelector{
 			MatchLabels: map[string]string{corev1.LabelHostname: nodes[0].Labels[corev1.LabelHostname]},
 			MatchExpressions: []metav1.LabelSelectorRequirement{
 				{Key: "eks.amazonaws.com/compute-type", Operator: metav1.LabelSelectorOpDoesNotExist},
 			},
 		},
-		SandboxConfig: &v1alpha1.SandboxConfig{Labels: map[string]string{"tenant": "etl"}, Annotations: map[string]string{"e2e": "true"}},
 	}
 	return policy
 }
@@ -206,7 +204,7 @@ func TestPrePullDownloadsImage(t *testing.T) {
 	waitForPrePulled(test, policy, "True PrePulled "+harness.QuickExitImage+" is on 1 of 1 nodes")
 
 	// NodeImages have the labels of their nodes.
-	selector, err := metav1.LabelSelectorAsSelector(policy.Spec.PrePull.NodeSelector)
+	selector, err := metav1.LabelSelectorAsSelector(policy.Spec.PrePull.NodeLabelSelector)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,13 +213,6 @@ func TestPrePullDownloadsImage(t *testing.T) {
 		t.Fatalf("got %d NodeImages and error %v", len(list.Items), err)
 	}
 	nodes := list.Items
-	repository, _, _ := strings.Cut(harness.QuickExitImage, ":")
-	tenant, _, _ := unstructured.NestedString(nodes[0].Object, "spec", "images", repository, "sandboxConfig", "labels", "tenant")
-	note, _, _ := unstructured.NestedString(nodes[0].Object, "spec", "images", repository, "sandboxConfig", "annotations", "e2e")
-	if tenant != "etl" || note != "true" {
-		t.Errorf("The NodeImage has label %q and annotation %q: %v", tenant, note, nodes[0].Object["spec"])
-	}
-
 	const unpullable = "127.0.0.1:1/never-pulled:1"
 	test.MergePatch(policy, `{"spec":{"image":"`+unpullable+`"}}`)
 	waitForPrePulled(test, policy, "False PrePullFailed "+unpullable+" is on 0 of 1 nodes and could not be pulled to "+nodes[0].GetName())

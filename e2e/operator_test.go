@@ -22,20 +22,20 @@ func TestOperatorRestarts(t *testing.T) {
 	test := harness.New(t)
 	const exitsZeroSlowly = `trap 'sleep 15; exit 0' TERM; sleep 3600 & wait`
 	cases := []struct {
-		mode      v1alpha1.Mode
-		exitCodes v1alpha1.ExitCodes
-		script    string
-		crrs      int
+		mode           v1alpha1.Mode
+		exitCodePolicy v1alpha1.ExitCodePolicy
+		script         string
+		crrs           int
 	}{
-		{v1alpha1.ModeCRR, v1alpha1.ExitCodesRespect, exitsZeroSlowly, 1},
-		{v1alpha1.ModeCRR, v1alpha1.ExitCodesIgnore, harness.IgnoresTerm, 1},
-		{v1alpha1.ModeImage, v1alpha1.ExitCodesIgnore, harness.IgnoresTerm, 0},
-		{v1alpha1.ModePodPhase, v1alpha1.ExitCodesIgnore, harness.IgnoresTerm, 0},
+		{v1alpha1.ModeCRR, v1alpha1.ExitCodePolicyRespect, exitsZeroSlowly, 1},
+		{v1alpha1.ModeCRR, v1alpha1.ExitCodePolicyIgnore, harness.IgnoresTerm, 1},
+		{v1alpha1.ModeImage, v1alpha1.ExitCodePolicyIgnore, harness.IgnoresTerm, 0},
+		{v1alpha1.ModePodPhase, v1alpha1.ExitCodePolicyIgnore, harness.IgnoresTerm, 0},
 	}
 	var gates []*harness.Gate
 	for i, c := range cases {
 		policy := harness.Policy(c.mode)
-		policy.Name, policy.Spec.ExitCodes = fmt.Sprintf("policy-%d", i), c.exitCodes
+		policy.Name, policy.Spec.ExitCodePolicy = fmt.Sprintf("policy-%d", i), c.exitCodePolicy
 		policy.Spec.PodSelector.MatchLabels = map[string]string{policyLabel: policy.Name}
 		test.Create(policy)
 		for _, name := range []string{"runs", "ends"} {

@@ -104,7 +104,7 @@ func policyForImage(image string) *v1alpha1.SidecarTerminationPolicy {
 	policy := harness.Policy(v1alpha1.ModeImage)
 	policy.Spec.Image, policy.Spec.Fallback = image, v1alpha1.FallbackDisabled
 	// With Ignore, the pod is done before the image has run.
-	policy.Spec.ExitCodes = v1alpha1.ExitCodesRespect
+	policy.Spec.ExitCodePolicy = v1alpha1.ExitCodePolicyRespect
 	policy.Spec.QuickExitPaths = []v1alpha1.QuickExitPath{quickexit.Default}
 	for _, path := range coveredCommands {
 		policy.Spec.QuickExitPaths = append(policy.Spec.QuickExitPaths, v1alpha1.QuickExitPath(path))
@@ -260,7 +260,7 @@ func TestQuickExitImageRegistryDown(t *testing.T) {
 				*sidecar = harness.WithEnv(*sidecar, "EXIT_CODE", fmt.Sprint(exitCode))
 				sidecar.ImagePullPolicy = corev1.PullAlways
 				policy := policyForImage(pushQuickExit(test, registry, "quick-exit:v1"))
-				policy.Spec.ExitCodes = v1alpha1.ExitCodesIgnore
+				policy.Spec.ExitCodePolicy = v1alpha1.ExitCodePolicyIgnore
 				gate := test.Gate(&job.Spec.Template)
 				test.Create(job)
 				test.WaitForRunning("job")

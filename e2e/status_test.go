@@ -75,11 +75,11 @@ func requireOneTermination(status v1alpha1.PolicyStatus, pod string) error {
 		return fmt.Errorf("the counts are %+v", status)
 	case status.LastTerminationTime.IsZero():
 		return fmt.Errorf("lastTerminationTime is unset")
-	case len(status.Recent) != 1:
-		return fmt.Errorf("recent is %+v", status.Recent)
+	case len(status.RecentTerminations) != 1:
+		return fmt.Errorf("recent is %+v", status.RecentTerminations)
 	}
-	recent := status.Recent[0]
-	if recent.Pod != pod || recent.Mode != v1alpha1.ModeCRR || recent.Outcome != v1alpha1.OutcomeTerminated || recent.Milliseconds <= 0 {
+	recent := status.RecentTerminations[0]
+	if recent.Pod != pod || recent.Mode != v1alpha1.ModeCRR || recent.Outcome != v1alpha1.OutcomeTerminated || recent.DurationMilliseconds <= 0 {
 		return fmt.Errorf("recent is %+v", recent)
 	}
 	return nil
@@ -142,7 +142,7 @@ func TestDryRunWritesNothing(t *testing.T) {
 			test.EventuallyStatus(policy, "the status to report the dry run", func(status v1alpha1.PolicyStatus) error {
 				ready := harness.Condition(status, v1alpha1.ConditionReady)
 				if status.DryRunPods != 1 || status.TerminatingPods != 0 || status.TerminatedPods != 0 || ready.Reason != string(v1alpha1.ReasonDryRun) ||
-					len(status.Recent) != 1 || status.Recent[0].Pod != pod.Name || status.Recent[0].Outcome != v1alpha1.OutcomeWouldTerminate {
+					len(status.RecentTerminations) != 1 || status.RecentTerminations[0].Pod != pod.Name || status.RecentTerminations[0].Outcome != v1alpha1.OutcomeWouldTerminate {
 					return fmt.Errorf("the status is %+v", status)
 				}
 				return nil
@@ -188,7 +188,7 @@ func TestClusterPolicy(t *testing.T) {
 	selected.EventuallyGet(policy, "the pods to be counted as terminated", harness.StatusTimeout, func() error {
 		// It declares the sidecar of the other pod as well, whose mode the policy of the namespace sets.
 		status := policy.Status
-		if status.TerminatedPods != 2 || !slices.ContainsFunc(status.Recent, func(r v1alpha1.RecentTermination) bool {
+		if status.TerminatedPods != 2 || !slices.ContainsFunc(status.RecentTerminations, func(r v1alpha1.RecentTermination) bool {
 			return r.Pod == record.Pod.Name && r.Namespace == selected.Namespace
 		}) {
 			return fmt.Errorf("the status is %+v", status)

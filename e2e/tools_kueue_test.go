@@ -156,7 +156,7 @@ func TestToolsKueueReleasesQuota(t *testing.T) {
 	test := newInjectedTool(t, `trap 'sleep 3; exit 0' TERM; sleep 3600 & wait`, "kueue")
 	createQueue(test)
 	policy := harness.Policy(v1alpha1.ModeCRR)
-	policy.Spec.Sidecars[0].ExitCodes = v1alpha1.ExitCodesRespect
+	policy.Spec.Sidecars[0].ExitCodePolicy = v1alpha1.ExitCodePolicyRespect
 	test.Create(policy, queued(test, "first", lowPriority, 30))
 	waitForWorkload(test, "first", workloadAdmitted)
 	test.Create(queued(test, "second", lowPriority, 30))

@@ -25,7 +25,7 @@ const (
 func TestInvalidPolicies(t *testing.T) {
 	const (
 		exactlyOne  = "set sidecars, includeInjected or both, or else mainContainers"
-		noRespect   = "exitCodes: Respect cannot be combined with mode: PodPhase"
+		noRespect   = "exitCodePolicy: Respect cannot be combined with mode: PodPhase"
 		noReference = "image must be an image reference"
 		noPath      = "an entry of quickExitPaths must be an absolute path in its shortest form"
 		ofRuntime   = "an entry of quickExitPaths cannot be a path that container runtimes mount over the image"
@@ -62,8 +62,8 @@ func TestInvalidPolicies(t *testing.T) {
 
 		"the mode is unknown":                       {valid + "mode: Kill", "spec.mode", "Unsupported value"},
 		"the mode of a sidecar is unknown":          {"podSelector: {}\nsidecars: [{name: a, mode: crr}]", "spec.sidecars[0].mode", "Unsupported value"},
-		"exitCodes is unknown":                      {valid + "exitCodes: Sometimes", "spec.exitCodes", "Unsupported value"},
-		"exitCodes of a sidecar is unknown":         {"podSelector: {}\nsidecars: [{name: a, exitCodes: 'true'}]", "spec.sidecars[0].exitCodes", "Unsupported value"},
+		"exitCodePolicy is unknown":                 {valid + "exitCodePolicy: Sometimes", "spec.exitCodePolicy", "Unsupported value"},
+		"exitCodePolicy of a sidecar is unknown":    {"podSelector: {}\nsidecars: [{name: a, exitCodePolicy: 'true'}]", "spec.sidecars[0].exitCodePolicy", "Unsupported value"},
 		"fallback is unknown":                       {valid + "fallback: Never", "spec.fallback", "Unsupported value"},
 		"enforcement is unknown":                    {valid + "enforcement: Audit", "spec.enforcement", "Unsupported value"},
 		"the image is not a reference":              {valid + "image: 'quick exit:v1'", "spec.image", noReference},
@@ -78,7 +78,7 @@ func TestInvalidPolicies(t *testing.T) {
 		"a quickExitPaths entry is a path of the runtime":      {withImage + "quickExitPaths: [/proc/1/exe]", "spec.quickExitPaths[0]", ofRuntime},
 		"a quickExitPaths entry is longer than 256":            {withImage + "quickExitPaths: [/" + strings.Repeat("a", 256) + "]", "spec.quickExitPaths[0]", "Too long"},
 		"the pod selector has more than 64 values":             {"sidecars: [{name: proxy}]\npodSelector: {matchExpressions: [{key: k, operator: In, values: " + list(65, "v%d") + "}]}", "spec.podSelector", "podSelector may hold at most 64 values"},
-		"the node selector of prePull has more than 64 values": {valid + "prePull: {nodeSelector: {matchExpressions: [{key: k, operator: In, values: " + list(65, "v%d") + "}]}}", "spec.prePull.nodeSelector", "nodeSelector may hold at most 64 values"},
+		"the node selector of prePull has more than 64 values": {valid + "prePull: {nodeLabelSelector: {matchExpressions: [{key: k, operator: In, values: " + list(65, "v%d") + "}]}}", "spec.prePull.nodeLabelSelector", "nodeLabelSelector may hold at most 64 values"},
 		"there are more than 64 entries of quickExitPaths":     {withImage + "quickExitPaths: " + list(65, "/c%d"), "spec.quickExitPaths", "at most 64 items"},
 		"quickExitPaths without an image":                      {valid + "quickExitPaths: [default]", "spec.quickExitPaths", noImage},
 		"quickExitPaths with an empty image":                   {valid + "image: ''\nquickExitPaths: [default]", "spec.quickExitPaths", noImage},
@@ -92,25 +92,19 @@ func TestInvalidPolicies(t *testing.T) {
 		"terminationDeadlineSeconds is more than an hour": {valid + "terminationDeadlineSeconds: 3601", "spec.terminationDeadlineSeconds", "less than or equal to 3600"},
 		"the priority is beyond the upper bound":          {valid + "priority: 1000001", "spec.priority", "less than or equal to"},
 		"the priority is beyond the lower bound":          {valid + "priority: -1000001", "spec.priority", "greater than or equal to"},
-		"mode PodPhase with Respect":                      {valid + "mode: PodPhase\nexitCodes: Respect", "spec.exitCodes", noRespect},
-		"a sidecar's mode PodPhase with its own Respect":  {"podSelector: {}\nsidecars: [{name: a}, {name: b, mode: PodPhase, exitCodes: Respect}]", "spec.sidecars[1].exitCodes", noRespect},
+		"mode PodPhase with Respect":                      {valid + "mode: PodPhase\nexitCodePolicy: Respect", "spec.exitCodePolicy", noRespect},
+		"a sidecar's mode PodPhase with its own Respect":  {"podSelector: {}\nsidecars: [{name: a}, {name: b, mode: PodPhase, exitCodePolicy: Respect}]", "spec.sidecars[1].exitCodePolicy", noRespect},
 		"a sidecar's mode PodPhase with the policy's Respect": {
-			"podSelector: {}\nsidecars: [{name: a, mode: PodPhase}]\nexitCodes: Respect", "spec.sidecars", "must set exitCodes: Ignore where the policy sets Respect"},
+			"podSelector: {}\nsidecars: [{name: a, mode: PodPhase}]\nexitCodePolicy: Respect", "spec.sidecars", "must set exitCodePolicy: Ignore where the policy sets Respect"},
 		"a sidecar's Respect with the policy's mode PodPhase": {
-			"podSelector: {}\nsidecars: [{name: a, exitCodes: Respect}]\nmode: PodPhase", "spec.sidecars", "must set another mode where the policy sets mode: PodPhase"},
+			"podSelector: {}\nsidecars: [{name: a, exitCodePolicy: Respect}]\nmode: PodPhase", "spec.sidecars", "must set another mode where the policy sets mode: PodPhase"},
 
-		"the node selector of prePull has more than 64 labels":      {valid + "prePull: {nodeSelector: {matchLabels: " + labels(65) + "}}", "spec.prePull.nodeSelector", "nodeSelector may hold at most 64"},
-		"the node selector of prePull has more than 64 expressions": {valid + "prePull: {nodeSelector: {matchExpressions: " + expressions(65) + "}}", "spec.prePull.nodeSelector", "nodeSelector may hold at most 64"},
-		"there are more than 16 pull secrets":                       {valid + "prePull: {pullSecrets: " + names(17) + "}", "spec.prePull.pullSecrets", "at most 16 items"},
-		"a pull secret is named twice":                              {valid + "prePull: {pullSecrets: [a, a]}", "spec.prePull.pullSecrets[1]", "Duplicate value"},
-		"the name of a pull secret is empty":                        {valid + "prePull: {pullSecrets: ['']}", "spec.prePull.pullSecrets[0]", "at least 1 char"},
-		"the name of a pull secret is not an object name":           {valid + "prePull: {pullSecrets: [other/registry]}", "spec.prePull.pullSecrets[0]", "should match"},
-		"the sandbox has more than 32 labels":                       {valid + "prePull: {sandboxConfig: {labels: " + labels(33) + "}}", "spec.prePull.sandboxConfig.labels", "at most 32"},
-		"the sandbox has more than 32 annotations":                  {valid + "prePull: {sandboxConfig: {annotations: " + labels(33) + "}}", "spec.prePull.sandboxConfig.annotations", "at most 32"},
-		"a label of the sandbox has no key":                         {valid + "prePull: {sandboxConfig: {labels: {'': v}}}", "spec.prePull.sandboxConfig.labels", "a label may have a key of 1 to 317"},
-		"a label of the sandbox is too long":                        {valid + "prePull: {sandboxConfig: {labels: {k: " + long + "}}}", "spec.prePull.sandboxConfig.labels", "a value of at most 63"},
-		"an annotation of the sandbox is too long":                  {valid + "prePull: {sandboxConfig: {annotations: {k: " + strings.Repeat("a", 4097) + "}}}", "spec.prePull.sandboxConfig.annotations", "a value of at most 4096"},
-		"the key of an annotation of the sandbox is too long":       {valid + "prePull: {sandboxConfig: {annotations: {" + strings.Repeat("k", 318) + ": v}}}", "spec.prePull.sandboxConfig.annotations", "a key of 1 to 317"},
+		"the node selector of prePull has more than 64 labels":      {valid + "prePull: {nodeLabelSelector: {matchLabels: " + labels(65) + "}}", "spec.prePull.nodeLabelSelector", "nodeLabelSelector may hold at most 64"},
+		"the node selector of prePull has more than 64 expressions": {valid + "prePull: {nodeLabelSelector: {matchExpressions: " + expressions(65) + "}}", "spec.prePull.nodeLabelSelector", "nodeLabelSelector may hold at most 64"},
+		"there are more than 16 pull secrets":                       {valid + "prePull: {imagePullSecrets: " + sidecars(17) + "}", "spec.prePull.imagePullSecrets", "at most 16 items"},
+		"a pull secret is named twice":                              {valid + "prePull: {imagePullSecrets: [{name: a}, {name: a}]}", "spec.prePull.imagePullSecrets[1]", "Duplicate value"},
+		"the name of a pull secret is empty":                        {valid + "prePull: {imagePullSecrets: [{name: ''}]}", "spec.prePull.imagePullSecrets[0].name", "at least 1 char"},
+		"the name of a pull secret is not an object name":           {valid + "prePull: {imagePullSecrets: [{name: other/registry}]}", "spec.prePull.imagePullSecrets[0].name", "should match"},
 	} {
 		for _, kind := range kinds {
 			t.Run(name+"/"+kind, func(t *testing.T) {
@@ -163,15 +157,15 @@ func TestValidPolicies(t *testing.T) {
 		"no pod selector":                                    "sidecars: [{name: proxy}]",
 		"patterns":                                           "sidecars: [{name: csql-*}, {name: '*-proxy'}, {name: 'a*b*c*'}]",
 		"every mode":                                         "podSelector: {}\nsidecars: [{name: a, mode: Auto}, {name: b, mode: CRR}, {name: c, mode: Image}, {name: d, mode: PodPhase}]",
-		"every setting of a policy":                          valid + "mode: Image\nimage: registry.example:5000/team/quick-exit@sha256:" + strings.Repeat("0", 64) + "\nexitCodes: Respect\ndrainSeconds: 86400\nterminationDeadlineSeconds: 3600\nfallback: Disabled\nenforcement: DryRun\npriority: -1000000",
-		"every setting of a sidecar":                         "podSelector: {}\nsidecars: [{name: a, mode: Image, image: 'quick-exit:v1', exitCodes: Respect, drainSeconds: 0}]",
+		"every setting of a policy":                          valid + "mode: Image\nimage: registry.example:5000/team/quick-exit@sha256:" + strings.Repeat("0", 64) + "\nexitCodePolicy: Respect\ndrainSeconds: 86400\nterminationDeadlineSeconds: 3600\nfallback: Disabled\nenforcement: DryRun\npriority: -1000000",
+		"every setting of a sidecar":                         "podSelector: {}\nsidecars: [{name: a, mode: Image, image: 'quick-exit:v1', exitCodePolicy: Respect, drainSeconds: 0}]",
 		"an empty image":                                     valid + "image: ''",
 		"quickExitPaths of every kind":                       withImage + "quickExitPaths: [default, default, '*', '/opt/my app,v2', /.hidden/..b/c...]",
 		"quickExitPaths of a sidecar":                        "podSelector: {}\nsidecars: [{name: a, image: x, quickExitPaths: [/app/server]}]",
 		"neither quickExitPaths nor an image":                valid + "quickExitPaths: []",
 		"the most and longest quickExitPaths":                "podSelector: {}\nimage: x\nquickExitPaths: " + longPaths + "\nsidecars: " + list(32, "{name: c%d, image: x, quickExitPaths: "+longPaths+"}"),
-		"mode PodPhase with Ignore":                          valid + "mode: PodPhase\nexitCodes: Ignore",
-		"mode PodPhase with Ignore in a policy with Respect": "podSelector: {}\nsidecars: [{name: a, mode: PodPhase, exitCodes: Ignore}]\nexitCodes: Respect",
+		"mode PodPhase with Ignore":                          valid + "mode: PodPhase\nexitCodePolicy: Ignore",
+		"mode PodPhase with Ignore in a policy with Respect": "podSelector: {}\nsidecars: [{name: a, mode: PodPhase, exitCodePolicy: Ignore}]\nexitCodePolicy: Respect",
 		"the most sidecars":                                  "podSelector: {}\nsidecars: " + sidecars(32),
 		"the most main containers":                           "podSelector: {}\nmainContainers: " + names(32),
 		"the largest pod selector":                           "sidecars: [{name: a}]\npodSelector: {matchLabels: " + labels(64) + ", matchExpressions: " + expressions(64) + "}",
@@ -180,7 +174,7 @@ func TestValidPolicies(t *testing.T) {
 		"the highest priority":                               valid + "priority: 1000000",
 		"the longest image reference":                        valid + "image: " + strings.Repeat("a", 512),
 		"empty prePull":                                      valid + "prePull: {}",
-		"prePull with every field":                           valid + "prePull: {nodeSelector: {matchLabels: " + labels(64) + "}, pullSecrets: " + names(16) + ", sandboxConfig: {labels: " + labels(32) + ", annotations: {" + strings.Repeat("k", 317) + ": " + strings.Repeat("v", 4096) + "}}}",
+		"prePull with every field":                           valid + "prePull: {nodeLabelSelector: {matchLabels: " + labels(64) + "}, imagePullSecrets: " + sidecars(16) + "}",
 	} {
 		for _, kind := range kinds {
 			t.Run(name+"/"+kind, func(t *testing.T) {

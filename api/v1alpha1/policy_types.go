@@ -23,15 +23,15 @@ const (
 	ModePodPhase Mode = "PodPhase"
 )
 
-// ExitCodes says whether a sidecar's exit code counts for the pod's outcome.
+// ExitCodePolicy says whether a sidecar's exit code counts for the pod's outcome.
 // +kubebuilder:validation:Enum=Ignore;Respect
-type ExitCodes string
+type ExitCodePolicy string
 
 const (
-	// ExitCodesIgnore makes the pod's outcome depend on its main containers alone.
-	ExitCodesIgnore ExitCodes = "Ignore"
-	// ExitCodesRespect leaves the pod's outcome to Kubernetes: a sidecar that exits non-zero fails the pod.
-	ExitCodesRespect ExitCodes = "Respect"
+	// ExitCodePolicyIgnore makes the pod's outcome depend on its main containers alone.
+	ExitCodePolicyIgnore ExitCodePolicy = "Ignore"
+	// ExitCodePolicyRespect leaves the pod's outcome to Kubernetes: a sidecar that exits non-zero fails the pod.
+	ExitCodePolicyRespect ExitCodePolicy = "Respect"
 )
 
 // Fallback says whether another mode may replace one that failed or cannot be used.
@@ -97,10 +97,10 @@ type TerminationSettings struct {
 	// +kubebuilder:validation:MaxItems=64
 	QuickExitPaths []QuickExitPath `json:"quickExitPaths,omitempty"`
 
-	// exitCodes says whether the sidecar's exit code counts. Ignore (the default): the pod's outcome depends on its main
+	// exitCodePolicy says whether the sidecar's exit code counts. Ignore (the default): the pod's outcome depends on its main
 	// containers alone. Respect: a sidecar that exits non-zero fails the pod, as usual in Kubernetes.
 	// +optional
-	ExitCodes ExitCodes `json:"exitCodes,omitempty"`
+	ExitCodePolicy ExitCodePolicy `json:"exitCodePolicy,omitempty"`
 
 	// drainSeconds is how long the sidecar keeps running after the last main container has ended, so that it can flush its
 	// data. Defaults to 0.
@@ -111,7 +111,7 @@ type TerminationSettings struct {
 }
 
 // Sidecar declares one container as a sidecar.
-// +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'PodPhase' && has(self.exitCodes) && self.exitCodes == 'Respect')",message="exitCodes: Respect cannot be combined with mode: PodPhase, which ignores sidecar exit codes",fieldPath=".exitCodes"
+// +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'PodPhase' && has(self.exitCodePolicy) && self.exitCodePolicy == 'Respect')",message="exitCodePolicy: Respect cannot be combined with mode: PodPhase, which ignores sidecar exit codes",fieldPath=".exitCodePolicy"
 type Sidecar struct {
 	// name is the name of a regular container of the pod. Each * stands for any characters, as in csql-*: at most three, and not
 	// alone. Of several entries that match a container, the one without * counts, then the longest.
@@ -133,9 +133,9 @@ type ContainerName string
 
 // PolicySpec is what both policy kinds declare.
 // +kubebuilder:validation:XValidation:rule="(has(self.sidecars) || (has(self.includeInjected) && self.includeInjected)) != has(self.mainContainers)",message="set sidecars, includeInjected or both, or else mainContainers: sidecars names the containers to end, mainContainers those to wait for"
-// +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'PodPhase' && has(self.exitCodes) && self.exitCodes == 'Respect')",message="exitCodes: Respect cannot be combined with mode: PodPhase, which ignores sidecar exit codes",fieldPath=".exitCodes"
-// +kubebuilder:validation:XValidation:rule="!has(self.sidecars) || !has(self.exitCodes) || self.exitCodes != 'Respect' || self.sidecars.all(s, !has(s.mode) || s.mode != 'PodPhase' || has(s.exitCodes))",message="a sidecar with mode: PodPhase must set exitCodes: Ignore where the policy sets Respect, because the mode ignores sidecar exit codes",fieldPath=".sidecars"
-// +kubebuilder:validation:XValidation:rule="!has(self.sidecars) || !has(self.mode) || self.mode != 'PodPhase' || self.sidecars.all(s, !has(s.exitCodes) || s.exitCodes != 'Respect' || has(s.mode))",message="a sidecar with exitCodes: Respect must set another mode where the policy sets mode: PodPhase, which ignores sidecar exit codes",fieldPath=".sidecars"
+// +kubebuilder:validation:XValidation:rule="!(has(self.mode) && self.mode == 'PodPhase' && has(self.exitCodePolicy) && self.exitCodePolicy == 'Respect')",message="exitCodePolicy: Respect cannot be combined with mode: PodPhase, which ignores sidecar exit codes",fieldPath=".exitCodePolicy"
+// +kubebuilder:validation:XValidation:rule="!has(self.sidecars) || !has(self.exitCodePolicy) || self.exitCodePolicy != 'Respect' || self.sidecars.all(s, !has(s.mode) || s.mode != 'PodPhase' || has(s.exitCodePolicy))",message="a sidecar with mode: PodPhase must set exitCodePolicy: Ignore where the policy sets Respect, because the mode ignores sidecar exit codes",fieldPath=".sidecars"
+// +kubebuilder:validation:XValidation:rule="!has(self.sidecars) || !has(self.mode) || self.mode != 'PodPhase' || self.sidecars.all(s, !has(s.exitCodePolicy) || s.exitCodePolicy != 'Respect' || has(s.mode))",message="a sidecar with exitCodePolicy: Respect must set another mode where the policy sets mode: PodPhase, which ignores sidecar exit codes",fieldPath=".sidecars"
 type PolicySpec struct {
 	// podSelector selects the pods by label. Unset or {} selects every pod. The operator acts only on pods with restartPolicy
 	// Never or OnFailure.
@@ -206,46 +206,31 @@ type PolicySpec struct {
 
 // PrePull says to which nodes OpenKruise pulls quick-exit images, and how.
 type PrePull struct {
-	// nodeSelector selects the nodes by label. Defaults to all nodes. OpenKruise skips nodes with the label
+	// nodeLabelSelector selects the nodes by label. Defaults to all nodes. OpenKruise skips nodes with the label
 	// type=virtual-kubelet.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || size(self.matchLabels) <= 64) && (!has(self.matchExpressions) || size(self.matchExpressions) <= 64)",message="nodeSelector may hold at most 64 matchLabels and 64 matchExpressions"
-	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, !has(e.values) || size(e.values) <= 64)",message="each of the matchExpressions of nodeSelector may hold at most 64 values"
-	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="(!has(self.matchLabels) || size(self.matchLabels) <= 64) && (!has(self.matchExpressions) || size(self.matchExpressions) <= 64)",message="nodeLabelSelector may hold at most 64 matchLabels and 64 matchExpressions"
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, !has(e.values) || size(e.values) <= 64)",message="each of the matchExpressions of nodeLabelSelector may hold at most 64 values"
+	NodeLabelSelector *metav1.LabelSelector `json:"nodeLabelSelector,omitempty"`
 
-	// pullSecrets are the names of Secrets with registry credentials in the policy's namespace; for a cluster policy, in
-	// the operator's namespace. OpenKruise reads them and copies them to the namespace of its daemon; the operator does not
+	// imagePullSecrets name Secrets with registry credentials in the policy's namespace; for a cluster policy, in the
+	// operator's namespace. OpenKruise reads them and copies them to the namespace of its daemon; the operator does not
 	// read them. OpenKruise skips a Secret that does not exist.
 	// +optional
-	// +listType=set
+	// +listType=map
+	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=16
-	PullSecrets []SecretName `json:"pullSecrets,omitempty"`
-
-	// sandboxConfig is passed to the container runtime with each pull. Some runtimes pull images depending on labels or
-	// annotations of the pod sandbox. It needs OpenKruise 1.4 or later.
-	// +optional
-	SandboxConfig *SandboxConfig `json:"sandboxConfig,omitempty"`
+	ImagePullSecrets []SecretReference `json:"imagePullSecrets,omitempty"`
 }
 
-// SecretName is the name of a Secret.
-// +kubebuilder:validation:MinLength=1
-// +kubebuilder:validation:MaxLength=253
-// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
-type SecretName string
-
-// SandboxConfig describes a pod sandbox to the container runtime when it pulls an image.
-type SandboxConfig struct {
-	// labels of the sandbox.
-	// +optional
-	// +kubebuilder:validation:MaxProperties=32
-	// +kubebuilder:validation:XValidation:rule="self.all(key, size(key) >= 1 && size(key) <= 317 && size(self[key]) <= 63)",message="a label may have a key of 1 to 317 characters and a value of at most 63"
-	Labels map[string]string `json:"labels,omitempty"`
-
-	// annotations of the sandbox.
-	// +optional
-	// +kubebuilder:validation:MaxProperties=32
-	// +kubebuilder:validation:XValidation:rule="self.all(key, size(key) >= 1 && size(key) <= 317 && size(self[key]) <= 4096)",message="an annotation may have a key of 1 to 317 characters and a value of at most 4096"
-	Annotations map[string]string `json:"annotations,omitempty"`
+// SecretReference names a Secret.
+type SecretReference struct {
+	// name of the Secret.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	Name string `json:"name"`
 }
 
 // PolicyStatus is the observed state of a policy.
@@ -290,11 +275,11 @@ type PolicyStatus struct {
 	// +optional
 	LastTerminationTime *metav1.Time `json:"lastTerminationTime,omitempty"`
 
-	// recent lists the latest results, newest first.
+	// recentTerminations lists the latest results, newest first.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
-	Recent []RecentTermination `json:"recent,omitempty"`
+	RecentTerminations []RecentTermination `json:"recentTerminations,omitempty"`
 
 	// conditions: Ready is always present. It is true while the operator can act on the policy, whether or not pods are
 	// stuck. Overridden, Degraded and Stalled are present only while they are true, and PrePulled only while spec.prePull is
@@ -339,7 +324,7 @@ type RecentTermination struct {
 	// +required
 	Outcome TerminationOutcome `json:"outcome"`
 
-	// milliseconds is the time from the end of the last main container to the end of the pod.
+	// durationMilliseconds is the time from the end of the last main container to the end of the pod.
 	// +optional
-	Milliseconds int64 `json:"milliseconds,omitempty"`
+	DurationMilliseconds int64 `json:"durationMilliseconds,omitempty"`
 }

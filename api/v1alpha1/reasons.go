@@ -119,7 +119,7 @@ const (
 	ReasonNoKruiseDaemon Reason = "NoKruiseDaemon"
 	// ReasonSidecarNotStarted means that mode CRR cannot end a container that has never started.
 	ReasonSidecarNotStarted Reason = "SidecarNotStarted"
-	// ReasonExitCodesRespected means that mode PodPhase would override the exit code of a sidecar with exitCodes Respect.
+	// ReasonExitCodesRespected means that mode PodPhase would override the exit code of a sidecar with exitCodePolicy Respect.
 	ReasonExitCodesRespected Reason = "ExitCodesRespected"
 	// ReasonRestartsAllContainers means that an exit of the sidecar may restart the main containers.
 	ReasonRestartsAllContainers Reason = "RestartsAllContainers"

@@ -51,7 +51,7 @@ func TestStatusSubresource(t *testing.T) {
 	if policy.Spec.Priority != 0 || policy.Generation != 1 {
 		t.Errorf("a write of the status changed the spec: priority %d, generation %d", policy.Spec.Priority, policy.Generation)
 	}
-	if policy.Status.MatchedPods != 9 || len(policy.Status.Recent) != 10 || len(policy.Status.Conditions) != 1 {
+	if policy.Status.MatchedPods != 9 || len(policy.Status.RecentTerminations) != 10 || len(policy.Status.Conditions) != 1 {
 		t.Errorf("the status became %+v", policy.Status)
 	}
 	policy.Status.MatchedPods, policy.Spec.Priority = 1, 5
@@ -73,8 +73,8 @@ func TestInvalidStatus(t *testing.T) {
 		change         func(*v1alpha1.PolicyStatus)
 		field, message string
 	}{
-		"eleven recent results": {func(s *v1alpha1.PolicyStatus) { *s = fullStatus(11) }, "status.recent", "at most 10 items"},
-		"an unknown outcome":    {func(s *v1alpha1.PolicyStatus) { s.Recent[0].Outcome = "Vanished" }, "status.recent[0].outcome", "Unsupported value"},
+		"eleven recent results": {func(s *v1alpha1.PolicyStatus) { *s = fullStatus(11) }, "status.recentTerminations", "at most 10 items"},
+		"an unknown outcome":    {func(s *v1alpha1.PolicyStatus) { s.RecentTerminations[0].Outcome = "Vanished" }, "status.recentTerminations[0].outcome", "Unsupported value"},
 		"a condition without a reason": {func(s *v1alpha1.PolicyStatus) { s.Conditions[0].Reason = "" },
 			"status.conditions[0].reason", "at least 1 char"},
 	} {
@@ -149,7 +149,7 @@ func fullStatus(recent int) v1alpha1.PolicyStatus {
 		}},
 	}
 	for i := range recent {
-		status.Recent = append(status.Recent, v1alpha1.RecentTermination{
+		status.RecentTerminations = append(status.RecentTerminations, v1alpha1.RecentTermination{
 			Pod: fmt.Sprintf("pod-%d", i), Mode: v1alpha1.ModeCRR, Outcome: v1alpha1.OutcomeTerminated,
 		})
 	}

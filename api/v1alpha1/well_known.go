@@ -10,7 +10,7 @@ const (
 	// EnvTerminateWithImage set to an image makes its container a sidecar with mode Image and that image. Together with
 	// EnvTerminate the mode is Auto with that image: CRR where OpenKruise's daemon runs, Image on virtual nodes.
 	EnvTerminateWithImage = "KRUISE_TERMINATE_SIDECAR_WHEN_JOB_EXIT_WITH_IMAGE"
-	// EnvIgnoreExitCode is "true" for exitCodes Ignore and "false" for Respect (any case). The default is Ignore, as
+	// EnvIgnoreExitCode is "true" for exitCodePolicy Ignore and "false" for Respect (any case). The default is Ignore, as
 	// OpenKruise documents it since v1.6.
 	EnvIgnoreExitCode = "KRUISE_TERMINATE_SIDECAR_IGNORE_EXIT_CODE"
 )

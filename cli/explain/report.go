@@ -143,13 +143,13 @@ func writeSidecars(p *output.Printer, r *explain.Report) {
 			continue
 		}
 		settings := settingLines(c)
-		for i := range max(len(settings), len(c.Settings.Methods)) {
+		for i := range max(len(settings), len(c.Settings.Nodes)) {
 			row := make([]string, 4)
 			if i == 0 {
 				row[0] = c.Name
 			}
-			if i < len(c.Settings.Methods) {
-				row[1], row[2] = c.Settings.Methods[i].NodeType, methodText(c.Settings.Methods[i])
+			if i < len(c.Settings.Nodes) {
+				row[1], row[2] = c.Settings.Nodes[i].NodeType, modesText(c.Settings.Nodes[i])
 			}
 			if i < len(settings) {
 				row[3] = settings[i]
@@ -159,16 +159,16 @@ func writeSidecars(p *output.Printer, r *explain.Report) {
 	}
 	if len(rows) > 0 {
 		p.Line("")
-		p.Table([]string{"SIDECAR", "NODE TYPE", "METHOD", "SETTINGS"}, rows)
+		p.Table([]string{"SIDECAR", "NODE TYPE", "MODE", "SETTINGS"}, rows)
 	}
 }
 
-func methodText(method explain.Method) string {
-	if len(method.Modes) == 0 {
-		return "none: " + string(method.Reason)
+func modesText(onNode explain.NodeModes) string {
+	if len(onNode.Modes) == 0 {
+		return "none: " + string(onNode.Reason)
 	}
 	var names []string
-	for _, mode := range method.Modes {
+	for _, mode := range onNode.Modes {
 		names = append(names, string(mode))
 	}
 	return strings.Join(names, ", then ")
@@ -184,8 +184,8 @@ func settingLines(c *explain.Container) []string {
 	if source := s.QuickExitPaths.Source; source != resolve.SourceDefault && source != resolve.SourceEnvironment {
 		lines = append(lines, settingLine(c, "image covers", shorten(strings.Join(s.QuickExitPaths.Value, ",")), s.QuickExitPaths.Origin))
 	}
-	if s.ExitCodes.Source != resolve.SourceDefault && (s.ExitCodes.Source != resolve.SourceOperator || s.ExitCodes.Value == v1alpha1.ExitCodesRespect) {
-		lines = append(lines, settingLine(c, "exit codes", s.ExitCodes.Value, s.ExitCodes.Origin))
+	if s.ExitCodePolicy.Source != resolve.SourceDefault && (s.ExitCodePolicy.Source != resolve.SourceOperator || s.ExitCodePolicy.Value == v1alpha1.ExitCodePolicyRespect) {
+		lines = append(lines, settingLine(c, "exit codes", s.ExitCodePolicy.Value, s.ExitCodePolicy.Origin))
 	}
 	if drain := s.DrainSeconds; drain.Source != resolve.SourceDefault {
 		lines = append(lines, settingLine(c, "drain", time.Duration(drain.Value)*time.Second, drain.Origin))
@@ -218,7 +218,7 @@ func shorten(list string) string {
 }
 
 func mayUseImage(s *explain.Settings) bool {
-	return slices.ContainsFunc(s.Methods, func(m explain.Method) bool { return slices.Contains(m.Modes, v1alpha1.ModeImage) })
+	return slices.ContainsFunc(s.Nodes, func(m explain.NodeModes) bool { return slices.Contains(m.Modes, v1alpha1.ModeImage) })
 }
 
 // writeAttempts writes the past attempts and the operator's events.

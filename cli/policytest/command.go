@@ -154,12 +154,12 @@ func (f *testFile) run(ctx context.Context, program source.Program, c testCase) 
 // valuesOf returns the values of a container by the field of a test file. Only a sidecar has settings.
 func valuesOf(container explain.Container) map[string]string {
 	values := map[string]string{
-		"role": string(container.Role), "declaredBy": container.DeclaredBy, "mode": "", "image": "", "exitCodes": "", "drainSeconds": "",
+		"role": string(container.Role), "declaredBy": container.DeclaredBy, "mode": "", "image": "", "exitCodePolicy": "", "drainSeconds": "",
 	}
 	if s := container.Settings; s != nil {
-		values["image"], values["exitCodes"], values["drainSeconds"] = s.Image.Value, string(s.ExitCodes.Value), fmt.Sprint(s.DrainSeconds.Value)
-		// The pod has one kind of node, so there is one method.
-		if modes := s.Methods[0].Modes; len(modes) > 0 {
+		values["image"], values["exitCodePolicy"], values["drainSeconds"] = s.Image.Value, string(s.ExitCodePolicy.Value), fmt.Sprint(s.DrainSeconds.Value)
+		// The pod has one kind of node, so there is one entry.
+		if modes := s.Nodes[0].Modes; len(modes) > 0 {
 			values["mode"] = string(modes[0])
 		}
 	}

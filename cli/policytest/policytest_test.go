@@ -62,7 +62,7 @@ func TestCases(t *testing.T) {
 		want string
 	}{
 		"roles":               {"expect: {containers: {main: {role: Main, declaredBy: None, mode: None, drainSeconds: None}, proxy: {role: Sidecar, declaredBy: SidecarTerminationPolicy/mesh}}}", ""},
-		"settings":            {"expect: {containers: {proxy: {mode: PodPhase, image: None, exitCodes: Ignore, drainSeconds: 5}}}", ""},
+		"settings":            {"expect: {containers: {proxy: {mode: PodPhase, image: None, exitCodePolicy: Ignore, drainSeconds: 5}}}", ""},
 		"DryRun":              {"cluster: {enforceDryRun: false}, expect: {findings: [DryRun], containers: {proxy: {role: Main}}}", ""},
 		"OpenKruise":          {"cluster: {openKruise: true}, expect: {containers: {proxy: {mode: CRR}}}", ""},
 		"daemonless node":     {"node: Daemonless, cluster: {openKruise: true}, expect: {containers: {proxy: {mode: PodPhase}}}", ""},
@@ -70,7 +70,7 @@ func TestCases(t *testing.T) {
 		"flags":               {"node: Virtual, cluster: {operatorFlags: ['--quick-exit-image=q:v1', '--quick-exit-paths=*']}, expect: {containers: {proxy: {mode: Image, image: 'q:v1'}}}", ""},
 		"workload":            {"workload: Pod/default/job, expect: {containers: {main: {role: Main}}}", ""},
 		"other role and mode": {"expect: {containers: {proxy: {role: Main, mode: CRR}}}", "containers.proxy.mode CRR PodPhase containers.proxy.role Main Sidecar"},
-		"other settings":      {"expect: {containers: {proxy: {drainSeconds: 6, exitCodes: Respect}}}", "containers.proxy.drainSeconds 6 5 containers.proxy.exitCodes Respect Ignore"},
+		"other settings":      {"expect: {containers: {proxy: {drainSeconds: 6, exitCodePolicy: Respect}}}", "containers.proxy.drainSeconds 6 5 containers.proxy.exitCodePolicy Respect Ignore"},
 		"no such finding":     {"node: Virtual, expect: {findings: [MayHang]}", "findings MayHang NoUsableMode"},
 	} {
 		t.Run(name, func(t *testing.T) {

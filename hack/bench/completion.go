@@ -33,7 +33,7 @@ var (
 		contenderOperator:      {},
 		"operator-podphase":    {Mode: v1alpha1.ModePodPhase},
 		"operator-crr":         {Mode: v1alpha1.ModeCRR},
-		"operator-crr-respect": {Mode: v1alpha1.ModeCRR, ExitCodes: v1alpha1.ExitCodesRespect},
+		"operator-crr-respect": {Mode: v1alpha1.ModeCRR, ExitCodePolicy: v1alpha1.ExitCodePolicyRespect},
 		"operator-image":       {Mode: v1alpha1.ModeImage, Image: images.QuickExitReference},
 	}
 )

@@ -130,16 +130,16 @@ func createNamespace(ctx context.Context, c client.Client) (string, error) {
 	return space.Name, err
 }
 
-// createPolicy creates a policy for the mode that selects the pods with the labels. PodPhase needs exitCodes Ignore. The other modes use
+// createPolicy creates a policy for the mode that selects the pods with the labels. PodPhase needs exitCodePolicy Ignore. The other modes use
 // Respect, so that the mode's own write is the only one.
 func createPolicy(ctx context.Context, c client.Client, namespace, name string, labels map[string]string, mode v1alpha1.Mode) error {
 	policy := &v1alpha1.SidecarTerminationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	policy.Spec.PodSelector, policy.Spec.Sidecars = metav1.LabelSelector{MatchLabels: labels}, []v1alpha1.Sidecar{{Name: sidecar}}
-	policy.Spec.TerminationSettings = v1alpha1.TerminationSettings{Mode: mode, ExitCodes: v1alpha1.ExitCodesRespect}
+	policy.Spec.TerminationSettings = v1alpha1.TerminationSettings{Mode: mode, ExitCodePolicy: v1alpha1.ExitCodePolicyRespect}
 	policy.Spec.Fallback = v1alpha1.FallbackDisabled
 	switch mode {
 	case v1alpha1.ModePodPhase:
-		policy.Spec.ExitCodes = v1alpha1.ExitCodesIgnore
+		policy.Spec.ExitCodePolicy = v1alpha1.ExitCodePolicyIgnore
 	case v1alpha1.ModeImage:
 		policy.Spec.Image = quickExitImage
 	}

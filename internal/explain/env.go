@@ -87,7 +87,7 @@ func meantEnv(name string, known []string) string {
 // ignoresExitCodeOnly reports whether the container has a readable value of the variable for exit codes and none that declares it.
 func ignoresExitCodeOnly(container *corev1.Container) bool {
 	_, settings := resolve.ReadEnv(container)
-	return settings.ExitCodes != "" && !hasEnv(container, v1alpha1.EnvTerminate) && !hasEnv(container, v1alpha1.EnvTerminateWithImage)
+	return settings.ExitCodePolicy != "" && !hasEnv(container, v1alpha1.EnvTerminate) && !hasEnv(container, v1alpha1.EnvTerminateWithImage)
 }
 
 func hasEnv(container *corev1.Container, name string) bool {

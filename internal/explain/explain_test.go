@@ -48,7 +48,7 @@ func newFixture() *fixture {
 			},
 		},
 		operator: settings.Decisions{
-			Resolve:       resolve.Options{ExitCodes: v1alpha1.ExitCodesIgnore},
+			Resolve:       resolve.Options{ExitCodePolicy: v1alpha1.ExitCodePolicyIgnore},
 			NodeKindRules: plan.DefaultNodeKindRules(),
 			Capabilities:  plan.Capabilities{EnabledModes: plan.EnabledModes{CRR: true, Image: true, PodPhase: plan.PodPhaseEnabled}},
 		},
@@ -214,7 +214,7 @@ func TestFindings(t *testing.T) {
 			w.cluster.VirtualNodes = ptr.To(true)
 		}, []string{"Warning NoUsableMode proxy"}},
 		"no usable mode": {func(w *fixture) {
-			w.policy(func(s *v1alpha1.PolicySpec) { s.ExitCodes = v1alpha1.ExitCodesRespect }, "proxy")
+			w.policy(func(s *v1alpha1.PolicySpec) { s.ExitCodePolicy = v1alpha1.ExitCodePolicyRespect }, "proxy")
 			w.cluster.Kruise = ptr.To(false)
 		}, []string{"Problem NoUsableMode proxy"}},
 		"mode disabled": {func(w *fixture) {
@@ -502,13 +502,13 @@ func TestOriginsOfSettings(t *testing.T) {
 	}, "proxy")
 	w.policy(func(s *v1alpha1.PolicySpec) { s.TerminationDeadlineSeconds = ptr.To(int32(60)) }, "proxy")
 	container := explain.Explain(w.Pod, w.operator, w.cluster, noon).Containers[1]
-	container.Settings.Methods = nil
+	container.Settings.Nodes = nil
 	const first, second = "SidecarTerminationPolicy/p0", "SidecarTerminationPolicy/p1"
 	want := &explain.Settings{
 		Mode:                       explain.Setting[v1alpha1.Mode]{Value: v1alpha1.ModeCRR, Origin: explain.Origin{Source: resolve.SourcePolicy, Policy: first}},
 		Image:                      explain.Setting[string]{Value: "operator:v1", Origin: explain.Origin{Source: resolve.SourceOperator}},
 		QuickExitPaths:             explain.Setting[[]string]{Value: []string{"default"}, Origin: explain.Origin{Source: resolve.SourceDefault}},
-		ExitCodes:                  explain.Setting[v1alpha1.ExitCodes]{Value: v1alpha1.ExitCodesRespect, Origin: explain.Origin{Source: resolve.SourceEnvironment}},
+		ExitCodePolicy:             explain.Setting[v1alpha1.ExitCodePolicy]{Value: v1alpha1.ExitCodePolicyRespect, Origin: explain.Origin{Source: resolve.SourceEnvironment}},
 		DrainSeconds:               explain.Setting[int64]{Value: 5, Origin: explain.Origin{Source: resolve.SourceEntry, Policy: first}},
 		TerminationDeadlineSeconds: explain.Setting[int64]{Value: 60, Origin: explain.Origin{Source: resolve.SourcePolicy, Policy: second}},
 		Fallback:                   explain.Setting[v1alpha1.Fallback]{Value: v1alpha1.FallbackEnabled, Origin: explain.Origin{Source: resolve.SourceDefault}},
@@ -555,10 +555,10 @@ func TestMethodsByNodeType(t *testing.T) {
 			w.operator.Resolve.Image = "operator:v1"
 			tc.change(w)
 			var got []string
-			for _, method := range explain.Explain(w.Pod, w.operator, w.cluster, noon).Containers[1].Settings.Methods {
-				got = append(got, fmt.Sprint(method.NodeType, method.Modes))
-				if (len(method.Modes) == 0) != (method.Reason != "" && method.Message != "") {
-					t.Errorf("%s: modes are %v for reason %q: %s", method.NodeType, method.Modes, method.Reason, method.Message)
+			for _, onNode := range explain.Explain(w.Pod, w.operator, w.cluster, noon).Containers[1].Settings.Nodes {
+				got = append(got, fmt.Sprint(onNode.NodeType, onNode.Modes))
+				if (len(onNode.Modes) == 0) != (onNode.Reason != "" && onNode.Message != "") {
+					t.Errorf("%s: modes are %v for reason %q: %s", onNode.NodeType, onNode.Modes, onNode.Reason, onNode.Message)
 				}
 			}
 			if !slices.Equal(got, tc.want) {
@@ -609,9 +609,9 @@ func TestMethodsWithoutOpenKruise(t *testing.T) {
 	w.operator.WatchNamespaces, w.operator.Capabilities.NamespacesOnly, w.cluster.Kruise = []string{"batch"}, true, nil
 	w.operator.NodeKindRules.All = plan.NodeReal
 	w.policy(asIs, "proxy")
-	methods := explain.Explain(w.Pod, w.operator, w.cluster, noon).Containers[1].Settings.Methods
-	if len(methods) != 1 || methods[0].NodeType != "real node" || *methods[0].OpenKruise {
-		t.Errorf("got %+v", methods)
+	nodes := explain.Explain(w.Pod, w.operator, w.cluster, noon).Containers[1].Settings.Nodes
+	if len(nodes) != 1 || nodes[0].NodeType != "real node" || *nodes[0].OpenKruise {
+		t.Errorf("got %+v", nodes)
 	}
 }
 

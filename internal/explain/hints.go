@@ -43,7 +43,7 @@ var hints = map[v1alpha1.Reason]string{
 	v1alpha1.ReasonMirrorPod:             "remove the manifest of the static pod from its node",
 	v1alpha1.ReasonVirtualNode:           "set mode to Auto and an image: virtual nodes support mode Image only",
 	v1alpha1.ReasonNoKruiseDaemon:        "set mode to Auto, or run these pods on nodes with OpenKruise's daemon",
-	v1alpha1.ReasonExitCodesRespected:    "set exitCodes to Ignore, or a mode other than PodPhase",
+	v1alpha1.ReasonExitCodesRespected:    "set exitCodePolicy to Ignore, or a mode other than PodPhase",
 	v1alpha1.ReasonRestartsAllContainers: "remove the rule RestartAllContainers from the sidecar, or use mode PodPhase",
 	v1alpha1.ReasonBackoffLimitRisk:      "set mode to Auto, or restartPolicy to Never, or raise backoffLimit",
 	v1alpha1.ReasonCommandNotCovered:     "use an image that covers the command, or set mode to Auto",

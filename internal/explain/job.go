@@ -51,7 +51,7 @@ func (x *explainer) mainMayFail() bool {
 }
 
 // stoppedAfterFailure lists the sidecars that keep their own exit code on some node type of the pod after a main container has failed,
-// and the native sidecars. A sidecar with a swapped image exits with 0. Sidecars with exitCodes Respect are left out: their exit code
+// and the native sidecars. A sidecar with a swapped image exits with 0. Sidecars with exitCodePolicy Respect are left out: their exit code
 // counts on purpose.
 func (x *explainer) stoppedAfterFailure() (regular, native []string) {
 	for _, sidecar := range x.view.Sidecars {
@@ -60,7 +60,7 @@ func (x *explainer) stoppedAfterFailure() (regular, native []string) {
 			first := slices.IndexFunc(options, plan.ModeOption.Usable)
 			return first >= 0 && options[first].Mode != v1alpha1.ModeImage
 		}
-		if sidecar.ExitCodes != v1alpha1.ExitCodesRespect && slices.ContainsFunc(x.nodes(), keepsExitCode) {
+		if sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyRespect && slices.ContainsFunc(x.nodes(), keepsExitCode) {
 			regular = append(regular, sidecar.Container)
 		}
 	}
@@ -223,7 +223,7 @@ func (x *explainer) checkDeletion() {
 func (x *explainer) sidecarsAfterPhase() []string {
 	var names []string
 	for _, sidecar := range x.view.Sidecars {
-		if slices.ContainsFunc(x.methods(sidecar), Method.endsByPhase) {
+		if slices.ContainsFunc(x.nodeModes(sidecar), NodeModes.endsByPhase) {
 			names = append(names, sidecar.Container)
 		}
 	}

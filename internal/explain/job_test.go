@@ -92,7 +92,7 @@ func TestFailurePolicy(t *testing.T) {
 		}, []batchv1.PodFailurePolicyRule{stopped}, []string{"Warning proxy"}},
 		"image that does not cover": {uncovered(mode(v1alpha1.ModeImage)), []batchv1.PodFailurePolicyRule{stopped}, []string{"Warning proxy"}},
 		"exit code that counts": {func(w *fixture) {
-			w.policy(func(s *v1alpha1.PolicySpec) { s.ExitCodes = v1alpha1.ExitCodesRespect }, "proxy")
+			w.policy(func(s *v1alpha1.PolicySpec) { s.ExitCodePolicy = v1alpha1.ExitCodePolicyRespect }, "proxy")
 		}, []batchv1.PodFailurePolicyRule{stopped}, nil},
 		"restartPolicy OnFailure": {func(w *fixture) {
 			proxy(w)
@@ -145,7 +145,7 @@ func TestDeletedWhileEnding(t *testing.T) {
 		"OpenKruise":                 {func(w *fixture) { proxy(w); w.cluster.Kruise = ptr.To(true) }, 0, nil},
 		"mode PodPhase":              {func(w *fixture) { w.policy(mode(v1alpha1.ModePodPhase), "proxy") }, 0, []string{"proxy"}},
 		"exit code that counts": {func(w *fixture) {
-			w.policy(func(s *v1alpha1.PolicySpec) { s.ExitCodes = v1alpha1.ExitCodesRespect }, "proxy")
+			w.policy(func(s *v1alpha1.PolicySpec) { s.ExitCodePolicy = v1alpha1.ExitCodePolicyRespect }, "proxy")
 		}, 0, nil},
 		"operator without the phase": {func(w *fixture) { proxy(w); w.operator.Capabilities.PodPhase = plan.PodPhaseDisabled }, 0, nil},
 		"phase as the last resort": {func(w *fixture) {

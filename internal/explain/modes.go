@@ -63,41 +63,41 @@ func (x *explainer) realNodes() []node {
 	}
 }
 
-// methods asks the plan for the modes of a sidecar on every node type. A pod that the operator ignores has one method
+// nodeModes asks the plan for the modes of a sidecar on every node type. A pod that the operator ignores has one entry
 // without modes.
-func (x *explainer) methods(sidecar resolve.Sidecar) []Method {
+func (x *explainer) nodeModes(sidecar resolve.Sidecar) []NodeModes {
 	switch {
 	case !IsJobType(x.Pod.Pod):
-		return []Method{{NodeType: nodeNames[plan.NodeNotRead], Modes: []v1alpha1.Mode{}, Reason: v1alpha1.ReasonRestartPolicyAlways, Message: restartPolicyAlways}}
+		return []NodeModes{{NodeType: nodeNames[plan.NodeNotRead], Modes: []v1alpha1.Mode{}, Reason: v1alpha1.ReasonRestartPolicyAlways, Message: restartPolicyAlways}}
 	case len(x.view.Mains) == 0:
-		return []Method{{NodeType: nodeNames[plan.NodeNotRead], Modes: []v1alpha1.Mode{}, Reason: v1alpha1.ReasonNoMainContainer, Message: noMainContainer}}
+		return []NodeModes{{NodeType: nodeNames[plan.NodeNotRead], Modes: []v1alpha1.Mode{}, Reason: v1alpha1.ReasonNoMainContainer, Message: noMainContainer}}
 	}
-	var methods []Method
+	var nodes []NodeModes
 	for _, on := range x.nodes() {
-		methods = append(methods, x.method(on, sidecar))
+		nodes = append(nodes, x.modesOn(on, sidecar))
 	}
-	return methods
+	return nodes
 }
 
-func (x *explainer) method(on node, sidecar resolve.Sidecar) Method {
+func (x *explainer) modesOn(on node, sidecar resolve.Sidecar) NodeModes {
 	options := plan.ModeOptions(x.snapshotOn(on, 0), sidecar)
-	method := Method{NodeType: on.name, NodeKind: on.kind, Modes: []v1alpha1.Mode{}, node: on, options: options}
+	onNode := NodeModes{NodeType: on.name, NodeKind: on.kind, Modes: []v1alpha1.Mode{}, node: on, options: options}
 	if on.kind == plan.NodeReal {
-		method.OpenKruise = &on.crr
+		onNode.OpenKruise = &on.crr
 	}
 	for _, option := range options {
 		if option.Usable() {
-			method.Modes = append(method.Modes, option.Mode)
+			onNode.Modes = append(onNode.Modes, option.Mode)
 		}
 	}
-	if len(method.Modes) == 0 {
-		method.Reason, method.Message = plan.WhyUnusable(sidecar, options)
+	if len(onNode.Modes) == 0 {
+		onNode.Reason, onNode.Message = plan.WhyUnusable(sidecar, options)
 	}
-	return method
+	return onNode
 }
 
 // first returns the mode that is used first, or nothing.
-func (m Method) first() v1alpha1.Mode {
+func (m NodeModes) first() v1alpha1.Mode {
 	if len(m.Modes) == 0 {
 		return ""
 	}
@@ -105,7 +105,7 @@ func (m Method) first() v1alpha1.Mode {
 }
 
 // endsByPhase reports whether the first mode is PodPhase.
-func (m Method) endsByPhase() bool { return m.first() == v1alpha1.ModePodPhase }
+func (m NodeModes) endsByPhase() bool { return m.first() == v1alpha1.ModePodPhase }
 
 // snapshotOn is the pod at the moment when its main containers are done. Until they are, the snapshot has main
 // containers that exited with the exit code, and running sidecars.
@@ -147,10 +147,10 @@ func (x *explainer) checkModes(report Report) {
 		if container.Settings == nil {
 			continue
 		}
-		methods := container.Settings.Methods
-		x.noUsableMode(container.Name, methods)
-		x.substituted(container.Name, methods)
-		if slices.ContainsFunc(methods, func(m Method) bool { return m.first() == v1alpha1.ModeImage && m.canAvoidRestart() }) {
+		nodes := container.Settings.Nodes
+		x.noUsableMode(container.Name, nodes)
+		x.substituted(container.Name, nodes)
+		if slices.ContainsFunc(nodes, func(m NodeModes) bool { return m.first() == v1alpha1.ModeImage && m.canAvoidRestart() }) {
 			swapped++
 		}
 	}
@@ -164,43 +164,43 @@ func (n node) canAvoidRestart() bool {
 
 // noUsableMode finds node types without a usable mode. This is a problem if the pod can only run there, or if no real node has
 // a usable mode. Otherwise it is a warning.
-func (x *explainer) noUsableMode(name string, methods []Method) {
-	usable := slices.ContainsFunc(methods, func(m Method) bool { return m.NodeKind == plan.NodeReal && len(m.Modes) > 0 })
+func (x *explainer) noUsableMode(name string, nodes []NodeModes) {
+	usable := slices.ContainsFunc(nodes, func(m NodeModes) bool { return m.NodeKind == plan.NodeReal && len(m.Modes) > 0 })
 	var all []Finding
-	for _, method := range methods {
-		severity, onReal := SeverityWarning, method.NodeKind == plan.NodeReal
+	for _, onNode := range nodes {
+		severity, onReal := SeverityWarning, onNode.NodeKind == plan.NodeReal
 		switch {
-		case len(method.Modes) > 0, !method.certain && !onReal && !method.present:
+		case len(onNode.Modes) > 0, !onNode.certain && !onReal && !onNode.present:
 			continue
-		case method.certain, onReal && !usable:
+		case onNode.certain, onReal && !usable:
 			severity = SeverityProblem
 		}
-		same := func(known Finding) bool { return known.Reason == method.Reason && known.Severity == severity }
+		same := func(known Finding) bool { return known.Reason == onNode.Reason && known.Severity == severity }
 		if slices.ContainsFunc(all, same) {
 			continue
 		}
-		message := method.Message
-		if !method.certain {
-			message = fmt.Sprintf("on a %s: %s", method.NodeType, message)
+		message := onNode.Message
+		if !onNode.certain {
+			message = fmt.Sprintf("on a %s: %s", onNode.NodeType, message)
 		}
-		all = append(all, *x.add(severity, method.Reason, name, "%s", message))
+		all = append(all, *x.add(severity, onNode.Reason, name, "%s", message))
 	}
 }
 
 // substituted finds sidecars whose declared mode is not usable: on the only node type of the pod, or on every real node.
-func (x *explainer) substituted(name string, methods []Method) {
+func (x *explainer) substituted(name string, nodes []NodeModes) {
 	if x.view.Sidecar(name).Mode == v1alpha1.ModeAuto {
 		return
 	}
-	everywhere := !slices.ContainsFunc(methods, func(m Method) bool { return m.NodeKind == plan.NodeReal && m.options[0].Usable() })
-	for _, method := range methods {
-		declared := method.options[0]
-		if len(method.Modes) == 0 || declared.Usable() || !method.certain && (!everywhere || method.NodeKind != plan.NodeReal) {
+	everywhere := !slices.ContainsFunc(nodes, func(m NodeModes) bool { return m.NodeKind == plan.NodeReal && m.options[0].Usable() })
+	for _, onNode := range nodes {
+		declared := onNode.options[0]
+		if len(onNode.Modes) == 0 || declared.Usable() || !onNode.certain && (!everywhere || onNode.NodeKind != plan.NodeReal) {
 			continue
 		}
 		substitute := "another mode"
-		if method.certain {
-			substitute = string(method.first())
+		if onNode.certain {
+			substitute = string(onNode.first())
 		}
 		x.add(severityOf(declared.Reason), declared.Reason, name,
 			"mode %s is not usable for container %s, so %s is used: %s", declared.Mode, name, substitute, declared.Message)

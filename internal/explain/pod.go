@@ -195,11 +195,11 @@ func (x *explainer) settings(sidecar resolve.Sidecar) *Settings {
 		Mode:                       settingFrom(sidecar.Mode, from.Mode),
 		Image:                      settingFrom(sidecar.Image, from.Image),
 		QuickExitPaths:             settingFrom(sidecar.QuickExitPaths.Entries(), from.QuickExitPaths),
-		ExitCodes:                  settingFrom(sidecar.ExitCodes, from.ExitCodes),
+		ExitCodePolicy:             settingFrom(sidecar.ExitCodePolicy, from.ExitCodePolicy),
 		DrainSeconds:               settingFrom(int64(sidecar.Drain/time.Second), from.Drain),
 		TerminationDeadlineSeconds: settingFrom(int64(sidecar.Timeout/time.Second), from.Timeout),
 		Fallback:                   settingFrom(sidecar.Fallback, from.Fallback),
-		Methods:                    x.methods(sidecar),
+		Nodes:                      x.nodeModes(sidecar),
 	}
 }
 

@@ -100,17 +100,17 @@ type Settings struct {
 	Mode  Setting[v1alpha1.Mode] `json:"mode"`
 	Image Setting[string]        `json:"image"`
 	// QuickExitPaths lists the commands that the image covers.
-	QuickExitPaths             Setting[[]string]           `json:"quickExitPaths"`
-	ExitCodes                  Setting[v1alpha1.ExitCodes] `json:"exitCodes"`
-	DrainSeconds               Setting[int64]              `json:"drainSeconds"`
-	TerminationDeadlineSeconds Setting[int64]              `json:"terminationDeadlineSeconds"`
-	Fallback                   Setting[v1alpha1.Fallback]  `json:"fallback"`
-	// Methods has one entry for each node type that the pod may run on.
-	Methods []Method `json:"methods"`
+	QuickExitPaths             Setting[[]string]                `json:"quickExitPaths"`
+	ExitCodePolicy             Setting[v1alpha1.ExitCodePolicy] `json:"exitCodePolicy"`
+	DrainSeconds               Setting[int64]                   `json:"drainSeconds"`
+	TerminationDeadlineSeconds Setting[int64]                   `json:"terminationDeadlineSeconds"`
+	Fallback                   Setting[v1alpha1.Fallback]       `json:"fallback"`
+	// Nodes has one entry for each node type that the pod may run on.
+	Nodes []NodeModes `json:"nodes"`
 }
 
-// Method is how a sidecar ends on one node type.
-type Method struct {
+// NodeModes is how a sidecar ends on one node type.
+type NodeModes struct {
 	// NodeType names the node type in words. NodeKind is empty where the kind makes no difference.
 	NodeType string        `json:"nodeType"`
 	NodeKind plan.NodeKind `json:"nodeKind,omitempty"`

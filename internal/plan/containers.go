@@ -84,7 +84,7 @@ func (s *Snapshot) shouldRestart(container *corev1.Container, exitCode int32) bo
 	if container.RestartPolicy != nil && !s.ignoresContainerRestartPolicy() {
 		rules := container.RestartPolicyRules
 		i := slices.IndexFunc(rules, func(r corev1.ContainerRestartRule) bool { return ruleMatches(r, exitCode) })
-		if i >= 0 && !(rules[i].Action == corev1.ContainerRestartRuleActionRestartAllContainers && s.ignoresRestartAll()) {
+		if i >= 0 && (rules[i].Action != corev1.ContainerRestartRuleActionRestartAllContainers || !s.ignoresRestartAll()) {
 			return true
 		}
 		policy = corev1.RestartPolicy(*container.RestartPolicy)

@@ -213,12 +213,12 @@ func places() []place {
 func policies() [][]resolve.Sidecar {
 	var all [][]resolve.Sidecar
 	for _, m := range []v1alpha1.Mode{v1alpha1.ModeAuto, crr, image, podPhase} {
-		for _, codes := range []v1alpha1.ExitCodes{v1alpha1.ExitCodesIgnore, v1alpha1.ExitCodesRespect} {
+		for _, codes := range []v1alpha1.ExitCodePolicy{v1alpha1.ExitCodePolicyIgnore, v1alpha1.ExitCodePolicyRespect} {
 			for _, fallback := range []v1alpha1.Fallback{v1alpha1.FallbackEnabled, v1alpha1.FallbackDisabled} {
 				if m == v1alpha1.ModeAuto && fallback == v1alpha1.FallbackDisabled {
 					continue // Auto always falls back
 				}
-				first := sidecar("first", mode(m), func(t *resolve.Sidecar) { t.ExitCodes, t.Fallback = codes, fallback })
+				first := sidecar("first", mode(m), func(t *resolve.Sidecar) { t.ExitCodePolicy, t.Fallback = codes, fallback })
 				all = append(all, sidecarsOf(first, sidecar("second")))
 				if m == v1alpha1.ModeAuto || m == image {
 					uncovered := first

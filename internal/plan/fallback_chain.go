@@ -64,8 +64,8 @@ func (s *situation) autoOrder(sidecar resolve.Sidecar) []v1alpha1.Mode {
 // unusable that they may concern.
 func (s *situation) whyNot(mode v1alpha1.Mode, sidecar resolve.Sidecar) unusable {
 	switch {
-	case sidecar.ExitCodes != v1alpha1.ExitCodesIgnore && sidecar.ExitCodes != v1alpha1.ExitCodesRespect:
-		return unknownSetting("exitCodes", string(sidecar.ExitCodes))
+	case sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyIgnore && sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyRespect:
+		return unknownSetting("exitCodePolicy", string(sidecar.ExitCodePolicy))
 	case mode != sidecar.Mode && sidecar.Mode != v1alpha1.ModeAuto &&
 		sidecar.Fallback != v1alpha1.FallbackEnabled && sidecar.Fallback != v1alpha1.FallbackDisabled:
 		return unknownSetting("fallback", string(sidecar.Fallback))
@@ -113,5 +113,7 @@ func WhyUnusable(sidecar resolve.Sidecar, options []ModeOption) (v1alpha1.Reason
 	return v1alpha1.ReasonNoUsableMode, fmt.Sprintf("no mode can end container %s (%s)", sidecar.Container, strings.Join(parts, "; "))
 }
 
-// respected reports whether the sidecar's exit code may count. An unknown value of exitCodes may mean that it does.
-func respected(sidecar resolve.Sidecar) bool { return sidecar.ExitCodes != v1alpha1.ExitCodesIgnore }
+// respected reports whether the sidecar's exit code may count. An unknown value of exitCodePolicy may mean that it does.
+func respected(sidecar resolve.Sidecar) bool {
+	return sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyIgnore
+}

@@ -18,7 +18,7 @@ import (
 )
 
 func unknownFallback(t *resolve.Sidecar)  { t.Fallback = "Sometimes" }
-func unknownExitCodes(t *resolve.Sidecar) { t.ExitCodes = "RespectUnlessKilled" }
+func unknownExitCodes(t *resolve.Sidecar) { t.ExitCodePolicy = "RespectUnlessKilled" }
 
 // TestFallbackOrder covers the order of the modes, by what follows when earlier ones have failed or cannot be used.
 func TestFallbackOrder(t *testing.T) {
@@ -164,7 +164,7 @@ func TestWhyNot(t *testing.T) {
 		"may restart all containers of the pod":                                 {image, observed(restartsAll, oneProxy()), v1alpha1.ReasonRestartsAllContainers},
 		"the API server denied the write, which is retried; grant the operator": {image, observed(pod(), oneProxy(), denying(image)), v1alpha1.ReasonWriteRefused},
 		"does not know mode \"Freeze\"; upgrade the operator":                   {"Freeze", observed(pod(), oneProxy()), v1alpha1.ReasonUnknownSetting},
-		"does not know exitCodes \"RespectUnlessKilled\"":                       {podPhase, observed(pod(), oneProxy(unknownExitCodes)), v1alpha1.ReasonUnknownSetting},
+		"does not know exitCodePolicy \"RespectUnlessKilled\"":                  {podPhase, observed(pod(), oneProxy(unknownExitCodes)), v1alpha1.ReasonUnknownSetting},
 	} {
 		t.Run(want, func(t *testing.T) {
 			declared := &tc.snapshot.View.Sidecars[0]

@@ -145,7 +145,7 @@ func oneProxy(changes ...func(*resolve.Sidecar)) []resolve.Sidecar {
 // sidecar returns a sidecar with the operator's defaults and a quick-exit image, and applies the changes.
 func sidecar(name string, changes ...func(*resolve.Sidecar)) resolve.Sidecar {
 	sidecar := resolve.Sidecar{
-		Container: name, Mode: v1alpha1.ModeAuto, Image: quickExit, ExitCodes: v1alpha1.ExitCodesIgnore,
+		Container: name, Mode: v1alpha1.ModeAuto, Image: quickExit, ExitCodePolicy: v1alpha1.ExitCodePolicyIgnore,
 		Timeout: 30 * time.Second, Fallback: v1alpha1.FallbackEnabled,
 	}
 	for _, change := range changes {
@@ -158,7 +158,7 @@ func mode(m v1alpha1.Mode) func(*resolve.Sidecar) { return func(t *resolve.Sidec
 func drain(d time.Duration) func(*resolve.Sidecar) {
 	return func(t *resolve.Sidecar) { t.Drain = d }
 }
-func respect(t *resolve.Sidecar)    { t.ExitCodes = v1alpha1.ExitCodesRespect }
+func respect(t *resolve.Sidecar)    { t.ExitCodePolicy = v1alpha1.ExitCodePolicyRespect }
 func noFallback(t *resolve.Sidecar) { t.Fallback = v1alpha1.FallbackDisabled }
 func noImage(t *resolve.Sidecar)    { t.Image = "" }
 func byPolicy(t *resolve.Sidecar) {
@@ -207,7 +207,7 @@ func marked(s *plan.Snapshot) {
 func ignoredBy(view resolve.View) []string {
 	var ignored []string
 	for _, sidecar := range view.Sidecars {
-		if sidecar.ExitCodes == v1alpha1.ExitCodesIgnore {
+		if sidecar.ExitCodePolicy == v1alpha1.ExitCodePolicyIgnore {
 			ignored = append(ignored, sidecar.Container)
 		}
 	}

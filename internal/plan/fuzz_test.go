@@ -119,7 +119,7 @@ func fuzzContainers(next func(int) int, s *plan.Snapshot) []string {
 		}
 		s.View.Sidecars = append(s.View.Sidecars, sidecar(name, func(sidecar *resolve.Sidecar) {
 			sidecar.Mode = v1alpha1.Mode(pick("Auto", "CRR", "Image", "PodPhase", "Freeze"))
-			sidecar.ExitCodes = v1alpha1.ExitCodes(pick("Ignore", "Respect", "Ignore", "Ignore", "Ignore", "RespectUnlessKilled"))
+			sidecar.ExitCodePolicy = v1alpha1.ExitCodePolicy(pick("Ignore", "Respect", "Ignore", "Ignore", "Ignore", "RespectUnlessKilled"))
 			sidecar.Fallback = v1alpha1.Fallback(pick("Enabled", "Disabled", "Enabled", "Disabled", "Sometimes"))
 			if next(2) == 0 {
 				byPolicy(sidecar)

@@ -103,7 +103,7 @@ func namesOnlyOpenSidecars(s plan.Snapshot, now time.Time, d plan.Decision) stri
 			return fmt.Sprintf("it gets the image %q", action.Images[name])
 		case !runsQuickExit(s.Pod, sidecar):
 			return "the image does not have its command"
-		case sidecar.ExitCodes != v1alpha1.ExitCodesIgnore && sidecar.Mode != image:
+		case sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyIgnore && sidecar.Mode != image:
 			return "its exit code counts"
 		}
 		return ""
@@ -198,7 +198,7 @@ func marksOnlyWhatItMay(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 // phase can end every sidecar at once. Later it keeps that end, or none. It never writes phase Failed.
 func marksInAdvanceOnly(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 	cannotEnd := func(sidecar resolve.Sidecar) bool {
-		return sidecar.Drain > 0 || sidecar.ExitCodes != v1alpha1.ExitCodesIgnore || !mayEndByPhase(s, sidecar) ||
+		return sidecar.Drain > 0 || sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyIgnore || !mayEndByPhase(s, sidecar) ||
 			sidecar.Mode != podPhase && sidecar.Mode != v1alpha1.ModeAuto && sidecar.Fallback != v1alpha1.FallbackEnabled
 	}
 	over := !d.MainsDone.IsZero() || hasFailed(s)
@@ -224,7 +224,7 @@ func recordsOnlySuccess(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 	}
 	ruled := slices.ContainsFunc(s.Pod.Spec.Containers, func(c corev1.Container) bool { return c.RestartPolicy != nil })
 	tooEarly := func(sidecar resolve.Sidecar) bool {
-		counts := sidecar.ExitCodes != v1alpha1.ExitCodesIgnore || d.Mark != nil && restartsAll(s.Pod, sidecar.Container)
+		counts := sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyIgnore || d.Mark != nil && restartsAll(s.Pod, sidecar.Container)
 		return counts && mayRun(s.Pod, sidecar.Container)
 	}
 	if !ruled || isDisturbed(s.Pod) || hasFailed(s) || d.MainsDone.IsZero() || slices.ContainsFunc(s.View.Sidecars, tooEarly) {
@@ -246,7 +246,7 @@ func endsByTheOutcome(s plan.Snapshot, now time.Time, d plan.Decision) string {
 		want = corev1.PodFailed
 	}
 	mustWait := func(sidecar resolve.Sidecar) bool {
-		return mayRun(s.Pod, sidecar.Container) && (sidecar.ExitCodes != v1alpha1.ExitCodesIgnore || drains(s, now, d, sidecar))
+		return mayRun(s.Pod, sidecar.Container) && (sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyIgnore || drains(s, now, d, sidecar))
 	}
 	for _, action := range d.Actions {
 		switch {
@@ -300,7 +300,7 @@ func usesModesWithinLimits(s plan.Snapshot, _ time.Time, d plan.Decision) string
 func leavesNoIgnoredExitCode(s plan.Snapshot, _ time.Time, d plan.Decision) string {
 	counts := hasFailed(s) || isUndecided(s.Pod) || !isMarked(s.Pod) && !s.AssumeMarked
 	return eachSidecar(s, d, func(action plan.Action, sidecar resolve.Sidecar) string {
-		if counts && action.Mode == crr && sidecar.Mode != crr && sidecar.ExitCodes == v1alpha1.ExitCodesIgnore && canSwap(s, sidecar) {
+		if counts && action.Mode == crr && sidecar.Mode != crr && sidecar.ExitCodePolicy == v1alpha1.ExitCodePolicyIgnore && canSwap(s, sidecar) {
 			return "it can be swapped, and its exit code would count"
 		}
 		return ""
@@ -314,8 +314,8 @@ func skipsUnknownSettings(s plan.Snapshot, _ time.Time, d plan.Decision) string 
 		switch {
 		case !slices.Contains([]v1alpha1.Mode{crr, image, podPhase}, action.Mode):
 			return "an unknown mode"
-		case sidecar.ExitCodes != v1alpha1.ExitCodesIgnore && sidecar.ExitCodes != v1alpha1.ExitCodesRespect:
-			return "its exitCodes are unknown"
+		case sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyIgnore && sidecar.ExitCodePolicy != v1alpha1.ExitCodePolicyRespect:
+			return "its exitCodePolicy are unknown"
 		case !known && sidecar.Mode != v1alpha1.ModeAuto && action.Mode != sidecar.Mode:
 			return "its fallback is unknown"
 		}
@@ -427,7 +427,7 @@ func isRecorded(pod *corev1.Pod) bool {
 func hasFailed(s plan.Snapshot) bool {
 	return slices.ContainsFunc(s.Pod.Status.ContainerStatuses, func(st corev1.ContainerStatus) bool {
 		declared := s.View.Sidecar(st.Name)
-		counts := declared == nil || declared.ExitCodes != v1alpha1.ExitCodesIgnore
+		counts := declared == nil || declared.ExitCodePolicy != v1alpha1.ExitCodePolicyIgnore
 		return counts && st.State.Terminated != nil && st.State.Terminated.ExitCode != 0 && !mayRun(s.Pod, st.Name)
 	})
 }

@@ -25,7 +25,7 @@ func (s *situation) whyNotImage(sidecar resolve.Sidecar) unusable {
 		return unusable{v1alpha1.ReasonNoQuickExitImage, "no quick-exit image is set; set image in the policy, the container's " +
 			v1alpha1.EnvTerminateWithImage + ", or the operator's --quick-exit-image"}
 	case respected(sidecar) && sidecar.Mode != v1alpha1.ModeImage:
-		return unusable{v1alpha1.ReasonExitCodesRespected, fmt.Sprintf("exitCodes is Respect for container %s, and the quick-exit image's exit 0 would hide a failure; "+
+		return unusable{v1alpha1.ReasonExitCodesRespected, fmt.Sprintf("exitCodePolicy is Respect for container %s, and the quick-exit image's exit 0 would hide a failure; "+
 			"declare mode Image to accept that", sidecar.Container)}
 	case HasTerminalPhase(s.Pod):
 		return unusable{v1alpha1.ReasonPodFinished, "the kubelet starts no container in a pod with a terminal phase"}

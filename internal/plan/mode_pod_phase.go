@@ -35,7 +35,7 @@ func (s *situation) whyNotPodPhase(sidecar resolve.Sidecar) unusable {
 	case s.Node == NodeNotRead:
 		return s.nodeKindUnknown()
 	case respected(sidecar):
-		return unusable{v1alpha1.ReasonExitCodesRespected, fmt.Sprintf("exitCodes is Respect for container %s, and the phase would override its exit code", sidecar.Container)}
+		return unusable{v1alpha1.ReasonExitCodesRespected, fmt.Sprintf("exitCodePolicy is Respect for container %s, and the phase would override its exit code", sidecar.Container)}
 	case graceSeconds(s.Pod) > int64(limit/time.Second):
 		return unusable{v1alpha1.ReasonGracePeriodTooLong, fmt.Sprintf("the pod's terminationGracePeriodSeconds is %d, more than the %d that mode PodPhase allows here: "+
 			"with a terminal phase, the pod would not count for quotas while its sidecars run", graceSeconds(s.Pod), int64(limit/time.Second))}
@@ -101,7 +101,7 @@ func (p podPlan) waitBeforePhase(direct []sidecarPlan) *Decision {
 			return &Decision{Reason: v1alpha1.ReasonAttemptInProgress, Message: fmt.Sprintf("waiting for container %s to end first", name)}
 		case respected(sp.sidecar):
 			return &Decision{Reason: v1alpha1.ReasonExitCodesRespected,
-				Message: fmt.Sprintf("container %s has exitCodes Respect and has not ended, so the pod cannot end by its phase", name)}
+				Message: fmt.Sprintf("container %s has exitCodePolicy Respect and has not ended, so the pod cannot end by its phase", name)}
 		}
 	}
 	return nil

@@ -233,7 +233,7 @@ func (s *situation) mayRestartAll() bool {
 }
 
 // outcome is the pod's phase by the exit codes that count: those of the main containers, and of ended sidecars with
-// exitCodes Respect.
+// exitCodePolicy Respect.
 func (s *situation) outcome() corev1.PodPhase {
 	if s.cachedOutcome == "" {
 		s.cachedOutcome = s.computeOutcome()

@@ -425,7 +425,7 @@ func (m *model) judgeAlone() {
 	want := succeeded
 	for _, p := range m.kubelet.processes {
 		declared := resolve.View{Sidecars: s.declared(m.now)}.Sidecar(p.name)
-		if counts := declared == nil || declared.ExitCodes == v1alpha1.ExitCodesRespect; counts && p.code != 0 {
+		if counts := declared == nil || declared.ExitCodePolicy == v1alpha1.ExitCodePolicyRespect; counts && p.code != 0 {
 			want = failed
 		}
 	}

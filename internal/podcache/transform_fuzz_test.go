@@ -50,7 +50,7 @@ func testTrimPod(t *testing.T, data []byte) {
 	pod := fuzzedPod(next)
 	policy := podtest.Policy("mesh", "c1", "c2", "native")
 	policy.Spec.Mode = []v1alpha1.Mode{v1alpha1.ModeAuto, v1alpha1.ModeCRR, v1alpha1.ModeImage, v1alpha1.ModePodPhase}[next(4)]
-	policy.Spec.ExitCodes = []v1alpha1.ExitCodes{v1alpha1.ExitCodesIgnore, v1alpha1.ExitCodesRespect}[next(2)]
+	policy.Spec.ExitCodePolicy = []v1alpha1.ExitCodePolicy{v1alpha1.ExitCodePolicyIgnore, v1alpha1.ExitCodePolicyRespect}[next(2)]
 	options := resolve.Options{Image: "quick-exit:v1", QuickExitPaths: quickexit.CoverageOf([][]string{nil, {"default"}, {"/app/server"}, {"*"}}[next(4)]...)}
 	capabilities := plan.Capabilities{
 		CRRServed: next(2) == 0, EnabledModes: podtest.Modes([]plan.PodPhaseUse{plan.PodPhaseEnabled, plan.PodPhaseDisabled, plan.PodPhaseLastResort}[next(3)]),

@@ -124,9 +124,9 @@ func (s Situation) blocker(images []string) *Report {
 		return &Report{Reason: v1alpha1.ReasonPrePullUnavailable,
 			Message: "the operator does not know its namespace, where the ImagePullJobs of cluster policies live; run it in the cluster, or set its --leader-election-namespace"}
 	}
-	if selector := s.Policy.Spec.PrePull.NodeSelector; selector != nil {
+	if selector := s.Policy.Spec.PrePull.NodeLabelSelector; selector != nil {
 		if _, err := metav1.LabelSelectorAsSelector(selector); err != nil {
-			return &Report{Reason: v1alpha1.ReasonInvalidSelector, Message: fmt.Sprintf("parse spec.prePull.nodeSelector: %s", err)}
+			return &Report{Reason: v1alpha1.ReasonInvalidSelector, Message: fmt.Sprintf("parse spec.prePull.nodeLabelSelector: %s", err)}
 		}
 	}
 	return nil

@@ -142,7 +142,6 @@ func withFallback(fallback v1alpha1.Fallback, settings ...v1alpha1.TerminationSe
 
 func TestJobHasPolicySettings(t *testing.T) {
 	selector := &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "batch"}}
-	sandbox := &v1alpha1.SandboxConfig{Labels: map[string]string{"tenant": "etl"}, Annotations: map[string]string{"snapshotter": "lazy"}}
 	for name, tc := range map[string]struct {
 		change    []func(*prepull.Situation)
 		namespace string
@@ -150,16 +149,13 @@ func TestJobHasPolicySettings(t *testing.T) {
 	}{
 		"all nodes by default": {nil, "batch", prepull.Pull{Image: image}},
 		"an empty selector means all nodes": {
-			[]func(*prepull.Situation){prePull(func(p *v1alpha1.PrePull) { p.NodeSelector = &metav1.LabelSelector{} })}, "batch", prepull.Pull{Image: image},
+			[]func(*prepull.Situation){prePull(func(p *v1alpha1.PrePull) { p.NodeLabelSelector = &metav1.LabelSelector{} })}, "batch", prepull.Pull{Image: image},
 		},
-		"an empty sandboxConfig is omitted": {
-			[]func(*prepull.Situation){prePull(func(p *v1alpha1.PrePull) { p.SandboxConfig = &v1alpha1.SandboxConfig{} })}, "batch", prepull.Pull{Image: image},
-		},
-		"selector, secrets and sandbox": {
+		"selector and secrets": {
 			[]func(*prepull.Situation){prePull(func(p *v1alpha1.PrePull) {
-				p.NodeSelector, p.PullSecrets, p.SandboxConfig = selector, []v1alpha1.SecretName{"b", "a"}, sandbox
+				p.NodeLabelSelector, p.ImagePullSecrets = selector, []v1alpha1.SecretReference{{Name: "b"}, {Name: "a"}}
 			})}, "batch",
-			prepull.Pull{Image: image, NodeSelector: selector, PullSecrets: []string{"a", "b"}, SandboxConfig: sandbox},
+			prepull.Pull{Image: image, NodeSelector: selector, PullSecrets: []string{"a", "b"}},
 		},
 		"a cluster policy's job is in the operator's namespace": {[]func(*prepull.Situation){ofCluster}, "system", prepull.Pull{Image: image}},
 	} {
@@ -186,19 +182,10 @@ func TestChangedSettingsChangeJobName(t *testing.T) {
 		"another policy":       func(s *prepull.Situation) { s.Policy.UID = "5c2d" },
 		"another image":        func(s *prepull.Situation) { s.DefaultImage = "other" },
 		"a selector": prePull(func(p *v1alpha1.PrePull) {
-			p.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
+			p.NodeLabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"a": "b"}}
 		}),
-		"a secret":       prePull(func(p *v1alpha1.PrePull) { p.PullSecrets = []v1alpha1.SecretName{"a"} }),
-		"another secret": prePull(func(p *v1alpha1.PrePull) { p.PullSecrets = []v1alpha1.SecretName{"b"} }),
-		"a label of a sandbox": prePull(func(p *v1alpha1.PrePull) {
-			p.SandboxConfig = &v1alpha1.SandboxConfig{Labels: map[string]string{"a": "b"}}
-		}),
-		"an annotation of a sandbox": prePull(func(p *v1alpha1.PrePull) {
-			p.SandboxConfig = &v1alpha1.SandboxConfig{Annotations: map[string]string{"a": "b"}}
-		}),
-		"another value of a label": prePull(func(p *v1alpha1.PrePull) {
-			p.SandboxConfig = &v1alpha1.SandboxConfig{Labels: map[string]string{"a": "c"}}
-		}),
+		"a secret":       prePull(func(p *v1alpha1.PrePull) { p.ImagePullSecrets = []v1alpha1.SecretReference{{Name: "a"}} }),
+		"another secret": prePull(func(p *v1alpha1.PrePull) { p.ImagePullSecrets = []v1alpha1.SecretReference{{Name: "b"}} }),
 	} {
 		name := prepull.Decide(situation(change)).Create[0].Name
 		if other, taken := names[name]; taken {
@@ -206,10 +193,11 @@ func TestChangedSettingsChangeJobName(t *testing.T) {
 		}
 		names[name] = what
 	}
-	secrets := func(names ...v1alpha1.SecretName) string {
-		return prepull.Decide(situation(prePull(func(p *v1alpha1.PrePull) { p.PullSecrets = names }))).Create[0].Name
+	secrets := func(names ...v1alpha1.SecretReference) string {
+		return prepull.Decide(situation(prePull(func(p *v1alpha1.PrePull) { p.ImagePullSecrets = names }))).Create[0].Name
 	}
-	if secrets("a", "b") != secrets("b", "a") {
+	a, b := v1alpha1.SecretReference{Name: "a"}, v1alpha1.SecretReference{Name: "b"}
+	if secrets(a, b) != secrets(b, a) {
 		t.Error("the order of secrets makes another job")
 	}
 }
@@ -276,7 +264,7 @@ func TestDecide(t *testing.T) {
 			changes{sidecars(a, b), with([]string{"a"}), with([]string{"b"}, nodes(3, 1))}, nil, nil, says("PrePulling", "b is on 1 of 3 nodes"),
 		},
 		"no node is selected": {changes{with(one, nodes(0, 0))}, nil, nil, says("PrePulling", image+" has no node to be pulled to: "+
-			"OpenKruise knows no node that spec.prePull.nodeSelector selects; correct it, or run OpenKruise's daemon on these nodes")},
+			"OpenKruise knows no node that spec.prePull.nodeLabelSelector selects; correct it, or run OpenKruise's daemon on these nodes")},
 		"failed nodes are reported before pulls in progress": {
 			changes{sidecars(a, b), with([]string{"a"}, nodes(6, 1)), with([]string{"b"}, nodes(6, 1, "n4", "n1", "n2", "n3"))}, nil, nil,
 			says("PrePullFailed", "b is on 1 of 6 nodes and could not be pulled to n1, n2, n3 and 1 more. The cause is in the events of each "+
@@ -307,8 +295,8 @@ func TestDecide(t *testing.T) {
 		"the operator does not know its namespace": {changes{ofCluster, func(s *prepull.Situation) { s.Namespace = "" }}, nil, nil, says("PrePullUnavailable",
 			"the operator does not know its namespace, where the ImagePullJobs of cluster policies live; run it in the cluster, or set its --leader-election-namespace")},
 		"the node selector becomes invalid": {changes{with(one), prePull(func(p *v1alpha1.PrePull) {
-			p.NodeSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Equals"}}}
-		})}, nil, one, says("InvalidSelector", `parse spec.prePull.nodeSelector: "Equals" is not a valid label selector operator`)},
+			p.NodeLabelSelector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Equals"}}}
+		})}, nil, one, says("InvalidSelector", `parse spec.prePull.nodeLabelSelector: "Equals" is not a valid label selector operator`)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := situation(tc.change...)
@@ -343,11 +331,10 @@ func TestDecide(t *testing.T) {
 // The operator finds its jobs again after a restart or an upgrade.
 func TestJobNameIsStable(t *testing.T) {
 	s := situation(prePull(func(p *v1alpha1.PrePull) {
-		p.NodeSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "batch", "arch": "arm64"}}
-		p.PullSecrets = []v1alpha1.SecretName{"registry"}
-		p.SandboxConfig = &v1alpha1.SandboxConfig{Labels: map[string]string{"b": "1", "a": "2"}}
+		p.NodeLabelSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "batch", "arch": "arm64"}}
+		p.ImagePullSecrets = []v1alpha1.SecretReference{{Name: "registry"}}
 	}))
-	if got, want := prepull.Decide(s).Create[0].Name, "mesh-24cb9458a470"; got != want {
+	if got, want := prepull.Decide(s).Create[0].Name, "mesh-81dd810c34e4"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

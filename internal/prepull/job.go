@@ -28,8 +28,7 @@ type Pull struct {
 	// NodeSelector is nil for all nodes.
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 	// PullSecrets are sorted.
-	PullSecrets   []string                `json:"pullSecrets,omitempty"`
-	SandboxConfig *v1alpha1.SandboxConfig `json:"sandboxConfig,omitempty"`
+	PullSecrets []string `json:"pullSecrets,omitempty"`
 }
 
 // Existing is a job of the policy in the cluster, with its progress.
@@ -50,9 +49,9 @@ const hashLength = 12
 
 // jobs returns one job for each image, in the images' order.
 func jobs(policy Policy, namespace string, images []string) []Job {
-	pull := Pull{NodeSelector: nodeSelector(policy.Spec.PrePull), SandboxConfig: sandboxConfig(policy.Spec.PrePull)}
-	for _, secret := range policy.Spec.PrePull.PullSecrets {
-		pull.PullSecrets = append(pull.PullSecrets, string(secret))
+	pull := Pull{NodeSelector: nodeSelector(policy.Spec.PrePull)}
+	for _, secret := range policy.Spec.PrePull.ImagePullSecrets {
+		pull.PullSecrets = append(pull.PullSecrets, secret.Name)
 	}
 	slices.Sort(pull.PullSecrets)
 	var all []Job
@@ -66,19 +65,11 @@ func jobs(policy Policy, namespace string, images []string) []Job {
 // nodeSelector returns nil for a selector that selects every node: OpenKruise does not apply a job with an empty selector
 // to new nodes.
 func nodeSelector(prePull *v1alpha1.PrePull) *metav1.LabelSelector {
-	selector := prePull.NodeSelector
+	selector := prePull.NodeLabelSelector
 	if selector == nil || len(selector.MatchLabels)+len(selector.MatchExpressions) == 0 {
 		return nil
 	}
 	return selector
-}
-
-func sandboxConfig(prePull *v1alpha1.PrePull) *v1alpha1.SandboxConfig {
-	sandbox := prePull.SandboxConfig
-	if sandbox == nil || len(sandbox.Labels)+len(sandbox.Annotations) == 0 {
-		return nil
-	}
-	return sandbox
 }
 
 // jobName is the policy's name, cut to fit, and a hash of the policy's uid and the job's content.

@@ -64,7 +64,7 @@ func (s state) progress() string {
 	case !s.Begun:
 		return fmt.Sprintf("%s is waiting for OpenKruise to start the ImagePullJob %s/%s; if this persists, check that OpenKruise's manager runs", s.Image, s.Job.Namespace, s.Job.Name)
 	case s.Desired == 0:
-		return fmt.Sprintf("%s has no node to be pulled to: OpenKruise knows no node that spec.prePull.nodeSelector selects; correct it, or run OpenKruise's daemon on these nodes", s.Image)
+		return fmt.Sprintf("%s has no node to be pulled to: OpenKruise knows no node that spec.prePull.nodeLabelSelector selects; correct it, or run OpenKruise's daemon on these nodes", s.Image)
 	}
 	return fmt.Sprintf("%s is on %d of %d nodes", s.Image, s.Succeeded, s.Desired)
 }

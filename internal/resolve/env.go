@@ -106,9 +106,9 @@ func (d *envDeclaration) readImage(container string, variable *corev1.EnvVar) st
 func (d *envDeclaration) readIgnoreExitCode(container string, variable *corev1.EnvVar) {
 	switch {
 	case strings.EqualFold(variable.Value, "true"):
-		d.settings.ExitCodes = v1alpha1.ExitCodesIgnore
+		d.settings.ExitCodePolicy = v1alpha1.ExitCodePolicyIgnore
 	case strings.EqualFold(variable.Value, "false"):
-		d.settings.ExitCodes = v1alpha1.ExitCodesRespect
+		d.settings.ExitCodePolicy = v1alpha1.ExitCodePolicyRespect
 	case variable.Value != "":
 		d.warnNotBool(container, variable)
 	}

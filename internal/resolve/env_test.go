@@ -24,9 +24,9 @@ const (
 )
 
 // fromEnv is a sidecar that its environment variables declare.
-func fromEnv(mode v1alpha1.Mode, image string, exitCodes v1alpha1.ExitCodes) []resolve.Sidecar {
+func fromEnv(mode v1alpha1.Mode, image string, exitCodePolicy v1alpha1.ExitCodePolicy) []resolve.Sidecar {
 	target := resolve.Sidecar{
-		Container: "proxy", Mode: mode, Image: image, ExitCodes: exitCodes, Timeout: 30 * time.Second, Fallback: v1alpha1.FallbackEnabled,
+		Container: "proxy", Mode: mode, Image: image, ExitCodePolicy: exitCodePolicy, Timeout: 30 * time.Second, Fallback: v1alpha1.FallbackEnabled,
 	}
 	switch image {
 	case "":
@@ -48,8 +48,8 @@ func TestEnvironmentVariables(t *testing.T) {
 	literal := func(name, value string) corev1.EnvVar { return corev1.EnvVar{Name: name, Value: value} }
 	env := func(variables ...string) *corev1.Pod { return withEnv(newPod("main", "proxy"), variables...) }
 	const (
-		ignored    = v1alpha1.ExitCodesIgnore
-		respected  = v1alpha1.ExitCodesRespect
+		ignored    = v1alpha1.ExitCodePolicyIgnore
+		respected  = v1alpha1.ExitCodePolicyRespect
 		invalid    = v1alpha1.ReasonInvalidEnv
 		unreadable = v1alpha1.ReasonInvalidEnv
 	)
@@ -78,9 +78,9 @@ func TestEnvironmentVariables(t *testing.T) {
 		"both in the other order: mode Auto":                 {pod: env(withImage, quickExit, terminate, "true"), want: fromEnv(v1alpha1.ModeAuto, quickExit, ignored)},
 		"TERMINATE false with an image is mode Image":        {pod: env(terminate, "false", withImage, quickExit), want: fromEnv(v1alpha1.ModeImage, quickExit, ignored)},
 		"IGNORE_EXIT_CODE alone makes no sidecar":            {pod: env(ignore, "true")},
-		"IGNORE_EXIT_CODE true ignores":                      {pod: env(terminate, "true", ignore, "True"), options: resolve.Options{ExitCodes: respected}, want: fromEnv(v1alpha1.ModeCRR, "", ignored)},
+		"IGNORE_EXIT_CODE true ignores":                      {pod: env(terminate, "true", ignore, "True"), options: resolve.Options{ExitCodePolicy: respected}, want: fromEnv(v1alpha1.ModeCRR, "", ignored)},
 		"IGNORE_EXIT_CODE false respects":                    {pod: env(terminate, "true", ignore, "FALSE"), want: fromEnv(v1alpha1.ModeCRR, "", respected)},
-		"IGNORE_EXIT_CODE empty leaves the default":          {pod: env(terminate, "true", ignore, ""), options: resolve.Options{ExitCodes: respected}, want: fromEnv(v1alpha1.ModeCRR, "", respected)},
+		"IGNORE_EXIT_CODE empty leaves the default":          {pod: env(terminate, "true", ignore, ""), options: resolve.Options{ExitCodePolicy: respected}, want: fromEnv(v1alpha1.ModeCRR, "", respected)},
 		"IGNORE_EXIT_CODE with another value has a warning":  {pod: env(terminate, "true", ignore, "1"), want: fromEnv(v1alpha1.ModeCRR, "", ignored), warnings: []v1alpha1.Reason{invalid}},
 		"the last of several variables with one name counts": {pod: env(terminate, "true", terminate, "false")},
 		"earlier invalid values have no warning":             {pod: env(terminate, "yes", terminate, "true"), want: fromEnv(v1alpha1.ModeCRR, "", ignored)},

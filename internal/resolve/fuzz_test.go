@@ -61,7 +61,7 @@ func checkView(t *testing.T, pod *corev1.Pod, view resolve.View) {
 	told = append(told, view.Mains...)
 	for _, target := range view.Sidecars {
 		told = append(told, target.Container)
-		if target.Mode == "" || target.ExitCodes == "" || target.Fallback == "" || target.Timeout <= 0 || target.Drain < 0 {
+		if target.Mode == "" || target.ExitCodePolicy == "" || target.Fallback == "" || target.Timeout <= 0 || target.Drain < 0 {
 			t.Errorf("a sidecar without all its settings: %+v", target)
 		}
 	}

@@ -35,22 +35,22 @@ var ofPods = []declaration{
 	{"variables of OpenKruise", nil, func(p *corev1.Pod) { withEnv(p, terminate, "true", ignore, "false") }},
 }
 
-// The table has all pairs of declarations in a policy of a team, which sets exitCodes, and in one of the platform or in the pod. The
-// platform sets exitCodes otherwise, and drainSeconds.
+// The table has all pairs of declarations in a policy of a team, which sets exitCodePolicy, and in one of the platform or in the pod. The
+// platform sets exitCodePolicy otherwise, and drainSeconds.
 func TestPairsOfDeclarations(t *testing.T) {
 	var table strings.Builder
-	table.WriteString("| policy of the namespace, `exitCodes: Respect` | other declaration | proxy is | `exitCodes`, `drainSeconds` | `Overridden` |\n|---|---|---|---|---|\n")
+	table.WriteString("| policy of the namespace, `exitCodePolicy: Respect` | other declaration | proxy is | `exitCodePolicy`, `drainSeconds` | `Overridden` |\n|---|---|---|---|---|\n")
 	for _, first := range append([]declaration{{name: "-"}}, ofPolicies...) {
 		for _, second := range slices.Concat([]declaration{{name: "-"}}, ofPolicies, ofPods) {
 			pod, policies := newPod("main", "proxy"), []resolve.Policy(nil)
 			if first.spec != nil {
-				policies = append(policies, namespaced(t, "team", 1, spec(first.spec, func(s *v1alpha1.PolicySpec) { s.ExitCodes = v1alpha1.ExitCodesRespect })))
+				policies = append(policies, namespaced(t, "team", 1, spec(first.spec, func(s *v1alpha1.PolicySpec) { s.ExitCodePolicy = v1alpha1.ExitCodePolicyRespect })))
 			}
 			other := second.name
 			if second.spec != nil {
 				other = "cluster policy, " + other
 				policies = append(policies, cluster(t, "platform", 1, spec(second.spec, func(s *v1alpha1.PolicySpec) {
-					s.ExitCodes, s.DrainSeconds = v1alpha1.ExitCodesIgnore, ptr.To[int32](5)
+					s.ExitCodePolicy, s.DrainSeconds = v1alpha1.ExitCodePolicyIgnore, ptr.To[int32](5)
 				})))
 			}
 			if second.pod != nil {
@@ -67,7 +67,7 @@ func TestPairsOfDeclarations(t *testing.T) {
 func describe(r resolve.Resolution) string {
 	role, settings, overridden := "main", "-", "-"
 	if s := r.Enforced.Sidecar("proxy"); s != nil {
-		role, settings = "sidecar", fmt.Sprintf("%s, %.0f", s.ExitCodes, s.Drain.Seconds())
+		role, settings = "sidecar", fmt.Sprintf("%s, %.0f", s.ExitCodePolicy, s.Drain.Seconds())
 	}
 	for _, o := range r.Overrides {
 		overridden = fmt.Sprintf("%s: %s", o.Policy.Name, o.Lost)

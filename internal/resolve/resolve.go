@@ -25,8 +25,8 @@ const (
 type Options struct {
 	// IgnoreEnv turns the environment variables off.
 	IgnoreEnv bool
-	// ExitCodes is the default of exitCodes. Empty means Ignore.
-	ExitCodes v1alpha1.ExitCodes
+	// ExitCodePolicy is the default of exitCodePolicy. Empty means Ignore.
+	ExitCodePolicy v1alpha1.ExitCodePolicy
 	// Image is the default quick-exit image. It may be empty.
 	Image string
 	// QuickExitPaths is what Image covers.
@@ -49,12 +49,12 @@ type Sidecar struct {
 	// QuickExitPaths is what Image covers, according to the place that sets the image.
 	QuickExitPaths quickexit.Coverage
 	// ImageSource is the place that sets Image; empty when none does. ImagePolicy is the policy that does, or nil.
-	ImageSource Source
-	ImagePolicy *PolicyRef
-	ExitCodes   v1alpha1.ExitCodes
-	Drain       time.Duration
-	Timeout     time.Duration
-	Fallback    v1alpha1.Fallback
+	ImageSource    Source
+	ImagePolicy    *PolicyRef
+	ExitCodePolicy v1alpha1.ExitCodePolicy
+	Drain          time.Duration
+	Timeout        time.Duration
+	Fallback       v1alpha1.Fallback
 	// Policy is the first policy that declares the container a sidecar, or nil when only the pod itself or Options.Sidecars does.
 	Policy *PolicyRef
 }

@@ -21,26 +21,26 @@ import (
 
 // sources are those of Origins.
 type sources struct {
-	Mode, Image, QuickExitPaths, ExitCodes, Drain, Timeout, Fallback resolve.Source
+	Mode, Image, QuickExitPaths, ExitCodePolicy, Drain, Timeout, Fallback resolve.Source
 }
 
 func sourcesOf(o resolve.Origins) sources {
-	return sources{o.Mode.Source, o.Image.Source, o.QuickExitPaths.Source, o.ExitCodes.Source, o.Drain.Source, o.Timeout.Source, o.Fallback.Source}
+	return sources{o.Mode.Source, o.Image.Source, o.QuickExitPaths.Source, o.ExitCodePolicy.Source, o.Drain.Source, o.Timeout.Source, o.Fallback.Source}
 }
 
 // TestMerging has one value for each field at each level, and takes the levels away from the top.
 func TestMerging(t *testing.T) {
 	entry := v1alpha1.TerminationSettings{
-		Mode: v1alpha1.ModePodPhase, Image: "entry:v1", ExitCodes: v1alpha1.ExitCodesIgnore, DrainSeconds: ptr.To[int32](0),
+		Mode: v1alpha1.ModePodPhase, Image: "entry:v1", ExitCodePolicy: v1alpha1.ExitCodePolicyIgnore, DrainSeconds: ptr.To[int32](0),
 	}
 	own := func(p *v1alpha1.PolicySpec) {
 		p.TerminationSettings = v1alpha1.TerminationSettings{
-			Mode: v1alpha1.ModeImage, Image: "spec:v1", ExitCodes: v1alpha1.ExitCodesRespect, DrainSeconds: ptr.To[int32](22),
+			Mode: v1alpha1.ModeImage, Image: "spec:v1", ExitCodePolicy: v1alpha1.ExitCodePolicyRespect, DrainSeconds: ptr.To[int32](22),
 		}
 		p.Fallback, p.TerminationDeadlineSeconds = v1alpha1.FallbackDisabled, ptr.To[int32](33)
 	}
 	env := []string{terminate, "true", withImage, "env:v1", ignore, "false"}
-	options := resolve.Options{Image: "default:v1", ExitCodes: v1alpha1.ExitCodesIgnore}
+	options := resolve.Options{Image: "default:v1", ExitCodePolicy: v1alpha1.ExitCodePolicyIgnore}
 	policy := refOf("mesh")
 
 	tests := map[string]struct {
@@ -52,44 +52,44 @@ func TestMerging(t *testing.T) {
 	}{
 		"the policy's entry for the container comes first": {
 			spec: spec(entrySettings(entry), own), env: env, options: options,
-			want:    resolve.Sidecar{Mode: v1alpha1.ModePodPhase, Image: "entry:v1", ImageSource: resolve.SourceEntry, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackDisabled, Timeout: 33 * time.Second},
-			sources: sources{Mode: resolve.SourceEntry, Image: resolve.SourceEntry, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourceEntry, Drain: resolve.SourceEntry, Timeout: resolve.SourcePolicy, Fallback: resolve.SourcePolicy},
+			want:    resolve.Sidecar{Mode: v1alpha1.ModePodPhase, Image: "entry:v1", ImageSource: resolve.SourceEntry, ExitCodePolicy: v1alpha1.ExitCodePolicyIgnore, Fallback: v1alpha1.FallbackDisabled, Timeout: 33 * time.Second},
+			sources: sources{Mode: resolve.SourceEntry, Image: resolve.SourceEntry, QuickExitPaths: resolve.SourceDefault, ExitCodePolicy: resolve.SourceEntry, Drain: resolve.SourceEntry, Timeout: resolve.SourcePolicy, Fallback: resolve.SourcePolicy},
 		},
 		"the policy's spec comes second": {
 			spec: spec(own), env: env, options: options,
-			want:    resolve.Sidecar{Mode: v1alpha1.ModeImage, Image: "spec:v1", ImageSource: resolve.SourcePolicy, ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackDisabled, Drain: 22 * time.Second, Timeout: 33 * time.Second},
-			sources: sources{Mode: resolve.SourcePolicy, Image: resolve.SourcePolicy, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourcePolicy, Drain: resolve.SourcePolicy, Timeout: resolve.SourcePolicy, Fallback: resolve.SourcePolicy},
+			want:    resolve.Sidecar{Mode: v1alpha1.ModeImage, Image: "spec:v1", ImageSource: resolve.SourcePolicy, ExitCodePolicy: v1alpha1.ExitCodePolicyRespect, Fallback: v1alpha1.FallbackDisabled, Drain: 22 * time.Second, Timeout: 33 * time.Second},
+			sources: sources{Mode: resolve.SourcePolicy, Image: resolve.SourcePolicy, QuickExitPaths: resolve.SourceDefault, ExitCodePolicy: resolve.SourcePolicy, Drain: resolve.SourcePolicy, Timeout: resolve.SourcePolicy, Fallback: resolve.SourcePolicy},
 		},
 		"the container's variables come third": {
 			spec: spec(), env: env, options: options,
-			want:    resolve.Sidecar{Mode: v1alpha1.ModeAuto, Image: "env:v1", ImageSource: resolve.SourceEnvironment, QuickExitPaths: quickexit.CoverageOf("*"), ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second},
-			sources: sources{Mode: resolve.SourceEnvironment, Image: resolve.SourceEnvironment, QuickExitPaths: resolve.SourceEnvironment, ExitCodes: resolve.SourceEnvironment, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
+			want:    resolve.Sidecar{Mode: v1alpha1.ModeAuto, Image: "env:v1", ImageSource: resolve.SourceEnvironment, QuickExitPaths: quickexit.CoverageOf("*"), ExitCodePolicy: v1alpha1.ExitCodePolicyRespect, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second},
+			sources: sources{Mode: resolve.SourceEnvironment, Image: resolve.SourceEnvironment, QuickExitPaths: resolve.SourceEnvironment, ExitCodePolicy: resolve.SourceEnvironment, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
 		},
 		"the operator's defaults come last": {
-			spec: spec(), options: resolve.Options{Image: "default:v1", ExitCodes: v1alpha1.ExitCodesRespect},
-			want:    resolve.Sidecar{Mode: v1alpha1.ModeAuto, Image: "default:v1", ImageSource: resolve.SourceOperator, ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second},
-			sources: sources{Mode: resolve.SourceDefault, Image: resolve.SourceOperator, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourceOperator, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
+			spec: spec(), options: resolve.Options{Image: "default:v1", ExitCodePolicy: v1alpha1.ExitCodePolicyRespect},
+			want:    resolve.Sidecar{Mode: v1alpha1.ModeAuto, Image: "default:v1", ImageSource: resolve.SourceOperator, ExitCodePolicy: v1alpha1.ExitCodePolicyRespect, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second},
+			sources: sources{Mode: resolve.SourceDefault, Image: resolve.SourceOperator, QuickExitPaths: resolve.SourceDefault, ExitCodePolicy: resolve.SourceOperator, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
 		},
 		"no defaults: exit codes are ignored, there is no image": {
 			spec:    spec(),
-			want:    resolve.Sidecar{Mode: v1alpha1.ModeAuto, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second},
-			sources: sources{Mode: resolve.SourceDefault, Image: resolve.SourceDefault, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourceDefault, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
+			want:    resolve.Sidecar{Mode: v1alpha1.ModeAuto, ExitCodePolicy: v1alpha1.ExitCodePolicyIgnore, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second},
+			sources: sources{Mode: resolve.SourceDefault, Image: resolve.SourceDefault, QuickExitPaths: resolve.SourceDefault, ExitCodePolicy: resolve.SourceDefault, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
 		},
 		"each field is merged separately": {
 			spec: spec(entrySettings(v1alpha1.TerminationSettings{Image: "entry:v1"}), func(p *v1alpha1.PolicySpec) { p.Fallback = v1alpha1.FallbackDisabled }),
 			env:  []string{terminate, "true"}, options: options,
-			want:    resolve.Sidecar{Mode: v1alpha1.ModeCRR, Image: "entry:v1", ImageSource: resolve.SourceEntry, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackDisabled, Timeout: 30 * time.Second},
-			sources: sources{Mode: resolve.SourceEnvironment, Image: resolve.SourceEntry, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourceOperator, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourcePolicy},
+			want:    resolve.Sidecar{Mode: v1alpha1.ModeCRR, Image: "entry:v1", ImageSource: resolve.SourceEntry, ExitCodePolicy: v1alpha1.ExitCodePolicyIgnore, Fallback: v1alpha1.FallbackDisabled, Timeout: 30 * time.Second},
+			sources: sources{Mode: resolve.SourceEnvironment, Image: resolve.SourceEntry, QuickExitPaths: resolve.SourceDefault, ExitCodePolicy: resolve.SourceOperator, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourcePolicy},
 		},
 		"ignored variables are skipped": {
 			spec: spec(), env: env, options: resolve.Options{IgnoreEnv: true},
-			want:    resolve.Sidecar{Mode: v1alpha1.ModeAuto, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second},
-			sources: sources{Mode: resolve.SourceDefault, Image: resolve.SourceDefault, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourceDefault, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
+			want:    resolve.Sidecar{Mode: v1alpha1.ModeAuto, ExitCodePolicy: v1alpha1.ExitCodePolicyIgnore, Fallback: v1alpha1.FallbackEnabled, Timeout: 30 * time.Second},
+			sources: sources{Mode: resolve.SourceDefault, Image: resolve.SourceDefault, QuickExitPaths: resolve.SourceDefault, ExitCodePolicy: resolve.SourceDefault, Drain: resolve.SourceDefault, Timeout: resolve.SourceDefault, Fallback: resolve.SourceDefault},
 		},
 		"mainContainers: the spec applies to every sidecar": {
 			spec: spec(mainContainers("main"), own), env: env,
-			want:    resolve.Sidecar{Mode: v1alpha1.ModeImage, Image: "spec:v1", ImageSource: resolve.SourcePolicy, ExitCodes: v1alpha1.ExitCodesRespect, Fallback: v1alpha1.FallbackDisabled, Drain: 22 * time.Second, Timeout: 33 * time.Second},
-			sources: sources{Mode: resolve.SourcePolicy, Image: resolve.SourcePolicy, QuickExitPaths: resolve.SourceDefault, ExitCodes: resolve.SourcePolicy, Drain: resolve.SourcePolicy, Timeout: resolve.SourcePolicy, Fallback: resolve.SourcePolicy},
+			want:    resolve.Sidecar{Mode: v1alpha1.ModeImage, Image: "spec:v1", ImageSource: resolve.SourcePolicy, ExitCodePolicy: v1alpha1.ExitCodePolicyRespect, Fallback: v1alpha1.FallbackDisabled, Drain: 22 * time.Second, Timeout: 33 * time.Second},
+			sources: sources{Mode: resolve.SourcePolicy, Image: resolve.SourcePolicy, QuickExitPaths: resolve.SourceDefault, ExitCodePolicy: resolve.SourcePolicy, Drain: resolve.SourcePolicy, Timeout: resolve.SourcePolicy, Fallback: resolve.SourcePolicy},
 		},
 	}
 	for name, test := range tests {
@@ -162,7 +162,7 @@ func TestPrecedence(t *testing.T) {
 func TestResolve(t *testing.T) {
 	target := func(container string, policy resolve.PolicyRef) resolve.Sidecar {
 		return resolve.Sidecar{
-			Container: container, Mode: v1alpha1.ModeAuto, ExitCodes: v1alpha1.ExitCodesIgnore, Fallback: v1alpha1.FallbackEnabled,
+			Container: container, Mode: v1alpha1.ModeAuto, ExitCodePolicy: v1alpha1.ExitCodePolicyIgnore, Fallback: v1alpha1.FallbackEnabled,
 			Timeout: 30 * time.Second, Policy: &policy,
 		}
 	}

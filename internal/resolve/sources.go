@@ -33,7 +33,7 @@ type Origin struct {
 
 // Origins say where each setting of a sidecar comes from.
 type Origins struct {
-	Mode, Image, QuickExitPaths, ExitCodes, Drain, Timeout, Fallback Origin
+	Mode, Image, QuickExitPaths, ExitCodePolicy, Drain, Timeout, Fallback Origin
 }
 
 // OriginsOf returns where each setting of the sidecar comes from. The other arguments must be those of the call of Resolve
@@ -66,7 +66,7 @@ func OriginsOf(pod *corev1.Pod, selecting []Policy, options Options, sidecar Sid
 		paths = Origin{Source: SourceDefault}
 	}
 	return Origins{
-		Mode: of(mode), Image: of(image), QuickExitPaths: paths, ExitCodes: of(exitCodes), Drain: of(drainSeconds),
+		Mode: of(mode), Image: of(image), QuickExitPaths: paths, ExitCodePolicy: of(exitCodePolicy), Drain: of(drainSeconds),
 		Timeout: of(terminationDeadlineSeconds), Fallback: of(fallback),
 	}
 }
@@ -107,8 +107,8 @@ func layers(container string, declaring []Policy, env v1alpha1.TerminationSettin
 	}
 	return append(all,
 		layer{source: SourceEnvironment, settings: env, covers: coveredByAuthor},
-		layer{source: SourceOperator, settings: v1alpha1.TerminationSettings{Image: options.Image, ExitCodes: options.ExitCodes}, covers: options.QuickExitPaths},
-		layer{source: SourceDefault, settings: v1alpha1.TerminationSettings{Mode: DefaultMode, ExitCodes: v1alpha1.ExitCodesIgnore}, fallback: DefaultFallback},
+		layer{source: SourceOperator, settings: v1alpha1.TerminationSettings{Image: options.Image, ExitCodePolicy: options.ExitCodePolicy}, covers: options.QuickExitPaths},
+		layer{source: SourceDefault, settings: v1alpha1.TerminationSettings{Mode: DefaultMode, ExitCodePolicy: v1alpha1.ExitCodePolicyIgnore}, fallback: DefaultFallback},
 	)
 }
 
@@ -116,7 +116,7 @@ func layers(container string, declaring []Policy, env v1alpha1.TerminationSettin
 const (
 	mode = iota
 	image
-	exitCodes
+	exitCodePolicy
 	drainSeconds
 	terminationDeadlineSeconds
 	fallback
@@ -134,8 +134,8 @@ var fields = [numberOfFields]struct {
 	image: {"image", func(l layer) bool { return l.settings.Image != "" }, func(a, b layer) bool {
 		return a.settings.Image == b.settings.Image && a.covers.Equal(b.covers)
 	}},
-	exitCodes: {"exitCodes", func(l layer) bool { return l.settings.ExitCodes != "" }, func(a, b layer) bool {
-		return a.settings.ExitCodes == b.settings.ExitCodes
+	exitCodePolicy: {"exitCodePolicy", func(l layer) bool { return l.settings.ExitCodePolicy != "" }, func(a, b layer) bool {
+		return a.settings.ExitCodePolicy == b.settings.ExitCodePolicy
 	}},
 	drainSeconds: {"drainSeconds", func(l layer) bool { return l.settings.DrainSeconds != nil }, func(a, b layer) bool {
 		return *a.settings.DrainSeconds == *b.settings.DrainSeconds
@@ -160,7 +160,7 @@ func firstSetting(all []layer, field int) layer {
 func merge(container string, all []layer) Sidecar {
 	s := Sidecar{
 		Container: container, Timeout: DefaultTerminationTimeout,
-		Mode: firstSetting(all, mode).settings.Mode, ExitCodes: firstSetting(all, exitCodes).settings.ExitCodes, Fallback: firstSetting(all, fallback).fallback,
+		Mode: firstSetting(all, mode).settings.Mode, ExitCodePolicy: firstSetting(all, exitCodePolicy).settings.ExitCodePolicy, Fallback: firstSetting(all, fallback).fallback,
 	}
 	if l := firstSetting(all, image); l.settings.Image != "" {
 		s.Image, s.QuickExitPaths, s.ImageSource = l.settings.Image, l.covers, l.source

@@ -18,7 +18,7 @@ import (
 	"github.com/sidecar-termination/operator/internal/safetext"
 )
 
-// maxRecent limits status.recent, and maxMessage limits a condition's message.
+// maxRecent limits status.recentTerminations, and maxMessage limits a condition's message.
 const (
 	maxRecent  = 10
 	maxMessage = 1024
@@ -78,7 +78,7 @@ func Summarize(policy Policy, old v1alpha1.PolicyStatus, pods PodSummary, tally 
 		TerminatedPods:      old.TerminatedPods + tally.Terminated,
 		FailedAttempts:      old.FailedAttempts + tally.FailedAttempts,
 		LastTerminationTime: old.LastTerminationTime.DeepCopy(),
-		Recent:              newest(tally.Recent, old.Recent),
+		RecentTerminations:  newest(tally.Recent, old.RecentTerminations),
 		Conditions:          slices.Clone(old.Conditions),
 	}
 	if !policy.Spec.Enforcement.Acts() {

@@ -325,24 +325,24 @@ func TestCumulativeFigures(t *testing.T) {
 		want  v1alpha1.PolicyStatus
 	}{
 		"no new results: no change": {
-			old:  v1alpha1.PolicyStatus{TerminatedPods: 5, FailedAttempts: 2, LastTerminationTime: at(before), Recent: results("old", 3)},
-			want: v1alpha1.PolicyStatus{TerminatedPods: 5, FailedAttempts: 2, LastTerminationTime: at(before), Recent: results("old", 3)},
+			old:  v1alpha1.PolicyStatus{TerminatedPods: 5, FailedAttempts: 2, LastTerminationTime: at(before), RecentTerminations: results("old", 3)},
+			want: v1alpha1.PolicyStatus{TerminatedPods: 5, FailedAttempts: 2, LastTerminationTime: at(before), RecentTerminations: results("old", 3)},
 		},
 		"new results are added, newest first": {
-			old:   v1alpha1.PolicyStatus{TerminatedPods: 5, FailedAttempts: 2, LastTerminationTime: at(before), Recent: results("old", 2)},
+			old:   v1alpha1.PolicyStatus{TerminatedPods: 5, FailedAttempts: 2, LastTerminationTime: at(before), RecentTerminations: results("old", 2)},
 			tally: rollup.Tally{Terminated: 3, FailedAttempts: 1, Last: now, Recent: results("new", 2)},
 			want: v1alpha1.PolicyStatus{TerminatedPods: 8, FailedAttempts: 3, LastTerminationTime: at(now.Truncate(time.Second)),
-				Recent: slices.Concat(results("new", 2), results("old", 2))},
+				RecentTerminations: slices.Concat(results("new", 2), results("old", 2))},
 		},
 		"no more than ten results are kept": {
-			old:   v1alpha1.PolicyStatus{Recent: results("old", 10)},
+			old:   v1alpha1.PolicyStatus{RecentTerminations: results("old", 10)},
 			tally: rollup.Tally{Recent: results("new", 4)},
-			want:  v1alpha1.PolicyStatus{Recent: slices.Concat(results("new", 4), results("old", 6))},
+			want:  v1alpha1.PolicyStatus{RecentTerminations: slices.Concat(results("new", 4), results("old", 6))},
 		},
 		"more than ten new results leave no old one": {
-			old:   v1alpha1.PolicyStatus{Recent: results("old", 10)},
+			old:   v1alpha1.PolicyStatus{RecentTerminations: results("old", 10)},
 			tally: rollup.Tally{Recent: results("new", 12)},
-			want:  v1alpha1.PolicyStatus{Recent: results("new", 10)},
+			want:  v1alpha1.PolicyStatus{RecentTerminations: results("new", 10)},
 		},
 		"the last termination never moves back": {
 			old:   v1alpha1.PolicyStatus{LastTerminationTime: at(now)},

@@ -67,7 +67,7 @@ type Flags struct {
 	allowedImages           []string
 	envConvention           string
 	optOut                  string
-	defaultExitCodes        string
+	defaultExitCodePolicy   string
 	crr                     string
 	imageSwap               string
 	podPhase                string
@@ -92,7 +92,7 @@ func defaultFlags() *Flags {
 		leaderElect:           true,
 		envConvention:         enabled,
 		optOut:                enabled,
-		defaultExitCodes:      string(v1alpha1.ExitCodesIgnore),
+		defaultExitCodePolicy: string(v1alpha1.ExitCodePolicyIgnore),
 		crr:                   enabled,
 		imageSwap:             enabled,
 		podPhase:              enabled,
@@ -157,7 +157,7 @@ func (f *Flags) bindDecisions(flags *pflag.FlagSet) {
 		"Enabled or Disabled: whether "+v1alpha1.EnvTerminate+" and its related variables declare sidecars; disable it if OpenKruise's SidecarTerminator is on")
 	flags.StringVar(&f.optOut, "opt-out", f.optOut,
 		"Enabled or Disabled: whether label "+v1alpha1.LabelIgnore+"=true of a pod or its namespace keeps the operator away")
-	flags.StringVar(&f.defaultExitCodes, "default-exit-codes", f.defaultExitCodes,
+	flags.StringVar(&f.defaultExitCodePolicy, "default-exit-code-policy", f.defaultExitCodePolicy,
 		"Ignore or Respect: whether a sidecar's exit code counts, if neither the policy nor an environment variable says so")
 	flags.StringVar(&f.crr, "crr", f.crr, "Enabled or Disabled: whether the operator may create OpenKruise ContainerRecreateRequests (mode CRR)")
 	flags.StringVar(&f.imageSwap, "image-swap", f.imageSwap, "Enabled or Disabled: whether the operator may replace the images of containers (mode Image)")
@@ -196,7 +196,7 @@ func (f *Flags) Operator() (Operator, error) {
 	o.Resolve = resolve.Options{
 		IgnoreEnv:      f.envConvention == disabled,
 		NoOptOut:       f.optOut == disabled,
-		ExitCodes:      v1alpha1.ExitCodes(f.defaultExitCodes),
+		ExitCodePolicy: v1alpha1.ExitCodePolicy(f.defaultExitCodePolicy),
 		Image:          f.quickExitImage,
 		QuickExitPaths: quickexit.CoverageOf(f.quickExitPaths...),
 	}
@@ -237,7 +237,7 @@ func (f *Flags) check() error {
 			"be Read, Real, Daemonless, Virtual or Unknown"},
 		{"pre-pull", f.prePull, either(f.prePull, enabled, disabled), "be Enabled or Disabled"},
 		{"metrics-authentication", f.metricsAuthentication, either(f.metricsAuthentication, enabled, disabled), "be Enabled or Disabled"},
-		{"default-exit-codes", f.defaultExitCodes, either(f.defaultExitCodes, string(v1alpha1.ExitCodesIgnore), string(v1alpha1.ExitCodesRespect)), "be Ignore or Respect"},
+		{"default-exit-code-policy", f.defaultExitCodePolicy, either(f.defaultExitCodePolicy, string(v1alpha1.ExitCodePolicyIgnore), string(v1alpha1.ExitCodePolicyRespect)), "be Ignore or Respect"},
 		{"quick-exit-image", f.quickExitImage, f.quickExitImage == "" || resolve.IsImageReference(f.quickExitImage), "be an image reference of at most 512 characters such as registry.example/quick-exit:v1"},
 	} {
 		if !flag.ok {

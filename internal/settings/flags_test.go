@@ -38,7 +38,7 @@ func parse(arguments ...string) (Operator, error) {
 func defaults() Operator {
 	return Operator{
 		Decisions: Decisions{
-			Resolve:       resolve.Options{ExitCodes: v1alpha1.ExitCodesIgnore},
+			Resolve:       resolve.Options{ExitCodePolicy: v1alpha1.ExitCodePolicyIgnore},
 			NodeKindRules: plan.DefaultNodeKindRules(),
 			Capabilities: plan.Capabilities{
 				EnabledModes:   plan.EnabledModes{CRR: true, Image: true, PodPhase: plan.PodPhaseEnabled, PrePull: true},
@@ -56,9 +56,9 @@ func defaults() Operator {
 
 func TestFlagsBecomeSettings(t *testing.T) {
 	for arguments, change := range map[string]func(*Operator){
-		"":                             func(*Operator) {},
-		"--env-convention=Disabled":    func(o *Operator) { o.Resolve.IgnoreEnv = true },
-		"--default-exit-codes=Respect": func(o *Operator) { o.Resolve.ExitCodes = v1alpha1.ExitCodesRespect },
+		"":                                   func(*Operator) {},
+		"--env-convention=Disabled":          func(o *Operator) { o.Resolve.IgnoreEnv = true },
+		"--default-exit-code-policy=Respect": func(o *Operator) { o.Resolve.ExitCodePolicy = v1alpha1.ExitCodePolicyRespect },
 		"--quick-exit-image=registry.example:5000/quick-exit@sha256:0123": func(o *Operator) {
 			o.Resolve.Image = "registry.example:5000/quick-exit@sha256:0123"
 		},
@@ -129,7 +129,7 @@ func TestInvalidFlagIsNamedInTheError(t *testing.T) {
 		"--pod-phase-max-grace-period=3600",
 		"--pod-phase-max-grace-period=3601s",
 		"--pre-pull=no",
-		"--default-exit-codes=ignore",
+		"--default-exit-code-policy=ignore",
 		"--quick-exit-image=quick exit",
 		"--quick-exit-image=-v1",
 		"--allowed-quick-exit-image=*",

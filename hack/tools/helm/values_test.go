@@ -90,8 +90,8 @@ func effects() []effect {
 			},
 			all(deleted, admission(protections...)...), all(deleted, outcome...), all(deleted, clusterRoles()...), all(created, namespacedRoles("", " in etl")...),
 		)},
-		{path: "flags", value: values{"default-exit-codes": "Respect", "leader-elect": false, "zap-log-level": 2}, changes: map[string]any{
-			nextArg: "--default-exit-codes=Respect", firstContainer + "args.3": "--leader-elect=false", firstContainer + "args.4": "--zap-log-level=2",
+		{path: "flags", value: values{"default-exit-code-policy": "Respect", "leader-elect": false, "zap-log-level": 2}, changes: map[string]any{
+			nextArg: "--default-exit-code-policy=Respect", firstContainer + "args.3": "--leader-elect=false", firstContainer + "args.4": "--zap-log-level=2",
 		}},
 		{path: "env", value: []any{values{"name": "HTTPS_PROXY", "value": "http://proxy.example:3128"}}, changes: map[string]any{
 			firstContainer + "env.2.name": "HTTPS_PROXY", firstContainer + "env.2.value": "http://proxy.example:3128",

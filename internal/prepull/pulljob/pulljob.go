@@ -134,7 +134,6 @@ func newJob(policy prepull.Policy, job prepull.Job) *kruise.ImagePullJob {
 			ImagePullJobTemplate: kruise.ImagePullJobTemplate{
 				Selector:         selector(job.NodeSelector),
 				PullSecrets:      job.PullSecrets,
-				SandboxConfig:    sandboxConfig(job.SandboxConfig),
 				Parallelism:      ptr.To(intstr.FromInt32(parallelism)),
 				CompletionPolicy: kruise.CompletionPolicy{Type: kruise.Never},
 			},
@@ -147,11 +146,4 @@ func selector(nodes *metav1.LabelSelector) *kruise.ImagePullJobNodeSelector {
 		return nil
 	}
 	return &kruise.ImagePullJobNodeSelector{LabelSelector: *nodes}
-}
-
-func sandboxConfig(sandbox *v1alpha1.SandboxConfig) *kruise.SandboxConfig {
-	if sandbox == nil {
-		return nil
-	}
-	return &kruise.SandboxConfig{Labels: sandbox.Labels, Annotations: sandbox.Annotations}
 }

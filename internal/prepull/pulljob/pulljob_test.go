@@ -20,7 +20,6 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/prepull"
 	"github.com/sidecar-termination/operator/internal/resolve"
 	"github.com/sidecar-termination/operator/internal/settings"
@@ -66,10 +65,9 @@ func TestMain(m *testing.M) {
 
 func TestCreatedJob(t *testing.T) {
 	full := prepull.Job{Namespace: "batch", Name: "mesh-1", Pull: prepull.Pull{
-		Image:         "quick-exit:v1",
-		NodeSelector:  &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "batch"}},
-		PullSecrets:   []string{"registry"},
-		SandboxConfig: &v1alpha1.SandboxConfig{Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"}},
+		Image:        "quick-exit:v1",
+		NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "batch"}},
+		PullSecrets:  []string{"registry"},
 	}}
 	owner := func(policy prepull.Policy) []metav1.OwnerReference {
 		return []metav1.OwnerReference{{
@@ -87,7 +85,6 @@ func TestCreatedJob(t *testing.T) {
 			Spec: kruise.ImagePullJobSpec{Image: "quick-exit:v1", ImagePullJobTemplate: kruise.ImagePullJobTemplate{
 				Selector:         &kruise.ImagePullJobNodeSelector{LabelSelector: metav1.LabelSelector{MatchLabels: map[string]string{"pool": "batch"}}},
 				PullSecrets:      []string{"registry"},
-				SandboxConfig:    &kruise.SandboxConfig{Labels: map[string]string{"a": "b"}, Annotations: map[string]string{"c": "d"}},
 				Parallelism:      ptr.To(intstr.FromInt32(10)),
 				CompletionPolicy: kruise.CompletionPolicy{Type: "Never"},
 			}},
