@@ -132,17 +132,20 @@ test-long: fuzz test-site simulate soak test e2e-tools test-release ## Run every
 
 # How many parallel tests of a package run at once. They wait for the API server most of the time.
 PARALLEL := 4
+# The linter includes go vet.
 GO_TEST = go test -tags integration -count=1 -vet=off -parallel $(PARALLEL) -timeout $(TIMEOUT)
 
-# The linter includes go vet. The pure package plan has no concurrency, and the race detector makes its tests take six times as long.
-# The tests of controllers take longest, so they start first.
+# The race detector runs where code is concurrent: it makes the tests of plan and of YAML take up to six times as long.
 .PHONY: test-integration
 test-integration: $(LOCALCLUSTER) ## Run the unit tests and those against a real API server (LONG=1 tries every fault).
 	assets=$$($(LOCALCLUSTER) build --envtest | tail -n 1); \
 	export KUBEBUILDER_ASSETS="$$assets"; \
-	$(GO_TEST) ./internal/plan; \
-	$(GO_TEST) -race ./controllers $$(go list ./... | grep -v -e /controllers$$ -e /internal/plan$$); \
-	for module in $(NESTED); do go -C $$module test -tags integration -count=1 -timeout $(TIMEOUT) ./...; done
+	{ \
+		$(GO_TEST) ./internal/plan $$(go list ./... | grep -v -e /controllers$$ -e /internal/); \
+		for module in $(NESTED); do go -C $$module test -tags integration -count=1 -timeout $(TIMEOUT) ./...; done; \
+	} & others=$$!; \
+	$(GO_TEST) -race ./controllers $$(go list ./internal/... | grep -v /plan$$) || code=$$?; \
+	wait $$others && exit $${code:-0}
 
 # How often test-repeat runs each test, and the pattern of their names.
 COUNT ?= 50
@@ -270,4 +273,4 @@ $(HELM): hack/tools/helm/go.mod hack/tools/helm/go.sum
 	go -C hack/tools/helm build -o $(CURDIR)/$@ helm.sh/helm/v3/cmd/helm
 
 $(GOLANGCI_LINT): hack/tools/lint/go.mod hack/tools/lint/go.sum
-	go -C hack/tools/lint build -o $(CURDIR)/$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	go -C hack/tools/lint build -o $(CURDIR)/$@ sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter
