@@ -33,7 +33,7 @@ func (s *situation) history(sidecar resolve.Sidecar) history {
 	crrs := 0
 	for i := range s.Attempts {
 		attempt := &s.Attempts[i]
-		if !attempt.covers(sidecar.Container) {
+		if !attempt.covers(sidecar.Container) || s.beforeRestartOfAll(attempt) {
 			continue
 		}
 		if attempt.Mode == v1alpha1.ModeCRR {
@@ -61,6 +61,21 @@ func (s *situation) history(sidecar resolve.Sidecar) history {
 	}
 	h.retryAt = h.retryAt.Add(backoff(crrs))
 	return h
+}
+
+// beforeRestartOfAll reports whether all containers have been restarted (KEP-5532) since the attempt began: main containers were done then.
+func (s *situation) beforeRestartOfAll(attempt *Attempt) bool {
+	return attempt.MainRestarts != nil && *attempt.MainRestarts < s.mainRestarts()
+}
+
+func (s *situation) mainRestarts() int64 {
+	restarts := int64(0)
+	for _, name := range s.View.Mains {
+		if status := statusOf(s.Pod, name); status != nil {
+			restarts += int64(status.RestartCount)
+		}
+	}
+	return restarts
 }
 
 // covers reports whether the attempt ends the container if it succeeds.

@@ -67,6 +67,14 @@ func TestAttempts(t *testing.T) {
 			ofCRR(attempted(crrAttempt(0, "proxy"), at(crrAttempt(1, "proxy"), 90*time.Second))),
 			100 * time.Second, requeued(stuckAfterFailure, 50*time.Second),
 		},
+		"a CRR before a restart of all containers does not count": {
+			observed(newPod(never, exited("main", 0).restarted(1), running("proxy").restarted(1)), oneProxy(mode(crr), noFallback), attempted(withMainRestarts(crrAttempt(0, "proxy"), 0))),
+			time.Hour, terminating("CRR#1 [proxy] within 1m0s"),
+		},
+		"a CRR after a restart of all containers counts": {
+			observed(newPod(never, exited("main", 0).restarted(1), running("proxy").restarted(2)), oneProxy(mode(crr), noFallback), attempted(withMainRestarts(crrAttempt(0, "proxy"), 1))),
+			time.Hour, stuckAfterFailure,
+		},
 		"a CRR that restarted the sidecar is not retried":      {observed(cameBack(), oneProxy(mode(crr), noFallback), attempted(crrAttempt(0, "proxy"))), time.Hour, stuckAfterFailure},
 		"a sidecar that ends late clears a stuck pod":          {observed(finishedMain(never, exited("proxy", 137)), oneProxy(mode(crr), noFallback), attempted(crrAttempt(0, "proxy"))), time.Hour, terminated()},
 		"installing Kruise clears a pod without a usable mode": {observed(finishedMain(never), oneProxy(noImage, respect)), 0, terminating(crrOfProxy)},

@@ -320,6 +320,11 @@ func crrAttempt(number int, containers ...string) plan.Attempt {
 	return a
 }
 
+func withMainRestarts(a plan.Attempt, restarts int64) plan.Attempt {
+	a.MainRestarts = &restarts
+	return a
+}
+
 func swap(containers ...string) plan.Attempt {
 	a := crrAttempt(0, containers...)
 	a.Mode = v1alpha1.ModeImage

@@ -87,7 +87,9 @@ type Attempt struct {
 	// RestartCounts holds the restart count of each container that the attempt ends, at the time when it began. A
 	// container that had never started has -1. PodPhase ends every container and has no entries.
 	RestartCounts map[string]int32
-	Started       time.Time
+	// MainRestarts is how often main containers had been restarted when a CRR was created. Nil if that is unknown.
+	MainRestarts *int64
+	Started      time.Time
 	// Finished is when the mechanism reported the attempt as finished, or zero. It proves nothing about the containers.
 	Finished time.Time
 	// Message is the mechanism's own message.
@@ -159,6 +161,8 @@ type Action struct {
 	Images     map[string]string
 	// Mark is what mode PodPhase writes; nil for other modes.
 	Mark *Mark
+	// MainRestarts is how often main containers have been restarted. Set for mode CRR.
+	MainRestarts int64
 	// Timeout is how long the attempt may take before it has failed.
 	Timeout time.Duration
 	// Supersedes are earlier CRRs to delete first: their containers have ended, and they block the next CRR. The new

@@ -41,6 +41,9 @@ const (
 	// The API server's clock may differ.
 	annotationRequestedAt = "sidecartermination.dev/requested-at"
 
+	// annotationMainRestarts is how often main containers had been restarted when the operator created the CRR.
+	annotationMainRestarts = "sidecartermination.dev/main-restarts"
+
 	// minActiveDeadline is the shortest deadline that OpenKruise's webhook accepts.
 	minActiveDeadline = 3 * time.Second
 	// ttlAfterFinished keeps finished CRRs longer than the longest wait between two attempts, so that the operator can
@@ -159,10 +162,13 @@ func (t *Terminator) delete(ctx context.Context, namespace, name string, uid typ
 func newCRR(pod *corev1.Pod, action plan.Action, now time.Time) *kruise.ContainerRecreateRequest {
 	crr := &kruise.ContainerRecreateRequest{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace:   pod.Namespace,
-			Name:        crrName(pod.UID, action.Attempt),
-			Labels:      map[string]string{labelManagedBy: settings.Name},
-			Annotations: map[string]string{annotationRequestedAt: now.UTC().Format(time.RFC3339)},
+			Namespace: pod.Namespace,
+			Name:      crrName(pod.UID, action.Attempt),
+			Labels:    map[string]string{labelManagedBy: settings.Name},
+			Annotations: map[string]string{
+				annotationRequestedAt:  now.UTC().Format(time.RFC3339),
+				annotationMainRestarts: strconv.FormatInt(action.MainRestarts, 10),
+			},
 			OwnerReferences: []metav1.OwnerReference{{
 				APIVersion: corev1.SchemeGroupVersion.String(), Kind: "Pod", Name: pod.Name, UID: pod.UID,
 			}},
@@ -198,6 +204,9 @@ func toAttempt(crr *kruise.ContainerRecreateRequest, number int, containers map[
 	attempt := plan.Attempt{
 		Mode: v1alpha1.ModeCRR, Number: number, UID: crr.UID,
 		RestartCounts: map[string]int32{}, Started: requestedAt(crr), Message: crr.Status.Message,
+	}
+	if restarts, err := strconv.ParseInt(crr.Annotations[annotationMainRestarts], 10, 64); err == nil {
+		attempt.MainRestarts = &restarts
 	}
 	for i := range crr.Spec.Containers {
 		container := &crr.Spec.Containers[i]

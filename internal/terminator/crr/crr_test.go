@@ -86,7 +86,7 @@ func TestMain(m *testing.M) {
 
 func TestCreate(t *testing.T) {
 	s := &server{uid: "4a1b"}
-	action := plan.Action{Attempt: 3, Containers: []string{"logger", "proxy"}, Timeout: 40 * time.Second}
+	action := plan.Action{Attempt: 3, Containers: []string{"logger", "proxy"}, Timeout: 40 * time.Second, MainRestarts: 3}
 	changed, err := (&Terminator{Client: s, Clock: stopped}).Terminate(t.Context(), pod, action)
 	if err != nil || !changed {
 		t.Fatalf("got changed %t, error %v", changed, err)
@@ -96,7 +96,7 @@ func TestCreate(t *testing.T) {
 			Namespace:       "batch",
 			Name:            "sidecar-termination-4a1b-3",
 			Labels:          map[string]string{"app.kubernetes.io/managed-by": settings.Name},
-			Annotations:     map[string]string{"sidecartermination.dev/requested-at": "2026-03-01T12:00:00Z"},
+			Annotations:     map[string]string{"sidecartermination.dev/requested-at": "2026-03-01T12:00:00Z", "sidecartermination.dev/main-restarts": "3"},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "job-1", UID: "4a1b"}},
 		},
 		Spec: kruise.ContainerRecreateRequestSpec{
@@ -236,14 +236,17 @@ func TestToAttempts(t *testing.T) {
 	for name, change := range map[string]func(r *kruise.ContainerRecreateRequest, want *plan.Attempt){
 		"a CRR that Kruise has not seen": func(*kruise.ContainerRecreateRequest, *plan.Attempt) {},
 		"the operator's time counts, not the API server's": func(r *kruise.ContainerRecreateRequest, want *plan.Attempt) {
-			r.Annotations = map[string]string{annotationRequestedAt: "2026-03-01T12:50:00Z"}
+			r.Annotations[annotationRequestedAt] = "2026-03-01T12:50:00Z"
 			want.Started = created.Add(50 * time.Minute)
 		},
 		"a modified time in the future": func(r *kruise.ContainerRecreateRequest, _ *plan.Attempt) {
-			r.Annotations = map[string]string{annotationRequestedAt: "2099-03-01T12:00:00Z"}
+			r.Annotations[annotationRequestedAt] = "2099-03-01T12:00:00Z"
+		},
+		"restarts of main containers": func(r *kruise.ContainerRecreateRequest, want *plan.Attempt) {
+			r.Annotations[annotationMainRestarts], want.MainRestarts = "7", new(int64(7))
 		},
 		"a removed time": func(r *kruise.ContainerRecreateRequest, _ *plan.Attempt) {
-			r.Annotations = map[string]string{annotationRequestedAt: "noon"}
+			r.Annotations[annotationRequestedAt] = "noon"
 		},
 		"restart counts of the webhook": func(r *kruise.ContainerRecreateRequest, want *plan.Attempt) {
 			r.Spec.Containers[0].StatusContext = &kruise.ContainerRecreateRequestContainerContext{RestartCount: 4}
@@ -268,7 +271,7 @@ func TestToAttempts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			request := newCRR(pod, plan.Action{Containers: []string{"proxy"}}, created.Time)
 			request.CreationTimestamp = created
-			want := plan.Attempt{Mode: v1alpha1.ModeCRR, Number: 7, Started: created.Time, RestartCounts: map[string]int32{"proxy": 0}}
+			want := plan.Attempt{Mode: v1alpha1.ModeCRR, Number: 7, Started: created.Time, RestartCounts: map[string]int32{"proxy": 0}, MainRestarts: new(int64(0))}
 			change(request, &want)
 			if diff := cmp.Diff(want, toAttempt(request, 7, map[string]bool{"proxy": true})); diff != "" {
 				t.Errorf("attempt (-want +got):\n%s", diff)
