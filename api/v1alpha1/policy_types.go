@@ -120,7 +120,7 @@ type Sidecar struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z0-9*]([-a-z0-9*]*[a-z0-9*])?$`
 	// +kubebuilder:validation:XValidation:rule="size(self.split('*')) <= 4 && self.matches('[^*]')",message="name may have at most three *, and must have another character"
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 
 	TerminationSettings `json:",inline"`
 }
@@ -184,7 +184,7 @@ type PolicySpec struct {
 	// enforcement says whether the operator acts on the policy. Enforce: it does. DryRun: it writes nothing to pods, and
 	// reports in events, status and metrics what it would do.
 	// +optional
-	// +kubebuilder:default=Enforce
+	// +default="Enforce"
 	Enforcement Enforcement `json:"enforcement,omitempty"`
 
 	// priority decides which of several policies of one kind takes precedence: the higher priority, then the older policy,
@@ -192,7 +192,7 @@ type PolicySpec struct {
 	// policy that says something about it decides whether it is a sidecar. Each field comes from the first policy that
 	// declares the sidecar and sets the field.
 	// +optional
-	// +kubebuilder:default=0
+	// +default=0
 	// +kubebuilder:validation:Minimum=-1000000
 	// +kubebuilder:validation:Maximum=1000000
 	Priority int32 `json:"priority,omitempty"`
@@ -230,11 +230,20 @@ type SecretReference struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
-	Name string `json:"name"`
+	Name string `json:"name,omitempty"`
 }
 
 // PolicyStatus is the observed state of a policy.
 type PolicyStatus struct {
+	// conditions describe the policy. Ready is always present. It is true while the operator can act on the policy, whether or
+	// not pods are stuck. Overridden, Degraded and Stalled are present only while they are true, and PrePulled only while
+	// spec.prePull is set. Degraded reports stuck pods, or a mode that cannot be used.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=8
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
 	// observedGeneration is the generation of the policy that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -280,15 +289,6 @@ type PolicyStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	RecentTerminations []RecentTermination `json:"recentTerminations,omitempty"`
-
-	// conditions: Ready is always present. It is true while the operator can act on the policy, whether or not pods are
-	// stuck. Overridden, Degraded and Stalled are present only while they are true, and PrePulled only while spec.prePull is
-	// set. Degraded reports stuck pods, or a mode that cannot be used.
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	// +kubebuilder:validation:MaxItems=8
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // TerminationOutcome is how the termination of a pod's sidecars ended.
@@ -313,8 +313,9 @@ type RecentTermination struct {
 
 	// pod is the pod's name.
 	// +required
+	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	Pod string `json:"pod"`
+	Pod string `json:"pod,omitempty"`
 
 	// mode is the mode that was used.
 	// +optional
@@ -322,7 +323,7 @@ type RecentTermination struct {
 
 	// outcome is the result.
 	// +required
-	Outcome TerminationOutcome `json:"outcome"`
+	Outcome TerminationOutcome `json:"outcome,omitempty"`
 
 	// durationMilliseconds is the time from the end of the last main container to the end of the pod.
 	// +optional

@@ -23,6 +23,7 @@ import (
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type SidecarTerminationPolicy struct {
 	metav1.TypeMeta `json:",inline"`
+	// metadata is that of all objects.
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
