@@ -3,9 +3,13 @@
 package resolve_test
 
 import (
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/sidecar-termination/operator/api/v1alpha1"
 	"github.com/sidecar-termination/operator/internal/resolve"
@@ -64,5 +68,33 @@ func TestEntryOfContainer(t *testing.T) {
 			}
 		}
 		reversed(&s)
+	}
+}
+
+// An older definition or operator drops fields that it does not know.
+func TestDroppedFieldAddsNoSidecar(t *testing.T) {
+	pod := newPod("main", "proxy", "injected")
+	options := resolve.Options{Injected: []string{"injected"}}
+	both := declaration{name: "sidecars and includeInjected", spec: func(s *v1alpha1.PolicySpec) { s.IncludeInjected = true }}
+	for _, d := range append(slices.Clone(ofPolicies), both) {
+		policy := namespaced(t, "team", 1, spec(d.spec))
+		before := resolve.Resolve(pod, []resolve.Policy{policy}, options).Enforced
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(policy.Spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for field := range fields {
+			without := maps.Clone(fields)
+			delete(without, field)
+			policy.Spec = &v1alpha1.PolicySpec{}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(without, policy.Spec); err != nil {
+				t.Fatal(err)
+			}
+			for _, sidecar := range resolve.Resolve(pod, []resolve.Policy{policy}, options).Enforced.Sidecars {
+				if before.Sidecar(sidecar.Container) == nil {
+					t.Errorf("%s without %s: %s is a sidecar", d.name, field, sidecar.Container)
+				}
+			}
+		}
 	}
 }
