@@ -128,9 +128,14 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 	if slices.ContainsFunc(r.Pods, func(p explain.Report) bool { return !p.Template }) {
 		r.Notes = append(r.Notes, "manifests do not show whether OpenKruise is installed: it is assumed to be absent for pods that have run")
 	}
+	nothing := "the manifests contain no policy, Pod, Job or CronJob; check that the right ones were given"
 	if ignored := ignored(manifests.Others); len(ignored) > 0 {
-		r.Notes = append(r.Notes, fmt.Sprintf("ignored: %s; only Pods, Jobs and CronJobs are read from manifests: for other kinds explain their pods in the cluster",
-			safetext.List(ignored, mostIgnored, ", ")))
+		note := fmt.Sprintf("ignored: %s; only Pods, Jobs and CronJobs are read from manifests: for other kinds explain their pods in the cluster",
+			safetext.List(ignored, mostIgnored, ", "))
+		r.Notes, nothing = append(r.Notes, note), nothing+"; "+note
+	}
+	if len(r.Pods)+len(r.Policies) == 0 {
+		return nil, errors.New(nothing)
 	}
 	return r, nil
 }

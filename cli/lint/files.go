@@ -5,7 +5,6 @@ package lint
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,9 +23,6 @@ func (o *options) offline(cmd *cobra.Command) (*result, error) {
 	manifests, err := o.files.Read(cmd.Context(), cmd.InOrStdin(), cmp.Or(*o.connection.Namespace, "default"))
 	if err != nil {
 		return nil, err
-	}
-	if manifests.IsEmpty() {
-		return nil, errors.New("the manifests contain no object")
 	}
 	s, err := manifests.Source(o.program, cmd.Flags())
 	if err != nil {

@@ -5,9 +5,11 @@ package source
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
@@ -31,8 +33,8 @@ import (
 // Files are manifests: -f, -R and -k of kubectl.
 type Files struct {
 	resource.FilenameOptions
-	// Correct corrects the mistakes that have one obvious correction, so that the rest of the manifest can be checked. Without it an
-	// object that cannot be decoded is an error.
+	// Correct corrects the mistakes that have one obvious correction, so that the rest of the manifest can be checked. Without it they
+	// are errors, as is an object that cannot be decoded.
 	Correct bool
 }
 
@@ -79,7 +81,8 @@ type Manifest struct {
 	Position int
 }
 
-// Read reads the objects in the files, and the flags of the operator. Objects without a namespace get the given one.
+// Read reads the objects in the files, and the flags of the operator. Objects without a namespace get the given one. It fails if there
+// is no object.
 func (f *Files) Read(ctx context.Context, stdin io.Reader, namespace string) (Manifests, error) {
 	builder := localBuilder()
 	files := f.FilenameOptions
@@ -90,6 +93,9 @@ func (f *Files) Read(ctx context.Context, stdin io.Reader, namespace string) (Ma
 	all, err := decode(ctx, builder.FilenameParam(false, &files), namespace, f.Correct)
 	if err != nil {
 		return Manifests{}, err
+	}
+	if len(all.Objects)+len(all.Others)+len(all.Rejected)+len(all.operators) == 0 {
+		return Manifests{}, errors.New("the manifests contain no object")
 	}
 	return all, all.assume()
 }
@@ -180,8 +186,12 @@ func (m *Manifests) add(ctx context.Context, types *runtime.Scheme, manifest Man
 		m.Others = append(m.Others, manifest)
 		return nil
 	}
-	if corrects {
-		raw, manifest.Mistakes = correct(raw)
+	corrected, mistakes := correct(raw)
+	switch {
+	case corrects:
+		raw, manifest.Mistakes = corrected, mistakes
+	case len(mistakes) > 0:
+		return fmt.Errorf("%s %s: %s", raw.GetKind(), raw.GetName(), strings.Join(mistakes, "; "))
 	}
 	object, err := toTyped(types, raw)
 	switch {
@@ -197,13 +207,10 @@ func (m *Manifests) add(ctx context.Context, types *runtime.Scheme, manifest Man
 		m.Objects = append(m.Objects, manifest)
 	} else if _, ok := OperatorArguments(deployment); ok {
 		m.operators = append(m.operators, deployment)
+	} else {
+		m.Others = append(m.Others, Manifest{Raw: manifest.Raw, File: manifest.File, Position: manifest.Position})
 	}
 	return nil
-}
-
-// IsEmpty reports whether there is no object at all.
-func (m Manifests) IsEmpty() bool {
-	return len(m.Objects)+len(m.Others)+len(m.Rejected)+len(m.operators) == 0
 }
 
 // reject adds a policy that the API server would reject.
