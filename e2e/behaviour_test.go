@@ -123,7 +123,7 @@ func envBehaviours() []behaviour {
 		},
 		{"env/beside a policy", byCRR, byPolicyAndEnv, endedByCRRAndImage},
 	}
-	// The cases of README's comparison with OpenKruise's SidecarTerminator.
+	// The cases of docs/comparison.md for OpenKruise's SidecarTerminator.
 	for name, c := range map[string]struct {
 		restartPolicy corev1.RestartPolicy
 		script        string
