@@ -127,6 +127,7 @@ test: test-integration test-e2e ## Run the tests that every change must pass.
 
 .PHONY: test-long
 test-long: export LONG := 1
+test-long: export REQUIRE_E2E := 1
 test-long: TIMEOUT := 4h
 test-long: fuzz test-site simulate soak test e2e-tools test-release ## Run every test at full length: fuzzing, faults, matrices, simulation, soak, tools, a release (hours).
 
